@@ -1,0 +1,174 @@
+package config
+
+import (
+	"crypto/ecdsa"
+	"crypto/rsa"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+
+	"kcmd.dev/pkg/config/v1beta1"
+)
+
+// maxReferencedBytes bounds what is read of a file that a configuration names.
+const maxReferencedBytes = 16 << 20
+
+// CheckFiles checks, on this machine and now, the files that the configuration
+// names: that they exist and can be read, that kubeconfigs load, that PEM files
+// hold what they are used for, and that certificates and keys belong together.
+// Relative paths are relative to the working directory.
+func (d *Document) CheckFiles() Errors {
+	c := &fileChecker{report: &report{file: d.Name}, places: d.places}
+	c.check(d.Config)
+	return c.report.finish()
+}
+
+// CheckFiles is Document.CheckFiles for a configuration without positions.
+func CheckFiles(cfg *v1beta1.KubeControllerManagerConfiguration) Errors {
+	c := &fileChecker{report: &report{}}
+	c.check(cfg)
+	return c.report.finish()
+}
+
+type fileChecker struct {
+	report *report
+	places places
+}
+
+func (c *fileChecker) check(cfg *v1beta1.KubeControllerManagerConfiguration) {
+	a, z := cfg.Serving.Authentication, cfg.Serving.Authorization
+	c.file("clientConnection.kubeconfig", cfg.ClientConnection.Kubeconfig, checkKubeconfig)
+	c.file("serviceAccounts.privateKeyFile", cfg.ServiceAccounts.PrivateKeyFile, checkSigningKey)
+	c.file("serviceAccounts.rootCAFile", cfg.ServiceAccounts.RootCAFile, checkCertificates)
+	if *cfg.Serving.Port == 0 {
+		return
+	}
+	c.file("serving.authentication.kubeconfig", a.Kubeconfig, checkKubeconfig)
+	c.file("serving.authentication.clientCAFile", a.ClientCAFile, checkCertificates)
+	c.file("serving.authentication.requestHeader.clientCAFile", a.RequestHeader.ClientCAFile, checkCertificates)
+	c.file("serving.authorization.kubeconfig", z.Kubeconfig, checkKubeconfig)
+	c.pair(cfg.Serving.TLS)
+}
+
+func (c *fileChecker) fail(path string, err error) {
+	c.report.errorf(c.places.nearest(path), path, "%v", err)
+}
+
+// file reads the file and checks its content; it returns nil if the content is bad.
+func (c *fileChecker) file(path, name string, check func(name string, content []byte) error) []byte {
+	if name == "" {
+		return nil
+	}
+	content, err := readFile(name)
+	if err == nil {
+		err = check(name, content)
+	}
+	if err != nil {
+		c.fail(path, err)
+		return nil
+	}
+	return content
+}
+
+// pair checks the serving certificate together with its key.
+func (c *fileChecker) pair(t v1beta1.TLS) {
+	const certPath = "serving.tls.certFile"
+	if t.CertFile == "" {
+		c.directory(t.CertDirectory)
+		return
+	}
+	certificate := c.file(certPath, t.CertFile, checkCertificates)
+	key := c.file("serving.tls.privateKeyFile", t.PrivateKeyFile, checkPrivateKey)
+	if certificate == nil || key == nil {
+		return
+	}
+	if _, err := tls.X509KeyPair(certificate, key); err != nil {
+		c.fail(certPath, fmt.Errorf("%s and %s do not belong together: %w", t.CertFile, t.PrivateKeyFile, err))
+	}
+}
+
+// directory accepts one that is not there yet: it is made when it is needed.
+func (c *fileChecker) directory(name string) {
+	if name == "" {
+		return
+	}
+	info, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is not a directory", name)
+	}
+	if err != nil {
+		c.fail("serving.tls.certDirectory", err)
+	}
+}
+
+func readFile(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("the file %s does not exist", name)
+	case err != nil:
+		return nil, fmt.Errorf("the file cannot be read: %w", err)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a file", name)
+	case info.Size() == 0:
+		return nil, fmt.Errorf("the file %s is empty", name)
+	case info.Size() > maxReferencedBytes:
+		return nil, fmt.Errorf("the file %s has %d bytes: at most %d are read", name, info.Size(), maxReferencedBytes)
+	}
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("the file cannot be read: %w", err)
+	}
+	return content, nil
+}
+
+// checkKubeconfig loads the file as the clients will, files it names included.
+func checkKubeconfig(name string, _ []byte) error {
+	loaded, err := clientcmd.LoadFromFile(name)
+	if err == nil {
+		err = clientcmd.ResolveLocalPaths(loaded)
+	}
+	if err == nil {
+		_, err = clientcmd.NewDefaultClientConfig(*loaded, &clientcmd.ConfigOverrides{}).ClientConfig()
+	}
+	if err != nil {
+		return fmt.Errorf("%s is not a usable kubeconfig: %w", name, err)
+	}
+	return nil
+}
+
+func checkPrivateKey(name string, content []byte) error {
+	if _, err := keyutil.ParsePrivateKeyPEM(content); err != nil {
+		return fmt.Errorf("%s holds no private key in PEM: %w", name, err)
+	}
+	return nil
+}
+
+// checkSigningKey accepts the kinds of keys that tokens are signed with.
+func checkSigningKey(name string, content []byte) error {
+	key, err := keyutil.ParsePrivateKeyPEM(content)
+	if err != nil {
+		return fmt.Errorf("%s holds no private key in PEM: %w", name, err)
+	}
+	switch key.(type) {
+	case *rsa.PrivateKey, *ecdsa.PrivateKey:
+		return nil
+	}
+	return fmt.Errorf("%s holds a %T: tokens are signed with RSA or ECDSA keys", name, key)
+}
+
+func checkCertificates(name string, content []byte) error {
+	if _, err := cert.ParseCertsPEM(content); err != nil {
+		return fmt.Errorf("%s holds no certificates in PEM: %w", name, err)
+	}
+	return nil
+}

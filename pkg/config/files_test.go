@@ -1,0 +1,139 @@
+package config
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"kcmd.dev/pkg/config/v1beta1"
+)
+
+// writeFiles makes, in a new working directory, the files that the tests name:
+// two key pairs, a key of the wrong kind, and kubeconfigs.
+func writeFiles(t *testing.T) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"one", "two"} {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour)}
+		certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writePEM(t, name+".crt", "CERTIFICATE", certificate)
+		writeKey(t, name+".key", key)
+	}
+	_, other, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeKey(t, "ed25519.key", other)
+	write(t, "empty", "")
+	write(t, "text", "hello\n")
+	write(t, "bare.conf", "apiVersion: v1\nkind: Config\n")
+	kubeconfig := `apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: https://127.0.0.1:6443, certificate-authority: CA}}]
+users: [{name: u, user: {token: t}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+`
+	write(t, "good.conf", strings.Replace(kubeconfig, "CA", "one.crt", 1))
+	write(t, "bad.conf", strings.Replace(kubeconfig, "CA", "gone.crt", 1))
+}
+
+func writeKey(t *testing.T, name string, key any) {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writePEM(t, name, "PRIVATE KEY", der)
+}
+
+func writePEM(t *testing.T, name, kind string, der []byte) {
+	t.Helper()
+	write(t, name, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})))
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCheckFiles(t *testing.T) {
+	writeFiles(t)
+	directory, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name, text, want string
+	}{
+		{"none named", "", ""},
+		{"all good", "clientConnection: {kubeconfig: good.conf}\nserviceAccounts: {privateKeyFile: one.key, rootCAFile: two.crt}\n" +
+			"serving: {tls: {certFile: one.crt, privateKeyFile: one.key}, authentication: {kubeconfig: good.conf, clientCAFile: one.crt, " +
+			"requestHeader: {clientCAFile: two.crt}}, authorization: {kubeconfig: good.conf}}\n", ""},
+		{"missing", "clientConnection: {kubeconfig: gone.conf}\n", "f.yaml:3:32: clientConnection.kubeconfig: the file gone.conf does not exist"},
+		{"directory", "serviceAccounts: {rootCAFile: .}\n", "f.yaml:3:31: serviceAccounts.rootCAFile: . is not a file"},
+		{"empty", "serviceAccounts: {rootCAFile: empty}\n", "f.yaml:3:31: serviceAccounts.rootCAFile: the file empty is empty"},
+		{"kubeconfig without content", "clientConnection: {kubeconfig: bare.conf}\n", "f.yaml:3:32: clientConnection.kubeconfig: bare.conf is not a usable kubeconfig: " +
+			"invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable"},
+		{"kubeconfig that names a missing file", "serving: {authorization: {kubeconfig: bad.conf}}\n",
+			"f.yaml:3:39: serving.authorization.kubeconfig: bad.conf is not a usable kubeconfig: invalid configuration: " +
+				"unable to read certificate-authority DIR/gone.crt for c due to open DIR/gone.crt: no such file or directory"},
+		{"no key", "serviceAccounts: {privateKeyFile: one.crt}\n",
+			"f.yaml:3:35: serviceAccounts.privateKeyFile: one.crt holds no private key in PEM: data does not contain a valid RSA or ECDSA private key"},
+		{"key that signs no tokens", "serviceAccounts: {privateKeyFile: ed25519.key}\n",
+			"f.yaml:3:35: serviceAccounts.privateKeyFile: ed25519.key holds a ed25519.PrivateKey: tokens are signed with RSA or ECDSA keys"},
+		{"no certificates", "serviceAccounts: {rootCAFile: one.key}\n",
+			"f.yaml:3:31: serviceAccounts.rootCAFile: one.key holds no certificates in PEM: data does not contain any valid RSA or ECDSA certificates"},
+		{"pair that does not belong together", "serving: {tls: {certFile: one.crt, privateKeyFile: two.key}}\n",
+			"f.yaml:3:27: serving.tls.certFile: one.crt and two.key do not belong together: tls: private key does not match public key"},
+		{"both of a pair", "serving: {tls: {certFile: gone.crt, privateKeyFile: text}}\n",
+			"f.yaml:3:27: serving.tls.certFile: the file gone.crt does not exist\n" +
+				"f.yaml:3:53: serving.tls.privateKeyFile: text holds no private key in PEM: data does not contain a valid RSA or ECDSA private key"},
+		{"file as directory", "serving: {tls: {certDirectory: text}}\n", "f.yaml:3:32: serving.tls.certDirectory: text is not a directory"},
+		{"directory to be made", "serving: {tls: {certDirectory: new}}\n", ""},
+		{"serving off", "serving: {port: 0, authentication: {clientCAFile: gone.crt}}\n", ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			doc, err := Load("f.yaml", []byte(header+test.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := strings.ReplaceAll(doc.CheckFiles().Error(), directory+string(filepath.Separator), "DIR/")
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCheckFilesWithoutPositions(t *testing.T) {
+	writeFiles(t)
+	cfg := v1beta1.NewDefault()
+	cfg.ServiceAccounts.RootCAFile = "gone.crt"
+	want := "serviceAccounts.rootCAFile: the file gone.crt does not exist"
+	if got := CheckFiles(cfg).Error(); got != want {
+		t.Errorf("CheckFiles = %q, want %q", got, want)
+	}
+}

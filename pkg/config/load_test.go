@@ -1,0 +1,404 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"kcmd.dev/pkg/config/v1beta1"
+)
+
+// header is what every good file starts with; the rest starts in line 3.
+const header = "apiVersion: config.kcmd.dev/v1beta1\nkind: KubeControllerManagerConfiguration\n"
+
+// problemsOf returns what Load reports, warnings included, one per line.
+func problemsOf(t *testing.T, text string) string {
+	t.Helper()
+	doc, err := Load("f.yaml", []byte(text))
+	if err != nil {
+		var problems Errors
+		if !errors.As(err, &problems) || doc != nil {
+			t.Fatalf("Load returned document %v and an error of type %T, want no document and Errors", doc, err)
+		}
+		return problems.Error()
+	}
+	return doc.Warnings.Error()
+}
+
+func TestLoadReportsBadFiles(t *testing.T) {
+	minimum := "a configuration needs at least\n  apiVersion: config.kcmd.dev/v1beta1\n  kind: KubeControllerManagerConfiguration"
+	tests := []struct {
+		name, text, want string
+	}{
+		{"empty", "", "f.yaml:1:1: an empty file is not a configuration: " + minimum},
+		{"white space", " \n\t\n", "f.yaml:1:1: an empty file is not a configuration: " + minimum},
+		{"comments only", "# nothing\n", "f.yaml:1:1: a file without content is not a configuration: " + minimum},
+		{"null", "~\n", "f.yaml:1:1: a file without content is not a configuration: " + minimum},
+		{"list", "- a\n", "f.yaml:1:1: the file must be a mapping, not a list: " + minimum},
+		{"word", "hello\n", `f.yaml:1:1: the file must be a mapping, not the string "hello": ` + minimum},
+		{"invalid UTF-8", header + "# \xff\n", "f.yaml:3:3: invalid UTF-8 byte 0xff: the file must be UTF-8 text"},
+		{"NUL", header + "resync: \x00\n", "f.yaml:3:9: NUL byte: the file must be UTF-8 text"},
+		{"control character", header + "resync: \x01\n", "f.yaml:3:9: control character U+0001 is not allowed"},
+		{"tab", header + "resync:\n\tminPeriod: 1h\n", "f.yaml:4:1: tab character in the indentation: YAML is indented with spaces"},
+		{"tab after spaces", header + "resync:\n  minPeriod: 1h\n \tx: 1\n", "f.yaml:5:2: tab character in the indentation: YAML is indented with spaces"},
+		{"half-written key", header + "leaderElection:\n  leaseDur", `f.yaml:4:3: leaderElection: must be a mapping with fields such as leaderElect, not the string "leaseDur"`},
+		{"half-written second key", header + "leaderElection:\n  retryPeriod: 1s\n  leaseDur", "f.yaml:5:3: not valid YAML: could not find expected ':'"},
+		{"half-written quote", header + "clientConnection:\n  kubeconfig: \"/etc/ku", "f.yaml:4:3: not valid YAML: found unexpected end of stream"},
+		{"half-written flow", header + "resync: {minPeriod: 1h\n", "f.yaml:3:1: not valid YAML: did not find expected ',' or '}'"},
+		{"bad indentation", header + "resync:\n  minPeriod: 1h\n reload: {}\n", "f.yaml:5:2: not valid YAML: did not find expected key"},
+		{"two values", header + "resync: a: b\n", "f.yaml:3:1: not valid YAML: mapping values are not allowed in this context"},
+		{"unknown anchor", header + "resync: *base\n", "f.yaml:3:9: not valid YAML: no anchor &base is defined before this alias"},
+		{"anchor in itself", header + "resync: &a {minPeriod: *a}\n", "f.yaml:3:9: resync.minPeriod: the anchor &a contains itself"},
+		{"two documents", header + "---\nkind: Pod\n", "f.yaml:3:1: a second document starts here: a configuration is one document, remove the --- and what follows"},
+		{"broken second document", header + "---\n{\n", "f.yaml:5:1: not valid YAML: did not find expected node content"},
+		{"custom tag", header + "resync: !!binary aGk=\n", "f.yaml:3:9: resync: the tag !!binary is not allowed"},
+		{"value against its tag", header + "clientConnection: {burst: !!int x}\n", `f.yaml:3:27: clientConnection.burst: "x" does not fit its tag !!int`},
+		{"mapping as key", header + "? {a: b}\n: c\n", "f.yaml:3:3: a key must be a plain word"},
+		{"merge of a word", header + "resync: {<<: word}\n", `f.yaml:3:14: resync: << merges mappings only, not the string "word"`},
+		{"duplicate key", header + "resync: {}\nreload: {}\nresync: {}\n", "f.yaml:5:1: resync: duplicate key, first set in line 3"},
+		{"duplicate feature gate", header + "featureGates: {PodDeletionCost: true, PodDeletionCost: false}\n",
+			"f.yaml:3:39: featureGates.PodDeletionCost: duplicate key, first set in line 3"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, problemsOf(t, test.text)); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLoadReportsWrongVersion(t *testing.T) {
+	tests := []struct {
+		name, text, want string
+	}{
+		{"no apiVersion", "kind: KubeControllerManagerConfiguration\n",
+			`f.yaml:1:1: apiVersion: is missing: must be "config.kcmd.dev/v1beta1"`},
+		{"no kind", "apiVersion: config.kcmd.dev/v1beta1\n",
+			`f.yaml:1:1: kind: is missing: must be "KubeControllerManagerConfiguration"`},
+		{"neither, and more", "resink: {}\n",
+			`f.yaml:1:1: apiVersion: is missing: must be "config.kcmd.dev/v1beta1"` + "\n" +
+				`f.yaml:1:1: kind: is missing: must be "KubeControllerManagerConfiguration"` + "\n" +
+				`f.yaml:1:1: resink: unknown field, did you mean "resync"?`},
+		{"empty kind", "apiVersion: config.kcmd.dev/v1beta1\nkind: ''\n",
+			`f.yaml:2:7: kind: is empty: must be "KubeControllerManagerConfiguration"`},
+		{"near version, and more", "apiVersion: config.kcmd.dev/v1beta2\nkind: KubeControllerManagerConfiguration\nresink: {}\n",
+			`f.yaml:1:13: apiVersion: unknown value "config.kcmd.dev/v1beta2", did you mean "config.kcmd.dev/v1beta1"?` + "\n" +
+				`f.yaml:3:1: resink: unknown field, did you mean "resync"?`},
+		{"something else altogether", "apiVersion: v1\nkind: Pod\nspec: {}\n",
+			`f.yaml:1:13: apiVersion: must be "config.kcmd.dev/v1beta1", not "v1"` + "\n" +
+				`f.yaml:2:7: kind: must be "KubeControllerManagerConfiguration", not "Pod"`},
+		{"number", "apiVersion: 1\nkind: KubeControllerManagerConfiguration\n",
+			`f.yaml:1:13: apiVersion: must be a string, not the number 1: write "1"`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, problemsOf(t, test.text)); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLoadReportsEverythingAtOnceByPosition(t *testing.T) {
+	text := header + `leaderElecton: {}
+leaderElection:
+  leaseDuration: 5
+  renewDeadline: 20s
+  leaderElect: yes
+resync:
+controllers:
+  deployment: {}
+  cronjb-controller: {concurrentSyncs: 3}
+  deploymnt-controller: {}
+  replicaset-controller:
+    concurrentSyncs: 0
+    consurrentSyncs: 3
+featureGates: {PodDeletionCots: true}
+clientConnection: {burst: 5, kubeconfig: 12}
+`
+	want := `f.yaml:3:1: leaderElecton: unknown field, did you mean "leaderElection"?
+f.yaml:5:18: leaderElection.leaseDuration: must be a duration such as 500ms, 10s, 5m or 1h30m, not the number 5: did you mean 5s?
+f.yaml:7:16: warning: leaderElection.leaderElect: yes is read as true: write true
+f.yaml:8:8: warning: resync: is empty, which has no effect: give it a value or remove it
+f.yaml:10:3: controllers.deployment: "deployment" is a former name: write "deployment-controller"
+f.yaml:11:3: controllers.cronjb-controller: unknown controller, allowed: deployment-controller, endpointslice-controller, namespace-controller, replicaset-controller, replicationcontroller-controller, root-ca-certificate-publisher-controller, serviceaccount-controller, serviceaccount-token-controller
+f.yaml:12:3: controllers.deploymnt-controller: unknown controller, did you mean "deployment-controller"?
+f.yaml:14:22: controllers.replicaset-controller.concurrentSyncs: must be 1 to 1000, not 0
+f.yaml:15:5: controllers.replicaset-controller.consurrentSyncs: unknown field, did you mean "concurrentSyncs"?
+f.yaml:16:16: featureGates.PodDeletionCots: unknown feature gate, did you mean "PodDeletionCost"?
+f.yaml:17:27: clientConnection.burst: must be 0 without qps, not 5: set clientConnection.qps too, or remove burst
+f.yaml:17:42: clientConnection.kubeconfig: must be a string, not the number 12: write "12"`
+	for range 20 { // the order of maps must not show
+		if diff := cmp.Diff(want, problemsOf(t, text)); diff != "" {
+			t.Fatalf("problems (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// anchorsBomb is a short text that aliases expand to 9^26 words.
+func anchorsBomb() []byte {
+	bomb := header + "a: &a [x,x,x,x,x,x,x,x,x]\n"
+	for i := 'b'; i <= 'z'; i++ {
+		bomb += fmt.Sprintf("%c: &%c [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", i-1), 9), ","))
+	}
+	return []byte(bomb)
+}
+
+func TestLoadIsBounded(t *testing.T) {
+	var manyUnknown strings.Builder
+	manyUnknown.WriteString(header)
+	for i := range 20_000 {
+		fmt.Fprintf(&manyUnknown, "unknownField%d: 1\n", i)
+	}
+	tests := []struct {
+		name     string
+		text     []byte
+		wantLast string
+	}{
+		{"10 MB", bytes.Repeat([]byte("a: b\n"), 2<<20), "f.yaml:1:1: the file has 10485760 bytes: a configuration has at most 1048576"},
+		{"anchors bomb", anchorsBomb(), "aliases stand for more than 10000 values"},
+		{"flow nesting", []byte(header + "resync: " + strings.Repeat("[", 100) + strings.Repeat("]", 100)), "nested deeper than 64 levels"},
+		{"extreme nesting", bytes.Repeat([]byte("["), MaxFileBytes), "f.yaml:1:1: not valid YAML: exceeded max depth of 10000"},
+		{"everything unknown", []byte(manyUnknown.String()), "and more: only the first 1000 problems are shown"},
+		{"only bad bytes", bytes.Repeat([]byte{0xff}, MaxFileBytes), "f.yaml:1:1000: and more: only the first 1000 problems are shown"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			started := time.Now()
+			_, err := Load("f.yaml", test.text)
+			if err == nil {
+				t.Fatal("Load accepted the file")
+			}
+			lines := strings.Split(err.Error(), "\n")
+			if last := lines[len(lines)-1]; !strings.HasSuffix(last, test.wantLast) {
+				t.Errorf("last problem is %q, want it to end in %q", last, test.wantLast)
+			}
+			if len(lines) > maxProblems+1 {
+				t.Errorf("%d problems reported", len(lines))
+			}
+			if took := time.Since(started); took > 5*time.Second {
+				t.Errorf("Load took %s", took)
+			}
+		})
+	}
+}
+
+func TestLoadBombUsesLittleMemory(t *testing.T) {
+	result := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := Load("f.yaml", anchorsBomb()); err == nil {
+				b.Fatal("Load accepted the bomb")
+			}
+		}
+	})
+	t.Logf("%s, %d bytes per Load", result, result.AllocedBytesPerOp())
+	if got := result.AllocedBytesPerOp(); got > 32<<20 {
+		t.Errorf("Load allocated %d bytes", got)
+	}
+}
+
+func TestLoadAcceptsSpellings(t *testing.T) {
+	want, err := Load("f.yaml", []byte(header+"leaderElection: {leaderElect: false, leaseDuration: 20s}\ncontrollers: {deployment-controller: {concurrentSyncs: 8}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]string{
+		"JSON": "{\n\t\"apiVersion\": \"config.kcmd.dev/v1beta1\", \"kind\": \"KubeControllerManagerConfiguration\",\n" +
+			"\t\"leaderElection\": {\"leaderElect\": false, \"leaseDuration\": \"20s\"},\n\t\"controllers\": {\"deployment-controller\": {\"concurrentSyncs\": 8}}\n}\n",
+		"byte order mark":   "\ufeff" + header + "leaderElection: {leaderElect: false, leaseDuration: 20s}\ncontrollers: {deployment-controller: {concurrentSyncs: 8}}\n",
+		"one marker":        "---\n" + header + "leaderElection: {leaderElect: false, leaseDuration: 20s}\ncontrollers: {deployment-controller: {concurrentSyncs: 8}}\n---\n",
+		"CRLF":              strings.ReplaceAll(header, "\n", "\r\n") + "leaderElection: {leaderElect: false, leaseDuration: 20s}\r\ncontrollers: {deployment-controller: {concurrentSyncs: 8}}\r\n",
+		"YAML 1.1 boolean":  header + "leaderElection: {leaderElect: off, leaseDuration: 20s}\ncontrollers: {deployment-controller: {concurrentSyncs: 8}}\n",
+		"octal and hex":     header + "leaderElection: {leaderElect: no, leaseDuration: 20s}\ncontrollers: {deployment-controller: {concurrentSyncs: 010}}\n",
+		"whole float":       header + "leaderElection: {leaderElect: n, leaseDuration: 20s}\ncontrollers: {deployment-controller: {concurrentSyncs: 8.0}}\n",
+		"anchors and merge": header + "leaderElection: {leaderElect: FALSE, leaseDuration: &d 20s}\ncontrollers:\n  deployment-controller: {concurrentSyncs: 8}\n  replicaset-controller: &c {concurrentSyncs: 5}\n  replicationcontroller-controller: {<<: *c}\n",
+	}
+	for name, text := range tests {
+		t.Run(name, func(t *testing.T) {
+			doc, err := Load("f.yaml", []byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want.Config, doc.Config); diff != "" {
+				t.Errorf("configuration (-want +got):\n%s", diff)
+			}
+			// What sigs.k8s.io/yaml makes of the same bytes.
+			other := &v1beta1.KubeControllerManagerConfiguration{}
+			text = strings.TrimSuffix(strings.TrimPrefix(text, "\ufeff"), "---\n")
+			if err := yaml.UnmarshalStrict([]byte(text), other); err != nil {
+				t.Fatal(err)
+			}
+			v1beta1.SetDefaults(other)
+			if diff := cmp.Diff(other, doc.Config); diff != "" {
+				t.Errorf("configuration (-sigs.k8s.io/yaml +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPositionOfFields(t *testing.T) {
+	doc, err := Load("f.yaml", []byte(header+"serving:\n  tls:\n    minVersion: VersionTLS13\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]Position{
+		"serving.tls.minVersion":          {5, 17},
+		"serving.tls.certFile":            {4, 3}, // not set: the block around it
+		"serving.tls":                     {5, 5},
+		"clientConnection.kubeconfig":     {1, 1},
+		"serving.authentication.cacheTTL": {3, 1},
+	} {
+		if got := doc.Position(path); got != want {
+			t.Errorf("Position(%q) = %v, want %v", path, got, want)
+		}
+	}
+}
+
+func TestSamplesLoadWithoutWarnings(t *testing.T) {
+	files, err := filepath.Glob("../../configs/*.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("found samples %v (%v), want at least 3", files, err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.HasPrefix(data, []byte("# yaml-language-server: $schema=../schemas/kubecontrollermanagerconfiguration-v1beta1.schema.json\n")) {
+			t.Errorf("%s does not name its schema in the first line", file)
+		}
+		doc, err := Load(file, data)
+		if err != nil {
+			t.Errorf("loading a sample:\n%v", err)
+			continue
+		}
+		if len(doc.Warnings) > 0 {
+			t.Errorf("sample has warnings:\n%v", doc.Warnings)
+		}
+	}
+}
+
+func TestFullSampleIsTheDefaults(t *testing.T) {
+	data, err := os.ReadFile("../../configs/full.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := Load("full.yaml", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := doc.Config.DeepCopy()
+	for _, gate := range FeatureGates() {
+		value, ok := got.FeatureGates[gate.Name]
+		if ok == gate.Locked || (ok && value != gate.Default) {
+			t.Errorf("gate %s: spelled out %t as %t, want the default of each gate that is not locked", gate.Name, ok, value)
+		}
+	}
+	got.FeatureGates = nil
+	if changes := changedLeaves(toObject(v1beta1.NewDefault()), toObject(got)); len(changes) > 0 {
+		t.Errorf("full.yaml differs from the defaults: %v", changes)
+	}
+	// Every field with a default is spelled out.
+	for _, change := range changedLeaves(toObject(&v1beta1.KubeControllerManagerConfiguration{}), toObject(v1beta1.NewDefault())) {
+		if _, ok := doc.places.values[change.Path]; !ok {
+			t.Errorf("full.yaml does not set %s", change.Path)
+		}
+	}
+}
+
+func TestMarshalRoundTrip(t *testing.T) {
+	doc, err := Load("f.yaml", []byte(header+"serving: {authorization: {alwaysAllowPaths: []}}\nlogging: {vmodule: [{filePattern: a, verbosity: 3}]}\nclientConnection: {qps: 12.5}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := Marshal(doc.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Load("again.yaml", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(again.Warnings) > 0 {
+		t.Errorf("a marshalled configuration has warnings: %v", again.Warnings)
+	}
+	if diff := cmp.Diff(doc.Config, again.Config); diff != "" {
+		t.Errorf("round trip (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(doc.Config, doc.Config.DeepCopy()); diff != "" {
+		t.Errorf("DeepCopy (-want +got):\n%s", diff)
+	}
+	first, second := mustHash(t, doc.Config), mustHash(t, again.Config)
+	if first != second || len(first) != 64 {
+		t.Errorf("hashes %s and %s of equal configurations", first, second)
+	}
+	if other := mustHash(t, v1beta1.NewDefault()); other == first {
+		t.Error("different configurations have the same hash")
+	}
+}
+
+func mustHash(t *testing.T, cfg *v1beta1.KubeControllerManagerConfiguration) string {
+	t.Helper()
+	hash, err := Hash(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hash
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add([]byte(header))
+	f.Add([]byte(header + "leaderElection: {leaseDuration: 5}\n<<: {a: *x}\n"))
+	f.Add([]byte("{\"apiVersion\": \"config.kcmd.dev/v1beta1\"}"))
+	f.Add([]byte("a: &a [*a]\n---\n? {}\n"))
+	for _, name := range []string{"minimal", "sandbox", "full"} {
+		data, err := os.ReadFile("../../configs/" + name + ".yaml")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		doc, err := Load("f.yaml", data)
+		if (doc == nil) == (err == nil) {
+			t.Fatalf("Load returned document %v and error %v", doc, err)
+		}
+		if doc == nil {
+			return
+		}
+		out, err := Marshal(doc.Config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Load("again.yaml", out)
+		if err != nil {
+			t.Fatalf("loading what was marshalled: %v\n%s", err, out)
+		}
+		if diff := cmp.Diff(toObject(doc.Config), toObject(again.Config)); diff != "" {
+			t.Fatalf("round trip (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func BenchmarkLoad(b *testing.B) {
+	data, err := os.ReadFile("../../configs/full.yaml")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Load("full.yaml", data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

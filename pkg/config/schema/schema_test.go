@@ -1,0 +1,187 @@
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"sigs.k8s.io/yaml"
+
+	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/v1beta1"
+)
+
+const typesDir = "../v1beta1"
+
+const header = "apiVersion: config.kcmd.dev/v1beta1\nkind: KubeControllerManagerConfiguration\n"
+
+func TestSchemaFileIsUpToDate(t *testing.T) {
+	want, err := Generate(typesDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(filepath.Join("..", "..", "..", "schemas", FileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(want, got) {
+		t.Errorf("schemas/%s is out of date: run go run ./pkg/config/schema/gen", FileName)
+	}
+}
+
+func TestGenerateNeedsTheTypes(t *testing.T) {
+	if _, err := Generate(t.TempDir()); err == nil || !strings.Contains(err.Error(), "has no doc comment") {
+		t.Errorf("Generate without source returned %v, want an error about missing comments", err)
+	}
+}
+
+func compiled(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	data, err := Generate(typesDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource(FileName, document); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := compiler.Compile(FileName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return schema
+}
+
+func validate(t *testing.T, schema *jsonschema.Schema, text []byte) error {
+	t.Helper()
+	data, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return schema.Validate(value)
+}
+
+func TestSamplesAreValid(t *testing.T) {
+	schema := compiled(t)
+	files, err := filepath.Glob("../../../configs/*.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("found samples %v (%v), want at least 3", files, err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := validate(t, schema, data); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	data, err := config.Marshal(v1beta1.NewDefault())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate(t, compiled(t), data); err != nil {
+		t.Error(err)
+	}
+}
+
+// The schema and Load agree on what a single field may hold.
+func TestSchemaAgreesWithLoad(t *testing.T) {
+	tests := []struct {
+		text  string
+		valid bool
+	}{
+		{"", true},
+		{"clientConnection: {qps: 12.5, burst: 20}", true},
+		{"leaderElection: {leaseDuration: 1m30s, renewDeadline: 1.5s, retryPeriod: 500ms}", true},
+		{"resync: {minPeriod: 0s}", true},
+		{"serving: {authorization: {alwaysAllowPaths: []}}", true},
+		{"logging: {vmodule: [{filePattern: a*, verbosity: 4}]}", true},
+		{"featureGates: {PodDeletionCost: false}", true},
+		{"controllers: {endpointslice-controller: {concurrentSyncs: 50, resyncPeriod: 1h, enabled: false}}", true},
+		{"unknown: 1", false},
+		{"controllers: {deployment: {}}", false},
+		{"controllers: {serviceaccount-controller: {concurrentSyncs: 1}}", false},
+		{"controllers: {deployment-controller: {concurrentSyncs: 0}}", false},
+		{"controllers: {endpointslice-controller: {concurrentSyncs: 51}}", false},
+		{"controllers: {deployment-controller: {enabled: 'true'}}", false},
+		{"leaderElection: {leaseDuration: 15}", false},
+		{"leaderElection: {leaseDuration: 15 s}", false},
+		{"leaderElection: {resourceName: Main}", false},
+		{"leaderElection: {resourceNamespace: a.b}", false},
+		{"clientConnection: {contentType: text/plain}", false},
+		{"clientConnection: {qps: -1}", false},
+		{"serving: {port: 70000}", false},
+		{"serving: {tls: {minVersion: '1.2'}}", false},
+		{"serving: {tls: {cipherSuites: A}}", false},
+		{"featureGates: {Foo: true}", false},
+		{"featureGates: {LogarithmicScaleDown: false}", false},
+		{"logging: {format: xml}", false},
+		{"logging: {verbosity: -1}", false},
+		{"logging: {options: {text: {infoBufferSize: lots}}}", false},
+	}
+	schema := compiled(t)
+	for _, test := range tests {
+		text := []byte(header + test.text + "\n")
+		if err := validate(t, schema, text); (err == nil) != test.valid {
+			t.Errorf("%q: the schema says %v, want valid %t", test.text, err, test.valid)
+		}
+		if _, err := config.Load("f.yaml", text); (err == nil) != test.valid {
+			t.Errorf("%q: Load says %v, want valid %t", test.text, err, test.valid)
+		}
+	}
+	if err := validate(t, schema, []byte("kind: Pod\n")); err == nil {
+		t.Error("the schema accepts a file that is something else")
+	}
+}
+
+// Every leaf has a description that states what a change of it does.
+func TestEveryFieldSaysWhatAChangeDoes(t *testing.T) {
+	data, err := Generate(typesDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := map[string]any{}
+	if err := json.Unmarshal(data, &root); err != nil {
+		t.Fatal(err)
+	}
+	checkDescriptions(t, root, "")
+}
+
+func checkDescriptions(t *testing.T, schema map[string]any, path string) {
+	t.Helper()
+	properties, _ := schema["properties"].(map[string]any)
+	for name, value := range properties {
+		property := value.(map[string]any)
+		at := strings.TrimPrefix(path+"."+name, ".")
+		description, _ := property["description"].(string)
+		if description == "" {
+			t.Errorf("%s has no description", at)
+		}
+		if property["type"] == "object" {
+			checkDescriptions(t, property, at)
+			continue
+		}
+		if path == "" || path == "featureGates" { // apiVersion and kind; gates say it together
+			continue
+		}
+		if !strings.Contains(description, "change") || !strings.Contains(description, "Default: ") {
+			t.Errorf("the description of %s states no default or effect of a change: %q", at, description)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package v1beta1
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	logsapi "k8s.io/component-base/logs/api/v1"
+)
+
+// NewDefault returns the configuration in which everything has its default.
+func NewDefault() *KubeControllerManagerConfiguration {
+	cfg := &KubeControllerManagerConfiguration{
+		TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind},
+	}
+	SetDefaults(cfg)
+	return cfg
+}
+
+// SetDefaults fills in every field that is not set and has a constant default.
+// It leaves apiVersion and kind alone: those say what the file is.
+func SetDefaults(cfg *KubeControllerManagerConfiguration) {
+	setClientConnectionDefaults(&cfg.ClientConnection)
+	setLeaderElectionDefaults(&cfg.LeaderElection)
+	setDuration(&cfg.Resync.MinPeriod, 12*time.Hour)
+	setDuration(&cfg.Reload.SettleTime, 100*time.Millisecond)
+	setDuration(&cfg.Reload.PollInterval, 10*time.Second)
+	setDuration(&cfg.Reload.DrainTimeout, 10*time.Second)
+	setServingDefaults(&cfg.Serving)
+	logsapi.SetRecommendedLoggingConfiguration(&cfg.Logging)
+	// A duration reads as 5s everywhere, whichever way the file spells it.
+	cfg.Logging.FlushFrequency.SerializeAsString = true
+	setValue(&cfg.ControllerDefaults.Enabled, true)
+	setControllerDefaults(&cfg.Controllers)
+}
+
+func setClientConnectionDefaults(c *ClientConnection) {
+	setString(&c.ContentType, "application/vnd.kubernetes.protobuf")
+	setValue(&c.QPS, 0)
+	setValue(&c.Burst, 0)
+	setValue(&c.UseServiceAccountCredentials, false)
+}
+
+func setLeaderElectionDefaults(l *LeaderElection) {
+	setValue(&l.LeaderElect, true)
+	setDuration(&l.LeaseDuration, 15*time.Second)
+	setDuration(&l.RenewDeadline, 10*time.Second)
+	setDuration(&l.RetryPeriod, 2*time.Second)
+	setString(&l.ResourceName, "kube-controller-manager")
+	setString(&l.ResourceNamespace, "kube-system")
+}
+
+func setServingDefaults(s *Serving) {
+	setString(&s.BindAddress, "0.0.0.0")
+	setValue(&s.Port, 10257)
+	setString(&s.TLS.MinVersion, "VersionTLS12")
+	setValue(&s.Authentication.SkipLookup, false)
+	setValue(&s.Authentication.TolerateLookupFailure, false)
+	setDuration(&s.Authentication.CacheTTL, 10*time.Second)
+	setList(&s.Authentication.RequestHeader.UsernameHeaders, "x-remote-user")
+	setList(&s.Authentication.RequestHeader.GroupHeaders, "x-remote-group")
+	setList(&s.Authentication.RequestHeader.ExtraHeaderPrefixes, "x-remote-extra-")
+	setList(&s.Authorization.AlwaysAllowPaths, "/healthz", "/readyz", "/livez")
+	setDuration(&s.Authorization.AuthorizedTTL, 10*time.Second)
+	setDuration(&s.Authorization.UnauthorizedTTL, 10*time.Second)
+	setValue(&s.Profiling, true)
+}
+
+func setControllerDefaults(c *Controllers) {
+	setValue(&c.ServiceAccountToken.ConcurrentSyncs, 5)
+	setValue(&c.Namespace.ConcurrentSyncs, 10)
+	setDuration(&c.Namespace.ResyncPeriod, 5*time.Minute)
+	setValue(&c.ReplicationController.ConcurrentSyncs, 5)
+	setValue(&c.ReplicaSet.ConcurrentSyncs, 5)
+	setValue(&c.Deployment.ConcurrentSyncs, 5)
+	setValue(&c.EndpointSlice.ConcurrentSyncs, 5)
+	setValue(&c.EndpointSlice.MaxEndpointsPerSlice, 100)
+	setDuration(&c.EndpointSlice.EndpointUpdatesBatchPeriod, 0)
+}
+
+func setValue[T any](field **T, value T) {
+	if *field == nil {
+		*field = &value
+	}
+}
+
+func setDuration(field **metav1.Duration, value time.Duration) {
+	setValue(field, metav1.Duration{Duration: value})
+}
+
+func setString(field *string, value string) {
+	if *field == "" {
+		*field = value
+	}
+}
+
+// setList leaves an explicitly empty list alone: `alwaysAllowPaths: []` means none.
+func setList(field *[]string, values ...string) {
+	if *field == nil {
+		*field = values
+	}
+}
+
+// DeepCopy returns a copy that shares no memory with cfg. It goes through JSON,
+// which is meant for the few copies a reload makes.
+func (cfg *KubeControllerManagerConfiguration) DeepCopy() *KubeControllerManagerConfiguration {
+	data, err := json.Marshal(cfg)
+	if err != nil {
+		panic(fmt.Sprintf("marshalling a configuration: %v", err)) // no field of the types can fail to marshal
+	}
+	out := &KubeControllerManagerConfiguration{}
+	if err := json.Unmarshal(data, out); err != nil {
+		panic(fmt.Sprintf("unmarshalling a marshalled configuration: %v", err))
+	}
+	return out
+}
+
+// EffectiveBurst is burst, or twice qps rounded up when burst is not set.
+func (c *ClientConnection) EffectiveBurst() int {
+	if c.Burst != nil && *c.Burst > 0 {
+		return int(*c.Burst)
+	}
+	if c.QPS == nil {
+		return 0
+	}
+	return int(math.Min(math.Ceil(float64(*c.QPS)*2), math.MaxInt32))
+}

@@ -1,0 +1,18 @@
+// Package v1beta1 holds the types of config.kcmd.dev/v1beta1, the one file that
+// governs a kube-controller-manager process.
+//
+// The model:
+//
+//  1. v1beta1 is the hub: every other spelling of a configuration converts to it.
+//  2. A field that is absent takes its default; SetDefaults writes every default
+//     that is a constant. A pointer field is never nil after SetDefaults, with
+//     two exceptions that inherit: `enabled` of a controller block (from
+//     controllerDefaults.enabled) and `resyncPeriod` (from resync.minPeriod).
+//     ControllerEnabled and ResyncPeriod answer for those.
+//  3. Every field states its default, unit and range, and what a change of it
+//     does to the running process: it applies in place, or it restarts
+//     controllers. Nothing needs a restart of the process.
+//  4. One meaning, one field: what two controllers share (the root CA, the
+//     service account key) is a field of its own block, never repeated.
+//  5. A controller's block is named by its canonical name under `controllers`.
+package v1beta1

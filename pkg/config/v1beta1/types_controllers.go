@@ -1,0 +1,126 @@
+package v1beta1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Controllers has one block per controller, keyed by canonical name. Whatever is
+// said in a block restarts that controller only, unless the field says that it
+// applies in place.
+type Controllers struct {
+	// Mints and cleans up legacy service account token Secrets. Idle unless
+	// serviceAccounts.privateKeyFile is set.
+	ServiceAccountToken ServiceAccountTokenController `json:"serviceaccount-token-controller"`
+	// Ensures that each active namespace has the ServiceAccount named default.
+	ServiceAccount ServiceAccountController `json:"serviceaccount-controller"`
+	// Publishes the ConfigMap kube-root-ca.crt into every namespace.
+	RootCACertificatePublisher RootCACertificatePublisherController `json:"root-ca-certificate-publisher-controller"`
+	// Empties and finalizes namespaces that are being deleted.
+	Namespace NamespaceController `json:"namespace-controller"`
+	// Keeps the number of pods of each ReplicationController.
+	ReplicationController ReplicationControllerController `json:"replicationcontroller-controller"`
+	// Keeps the number of pods of each ReplicaSet.
+	ReplicaSet ReplicaSetController `json:"replicaset-controller"`
+	// Rolls out Deployments by managing their ReplicaSets.
+	Deployment DeploymentController `json:"deployment-controller"`
+	// Maintains the EndpointSlices of Services with selectors.
+	EndpointSlice EndpointSliceController `json:"endpointslice-controller"`
+}
+
+// ControllerSettings is what every controller's block starts with.
+type ControllerSettings struct {
+	// Whether the controller runs. Default: controllerDefaults.enabled. A change
+	// starts or stops the controller.
+	Enabled *bool `json:"enabled,omitempty"`
+}
+
+// ServiceAccountTokenController configures serviceaccount-token-controller. Its
+// files are serviceAccounts.privateKeyFile and serviceAccounts.rootCAFile.
+type ServiceAccountTokenController struct {
+	ControllerSettings `json:",inline"`
+	// Workers per queue; there are two queues, of ServiceAccounts and of Secrets.
+	// Default: 5. Range: 1 to 1000. A change restarts the controller.
+	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
+}
+
+// ServiceAccountController configures serviceaccount-controller, which has one
+// worker and never resyncs.
+type ServiceAccountController struct {
+	ControllerSettings `json:",inline"`
+}
+
+// RootCACertificatePublisherController configures
+// root-ca-certificate-publisher-controller, which has one worker. Its file is
+// serviceAccounts.rootCAFile.
+type RootCACertificatePublisherController struct {
+	ControllerSettings `json:",inline"`
+	// Period after which every namespace is looked at again, instead of
+	// resync.minPeriod. Default: resync.minPeriod. Range: 0s (never), or 1s and
+	// more. A change applies in place.
+	ResyncPeriod *metav1.Duration `json:"resyncPeriod,omitempty"`
+}
+
+// NamespaceController configures namespace-controller.
+type NamespaceController struct {
+	ControllerSettings `json:",inline"`
+	// Namespaces emptied at the same time. Default: 10. Range: 1 to 1000.
+	// A change restarts the controller.
+	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
+	// Period after which every namespace is looked at again. Default: 5m, not
+	// resync.minPeriod. Range: 0s (never), or 1s and more. A change applies in
+	// place.
+	ResyncPeriod *metav1.Duration `json:"resyncPeriod,omitempty"`
+}
+
+// ReplicationControllerController configures replicationcontroller-controller.
+type ReplicationControllerController struct {
+	ControllerSettings `json:",inline"`
+	// ReplicationControllers reconciled at the same time. Default: 5. Range: 1 to
+	// 1000. A change restarts the controller.
+	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
+	// Period after which every object is looked at again, instead of
+	// resync.minPeriod. Default: resync.minPeriod. Range: 0s (never), or 1s and
+	// more. A change applies in place.
+	ResyncPeriod *metav1.Duration `json:"resyncPeriod,omitempty"`
+}
+
+// ReplicaSetController configures replicaset-controller.
+type ReplicaSetController struct {
+	ControllerSettings `json:",inline"`
+	// ReplicaSets reconciled at the same time. Default: 5. Range: 1 to 1000.
+	// A change restarts the controller.
+	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
+	// Period after which every object is looked at again, instead of
+	// resync.minPeriod. Default: resync.minPeriod. Range: 0s (never), or 1s and
+	// more. A change applies in place.
+	ResyncPeriod *metav1.Duration `json:"resyncPeriod,omitempty"`
+}
+
+// DeploymentController configures deployment-controller.
+type DeploymentController struct {
+	ControllerSettings `json:",inline"`
+	// Deployments reconciled at the same time. Default: 5. Range: 1 to 1000.
+	// A change restarts the controller.
+	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
+	// Period after which every object is looked at again, instead of
+	// resync.minPeriod. Default: resync.minPeriod. Range: 0s (never), or 1s and
+	// more. A change applies in place.
+	ResyncPeriod *metav1.Duration `json:"resyncPeriod,omitempty"`
+}
+
+// EndpointSliceController configures endpointslice-controller.
+type EndpointSliceController struct {
+	ControllerSettings `json:",inline"`
+	// Services reconciled at the same time, and as many workers that map pods to
+	// Services. Default: 5. Range: 1 to 50. A change restarts the controller.
+	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
+	// Period after which every object is looked at again, instead of
+	// resync.minPeriod. Default: resync.minPeriod. Range: 0s (never), or 1s and
+	// more. A change applies in place.
+	ResyncPeriod *metav1.Duration `json:"resyncPeriod,omitempty"`
+	// Endpoints a slice holds at most before another one is made. Default: 100.
+	// Range: 1 to 1000. A change restarts the controller.
+	MaxEndpointsPerSlice *int32 `json:"maxEndpointsPerSlice,omitempty"`
+	// How long pod changes are gathered before the Service is reconciled: fewer
+	// writes, later endpoints. Default: 0s, at once. Range: 0s to 1h. A change
+	// restarts the controller.
+	EndpointUpdatesBatchPeriod *metav1.Duration `json:"endpointUpdatesBatchPeriod,omitempty"`
+}

@@ -1,0 +1,218 @@
+package deployment
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// syncCurrent brings annotations, revision and minReadySeconds of the new ReplicaSet up
+// to date, and takes over its revision. It does nothing if there is no new ReplicaSet.
+func (r *rollout) syncCurrent(ctx context.Context) error {
+	if r.sets.current == nil {
+		return nil
+	}
+	if synced := syncedReplicaSet(r.d, r.sets); synced != nil {
+		if err := r.updateReplicaSet(ctx, synced); err != nil {
+			return err
+		}
+	}
+	r.takeRevision()
+	if hasDeadline(r.d) && findCondition(r.d.Status.Conditions, appsv1.DeploymentProgressing) == nil {
+		r.setCondition(foundCondition(r.sets.current, r.clock.Now()))
+	}
+	return nil
+}
+
+// takeRevision gives the Deployment the revision of its new ReplicaSet. It is written
+// with the status, because a write of the Deployment itself would count as a new generation.
+func (r *rollout) takeRevision() {
+	revision := r.sets.current.Annotations[revisionAnnotation]
+	if r.d.Annotations[revisionAnnotation] == revision {
+		return
+	}
+	if r.d.Annotations == nil {
+		r.d.Annotations = map[string]string{}
+	}
+	r.d.Annotations[revisionAnnotation] = revision
+}
+
+// ensureCurrent creates the new ReplicaSet if there is none.
+func (r *rollout) ensureCurrent(ctx context.Context) error {
+	if r.sets.current != nil {
+		return nil
+	}
+	rs := newReplicaSet(r.d, r.sets.old)
+	created, err := r.client.AppsV1().ReplicaSets(rs.Namespace).Create(ctx, rs, metav1.CreateOptions{})
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return r.useNamesake(rs, err)
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return err
+	case err != nil:
+		return r.createFailed(rs, err)
+	}
+	r.written.wroteReplicaSet(created)
+	r.sets.current = created
+	if size := sizeOf(created); size > 0 {
+		r.record(scaledEvent(created, 0, size))
+	}
+	r.takeRevision()
+	if hasDeadline(r.d) {
+		r.setCondition(createdCondition(created, r.clock.Now()))
+	}
+	return nil
+}
+
+// useNamesake uses the ReplicaSet that exists under the name of the one to create, if it
+// is what would have been created. Otherwise the next attempt takes another name.
+func (r *rollout) useNamesake(rs *appsv1.ReplicaSet, cause error) error {
+	namesake, err := r.replicaSets.ReplicaSets(rs.Namespace).Get(rs.Name)
+	if err != nil {
+		return reconcile.Requeue(fmt.Errorf("getting ReplicaSet %s/%s, which exists: %w", rs.Namespace, rs.Name, err))
+	}
+	if metav1.IsControlledBy(namesake, r.d) && sameTemplate(&namesake.Spec.Template, &r.d.Spec.Template) {
+		r.sets.current = r.written.newestReplicaSet(namesake)
+		r.takeRevision()
+		return nil
+	}
+	r.d.Status.CollisionCount = ptr.To(ptr.Deref(r.d.Status.CollisionCount, 0) + 1)
+	return reconcile.Requeue(fmt.Errorf("creating ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, cause))
+}
+
+func (r *rollout) createFailed(rs *appsv1.ReplicaSet, cause error) error {
+	message := fmt.Sprintf("Failed to create new replica set %q: %v", rs.Name, cause)
+	if hasDeadline(r.d) {
+		r.setCondition(progressing(corev1.ConditionFalse, reasonCreateError, message, r.clock.Now()))
+	}
+	r.record(createFailedEvent(message))
+	return fmt.Errorf("creating ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, cause)
+}
+
+// resize gives ReplicaSets their sizes, in order, until one fails. It reports whether a
+// size changed.
+func (r *rollout) resize(ctx context.Context, plan []resize) (bool, error) {
+	changed := false
+	for _, step := range plan {
+		sized := step.apply(r.d)
+		if sized == nil {
+			continue
+		}
+		if err := r.updateReplicaSet(ctx, sized); err != nil {
+			return changed, err
+		}
+		if from := sizeOf(step.rs); from != step.size {
+			changed = true
+			r.record(scaledEvent(step.rs, from, step.size))
+		}
+	}
+	return changed, nil
+}
+
+func (r *rollout) updateReplicaSet(ctx context.Context, rs *appsv1.ReplicaSet) error {
+	updated, err := r.client.AppsV1().ReplicaSets(rs.Namespace).Update(ctx, rs, metav1.UpdateOptions{})
+	if err != nil {
+		return fmt.Errorf("updating ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err)
+	}
+	r.written.wroteReplicaSet(updated)
+	r.sets.replace(updated)
+	return nil
+}
+
+// cleanUp deletes old ReplicaSets beyond the history limit. The UID keeps a namesake
+// that was created meanwhile from being hit.
+func (r *rollout) cleanUp(ctx context.Context) error {
+	for _, rs := range outdated(r.d, r.sets.old) {
+		err := r.client.AppsV1().ReplicaSets(rs.Namespace).
+			Delete(ctx, rs.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(rs.UID))})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("deleting ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err)
+		}
+		r.written.deletedReplicaSet(rs)
+	}
+	return nil
+}
+
+// rollBack restores an earlier template, or drops the request to.
+func (r *rollout) rollBack(ctx context.Context, target int64) error {
+	if err := r.ensureCurrent(ctx); err != nil {
+		return err
+	}
+	// The status is written first, so that both writes are based on the latest state.
+	if err := r.writeStatus(ctx); err != nil {
+		return err
+	}
+	after, news, done := rolledBack(r.d, r.sets, target)
+	if !done {
+		r.record(news)
+	}
+	updated, err := r.client.AppsV1().Deployments(after.Namespace).Update(ctx, after, metav1.UpdateOptions{})
+	if err != nil {
+		return fmt.Errorf("updating Deployment %s: %w", r.key, err)
+	}
+	r.wrote(updated)
+	if done {
+		r.record(news)
+	}
+	return nil
+}
+
+// report observes the status of a Deployment that is not being rolled out.
+func (r *rollout) report() {
+	r.d.Status = observedStatus(r.d, r.sets, r.config.terminatingReplicas, r.clock.Now())
+}
+
+// reportRollout observes the status and the progress of a rollout.
+func (r *rollout) reportRollout() {
+	r.d.Status = rolloutStatus(r.d, r.sets, r.config.terminatingReplicas, r.clock.Now())
+	r.awaitsProgress = true
+}
+
+// writeStatus writes the status and the revision if they changed. If they did not, a
+// rollout that may be stuck is looked at again when its deadline is over.
+func (r *rollout) writeStatus(ctx context.Context) error {
+	switch urgencyOf(r.stored, r.d) {
+	case unchanged:
+		r.checkProgressLater()
+		return nil
+	case gradual:
+		if delay := r.statusWrites.Delay(r.key); delay > 0 {
+			r.loop.AddAfter(r.key, delay)
+			return nil
+		}
+	}
+	updated, err := r.client.AppsV1().Deployments(r.d.Namespace).UpdateStatus(ctx, r.d, metav1.UpdateOptions{})
+	if err != nil {
+		return fmt.Errorf("updating the status of Deployment %s: %w", r.key, err)
+	}
+	r.statusWrites.Wrote(r.key, updated.ResourceVersion)
+	r.wrote(updated)
+	return nil
+}
+
+func (r *rollout) checkProgressLater() {
+	if !r.awaitsProgress {
+		return
+	}
+	if delay, ok := progressCheck(r.d, r.clock.Now()); ok {
+		r.loop.AddAfter(r.key, delay)
+	}
+}
+
+func (r *rollout) wrote(updated *appsv1.Deployment) {
+	r.written.wroteDeployment(updated)
+	r.stored, r.d = updated, updated.DeepCopy()
+}
+
+func (r *rollout) setCondition(c appsv1.DeploymentCondition) {
+	r.d.Status.Conditions = withCondition(r.d.Status.Conditions, c)
+}
+
+func (r *rollout) record(e event) { r.events.Event(r.d, e.kind, e.reason, e.message) }

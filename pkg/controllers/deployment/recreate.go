@@ -1,0 +1,60 @@
+package deployment
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// recreate removes every old pod before the first new one is made.
+func (r *rollout) recreate(ctx context.Context) error {
+	removed, err := r.resize(ctx, scaleToZero(r.sets.old))
+	if err != nil {
+		return err
+	}
+	waiting, err := r.oldPodsRun()
+	if err != nil {
+		return err
+	}
+	if removed || waiting {
+		r.reportRollout()
+		return nil
+	}
+	if err := r.ensureCurrent(ctx); err != nil {
+		return err
+	}
+	if _, err := r.resize(ctx, []resize{{rs: r.sets.current, size: replicasOf(r.d)}}); err != nil {
+		return err
+	}
+	return r.finishStep(ctx)
+}
+
+// oldPodsRun reports that an old ReplicaSet still has a pod that could be at work. It
+// counts terminating pods, which the status of a ReplicaSet leaves out.
+func (r *rollout) oldPodsRun() (bool, error) {
+	for _, rs := range r.sets.old {
+		if rs.Status.Replicas > 0 {
+			return true, nil
+		}
+	}
+	for _, rs := range r.sets.old {
+		pods, err := r.pods.OwnedBy(replicaSetKind.Kind, rs)
+		if err != nil {
+			return false, err
+		}
+		if anyRunning(pods) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// anyRunning reports that a pod has not ended. A pod of unknown phase counts as running.
+func anyRunning(pods []*corev1.Pod) bool {
+	for _, pod := range pods {
+		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,70 @@
+package deployment
+
+import (
+	"maps"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+)
+
+// rollbackTarget is the revision that a Deployment asks to be rolled back to, 0 for the
+// one before the last. It is false if nothing is asked that can be understood.
+func rollbackTarget(d *appsv1.Deployment) (int64, bool) {
+	text, ok := d.Annotations[appsv1.DeprecatedRollbackTo]
+	if !ok {
+		return 0, false
+	}
+	revision, err := strconv.ParseInt(text, 10, 64)
+	return revision, err == nil
+}
+
+// rolledBack is the Deployment after a rollback, or after giving up on it: either way
+// the request is gone. The event tells which; it is news only once the write succeeded
+// if done is true.
+func rolledBack(d *appsv1.Deployment, sets replicaSets, target int64) (after *appsv1.Deployment, news event, done bool) {
+	after = d.DeepCopy()
+	delete(after.Annotations, appsv1.DeprecatedRollbackTo)
+	if target == 0 {
+		if target = lastRevision(sets.all()); target == 0 {
+			return after, noLastRevisionEvent(), false
+		}
+	}
+	rs := withRevision(sets.all(), target)
+	switch {
+	case rs == nil:
+		return after, revisionNotFoundEvent(), false
+	case sameTemplate(&rs.Spec.Template, &d.Spec.Template):
+		return after, sameTemplateEvent(d), false
+	}
+	template := withoutHash(&rs.Spec.Template)
+	after.Spec.Template = *template.DeepCopy()
+	// A rollback restores the annotations that were current with the template.
+	maps.DeleteFunc(after.Annotations, func(key, _ string) bool { return !staysBehind(key) })
+	maps.Copy(after.Annotations, copiedAnnotations(rs.Annotations))
+	return after, rolledBackEvent(d, target), true
+}
+
+// lastRevision is the second highest revision, 0 if there is none.
+func lastRevision(sets []*appsv1.ReplicaSet) int64 {
+	var highest, second int64
+	for _, rs := range sets {
+		revision, ok := revisionOf(rs)
+		switch {
+		case !ok:
+		case revision > highest:
+			highest, second = revision, highest
+		case revision > second:
+			second = revision
+		}
+	}
+	return second
+}
+
+func withRevision(sets []*appsv1.ReplicaSet, revision int64) *appsv1.ReplicaSet {
+	for _, rs := range sets {
+		if found, ok := revisionOf(rs); ok && found == revision {
+			return rs
+		}
+	}
+	return nil
+}

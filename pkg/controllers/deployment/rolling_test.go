@@ -1,0 +1,134 @@
+package deployment
+
+import (
+	"maps"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestRollForward(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		sets replicaSets
+		want int32
+	}{
+		{"at its size", currentAnd(makeSet(1, 10)), 10},
+		{"too large", currentAnd(makeSet(1, 12), makeSet(2, 9)), 10},
+		{"room for some", currentAnd(makeSet(1, 3), makeSet(2, 8)), 5},
+		{"no room", currentAnd(makeSet(1, 3), makeSet(2, 10)), 3},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := rollForward(makeDeployment(10), tc.sets); got.size != tc.want || got.rs != tc.sets.current || got.refresh {
+				t.Errorf("rollForward() = %+v, want size %d", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestRollOff(t *testing.T) {
+	none := map[string]int32{}
+	available := func(n int32) setChange { return func(rs *appsv1.ReplicaSet) { rs.Status.AvailableReplicas = n } }
+	// 10 desired, at most 13, at least 8 available.
+	for _, tc := range []struct {
+		name string
+		d    *appsv1.Deployment
+		sets replicaSets
+		want map[string]int32
+	}{
+		{"no old pods", makeDeployment(10), currentAnd(makeSet(1, 10), makeSet(2, 0)), none},
+		{"healthy pods go down to the minimum", makeDeployment(10),
+			currentAnd(makeSet(1, 3, available(0)), makeSet(2, 10)), map[string]int32{"web-2": 8}},
+		{"new pods make room", makeDeployment(10),
+			currentAnd(makeSet(1, 3), makeSet(2, 8)), map[string]int32{"web-2": 5}},
+		{"the oldest goes first", makeDeployment(10),
+			currentAnd(makeSet(1, 5), makeSet(2, 2), makeSet(3, 6)), map[string]int32{"web-2": 0, "web-3": 3}},
+		{"nothing to spare", makeDeployment(10),
+			currentAnd(makeSet(1, 3, available(0)), makeSet(2, 8)), none},
+		{"new pods that are not available count for nothing", makeDeployment(10, rolling("3", "0")),
+			currentAnd(makeSet(1, 3, available(0)), makeSet(2, 10)), none},
+		{"unavailable pods go first", makeDeployment(10),
+			currentAnd(makeSet(1, 3, available(0)), makeSet(2, 4), makeSet(3, 6, available(4))), map[string]int32{"web-3": 4}},
+		{"unavailable pods go within the budget only", makeDeployment(10),
+			currentAnd(makeSet(1, 3, available(0)), makeSet(2, 10, available(0))), map[string]int32{"web-2": 8}},
+		{"unavailable and healthy pods of one set go in one write", makeDeployment(10),
+			currentAnd(makeSet(1, 7), makeSet(2, 6, available(4))), map[string]int32{"web-2": 1}},
+		{"a set still being scaled down stops what comes after it", makeDeployment(10),
+			currentAnd(makeSet(1, 3), makeSet(2, 3, available(2)), makeSet(3, 4, available(5)), makeSet(4, 3, available(1))), map[string]int32{"web-2": 2}},
+		{"pods on their way out are not counted on", makeDeployment(10),
+			currentAnd(makeSet(1, 5), makeSet(2, 10, available(0)), makeSet(3, 3, available(5))), map[string]int32{"web-2": 0}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := sizes(rollOff(tc.d, tc.sets)); !maps.Equal(got, tc.want) {
+				t.Errorf("rollOff() = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// Pods become available one at a time and the rollout is followed to its end: there are
+// never more pods than allowed and never fewer available than required.
+func TestRollingUpdateKeepsWithinItsLimits(t *testing.T) {
+	for name, change := range map[string]func(*appsv1.Deployment){
+		"25%/25%": rolling("25%", "25%"), "1/0": rolling("1", "0"), "0/1": rolling("0", "1"), "0/0": rolling("0", "0"),
+		"100%/0": rolling("100%", "0"), "0/100%": rolling("0", "100%"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := makeDeployment(10, change)
+			sets := currentAnd(makeSet(1, 0), makeSet(2, 4, observed(4, 2, 2)), makeSet(3, 6))
+			for steps := 0; ; steps++ {
+				if steps > 200 {
+					t.Fatal("the rollout does not end")
+				}
+				plan := []resize{rollForward(d, sets)}
+				if plan[0].apply(d) == nil {
+					plan = rollOff(d, sets)
+				}
+				for _, step := range plan {
+					if sized := step.apply(d); sized != nil {
+						sets.replace(sized)
+					}
+				}
+				if most := max(maxReplicas(d), 10); total(sets.all()) > most {
+					t.Fatalf("%d pods, at most %d allowed", total(sets.all()), most)
+				}
+				if left := staying(sets.all()); left < int64(minAvailable(d)) && left < 8 {
+					t.Fatalf("%d pods stay available, %d required", left, minAvailable(d))
+				}
+				if !podsFollow(sets) && sizeOf(sets.current) == 10 && total(sets.old) == 0 {
+					return
+				}
+			}
+		})
+	}
+}
+
+// podsFollow makes one new pod available and removes surplus old ones; false if there is
+// nothing left to do.
+func podsFollow(sets replicaSets) bool {
+	moved := false
+	for _, rs := range sets.old {
+		size := sizeOf(rs)
+		moved = moved || rs.Status.Replicas != size
+		observed(size, min(rs.Status.ReadyReplicas, size), min(rs.Status.AvailableReplicas, size))(rs)
+	}
+	if rs := sets.current; rs.Status.AvailableReplicas < sizeOf(rs) {
+		n := rs.Status.AvailableReplicas + 1
+		observed(sizeOf(rs), n, n)(rs)
+		moved = true
+	}
+	return moved
+}
+
+func TestAnyRunning(t *testing.T) {
+	for phase, want := range map[corev1.PodPhase]bool{
+		corev1.PodPending: true, corev1.PodRunning: true, corev1.PodUnknown: true, "": true,
+		corev1.PodSucceeded: false, corev1.PodFailed: false,
+	} {
+		pod := &corev1.Pod{Status: corev1.PodStatus{Phase: phase}}
+		if got := anyRunning([]*corev1.Pod{{Status: corev1.PodStatus{Phase: corev1.PodFailed}}, pod}); got != want {
+			t.Errorf("anyRunning(%q) = %t, want %t", phase, got, want)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package deployment
+
+import (
+	"maps"
+	"math"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers/kit/revision"
+)
+
+// newReplicaSet is the ReplicaSet to create for the template of a Deployment.
+func newReplicaSet(d *appsv1.Deployment, old []*appsv1.ReplicaSet) *appsv1.ReplicaSet {
+	hash := revision.TemplateHash(&d.Spec.Template, d.Status.CollisionCount)
+	template := *d.Spec.Template.DeepCopy()
+	template.Labels = withLabel(template.Labels, hash)
+	selector := d.Spec.Selector.DeepCopy()
+	selector.MatchLabels = withLabel(selector.MatchLabels, hash)
+
+	annotations := copiedAnnotations(d.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	maps.Copy(annotations, replicasAnnotations(d))
+	annotations[revisionAnnotation] = strconv.FormatInt(maxRevision(old)+1, 10)
+
+	return &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       d.Namespace,
+			Name:            replicaSetName(d.Name, hash),
+			Labels:          maps.Clone(template.Labels),
+			Annotations:     annotations,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, deploymentKind)},
+		},
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas:        ptr.To(grownSize(d, replicaSets{old: old})),
+			MinReadySeconds: d.Spec.MinReadySeconds,
+			Selector:        selector,
+			Template:        template,
+		},
+	}
+}
+
+func withLabel(labels map[string]string, hash string) map[string]string {
+	labelled := maps.Clone(labels)
+	if labelled == nil {
+		labelled = map[string]string{}
+	}
+	labelled[appsv1.DefaultDeploymentUniqueLabelKey] = hash
+	return labelled
+}
+
+// replicaSetName cuts the name of the Deployment if the hash would not fit behind it.
+func replicaSetName(deployment, hash string) string {
+	room := validation.DNS1123SubdomainMaxLength - len(hash) - 1
+	return deployment[:min(len(deployment), room)] + "-" + hash
+}
+
+// grownSize is the size of the new ReplicaSet, existing or not, once it has taken the
+// room that the others leave below the limit of a rolling update.
+func grownSize(d *appsv1.Deployment, sets replicaSets) int32 {
+	if !isRollingUpdate(d) {
+		return replicasOf(d)
+	}
+	var size int32
+	if sets.current != nil {
+		size = sizeOf(sets.current)
+	}
+	room := maxReplicas(d) - total(sets.all())
+	missing := int64(replicasOf(d)) - int64(size)
+	return clampInt32(int64(size) + max(0, min(room, missing)))
+}
+
+// syncedReplicaSet is the new ReplicaSet with the annotations, revision and
+// minReadySeconds that follow from the Deployment; nil if it has them.
+func syncedReplicaSet(d *appsv1.Deployment, sets replicaSets) *appsv1.ReplicaSet {
+	rs := sets.current
+	annotations := syncedAnnotations(d, rs, maxRevision(sets.old)+1)
+	if annotations == nil && rs.Spec.MinReadySeconds == d.Spec.MinReadySeconds {
+		return nil
+	}
+	synced := rs.DeepCopy()
+	if annotations != nil {
+		synced.Annotations = annotations
+	}
+	synced.Spec.MinReadySeconds = d.Spec.MinReadySeconds
+	return synced
+}
+
+func clampInt32(n int64) int32 { return int32(min(max(n, 0), math.MaxInt32)) }

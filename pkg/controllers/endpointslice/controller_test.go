@@ -1,0 +1,289 @@
+package endpointslice
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+func TestDescriptor(t *testing.T) {
+	d := Descriptor()
+	if d.Name != "endpointslice-controller" || !slices.Equal(d.Aliases, []string{"endpointslice"}) ||
+		d.ServiceAccount != "endpointslice-controller" || d.EventSource != "endpoint-slice-controller" {
+		t.Errorf("descriptor is %+v", d)
+	}
+	cfg := v1beta1.NewDefault()
+	if got := d.Value(cfg); got != defaults {
+		t.Errorf("default value is %+v, want %+v", got, defaults)
+	}
+	cfg.Controllers.EndpointSlice.ConcurrentSyncs = ptr.To[int32](7)
+	cfg.Controllers.EndpointSlice.MaxEndpointsPerSlice = ptr.To[int32](9)
+	cfg.Controllers.EndpointSlice.EndpointUpdatesBatchPeriod = &metav1.Duration{Duration: time.Second}
+	if got, want := d.Value(cfg), (config{7, 9, time.Second}); got != want {
+		t.Errorf("value is %+v, want %+v", got, want)
+	}
+}
+
+func TestSliceDescribesThePods(t *testing.T) {
+	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1),
+		testPod(2, func(p *corev1.Pod) { p.Status.Conditions = nil }),
+		testPod(3, func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(metav1.Now()) }),
+		testPod(4, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
+		testPod(5, func(p *corev1.Pod) { p.Labels["app"] = "other" }),
+	).begin(t)
+	succeeded := syncs(t, "success")
+	b.reconcile(t)
+
+	slice := b.one(t)
+	wantLabels := map[string]string{"team": "a", discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: managedBy}
+	if fmt.Sprint(slice.Labels) != fmt.Sprint(wantLabels) {
+		t.Errorf("labels are %v, want %v", slice.Labels, wantLabels)
+	}
+	if got := slice.Annotations[corev1.EndpointsLastChangeTriggerTime]; got != "2026-01-01T00:00:00Z" {
+		t.Errorf("trigger time is %q", got)
+	}
+	var got []string
+	for _, e := range slice.Endpoints {
+		got = append(got, fmt.Sprintf("%s ready=%v serving=%v terminating=%v zone=%s", e.TargetRef.Name,
+			*e.Conditions.Ready, *e.Conditions.Serving, *e.Conditions.Terminating, *e.Zone))
+	}
+	slices.Sort(got)
+	want := []string{
+		"web-1 ready=true serving=true terminating=false zone=zone-a",
+		"web-2 ready=false serving=false terminating=false zone=zone-a",
+		"web-3 ready=false serving=true terminating=true zone=zone-a",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("endpoints are\n%s", strings.Join(got, "\n"))
+	}
+	if syncs(t, "success") != succeeded+1 {
+		t.Error("the sync was not counted as success")
+	}
+}
+
+func TestServicesThatAreLeftAlone(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Service){
+		"ExternalName": func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName },
+		"no selector":  func(s *corev1.Service) { s.Spec.Selector = nil },
+		"gone":         func(s *corev1.Service) { s.Name = "another" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, defaults, testService(change), testNode("node-a", "zone-a"), testPod(1), testSlice("left")).begin(t)
+			b.reconcile(t)
+			if n := b.writes(); n != 0 {
+				t.Errorf("%d writes, want none", n)
+			}
+		})
+	}
+}
+
+func TestGoneServiceIsForgotten(t *testing.T) {
+	b := newBench(t, defaults, testSlice("left")).begin(t)
+	service := testService()
+	b.c.inputs.settle("n/web", 1)
+	b.c.topology.cache.SetHints("n/web", discoveryv1.AddressTypeIPv6, nil)
+	b.c.triggers.ComputeEndpointLastChangeTriggerTime("n", service, nil)
+	b.c.written.stale(b.Context(), service, nil) // it lacks the slice that was found
+	b.reconcile(t)
+	if b.c.inputs.settled("n/web", 1) || b.c.topology.cache.HasPopulatedHints("n/web") ||
+		len(b.c.triggers.ServiceStates) != 0 || b.c.written.tracker.Has(testSlice("left")) || len(b.c.written.staleSince) != 0 {
+		t.Error("something is still remembered of the Service")
+	}
+}
+
+func TestServiceWithoutPodsGetsAPlaceholder(t *testing.T) {
+	b := newBench(t, defaults, testService()).begin(t)
+	b.reconcile(t)
+	if slice := b.one(t); len(slice.Endpoints) != 0 || len(slice.Ports) != 0 {
+		t.Errorf("placeholder holds %v %v", slice.Endpoints, slice.Ports)
+	}
+	b.observed(t)
+	b.reconcile(t)
+	if b.writes() != 1 {
+		t.Errorf("%d writes, want the one create", b.writes())
+	}
+}
+
+func TestEmptySelectorSelectsEveryPodOfTheNamespace(t *testing.T) {
+	b := newBench(t, defaults, testService(func(s *corev1.Service) { s.Spec.Selector = map[string]string{} }),
+		testNode("node-a", "zone-a"), testPod(1), testPod(2, func(p *corev1.Pod) { p.Labels = nil }),
+		testPod(3, func(p *corev1.Pod) { p.Namespace = "other" })).begin(t)
+	b.reconcile(t)
+	if n := len(b.one(t).Endpoints); n != 2 {
+		t.Errorf("%d endpoints, want 2", n)
+	}
+}
+
+func TestNamedPortsThatResolveDifferentlyMakeTwoSlices(t *testing.T) {
+	port := func(number int32) []corev1.ContainerPort {
+		return []corev1.ContainerPort{{Name: "web", ContainerPort: number, Protocol: corev1.ProtocolTCP}}
+	}
+	sidecar := func(p *corev1.Pod) {
+		p.Spec.InitContainers = []corev1.Container{{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Ports: port(2)}}
+	}
+	b := newBench(t, defaults,
+		testService(func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromString("web") }), testNode("node-a", "zone-a"),
+		testPod(1, func(p *corev1.Pod) { p.Spec.Containers = []corev1.Container{{Ports: port(1)}} }), testPod(2, sidecar)).begin(t)
+	b.reconcile(t)
+	var got []string
+	for _, slice := range b.stored(t) {
+		got = append(got, fmt.Sprintf("%s:%d", slice.Endpoints[0].TargetRef.Name, *slice.Ports[0].Port))
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, []string{"web-1:1", "web-2:2"}) {
+		t.Errorf("slices are %v", got)
+	}
+}
+
+func TestSlicesHoldAtMostMaxEndpoints(t *testing.T) {
+	objects := []runtime.Object{testService(), testNode("node-a", "zone-a")}
+	for i := range 7 {
+		objects = append(objects, testPod(i))
+	}
+	b := newBench(t, config{concurrentSyncs: 1, maxEndpoints: 3}, objects...).begin(t)
+	b.reconcile(t)
+	if n := len(b.stored(t)); n != 3 {
+		t.Errorf("%d slices, want 3", n)
+	}
+}
+
+func TestPodOnUnknownNodeIsSkippedAndRetried(t *testing.T) {
+	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1),
+		testPod(2, func(p *corev1.Pod) { p.Spec.NodeName = "node-b" })).begin(t)
+	err := b.c.reconcile(b.Context(), "n/web")
+	if err == nil || !strings.Contains(err.Error(), "skipping Pod web-2 for Service n/web: Node node-b Not Found") {
+		t.Fatalf("error is %v", err)
+	}
+	if n := len(b.one(t).Endpoints); n != 1 {
+		t.Errorf("%d endpoints, want that of the other pod", n)
+	}
+	b.observed(t)
+	b.put(t, testNode("node-b", "zone-b"))
+	b.reconcile(t)
+	if n := len(b.one(t).Endpoints); n != 2 {
+		t.Errorf("%d endpoints once the node is known, want 2", n)
+	}
+}
+
+func TestFailedWriteIsReportedAndTriedAgain(t *testing.T) {
+	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1)).begin(t)
+	failing := true
+	b.Fake.PrependReactor("create", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return failing, nil, errors.New("no")
+	})
+	failed := syncs(t, "error")
+	if err := b.c.reconcile(b.Context(), "n/web"); err == nil || reconcile.IsRequeue(err) {
+		t.Fatalf("error is %v", err)
+	}
+	want := "Warning FailedToUpdateEndpointSlices Error updating Endpoint Slices for Service n/web: failed to create EndpointSlice for Service n/web: no"
+	if events := b.RecordedEvents(); !slices.Equal(events, []string{want}) {
+		t.Errorf("events are %q", events)
+	}
+	if syncs(t, "error") != failed+1 {
+		t.Error("the sync was not counted as error")
+	}
+	failing = false
+	b.reconcile(t)
+	b.one(t)
+}
+
+func TestTerminatingNamespaceEndsTheWork(t *testing.T) {
+	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1)).begin(t)
+	refusal := apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "", errors.New("terminating"))
+	refusal.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	b.Fake.PrependReactor("create", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, refusal
+	})
+	b.reconcile(t)
+	if events := b.RecordedEvents(); len(events) != 0 {
+		t.Errorf("events are %q", events)
+	}
+}
+
+func TestStaleCacheIsNotActedOn(t *testing.T) {
+	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1)).begin(t)
+	b.c.written.tracker.Update(testSlice("written")) // which the cache lacks
+	stale := syncs(t, "stale")
+	err := b.c.reconcile(b.Context(), "n/web")
+	if !reconcile.IsRequeue(err) || err.Error() != "EndpointSlice informer cache is out of date" {
+		t.Fatalf("error is %v", err)
+	}
+	if syncs(t, "stale") != stale+1 || len(b.RecordedEvents()) != 0 || b.writes() != 0 {
+		t.Error("a stale cache must be counted as stale, without event and write")
+	}
+}
+
+func TestSliceBeingDeletedIsReplaced(t *testing.T) {
+	stuck := testSlice("stuck", func(s *discoveryv1.EndpointSlice) {
+		s.DeletionTimestamp, s.Finalizers = ptr.To(metav1.Now()), []string{"example.com/hold"}
+	})
+	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1), stuck).begin(t)
+	b.c.written.tracker.Update(stuck) // written before somebody deleted it
+	b.reconcile(t)
+	if n := len(b.stored(t)); n != 2 {
+		t.Errorf("%d slices, want the one that is stuck and another one", n)
+	}
+}
+
+func TestReconcileWithoutNewInputsSkipsTheLibrary(t *testing.T) {
+	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1)).begin(t)
+	b.reconcile(t)
+	b.observed(t)
+	b.reconcile(t) // with the slice it created
+	library := b.c.reconciler
+	b.c.reconciler = nil
+	succeeded := syncs(t, "success")
+	b.reconcile(t)
+	if syncs(t, "success") != succeeded+1 {
+		t.Error("the sync was not counted")
+	}
+	b.c.reconciler = library
+	b.put(t, testPod(1, func(p *corev1.Pod) { p.Status.Conditions = nil }))
+	b.reconcile(t)
+	if *b.one(t).Endpoints[0].Conditions.Ready {
+		t.Error("the change of the pod was not written")
+	}
+}
+
+func TestTopologyModeNeedsTheNodesFirst(t *testing.T) {
+	service := testService(func(s *corev1.Service) { s.Annotations = map[string]string{corev1.AnnotationTopologyMode: "Auto"} })
+	onB := func(p *corev1.Pod) { p.Spec.NodeName = "node-b" }
+	b := newBench(t, defaults, service, testNode("node-a", "zone-a"), testNode("node-b", "zone-b"), testPod(1), testPod(2, onB)).begin(t)
+	b.reconcile(t)
+	for _, e := range b.one(t).Endpoints {
+		if e.Hints == nil || len(e.Hints.ForZones) != 1 {
+			t.Errorf("%s has no hint", e.TargetRef.Name)
+		}
+	}
+	want := []string{"Normal TopologyAwareHintsEnabled Topology Aware Hints has been enabled, addressType: IPv4"}
+	if events := b.RecordedEvents(); !slices.Equal(events, want) {
+		t.Errorf("events are %q", events)
+	}
+}
+
+func TestPreferSameNodeIsHonoured(t *testing.T) {
+	service := testService(func(s *corev1.Service) {
+		s.Spec.TrafficDistribution = ptr.To(corev1.ServiceTrafficDistributionPreferSameNode)
+	})
+	b := newBench(t, defaults, service, testNode("node-a", "zone-a"), testPod(1)).begin(t)
+	b.reconcile(t)
+	hints := b.one(t).Endpoints[0].Hints
+	if hints == nil || len(hints.ForNodes) != 1 || hints.ForNodes[0].Name != "node-a" {
+		t.Errorf("hints are %+v", hints)
+	}
+}

@@ -1,0 +1,119 @@
+package endpointslice
+
+import (
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/endpointslice"
+	"k8s.io/endpointslice/util"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/watch"
+)
+
+func (c *endpointSliceController) watch(services, pods, slices, nodes cache.SharedIndexInformer) error {
+	return errors.Join(
+		watch.Objects(services, c.serviceFuncs()),
+		watch.Objects(pods, c.podFuncs()),
+		watch.Objects(slices, c.sliceFuncs()),
+		watch.Objects(nodes, c.nodeFuncs()),
+	)
+}
+
+// serviceFuncs queue a Service on every notification, resyncs included.
+func (c *endpointSliceController) serviceFuncs() watch.Funcs[*corev1.Service] {
+	key := func(s *corev1.Service) string { return s.Namespace + "/" + s.Name }
+	return watch.Funcs[*corev1.Service]{
+		Add:    func(lane reconcile.Lane, s *corev1.Service) { c.serviceLoop.Enqueue(lane, key(s)) },
+		Update: func(lane reconcile.Lane, _, s *corev1.Service) { c.serviceLoop.Enqueue(lane, key(s)) },
+		Delete: func(s *corev1.Service) { c.serviceLoop.Add(key(s)) },
+	}
+}
+
+// podFuncs queue what matters of a pod. Replayed pods are left out: their Services are
+// replayed too, and reconciled only when the pods are known.
+func (c *endpointSliceController) podFuncs() watch.Funcs[*corev1.Pod] {
+	return watch.Funcs[*corev1.Pod]{
+		Add: func(lane reconcile.Lane, pod *corev1.Pod) {
+			if lane == reconcile.Fresh {
+				c.podLoop.Add(changeOf(util.GetPodUpdateProjectionKey(nil, pod)))
+			}
+		},
+		Update: func(lane reconcile.Lane, old, pod *corev1.Pod) {
+			if change := util.GetPodUpdateProjectionKey(old, pod); change != nil {
+				c.podLoop.Enqueue(lane, changeOf(change))
+			}
+		},
+		Delete: func(pod *corev1.Pod) {
+			c.podLoop.Add(changeOf(util.GetPodUpdateProjectionKey(pod, nil)))
+		},
+	}
+}
+
+// sliceFuncs queue the Service of a slice that is not as this controller left it, and of
+// one that a reconcile waits for. Replayed slices are tracked instead: their Services are
+// replayed too.
+func (c *endpointSliceController) sliceFuncs() watch.Funcs[*discoveryv1.EndpointSlice] {
+	return watch.Funcs[*discoveryv1.EndpointSlice]{
+		Add: func(lane reconcile.Lane, slice *discoveryv1.EndpointSlice) {
+			if lane == reconcile.Backlog {
+				c.written.found(slice)
+				return
+			}
+			if c.written.differs(slice) {
+				c.queueServiceOf(slice)
+			}
+			c.resumeServiceOf(slice)
+		},
+		Update: func(_ reconcile.Lane, old, slice *discoveryv1.EndpointSlice) {
+			for _, affected := range c.written.changed(old, slice) {
+				c.queueServiceOf(affected)
+			}
+			c.resumeServiceOf(slice)
+		},
+		Delete: func(slice *discoveryv1.EndpointSlice) {
+			if c.written.deletedByOthers(slice) {
+				c.queueServiceOf(slice)
+			}
+			c.resumeServiceOf(slice)
+		},
+	}
+}
+
+// resumeServiceOf queues the Service of a slice if the cache was stale when it was last
+// reconciled. Endpoints under churn would otherwise wait for the retry, a second or more.
+func (c *endpointSliceController) resumeServiceOf(slice *discoveryv1.EndpointSlice) {
+	if service, ok := c.written.awaited(slice); ok {
+		c.serviceLoop.Add(service.String())
+	}
+}
+
+func (c *endpointSliceController) queueServiceOf(slice *discoveryv1.EndpointSlice) {
+	key, err := endpointslice.ServiceControllerKey(slice)
+	if err != nil {
+		klog.Background().Error(err, "cannot tell the Service of an EndpointSlice", "endpointSlice", klog.KObj(slice))
+		return
+	}
+	c.serviceLoop.AddAfter(key, sliceDelay(c.config.batchPeriod))
+}
+
+// nodeFuncs queue the one key of the topology loop. Replayed nodes are left out: Run
+// looks at all of them before it starts the loops.
+func (c *endpointSliceController) nodeFuncs() watch.Funcs[*corev1.Node] {
+	return watch.Funcs[*corev1.Node]{
+		Add: func(lane reconcile.Lane, _ *corev1.Node) {
+			if lane == reconcile.Fresh {
+				c.topologyLoop.Add(topologyKey)
+			}
+		},
+		Update: func(lane reconcile.Lane, old, node *corev1.Node) {
+			if spreadsDifferently(old, node) {
+				c.topologyLoop.Enqueue(lane, topologyKey)
+			}
+		},
+		Delete: func(*corev1.Node) { c.topologyLoop.Add(topologyKey) },
+	}
+}

@@ -1,0 +1,150 @@
+package endpointslice
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+func resourceVersion(v string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.ResourceVersion = v }
+}
+
+func notReady(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }
+
+func TestServiceNotifications(t *testing.T) {
+	b := newBench(t, defaults)
+	funcs := b.c.serviceFuncs()
+	funcs.Add(reconcile.Backlog, testService())
+	if s := b.c.serviceLoop.Inspect(); s.Depth != 1 || s.Backlog != 1 {
+		t.Errorf("replayed: %+v, want one key in the backlog", s)
+	}
+	funcs.Update(reconcile.Fresh, testService(), testService())
+	if s := b.c.serviceLoop.Inspect(); s.Depth != 1 || s.Backlog != 0 {
+		t.Errorf("updated: %+v, want the key to be fresh", s)
+	}
+	funcs.Delete(testService(func(s *corev1.Service) { s.Name = "gone" }))
+	if s := b.c.serviceLoop.Inspect(); s.Depth != 2 {
+		t.Errorf("deleted: %+v, want another key", s)
+	}
+}
+
+func TestPodNotifications(t *testing.T) {
+	for name, tc := range map[string]struct {
+		notify func(*endpointSliceController)
+		want   int
+	}{
+		"replayed": {func(c *endpointSliceController) { c.podFuncs().Add(reconcile.Backlog, testPod(1)) }, 0},
+		"added":    {func(c *endpointSliceController) { c.podFuncs().Add(reconcile.Fresh, testPod(1)) }, 1},
+		"deleted":  {func(c *endpointSliceController) { c.podFuncs().Delete(testPod(1)) }, 1},
+		"pods of one Deployment": {func(c *endpointSliceController) {
+			for i := range 10 {
+				c.podFuncs().Add(reconcile.Fresh, testPod(i))
+			}
+		}, 1},
+		"resynced": {func(c *endpointSliceController) { c.podFuncs().Update(reconcile.Backlog, testPod(1), testPod(1)) }, 0},
+		"irrelevant": {func(c *endpointSliceController) {
+			c.podFuncs().Update(reconcile.Fresh, testPod(1), testPod(1, resourceVersion("2")))
+		}, 0},
+		"ready": {func(c *endpointSliceController) {
+			c.podFuncs().Update(reconcile.Fresh, testPod(1, notReady), testPod(1, resourceVersion("2")))
+		}, 1},
+		"relabelled": {func(c *endpointSliceController) {
+			c.podFuncs().Update(reconcile.Fresh, testPod(1), testPod(1, resourceVersion("2"), func(p *corev1.Pod) { p.Labels["a"] = "b" }))
+		}, 1},
+		"hostname": {func(c *endpointSliceController) {
+			c.podFuncs().Update(reconcile.Fresh, testPod(1), testPod(1, resourceVersion("2"), func(p *corev1.Pod) { p.Spec.Hostname = "h" }))
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newBench(t, defaults).c
+			tc.notify(c)
+			if s := c.podLoop.Inspect(); s.Depth != tc.want {
+				t.Errorf("queue holds %d keys, want %d", s.Depth, tc.want)
+			}
+		})
+	}
+}
+
+func TestNodeNotifications(t *testing.T) {
+	unready := func(n *corev1.Node) *corev1.Node {
+		n.Status.Conditions[0].Status = corev1.ConditionUnknown
+		return n
+	}
+	for name, tc := range map[string]struct {
+		notify func(*endpointSliceController)
+		want   int
+	}{
+		"replayed": {func(c *endpointSliceController) { c.nodeFuncs().Add(reconcile.Backlog, testNode("a", "z")) }, 0},
+		"added":    {func(c *endpointSliceController) { c.nodeFuncs().Add(reconcile.Fresh, testNode("a", "z")) }, 1},
+		"several": {func(c *endpointSliceController) {
+			c.nodeFuncs().Add(reconcile.Fresh, testNode("a", "z"))
+			c.nodeFuncs().Delete(testNode("b", "z"))
+		}, 1},
+		"heartbeat": {func(c *endpointSliceController) {
+			c.nodeFuncs().Update(reconcile.Fresh, testNode("a", "z"), testNode("a", "z"))
+		}, 0},
+		"not ready": {func(c *endpointSliceController) {
+			c.nodeFuncs().Update(reconcile.Fresh, testNode("a", "z"), unready(testNode("a", "z")))
+		}, 1},
+		"zone": {func(c *endpointSliceController) {
+			c.nodeFuncs().Update(reconcile.Fresh, testNode("a", ""), testNode("a", "z"))
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newBench(t, defaults).c
+			tc.notify(c)
+			if s := c.topologyLoop.Inspect(); s.Depth != tc.want {
+				t.Errorf("queue holds %d keys, want %d", s.Depth, tc.want)
+			}
+		})
+	}
+}
+
+func TestSliceNotifications(t *testing.T) {
+	c := newBench(t, defaults).c
+	funcs := c.sliceFuncs()
+	funcs.Add(reconcile.Backlog, testSlice("s"))
+	if !c.written.tracker.Has(testSlice("s")) {
+		t.Error("a replayed slice is not tracked")
+	}
+	funcs.Delete(testSlice("s"))
+	if c.written.tracker.Has(testSlice("s")) {
+		t.Error("a deleted slice is tracked")
+	}
+	// No Service can be told from it, which must not end in a key.
+	funcs.Add(reconcile.Fresh, testSlice("s", func(s *discoveryv1.EndpointSlice) { delete(s.Labels, discoveryv1.LabelServiceName) }))
+	if s := c.serviceLoop.Inspect(); s.Depth != 0 {
+		t.Errorf("queue holds %d keys: notifications of slices are never due at once", s.Depth)
+	}
+}
+
+func TestObservedWriteResumesTheServiceThatWaitsForIt(t *testing.T) {
+	for name, notify := range map[string]func(*endpointSliceController){
+		"created": func(c *endpointSliceController) { c.sliceFuncs().Add(reconcile.Fresh, testSlice("s")) },
+		"updated": func(c *endpointSliceController) {
+			c.sliceFuncs().Update(reconcile.Fresh, testSlice("s"), testSlice("s"))
+		},
+		"deleted": func(c *endpointSliceController) { c.sliceFuncs().Delete(testSlice("s")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, defaults)
+			b.c.written.tracker.Update(testSlice("s"))
+			notify(b.c)
+			if s := b.c.serviceLoop.Inspect(); s.Depth != 0 {
+				t.Fatalf("queue holds %d keys although nothing waits", s.Depth)
+			}
+			b.c.written.tracker.Update(testSlice("s"))
+			if !b.c.written.stale(b.Context(), testService(), nil) {
+				t.Fatal("the cache is not stale")
+			}
+			notify(b.c)
+			if s := b.c.serviceLoop.Inspect(); s.Depth != 1 {
+				t.Errorf("queue holds %d keys, want the Service", s.Depth)
+			}
+		})
+	}
+}

@@ -1,0 +1,86 @@
+package endpointslice
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// succeed makes the successor of an instance, with caches that hold the objects.
+func succeed(t *testing.T, b *bench, objects ...runtime.Object) *bench {
+	t.Helper()
+	left := b.c.HandOver()
+	next := newBench(t, defaults, objects...)
+	next.Clock.SetTime(b.Clock.Now())
+	next.c.predecessor = func() any { return left }
+	return next
+}
+
+func topologyMode(s *corev1.Service) {
+	s.Annotations = map[string]string{corev1.AnnotationTopologyMode: "Auto"}
+}
+
+func TestSuccessorWaitsForUnseenWrites(t *testing.T) {
+	objects := []runtime.Object{testService(), testNode("node-a", "zone-a"), testPod(1)}
+	b := newBench(t, defaults, objects...).begin(t)
+	b.c.written.tracker.Update(testSlice("unseen"))
+
+	next := succeed(t, b, objects...).begin(t)
+	if err := next.c.reconcile(next.Context(), "n/web"); !reconcile.IsRequeue(err) {
+		t.Errorf("error is %v, want a stale cache", err)
+	}
+
+	late := succeed(t, b, objects...)
+	late.Clock.Step(staleTimeout)
+	late.begin(t).reconcile(t)
+	if len(late.stored(t)) != 1 {
+		t.Error("after a long stop the unseen writes still count")
+	}
+}
+
+func TestSuccessorRemembersTriggerTimesAndHints(t *testing.T) {
+	onB := func(p *corev1.Pod) { p.Spec.NodeName = "node-b" }
+	objects := []runtime.Object{testService(topologyMode), testNode("node-a", "zone-a"), testNode("node-b", "zone-b"), testPod(1), testPod(2, onB)}
+	b := newBench(t, defaults, objects...).begin(t)
+	b.reconcile(t)
+	slice := b.one(t)
+	b.observed(t)
+	if n := len(b.RecordedEvents()); n != 1 {
+		t.Fatalf("%d events, want one that hints are enabled", n)
+	}
+
+	readyAt := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	changed := append(slices.Clone(objects[:3]), testPod(1, func(p *corev1.Pod) {
+		p.Status.Conditions[0].LastTransitionTime.Time = readyAt
+		p.Status.Conditions[0].Status = corev1.ConditionFalse
+	}), testPod(2, onB), testPod(3), slice)
+	next := succeed(t, b, changed...).begin(t)
+	next.reconcile(t)
+	if got, want := next.one(t).Annotations[corev1.EndpointsLastChangeTriggerTime], readyAt.Format(time.RFC3339Nano); got != want {
+		t.Errorf("trigger time is %q, want %q", got, want)
+	}
+	if events := next.RecordedEvents(); len(events) != 0 {
+		t.Errorf("events are %q, want none: the hints were enabled before", events)
+	}
+}
+
+func TestSuccessorIgnoresWhatItDoesNotKnow(t *testing.T) {
+	b := newBench(t, defaults, testService())
+	b.c.predecessor = func() any { return "something else" }
+	b.begin(t).reconcile(t)
+	b.one(t)
+}
+
+func TestInstanceThatNeverBeganPassesOnWhatItWasLeft(t *testing.T) {
+	first := newBench(t, defaults).begin(t)
+	second := succeed(t, first)
+	third := succeed(t, second).begin(t)
+	if third.c.triggers != first.c.triggers || third.c.topology.cache != first.c.topology.cache {
+		t.Error("what the first instance knew is lost")
+	}
+}

@@ -1,0 +1,114 @@
+package endpointslice
+
+import (
+	"hash/maphash"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/endpointslice/util"
+)
+
+// inputs remembers, for each Service, a digest of everything its last successful
+// reconcile was decided on: with the same inputs the library decides to write nothing.
+//
+// The memory is not inherited, because the gauges of an instance only count the Services
+// that went through its own reconciler.
+type inputs struct {
+	nodes corelisters.NodeLister
+	seed  maphash.Seed
+
+	mu      sync.Mutex
+	digests map[string]uint64
+}
+
+func newInputs(nodes corelisters.NodeLister) *inputs {
+	return &inputs{nodes: nodes, seed: maphash.MakeSeed(), digests: map[string]uint64{}}
+}
+
+// settled says whether the Service was last reconciled, with success, on these inputs.
+func (in *inputs) settled(key string, digest uint64) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	last, known := in.digests[key]
+	return known && last == digest
+}
+
+func (in *inputs) settle(key string, digest uint64) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.digests[key] = digest
+}
+
+func (in *inputs) forget(key string) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	delete(in.digests, key)
+}
+
+// serviceInput is what counts of a Service.
+type serviceInput struct {
+	uid             types.UID
+	resourceVersion string
+	topologyEpoch   uint64
+}
+
+// sliceInput is what counts of a slice. Its generation would not do: it does not move
+// with labels.
+type sliceInput struct {
+	uid             types.UID
+	resourceVersion string
+}
+
+// podInput is what counts of a pod and may change. The UID stands for the rest, such as
+// name and container ports; the labels only decide whether the pod is selected.
+type podInput struct {
+	uid                                     types.UID
+	nodeName, hostname, subdomain           string
+	zone                                    string
+	nodeKnown, terminal, terminating, ready bool
+	podIP                                   string
+}
+
+// ipInput is one of the addresses of a pod.
+type ipInput struct {
+	uid      types.UID
+	position int
+	ip       string
+}
+
+// digest sums up the inputs of a Service. Pods and slices come in no order, so their
+// hashes are added.
+func (in *inputs) digest(service *corev1.Service, pods []*corev1.Pod, slices []*discoveryv1.EndpointSlice, epoch uint64) uint64 {
+	sum := maphash.Comparable(in.seed, serviceInput{service.UID, service.ResourceVersion, epoch})
+	for _, slice := range slices {
+		sum += maphash.Comparable(in.seed, sliceInput{slice.UID, slice.ResourceVersion})
+	}
+	for _, pod := range pods {
+		sum += maphash.Comparable(in.seed, in.ofPod(pod))
+		for i := range pod.Status.PodIPs {
+			sum += maphash.Comparable(in.seed, ipInput{pod.UID, i, pod.Status.PodIPs[i].IP})
+		}
+	}
+	return sum
+}
+
+func (in *inputs) ofPod(pod *corev1.Pod) podInput {
+	input := podInput{
+		uid:         pod.UID,
+		nodeName:    pod.Spec.NodeName,
+		hostname:    pod.Spec.Hostname,
+		subdomain:   pod.Spec.Subdomain,
+		terminal:    pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
+		terminating: pod.DeletionTimestamp != nil,
+		ready:       util.IsPodReady(pod),
+		podIP:       pod.Status.PodIP,
+	}
+	if node, err := in.nodes.Get(pod.Spec.NodeName); err == nil {
+		input.nodeKnown = true
+		input.zone = node.Labels[corev1.LabelTopologyZone]
+	}
+	return input
+}

@@ -1,0 +1,40 @@
+package endpointslice
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/client-go/util/workqueue"
+)
+
+const (
+	// maxRetries is how often a key is retried before it waits for its next event.
+	maxRetries = 15
+
+	// minRetryDelay and maxRetryDelay bound the delay before a Service is retried. The
+	// delay starts long because most failures are conflicts with a cache that lags.
+	minRetryDelay = time.Second
+	maxRetryDelay = 1000 * time.Second
+
+	// minSliceDelay is the least time between a notification of a slice that is not as
+	// it was written and the reconcile of its Service.
+	minSliceDelay = time.Second
+
+	// staleTimeout is how long the cache may lack a write before it is given up on. It
+	// is reached only if the write was undone without a notification.
+	staleTimeout = 5 * time.Minute
+)
+
+// errStaleCache ends a reconcile that would have been decided on an outdated cache.
+var errStaleCache = errors.New("EndpointSlice informer cache is out of date")
+
+func serviceBackoff() workqueue.TypedRateLimiter[string] {
+	return workqueue.NewTypedMaxOfRateLimiter[string](
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetryDelay, maxRetryDelay),
+		&workqueue.TypedBucketRateLimiter[string]{Limiter: rate.NewLimiter(10, 100)},
+	)
+}
+
+// sliceDelay is the delay of a reconcile caused by a notification of a slice.
+func sliceDelay(batchPeriod time.Duration) time.Duration { return max(minSliceDelay, batchPeriod) }

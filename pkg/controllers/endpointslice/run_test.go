@@ -1,0 +1,168 @@
+package endpointslice
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/endpointslice/metrics"
+)
+
+// run runs the controller and returns what stops it and waits for it.
+func (b *bench) run(t *testing.T) (stop func()) {
+	t.Helper()
+	b.Start(t)
+	ctx, cancel := context.WithCancel(b.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.c.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("Run returned %v", err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Error("Run did not return")
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// sizes returns how many endpoints each stored slice has.
+func (b *bench) sizes(t *testing.T) (all []int) {
+	for _, slice := range b.stored(t) {
+		all = append(all, len(slice.Endpoints))
+	}
+	return all
+}
+
+func TestRunFollowsPods(t *testing.T) {
+	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1))
+	b.run(t)
+	eventually(t, "there is an endpoint", func() bool { s := b.sizes(t); return len(s) == 1 && s[0] == 1 })
+	if err := b.Fake.Tracker().Add(testPod(2)); err != nil {
+		t.Fatal(err)
+	}
+	// A write that the cache does not show yet costs a retry, which the fake clock delays.
+	eventually(t, "there are two endpoints", func() bool {
+		b.Clock.Step(time.Second)
+		s := b.sizes(t)
+		return len(s) == 1 && s[0] == 2
+	})
+}
+
+func TestRunRestoresASliceThatSomebodyDeletes(t *testing.T) {
+	// The slice was there before the controller, which found it as it has to be.
+	found := testSlice("found", func(s *discoveryv1.EndpointSlice) {
+		s.Ports, s.Endpoints = []discoveryv1.EndpointPort{}, []discoveryv1.Endpoint{}
+	})
+	b := newBench(t, defaults, testService(), found)
+	b.run(t)
+	eventually(t, "the Service is reconciled", func() bool { return b.c.serviceLoop.Inspect().Reconciled == 1 })
+	if n := b.writes(); n != 0 {
+		t.Fatalf("%d writes to a slice that was right", n)
+	}
+	if err := b.Fake.Tracker().Delete(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), "n", "found"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the slice is back", func() bool {
+		b.Clock.Step(minSliceDelay)
+		return len(b.stored(t)) == 1
+	})
+}
+
+func TestRunGathersPodChangesForTheBatchPeriod(t *testing.T) {
+	batched := defaults
+	batched.batchPeriod = time.Hour
+	b := newBench(t, batched, testService(), testNode("node-a", "zone-a"))
+	b.run(t)
+	eventually(t, "the placeholder is there", func() bool { return len(b.stored(t)) == 1 })
+	eventually(t, "the Service is reconciled", func() bool { return b.c.serviceLoop.Inspect().Reconciled == 1 })
+	for i := range 3 {
+		if err := b.Fake.Tracker().Add(testPod(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the pods are in the cache", func() bool {
+		pods, err := b.c.selected.By("n", map[string]string{"app": "web"})
+		return err == nil && len(pods) == 3
+	})
+	eventually(t, "the changes are mapped", func() bool {
+		s := b.c.podLoop.Inspect()
+		return s.Reconciled > 0 && s.Depth == 0 && len(s.InFlight) == 0
+	})
+	if n := b.c.serviceLoop.Inspect().Reconciled; n != 1 {
+		t.Fatalf("the Service was reconciled %d times before the batch period was over", n)
+	}
+	eventually(t, "all pods are written at once", func() bool {
+		b.Clock.Step(batched.batchPeriod)
+		s := b.sizes(t)
+		return len(s) == 1 && s[0] == 3
+	})
+	if n := b.writes(); n != 2 {
+		t.Errorf("%d writes, want the placeholder and one update", n)
+	}
+}
+
+func TestRunQueuesOverloadedServicesWhenNodesChange(t *testing.T) {
+	b := newBench(t, defaults, testNode("node-a", "zone-a"), testNode("node-b", "zone-b"))
+	b.run(t)
+	eventually(t, "the nodes are known", func() bool { return b.c.topology.epoch.Load() == 1 })
+	b.c.topology.cache.SetHints("n/web", discoveryv1.AddressTypeIPv4, map[string]int{"zone-a": 2})
+	if err := b.Fake.Tracker().Add(testNode("node-c", "zone-c")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the Service is reconciled", func() bool { return b.c.serviceLoop.Inspect().Reconciled == 1 })
+}
+
+func TestNothingIsLeftAfterRun(t *testing.T) {
+	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1))
+	stop := b.run(t)
+	eventually(t, "the slice is there", func() bool { return len(b.stored(t)) == 1 })
+	eventually(t, "the sync is over", func() bool { return b.c.serviceLoop.Inspect().Reconciled > 0 })
+	if n, err := testutil.GetGaugeMetricValue(metrics.NumEndpointSlices.WithLabelValues()); err != nil || n != 1 {
+		t.Errorf("num_endpoint_slices is %v (%v), want 1", n, err)
+	}
+	stop()
+	families, err := b.Metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		switch family.GetName() {
+		case "endpoint_slice_controller_num_endpoint_slices", "endpoint_slice_controller_desired_endpoint_slices",
+			"endpoint_slice_controller_endpoints_desired", "endpoint_slice_controller_services_count_by_traffic_distribution":
+			t.Errorf("%s still has a series", family.GetName())
+		}
+	}
+	err = b.Fake.Tracker().Update(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"),
+		testSlice(b.one(t).Name, generation(9)), "n", metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := b.c.serviceLoop.Inspect(); len(s.InFlight) != 0 {
+		t.Errorf("work goes on: %+v", s)
+	}
+}
+
+func TestRunThatNeverSyncsEnds(t *testing.T) {
+	b := newBench(t, defaults)
+	ctx, cancel := context.WithCancel(b.Context())
+	cancel()
+	if err := b.c.Run(ctx); err != nil {
+		t.Errorf("Run returned %v", err)
+	}
+	if b.c.HandOver() != nil {
+		t.Error("an instance that never began has something to hand over")
+	}
+}

@@ -1,0 +1,156 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/metrics"
+	"k8s.io/utils/clock"
+)
+
+// Controller is one running control loop.
+type Controller interface {
+	// Run works until ctx ends, then finishes the keys in flight and returns nil once
+	// every goroutine it started has returned. See rule 3 of the package comment.
+	Run(ctx context.Context) error
+}
+
+// HandsOver is implemented by controllers whose successor needs what only memory
+// holds: writes that the informer caches may not show yet, or a graph that is
+// expensive to build.
+type HandsOver interface {
+	// HandOver is called once, after Run has returned. The successor finds the result
+	// through Env.Predecessor; it must not depend on the instance that made it.
+	HandOver() any
+}
+
+// Env is what an instance receives. All of it belongs to that one instance.
+type Env struct {
+	// Name is the canonical name of the controller.
+	Name string
+
+	// Client, Metadata, Dynamic and Discovery act under the identity of the
+	// controller. Writes fail once the instance is fenced.
+	Client    kubernetes.Interface
+	Metadata  metadata.Interface
+	Dynamic   dynamic.Interface
+	Discovery discovery.DiscoveryInterface
+
+	// ClusterCA is the CA data that the client configuration of the process carries
+	// inline, in PEM; empty if it names a file or carries none. What publishes the CA of
+	// the cluster falls back to it when no CA file is configured. Read only.
+	ClusterCA []byte
+
+	// Mapper maps kinds to resources. It is shared by all controllers and refreshed
+	// by the runtime.
+	Mapper meta.RESTMapper
+
+	// Informers is the view of the shared caches that lives as long as the instance.
+	Informers Scope
+
+	// Events records events as Descriptor.EventSource.
+	Events record.EventRecorder
+
+	// Metrics is exposed on /metrics while the instance runs.
+	Metrics MetricsRegistry
+
+	// Clock is the source of time; tests step it.
+	Clock clock.WithTicker
+
+	// Fenced is closed when the instance may no longer write: its lease was lost, or
+	// it was told to stop and did not within the drain timeout.
+	Fenced <-chan struct{}
+
+	// Predecessor returns what HandOver of the previous instance in this process
+	// returned, nil if there was none. It is to be called at the start of Run: while
+	// New runs, the previous instance is still at work and Predecessor returns nil.
+	// An instance that gets a value of a type it does not know ignores it.
+	Predecessor func() any
+
+	// Inspect makes a work loop visible in status, health and hang detection.
+	Inspect func(Inspectable)
+}
+
+// MetricsRegistry holds the metrics of one instance. It is the part of a component-base
+// KubeRegistry that controllers need; component-base keeps every KubeRegistry for good,
+// so it cannot serve for something that comes and goes.
+type MetricsRegistry interface {
+	metrics.Gatherer
+	MustRegister(...metrics.Registerable)
+	CustomMustRegister(...metrics.StableCollector)
+}
+
+// Scope is a view of the shared informers that belongs to one instance. It is a
+// client-go SharedInformerFactory, so published libraries take it as it is. Handlers
+// added through it are removed when the instance ends; caches and indexes stay.
+//
+// AddIndexers of an informer obtained here is idempotent by index name.
+type Scope interface {
+	informers.SharedInformerFactory
+
+	// Filtered returns a view of the part of the objects that the filter selects,
+	// cached separately from the whole. The zero Filter is the scope itself.
+	Filtered(Filter) informers.SharedInformerFactory
+
+	// MetadataFor returns an informer of metav1.PartialObjectMetadata for any
+	// resource, built-in or not.
+	MetadataFor(schema.GroupVersionResource) informers.GenericInformer
+
+	// HandlersSynced reports that every handler added through the scope has been
+	// shown the complete state of its cache at least once.
+	HandlersSynced() bool
+
+	// WaitForHandlers waits for HandlersSynced without polling. It returns false if
+	// ctx ended first.
+	WaitForHandlers(ctx context.Context) bool
+}
+
+// Filter selects a part of the objects of each kind. Zero fields select everything.
+type Filter struct {
+	Namespace     string
+	FieldSelector string
+	LabelSelector string
+}
+
+// Inspectable is a work loop that can be looked at while it runs.
+type Inspectable interface {
+	Inspect() LoopStatus
+}
+
+// LoopStatus is a snapshot of a work loop.
+type LoopStatus struct {
+	// Queue is the name of the work queue, as in its metrics.
+	Queue string `json:"queue"`
+	// Workers is the number of keys that can be worked on at once.
+	Workers int `json:"workers"`
+	// Depth is the number of keys waiting, Backlog those of them that were replayed
+	// or resynced.
+	Depth   int `json:"depth"`
+	Backlog int `json:"backlog"`
+	// InFlight are the keys being worked on, longest first.
+	InFlight []InFlight `json:"inFlight,omitempty"`
+	// Reconciled counts finished reconciles, Failed those that returned an error,
+	// Panicked those that panicked.
+	Reconciled uint64 `json:"reconciled"`
+	Failed     uint64 `json:"failed"`
+	Panicked   uint64 `json:"panicked"`
+	// FirstReconcile is when the first key was taken; zero if none was.
+	FirstReconcile time.Time `json:"firstReconcile,omitzero"`
+	// LastError is the newest failure of a key, empty if there was none.
+	LastError     string    `json:"lastError,omitempty"`
+	LastErrorTime time.Time `json:"lastErrorTime,omitzero"`
+}
+
+// InFlight is a key that is being worked on.
+type InFlight struct {
+	Key   string    `json:"key"`
+	Since time.Time `json:"since"`
+}

@@ -1,0 +1,81 @@
+package controller
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"kcmd.dev/pkg/config/v1beta1"
+)
+
+// Config is the configuration that values are taken from.
+type Config = v1beta1.KubeControllerManagerConfiguration
+
+// Descriptor holds the static facts of a controller.
+type Descriptor struct {
+	// Name is the canonical name, as in the configuration, /healthz and logs.
+	Name string
+	// Aliases are names that older releases used.
+	Aliases []string
+	// Doc says in one line what the controller does.
+	Doc string
+	// ServiceAccount in kube-system is the identity used with per-controller
+	// credentials, and the suffix of the user agent otherwise. Empty means the
+	// identity of the process, with ClientName as the suffix.
+	ServiceAccount string
+	// ClientName is the suffix of the user agent of a controller without a service account.
+	ClientName string
+	// EventSource is the source component of its events.
+	EventSource string
+	// Requires lists the resources without which the controller waits to start.
+	Requires []schema.GroupVersionResource
+	// Limits scales client-side rate limits; zero factors mean 1.
+	Limits LimitFactors
+	// RunsWithoutLease marks a controller that every replica may run.
+	RunsWithoutLease bool
+
+	value func(*Config) any
+	build func(Env, any) (Controller, error)
+}
+
+// LimitFactors multiply the client-side rate limits of a controller that makes many
+// requests in bursts. Both default to 1 when zero.
+type LimitFactors struct {
+	QPS   float32
+	Burst int
+}
+
+// FileReader is implemented by values that name files. A change in the content of one
+// of them restarts the controller.
+type FileReader interface {
+	Files() []string
+}
+
+// Describe completes a Descriptor with what depends on the configuration: value takes
+// the part the controller reads out of a whole configuration and must be pure; build
+// makes an instance from that part and nothing else.
+func Describe[V comparable](d Descriptor, value func(*Config) V, build func(Env, V) (Controller, error)) Descriptor {
+	d.value = func(c *Config) any { return value(c) }
+	d.build = func(env Env, v any) (Controller, error) {
+		typed, ok := v.(V)
+		if !ok {
+			return nil, fmt.Errorf("building %s: value is a %T, not a %T", d.Name, v, typed)
+		}
+		return build(env, typed)
+	}
+	return d
+}
+
+// Value is the comparable part of the configuration that the controller depends on.
+func (d Descriptor) Value(c *Config) any { return d.value(c) }
+
+// New builds an instance from a value that Value returned.
+func (d Descriptor) New(env Env, value any) (Controller, error) { return d.build(env, value) }
+
+// Files are the files that a value names.
+func (d Descriptor) Files(value any) []string {
+	if r, ok := value.(FileReader); ok {
+		return r.Files()
+	}
+	return nil
+}

@@ -1,0 +1,315 @@
+package expectations
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+var (
+	podResource = schema.GroupResource{Resource: "pods"}
+	setResource = schema.GroupResource{Group: "apps", Resource: "replicasets"}
+	owner       = types.NamespacedName{Namespace: "ns", Name: "rs"}
+)
+
+const uid types.UID = "o"
+
+type fixture struct {
+	*Tracker
+	clock *clocktesting.FakeClock
+	pods  cache.Indexer
+	sets  cache.Indexer
+}
+
+func newFixture() fixture {
+	f := fixture{
+		clock: clocktesting.NewFakeClock(time.Unix(1000, 0)),
+		pods:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil),
+		sets:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil),
+	}
+	f.Tracker = New(f.clock, Stores{podResource: f.pods, setResource: f.sets})
+	return f
+}
+
+func pod(name string, uid types.UID, version string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: uid, ResourceVersion: version}}
+}
+
+func (f fixture) store(t *testing.T, p *corev1.Pod) {
+	t.Helper()
+	if err := f.pods.Add(p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f fixture) wantSettled(t *testing.T, want bool, wantRetry time.Duration) {
+	t.Helper()
+	if settled, retry := f.Settled(owner, uid); settled != want || retry != wantRetry {
+		t.Errorf("settled %v, retry in %v, want %v, %v", settled, retry, want, wantRetry)
+	}
+}
+
+func (f fixture) wantFresh(t *testing.T, want string) {
+	t.Helper()
+	err := f.Fresh(owner)
+	got := ""
+	if err != nil {
+		got = err.Error()
+	}
+	if got != want {
+		t.Errorf("stale: %q, want %q", got, want)
+	}
+}
+
+func TestNothingRecordedIsFreshAndSettled(t *testing.T) {
+	f := newFixture()
+	f.wantFresh(t, "")
+	f.wantSettled(t, true, 0)
+}
+
+func TestWritesAreWaitedForUntilTheStoreHasTheirVersion(t *testing.T) {
+	f := newFixture()
+	f.pods.Bookmark("9")
+	f.Wrote(owner, uid, podResource, "10")
+	f.Wrote(owner, uid, podResource, "12")
+	f.Wrote(owner, uid, podResource, "11") // answers come in any order; the highest counts
+	f.wantFresh(t, "read version: 9 is not as new as written version: 12 for group resource pods")
+	f.wantSettled(t, false, time.Second)
+
+	f.pods.Bookmark("11")
+	f.wantFresh(t, "read version: 11 is not as new as written version: 12 for group resource pods")
+	f.store(t, pod("unrelated", "x", "100"))
+	f.wantSettled(t, true, 0)
+	f.wantFresh(t, "")
+	if len(f.owners) != 0 {
+		t.Errorf("remembers %v", f.owners)
+	}
+}
+
+func TestEachResourceIsComparedWithItsOwnStore(t *testing.T) {
+	f := newFixture()
+	f.pods.Bookmark("50")
+	f.sets.Bookmark("5")
+	f.Wrote(owner, uid, podResource, "40")
+	f.Wrote(owner, uid, setResource, "10")
+	err := f.Fresh(owner)
+	var stale *StaleError
+	if !errors.As(err, &stale) || stale.Resource != setResource || stale.Read != "5" || stale.Written != "10" {
+		t.Fatalf("got %v", err)
+	}
+	if want := "read version: 5 is not as new as written version: 10 for group resource replicasets.apps"; err.Error() != want {
+		t.Errorf("got %q", err)
+	}
+	f.sets.Bookmark("10")
+	f.wantFresh(t, "")
+}
+
+func TestVersionsThatCannotBeComparedCountAsSeen(t *testing.T) {
+	for _, test := range []struct {
+		name, read, written string
+		resource            schema.GroupResource
+	}{
+		{"the store tells no version", "", "10", podResource},
+		{"the store tells nonsense", "x", "10", podResource},
+		{"the write returned nonsense", "5", "x", podResource},
+		{"the write returned no version", "5", "", podResource},
+		{"there is no store", "5", "10", schema.GroupResource{Resource: "secrets"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture()
+			f.pods.Bookmark(test.read)
+			f.Wrote(owner, uid, test.resource, test.written)
+			f.wantSettled(t, true, 0)
+			f.Wrote(owner, uid, test.resource, test.written)
+			f.wantFresh(t, "")
+			if len(f.owners) != 0 {
+				t.Errorf("remembers %v", f.owners)
+			}
+		})
+	}
+}
+
+func TestAVersionThatCannotBeComparedIsReplacedByTheNext(t *testing.T) {
+	f := newFixture()
+	f.pods.Bookmark("5")
+	f.Wrote(owner, uid, podResource, "x")
+	f.Wrote(owner, uid, podResource, "10")
+	f.wantFresh(t, "read version: 5 is not as new as written version: 10 for group resource pods")
+}
+
+func TestFreshWaitsForAWriteWithoutEndAndSettledForFiveMinutes(t *testing.T) {
+	f := newFixture()
+	f.pods.Bookmark("5")
+	f.Wrote(owner, uid, podResource, "10")
+	f.clock.Step(Timeout - time.Millisecond)
+	f.wantSettled(t, false, time.Millisecond)
+	f.clock.Step(time.Hour)
+	f.wantFresh(t, "read version: 5 is not as new as written version: 10 for group resource pods")
+	f.wantSettled(t, true, 0)
+	if len(f.owners) != 0 {
+		t.Errorf("remembers %v", f.owners)
+	}
+}
+
+func TestDeletionsAreWaitedForUntilTheStoreShowsThem(t *testing.T) {
+	deleting := pod("p", "1", "20")
+	deleting.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	for _, test := range []struct {
+		name string
+		then func(t *testing.T, f fixture)
+		want bool
+	}{
+		{"unchanged", func(*testing.T, fixture) {}, false},
+		{"changed otherwise", func(t *testing.T, f fixture) { f.store(t, pod("p", "1", "20")) }, false},
+		{"lost its owner", func(t *testing.T, f fixture) {
+			orphan := pod("p", "1", "20")
+			orphan.OwnerReferences = nil
+			f.store(t, orphan)
+		}, false},
+		{"being deleted", func(t *testing.T, f fixture) { f.store(t, deleting) }, true},
+		{"gone", func(t *testing.T, f fixture) {
+			if err := f.pods.Delete(deleting); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+		{"recreated", func(t *testing.T, f fixture) { f.store(t, pod("p", "2", "20")) }, true},
+		{"the call failed", func(_ *testing.T, f fixture) { f.DeleteFailed(owner, podResource, pod("p", "1", "10")) }, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture()
+			f.store(t, pod("p", "1", "10"))
+			f.Deleting(owner, uid, podResource, pod("p", "1", "10"))
+			f.wantSettled(t, false, Timeout)
+			f.wantFresh(t, "")
+			test.then(t, f)
+			if test.want {
+				f.wantSettled(t, true, 0)
+			} else {
+				f.wantSettled(t, false, Timeout)
+			}
+			if test.want != (len(f.owners) == 0) {
+				t.Errorf("remembers %v", f.owners)
+			}
+		})
+	}
+}
+
+func TestADeletionIsGivenUpAfterFiveMinutes(t *testing.T) {
+	f := newFixture()
+	f.store(t, pod("p", "1", "10"))
+	f.store(t, pod("q", "2", "11"))
+	f.Deleting(owner, uid, podResource, pod("p", "1", "10"))
+	f.clock.Step(time.Minute)
+	f.Deleting(owner, uid, podResource, pod("q", "2", "11"))
+	f.wantSettled(t, false, Timeout-time.Minute)
+	f.clock.Step(Timeout - time.Minute)
+	f.wantSettled(t, false, time.Minute)
+	f.clock.Step(time.Minute)
+	f.wantSettled(t, true, 0)
+}
+
+func TestHoldEndsByItselfOrWithTheOwner(t *testing.T) {
+	f := newFixture()
+	f.Hold(owner, uid, Timeout)
+	f.wantSettled(t, false, 0)
+	f.wantFresh(t, "")
+	f.clock.Step(Timeout - 1)
+	f.wantSettled(t, false, 0)
+	f.clock.Step(1)
+	f.wantSettled(t, true, 0)
+
+	f.Hold(owner, uid, Timeout)
+	f.Forget(owner, uid)
+	f.wantSettled(t, true, 0)
+}
+
+func TestARecreatedOwnerStartsClean(t *testing.T) {
+	f := newFixture()
+	f.pods.Bookmark("5")
+	record := func() {
+		f.Hold(owner, uid, Timeout)
+		f.Wrote(owner, uid, podResource, "10")
+	}
+	record()
+	if settled, _ := f.Settled(owner, "new"); !settled {
+		t.Error("what was written for the old owner holds up the new one")
+	}
+	record()
+	f.Wrote(owner, "new", podResource, "3")
+	f.wantFresh(t, "")
+}
+
+func TestForget(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		uid  types.UID
+		want bool
+	}{
+		{"same owner", uid, true},
+		{"another owner of that name", "older", false},
+		{"whatever owner", "", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture()
+			f.Hold(owner, uid, Timeout)
+			f.Forget(owner, test.uid)
+			if settled, _ := f.Settled(owner, uid); settled != test.want {
+				t.Errorf("forgotten: %v", settled)
+			}
+		})
+	}
+}
+
+func TestHandOver(t *testing.T) {
+	f := newFixture()
+	f.pods.Bookmark("5")
+	f.store(t, pod("p", "1", "6"))
+	f.Wrote(owner, uid, podResource, "10")
+	f.Deleting(owner, uid, podResource, pod("p", "1", "6"))
+	held := types.NamespacedName{Namespace: "ns", Name: "held"}
+	f.Hold(held, "h", Timeout)
+	state := f.HandOver()
+
+	successor := fixture{Tracker: New(f.clock, f.stores), clock: f.clock, pods: f.pods, sets: f.sets}
+	successor.Hold(held, "h2", Timeout)
+	successor.Adopt(state)
+	f.Forget(owner, "") // what the predecessor does afterwards changes nothing
+	successor.wantFresh(t, "read version: 6 is not as new as written version: 10 for group resource pods")
+	successor.wantSettled(t, false, time.Second)
+	if settled, _ := successor.Settled(held, "h2"); settled {
+		t.Error("what the successor knows itself was lost")
+	}
+	f.pods.Bookmark("10")
+	successor.wantFresh(t, "")
+	successor.wantSettled(t, false, Timeout)
+	if err := f.pods.Delete(pod("p", "1", "6")); err != nil {
+		t.Fatal(err)
+	}
+	successor.wantSettled(t, true, 0)
+}
+
+func TestAdoptIgnoresWhatItDoesNotKnow(t *testing.T) {
+	f := newFixture()
+	f.Adopt(nil)
+	f.Adopt(json.RawMessage("{}"))
+	if len(f.owners) != 0 {
+		t.Errorf("adopted %v", f.owners)
+	}
+}
+
+func TestClusterScopedDeletions(t *testing.T) {
+	f := newFixture()
+	clusterScoped := pod("p", "1", "10")
+	clusterScoped.Namespace = ""
+	f.store(t, clusterScoped)
+	f.Deleting(owner, uid, podResource, clusterScoped)
+	f.wantSettled(t, false, Timeout)
+}

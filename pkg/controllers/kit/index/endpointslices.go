@@ -1,0 +1,34 @@
+package index
+
+import (
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// endpointSlicesByService files EndpointSlices under the namespace and name of the
+// Service that their label names; those without the label are not filed.
+const endpointSlicesByService = "endpointSliceService"
+
+// EndpointSlices finds EndpointSlices by Service.
+type EndpointSlices struct{ indexer cache.Indexer }
+
+// NewEndpointSlices adds the index to the EndpointSlice informer if needed.
+func NewEndpointSlices(informer cache.SharedIndexInformer) (EndpointSlices, error) {
+	if err := Ensure(informer, endpointSlicesByService, endpointSliceKeys); err != nil {
+		return EndpointSlices{}, err
+	}
+	return EndpointSlices{informer.GetIndexer()}, nil
+}
+
+// Of returns the EndpointSlices labelled with a Service, whoever manages them.
+func (e EndpointSlices) Of(namespace, service string) ([]*discoveryv1.EndpointSlice, error) {
+	return appendFrom[*discoveryv1.EndpointSlice](nil, e.indexer, endpointSlicesByService, namespace+"/"+service)
+}
+
+func endpointSliceKeys(obj any) ([]string, error) {
+	slice, ok := obj.(*discoveryv1.EndpointSlice)
+	if !ok || slice.Labels[discoveryv1.LabelServiceName] == "" {
+		return nil, nil
+	}
+	return []string{slice.Namespace + "/" + slice.Labels[discoveryv1.LabelServiceName]}, nil
+}

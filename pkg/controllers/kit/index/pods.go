@@ -1,0 +1,68 @@
+package index
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+// PodsByController is the name of the index of pods by controller. Its keys are
+// <namespace>/<kind>/<name>/<uid> of the controller, and <namespace> for orphans.
+const PodsByController = "podController"
+
+// ControllerKeys is the index function of PodsByController. It fits any namespaced kind.
+func ControllerKeys(obj any) ([]string, error) {
+	object, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, fmt.Errorf("indexing by controller: %w", err)
+	}
+	ref := metav1.GetControllerOfNoCopy(object)
+	if ref == nil {
+		return []string{object.GetNamespace()}, nil
+	}
+	return []string{controllerKey(object.GetNamespace(), ref.Kind, ref.Name, ref.UID)}, nil
+}
+
+func controllerKey(namespace, kind, name string, uid types.UID) string {
+	return namespace + "/" + kind + "/" + name + "/" + string(uid)
+}
+
+// Pods finds pods by controller.
+type Pods struct{ indexer cache.Indexer }
+
+// NewPods adds the index to the pod informer if needed.
+func NewPods(informer cache.SharedIndexInformer) (Pods, error) {
+	if err := Ensure(informer, PodsByController, ControllerKeys); err != nil {
+		return Pods{}, err
+	}
+	return Pods{informer.GetIndexer()}, nil
+}
+
+// OwnedBy returns the pods that the owner, of the kind, controls. It fails if the owner
+// lacks a namespace, name or UID, because orphans would be found instead.
+func (p Pods) OwnedBy(kind string, owner metav1.Object) ([]*corev1.Pod, error) {
+	if kind == "" || owner.GetNamespace() == "" || owner.GetName() == "" || owner.GetUID() == "" {
+		return nil, fmt.Errorf("looking up pods of %q %s/%s (%s): kind, namespace, name and uid are required",
+			kind, owner.GetNamespace(), owner.GetName(), owner.GetUID())
+	}
+	key := controllerKey(owner.GetNamespace(), kind, owner.GetName(), owner.GetUID())
+	return appendFrom[*corev1.Pod](nil, p.indexer, PodsByController, key)
+}
+
+// Orphans returns the pods of a namespace that nothing controls.
+func (p Pods) Orphans(namespace string) ([]*corev1.Pod, error) {
+	return appendFrom[*corev1.Pod](nil, p.indexer, PodsByController, namespace)
+}
+
+// OwnedByOrOrphans returns the pods that the owner controls or might adopt.
+func (p Pods) OwnedByOrOrphans(kind string, owner metav1.Object) ([]*corev1.Pod, error) {
+	owned, err := p.OwnedBy(kind, owner)
+	if err != nil {
+		return nil, err
+	}
+	return appendFrom(owned, p.indexer, PodsByController, owner.GetNamespace())
+}

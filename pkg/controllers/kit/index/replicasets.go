@@ -1,0 +1,69 @@
+package index
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+// ReplicaSetsByController is the name of the index of ReplicaSets by the UID of their
+// controller. Orphans are filed under <namespace>/, which no UID looks like.
+const ReplicaSetsByController = "controllerUID"
+
+// ControllerUIDKeys is the index function of ReplicaSetsByController.
+func ControllerUIDKeys(obj any) ([]string, error) {
+	object, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, fmt.Errorf("indexing by controller: %w", err)
+	}
+	if ref := metav1.GetControllerOfNoCopy(object); ref != nil {
+		return []string{string(ref.UID)}, nil
+	}
+	return []string{orphanKey(object.GetNamespace())}, nil
+}
+
+func orphanKey(namespace string) string { return namespace + "/" }
+
+// ReplicaSets finds ReplicaSets by controller.
+type ReplicaSets struct{ indexer cache.Indexer }
+
+// NewReplicaSets adds the index to the ReplicaSet informer if needed.
+func NewReplicaSets(informer cache.SharedIndexInformer) (ReplicaSets, error) {
+	if err := Ensure(informer, ReplicaSetsByController, ControllerUIDKeys); err != nil {
+		return ReplicaSets{}, err
+	}
+	return ReplicaSets{informer.GetIndexer()}, nil
+}
+
+// OwnedBy returns the ReplicaSets of a namespace that the owner with the UID controls.
+func (r ReplicaSets) OwnedBy(namespace string, owner types.UID) ([]*appsv1.ReplicaSet, error) {
+	owned, err := appendFrom[*appsv1.ReplicaSet](nil, r.indexer, ReplicaSetsByController, string(owner))
+	if err != nil {
+		return nil, err
+	}
+	here := owned[:0]
+	for _, rs := range owned {
+		if rs.Namespace == namespace {
+			here = append(here, rs)
+		}
+	}
+	return here, nil
+}
+
+// Orphans returns the ReplicaSets of a namespace that nothing controls.
+func (r ReplicaSets) Orphans(namespace string) ([]*appsv1.ReplicaSet, error) {
+	return appendFrom[*appsv1.ReplicaSet](nil, r.indexer, ReplicaSetsByController, orphanKey(namespace))
+}
+
+// OwnedByOrOrphans returns the ReplicaSets that an owner controls or might adopt.
+func (r ReplicaSets) OwnedByOrOrphans(owner metav1.Object) ([]*appsv1.ReplicaSet, error) {
+	owned, err := r.OwnedBy(owner.GetNamespace(), owner.GetUID())
+	if err != nil {
+		return nil, err
+	}
+	return appendFrom(owned, r.indexer, ReplicaSetsByController, orphanKey(owner.GetNamespace()))
+}

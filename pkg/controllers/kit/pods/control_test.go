@@ -1,0 +1,216 @@
+package pods
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	ktesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
+)
+
+func owner() *appsv1.ReplicaSet {
+	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rs", UID: "o"}}
+}
+
+func ref() *metav1.OwnerReference {
+	return metav1.NewControllerRef(owner(), appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
+}
+
+func template() *corev1.PodTemplateSpec {
+	return &corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "ignored", Namespace: "ignored", GenerateName: "ignored",
+			OwnerReferences: []metav1.OwnerReference{{UID: "ignored"}},
+			Labels:          map[string]string{"app": "a"},
+			Annotations:     map[string]string{"note": "n"},
+			Finalizers:      []string{"f"},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Env: []corev1.EnvVar{{Name: "E", Value: "v"}}}}},
+	}
+}
+
+func TestFromTemplate(t *testing.T) {
+	source := template()
+	got := FromTemplate(source, owner(), *ref())
+	want := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "rs-",
+			Labels:       map[string]string{"app": "a"},
+			Annotations:  map[string]string{"note": "n"},
+			Finalizers:   []string{"f"},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs", UID: "o",
+				Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+			}},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Env: []corev1.EnvVar{{Name: "E", Value: "v"}}}}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	got.Labels["x"], got.Annotations["x"], got.Finalizers[0], got.Spec.Containers[0].Env[0].Value = "x", "x", "x", "x"
+	if diff := cmp.Diff(template(), source); diff != "" {
+		t.Errorf("the pod shares memory with the template: %s", diff)
+	}
+}
+
+func TestNamePrefix(t *testing.T) {
+	for name, want := range map[string]string{"rs": "rs-", "a.b": "a.b-", "Not-Valid": "Not-Valid"} {
+		if got := NamePrefix(name); got != want {
+			t.Errorf("prefix of %q is %q, want %q", name, got, want)
+		}
+	}
+}
+
+// control is a Control whose API server answers one verb with an error.
+func control(verb string, err error) (Control, *fake.Clientset, *record.FakeRecorder) {
+	client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}})
+	if err != nil {
+		client.PrependReactor(verb, "pods", func(ktesting.Action) (bool, runtime.Object, error) { return true, nil, err })
+	}
+	events := record.NewFakeRecorder(10)
+	return Control{Client: client, Events: events}, client, events
+}
+
+func recorded(events *record.FakeRecorder) []string {
+	close(events.Events)
+	var all []string
+	for event := range events.Events {
+		all = append(all, event)
+	}
+	return all
+}
+
+func namespaceTerminating() error {
+	err := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", errors.New("going"))
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	return err
+}
+
+func TestCreate(t *testing.T) {
+	boom := errors.New("boom")
+	terminating := namespaceTerminating()
+	change := func(f func(*metav1.OwnerReference)) *metav1.OwnerReference {
+		r := ref()
+		f(r)
+		return r
+	}
+	for _, test := range []struct {
+		name     string
+		template *corev1.PodTemplateSpec
+		ref      *metav1.OwnerReference
+		apiErr   error
+		cut      bool
+		wantErr  string
+		want     []string
+		requests int
+	}{
+		{name: "created", template: template(), ref: ref(), want: []string{"Normal SuccessfulCreate Created pod: "}, requests: 1},
+		{name: "refused", template: template(), ref: ref(), apiErr: boom, wantErr: "boom", want: []string{"Warning FailedCreate Error creating: boom"}, requests: 1},
+		{name: "namespace is going", template: template(), ref: ref(), apiErr: terminating, wantErr: terminating.Error(), requests: 1},
+		{name: "cut off", template: template(), ref: ref(), apiErr: boom, cut: true, wantErr: "boom", requests: 1},
+		{name: "no labels", template: &corev1.PodTemplateSpec{}, ref: ref(), wantErr: "unable to create pods, no labels"},
+		{name: "no reference", template: template(), wantErr: "controllerRef is nil"},
+		{name: "no version", template: template(), ref: change(func(r *metav1.OwnerReference) { r.APIVersion = "" }), wantErr: "controllerRef has empty APIVersion"},
+		{name: "no kind", template: template(), ref: change(func(r *metav1.OwnerReference) { r.Kind = "" }), wantErr: "controllerRef has empty Kind"},
+		{name: "no controller", template: template(), ref: change(func(r *metav1.OwnerReference) { r.Controller = nil }), wantErr: "controllerRef.Controller is not set to true"},
+		{name: "not blocking", template: template(), ref: change(func(r *metav1.OwnerReference) { r.BlockOwnerDeletion = ptr.To(false) }), wantErr: "controllerRef.BlockOwnerDeletion is not set to true"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c, client, events := control("create", test.apiErr)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if test.cut {
+				cancel()
+			}
+			created, err := c.Create(ctx, owner(), test.template, test.ref)
+			if got := errorText(err); got != test.wantErr || (err == nil) != (created != nil) {
+				t.Errorf("got %v, %q, want %q", created, got, test.wantErr)
+			}
+			if test.apiErr != nil && err != test.apiErr {
+				t.Errorf("the error of the API was wrapped: %v", err)
+			}
+			if got := recorded(events); !slices.Equal(got, test.want) {
+				t.Errorf("events %q, want %q", got, test.want)
+			}
+			if got := len(client.Actions()); got != test.requests {
+				t.Errorf("%d requests, want %d", got, test.requests)
+			}
+		})
+	}
+}
+
+func TestDelete(t *testing.T) {
+	boom := errors.New("boom")
+	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "p")
+	for _, test := range []struct {
+		name    string
+		apiErr  error
+		cut     bool
+		wantErr string
+		want    []string
+	}{
+		{name: "deleted", want: []string{"Normal SuccessfulDelete Deleted pod: p"}},
+		{name: "gone already", apiErr: gone, wantErr: gone.Error()},
+		{name: "refused", apiErr: boom, wantErr: "unable to delete pods: boom", want: []string{"Warning FailedDelete Error deleting: boom"}},
+		{name: "cut off", apiErr: boom, cut: true, wantErr: "unable to delete pods: boom"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c, _, events := control("delete", test.apiErr)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if test.cut {
+				cancel()
+			}
+			err := c.Delete(ctx, owner(), "ns", "p")
+			if got := errorText(err); got != test.wantErr {
+				t.Errorf("got %q, want %q", got, test.wantErr)
+			}
+			if apierrors.IsNotFound(test.apiErr) && !apierrors.IsNotFound(err) {
+				t.Errorf("nobody can tell that the pod is gone: %v", err)
+			}
+			if got := recorded(events); !slices.Equal(got, test.want) {
+				t.Errorf("events %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestPatchIsAStrategicMerge(t *testing.T) {
+	c, _, _ := control("", nil)
+	patched, err := c.Patch(t.Context(), "ns", "p", []byte(`{"metadata":{"ownerReferences":[{"uid":"o","name":"rs"}]}}`))
+	if err != nil || len(patched.OwnerReferences) != 1 {
+		t.Fatalf("got %v, %v", patched, err)
+	}
+	patched, err = c.Patch(t.Context(), "ns", "p", []byte(`{"metadata":{"ownerReferences":[{"$patch":"delete","uid":"o"}]}}`))
+	if err != nil || len(patched.OwnerReferences) != 0 {
+		t.Fatalf("got %v, %v", patched, err)
+	}
+}
+
+func TestNamespaceTerminating(t *testing.T) {
+	if !NamespaceTerminating(namespaceTerminating()) {
+		t.Error("not recognised")
+	}
+	if NamespaceTerminating(nil) || NamespaceTerminating(errors.New("x")) || NamespaceTerminating(apierrors.NewNotFound(schema.GroupResource{}, "x")) {
+		t.Error("taken for a namespace that is going")
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,82 @@
+package pods
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+)
+
+// IsTerminal reports that a pod has finished and will not run again.
+func IsTerminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// IsActive reports that a pod has neither finished nor is being deleted.
+func IsActive(pod *corev1.Pod) bool {
+	return !IsTerminal(pod) && pod.DeletionTimestamp == nil
+}
+
+// IsTerminating reports that a pod is being deleted and has not finished.
+func IsTerminating(pod *corev1.Pod) bool {
+	return !IsTerminal(pod) && pod.DeletionTimestamp != nil
+}
+
+// ReadyCondition returns the first Ready condition of a pod, or nil.
+func ReadyCondition(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == corev1.PodReady {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// IsReady reports that the Ready condition of a pod is true, whatever its phase.
+func IsReady(pod *corev1.Pod) bool {
+	ready := ReadyCondition(pod)
+	return ready != nil && ready.Status == corev1.ConditionTrue
+}
+
+// IsAvailable reports that a pod has been ready for minReadySeconds at the instant now.
+// A pod that has been ready for exactly that long is available.
+func IsAvailable(pod *corev1.Pod, minReadySeconds int32, now time.Time) bool {
+	if !IsReady(pod) {
+		return false
+	}
+	if minReadySeconds == 0 {
+		return true
+	}
+	since := ReadyCondition(pod).LastTransitionTime
+	return !since.IsZero() && !since.Add(seconds(minReadySeconds)).After(now)
+}
+
+// NextAvailabilityCheck returns in how long the next of the pods may become available.
+// asOf is the instant at which availability was last judged: a pod that became available
+// since then, which nobody has noticed, makes the answer 0. It is false if no pod is
+// waited for.
+func NextAvailabilityCheck(pods []*corev1.Pod, minReadySeconds int32, asOf time.Time, c clock.PassiveClock) (time.Duration, bool) {
+	if minReadySeconds <= 0 {
+		return 0, false
+	}
+	var next time.Time
+	for _, pod := range pods {
+		if !IsReady(pod) {
+			continue
+		}
+		since := ReadyCondition(pod).LastTransitionTime
+		if since.IsZero() {
+			continue
+		}
+		due := since.Add(seconds(minReadySeconds))
+		if due.After(asOf) && (next.IsZero() || due.Before(next)) {
+			next = due
+		}
+	}
+	if next.IsZero() {
+		return 0, false
+	}
+	return max(0, next.Sub(c.Now())), true
+}
+
+func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }

@@ -1,0 +1,325 @@
+package reconcile_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/component-base/metrics/testutil"
+
+	"kcmd.dev/pkg/controllers/kit/controllertest"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+const deadline = 10 * time.Second
+
+// running is a loop that runs under a test.
+type running struct {
+	stop context.CancelFunc
+	done chan error
+}
+
+func start(env *controllertest.Env, l *reconcile.Loop[string]) running {
+	ctx, stop := context.WithCancel(env.Context())
+	r := running{stop: stop, done: make(chan error, 1)}
+	go func() { r.done <- l.Run(ctx) }()
+	return r
+}
+
+func (r running) end(t *testing.T) {
+	t.Helper()
+	r.stop()
+	receive(t, r.done, "the loop did not end")
+}
+
+func receive[T any](t *testing.T, from <-chan T, otherwise string) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(deadline):
+		t.Fatal(otherwise)
+		panic("unreachable")
+	}
+}
+
+func TestFreshKeysOvertakeTheBacklog(t *testing.T) {
+	env := controllertest.New(t)
+	seen := make(chan string, 100)
+	l := reconcile.New(env.Env, reconcile.Options[string]{Queue: "q", Workers: 1}, func(_ context.Context, key string) error {
+		seen <- key
+		return nil
+	})
+	for i := range 20 {
+		l.Enqueue(reconcile.Backlog, fmt.Sprint("old", i))
+	}
+	l.Add("new")
+	l.Add("old19") // something happened to a key of the backlog
+	l.Enqueue(reconcile.Backlog, "new")
+	r := start(env, l)
+	defer r.end(t)
+
+	var order []string
+	for range 21 {
+		order = append(order, receive(t, seen, "not all keys were worked on"))
+	}
+	if got := strings.Join(order[:3], " "); got != "new old19 old0" {
+		t.Errorf("the first keys were %s", got)
+	}
+	if s := l.Inspect(); s.Depth != 0 || s.Backlog != 0 {
+		t.Errorf("keys are left: %+v", s)
+	}
+}
+
+func TestTheBacklogIsNotStarved(t *testing.T) {
+	env := controllertest.New(t)
+	seen := make(chan string, 100)
+	l := reconcile.New(env.Env, reconcile.Options[string]{Queue: "q", Workers: 1}, func(_ context.Context, key string) error {
+		seen <- key
+		return nil
+	})
+	l.Enqueue(reconcile.Backlog, "old")
+	for i := range 50 {
+		l.Add(fmt.Sprint("new", i))
+	}
+	r := start(env, l)
+	defer r.end(t)
+	for n := 1; ; n++ {
+		if receive(t, seen, "the key of the backlog was not worked on") == "old" {
+			if n > 8 {
+				t.Errorf("the backlog had its turn after %d keys", n)
+			}
+			return
+		}
+	}
+}
+
+func TestAKeyIsNeverWorkedOnTwiceAtOnce(t *testing.T) {
+	env := controllertest.New(t)
+	entered, release := make(chan struct{}, 10), make(chan struct{})
+	l := reconcile.New(env.Env, reconcile.Options[string]{Queue: "q", Workers: 4}, func(context.Context, string) error {
+		entered <- struct{}{}
+		<-release
+		return nil
+	})
+	r := start(env, l)
+	l.Add("a")
+	receive(t, entered, "not worked on")
+	l.Add("a")
+	l.Add("a")
+	if len(entered) != 0 {
+		t.Error("a second worker took the same key")
+	}
+	close(release)
+	receive(t, entered, "the key was not worked on again")
+	r.end(t)
+	if len(entered) != 0 {
+		t.Error("two adds while the key was worked on made two more reconciles")
+	}
+}
+
+func TestFailuresBackOffAndSuccessForgets(t *testing.T) {
+	env := controllertest.New(t)
+	attempts := make(chan int, 10)
+	n := 0
+	l := reconcile.New(env.Env, reconcile.Options[string]{
+		Queue: "q", Workers: 1,
+		Backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute),
+	}, func(context.Context, string) error {
+		n++
+		attempts <- n
+		switch n {
+		case 1:
+			return errors.New("broken")
+		case 2:
+			panic("worse")
+		}
+		return nil
+	})
+	r := start(env, l)
+	defer r.end(t)
+	l.Add("a")
+	receive(t, attempts, "not worked on")
+	step := func(d time.Duration) {
+		t.Helper()
+		waitFor(t, func() bool {
+			if len(attempts) == 0 {
+				env.Clock.Step(d)
+			}
+			return len(attempts) > 0
+		})
+		<-attempts
+	}
+	step(time.Second)
+	step(2 * time.Second)
+	waitFor(t, func() bool { return l.Inspect().Reconciled == 3 })
+	s := l.Inspect()
+	if s.Failed != 2 || s.Panicked != 1 || !strings.Contains(s.LastError, "worse") {
+		t.Errorf("status is %+v", s)
+	}
+	if l.Retries("a") != 0 {
+		t.Error("the success did not reset the backoff")
+	}
+}
+
+func waitFor(t *testing.T, condition func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, deadline, true,
+		func(context.Context) (bool, error) { return condition(), nil })
+	if err != nil {
+		t.Fatal("the condition did not come true")
+	}
+}
+
+func TestAKeyIsDroppedAfterItsLastRetry(t *testing.T) {
+	env := controllertest.New(t)
+	var mu sync.Mutex
+	n := 0
+	l := reconcile.New(env.Env, reconcile.Options[string]{
+		Queue: "q", Workers: 1, MaxRetries: 3,
+		Backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](0, 0),
+	}, func(context.Context, string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		n++
+		return errors.New("broken")
+	})
+	r := start(env, l)
+	l.Add("a")
+	waitFor(t, func() bool { return l.Inspect().Reconciled == 4 })
+	waitFor(t, func() bool { return l.Retries("a") == 0 })
+	r.end(t)
+	if n != 4 {
+		t.Errorf("tried %d times, want once and 3 retries", n)
+	}
+}
+
+func TestRequeueIsNoFailure(t *testing.T) {
+	env := controllertest.New(t)
+	l := reconcile.New(env.Env, reconcile.Options[string]{Queue: "q", Workers: 1}, func(context.Context, string) error {
+		return reconcile.Requeue(errors.New("caches are behind"))
+	})
+	r := start(env, l)
+	l.Add("a")
+	waitFor(t, func() bool { return l.Inspect().Reconciled == 1 })
+	waitFor(t, func() bool { return l.Retries("a") == 1 })
+	r.end(t)
+	if s := l.Inspect(); s.Failed != 0 || s.LastError != "" {
+		t.Errorf("status is %+v", s)
+	}
+}
+
+func TestAStopFinishesWhatIsInFlightAndDropsTheRest(t *testing.T) {
+	env := controllertest.New(t)
+	entered, release := make(chan string, 10), make(chan struct{})
+	var working context.Context
+	l := reconcile.New(env.Env, reconcile.Options[string]{Queue: "q", Workers: 1}, func(ctx context.Context, key string) error {
+		working = ctx
+		entered <- key
+		<-release
+		return ctx.Err()
+	})
+	r := start(env, l)
+	l.Add("a")
+	receive(t, entered, "not worked on")
+	l.Add("b")
+	r.stop()
+	if working.Err() != nil {
+		t.Error("the stop interrupted the reconcile in flight")
+	}
+	close(release)
+	receive(t, r.done, "the loop did not end")
+	if len(entered) != 0 {
+		t.Error("a key was taken after the stop")
+	}
+	if s := l.Inspect(); s.Reconciled != 1 || s.Failed != 0 {
+		t.Errorf("status is %+v", s)
+	}
+}
+
+func TestAFenceInterruptsWhatIsInFlight(t *testing.T) {
+	env := controllertest.New(t)
+	fenced := make(chan struct{})
+	env.Env.Fenced = fenced
+	entered := make(chan struct{}, 1)
+	l := reconcile.New(env.Env, reconcile.Options[string]{Queue: "q", Workers: 1}, func(ctx context.Context, _ string) error {
+		entered <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	r := start(env, l)
+	l.Add("a")
+	receive(t, entered, "not worked on")
+	r.stop()
+	close(fenced)
+	receive(t, r.done, "the fence did not interrupt the reconcile")
+	if s := l.Inspect(); s.Reconciled != 1 {
+		t.Errorf("status is %+v", s)
+	}
+}
+
+func TestDelayedKeysCanBeAddedBeforeRun(t *testing.T) {
+	env := controllertest.New(t)
+	seen := make(chan string, 10)
+	l := reconcile.New(env.Env, reconcile.Options[string]{Queue: "q", Workers: 1}, func(_ context.Context, key string) error {
+		seen <- key
+		return nil
+	})
+	l.AddAfter("later", time.Minute)
+	l.AddAfter("now", 0)
+	r := start(env, l)
+	defer r.end(t)
+	if key := receive(t, seen, "not worked on"); key != "now" {
+		t.Errorf("%s came first", key)
+	}
+	waitFor(t, env.Clock.HasWaiters)
+	env.Clock.Step(2 * time.Minute)
+	if key := receive(t, seen, "the delayed key was lost"); key != "later" {
+		t.Errorf("got %s", key)
+	}
+}
+
+func TestNothingIsLeftBehind(t *testing.T) {
+	ignore := goleak.IgnoreCurrent()
+	env := controllertest.New(t)
+	never := reconcile.New(env.Env, reconcile.Options[string]{Queue: "never"}, func(context.Context, string) error { return nil })
+	never.Add("a") // a loop that is never run needs no cleaning up
+	for i := range 100 {
+		l := reconcile.New(env.Env, reconcile.Options[string]{Queue: fmt.Sprint("q", i), Workers: 3}, func(context.Context, string) error { return nil })
+		l.Add("a")
+		l.AddAfter("b", time.Hour)
+		r := start(env, l)
+		waitFor(t, func() bool { return l.Inspect().Reconciled > 0 })
+		r.end(t)
+	}
+	goleak.VerifyNone(t, ignore)
+}
+
+func TestMetricsBearClientGosNames(t *testing.T) {
+	env := controllertest.New(t)
+	l := reconcile.New(env.Env, reconcile.Options[string]{Queue: "deployment", Workers: 1}, func(context.Context, string) error { return nil })
+	l.Add("a")
+	l.Add("b")
+	want := `
+# HELP workqueue_adds_total [BETA] Total number of adds handled by workqueue
+# TYPE workqueue_adds_total counter
+workqueue_adds_total{name="deployment"} 2
+# HELP workqueue_depth [BETA] Current depth of workqueue
+# TYPE workqueue_depth gauge
+workqueue_depth{name="deployment"} 2
+# HELP workqueue_longest_running_processor_seconds [BETA] How many seconds has the longest running processor for workqueue been running.
+# TYPE workqueue_longest_running_processor_seconds gauge
+workqueue_longest_running_processor_seconds{name="deployment"} 0
+`
+	err := testutil.GatherAndCompare(env.Metrics, strings.NewReader(want), "workqueue_adds_total", "workqueue_depth", "workqueue_longest_running_processor_seconds")
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,137 @@
+package replicas
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/expectations"
+	"kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/slowstart"
+)
+
+// manage creates missing pods or deletes surplus ones, and returns the first error.
+func (e *Engine[T]) manage(ctx context.Context, owner T, active []*corev1.Pod) error {
+	missing := int(e.kind.Spec(owner).Replicas) - len(active)
+	logger := klog.FromContext(ctx)
+	switch {
+	case missing > 0:
+		n := min(missing, burst)
+		logger.V(2).Info("Too few replicas", "owner", klog.KObj(owner), "missing", missing, "creating", n)
+		return e.create(ctx, owner, n)
+	case missing < 0:
+		n := min(-missing, burst)
+		logger.V(2).Info("Too many replicas", "owner", klog.KObj(owner), "surplus", -missing, "deleting", n)
+		return e.delete(ctx, owner, e.chooseVictims(ctx, owner, active, n))
+	}
+	return nil
+}
+
+// errNamespaceGoing ends a slow start: no create in that namespace will succeed.
+var errNamespaceGoing = errors.New("the namespace is being deleted")
+
+func (e *Engine[T]) create(ctx context.Context, owner T, n int) error {
+	template := e.kind.Template(owner)
+	ref := metav1.NewControllerRef(owner, e.kind.GroupVersionKind)
+	_, errs := slowstart.Do(ctx, n, 0, func(ctx context.Context, _ int) error {
+		pod, err := e.control.Create(ctx, owner, template, ref)
+		if pods.NamespaceTerminating(err) {
+			return errNamespaceGoing
+		}
+		if err != nil {
+			return err
+		}
+		e.tracker.Wrote(keyOf(owner), owner.GetUID(), podResource, pod.ResourceVersion)
+		return nil
+	})
+	var failure error
+	for _, err := range errs {
+		if errors.Is(err, errNamespaceGoing) {
+			// Nothing failed that could be retried. The owner will be deleted too.
+			e.tracker.Hold(keyOf(owner), owner.GetUID(), expectations.Timeout)
+			continue
+		}
+		if failure == nil {
+			failure = err
+		}
+	}
+	return failure
+}
+
+func (e *Engine[T]) delete(ctx context.Context, owner T, victims []*corev1.Pod) error {
+	for _, pod := range victims {
+		e.tracker.Deleting(keyOf(owner), owner.GetUID(), podResource, pod)
+	}
+	errs := slowstart.All(ctx, 0, len(victims), func(ctx context.Context, i int) error {
+		pod := victims[i]
+		err := e.control.Delete(ctx, owner, pod.Namespace, pod.Name)
+		if apierrors.IsNotFound(err) {
+			return nil // gone already; the cache has yet to show it
+		}
+		if err != nil {
+			e.tracker.DeleteFailed(keyOf(owner), podResource, pod)
+		}
+		return err
+	})
+	if len(errs) > 0 {
+		return errs[0]
+	}
+	return nil
+}
+
+// chooseVictims returns n of the active pods, those that should be deleted first. It may
+// reorder the pods.
+func (e *Engine[T]) chooseVictims(ctx context.Context, owner T, active []*corev1.Pod, n int) []*corev1.Pod {
+	if n >= len(active) {
+		return active
+	}
+	now := e.clock.Now()
+	pods.Preference{Rank: e.rank(ctx, owner), Now: now, DeletionCost: e.options.DeletionCost}.Sort(active)
+	if e.options.OnAgeRatio != nil {
+		for _, ratio := range ageRatios(active, n, now) {
+			e.options.OnAgeRatio(ratio)
+		}
+	}
+	return active[:n]
+}
+
+// rank is the number of active related pods on the node of a pod, nil if there are none.
+func (e *Engine[T]) rank(ctx context.Context, owner T) func(*corev1.Pod) int {
+	if e.kind.RelatedByNode == nil {
+		return nil
+	}
+	byNode, err := e.kind.RelatedByNode(owner)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Related pods are unknown, deleting without regard to them", "owner", klog.KObj(owner))
+		return nil
+	}
+	return func(pod *corev1.Pod) int { return byNode[pod.Spec.NodeName] }
+}
+
+// ageRatios returns, for each ready pod among the first n, its age in multiples of the
+// age of the youngest ready pod, cut to whole numbers. There are none if the youngest is
+// less than a millisecond old.
+func ageRatios(active []*corev1.Pod, n int, now time.Time) []float64 {
+	var youngest time.Time
+	for _, pod := range active {
+		if pods.IsReady(pod) && pod.CreationTimestamp.After(youngest) {
+			youngest = pod.CreationTimestamp.Time
+		}
+	}
+	unit := now.Sub(youngest).Milliseconds()
+	if unit == 0 {
+		return nil
+	}
+	var ratios []float64
+	for _, pod := range active[:n] {
+		if pods.IsReady(pod) {
+			ratios = append(ratios, float64(now.Sub(pod.CreationTimestamp.Time).Milliseconds()/unit))
+		}
+	}
+	return ratios
+}

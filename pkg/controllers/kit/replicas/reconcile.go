@@ -1,0 +1,134 @@
+package replicas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/expectations"
+	"kcmd.dev/pkg/controllers/kit/ownership"
+	"kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+func (e *Engine[T]) reconcile(ctx context.Context, key types.NamespacedName) error {
+	if err := e.fresh(key); err != nil {
+		return err
+	}
+	owner, err := e.kind.Cached(key.Namespace, key.Name)
+	if apierrors.IsNotFound(err) {
+		e.tracker.Forget(key, "")
+		e.selectors.Forget(key)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s %s: %w", e.kind.GroupVersionKind.Kind, key, err)
+	}
+	mayAct := e.settled(key, owner) && owner.GetDeletionTimestamp() == nil
+
+	selector, err := e.selectors.Of(owner)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Selector cannot be parsed, nothing is done until it changes", "owner", klog.KObj(owner))
+		return nil
+	}
+	observed, err := e.observe(ctx, owner, selector)
+	if err != nil {
+		return err
+	}
+	var failure error
+	if mayAct {
+		failure = e.manage(ctx, owner, observed.active)
+	}
+	if ctx.Err() != nil {
+		// Cut off: what failed says nothing about the pods.
+		return errors.Join(context.Cause(ctx), failure)
+	}
+	if err := e.report(ctx, owner, observed, failure); err != nil {
+		return err
+	}
+	return failure
+}
+
+// fresh fails while the caches are older than what was written for the owner, if the
+// options require it.
+func (e *Engine[T]) fresh(key types.NamespacedName) error {
+	if !e.options.RequireFresh {
+		return nil
+	}
+	err := e.tracker.Fresh(key)
+	var stale *expectations.StaleError
+	if errors.As(err, &stale) && e.options.OnStale != nil {
+		e.options.OnStale(stale.Resource)
+	}
+	if err != nil {
+		return reconcile.Requeue(err)
+	}
+	return nil
+}
+
+// settled reports that the caches show what was done for the owner before, so that pods
+// may be created and deleted. It must be asked before pods are listed.
+func (e *Engine[T]) settled(key types.NamespacedName, owner T) bool {
+	settled, retry := e.tracker.Settled(key, owner.GetUID())
+	if retry > 0 {
+		e.queue.AddAfter(key, retry)
+	}
+	return settled
+}
+
+// observation is what a reconcile found of the pods of an owner.
+type observation struct {
+	// active are the active pods that the owner controls.
+	active []*corev1.Pod
+	// terminating is the number of its pods that are being deleted and have not finished.
+	terminating int32
+}
+
+// observe claims the active pods of an owner and counts the terminating ones.
+func (e *Engine[T]) observe(ctx context.Context, owner T, selector labels.Selector) (observation, error) {
+	candidates, err := e.pods.OwnedByOrOrphans(e.kind.GroupVersionKind.Kind, owner)
+	if err != nil {
+		return observation{}, err
+	}
+	var observed observation
+	active := candidates[:0]
+	for _, pod := range candidates {
+		switch {
+		case pods.IsActive(pod):
+			active = append(active, pod)
+		case pods.IsTerminating(pod) && metav1.IsControlledBy(pod, owner) && selector.Matches(labels.Set(pod.Labels)):
+			observed.terminating++
+		}
+	}
+	observed.active, err = e.claimer(owner, selector).Claim(ctx, active)
+	return observed, err
+}
+
+func (e *Engine[T]) claimer(owner T, selector labels.Selector) ownership.Claimer[*corev1.Pod] {
+	return ownership.Claimer[*corev1.Pod]{
+		Owner:     owner,
+		OwnerKind: e.kind.GroupVersionKind,
+		Kind:      "Pod",
+		Selector:  selector,
+		CanAdopt: ownership.Recheck(owner, e.kind.GroupVersionKind.Kind, func(ctx context.Context) (T, error) {
+			return e.kind.Live(ctx, owner.GetNamespace(), owner.GetName())
+		}),
+		Patch: func(ctx context.Context, pod *corev1.Pod, patch []byte) error {
+			patched, err := e.control.Patch(ctx, pod.Namespace, pod.Name, patch)
+			if err != nil {
+				return err
+			}
+			if metav1.IsControlledBy(patched, owner) {
+				e.tracker.Wrote(keyOf(owner), owner.GetUID(), podResource, patched.ResourceVersion)
+			}
+			return nil
+		},
+	}
+}

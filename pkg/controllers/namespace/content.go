@@ -1,0 +1,200 @@
+package namespace
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/pager"
+)
+
+// finalizerEstimate is the number of seconds that finalizers are given.
+const finalizerEstimate = 15
+
+// content is the items of one type in one namespace.
+type content struct {
+	client   metadata.ResourceInterface
+	resource schema.GroupVersionResource
+	// canList and canDeleteTogether say what discovery knows the type to support. The
+	// server may still answer that it does not.
+	canList, canDeleteTogether bool
+}
+
+// sweepType deletes the content of one type and looks at what is left. Errors are returned
+// as they are, because their text goes into a condition.
+func (c *namespaceController) sweepType(ctx context.Context, ns *corev1.Namespace, of content) outcome {
+	result := outcome{resource: of.resource}
+	empty, estimate, err := c.inspect(ctx, ns, of)
+	if err != nil {
+		result.err = err
+		return result
+	}
+	if empty {
+		return result
+	}
+	result.estimate = estimate
+	if result.err = of.deleteAll(ctx); result.err != nil {
+		return result
+	}
+	items, listed, err := of.list(ctx)
+	if err != nil || !listed {
+		result.err = err
+		return result
+	}
+	return judge(ns.Name, of.resource, items, estimate)
+}
+
+// inspect looks at a type before anything is deleted: whether there is anything, and for
+// pods how many seconds they may take to end.
+func (c *namespaceController) inspect(ctx context.Context, ns *corev1.Namespace, of content) (empty bool, estimate int64, err error) {
+	if of.resource != pods {
+		return of.isEmpty(ctx), 0, nil
+	}
+	running, err := c.listPods(ctx, ns.Name)
+	if err != nil {
+		return false, 0, err
+	}
+	return len(running) == 0, graceOf(running, c.clock.Since(ns.DeletionTimestamp.Time)), nil
+}
+
+func (c *namespaceController) listPods(ctx context.Context, namespace string) ([]*corev1.Pod, error) {
+	list, _, err := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return c.client.CoreV1().Pods(namespace).List(ctx, options)
+	}).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var all []*corev1.Pod
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		pod, ok := item.(*corev1.Pod)
+		if !ok {
+			return fmt.Errorf("listing pods: got a %T", item)
+		}
+		all = append(all, pod)
+		return nil
+	})
+	return all, err
+}
+
+// graceOf is the number of seconds that the pods of a namespace may take to end: the
+// longest grace period among those that have not, or zero once that much time has passed
+// since the namespace was deleted.
+func graceOf(running []*corev1.Pod, sinceDeletion time.Duration) int64 {
+	var longest int64
+	for _, pod := range running {
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		if grace := pod.Spec.TerminationGracePeriodSeconds; grace != nil {
+			longest = max(longest, *grace)
+		}
+	}
+	if sinceDeletion >= time.Duration(longest)*time.Second {
+		return 0
+	}
+	return longest
+}
+
+// judge says what the items that are left of a type mean. Items that neither run nor carry
+// a finalizer should not be there: that is an error.
+func judge(namespace string, resource schema.GroupVersionResource, items []metav1.Object, estimate int64) outcome {
+	result := outcome{resource: resource}
+	if len(items) == 0 {
+		return result
+	}
+	result.remaining, result.finalizers = len(items), map[string]int{}
+	for _, item := range items {
+		for _, finalizer := range item.GetFinalizers() {
+			result.finalizers[finalizer]++
+		}
+	}
+	switch {
+	case estimate != 0:
+		result.estimate = estimate
+	case len(result.finalizers) > 0:
+		result.estimate = finalizerEstimate
+	default:
+		result.err = fmt.Errorf("unexpected items still remain in namespace: %s for gvr: %v", namespace, resource)
+	}
+	return result
+}
+
+// isEmpty says whether there certainly is nothing, which is so for most types and saves
+// the rest of their sweep. If the list fails, so will the sweep, with an error that says
+// what matters.
+func (c content) isEmpty(ctx context.Context) bool {
+	if !c.canList {
+		return false
+	}
+	list, err := c.client.List(ctx, metav1.ListOptions{Limit: 1})
+	return err == nil && len(list.Items) == 0
+}
+
+// list returns every item; listed is false if the type cannot be listed.
+func (c content) list(ctx context.Context) (items []metav1.Object, listed bool, err error) {
+	if !c.canList {
+		return nil, false, nil
+	}
+	list, _, err := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return c.client.List(ctx, options)
+	}).List(ctx, metav1.ListOptions{})
+	if unsupported(err) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		object, err := meta.Accessor(item)
+		if err != nil {
+			return err
+		}
+		items = append(items, object)
+		return nil
+	})
+	return items, err == nil, err
+}
+
+// inBackground is set on every delete: the default of a type may be to orphan what its
+// items own, which would add a finalizer to each of them.
+func inBackground() metav1.DeleteOptions {
+	background := metav1.DeletePropagationBackground
+	return metav1.DeleteOptions{PropagationPolicy: &background}
+}
+
+// deleteAll deletes every item, together if that is supported, else one by one. A type
+// that supports neither is left as it is.
+func (c content) deleteAll(ctx context.Context) error {
+	if c.canDeleteTogether {
+		err := c.client.DeleteCollection(ctx, inBackground(), metav1.ListOptions{})
+		if !unsupported(err) {
+			return err
+		}
+	}
+	items, listed, err := c.list(ctx)
+	if err != nil || !listed {
+		return err
+	}
+	for _, item := range items {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := c.client.Delete(ctx, item.GetName(), inBackground()); err != nil && !unsupported(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// unsupported says whether a server refused a request because it does not know it. Servers
+// of old types answer that a collection was not found.
+func unsupported(err error) bool {
+	return apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err)
+}

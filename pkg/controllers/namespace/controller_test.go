@@ -1,0 +1,635 @@
+package namespace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	clienttesting "k8s.io/client-go/testing"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/controllertest"
+)
+
+type finalizers = [][]corev1.FinalizerName
+
+func TestReconcileLeavesOtherNamespacesAlone(t *testing.T) {
+	active := terminating(func(ns *corev1.Namespace) {
+		ns.DeletionTimestamp, ns.Status.Phase = nil, corev1.NamespaceActive
+	})
+	finalized := terminating(func(ns *corev1.Namespace) {
+		ns.Spec.Finalizers = nil
+		ns.Finalizers = []string{"example.com/ignored"}
+	})
+	for name, tc := range map[string]struct {
+		cached *corev1.Namespace
+		want   []string
+	}{
+		"not in the cache":  {nil, nil},
+		"not deleted":       {active, []string{"get"}},
+		"already finalized": {finalized, []string{"get"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var objects []runtime.Object
+			if tc.cached != nil {
+				objects = append(objects, tc.cached)
+			}
+			f := start(t, serving(pods, secrets), objects...)
+			f.Fake.ClearActions()
+			if err := f.reconcile(f.Context(), "ns"); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, f.written()); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+			if got := f.store.requests(); len(got) != 0 {
+				t.Errorf("content was touched: %v", got)
+			}
+		})
+	}
+}
+
+func TestReconcileOfANamespaceThatIsGoneOrUnreadable(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err   error
+		retry bool
+	}{
+		"gone":       {apierrors.NewNotFound(corev1.Resource("namespaces"), "ns"), false},
+		"unreadable": {errors.New("outage"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t, serving(pods), terminating())
+			f.Fake.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.err })
+			if err := f.reconcile(f.Context(), "ns"); (err != nil) != tc.retry {
+				t.Errorf("reconcile = %v, want retry %v", err, tc.retry)
+			}
+		})
+	}
+}
+
+func TestAnEmptyNamespaceGoesWithOneListPerType(t *testing.T) {
+	f := start(t, serving(pods, secrets, deployments), terminating(func(ns *corev1.Namespace) {
+		ns.Status.Phase = corev1.NamespaceActive
+		ns.Spec.Finalizers = []corev1.FinalizerName{"z", "kubernetes", "a"}
+	}))
+	finalized := f.finalized()
+	if err := f.reconcile(f.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"get", "update status", "update status", "create finalize"}, f.written()); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	got := f.store.requests()
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"list deployments limit=1", "list secrets limit=1"}, got); diff != "" {
+		t.Errorf("requests for content (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(finalizers{{"a", "z"}}, *finalized); diff != "" {
+		t.Errorf("finalizers (-want +got):\n%s", diff)
+	}
+	if ns := f.live(t); ns.Status.Phase != corev1.NamespaceTerminating || len(ns.Status.Conditions) != 5 {
+		t.Errorf("status = %+v", ns.Status)
+	}
+}
+
+func TestForeignFinalizersAloneAreSweptButNotWritten(t *testing.T) {
+	f := start(t, serving(pods, secrets), terminating(func(ns *corev1.Namespace) {
+		ns.Spec.Finalizers = []corev1.FinalizerName{"example.com/hold"}
+	}))
+	f.store.put(secrets, "s")
+	if err := f.reconcile(f.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(f.written(), "create finalize") {
+		t.Error("a finalize that changes nothing was sent")
+	}
+	if len(f.store.items[secrets]) != 0 {
+		t.Error("the content was not swept")
+	}
+}
+
+func TestContentIsDeletedInTheBackground(t *testing.T) {
+	s := serving(pods, secrets)
+	s.add(configMaps, "delete", "list")
+	f := start(t, s, terminating())
+	f.finalized()
+	f.store.put(secrets, "s")
+	f.store.put(configMaps, "a")
+	f.store.put(configMaps, "b")
+	if err := f.reconcile(f.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	of := func(resource string) []string {
+		return slices.DeleteFunc(slices.Clone(f.store.log), func(r string) bool { return !strings.Contains(r, " "+resource) })
+	}
+	if diff := cmp.Diff([]string{"list secrets limit=1", "deletecollection secrets", "list secrets"}, of("secrets")); diff != "" {
+		t.Errorf("deleted together (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"list configmaps limit=1", "list configmaps", "delete configmaps a", "delete configmaps b", "list configmaps"}, of("configmaps")); diff != "" {
+		t.Errorf("deleted one by one (-want +got):\n%s", diff)
+	}
+	for _, options := range f.store.deletes {
+		want := metav1.DeletePropagationBackground
+		if diff := cmp.Diff(metav1.DeleteOptions{PropagationPolicy: &want}, options); diff != "" {
+			t.Errorf("delete options (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestTypesThatServeLessThanTheySay(t *testing.T) {
+	for name, tc := range map[string]struct {
+		refused map[string]error
+		verbs   metav1.Verbs
+		want    []string
+		err     string
+	}{
+		"collection cannot be deleted": {
+			map[string]error{"deletecollection widgets": methodNotSupported(widgets, "deletecollection")}, allVerbs,
+			[]string{"list widgets limit=1", "deletecollection widgets", "list widgets", "delete widgets w", "list widgets"}, ""},
+		"collection is not found": {
+			map[string]error{"deletecollection widgets": notFound(widgets)}, allVerbs,
+			[]string{"list widgets limit=1", "deletecollection widgets", "list widgets", "delete widgets w", "list widgets"}, ""},
+		"nothing but single deletes": {
+			nil, metav1.Verbs{"delete"}, nil, ""},
+		"list is not found either": {
+			map[string]error{"deletecollection widgets": notFound(widgets), "list widgets": notFound(widgets)}, allVerbs,
+			[]string{"list widgets limit=1", "deletecollection widgets", "list widgets", "list widgets"}, ""},
+		"list is not supported, delete is": {
+			nil, metav1.Verbs{"delete", "deletecollection"}, []string{"deletecollection widgets"}, ""},
+		"delete of an item is not supported": {
+			map[string]error{"deletecollection widgets": notFound(widgets), "delete widgets": methodNotSupported(widgets, "delete")}, allVerbs,
+			[]string{"list widgets limit=1", "deletecollection widgets", "list widgets", "delete widgets w", "list widgets"},
+			"unexpected items still remain in namespace: ns for gvr: example.com/v1, Resource=widgets"},
+		"delete of an item fails": {
+			map[string]error{"deletecollection widgets": notFound(widgets), "delete widgets": errors.New("boom")}, allVerbs,
+			[]string{"list widgets limit=1", "deletecollection widgets", "list widgets", "delete widgets w"}, "boom"},
+		"delete of the collection fails": {
+			map[string]error{"deletecollection widgets": errors.New("boom")}, allVerbs,
+			[]string{"list widgets limit=1", "deletecollection widgets"}, "boom"},
+		"list fails, delete does not": {
+			map[string]error{"list widgets": errors.New("boom")}, allVerbs,
+			[]string{"list widgets limit=1", "deletecollection widgets", "list widgets"}, "boom"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &server{}
+			s.add(widgets, tc.verbs...)
+			f := start(t, s, terminating())
+			finalized := f.finalized()
+			f.store.put(widgets, "w")
+			for request, err := range tc.refused {
+				f.store.refused[request] = err
+			}
+			err := f.reconcile(f.Context(), "ns")
+			if textOf(err) != tc.err {
+				t.Errorf("reconcile = %v, want %q", err, tc.err)
+			}
+			if diff := cmp.Diff(tc.want, f.store.requests()); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+			if done := len(*finalized) == 1; done != (tc.err == "") {
+				t.Errorf("finalized = %v after %v", done, err)
+			}
+			status := metav1.ConditionStatus("False")
+			if tc.err != "" {
+				status = "True"
+			}
+			if got := conditionsOf(f.live(t)); !slices.Contains(got, "NamespaceDeletionContentFailure="+string(status)) {
+				t.Errorf("conditions = %v, want content failure %s", got, status)
+			}
+		})
+	}
+}
+
+func TestAnErrorOfOneTypeDoesNotKeepTheOthers(t *testing.T) {
+	f := start(t, serving(pods, secrets, widgets, deployments), terminating())
+	finalized := f.finalized()
+	f.store.put(secrets, "s")
+	f.store.put(deployments, "d")
+	f.store.refused["deletecollection widgets"] = errors.New("boom")
+	f.store.put(widgets, "w")
+	if err := f.reconcile(f.Context(), "ns"); err == nil {
+		t.Fatal("reconcile hides the error")
+	}
+	if len(f.store.items[secrets])+len(f.store.items[deployments]) != 0 {
+		t.Errorf("items left: %v", f.store.items)
+	}
+	if len(*finalized) != 0 {
+		t.Error("finalized with content left")
+	}
+}
+
+func TestPodsGoFirst(t *testing.T) {
+	grace := int64(30)
+	running := pod(corev1.PodRunning, &grace)
+	f := start(t, serving(pods, secrets), terminating(), running)
+	f.store.put(secrets, "s")
+	f.store.put(pods, "pod", "example.com/hold")
+	finalized := f.finalized()
+
+	if err := f.reconcile(f.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"deletecollection pods", "list pods"}, f.store.requests()); diff != "" {
+		t.Errorf("requests while pods run (-want +got):\n%s", diff)
+	}
+	want := []string{
+		"NamespaceDeletionDiscoveryFailure=False", "NamespaceDeletionGroupVersionParsingFailure=False",
+		"NamespaceDeletionContentFailure=False", "NamespaceContentRemaining=False", "NamespaceFinalizersRemaining=False",
+	}
+	if diff := cmp.Diff(want, conditionsOf(f.live(t))); diff != "" {
+		t.Errorf("conditions while pods run (-want +got):\n%s", diff)
+	}
+
+	// The grace period is over, but a finalizer holds the pod.
+	f.Clock.Step(30 * time.Second)
+	if err := f.reconcile(f.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.store.items[secrets]) != 1 || len(*finalized) != 0 {
+		t.Fatal("other content was touched while a pod exists")
+	}
+
+	f.store.clear(pods)
+	if err := f.Fake.CoreV1().Pods("ns").Delete(f.Context(), "pod", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.reconcile(f.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.store.items[secrets]) != 0 || len(*finalized) != 1 {
+		t.Errorf("items left %v, finalized %v", f.store.items, *finalized)
+	}
+}
+
+func TestPodsThatCannotBeSweptStopEverything(t *testing.T) {
+	for name, arrange := range map[string]func(*fixture){
+		"list fails": func(f *fixture) {
+			f.Fake.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, errors.New("boom")
+			})
+		},
+		"delete fails": func(f *fixture) { f.store.refused["deletecollection pods"] = errors.New("boom") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t, serving(pods, secrets), terminating(), pod(corev1.PodRunning, nil))
+			f.store.put(secrets, "s")
+			arrange(f)
+			err := f.reconcile(f.Context(), "ns")
+			if want := "failed to delete pods for namespace: ns, err: boom"; textOf(err) != want {
+				t.Errorf("reconcile = %v, want %q", err, want)
+			}
+			if len(f.store.items[secrets]) != 1 {
+				t.Error("other content was touched")
+			}
+			for _, c := range f.live(t).Status.Conditions {
+				want := "Failed to delete all resource types, 1 remaining: boom"
+				if c.Type == corev1.NamespaceDeletionContentFailure && c.Message != want {
+					t.Errorf("message = %q, want %q", c.Message, want)
+				}
+			}
+		})
+	}
+}
+
+func TestARepeatedSweepBeginsWithWhatWasLeft(t *testing.T) {
+	f := start(t, serving(pods, secrets, widgets, deployments), terminating())
+	finalized := f.finalized()
+	f.store.put(widgets, "w", "example.com/hold")
+	if err := f.reconcile(f.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	f.store.requests()
+
+	if err := f.reconcile(f.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"list widgets limit=1", "deletecollection widgets", "list widgets"}, f.store.requests()); diff != "" {
+		t.Errorf("requests while the finalizer holds (-want +got):\n%s", diff)
+	}
+	if len(*finalized) != 0 {
+		t.Fatal("finalized with content left")
+	}
+
+	// Something comes back in a type that had been clean: the last pass must find it.
+	f.store.clear(widgets)
+	f.store.put(secrets, "late")
+	if err := f.reconcile(f.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	got := f.store.requests()
+	if got[0] != "list widgets limit=1" {
+		t.Errorf("first request = %q", got[0])
+	}
+	slices.Sort(got)
+	want := []string{"deletecollection secrets", "list deployments limit=1", "list secrets", "list secrets limit=1", "list widgets limit=1"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("requests of the last pass (-want +got):\n%s", diff)
+	}
+	if len(*finalized) != 1 {
+		t.Error("not finalized")
+	}
+}
+
+func TestFailedDiscoveryKeepsTheNamespace(t *testing.T) {
+	s := serving(pods, secrets)
+	s.err = &discovery.ErrGroupDiscoveryFailed{}
+	f := start(t, s, terminating())
+	f.store.put(secrets, "s")
+	finalized := f.finalized()
+	if err := f.reconcile(f.Context(), "ns"); err == nil {
+		t.Error("reconcile hides the failure")
+	}
+	if len(f.store.items[secrets]) != 0 {
+		t.Error("what was discovered must be swept")
+	}
+	if len(*finalized) != 0 {
+		t.Error("finalized although types may be missing")
+	}
+	if got := conditionsOf(f.live(t)); got[0] != "NamespaceDeletionDiscoveryFailure=True" {
+		t.Errorf("conditions = %v", got)
+	}
+	s.mu.Lock()
+	s.err = nil
+	s.mu.Unlock()
+	if err := f.reconcile(f.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	if len(*finalized) != 1 || s.calls != 2 {
+		t.Errorf("finalized %v after %d discoveries", *finalized, s.calls)
+	}
+}
+
+func TestDiscoveryIsShared(t *testing.T) {
+	f := start(t, serving(pods), terminating(), terminating(func(ns *corev1.Namespace) { ns.Name, ns.UID = "b", "uid-b" }))
+	f.finalized()
+	f.Clock.Step(settleTime)
+	for _, name := range []string{"ns", "b", "ns"} {
+		if err := f.reconcile(f.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if f.server.calls != 1 {
+		t.Errorf("%d discoveries for namespaces deleted before the first, want 1", f.server.calls)
+	}
+	later := terminating(func(ns *corev1.Namespace) { ns.Name, ns.UID = "c", "uid-c" })
+	f.memory.observe(later, f.Clock.Now())
+	f.Clock.Step(settleTime)
+	if _, _, err := f.empty(f.Context(), later); err != nil {
+		t.Fatal(err)
+	}
+	if f.server.calls != 2 {
+		t.Errorf("%d discoveries, want one more for a namespace deleted after the first", f.server.calls)
+	}
+}
+
+func TestErrorsWinOverTheEstimate(t *testing.T) {
+	f := start(t, serving(pods, secrets, widgets), terminating())
+	f.store.put(widgets, "w", "example.com/hold")
+	f.store.put(secrets, "s")
+	f.store.refused["deletecollection secrets"] = errors.New("boom")
+	if err := f.reconcile(f.Context(), "ns"); textOf(err) != "boom" {
+		t.Errorf("reconcile = %v, want the error", err)
+	}
+	got := f.live(t).Status.Conditions
+	for i, want := range map[int]string{
+		3: "Some resources are remaining: widgets.example.com has 1 resource instances",
+		4: "Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances",
+	} {
+		if got[i].Message != want {
+			t.Errorf("message = %q, want %q", got[i].Message, want)
+		}
+	}
+}
+
+func TestUnchangedConditionsAreNotWritten(t *testing.T) {
+	f := start(t, serving(pods, widgets), terminating())
+	f.store.put(widgets, "w", "example.com/hold")
+	for _, want := range [][]string{{"get", "update status"}, {"get"}} {
+		if err := f.reconcile(f.Context(), "ns"); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, f.written()); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestAFailureToReportIsIgnored(t *testing.T) {
+	f := start(t, serving(pods), terminating())
+	finalized := f.finalized()
+	f.Fake.PrependReactor("update", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, conflict() })
+	if err := f.reconcile(f.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	if len(*finalized) != 1 {
+		t.Error("not finalized")
+	}
+}
+
+func TestConflictsAreRetriedOnTheLatestState(t *testing.T) {
+	f := start(t, serving(pods), terminating(func(ns *corev1.Namespace) { ns.Status.Phase = corev1.NamespaceActive }))
+	finalized := f.finalized()
+	left := map[string]int{"status": 2, "finalize": 2}
+	f.Fake.PrependReactor("*", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if left[action.GetSubresource()] > 0 {
+			left[action.GetSubresource()]--
+			return true, nil, conflict()
+		}
+		return false, nil, nil
+	})
+	if err := f.reconcile(f.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"get", "update status", "get", "update status", "get", "update status", // phase
+		"update status", // conditions
+		"create finalize", "get", "create finalize", "get", "create finalize",
+	}
+	if diff := cmp.Diff(want, f.written()); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	if len(*finalized) != 1 {
+		t.Errorf("finalized = %v", *finalized)
+	}
+}
+
+func TestConflictLoopEnds(t *testing.T) {
+	recreated := terminating(func(ns *corev1.Namespace) { ns.UID = "another" })
+	elsewhere := terminating(func(ns *corev1.Namespace) { ns.Spec.Finalizers = nil })
+	for name, tc := range map[string]struct {
+		latest  *corev1.Namespace
+		readErr error
+		want    error
+	}{
+		"another namespace of the name": {recreated, nil, errRecreated},
+		"gone":                          {nil, apierrors.NewNotFound(corev1.Resource("namespaces"), "ns"), nil},
+		"finalized by somebody else":    {elsewhere, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t, serving(pods), terminating())
+			f.Fake.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, conflict() })
+			f.Fake.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+				if tc.readErr != nil {
+					return true, nil, tc.readErr
+				}
+				return true, tc.latest, nil
+			})
+			if err := f.finalize(f.Context(), terminating()); !errors.Is(err, tc.want) {
+				t.Errorf("finalize = %v, want %v", err, tc.want)
+			}
+		})
+	}
+	t.Run("fenced", func(t *testing.T) {
+		f := start(t, serving(pods), terminating())
+		ctx, fence := context.WithCancel(f.Context())
+		f.Fake.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+			fence()
+			return true, nil, conflict()
+		})
+		if err := f.finalize(ctx, terminating()); !errors.Is(err, context.Canceled) {
+			t.Errorf("finalize = %v, want the end of its context", err)
+		}
+	})
+}
+
+func TestFinalizeKeepsMetadataAndSpecAndLeavesStatusEmpty(t *testing.T) {
+	ns := terminating(func(ns *corev1.Namespace) {
+		ns.Labels = map[string]string{"a": "b"}
+		ns.Spec.Finalizers = []corev1.FinalizerName{"kubernetes"}
+	})
+	f := start(t, serving(pods), ns)
+	var sent *corev1.Namespace
+	f.Fake.PrependReactor("create", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		sent = action.(clienttesting.CreateAction).GetObject().(*corev1.Namespace)
+		return true, sent, nil
+	})
+	before := ns.DeepCopy()
+	if err := f.finalize(f.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	want := &corev1.Namespace{ObjectMeta: ns.ObjectMeta, Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{}}}
+	if diff := cmp.Diff(want, sent); diff != "" {
+		t.Errorf("finalized (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(before, ns); diff != "" {
+		t.Errorf("the object passed in was changed:\n%s", diff)
+	}
+}
+
+func TestRunWaitsBeforeTheFirstSweepAndAfterAnEstimate(t *testing.T) {
+	f := start(t, serving(pods, widgets), terminating(), terminating(func(ns *corev1.Namespace) {
+		ns.Name, ns.UID, ns.DeletionTimestamp, ns.Status.Phase = "active", "uid-2", nil, corev1.NamespaceActive
+	}))
+	f.store.put(widgets, "w", "example.com/hold")
+	ctx, stop := context.WithCancel(f.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+	})
+	reconciled := func() uint64 { return f.loop.Inspect().Reconciled }
+
+	// The delaying queue of a running loop always has a heartbeat, and one timer for keys.
+	f.await(t, func() bool { return f.Clock.Waiters() >= 2 })
+	f.Clock.Step(settleTime - time.Nanosecond)
+	if got := reconciled(); got != 0 {
+		t.Fatalf("%d reconciles before the settle time is over", got)
+	}
+	f.Clock.Step(time.Nanosecond)
+	f.await(t, func() bool { return reconciled() == 1 })
+	if got := f.loop.Inspect(); got.Failed != 0 || got.Depth != 0 {
+		t.Errorf("after a sweep that left content: %+v", got)
+	}
+
+	// The finalizer is given 15 seconds, half of that plus one are waited. The condition
+	// that was written is an event of its own, five seconds earlier.
+	f.await(t, func() bool { return f.Clock.Waiters() >= 2 })
+	for step := 0; reconciled() < 2; step++ {
+		if step > 8 {
+			t.Fatal("no second reconcile")
+		}
+		f.Clock.Step(time.Second)
+		f.settle(t)
+	}
+	if got := f.Clock.Since(epoch); got < 2*settleTime || got > settleTime+8*time.Second {
+		t.Errorf("second reconcile at %v, want between 10s and 13s", got)
+	}
+}
+
+// settle gives the loop the chance to take what is due.
+func (f *fixture) settle(t *testing.T) {
+	t.Helper()
+	before := f.loop.Inspect().Reconciled
+	_ = wait.PollUntilContextTimeout(f.Context(), time.Millisecond, 20*time.Millisecond, true, func(context.Context) (bool, error) {
+		return f.loop.Inspect().Reconciled > before, nil
+	})
+}
+
+func (f *fixture) await(t *testing.T, condition func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(f.Context(), time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		return condition(), nil
+	})
+	if err != nil {
+		t.Fatalf("condition not met: %v", err)
+	}
+}
+
+func TestDescriptor(t *testing.T) {
+	d := Descriptor()
+	cfg := v1beta1.NewDefault()
+	before := d.Value(cfg)
+	cfg.Controllers.Namespace.ResyncPeriod = &metav1.Duration{Duration: time.Second}
+	if d.Value(cfg) != before {
+		t.Error("a resync period restarts the controller")
+	}
+	workers := int32(3)
+	cfg.Controllers.Namespace.ConcurrentSyncs = &workers
+	c, err := d.New(controllertest.New(t).Env, d.Value(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.(*namespaceController).loop.Inspect(); got.Workers != 3 || got.Queue != "namespace" {
+		t.Errorf("loop = %+v", got)
+	}
+	if d.Limits.QPS != 20 || d.Limits.Burst != 100 {
+		t.Errorf("limits = %+v", d.Limits)
+	}
+}
+
+func BenchmarkReconcile(b *testing.B) {
+	for _, namespaces := range []int{10, 10_000} {
+		b.Run(fmt.Sprintf("namespaces=%d", namespaces), func(b *testing.B) {
+			objects := []runtime.Object{terminating()}
+			for i := range namespaces {
+				objects = append(objects, terminating(func(ns *corev1.Namespace) {
+					ns.Name, ns.DeletionTimestamp = fmt.Sprintf("ns-%d", i), nil
+				}))
+			}
+			f := start(b, serving(pods, secrets, configMaps, deployments, widgets), objects...)
+			f.finalized()
+			f.Clock.Step(settleTime)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := f.reconcile(f.Context(), "ns"); err != nil {
+					b.Fatal(err)
+				}
+				f.Fake.ClearActions()
+			}
+		})
+	}
+}

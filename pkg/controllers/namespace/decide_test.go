@@ -1,0 +1,375 @@
+package namespace
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/discovery"
+)
+
+func TestRecheckAfter(t *testing.T) {
+	for estimate, want := range map[int64]time.Duration{
+		1: time.Second, 2: 2 * time.Second, 15: 8 * time.Second, 30: 16 * time.Second, 31: 16 * time.Second,
+	} {
+		if got := recheckAfter(estimate); got != want {
+			t.Errorf("recheckAfter(%d) = %v, want %v", estimate, got, want)
+		}
+	}
+}
+
+func pod(phase corev1.PodPhase, grace *int64) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod"},
+		Spec:       corev1.PodSpec{TerminationGracePeriodSeconds: grace},
+		Status:     corev1.PodStatus{Phase: phase},
+	}
+}
+
+func TestGraceOf(t *testing.T) {
+	seconds := func(s int64) *int64 { return &s }
+	for name, tc := range map[string]struct {
+		pods  []*corev1.Pod
+		since time.Duration
+		want  int64
+	}{
+		"none":                     {nil, 0, 0},
+		"longest of the running":   {[]*corev1.Pod{pod(corev1.PodRunning, seconds(5)), pod(corev1.PodPending, seconds(60)), pod("", seconds(30))}, 0, 60},
+		"ended pods do not count":  {[]*corev1.Pod{pod(corev1.PodSucceeded, seconds(90)), pod(corev1.PodFailed, seconds(80)), pod(corev1.PodRunning, seconds(5))}, 0, 5},
+		"grace not set":            {[]*corev1.Pod{pod(corev1.PodRunning, nil)}, 0, 0},
+		"unknown phase counts":     {[]*corev1.Pod{pod(corev1.PodUnknown, seconds(7))}, 0, 7},
+		"not over yet":             {[]*corev1.Pod{pod(corev1.PodRunning, seconds(30))}, 29 * time.Second, 30},
+		"over":                     {[]*corev1.Pod{pod(corev1.PodRunning, seconds(30))}, 30 * time.Second, 0},
+		"our clock is behind":      {[]*corev1.Pod{pod(corev1.PodRunning, seconds(30))}, -time.Minute, 30},
+		"no grace, clock is ahead": {[]*corev1.Pod{pod(corev1.PodRunning, seconds(0))}, time.Hour, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := graceOf(tc.pods, tc.since); got != tc.want {
+				t.Errorf("graceOf = %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestJudge(t *testing.T) {
+	item := func(finalizers ...string) metav1.Object { return &metav1.ObjectMeta{Finalizers: finalizers} }
+	for name, tc := range map[string]struct {
+		resource schema.GroupVersionResource
+		items    []metav1.Object
+		estimate int64
+		want     outcome
+		err      string
+	}{
+		"nothing left drops the estimate": {pods, nil, 30, outcome{resource: pods}, ""},
+		"pods that still run": {pods, []metav1.Object{item(), item()}, 30,
+			outcome{resource: pods, estimate: 30, remaining: 2, finalizers: map[string]int{}}, ""},
+		"the estimate wins over finalizers": {pods, []metav1.Object{item("a")}, 30,
+			outcome{resource: pods, estimate: 30, remaining: 1, finalizers: map[string]int{"a": 1}}, ""},
+		"finalizers are counted": {widgets, []metav1.Object{item("a", "b"), item("a"), item()}, 0,
+			outcome{resource: widgets, estimate: 15, remaining: 3, finalizers: map[string]int{"a": 2, "b": 1}}, ""},
+		"nothing explains what is left": {pods, []metav1.Object{item()}, 0,
+			outcome{resource: pods, remaining: 1, finalizers: map[string]int{}},
+			"unexpected items still remain in namespace: ns for gvr: /v1, Resource=pods"},
+		"nor in a named group": {widgets, []metav1.Object{item()}, 0,
+			outcome{resource: widgets, remaining: 1, finalizers: map[string]int{}},
+			"unexpected items still remain in namespace: ns for gvr: example.com/v1, Resource=widgets"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := judge("ns", tc.resource, tc.items, tc.estimate)
+			if text := textOf(got.err); text != tc.err {
+				t.Errorf("error = %q, want %q", text, tc.err)
+			}
+			got.err = nil
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(outcome{})); diff != "" {
+				t.Errorf("judge (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestStages(t *testing.T) {
+	found := resourceTypes{pods: allVerbs, secrets: allVerbs, widgets: allVerbs}
+	for name, tc := range map[string]struct {
+		found   resourceTypes
+		unclean sets.Set[schema.GroupVersionResource]
+		want    [][]schema.GroupVersionResource
+	}{
+		"nothing known":               {found, nil, [][]schema.GroupVersionResource{{pods}, {secrets, widgets}}},
+		"unclean types come first":    {found, sets.New(widgets), [][]schema.GroupVersionResource{{pods}, {widgets}, {secrets}}},
+		"unclean pods":                {found, sets.New(pods), [][]schema.GroupVersionResource{{pods}, {secrets, widgets}}},
+		"unclean types that are gone": {found, sets.New(deployments), [][]schema.GroupVersionResource{{pods}, {secrets, widgets}}},
+		"no pods served":              {resourceTypes{secrets: nil}, nil, [][]schema.GroupVersionResource{{secrets}}},
+		"nothing served":              {resourceTypes{}, nil, [][]schema.GroupVersionResource{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			byName := cmp.Transformer("set", func(s []schema.GroupVersionResource) sets.Set[schema.GroupVersionResource] { return sets.New(s...) })
+			if diff := cmp.Diff(tc.want, stages(tc.found, tc.unclean), byName); diff != "" {
+				t.Errorf("stages (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSweepTotals(t *testing.T) {
+	boom := errors.New("boom")
+	s := sweep{
+		{resource: pods, err: boom},
+		{resource: secrets},
+		{resource: widgets, remaining: 2, estimate: 15},
+		{resource: deployments, remaining: 1, estimate: 7},
+	}
+	if s.clean() {
+		t.Error("clean = true")
+	}
+	if got := s.estimate(); got != 15 {
+		t.Errorf("estimate = %d, want the maximum 15", got)
+	}
+	if got := s.unclean(); !got.Equal(sets.New(pods, widgets, deployments)) {
+		t.Errorf("unclean = %v", got)
+	}
+	failure := s.failure("ns", discovered{failed: errors.New("no discovery")})
+	if failure.Error() != "[no discovery, failed to delete pods for namespace: ns, err: boom]" {
+		t.Errorf("failure = %v", failure)
+	}
+	if !errors.Is(failure, boom) {
+		t.Error("failure does not wrap the cause")
+	}
+	if err := (sweep{{resource: secrets}}).failure("ns", discovered{}); err != nil {
+		t.Errorf("failure of a clean sweep = %v", err)
+	}
+}
+
+func TestConditions(t *testing.T) {
+	boom := errors.New("boom")
+	type fields struct {
+		Status          corev1.ConditionStatus
+		Reason, Message string
+	}
+	good := []fields{
+		{"False", "ResourcesDiscovered", "All resources successfully discovered"},
+		{"False", "ParsedGroupVersions", "All legacy kube types successfully parsed"},
+		{"False", "ContentDeleted", "All content successfully deleted, may be waiting on finalization"},
+		{"False", "ContentRemoved", "All content successfully removed"},
+		{"False", "ContentHasNoFinalizers", "All content-preserving finalizers finished"},
+	}
+	partial := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "metrics.k8s.io", Version: "v1"}: boom}}
+	for name, tc := range map[string]struct {
+		found discovered
+		swept sweep
+		index int
+		want  fields
+	}{
+		"all good": {want: good[0]},
+		"partial discovery": {found: discovered{failed: partial},
+			want: fields{"True", "DiscoveryFailed", "Discovery failed for some groups, 1 failing: " + partial.Error()}},
+		"no discovery": {found: discovered{failed: boom}, want: fields{"True", "DiscoveryFailed", "boom"}},
+		"unparsable":   {found: discovered{unparsable: boom}, index: 1, want: fields{"True", "GroupVersionParsingFailed", "boom"}},
+		"errors are counted and sorted": {swept: sweep{{resource: widgets, err: errors.New("z")}, {resource: pods, err: errors.New("a")}}, index: 2,
+			want: fields{"True", "ContentDeletionFailed", "Failed to delete all resource types, 2 remaining: a, z"}},
+		"items are counted and sorted": {swept: sweep{{resource: secrets, remaining: 2}, {resource: deployments, remaining: 1}}, index: 3,
+			want: fields{"True", "SomeResourcesRemain", "Some resources are remaining: deployments.apps has 1 resource instances, secrets. has 2 resource instances"}},
+		"finalizers add up over types": {swept: sweep{
+			{resource: secrets, remaining: 2, finalizers: map[string]int{"b": 2}},
+			{resource: deployments, remaining: 3, finalizers: map[string]int{"b": 1, "a": 3}}}, index: 4,
+			want: fields{"True", "SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: a in 3 resource instances, b in 3 resource instances"}},
+		"remaining pods are not told":    {swept: sweep{{resource: pods, remaining: 2}}, index: 3, want: good[3]},
+		"finalizers of pods neither":     {swept: sweep{{resource: pods, remaining: 2, finalizers: map[string]int{"a": 2}}}, index: 4, want: good[4]},
+		"errors of pods are not wrapped": {swept: sweep{{resource: pods, err: boom}}, index: 2, want: fields{"True", "ContentDeletionFailed", "Failed to delete all resource types, 1 remaining: boom"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			order := []corev1.NamespaceConditionType{
+				"NamespaceDeletionDiscoveryFailure", "NamespaceDeletionGroupVersionParsingFailure",
+				"NamespaceDeletionContentFailure", "NamespaceContentRemaining", "NamespaceFinalizersRemaining",
+			}
+			got := findingsOf(tc.found, tc.swept).conditions()
+			for i, c := range got {
+				if c.Type != order[i] {
+					t.Errorf("condition %d is %s, want %s", i, c.Type, order[i])
+				}
+				want := good[i]
+				if i == tc.index {
+					want = tc.want
+				} else if c.Status == corev1.ConditionTrue {
+					continue // a finding can concern two conditions; each has its own case
+				}
+				if diff := cmp.Diff(want, fields{c.Status, c.Reason, c.Message}); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", c.Type, diff)
+				}
+			}
+			if len(got) != len(order) {
+				t.Errorf("%d conditions, want %d", len(got), len(order))
+			}
+		})
+	}
+}
+
+func TestMerge(t *testing.T) {
+	before, now := metav1.NewTime(epoch), epoch.Add(time.Minute)
+	is := func(kind, status, message string, at time.Time) corev1.NamespaceCondition {
+		return corev1.NamespaceCondition{Type: corev1.NamespaceConditionType(kind), Status: corev1.ConditionStatus(status), Message: message, LastTransitionTime: metav1.NewTime(at)}
+	}
+	want := func(kind, status, message string) corev1.NamespaceCondition {
+		return is(kind, status, message, time.Time{})
+	}
+	for name, tc := range map[string]struct {
+		current, wanted, merged []corev1.NamespaceCondition
+		changed                 bool
+	}{
+		"new condition":     {nil, []corev1.NamespaceCondition{want("A", "True", "m")}, []corev1.NamespaceCondition{is("A", "True", "m", now)}, true},
+		"unchanged":         {[]corev1.NamespaceCondition{is("A", "True", "m", before.Time)}, []corev1.NamespaceCondition{want("A", "True", "m")}, []corev1.NamespaceCondition{is("A", "True", "m", before.Time)}, false},
+		"message changed":   {[]corev1.NamespaceCondition{is("A", "True", "m", before.Time)}, []corev1.NamespaceCondition{want("A", "True", "n")}, []corev1.NamespaceCondition{is("A", "True", "n", before.Time)}, true},
+		"status changed":    {[]corev1.NamespaceCondition{is("A", "True", "m", before.Time)}, []corev1.NamespaceCondition{want("A", "False", "m")}, []corev1.NamespaceCondition{is("A", "False", "m", now)}, true},
+		"foreign condition": {[]corev1.NamespaceCondition{is("X", "True", "x", before.Time)}, []corev1.NamespaceCondition{want("A", "True", "m")}, []corev1.NamespaceCondition{is("X", "True", "x", before.Time), is("A", "True", "m", now)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			untouched := append([]corev1.NamespaceCondition(nil), tc.current...)
+			got, changed := merge(tc.current, tc.wanted, now)
+			if diff := cmp.Diff(tc.merged, got); diff != "" || changed != tc.changed {
+				t.Errorf("merge changed %v, want %v (-want +got):\n%s", changed, tc.changed, diff)
+			}
+			if diff := cmp.Diff(untouched, tc.current); diff != "" {
+				t.Errorf("the current conditions were changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWithoutOurs(t *testing.T) {
+	type list = []corev1.FinalizerName
+	for name, tc := range map[string]struct{ have, want list }{
+		"ours alone":            {list{"kubernetes"}, list{}},
+		"others are sorted":     {list{"z", "kubernetes", "a"}, list{"a", "z"}},
+		"duplicates go as well": {list{"a", "kubernetes", "a", "kubernetes"}, list{"a"}},
+		"none":                  {nil, list{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, withoutOurs(tc.have)); diff != "" {
+				t.Errorf("withoutOurs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDiscoveredServes(t *testing.T) {
+	complete := func(began time.Duration) discovered {
+		return discovered{began: epoch.Add(began), ended: epoch.Add(began + time.Second)}
+	}
+	broken := complete(5 * time.Second)
+	broken.failed = errors.New("boom")
+	unparsable := complete(5 * time.Second)
+	unparsable.unparsable = errors.New("boom")
+	for name, tc := range map[string]struct {
+		d          discovered
+		asked, now time.Duration
+		want       bool
+	}{
+		"none yet":                             {discovered{}, 6 * time.Second, 6 * time.Second, false},
+		"began after the deletion was seen":    {complete(5 * time.Second), 6 * time.Second, 6 * time.Second, true},
+		"began before":                         {complete(-5 * time.Second), 6 * time.Second, 6 * time.Second, false},
+		"began too soon after":                 {complete(propagation - 1), 6 * time.Second, 6 * time.Second, false},
+		"began just late enough":               {complete(propagation), 6 * time.Second, 6 * time.Second, true},
+		"too old":                              {complete(5 * time.Second), 65 * time.Second, 65 * time.Second, false},
+		"failed":                               {broken, 6 * time.Second, 6 * time.Second, false},
+		"failed while one was waiting for it":  {broken, 5500 * time.Millisecond, 6 * time.Second, true},
+		"unparsable":                           {unparsable, 6 * time.Second, 6 * time.Second, false},
+		"unparsable, one was waiting for that": {unparsable, 5500 * time.Millisecond, 6 * time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.d.serves(epoch, epoch.Add(tc.asked), epoch.Add(tc.now)); got != tc.want {
+				t.Errorf("serves = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestDiscover(t *testing.T) {
+	t.Run("only types that can be deleted", func(t *testing.T) {
+		s := serving(pods, widgets)
+		s.add(schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "localsubjectaccessreviews"}, "create")
+		s.add(secrets, "delete", "list")
+		got := discover(s)
+		if got.failed != nil || got.unparsable != nil || len(got.types) != 3 {
+			t.Fatalf("discover = %+v", got)
+		}
+		if !got.types.supports(pods, "deletecollection") || got.types.supports(secrets, "deletecollection") || !got.types.supports(secrets, "list") {
+			t.Errorf("verbs = %v", got.types)
+		}
+	})
+	t.Run("a partial failure keeps the rest", func(t *testing.T) {
+		s := serving(pods)
+		s.err = &discovery.ErrGroupDiscoveryFailed{}
+		if got := discover(s); got.failed == nil || len(got.types) != 1 {
+			t.Errorf("discover = %+v", got)
+		}
+	})
+	t.Run("one unparsable group version loses all", func(t *testing.T) {
+		s := serving(pods)
+		s.lists = append(s.lists, &metav1.APIResourceList{GroupVersion: "a/b/c", APIResources: []metav1.APIResource{{Name: "x", Verbs: allVerbs}}})
+		if got := discover(s); got.unparsable == nil || got.failed != nil || len(got.types) != 0 {
+			t.Errorf("discover = %+v", got)
+		}
+	})
+	t.Run("an empty answer is not believed", func(t *testing.T) {
+		if got := discover(&server{}); !errors.Is(got.failed, errNothingDiscovered) {
+			t.Errorf("discover = %+v", got)
+		}
+	})
+}
+
+func TestMemory(t *testing.T) {
+	m, ns := newMemory(), terminating()
+	if _, ok := m.recall(ns); ok {
+		t.Error("recalls what was not observed")
+	}
+	m.note(ns, sets.New(widgets))
+	if _, ok := m.recall(ns); ok {
+		t.Error("a note brings back what was forgotten")
+	}
+	m.observe(ns, epoch)
+	m.note(ns, sets.New(widgets))
+	m.observe(ns, epoch.Add(time.Hour))
+	if got, ok := m.recall(ns); !ok || !got.seen.Equal(epoch) || !got.unclean.Has(widgets) {
+		t.Errorf("recall = %+v, %v", got, ok)
+	}
+	recreated := terminating(func(ns *corev1.Namespace) { ns.UID = types.UID("another") })
+	if _, ok := m.recall(recreated); ok {
+		t.Error("recalls another namespace of the name")
+	}
+	m.observe(recreated, epoch.Add(time.Hour))
+	if got, ok := m.recall(recreated); !ok || !got.seen.Equal(epoch.Add(time.Hour)) || got.unclean.Len() != 0 {
+		t.Errorf("recall = %+v, %v", got, ok)
+	}
+	m.forget("ns")
+	if _, ok := m.recall(recreated); ok {
+		t.Error("recalls what was forgotten")
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	b := newBackoff()
+	var last time.Duration
+	for range 20 {
+		last = b.TypedRateLimiter.When("ns")
+	}
+	if last != time.Minute {
+		t.Errorf("delay after 20 failures = %v, want the cap of one minute", last)
+	}
+	b.keep("ns")
+	b.Forget("ns")
+	if got := b.NumRequeues("ns"); got != 20 {
+		t.Errorf("failures = %d after a reconcile that left content, want 20", got)
+	}
+	b.Forget("ns")
+	if got := b.NumRequeues("ns"); got != 0 {
+		t.Errorf("failures = %d after a success, want 0", got)
+	}
+	if got := b.When("ns"); got != 5*time.Millisecond {
+		t.Errorf("first delay = %v, want 5ms", got)
+	}
+}

@@ -1,0 +1,79 @@
+package namespace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var errRecreated = errors.New("namespace uid has changed across retries")
+
+// markTerminating sets the phase. It returns the namespace as it is then, nil if it is gone.
+func (c *namespaceController) markTerminating(ctx context.Context, ns *corev1.Namespace) (*corev1.Namespace, error) {
+	return c.update(ctx, ns, func(ns *corev1.Namespace) (*corev1.Namespace, error) {
+		if ns.DeletionTimestamp == nil || ns.Status.Phase == corev1.NamespaceTerminating {
+			return ns, nil
+		}
+		ns = ns.DeepCopy()
+		ns.Status.Phase = corev1.NamespaceTerminating
+		return c.client.CoreV1().Namespaces().UpdateStatus(ctx, ns, metav1.UpdateOptions{})
+	})
+}
+
+// finalize gives up our hold on a namespace. It goes once nobody else has one.
+func (c *namespaceController) finalize(ctx context.Context, ns *corev1.Namespace) error {
+	_, err := c.update(ctx, ns, func(ns *corev1.Namespace) (*corev1.Namespace, error) {
+		rest := withoutOurs(ns.Spec.Finalizers)
+		if slices.Equal(rest, ns.Spec.Finalizers) {
+			return ns, nil
+		}
+		finalized := &corev1.Namespace{ObjectMeta: ns.ObjectMeta, Spec: ns.Spec}
+		finalized.Spec.Finalizers = rest
+		return c.client.CoreV1().Namespaces().Finalize(ctx, finalized, metav1.UpdateOptions{})
+	})
+	return err
+}
+
+// withoutOurs is a list of finalizers without ours, sorted, without duplicates and never nil.
+func withoutOurs(finalizers []corev1.FinalizerName) []corev1.FinalizerName {
+	rest := []corev1.FinalizerName{}
+	for _, finalizer := range finalizers {
+		if finalizer != corev1.FinalizerKubernetes {
+			rest = append(rest, finalizer)
+		}
+	}
+	slices.Sort(rest)
+	return slices.Compact(rest)
+}
+
+// update applies a write to a namespace, and on a conflict to what the server has of it
+// until that succeeds. It returns nil if the namespace is gone, and fails if another one
+// has taken its name.
+func (c *namespaceController) update(ctx context.Context, ns *corev1.Namespace, write func(*corev1.Namespace) (*corev1.Namespace, error)) (*corev1.Namespace, error) {
+	for ctx.Err() == nil {
+		written, err := write(ns)
+		if err == nil {
+			return written, nil
+		}
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		if !apierrors.IsConflict(err) {
+			return nil, fmt.Errorf("updating namespace %s: %w", ns.Name, err)
+		}
+		latest, err := c.read(ctx, ns.Name)
+		if err != nil || latest == nil {
+			return nil, err
+		}
+		if latest.UID != ns.UID {
+			return nil, errRecreated
+		}
+		ns = latest
+	}
+	return nil, context.Cause(ctx)
+}

@@ -1,0 +1,111 @@
+package namespace
+
+import (
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/workqueue"
+
+	"golang.org/x/time/rate"
+)
+
+// memory is what is remembered of namespaces that are being deleted. It makes sweeps
+// cheaper and decides nothing: without it, everything is swept.
+type memory struct {
+	mu         sync.Mutex
+	namespaces map[string]recollection
+}
+
+// recollection is what is remembered of one incarnation of a namespace.
+type recollection struct {
+	uid types.UID
+	// seen is when this process learnt of the deletion.
+	seen time.Time
+	// unclean are the types that the last sweep left with items or an error.
+	unclean sets.Set[schema.GroupVersionResource]
+}
+
+func newMemory() *memory { return &memory{namespaces: map[string]recollection{}} }
+
+// observe begins to remember a namespace, unless it is remembered already.
+func (m *memory) observe(ns *corev1.Namespace, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known, ok := m.namespaces[ns.Name]; ok && known.uid == ns.UID {
+		return
+	}
+	m.namespaces[ns.Name] = recollection{uid: ns.UID, seen: now}
+}
+
+// recall returns what is remembered of a namespace. It is false if that is nothing.
+func (m *memory) recall(ns *corev1.Namespace) (recollection, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known, ok := m.namespaces[ns.Name]
+	return known, ok && known.uid == ns.UID
+}
+
+// note remembers which types a sweep left unclean, if the namespace is still remembered.
+func (m *memory) note(ns *corev1.Namespace, unclean sets.Set[schema.GroupVersionResource]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known, ok := m.namespaces[ns.Name]
+	if !ok || known.uid != ns.UID {
+		return
+	}
+	known.unclean = unclean
+	m.namespaces[ns.Name] = known
+}
+
+func (m *memory) forget(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.namespaces, name)
+}
+
+const (
+	firstRetry = 5 * time.Millisecond
+	lastRetry  = time.Minute
+)
+
+// backoff is the delay of failed namespaces: 5 ms doubling to one minute, and over all
+// namespaces 10 per second with a burst of 100.
+type backoff struct {
+	workqueue.TypedRateLimiter[string]
+
+	mu   sync.Mutex
+	kept sets.Set[string]
+}
+
+func newBackoff() *backoff {
+	return &backoff{
+		TypedRateLimiter: workqueue.NewTypedMaxOfRateLimiter[string](
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
+			&workqueue.TypedBucketRateLimiter[string]{Limiter: rate.NewLimiter(10, 100)},
+		),
+		kept: sets.New[string](),
+	}
+}
+
+// keep makes the next Forget of a namespace void: its reconcile ended without an error,
+// but has not succeeded yet.
+func (b *backoff) keep(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.kept.Insert(name)
+}
+
+// Forget implements workqueue.TypedRateLimiter.
+func (b *backoff) Forget(name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.kept.Has(name) {
+		b.kept.Delete(name)
+		return
+	}
+	b.TypedRateLimiter.Forget(name)
+}

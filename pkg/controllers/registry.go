@@ -1,0 +1,32 @@
+// Package controllers lists every controller there is.
+//
+// A controller is added by writing its folder and one line here. The configuration has a
+// block for each, and a test compares the two.
+package controllers
+
+import (
+	"kcmd.dev/pkg/controllers/deployment"
+	"kcmd.dev/pkg/controllers/endpointslice"
+	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controllers/namespace"
+	"kcmd.dev/pkg/controllers/replicaset"
+	"kcmd.dev/pkg/controllers/replicationcontroller"
+	"kcmd.dev/pkg/controllers/rootca"
+	"kcmd.dev/pkg/controllers/satoken"
+	"kcmd.dev/pkg/controllers/serviceaccount"
+)
+
+// All returns the descriptors of all controllers. serviceaccount-token-controller is
+// first because others may depend on its tokens; otherwise the order has no meaning.
+func All() []controller.Descriptor {
+	return []controller.Descriptor{
+		satoken.Descriptor(),
+		deployment.Descriptor(),
+		endpointslice.Descriptor(),
+		namespace.Descriptor(),
+		replicaset.Descriptor(),
+		replicationcontroller.Descriptor(),
+		rootca.Descriptor(),
+		serviceaccount.Descriptor(),
+	}
+}

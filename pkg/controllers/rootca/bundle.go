@@ -1,0 +1,76 @@
+package rootca
+
+import (
+	"fmt"
+	"maps"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/cert"
+)
+
+const (
+	// bundleKey is the only key of the data.
+	bundleKey = "ca.crt"
+
+	descriptionAnnotation = "kubernetes.io/description"
+	description           = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. " +
+		"No other usage is guaranteed across distributions of Kubernetes clusters."
+)
+
+// loadBundle returns the bundle to publish: the bytes of the file as they are, once they
+// have shown to hold a certificate, or inline if no file is named.
+func loadBundle(file string, inline []byte) (string, error) {
+	if file == "" {
+		return string(inline), nil
+	}
+	bundle, err := os.ReadFile(file)
+	if err == nil {
+		_, err = cert.ParseCertsPEM(bundle)
+	}
+	if err != nil {
+		return "", fmt.Errorf("error parsing root-ca-file at %s: %w", file, err)
+	}
+	return string(bundle), nil
+}
+
+// newConfigMap is the ConfigMap as it is created.
+func newConfigMap(namespace, bundle string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        configMapName,
+			Namespace:   namespace,
+			Annotations: map[string]string{descriptionAnnotation: description},
+		},
+		Data: map[string]string{bundleKey: bundle},
+	}
+}
+
+// correct says whether a ConfigMap needs no write. Any description will do: insisting on
+// ours would fight with whoever wrote another. Binary data is not looked at.
+func correct(cm *corev1.ConfigMap, bundle string) bool {
+	return maps.Equal(cm.Data, map[string]string{bundleKey: bundle}) && cm.Annotations[descriptionAnnotation] != ""
+}
+
+// corrected is a copy of a ConfigMap with the data and the description it should have.
+func corrected(cm *corev1.ConfigMap, bundle string) *corev1.ConfigMap {
+	cm = cm.DeepCopy()
+	cm.Data = map[string]string{bundleKey: bundle}
+	if cm.Annotations == nil {
+		cm.Annotations = map[string]string{}
+	}
+	cm.Annotations[descriptionAnnotation] = description
+	return cm
+}
+
+// leaving says whether the API server would refuse a create in the namespace.
+func leaving(ns *corev1.Namespace) bool {
+	return ns.DeletionTimestamp != nil || ns.Status.Phase == corev1.NamespaceTerminating
+}
+
+// namespaceGone says whether a create was refused because of the state of the namespace.
+func namespaceGone(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}

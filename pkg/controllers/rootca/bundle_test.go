@@ -1,0 +1,214 @@
+package rootca
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/cert"
+)
+
+func certificate(t testing.TB) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "ca"}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pem, err := cert.EncodeCertificates(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem
+}
+
+func TestLoadBundle(t *testing.T) {
+	// The comment must survive: the bytes of the file are published, not what was parsed.
+	pem := append([]byte("# internal CA\n"), certificate(t)...)
+	dir := t.TempDir()
+	write := func(name string, content []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for name, tc := range map[string]struct {
+		file   string
+		inline []byte
+		want   string
+		fails  bool
+	}{
+		"bytes of the file":             {file: write("ca.crt", pem), inline: []byte("inline"), want: string(pem)},
+		"no file, inline data":          {inline: []byte("inline"), want: "inline"},
+		"no file, no inline data":       {want: ""},
+		"missing file":                  {file: filepath.Join(dir, "nothing"), fails: true},
+		"file without a certificate":    {file: write("junk", []byte("junk")), fails: true},
+		"empty file":                    {file: write("empty", nil), fails: true},
+		"missing file is not fallen by": {file: filepath.Join(dir, "nothing"), inline: pem, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := loadBundle(tc.file, tc.inline)
+			if (err != nil) != tc.fails {
+				t.Fatalf("loadBundle = %v, want failure %v", err, tc.fails)
+			}
+			if tc.fails && !strings.HasPrefix(err.Error(), "error parsing root-ca-file at "+tc.file+": ") {
+				t.Errorf("error %q does not name the file", err)
+			}
+			if got != tc.want {
+				t.Errorf("bundle = %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func configMap(change func(*corev1.ConfigMap)) *corev1.ConfigMap {
+	cm := newConfigMap("a", "bundle")
+	cm.ResourceVersion = "1"
+	if change != nil {
+		change(cm)
+	}
+	return cm
+}
+
+func TestCorrect(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*corev1.ConfigMap)
+		want   bool
+	}{
+		"as created":             {nil, true},
+		"own description":        {func(cm *corev1.ConfigMap) { cm.Annotations[descriptionAnnotation] = "mine" }, true},
+		"labels":                 {func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"a": "b"} }, true},
+		"binary data":            {func(cm *corev1.ConfigMap) { cm.BinaryData = map[string][]byte{"a": nil} }, true},
+		"empty description":      {func(cm *corev1.ConfigMap) { cm.Annotations[descriptionAnnotation] = "" }, false},
+		"no annotations":         {func(cm *corev1.ConfigMap) { cm.Annotations = nil }, false},
+		"emptied bundle":         {func(cm *corev1.ConfigMap) { cm.Data[bundleKey] = "" }, false},
+		"another bundle":         {func(cm *corev1.ConfigMap) { cm.Data[bundleKey] = "old" }, false},
+		"extra key":              {func(cm *corev1.ConfigMap) { cm.Data["extra"] = "" }, false},
+		"no data":                {func(cm *corev1.ConfigMap) { cm.Data = nil }, false},
+		"bundle under other key": {func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"x": "bundle"} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := correct(configMap(tc.change), "bundle"); got != tc.want {
+				t.Errorf("correct = %v, want %v", got, tc.want)
+			}
+		})
+	}
+	if correct(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{descriptionAnnotation: "x"}}}, "") {
+		t.Error("an empty bundle must still be published as an entry")
+	}
+}
+
+func TestCorrectedReplacesDataAndDescriptionOnly(t *testing.T) {
+	immutable := true
+	before := configMap(func(cm *corev1.ConfigMap) {
+		cm.Data = map[string]string{bundleKey: "old", "extra": "x"}
+		cm.Annotations = map[string]string{descriptionAnnotation: "mine", "other": "kept"}
+		cm.Labels = map[string]string{"kept": "too"}
+		cm.BinaryData = map[string][]byte{"b": {1}}
+		cm.Immutable = &immutable
+	})
+	untouched := before.DeepCopy()
+	want := before.DeepCopy()
+	want.Data = map[string]string{bundleKey: "bundle"}
+	want.Annotations[descriptionAnnotation] = description
+
+	if diff := cmp.Diff(want, corrected(before, "bundle")); diff != "" {
+		t.Errorf("corrected (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(untouched, before); diff != "" {
+		t.Errorf("the cached object was changed:\n%s", diff)
+	}
+	if got := corrected(&corev1.ConfigMap{}, "bundle"); !correct(got, "bundle") {
+		t.Errorf("corrected = %v, which is not correct", got)
+	}
+}
+
+func TestDescriptionIsTheWellKnownText(t *testing.T) {
+	const want = `Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.`
+	if description != want {
+		t.Errorf("description = %q, want %q", description, want)
+	}
+}
+
+func TestLeaving(t *testing.T) {
+	now := metav1.Now()
+	for name, tc := range map[string]struct {
+		ns   corev1.Namespace
+		want bool
+	}{
+		"active":          {corev1.Namespace{Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}}, false},
+		"phase not set":   {corev1.Namespace{}, false},
+		"terminating":     {corev1.Namespace{Status: corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating}}, true},
+		"being deleted":   {corev1.Namespace{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}}, true},
+		"deleted, active": {corev1.Namespace{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := leaving(&tc.ns); got != tc.want {
+				t.Errorf("leaving = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func terminatingRefusal() error {
+	err := apierrors.NewForbidden(corev1.Resource("configmaps"), configMapName, errors.New("namespace is being terminated"))
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	return err
+}
+
+func TestNamespaceGone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"namespace not found":   {apierrors.NewNotFound(corev1.Resource("namespaces"), "a"), true},
+		"namespace terminating": {terminatingRefusal(), true},
+		"exists":                {apierrors.NewAlreadyExists(corev1.Resource("configmaps"), configMapName), false},
+		"quota":                 {apierrors.NewForbidden(corev1.Resource("configmaps"), configMapName, errors.New("exceeded quota")), false},
+		"connection lost":       {errors.New("connection refused"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := namespaceGone(tc.err); got != tc.want {
+				t.Errorf("namespaceGone = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestStatusCode(t *testing.T) {
+	conflict := apierrors.NewConflict(corev1.Resource("configmaps"), configMapName, errors.New("stale"))
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"success":            {nil, "200"},
+		"conflict":           {conflict, "409"},
+		"wrapped conflict":   {fmt.Errorf("updating: %w", conflict), "409"},
+		"status without":     {&apierrors.StatusError{}, "500"},
+		"no API error":       {errors.New("connection refused"), "500"},
+		"too many requests":  {apierrors.NewTooManyRequests("slow down", 1), "429"},
+		"client-side expiry": {fmt.Errorf("waiting: %w", os.ErrDeadlineExceeded), "500"},
+		"server timeout":     {apierrors.NewServerTimeout(corev1.Resource("configmaps"), "create", int(time.Second)), "500"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := statusCode(tc.err); got != tc.want {
+				t.Errorf("statusCode = %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,325 @@
+package rootca
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/component-base/metrics/testutil"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/controllertest"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+func namespace(name string, phase corev1.NamespacePhase) *corev1.Namespace {
+	return &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "1"},
+		Status:     corev1.NamespaceStatus{Phase: phase},
+	}
+}
+
+func start(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *publisher) {
+	t.Helper()
+	env := controllertest.New(t, objects...)
+	env.ClusterCA = []byte("bundle")
+	p, err := newPublisher(env.Env, config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	awaitWatches(t, env, 2)
+	env.Fake.ClearActions()
+	return env, p
+}
+
+// awaitWatches waits until the informers watch: the fake API server does not replay what
+// happened between the list and the watch.
+func awaitWatches(t testing.TB, env *controllertest.Env, count int) {
+	t.Helper()
+	await(t, env, func(context.Context) (bool, error) {
+		watches := 0
+		for _, action := range env.Fake.Actions() {
+			if action.GetVerb() == "watch" {
+				watches++
+			}
+		}
+		return watches >= count, nil
+	})
+}
+
+func await(t testing.TB, env *controllertest.Env, condition wait.ConditionWithContextFunc) {
+	t.Helper()
+	if err := wait.PollUntilContextTimeout(env.Context(), time.Millisecond, 30*time.Second, true, condition); err != nil {
+		t.Fatalf("condition not met: %v", err)
+	}
+}
+
+// writes are the requests that are no reads.
+func writes(env *controllertest.Env) []clienttesting.Action {
+	var all []clienttesting.Action
+	for _, action := range env.Fake.Actions() {
+		switch action.GetVerb() {
+		case "get", "list", "watch":
+		default:
+			all = append(all, action)
+		}
+	}
+	return all
+}
+
+func TestReconcileWrites(t *testing.T) {
+	wrong := configMap(func(cm *corev1.ConfigMap) { cm.Data[bundleKey] = "" })
+	for name, tc := range map[string]struct {
+		objects []runtime.Object
+		verb    string
+		want    *corev1.ConfigMap
+	}{
+		"missing in an active namespace":   {[]runtime.Object{namespace("a", corev1.NamespaceActive)}, "create", newConfigMap("a", "bundle")},
+		"missing in a namespace to be":     {[]runtime.Object{namespace("a", "")}, "create", newConfigMap("a", "bundle")},
+		"missing in a leaving namespace":   {[]runtime.Object{namespace("a", corev1.NamespaceTerminating)}, "", nil},
+		"missing, namespace gone":          {nil, "", nil},
+		"correct":                          {[]runtime.Object{namespace("a", corev1.NamespaceActive), configMap(nil)}, "", nil},
+		"wrong":                            {[]runtime.Object{namespace("a", corev1.NamespaceActive), wrong}, "update", configMap(nil)},
+		"wrong in a terminating namespace": {[]runtime.Object{namespace("a", corev1.NamespaceTerminating), wrong}, "update", configMap(nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, p := start(t, tc.objects...)
+			if err := p.reconcile(env.Context(), "a"); err != nil {
+				t.Fatal(err)
+			}
+			got := writes(env)
+			if tc.verb == "" {
+				if len(got) != 0 {
+					t.Fatalf("unexpected writes: %v", got)
+				}
+				return
+			}
+			if len(got) != 1 || got[0].GetVerb() != tc.verb {
+				t.Fatalf("got %v, want one %s", got, tc.verb)
+			}
+			if diff := cmp.Diff(tc.want, got[0].(clienttesting.UpdateAction).GetObject()); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.verb, diff)
+			}
+		})
+	}
+}
+
+func TestReconcileRetries(t *testing.T) {
+	resource := corev1.Resource("configmaps")
+	for name, tc := range map[string]struct {
+		verb    string
+		refusal error
+		retry   bool
+	}{
+		"create in a terminating namespace": {"create", terminatingRefusal(), false},
+		"create in a gone namespace":        {"create", apierrors.NewNotFound(corev1.Resource("namespaces"), "a"), false},
+		"create of what exists":             {"create", apierrors.NewAlreadyExists(resource, configMapName), true},
+		"update of a stale copy":            {"update", apierrors.NewConflict(resource, configMapName, errors.New("stale")), true},
+		"update of an immutable map":        {"update", apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), configMapName, nil), true},
+		"update of a deleted map":           {"update", apierrors.NewNotFound(resource, configMapName), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := []runtime.Object{namespace("a", corev1.NamespaceActive)}
+			if tc.verb == "update" {
+				objects = append(objects, configMap(func(cm *corev1.ConfigMap) { cm.Data = nil }))
+			}
+			env, p := start(t, objects...)
+			env.Fake.PrependReactor(tc.verb, "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, tc.refusal
+			})
+			if err := p.reconcile(env.Context(), "a"); (err != nil) != tc.retry {
+				t.Errorf("reconcile = %v, want retry %v", err, tc.retry)
+			}
+		})
+	}
+}
+
+func TestMetricsCountEveryReconcileByCode(t *testing.T) {
+	env, p := start(t, namespace("a", corev1.NamespaceActive), namespace("b", corev1.NamespaceActive))
+	env.Fake.PrependReactor("create", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if action.GetNamespace() == "b" {
+			return true, nil, apierrors.NewAlreadyExists(corev1.Resource("configmaps"), configMapName)
+		}
+		env.Clock.Step(3 * time.Millisecond)
+		return false, nil, nil
+	})
+	_ = p.measured(env.Context(), "a")
+	_ = p.measured(env.Context(), "gone")
+	if err := p.measured(env.Context(), "b"); err == nil {
+		t.Error("measured hides the error")
+	}
+	want := `
+# HELP root_ca_cert_publisher_sync_total [ALPHA] Number of namespace syncs happened in root ca cert publisher.
+# TYPE root_ca_cert_publisher_sync_total counter
+root_ca_cert_publisher_sync_total{code="200"} 2
+root_ca_cert_publisher_sync_total{code="409"} 1
+`
+	if err := testutil.GatherAndCompare(env.Metrics, strings.NewReader(want), "root_ca_cert_publisher_sync_total"); err != nil {
+		t.Error(err)
+	}
+	families, err := env.Metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "root_ca_cert_publisher_sync_duration_seconds" {
+			continue
+		}
+		buckets := family.GetMetric()[0].GetHistogram().GetBucket()
+		if first, last := buckets[0].GetUpperBound(), buckets[len(buckets)-1].GetUpperBound(); len(buckets) != 15 || first != 0.001 || last != 16.384 {
+			t.Errorf("%d buckets from %v to %v, want 15 from 0.001 to 16.384", len(buckets), first, last)
+		}
+		if sum := family.GetMetric()[0].GetHistogram().GetSampleSum(); sum != 0.003 {
+			t.Errorf("seconds of code 200 = %v, want 0.003", sum)
+		}
+		return
+	}
+	t.Error("no duration metric")
+}
+
+func TestRunRestoresTheConfigMap(t *testing.T) {
+	env, p := start(t, namespace("a", corev1.NamespaceActive))
+	ctx, stop := context.WithCancel(env.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+	})
+	configMaps := env.Client.CoreV1().ConfigMaps("a")
+	correctAgain := func(ctx context.Context) (bool, error) {
+		cm, err := configMaps.Get(ctx, configMapName, metav1.GetOptions{})
+		return err == nil && correct(cm, "bundle"), nil
+	}
+	cached := func(want bool) {
+		t.Helper()
+		await(t, env, func(context.Context) (bool, error) {
+			_, err := p.configMaps.ConfigMaps("a").Get(configMapName)
+			return (err == nil) == want, nil
+		})
+	}
+
+	await(t, env, correctAgain)
+	cached(true)
+	if err := configMaps.Delete(ctx, configMapName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, env, correctAgain)
+	cached(true)
+
+	broken, err := configMaps.Get(ctx, configMapName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken.Data = map[string]string{bundleKey: ""}
+	if _, err := configMaps.Update(ctx, broken, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, env, correctAgain)
+}
+
+func TestOtherConfigMapsQueueNothing(t *testing.T) {
+	_, p := start(t)
+	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "other", ResourceVersion: "1"}}
+	p.enqueueOwnerOf(reconcile.Fresh, other)
+	if depth := p.loop.Inspect().Depth; depth != 0 {
+		t.Errorf("depth = %d after an event of another ConfigMap", depth)
+	}
+	p.enqueueOwnerOf(reconcile.Fresh, newConfigMap("a", "x"))
+	if depth := p.loop.Inspect().Depth; depth != 1 {
+		t.Errorf("depth = %d after an event of the ConfigMap, want 1", depth)
+	}
+}
+
+func TestUpdatesOfTerminatingNamespacesQueueNothing(t *testing.T) {
+	var objects []runtime.Object
+	for _, name := range []string{"a", "b"} {
+		cm := newConfigMap(name, "bundle")
+		cm.ResourceVersion = "1"
+		objects = append(objects, namespace(name, corev1.NamespaceActive), cm)
+	}
+	env, p := start(t, objects...)
+	ctx, stop := context.WithCancel(env.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+	reconciled := func(want uint64) {
+		t.Helper()
+		await(t, env, func(context.Context) (bool, error) { return p.loop.Inspect().Reconciled >= want, nil })
+	}
+	reconciled(2)
+	for _, ns := range []*corev1.Namespace{namespace("a", corev1.NamespaceTerminating), namespace("b", corev1.NamespaceActive)} {
+		ns.ResourceVersion = "2"
+		if _, err := env.Client.CoreV1().Namespaces().Update(ctx, ns, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Notifications arrive in order: once b has been reconciled, a was passed over.
+	reconciled(3)
+	if s := p.loop.Inspect(); s.Reconciled != 3 || s.Depth != 0 || len(s.InFlight) != 0 {
+		t.Errorf("more than the update of b was queued: %+v", s)
+	}
+}
+
+func TestDescriptor(t *testing.T) {
+	d := Descriptor()
+	cfg := v1beta1.NewDefault()
+	if files := d.Files(d.Value(cfg)); len(files) != 0 {
+		t.Errorf("files = %v without a root CA file", files)
+	}
+	missing := filepath.Join(t.TempDir(), "ca.crt")
+	cfg.ServiceAccounts.RootCAFile = missing
+	value := d.Value(cfg)
+	if diff := cmp.Diff([]string{missing}, d.Files(value)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	env := controllertest.New(t)
+	if c, err := d.New(env.Env, value); err == nil || c != nil {
+		t.Errorf("New = %v, %v with an unreadable file", c, err)
+	}
+	if err := os.WriteFile(missing, certificate(t), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.New(env.Env, value); err != nil {
+		t.Errorf("New = %v", err)
+	}
+}
+
+func BenchmarkReconcile(b *testing.B) {
+	for _, namespaces := range []int{10, 10_000} {
+		b.Run(fmt.Sprintf("namespaces=%d", namespaces), func(b *testing.B) {
+			var objects []runtime.Object
+			for i := range namespaces {
+				name := fmt.Sprintf("ns-%d", i)
+				cm := newConfigMap(name, "bundle")
+				cm.ResourceVersion = "1"
+				objects = append(objects, namespace(name, corev1.NamespaceActive), cm)
+			}
+			env, p := start(b, objects...)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := p.reconcile(env.Context(), "ns-5"); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

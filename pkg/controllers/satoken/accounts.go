@@ -1,0 +1,76 @@
+package satoken
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/klog/v2"
+)
+
+// reconcileAccount deletes the token Secrets of an account that is gone.
+func (c *tokenController) reconcileAccount(ctx context.Context, k key) error {
+	account, err := c.cachedAccount(k.namespace, k.name, k.uid)
+	if err != nil || account != nil {
+		return err
+	}
+	secrets, err := c.secrets.Secrets(k.namespace).List(labels.Everything())
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Listing the token secrets of a deleted service account failed", "key", k)
+		return nil
+	}
+	var failures []error
+	for _, secret := range tokensOf(k.account(), secrets) {
+		failures = append(failures, c.deleteSecret(ctx, secret.Namespace, secret.Name, secret.UID))
+	}
+	return errors.Join(failures...)
+}
+
+// tokensOf selects the token Secrets of one incarnation of an account. A Secret that names
+// the account without its UID belongs to every incarnation.
+func tokensOf(account *corev1.ServiceAccount, secrets []*corev1.Secret) []*corev1.Secret {
+	var tokens []*corev1.Secret
+	for _, secret := range secrets {
+		if serviceaccount.IsServiceAccountToken(secret, account) {
+			tokens = append(tokens, secret)
+		}
+	}
+	return tokens
+}
+
+// cachedAccount returns an account from the cache, nil if there is none of that name and UID.
+func (c *tokenController) cachedAccount(namespace, name string, uid types.UID) (*corev1.ServiceAccount, error) {
+	account, err := c.accounts.ServiceAccounts(namespace).Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking up service account %s/%s: %w", namespace, name, err)
+	}
+	if !hasUID(account, uid) {
+		return nil, nil
+	}
+	return account, nil
+}
+
+// liveAccount returns an account as the API server has it, nil if there is none of that
+// name and UID.
+func (c *tokenController) liveAccount(ctx context.Context, namespace, name string, uid types.UID) (*corev1.ServiceAccount, error) {
+	account, err := c.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading service account %s/%s: %w", namespace, name, err)
+	}
+	if !hasUID(account, uid) {
+		return nil, nil
+	}
+	return account, nil
+}

@@ -1,0 +1,434 @@
+package satoken
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clienttesting "k8s.io/client-go/testing"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/controllertest"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// start makes a controller whose caches hold cached, and whose API server then holds live
+// as well.
+func start(t testing.TB, cached []runtime.Object, live ...runtime.Object) (*controllertest.Env, *tokenController) {
+	t.Helper()
+	return startAfter(t, nil, cached, live...)
+}
+
+func startAfter(t testing.TB, predecessor any, cached []runtime.Object, live ...runtime.Object) (*controllertest.Env, *tokenController) {
+	t.Helper()
+	env := controllertest.New(t, cached...)
+	env.ClusterCA = []byte("ca")
+	env.Predecessor = func() any { return predecessor }
+	c, err := newController(env.Env, config{concurrentSyncs: 1, privateKeyFile: write(t, keyPEM(t))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	awaitWatches(t, env, 2)
+	env.Fake.ClearActions()
+	for _, object := range live {
+		// A reactor keeps it out of the watches, and so out of the caches.
+		serve(env, object)
+	}
+	return env, c
+}
+
+// serve makes live reads of an account or a Secret return object.
+func serve(env *controllertest.Env, object runtime.Object) {
+	resource := "serviceaccounts"
+	if _, ok := object.(*corev1.Secret); ok {
+		resource = "secrets"
+	}
+	env.Fake.PrependReactor("get", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, object.DeepCopyObject(), nil
+	})
+}
+
+// refuse makes a verb on a resource fail.
+func refuse(env *controllertest.Env, verb, resource string, err error) {
+	env.Fake.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, err
+	})
+}
+
+// awaitWatches waits until the informers watch: the fake API server does not replay what
+// happened between the list and the watch.
+func awaitWatches(t testing.TB, env *controllertest.Env, count int) {
+	t.Helper()
+	await(t, env, func(context.Context) (bool, error) {
+		watches := 0
+		for _, action := range env.Fake.Actions() {
+			if action.GetVerb() == "watch" {
+				watches++
+			}
+		}
+		return watches >= count, nil
+	})
+}
+
+func await(t testing.TB, env *controllertest.Env, condition wait.ConditionWithContextFunc) {
+	t.Helper()
+	if err := wait.PollUntilContextTimeout(env.Context(), time.Millisecond, 30*time.Second, true, condition); err != nil {
+		t.Fatalf("condition not met: %v", err)
+	}
+}
+
+// requests are the requests made, as "verb resource name".
+func requests(env *controllertest.Env) []string {
+	all := []string{}
+	for _, action := range env.Fake.Actions() {
+		name := ""
+		switch a := action.(type) {
+		case clienttesting.DeleteActionImpl:
+			name = a.Name
+		case clienttesting.UpdateActionImpl:
+			name = a.Object.(metav1.Object).GetName()
+		case clienttesting.GetActionImpl:
+			name = a.Name
+		}
+		if action.GetVerb() != "watch" {
+			all = append(all, fmt.Sprintf("%s %s %s", action.GetVerb(), action.GetResource().Resource, name))
+		}
+	}
+	return all
+}
+
+func objects(all ...runtime.Object) []runtime.Object { return all }
+
+func TestReconcileRequests(t *testing.T) {
+	full := func(accountUID string) *corev1.Secret { return secret("s", accountUID, withData("ca", "ns", "t")) }
+	other := secret("other", "u1", func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque })
+	terminating := account("sa", "u1")
+	now := metav1.Now()
+	terminating.DeletionTimestamp, terminating.Finalizers = &now, []string{"example.com/hold"}
+
+	for name, tc := range map[string]struct {
+		key    key
+		cached []runtime.Object
+		live   []runtime.Object
+		want   []string
+	}{
+		"account exists": {
+			accountKey(account("sa", "u1")), objects(account("sa", "u1"), full("u1")), nil, []string{}},
+		"account gone: its secrets are deleted, others stay": {
+			accountKey(account("sa", "u1")),
+			objects(full("u1"), secret("t", "", withData("ca", "ns", "t")), secret("u", "u2"), other), nil,
+			[]string{"delete secrets s", "delete secrets t"}},
+		"account recreated: secrets without a UID go with the old one": {
+			accountKey(account("sa", "u1")), objects(account("sa", "u2"), full("u1"), secret("t", ""), secret("u", "u2")), nil,
+			[]string{"delete secrets s", "delete secrets t"}},
+
+		"secret complete": {
+			secretKey(full("u1")), objects(account("sa", "u1"), full("u1")), nil, []string{}},
+		"secret complete, account terminating": {
+			secretKey(full("u1")), objects(terminating, full("u1")), nil, []string{}},
+		"secret incomplete": {
+			secretKey(secret("s", "u1")), objects(account("sa", "u1"), secret("s", "u1")), nil, []string{"update secrets s"}},
+		"account not in the cache yet": {
+			secretKey(secret("s", "u1")), objects(secret("s", "u1")), objects(account("sa", "u1")),
+			[]string{"get serviceaccounts sa", "update secrets s"}},
+		"recreated account not in the cache yet": {
+			secretKey(secret("s", "u2")), objects(account("sa", "u1"), secret("s", "u2")), objects(account("sa", "u2")),
+			[]string{"get serviceaccounts sa", "update secrets s"}},
+		"account gone": {
+			secretKey(full("u1")), objects(full("u1")), nil, []string{"get serviceaccounts sa", "delete secrets s"}},
+		"account has another UID": {
+			secretKey(full("u1")), objects(account("sa", "u2"), full("u1")), nil,
+			[]string{"get serviceaccounts sa", "delete secrets s"}},
+		"secret names no UID": {
+			secretKey(secret("s", "")), objects(account("sa", "u2"), secret("s", "")), nil, []string{"update secrets s"}},
+
+		"secret gone, referenced": {
+			secretKey(full("u1")), objects(account("sa", "u1", "s")), nil,
+			[]string{"get serviceaccounts sa", "update serviceaccounts sa"}},
+		"secret gone, referenced live but not in the stale cache": {
+			secretKey(full("u1")), objects(account("sa", "u1")), objects(account("sa", "u1", "s")),
+			[]string{"get serviceaccounts sa", "update serviceaccounts sa"}},
+		"secret gone, not referenced": {
+			secretKey(full("u1")), objects(account("sa", "u1", "x")), nil, []string{"get serviceaccounts sa"}},
+		"secret gone, account not in the cache": {
+			secretKey(full("u1")), nil, objects(account("sa", "u1", "s")), []string{}},
+		"secret gone, account of another UID in the cache": {
+			secretKey(full("u1")), objects(account("sa", "u2", "s")), nil, []string{}},
+		"secret gone, account of another UID live": {
+			secretKey(full("u1")), objects(account("sa", "u1", "s")), objects(account("sa", "u2", "s")), []string{"get serviceaccounts sa"}},
+		"secret gone, no UID named": {
+			secretKey(full("")), objects(account("sa", "u2", "s")), nil,
+			[]string{"get serviceaccounts sa", "update serviceaccounts sa"}},
+		"secret replaced under its name": {
+			key{kind: secretKind, namespace: "ns", name: "s", uid: "old", accountName: "sa", accountUID: "u1"},
+			objects(account("sa", "u1", "s"), full("u1")), nil,
+			[]string{"get serviceaccounts sa", "update serviceaccounts sa"}},
+		"invalid key": {
+			secretKey(secret("s", "", func(s *corev1.Secret) { s.Annotations = nil })), objects(secret("s", "")), nil, []string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := start(t, tc.cached, tc.live...)
+			if err := c.reconcile(env.Context(), tc.key); err != nil {
+				t.Fatal(err)
+			}
+			// The order of the deletes of an account is of no importance.
+			if diff := cmp.Diff(slices.Sorted(slices.Values(tc.want)), slices.Sorted(slices.Values(requests(env))), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+			for _, action := range env.Fake.Actions() {
+				if d, ok := action.(clienttesting.DeleteActionImpl); ok {
+					want := types.UID(d.Name + "-uid")
+					if p := d.DeleteOptions.Preconditions; p == nil || p.UID == nil || *p.UID != want {
+						t.Errorf("delete of %s has preconditions %v, want UID %s", d.Name, p, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestPopulateWritesACompleteSecret(t *testing.T) {
+	before := secret("s", "")
+	env, c := start(t, objects(account("sa", "u1"), before))
+	if err := c.reconcile(env.Context(), secretKey(before)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := env.Client.CoreV1().Secrets("ns").Get(env.Context(), "s", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if needsOf(got, []byte("ca")) != (needs{}) {
+		t.Errorf("data = %q, still lacks something", got.Data)
+	}
+	if got.Annotations[corev1.ServiceAccountUIDKey] != "u1" || got.Annotations[corev1.ServiceAccountNameKey] != "sa" {
+		t.Errorf("annotations = %v, not bound to the account", got.Annotations)
+	}
+	update := env.Fake.Actions()[0].(clienttesting.UpdateAction).GetObject().(*corev1.Secret)
+	if update.UID != before.UID || update.ResourceVersion != before.ResourceVersion {
+		t.Errorf("update is of %s at %q, want the cached UID and resource version", update.UID, update.ResourceVersion)
+	}
+}
+
+func TestReconcileRetries(t *testing.T) {
+	secrets, accounts := corev1.Resource("secrets"), corev1.Resource("serviceaccounts")
+	conflict := apierrors.NewConflict(secrets, "s", errors.New("stale"))
+	notFound := apierrors.NewNotFound(secrets, "s")
+	outage := apierrors.NewInternalError(errors.New("outage"))
+	incomplete := secret("s", "u1")
+
+	for name, tc := range map[string]struct {
+		key            key
+		cached         []runtime.Object
+		verb, resource string
+		refusal        error
+		retry          bool
+	}{
+		"delete of an orphan: gone":        {secretKey(incomplete), objects(incomplete), "delete", "secrets", notFound, false},
+		"delete of an orphan: replaced":    {secretKey(incomplete), objects(incomplete), "delete", "secrets", conflict, false},
+		"delete of an orphan: outage":      {secretKey(incomplete), objects(incomplete), "delete", "secrets", outage, true},
+		"live lookup: outage":              {secretKey(incomplete), objects(incomplete), "get", "serviceaccounts", outage, true},
+		"update: newer state on its way":   {secretKey(incomplete), objects(account("sa", "u1"), incomplete), "update", "secrets", conflict, false},
+		"update: gone":                     {secretKey(incomplete), objects(account("sa", "u1"), incomplete), "update", "secrets", notFound, false},
+		"update: immutable":                {secretKey(incomplete), objects(account("sa", "u1"), incomplete), "update", "secrets", apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), "s", nil), true},
+		"account gone, delete: gone":       {accountKey(account("sa", "u1")), objects(incomplete), "delete", "secrets", notFound, false},
+		"account gone, delete: replaced":   {accountKey(account("sa", "u1")), objects(incomplete), "delete", "secrets", conflict, false},
+		"account gone, delete: outage":     {accountKey(account("sa", "u1")), objects(incomplete), "delete", "secrets", outage, true},
+		"reference, read: outage":          {secretKey(incomplete), objects(account("sa", "u1", "s")), "get", "serviceaccounts", outage, false},
+		"reference, update: account gone":  {secretKey(incomplete), objects(account("sa", "u1", "s")), "update", "serviceaccounts", apierrors.NewNotFound(accounts, "sa"), false},
+		"reference, update: outage":        {secretKey(incomplete), objects(account("sa", "u1", "s")), "update", "serviceaccounts", outage, false},
+		"reference, read: account is gone": {secretKey(incomplete), objects(account("sa", "u1", "s")), "get", "serviceaccounts", apierrors.NewNotFound(accounts, "sa"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := start(t, tc.cached)
+			refuse(env, tc.verb, tc.resource, tc.refusal)
+			err := c.reconcile(env.Context(), tc.key)
+			if (err != nil) != tc.retry {
+				t.Errorf("reconcile = %v, want retry %v", err, tc.retry)
+			}
+		})
+	}
+}
+
+func TestDeletesOfADeadAccountAreAllAttempted(t *testing.T) {
+	env, c := start(t, objects(secret("s", "u1"), secret("t", "u1"), secret("u", "u1")))
+	refuse(env, "delete", "secrets", errors.New("outage"))
+	if err := c.reconcile(env.Context(), accountKey(account("sa", "u1"))); err == nil {
+		t.Error("reconcile hides the failures")
+	}
+	if got := requests(env); len(got) != 3 {
+		t.Errorf("requests = %v, want three deletes", got)
+	}
+}
+
+func TestReferenceRemovalBacksOffOnConflict(t *testing.T) {
+	env, c := start(t, objects(account("sa", "u1", "s")))
+	var attempts atomic.Int32
+	env.Fake.PrependReactor("update", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+		attempts.Add(1)
+		return true, nil, apierrors.NewConflict(corev1.Resource("serviceaccounts"), "sa", errors.New("stale"))
+	})
+	done := make(chan error, 1)
+	go func() { done <- c.removeReference(env.Context(), secretKey(secret("s", "u1"))) }()
+	for pauses := range 9 {
+		await(t, env, func(context.Context) (bool, error) { return env.Clock.HasWaiters(), nil })
+		env.Clock.Step(99 * time.Millisecond)
+		if !env.Clock.HasWaiters() {
+			t.Fatalf("pause %d is shorter than 100ms", pauses)
+		}
+		env.Clock.Step(101 * time.Millisecond)
+		await(t, env, func(context.Context) (bool, error) { return int(attempts.Load()) == pauses+2, nil })
+	}
+	if err := <-done; !apierrors.IsConflict(err) {
+		t.Errorf("removeReference = %v, want the conflict", err)
+	}
+	if got := attempts.Load(); got != 10 {
+		t.Errorf("attempts = %d, want 10", got)
+	}
+}
+
+func TestReferenceRemovalEndsWhenFenced(t *testing.T) {
+	env, c := start(t, objects(account("sa", "u1", "s")))
+	refuse(env, "update", "serviceaccounts", apierrors.NewConflict(corev1.Resource("serviceaccounts"), "sa", errors.New("stale")))
+	k := secretKey(secret("s", "u1"))
+	c.known.add(k)
+	ctx, fence := context.WithCancel(env.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.reconcile(ctx, k) }()
+	await(t, env, func(context.Context) (bool, error) { return env.Clock.HasWaiters(), nil })
+	fence()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("reconcile = %v, want the end of its context", err)
+	}
+	if diff := cmp.Diff(estate{secrets: []key{k}}, c.HandOver(), cmp.AllowUnexported(estate{}, key{})); diff != "" {
+		t.Errorf("what was cut short must be handed over (-want +got):\n%s", diff)
+	}
+}
+
+func TestHandlers(t *testing.T) {
+	opaque := secret("s", "u1", func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque })
+	for name, tc := range map[string]struct {
+		event func(*tokenController)
+		depth int
+		known int
+	}{
+		"secret added":            {func(c *tokenController) { c.secretAdded(reconcile.Fresh, secret("s", "u1")) }, 1, 1},
+		"other secret added":      {func(c *tokenController) { c.secretAdded(reconcile.Fresh, opaque) }, 0, 0},
+		"secret updated":          {func(c *tokenController) { c.secretUpdated(reconcile.Fresh, secret("s", ""), secret("s", "u1")) }, 1, 1},
+		"secret deleted":          {func(c *tokenController) { c.secretDeleted(secret("s", "u1")) }, 1, 0},
+		"other secret deleted":    {func(c *tokenController) { c.secretDeleted(opaque) }, 0, 0},
+		"account updated":         {func(c *tokenController) { c.accountUpdated(account("sa", "u1"), account("sa", "u1", "x")) }, 0, 0},
+		"account replaced":        {func(c *tokenController) { c.accountUpdated(account("sa", "u1"), account("sa", "u2")) }, 1, 0},
+		"secret replaced unnoted": {func(c *tokenController) { replaceSecret(c) }, 2, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, c := start(t, nil)
+			tc.event(c)
+			if got := c.loop.Inspect().Depth; got != tc.depth {
+				t.Errorf("depth = %d, want %d", got, tc.depth)
+			}
+			if got := len(c.known.keys()); got != tc.known {
+				t.Errorf("known = %v, want %d", c.known.keys(), tc.known)
+			}
+		})
+	}
+}
+
+func replaceSecret(c *tokenController) {
+	c.secretAdded(reconcile.Fresh, secret("s", "u1"))
+	c.secretUpdated(reconcile.Fresh, secret("s", "u1"), secret("s", "u1", func(s *corev1.Secret) { s.UID = "replacement" }))
+}
+
+func TestSecretsDeletedBetweenInstancesAreCleanedUpAfter(t *testing.T) {
+	full := secret("s", "u1", withData("ca", "ns", "t"))
+	kept := secret("kept", "u1", withData("ca", "ns", "t"))
+	oldEnv, old := start(t, objects(account("sa", "u1", "s", "kept", "never-seen"), full, kept))
+	await(t, oldEnv, func(context.Context) (bool, error) { return len(old.known.keys()) == 2, nil })
+
+	env, c := startAfter(t, old.HandOver(), objects(account("sa", "u1", "s", "kept", "never-seen"), kept))
+	ctx, stop := context.WithCancel(env.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	await(t, env, func(ctx context.Context) (bool, error) {
+		sa, err := env.Client.CoreV1().ServiceAccounts("ns").Get(ctx, "sa", metav1.GetOptions{})
+		return err == nil && len(sa.Secrets) == 2 && sa.Secrets[0].Name == "kept" && sa.Secrets[1].Name == "never-seen", nil
+	})
+	await(t, env, func(context.Context) (bool, error) { return c.loop.Inspect().Reconciled >= 2, nil })
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("Run = %v", err)
+	}
+	if got := c.known.keys(); len(got) != 1 || got[0] != secretKey(kept) {
+		t.Errorf("known = %v, want the secret that exists", got)
+	}
+}
+
+func TestAnEstateOfAnotherTypeIsIgnored(t *testing.T) {
+	_, c := startAfter(t, "something else", nil)
+	c.takeOver()
+	if depth := c.loop.Inspect().Depth; depth != 0 {
+		t.Errorf("depth = %d, want 0", depth)
+	}
+}
+
+func TestDescriptor(t *testing.T) {
+	d := Descriptor()
+	env := controllertest.New(t)
+	cfg := v1beta1.NewDefault()
+	cfg.ServiceAccounts.RootCAFile = "/nothing/ca.crt"
+	idle := d.Value(cfg)
+	if c, err := d.New(env.Env, idle); c != nil || err != nil {
+		t.Errorf("New = %v, %v without a private key, want nothing to run", c, err)
+	}
+	if files := d.Files(idle); len(files) != 0 {
+		t.Errorf("files = %v without a private key", files)
+	}
+
+	cfg.ServiceAccounts.PrivateKeyFile = write(t, keyPEM(t))
+	if _, err := d.New(env.Env, d.Value(cfg)); err == nil {
+		t.Error("New accepts a missing CA file")
+	}
+	cfg.ServiceAccounts.RootCAFile = write(t, caPEM(t))
+	value := d.Value(cfg)
+	if diff := cmp.Diff([]string{cfg.ServiceAccounts.PrivateKeyFile, cfg.ServiceAccounts.RootCAFile}, d.Files(value)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	c, err := d.New(env.Env, value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if workers := c.(*tokenController).loop.Inspect().Workers; workers != 10 {
+		t.Errorf("workers = %d, want 5 for each of two kinds of keys", workers)
+	}
+}
+
+func BenchmarkReconcileSecret(b *testing.B) {
+	for _, count := range []int{10, 10_000} {
+		b.Run(fmt.Sprintf("secrets=%d", count), func(b *testing.B) {
+			all := objects(account("sa", "u1"))
+			for i := range count {
+				all = append(all, secret(fmt.Sprintf("s-%d", i), "u1", withData("ca", "ns", "t")))
+			}
+			env, c := start(b, all)
+			k := secretKey(secret("s-5", "u1"))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := c.reconcile(env.Context(), k); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,72 @@
+package satoken
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+)
+
+// needs are the data that a token Secret lacks.
+type needs struct{ ca, namespace, token bool }
+
+// needsOf says what a Secret lacks. A namespace that somebody set to something else is
+// left alone; an empty ca means that there is no CA to publish.
+func needsOf(secret *corev1.Secret, ca []byte) needs {
+	return needs{
+		ca:        len(ca) > 0 && !bytes.Equal(secret.Data[corev1.ServiceAccountRootCAKey], ca),
+		namespace: len(secret.Data[corev1.ServiceAccountNamespaceKey]) == 0,
+		token:     len(secret.Data[corev1.ServiceAccountTokenKey]) == 0,
+	}
+}
+
+// populate fills in what a Secret lacks. The cached Secret is complete but for its managed
+// fields, so it is what the update starts from; its resource version makes the update fail
+// if it is out of date, and then the event of the newer state brings the key back.
+func (c *tokenController) populate(ctx context.Context, account *corev1.ServiceAccount, secret *corev1.Secret) error {
+	lacking := needsOf(secret, c.ca)
+	if lacking == (needs{}) {
+		return nil
+	}
+	token := ""
+	if lacking.token {
+		var err error
+		if token, err = c.signer.sign(account, secret); err != nil {
+			klog.FromContext(ctx).Error(err, "Signing a service account token failed", "secret", klog.KObj(secret))
+			return nil
+		}
+	}
+	completed := complete(secret, account, lacking, c.ca, token)
+	_, err := c.client.CoreV1().Secrets(secret.Namespace).Update(ctx, completed, metav1.UpdateOptions{})
+	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("updating secret %s/%s: %w", secret.Namespace, secret.Name, err)
+}
+
+// complete is a copy of a Secret with the data it lacks, bound to the account.
+func complete(secret *corev1.Secret, account *corev1.ServiceAccount, lacking needs, ca []byte, token string) *corev1.Secret {
+	secret = secret.DeepCopy()
+	if secret.Data == nil {
+		secret.Data = map[string][]byte{}
+	}
+	if lacking.ca {
+		secret.Data[corev1.ServiceAccountRootCAKey] = ca
+	}
+	if lacking.namespace {
+		secret.Data[corev1.ServiceAccountNamespaceKey] = []byte(secret.Namespace)
+	}
+	if lacking.token {
+		secret.Data[corev1.ServiceAccountTokenKey] = []byte(token)
+	}
+	if secret.Annotations == nil {
+		secret.Annotations = map[string]string{}
+	}
+	secret.Annotations[corev1.ServiceAccountNameKey] = account.Name
+	secret.Annotations[corev1.ServiceAccountUIDKey] = string(account.UID)
+	return secret
+}

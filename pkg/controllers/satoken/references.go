@@ -1,0 +1,65 @@
+package satoken
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// conflictBackoff spaces the attempts to update an account that others update as well:
+// ten in all, 100 to 200 ms apart.
+func conflictBackoff() wait.Backoff {
+	return wait.Backoff{Steps: 10, Duration: 100 * time.Millisecond, Jitter: 1.0}
+}
+
+// removeReference removes the name of a Secret from its account, reading the account anew
+// for each attempt.
+func (c *tokenController) removeReference(ctx context.Context, k key) error {
+	backoff := conflictBackoff()
+	for {
+		err := c.tryRemoveReference(ctx, k)
+		pause := backoff.Step()
+		if !apierrors.IsConflict(err) || backoff.Steps == 0 {
+			return err
+		}
+		select {
+		case <-c.clock.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (c *tokenController) tryRemoveReference(ctx context.Context, k key) error {
+	account, err := c.liveAccount(ctx, k.namespace, k.accountName, k.accountUID)
+	if err != nil || account == nil {
+		return err
+	}
+	changed := withoutReference(account, k.name)
+	if changed == nil {
+		return nil
+	}
+	_, err = c.client.CoreV1().ServiceAccounts(k.namespace).Update(ctx, changed, metav1.UpdateOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("updating service account %s/%s: %w", k.namespace, k.accountName, err)
+	}
+	return nil
+}
+
+// withoutReference is a copy of an account that does not list the Secret of that name, nil
+// if it never did.
+func withoutReference(account *corev1.ServiceAccount, secretName string) *corev1.ServiceAccount {
+	names := func(ref corev1.ObjectReference) bool { return ref.Name == secretName }
+	if !slices.ContainsFunc(account.Secrets, names) {
+		return nil
+	}
+	account = account.DeepCopy()
+	account.Secrets = slices.DeleteFunc(account.Secrets, names)
+	return account
+}

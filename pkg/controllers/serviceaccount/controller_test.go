@@ -1,0 +1,196 @@
+package serviceaccount
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clienttesting "k8s.io/client-go/testing"
+
+	"kcmd.dev/pkg/controllers/kit/controllertest"
+)
+
+func start(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *serviceAccountController) {
+	t.Helper()
+	env := controllertest.New(t, objects...)
+	c, err := newController(env.Env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	awaitWatches(t, env, 2)
+	env.Fake.ClearActions()
+	return env, c
+}
+
+// awaitWatches waits until the informers watch: the fake API server does not replay what
+// happened between the list and the watch.
+func awaitWatches(t testing.TB, env *controllertest.Env, count int) {
+	t.Helper()
+	await(t, env, func(context.Context) (bool, error) {
+		watches := 0
+		for _, action := range env.Fake.Actions() {
+			if action.GetVerb() == "watch" {
+				watches++
+			}
+		}
+		return watches >= count, nil
+	})
+}
+
+// writes are the requests that are no reads.
+func writes(env *controllertest.Env) []clienttesting.Action {
+	var all []clienttesting.Action
+	for _, action := range env.Fake.Actions() {
+		switch action.GetVerb() {
+		case "get", "list", "watch":
+		default:
+			all = append(all, action)
+		}
+	}
+	return all
+}
+
+func TestReconcileCreatesTheAccountWithNameAndNamespaceOnly(t *testing.T) {
+	env, c := start(t, namespace("a", corev1.NamespaceActive), account("a", "other"))
+	if err := c.reconcile(env.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	got := writes(env)
+	if len(got) != 1 {
+		t.Fatalf("got %d writes, want 1: %v", len(got), got)
+	}
+	want := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "default"}}
+	if diff := cmp.Diff(want, got[0].(clienttesting.CreateAction).GetObject()); diff != "" {
+		t.Errorf("created account (-want +got):\n%s", diff)
+	}
+}
+
+func TestReconcileLeavesEverythingElseAlone(t *testing.T) {
+	for name, objects := range map[string][]runtime.Object{
+		"account exists":        {namespace("a", corev1.NamespaceActive), account("a", "default")},
+		"namespace gone":        {},
+		"namespace terminating": {namespace("a", corev1.NamespaceTerminating)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := start(t, objects...)
+			if err := c.reconcile(env.Context(), "a"); err != nil {
+				t.Fatal(err)
+			}
+			if got := writes(env); len(got) != 0 {
+				t.Errorf("unexpected writes: %v", got)
+			}
+		})
+	}
+}
+
+func TestReconcileRetriesWhatIsNotSettled(t *testing.T) {
+	for name, tc := range map[string]struct {
+		refusal error
+		retry   bool
+	}{
+		"stale cache":           {apierrors.NewAlreadyExists(corev1.Resource("serviceaccounts"), "default"), false},
+		"namespace terminating": {terminatingRefusal(), false},
+		"namespace not found":   {apierrors.NewNotFound(corev1.Resource("namespaces"), "a"), true},
+		"quota":                 {apierrors.NewForbidden(corev1.Resource("serviceaccounts"), "default", errors.New("exceeded quota")), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := start(t, namespace("a", corev1.NamespaceActive))
+			env.Fake.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, tc.refusal
+			})
+			err := c.reconcile(env.Context(), "a")
+			if (err != nil) != tc.retry {
+				t.Errorf("reconcile = %v, want retry %v", err, tc.retry)
+			}
+			if tc.retry && !errors.Is(err, tc.refusal) {
+				t.Errorf("reconcile = %v, does not wrap %v", err, tc.refusal)
+			}
+		})
+	}
+}
+
+func TestRunKeepsTheAccountOfActiveNamespaces(t *testing.T) {
+	env, c := start(t, namespace("a", corev1.NamespaceActive), namespace("later", ""), account("a", "other"))
+	ctx, stop := context.WithCancel(env.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+	})
+
+	awaitAccount(t, env, "a")
+	accounts := env.Client.CoreV1().ServiceAccounts("a")
+	if err := accounts.Delete(ctx, "default", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	awaitAccount(t, env, "a")
+
+	if _, err := env.Client.CoreV1().Namespaces().Update(ctx, namespace("later", corev1.NamespaceActive), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	awaitAccount(t, env, "later")
+	if _, err := env.Client.CoreV1().Namespaces().Create(ctx, namespace("new", corev1.NamespaceActive), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	awaitAccount(t, env, "new")
+}
+
+func TestDeletingAnotherAccountQueuesNothing(t *testing.T) {
+	env, c := start(t, account("a", "other"), account("b", "default"))
+	for _, a := range []*corev1.ServiceAccount{account("a", "other"), account("b", "default")} {
+		if err := env.Client.CoreV1().ServiceAccounts(a.Namespace).Delete(env.Context(), a.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Notifications of one informer arrive in order, so once b is queued a was not.
+	await(t, env, func(context.Context) (bool, error) { return c.loop.Inspect().Depth > 0, nil })
+	if depth := c.loop.Inspect().Depth; depth != 1 {
+		t.Errorf("depth = %d, want the key of b alone", depth)
+	}
+}
+
+func awaitAccount(t testing.TB, env *controllertest.Env, namespace string) {
+	t.Helper()
+	await(t, env, func(ctx context.Context) (bool, error) {
+		_, err := env.Client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
+		return err == nil, nil
+	})
+}
+
+func await(t testing.TB, env *controllertest.Env, condition wait.ConditionWithContextFunc) {
+	t.Helper()
+	if err := wait.PollUntilContextTimeout(env.Context(), time.Millisecond, 30*time.Second, true, condition); err != nil {
+		t.Fatalf("condition not met: %v", err)
+	}
+}
+
+func BenchmarkReconcile(b *testing.B) {
+	for _, namespaces := range []int{10, 10_000} {
+		b.Run(fmt.Sprintf("namespaces=%d", namespaces), func(b *testing.B) {
+			var objects []runtime.Object
+			for i := range namespaces {
+				name := fmt.Sprintf("ns-%d", i)
+				objects = append(objects, namespace(name, corev1.NamespaceActive), account(name, "default"))
+			}
+			env, c := start(b, objects...)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := c.reconcile(env.Context(), "ns-5"); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,161 @@
+// Package apis knows which resources the API server offers.
+//
+//  1. One discovery serves the whole process: the REST mapper of all controllers and
+//     the question whether a controller's APIs are there.
+//  2. It is refreshed periodically, quickly until it first succeeds. In between it
+//     answers from memory.
+//  3. A group whose discovery fails counts as it last did: an aggregated API server
+//     that is down for a moment does not stop the controllers of its kinds.
+package apis
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// RefreshPeriod is the period of discovery once it succeeded.
+	RefreshPeriod = 30 * time.Second
+	// RetryPeriod is the period until then.
+	RetryPeriod = time.Second
+)
+
+// Catalog is what the API server offers.
+type Catalog struct {
+	cached discovery.CachedDiscoveryInterface
+	mapper *restmapper.DeferredDiscoveryRESTMapper
+	clock  clock.WithTicker
+
+	changed chan struct{}
+
+	mu     sync.Mutex
+	known  bool
+	err    error
+	served map[schema.GroupVersionResource]bool
+}
+
+// New makes an empty catalog. Nothing is asked of the API server before Run.
+func New(client discovery.DiscoveryInterface, c clock.WithTicker) *Catalog {
+	cached := memory.NewMemCacheClient(client)
+	return &Catalog{
+		cached:  cached,
+		mapper:  restmapper.NewDeferredDiscoveryRESTMapper(cached),
+		clock:   c,
+		changed: make(chan struct{}, 1),
+		served:  map[schema.GroupVersionResource]bool{},
+	}
+}
+
+// Mapper maps kinds to resources, from memory where it can.
+func (c *Catalog) Mapper() meta.RESTMapper { return c.mapper }
+
+// Changed receives a value after what is served has changed.
+func (c *Catalog) Changed() <-chan struct{} { return c.changed }
+
+// Missing says which of the resources are not served, or why that is not known. It is
+// empty if all of them are.
+func (c *Catalog) Missing(resources []schema.GroupVersionResource) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(resources) == 0 {
+		return ""
+	}
+	if !c.known {
+		if c.err != nil {
+			return fmt.Sprintf("the API server cannot be asked what it serves: %v", c.err)
+		}
+		return "the API server has not been asked yet what it serves"
+	}
+	for _, r := range resources {
+		if !c.served[r] {
+			return fmt.Sprintf("the API server does not serve %s in %s", r.Resource, r.GroupVersion())
+		}
+	}
+	return ""
+}
+
+// Run refreshes the catalog until ctx ends.
+func (c *Catalog) Run(ctx context.Context) {
+	for {
+		period := RefreshPeriod
+		if err := c.Refresh(ctx); err != nil {
+			klog.FromContext(ctx).V(2).Info("Discovery failed", "err", err)
+		}
+		if !c.Complete() {
+			period = RetryPeriod
+		}
+		select {
+		case <-c.clock.After(period):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Complete reports that discovery has succeeded at least once.
+func (c *Catalog) Complete() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.known
+}
+
+// Refresh asks the API server. What fails keeps its last answer.
+func (c *Catalog) Refresh(ctx context.Context) error {
+	c.mapper.Reset() // invalidates the discovery cache too
+	_, lists, err := c.cached.ServerGroupsAndResources()
+	failed := map[schema.GroupVersion]error{}
+	if groups, ok := discovery.GroupDiscoveryFailedErrorGroups(err); ok {
+		failed = groups
+	} else if err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.err = err
+		return err
+	}
+	c.settle(servedBy(lists), failed)
+	return nil
+}
+
+func (c *Catalog) settle(served map[schema.GroupVersionResource]bool, failed map[schema.GroupVersion]error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for r := range c.served {
+		if failed[r.GroupVersion()] != nil {
+			served[r] = true
+		}
+	}
+	if c.known && maps.Equal(served, c.served) {
+		return
+	}
+	c.served, c.known, c.err = served, true, nil
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+func servedBy(lists []*metav1.APIResourceList) map[schema.GroupVersionResource]bool {
+	served := map[schema.GroupVersionResource]bool{}
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			continue
+		}
+		for _, r := range list.APIResources {
+			served[gv.WithResource(r.Name)] = true
+		}
+	}
+	return served
+}

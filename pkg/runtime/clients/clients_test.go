@@ -1,0 +1,289 @@
+package clients
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/metrics"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// again makes another typed client of a set's Config.
+func (s *Set) again() (kubernetes.Interface, error) { return kubernetes.NewForConfig(s.Config) }
+
+func TestUserAgent(t *testing.T) {
+	platform := goruntime.GOOS + "/" + goruntime.GOARCH
+	for want, v := range map[string]version.Info{
+		"kube-controller-manager/v1.36.3 (" + platform + ") kubernetes/0123456/x": {GitVersion: "v1.36.3", GitCommit: "0123456789"},
+		"kube-controller-manager/v1.36.0 (" + platform + ") kubernetes/012/x":     {GitVersion: "v1.36.0-alpha.1+abc", GitCommit: "012"},
+		"kube-controller-manager/unknown (" + platform + ") kubernetes/unknown/x": {},
+	} {
+		if got := UserAgent(v, "x"); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestRequestsSayWhoTheyAreFrom(t *testing.T) {
+	const prefix = "kube-controller-manager/v1.36.3 ("
+	s := newServer(t)
+	for _, tc := range []struct {
+		id     Identity
+		suffix string
+	}{
+		{Identity{Name: "job-controller", ServiceAccount: "job-controller"}, "/job-controller"},
+		{Identity{Name: "serviceaccount-token-controller", ClientName: "tokens-controller"}, "/tokens-controller"},
+		{Identity{Name: "shared-informers"}, "/shared-informers"},
+	} {
+		set := s.set(tc.id, nil)
+		further, err := set.again()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, get := range []func() error{
+			func() error {
+				_, err := set.Kubernetes.CoreV1().ConfigMaps("ns").Get(t.Context(), "x", metav1.GetOptions{})
+				return err
+			},
+			func() error {
+				_, err := set.Metadata.Resource(configMaps).Namespace("ns").Get(t.Context(), "x", metav1.GetOptions{})
+				return err
+			},
+			func() error {
+				_, err := set.Dynamic.Resource(configMaps).Namespace("ns").Get(t.Context(), "x", metav1.GetOptions{})
+				return err
+			},
+			func() error { _, err := set.Discovery.ServerVersion(); return err },
+			func() error {
+				_, err := further.CoreV1().ConfigMaps("ns").Get(t.Context(), "x", metav1.GetOptions{})
+				return err
+			},
+		} {
+			if err := get(); err != nil && !strings.Contains(err.Error(), "metadata") {
+				t.Fatal(err)
+			}
+		}
+		got := s.seen()
+		if len(got) != 5 {
+			t.Fatalf("%d requests", len(got))
+		}
+		for _, r := range got {
+			if !strings.HasPrefix(r.userAgent, prefix) || !strings.HasSuffix(r.userAgent, tc.suffix) || r.authorization != "Bearer own-token" {
+				t.Errorf("%s sent user agent %q, authorization %q", r.path, r.userAgent, r.authorization)
+			}
+		}
+		if !strings.Contains(got[0].accept, "protobuf") || strings.Contains(got[2].accept, "protobuf") || !strings.Contains(got[1].accept, "PartialObjectMetadata") {
+			t.Errorf("accepted by typed client: %q, metadata: %q, dynamic: %q", got[0].accept, got[1].accept, got[2].accept)
+		}
+	}
+}
+
+// accounts answers like an API server with service accounts.
+type accounts struct {
+	s       *server
+	missing atomic.Bool
+	created atomic.Int32
+	tokens  atomic.Int32
+}
+
+func (a *accounts) answer(w http.ResponseWriter, r *http.Request) {
+	account := map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "x", "namespace": "kube-system"}}
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/token"):
+		a.tokens.Add(1)
+		reply(w, http.StatusCreated, map[string]any{
+			"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+			"spec":   map[string]any{"expirationSeconds": 3600},
+			"status": map[string]any{"token": "token-of-" + strings.Split(r.URL.Path, "/")[6], "expirationTimestamp": time.Now().Add(time.Hour).Format(time.RFC3339)},
+		})
+	case strings.HasSuffix(r.URL.Path, "/serviceaccounts"):
+		a.created.Add(1)
+		a.missing.Store(false)
+		reply(w, http.StatusCreated, account)
+	case strings.Contains(r.URL.Path, "/serviceaccounts/") && a.missing.Load():
+		reply(w, http.StatusNotFound, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: "NotFound", Code: 404})
+	case strings.Contains(r.URL.Path, "/serviceaccounts/"):
+		reply(w, http.StatusOK, account)
+	default:
+		emptyObject(w, r)
+	}
+}
+
+func TestServiceAccounts(t *testing.T) {
+	s := newServer(t)
+	a := &accounts{s: s}
+	a.missing.Store(true)
+	s.answer(a.answer)
+	c := s.clients(func(o *Options) { o.ServiceAccounts = true })
+	id := Identity{Name: "job-controller", ServiceAccount: "job-controller"}
+	for range 3 {
+		set, err := c.For(id, NewFence())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := set.Kubernetes.CoreV1().ConfigMaps("ns").Create(t.Context(), configMap(nil), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a.created.Load() != 1 || a.tokens.Load() != 1 {
+		t.Fatalf("%d accounts created, %d tokens requested, want one of each", a.created.Load(), a.tokens.Load())
+	}
+	bootstrap := 0
+	for _, r := range s.seen() {
+		if !strings.Contains(r.path, "/configmaps") {
+			bootstrap++
+			if r.authorization != "Bearer own-token" || !strings.HasSuffix(r.userAgent, "/kube-controller-manager") {
+				t.Errorf("bootstrap %s %s sent authorization %q, user agent %q", r.method, r.path, r.authorization, r.userAgent)
+			}
+			continue
+		}
+		if r.authorization != "Bearer token-of-job-controller" || !strings.HasSuffix(r.userAgent, "/system:serviceaccount:kube-system:job-controller") {
+			t.Errorf("%s %s sent authorization %q, user agent %q", r.method, r.path, r.authorization, r.userAgent)
+		}
+	}
+	if bootstrap != 5 { // get, namespace get, create; get, token
+		t.Errorf("%d requests for the account of three sets, want 5", bootstrap)
+	}
+
+	root, err := c.For(Identity{Name: "shared-informers"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := root.Kubernetes.CoreV1().ConfigMaps("ns").Get(t.Context(), "x", metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.seen(); len(got) != 1 || got[0].authorization != "Bearer own-token" {
+		t.Errorf("requests of the process itself: %+v", got)
+	}
+}
+
+func TestServiceAccountThatCannotBeEnsured(t *testing.T) {
+	s := newServer(t)
+	s.answer(func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, http.StatusForbidden, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: "Forbidden", Code: 403, Message: "no"})
+	})
+	c := s.clients(func(o *Options) { o.ServiceAccounts = true })
+	_, err := c.For(Identity{Name: "job-controller", ServiceAccount: "sa"}, nil)
+	if err == nil || !strings.HasPrefix(err.Error(), "making clients of job-controller: ensuring service account kube-system/sa: ") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// TestManySetsShareConnectionsAndLeakNothing is what a thousand reloads do.
+func TestManySetsShareConnectionsAndLeakNothing(t *testing.T) {
+	before := metrics.TransportCreateCalls
+	created := &countCreated{}
+	metrics.TransportCreateCalls = created
+	t.Cleanup(func() { metrics.TransportCreateCalls = before })
+
+	s := newServer(t)
+	a := &accounts{s: s}
+	s.answer(a.answer)
+	c := s.clients(func(o *Options) { o.ServiceAccounts = true })
+	use := func(id Identity) {
+		fence := NewFence()
+		set, err := c.For(id, Fences(fence, NewFence()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := set.Kubernetes.CoreV1().ConfigMaps("ns").Create(t.Context(), configMap(nil), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := set.Dynamic.Resource(configMaps).Namespace("ns").Get(t.Context(), "x", metav1.GetOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		fence.Close(nil)
+	}
+	use(Identity{Name: "root"})
+	use(Identity{Name: "c", ServiceAccount: "c"})
+	goroutines := goruntime.NumGoroutine()
+	for i := range 1000 {
+		use(Identity{Name: "root"})
+		use(Identity{Name: "c", ServiceAccount: []string{"c", "d", "e"}[i%3]})
+		if i%100 == 0 {
+			s.seen()
+		}
+	}
+	if got := s.connections.Load(); got > 2 {
+		t.Errorf("%d connections, want one with the credentials of the process and one without", got)
+	}
+	if got := created.n.Load(); got != 2 {
+		t.Errorf("%d transports, want 2", got)
+	}
+	for deadline := time.Now().Add(5 * time.Second); goruntime.NumGoroutine() > goroutines+5; goruntime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines, %d before", goruntime.NumGoroutine(), goroutines)
+		}
+	}
+	t.Logf("connections %d, transports %d, goroutines %d before, %d after", s.connections.Load(), created.n.Load(), goroutines, goruntime.NumGoroutine())
+}
+
+type countCreated struct{ n atomic.Int32 }
+
+func (c *countCreated) Increment(string) { c.n.Add(1) }
+
+func TestLoadConfig(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	err := os.WriteFile(path, []byte(`
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: k, user: u}}]
+clusters: [{name: k, cluster: {server: "https://example.test:6443"}}]
+users: [{name: u, user: {token: t}}]
+`), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := LoadConfig(path, "application/vnd.kubernetes.protobuf", "application/json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.Host != "https://example.test:6443" || config.BearerToken != "t" || !config.DisableCompression ||
+		config.ContentType != "application/vnd.kubernetes.protobuf" || config.AcceptContentTypes != "application/json" ||
+		config.WarningHandler != (rest.NoWarnings{}) {
+		t.Fatalf("got %v", config)
+	}
+
+	if _, err := LoadConfig(path+".missing", "", ""); !os.IsNotExist(unwrapAll(err)) {
+		t.Errorf("missing file: %v", err)
+	}
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	t.Setenv("KUBERNETES_MASTER", "")
+	_, err = LoadConfig("", "", "")
+	const want = "loading client configuration: invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func unwrapAll(err error) error {
+	for {
+		u, ok := err.(interface{ Unwrap() error })
+		if !ok || os.IsNotExist(err) {
+			return err
+		}
+		err = u.Unwrap()
+	}
+}
+
+func TestNewNeedsAUsableConfig(t *testing.T) {
+	if _, err := New(Options{}); err == nil {
+		t.Error("clients without configuration")
+	}
+	if _, err := New(Options{Base: &rest.Config{Host: "https://h", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("no certificate")}}}); err == nil {
+		t.Error("clients with an unusable CA")
+	}
+}

@@ -1,0 +1,168 @@
+package clients
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+)
+
+// minRecheck bounds how often a fence is asked that is past its deadline and not down.
+const minRecheck = 10 * time.Millisecond
+
+// fencedTransport lets reads pass, and writes while its fence permits them.
+type fencedTransport struct {
+	fence Fence
+	next  http.RoundTripper
+	base  string // path before /api and /apis, without trailing slash
+}
+
+var _ utilnet.RoundTripperWrapper = &fencedTransport{}
+
+// WrappedRoundTripper implements utilnet.RoundTripperWrapper.
+func (t *fencedTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// RoundTrip implements http.RoundTripper.
+func (t *fencedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if !t.writes(req) {
+		return t.next.RoundTrip(req)
+	}
+	if err := t.fence.Err(); err != nil {
+		closeBody(req)
+		return nil, fenced(req, err)
+	}
+	w := t.watch(req.Context())
+	resp, err := t.next.RoundTrip(req.WithContext(w.ctx))
+	if err != nil {
+		defer w.end()
+		return nil, w.explain(req, err)
+	}
+	resp.Body = &watchedBody{ReadCloser: resp.Body, watch: w, request: req}
+	return resp, nil
+}
+
+// reviews are the API groups whose resources are questions: creating one stores nothing.
+var reviews = [...]string{"/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/"}
+
+func (t *fencedTransport) writes(req *http.Request) bool {
+	switch req.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, "":
+		return false
+	case http.MethodPost:
+		path := strings.TrimPrefix(req.URL.Path, t.base)
+		for _, group := range reviews {
+			if strings.HasPrefix(path, group) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func fenced(req *http.Request, cause error) error {
+	return fmt.Errorf("%s %s: %w: %w", req.Method, req.URL.Path, ErrFenced, cause)
+}
+
+func closeBody(req *http.Request) {
+	if req.Body != nil {
+		_ = req.Body.Close() // as RoundTripper demands; there is nobody to tell
+	}
+}
+
+// fenceWatch cancels one write when its fence comes down.
+type fenceWatch struct {
+	fence  Fence
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+func (t *fencedTransport) watch(parent context.Context) *fenceWatch {
+	w := &fenceWatch{fence: t.fence}
+	w.ctx, w.cancel = context.WithCancelCause(parent)
+	for _, f := range leaves(t.fence) {
+		go w.follow(f)
+	}
+	return w
+}
+
+// follow waits for a fence to come down, at its deadline even if nobody says so.
+func (w *fenceWatch) follow(f Fence) {
+	for {
+		over, down := w.wait(f)
+		if over {
+			return
+		}
+		cause := f.Err()
+		if cause == nil && down {
+			cause = ErrClosed
+		}
+		if cause != nil {
+			w.cancel(&fenceDown{cause})
+			return
+		}
+	}
+}
+
+// wait returns when the request is over, the fence is down, or its deadline has passed,
+// which may have moved since.
+func (w *fenceWatch) wait(f Fence) (over, down bool) {
+	var timeout <-chan time.Time
+	if deadline, limited := f.Deadline(); limited {
+		timer := time.NewTimer(max(time.Until(deadline), minRecheck))
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	select {
+	case <-w.ctx.Done():
+		return true, false
+	case <-f.Done():
+		return false, true
+	case <-timeout:
+		return false, false
+	}
+}
+
+func (w *fenceWatch) end() { w.cancel(context.Canceled) }
+
+// fenceDown is the cause of a context that was cancelled by a fence.
+type fenceDown struct{ cause error }
+
+func (e *fenceDown) Error() string { return e.cause.Error() }
+
+// explain tells a cancellation by the fence from any other error.
+func (w *fenceWatch) explain(req *http.Request, err error) error {
+	if down, ok := context.Cause(w.ctx).(*fenceDown); ok {
+		return fenced(req, fmt.Errorf("%w (%w)", down.cause, err))
+	}
+	return err
+}
+
+// watchedBody ends the watch of a write when its answer has been read.
+type watchedBody struct {
+	io.ReadCloser
+	watch   *fenceWatch
+	request *http.Request
+	once    sync.Once
+}
+
+func (b *watchedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	switch {
+	case err == io.EOF:
+		b.once.Do(b.watch.end)
+	case err != nil:
+		err = b.watch.explain(b.request, err)
+	}
+	return n, err
+}
+
+func (b *watchedBody) Close() error {
+	err := b.ReadCloser.Close()
+	b.once.Do(b.watch.end)
+	return err
+}

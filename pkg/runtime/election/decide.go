@@ -1,0 +1,114 @@
+package election
+
+import (
+	"fmt"
+	"time"
+)
+
+// Timings are the rhythm of an election.
+type Timings struct {
+	// LeaseDuration is how long other candidates leave a lease alone that is not renewed.
+	// The record holds whole seconds, at least one. Kubernetes' default is 15s.
+	LeaseDuration time.Duration
+	// RenewDeadline is how long a Term stays valid without renewal. It must be shorter
+	// than LeaseDuration. Kubernetes' default is 10s.
+	RenewDeadline time.Duration
+	// RetryPeriod is the period of renewals, and of attempts after a failure. It must be
+	// shorter than RenewDeadline/1.2. Kubernetes' default is 2s.
+	RetryPeriod time.Duration
+}
+
+// seconds is LeaseDuration as it is recorded.
+func (t Timings) seconds() int32 { return int32(max(t.LeaseDuration/time.Second, 1)) }
+
+// validFor is how long a Term lasts after the start of a renewal that recorded a lease of
+// this many seconds. It never exceeds what was recorded, whatever the timings.
+func (t Timings) validFor(seconds int32) time.Duration {
+	return min(t.RenewDeadline, time.Duration(seconds)*time.Second)
+}
+
+// requestTimeout bounds one request for the lease: half the renew deadline, so that there
+// is time for a second one, but at least a second.
+func (t Timings) requestTimeout() time.Duration { return max(time.Second, t.RenewDeadline/2) }
+
+// verb is what an elector can do.
+type verb string
+
+const (
+	wait    verb = "wait"    // do nothing for a while
+	read    verb = "read"    // GET the lease
+	create  verb = "create"  // CREATE the lease with self as holder
+	acquire verb = "acquire" // UPDATE the lease to self
+	renew   verb = "renew"   // UPDATE the lease that self holds
+)
+
+// action is a decision.
+type action struct {
+	verb  verb
+	after time.Duration // with wait: when to decide again if nothing happens
+}
+
+func (a action) String() string {
+	if a.verb == wait {
+		return fmt.Sprintf("wait %v", a.after)
+	}
+	return string(a.verb)
+}
+
+func waitFor(d time.Duration) action { return action{verb: wait, after: d} }
+
+// view is what a decision rests on.
+type view struct {
+	known     bool          // the fields below are what the API server last said
+	exists    bool          // the lease exists; if not, the record is the last one that did
+	holder    string        // identity of the holder, empty after a release
+	duration  time.Duration // recorded lease duration
+	changedAt time.Time     // local time at which the last change was observed
+	seenAt    time.Time     // local time at which the lease was last read
+	watched   bool          // changes are told by a watch
+	leading   bool          // self has a valid Term
+	renewedAt time.Time     // start of the last successful renewal
+	renewNow  bool          // do not wait for the next renewal
+	retryAt   time.Time     // no attempt before, after a failure
+	jitter    time.Duration // how long to leave an expired lease to others
+}
+
+// decide is the whole policy of an election.
+func decide(v view, now time.Time, self string, t Timings) action {
+	if now.Before(v.retryAt) {
+		return waitFor(v.retryAt.Sub(now))
+	}
+	if !v.known {
+		return action{verb: read}
+	}
+	expiry := v.changedAt.Add(v.duration)
+	switch {
+	case !v.exists && (v.leading || v.holder == "" || v.holder == self || !now.Before(expiry)):
+		return action{verb: create}
+	case !v.exists:
+		// Somebody deleted the lease under its holder, who does not know yet.
+		return v.orPoll(expiry.Sub(now), now, t)
+	case v.holder == self && v.leading:
+		if next := v.renewedAt.Add(t.RetryPeriod); !v.renewNow && now.Before(next) {
+			return waitFor(next.Sub(now))
+		}
+		return action{verb: renew}
+	case v.holder == self || v.holder == "":
+		return action{verb: acquire}
+	case now.Before(expiry.Add(v.jitter)):
+		return v.orPoll(expiry.Add(v.jitter).Sub(now), now, t)
+	}
+	return action{verb: acquire}
+}
+
+// orPoll waits for d, and reads the lease every RetryPeriod if no watch tells of changes.
+func (v view) orPoll(d time.Duration, now time.Time, t Timings) action {
+	if v.watched {
+		return waitFor(d)
+	}
+	poll := v.seenAt.Add(t.RetryPeriod).Sub(now)
+	if poll <= 0 {
+		return action{verb: read}
+	}
+	return waitFor(min(d, poll))
+}

@@ -1,0 +1,23 @@
+// Package election holds a coordination.k8s.io Lease on behalf of the process, on the wire
+// like client-go's leaderelection, so that either kind of candidate can follow the other.
+//
+//  1. One period of holding the lease is a Term. A Term is valid until RenewDeadline after
+//     the start of the last successful renewal, by the monotonic clock and by its own
+//     timer: it ends on time even if the elector is stuck or the process was paused. As
+//     RenewDeadline is shorter than the lease, no two candidates have a valid Term at once.
+//  2. A Term that ended never becomes valid again. Losing the lease ends the Term and
+//     nothing else: the elector stands by and tries again.
+//  3. What to do next is decided by a pure function, decide, from what was observed, the
+//     time and the timings. Acting on it is elsewhere.
+//  4. Expiry is judged by the local time at which the last change of the record was
+//     observed, never by timestamps in the record: clocks of machines differ.
+//  5. The holder renews with one UPDATE per RetryPeriod and no GET. Only after a conflict
+//     or a failure it reads the lease again.
+//  6. A standby watches the lease and sends nothing else. It takes a released lease at
+//     once and an abandoned one when it expires, plus at most 100ms of jitter. While the
+//     watch does not work it reads the lease every RetryPeriod.
+//  7. Timings change live. A shorter RenewDeadline shortens the Term at once; a longer one
+//     counts from the renewal that has told the other candidates of the longer lease.
+//  8. The lease is given back only by Release, when what it protects has stopped. The end
+//     of Run does not release it.
+package election

@@ -1,0 +1,501 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+)
+
+func TestAcquiresAndRenews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, start := newServer(), time.Now()
+		a := s.run(t, "a", defaults)
+		synctest.Wait()
+		term := a.leading(t)
+		holder, seconds, transitions, acquired, renewed := deref(s.stored())
+		if holder != "a" || seconds != 15 || transitions != 0 || !acquired.Time.Equal(start) || !renewed.Time.Equal(start) {
+			t.Fatalf("record of a new lease: %+v", s.stored().Spec)
+		}
+		if d, ok := term.Deadline(); !ok || !d.Equal(start.Add(10*time.Second)) {
+			t.Fatalf("the term ends at %v", d)
+		}
+		a.sent()
+		pass(time.Minute)
+		synctest.Wait()
+		if got := a.sent(); got["update"] != 30 || len(got) != 1 {
+			t.Fatalf("requests of a leader in a minute: %v, want 30 updates", got)
+		}
+		if a.leading(t) != term || term.ID != 1 {
+			t.Fatal("the term changed")
+		}
+		_, _, transitions, acquired, renewed = deref(s.stored())
+		if transitions != 0 || !acquired.Time.Equal(start) || !renewed.Time.Equal(start.Add(time.Minute)) {
+			t.Fatalf("record of a renewed lease: %+v", s.stored().Spec)
+		}
+		a.events.expect(t, "a became leader")
+		a.stop()
+		if !errors.Is(term.Err(), ErrStopped) {
+			t.Fatalf("the term ended with %v", term.Err())
+		}
+		if holderOf(s.stored()) != "a" {
+			t.Fatal("the end of Run released the lease")
+		}
+		a.events.expect(t, "a stopped leading")
+	})
+}
+
+func TestStandbyTakesOverWhenTheLeaseExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		a := s.run(t, "a", defaults)
+		synctest.Wait()
+		a.leading(t)
+		b := s.run(t, "b", defaults)
+		pass(10*time.Minute + time.Second)
+		synctest.Wait()
+		b.standingBy(t)
+		if got := b.sent(); got["get"] != 1 || got["watch"] != 1 || len(got) != 2 {
+			t.Fatalf("requests of a standby in ten minutes: %v, want one get and one watch", got)
+		}
+		if st := b.Status(); !st.Watching || st.Holder != "a" {
+			t.Fatalf("status %+v", st)
+		}
+		a.stop() // like kill -9: the lease stays
+		_, _, _, _, renewed := deref(s.stored())
+		pass(time.Until(renewed.Add(15 * time.Second)))
+		b.standingBy(t)
+		pass(maxJitter)
+		synctest.Wait()
+		b.leading(t)
+		if holder, _, transitions, acquired, _ := deref(s.stored()); holder != "b" || transitions != 1 || acquired.Time.Before(renewed.Time) {
+			t.Fatalf("record after the takeover: %+v", s.stored().Spec)
+		}
+		if got := b.sent(); got["update"] != 1 || len(got) != 1 {
+			t.Fatalf("requests of the takeover: %v, want one update", got)
+		}
+	})
+}
+
+func TestReleasedLeaseIsTakenAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		a := s.run(t, "a", defaults)
+		synctest.Wait()
+		term := a.leading(t)
+		b := s.run(t, "b", defaults)
+		pass(time.Minute + time.Second)
+		a.sent()
+		released := time.Now()
+		if err := a.Release(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if got := a.sent(); got["update"] != 1 || len(got) != 1 {
+			t.Fatalf("requests of a release: %v, want one update", got)
+		}
+		if !errors.Is(term.Err(), ErrReleased) {
+			t.Fatalf("the term ended with %v", term.Err())
+		}
+		synctest.Wait()
+		b.leading(t)
+		if took := time.Since(released); took != 0 {
+			t.Fatalf("taken after %v", took)
+		}
+		a.stop() // returns: Run has ended
+		a.events.expect(t, "a became leader", "a stopped leading")
+	})
+}
+
+func TestReleasedRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		a := s.run(t, "a", defaults)
+		pass(time.Minute)
+		a.stop()
+		s.edit(func(l *coordinationv1.Lease) { // the version Release knows is not the stored one
+			l.Labels = map[string]string{"k": "v"}
+			*l.Spec.LeaseTransitions = 7
+		})
+		if err := a.Release(context.Background()); err != nil { // after Run has returned
+			t.Fatal(err)
+		}
+		l := s.stored()
+		holder, seconds, transitions, acquired, renewed := deref(l)
+		if holder != "" || seconds != 1 || transitions != 7 || !acquired.Equal(&renewed) || !renewed.Time.Equal(time.Now()) || l.Labels["k"] != "v" {
+			t.Fatalf("released lease: %+v", l)
+		}
+		before := l.ResourceVersion
+		if err := a.Release(context.Background()); err != nil || s.stored().ResourceVersion != before {
+			t.Fatalf("a second release: %v, version %s, want %s", err, s.stored().ResourceVersion, before)
+		}
+	})
+}
+
+func TestReleaseLeavesTheLeaseOfOthersAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		s.run(t, "a", defaults)
+		synctest.Wait()
+		b := s.run(t, "b", defaults)
+		pass(time.Minute)
+		b.sent()
+		if err := b.Release(context.Background()); err != nil || len(b.sent()) != 0 {
+			t.Fatalf("releasing a lease of another: %v", err)
+		}
+		b.stop()
+		if holderOf(s.stored()) != "a" {
+			t.Fatal("the lease of another was released")
+		}
+	})
+}
+
+func TestReleaseFailsIfTheServerIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		a := s.run(t, "a", defaults)
+		synctest.Wait()
+		s.do(func() { a.down = true })
+		if err := a.Release(context.Background()); !errors.Is(err, errDown) {
+			t.Fatalf("got %v", err)
+		}
+	})
+}
+
+func TestLostLeaseEndsTheTermInTimeAndIsRegained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, start := newServer(), time.Now()
+		a := s.run(t, "a", defaults)
+		pass(9 * time.Second) // renewed at 2, 4, 6, 8
+		s.do(func() { a.down = true })
+		term := a.leading(t)
+		<-term.Done()
+		if ended := time.Since(start); ended != 18*time.Second {
+			t.Fatalf("the term ended after %v, want 18s: renew deadline after the last renewal", ended)
+		}
+		if !errors.Is(term.Err(), ErrNotRenewed) {
+			t.Fatalf("the term ended with %v", term.Err())
+		}
+		pass(10 * time.Minute)
+		a.standingBy(t)
+		if err := a.Check(nil); err != nil {
+			t.Fatalf("a standby is unhealthy: %v", err)
+		}
+		if st := a.Status(); st.LastError == "" || st.Leading {
+			t.Fatalf("status %+v", st)
+		}
+		s.do(func() { a.down = false })
+		pass(defaults.RetryPeriod + maxJitter)
+		synctest.Wait()
+		if again := a.leading(t); again.ID != 2 || again == term || term.Valid() {
+			t.Fatal("the old term came back")
+		}
+		if st := a.Status(); st.LastError != "" || st.Term != 2 {
+			t.Fatalf("status %+v", st)
+		}
+		a.events.expect(t, "a became leader", "a stopped leading", "a became leader")
+		want := "[leading 1 standby leading 2]"
+		var got []string
+		a.mu.Lock()
+		for _, st := range a.states {
+			if st.Term != nil {
+				got = append(got, fmt.Sprint("leading ", st.Term.ID))
+			} else {
+				got = append(got, "standby")
+			}
+		}
+		a.mu.Unlock()
+		if fmt.Sprint(got) != want {
+			t.Fatalf("states %v, want %v", got, want)
+		}
+	})
+}
+
+func TestTermEndsInTimeWhileTheElectorIsStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		a := s.run(t, "a", defaults)
+		synctest.Wait()
+		term := a.leading(t)
+		hang := make(chan struct{})
+		s.do(func() { a.hang = hang })
+		pass(10*time.Second - 1)
+		if !term.Valid() {
+			t.Fatal("the term ended early")
+		}
+		pass(1)
+		synctest.Wait()
+		select {
+		case <-term.Done():
+		default:
+			t.Fatal("the term outlives its deadline")
+		}
+		pass(25*time.Second - 1)
+		if err := a.Check(nil); err != nil || a.Elector.Name() != "leaderElection" {
+			t.Fatalf("unhealthy early: %v", err)
+		}
+		pass(2)
+		if err := a.Check(nil); err == nil || err.Error() != "failed election to renew leadership on lease kube-controller-manager" {
+			t.Fatalf("health of a stuck elector: %v", err)
+		}
+		s.do(func() { a.hang = nil })
+		close(hang)
+		synctest.Wait()
+		// The late answer is worth nothing, the next one makes a new term.
+		pass(defaults.RetryPeriod)
+		synctest.Wait()
+		if a.leading(t).ID != 2 || a.Check(nil) != nil {
+			t.Fatalf("not recovered: %+v", a.Status())
+		}
+	})
+}
+
+func TestConflictTakesTheSlowPath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		a := s.run(t, "a", defaults)
+		pass(time.Second)
+		term := a.leading(t)
+		s.edit(func(l *coordinationv1.Lease) { l.Labels = map[string]string{"edited": "true"} })
+		a.sent()
+		pass(defaults.RetryPeriod)
+		synctest.Wait()
+		if got := a.sent(); got["update"] != 2 || got["get"] != 1 || len(got) != 2 {
+			t.Fatalf("requests %v, want update, get, update", got)
+		}
+		if a.leading(t) != term || a.metrics.slowPaths() != 1 || s.stored().Labels["edited"] != "true" {
+			t.Fatalf("slow paths %d, lease %+v", a.metrics.slowPaths(), s.stored())
+		}
+		pass(time.Minute)
+		if a.metrics.slowPaths() != 1 {
+			t.Fatal("fast renewals count as slow")
+		}
+	})
+}
+
+func TestLostAnswersDoNotEndTheTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		a := s.run(t, "a", defaults)
+		pass(time.Second)
+		term := a.leading(t)
+		s.do(func() { a.deaf = true })
+		pass(4 * time.Second)
+		s.do(func() { a.deaf = false })
+		pass(30 * time.Second)
+		if a.leading(t) != term {
+			t.Fatal("the term changed")
+		}
+	})
+}
+
+func TestLeaseTakenByForceEndsTheTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		a := s.run(t, "a", defaults)
+		pass(time.Second)
+		term := a.leading(t)
+		s.edit(func(l *coordinationv1.Lease) { *l.Spec.HolderIdentity = "thief" })
+		pass(defaults.RetryPeriod)
+		synctest.Wait()
+		a.standingBy(t)
+		if !errors.Is(term.Err(), ErrTaken) || a.State().Holder != "thief" {
+			t.Fatalf("the term ended with %v, holder %q", term.Err(), a.State().Holder)
+		}
+		pass(15*time.Second + maxJitter)
+		synctest.Wait()
+		a.leading(t)
+	})
+}
+
+func TestDeletedLeaseIsCreatedAgainByItsHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		a := s.run(t, "a", defaults)
+		synctest.Wait()
+		b := s.run(t, "b", defaults)
+		pass(time.Second)
+		term := a.leading(t)
+		s.remove()
+		pass(defaults.RetryPeriod)
+		synctest.Wait()
+		b.standingBy(t)
+		if a.leading(t) != term || holderOf(s.stored()) != "a" {
+			t.Fatal("the holder did not create the lease again")
+		}
+		a.stop()
+		s.remove()
+		synctest.Wait()
+		b.standingBy(t) // the holder might not know
+		pass(15*time.Second + maxJitter)
+		synctest.Wait()
+		b.leading(t)
+	})
+}
+
+func TestWithoutWatchTheStandbyPolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		a := s.run(t, "a", defaults)
+		synctest.Wait()
+		b := s.run(t, "b", defaults)
+		pass(time.Second)
+		s.do(func() { b.noWatch = true })
+		s.endWatches(b.candidate)
+		pass(time.Minute)
+		b.sent()
+		pass(time.Minute)
+		if got := b.sent(); got["get"] < 25 || got["get"] > 31 || got["watch"] > 31 || got["update"] > 0 {
+			t.Fatalf("requests without watch in a minute: %v, want about 30 gets", got)
+		}
+		if err := a.Release(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		pass(defaults.RetryPeriod)
+		synctest.Wait()
+		b.leading(t)
+	})
+}
+
+func TestWatchIsOpenedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		a := s.run(t, "a", defaults)
+		synctest.Wait()
+		b := s.run(t, "b", defaults)
+		for range 5 {
+			pass(5 * time.Minute)
+			s.endWatches(b.candidate)
+		}
+		synctest.Wait()
+		if got := b.sent(); got["get"] != 6 || got["watch"] != 6 || len(got) != 2 {
+			t.Fatalf("requests %v, want a get and a watch each time", got)
+		}
+		if err := a.Release(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		b.leading(t)
+	})
+}
+
+func TestTimingsChangeLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		a := s.run(t, "a", defaults)
+		pass(time.Second)
+		term := a.leading(t)
+		a.SetTimings(Timings{LeaseDuration: 60 * time.Second, RenewDeadline: 40 * time.Second, RetryPeriod: 5 * time.Second})
+		synctest.Wait()
+		if _, seconds, _, _, renewed := deref(s.stored()); seconds != 60 || !renewed.Time.Equal(time.Now()) {
+			t.Fatalf("others do not know the longer lease: %+v", s.stored().Spec)
+		}
+		if d, _ := term.Deadline(); time.Until(d) != 40*time.Second {
+			t.Fatalf("the term ends in %v, want 40s", time.Until(d))
+		}
+		a.sent()
+		pass(time.Minute)
+		synctest.Wait()
+		if got := a.sent(); got["update"] != 12 {
+			t.Fatalf("requests in a minute: %v, want 12 updates", got)
+		}
+
+		s.do(func() { a.down = true })
+		a.SetTimings(Timings{LeaseDuration: 6 * time.Second, RenewDeadline: 4 * time.Second, RetryPeriod: time.Second})
+		if d, _ := term.Deadline(); time.Until(d) != 4*time.Second {
+			t.Fatalf("a shorter deadline is not in force: the term ends in %v", time.Until(d))
+		}
+		s.do(func() { a.down = false })
+		pass(3 * time.Second)
+		if a.leading(t) != term {
+			t.Fatal("the term changed")
+		}
+		if _, seconds, _, _, _ := deref(s.stored()); seconds != 6 {
+			t.Fatalf("recorded duration %d", seconds)
+		}
+
+		// What others do not know of does not count.
+		s.do(func() { a.down = true })
+		a.SetTimings(Timings{LeaseDuration: 60 * time.Second, RenewDeadline: 40 * time.Second, RetryPeriod: 5 * time.Second})
+		pass(5 * time.Second)
+		if term.Valid() {
+			t.Fatal("a term outlives the lease that others know of")
+		}
+	})
+}
+
+// TestNeverTwoValidTerms puts candidates through random faults for hours of fake time.
+func TestNeverTwoValidTerms(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { surviveFaults(t, rand.New(rand.NewPCG(seed, 1))) })
+		})
+	}
+}
+
+// hangFor makes requests hang, whatever their context says.
+func (c *candidate) hangFor(d time.Duration) {
+	c.server.do(func() {
+		if c.hang != nil {
+			return
+		}
+		hang := make(chan struct{})
+		c.hang = hang
+		time.AfterFunc(d, func() {
+			c.server.do(func() { c.hang = nil })
+			close(hang)
+		})
+	})
+}
+
+func surviveFaults(t *testing.T, r *rand.Rand) {
+	s := newServer()
+	var all []*process
+	for _, name := range []string{"a", "b", "c"} {
+		all = append(all, s.run(t, name, defaults))
+	}
+	span := func(limit time.Duration) time.Duration { return time.Duration(r.Int64N(int64(limit))) }
+	terms, led := map[*Term]bool{}, 0
+	for range 3000 {
+		pass(span(2 * time.Second))
+		p := all[r.IntN(len(all))]
+		switch r.IntN(8) {
+		case 0:
+			s.do(func() { p.down = true })
+		case 1:
+			s.do(func() { p.deaf = true })
+		case 2:
+			s.do(func() { p.noWatch = true })
+			s.endWatches(p.candidate)
+		case 3:
+			p.hangFor(span(30 * time.Second))
+		case 4:
+			p.SetTimings([]Timings{defaults, {5 * time.Second, 3 * time.Second, time.Second}, {40 * time.Second, 30 * time.Second, 3 * time.Second}}[r.IntN(3)])
+		default:
+			s.do(func() { p.down, p.deaf, p.noWatch = false, false, false })
+		}
+		synctest.Wait()
+		valid := 0
+		for _, p := range all {
+			if term := p.State().Term; term != nil && term.Valid() {
+				valid++
+				terms[term] = true
+			}
+		}
+		if valid > 1 {
+			t.Fatalf("%d candidates lead at once: %+v %+v %+v", valid, all[0].Status(), all[1].Status(), all[2].Status())
+		}
+		led += valid
+	}
+	if led < 1000 || len(terms) < 5 {
+		t.Fatalf("somebody led at %d of 3000 moments in %d terms: the test does not test", led, len(terms))
+	}
+	for _, p := range all { // let hanging requests end
+		s.do(func() { p.down, p.deaf, p.noWatch = false, false, false })
+	}
+	pass(2 * time.Minute)
+}

@@ -1,0 +1,71 @@
+package election
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/utils/ptr"
+)
+
+// watchdogTolerance is how long after the end of an unrenewed lease the elector counts as stuck.
+const watchdogTolerance = 20 * time.Second
+
+// HealthCheckName is the name of the health check, as upstream's.
+const HealthCheckName = "leaderElection"
+
+// Name returns HealthCheckName: an Elector is its own health check.
+func (e *Elector) Name() string { return HealthCheckName }
+
+// Check fails if this process should renew the lease and nothing has come of it until 20s
+// after the lease ended: the elector is stuck. A standby is always healthy, also one that
+// lost the lease because it cannot reach the API server.
+func (e *Elector) Check(*http.Request) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.term == nil || e.opts.Clock.Since(e.view.changedAt) <= e.timings.LeaseDuration+watchdogTolerance {
+		return nil
+	}
+	return fmt.Errorf("failed election to renew leadership on lease %s", e.opts.Name)
+}
+
+// Status is what there is to know about an election.
+type Status struct {
+	Identity string `json:"identity"`
+	// Leading is whether this process holds the lease; Term counts its Terms.
+	Leading bool   `json:"leading"`
+	Term    uint64 `json:"term,omitempty"`
+	// Holder is the last observed holder, Since the recorded time of its acquisition,
+	// Transitions the recorded number of changes of the holder.
+	Holder      string    `json:"holder"`
+	Since       time.Time `json:"since,omitzero"`
+	Transitions int32     `json:"transitions"`
+	// Renewed is when this process last saw the record change, or changed it.
+	Renewed time.Time `json:"renewed,omitzero"`
+	// Watching is whether a standby is told of changes; else it asks every RetryPeriod.
+	Watching bool `json:"watching"`
+	// LastError is the failure of the newest attempt, empty if it succeeded.
+	LastError     string    `json:"lastError,omitempty"`
+	LastErrorTime time.Time `json:"lastErrorTime,omitzero"`
+}
+
+// Status returns a snapshot. It never waits for the API server.
+func (e *Elector) Status() Status {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := Status{Identity: e.opts.Identity, Watching: e.view.watched, Renewed: e.view.changedAt}
+	if e.term != nil && e.term.Valid() {
+		s.Leading, s.Term = true, e.term.ID
+	}
+	if e.view.exists {
+		s.Holder = holderOf(e.lease)
+		s.Transitions = ptr.Deref(e.lease.Spec.LeaseTransitions, 0)
+		if e.lease.Spec.AcquireTime != nil {
+			s.Since = e.lease.Spec.AcquireTime.Time
+		}
+	}
+	if e.lastErr != nil {
+		s.LastError, s.LastErrorTime = e.lastErr.Error(), e.lastErrAt
+	}
+	return s
+}

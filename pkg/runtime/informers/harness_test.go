@@ -1,0 +1,180 @@
+package informers
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/tools/cache"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// patience bounds every wait for something that happens on another goroutine.
+const patience = 20 * time.Second
+
+// harness is Informers on a fake API server and a fake clock.
+type harness struct {
+	*Informers
+	t      *testing.T
+	client *fake.Clientset
+	clock  *clocktesting.FakeClock
+}
+
+func newHarness(t *testing.T, objects ...runtime.Object) *harness {
+	t.Helper()
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	h := &harness{
+		t:      t,
+		client: fake.NewClientset(objects...),
+		clock:  clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
+	}
+	h.Informers = New(Options{
+		Client: h.client,
+		Metadata: metadatafake.NewSimpleMetadataClient(scheme, &metav1.PartialObjectMetadata{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "example.com/v1", Kind: "Widget"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "w"},
+		}),
+		Clock: h.clock,
+	})
+	h.Start(t.Context())
+	t.Cleanup(h.Shutdown)
+	return h
+}
+
+// open opens a scope that ends with the test and must not see a panic.
+func (h *harness) open(o ScopeOptions) *Scope {
+	h.t.Helper()
+	if o.OnPanic == nil {
+		o.OnPanic = func(err error) { h.t.Errorf("unexpected %v", err) }
+	}
+	s := h.NewScope(o)
+	h.t.Cleanup(s.Close)
+	return s
+}
+
+// requests counts what reached the API server.
+func (h *harness) requests(verb, resource string) int {
+	n := 0
+	for _, action := range h.client.Actions() {
+		if action.Matches(verb, resource) {
+			n++
+		}
+	}
+	return n
+}
+
+func (h *harness) create(pod *corev1.Pod) {
+	h.t.Helper()
+	if _, err := h.client.CoreV1().Pods(pod.Namespace).Create(h.t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// startAndSync starts the scope and waits until its handlers have seen everything.
+func startAndSync(t *testing.T, s *Scope) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	s.StartWithContext(ctx)
+	if err := s.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
+		t.Fatal(err)
+	}
+	if !s.WaitForHandlers(ctx) {
+		t.Fatal("handlers did not sync")
+	}
+}
+
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, patience, true,
+		func(context.Context) (bool, error) { return condition(), nil })
+	if err != nil {
+		t.Fatalf("waiting for %s: %v", what, err)
+	}
+}
+
+func pod(name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, ResourceVersion: "1", Labels: map[string]string{"app": name}},
+		Spec:       corev1.PodSpec{NodeName: "node-" + name},
+	}
+}
+
+func pods(n int) []runtime.Object {
+	list := make([]runtime.Object, n)
+	for i := range list {
+		list[i] = pod(fmt.Sprintf("p%d", i))
+	}
+	return list
+}
+
+// recorder is a handler that counts.
+type recorder struct {
+	mu                     sync.Mutex
+	adds, updates, deletes map[string]int
+	resyncs                int
+}
+
+func newRecorder() *recorder {
+	return &recorder{adds: map[string]int{}, updates: map[string]int{}, deletes: map[string]int{}}
+}
+
+func (r *recorder) OnAdd(obj any, _ bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.adds[keyOf(obj)]++
+}
+
+func (r *recorder) OnUpdate(old, obj any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.updates[keyOf(obj)]++
+	if old == obj {
+		r.resyncs++
+	}
+}
+
+func (r *recorder) OnDelete(obj any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.deletes[keyOf(obj)]++
+}
+
+func (r *recorder) count() (adds, resyncs int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.adds), r.resyncs
+}
+
+func (r *recorder) resynced() int {
+	_, resyncs := r.count()
+	return resyncs
+}
+
+func keyOf(obj any) string {
+	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
+	if err != nil {
+		panic(err)
+	}
+	return key
+}
+
+func addHandler(t *testing.T, informer cache.SharedIndexInformer, h cache.ResourceEventHandler) cache.ResourceEventHandlerRegistration {
+	t.Helper()
+	registered, err := informer.AddEventHandler(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return registered
+}

@@ -1,0 +1,80 @@
+package informers
+
+import (
+	"reflect"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"kcmd.dev/pkg/controllers/kit/controller"
+)
+
+func TestMetricNames(t *testing.T) {
+	m := newMetricNames("names-test")
+	pod, node := reflect.TypeFor[*corev1.Pod](), reflect.TypeFor[*corev1.Node]()
+	filter := controller.Filter{Namespace: "ns", FieldSelector: "f", LabelSelector: "l"}
+	acquire := func(objectType reflect.Type, f controller.Filter, want string) func() {
+		t.Helper()
+		name, release := m.acquire(objectType, f)
+		if name.Name() != want {
+			t.Errorf("got name %q, want %q", name.Name(), want)
+		}
+		// What generated code does; it must be the first to do so for its resource.
+		id := name.WithResource(corev1.SchemeGroupVersion.WithResource(objectType.Elem().Name()))
+		if id.Reserved() != (want != "") {
+			t.Errorf("informer of %v under %q publishes metrics: %t", objectType, want, id.Reserved())
+		}
+		return release
+	}
+	releasePod := acquire(pod, controller.Filter{}, "names-test")
+	releaseNode := acquire(node, controller.Filter{}, "names-test")
+	releaseFiltered := acquire(pod, filter, "names-test/ns[f]{l}")
+	for range 3 { // a pod informer that is stopped and made again, while that of nodes runs
+		releasePod()
+		releasePod = acquire(pod, controller.Filter{}, "names-test-2")
+	}
+	releaseNode()
+	releaseNode = acquire(node, controller.Filter{}, "names-test")
+	releasePod()
+	releaseNode()
+	releaseFiltered()
+	for _, name := range []string{"names-test", "names-test-2", "names-test/ns[f]{l}"} {
+		reserved, err := cache.NewInformerName(name)
+		if err != nil {
+			t.Fatalf("name was not released: %v", err)
+		}
+		if name == "names-test-2" {
+			reserved.Release()
+			continue
+		}
+		defer reserved.Release()
+	}
+	acquire(pod, controller.Filter{}, "")() // taken by somebody else
+	m.close()
+	acquire(pod, controller.Filter{Namespace: "other"}, "")()
+}
+
+func TestInformersReleaseTheirName(t *testing.T) {
+	h := newHarness(t, pods(1)...)
+	for range 2 { // a second one in the process must not fail
+		shared := New(Options{Client: h.client, Clock: h.clock, Name: "release-test"})
+		shared.Start(t.Context())
+		s := shared.NewScope(ScopeOptions{Name: "named"})
+		s.Core().V1().Pods().Informer()
+		if s.InformerName() != nil {
+			t.Error("a name is offered while no informer is made")
+		}
+		if _, err := cache.NewInformerName("release-test"); err == nil {
+			t.Error("the name was not used")
+		}
+		startAndSync(t, s)
+		s.Close()
+		shared.Shutdown()
+		name, err := cache.NewInformerName("release-test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		name.Release()
+	}
+}

@@ -1,0 +1,302 @@
+package informers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/metadata/metadatalister"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/controller"
+)
+
+// ErrClosed is the cause of a wait that ended because the scope was closed, and the error
+// of adding a handler to a closed scope.
+var ErrClosed = errors.New("the scope is closed")
+
+// ScopeOptions configure a Scope.
+type ScopeOptions struct {
+	// Name is shown in status and errors; the name of the controller.
+	Name string
+	// ResyncPeriod is the period of handlers that ask for none of their own. Zero means
+	// no resync. See SetResyncPeriod.
+	ResyncPeriod time.Duration
+	// OnPanic is called, once and on a goroutine of its own, with a *PanicError when a
+	// handler panicked. It may call Close. Nil means that the panic is logged.
+	OnPanic func(error)
+	// Dry makes a scope that holds and starts informers and adds indexes but never calls
+	// a handler. A standby keeps its caches warm with it. Registrations of its handlers
+	// are synced when the informer is.
+	Dry bool
+}
+
+// Scope is the view that one instance of a controller has of the informers.
+type Scope struct {
+	*view
+	informers *Informers
+	name      string
+	dry       bool
+	onPanic   func(error)
+
+	// open ends, through end, when the scope is closed; ended is the same for the hot path.
+	open  context.Context
+	end   context.CancelCauseFunc
+	ended atomic.Bool
+	// calls is held for reading while a handler is called, so that Close can wait for all
+	// of them, those of handlers that have been removed included.
+	calls sync.RWMutex
+	// failed is set when a handler panicked; failure is closed once that is reported.
+	failed  atomic.Bool
+	failing sync.Once
+	failure chan struct{}
+
+	// resync wakes the resync goroutine, which resyncing counts.
+	resync    chan struct{}
+	resyncing sync.WaitGroup
+
+	mu          sync.Mutex
+	closed      bool
+	startDenied bool
+	views       map[controller.Filter]*view
+	held        map[key]*informer
+	handlers    map[*handler]struct{}
+	period      time.Duration
+	resyncerOn  bool
+}
+
+var _ controller.Scope = (*Scope)(nil)
+
+// PanicError reports a panic in an event handler.
+type PanicError struct {
+	// Scope is the name of the scope, Informer the kind the handler was added to.
+	Scope, Informer string
+	// Value is what the handler panicked with.
+	Value any
+	// Stack is the stack of the goroutine at that point.
+	Stack []byte
+}
+
+// Error leaves out the stack.
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("event handler of %s for %s panicked: %v", e.Scope, e.Informer, e.Value)
+}
+
+func newPanicError(h *handler, value any) *PanicError {
+	return &PanicError{Scope: h.scope.name, Informer: h.base.key.String(), Value: value, Stack: debug.Stack()}
+}
+
+// NewScope opens a scope. It must be closed.
+func (i *Informers) NewScope(o ScopeOptions) *Scope {
+	s := &Scope{
+		informers: i,
+		name:      o.Name,
+		dry:       o.Dry,
+		onPanic:   o.OnPanic,
+		failure:   make(chan struct{}),
+		resync:    make(chan struct{}, 1),
+		views:     map[controller.Filter]*view{},
+		held:      map[key]*informer{},
+		handlers:  map[*handler]struct{}{},
+		period:    o.ResyncPeriod,
+	}
+	s.open, s.end = context.WithCancelCause(context.Background())
+	s.view = &view{scope: s}
+	s.views[controller.Filter{}] = s.view
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.scopes[s] = struct{}{}
+	return s
+}
+
+// Close ends the scope: its handlers are removed, its resyncs stopped, and its references
+// released. It then waits for handlers that are being called, so it must not be called
+// from one. Listers and indexers obtained through the scope go on answering from the
+// cache. Further calls only wait.
+func (s *Scope) Close() {
+	s.mu.Lock()
+	first := !s.closed
+	s.closed = true
+	handlers := slices.Collect(maps.Keys(s.handlers))
+	s.mu.Unlock()
+
+	s.ended.Store(true)
+	s.end(ErrClosed)
+	for _, h := range handlers {
+		h.remove()
+	}
+	if first {
+		s.informers.release(s)
+	}
+	// From here on nothing new is called and nothing is held: a handler that hangs
+	// keeps Close waiting, but no informer alive.
+	s.resyncing.Wait()
+	s.mu.Lock()
+	clear(s.handlers)
+	s.mu.Unlock()
+}
+
+// Filtered returns the view of the objects that the filter selects.
+func (s *Scope) Filtered(filter controller.Filter) informers.SharedInformerFactory {
+	if filter == (controller.Filter{}) {
+		return s
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, found := s.views[filter]
+	if !found {
+		v = &view{scope: s, filter: filter}
+		s.views[filter] = v
+	}
+	return v
+}
+
+// MetadataFor returns the metadata informer of any resource.
+func (s *Scope) MetadataFor(resource schema.GroupVersionResource) informers.GenericInformer {
+	k := key{objectType: reflect.TypeFor[*metav1.PartialObjectMetadata](), resource: resource, form: Metadata}
+	w := s.informerFor(k, func() (cache.SharedIndexInformer, func()) {
+		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+		return metadatainformer.NewFilteredMetadataInformer(
+			s.informers.metadata, resource, metav1.NamespaceAll, 0, indexers, nil).Informer(), func() {}
+	})
+	return genericInformer{
+		informer: w,
+		lister:   metadatalister.NewRuntimeObjectShim(metadatalister.New(w.GetIndexer(), resource)),
+	}
+}
+
+// informerFor returns the scope's informer for the key. A closed scope returns one that
+// never runs, so that late requests are harmless.
+func (s *Scope) informerFor(k key, create func() (cache.SharedIndexInformer, func())) *informer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w, found := s.held[k]; found {
+		return w
+	}
+	if s.closed {
+		raw, release := create()
+		release()
+		return &informer{scope: s, base: newBase(k, raw, nil, s.informers.clock)}
+	}
+	w := &informer{scope: s, base: s.informers.acquire(s, k, create)}
+	s.held[k] = w
+	return w
+}
+
+func (s *Scope) start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.startDenied {
+		return
+	}
+	bases := make([]*base, 0, len(s.held))
+	for _, w := range s.held {
+		bases = append(bases, w.base)
+	}
+	s.informers.start(bases)
+}
+
+// startOne starts an informer whatever else the scope holds.
+func (s *Scope) startOne(b *base) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed && !s.startDenied {
+		s.informers.start([]*base{b})
+	}
+}
+
+func (s *Scope) refuseStart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.startDenied = true
+}
+
+// startedInformers returns the started informers of a view; the scope's own view stands
+// for all of them.
+func (s *Scope) startedInformers(v *view) []*base {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var started []*base
+	for k, w := range s.held {
+		if (v == s.view || k.filter == v.filter) && s.informers.wanted(w.base) {
+			started = append(started, w.base)
+		}
+	}
+	return started
+}
+
+// untilClosed derives a context that also ends when the scope is closed.
+func (s *Scope) untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	unhook := context.AfterFunc(s.open, func() { cancel(ErrClosed) })
+	return ctx, func() {
+		unhook()
+		cancel(nil)
+	}
+}
+
+// HandlersSynced reports that every handler added through the scope has been shown the
+// complete state of its cache. It is false for a scope that is closed or has panicked.
+func (s *Scope) HandlersSynced() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.failed.Load() {
+		return false
+	}
+	for h := range s.handlers {
+		if !h.HasSynced() {
+			return false
+		}
+	}
+	return true
+}
+
+// WaitForHandlers waits for HandlersSynced, handlers added meanwhile included. It returns
+// false if ctx ended, the scope was closed, or a handler panicked first.
+func (s *Scope) WaitForHandlers(ctx context.Context) bool {
+	for !s.HandlersSynced() {
+		s.mu.Lock()
+		handlers := slices.Collect(maps.Keys(s.handlers))
+		s.mu.Unlock()
+		for _, h := range handlers {
+			select {
+			case <-h.HasSyncedChecker().Done():
+			case <-h.gone: // removed: no longer of interest
+			case <-s.failure:
+				return false
+			case <-s.open.Done():
+				return false
+			case <-ctx.Done():
+				return s.HandlersSynced()
+			}
+		}
+		if s.open.Err() != nil || s.failed.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// panicked stops the scope's notifications and reports the first panic.
+func (s *Scope) panicked(err *PanicError) {
+	s.failing.Do(func() {
+		close(s.failure)
+		if s.onPanic == nil {
+			klog.Background().Error(err, "event handler stopped", "scope", s.name, "stack", string(err.Stack))
+			return
+		}
+		go s.onPanic(err) // may close the scope, which waits for this goroutine
+	})
+}

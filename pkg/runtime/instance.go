@@ -1,0 +1,258 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/utils/clock"
+
+	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/runtime/clients"
+	"kcmd.dev/pkg/runtime/election"
+	"kcmd.dev/pkg/runtime/informers"
+	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/pkg/runtime/telemetry"
+)
+
+// instance is one built controller and everything it holds. It implements
+// supervisor.Instance.
+type instance struct {
+	controller controller.Controller
+	descriptor controller.Descriptor
+	connection *connection
+	scope      *informers.Scope
+	fence      *clients.ManualFence
+	metrics    *telemetry.Registry
+	hub        *telemetry.Hub
+	recorder   *lateRecorder
+	sink       func() (corev1client.EventsGetter, error)
+
+	predecessor atomic.Pointer[any]
+
+	mu    sync.Mutex
+	loops []controller.Inspectable
+}
+
+// builder makes instances for the supervisor, from what is in force at the moment.
+type builder struct {
+	hub   *telemetry.Hub
+	clock clock.WithTicker
+
+	mu         sync.Mutex
+	connection *connection
+	term       *election.Term
+	termNumber uint64
+}
+
+var errOutdated = errors.New("the process has moved on since")
+
+// use sets what instances are built from.
+func (b *builder) use(c *connection, t *election.Term, number uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.connection, b.term, b.termNumber = c, t, number
+}
+
+// parts returns what an instance with this spec is built from.
+func (b *builder) parts(spec supervisor.Spec) (*connection, *election.Term, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.connection == nil || spec.Clients != b.connection.generation {
+		return nil, nil, errOutdated
+	}
+	if spec.Term == 0 {
+		return b.connection, election.Always(), b.connection.acquire()
+	}
+	if spec.Term != b.termNumber || b.term == nil {
+		return nil, nil, errOutdated
+	}
+	return b.connection, b.term, b.connection.acquire()
+}
+
+// eventFence refuses events while this process does not lead. Unlike the fence of an
+// instance it does not fall when one instance is replaced by the next.
+type eventFence struct{ builder *builder }
+
+var errNotLeading = errors.New("this process does not lead")
+
+func (f eventFence) term() *election.Term {
+	f.builder.mu.Lock()
+	defer f.builder.mu.Unlock()
+	return f.builder.term
+}
+
+// Err implements clients.Fence.
+func (f eventFence) Err() error {
+	if t := f.term(); t != nil {
+		return t.Err()
+	}
+	return errNotLeading
+}
+
+// Done implements clients.Fence.
+func (f eventFence) Done() <-chan struct{} {
+	if t := f.term(); t != nil {
+		return t.Done()
+	}
+	down := make(chan struct{})
+	close(down)
+	return down
+}
+
+// Deadline implements clients.Fence.
+func (f eventFence) Deadline() (time.Time, bool) {
+	if t := f.term(); t != nil {
+		return t.Deadline()
+	}
+	return time.Time{}, false
+}
+
+// Build implements supervisor.Builder.
+func (b *builder) Build(d controller.Descriptor, spec supervisor.Spec, failed func(error)) (supervisor.Instance, error) {
+	i, err := b.make(d, spec, informers.ScopeOptions{Name: d.Name, OnPanic: failed})
+	if err != nil || i.controller == nil {
+		return nil, err
+	}
+	return i, nil
+}
+
+// Warm implements supervisor.Builder. It builds an instance on a scope that calls no
+// handlers, so that exactly the caches the controller would use are kept filled.
+func (b *builder) Warm(d controller.Descriptor, spec supervisor.Spec) (func(), error) {
+	i, err := b.make(d, spec, informers.ScopeOptions{Name: d.Name, Dry: true})
+	if err != nil || i.controller == nil {
+		return func() {}, err
+	}
+	i.scope.StartWithContext(context.Background())
+	return i.Close, nil
+}
+
+func (b *builder) make(d controller.Descriptor, spec supervisor.Spec, o informers.ScopeOptions) (*instance, error) {
+	conn, term, err := b.parts(spec)
+	if err != nil {
+		return nil, err
+	}
+	i := &instance{
+		descriptor: d,
+		connection: conn,
+		scope:      conn.informers.NewScope(o),
+		fence:      clients.NewFence(),
+		metrics:    telemetry.NewRegistry(),
+		hub:        b.hub,
+		recorder:   &lateRecorder{},
+		sink:       func() (corev1client.EventsGetter, error) { return eventSink(conn, d, b) },
+	}
+	if err := i.build(spec.Value, term, b.clock); err != nil {
+		i.Close()
+		return nil, err
+	}
+	if i.controller == nil {
+		i.Close()
+	}
+	return i, nil
+}
+
+func identity(d controller.Descriptor) clients.Identity {
+	return clients.Identity{
+		Name:           d.Name,
+		ServiceAccount: d.ServiceAccount,
+		ClientName:     d.ClientName,
+		Limits:         clients.LimitFactors{QPS: d.Limits.QPS, Burst: d.Limits.Burst},
+	}
+}
+
+func eventSink(conn *connection, d controller.Descriptor, b *builder) (corev1client.EventsGetter, error) {
+	set, err := conn.clients.For(identity(d), eventFence{b})
+	if err != nil {
+		return nil, err
+	}
+	return set.Kubernetes.CoreV1(), nil
+}
+
+func (i *instance) build(value any, term *election.Term, clk clock.WithTicker) error {
+	fence := clients.Fences(i.fence, term)
+	set, err := i.connection.clients.For(identity(i.descriptor), fence)
+	if err != nil {
+		return fmt.Errorf("making clients: %w", err)
+	}
+	i.controller, err = i.descriptor.New(controller.Env{
+		Name:        i.descriptor.Name,
+		Client:      set.Kubernetes,
+		Metadata:    set.Metadata,
+		Dynamic:     set.Dynamic,
+		Discovery:   set.Discovery,
+		Mapper:      i.connection.catalog.Mapper(),
+		Informers:   i.scope,
+		Events:      i.recorder,
+		Metrics:     i.metrics,
+		Clock:       clk,
+		Fenced:      fence.Done(),
+		Predecessor: i.handedOver,
+		Inspect:     i.inspect,
+	}, value)
+	return err
+}
+
+func (i *instance) inspect(loop controller.Inspectable) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.loops = append(i.loops, loop)
+}
+
+func (i *instance) handedOver() any {
+	if p := i.predecessor.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Run implements supervisor.Instance.
+func (i *instance) Run(ctx context.Context, predecessor any) error {
+	recorder, err := i.connection.events.open(i.descriptor.Name, i.descriptor.EventSource, i.sink)
+	if err != nil {
+		return err
+	}
+	i.recorder.connect(recorder)
+	i.predecessor.Store(&predecessor)
+	i.hub.Attach(i.metrics)
+	i.scope.StartWithContext(ctx)
+	return i.controller.Run(ctx)
+}
+
+// HandOver implements supervisor.Instance.
+func (i *instance) HandOver() any {
+	if h, ok := i.controller.(controller.HandsOver); ok {
+		return h.HandOver()
+	}
+	return nil
+}
+
+// Fence implements supervisor.Instance.
+func (i *instance) Fence(cause error) { i.fence.Close(cause) }
+
+// Close implements supervisor.Instance.
+func (i *instance) Close() {
+	i.fence.Close(errors.New("the instance is closed"))
+	i.hub.Detach(i.metrics)
+	i.scope.Close()
+	i.connection.release()
+}
+
+// SetResync implements supervisor.Instance.
+func (i *instance) SetResync(period time.Duration) { i.scope.SetResyncPeriod(period) }
+
+// Loops implements supervisor.Instance.
+func (i *instance) Loops() []controller.LoopStatus {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	statuses := make([]controller.LoopStatus, 0, len(i.loops))
+	for _, l := range i.loops {
+		statuses = append(statuses, l.Inspect())
+	}
+	return statuses
+}

@@ -1,0 +1,110 @@
+// Package logging applies the logging part of the configuration to the process, again and
+// again. component-base does so once per process and refuses a second time, so here its
+// loggers are put behind a sink that can be pointed at another one.
+//
+//  1. Loggers that were made before a change write through it like all others.
+//  2. Formats, options and keys are component-base's: text is klog's, json is that of
+//     k8s.io/component-base/logs/json. Everything goes to stderr unless streams are split.
+package logging
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/go-logr/logr"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	jsonlogs "k8s.io/component-base/logs/json"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+
+	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/v1beta1"
+)
+
+// Output is where the log of the process goes.
+type Output struct {
+	root    *root
+	klog    *flag.FlagSet
+	streams logsapi.LoggingOptions
+
+	mu      sync.Mutex
+	applied string
+}
+
+// Standard returns an output to stderr and, for split streams, stdout. It has no effect
+// before Apply.
+func Standard() *Output {
+	return newOutput(logsapi.LoggingOptions{ErrorStream: os.Stderr, InfoStream: os.Stdout})
+}
+
+func newOutput(streams logsapi.LoggingOptions) *Output {
+	o := &Output{root: &root{}, klog: flag.NewFlagSet("klog", flag.ContinueOnError), streams: streams}
+	klog.InitFlags(o.klog)
+	return o
+}
+
+// Apply makes the configuration that of the process. The first call takes over klog.
+func (o *Output) Apply(c *v1beta1.KubeControllerManagerConfiguration) error {
+	gates, err := config.LoggingGates(c)
+	if err != nil {
+		return err
+	}
+	if err := logsapi.Validate(&c.Logging, gates, nil).ToAggregate(); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	first := o.applied == ""
+	key := fmt.Sprintf("%+v", c.Logging)
+	if key == o.applied {
+		return nil
+	}
+	logger, flush, err := o.logger(c.Logging)
+	if err != nil {
+		return err
+	}
+	o.root.pointAt(logger.GetSink(), flush)
+	if first {
+		klog.SetLoggerWithOptions(logr.New(&sink{root: o.root}), klog.ContextualLogger(true), klog.FlushLogger(o.root.flush))
+	}
+	klog.StartFlushDaemon(c.Logging.FlushFrequency.Duration.Duration)
+	o.applied = key
+	return o.setVerbosity(c.Logging)
+}
+
+func (o *Output) logger(c logsapi.LoggingConfiguration) (logr.Logger, func(), error) {
+	if c.Format == logsapi.JSONLogFormat {
+		logger, control := jsonlogs.Factory{}.Create(c, o.streams)
+		return logger, control.Flush, nil
+	}
+	output, flush := o.textStreams(c.Options.Text)
+	text := textlogger.NewConfig(textlogger.Verbosity(int(c.Verbosity)), textlogger.Output(output))
+	if err := text.VModule().Set(vmodule(c)); err != nil {
+		return logr.Logger{}, nil, fmt.Errorf("setting vmodule: %w", err)
+	}
+	return textlogger.NewLogger(text), flush, nil
+}
+
+// setVerbosity sets the levels that klog checks before it asks the logger.
+func (o *Output) setVerbosity(c logsapi.LoggingConfiguration) error {
+	if _, err := logs.GlogSetter(strconv.Itoa(int(c.Verbosity))); err != nil {
+		return fmt.Errorf("setting the verbosity: %w", err)
+	}
+	if err := o.klog.Set("vmodule", vmodule(c)); err != nil {
+		return fmt.Errorf("setting vmodule: %w", err)
+	}
+	return nil
+}
+
+func vmodule(c logsapi.LoggingConfiguration) string {
+	items := make([]string, 0, len(c.VModule))
+	for _, item := range c.VModule {
+		items = append(items, fmt.Sprintf("%s=%d", item.FilePattern, item.Verbosity))
+	}
+	return strings.Join(items, ",")
+}

@@ -1,0 +1,75 @@
+package logging
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/config/v1beta1"
+)
+
+func configuration(format string, verbosity uint32) *v1beta1.KubeControllerManagerConfiguration {
+	c := &v1beta1.KubeControllerManagerConfiguration{}
+	logsapi.SetRecommendedLoggingConfiguration(&c.Logging)
+	c.Logging.Format = format
+	c.Logging.Verbosity = logsapi.VerbosityLevel(verbosity)
+	return c
+}
+
+func TestLoggersMadeEarlierFollowEveryChange(t *testing.T) {
+	var stderr, stdout bytes.Buffer
+	o := newOutput(logsapi.LoggingOptions{ErrorStream: &stderr, InfoStream: &stdout})
+	t.Cleanup(klog.ClearLogger)
+	apply := func(c *v1beta1.KubeControllerManagerConfiguration) {
+		t.Helper()
+		if err := o.Apply(c); err != nil {
+			t.Fatal(err)
+		}
+		stderr.Reset()
+	}
+
+	apply(configuration("text", 0))
+	logger := klog.LoggerWithValues(klog.LoggerWithName(klog.Background(), "deployment-controller"), "key", "a/b")
+	logger.Info("one")
+	if line := stderr.String(); !strings.HasPrefix(line, "I") || !strings.Contains(line, `logging_test.go:`) ||
+		!strings.Contains(line, `"one"`) || !strings.Contains(line, `logger="deployment-controller" key="a/b"`) {
+		t.Errorf("text line is %q", line)
+	}
+	logger.V(2).Info("hidden")
+	if strings.Contains(stderr.String(), "hidden") {
+		t.Error("verbosity 0 shows a message of level 2")
+	}
+
+	apply(configuration("text", 2))
+	logger.V(2).Info("shown")
+	if !strings.Contains(stderr.String(), "shown") {
+		t.Error("verbosity 2 hides a message of level 2")
+	}
+
+	apply(configuration("json", 1))
+	logger.Info("two", "n", 1)
+	var entry map[string]any
+	if err := json.Unmarshal(stderr.Bytes(), &entry); err != nil {
+		t.Fatalf("%q: %v", stderr.String(), err)
+	}
+	if entry["msg"] != "two" || entry["logger"] != "deployment-controller" || entry["key"] != "a/b" {
+		t.Errorf("json entry is %v", entry)
+	}
+	if caller, _ := entry["caller"].(string); !strings.Contains(caller, "logging_test.go") {
+		t.Errorf("caller is %q", caller)
+	}
+	if stdout.Len() != 0 {
+		t.Errorf("stdout got %q", stdout.String())
+	}
+}
+
+func TestAnInvalidConfigurationIsRefused(t *testing.T) {
+	o := newOutput(logsapi.LoggingOptions{ErrorStream: &bytes.Buffer{}})
+	if err := o.Apply(configuration("xml", 0)); err == nil || !strings.Contains(err.Error(), "Unsupported log format") {
+		t.Errorf("got %v", err)
+	}
+}

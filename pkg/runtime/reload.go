@@ -1,0 +1,260 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/runtime/source"
+	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/pkg/runtime/telemetry"
+)
+
+// Reload is what became of one change of the configuration file.
+type Reload struct {
+	Time time.Time `json:"time"`
+	// Status is success or failure.
+	Status string `json:"status"`
+	// Hash identifies the configuration that came into force.
+	Hash string `json:"hash,omitempty"`
+	// Generation is that of the configuration in force afterwards.
+	Generation uint64 `json:"generation"`
+	// Plan is what the change did, Error why it did nothing.
+	Plan  *config.Plan `json:"plan,omitempty"`
+	Error string       `json:"error,omitempty"`
+	// Took is the time from reading the file until every new instance was built and
+	// handed to its controller, in seconds.
+	Took float64 `json:"tookSeconds"`
+}
+
+// historyLength is the number of reloads that the status shows.
+const historyLength = 20
+
+// Reasons of the events about the configuration.
+const (
+	reasonReloaded = "ConfigurationReloaded"
+	reasonRejected = "ConfigurationRejected"
+)
+
+// maxEventMessage is what the API server accepts, in bytes.
+const maxEventMessage = 1024
+
+// Subjects are the controllers as a Plan sees them.
+func Subjects(descriptors []controller.Descriptor) []config.Subject {
+	subjects := make([]config.Subject, 0, len(descriptors))
+	for _, d := range descriptors {
+		subjects = append(subjects, config.Subject{
+			Name:    d.Name,
+			Enabled: func(c *v1beta1.KubeControllerManagerConfiguration) bool { return c.ControllerEnabled(d.Name) },
+			Value:   d.Value,
+		})
+	}
+	return subjects
+}
+
+// fileChanged handles a change of the configuration or of a file that a controller reads.
+func (r *Runtime) fileChanged(ctx context.Context, change source.Change) {
+	if change.Path == r.options.ConfigFile {
+		r.configChanged(ctx, change)
+		return
+	}
+	logger := klog.FromContext(ctx).WithValues("file", change.Path)
+	was, known := r.files[change.Path]
+	switch {
+	case !known || was == change.Hash:
+		return
+	case change.Err != nil:
+		logger.Error(change.Err, "A file that controllers read cannot be read; they go on with what they read before")
+		return
+	}
+	r.setFile(change.Path, change.Hash)
+	r.takeTerm(ctx)
+	r.builder.use(r.connection, r.term, r.termNumber)
+	err := r.supervisor.Synchronize(desired(r.inputs(), r.options.Descriptors), supervisor.CauseFile, true)
+	if err != nil {
+		r.setFile(change.Path, was)
+		logger.Error(err, "A file that controllers read has changed and cannot be used; they go on with what they read before")
+		return
+	}
+	logger.Info("A file that controllers read has changed")
+}
+
+func (r *Runtime) setFile(path, hash string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.files[path] = hash
+}
+
+// configChanged makes the changed file the configuration in force, or shows why not.
+func (r *Runtime) configChanged(ctx context.Context, change source.Change) {
+	if change.Err == nil && change.Hash == r.content {
+		return
+	}
+	began := r.options.Clock.Now()
+	plan, err := r.reload(ctx, change)
+	took := r.options.Clock.Since(began)
+	outcome := Reload{Time: r.options.Clock.Now(), Status: telemetry.Success, Hash: r.hash, Plan: plan, Took: took.Seconds()}
+	if err != nil {
+		outcome.Status, outcome.Hash, outcome.Error = telemetry.Failure, "", err.Error()
+	}
+	r.mu.Lock()
+	outcome.Generation = r.generation
+	r.history = append(r.history, outcome)
+	if len(r.history) > historyLength {
+		r.history = r.history[1:]
+	}
+	r.mu.Unlock()
+	r.reloads.Record(outcome.Status, outcome.Time, took)
+	r.announce(ctx, outcome)
+}
+
+// announce tells of a reload in the log and as an event on the lease.
+func (r *Runtime) announce(ctx context.Context, o Reload) {
+	logger := klog.FromContext(ctx)
+	if o.Status == telemetry.Failure {
+		logger.Error(nil, "Configuration rejected, the old one stays in force", "file", r.options.ConfigFile, "generation", o.Generation, "problems", o.Error)
+		r.events.Event(r.leadership.lease, corev1.EventTypeWarning, reasonRejected,
+			short(fmt.Sprintf("Generation %d stays in force. %s", o.Generation, o.Error)))
+		return
+	}
+	logger.Info("Configuration reloaded", "generation", o.Generation, "hash", o.Hash, "took", o.Took, "plan", o.Plan.String())
+	r.events.Event(r.leadership.lease, corev1.EventTypeNormal, reasonReloaded,
+		short(fmt.Sprintf("Generation %d is in force. %s", o.Generation, o.Plan.String())))
+}
+
+func short(message string) string {
+	const ellipsis = "…"
+	if len(message) <= maxEventMessage {
+		return message
+	}
+	return message[:maxEventMessage-len(ellipsis)] + ellipsis
+}
+
+// reload is the transaction: until it commits, nothing that runs has changed.
+func (r *Runtime) reload(ctx context.Context, change source.Change) (*config.Plan, error) {
+	if change.Err != nil {
+		return nil, change.Err
+	}
+	document, err := check(r.options.ConfigFile, change.Content)
+	if err != nil {
+		return nil, err
+	}
+	hash, err := config.Hash(document.Config)
+	if err != nil {
+		return nil, err
+	}
+	plan := config.NewPlan(r.document.Config, document.Config, Subjects(r.options.Descriptors))
+	tx := &transaction{Runtime: r, old: r.document, new: document, oldFiles: r.files}
+	if err := tx.prepare(ctx); err != nil {
+		tx.rollBack(ctx)
+		return nil, err
+	}
+	r.mu.Lock()
+	r.content, r.hash = change.Hash, hash
+	r.generation++
+	r.mu.Unlock()
+	logWarnings(ctx, document)
+	tx.commit(ctx)
+	r.reloads.InForce(hash)
+	return &plan, nil
+}
+
+// transaction takes the process from one configuration to the next.
+type transaction struct {
+	*Runtime
+	old, new *config.Document
+	oldFiles map[string]string
+	oldConn  *connection // set if the connection is replaced
+}
+
+// prepare does everything that can fail.
+func (t *transaction) prepare(ctx context.Context) error {
+	if err := t.server.Apply(ctx, t.new.Config.Serving); err != nil {
+		return err
+	}
+	if reconnects(t.old.Config.ClientConnection, t.new.Config.ClientConnection) {
+		conn, err := connect(ctx, t.connection.generation+1, t.new.Config.ClientConnection, t.options.Clock)
+		if err != nil {
+			return err
+		}
+		t.oldConn = t.connection
+		t.setConnection(conn)
+	}
+	t.setDocument(t.new)
+	t.rereadFiles(files(t.new.Config, t.options.Descriptors))
+	t.takeTerm(ctx)
+	in := t.inputs()
+	t.builder.use(t.connection, t.term, t.termNumber)
+	if t.changesLeadership() {
+		// Everything is built as on a standby first. It runs once the new lock is held.
+		in.term = 0
+	}
+	return t.supervisor.Synchronize(desired(in, t.options.Descriptors), supervisor.CauseConfig, true)
+}
+
+func (t *transaction) changesLeadership() bool {
+	return t.leadership.key != keyOf(t.connection.generation, t.new.Config.LeaderElection)
+}
+
+// rollBack undoes what prepare did.
+func (t *transaction) rollBack(ctx context.Context) {
+	if err := t.server.Apply(ctx, t.old.Config.Serving); err != nil {
+		klog.FromContext(ctx).Error(err, "The endpoint cannot be restored")
+	}
+	if t.oldConn != nil {
+		t.connection.retire()
+		t.setConnection(t.oldConn)
+	}
+	t.setDocument(t.old)
+	t.mu.Lock()
+	t.files = t.oldFiles
+	t.mu.Unlock()
+	t.builder.use(t.connection, t.term, t.termNumber)
+}
+
+// commit does what cannot fail, or what is retried until it succeeds.
+func (t *transaction) commit(ctx context.Context) {
+	if t.changesLeadership() {
+		t.moveLeadership(ctx)
+	}
+	t.applyInPlace(ctx)
+	if t.oldConn != nil {
+		if err := t.connectEvents(t.connection); err != nil {
+			klog.FromContext(ctx).Error(err, "Events of the process are not recorded")
+		}
+		t.oldConn.retire()
+	}
+}
+
+// moveLeadership gives the old lock back once nothing runs under it, and contends for the
+// new one.
+func (t *transaction) moveLeadership(ctx context.Context) {
+	drained, cancel := context.WithTimeout(ctx, t.new.Config.Reload.DrainTimeout.Duration+10*time.Second)
+	defer cancel()
+	t.supervisor.Settled(drained)
+	if err := t.leadership.resign(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "The old lease was not released and will expire")
+	}
+	t.takeTerm(ctx)
+	if err := t.contend(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "Leader election cannot begin")
+	}
+}
+
+func (r *Runtime) setConnection(c *connection) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.connection = c
+}
+
+func (r *Runtime) setDocument(d *config.Document) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.document = d
+}

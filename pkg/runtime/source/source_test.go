@@ -1,0 +1,525 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"go.uber.org/goleak"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// seenWithin is the promise: a change is seen within a second.
+const seenWithin = time.Second
+
+type harness struct {
+	*testing.T
+	w *Watcher
+}
+
+func start(t *testing.T, o Options, paths ...string) harness {
+	t.Helper()
+	if o.Settle == 0 {
+		o.Settle = 20 * time.Millisecond
+	}
+	if o.Poll == 0 {
+		o.Poll = time.Hour // only notifications may find changes
+	}
+	w := New(o)
+	w.Set(paths...)
+	return run(t, w)
+}
+
+func run(t *testing.T, w *Watcher) harness {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		if _, open := <-w.Changes(); open {
+			t.Error("changes are delivered after Run returned")
+		}
+	})
+	return harness{t, w}
+}
+
+func (h harness) next() Change {
+	h.Helper()
+	select {
+	case c := <-h.w.Changes():
+		return c
+	case <-time.After(seenWithin):
+		h.Fatal("no change seen within a second")
+		return Change{}
+	}
+}
+
+func (h harness) expect(content string) Change {
+	h.Helper()
+	c := h.next()
+	if c.Err != nil || string(c.Content) != content {
+		h.Fatalf("got content %q, error %v, want content %q", c.Content, c.Err, content)
+	}
+	if c.Hash != hashOf([]byte(content)) {
+		h.Fatalf("hash %s does not belong to %q", c.Hash, content)
+	}
+	return c
+}
+
+// eventually is expect for changes made in several steps: a file that is missing or empty
+// may be seen on the way.
+func (h harness) eventually(content string) {
+	h.Helper()
+	for {
+		c := h.next()
+		if c.Err == nil && string(c.Content) == content {
+			return
+		}
+		if !errors.Is(c.Err, fs.ErrNotExist) && len(c.Content) > 0 {
+			h.Fatalf("got content %q, error %v, want content %q", c.Content, c.Err, content)
+		}
+	}
+}
+
+// message expects an error, after a missing file perhaps.
+func (h harness) message(want string) {
+	h.Helper()
+	c := h.next()
+	if errors.Is(c.Err, fs.ErrNotExist) && c.Err.Error() != want {
+		c = h.next()
+	}
+	if c.Err == nil || c.Err.Error() != want {
+		h.Fatalf("got content %q, error %v, want error %q", c.Content, c.Err, want)
+	}
+}
+
+func (h harness) expectError(target error) {
+	h.Helper()
+	if c := h.next(); !errors.Is(c.Err, target) || c.Content != nil || c.Hash != "" {
+		h.Fatalf("got content %q, hash %q, error %v, want error %v", c.Content, c.Hash, c.Err, target)
+	}
+}
+
+// write writes in place, in two steps: truncate and write.
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	must(t, os.WriteFile(path, []byte(content), 0o644))
+}
+
+// put replaces a file in one step.
+func put(t *testing.T, path, content string) {
+	t.Helper()
+	write(t, path+".new", content)
+	must(t, os.Rename(path+".new", path))
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// replaceLink points a symbolic link elsewhere in one step.
+func replaceLink(t *testing.T, target, link string) {
+	t.Helper()
+	must(t, os.Symlink(target, link+".tmp"))
+	must(t, os.Rename(link+".tmp", link))
+}
+
+func TestChangesOfPlainFile(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, path string){
+		"write in place": func(t *testing.T, path string) { write(t, path, "two") },
+		"rename over": func(t *testing.T, path string) {
+			write(t, path+".new", "two")
+			must(t, os.Rename(path+".new", path))
+		},
+		"delete and create": func(t *testing.T, path string) {
+			must(t, os.Remove(path))
+			write(t, path, "two")
+		},
+		"hard link over": func(t *testing.T, path string) {
+			write(t, path+".new", "two")
+			must(t, os.Remove(path))
+			must(t, os.Link(path+".new", path))
+		},
+		"append": func(t *testing.T, path string) {
+			must(t, os.Truncate(path, 0))
+			f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+			must(t, err)
+			for _, b := range []string{"t", "w", "o"} {
+				_, err := f.WriteString(b)
+				must(t, err)
+			}
+			must(t, f.Close())
+		},
+		"folder deleted and created": func(t *testing.T, path string) {
+			must(t, os.RemoveAll(filepath.Dir(path)))
+			must(t, os.Mkdir(filepath.Dir(path), 0o755))
+			write(t, path, "two")
+		},
+		"folder renamed and created": func(t *testing.T, path string) {
+			must(t, os.Rename(filepath.Dir(path), filepath.Dir(path)+".old"))
+			must(t, os.Mkdir(filepath.Dir(path), 0o755))
+			write(t, path, "two")
+		},
+		"replaced by link": func(t *testing.T, path string) {
+			write(t, path+".target", "two")
+			replaceLink(t, filepath.Base(path)+".target", path)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "conf", "config.yaml")
+			must(t, os.Mkdir(filepath.Dir(path), 0o755))
+			write(t, path, "one")
+			h := start(t, Options{}, path)
+			h.expect("one")
+			change(t, path)
+			h.eventually("two")
+			write(t, path, "three") // the new file is watched like the old one
+			h.eventually("three")
+		})
+	}
+}
+
+// atomicWriter lays out files like the kubelet does for ConfigMap volumes.
+func atomicWriter(t *testing.T, dir string, generation int, content string) {
+	t.Helper()
+	data := fmt.Sprintf("..2026_01_01.%d", generation)
+	must(t, os.Mkdir(filepath.Join(dir, data), 0o755))
+	write(t, filepath.Join(dir, data, "config.yaml"), content)
+	replaceLink(t, data, filepath.Join(dir, "..data"))
+	if generation == 0 {
+		must(t, os.Symlink("..data/config.yaml", filepath.Join(dir, "config.yaml")))
+		return
+	}
+	must(t, os.RemoveAll(filepath.Join(dir, fmt.Sprintf("..2026_01_01.%d", generation-1))))
+}
+
+func TestKubeletAtomicWriter(t *testing.T) {
+	dir := t.TempDir()
+	atomicWriter(t, dir, 0, "generation 0")
+	h := start(t, Options{}, filepath.Join(dir, "config.yaml"))
+	h.expect("generation 0")
+	for g := 1; g <= 20; g++ {
+		content := fmt.Sprintf("generation %d", g)
+		began := time.Now()
+		atomicWriter(t, dir, g, content)
+		c := h.expect(content)
+		if c.At.Before(began) || c.At.After(time.Now()) {
+			t.Fatalf("At is %v, the event came after %v", c.At, began)
+		}
+	}
+}
+
+func TestEveryHopOfALinkChain(t *testing.T) {
+	dir := t.TempDir()
+	for _, d := range []string{"a", "b", "c", "real1", "real2"} {
+		must(t, os.Mkdir(filepath.Join(dir, d), 0o755))
+	}
+	in := func(p ...string) string { return filepath.Join(append([]string{dir}, p...)...) }
+	put(t, in("real1", "f"), "real1")
+	put(t, in("real2", "f"), "real2")
+	must(t, os.Symlink("real1", in("parent")))                     // a directory that is a link
+	must(t, os.Symlink("../parent/f", in("c", "f")))               // relative, through the parent link
+	must(t, os.Symlink(in("c", "f"), in("b", "f")))                // absolute
+	must(t, os.Symlink("../a/../b/f", in("a", "f")))               // with dot-dot
+	h := start(t, Options{}, in("a", ".", "f"), in("parent", "f")) // two paths to one file
+	h.expect("real1")
+	h.expect("real1")
+
+	replaceLink(t, "real2", in("parent"))
+	h.expect("real2")
+	h.expect("real2")
+	put(t, in("real2", "f"), "written at the end of the chain")
+	h.expect("written at the end of the chain")
+	h.expect("written at the end of the chain")
+	put(t, in("c", "other"), "last hop")
+	replaceLink(t, "other", in("c", "f"))
+	h.expect("last hop")
+	put(t, in("b", "other"), "middle hop")
+	replaceLink(t, "other", in("b", "f"))
+	h.expect("middle hop")
+	put(t, in("a", "other"), "first hop")
+	replaceLink(t, "other", in("a", "f"))
+	h.expect("first hop")
+	replaceLink(t, "nowhere", in("a", "f"))
+	h.expectError(fs.ErrNotExist)
+	put(t, in("a", "nowhere"), "no longer dangling")
+	h.expect("no longer dangling")
+	replaceLink(t, "f", in("a", "f"))
+	h.expectError(syscall.ELOOP)
+	replaceLink(t, "other", in("a", "f"))
+	h.expect("first hop")
+}
+
+func TestPathThatAppearsPieceByPiece(t *testing.T) {
+	root := t.TempDir()
+	path := filepath.Join(root, "x", "y", "z", "config.yaml")
+	h := start(t, Options{}, path)
+	h.expectError(fs.ErrNotExist)
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	put(t, path, "there")
+	h.expect("there")
+	must(t, os.RemoveAll(filepath.Join(root, "x")))
+	h.expectError(fs.ErrNotExist)
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	put(t, path, "there")
+	h.expect("there") // it was gone in between, so this is news
+}
+
+func TestErrorsAreReportedOnceWithOneMessage(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	put(t, path, "0123456789")
+	h := start(t, Options{MaxSize: 10}, path)
+	h.expect("0123456789")
+
+	put(t, path, "0123456789a")
+	c := h.next()
+	var tooLarge *TooLargeError
+	if !errors.As(c.Err, &tooLarge) || tooLarge.Limit != 10 {
+		t.Fatalf("got error %v, want too large", c.Err)
+	}
+	if want := "read " + path + ": file is larger than the limit of 10 bytes"; c.Err.Error() != want {
+		t.Fatalf("got message %q, want %q", c.Err, want)
+	}
+	put(t, path, "0123456789abc") // still too large: not news
+	must(t, os.Remove(path))
+	must(t, os.Mkdir(path, 0o755))
+	h.message("read " + path + ": is a directory")
+	must(t, os.Remove(path))
+	must(t, syscall.Mkfifo(path, 0o644)) // opening it to read would block for ever
+	h.message("read " + path + ": not a regular file")
+	must(t, os.Remove(path))
+	h.message("read " + path + ": no such file or directory")
+	put(t, path, "")
+	h.expect("")
+}
+
+func TestSameContentIsNoChange(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	put(t, path, "one")
+	h := start(t, Options{Settle: 100 * time.Millisecond}, path)
+	h.expect("one")
+	for _, change := range []func(){
+		func() { put(t, path+".new", "one"); must(t, os.Rename(path+".new", path)) },
+		func() { now := time.Now(); must(t, os.Chtimes(path, now, now)) },
+		func() { must(t, os.Chmod(path, 0o600)) },
+		func() { replaceLink(t, path, filepath.Join(dir, "unrelated")) },
+	} {
+		change()
+	}
+	// The next thing delivered is the next real change.
+	put(t, path+".new", "two")
+	must(t, os.Rename(path+".new", path))
+	h.expect("two")
+}
+
+func TestSetChangesLive(t *testing.T) {
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	put(t, a, "a1")
+	put(t, b, "b1")
+	h := start(t, Options{}, a, a)
+	h.expect("a1")
+	h.w.Set(a, b)
+	if c := h.expect("b1"); c.Path != b {
+		t.Fatalf("change of %s, want %s", c.Path, b)
+	}
+	h.w.Set(b)
+	// Once a set is in force, and only then, a path added with it is delivered.
+	put(t, filepath.Join(dir, "marker"), "marker")
+	h.w.Set(b, filepath.Join(dir, "marker"))
+	h.expect("marker")
+	put(t, a, "a2")
+	put(t, b, "b2")
+	h.expect("b2")
+}
+
+func TestSlowReceiverSeesTheNewestState(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	put(t, path, "old")
+	h := start(t, Options{}, path)
+	h.expect("old")
+	put(t, path, "step")
+	h.pending("step")
+	put(t, path, "new")
+	h.pending("new")
+	h.expect("new")
+	put(t, path, "detour")
+	h.pending("detour")
+	put(t, path, "new")
+	h.pending("") // back where the receiver is: nothing to say
+}
+
+// pending waits until content, or nothing, is held for a receiver that does not receive.
+func (h harness) pending(content string) {
+	h.Helper()
+	deadline := time.After(seenWithin)
+	for {
+		select {
+		case <-deadline:
+			h.Fatalf("%q is not pending", content)
+		default:
+		}
+		if f := peek(h.w); (f == nil && content == "") || (f != nil && string(f.Content) == content) {
+			return
+		}
+	}
+}
+
+// peek takes the place of a receiver that looks and does not take.
+func peek(w *Watcher) *Change {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.files {
+		if p := f.pending; p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+func TestFileWrittenWithoutPauseIsRead(t *testing.T) {
+	const settle = 100 * time.Millisecond
+	path := filepath.Join(t.TempDir(), "f")
+	put(t, path, "at rest")
+	fake := clocktesting.NewFakeClock(time.Now())
+	h := start(t, Options{Settle: settle, Clock: fake}, path)
+	h.expect("at rest")
+	began := fake.Now()
+	for fake.Since(began) < maxSettles*settle { // never quiet for as long as settle
+		select {
+		case c := <-h.w.Changes():
+			t.Fatalf("%q was read after %v while the file was being written", c.Content, fake.Since(began))
+		default:
+		}
+		put(t, path, fmt.Sprint(fake.Since(began)))
+		h.touchedAt(fake.Now())
+		fake.Step(settle * 9 / 10)
+	}
+	if c := h.next(); c.Err != nil || !strings.HasSuffix(string(c.Content), "ms") || !c.At.Equal(began) {
+		t.Fatalf("change %+v, want what was written last since %v", c, began)
+	}
+}
+
+// touchedAt waits for an event.
+func (h harness) touchedAt(when time.Time) {
+	h.Helper()
+	seen := func() bool {
+		h.w.mu.Lock()
+		defer h.w.mu.Unlock()
+		for _, f := range h.w.files {
+			if f.burst.last.Equal(when) {
+				return true
+			}
+		}
+		return false
+	}
+	for deadline := time.Now().Add(seenWithin); !seen(); {
+		if time.Now().After(deadline) {
+			h.Fatal("no event seen within a second")
+		}
+	}
+}
+
+func TestPollingWithoutNotifications(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	put(t, path, "one")
+	fake := clocktesting.NewFakeClock(time.Now())
+	w := New(Options{Poll: time.Minute, Clock: fake})
+	var broken atomic.Bool
+	broken.Store(true)
+	w.openFS = func() (*fsnotify.Watcher, error) {
+		if broken.Load() {
+			return nil, syscall.EMFILE
+		}
+		return fsnotify.NewWatcher()
+	}
+	w.Set(path)
+	h := run(t, w)
+	h.expect("one")
+	if err := w.Polling(); !errors.Is(err, syscall.EMFILE) {
+		t.Fatalf("Polling() is %v", err)
+	}
+	put(t, path, "two")
+	h.step(fake, fallbackPoll)
+	h.expect("two")
+	broken.Store(false)
+	put(t, path, "three")
+	h.step(fake, fallbackPoll)
+	h.expect("three")
+	if err := w.Polling(); err != nil {
+		t.Fatalf("still polling: %v", err)
+	}
+}
+
+func TestPollFindsWhatNotificationsMiss(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	put(t, path, "one")
+	fake := clocktesting.NewFakeClock(time.Now())
+	w := New(Options{Poll: time.Minute, Clock: fake})
+	w.openFS = func() (*fsnotify.Watcher, error) {
+		fsw, err := fsnotify.NewWatcher()
+		if err == nil { // it accepts watches and never tells anything, like NFS
+			fsw.Events = make(chan fsnotify.Event)
+			fsw.Errors = make(chan error)
+			close(fsw.Events)
+			close(fsw.Errors)
+		}
+		return fsw, err
+	}
+	w.Set(path)
+	h := run(t, w)
+	h.expect("one")
+	put(t, path, "two")
+	h.step(fake, time.Minute)
+	h.expect("two")
+	w.SetTiming(time.Second, 5*time.Second)
+	put(t, path, "three")
+	h.step(fake, 5*time.Second)
+	h.expect("three")
+}
+
+// step moves the clock once the watcher waits on it.
+func (h harness) step(fake *clocktesting.FakeClock, d time.Duration) {
+	h.Helper()
+	deadline := time.Now().Add(seenWithin)
+	for !fake.HasWaiters() {
+		if time.Now().After(deadline) {
+			h.Fatal("the watcher does not wait")
+		}
+	}
+	fake.Step(d)
+}
+
+func TestManyRestartsLeakNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	write(t, path, strings.Repeat("x", 1000))
+	for range 50 {
+		w := New(Options{})
+		w.Set(path)
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error)
+		go func() { done <- w.Run(ctx) }()
+		<-w.Changes()
+		cancel()
+		must(t, <-done)
+	}
+}

@@ -1,0 +1,19 @@
+// Package supervisor keeps the running controllers equal to the desired ones.
+//
+// The model, in rules:
+//
+//  1. Desired is a value: for each controller, whether it should run and the Spec of
+//     the instance that should. There is one verb, Synchronize, for cold start, reload,
+//     a lease won or lost, an API that appears, a file that changed, and shutdown.
+//  2. A controller whose Spec did not change keeps its instance. Any other change
+//     replaces the instance: the new one is built, the old one stopped, and only when
+//     the old one's Run has returned does the new one's begin.
+//  3. Synchronize is a transaction if asked to be one: if any instance cannot be built,
+//     all that were built are discarded and nothing changes. Otherwise a controller
+//     that cannot be built is tried again with backoff, and the others go on.
+//  4. Each controller has a goroutine of its own that stops and starts its instances.
+//     However long one takes to drain, the others do not wait for it.
+//  5. An instance that returns early, panics, or works on one key for too long is
+//     replaced after a backoff. One that does not stop within the drain timeout is
+//     fenced, so that it can do no harm, reported, and left behind.
+package supervisor

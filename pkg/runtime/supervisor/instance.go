@@ -1,0 +1,91 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"runtime/pprof"
+	"time"
+
+	"kcmd.dev/pkg/controllers/kit/controller"
+)
+
+// Spec is what an instance is made from. Instances with equal specs are
+// interchangeable, so a controller whose spec did not change is left alone.
+type Spec struct {
+	// Value is the part of the configuration the controller reads.
+	Value any
+	// Files is a fingerprint of the contents of the files the value names.
+	Files string
+	// Clients is the generation of the clients and caches of the process.
+	Clients uint64
+	// Term is the leadership term under which the instance may write; 0 for
+	// controllers that run without a lease.
+	Term uint64
+}
+
+// Instance is one built controller with everything it holds.
+type Instance interface {
+	// Run starts what the instance needs and blocks in the controller's Run.
+	// predecessor is what the previous instance handed over.
+	Run(ctx context.Context, predecessor any) error
+	// HandOver returns what the successor needs. It is called after Run returned.
+	HandOver() any
+	// Fence refuses and cancels all writes of the instance from now on.
+	Fence(cause error)
+	// Close releases everything the instance holds. It is called once: after Run
+	// returned, instead of Run, or when an instance that does not stop is given up.
+	Close()
+	// SetResync changes the resync period of the handlers.
+	SetResync(time.Duration)
+	// Loops are the work loops of the instance.
+	Loops() []controller.LoopStatus
+}
+
+// Builder makes instances. It is the supervisor's only view of the rest of the process.
+type Builder interface {
+	// Build makes an instance. It returns nil and no error if there is nothing to
+	// run with this spec. failed is to be called, at most once, if the instance
+	// cannot go on for a reason that does not show in Run.
+	Build(d controller.Descriptor, spec Spec, failed func(error)) (Instance, error)
+	// Warm opens what an instance would read and keeps it filled, without
+	// running anything. It fails if an instance could not be built.
+	Warm(d controller.Descriptor, spec Spec) (release func(), err error)
+}
+
+// errEnded is the failure of a Run that returned without being asked to.
+var errEnded = errors.New("the controller returned without being stopped")
+
+// running is an instance whose Run was called.
+type running struct {
+	Instance
+	cancel  context.CancelCauseFunc
+	done    chan struct{}
+	failed  chan error // reports of the handlers, see Builder
+	err     error      // why Run returned; valid after done is closed
+	panics  bool
+	started time.Time
+}
+
+// start calls Run in a goroutine of its own. The goroutine and all it starts carry the
+// controller's name as a profiler label, so that stacks and profiles can be told apart.
+func start(ctx context.Context, name string, i Instance, failed chan error, predecessor any, now time.Time) *running {
+	ctx, cancel := context.WithCancelCause(ctx)
+	r := &running{Instance: i, cancel: cancel, done: make(chan struct{}), failed: failed, started: now}
+	go pprof.Do(ctx, pprof.Labels("controller", name), func(ctx context.Context) {
+		defer close(r.done)
+		r.err = r.runGuarded(ctx, predecessor)
+	})
+	return r
+}
+
+func (r *running) runGuarded(ctx context.Context, predecessor any) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			r.panics = true
+			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return r.Run(ctx, predecessor)
+}

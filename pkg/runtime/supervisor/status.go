@@ -1,0 +1,64 @@
+package supervisor
+
+import (
+	"time"
+
+	"kcmd.dev/pkg/controllers/kit/controller"
+)
+
+// State is what a controller is doing.
+type State string
+
+const (
+	// Disabled: the configuration turns the controller off.
+	Disabled State = "Disabled"
+	// Standby: another process holds the lease; the caches are kept warm.
+	Standby State = "Standby"
+	// Waiting: something the controller needs is missing; Status.Reason says what.
+	Waiting State = "Waiting"
+	// Idle: enabled, but its configuration gives it nothing to do.
+	Idle State = "Idle"
+	// Running: an instance runs.
+	Running State = "Running"
+	// Stopping: an instance finishes the work in flight.
+	Stopping State = "Stopping"
+	// BackingOff: the last instance failed; the next one starts after a delay.
+	BackingOff State = "BackingOff"
+)
+
+// States are all states, in the order in which they are listed.
+var States = []State{Disabled, Standby, Waiting, Idle, Running, Stopping, BackingOff}
+
+// Status is a snapshot of one controller.
+type Status struct {
+	Name  string `json:"name"`
+	State State  `json:"state"`
+	// Reason explains a state that is not Running.
+	Reason string `json:"reason,omitempty"`
+	// Generation counts the instances that ran in this process.
+	Generation uint64 `json:"generation"`
+	// Started is when the running instance was started.
+	Started time.Time `json:"started,omitzero"`
+	// Restarts counts replaced instances by cause.
+	Restarts map[string]uint64 `json:"restarts,omitempty"`
+	// LastError is the newest failure of an instance, LastErrorTime when it was.
+	LastError     string    `json:"lastError,omitempty"`
+	LastErrorTime time.Time `json:"lastErrorTime,omitzero"`
+	// Stuck names a key that has been worked on for too long.
+	Stuck string `json:"stuck,omitempty"`
+	// Abandoned counts instances that did not stop and were left behind, fenced.
+	Abandoned uint64 `json:"abandoned,omitempty"`
+	// Loops are the work loops of the running instance.
+	Loops []controller.LoopStatus `json:"loops,omitempty"`
+}
+
+// Healthy reports whether the controller does what is asked of it, and if not, why.
+func (s Status) Healthy() (bool, string) {
+	switch {
+	case s.Stuck != "":
+		return false, "stuck on " + s.Stuck
+	case s.State == BackingOff:
+		return false, "backing off after: " + s.LastError
+	}
+	return true, ""
+}

@@ -1,0 +1,180 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"kcmd.dev/pkg/controllers/kit/controller"
+)
+
+// Want is what one controller should be doing.
+type Want struct {
+	// State is Disabled, Waiting, Standby or Running.
+	State State
+	// Reason explains a State that is not Running.
+	Reason string
+	// Spec is what the instance is made from, if the state is Standby or Running.
+	Spec Spec
+	// Resync is the resync period of its handlers; it changes in place.
+	Resync time.Duration
+}
+
+// equal reports that no instance has to be replaced to get from one want to the other.
+func (w Want) equal(o Want) bool {
+	return w.State == o.State && w.Spec == o.Spec
+}
+
+// Options configure a Supervisor.
+type Options struct {
+	Builder Builder
+	Metrics *Metrics
+	Clock   clock.WithTicker
+	// BackoffMin and BackoffMax bound the delay before a failed controller is tried
+	// again; it doubles with each failure. Defaults: 1 s and 5 min.
+	BackoffMin, BackoffMax time.Duration
+	// StuckAfter is how long a controller may work on one key before its instance
+	// is replaced. Default: 10 min. CheckEvery is how often that is looked at.
+	// Default: 5 s.
+	StuckAfter, CheckEvery time.Duration
+}
+
+// Cause says why Synchronize was called. It ends up in the restarts metric.
+type Cause string
+
+const (
+	CauseStart    Cause = "start"
+	CauseConfig   Cause = "config"
+	CauseFile     Cause = "file"
+	CauseClients  Cause = "clients"
+	CauseLease    Cause = "lease"
+	CauseAPI      Cause = "api"
+	CauseShutdown Cause = "shutdown"
+	causeCrash    Cause = "crash"
+	causePanic    Cause = "panic"
+	causeStuck    Cause = "stuck"
+)
+
+// Supervisor keeps the running controllers equal to the desired ones.
+type Supervisor struct {
+	options Options
+	units   map[string]*unit
+	order   []string
+	wg      sync.WaitGroup
+
+	mu sync.Mutex // serialises Synchronize
+}
+
+// New makes a supervisor of the controllers described. They are all disabled until the
+// first Synchronize. ctx carries the logger; it does not stop the supervisor, Shutdown does.
+func New(ctx context.Context, o Options, descriptors []controller.Descriptor) *Supervisor {
+	if o.BackoffMin == 0 {
+		o.BackoffMin = time.Second
+	}
+	if o.BackoffMax == 0 {
+		o.BackoffMax = 5 * time.Minute
+	}
+	if o.StuckAfter == 0 {
+		o.StuckAfter = 10 * time.Minute
+	}
+	if o.CheckEvery == 0 {
+		o.CheckEvery = 5 * time.Second
+	}
+	s := &Supervisor{options: o, units: map[string]*unit{}}
+	for _, d := range descriptors {
+		logger := klog.LoggerWithName(klog.FromContext(ctx), d.Name)
+		u := newUnit(klog.NewContext(context.WithoutCancel(ctx), logger), d, o)
+		s.units[d.Name] = u
+		s.order = append(s.order, d.Name)
+		s.wg.Go(u.loop)
+	}
+	return s
+}
+
+// SetDrainTimeout changes how long instances that are stopped from now on may take.
+func (s *Supervisor) SetDrainTimeout(d time.Duration) {
+	for _, u := range s.units {
+		u.drainTimeout.Store(int64(d))
+	}
+}
+
+// Synchronize makes every controller do what is wanted of it. Controllers that are not
+// in desired are disabled.
+//
+//   - unchanged: the instance is kept, its resync period adjusted
+//   - no longer wanted: the instance is told to stop
+//   - new or changed: a new instance is built, and started once the old one stopped
+//
+// It returns when all instances are built, not when they run. If transactional, a
+// failure to build any of them means that nothing has changed; otherwise the controller
+// concerned backs off and tries again. The failures are returned in both cases.
+func (s *Supervisor) Synchronize(desired map[string]Want, cause Cause, transactional bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	var moves []move
+	var failures []error
+	for _, name := range s.order {
+		u := s.units[name]
+		want, ok := desired[name]
+		if !ok {
+			want = Want{State: Disabled}
+		}
+		if u.wanted.equal(want) {
+			moves = append(moves, move{unit: u, want: want, keep: true})
+			continue
+		}
+		m := u.prepare(want, cause)
+		if m.err != nil {
+			failures = append(failures, fmt.Errorf("%s: %w", name, m.err))
+		}
+		moves = append(moves, m)
+	}
+	if transactional && len(failures) > 0 {
+		for _, m := range moves {
+			m.discard()
+		}
+		return errors.Join(failures...)
+	}
+	for _, m := range moves {
+		m.unit.command(m)
+	}
+	return errors.Join(failures...)
+}
+
+// Shutdown stops all controllers and returns when they have stopped or were given up.
+func (s *Supervisor) Shutdown() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, u := range s.units {
+		close(u.quit)
+	}
+	s.wg.Wait()
+}
+
+// Settled waits until every controller has done what the last Synchronize asked of it.
+// It returns false if ctx ended first.
+func (s *Supervisor) Settled(ctx context.Context) bool {
+	for _, name := range s.order {
+		if !s.units[name].settled(ctx) {
+			return false
+		}
+	}
+	return true
+}
+
+// Status returns a snapshot of every controller, sorted by name.
+func (s *Supervisor) Status() []Status {
+	all := make([]Status, 0, len(s.units))
+	for _, u := range s.units {
+		all = append(all, u.snapshot())
+	}
+	sort.Slice(all, func(i, j int) bool { return all[i].Name < all[j].Name })
+	return all
+}

@@ -1,0 +1,446 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/controller"
+)
+
+// fencedGrace is how long an instance that was fenced at the end of its drain timeout
+// may take to notice.
+const fencedGrace = time.Second
+
+// unit is one controller: what is wanted of it and the instance it has. Its loop is
+// the only place where instances start and stop, so there are never two at work.
+type unit struct {
+	ctx          context.Context // carries the logger only
+	d            controller.Descriptor
+	options      Options
+	drainTimeout atomic.Int64 // a time.Duration
+	resync       atomic.Int64 // a time.Duration
+
+	wanted Want // owned by Supervisor.Synchronize
+
+	wake chan struct{}
+	quit chan struct{}
+
+	mu      sync.Mutex
+	next    *move         // the newest command not yet carried out
+	idle    chan struct{} // closed while no command is under way
+	status  Status
+	current *running
+
+	// The rest is owned by the loop.
+	want        Want
+	release     func() // of what is kept warm
+	predecessor any
+	failures    int
+	retry       <-chan time.Time
+}
+
+// move is what Synchronize decided for one unit.
+type move struct {
+	unit     *unit
+	want     Want
+	cause    Cause
+	keep     bool
+	decided  time.Time
+	instance Instance
+	failed   chan error
+	warm     func()
+	err      error
+}
+
+// discard releases what a move holds that is not going to happen.
+func (m move) discard() {
+	if m.instance != nil {
+		m.instance.Close()
+	}
+	if m.warm != nil {
+		m.warm()
+	}
+}
+
+func newUnit(ctx context.Context, d controller.Descriptor, o Options) *unit {
+	u := &unit{
+		ctx:     ctx,
+		d:       d,
+		options: o,
+		wanted:  Want{State: Disabled},
+		wake:    make(chan struct{}, 1),
+		quit:    make(chan struct{}),
+		idle:    make(chan struct{}),
+		status:  Status{Name: d.Name, State: Disabled, Restarts: map[string]uint64{}},
+		want:    Want{State: Disabled},
+	}
+	close(u.idle)
+	u.drainTimeout.Store(int64(10 * time.Second))
+	o.Metrics.setState(d.Name, Disabled)
+	return u
+}
+
+// prepare builds what a want needs, without any effect on what runs.
+func (u *unit) prepare(want Want, cause Cause) move {
+	m := move{unit: u, want: want, cause: cause, decided: u.options.Clock.Now()}
+	switch want.State {
+	case Running:
+		m.failed = make(chan error, 1)
+		m.instance, m.err = u.build(want.Spec, m.failed)
+	case Standby:
+		m.warm, m.err = u.options.Builder.Warm(u.d, want.Spec)
+	}
+	return m
+}
+
+// build makes an instance; a panic in the controller's New is an error.
+func (u *unit) build(spec Spec, failed chan error) (i Instance, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			i, err = nil, fmt.Errorf("panic while building: %v", v)
+		}
+	}()
+	i, err = u.options.Builder.Build(u.d, spec, func(err error) {
+		select {
+		case failed <- err:
+		default:
+		}
+	})
+	if i != nil && err == nil {
+		return i, nil
+	}
+	return nil, err
+}
+
+// command hands a move to the loop. A move that was not carried out yet is replaced.
+func (u *unit) command(m move) {
+	u.mu.Lock()
+	u.wanted = m.want
+	u.resync.Store(int64(m.want.Resync))
+	if m.keep {
+		if u.current != nil {
+			u.current.SetResync(m.want.Resync)
+		}
+		if u.next == nil && u.status.State == m.want.State {
+			u.status.Reason = m.want.Reason
+		}
+		u.mu.Unlock()
+		return
+	}
+	replaced := u.next
+	u.next = &m
+	if isClosed(u.idle) {
+		u.idle = make(chan struct{})
+	}
+	u.mu.Unlock()
+	if replaced != nil {
+		replaced.discard()
+	}
+	select {
+	case u.wake <- struct{}{}:
+	default:
+	}
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// settled waits until no command is under way.
+func (u *unit) settled(ctx context.Context) bool {
+	u.mu.Lock()
+	idle := u.idle
+	u.mu.Unlock()
+	select {
+	case <-idle:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (u *unit) loop() {
+	check := u.options.Clock.NewTicker(u.options.CheckEvery)
+	defer check.Stop()
+	for {
+		var done <-chan struct{}
+		var failed <-chan error
+		if u.current != nil {
+			done, failed = u.current.done, u.current.failed
+		}
+		select {
+		case <-u.wake:
+			u.carryOut()
+		case <-done:
+			u.crashed(u.current.err, causeOf(u.current))
+		case err := <-failed:
+			u.crashed(err, causePanic)
+		case <-u.retry:
+			u.tryAgain()
+		case <-check.C():
+			u.checkStuck()
+		case <-u.quit:
+			u.end()
+			return
+		}
+	}
+}
+
+func causeOf(r *running) Cause {
+	if r.panics {
+		return causePanic
+	}
+	return causeCrash
+}
+
+// carryOut does what the newest command says.
+func (u *unit) carryOut() {
+	for {
+		u.mu.Lock()
+		m := u.next
+		u.next = nil
+		if m == nil {
+			if !isClosed(u.idle) {
+				close(u.idle)
+			}
+			u.mu.Unlock()
+			return
+		}
+		u.mu.Unlock()
+		u.moveTo(m)
+	}
+}
+
+// moveTo carries out a command, which is a new beginning: earlier failures are forgotten.
+func (u *unit) moveTo(m *move) {
+	u.retry, u.failures = nil, 0
+	if u.current != nil {
+		if m.want.State == Running {
+			u.countRestart(m.cause)
+		}
+		u.stop(fmt.Errorf("stopped: %s", m.cause))
+	}
+	if u.release != nil {
+		defer u.release()
+		u.release = nil
+	}
+	u.want = m.want
+	u.settleInto(m)
+}
+
+// settleInto takes over what a move has built. Nothing runs when it is called.
+func (u *unit) settleInto(m *move) {
+	u.release = m.warm
+	switch {
+	case m.err != nil:
+		u.backOff(fmt.Errorf("building: %w", m.err))
+	case m.want.State != Running:
+		u.setState(m.want.State, m.want.Reason)
+	case m.instance == nil:
+		u.setState(Idle, "nothing to do with this configuration")
+	default:
+		u.start(m.instance, m.failed, m.decided)
+	}
+}
+
+func (u *unit) start(i Instance, failed chan error, decided time.Time) {
+	now := u.options.Clock.Now()
+	i.SetResync(time.Duration(u.resync.Load()))
+	r := start(u.ctx, u.d.Name, i, failed, u.predecessor, now)
+	u.predecessor = nil
+
+	u.mu.Lock()
+	u.current = r
+	u.status.Generation++
+	u.status.Started = now
+	u.status.Stuck = ""
+	generation := u.status.Generation
+	u.mu.Unlock()
+	u.setState(Running, "")
+	u.options.Metrics.started(u.d.Name, generation, now.Sub(decided))
+	klog.FromContext(u.ctx).V(1).Info("Controller started", "generation", generation)
+}
+
+// stop ends the current instance: it is asked to finish, fenced if it takes too long,
+// and left behind if it does not notice that either.
+func (u *unit) stop(cause error) {
+	r := u.current
+	began := u.options.Clock.Now()
+	u.setState(Stopping, cause.Error())
+	r.cancel(cause)
+	stopped := u.await(r, time.Duration(u.drainTimeout.Load()))
+	if !stopped {
+		r.Fence(fmt.Errorf("not stopped within the drain timeout: %w", cause))
+		stopped = u.await(r, fencedGrace)
+	}
+	u.mu.Lock()
+	u.current = nil
+	u.mu.Unlock()
+	u.options.Metrics.drain.WithLabelValues(u.d.Name).Observe(u.options.Clock.Since(began).Seconds())
+	if !stopped {
+		u.abandon(r)
+		return
+	}
+	u.bury(r)
+}
+
+func (u *unit) await(r *running, limit time.Duration) bool {
+	timer := u.options.Clock.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-r.done:
+		return true
+	case <-timer.C():
+		select {
+		case <-r.done:
+			return true
+		default:
+			return false
+		}
+	}
+}
+
+// bury takes what a stopped instance hands over and releases the rest.
+func (u *unit) bury(r *running) {
+	r.Fence(errors.New("the instance has ended"))
+	if !r.panics {
+		u.predecessor = r.HandOver()
+	}
+	r.Close()
+}
+
+// abandon leaves an instance behind that does not stop. It is fenced, and what it holds is
+// released although it still runs, so that its successor has the name to itself.
+func (u *unit) abandon(r *running) {
+	u.options.Metrics.abandoned.WithLabelValues(u.d.Name).Inc()
+	u.mu.Lock()
+	u.status.Abandoned++
+	u.mu.Unlock()
+	klog.FromContext(u.ctx).Error(nil, "Controller did not stop; its writes are refused from now on and it is left behind", "stacks", Stacks(u.d.Name))
+	// Not waited for: a handler that hangs would hold up the successor.
+	go r.Close()
+}
+
+// crashed replaces an instance that returned or failed on its own.
+func (u *unit) crashed(err error, cause Cause) {
+	if err == nil {
+		err = errEnded
+	}
+	u.countRestart(cause)
+	if u.options.Clock.Since(u.current.started) > u.options.BackoffMax {
+		u.failures = 0
+	}
+	u.stop(err)
+	u.backOff(err)
+}
+
+func (u *unit) backOff(err error) {
+	delay := u.options.BackoffMin << min(u.failures, 16)
+	if delay > u.options.BackoffMax {
+		delay = u.options.BackoffMax
+	}
+	u.failures++
+	u.retry = u.options.Clock.After(delay)
+	u.mu.Lock()
+	u.status.LastError = err.Error()
+	u.status.LastErrorTime = u.options.Clock.Now()
+	u.mu.Unlock()
+	u.setState(BackingOff, fmt.Sprintf("next try in %v", delay))
+	klog.FromContext(u.ctx).Error(err, "Controller failed", "retryIn", delay)
+}
+
+// tryAgain builds what is wanted once more after a failure.
+func (u *unit) tryAgain() {
+	u.retry = nil
+	m := u.prepare(u.want, causeCrash)
+	u.settleInto(&m)
+}
+
+// checkStuck replaces an instance that has been working on one key for too long.
+func (u *unit) checkStuck() {
+	if u.current == nil {
+		return
+	}
+	for _, loop := range u.current.Loops() {
+		if len(loop.InFlight) == 0 {
+			continue
+		}
+		oldest := loop.InFlight[0]
+		age := u.options.Clock.Since(oldest.Since)
+		if age < u.options.StuckAfter {
+			continue
+		}
+		stuck := fmt.Sprintf("%s in queue %s for %v", oldest.Key, loop.Queue, age.Round(time.Second))
+		u.mu.Lock()
+		u.status.Stuck = stuck
+		u.mu.Unlock()
+		klog.FromContext(u.ctx).Error(nil, "Controller is stuck", "on", stuck, "stacks", Stacks(u.d.Name))
+		u.current.Fence(errors.New("stuck on " + stuck))
+		u.crashed(errors.New("stuck on "+stuck), causeStuck)
+		return
+	}
+}
+
+// end stops everything for good.
+func (u *unit) end() {
+	u.mu.Lock()
+	pending := u.next
+	u.next = nil
+	u.mu.Unlock()
+	if pending != nil {
+		pending.discard()
+	}
+	if u.current != nil {
+		u.stop(errors.New("shutting down"))
+	}
+	if u.release != nil {
+		u.release()
+		u.release = nil
+	}
+	u.setState(Disabled, "shut down")
+	u.mu.Lock()
+	if !isClosed(u.idle) {
+		close(u.idle)
+	}
+	u.mu.Unlock()
+}
+
+func (u *unit) countRestart(cause Cause) {
+	u.options.Metrics.restarts.WithLabelValues(u.d.Name, string(cause)).Inc()
+	u.mu.Lock()
+	u.status.Restarts[string(cause)]++
+	u.mu.Unlock()
+}
+
+func (u *unit) setState(s State, reason string) {
+	u.mu.Lock()
+	u.status.State, u.status.Reason = s, reason
+	u.mu.Unlock()
+	u.options.Metrics.setState(u.d.Name, s)
+}
+
+func (u *unit) snapshot() Status {
+	u.mu.Lock()
+	s := u.status
+	s.Restarts = make(map[string]uint64, len(u.status.Restarts))
+	for cause, n := range u.status.Restarts {
+		s.Restarts[cause] = n
+	}
+	current := u.current
+	u.mu.Unlock()
+	if current != nil {
+		s.Loops = current.Loops()
+	}
+	return s
+}

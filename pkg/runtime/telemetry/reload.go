@@ -1,0 +1,74 @@
+// Package telemetry holds the metrics of the process itself, and the registries that
+// the metrics of controllers come and go with.
+//
+//  1. Metrics of the process live in component-base's global registry.
+//  2. Metrics of a controller instance live in a Registry of their own, which is
+//     attached to the Hub while the instance runs. When it is detached, all of its
+//     series are gone.
+//  3. Names follow those of kube-apiserver's reloaded configuration files.
+package telemetry
+
+import (
+	"time"
+
+	"k8s.io/component-base/metrics"
+)
+
+// Reload counts reloads of the configuration file.
+type Reload struct {
+	total *metrics.CounterVec
+	last  *metrics.GaugeVec
+	info  *metrics.GaugeVec
+	took  *metrics.Histogram
+}
+
+// Reload outcomes, as in the status label.
+const (
+	Success = "success"
+	Failure = "failure"
+)
+
+// NewReload makes the metrics and registers them.
+func NewReload(r interface {
+	MustRegister(...metrics.Registerable)
+}) *Reload {
+	m := &Reload{
+		total: metrics.NewCounterVec(&metrics.CounterOpts{
+			Namespace: "kcmd", Subsystem: "config", Name: "automatic_reloads_total", StabilityLevel: metrics.ALPHA,
+			Help: "Total number of automatic reloads of the configuration file by status.",
+		}, []string{"status"}),
+		last: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Namespace: "kcmd", Subsystem: "config", Name: "automatic_reload_last_timestamp_seconds", StabilityLevel: metrics.ALPHA,
+			Help: "Timestamp of the last automatic reload of the configuration file by status.",
+		}, []string{"status"}),
+		info: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Namespace: "kcmd", Subsystem: "config", Name: "last_config_info", StabilityLevel: metrics.ALPHA,
+			Help: "Information about the configuration in force, labelled with its hash.",
+		}, []string{"hash"}),
+		took: metrics.NewHistogram(&metrics.HistogramOpts{
+			Namespace: "kcmd", Subsystem: "config", Name: "reload_duration_seconds", StabilityLevel: metrics.ALPHA,
+			Help:    "Time from reading a changed file until every new instance was built and handed to its controller.",
+			Buckets: metrics.ExponentialBuckets(0.001, 2, 14),
+		}),
+	}
+	r.MustRegister(m.total, m.last, m.info, m.took)
+	for _, status := range []string{Success, Failure} {
+		m.total.WithLabelValues(status).Add(0)
+	}
+	return m
+}
+
+// Record counts a reload.
+func (m *Reload) Record(status string, at time.Time, took time.Duration) {
+	m.total.WithLabelValues(status).Inc()
+	m.last.WithLabelValues(status).Set(float64(at.UnixNano()) / 1e9)
+	if status == Success {
+		m.took.Observe(took.Seconds())
+	}
+}
+
+// InForce records the hash of the configuration in force.
+func (m *Reload) InForce(hash string) {
+	m.info.Reset()
+	m.info.WithLabelValues("sha256:" + hash).Set(1)
+}

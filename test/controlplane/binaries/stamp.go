@@ -1,0 +1,91 @@
+package binaries
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+var moduleLine = regexp.MustCompile(`(?m)^module kcmd\.dev$`)
+
+// stamp describes everything the built file depends on. It is computed without
+// running the go command, because every start of a control plane checks it.
+func (b builder) stamp(t tool) (version, stamp string, err error) {
+	module := filepath.Join(b.root, "test", "tools", t.module)
+	gomod, err := os.ReadFile(filepath.Join(module, "go.mod"))
+	if err != nil {
+		return "", "", fmt.Errorf("reading the version of %s: %w", t.name, err)
+	}
+	gosum, err := os.ReadFile(filepath.Join(module, "go.sum"))
+	if err != nil {
+		return "", "", fmt.Errorf("reading the version of %s: %w", t.name, err)
+	}
+	version, err = requiredVersion(string(gomod), t.pins)
+	if err != nil {
+		return "", "", fmt.Errorf("reading the version of %s: %w", t.name, err)
+	}
+	dependencies := sha256.Sum256(append(gomod, gosum...))
+	return version, fmt.Sprintf("package: %s\nversion: %s\nldflags: %s\ngo: %s %s/%s\ndependencies: %x\n",
+		t.pkg, version, linkerFlags(t, version), runtime.Version(), runtime.GOOS, runtime.GOARCH, dependencies), nil
+}
+
+func (b builder) stampFile(t tool) string {
+	return filepath.Join(b.folder, "."+t.name+".stamp")
+}
+
+// linkerFlags drop the symbol and debug tables (a third of the size) and set the
+// version variables.
+func linkerFlags(t tool, version string) string {
+	flags := []string{"-s", "-w"}
+	if t.ldflags != nil {
+		flags = append(flags, t.ldflags(version)...)
+	}
+	return strings.Join(flags, " ")
+}
+
+// requiredVersion finds the version a go.mod requires of a module.
+func requiredVersion(gomod, module string) (string, error) {
+	line := regexp.MustCompile(`(?m)^(?:require)?\s+` + regexp.QuoteMeta(module) + ` (v\S+)`)
+	found := line.FindStringSubmatch(gomod)
+	if found == nil {
+		return "", fmt.Errorf("go.mod does not require %s", module)
+	}
+	return found[1], nil
+}
+
+// lock waits for the exclusive right to write to the folder. The kernel gives
+// the lock up when its holder dies.
+func (b builder) lock(ctx context.Context) (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(b.folder, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("locking the folder for binaries: %w", err)
+	}
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for told := false; ; {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			return nil, errors.Join(fmt.Errorf("locking the folder for binaries: %w", err), f.Close())
+		}
+		if !told {
+			b.printf("waiting for another build of the sandbox's binaries …\n")
+			told = true
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("locking the folder for binaries: %w", ctx.Err()), f.Close())
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,319 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const testNodes = 3
+
+// plane is shared by the tests of this package.
+var plane *ControlPlane
+
+func TestMain(m *testing.M) {
+	options := Options{Nodes: testNodes, Scheduler: true, NoServiceAccountAdmission: true}
+	if os.Getenv(subprocessMode) != "" {
+		options = Options{} // a lean one: the subprocess is there to be ended
+	}
+	os.Exit(RunTests(m, options, func(c *ControlPlane) { plane = c }))
+}
+
+func TestVersion(t *testing.T) {
+	version, err := plane.AdminClient().Discovery().ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if version.GitVersion != "v1.36.3" || version.Major != "1" || version.Minor != "36" || version.GitTreeState != "clean" {
+		t.Errorf("got %+v", version)
+	}
+}
+
+func TestManagerHasOnlyItsOwnRights(t *testing.T) {
+	config, err := clientcmd.BuildConfigFromFlags("", plane.ManagerKubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	manager := newClient(t, config)
+	if _, err := manager.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("the manager may not list nodes: %v", err)
+	}
+	err = manager.CoreV1().Nodes().Delete(t.Context(), NodeName(0), metav1.DeleteOptions{})
+	if !apierrors.IsForbidden(err) {
+		t.Errorf("the manager deletes a node with its own identity: %v", err)
+	}
+}
+
+func TestAnyIdentity(t *testing.T) {
+	path, err := plane.Kubeconfig("jane", "jane", "developers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	who := whoAmI(t, config)
+	if who.Username != "jane" || !strings.Contains(strings.Join(who.Groups, " "), "developers") {
+		t.Errorf("got %+v", who)
+	}
+}
+
+func TestServiceAccountTokens(t *testing.T) {
+	admin := plane.AdminClient()
+	namespace := plane.Namespace(t)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}
+	if _, err := admin.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	token, err := admin.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), "robot", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(plane.AdminConfig())
+	config.BearerToken = token.Status.Token
+	if who := whoAmI(t, config); who.Username != "system:serviceaccount:"+namespace+":robot" {
+		t.Errorf("got %+v", who)
+	}
+}
+
+func TestAggregationIsConfigured(t *testing.T) {
+	published, err := plane.AdminClient().CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), "extension-apiserver-authentication", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority, err := os.ReadFile(plane.RequestHeaderCAFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if published.Data["requestheader-client-ca-file"] != string(authority) {
+		t.Error("the front proxy's authority is not published to aggregated API servers")
+	}
+}
+
+func TestPodIsScheduledAndRun(t *testing.T) {
+	pods := plane.AdminClient().CoreV1().Pods(plane.Namespace(t))
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}},
+	}
+	begin := time.Now()
+	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the pod is Ready on a node", func(ctx context.Context) error {
+		got, err := pods.Get(ctx, "web", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, condition := range got.Status.Conditions {
+			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue && strings.HasPrefix(got.Spec.NodeName, "node-") {
+				return nil
+			}
+		}
+		return errors.New(got.Status.String())
+	})
+	t.Logf("ready after %s", time.Since(begin).Round(time.Millisecond))
+	if err := pods.Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the pod is gone", func(ctx context.Context) error {
+		_, err := pods.Get(ctx, "web", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(errors.New("it is there"), err)
+	})
+}
+
+func TestNodesAreUsable(t *testing.T) {
+	nodes, err := plane.AdminClient().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(nodes.Items) != testNodes {
+		t.Fatalf("got %d nodes, want %d", len(nodes.Items), testNodes)
+	}
+	addresses := map[string]bool{}
+	for _, node := range nodes.Items {
+		if len(node.Spec.Taints) > 0 {
+			t.Errorf("%s has taints %v", node.Name, node.Spec.Taints)
+		}
+		if pods := node.Status.Allocatable.Pods().Value(); pods < 1000 {
+			t.Errorf("%s has room for %d pods", node.Name, pods)
+		}
+		addresses[node.Status.Addresses[0].Address] = true
+		eventually(t, "kwok renews the lease of "+node.Name, func(ctx context.Context) error {
+			_, err := plane.AdminClient().CoordinationV1().Leases("kube-node-lease").Get(ctx, node.Name, metav1.GetOptions{})
+			return err
+		})
+	}
+	if len(addresses) != testNodes {
+		t.Errorf("nodes share addresses: %v", addresses)
+	}
+}
+
+func TestPauseAndResume(t *testing.T) {
+	if err := plane.PauseAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	_, err := plane.AdminClient().CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	if resumeErr := plane.ResumeAPIServer(); resumeErr != nil {
+		t.Fatal(resumeErr)
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a paused API server answered: %v", err)
+	}
+	if _, err := plane.AdminClient().CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("after resume: %v", err)
+	}
+}
+
+func TestRestart(t *testing.T) {
+	namespace, url := plane.Namespace(t), plane.URL()
+	mark, err := plane.Audit().Mark()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plane.StopAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := net.Dial("tcp", strings.TrimPrefix(url, "https://")); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("the port of a stopped API server: %v", err)
+	}
+	begin := time.Now()
+	if err := plane.RestartAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("restarted after %s", time.Since(begin).Round(time.Millisecond))
+	if plane.URL() != url {
+		t.Errorf("the address changed from %s to %s", url, plane.URL())
+	}
+	if _, err := plane.AdminClient().CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{}); err != nil {
+		t.Errorf("data is lost: %v", err)
+	}
+	if _, err := plane.Audit().Since(mark); err != nil {
+		t.Errorf("the audit log does not go on: %v", err)
+	}
+	if err := plane.Err(); err != nil {
+		t.Errorf("a wanted stop counts as failure: %v", err)
+	}
+}
+
+func TestTakenPortIsReplacedAndDeathNoticed(t *testing.T) {
+	t.Setenv(keepVariable, "")
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	calls := 0
+	var log strings.Builder
+	second, err := Start(t.Context(), Options{NoAudit: true, Log: &log, freePort: func() (int, error) {
+		calls++
+		if calls == 3 { // the API server's
+			return taken.Addr().(*net.TCPAddr).Port, nil
+		}
+		return freePort()
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(log.String())
+	if calls != 6 {
+		t.Errorf("asked for %d ports, want two attempts of three", calls)
+	}
+	if _, err := second.Audit().Mark(); err == nil {
+		t.Error("a mark in an audit log that is off")
+	}
+	process, err := second.apiServer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-second.Failed()
+	if err := second.Err(); err == nil || !strings.Contains(err.Error(), "kube-apiserver ended unexpectedly: signal: killed") {
+		t.Errorf("got %v", err)
+	}
+	begin := time.Now()
+	if err := second.Stop(); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	t.Logf("stopped after %s", time.Since(begin).Round(time.Millisecond))
+	if err := second.Stop(); err != nil {
+		t.Errorf("second stop: %v", err)
+	}
+	if _, err := os.Stat(second.Dir()); !os.IsNotExist(err) {
+		t.Errorf("the folder is left: %v", err)
+	}
+}
+
+func TestFailedStartShowsTheReasonAndLeavesNothing(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	_, err := Start(t.Context(), Options{APIServerArgs: []string{"--no-such-flag"}})
+	if err == nil || !strings.Contains(err.Error(), "unknown flag: --no-such-flag") {
+		t.Errorf("got %v, want the API server's message", err)
+	}
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), folderPattern))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+func TestCancelledStartLeavesNothing(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
+	defer cancel()
+	if _, err := Start(ctx, Options{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want the deadline", err)
+	}
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), folderPattern))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+func newClient(t *testing.T, config *rest.Config) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func whoAmI(t *testing.T, config *rest.Config) authenticationv1.UserInfo {
+	t.Helper()
+	review, err := newClient(t, config).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return review.Status.UserInfo
+}
+
+func eventually(t *testing.T, what string, check func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := pollEvery(ctx, pollInterval, check); err != nil {
+		t.Fatalf("waiting until %s: %v", what, err)
+	}
+}
