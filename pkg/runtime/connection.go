@@ -2,8 +2,10 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -117,6 +119,23 @@ func (c *connection) retire() {
 	c.mu.Unlock()
 	if unused && !again {
 		c.close()
+	}
+}
+
+// closeTimeout is how long the end of the process waits for users that do not let go.
+const closeTimeout = 5 * time.Second
+
+// shutdown closes the connection and waits until it is closed.
+func (c *connection) shutdown(clk clock.WithTicker) error {
+	c.retire()
+	timer := clk.NewTimer(closeTimeout)
+	defer timer.Stop()
+	select {
+	case <-c.closed:
+		c.background.Wait()
+		return nil
+	case <-timer.C():
+		return errors.New("closing the connection: a controller that was given up still uses it")
 	}
 }
 

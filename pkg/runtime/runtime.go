@@ -329,9 +329,7 @@ func (r *Runtime) stop(ctx context.Context) error {
 		}
 	}
 	if r.connection != nil {
-		r.connection.retire()
-		<-r.connection.closed
-		r.connection.background.Wait()
+		failures = append(failures, r.connection.shutdown(r.options.Clock))
 	}
 	r.server.Shutdown()
 	r.hub.Detach(r.registry)

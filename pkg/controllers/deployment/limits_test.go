@@ -75,7 +75,7 @@ func TestLimitsOfADeployment(t *testing.T) {
 
 func TestDeadlineOfMaxIntIsNone(t *testing.T) {
 	for deadline, want := range map[*int32]bool{
-		nil:                         false,
+		nil:                          false,
 		ptr.To[int32](math.MaxInt32): false,
 		ptr.To[int32](600):           true,
 	} {

@@ -187,7 +187,7 @@ func (c *endpointSliceController) begin(ctx context.Context) error {
 	}
 	c.reconciler = endpointslice.NewReconciler(c.client, c.nodes, c.config.maxEndpoints,
 		c.written.tracker, c.topology.cache, c.events, managedBy,
-		endpointslice.WithPreferSameTrafficDistributionEnabled(false))
+		endpointslice.WithPreferSameTrafficDistributionEnabled(true))
 	return c.topology.refresh(ctx)
 }
 

@@ -18,6 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controllers/kit/controllertest"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -36,6 +38,17 @@ func TestDescriptor(t *testing.T) {
 	cfg.Controllers.EndpointSlice.EndpointUpdatesBatchPeriod = &metav1.Duration{Duration: time.Second}
 	if got, want := d.Value(cfg), (config{7, 9, time.Second}); got != want {
 		t.Errorf("value is %+v, want %+v", got, want)
+	}
+}
+
+func TestInstanceHandsOver(t *testing.T) {
+	d := Descriptor()
+	instance, err := d.New(controllertest.New(t).Env, d.Value(v1beta1.NewDefault()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := instance.(controller.HandsOver); !ok {
+		t.Errorf("a %T has nothing to hand over", instance)
 	}
 }
 

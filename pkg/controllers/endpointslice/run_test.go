@@ -2,11 +2,14 @@ package endpointslice
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/endpointslice/metrics"
 )
@@ -123,6 +126,18 @@ func TestRunQueuesOverloadedServicesWhenNodesChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the Service is reconciled", func() bool { return b.c.serviceLoop.Inspect().Reconciled == 1 })
+}
+
+func TestRunDropsAServiceThatFailsTooOften(t *testing.T) {
+	b := newBench(t, defaults, testService())
+	b.Fake.PrependReactor("create", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("no")
+	})
+	b.run(t)
+	eventually(t, "the Service is dropped after its last retry", func() bool {
+		b.Clock.Step(maxRetryDelay)
+		return b.c.serviceLoop.Inspect().Failed == maxRetries+1 && b.c.serviceLoop.Retries("n/web") == 0
+	})
 }
 
 func TestNothingIsLeftAfterRun(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"runtime/debug"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -11,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // typesAtOnce is the number of types of one namespace swept at the same time.
@@ -72,7 +75,8 @@ func (c *namespaceController) sweepTypes(ctx context.Context, ns *corev1.Namespa
 	var group errgroup.Group
 	group.SetLimit(typesAtOnce)
 	for i, resource := range stage {
-		group.Go(func() error {
+		group.Go(func() (panicked error) {
+			defer caught(&panicked)
 			// An error of one type does not keep the others from being swept.
 			swept[i] = c.sweepType(ctx, ns, content{
 				client:            c.metadata.Resource(resource).Namespace(ns.Name),
@@ -83,8 +87,18 @@ func (c *namespaceController) sweepTypes(ctx context.Context, ns *corev1.Namespa
 			return nil
 		})
 	}
-	_ = group.Wait() // the functions return no error
+	if panicked := group.Wait(); panicked != nil {
+		// Only the goroutine of the reconcile can be guarded by the loop.
+		panic(panicked)
+	}
 	return swept
+}
+
+// caught turns a panic of the function that defers it into an error.
+func caught(panicked *error) {
+	if r := recover(); r != nil {
+		*panicked = &reconcile.PanicError{Value: r, Stack: debug.Stack()}
+	}
 }
 
 // sweep is what was found and done, type by type.

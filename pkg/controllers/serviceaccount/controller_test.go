@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	clienttesting "k8s.io/client-go/testing"
 
+	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/controllertest"
 )
 
@@ -158,6 +159,23 @@ func TestDeletingAnotherAccountQueuesNothing(t *testing.T) {
 	await(t, env, func(context.Context) (bool, error) { return c.loop.Inspect().Depth > 0, nil })
 	if depth := c.loop.Inspect().Depth; depth != 1 {
 		t.Errorf("depth = %d, want the key of b alone", depth)
+	}
+}
+
+func TestDescriptor(t *testing.T) {
+	d := Descriptor()
+	cfg := v1beta1.NewDefault()
+	before := d.Value(cfg)
+	cfg.ServiceAccounts.RootCAFile, cfg.FeatureGates = "/etc/ca.crt", map[string]bool{"A": true}
+	if d.Value(cfg) != before {
+		t.Error("a setting of others restarts the controller")
+	}
+	c, err := d.New(controllertest.New(t).Env, before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if queue := c.(*serviceAccountController).loop.Inspect().Queue; queue != "serviceaccount" {
+		t.Errorf("queue = %q", queue)
 	}
 }
 

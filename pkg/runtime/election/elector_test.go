@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,90 +77,6 @@ func TestStandbyTakesOverWhenTheLeaseExpires(t *testing.T) {
 		}
 		if got := b.sent(); got["update"] != 1 || len(got) != 1 {
 			t.Fatalf("requests of the takeover: %v, want one update", got)
-		}
-	})
-}
-
-func TestReleasedLeaseIsTakenAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer()
-		a := s.run(t, "a", defaults)
-		synctest.Wait()
-		term := a.leading(t)
-		b := s.run(t, "b", defaults)
-		pass(time.Minute + time.Second)
-		a.sent()
-		released := time.Now()
-		if err := a.Release(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		if got := a.sent(); got["update"] != 1 || len(got) != 1 {
-			t.Fatalf("requests of a release: %v, want one update", got)
-		}
-		if !errors.Is(term.Err(), ErrReleased) {
-			t.Fatalf("the term ended with %v", term.Err())
-		}
-		synctest.Wait()
-		b.leading(t)
-		if took := time.Since(released); took != 0 {
-			t.Fatalf("taken after %v", took)
-		}
-		a.stop() // returns: Run has ended
-		a.events.expect(t, "a became leader", "a stopped leading")
-	})
-}
-
-func TestReleasedRecord(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer()
-		a := s.run(t, "a", defaults)
-		pass(time.Minute)
-		a.stop()
-		s.edit(func(l *coordinationv1.Lease) { // the version Release knows is not the stored one
-			l.Labels = map[string]string{"k": "v"}
-			*l.Spec.LeaseTransitions = 7
-		})
-		if err := a.Release(context.Background()); err != nil { // after Run has returned
-			t.Fatal(err)
-		}
-		l := s.stored()
-		holder, seconds, transitions, acquired, renewed := deref(l)
-		if holder != "" || seconds != 1 || transitions != 7 || !acquired.Equal(&renewed) || !renewed.Time.Equal(time.Now()) || l.Labels["k"] != "v" {
-			t.Fatalf("released lease: %+v", l)
-		}
-		before := l.ResourceVersion
-		if err := a.Release(context.Background()); err != nil || s.stored().ResourceVersion != before {
-			t.Fatalf("a second release: %v, version %s, want %s", err, s.stored().ResourceVersion, before)
-		}
-	})
-}
-
-func TestReleaseLeavesTheLeaseOfOthersAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer()
-		s.run(t, "a", defaults)
-		synctest.Wait()
-		b := s.run(t, "b", defaults)
-		pass(time.Minute)
-		b.sent()
-		if err := b.Release(context.Background()); err != nil || len(b.sent()) != 0 {
-			t.Fatalf("releasing a lease of another: %v", err)
-		}
-		b.stop()
-		if holderOf(s.stored()) != "a" {
-			t.Fatal("the lease of another was released")
-		}
-	})
-}
-
-func TestReleaseFailsIfTheServerIsDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer()
-		a := s.run(t, "a", defaults)
-		synctest.Wait()
-		s.do(func() { a.down = true })
-		if err := a.Release(context.Background()); !errors.Is(err, errDown) {
-			t.Fatalf("got %v", err)
 		}
 	})
 }
@@ -426,76 +341,4 @@ func TestTimingsChangeLive(t *testing.T) {
 			t.Fatal("a term outlives the lease that others know of")
 		}
 	})
-}
-
-// TestNeverTwoValidTerms puts candidates through random faults for hours of fake time.
-func TestNeverTwoValidTerms(t *testing.T) {
-	for seed := range uint64(20) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { surviveFaults(t, rand.New(rand.NewPCG(seed, 1))) })
-		})
-	}
-}
-
-// hangFor makes requests hang, whatever their context says.
-func (c *candidate) hangFor(d time.Duration) {
-	c.server.do(func() {
-		if c.hang != nil {
-			return
-		}
-		hang := make(chan struct{})
-		c.hang = hang
-		time.AfterFunc(d, func() {
-			c.server.do(func() { c.hang = nil })
-			close(hang)
-		})
-	})
-}
-
-func surviveFaults(t *testing.T, r *rand.Rand) {
-	s := newServer()
-	var all []*process
-	for _, name := range []string{"a", "b", "c"} {
-		all = append(all, s.run(t, name, defaults))
-	}
-	span := func(limit time.Duration) time.Duration { return time.Duration(r.Int64N(int64(limit))) }
-	terms, led := map[*Term]bool{}, 0
-	for range 3000 {
-		pass(span(2 * time.Second))
-		p := all[r.IntN(len(all))]
-		switch r.IntN(8) {
-		case 0:
-			s.do(func() { p.down = true })
-		case 1:
-			s.do(func() { p.deaf = true })
-		case 2:
-			s.do(func() { p.noWatch = true })
-			s.endWatches(p.candidate)
-		case 3:
-			p.hangFor(span(30 * time.Second))
-		case 4:
-			p.SetTimings([]Timings{defaults, {5 * time.Second, 3 * time.Second, time.Second}, {40 * time.Second, 30 * time.Second, 3 * time.Second}}[r.IntN(3)])
-		default:
-			s.do(func() { p.down, p.deaf, p.noWatch = false, false, false })
-		}
-		synctest.Wait()
-		valid := 0
-		for _, p := range all {
-			if term := p.State().Term; term != nil && term.Valid() {
-				valid++
-				terms[term] = true
-			}
-		}
-		if valid > 1 {
-			t.Fatalf("%d candidates lead at once: %+v %+v %+v", valid, all[0].Status(), all[1].Status(), all[2].Status())
-		}
-		led += valid
-	}
-	if led < 1000 || len(terms) < 5 {
-		t.Fatalf("somebody led at %d of 3000 moments in %d terms: the test does not test", led, len(terms))
-	}
-	for _, p := range all { // let hanging requests end
-		s.do(func() { p.down, p.deaf, p.noWatch = false, false, false })
-	}
-	pass(2 * time.Minute)
 }

@@ -142,6 +142,8 @@ func (s *Scope) Close() {
 	}
 	// From here on nothing new is called and nothing is held: a handler that hangs
 	// keeps Close waiting, but no informer alive.
+	s.calls.Lock()
+	s.calls.Unlock() //nolint:staticcheck // waits for the readers
 	s.resyncing.Wait()
 	s.mu.Lock()
 	clear(s.handlers)

@@ -114,7 +114,6 @@ func (s *Server) listen(ctx context.Context, c v1beta1.Serving) (*listening, err
 	if err != nil {
 		return nil, in.closed(err)
 	}
-	klog.FromContext(ctx).Info("Serving securely", "address", l.address)
 	return l, nil
 }
 

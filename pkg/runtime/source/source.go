@@ -166,15 +166,15 @@ func (w *Watcher) signal() {
 func (w *Watcher) touched(name string) {
 	now := w.clock.Now()
 	w.mu.Lock()
-	any := false
+	concerned := false
 	for _, f := range w.files {
 		if _, ok := f.names[name]; ok || name == "" {
 			f.burst.add(now)
-			any = true
+			concerned = true
 		}
 	}
 	w.mu.Unlock()
-	if any {
+	if concerned {
 		w.signal()
 	}
 }

@@ -1,0 +1,180 @@
+package deployment
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// condition makes a condition that was set an hour before now and updated a minute before.
+func condition(kind appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason string) appsv1.DeploymentCondition {
+	c := newCondition(kind, status, reason, "before", now.Add(-time.Hour))
+	c.LastUpdateTime = metav1.NewTime(now.Add(-time.Minute))
+	return c
+}
+
+func kinds(conditions []appsv1.DeploymentCondition) []string {
+	var all []string
+	for _, c := range conditions {
+		all = append(all, string(c.Type))
+	}
+	return all
+}
+
+func TestWithCondition(t *testing.T) {
+	before := []appsv1.DeploymentCondition{
+		condition("Progressing", "True", "A"), condition("Available", "True", "B"), condition("Mine", "False", "C"),
+	}
+	hour := metav1.NewTime(now.Add(-time.Hour))
+	for _, tc := range []struct {
+		name       string
+		set        appsv1.DeploymentCondition
+		wantOrder  []string
+		wantUpdate time.Time
+		wantMove   metav1.Time
+	}{
+		{"same status and reason stays untouched", newCondition("Progressing", "True", "A", "after", now),
+			[]string{"Progressing", "Available", "Mine"}, now.Add(-time.Minute), hour},
+		{"another reason moves to the end and keeps the transition", newCondition("Progressing", "True", "Z", "after", now),
+			[]string{"Available", "Mine", "Progressing"}, now, hour},
+		{"another status is a transition", newCondition("Progressing", "False", "A", "after", now),
+			[]string{"Available", "Mine", "Progressing"}, now, metav1.NewTime(now)},
+		{"a new type is appended", newCondition("Other", "True", "A", "after", now),
+			[]string{"Progressing", "Available", "Mine", "Other"}, now, metav1.NewTime(now)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			given := slices.Clone(before)
+			got := withCondition(given, tc.set)
+			if !slices.Equal(kinds(got), tc.wantOrder) {
+				t.Errorf("order is %v, want %v", kinds(got), tc.wantOrder)
+			}
+			c := findCondition(got, tc.set.Type)
+			if !c.LastUpdateTime.Time.Equal(tc.wantUpdate) || !c.LastTransitionTime.Equal(&tc.wantMove) {
+				t.Errorf("updated %v, transition %v", c.LastUpdateTime, c.LastTransitionTime)
+			}
+			if !slices.Equal(given, before) {
+				t.Error("the conditions given were changed")
+			}
+		})
+	}
+}
+
+func TestReplaceConditionRenewsTheUpdateTime(t *testing.T) {
+	got := replaceCondition([]appsv1.DeploymentCondition{condition("Progressing", "True", "A"), condition("Available", "True", "B")},
+		newCondition("Progressing", "True", "A", "after", now))
+	c := findCondition(got, "Progressing")
+	if !c.LastUpdateTime.Time.Equal(now) || !c.LastTransitionTime.Time.Equal(now.Add(-time.Hour)) || c.Message != "after" {
+		t.Errorf("condition is %+v", c)
+	}
+	if want := []string{"Available", "Progressing"}; !slices.Equal(kinds(got), want) {
+		t.Errorf("order is %v, want %v", kinds(got), want)
+	}
+}
+
+func TestObservedStatus(t *testing.T) {
+	d := makeDeployment(10, conditions(condition("Mine", "True", "X")), func(d *appsv1.Deployment) {
+		d.Generation = 7
+		d.Status.CollisionCount = ptr.To[int32](3)
+	})
+	sets := currentAnd(makeSet(1, 5, observed(4, 3, 2)), makeSet(2, 6, observed(6, 6, 5)))
+	got := observedStatus(d, sets, true, now)
+	want := appsv1.DeploymentStatus{
+		ObservedGeneration: 7, Replicas: 10, UpdatedReplicas: 4, ReadyReplicas: 9, AvailableReplicas: 7,
+		UnavailableReplicas: 4, TerminatingReplicas: ptr.To[int32](0), CollisionCount: ptr.To[int32](3),
+	}
+	gotConditions := got.Conditions
+	got.Conditions = nil
+	if !semanticEqual(got, want) {
+		t.Errorf("status is %+v, want %+v", got, want)
+	}
+	if order := kinds(gotConditions); !slices.Equal(order, []string{"Mine", "Available"}) {
+		t.Errorf("conditions are %v: those of others must be kept", order)
+	}
+	if c := gotConditions[1]; c.Status != "False" || c.Reason != "MinimumReplicasUnavailable" || c.Message != "Deployment does not have minimum availability." {
+		t.Errorf("7 of 8 required: %+v", c)
+	}
+
+	if none := observedStatus(d, replicaSets{}, false, now); none.UpdatedReplicas != 0 || none.UnavailableReplicas != 0 || none.TerminatingReplicas != nil {
+		t.Errorf("status without ReplicaSets is %+v", none)
+	}
+	if surplus := observedStatus(d, currentAnd(makeSet(1, 2, observed(5, 5, 5))), true, now); surplus.UnavailableReplicas != 0 {
+		t.Errorf("unavailable is %d with more available than wanted", surplus.UnavailableReplicas)
+	}
+}
+
+func TestAvailability(t *testing.T) {
+	got := availability(makeDeployment(10), 8, now)
+	if got.Type != "Available" || got.Status != "True" || got.Reason != "MinimumReplicasAvailable" || got.Message != "Deployment has minimum availability." {
+		t.Errorf("8 of 8 required: %+v", got)
+	}
+	if got := availability(makeDeployment(10, recreating), 9, now); got.Status != "False" {
+		t.Errorf("a recreation requires all: %+v", got)
+	}
+}
+
+func TestTerminatingReplicas(t *testing.T) {
+	terminating := func(n *int32) setChange {
+		return func(rs *appsv1.ReplicaSet) { rs.Status.TerminatingReplicas = n }
+	}
+	unobserved := func(rs *appsv1.ReplicaSet) { rs.Status = appsv1.ReplicaSetStatus{} }
+	for _, tc := range []struct {
+		name string
+		sets []*appsv1.ReplicaSet
+		want *int32
+	}{
+		{"none", nil, ptr.To[int32](0)},
+		{"summed up", []*appsv1.ReplicaSet{makeSet(1, 1, terminating(ptr.To[int32](2))), makeSet(2, 1, terminating(ptr.To[int32](3)))}, ptr.To[int32](5)},
+		{"an unobserved set has none", []*appsv1.ReplicaSet{makeSet(1, 1, unobserved), makeSet(2, 1, terminating(ptr.To[int32](3)))}, ptr.To[int32](3)},
+		{"an observed set that does not count hides all", []*appsv1.ReplicaSet{makeSet(1, 1, terminating(nil)), makeSet(2, 1, terminating(ptr.To[int32](3)))}, nil},
+	} {
+		if got := terminatingReplicas(tc.sets); !ptr.Equal(got, tc.want) {
+			t.Errorf("%s: terminatingReplicas() = %v, want %v", tc.name, ptr.Deref(got, -1), ptr.Deref(tc.want, -1))
+		}
+	}
+}
+
+func TestIsComplete(t *testing.T) {
+	for name, tc := range map[string]struct {
+		d    *appsv1.Deployment
+		want bool
+	}{
+		"complete":          {makeDeployment(10, counts(10, 10, 10, 10)), true},
+		"ready is not part": {makeDeployment(10, counts(10, 10, 0, 10)), true},
+		"not all updated":   {makeDeployment(10, counts(10, 9, 10, 10)), false},
+		"old pods left":     {makeDeployment(10, counts(11, 10, 11, 10)), false},
+		"not all available": {makeDeployment(10, counts(10, 10, 10, 9)), false},
+		"more available":    {makeDeployment(10, counts(10, 10, 10, 11)), false},
+		"not observed":      {makeDeployment(10, counts(10, 10, 10, 10), func(d *appsv1.Deployment) { d.Generation = 2 }), false},
+	} {
+		if got := isComplete(tc.d, &tc.d.Status); got != tc.want {
+			t.Errorf("%s: isComplete() = %t, want %t", name, got, tc.want)
+		}
+	}
+}
+
+func TestReplicaFailure(t *testing.T) {
+	failing := func(reason string) setChange {
+		return func(rs *appsv1.ReplicaSet) {
+			rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: "Other", Status: "True"}, {
+				Type: appsv1.ReplicaSetReplicaFailure, Status: "True", Reason: reason, Message: "quota",
+				LastTransitionTime: metav1.NewTime(birth),
+			}}
+		}
+	}
+	if _, ok := replicaFailure(currentAnd(makeSet(1, 1), makeSet(2, 1))); ok {
+		t.Error("found a failure where there is none")
+	}
+	if got, _ := replicaFailure(currentAnd(makeSet(1, 1, failing("New")), makeSet(2, 1, failing("Old")))); got.Reason != "New" {
+		t.Errorf("the failure of the new set goes first, got %q", got.Reason)
+	}
+	got, _ := replicaFailure(currentAnd(makeSet(1, 1), makeSet(2, 1, failing("Old"))))
+	if got.Type != "ReplicaFailure" || got.Status != "True" || got.Reason != "Old" || got.Message != "quota" ||
+		!got.LastUpdateTime.Time.Equal(birth) || !got.LastTransitionTime.Time.Equal(birth) {
+		t.Errorf("failure is %+v", got)
+	}
+}

@@ -1,0 +1,157 @@
+package replicaset
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ktesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controllers/kit/controllertest"
+)
+
+func TestValue(t *testing.T) {
+	d := Descriptor()
+	for _, test := range []struct {
+		name   string
+		change func(*controller.Config)
+		want   value
+	}{
+		{"defaults", func(*controller.Config) {}, value{5, true, true, true}},
+		{"workers", func(c *controller.Config) { *c.Controllers.ReplicaSet.ConcurrentSyncs = 7 }, value{7, true, true, true}},
+		{"consistency", func(c *controller.Config) {
+			c.FeatureGates = map[string]bool{"StaleControllerConsistencyReplicaSet": false}
+		}, value{5, false, true, true}},
+		{"terminating", func(c *controller.Config) {
+			c.FeatureGates = map[string]bool{"DeploymentReplicaSetTerminatingReplicas": false}
+		}, value{5, true, false, true}},
+		{"cost", func(c *controller.Config) { c.FeatureGates = map[string]bool{"PodDeletionCost": false} }, value{5, true, true, false}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := v1beta1.NewDefault()
+			test.change(c)
+			if got := d.Value(c); got != test.want {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestMetricNames(t *testing.T) {
+	env := controllertest.New(t)
+	m := newMetrics(env.Metrics)
+	m.staleSyncSkipped(schema.GroupResource{Group: "apps", Resource: "replicasets"})
+	m.sortingDeletionAgeRatio.Observe(3)
+	families, err := env.Metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, family := range families {
+		var text strings.Builder
+		for _, metric := range family.Metric {
+			for _, label := range metric.Label {
+				fmt.Fprintf(&text, "%s=%s ", label.GetName(), label.GetValue())
+			}
+			for _, bucket := range metric.GetHistogram().GetBucket() {
+				fmt.Fprintf(&text, "%v:%d ", bucket.GetUpperBound(), bucket.GetCumulativeCount())
+			}
+		}
+		got[family.GetName()] = strings.TrimSpace(text.String())
+	}
+	for name, want := range map[string]string{
+		"replicaset_controller_stale_sync_skips_total":     "group=apps resource=replicasets",
+		"replicaset_controller_sorting_deletion_age_ratio": "0.25:0 0.5:0 1:0 2:0 4:1 8:1",
+	} {
+		if got[name] != want {
+			t.Errorf("%s: %q, want %q", name, got[name], want)
+		}
+	}
+}
+
+// TestRun watches the controller at work from a new ReplicaSet to a status that counts
+// its pods, and through a scale-down.
+func TestRun(t *testing.T) {
+	labels := map[string]string{"app": "a"}
+	env := controllertest.New(t, &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rs", UID: "o", Generation: 1},
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas: ptr.To[int32](3),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}},
+		},
+	})
+	var created atomic.Int64
+	env.Fake.PrependReactor("create", "pods", func(action ktesting.Action) (bool, runtime.Object, error) {
+		pod := action.(ktesting.CreateAction).GetObject().(*corev1.Pod)
+		pod.Name = fmt.Sprint(pod.GenerateName, created.Add(1))
+		return false, nil, nil
+	})
+	d := Descriptor()
+	instance, err := d.New(env.Env, d.Value(v1beta1.NewDefault()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := instance.(controller.HandsOver); !ok {
+		t.Error("hands nothing over")
+	}
+	env.Start(t)
+	ctx, stop := context.WithCancel(env.Context())
+	done := make(chan error, 1)
+	go func() { done <- instance.Run(ctx) }()
+
+	waitForReplicas(t, env, 3)
+	scaleTo(t, env, 1)
+	waitForReplicas(t, env, 1)
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func scaleTo(t *testing.T, env *controllertest.Env, n int32) {
+	t.Helper()
+	rs, err := env.Fake.AppsV1().ReplicaSets("ns").Get(t.Context(), "rs", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rs.Spec.Replicas, rs.Generation = &n, rs.Generation+1
+	if _, err := env.Fake.AppsV1().ReplicaSets("ns").Update(t.Context(), rs, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitForReplicas waits until there are n pods and the status says so. The clock of the
+// controller moves on, so that status writes that were put off are made.
+func waitForReplicas(t *testing.T, env *controllertest.Env, n int) {
+	t.Helper()
+	var last string
+	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+		env.Clock.Step(10 * time.Millisecond)
+		rs, err := env.Fake.AppsV1().ReplicaSets("ns").Get(ctx, "rs", metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		pods, err := env.Fake.CoreV1().Pods("ns").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		last = fmt.Sprintf("%d pods, status %+v, generation %d", len(pods.Items), rs.Status, rs.Generation)
+		return len(pods.Items) == n && int(rs.Status.Replicas) == n && rs.Status.ObservedGeneration == rs.Generation, nil
+	})
+	if err != nil {
+		t.Fatalf("waiting for %d replicas: %v; there are %s", n, err, last)
+	}
+}

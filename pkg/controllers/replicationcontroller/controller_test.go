@@ -1,0 +1,139 @@
+package replicationcontroller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ktesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controllers/kit/controllertest"
+)
+
+func TestValue(t *testing.T) {
+	d := Descriptor()
+	for _, test := range []struct {
+		name   string
+		change func(*controller.Config)
+		want   value
+	}{
+		{"defaults", func(*controller.Config) {}, value{5, true}},
+		{"workers", func(c *controller.Config) { *c.Controllers.ReplicationController.ConcurrentSyncs = 7 }, value{7, true}},
+		{"cost", func(c *controller.Config) { c.FeatureGates = map[string]bool{"PodDeletionCost": false} }, value{5, false}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := v1beta1.NewDefault()
+			test.change(c)
+			if got := d.Value(c); got != test.want {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+func replicationController(replicas int32, template *corev1.PodTemplateSpec) *corev1.ReplicationController {
+	return &corev1.ReplicationController{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rc", UID: "o", Generation: 1},
+		Spec: corev1.ReplicationControllerSpec{
+			Replicas: ptr.To(replicas),
+			Selector: map[string]string{"app": "a"},
+			Template: template,
+		},
+	}
+}
+
+// start runs the controller over the objects until the test ends.
+func start(t *testing.T, objects ...runtime.Object) *controllertest.Env {
+	t.Helper()
+	env := controllertest.New(t, objects...)
+	var created atomic.Int64
+	env.Fake.PrependReactor("create", "pods", func(action ktesting.Action) (bool, runtime.Object, error) {
+		pod := action.(ktesting.CreateAction).GetObject().(*corev1.Pod)
+		pod.Name = fmt.Sprint(pod.GenerateName, created.Add(1))
+		return false, nil, nil
+	})
+	d := Descriptor()
+	instance, err := d.New(env.Env, d.Value(v1beta1.NewDefault()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := instance.(controller.HandsOver); !ok {
+		t.Error("hands nothing over")
+	}
+	env.Start(t)
+	ctx, stop := context.WithCancel(env.Context())
+	done := make(chan error, 1)
+	go func() { done <- instance.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return env
+}
+
+// waitFor waits until the stored ReplicationController is as it should be. The clock of
+// the controller moves on meanwhile.
+func waitFor(t *testing.T, env *controllertest.Env, what string, is func(*corev1.ReplicationController) bool) {
+	t.Helper()
+	var last *corev1.ReplicationController
+	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+		env.Clock.Step(10 * time.Millisecond)
+		rc, err := env.Fake.CoreV1().ReplicationControllers("ns").Get(ctx, "rc", metav1.GetOptions{})
+		last = rc
+		return err == nil && is(rc), err
+	})
+	if err != nil {
+		t.Fatalf("waiting for %s: %v; there is %+v", what, err, last)
+	}
+}
+
+func TestRun(t *testing.T) {
+	template := &corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a"}},
+		Spec:       corev1.PodSpec{ServiceAccountName: "sa"},
+	}
+	env := start(t, replicationController(2, template), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "orphan", UID: "p", Labels: map[string]string{"app": "a"}},
+	})
+	waitFor(t, env, "two replicas", func(rc *corev1.ReplicationController) bool {
+		return rc.Status.Replicas == 2 && rc.Status.FullyLabeledReplicas == 2 && rc.Status.ObservedGeneration == 1
+	})
+	stored, err := env.Fake.CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range stored.Items {
+		ref := metav1.GetControllerOf(&pod)
+		if ref == nil || ref.APIVersion != "v1" || ref.Kind != "ReplicationController" || ref.UID != "o" {
+			t.Errorf("%s is controlled by %v", pod.Name, ref)
+		}
+		if pod.Name != "orphan" && pod.Spec.DeprecatedServiceAccount != "sa" {
+			t.Errorf("%s has service account %q", pod.Name, pod.Spec.DeprecatedServiceAccount)
+		}
+	}
+	if len(stored.Items) != 2 {
+		t.Errorf("there are %d pods", len(stored.Items))
+	}
+}
+
+func TestWithoutATemplateCreationFails(t *testing.T) {
+	env := start(t, replicationController(1, nil))
+	waitFor(t, env, "the failure", func(rc *corev1.ReplicationController) bool {
+		return slices.ContainsFunc(rc.Status.Conditions, func(c corev1.ReplicationControllerCondition) bool {
+			return c.Type == corev1.ReplicationControllerReplicaFailure && c.Status == corev1.ConditionTrue &&
+				c.Reason == "FailedCreate" && c.Message == "unable to create pods, no labels"
+		})
+	})
+}

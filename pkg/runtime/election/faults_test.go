@@ -1,0 +1,81 @@
+package election
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestNeverTwoValidTerms puts candidates through random faults for hours of fake time.
+func TestNeverTwoValidTerms(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { surviveFaults(t, rand.New(rand.NewPCG(seed, 1))) })
+		})
+	}
+}
+
+// hangFor makes requests hang, whatever their context says.
+func (c *candidate) hangFor(d time.Duration) {
+	c.server.do(func() {
+		if c.hang != nil {
+			return
+		}
+		hang := make(chan struct{})
+		c.hang = hang
+		time.AfterFunc(d, func() {
+			c.server.do(func() { c.hang = nil })
+			close(hang)
+		})
+	})
+}
+
+func surviveFaults(t *testing.T, r *rand.Rand) {
+	s := newServer()
+	var all []*process
+	for _, name := range []string{"a", "b", "c"} {
+		all = append(all, s.run(t, name, defaults))
+	}
+	span := func(limit time.Duration) time.Duration { return time.Duration(r.Int64N(int64(limit))) }
+	terms, led := map[*Term]bool{}, 0
+	for range 3000 {
+		pass(span(2 * time.Second))
+		p := all[r.IntN(len(all))]
+		switch r.IntN(8) {
+		case 0:
+			s.do(func() { p.down = true })
+		case 1:
+			s.do(func() { p.deaf = true })
+		case 2:
+			s.do(func() { p.noWatch = true })
+			s.endWatches(p.candidate)
+		case 3:
+			p.hangFor(span(30 * time.Second))
+		case 4:
+			p.SetTimings([]Timings{defaults, {5 * time.Second, 3 * time.Second, time.Second}, {40 * time.Second, 30 * time.Second, 3 * time.Second}}[r.IntN(3)])
+		default:
+			s.do(func() { p.down, p.deaf, p.noWatch = false, false, false })
+		}
+		synctest.Wait()
+		valid := 0
+		for _, p := range all {
+			if term := p.State().Term; term != nil && term.Valid() {
+				valid++
+				terms[term] = true
+			}
+		}
+		if valid > 1 {
+			t.Fatalf("%d candidates lead at once: %+v %+v %+v", valid, all[0].Status(), all[1].Status(), all[2].Status())
+		}
+		led += valid
+	}
+	if led < 1000 || len(terms) < 5 {
+		t.Fatalf("somebody led at %d of 3000 moments in %d terms: the test does not test", led, len(terms))
+	}
+	for _, p := range all { // let hanging requests end
+		s.do(func() { p.down, p.deaf, p.noWatch = false, false, false })
+	}
+	pass(2 * time.Minute)
+}
