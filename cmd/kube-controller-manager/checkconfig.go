@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/controllers"
 	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/pkg/runtime/source"
 )
 
 func newCheckConfig() *cobra.Command {
@@ -88,7 +88,7 @@ func (c checker) check(name string) (*config.Document, error) {
 }
 
 func (c checker) load(name string) (*config.Document, error) {
-	data, err := os.ReadFile(name)
+	data, _, err := source.Read(name, config.MaxFileBytes)
 	if err != nil {
 		return nil, err
 	}

@@ -112,19 +112,6 @@ func run(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	klog.Background().Info("Starting", "version", version.Get().GitVersion)
+	klog.Background().Info("Starting", "version", versionOf(version.Get()))
 	return r.Run(ctx)
-}
-
-func newVersion() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Prints the version",
-		Args:  noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := version.Get()
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "kube-controller-manager %s (%s, %s)\n", v.GitVersion, v.GoVersion, v.Platform)
-			return err
-		},
-	}
 }

@@ -168,3 +168,20 @@ func TestProgressCheck(t *testing.T) {
 		})
 	}
 }
+
+func TestIsTimedOut(t *testing.T) {
+	for name, tc := range map[string]struct {
+		d    *appsv1.Deployment
+		want bool
+	}{
+		"no condition":              {makeDeployment(1), false},
+		"within the deadline":       {makeDeployment(1, progressFor("True", reasonUpdated, 600*time.Second)), false},
+		"over the deadline":         {makeDeployment(1, progressFor("True", reasonUpdated, 600*time.Second+1)), true},
+		"timed out a moment ago":    {makeDeployment(1, progressFor("False", reasonTimedOut, 0)), true},
+		"completed a long time ago": {makeDeployment(1, progressFor("True", reasonComplete, time.Hour)), false},
+	} {
+		if got := isTimedOut(tc.d, now); got != tc.want {
+			t.Errorf("%s: isTimedOut() = %t, want %t", name, got, tc.want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package deployment
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -261,6 +262,28 @@ func TestDeleteOfHistoryNamesTheUID(t *testing.T) {
 	}
 }
 
+func TestHistoryStaysWhileTheRolloutRuns(t *testing.T) {
+	h := newHarness(t, makeDeployment(10, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](0) }, counts(10, 10, 9, 9)),
+		makeSet(1, 10, current, noted(revisionAnnotation, "3"), observed(10, 9, 9)), makeSet(2, 0))
+	h.reconcile(t)
+	h.wantRequests(t, "update deployments/status")
+}
+
+func TestHistoryThatIsGoneAlreadyIsNoFailure(t *testing.T) {
+	for name, err := range map[string]error{
+		"gone":      apierrors.NewNotFound(replicaSetResource, "web-2"),
+		"recreated": apierrors.NewConflict(replicaSetResource, "web-2", errors.New("precondition failed: UID")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, makeDeployment(10, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](0) }, counts(10, 10, 10, 10)),
+				makeSet(1, 10, current, noted(revisionAnnotation, "3")), makeSet(2, 0))
+			h.failOn("delete", "replicasets", err)
+			h.reconcile(t)
+			h.wantRequests(t, "delete replicasets", "update deployments/status")
+		})
+	}
+}
+
 func TestScalingEventComesBeforeTheRollout(t *testing.T) {
 	h := newHarness(t, makeDeployment(30, rolling("3", "2"), image("v9")),
 		makeSet(1, 5, scaledFor("10", "13")), makeSet(2, 8, scaledFor("10", "13")))
@@ -360,6 +383,16 @@ func TestOrphansAreAdoptedAfterALiveLook(t *testing.T) {
 	if !metav1.IsControlledBy(h.set(t, "web-1"), h.deployment(t)) {
 		t.Error("the orphan was not adopted")
 	}
+}
+
+func TestAnAdoptedSetIsScaledWithoutAConflict(t *testing.T) {
+	h := newHarness(t, makeDeployment(10), makeSet(1, 3, current, func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil }))
+	h.Fake.PrependReactor("patch", "replicasets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		adopted := makeSet(1, 3, current, version(strconv.FormatInt(h.version.Add(1), 10)))
+		return true, adopted, h.Fake.Tracker().Update(action.GetResource(), adopted.DeepCopy(), namespace)
+	})
+	h.reconcile(t)
+	h.wantRequests(t, "get deployments", "patch replicasets", "update replicasets", "update deployments/status")
 }
 
 func TestFailedAdoptionStopsTheReconcile(t *testing.T) {

@@ -432,6 +432,28 @@ func TestErrorsWinOverTheEstimate(t *testing.T) {
 	}
 }
 
+func TestContentThatRemainsIsNoSuccess(t *testing.T) {
+	f := start(t, serving(pods, widgets), terminating())
+	f.store.put(widgets, "w", "example.com/hold")
+	f.backoff.When("ns")
+	if err := f.reconcile(f.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	f.backoff.Forget("ns") // as the loop does after a reconcile without an error
+	if got := f.backoff.NumRequeues("ns"); got != 1 {
+		t.Errorf("failures = %d, want the earlier one remembered", got)
+	}
+	f.store.clear(widgets)
+	f.finalized()
+	if err := f.reconcile(f.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	f.backoff.Forget("ns")
+	if got := f.backoff.NumRequeues("ns"); got != 0 {
+		t.Errorf("failures = %d after a success, want 0", got)
+	}
+}
+
 func TestUnchangedConditionsAreNotWritten(t *testing.T) {
 	f := start(t, serving(pods, widgets), terminating())
 	f.store.put(widgets, "w", "example.com/hold")
@@ -523,6 +545,26 @@ func TestConflictLoopEnds(t *testing.T) {
 	})
 }
 
+func TestFinalizeStartsFromWhatTheStatusWriteReturned(t *testing.T) {
+	f := start(t, serving(pods), terminating())
+	f.Fake.PrependReactor("update", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		ns := action.(clienttesting.UpdateAction).GetObject().(*corev1.Namespace).DeepCopy()
+		ns.ResourceVersion = "2"
+		return true, ns, nil
+	})
+	var sent *corev1.Namespace
+	f.Fake.PrependReactor("create", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		sent = action.(clienttesting.CreateAction).GetObject().(*corev1.Namespace)
+		return true, sent, nil
+	})
+	if err := f.reconcile(f.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	if sent == nil || sent.ResourceVersion != "2" {
+		t.Errorf("finalized %+v, want resource version 2", sent)
+	}
+}
+
 func TestFinalizeKeepsMetadataAndSpecAndLeavesStatusEmpty(t *testing.T) {
 	ns := terminating(func(ns *corev1.Namespace) {
 		ns.Labels = map[string]string{"a": "b"}
@@ -580,7 +622,7 @@ func TestRunWaitsBeforeTheFirstSweepAndAfterAnEstimate(t *testing.T) {
 	f.await(t, func() bool { return reconciled() >= 2 })
 }
 
-func (f *fixture) await(t *testing.T, condition func() bool) {
+func (f *fixture) await(t testing.TB, condition func() bool) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(f.Context(), time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
 		return condition(), nil

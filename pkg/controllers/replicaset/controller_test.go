@@ -112,36 +112,31 @@ func TestRun(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- instance.Run(ctx) }()
 
-	waitForReplicas(t, env, 3)
-	scaleTo(t, env, 1)
-	waitForReplicas(t, env, 1)
+	scale(t, env, 3)
+	scale(t, env, 1)
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
 }
 
-func scaleTo(t *testing.T, env *controllertest.Env, n int32) {
+// scale asks for n replicas and waits until there are n pods and the status says so. It
+// asks again if need be: the fake API server lets a status write undo a change of the
+// spec. The clock of the controller moves on, so that status writes that were put off are
+// made.
+func scale(t *testing.T, env *controllertest.Env, n int32) {
 	t.Helper()
-	rs, err := env.Fake.AppsV1().ReplicaSets("ns").Get(t.Context(), "rs", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rs.Spec.Replicas, rs.Generation = &n, rs.Generation+1
-	if _, err := env.Fake.AppsV1().ReplicaSets("ns").Update(t.Context(), rs, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// waitForReplicas waits until there are n pods and the status says so. The clock of the
-// controller moves on, so that status writes that were put off are made.
-func waitForReplicas(t *testing.T, env *controllertest.Env, n int) {
-	t.Helper()
+	sets := env.Fake.AppsV1().ReplicaSets("ns")
 	var last string
 	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
 		env.Clock.Step(10 * time.Millisecond)
-		rs, err := env.Fake.AppsV1().ReplicaSets("ns").Get(ctx, "rs", metav1.GetOptions{})
+		rs, err := sets.Get(ctx, "rs", metav1.GetOptions{})
 		if err != nil {
+			return false, err
+		}
+		if *rs.Spec.Replicas != n {
+			rs.Spec.Replicas, rs.Generation = &n, rs.Generation+1
+			_, err := sets.Update(ctx, rs, metav1.UpdateOptions{})
 			return false, err
 		}
 		pods, err := env.Fake.CoreV1().Pods("ns").List(ctx, metav1.ListOptions{})
@@ -149,7 +144,7 @@ func waitForReplicas(t *testing.T, env *controllertest.Env, n int) {
 			return false, err
 		}
 		last = fmt.Sprintf("%d pods, status %+v, generation %d", len(pods.Items), rs.Status, rs.Generation)
-		return len(pods.Items) == n && int(rs.Status.Replicas) == n && rs.Status.ObservedGeneration == rs.Generation, nil
+		return len(pods.Items) == int(n) && rs.Status.Replicas == n && rs.Status.ObservedGeneration == rs.Generation, nil
 	})
 	if err != nil {
 		t.Fatalf("waiting for %d replicas: %v; there are %s", n, err, last)

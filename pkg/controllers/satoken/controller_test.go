@@ -383,6 +383,37 @@ func TestAnEstateOfAnotherTypeIsIgnored(t *testing.T) {
 	}
 }
 
+func TestAFailingKeyIsDroppedAfterTenRetries(t *testing.T) {
+	env, c := start(t, objects(account("sa", "u1"), secret("s", "u1")))
+	var attempts atomic.Int32
+	env.Fake.PrependReactor("update", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		attempts.Add(1)
+		return true, nil, errors.New("outage")
+	})
+	ctx, stop := context.WithCancel(env.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	k := secretKey(secret("s", "u1"))
+	for attempt := range maxRetries + 1 {
+		await(t, env, func(context.Context) (bool, error) { return int(attempts.Load()) == attempt+1, nil })
+		want := attempt + 1
+		if attempt == maxRetries {
+			want = 0 // dropped, and its failures forgotten
+		}
+		await(t, env, func(context.Context) (bool, error) {
+			return c.loop.Retries(k) == want && len(c.loop.Inspect().InFlight) == 0, nil
+		})
+		env.Clock.Step(time.Hour)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("Run = %v", err)
+	}
+	if got := attempts.Load(); got != 11 {
+		t.Errorf("attempts = %d, want 11", got)
+	}
+}
+
 func TestDescriptor(t *testing.T) {
 	d := Descriptor()
 	env := controllertest.New(t)

@@ -155,6 +155,7 @@ func (b *base) indexers() cache.Indexers {
 // isolated keeps a failing index function from ending the process, which is what the
 // store does on an error.
 func (b *base) isolated(name string, index cache.IndexFunc) cache.IndexFunc {
+	var once sync.Once // it can fail for every object
 	return func(obj any) (values []string, err error) {
 		defer func() {
 			if r := recover(); r != nil {
@@ -162,7 +163,11 @@ func (b *base) isolated(name string, index cache.IndexFunc) cache.IndexFunc {
 				err = fmt.Errorf("panic: %v", r)
 			}
 			if err != nil {
-				b.failed(klog.Background(), failure{err: fmt.Errorf("computing index %q: %w", name, err), lasting: true})
+				err = fmt.Errorf("computing index %q: %w", name, err)
+				b.note(failure{err: err, lasting: true})
+				once.Do(func() {
+					klog.Background().Error(err, "objects are missing from an index", "informer", b.key.String())
+				})
 				values, err = nil, nil
 			}
 		}()
@@ -188,22 +193,26 @@ func (b *base) watchFailed(ctx context.Context, r *cache.Reflector, err error) {
 
 // failed records an error and logs it, at level 0 only if it is news.
 func (b *base) failed(logger klog.Logger, f failure) {
-	f.at = b.clock.Now()
-	b.errorMu.Lock()
-	last := b.failure
-	news := last.err == nil || last.err.Error() != f.err.Error() || f.at.Sub(last.logged) >= repeatErrorAfter
-	f.logged = last.logged
-	if news {
-		f.logged = f.at
-	}
-	b.failure = f
-	b.errorMu.Unlock()
-
-	if news {
+	if b.note(f) {
 		logger.Error(f.err, "informer failed", "informer", b.key.String())
 		return
 	}
 	logger.V(4).Info("informer failed again", "informer", b.key.String(), "err", f.err)
+}
+
+// note records an error and reports whether it differs from the one before or was the
+// same for long.
+func (b *base) note(f failure) (news bool) {
+	b.errorMu.Lock()
+	defer b.errorMu.Unlock()
+	f.at = b.clock.Now()
+	f.logged = b.failure.logged
+	news = b.failure.err == nil || b.failure.err.Error() != f.err.Error() || f.at.Sub(f.logged) >= repeatErrorAfter
+	if news {
+		f.logged = f.at
+	}
+	b.failure = f
+	return news
 }
 
 // lastFailure returns the newest error that the reflector has not got past.

@@ -95,7 +95,7 @@ func (h *handler) isolated(f func(cache.ResourceEventHandler)) (failure *PanicEr
 	defer h.calling.Unlock()
 	h.scope.calls.RLock()
 	defer h.scope.calls.RUnlock()
-	if h.removed.Load() || h.scope.ended.Load() || h.scope.failed.Load() {
+	if h.removed.Load() || h.scope.failed.Load() {
 		return nil
 	}
 	defer func() {
@@ -187,7 +187,7 @@ func (s *Scope) adopt(h *handler) error {
 
 // drop removes a handler for good.
 func (s *Scope) drop(h *handler) {
-	h.remove()
+	h.remove() // first: Close relies on every handler being listed or removed
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.handlers, h)

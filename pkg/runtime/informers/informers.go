@@ -124,6 +124,20 @@ func (i *Informers) Shutdown() {
 	}
 }
 
+// WaitForCacheSync waits, without polling, until every informer that is started now has a
+// complete cache. It returns false if ctx ended first.
+func (i *Informers) WaitForCacheSync(ctx context.Context) bool {
+	i.mu.Lock()
+	var checkers []cache.DoneChecker
+	for _, b := range i.bases {
+		if b.wanted {
+			checkers = append(checkers, b.informer.HasSyncedChecker())
+		}
+	}
+	i.mu.Unlock()
+	return cache.WaitFor(ctx, "", checkers...)
+}
+
 // acquire returns the informer of the key, made by create if there is none, and records
 // that the scope holds it.
 func (i *Informers) acquire(s *Scope, k key, create func() (cache.SharedIndexInformer, func())) *base {

@@ -2,6 +2,7 @@ package informers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2/ktesting"
 
 	"kcmd.dev/pkg/controllers/kit/controller"
 )
@@ -229,6 +231,52 @@ func TestWatchErrorsAreShownUntilTheyAreOver(t *testing.T) {
 	s.Close()
 	if status := h.Status()[0]; status.Refs != 0 || status.Handlers != 0 || !status.IdleSince.Equal(h.clock.Now()) {
 		t.Errorf("status without references is %+v", status)
+	}
+}
+
+func TestRepeatedErrorsAreLoggedOnce(t *testing.T) {
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
+	log := logger.GetSink().(ktesting.Underlier).GetBuffer()
+	h := newHarness(t)
+	b := h.open(ScopeOptions{Name: "log"}).Core().V1().Pods().Informer().(*informer).base
+	for _, step := range []struct {
+		err   string
+		after time.Duration
+		lines int
+	}{
+		{err: "forbidden", lines: 1},
+		{err: "forbidden", after: time.Minute, lines: 1},
+		{err: "not found", after: time.Second, lines: 2},
+		{err: "not found", after: repeatErrorAfter - time.Second, lines: 2},
+		{err: "not found", after: time.Second, lines: 3},
+	} {
+		h.clock.Step(step.after)
+		b.failed(logger, failure{err: errors.New(step.err)})
+		if got := strings.Count(log.String(), "informer failed"); got != step.lines {
+			t.Errorf("%d lines after %q, want %d:\n%s", got, step.err, step.lines, log.String())
+		}
+	}
+}
+
+func TestWaitForAllCaches(t *testing.T) {
+	h := newHarness(t, pods(1)...)
+	release := make(chan struct{})
+	h.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, apiruntime.Object, error) {
+		<-release
+		return false, nil, nil
+	})
+	s := h.open(ScopeOptions{Name: "all"})
+	informer := s.Core().V1().Pods().Informer()
+	s.StartWithContext(t.Context())
+	s.Core().V1().Nodes().Informer() // not started, so not waited for
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if h.WaitForCacheSync(ended) {
+		t.Error("caches are synced before the list came back")
+	}
+	close(release)
+	if !h.WaitForCacheSync(t.Context()) || !informer.HasSynced() {
+		t.Error("caches did not sync")
 	}
 }
 

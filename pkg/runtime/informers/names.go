@@ -11,6 +11,9 @@ import (
 	"kcmd.dev/pkg/controllers/kit/controller"
 )
 
+// maxTaken is how many names that others have taken are skipped.
+const maxTaken = 3
+
 // metricNames hands out the identities under which informers publish metrics.
 //
 // A cache.InformerName accepts each resource once and cannot forget one, so an informer
@@ -37,7 +40,7 @@ func newMetricNames(name string) *metricNames {
 }
 
 // acquire returns a name for an informer and the function that gives it back. The name is
-// nil, which means no metrics, if metrics are off or the name is taken by somebody else.
+// nil, which means no metrics, if metrics are off or too many names are taken.
 func (m *metricNames) acquire(t reflect.Type, filter controller.Filter) (*cache.InformerName, func()) {
 	if m.name == "" {
 		return nil, func() {}
@@ -58,22 +61,26 @@ func (m *metricNames) acquire(t reflect.Type, filter controller.Filter) (*cache.
 	return slot.name, func() { m.release(slot) }
 }
 
+// slotFor returns the first slot whose name can be used for the type. A name can also be
+// taken by other Informers, that of a connection about to be replaced.
 func (m *metricNames) slotFor(prefix string, t reflect.Type) (*nameSlot, error) {
-	for n, slot := range m.slots[prefix] {
+	var taken error
+	for n := range len(m.slots[prefix]) + maxTaken {
+		if n == len(m.slots[prefix]) {
+			m.slots[prefix] = append(m.slots[prefix], &nameSlot{spent: map[reflect.Type]bool{}})
+		}
+		slot := m.slots[prefix][n]
 		if slot.spent[t] {
 			continue
 		}
 		if slot.name != nil {
 			return slot, nil
 		}
-		return slot, slot.reserve(numbered(prefix, n))
+		if taken = slot.reserve(numbered(prefix, n)); taken == nil {
+			return slot, nil
+		}
 	}
-	slot := &nameSlot{spent: map[reflect.Type]bool{}}
-	if err := slot.reserve(numbered(prefix, len(m.slots[prefix]))); err != nil {
-		return nil, err
-	}
-	m.slots[prefix] = append(m.slots[prefix], slot)
-	return slot, nil
+	return nil, taken
 }
 
 func (s *nameSlot) reserve(name string) error {

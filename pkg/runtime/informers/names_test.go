@@ -39,18 +39,16 @@ func TestMetricNames(t *testing.T) {
 	releasePod()
 	releaseNode()
 	releaseFiltered()
-	for _, name := range []string{"names-test", "names-test-2", "names-test/ns[f]{l}"} {
+	// What others have taken is skipped. That it can be taken shows that it was released.
+	for _, name := range []string{"names-test", "names-test-2", "names-test/ns[f]{l}", "names-test/busy", "names-test/busy-2", "names-test/busy-3"} {
 		reserved, err := cache.NewInformerName(name)
 		if err != nil {
 			t.Fatalf("name was not released: %v", err)
 		}
-		if name == "names-test-2" {
-			reserved.Release()
-			continue
-		}
 		defer reserved.Release()
 	}
-	acquire(pod, controller.Filter{}, "")() // taken by somebody else
+	acquire(pod, controller.Filter{}, "names-test-3")()
+	acquire(pod, controller.Filter{Namespace: "busy"}, "")()
 	m.close()
 	acquire(pod, controller.Filter{Namespace: "other"}, "")()
 }

@@ -1,6 +1,7 @@
 package informers
 
 import (
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -86,6 +87,7 @@ func TestResyncAndNotificationsDoNotOverlap(t *testing.T) {
 		if running.Add(1) != 1 {
 			t.Error("two calls of one handler at a time")
 		}
+		runtime.Gosched()
 		running.Add(-1)
 	}
 	informer := s.Core().V1().Pods().Informer()
@@ -111,19 +113,24 @@ func TestResyncNeverShowsADeletedObject(t *testing.T) {
 	s := h.open(ScopeOptions{Name: "deleted"})
 	informer := s.Core().V1().Pods().Informer()
 	entered, leave := make(chan struct{}), make(chan struct{})
-	var blocked atomic.Bool
+	var blocked, busy atomic.Bool
 	var updates, deletes atomic.Int32
 	addHandler(t, informer, cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(_, obj any) {
 			updates.Add(1)
+			if busy.Load() {
+				t.Error("resynced while the handler was running")
+			}
 			if keyOf(obj) == "default/p0" {
 				t.Error("resynced an object that is gone")
 			}
 		},
 		AddFunc: func(any) {
 			if blocked.Load() {
+				busy.Store(true)
 				close(entered)
 				<-leave
+				busy.Store(false)
 			}
 		},
 		DeleteFunc: func(any) { deletes.Add(1) },

@@ -51,10 +51,9 @@ type Scope struct {
 	dry       bool
 	onPanic   func(error)
 
-	// open ends, through end, when the scope is closed; ended is the same for the hot path.
-	open  context.Context
-	end   context.CancelCauseFunc
-	ended atomic.Bool
+	// open ends, through end, when the scope is closed.
+	open context.Context
+	end  context.CancelCauseFunc
 	// calls is held for reading while a handler is called, so that Close can wait for all
 	// of them, those of handlers that have been removed included.
 	calls sync.RWMutex
@@ -132,7 +131,6 @@ func (s *Scope) Close() {
 	handlers := slices.Collect(maps.Keys(s.handlers))
 	s.mu.Unlock()
 
-	s.ended.Store(true)
 	s.end(ErrClosed)
 	for _, h := range handlers {
 		h.remove()
@@ -143,7 +141,7 @@ func (s *Scope) Close() {
 	// From here on nothing new is called and nothing is held: a handler that hangs
 	// keeps Close waiting, but no informer alive.
 	s.calls.Lock()
-	s.calls.Unlock() //nolint:staticcheck // waits for the readers
+	s.calls.Unlock() //nolint:staticcheck // the point is to have waited
 	s.resyncing.Wait()
 	s.mu.Lock()
 	clear(s.handlers)

@@ -2,18 +2,14 @@ package informers
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/informers"
@@ -23,184 +19,10 @@ import (
 	"kcmd.dev/pkg/controllers/kit/controller"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func TestReopeningLeaksNothingAndSendsNoRequest(t *testing.T) {
-	h := newHarness(t, pods(20)...)
-	widgets := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
-	cycle := func() {
-		s := h.NewScope(ScopeOptions{Name: "cycle", ResyncPeriod: time.Hour})
-		podInformer := s.Core().V1().Pods()
-		if err := podInformer.Informer().AddIndexers(cache.Indexers{"node": byNode}); err != nil {
-			t.Fatal(err)
-		}
-		seen := newRecorder()
-		addHandler(t, podInformer.Informer(), seen)
-		addHandler(t, s.Filtered(controller.Filter{LabelSelector: "app=p1"}).Core().V1().Pods().Informer(), newRecorder())
-		addHandler(t, s.MetadataFor(widgets).Informer(), newRecorder())
-		startAndSync(t, s)
-		if adds, _ := seen.count(); adds != 20 {
-			t.Fatalf("handler was shown %d of 20 pods", adds)
-		}
-		s.Close()
-	}
-	cycle()
-	ignoreWarm := goleak.IgnoreCurrent()
-	requests := len(h.client.Actions())
-	for range 1000 {
-		cycle()
-	}
-	if got := len(h.client.Actions()); got != requests {
-		t.Errorf("reopening sent %d requests: %v", got-requests, h.client.Actions()[requests:])
-	}
-	if lists, watches := h.requests("list", "pods"), h.requests("watch", "pods"); lists != 2 || watches != 2 {
-		t.Errorf("got %d lists and %d watches of pods, want 2 of each: one for all pods and one for the filtered ones", lists, watches)
-	}
-	if got, want := h.Snapshot(), (Snapshot{Informers: 3, Running: 3}); got != want {
-		t.Errorf("left behind %+v, want %+v", got, want)
-	}
-	goleak.VerifyNone(t, ignoreWarm)
-}
-
-func TestCloseWaitsForHandlersAndEndsThem(t *testing.T) {
-	h := newHarness(t, pods(100)...)
-	s := h.open(ScopeOptions{Name: "closing"})
-	entered, leave := make(chan struct{}), make(chan struct{})
-	var running, calls atomic.Int32
-	addHandler(t, s.Core().V1().Pods().Informer(), cache.ResourceEventHandlerFuncs{AddFunc: func(any) {
-		running.Add(1)
-		if calls.Add(1) == 1 {
-			close(entered)
-			<-leave
-		}
-		running.Add(-1)
-	}})
-	s.StartWithContext(t.Context())
-	<-entered
-
-	closed := make(chan struct{})
-	go func() {
-		s.Close()
-		close(closed)
-	}()
-	// The scope lets go of everything before it waits for the handler.
-	eventually(t, "the references to go", func() bool { return h.Snapshot().Handlers == 0 && h.Snapshot().Scopes == 0 })
-	select {
-	case <-closed:
-		t.Fatal("Close returned while a handler was running")
-	default:
-	}
-	close(leave)
-	<-closed
-	if got := running.Load(); got != 0 {
-		t.Errorf("%d calls are running after Close", got)
-	}
-	h.create(pod("late"))
-	observer := h.open(ScopeOptions{Name: "observer"})
-	seen := newRecorder()
-	addHandler(t, observer.Core().V1().Pods().Informer(), seen)
-	startAndSync(t, observer)
-	eventually(t, "the late pod", func() bool { adds, _ := seen.count(); return adds == 101 })
-	if got := calls.Load(); got != 1 {
-		t.Errorf("handler was called %d times, want only the call that was running at Close", got)
-	}
-}
-
-func TestClosedScopeIsHarmless(t *testing.T) {
-	h := newHarness(t, pods(3)...)
-	s := h.open(ScopeOptions{Name: "closed"})
-	informer := s.Core().V1().Pods().Informer()
-	lister := s.Core().V1().Pods().Lister()
-	handler := addHandler(t, informer, newRecorder())
-	startAndSync(t, s)
-	s.Close()
-	s.Close()
-
-	list, err := lister.Pods("default").List(labels.Everything())
-	if err != nil || len(list) != 3 {
-		t.Errorf("lister of a closed scope returned %d objects and error %v, want 3", len(list), err)
-	}
-	if _, err := informer.AddEventHandler(newRecorder()); !errors.Is(err, ErrClosed) {
-		t.Errorf("adding a handler returned %v, want ErrClosed", err)
-	}
-	if err := informer.RemoveEventHandler(handler); err != nil {
-		t.Errorf("removing a handler again: %v", err)
-	}
-	if !informer.IsStopped() {
-		t.Error("informer of a closed scope is not stopped")
-	}
-	if s.WaitForHandlers(t.Context()) || s.HandlersSynced() {
-		t.Error("handlers of a closed scope are synced")
-	}
-	nodes := s.Core().V1().Nodes()
-	if list, err := nodes.Lister().List(labels.Everything()); err != nil || len(list) != 0 {
-		t.Errorf("late lister returned %v, %v", list, err)
-	}
-	s.StartWithContext(t.Context())
-	if got := h.Snapshot(); got.Informers != 1 {
-		t.Errorf("a closed scope made an informer: %+v", got)
-	}
-	if result := s.WaitForCacheSyncWithContext(t.Context()); result.Err != nil && !errors.Is(result.Err, ErrClosed) {
-		t.Errorf("waiting on a closed scope: %v", result.Err)
-	}
-}
-
-func TestPanicIsIsolated(t *testing.T) {
-	h := newHarness(t, pods(5)...)
-	reported := make(chan error, 10)
-	var bad *Scope
-	bad = h.open(ScopeOptions{Name: "bad", OnPanic: func(err error) {
-		bad.Close()
-		reported <- err
-	}})
-	good := h.open(ScopeOptions{Name: "good"})
-	seen := newRecorder()
-	addHandler(t, good.Core().V1().Pods().Informer(), seen)
-	for range 3 {
-		addHandler(t, bad.Core().V1().Pods().Informer(), cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { panic("boom") },
-		})
-	}
-	bad.StartWithContext(t.Context())
-	startAndSync(t, good)
-
-	err := <-reported
-	var failure *PanicError
-	if !errors.As(err, &failure) {
-		t.Fatalf("reported %T, want *PanicError", err)
-	}
-	if failure.Scope != "bad" || failure.Value != "boom" || !strings.Contains(string(failure.Stack), "TestPanicIsIsolated") {
-		t.Errorf("report %v does not say who panicked where:\n%s", failure, failure.Stack)
-	}
-	if bad.HandlersSynced() || bad.WaitForHandlers(t.Context()) {
-		t.Error("handlers are synced although one panicked")
-	}
-	h.create(pod("after"))
-	eventually(t, "the other scope to go on", func() bool { adds, _ := seen.count(); return adds == 6 })
-	select {
-	case err := <-reported:
-		t.Errorf("reported twice: %v", err)
-	default:
-	}
-}
-
-func TestPanicInResyncMayCloseTheScope(t *testing.T) {
-	h := newHarness(t, pods(1)...)
-	closed := make(chan struct{})
-	var s *Scope
-	s = h.open(ScopeOptions{Name: "resync", ResyncPeriod: time.Minute, OnPanic: func(error) {
-		s.Close()
-		close(closed)
-	}})
-	addHandler(t, s.Core().V1().Pods().Informer(), cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(_, _ any) { panic("boom") },
-	})
-	startAndSync(t, s)
-	eventually(t, "the resync timer", h.clock.HasWaiters)
-	h.clock.Step(time.Minute)
-	<-closed
-}
-
+// TestCloseWhileAHandlerIsAdded does step by step what AddEventHandler does, with Close
+// in the middle.
+// TestRemovedHandlerIsWaitedForToo pins that Close knows of calls of handlers that were
+// removed while they ran.
 func TestDryScopeWarmsWithoutHandlers(t *testing.T) {
 	h := newHarness(t, pods(4)...)
 	dry := h.open(ScopeOptions{Name: "standby", Dry: true, ResyncPeriod: time.Second})
@@ -514,3 +336,52 @@ func (h *handler) isRegistered() bool {
 }
 
 func byNode(obj any) ([]string, error) { return []string{obj.(*corev1.Pod).Spec.NodeName}, nil }
+
+func TestNotificationsReachTheHandler(t *testing.T) {
+	h := newHarness(t, pods(2)...)
+	s := h.open(ScopeOptions{Name: "live"})
+	informer := s.Core().V1().Pods().Informer()
+	seen := newRecorder()
+	registered := addHandler(t, informer, seen)
+	startAndSync(t, s)
+	if !cache.IsDone(registered.HasSyncedChecker()) || !cache.IsDone(informer.HasSyncedChecker()) {
+		t.Error("checkers are not done after the wait")
+	}
+	changed := pod("p0")
+	changed.ResourceVersion = "2"
+	if err := h.client.Tracker().Update(podsResource, changed, "default"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.client.Tracker().Delete(podsResource, "default", "p1"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the update and the delete", func() bool {
+		seen.mu.Lock()
+		defer seen.mu.Unlock()
+		return seen.updates["default/p0"] == 1 && seen.deletes["default/p1"] == 1
+	})
+	if got := seen.resynced(); got != 0 {
+		t.Errorf("%d updates looked like a resync", got)
+	}
+}
+
+func TestUnsynced(t *testing.T) {
+	h := newHarness(t)
+	release := make(chan struct{})
+	h.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		<-release
+		return false, nil, nil
+	})
+	s := h.open(ScopeOptions{Name: "unsynced"})
+	filtered := s.Filtered(controller.Filter{Namespace: "ns", FieldSelector: "a=b", LabelSelector: "c=d"})
+	filtered.Core().V1().Pods().Informer()
+	s.StartWithContext(t.Context())
+	if got := h.Unsynced(); len(got) != 1 || got[0] != "pods/ns[a=b]{c=d}" {
+		t.Errorf("unsynced are %q", got)
+	}
+	close(release)
+	startAndSync(t, s)
+	if got := h.Unsynced(); len(got) != 0 {
+		t.Errorf("unsynced are %q", got)
+	}
+}

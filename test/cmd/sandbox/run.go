@@ -105,13 +105,20 @@ func runManager(ctx context.Context, f folder, shape cluster, manager, config st
 	})
 }
 
+// buildManager does what `make build` does, but needs nothing but Go.
 func buildManager(ctx context.Context, root, to string) error {
 	fmt.Fprintln(os.Stderr, "building", managerName, "…")
+	source := filepath.Join("cmd", managerName)
+	version, err := os.ReadFile(filepath.Join(root, source, "VERSION"))
+	if err != nil {
+		return fmt.Errorf("building %s: %w", managerName, err)
+	}
+	ldflags := "-X k8s.io/component-base/version.gitVersion=" + strings.TrimSpace(string(version))
 	var messages bytes.Buffer
-	err := process.Run(ctx, process.Spec{
+	err = process.Run(ctx, process.Spec{
 		Name:   "go build",
 		Path:   "go",
-		Args:   []string{"build", "-o", to, "./cmd/" + managerName},
+		Args:   []string{"build", "-ldflags", ldflags, "-o", to, "./" + filepath.ToSlash(source)},
 		Dir:    root,
 		Output: &messages,
 	})

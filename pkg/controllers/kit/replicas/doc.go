@@ -18,7 +18,8 @@
 //     the caches do. A failure of rule 3 becomes the condition ReplicaFailure.
 //  5. A status is written only if it says something new. Of a burst of new counts only
 //     those that someone may wait for are written at once (package coalesce); the own
-//     write coming back as an event causes no reconcile.
+//     write coming back as an event causes no reconcile, and until it comes back the next
+//     one starts from what the write returned.
 //  6. Pods that become available by time alone are looked at when they do.
 //  7. What was written and may not be visible is handed over to the next instance.
 //

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/controllers/kit/coalesce"
@@ -21,6 +23,10 @@ import (
 
 // burst is the largest number of pods created or deleted in one reconcile.
 const burst = 500
+
+// writtenTTL is how long an owner that a status write returned is preferred over an older
+// one in the cache. The cache catches up within a fraction of it.
+const writtenTTL = 10 * time.Second
 
 var podResource = schema.GroupResource{Group: corev1.GroupName, Resource: "pods"}
 
@@ -55,6 +61,7 @@ type Engine[T pods.Owner] struct {
 	selectors *ownership.Selectors[T]
 	tracker   *expectations.Tracker
 	writes    *coalesce.Writes[types.NamespacedName]
+	written   cache.MutationCache // owners as the last status writes returned them
 	loop      *reconcile.Loop[types.NamespacedName]
 	queue     queue
 
@@ -82,6 +89,7 @@ func New[T pods.Owner](env controller.Env, kind Kind[T], options Options) (*Engi
 		control:   pods.Control{Client: env.Client, Events: env.Events},
 		selectors: ownership.NewSelectors(kind.Selector),
 		writes:    coalesce.New[types.NamespacedName](env.Clock),
+		written:   cache.NewIntegerResourceVersionMutationCache(klog.Background(), kind.Informer.GetStore(), nil, writtenTTL, false),
 		tracker: expectations.New(env.Clock, expectations.Stores{
 			podResource:   podInformer.GetStore(),
 			kind.Resource: kind.Informer.GetStore(),

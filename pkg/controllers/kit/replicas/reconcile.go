@@ -31,6 +31,7 @@ func (e *Engine[T]) reconcile(ctx context.Context, key types.NamespacedName) err
 	if err != nil {
 		return fmt.Errorf("reading %s %s: %w", e.kind.GroupVersionKind.Kind, key, err)
 	}
+	owner = e.newest(key, owner)
 	mayAct := e.settled(key, owner) && owner.GetDeletionTimestamp() == nil
 
 	selector, err := e.selectors.Of(owner)
@@ -54,6 +55,16 @@ func (e *Engine[T]) reconcile(ctx context.Context, key types.NamespacedName) err
 		return err
 	}
 	return failure
+}
+
+// newest returns what the last status write made of an owner while the cache does not
+// show it: writing the status of an older one would be a conflict.
+func (e *Engine[T]) newest(key types.NamespacedName, cached T) T {
+	item, _, err := e.written.GetByKey(key.String())
+	if written, ok := item.(T); ok && err == nil && written.GetUID() == cached.GetUID() {
+		return written
+	}
+	return cached
 }
 
 // fresh fails while the caches are older than what was written for the owner, if the

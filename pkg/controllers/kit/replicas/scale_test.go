@@ -134,7 +134,7 @@ func TestDeletionsAreNotRepeatedBeforeTheCacheShowsThem(t *testing.T) {
 	if got := f.requests(); slices.Contains(got, "delete pods p2") || slices.Contains(got, "delete pods p1") {
 		t.Errorf("deleted again: %v", got)
 	}
-	f.cache(t, replicaPod("p1", beingDeleted), replicaSet(0))
+	f.cache(t, replicaPod("p1", beingDeleted), replicaSet(0, func(rs *appsv1.ReplicaSet) { rs.ResourceVersion = "99" }))
 	f.mustReconcile(t)
 	if got := f.requests(); !slices.Contains(got, "delete pods p2") {
 		t.Errorf("does not go on: %v", got)

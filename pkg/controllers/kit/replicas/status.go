@@ -138,6 +138,7 @@ func (e *Engine[T]) writeStatus(ctx context.Context, owner T, status Status) err
 			return err
 		}
 	}
+	e.written.Mutation(written)
 	e.writes.Wrote(keyOf(owner), written.GetResourceVersion())
 	if e.options.RequireFresh {
 		e.tracker.Wrote(keyOf(owner), owner.GetUID(), e.kind.Resource, written.GetResourceVersion())

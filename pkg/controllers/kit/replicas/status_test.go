@@ -212,6 +212,27 @@ func (f *fixture) catchUpSets(t *testing.T) {
 	f.cache(t, stored)
 }
 
+func TestTheNextReconcileStartsFromWhatTheStatusWriteReturned(t *testing.T) {
+	f := newFixture(t, lax, replicaSet(2), replicaPod("p1"), replicaPod("p2"))
+	f.mustReconcile(t)
+	f.wantRequests(t, "update replicasets/status")
+	f.mustReconcile(t)
+	f.wantRequests(t)
+	f.cache(t, replicaPod("p1", readySince(start)), replicaPod("p2", readySince(start)))
+	f.mustReconcile(t)
+	if rs := f.newest(key, replicaSet(2)); rs.ResourceVersion != "12" || rs.Status.ReadyReplicas != 2 {
+		t.Errorf("the second write was made on version 10: %s, %+v", rs.ResourceVersion, rs.Status)
+	}
+	if rs := f.newest(key, replicaSet(2, named("rs", "recreated"))); rs.UID != "recreated" {
+		t.Error("a recreated owner is taken for the old one")
+	}
+	newer := replicaSet(3, func(rs *appsv1.ReplicaSet) { rs.ResourceVersion = "13" })
+	f.cache(t, newer)
+	if rs := f.newest(key, newer); rs != newer {
+		t.Errorf("got version %s, the cache has 13", rs.ResourceVersion)
+	}
+}
+
 func TestAFailedStatusWriteIsTriedOnceMoreOnTheLiveObject(t *testing.T) {
 	boom := errors.New("boom")
 	t.Run("succeeds", func(t *testing.T) {
@@ -285,4 +306,13 @@ func TestPodsThatBecomeAvailableByTimeAreLookedAt(t *testing.T) {
 			f.wantQueued(t, test.want...)
 		})
 	}
+}
+
+func TestAFailureIsRetriedByBackoffAlone(t *testing.T) {
+	f := newFixture(t, nil, replicaSet(2, func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 10 }), replicaPod("p1", readySince(start)))
+	f.failing("create", "pods", "", errors.New("over quota"))
+	if err := f.reconcile(f.env.Context(), key); err == nil {
+		t.Error("no error")
+	}
+	f.wantQueued(t)
 }

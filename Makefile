@@ -1,0 +1,97 @@
+# Nothing but Go, make, git and a C compiler (for the race detector) is needed: the
+# control plane, kubectl and the linter are built from pinned Go modules into .bin.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+MANAGER := cmd/kube-controller-manager
+# make run NODES=3 CONFIG=my.yaml
+NODES ?= 10
+CONFIG ?= configs/sandbox.yaml
+# make build VERSION=v1.36.3-kcmd.1
+VERSION ?= $(shell cat $(MANAGER)/VERSION)
+VERSION_PACKAGE := k8s.io/component-base/version
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
+
+##@ Try it
+
+.PHONY: run
+run: sandbox ## Build and run a sandbox control plane and the manager, until Ctrl-C
+	@.bin/sandbox run --nodes $(NODES) --config $(CONFIG)
+
+.PHONY: sandbox-up
+sandbox-up: sandbox ## Run a control plane without a manager, in the background
+	@.bin/sandbox up --detach --nodes $(NODES)
+
+.PHONY: sandbox-down
+sandbox-down: sandbox ## Stop the control plane that runs in the background
+	@.bin/sandbox down
+
+##@ Build
+
+.PHONY: build
+build: ## Build the manager into .bin
+	go build -o .bin/kube-controller-manager ./$(MANAGER) \
+	  -ldflags '-X $(VERSION_PACKAGE).gitVersion=$(VERSION)'
+
+.PHONY: sandbox
+sandbox:
+	go build -o .bin/sandbox ./test/cmd/sandbox
+
+.PHONY: golangci-lint
+golangci-lint:
+	@if [ ! -x .bin/golangci-lint ]; then echo 'building golangci-lint … (about 4 minutes the first time)'; fi
+	@cd test/tools/lint && CGO_ENABLED=0 GOWORK=off go build -ldflags '-s -w' -o ../../../.bin/golangci-lint \
+	  github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: generate
+generate: ## Write the JSON Schema and the generated parts of docs/
+	go run ./pkg/config/schema/gen
+	go test ./$(MANAGER) -run TestReloadTableIsUpToDate -update
+
+.PHONY: fmt
+fmt: ## Format the sources
+	gofmt -w cmd pkg test
+
+##@ Check
+
+.PHONY: test
+test: verify vet lint unit integration ## Run every check and every test
+
+.PHONY: ci
+ci: ## What CI runs
+	.ci/run
+
+.PHONY: verify
+verify: ## Check formatting, generated files, and what the product is built from
+	@files=$$(gofmt -l cmd pkg test); if [ -n "$$files" ]; then echo "not formatted, run make fmt: $$files"; exit 1; fi
+	@go run ./pkg/config/schema/gen -check
+	@go test -count=1 -run TestReloadTableIsUpToDate ./$(MANAGER)
+	@# Every library is published for reuse; the upstream program itself is none of them.
+	@if grep -n '^[^/]*k8s\.io/kubernetes ' go.mod; then echo 'go.mod requires k8s.io/kubernetes'; exit 1; fi
+	@packages=$$(go list -deps ./cmd/... ./pkg/...); \
+	  if grep -E '^k8s\.io/kubernetes(/|$$)' <<<"$$packages"; then echo 'the product imports k8s.io/kubernetes'; exit 1; fi
+	@echo 'verify: the tree is formatted, its generated files are up to date, and the product imports no k8s.io/kubernetes'
+
+.PHONY: vet
+vet: ## Run go vet
+	go vet ./...
+
+.PHONY: lint
+lint: golangci-lint ## Run golangci-lint, with the rules of .golangci.yml
+	.bin/golangci-lint run ./...
+
+.PHONY: unit
+unit: ## Run the tests that need no control plane, with the race detector
+	go test -race ./pkg/... ./cmd/...
+
+# One package after another: each starts control planes of its own.
+.PHONY: integration
+integration: sandbox ## Run the tests that run against real control planes
+	.bin/sandbox build
+	go test -p 1 -timeout 30m ./test/...

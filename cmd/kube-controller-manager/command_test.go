@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// outcome is what a command line leads to.
+type outcome struct {
+	code           int
+	stdout, stderr string
+}
+
+func command(args ...string) outcome {
+	var stdout, stderr bytes.Buffer
+	code := execute(args, &stdout, &stderr)
+	return outcome{code, stdout.String(), stderr.String()}
+}
+
+func (o outcome) check(t *testing.T, want outcome) {
+	t.Helper()
+	if o.code != want.code {
+		t.Errorf("exit code %d, want %d", o.code, want.code)
+	}
+	if o.stdout != want.stdout {
+		t.Errorf("stdout is\n%s\nwant\n%s", o.stdout, want.stdout)
+	}
+	if o.stderr != want.stderr {
+		t.Errorf("stderr is\n%s\nwant\n%s", o.stderr, want.stderr)
+	}
+}
+
+func TestMisuse(t *testing.T) {
+	tests := []struct {
+		name    string
+		args    []string
+		message string
+	}{
+		{"nothing to run", nil, `--config FILE is required`},
+		{"unknown command", []string{"start"}, `"start" is neither a command nor a flag of "kube-controller-manager"`},
+		{"unknown flag", []string{"--kubeconfig", "x"}, `unknown flag: --kubeconfig`},
+		{"flag without value", []string{"--config"}, `flag needs an argument: --config`},
+		{"argument of version", []string{"version", "1"}, `"1" is neither a command nor a flag of "kube-controller-manager version"`},
+		{"nothing to check", []string{"check-config"}, `check-config needs a FILE`},
+		{"unknown flag of check-config", []string{"check-config", "--config", "x"}, `unknown flag: --config`},
+		{"several files against one", []string{"check-config", "a", "b", "--against", "c"}, `--against compares with one FILE, not with several`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			command(test.args...).check(t, outcome{
+				code:   exitMisuse,
+				stderr: "Error: " + test.message + "\nRun 'kube-controller-manager --help' for usage.\n",
+			})
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"help"}, {"-h"}} {
+		got := command(args...)
+		if got.code != exitGood || got.stderr != "" {
+			t.Errorf("%v: exit code %d, stderr %q, want 0 and nothing", args, got.code, got.stderr)
+		}
+		for _, part := range []string{
+			"kube-controller-manager --config FILE",
+			"kube-controller-manager check-config new.yaml --against config.yaml",
+			"Exit codes: 0 it worked or the file is valid, 1 it failed or the file is not valid, 2 the\ncommand line makes no sense.",
+			"check-config Says whether",
+			"version      Prints the version",
+		} {
+			if !strings.Contains(got.stdout, part) {
+				t.Errorf("%v: the help does not contain %q:\n%s", args, part, got.stdout)
+			}
+		}
+	}
+	got := command("check-config", "--help")
+	for _, part := range []string{"file:line:column: field: message", "--against string", "--environment"} {
+		if got.code != exitGood || !strings.Contains(got.stdout, part) {
+			t.Errorf("check-config --help: exit code %d, does not contain %q:\n%s", got.code, part, got.stdout)
+		}
+	}
+}
+
+const invalidMessages = `testdata/invalid.yaml:4:18: leaderElection.leaseDuration: leaseDuration (5s) must be more than renewDeadline (10s)
+testdata/invalid.yaml:6:3: controllers.deployment-controler: unknown controller, did you mean "deployment-controller"?
+testdata/invalid.yaml:9:22: controllers.replicaset-controller.concurrentSyncs: must be 1 to 1000, not 0
+`
+
+// The process refuses to start with what check-config refuses, in the same words.
+func TestRunNeedsAValidFile(t *testing.T) {
+	command("--config", "testdata/invalid.yaml").check(t, outcome{code: exitFailed, stderr: "Error: " + invalidMessages})
+	command("--config", "testdata/none.yaml").check(t, outcome{
+		code:   exitFailed,
+		stderr: "Error: reading the configuration: read testdata/none.yaml: no such file or directory\n",
+	})
+}
+
+func TestCheckConfig(t *testing.T) {
+	large := filepath.Join(t.TempDir(), "large.yaml")
+	if err := os.WriteFile(large, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(large, 1<<40); err != nil { // sparse; reading it would never end
+		t.Fatal(err)
+	}
+	const warning = "testdata/warning.yaml:4:3: warning: featureGates.LogarithmicScaleDown: " +
+		"the gate is GA and locked to true, setting it has no effect: remove it\n"
+	tests := []struct {
+		name string
+		args []string
+		want outcome
+	}{
+		{"valid", []string{"testdata/before.yaml"}, outcome{stdout: "testdata/before.yaml is valid\n"}},
+		{"every problem", []string{"testdata/invalid.yaml"}, outcome{code: exitFailed, stderr: invalidMessages}},
+		{
+			"one of several is invalid", []string{"testdata/invalid.yaml", "testdata/after.yaml"},
+			outcome{code: exitFailed, stdout: "testdata/after.yaml is valid\n", stderr: invalidMessages},
+		},
+		{"a warning is no error", []string{"testdata/warning.yaml"}, outcome{stdout: "testdata/warning.yaml is valid\n", stderr: warning}},
+		{"missing", []string{"testdata/none.yaml"}, outcome{code: exitFailed, stderr: "read testdata/none.yaml: no such file or directory\n"}},
+		{"a folder", []string{"testdata"}, outcome{code: exitFailed, stderr: "read testdata: is a directory\n"}},
+		{"too large", []string{large}, outcome{code: exitFailed, stderr: "read " + large + ": file is larger than the limit of 1048576 bytes\n"}},
+		{
+			"the files it names are missing", []string{"--environment", "testdata/before.yaml"},
+			outcome{code: exitFailed, stderr: "testdata/before.yaml:4:15: clientConnection.kubeconfig: the file manager.conf does not exist\n"},
+		},
+		{
+			"compared with an invalid file", []string{"testdata/before.yaml", "--against", "testdata/invalid.yaml"},
+			outcome{code: exitFailed, stderr: invalidMessages},
+		},
+		{
+			"an invalid file compared", []string{"testdata/invalid.yaml", "--against", "testdata/before.yaml"},
+			outcome{code: exitFailed, stderr: invalidMessages},
+		},
+		{
+			"nothing changes", []string{"testdata/before.yaml", "--against", "testdata/before.yaml"},
+			outcome{stdout: "7 controllers keep running\n"},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			command(append([]string{"check-config"}, test.args...)...).check(t, test.want)
+		})
+	}
+}
+
+func TestCheckConfigPrintsThePlan(t *testing.T) {
+	want, err := os.ReadFile("testdata/plan.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command("check-config", "testdata/after.yaml", "--against", "testdata/before.yaml").check(t, outcome{stdout: string(want)})
+}
+
+func TestSamplesAreValid(t *testing.T) {
+	samples, err := filepath.Glob("../../configs/*.yaml")
+	if err != nil || len(samples) < 3 {
+		t.Fatalf("found samples %v (%v), want at least 3", samples, err)
+	}
+	for _, sample := range samples {
+		command("check-config", sample).check(t, outcome{stdout: sample + " is valid\n"})
+	}
+}

@@ -1,0 +1,243 @@
+package deployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/component-base/metrics"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/controller"
+)
+
+func TestDescriptor(t *testing.T) {
+	d := Descriptor()
+	if d.Name != "deployment-controller" || d.ServiceAccount != d.Name || d.EventSource != d.Name || d.Aliases[0] != "deployment" {
+		t.Errorf("descriptor is %+v", d)
+	}
+	cfg := &v1beta1.KubeControllerManagerConfiguration{}
+	cfg.Controllers.Deployment.ConcurrentSyncs = ptr.To[int32](7)
+	if got, want := d.Value(cfg), (config{concurrentSyncs: 7, terminatingReplicas: true}); got != want {
+		t.Errorf("value is %+v, want %+v", got, want)
+	}
+	cfg.FeatureGates = map[string]bool{"DeploymentReplicaSetTerminatingReplicas": false}
+	if got := d.Value(cfg).(config); got.terminatingReplicas {
+		t.Error("the gate is off, but terminating replicas are reported")
+	}
+}
+
+func TestTheGateHidesTerminatingReplicas(t *testing.T) {
+	h := newHarness(t, makeDeployment(10), makeSet(1, 10, current))
+	h.c.config.terminatingReplicas = false
+	h.reconcile(t)
+	if got := h.deployment(t).Status.TerminatingReplicas; got != nil {
+		t.Errorf("terminating replicas are %d", *got)
+	}
+}
+
+// run runs the controller on informers that follow the fake API server.
+func (h *harness) run(t *testing.T) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(h.Context())
+	h.Start(t)
+	done := make(chan error, 1)
+	go func() { done <- h.c.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	}
+}
+
+// eventually waits for a condition while the clock of the controller moves on.
+func (h *harness) eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(h.Context(), 2*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		h.Clock.Step(10 * time.Millisecond)
+		return condition(), nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v\nstatus %+v\nrequests %q", what, err, h.deployment(t).Status, h.requests())
+	}
+}
+
+// followSets does what the controller of ReplicaSets would: it makes pods available, one
+// in each step, and removes surplus ones. Every step is an update of its status.
+func (h *harness) followSets(t *testing.T) {
+	t.Helper()
+	list, err := h.Fake.AppsV1().ReplicaSets(namespace).List(h.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		rs := &list.Items[i]
+		want := rs.Status.AvailableReplicas
+		switch size := sizeOf(rs); {
+		case want < size:
+			want++
+		case want > size:
+			want = size
+		case rs.Status.Replicas == size:
+			continue
+		}
+		observed(sizeOf(rs), want, want)(rs)
+		_, err := h.Fake.AppsV1().ReplicaSets(namespace).UpdateStatus(h.Context(), rs, metav1.UpdateOptions{})
+		if err != nil && !apierrors.IsConflict(err) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestARolloutRunsToItsEnd(t *testing.T) {
+	for name, strategy := range map[string]func(*appsv1.Deployment){
+		"rolling": rolling("25%", "25%"), "one by one": rolling("1", "0"), "recreate": recreating,
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, makeDeployment(20, image("v2"), strategy), makeSet(1, 20, scaledFor("20", "25")))
+			defer h.run(t)()
+			h.eventually(t, "the rollout does not end", func() bool {
+				h.followSets(t)
+				d := h.deployment(t)
+				return isComplete(d, &d.Status) && progressReason(d) == reasonComplete && sizeOf(h.set(t, "web-1")) == 0
+			})
+		})
+	}
+}
+
+func TestABurstOfPodsCostsFewStatusWritesAndTheLastIsNotLost(t *testing.T) {
+	h := newHarness(t, makeDeployment(100), makeSet(1, 100, scaledFor("100", "125"), observed(100, 0, 0)))
+	defer h.run(t)()
+	for ready := int32(1); ready <= 60; ready++ {
+		h.changed(t, "web-1", observed(100, ready, ready))
+	}
+	h.eventually(t, "the last change is lost", func() bool { return h.deployment(t).Status.ReadyReplicas == 60 })
+	writes := 0
+	for _, request := range h.requests() {
+		if request == "update deployments/status" {
+			writes++
+		}
+	}
+	// 59 of the 60 requests for ReplicaSets were made by the test itself.
+	if writes == 0 || writes > 6 {
+		t.Errorf("%d status writes for 60 changes of a ReplicaSet, want few", writes)
+	}
+}
+
+func TestAStuckRolloutTimesOut(t *testing.T) {
+	h := newHarness(t, makeDeployment(3, counts(3, 3, 0, 0)), makeSet(1, 3, scaledFor("3", "4"), observed(3, 0, 0)))
+	defer h.run(t)()
+	h.eventually(t, "the new ReplicaSet is not noted", func() bool { return progressReason(h.deployment(t)) == reasonFound })
+	h.eventually(t, "the rollout does not time out", func() bool {
+		h.Clock.Step(100 * time.Second)
+		return progressReason(h.deployment(t)) == reasonTimedOut
+	})
+}
+
+func TestWritesAreHandedOver(t *testing.T) {
+	h := newHarness(t, makeDeployment(10))
+	h.reconcile(t)
+	handedOver := h.c.HandOver()
+
+	h.Env.Env.Metrics = metrics.NewKubeRegistry()
+	h.Env.Env.Predecessor = func() any { return handedOver }
+	successor, err := newController(h.Env.Env, config{concurrentSyncs: 1, terminatingReplicas: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(h.Context())
+	cancel()
+	if err := successor.Run(ended); err != nil {
+		t.Fatal(err)
+	}
+	h.Fake.ClearActions()
+	// The caches are still those before the predecessor wrote.
+	if err := successor.reconcile(h.Context(), key); err != nil {
+		t.Errorf("reconcile: %v", err)
+	}
+	h.wantRequests(t)
+}
+
+func TestAPredecessorOfAnotherTypeIsIgnored(t *testing.T) {
+	h := newHarness(t)
+	h.c.predecessor = func() any { return 7 }
+	mine := h.c.writes
+	ended, cancel := context.WithCancel(h.Context())
+	cancel()
+	if err := h.c.Run(ended); err != nil || h.c.writes != mine {
+		t.Errorf("Run() = %v, own memory kept: %t", err, h.c.writes == mine)
+	}
+}
+
+func TestAFailingKeyIsDroppedAfter15Retries(t *testing.T) {
+	h := newHarness(t, makeDeployment(10))
+	h.failOn("create", "replicasets", errors.New("boom"))
+	defer h.run(t)()
+	creations := func() int {
+		n := 0
+		for _, request := range h.requests() {
+			if request == "create replicasets" {
+				n++
+			}
+		}
+		return n
+	}
+	h.eventually(t, "not tried often enough", func() bool {
+		h.Clock.Step(10 * time.Second)
+		return creations() >= 16 && h.c.loop.Inspect().Depth == 0 && len(h.c.loop.Inspect().InFlight) == 0
+	})
+	if got := h.c.loop.Retries(key); got != 0 {
+		t.Errorf("the key is not forgotten: %d retries", got)
+	}
+}
+
+var _ controller.HandsOver = &deploymentController{}
+
+// BenchmarkReconcile reconciles one Deployment beside many others in its namespace. It
+// must not take longer than it takes alone.
+func BenchmarkReconcile(b *testing.B) {
+	for _, others := range []int{0, 10_000} {
+		b.Run(fmt.Sprintf("beside-%d", others), func(b *testing.B) {
+			objects := []runtime.Object{makeDeployment(10, image("v11"))}
+			for revision := 1; revision <= 10; revision++ {
+				objects = append(objects, makeSet(revision, 0))
+			}
+			objects = append(objects, makeSet(11, 10, current))
+			h := newHarness(b, objects...)
+			h.reconcile(b)
+			h.reconcile(b)
+			h.observe(b)
+			apps := h.Informers.Apps().V1()
+			for i := range others {
+				name := fmt.Sprintf("beside-%d", i)
+				d := makeDeployment(10, func(d *appsv1.Deployment) { d.Name, d.UID = name, types.UID(name) })
+				rs := makeSet(1, 10, func(rs *appsv1.ReplicaSet) {
+					rs.Name, rs.UID = name, types.UID("rs-"+name)
+					rs.OwnerReferences[0].UID = d.UID
+				})
+				if err := errors.Join(apps.Deployments().Informer().GetStore().Add(d), apps.ReplicaSets().Informer().GetStore().Add(rs)); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := h.c.reconcile(h.Context(), key); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if got := h.requests(); len(got) != 0 {
+				b.Fatalf("requests were made: %q", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,397 @@
+package controllers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	revision        = "deployment.kubernetes.io/revision"
+	revisionHistory = "deployment.kubernetes.io/revision-history"
+	desiredReplicas = "deployment.kubernetes.io/desired-replicas"
+	maxReplicas     = "deployment.kubernetes.io/max-replicas"
+	rollbackTo      = "deprecated.deployment.rollback.to"
+	templateHash    = "pod-template-hash"
+)
+
+// newDeployment makes a Deployment named web.
+func newDeployment(replicas int32, edit func(*appsv1.Deployment)) *appsv1.Deployment {
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To(replicas),
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Template: template("web", "web:1"),
+		},
+	}
+	if edit != nil {
+		edit(d)
+	}
+	return d
+}
+
+func createDeployment(t *testing.T, namespace string, replicas int32, edit func(*appsv1.Deployment)) *appsv1.Deployment {
+	t.Helper()
+	return must(admin.AppsV1().Deployments(namespace).Create(t.Context(), newDeployment(replicas, edit), metav1.CreateOptions{}))(t)
+}
+
+func getDeployment(ctx context.Context, namespace string) (*appsv1.Deployment, error) {
+	return admin.AppsV1().Deployments(namespace).Get(ctx, "web", metav1.GetOptions{})
+}
+
+// updateDeployment changes the Deployment web.
+func updateDeployment(t *testing.T, namespace string, edit func(*appsv1.Deployment)) *appsv1.Deployment {
+	t.Helper()
+	var updated *appsv1.Deployment
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		d, err := getDeployment(t.Context(), namespace)
+		if err != nil {
+			return err
+		}
+		edit(d)
+		updated, err = admin.AppsV1().Deployments(namespace).Update(t.Context(), d, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return updated
+}
+
+func setImage(image string) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image }
+}
+
+// rolling sets the bounds of a rolling update.
+func rolling(surge, unavailable int) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) {
+		d.Spec.Strategy = appsv1.DeploymentStrategy{
+			Type: appsv1.RollingUpdateDeploymentStrategyType,
+			RollingUpdate: &appsv1.RollingUpdateDeployment{
+				MaxSurge:       ptr.To(intstr.FromInt(surge)),
+				MaxUnavailable: ptr.To(intstr.FromInt(unavailable)),
+			},
+		}
+	}
+}
+
+// waitForDeployment waits until check accepts the Deployment web, and returns it.
+func waitForDeployment(t *testing.T, namespace, what string, check func(*appsv1.Deployment) error) *appsv1.Deployment {
+	t.Helper()
+	var d *appsv1.Deployment
+	eventually(t, what, func(ctx context.Context) (err error) {
+		if d, err = getDeployment(ctx, namespace); err != nil {
+			return err
+		}
+		if d.Status.ObservedGeneration < d.Generation {
+			return fmt.Errorf("generation %d of %d is observed", d.Status.ObservedGeneration, d.Generation)
+		}
+		return check(d)
+	})
+	return d
+}
+
+// waitForRollout waits until the Deployment is completely rolled out and says so.
+func waitForRollout(t *testing.T, namespace string) *appsv1.Deployment {
+	t.Helper()
+	return waitForDeployment(t, namespace, "the rollout is complete", func(d *appsv1.Deployment) error {
+		s, n := d.Status, *d.Spec.Replicas
+		if s.Replicas != n || s.UpdatedReplicas != n || s.ReadyReplicas != n || s.AvailableReplicas != n || s.UnavailableReplicas != 0 {
+			return fmt.Errorf("the status is %+v", s)
+		}
+		return hasCondition(d, `Progressing=True NewReplicaSetAvailable: ReplicaSet "*" has successfully progressed.`)
+	})
+}
+
+// hasCondition looks for "Type=Status Reason: message"; a * stands for a name.
+func hasCondition(d *appsv1.Deployment, want string) error {
+	before, after, star := strings.Cut(want, "*")
+	var all []string
+	for _, c := range d.Status.Conditions {
+		text := fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message)
+		if text == want || star && strings.HasPrefix(text, before) && strings.HasSuffix(text, after) {
+			return nil
+		}
+		all = append(all, text)
+	}
+	return fmt.Errorf("want %q among %q", want, all)
+}
+
+// replicaSetsOf lists the ReplicaSets of the namespace, in the order of their revision.
+func replicaSetsOf(ctx context.Context, namespace string) ([]appsv1.ReplicaSet, error) {
+	list, err := admin.AppsV1().ReplicaSets(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(list.Items, func(a, b appsv1.ReplicaSet) int {
+		return cmp.Or(cmp.Compare(len(a.Annotations[revision]), len(b.Annotations[revision])), cmp.Compare(a.Annotations[revision], b.Annotations[revision]))
+	})
+	return list.Items, nil
+}
+
+// theReplicaSets returns the ReplicaSets of the namespace, which must be count.
+func theReplicaSets(t *testing.T, namespace string, count int) []appsv1.ReplicaSet {
+	t.Helper()
+	sets := must(replicaSetsOf(t.Context(), namespace))(t)
+	if len(sets) != count {
+		t.Fatalf("got %d ReplicaSets, want %d", len(sets), count)
+	}
+	return sets
+}
+
+// sizes are the spec.replicas of ReplicaSets.
+func sizes(sets []appsv1.ReplicaSet) []int32 {
+	var all []int32
+	for _, s := range sets {
+		all = append(all, *s.Spec.Replicas)
+	}
+	return all
+}
+
+func waitForSizes(t *testing.T, namespace string, want ...int32) []appsv1.ReplicaSet {
+	t.Helper()
+	var sets []appsv1.ReplicaSet
+	eventually(t, fmt.Sprintf("the ReplicaSets have the sizes %v", want), func(ctx context.Context) (err error) {
+		sets, err = replicaSetsOf(ctx, namespace)
+		if err == nil && !slices.Equal(sizes(sets), want) {
+			err = fmt.Errorf("got %v", sizes(sets))
+		}
+		return err
+	})
+	return sets
+}
+
+func scaled(direction, set string, from, to int) string {
+	return fmt.Sprintf("deployment-controller Normal ScalingReplicaSet: Scaled %s replica set %s from %d to %d", direction, set, from, to)
+}
+
+func TestDeploymentIsCreated(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	createDeployment(t, namespace, 10, func(d *appsv1.Deployment) {
+		d.Annotations = map[string]string{"example.com/team": "a", corev1.LastAppliedConfigAnnotation: "{}"}
+	})
+	d := waitForRollout(t, namespace)
+	if err := hasCondition(d, "Available=True MinimumReplicasAvailable: Deployment has minimum availability."); err != nil {
+		t.Error(err)
+	}
+	if d.Annotations[revision] != "1" || d.Generation != 1 {
+		t.Errorf("the Deployment has revision %q and generation %d", d.Annotations[revision], d.Generation)
+	}
+	rs := theReplicaSets(t, namespace, 1)[0]
+	hash := rs.Labels[templateHash]
+	if hash == "" || rs.Name != "web-"+hash || rs.Spec.Selector.MatchLabels[templateHash] != hash || rs.Spec.Template.Labels[templateHash] != hash {
+		t.Errorf("the ReplicaSet %s has hash %q, selector %v, template %v", rs.Name, hash, rs.Spec.Selector, rs.Spec.Template.Labels)
+	}
+	if !metav1.IsControlledBy(&rs, d) || !*rs.OwnerReferences[0].BlockOwnerDeletion {
+		t.Errorf("the ReplicaSet is owned by %v", rs.OwnerReferences)
+	}
+	want := map[string]string{revision: "1", desiredReplicas: "10", maxReplicas: "13", "example.com/team": "a"}
+	for key, value := range want {
+		if rs.Annotations[key] != value {
+			t.Errorf("the ReplicaSet's annotation %s is %q, want %q", key, rs.Annotations[key], value)
+		}
+	}
+	if len(rs.Annotations) != len(want) {
+		t.Errorf("the ReplicaSet has annotations %v", rs.Annotations)
+	}
+	waitForEvents(t, namespace, d.UID, scaled("up", rs.Name, 0, 10))
+}
+
+func TestDeploymentIsScaled(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	createDeployment(t, namespace, 2, nil)
+	waitForRollout(t, namespace)
+	for _, replicas := range []int32{4, 1, 0, 2} {
+		updateDeployment(t, namespace, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(replicas) })
+		waitForRollout(t, namespace)
+	}
+	d := must(getDeployment(t.Context(), namespace))(t)
+	rs := theReplicaSets(t, namespace, 1)[0]
+	if rs.Annotations[desiredReplicas] != "2" || rs.Annotations[maxReplicas] != "3" {
+		t.Errorf("the ReplicaSet has annotations %v", rs.Annotations)
+	}
+	waitForEvents(t, namespace, d.UID, scaled("up", rs.Name, 0, 2), scaled("up", rs.Name, 2, 4),
+		scaled("down", rs.Name, 4, 1), scaled("down", rs.Name, 1, 0), scaled("up", rs.Name, 0, 2))
+}
+
+func TestDeploymentPausedAndResumed(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	createDeployment(t, namespace, 3, nil)
+	waitForRollout(t, namespace)
+	updateDeployment(t, namespace, func(d *appsv1.Deployment) { d.Spec.Paused = true })
+	paused := "Progressing=Unknown DeploymentPaused: Deployment is paused"
+	waitForDeployment(t, namespace, "it is paused", func(d *appsv1.Deployment) error { return hasCondition(d, paused) })
+
+	updateDeployment(t, namespace, setImage("web:2"))
+	updateDeployment(t, namespace, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](5) })
+	d := waitForDeployment(t, namespace, "it is scaled while paused", func(d *appsv1.Deployment) error {
+		if d.Status.AvailableReplicas != 5 {
+			return fmt.Errorf("%d replicas are available", d.Status.AvailableReplicas)
+		}
+		return hasCondition(d, paused)
+	})
+	if d.Status.UpdatedReplicas != 0 {
+		t.Errorf("a paused Deployment updated %d replicas", d.Status.UpdatedReplicas)
+	}
+	if image := theReplicaSets(t, namespace, 1)[0].Spec.Template.Spec.Containers[0].Image; image != "web:1" {
+		t.Errorf("a paused Deployment rolls out %s", image)
+	}
+
+	resumed := make(chan struct{}, 1)
+	w, err := admin.AppsV1().Deployments(namespace).Watch(t.Context(), metav1.ListOptions{ResourceVersion: d.ResourceVersion})
+	follow(t, w, err, func(_ watch.EventType, d *appsv1.Deployment) error {
+		if hasCondition(d, "Progressing=Unknown DeploymentResumed: Deployment is resumed") == nil {
+			select {
+			case resumed <- struct{}{}:
+			default:
+			}
+		}
+		return nil
+	})
+	updateDeployment(t, namespace, func(d *appsv1.Deployment) { d.Spec.Paused = false })
+	waitForRollout(t, namespace)
+	waitForSizes(t, namespace, 0, 5)
+	eventually(t, "the condition told that it was resumed", func(context.Context) error {
+		select {
+		case <-resumed:
+			return nil
+		default:
+			return errors.New("it did not")
+		}
+	})
+}
+
+func TestDeploymentKeepsHistory(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	createDeployment(t, namespace, 1, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](2) })
+	waitForRollout(t, namespace)
+	for i := 2; i <= 5; i++ {
+		updateDeployment(t, namespace, setImage(fmt.Sprintf("web:%d", i)))
+		waitForRollout(t, namespace)
+	}
+	sets := waitForSizes(t, namespace, 0, 0, 1)
+	for i, want := range []string{"3", "4", "5"} {
+		if got := sets[i].Annotations[revision]; got != want {
+			t.Errorf("revision %s is kept instead of %s", got, want)
+		}
+	}
+}
+
+func TestDeploymentRollback(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	const event = "deployment-controller "
+	created := createDeployment(t, namespace, 1, nil)
+	waitForRollout(t, namespace)
+	updateDeployment(t, namespace, setImage("web:2"))
+	waitForRollout(t, namespace)
+	for _, step := range []struct{ to, event, image string }{
+		{"1", `Normal DeploymentRollback: Rolled back deployment "web" to revision 1`, "web:1"},
+		{"0", `Normal DeploymentRollback: Rolled back deployment "web" to revision 2`, "web:2"},
+		{"4", `Warning DeploymentRollbackTemplateUnchanged: The rollback revision contains the same template as current deployment "web"`, "web:2"},
+		{"77", `Warning DeploymentRollbackRevisionNotFound: Unable to find the revision to rollback to.`, "web:2"},
+	} {
+		updateDeployment(t, namespace, func(d *appsv1.Deployment) { d.Annotations[rollbackTo] = step.to })
+		waitForEvent(t, namespace, created.UID, event+step.event)
+		d := waitForDeployment(t, namespace, "the annotation is cleared", func(d *appsv1.Deployment) error {
+			if _, there := d.Annotations[rollbackTo]; there {
+				return errors.New("it is there")
+			}
+			return nil
+		})
+		if got := d.Spec.Template.Spec.Containers[0].Image; got != step.image {
+			t.Errorf("rolled back to %s: got %s, want %s", step.to, got, step.image)
+		}
+		waitForRollout(t, namespace)
+	}
+	sets := waitForSizes(t, namespace, 0, 1)
+	if sets[0].Annotations[revision] != "3" || sets[1].Annotations[revision] != "4" || sets[1].Annotations[revisionHistory] != "2" {
+		t.Errorf("the ReplicaSets have annotations %v and %v", sets[0].Annotations, sets[1].Annotations)
+	}
+	d := must(getDeployment(t.Context(), namespace))(t)
+	if d.Annotations[revision] != "4" {
+		t.Errorf("the Deployment has revision %s", d.Annotations[revision])
+	}
+	if d.Spec.Template.Labels[templateHash] != "" {
+		t.Errorf("the hash got into the Deployment's template: %v", d.Spec.Template.Labels)
+	}
+}
+
+func TestDeploymentNameCollision(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	createDeployment(t, namespace, 1, nil)
+	waitForRollout(t, namespace)
+	first := theReplicaSets(t, namespace, 1)[0]
+	if err := admin.AppsV1().Deployments(namespace).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// Nobody collects the ReplicaSet, which is now in the way of its namesake's.
+	createDeployment(t, namespace, 1, nil)
+	d := waitForRollout(t, namespace)
+	if d.Status.CollisionCount == nil || *d.Status.CollisionCount != 1 {
+		t.Errorf("got collisionCount %v, want 1", d.Status.CollisionCount)
+	}
+	for _, rs := range theReplicaSets(t, namespace, 2) {
+		if owned := metav1.IsControlledBy(&rs, d); owned == (rs.Name == first.Name) {
+			t.Errorf("%s is owned by the new Deployment: %v", rs.Name, owned)
+		}
+	}
+}
+
+func TestDeploymentAdoptsAndReleases(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	orphan := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "orphan", Labels: map[string]string{"app": "web"}},
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas: ptr.To[int32](2),
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web", "set": "orphan"}},
+			Template: template("web", "web:1"),
+		},
+	}
+	orphan.Spec.Template.Labels["set"] = "orphan"
+	must(admin.AppsV1().ReplicaSets(namespace).Create(t.Context(), orphan, metav1.CreateOptions{}))(t)
+	createDeployment(t, namespace, 2, func(d *appsv1.Deployment) { d.Spec.Template.Labels["set"] = "orphan" })
+	d := waitForRollout(t, namespace)
+	if rs := theReplicaSets(t, namespace, 1)[0]; !metav1.IsControlledBy(&rs, d) || rs.Annotations[revision] != "1" {
+		t.Errorf("the ReplicaSet is not taken over: %v %v", rs.OwnerReferences, rs.Annotations)
+	}
+
+	patch := []byte(`{"metadata":{"labels":{"app":"other"}}}`)
+	must(admin.AppsV1().ReplicaSets(namespace).Patch(t.Context(), "orphan", types.MergePatchType, patch, metav1.PatchOptions{}))(t)
+	eventually(t, "the ReplicaSet is released and replaced", func(ctx context.Context) error {
+		sets, err := replicaSetsOf(ctx, namespace)
+		if err != nil {
+			return err
+		}
+		if len(sets) != 2 {
+			return fmt.Errorf("there are %d ReplicaSets", len(sets))
+		}
+		for _, rs := range sets {
+			if owned := metav1.IsControlledBy(&rs, d); owned != (rs.Name != "orphan") {
+				return fmt.Errorf("%s is owned by %v", rs.Name, rs.OwnerReferences)
+			}
+		}
+		return nil
+	})
+	waitForRollout(t, namespace)
+}

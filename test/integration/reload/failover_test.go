@@ -1,0 +1,207 @@
+package reload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/manager"
+)
+
+const leaseNamespace, leaseName = "kube-system", "kube-controller-manager"
+
+// TestAStandbyTakesOverFromAKilledLeader covers promise 8: the leader is killed with
+// kill -9; the standby reconciles within a second of the lease's expiry, from caches it
+// has already.
+func TestAStandbyTakesOverFromAKilledLeader(t *testing.T) {
+	leader := manager.StartProcess(t, plane, quick)
+	ballast(t, 5000)
+	namespace := plane.Namespace(t)
+	waitForServiceAccount(t, namespace)
+	d := deployment(t, namespace, "web", 3)
+	waitAvailable(t, d, 3, 30*time.Second)
+
+	standby, err := manager.Begin(t.Context(), plane, runtime.Options{}, quick)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := standby.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	eventually(t, 30*time.Second, "the standby is warm", func(ctx context.Context) error { return warm(ctx, standby) })
+
+	mark, err := plane.Audit().Mark()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := leader.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	lease, err := plane.AdminClient().CoordinationV1().Leases(leaseNamespace).Get(t.Context(), leaseName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expiry := lease.Spec.RenewTime.Add(time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second)
+	scale(t, d, 5)
+
+	var first time.Time
+	eventually(t, 30*time.Second, "the standby reconciles", func(ctx context.Context) error {
+		s := controller(t, standby, "replicaset-controller")
+		if len(s.Loops) == 0 || s.Loops[0].FirstReconcile.IsZero() {
+			return errors.New("not yet")
+		}
+		first = s.Loops[0].FirstReconcile
+		return nil
+	})
+	waitAvailable(t, d, 5, 30*time.Second)
+	t.Logf("first reconcile %v after the expiry of the lease", first.Sub(expiry))
+	if late := first.Sub(expiry); late > time.Second {
+		t.Errorf("the first reconcile was %v after the expiry of the lease", late)
+	}
+	lists, err := plane.Audit().Since(mark, controlplane.ByVerb("list"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range lists {
+		t.Errorf("the new leader sent %s %s", l.Verb, l.RequestURI)
+	}
+}
+
+// warm reports whether a standby has filled its caches.
+func warm(ctx context.Context, m *manager.Manager) error {
+	s, err := m.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if len(s.Informers) == 0 {
+		return errors.New("no caches")
+	}
+	for _, i := range s.Informers {
+		if !i.Synced {
+			return fmt.Errorf("%s is not synced", i.Resource)
+		}
+	}
+	for _, c := range s.Controllers {
+		if c.State != supervisor.Standby {
+			return fmt.Errorf("%s is %s", c.Name, c.State)
+		}
+	}
+	return nil
+}
+
+func scale(t *testing.T, d interface {
+	GetNamespace() string
+	GetName() string
+}, replicas int) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas)
+	_, err := plane.AdminClient().AppsV1().Deployments(d.GetNamespace()).
+		Patch(t.Context(), d.GetName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLosingTheLeaseStopsWritesAndKeepsTheProcess covers promise 7: the API server stands
+// still for longer than the lease lasts. The manager writes nothing until it holds the
+// lease again, keeps its caches, and goes on.
+func TestLosingTheLeaseStopsWritesAndKeepsTheProcess(t *testing.T) {
+	m := manager.Start(t, plane, quick)
+	namespace := plane.Namespace(t)
+	waitForServiceAccount(t, namespace)
+	d := deployment(t, namespace, "web", 3)
+	waitAvailable(t, d, 3, 30*time.Second)
+	eventually(t, 30*time.Second, "nothing is left to do", quiet(m))
+
+	mark, err := plane.Audit().Mark()
+	if err != nil {
+		t.Fatal(err)
+	}
+	paused := time.Now()
+	if err := plane.PauseAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 10*time.Second, "the manager stands by", func(ctx context.Context) error {
+		s, err := m.Status(ctx)
+		if err != nil {
+			return err
+		}
+		if s.Leadership.Leading {
+			return errors.New("it leads")
+		}
+		for _, c := range s.Controllers {
+			if c.State == supervisor.Running || c.State == supervisor.Stopping {
+				return fmt.Errorf("%s is %s", c.Name, c.State)
+			}
+		}
+		return nil
+	})
+	gone := time.Since(paused)
+	if gone > 3*time.Second+time.Second {
+		t.Errorf("the manager stood by only after %v, with a renew deadline of 3s", gone)
+	}
+	if err := plane.ResumeAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	scale(t, d, 6)
+	if err := m.WaitRunning(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waitAvailable(t, d, 6, 30*time.Second)
+	t.Logf("stood by %v after the API server stopped answering", gone.Round(time.Millisecond))
+
+	events, err := plane.Audit().Since(mark)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reacquired := time.Time{}
+	for _, e := range events {
+		resource := ""
+		if e.ObjectRef != nil {
+			resource = e.ObjectRef.Resource
+		}
+		switch {
+		case e.Verb == "list":
+			t.Errorf("a cache was filled again: %s", e.RequestURI)
+		case resource == "leases" && e.Verb == "update" && e.ResponseStatus != nil && e.ResponseStatus.Code == 200:
+			if reacquired.IsZero() && e.RequestReceivedTimestamp.After(paused.Add(gone)) {
+				reacquired = e.RequestReceivedTimestamp.Time
+			}
+		case e.Verb == "create" || e.Verb == "update" || e.Verb == "patch" || e.Verb == "delete":
+			if reacquired.IsZero() {
+				t.Errorf("%s %s at %s, before the lease was held again", e.Verb, e.RequestURI, e.RequestReceivedTimestamp)
+			}
+		}
+	}
+	if s := controller(t, m, "replicaset-controller"); s.Generation != 2 {
+		t.Errorf("replicaset-controller is of generation %d, want 2", s.Generation)
+	}
+}
+
+// quiet checks that no queue of a manager holds anything.
+func quiet(m *manager.Manager) func(context.Context) error {
+	return func(ctx context.Context) error {
+		s, err := m.Status(ctx)
+		if err != nil {
+			return err
+		}
+		for _, c := range s.Controllers {
+			for _, l := range c.Loops {
+				if l.Depth > 0 || len(l.InFlight) > 0 {
+					return fmt.Errorf("%s has work", c.Name)
+				}
+			}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,143 @@
+// Package reload shows, on the real control plane, what the product exists for: a
+// running manager that is reconfigured under load, loses its lease, or dies, and what
+// that costs. Numbers are logged; run with -v to see them.
+package reload
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/manager"
+)
+
+var plane *controlplane.ControlPlane
+
+func TestMain(m *testing.M) {
+	options := controlplane.Options{Nodes: 20, Scheduler: true}
+	os.Exit(controlplane.RunTests(m, options, func(c *controlplane.ControlPlane) { plane = c }))
+}
+
+// quick makes the manager notice edits at once, so that what is measured is the reload.
+func quick(c *manager.Config) {
+	c.Reload.SettleTime = &metav1.Duration{Duration: time.Millisecond}
+	c.LeaderElection.LeaseDuration = &metav1.Duration{Duration: 4 * time.Second}
+	c.LeaderElection.RenewDeadline = &metav1.Duration{Duration: 3 * time.Second}
+	c.LeaderElection.RetryPeriod = &metav1.Duration{Duration: 500 * time.Millisecond}
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, limit time.Duration, what string, condition func(context.Context) error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+		last = condition(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("not so after %v: %s: %v", limit, what, last)
+	}
+}
+
+// controller is the status of one controller.
+func controller(t *testing.T, m interface {
+	Controller(context.Context, string) (supervisor.Status, error)
+}, name string) supervisor.Status {
+	t.Helper()
+	s, err := m.Controller(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// ballast fills the caches with pods that nobody schedules or owns.
+func ballast(t *testing.T, pods int) {
+	t.Helper()
+	namespace := plane.Namespace(t)
+	waitForServiceAccount(t, namespace)
+	group, ctx := errgroup.WithContext(t.Context())
+	group.SetLimit(32)
+	for n := range pods {
+		group.Go(func() error {
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("ballast-%d", n), Labels: map[string]string{"ballast": fmt.Sprint(n % 100)}},
+				Spec: corev1.PodSpec{
+					SchedulerName: "nobody",
+					Containers:    []corev1.Container{{Name: "c", Image: "x", Env: []corev1.EnvVar{{Name: "A", Value: "B"}}}},
+				},
+			}
+			_, err := plane.AdminClient().CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func waitForServiceAccount(t *testing.T, namespace string) {
+	t.Helper()
+	eventually(t, 10*time.Second, "the default service account exists", func(ctx context.Context) error {
+		_, err := plane.AdminClient().CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+}
+
+// deployment makes a Deployment and waits until it is available.
+func deployment(t *testing.T, namespace, name string, replicas int32) *appsv1.Deployment {
+	t.Helper()
+	labels := map[string]string{"app": name}
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To(replicas),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					TerminationGracePeriodSeconds: ptr.To(int64(1)),
+					Containers:                    []corev1.Container{{Name: "c", Image: "x"}},
+				},
+			},
+		},
+	}
+	created, err := plane.AdminClient().AppsV1().Deployments(namespace).Create(t.Context(), d, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return created
+}
+
+func waitAvailable(t *testing.T, d *appsv1.Deployment, replicas int32, limit time.Duration) {
+	t.Helper()
+	eventually(t, limit, d.Name+" is available", func(ctx context.Context) error {
+		now, err := plane.AdminClient().AppsV1().Deployments(d.Namespace).Get(ctx, d.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		s := now.Status
+		if s.ObservedGeneration < now.Generation || s.AvailableReplicas != replicas || s.UpdatedReplicas != replicas || s.Replicas != replicas {
+			return fmt.Errorf("status is %+v", s)
+		}
+		return nil
+	})
+}
+
+// percentile returns the value that a share of the values does not exceed.
+func percentile(values []time.Duration, share float64) time.Duration {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[min(int(share*float64(len(sorted))), len(sorted)-1)]
+}
