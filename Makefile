@@ -36,8 +36,8 @@ sandbox-down: sandbox ## Stop the control plane that runs in the background
 
 .PHONY: build
 build: ## Build the manager into .bin
-	go build -o .bin/kube-controller-manager ./$(MANAGER) \
-	  -ldflags '-X $(VERSION_PACKAGE).gitVersion=$(VERSION)'
+	go build -o .bin/kube-controller-manager \
+	  -ldflags '-X $(VERSION_PACKAGE).gitVersion=$(VERSION)' ./$(MANAGER)
 
 .PHONY: sandbox
 sandbox:

@@ -16,7 +16,7 @@ type outcome struct {
 
 func command(args ...string) outcome {
 	var stdout, stderr bytes.Buffer
-	code := execute(args, &stdout, &stderr)
+	code := execute(append([]string{}, args...), &stdout, &stderr)
 	return outcome{code, stdout.String(), stderr.String()}
 }
 

@@ -34,14 +34,26 @@ type Gate struct {
 
 // Names of the gates, for callers of Enabled.
 const (
-	DeploymentReplicaSetTerminatingReplicas = "DeploymentReplicaSetTerminatingReplicas"
-	LogarithmicScaleDown                    = "LogarithmicScaleDown"
-	LoggingAlphaOptions                     = "LoggingAlphaOptions"
-	LoggingBetaOptions                      = "LoggingBetaOptions"
-	OrderedNamespaceDeletion                = "OrderedNamespaceDeletion"
-	PodDeletionCost                         = "PodDeletionCost"
-	PreferSameTrafficDistribution           = "PreferSameTrafficDistribution"
-	StaleControllerConsistencyReplicaSet    = "StaleControllerConsistencyReplicaSet"
+	DeploymentReplicaSetTerminatingReplicas     = "DeploymentReplicaSetTerminatingReplicas"
+	GenericWorkload                             = "GenericWorkload"
+	HPAConfigurableTolerance                    = "HPAConfigurableTolerance"
+	HPAScaleToZero                              = "HPAScaleToZero"
+	LogarithmicScaleDown                        = "LogarithmicScaleDown"
+	LoggingAlphaOptions                         = "LoggingAlphaOptions"
+	LoggingBetaOptions                          = "LoggingBetaOptions"
+	MaxUnavailableStatefulSet                   = "MaxUnavailableStatefulSet"
+	MutableSchedulingDirectivesForSuspendedJobs = "MutableSchedulingDirectivesForSuspendedJobs"
+	OrderedNamespaceDeletion                    = "OrderedNamespaceDeletion"
+	PodDeletionCost                             = "PodDeletionCost"
+	PodLevelResources                           = "PodLevelResources"
+	PreferSameTrafficDistribution               = "PreferSameTrafficDistribution"
+	StaleControllerConsistencyDaemonSet         = "StaleControllerConsistencyDaemonSet"
+	StaleControllerConsistencyJob               = "StaleControllerConsistencyJob"
+	StaleControllerConsistencyReplicaSet        = "StaleControllerConsistencyReplicaSet"
+	StaleControllerConsistencyStatefulSet       = "StaleControllerConsistencyStatefulSet"
+	StatefulSetSemanticRevisionComparison       = "StatefulSetSemanticRevisionComparison"
+	TaintTolerationComparisonOperators          = "TaintTolerationComparisonOperators"
+	WorkloadWithJob                             = "WorkloadWithJob"
 )
 
 // FeatureGates returns the known gates by name (specs/feature-gates.md). A gate
@@ -49,13 +61,25 @@ const (
 func FeatureGates() []Gate {
 	return []Gate{
 		{DeploymentReplicaSetTerminatingReplicas, true, Beta, false},
+		{GenericWorkload, false, Alpha, false},
+		{HPAConfigurableTolerance, true, Beta, false},
+		{HPAScaleToZero, false, Alpha, false},
 		{LogarithmicScaleDown, true, GA, true},
 		{LoggingAlphaOptions, false, Alpha, false},
 		{LoggingBetaOptions, true, Beta, false},
+		{MaxUnavailableStatefulSet, false, Beta, false},
+		{MutableSchedulingDirectivesForSuspendedJobs, true, Beta, false},
 		{OrderedNamespaceDeletion, true, GA, true},
 		{PodDeletionCost, true, Beta, false},
+		{PodLevelResources, true, Beta, false},
 		{PreferSameTrafficDistribution, true, GA, true},
+		{StaleControllerConsistencyDaemonSet, true, Beta, false},
+		{StaleControllerConsistencyJob, true, Beta, false},
 		{StaleControllerConsistencyReplicaSet, true, Beta, false},
+		{StaleControllerConsistencyStatefulSet, true, Beta, false},
+		{StatefulSetSemanticRevisionComparison, true, Beta, false},
+		{TaintTolerationComparisonOperators, false, Alpha, false},
+		{WorkloadWithJob, false, Alpha, false},
 	}
 }
 

@@ -39,13 +39,13 @@ func desired(in inputs, descriptors []controller.Descriptor) map[string]supervis
 }
 
 func want(in inputs, d controller.Descriptor) supervisor.Want {
-	if !in.config.ControllerEnabled(d.Name) {
-		return supervisor.Want{State: supervisor.Disabled, Reason: "disabled in the configuration"}
-	}
-	if missing := in.missing(d.Requires); missing != "" {
-		return supervisor.Want{State: supervisor.Waiting, Reason: missing}
+	if enabled, reason := d.Enabled(in.config); !enabled {
+		return supervisor.Want{State: supervisor.Disabled, Reason: reason}
 	}
 	value := d.Value(in.config)
+	if missing := in.missing(d.Resources(value)); missing != "" {
+		return supervisor.Want{State: supervisor.Waiting, Reason: missing}
+	}
 	w := supervisor.Want{
 		State:  supervisor.Running,
 		Spec:   supervisor.Spec{Value: value, Files: in.fingerprint(d.Files(value)), Clients: in.clients},
@@ -96,7 +96,7 @@ func resyncPeriod(in inputs, name string) time.Duration {
 func files(config *v1beta1.KubeControllerManagerConfiguration, descriptors []controller.Descriptor) []string {
 	var all []string
 	for _, d := range descriptors {
-		if config.ControllerEnabled(d.Name) {
+		if enabled, _ := d.Enabled(config); enabled {
 			all = append(all, d.Files(d.Value(config))...)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -186,7 +187,9 @@ func (i *instance) build(value any, term *election.Term, clk clock.WithTicker) e
 		Metadata:    set.Metadata,
 		Dynamic:     set.Dynamic,
 		Discovery:   set.Discovery,
+		RESTConfig:  set.Config,
 		Mapper:      i.connection.catalog.Mapper(),
+		ClusterCA:   i.connection.config.CAData,
 		Informers:   i.scope,
 		Events:      i.recorder,
 		Metrics:     i.metrics,
@@ -228,6 +231,14 @@ func (i *instance) Run(ctx context.Context, predecessor any) error {
 func (i *instance) HandOver() any {
 	if h, ok := i.controller.(controller.HandsOver); ok {
 		return h.HandOver()
+	}
+	return nil
+}
+
+// DebuggingHandler implements supervisor.Instance.
+func (i *instance) DebuggingHandler() http.Handler {
+	if d, ok := i.controller.(controller.Debuggable); ok {
+		return d.DebuggingHandler()
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func Subjects(descriptors []controller.Descriptor) []config.Subject {
 	for _, d := range descriptors {
 		subjects = append(subjects, config.Subject{
 			Name:    d.Name,
-			Enabled: func(c *v1beta1.KubeControllerManagerConfiguration) bool { return c.ControllerEnabled(d.Name) },
+			Enabled: func(c *v1beta1.KubeControllerManagerConfiguration) bool { ok, _ := d.Enabled(c); return ok },
 			Value:   d.Value,
 		})
 	}

@@ -150,8 +150,19 @@ func (r *Runtime) pages() serving.Content {
 		Metrics:    r.hub,
 		Config:     r.configz,
 		Status:     func() any { return r.Status() },
+		Debug:      r.debug,
 		StatusText: func() string { return r.Status().Text(r.options.Clock.Now()) },
 	}
+}
+
+func (r *Runtime) debug(name string) http.Handler {
+	r.mu.Lock()
+	s := r.supervisor
+	r.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	return s.DebuggingHandler(name)
 }
 
 func (r *Runtime) configz() map[string]any {

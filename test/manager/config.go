@@ -93,6 +93,13 @@ func (f *file) edit(change func(*Config)) (written *Config, changed bool, err er
 // ConfigFile returns the path of the configuration file.
 func (i *instance) ConfigFile() string { return i.file.path }
 
+// Config returns a copy of the configuration as Edit last wrote it.
+func (i *instance) Config() *Config {
+	i.file.mu.Lock()
+	defer i.file.mu.Unlock()
+	return i.file.config.DeepCopy()
+}
+
 // Write replaces the content of the configuration file by any bytes. It does not
 // wait for the manager to notice.
 func (i *instance) Write(data []byte) error { return i.file.write(data) }

@@ -19,7 +19,7 @@ import (
 // RunTests is the body of a TestMain: it starts one control plane and one manager in
 // this process for the package, hands them to set, runs the tests, stops both and
 // returns the exit code. A request of the manager that the API server refused as
-// forbidden fails the run. SIGINT and SIGTERM stop both too and exit with 128 plus
+// forbidden, a panic and a controller that failed fail the run. SIGINT and SIGTERM stop both too and exit with 128 plus
 // the signal's number. Options.Log defaults to stderr here.
 func RunTests(m *testing.M, o controlplane.Options, edit func(*Config), set func(*controlplane.ControlPlane, *Manager)) int {
 	if o.Log == nil {
@@ -45,7 +45,7 @@ func RunTests(m *testing.M, o controlplane.Options, edit func(*Config), set func
 		report(stop())
 		return 128 + int(number)
 	case c := <-code:
-		return max(c, report(forbidden(cp)), report(stop()))
+		return max(c, report(forbidden(cp)), report(manager.failures(ctx)), report(stop()))
 	}
 }
 
@@ -56,6 +56,26 @@ func report(err error) int {
 	}
 	fmt.Fprintln(os.Stderr, err)
 	return 1
+}
+
+// failures is an error that tells of controllers that panicked or ended unasked.
+func (i *instance) failures(ctx context.Context) error {
+	status, err := i.Status(ctx)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, c := range status.Controllers {
+		if c.LastError != "" || c.Abandoned > 0 {
+			failed = append(failed, fmt.Errorf("%s failed, %d instances were given up: %s", c.Name, c.Abandoned, c.LastError))
+		}
+		for _, l := range c.Loops {
+			if l.Panicked > 0 {
+				failed = append(failed, fmt.Errorf("%s: %d keys of queue %s panicked, last error: %s", c.Name, l.Panicked, l.Queue, l.LastError))
+			}
+		}
+	}
+	return errors.Join(failed...)
 }
 
 func launchBoth(ctx context.Context, o controlplane.Options, edit func(*Config)) (*controlplane.ControlPlane, *Manager, error) {

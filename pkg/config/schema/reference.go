@@ -2,7 +2,6 @@ package schema
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"kcmd.dev/pkg/config/v1beta1"
@@ -36,107 +35,89 @@ written. ` + "`kube-controller-manager check-config FILE`" + ` checks a file wit
 // Reference returns the reference of all fields as Markdown. typesDir holds the source
 // of package v1beta1. It is made from what the schema is made from.
 func Reference(typesDir string) ([]byte, error) {
-	root, err := generate(typesDir)
+	root, order, err := generate(typesDir)
 	if err != nil {
 		return nil, err
 	}
-	r := &reference{}
+	r := &reference{order: order}
 	fmt.Fprintf(&r.text, referenceHead, v1beta1.APIVersion, v1beta1.Kind, FileName)
-	for _, name := range r.order(root) {
-		if name != "apiVersion" && name != "kind" {
-			r.block(name, root["properties"].(node)[name].(node), 2)
+	for _, name := range order[""] {
+		if property := root.property(name); isBlock(property) {
+			r.block(name, property, 2)
 		}
 	}
 	return []byte(r.text.String()), nil
 }
 
 type reference struct {
-	text strings.Builder
+	text  strings.Builder
+	order map[string][]string
 }
 
-// order returns the properties of an object: values first, then blocks, as they follow
-// each other in the types.
-func (r *reference) order(object node) []string {
-	names := object[orderKey].([]string)
-	properties := object["properties"].(node)
-	values, blocks := []string{}, []string{}
-	for _, name := range names {
-		if isBlock(properties[name].(node)) {
-			blocks = append(blocks, name)
-			continue
-		}
-		values = append(values, name)
-	}
-	return slices.Concat(values, blocks)
-}
+func (n node) property(name string) node { return n["properties"].(node)[name].(node) }
 
-// isBlock tells a field with fields of its own from a value.
+// isBlock tells a field that has fields of its own from a value.
 func isBlock(n node) bool { return n["properties"] != nil }
 
 // block writes the section of one object, then those of the objects in it.
 func (r *reference) block(path string, object node, level int) {
 	fmt.Fprintf(&r.text, "\n%s %s\n\n%s\n", strings.Repeat("#", min(level, 4)), path, object["description"])
-	properties := object["properties"].(node)
-	var nested []string
-	tableBegun := false
-	for _, name := range r.order(object) {
-		property := properties[name].(node)
-		if isBlock(property) {
-			nested = append(nested, name)
+	var values, blocks []string
+	for _, name := range r.order[path] {
+		if isBlock(object.property(name)) {
+			blocks = append(blocks, name)
 			continue
 		}
-		if !tableBegun {
-			r.text.WriteString("\n| field | type | description |\n|---|---|---|\n")
-			tableBegun = true
-		}
-		fmt.Fprintf(&r.text, "| `%s` | %s | %s |\n", name, typeOf(property), cell(describe(property)))
-		r.items(name, property)
+		values = append(values, name)
 	}
-	for _, name := range nested {
-		r.block(path+"."+name, properties[name].(node), level+1)
+	if len(values) > 0 {
+		r.text.WriteString("\n| field | type | |\n|---|---|---|\n")
+	}
+	for _, name := range values {
+		r.row(path, name, object.property(name))
+	}
+	for _, name := range blocks {
+		r.block(path+"."+name, object.property(name), level+1)
 	}
 }
 
-// items writes the fields of the elements of a list.
-func (r *reference) items(name string, list node) {
-	element, ok := list["items"].(node)
+// row writes a value and, if it is a list of objects, the fields of those.
+func (r *reference) row(path, name string, value node) {
+	fmt.Fprintf(&r.text, "| `%s` | %s | %s |\n", name, typeOf(value), strings.ReplaceAll(describe(value), "|", `\|`))
+	element, ok := value["items"].(node)
 	if !ok || !isBlock(element) {
 		return
 	}
-	properties := element["properties"].(node)
-	for _, field := range r.order(element) {
-		property := properties[field].(node)
-		fmt.Fprintf(&r.text, "| `%s[].%s` | %s | %s |\n", name, field, typeOf(property), cell(describe(property)))
+	for _, field := range r.order[path+"."+name+"[]"] {
+		r.row(path, name+"[]."+field, element.property(field))
 	}
 }
 
-// describe says of a gate, whose description is only its stage, what its default is.
+// describe adds the default to the description of a feature gate, which says the stage.
 func describe(n node) string {
 	text := n["description"].(string)
-	value, isBool := n["default"].(bool)
-	if !strings.HasPrefix(text, "Stage: ") || !isBool {
-		return text
+	if value, ok := n["default"].(bool); ok && strings.HasPrefix(text, "Stage: ") {
+		return fmt.Sprintf("%s Default: %t.", text, value)
 	}
-	return fmt.Sprintf("%s Default: %t.", text, value)
+	return text
 }
 
 func typeOf(n node) string {
-	if pattern := n["pattern"]; pattern == durationPattern {
+	if n["pattern"] == durationPattern {
 		return "duration"
 	}
-	switch n["type"] {
-	case "array":
-		element := n["items"].(node)
-		if isBlock(element) {
+	switch t := n["type"].(type) {
+	case []string:
+		return strings.Join(t, " or ")
+	case string:
+		element, ok := n["items"].(node)
+		switch {
+		case ok && isBlock(element):
 			return "list"
+		case ok:
+			return "list of " + typeOf(element) + "s"
 		}
-		return "list of " + typeOf(element) + "s"
+		return t
 	}
-	if types, ok := n["type"].([]string); ok {
-		return strings.Join(types, " or ")
-	}
-	return n["type"].(string)
+	return ""
 }
-
-// cell keeps text from ending a cell of a table.
-func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

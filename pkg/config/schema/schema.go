@@ -8,8 +8,9 @@
 //  2. Properties that are not known are errors, as they are for config.Load.
 //  3. Whatever config.Load accepts without a warning is valid; checks across
 //     fields are config.Load's alone.
-//  4. The file under schemas/ is made by `go run ./pkg/config/schema/gen`; a test
-//     fails when it is not up to date.
+//  4. The file under schemas/, and the reference under docs/ that says the same to
+//     people, are made by `go run ./pkg/config/schema/gen`; a test fails when they
+//     are not up to date.
 package schema
 
 import (
@@ -44,23 +45,10 @@ var (
 
 // Generate returns the schema file. typesDir holds the source of package v1beta1.
 func Generate(typesDir string) ([]byte, error) {
-	docs, err := readDocs(typesDir)
+	root, _, err := generate(typesDir)
 	if err != nil {
 		return nil, err
 	}
-	defaults, err := defaultValues()
-	if err != nil {
-		return nil, err
-	}
-	g := &generator{docs: docs, rules: map[string]config.Rule{}, defaults: defaults}
-	for _, rule := range config.Rules() {
-		g.rules[rule.Path] = rule
-	}
-	root := g.object(reflect.TypeFor[v1beta1.KubeControllerManagerConfiguration](), "")
-	if g.err != nil {
-		return nil, g.err
-	}
-	g.finishRoot(root)
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
@@ -71,6 +59,29 @@ func Generate(typesDir string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// generate returns the schema, and the names of each object's fields in the order of
+// the types, by the object's path.
+func generate(typesDir string) (root node, order map[string][]string, err error) {
+	docs, err := readDocs(typesDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	defaults, err := defaultValues()
+	if err != nil {
+		return nil, nil, err
+	}
+	g := &generator{docs: docs, rules: map[string]config.Rule{}, defaults: defaults, order: map[string][]string{}}
+	for _, rule := range config.Rules() {
+		g.rules[rule.Path] = rule
+	}
+	root = g.object(reflect.TypeFor[v1beta1.KubeControllerManagerConfiguration](), "")
+	if g.err != nil {
+		return nil, nil, g.err
+	}
+	g.finishRoot(root)
+	return root, g.order, nil
+}
+
 // node is one schema. encoding/json sorts its keys, so the file is stable.
 type node map[string]any
 
@@ -78,6 +89,7 @@ type generator struct {
 	docs     docs
 	rules    map[string]config.Rule
 	defaults map[string]any
+	order    map[string][]string
 	err      error
 }
 
@@ -103,6 +115,7 @@ func (g *generator) featureGates() node {
 			property["description"] = fmt.Sprintf("Stage: %s. Locked to %t.", gate.Stage, gate.Default)
 		}
 		properties[gate.Name] = property
+		g.order["featureGates"] = append(g.order["featureGates"], gate.Name)
 	}
 	return node{
 		"type": "object", "properties": properties, "additionalProperties": false,
@@ -134,6 +147,7 @@ func (g *generator) addProperties(properties node, t reflect.Type, path string) 
 			property["default"] = value
 		}
 		properties[name] = property
+		g.order[path] = append(g.order[path], name)
 	}
 }
 

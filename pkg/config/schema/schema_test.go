@@ -19,17 +19,63 @@ const typesDir = "../v1beta1"
 
 const header = "apiVersion: config.kcmd.dev/v1beta1\nkind: KubeControllerManagerConfiguration\n"
 
-func TestSchemaFileIsUpToDate(t *testing.T) {
-	want, err := Generate(typesDir)
+func TestGeneratedFilesAreUpToDate(t *testing.T) {
+	for path, generate := range map[string]func(string) ([]byte, error){
+		filepath.Join("schemas", FileName):       Generate,
+		filepath.Join("docs", ReferenceFileName): Reference,
+	} {
+		want, err := generate(typesDir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join("..", "..", "..", path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(want, got) {
+			t.Errorf("%s is out of date: run make generate", path)
+		}
+	}
+}
+
+// Whatever field the schema has, the reference has.
+func TestReferenceHasEveryField(t *testing.T) {
+	reference, err := Reference(typesDir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := os.ReadFile(filepath.Join("..", "..", "..", "schemas", FileName))
+	data, err := Generate(typesDir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(want, got) {
-		t.Errorf("schemas/%s is out of date: run go run ./pkg/config/schema/gen", FileName)
+	root := map[string]any{}
+	if err := json.Unmarshal(data, &root); err != nil {
+		t.Fatal(err)
+	}
+	fields := 0
+	var check func(object map[string]any, path string)
+	check = func(object map[string]any, path string) {
+		properties, _ := object["properties"].(map[string]any)
+		section := string(reference)
+		if path != "" {
+			_, section, _ = strings.Cut(section, "# "+path+"\n")
+			section, _, _ = strings.Cut(section, "\n#")
+		}
+		for name, value := range properties {
+			property := value.(map[string]any)
+			switch {
+			case property["properties"] != nil:
+				check(property, strings.TrimPrefix(path+"."+name, "."))
+			case path != "" && !strings.Contains(section, "| `"+name+"` | "):
+				t.Errorf("the section %s of the reference has no %s:\n%s", path, name, section)
+			default:
+				fields++
+			}
+		}
+	}
+	check(root, "")
+	if fields < 80 {
+		t.Errorf("the schema has %d fields, want at least 80: the test looks in the wrong place", fields)
 	}
 }
 

@@ -28,7 +28,19 @@ func (c *Controllers) All() []NamedSettings {
 		{"replicationcontroller-controller", &c.ReplicationController.ControllerSettings, c.ReplicationController.ResyncPeriod},
 		{"replicaset-controller", &c.ReplicaSet.ControllerSettings, c.ReplicaSet.ResyncPeriod},
 		{"deployment-controller", &c.Deployment.ControllerSettings, c.Deployment.ResyncPeriod},
+		{"statefulset-controller", &c.StatefulSet.ControllerSettings, c.StatefulSet.ResyncPeriod},
+		{"daemonset-controller", &c.DaemonSet.ControllerSettings, c.DaemonSet.ResyncPeriod},
+		{"job-controller", &c.Job.ControllerSettings, c.Job.ResyncPeriod},
+		{"cronjob-controller", &c.CronJob.ControllerSettings, c.CronJob.ResyncPeriod},
+		{"ttl-after-finished-controller", &c.TTLAfterFinished.ControllerSettings, c.TTLAfterFinished.ResyncPeriod},
+		{"disruption-controller", &c.Disruption.ControllerSettings, c.Disruption.ResyncPeriod},
+		{"horizontal-pod-autoscaler-controller", &c.HorizontalPodAutoscaler.ControllerSettings, nil},
+		{"pod-garbage-collector-controller", &c.PodGarbageCollector.ControllerSettings, nil},
+		{"podgroup-protection-controller", &c.PodGroupProtection.ControllerSettings, c.PodGroupProtection.ResyncPeriod},
+		{"garbage-collector-controller", &c.GarbageCollector.ControllerSettings, nil},
+		{"endpoints-controller", &c.Endpoints.ControllerSettings, c.Endpoints.ResyncPeriod},
 		{"endpointslice-controller", &c.EndpointSlice.ControllerSettings, c.EndpointSlice.ResyncPeriod},
+		{"endpointslice-mirroring-controller", &c.EndpointSliceMirroring.ControllerSettings, c.EndpointSliceMirroring.ResyncPeriod},
 	}
 }
 

@@ -78,6 +78,31 @@ func setControllerDefaults(c *Controllers) {
 	setValue(&c.EndpointSlice.ConcurrentSyncs, 5)
 	setValue(&c.EndpointSlice.MaxEndpointsPerSlice, 100)
 	setDuration(&c.EndpointSlice.EndpointUpdatesBatchPeriod, 0)
+	setValue(&c.StatefulSet.ConcurrentSyncs, 5)
+	setValue(&c.DaemonSet.ConcurrentSyncs, 2)
+	setValue(&c.Job.ConcurrentSyncs, 5)
+	setValue(&c.CronJob.ConcurrentSyncs, 5)
+	setValue(&c.TTLAfterFinished.ConcurrentSyncs, 5)
+	setAutoscalerDefaults(&c.HorizontalPodAutoscaler)
+	setValue(&c.PodGarbageCollector.TerminatedPodThreshold, 12500)
+	setValue(&c.GarbageCollector.ConcurrentSyncs, 20)
+	if c.GarbageCollector.IgnoredResources == nil {
+		c.GarbageCollector.IgnoredResources = []GroupResource{{Resource: "events"}, {Group: "events.k8s.io", Resource: "events"}}
+	}
+	setValue(&c.Endpoints.ConcurrentSyncs, 5)
+	setDuration(&c.Endpoints.EndpointUpdatesBatchPeriod, 0)
+	setValue(&c.EndpointSliceMirroring.ConcurrentSyncs, 5)
+	setValue(&c.EndpointSliceMirroring.MaxEndpointsPerSubset, 1000)
+	setDuration(&c.EndpointSliceMirroring.EndpointUpdatesBatchPeriod, 0)
+}
+
+func setAutoscalerDefaults(c *HorizontalPodAutoscalerController) {
+	setValue(&c.ConcurrentSyncs, 5)
+	setDuration(&c.SyncPeriod, 15*time.Second)
+	setDuration(&c.DownscaleStabilization, 5*time.Minute)
+	setValue(&c.Tolerance, 0.1)
+	setDuration(&c.CPUInitializationPeriod, 5*time.Minute)
+	setDuration(&c.InitialReadinessDelay, 30*time.Second)
 }
 
 func setValue[T any](field **T, value T) {

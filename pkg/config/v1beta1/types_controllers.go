@@ -21,8 +21,32 @@ type Controllers struct {
 	ReplicaSet ReplicaSetController `json:"replicaset-controller"`
 	// Rolls out Deployments by managing their ReplicaSets.
 	Deployment DeploymentController `json:"deployment-controller"`
+	// Runs ordered pods with stable identities and volumes of their own.
+	StatefulSet StatefulSetController `json:"statefulset-controller"`
+	// Runs one pod on each eligible node.
+	DaemonSet DaemonSetController `json:"daemonset-controller"`
+	// Runs pods to completion.
+	Job JobController `json:"job-controller"`
+	// Creates Jobs on a schedule and removes old ones.
+	CronJob CronJobController `json:"cronjob-controller"`
+	// Deletes finished Jobs when their time to live is over.
+	TTLAfterFinished TTLAfterFinishedController `json:"ttl-after-finished-controller"`
+	// Works out how many pods may be evicted under PodDisruptionBudgets.
+	Disruption DisruptionController `json:"disruption-controller"`
+	// Scales workloads by metrics.
+	HorizontalPodAutoscaler HorizontalPodAutoscalerController `json:"horizontal-pod-autoscaler-controller"`
+	// Deletes pods that have ended, are orphaned or cannot be scheduled any more.
+	PodGarbageCollector PodGarbageCollectorController `json:"pod-garbage-collector-controller"`
+	// Keeps PodGroups while they have pods. Needs the feature gate GenericWorkload.
+	PodGroupProtection PodGroupProtectionController `json:"podgroup-protection-controller"`
+	// Deletes objects whose owners are gone.
+	GarbageCollector GarbageCollectorController `json:"garbage-collector-controller"`
+	// Maintains the Endpoints of Services with selectors.
+	Endpoints EndpointsController `json:"endpoints-controller"`
 	// Maintains the EndpointSlices of Services with selectors.
 	EndpointSlice EndpointSliceController `json:"endpointslice-controller"`
+	// Copies Endpoints that users manage into EndpointSlices.
+	EndpointSliceMirroring EndpointSliceMirroringController `json:"endpointslice-mirroring-controller"`
 }
 
 // ControllerSettings is what every controller's block starts with.
@@ -41,14 +65,14 @@ type ServiceAccountTokenController struct {
 	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
 }
 
-// ServiceAccountController configures serviceaccount-controller, which has one
-// worker and never resyncs.
+// ServiceAccountController configures serviceaccount-controller, which has five
+// workers and never resyncs.
 type ServiceAccountController struct {
 	ControllerSettings `json:",inline"`
 }
 
 // RootCACertificatePublisherController configures
-// root-ca-certificate-publisher-controller, which has one worker. Its file is
+// root-ca-certificate-publisher-controller, which has five workers. Its file is
 // serviceAccounts.rootCAFile.
 type RootCACertificatePublisherController struct {
 	ControllerSettings `json:",inline"`

@@ -38,21 +38,20 @@ func TestReopeningLeaksNothingAndSendsNoRequest(t *testing.T) {
 		s.Close()
 	}
 	cycle()
-	ignoreWarm := goleak.IgnoreCurrent()
-	requests := len(h.client.Actions())
+	warm := h.goroutines(map[string]int{"pods": 2, "widgets": 1})
 	for range 1000 {
 		cycle()
-	}
-	if got := len(h.client.Actions()); got != requests {
-		t.Errorf("reopening sent %d requests: %v", got-requests, h.client.Actions()[requests:])
 	}
 	if lists, watches := h.requests("list", "pods"), h.requests("watch", "pods"); lists != 2 || watches != 2 {
 		t.Errorf("got %d lists and %d watches of pods, want 2 of each: one for all pods and one for the filtered ones", lists, watches)
 	}
+	if got := len(h.client.Actions()) + len(h.meta.Actions()); got != 6 {
+		t.Errorf("got %d requests, want a list and a watch of each of 3 informers: %v %v", got, h.client.Actions(), h.meta.Actions())
+	}
 	if got, want := h.Snapshot(), (Snapshot{Informers: 3, Running: 3}); got != want {
 		t.Errorf("left behind %+v, want %+v", got, want)
 	}
-	goleak.VerifyNone(t, ignoreWarm)
+	goleak.VerifyNone(t, warm)
 }
 
 func TestCloseWaitsForHandlersAndEndsThem(t *testing.T) {
@@ -106,7 +105,7 @@ func TestCloseWhileAHandlerIsAdded(t *testing.T) {
 	warm := h.open(ScopeOptions{Name: "warm"})
 	warm.Core().V1().Pods().Informer()
 	startAndSync(t, warm)
-	before := goleak.IgnoreCurrent()
+	before := h.goroutines(map[string]int{"pods": 1})
 
 	s := h.open(ScopeOptions{Name: "adding"})
 	w := s.Core().V1().Pods().Informer().(*informer)

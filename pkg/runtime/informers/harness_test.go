@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,6 +26,7 @@ type harness struct {
 	*Informers
 	t      *testing.T
 	client *fake.Clientset
+	meta   *metadatafake.FakeMetadataClient
 	clock  *clocktesting.FakeClock
 }
 
@@ -37,16 +39,13 @@ func newHarness(t *testing.T, objects ...runtime.Object) *harness {
 	h := &harness{
 		t:      t,
 		client: fake.NewClientset(objects...),
-		clock:  clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
-	}
-	h.Informers = New(Options{
-		Client: h.client,
-		Metadata: metadatafake.NewSimpleMetadataClient(scheme, &metav1.PartialObjectMetadata{
+		meta: metadatafake.NewSimpleMetadataClient(scheme, &metav1.PartialObjectMetadata{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "example.com/v1", Kind: "Widget"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "w"},
 		}),
-		Clock: h.clock,
-	})
+		clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
+	}
+	h.Informers = New(Options{Client: h.client, Metadata: h.meta, Clock: h.clock})
 	h.Start(t.Context())
 	t.Cleanup(h.Shutdown)
 	return h
@@ -66,12 +65,22 @@ func (h *harness) open(o ScopeOptions) *Scope {
 // requests counts what reached the API server.
 func (h *harness) requests(verb, resource string) int {
 	n := 0
-	for _, action := range h.client.Actions() {
+	for _, action := range append(h.client.Actions(), h.meta.Actions()...) {
 		if action.Matches(verb, resource) {
 			n++
 		}
 	}
 	return n
+}
+
+// goroutines returns the goroutines there are once the informers have opened their
+// watches, after which they start none.
+func (h *harness) goroutines(watches map[string]int) goleak.Option {
+	h.t.Helper()
+	for resource, n := range watches {
+		eventually(h.t, "the watches to be open", func() bool { return h.requests("watch", resource) == n })
+	}
+	return goleak.IgnoreCurrent()
 }
 
 func (h *harness) create(pod *corev1.Pod) {

@@ -3,6 +3,7 @@ package serving
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -23,6 +24,8 @@ type Content struct {
 	Config func() map[string]any
 	// Status is what /statusz shows.
 	Status func() any
+	// Debug is what a controller shows under /debug/controllers/<name>/, nil if nothing.
+	Debug func(controller string) http.Handler
 	// StatusText is /statusz for a reader who does not ask for JSON.
 	StatusText func() string
 }
@@ -38,11 +41,25 @@ func (c Content) Handler(profiling bool) http.Handler {
 	slis.SLIMetricsWithReset{}.Install(m)
 	m.HandleFunc("/configz", func(w http.ResponseWriter, r *http.Request) { writeJSON(w, c.Config()) })
 	m.HandleFunc("/statusz", c.serveStatus)
+	m.HandlePrefix(debugPrefix, http.HandlerFunc(c.serveDebug))
 	if profiling {
 		routes.Profiling{}.Install(m)
 		routes.DebugFlags{}.Install(m, "v", routes.StringFlagPutHandler(logs.GlogSetter))
 	}
 	return m
+}
+
+// debugPrefix is the path below which controllers show themselves.
+const debugPrefix = "/debug/controllers/"
+
+func (c Content) serveDebug(w http.ResponseWriter, r *http.Request) {
+	name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, debugPrefix), "/")
+	handler := c.Debug(name)
+	if handler == nil {
+		http.NotFound(w, r)
+		return
+	}
+	http.StripPrefix(debugPrefix+name, handler).ServeHTTP(w, r)
 }
 
 // serveStatus shows the status as text unless JSON is asked for.

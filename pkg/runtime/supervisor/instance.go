@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime/debug"
 	"runtime/pprof"
 	"time"
@@ -39,6 +40,8 @@ type Instance interface {
 	Close()
 	// SetResync changes the resync period of the handlers.
 	SetResync(time.Duration)
+	// DebuggingHandler is what the controller shows of itself, nil if nothing.
+	DebuggingHandler() http.Handler
 	// Loops are the work loops of the instance.
 	Loops() []controller.LoopStatus
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sort"
 	"sync"
 	"time"
@@ -167,6 +168,22 @@ func (s *Supervisor) Settled(ctx context.Context) bool {
 		}
 	}
 	return true
+}
+
+// DebuggingHandler is what the running instance of a controller shows of itself, nil if
+// it does not run or shows nothing.
+func (s *Supervisor) DebuggingHandler(name string) http.Handler {
+	u, ok := s.units[name]
+	if !ok {
+		return nil
+	}
+	u.mu.Lock()
+	current := u.current
+	u.mu.Unlock()
+	if current == nil {
+		return nil
+	}
+	return current.DebuggingHandler()
 }
 
 // Status returns a snapshot of every controller, sorted by name.

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -129,6 +130,8 @@ func (i *fakeInstance) Fence(cause error) {
 		i.fenced = cause
 	}
 }
+
+func (i *fakeInstance) DebuggingHandler() http.Handler { return http.NotFoundHandler() }
 
 func (i *fakeInstance) Close() {
 	i.mu.Lock()

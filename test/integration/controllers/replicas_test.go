@@ -168,6 +168,7 @@ func testAdoptsAndReleases(t *testing.T, kind replicaKind) {
 	namespace := newNamespace(t)
 	orphan := createPod(t, namespace, "orphan", "web", nil)
 	createPod(t, namespace, "stranger", "other", nil)
+	waitForReadyPods(t, namespace, map[string]string{"app": "web"}, 1)
 	r := kind.create(t, namespace, 2, func(r *replicas) { r.Template.Labels["extra"] = "yes" })
 	kind.waitFor(t, namespace, "two replicas are there, one of them adopted", func(r *replicas) error {
 		// The adopted pod does not have all labels of the template.

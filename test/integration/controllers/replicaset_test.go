@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/utils/ptr"
 )
 
@@ -66,31 +66,18 @@ func TestReplicaSet(t *testing.T) {
 func TestReplicaSetSpreadsDeletions(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	owner := createDeployment(t, namespace, 0, nil)
-	waitForDeployment(t, namespace, "it is observed", func(*appsv1.Deployment) error { return nil })
-	owned := func(name string, label string) *appsv1.ReplicaSet {
-		rs := newReplicaSet(&replicas{Name: name, Template: template(name, "web:1")})
-		rs.Spec.Selector.MatchLabels, rs.Spec.Template.Labels = map[string]string{"set": label}, map[string]string{"set": label}
-		// The Deployment does not select it, and would release it: the owner is one
-		// that no controller looks after.
-		rs.OwnerReferences = []metav1.OwnerReference{{
-			APIVersion: "example.com/v1", Kind: "Rollout", Name: "rollout", UID: owner.UID, Controller: ptr.To(true),
-		}}
-		return rs
-	}
 	sets := admin.AppsV1().ReplicaSets(namespace)
-	small := owned("small", "small")
-	small.Spec.Replicas = ptr.To[int32](3)
-	for i := range 3 {
-		createPod(t, namespace, fmt.Sprintf("small-%d", i), "x", labelled("small", i))
+	// The owner of both is one that no controller of ours looks after.
+	owner := metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Rollout", Name: "web", UID: uuid.NewUUID(), Controller: ptr.To(true)}
+	for name, onNodes := range map[string][]int{"small": {0, 1, 2}, "big": {1, 1}} {
+		for i, node := range onNodes {
+			createPod(t, namespace, fmt.Sprintf("%s-%d", name, i), name, onNode(node))
+		}
+		waitForReadyPods(t, namespace, map[string]string{"app": name}, len(onNodes))
+		rs := newReplicaSet(&replicas{Name: name, Replicas: int32(len(onNodes)), Template: template(name, "web:1")})
+		rs.OwnerReferences = []metav1.OwnerReference{owner}
+		must(sets.Create(t.Context(), rs, metav1.CreateOptions{}))(t)
 	}
-	big := owned("big", "big")
-	big.Spec.Replicas = ptr.To[int32](2)
-	for i := range 2 {
-		createPod(t, namespace, fmt.Sprintf("big-%d", i), "x", labelled("big", 1))
-	}
-	must(sets.Create(t.Context(), small, metav1.CreateOptions{}))(t)
-	must(sets.Create(t.Context(), big, metav1.CreateOptions{}))(t)
 	for _, name := range []string{"small", "big"} {
 		eventually(t, name+" owns its pods", func(ctx context.Context) error {
 			rs, err := sets.Get(ctx, name, metav1.GetOptions{})
@@ -105,14 +92,7 @@ func TestReplicaSetSpreadsDeletions(t *testing.T) {
 		_, err := admin.CoreV1().Pods(namespace).Get(ctx, "small-1", metav1.GetOptions{})
 		return gone(err)
 	})
-	waitForReadyPods(t, namespace, map[string]string{"set": "small"}, 2)
-}
-
-func labelled(set string, node int) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		onNode(node)(p)
-		p.Labels = map[string]string{"set": set}
-	}
+	waitForReadyPods(t, namespace, map[string]string{"app": "small"}, 2)
 }
 
 func TestReplicaSetRecreatedUnderItsName(t *testing.T) {

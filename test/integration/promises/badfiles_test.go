@@ -3,8 +3,10 @@ package promises
 import (
 	"bytes"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/runtime"
@@ -80,7 +83,7 @@ func bads() [][]bad {
 			{"certificate in place of a key", edited(func(c *manager.Config) {
 				c.ServiceAccounts.PrivateKeyFile = plane.RootCAFile()
 			}), "holds no private key"},
-			{"many problems in other letters", added(strings.Repeat("", 0) + unknownFields(60)), "größe"},
+			{"many problems in other letters", added(unknownFields(60)), "größe"},
 		},
 		{
 			{"missing kubeconfig", edited(func(c *manager.Config) {
@@ -93,7 +96,7 @@ func bads() [][]bad {
 				c.ServiceAccounts.RootCAFile = plane.Dir()
 			}), "is not a file"},
 			{"serving port taken", edited(func(c *manager.Config) {
-				*c.Serving.Port = apiServerPort()
+				c.Serving.Port = ptr.To(apiServerPort())
 			}), "address already in use"},
 			{"two problems at once", edited(func(c *manager.Config) {
 				workers(0)(c)
@@ -109,15 +112,16 @@ func bads() [][]bad {
 func TestBadFileChangesNothing(t *testing.T) {
 	for n, group := range bads() {
 		t.Run(fmt.Sprintf("group%d", n), func(t *testing.T) {
+			lease := leaseOf(t)
 			m := start(t, func(c *manager.Config) { settle(c, 20*time.Millisecond) })
 			for _, b := range group {
-				t.Run(b.name, func(t *testing.T) { tryBadFile(t, m, b) })
+				t.Run(b.name, func(t *testing.T) { tryBadFile(t, m, lease, b) })
 			}
 		})
 	}
 }
 
-func tryBadFile(t *testing.T, m *manager.Manager, b bad) {
+func tryBadFile(t *testing.T, m *manager.Manager, lease string, b bad) {
 	good, err := os.ReadFile(m.ConfigFile())
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +143,7 @@ func tryBadFile(t *testing.T, m *manager.Manager, b bad) {
 	if now[failures] != counted[failures]+1 || now[successes] != counted[successes] {
 		t.Errorf("failures went from %v to %v, successes from %v to %v", counted[failures], now[failures], counted[successes], now[successes])
 	}
-	wantRejectedEvent(t, before.Leadership.Lease.Identity, lease(t, leaseOf(parent{t})).Name, generation, reason)
+	wantRejectedEvent(t, lease, generation, reason)
 
 	// What was there before: the same content is no reload, and no longer rejected.
 	put(t, m.ConfigFile(), good)
@@ -161,12 +165,6 @@ func tryBadFile(t *testing.T, m *manager.Manager, b bad) {
 		t.Errorf("in the end failures went from %v to %v, successes from %v to %v", counted[failures], now[failures], counted[successes], now[successes])
 	}
 }
-
-// parent is the test whose manager a subtest uses.
-type parent struct{ *testing.T }
-
-// Name is without the last element.
-func (p parent) Name() string { return filepath.Dir(p.T.Name()) }
 
 // reject makes the file bad, waits until it is rejected, and returns the reason shown,
 // which has to be exactly what is wrong with the file.
@@ -217,7 +215,7 @@ func notRejected(s *runtime.Status) error {
 }
 
 // wantRejectedEvent fails unless the lease carries an event with the reason.
-func wantRejectedEvent(t *testing.T, process, lease string, generation uint64, reason string) {
+func wantRejectedEvent(t *testing.T, lease string, generation uint64, reason string) {
 	t.Helper()
 	const longest = 1024
 	want := fmt.Sprintf("Generation %d stays in force. %s", generation, reason)
@@ -234,7 +232,7 @@ func wantRejectedEvent(t *testing.T, process, lease string, generation uint64, r
 				return nil
 			}
 		}
-		return fmt.Errorf("%d events of %s, none of them %q", len(events.Items), process, want)
+		return fmt.Errorf("%d events, none of them %q", len(events.Items), want)
 	})
 }
 
@@ -353,4 +351,11 @@ func unknownFields(n int) string {
 		fmt.Fprintf(&b, "größe%s%d: 1\n", strings.Repeat("ß", i), i)
 	}
 	return b.String()
+}
+
+// apiServerPort is a port of the loopback address that is taken.
+func apiServerPort() int32 {
+	address, _ := url.Parse(plane.URL())
+	port, _ := strconv.ParseInt(address.Port(), 10, 32)
+	return int32(port)
 }

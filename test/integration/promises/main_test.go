@@ -229,7 +229,8 @@ func series(t testing.TB, m subject) map[string]float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	families, err := expfmt.NewTextParser(model.UTF8Validation).TextToMetricFamilies(bytes.NewReader(page))
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(page))
 	if err != nil {
 		t.Fatal(err)
 	}

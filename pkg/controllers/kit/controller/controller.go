@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
@@ -32,6 +34,13 @@ type HandsOver interface {
 	HandOver() any
 }
 
+// Debuggable is implemented by controllers with something to show under
+// /debug/controllers/<name>/ while they run.
+type Debuggable interface {
+	// DebuggingHandler serves paths with the prefix stripped.
+	DebuggingHandler() http.Handler
+}
+
 // Env is what an instance receives. All of it belongs to that one instance.
 type Env struct {
 	// Name is the canonical name of the controller.
@@ -48,6 +57,10 @@ type Env struct {
 	// inline, in PEM; empty if it names a file or carries none. What publishes the CA of
 	// the cluster falls back to it when no CA file is configured. Read only.
 	ClusterCA []byte
+
+	// RESTConfig makes further clients of published libraries, of the same identity and
+	// under the same fence.
+	RESTConfig *rest.Config
 
 	// Mapper maps kinds to resources. It is shared by all controllers and refreshed
 	// by the runtime.

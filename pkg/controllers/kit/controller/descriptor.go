@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
@@ -27,8 +28,11 @@ type Descriptor struct {
 	ClientName string
 	// EventSource is the source component of its events.
 	EventSource string
-	// Requires lists the resources without which the controller waits to start.
+	// Requires lists the resources without which the controller waits to start. A value
+	// can name more, see ResourceReader.
 	Requires []schema.GroupVersionResource
+	// Gate is the feature gate without which the controller does not run, if any.
+	Gate string
 	// Limits scales client-side rate limits; zero factors mean 1.
 	Limits LimitFactors
 	// RunsWithoutLease marks a controller that every replica may run.
@@ -51,6 +55,12 @@ type FileReader interface {
 	Files() []string
 }
 
+// ResourceReader is implemented by values with which a controller needs further
+// resources. It waits until they are served.
+type ResourceReader interface {
+	Resources() []schema.GroupVersionResource
+}
+
 // Describe completes a Descriptor with what depends on the configuration: value takes
 // the part the controller reads out of a whole configuration and must be pure; build
 // makes an instance from that part and nothing else.
@@ -71,6 +81,25 @@ func (d Descriptor) Value(c *Config) any { return d.value(c) }
 
 // New builds an instance from a value that Value returned.
 func (d Descriptor) New(env Env, value any) (Controller, error) { return d.build(env, value) }
+
+// Enabled reports whether the configuration wants the controller to run, and if not, why.
+func (d Descriptor) Enabled(c *Config) (ok bool, reason string) {
+	if !c.ControllerEnabled(d.Name) {
+		return false, "disabled in the configuration"
+	}
+	if d.Gate != "" && !config.Enabled(c, d.Gate) {
+		return false, "needs the feature gate " + d.Gate
+	}
+	return true, ""
+}
+
+// Resources are what the API server has to serve for the controller to run with a value.
+func (d Descriptor) Resources(value any) []schema.GroupVersionResource {
+	if r, ok := value.(ResourceReader); ok {
+		return append(d.Requires[:len(d.Requires):len(d.Requires)], r.Resources()...)
+	}
+	return d.Requires
+}
 
 // Files are the files that a value names.
 func (d Descriptor) Files(value any) []string {

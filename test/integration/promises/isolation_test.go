@@ -1,0 +1,206 @@
+package promises
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/pkg/runtime/clients"
+	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/test/manager"
+)
+
+// faults are the ways in which a controller can fail.
+func faults() []struct {
+	name    string
+	way     func(controller.Env) (controller.Controller, error)
+	says    string
+	inBuild bool // it fails before anything of it runs
+} {
+	return []struct {
+		name    string
+		way     func(controller.Env) (controller.Controller, error)
+		says    string
+		inBuild bool
+	}{
+		{"New fails", failsToBuild, errFake.Error(), true},
+		{"New panics", panicsWhenBuilt, errFake.Error(), true},
+		{"Run fails", failsWhenRun, errFake.Error(), false},
+		{"Run panics", panicsWhenRun, errFake.Error(), false},
+		{"Run returns", returnsEarly, "returned without being stopped", false},
+		{"handler panics", panicsInHandler, errFake.Error(), false},
+	}
+}
+
+// Promise 9: a controller that panics, fails to start or hangs is isolated, backed off and
+// reported; the others run on.
+func TestFailingControllerIsIsolated(t *testing.T) {
+	for _, fault := range faults() {
+		t.Run(fault.name, func(t *testing.T) {
+			fake := &faulty{way: fault.way}
+			fake.broken.Store(true)
+			m := begin(t, runtime.Options{
+				Descriptors: withFake(fake.build),
+				Supervision: supervisor.Options{BackoffMin: time.Second, BackoffMax: time.Second},
+			}, nil)
+			wait(t, m, "the failing controller backs off and the others run", func(s *runtime.Status) error {
+				c := of(s, deployment)
+				if c.State != supervisor.BackingOff || !strings.Contains(c.LastError, fault.says) || c.LastErrorTime.IsZero() {
+					return fmt.Errorf("it is %s: %s %s", c.State, c.Reason, c.LastError)
+				}
+				return othersRun(s)
+			})
+			others := instances(status(t, m))
+			delete(others, deployment)
+			wantCode(t, m, "/healthz/"+deployment, http.StatusInternalServerError)
+			wantCode(t, m, "/readyz", http.StatusInternalServerError)
+			wantCode(t, m, "/healthz/"+replicaSet, http.StatusOK)
+			wantCode(t, m, "/livez", http.StatusOK) // a restart would not help
+			controllersWork(t)
+
+			fake.broken.Store(false)
+			waitRunning(t, m)
+			wantCode(t, m, "/healthz/"+deployment, http.StatusOK)
+			wantCode(t, m, "/readyz", http.StatusOK)
+			now := instances(status(t, m))
+			delete(now, deployment)
+			sameInstances(t, others, now)
+		})
+	}
+}
+
+// othersRun is nil if every controller but the fake runs.
+func othersRun(s *runtime.Status) error {
+	for _, c := range s.Controllers {
+		if c.Name != deployment && c.State != supervisor.Running && c.State != supervisor.Idle {
+			return fmt.Errorf("%s is %s: %s", c.Name, c.State, c.Reason)
+		}
+	}
+	return nil
+}
+
+// What cannot be built is a reason to reject an edit, and nothing of the attempt is left.
+func TestEditIsRejectedIfAControllerCannotBeBuilt(t *testing.T) {
+	for _, fault := range faults() {
+		if !fault.inBuild {
+			continue
+		}
+		t.Run(fault.name, func(t *testing.T) {
+			fake := &faulty{way: fault.way}
+			m := begin(t, runtime.Options{Descriptors: withFake(fake.build)}, func(c *manager.Config) { settle(c, time.Millisecond) })
+			waitRunning(t, m)
+			before := status(t, m)
+			fake.broken.Store(true)
+			// Both restart: what was built for the other one has to be thrown away.
+			err := m.Edit(t.Context(), func(c *manager.Config) {
+				workers(7)(c)
+				*c.Controllers.ReplicaSet.ConcurrentSyncs = 7
+			})
+			if err == nil || !strings.Contains(err.Error(), deployment) || !strings.Contains(err.Error(), fault.says) {
+				t.Errorf("the edit gives %v, want the failure of %s", err, deployment)
+			}
+			sameInstances(t, instances(before), instances(status(t, m)))
+			if got, want := handlersOf(status(t, m)), handlersOf(before); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("informers are\n%v\nbefore\n%v", got, want)
+			}
+			fake.broken.Store(false)
+			edit(t, m, workers(8))
+			waitRunning(t, m)
+			sameInstances(t, instances(before), instances(status(t, m)), deployment, replicaSet)
+		})
+	}
+}
+
+// A standby builds what it would run; a controller that cannot be built must not end it.
+func TestStandbySurvivesAControllerThatCannotBeBuilt(t *testing.T) {
+	leader := start(t, nil)
+	for _, fault := range faults() {
+		if !fault.inBuild {
+			continue
+		}
+		t.Run(fault.name, func(t *testing.T) {
+			fake := &faulty{way: fault.way}
+			fake.broken.Store(true)
+			standby := begin(t, runtime.Options{Descriptors: withFake(fake.build)}, func(c *manager.Config) {
+				name, _, _ := strings.Cut(t.Name(), "/")
+				c.LeaderElection.ResourceName = strings.ToLower(name)
+			})
+			wait(t, standby, "the others stand by", func(s *runtime.Status) error {
+				if c := of(s, deployment); c.State != supervisor.BackingOff || !strings.Contains(c.LastError, fault.says) {
+					return fmt.Errorf("the fake is %s: %s", c.State, c.LastError)
+				}
+				if c := of(s, replicaSet); c.State != supervisor.Standby {
+					return fmt.Errorf("%s is %s", c.Name, c.State)
+				}
+				return nil
+			})
+		})
+	}
+	waitRunning(t, leader)
+}
+
+// hanging is a controller whose first instance does not stop, and writes when it is told to.
+type hanging struct {
+	built  atomic.Int64
+	write  chan struct{}
+	wrote  chan error
+	resume chan struct{}
+}
+
+func (h *hanging) build(env controller.Env, _ fakeValue) (controller.Controller, error) {
+	if h.built.Add(1) > 1 {
+		return runFunc(idle), nil
+	}
+	return runFunc(func(context.Context) error {
+		<-h.write
+		h.wrote <- writeSomething(env)
+		<-h.resume
+		return nil
+	}), nil
+}
+
+func writeSomething(env controller.Env) error {
+	_, err := env.Client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(context.Background(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "written-too-late-"},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+func TestHangingControllerIsLeftBehindFenced(t *testing.T) {
+	h := &hanging{write: make(chan struct{}), wrote: make(chan error), resume: make(chan struct{})}
+	allow(t)
+	m := begin(t, runtime.Options{Descriptors: withFake(h.build)}, func(c *manager.Config) {
+		settle(c, time.Millisecond)
+		c.Reload.DrainTimeout = duration(100 * time.Millisecond)
+	})
+	t.Cleanup(func() { close(h.resume) }) // runs before the manager is stopped
+	waitRunning(t, m)
+	before := status(t, m)
+	edit(t, m, workers(7))
+	wait(t, m, "the successor runs", func(s *runtime.Status) error {
+		if c := of(s, deployment); c.State != supervisor.Running || c.Abandoned != 1 {
+			return fmt.Errorf("it is %s, %d abandoned", c.State, c.Abandoned)
+		}
+		return nil
+	})
+	h.write <- struct{}{}
+	if err := <-h.wrote; !errors.Is(err, clients.ErrFenced) {
+		t.Errorf("a write of the abandoned instance gives %v, want %v", err, clients.ErrFenced)
+	}
+	sameInstances(t, instances(before), instances(status(t, m)), deployment)
+	wantCode(t, m, "/healthz/"+deployment, http.StatusOK)
+	if n := series(t, m)[`kcmd_controller_abandoned_instances_total{name="`+deployment+`"}`]; n != 1 {
+		t.Errorf("the metric counts %v abandoned instances, want 1", n)
+	}
+	controllersWork(t)
+}

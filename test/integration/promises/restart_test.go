@@ -1,0 +1,205 @@
+package promises
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	goruntime "runtime"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers"
+	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/test/manager"
+)
+
+const (
+	restarts = 100
+	// heapBound is how much the heap may have grown in the end, in bytes. A hundred
+	// leaked instances of one controller, with a queue and a few handlers each, are more.
+	heapBound = 4 << 20
+)
+
+// footprint is what instances could leave behind.
+type footprint struct {
+	goroutines int
+	stacks     map[string]int // of goroutines, by where they are
+	handlers   map[string]string
+	series     map[string]float64
+	heap       uint64
+}
+
+// Promise 10, and the contract of a controller: after Run has returned nothing of an
+// instance is left. Every controller of the registry is stopped and started a hundred times.
+func TestEveryControllerStopsWithoutTrace(t *testing.T) {
+	m := start(t, func(c *manager.Config) { settle(c, 0) })
+	controllersWork(t) // whatever exists only once work was done is in the baseline
+	cycle(t, m)
+	baseline := measure(t, m)
+
+	began := time.Now()
+	for range restarts {
+		cycle(t, m)
+	}
+	t.Logf("%d controllers stopped and started %d times in %v", len(controllers.All()), restarts, time.Since(began).Round(time.Millisecond))
+
+	s := status(t, m)
+	for _, d := range controllers.All() {
+		if got := of(&s, d.Name).Generation; got != restarts+2 {
+			t.Errorf("%d instances of %s, want %d", got, d.Name, restarts+2)
+		}
+		if got := of(&s, d.Name); got.LastError != "" || got.Abandoned != 0 {
+			t.Errorf("%s: %d abandoned, last error %s", d.Name, got.Abandoned, got.LastError)
+		}
+	}
+	compare(t, m, baseline)
+	controllersWork(t)
+}
+
+// cycle stops every controller and starts it again.
+func cycle(t *testing.T, m *manager.Manager) {
+	t.Helper()
+	edit(t, m, func(c *manager.Config) { c.ControllerDefaults.Enabled = ptr.To(false) })
+	wait(t, m, "every controller has stopped", func(s *runtime.Status) error {
+		for _, c := range s.Controllers {
+			if c.State != supervisor.Disabled {
+				return fmt.Errorf("%s is %s", c.Name, c.State)
+			}
+		}
+		for _, i := range s.Informers {
+			if i.Handlers != 0 || i.Refs != 0 {
+				return fmt.Errorf("informer of %s has %d handlers and %d scopes %v", i.Resource, i.Handlers, i.Refs, i.Scopes)
+			}
+		}
+		return nil
+	})
+	edit(t, m, func(c *manager.Config) { c.ControllerDefaults.Enabled = ptr.To(true) })
+	waitRunning(t, m)
+	wait(t, m, "every controller has caught up", caughtUp)
+}
+
+// caughtUp is nil once every running controller has started to work and has nothing to do.
+func caughtUp(s *runtime.Status) error {
+	for _, c := range s.Controllers {
+		for _, l := range c.Loops {
+			if l.Depth > 0 || len(l.InFlight) > 0 {
+				return fmt.Errorf("%s has %d keys waiting and %d in flight", c.Name, l.Depth, len(l.InFlight))
+			}
+		}
+	}
+	return nil
+}
+
+// measure takes the footprint now. The order matters: reading metrics needs connections.
+func measure(t *testing.T, m *manager.Manager) footprint {
+	t.Helper()
+	f := footprint{series: series(t, m), handlers: handlersOf(status(t, m))}
+	f.goroutines, f.stacks = goroutines(t, m)
+	f.heap = heap()
+	return f
+}
+
+// handlersOf says who holds what of each informer.
+func handlersOf(s runtime.Status) map[string]string {
+	all := map[string]string{}
+	for _, i := range s.Informers {
+		key := fmt.Sprint(i.Group, "/", i.Resource, " ", i.Form, i.Namespace, i.FieldSelector, i.LabelSelector)
+		all[key] = fmt.Sprintf("%d handlers, %d scopes %v, indexes %v", i.Handlers, i.Refs, i.Scopes, i.Indexes)
+	}
+	return all
+}
+
+// goroutines counts them once no connection of the test is idle.
+func goroutines(t *testing.T, m *manager.Manager) (int, map[string]int) {
+	t.Helper()
+	m.Client().CloseIdleConnections()
+	stable, last := 0, 0
+	eventually(t, "the number of goroutines is stable", func() error {
+		n := goruntime.NumGoroutine()
+		if n != last {
+			stable, last = 0, n
+		}
+		if stable++; stable < 20 {
+			return fmt.Errorf("%d goroutines", n)
+		}
+		return nil
+	})
+	return last, stacks(t)
+}
+
+// stacks counts goroutines by the functions on their stacks.
+func stacks(t *testing.T) map[string]int {
+	t.Helper()
+	var dump bytes.Buffer
+	must(t, pprof.Lookup("goroutine").WriteTo(&dump, 1))
+	counts := map[string]int{}
+	for _, group := range strings.Split(dump.String(), "\n\n") {
+		var n int
+		if _, err := fmt.Sscanf(group, "%d @", &n); err != nil {
+			continue
+		}
+		var frames []string
+		for _, line := range strings.Split(group, "\n") {
+			if fields := strings.Fields(line); len(fields) > 2 && fields[0] == "#" {
+				name, _, _ := strings.Cut(fields[2], "+")
+				frames = append(frames, name)
+			}
+		}
+		counts[strings.Join(frames, " < ")] += n
+	}
+	return counts
+}
+
+func heap() uint64 {
+	var m goruntime.MemStats
+	goruntime.GC()
+	goruntime.GC() // finalizers of the first round free more
+	goruntime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// compare fails unless everything is again as it was.
+func compare(t *testing.T, m *manager.Manager, baseline footprint) {
+	t.Helper()
+	now := series(t, m)
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		if _, ok := baseline.series[name]; !ok {
+			t.Errorf("series %s is new", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(baseline.series)) {
+		if _, ok := now[name]; !ok {
+			t.Errorf("series %s is gone", name)
+		}
+	}
+	if got := handlersOf(status(t, m)); !maps.Equal(got, baseline.handlers) {
+		t.Errorf("informers are\n%v\nwant\n%v", got, baseline.handlers)
+	}
+	m.Client().CloseIdleConnections()
+	err := within(t.Context(), patience, func() error {
+		if n := goruntime.NumGoroutine(); n > baseline.goroutines {
+			return fmt.Errorf("%d goroutines, want %d", n, baseline.goroutines)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+		for stack, n := range stacks(t) {
+			if was := baseline.stacks[stack]; n > was {
+				fmt.Fprintf(os.Stderr, "%d goroutines, before %d: %s\n", n, was, stack)
+			}
+		}
+	}
+	if got := heap(); got > baseline.heap+heapBound {
+		t.Errorf("the heap grew from %d to %d KiB", baseline.heap>>10, got>>10)
+	} else {
+		t.Logf("goroutines %d, heap %d KiB, before %d KiB, %d series", baseline.goroutines, got>>10, baseline.heap>>10, len(now))
+	}
+}
