@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -94,6 +95,7 @@ func (r *Runtime) setFile(path, hash string) {
 // configChanged makes the changed file the configuration in force, or shows why not.
 func (r *Runtime) configChanged(ctx context.Context, change source.Change) {
 	if change.Err == nil && change.Hash == r.content {
+		r.reverted(ctx)
 		return
 	}
 	began := r.options.Clock.Now()
@@ -104,7 +106,7 @@ func (r *Runtime) configChanged(ctx context.Context, change source.Change) {
 		outcome.Status, outcome.Hash, outcome.Error = telemetry.Failure, "", err.Error()
 	}
 	r.mu.Lock()
-	outcome.Generation = r.generation
+	outcome.Generation, r.rejected = r.generation, outcome.Error
 	r.history = append(r.history, outcome)
 	if len(r.history) > historyLength {
 		r.history = r.history[1:]
@@ -112,6 +114,17 @@ func (r *Runtime) configChanged(ctx context.Context, change source.Change) {
 	r.mu.Unlock()
 	r.reloads.Record(outcome.Status, outcome.Time, took)
 	r.announce(ctx, outcome)
+}
+
+// reverted notes that the file holds again what is in force, which is no reload.
+func (r *Runtime) reverted(ctx context.Context) {
+	r.mu.Lock()
+	was := r.rejected
+	r.rejected = ""
+	r.mu.Unlock()
+	if was != "" {
+		klog.FromContext(ctx).Info("The file holds again the configuration in force", "file", r.options.ConfigFile)
+	}
 }
 
 // announce tells of a reload in the log and as an event on the lease.
@@ -128,12 +141,13 @@ func (r *Runtime) announce(ctx context.Context, o Reload) {
 		short(fmt.Sprintf("Generation %d is in force. %s", o.Generation, o.Plan.String())))
 }
 
+// short cuts a message to what the API server accepts, between characters.
 func short(message string) string {
 	const ellipsis = "…"
 	if len(message) <= maxEventMessage {
 		return message
 	}
-	return message[:maxEventMessage-len(ellipsis)] + ellipsis
+	return strings.ToValidUTF8(message[:maxEventMessage-len(ellipsis)], "") + ellipsis
 }
 
 // reload is the transaction: until it commits, nothing that runs has changed.

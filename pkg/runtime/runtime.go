@@ -66,6 +66,7 @@ type Runtime struct {
 	term       *election.Term
 	termNumber uint64
 	files      map[string]string
+	rejected   string // why the file as it is now is not in force
 	history    []Reload
 }
 

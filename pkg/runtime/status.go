@@ -56,12 +56,9 @@ func (r *Runtime) Status() Status {
 	s := Status{
 		Started:       r.started,
 		Version:       version.Get().GitVersion,
-		Configuration: ConfigurationStatus{File: r.options.ConfigFile, Hash: r.hash, Generation: r.generation},
+		Configuration: ConfigurationStatus{File: r.options.ConfigFile, Hash: r.hash, Generation: r.generation, Rejected: r.rejected},
 		Leadership:    LeadershipStatus{Leading: r.term != nil && r.term.Valid(), Term: r.termNumber},
 		Reloads:       append([]Reload(nil), r.history...),
-	}
-	if n := len(r.history); n > 0 {
-		s.Configuration.Rejected = r.history[n-1].Error
 	}
 	if r.leadership != nil && r.leadership.elector != nil {
 		lease := r.leadership.elector.Status()

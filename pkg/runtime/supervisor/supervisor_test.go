@@ -322,9 +322,10 @@ func TestASuccessorWaitsForItsPredecessorAndNobodyElseDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.eventually("quick runs generation 2", func() bool { return h.status("quick").Generation == 2 })
-	if s := h.status("slow"); s.Generation != 1 || s.State != Stopping {
-		t.Errorf("slow: %+v", s)
-	}
+	h.eventually("slow is stopping", func() bool {
+		s := h.status("slow")
+		return s.Generation == 1 && s.State == Stopping
+	})
 	close(hang)
 	h.settle()
 	if s := h.status("slow"); s.Generation != 2 || s.State != Running {

@@ -39,7 +39,7 @@ const (
 	// parallelTests is more than there are processors: tests mostly wait.
 	parallelTests = 12
 	// deadline bounds every wait; a healthy run comes nowhere near it.
-	deadline     = 90 * time.Second
+	deadline     = 30 * time.Second
 	pollInterval = 25 * time.Millisecond
 )
 
@@ -92,18 +92,21 @@ func eventually(t *testing.T, what string, check func(context.Context) error) {
 	defer cancel()
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
+	var last error // that is not just the deadline in the middle of a request
 	for {
 		err := check(ctx)
-		if err == nil {
+		switch {
+		case err == nil:
 			return
-		}
-		if errors.As(err, new(errFinal)) {
+		case errors.As(err, new(errFinal)):
 			t.Fatalf("waiting until %s: %v", what, err)
+		case ctx.Err() == nil || last == nil:
+			last = err
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("waiting until %s: %v", what, err)
+			t.Fatalf("waiting until %s: %v: %v", what, context.Cause(ctx), last)
 		}
 	}
 }
@@ -133,7 +136,7 @@ func must[T any](value T, err error) func(*testing.T) T {
 	}
 }
 
-// event is what a user sees of an event.
+// eventText is what a user sees of an event.
 func eventText(e *corev1.Event) string {
 	return fmt.Sprintf("%s %s %s: %s", e.Source.Component, e.Type, e.Reason, e.Message)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -126,16 +127,20 @@ func deleteNow(t *testing.T, namespace, name string) {
 
 // follow calls observe for every event of a watch, in order, from now until the end
 // of the test or until stop is called, which returns when observe is not called any
-// more. What observe reports fails the test.
+// more. What observe reports fails the test, and so does a watch that ends early.
 func follow[T any](t *testing.T, w watch.Interface, err error, observe func(watch.EventType, T) error) (stop func()) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
+	var stopping atomic.Bool
 	go func() {
 		defer close(done)
 		for e := range w.ResultChan() {
+			if stopping.Load() || t.Context().Err() != nil {
+				return
+			}
 			object, ok := e.Object.(T)
 			if !ok {
 				t.Errorf("the watch failed: %v", e.Object)
@@ -146,8 +151,12 @@ func follow[T any](t *testing.T, w watch.Interface, err error, observe func(watc
 				return
 			}
 		}
+		if !stopping.Load() && t.Context().Err() == nil {
+			t.Error("the watch ended")
+		}
 	}()
 	stop = func() {
+		stopping.Store(true)
 		w.Stop()
 		<-done
 	}

@@ -44,7 +44,7 @@ const (
 
 	// patience bounds every wait of these tests. It is long because the machine may be
 	// busy; nothing takes it when all is well.
-	patience = 30 * time.Second
+	patience = 20 * time.Second
 	// pollEvery is how often a condition is looked at.
 	pollEvery = 5 * time.Millisecond
 )
@@ -124,7 +124,9 @@ func edit(t testing.TB, m subject, change func(*manager.Config)) {
 
 func wait(t testing.TB, m subject, what string, check func(*runtime.Status) error) {
 	t.Helper()
-	if err := m.Wait(t.Context(), what, check); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := m.Wait(ctx, what, check); err != nil {
 		t.Fatal(err)
 	}
 }
