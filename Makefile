@@ -16,7 +16,8 @@ VERSION_PACKAGE := k8s.io/component-base/version
 
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {print "\n" substr($$0, 5)} \
+	  /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 ##@ Try it
 
@@ -61,7 +62,7 @@ fmt: ## Format the sources
 ##@ Check
 
 .PHONY: test
-test: verify vet lint unit integration ## Run every check and every test
+test: verify vet lint unit integration ## Run every check and every test; CI runs this
 
 .PHONY: ci
 ci: ## What CI runs

@@ -24,7 +24,7 @@ func newCheckConfig() *cobra.Command {
 Every problem of a file is reported, as file:line:column: field: message.
 With --against OLD it prints what a running process would do when OLD is replaced by FILE.
 The files that a configuration names are only looked at with --environment, so that a
-file can be checked where it does not run.`,
+file can be checked where it does not run. FILE can be - for the standard input.`,
 		Example: `  kube-controller-manager check-config config.yaml
   kube-controller-manager check-config new.yaml --against config.yaml`,
 		RunE: func(cmd *cobra.Command, files []string) error {
@@ -34,7 +34,7 @@ file can be checked where it does not run.`,
 			case against != "" && len(files) > 1:
 				return misuse{errors.New("--against compares with one FILE, not with several")}
 			}
-			checker := checker{out: cmd.OutOrStdout(), problems: cmd.ErrOrStderr(), environment: environment}
+			checker := checker{in: cmd.InOrStdin(), out: cmd.OutOrStdout(), problems: cmd.ErrOrStderr(), environment: environment}
 			if against != "" {
 				return checker.compare(against, files[0])
 			}
@@ -46,8 +46,12 @@ file can be checked where it does not run.`,
 	return cmd
 }
 
+// stdin is the name that stands for the standard input.
+const stdin = "-"
+
 // checker checks files and prints what it finds.
 type checker struct {
+	in            io.Reader
 	out, problems io.Writer
 	environment   bool
 }
@@ -88,7 +92,7 @@ func (c checker) check(name string) (*config.Document, error) {
 }
 
 func (c checker) load(name string) (*config.Document, error) {
-	data, _, err := source.Read(name, config.MaxFileBytes)
+	name, data, err := c.read(name)
 	if err != nil {
 		return nil, err
 	}
@@ -97,4 +101,18 @@ func (c checker) load(name string) (*config.Document, error) {
 		return document, err
 	}
 	return document, document.CheckFiles().AsError()
+}
+
+// read returns the content of a file and its name in messages. It reads no more than a
+// configuration may have.
+func (c checker) read(name string) (shown string, data []byte, err error) {
+	if name != stdin {
+		data, _, err = source.Read(name, config.MaxFileBytes)
+		return name, data, err
+	}
+	data, err = io.ReadAll(io.LimitReader(c.in, config.MaxFileBytes+1))
+	if err != nil {
+		return "", nil, fmt.Errorf("reading the standard input: %w", err)
+	}
+	return "stdin", data, nil
 }

@@ -32,7 +32,10 @@ type misuse struct{ error }
 type failure struct{ error }
 
 func execute(args []string, stdout, stderr io.Writer) int {
-	root := newRoot()
+	return executeRoot(newRoot(), args, stdout, stderr)
+}
+
+func executeRoot(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -107,6 +110,9 @@ func run(ctx context.Context, file string) error {
 	context.AfterFunc(ctx, stop) // back to the default: a second signal kills
 	defer klog.Flush()
 
+	if err := pinClientGates(); err != nil {
+		return err
+	}
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
 	r, err := runtime.New(runtime.Options{ConfigFile: file, Descriptors: controllers.All()})
 	if err != nil {

@@ -2,10 +2,13 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 )
 
 // outcome is what a command line leads to.
@@ -137,7 +140,7 @@ func TestCheckConfig(t *testing.T) {
 		},
 		{
 			"nothing changes", []string{"testdata/before.yaml", "--against", "testdata/before.yaml"},
-			outcome{stdout: "7 controllers keep running\n"},
+			outcome{stdout: "4 controllers keep running\n"},
 		},
 	}
 	for _, test := range tests {
@@ -153,6 +156,45 @@ func TestCheckConfigPrintsThePlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	command("check-config", "testdata/after.yaml", "--against", "testdata/before.yaml").check(t, outcome{stdout: string(want)})
+}
+
+func TestCheckConfigReadsTheStandardInput(t *testing.T) {
+	const header = "apiVersion: config.kcmd.dev/v1beta1\nkind: KubeControllerManagerConfiguration\n"
+	tests := []struct {
+		name  string
+		input io.Reader
+		want  outcome
+	}{
+		{"valid", strings.NewReader(header), outcome{stdout: "- is valid\n"}},
+		{
+			"invalid", strings.NewReader(header + "resync: {minPeriod: 1ms}\n"),
+			outcome{code: exitFailed, stderr: "stdin:3:21: resync.minPeriod: must be 0s (never), or 1s or more, not 1ms\n"},
+		},
+		{
+			"endless", endless{},
+			outcome{code: exitFailed, stderr: "stdin:1:1: the file has 1048577 bytes: a configuration has at most 1048576\n"},
+		},
+		{"broken", iotest.ErrReader(errors.New("broken pipe")), outcome{code: exitFailed, stderr: "reading the standard input: broken pipe\n"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			root := newRoot()
+			var stdout, stderr bytes.Buffer
+			root.SetIn(test.input)
+			code := executeRoot(root, []string{"check-config", "-"}, &stdout, &stderr)
+			outcome{code, stdout.String(), stderr.String()}.check(t, test.want)
+		})
+	}
+}
+
+// endless is an input that never ends.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = '#'
+	}
+	return len(p), nil
 }
 
 func TestSamplesAreValid(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/config/schema"
@@ -56,6 +57,17 @@ type row struct{ field, effect string }
 
 func reloadTable(t *testing.T) string {
 	t.Helper()
+	var out strings.Builder
+	out.WriteString("| a change of | does |\n|---|---|\n")
+	for _, r := range readSchema(t).rows(t, nil) {
+		fmt.Fprintf(&out, "| `%s` | %s |\n", r.field, r.effect)
+	}
+	return out.String()
+}
+
+// readSchema returns the schema without what says which kind of file it is.
+func readSchema(t *testing.T) property {
+	t.Helper()
 	data, err := schema.Generate("../../pkg/config/v1beta1")
 	if err != nil {
 		t.Fatal(err)
@@ -66,12 +78,7 @@ func reloadTable(t *testing.T) string {
 	}
 	delete(root.Properties, "apiVersion")
 	delete(root.Properties, "kind")
-	var out strings.Builder
-	out.WriteString("| a change of | does |\n|---|---|\n")
-	for _, r := range root.rows(t, nil) {
-		fmt.Fprintf(&out, "| `%s` | %s |\n", r.field, r.effect)
-	}
-	return out.String()
+	return root
 }
 
 // property is what the table needs to know of a schema.
@@ -91,7 +98,10 @@ func (p property) rows(t *testing.T, path []string) []row {
 		return nil // a locked gate
 	}
 	if p.Properties == nil {
-		return []row{{general(path), effect(t, path, p)}}
+		if what := effect(t, path, p); what != "" {
+			return []row{{general(path), what}}
+		}
+		return nil // see TestEveryFieldHasAnEffect
 	}
 	var rows []row
 	for _, name := range sortedNames(p.Properties) {
@@ -126,19 +136,45 @@ func general(path []string) string {
 	return strings.Join(path, ".")
 }
 
-// effect is what the Plan says of a change of this field alone.
+// effect is what the Plan says of a change of this field alone, empty if it has none.
 func effect(t *testing.T, path []string, p property) string {
 	t.Helper()
-	base := v1beta1.NewDefault()
-	base.ServiceAccounts.PrivateKeyFile = "sa.key" // without it a controller is idle, and nothing restarts it
-	for _, value := range p.values(t) {
-		plan := config.NewPlan(base, with(t, base, path, value), runtime.Subjects(controllers.All()))
-		if !plan.Empty() {
-			return describe(plan, path)
+	for _, base := range bases() {
+		for _, value := range p.values(t) {
+			plan := config.NewPlan(base, with(t, base, path, value), runtime.Subjects(controllers.All()))
+			if !plan.Empty() {
+				return describe(plan, path)
+			}
 		}
 	}
-	t.Errorf("a change of %v has no effect", path)
 	return ""
+}
+
+// A field or gate that nothing reads promises what is not there.
+func TestEveryFieldHasAnEffect(t *testing.T) {
+	var check func(p property, path []string)
+	check = func(p property, path []string) {
+		if p.Properties == nil && p.Const == nil && effect(t, path, p) == "" {
+			t.Errorf("nothing reads %s", strings.Join(path, "."))
+		}
+		for _, name := range sortedNames(p.Properties) {
+			check(p.Properties[name], append(slices.Clone(path), name))
+		}
+	}
+	check(readSchema(t), nil)
+}
+
+// bases are configurations whose fields are changed: the default with the files without
+// which controllers are idle, and one that turns on also what is off by default.
+func bases() []*v1beta1.KubeControllerManagerConfiguration {
+	usual, all := v1beta1.NewDefault(), v1beta1.NewDefault()
+	for _, base := range []*v1beta1.KubeControllerManagerConfiguration{usual, all} {
+		base.ServiceAccounts.PrivateKeyFile = "sa.key"
+	}
+	for _, c := range all.Controllers.All() {
+		c.Settings.Enabled = ptr.To(true)
+	}
+	return []*v1beta1.KubeControllerManagerConfiguration{usual, all}
 }
 
 // with returns the configuration with one field changed.

@@ -143,6 +143,7 @@ func (c *connection) close() {
 	c.events.close()
 	c.cancel()
 	c.informers.Shutdown()
+	c.clients.Close() // nothing uses them: what is idle would stay open for a while
 	klog.Background().V(2).Info("Connection closed", "generation", c.generation)
 	close(c.closed)
 }

@@ -188,10 +188,15 @@ func running(s *runtime.Status) error {
 	}
 	for _, c := range s.Controllers {
 		switch c.State {
-		case supervisor.Running, supervisor.Idle, supervisor.Disabled:
-		default:
-			return fmt.Errorf("%s is %s: %s %s", c.Name, c.State, c.Reason, c.LastError)
+		case supervisor.Running, supervisor.Idle:
+			continue
+		case supervisor.Disabled:
+			// Without a reason it is only not told yet what to do.
+			if c.Reason != "" {
+				continue
+			}
 		}
+		return fmt.Errorf("%s is %s: %s %s", c.Name, c.State, c.Reason, c.LastError)
 	}
 	return nil
 }

@@ -14,8 +14,8 @@
 //     A Service is not reconciled while the cache lacks one of those writes, but as soon
 //     as it shows them, and a slice that somebody else changes or deletes gets its Service
 //     reconciled.
-//  4. A Service whose inputs are those of its last successful reconcile is not handed to
-//     the library again (see inputs).
+//  4. A Service whose inputs are those of its last reconcile that had nothing to write is
+//     not handed to the library again (see inputs).
 //  5. The nodes are known before the first Service is reconciled: without them the hints
 //     of Services in topology mode would be removed.
 //  6. An instance inherits the writes of its predecessor that the caches do not show yet,
@@ -244,7 +244,9 @@ func (c *endpointSliceController) sync(ctx context.Context, key string) error {
 		c.warn(service, reasonUpdateSlices, "updating Endpoint Slices", err)
 		return fmt.Errorf("updating EndpointSlices of Service %s: %w", key, err)
 	}
-	c.inputs.settle(key, digest)
+	if c.written.shown(service, slices) {
+		c.inputs.settle(key, digest)
+	}
 	return nil
 }
 

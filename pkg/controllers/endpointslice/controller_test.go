@@ -132,6 +132,24 @@ func TestServiceWithoutPodsGetsAPlaceholder(t *testing.T) {
 	}
 }
 
+// TestDeletedSliceIsCreatedAgain: with the slice gone, the inputs are those on which it
+// was created.
+func TestDeletedSliceIsCreatedAgain(t *testing.T) {
+	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1)).begin(t)
+	b.reconcile(t)
+	first := b.one(t)
+	b.observed(t)
+	if err := b.Fake.DiscoveryV1().EndpointSlices("n").Delete(t.Context(), first.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.observed(t)
+	eventually(t, "the deletion is noted", func() bool { return !b.c.written.tracker.Has(first) })
+	b.reconcile(t)
+	if again := b.one(t); again.UID == first.UID || len(again.Endpoints) != 1 {
+		t.Errorf("stored is %+v", again)
+	}
+}
+
 func TestEmptySelectorSelectsEveryPodOfTheNamespace(t *testing.T) {
 	b := newBench(t, defaults, testService(func(s *corev1.Service) { s.Spec.Selector = map[string]string{} }),
 		testNode("node-a", "zone-a"), testPod(1), testPod(2, func(p *corev1.Pod) { p.Labels = nil }),

@@ -11,8 +11,10 @@ import (
 	"k8s.io/endpointslice/util"
 )
 
-// inputs remembers, for each Service, a digest of everything its last successful
-// reconcile was decided on: with the same inputs the library decides to write nothing.
+// inputs remembers, for each Service, a digest of everything its last reconcile was
+// decided on that succeeded and had nothing to write: with the same inputs the library
+// would decide so again. A reconcile that wrote does not count, for its inputs come back
+// when somebody else undoes what it wrote: deletes the slice it created.
 //
 // The memory is not inherited, because the gauges of an instance only count the Services
 // that went through its own reconciler.
@@ -28,7 +30,7 @@ func newInputs(nodes corelisters.NodeLister) *inputs {
 	return &inputs{nodes: nodes, seed: maphash.MakeSeed(), digests: map[string]uint64{}}
 }
 
-// settled says whether the Service was last reconciled, with success, on these inputs.
+// settled says whether the Service is known to need no writes with these inputs.
 func (in *inputs) settled(key string, digest uint64) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()

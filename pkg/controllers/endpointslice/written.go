@@ -126,6 +126,13 @@ func (w *written) stale(ctx context.Context, service *corev1.Service, slices []*
 	return false
 }
 
+// shown says whether these slices of a Service show everything that was written to them.
+// Called with the slices that a reconcile began with, it says whether the reconcile wrote
+// nothing that changed their number or content.
+func (w *written) shown(service *corev1.Service, slices []*discoveryv1.EndpointSlice) bool {
+	return !w.tracker.StaleSlices(service, slices)
+}
+
 // awaited returns the Service of a slice of ours if the cache was stale for it at the
 // last look.
 func (w *written) awaited(slice *discoveryv1.EndpointSlice) (types.NamespacedName, bool) {

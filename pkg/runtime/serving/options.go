@@ -1,10 +1,12 @@
 package serving
 
 import (
+	"context"
 	"fmt"
 	"net"
 
 	"k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/server/options"
 
 	"kcmd.dev/pkg/config/v1beta1"
@@ -33,7 +35,36 @@ func build(c v1beta1.Serving) (*infos, error) {
 	if err := in.authorizeBy(c.Authorization); err != nil {
 		return nil, in.closed(fmt.Errorf("setting up authorization: %w", err))
 	}
+	if in.serving.ClientCA != nil {
+		in.serving.ClientCA = unhinted{in.serving.ClientCA}
+	}
 	return &in, nil
+}
+
+// unhinted keeps the names of the client CAs from clients. They are read from the API
+// server after the listener is open, in parts, and a client that is told of some sends no
+// certificate of another: its connection would be anonymous for good. Without any name it
+// sends what it has, and each request is judged by what is known then.
+type unhinted struct {
+	dynamiccertificates.CAContentProvider
+}
+
+// CurrentCABundleContent is what the listener tells clients.
+func (unhinted) CurrentCABundleContent() []byte { return nil }
+
+// RunOnce implements dynamiccertificates.ControllerRunner.
+func (u unhinted) RunOnce(ctx context.Context) error {
+	if r, ok := u.CAContentProvider.(dynamiccertificates.ControllerRunner); ok {
+		return r.RunOnce(ctx)
+	}
+	return nil
+}
+
+// Run implements dynamiccertificates.ControllerRunner.
+func (u unhinted) Run(ctx context.Context, workers int) {
+	if r, ok := u.CAContentProvider.(dynamiccertificates.ControllerRunner); ok {
+		r.Run(ctx, workers)
+	}
 }
 
 // closed closes the listener of a server that does not come to be.

@@ -225,7 +225,12 @@ func TestDeploymentWithoutQuotaForReplicaSets(t *testing.T) {
 	namespace := newNamespace(t)
 	setQuota(t, namespace, "count/replicasets.apps", 0, 0)
 	created := createDeployment(t, namespace, 1, nil)
-	waitForDeployment(t, namespace, "the failure is shown", func(d *appsv1.Deployment) error {
+	// The generation does not count as observed yet.
+	eventually(t, "the failure is shown", func(ctx context.Context) error {
+		d, err := getDeployment(ctx, namespace)
+		if err != nil {
+			return err
+		}
 		return hasCondition(d, `Progressing=False ReplicaSetCreateError: Failed to create new replica set "*`)
 	})
 	eventually(t, "the failure is an event", func(ctx context.Context) error {

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 )
@@ -217,17 +216,17 @@ func TestDeploymentIsScaled(t *testing.T) {
 	namespace := newNamespace(t)
 	createDeployment(t, namespace, 2, nil)
 	waitForRollout(t, namespace)
-	for _, replicas := range []int32{4, 1, 0, 2} {
+	for _, replicas := range []int32{4, 1, 0, 3} {
 		updateDeployment(t, namespace, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(replicas) })
 		waitForRollout(t, namespace)
 	}
 	d := must(getDeployment(t.Context(), namespace))(t)
 	rs := theReplicaSets(t, namespace, 1)[0]
-	if rs.Annotations[desiredReplicas] != "2" || rs.Annotations[maxReplicas] != "3" {
+	if rs.Annotations[desiredReplicas] != "3" || rs.Annotations[maxReplicas] != "4" {
 		t.Errorf("the ReplicaSet has annotations %v", rs.Annotations)
 	}
 	waitForEvents(t, namespace, d.UID, scaled("up", rs.Name, 0, 2), scaled("up", rs.Name, 2, 4),
-		scaled("down", rs.Name, 4, 1), scaled("down", rs.Name, 1, 0), scaled("up", rs.Name, 0, 2))
+		scaled("down", rs.Name, 4, 1), scaled("down", rs.Name, 1, 0), scaled("up", rs.Name, 0, 3))
 }
 
 func TestDeploymentPausedAndResumed(t *testing.T) {
@@ -254,28 +253,32 @@ func TestDeploymentPausedAndResumed(t *testing.T) {
 		t.Errorf("a paused Deployment rolls out %s", image)
 	}
 
-	resumed := make(chan struct{}, 1)
-	w, err := admin.AppsV1().Deployments(namespace).Watch(t.Context(), metav1.ListOptions{ResourceVersion: d.ResourceVersion})
-	follow(t, w, err, func(_ watch.EventType, d *appsv1.Deployment) error {
-		if hasCondition(d, "Progressing=Unknown DeploymentResumed: Deployment is resumed") == nil {
-			select {
-			case resumed <- struct{}{}:
-			default:
-			}
-		}
-		return nil
-	})
 	updateDeployment(t, namespace, func(d *appsv1.Deployment) { d.Spec.Paused = false })
 	waitForRollout(t, namespace)
 	waitForSizes(t, namespace, 0, 5)
-	eventually(t, "the condition told that it was resumed", func(context.Context) error {
-		select {
-		case <-resumed:
-			return nil
-		default:
-			return errors.New("it did not")
+}
+
+// TestDeploymentResumedWithoutProgress shows the condition that progress would replace.
+func TestDeploymentResumedWithoutProgress(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	createDeployment(t, namespace, 1, func(d *appsv1.Deployment) { unschedulable(&d.Spec.Template) })
+	waitForDeployment(t, namespace, "its pod is pending", func(d *appsv1.Deployment) error {
+		if d.Status.UpdatedReplicas != 1 {
+			return errors.New("there is no pod")
 		}
+		return hasCondition(d, `Progressing=True ReplicaSetUpdated: ReplicaSet "*" is progressing.`)
 	})
+	for _, step := range []struct {
+		paused bool
+		want   string
+	}{
+		{true, "Progressing=Unknown DeploymentPaused: Deployment is paused"},
+		{false, "Progressing=Unknown DeploymentResumed: Deployment is resumed"},
+	} {
+		updateDeployment(t, namespace, func(d *appsv1.Deployment) { d.Spec.Paused = step.paused })
+		waitForDeployment(t, namespace, "the condition tells", func(d *appsv1.Deployment) error { return hasCondition(d, step.want) })
+	}
 }
 
 func TestDeploymentKeepsHistory(t *testing.T) {

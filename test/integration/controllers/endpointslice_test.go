@@ -57,6 +57,7 @@ func portText(s *discoveryv1.EndpointSlice) string {
 	for _, p := range s.Ports {
 		all = append(all, fmt.Sprintf("%s/%s/%d", *p.Name, *p.Protocol, ptr.Deref(p.Port, 0)))
 	}
+	slices.Sort(all)
 	return strings.Join(all, ",")
 }
 
@@ -189,7 +190,7 @@ func TestEndpointSliceFollowsService(t *testing.T) {
 	patchService(t, namespace, `{"spec":{"selector":{"app":"other"}}}`)
 	waitForSlices(t, namespace, "IPv4 http/TCP/8080: other-0")
 	patchService(t, namespace, `{"spec":{"ports":[{"name":"http","port":80,"targetPort":9090,"protocol":"TCP"},{"name":"dns","port":53,"protocol":"UDP"}]}}`)
-	waitForSlices(t, namespace, "IPv4 http/TCP/9090,dns/UDP/53: other-0")
+	waitForSlices(t, namespace, "IPv4 dns/UDP/53,http/TCP/9090: other-0")
 	patchService(t, namespace, `{"metadata":{"labels":{"team":"b"}}}`)
 	eventually(t, "the slice has the Service's new label", func(ctx context.Context) error {
 		found, err := slicesOf(ctx, namespace)

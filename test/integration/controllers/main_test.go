@@ -114,6 +114,14 @@ func eventually(t *testing.T, what string, check func(context.Context) error) {
 // errFinal is an error that waiting cannot cure.
 type errFinal struct{ error }
 
+// final makes the error of a GET final if the object does not exist any more.
+func final(err error) error {
+	if apierrors.IsNotFound(err) {
+		return errFinal{err}
+	}
+	return err
+}
+
 // gone turns the answer of a GET into an error unless the object does not exist.
 func gone(err error) error {
 	switch {

@@ -50,7 +50,7 @@ func waitForNamespaceConditions(t *testing.T, name string, want ...string) {
 	eventually(t, "the namespace has its conditions", func(ctx context.Context) error {
 		n, err := admin.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return errFinal{err}
+			return final(err)
 		}
 		got := strings.Join(namespaceConditions(n), "\n")
 		for _, w := range want {
@@ -195,7 +195,7 @@ func TestNamespaceKeepsForeignFinalizers(t *testing.T) {
 	deleteNamespace(t, namespace)
 	eventually(t, "only the foreign finalizer is left", func(ctx context.Context) (err error) {
 		if n, err = admin.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{}); err != nil {
-			return errFinal{err}
+			return final(err)
 		}
 		if len(n.Spec.Finalizers) != 1 || n.Spec.Finalizers[0] != hold {
 			return fmt.Errorf("the finalizers are %v", n.Spec.Finalizers)

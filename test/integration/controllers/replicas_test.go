@@ -295,10 +295,13 @@ func testShowsQuotaFailure(t *testing.T, kind replicaKind) {
 		}
 		return nil
 	})
-	events := must(eventsOf(t.Context(), namespace, r.UID))(t)
-	if all := strings.Join(events, "\n"); !strings.Contains(all, kind.event("Warning", "FailedCreate", `Error creating: pods "web-`)) {
-		t.Errorf("the events are %q", events)
-	}
+	eventually(t, "the failure is an event", func(ctx context.Context) error {
+		events, err := eventsOf(ctx, namespace, r.UID)
+		if err == nil && !strings.Contains(strings.Join(events, "\n"), kind.event("Warning", "FailedCreate", `Error creating: pods "web-`)) {
+			err = fmt.Errorf("the events are %q", events)
+		}
+		return err
+	})
 	setQuota(t, namespace, "pods", 3, 2)
 	kind.waitForStatus(t, namespace, 3)
 }

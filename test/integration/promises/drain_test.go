@@ -32,7 +32,7 @@ type signers struct {
 	leave     chan struct{} // lets it go on
 
 	mu      sync.Mutex
-	built   int
+	runs    int
 	working map[int]bool // instances whose Run has begun and not returned
 	most    int          // of them at the same time
 	log     []string     // what began and ended, in order
@@ -45,16 +45,13 @@ func newSigners(namespace string) *signers {
 // signer is one instance.
 type signer struct {
 	*signers
-	number int
+	number int // set by Run, before anything is reconciled
 	client kubernetes.Interface
 	loop   *reconcile.Loop[string]
 }
 
 func (s *signers) build(env controller.Env, v fakeValue) (controller.Controller, error) {
-	s.mu.Lock()
-	s.built++
-	one := &signer{signers: s, number: s.built, client: env.Client}
-	s.mu.Unlock()
+	one := &signer{signers: s, client: env.Client}
 	one.loop = reconcile.New(env, reconcile.Options[string]{Queue: "signer", Workers: int(v.workers)}, one.reconcile)
 	mine := env.Informers.Filtered(controller.Filter{Namespace: s.namespace}).Core().V1().ConfigMaps()
 	err := watch.Objects(mine.Informer(), watch.Funcs[*corev1.ConfigMap]{
@@ -79,6 +76,8 @@ func (s *signers) history() []string {
 
 func (s *signer) Run(ctx context.Context) error {
 	s.mu.Lock()
+	s.runs++
+	s.number = s.runs // not when built: what is built need not run
 	s.working[s.number] = true
 	s.most = max(s.most, len(s.working))
 	s.note("run %d", s.number)

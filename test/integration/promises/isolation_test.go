@@ -151,17 +151,17 @@ func TestStandbySurvivesAControllerThatCannotBeBuilt(t *testing.T) {
 
 // hanging is a controller whose first instance does not stop, and writes when it is told to.
 type hanging struct {
-	built  atomic.Int64
+	runs   atomic.Int64
 	write  chan struct{}
 	wrote  chan error
 	resume chan struct{}
 }
 
 func (h *hanging) build(env controller.Env, _ fakeValue) (controller.Controller, error) {
-	if h.built.Add(1) > 1 {
-		return runFunc(idle), nil
-	}
-	return runFunc(func(context.Context) error {
+	return runFunc(func(ctx context.Context) error {
+		if h.runs.Add(1) > 1 {
+			return idle(ctx)
+		}
 		<-h.write
 		h.wrote <- writeSomething(env)
 		<-h.resume

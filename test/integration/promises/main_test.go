@@ -227,10 +227,12 @@ func newest(s *runtime.Status) runtime.Reload {
 // histogram counts as one series, with the number of its observations.
 func series(t testing.TB, m subject) map[string]float64 {
 	t.Helper()
-	page, err := m.Get(t.Context(), "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	var page []byte
+	// The endpoint learns from the API server whom to trust, which takes a moment.
+	eventually(t, "metrics can be read", func() (err error) {
+		page, err = m.Get(t.Context(), "/metrics")
+		return err
+	})
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(page))
 	if err != nil {

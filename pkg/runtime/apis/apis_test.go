@@ -1,0 +1,169 @@
+package apis
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	fakediscovery "k8s.io/client-go/discovery/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+var (
+	deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	widgets     = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+)
+
+// server is a discovery client whose answers the test decides.
+type server struct {
+	*fakediscovery.FakeDiscovery
+	down   error
+	broken map[schema.GroupVersion]error
+}
+
+func (s *server) ServerGroups() (*metav1.APIGroupList, error) {
+	if s.down != nil {
+		return nil, s.down
+	}
+	return s.FakeDiscovery.ServerGroups()
+}
+
+func (s *server) ServerResourcesForGroupVersion(gv string) (*metav1.APIResourceList, error) {
+	parsed, err := schema.ParseGroupVersion(gv)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.broken[parsed]; err != nil {
+		return nil, err
+	}
+	return s.FakeDiscovery.ServerResourcesForGroupVersion(gv)
+}
+
+func (s *server) serve(resources ...schema.GroupVersionResource) {
+	s.Resources = nil
+	for _, r := range resources {
+		s.Resources = append(s.Resources, &metav1.APIResourceList{
+			GroupVersion: r.GroupVersion().String(),
+			APIResources: []metav1.APIResource{{Name: r.Resource, Kind: "Kind", Verbs: metav1.Verbs{"list", "watch"}}},
+		})
+	}
+}
+
+func newServer(resources ...schema.GroupVersionResource) *server {
+	s := &server{FakeDiscovery: fake.NewClientset().Discovery().(*fakediscovery.FakeDiscovery), broken: map[schema.GroupVersion]error{}}
+	s.serve(resources...)
+	return s
+}
+
+var _ discovery.DiscoveryInterface = (*server)(nil)
+
+func changed(c *Catalog) bool {
+	select {
+	case <-c.Changed():
+		return true
+	default:
+		return false
+	}
+}
+
+func TestWhatIsMissing(t *testing.T) {
+	s := newServer(deployments)
+	c := New(s, clock.RealClock{})
+	both := []schema.GroupVersionResource{deployments, widgets}
+	if got := c.Missing(both); !strings.Contains(got, "has not been asked yet") {
+		t.Errorf("before discovery: %q", got)
+	}
+	if got := c.Missing(nil); got != "" {
+		t.Errorf("a controller that needs nothing: %q", got)
+	}
+
+	s.down = errors.New("connection refused")
+	if err := c.Refresh(t.Context()); err == nil {
+		t.Error("the failure was not returned")
+	}
+	if got := c.Missing(both); !strings.Contains(got, "connection refused") || c.Complete() || changed(c) {
+		t.Errorf("server down: %q", got)
+	}
+
+	s.down = nil
+	if err := c.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Missing(both); got != "the API server does not serve widgets in example.com/v1" || !c.Complete() || !changed(c) {
+		t.Errorf("one is missing: %q", got)
+	}
+
+	if err := c.Refresh(t.Context()); err != nil || changed(c) {
+		t.Errorf("nothing changed: %v", err)
+	}
+	s.serve(deployments, widgets)
+	if err := c.Refresh(t.Context()); err != nil || c.Missing(both) != "" || !changed(c) {
+		t.Errorf("both are served: %v %q", err, c.Missing(both))
+	}
+}
+
+func TestWhatFailsKeepsItsLastAnswer(t *testing.T) {
+	s := newServer(deployments, widgets)
+	c := New(s, clock.RealClock{})
+	if err := c.Refresh(t.Context()); err != nil || !changed(c) {
+		t.Fatal(err)
+	}
+	s.broken[widgets.GroupVersion()] = errors.New("the aggregated server is down")
+	if err := c.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Missing([]schema.GroupVersionResource{widgets}); got != "" || changed(c) {
+		t.Errorf("a group that fails: %q", got)
+	}
+	s.down = errors.New("all is down")
+	if err := c.Refresh(t.Context()); err == nil || c.Missing([]schema.GroupVersionResource{widgets}) != "" || !c.Complete() {
+		t.Error("an outage made resources vanish")
+	}
+	delete(s.broken, widgets.GroupVersion())
+	s.down = nil
+	s.serve(deployments)
+	if err := c.Refresh(t.Context()); err != nil || c.Missing([]schema.GroupVersionResource{widgets}) == "" || !changed(c) {
+		t.Errorf("a group that is gone still counts: %v", err)
+	}
+}
+
+func TestDiscoveryIsQuickUntilItSucceeds(t *testing.T) {
+	s := newServer(deployments)
+	s.down = errors.New("down")
+	fakeClock := clocktesting.NewFakeClock(time.Now())
+	c := New(s, fakeClock)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.Run(ctx)
+	}()
+	waiting := func() {
+		t.Helper()
+		for !fakeClock.HasWaiters() {
+			select {
+			case <-done:
+				t.Fatal("ended")
+			default:
+			}
+		}
+	}
+	waiting()
+	s.down = nil
+	fakeClock.Step(RetryPeriod)
+	select {
+	case <-c.Changed():
+	case <-time.After(10 * time.Second):
+		t.Fatal("not retried after the short period")
+	}
+	waiting()
+	cancel()
+	<-done
+}

@@ -1,0 +1,138 @@
+package promises
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/test/manager"
+)
+
+// takeOverWithin is how long a cluster may be without a leader when one leaves.
+const takeOverWithin = time.Second
+
+// A process that is told to end finishes, gives the lease back and ends with exit code 0;
+// the standby leads at once.
+func TestSignalEndsTheProcessInGoodOrder(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(signal.String(), func(t *testing.T) {
+			name := leaseOf(t)
+			leader := manager.StartProcess(t, plane, ownLease(t, nil))
+			standby := manager.Start(t, plane, func(c *manager.Config) { c.LeaderElection.ResourceName = name + "-unused" })
+			edit(t, standby, func(c *manager.Config) { c.LeaderElection.ResourceName = name })
+			wait(t, standby, "it stands by", standsBy)
+			held := holder(t, name)
+
+			must(t, leader.Signal(signal))
+			must(t, leader.WaitExit(t.Context()))
+			ended := time.Now()
+			if got := holder(t, name); got == held {
+				t.Errorf("the lease is still held by %q", got)
+			}
+			wait(t, standby, "it leads", func(s *runtime.Status) error {
+				if !s.Leadership.Leading {
+					return errors.New("it does not")
+				}
+				return nil
+			})
+			if took := time.Since(ended); took > takeOverWithin {
+				t.Errorf("the standby leads %v after the leader has ended, want at most %v", took, takeOverWithin)
+			}
+			waitRunning(t, standby)
+			t.Logf("every controller runs %v after the leader has ended", time.Since(ended).Round(time.Millisecond))
+		})
+	}
+}
+
+// Without a standby the lease is left without a holder.
+func TestLeaseIsReleased(t *testing.T) {
+	m := start(t, nil)
+	must(t, m.Stop())
+	if got := holder(t, leaseOf(t)); got != "" {
+		t.Errorf("the lease is held by %q", got)
+	}
+}
+
+func standsBy(s *runtime.Status) error {
+	if s.Leadership.Leading || s.Leadership.Lease == nil || s.Leadership.Lease.Holder == "" || s.Leadership.Lease.Holder == s.Leadership.Lease.Identity {
+		return fmt.Errorf("leadership is %+v", s.Leadership)
+	}
+	return nil
+}
+
+// A shutdown that hangs, here because the API server does not answer, can be cut short.
+func TestSecondSignalKills(t *testing.T) {
+	p := manager.StartProcess(t, plane, ownLease(t, nil))
+	must(t, plane.PauseAPIServer())
+	t.Cleanup(func() {
+		if err := plane.ResumeAPIServer(); err != nil {
+			t.Error(err)
+		}
+	})
+	must(t, p.Signal(syscall.SIGTERM))
+	inLog(t, p, "Stopping controllers")
+	must(t, p.Signal(syscall.SIGTERM))
+	var exit *exec.ExitError
+	err := p.WaitExit(t.Context())
+	if !errors.As(err, &exit) {
+		t.Fatalf("the process ended with %v, want the signal", err)
+	}
+	if state, ok := exit.Sys().(syscall.WaitStatus); !ok || !state.Signaled() || state.Signal() != syscall.SIGTERM {
+		t.Errorf("the process ended with %v, want the signal", err)
+	}
+}
+
+// A file that cannot be used at the start is an exit code and a message.
+func TestUnusableFileAtTheStart(t *testing.T) {
+	binary, err := manager.Build(t.Context(), plane.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(folder, name)
+		must(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	c := manager.Default(plane, int(freePort(t)))
+	c.ServiceAccounts.PrivateKeyFile = "/nowhere/sa.key"
+	noKey, err := config.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = manager.Default(plane, int(apiServerPort()))
+	portTaken, err := config.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, try := range []struct{ name, path, says string }{
+		{"missing", filepath.Join(folder, "missing.yaml"), "no such file or directory"},
+		{"directory", folder, "is a directory"},
+		{"empty", file("empty.yaml", ""), "an empty file is not a configuration"},
+		{"syntax error", file("syntax.yaml", "a: [\n"), "syntax.yaml:"},
+		{"missing key", file("key.yaml", string(noKey)), "serviceAccounts.privateKeyFile"},
+		{"port taken", file("port.yaml", string(portTaken)), "address already in use"},
+	} {
+		t.Run(try.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			output, err := exec.CommandContext(ctx, binary, "--config="+try.path).CombinedOutput()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+				t.Errorf("the process ended with %v, want exit code 1", err)
+			}
+			if !strings.Contains(string(output), try.says) {
+				t.Errorf("the output is\n%s\nwithout %q", output, try.says)
+			}
+		})
+	}
+}
