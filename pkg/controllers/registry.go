@@ -5,15 +5,22 @@
 package controllers
 
 import (
+	"kcmd.dev/pkg/controllers/cronjob"
+	"kcmd.dev/pkg/controllers/daemonset"
 	"kcmd.dev/pkg/controllers/deployment"
 	"kcmd.dev/pkg/controllers/endpointslice"
+	"kcmd.dev/pkg/controllers/garbagecollector"
+	"kcmd.dev/pkg/controllers/job"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/namespace"
+	"kcmd.dev/pkg/controllers/podgc"
+	"kcmd.dev/pkg/controllers/podgroupprotection"
 	"kcmd.dev/pkg/controllers/replicaset"
 	"kcmd.dev/pkg/controllers/replicationcontroller"
 	"kcmd.dev/pkg/controllers/rootca"
 	"kcmd.dev/pkg/controllers/satoken"
 	"kcmd.dev/pkg/controllers/serviceaccount"
+	"kcmd.dev/pkg/controllers/ttlafterfinished"
 )
 
 // All returns the descriptors of all controllers. serviceaccount-token-controller is
@@ -21,9 +28,16 @@ import (
 func All() []controller.Descriptor {
 	return []controller.Descriptor{
 		satoken.Descriptor(),
+		daemonset.Descriptor(),
+		cronjob.Descriptor(),
 		deployment.Descriptor(),
 		endpointslice.Descriptor(),
+		garbagecollector.Descriptor(),
+		job.Descriptor(),
 		namespace.Descriptor(),
+		podgc.Descriptor(),
+		podgroupprotection.Descriptor(),
+		ttlafterfinished.Descriptor(),
 		replicaset.Descriptor(),
 		replicationcontroller.Descriptor(),
 		rootca.Descriptor(),

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -36,8 +37,9 @@ type connection struct {
 	closed  chan struct{}
 }
 
-// connect makes a connection. It sends no request yet; start does.
-func connect(ctx context.Context, generation uint64, c v1beta1.ClientConnection, clk clock.WithTicker) (*connection, error) {
+// connect makes a connection. It sends no request yet; start does. whole says which resources
+// are cached whole anyway.
+func connect(ctx context.Context, generation uint64, c v1beta1.ClientConnection, whole func(schema.GroupVersionResource) bool, clk clock.WithTicker) (*connection, error) {
 	config, err := clients.LoadConfig(c.Kubeconfig, c.ContentType, c.AcceptContentTypes)
 	if err != nil {
 		return nil, err
@@ -53,7 +55,7 @@ func connect(ctx context.Context, generation uint64, c v1beta1.ClientConnection,
 		return nil, fmt.Errorf("making clients: %w", err)
 	}
 	conn := &connection{generation: generation, clients: all, config: config, closed: make(chan struct{})}
-	if err := conn.open(ctx, clk); err != nil {
+	if err := conn.open(ctx, whole, clk); err != nil {
 		return nil, err
 	}
 	return conn, nil
@@ -67,7 +69,7 @@ func reconnects(old, new v1beta1.ClientConnection) bool {
 		*old.UseServiceAccountCredentials != *new.UseServiceAccountCredentials
 }
 
-func (c *connection) open(ctx context.Context, clk clock.WithTicker) error {
+func (c *connection) open(ctx context.Context, whole func(schema.GroupVersionResource) bool, clk clock.WithTicker) error {
 	reads, err := c.clients.For(clients.Identity{Name: "shared-informers", ClientName: "shared-informers"}, nil)
 	if err != nil {
 		return err
@@ -81,7 +83,13 @@ func (c *connection) open(ctx context.Context, clk clock.WithTicker) error {
 		return err
 	}
 	ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	c.informers = informers.New(informers.Options{Client: reads.Kubernetes, Metadata: metadataReads.Metadata, Clock: clk, Name: component})
+	c.informers = informers.New(informers.Options{
+		Client:   reads.Kubernetes,
+		Metadata: metadataReads.Metadata,
+		Whole:    whole,
+		Clock:    clk,
+		Name:     component,
+	})
 	c.catalog = apis.New(lookup.Discovery, clk)
 	c.events = newPipelines(ctx)
 	c.informers.Start(ctx)
@@ -143,7 +151,6 @@ func (c *connection) close() {
 	c.events.close()
 	c.cancel()
 	c.informers.Shutdown()
-	c.clients.Close() // nothing uses them: what is idle would stay open for a while
 	klog.Background().V(2).Info("Connection closed", "generation", c.generation)
 	close(c.closed)
 }

@@ -92,6 +92,20 @@ func resyncPeriod(in inputs, name string) time.Duration {
 	return period + time.Duration(fraction*float64(period))
 }
 
+// whole says which resources enabled controllers cache whole, also while they wait or stand by.
+func whole(config *v1beta1.KubeControllerManagerConfiguration, descriptors []controller.Descriptor) map[schema.GroupVersionResource]bool {
+	all := map[schema.GroupVersionResource]bool{}
+	for _, d := range descriptors {
+		if enabled, _ := d.Enabled(config); !enabled {
+			continue
+		}
+		for _, r := range d.Whole(d.Value(config)) {
+			all[r] = true
+		}
+	}
+	return all
+}
+
 // files lists the files that enabled controllers read.
 func files(config *v1beta1.KubeControllerManagerConfiguration, descriptors []controller.Descriptor) []string {
 	var all []string

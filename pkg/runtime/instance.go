@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -175,7 +176,14 @@ func eventSink(conn *connection, d controller.Descriptor, b *builder) (corev1cli
 	return set.Kubernetes.CoreV1(), nil
 }
 
-func (i *instance) build(value any, term *election.Term, clk clock.WithTicker) error {
+// build makes the controller. A panic of its New is an error like any other: what the
+// instance holds is released, on a standby too.
+func (i *instance) build(value any, term *election.Term, clk clock.WithTicker) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic while building: %v\n%s", v, debug.Stack())
+		}
+	}()
 	fence := clients.Fences(i.fence, term)
 	set, err := i.connection.clients.For(identity(i.descriptor), fence)
 	if err != nil {

@@ -193,7 +193,7 @@ func (t *transaction) prepare(ctx context.Context) error {
 		return err
 	}
 	if reconnects(t.old.Config.ClientConnection, t.new.Config.ClientConnection) {
-		conn, err := connect(ctx, t.connection.generation+1, t.new.Config.ClientConnection, t.options.Clock)
+		conn, err := connect(ctx, t.connection.generation+1, t.new.Config.ClientConnection, t.cachesWhole, t.options.Clock)
 		if err != nil {
 			return err
 		}

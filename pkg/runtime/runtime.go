@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -161,7 +162,7 @@ func (r *Runtime) start(ctx context.Context) error {
 		return fmt.Errorf("applying the logging configuration: %w", err)
 	}
 	logWarnings(ctx, document)
-	conn, err := connect(ctx, 1, c.ClientConnection, r.options.Clock)
+	conn, err := connect(ctx, 1, c.ClientConnection, r.cachesWhole, r.options.Clock)
 	if err != nil {
 		return err
 	}
@@ -284,6 +285,15 @@ func (r *Runtime) inputs() inputs {
 		in.term = r.termNumber
 	}
 	return in
+}
+
+// cachesWhole reports that a controller of the configuration in force caches the whole
+// objects of a resource. Controllers ask while they run.
+func (r *Runtime) cachesWhole(resource schema.GroupVersionResource) bool {
+	r.mu.Lock()
+	config := r.document.Config
+	r.mu.Unlock()
+	return whole(config, r.options.Descriptors)[resource]
 }
 
 // applyInPlace brings everything up to date that changes without a restart.

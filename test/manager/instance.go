@@ -187,6 +187,9 @@ func running(s *runtime.Status) error {
 		return errors.New("there are no controllers yet")
 	}
 	for _, c := range s.Controllers {
+		if c.Pending {
+			return fmt.Errorf("%s is %s for now", c.Name, c.State)
+		}
 		switch c.State {
 		case supervisor.Running, supervisor.Idle:
 			continue

@@ -64,19 +64,3 @@ func BenchmarkReconcile(b *testing.B) {
 		}
 	}
 }
-
-// BenchmarkPodChange must not grow with the number of Services.
-func BenchmarkPodChange(b *testing.B) {
-	change := podChange{namespace: "n", labels: "app=web,pod-template-hash=5d4f8c7b9"}
-	for _, size := range []int{100, 10_000} {
-		bench, _ := newFilled(b, size)
-		b.Run(fmt.Sprintf("services=%d", size), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if found, err := bench.c.concerned(change); err != nil || len(found) != 1 {
-					b.Fatalf("found %v, %v", found, err)
-				}
-			}
-		})
-	}
-}

@@ -10,7 +10,7 @@
 //     are mapped to Services from a queue of their own, so that pod notifications never
 //     wait for it; equal changes are mapped once. Changes of nodes are gathered in a
 //     queue of one key.
-//  3. Every slice this controller wrote or found at its start is tracked (see written).
+//  3. Every slice this controller wrote or found at its start is tracked (see slicewrites).
 //     A Service is not reconciled while the cache lacks one of those writes, but as soon
 //     as it shows them, and a slice that somebody else changes or deletes gets its Service
 //     reconciled.
@@ -37,6 +37,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -48,7 +49,9 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/kit/index"
+	"kcmd.dev/pkg/controllers/kit/podchanges"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/slicewrites"
 )
 
 // managedBy is the value of the managed-by label of our slices.
@@ -95,7 +98,7 @@ type endpointSliceController struct {
 	selected  index.SelectedPods
 	slices    index.EndpointSlices
 
-	written  *written
+	written  *slicewrites.Ledger
 	inputs   *inputs
 	topology *topology
 	// triggers and reconciler are set at the start of Run.
@@ -103,7 +106,7 @@ type endpointSliceController struct {
 	reconciler *endpointslice.Reconciler
 
 	serviceLoop  *reconcile.Loop[string]
-	podLoop      *reconcile.Loop[podChange]
+	podLoop      *reconcile.Loop[podchanges.Change]
 	topologyLoop *reconcile.Loop[string]
 }
 
@@ -128,7 +131,7 @@ func newController(env controller.Env, config config) (*endpointSliceController,
 		predecessor: env.Predecessor,
 		services:    services.Lister(),
 		nodes:       nodes.Lister(),
-		written:     newWritten(env.Clock),
+		written:     slicewrites.New(managedBy, env.Clock),
 		inputs:      newInputs(nodes.Lister()),
 		topology:    &topology{nodes: nodes.Lister()},
 	}
@@ -153,7 +156,7 @@ func (c *endpointSliceController) makeLoops(env controller.Env) {
 		Backoff:    serviceBackoff(),
 		MaxRetries: maxRetries,
 	}, c.reconcile)
-	c.podLoop = reconcile.New(env, reconcile.Options[podChange]{
+	c.podLoop = reconcile.New(env, reconcile.Options[podchanges.Change]{
 		Queue:      "endpoint_slice_pods",
 		Workers:    c.config.concurrentSyncs,
 		MaxRetries: maxRetries,
@@ -186,7 +189,7 @@ func (c *endpointSliceController) begin(ctx context.Context) error {
 		return err
 	}
 	c.reconciler = endpointslice.NewReconciler(c.client, c.nodes, c.config.maxEndpoints,
-		c.written.tracker, c.topology.cache, c.events, managedBy,
+		c.written.Tracker, c.topology.cache, c.events, managedBy,
 		endpointslice.WithPreferSameTrafficDistributionEnabled(true))
 	return c.topology.refresh(ctx)
 }
@@ -195,7 +198,7 @@ func (c *endpointSliceController) begin(ctx context.Context) error {
 func (c *endpointSliceController) reconcile(ctx context.Context, key string) error {
 	err := c.sync(ctx, key)
 	countSync(err)
-	if errors.Is(err, errStaleCache) {
+	if errors.Is(err, slicewrites.ErrStaleCache) {
 		return reconcile.Requeue(err)
 	}
 	return err
@@ -228,9 +231,10 @@ func (c *endpointSliceController) sync(ctx context.Context, key string) error {
 		c.warn(service, reasonListSlices, "listing Endpoint Slices", err)
 		return fmt.Errorf("listing EndpointSlices of Service %s: %w", key, err)
 	}
-	slices = c.written.current(slices)
-	if c.written.stale(ctx, service, slices) {
-		return errStaleCache
+	id := types.NamespacedName{Namespace: namespace, Name: name}
+	slices = c.written.Current(slices)
+	if c.written.Stale(ctx, id, slices) {
+		return slicewrites.ErrStaleCache
 	}
 
 	// Computing the time also remembers it, so it comes before the decision to skip.
@@ -239,13 +243,25 @@ func (c *endpointSliceController) sync(ctx context.Context, key string) error {
 	if c.inputs.settled(key, digest) {
 		return nil
 	}
-	err = c.reconciler.Reconcile(klog.FromContext(ctx), service, pods, sortable(slices), triggerTime)
+	err = c.reconciler.Reconcile(klog.FromContext(ctx), service, pods, slicewrites.Sortable(slices), triggerTime)
 	if err != nil {
 		c.warn(service, reasonUpdateSlices, "updating Endpoint Slices", err)
 		return fmt.Errorf("updating EndpointSlices of Service %s: %w", key, err)
 	}
-	if c.written.shown(service, slices) {
+	if c.written.Shown(id, slices) {
 		c.inputs.settle(key, digest)
+	}
+	return nil
+}
+
+// reconcilePodChange queues the Services that a change of a pod concerns.
+func (c *endpointSliceController) reconcilePodChange(_ context.Context, change podchanges.Change) error {
+	concerned, err := change.Concerned(c.selecting)
+	if err != nil {
+		return err
+	}
+	for key := range concerned {
+		c.serviceLoop.AddAfter(key, c.config.batchPeriod)
 	}
 	return nil
 }
@@ -254,7 +270,7 @@ func (c *endpointSliceController) sync(ctx context.Context, key string) error {
 func (c *endpointSliceController) forget(key, namespace, name string) {
 	c.triggers.DeleteService(namespace, name)
 	c.reconciler.DeleteService(namespace, name)
-	c.written.forgetService(namespace, name)
+	c.written.Forget(types.NamespacedName{Namespace: namespace, Name: name})
 	c.topology.forgetService(key)
 	c.inputs.forget(key)
 }

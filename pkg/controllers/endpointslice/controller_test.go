@@ -111,10 +111,11 @@ func TestGoneServiceIsForgotten(t *testing.T) {
 	b.c.inputs.settle("n/web", 1)
 	b.c.topology.cache.SetHints("n/web", discoveryv1.AddressTypeIPv6, nil)
 	b.c.triggers.ComputeEndpointLastChangeTriggerTime("n", service, nil)
-	b.c.written.stale(b.Context(), service, nil) // it lacks the slice that was found
+	b.c.written.Stale(b.Context(), web, nil) // it lacks the slice that was found
 	b.reconcile(t)
+	_, awaited := b.c.written.Awaited(testSlice("left"))
 	if b.c.inputs.settled("n/web", 1) || b.c.topology.cache.HasPopulatedHints("n/web") ||
-		len(b.c.triggers.ServiceStates) != 0 || b.c.written.tracker.Has(testSlice("left")) || len(b.c.written.staleSince) != 0 {
+		len(b.c.triggers.ServiceStates) != 0 || b.c.written.Tracker.Has(testSlice("left")) || awaited {
 		t.Error("something is still remembered of the Service")
 	}
 }
@@ -143,7 +144,7 @@ func TestDeletedSliceIsCreatedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.observed(t)
-	eventually(t, "the deletion is noted", func() bool { return !b.c.written.tracker.Has(first) })
+	eventually(t, "the deletion is noted", func() bool { return !b.c.written.Tracker.Has(first) })
 	b.reconcile(t)
 	if again := b.one(t); again.UID == first.UID || len(again.Endpoints) != 1 {
 		t.Errorf("stored is %+v", again)
@@ -248,7 +249,7 @@ func TestTerminatingNamespaceEndsTheWork(t *testing.T) {
 
 func TestStaleCacheIsNotActedOn(t *testing.T) {
 	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1)).begin(t)
-	b.c.written.tracker.Update(testSlice("written")) // which the cache lacks
+	b.c.written.Tracker.Update(testSlice("written")) // which the cache lacks
 	stale := syncs(t, "stale")
 	err := b.c.reconcile(b.Context(), "n/web")
 	if !reconcile.IsRequeue(err) || err.Error() != "EndpointSlice informer cache is out of date" {
@@ -264,7 +265,7 @@ func TestSliceBeingDeletedIsReplaced(t *testing.T) {
 		s.DeletionTimestamp, s.Finalizers = ptr.To(metav1.Now()), []string{"example.com/hold"}
 	})
 	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1), stuck).begin(t)
-	b.c.written.tracker.Update(stuck) // written before somebody deleted it
+	b.c.written.Tracker.Update(stuck) // written before somebody deleted it
 	b.reconcile(t)
 	if n := len(b.stored(t)); n != 2 {
 		t.Errorf("%d slices, want the one that is stuck and another one", n)

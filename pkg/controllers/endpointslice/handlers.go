@@ -7,9 +7,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/endpointslice"
-	"k8s.io/endpointslice/util"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controllers/kit/podchanges"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/watch"
 )
@@ -17,7 +17,7 @@ import (
 func (c *endpointSliceController) watch(services, pods, slices, nodes cache.SharedIndexInformer) error {
 	return errors.Join(
 		watch.Objects(services, c.serviceFuncs()),
-		watch.Objects(pods, c.podFuncs()),
+		watch.Objects(pods, podchanges.Funcs(c.podLoop)),
 		watch.Objects(slices, c.sliceFuncs()),
 		watch.Objects(nodes, c.nodeFuncs()),
 	)
@@ -33,26 +33,6 @@ func (c *endpointSliceController) serviceFuncs() watch.Funcs[*corev1.Service] {
 	}
 }
 
-// podFuncs queue what matters of a pod. Replayed pods are left out: their Services are
-// replayed too, and reconciled only when the pods are known.
-func (c *endpointSliceController) podFuncs() watch.Funcs[*corev1.Pod] {
-	return watch.Funcs[*corev1.Pod]{
-		Add: func(lane reconcile.Lane, pod *corev1.Pod) {
-			if lane == reconcile.Fresh {
-				c.podLoop.Add(changeOf(util.GetPodUpdateProjectionKey(nil, pod)))
-			}
-		},
-		Update: func(lane reconcile.Lane, old, pod *corev1.Pod) {
-			if change := util.GetPodUpdateProjectionKey(old, pod); change != nil {
-				c.podLoop.Enqueue(lane, changeOf(change))
-			}
-		},
-		Delete: func(pod *corev1.Pod) {
-			c.podLoop.Add(changeOf(util.GetPodUpdateProjectionKey(pod, nil)))
-		},
-	}
-}
-
 // sliceFuncs queue the Service of a slice that is not as this controller left it, and of
 // one that a reconcile waits for. Replayed slices are tracked instead: their Services are
 // replayed too.
@@ -60,22 +40,22 @@ func (c *endpointSliceController) sliceFuncs() watch.Funcs[*discoveryv1.Endpoint
 	return watch.Funcs[*discoveryv1.EndpointSlice]{
 		Add: func(lane reconcile.Lane, slice *discoveryv1.EndpointSlice) {
 			if lane == reconcile.Backlog {
-				c.written.found(slice)
+				c.written.Found(slice)
 				return
 			}
-			if c.written.differs(slice) {
+			if c.written.Differs(slice) {
 				c.queueServiceOf(slice)
 			}
 			c.resumeServiceOf(slice)
 		},
 		Update: func(_ reconcile.Lane, old, slice *discoveryv1.EndpointSlice) {
-			for _, affected := range c.written.changed(old, slice) {
+			for _, affected := range c.written.Changed(old, slice) {
 				c.queueServiceOf(affected)
 			}
 			c.resumeServiceOf(slice)
 		},
 		Delete: func(slice *discoveryv1.EndpointSlice) {
-			if c.written.deletedByOthers(slice) {
+			if c.written.DeletedByOthers(slice) {
 				c.queueServiceOf(slice)
 			}
 			c.resumeServiceOf(slice)
@@ -86,7 +66,7 @@ func (c *endpointSliceController) sliceFuncs() watch.Funcs[*discoveryv1.Endpoint
 // resumeServiceOf queues the Service of a slice if the cache was stale when it was last
 // reconciled. Endpoints under churn would otherwise wait for the retry, a second or more.
 func (c *endpointSliceController) resumeServiceOf(slice *discoveryv1.EndpointSlice) {
-	if service, ok := c.written.awaited(slice); ok {
+	if service, ok := c.written.Awaited(slice); ok {
 		c.serviceLoop.Add(service.String())
 	}
 }

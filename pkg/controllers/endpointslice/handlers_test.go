@@ -32,43 +32,6 @@ func TestServiceNotifications(t *testing.T) {
 	}
 }
 
-func TestPodNotifications(t *testing.T) {
-	for name, tc := range map[string]struct {
-		notify func(*endpointSliceController)
-		want   int
-	}{
-		"replayed": {func(c *endpointSliceController) { c.podFuncs().Add(reconcile.Backlog, testPod(1)) }, 0},
-		"added":    {func(c *endpointSliceController) { c.podFuncs().Add(reconcile.Fresh, testPod(1)) }, 1},
-		"deleted":  {func(c *endpointSliceController) { c.podFuncs().Delete(testPod(1)) }, 1},
-		"pods of one Deployment": {func(c *endpointSliceController) {
-			for i := range 10 {
-				c.podFuncs().Add(reconcile.Fresh, testPod(i))
-			}
-		}, 1},
-		"resynced": {func(c *endpointSliceController) { c.podFuncs().Update(reconcile.Backlog, testPod(1), testPod(1)) }, 0},
-		"irrelevant": {func(c *endpointSliceController) {
-			c.podFuncs().Update(reconcile.Fresh, testPod(1), testPod(1, resourceVersion("2")))
-		}, 0},
-		"ready": {func(c *endpointSliceController) {
-			c.podFuncs().Update(reconcile.Fresh, testPod(1, notReady), testPod(1, resourceVersion("2")))
-		}, 1},
-		"relabelled": {func(c *endpointSliceController) {
-			c.podFuncs().Update(reconcile.Fresh, testPod(1), testPod(1, resourceVersion("2"), func(p *corev1.Pod) { p.Labels["a"] = "b" }))
-		}, 1},
-		"hostname": {func(c *endpointSliceController) {
-			c.podFuncs().Update(reconcile.Fresh, testPod(1), testPod(1, resourceVersion("2"), func(p *corev1.Pod) { p.Spec.Hostname = "h" }))
-		}, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := newBench(t, defaults).c
-			tc.notify(c)
-			if s := c.podLoop.Inspect(); s.Depth != tc.want {
-				t.Errorf("queue holds %d keys, want %d", s.Depth, tc.want)
-			}
-		})
-	}
-}
-
 func TestNodeNotifications(t *testing.T) {
 	unready := func(n *corev1.Node) *corev1.Node {
 		n.Status.Conditions[0].Status = corev1.ConditionUnknown
@@ -108,11 +71,11 @@ func TestSliceNotifications(t *testing.T) {
 	c := newBench(t, defaults).c
 	funcs := c.sliceFuncs()
 	funcs.Add(reconcile.Backlog, testSlice("s"))
-	if !c.written.tracker.Has(testSlice("s")) {
+	if !c.written.Tracker.Has(testSlice("s")) {
 		t.Error("a replayed slice is not tracked")
 	}
 	funcs.Delete(testSlice("s"))
-	if c.written.tracker.Has(testSlice("s")) {
+	if c.written.Tracker.Has(testSlice("s")) {
 		t.Error("a deleted slice is tracked")
 	}
 	// No Service can be told from it, which must not end in a key.
@@ -132,13 +95,13 @@ func TestObservedWriteResumesTheServiceThatWaitsForIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, defaults)
-			b.c.written.tracker.Update(testSlice("s"))
+			b.c.written.Tracker.Update(testSlice("s"))
 			notify(b.c)
 			if s := b.c.serviceLoop.Inspect(); s.Depth != 0 {
 				t.Fatalf("queue holds %d keys although nothing waits", s.Depth)
 			}
-			b.c.written.tracker.Update(testSlice("s"))
-			if !b.c.written.stale(b.Context(), testService(), nil) {
+			b.c.written.Tracker.Update(testSlice("s"))
+			if !b.c.written.Stale(b.Context(), web, nil) {
 				t.Fatal("the cache is not stale")
 			}
 			notify(b.c)

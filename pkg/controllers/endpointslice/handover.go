@@ -2,21 +2,19 @@ package endpointslice
 
 import (
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/endpointslice/topologycache"
 	"k8s.io/endpointslice/util"
 	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/slicewrites"
 )
 
 // legacy is what an instance leaves to its successor in the same process.
 type legacy struct {
-	left time.Time
-	// unseen are the writes that the caches did not show then. The successor finds the
-	// slices of all others in its caches.
-	unseen []write
+	unseen slicewrites.Unseen
 	// triggers keeps the next write to a Service from being annotated with the time the
 	// Service was created, which would spoil the metrics of network programming latency.
 	triggers *util.TriggerTimeTracker
@@ -32,19 +30,7 @@ func (c *endpointSliceController) inherit() error {
 		past = legacy{triggers: util.NewTriggerTimeTracker(), topology: topologycache.NewTopologyCache()}
 	}
 	c.triggers, c.topology.cache = past.triggers, past.topology
-	// After a long stop the caches are past every write of ours, and other processes may
-	// have undone them.
-	if c.clock.Since(past.left) >= staleTimeout {
-		return nil
-	}
-	for _, w := range past.unseen {
-		cached, err := c.slices.Of(w.service.Namespace, w.service.Name)
-		if err != nil {
-			return fmt.Errorf("inheriting the unseen writes to EndpointSlices: %w", err)
-		}
-		c.written.expect(w, cached)
-	}
-	return nil
+	return c.written.Expect(past.unseen, c.slices)
 }
 
 // HandOver implements controller.HandsOver.
@@ -52,7 +38,7 @@ func (c *endpointSliceController) HandOver() any {
 	if c.reconciler == nil {
 		return c.predecessor() // Run ended before it began.
 	}
-	left := legacy{left: c.clock.Now(), triggers: c.triggers, topology: c.topology.cache}
+	left := legacy{triggers: c.triggers, topology: c.topology.cache}
 	unseen, err := c.unseen()
 	if err != nil {
 		klog.Background().Error(err, "handing over without the unseen writes to EndpointSlices")
@@ -62,19 +48,14 @@ func (c *endpointSliceController) HandOver() any {
 }
 
 // unseen collects the writes that the caches do not show.
-func (c *endpointSliceController) unseen() ([]write, error) {
+func (c *endpointSliceController) unseen() (slicewrites.Unseen, error) {
 	services, err := c.services.List(labels.Everything())
 	if err != nil {
-		return nil, fmt.Errorf("listing Services: %w", err)
+		return slicewrites.Unseen{}, fmt.Errorf("listing Services: %w", err)
 	}
-	var unseen []write
-	for _, service := range services {
-		slices, err := c.slices.Of(service.Namespace, service.Name)
-		if err != nil {
-			return nil, fmt.Errorf("listing EndpointSlices: %w", err)
-		}
-		name := types.NamespacedName{Namespace: service.Namespace, Name: service.Name}
-		unseen = append(unseen, c.written.unseen(name, slices)...)
+	names := make([]types.NamespacedName, len(services))
+	for i, service := range services {
+		names[i] = types.NamespacedName{Namespace: service.Namespace, Name: service.Name}
 	}
-	return unseen, nil
+	return c.written.Unseen(names, c.slices)
 }

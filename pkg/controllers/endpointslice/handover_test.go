@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/slicewrites"
 )
 
 // succeed makes the successor of an instance, with caches that hold the objects.
@@ -28,7 +29,7 @@ func topologyMode(s *corev1.Service) {
 func TestSuccessorWaitsForUnseenWrites(t *testing.T) {
 	objects := []runtime.Object{testService(), testNode("node-a", "zone-a"), testPod(1)}
 	b := newBench(t, defaults, objects...).begin(t)
-	b.c.written.tracker.Update(testSlice("unseen"))
+	b.c.written.Tracker.Update(testSlice("unseen"))
 
 	next := succeed(t, b, objects...).begin(t)
 	if err := next.c.reconcile(next.Context(), "n/web"); !reconcile.IsRequeue(err) {
@@ -36,7 +37,7 @@ func TestSuccessorWaitsForUnseenWrites(t *testing.T) {
 	}
 
 	late := succeed(t, b, objects...)
-	late.Clock.Step(staleTimeout)
+	late.Clock.Step(slicewrites.StaleTimeout)
 	late.begin(t).reconcile(t)
 	if len(late.stored(t)) != 1 {
 		t.Error("after a long stop the unseen writes still count")

@@ -2,6 +2,7 @@ package endpointslice
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -21,6 +22,20 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/controllertest"
 )
+
+var web = types.NamespacedName{Namespace: "n", Name: "web"}
+
+type sliceChange = func(*discoveryv1.EndpointSlice)
+
+func generation(g int64) sliceChange {
+	return func(s *discoveryv1.EndpointSlice) { s.Generation = g }
+}
+
+func service(name string) sliceChange {
+	return func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = name }
+}
+
+func terminating(s *discoveryv1.EndpointSlice) { s.DeletionTimestamp = ptr.To(metav1.Now()) }
 
 var defaults = config{concurrentSyncs: 5, maxEndpoints: 100}
 
@@ -107,11 +122,11 @@ func (b *bench) stored(t testing.TB) []discoveryv1.EndpointSlice {
 // one returns the only slice that the API server holds.
 func (b *bench) one(t testing.TB) *discoveryv1.EndpointSlice {
 	t.Helper()
-	slices := b.stored(t)
-	if len(slices) != 1 {
-		t.Fatalf("%d slices stored, want 1: %+v", len(slices), slices)
+	stored := b.stored(t)
+	if len(stored) != 1 {
+		t.Fatalf("%d slices stored, want 1: %+v", len(stored), stored)
 	}
-	return &slices[0]
+	return &stored[0]
 }
 
 // observed waits until the cache shows every stored slice as it is.
@@ -124,7 +139,9 @@ func (b *bench) observed(t testing.TB) {
 			return false
 		}
 		for i := range stored {
-			if c := withUID(cached, stored[i].UID); c == nil || c.ResourceVersion != stored[i].ResourceVersion {
+			if !slices.ContainsFunc(cached, func(c *discoveryv1.EndpointSlice) bool {
+				return c.UID == stored[i].UID && c.ResourceVersion == stored[i].ResourceVersion
+			}) {
 				return false
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"k8s.io/endpointslice/metrics"
 
 	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controllers/kit/slicewrites"
 )
 
 // registerMetrics exposes the metrics of the library while the instance runs. They are
@@ -42,7 +43,7 @@ func syncResult(err error) string {
 	if err == nil {
 		return "success"
 	}
-	if errors.Is(err, errStaleCache) {
+	if errors.Is(err, slicewrites.ErrStaleCache) {
 		return "stale"
 	}
 	return "error"

@@ -1,7 +1,6 @@
 package endpointslice
 
 import (
-	"errors"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -20,14 +19,7 @@ const (
 	// minSliceDelay is the least time between a notification of a slice that is not as
 	// it was written and the reconcile of its Service.
 	minSliceDelay = time.Second
-
-	// staleTimeout is how long the cache may lack a write before it is given up on. It
-	// is reached only if the write was undone without a notification.
-	staleTimeout = 5 * time.Minute
 )
-
-// errStaleCache ends a reconcile that would have been decided on an outdated cache.
-var errStaleCache = errors.New("EndpointSlice informer cache is out of date")
 
 func serviceBackoff() workqueue.TypedRateLimiter[string] {
 	return workqueue.NewTypedMaxOfRateLimiter[string](

@@ -253,5 +253,12 @@ func TestPanicInResyncMayCloseTheScope(t *testing.T) {
 	startAndSync(t, s)
 	eventually(t, "the resync timer", h.clock.HasWaiters)
 	h.clock.Step(time.Minute)
-	<-closed
+	h.asTimePasses("the scope to be closed", func() bool {
+		select {
+		case <-closed:
+			return true
+		default:
+			return false
+		}
+	})
 }

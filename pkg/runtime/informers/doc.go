@@ -25,6 +25,7 @@
 //     handler at its period, which can change at any time. What a resync delivers is the
 //     newest state in the cache: it can be ahead of notifications still queued for the
 //     handler (an update may come before the add of the object), never behind them.
+//     The first notification of a handler waits until the whole initial list is queued.
 //  8. Indexes are declared by name and live as long as the informer, longer than the
 //     instance that declared them. Declaring a name again is no error and keeps the first
 //     function, so index functions are pure, capture no instance, and one name always

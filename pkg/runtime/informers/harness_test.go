@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,8 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 )
@@ -28,6 +31,8 @@ type harness struct {
 	client *fake.Clientset
 	meta   *metadatafake.FakeMetadataClient
 	clock  *clocktesting.FakeClock
+	// watching counts the pod watches that deliver changes.
+	watching atomic.Int32
 }
 
 func newHarness(t *testing.T, objects ...runtime.Object) *harness {
@@ -45,6 +50,11 @@ func newHarness(t *testing.T, objects ...runtime.Object) *harness {
 		}),
 		clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
 	}
+	h.client.PrependWatchReactor("pods", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		stream, err := h.client.Tracker().Watch(action.GetResource(), action.GetNamespace(), action.(clienttesting.WatchActionImpl).ListOptions)
+		h.watching.Add(1)
+		return true, stream, err
+	})
 	h.Informers = New(Options{Client: h.client, Metadata: h.meta, Clock: h.clock})
 	h.Start(t.Context())
 	t.Cleanup(h.Shutdown)
@@ -83,8 +93,16 @@ func (h *harness) goroutines(watches map[string]int) goleak.Option {
 	return goleak.IgnoreCurrent()
 }
 
+// awaitWatch waits until changes of pods are delivered: unlike the API server the fake one
+// forgets those between a list and the watch.
+func (h *harness) awaitWatch() {
+	h.t.Helper()
+	eventually(h.t, "the watch to be open", func() bool { return h.watching.Load() > 0 })
+}
+
 func (h *harness) create(pod *corev1.Pod) {
 	h.t.Helper()
+	h.awaitWatch()
 	if _, err := h.client.CoreV1().Pods(pod.Namespace).Create(h.t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		h.t.Fatal(err)
 	}
@@ -111,6 +129,19 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	if err != nil {
 		t.Fatalf("waiting for %s: %v", what, err)
 	}
+}
+
+// asTimePasses is eventually with a clock that goes on. Code that sets a timer has read the
+// clock before; if the clock is stepped in between, the timer is late by that step.
+func (h *harness) asTimePasses(what string, condition func() bool) {
+	h.t.Helper()
+	eventually(h.t, what, func() bool {
+		if condition() {
+			return true
+		}
+		h.clock.Step(time.Second)
+		return false
+	})
 }
 
 func pod(name string) *corev1.Pod {

@@ -24,6 +24,9 @@ type Options struct {
 	Client kubernetes.Interface
 	// Metadata lists and watches metadata-only objects. Required by MetadataFor only.
 	Metadata metadata.Interface
+	// Whole reports that the process caches the whole objects of a resource, so that AnyFor
+	// takes them instead of caching metadata besides. Nil means that it caches none.
+	Whole func(schema.GroupVersionResource) bool
 	// Transforms are applied to typed objects before they are stored. Kinds that are not
 	// listed lose their managedFields. Nil means DefaultTransforms.
 	Transforms Transforms
@@ -41,6 +44,7 @@ type Options struct {
 type Informers struct {
 	client     kubernetes.Interface
 	metadata   metadata.Interface
+	whole      func(schema.GroupVersionResource) bool
 	transforms Transforms
 	grace      time.Duration
 	clock      clock.Clock
@@ -65,6 +69,7 @@ func New(o Options) *Informers {
 	i := &Informers{
 		client:     o.Client,
 		metadata:   o.Metadata,
+		whole:      o.Whole,
 		transforms: o.Transforms,
 		grace:      o.GracePeriod,
 		clock:      o.Clock,

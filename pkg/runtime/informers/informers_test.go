@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -23,8 +22,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2/ktesting"
-
-	"kcmd.dev/pkg/controllers/kit/controller"
 )
 
 func TestGracePeriod(t *testing.T) {
@@ -55,7 +52,7 @@ func TestGracePeriod(t *testing.T) {
 	second.Close()
 	eventually(t, "the grace period to run again", h.clock.HasWaiters)
 	h.clock.Step(DefaultGracePeriod)
-	eventually(t, "the informer to be dropped", func() bool { return h.Snapshot().Informers == 1 })
+	h.asTimePasses("the informer to be dropped", func() bool { return h.Snapshot().Informers == 1 })
 	eventually(t, "the informer to stop", pods.(*informer).base.informer.IsStopped)
 	if lists := h.requests("list", "pods"); lists != 1 {
 		t.Fatalf("%d lists so far, want 1", lists)
@@ -80,7 +77,7 @@ func TestNeverStartedInformerIsDropped(t *testing.T) {
 	s.Close()
 	eventually(t, "the grace period to run", h.clock.HasWaiters)
 	h.clock.Step(DefaultGracePeriod)
-	eventually(t, "the informer to be dropped", func() bool { return h.Snapshot() == Snapshot{} })
+	h.asTimePasses("the informer to be dropped", func() bool { return h.Snapshot() == Snapshot{} })
 }
 
 func TestStoppedInformerFreesItsMemory(t *testing.T) {
@@ -103,7 +100,7 @@ func TestStoppedInformerFreesItsMemory(t *testing.T) {
 	}
 	eventually(t, "the grace period to run", h.clock.HasWaiters)
 	h.clock.Step(DefaultGracePeriod)
-	eventually(t, "the object to be collected", func() bool {
+	h.asTimePasses("the object to be collected", func() bool {
 		runtime.GC()
 		return stored.Value() == nil
 	})
@@ -327,94 +324,4 @@ func TestWatchListIsKept(t *testing.T) {
 	if lists.Load() != 0 || streams.Load() != 1 {
 		t.Errorf("got %d lists and %d streaming watches, want 0 and 1", lists.Load(), streams.Load())
 	}
-}
-
-// TestEverythingAtOnce lets the race detector look at all that can coincide.
-func TestEverythingAtOnce(t *testing.T) {
-	h := newHarness(t, pods(200)...)
-	h.mu.Lock()
-	h.grace = 2 * time.Second // some informers stop in between, some do not
-	h.mu.Unlock()
-	ctx, cancel := context.WithCancel(t.Context())
-	var group, background sync.WaitGroup
-	background.Go(func() {
-		for ctx.Err() == nil {
-			h.clock.Step(time.Second)
-			h.Status()
-			h.Snapshot()
-			runtime.Gosched()
-		}
-	})
-	for worker := range 6 {
-		group.Go(func() {
-			random := rand.New(rand.NewPCG(uint64(worker), 1))
-			for range 60 {
-				churn(t, h, random)
-			}
-		})
-	}
-	group.Wait()
-	cancel()
-	background.Wait()
-	if got := h.Snapshot(); got.Scopes != 0 || got.Handlers != 0 {
-		t.Errorf("left behind %+v", got)
-	}
-	last := h.open(ScopeOptions{Name: "last"})
-	seen := newRecorder()
-	addHandler(t, last.Core().V1().Pods().Informer(), seen)
-	startAndSync(t, last)
-	if adds, _ := seen.count(); adds != 200 {
-		t.Errorf("handler saw %d of 200 pods", adds)
-	}
-}
-
-// churn opens a scope, uses it, and closes it at some point of what it began.
-func churn(t *testing.T, h *harness, random *rand.Rand) {
-	s := h.NewScope(ScopeOptions{Name: "churn", ResyncPeriod: time.Second})
-	closed := &atomic.Bool{}
-	guard := cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) {
-			if closed.Load() {
-				t.Error("called after Close")
-			}
-		},
-		UpdateFunc: func(_, _ any) {
-			if closed.Load() {
-				t.Error("resynced after Close")
-			}
-		},
-	}
-	remove, end := random.IntN(3) == 0, random.IntN(3)
-	var parts sync.WaitGroup
-	parts.Go(func() {
-		registered, err := s.Core().V1().Pods().Informer().AddEventHandler(guard)
-		if err == nil && remove {
-			_ = s.Core().V1().Pods().Informer().RemoveEventHandler(registered)
-		}
-	})
-	parts.Go(func() {
-		_, _ = s.Filtered(controller.Filter{LabelSelector: "app=p1"}).Core().V1().Pods().Informer().AddEventHandlerWithResyncPeriod(guard, time.Second)
-		s.StartWithContext(t.Context())
-	})
-	parts.Go(func() {
-		_ = s.Core().V1().Pods().Informer().AddIndexers(cache.Indexers{"node": byNode})
-		_, _ = s.Core().V1().Pods().Informer().GetIndexer().ByIndex("node", "node-p1")
-		s.SetResyncPeriod(2 * time.Second)
-	})
-	switch end {
-	case 0:
-	case 1:
-		parts.Wait()
-	case 2:
-		parts.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		s.StartWithContext(ctx)
-		if !s.WaitForHandlers(ctx) {
-			t.Error("handlers did not sync")
-		}
-		cancel()
-	}
-	s.Close()
-	closed.Store(true)
-	parts.Wait()
 }

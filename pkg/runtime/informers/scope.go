@@ -71,6 +71,7 @@ type Scope struct {
 	startDenied bool
 	views       map[controller.Filter]*view
 	held        map[key]*informer
+	forms       map[schema.GroupVersionResource]Form // of AnyFor
 	handlers    map[*handler]struct{}
 	period      time.Duration
 	resyncerOn  bool

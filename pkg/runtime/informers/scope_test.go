@@ -43,7 +43,6 @@ func TestDryScopeWarmsWithoutHandlers(t *testing.T) {
 	if err := informer.RemoveEventHandler(handler); err != nil {
 		t.Error(err)
 	}
-	requests := len(h.client.Actions())
 
 	active := h.open(ScopeOptions{Name: "active"})
 	seen := newRecorder()
@@ -52,8 +51,9 @@ func TestDryScopeWarmsWithoutHandlers(t *testing.T) {
 	if adds, _ := seen.count(); adds != 4 {
 		t.Errorf("active scope saw %d of 4 pods", adds)
 	}
-	if got := len(h.client.Actions()); got != requests {
-		t.Errorf("activation sent %d requests", got-requests)
+	eventually(t, "the watch to be open", func() bool { return h.requests("watch", "pods") > 0 })
+	if got := len(h.client.Actions()); got != 2 {
+		t.Errorf("got %d requests, want the list and the watch of the standby", got)
 	}
 	if got := active.Core().V1().Pods().Informer().GetIndexer().ListIndexFuncValues("node"); len(got) != 4 {
 		t.Errorf("index of the standby has %d values, want 4", len(got))
@@ -347,6 +347,7 @@ func TestNotificationsReachTheHandler(t *testing.T) {
 	if !cache.IsDone(registered.HasSyncedChecker()) || !cache.IsDone(informer.HasSyncedChecker()) {
 		t.Error("checkers are not done after the wait")
 	}
+	h.awaitWatch()
 	changed := pod("p0")
 	changed.ResourceVersion = "2"
 	if err := h.client.Tracker().Update(podsResource, changed, "default"); err != nil {

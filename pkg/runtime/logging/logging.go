@@ -68,8 +68,14 @@ func (o *Output) Apply(c *v1beta1.KubeControllerManagerConfiguration) error {
 	if err != nil {
 		return err
 	}
+	// A process has one klog, which must not be given a logger while it is used: what has
+	// taken it over before is pointed elsewhere.
+	ours, taken := klog.Background().GetSink().(*sink)
+	if first && taken {
+		o.root = ours.root
+	}
 	o.root.pointAt(logger.GetSink(), flush)
-	if first {
+	if first && !taken {
 		klog.SetLoggerWithOptions(logr.New(&sink{root: o.root}), klog.ContextualLogger(true), klog.FlushLogger(o.root.flush))
 	}
 	klog.StartFlushDaemon(c.Logging.FlushFrequency.Duration.Duration)

@@ -35,6 +35,9 @@ type Status struct {
 	State State  `json:"state"`
 	// Reason explains a state that is not Running.
 	Reason string `json:"reason,omitempty"`
+	// Pending says that a decision about the controller is still to be carried out, so
+	// State is about to change.
+	Pending bool `json:"pending,omitempty"`
 	// Generation counts the instances that ran in this process.
 	Generation uint64 `json:"generation"`
 	// Started is when the running instance was started.

@@ -433,6 +433,7 @@ func (u *unit) setState(s State, reason string) {
 func (u *unit) snapshot() Status {
 	u.mu.Lock()
 	s := u.status
+	s.Pending = !isClosed(u.idle)
 	s.Restarts = make(map[string]uint64, len(u.status.Restarts))
 	for cause, n := range u.status.Restarts {
 		s.Restarts[cause] = n

@@ -41,6 +41,23 @@ func TestDeploymentRollingUpdateKeepsBounds(t *testing.T) {
 	}
 }
 
+// TestDeploymentRollingUpdateTellsEachStep has bounds that leave only one way to go.
+func TestDeploymentRollingUpdateTellsEachStep(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	createDeployment(t, namespace, 2, rolling(1, 0))
+	waitForRollout(t, namespace)
+	updateDeployment(t, namespace, setImage("web:2"))
+	d := waitForRollout(t, namespace)
+	sets := waitForSizes(t, namespace, 0, 2)
+	before, after := sets[0].Name, sets[1].Name
+	waitForEvents(t, namespace, d.UID, scaled("up", before, 0, 2),
+		scaled("up", after, 0, 1), scaled("down", before, 2, 1), scaled("up", after, 1, 2), scaled("down", before, 1, 0))
+	if d.Annotations[revision] != "2" || sets[1].Annotations[revision] != "2" {
+		t.Errorf("the revisions are %s and %s", d.Annotations[revision], sets[1].Annotations[revision])
+	}
+}
+
 // watchSizes fails the test if the sizes of the ReplicaSets add up to more than most.
 func watchSizes(t *testing.T, namespace string, most int) {
 	t.Helper()

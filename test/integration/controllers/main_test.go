@@ -1,15 +1,15 @@
 // Package controllers tests every controller as a user sees it: on a real API
 // server, with a real scheduler and simulated nodes that make pods Ready.
 //
-//  1. All tests share one control plane and one manager with every controller on,
-//     each with its own service account: a right that the API server's bootstrap
-//     roles do not give fails the run (manager.RunTests).
+//  1. All tests share one control plane and one manager with the controllers that are
+//     tested here (onlyTested), each with its own service account: a right that the API
+//     server's bootstrap roles do not give fails the run (manager.RunTests).
 //  2. A test has a namespace of its own and runs in parallel with the others, unless
 //     it changes the manager's configuration; those run first, alone.
 //  3. Tests wait for conditions, with a deadline. That something does not happen is
 //     shown by something that happens later, or by the order of a watch.
-//  4. There is no garbage collector: what a deleted object owned stays until its
-//     namespace is deleted.
+//  4. The garbage collector is off: what a deleted object owned stays until its
+//     namespace is deleted. Some tests rely on that.
 package controllers
 
 import (
@@ -28,6 +28,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
 	"kcmd.dev/test/controlplane"
 	"kcmd.dev/test/manager"
@@ -62,9 +63,28 @@ func TestMain(m *testing.M) {
 		Scheduler:     true,
 		APIServerArgs: []string{"--service-cluster-ip-range=10.0.0.0/16,fd00:10::/112"},
 	}
-	os.Exit(manager.RunTests(m, options, nil, func(cp *controlplane.ControlPlane, started *manager.Manager) {
+	os.Exit(manager.RunTests(m, options, onlyTested, func(cp *controlplane.ControlPlane, started *manager.Manager) {
 		plane, kcm, admin = cp, started, cp.AdminClient()
 	}))
+}
+
+// onlyTested turns on what the tests of this package are about, and nothing else.
+func onlyTested(c *manager.Config) {
+	c.ControllerDefaults.Enabled = ptr.To(false)
+	for _, enabled := range []**bool{
+		&c.Controllers.ServiceAccountToken.Enabled,
+		&c.Controllers.ServiceAccount.Enabled,
+		&c.Controllers.RootCACertificatePublisher.Enabled,
+		&c.Controllers.Namespace.Enabled,
+		&c.Controllers.ReplicationController.Enabled,
+		&c.Controllers.ReplicaSet.Enabled,
+		&c.Controllers.DaemonSet.Enabled,
+		&c.Controllers.Deployment.Enabled,
+		&c.Controllers.EndpointSlice.Enabled,
+		&c.Controllers.Job.Enabled,
+	} {
+		*enabled = ptr.To(true)
+	}
 }
 
 func isSet(name string) bool {

@@ -165,16 +165,17 @@ func TestNamespaceTellsOfFinalizers(t *testing.T) {
 // TestNamespaceDeletesPodsFirst has a pod that nobody ends within its grace period.
 func TestNamespaceDeletesPodsFirst(t *testing.T) {
 	t.Parallel()
+	const grace = 15 // well above the 5s after which a deletion is looked at
 	namespace := newNamespace(t)
 	createConfigMap(t, namespace, "needed")
 	createPod(t, namespace, "slow", "web", func(p *corev1.Pod) {
 		p.Spec.NodeName = ghost
-		p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](6)
+		p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](grace)
 	})
 	deleteNamespace(t, namespace)
 	waitForNamespaceConditions(t, namespace, discovered, parsed, deleted, removed, noFinalizer)
 	pod := must(admin.CoreV1().Pods(namespace).Get(t.Context(), "slow", metav1.GetOptions{}))(t)
-	if pod.DeletionTimestamp == nil || *pod.DeletionGracePeriodSeconds != 6 {
+	if pod.DeletionTimestamp == nil || *pod.DeletionGracePeriodSeconds != grace {
 		t.Errorf("the pod is not asked to end within its grace period: %+v", pod.ObjectMeta)
 	}
 	if _, err := admin.CoreV1().ConfigMaps(namespace).Get(t.Context(), "needed", metav1.GetOptions{}); err != nil {

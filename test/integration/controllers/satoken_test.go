@@ -64,6 +64,19 @@ func authenticate(t *testing.T, token []byte) authenticationv1.TokenReviewStatus
 	return must(admin.AuthenticationV1().TokenReviews().Create(t.Context(), review, metav1.CreateOptions{}))(t).Status
 }
 
+// waitForAuthentication waits until the API server's cache shows it the token.
+func waitForAuthentication(t *testing.T, token []byte) authenticationv1.UserInfo {
+	t.Helper()
+	var status authenticationv1.TokenReviewStatus
+	eventually(t, "the token is accepted", func(context.Context) error {
+		if status = authenticate(t, token); !status.Authenticated {
+			return errors.New(status.Error)
+		}
+		return nil
+	})
+	return status.User
+}
+
 func TestTokenSecretIsFilledInAndAuthenticates(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -77,8 +90,7 @@ func TestTokenSecretIsFilledInAndAuthenticates(t *testing.T) {
 		t.Errorf("the annotations are %v", secret.Annotations)
 	}
 	token := secret.Data[corev1.ServiceAccountTokenKey]
-	who := authenticate(t, token)
-	if !who.Authenticated || who.User.Username != "system:serviceaccount:"+namespace+":robot" || who.User.UID != string(account.UID) {
+	if who := waitForAuthentication(t, token); who.Username != "system:serviceaccount:"+namespace+":robot" || who.UID != string(account.UID) {
 		t.Errorf("the token authenticates %+v", who)
 	}
 	// The account's own list is the user's business.
@@ -119,9 +131,7 @@ func TestTokenSecretIsRepaired(t *testing.T) {
 	patch = []byte(`{"data":{"token":null}}`)
 	must(admin.CoreV1().Secrets(namespace).Patch(t.Context(), "token", types.MergePatchType, patch, metav1.PatchOptions{}))(t)
 	third := waitForToken(t, namespace, "token", bundle(t))
-	if who := authenticate(t, third.Data[corev1.ServiceAccountTokenKey]); !who.Authenticated {
-		t.Errorf("the new token authenticates %+v", who)
-	}
+	waitForAuthentication(t, third.Data[corev1.ServiceAccountTokenKey])
 }
 
 func TestTokenSecretsGoWithTheirAccount(t *testing.T) {

@@ -69,7 +69,7 @@ func (e *editing) check(t *testing.T, write func(data []byte)) {
 		switch r := newest(s); {
 		case s.Configuration.Generation == before.Configuration.Generation:
 			return fmt.Errorf("generation %d is in force, newest reload %q %s", s.Configuration.Generation, r.Status, r.Error)
-		case of(s, deployment).State != supervisor.Running:
+		case of(s, deployment).State != supervisor.Running || of(s, deployment).Pending:
 			return fmt.Errorf("the controller is %s", of(s, deployment).State)
 		}
 		return nil

@@ -152,7 +152,7 @@ func stacks(t *testing.T) map[string]int {
 		}
 		var frames []string
 		for _, line := range strings.Split(group, "\n") {
-			if fields := strings.Fields(line); len(fields) > 2 && fields[0] == "#" {
+			if fields := strings.Fields(line); len(fields) > 2 && fields[0] == "#" && fields[1] != "labels:" {
 				name, _, _ := strings.Cut(fields[2], "+")
 				frames = append(frames, name)
 			}

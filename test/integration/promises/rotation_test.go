@@ -59,7 +59,7 @@ func rotated(t *testing.T, m *manager.Manager, before *runtime.Status) {
 	wait(t, m, "the readers of the file are back", func(s *runtime.Status) error {
 		for _, name := range readers {
 			c, was := of(s, name), of(before, name)
-			if c.State != supervisor.Running || c.Restarts[string(supervisor.CauseFile)] != was.Restarts[string(supervisor.CauseFile)]+1 {
+			if c.State != supervisor.Running || c.Pending || c.Restarts[string(supervisor.CauseFile)] != was.Restarts[string(supervisor.CauseFile)]+1 {
 				return fmt.Errorf("%s is %s, restarts %v", name, c.State, c.Restarts)
 			}
 		}

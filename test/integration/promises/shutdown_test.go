@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/runtime"
@@ -135,4 +139,61 @@ func TestUnusableFileAtTheStart(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Without an API server the process starts only if it need not know who may ask for what.
+// It then waits, alive and not ready, and gets to work when the API server is there.
+func TestStartWithoutAPIServer(t *testing.T) {
+	must(t, plane.StopAPIServer())
+	restart := sync.OnceValue(func() error { return plane.RestartAPIServer(context.WithoutCancel(t.Context())) })
+	t.Cleanup(func() {
+		if err := restart(); err != nil {
+			t.Error(err)
+		}
+	})
+
+	strict := beginProcess(t, nil)
+	var exit *exec.ExitError
+	if err := strict.WaitExit(t.Context()); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(err.Error(), "setting up authentication") {
+		t.Errorf("with the default configuration the process ended with %v, want exit code 1 and a reason", err)
+	}
+
+	tolerant := beginProcess(t, func(c *manager.Config) {
+		c.Serving.Authentication.TolerateLookupFailure = ptr.To(true)
+	})
+	for path, want := range map[string]int{"/livez": http.StatusOK, "/readyz": http.StatusInternalServerError} {
+		eventually(t, fmt.Sprintf("%s answers %d", path, want), func() error {
+			got, err := code(t, tolerant.Client(), tolerant.URL()+path, nil)
+			if err == nil && got != want {
+				err = fmt.Errorf("it answers %d", got)
+			}
+			return err
+		})
+	}
+	must(t, restart())
+	there := time.Now()
+	eventually(t, "it is ready", func() error {
+		got, err := code(t, tolerant.Client(), tolerant.URL()+"/readyz", nil)
+		if err == nil && got != http.StatusOK {
+			err = fmt.Errorf("it answers %d", got)
+		}
+		return err
+	})
+	t.Logf("ready %v after the API server", time.Since(there).Round(time.Millisecond))
+	controllersWork(t)
+}
+
+// beginProcess runs the real binary and does not wait for its controllers.
+func beginProcess(t *testing.T, edit func(*manager.Config)) *manager.Process {
+	t.Helper()
+	p, err := manager.BeginProcess(t.Context(), plane, ownLease(t, edit))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
@@ -116,6 +117,17 @@ type Scope interface {
 	// MetadataFor returns an informer of metav1.PartialObjectMetadata for any
 	// resource, built-in or not.
 	MetadataFor(schema.GroupVersionResource) informers.GenericInformer
+
+	// AnyFor returns an informer of the whole objects of a resource if this process caches
+	// the kind whole anyway, of their metadata otherwise. Its users read metadata only, so
+	// that no kind is cached twice. The answer for a resource stays the same for the life
+	// of the scope.
+	AnyFor(schema.GroupVersionResource) (informers.GenericInformer, error)
+
+	// Release gives back one informer obtained through the scope, with the handlers added
+	// to it through the scope. It stops at once if nobody else holds it: that is for kinds
+	// that are no longer served. Informers not released end with the instance.
+	Release(cache.SharedIndexInformer)
 
 	// HandlersSynced reports that every handler added through the scope has been
 	// shown the complete state of its cache at least once.

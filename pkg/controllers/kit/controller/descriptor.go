@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -31,6 +32,9 @@ type Descriptor struct {
 	// Requires lists the resources without which the controller waits to start. A value
 	// can name more, see ResourceReader.
 	Requires []schema.GroupVersionResource
+	// Partial lists those of the required resources of which the controller does not cache
+	// all objects whole: it filters them, reads their metadata, or does not watch them.
+	Partial []schema.GroupVersionResource
 	// Gate is the feature gate without which the controller does not run, if any.
 	Gate string
 	// Limits scales client-side rate limits; zero factors mean 1.
@@ -99,6 +103,13 @@ func (d Descriptor) Resources(value any) []schema.GroupVersionResource {
 		return append(d.Requires[:len(d.Requires):len(d.Requires)], r.Resources()...)
 	}
 	return d.Requires
+}
+
+// Whole are the resources of which the controller, with a value, caches all objects whole.
+func (d Descriptor) Whole(value any) []schema.GroupVersionResource {
+	return slices.DeleteFunc(slices.Clone(d.Resources(value)), func(r schema.GroupVersionResource) bool {
+		return slices.Contains(d.Partial, r)
+	})
 }
 
 // Files are the files that a value names.

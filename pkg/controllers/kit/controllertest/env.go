@@ -136,6 +136,14 @@ func (s *scope) MetadataFor(gvr schema.GroupVersionResource) informers.GenericIn
 	return s.metadata.ForResource(gvr)
 }
 
+// AnyFor always takes metadata.
+func (s *scope) AnyFor(gvr schema.GroupVersionResource) (informers.GenericInformer, error) {
+	return s.MetadataFor(gvr), nil
+}
+
+// Release leaves the informer running: plain factories cannot stop one.
+func (s *scope) Release(cache.SharedIndexInformer) {}
+
 func (s *scope) StartWithContext(ctx context.Context) {
 	s.SharedInformerFactory.StartWithContext(ctx)
 	s.metadata.Start(ctx.Done())

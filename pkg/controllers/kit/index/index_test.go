@@ -177,3 +177,29 @@ func TestAnUnknownIndexOrTypeIsAnError(t *testing.T) {
 		t.Error("took a pod for a ReplicaSet")
 	}
 }
+
+func TestControllerRevisions(t *testing.T) {
+	informer := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Apps().V1().ControllerRevisions().Informer()
+	revisions, err := NewControllerRevisions(informer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []metav1.ObjectMeta{
+		objectMeta("ns", "mine", "1", controller("StatefulSet", "web", "o")),
+		objectMeta("ns", "of-predecessor", "2", controller("StatefulSet", "web", "old")),
+		objectMeta("ns", "of-namesake", "3", controller("DaemonSet", "web", "o")),
+		objectMeta("ns", "orphan", "4"),
+		objectMeta("other", "orphan", "5"),
+	} {
+		if err := informer.GetStore().Add(&appsv1.ControllerRevision{ObjectMeta: m}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := revisions.OwnedByOrOrphans("StatefulSet", &appsv1.StatefulSet{ObjectMeta: objectMeta("ns", "web", "o")})
+	if got := keysOf(found); err != nil || !slices.Equal(got, []string{"ns/mine", "ns/orphan"}) {
+		t.Errorf("found: %v, %v", got, err)
+	}
+	if _, err := revisions.OwnedByOrOrphans("StatefulSet", &appsv1.StatefulSet{ObjectMeta: objectMeta("ns", "web", "")}); err == nil {
+		t.Error("an owner without UID finds orphans")
+	}
+}

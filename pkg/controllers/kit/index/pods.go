@@ -45,12 +45,20 @@ func NewPods(informer cache.SharedIndexInformer) (Pods, error) {
 // OwnedBy returns the pods that the owner, of the kind, controls. It fails if the owner
 // lacks a namespace, name or UID, because orphans would be found instead.
 func (p Pods) OwnedBy(kind string, owner metav1.Object) ([]*corev1.Pod, error) {
-	if kind == "" || owner.GetNamespace() == "" || owner.GetName() == "" || owner.GetUID() == "" {
-		return nil, fmt.Errorf("looking up pods of %q %s/%s (%s): kind, namespace, name and uid are required",
-			kind, owner.GetNamespace(), owner.GetName(), owner.GetUID())
+	if err := identified(kind, owner); err != nil {
+		return nil, fmt.Errorf("looking up pods: %w", err)
 	}
 	key := controllerKey(owner.GetNamespace(), kind, owner.GetName(), owner.GetUID())
 	return appendFrom[*corev1.Pod](nil, p.indexer, PodsByController, key)
+}
+
+// identified fails if an owner lacks a part of its key, because orphans would be found instead.
+func identified(kind string, owner metav1.Object) error {
+	if kind == "" || owner.GetNamespace() == "" || owner.GetName() == "" || owner.GetUID() == "" {
+		return fmt.Errorf("of %q %s/%s (%s): kind, namespace, name and uid are required",
+			kind, owner.GetNamespace(), owner.GetName(), owner.GetUID())
+	}
+	return nil
 }
 
 // Orphans returns the pods of a namespace that nothing controls.

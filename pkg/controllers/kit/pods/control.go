@@ -30,6 +30,11 @@ type Control struct {
 // Create creates a pod from the template in the namespace of the owner, controlled by
 // ref. The error of the API is returned unwrapped.
 func (c Control) Create(ctx context.Context, owner Owner, template *corev1.PodTemplateSpec, ref *metav1.OwnerReference) (*corev1.Pod, error) {
+	return c.CreateNamed(ctx, owner, template, ref, NamePrefix(owner.GetName()))
+}
+
+// CreateNamed is Create with what the name of the pod is generated from.
+func (c Control) CreateNamed(ctx context.Context, owner Owner, template *corev1.PodTemplateSpec, ref *metav1.OwnerReference, prefix string) (*corev1.Pod, error) {
 	if err := validateRef(ref); err != nil {
 		return nil, err
 	}
@@ -37,6 +42,7 @@ func (c Control) Create(ctx context.Context, owner Owner, template *corev1.PodTe
 		return nil, errors.New("unable to create pods, no labels")
 	}
 	pod := FromTemplate(template, owner, *ref)
+	pod.GenerateName = prefix
 	created, err := c.Client.CoreV1().Pods(owner.GetNamespace()).Create(ctx, pod, metav1.CreateOptions{})
 	if err != nil {
 		if ctx.Err() == nil && !NamespaceTerminating(err) {

@@ -133,7 +133,7 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, delayed.ShutDown)
 	defer stop()
 
-	working, finish := l.workContext(ctx)
+	working, finish := WorkContext(ctx, l.fenced)
 	defer finish()
 	var workers sync.WaitGroup
 	for range max(l.options.Workers, 1) {
@@ -154,15 +154,16 @@ func (l *Loop[K]) release(delayed workqueue.TypedDelayingInterface[K]) {
 	l.delayed, l.parked = delayed, nil
 }
 
-// workContext is the context of reconciles: it survives the end of ctx and ends with
-// the right to write.
-func (l *Loop[K]) workContext(ctx context.Context) (context.Context, context.CancelFunc) {
+// WorkContext derives the context of work that survives a request to stop, which is the
+// end of ctx, and ends with the right to write, when fenced is closed. The function frees
+// its resources; the work has to have ended by then.
+func WorkContext(ctx context.Context, fenced <-chan struct{}) (context.Context, func()) {
 	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	var watcher sync.WaitGroup
 	watcher.Go(func() {
 		select {
-		case <-l.fenced:
+		case <-fenced:
 			cancel(errFenced)
 		case <-done:
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"kcmd.dev/pkg/controllers/kit/expectations"
+	"kcmd.dev/pkg/controllers/kit/pods"
 )
 
 func TestAdoptsAndReleases(t *testing.T) {
@@ -135,7 +136,7 @@ func TestAnAdoptionIsWaitedFor(t *testing.T) {
 	}), replicaPod("p", orphan))
 	f.mustReconcile(t)
 	f.wantRequests(t, "get replicasets rs", "patch pods p")
-	if version := f.tracker.HandOver()[key].Versions[podResource]; version != "20" {
+	if version := f.tracker.HandOver()[key].Versions[pods.Resource]; version != "20" {
 		t.Errorf("waits for %q, want the version that the patch returned", version)
 	}
 }

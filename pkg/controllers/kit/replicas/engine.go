@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,8 +26,6 @@ const burst = 500
 // writtenTTL is how long an owner that a status write returned is preferred over an older
 // one in the cache. The cache catches up within a fraction of it.
 const writtenTTL = 10 * time.Second
-
-var podResource = schema.GroupResource{Group: corev1.GroupName, Resource: "pods"}
 
 // Options are what an instance may be told.
 type Options struct {
@@ -57,7 +54,7 @@ type Engine[T pods.Owner] struct {
 	clock   clock.PassiveClock
 
 	pods      index.Pods
-	control   pods.Control
+	control   pods.Tracked
 	selectors *ownership.Selectors[T]
 	tracker   *expectations.Tracker
 	writes    *coalesce.Writes[types.NamespacedName]
@@ -86,16 +83,16 @@ func New[T pods.Owner](env controller.Env, kind Kind[T], options Options) (*Engi
 		options:   options,
 		clock:     env.Clock,
 		pods:      byController,
-		control:   pods.Control{Client: env.Client, Events: env.Events},
 		selectors: ownership.NewSelectors(kind.Selector),
 		writes:    coalesce.New[types.NamespacedName](env.Clock),
 		written:   cache.NewIntegerResourceVersionMutationCache(klog.Background(), kind.Informer.GetStore(), nil, writtenTTL, false),
 		tracker: expectations.New(env.Clock, expectations.Stores{
-			podResource:   podInformer.GetStore(),
+			pods.Resource: podInformer.GetStore(),
 			kind.Resource: kind.Informer.GetStore(),
 		}),
 		predecessor: env.Predecessor,
 	}
+	e.control = pods.Tracked{Control: pods.Control{Client: env.Client, Events: env.Events}, Tracker: e.tracker}
 	e.loop = reconcile.New(env, reconcile.Options[types.NamespacedName]{
 		Queue:   options.Queue,
 		Workers: options.Workers,

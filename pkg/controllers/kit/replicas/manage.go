@@ -2,17 +2,13 @@ package replicas
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
-	"kcmd.dev/pkg/controllers/kit/expectations"
 	"kcmd.dev/pkg/controllers/kit/pods"
-	"kcmd.dev/pkg/controllers/kit/slowstart"
 )
 
 // manage creates missing pods or deletes surplus ones, and returns the first error.
@@ -32,56 +28,21 @@ func (e *Engine[T]) manage(ctx context.Context, owner T, active []*corev1.Pod) e
 	return nil
 }
 
-// errNamespaceGoing ends a slow start: no create in that namespace will succeed.
-var errNamespaceGoing = errors.New("the namespace is being deleted")
-
 func (e *Engine[T]) create(ctx context.Context, owner T, n int) error {
 	template := e.kind.Template(owner)
 	ref := metav1.NewControllerRef(owner, e.kind.GroupVersionKind)
-	_, errs := slowstart.Do(ctx, n, 0, func(ctx context.Context, _ int) error {
-		pod, err := e.control.Create(ctx, owner, template, ref)
-		if pods.NamespaceTerminating(err) {
-			return errNamespaceGoing
-		}
-		if err != nil {
-			return err
-		}
-		e.tracker.Wrote(keyOf(owner), owner.GetUID(), podResource, pod.ResourceVersion)
-		return nil
-	})
-	var failure error
-	for _, err := range errs {
-		if errors.Is(err, errNamespaceGoing) {
-			// Nothing failed that could be retried. The owner will be deleted too.
-			e.tracker.Hold(keyOf(owner), owner.GetUID(), expectations.Timeout)
-			continue
-		}
-		if failure == nil {
-			failure = err
-		}
-	}
-	return failure
+	return first(e.control.CreateAll(ctx, owner, ref, n, func(int) *corev1.PodTemplateSpec { return template }))
 }
 
 func (e *Engine[T]) delete(ctx context.Context, owner T, victims []*corev1.Pod) error {
-	for _, pod := range victims {
-		e.tracker.Deleting(keyOf(owner), owner.GetUID(), podResource, pod)
+	return first(e.control.DeleteAll(ctx, owner, victims))
+}
+
+func first(errs []error) error {
+	if len(errs) == 0 {
+		return nil
 	}
-	errs := slowstart.All(ctx, 0, len(victims), func(ctx context.Context, i int) error {
-		pod := victims[i]
-		err := e.control.Delete(ctx, owner, pod.Namespace, pod.Name)
-		if apierrors.IsNotFound(err) {
-			return nil // gone already; the cache has yet to show it
-		}
-		if err != nil {
-			e.tracker.DeleteFailed(keyOf(owner), podResource, pod)
-		}
-		return err
-	})
-	if len(errs) > 0 {
-		return errs[0]
-	}
-	return nil
+	return errs[0]
 }
 
 // chooseVictims returns n of the active pods, those that should be deleted first. It may

@@ -131,15 +131,6 @@ func (e *Engine[T]) claimer(owner T, selector labels.Selector) ownership.Claimer
 		CanAdopt: ownership.Recheck(owner, e.kind.GroupVersionKind.Kind, func(ctx context.Context) (T, error) {
 			return e.kind.Live(ctx, owner.GetNamespace(), owner.GetName())
 		}),
-		Patch: func(ctx context.Context, pod *corev1.Pod, patch []byte) error {
-			patched, err := e.control.Patch(ctx, pod.Namespace, pod.Name, patch)
-			if err != nil {
-				return err
-			}
-			if metav1.IsControlledBy(patched, owner) {
-				e.tracker.Wrote(keyOf(owner), owner.GetUID(), podResource, patched.ResourceVersion)
-			}
-			return nil
-		},
+		Patch: e.control.PatchFor(owner),
 	}
 }

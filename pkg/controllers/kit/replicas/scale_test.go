@@ -17,6 +17,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"kcmd.dev/pkg/controllers/kit/expectations"
+	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -75,7 +76,7 @@ func TestDoesNothingWhileTheCacheIsOlderThanItsOwnWrites(t *testing.T) {
 	if want := "read version: 50 is not as new as written version: 1002 for group resource pods"; !reconcile.IsRequeue(err) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	if !slices.Equal(f.stale, []schema.GroupResource{podResource}) {
+	if !slices.Equal(f.stale, []schema.GroupResource{pods.Resource}) {
 		t.Errorf("counted %v", f.stale)
 	}
 	f.wantRequests(t)
@@ -143,7 +144,7 @@ func TestDeletionsAreNotRepeatedBeforeTheCacheShowsThem(t *testing.T) {
 
 func TestAPodThatIsGoneAlreadyIsNoFailure(t *testing.T) {
 	f := newFixture(t, nil, replicaSet(0, func(rs *appsv1.ReplicaSet) { rs.Status.Replicas, rs.Status.FullyLabeledReplicas = 1, 1 }), replicaPod("p1"))
-	f.failing("delete", "pods", "", apierrors.NewNotFound(podResource, "p1"))
+	f.failing("delete", "pods", "", apierrors.NewNotFound(pods.Resource, "p1"))
 	f.mustReconcile(t)
 	f.wantRequests(t, "delete pods p1")
 	f.wantEvents(t)
@@ -221,7 +222,7 @@ func TestAFailedCreationDoesNotHideThoseThatSucceeded(t *testing.T) {
 
 func TestIdlesWhileTheNamespaceIsGoing(t *testing.T) {
 	f := newFixture(t, nil, replicaSet(100))
-	going := apierrors.NewForbidden(podResource, "", errors.New("going"))
+	going := apierrors.NewForbidden(pods.Resource, "", errors.New("going"))
 	going.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	works := f.failing("create", "pods", "", going)
 	f.mustReconcile(t)

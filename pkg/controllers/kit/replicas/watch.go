@@ -68,7 +68,7 @@ func (e *Engine[T]) podAdded(lane reconcile.Lane, pod *corev1.Pod) {
 }
 
 func (e *Engine[T]) podUpdated(lane reconcile.Lane, old, pod *corev1.Pod) {
-	if old.ResourceVersion == pod.ResourceVersion || !matters(old, pod) {
+	if old.ResourceVersion == pod.ResourceVersion || !pods.Matters(old, pod) {
 		return
 	}
 	sameLabels := maps.Equal(old.Labels, pod.Labels)
@@ -100,24 +100,6 @@ func (e *Engine[T]) podUpdated(lane reconcile.Lane, old, pod *corev1.Pod) {
 }
 
 func (e *Engine[T]) podGone(pod *corev1.Pod) { e.enqueueOwner(reconcile.Fresh, pod) }
-
-// matters reports that a change of a pod can change what a reconcile does. The other
-// changes, like addresses and container states, are most of what a pod goes through.
-func matters(old, pod *corev1.Pod) bool {
-	return old.UID != pod.UID ||
-		old.Status.Phase != pod.Status.Phase ||
-		(old.DeletionTimestamp == nil) != (pod.DeletionTimestamp == nil) ||
-		!sameReadiness(pods.ReadyCondition(old), pods.ReadyCondition(pod)) ||
-		!maps.Equal(old.Labels, pod.Labels) ||
-		!ownership.SameController(old, pod)
-}
-
-func sameReadiness(a, b *corev1.PodCondition) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return a.Status == b.Status && a.LastTransitionTime.Equal(&b.LastTransitionTime)
-}
 
 // enqueueOwner queues the owner that controls a pod, if it is of the kind and exists.
 func (e *Engine[T]) enqueueOwner(lane reconcile.Lane, pod *corev1.Pod) {

@@ -1,0 +1,393 @@
+package cronjob
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	batchlisters "k8s.io/client-go/listers/batch/v1"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/controllertest"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+var key = types.NamespacedName{Namespace: "ns", Name: "cj"}
+
+type jobOption func(*batchv1.Job)
+
+// child is a running Job of the CronJob.
+func child(name string, options ...jobOption) *batchv1.Job {
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: name, UID: types.UID(name),
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(cronJob(""), kind)},
+	}}
+	for _, o := range options {
+		o(job)
+	}
+	return job
+}
+
+func ended(how batchv1.JobConditionType, started, completed time.Time) jobOption {
+	return func(job *batchv1.Job) {
+		job.Status.StartTime = &metav1.Time{Time: started}
+		if how == batchv1.JobComplete {
+			job.Status.CompletionTime = &metav1.Time{Time: completed}
+		}
+		job.Status.Conditions = []batchv1.JobCondition{{Type: how, Status: corev1.ConditionTrue}}
+	}
+}
+
+func listing(names ...string) func(*batchv1.CronJob) {
+	return func(cj *batchv1.CronJob) {
+		for _, n := range names {
+			cj.Status.Active = append(cj.Status.Active, corev1.ObjectReference{Namespace: "ns", Name: n, UID: types.UID(n)})
+		}
+	}
+}
+
+func limits(succeeded, failed int32) func(*batchv1.CronJob) {
+	return func(cj *batchv1.CronJob) {
+		cj.Spec.SuccessfulJobsHistoryLimit, cj.Spec.FailedJobsHistoryLimit = &succeeded, &failed
+	}
+}
+
+// fixture has a controller whose clock stands at 03:04:05.
+func fixture(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *cronJobController) {
+	t.Helper()
+	env := controllertest.New(t, objects...)
+	c, err := newController(env.Env, config{workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	env.Fake.ClearActions()
+	return env, c
+}
+
+func requests(env *controllertest.Env) []string {
+	var all []string
+	for _, a := range env.Fake.Actions() {
+		if a.GetVerb() == "list" || a.GetVerb() == "watch" {
+			continue // the informers
+		}
+		text := a.GetVerb() + " " + a.GetResource().Resource
+		if a.GetSubresource() != "" {
+			text += "/" + a.GetSubresource()
+		}
+		switch action := a.(type) {
+		case clienttesting.DeleteActionImpl:
+			text += " " + action.Name
+		case clienttesting.GetActionImpl:
+			text += " " + action.Name
+		case clienttesting.CreateActionImpl:
+			text += " " + action.Object.(metav1.Object).GetName()
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+const due0300 = "cj-29455380" // the Job of 03:00
+
+func TestReconcile(t *testing.T) {
+	hourly := func(change ...func(*batchv1.CronJob)) *batchv1.CronJob { return cronJob("0 * * * *", change...) }
+	policy := func(p batchv1.ConcurrencyPolicy) func(*batchv1.CronJob) {
+		return func(cj *batchv1.CronJob) { cj.Spec.ConcurrencyPolicy = p }
+	}
+	done := lastScheduled(at("03:00:00"))
+	for name, tc := range map[string]struct {
+		objects  []runtime.Object
+		requests []string
+		events   []string
+		check    func(*batchv1.CronJob) bool
+	}{
+		"gone": {},
+		"a time has come": {
+			objects:  []runtime.Object{hourly()},
+			requests: []string{"create jobs " + due0300, "update cronjobs/status"},
+			events:   []string{"Normal SuccessfulCreate Created job " + due0300},
+			check: func(cj *batchv1.CronJob) bool {
+				return cj.Status.LastScheduleTime.Time.Equal(at("03:00:00")) && len(cj.Status.Active) == 1 &&
+					cj.Status.Active[0].Kind == "Job" && cj.Status.Active[0].APIVersion == "batch/v1" && cj.Status.Active[0].Name == due0300
+			},
+		},
+		"none has":  {objects: []runtime.Object{hourly(done)}},
+		"suspended": {objects: []runtime.Object{hourly(func(cj *batchv1.CronJob) { cj.Spec.Suspend = ptr.To(true) })}},
+		"being deleted": {objects: []runtime.Object{hourly(func(cj *batchv1.CronJob) {
+			cj.DeletionTimestamp, cj.Finalizers = &metav1.Time{Time: at("03:00:00")}, []string{"a/b"}
+		})}},
+		"no such zone": {
+			objects: []runtime.Object{hourly(func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("No/Where") })},
+			events:  []string{`Warning UnknownTimeZone invalid timeZone: "No/Where": unknown time zone No/Where`},
+		},
+		"no schedule": {
+			objects: []runtime.Object{cronJob("nonsense")},
+			events:  []string{`Warning UnparseableSchedule unparseable schedule: "nonsense" : expected exactly 5 fields, found 1: [nonsense]`},
+		},
+		"a schedule that never comes": {
+			objects: []runtime.Object{cronJob("0 0 31 2 *")},
+			events:  []string{"Warning InvalidSchedule invalid schedule: 0 0 31 2 * : time difference between two schedules is less than 1 second"},
+		},
+		"a zone in the schedule": {
+			objects: []runtime.Object{cronJob("TZ=UTC 0 * * * *", done)},
+			events:  []string{`Warning UnsupportedSchedule CRON_TZ or TZ used in schedule "TZ=UTC 0 * * * *" is not officially supported, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details`},
+		},
+		"too many missed": {
+			objects:  []runtime.Object{cronJob("* * * * *", lastScheduled(at("01:00:00")))},
+			requests: []string{"create jobs cj-29455384", "update cronjobs/status"},
+			events: []string{
+				"Warning TooManyMissedTimes too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew",
+				"Normal SuccessfulCreate Created job cj-29455384",
+			},
+		},
+		"forbidden while another runs": {
+			objects: []runtime.Object{hourly(policy(batchv1.ForbidConcurrent), listing("old")), child("old")},
+			events:  []string{"Normal JobAlreadyActive Not starting job because prior execution is running and concurrency policy is Forbid"},
+		},
+		"replaces the one that runs": {
+			objects:  []runtime.Object{hourly(policy(batchv1.ReplaceConcurrent), listing("old")), child("old")},
+			requests: []string{"get jobs old", "delete jobs old", "create jobs " + due0300, "update cronjobs/status"},
+			events:   []string{"Normal SuccessfulDelete Deleted job old", "Normal SuccessfulCreate Created job " + due0300},
+			check: func(cj *batchv1.CronJob) bool {
+				return len(cj.Status.Active) == 1 && cj.Status.Active[0].Name == due0300
+			},
+		},
+		"started by an earlier attempt": {
+			objects:  []runtime.Object{hourly(), child(due0300, func(j *batchv1.Job) { ended(batchv1.JobComplete, at("03:00:00"), at("03:01:00"))(j) })},
+			requests: []string{"create jobs " + due0300, "get jobs " + due0300, "update cronjobs/status"},
+			check: func(cj *batchv1.CronJob) bool {
+				return len(cj.Status.Active) == 1 && cj.Status.LastScheduleTime != nil && cj.Status.LastSuccessfulTime.Time.Equal(at("03:01:00"))
+			},
+		},
+		"the name is taken": {
+			objects:  []runtime.Object{hourly(), child(due0300, func(j *batchv1.Job) { j.OwnerReferences = nil })},
+			requests: []string{"create jobs " + due0300, "get jobs " + due0300},
+		},
+		"a job has completed": {
+			objects:  []runtime.Object{hourly(done, listing("a", "b")), child("a", ended(batchv1.JobComplete, at("03:00:00"), at("03:02:00"))), child("b")},
+			requests: []string{"update cronjobs/status"},
+			events:   []string{"Normal SawCompletedJob Saw completed job: a, condition: Complete"},
+			check: func(cj *batchv1.CronJob) bool {
+				return len(cj.Status.Active) == 1 && cj.Status.Active[0].Name == "b" && cj.Status.LastSuccessfulTime.Time.Equal(at("03:02:00"))
+			},
+		},
+		"a job has failed": {
+			objects:  []runtime.Object{hourly(done, listing("a")), child("a", ended(batchv1.JobFailed, at("03:00:00"), time.Time{}))},
+			requests: []string{"update cronjobs/status"},
+			events:   []string{"Normal SawCompletedJob Saw completed job: a, condition: Failed"},
+			check: func(cj *batchv1.CronJob) bool {
+				return len(cj.Status.Active) == 0 && cj.Status.LastSuccessfulTime == nil
+			},
+		},
+		"an unknown job runs": {
+			objects:  []runtime.Object{hourly(done), child("stranger")},
+			requests: []string{"get cronjobs cj"},
+			events:   []string{"Warning UnexpectedJob Saw a job that the controller did not create or forgot: stranger"},
+		},
+		"a job is missing": {
+			objects:  []runtime.Object{hourly(done, listing("lost"))},
+			requests: []string{"get jobs lost", "update cronjobs/status"},
+			events:   []string{"Normal MissingJob Active job went missing: lost"},
+			check:    func(cj *batchv1.CronJob) bool { return len(cj.Status.Active) == 0 },
+		},
+		"a namesake's job is no child": {
+			objects: []runtime.Object{hourly(done, limits(0, 0)), child("x", ended(batchv1.JobComplete, at("03:00:00"), at("03:01:00")), func(j *batchv1.Job) { j.OwnerReferences[0].UID = "another" })},
+		},
+		"history beyond the limits": {
+			objects: []runtime.Object{
+				hourly(done, limits(1, 0), listing("s1")),
+				child("s1", ended(batchv1.JobComplete, at("01:00:00"), at("01:01:00"))),
+				child("s2", ended(batchv1.JobComplete, at("02:00:00"), at("02:01:00"))),
+				child("f1", ended(batchv1.JobFailed, at("02:00:00"), time.Time{})),
+			},
+			requests: []string{"delete jobs s1", "delete jobs f1", "update cronjobs/status"},
+			events:   []string{"Normal SuccessfulDelete Deleted job s1", "Normal SuccessfulDelete Deleted job f1"},
+			check: func(cj *batchv1.CronJob) bool {
+				return len(cj.Status.Active) == 0 && cj.Status.LastSuccessfulTime.Time.Equal(at("02:01:00"))
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := fixture(t, tc.objects...)
+			if err := c.reconcile(env.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+			if got := requests(env); !slices.Equal(got, tc.requests) {
+				t.Errorf("requests:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tc.requests, "\n"))
+			}
+			if got := env.RecordedEvents(); !slices.Equal(got, tc.events) {
+				t.Errorf("events:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tc.events, "\n"))
+			}
+			if tc.check == nil {
+				return
+			}
+			cj, err := env.Fake.BatchV1().CronJobs("ns").Get(t.Context(), "cj", metav1.GetOptions{})
+			if err != nil || !tc.check(cj) {
+				t.Errorf("status: %+v, %v", cj.Status, err)
+			}
+		})
+	}
+}
+
+func TestTheStoredListOfActiveJobsCounts(t *testing.T) {
+	env, c := fixture(t, cronJob("0 * * * *", lastScheduled(at("03:00:00"))), child("new"))
+	env.Fake.PrependReactor("get", "cronjobs", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, cronJob("0 * * * *", lastScheduled(at("03:00:00")), listing("new")), nil
+	})
+	if err := c.reconcile(env.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	if events := env.RecordedEvents(); len(events) != 0 {
+		t.Errorf("events: %v", events)
+	}
+}
+
+func TestFailures(t *testing.T) {
+	boom := errors.New("boom")
+	running := []runtime.Object{cronJob("0 * * * *", listing("old"), func(cj *batchv1.CronJob) { cj.Spec.ConcurrencyPolicy = batchv1.ReplaceConcurrent }), child("old")}
+	for name, tc := range map[string]struct {
+		objects        []runtime.Object
+		verb, resource string
+		refusal        error
+		fails, requeue bool
+		events         []string
+	}{
+		"create": {[]runtime.Object{cronJob("0 * * * *")}, "create", "jobs", boom, true, false, []string{"Warning FailedCreate Error creating job: boom"}},
+		"create in a terminating namespace": {[]runtime.Object{cronJob("0 * * * *")}, "create", "jobs", &apierrors.StatusError{ErrStatus: metav1.Status{
+			Reason: metav1.StatusReasonForbidden, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}},
+		}}, true, false, nil},
+		"replace: read":   {running, "get", "jobs", boom, true, false, []string{"Warning FailedGet Get job: boom"}},
+		"replace: delete": {running, "delete", "jobs", boom, true, false, []string{"Warning FailedDelete Deleted job: boom"}},
+		"status":          {[]runtime.Object{cronJob("0 * * * *")}, "update", "cronjobs", boom, true, false, []string{"Normal SuccessfulCreate Created job " + due0300}},
+		"status conflict": {[]runtime.Object{cronJob("0 * * * *")}, "update", "cronjobs", apierrors.NewConflict(batchv1.Resource("cronjobs"), "cj", boom), true, true, []string{"Normal SuccessfulCreate Created job " + due0300}},
+		"history: delete": {[]runtime.Object{cronJob("0 * * * *", lastScheduled(at("03:00:00")), limits(0, 0)), child("f", ended(batchv1.JobFailed, at("02:00:00"), time.Time{}))},
+			"delete", "jobs", boom, false, false, []string{"Warning FailedDelete Deleted job: boom"}},
+		"missing job: read": {[]runtime.Object{cronJob("0 * * * *", lastScheduled(at("03:00:00")), listing("lost"))}, "get", "jobs", boom, true, false, nil},
+		"unknown job: read": {[]runtime.Object{cronJob("0 * * * *", lastScheduled(at("03:00:00"))), child("new")}, "get", "cronjobs", boom, true, false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := fixture(t, tc.objects...)
+			env.Fake.PrependReactor(tc.verb, tc.resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.refusal })
+			err := c.reconcile(env.Context(), key)
+			if (err != nil) != tc.fails || reconcile.IsRequeue(err) != tc.requeue {
+				t.Errorf("got %v", err)
+			}
+			if got := env.RecordedEvents(); !slices.Equal(got, tc.events) {
+				t.Errorf("events: %q", got)
+			}
+		})
+	}
+}
+
+func TestAReplacedJobThatCannotBeDeletedKeepsItsPlace(t *testing.T) {
+	env, c := fixture(t, cronJob("0 * * * *", listing("old"), func(cj *batchv1.CronJob) { cj.Spec.ConcurrencyPolicy = batchv1.ReplaceConcurrent }), child("old"))
+	env.Fake.PrependReactor("delete", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("boom") })
+	if err := c.reconcile(env.Context(), key); err == nil || !strings.HasPrefix(err.Error(), "could not replace job ns/old") {
+		t.Errorf("got %v", err)
+	}
+	for _, request := range requests(env) {
+		if strings.HasPrefix(request, "create") || strings.HasPrefix(request, "update") {
+			t.Errorf("went on to %s", request)
+		}
+	}
+}
+
+func TestWhichJobUpdatesMatter(t *testing.T) {
+	cj := cronJob("0 * * * *", lastScheduled(at("03:00:00")))
+	other := func(j *batchv1.Job) { j.OwnerReferences = nil }
+	for name, tc := range map[string]struct {
+		old, new *batchv1.Job
+		want     int
+	}{
+		"progress":      {child("a"), child("a", func(j *batchv1.Job) { j.Status.Active = 3 }), 0},
+		"end":           {child("a"), child("a", ended(batchv1.JobFailed, at("03:00:00"), time.Time{})), 1},
+		"no longer its": {child("a"), child("a", other), 1},
+		"now its":       {child("a", other), child("a"), 1},
+		"of no one":     {child("a", other), child("a", other, ended(batchv1.JobFailed, at("03:00:00"), time.Time{})), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := unwatched(t, cj)
+			c.jobUpdated(reconcile.Fresh, tc.old, tc.new)
+			if depth := c.loop.Inspect().Depth; depth != tc.want {
+				t.Errorf("%d keys are queued", depth)
+			}
+		})
+	}
+}
+
+// unwatched is a controller that only hears of what the test tells it.
+func unwatched(t *testing.T, known ...*batchv1.CronJob) *cronJobController {
+	t.Helper()
+	cronJobs := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	for _, cj := range known {
+		if err := cronJobs.Add(cj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := controllertest.New(t)
+	c := &cronJobController{
+		cronJobs: batchlisters.NewCronJobLister(cronJobs), schedules: newSchedules(), clock: env.Clock, events: env.Events,
+	}
+	c.loop = reconcile.New(env.Env, reconcile.Options[types.NamespacedName]{Queue: "q"}, c.reconcile)
+	return c
+}
+
+func TestAChangedScheduleIsWaitedFor(t *testing.T) {
+	env, c := fixture(t)
+	c.cronJobUpdated(reconcile.Fresh, cronJob("0 * * * *"), cronJob("0 5 * * *", lastScheduled(at("03:00:00"))))
+	if depth := c.loop.Inspect().Depth; depth != 0 {
+		t.Error("queued at once")
+	}
+	c.cronJobUpdated(reconcile.Fresh, cronJob("0 * * * *"), cronJob("nonsense"))
+	if got := env.RecordedEvents(); !slices.Equal(got, []string{"Warning UnParseableCronJobSchedule unparseable schedule for cronjob: nonsense"}) || c.loop.Inspect().Depth != 0 {
+		t.Errorf("an unparseable schedule: %q", got)
+	}
+	c.cronJobUpdated(reconcile.Fresh, cronJob("0 * * * *"), cronJob("0 * * * *", listing("a")))
+	if depth := c.loop.Inspect().Depth; depth != 1 {
+		t.Error("another change was not queued")
+	}
+}
+
+func TestDescriptor(t *testing.T) {
+	d := Descriptor()
+	cfg := v1beta1.NewDefault()
+	*cfg.Controllers.CronJob.ConcurrentSyncs = 9
+	c, err := d.New(controllertest.New(t).Env, d.Value(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := c.(*cronJobController).loop.Inspect(); s.Workers != 9 || s.Queue != "cronjob" {
+		t.Errorf("loop: %+v", s)
+	}
+}
+
+func BenchmarkReconcile(b *testing.B) {
+	for _, others := range []int{0, 10_000} {
+		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
+			objects := []runtime.Object{cronJob("0 * * * *", lastScheduled(at("03:00:00")), listing("a")), child("a")}
+			for n := range others {
+				objects = append(objects, child(fmt.Sprint("other-", n), func(j *batchv1.Job) { j.OwnerReferences[0].UID = "another" }))
+			}
+			env, c := fixture(b, objects...)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := c.reconcile(env.Context(), key); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,109 @@
+package cronjob
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var kind = batchv1.SchemeGroupVersion.WithKind("CronJob")
+
+// finish is how a Job ended; ok is false if it has not.
+func finish(job *batchv1.Job) (how batchv1.JobConditionType, ok bool) {
+	for _, c := range job.Status.Conditions {
+		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
+			return c.Type, true
+		}
+	}
+	return "", false
+}
+
+// surplus returns the finished Jobs beyond the history limits, oldest first.
+func surplus(cj *batchv1.CronJob, children []*batchv1.Job) []*batchv1.Job {
+	var succeeded, failed []*batchv1.Job
+	for _, job := range children {
+		switch how, _ := finish(job); how {
+		case batchv1.JobComplete:
+			succeeded = append(succeeded, job)
+		case batchv1.JobFailed:
+			failed = append(failed, job)
+		}
+	}
+	return append(oldest(succeeded, cj.Spec.SuccessfulJobsHistoryLimit), oldest(failed, cj.Spec.FailedJobsHistoryLimit)...)
+}
+
+// oldest returns the Jobs beyond a limit, those without a start time last.
+func oldest(jobs []*batchv1.Job, limit *int32) []*batchv1.Job {
+	if limit == nil || len(jobs) <= int(*limit) {
+		return nil
+	}
+	slices.SortFunc(jobs, func(a, b *batchv1.Job) int {
+		switch startA, startB := a.Status.StartTime, b.Status.StartTime; {
+		case startA == nil && startB != nil:
+			return 1
+		case startA != nil && startB == nil:
+			return -1
+		case startA != nil && !startA.Equal(startB):
+			return startA.Compare(startB.Time)
+		}
+		return cmp.Compare(a.Name, b.Name)
+	})
+	return jobs[:len(jobs)-int(*limit)]
+}
+
+// isActive reports whether a Job is in the list of active ones.
+func isActive(cj *batchv1.CronJob, uid types.UID) bool {
+	return slices.ContainsFunc(cj.Status.Active, func(ref corev1.ObjectReference) bool { return ref.UID == uid })
+}
+
+func removeActive(cj *batchv1.CronJob, uid types.UID) {
+	cj.Status.Active = slices.DeleteFunc(cj.Status.Active, func(ref corev1.ObjectReference) bool { return ref.UID == uid })
+}
+
+// noteSuccess takes over the completion of a Job as the last success, if it is newer.
+func noteSuccess(cj *batchv1.CronJob, job *batchv1.Job) (changed bool) {
+	done := job.Status.CompletionTime
+	last := cj.Status.LastSuccessfulTime
+	if last != nil && (done == nil || !done.After(last.Time)) {
+		return false
+	}
+	if last == nil && done == nil {
+		return false
+	}
+	cj.Status.LastSuccessfulTime = done
+	return true
+}
+
+// newJob is the Job of a scheduled time.
+func newJob(cj *batchv1.CronJob, scheduled time.Time) (*batchv1.Job, error) {
+	zone := time.UTC
+	if cj.Spec.TimeZone != nil {
+		var err error
+		if zone, err = time.LoadLocation(*cj.Spec.TimeZone); err != nil {
+			return nil, err
+		}
+	}
+	template := &cj.Spec.JobTemplate
+	annotations := maps.Clone(template.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[batchv1.CronJobScheduledTimestampAnnotation] = scheduled.In(zone).Format(time.RFC3339)
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:         cj.Namespace,
+			Name:              jobName(cj, scheduled),
+			Labels:            maps.Clone(template.Labels),
+			Annotations:       annotations,
+			CreationTimestamp: metav1.Time{Time: scheduled},
+			OwnerReferences:   []metav1.OwnerReference{*metav1.NewControllerRef(cj, kind)},
+		},
+		Spec: *template.Spec.DeepCopy(),
+	}, nil
+}

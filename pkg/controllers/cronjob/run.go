@@ -1,0 +1,254 @@
+package cronjob
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/reference"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers/kit/pods"
+)
+
+// run is one reconcile of a CronJob.
+type run struct {
+	*cronJobController
+	cj       *batchv1.CronJob // a copy, whose status is worked on
+	children []*batchv1.Job
+	now      time.Time
+	dirty    bool // the status is to be written
+	removed  []types.UID
+}
+
+// do returns how long to wait until the next look, nil if only an event calls for one.
+func (s *run) do(ctx context.Context) (*time.Duration, error) {
+	s.prune(ctx)
+	if err := s.trackChildren(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.trackActive(ctx); err != nil {
+		return nil, err
+	}
+	if s.cj.DeletionTimestamp != nil {
+		return nil, nil
+	}
+	schedule, ok := s.schedule()
+	if !ok {
+		return nil, nil
+	}
+	return s.start(ctx, schedule)
+}
+
+// prune deletes finished Jobs beyond the history limits.
+func (s *run) prune(ctx context.Context) {
+	for _, job := range surplus(s.cj, s.children) {
+		// What cannot be deleted now is tried again with the next look.
+		_ = s.delete(ctx, job)
+	}
+}
+
+func (s *run) delete(ctx context.Context, job *batchv1.Job) error {
+	err := s.client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, metav1.DeleteOptions{
+		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
+		Preconditions:     metav1.NewUIDPreconditions(string(job.UID)),
+	})
+	if err != nil {
+		s.record(s.cj, failedDelete(err))
+		return err
+	}
+	removeActive(s.cj, job.UID)
+	s.removed = append(s.removed, job.UID)
+	s.record(s.cj, deletedJob(job.Name))
+	s.dirty = true
+	return nil
+}
+
+// trackChildren takes finished Jobs off the list of active ones, and notices Jobs that
+// are not on it.
+func (s *run) trackChildren(ctx context.Context) error {
+	for _, job := range s.children {
+		listed := isActive(s.cj, job.UID)
+		how, finished := finish(job)
+		if !finished {
+			if !listed {
+				if err := s.lookAgain(ctx, job); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if listed {
+			removeActive(s.cj, job.UID)
+			s.record(s.cj, completedJob(job.Name, how))
+			s.dirty = true
+		}
+		if how == batchv1.JobComplete && noteSuccess(s.cj, job) {
+			s.dirty = true
+		}
+	}
+	return nil
+}
+
+// lookAgain is for a running Job that the cached status does not list: if the stored one
+// does, that is worked on instead.
+func (s *run) lookAgain(ctx context.Context, job *batchv1.Job) error {
+	live, err := s.client.BatchV1().CronJobs(s.cj.Namespace).Get(ctx, s.cj.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading cron job %s/%s: %w", s.cj.Namespace, s.cj.Name, err)
+	}
+	if live.UID != s.cj.UID || !isActive(live, job.UID) {
+		s.record(s.cj, unexpectedJob(job.Name))
+		return nil
+	}
+	for _, uid := range s.removed {
+		removeActive(live, uid)
+	}
+	s.cj = live
+	return nil
+}
+
+// trackActive takes Jobs off the list that are gone.
+func (s *run) trackActive(ctx context.Context) error {
+	known := map[types.UID]bool{}
+	for _, job := range s.children {
+		known[job.UID] = true
+	}
+	for _, ref := range append([]corev1.ObjectReference(nil), s.cj.Status.Active...) {
+		if known[ref.UID] {
+			continue
+		}
+		_, err := s.client.BatchV1().Jobs(s.cj.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			s.record(s.cj, missingJob(ref.Name))
+			removeActive(s.cj, ref.UID)
+			s.dirty = true
+		case err != nil:
+			return fmt.Errorf("reading job %s/%s: %w", s.cj.Namespace, ref.Name, err)
+		}
+	}
+	return nil
+}
+
+// schedule returns the schedule to follow, if there is one.
+func (s *run) schedule() (cron.Schedule, bool) {
+	spec := &s.cj.Spec
+	if spec.TimeZone != nil {
+		if _, err := time.LoadLocation(*spec.TimeZone); err != nil {
+			s.record(s.cj, unknownTimeZone(*spec.TimeZone, err))
+			return nil, false
+		}
+	}
+	if spec.Suspend != nil && *spec.Suspend {
+		return nil, false
+	}
+	if namesZone(spec) {
+		s.record(s.cj, unsupportedSchedule(spec.Schedule))
+	}
+	schedule, err := s.schedules.parse(effective(spec))
+	if err != nil {
+		s.record(s.cj, unparseableSchedule(spec.Schedule, err))
+		return nil, false
+	}
+	return schedule, true
+}
+
+// start creates the Job of the scheduled time that has come, if one has.
+func (s *run) start(ctx context.Context, schedule cron.Schedule) (*time.Duration, error) {
+	scheduled, count, err := due(s.cj, schedule, s.now)
+	if err != nil {
+		s.record(s.cj, invalidSchedule(s.cj.Spec.Schedule, err))
+		return nil, nil
+	}
+	if count == missedMany {
+		s.record(s.cj, tooManyMissedTimes())
+	}
+	next := in(untilNext(s.cj, schedule, s.now))
+	switch {
+	case scheduled == nil:
+		return next, nil
+	case isTooLate(s.cj, *scheduled, s.now):
+		s.record(s.cj, missSchedule(*scheduled))
+		return next, nil
+	case isProcessed(s.cj, *scheduled):
+		return next, nil
+	case s.cj.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(s.cj.Status.Active) > 0:
+		s.record(s.cj, jobAlreadyActive())
+		return next, nil
+	case s.cj.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent:
+		if err := s.replaceActive(ctx); err != nil {
+			return nil, err
+		}
+	}
+	job, err := s.create(ctx, *scheduled)
+	if job == nil || err != nil {
+		return nil, err
+	}
+	return in(s.started(job, *scheduled, schedule)), nil
+}
+
+// replaceActive deletes the Jobs that run.
+func (s *run) replaceActive(ctx context.Context) error {
+	for _, ref := range append([]corev1.ObjectReference(nil), s.cj.Status.Active...) {
+		job, err := s.client.BatchV1().Jobs(s.cj.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		if err != nil {
+			s.record(s.cj, failedGet(err))
+			return fmt.Errorf("reading job %s/%s: %w", s.cj.Namespace, ref.Name, err)
+		}
+		if err := s.delete(ctx, job); err != nil {
+			return fmt.Errorf("could not replace job %s/%s: %w", job.Namespace, job.Name, err)
+		}
+	}
+	return nil
+}
+
+// create returns the Job of a scheduled time, created now or by an earlier attempt. It
+// returns nil if that time has been dealt with or its name is taken.
+func (s *run) create(ctx context.Context, scheduled time.Time) (*batchv1.Job, error) {
+	job, err := newJob(s.cj, scheduled)
+	if err != nil {
+		return nil, fmt.Errorf("making the job of %s: %w", scheduled, err)
+	}
+	created, err := s.client.BatchV1().Jobs(s.cj.Namespace).Create(ctx, job, metav1.CreateOptions{})
+	switch {
+	case err == nil:
+		s.metrics.creationSkew.Observe(created.CreationTimestamp.Sub(scheduled).Seconds())
+		s.record(s.cj, createdJob(created.Name))
+		return created, nil
+	case apierrors.IsAlreadyExists(err):
+		return s.createdEarlier(ctx, job.Name)
+	case pods.NamespaceTerminating(err):
+		return nil, fmt.Errorf("creating job %s/%s: %w", job.Namespace, job.Name, err)
+	}
+	s.record(s.cj, failedCreate(err))
+	return nil, fmt.Errorf("creating job %s/%s: %w", job.Namespace, job.Name, err)
+}
+
+func (s *run) createdEarlier(ctx context.Context, name string) (*batchv1.Job, error) {
+	job, err := s.client.BatchV1().Jobs(s.cj.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading job %s/%s: %w", s.cj.Namespace, name, err)
+	}
+	if !metav1.IsControlledBy(job, s.cj) || isActive(s.cj, job.UID) {
+		return nil, nil
+	}
+	return job, nil
+}
+
+// started notes a Job in the status and returns how long to wait for the next time.
+func (s *run) started(job *batchv1.Job, scheduled time.Time, schedule cron.Schedule) time.Duration {
+	if ref, err := reference.GetReference(scheme.Scheme, job); err == nil {
+		s.cj.Status.Active = append(s.cj.Status.Active, *ref)
+	}
+	s.cj.Status.LastScheduleTime = &metav1.Time{Time: scheduled}
+	s.dirty = true
+	return untilNext(s.cj, schedule, s.now)
+}

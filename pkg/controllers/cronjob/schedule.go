@@ -1,0 +1,177 @@
+package cronjob
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// tooMany is the number of missed times that is worth a warning.
+	tooMany = 100
+	// padding is added to each wait, so that the time is over when it ends.
+	padding = 100 * time.Millisecond
+)
+
+// missed says how many scheduled times have passed without a run.
+type missed int
+
+const (
+	missedNone missed = iota
+	missedFew
+	missedMany
+)
+
+var errTooDense = errors.New("time difference between two schedules is less than 1 second")
+
+// schedules parses schedules and remembers them: most syncs of a CronJob see the same one.
+type schedules struct {
+	mu     sync.Mutex
+	parsed map[string]cron.Schedule
+}
+
+// maxParsed bounds what is remembered; beyond it everything is parsed anew once.
+const maxParsed = 10_000
+
+func newSchedules() *schedules { return &schedules{parsed: map[string]cron.Schedule{}} }
+
+// parse returns the schedule of an effective schedule string, see effective.
+func (s *schedules) parse(text string) (schedule cron.Schedule, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known, ok := s.parsed[text]; ok {
+		return known, nil
+	}
+	defer func() { // the parser panics on some malformed time zones
+		if r := recover(); r != nil {
+			schedule, err = nil, fmt.Errorf("invalid schedule format: %v", r)
+		}
+	}()
+	schedule, err = cron.ParseStandard(text)
+	if err != nil {
+		return nil, err
+	}
+	if len(s.parsed) >= maxParsed {
+		clear(s.parsed)
+	}
+	s.parsed[text] = schedule
+	return schedule, nil
+}
+
+// namesZone reports whether a schedule names a time zone itself, which is not supported
+// officially and wins over spec.timeZone.
+func namesZone(spec *batchv1.CronJobSpec) bool { return strings.Contains(spec.Schedule, "TZ") }
+
+// effective is the schedule with the time zone of the spec. Without one, or with one that
+// cannot be loaded, it is that of the process.
+func effective(spec *batchv1.CronJobSpec) string {
+	if namesZone(spec) || spec.TimeZone == nil {
+		return spec.Schedule
+	}
+	if _, err := time.LoadLocation(*spec.TimeZone); err != nil {
+		return spec.Schedule
+	}
+	return "TZ=" + *spec.TimeZone + " " + spec.Schedule
+}
+
+// earliest is the time from which scheduled times count. With deadline, those that are
+// too late to start are left out.
+func earliest(cj *batchv1.CronJob, now time.Time, deadline bool) time.Time {
+	from := cj.CreationTimestamp.Time
+	if cj.Status.LastScheduleTime != nil {
+		from = cj.Status.LastScheduleTime.Time
+	}
+	if deadline && cj.Spec.StartingDeadlineSeconds != nil {
+		if limit := now.Add(-startingDeadline(cj)); limit.After(from) {
+			return limit
+		}
+	}
+	return from
+}
+
+func startingDeadline(cj *batchv1.CronJob) time.Duration {
+	return time.Duration(*cj.Spec.StartingDeadlineSeconds) * time.Second
+}
+
+// mostRecent returns the newest scheduled time after from and not after now, nil if there
+// is none, and how many have passed. Of many, it looks only at the last ones: where they
+// are is estimated from the distance of the first two.
+func mostRecent(schedule cron.Schedule, from, now time.Time) (*time.Time, missed, error) {
+	first := schedule.Next(from)
+	second := schedule.Next(first)
+	if now.Before(first) {
+		return nil, missedNone, nil
+	}
+	if now.Before(second) {
+		return &first, missedNone, nil
+	}
+	gap := int64(math.Round(second.Sub(first).Seconds()))
+	if gap < 1 {
+		return nil, missedNone, errTooDense
+	}
+	passed := int64(now.Sub(first).Seconds())/gap + 1
+	var recent *time.Time
+	for t := schedule.Next(first.Add(time.Duration((passed-2)*gap) * time.Second)); !t.After(now) && !t.IsZero(); t = schedule.Next(t) {
+		recent = &t
+	}
+	switch {
+	case passed > tooMany:
+		return recent, missedMany, nil
+	case passed > 0:
+		return recent, missedFew, nil
+	}
+	return recent, missedNone, nil
+}
+
+// due returns the time for which a Job is to be started now, nil if there is none.
+func due(cj *batchv1.CronJob, schedule cron.Schedule, now time.Time) (*time.Time, missed, error) {
+	recent, count, err := mostRecent(schedule, earliest(cj, now, true), now)
+	if err != nil || recent == nil || recent.After(now) {
+		return nil, count, err
+	}
+	return recent, count, nil
+}
+
+// untilNext is how long to wait for the next scheduled time.
+func untilNext(cj *batchv1.CronJob, schedule cron.Schedule, now time.Time) time.Duration {
+	from := earliest(cj, now, false)
+	recent, count, err := mostRecent(schedule, from, now)
+	base := now
+	switch {
+	case err != nil:
+	case recent != nil:
+		base = *recent
+	case count == missedNone:
+		base = from
+	}
+	return schedule.Next(base).Add(padding).Sub(now)
+}
+
+// jobName is the name of the Job of a scheduled time. That it follows from the time is
+// what keeps a time from being run twice.
+func jobName(cj *batchv1.CronJob, scheduled time.Time) string {
+	return fmt.Sprintf("%s-%d", cj.Name, scheduled.Unix()/60)
+}
+
+// isProcessed reports whether the Job of a scheduled time has been started already.
+func isProcessed(cj *batchv1.CronJob, scheduled time.Time) bool {
+	for _, active := range cj.Status.Active {
+		if active.Name == jobName(cj, scheduled) {
+			return true
+		}
+	}
+	last := cj.Status.LastScheduleTime
+	return last != nil && last.Equal(&metav1.Time{Time: scheduled})
+}
+
+// isTooLate reports whether the starting deadline of a scheduled time is over.
+func isTooLate(cj *batchv1.CronJob, scheduled, now time.Time) bool {
+	return cj.Spec.StartingDeadlineSeconds != nil && scheduled.Add(startingDeadline(cj)).Before(now)
+}

@@ -1,0 +1,210 @@
+package cronjob
+
+import (
+	"strings"
+	"testing"
+	"time"
+	_ "time/tzdata"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// at is a time on the day of the tests, a Friday.
+func at(clock string) time.Time {
+	t, err := time.Parse("2006-01-02 15:04:05", "2026-01-02 "+clock)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+func cronJob(schedule string, change ...func(*batchv1.CronJob)) *batchv1.CronJob {
+	cj := &batchv1.CronJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "cj", UID: "cj-uid", CreationTimestamp: metav1.NewTime(at("02:59:59"))},
+		Spec: batchv1.CronJobSpec{
+			Schedule: schedule,
+			TimeZone: ptr.To("UTC"),
+			JobTemplate: batchv1.JobTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"l": "1"}, Annotations: map[string]string{"a": "2"}, Finalizers: []string{"x/y"}},
+			},
+		},
+	}
+	for _, c := range change {
+		c(cj)
+	}
+	return cj
+}
+
+func lastScheduled(t time.Time) func(*batchv1.CronJob) {
+	return func(cj *batchv1.CronJob) { cj.Status.LastScheduleTime = &metav1.Time{Time: t} }
+}
+
+func startWithin(seconds int64) func(*batchv1.CronJob) {
+	return func(cj *batchv1.CronJob) { cj.Spec.StartingDeadlineSeconds = &seconds }
+}
+
+func TestParse(t *testing.T) {
+	s := newSchedules()
+	for text, problem := range map[string]string{
+		"*/5 * * * *": "", "@hourly": "", "@every 1h": "", "TZ=Europe/Berlin 0 6 * * *": "",
+		"nonsense":              "expected exactly 5 fields",
+		"TZ=0":                  "invalid schedule format: ",
+		"* * * * * *":           "expected exactly 5 fields",
+		"61 * * * *":            "above maximum",
+		"TZ=No/Where * * * * *": "provided bad location",
+	} {
+		_, err := s.parse(text)
+		if (problem == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), problem)) {
+			t.Errorf("%q: got %v, want %q", text, err, problem)
+		}
+		if _, again := s.parse(text); (again == nil) != (err == nil) {
+			t.Errorf("%q: the second time %v", text, again)
+		}
+	}
+}
+
+func TestEffective(t *testing.T) {
+	for name, tc := range map[string]struct {
+		schedule string
+		zone     *string
+		want     string
+	}{
+		"no zone":              {"0 6 * * *", nil, "0 6 * * *"},
+		"zone":                 {"0 6 * * *", ptr.To("Asia/Tokyo"), "TZ=Asia/Tokyo 0 6 * * *"},
+		"unknown zone":         {"0 6 * * *", ptr.To("No/Where"), "0 6 * * *"},
+		"zone in the schedule": {"CRON_TZ=UTC 0 6 * * *", ptr.To("Asia/Tokyo"), "CRON_TZ=UTC 0 6 * * *"},
+	} {
+		if got := effective(&batchv1.CronJobSpec{Schedule: tc.schedule, TimeZone: tc.zone}); got != tc.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestEarliest(t *testing.T) {
+	now := at("10:00:00")
+	for name, tc := range map[string]struct {
+		cj       *batchv1.CronJob
+		deadline bool
+		want     time.Time
+	}{
+		"created":                       {cronJob(""), true, at("02:59:59")},
+		"last schedule":                 {cronJob("", lastScheduled(at("05:00:00"))), true, at("05:00:00")},
+		"deadline":                      {cronJob("", startWithin(60)), true, at("09:59:00")},
+		"deadline longer than all time": {cronJob("", startWithin(86400)), true, at("02:59:59")},
+		"deadline not asked for":        {cronJob("", startWithin(60)), false, at("02:59:59")},
+	} {
+		if got := earliest(tc.cj, now, tc.deadline); !got.Equal(tc.want) {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestMostRecent(t *testing.T) {
+	for name, tc := range map[string]struct {
+		schedule  string
+		from, now time.Time
+		want      time.Time // zero: none
+		missed    missed
+		err       error
+	}{
+		"not yet":           {"0 * * * *", at("03:00:00"), at("03:59:59"), time.Time{}, missedNone, nil},
+		"exactly":           {"0 * * * *", at("03:00:00"), at("04:00:00"), at("04:00:00"), missedNone, nil},
+		"one":               {"0 * * * *", at("03:00:00"), at("04:30:00"), at("04:00:00"), missedNone, nil},
+		"two":               {"0 * * * *", at("03:00:00"), at("05:30:00"), at("05:00:00"), missedFew, nil},
+		"hundred":           {"* * * * *", at("03:00:00"), at("04:40:30"), at("04:40:00"), missedFew, nil},
+		"more than hundred": {"* * * * *", at("03:00:00"), at("04:41:30"), at("04:41:00"), missedMany, nil},
+		"every 30 seconds":  {"@every 30s", at("03:00:00"), at("03:01:10"), at("03:01:00"), missedFew, nil},
+		"never":             {"0 0 31 2 *", at("03:00:00"), at("04:00:00"), time.Time{}, missedNone, errTooDense},
+		// Friday evening to Monday morning: the gap of the first two says nothing.
+		"over a weekend": {"*/5 9-17 * * 1-5", at("17:40:00"), at("17:40:00").Add(40 * time.Hour), time.Time{}, missedMany, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			schedule, err := newSchedules().parse("TZ=UTC " + tc.schedule)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, count, err := mostRecent(schedule, tc.from, tc.now)
+			if err != tc.err || count != tc.missed {
+				t.Errorf("missed %v, error %v", count, err)
+			}
+			if (got == nil) != tc.want.IsZero() || (got != nil && !got.Equal(tc.want)) {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestUntilNext(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cj   *batchv1.CronJob
+		now  time.Time
+		want time.Duration
+	}{
+		"first run ahead":     {cronJob("0 * * * *"), at("02:59:59").Add(500 * time.Millisecond), 500*time.Millisecond + padding},
+		"after a run":         {cronJob("0 * * * *", lastScheduled(at("05:00:00"))), at("05:00:10"), time.Hour - 10*time.Second + padding},
+		"a run is due":        {cronJob("0 * * * *", lastScheduled(at("05:00:00"))), at("06:10:00"), 50*time.Minute + padding},
+		"deadline is ignored": {cronJob("0 * * * *", lastScheduled(at("05:00:00")), startWithin(1)), at("06:10:00"), 50*time.Minute + padding},
+		"never":               {cronJob("0 0 31 2 *"), at("04:00:00"), time.Time{}.Add(padding).Sub(at("04:00:00"))},
+	} {
+		schedule, err := newSchedules().parse(effective(&tc.cj.Spec))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := untilNext(tc.cj, schedule, tc.now); got != tc.want {
+			t.Errorf("%s: got %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+func TestIsProcessedAndTooLate(t *testing.T) {
+	scheduled := at("05:00:00")
+	active := func(name string) func(*batchv1.CronJob) {
+		return func(cj *batchv1.CronJob) { cj.Status.Active = []corev1.ObjectReference{{Name: name}} }
+	}
+	for name, tc := range map[string]struct {
+		cj   *batchv1.CronJob
+		want bool
+	}{
+		"fresh":                {cronJob(""), false},
+		"its job is active":    {cronJob("", active(jobName(cronJob(""), scheduled))), true},
+		"another is active":    {cronJob("", active("cj-1")), false},
+		"it was the last time": {cronJob("", lastScheduled(scheduled)), true},
+		"last time was before": {cronJob("", lastScheduled(at("04:00:00"))), false},
+	} {
+		if got := isProcessed(tc.cj, scheduled); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if isTooLate(cronJob(""), scheduled, at("23:00:00")) || isTooLate(cronJob("", startWithin(10)), scheduled, at("05:00:10")) ||
+		!isTooLate(cronJob("", startWithin(10)), scheduled, at("05:00:11")) {
+		t.Error("the starting deadline is inclusive and optional")
+	}
+}
+
+func TestNewJob(t *testing.T) {
+	cj := cronJob("0 * * * *", func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("Asia/Tokyo") })
+	job, err := newJob(cj, at("05:00:00"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if job.Name != "cj-29455500" || job.Namespace != "ns" || job.Labels["l"] != "1" || job.Annotations["a"] != "2" || len(job.Finalizers) != 0 {
+		t.Errorf("metadata: %+v", job.ObjectMeta)
+	}
+	if got := job.Annotations[batchv1.CronJobScheduledTimestampAnnotation]; got != "2026-01-02T14:00:00+09:00" {
+		t.Errorf("scheduled timestamp: %s", got)
+	}
+	owner := metav1.GetControllerOf(job)
+	if owner == nil || owner.UID != "cj-uid" || owner.Kind != "CronJob" || owner.APIVersion != "batch/v1" || !*owner.BlockOwnerDeletion {
+		t.Errorf("owner: %+v", owner)
+	}
+	if len(cj.Spec.JobTemplate.Annotations) != 1 {
+		t.Error("the template was changed")
+	}
+	cj.Spec.TimeZone = nil
+	if job, _ = newJob(cj, at("05:00:00")); job.Annotations[batchv1.CronJobScheduledTimestampAnnotation] != "2026-01-02T05:00:00Z" {
+		t.Errorf("without a zone: %v", job.Annotations)
+	}
+}

@@ -1,0 +1,43 @@
+package daemonset
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/klog/v2"
+)
+
+// burst is the largest number of pods created, and of pods deleted, at once. The events
+// of those lead to the rest.
+const burst = 250
+
+// apply executes a plan. Pods are deleted also if creating others failed.
+func (c *daemonSetController) apply(ctx context.Context, v *view, b *blueprint, p plan) error {
+	for _, e := range p.events {
+		c.events.Event(v.ds, e.kind, e.reason, e.message)
+	}
+	c.enqueueAfter(v.ds, p.retry)
+	if p.empty() {
+		return nil
+	}
+	nodes, victims := take(p.create, burst), take(p.delete, burst)
+	klog.FromContext(ctx).V(2).Info("Changing pods", "daemonSet", klog.KObj(v.ds), "create", len(nodes), "delete", len(victims))
+	errs := c.create(ctx, v, b, nodes)
+	errs = append(errs, c.control.DeleteAll(ctx, v.ds, victims)...)
+	return utilerrors.NewAggregate(errs)
+}
+
+func (c *daemonSetController) create(ctx context.Context, v *view, b *blueprint, nodes []string) []error {
+	if len(nodes) == 0 {
+		return nil
+	}
+	template := b.podTemplate(v.ds, v.hash)
+	ref := metav1.NewControllerRef(v.ds, daemonSetKind)
+	return c.control.CreateAll(ctx, v.ds, ref, len(nodes), func(i int) *corev1.PodTemplateSpec {
+		pinned := *template
+		pinned.Spec.Affinity = pin(template.Spec.Affinity, nodes[i])
+		return &pinned
+	})
+}

@@ -1,0 +1,147 @@
+package daemonset
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"kcmd.dev/pkg/controllers/kit/pods"
+)
+
+// plan is what is to be done to the pods of a set.
+type plan struct {
+	// create lists the nodes that get a pod.
+	create []string
+	// delete lists the pods that go.
+	delete []*corev1.Pod
+	// events tell about pods that have ended.
+	events []event
+	// retry is in how long to look at failed pods again that have to wait; 0 if there are none.
+	retry time.Duration
+}
+
+// empty reports that nothing is to be created or deleted.
+func (p *plan) empty() bool { return len(p.create) == 0 && len(p.delete) == 0 }
+
+func (p *plan) retryAfter(wait time.Duration) {
+	if p.retry == 0 || wait < p.retry {
+		p.retry = wait
+	}
+}
+
+// manage decides which pods are missing, and which are too many, have ended, or are where
+// they must not be.
+func (v *view) manage(f failures) plan {
+	var p plan
+	for i := range v.sites {
+		v.manageSite(&p, &v.sites[i], f)
+	}
+	for _, s := range v.strays {
+		p.delete = append(p.delete, unscheduled(s.pods)...)
+	}
+	slices.Sort(p.create)
+	return p
+}
+
+func (v *view) manageSite(p *plan, s *site, f failures) {
+	switch {
+	case s.run && len(s.pods) == 0:
+		p.create = append(p.create, s.node)
+	case s.remain && len(s.pods) == 1 && pods.IsActive(s.pods[0]):
+		// As it should be, which is what nearly every node is.
+	case s.remain:
+		running := v.dropEnded(p, s, f)
+		if v.surges() {
+			v.pruneSurge(p, s, running)
+			return
+		}
+		// A pod that was just killed, or is on its way out, holds the node until it is gone.
+		if len(running) > 1 {
+			slices.SortFunc(running, oldestFirst)
+			p.delete = append(p.delete, running[1:]...)
+		}
+	default:
+		p.delete = append(p.delete, staying(s.pods)...)
+	}
+}
+
+// dropEnded plans the deletion of pods that failed or succeeded, and returns the others
+// that are not being deleted.
+func (v *view) dropEnded(p *plan, s *site, f failures) []*corev1.Pod {
+	var running []*corev1.Pod
+	for _, pod := range staying(s.pods) {
+		switch pod.Status.Phase {
+		case corev1.PodFailed:
+			if wait := f.wait(v.ds, s.node); wait > 0 {
+				p.retryAfter(wait)
+				continue
+			}
+			p.events = append(p.events, failedPodEvent(pod, s.node))
+			p.delete = append(p.delete, pod)
+		case corev1.PodSucceeded:
+			p.events = append(p.events, succeededPodEvent(pod, s.node))
+			p.delete = append(p.delete, pod)
+		default:
+			running = append(running, pod)
+		}
+	}
+	return running
+}
+
+// pruneSurge leaves a node of a surging set with the oldest updated pod and, until that
+// is available, the oldest other one. Here only the hash tells whether a pod is updated.
+func (v *view) pruneSurge(p *plan, s *site, running []*corev1.Pod) {
+	if len(running) == 0 && s.run {
+		p.create = append(p.create, s.node)
+	}
+	if len(running) < 2 {
+		return
+	}
+	slices.SortFunc(running, oldestFirst)
+	var updated, old *corev1.Pod
+	for _, pod := range running {
+		switch current := v.hasCurrentHash(pod); {
+		case current && updated == nil:
+			updated = pod
+		case !current && old == nil:
+			old = pod
+		default:
+			p.delete = append(p.delete, pod)
+		}
+	}
+	if updated == nil || old == nil {
+		return
+	}
+	if !pods.IsReady(old) || v.isAvailable(updated) {
+		p.delete = append(p.delete, old)
+	}
+}
+
+// staying returns the pods that are not being deleted.
+func staying(all []*corev1.Pod) []*corev1.Pod {
+	for i, pod := range all {
+		if pod.DeletionTimestamp != nil {
+			rest := slices.Clone(all[:i])
+			for _, pod := range all[i:] {
+				if pod.DeletionTimestamp == nil {
+					rest = append(rest, pod)
+				}
+			}
+			return rest
+		}
+	}
+	return all
+}
+
+// unscheduled returns the pods that were pinned to a node which went away before they got
+// there. The pod garbage collector looks at scheduled pods only.
+func unscheduled(all []*corev1.Pod) []*corev1.Pod {
+	var lost []*corev1.Pod
+	for _, pod := range staying(all) {
+		if pod.Spec.NodeName == "" {
+			lost = append(lost, pod)
+		}
+	}
+	return lost
+}

@@ -1,0 +1,66 @@
+package daemonset
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestPin(t *testing.T) {
+	preferred := []corev1.PreferredSchedulingTerm{{Weight: 1, Preference: expression("zone", corev1.NodeSelectorOpExists)}}
+	spread := &corev1.PodAntiAffinity{}
+	full := requireNode(expression("zone", corev1.NodeSelectorOpIn, "a"), field("metadata.name", corev1.NodeSelectorOpIn, "m"))
+	full.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = preferred
+	full.PodAntiAffinity = spread
+	want := requireNode(field("metadata.name", corev1.NodeSelectorOpIn, "n"))
+	for _, test := range []struct {
+		name     string
+		affinity *corev1.Affinity
+		more     func(*corev1.Affinity)
+	}{
+		{"none", nil, func(*corev1.Affinity) {}},
+		{"empty", &corev1.Affinity{}, func(*corev1.Affinity) {}},
+		{"without a required one", &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}, func(*corev1.Affinity) {}},
+		{"full", full, func(a *corev1.Affinity) {
+			a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = preferred
+			a.PodAntiAffinity = spread
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			before, want := test.affinity.DeepCopy(), want.DeepCopy()
+			test.more(want)
+			if diff := cmp.Diff(want, pin(test.affinity, "n")); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(before, test.affinity); diff != "" {
+				t.Errorf("the argument was changed: %s", diff)
+			}
+		})
+	}
+}
+
+func TestTarget(t *testing.T) {
+	const in, notIn = corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn
+	for _, test := range []struct {
+		name string
+		spec corev1.PodSpec
+		want string
+	}{
+		{"nothing", corev1.PodSpec{}, ""},
+		{"bound", corev1.PodSpec{NodeName: "n", Affinity: pin(nil, "m")}, "n"},
+		{"pinned", corev1.PodSpec{Affinity: pin(nil, "m")}, "m"},
+		{"only preferred", corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}}, ""},
+		{"only other affinity", corev1.PodSpec{Affinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}}, ""},
+		{"by label", corev1.PodSpec{Affinity: requireNode(expression("metadata.name", in, "n"))}, ""},
+		{"by another field", corev1.PodSpec{Affinity: requireNode(field("metadata.uid", in, "n"))}, ""},
+		{"not there", corev1.PodSpec{Affinity: requireNode(field("metadata.name", notIn, "n"))}, ""},
+		{"two names", corev1.PodSpec{Affinity: requireNode(field("metadata.name", in, "n", "m"))}, ""},
+		{"two names first", corev1.PodSpec{Affinity: requireNode(field("metadata.name", in, "n", "m"), field("metadata.name", in, "n"))}, ""},
+		{"in a later term", corev1.PodSpec{Affinity: requireNode(expression("zone", in, "a"), field("metadata.name", notIn, "m"), field("metadata.name", in, "n"))}, "n"},
+	} {
+		if got := targetOf(&corev1.Pod{Spec: test.spec}); got != test.want {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}

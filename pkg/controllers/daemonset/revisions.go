@@ -1,0 +1,201 @@
+package daemonset
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers/kit/history"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/revision"
+)
+
+// construct returns the history of a set, with one revision of the current template that
+// has the highest number. Pods may get another label on the way, so it returns them too.
+func (c *daemonSetController) construct(ctx context.Context, ds *appsv1.DaemonSet, b *blueprint, claimed []*corev1.Pod) (revisions, []*corev1.Pod, error) {
+	all, err := c.claimRevisions(ctx, ds)
+	if err != nil {
+		return revisions{}, nil, err
+	}
+	matching, old := split(all, b.payload)
+	number := history.NextNumber(old)
+	if len(matching) == 0 {
+		current, err := c.snapshot(ctx, ds, b.payload, number)
+		return revisions{current: current, old: old}, claimed, err
+	}
+	current := matching[len(matching)-1]
+	if claimed, err = c.mergeInto(ctx, ds, current, matching[:len(matching)-1], claimed); err != nil {
+		return revisions{}, nil, err
+	}
+	if current.Revision < number {
+		if current, err = c.history.Renumber(ctx, current, number); err != nil {
+			return revisions{}, nil, err
+		}
+	}
+	return revisions{current: current, old: old}, claimed, nil
+}
+
+// claimRevisions returns the revisions of a set. All have the label with their hash.
+func (c *daemonSetController) claimRevisions(ctx context.Context, ds *appsv1.DaemonSet) ([]*appsv1.ControllerRevision, error) {
+	selector, err := c.selectors.Of(ds)
+	if err != nil {
+		return nil, err
+	}
+	candidates, err := c.history.Candidates(daemonSetKind.Kind, ds)
+	if err != nil {
+		return nil, err
+	}
+	patch := func(ctx context.Context, r *appsv1.ControllerRevision, patch []byte) error {
+		_, err := c.history.Patch(ctx, r, types.StrategicMergePatchType, patch)
+		return err
+	}
+	claimed, err := claimer(c, ds, "ControllerRevision", selector, patch).Claim(ctx, candidates)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range claimed {
+		if claimed[i], err = c.labelled(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	return claimed, nil
+}
+
+// labelled sees to it that a revision has a hash. One that was made without is known by
+// its name.
+func (c *daemonSetController) labelled(ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+	if _, ok := r.Labels[appsv1.DefaultDaemonSetUniqueLabelKey]; ok {
+		return r, nil
+	}
+	changed := r.DeepCopy()
+	if changed.Labels == nil {
+		changed.Labels = map[string]string{}
+	}
+	changed.Labels[appsv1.DefaultDaemonSetUniqueLabelKey] = r.Name
+	return c.client.AppsV1().ControllerRevisions(r.Namespace).Update(ctx, changed, metav1.UpdateOptions{})
+}
+
+// snapshot creates the revision of the template of a set. If its name is taken by another
+// template, the set counts a collision, and the next attempt gets another name.
+func (c *daemonSetController) snapshot(ctx context.Context, ds *appsv1.DaemonSet, payload []byte, number int64) (*appsv1.ControllerRevision, error) {
+	hash := revision.TemplateHash(&ds.Spec.Template, ds.Status.CollisionCount)
+	labels := maps.Clone(ds.Spec.Template.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[appsv1.DefaultDaemonSetUniqueLabelKey] = hash
+	made := &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            ds.Name + "-" + hash,
+			Namespace:       ds.Namespace,
+			Labels:          labels,
+			Annotations:     maps.Clone(ds.Annotations),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(ds, daemonSetKind)},
+		},
+		Data:     runtime.RawExtension{Raw: payload},
+		Revision: number,
+	}
+	client := c.client.AppsV1().ControllerRevisions(ds.Namespace)
+	created, err := client.Create(ctx, made, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		return created, err
+	}
+	existing, getErr := client.Get(ctx, made.Name, metav1.GetOptions{})
+	if getErr != nil {
+		return nil, getErr
+	}
+	if history.Holds(existing, payload) {
+		return c.labelled(ctx, existing)
+	}
+	if countErr := c.countCollision(ctx, ds); countErr != nil {
+		return nil, countErr
+	}
+	return nil, err
+}
+
+// countCollision raises status.collisionCount by one, unless that has happened since the
+// set was read.
+func (c *daemonSetController) countCollision(ctx context.Context, ds *appsv1.DaemonSet) error {
+	client := c.client.AppsV1().DaemonSets(ds.Namespace)
+	live, err := client.Get(ctx, ds.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if live.UID != ds.UID || !ptr.Equal(live.Status.CollisionCount, ds.Status.CollisionCount) {
+		return reconcile.Requeue(fmt.Errorf("the collision count of DaemonSet %s is stale", keyOf(ds)))
+	}
+	changed := live.DeepCopy()
+	changed.Status.CollisionCount = ptr.To(ptr.Deref(live.Status.CollisionCount, 0) + 1)
+	updated, err := client.UpdateStatus(ctx, changed, metav1.UpdateOptions{})
+	if err != nil {
+		return err
+	}
+	klog.FromContext(ctx).V(2).Info("The name of a revision is taken", "daemonSet", klog.KObj(ds), "collisionCount", *changed.Status.CollisionCount)
+	c.wrote(updated)
+	return nil
+}
+
+// mergeInto makes one revision stand for duplicates of it: pods get its label, and the
+// duplicates are deleted.
+func (c *daemonSetController) mergeInto(ctx context.Context, ds *appsv1.DaemonSet, kept *appsv1.ControllerRevision, duplicates []*appsv1.ControllerRevision, claimed []*corev1.Pod) ([]*corev1.Pod, error) {
+	if len(duplicates) == 0 {
+		return claimed, nil
+	}
+	claimed, err := c.relabel(ctx, ds, kept.Labels[appsv1.DefaultDaemonSetUniqueLabelKey], claimed)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range duplicates {
+		if err := c.history.Delete(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	return claimed, nil
+}
+
+// relabel gives all pods the hash, and returns them as they are then.
+func (c *daemonSetController) relabel(ctx context.Context, ds *appsv1.DaemonSet, hash string, claimed []*corev1.Pod) ([]*corev1.Pod, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"labels": map[string]string{appsv1.DefaultDaemonSetUniqueLabelKey: hash},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the label of a pod: %w", err)
+	}
+	relabelled := make([]*corev1.Pod, 0, len(claimed))
+	for _, pod := range claimed {
+		if pod.Labels[appsv1.DefaultDaemonSetUniqueLabelKey] == hash {
+			relabelled = append(relabelled, pod)
+			continue
+		}
+		patched, err := c.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("labelling pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+		c.control.Patched(ds, patched)
+		relabelled = append(relabelled, patched)
+	}
+	return relabelled, nil
+}
+
+// prune deletes the revisions that exceed the limit of the set.
+func (c *daemonSetController) prune(ctx context.Context, v *view, r revisions) error {
+	for _, old := range r.surplus(v.ds, v.claimed) {
+		if err := c.history.Delete(ctx, old); err != nil {
+			return err
+		}
+	}
+	return nil
+}

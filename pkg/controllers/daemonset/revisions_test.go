@@ -1,0 +1,199 @@
+package daemonset
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers/kit/history"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/revision"
+)
+
+func payloadOf(t *testing.T, ds *appsv1.DaemonSet) string {
+	t.Helper()
+	payload, err := history.Payload(&ds.Spec.Template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(payload)
+}
+
+func hashLabel(r *appsv1.ControllerRevision) string {
+	return r.Labels[appsv1.DefaultDaemonSetUniqueLabelKey]
+}
+
+func numbers(all []*appsv1.ControllerRevision) []int64 {
+	var out []int64
+	for _, r := range all {
+		out = append(out, r.Revision)
+	}
+	return out
+}
+
+func TestARollbackTakesTheOldRevisionUpAgain(t *testing.T) {
+	h := newHarness(t, true, newSet(), newNode("n0"))
+	h.settle(t)
+	first := h.revisions(t)[0]
+	h.change(t, image("agent:2"))
+	h.settle(t)
+	h.change(t, image("agent:1"))
+	h.settle(t)
+	all := h.revisions(t)
+	if !slices.Equal(numbers(all), []int64{2, 3}) || all[1].Name != first.Name {
+		t.Errorf("revisions are %v %v", numbers(all), revisionNames(all))
+	}
+	if pod := h.pods(t)[0]; pod.Labels[appsv1.DefaultDaemonSetUniqueLabelKey] != hashLabel(first) {
+		t.Errorf("the pod has labels %v", pod.Labels)
+	}
+}
+
+func TestHistoryIsPruned(t *testing.T) {
+	limit := func(ds *appsv1.DaemonSet) { ds.Spec.RevisionHistoryLimit = ptr.To[int32](1) }
+	h := newHarness(t, true, newSet(limit), newNode("n0"))
+	for _, name := range []string{"agent:2", "agent:3", "agent:4"} {
+		h.settle(t)
+		h.change(t, image(name))
+	}
+	h.settle(t)
+	if all := h.revisions(t); !slices.Equal(numbers(all), []int64{3, 4}) {
+		t.Errorf("revisions are %v", numbers(all))
+	}
+}
+
+func TestDuplicatesAreMerged(t *testing.T) {
+	ds := newSet(onDelete)
+	payload := payloadOf(t, ds)
+	h := newHarness(t, true, ds, newNode("n0"), newNode("n1"),
+		newRevision("new", 1, payload), newRevision("copy", 2, payload),
+		newPod("a", "n0"), newPod("b", "n1", hash("copy")))
+	h.reconcile(t)
+	h.wantRequests(t, "delete controllerrevisions", "patch pods", "update daemonsets/status")
+	if all := revisionNames(h.revisions(t)); !slices.Equal(all, []string{"copy"}) {
+		t.Errorf("revisions are %v", all)
+	}
+	for _, pod := range h.pods(t) {
+		if got := pod.Labels[appsv1.DefaultDaemonSetUniqueLabelKey]; got != "copy" || pod.Labels["app"] != "agent" {
+			t.Errorf("%s has labels %v", pod.Name, pod.Labels)
+		}
+	}
+	// The new label counts at once.
+	if s := h.set(t).Status; s.UpdatedNumberScheduled != 2 {
+		t.Errorf("the status is %+v", s)
+	}
+}
+
+func TestRevisionsAreAdoptedAndLabelled(t *testing.T) {
+	ds := newSet()
+	bare := newRevision("bare", 1, payloadOf(t, ds), func(r *appsv1.ControllerRevision) {
+		r.OwnerReferences, r.Labels = nil, map[string]string{"app": "agent"}
+	})
+	foreign := newRevision("foreign", 5, "{}", func(r *appsv1.ControllerRevision) { r.OwnerReferences, r.Labels = nil, nil })
+	h := newHarness(t, true, ds, bare, foreign)
+	h.observe(t)
+	// The fake API server refuses the stale version that an update after the patch has not.
+	if err := h.c.reconcile(h.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	h.wantRequests(t, "get daemonsets", "patch controllerrevisions", "update controllerrevisions", "update daemonsets/status")
+	for _, r := range h.revisions(t) {
+		if r.Name == "bare" && hashLabel(r) != "bare" {
+			t.Errorf("labels are %v", r.Labels)
+		}
+		if r.Name == "foreign" && (r.OwnerReferences != nil || r.Labels != nil) {
+			t.Errorf("%s was touched: %+v", r.Name, r.ObjectMeta)
+		}
+	}
+}
+
+// TestAnotherEncodingKeepsPods is what happens when the encoding of a template changes, as
+// it did from 1.33 to 1.34: the old revision does not match, its name is taken, and a new
+// one is made; but pods stay, because they are of the same template generation.
+func TestAnotherEncodingKeepsPods(t *testing.T) {
+	ds := newSet(templateGenerationOf("1"))
+	name := revision.TemplateHash(&ds.Spec.Template, nil)
+	stored := newRevision("agent-"+name, 1, `{"spec":{"template":{"metadata":{"creationTimestamp":null}}}}`,
+		func(r *appsv1.ControllerRevision) { r.Labels[appsv1.DefaultDaemonSetUniqueLabelKey] = name })
+	h := newHarness(t, true, ds, newNode("n0"), stored, newPod("a", "n0", hash(name), generation("1")))
+	h.observe(t)
+	if err := h.c.reconcile(h.Context(), key); !apierrors.IsAlreadyExists(err) {
+		t.Fatalf("got %v", err)
+	}
+	h.wantRequests(t, "create controllerrevisions", "get controllerrevisions", "get daemonsets", "update daemonsets/status")
+	h.settle(t)
+	if all := h.revisions(t); !slices.Equal(numbers(all), []int64{1, 2}) || hashLabel(all[1]) != revision.TemplateHash(&ds.Spec.Template, ptr.To[int32](1)) {
+		t.Errorf("revisions are %v %v", numbers(all), revisionNames(all))
+	}
+	if all := namesOf(h.pods(t)); !slices.Equal(all, []string{"a"}) {
+		t.Errorf("pods are %v", all)
+	}
+	s := h.set(t).Status
+	if s.UpdatedNumberScheduled != 1 || s.CollisionCount == nil || *s.CollisionCount != 1 {
+		t.Errorf("the status is %+v", s)
+	}
+}
+
+func TestANameThatIsTaken(t *testing.T) {
+	ds := newSet()
+	name := "agent-" + revision.TemplateHash(&ds.Spec.Template, nil)
+	t.Run("by the same payload", func(t *testing.T) {
+		h := newHarness(t, true, ds.DeepCopy(), newNode("n0"))
+		h.observe(t)
+		h.store(t, newRevision(name, 1, payloadOf(t, ds), func(r *appsv1.ControllerRevision) { r.Labels = nil }))
+		if err := h.c.reconcile(h.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		h.wantRequests(t, "create controllerrevisions", "create pods", "get controllerrevisions", "update controllerrevisions", "update daemonsets/status")
+		if pod := h.pods(t)[0]; pod.Labels[appsv1.DefaultDaemonSetUniqueLabelKey] != name {
+			t.Errorf("the pod has labels %v", pod.Labels)
+		}
+	})
+	t.Run("and counted already", func(t *testing.T) {
+		h := newHarness(t, true, ds.DeepCopy(), newNode("n0"))
+		h.observe(t)
+		h.store(t, newRevision(name, 1, "{}"))
+		live := h.set(t)
+		live.Status.CollisionCount = ptr.To[int32](1)
+		h.store(t, live)
+		if err := h.c.reconcile(h.Context(), key); !reconcile.IsRequeue(err) {
+			t.Fatalf("got %v", err)
+		}
+		h.wantRequests(t, "create controllerrevisions", "get controllerrevisions", "get daemonsets")
+	})
+	t.Run("and the set was recreated", func(t *testing.T) {
+		h := newHarness(t, true, ds.DeepCopy(), newNode("n0"))
+		h.observe(t)
+		h.store(t, newRevision(name, 1, "{}"))
+		live := h.set(t)
+		live.UID = "other"
+		h.store(t, live)
+		if err := h.c.reconcile(h.Context(), key); !reconcile.IsRequeue(err) {
+			t.Fatalf("got %v", err)
+		}
+	})
+}
+
+func TestHistoryFailures(t *testing.T) {
+	boom := errors.New("boom")
+	ds := newSet(onDelete)
+	payload := payloadOf(t, ds)
+	h := newHarness(t, true, ds, newNode("n0"), newRevision("new", 1, payload), newRevision("copy", 2, payload), newPod("a", "n0"))
+	h.failOn("patch", "pods", boom)
+	h.observe(t)
+	if err := h.c.reconcile(h.Context(), key); !errors.Is(err, boom) {
+		t.Errorf("got %v", err)
+	}
+	// A duplicate that pods are labelled with is not deleted.
+	h.wantRequests(t, "patch pods")
+
+	gone := apierrors.NewNotFound(appsv1.Resource("pods"), "a")
+	h.failOn("patch", "pods", gone)
+	h.reconcile(t)
+	if all := revisionNames(h.revisions(t)); !slices.Equal(all, []string{"copy"}) {
+		t.Errorf("revisions are %v", all)
+	}
+}

@@ -1,0 +1,151 @@
+package daemonset
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// rollingUpdate decides which old pods are replaced next.
+func (v *view) rollingUpdate() (plan, error) {
+	desired := v.desired()
+	maxSurge, err := v.maxSurge(desired)
+	if err != nil {
+		return plan{}, err
+	}
+	maxUnavailable, err := v.maxUnavailable(desired)
+	if err != nil {
+		return plan{}, err
+	}
+	if maxSurge > 0 {
+		return v.surge(maxSurge, desired)
+	}
+	if maxUnavailable == 0 && desired > 0 {
+		maxUnavailable = 1
+	}
+	return v.replace(maxUnavailable), nil
+}
+
+// progress is how far the update of a node is.
+type progress struct {
+	// updated and old are the pods of either kind that are not being deleted, if any.
+	updated, old *corev1.Pod
+	// excess: there is more than one of a kind. Manage prunes it first.
+	excess bool
+}
+
+func (v *view) progressOf(s *site) progress {
+	var p progress
+	for _, pod := range staying(s.pods) {
+		kind := &p.old
+		if v.isUpdated(pod) {
+			kind = &p.updated
+		}
+		if *kind != nil {
+			return progress{excess: true}
+		}
+		*kind = pod
+	}
+	return p
+}
+
+// updateSites calls do for the nodes that an update is about: those that have pods of the
+// set and those that should.
+func (v *view) updateSites(do func(s *site, exists bool) error) error {
+	for i := range v.sites {
+		if s := &v.sites[i]; s.run || len(s.pods) > 0 {
+			if err := do(s, true); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range v.strays {
+		if err := do(&v.strays[i], false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replace deletes old pods, so that manage creates new ones, while no more than
+// maxUnavailable nodes lack an available pod. Old pods that are not available count
+// already, so all of them go.
+func (v *view) replace(maxUnavailable int) plan {
+	var unavailable int
+	var broken, candidates []*corev1.Pod
+	_ = v.updateSites(func(s *site, _ bool) error {
+		p := v.progressOf(s)
+		switch {
+		case p.excess, (p.updated == nil) == (p.old == nil):
+			// Manage has something to do there.
+			unavailable++
+		case p.old == nil:
+			if !v.isAvailable(p.updated) {
+				unavailable++
+			}
+		case !v.isAvailable(p.old):
+			unavailable++
+			broken = append(broken, p.old)
+		default:
+			candidates = append(candidates, p.old)
+		}
+		return nil
+	})
+	slices.SortFunc(candidates, byTarget)
+	return plan{delete: append(broken, take(candidates, maxUnavailable-unavailable)...)}
+}
+
+// surge creates updated pods beside old ones on no more than maxSurge nodes at once, and
+// deletes an old one when the updated one is available.
+func (v *view) surge(maxSurge, desired int) (plan, error) {
+	var update plan
+	var surging, available int
+	var candidates []string  // nodes with nothing but an available old pod
+	var sunset []*corev1.Pod // available old pods on nodes that should not run one
+	err := v.updateSites(func(s *site, exists bool) error {
+		p := v.progressOf(s)
+		if p.excess {
+			surging++
+			return nil
+		}
+		oldAvailable, updatedAvailable := p.old != nil && v.isAvailable(p.old), p.updated != nil && v.isAvailable(p.updated)
+		if oldAvailable || p.old == nil && updatedAvailable {
+			available++
+		}
+		switch {
+		case p.old == nil:
+		case p.updated != nil && updatedAvailable:
+			update.delete = append(update.delete, p.old)
+		case p.updated != nil:
+			surging++
+		case !exists:
+			return fmt.Errorf("updating the pod %s: its node %s does not exist", p.old.Name, s.node)
+		case oldAvailable && s.run:
+			candidates = append(candidates, s.node)
+		case oldAvailable:
+			sunset = append(sunset, p.old)
+		case s.run:
+			update.create = append(update.create, s.node)
+		default:
+			update.delete = append(update.delete, p.old)
+		}
+		return nil
+	})
+	if err != nil {
+		return plan{}, err
+	}
+	slices.Sort(update.create)
+	slices.Sort(candidates)
+	slices.SortFunc(sunset, byTarget)
+	update.create = append(update.create, take(candidates, maxSurge-surging)...)
+	update.delete = append(update.delete, take(sunset, available-desired)...)
+	return update, nil
+}
+
+// take returns the first n, or as many as there are.
+func take[T any](all []T, n int) []T { return all[:min(len(all), max(0, n))] }
+
+// byTarget orders pods by their node, so that the same nodes come first every time.
+func byTarget(a, b *corev1.Pod) int { return cmp.Compare(targetOf(a), targetOf(b)) }

@@ -1,0 +1,145 @@
+package daemonset
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// counts is the part of the status that counts nodes.
+type counts struct {
+	desired, current, misscheduled, ready, updated, available, unavailable int32
+}
+
+// count counts the nodes, and returns the pods that stand for those which should run one.
+func (v *view) count() (counts, []*corev1.Pod) {
+	var c counts
+	var standing []*corev1.Pod
+	for i := range v.sites {
+		s := &v.sites[i]
+		pod := s.first()
+		switch {
+		case !s.run && pod != nil:
+			c.misscheduled++
+		case s.run:
+			c.desired++
+		}
+		if !s.run || pod == nil {
+			continue
+		}
+		standing = append(standing, pod)
+		c.current++
+		if pods.IsReady(pod) {
+			c.ready++
+			if v.isAvailable(pod) {
+				c.available++
+			}
+		}
+		if v.isUpdated(pod) {
+			c.updated++
+		}
+	}
+	c.unavailable = c.desired - c.available
+	return c, standing
+}
+
+func countsOf(s appsv1.DaemonSetStatus) counts {
+	return counts{
+		desired:      s.DesiredNumberScheduled,
+		current:      s.CurrentNumberScheduled,
+		misscheduled: s.NumberMisscheduled,
+		ready:        s.NumberReady,
+		updated:      s.UpdatedNumberScheduled,
+		available:    s.NumberAvailable,
+		unavailable:  s.NumberUnavailable,
+	}
+}
+
+// withCounts returns a copy of a set that has the counts in its status.
+func withCounts(ds *appsv1.DaemonSet, c counts, observedGeneration int64) *appsv1.DaemonSet {
+	out := ds.DeepCopy()
+	s := &out.Status
+	s.ObservedGeneration = observedGeneration
+	s.DesiredNumberScheduled = c.desired
+	s.CurrentNumberScheduled = c.current
+	s.NumberMisscheduled = c.misscheduled
+	s.NumberReady = c.ready
+	s.UpdatedNumberScheduled = c.updated
+	s.NumberAvailable = c.available
+	s.NumberUnavailable = c.unavailable
+	return out
+}
+
+// urgent reports that someone may be waiting for what a status says: that a change of the
+// spec was seen, that a count has reached the desired number, or that the last pod that
+// is out of place is gone.
+func urgent(was, is counts, newGeneration bool) bool {
+	reached := func(was, is int32, desired int32) bool { return was != is && is == desired }
+	return newGeneration ||
+		reached(was.current, is.current, is.desired) ||
+		reached(was.ready, is.ready, is.desired) ||
+		reached(was.updated, is.updated, is.desired) ||
+		reached(was.available, is.available, is.desired) ||
+		reached(was.misscheduled, is.misscheduled, 0)
+}
+
+// report brings the status up to date, now or, if it says nothing that anyone waits for,
+// shortly; and sees to it that pods which become available are noticed.
+func (c *daemonSetController) report(ctx context.Context, v *view, observedGeneration int64) error {
+	was, ds := countsOf(v.ds.Status), v.ds
+	is, standing := v.count()
+	newGeneration := ds.Status.ObservedGeneration < observedGeneration
+	if was != is || newGeneration {
+		if wait := c.writes.Delay(keyOf(ds)); wait > 0 && !urgent(was, is, newGeneration) {
+			c.enqueueAfter(ds, wait)
+		} else if err := c.writeStatus(ctx, ds, is, observedGeneration); err != nil {
+			return fmt.Errorf("error storing status for daemon set %s: %w", keyOf(ds), err)
+		}
+	}
+	if ds.Spec.MinReadySeconds > 0 && is.ready != is.available {
+		after, ok := pods.NextAvailabilityCheck(standing, ds.Spec.MinReadySeconds, v.now, c.clock)
+		if !ok {
+			after = time.Duration(ds.Spec.MinReadySeconds) * time.Second
+		}
+		c.queue.AddAfter(keyOf(ds), after)
+	}
+	return nil
+}
+
+// writeStatus sends the counts. If that fails, for whatever reason, it is tried once more
+// on the live object.
+func (c *daemonSetController) writeStatus(ctx context.Context, ds *appsv1.DaemonSet, is counts, observedGeneration int64) error {
+	klog.FromContext(ctx).V(4).Info("Updating status", "daemonSet", klog.KObj(ds), "counts", fmt.Sprintf("%+v", is))
+	client := c.client.AppsV1().DaemonSets(ds.Namespace)
+	written, err := client.UpdateStatus(ctx, withCounts(ds, is, observedGeneration), metav1.UpdateOptions{})
+	if err != nil {
+		live, getErr := client.Get(ctx, ds.Name, metav1.GetOptions{})
+		if getErr != nil {
+			return getErr
+		}
+		if live.UID != ds.UID {
+			return reconcile.Requeue(fmt.Errorf("it was recreated: got uid %s, wanted %s", live.UID, ds.UID))
+		}
+		if written, err = client.UpdateStatus(ctx, withCounts(live, is, observedGeneration), metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+	}
+	c.writes.Wrote(keyOf(ds), written.ResourceVersion)
+	c.wrote(written)
+	return nil
+}
+
+// wrote records a version of a set, which the next reconcile waits for.
+func (c *daemonSetController) wrote(ds *appsv1.DaemonSet) {
+	if c.config.requireFresh {
+		c.tracker.Wrote(keyOf(ds), ds.UID, daemonSetResource, ds.ResourceVersion)
+	}
+}

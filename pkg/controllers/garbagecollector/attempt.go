@@ -1,0 +1,191 @@
+package garbagecollector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// errVirtual is why a node is looked at again: until an informer shows it, it could be
+// deleted without anybody noticing. See kubernetes/kubernetes#56121.
+var errVirtual = errors.New("no informer has shown the object yet")
+
+// attemptToDelete looks at a node and deletes its object if nothing owns it any more.
+func (c *collector) attemptToDelete(ctx context.Context, n *node) error {
+	err := c.consider(ctx, n)
+	var unmapped *mappingError
+	switch {
+	case errors.Is(err, errGone):
+		return nil
+	case errors.Is(err, errScope):
+		klog.FromContext(ctx).V(2).Info("Cluster-scoped object refers to a namespaced owner, it is left alone", "object", n.identity)
+		return nil
+	case errors.As(err, &unmapped):
+		return reconcile.Requeue(err)
+	case err != nil:
+		return err
+	}
+	if s := c.graph.look(n); s.current && s.virtual {
+		return reconcile.Requeue(errVirtual)
+	}
+	return nil
+}
+
+func (c *collector) consider(ctx context.Context, n *node) error {
+	s := c.graph.look(n)
+	switch {
+	case !s.current:
+		return nil
+	case s.deletingDependents:
+		return c.deleteInForeground(ctx, n, s)
+	case s.beingDeleted:
+		return nil // its dependents are looked at when it is gone
+	}
+	if settled, err := c.considerCached(ctx, n, s); settled || err != nil {
+		return err
+	}
+	return c.considerLive(ctx, n, s)
+}
+
+// considerCached decides from the copy of an informer where a stale copy can do no harm:
+// to keep the object, since a change of its owners brings it back, or to delete it under
+// the precondition that the copy is not stale.
+func (c *collector) considerCached(ctx context.Context, n *node, s state) (settled bool, err error) {
+	if s.virtual {
+		return false, nil
+	}
+	item, found := c.monitors.cached(s.resource, n.identity)
+	if !found {
+		return false, nil
+	}
+	refs := item.GetOwnerReferences()
+	if len(refs) == 0 || item.GetDeletionTimestamp() != nil {
+		return true, nil
+	}
+	o, err := c.classify(ctx, n.identity, refs)
+	if err != nil {
+		return false, err
+	}
+	v := judge(o, s, item.GetFinalizers())
+	if v.action == keep {
+		return true, nil
+	}
+	if v.action != discard {
+		return false, nil
+	}
+	at, err := c.locateNode(n, s)
+	if err != nil {
+		return false, err
+	}
+	err = c.delete(ctx, at, item, v.policy)
+	if apierrors.IsConflict(err) {
+		return false, nil
+	}
+	return true, c.settle(ctx, n, err)
+}
+
+// considerLive decides from the object as the API server has it.
+func (c *collector) considerLive(ctx context.Context, n *node, s state) error {
+	at, err := c.locateNode(n, s)
+	if err != nil {
+		return err
+	}
+	item, err := c.read(ctx, at, n.uid)
+	if err != nil {
+		return err
+	}
+	if item == nil {
+		return c.gone(ctx, n)
+	}
+	if len(item.OwnerReferences) == 0 {
+		return nil
+	}
+	o, err := c.classify(ctx, n.identity, item.OwnerReferences)
+	if err != nil {
+		return err
+	}
+	v := judge(o, s, item.Finalizers)
+	logger := klog.FromContext(ctx)
+	switch v.action {
+	case disown:
+		logger.V(2).Info("Removing owners that are gone or being deleted", "object", n.identity, "owners", v.disowned)
+		return c.settle(ctx, n, c.disown(ctx, at, n, v.disowned))
+	case unblock:
+		if item, err = c.unblock(ctx, at, n, item); err != nil {
+			return c.settle(ctx, n, err)
+		}
+		return c.settle(ctx, n, c.deleteUnchanged(ctx, at, item, v.policy))
+	case discard:
+		return c.settle(ctx, n, c.deleteUnchanged(ctx, at, item, v.policy))
+	}
+	return nil
+}
+
+// settle turns the answer of a write to an object that does not exist into errGone.
+func (c *collector) settle(ctx context.Context, n *node, err error) error {
+	if apierrors.IsNotFound(err) {
+		return c.gone(ctx, n)
+	}
+	return err
+}
+
+// gone tells the graph that there is no object with the identity of a node.
+func (c *collector) gone(ctx context.Context, n *node) error {
+	c.apply(ctx, &change{kind: absent, identity: n.identity})
+	return errGone
+}
+
+// deleteInForeground releases an owner in foreground deletion once nothing blocks it.
+func (c *collector) deleteInForeground(ctx context.Context, n *node, s state) error {
+	blocking, idle := c.graph.blockers(n)
+	if blocking == 0 {
+		return c.removeFinalizer(ctx, n, s, metav1.FinalizerDeleteDependents)
+	}
+	for _, dependent := range idle {
+		c.attempt.add(reconcile.Fresh, dependent)
+	}
+	return nil
+}
+
+// delete deletes an object if it still is as it was read.
+func (c *collector) delete(ctx context.Context, at location, item metav1.Object, policy metav1.DeletionPropagation) error {
+	uid, version := item.GetUID(), item.GetResourceVersion()
+	klog.FromContext(ctx).V(2).Info("Deleting an object without owners", "resource", at.resource, "namespace", at.namespace, "name", at.name, "uid", uid, "propagationPolicy", policy)
+	return c.deleteIf(ctx, at, metav1.Preconditions{UID: &uid, ResourceVersion: &version}, policy)
+}
+
+func (c *collector) deleteIf(ctx context.Context, at location, preconditions metav1.Preconditions, policy metav1.DeletionPropagation) error {
+	err := c.at(at).Delete(ctx, at.name, metav1.DeleteOptions{Preconditions: &preconditions, PropagationPolicy: &policy})
+	if err := at.unserved(err); err != nil {
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("deleting %s %s/%s: %w", at.resource.GroupResource(), at.namespace, at.name, err)
+	}
+	return nil
+}
+
+// deleteUnchanged deletes an object if its owners still are as they were read. Other changes
+// do not save it, or one that is updated all the time would never go: see
+// kubernetes/kubernetes#114603.
+func (c *collector) deleteUnchanged(ctx context.Context, at location, item *metav1.PartialObjectMetadata, policy metav1.DeletionPropagation) error {
+	conflict := c.delete(ctx, at, item, policy)
+	if !apierrors.IsConflict(conflict) {
+		return conflict
+	}
+	now, err := c.at(at).Get(ctx, at.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return err
+	}
+	if err != nil || now.UID != item.UID || now.ResourceVersion == item.ResourceVersion ||
+		!sameReferences(now.OwnerReferences, item.OwnerReferences) {
+		return conflict
+	}
+	return c.deleteIf(ctx, at, metav1.Preconditions{UID: &item.UID}, policy)
+}

@@ -1,0 +1,272 @@
+// Package garbagecollector deletes objects whose every owner is gone, and carries out the
+// deletions that ask for their dependents to be deleted first or to be orphaned.
+//
+// The model, in rules:
+//
+//  1. A graph holds every object of every resource that can be listed, watched and deleted,
+//     by UID, with its owners and dependents. An owner that no informer has shown is a
+//     virtual node. Informers are of metadata unless the kind is cached whole anyway.
+//  2. Changes reach the graph through one queue, in the order in which each informer told
+//     of them. What follows from a change goes into two queues of nodes: attemptToDelete and
+//     attemptToOrphan. Of the updates only those are queued that concern owners, finalizers
+//     or the deletion of an object.
+//  3. The graph says what to look at, never what to delete. That an owner does not exist is
+//     concluded from a live answer about just that owner only, and remembered; that it exists
+//     can be concluded from a synced informer, since its deletion brings the object back.
+//     An owner of a kind that is not served is neither.
+//  4. A reference claims a kind, name and namespace for a UID. References with one UID can
+//     disagree; only objects whose own claim is refuted are deleted.
+//  5. An object without a live owner is deleted under the precondition that it has not
+//     changed, so that an owner added meanwhile saves it. It is read from the cache first:
+//     should the copy be stale, the precondition fails and the object is read live.
+//  6. An owner in foreground deletion is looked at when the last dependent that blocks it is
+//     gone or stops blocking. One with the finalizer orphan is released once no dependent
+//     refers to it.
+//  7. The set of resources follows discovery every 30 seconds. The informer of a kind that
+//     is not served any more is stopped; its objects that own something become virtual.
+//  8. A restart takes the graph along: HandOver passes on the graph, the absent owners, the
+//     set of resources and the nodes that were queued, in work or backing off. The successor
+//     watches the same resources, without asking for anything, and its informers replay what
+//     they hold. Each replayed object is compared with its node as in an update, and marked
+//     as seen in the new epoch. Once an informer has shown all it holds, observed nodes of
+//     its resource without the mark are treated as deleted: that is what was missed between
+//     the instances. Changes still queued in the old instance are dropped, because the replay
+//     holds them; answers of the API server are applied at once and never queued. The queues
+//     of nodes are worked on when the replay is complete, or after 30 seconds.
+//
+// Behaviour: specs/garbage-collector-controller.md.
+package garbagecollector
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+const (
+	// resyncPeriod is the pause between two looks at what the API server serves.
+	resyncPeriod = 30 * time.Second
+	// syncTimeout bounds the wait for informers, so that one resource that cannot be listed
+	// does not hold up the others.
+	syncTimeout = 30 * time.Second
+	// maxChanges bounds the changes queued for the graph. Informers hold back the others.
+	maxChanges = 4096
+)
+
+// Descriptor describes garbage-collector-controller.
+func Descriptor() controller.Descriptor {
+	// Served by every API server: to require it means to wait for the first discovery.
+	namespaces := []schema.GroupVersionResource{corev1.SchemeGroupVersion.WithResource("namespaces")}
+	return controller.Describe(controller.Descriptor{
+		Name:           "garbage-collector-controller",
+		Aliases:        []string{"garbagecollector"},
+		Doc:            "Deletes objects whose owners are gone.",
+		ServiceAccount: "generic-garbage-collector",
+		EventSource:    "garbage-collector-controller",
+		Requires:       namespaces,
+		Partial:        namespaces,
+		Limits:         controller.LimitFactors{QPS: 2},
+	}, configOf, build)
+}
+
+// config is what the controller reads of the configuration.
+type config struct {
+	// concurrentSyncs is the number of workers of each of the two queues of nodes.
+	concurrentSyncs int
+	// ignored are the resources that are not watched, as "resource.group", sorted and
+	// separated by spaces.
+	ignored string
+}
+
+func configOf(c *controller.Config) config {
+	gc := c.Controllers.GarbageCollector
+	return config{concurrentSyncs: int(*gc.ConcurrentSyncs), ignored: encode(gc.IgnoredResources)}
+}
+
+func encode(resources []v1beta1.GroupResource) string {
+	var names []string
+	for _, r := range resources {
+		names = append(names, schema.GroupResource{Group: r.Group, Resource: r.Resource}.String())
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), " ")
+}
+
+func decode(encoded string) map[schema.GroupResource]bool {
+	ignored := map[schema.GroupResource]bool{}
+	for name := range strings.FieldsSeq(encoded) {
+		ignored[schema.ParseGroupResource(name)] = true
+	}
+	return ignored
+}
+
+type collector struct {
+	metadata    metadata.Interface
+	discovery   discovery.DiscoveryInterface
+	mapper      meta.RESTMapper
+	events      record.EventRecorder
+	clock       clock.WithTicker
+	predecessor func() any
+
+	ignored     map[schema.GroupResource]bool
+	graph       *graph
+	monitors    *monitors
+	changes     *reconcile.Loop[*change]
+	attempt     *worklist
+	orphan      *worklist
+	syncFailed  counter
+	mergeOnly   *learned
+	startWorker *gate
+
+	// slots holds an entry for each queued change; stopped ends the wait for a slot.
+	slots   chan struct{}
+	stopped chan struct{}
+
+	// known are the resources of the last successful look at what is served, at first those
+	// of the predecessor. unswept are those of which deletions can have been missed. Both
+	// belong to the goroutine of Run.
+	known   map[schema.GroupVersionResource]*monitored
+	unswept map[schema.GroupVersionResource]bool
+}
+
+func build(env controller.Env, cfg config) (controller.Controller, error) {
+	return newCollector(env, cfg), nil
+}
+
+func newCollector(env controller.Env, cfg config) *collector {
+	c := &collector{
+		metadata:    env.Metadata,
+		discovery:   env.Discovery,
+		mapper:      env.Mapper,
+		events:      env.Events,
+		clock:       env.Clock,
+		predecessor: env.Predecessor,
+		ignored:     decode(cfg.ignored),
+		graph:       newGraph(),
+		syncFailed:  newSyncFailed(env.Metrics),
+		mergeOnly:   &learned{},
+		startWorker: newGate(),
+		slots:       make(chan struct{}, maxChanges),
+		stopped:     make(chan struct{}),
+		known:       map[schema.GroupVersionResource]*monitored{},
+		unswept:     map[schema.GroupVersionResource]bool{},
+	}
+	c.monitors = newMonitors(env.Informers, env.Clock, c.graph.knows, c.deliver)
+
+	// The loops must not wait for all handlers: the graph takes part in bringing them in sync,
+	// and the workers begin without those that do not get there.
+	ungated := newGate()
+	ungated.open()
+	changing, working := env, env
+	changing.Informers = gatedScope{env.Informers, ungated}
+	working.Informers = gatedScope{env.Informers, c.startWorker}
+	c.changes = reconcile.New(changing, reconcile.Options[*change]{Queue: "garbage_collector_graph_changes", Workers: 1}, c.change)
+	c.attempt = newWorklist(working, "garbage_collector_attempt_to_delete", cfg.concurrentSyncs, c.attemptToDelete)
+	c.orphan = newWorklist(working, "garbage_collector_attempt_to_orphan", cfg.concurrentSyncs, c.attemptToOrphan)
+	return c
+}
+
+// Run implements controller.Controller.
+func (c *collector) Run(ctx context.Context) error {
+	if left, ok := c.predecessor().(*handover); ok {
+		c.takeOver(ctx, left)
+	}
+	var running sync.WaitGroup
+	failures := make([]error, 3)
+	running.Go(func() { failures[0] = c.changes.Run(ctx) })
+	running.Go(func() { failures[1] = c.attempt.loop.Run(ctx) })
+	running.Go(func() { failures[2] = c.orphan.loop.Run(ctx) })
+	running.Go(func() { c.startWorker.openAfter(ctx, c.clock, syncTimeout) })
+	running.Go(func() {
+		<-ctx.Done()
+		close(c.stopped)
+	})
+	c.followResources(ctx)
+	running.Wait()
+	for _, err := range failures {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeOver continues with what the predecessor left. See rule 8.
+func (c *collector) takeOver(ctx context.Context, left *handover) {
+	c.graph.adopt(left.graph)
+	for resource, as := range left.monitored {
+		if !c.ignored[resource.GroupResource()] {
+			c.known[resource] = as
+			c.unswept[resource] = true
+		}
+	}
+	dropped := c.graph.resources()
+	maps.DeleteFunc(dropped, func(resource schema.GroupVersionResource, _ bool) bool { return c.unswept[resource] })
+	c.apply(ctx, &change{kind: unmonitored, lane: reconcile.Backlog, resources: dropped})
+	for _, n := range left.attempt {
+		c.attempt.add(reconcile.Backlog, n)
+	}
+	for _, n := range left.orphan {
+		c.orphan.add(reconcile.Backlog, n)
+	}
+}
+
+// HandOver implements controller.HandsOver.
+func (c *collector) HandOver() any {
+	all := c.monitors.watched()
+	maps.Copy(all, c.known)
+	return &handover{graph: c.graph, monitored: all, attempt: c.attempt.left(), orphan: c.orphan.left()}
+}
+
+// deliver queues a change for the graph. It blocks while too many are queued.
+func (c *collector) deliver(ch *change) {
+	select {
+	case c.slots <- struct{}{}:
+		c.changes.Add(ch) // one lane keeps the order
+	case <-c.stopped:
+	}
+}
+
+func (c *collector) change(ctx context.Context, ch *change) error {
+	select {
+	case <-c.slots:
+	default: // a second try has given its slot back
+	}
+	c.apply(ctx, ch)
+	if ch.done != nil {
+		ch.done()
+	}
+	return nil
+}
+
+// apply makes a change of the graph and queues what follows from it.
+func (c *collector) apply(ctx context.Context, ch *change) {
+	e := c.graph.apply(ch)
+	for _, n := range e.attempt {
+		c.attempt.add(ch.lane, n)
+	}
+	for _, n := range e.later {
+		c.attempt.addLater(n)
+	}
+	for _, n := range e.orphan {
+		c.orphan.add(ch.lane, n)
+	}
+	for _, ref := range e.invalid {
+		c.reportInvalid(ctx, ref)
+	}
+}

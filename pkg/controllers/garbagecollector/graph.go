@@ -1,0 +1,189 @@
+package garbagecollector
+
+import (
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// graph holds every object of the cluster and who owns it. It is changed by apply only, one
+// change at a time. It knows no queue and no client, so it can be handed from one instance
+// to the next.
+type graph struct {
+	absent absentOwners
+
+	mu    sync.RWMutex
+	nodes map[types.UID]*node
+	// epoch counts the instances that have used the graph.
+	epoch uint32
+}
+
+func newGraph() *graph {
+	return &graph{absent: newAbsentOwners(), nodes: map[types.UID]*node{}, epoch: 1}
+}
+
+// changeKind says what a change is about.
+type changeKind string
+
+const (
+	// observed: an informer shows an object, old and new or only new.
+	observed changeKind = "observed"
+	// gone: an informer says that the object old does not exist any more.
+	gone changeKind = "gone"
+	// absent: the API server was asked and says that there is no object with an identity.
+	absent changeKind = "absent"
+	// replayed: the informers of resources have shown all they hold.
+	replayed changeKind = "replayed"
+	// unmonitored: resources are not watched any more.
+	unmonitored changeKind = "unmonitored"
+)
+
+// change is something the graph has to take account of.
+type change struct {
+	kind changeKind
+	lane reconcile.Lane // of what follows from it
+
+	// Of an observed or gone object.
+	monitored *monitored
+	old, new  metav1.Object
+	// Of an absent one.
+	identity identity
+	// Of resources.
+	resources map[schema.GroupVersionResource]bool
+	// done is called when the change and all before it have been applied; may be nil.
+	done func()
+}
+
+func (c *change) String() string {
+	switch {
+	case c.new != nil:
+		return string(c.kind) + " " + c.monitored.identityOf(c.new).String()
+	case c.old != nil:
+		return string(c.kind) + " " + c.monitored.identityOf(c.old).String()
+	case c.kind == absent:
+		return string(c.kind) + " " + c.identity.String()
+	}
+	return string(c.kind)
+}
+
+// effects are what there is to do after a change.
+type effects struct {
+	// attempt are nodes to be looked at for deletion, later those that can wait for the
+	// backoff of a failure, orphan those whose dependents are to be orphaned.
+	attempt, later, orphan []*node
+	// invalid are references into another namespace.
+	invalid []invalidReference
+}
+
+// invalidReference is a reference of a dependent to an owner in another namespace.
+type invalidReference struct {
+	dependent identity
+	owner     identity // as claimed, in the namespace of the dependent
+}
+
+// apply makes a change and returns what follows from it.
+func (g *graph) apply(c *change) effects {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var e effects
+	switch c.kind {
+	case observed:
+		g.observe(c, &e)
+	case gone:
+		g.lose(c, &e)
+	case absent:
+		g.confirmAbsent(c.identity, &e)
+	case replayed:
+		g.loseUnseen(c.resources, &e)
+	case unmonitored:
+		g.unmonitor(c.resources, &e)
+	}
+	return e
+}
+
+// link adds a node to the dependents of the owners that references name, which are among
+// its own. It makes virtual nodes of unknown owners.
+func (g *graph) link(n *node, refs []metav1.OwnerReference, e *effects) {
+	suspicious := false
+	for _, ref := range refs {
+		owner, known := g.nodes[ref.UID]
+		if !known {
+			// The namespace of the dependent is a guess: the kind may have none.
+			owner = &node{identity: claimed(ref, n.namespace), virtual: true}
+			g.nodes[ref.UID] = owner
+			e.attempt = append(e.attempt, owner)
+		}
+		owner.attach(n, blocks(n.owners, ref.UID))
+		if owner.deletingDependents && owner.dependents[n] {
+			// The owner is not looked at again before it has no such dependents.
+			e.attempt = append(e.attempt, n)
+		}
+		if !known || suspicious {
+			continue
+		}
+		suspicious = g.suspects(n, owner, ref, e)
+	}
+	if suspicious {
+		e.attempt = append(e.attempt, n)
+	}
+}
+
+// suspects reports that a reference may not be to the object that has its UID.
+func (g *graph) suspects(n, owner *node, ref metav1.OwnerReference, e *effects) bool {
+	switch {
+	case owner.elsewhere(n.identity):
+		if !owner.virtual {
+			e.invalid = append(e.invalid, invalidReference{n.identity, claimed(ref, n.namespace)})
+		}
+		return true
+	case !owner.matches(ref):
+		return true
+	default:
+		// The first to refer to it was cluster-scoped, which tells nothing about the scope of
+		// the owner: see kubernetes/kubernetes#98040.
+		return owner.virtual && owner.namespace == "" && n.namespace != ""
+	}
+}
+
+// unlink removes a node from the dependents of owners and wakes those that waited for it.
+func (g *graph) unlink(n *node, refs []metav1.OwnerReference, e *effects) {
+	for _, ref := range refs {
+		owner, known := g.nodes[ref.UID]
+		if !known {
+			continue
+		}
+		if _, linked := owner.dependents[n]; !linked {
+			continue
+		}
+		owner.detach(n)
+		if owner != n && owner.released() {
+			e.attempt = append(e.attempt, owner)
+		}
+	}
+}
+
+// remove takes a node out of the graph. Its dependents learn that there is no object with
+// the given identity, which can differ from that of the node.
+func (g *graph) remove(n *node, known identity, e *effects) {
+	delete(g.nodes, n.uid)
+	g.unlink(n, n.owners, e)
+	if len(n.dependents) == 0 {
+		return
+	}
+	g.absent.add(known)
+	for dependent := range n.dependents {
+		e.attempt = append(e.attempt, dependent)
+	}
+}
+
+// replace puts a copy with another identity in the place of a node.
+func (g *graph) replace(n *node, id identity) *node {
+	copied := *n
+	copied.identity = id
+	g.nodes[id.uid] = &copied
+	return &copied
+}

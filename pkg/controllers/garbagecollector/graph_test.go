@@ -1,0 +1,526 @@
+package garbagecollector
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+var (
+	configMaps = newMonitored(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "ConfigMap")
+	secrets    = newMonitored(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "Secret")
+	nodes      = newMonitored(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "Node")
+)
+
+// object makes an object; its name is its UID.
+func object(namespace, name string, edits ...func(*metav1.ObjectMeta)) *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), ResourceVersion: "1"}}
+	for _, edit := range edits {
+		edit(&o.ObjectMeta)
+	}
+	return o
+}
+
+// owner adds a reference to the object of a kind that is named for its UID.
+func owner(kind, name string, edits ...func(*metav1.OwnerReference)) func(*metav1.ObjectMeta) {
+	ref := metav1.OwnerReference{APIVersion: "v1", Kind: kind, Name: name, UID: types.UID(name)}
+	for _, edit := range edits {
+		edit(&ref)
+	}
+	return func(m *metav1.ObjectMeta) { m.OwnerReferences = append(m.OwnerReferences, ref) }
+}
+
+func blocking(ref *metav1.OwnerReference) { ref.BlockOwnerDeletion = ptr.To(true) }
+
+func withUID(uid types.UID) func(*metav1.OwnerReference) {
+	return func(ref *metav1.OwnerReference) { ref.UID = uid }
+}
+
+// deleted marks an object as being deleted with finalizers.
+func deleted(finalizers ...string) func(*metav1.ObjectMeta) {
+	return func(m *metav1.ObjectMeta) {
+		m.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+		m.Finalizers = finalizers
+	}
+}
+
+func id(kind, namespace, name string) identity {
+	return identity{apiVersion: "v1", kind: kind, namespace: namespace, name: name, uid: types.UID(name)}
+}
+
+func added(m *monitored, o *metav1.PartialObjectMetadata) *change {
+	return &change{kind: observed, monitored: m, new: o}
+}
+
+func updated(m *monitored, was, is *metav1.PartialObjectMetadata) *change {
+	return &change{kind: observed, monitored: m, old: was, new: is}
+}
+
+func lost(m *monitored, o *metav1.PartialObjectMetadata) *change {
+	return &change{kind: gone, monitored: m, old: o}
+}
+
+func refuted(id identity) *change { return &change{kind: absent, identity: id} }
+
+// told renders effects: what is attempted, tried later, orphaned, and events, sorted.
+func told(e effects) string {
+	var all []string
+	list := func(as string, nodes []*node) {
+		for _, n := range nodes {
+			all = append(all, fmt.Sprintf("%s %s %s/%s", as, n.kind, n.namespace, n.name))
+		}
+	}
+	list("attempt", e.attempt)
+	list("later", e.later)
+	list("orphan", e.orphan)
+	for _, ref := range e.invalid {
+		all = append(all, fmt.Sprintf("event %s: %s", ref.dependent.name, ref.owner))
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), "; ")
+}
+
+// held renders what the graph holds, sorted.
+func held(g *graph) string {
+	var all []string
+	for _, n := range g.nodes {
+		text := fmt.Sprintf("%s %s/%s", n.kind, n.namespace, n.name)
+		if n.virtual {
+			text += " virtual"
+		}
+		if n.deletingDependents {
+			text += " foreground"
+		}
+		for dependent, blocks := range n.dependents {
+			text += fmt.Sprintf(" <%s %v", dependent.name, blocks)
+		}
+		all = append(all, text)
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
+}
+
+const (
+	foreground = metav1.FinalizerDeleteDependents
+	orphan     = metav1.FinalizerOrphanDependents
+)
+
+// TestApply makes changes and compares what follows from the last one, and the graph then.
+func TestApply(t *testing.T) {
+	child := object("a", "child", owner("ConfigMap", "parent"))
+	parent := object("a", "parent")
+	for name, c := range map[string]struct {
+		changes []*change
+		want    string
+		graph   string
+	}{
+		"an unknown owner is looked up": {
+			changes: []*change{added(secrets, child)},
+			want:    "attempt ConfigMap a/parent",
+			graph:   "ConfigMap a/parent virtual <child false; Secret a/child",
+		},
+		"an owner that shows up is as claimed": {
+			changes: []*change{added(secrets, child), added(configMaps, parent)},
+			graph:   "ConfigMap a/parent <child false; Secret a/child",
+		},
+		"a known owner needs no look": {
+			changes: []*change{added(configMaps, parent), added(secrets, child)},
+			graph:   "ConfigMap a/parent <child false; Secret a/child",
+		},
+		"dependents of a deleted owner are looked at": {
+			changes: []*change{added(configMaps, parent), added(secrets, child), lost(configMaps, parent)},
+			want:    "attempt Secret a/child",
+			graph:   "Secret a/child",
+		},
+		"an owner that is being deleted is waited for": {
+			changes: []*change{added(configMaps, parent), added(secrets, child), updated(configMaps, parent, object("a", "parent", deleted("x")))},
+			graph:   "ConfigMap a/parent <child false; Secret a/child",
+		},
+		"an owner that the server refutes": {
+			changes: []*change{added(secrets, child), refuted(id("ConfigMap", "a", "parent"))},
+			want:    "attempt Secret a/child",
+			graph:   "Secret a/child",
+		},
+		"an observed owner is refuted too": {
+			changes: []*change{added(secrets, child), added(configMaps, parent), refuted(id("ConfigMap", "a", "parent"))},
+			want:    "attempt Secret a/child",
+			graph:   "Secret a/child",
+		},
+		"another identity of an observed owner is refuted": {
+			changes: []*change{added(configMaps, parent), added(secrets, object("a", "bad", owner("Secret", "parent"))), added(secrets, child), refuted(id("Secret", "a", "parent"))},
+			want:    "attempt Secret a/bad",
+			graph:   "ConfigMap a/parent <bad false <child false; Secret a/bad; Secret a/child",
+		},
+		"an unknown object is refuted or lost": {
+			changes: []*change{refuted(id("Secret", "a", "x")), lost(secrets, object("a", "x"))},
+		},
+		"owner in another namespace, known": {
+			changes: []*change{added(configMaps, parent), added(secrets, object("b", "child", owner("ConfigMap", "parent")))},
+			want:    "attempt Secret b/child; event child: [v1/ConfigMap, namespace: b, name: parent, uid: parent]",
+			graph:   "ConfigMap a/parent <child false; Secret b/child",
+		},
+		"owner in another namespace, found out later": {
+			changes: []*change{added(secrets, object("b", "child", owner("ConfigMap", "parent"))), added(configMaps, parent)},
+			want:    "attempt Secret b/child; event child: [v1/ConfigMap, namespace: b, name: parent, uid: parent]",
+			graph:   "ConfigMap a/parent <child false; Secret b/child",
+		},
+		"cluster-scoped dependent of a namespaced owner": {
+			changes: []*change{added(configMaps, parent), added(nodes, object("", "child", owner("ConfigMap", "parent")))},
+			want:    "attempt Node /child; event child: [v1/ConfigMap, namespace: , name: parent, uid: parent]",
+			graph:   "ConfigMap a/parent <child false; Node /child",
+		},
+		"cluster-scoped owner of a namespaced dependent": {
+			changes: []*change{added(secrets, object("a", "child", owner("Node", "parent"))), added(nodes, object("", "parent"))},
+			graph:   "Node /parent <child false; Secret a/child",
+		},
+		"owner with other coordinates": {
+			changes: []*change{added(configMaps, parent), added(secrets, object("a", "child", owner("Secret", "parent")))},
+			want:    "attempt Secret a/child",
+			graph:   "ConfigMap a/parent <child false; Secret a/child",
+		},
+		"virtual owner that a cluster-scoped object named first": {
+			changes: []*change{added(nodes, object("", "bad", owner("ConfigMap", "parent"))), added(secrets, child)},
+			want:    "attempt Secret a/child",
+			graph:   "ConfigMap /parent virtual <bad false <child false; Node /bad; Secret a/child",
+		},
+		"one claim of a virtual owner is refuted, another is left": {
+			changes: []*change{
+				added(secrets, object("a", "bad", owner("Secret", "parent"))), added(secrets, child),
+				refuted(id("Secret", "a", "parent")),
+			},
+			want:  "attempt Secret a/bad; later ConfigMap a/parent",
+			graph: "ConfigMap a/parent virtual <bad false <child false; Secret a/bad; Secret a/child",
+		},
+		"a removed owner forgets its dependent": {
+			changes: []*change{added(configMaps, parent), added(secrets, child), updated(secrets, child, object("a", "child"))},
+			graph:   "ConfigMap a/parent; Secret a/child",
+		},
+		"an added owner gets a dependent": {
+			changes: []*change{added(secrets, object("a", "child")), updated(secrets, object("a", "child"), child)},
+			want:    "attempt ConfigMap a/parent",
+			graph:   "ConfigMap a/parent virtual <child false; Secret a/child",
+		},
+		"foreground deletion begins": {
+			changes: []*change{added(configMaps, parent), added(secrets, child), updated(configMaps, parent, object("a", "parent", deleted(foreground)))},
+			want:    "attempt ConfigMap a/parent; attempt Secret a/child",
+			graph:   "ConfigMap a/parent foreground <child false; Secret a/child",
+		},
+		"foreground deletion of something shown for the first time": {
+			changes: []*change{added(secrets, child), added(configMaps, object("a", "parent", deleted(foreground)))},
+			want:    "attempt ConfigMap a/parent; attempt Secret a/child",
+			graph:   "ConfigMap a/parent foreground <child false; Secret a/child",
+		},
+		"foreground deletion goes on": {
+			changes: []*change{
+				added(configMaps, object("a", "parent", deleted(foreground))),
+				updated(configMaps, object("a", "parent", deleted(foreground)), object("a", "parent", deleted(foreground, "x"))),
+			},
+			graph: "ConfigMap a/parent foreground",
+		},
+		"orphaning wins": {
+			changes: []*change{added(secrets, child), added(configMaps, object("a", "parent", deleted(foreground, orphan)))},
+			want:    "orphan ConfigMap a/parent",
+			graph:   "ConfigMap a/parent <child false; Secret a/child",
+		},
+		"orphaning begins": {
+			changes: []*change{added(configMaps, parent), updated(configMaps, parent, object("a", "parent", deleted(orphan)))},
+			want:    "orphan ConfigMap a/parent",
+			graph:   "ConfigMap a/parent",
+		},
+		"the last blocker goes": {
+			changes: []*change{
+				added(configMaps, object("a", "parent", deleted(foreground))),
+				added(secrets, object("a", "one", owner("ConfigMap", "parent", blocking))),
+				lost(secrets, object("a", "one", owner("ConfigMap", "parent", blocking))),
+			},
+			want:  "attempt ConfigMap a/parent",
+			graph: "ConfigMap a/parent foreground",
+		},
+		"one of two blockers goes": {
+			changes: []*change{
+				added(configMaps, object("a", "parent", deleted(foreground))),
+				added(secrets, object("a", "one", owner("ConfigMap", "parent", blocking))),
+				added(secrets, object("a", "two", owner("ConfigMap", "parent", blocking))),
+				lost(secrets, object("a", "one", owner("ConfigMap", "parent", blocking))),
+			},
+			graph: "ConfigMap a/parent foreground <two true; Secret a/two",
+		},
+		"a blocker comes after the deletion began": {
+			changes: []*change{
+				added(configMaps, object("a", "parent", deleted(foreground))),
+				added(secrets, object("a", "one", owner("ConfigMap", "parent", blocking))),
+			},
+			want:  "attempt Secret a/one",
+			graph: "ConfigMap a/parent foreground <one true; Secret a/one",
+		},
+		"a blocker stops blocking": {
+			changes: []*change{
+				added(configMaps, object("a", "parent", deleted(foreground))),
+				added(secrets, object("a", "one", owner("ConfigMap", "parent", blocking))),
+				added(secrets, object("a", "one", owner("ConfigMap", "parent"))),
+			},
+			want:  "attempt ConfigMap a/parent",
+			graph: "ConfigMap a/parent foreground <one false; Secret a/one",
+		},
+		"a blocker lets go": {
+			changes: []*change{
+				added(configMaps, object("a", "parent", deleted(foreground))),
+				added(secrets, object("a", "one", owner("ConfigMap", "parent", blocking))),
+				added(secrets, object("a", "one")),
+			},
+			want:  "attempt ConfigMap a/parent",
+			graph: "ConfigMap a/parent foreground; Secret a/one",
+		},
+		"a resource is not watched any more": {
+			changes: []*change{
+				added(configMaps, parent), added(secrets, child), added(configMaps, object("a", "alone")),
+				{kind: unmonitored, resources: map[schema.GroupVersionResource]bool{configMaps.resource: true}},
+			},
+			want:  "attempt ConfigMap a/parent",
+			graph: "ConfigMap a/parent virtual <child false; Secret a/child",
+		},
+		"owner and dependent are not watched any more": {
+			changes: []*change{
+				added(configMaps, parent), added(secrets, child),
+				{kind: unmonitored, resources: map[schema.GroupVersionResource]bool{configMaps.resource: true, secrets.resource: true}},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGraph()
+			var last effects
+			for _, change := range c.changes {
+				last = g.apply(change)
+			}
+			if got := told(last); got != c.want {
+				t.Errorf("what follows is %q, want %q", got, c.want)
+			}
+			if got := held(g); got != c.graph {
+				t.Errorf("the graph is\n%s\nwant\n%s", got, c.graph)
+			}
+		})
+	}
+}
+
+// TestHandedOverGraph replays into a graph of a predecessor and sweeps.
+func TestHandedOverGraph(t *testing.T) {
+	child := object("a", "child", owner("ConfigMap", "parent"))
+	parent := object("a", "parent")
+	sweep := &change{kind: replayed, resources: map[schema.GroupVersionResource]bool{configMaps.resource: true, secrets.resource: true}}
+	for name, c := range map[string]struct {
+		replay  []*change
+		want    string // after the sweep
+		graph   string
+		instant string // after the last replayed object
+	}{
+		"nothing happened": {
+			replay: []*change{added(secrets, child), added(configMaps, parent)},
+			graph:  "ConfigMap a/parent <child false; Secret a/child",
+		},
+		"the owner went": {
+			replay: []*change{added(secrets, child)},
+			want:   "attempt Secret a/child",
+			graph:  "Secret a/child",
+		},
+		"both went": {},
+		"the dependent went": {
+			replay: []*change{added(configMaps, parent)},
+			graph:  "ConfigMap a/parent",
+		},
+		"the owner was changed": {
+			replay:  []*change{added(configMaps, parent), added(secrets, object("a", "child", owner("ConfigMap", "other")))},
+			instant: "attempt ConfigMap a/other",
+			graph:   "ConfigMap a/other virtual <child false; ConfigMap a/parent; Secret a/child",
+		},
+		"a foreground deletion began": {
+			replay:  []*change{added(secrets, child), added(configMaps, object("a", "parent", deleted(foreground)))},
+			instant: "attempt ConfigMap a/parent; attempt Secret a/child",
+			graph:   "ConfigMap a/parent foreground <child false; Secret a/child",
+		},
+		"the owner was made anew under its name": {
+			replay: []*change{added(secrets, child), added(configMaps, object("a", "parent", func(m *metav1.ObjectMeta) { m.UID = "new" }))},
+			want:   "attempt Secret a/child",
+			graph:  "ConfigMap a/parent; Secret a/child",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := newGraph()
+			before.apply(added(configMaps, parent))
+			before.apply(added(secrets, child))
+			g := newGraph()
+			g.adopt(before)
+			var last effects
+			for _, change := range c.replay {
+				last = g.apply(change)
+			}
+			if got := told(last); got != c.instant {
+				t.Errorf("the replay asks for %q, want %q", got, c.instant)
+			}
+			if got := told(g.apply(sweep)); got != c.want {
+				t.Errorf("the sweep asks for %q, want %q", got, c.want)
+			}
+			if got := held(g); got != c.graph {
+				t.Errorf("the graph is\n%s\nwant\n%s", got, c.graph)
+			}
+			if len(before.nodes) > 0 {
+				t.Error("the predecessor still has the nodes")
+			}
+		})
+	}
+}
+
+func TestSweepSparesWhatIsNotReplayedYet(t *testing.T) {
+	before := newGraph()
+	before.apply(added(configMaps, object("a", "parent")))
+	before.apply(added(secrets, object("a", "child", owner("ConfigMap", "parent"))))
+	g := newGraph()
+	g.adopt(before)
+	g.apply(&change{kind: replayed, resources: map[schema.GroupVersionResource]bool{secrets.resource: true}})
+	if got := held(g); got != "ConfigMap a/parent" {
+		t.Errorf("the graph is %s", got)
+	}
+	ref := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "parent", UID: "parent"}
+	if _, lives := g.lives(ref, "a"); lives {
+		t.Error("an owner that only the predecessor saw counts as alive")
+	}
+	g.apply(added(configMaps, object("a", "parent")))
+	if _, lives := g.lives(ref, "a"); !lives {
+		t.Error("a replayed owner does not count as alive")
+	}
+}
+
+// TestReplacedNodesAreObsolete is about pointers that are still queued.
+func TestReplacedNodesAreObsolete(t *testing.T) {
+	g := newGraph()
+	e := g.apply(added(secrets, object("a", "child", owner("Secret", "parent"))))
+	virtual := e.attempt[0]
+	g.apply(added(configMaps, object("a", "parent")))
+	if g.look(virtual).current || g.look(virtual).beingDeleted {
+		t.Error("a node of another identity is still current")
+	}
+	if !g.look(g.nodes["parent"]).current {
+		t.Error("its replacement is not")
+	}
+	if got := g.nodes["parent"].dependents; len(got) != 1 {
+		t.Errorf("the replacement has %d dependents", len(got))
+	}
+}
+
+func TestAlternate(t *testing.T) {
+	dependent := func(namespace string, kind, name string) *node {
+		return &node{identity: id("Secret", namespace, namespace+kind+name), owners: []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: name, UID: "x"}}}
+	}
+	claim := func(kind, namespace, name string) identity {
+		return identity{apiVersion: "v1", kind: kind, namespace: namespace, name: name, uid: "x"}
+	}
+	for name, c := range map[string]struct {
+		dependents []*node
+		absent     identity
+		want       identity
+		found      bool
+	}{
+		"none": {absent: claim("A", "a", "n")},
+		"only the absent one": {
+			dependents: []*node{dependent("a", "A", "n")}, absent: claim("A", "a", "n"),
+		},
+		"the absent one is cluster-scoped": {
+			dependents: []*node{dependent("a", "A", "n")}, absent: claim("A", "", "n"),
+		},
+		"the next in order": {
+			dependents: []*node{dependent("a", "C", "n"), dependent("a", "A", "n"), dependent("a", "D", "n")},
+			absent:     claim("B", "a", "n"), want: claim("C", "a", "n"), found: true,
+		},
+		"the first if there is no next": {
+			dependents: []*node{dependent("a", "B", "n"), dependent("a", "A", "n")},
+			absent:     claim("C", "a", "n"), want: claim("A", "a", "n"), found: true,
+		},
+		"the same in another namespace": {
+			dependents: []*node{dependent("b", "A", "n")}, absent: claim("A", "a", "n"), want: claim("A", "b", "n"), found: true,
+		},
+		"a kind known to be cluster-scoped": {
+			dependents: []*node{dependent("b", "A", "m")}, absent: claim("A", "", "n"), want: claim("A", "", "m"), found: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, found := alternate(c.dependents, c.absent)
+			if got != c.want || found != c.found {
+				t.Errorf("got %v %v, want %v %v", got, found, c.want, c.found)
+			}
+		})
+	}
+}
+
+func TestUpdatesThatConcernNothingAreDropped(t *testing.T) {
+	base := object("a", "x", owner("ConfigMap", "parent"))
+	for name, c := range map[string]struct {
+		is   *metav1.PartialObjectMetadata
+		want bool
+	}{
+		"labels":      {object("a", "x", owner("ConfigMap", "parent"), func(m *metav1.ObjectMeta) { m.Labels = map[string]string{"a": "b"} }), false},
+		"owners":      {object("a", "x"), true},
+		"blocking":    {object("a", "x", owner("ConfigMap", "parent", blocking)), true},
+		"finalizers":  {object("a", "x", owner("ConfigMap", "parent"), func(m *metav1.ObjectMeta) { m.Finalizers = []string{"f"} }), true},
+		"is deleted":  {object("a", "x", owner("ConfigMap", "parent"), deleted()), true},
+		"new version": {object("a", "x", owner("ConfigMap", "parent"), func(m *metav1.ObjectMeta) { m.ResourceVersion = "2" }), false},
+	} {
+		if got := concerns(base, c.is); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+func TestDraw(t *testing.T) {
+	g := newGraph()
+	g.apply(added(secrets, object("a", "child", owner("ConfigMap", "parent"))))
+	g.apply(added(configMaps, object("a", "alone")))
+	g.apply(added(secrets, object("b", "other", owner("Node", "far"))))
+	want := `strict digraph full {
+  // Node definitions.
+  "child" [
+    label="uid=child\nnamespace=a\nSecret.v1/child\n"
+    group=""
+    version="v1"
+    kind="Secret"
+    namespace="a"
+    name="child"
+    uid="child"
+    missing="false"
+    beingDeleted="false"
+    deletingDependents="false"
+    virtual="false"
+  ];
+  "parent" [
+    label="uid=parent\nnamespace=a\nConfigMap.v1/parent\nvirtual\n"
+    group=""
+    version="v1"
+    kind="ConfigMap"
+    namespace="a"
+    name="parent"
+    uid="parent"
+    missing="false"
+    beingDeleted="false"
+    deletingDependents="false"
+    virtual="true"
+  ];
+  // Edge definitions.
+  "child" -> "parent";
+}
+`
+	if got := string(g.draw([]string{"parent"})); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	delete(g.nodes, "far")
+	if got := string(g.draw(nil)); !strings.Contains(got, `label="uid=far\nnamespace=\nNode.v1/far\nmissingFromGraph\n"`) || strings.Contains(got, "alone") {
+		t.Errorf("got\n%s", got)
+	}
+	if got := string(newGraph().draw(nil)); got != "strict digraph full {\n}\n" {
+		t.Errorf("the empty graph is %q", got)
+	}
+}

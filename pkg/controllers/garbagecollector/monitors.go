@@ -1,0 +1,222 @@
+package garbagecollector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// monitor is the watch of one resource.
+type monitor struct {
+	monitored    *monitored
+	informer     cache.SharedIndexInformer
+	registration cache.ResourceEventHandlerRegistration
+}
+
+// monitors are the watches of all resources.
+type monitors struct {
+	scope controller.Scope
+	clock clock.WithTicker
+	// knows tells objects that are in the graph; deliver takes changes in order.
+	knows   func(metav1.Object) bool
+	deliver func(*change)
+
+	mu         sync.RWMutex
+	byResource map[schema.GroupVersionResource]*monitor
+}
+
+func newMonitors(scope controller.Scope, c clock.WithTicker, knows func(metav1.Object) bool, deliver func(*change)) *monitors {
+	return &monitors{
+		scope:      scope,
+		clock:      c,
+		knows:      knows,
+		deliver:    deliver,
+		byResource: map[schema.GroupVersionResource]*monitor{},
+	}
+}
+
+// sync makes the monitors those of the wanted resources. It starts the new ones if all
+// could be made; else those made stay, and the next sync starts them.
+func (m *monitors) sync(ctx context.Context, wanted map[schema.GroupVersionResource]*monitored) (removed map[schema.GroupVersionResource]bool, err error) {
+	removed = m.drop(wanted)
+	var failures []error
+	for resource, as := range wanted {
+		if m.has(resource) {
+			continue
+		}
+		if err := m.add(as); err != nil {
+			failures = append(failures, fmt.Errorf("watching %s: %w", resource, err))
+		}
+	}
+	if len(failures) == 0 {
+		m.scope.StartWithContext(ctx)
+	}
+	return removed, errors.Join(failures...)
+}
+
+// drop gives up the monitors that are not wanted.
+func (m *monitors) drop(wanted map[schema.GroupVersionResource]*monitored) map[schema.GroupVersionResource]bool {
+	removed := map[schema.GroupVersionResource]bool{}
+	var informers []cache.SharedIndexInformer
+	m.mu.Lock()
+	for resource, monitor := range m.byResource {
+		if wanted[resource] == nil {
+			delete(m.byResource, resource)
+			removed[resource] = true
+			informers = append(informers, monitor.informer)
+		}
+	}
+	m.mu.Unlock()
+	for _, informer := range informers {
+		m.scope.Release(informer)
+	}
+	return removed
+}
+
+func (m *monitors) has(resource schema.GroupVersionResource) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.byResource[resource] != nil
+}
+
+func (m *monitors) add(as *monitored) error {
+	generic, err := m.scope.AnyFor(as.resource)
+	if err != nil {
+		return err
+	}
+	informer := generic.Informer()
+	// No resync: what an object says now has been acted upon when it was said.
+	registration, err := informer.AddEventHandlerWithResyncPeriod(handler{m, as}, 0)
+	if err != nil {
+		m.scope.Release(informer)
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.byResource[as.resource] = &monitor{monitored: as, informer: informer, registration: registration}
+	return nil
+}
+
+// watched returns the resources that have a monitor.
+func (m *monitors) watched() map[schema.GroupVersionResource]*monitored {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	all := map[schema.GroupVersionResource]*monitored{}
+	for resource, monitor := range m.byResource {
+		all[resource] = monitor.monitored
+	}
+	return all
+}
+
+// synced reports that a resource has a monitor and that it has shown the complete state.
+func (m *monitors) synced(resource schema.GroupVersionResource) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	monitor := m.byResource[resource]
+	return monitor != nil && monitor.registration.HasSynced()
+}
+
+// waitForSync waits until all monitors have shown the complete state, at most for a time.
+func (m *monitors) waitForSync(ctx context.Context, limit time.Duration) bool {
+	m.mu.RLock()
+	all := maps.Clone(m.byResource)
+	m.mu.RUnlock()
+	timer := m.clock.NewTimer(limit)
+	defer timer.Stop()
+	for _, monitor := range all {
+		select {
+		case <-monitor.registration.HasSyncedChecker().Done():
+		case <-timer.C():
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// cached returns an object as its informer has it. It must not be changed.
+func (m *monitors) cached(resource schema.GroupVersionResource, id identity) (metav1.Object, bool) {
+	m.mu.RLock()
+	monitor := m.byResource[resource]
+	m.mu.RUnlock()
+	if monitor == nil {
+		return nil, false
+	}
+	stored, found, err := monitor.informer.GetStore().GetByKey(cache.NewObjectName(id.namespace, id.name).String())
+	if err != nil || !found {
+		return nil, false
+	}
+	object, err := meta.Accessor(stored)
+	if err != nil || object.GetUID() != id.uid {
+		return nil, false
+	}
+	return object, true
+}
+
+// handler turns the notifications of one informer into changes of the graph.
+type handler struct {
+	monitors  *monitors
+	monitored *monitored
+}
+
+func (h handler) OnAdd(obj any, isInInitialList bool) {
+	object, ok := h.accessor(obj)
+	if !ok {
+		return
+	}
+	lane := reconcile.Fresh
+	if isInInitialList {
+		lane = reconcile.Backlog
+	}
+	h.monitors.deliver(&change{kind: observed, lane: lane, monitored: h.monitored, new: object})
+}
+
+func (h handler) OnUpdate(old, new any) {
+	was, okOld := h.accessor(old)
+	is, okNew := h.accessor(new)
+	if !okOld || !okNew {
+		return
+	}
+	if was.GetUID() != is.GetUID() {
+		// The watch missed that one object was deleted and another created by its name.
+		h.monitors.deliver(&change{kind: gone, monitored: h.monitored, old: was})
+		h.monitors.deliver(&change{kind: observed, monitored: h.monitored, new: is})
+		return
+	}
+	if !concerns(was, is) && h.monitors.knows(is) {
+		return
+	}
+	h.monitors.deliver(&change{kind: observed, monitored: h.monitored, old: was, new: is})
+}
+
+func (h handler) OnDelete(obj any) {
+	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = tombstone.Obj
+	}
+	if object, ok := h.accessor(obj); ok {
+		h.monitors.deliver(&change{kind: gone, monitored: h.monitored, old: object})
+	}
+}
+
+func (h handler) accessor(obj any) (metav1.Object, bool) {
+	object, err := meta.Accessor(obj)
+	if err != nil {
+		klog.Background().Error(err, "Dropping a notification for something that is no object", "resource", h.monitored.resource)
+		return nil, false
+	}
+	return object, true
+}

@@ -1,0 +1,139 @@
+package garbagecollector
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// observe takes account of an object as an informer shows it.
+func (g *graph) observe(c *change, e *effects) {
+	id := c.monitored.identityOf(c.new)
+	old := c.old
+	n, known := g.nodes[id.uid]
+	if !known || n.virtual {
+		old = nil // whatever it was, it has not been acted upon
+	}
+	if known && n.virtual {
+		n = g.identify(n, id, e)
+	}
+	if !known {
+		n = &node{identity: id, owners: compact(c.new.GetOwnerReferences())}
+		n.deletingDependents = deletingDependents(c.new)
+		g.nodes[id.uid] = n
+		g.link(n, n.owners, e)
+	} else {
+		g.own(n, c.new.GetOwnerReferences(), e)
+	}
+	n.monitored, n.seen = c.monitored, g.epoch
+	if c.new.GetDeletionTimestamp() != nil {
+		n.beingDeleted = true
+	}
+	g.transition(n, old, c.new, e)
+}
+
+// identify makes an observed node of a virtual one. References that claimed another
+// identity are looked into.
+func (g *graph) identify(n *node, id identity, e *effects) *node {
+	if n.identity != id {
+		_, mistaken := partition(n.dependents, id)
+		for _, dependent := range mistaken {
+			if id.elsewhere(dependent.identity) {
+				ref, _ := ofUID(dependent.owners, id.uid)
+				e.invalid = append(e.invalid, invalidReference{dependent.identity, claimed(ref, dependent.namespace)})
+			}
+		}
+		e.attempt = append(e.attempt, mistaken...)
+		n = g.replace(n, id)
+	}
+	n.virtual = false
+	return n
+}
+
+// own takes account of the owner references of a known node.
+func (g *graph) own(n *node, refs []metav1.OwnerReference, e *effects) {
+	diff := diffOwners(n.owners, refs)
+	if diff.empty() {
+		return
+	}
+	n.owners = compact(refs)
+	g.link(n, diff.added, e)
+	for _, changed := range diff.changed {
+		g.reblock(n, changed, e)
+	}
+	g.unlink(n, diff.removed, e)
+}
+
+// reblock takes account of a reference that changed. Its UID is the same.
+func (g *graph) reblock(n *node, changed changedOwner, e *effects) {
+	owner, known := g.nodes[changed.is.UID]
+	if !known {
+		return
+	}
+	owner.attach(n, blocks(n.owners, changed.is.UID))
+	was, is := ptr.Deref(changed.was.BlockOwnerDeletion, false), ptr.Deref(changed.is.BlockOwnerDeletion, false)
+	switch {
+	case was && !is && owner.released():
+		e.attempt = append(e.attempt, owner)
+	case !was && is && owner.deletingDependents:
+		e.attempt = append(e.attempt, n)
+	}
+}
+
+// transition sets off the deletion that an object has asked for. Orphaning wins.
+func (g *graph) transition(n *node, old, new metav1.Object, e *effects) {
+	switch {
+	case begins(old, new, metav1.FinalizerOrphanDependents):
+		e.orphan = append(e.orphan, n)
+	case begins(old, new, metav1.FinalizerDeleteDependents):
+		n.deletingDependents = true
+		for dependent := range n.dependents {
+			e.attempt = append(e.attempt, dependent)
+		}
+		e.attempt = append(e.attempt, n)
+	}
+}
+
+// begins reports that an object is being deleted with a finalizer and was not before. Of an
+// object that is shown for the first time it is not known what was before.
+func begins(old, new metav1.Object, finalizer string) bool {
+	return deletingWith(new, finalizer) && (old == nil || !deletingWith(old, finalizer))
+}
+
+func deletingWith(object metav1.Object, finalizer string) bool {
+	return object.GetDeletionTimestamp() != nil && slices.Contains(object.GetFinalizers(), finalizer)
+}
+
+func deletingDependents(object metav1.Object) bool {
+	return deletingWith(object, metav1.FinalizerDeleteDependents)
+}
+
+// lose takes account of an object that an informer does not show any more.
+func (g *graph) lose(c *change, e *effects) {
+	id := c.monitored.identityOf(c.old)
+	n, known := g.nodes[id.uid]
+	if !known {
+		return
+	}
+	if n.virtual {
+		n = g.identify(n, id, e)
+	}
+	g.remove(n, id, e)
+}
+
+// knows reports that an object is in the graph as an informer has shown it to this instance.
+func (g *graph) knows(object metav1.Object) bool {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	n, found := g.nodes[object.GetUID()]
+	return found && !n.virtual && n.seen == g.epoch
+}
+
+// concerns reports that an update of a known object makes a difference to the graph, which
+// most do not.
+func concerns(old, new metav1.Object) bool {
+	return (old.GetDeletionTimestamp() == nil) != (new.GetDeletionTimestamp() == nil) ||
+		!slices.Equal(old.GetFinalizers(), new.GetFinalizers()) ||
+		!sameReferences(old.GetOwnerReferences(), new.GetOwnerReferences())
+}

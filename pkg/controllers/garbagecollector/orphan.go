@@ -1,0 +1,96 @@
+package garbagecollector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/slowstart"
+)
+
+// maxOrphaned is the number of dependents of one owner that are patched at the same time.
+const maxOrphaned = 64
+
+// finalizerRetries are the attempts to remove a finalizer from an object that others update.
+func finalizerRetries() wait.Backoff {
+	return wait.Backoff{Steps: 4, Duration: 10 * time.Millisecond, Factor: 5, Jitter: 0.1}
+}
+
+// attemptToOrphan removes an owner from all of its dependents and then lets it go.
+func (c *collector) attemptToOrphan(ctx context.Context, owner *node) error {
+	s := c.graph.look(owner)
+	if !s.current {
+		return nil
+	}
+	dependents := c.graph.dependentsOf(owner)
+	orphaned, errs := slowstart.Do(ctx, len(dependents), maxOrphaned, func(ctx context.Context, i int) error {
+		return c.release(ctx, dependents[i], owner.uid)
+	})
+	if len(errs) > 0 {
+		return fmt.Errorf("orphaning the dependents of %s, %d of %d done: %w", owner, orphaned, len(dependents), errors.Join(errs...))
+	}
+	err := c.removeFinalizer(ctx, owner, s, metav1.FinalizerOrphanDependents)
+	if unmapped := (*mappingError)(nil); errors.As(err, &unmapped) {
+		return reconcile.Requeue(err)
+	}
+	return err
+}
+
+// release removes an owner from one dependent.
+func (c *collector) release(ctx context.Context, dependent *node, owner types.UID) error {
+	s := c.graph.look(dependent)
+	if !s.current {
+		return nil
+	}
+	at, err := c.locateNode(dependent, s)
+	if err != nil {
+		return err
+	}
+	err = c.disown(ctx, at, dependent, []types.UID{owner})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// removeFinalizer removes one of the two finalizers of garbage collection from an object.
+func (c *collector) removeFinalizer(ctx context.Context, n *node, s state, finalizer string) error {
+	at, err := c.locateNode(n, s)
+	if err != nil {
+		return err
+	}
+	err = retry.RetryOnConflict(finalizerRetries(), func() error {
+		object, err := c.read(ctx, at, n.uid)
+		if err != nil || object == nil || !slices.Contains(object.Finalizers, finalizer) {
+			return err
+		}
+		_, err = c.patch(ctx, at, types.MergePatchType, finalizersMerge(object, finalizer))
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+	if apierrors.IsConflict(err) {
+		return fmt.Errorf("updateMaxRetries(%d) has reached. The garbage collector will retry later for owner %s", finalizerRetries().Steps, n)
+	}
+	return err
+}
+
+// finalizersMerge removes a finalizer from an object that still has its version.
+func finalizersMerge(object metav1.Object, finalizer string) []byte {
+	fields := map[string]any{"resourceVersion": object.GetResourceVersion(), "finalizers": nil}
+	left := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool { return f == finalizer })
+	if len(left) > 0 {
+		fields["finalizers"] = left
+	}
+	return metadataPatch(fields)
+}

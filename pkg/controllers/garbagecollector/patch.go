@@ -1,0 +1,145 @@
+package garbagecollector
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+// learned are the resources that are known not to take strategic merge patches: custom and
+// some aggregated ones.
+type learned struct{ resources sync.Map }
+
+func (l *learned) add(resource schema.GroupVersionResource) { l.resources.Store(resource, true) }
+
+func (l *learned) has(resource schema.GroupVersionResource) bool {
+	_, found := l.resources.Load(resource)
+	return found
+}
+
+// metadataPatch is a patch of metadata.
+func metadataPatch(fields map[string]any) []byte {
+	// Maps of strings, slices and owner references always marshal.
+	patch, _ := json.Marshal(map[string]any{"metadata": fields})
+	return patch
+}
+
+// disownStrategic removes owners by UID. The UID of the object is a precondition.
+func disownStrategic(object types.UID, owners []types.UID) []byte {
+	var refs []map[string]any
+	for _, owner := range owners {
+		refs = append(refs, map[string]any{"$patch": "delete", "uid": owner})
+	}
+	return metadataPatch(map[string]any{"uid": object, "ownerReferences": refs})
+}
+
+// unblockStrategic makes blocking references not block.
+func unblockStrategic(object types.UID, refs []metav1.OwnerReference) []byte {
+	var blocking []metav1.OwnerReference
+	for _, ref := range refs {
+		if ptr.Deref(ref.BlockOwnerDeletion, false) {
+			blocking = append(blocking, ref)
+		}
+	}
+	return metadataPatch(map[string]any{"uid": object, "ownerReferences": unblocked(blocking)})
+}
+
+// ownersMerge replaces the list of owners of an object that still has the version.
+func ownersMerge(version string, refs []metav1.OwnerReference) []byte {
+	fields := map[string]any{"resourceVersion": version, "ownerReferences": nil}
+	if len(refs) > 0 {
+		fields["ownerReferences"] = refs
+	}
+	return metadataPatch(fields)
+}
+
+func unblocked(refs []metav1.OwnerReference) []metav1.OwnerReference {
+	refs = slices.Clone(refs)
+	for n := range refs {
+		refs[n].BlockOwnerDeletion = ptr.To(false)
+	}
+	return refs
+}
+
+func withoutOwners(refs []metav1.OwnerReference, owners []types.UID) []metav1.OwnerReference {
+	return slices.DeleteFunc(slices.Clone(refs), func(ref metav1.OwnerReference) bool {
+		return slices.Contains(owners, ref.UID)
+	})
+}
+
+// disown removes owners from an object.
+func (c *collector) disown(ctx context.Context, at location, n *node, owners []types.UID) error {
+	_, err := c.patchOwners(ctx, at, disownStrategic(n.uid, owners), func() ([]byte, error) {
+		object, err := c.newest(ctx, at, n)
+		if err != nil {
+			return nil, err
+		}
+		return ownersMerge(object.GetResourceVersion(), withoutOwners(object.GetOwnerReferences(), owners)), nil
+	})
+	return err
+}
+
+// unblock makes no reference of an object block, and returns the object as it is then.
+func (c *collector) unblock(ctx context.Context, at location, n *node, item *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, error) {
+	if !slices.ContainsFunc(item.OwnerReferences, func(ref metav1.OwnerReference) bool { return ptr.Deref(ref.BlockOwnerDeletion, false) }) {
+		return item, nil
+	}
+	return c.patchOwners(ctx, at, unblockStrategic(n.uid, item.OwnerReferences), func() ([]byte, error) {
+		object, err := c.newest(ctx, at, n)
+		if err != nil {
+			return nil, err
+		}
+		return ownersMerge(object.GetResourceVersion(), unblocked(c.graph.ownersOf(n))), nil
+	})
+}
+
+// newest returns an object as its informer has it, else live. If the informer is behind the
+// patch made from it is refused.
+func (c *collector) newest(ctx context.Context, at location, n *node) (metav1.Object, error) {
+	if object, found := c.monitors.cached(at.resource, n.identity); found {
+		return object, nil
+	}
+	object, err := c.read(ctx, at, n.uid)
+	if err == nil && object == nil {
+		err = apierrors.NewNotFound(at.resource.GroupResource(), at.name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return object, nil
+}
+
+// patchOwners sends a strategic merge patch, or a merge patch to what does not take one.
+func (c *collector) patchOwners(ctx context.Context, at location, strategic []byte, merge func() ([]byte, error)) (*metav1.PartialObjectMetadata, error) {
+	if !c.mergeOnly.has(at.resource) {
+		object, err := c.patch(ctx, at, types.StrategicMergePatchType, strategic)
+		if !apierrors.IsUnsupportedMediaType(err) {
+			return object, err
+		}
+		c.mergeOnly.add(at.resource)
+	}
+	patch, err := merge()
+	if err != nil {
+		return nil, err
+	}
+	return c.patch(ctx, at, types.MergePatchType, patch)
+}
+
+func (c *collector) patch(ctx context.Context, at location, as types.PatchType, patch []byte) (*metav1.PartialObjectMetadata, error) {
+	object, err := c.at(at).Patch(ctx, at.name, as, patch, metav1.PatchOptions{})
+	if err := at.unserved(err); err != nil {
+		return nil, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("patching %s %s/%s: %w", at.resource.GroupResource(), at.namespace, at.name, err)
+	}
+	return object, nil
+}

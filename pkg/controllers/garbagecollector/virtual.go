@@ -1,0 +1,118 @@
+package garbagecollector
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// confirmAbsent takes account of the word of the API server that there is no object with an
+// identity. Only dependents that refer to just that identity are concerned: others may
+// claim another kind or namespace for the same UID, and one of them may be right.
+func (g *graph) confirmAbsent(id identity, e *effects) {
+	n, known := g.nodes[id.uid]
+	switch {
+	case !known:
+	case !n.virtual && n.identity == id:
+		g.remove(n, id, e)
+	case !n.virtual:
+		matching, _ := partition(n.dependents, id)
+		g.condemn(matching, id, e)
+	default:
+		g.confirmVirtualAbsent(n, id, e)
+	}
+}
+
+func (g *graph) confirmVirtualAbsent(n *node, id identity, e *effects) {
+	matching, others := partition(n.dependents, id)
+	if len(others) == 0 {
+		g.remove(n, id, e)
+		return
+	}
+	g.condemn(matching, id, e)
+	if n.identity != id {
+		return
+	}
+	if next, found := alternate(others, id); found {
+		e.later = append(e.later, g.replace(n, next))
+	}
+}
+
+// condemn looks at the dependents of an absent owner.
+func (g *graph) condemn(dependents []*node, owner identity, e *effects) {
+	if len(dependents) == 0 {
+		return
+	}
+	g.absent.add(owner)
+	e.attempt = append(e.attempt, dependents...)
+}
+
+// partition divides dependents into those that refer to just the identity and those that
+// claim something else for its UID. One with several references can be both.
+func partition(dependents map[*node]bool, id identity) (matching, others []*node) {
+	for dependent := range dependents {
+		matches, differs := claims(dependent, id)
+		if matches {
+			matching = append(matching, dependent)
+		}
+		if differs {
+			others = append(others, dependent)
+		}
+	}
+	return matching, others
+}
+
+func claims(dependent *node, id identity) (matches, differs bool) {
+	if id.elsewhere(dependent.identity) {
+		return false, true
+	}
+	for _, ref := range dependent.owners {
+		if ref.UID != id.uid {
+			continue
+		}
+		if id.matches(ref) {
+			matches = true
+		} else {
+			differs = true
+		}
+	}
+	return matches, differs
+}
+
+// alternate picks another identity that dependents claim for the UID of an absent one: the
+// next in order, or the first of all, so that in time each is looked up.
+func alternate(dependents []*node, absent identity) (identity, bool) {
+	var candidates []identity
+	for _, dependent := range dependents {
+		for _, ref := range dependent.owners {
+			if candidate, ok := candidateOf(dependent, ref, absent); ok {
+				candidates = append(candidates, candidate)
+			}
+		}
+	}
+	if len(candidates) == 0 {
+		return identity{}, false
+	}
+	slices.SortFunc(candidates, identity.compare)
+	for _, candidate := range candidates {
+		if candidate.compare(absent) > 0 {
+			return candidate, true
+		}
+	}
+	return candidates[0], true
+}
+
+func candidateOf(dependent *node, ref metav1.OwnerReference, absent identity) (identity, bool) {
+	if ref.UID != absent.uid {
+		return identity{}, false
+	}
+	if absent.matches(ref) && (absent.namespace == "" || absent.namespace == dependent.namespace) {
+		return identity{}, false
+	}
+	candidate := claimed(ref, dependent.namespace)
+	if absent.namespace == "" && ref.APIVersion == absent.apiVersion && ref.Kind == absent.kind {
+		// The kind is known to be cluster-scoped.
+		candidate.namespace = ""
+	}
+	return candidate, true
+}

@@ -1,0 +1,72 @@
+package garbagecollector
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// worklist is a queue of nodes that knows what is not done yet, for a successor.
+type worklist struct {
+	loop *reconcile.Loop[*node]
+
+	mu sync.Mutex
+	// open counts how often a node was added, for each that is not done.
+	open map[*node]uint64
+}
+
+func newWorklist(env controller.Env, queue string, workers int, work reconcile.Func[*node]) *worklist {
+	w := &worklist{open: map[*node]uint64{}}
+	w.loop = reconcile.New(env, reconcile.Options[*node]{Queue: queue, Workers: workers}, func(ctx context.Context, n *node) error {
+		begun := w.count(n)
+		err := work(ctx, n)
+		if err == nil {
+			w.close(n, begun)
+		}
+		return err
+	})
+	return w
+}
+
+func (w *worklist) add(lane reconcile.Lane, n *node) {
+	w.reopen(n)
+	w.loop.Enqueue(lane, n)
+}
+
+// addLater adds a node after the backoff that a failure would give it.
+func (w *worklist) addLater(n *node) {
+	w.reopen(n)
+	w.loop.AddRateLimited(n)
+}
+
+func (w *worklist) reopen(n *node) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open[n]++
+}
+
+func (w *worklist) count(n *node) uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.open[n]
+}
+
+// close takes note that a node is done unless it was added again meanwhile.
+func (w *worklist) close(n *node, begun uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.open[n] == begun {
+		delete(w.open, n)
+	}
+}
+
+// left returns the nodes that are not done.
+func (w *worklist) left() []*node {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Collect(maps.Keys(w.open))
+}

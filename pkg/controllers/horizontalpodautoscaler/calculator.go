@@ -1,0 +1,200 @@
+package horizontalpodautoscaler
+
+import (
+	"errors"
+	"math"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	endpointsliceutil "k8s.io/endpointslice/util"
+)
+
+// All amounts are in thousandths of the unit of their metric.
+
+var (
+	errNoPods     = errors.New("no pods returned by selector while calculating replica count")
+	errNoSamples  = errors.New("did not receive metrics for targeted pods (pods might be unready)")
+	errNoRequests = errors.New("no metrics returned matched known pods")
+)
+
+// tolerances are the deviations from a target that are accepted, as fractions.
+type tolerances struct{ down, up float64 }
+
+func (t tolerances) within(ratio float64) bool { return 1-t.down <= ratio && ratio <= 1+t.up }
+
+// tolerancesOf are those of the configuration unless spec.behavior sets its own.
+func tolerancesOf(b *autoscalingv2.HorizontalPodAutoscalerBehavior, fallback float64, configurable bool) tolerances {
+	t := tolerances{down: fallback, up: fallback}
+	if b == nil || !configurable {
+		return t
+	}
+	if b.ScaleDown != nil && b.ScaleDown.Tolerance != nil {
+		t.down = b.ScaleDown.Tolerance.AsApproximateFloat64()
+	}
+	if b.ScaleUp != nil && b.ScaleUp.Tolerance != nil {
+		t.up = b.ScaleUp.Tolerance.AsApproximateFloat64()
+	}
+	return t
+}
+
+// sizes are what the scale of the target says of replicas.
+type sizes struct{ spec, status int32 }
+
+// fromRatio computes the replicas that bring a value for the whole workload, given as
+// a multiple of its target, to that target. It is shared by the pods that are ready.
+func fromRatio(ratio float64, size sizes, pods []*corev1.Pod, t tolerances) (int32, error) {
+	if size.spec == 0 {
+		return ceiling(ratio), nil
+	}
+	if t.within(ratio) {
+		return size.spec, nil
+	}
+	if len(pods) == 0 {
+		return 0, errNoPods
+	}
+	ready := 0
+	for _, pod := range pods {
+		if pod.Status.Phase == corev1.PodRunning && endpointsliceutil.IsPodReady(pod) {
+			ready++
+		}
+	}
+	return ceiling(ratio * float64(ready)), nil
+}
+
+// fromTotal computes the replicas among which a value is shared at the target of each. It
+// also returns the present share; without replicas that is the value.
+func fromTotal(value, target int64, size sizes, t tolerances) (replicas int32, share int64) {
+	ratio := float64(value) / (float64(target) * float64(size.status))
+	replicas = size.status
+	if !t.within(ratio) {
+		replicas = ceiling(float64(value) / float64(target))
+	}
+	if size.status == 0 || value == math.MaxInt64 {
+		return replicas, value
+	}
+	return replicas, int64(math.Ceil(float64(value) / float64(size.status)))
+}
+
+// reading is what the samples of some pods say.
+type reading struct {
+	ratio       float64 // of the present value and the target
+	average     int64   // for each pod
+	utilization int32   // percent of the requests; zero for goals that are no utilization
+}
+
+// goal is the target of a metric of pods.
+type goal interface {
+	read(samples) (reading, error)
+	// assumed is the amount taken for a pod without a sample when scaling down.
+	assumed(pod string) int64
+}
+
+// averageGoal is an amount for each pod.
+type averageGoal int64
+
+func (g averageGoal) read(s samples) (reading, error) {
+	var total int64
+	for _, sample := range s {
+		total += sample.amount
+	}
+	average := total / int64(len(s))
+	return reading{ratio: float64(average) / float64(g), average: average}, nil
+}
+
+func (g averageGoal) assumed(string) int64 { return int64(g) }
+
+// utilizationGoal is a percentage of what the pods request.
+type utilizationGoal struct {
+	percent  int32
+	requests map[string]int64 // by pod
+}
+
+func (g utilizationGoal) read(s samples) (reading, error) {
+	var used, requested, pods int64
+	for pod, sample := range s {
+		request, ok := g.requests[pod]
+		if !ok {
+			continue
+		}
+		used += sample.amount
+		requested += request
+		pods++
+	}
+	if requested == 0 {
+		return reading{}, errNoRequests
+	}
+	// Whole percents: the ratio is that of what the status shows.
+	utilization := int32(used * 100 / requested)
+	return reading{
+		ratio:       float64(utilization) / float64(g.percent),
+		average:     used / pods,
+		utilization: utilization,
+	}, nil
+}
+
+func (g utilizationGoal) assumed(pod string) int64 {
+	return g.requests[pod] * max(100, int64(g.percent)) / 100
+}
+
+// fromPods computes the replicas that bring the pods to their goal. Pods that cannot be
+// counted on damp the change:
+//
+//  1. Without a sample: they are assumed to be at the goal when scaling down, and idle
+//     when scaling up.
+//  2. Not ready yet: they are left out when scaling down, and idle when scaling up.
+//  3. If the assumptions turn the direction around, nothing changes.
+//
+// known are the samples of the pods that count; the reading is that of those alone.
+func fromPods(known samples, groups podGroups, g goal, current int32, t tolerances) (int32, reading, error) {
+	if len(known) == 0 {
+		return 0, reading{}, errNoSamples
+	}
+	first, err := g.read(known)
+	if err != nil {
+		return 0, reading{}, err
+	}
+	upWithUnready := len(groups.unready) > 0 && first.ratio > 1
+	if !upWithUnready && len(groups.missing) == 0 {
+		if t.within(first.ratio) {
+			return current, first, nil
+		}
+		return ceiling(first.ratio * float64(groups.ready)), first, nil
+	}
+
+	assumed := assume(known, groups, g, first.ratio)
+	second, err := g.read(assumed)
+	if err != nil {
+		return 0, reading{}, err
+	}
+	turned := first.ratio < 1 && second.ratio > 1 || first.ratio > 1 && second.ratio < 1
+	if t.within(second.ratio) || turned {
+		return current, first, nil
+	}
+	replicas := ceiling(second.ratio * float64(len(assumed)))
+	if second.ratio < 1 && replicas > current || second.ratio > 1 && replicas < current {
+		return current, first, nil
+	}
+	return replicas, first, nil
+}
+
+// assume adds samples for the pods that have none or whose own do not count.
+func assume(known samples, groups podGroups, g goal, ratio float64) samples {
+	all := make(samples, len(known)+len(groups.missing)+len(groups.unready))
+	for pod, sample := range known {
+		all[pod] = sample
+	}
+	switch {
+	case ratio < 1:
+		for _, pod := range groups.missing {
+			all[pod] = sample{amount: g.assumed(pod)}
+		}
+	case ratio > 1:
+		for _, pod := range groups.missing {
+			all[pod] = sample{}
+		}
+		for _, pod := range groups.unready {
+			all[pod] = sample{}
+		}
+	}
+	return all
+}

@@ -1,0 +1,117 @@
+package horizontalpodautoscaler
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+// histories holds the past of every autoscaler.
+type histories struct {
+	mu    sync.Mutex
+	byKey map[cache.ObjectName]*history
+}
+
+// history is the past of one autoscaler. It is used by one worker at a time.
+type history struct {
+	uid             types.UID
+	recommendations []recommendation
+	added, removed  []scaleEvent // replicas, by changes of scale that succeeded
+}
+
+// recommendation is a size that the metrics called for.
+type recommendation struct {
+	replicas int32
+	at       time.Time
+}
+
+// scaleEvent is a number of replicas added, or removed.
+type scaleEvent struct {
+	replicas int32
+	at       time.Time
+}
+
+func newHistories() *histories { return &histories{byKey: map[cache.ObjectName]*history{}} }
+
+// of returns the history of an autoscaler. That of an autoscaler of the same name before
+// it is dropped.
+func (h *histories) of(key cache.ObjectName, uid types.UID) *history {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	known, ok := h.byKey[key]
+	if !ok || known.uid != uid {
+		known = &history{uid: uid}
+		h.byKey[key] = known
+	}
+	return known
+}
+
+func (h *histories) forget(key cache.ObjectName) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.byKey, key)
+}
+
+// keep drops the histories of autoscalers that do not exist.
+func (h *histories) keep(exists func(cache.ObjectName) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key := range h.byKey {
+		if !exists(key) {
+			delete(h.byKey, key)
+		}
+	}
+}
+
+// seed makes the present size the first recommendation, so that a workload is not scaled
+// down before a whole window was seen.
+func (h *history) seed(current int32, now time.Time) {
+	if len(h.recommendations) == 0 {
+		h.recommendations = append(h.recommendations, recommendation{current, now})
+	}
+}
+
+// record keeps a recommendation in place of the last one that is obsolete, if there is one.
+func (h *history) record(replicas int32, now time.Time, obsolete func(time.Time) bool) {
+	entry := recommendation{replicas, now}
+	for i := len(h.recommendations) - 1; i >= 0; i-- {
+		if obsolete(h.recommendations[i].at) {
+			h.recommendations[i] = entry
+			return
+		}
+	}
+	h.recommendations = append(h.recommendations, entry)
+}
+
+// recordScale keeps a change of scale. Its slot is that of the last event that no policy
+// of the direction looks at any more, the longest period of which is given.
+func (h *history) recordScale(from, to int32, now time.Time, longestUp, longestDown time.Duration) {
+	if to > from {
+		h.added = recordEvent(h.added, scaleEvent{to - from, now}, now.Add(-longestUp))
+		return
+	}
+	h.removed = recordEvent(h.removed, scaleEvent{from - to, now}, now.Add(-longestDown))
+}
+
+func recordEvent(events []scaleEvent, event scaleEvent, outdated time.Time) []scaleEvent {
+	for i := len(events) - 1; i >= 0; i-- {
+		if events[i].at.Before(outdated) {
+			events[i] = event
+			return events
+		}
+	}
+	return append(events, event)
+}
+
+// within sums the events of the period that ends now.
+func within(events []scaleEvent, period time.Duration, now time.Time) (sum int64) {
+	since := now.Add(-period)
+	for _, e := range events {
+		if e.at.After(since) {
+			sum += int64(e.replicas)
+		}
+	}
+	return sum
+}

@@ -1,0 +1,155 @@
+package horizontalpodautoscaler
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcehelpers "k8s.io/component-helpers/resource"
+)
+
+// sample is the metric of one pod.
+type sample struct {
+	amount int64
+	at     time.Time
+	window time.Duration // over which it was taken, ending at that time
+}
+
+// samples are the metrics of pods, by name.
+type samples map[string]sample
+
+// podGroups are the pods of a workload by what can be said of their metric.
+type podGroups struct {
+	ready   int      // have a sample that counts
+	unready []string // their samples do not count yet
+	missing []string // have no sample
+	ignored []string // are on their way out
+}
+
+// startup says how long the CPU samples of a pod that starts are distrusted.
+type startup struct {
+	initialization time.Duration // after its start, for as long as it is not ready
+	readinessDelay time.Duration // after its start, changes of readiness are initial
+}
+
+// group sorts pods by what can be said of their samples of a resource. Metrics that are no
+// resource have an empty one.
+func group(pods []*corev1.Pod, s samples, resource corev1.ResourceName, start startup, now time.Time) podGroups {
+	var groups podGroups
+	for _, pod := range pods {
+		if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed {
+			groups.ignored = append(groups.ignored, pod.Name)
+			continue
+		}
+		if pod.Status.Phase == corev1.PodPending {
+			groups.unready = append(groups.unready, pod.Name)
+			continue
+		}
+		sample, ok := s[pod.Name]
+		switch {
+		case !ok:
+			groups.missing = append(groups.missing, pod.Name)
+		case resource == corev1.ResourceCPU && start.distrusts(pod, sample, now):
+			groups.unready = append(groups.unready, pod.Name)
+		default:
+			groups.ready++
+		}
+	}
+	return groups
+}
+
+// distrusts reports that a CPU sample may be of the start of the pod, which says nothing
+// about its load.
+func (s startup) distrusts(pod *corev1.Pod, sample sample, now time.Time) bool {
+	ready := readiness(pod)
+	if ready == nil || pod.Status.StartTime == nil {
+		return true
+	}
+	started, changed := pod.Status.StartTime.Time, ready.LastTransitionTime.Time
+	notReady := ready.Status == corev1.ConditionFalse
+	if now.Before(started.Add(s.initialization)) {
+		return notReady || sample.at.Before(changed.Add(sample.window))
+	}
+	return notReady && changed.Before(started.Add(s.readinessDelay))
+}
+
+func readiness(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == corev1.PodReady {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// counted are the samples without those of ignored and unready pods.
+func (g podGroups) counted(s samples) samples {
+	kept := make(samples, len(s))
+	for pod, sample := range s {
+		kept[pod] = sample
+	}
+	for _, pod := range g.ignored {
+		delete(kept, pod)
+	}
+	for _, pod := range g.unready {
+		delete(kept, pod)
+	}
+	return kept
+}
+
+// requests returns what each pod requests of a resource, or one container of each if it
+// is named. It fails if any of the pods lacks the request.
+func requests(pods []*corev1.Pod, resource corev1.ResourceName, container string, podLevel bool) (map[string]int64, error) {
+	all := make(map[string]int64, len(pods))
+	for _, pod := range pods {
+		request, err := requestOf(pod, resource, container, podLevel)
+		if err != nil {
+			return nil, err
+		}
+		all[pod.Name] = request
+	}
+	return all, nil
+}
+
+func requestOf(pod *corev1.Pod, resource corev1.ResourceName, container string, podLevel bool) (int64, error) {
+	if podLevel && container == "" && resourcehelpers.IsSupportedPodLevelResource(resource) && resourcehelpers.IsPodLevelRequestsSet(pod) {
+		request, ok := pod.Spec.Resources.Requests[resource]
+		if !ok {
+			return 0, fmt.Errorf("missing pod-level request for %s in Pod %s", resource, pod.Name)
+		}
+		return request.MilliValue(), nil
+	}
+	var sum int64
+	found := false
+	for _, c := range runningContainers(pod) {
+		if container != "" && c.Name != container {
+			continue
+		}
+		request, ok := c.Resources.Requests[resource]
+		if !ok {
+			return 0, fmt.Errorf("missing request for %s in container %s of Pod %s", resource, c.Name, pod.Name)
+		}
+		sum += request.MilliValue()
+		found = true
+	}
+	if container != "" && !found {
+		return 0, fmt.Errorf("container %s not found in Pod %s", container, pod.Name)
+	}
+	return sum, nil
+}
+
+// runningContainers are the containers that run for as long as the pod: the regular ones
+// and the sidecars.
+func runningContainers(pod *corev1.Pod) []*corev1.Container {
+	var all []*corev1.Container
+	for i := range pod.Spec.Containers {
+		all = append(all, &pod.Spec.Containers[i])
+	}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			all = append(all, c)
+		}
+	}
+	return all
+}

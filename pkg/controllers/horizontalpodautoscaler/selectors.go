@@ -1,0 +1,179 @@
+package horizontalpodautoscaler
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/tools/cache"
+)
+
+// selectors remembers which pods each autoscaler was last seen to select, to tell pods
+// that are under several of them.
+//
+//  1. A registered autoscaler selects nothing until its selector is set. A selector is
+//     remembered only for a registered autoscaler.
+//  2. A selector is filed under one label pair that a pod must have, its anchor, or under
+//     no pair if it requires none. Looking up a pod costs as much as the selectors that
+//     share a pair with it, however many autoscalers the namespace has.
+type selectors struct {
+	mu    sync.RWMutex
+	known map[cache.ObjectName]labels.Selector
+	filed map[file]map[cache.ObjectName]labels.Selector
+}
+
+// file is where selectors with the same anchor are kept. The zero pair is for those without.
+type file struct{ namespace, label, value string }
+
+func newSelectors() *selectors {
+	return &selectors{
+		known: map[cache.ObjectName]labels.Selector{},
+		filed: map[file]map[cache.ObjectName]labels.Selector{},
+	}
+}
+
+// register makes an autoscaler known and returns the number of those that are.
+func (s *selectors) register(key cache.ObjectName) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.known[key]; !ok {
+		s.known[key] = labels.Nothing()
+	}
+	return len(s.known)
+}
+
+// remove forgets an autoscaler and returns the number of those left.
+func (s *selectors) remove(key cache.ObjectName) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unfile(key)
+	delete(s.known, key)
+	return len(s.known)
+}
+
+func (s *selectors) has(key cache.ObjectName) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	_, ok := s.known[key]
+	return ok
+}
+
+// set remembers the selector of an autoscaler, if it is registered.
+func (s *selectors) set(key cache.ObjectName, selector labels.Selector) {
+	if s.holds(key, selector) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.known[key]; ok {
+		s.put(key, selector)
+	}
+}
+
+// holds reports that nothing would change, which is so in all but the first evaluation.
+func (s *selectors) holds(key cache.ObjectName, selector labels.Selector) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	was, ok := s.known[key]
+	return ok && was.String() == selector.String() && was.Empty() == selector.Empty()
+}
+
+// adopt takes the selectors of the registered autoscalers from other.
+func (s *selectors) adopt(other *selectors) {
+	other.mu.RLock()
+	defer other.mu.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, selector := range other.known {
+		if _, ok := s.known[key]; ok {
+			s.put(key, selector)
+		}
+	}
+}
+
+// selecting returns, in order, the autoscalers of a namespace whose selector matches any
+// of its pods.
+func (s *selectors) selecting(namespace string, pods []*corev1.Pod) []cache.ObjectName {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	found := map[cache.ObjectName]struct{}{}
+	look := func(f file, pod *corev1.Pod) {
+		for key, selector := range s.filed[f] {
+			if _, ok := found[key]; !ok && selector.Matches(labels.Set(pod.Labels)) {
+				found[key] = struct{}{}
+			}
+		}
+	}
+	for _, pod := range pods {
+		look(file{namespace: namespace}, pod)
+		for label, value := range pod.Labels {
+			look(file{namespace, label, value}, pod)
+		}
+	}
+	keys := make([]cache.ObjectName, 0, len(found))
+	for key := range found {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b cache.ObjectName) int { return strings.Compare(a.Name, b.Name) })
+	return keys
+}
+
+func (s *selectors) put(key cache.ObjectName, selector labels.Selector) {
+	s.unfile(key)
+	s.known[key] = selector
+	f, selects := anchor(key.Namespace, selector)
+	if !selects {
+		return
+	}
+	if s.filed[f] == nil {
+		s.filed[f] = map[cache.ObjectName]labels.Selector{}
+	}
+	s.filed[f][key] = selector
+}
+
+func (s *selectors) unfile(key cache.ObjectName) {
+	was, ok := s.known[key]
+	if !ok {
+		return
+	}
+	f, selects := anchor(key.Namespace, was)
+	if !selects {
+		return
+	}
+	delete(s.filed[f], key)
+	if len(s.filed[f]) == 0 {
+		delete(s.filed, f)
+	}
+}
+
+// anchor says where a selector is filed. It is false for one that selects nothing.
+func anchor(namespace string, selector labels.Selector) (f file, selects bool) {
+	pairs, selects := exactPairs(selector)
+	for label, value := range pairs {
+		// The longest value tends to be the most specific one; the label breaks ties.
+		if longer := len(value) - len(f.value); f.label == "" || longer > 0 || longer == 0 && label < f.label {
+			f.label, f.value = label, value
+		}
+	}
+	f.namespace = namespace
+	return f, selects
+}
+
+// exactPairs returns the labels that a pod must have, with their values, to match. It is
+// false for a selector that selects nothing.
+func exactPairs(selector labels.Selector) (pairs map[string]string, selects bool) {
+	requirements, selects := selector.Requirements()
+	pairs = map[string]string{}
+	for _, r := range requirements {
+		switch r.Operator() {
+		case selection.Equals, selection.DoubleEquals, selection.In:
+			if values := r.ValuesUnsorted(); len(values) == 1 {
+				pairs[r.Key()] = values[0]
+			}
+		}
+	}
+	return pairs, selects
+}

@@ -1,0 +1,220 @@
+package job
+
+import (
+	"cmp"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
+)
+
+// maxUncounted is the number of pods counted in one reconcile, which bounds the size of
+// the status.
+const maxUncounted = 500
+
+// accounting moves finished pods into the status, each exactly once:
+//
+//  1. A finished pod keeps its finalizer, and so exists, until the status holds its UID
+//     (or, of an Indexed Job, its index).
+//  2. Then the finalizer is removed.
+//  3. Once no finalizer remains, the UID leaves the status and the counter grows.
+//
+// A crash between any two steps loses and repeats nothing (kubernetes/kubernetes#104666).
+// Here are the decisions; track makes the requests in between.
+type accounting struct {
+	o *observation
+	// tracked are the pods that may still have the finalizer.
+	tracked sets.Set[types.UID]
+	// removable are the pods whose finalizer can go once the status is written.
+	removable []*corev1.Pod
+	// changed tells that the status has to be written.
+	changed bool
+	// full tells that pods were left for the next reconcile.
+	full bool
+	// handled counts the failures that a rule of the failure policy matched.
+	handled map[batchv1.PodFailurePolicyAction]int
+	// newIndexes are succeeded indexes that the status does not have yet.
+	newIndexes map[int]bool
+}
+
+func newAccounting(o *observation, changed bool) *accounting {
+	a := &accounting{
+		o:          o,
+		tracked:    sets.New[types.UID](),
+		changed:    changed,
+		handled:    map[batchv1.PodFailurePolicyAction]int{},
+		newIndexes: map[int]bool{},
+	}
+	for _, pod := range o.pods {
+		if o.tracks(pod) {
+			a.tracked.Insert(pod.UID)
+		}
+	}
+	return a
+}
+
+// settle takes the UIDs of pods that have lost their finalizer from the status to the counters.
+func (a *accounting) settle() {
+	status := &a.o.job.Status
+	uncounted := status.UncountedTerminatedPods
+	status.Succeeded += a.keepTracked(&uncounted.Succeeded)
+	status.Failed += a.keepTracked(&uncounted.Failed)
+}
+
+func (a *accounting) keepTracked(uids *[]types.UID) (dropped int32) {
+	var kept []types.UID
+	for _, uid := range *uids {
+		if a.tracked.Has(uid) {
+			kept = append(kept, uid)
+		}
+	}
+	dropped = int32(len(*uids) - len(kept))
+	if dropped > 0 {
+		*uids, a.changed = kept, true
+	}
+	return dropped
+}
+
+// count chooses the pods whose finalizer can go and puts them into the status, the lowest
+// indexes first so that their text form stays short.
+func (a *accounting) count() {
+	all := a.o.pods
+	if isIndexed(a.o.job) {
+		all = slices.Clone(all)
+		slices.SortStableFunc(all, func(x, y *corev1.Pod) int { return cmp.Compare(indexOf(x), indexOf(y)) })
+	}
+	uncounted := a.o.job.Status.UncountedTerminatedPods
+	failed, succeeded := sets.New(uncounted.Failed...), sets.New(uncounted.Succeeded...)
+	for _, pod := range all {
+		if !a.o.tracks(pod) || !a.isRemovable(pod) {
+			continue
+		}
+		a.removable = append(a.removable, pod)
+		switch {
+		case pod.Status.Phase == corev1.PodSucceeded && !failed.Has(pod.UID):
+			a.countSuccess(pod, succeeded)
+		case isFailed(a.o.job, pod) || a.o.end != nil && a.o.end.Type != batchv1.JobSuccessCriteriaMet:
+			// What has not finished when the Job fails has failed with it.
+			a.countFailure(pod, failed)
+		}
+		if len(a.newIndexes)+len(uncounted.Succeeded)+len(uncounted.Failed) >= maxUncounted {
+			a.full = true
+			return
+		}
+	}
+}
+
+func (a *accounting) isRemovable(pod *corev1.Pod) bool {
+	if a.o.job.DeletionTimestamp != nil || a.o.end != nil || pod.Status.Phase == corev1.PodSucceeded {
+		return true
+	}
+	return isFailed(a.o.job, pod) && a.o.indexed.retained[indexOf(pod)] != pod
+}
+
+func (a *accounting) countSuccess(pod *corev1.Pod, known sets.Set[types.UID]) {
+	if isIndexed(a.o.job) {
+		if i := indexOf(pod); a.o.validIndex(i) && !a.o.indexed.counted.has(i) && !a.o.indexed.failed.has(i) {
+			a.newIndexes[i] = true
+		}
+		return
+	}
+	if known.Has(pod.UID) {
+		return
+	}
+	uncounted := a.o.job.Status.UncountedTerminatedPods
+	uncounted.Succeeded = append(uncounted.Succeeded, pod.UID)
+	a.changed = true
+}
+
+func (a *accounting) countFailure(pod *corev1.Pod, known sets.Set[types.UID]) {
+	if known.Has(pod.UID) || isIndexed(a.o.job) && !a.o.validIndex(indexOf(pod)) {
+		return
+	}
+	v := a.o.verdict(pod)
+	if v.action != "" {
+		a.handled[v.action]++
+	}
+	if !v.counts() {
+		return
+	}
+	uncounted := a.o.job.Status.UncountedTerminatedPods
+	uncounted.Failed = append(uncounted.Failed, pod.UID)
+	a.changed = true
+}
+
+// reportIndexes writes the indexes into the status.
+func (a *accounting) reportIndexes() {
+	if !isIndexed(a.o.job) {
+		return
+	}
+	status := &a.o.job.Status
+	completed := a.o.indexed.counted.with(a.newIndexes)
+	if text, n := completed.String(), int32(completed.count()); text != status.CompletedIndexes || n != status.Succeeded {
+		status.CompletedIndexes, status.Succeeded, a.changed = text, n, true
+	}
+	var failed *string
+	if hasBackoffPerIndex(a.o.job) {
+		failed = ptr.To(a.o.indexed.failed.String())
+	}
+	if !ptr.Equal(status.FailedIndexes, failed) {
+		status.FailedIndexes, a.changed = failed, true
+	}
+}
+
+// announceEnd reports the condition that tells which way the Job ends, before it does.
+func (a *accounting) announceEnd() {
+	job, end := a.o.job, a.o.end
+	switch {
+	case end == nil:
+		return
+	case end.Type == batchv1.JobFailureTarget,
+		end.Type == batchv1.JobSuccessCriteriaMet && trueCondition(job, end.Type) == nil:
+		job.Status.Conditions = append(job.Status.Conditions, *end)
+		a.changed = true
+	}
+}
+
+// declareEnd reports that the Job is finished if all its pods are accounted for, and
+// returns the condition that says so.
+func (a *accounting) declareEnd() *batchv1.JobCondition {
+	job, end := a.o.job, a.o.end
+	uncounted := job.Status.UncountedTerminatedPods
+	if end == nil || a.full || a.o.terminating > 0 || len(uncounted.Succeeded)+len(uncounted.Failed) > 0 {
+		return nil
+	}
+	kind := batchv1.JobFailed
+	if end.Type == batchv1.JobSuccessCriteriaMet {
+		kind = batchv1.JobComplete
+	}
+	terminal := newCondition(kind, corev1.ConditionTrue, end.Reason, end.Message, a.o.now)
+	ensureCondition(job, terminal)
+	if kind == batchv1.JobComplete {
+		job.Status.CompletionTime = completionTime(job, terminal)
+	}
+	a.changed = true
+	return terminal
+}
+
+// completionTime is that of the condition, but not before the start, which may have been
+// recorded by a machine whose clock is ahead: the API server would never accept that.
+func completionTime(job *batchv1.Job, complete *batchv1.JobCondition) *metav1.Time {
+	if start := job.Status.StartTime; start != nil && complete.LastTransitionTime.Before(start) {
+		return start.DeepCopy()
+	}
+	return complete.LastTransitionTime.DeepCopy()
+}
+
+// reportCounts writes the numbers of pods into the status and returns whether any is new.
+func (o *observation) reportCounts() bool {
+	status := &o.job.Status
+	active := o.activeCount()
+	same := status.Active == active && ptr.Equal(status.Ready, &o.ready) && ptr.Equal(status.Terminating, &o.terminating)
+	if !same {
+		status.Active, status.Ready, status.Terminating = active, ptr.To(o.ready), ptr.To(o.terminating)
+	}
+	return !same
+}

@@ -1,0 +1,116 @@
+package job
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// podBackoff is the delay before the first failed pod is replaced. It doubles with
+	// each further failure up to maxPodBackoff.
+	podBackoff    = 10 * time.Second
+	maxPodBackoff = 10 * time.Minute
+	// minBackoffWait is the least time a Job is put off for.
+	minBackoffWait = time.Second
+)
+
+// backoffRecord is how a Job has failed since its last success.
+type backoffRecord struct {
+	failures int
+	last     time.Time
+}
+
+// after is the record once further pods have finished. Failures that a policy ignores are
+// among them: what fails at once should not be repeated at once.
+func (r backoffRecord) after(succeeded, failed []*corev1.Pod) backoffRecord {
+	if len(succeeded) == 0 && len(failed) == 0 {
+		return r
+	}
+	var success time.Time
+	for _, pod := range succeeded {
+		if at := finishTime(pod); at.After(success) {
+			success = at
+		}
+	}
+	if len(succeeded) > 0 {
+		r = backoffRecord{}
+	}
+	for _, pod := range failed {
+		at := finishTime(pod)
+		if len(succeeded) > 0 && !at.After(success) {
+			continue
+		}
+		r.failures++
+		if at.After(r.last) {
+			r.last = at
+		}
+	}
+	return r
+}
+
+// wait is the time until the next pod may be created.
+func (r backoffRecord) wait(now time.Time) time.Duration { return backoffWait(r.failures, r.last, now) }
+
+func backoffWait(failures int, last, now time.Time) time.Duration {
+	if failures == 0 {
+		return 0
+	}
+	delay := maxPodBackoff
+	// 10 s doubled six times is more than the maximum.
+	if failures <= 6 {
+		delay = min(delay, podBackoff<<(failures-1))
+	}
+	return max(0, delay-now.Sub(last))
+}
+
+// backoffs holds the records of all Jobs.
+type backoffs struct {
+	mu   sync.Mutex
+	jobs map[types.NamespacedName]backoffRecord
+}
+
+func (b *backoffs) get(job types.NamespacedName) backoffRecord {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.jobs[job]
+}
+
+func (b *backoffs) set(job types.NamespacedName, r backoffRecord) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r == (backoffRecord{}) {
+		delete(b.jobs, job)
+		return
+	}
+	b.jobs[job] = r
+}
+
+func (b *backoffs) drop(job types.NamespacedName) { b.set(job, backoffRecord{}) }
+
+func (b *backoffs) has(job types.NamespacedName) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, ok := b.jobs[job]
+	return ok
+}
+
+func (b *backoffs) copy() map[types.NamespacedName]backoffRecord {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.jobs)
+}
+
+// adopt takes over the records of a predecessor, except for Jobs with one already.
+func (b *backoffs) adopt(jobs map[types.NamespacedName]backoffRecord) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for job, r := range jobs {
+		if _, known := b.jobs[job]; !known {
+			b.jobs[job] = r
+		}
+	}
+}

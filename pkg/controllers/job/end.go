@@ -1,0 +1,156 @@
+package job
+
+import (
+	"math"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+)
+
+// decideEnd returns the condition that ends the Job, nil if it goes on. The first rule
+// that has something to say decides: what was reported before, then failure, then success.
+func (o *observation) decideEnd() *batchv1.JobCondition {
+	for _, rule := range []func() *batchv1.JobCondition{
+		o.decidedBefore, o.failedByPolicy, o.pastBackoffLimit, o.pastDeadline, o.failedIndexes, o.succeededByPolicy,
+	} {
+		if condition := rule(); condition != nil {
+			return condition
+		}
+	}
+	return nil
+}
+
+func (o *observation) fail(reason, message string) *batchv1.JobCondition {
+	return newCondition(batchv1.JobFailureTarget, corev1.ConditionTrue, reason, message, o.now)
+}
+
+// decidedBefore carries on with an end that was begun. A Job whose failure has been
+// reported goes straight to Failed.
+func (o *observation) decidedBefore() *batchv1.JobCondition {
+	if c := trueCondition(o.job, batchv1.JobSuccessCriteriaMet); c != nil {
+		return c.DeepCopy()
+	}
+	if c := trueCondition(o.job, batchv1.JobFailureTarget); c != nil {
+		return newCondition(batchv1.JobFailed, corev1.ConditionTrue, c.Reason, c.Message, o.now)
+	}
+	return nil
+}
+
+func (o *observation) failedByPolicy() *batchv1.JobCondition {
+	if o.job.Spec.PodFailurePolicy == nil {
+		return nil
+	}
+	for _, pod := range o.pods {
+		if !isFailed(o.job, pod) {
+			continue
+		}
+		if v := o.verdict(pod); v.action == batchv1.PodFailurePolicyActionFailJob {
+			return o.fail(batchv1.JobReasonPodFailurePolicy, v.message)
+		}
+	}
+	return nil
+}
+
+func (o *observation) pastBackoffLimit() *batchv1.JobCondition {
+	limit := backoffLimit(o.job)
+	if o.failed > limit || restartedTooOften(o.job, o.pods, limit) {
+		return o.fail(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit")
+	}
+	return nil
+}
+
+func backoffLimit(job *batchv1.Job) int32 {
+	if hasBackoffPerIndex(job) {
+		return ptr.Deref(job.Spec.BackoffLimit, math.MaxInt32)
+	}
+	return ptr.Deref(job.Spec.BackoffLimit, 6)
+}
+
+// restartedTooOften applies the limit to restarts of containers, where a kubelet restarts
+// them instead of letting the pod fail.
+func restartedTooOften(job *batchv1.Job, all []*corev1.Pod, limit int32) bool {
+	if job.Spec.Template.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
+		return false
+	}
+	restarts := int32(0)
+	for _, pod := range all {
+		if pod.Status.Phase != corev1.PodRunning && pod.Status.Phase != corev1.PodPending {
+			continue
+		}
+		for i := range pod.Status.InitContainerStatuses {
+			restarts += pod.Status.InitContainerStatuses[i].RestartCount
+		}
+		for i := range pod.Status.ContainerStatuses {
+			restarts += pod.Status.ContainerStatuses[i].RestartCount
+		}
+	}
+	if limit == 0 {
+		return restarts > 0
+	}
+	return restarts >= limit
+}
+
+func (o *observation) pastDeadline() *batchv1.JobCondition {
+	if isSuspended(o.job) {
+		return nil
+	}
+	remaining, ok := untilDeadline(o.job, o.now)
+	if !ok {
+		return nil
+	}
+	if remaining <= 0 {
+		return o.fail(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
+	}
+	o.wakeUp(remaining)
+	return nil
+}
+
+// untilDeadline is false for a Job that has no deadline or has not started.
+func untilDeadline(job *batchv1.Job, now time.Time) (time.Duration, bool) {
+	if job.Spec.ActiveDeadlineSeconds == nil || job.Status.StartTime == nil {
+		return 0, false
+	}
+	deadline := time.Duration(*job.Spec.ActiveDeadlineSeconds) * time.Second
+	return deadline - now.Sub(job.Status.StartTime.Time), true
+}
+
+func (o *observation) failedIndexes() *batchv1.JobCondition {
+	if !hasBackoffPerIndex(o.job) {
+		return nil
+	}
+	failed := o.indexed.failed.count()
+	switch {
+	case o.job.Spec.MaxFailedIndexes != nil && failed > int(*o.job.Spec.MaxFailedIndexes):
+		return o.fail(batchv1.JobReasonMaxFailedIndexesExceeded, "Job has exceeded the specified maximal number of failed indexes")
+	case failed > 0 && failed+o.indexed.succeeded.count() >= completionsOf(o.job):
+		return o.fail(batchv1.JobReasonFailedIndexes, "Job has failed indexes")
+	}
+	return nil
+}
+
+func (o *observation) succeededByPolicy() *batchv1.JobCondition {
+	if !isIndexed(o.job) {
+		return nil
+	}
+	message, ok := judgeSuccess(o.job.Spec.SuccessPolicy, completionsOf(o.job), o.indexed.succeeded)
+	if !ok {
+		return nil
+	}
+	return newCondition(batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue, batchv1.JobReasonSuccessPolicy, message, o.now)
+}
+
+// reachedCompletions returns the condition of success if all that was asked for is done
+// and nothing is running.
+func (o *observation) reachedCompletions(active int32) *batchv1.JobCondition {
+	done := o.succeeded > 0
+	if o.job.Spec.Completions != nil {
+		done = o.succeeded >= *o.job.Spec.Completions
+	}
+	if !done || active > 0 {
+		return nil
+	}
+	return newCondition(batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue,
+		batchv1.JobReasonCompletionsReached, "Reached expected number of succeeded pods", o.now)
+}

@@ -1,0 +1,303 @@
+package job
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// metric returns the series of a metric as "label=value ... number", sorted.
+func (f *fixture) metric(t testing.TB, name string) string {
+	t.Helper()
+	families, err := f.env.Metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, series := range family.Metric {
+			var text []string
+			for _, label := range series.Label {
+				text = append(text, label.GetName()+"="+label.GetValue())
+			}
+			all = append(all, strings.Join(text, " ")+fmt.Sprint(" ", series.GetCounter().GetValue()))
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+const (
+	fresh   = reconcile.Fresh
+	backlog = reconcile.Backlog
+)
+
+func newVersion(pod *corev1.Pod) { pod.ResourceVersion = "21" }
+
+func otherJob(j *batchv1.Job) {
+	j.Name, j.UID = "other", "other-uid"
+	j.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "pi"}}
+}
+
+func TestPodEvents(t *testing.T) {
+	owned := func(kind, name string, uid types.UID) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: kind, Name: name, UID: uid, Controller: ptr.To(true)}}
+		}
+	}
+	finished := withStatusCondition(batchv1.JobComplete, "True", "X")
+	const soon, both, orphanKey = "ns/pi in 1s", "ns/other in 1s, ns/pi in 1s", "ns/name p"
+	for _, test := range []struct {
+		name    string
+		job     *batchv1.Job
+		event   func(f *fixture)
+		queued  string
+		orphans string
+	}{
+		{"added", newJob(), func(f *fixture) { f.podAdded(fresh, newPod("p")) }, soon, ""},
+		{"replayed", newJob(), func(f *fixture) { f.podAdded(backlog, newPod("p")) }, "backlog ns/pi", ""},
+		{"added while it terminates", newJob(), func(f *fixture) { f.podAdded(fresh, newPod("p", leaving)) }, soon, ""},
+		{"added, of a job that is gone", newJob(), func(f *fixture) { f.podAdded(fresh, newPod("p", owned("Job", "pi", "old"))) }, "", ""},
+		{"added, of something else", newJob(), func(f *fixture) { f.podAdded(fresh, newPod("p", owned("ReplicaSet", "pi", "job-uid"))) }, "", ""},
+		{"orphan added", newJob(), func(f *fixture) { f.podAdded(fresh, newPod("p", alone)) }, both, orphanKey},
+		{"orphan without finalizer added", newJob(), func(f *fixture) { f.podAdded(fresh, newPod("p", alone, untracked)) }, both, ""},
+		{"resynced", newJob(), func(f *fixture) { f.podUpdated(backlog, newPod("p"), newPod("p")) }, "", ""},
+		{"updated", newJob(), func(f *fixture) { f.podUpdated(fresh, newPod("p"), newPod("p", newVersion)) }, soon, ""},
+		{"terminating", newJob(), func(f *fixture) { f.podUpdated(fresh, newPod("p"), newPod("p", newVersion, leaving)) }, soon, ""},
+		{"given to another job", newJob(), func(f *fixture) {
+			f.podUpdated(fresh, newPod("p"), newPod("p", newVersion, owned("Job", "other", "other-uid")))
+		}, "ns/pi in 1s, ns/other in 1s", ""},
+		{"released", newJob(), func(f *fixture) { f.podUpdated(fresh, newPod("p"), newPod("p", newVersion, alone)) }, "ns/pi in 1s, " + both, orphanKey},
+		{"orphan updated", newJob(), func(f *fixture) { f.podUpdated(fresh, newPod("p", alone), newPod("p", alone, newVersion)) }, "", orphanKey},
+		{"orphan relabeled", newJob(), func(f *fixture) {
+			f.podUpdated(fresh, newPod("p", alone, untracked, func(p *corev1.Pod) { p.Labels = nil }), newPod("p", alone, untracked, newVersion))
+		}, both, ""},
+		{"deleted", newJob(), func(f *fixture) { f.podDeleted(newPod("p")) }, soon, ""},
+		{"deleted, of a finished job", newJob(finished), func(f *fixture) { f.podDeleted(newPod("p")) }, "", orphanKey},
+		{"terminating, of a finished job", newJob(finished), func(f *fixture) { f.podUpdated(fresh, newPod("p"), newPod("p", newVersion, leaving)) }, "", orphanKey},
+		{"deleted without finalizer, of a finished job", newJob(finished), func(f *fixture) { f.podDeleted(newPod("p", untracked)) }, "", ""},
+		{"deleted, of a job that is gone", newJob(), func(f *fixture) { f.podDeleted(newPod("p", owned("Job", "pi", "old"))) }, "", orphanKey},
+		{"orphan deleted", newJob(), func(f *fixture) { f.podDeleted(newPod("p", alone)) }, "", orphanKey},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, defaults, test.job, newJob(otherJob))
+			test.event(f)
+			queued := f.queued.take()
+			if test.queued == both || strings.HasSuffix(test.queued, both) {
+				parts := strings.Split(queued, ", ")
+				slices.Sort(parts[len(parts)-min(2, len(parts)):])
+				queued = strings.Join(parts, ", ")
+			}
+			if orphans := f.orphans.take(); queued != test.queued || orphans != test.orphans {
+				t.Errorf("queued %q and %q, want %q and %q", queued, orphans, test.queued, test.orphans)
+			}
+		})
+	}
+}
+
+func TestJobEvents(t *testing.T) {
+	finished := withStatusCondition(batchv1.JobComplete, "True", "X")
+	generation2 := func(j *batchv1.Job) { j.Generation = 2 }
+	deadline := func(seconds int64) func(*batchv1.Job) {
+		return func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = &seconds }
+	}
+	const sweep = "ns/selector batch.kubernetes.io/controller-uid=job-uid"
+	for _, test := range []struct {
+		name    string
+		pod     *corev1.Pod
+		event   func(f *fixture)
+		queued  string
+		orphans string
+	}{
+		{"added", nil, func(f *fixture) { f.jobAdded(fresh, newJob()) }, "ns/pi", ""},
+		{"replayed", nil, func(f *fixture) { f.jobAdded(backlog, newJob()) }, "backlog ns/pi", ""},
+		{"status changed", nil, func(f *fixture) { f.jobUpdated(fresh, newJob(), newJob(started)) }, "ns/pi in 1s", ""},
+		{"resynced", nil, func(f *fixture) { f.jobUpdated(backlog, newJob(), newJob()) }, "backlog ns/pi", ""},
+		{"spec changed", nil, func(f *fixture) { f.jobUpdated(fresh, newJob(), newJob(generation2)) }, "ns/pi", ""},
+		{"deadline set", nil, func(f *fixture) { f.jobUpdated(fresh, newJob(started), newJob(started, generation2, deadline(3605))) }, "ns/pi, ns/pi in 5s", ""},
+		{"deadline changed to one that is over", nil, func(f *fixture) {
+			f.jobUpdated(fresh, newJob(started, deadline(9000)), newJob(started, generation2, deadline(60)))
+		}, "ns/pi, ns/pi in 0s", ""},
+		{"deadline set before the start", nil, func(f *fixture) { f.jobUpdated(fresh, newJob(), newJob(generation2, deadline(60))) }, "ns/pi", ""},
+		{"finished, no pod is left", newPod("p", untracked), func(f *fixture) { f.jobUpdated(fresh, newJob(), newJob(finished)) }, "", ""},
+		{"finished, a pod is left", newPod("p"), func(f *fixture) { f.jobUpdated(fresh, newJob(), newJob(finished)) }, "", sweep},
+		{"finished, a removal is not seen", newPod("p"), func(f *fixture) {
+			f.removals.add(key, []*corev1.Pod{newPod("p")})
+			f.jobUpdated(fresh, newJob(), newJob(finished))
+		}, "ns/pi in 1s", ""},
+		{"deleted", newPod("p"), func(f *fixture) { f.jobDeleted(newJob()) }, "ns/pi", sweep},
+		{"recreated in between", newPod("p"), func(f *fixture) {
+			f.jobUpdated(fresh, newJob(), newJob(func(j *batchv1.Job) { j.UID = "new" }))
+		}, "ns/pi, ns/pi in 1s", sweep},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, defaults)
+			if test.pod != nil {
+				f.cache(t, test.pod)
+			}
+			test.event(f)
+			if queued, orphans := f.queued.take(), f.orphans.take(); queued != test.queued || orphans != test.orphans {
+				t.Errorf("queued %q and %q, want %q and %q", queued, orphans, test.queued, test.orphans)
+			}
+		})
+	}
+}
+
+func TestADeletedJobIsForgottenAtOnce(t *testing.T) {
+	f := newFixture(t, defaults)
+	f.backoffs.set(key, backoffRecord{failures: 1, last: time.Now()})
+	f.finished.set(key, "job-uid")
+	f.tracker.Wrote(key, "job-uid", jobResource, "7")
+	f.jobDeleted(newJob())
+	if f.remembers(key) || len(f.tracker.HandOver()) != 0 {
+		t.Error("it is remembered")
+	}
+}
+
+func TestOrphans(t *testing.T) {
+	finished := withStatusCondition(batchv1.JobFailed, "True", "X")
+	external := func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To("example.com/other") }
+	refer := func(apiVersion, kind string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion, p.OwnerReferences[0].Kind = apiVersion, kind }
+	}
+	gone := func(p *corev1.Pod) { p.OwnerReferences[0].UID = "old" }
+	for _, test := range []struct {
+		name string
+		job  *batchv1.Job
+		pod  *corev1.Pod
+		want string
+	}{
+		{"of a running job", newJob(), newPod("p"), ""},
+		{"of a finished job", newJob(finished), newPod("p"), "patch pods p"},
+		{"of a finished job that is managed elsewhere", newJob(finished, external), newPod("p"), ""},
+		{"of a job that is gone", newJob(), newPod("p", gone), "patch pods p"},
+		{"of nobody", newJob(), newPod("p", alone), "patch pods p"},
+		{"of another kind", newJob(), newPod("p", gone, refer("batch/v1", "Task")), ""},
+		{"of another group", newJob(), newPod("p", gone, refer("example.com/v1", "Job")), ""},
+		{"without the finalizer", newJob(finished), newPod("p", untracked), ""},
+		{"not matched by the selector", newJob(finished), newPod("q", func(p *corev1.Pod) { p.Labels = nil }), ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, defaults, test.job, test.pod)
+			for _, k := range []orphan{{orphanPod, "ns", "p"}, {orphanSelector, "ns", "batch.kubernetes.io/controller-uid=job-uid"}} {
+				if err := f.reconcileOrphan(f.env.Context(), k); err != nil {
+					t.Errorf("%v: %v", k, err)
+				}
+				f.wantRequests(t, test.want)
+			}
+		})
+	}
+}
+
+func TestOrphanFailures(t *testing.T) {
+	f := newFixture(t, defaults, newPod("p", alone))
+	f.failing("patch", "pods", "p", errBoom)
+	if err := f.reconcileOrphan(f.env.Context(), orphan{orphanPod, "ns", "p"}); err == nil {
+		t.Error("a pod that keeps its finalizer is no error")
+	}
+	if err := f.reconcileOrphan(f.env.Context(), orphan{orphanSelector, "ns", "app=pi"}); err != nil {
+		t.Errorf("one pod stops the search: %v", err)
+	}
+	if err := f.reconcileOrphan(f.env.Context(), orphan{orphanSelector, "ns", "="}); err == nil {
+		t.Error("a bad selector is no error")
+	}
+}
+
+func TestFinalizerPatch(t *testing.T) {
+	patch, err := finalizerPatch("u")
+	if want := `{"metadata":{"uid":"u","$deleteFromPrimitiveList/finalizers":["batch.kubernetes.io/job-tracking"]}}`; err != nil || string(patch) != want {
+		t.Errorf("%s, %v", patch, err)
+	}
+}
+
+func TestEventMetrics(t *testing.T) {
+	f := newFixture(t, defaults)
+	f.podAdded(fresh, newPod("a", succeeded))
+	f.podAdded(fresh, newPod("b"))
+	f.podAdded(fresh, newPod("c", failed, untracked))
+	f.podUpdated(fresh, newPod("b"), newPod("b", failed, newVersion))
+	f.podUpdated(fresh, newPod("b", failed), newPod("b", failed, untracked, newVersion))
+	f.podDeleted(newPod("a", succeeded))
+	f.podDeleted(newPod("b", failed, untracked))
+	if got := f.metric(t, "job_controller_terminated_pods_tracking_finalizer_total"); got != "event=add 2, event=delete 2" {
+		t.Errorf("counted %q", got)
+	}
+	f.jobAdded(fresh, newJob(func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To("example.com/other") }))
+	f.jobAdded(fresh, newJob(func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To(batchv1.JobControllerName) }))
+	if got := f.metric(t, "job_controller_jobs_by_external_controller_total"); got != "controller_name=example.com/other 1" {
+		t.Errorf("counted %q", got)
+	}
+}
+
+func TestFinishedMetrics(t *testing.T) {
+	f := newFixture(t, defaults)
+	before := batchv1.JobStatus{Succeeded: 2, Failed: 1, CompletedIndexes: "0,1,8", FailedIndexes: ptr.To("")}
+	after := func(job *batchv1.Job) *batchv1.Job {
+		job.Status = batchv1.JobStatus{Succeeded: 4, Failed: 2, CompletedIndexes: "0,1,3", FailedIndexes: ptr.To("2")}
+		return job
+	}
+	f.metrics.podsFinished(after(newJob()), &before)
+	f.metrics.podsFinished(after(newJob(perIndex(1), sized(5, 5))), &before)
+	f.metrics.podsFinished(newJob(indexed, sized(5, 5)), &before)
+	for name, want := range map[string]string{
+		"job_controller_job_pods_finished_total": "completion_mode=Indexed result=failed 1, completion_mode=Indexed result=succeeded 1, " +
+			"completion_mode=NonIndexed result=failed 1, completion_mode=NonIndexed result=succeeded 2",
+		"job_controller_job_finished_indexes_total": "backoffLimit=global status=succeeded 0, backoffLimit=perIndex status=failed 1, backoffLimit=perIndex status=succeeded 1",
+	} {
+		if got := f.metric(t, name); got != want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	f.metrics.podCreated("new", nil)
+	f.metrics.podCreated("new", errBoom)
+	if got := f.metric(t, "job_controller_job_pods_creation_total"); got != "reason=new status=failed 1, reason=new status=succeeded 2" {
+		t.Errorf("counted %q", got)
+	}
+	f.metrics.failuresHandled(map[batchv1.PodFailurePolicyAction]int{"Ignore": 3})
+	if got := f.metric(t, "job_controller_pod_failures_handled_by_failure_policy_total"); got != "action=Ignore 3" {
+		t.Errorf("counted %q", got)
+	}
+}
+
+func TestValue(t *testing.T) {
+	gates := func(set map[string]bool) func(*v1beta1.KubeControllerManagerConfiguration) {
+		return func(c *v1beta1.KubeControllerManagerConfiguration) { c.FeatureGates = set }
+	}
+	gang := defaults
+	gang.gangScheduling = true
+	for _, test := range []struct {
+		name   string
+		change func(*v1beta1.KubeControllerManagerConfiguration)
+		want   value
+	}{
+		{"defaults", gates(nil), defaults},
+		{"workers", func(c *v1beta1.KubeControllerManagerConfiguration) { *c.Controllers.Job.ConcurrentSyncs = 7 }, value{7, true, true, false}},
+		{"consistency", gates(map[string]bool{"StaleControllerConsistencyJob": false}), value{5, false, true, false}},
+		{"start time", gates(map[string]bool{"MutableSchedulingDirectivesForSuspendedJobs": false}), value{5, true, false, false}},
+		{"workloads without what they need", gates(map[string]bool{"WorkloadWithJob": true}), defaults},
+		{"workloads", gates(map[string]bool{"WorkloadWithJob": true, "GenericWorkload": true}), gang},
+	} {
+		c := v1beta1.NewDefault()
+		test.change(c)
+		if got := Descriptor().Value(c); got != test.want {
+			t.Errorf("%s: %+v", test.name, got)
+		}
+	}
+	if n := len(Descriptor().Resources(gang)); n != 4 {
+		t.Errorf("with workloads %d resources are needed", n)
+	}
+}

@@ -1,0 +1,183 @@
+package job
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"kcmd.dev/pkg/controllers/kit/pods"
+)
+
+const (
+	// failureCount and ignoredFailureCount are the annotations in which the pod of an
+	// index carries on the failures of its predecessors.
+	failureCount        = "batch.kubernetes.io/job-index-failure-count"
+	ignoredFailureCount = "batch.kubernetes.io/job-index-ignored-failure-count"
+)
+
+// indexState is what is known of the indexes of an Indexed Job.
+type indexState struct {
+	// counted are the succeeded indexes of the status, succeeded those and the ones of
+	// pods that have succeeded since.
+	counted, succeeded indexes
+	// failed are the indexes that will not be tried again.
+	failed indexes
+	// retained holds, for each index that is to be tried again, the failed pod from which
+	// its replacement takes the failure counts. It is kept until the replacement exists.
+	retained map[int]*corev1.Pod
+}
+
+// observeIndexes never reports an index as both succeeded and failed, which the API
+// server would refuse: what was reported first stays, and then success wins.
+func (o *observation) observeIndexes() indexState {
+	status, completions := &o.job.Status, completionsOf(o.job)
+	state := indexState{counted: parseIndexes(status.CompletedIndexes, completions)}
+	if hasBackoffPerIndex(o.job) && status.FailedIndexes != nil {
+		state.failed = parseIndexes(*status.FailedIndexes, completions)
+	}
+	succeeded := map[int]bool{}
+	for _, pod := range o.pods {
+		if i := indexOf(pod); pod.Status.Phase == corev1.PodSucceeded && isTracked(pod) && o.validIndex(i) && !state.failed.has(i) {
+			succeeded[i] = true
+		}
+	}
+	state.succeeded = state.counted.with(succeeded)
+	if hasBackoffPerIndex(o.job) {
+		state.failed = state.failed.with(o.newlyFailedIndexes(state.succeeded))
+		state.retained = o.retainedPods(state)
+	}
+	return state
+}
+
+func (o *observation) newlyFailedIndexes(succeeded indexes) map[int]bool {
+	failed := map[int]bool{}
+	limit := *o.job.Spec.BackoffLimitPerIndex
+	for _, pod := range o.pods {
+		i := indexOf(pod)
+		if !isTracked(pod) || !o.validIndex(i) || !isFailed(o.job, pod) || succeeded.has(i) {
+			continue
+		}
+		v := o.verdict(pod)
+		if v.fails() || v.counts() && annotatedCount(pod, failureCount) >= limit {
+			failed[i] = true
+		}
+	}
+	return failed
+}
+
+func (o *observation) retainedPods(state indexState) map[int]*corev1.Pod {
+	active := o.activeIndexes()
+	retained := map[int]*corev1.Pod{}
+	for _, pod := range o.pods {
+		i := indexOf(pod)
+		if !o.tracks(pod) || !o.validIndex(i) || !isFailed(o.job, pod) ||
+			state.succeeded.has(i) || state.failed.has(i) || active[i] {
+			continue
+		}
+		if was := retained[i]; was == nil || supersedes(pod, was) {
+			retained[i] = pod
+		}
+	}
+	return retained
+}
+
+// supersedes reports that a failed pod knows at least as much of the failures of its
+// index as another one.
+func supersedes(pod, other *corev1.Pod) bool {
+	return allFailures(pod) >= allFailures(other) && !finishTime(pod).Before(finishTime(other))
+}
+
+func (o *observation) activeIndexes() map[int]bool {
+	active := map[int]bool{}
+	for _, pod := range o.active {
+		if i := indexOf(pod); i != unknownIndex {
+			active[i] = true
+		}
+	}
+	return active
+}
+
+// pendingIndexes returns the lowest indexes, at most n, for which a pod is to be created.
+func (o *observation) pendingIndexes(n int) []int {
+	busy := o.activeIndexes()
+	if onlyReplacesFailed(o.job) {
+		for _, pod := range o.pods {
+			if i := indexOf(pod); i != unknownIndex && pods.IsTerminating(pod) {
+				busy[i] = true
+			}
+		}
+	}
+	done := o.indexed.succeeded.union(o.indexed.failed).with(busy)
+	completions := completionsOf(o.job)
+	pending := make([]int, 0, n)
+	for i := 0; i < completions && len(pending) < n; {
+		if len(done) > 0 && i >= done[0].first {
+			i, done = done[0].last+1, done[1:]
+			continue
+		}
+		pending = append(pending, i)
+		i++
+	}
+	return pending
+}
+
+// readyIndexes returns those of the pending indexes that are not backing off, or how long
+// to wait for the first if all are.
+func (o *observation) readyIndexes(pending []int) (ready []int, wait time.Duration) {
+	for _, i := range pending {
+		remaining := o.indexWait(i)
+		if remaining <= 0 {
+			ready = append(ready, i)
+		} else if wait == 0 || remaining < wait {
+			wait = remaining
+		}
+	}
+	if len(ready) > 0 {
+		return ready, 0
+	}
+	return nil, wait
+}
+
+func (o *observation) indexWait(i int) time.Duration {
+	pod := o.indexed.retained[i]
+	if pod == nil {
+		return 0
+	}
+	return backoffWait(allFailures(pod)+1, finishTime(pod), o.now)
+}
+
+// nextCounts returns the failure counts of the pod that replaces another, nil if there
+// is none to replace.
+func (o *observation) nextCounts(replaced *corev1.Pod) (failures, ignored int32) {
+	if replaced == nil {
+		return 0, 0
+	}
+	failures, ignored = annotatedCount(replaced, failureCount), annotatedCount(replaced, ignoredFailureCount)
+	if o.verdict(replaced).counts() {
+		return increment(failures), ignored
+	}
+	return failures, increment(ignored)
+}
+
+func increment(n int32) int32 {
+	if n == math.MaxInt32 {
+		return n
+	}
+	return n + 1
+}
+
+// allFailures counts the failures of an index before the pod, ignored ones too.
+func allFailures(pod *corev1.Pod) int {
+	return int(annotatedCount(pod, failureCount)) + int(annotatedCount(pod, ignoredFailureCount))
+}
+
+// annotatedCount reads a count; one that is missing or makes no sense is 0.
+func annotatedCount(pod *corev1.Pod, annotation string) int32 {
+	n, err := strconv.ParseInt(pod.Annotations[annotation], 10, 32)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return int32(n)
+}

@@ -1,0 +1,115 @@
+package job
+
+import (
+	"context"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+)
+
+// orphan is a key of the queue of orphans: a pod, or all pods that a selector matches.
+type orphan struct {
+	kind      orphanKind
+	namespace string
+	// value is the name of the pod, or the selector.
+	value string
+}
+
+type orphanKind string
+
+const (
+	orphanPod      orphanKind = "name"
+	orphanSelector orphanKind = "selector"
+)
+
+func (o orphan) String() string { return fmt.Sprintf("%s/%s %s", o.namespace, o.kind, o.value) }
+
+func (c *jobController) reconcileOrphan(ctx context.Context, key orphan) error {
+	if key.kind == orphanSelector {
+		return c.freeMatching(ctx, key)
+	}
+	pod, err := c.podsCached.Pods(key.namespace).Get(key.value)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading pod %s/%s: %w", key.namespace, key.value, err)
+	}
+	return c.free(ctx, pod)
+}
+
+// freeMatching frees the pods that a selector matches. One that fails does not keep the
+// others; it is tried again when something happens to it.
+func (c *jobController) freeMatching(ctx context.Context, key orphan) error {
+	selector, err := labels.Parse(key.value)
+	if err != nil {
+		return fmt.Errorf("parsing the selector of orphans %q: %w", key.value, err)
+	}
+	left, err := c.trackedPods(key.namespace, selector)
+	if err != nil {
+		return err
+	}
+	for _, pod := range left {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := c.free(ctx, pod); err != nil {
+			klog.FromContext(ctx).Error(err, "Orphaned pod keeps the finalizer", "pod", klog.KObj(pod))
+		}
+	}
+	return nil
+}
+
+// free removes the finalizer from a pod whose Job is gone or has finished.
+func (c *jobController) free(ctx context.Context, pod *corev1.Pod) error {
+	if !isTracked(pod) {
+		return nil
+	}
+	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
+		if !isJobRef(ref) {
+			return nil
+		}
+		if job, ok := c.jobOf(pod); ok && (managedElsewhere(job) || !isFinished(job)) {
+			return nil
+		}
+	}
+	_, err := c.patchFinalizer(ctx, pod)
+	return err
+}
+
+func isJobRef(ref *metav1.OwnerReference) bool {
+	return ref.Kind == jobKind.Kind && ref.APIVersion == batchv1.SchemeGroupVersion.String()
+}
+
+// trackedPods returns the pods that match the selector of a Job and have the finalizer,
+// except for those that have lost it although the cache does not show it yet.
+func (c *jobController) trackedPods(namespace string, selector labels.Selector) ([]*corev1.Pod, error) {
+	matching, err := c.tracked.Matching(namespace, selector)
+	if err != nil {
+		return nil, err
+	}
+	left := matching[:0]
+	for _, pod := range matching {
+		ref := metav1.GetControllerOfNoCopy(pod)
+		if ref != nil && c.removals.has(types.NamespacedName{Namespace: namespace, Name: ref.Name}, pod.UID) {
+			continue
+		}
+		left = append(left, pod)
+	}
+	return left, nil
+}
+
+// cachedPod returns a pod as cached, nil if there is none of that name.
+func (c *jobController) cachedPod(name types.NamespacedName) *corev1.Pod {
+	pod, err := c.podsCached.Pods(name.Namespace).Get(name.Name)
+	if err != nil {
+		return nil
+	}
+	return pod
+}

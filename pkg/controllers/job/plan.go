@@ -1,0 +1,136 @@
+package job
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers/kit/pods"
+)
+
+// burst is the largest number of pods created or scaled down in one reconcile.
+const burst = 500
+
+// What a reconcile did to pods, as metrics call it.
+const (
+	actionReconciling = "reconciling"
+	actionTracking    = "tracking"
+	actionCreated     = "pods_created"
+	actionDeleted     = "pods_deleted"
+)
+
+// plan is what is to be done about the pods of a Job. It either removes or creates.
+type plan struct {
+	action string
+	// remove are active pods to be given up without being counted.
+	remove []*corev1.Pod
+	// create is the number of pods to create; indexes are theirs, if the Job is Indexed.
+	create  int
+	indexes []int
+	// wait is how long to back off before anything is created.
+	wait time.Duration
+}
+
+func (o *observation) plan() plan {
+	if isSuspended(o.job) {
+		return plan{action: actionDeleted, remove: o.active}
+	}
+	want := o.wantActive()
+	if victims := o.victims(max(0, len(o.active)-want)); len(victims) > 0 {
+		return plan{action: actionDeleted, remove: victims[:min(burst, len(victims))]}
+	}
+	missing := want - len(o.active)
+	if onlyReplacesFailed(o.job) {
+		missing -= int(o.terminating)
+	}
+	if missing <= 0 {
+		return plan{action: actionTracking}
+	}
+	return o.planCreation(min(missing, burst))
+}
+
+// wantActive is the number of pods that should run. Without a number of completions the
+// pods of a Job decide among themselves when the work is done: once one has succeeded no
+// more are started.
+func (o *observation) wantActive() int {
+	parallelism := int(ptr.Deref(o.job.Spec.Parallelism, 1))
+	if o.job.Spec.Completions == nil {
+		if o.succeeded > 0 {
+			return len(o.active)
+		}
+		return parallelism
+	}
+	return min(max(0, int(*o.job.Spec.Completions)-int(o.succeeded)), parallelism)
+}
+
+func (o *observation) planCreation(missing int) plan {
+	p := plan{action: actionCreated, create: missing}
+	perIndex := hasBackoffPerIndex(o.job)
+	if !perIndex {
+		if wait := o.backoff.wait(o.now); wait > 0 {
+			return plan{action: actionCreated, wait: max(wait, minBackoffWait)}
+		}
+	}
+	if !isIndexed(o.job) {
+		return p
+	}
+	p.indexes = o.pendingIndexes(missing)
+	if perIndex {
+		var wait time.Duration
+		if p.indexes, wait = o.readyIndexes(p.indexes); wait > 0 {
+			return plan{action: actionCreated, wait: max(wait, minBackoffWait)}
+		}
+	}
+	p.create = len(p.indexes)
+	return p
+}
+
+// victims chooses at least n active pods to remove, fewer if there are not as many. Of an
+// Indexed Job pods without a proper index, and all but one of the pods of an index, go in
+// any case.
+func (o *observation) victims(n int) []*corev1.Pod {
+	var victims []*corev1.Pod
+	remaining := o.active
+	if isIndexed(o.job) {
+		victims, remaining = o.surplusPods()
+	}
+	if n <= len(victims) {
+		return victims
+	}
+	n -= len(victims)
+	if n < len(remaining) {
+		remaining = inDeletionOrder(remaining)[:n]
+	}
+	return append(victims, remaining...)
+}
+
+// surplusPods splits the active pods into those that no index needs and the others.
+func (o *observation) surplusPods() (surplus, needed []*corev1.Pod) {
+	byIndex := map[int][]*corev1.Pod{}
+	for _, pod := range o.active {
+		i := indexOf(pod)
+		if !o.validIndex(i) {
+			surplus = append(surplus, pod)
+			continue
+		}
+		byIndex[i] = append(byIndex[i], pod)
+	}
+	for _, same := range byIndex {
+		last := len(same) - 1
+		if last > 0 {
+			same = inDeletionOrder(same)
+			surplus = append(surplus, same[:last]...)
+		}
+		needed = append(needed, same[last])
+	}
+	return surplus, needed
+}
+
+// inDeletionOrder returns the pods with those first whose loss costs least. The zero
+// preference compares ages as they are, without regard to cost annotations or nodes.
+func inDeletionOrder(all []*corev1.Pod) []*corev1.Pod {
+	sorted := append([]*corev1.Pod(nil), all...)
+	pods.Preference{}.Sort(sorted)
+	return sorted
+}

@@ -1,0 +1,436 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ktesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+var errBoom = errors.New("boom")
+
+func TestAJobOfOnePod(t *testing.T) {
+	f := newFixture(t, defaults, newJob())
+	f.mustReconcile(t)
+	f.wantRequests(t, "create pods, update jobs/status")
+	f.wantEvents(t, "Normal SuccessfulCreate Created pod: pi-1")
+	pod := f.storedPods(t)[0]
+	if !isTracked(&pod) || !metav1.IsControlledBy(&pod, newJob()) || pod.GenerateName != "pi-" {
+		t.Errorf("the pod is %+v", pod.ObjectMeta)
+	}
+	if s := f.stored(t).Status; s.Active != 1 || *s.Ready != 0 || *s.Terminating != 0 || s.StartTime == nil {
+		t.Errorf("the status is %+v", s)
+	}
+
+	f.catchUp(t)
+	f.mustReconcile(t)
+	f.wantRequests(t, "")
+
+	f.setPod(t, "pi-1", succeeded)
+	f.catchUp(t)
+	f.mustReconcile(t)
+	f.wantRequests(t, "update jobs/status, patch pods pi-1, update jobs/status")
+	f.wantEvents(t, "Normal Completed Job completed")
+	job := f.stored(t)
+	if got, want := conditionsOf(job), "SuccessCriteriaMet=True CompletionsReached, Complete=True CompletionsReached"; got != want {
+		t.Errorf("conditions %s, want %s", got, want)
+	}
+	if s := job.Status; s.Active != 0 || s.Succeeded != 1 || s.CompletionTime == nil || len(s.UncountedTerminatedPods.Succeeded) != 0 {
+		t.Errorf("the status is %+v", s)
+	}
+	if pod := f.storedPods(t)[0]; isTracked(&pod) {
+		t.Error("the pod keeps its finalizer")
+	}
+
+	// The caches do not show any of it, but the mark does.
+	f.mustReconcile(t)
+	f.wantRequests(t, "")
+	f.catchUp(t)
+	f.mustReconcile(t)
+	if f.remembers(key) {
+		t.Error("a finished Job is remembered")
+	}
+}
+
+func TestStatusIsWrittenBeforeFinalizersGo(t *testing.T) {
+	f := newFixture(t, defaults, newJob(sized(2, 2), started), newPod("a", succeeded), newPod("b", succeeded))
+	works := f.failing("update", "jobs", "", errBoom)
+	err := f.reconcile(f.env.Context(), key)
+	if err == nil || err.Error() != "tracking status: adding uncounted pods to status: boom" {
+		t.Errorf("the error is %v", err)
+	}
+	f.wantRequests(t, "update jobs/status")
+	works()
+	f.failing("patch", "pods", "b", errBoom)
+	if err = f.reconcile(f.env.Context(), key); !errors.Is(err, errBoom) {
+		t.Errorf("the error is %v", err)
+	}
+	s := f.stored(t).Status
+	if s.Succeeded != 1 || len(s.UncountedTerminatedPods.Succeeded) != 1 || s.UncountedTerminatedPods.Succeeded[0] != "b" {
+		t.Errorf("the status is %+v", s)
+	}
+	if conditionsOf(f.stored(t)) != "SuccessCriteriaMet=True CompletionsReached" {
+		t.Errorf("conditions %s", conditionsOf(f.stored(t)))
+	}
+}
+
+func TestAStaleCacheCountsNothingTwice(t *testing.T) {
+	v := defaults
+	v.staleConsistency = false
+	f := newFixture(t, v, newJob(sized(3, 3), started), newPod("a", succeeded), newPod("b"), newPod("c"))
+	f.mustReconcile(t)
+	f.requests()
+	// The Job is seen, the pods are not.
+	f.cache(t, f.stored(t))
+	f.mustReconcile(t)
+	if s := f.stored(t).Status; s.Succeeded != 1 || len(s.UncountedTerminatedPods.Succeeded) != 0 {
+		t.Errorf("the status is %+v", s)
+	}
+	if got := f.requests(); strings.Contains(got, "patch") {
+		t.Errorf("requests %s", got)
+	}
+	f.catchUp(t)
+	f.mustReconcile(t)
+	if f.removals.hasAny(key) {
+		t.Error("a removal that was seen is remembered")
+	}
+}
+
+func TestStaleCachesAreWaitedFor(t *testing.T) {
+	f := newFixture(t, defaults, newJob())
+	if err := f.podsIn.Replace(nil, "5"); err != nil {
+		t.Fatal(err)
+	}
+	f.mustReconcile(t)
+	f.requests()
+	err := f.reconcile(f.env.Context(), key)
+	if !reconcile.IsRequeue(err) || !strings.Contains(err.Error(), "read version: 5 is not as new as written version: 1001 for group resource pods") {
+		t.Errorf("the error is %v", err)
+	}
+	f.wantRequests(t, "")
+	if got := f.metric(t, "job_controller_stale_sync_skips_total"); got != "group= resource=pods 1" {
+		t.Errorf("counted %q", got)
+	}
+	f.catchUp(t)
+	f.mustReconcile(t)
+}
+
+func TestUnseenPodsKeepAJobFromActing(t *testing.T) {
+	v := defaults
+	v.staleConsistency = false
+	f := newFixture(t, v, newJob())
+	if err := f.podsIn.Replace(nil, "5"); err != nil {
+		t.Fatal(err)
+	}
+	f.mustReconcile(t)
+	f.requests()
+	f.cache(t, f.stored(t))
+	f.queued.take()
+	f.mustReconcile(t)
+	if got := f.requests(); strings.Contains(got, "create") {
+		t.Errorf("requests %s", got)
+	}
+	if got := f.queued.take(); got != "ns/pi in 1s" {
+		t.Errorf("queued %s", got)
+	}
+}
+
+func TestAJobThatFails(t *testing.T) {
+	f := newFixture(t, defaults, newJob(sized(3, 3), started, func(j *batchv1.Job) { j.Spec.BackoffLimit = ptr.To[int32](0) }),
+		newPod("f", failed), newPod("r", ready), newPod("s", succeeded))
+	f.mustReconcile(t)
+	requests := strings.Split(f.requests(), ", ")
+	slices.Sort(requests[2:5]) // they are made at once
+	if got, want := strings.Join(requests, ", "), "delete pods r, update jobs/status, patch pods f, patch pods r, patch pods s, update jobs/status"; got != want {
+		t.Errorf("requests %q, want %q", got, want)
+	}
+	job := f.stored(t)
+	if s := job.Status; s.Failed != 2 || s.Succeeded != 1 || s.Active != 0 || *s.Ready != 0 || *s.Terminating != 1 {
+		t.Errorf("the status is %+v", s)
+	}
+	if got := conditionsOf(job); got != "FailureTarget=True BackoffLimitExceeded" {
+		t.Errorf("conditions %s while a pod terminates", got)
+	}
+	f.wantEvents(t, "Normal SuccessfulDelete Deleted pod: r")
+	f.catchUp(t)
+	f.mustReconcile(t)
+	if got := conditionsOf(f.stored(t)); got != "FailureTarget=True BackoffLimitExceeded, Failed=True BackoffLimitExceeded" {
+		t.Errorf("conditions %s", got)
+	}
+	f.wantRequests(t, "update jobs/status")
+	f.wantEvents(t, "Warning BackoffLimitExceeded Job has reached the specified backoff limit")
+	if got := f.metric(t, "job_controller_jobs_finished_total"); got != "completion_mode=NonIndexed reason=BackoffLimitExceeded result=failed 1" {
+		t.Errorf("counted %q", got)
+	}
+}
+
+func TestAJobDoesNotEndWithPodsThatCannotBeDeleted(t *testing.T) {
+	f := newFixture(t, defaults, newJob(sized(2, 2), started, func(j *batchv1.Job) { j.Spec.BackoffLimit = ptr.To[int32](0) }),
+		newPod("f", failed), newPod("a", ready), newPod("b"))
+	works := f.failing("delete", "pods", "a", errBoom)
+	if err := f.reconcile(f.env.Context(), key); !errors.Is(err, errBoom) {
+		t.Errorf("the error is %v", err)
+	}
+	job := f.stored(t)
+	if s := job.Status; s.Active != 1 || *s.Ready != 0 || *s.Terminating != 1 || conditionsOf(job) != "" {
+		t.Errorf("the status is %+v", s)
+	}
+	works()
+	f.catchUp(t)
+	f.mustReconcile(t)
+	if got := conditionsOf(f.stored(t)); got != "FailureTarget=True BackoffLimitExceeded" {
+		t.Errorf("conditions %s", got)
+	}
+}
+
+func TestSuspendAndResume(t *testing.T) {
+	f := newFixture(t, defaults, newJob(sized(2, 2), started, suspended), newPod("a", ready), newPod("b"))
+	f.mustReconcile(t)
+	got := f.requests()
+	for _, want := range []string{"patch pods a", "patch pods b", "delete pods a", "delete pods b", "update jobs/status"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("requests %s, want %s", got, want)
+		}
+	}
+	job := f.stored(t)
+	if s := job.Status; s.Active != 0 || *s.Ready != 0 || *s.Terminating != 2 || s.Failed != 0 || s.StartTime != nil {
+		t.Errorf("the status is %+v", s)
+	}
+	if c := job.Status.Conditions; conditionsOf(job) != "Suspended=True JobSuspended" || c[0].Message != "Job suspended" {
+		t.Errorf("conditions %s", conditionsOf(job))
+	}
+	events := f.env.RecordedEvents()
+	if len(events) != 3 || events[2] != "Normal Suspended Job suspended" {
+		t.Errorf("events %q", events)
+	}
+
+	f.env.Clock.Step(time.Minute)
+	f.setJob(t, func(j *batchv1.Job) { j.Spec.Suspend = ptr.To(false) })
+	f.catchUp(t)
+	f.mustReconcile(t)
+	job = f.stored(t)
+	if s := job.Status; s.Active != 2 || !s.StartTime.Time.Equal(f.env.Clock.Now()) || conditionsOf(job) != "Suspended=False JobResumed" {
+		t.Errorf("the status is %+v", s)
+	}
+	events = f.env.RecordedEvents()
+	if len(events) != 3 || events[2] != "Normal Resumed Job resumed" {
+		t.Errorf("events %q", events)
+	}
+}
+
+func TestStartTimeOfASuspendedJobMayStay(t *testing.T) {
+	v := defaults
+	v.resetStartTimeOfSuspended = false
+	f := newFixture(t, v, newJob(started, suspended))
+	f.mustReconcile(t)
+	if f.stored(t).Status.StartTime == nil {
+		t.Error("the start time is gone")
+	}
+}
+
+func TestJobsThatAreLeftAlone(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*batchv1.Job)
+		events []string
+	}{
+		{"managed elsewhere", func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To("example.com/other") }, nil},
+		{"complete", withStatusCondition(batchv1.JobComplete, "True", "X"), nil},
+		{"failed", withStatusCondition(batchv1.JobFailed, "True", "X"), nil},
+		{"of a newer API", func(j *batchv1.Job) { j.Spec.CompletionMode = ptr.To[batchv1.CompletionMode]("New") },
+			[]string{"Warning UnknownCompletionMode Skipped Job sync because completion mode is unknown"}},
+	} {
+		f := newFixture(t, defaults, newJob(test.change))
+		f.mustReconcile(t)
+		f.wantRequests(t, "")
+		f.wantEvents(t, test.events...)
+		if got := f.metric(t, "job_controller_job_syncs_total"); got != "" {
+			t.Errorf("%s: counted %q", test.name, got)
+		}
+	}
+	f := newFixture(t, defaults, newJob(func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To(batchv1.JobControllerName) }))
+	f.mustReconcile(t)
+	f.wantRequests(t, "create pods, update jobs/status")
+}
+
+func TestADeletedJobLetsItsPodsGo(t *testing.T) {
+	f := newFixture(t, defaults, newJob(started, func(j *batchv1.Job) {
+		j.DeletionTimestamp, j.Finalizers, j.Status.Active = &metav1.Time{Time: start}, []string{"foregroundDeletion"}, 1
+	}), newPod("r"))
+	f.mustReconcile(t)
+	f.wantRequests(t, "patch pods r")
+}
+
+func TestAdoptionAndRelease(t *testing.T) {
+	f := newFixture(t, defaults, newJob(sized(2, 2), started), newPod("orphan", alone, untracked),
+		newPod("stray", func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} }), newPod("mine"))
+	f.mustReconcile(t)
+	for _, pod := range f.storedPods(t) {
+		mine := pod.Name != "stray"
+		if isTracked(&pod) != mine || metav1.IsControlledBy(&pod, newJob()) != mine {
+			t.Errorf("pod %s has %v, %v", pod.Name, pod.Finalizers, pod.OwnerReferences)
+		}
+	}
+	if f.stored(t).Status.Active != 2 {
+		t.Errorf("the status is %+v", f.stored(t).Status)
+	}
+}
+
+func TestAnAdoptedFinishedPodIsCounted(t *testing.T) {
+	f := newFixture(t, defaults, newJob(started), newPod("orphan", alone, untracked, succeeded))
+	f.mustReconcile(t)
+	if s := f.stored(t).Status; s.Succeeded != 1 {
+		t.Errorf("the status is %+v", s)
+	}
+}
+
+func TestCreationFailures(t *testing.T) {
+	f := newFixture(t, defaults, newJob(sized(5, 5)))
+	works := f.failing("create", "pods", "", errBoom)
+	if err := f.reconcile(f.env.Context(), key); !errors.Is(err, errBoom) {
+		t.Errorf("the error is %v", err)
+	}
+	f.wantRequests(t, "create pods, update jobs/status")
+	if s := f.stored(t).Status; s.Active != 0 {
+		t.Errorf("the status is %+v", s)
+	}
+	f.wantEvents(t, "Warning FailedCreate Error creating: boom")
+	if got := f.metric(t, "job_controller_job_syncs_total"); got != "action=pods_created completion_mode=NonIndexed result=error 1" {
+		t.Errorf("counted %q", got)
+	}
+	works()
+	f.catchUp(t)
+	f.mustReconcile(t)
+	if s := f.stored(t).Status; s.Active != 5 {
+		t.Errorf("the status is %+v", s)
+	}
+}
+
+func TestANamespaceThatIsGoingIsNoFailure(t *testing.T) {
+	f := newFixture(t, defaults, newJob(sized(5, 5)))
+	going := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", errBoom)
+	going.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	f.failing("create", "pods", "", going)
+	f.mustReconcile(t)
+	f.wantEvents(t)
+	f.catchUp(t)
+	f.mustReconcile(t)
+	f.wantRequests(t, "")
+}
+
+func TestBackoffIsRememberedOnceReported(t *testing.T) {
+	f := newFixture(t, defaults, newJob(started), newPod("f", exited(1, 4*time.Second)))
+	works := f.failing("update", "jobs", "", errBoom)
+	if err := f.reconcile(f.env.Context(), key); err == nil || f.backoffs.has(key) {
+		t.Errorf("error %v, remembered %t", err, f.backoffs.has(key))
+	}
+	works()
+	f.queued.take()
+	f.mustReconcile(t)
+	if got := f.backoffs.get(key); got.failures != 1 {
+		t.Errorf("remembered %+v", got)
+	}
+	if got := f.queued.take(); got != "ns/pi in 6s" {
+		t.Errorf("queued %s", got)
+	}
+	f.catchUp(t)
+	f.mustReconcile(t)
+	f.wantRequests(t, "")
+	f.env.Clock.Step(7 * time.Second)
+	f.mustReconcile(t)
+	f.wantRequests(t, "create pods, update jobs/status")
+}
+
+func TestAConflictIsNoFailure(t *testing.T) {
+	f := newFixture(t, defaults, newJob())
+	f.failing("update", "jobs", "", apierrors.NewConflict(jobResource.WithVersion("").GroupResource(), "pi", errBoom))
+	if err := f.reconcile(f.env.Context(), key); !reconcile.IsRequeue(err) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestAJobThatIsGoneIsForgotten(t *testing.T) {
+	f := newFixture(t, defaults)
+	f.backoffs.set(key, backoffRecord{failures: 1})
+	f.finished.set(key, "u")
+	f.removals.add(key, []*corev1.Pod{newPod("p")})
+	f.mustReconcile(t)
+	if f.remembers(key) {
+		t.Error("it is remembered")
+	}
+}
+
+func TestAnIndexedJobNeedsNoPodToComplete(t *testing.T) {
+	f := newFixture(t, defaults, newJob(indexed, sized(2, 2), started, func(j *batchv1.Job) {
+		j.Status.CompletedIndexes, j.Status.Succeeded = "0,1", 2
+	}))
+	f.mustReconcile(t)
+	f.wantRequests(t, "update jobs/status")
+	if got := conditionsOf(f.stored(t)); got != "SuccessCriteriaMet=True CompletionsReached, Complete=True CompletionsReached" {
+		t.Errorf("conditions %s", got)
+	}
+}
+
+func TestTooManySucceeded(t *testing.T) {
+	f := newFixture(t, defaults, newJob(started), newPod("a", succeeded), newPod("b", succeeded))
+	f.mustReconcile(t)
+	f.wantEvents(t, "Warning TooManySucceededPods Too many succeeded pods running after completion count reached", "Normal Completed Job completed")
+}
+
+func TestIndexedPodsAreNamedByIndex(t *testing.T) {
+	f := newFixture(t, defaults, newJob(indexed, sized(1, 1)))
+	f.mustReconcile(t)
+	if pod := f.storedPods(t)[0]; pod.GenerateName != "pi-0-" || pod.Spec.Hostname != "pi-0" || pod.Labels[batchv1.JobCompletionIndexAnnotation] != "0" {
+		t.Errorf("the pod is %+v", pod)
+	}
+}
+
+func TestACutOffReconcileReportsNothing(t *testing.T) {
+	f := newFixture(t, defaults, newJob(sized(2, 2)))
+	ctx, cancel := context.WithCancel(f.env.Context())
+	f.env.Fake.PrependReactor("create", "pods", func(ktesting.Action) (bool, runtime.Object, error) {
+		cancel()
+		return true, nil, context.Canceled
+	})
+	if err := f.reconcile(ctx, key); !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v", err)
+	}
+	f.wantRequests(t, "create pods")
+	f.wantEvents(t)
+}
+
+func TestHandOver(t *testing.T) {
+	v := defaults
+	v.staleConsistency = false
+	first := newFixture(t, v, newJob(sized(9, 9), started), newPod("a", succeeded), newPod("f", exited(1, 0)))
+	first.mustReconcile(t)
+	second := newFixture(t, v, newJob(sized(9, 9), started, func(j *batchv1.Job) {
+		j.Status.Succeeded, j.Status.Failed = 1, 1
+	}), newPod("a", succeeded), newPod("f", exited(1, 0)))
+	second.adopt(first.HandOver())
+	second.adopt("something else")
+	second.mustReconcile(t)
+	if s := second.stored(t).Status; s.Succeeded != 1 || s.Failed != 1 || len(s.UncountedTerminatedPods.Succeeded) != 0 {
+		t.Errorf("pods were counted again: %+v", s)
+	}
+	if got := second.backoffs.get(key); got.failures != 1 {
+		t.Errorf("remembered %+v", got)
+	}
+	if second.removals.has(key, types.UID("other")) || !second.removals.has(key, "a") {
+		t.Error("removals were not handed over")
+	}
+}

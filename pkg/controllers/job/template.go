@@ -1,0 +1,76 @@
+package job
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/storage/names"
+)
+
+// template is what all new pods of a Job have in common.
+func (o *observation) template() *corev1.PodTemplateSpec {
+	template := o.job.Spec.Template.DeepCopy()
+	if !slices.Contains(template.Finalizers, batchv1.JobTrackingFinalizer) {
+		template.Finalizers = append(template.Finalizers, batchv1.JobTrackingFinalizer)
+	}
+	if o.podGroup != "" {
+		template.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &o.podGroup}
+	}
+	if isIndexed(o.job) {
+		addIndexVariable(template.Spec.InitContainers)
+		addIndexVariable(template.Spec.Containers)
+	}
+	return template
+}
+
+// indexTemplate is the template of the pod of an index. It shares the lists of the spec
+// with base.
+func (o *observation) indexTemplate(base *corev1.PodTemplateSpec, index int) *corev1.PodTemplateSpec {
+	template := *base
+	number := strconv.Itoa(index)
+	template.Labels = withEntry(base.Labels, batchv1.JobCompletionIndexAnnotation, number)
+	template.Annotations = withEntry(base.Annotations, batchv1.JobCompletionIndexAnnotation, number)
+	template.Spec.Hostname = o.job.Name + "-" + number
+	if hasBackoffPerIndex(o.job) {
+		failures, ignored := o.nextCounts(o.indexed.retained[index])
+		template.Annotations[failureCount] = strconv.Itoa(int(failures))
+		if ignored > 0 {
+			template.Annotations[ignoredFailureCount] = strconv.Itoa(int(ignored))
+		}
+	}
+	return &template
+}
+
+func withEntry(set map[string]string, key, value string) map[string]string {
+	out := make(map[string]string, len(set)+3)
+	maps.Copy(out, set)
+	out[key] = value
+	return out
+}
+
+// indexVariable is the environment variable that tells a container its index.
+const indexVariable = "JOB_COMPLETION_INDEX"
+
+func addIndexVariable(containers []corev1.Container) {
+	for i := range containers {
+		if slices.ContainsFunc(containers[i].Env, func(e corev1.EnvVar) bool { return e.Name == indexVariable }) {
+			continue
+		}
+		containers[i].Env = append(containers[i].Env, corev1.EnvVar{
+			Name: indexVariable,
+			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
+				FieldPath: "metadata.labels['" + batchv1.JobCompletionIndexAnnotation + "']",
+			}},
+		})
+	}
+}
+
+// indexPrefix is what the name of the pod of an index is generated from. The name of a
+// Job that is too long is cut, so that the index shows.
+func indexPrefix(job string, index int) string {
+	suffix := "-" + strconv.Itoa(index) + "-"
+	return job[:min(len(job), names.MaxGeneratedNameLength-len(suffix))] + suffix
+}

@@ -1,0 +1,200 @@
+package job
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	ktesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+)
+
+func gangValue() value {
+	v := defaults
+	v.gangScheduling = true
+	return v
+}
+
+func TestFormsGang(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		job  *batchv1.Job
+		want bool
+	}{
+		{"parallel", newJob(indexed, sized(3, 3)), true},
+		{"one pod", newJob(indexed, sized(1, 1)), false},
+		{"not indexed", newJob(sized(3, 3)), false},
+		{"more completions", newJob(indexed, sized(4, 3)), false},
+		{"has a group already", newJob(indexed, sized(3, 3), func(j *batchv1.Job) {
+			j.Spec.Template.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: ptr.To("g")}
+		}), false},
+	} {
+		if got := formsGang(test.job); got != test.want {
+			t.Errorf("%s: %t", test.name, got)
+		}
+	}
+}
+
+func TestGangOfANewJob(t *testing.T) {
+	f := newFixture(t, gangValue(), newJob(indexed, sized(2, 2)))
+	f.mustReconcile(t)
+	name := workloadName(newJob())
+	if got := f.env.RecordedEvents()[0]; got != "Normal WorkloadCreated Created Workload "+name+" for Job pi" {
+		t.Errorf("event %q", got)
+	}
+	scheduling := f.env.Fake.SchedulingV1alpha2()
+	workload, err := scheduling.Workloads("ns").Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := schedulingv1alpha2.WorkloadSpec{
+		ControllerRef: &schedulingv1alpha2.TypedLocalObjectReference{APIGroup: "batch", Kind: "Job", Name: "pi"},
+		PodGroupTemplates: []schedulingv1alpha2.PodGroupTemplate{{
+			Name:             "pi-pgt-0",
+			SchedulingPolicy: schedulingv1alpha2.PodGroupSchedulingPolicy{Gang: &schedulingv1alpha2.GangSchedulingPolicy{MinCount: 2}},
+		}},
+	}
+	if diff := cmp.Diff(want, workload.Spec); diff != "" || !metav1.IsControlledBy(workload, newJob()) {
+		t.Errorf("owners %v, %s", workload.OwnerReferences, diff)
+	}
+	groupName := podGroupName(name, "pi-pgt-0")
+	group, err := scheduling.PodGroups("ns").Get(t.Context(), groupName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantGroup := schedulingv1alpha2.PodGroupSpec{
+		PodGroupTemplateRef: &schedulingv1alpha2.PodGroupTemplateReference{
+			Workload: &schedulingv1alpha2.WorkloadPodGroupTemplateReference{WorkloadName: name, PodGroupTemplateName: "pi-pgt-0"},
+		},
+		SchedulingPolicy: want.PodGroupTemplates[0].SchedulingPolicy,
+	}
+	if diff := cmp.Diff(wantGroup, group.Spec); diff != "" || !metav1.IsControlledBy(group, newJob()) {
+		t.Errorf("owners %v, %s", group.OwnerReferences, diff)
+	}
+	if refs := group.OwnerReferences; len(refs) != 2 || refs[1].Kind != "Workload" || refs[1].Controller != nil || refs[1].BlockOwnerDeletion != nil {
+		t.Errorf("owners %v", refs)
+	}
+	for _, pod := range f.storedPods(t) {
+		if g := pod.Spec.SchedulingGroup; g == nil || *g.PodGroupName != groupName {
+			t.Errorf("pod %s has group %v", pod.Name, g)
+		}
+	}
+}
+
+func TestGangsThatAreNotUsed(t *testing.T) {
+	ownWorkload := newWorkload(newJob(indexed, sized(2, 2)))
+	ownWorkload.UID = "w"
+	foreign := ownWorkload.DeepCopy()
+	foreign.Name, foreign.OwnerReferences = "foreign", nil
+	two := ownWorkload.DeepCopy()
+	two.Spec.PodGroupTemplates = append(two.Spec.PodGroupTemplates, schedulingv1alpha2.PodGroupTemplate{Name: "b"})
+	group := newPodGroup(newJob(), ownWorkload)
+	foreignGroup := group.DeepCopy()
+	foreignGroup.OwnerReferences[0].UID = "other"
+	secondGroup := group.DeepCopy()
+	secondGroup.Name = "second"
+	started := func(j *batchv1.Job) { started(j); j.Status.Active = 0 }
+	for _, test := range []struct {
+		name      string
+		change    func(*batchv1.Job)
+		workloads []*schedulingv1alpha2.Workload
+		groups    []*schedulingv1alpha2.PodGroup
+		used      bool
+	}{
+		{"both are there", started, []*schedulingv1alpha2.Workload{ownWorkload}, []*schedulingv1alpha2.PodGroup{group}, true},
+		{"none, and the job has started", started, nil, nil, false},
+		{"none, and the job was suspended", withStatusCondition(batchv1.JobSuspended, "True", "X"), nil, nil, false},
+		{"none, and pods were counted", func(j *batchv1.Job) { j.Status.Failed = 1 }, nil, nil, false},
+		{"no group, and the job has started", started, []*schedulingv1alpha2.Workload{ownWorkload}, nil, false},
+		{"no group of a new job", func(*batchv1.Job) {}, []*schedulingv1alpha2.Workload{ownWorkload}, nil, true},
+		{"a workload of somebody else", func(*batchv1.Job) {}, []*schedulingv1alpha2.Workload{foreign}, nil, false},
+		{"several workloads", func(*batchv1.Job) {}, []*schedulingv1alpha2.Workload{ownWorkload, foreign}, nil, false},
+		{"several templates", func(*batchv1.Job) {}, []*schedulingv1alpha2.Workload{two}, nil, false},
+		{"a group of somebody else", func(*batchv1.Job) {}, []*schedulingv1alpha2.Workload{ownWorkload}, []*schedulingv1alpha2.PodGroup{foreignGroup}, false},
+		{"several groups", func(*batchv1.Job) {}, []*schedulingv1alpha2.Workload{ownWorkload}, []*schedulingv1alpha2.PodGroup{group, secondGroup}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, gangValue(), newJob(indexed, sized(2, 2), test.change))
+			scheduling := f.env.Informers.Scheduling().V1alpha2()
+			for _, w := range test.workloads {
+				if err := scheduling.Workloads().Informer().GetStore().Add(w); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, g := range test.groups {
+				if err := scheduling.PodGroups().Informer().GetStore().Add(g); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.mustReconcile(t)
+			if got := f.requests(); strings.Contains(got, "create workloads") {
+				t.Errorf("requests %s", got)
+			}
+			pods := f.storedPods(t)
+			if used := pods[0].Spec.SchedulingGroup != nil; len(pods) != 2 || used != test.used {
+				t.Errorf("%d pods, in a group: %t", len(pods), used)
+			}
+		})
+	}
+}
+
+func TestGangFailures(t *testing.T) {
+	f := newFixture(t, gangValue(), newJob(indexed, sized(2, 2)))
+	works := f.failing("create", "podgroups", "", errBoom)
+	err := f.reconcile(f.env.Context(), key)
+	if err == nil || err.Error() != "ensuring Workload and PodGroup for Job ns/pi: boom" {
+		t.Errorf("the error is %v", err)
+	}
+	works()
+	// The cache does not show the Workload until after the first attempt to create it again.
+	f.env.Fake.PrependReactor("create", "workloads", func(ktesting.Action) (bool, runtime.Object, error) {
+		workload := newWorkload(newJob(indexed, sized(2, 2)))
+		if err := f.env.Informers.Scheduling().V1alpha2().Workloads().Informer().GetStore().Add(workload); err != nil {
+			return true, nil, err
+		}
+		return true, nil, apierrors.NewAlreadyExists(schedulingv1alpha2.Resource("workloads"), workload.Name)
+	})
+	f.mustReconcile(t)
+	if pod := f.storedPods(t)[0]; pod.Spec.SchedulingGroup == nil {
+		t.Error("pods are not in a group")
+	}
+}
+
+func TestWorkloadNames(t *testing.T) {
+	long := strings.Repeat("x", 300)
+	job := newJob(func(j *batchv1.Job) { j.Name = long })
+	if name := workloadName(job); len(name) != 253 || !strings.HasPrefix(name, "xxx") {
+		t.Errorf("%d: %s", len(name), name)
+	}
+	other := newJob(func(j *batchv1.Job) { j.UID = types.UID("other") })
+	if workloadName(newJob()) == workloadName(other) {
+		t.Error("a recreated Job has the same Workload")
+	}
+	for _, test := range []struct {
+		workload, template string
+		room               int
+		want               string
+	}{
+		{"aaaaaaaaaa", "bb", 9, "aaaaaaa bb"},
+		{"aa", "bbbbbbbbbb", 9, "aa bbbbbbb"},
+		{"aaaaaaaaaa", "bbbbbbbbbb", 9, "aaaaa bbbb"},
+	} {
+		w, tpl := share(test.workload, test.template, test.room)
+		if got := w + " " + tpl; got != test.want {
+			t.Errorf("%+v: %s", test, got)
+		}
+	}
+	if name := podGroupName(long, long); len(name) != 253 {
+		t.Errorf("%d: %s", len(name), name)
+	}
+	if name := podGroupName("w", "t"); !strings.HasPrefix(name, "w-t-") {
+		t.Error(name)
+	}
+}

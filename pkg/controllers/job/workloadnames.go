@@ -1,0 +1,52 @@
+package job
+
+import (
+	"hash/fnv"
+	"strconv"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/dump"
+)
+
+// maxName is the greatest length of the name of a Workload or PodGroup.
+const maxName = validation.DNS1123SubdomainMaxLength
+
+// workloadName is the name of the Workload of a Job. It is the same for all attempts to
+// create it, and another for a recreated Job.
+func workloadName(job *batchv1.Job) string {
+	hash := nameHash(dump.ForHash(job.UID))
+	return cut(job.Name, maxName-len(hash)-1) + "-" + hash
+}
+
+// podGroupName is the name of the PodGroup made from a template of a Workload.
+func podGroupName(workload, template string) string {
+	hash := nameHash(workload + template)
+	room := maxName - len(hash) - 2
+	if len(workload)+len(template) > room {
+		workload, template = share(workload, template, room)
+	}
+	return workload + "-" + template + "-" + hash
+}
+
+// share cuts two parts of a name to the room there is. One that needs no more than half of
+// it stays whole.
+func share(workload, template string, room int) (string, string) {
+	half := room / 2
+	switch {
+	case len(template) <= half:
+		return cut(workload, room-len(template)), template
+	case len(workload) <= half:
+		return workload, cut(template, room-len(workload))
+	}
+	return cut(workload, room-half), cut(template, half)
+}
+
+func cut(name string, length int) string { return name[:min(len(name), length)] }
+
+func nameHash(text string) string {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(text)) // a hash never fails to be written to
+	return rand.SafeEncodeString(strconv.FormatUint(uint64(hash.Sum32()), 10))
+}

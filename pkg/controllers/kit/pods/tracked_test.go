@@ -1,0 +1,139 @@
+package pods
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	ktesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"kcmd.dev/pkg/controllers/kit/expectations"
+)
+
+// newTracked is a Tracked over a fake API server, which names pods p1, p2, … and gives
+// them the version of their number.
+func newTracked(objects ...runtime.Object) (Tracked, *fake.Clientset) {
+	client := fake.NewClientset(objects...)
+	var created atomic.Int64
+	client.PrependReactor("create", "pods", func(action ktesting.Action) (bool, runtime.Object, error) {
+		pod := action.(ktesting.CreateAction).GetObject().(*corev1.Pod)
+		pod.ResourceVersion = fmt.Sprint(created.Add(1))
+		pod.Name = "p" + pod.ResourceVersion
+		return false, nil, nil
+	})
+	return Tracked{
+		Control: Control{Client: client, Events: record.NewFakeRecorder(100)},
+		Tracker: expectations.New(clocktesting.NewFakePassiveClock(time.Unix(1, 0)), nil),
+	}, client
+}
+
+func remembered(t Tracked) expectations.OwnerState {
+	return t.Tracker.HandOver()[types.NamespacedName{Namespace: "ns", Name: "rs"}]
+}
+
+func TestCreateAll(t *testing.T) {
+	boom := errors.New("boom")
+	going := apierrors.NewForbidden(Resource, "", errors.New("going"))
+	going.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for _, test := range []struct {
+		name     string
+		fail     error
+		requests int
+		failures int
+		version  string
+		holds    bool
+	}{
+		{"all are created", nil, 5, 0, "5", false},
+		{"a failure ends it", boom, 1, 1, "", false},
+		{"a namespace that is going away is no failure", going, 1, 0, "", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			tracked, client := newTracked()
+			if test.fail != nil {
+				client.PrependReactor("create", "pods", func(ktesting.Action) (bool, runtime.Object, error) { return true, nil, test.fail })
+			}
+			errs := tracked.CreateAll(t.Context(), owner(), ref(), 5, func(i int) *corev1.PodTemplateSpec {
+				made := template()
+				made.Labels["i"] = fmt.Sprint(i)
+				return made
+			})
+			if len(errs) != test.failures || test.failures > 0 && !errors.Is(errs[0], test.fail) {
+				t.Errorf("failures are %v", errs)
+			}
+			if n := len(client.Actions()); n != test.requests {
+				t.Errorf("%d requests", n)
+			}
+			state := remembered(tracked)
+			if state.Versions[Resource] != test.version || state.Hold.IsZero() == test.holds {
+				t.Errorf("remembered is %+v", state)
+			}
+			list, err := client.CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			numbers := map[string]bool{}
+			for _, pod := range list.Items {
+				numbers[pod.Labels["i"]] = true
+			}
+			if test.fail == nil && len(numbers) != 5 {
+				t.Errorf("made from templates %v", numbers)
+			}
+		})
+	}
+}
+
+func TestDeleteAll(t *testing.T) {
+	pod := func(name string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
+	}
+	tracked, client := newTracked(pod("a"), pod("refused"))
+	boom := errors.New("boom")
+	client.PrependReactor("delete", "pods", func(action ktesting.Action) (bool, runtime.Object, error) {
+		if action.(ktesting.DeleteAction).GetName() == "refused" {
+			return true, nil, boom
+		}
+		return false, nil, nil
+	})
+	errs := tracked.DeleteAll(t.Context(), owner(), []*corev1.Pod{pod("a"), pod("gone"), pod("refused")})
+	if len(errs) != 1 || !errors.Is(errs[0], boom) {
+		t.Errorf("failures are %v", errs)
+	}
+	names := map[string]bool{}
+	for object := range remembered(tracked).Deletions {
+		names[object.Name.Name] = true
+	}
+	if len(names) != 2 || !names["a"] || !names["gone"] {
+		t.Errorf("remembered is %v", names)
+	}
+}
+
+func TestPatchFor(t *testing.T) {
+	mine := FromTemplate(template(), owner(), *ref())
+	mine.Namespace, mine.Name, mine.ResourceVersion = "ns", "mine", "7"
+	for patch, want := range map[string]string{
+		`{"metadata":{"labels":{"a":"b"}}}`:     "7",
+		`{"metadata":{"ownerReferences":null}}`: "", // released
+	} {
+		tracked, _ := newTracked(mine.DeepCopy())
+		if err := tracked.PatchFor(owner())(t.Context(), mine, []byte(patch)); err != nil {
+			t.Fatal(err)
+		}
+		if got := remembered(tracked).Versions[Resource]; got != want {
+			t.Errorf("%s: remembered is %q, want %q", patch, got, want)
+		}
+	}
+	tracked, _ := newTracked()
+	if err := tracked.PatchFor(owner())(t.Context(), mine, []byte(`{}`)); !apierrors.IsNotFound(err) {
+		t.Errorf("a pod that is gone: %v", err)
+	}
+}

@@ -1,0 +1,115 @@
+package podgc
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"kcmd.dev/pkg/controllers/kit/index"
+	"kcmd.dev/pkg/controllers/kit/pods"
+)
+
+const (
+	// terminatedIndex files ended pods under the key terminated.
+	terminatedIndex = "podgcTerminated"
+	terminated      = "terminated"
+
+	// terminatingIndex files pods being deleted under the name of their node, which is
+	// empty, unscheduled, before they have one.
+	terminatingIndex = "podgcTerminating"
+	unscheduled      = ""
+)
+
+// addIndexes adds the indexes that passes read.
+func addIndexes(informer cache.SharedIndexInformer) error {
+	if err := index.Ensure(informer, terminatedIndex, ofPod(terminatedKeys)); err != nil {
+		return err
+	}
+	if err := index.Ensure(informer, terminatingIndex, ofPod(terminatingKeys)); err != nil {
+		return err
+	}
+	_, err := index.NewNodePods(informer)
+	return err
+}
+
+func ofPod(keys func(*corev1.Pod) []string) cache.IndexFunc {
+	return func(obj any) ([]string, error) {
+		pod, ok := obj.(*corev1.Pod)
+		if !ok {
+			return nil, nil
+		}
+		return keys(pod), nil
+	}
+}
+
+// terminatedKeys files every pod whose phase is none of those of a pod that goes on, so
+// also one without a phase.
+func terminatedKeys(pod *corev1.Pod) []string {
+	switch pod.Status.Phase {
+	case corev1.PodPending, corev1.PodRunning, corev1.PodUnknown:
+		return nil
+	}
+	return []string{terminated}
+}
+
+func terminatingKeys(pod *corev1.Pod) []string {
+	if pod.DeletionTimestamp == nil {
+		return nil
+	}
+	return []string{pod.Spec.NodeName}
+}
+
+// excess returns which of the ended pods to delete so that the threshold is kept. Pods
+// that were deleted already and are only held by a finalizer count, but are left out.
+func excess(ended []*corev1.Pod, threshold int) []*corev1.Pod {
+	surplus := len(ended) - threshold
+	if surplus <= 0 {
+		return nil
+	}
+	inOrder(ended)
+	return slices.DeleteFunc(ended[:surplus], isHeld)
+}
+
+// isHeld reports whether deleting a pod once more would do nothing.
+func isHeld(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil &&
+		*pod.DeletionGracePeriodSeconds == 0 && len(pod.Finalizers) > 0
+}
+
+// inOrder sorts pods by who goes first: evicted ones, then older ones, then by name.
+func inOrder(list []*corev1.Pod) {
+	slices.SortStableFunc(list, func(a, b *corev1.Pod) int {
+		if evictedA, evictedB := isEvicted(a), isEvicted(b); evictedA != evictedB {
+			if evictedA {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+func isEvicted(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == "Evicted"
+}
+
+// isOutOfService reports whether an administrator has said that a node is gone for good:
+// it is tainted so, and indeed not ready.
+func isOutOfService(node *corev1.Node) bool {
+	tainted := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+	return tainted && !isReady(node)
+}
+
+func isReady(node *corev1.Node) bool {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// hasEnded reports whether the phase of a pod says how it ended.
+func hasEnded(pod *corev1.Pod) bool { return pods.IsTerminal(pod) }

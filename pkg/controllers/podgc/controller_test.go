@@ -1,0 +1,349 @@
+package podgc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/controllertest"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+type podOption func(*corev1.Pod)
+
+func pod(name string, options ...podOption) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid-of-pod", Generation: 3, CreationTimestamp: metav1.NewTime(start)},
+		Spec:       corev1.PodSpec{NodeName: "node"},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	for _, o := range options {
+		o(p)
+	}
+	return p
+}
+
+func phase(is corev1.PodPhase) podOption { return func(p *corev1.Pod) { p.Status.Phase = is } }
+func on(node string) podOption           { return func(p *corev1.Pod) { p.Spec.NodeName = node } }
+func age(d time.Duration) podOption {
+	return func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(start.Add(-d)) }
+}
+func evicted(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" }
+func deleting(p *corev1.Pod) {
+	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: start}, ptr.To(int64(30))
+	p.Finalizers = []string{"example.com/finalizer"} // the fake API server insists
+}
+func held(p *corev1.Pod) { deleting(p); p.DeletionGracePeriodSeconds = ptr.To(int64(0)) }
+
+func node(name string, ready corev1.ConditionStatus, taints ...string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if ready != "" {
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue}, {Type: corev1.NodeReady, Status: ready}}
+	}
+	for _, t := range taints {
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: t, Value: "x", Effect: corev1.TaintEffectNoExecute})
+	}
+	return n
+}
+
+func fixture(t testing.TB, threshold int, objects ...runtime.Object) (*controllertest.Env, *podGC) {
+	t.Helper()
+	env := controllertest.New(t, objects...)
+	gc, err := newController(env.Env, config{threshold: threshold})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	env.Fake.ClearActions()
+	return env, gc
+}
+
+func pass(env *controllertest.Env, gc *podGC) []string {
+	gc.pass(env.Context(), env.Context())
+	var requests []string
+	for _, a := range env.Fake.Actions() {
+		switch action := a.(type) {
+		case clienttesting.PatchActionImpl:
+			requests = append(requests, "patch "+action.GetSubresource()+" of "+action.GetName())
+		case clienttesting.DeleteActionImpl:
+			requests = append(requests, fmt.Sprintf("delete %s with grace %d", action.GetName(), *action.DeleteOptions.GracePeriodSeconds))
+		case clienttesting.GetActionImpl:
+			requests = append(requests, "get "+action.GetName())
+		}
+	}
+	env.Fake.ClearActions()
+	return requests
+}
+
+func names(list []*corev1.Pod) string {
+	var all []string
+	for _, p := range list {
+		all = append(all, p.Name)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestExcess(t *testing.T) {
+	ended := func() []*corev1.Pod {
+		return []*corev1.Pod{
+			pod("young", phase(corev1.PodSucceeded), age(time.Minute)),
+			pod("b", phase(corev1.PodSucceeded), age(time.Hour)),
+			pod("a", phase(corev1.PodFailed), age(time.Hour)),
+			pod("evicted", evicted),
+			pod("held", held, phase(corev1.PodFailed), age(2*time.Hour)),
+			pod("going", deleting, phase(corev1.PodFailed), age(3*time.Hour)),
+			pod("reason-only", phase(corev1.PodSucceeded), age(time.Second), func(p *corev1.Pod) { p.Status.Reason = "Evicted" }),
+		}
+	}
+	for threshold, want := range map[int]string{
+		7: "", 8: "", 6: "evicted", 5: "evicted going",
+		4: "evicted going", // held counts and is left out
+		3: "evicted going a", 1: "evicted going a b young",
+	} {
+		if got := names(excess(ended(), threshold)); got != want {
+			t.Errorf("threshold %d: %q, want %q", threshold, got, want)
+		}
+	}
+}
+
+func TestOutOfService(t *testing.T) {
+	for name, tc := range map[string]struct {
+		node *corev1.Node
+		want bool
+	}{
+		"tainted and not ready":       {node("n", corev1.ConditionFalse, "other", corev1.TaintNodeOutOfService), true},
+		"tainted and unknown":         {node("n", corev1.ConditionUnknown, corev1.TaintNodeOutOfService), true},
+		"tainted without a condition": {node("n", "", corev1.TaintNodeOutOfService), true},
+		"tainted but ready":           {node("n", corev1.ConditionTrue, corev1.TaintNodeOutOfService), false},
+		"not ready":                   {node("n", corev1.ConditionFalse), false},
+	} {
+		if got := isOutOfService(tc.node); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestQuarantine(t *testing.T) {
+	q := newQuarantine()
+	q.add("a", start)
+	q.add("a", start.Add(30*time.Second)) // the earlier time stays
+	q.add("b", start.Add(10*time.Second))
+	if due := q.due(start.Add(39 * time.Second)); len(due) != 0 {
+		t.Errorf("due early: %v", due)
+	}
+	successor := newQuarantine()
+	successor.adopt(nil)
+	successor.adopt("of another kind")
+	successor.adopt(q.state())
+	if due := successor.due(start.Add(50 * time.Second)); !slices.Equal(due, []string{"a", "b"}) {
+		t.Errorf("due: %v", due)
+	}
+	if due := successor.due(start.Add(time.Hour)); len(due) != 0 {
+		t.Errorf("due twice: %v", due)
+	}
+}
+
+func TestFailedStatus(t *testing.T) {
+	earlier := metav1.NewTime(start.Add(-time.Hour))
+	target := corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC",
+		Message: "PodGC: node no longer exists", ObservedGeneration: 3, LastTransitionTime: metav1.NewTime(start),
+	}
+	ready := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}
+	for name, tc := range map[string]struct {
+		has    []corev1.PodCondition
+		reason string
+		want   []corev1.PodCondition
+	}{
+		"orphaned":     {[]corev1.PodCondition{ready}, reasonOrphaned, []corev1.PodCondition{ready, target}},
+		"other reason": {[]corev1.PodCondition{ready}, reasonUnscheduled, []corev1.PodCondition{ready}},
+		"was a target already": {
+			[]corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: earlier}, ready}, reasonOrphaned,
+			[]corev1.PodCondition{func() corev1.PodCondition { c := target; c.LastTransitionTime = earlier; return c }(), ready},
+		},
+		"was no target": {
+			[]corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, LastTransitionTime: earlier}}, reasonOrphaned,
+			[]corev1.PodCondition{target},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := pod("p", func(p *corev1.Pod) { p.Status.Conditions = tc.has })
+			got := failedStatus(p, tc.reason, start)
+			if got.Phase != corev1.PodFailed || got.ObservedGeneration != 3 || !slices.Equal(got.Conditions, tc.want) {
+				t.Errorf("got %+v", got)
+			}
+			if p.Status.Phase != corev1.PodRunning || p.Status.ObservedGeneration != 0 {
+				t.Error("the cached pod was changed")
+			}
+		})
+	}
+}
+
+func TestStatusPatchNamesThePodAndChangesItsStatusOnly(t *testing.T) {
+	p := pod("p")
+	patch, err := statusPatch(p, failedStatus(p, reasonUnscheduled, start))
+	if want := `{"metadata":{"uid":"uid-of-pod"},"status":{"observedGeneration":3,"phase":"Failed"}}`; err != nil || string(patch) != want {
+		t.Errorf("got %s, %v", patch, err)
+	}
+}
+
+func TestPass(t *testing.T) {
+	ready := node("node", corev1.ConditionTrue)
+	gone := node("out", corev1.ConditionFalse, corev1.TaintNodeOutOfService)
+	for name, tc := range map[string]struct {
+		threshold int
+		objects   []runtime.Object
+		want      []string
+	}{
+		"nothing to do": {1, []runtime.Object{ready, pod("runs"), pod("done", phase(corev1.PodSucceeded)), pod("leaves", deleting)}, nil},
+		"excess": {1, []runtime.Object{ready, pod("new", phase(corev1.PodSucceeded)), pod("old", phase(corev1.PodFailed), age(time.Hour))},
+			[]string{"delete old with grace 0"}},
+		"an ended pod without a phase is failed first": {1, []runtime.Object{ready, pod("new", phase(corev1.PodSucceeded)), pod("odd", phase(""), age(time.Hour))},
+			[]string{"patch status of odd", "delete odd with grace 0"}},
+		"no threshold":   {0, []runtime.Object{ready, pod("done", phase(corev1.PodSucceeded)), pod("done2", phase(corev1.PodSucceeded))}, nil},
+		"out of service": {1, []runtime.Object{gone, pod("stuck", on("out"), deleting), pod("stays", on("out"))}, []string{"patch status of stuck", "delete stuck with grace 0"}},
+		"unscheduled":    {0, []runtime.Object{ready, pod("never", on(""), deleting), pod("waits", on(""))}, []string{"patch status of never", "delete never with grace 0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, gc := fixture(t, tc.threshold, tc.objects...)
+			if got := pass(env, gc); !slices.Equal(got, tc.want) {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestPodsOfAMissingNode(t *testing.T) {
+	env, gc := fixture(t, 0, node("node", corev1.ConditionTrue), pod("lost", on("missing")), pod("ended", on("missing"), phase(corev1.PodSucceeded)), pod("fine"))
+	if got := pass(env, gc); got != nil {
+		t.Errorf("at once: %q", got)
+	}
+	env.Clock.Step(39 * time.Second)
+	if got := pass(env, gc); got != nil {
+		t.Errorf("in quarantine: %q", got)
+	}
+	env.Clock.Step(time.Second)
+	got := pass(env, gc)
+	slices.Sort(got)
+	if want := []string{"delete ended with grace 0", "delete lost with grace 0", "get missing", "patch status of lost"}; !slices.Equal(got, want) {
+		t.Errorf("after quarantine: %q", got)
+	}
+}
+
+func TestANodeThatMayExistKeepsItsPods(t *testing.T) {
+	for name, answer := range map[string]error{"it exists": nil, "the lookup fails": errors.New("boom"), "it is forbidden": apierrors.NewForbidden(corev1.Resource("nodes"), "missing", nil)} {
+		t.Run(name, func(t *testing.T) {
+			env, gc := fixture(t, 0, pod("lost", on("missing")))
+			env.Fake.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, node("missing", corev1.ConditionTrue), answer
+			})
+			pass(env, gc)
+			env.Clock.Step(time.Minute)
+			if got := pass(env, gc); !slices.Equal(got, []string{"get missing"}) {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+func TestAPodThatCannotBeFailedIsNotDeleted(t *testing.T) {
+	env, gc := fixture(t, 0, pod("never", on(""), deleting))
+	env.Fake.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("boom") })
+	if got := pass(env, gc); !slices.Equal(got, []string{"patch status of never"}) {
+		t.Errorf("got %q", got)
+	}
+	want := `
+# HELP pod_gc_collector_force_delete_pod_errors_total [ALPHA] Number of errors encountered when forcefully deleting the pods since the Pod GC Controller started.
+# TYPE pod_gc_collector_force_delete_pod_errors_total counter
+pod_gc_collector_force_delete_pod_errors_total{namespace="ns",reason="unscheduled"} 1
+# HELP pod_gc_collector_force_delete_pods_total [ALPHA] Number of pods that are being forcefully deleted since the Pod GC Controller started.
+# TYPE pod_gc_collector_force_delete_pods_total counter
+pod_gc_collector_force_delete_pods_total{namespace="ns",reason="unscheduled"} 1
+`
+	if err := testutil.GatherAndCompare(env.Metrics, strings.NewReader(want), "pod_gc_collector_force_delete_pod_errors_total", "pod_gc_collector_force_delete_pods_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAStopEndsAPassBetweenPods(t *testing.T) {
+	env, gc := fixture(t, 0, pod("never", on(""), deleting))
+	stopped, stop := context.WithCancel(env.Context())
+	stop()
+	gc.pass(stopped, env.Context())
+	if requests := env.Fake.Actions(); len(requests) != 0 {
+		t.Errorf("requests: %v", requests)
+	}
+}
+
+func TestRunPassesAgainAndAgainAndHandsOver(t *testing.T) {
+	env, gc := fixture(t, 0, pod("lost", on("missing")))
+	ctx, stop := context.WithCancel(env.Context())
+	done := make(chan error, 1)
+	go func() { done <- gc.Run(ctx) }()
+	deleted := make(chan struct{})
+	env.Fake.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		close(deleted)
+		return true, nil, nil
+	})
+	limit := time.After(10 * time.Second)
+	for over := false; !over; {
+		select {
+		case <-deleted:
+			over = true
+		case <-limit:
+			t.Fatal("the orphan was not deleted")
+		default:
+			if env.Clock.HasWaiters() {
+				env.Clock.Step(passPeriod)
+			}
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if _, ok := gc.HandOver().(map[string]time.Time); !ok {
+		t.Errorf("handed over: %T", gc.HandOver())
+	}
+}
+
+func TestDescriptor(t *testing.T) {
+	d := Descriptor()
+	cfg := v1beta1.NewDefault()
+	if d.Value(cfg) != (config{threshold: 12500}) {
+		t.Errorf("value: %+v", d.Value(cfg))
+	}
+	if _, err := d.New(controllertest.New(t).Env, d.Value(cfg)); err != nil {
+		t.Error(err)
+	}
+}
+
+func BenchmarkPass(b *testing.B) {
+	for _, pods := range []int{10, 10_000} {
+		b.Run(fmt.Sprintf("pods=%d", pods), func(b *testing.B) {
+			objects := []runtime.Object{node("node", corev1.ConditionTrue)}
+			for n := range pods {
+				objects = append(objects, pod(fmt.Sprint("pod-", n)))
+			}
+			env, gc := fixture(b, 12500, objects...)
+			b.ReportAllocs()
+			for b.Loop() {
+				gc.pass(env.Context(), env.Context())
+			}
+		})
+	}
+}

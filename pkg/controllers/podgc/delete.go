@@ -1,0 +1,123 @@
+package podgc
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+)
+
+// maxConcurrent bounds the pods that are deleted at once.
+const maxConcurrent = 20
+
+// Why a pod is deleted, as in the metrics.
+const (
+	reasonTerminated   = "terminated"
+	reasonOutOfService = "out-of-service"
+	reasonOrphaned     = "orphaned"
+	reasonUnscheduled  = "unscheduled"
+)
+
+// deleteAll deletes pods, begun with in their order. It returns when all are dealt with,
+// or, once ctx has ended, those that were begun with.
+func (gc *podGC) deleteAll(ctx, working context.Context, list []*corev1.Pod, reason string) {
+	var deletions sync.WaitGroup
+	slots := make(chan struct{}, maxConcurrent)
+	for _, pod := range list {
+		slots <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		deletions.Go(func() {
+			defer func() { <-slots }()
+			gc.metrics.deleted.WithLabelValues(pod.Namespace, reason).Inc()
+			if err := gc.delete(working, pod, reason); err != nil {
+				gc.metrics.failed.WithLabelValues(pod.Namespace, reason).Inc()
+				klog.FromContext(working).Error(err, "A pod could not be deleted, it is tried again with the next pass", "pod", klog.KObj(pod), "reason", reason)
+			}
+		})
+	}
+	deletions.Wait()
+}
+
+func (gc *podGC) delete(ctx context.Context, pod *corev1.Pod, reason string) error {
+	klog.FromContext(ctx).V(2).Info("Deleting pod", "pod", klog.KObj(pod), "reason", reason)
+	if !hasEnded(pod) {
+		if err := gc.fail(ctx, pod, reason); err != nil {
+			return fmt.Errorf("setting the phase of pod %s/%s to Failed: %w", pod.Namespace, pod.Name, err)
+		}
+	}
+	err := gc.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))})
+	if err != nil {
+		return fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// fail gives a pod that nobody will finish a phase that says that it has ended.
+func (gc *podGC) fail(ctx context.Context, pod *corev1.Pod, reason string) error {
+	patch, err := statusPatch(pod, failedStatus(pod, reason, gc.clock.Now()))
+	if err != nil {
+		return err
+	}
+	_, err = gc.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return err
+}
+
+// failedStatus is the status of a pod that is about to be deleted. That of an orphaned one
+// says so, for pod failure policies to match.
+func failedStatus(pod *corev1.Pod, reason string, now time.Time) corev1.PodStatus {
+	status := *pod.Status.DeepCopy()
+	status.Phase = corev1.PodFailed
+	status.ObservedGeneration = pod.Generation
+	if reason == reasonOrphaned {
+		setCondition(&status, corev1.PodCondition{
+			Type:               corev1.DisruptionTarget,
+			Status:             corev1.ConditionTrue,
+			Reason:             "DeletionByPodGC",
+			Message:            "PodGC: node no longer exists",
+			ObservedGeneration: pod.Generation,
+			LastTransitionTime: metav1.NewTime(now),
+		})
+	}
+	return status
+}
+
+// setCondition adds or replaces a condition. Its transition time stays if its status does.
+func setCondition(status *corev1.PodStatus, condition corev1.PodCondition) {
+	for n := range status.Conditions {
+		old := &status.Conditions[n]
+		if old.Type != condition.Type {
+			continue
+		}
+		if old.Status == condition.Status {
+			condition.LastTransitionTime = old.LastTransitionTime
+		}
+		condition.LastProbeTime = old.LastProbeTime
+		*old = condition
+		return
+	}
+	status.Conditions = append(status.Conditions, condition)
+}
+
+// statusPatch is the strategic merge patch from the status of a pod to another one, on
+// condition that it still is the same pod.
+func statusPatch(pod *corev1.Pod, status corev1.PodStatus) ([]byte, error) {
+	before, err := json.Marshal(corev1.Pod{Status: pod.Status})
+	if err != nil {
+		return nil, err
+	}
+	after, err := json.Marshal(corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: pod.UID}, Status: status})
+	if err != nil {
+		return nil, err
+	}
+	return strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Pod{})
+}

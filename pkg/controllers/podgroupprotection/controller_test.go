@@ -1,0 +1,203 @@
+package podgroupprotection
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	schedulinglisters "k8s.io/client-go/listers/scheduling/v1alpha2"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/controllertest"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+var key = types.NamespacedName{Namespace: "ns", Name: "group"}
+
+// group is being deleted and waits for its pods.
+func group(change ...func(*schedulingv1alpha2.PodGroup)) *schedulingv1alpha2.PodGroup {
+	g := &schedulingv1alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{
+		Namespace: key.Namespace, Name: key.Name,
+		Finalizers:        []string{"example.com/other", finalizer},
+		DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)},
+	}}
+	for _, c := range change {
+		c(g)
+	}
+	return g
+}
+
+// pod is an active pod of the group.
+func pod(change ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "pod", UID: "uid"},
+		Spec:       corev1.PodSpec{SchedulingGroup: &corev1.PodSchedulingGroup{PodGroupName: ptr.To(key.Name)}},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	for _, c := range change {
+		c(p)
+	}
+	return p
+}
+
+func phase(is corev1.PodPhase) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.Phase = is } }
+
+func fixture(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *protectionController) {
+	t.Helper()
+	env := controllertest.New(t, objects...)
+	c, err := newController(env.Env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	env.Fake.ClearActions()
+	return env, c
+}
+
+func TestTheFinalizerGoesWithTheLastActivePod(t *testing.T) {
+	for name, tc := range map[string]struct {
+		objects []runtime.Object
+		goes    bool
+	}{
+		"no pods":       {[]runtime.Object{group()}, true},
+		"running":       {[]runtime.Object{group(), pod()}, false},
+		"not scheduled": {[]runtime.Object{group(), pod(phase(corev1.PodPending))}, false},
+		"no phase yet":  {[]runtime.Object{group(), pod(phase(""))}, false},
+		"being deleted": {[]runtime.Object{group(), pod(func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"a/b"}
+		})}, false},
+		"succeeded":              {[]runtime.Object{group(), pod(phase(corev1.PodSucceeded))}, true},
+		"failed":                 {[]runtime.Object{group(), pod(phase(corev1.PodFailed))}, true},
+		"of another group":       {[]runtime.Object{group(), pod(func(p *corev1.Pod) { p.Spec.SchedulingGroup.PodGroupName = ptr.To("other") })}, true},
+		"of another namespace":   {[]runtime.Object{group(), pod(func(p *corev1.Pod) { p.Namespace = "other" })}, true},
+		"of no group":            {[]runtime.Object{group(), pod(func(p *corev1.Pod) { p.Spec.SchedulingGroup = nil })}, true},
+		"group is not deleted":   {[]runtime.Object{group(func(g *schedulingv1alpha2.PodGroup) { g.DeletionTimestamp = nil })}, false},
+		"group is not protected": {[]runtime.Object{group(func(g *schedulingv1alpha2.PodGroup) { g.Finalizers = []string{"example.com/other"} })}, false},
+		"group is gone":          {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := fixture(t, tc.objects...)
+			cached, _ := c.groups.PodGroups(key.Namespace).Get(key.Name)
+			if err := c.reconcile(env.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+			requests := env.Fake.Actions()
+			if !tc.goes {
+				if len(requests) != 0 {
+					t.Errorf("requests: %v", requests)
+				}
+				return
+			}
+			if len(requests) != 1 || !requests[0].Matches("update", "podgroups") || requests[0].GetSubresource() != "" {
+				t.Fatalf("requests: %v", requests)
+			}
+			written := requests[0].(clienttesting.UpdateAction).GetObject().(*schedulingv1alpha2.PodGroup)
+			if !slices.Equal(written.Finalizers, []string{"example.com/other"}) {
+				t.Errorf("finalizers: %v", written.Finalizers)
+			}
+			if len(cached.Finalizers) != 2 {
+				t.Errorf("the cached object was changed: %v", cached)
+			}
+		})
+	}
+}
+
+func TestAFailedWriteIsRetried(t *testing.T) {
+	env, c := fixture(t, group())
+	env.Fake.PrependReactor("update", "podgroups", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("boom") })
+	if err := c.reconcile(env.Context(), key); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestWhatIsQueued(t *testing.T) {
+	ended := phase(corev1.PodSucceeded)
+	recreated := func(p *corev1.Pod) { p.UID = "another" }
+	for name, tc := range map[string]struct {
+		objects []runtime.Object
+		event   func(*protectionController)
+		want    int
+	}{
+		"deletion begins": {nil, func(c *protectionController) { c.groupSeen(reconcile.Fresh, group()) }, 1},
+		"another group": {nil, func(c *protectionController) {
+			c.groupSeen(reconcile.Fresh, group(func(g *schedulingv1alpha2.PodGroup) { g.DeletionTimestamp = nil }))
+		}, 0},
+		"pod runs":        {[]runtime.Object{group()}, func(c *protectionController) { c.podSeen(reconcile.Fresh, pod()) }, 0},
+		"pod has ended":   {[]runtime.Object{group()}, func(c *protectionController) { c.podSeen(reconcile.Fresh, pod(ended)) }, 1},
+		"pod ends":        {[]runtime.Object{group()}, func(c *protectionController) { c.podUpdated(reconcile.Fresh, pod(), pod(ended)) }, 1},
+		"pod is replaced": {[]runtime.Object{group()}, func(c *protectionController) { c.podUpdated(reconcile.Fresh, pod(), pod(recreated)) }, 1},
+		"pod goes":        {[]runtime.Object{group()}, func(c *protectionController) { c.podGone(reconcile.Fresh, pod()) }, 1},
+		"pod of no group": {[]runtime.Object{group()}, func(c *protectionController) {
+			c.podGone(reconcile.Fresh, pod(func(p *corev1.Pod) { p.Spec.SchedulingGroup = nil }))
+		}, 0},
+		"group stays":      {[]runtime.Object{group(func(g *schedulingv1alpha2.PodGroup) { g.DeletionTimestamp = nil })}, func(c *protectionController) { c.podGone(reconcile.Fresh, pod()) }, 0},
+		"group is unknown": {nil, func(c *protectionController) { c.podGone(reconcile.Fresh, pod()) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			groups := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+			for _, object := range tc.objects {
+				if err := groups.Add(object); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c := &protectionController{groups: schedulinglisters.NewPodGroupLister(groups)}
+			c.loop = reconcile.New(controllertest.New(t).Env, reconcile.Options[types.NamespacedName]{Queue: "q"}, c.reconcile)
+			tc.event(c)
+			if depth := c.loop.Inspect().Depth; depth != tc.want {
+				t.Errorf("%d keys are queued, want %d", depth, tc.want)
+			}
+		})
+	}
+}
+
+func TestDescriptor(t *testing.T) {
+	d := Descriptor()
+	cfg := v1beta1.NewDefault()
+	if on, reason := d.Enabled(cfg); on || reason != "needs the feature gate GenericWorkload" {
+		t.Errorf("without its gate: %v %q", on, reason)
+	}
+	cfg.FeatureGates = map[string]bool{"GenericWorkload": true}
+	if on, _ := d.Enabled(cfg); !on {
+		t.Error("with its gate it is disabled")
+	}
+	c, err := d.New(controllertest.New(t).Env, d.Value(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := c.(*protectionController).loop.Inspect(); s.Workers != 1 || s.Queue != "podgroupprotection" {
+		t.Errorf("loop: %+v", s)
+	}
+}
+
+func BenchmarkReconcile(b *testing.B) {
+	for _, pods := range []int{10, 10_000} {
+		b.Run(fmt.Sprintf("pods=%d", pods), func(b *testing.B) {
+			objects := []runtime.Object{group()}
+			for n := range pods {
+				objects = append(objects, pod(func(p *corev1.Pod) {
+					p.Name = fmt.Sprint("pod-", n)
+					if n > 0 {
+						p.Spec.SchedulingGroup.PodGroupName = ptr.To(fmt.Sprint("group-", n))
+					}
+				}))
+			}
+			env, c := fixture(b, objects...)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := c.reconcile(env.Context(), key); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,184 @@
+package statefulset
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/slowstart"
+)
+
+// maxBatch is the largest number of pods of a parallel set that are worked on at once.
+const maxBatch = 500
+
+// task is what there is to do for one pod.
+type task struct {
+	// run does it; nil if there is nothing to do.
+	run func(ctx context.Context) error
+	// last says that an ordered set goes no further in this reconcile.
+	last bool
+}
+
+// advance takes the pods of a set one step towards what its spec asks for, and returns
+// the status that goes with what was observed.
+func (c *statefulSetController) advance(ctx context.Context, p *pass) (appsv1.StatefulSetStatus, error) {
+	build := builder{set: p.set, revisions: p.revisions, updateIsSet: c.equalities.of(p.set, p.update) == identical}
+	l, err := layOut(p.set, p.members, p.now, build.pod)
+	if err != nil {
+		return countStatus(p.set, p.revisions, p.members, p.now), err
+	}
+	status := countStatus(p.set, p.revisions, l.all(), p.now)
+
+	done, err := c.forEach(ctx, p.set, l.replicas, func(pod *corev1.Pod) task { return c.replicaTask(ctx, p, pod) })
+	if !done {
+		return status, err
+	}
+	done, err = c.forEach(ctx, p.set, l.condemned, func(pod *corev1.Pod) task { return c.disownTask(ctx, p, pod) })
+	if !done {
+		return status, err
+	}
+	done, err = c.forEach(ctx, p.set, l.condemned, func(pod *corev1.Pod) task { return c.condemnedTask(p, pod, l.firstUnavailable) })
+	if !done {
+		return status, err
+	}
+	if p.set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
+		return status, nil
+	}
+	err = c.roll(ctx, p, l.replicas, &status)
+	return status, err
+}
+
+// forEach runs the tasks of pods: those of an ordered set one by one, until one fails or
+// is the last; those of a parallel set all, in a slow start. It is done if none failed
+// and, in an ordered set, none was the last.
+func (c *statefulSetController) forEach(ctx context.Context, set *appsv1.StatefulSet, all []*corev1.Pod, next func(*corev1.Pod) task) (done bool, err error) {
+	if isOrdered(set) {
+		return inOrder(ctx, all, next)
+	}
+	var runs []func(context.Context) error
+	for _, pod := range all {
+		if t := next(pod); t.run != nil {
+			runs = append(runs, t.run)
+		}
+	}
+	_, errs := slowstart.Do(ctx, len(runs), maxBatch, func(ctx context.Context, i int) error { return runs[i](ctx) })
+	return len(errs) == 0, utilerrors.NewAggregate(errs)
+}
+
+func inOrder(ctx context.Context, all []*corev1.Pod, next func(*corev1.Pod) task) (done bool, err error) {
+	for _, pod := range all {
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		t := next(pod)
+		if t.run != nil {
+			if err := t.run(ctx); err != nil {
+				return false, err
+			}
+		}
+		if t.last {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// replicaTask is what there is to do for the pod of a slot that is to be filled.
+func (c *statefulSetController) replicaTask(ctx context.Context, p *pass, pod *corev1.Pod) task {
+	next := replicaStep(p.set, pod, p.now)
+	switch next {
+	case stepRemove:
+		return task{last: true, run: func(ctx context.Context) error { return c.deletePod(ctx, p.set, pod) }}
+	case stepCreate:
+		return task{last: true, run: func(ctx context.Context) error { return c.createPod(ctx, p.set, pod) }}
+	}
+	t := task{last: next == stepWait}
+	if pod.Status.Phase == corev1.PodPending {
+		t.run = func(ctx context.Context) error {
+			if err := c.fixPending(ctx, p.set, pod); err != nil {
+				return err
+			}
+			if next == stepKeep && !(identityMatches(p.set, pod) && storageMatches(p.set, pod)) {
+				return c.updatePod(ctx, p.set, pod)
+			}
+			return nil
+		}
+		return t
+	}
+	if next == stepKeep && !c.isConsistent(ctx, p.set, pod) {
+		t.run = func(ctx context.Context) error { return c.updatePod(ctx, p.set, pod) }
+	}
+	return t
+}
+
+// isConsistent reports that a pod has the identity and volumes of its slot, and its
+// claims their owners. If the claims cannot be read they are taken to be right.
+func (c *statefulSetController) isConsistent(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) bool {
+	if !identityMatches(set, pod) || !storageMatches(set, pod) {
+		return false
+	}
+	matches, err := c.claimsMatchPolicy(ctx, set, pod)
+	return matches || err != nil
+}
+
+// disownTask gives the claims of a condemned pod the owners that the policy asks for,
+// before the pod goes.
+func (c *statefulSetController) disownTask(ctx context.Context, p *pass, pod *corev1.Pod) task {
+	matches, err := c.claimsMatchPolicy(ctx, p.set, pod)
+	if err != nil {
+		return task{run: func(context.Context) error { return err }}
+	}
+	if matches {
+		return task{}
+	}
+	return task{run: func(ctx context.Context) error { return c.fixClaimOwners(ctx, p.set, pod) }}
+}
+
+// condemnedTask is what there is to do for a condemned pod.
+func (c *statefulSetController) condemnedTask(p *pass, pod, firstUnavailable *corev1.Pod) task {
+	switch condemnedStep(p.set, pod, firstUnavailable, p.now) {
+	case stepWait:
+		return task{last: true}
+	case stepRemove:
+		return task{last: true, run: func(ctx context.Context) error { return c.deletePod(ctx, p.set, pod) }}
+	}
+	return task{}
+}
+
+// roll deletes the pods whose turn it is to be updated. The status no longer counts them
+// as current ones.
+func (c *statefulSetController) roll(ctx context.Context, p *pass, replicas []*corev1.Pod, status *appsv1.StatefulSetStatus) error {
+	victims, err := c.victims(p, replicas)
+	if err != nil {
+		return err
+	}
+	for _, pod := range victims {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		klog.FromContext(ctx).V(2).Info("Deleting pod for a rolling update", "statefulSet", klog.KObj(p.set), "pod", klog.KObj(pod))
+		if err := c.deletePod(ctx, p.set, pod); err != nil {
+			return err
+		}
+		if revisionOf(pod) == p.current.Name {
+			status.CurrentReplicas--
+		}
+	}
+	return nil
+}
+
+func (c *statefulSetController) victims(p *pass, replicas []*corev1.Pod) ([]*corev1.Pod, error) {
+	if !c.value.maxUnavailable {
+		return nextVictim(p.set, replicas, p.update.Name, p.now), nil
+	}
+	limit, err := maxUnavailableOf(p.set)
+	if err != nil {
+		return nil, err
+	}
+	unavailable := countUnavailable(p.set, replicas, p.now)
+	c.metrics.rolling(p.set, limit, unavailable)
+	return victimsWithin(p.set, replicas, p.update.Name, limit, unavailable), nil
+}

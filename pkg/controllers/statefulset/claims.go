@@ -1,0 +1,90 @@
+package statefulset
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+)
+
+func claimName(set *appsv1.StatefulSet, template *corev1.PersistentVolumeClaim, ordinal int) string {
+	return template.Name + "-" + set.Name + "-" + strconv.Itoa(ordinal)
+}
+
+// newClaim makes the claim of a slot for a template. It has the owner that the retention
+// policy asks for from the start, which saves an update.
+func newClaim(set *appsv1.StatefulSet, template *corev1.PersistentVolumeClaim, ordinal int) *corev1.PersistentVolumeClaim {
+	claim := template.DeepCopy()
+	claim.Name = claimName(set, template, ordinal)
+	claim.Namespace = set.Namespace
+	if claim.Labels == nil {
+		claim.Labels = map[string]string{}
+	}
+	if set.Spec.Selector != nil {
+		maps.Copy(claim.Labels, set.Spec.Selector.MatchLabels)
+	}
+	if wantedOwners(policyOf(set), inRange(set, ordinal)).set {
+		claim.OwnerReferences = append(claim.OwnerReferences, *metav1.NewControllerRef(set, setKind))
+	}
+	return claim
+}
+
+// claimsOf calls do with the claims of the slot of a pod that the cache has, and stops at
+// the first error. A claim that does not exist is skipped.
+func (c *statefulSetController) claimsOf(set *appsv1.StatefulSet, pod *corev1.Pod, do func(*corev1.PersistentVolumeClaim) error) error {
+	ordinal := ordinalOf(pod)
+	for i := range set.Spec.VolumeClaimTemplates {
+		name := claimName(set, &set.Spec.VolumeClaimTemplates[i], ordinal)
+		claim, err := c.claims.PersistentVolumeClaims(set.Namespace).Get(name)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("could not retrieve claim %s for %s: %w", name, pod.Name, err)
+		}
+		if err := do(claim); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// createClaims creates the claims of the slot of a pod that do not exist. It tries all of
+// them. A claim that is being deleted is an error: it is not there to stay.
+func (c *statefulSetController) createClaims(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) error {
+	ordinal := ordinalOf(pod)
+	var errs []error
+	for i := range set.Spec.VolumeClaimTemplates {
+		template := &set.Spec.VolumeClaimTemplates[i]
+		name := claimName(set, template, ordinal)
+		existing, err := c.claims.PersistentVolumeClaims(set.Namespace).Get(name)
+		switch {
+		case apierrors.IsNotFound(err):
+			if err := c.createClaim(ctx, set, pod, newClaim(set, template, ordinal)); err != nil {
+				errs = append(errs, fmt.Errorf("failed to create PVC %s: %w", name, err))
+			}
+		case err != nil:
+			errs = append(errs, fmt.Errorf("failed to retrieve PVC %s: %w", name, err))
+		case existing.DeletionTimestamp != nil:
+			errs = append(errs, fmt.Errorf("pvc %s is being deleted", name))
+		}
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+func (c *statefulSetController) createClaim(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) error {
+	created, err := c.client.CoreV1().PersistentVolumeClaims(set.Namespace).Create(ctx, claim, metav1.CreateOptions{})
+	if err == nil {
+		c.tracker.Wrote(keyOf(set), set.UID, claimResource, created.ResourceVersion)
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		c.claimEvent(ctx, set, pod, claim, err)
+	}
+	return err
+}

@@ -1,0 +1,113 @@
+package statefulset
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ktesting "k8s.io/client-go/testing"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controllers/kit/controllertest"
+)
+
+func TestValue(t *testing.T) {
+	d := Descriptor()
+	gate := func(name string, on bool) func(*controller.Config) {
+		return func(c *controller.Config) { c.FeatureGates = map[string]bool{name: on} }
+	}
+	for _, test := range []struct {
+		name   string
+		change func(*controller.Config)
+		want   value
+	}{
+		{"defaults", func(*controller.Config) {}, value{5, true, true, false}},
+		{"workers", func(c *controller.Config) { *c.Controllers.StatefulSet.ConcurrentSyncs = 7 }, value{7, true, true, false}},
+		{"consistency", gate("StaleControllerConsistencyStatefulSet", false), value{5, false, true, false}},
+		{"comparison", gate("StatefulSetSemanticRevisionComparison", false), value{5, true, false, false}},
+		{"max unavailable", gate("MaxUnavailableStatefulSet", true), value{5, true, true, true}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := v1beta1.NewDefault()
+			test.change(c)
+			if got := d.Value(c); got != test.want {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestMetricNames(t *testing.T) {
+	env := controllertest.New(t)
+	m := newMetrics(env.Metrics)
+	m.staleSyncSkipped(setResource)
+	m.rolling(newSet(1, parallel), 2, 1)
+	families, err := env.Metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, family := range families {
+		var text strings.Builder
+		for _, metric := range family.Metric {
+			for _, label := range metric.Label {
+				fmt.Fprintf(&text, "%s=%s ", label.GetName(), label.GetValue())
+			}
+			fmt.Fprint(&text, metric.GetCounter().GetValue()+metric.GetGauge().GetValue())
+		}
+		got[family.GetName()] = text.String()
+	}
+	const labels = "pod_management_policy=Parallel statefulset_name=web statefulset_namespace=ns "
+	for name, want := range map[string]string{
+		"statefulset_controller_stale_sync_skips_total":           "group=apps resource=statefulsets 1",
+		"statefulset_controller_statefulset_max_unavailable":      labels + "2",
+		"statefulset_controller_statefulset_unavailable_replicas": labels + "1",
+	} {
+		if got[name] != want {
+			t.Errorf("%s: %q, want %q", name, got[name], want)
+		}
+	}
+}
+
+// TestRun watches the controller at work from a new set to a status that counts its pods.
+func TestRun(t *testing.T) {
+	env := controllertest.New(t, newSet(3, claims("data")))
+	env.Fake.PrependReactor("create", "pods", func(action ktesting.Action) (bool, runtime.Object, error) {
+		pod := action.(ktesting.CreateAction).GetObject().(*corev1.Pod)
+		phase(corev1.PodRunning)(pod)
+		readySince(start.Add(-time.Hour))(pod)
+		return false, nil, nil
+	})
+	d := Descriptor()
+	instance, err := d.New(env.Env, d.Value(v1beta1.NewDefault()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := instance.(controller.HandsOver); !ok {
+		t.Error("hands nothing over")
+	}
+	env.Start(t)
+	ctx, stop := context.WithCancel(env.Context())
+	done := make(chan error, 1)
+	go func() { done <- instance.Run(ctx) }()
+
+	err = wait.PollUntilContextTimeout(env.Context(), time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		env.Clock.Step(time.Second) // status writes that were put off are made
+		set, err := env.Fake.AppsV1().StatefulSets("ns").Get(ctx, "web", metav1.GetOptions{})
+		return err == nil && set.Status.AvailableReplicas == 3, err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,222 @@
+package statefulset
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+)
+
+var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
+
+// policy says whether claims outlive the set, and the pods of slots that are scaled away.
+type policy struct{ deleteWithSet, deleteWithPod bool }
+
+// retainsAll is the policy under which claims have no owner of ours.
+var retainsAll = policy{}
+
+// policyOf returns the retention policy of a set. Unknown values retain.
+func policyOf(set *appsv1.StatefulSet) policy {
+	p := set.Spec.PersistentVolumeClaimRetentionPolicy
+	if p == nil {
+		return retainsAll
+	}
+	return policy{
+		deleteWithSet: p.WhenDeleted == appsv1.DeletePersistentVolumeClaimRetentionPolicyType,
+		deleteWithPod: p.WhenScaled == appsv1.DeletePersistentVolumeClaimRetentionPolicyType,
+	}
+}
+
+// knownPolicy reports that the retention policy of a set has known values only.
+func knownPolicy(set *appsv1.StatefulSet) bool {
+	known := func(v appsv1.PersistentVolumeClaimRetentionPolicyType) bool {
+		return v == "" || v == appsv1.DeletePersistentVolumeClaimRetentionPolicyType || v == appsv1.RetainPersistentVolumeClaimRetentionPolicyType
+	}
+	p := set.Spec.PersistentVolumeClaimRetentionPolicy
+	return p == nil || known(p.WhenDeleted) && known(p.WhenScaled)
+}
+
+// owners says which of the set and the pod of a slot own a claim.
+type owners struct{ set, pod bool }
+
+// wantedOwners is what a policy asks for. A condemned pod owns its claims, so that they go
+// with it; the set owns those of the slots that stay.
+func wantedOwners(p policy, inRange bool) owners {
+	return owners{
+		set: p.deleteWithSet && (inRange || !p.deleteWithPod),
+		pod: p.deleteWithPod && !inRange,
+	}
+}
+
+// candidate is the set or a pod as the owner of a claim. The UID of a pod that is not
+// created yet is empty; such a pod owns nothing.
+type candidate struct {
+	kind schema.GroupVersionKind
+	name string
+	uid  types.UID
+}
+
+func setCandidate(set *appsv1.StatefulSet) candidate { return candidate{setKind, set.Name, set.UID} }
+func podCandidate(pod *corev1.Pod) candidate         { return candidate{podKind, pod.Name, pod.UID} }
+
+// isNamed reports that a reference names the candidate or a namesake of it.
+func (c candidate) isNamed(ref *metav1.OwnerReference) bool {
+	return ref.APIVersion == c.kind.GroupVersion().String() && ref.Kind == c.kind.Kind && ref.Name == c.name
+}
+
+// isOwner reports that a reference is to the candidate itself.
+func (c candidate) isOwner(ref *metav1.OwnerReference) bool { return c.uid != "" && ref.UID == c.uid }
+
+// isStale reports that a reference is to an earlier namesake of the candidate.
+func (c candidate) isStale(ref *metav1.OwnerReference) bool {
+	return c.isNamed(ref) && !c.isOwner(ref)
+}
+
+func (c candidate) reference() metav1.OwnerReference {
+	return metav1.OwnerReference{
+		APIVersion:         c.kind.GroupVersion().String(),
+		Kind:               c.kind.Kind,
+		Name:               c.name,
+		UID:                c.uid,
+		Controller:         ptr.To(true),
+		BlockOwnerDeletion: ptr.To(true),
+	}
+}
+
+// claimOwners is what the owner references of a claim say, as far as the set and the pod of
+// its slot are concerned.
+type claimOwners struct {
+	owners
+	// stalePod and staleSet say that there is a reference to an earlier namesake: the
+	// claim is about to be deleted by the garbage collector.
+	stalePod, staleSet bool
+	// foreign says that something else controls the claim.
+	foreign bool
+	// weak says that the set or the pod owns the claim without controlling it.
+	weak bool
+}
+
+func ownersOf(claim *corev1.PersistentVolumeClaim, set *appsv1.StatefulSet, pod *corev1.Pod) claimOwners {
+	bySet, byPod := setCandidate(set), podCandidate(pod)
+	var found claimOwners
+	for i := range claim.OwnerReferences {
+		ref := &claim.OwnerReferences[i]
+		isSet, isPod := bySet.isOwner(ref), byPod.isOwner(ref)
+		found.set = found.set || isSet
+		found.pod = found.pod || isPod
+		found.staleSet = found.staleSet || bySet.isStale(ref)
+		found.stalePod = found.stalePod || byPod.isStale(ref)
+		controls := ptr.Deref(ref.Controller, false)
+		if isSet || isPod {
+			found.weak = found.weak || !controls
+			continue
+		}
+		found.foreign = found.foreign || controls
+	}
+	return found
+}
+
+// conflicts reports that something else claims to be responsible for the claim, so that
+// the policy is ignored for it.
+func (o claimOwners) conflicts(p policy) bool {
+	return p != retainsAll && (o.foreign || o.staleSet || o.stalePod)
+}
+
+// upToDate reports that the claim of a slot has the owners that the policy asks for, or
+// that they are not to be touched.
+func (o claimOwners) upToDate(p policy, inRange bool) bool {
+	switch {
+	case o.staleSet || o.stalePod:
+		return true
+	case o.conflicts(p):
+		return !o.set && !o.pod
+	case o.weak:
+		return false
+	}
+	return o.owners == wantedOwners(p, inRange)
+}
+
+// withOwners returns a copy of a claim with the owners that the policy asks for.
+func withOwners(claim *corev1.PersistentVolumeClaim, set *appsv1.StatefulSet, pod *corev1.Pod) *corev1.PersistentVolumeClaim {
+	bySet, byPod := setCandidate(set), podCandidate(pod)
+	p := policyOf(set)
+	wanted := wantedOwners(p, inRange(set, ordinalOf(pod)))
+	if ownersOf(claim, set, pod).conflicts(p) {
+		wanted = owners{}
+	}
+	changed := claim.DeepCopy()
+	changed.OwnerReferences = nil
+	for _, ref := range claim.OwnerReferences {
+		ours := bySet.isNamed(&ref) || byPod.isNamed(&ref) || bySet.isOwner(&ref) || byPod.isOwner(&ref)
+		if !ours {
+			changed.OwnerReferences = append(changed.OwnerReferences, ref)
+		}
+	}
+	if wanted.set {
+		changed.OwnerReferences = append(changed.OwnerReferences, bySet.reference())
+	}
+	if wanted.pod && byPod.uid != "" {
+		changed.OwnerReferences = append(changed.OwnerReferences, byPod.reference())
+	}
+	return changed
+}
+
+// claimsMatchPolicy reports that the claims of the slot of a pod have the owners that the
+// policy asks for.
+func (c *statefulSetController) claimsMatchPolicy(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) (bool, error) {
+	if !knownPolicy(set) {
+		klog.FromContext(ctx).Error(nil, "Unknown claim retention policy, claims are retained",
+			"statefulSet", klog.KObj(set), "policy", set.Spec.PersistentVolumeClaimRetentionPolicy)
+	}
+	p, slotStays := policyOf(set), inRange(set, ordinalOf(pod))
+	matches := true
+	err := c.claimsOf(set, pod, func(claim *corev1.PersistentVolumeClaim) error {
+		matches = matches && ownersOf(claim, set, pod).upToDate(p, slotStays)
+		return nil
+	})
+	return matches, err
+}
+
+// claimsAreStale reports that a claim of the slot of a pod belongs to an earlier pod of
+// that name, with which the garbage collector will delete it.
+func (c *statefulSetController) claimsAreStale(set *appsv1.StatefulSet, pod *corev1.Pod) (bool, error) {
+	if !policyOf(set).deleteWithPod {
+		return false, nil
+	}
+	stale := false
+	err := c.claimsOf(set, pod, func(claim *corev1.PersistentVolumeClaim) error {
+		stale = stale || ownersOf(claim, set, pod).stalePod
+		return nil
+	})
+	return stale, err
+}
+
+// fixClaimOwners gives the claims of the slot of a pod the owners that the policy asks for.
+func (c *statefulSetController) fixClaimOwners(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) error {
+	p, slotStays := policyOf(set), inRange(set, ordinalOf(pod))
+	return c.claimsOf(set, pod, func(claim *corev1.PersistentVolumeClaim) error {
+		found := ownersOf(claim, set, pod)
+		if found.conflicts(p) {
+			c.conflictEvent(ctx, set, claim)
+		}
+		if found.upToDate(p, slotStays) {
+			return nil
+		}
+		updated, err := c.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, withOwners(claim, set, pod), metav1.UpdateOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil // the cache has yet to show it
+		}
+		if err != nil {
+			return fmt.Errorf("could not update claim %s for delete policy ownerRefs: %w", claim.Name, err)
+		}
+		c.tracker.Wrote(keyOf(set), set.UID, claimResource, updated.ResourceVersion)
+		return nil
+	})
+}

@@ -1,0 +1,297 @@
+package statefulset
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/lru"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers/kit/history"
+	"kcmd.dev/pkg/controllers/kit/ownership"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// maxEqualities bounds the memory of equalities. They are forgotten in order of use.
+const maxEqualities = 10_000
+
+// revisions are the two revisions that a set moves between; they are the same when no
+// update is under way.
+type revisions struct {
+	current, update *appsv1.ControllerRevision
+	// collisions counts names of revisions that were taken.
+	collisions int32
+}
+
+// equality says how a revision equals the template of a set.
+type equality int
+
+const (
+	// identical means that it holds the same payload.
+	identical equality = iota + 1
+	// equivalent means that it holds the payload that another version of the API made of
+	// the same template.
+	equivalent
+)
+
+// equalities remembers which revisions equal the template of a set, so that a reconcile
+// of a set that does not change encodes nothing. Losing one costs time only.
+type equalities struct{ cache *lru.Cache }
+
+type equalityKey struct {
+	set        types.UID
+	generation int64
+	version    string // of the revision
+}
+
+func newEqualities() *equalities { return &equalities{lru.New(maxEqualities)} }
+
+func (e *equalities) of(set *appsv1.StatefulSet, revision *appsv1.ControllerRevision) equality {
+	known, ok := e.cache.Get(equalityKey{set.UID, set.Generation, revision.ResourceVersion})
+	if !ok {
+		return 0
+	}
+	return known.(equality)
+}
+
+func (e *equalities) remember(set *appsv1.StatefulSet, revision *appsv1.ControllerRevision, is equality) {
+	if revision.ResourceVersion != "" {
+		e.cache.Add(equalityKey{set.UID, set.Generation, revision.ResourceVersion}, is)
+	}
+}
+
+// listRevisions returns the history of a set, having adopted the orphans in it.
+func (c *statefulSetController) listRevisions(ctx context.Context, set *appsv1.StatefulSet, selector labels.Selector) ([]*appsv1.ControllerRevision, error) {
+	listed, err := c.history.List(setKind.Kind, set, selector)
+	if err != nil {
+		return nil, err
+	}
+	checked := false
+	for i, revision := range listed {
+		if metav1.GetControllerOfNoCopy(revision) != nil {
+			continue
+		}
+		if !checked {
+			if err := c.canAdopt(set)(ctx); err != nil {
+				return nil, revisionsNotAdopted(set, err)
+			}
+			checked = true
+		}
+		if listed[i], err = c.adoptRevision(ctx, set, revision); err != nil {
+			return nil, err
+		}
+	}
+	return listed, nil
+}
+
+// revisionsNotAdopted is an expected reason to wait if the set is being deleted: it is
+// tried again until the set is gone.
+func revisionsNotAdopted(set *appsv1.StatefulSet, cause error) error {
+	err := fmt.Errorf("can't adopt ControllerRevisions: %w", cause)
+	if set.DeletionTimestamp != nil {
+		return reconcile.Requeue(err)
+	}
+	return err
+}
+
+func (c *statefulSetController) adoptRevision(ctx context.Context, set *appsv1.StatefulSet, revision *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+	patch, err := ownership.AdoptPatch(revision.UID, *metav1.NewControllerRef(set, setKind))
+	if err != nil {
+		return nil, err
+	}
+	adopted, err := c.history.Patch(ctx, revision, types.StrategicMergePatchType, patch)
+	if err != nil {
+		return nil, fmt.Errorf("adopting revision %s: %w", klog.KObj(revision), err)
+	}
+	c.wroteRevision(set, adopted)
+	return adopted, nil
+}
+
+// wroteRevision records a write, unless there was none because the revision existed.
+func (c *statefulSetController) wroteRevision(set *appsv1.StatefulSet, revision *appsv1.ControllerRevision) {
+	if c.value.staleConsistency {
+		c.tracker.Wrote(keyOf(set), set.UID, revisionResource, revision.ResourceVersion)
+	}
+}
+
+// currentRevisions finds the revisions of a set in its sorted history. A template that is
+// not there is added; one that is there and not the newest becomes the newest.
+func (c *statefulSetController) currentRevisions(ctx context.Context, set *appsv1.StatefulSet, sorted []*appsv1.ControllerRevision) (revisions, error) {
+	found := revisions{collisions: ptr.Deref(set.Status.CollisionCount, 0)}
+	var err error
+	if found.update, err = c.updateRevision(ctx, set, sorted, &found.collisions); err != nil {
+		return found, err
+	}
+	found.current = found.update
+	for _, revision := range sorted {
+		if revision.Name == set.Status.CurrentRevision {
+			found.current = revision
+		}
+	}
+	return found, nil
+}
+
+func (c *statefulSetController) updateRevision(ctx context.Context, set *appsv1.StatefulSet, sorted []*appsv1.ControllerRevision, collisions *int32) (*appsv1.ControllerRevision, error) {
+	var last *appsv1.ControllerRevision
+	if len(sorted) > 0 {
+		last = sorted[len(sorted)-1]
+		if c.equalities.of(set, last) == identical {
+			return last, nil
+		}
+	}
+	payload, err := history.Payload(&set.Spec.Template)
+	if err != nil {
+		return nil, err
+	}
+	equal := lastHolding(sorted, payload)
+	switch {
+	case equal == nil:
+	case history.Holds(last, payload):
+		c.equalities.remember(set, last, identical)
+		return last, nil
+	default:
+		rolledBack, err := c.history.Renumber(ctx, equal, history.NextNumber(sorted))
+		if err != nil {
+			return nil, err
+		}
+		c.wroteRevision(set, rolledBack)
+		c.equalities.remember(set, rolledBack, identical)
+		return rolledBack, nil
+	}
+	if c.value.semanticComparison && last != nil && c.isEquivalent(ctx, set, last, payload) {
+		return last, nil
+	}
+	owner := history.Owner{Object: set, Kind: setKind}
+	next := history.New(owner, &set.Spec.Template, payload, history.NextNumber(sorted), *collisions)
+	created, count, err := c.history.Create(ctx, set.Namespace, set.Name, next, *collisions)
+	*collisions = count
+	if err != nil {
+		return nil, err
+	}
+	c.wroteRevision(set, created)
+	c.equalities.remember(set, created, identical)
+	return created, nil
+}
+
+// lastHolding returns the last of the sorted revisions with the payload, or nil.
+func lastHolding(sorted []*appsv1.ControllerRevision, payload []byte) *appsv1.ControllerRevision {
+	for i := len(sorted) - 1; i >= 0; i-- {
+		if history.Holds(sorted[i], payload) {
+			return sorted[i]
+		}
+	}
+	return nil
+}
+
+// isEquivalent reports that a revision holds what an earlier version of the API made of
+// the template of the set. Such a revision must not cause an update of all pods.
+func (c *statefulSetController) isEquivalent(ctx context.Context, set *appsv1.StatefulSet, revision *appsv1.ControllerRevision, payload []byte) bool {
+	if c.equalities.of(set, revision) == equivalent {
+		return true
+	}
+	at, err := atRevision(set, revision)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Revision cannot be compared", "revision", klog.KObj(revision))
+		return false
+	}
+	equal, err := sameTemplate(&at.Spec.Template, &set.Spec.Template, payload)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Revision cannot be compared", "revision", klog.KObj(revision))
+		return false
+	}
+	if equal {
+		c.equalities.remember(set, revision, equivalent)
+	}
+	return equal
+}
+
+// sameTemplate reports that a stored template equals the present one, whose payload is
+// given, when both have the defaults of the API.
+func sameTemplate(stored, present *corev1.PodTemplateSpec, payload []byte) (bool, error) {
+	again, err := history.Payload(stored)
+	if err != nil {
+		return false, err
+	}
+	if bytes.Equal(again, payload) {
+		return true, nil
+	}
+	a, err := history.Payload(withDefaults(stored))
+	if err != nil {
+		return false, err
+	}
+	b, err := history.Payload(withDefaults(present))
+	if err != nil {
+		return false, err
+	}
+	return bytes.Equal(a, b), nil
+}
+
+// atRevision returns the set as it is now with the template of a revision. It shares
+// memory with the set, unless the revision has an unusual form.
+func atRevision(set *appsv1.StatefulSet, revision *appsv1.ControllerRevision) (*appsv1.StatefulSet, error) {
+	template, ok := history.Template(revision.Data.Raw)
+	if !ok {
+		return history.Apply(set, revision.Data.Raw)
+	}
+	at := *set
+	at.Spec.Template = *template
+	return &at, nil
+}
+
+// builder makes the pods of slots at the current or the update revision. Revisions are
+// decoded when they are first needed, at most once.
+type builder struct {
+	set *appsv1.StatefulSet
+	revisions
+	// updateIsSet says that the set itself is at the update revision.
+	updateIsSet bool
+
+	atCurrent, atUpdate *appsv1.StatefulSet
+}
+
+func (b *builder) pod(ordinal int) (*corev1.Pod, error) {
+	revision, at := b.update, &b.atUpdate
+	if b.current != b.update && startsAtCurrent(b.set, ordinal) {
+		revision, at = b.current, &b.atCurrent
+	}
+	if *at == nil {
+		var err error
+		if *at, err = b.decode(revision); err != nil {
+			return nil, err
+		}
+	}
+	return newPod(*at, revision.Name, ordinal), nil
+}
+
+func (b *builder) decode(revision *appsv1.ControllerRevision) (*appsv1.StatefulSet, error) {
+	if b.updateIsSet && revision == b.update {
+		return b.set, nil
+	}
+	return atRevision(b.set, revision)
+}
+
+// startsAtCurrent reports that a pod for the slot is created at the current revision,
+// because a rolling update has not come to it yet.
+func startsAtCurrent(set *appsv1.StatefulSet, ordinal int) bool {
+	strategy := set.Spec.UpdateStrategy
+	first := firstOrdinal(set)
+	if strategy.RollingUpdate == nil {
+		return strategy.Type == appsv1.RollingUpdateStatefulSetStrategyType && ordinal < first+int(set.Status.CurrentReplicas)
+	}
+	return ordinal < first+partitionOf(set)
+}
+
+// partitionOf is the number of slots at the bottom that a rolling update leaves alone.
+func partitionOf(set *appsv1.StatefulSet) int {
+	if set.Spec.UpdateStrategy.RollingUpdate == nil {
+		return 0
+	}
+	return int(ptr.Deref(set.Spec.UpdateStrategy.RollingUpdate.Partition, 0))
+}

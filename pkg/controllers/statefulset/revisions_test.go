@@ -1,0 +1,257 @@
+package statefulset
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers/kit/history"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// drifted is the revision of image v1 as an earlier version stored it: with a null
+// creation timestamp and without a default that the present set has.
+func drifted(t *testing.T, number int64) *appsv1.ControllerRevision {
+	t.Helper()
+	r := revisionAt(t, number)
+	raw := strings.Replace(string(r.Data.Raw), `"metadata":{`, `"metadata":{"creationTimestamp":null,`, 1)
+	if raw == string(r.Data.Raw) {
+		t.Fatal("nothing drifted")
+	}
+	r.Data.Raw, r.Name = []byte(raw), r.Name+"-old"
+	return r
+}
+
+func renamed(name string, r *appsv1.ControllerRevision) *appsv1.ControllerRevision {
+	r.Name = name
+	return r
+}
+
+func TestRevisions(t *testing.T) {
+	create := "create controllerrevisions " + revisionAt(t, 1).Name
+	for _, test := range []struct {
+		name     string
+		history  []*appsv1.ControllerRevision
+		status   string // current revision
+		update   string
+		number   int64
+		current  string
+		requests []string
+	}{
+		{"first", nil, "", revisionAt(t, 1).Name, 1, revisionAt(t, 1).Name, []string{create}},
+		{"unchanged", []*appsv1.ControllerRevision{renamed("a", revisionAt(t, 1))}, "a", "a", 1, "a", nil},
+		{"no status yet", []*appsv1.ControllerRevision{renamed("a", revisionAt(t, 1))}, "", "a", 1, "a", nil},
+		{"changed", []*appsv1.ControllerRevision{renamed("a", revisionAt(t, 4, image("v0")))}, "a", revisionAt(t, 1).Name, 5, "a", []string{create}},
+		{"rolled back", []*appsv1.ControllerRevision{renamed("a", revisionAt(t, 1)), renamed("b", revisionAt(t, 2, image("v2")))}, "b", "a", 3, "b",
+			[]string{"update controllerrevisions a"}},
+		{"duplicate, the last is equal", []*appsv1.ControllerRevision{renamed("a", revisionAt(t, 1)), renamed("b", revisionAt(t, 2))}, "a", "b", 2, "a", nil},
+		{"duplicate, the last is not", []*appsv1.ControllerRevision{renamed("a", revisionAt(t, 1)), renamed("b", revisionAt(t, 2)), renamed("c", revisionAt(t, 3, image("v2")))}, "c", "b", 4, "c",
+			[]string{"update controllerrevisions b"}},
+		{"drifted", []*appsv1.ControllerRevision{renamed("a", drifted(t, 1))}, "a", "a", 1, "a", nil},
+		{"drifted, not the last", []*appsv1.ControllerRevision{renamed("a", drifted(t, 1)), renamed("b", revisionAt(t, 2, image("v2")))}, "b", revisionAt(t, 1).Name, 3, "b", []string{create}},
+		{"current is gone", []*appsv1.ControllerRevision{renamed("a", revisionAt(t, 1))}, "gone", "a", 1, "a", nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			set := newSet(1)
+			set.Status.CurrentRevision = test.status
+			objects := []runtime.Object{set}
+			for _, r := range test.history {
+				r.ResourceVersion = "3" + r.Name
+				objects = append(objects, r)
+			}
+			f := newFixture(t, objects...)
+			got, err := f.currentRevisions(t.Context(), set, test.history)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.update.Name != test.update || got.update.Revision != test.number || got.current.Name != test.current || got.collisions != 0 {
+				t.Errorf("update %s %d, current %s", got.update.Name, got.update.Revision, got.current.Name)
+			}
+			f.wantRequests(t, test.requests...)
+			if len(test.requests) > 0 {
+				return
+			}
+			// The second time, what equals the template is remembered.
+			if f.equalities.of(set, got.update) == 0 {
+				t.Error("nothing is remembered")
+			}
+			again, err := f.currentRevisions(t.Context(), set, test.history)
+			if err != nil || again.update != got.update {
+				t.Errorf("got %v, %v", again.update, err)
+			}
+		})
+	}
+}
+
+func TestDriftCausesAnUpdateWithoutTheGate(t *testing.T) {
+	set, old := newSet(1), drifted(t, 1)
+	f := newFixtureWith(t, value{}, set, old)
+	got, err := f.currentRevisions(t.Context(), set, []*appsv1.ControllerRevision{old})
+	if err != nil || got.update.Name != revisionAt(t, 1).Name || got.update.Revision != 2 {
+		t.Errorf("got %v, %v", got.update, err)
+	}
+}
+
+func TestCollisionsCount(t *testing.T) {
+	taken := revisionAt(t, 1)
+	taken.Data.Raw, taken.Labels = []byte(`{}`), nil
+	set := newSet(1)
+	set.Status.CollisionCount = ptr.To[int32](0)
+	f := newFixture(t, set, taken)
+	got, err := f.currentRevisions(t.Context(), set, nil)
+	if err != nil || got.collisions != 1 || got.update.Name == taken.Name || *set.Status.CollisionCount != 0 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// TestSameTemplate leaves defaults out of stored templates.
+func TestSameTemplate(t *testing.T) {
+	probe := func() *corev1.Probe {
+		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(1)}}}
+	}
+	minimal := corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		ServiceAccountName: "sa",
+		InitContainers:     []corev1.Container{{Image: "r:5000/i"}},
+		Containers: []corev1.Container{{
+			Image: "i:v1", Ports: []corev1.ContainerPort{{}}, LivenessProbe: probe(), StartupProbe: probe(),
+			ReadinessProbe:  &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{}}},
+			Lifecycle:       &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{}}},
+			Env:             []corev1.EnvVar{{Name: "x", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{}}}},
+			SecurityContext: &corev1.SecurityContext{},
+		}},
+		Volumes: []corev1.Volume{
+			{Name: "none"},
+			{VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}}},
+			{VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}},
+			{VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{{FieldRef: &corev1.ObjectFieldSelector{}}}}}},
+			{VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+				{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}}, {DownwardAPI: &corev1.DownwardAPIProjection{}},
+			}}}},
+			{VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}},
+			{VolumeSource: corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{}}},
+			{VolumeSource: corev1.VolumeSource{RBD: &corev1.RBDVolumeSource{}}},
+			{VolumeSource: corev1.VolumeSource{AzureDisk: &corev1.AzureDiskVolumeSource{}}},
+			{VolumeSource: corev1.VolumeSource{ScaleIO: &corev1.ScaleIOVolumeSource{}}},
+			{VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{}}}},
+		},
+	}}
+	full := withDefaults(&minimal)
+	for _, want := range []string{
+		`"restartPolicy":"Always"`, `"dnsPolicy":"ClusterFirst"`, `"schedulerName":"default-scheduler"`, `"terminationGracePeriodSeconds":30`,
+		`"securityContext":{}`, `"serviceAccount":"sa"`, `"terminationMessagePath":"/dev/termination-log"`, `"terminationMessagePolicy":"File"`,
+		`"imagePullPolicy":"IfNotPresent"`, `"imagePullPolicy":"Always"`, `"protocol":"TCP"`, `"path":"/"`, `"scheme":"HTTP"`, `"timeoutSeconds":1`,
+		`"periodSeconds":10`, `"successThreshold":1`, `"failureThreshold":3`, `"service":""`, `"apiVersion":"v1"`, `"procMount":"Default"`, `"emptyDir":{}`,
+		`"defaultMode":420`, `"expirationSeconds":3600`, `"type":""`, `"iscsiInterface":"default"`, `"keyring":"/etc/ceph/keyring"`,
+		`"cachingMode":"ReadWrite"`, `"storageMode":"ThinProvisioned"`, `"volumeMode":"Filesystem"`,
+	} {
+		encoded, err := json.Marshal(full)
+		if err != nil || !strings.Contains(string(encoded), want) {
+			t.Errorf("%s is not filled in: %s, %v", want, encoded, err)
+		}
+	}
+	changed := full.DeepCopy()
+	changed.Spec.Containers[0].LivenessProbe.PeriodSeconds = 11
+	for _, test := range []struct {
+		name            string
+		stored, present *corev1.PodTemplateSpec
+		want            bool
+	}{
+		{"same", &minimal, &minimal, true},
+		{"defaulted since", &minimal, full, true},
+		{"defaulted no more", full, &minimal, true},
+		{"changed", full, changed, false},
+		{"changed from the default", &minimal, changed, false},
+	} {
+		payload, err := history.Payload(test.present)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := sameTemplate(test.stored, test.present, payload); err != nil || got != test.want {
+			t.Errorf("%s: %v, %v", test.name, got, err)
+		}
+	}
+	if !apiequality.Semantic.DeepEqual(withDefaults(full), full) {
+		t.Error("defaults are not stable")
+	}
+}
+
+func TestDefaultPullPolicy(t *testing.T) {
+	for image, want := range map[string]corev1.PullPolicy{
+		"i": "Always", "i:latest": "Always", "i:v1": "IfNotPresent", "r:5000/i": "Always", "r:5000/i:v1": "IfNotPresent", "i@sha256:abc": "IfNotPresent",
+	} {
+		if got := defaultPullPolicy(image); got != want {
+			t.Errorf("%s: %s", image, got)
+		}
+	}
+}
+
+func TestBuilderMakesPodsAtTheirRevision(t *testing.T) {
+	set := newSet(2, partition(1), image("v2"))
+	old, update := revisionAt(t, 1), revisionAt(t, 2, image("v2"))
+	for _, updateIsSet := range []bool{true, false} {
+		b := builder{set: set, revisions: revisions{current: old, update: update}, updateIsSet: updateIsSet}
+		for ordinal, want := range []struct{ revision, image string }{{old.Name, "v1"}, {update.Name, "v2"}} {
+			pod, err := b.pod(ordinal)
+			if err != nil || revisionOf(pod) != want.revision || pod.Spec.Containers[0].Image != want.image {
+				t.Errorf("%d: %v, %v", ordinal, pod, err)
+			}
+		}
+	}
+	unusual := old.DeepCopy()
+	unusual.Data.Raw = []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"v0"}]}}}}`)
+	b := builder{set: set, revisions: revisions{current: unusual, update: update}}
+	if pod, err := b.pod(0); err != nil || pod.Spec.Containers[0].Image != "v0" || pod.Labels["app"] != "a" {
+		t.Errorf("%v, %v", pod, err)
+	}
+	unusual.Data.Raw = []byte(`[]`)
+	b = builder{set: set, revisions: revisions{current: unusual, update: update}}
+	if _, err := b.pod(0); err == nil {
+		t.Error("takes what is no patch")
+	}
+}
+
+func TestAdoptingRevisions(t *testing.T) {
+	orphan := revisionAt(t, 1)
+	orphan.OwnerReferences = nil
+	other := renamed("other", revisionAt(t, 2, image("v2")))
+	other.OwnerReferences = nil
+	set := newSet(1)
+	selector := labels.SelectorFromSet(labels.Set{"app": "a"})
+	adopt := []string{"get statefulsets web", "patch controllerrevisions " + orphan.Name, "patch controllerrevisions other"}
+
+	f := newFixture(t, set, orphan, other)
+	got, err := f.listRevisions(t.Context(), set, selector)
+	if err != nil || len(got) != 2 || len(got[0].OwnerReferences) != 1 || got[0].OwnerReferences[0].UID != "o" {
+		t.Errorf("got %v, %v", got, err)
+	}
+	f.wantRequests(t, adopt...)
+
+	f = newFixture(t, set, orphan)
+	f.fail("get", "statefulsets", errTest)
+	if _, err := f.listRevisions(t.Context(), set, selector); err == nil || err.Error() != "can't adopt ControllerRevisions: can't recheck DeletionTimestamp: no" {
+		t.Errorf("got %v", err)
+	}
+
+	deleted := newSet(1)
+	deleted.DeletionTimestamp = podAt(set, "r", 0, terminating).DeletionTimestamp
+	deleted.Finalizers = []string{"orphan"}
+	f = newFixture(t, deleted, orphan)
+	if _, err := f.listRevisions(t.Context(), deleted, selector); !reconcile.IsRequeue(err) || !strings.HasPrefix(err.Error(), "can't adopt ControllerRevisions: ns/web has just been deleted") {
+		t.Errorf("got %v", err)
+	}
+
+	f = newFixture(t, set, orphan)
+	f.fail("patch", "controllerrevisions", apierrors.NewNotFound(appsv1.Resource("controllerrevisions"), orphan.Name))
+	if _, err := f.listRevisions(t.Context(), set, selector); !apierrors.IsNotFound(err) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,72 @@
+package statefulset
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"kcmd.dev/pkg/controllers/kit/pods"
+)
+
+// isOutdated reports that a pod runs, or is about to, at another than the update revision.
+// One that is only now created, or has finished and is deleted for that, does not.
+func isOutdated(pod *corev1.Pod, update string) bool {
+	return revisionOf(pod) != update && isCreated(pod) && pods.IsActive(pod)
+}
+
+// nextVictim returns the pod that a rolling update deletes next: the topmost outdated one,
+// if every pod above it is available. Nil if there is none or it has to wait.
+func nextVictim(set *appsv1.StatefulSet, replicas []*corev1.Pod, update string, now time.Time) []*corev1.Pod {
+	for i := len(replicas) - 1; i >= partitionOf(set); i-- {
+		if isOutdated(replicas[i], update) {
+			return replicas[i : i+1]
+		}
+		if isUnavailable(set, replicas[i], now) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// victimsWithin returns the outdated pods that a rolling update deletes next, topmost
+// first, so that no more than maxUnavailable of all are unavailable.
+func victimsWithin(set *appsv1.StatefulSet, replicas []*corev1.Pod, update string, maxUnavailable, unavailable int) []*corev1.Pod {
+	var victims []*corev1.Pod
+	for _, pod := range slices.Backward(replicas[min(partitionOf(set), len(replicas)):]) {
+		if len(victims) >= maxUnavailable-unavailable {
+			break
+		}
+		if isOutdated(pod, update) {
+			victims = append(victims, pod)
+		}
+	}
+	return victims
+}
+
+func countUnavailable(set *appsv1.StatefulSet, replicas []*corev1.Pod, now time.Time) int {
+	count := 0
+	for _, pod := range replicas {
+		if isUnavailable(set, pod, now) {
+			count++
+		}
+	}
+	return count
+}
+
+// maxUnavailableOf is the number of pods that may be unavailable during a rolling update:
+// a percentage is rounded down, and it is at least 1, which is the default.
+func maxUnavailableOf(set *appsv1.StatefulSet) (int, error) {
+	rolling := set.Spec.UpdateStrategy.RollingUpdate
+	if rolling == nil || rolling.MaxUnavailable == nil {
+		return 1, nil
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(rolling.MaxUnavailable, replicasOf(set), false)
+	if err != nil {
+		return 0, fmt.Errorf("reading maxUnavailable: %w", err)
+	}
+	return max(n, 1), nil
+}

@@ -1,0 +1,117 @@
+package statefulset
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+func withName(name string) setChange {
+	return func(set *appsv1.StatefulSet) { set.Name, set.UID = name, types.UID(name) }
+}
+
+func TestPodEvents(t *testing.T) {
+	set := newSet(3, minReady(7))
+	other := newSet(3, withName("other"))
+	version := func(v string) podChange { return func(p *corev1.Pod) { p.ResourceVersion = v } }
+	ofOther := func(p *corev1.Pod) { p.OwnerReferences = podAt(other, "r", 0).OwnerReferences }
+	ofPredecessor := func(p *corev1.Pod) { p.OwnerReferences[0].UID = "older" }
+	unlabelled := func(p *corev1.Pod) { p.Labels = nil }
+	labelled := func(v string) podChange { return func(p *corev1.Pod) { p.Labels = map[string]string{"app": v} } }
+	pod := func(changes ...podChange) *corev1.Pod { return podAt(set, "r", 0, changes...) }
+	for _, test := range []struct {
+		name     string
+		old, new *corev1.Pod
+		want     []string
+	}{
+		{"added", nil, pod(), []string{"web"}},
+		{"added while being deleted", nil, pod(terminating), []string{"web"}},
+		{"orphan added while being deleted", nil, pod(orphaned, terminating), nil},
+		{"orphan added", nil, pod(orphaned), []string{"other", "web"}},
+		{"orphan without labels added", nil, pod(orphaned, unlabelled), nil},
+		{"of a predecessor added", nil, pod(ofPredecessor), nil},
+		{"deleted", pod(), nil, []string{"web"}},
+		{"orphan deleted", pod(orphaned), nil, nil},
+		{"resynced", pod(), pod(notReady), nil},
+		{"nothing of interest", pod(), pod(version("2")), nil},
+		{"not ready", pod(), pod(version("2"), notReady), []string{"web"}},
+		{"ready", pod(notReady), pod(version("2")), []string{"web", "web in 7s"}},
+		{"deletion began", pod(), pod(version("2"), terminating), []string{"web"}},
+		{"adopted", pod(orphaned), pod(version("2")), []string{"web"}},
+		{"released", pod(), pod(version("2"), orphaned), []string{"web", "other", "web"}},
+		{"moved", pod(), pod(version("2"), ofOther), []string{"web", "other"}},
+		{"orphan relabelled", pod(orphaned, labelled("x")), pod(version("2"), orphaned, labelled("a")), []string{"other", "web"}},
+		{"orphan otherwise", pod(orphaned), pod(version("2"), orphaned, notReady), nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, set, other)
+			switch {
+			case test.old == nil:
+				f.podAdded(reconcile.Fresh, test.new)
+			case test.new == nil:
+				f.enqueueOwner(reconcile.Fresh, test.old)
+			default:
+				f.podUpdated(reconcile.Fresh, test.old, test.new)
+			}
+			got := f.queued.take()
+			want := map[string]int{}
+			for _, key := range test.want {
+				want[key]++
+			}
+			for _, key := range got {
+				want[key]--
+			}
+			for key, n := range want {
+				if n != 0 {
+					t.Errorf("queued %q, want %q: %s", got, test.want, key)
+				}
+			}
+		})
+	}
+}
+
+func TestSetEvents(t *testing.T) {
+	version := func(v string) setChange { return func(set *appsv1.StatefulSet) { set.ResourceVersion = v } }
+	for _, test := range []struct {
+		name string
+		lane reconcile.Lane
+		new  setChange
+		want []string
+	}{
+		{"changed by others", reconcile.Fresh, version("12"), []string{"web"}},
+		{"own status write", reconcile.Fresh, version("11"), nil},
+		{"resynced", reconcile.Backlog, version("11"), []string{"backlog web"}},
+		{"own write of a new revision", reconcile.Fresh, func(set *appsv1.StatefulSet) { version("11")(set); set.Status.CurrentRevision = "x" }, []string{"web"}},
+		{"own write after a change", reconcile.Fresh, func(set *appsv1.StatefulSet) { version("11")(set); set.Generation = 2 }, []string{"web"}},
+		{"recreated", reconcile.Fresh, func(set *appsv1.StatefulSet) { version("11")(set); set.UID = "new" }, []string{"web"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t)
+			f.statusWrites.Wrote(key, "11")
+			f.setUpdated(test.lane, newSet(1), newSet(1, test.new))
+			f.wantQueued(t, test.want...)
+		})
+	}
+}
+
+func TestDeletedClaimsBringTheirSetBack(t *testing.T) {
+	set := newSet(2, claims("data", "my-logs"))
+	dashed := newSet(2, withName("logs-web"), claims("my"))
+	for name, want := range map[string][]string{
+		"data-web-1":       {"web"},
+		"data-web-2":       nil, // no such slot
+		"my-logs-web-0":    {"logs-web", "web"},
+		"unknown-web-0":    nil,
+		"data-unknown-0":   nil,
+		"data-web":         nil,
+		"something-else-x": nil,
+	} {
+		f := newFixture(t, set, dashed)
+		f.claimDeleted(claimFor(name))
+		f.wantQueued(t, want...)
+	}
+}

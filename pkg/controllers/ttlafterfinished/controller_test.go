@@ -1,0 +1,249 @@
+package ttlafterfinished
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/controllertest"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// start is when controllertest's clocks start.
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+var key = types.NamespacedName{Namespace: "ns", Name: "job"}
+
+// job is finished at a time, with a time to live in seconds.
+func job(finished time.Time, ttl int32, change ...func(*batchv1.Job)) *batchv1.Job {
+	j := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "uid", ResourceVersion: "7"},
+		Spec:       batchv1.JobSpec{TTLSecondsAfterFinished: ptr.To(ttl)},
+		Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{
+			{Type: batchv1.JobSuspended, Status: corev1.ConditionTrue},
+			{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(finished)},
+		}},
+	}
+	for _, c := range change {
+		c(j)
+	}
+	return j
+}
+
+func condition(kind batchv1.JobConditionType, status corev1.ConditionStatus, at time.Time) batchv1.JobCondition {
+	return batchv1.JobCondition{Type: kind, Status: status, LastTransitionTime: metav1.NewTime(at)}
+}
+
+func TestIsCandidate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*batchv1.Job)
+		want   bool
+	}{
+		"complete":          {func(*batchv1.Job) {}, true},
+		"failed":            {func(j *batchv1.Job) { j.Status.Conditions[1].Type = batchv1.JobFailed }, true},
+		"ttl of zero":       {func(j *batchv1.Job) { j.Spec.TTLSecondsAfterFinished = ptr.To(int32(0)) }, true},
+		"managed by others": {func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To("example.com/x") }, true},
+		"no ttl":            {func(j *batchv1.Job) { j.Spec.TTLSecondsAfterFinished = nil }, false},
+		"being deleted":     {func(j *batchv1.Job) { j.DeletionTimestamp = &metav1.Time{Time: start} }, false},
+		"unfinished":        {func(j *batchv1.Job) { j.Status.Conditions = j.Status.Conditions[:1] }, false},
+		"not yet true":      {func(j *batchv1.Job) { j.Status.Conditions[1].Status = corev1.ConditionFalse }, false},
+		"about to fail":     {func(j *batchv1.Job) { j.Status.Conditions[1].Type = batchv1.JobFailureTarget }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := isCandidate(job(start, 60, tc.change)); got != tc.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+func TestExpiryOf(t *testing.T) {
+	for name, tc := range map[string]struct {
+		job  *batchv1.Job
+		want time.Time
+		err  string
+	}{
+		"after the ttl": {job: job(start, 60), want: start.Add(time.Minute)},
+		"the first of several": {
+			job: job(start, 60, func(j *batchv1.Job) {
+				j.Status.Conditions = []batchv1.JobCondition{
+					condition(batchv1.JobFailed, corev1.ConditionFalse, start.Add(-time.Hour)),
+					condition(batchv1.JobFailed, corev1.ConditionTrue, start.Add(time.Second)),
+					condition(batchv1.JobComplete, corev1.ConditionTrue, start.Add(time.Hour)),
+				}
+			}),
+			want: start.Add(61 * time.Second),
+		},
+		"a ttl beyond 32 bits of nanoseconds": {job: job(start, 2_000_000_000), want: start.Add(2_000_000_000 * time.Second)},
+		"no time":                             {job: job(time.Time{}, 60), err: "unable to find the time when the Job ns/job finished"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := expiryOf(tc.job)
+			if tc.err != "" {
+				if err == nil || err.Error() != tc.err {
+					t.Errorf("got %v", err)
+				}
+				return
+			}
+			if err != nil || !got.Equal(tc.want) {
+				t.Errorf("got %v, %v; want %v", got, err, tc.want)
+			}
+		})
+	}
+}
+
+func fixture(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *ttlController) {
+	t.Helper()
+	env := controllertest.New(t, objects...)
+	c, err := newController(env.Env, config{workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	env.Fake.ClearActions()
+	return env, c
+}
+
+func TestAnExpiredJobIsDeletedWithOneRequest(t *testing.T) {
+	env, c := fixture(t, job(start.Add(-90*time.Second), 60))
+	if err := c.reconcile(env.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	actions := env.Fake.Actions()
+	if len(actions) != 1 || !actions[0].Matches("delete", "jobs") {
+		t.Fatalf("requests: %v", actions)
+	}
+	options := actions[0].(clienttesting.DeleteActionImpl).DeleteOptions
+	if *options.PropagationPolicy != metav1.DeletePropagationForeground || *options.Preconditions.UID != "uid" || *options.Preconditions.ResourceVersion != "7" {
+		t.Errorf("options: %+v", options)
+	}
+	want := `
+# HELP ttl_after_finished_controller_job_deletion_duration_seconds [ALPHA] The time it took to delete the job since it became eligible for deletion
+# TYPE ttl_after_finished_controller_job_deletion_duration_seconds histogram
+`
+	for n, bound := 0, 0.1; n < 14; n, bound = n+1, bound*2 {
+		count := 0
+		if bound >= 30 {
+			count = 1
+		}
+		want += fmt.Sprintf("ttl_after_finished_controller_job_deletion_duration_seconds_bucket{le=%q} %d\n", fmt.Sprint(bound), count)
+	}
+	want += `ttl_after_finished_controller_job_deletion_duration_seconds_bucket{le="+Inf"} 1
+ttl_after_finished_controller_job_deletion_duration_seconds_sum 30
+ttl_after_finished_controller_job_deletion_duration_seconds_count 1
+`
+	if err := testutil.GatherAndCompare(env.Metrics, strings.NewReader(want), "ttl_after_finished_controller_job_deletion_duration_seconds"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatIsNotDue(t *testing.T) {
+	for name, objects := range map[string][]runtime.Object{
+		"gone":               nil,
+		"no longer finished": {job(start, 60, func(j *batchv1.Job) { j.Status.Conditions = nil })},
+		"ttl removed":        {job(start, 60, func(j *batchv1.Job) { j.Spec.TTLSecondsAfterFinished = nil })},
+		"not expired":        {job(start, 60)},
+		"finished later":     {job(start.Add(time.Hour), 0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := fixture(t, objects...)
+			if err := c.reconcile(env.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+			if requests := env.Fake.Actions(); len(requests) != 0 {
+				t.Errorf("requests: %v", requests)
+			}
+		})
+	}
+}
+
+func TestFailures(t *testing.T) {
+	resource := batchv1.Resource("jobs")
+	for name, tc := range map[string]struct {
+		refusal        error
+		retry, failure bool
+	}{
+		"already gone":                           {apierrors.NewNotFound(resource, "job"), false, false},
+		"changed or replaced at the last moment": {apierrors.NewConflict(resource, "job", errors.New("precondition failed")), true, false},
+		"anything else":                          {errors.New("boom"), true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := fixture(t, job(start.Add(-time.Hour), 1))
+			env.Fake.PrependReactor("delete", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.refusal })
+			err := c.reconcile(env.Context(), key)
+			if (err != nil) != tc.retry || (err != nil && reconcile.IsRequeue(err) == tc.failure) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestAJobWithoutATimeIsRetried(t *testing.T) {
+	env, c := fixture(t, job(time.Time{}, 1))
+	if err := c.reconcile(env.Context(), key); err == nil || reconcile.IsRequeue(err) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOnlyCandidatesAreQueued(t *testing.T) {
+	unfinished := job(start, 60, func(j *batchv1.Job) { j.Name, j.Status.Conditions = "unfinished", nil })
+	_, c := fixture(t, job(start, 60), unfinished)
+	if depth := c.loop.Inspect().Depth; depth > 1 {
+		t.Errorf("%d keys are queued", depth)
+	}
+	c.enqueue(reconcile.Fresh, unfinished)
+	c.enqueue(reconcile.Fresh, job(start, 60))
+	if depth := c.loop.Inspect().Depth; depth != 1 {
+		t.Errorf("%d keys are queued, want that of the candidate", depth)
+	}
+}
+
+func TestDescriptor(t *testing.T) {
+	d := Descriptor()
+	cfg := v1beta1.NewDefault()
+	before := d.Value(cfg)
+	*cfg.Controllers.Job.ConcurrentSyncs = 99
+	if d.Value(cfg) != before {
+		t.Error("a setting of others restarts the controller")
+	}
+	*cfg.Controllers.TTLAfterFinished.ConcurrentSyncs = 9
+	c, err := d.New(controllertest.New(t).Env, d.Value(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := c.(*ttlController).loop.Inspect(); s.Workers != 9 || s.Queue != "ttl_jobs_to_delete" {
+		t.Errorf("loop: %+v", s)
+	}
+}
+
+func BenchmarkReconcile(b *testing.B) {
+	for _, jobs := range []int{10, 10_000} {
+		b.Run(fmt.Sprintf("jobs=%d", jobs), func(b *testing.B) {
+			objects := make([]runtime.Object, 0, jobs)
+			for n := range jobs {
+				objects = append(objects, job(start, 3600, func(j *batchv1.Job) { j.Name = fmt.Sprint("job-", n) }))
+			}
+			env, c := fixture(b, objects...)
+			first := types.NamespacedName{Namespace: "ns", Name: "job-0"}
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := c.reconcile(env.Context(), first); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
