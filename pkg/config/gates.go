@@ -92,6 +92,9 @@ func lookupGate(name string) (Gate, bool) {
 	return Gate{}, false
 }
 
+// dependsOn names the gate without which another one does nothing.
+var dependsOn = map[string]string{WorkloadWithJob: GenericWorkload}
+
 // Enabled says whether a gate is on in cfg: as featureGates says, else by its
 // default. An unknown gate is off.
 func Enabled(cfg *v1beta1.KubeControllerManagerConfiguration, name string) bool {
@@ -142,6 +145,8 @@ func (v *validator) validateGates() {
 			v.report.errorf(v.key(path), path, "the gate is %s and locked to %t: remove it", gate.Stage, gate.Default)
 		case gate.Locked:
 			v.report.warnf(v.key(path), path, "the gate is %s and locked to %t, setting it has no effect: remove it", gate.Stage, gate.Default)
+		case value && dependsOn[name] != "" && !Enabled(v.cfg, dependsOn[name]):
+			v.report.errorf(v.key(path), path, "depends on the gate %s, which is disabled: enable it too", dependsOn[name])
 		case gate.Stage == GA || gate.Stage == Deprecated:
 			v.report.warnf(v.key(path), path, "the gate is %s and will be removed", gate.Stage)
 		}

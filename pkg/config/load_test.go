@@ -117,7 +117,7 @@ leaderElection:
 resync:
 controllers:
   deployment: {}
-  cronjb-controller: {concurrentSyncs: 3}
+  xyzzy: {concurrentSyncs: 3}
   deploymnt-controller: {}
   replicaset-controller:
     concurrentSyncs: 0
@@ -130,7 +130,7 @@ f.yaml:5:18: leaderElection.leaseDuration: must be a duration such as 500ms, 10s
 f.yaml:7:16: warning: leaderElection.leaderElect: yes is read as true: write true
 f.yaml:8:8: warning: resync: is empty, which has no effect: give it a value or remove it
 f.yaml:10:3: controllers.deployment: "deployment" is a former name: write "deployment-controller"
-f.yaml:11:3: controllers.cronjb-controller: unknown controller, allowed: deployment-controller, endpointslice-controller, namespace-controller, replicaset-controller, replicationcontroller-controller, root-ca-certificate-publisher-controller, serviceaccount-controller, serviceaccount-token-controller
+f.yaml:11:3: controllers.xyzzy: unknown controller, allowed: cronjob-controller, daemonset-controller, deployment-controller, disruption-controller, endpoints-controller, endpointslice-controller, endpointslice-mirroring-controller, garbage-collector-controller, horizontal-pod-autoscaler-controller, job-controller, namespace-controller, pod-garbage-collector-controller, podgroup-protection-controller, replicaset-controller, replicationcontroller-controller, root-ca-certificate-publisher-controller, serviceaccount-controller, serviceaccount-token-controller, statefulset-controller, ttl-after-finished-controller
 f.yaml:12:3: controllers.deploymnt-controller: unknown controller, did you mean "deployment-controller"?
 f.yaml:14:22: controllers.replicaset-controller.concurrentSyncs: must be 1 to 1000, not 0
 f.yaml:15:5: controllers.replicaset-controller.consurrentSyncs: unknown field, did you mean "concurrentSyncs"?

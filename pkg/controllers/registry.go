@@ -20,6 +20,7 @@ import (
 	"kcmd.dev/pkg/controllers/rootca"
 	"kcmd.dev/pkg/controllers/satoken"
 	"kcmd.dev/pkg/controllers/serviceaccount"
+	"kcmd.dev/pkg/controllers/statefulset"
 	"kcmd.dev/pkg/controllers/ttlafterfinished"
 )
 
@@ -42,5 +43,6 @@ func All() []controller.Descriptor {
 		replicationcontroller.Descriptor(),
 		rootca.Descriptor(),
 		serviceaccount.Descriptor(),
+		statefulset.Descriptor(),
 	}
 }

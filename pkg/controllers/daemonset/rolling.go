@@ -100,48 +100,67 @@ func (v *view) replace(maxUnavailable int) plan {
 // surge creates updated pods beside old ones on no more than maxSurge nodes at once, and
 // deletes an old one when the updated one is available.
 func (v *view) surge(maxSurge, desired int) (plan, error) {
-	var update plan
-	var surging, available int
-	var candidates []string  // nodes with nothing but an available old pod
-	var sunset []*corev1.Pod // available old pods on nodes that should not run one
-	err := v.updateSites(func(s *site, exists bool) error {
-		p := v.progressOf(s)
-		if p.excess {
-			surging++
-			return nil
-		}
-		oldAvailable, updatedAvailable := p.old != nil && v.isAvailable(p.old), p.updated != nil && v.isAvailable(p.updated)
-		if oldAvailable || p.old == nil && updatedAvailable {
-			available++
-		}
-		switch {
-		case p.old == nil:
-		case p.updated != nil && updatedAvailable:
-			update.delete = append(update.delete, p.old)
-		case p.updated != nil:
-			surging++
-		case !exists:
-			return fmt.Errorf("updating the pod %s: its node %s does not exist", p.old.Name, s.node)
-		case oldAvailable && s.run:
-			candidates = append(candidates, s.node)
-		case oldAvailable:
-			sunset = append(sunset, p.old)
-		case s.run:
-			update.create = append(update.create, s.node)
-		default:
-			update.delete = append(update.delete, p.old)
-		}
-		return nil
-	})
-	if err != nil {
+	var o overlap
+	if err := v.updateSites(func(s *site, exists bool) error { return v.overlapOn(&o, s, exists) }); err != nil {
 		return plan{}, err
 	}
-	slices.Sort(update.create)
-	slices.Sort(candidates)
-	slices.SortFunc(sunset, byTarget)
-	update.create = append(update.create, take(candidates, maxSurge-surging)...)
-	update.delete = append(update.delete, take(sunset, available-desired)...)
-	return update, nil
+	slices.Sort(o.plan.create)
+	slices.Sort(o.candidates)
+	slices.SortFunc(o.sunset, byTarget)
+	o.plan.create = append(o.plan.create, take(o.candidates, maxSurge-o.surging)...)
+	o.plan.delete = append(o.plan.delete, take(o.sunset, o.available-desired)...)
+	return o.plan, nil
+}
+
+// overlap is what is known of a surging update.
+type overlap struct {
+	// plan is what is done without regard to limits.
+	plan plan
+	// surging is the number of nodes that have more than one pod, available that of nodes
+	// with an available one.
+	surging, available int
+	// candidates are the nodes with nothing but an available old pod.
+	candidates []string
+	// sunset are available old pods on nodes that should not run one any more.
+	sunset []*corev1.Pod
+}
+
+func (v *view) overlapOn(o *overlap, s *site, exists bool) error {
+	p := v.progressOf(s)
+	oldAvailable, updatedAvailable := p.old != nil && v.isAvailable(p.old), p.updated != nil && v.isAvailable(p.updated)
+	if oldAvailable || p.old == nil && updatedAvailable {
+		o.available++
+	}
+	switch {
+	case p.excess:
+		// Manage prunes it first.
+		o.surging++
+	case p.old == nil:
+	case updatedAvailable:
+		o.plan.delete = append(o.plan.delete, p.old)
+	case p.updated != nil:
+		o.surging++
+	case !exists:
+		return fmt.Errorf("updating the pod %s: its node %s does not exist", p.old.Name, s.node)
+	default:
+		o.succeed(s, p.old, oldAvailable)
+	}
+	return nil
+}
+
+// succeed decides on a node with an old pod only. One that is not available is no loss,
+// so it is dealt with at once.
+func (o *overlap) succeed(s *site, old *corev1.Pod, available bool) {
+	switch {
+	case available && s.run:
+		o.candidates = append(o.candidates, s.node)
+	case available:
+		o.sunset = append(o.sunset, old)
+	case s.run:
+		o.plan.create = append(o.plan.create, s.node)
+	default:
+		o.plan.delete = append(o.plan.delete, old)
+	}
 }
 
 // take returns the first n, or as many as there are.

@@ -63,12 +63,13 @@ func (s *Scope) Release(of cache.SharedIndexInformer) {
 		return
 	}
 	for _, h := range s.letGo(w) {
-		h.remove()
+		s.drop(h)
 	}
 	s.informers.releaseOne(s, w.base)
 }
 
-// letGo forgets an informer and returns its handlers.
+// letGo forgets an informer and returns its handlers. They stay listed until they are
+// removed, see drop.
 func (s *Scope) letGo(w *informer) []*handler {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +80,6 @@ func (s *Scope) letGo(w *informer) []*handler {
 	for h := range s.handlers {
 		if h.base == w.base {
 			handlers = append(handlers, h)
-			delete(s.handlers, h)
 		}
 	}
 	return handlers

@@ -244,7 +244,7 @@ func (u *unit) settleInto(m *move) {
 	u.release = m.warm
 	switch {
 	case m.err != nil:
-		u.backOff(fmt.Errorf("building: %w", m.err))
+		u.backOff(fmt.Errorf("building: %w", m.err), min(buildRetryMax, u.options.BackoffMax))
 	case m.want.State != Running:
 		u.setState(m.want.State, m.want.Reason)
 	case m.instance == nil:
@@ -342,14 +342,17 @@ func (u *unit) crashed(err error, cause Cause) {
 		u.failures = 0
 	}
 	u.stop(err)
-	u.backOff(err)
+	u.backOff(err, u.options.BackoffMax)
 }
 
-func (u *unit) backOff(err error) {
-	delay := u.options.BackoffMin << min(u.failures, 16)
-	if delay > u.options.BackoffMax {
-		delay = u.options.BackoffMax
-	}
+// buildRetryMax is the longest delay before an instance that could not be built is tried
+// again. It is short because building needs the API server, which may be back any time, and
+// costs little.
+const buildRetryMax = 30 * time.Second
+
+// backOff tries again after a delay that doubles with each failure, up to a limit.
+func (u *unit) backOff(err error, limit time.Duration) {
+	delay := min(u.options.BackoffMin<<min(u.failures, 16), limit)
 	u.failures++
 	u.retry = u.options.Clock.After(delay)
 	u.mu.Lock()

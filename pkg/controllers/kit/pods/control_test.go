@@ -151,6 +151,23 @@ func TestCreate(t *testing.T) {
 	}
 }
 
+func TestCreateNamed(t *testing.T) {
+	c, client, _ := control("create", nil)
+	if _, err := c.CreateNamed(t.Context(), owner(), template(), ref(), "other-0-"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Create(t.Context(), owner(), template(), ref()); err != nil {
+		t.Fatal(err)
+	}
+	var prefixes []string
+	for _, action := range client.Actions() {
+		prefixes = append(prefixes, action.(ktesting.CreateAction).GetObject().(*corev1.Pod).GenerateName)
+	}
+	if want := []string{"other-0-", NamePrefix(owner().GetName())}; !slices.Equal(prefixes, want) {
+		t.Errorf("names are generated from %q, want %q", prefixes, want)
+	}
+}
+
 func TestDelete(t *testing.T) {
 	boom := errors.New("boom")
 	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "p")

@@ -1,0 +1,569 @@
+package garbagecollector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/component-base/metrics/testutil"
+
+	"kcmd.dev/pkg/controllers/kit/controllertest"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/runtime/informers/informerstest"
+)
+
+const deadline = 10 * time.Second
+
+// catalogue is a discovery whose answer a test sets.
+type catalogue struct {
+	discovery.DiscoveryInterface
+	mu    sync.Mutex
+	lists []*metav1.APIResourceList
+	err   error
+}
+
+func (c *catalogue) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lists, c.err
+}
+
+func (c *catalogue) set(err error, lists ...*metav1.APIResourceList) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lists, c.err = lists, err
+}
+
+func served(gv string, kinds ...string) *metav1.APIResourceList {
+	list := &metav1.APIResourceList{GroupVersion: gv}
+	for _, kind := range kinds {
+		list.APIResources = append(list.APIResources, metav1.APIResource{
+			Name: strings.ToLower(kind) + "s", Kind: kind, Namespaced: kind != "Node",
+			Verbs: metav1.Verbs{"get", "list", "watch", "delete"},
+		})
+	}
+	return list
+}
+
+// world is a collector on a fake API server.
+type world struct {
+	*collector
+	env    *controllertest.Env
+	server *metadatafake.FakeMetadataClient
+	served *catalogue
+}
+
+// typed completes an object for the fake server.
+func typed(m *monitored, o *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+	o.APIVersion, o.Kind = m.apiVersion, m.kind
+	return o
+}
+
+func newWorld(t *testing.T, objects ...runtime.Object) *world {
+	t.Helper()
+	env := controllertest.New(t)
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{env: env, server: metadatafake.NewSimpleMetadataClient(scheme, objects...), served: &catalogue{}}
+	w.served.set(nil, served("v1", "ConfigMap", "Secret", "Node"))
+	env.Env.Metadata, env.Env.Discovery = w.server, w.served
+	env.Env.Informers = informerstest.NewScopeWithMetadata(t, env.Fake, w.server)
+	w.collector = newCollector(env.Env, config{concurrentSyncs: 2})
+	return w
+}
+
+// run runs the collector until the returned function is called.
+func (w *world) run(t *testing.T) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(w.env.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	return sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(deadline):
+			t.Error("the collector does not stop")
+		}
+	})
+}
+
+func waitFor(t *testing.T, what string, check func() bool) {
+	t.Helper()
+	end := time.Now().Add(deadline)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !check() {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+		<-tick.C
+	}
+}
+
+func (w *world) exists(t *testing.T, m *monitored, namespace, name string) bool {
+	t.Helper()
+	_, err := w.server.Resource(m.resource).Namespace(namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+// writes renders the writes to the fake server.
+func (w *world) writes() []string {
+	var all []string
+	for _, action := range w.server.Actions() {
+		switch a := action.(type) {
+		case clienttesting.DeleteActionImpl:
+			p := a.DeleteOptions.Preconditions
+			text := fmt.Sprintf("delete %s %s %s", a.Name, *a.DeleteOptions.PropagationPolicy, *p.UID)
+			if p.ResourceVersion != nil {
+				text += "@" + *p.ResourceVersion
+			}
+			all = append(all, text)
+		case clienttesting.PatchActionImpl:
+			all = append(all, fmt.Sprintf("patch %s %s", a.Name, a.Patch))
+		}
+	}
+	return all
+}
+
+// gets counts the reads of single objects.
+func (w *world) gets() int {
+	return len(slices.DeleteFunc(w.server.Actions(), func(a clienttesting.Action) bool { return a.GetVerb() != "get" }))
+}
+
+// node returns the node of a UID.
+func (w *world) node(uid string) *node {
+	w.graph.mu.RLock()
+	defer w.graph.mu.RUnlock()
+	for id, n := range w.graph.nodes {
+		if string(id) == uid {
+			return n
+		}
+	}
+	return nil
+}
+
+// TestAttempt runs one attempt on an object of the graph, with nothing in any cache.
+func TestAttempt(t *testing.T) {
+	child := func(edits ...func(*metav1.ObjectMeta)) *metav1.PartialObjectMetadata {
+		return typed(secrets, object("a", "child", edits...))
+	}
+	parent := func(edits ...func(*metav1.ObjectMeta)) *metav1.PartialObjectMetadata {
+		return typed(configMaps, object("a", "parent", edits...))
+	}
+	claim := owner("ConfigMap", "parent")
+	anew := func(m *metav1.ObjectMeta) { m.UID = "anew" }
+	for name, c := range map[string]struct {
+		server  []runtime.Object
+		graph   []*change
+		attempt string
+		fail    map[string]error // by verb and resource
+		writes  []string
+		retried bool // as expected
+		failed  bool // with an error
+	}{
+		"no owners":        {server: []runtime.Object{child()}, graph: []*change{added(secrets, child())}},
+		"a live owner":     {server: []runtime.Object{child(claim), parent()}, graph: []*change{added(secrets, child(claim))}},
+		"no live owner":    {server: []runtime.Object{child(claim)}, graph: []*change{added(secrets, child(claim))}, writes: []string{"delete child Background child@1"}},
+		"another UID":      {server: []runtime.Object{child(claim), parent(anew)}, graph: []*change{added(secrets, child(claim))}, writes: []string{"delete child Background child@1"}},
+		"the item is gone": {graph: []*change{added(secrets, child(claim))}},
+		"the item is anew": {server: []runtime.Object{child(anew)}, graph: []*change{added(secrets, child(claim))}},
+		"being deleted":    {server: []runtime.Object{child(claim, deleted("x"))}, graph: []*change{added(secrets, child(claim, deleted("x")))}},
+		"asks to orphan":   {server: []runtime.Object{child(claim, func(m *metav1.ObjectMeta) { m.Finalizers = []string{orphan} })}, graph: []*change{added(secrets, child(claim))}, writes: []string{"delete child Orphan child@1"}},
+		"an unknown kind":  {server: []runtime.Object{child(owner("Gadget", "parent"))}, graph: []*change{added(secrets, child(owner("Gadget", "parent")))}, retried: true},
+		"owner cannot be read": {
+			server: []runtime.Object{child(claim)}, graph: []*change{added(secrets, child(claim))},
+			fail: map[string]error{"get configmaps": errors.New("boom")}, failed: true,
+		},
+		"owner is not served any more": {
+			server: []runtime.Object{child(claim)}, graph: []*change{added(secrets, child(claim))},
+			fail:    map[string]error{"get configmaps": apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", "404 page not found", 0, true)},
+			retried: true,
+		},
+		"gone when it is deleted": {
+			server: []runtime.Object{child(claim)}, graph: []*change{added(secrets, child(claim))},
+			fail:   map[string]error{"delete secrets": apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "child")},
+			writes: []string{"delete child Background child@1"},
+		},
+		"one of two owners is gone": {
+			server: []runtime.Object{child(claim, owner("ConfigMap", "other")), parent()}, graph: []*change{added(secrets, child(claim, owner("ConfigMap", "other")))},
+			writes: []string{`patch child {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"other"}],"uid":"child"}}`},
+		},
+		"no strategic merge patches": {
+			server: []runtime.Object{child(claim, owner("ConfigMap", "other")), parent()}, graph: []*change{added(secrets, child(claim, owner("ConfigMap", "other")))},
+			fail: map[string]error{"patch secrets": apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", schema.GroupResource{}, "", "", 0, false)},
+			writes: []string{
+				`patch child {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"other"}],"uid":"child"}}`,
+				`patch child {"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"parent","uid":"parent"}],"resourceVersion":"1"}}`,
+			},
+		},
+		"a waiting owner, with dependents": {
+			server: []runtime.Object{child(claim), parent(deleted(foreground))},
+			graph:  []*change{added(secrets, child(claim)), added(secrets, object("a", "grandchild", owner("Secret", "child")))},
+			writes: []string{"delete child Foreground child@1"},
+		},
+		"a cycle": {
+			server: []runtime.Object{child(owner("ConfigMap", "parent", blocking)), parent(deleted(foreground))},
+			graph:  []*change{added(secrets, child(owner("ConfigMap", "parent", blocking))), added(configMaps, parent(deleted(foreground), owner("Secret", "child")))},
+			writes: []string{
+				`patch child {"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"parent","uid":"parent","blockOwnerDeletion":false}],"uid":"child"}}`,
+				"delete child Foreground child@1",
+			},
+		},
+		"a cluster-scoped object with a namespaced owner": {
+			server: []runtime.Object{typed(nodes, object("", "child", claim)), parent()}, graph: []*change{added(nodes, object("", "child", claim))},
+		},
+		"a virtual owner that exists": {
+			server: []runtime.Object{parent()}, graph: []*change{added(secrets, child(claim))}, attempt: "parent", retried: true,
+		},
+		"a virtual owner that does not": {graph: []*change{added(secrets, child(claim))}, attempt: "parent"},
+		"foreground deletion, blocked": {
+			server: []runtime.Object{parent(deleted(foreground))}, attempt: "parent",
+			graph: []*change{added(configMaps, parent(deleted(foreground))), added(secrets, child(owner("ConfigMap", "parent", blocking)))},
+		},
+		"foreground deletion, free": {
+			server: []runtime.Object{parent(deleted(foreground, "x"))}, attempt: "parent",
+			graph:  []*change{added(configMaps, parent(deleted(foreground))), added(secrets, child(claim))},
+			writes: []string{`patch parent {"metadata":{"finalizers":["x"],"resourceVersion":"1"}}`},
+		},
+		"foreground deletion of what was made anew": {
+			server: []runtime.Object{parent(anew, deleted(foreground))}, attempt: "parent",
+			graph: []*change{added(configMaps, parent(deleted(foreground)))},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, c.server...)
+			for on, err := range c.fail {
+				verb, resource, _ := strings.Cut(on, " ")
+				first := true
+				w.server.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+					failing := first || verb != "patch"
+					first = false
+					return failing, nil, err
+				})
+			}
+			for _, change := range c.graph {
+				w.graph.apply(change)
+			}
+			if c.attempt == "" {
+				c.attempt = "child"
+			}
+			err := w.attemptToDelete(t.Context(), w.node(c.attempt))
+			if c.retried != (err != nil && reconcile.IsRequeue(err)) || c.failed != (err != nil && !reconcile.IsRequeue(err)) {
+				t.Errorf("the outcome is %v", err)
+			}
+			if got := w.writes(); !slices.Equal(got, c.writes) {
+				t.Errorf("the writes are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(c.writes, "\n"))
+			}
+		})
+	}
+}
+
+// TestConflictOnDelete repeats a delete only if the owners are those that were judged.
+func TestConflictOnDelete(t *testing.T) {
+	child := typed(secrets, object("a", "child", owner("ConfigMap", "parent")))
+	newer := func(edits ...func(*metav1.ObjectMeta)) *metav1.PartialObjectMetadata {
+		return typed(secrets, object("a", "child", append(edits, func(m *metav1.ObjectMeta) { m.ResourceVersion = "2" })...))
+	}
+	for name, c := range map[string]struct {
+		now    *metav1.PartialObjectMetadata
+		writes []string
+		failed bool
+	}{
+		"other changes":      {newer(owner("ConfigMap", "parent")), []string{"delete child Background child@1", "delete child Background child"}, false},
+		"an owner was added": {newer(owner("ConfigMap", "parent"), owner("ConfigMap", "new")), []string{"delete child Background child@1"}, true},
+		"no change at all":   {child, []string{"delete child Background child@1"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, child)
+			first := true
+			w.server.PrependReactor("delete", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+				if !first {
+					return false, nil, nil
+				}
+				first = false
+				if err := w.server.Tracker().Update(secrets.resource, c.now, "a"); err != nil {
+					t.Error(err)
+				}
+				return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, "child", errors.New("changed"))
+			})
+			w.graph.apply(added(secrets, child))
+			err := w.attemptToDelete(t.Context(), w.node("child"))
+			if c.failed != apierrors.IsConflict(err) || !c.failed && err != nil {
+				t.Errorf("the outcome is %v", err)
+			}
+			if got := w.writes(); !slices.Equal(got, c.writes) {
+				t.Errorf("the writes are %q, want %q", got, c.writes)
+			}
+		})
+	}
+}
+
+func TestOrphaning(t *testing.T) {
+	parent := typed(configMaps, object("a", "parent", deleted(orphan)))
+	child := typed(secrets, object("a", "child", owner("ConfigMap", "parent")))
+	lostChild := object("a", "lost", owner("ConfigMap", "parent"))
+	w := newWorld(t, parent, child)
+	for _, change := range []*change{added(secrets, child), added(secrets, lostChild), added(configMaps, parent)} {
+		w.graph.apply(change)
+	}
+	fails := true
+	w.server.PrependReactor("patch", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if name := a.(clienttesting.PatchAction).GetName(); name == "child" && fails {
+			return true, nil, errors.New("boom")
+		}
+		return false, nil, nil
+	})
+	if err := w.attemptToOrphan(t.Context(), w.node("parent")); err == nil {
+		t.Error("the failure is not reported")
+	}
+	if slices.ContainsFunc(w.writes(), func(s string) bool { return strings.HasPrefix(s, "patch parent") }) {
+		t.Error("the owner was released before its dependents")
+	}
+	fails = false
+	if err := w.attemptToOrphan(t.Context(), w.node("parent")); err != nil {
+		t.Errorf("a dependent that is gone stops it: %v", err)
+	}
+	if last := w.writes(); last[len(last)-1] != `patch parent {"metadata":{"finalizers":null,"resourceVersion":"1"}}` {
+		t.Errorf("the last write is %s", last[len(last)-1])
+	}
+}
+
+func TestFinalizerConflicts(t *testing.T) {
+	parent := typed(configMaps, object("a", "parent", deleted(foreground)))
+	w := newWorld(t, parent)
+	w.graph.apply(added(configMaps, parent))
+	w.server.PrependReactor("patch", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "parent", errors.New("changed"))
+	})
+	err := w.attemptToDelete(t.Context(), w.node("parent"))
+	want := "updateMaxRetries(4) has reached. The garbage collector will retry later for owner [v1/ConfigMap, namespace: a, name: parent, uid: parent]"
+	if err == nil || err.Error() != want || len(w.writes()) != 4 {
+		t.Errorf("after %d writes: %v", len(w.writes()), err)
+	}
+}
+
+// TestCascade runs everything: a chain of three, and what it costs.
+func TestCascade(t *testing.T) {
+	w := newWorld(t,
+		typed(configMaps, object("a", "top")),
+		typed(secrets, object("a", "middle", owner("ConfigMap", "top"))),
+		typed(configMaps, object("a", "bottom", owner("Secret", "middle"))),
+		typed(configMaps, object("a", "bystander", owner("Node", "node"))),
+		typed(nodes, object("", "node")),
+	)
+	defer w.run(t)()
+	waitFor(t, "everything is in the graph", func() bool {
+		return w.node("bottom") != nil && w.node("node") != nil && w.node("node").current(w.graph)
+	})
+	if err := w.server.Resource(configMaps.resource).Namespace("a").Delete(t.Context(), "top", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletionPropagation), Preconditions: metav1.NewUIDPreconditions("top")}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the chain is gone", func() bool { return !w.exists(t, configMaps, "a", "bottom") && !w.exists(t, secrets, "a", "middle") })
+	if !w.exists(t, configMaps, "a", "bystander") {
+		t.Error("an object with a live owner is gone")
+	}
+	if got := w.writes()[1:]; !slices.Equal(got, []string{"delete middle Background middle@1", "delete bottom Background bottom@1"}) {
+		t.Errorf("the writes are %q", got)
+	}
+}
+
+// current reports that the graph holds the node as an observed one.
+func (n *node) current(g *graph) bool { s := g.look(n); return s.current && !s.virtual }
+
+// TestRestart deletes an owner between two instances and leaves work undone in the first.
+func TestRestart(t *testing.T) {
+	first := newWorld(t,
+		typed(configMaps, object("a", "missed")),
+		typed(secrets, object("a", "of-missed", owner("ConfigMap", "missed"))),
+		typed(configMaps, object("a", "failing")),
+		typed(secrets, object("a", "of-failing", owner("ConfigMap", "failing"))),
+		typed(configMaps, object("a", "kept")),
+		typed(secrets, object("a", "of-kept", owner("ConfigMap", "kept"))),
+	)
+	var mu sync.Mutex
+	tried, refuse := 0, true
+	first.server.PrependReactor("delete", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		tried++
+		return refuse, nil, errors.New("boom")
+	})
+	stop := first.run(t)
+	waitFor(t, "the graph is complete", func() bool {
+		n := first.node("kept")
+		return n != nil && n.current(first.graph) && first.node("of-failing") != nil && first.node("of-missed") != nil
+	})
+	remove := func(name string) {
+		if err := first.server.Tracker().Delete(configMaps.resource, "a", name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove("failing")
+	waitFor(t, "the dependent is tried", func() bool { mu.Lock(); defer mu.Unlock(); return tried > 0 })
+	stop()
+	remove("missed")
+	left := first.HandOver().(*handover)
+	if len(left.monitored) != 3 || !slices.ContainsFunc(left.attempt, func(n *node) bool { return n.name == "of-failing" }) {
+		t.Errorf("handed over: %d resources, %v", len(left.monitored), left.attempt)
+	}
+
+	mu.Lock()
+	refuse = false
+	mu.Unlock()
+	env := first.env.Env
+	env.Predecessor = func() any { return left }
+	env.Informers = informerstest.NewScopeWithMetadata(t, first.env.Fake, first.server)
+	env.Metrics = controllertest.New(t).Metrics
+	second := *first
+	second.collector = newCollector(env, config{concurrentSyncs: 2})
+	first.server.ClearActions()
+	first.served.set(errors.New("discovery is down"))
+	stop = second.run(t)
+	defer stop()
+	// Discovery fails, so only the clock lets the workers begin.
+	waitFor(t, "the workers' timer runs", first.env.Clock.HasWaiters)
+	first.env.Clock.Step(syncTimeout)
+	waitFor(t, "what was missed and what failed is gone", func() bool {
+		return !second.exists(t, secrets, "a", "of-missed") && !second.exists(t, secrets, "a", "of-failing")
+	})
+	if !second.exists(t, secrets, "a", "of-kept") {
+		t.Error("an object with a live owner is gone")
+	}
+	for _, action := range first.server.Actions() {
+		if get, ok := action.(clienttesting.GetAction); ok && get.GetName() == "kept" {
+			t.Error("a known owner is looked up again")
+		}
+	}
+}
+
+func TestResourcesFollowDiscovery(t *testing.T) {
+	w := newWorld(t)
+	failing := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "x", Version: "v1"}: errors.New("down")}}
+	names := func() string {
+		var all []string
+		for resource := range w.monitors.watched() {
+			all = append(all, resource.Resource)
+		}
+		slices.Sort(all)
+		return strings.Join(all, " ")
+	}
+	go func() { // the graph takes part in the sync
+		for range w.slots {
+		}
+	}()
+	ctx := w.env.Context()
+	for _, step := range []struct {
+		name  string
+		err   error
+		lists []*metav1.APIResourceList
+		want  string
+		fails string
+	}{
+		{"first", nil, []*metav1.APIResourceList{served("v1", "ConfigMap", "Secret")}, "configmaps secrets", "0"},
+		{"more", nil, []*metav1.APIResourceList{served("v1", "ConfigMap", "Secret"), served("x/v1", "Gadget")}, "configmaps gadgets secrets", "0"},
+		{"a group is down", failing, []*metav1.APIResourceList{served("v1", "ConfigMap", "Secret")}, "configmaps gadgets secrets", "0"},
+		{"all is down", errors.New("down"), nil, "configmaps gadgets secrets", "1"},
+		{"nothing is served", nil, nil, "configmaps gadgets secrets", "2"},
+		{"a version is nonsense", nil, []*metav1.APIResourceList{served("v1", "ConfigMap", "Secret"), served("a/b/c", "Gadget")}, "configmaps secrets", "2"},
+		{"fewer", nil, []*metav1.APIResourceList{served("v1", "Secret")}, "secrets", "2"},
+	} {
+		w.served.set(step.err, step.lists...)
+		w.refresh(ctx, false)
+		if got := names(); got != step.want {
+			t.Errorf("%s: watched are %s, want %s", step.name, got, step.want)
+		}
+		want := "# HELP garbagecollector_controller_resources_sync_error_total [ALPHA] Number of garbage collector resources sync errors\n" +
+			"# TYPE garbagecollector_controller_resources_sync_error_total counter\ngarbagecollector_controller_resources_sync_error_total " + step.fails + "\n"
+		if err := testutil.GatherAndCompare(w.env.Metrics, strings.NewReader(want), "garbagecollector_controller_resources_sync_error_total"); err != nil {
+			t.Errorf("%s: %v", step.name, err)
+		}
+	}
+}
+
+func TestWhatIsCollectable(t *testing.T) {
+	list := served("v1", "ConfigMap", "Event", "Binding")
+	list.APIResources[2].Verbs = metav1.Verbs{"create"}
+	found := collectable(t.Context(), []*metav1.APIResourceList{list}, decode("events"))
+	if len(found) != 1 || found[configMaps.resource] == nil || *found[configMaps.resource] != *configMaps {
+		t.Errorf("found %v", found)
+	}
+}
+
+// TestRecreationInOneUpdate is about watches that missed the delete.
+func TestRecreationInOneUpdate(t *testing.T) {
+	var delivered []string
+	m := newMonitors(nil, nil, func(metav1.Object) bool { return true }, func(c *change) { delivered = append(delivered, c.String()) })
+	h := handler{m, secrets}
+	old, anew := object("a", "x"), object("a", "x", func(o *metav1.ObjectMeta) { o.UID = "new" })
+	h.OnUpdate(old, old)
+	h.OnUpdate(old, anew)
+	want := []string{"gone [v1/Secret, namespace: a, name: x, uid: x]", "observed [v1/Secret, namespace: a, name: x, uid: new]"}
+	if !slices.Equal(delivered, want) {
+		t.Errorf("delivered %q, want %q", delivered, want)
+	}
+}
+
+func TestDebuggingHandler(t *testing.T) {
+	w := newWorld(t)
+	for path, want := range map[string]int{"/graph": http.StatusOK, "/graph?uid=x": http.StatusOK, "/": http.StatusNotFound, "/graph/x": http.StatusNotFound} {
+		recorder := httptest.NewRecorder()
+		w.DebuggingHandler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
+		if recorder.Code != want {
+			t.Errorf("%s: %d, want %d", path, recorder.Code, want)
+		}
+		if want != http.StatusOK {
+			continue
+		}
+		if h := recorder.Header(); h.Get("Content-Type") != "text/vnd.graphviz" || h.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: headers are %v", path, h)
+		}
+	}
+}
+
+func TestInvalidReferencesAreTold(t *testing.T) {
+	w := newWorld(t)
+	w.graph.apply(added(configMaps, object("a", "parent")))
+	w.apply(t.Context(), added(secrets, object("b", "child", owner("ConfigMap", "parent"))))
+	want := []string{`Warning OwnerRefInvalidNamespace ownerRef [v1/ConfigMap, namespace: b, name: parent, uid: parent] does not exist in namespace "b"`}
+	if got := w.env.RecordedEvents(); !slices.Equal(got, want) {
+		t.Errorf("events are %q, want %q", got, want)
+	}
+}
+
+// BenchmarkApply adds and loses one object with an owner, in a graph of 10,000 objects.
+func BenchmarkApply(b *testing.B) {
+	g := newGraph()
+	for i := range 10_000 {
+		g.apply(added(configMaps, object("a", fmt.Sprint("parent-", i%100))))
+		g.apply(added(secrets, object("a", fmt.Sprint("child-", i), owner("ConfigMap", fmt.Sprint("parent-", i%100)))))
+	}
+	child := object("a", "extra", owner("ConfigMap", "parent-1"))
+	b.ReportAllocs()
+	for b.Loop() {
+		g.apply(added(secrets, child))
+		g.apply(lost(secrets, child))
+	}
+}

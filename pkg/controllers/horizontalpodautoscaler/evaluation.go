@@ -1,0 +1,208 @@
+package horizontalpodautoscaler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// errSpec marks what only a change of the spec of an autoscaler can cure.
+var errSpec = errors.New("invalid autoscaler")
+
+// specError is such an error; it reads like its cause.
+type specError struct{ error }
+
+func (specError) Is(target error) bool { return target == errSpec }
+
+// evaluation is one look at an autoscaler.
+type evaluation struct {
+	*autoscalerController
+	key    cache.ObjectName
+	hpa    *autoscalingv2.HorizontalPodAutoscaler // a copy, on which the status is built
+	before *autoscalingv2.HorizontalPodAutoscalerStatus
+	now    time.Time
+	past   *history
+	min    int32
+
+	action action // what was done to the target
+}
+
+func (c *autoscalerController) newEvaluation(key cache.ObjectName, hpa *autoscalingv2.HorizontalPodAutoscaler, now time.Time) *evaluation {
+	e := &evaluation{
+		autoscalerController: c,
+		key:                  key,
+		hpa:                  hpa,
+		before:               hpa.Status.DeepCopy(),
+		now:                  now,
+		past:                 c.histories.of(key, hpa.UID),
+		min:                  1,
+		action:               actionNone,
+	}
+	if hpa.Spec.MinReplicas != nil {
+		e.min = *hpa.Spec.MinReplicas
+	}
+	return e
+}
+
+// run brings the target to the size that its metrics call for.
+func (e *evaluation) run(ctx context.Context) error {
+	target, err := e.findTarget(ctx)
+	if err != nil {
+		e.warn("FailedGetScale", err)
+		e.set(autoscalingv2.AbleToScale, corev1.ConditionFalse, "FailedGetScale", fmt.Sprintf("the HPA controller was unable to get the target's current scale: %v", err))
+		e.saveOrLog(ctx)
+		return fmt.Errorf("getting the scale of %s: %w", e.reference(), err)
+	}
+	e.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededGetScale", "the HPA controller was able to get the target's current scale")
+	current := target.scale.Spec.Replicas
+	e.past.seed(current, e.now)
+
+	wanted, err := e.decide(ctx, target.scale)
+	if wanted == nil {
+		return err
+	}
+	if wanted.replicas != current {
+		if err := e.rescale(ctx, target, *wanted); err != nil {
+			return err
+		}
+	}
+	e.report(current, wanted.replicas, wanted.statuses)
+	if wanted.replicas != current {
+		e.hpa.Status.LastScaleTime = &metav1.Time{Time: e.now}
+	}
+	e.metrics.desired(e.key, wanted.replicas)
+	return errors.Join(e.save(ctx), err)
+}
+
+// want is the size an autoscaler gives its target.
+type want struct {
+	replicas int32
+	reason   string
+	statuses []autoscalingv2.MetricStatus
+}
+
+// decide finds the size for the target. Without one the evaluation has ended, with the error.
+// With one, an error tells of metrics that are invalid beside others that are not.
+func (e *evaluation) decide(ctx context.Context, scale *autoscalingv1.Scale) (*want, error) {
+	current := scale.Spec.Replicas
+	switch {
+	case current == 0 && !e.wakes():
+		e.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, "ScalingDisabled", "scaling is disabled since the replica count of the target is zero")
+		if !e.config.scaleToZero {
+			e.removeCondition(autoscalingv2.ScaledToZero)
+		}
+		return &want{}, nil
+	case current == 0:
+	case current > e.hpa.Spec.MaxReplicas:
+		return &want{replicas: e.hpa.Spec.MaxReplicas, reason: "Current number of replicas above Spec.MaxReplicas"}, nil
+	case current < e.min:
+		return &want{replicas: e.min, reason: belowMin}, nil
+	}
+
+	found := e.measure(ctx, scale)
+	if found.replicas < 0 {
+		e.report(current, e.before.DesiredReplicas, found.statuses)
+		e.warn("FailedComputeMetricsReplicas", found.err)
+		e.saveOrLog(ctx)
+		return nil, fmt.Errorf("computing the replicas of %s: %w", e.reference(), found.err)
+	}
+	return e.temper(current, found), found.err
+}
+
+const belowMin = "Current number of replicas below Spec.MinReplicas"
+
+// wakes reports that a target without replicas was scaled to zero by its autoscaler, which
+// may therefore scale it up again.
+func (e *evaluation) wakes() bool {
+	return e.config.scaleToZero && e.hasCondition(autoscalingv2.ScaledToZero) && (e.min != 0 || e.hasMetricWithoutPods())
+}
+
+// hasMetricWithoutPods reports that a metric has a value while the target has no pods.
+func (e *evaluation) hasMetricWithoutPods() bool {
+	for _, m := range e.hpa.Spec.Metrics {
+		if m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType {
+			return true
+		}
+	}
+	return false
+}
+
+// temper decides how far to follow the metrics now.
+func (e *evaluation) temper(current int32, found measured) *want {
+	w := &want{statuses: found.statuses}
+	in := tempering{proposal: found.replicas, current: current, min: e.min, max: e.hpa.Spec.MaxReplicas, now: e.now}
+	switch {
+	case in.proposal > current:
+		w.reason = found.name + " above target"
+	case in.proposal < current:
+		w.reason = "All metrics below target"
+	}
+	var out tempered
+	if e.hpa.Spec.Behavior == nil {
+		out = temper(in, e.past, e.config.downscaleStabilization)
+	} else {
+		out = temperByBehavior(in, e.past, resolveBehavior(e.hpa.Spec.Behavior, e.config.downscaleStabilization))
+	}
+	for _, f := range []finding{out.able, out.limited} {
+		e.set(f.kind, f.status, f.reason, f.message)
+	}
+	w.replicas = out.replicas
+	if e.config.scaleToZero && current == 0 && e.min != 0 && w.replicas < e.min {
+		w.replicas = e.min
+		if w.reason == "" {
+			w.reason = belowMin
+		}
+	}
+	return w
+}
+
+// reference names the target.
+func (e *evaluation) reference() string {
+	return fmt.Sprintf("%s/%s/%s", e.hpa.Spec.ScaleTargetRef.Kind, e.hpa.Namespace, e.hpa.Spec.ScaleTargetRef.Name)
+}
+
+// warn records the failure of a part of the evaluation.
+func (e *evaluation) warn(reason string, err error) {
+	e.events.Event(e.hpa, corev1.EventTypeWarning, reason, err.Error())
+}
+
+// report builds the status, apart from conditions. It has no observedGeneration: nobody
+// waits for an autoscaler, whose input is not its spec alone.
+func (e *evaluation) report(current, desired int32, statuses []autoscalingv2.MetricStatus) {
+	e.hpa.Status = autoscalingv2.HorizontalPodAutoscalerStatus{
+		CurrentReplicas: current,
+		DesiredReplicas: desired,
+		LastScaleTime:   e.hpa.Status.LastScaleTime,
+		CurrentMetrics:  statuses,
+		Conditions:      e.hpa.Status.Conditions,
+	}
+}
+
+// save writes the status if it differs from what it was.
+func (e *evaluation) save(ctx context.Context) error {
+	if apiequality.Semantic.DeepEqual(*e.before, e.hpa.Status) {
+		return nil
+	}
+	_, err := e.client.AutoscalingV2().HorizontalPodAutoscalers(e.hpa.Namespace).UpdateStatus(ctx, e.hpa, metav1.UpdateOptions{})
+	if err == nil {
+		return nil
+	}
+	e.warn("FailedUpdateStatus", err)
+	return fmt.Errorf("updating the status of %s: %w", e.key, err)
+}
+
+// saveOrLog is save at the end of an evaluation that failed already.
+func (e *evaluation) saveOrLog(ctx context.Context) {
+	if err := e.save(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "Status of a failed evaluation not written", "key", e.key)
+	}
+}

@@ -1,0 +1,105 @@
+package horizontalpodautoscaler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/klog/v2"
+)
+
+// target is what an autoscaler scales.
+type target struct {
+	resource schema.GroupResource
+	scale    *autoscalingv1.Scale
+}
+
+// findTarget reads the live scale of the target. The version of its kind does not matter;
+// of several resources of the kind the first that has the object counts.
+func (e *evaluation) findTarget(ctx context.Context) (target, error) {
+	ref := e.hpa.Spec.ScaleTargetRef
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
+	if err != nil {
+		return target{}, specError{fmt.Errorf("invalid API version in scale target reference: %w", err)}
+	}
+	mappings, err := e.mapper.RESTMappings(schema.GroupKind{Group: gv.Group, Kind: ref.Kind})
+	if err != nil {
+		return target{}, fmt.Errorf("unable to determine resource for scale target reference: %w", err)
+	}
+	var first error
+	for _, m := range mappings {
+		resource := m.Resource.GroupResource()
+		scale, err := e.scales.Scales(e.hpa.Namespace).Get(ctx, resource, ref.Name, metav1.GetOptions{})
+		if err == nil {
+			return target{resource, scale}, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	if first == nil {
+		first = errors.New("unrecognized resource")
+	}
+	return target{}, first
+}
+
+// rescale gives the target its size. A failure ends the evaluation.
+func (e *evaluation) rescale(ctx context.Context, t target, w want) error {
+	current := t.scale.Spec.Replicas
+	if err := e.writeScale(ctx, t, w.replicas); err != nil {
+		e.events.Eventf(e.hpa, corev1.EventTypeWarning, "FailedRescale", "New size: %d; reason: %s; error: %v", w.replicas, w.reason, err)
+		e.set(autoscalingv2.AbleToScale, corev1.ConditionFalse, "FailedUpdateScale", fmt.Sprintf("the HPA controller was unable to update the target scale: %v", err))
+		e.report(current, e.before.DesiredReplicas, w.statuses)
+		e.saveOrLog(ctx)
+		return fmt.Errorf("scaling %s: %w", e.reference(), err)
+	}
+	e.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededRescale", fmt.Sprintf("the HPA controller was able to update the target scale to %d", w.replicas))
+	e.events.Eventf(e.hpa, corev1.EventTypeNormal, "SuccessfulRescale", "New size: %d; reason: %s", w.replicas, w.reason)
+	e.action = actionOf(w.replicas, current)
+	e.noteZero(current, w.replicas)
+	if e.hpa.Spec.Behavior != nil {
+		b := resolveBehavior(e.hpa.Spec.Behavior, e.config.downscaleStabilization)
+		e.past.recordScale(current, w.replicas, e.now, b.up.longestPeriod(), b.down.longestPeriod())
+	}
+	klog.FromContext(ctx).Info("Rescaled", "key", e.key, "target", e.reference(), "from", current, "to", w.replicas, "reason", w.reason)
+	return nil
+}
+
+// writeScale writes the number of replicas, and again on conflicts with what others wrote
+// to the target.
+func (e *evaluation) writeScale(ctx context.Context, t target, replicas int32) error {
+	scales, scale := e.scales.Scales(e.hpa.Namespace), t.scale.DeepCopy()
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		scale.Spec.Replicas = replicas
+		_, err := scales.Update(ctx, t.resource, scale, metav1.UpdateOptions{})
+		if err == nil {
+			return nil
+		}
+		fresh, getErr := scales.Get(ctx, t.resource, e.hpa.Spec.ScaleTargetRef.Name, metav1.GetOptions{})
+		if getErr != nil {
+			klog.FromContext(ctx).Error(getErr, "Scale not read again after a failed write", "key", e.key)
+			return err
+		}
+		scale = fresh
+		return err
+	})
+}
+
+// noteZero tells a target that its autoscaler scaled to zero, which it may wake up, from
+// one that somebody else did.
+func (e *evaluation) noteZero(current, desired int32) {
+	switch {
+	case !e.config.scaleToZero:
+		e.removeCondition(autoscalingv2.ScaledToZero)
+	case current > 0 && desired == 0 && e.min == 0 && e.hasMetricWithoutPods():
+		e.set(autoscalingv2.ScaledToZero, corev1.ConditionTrue, "ScaledToZero", "the HPA controller scaled the workload to zero")
+	default:
+		e.set(autoscalingv2.ScaledToZero, corev1.ConditionFalse, "NotScaledToZero", "the HPA controller did not scale the workload to zero")
+	}
+}
