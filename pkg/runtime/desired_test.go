@@ -124,3 +124,23 @@ func TestInheritedResyncPeriodsAreSpread(t *testing.T) {
 		t.Errorf("a period of its own is not spread: %v", period)
 	}
 }
+
+func TestWholeIsWhatEnabledControllersCacheWhole(t *testing.T) {
+	gvr := func(resource string) schema.GroupVersionResource {
+		return schema.GroupVersionResource{Version: "v1", Resource: resource}
+	}
+	with := func(name string, requires, partial []schema.GroupVersionResource) controller.Descriptor {
+		d := describe(controller.Descriptor{Requires: requires, Partial: partial})
+		d.Name = name
+		return d
+	}
+	config := v1beta1.NewDefault()
+	config.Controllers.ReplicaSet.Enabled = new(bool)
+	got := whole(config, []controller.Descriptor{
+		with("deployment-controller", []schema.GroupVersionResource{gvr("pods"), gvr("secrets")}, []schema.GroupVersionResource{gvr("secrets")}),
+		with("replicaset-controller", []schema.GroupVersionResource{gvr("nodes")}, nil),
+	})
+	if len(got) != 1 || !got[gvr("pods")] {
+		t.Errorf("got %v, want pods", got)
+	}
+}

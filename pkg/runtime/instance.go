@@ -224,11 +224,13 @@ func (i *instance) handedOver() any {
 
 // Run implements supervisor.Instance.
 func (i *instance) Run(ctx context.Context, predecessor any) error {
-	recorder, err := i.connection.events.open(i.descriptor.Name, i.descriptor.EventSource, i.sink)
-	if err != nil {
-		return err
+	if i.descriptor.EventSource != "" {
+		recorder, err := i.connection.events.open(i.descriptor.Name, i.descriptor.EventSource, i.sink)
+		if err != nil {
+			return err
+		}
+		i.recorder.connect(recorder)
 	}
-	i.recorder.connect(recorder)
 	i.predecessor.Store(&predecessor)
 	i.hub.Attach(i.metrics)
 	i.scope.StartWithContext(ctx)

@@ -33,6 +33,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	"k8s.io/client-go/tools/cache"
@@ -63,6 +64,11 @@ func Descriptor() controller.Descriptor {
 		Doc:            "Rolls out Deployments by managing their ReplicaSets.",
 		ServiceAccount: "deployment-controller",
 		EventSource:    "deployment-controller",
+		Requires: []schema.GroupVersionResource{
+			appsv1.SchemeGroupVersion.WithResource("deployments"),
+			appsv1.SchemeGroupVersion.WithResource("replicasets"),
+			corev1.SchemeGroupVersion.WithResource("pods"),
+		},
 	}, configOf, build)
 }
 

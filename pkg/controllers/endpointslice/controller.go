@@ -36,7 +36,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -65,6 +67,12 @@ func Descriptor() controller.Descriptor {
 		Doc:            "Maintains the EndpointSlices of Services with selectors.",
 		ServiceAccount: "endpointslice-controller",
 		EventSource:    "endpoint-slice-controller",
+		Requires: []schema.GroupVersionResource{
+			corev1.SchemeGroupVersion.WithResource("services"),
+			corev1.SchemeGroupVersion.WithResource("pods"),
+			corev1.SchemeGroupVersion.WithResource("nodes"),
+			discoveryv1.SchemeGroupVersion.WithResource("endpointslices"),
+		},
 	}, configOf, build)
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -82,10 +83,19 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	}
 	w := &world{env: env, server: metadatafake.NewSimpleMetadataClient(scheme, objects...), served: &catalogue{}}
 	w.served.set(nil, served("v1", "ConfigMap", "Secret", "Node"))
-	env.Env.Metadata, env.Env.Discovery = w.server, w.served
+	env.Env.Metadata, env.Env.Discovery, env.Env.Mapper = w.server, w.served, newMapper()
 	env.Env.Informers = informerstest.NewScopeWithMetadata(t, env.Fake, w.server)
 	w.collector = newCollector(env.Env, config{concurrentSyncs: 2})
 	return w
+}
+
+func newMapper() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	v1 := schema.GroupVersion{Version: "v1"}
+	mapper.Add(v1.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	mapper.Add(v1.WithKind("Secret"), meta.RESTScopeNamespace)
+	mapper.Add(v1.WithKind("Node"), meta.RESTScopeRoot)
+	return mapper
 }
 
 // run runs the collector until the returned function is called.
@@ -390,8 +400,8 @@ func TestCascade(t *testing.T) {
 	}
 }
 
-// current reports that the graph holds the node as an observed one.
-func (n *node) current(g *graph) bool { s := g.look(n); return s.current && !s.virtual }
+// settled reports that everything has been replayed and looked at.
+func (w *world) settled() bool { return w.startWorker.isOpen() && len(w.attempt.left()) == 0 }
 
 // TestRestart deletes an owner between two instances and leaves work undone in the first.
 func TestRestart(t *testing.T) {
@@ -412,10 +422,7 @@ func TestRestart(t *testing.T) {
 		return refuse, nil, errors.New("boom")
 	})
 	stop := first.run(t)
-	waitFor(t, "the graph is complete", func() bool {
-		n := first.node("kept")
-		return n != nil && n.current(first.graph) && first.node("of-failing") != nil && first.node("of-missed") != nil
-	})
+	waitFor(t, "the start is over", first.settled)
 	remove := func(name string) {
 		if err := first.server.Tracker().Delete(configMaps.resource, "a", name); err != nil {
 			t.Fatal(err)
@@ -443,9 +450,7 @@ func TestRestart(t *testing.T) {
 	first.served.set(errors.New("discovery is down"))
 	stop = second.run(t)
 	defer stop()
-	// Discovery fails, so only the clock lets the workers begin.
-	waitFor(t, "the workers' timer runs", first.env.Clock.HasWaiters)
-	first.env.Clock.Step(syncTimeout)
+	// Neither discovery nor the clock is needed.
 	waitFor(t, "what was missed and what failed is gone", func() bool {
 		return !second.exists(t, secrets, "a", "of-missed") && !second.exists(t, secrets, "a", "of-failing")
 	})
@@ -491,7 +496,7 @@ func TestResourcesFollowDiscovery(t *testing.T) {
 		{"fewer", nil, []*metav1.APIResourceList{served("v1", "Secret")}, "secrets", "2"},
 	} {
 		w.served.set(step.err, step.lists...)
-		w.refresh(ctx, false)
+		w.refresh(ctx)
 		if got := names(); got != step.want {
 			t.Errorf("%s: watched are %s, want %s", step.name, got, step.want)
 		}

@@ -20,6 +20,15 @@ func newGate() *gate { return &gate{opened: make(chan struct{})} }
 
 func (g *gate) open() { g.once.Do(func() { close(g.opened) }) }
 
+func (g *gate) isOpen() bool {
+	select {
+	case <-g.opened:
+		return true
+	default:
+		return false
+	}
+}
+
 // openAfter opens the gate after a time if it is still closed then.
 func (g *gate) openAfter(ctx context.Context, c clock.WithTicker, limit time.Duration) {
 	timer := c.NewTimer(limit)

@@ -98,10 +98,12 @@ func held(g *graph) string {
 		if n.deletingDependents {
 			text += " foreground"
 		}
+		var dependents []string
 		for dependent, blocks := range n.dependents {
-			text += fmt.Sprintf(" <%s %v", dependent.name, blocks)
+			dependents = append(dependents, fmt.Sprintf(" <%s %v", dependent.name, blocks))
 		}
-		all = append(all, text)
+		slices.Sort(dependents)
+		all = append(all, text+strings.Join(dependents, ""))
 	}
 	slices.Sort(all)
 	return strings.Join(all, "; ")

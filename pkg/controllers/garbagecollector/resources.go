@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // needed are the verbs of resources that can be collected.
@@ -63,14 +65,11 @@ func (c *collector) discover(ctx context.Context) map[schema.GroupVersionResourc
 // followResources keeps what is watched in line with what is served, until ctx ends.
 func (c *collector) followResources(ctx context.Context) {
 	if len(c.known) > 0 {
-		// The replay need not wait for discovery.
-		if _, err := c.monitors.sync(ctx, c.known); err != nil {
-			klog.FromContext(ctx).Error(err, "Some inherited resources cannot be watched")
-		}
+		c.replay(ctx)
 	}
-	for first := true; ; first = false {
-		c.refresh(ctx, first)
-		c.sweep(first)
+	for {
+		c.refresh(ctx)
+		c.sweep()
 		timer := c.clock.NewTimer(resyncPeriod)
 		select {
 		case <-ctx.Done():
@@ -81,28 +80,36 @@ func (c *collector) followResources(ctx context.Context) {
 	}
 }
 
-// refresh asks what is served and watches that. The first look waits for the informers even if
-// they are those of the predecessor.
-func (c *collector) refresh(ctx context.Context, first bool) {
-	logger := klog.FromContext(ctx)
+// replay watches what the predecessor watched. It does not wait for discovery.
+func (c *collector) replay(ctx context.Context) {
+	if _, err := c.monitors.sync(ctx, c.known); err != nil {
+		klog.FromContext(ctx).Error(err, "Some inherited resources cannot be watched")
+	}
+	c.awaitSync(ctx)
+	c.sweep()
+}
+
+// refresh asks what is served and watches that.
+func (c *collector) refresh(ctx context.Context) {
 	found := c.discover(ctx)
 	if len(found) == 0 {
-		logger.Info("No resources discovered, what is watched stays as it is")
+		klog.FromContext(ctx).Info("No resources discovered, what is watched stays as it is")
 		c.syncFailed.Inc()
 		return
 	}
-	changed := !sameResources(found, c.known)
-	if changed && !c.watch(ctx, found) {
+	if sameResources(found, c.known) || !c.watch(ctx, found) {
 		return
 	}
-	if !changed && !first {
-		return
-	}
-	if !c.monitors.waitForSync(ctx, syncTimeout) && ctx.Err() == nil {
-		logger.Error(nil, "Not all resources could be listed in time, going on without them", "timeout", syncTimeout)
-		c.syncFailed.Inc()
-	}
+	c.awaitSync(ctx)
 	c.known = found
+}
+
+// awaitSync waits for the informers, for a limited time.
+func (c *collector) awaitSync(ctx context.Context) {
+	if !c.monitors.waitForSync(ctx, syncTimeout) && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(nil, "Not all resources could be listed in time, going on without them", "timeout", syncTimeout)
+		c.syncFailed.Inc()
+	}
 }
 
 // watch makes the monitors those of the resources found, and reports whether it could.
@@ -136,7 +143,7 @@ func (c *collector) forget(vanished []schema.GroupVersionResource) {
 
 // sweep makes up for deletions that were missed before the replay, where that is complete.
 // The first one lets the workers begin, once all that has been shown is in the graph.
-func (c *collector) sweep(first bool) {
+func (c *collector) sweep() {
 	complete := map[schema.GroupVersionResource]bool{}
 	for resource := range c.unswept {
 		if c.monitors.synced(resource) {
@@ -144,11 +151,9 @@ func (c *collector) sweep(first bool) {
 			delete(c.unswept, resource)
 		}
 	}
-	switch {
-	case first && len(c.known) > 0:
-		c.deliver(&change{kind: replayed, resources: complete, done: c.startWorker.open})
-	case len(complete) > 0:
-		c.deliver(&change{kind: replayed, resources: complete})
+	waiting := !c.startWorker.isOpen() && len(c.known) > 0
+	if waiting || len(complete) > 0 {
+		c.deliver(&change{kind: replayed, lane: reconcile.Backlog, resources: complete, done: c.startWorker.open})
 	}
 }
 

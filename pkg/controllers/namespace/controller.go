@@ -33,6 +33,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/metadata"
@@ -55,6 +56,9 @@ func Descriptor() controller.Descriptor {
 		Doc:            "Empties and finalizes namespaces that are being deleted.",
 		ServiceAccount: "namespace-controller",
 		Limits:         controller.LimitFactors{QPS: 20, Burst: 100},
+		Requires: []schema.GroupVersionResource{
+			corev1.SchemeGroupVersion.WithResource("namespaces"),
+		},
 	}, func(c *controller.Config) config {
 		return config{concurrentSyncs: int(*c.Controllers.Namespace.ConcurrentSyncs)}
 	}, build)

@@ -15,6 +15,10 @@
 package replicaset
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/kit/index"
@@ -29,6 +33,10 @@ func Descriptor() controller.Descriptor {
 		Doc:            "Keeps the number of pods of each ReplicaSet.",
 		ServiceAccount: "replicaset-controller",
 		EventSource:    "replicaset-controller",
+		Requires: []schema.GroupVersionResource{
+			appsv1.SchemeGroupVersion.WithResource("replicasets"),
+			corev1.SchemeGroupVersion.WithResource("pods"),
+		},
 	}, valueOf, newController)
 }
 

@@ -13,6 +13,9 @@
 package replicationcontroller
 
 import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/kit/replicas"
@@ -26,6 +29,10 @@ func Descriptor() controller.Descriptor {
 		Doc:            "Keeps the number of pods of each ReplicationController.",
 		ServiceAccount: "replication-controller",
 		EventSource:    "replication-controller",
+		Requires: []schema.GroupVersionResource{
+			corev1.SchemeGroupVersion.WithResource("replicationcontrollers"),
+			corev1.SchemeGroupVersion.WithResource("pods"),
+		},
 	}, valueOf, newController)
 }
 

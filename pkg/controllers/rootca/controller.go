@@ -24,6 +24,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/clock"
@@ -49,6 +50,9 @@ func Descriptor() controller.Descriptor {
 		Aliases:        []string{"root-ca-cert-publisher"},
 		Doc:            "Publishes the CA bundle of the API server into every namespace.",
 		ServiceAccount: "root-ca-cert-publisher",
+		Requires: []schema.GroupVersionResource{
+			corev1.SchemeGroupVersion.WithResource("namespaces"),
+		},
 	}, func(c *controller.Config) config {
 		return config{rootCAFile: c.ServiceAccounts.RootCAFile}
 	}, build)

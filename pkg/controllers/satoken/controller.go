@@ -29,6 +29,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
@@ -49,6 +50,9 @@ func Descriptor() controller.Descriptor {
 		Aliases:    []string{"serviceaccount-token"},
 		Doc:        "Completes and cleans up service account token Secrets.",
 		ClientName: "tokens-controller",
+		Requires: []schema.GroupVersionResource{
+			corev1.SchemeGroupVersion.WithResource("serviceaccounts"),
+		},
 	}, valueOf, build)
 }
 

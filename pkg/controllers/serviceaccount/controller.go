@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 
@@ -46,6 +47,10 @@ func Descriptor() controller.Descriptor {
 		Aliases:        []string{"serviceaccount"},
 		Doc:            "Ensures that each active namespace has the ServiceAccount named default.",
 		ServiceAccount: "service-account-controller",
+		Requires: []schema.GroupVersionResource{
+			corev1.SchemeGroupVersion.WithResource("namespaces"),
+			corev1.SchemeGroupVersion.WithResource("serviceaccounts"),
+		},
 	}, func(*controller.Config) config { return config{} }, build)
 }
 

@@ -27,7 +27,7 @@ type Descriptor struct {
 	ServiceAccount string
 	// ClientName is the suffix of the user agent of a controller without a service account.
 	ClientName string
-	// EventSource is the source component of its events.
+	// EventSource is the source component of its events, empty if it has none.
 	EventSource string
 	// Requires lists the resources without which the controller waits to start. A value
 	// can name more, see ResourceReader.

@@ -151,20 +151,22 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-func TestCreateNamed(t *testing.T) {
-	c, client, _ := control("create", nil)
-	if _, err := c.CreateNamed(t.Context(), owner(), template(), ref(), "other-0-"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Create(t.Context(), owner(), template(), ref()); err != nil {
-		t.Fatal(err)
-	}
-	var prefixes []string
-	for _, action := range client.Actions() {
-		prefixes = append(prefixes, action.(ktesting.CreateAction).GetObject().(*corev1.Pod).GenerateName)
-	}
-	if want := []string{"other-0-", NamePrefix(owner().GetName())}; !slices.Equal(prefixes, want) {
-		t.Errorf("names are generated from %q, want %q", prefixes, want)
+func TestNamesAreGeneratedFrom(t *testing.T) {
+	for _, test := range []struct {
+		want   string
+		create func(c Control) (*corev1.Pod, error)
+	}{
+		{"other-0-", func(c Control) (*corev1.Pod, error) {
+			return c.CreateNamed(t.Context(), owner(), template(), ref(), "other-0-")
+		}},
+		{NamePrefix(owner().GetName()), func(c Control) (*corev1.Pod, error) {
+			return c.Create(t.Context(), owner(), template(), ref())
+		}},
+	} {
+		c, _, _ := control("create", nil)
+		if pod, err := test.create(c); err != nil || pod.GenerateName != test.want {
+			t.Errorf("the pod is %v, %v, want a name from %q", pod, err, test.want)
+		}
 	}
 }
 

@@ -11,7 +11,9 @@
 //     already, a call that was cut off because the instance ends.
 //  3. A pod is active (it counts), terminal (it has finished) or terminating (it is being
 //     deleted and has not finished). Ready and available say how far an active pod is.
-//  4. Of pods to be deleted, those whose loss costs least go first. Prefer is that order.
+//  4. Tracked creates and deletes many pods at once, and has a tracker (package
+//     expectations) remember them until the caches show it.
+//  5. Of pods to be deleted, those whose loss costs least go first. Prefer is that order.
 //
 // See specs/workload-common.md, sections 5, 6, 9 and 10.
 package pods

@@ -50,16 +50,15 @@ func Count(subsets []corev1.EndpointSubset) (ready, notReady int) {
 
 // addressKey identifies an address.
 type addressKey struct {
-	ip     string
-	hasUID bool
-	uid    types.UID
+	ip  string
+	uid types.UID // empty without a target
 }
 
 func keyOf(a *corev1.EndpointAddress) addressKey {
 	if a.TargetRef == nil {
 		return addressKey{ip: a.IP}
 	}
-	return addressKey{ip: a.IP, hasUID: a.TargetRef.UID != "", uid: a.TargetRef.UID}
+	return addressKey{ip: a.IP, uid: a.TargetRef.UID}
 }
 
 // addresses are the different addresses of all subsets in their order.

@@ -14,7 +14,7 @@ import (
 	"kcmd.dev/pkg/controllers/kit/subsets"
 )
 
-// address is "ip" or "ip/uid".
+// address has a target if it has a uid.
 func address(ip, uid string) corev1.EndpointAddress {
 	a := corev1.EndpointAddress{IP: ip}
 	if uid != "" {

@@ -1,0 +1,166 @@
+package disruption
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+func (c *disruptionController) reconcile(ctx context.Context, key types.NamespacedName) error {
+	budget, err := c.budgets.PodDisruptionBudgets(key.Namespace).Get(key.Name)
+	if apierrors.IsNotFound(err) {
+		c.selectors.Forget(key)
+		c.tracker.Forget(key, "")
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking up budget %s: %w", key, err)
+	}
+	if err := c.tracker.Fresh(key); err != nil {
+		return reconcile.Requeue(err)
+	}
+	err = c.account(ctx, budget)
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsConflict(err) || ctx.Err() != nil:
+		return c.outcome(key, err)
+	}
+	klog.FromContext(ctx).Error(err, "A budget could not be accounted for, nothing may be evicted under it", "budget", key)
+	return c.outcome(key, c.permitNothing(ctx, budget, err))
+}
+
+// outcome is what the work on a budget came to. That the cache is behind is no failure.
+func (c *disruptionController) outcome(key types.NamespacedName, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsConflict(err):
+		return reconcile.Requeue(fmt.Errorf("the cache of budget %s is behind: %w", key, err))
+	}
+	return fmt.Errorf("reconciling budget %s: %w", key, err)
+}
+
+// account works out the status of a budget and writes it if it has changed. Its errors
+// are not wrapped: users read them in the status of the budget.
+func (c *disruptionController) account(ctx context.Context, budget *policyv1.PodDisruptionBudget) error {
+	selected, err := c.selectedBy(budget)
+	if err != nil {
+		return err
+	}
+	counts, err := c.count(ctx, budget, selected)
+	if err != nil {
+		return err
+	}
+	now := c.clock.Now()
+	evicted := judgeEvictions(budget.Status.DisruptedPods, selected, now)
+	for _, pod := range evicted.overdue {
+		c.tellNotDeleted(budget, pod)
+	}
+	counts.healthy = countHealthy(selected, evicted.pending, now)
+	if err := c.write(ctx, budget, statusOf(budget, counts, evicted.pending)); err != nil {
+		return err
+	}
+	c.recheckAt(keyOf(budget), evicted.next)
+	return nil
+}
+
+// selectedBy returns the pods that a budget selects.
+func (c *disruptionController) selectedBy(budget *policyv1.PodDisruptionBudget) ([]*corev1.Pod, error) {
+	selected, err := c.look(budget)
+	if err != nil {
+		c.tellPodsUnknown(budget, err)
+		return nil, err
+	}
+	if len(selected) == 0 {
+		c.tellNoPods(budget)
+	}
+	return selected, nil
+}
+
+func (c *disruptionController) look(budget *policyv1.PodDisruptionBudget) ([]*corev1.Pod, error) {
+	selector, err := c.selectors.Of(budget)
+	if err != nil {
+		return nil, err
+	}
+	return c.podsOf.ByLabelSelector(budget.Namespace, budget.Spec.Selector, selector)
+}
+
+// count returns how many pods are expected and wanted healthy.
+func (c *disruptionController) count(ctx context.Context, budget *policyv1.PodDisruptionBudget, selected []*corev1.Pod) (counts, error) {
+	expected := int32(len(selected))
+	if needsReplicas(&budget.Spec) {
+		sum, err := c.workloads.replicasBehind(ctx, budget.Namespace, selected)
+		c.recheckAt(keyOf(budget), sum.until)
+		if err != nil {
+			c.tellExpectedUnknown(budget, err)
+			return counts{}, err
+		}
+		if len(sum.unmanaged) > 0 {
+			klog.FromContext(ctx).V(4).Info("Pods of a budget have no controller", "budget", klog.KObj(budget), "pods", sum.unmanaged)
+			c.tellUnmanaged(budget)
+		}
+		expected = sum.replicas
+	}
+	found, err := wanted(&budget.Spec, expected)
+	if err != nil {
+		c.tellExpectedUnknown(budget, err)
+	}
+	return found, err
+}
+
+// write writes a status if it differs from what the budget has.
+func (c *disruptionController) write(ctx context.Context, budget *policyv1.PodDisruptionBudget, status policyv1.PodDisruptionBudgetStatus) error {
+	if isCurrent(budget, status) {
+		return nil
+	}
+	key := keyOf(budget)
+	if delay := c.writes.Delay(key); delay > 0 && answersAlike(budget, status) {
+		c.budgetLoop.AddAfter(key, delay)
+		return nil
+	}
+	changed := budget.DeepCopy()
+	changed.Status = status
+	setAllowed(&changed.Status, c.clock.Now())
+	written, err := c.client.PolicyV1().PodDisruptionBudgets(budget.Namespace).UpdateStatus(ctx, changed, metav1.UpdateOptions{})
+	if err != nil {
+		return err
+	}
+	c.tracker.Wrote(key, budget.UID, resource, written.ResourceVersion)
+	c.writes.Wrote(key, written.ResourceVersion)
+	return nil
+}
+
+// permitNothing makes sure that nothing is evicted under a budget that could not be
+// accounted for, and says why. Its write is not one that Wrote records: the event that
+// tells of it makes the budget be looked at once more, in case the reason was transient.
+func (c *disruptionController) permitNothing(ctx context.Context, budget *policyv1.PodDisruptionBudget, cause error) error {
+	changed := failedBudget(budget, cause, c.clock.Now())
+	if sameStatus(budget, changed) {
+		return nil
+	}
+	_, err := c.client.PolicyV1().PodDisruptionBudgets(budget.Namespace).UpdateStatus(ctx, changed, metav1.UpdateOptions{})
+	return err
+}
+
+// recheckAt makes a budget be looked at again at a time, unless that is zero.
+func (c *disruptionController) recheckAt(key types.NamespacedName, at time.Time) {
+	if !at.IsZero() {
+		c.recheckLoop.AddAfter(key, at.Sub(c.clock.Now()))
+	}
+}
+
+// recheck hands a budget whose time has come to the other budgets.
+func (c *disruptionController) recheck(_ context.Context, key types.NamespacedName) error {
+	c.budgetLoop.AddRateLimited(key)
+	return nil
+}

@@ -1,0 +1,101 @@
+package disruption
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// staleTimeout is how long a pod may be marked for deletion without being deleted.
+const staleTimeout = 2 * time.Minute
+
+// reconcileStale takes the mark off a pod that was not deleted after all.
+func (c *disruptionController) reconcileStale(ctx context.Context, key types.NamespacedName) error {
+	pod, err := c.pods.Pods(key.Namespace).Get(key.Name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking up pod %s: %w", key, err)
+	}
+	now := c.clock.Now()
+	wait, candidate := untilStale(pod, now)
+	if !candidate {
+		return nil
+	}
+	if wait > 0 {
+		c.staleLoop.AddAfter(key, wait)
+		return nil
+	}
+	patch, err := unmarking(pod, now)
+	if err != nil {
+		return fmt.Errorf("making the patch of pod %s: %w", key, err)
+	}
+	_, err = c.client.CoreV1().Pods(key.Namespace).Patch(ctx, key.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil // deleted in the end
+	case apierrors.IsConflict(err):
+		return reconcile.Requeue(fmt.Errorf("the cache of pod %s is behind: %w", key, err))
+	case err != nil:
+		return fmt.Errorf("resetting the condition %s of pod %s: %w", corev1.DisruptionTarget, key, err)
+	}
+	klog.FromContext(ctx).V(2).Info("Reset stale condition of pod", "pod", key, "condition", corev1.DisruptionTarget)
+	return nil
+}
+
+// untilStale returns how long to wait until the condition DisruptionTarget of a pod is
+// stale, 0 if it is. It is false if the condition is not one that becomes stale: the
+// kubelet is known to do what it says.
+func untilStale(pod *corev1.Pod, now time.Time) (time.Duration, bool) {
+	if pod.DeletionTimestamp != nil || pods.IsTerminal(pod) {
+		return 0, false
+	}
+	mark := markOf(&pod.Status)
+	if mark == nil || mark.Status != corev1.ConditionTrue || mark.Reason == corev1.PodReasonTerminationByKubelet {
+		return 0, false
+	}
+	return max(0, staleTimeout-now.Sub(mark.LastTransitionTime.Time)), true
+}
+
+// markOf returns the condition DisruptionTarget, or nil.
+func markOf(status *corev1.PodStatus) *corev1.PodCondition {
+	for i := range status.Conditions {
+		if status.Conditions[i].Type == corev1.DisruptionTarget {
+			return &status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// unmarking returns the strategic merge patch that takes the mark off a pod, provided
+// that the pod has not changed. It is a patch because the cached pod is not complete.
+func unmarking(pod *corev1.Pod, now time.Time) ([]byte, error) {
+	status := pod.Status.DeepCopy()
+	mark := markOf(status)
+	mark.Status = corev1.ConditionFalse
+	mark.Reason, mark.Message = "", ""
+	mark.ObservedGeneration = pod.Generation
+	mark.LastTransitionTime = metav1.NewTime(now)
+	before, err := json.Marshal(corev1.Pod{Status: pod.Status})
+	if err != nil {
+		return nil, err
+	}
+	unchanged := metav1.ObjectMeta{UID: pod.UID, ResourceVersion: pod.ResourceVersion}
+	after, err := json.Marshal(corev1.Pod{ObjectMeta: unchanged, Status: *status})
+	if err != nil {
+		return nil, err
+	}
+	return strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Pod{})
+}

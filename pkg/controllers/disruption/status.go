@@ -1,0 +1,182 @@
+package disruption
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	pdbhelper "k8s.io/component-helpers/apps/poddisruptionbudget"
+
+	"kcmd.dev/pkg/controllers/kit/pods"
+)
+
+// evictionTimeout is how long the deletion of an evicted pod may take to be seen.
+const evictionTimeout = 2 * time.Minute
+
+// counts are the pods of a budget: expected to exist, wanted healthy, and healthy.
+type counts struct{ expected, desired, healthy int32 }
+
+// needsReplicas reports that a budget is about what the controllers of its pods want,
+// not about the pods there are.
+func needsReplicas(spec *policyv1.PodDisruptionBudgetSpec) bool {
+	return spec.MaxUnavailable != nil || spec.MinAvailable != nil && spec.MinAvailable.Type == intstr.String
+}
+
+// wanted returns how many of the expected pods have to be healthy. Percentages are
+// rounded up.
+func wanted(spec *policyv1.PodDisruptionBudgetSpec, expected int32) (counts, error) {
+	switch {
+	case spec.MaxUnavailable != nil:
+		unavailable, err := intstr.GetScaledValueFromIntOrPercent(spec.MaxUnavailable, int(expected), true)
+		if err != nil {
+			return counts{}, err
+		}
+		return counts{expected: expected, desired: max(0, expected-int32(unavailable))}, nil
+	case spec.MinAvailable != nil:
+		available, err := intstr.GetScaledValueFromIntOrPercent(spec.MinAvailable, int(expected), true)
+		if err != nil {
+			return counts{}, err
+		}
+		return counts{expected: expected, desired: int32(available)}, nil
+	}
+	return counts{}, nil
+}
+
+// allowed is how many more pods may be evicted.
+func (c counts) allowed() int32 {
+	if c.expected <= 0 {
+		return 0
+	}
+	return max(0, c.healthy-c.desired)
+}
+
+// evictions are what became of the evictions that the API server recorded.
+type evictions struct {
+	// pending are those whose pods are yet to be deleted.
+	pending map[string]metav1.Time
+	// overdue are pods that should have been deleted.
+	overdue []*corev1.Pod
+	// next is when the first of the pending ones is overdue; zero if there is none.
+	next time.Time
+}
+
+func judgeEvictions(recorded map[string]metav1.Time, selected []*corev1.Pod, now time.Time) evictions {
+	found := evictions{pending: map[string]metav1.Time{}}
+	if len(recorded) == 0 {
+		return found
+	}
+	for _, pod := range selected {
+		at, evicted := recorded[pod.Name]
+		if !evicted || pod.DeletionTimestamp != nil {
+			continue
+		}
+		due := at.Add(evictionTimeout)
+		if due.Before(now) {
+			found.overdue = append(found.overdue, pod)
+			continue
+		}
+		found.pending[pod.Name] = at
+		if found.next.IsZero() || due.Before(found.next) {
+			found.next = due
+		}
+	}
+	return found
+}
+
+// countHealthy counts the pods that are Ready and likely to stay.
+func countHealthy(selected []*corev1.Pod, pending map[string]metav1.Time, now time.Time) int32 {
+	var healthy int32
+	for _, pod := range selected {
+		if pod.DeletionTimestamp != nil || !pods.IsReady(pod) {
+			continue
+		}
+		if at, evicted := pending[pod.Name]; evicted && at.Add(evictionTimeout).After(now) {
+			continue
+		}
+		healthy++
+	}
+	return healthy
+}
+
+// statusOf is the status a budget is to have. Its conditions are those of the budget;
+// setAllowed brings them up to date.
+func statusOf(budget *policyv1.PodDisruptionBudget, c counts, pending map[string]metav1.Time) policyv1.PodDisruptionBudgetStatus {
+	return policyv1.PodDisruptionBudgetStatus{
+		ObservedGeneration: budget.Generation,
+		DisruptedPods:      pending,
+		DisruptionsAllowed: c.allowed(),
+		CurrentHealthy:     c.healthy,
+		DesiredHealthy:     c.desired,
+		ExpectedPods:       c.expected,
+		Conditions:         append([]metav1.Condition{}, budget.Status.Conditions...),
+	}
+}
+
+// setAllowed sets the condition that says in words whether anything may be evicted.
+func setAllowed(status *policyv1.PodDisruptionBudgetStatus, now time.Time) {
+	condition := metav1.Condition{
+		Type:               policyv1.DisruptionAllowedCondition,
+		Status:             metav1.ConditionFalse,
+		Reason:             policyv1.InsufficientPodsReason,
+		ObservedGeneration: status.ObservedGeneration,
+		LastTransitionTime: metav1.NewTime(now),
+	}
+	if status.DisruptionsAllowed > 0 {
+		condition.Status, condition.Reason = metav1.ConditionTrue, policyv1.SufficientPodsReason
+	}
+	apimeta.SetStatusCondition(&status.Conditions, condition)
+}
+
+// failedBudget is a budget under which nothing may be evicted. What it observed last
+// stays, so that everybody sees that this status is not about the newest generation.
+func failedBudget(budget *policyv1.PodDisruptionBudget, cause error, now time.Time) *policyv1.PodDisruptionBudget {
+	failed := budget.DeepCopy()
+	failed.Status.DisruptionsAllowed = 0
+	apimeta.SetStatusCondition(&failed.Status.Conditions, metav1.Condition{
+		Type:               policyv1.DisruptionAllowedCondition,
+		Status:             metav1.ConditionFalse,
+		Reason:             policyv1.SyncFailedReason,
+		Message:            cause.Error(),
+		ObservedGeneration: failed.Status.ObservedGeneration,
+		LastTransitionTime: metav1.NewTime(now),
+	})
+	return failed
+}
+
+// isCurrent reports that a budget has the status it is to have. No disrupted pods and an
+// empty list of them are the same.
+func isCurrent(budget *policyv1.PodDisruptionBudget, status policyv1.PodDisruptionBudgetStatus) bool {
+	has := &budget.Status
+	return has.CurrentHealthy == status.CurrentHealthy &&
+		has.DesiredHealthy == status.DesiredHealthy &&
+		has.ExpectedPods == status.ExpectedPods &&
+		has.DisruptionsAllowed == status.DisruptionsAllowed &&
+		has.ObservedGeneration == status.ObservedGeneration &&
+		apiequality.Semantic.DeepEqual(has.DisruptedPods, status.DisruptedPods) &&
+		pdbhelper.ConditionsAreUpToDate(budget)
+}
+
+func sameStatus(a, b *policyv1.PodDisruptionBudget) bool {
+	return apiequality.Semantic.DeepEqual(a.Status, b.Status)
+}
+
+// answersAlike reports that the eviction API answers every request the same with the
+// status a budget has as with the one it is to have: only counts differ that users read.
+func answersAlike(budget *policyv1.PodDisruptionBudget, status policyv1.PodDisruptionBudgetStatus) bool {
+	has := &budget.Status
+	return has.DisruptionsAllowed == status.DisruptionsAllowed &&
+		has.ObservedGeneration == status.ObservedGeneration &&
+		isHealthy(has) == isHealthy(&status) &&
+		apiequality.Semantic.DeepEqual(has.DisruptedPods, status.DisruptedPods) &&
+		pdbhelper.ConditionsAreUpToDate(budget)
+}
+
+// isHealthy reports that pods that are not Ready may be evicted under the policy
+// IfHealthyBudget.
+func isHealthy(status *policyv1.PodDisruptionBudgetStatus) bool {
+	return status.DesiredHealthy > 0 && status.CurrentHealthy >= status.DesiredHealthy
+}

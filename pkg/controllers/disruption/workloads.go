@@ -1,0 +1,151 @@
+package disruption
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	extensionsv1beta1 "k8s.io/api/extensions/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	appslisters "k8s.io/client-go/listers/apps/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers/kit/ownership"
+)
+
+// workloads knows how many replicas the controllers of pods want.
+type workloads struct {
+	replicationControllers corelisters.ReplicationControllerLister
+	replicaSets            appslisters.ReplicaSetLister
+	deployments            appslisters.DeploymentLister
+	statefulSets           appslisters.StatefulSetLister
+	scales                 *scaleReader
+}
+
+// workload is a controller of pods and the replicas it wants.
+type workload struct {
+	uid      types.UID
+	replicas int32
+}
+
+// replicaSum is the sum of the replicas of workloads.
+type replicaSum struct {
+	replicas int32
+	// unmanaged are the names of the pods without a controller, which are not counted.
+	unmanaged []string
+	// until is when the first of the remembered scales that were used is out of date;
+	// zero if none was.
+	until time.Time
+}
+
+// replicasBehind sums up what the controllers of pods of one namespace want. Each is
+// counted once, also a Deployment with pods of several ReplicaSets.
+func (w *workloads) replicasBehind(ctx context.Context, namespace string, selected []*corev1.Pod) (replicaSum, error) {
+	controllers, unmanaged := controllersOf(selected)
+	sum := replicaSum{unmanaged: unmanaged}
+	counted := map[types.UID]bool{}
+	for _, c := range controllers {
+		found, until, err := w.find(ctx, namespace, c.ref)
+		if !until.IsZero() && (sum.until.IsZero() || until.Before(sum.until)) {
+			sum.until = until
+		}
+		if err != nil {
+			return sum, err
+		}
+		if found == nil {
+			return sum, fmt.Errorf("found no controllers for pod %q", c.pod)
+		}
+		if !counted[found.uid] {
+			counted[found.uid] = true
+			sum.replicas += found.replicas
+		}
+	}
+	return sum, nil
+}
+
+// podController is a reference to a controller of pods, and the first pod that has it.
+type podController struct {
+	ref *metav1.OwnerReference
+	pod string
+}
+
+// controllersOf returns the distinct controllers of pods, and the names of those without.
+// They are in the order of the names of the pods: what is wrong with one of them gets into
+// the status of the budget, which must not change from one look to the next.
+func controllersOf(selected []*corev1.Pod) (controllers []podController, unmanaged []string) {
+	first := map[types.UID]podController{}
+	for _, pod := range selected {
+		ref := metav1.GetControllerOfNoCopy(pod)
+		if ref == nil {
+			unmanaged = append(unmanaged, pod.Name)
+			continue
+		}
+		if known, ok := first[ref.UID]; !ok || pod.Name < known.pod {
+			first[ref.UID] = podController{ref: ref, pod: pod.Name}
+		}
+	}
+	for _, c := range first {
+		controllers = append(controllers, c)
+	}
+	slices.SortFunc(controllers, func(a, b podController) int { return cmp.Compare(a.pod, b.pod) })
+	slices.Sort(unmanaged)
+	return controllers, unmanaged
+}
+
+// find returns the workload that a controller reference leads to, nil if there is none. A
+// controller that a cache should hold but does not is asked for at the API server.
+func (w *workloads) find(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*workload, time.Time, error) {
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	if found := w.cached(namespace, gv.Group, ref); found != nil {
+		return found, time.Time{}, nil
+	}
+	return w.scales.find(ctx, namespace, gv.WithKind(ref.Kind), ref)
+}
+
+// cached finds the workloads of kinds that are cached.
+func (w *workloads) cached(namespace, group string, ref *metav1.OwnerReference) *workload {
+	apps := group == appsv1.GroupName || group == extensionsv1beta1.GroupName
+	switch {
+	case ref.Kind == "ReplicationController" && group == corev1.GroupName:
+		if rc, ok := ownership.Resolve(ref, ref.Kind, w.replicationControllers.ReplicationControllers(namespace).Get); ok {
+			return &workload{rc.UID, ptr.Deref(rc.Spec.Replicas, 1)}
+		}
+	case ref.Kind == "ReplicaSet" && apps:
+		if rs, ok := ownership.Resolve(ref, ref.Kind, w.replicaSets.ReplicaSets(namespace).Get); ok {
+			return w.behindReplicaSet(rs)
+		}
+	case ref.Kind == "StatefulSet" && group == appsv1.GroupName:
+		if set, ok := ownership.Resolve(ref, ref.Kind, w.statefulSets.StatefulSets(namespace).Get); ok {
+			return &workload{set.UID, ptr.Deref(set.Spec.Replicas, 1)}
+		}
+	}
+	return nil
+}
+
+// behindReplicaSet returns the Deployment that controls a ReplicaSet, otherwise the
+// ReplicaSet. It is nil if there should be a Deployment that is not known.
+func (w *workloads) behindReplicaSet(rs *appsv1.ReplicaSet) *workload {
+	ref := metav1.GetControllerOfNoCopy(rs)
+	if ref == nil || ref.Kind != "Deployment" {
+		return &workload{rs.UID, ptr.Deref(rs.Spec.Replicas, 1)}
+	}
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
+	if err != nil || gv.Group != appsv1.GroupName && gv.Group != extensionsv1beta1.GroupName {
+		return nil
+	}
+	deployment, ok := ownership.Resolve(ref, ref.Kind, w.deployments.Deployments(rs.Namespace).Get)
+	if !ok {
+		return nil
+	}
+	return &workload{deployment.UID, ptr.Deref(deployment.Spec.Replicas, 1)}
+}

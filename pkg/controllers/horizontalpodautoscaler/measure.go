@@ -1,0 +1,159 @@
+package horizontalpodautoscaler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	resourcev1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
+)
+
+// noReplicas is the size that metrics call for when they cannot be used.
+const noReplicas = -1
+
+// errNoMetrics is of an autoscaler without metrics, which the API does not store: it
+// adds a default.
+var errNoMetrics = specError{errors.New("no metrics to scale on")}
+
+// measured is what all metrics of an autoscaler call for.
+type measured struct {
+	replicas int32  // noReplicas if there is no usable result
+	name     string // of the metric that calls for most
+	statuses []autoscalingv2.MetricStatus
+	err      error // of metrics that are invalid
+}
+
+// workload is what metrics are computed from: the target, its pods, and what was read for
+// one metric and serves another.
+type workload struct {
+	size     sizes
+	selector labels.Selector
+	pods     []*corev1.Pod
+
+	usageRead bool
+	usage     []resourcev1beta1.PodMetrics
+	usageErr  error
+}
+
+// measure computes the size that the metrics call for, which is the largest of all.
+func (e *evaluation) measure(ctx context.Context, scale *autoscalingv1.Scale) measured {
+	if len(e.hpa.Spec.Metrics) == 0 {
+		return measured{replicas: noReplicas, err: errNoMetrics}
+	}
+	w, err := e.findPods(scale)
+	if err != nil {
+		return measured{replicas: noReplicas, err: err}
+	}
+	all := measured{replicas: noReplicas, statuses: make([]autoscalingv2.MetricStatus, len(e.hpa.Spec.Metrics))}
+	invalid := 0
+	var first *metricError
+	var firstErr error
+	for i, spec := range e.hpa.Spec.Metrics {
+		one, failed := e.measureOne(ctx, w, spec)
+		if failed != nil {
+			invalid++
+			if first == nil {
+				first, firstErr = failed, failed.wrapped()
+			}
+			continue
+		}
+		all.statuses[i] = one.status
+		// A single metric that calls for none wins, too.
+		if all.replicas == noReplicas || one.replicas > all.replicas {
+			all.replicas, all.name = one.replicas, one.name
+		}
+	}
+	return e.judge(all, invalid, first, firstErr, scale.Spec.Replicas)
+}
+
+// judge decides what valid metrics are good for beside invalid ones: not for fewer replicas.
+func (e *evaluation) judge(all measured, invalid int, first *metricError, firstErr error, current int32) measured {
+	if invalid > 0 {
+		all.err = fmt.Errorf("invalid metrics (%v invalid out of %v), first error is: %w", invalid, len(e.hpa.Spec.Metrics), firstErr)
+	}
+	if invalid > 0 && (invalid == len(e.hpa.Spec.Metrics) || all.replicas < current) {
+		e.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, first.reason, fmt.Sprintf("the HPA was unable to compute the replica count: %v", first.cause))
+		all.replicas = noReplicas
+		return all
+	}
+	all.replicas = max(all.replicas, 0)
+	e.set(autoscalingv2.ScalingActive, corev1.ConditionTrue, "ValidMetricFound", "the HPA was able to successfully calculate a replica count from "+all.name)
+	return all
+}
+
+// measureOne computes one metric and accounts for it.
+func (e *evaluation) measureOne(ctx context.Context, w *workload, spec autoscalingv2.MetricSpec) (oneMetric, *metricError) {
+	began := e.clock.Now()
+	one, failed := e.computeMetric(ctx, w, spec)
+	var err error
+	if failed != nil {
+		err = failed.cause
+		e.warn(failed.reason, err)
+	}
+	e.metrics.computed(actionOf(one.replicas, e.before.CurrentReplicas), err, spec.Type, e.clock.Since(began))
+	return one, failed
+}
+
+// findPods lists the pods of the target, which no other autoscaler may select.
+func (e *evaluation) findPods(scale *autoscalingv1.Scale) (*workload, error) {
+	if scale.Status.Selector == "" {
+		err := errors.New("selector is required")
+		e.warn("SelectorRequired", err)
+		e.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, "InvalidSelector", "the HPA target's scale is missing a selector")
+		return nil, err
+	}
+	selector, err := labels.Parse(scale.Status.Selector)
+	if err != nil {
+		return nil, e.refuse("InvalidSelector", fmt.Errorf("couldn't convert selector into a corresponding internal selector object: %w", err))
+	}
+	e.selectors.set(e.key, selector)
+	pods, err := e.podsBy(selector)
+	if err != nil {
+		return nil, err
+	}
+	if rivals := e.selectors.selecting(e.key.Namespace, pods); len(rivals) > 1 {
+		return nil, e.refuse("AmbiguousSelector", fmt.Errorf("pods by selector %v are controlled by multiple HPAs: %v", selector, rivals))
+	}
+	return &workload{
+		size:     sizes{spec: scale.Spec.Replicas, status: scale.Status.Replicas},
+		selector: selector,
+		pods:     pods,
+	}, nil
+}
+
+// refuse says why the pods of the target cannot be told.
+func (e *evaluation) refuse(reason string, err error) error {
+	e.warn(reason, err)
+	e.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, reason, err.Error())
+	return err
+}
+
+// podsBy lists the selected pods by name, so that the same state gives the same messages.
+func (e *evaluation) podsBy(selector labels.Selector) ([]*corev1.Pod, error) {
+	pairs, selects := exactPairs(selector)
+	if !selects {
+		return nil, nil
+	}
+	pods, err := e.pods.By(e.key.Namespace, pairs)
+	if err != nil {
+		return nil, fmt.Errorf("unable to get pods while calculating replica count: %w", err)
+	}
+	pods = slices.DeleteFunc(pods, func(p *corev1.Pod) bool { return !selector.Matches(labels.Set(p.Labels)) })
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return pods, nil
+}
+
+// podUsage reads the resource metrics of the pods, once for all metrics of the autoscaler.
+func (e *evaluation) podUsage(ctx context.Context, w *workload) ([]resourcev1beta1.PodMetrics, error) {
+	if !w.usageRead {
+		w.usage, w.usageErr = e.source.podMetrics(ctx, e.key.Namespace, w.selector)
+		w.usageRead = true
+	}
+	return w.usage, w.usageErr
+}

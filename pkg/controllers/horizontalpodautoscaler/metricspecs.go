@@ -1,0 +1,253 @@
+package horizontalpodautoscaler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// oneMetric is what one metric calls for.
+type oneMetric struct {
+	replicas int32
+	name     string // as users are told
+	status   autoscalingv2.MetricStatus
+}
+
+// metricError is why a metric cannot be used.
+type metricError struct {
+	reason string
+	prefix string // for where it is told among others
+	cause  error
+}
+
+func (e *metricError) wrapped() error {
+	if e.prefix == "" {
+		return e.cause
+	}
+	return fmt.Errorf("%s: %w", e.prefix, e.cause)
+}
+
+var (
+	errObjectTarget   = errors.New("invalid object metric source: neither a value target nor an average value target was set")
+	errPodsTarget     = errors.New("invalid pods metric source: no average value target was set")
+	errResourceTarget = errors.New("invalid resource metric source: neither an average utilization target nor an average value (usage) target was set")
+	errExternalTarget = errors.New("invalid external metric source: neither a value target nor an average value target was set")
+)
+
+// computeMetric computes what one metric calls for.
+func (e *evaluation) computeMetric(ctx context.Context, w *workload, spec autoscalingv2.MetricSpec) (oneMetric, *metricError) {
+	var one oneMetric
+	var err error
+	var failed metricError
+	switch {
+	case spec.Type == autoscalingv2.ObjectMetricSourceType && spec.Object != nil:
+		failed = metricError{reason: "FailedGetObjectMetric", prefix: "failed to get object metric value"}
+		one, err = e.objectMetric(w, *spec.Object)
+	case spec.Type == autoscalingv2.PodsMetricSourceType && spec.Pods != nil:
+		failed = metricError{reason: "FailedGetPodsMetric", prefix: "failed to get pods metric value"}
+		one, err = e.podsMetric(w, *spec.Pods)
+	case spec.Type == autoscalingv2.ResourceMetricSourceType && spec.Resource != nil:
+		failed = metricError{reason: "FailedGetResourceMetric", prefix: fmt.Sprintf("failed to get %s resource metric value", spec.Resource.Name)}
+		one, err = e.resourceMetric(ctx, w, *spec.Resource)
+	case spec.Type == autoscalingv2.ContainerResourceMetricSourceType && spec.ContainerResource != nil:
+		failed = metricError{reason: "FailedGetContainerResourceMetric", prefix: fmt.Sprintf("failed to get %s container metric value", spec.ContainerResource.Container)}
+		one, err = e.containerMetric(ctx, w, *spec.ContainerResource)
+	case spec.Type == autoscalingv2.ExternalMetricSourceType && spec.External != nil:
+		failed = metricError{reason: "FailedGetExternalMetric", prefix: fmt.Sprintf("failed to get %s external metric value", spec.External.Metric.Name)}
+		one, err = e.externalMetric(w, *spec.External)
+	default:
+		failed = metricError{reason: "InvalidMetricSourceType"}
+		err = specError{fmt.Errorf("unknown metric source type %q", spec.Type)}
+	}
+	if err != nil {
+		failed.cause = err
+		return oneMetric{}, &failed
+	}
+	one.status.Type = spec.Type
+	return one, nil
+}
+
+func (e *evaluation) tolerances() tolerances {
+	return tolerancesOf(e.hpa.Spec.Behavior, e.config.tolerance, e.config.configurableTolerance)
+}
+
+func (e *evaluation) objectMetric(w *workload, source autoscalingv2.ObjectMetricSource) (oneMetric, error) {
+	series, err := metav1.LabelSelectorAsSelector(source.Metric.Selector)
+	if err != nil {
+		return oneMetric{}, err
+	}
+	status := &autoscalingv2.ObjectMetricStatus{Metric: source.Metric, DescribedObject: source.DescribedObject}
+	one := oneMetric{status: autoscalingv2.MetricStatus{Object: status}}
+	read := func() (int64, error) {
+		value, err := e.source.objectValue(e.key.Namespace, source.DescribedObject, source.Metric.Name, series)
+		if err != nil {
+			// The order of namespace, name and cause is what users have been told since ever.
+			return 0, fmt.Errorf("unable to get metric %s: %v on %s %s/%w", source.Metric.Name,
+				source.DescribedObject.Kind, e.key.Namespace, source.DescribedObject.Name, err)
+		}
+		return value, nil
+	}
+	aim := source.Target
+	switch {
+	case aim.Type == autoscalingv2.ValueMetricType && aim.Value != nil:
+		value, err := read()
+		if err != nil {
+			return oneMetric{}, err
+		}
+		one.name = fmt.Sprintf("%s metric %s", source.DescribedObject.Kind, source.Metric.Name)
+		one.replicas, err = fromRatio(float64(value)/float64(aim.Value.MilliValue()), w.size, w.pods, e.tolerances())
+		status.Current.Value = decimal(value)
+		return one, err
+	case aim.Type == autoscalingv2.AverageValueMetricType && aim.AverageValue != nil:
+		value, err := read()
+		if err != nil {
+			return oneMetric{}, err
+		}
+		one.name = externalName(source.Metric)
+		var share int64
+		one.replicas, share = fromTotal(value, aim.AverageValue.MilliValue(), w.size, e.tolerances())
+		status.Current.AverageValue = decimal(share)
+		return one, nil
+	}
+	return oneMetric{}, errObjectTarget
+}
+
+func (e *evaluation) podsMetric(w *workload, source autoscalingv2.PodsMetricSource) (oneMetric, error) {
+	if source.Target.AverageValue == nil {
+		return oneMetric{}, errPodsTarget
+	}
+	series, err := metav1.LabelSelectorAsSelector(source.Metric.Selector)
+	if err != nil {
+		return oneMetric{}, err
+	}
+	read, err := e.source.podSamples(e.key.Namespace, w.selector, source.Metric.Name, series)
+	if err != nil {
+		return oneMetric{}, fmt.Errorf("unable to get metric %s: %w", source.Metric.Name, err)
+	}
+	replicas, r, err := e.computePods(w, read, "", averageGoal(source.Target.AverageValue.MilliValue()))
+	if err != nil {
+		return oneMetric{}, err
+	}
+	return oneMetric{
+		replicas: replicas,
+		name:     "pods metric " + source.Metric.Name,
+		status: autoscalingv2.MetricStatus{Pods: &autoscalingv2.PodsMetricStatus{
+			Metric:  source.Metric,
+			Current: autoscalingv2.MetricValueStatus{AverageValue: decimal(r.average)},
+		}},
+	}, nil
+}
+
+func (e *evaluation) resourceMetric(ctx context.Context, w *workload, source autoscalingv2.ResourceMetricSource) (oneMetric, error) {
+	replicas, current, name, err := e.resourceUsage(ctx, w, source.Name, "", source.Target)
+	return oneMetric{replicas, name, autoscalingv2.MetricStatus{Resource: &autoscalingv2.ResourceMetricStatus{
+		Name: source.Name, Current: current,
+	}}}, err
+}
+
+func (e *evaluation) containerMetric(ctx context.Context, w *workload, source autoscalingv2.ContainerResourceMetricSource) (oneMetric, error) {
+	replicas, current, name, err := e.resourceUsage(ctx, w, source.Name, source.Container, source.Target)
+	return oneMetric{replicas, name, autoscalingv2.MetricStatus{ContainerResource: &autoscalingv2.ContainerResourceMetricStatus{
+		Name: source.Name, Container: source.Container, Current: current,
+	}}}, err
+}
+
+// resourceUsage computes a resource metric of whole pods, or of one container of each.
+func (e *evaluation) resourceUsage(ctx context.Context, w *workload, name corev1.ResourceName, container string,
+	aim autoscalingv2.MetricTarget) (int32, autoscalingv2.MetricValueStatus, string, error) {
+	var none autoscalingv2.MetricValueStatus
+	if aim.AverageValue == nil && aim.AverageUtilization == nil {
+		return 0, none, "", errResourceTarget
+	}
+	kind := "usage"
+	if aim.AverageValue == nil {
+		kind = "utilization"
+	}
+	replicas, r, err := e.computeResource(ctx, w, name, container, aim)
+	if err != nil {
+		return 0, none, "", fmt.Errorf("failed to get %s %s: %w", name, kind, err)
+	}
+	current := autoscalingv2.MetricValueStatus{AverageValue: amountOf(name, r.average)}
+	if aim.AverageValue != nil {
+		return replicas, current, fmt.Sprintf("%s resource", name), nil
+	}
+	current.AverageUtilization = &r.utilization
+	if container != "" {
+		return replicas, current, fmt.Sprintf("%s container resource utilization (percentage of request)", name), nil
+	}
+	return replicas, current, fmt.Sprintf("%s resource utilization (percentage of request)", name), nil
+}
+
+func (e *evaluation) computeResource(ctx context.Context, w *workload, name corev1.ResourceName, container string,
+	aim autoscalingv2.MetricTarget) (int32, reading, error) {
+	pods, err := e.podUsage(ctx, w)
+	if err != nil {
+		return 0, reading{}, fmt.Errorf("unable to get metrics for resource %s: %w", name, err)
+	}
+	read := resourceSamples(pods, name, container)
+	if aim.AverageValue != nil {
+		return e.computePods(w, read, name, averageGoal(aim.AverageValue.MilliValue()))
+	}
+	requested, err := requests(w.pods, name, container, e.config.podLevelResources)
+	if err != nil {
+		return 0, reading{}, err
+	}
+	return e.computePods(w, read, name, utilizationGoal{percent: *aim.AverageUtilization, requests: requested})
+}
+
+// computePods computes a metric of pods from what was read of all of them.
+func (e *evaluation) computePods(w *workload, read samples, name corev1.ResourceName, g goal) (int32, reading, error) {
+	if len(w.pods) == 0 {
+		return 0, reading{}, errNoPods
+	}
+	start := startup{initialization: e.config.cpuInitializationPeriod, readinessDelay: e.config.initialReadinessDelay}
+	groups := group(w.pods, read, name, start, e.now)
+	return fromPods(groups.counted(read), groups, g, w.size.spec, e.tolerances())
+}
+
+func (e *evaluation) externalMetric(w *workload, source autoscalingv2.ExternalMetricSource) (oneMetric, error) {
+	series, err := metav1.LabelSelectorAsSelector(source.Metric.Selector)
+	if err != nil {
+		return oneMetric{}, err
+	}
+	if source.Target.AverageValue == nil && source.Target.Value == nil {
+		return oneMetric{}, errExternalTarget
+	}
+	value, err := e.source.externalValue(e.key.Namespace, source.Metric.Name, series)
+	if err != nil {
+		return oneMetric{}, fmt.Errorf("unable to get external metric %s/%s/%s: %w", e.key.Namespace, source.Metric.Name, source.Metric.Selector.String(), err)
+	}
+	status := &autoscalingv2.ExternalMetricStatus{Metric: source.Metric}
+	one := oneMetric{name: externalName(source.Metric), status: autoscalingv2.MetricStatus{External: status}}
+	if source.Target.AverageValue != nil {
+		var share int64
+		one.replicas, share = fromTotal(value, source.Target.AverageValue.MilliValue(), w.size, e.tolerances())
+		status.Current.AverageValue = decimal(share)
+		return one, nil
+	}
+	one.replicas, err = fromRatio(float64(value)/float64(source.Target.Value.MilliValue()), w.size, w.pods, e.tolerances())
+	status.Current.Value = decimal(value)
+	return one, err
+}
+
+// externalName names a metric of which pods get a share, external or not.
+func externalName(metric autoscalingv2.MetricIdentifier) string {
+	return fmt.Sprintf("external metric %s(%s)", metric.Name, metric.Selector.String())
+}
+
+func decimal(amount int64) *resource.Quantity {
+	return resource.NewMilliQuantity(amount, resource.DecimalSI)
+}
+
+// amountOf is an amount of a resource in the notation users expect.
+func amountOf(name corev1.ResourceName, amount int64) *resource.Quantity {
+	if name == corev1.ResourceMemory {
+		return resource.NewMilliQuantity(amount, resource.BinarySI)
+	}
+	return decimal(amount)
+}

@@ -1,0 +1,135 @@
+package horizontalpodautoscaler
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+func TestGroup(t *testing.T) {
+	start := startup{initialization: 5 * time.Minute, readinessDelay: 30 * time.Second}
+	const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
+	deleted := func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(metav1.NewTime(epoch)) }
+	for name, tc := range map[string]struct {
+		pod      *corev1.Pod
+		resource corev1.ResourceName
+		sampled  time.Duration // before now; negative for no sample
+		want     string
+	}{
+		"settled":                                {aPod("p"), "cpu", 0, "ready"},
+		"deleted":                                {aPod("p", deleted), "cpu", 0, "ignored"},
+		"deleted and pending":                    {aPod("p", deleted, phase(corev1.PodPending)), "cpu", 0, "ignored"},
+		"failed":                                 {aPod("p", phase(corev1.PodFailed)), "cpu", 0, "ignored"},
+		"pending":                                {aPod("p", phase(corev1.PodPending)), "memory", 0, "unready"},
+		"pending without a sample":               {aPod("p", phase(corev1.PodPending)), "memory", -1, "unready"},
+		"without a sample":                       {aPod("p"), "cpu", -1, "missing"},
+		"succeeded without a sample":             {aPod("p", phase(corev1.PodSucceeded)), "cpu", -1, "missing"},
+		"succeeded with a sample":                {aPod("p", phase(corev1.PodSucceeded)), "memory", 0, "ready"},
+		"without readiness":                      {aPod("p", func(p *corev1.Pod) { p.Status.Conditions = nil }), "cpu", 0, "unready"},
+		"without a start":                        {aPod("p", func(p *corev1.Pod) { p.Status.StartTime = nil }), "cpu", 0, "unready"},
+		"starts and is not ready":                {aPod("p", readySince(no, time.Minute, time.Minute)), "cpu", 0, "unready"},
+		"starts, sampled before it was ready":    {aPod("p", readySince(yes, 2*time.Minute, 90*time.Second)), "cpu", 31 * time.Second, "unready"},
+		"starts, sampled since it was ready":     {aPod("p", readySince(yes, 2*time.Minute, 90*time.Second)), "cpu", 30 * time.Second, "ready"},
+		"later, never was ready":                 {aPod("p", readySince(no, 10*time.Minute, 10*time.Minute-29*time.Second)), "cpu", 0, "unready"},
+		"later, was ready once":                  {aPod("p", readySince(no, 10*time.Minute, 10*time.Minute-30*time.Second)), "cpu", 0, "ready"},
+		"later, ready, sampled long ago":         {aPod("p", readySince(yes, 10*time.Minute, time.Second)), "cpu", time.Minute, "ready"},
+		"the period of starting ends":            {aPod("p", readySince(no, 5*time.Minute, time.Minute)), "cpu", 0, "ready"},
+		"other resources do not care":            {aPod("p", readySince(no, time.Minute, time.Minute)), "memory", 0, "ready"},
+		"nor do metrics that are none":           {aPod("p", readySince(no, time.Minute, time.Minute)), "", 0, "ready"},
+		"readiness unknown is not not ready":     {aPod("p", readySince(corev1.ConditionUnknown, 10*time.Minute, 10*time.Minute)), "cpu", 0, "ready"},
+		"unknown in its start, sampled too soon": {aPod("p", readySince(corev1.ConditionUnknown, time.Minute, time.Second)), "cpu", 0, "unready"},
+	} {
+		s := samples{}
+		if tc.sampled >= 0 {
+			s["p"] = sample{at: epoch.Add(-tc.sampled), window: time.Minute}
+		}
+		g := group([]*corev1.Pod{tc.pod}, s, tc.resource, start, epoch)
+		got := map[bool]string{
+			g.ready == 1:                           "ready",
+			slices.Equal(g.unready, []string{"p"}): "unready",
+			slices.Equal(g.missing, []string{"p"}): "missing",
+			slices.Equal(g.ignored, []string{"p"}): "ignored",
+		}[true]
+		if got != tc.want {
+			t.Errorf("%s: got %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
+func TestSamplesOfIgnoredAndUnreadyPodsDoNotCount(t *testing.T) {
+	all := amounts(1, 2, 3)
+	all["stranger"] = sample{amount: 4}
+	kept := podGroups{ignored: []string{"p0"}, unready: []string{"p2"}}.counted(all)
+	if len(kept) != 2 || kept["p1"].amount != 2 || kept["stranger"].amount != 4 {
+		t.Errorf("kept %v", kept)
+	}
+	if len(all) != 4 {
+		t.Error("the samples of other metrics were changed")
+	}
+}
+
+func TestRequests(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	container := func(name, cpu string) corev1.Container {
+		c := corev1.Container{Name: name}
+		if cpu != "" {
+			c.Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse(cpu)}
+		}
+		return c
+	}
+	sidecar := container("sidecar", "50m")
+	sidecar.RestartPolicy = &always
+	pod := func(edit func(*corev1.PodSpec)) *corev1.Pod {
+		return aPod("p", func(p *corev1.Pod) {
+			p.Spec.Containers = []corev1.Container{container("a", "100m"), container("b", "200m")}
+			edit(&p.Spec)
+		})
+	}
+	plain := pod(func(*corev1.PodSpec) {})
+	withInit := pod(func(s *corev1.PodSpec) { s.InitContainers = []corev1.Container{container("init", "9"), sidecar} })
+	lacking := pod(func(s *corev1.PodSpec) { s.Containers[1] = container("b", "") })
+	podLevel := func(name, amount string) *corev1.Pod {
+		return pod(func(s *corev1.PodSpec) {
+			s.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceName(name): resource.MustParse(amount)}}
+		})
+	}
+	for name, tc := range map[string]struct {
+		pod       *corev1.Pod
+		container string
+		podLevel  bool
+		want      int64
+		err       string
+	}{
+		"sum of the containers":            {plain, "", true, 300, ""},
+		"with sidecars, not init":          {withInit, "", true, 350, ""},
+		"one container":                    {plain, "b", true, 200, ""},
+		"a sidecar by name":                {withInit, "sidecar", true, 50, ""},
+		"an init container by name":        {withInit, "init", true, 0, "container init not found in Pod p"},
+		"no such container":                {plain, "z", true, 0, "container z not found in Pod p"},
+		"one container lacks it":           {lacking, "", true, 0, "missing request for cpu in container b of Pod p"},
+		"another container lacks it":       {lacking, "a", true, 100, ""},
+		"of the pod":                       {podLevel("cpu", "700m"), "", true, 700, ""},
+		"of the pod, gate off":             {podLevel("cpu", "700m"), "", false, 300, ""},
+		"of the pod, a container is named": {podLevel("cpu", "700m"), "a", true, 100, ""},
+		"of the pod, another resource":     {podLevel("memory", "1Gi"), "", true, 0, "missing pod-level request for cpu in Pod p"},
+	} {
+		got, err := requests([]*corev1.Pod{tc.pod}, "cpu", tc.container, tc.podLevel)
+		if tc.err != "" {
+			if err == nil || err.Error() != tc.err {
+				t.Errorf("%s: got error %v", name, err)
+			}
+			continue
+		}
+		if err != nil || got["p"] != tc.want {
+			t.Errorf("%s: got %v, %v", name, got, err)
+		}
+	}
+	if _, err := requests([]*corev1.Pod{plain, lacking}, "cpu", "", true); err == nil {
+		t.Error("one pod without request must fail the metric")
+	}
+}
