@@ -8,8 +8,12 @@ import (
 	"kcmd.dev/pkg/controllers/cronjob"
 	"kcmd.dev/pkg/controllers/daemonset"
 	"kcmd.dev/pkg/controllers/deployment"
+	"kcmd.dev/pkg/controllers/disruption"
+	"kcmd.dev/pkg/controllers/endpoints"
 	"kcmd.dev/pkg/controllers/endpointslice"
+	"kcmd.dev/pkg/controllers/endpointslicemirroring"
 	"kcmd.dev/pkg/controllers/garbagecollector"
+	"kcmd.dev/pkg/controllers/horizontalpodautoscaler"
 	"kcmd.dev/pkg/controllers/job"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/namespace"
@@ -32,8 +36,12 @@ func All() []controller.Descriptor {
 		daemonset.Descriptor(),
 		cronjob.Descriptor(),
 		deployment.Descriptor(),
+		disruption.Descriptor(),
+		endpoints.Descriptor(),
 		endpointslice.Descriptor(),
+		endpointslicemirroring.Descriptor(),
 		garbagecollector.Descriptor(),
+		horizontalpodautoscaler.Descriptor(),
 		job.Descriptor(),
 		namespace.Descriptor(),
 		podgc.Descriptor(),

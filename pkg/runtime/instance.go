@@ -198,6 +198,7 @@ func (i *instance) build(value any, term *election.Term, clk clock.WithTicker) (
 		RESTConfig:  set.Config,
 		Mapper:      i.connection.catalog.Mapper(),
 		ClusterCA:   i.connection.config.CAData,
+		Served:      i.connection.catalog.Preferred,
 		Informers:   i.scope,
 		Events:      i.recorder,
 		Metrics:     i.metrics,

@@ -186,7 +186,7 @@ func (r *Runtime) controllerChecks() []healthz.HealthChecker {
 	var checks []healthz.HealthChecker
 	for _, d := range r.options.Descriptors {
 		checks = append(checks, healthz.NamedCheck(d.Name, func(*http.Request) error {
-			for _, s := range r.controllers() {
+			for _, s := range r.Controllers() {
 				if ok, why := s.Healthy(); s.Name == d.Name && !ok {
 					return errors.New(why)
 				}
@@ -197,7 +197,8 @@ func (r *Runtime) controllerChecks() []healthz.HealthChecker {
 	return checks
 }
 
-func (r *Runtime) controllers() []supervisor.Status {
+// Controllers returns a snapshot of every controller, sorted by name.
+func (r *Runtime) Controllers() []supervisor.Status {
 	r.mu.Lock()
 	s := r.supervisor
 	r.mu.Unlock()
@@ -210,7 +211,7 @@ func (r *Runtime) controllers() []supervisor.Status {
 // controllersCheck fails while any controller is not healthy.
 func (r *Runtime) controllersCheck() healthz.HealthChecker {
 	return healthz.NamedCheck("controllers", func(*http.Request) error {
-		for _, s := range r.controllers() {
+		for _, s := range r.Controllers() {
 			if ok, why := s.Healthy(); !ok {
 				return fmt.Errorf("%s: %s", s.Name, why)
 			}

@@ -73,7 +73,8 @@ func Descriptor() controller.Descriptor {
 	}, func(*controller.Config) config { return config{} }, build)
 }
 
-var resource = policyv1.Resource("poddisruptionbudgets")
+// budgetResource is under what the tracker knows budgets.
+var budgetResource = policyv1.Resource("poddisruptionbudgets")
 
 // config is empty: no part of the configuration changes what the controller does.
 type config struct{}
@@ -147,7 +148,7 @@ func newController(env controller.Env, scales scale.ScalesGetter) (*disruptionCo
 			scales:                 newScaleReader(env.Mapper, scales, env.Discovery, env.Clock),
 		},
 		writes:  coalesce.New[types.NamespacedName](env.Clock),
-		tracker: expectations.New(env.Clock, expectations.Stores{resource: budgets.Informer().GetStore()}),
+		tracker: expectations.New(env.Clock, expectations.Stores{budgetResource: budgets.Informer().GetStore()}),
 	}
 	c.makeLoops(env)
 	return c, c.watch(budgets.Informer(), core.Pods().Informer())

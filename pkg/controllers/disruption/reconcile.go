@@ -135,7 +135,7 @@ func (c *disruptionController) write(ctx context.Context, budget *policyv1.PodDi
 	if err != nil {
 		return err
 	}
-	c.tracker.Wrote(key, budget.UID, resource, written.ResourceVersion)
+	c.tracker.Wrote(key, budget.UID, budgetResource, written.ResourceVersion)
 	c.writes.Wrote(key, written.ResourceVersion)
 	return nil
 }

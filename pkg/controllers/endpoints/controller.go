@@ -32,6 +32,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -55,6 +56,11 @@ func Descriptor() controller.Descriptor {
 		Doc:            "Maintains the Endpoints of Services with selectors.",
 		ServiceAccount: "endpoint-controller",
 		EventSource:    "endpoint-controller",
+		Requires: []schema.GroupVersionResource{
+			corev1.SchemeGroupVersion.WithResource("services"),
+			corev1.SchemeGroupVersion.WithResource("pods"),
+			corev1.SchemeGroupVersion.WithResource("endpoints"),
+		},
 	}, configOf, build)
 }
 

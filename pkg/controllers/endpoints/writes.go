@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/endpointslice/util"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // memory is what is known of each Service besides what the caches show. It outlives the
@@ -47,10 +49,14 @@ func (m *memory) noteUpdate(key, sent, returned string) {
 	m.replaced[key] = sent
 }
 
-func (m *memory) noteCreate(key string) {
+// noteCreate remembers a create, and says whether there was one before that the cache has
+// not shown.
+func (m *memory) noteCreate(key string) (again bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	again = m.created[key]
 	m.created[key] = true
+	return again
 }
 
 func (m *memory) unseenCreate(key string) bool {
@@ -83,13 +89,15 @@ func (c *endpointsController) remove(ctx context.Context, key, namespace, name s
 
 func (c *endpointsController) create(ctx context.Context, key string, service *corev1.Service, endpoints *corev1.Endpoints) error {
 	// Before the request, because one without an answer may have been served.
-	c.memory.noteCreate(key)
+	again := c.memory.noteCreate(key)
 	_, err := c.client.CoreV1().Endpoints(service.Namespace).Create(ctx, endpoints, metav1.CreateOptions{})
 	switch {
 	case err == nil:
 		return nil
 	case apierrors.IsForbidden(err) && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil // and never will be
+	case again && apierrors.IsAlreadyExists(err):
+		return reconcile.Requeue(fmt.Errorf("endpoints informer cache does not show what was created: %w", err))
 	}
 	c.warnCreate(endpoints, err)
 	return fmt.Errorf("creating Endpoints %s: %w", key, err)

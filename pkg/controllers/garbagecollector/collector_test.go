@@ -385,9 +385,7 @@ func TestCascade(t *testing.T) {
 		typed(nodes, object("", "node")),
 	)
 	defer w.run(t)()
-	waitFor(t, "everything is in the graph", func() bool {
-		return w.node("bottom") != nil && w.node("node") != nil && w.node("node").current(w.graph)
-	})
+	waitFor(t, "the start is over", w.settled)
 	if err := w.server.Resource(configMaps.resource).Namespace("a").Delete(t.Context(), "top", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletionPropagation), Preconditions: metav1.NewUIDPreconditions("top")}); err != nil {
 		t.Fatal(err)
 	}

@@ -167,6 +167,7 @@ func newCollector(env controller.Env, cfg config) *collector {
 		unswept:     map[schema.GroupVersionResource]bool{},
 	}
 	c.monitors = newMonitors(env.Informers, env.Clock, c.graph.knows, c.deliver)
+	c.monitors.foresee(collectable(context.Background(), env.Served(), c.ignored))
 
 	// The loops must not wait for all handlers: the graph takes part in bringing them in sync,
 	// and the workers begin without those that do not get there.

@@ -36,6 +36,9 @@ type monitors struct {
 
 	mu         sync.RWMutex
 	byResource map[schema.GroupVersionResource]*monitor
+
+	// foreseen are informers asked for before it is known what is wanted, until it is.
+	foreseen map[schema.GroupVersionResource]cache.SharedIndexInformer
 }
 
 func newMonitors(scope controller.Scope, c clock.WithTicker, knows func(metav1.Object) bool, deliver func(*change)) *monitors {
@@ -48,10 +51,27 @@ func newMonitors(scope controller.Scope, c clock.WithTicker, knows func(metav1.O
 	}
 }
 
+// foresee asks for the informers of resources that will probably be wanted. A standby,
+// which never gets further than this, keeps their caches filled by it.
+func (m *monitors) foresee(resources map[schema.GroupVersionResource]*monitored) {
+	m.foreseen = map[schema.GroupVersionResource]cache.SharedIndexInformer{}
+	for resource := range resources {
+		if generic, err := m.scope.AnyFor(resource); err == nil {
+			m.foreseen[resource] = generic.Informer()
+		}
+	}
+}
+
 // sync makes the monitors those of the wanted resources. It starts the new ones if all
 // could be made; else those made stay, and the next sync starts them.
 func (m *monitors) sync(ctx context.Context, wanted map[schema.GroupVersionResource]*monitored) (removed map[schema.GroupVersionResource]bool, err error) {
 	removed = m.drop(wanted)
+	for resource, informer := range m.foreseen {
+		if wanted[resource] == nil {
+			m.scope.Release(informer)
+		}
+	}
+	m.foreseen = nil
 	var failures []error
 	for resource, as := range wanted {
 		if m.has(resource) {

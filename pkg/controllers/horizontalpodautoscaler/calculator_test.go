@@ -198,7 +198,7 @@ func TestFromPods(t *testing.T) {
 		"a surge does not turn a down into an up": {amounts(50, 50, 50, 50, 50, 50), podGroups{ready: 6, missing: []string{"p6"}},
 			goal100, 3, 3, 50, nil},
 		"a surge does not turn an up into a down": {amounts(300, 300), podGroups{ready: 2, missing: []string{"p2"}}, goal100, 9, 9, 300, nil},
-		"utilization: missing use their request":  {amounts(100, 100, 100), podGroups{ready: 3, missing: []string{"p3"}}, half, 4, 4, 100, nil},
+		"utilization: missing use their request":  {amounts(100, 100, 100), podGroups{ready: 3, missing: []string{"p3"}}, half, 4, 3, 100, nil},
 		"utilization: or more if the goal is":     {amounts(300, 300), podGroups{ready: 2, missing: []string{"p2"}}, high, 3, 2, 300, nil},
 	} {
 		got, r, err := fromPods(tc.known, tc.groups, tc.goal, tc.current, tenth)

@@ -43,6 +43,7 @@ type Catalog struct {
 	mu     sync.Mutex
 	known  bool
 	err    error
+	lists  []*metav1.APIResourceList // the preferred ones
 	served map[schema.GroupVersionResource]bool
 }
 
@@ -124,13 +125,23 @@ func (c *Catalog) Refresh(ctx context.Context) error {
 		c.err = err
 		return err
 	}
-	c.settle(servedBy(lists), failed)
+	preferred, _ := c.cached.ServerPreferredResources() // from memory; what failed has been dealt with
+	c.settle(servedBy(lists), failed, preferred)
 	return nil
 }
 
-func (c *Catalog) settle(served map[schema.GroupVersionResource]bool, failed map[schema.GroupVersion]error) {
+// Preferred returns the preferred resources as of the last discovery that succeeded, at
+// least in part; empty before that. They must not be changed.
+func (c *Catalog) Preferred() []*metav1.APIResourceList {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.lists
+}
+
+func (c *Catalog) settle(served map[schema.GroupVersionResource]bool, failed map[schema.GroupVersion]error, preferred []*metav1.APIResourceList) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lists = preferred
 	for r := range c.served {
 		if failed[r.GroupVersion()] != nil {
 			served[r] = true

@@ -80,11 +80,16 @@ func onlyTested(c *manager.Config) {
 		&c.Controllers.ReplicaSet.Enabled,
 		&c.Controllers.DaemonSet.Enabled,
 		&c.Controllers.Deployment.Enabled,
+		&c.Controllers.HorizontalPodAutoscaler.Enabled,
+		&c.Controllers.Disruption.Enabled,
 		&c.Controllers.EndpointSlice.Enabled,
 		&c.Controllers.Job.Enabled,
+		&c.Controllers.StatefulSet.Enabled,
 	} {
 		*enabled = ptr.To(true)
 	}
+	// As often as the configuration permits: every test of autoscaling waits for it.
+	c.Controllers.HorizontalPodAutoscaler.SyncPeriod = &metav1.Duration{Duration: time.Second}
 }
 
 func isSet(name string) bool {

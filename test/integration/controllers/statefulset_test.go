@@ -12,14 +12,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
-
-	"kcmd.dev/test/controlplane"
 )
 
 // TestStatefulSet tests what a StatefulSet named web does. Its pods web-0, web-1, … have
@@ -31,6 +28,7 @@ func TestStatefulSet(t *testing.T) {
 	}{
 		{"GrowsAndShrinksInOrder", testSetGrowsAndShrinksInOrder},
 		{"WaitsForThePodBefore", testSetWaitsForThePodBefore},
+		{"WaitsForTerminatingPods", testSetWaitsForTerminatingPods},
 		{"Parallel", testSetParallel},
 		{"RollsDownToPartition", testSetRollsDownToPartition},
 		{"OnDelete", testSetOnDelete},
@@ -55,6 +53,8 @@ func TestStatefulSet(t *testing.T) {
 
 var setLabels = map[string]string{"app": "web"}
 
+// createSet creates the set web. Its pods end at once: kwok, which would end them, deletes
+// by name and may hit the next pod of a slot.
 func createSet(t *testing.T, namespace string, replicas int32, edit func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
 	t.Helper()
 	set := &appsv1.StatefulSet{
@@ -66,6 +66,7 @@ func createSet(t *testing.T, namespace string, replicas int32, edit func(*appsv1
 			Template:    template("web", "web:1"),
 		},
 	}
+	set.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64)
 	if edit != nil {
 		edit(set)
 	}
@@ -268,23 +269,65 @@ func testSetWaitsForThePodBefore(t *testing.T) {
 	namespace := newNamespace(t)
 	createSet(t, namespace, 3, nil)
 	waitForCompleteSet(t, namespace, 3)
+	counts := func(all, ready int32) {
+		t.Helper()
+		waitForSet(t, namespace, fmt.Sprintf("%d of %d pods are ready", ready, all), func(set *appsv1.StatefulSet) error {
+			if s := set.Status; s.Replicas != all || s.ReadyReplicas != ready {
+				return fmt.Errorf("the status is %+v", s)
+			}
+			return nil
+		})
+	}
 	setReady(t, namespace, "web-1", corev1.ConditionFalse)
-	waitForSet(t, namespace, "one is not ready", func(set *appsv1.StatefulSet) error {
-		if set.Status.ReadyReplicas != 2 {
-			return fmt.Errorf("the status is %+v", set.Status)
-		}
-		return nil
-	})
-	j := journal(t, namespace)
+	counts(3, 2)
 	deleteNow(t, namespace, "web-2")
-	waitForSet(t, namespace, "it has gone", func(set *appsv1.StatefulSet) error {
-		if set.Status.Replicas != 2 {
-			return fmt.Errorf("the status is %+v", set.Status)
+	counts(2, 1)
+	// The reconcile that wrote this status would have created the pod before.
+	if pods := must(podsOf(t.Context(), namespace, setLabels))(t); len(pods) != 2 {
+		t.Errorf("%d pods are there", len(pods))
+	}
+	setReady(t, namespace, "web-1", corev1.ConditionTrue)
+	waitForCompleteSet(t, namespace, 3)
+	// On the way down a pod that is not ready waits too, unless it is the first of those.
+	setReady(t, namespace, "web-1", corev1.ConditionFalse)
+	setReady(t, namespace, "web-2", corev1.ConditionFalse)
+	counts(3, 1)
+	updateSet(t, namespace, setReplicas(0))
+	counts(3, 1)
+	for _, p := range must(podsOf(t.Context(), namespace, setLabels))(t) {
+		if p.DeletionTimestamp != nil {
+			t.Errorf("%s is being deleted", p.Name)
+		}
+	}
+	setReady(t, namespace, "web-2", corev1.ConditionTrue)
+	waitForCompleteSet(t, namespace, 0)
+}
+
+func testSetWaitsForTerminatingPods(t *testing.T) {
+	namespace := newNamespace(t)
+	createSet(t, namespace, 2, func(set *appsv1.StatefulSet) { set.Spec.Template.Finalizers = []string{hold} })
+	waitForCompleteSet(t, namespace, 2)
+	updateSet(t, namespace, setReplicas(0))
+	// A pod that is being deleted counts, but not at its revision.
+	waitForSet(t, namespace, "one pod is terminating", func(set *appsv1.StatefulSet) error {
+		if s := set.Status; s.Replicas != 2 || s.CurrentReplicas != 1 || s.UpdatedReplicas != 1 {
+			return fmt.Errorf("the status is %+v", s)
 		}
 		return nil
 	})
-	setReady(t, namespace, "web-1", corev1.ConditionTrue)
-	j.want(t, "+web-2 -web-2 +web-1 !web-1 +web-0 !web-0 +web-2 !web-2")
+	if p := must(admin.CoreV1().Pods(namespace).Get(t.Context(), "web-0", metav1.GetOptions{}))(t); p.DeletionTimestamp != nil {
+		t.Error("web-0 does not wait for web-1")
+	}
+	patchPod(t, namespace, "web-1", noFinalizers)
+	eventually(t, "web-0 is next", func(ctx context.Context) error {
+		p, err := admin.CoreV1().Pods(namespace).Get(ctx, "web-0", metav1.GetOptions{})
+		if err == nil && p.DeletionTimestamp == nil {
+			err = errors.New("it is not being deleted")
+		}
+		return err
+	})
+	patchPod(t, namespace, "web-0", noFinalizers)
+	waitForCompleteSet(t, namespace, 0)
 }
 
 func testSetParallel(t *testing.T) {
@@ -323,9 +366,8 @@ func testSetRollsDownToPartition(t *testing.T) {
 	}
 	// What is below the partition comes back at the old revision.
 	deleteNow(t, namespace, "web-0")
-	waitForImages(t, namespace, "web-0=web:1 web-1=web:1 web-2=web:2")
-	waitForCounts(t, namespace, 2, 1)
 	j.want(t, "-web-0 +web-0 !web-0")
+	waitForImages(t, namespace, "web-0=web:1 web-1=web:1 web-2=web:2")
 	updateSet(t, namespace, setPartition(0))
 	j.want(t, "-web-1 +web-1 !web-1 -web-0 +web-0 !web-0")
 	set = waitForCompleteSet(t, namespace, 3)
@@ -458,186 +500,6 @@ func testSetStartOrdinal(t *testing.T) {
 	waitForCompleteSet(t, namespace, 2)
 }
 
-// withClaims gives a set the claim template data. Nobody binds claims here, so its pods
-// are not left to the scheduler.
-func withClaims(policy *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy) func(*appsv1.StatefulSet) {
-	return func(set *appsv1.StatefulSet) {
-		set.Spec.Template.Spec.NodeName = controlplane.NodeName(0)
-		set.Spec.PersistentVolumeClaimRetentionPolicy = policy
-		set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{
-			ObjectMeta: metav1.ObjectMeta{Name: "data", Labels: map[string]string{"tier": "db"}},
-			Spec: corev1.PersistentVolumeClaimSpec{
-				AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-				StorageClassName: ptr.To("none"),
-				Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-			},
-		}}
-	}
-}
-
-// claimOwners waits until a claim is owned as told, like "StatefulSet/web".
-func claimOwners(t *testing.T, namespace, claim, want string) {
-	t.Helper()
-	eventually(t, fmt.Sprintf("%s is owned by %q", claim, want), func(ctx context.Context) error {
-		c, err := admin.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, claim, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		var got []string
-		for _, ref := range c.OwnerReferences {
-			got = append(got, ref.Kind+"/"+ref.Name)
-		}
-		if strings.Join(got, " ") != want {
-			return fmt.Errorf("it is owned by %q", got)
-		}
-		return nil
-	})
-}
-
-func testSetClaims(t *testing.T) {
-	namespace := newNamespace(t)
-	set := createSet(t, namespace, 2, withClaims(nil))
-	waitForCompleteSet(t, namespace, 2)
-	for i := range 2 {
-		name := fmt.Sprintf("data-web-%d", i)
-		claim := must(admin.CoreV1().PersistentVolumeClaims(namespace).Get(t.Context(), name, metav1.GetOptions{}))(t)
-		if claim.Labels["app"] != "web" || claim.Labels["tier"] != "db" || len(claim.OwnerReferences) != 0 {
-			t.Errorf("%s is %+v", name, claim.ObjectMeta)
-		}
-		pod := must(admin.CoreV1().Pods(namespace).Get(t.Context(), fmt.Sprintf("web-%d", i), metav1.GetOptions{}))(t)
-		if v := pod.Spec.Volumes[0]; v.Name != "data" || v.PersistentVolumeClaim == nil || v.PersistentVolumeClaim.ClaimName != name {
-			t.Errorf("%s mounts %+v", pod.Name, pod.Spec.Volumes)
-		}
-	}
-	waitForEvent(t, namespace, set.UID, setEvent("Normal", "SuccessfulCreate", "Create Claim data-web-0 Pod web-0 in StatefulSet web success"))
-	policy := func(deleted, scaled appsv1.PersistentVolumeClaimRetentionPolicyType) func(*appsv1.StatefulSet) {
-		return func(set *appsv1.StatefulSet) {
-			set.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: deleted, WhenScaled: scaled}
-		}
-	}
-	updateSet(t, namespace, policy("Delete", "Retain"))
-	claimOwners(t, namespace, "data-web-0", "StatefulSet/web")
-	claimOwners(t, namespace, "data-web-1", "StatefulSet/web")
-	updateSet(t, namespace, policy("Retain", "Retain"))
-	claimOwners(t, namespace, "data-web-0", "")
-	claimOwners(t, namespace, "data-web-1", "")
-	updateSet(t, namespace, setReplicas(0))
-	waitForCompleteSet(t, namespace, 0)
-	claimOwners(t, namespace, "data-web-1", "")
-}
-
-func testSetClaimsOfScaledDownPods(t *testing.T) {
-	namespace := newNamespace(t)
-	set := createSet(t, namespace, 2, withClaims(&appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: "Delete", WhenScaled: "Delete"}))
-	waitForCompleteSet(t, namespace, 2)
-	claimOwners(t, namespace, "data-web-1", "StatefulSet/web")
-	updateSet(t, namespace, setReplicas(1))
-	waitForCompleteSet(t, namespace, 1)
-	claimOwners(t, namespace, "data-web-0", "StatefulSet/web")
-	claimOwners(t, namespace, "data-web-1", "Pod/web-1")
-	// The claim goes with the pod. The next pod of the slot waits until it has.
-	updateSet(t, namespace, setReplicas(2))
-	waitForSet(t, namespace, "the new size is observed", func(*appsv1.StatefulSet) error { return nil })
-	claims := admin.CoreV1().PersistentVolumeClaims(namespace)
-	old := must(claims.Get(t.Context(), "data-web-1", metav1.GetOptions{}))(t)
-	if err := claims.Delete(t.Context(), old.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := admin.CoreV1().Pods(namespace).Get(t.Context(), "web-1", metav1.GetOptions{}); gone(err) != nil {
-		t.Errorf("the pod does not wait for its claim: %v", gone(err))
-	}
-	// What protects claims that are in use may or may not have taken its finalizer off.
-	_, err := claims.Patch(t.Context(), old.Name, types.MergePatchType, []byte(noFinalizers), metav1.PatchOptions{})
-	if err != nil && gone(err) != nil {
-		t.Fatal(err)
-	}
-	waitForCompleteSet(t, namespace, 2)
-	claimOwners(t, namespace, "data-web-1", "StatefulSet/web")
-	if now := must(claims.Get(t.Context(), "data-web-1", metav1.GetOptions{}))(t); now.UID == old.UID || set.UID != now.OwnerReferences[0].UID {
-		t.Errorf("the claim is %+v", now.ObjectMeta)
-	}
-}
-
-func testSetClaimsOfOthers(t *testing.T) {
-	namespace := newNamespace(t)
-	owner := must(admin.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{}))(t)
-	with := &appsv1.StatefulSet{}
-	withClaims(nil)(with)
-	claim := with.Spec.VolumeClaimTemplates[0].DeepCopy()
-	claim.Name = "data-web-0"
-	claim.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("ConfigMap"))}
-	must(admin.CoreV1().PersistentVolumeClaims(namespace).Create(t.Context(), claim, metav1.CreateOptions{}))(t)
-	set := createSet(t, namespace, 1, withClaims(&appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: "Delete", WhenScaled: "Retain"}))
-	waitForCompleteSet(t, namespace, 1)
-	eventually(t, "the conflict is told", func(ctx context.Context) error {
-		events, err := eventsOf(ctx, namespace, set.UID)
-		if err == nil && !slices.Contains(events, setEvent("Warning", "ConflictingController", "PersistentVolumeClaim data-web-0 has a conflicting OwnerReference "+
-			"that acts as a manging controller, the retention policy is ignored for this claim")) {
-			err = fmt.Errorf("the events are %q", events)
-		}
-		return err
-	})
-	claimOwners(t, namespace, "data-web-0", "ConfigMap/owner")
-}
-
-func testSetAdoptsAndReleases(t *testing.T) {
-	namespace := newNamespace(t)
-	adopted := createPod(t, namespace, "web-0", "web", onNode(0))
-	createPod(t, namespace, "stranger", "web", onNode(1))
-	waitForReadyPods(t, namespace, setLabels, 2)
-	set := createSet(t, namespace, 2, func(set *appsv1.StatefulSet) {
-		set.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
-	})
-	waitForSet(t, namespace, "both pods are there", func(set *appsv1.StatefulSet) error {
-		if s := set.Status; s.ReadyReplicas != 2 || s.UpdatedReplicas != 1 {
-			return fmt.Errorf("the status is %+v", s)
-		}
-		return nil
-	})
-	eventually(t, "the pod has the identity of its slot", func(ctx context.Context) error {
-		p, err := admin.CoreV1().Pods(namespace).Get(ctx, "web-0", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if p.UID != adopted.UID {
-			return errFinal{errors.New("it was replaced")}
-		}
-		owner := metav1.GetControllerOf(p)
-		if owner == nil || owner.UID != set.UID || p.Labels["statefulset.kubernetes.io/pod-name"] != "web-0" || p.Labels["apps.kubernetes.io/pod-index"] != "0" {
-			return fmt.Errorf("it is %+v", p.ObjectMeta)
-		}
-		return nil
-	})
-	waitForEvent(t, namespace, set.UID, setEvent("Normal", "SuccessfulUpdate", "Update Pod web-0 in StatefulSet web successful"))
-	stranger := must(admin.CoreV1().Pods(namespace).Get(t.Context(), "stranger", metav1.GetOptions{}))(t)
-	if len(stranger.OwnerReferences) != 0 {
-		t.Errorf("the stranger is owned by %v", stranger.OwnerReferences)
-	}
-	// A pod that is released still has its name; the slot is filled when it is gone.
-	patchPod(t, namespace, "web-0", `{"metadata":{"labels":{"app":"other"}}}`)
-	eventually(t, "the pod is released", func(ctx context.Context) error {
-		p, err := admin.CoreV1().Pods(namespace).Get(ctx, "web-0", metav1.GetOptions{})
-		if err == nil && len(p.OwnerReferences) > 0 {
-			err = fmt.Errorf("it is owned by %v", p.OwnerReferences)
-		}
-		return err
-	})
-	deleteNow(t, namespace, "web-0")
-	waitForCompleteSetOnDelete(t, namespace, 2)
-}
-
-// waitForCompleteSetOnDelete waits until all pods are ready and up to date. The strategy
-// OnDelete never makes the update revision the current one.
-func waitForCompleteSetOnDelete(t *testing.T, namespace string, n int32) {
-	t.Helper()
-	waitForSet(t, namespace, "all pods are up to date", func(set *appsv1.StatefulSet) error {
-		if s := set.Status; s.ReadyReplicas != n || s.UpdatedReplicas != n {
-			return fmt.Errorf("the status is %+v", s)
-		}
-		return nil
-	})
-}
-
 func testSetReplacesFailedPods(t *testing.T) {
 	namespace := newNamespace(t)
 	set := createSet(t, namespace, 2, nil)
@@ -663,36 +525,4 @@ func testSetShowsQuotaFailure(t *testing.T) {
 		`exceeded quota: quota, requested: pods=1, used: pods=1, limited: pods=1`))
 	setQuota(t, namespace, "pods", 2, 1)
 	waitForCompleteSet(t, namespace, 2)
-}
-
-func testSetLeavesPodsOfDeletedSet(t *testing.T) {
-	namespace := newNamespace(t)
-	set := createSet(t, namespace, 2, func(set *appsv1.StatefulSet) { set.Finalizers = []string{hold} })
-	waitForCompleteSet(t, namespace, 2)
-	sets := admin.AppsV1().StatefulSets(namespace)
-	if err := sets.Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	deleteNow(t, namespace, "web-1")
-	// The status still follows, and nothing is created.
-	waitForSet(t, namespace, "one pod is left", func(set *appsv1.StatefulSet) error {
-		if s := set.Status; s.Replicas != 1 || s.ReadyReplicas != 1 {
-			return fmt.Errorf("the status is %+v", s)
-		}
-		return nil
-	})
-	must(sets.Patch(t.Context(), "web", types.MergePatchType, []byte(noFinalizers), metav1.PatchOptions{}))(t)
-	// The next set of the name starts with what it finds.
-	eventually(t, "the set is gone", func(ctx context.Context) error {
-		_, err := sets.Get(ctx, "web", metav1.GetOptions{})
-		return gone(err)
-	})
-	patchPod(t, namespace, "web-0", `{"metadata":{"ownerReferences":null}}`)
-	again := createSet(t, namespace, 2, nil)
-	waitForCompleteSet(t, namespace, 2)
-	for _, p := range waitForReadyPods(t, namespace, setLabels, 2) {
-		if owner := metav1.GetControllerOf(&p); owner == nil || owner.UID != again.UID || again.UID == set.UID {
-			t.Errorf("%s is owned by %v", p.Name, p.OwnerReferences)
-		}
-	}
 }

@@ -92,7 +92,7 @@ func warm(ctx context.Context, m *manager.Manager) error {
 		}
 	}
 	for _, c := range s.Controllers {
-		if c.State != supervisor.Standby {
+		if c.State != supervisor.Standby && c.State != supervisor.Disabled {
 			return fmt.Errorf("%s is %s", c.Name, c.State)
 		}
 	}

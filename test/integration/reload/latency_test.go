@@ -8,9 +8,20 @@ import (
 
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/config"
 	"kcmd.dev/test/controlplane"
 	"kcmd.dev/test/manager"
 )
+
+// marshal renders a configuration as its file.
+func marshal(t *testing.T, c *manager.Config) []byte {
+	t.Helper()
+	data, err := config.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
 
 // TestReloadsAreFastAndSendNoLists covers promises 1 and 2: with 5,000 pods cached, a
 // changed file becomes a reconciling instance within 100 ms, without a LIST or WATCH, and
@@ -43,21 +54,25 @@ func TestReloadsAreFastAndSendNoLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	edited := m.Config()
 	var took []time.Duration
 	for n := range reloads {
 		generation := controller(t, m, "replicaset-controller").Generation
 		began := time.Now()
-		if err := m.Edit(t.Context(), func(c *manager.Config) { c.Controllers.ReplicaSet.ConcurrentSyncs = ptr.To(int32(5 + n%2 + 1)) }); err != nil {
+		edited.Controllers.ReplicaSet.ConcurrentSyncs = ptr.To(int32(5 + n%2 + 1))
+		if err := m.Write(marshal(t, edited)); err != nil {
 			t.Fatal(err)
 		}
 		var first time.Time
 		eventually(t, 10*time.Second, "the new instance reconciles", func(ctx context.Context) error {
-			s := controller(t, m, "replicaset-controller")
-			if s.Generation != generation+1 || len(s.Loops) == 0 || s.Loops[0].FirstReconcile.IsZero() {
-				return errors.New("not yet")
+			// Not the whole status: counting what is cached would be part of what is measured.
+			for _, s := range m.Runtime.Controllers() {
+				if s.Name == "replicaset-controller" && s.Generation == generation+1 && len(s.Loops) > 0 && !s.Loops[0].FirstReconcile.IsZero() {
+					first = s.Loops[0].FirstReconcile
+					return nil
+				}
 			}
-			first = s.Loops[0].FirstReconcile
-			return nil
+			return errors.New("not yet")
 		})
 		took = append(took, first.Sub(began))
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -66,6 +67,11 @@ type Env struct {
 	// Mapper maps kinds to resources. It is shared by all controllers and refreshed
 	// by the runtime.
 	Mapper meta.RESTMapper
+
+	// Served returns the preferred resources that the API server offered when the process
+	// asked last; empty if it has not answered yet. It sends no request, so New may use it
+	// to ask for the informers of kinds that are only known at run time.
+	Served func() []*metav1.APIResourceList
 
 	// Informers is the view of the shared caches that lives as long as the instance.
 	Informers Scope

@@ -63,6 +63,7 @@ func New(t testing.TB, objects ...runtime.Object) *Env {
 			Metrics:   metrics.NewKubeRegistry(),
 			Clock:     clock,
 			Fenced:    make(chan struct{}),
+			Served:    func() []*metav1.APIResourceList { return nil },
 			Inspect:   func(controller.Inspectable) {},
 
 			Predecessor: func() any { return nil },

@@ -1,0 +1,386 @@
+package disruption
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+
+	"kcmd.dev/pkg/controllers/kit/coalesce"
+	"kcmd.dev/pkg/controllers/kit/expectations"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+var (
+	key      = types.NamespacedName{Namespace: "n", Name: "pdb"}
+	inWeb    = ownedBy("apps/v1", "ReplicaSet", "web")
+	conflict = apierrors.NewConflict(policyv1.Resource("poddisruptionbudgets"), "pdb", errors.New("changed"))
+)
+
+func TestReconcileAccounts(t *testing.T) {
+	elsewhere := pod("elsewhere", func(p *corev1.Pod) { p.Namespace = "m" })
+	other := pod("other", func(p *corev1.Pod) { p.Labels["app"] = "db" })
+	for _, tc := range []struct {
+		name      string
+		edit      func(*policyv1.PodDisruptionBudget)
+		pods      []*corev1.Pod
+		want      counts
+		events    []string
+		condition string
+	}{
+		{
+			name: "an integer counts the pods, of whoever", edit: minAvailable("2"), want: counts{expected: 4, desired: 2, healthy: 3}, condition: "SufficientPods",
+			pods: []*corev1.Pod{pod("a"), pod("b", ownedBy("batch/v1", "Job", "j")), pod("c"), pod("d", notReady)},
+		},
+		{
+			name: "what has ended inflates the expectation", edit: minAvailable("2"), want: counts{expected: 3, desired: 2, healthy: 2}, condition: "InsufficientPods",
+			pods: []*corev1.Pod{pod("a"), pod("b"), pod("c", notReady, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })},
+		},
+		{
+			name: "maxUnavailable counts replicas", edit: maxUnavailable("1"), want: counts{expected: 3, desired: 2, healthy: 2}, condition: "InsufficientPods",
+			pods: []*corev1.Pod{pod("a", inWeb), pod("b", inWeb)},
+		},
+		{
+			name: "percent count replicas", edit: minAvailable("50%"), want: counts{expected: 3, desired: 2, healthy: 3}, condition: "SufficientPods",
+			pods: []*corev1.Pod{pod("a", inWeb), pod("b", inWeb), pod("c", inWeb)},
+		},
+		{
+			name: "bare pods count as healthy", edit: maxUnavailable("1"), want: counts{expected: 3, desired: 2, healthy: 2}, condition: "InsufficientPods",
+			pods: []*corev1.Pod{pod("a", inWeb), pod("bare")},
+			events: []string{"Warning UnmanagedPods Pods selected by this PodDisruptionBudget (selector: " +
+				"&LabelSelector{MatchLabels:map[string]string{app: web,},MatchExpressions:[]LabelSelectorRequirement{},}) were found to be unmanaged. " +
+				"As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. " +
+				`To account for these pods please set ".spec.minAvailable" field of the PDB to an integer value.`},
+		},
+		{
+			name: "no pods", edit: minAvailable("0"), condition: "InsufficientPods",
+			events: []string{"Normal NoPods No matching pods found"},
+		},
+		{
+			name: "no rule", edit: func(*policyv1.PodDisruptionBudget) {}, pods: []*corev1.Pod{pod("a")}, want: counts{healthy: 1}, condition: "InsufficientPods",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, budget(tc.edit), replicaSet("web", 3), elsewhere, other)
+			for _, p := range tc.pods {
+				b.store(t, p)
+			}
+			b.reconcile(t)
+			got := b.wrote(t)
+			if diff := cmp.Diff(statusOf(budget(), tc.want, nil), got, cmpopts.IgnoreFields(got, "Conditions"), cmpopts.EquateEmpty()); diff != "" {
+				t.Error(diff)
+			}
+			if len(got.Conditions) != 1 || got.Conditions[0].Reason != tc.condition {
+				t.Errorf("the conditions are %v", got.Conditions)
+			}
+			if events := b.RecordedEvents(); !slices.Equal(events, tc.events) {
+				t.Errorf("events %q, want %q", events, tc.events)
+			}
+		})
+	}
+}
+
+func TestReconcileWritesOnlyChanges(t *testing.T) {
+	b := newBench(t, accounted(), pod("a"), pod("b"), pod("c"), pod("d"), pod("e"))
+	b.reconcile(t)
+	if got := b.writes(); len(got) != 0 {
+		t.Fatalf("written: %+v", got)
+	}
+	b.store(t, pod("e", notReady))
+	b.reconcile(t)
+	if got := b.wrote(t); got.CurrentHealthy != 4 || got.DisruptionsAllowed != 1 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestReconcileTakesEvictionsIntoAccount(t *testing.T) {
+	ago := func(age time.Duration) metav1.Time { return metav1.NewTime(start.Add(-age)) }
+	b := newBench(t, budget(minAvailable("1"), func(p *policyv1.PodDisruptionBudget) {
+		p.Status.DisruptedPods = map[string]metav1.Time{"a": ago(time.Minute), "b": ago(time.Hour), "gone": ago(0)}
+	}), pod("a"), pod("b"), pod("c"))
+	b.reconcile(t)
+	got := b.wrote(t)
+	if diff := cmp.Diff(map[string]metav1.Time{"a": ago(time.Minute)}, got.DisruptedPods); diff != "" {
+		t.Error(diff)
+	}
+	if got.CurrentHealthy != 2 || got.DisruptionsAllowed != 1 {
+		t.Errorf("got %+v", got)
+	}
+	want := []string{"Warning NotDeleted Pod was expected by PDB n/n to be deleted but it wasn't"}
+	if events := b.RecordedEvents(); !slices.Equal(events, want) {
+		t.Errorf("events %q, want %q", events, want)
+	}
+}
+
+func TestReconcilePermitsNothingIfItCannotAccount(t *testing.T) {
+	allowing := func(p *policyv1.PodDisruptionBudget) {
+		p.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 2, DisruptionsAllowed: 4, CurrentHealthy: 5, DesiredHealthy: 1, ExpectedPods: 5}
+	}
+	for _, tc := range []struct {
+		name  string
+		edit  func(*policyv1.PodDisruptionBudget)
+		owner func(*corev1.Pod)
+		cause string
+		event string
+	}{
+		{
+			"a Job has no scale", maxUnavailable("1"), ownedBy("batch/v1", "Job", "gone"), "jobs.batch does not implement the scale subresource",
+			"Warning CalculateExpectedPodCountFailed Failed to calculate the number of expected pods: jobs.batch does not implement the scale subresource",
+		},
+		{
+			"a controller is missing", minAvailable("50%"), ownedBy("test.kcmd.dev/v1", "Widget", "gone"), `found no controllers for pod "a"`,
+			`Warning CalculateExpectedPodCountFailed Failed to calculate the number of expected pods: found no controllers for pod "a"`,
+		},
+		{
+			"no percentage", maxUnavailable("x"), inWeb, "invalid value for IntOrString: invalid type: string is not a percentage",
+			"Warning CalculateExpectedPodCountFailed Failed to calculate the number of expected pods: invalid value for IntOrString: invalid type: string is not a percentage",
+		},
+		{
+			"the selector is invalid", func(p *policyv1.PodDisruptionBudget) {
+				p.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Is"}}}
+			}, inWeb, `"Is" is not a valid label selector operator`, `Warning NoPods Failed to get pods: "Is" is not a valid label selector operator`,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, budget(tc.edit, allowing), replicaSet("web", 3), pod("a", tc.owner))
+			b.serveWidgets(t)
+			b.reconcile(t)
+			got := b.wrote(t)
+			if got.DisruptionsAllowed != 0 || got.CurrentHealthy != 5 || got.ObservedGeneration != 2 {
+				t.Errorf("got %+v", got)
+			}
+			if c := got.Conditions; len(c) != 1 || c[0].Reason != "SyncFailed" || c[0].Message != tc.cause || c[0].Status != metav1.ConditionFalse || c[0].ObservedGeneration != 2 {
+				t.Errorf("the conditions are %+v", c)
+			}
+			if events := b.RecordedEvents(); !slices.Equal(events, []string{tc.event}) {
+				t.Errorf("events %q", events)
+			}
+			// The event of that write makes it look once more, but not write.
+			if b.c.writes.IsEcho(key, "") || b.c.writes.Delay(key) != 0 {
+				t.Error("the write would pass for an echo")
+			}
+			b.store(t, failedBudget(budget(tc.edit, allowing), errors.New(tc.cause), start))
+			b.Clock.Step(time.Hour)
+			b.reconcile(t)
+			b.wrote(t)
+		})
+	}
+}
+
+func TestConflicts(t *testing.T) {
+	for name, edit := range map[string]func(*policyv1.PodDisruptionBudget){"accounted": minAvailable("1"), "failed": maxUnavailable("x")} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, budget(edit), pod("a"))
+			b.Fake.PrependReactor("update", "poddisruptionbudgets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, conflict })
+			err := b.c.reconcile(b.Context(), key)
+			if !reconcile.IsRequeue(err) || !apierrors.IsConflict(err) {
+				t.Errorf("got %v", err)
+			}
+			got := b.wrote(t) // just once: a conflict is no reason to permit nothing
+			if failed := got.Conditions[0].Reason == policyv1.SyncFailedReason; failed != (name == "failed") {
+				t.Errorf("the condition is %v", got.Conditions[0])
+			}
+		})
+	}
+}
+
+func TestAWriteThatFailsIsFollowedByOneThatPermitsNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		failures int
+		fails    bool
+	}{"once": {1, false}, "twice": {2, true}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, budget(minAvailable("0")), pod("a"))
+			failures := 0
+			b.Fake.PrependReactor("update", "poddisruptionbudgets", func(clienttesting.Action) (bool, runtime.Object, error) {
+				failures++
+				return failures <= tc.failures, nil, errors.New("down")
+			})
+			if err := b.c.reconcile(b.Context(), key); (err != nil) != tc.fails || reconcile.IsRequeue(err) {
+				t.Errorf("got %v", err)
+			}
+			got := b.writes()
+			if len(got) != 2 || got[0].DisruptionsAllowed != 1 || got[1].DisruptionsAllowed != 0 || got[1].Conditions[0].Message != "down" {
+				t.Errorf("written: %+v", got)
+			}
+		})
+	}
+}
+
+func TestAMissingBudgetIsForgotten(t *testing.T) {
+	b := newBench(t)
+	b.c.tracker.Wrote(key, "pdb", budgetResource, "9")
+	b.reconcile(t)
+	if got := b.c.tracker.HandOver(); len(got) != 0 {
+		t.Errorf("remembered: %v", got)
+	}
+}
+
+// versioned is a store that says how new it is.
+type versioned struct {
+	cache.Store
+	version string
+}
+
+func (v versioned) LastStoreSyncResourceVersion() string { return v.version }
+
+func TestABudgetIsNotLookedAtBeforeTheCacheShowsTheLastWrite(t *testing.T) {
+	b := newBench(t, budget(minAvailable("1")), pod("a"))
+	b.c.tracker = expectations.New(b.Clock, expectations.Stores{budgetResource: versioned{version: "7"}})
+	b.c.tracker.Wrote(key, "pdb", budgetResource, "8")
+	if err := b.c.reconcile(b.Context(), key); !reconcile.IsRequeue(err) {
+		t.Errorf("got %v", err)
+	}
+	if got := b.writes(); len(got) != 0 {
+		t.Errorf("written: %+v", got)
+	}
+}
+
+func TestCountsAloneAreWrittenLater(t *testing.T) {
+	tight := func(healthy int32) *policyv1.PodDisruptionBudget {
+		pdb := budget(minAvailable("3"))
+		pdb.Status = statusOf(pdb, counts{expected: 3, desired: 3, healthy: healthy}, nil)
+		setAllowed(&pdb.Status, start)
+		return pdb
+	}
+	b := newBench(t, tight(0), pod("a"), pod("b", notReady), pod("c", notReady))
+	b.reconcile(t) // the first at once
+	if got := b.wrote(t); got.CurrentHealthy != 1 {
+		t.Fatalf("got %+v", got)
+	}
+	b.store(t, tight(1))
+	b.store(t, pod("b"))
+	b.reconcile(t)
+	b.wrote(t)
+	b.Clock.Step(100 * time.Millisecond) // the rest after a while
+	b.reconcile(t)
+	if got := b.writes(); len(got) != 2 || got[1].CurrentHealthy != 2 {
+		t.Fatalf("written: %+v", got)
+	}
+	b.store(t, tight(2))
+	b.store(t, pod("c"))
+	b.reconcile(t) // now pods that are not Ready may be evicted: at once
+	if got := b.writes(); len(got) != 3 || got[2].CurrentHealthy != 3 {
+		t.Fatalf("written: %+v", got)
+	}
+}
+
+// run runs the controller until the end of the test.
+func (b *bench) run(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(b.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.c.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
+func (b *bench) stored(t *testing.T) policyv1.PodDisruptionBudgetStatus {
+	t.Helper()
+	pdb, err := b.Client.PolicyV1().PodDisruptionBudgets("n").Get(b.Context(), "pdb", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pdb.Status
+}
+
+func TestRunFollowsPodsAndTime(t *testing.T) {
+	b := newBench(t, budget(minAvailable("1"), func(p *policyv1.PodDisruptionBudget) {
+		p.Status.DisruptedPods = map[string]metav1.Time{"a": metav1.NewTime(start)}
+	}), pod("a"), pod("b"), pod("marked", marked("", 0), func(p *corev1.Pod) { p.Labels = nil }))
+	b.run(t)
+	b.eventually(t, "the budget is accounted for", 0, func() bool { return b.stored(t).ExpectedPods == 2 })
+	if got := b.stored(t); got.CurrentHealthy != 1 || got.DisruptionsAllowed != 0 {
+		t.Errorf("got %+v", got)
+	}
+	b.eventually(t, "the eviction is given up", time.Second, func() bool { return b.stored(t).DisruptionsAllowed == 1 })
+	if age := b.Clock.Since(start); age < evictionTimeout {
+		t.Errorf("it was given up after %v", age)
+	}
+	b.eventually(t, "the mark is taken off", time.Second, func() bool {
+		p, err := b.Client.CoreV1().Pods("n").Get(b.Context(), "marked", metav1.GetOptions{})
+		return err == nil && markOf(&p.Status).Status == corev1.ConditionFalse
+	})
+	if err := b.Fake.Tracker().Add(pod("c")); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually(t, "the new pod counts", time.Second, func() bool { return b.stored(t).DisruptionsAllowed == 2 })
+}
+
+// TestRunAsksAgainForARememberedScale shows that a remembered scale is not the last word.
+func TestRunAsksAgainForARememberedScale(t *testing.T) {
+	widget := ownedBy("test.kcmd.dev/v1", "Widget", "w")
+	b := newBench(t, budget(maxUnavailable("1")), pod("a", widget))
+	b.serveWidgets(t)
+	b.run(t)
+	b.eventually(t, "the scale is known", 0, func() bool { return b.stored(t).ExpectedPods == 100 })
+	b.serveScale(func(string) (runtime.Object, error) { return scaleTo("w", 2), nil })
+	b.Clock.Step(2 * coalesce.Window) // or the next write waits
+	// The cached answer serves the event of this pod; nothing happens after it.
+	if err := b.Fake.Tracker().Add(pod("b", widget)); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually(t, "the pod counts", 0, func() bool { return b.stored(t).CurrentHealthy == 2 })
+	if got := b.stored(t); got.ExpectedPods != 100 {
+		t.Fatalf("the scale was asked for: %+v", got)
+	}
+	b.eventually(t, "the new scale is known", 100*time.Millisecond, func() bool { return b.stored(t).DisruptionsAllowed == 1 })
+}
+
+// BenchmarkReconcile must not grow with the size of the namespace.
+func BenchmarkReconcile(b *testing.B) {
+	for _, size := range []int{100, 10_000} {
+		bench := newBench(b)
+		for i := range size {
+			name := strconv.Itoa(i)
+			label := func(p *corev1.Pod) { p.Labels = map[string]string{"app": name} }
+			bench.store(b, budget(maxUnavailable("1"), func(p *policyv1.PodDisruptionBudget) {
+				p.Name, p.Spec.Selector = name, &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
+			}))
+			bench.store(b, replicaSet(name, 1))
+			bench.store(b, pod(name, label, ownedBy(appsv1.SchemeGroupVersion.String(), "ReplicaSet", name)))
+		}
+		pdb := budget(maxUnavailable("1"))
+		pdb.Status = statusOf(pdb, counts{expected: 10, desired: 9, healthy: 10}, nil)
+		setAllowed(&pdb.Status, start)
+		bench.store(b, pdb)
+		bench.store(b, replicaSet("web", 10))
+		for i := range 10 {
+			bench.store(b, pod("web-"+strconv.Itoa(i), inWeb))
+		}
+		b.Run(strconv.Itoa(size)+"/reconcile", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				bench.reconcile(b)
+			}
+			if got := bench.writes(); len(got) != 0 {
+				b.Fatalf("written: %+v", got)
+			}
+		})
+		p := pod("web-1", inWeb)
+		b.Run(strconv.Itoa(size)+"/pod", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				bench.c.wakeBudget(reconcile.Fresh, p)
+			}
+		})
+	}
+}

@@ -1,0 +1,134 @@
+package disruption
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+var podKey = types.NamespacedName{Namespace: "n", Name: "a"}
+
+func TestUntilStale(t *testing.T) {
+	phase := func(phase corev1.PodPhase) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Status.Phase = phase }
+	}
+	unmarked := func(p *corev1.Pod) { markOf(&p.Status).Status = corev1.ConditionFalse }
+	for _, tc := range []struct {
+		name      string
+		pod       *corev1.Pod
+		want      time.Duration
+		candidate bool
+	}{
+		{"no mark", pod("a"), 0, false},
+		{"just marked", pod("a", marked("EvictionByEvictionAPI", 0)), 2 * time.Minute, true},
+		{"marked a while ago", pod("a", marked("PreemptionByScheduler", 90*time.Second)), 30 * time.Second, true},
+		{"marked for exactly as long as it may be", pod("a", marked("", 2*time.Minute)), 0, true},
+		{"marked long ago", pod("a", marked("", time.Hour)), 0, true},
+		{"marked in the future", pod("a", marked("", -time.Minute)), 3 * time.Minute, true},
+		{"pending", pod("a", phase(corev1.PodPending), marked("", time.Hour)), 0, true},
+		{"marked by the kubelet", pod("a", marked("TerminationByKubelet", time.Hour)), 0, false},
+		{"mark is off", pod("a", marked("", time.Hour), unmarked), 0, false},
+		{"being deleted", pod("a", marked("", time.Hour), beingDeleted), 0, false},
+		{"succeeded", pod("a", marked("", time.Hour), phase(corev1.PodSucceeded)), 0, false},
+		{"failed", pod("a", marked("", time.Hour), phase(corev1.PodFailed)), 0, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, candidate := untilStale(tc.pod, start)
+			if got != tc.want || candidate != tc.candidate {
+				t.Errorf("got %v, %v, want %v, %v", got, candidate, tc.want, tc.candidate)
+			}
+		})
+	}
+}
+
+func TestUnmarkingChangesNothingElse(t *testing.T) {
+	patch, err := unmarking(pod("a", marked("EvictionByEvictionAPI", time.Hour)), start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(patch, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"metadata": map[string]any{"uid": "a", "resourceVersion": "5"},
+		"status": map[string]any{
+			"$setElementOrder/conditions": []any{map[string]any{"type": "Ready"}, map[string]any{"type": "DisruptionTarget"}},
+			"conditions": []any{map[string]any{
+				"type": "DisruptionTarget", "status": "False", "reason": nil, "message": nil, "observedGeneration": 2.0,
+				"lastTransitionTime": start.Format(time.RFC3339),
+			}},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAStaleMarkIsTakenOff(t *testing.T) {
+	b := newBench(t, pod("a", marked("EvictionByEvictionAPI", time.Minute)))
+	for range 2 {
+		if err := b.c.reconcileStale(b.Context(), podKey); err != nil {
+			t.Fatal(err)
+		}
+		b.Clock.Step(30 * time.Second)
+	}
+	if actions := b.Fake.Actions(); len(actions) != 0 {
+		t.Fatalf("the API server was sent %v before the time", actions)
+	}
+	if err := b.c.reconcileStale(b.Context(), podKey); err != nil {
+		t.Fatal(err)
+	}
+	actions := b.Fake.Actions()
+	if len(actions) != 1 {
+		t.Fatalf("the API server was sent %v", actions)
+	}
+	patch, ok := actions[0].(clienttesting.PatchAction)
+	if !ok || patch.GetSubresource() != "status" || patch.GetName() != "a" || patch.GetPatchType() != types.StrategicMergePatchType {
+		t.Errorf("the API server was sent %v", actions[0])
+	}
+}
+
+func TestPodsThatNeedNoUnmarking(t *testing.T) {
+	b := newBench(t, pod("a"))
+	for _, key := range []types.NamespacedName{podKey, {Namespace: "n", Name: "gone"}} {
+		if err := b.c.reconcileStale(b.Context(), key); err != nil {
+			t.Error(err)
+		}
+	}
+	if actions := b.Fake.Actions(); len(actions) != 0 {
+		t.Errorf("the API server was sent %v", actions)
+	}
+}
+
+func TestUnmarkingThatFails(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	for _, tc := range []struct {
+		name             string
+		err              error
+		fails, isRequeue bool
+	}{
+		{"changed meanwhile", apierrors.NewConflict(pods, "a", nil), true, true},
+		{"deleted meanwhile", apierrors.NewNotFound(pods, "a"), false, false},
+		{"refused", apierrors.NewForbidden(pods, "a", nil), true, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t, pod("a", marked("", time.Hour)))
+			b.Fake.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.err })
+			err := b.c.reconcileStale(b.Context(), podKey)
+			if (err != nil) != tc.fails || reconcile.IsRequeue(err) != tc.isRequeue {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,56 @@
+package endpoints
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+)
+
+// BenchmarkReconcile is of a Service with ten pods that needs no write. It must not grow
+// with the size of the namespace.
+func BenchmarkReconcile(b *testing.B) {
+	for _, size := range []int{100, 10_000} {
+		bench := newBench(b, defaults).begin(b)
+		for i := range size {
+			name := fmt.Sprintf("service-%d", i)
+			bench.put(b, testService(func(s *corev1.Service) { s.Name, s.Spec.Selector = name, map[string]string{"app": name} }))
+			bench.put(b, testPod(i, func(p *corev1.Pod) { p.Labels = map[string]string{"app": name} }))
+			bench.put(b, testEndpoints(nil, func(e *corev1.Endpoints) { e.Name = name }))
+		}
+		bench.put(b, testService())
+		for i := range 10 {
+			bench.put(b, testPod(size+i))
+		}
+		ctx := klog.NewContext(bench.Context(), logr.Discard())
+		if err := bench.c.reconcile(ctx, "n/web"); err != nil {
+			b.Fatal(err)
+		}
+		bench.observe(b)
+		b.Run(fmt.Sprintf("objects=%d", size), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := bench.c.reconcile(ctx, "n/web"); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		if got := bench.writes(); len(got) != 1 {
+			b.Fatalf("writes are %v, want the create", got)
+		}
+	}
+}
+
+// BenchmarkContents is of a Service with 1,000 pods.
+func BenchmarkContents(b *testing.B) {
+	service, all := testService(), pods(1000)
+	current := testEndpoints(all)
+	b.ReportAllocs()
+	for b.Loop() {
+		if !newContents(service, all).stored(current) {
+			b.Fatal("they are not stored")
+		}
+	}
+}

@@ -1,0 +1,273 @@
+package endpoints
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controllers/kit/controllertest"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+func TestDescriptor(t *testing.T) {
+	d := Descriptor()
+	if d.Name != "endpoints-controller" || !slices.Equal(d.Aliases, []string{"endpoint"}) ||
+		d.ServiceAccount != "endpoint-controller" || d.EventSource != "endpoint-controller" {
+		t.Errorf("descriptor is %+v", d)
+	}
+	cfg := v1beta1.NewDefault()
+	if got := d.Value(cfg); got != defaults {
+		t.Errorf("default value is %+v, want %+v", got, defaults)
+	}
+	cfg.Controllers.Endpoints.ConcurrentSyncs = ptr.To[int32](7)
+	cfg.Controllers.Endpoints.EndpointUpdatesBatchPeriod = &metav1.Duration{Duration: time.Second}
+	if got, want := d.Value(cfg), (config{7, time.Second}); got != want {
+		t.Errorf("value is %+v, want %+v", got, want)
+	}
+	instance, err := d.New(controllertest.New(t).Env, d.Value(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := instance.(controller.HandsOver); !ok {
+		t.Errorf("a %T has nothing to hand over", instance)
+	}
+}
+
+func TestEndpointsAreCreated(t *testing.T) {
+	b := newBench(t, defaults, testService(), testPod(1), testPod(2, notReady),
+		testPod(3, func(p *corev1.Pod) { p.Labels["app"] = "other" })).begin(t)
+	b.reconcile(t)
+	stored := b.stored(t)
+	if got, want := fmt.Sprint(addresses(stored.Subsets)), "[[http:8080/TCP] [web-1] [web-2]]"; got != want {
+		t.Errorf("subsets are %s, want %s", got, want)
+	}
+	if got := stored.Annotations[corev1.EndpointsLastChangeTriggerTime]; got != "2026-01-01T00:00:00Z" {
+		t.Errorf("trigger time is %q, want the creation of the Service", got)
+	}
+	b.observe(t)
+	b.reconcile(t)
+	if got := b.writes(); !slices.Equal(got, []string{"create"}) {
+		t.Errorf("writes are %v, want one", got)
+	}
+}
+
+func TestServiceWithoutPodsHasEmptyEndpoints(t *testing.T) {
+	b := newBench(t, defaults, testService()).begin(t)
+	b.reconcile(t)
+	if stored := b.stored(t); stored == nil || len(stored.Subsets) != 0 {
+		t.Errorf("stored are %+v", stored)
+	}
+}
+
+func TestEmptySelectorSelectsEverything(t *testing.T) {
+	b := newBench(t, defaults, testService(func(s *corev1.Service) { s.Spec.Selector = map[string]string{} }),
+		testPod(1), testPod(2, func(p *corev1.Pod) { p.Labels = nil })).begin(t)
+	b.reconcile(t)
+	if got, want := fmt.Sprint(addresses(b.stored(t).Subsets)), "[[http:8080/TCP] [web-1 web-2] []]"; got != want {
+		t.Errorf("subsets are %s, want %s", got, want)
+	}
+}
+
+func TestServicesThatAreLeftAlone(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Service){
+		"ExternalName": func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName },
+		"no selector":  func(s *corev1.Service) { s.Spec.Selector = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, defaults, testService(change), testPod(1), testEndpoints(nil)).begin(t)
+			b.reconcile(t)
+			if got := b.writes(); len(got) != 0 {
+				t.Errorf("writes are %v, want none", got)
+			}
+		})
+	}
+}
+
+func TestExistingEndpointsAreAdopted(t *testing.T) {
+	foreign := &corev1.Endpoints{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "web", ResourceVersion: "1", Labels: map[string]string{"old": "label"}, Annotations: map[string]string{"kept": "yes"}},
+		Subsets:    []corev1.EndpointSubset{{Addresses: []corev1.EndpointAddress{{IP: "1.2.3.4"}}}},
+	}
+	b := newBench(t, defaults, testService(), testPod(1), foreign).begin(t)
+	b.reconcile(t)
+	stored := b.stored(t)
+	if fmt.Sprint(addresses(stored.Subsets)) != "[[http:8080/TCP] [web-1] []]" || stored.Annotations["kept"] != "yes" ||
+		stored.Labels["old"] != "" || stored.Labels["team"] != "a" {
+		t.Errorf("stored are %+v", stored)
+	}
+}
+
+func TestTriggerTimeOfAPod(t *testing.T) {
+	b := newBench(t, defaults, testService(), testPod(1)).begin(t)
+	b.reconcile(t)
+	b.observe(t)
+	readyAt := metav1.NewTime(created.Add(time.Hour))
+	b.put(t, testPod(2, func(p *corev1.Pod) { p.Status.Conditions[0].LastTransitionTime = readyAt }))
+	b.reconcile(t)
+	if got := b.stored(t).Annotations[corev1.EndpointsLastChangeTriggerTime]; got != "2026-01-01T01:00:00Z" {
+		t.Errorf("trigger time is %q", got)
+	}
+	b.observe(t)
+	b.put(t, testService(func(s *corev1.Service) { s.Spec.Ports[0].Name = "other" }))
+	b.reconcile(t)
+	if got, ok := b.stored(t).Annotations[corev1.EndpointsLastChangeTriggerTime]; ok {
+		t.Errorf("trigger time is %q although nothing has one", got)
+	}
+}
+
+// TestReadinessThatFlipsBack is kubernetes#125638: the cache still shows what was there
+// before the pod became unready, so all seems well when it is ready again.
+func TestReadinessThatFlipsBack(t *testing.T) {
+	b := newBench(t, defaults, testService(), testPod(1), testEndpoints(pods(2)[1:])).begin(t)
+	b.put(t, testPod(1, notReady))
+	b.reconcile(t)
+	b.put(t, testPod(1))
+	err := b.c.reconcile(b.Context(), "n/web")
+	want := "endpoints informer cache is out of date, resource version 1 already processed for endpoints n/web"
+	if err == nil || err.Error() != want || !reconcile.IsRequeue(err) {
+		t.Fatalf("error is %v, want %s", err, want)
+	}
+	if events := b.RecordedEvents(); len(events) != 0 {
+		t.Errorf("events are %q", events)
+	}
+	b.observe(t)
+	b.reconcile(t)
+	if got := fmt.Sprint(addresses(b.stored(t).Subsets)); got != "[[http:8080/TCP] [web-1] []]" {
+		t.Errorf("subsets are %s", got)
+	}
+}
+
+// TestUpdateWithoutEffect is kubernetes#127370: a webhook undoes the update, so the resource
+// version stays. The Service must not be stuck.
+func TestUpdateWithoutEffect(t *testing.T) {
+	b := newBench(t, defaults, testService(), testPod(1), testEndpoints(nil)).begin(t)
+	b.Fake.PrependReactor("update", "endpoints", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, testEndpoints(nil), nil
+	})
+	b.reconcile(t)
+	b.reconcile(t)
+	if got := b.writes(); len(got) != 2 {
+		t.Errorf("writes are %v, want two updates", got)
+	}
+}
+
+func TestTruncatedEndpointsAreWrittenOnce(t *testing.T) {
+	b := newBench(t, defaults, testService()).begin(t)
+	for _, pod := range pods(1200) {
+		b.put(t, pod)
+	}
+	b.reconcile(t)
+	b.observe(t)
+	b.reconcile(t)
+	if got := b.writes(); !slices.Equal(got, []string{"create"}) || len(b.stored(t).Subsets[0].Addresses) != maxAddresses {
+		t.Errorf("writes are %v, addresses %d", got, len(b.stored(t).Subsets[0].Addresses))
+	}
+}
+
+func TestEndpointsOfAServiceThatIsGone(t *testing.T) {
+	b := newBench(t, defaults, testEndpoints(pods(1))).begin(t)
+	b.c.memory.triggers.ComputeEndpointLastChangeTriggerTime("n", testService(), nil)
+	b.c.memory.noteUpdate("n/web", "1", "2")
+	b.reconcile(t)
+	if b.stored(t) != nil {
+		t.Error("the Endpoints are still there")
+	}
+	b.reconcile(t) // the cache shows them still: the answer is 404
+	if len(b.c.memory.triggers.ServiceStates)+len(b.c.memory.replaced)+len(b.c.memory.created) != 0 {
+		t.Error("something is still remembered of the Service")
+	}
+}
+
+func TestNothingToDeleteIsNoRequest(t *testing.T) {
+	b := newBench(t, defaults).begin(t)
+	b.reconcile(t)
+	if got := b.writes(); len(got) != 0 {
+		t.Errorf("writes are %v", got)
+	}
+}
+
+func TestUnseenCreateIsDeleted(t *testing.T) {
+	b := newBench(t, defaults, testService()).begin(t)
+	b.reconcile(t)
+	if err := b.Informers.Core().V1().Services().Informer().GetIndexer().Delete(testService()); err != nil {
+		t.Fatal(err)
+	}
+	// The cache may have been told by now; it forgets.
+	eventually(t, "the cache shows the create", func() bool {
+		_, err := b.c.endpoints.Endpoints("n").Get("web")
+		return err == nil
+	})
+	if err := b.Informers.Core().V1().Endpoints().Informer().GetIndexer().Delete(b.stored(t)); err != nil {
+		t.Fatal(err)
+	}
+	b.reconcile(t)
+	if b.stored(t) != nil {
+		t.Error("the Endpoints are still there")
+	}
+}
+
+// TestUnseenCreateIsNoFailure: creating it again tells nobody anything.
+func TestUnseenCreateIsNoFailure(t *testing.T) {
+	b := newBench(t, defaults, testService()).begin(t)
+	b.Fake.PrependReactor("create", "endpoints", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewAlreadyExists(corev1.Resource("endpoints"), "web")
+	})
+	if err := b.c.reconcile(b.Context(), "n/web"); !apierrors.IsAlreadyExists(err) || reconcile.IsRequeue(err) || len(b.RecordedEvents()) != 1 {
+		t.Errorf("what somebody else created: %v, want a failure and an event", err)
+	}
+	if err := b.c.reconcile(b.Context(), "n/web"); !reconcile.IsRequeue(err) || len(b.RecordedEvents()) != 0 {
+		t.Errorf("what the cache has to show: %v, want another try", err)
+	}
+}
+
+func TestFailures(t *testing.T) {
+	terminating := apierrors.NewForbidden(corev1.Resource("endpoints"), "web", errors.New("going"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for name, tc := range map[string]struct {
+		verb  string
+		err   error
+		fails bool
+		event string
+	}{
+		"create":                      {"create", errors.New("boom"), true, "Warning FailedToCreateEndpoint Failed to create endpoint for service n/web: boom"},
+		"create in an ending one":     {"create", terminating, false, ""},
+		"create that is forbidden":    {"create", apierrors.NewForbidden(corev1.Resource("endpoints"), "web", errors.New("no")), true, `Warning FailedToCreateEndpoint Failed to create endpoint for service n/web: endpoints "web" is forbidden: no`},
+		"update":                      {"update", errors.New("boom"), true, "Warning FailedToUpdateEndpoint Failed to update endpoint n/web: boom"},
+		"update of something else":    {"update", apierrors.NewConflict(corev1.Resource("endpoints"), "web", errors.New("old")), true, `Warning FailedToUpdateEndpoint Failed to update endpoint n/web: Operation cannot be fulfilled on endpoints "web": old`},
+		"delete":                      {"delete", errors.New("boom"), true, ""},
+		"delete of what is not there": {"delete", apierrors.NewNotFound(corev1.Resource("endpoints"), "web"), false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var objects []runtime.Object
+			if tc.verb != "delete" {
+				objects = append(objects, testService(), testPod(1))
+			}
+			if tc.verb != "create" {
+				objects = append(objects, testEndpoints(nil))
+			}
+			b := newBench(t, defaults, objects...).begin(t)
+			b.Fake.PrependReactor(tc.verb, "endpoints", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.err })
+			if err := b.c.reconcile(b.Context(), "n/web"); (err != nil) != tc.fails || tc.fails && !errors.Is(err, tc.err) {
+				t.Errorf("error is %v", err)
+			}
+			var want []string
+			if tc.event != "" {
+				want = []string{tc.event}
+			}
+			if got := b.RecordedEvents(); !slices.Equal(got, want) {
+				t.Errorf("events are %q, want %q", got, want)
+			}
+		})
+	}
+}

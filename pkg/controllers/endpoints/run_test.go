@@ -1,0 +1,215 @@
+package endpoints
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// run runs the controller and returns what stops it and waits for it.
+func (b *bench) run(t *testing.T) (stop func()) {
+	t.Helper()
+	b.Start(t)
+	ctx, cancel := context.WithCancel(b.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.c.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("Run returned %v", err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Error("Run did not return")
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// listed is how many addresses are stored, -1 without Endpoints.
+func (b *bench) listed(t *testing.T) int {
+	stored := b.stored(t)
+	if stored == nil {
+		return -1
+	}
+	n := 0
+	for _, s := range stored.Subsets {
+		n += len(s.Addresses)
+	}
+	return n
+}
+
+func TestServiceNotifications(t *testing.T) {
+	b := newBench(t, defaults)
+	funcs := b.c.serviceFuncs()
+	funcs.Add(reconcile.Backlog, testService())
+	if s := b.c.serviceLoop.Inspect(); s.Depth != 1 || s.Backlog != 1 {
+		t.Errorf("replayed: %+v, want one key in the backlog", s)
+	}
+	funcs.Update(reconcile.Fresh, testService(), testService())
+	if s := b.c.serviceLoop.Inspect(); s.Depth != 1 || s.Backlog != 0 {
+		t.Errorf("updated: %+v, want the key to be fresh", s)
+	}
+	funcs.Delete(testService(func(s *corev1.Service) { s.Name = "gone" }))
+	if s := b.c.serviceLoop.Inspect(); s.Depth != 2 {
+		t.Errorf("deleted: %+v, want another key", s)
+	}
+}
+
+func TestOnlyDeletedEndpointsAreWatched(t *testing.T) {
+	b := newBench(t, defaults)
+	funcs := b.c.endpointsFuncs()
+	if funcs.Add != nil || funcs.Update != nil {
+		t.Error("other changes are watched")
+	}
+	funcs.Delete(testEndpoints(nil))
+	if s := b.c.serviceLoop.Inspect(); s.Depth != 1 {
+		t.Errorf("deleted: %+v, want one key", s)
+	}
+}
+
+func TestRunFollowsPods(t *testing.T) {
+	b := newBench(t, defaults, testService(), testPod(1))
+	b.run(t)
+	eventually(t, "there is an address", func() bool { return b.listed(t) == 1 })
+	if err := b.Fake.Tracker().Add(testPod(2)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "there are two addresses", func() bool {
+		b.Clock.Step(time.Second)
+		return b.listed(t) == 2
+	})
+}
+
+func TestRunMakesDeletedEndpointsAgain(t *testing.T) {
+	b := newBench(t, defaults, testService(), testPod(1))
+	b.run(t)
+	eventually(t, "the cache shows the Endpoints", func() bool {
+		_, err := b.c.endpoints.Endpoints("n").Get("web")
+		return err == nil
+	})
+	if err := b.Fake.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("endpoints"), "n", "web"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "they are back", func() bool { return b.listed(t) == 1 })
+}
+
+func TestRunDeletesLeftovers(t *testing.T) {
+	named := func(name string) func(*corev1.Endpoints) { return func(e *corev1.Endpoints) { e.Name = name } }
+	lock := func(e *corev1.Endpoints) {
+		e.Name = "lock"
+		e.Annotations[resourcelock.LeaderElectionRecordAnnotationKey] = "{}"
+	}
+	b := newBench(t, defaults, testService(func(s *corev1.Service) { s.Spec.Selector = nil }),
+		testEndpoints(nil), testEndpoints(nil, named("left")), testEndpoints(nil, lock))
+	b.run(t)
+	eventually(t, "the leftovers are deleted", func() bool {
+		s := b.c.serviceLoop.Inspect()
+		return len(b.writes()) == 1 && s.Depth == 0 && len(s.InFlight) == 0
+	})
+	list, err := b.Fake.CoreV1().Endpoints("n").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 2 {
+		t.Errorf("%d Endpoints are left (%v), want the lock and the Service's", len(list.Items), err)
+	}
+}
+
+func TestRunGathersPodChangesForTheBatchPeriod(t *testing.T) {
+	batched := config{concurrentSyncs: 5, batchPeriod: time.Hour}
+	b := newBench(t, batched, testService())
+	b.run(t)
+	eventually(t, "the Service is reconciled", func() bool {
+		_, err := b.c.endpoints.Endpoints("n").Get("web")
+		return err == nil && b.c.serviceLoop.Inspect().Reconciled == 1
+	})
+	for i := range 3 {
+		if err := b.Fake.Tracker().Add(testPod(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the changes are mapped", func() bool {
+		found, err := b.c.selected.By("n", map[string]string{"app": "web"})
+		s := b.c.podLoop.Inspect()
+		return err == nil && len(found) == 3 && s.Reconciled > 0 && s.Depth == 0 && len(s.InFlight) == 0
+	})
+	if n := b.c.serviceLoop.Inspect().Reconciled; n != 1 {
+		t.Fatalf("the Service was reconciled %d times before the batch period was over", n)
+	}
+	eventually(t, "all pods are written at once", func() bool {
+		b.Clock.Step(batched.batchPeriod)
+		return b.listed(t) == 3
+	})
+	if got := b.writes(); len(got) != 2 {
+		t.Errorf("writes are %v, want the create and one update", got)
+	}
+}
+
+func TestRunDropsAServiceThatFailsTooOften(t *testing.T) {
+	b := newBench(t, defaults, testService())
+	b.Fake.PrependReactor("create", "endpoints", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("no")
+	})
+	b.run(t)
+	eventually(t, "the Service is dropped after its last retry", func() bool {
+		b.Clock.Step(time.Hour)
+		return b.c.serviceLoop.Inspect().Failed == maxRetries+1 && b.c.serviceLoop.Retries("n/web") == 0
+	})
+}
+
+func TestSuccessorRemembersWrites(t *testing.T) {
+	b := newBench(t, defaults, testService(), testPod(1)).begin(t)
+	b.c.memory.noteUpdate("n/web", "1", "2")
+	b.c.memory.triggers.ComputeEndpointLastChangeTriggerTime("n", testService(), nil)
+	left := b.c.HandOver()
+
+	unbegun := newBench(t, defaults)
+	unbegun.c.predecessor = func() any { return left }
+
+	next := newBench(t, defaults, testService(), testPod(1), testEndpoints(nil))
+	next.c.predecessor = unbegun.c.HandOver
+	next.begin(t)
+	if err := next.c.reconcile(next.Context(), "n/web"); !reconcile.IsRequeue(err) {
+		t.Errorf("error is %v, want an outdated cache", err)
+	}
+	next.put(t, testEndpoints(nil, func(e *corev1.Endpoints) { e.ResourceVersion = "2" }))
+	next.reconcile(t)
+	if got, ok := next.stored(t).Annotations[corev1.EndpointsLastChangeTriggerTime]; ok {
+		t.Errorf("trigger time is %q: the Service seems new", got)
+	}
+}
+
+func TestSuccessorIgnoresWhatItDoesNotKnow(t *testing.T) {
+	b := newBench(t, defaults, testService())
+	b.c.predecessor = func() any { return "something else" }
+	b.begin(t).reconcile(t)
+	if b.stored(t) == nil {
+		t.Error("there are no Endpoints")
+	}
+}
+
+func TestRunThatNeverSyncsEnds(t *testing.T) {
+	b := newBench(t, defaults)
+	ctx, cancel := context.WithCancel(b.Context())
+	cancel()
+	if err := b.c.Run(ctx); err != nil {
+		t.Errorf("Run returned %v", err)
+	}
+	if b.c.HandOver() != nil {
+		t.Error("an instance that never began has something to hand over")
+	}
+}

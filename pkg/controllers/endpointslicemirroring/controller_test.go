@@ -1,0 +1,283 @@
+package endpointslicemirroring
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controllers/kit/controllertest"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+func TestDescriptor(t *testing.T) {
+	d := Descriptor()
+	if d.Name != "endpointslice-mirroring-controller" || !slices.Equal(d.Aliases, []string{"endpointslicemirroring"}) ||
+		d.ServiceAccount != "endpointslicemirroring-controller" || d.EventSource != "endpoint-slice-mirroring-controller" {
+		t.Errorf("descriptor is %+v", d)
+	}
+	cfg := v1beta1.NewDefault()
+	if got := d.Value(cfg); got != defaults {
+		t.Errorf("default value is %+v, want %+v", got, defaults)
+	}
+	cfg.Controllers.EndpointSliceMirroring.ConcurrentSyncs = ptr.To[int32](7)
+	cfg.Controllers.EndpointSliceMirroring.MaxEndpointsPerSubset = ptr.To[int32](9)
+	cfg.Controllers.EndpointSliceMirroring.EndpointUpdatesBatchPeriod = &metav1.Duration{Duration: time.Second}
+	if got, want := d.Value(cfg), (config{7, 9, time.Second}); got != want {
+		t.Errorf("value is %+v, want %+v", got, want)
+	}
+	instance, err := d.New(controllertest.New(t).Env, d.Value(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := instance.(controller.HandsOver); !ok {
+		t.Errorf("a %T has nothing to hand over", instance)
+	}
+}
+
+func TestEndpointsAreMirrored(t *testing.T) {
+	b := newBench(t, defaults, testService(nil), testEndpoints(subset(80, []string{"10.0.0.1", "fd00::1"}, []string{"10.0.0.2"}))).begin(t)
+	b.reconcile(t)
+	want := []string{"IPv4 80: (10.0.0.2) 10.0.0.1", "IPv6 80: fd00::1"}
+	if got := sliceTexts(b.stored(t)); !slices.Equal(got, want) {
+		t.Errorf("slices are %q, want %q", got, want)
+	}
+	b.observed(t)
+	b.reconcile(t)
+	if got := b.writes(); len(got) != 2 {
+		t.Errorf("writes are %v, want two creates", got)
+	}
+}
+
+func TestWhatIsNotMirrored(t *testing.T) {
+	with := func(change func(*corev1.Endpoints)) []runtime.Object {
+		return []runtime.Object{testService(nil), oneAddress(change)}
+	}
+	for name, tc := range map[string]struct {
+		objects  []runtime.Object
+		mirrored bool
+	}{
+		"no Endpoints":   {[]runtime.Object{testService(nil)}, false},
+		"no Service":     {[]runtime.Object{oneAddress()}, false},
+		"selector":       {[]runtime.Object{testService(map[string]string{"a": "b"}), oneAddress()}, false},
+		"empty selector": {[]runtime.Object{testService(map[string]string{}), oneAddress()}, false},
+		"skipped":        {with(func(e *corev1.Endpoints) { e.Labels[discoveryv1.LabelSkipMirror] = "true" }), false},
+		"lock": {with(func(e *corev1.Endpoints) {
+			e.Annotations = map[string]string{resourcelock.LeaderElectionRecordAnnotationKey: ""}
+		}), false},
+		"not skipped":       {with(func(e *corev1.Endpoints) { e.Labels[discoveryv1.LabelSkipMirror] = "True" }), true},
+		"without addresses": {with(func(e *corev1.Endpoints) { e.Subsets = nil }), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			foreign := sliceOf("foreign", oneAddress(), func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "x" })
+			b := newBench(t, defaults, append(tc.objects, sliceOf("ours", oneAddress()), foreign)...).begin(t)
+			b.reconcile(t)
+			var got []string
+			for _, s := range b.stored(t) {
+				got = append(got, s.Name)
+			}
+			want := []string{"foreign"}
+			if tc.mirrored {
+				want = append(want, "ours")
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Errorf("slices are %v, want %v", got, want)
+			}
+			b.observed(t)
+			b.reconcile(t)
+		})
+	}
+}
+
+func TestSkippedAddressesAreReported(t *testing.T) {
+	few := config{concurrentSyncs: 1, maxEndpoints: 1}
+	for name, tc := range map[string]struct {
+		ips  []string
+		want []string
+	}{
+		"none":    {[]string{"10.0.0.1"}, nil},
+		"invalid": {[]string{"!", "10.0.0.1"}, []string{"Warning InvalidIPAddress Skipped 1 invalid IP addresses when mirroring to EndpointSlices"}},
+		"too many": {[]string{"10.0.0.1", "10.0.0.2", "10.0.0.3"},
+			[]string{"Warning TooManyAddressesToMirror A max of 1 addresses can be mirrored to EndpointSlices per Endpoints subset. 2 addresses were skipped"}},
+		"both": {[]string{"!", "10.0.0.1", "10.0.0.2"}, []string{
+			"Warning InvalidIPAddress Skipped 1 invalid IP addresses when mirroring to EndpointSlices",
+			"Warning TooManyAddressesToMirror A max of 1 addresses can be mirrored to EndpointSlices per Endpoints subset. 2 addresses were skipped"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, few, testService(nil), testEndpoints(subset(80, tc.ips, nil))).begin(t)
+			for range 2 {
+				b.reconcile(t)
+				b.observed(t)
+				if got := b.RecordedEvents(); !slices.Equal(got, tc.want) {
+					t.Errorf("events are %q, want %q", got, tc.want)
+				}
+			}
+		})
+	}
+}
+
+func TestStaleCacheIsWaitedFor(t *testing.T) {
+	b := newBench(t, defaults, testService(nil), oneAddress()).begin(t)
+	b.c.written.Tracker.Update(sliceOf("unseen", oneAddress()))
+	err := b.c.reconcile(b.Context(), "n/web")
+	if !reconcile.IsRequeue(err) || err.Error() != "EndpointSlice informer cache is out of date" {
+		t.Fatalf("error is %v", err)
+	}
+	slice := sliceOf("unseen", oneAddress())
+	b.c.sliceFuncs().Add(reconcile.Fresh, slice)
+	if n := b.c.loop.Inspect().Depth; n != 1 {
+		t.Errorf("%d keys are queued when the write is seen, want 1", n)
+	}
+}
+
+// TestTerminatingSliceIsNotWaitedFor: a finalizer can keep it for ever.
+func TestTerminatingSliceIsNotWaitedFor(t *testing.T) {
+	stuck := sliceOf("stuck", oneAddress(), func(s *discoveryv1.EndpointSlice) {
+		s.DeletionTimestamp, s.Finalizers = ptr.To(metav1.Now()), []string{"x/y"}
+	})
+	b := newBench(t, defaults, testService(nil), oneAddress(), stuck).begin(t)
+	b.c.written.Tracker.ExpectDeletion(stuck)
+	b.reconcile(t)
+	if got := b.stored(t); len(got) != 2 {
+		t.Errorf("%d slices, want the stuck one and another", len(got))
+	}
+}
+
+func TestUnchangedSlicesAreTracked(t *testing.T) {
+	b := newBench(t, defaults, testService(nil), oneAddress(), sliceOf("found", oneAddress())).begin(t)
+	b.reconcile(t)
+	if !b.c.written.Tracker.Has(sliceOf("found", oneAddress())) || len(b.writes()) != 0 {
+		t.Errorf("the slice that was found is not tracked, or written: %v", b.writes())
+	}
+}
+
+func TestSliceOfRecreatedEndpointsIsTakenOver(t *testing.T) {
+	old := sliceOf("old", oneAddress(func(e *corev1.Endpoints) { e.UID = "before" }))
+	b := newBench(t, defaults, testService(nil), oneAddress(), old).begin(t)
+	b.reconcile(t)
+	got := b.stored(t)
+	if len(got) != 1 || got[0].Name != "old" || got[0].OwnerReferences[0].UID != "endpoints" {
+		t.Errorf("slices are %+v", got)
+	}
+}
+
+func TestEndpointsBeingDeletedGetNoNewSlices(t *testing.T) {
+	both := testEndpoints(subset(80, []string{"10.0.0.1", "10.0.0.2", "fd00::1"}, nil))
+	both.DeletionTimestamp, both.Finalizers = ptr.To(metav1.Now()), []string{"x/y"}
+	b := newBench(t, defaults, testService(nil), both, sliceOf("a", oneAddress())).begin(t)
+	b.reconcile(t)
+	if got := b.writes(); !slices.Equal(got, []string{"update"}) {
+		t.Errorf("writes are %v, want the update alone", got)
+	}
+}
+
+func TestFailures(t *testing.T) {
+	ending := apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "web", errors.New("going"))
+	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	notFound := apierrors.NewNotFound(discoveryv1.Resource("endpointslices"), "a")
+	slice := sliceOf("a", oneAddress())
+	for name, tc := range map[string]struct {
+		verb    string
+		err     error
+		objects []runtime.Object
+		want    string
+	}{
+		"create":               {"create", errors.New("boom"), []runtime.Object{testService(nil), oneAddress()}, "creating an EndpointSlice of Endpoints n/web: boom"},
+		"create in ending one": {"create", ending, []runtime.Object{testService(nil), oneAddress()}, ""},
+		"update":               {"update", errors.New("boom"), []runtime.Object{testService(nil), testEndpoints(subset(80, []string{"10.0.0.2"}, nil)), slice}, "updating EndpointSlice n/a: boom"},
+		"delete":               {"delete", errors.New("boom"), []runtime.Object{testService(nil), testEndpoints(), slice}, "deleting EndpointSlice n/a: boom"},
+		"deleted by others":    {"delete", notFound, []runtime.Object{testService(nil), testEndpoints(), slice}, ""},
+		"clean up": {"delete", errors.New("boom"), []runtime.Object{slice, sliceOf("b", oneAddress())},
+			"error(s) deleting 2/2 EndpointSlices for n/web Endpoints, including: boom"},
+		"cleaned up by others": {"delete", notFound, []runtime.Object{slice}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, defaults, tc.objects...).begin(t)
+			b.Fake.PrependReactor(tc.verb, "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.err })
+			err := b.c.reconcile(b.Context(), "n/web")
+			if got := fmt.Sprint(err); tc.want == "" && err != nil || tc.want != "" && (got != tc.want || !errors.Is(err, tc.err)) {
+				t.Errorf("error is %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	few := config{concurrentSyncs: 1, maxEndpoints: 2}
+	b := newBench(t, few, testService(nil), testEndpoints(subset(80, []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, nil))).begin(t)
+	b.reconcile(t)
+	b.observed(t)
+	b.put(t, oneAddress())
+	b.reconcile(t)
+	const prefix = "endpoint_slice_mirroring_controller_"
+	for name, want := range map[string]float64{
+		"changes create": 1, "changes update": 1, "desired_endpoint_slices": 1, "endpoints_desired": 1, "num_endpoint_slices": 1,
+	} {
+		if got := value(t, b, prefix+name); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	for name, want := range map[string]float64{"endpoints_added_per_sync": 2, "endpoints_updated_per_sync": 0, "endpoints_removed_per_sync": 1, "addresses_skipped_per_sync": 1} {
+		if sum, count := histogram(t, b, prefix+name); sum != want || count != 2 {
+			t.Errorf("%s: sum %v of %v, want %v of 2", name, sum, count, want)
+		}
+	}
+	if _, count := histogram(t, b, prefix+"endpoints_sync_duration"); count != 2 {
+		t.Errorf("%v durations, want 2", count)
+	}
+	b.c.metrics.totals.forget(web)
+	if b.c.metrics.totals.sum != (total{}) || len(b.c.metrics.totals.of) != 0 {
+		t.Errorf("forgotten Endpoints still count: %+v", b.c.metrics.totals.sum)
+	}
+}
+
+// value is that of a counter or gauge, whose name may be followed by a label value.
+func value(t *testing.T, b *bench, name string) float64 {
+	t.Helper()
+	families, err := b.Metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			full := f.GetName()
+			for _, l := range m.GetLabel() {
+				full += " " + l.GetValue()
+			}
+			if full == name {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
+func histogram(t *testing.T, b *bench, name string) (sum float64, count uint64) {
+	t.Helper()
+	families, err := b.Metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			h := f.GetMetric()[0].GetHistogram()
+			return h.GetSampleSum(), h.GetSampleCount()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0, 0
+}

@@ -1,0 +1,25 @@
+package endpointslicemirroring
+
+import (
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/client-go/util/workqueue"
+)
+
+const (
+	// maxRetries is how often a key is retried before it waits for its next event.
+	maxRetries = 15
+
+	// minRetryDelay and maxRetryDelay bound the delay before Endpoints are retried. The
+	// delay starts long because most failures are conflicts with a cache that lags.
+	minRetryDelay = time.Second
+	maxRetryDelay = 100 * time.Second
+)
+
+func backoff() workqueue.TypedRateLimiter[string] {
+	return workqueue.NewTypedMaxOfRateLimiter[string](
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetryDelay, maxRetryDelay),
+		&workqueue.TypedBucketRateLimiter[string]{Limiter: rate.NewLimiter(10, 100)},
+	)
+}

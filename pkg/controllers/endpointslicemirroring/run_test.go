@@ -1,0 +1,228 @@
+package endpointslicemirroring
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+func TestServiceNotifications(t *testing.T) {
+	without, with := testService(nil), testService(map[string]string{"a": "b"})
+	for name, tc := range map[string]struct {
+		notify func(*mirroringController)
+		want   int
+	}{
+		"added":             {func(c *mirroringController) { c.serviceFuncs().Add(reconcile.Fresh, without) }, 1},
+		"added, selector":   {func(c *mirroringController) { c.serviceFuncs().Add(reconcile.Fresh, with) }, 0},
+		"deleted":           {func(c *mirroringController) { c.serviceFuncs().Delete(without) }, 1},
+		"deleted, selector": {func(c *mirroringController) { c.serviceFuncs().Delete(with) }, 0},
+		"gained a selector": {func(c *mirroringController) { c.serviceFuncs().Update(reconcile.Fresh, without, with) }, 1},
+		"lost its selector": {func(c *mirroringController) { c.serviceFuncs().Update(reconcile.Fresh, with, without) }, 1},
+		"other change":      {func(c *mirroringController) { c.serviceFuncs().Update(reconcile.Fresh, without, without) }, 0},
+		"selector to empty": {func(c *mirroringController) {
+			c.serviceFuncs().Update(reconcile.Fresh, with, testService(map[string]string{}))
+		}, 0},
+		"got empty selector": {func(c *mirroringController) {
+			c.serviceFuncs().Update(reconcile.Fresh, without, testService(map[string]string{}))
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newBench(t, defaults).c
+			tc.notify(c)
+			if got := c.loop.Inspect().Depth; got != tc.want {
+				t.Errorf("%d keys, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestEndpointsNotifications(t *testing.T) {
+	plain, skipped := oneAddress(), oneAddress(func(e *corev1.Endpoints) { e.Labels[discoveryv1.LabelSkipMirror] = "true" })
+	for name, tc := range map[string]struct {
+		notify func(*mirroringController)
+		want   int
+	}{
+		"added":            {func(c *mirroringController) { c.endpointsFuncs().Add(reconcile.Fresh, plain) }, 1},
+		"added, skipped":   {func(c *mirroringController) { c.endpointsFuncs().Add(reconcile.Fresh, skipped) }, 0},
+		"changed":          {func(c *mirroringController) { c.endpointsFuncs().Update(reconcile.Fresh, plain, plain) }, 1},
+		"gets skipped":     {func(c *mirroringController) { c.endpointsFuncs().Update(reconcile.Fresh, plain, skipped) }, 1},
+		"skipped no more":  {func(c *mirroringController) { c.endpointsFuncs().Update(reconcile.Fresh, skipped, plain) }, 1},
+		"changed, skipped": {func(c *mirroringController) { c.endpointsFuncs().Update(reconcile.Fresh, skipped, skipped) }, 0},
+		"deleted":          {func(c *mirroringController) { c.endpointsFuncs().Delete(plain) }, 1},
+		"deleted, skipped": {func(c *mirroringController) { c.endpointsFuncs().Delete(skipped) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newBench(t, defaults).c
+			tc.notify(c)
+			if got := c.loop.Inspect().Depth; got != tc.want {
+				t.Errorf("%d keys, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestSliceNotifications(t *testing.T) {
+	ours := sliceOf("s", oneAddress())
+	generation := func(g int64) func(*discoveryv1.EndpointSlice) {
+		return func(s *discoveryv1.EndpointSlice) { s.Generation = g }
+	}
+	label := func(key, value string) func(*discoveryv1.EndpointSlice) {
+		return func(s *discoveryv1.EndpointSlice) { s.Labels[key] = value }
+	}
+	changed := func(change func(*discoveryv1.EndpointSlice)) func(*mirroringController) {
+		return func(c *mirroringController) {
+			c.written.Tracker.Update(ours)
+			c.sliceFuncs().Update(reconcile.Fresh, ours, sliceOf("s", oneAddress(), change))
+		}
+	}
+	for name, tc := range map[string]struct {
+		notify        func(*mirroringController)
+		want, backlog int
+	}{
+		"replayed": {func(c *mirroringController) { c.sliceFuncs().Add(reconcile.Backlog, ours) }, 1, 1},
+		"created by us": {func(c *mirroringController) {
+			c.written.Tracker.Update(ours)
+			c.sliceFuncs().Add(reconcile.Fresh, ours)
+		}, 0, 0},
+		"of somebody else": {func(c *mirroringController) {
+			c.sliceFuncs().Add(reconcile.Fresh, sliceOf("s", oneAddress(), label(discoveryv1.LabelManagedBy, "x")))
+		}, 0, 0},
+		"without Service":      {changed(func(s *discoveryv1.EndpointSlice) { delete(s.Labels, discoveryv1.LabelServiceName) }), 1, 0},
+		"changed by others":    {changed(generation(2)), 1, 0},
+		"as written":           {changed(generation(1)), 0, 0},
+		"moved":                {changed(label(discoveryv1.LabelServiceName, "other")), 2, 0},
+		"taken":                {changed(label(discoveryv1.LabelManagedBy, "x")), 1, 0},
+		"deleted, not by us":   {func(c *mirroringController) { c.written.Tracker.Update(ours); c.sliceFuncs().Delete(ours) }, 1, 0},
+		"deleted by us":        {func(c *mirroringController) { c.written.Tracker.ExpectDeletion(ours); c.sliceFuncs().Delete(ours) }, 0, 0},
+		"deleted, not tracked": {func(c *mirroringController) { c.sliceFuncs().Delete(ours) }, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newBench(t, defaults).c
+			tc.notify(c)
+			if s := c.loop.Inspect(); s.Depth != tc.want || s.Backlog != tc.backlog {
+				t.Errorf("%d keys, %d in the backlog, want %d, %d", s.Depth, s.Backlog, tc.want, tc.backlog)
+			}
+		})
+	}
+	batched := newBench(t, config{concurrentSyncs: 1, maxEndpoints: 1, batchPeriod: time.Minute}).c
+	changed(generation(2))(batched)
+	if n := batched.loop.Inspect().Depth; n != 0 {
+		t.Errorf("%d keys are queued before the batch period is over", n)
+	}
+}
+
+func TestRetryDelays(t *testing.T) {
+	limiter := backoff()
+	var got []time.Duration
+	for range 9 {
+		got = append(got, limiter.When("n/web"))
+	}
+	want := []time.Duration{1, 2, 4, 8, 16, 32, 64, 100, 100}
+	for i := range want {
+		want[i] *= time.Second
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("delays are %v, want %v", got, want)
+	}
+}
+
+// run runs the controller and returns what stops it and waits for it.
+func (b *bench) run(t *testing.T) {
+	t.Helper()
+	b.Start(t)
+	ctx, cancel := context.WithCancel(b.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.c.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("Run returned %v", err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Error("Run did not return")
+		}
+	})
+}
+
+func TestRunMirrorsAndCleansUp(t *testing.T) {
+	b := newBench(t, defaults, testService(nil), oneAddress())
+	b.run(t)
+	shows := func(want ...string) func() bool {
+		return func() bool {
+			b.Clock.Step(time.Second)
+			return slices.Equal(sliceTexts(b.stored(t)), want)
+		}
+	}
+	eventually(t, "the slice is there", shows("IPv4 80: 10.0.0.1"))
+	b.observed(t)
+	first := b.stored(t)[0].Name
+	if err := b.Fake.Tracker().Delete(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), "n", first); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is made again", shows("IPv4 80: 10.0.0.1"))
+	if err := b.Fake.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("endpoints"), "n", "web"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is gone", shows())
+}
+
+func TestRunCleansUpWhatItFinds(t *testing.T) {
+	skipped := oneAddress(func(e *corev1.Endpoints) { e.Labels[discoveryv1.LabelSkipMirror] = "true" })
+	b := newBench(t, defaults, testService(map[string]string{"a": "b"}), skipped, sliceOf("left", oneAddress()))
+	b.run(t)
+	eventually(t, "the slice is gone", func() bool { return len(b.stored(t)) == 0 })
+}
+
+func TestRunDropsEndpointsThatFailTooOften(t *testing.T) {
+	b := newBench(t, defaults, testService(nil), oneAddress())
+	b.Fake.PrependReactor("create", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("no")
+	})
+	b.run(t)
+	eventually(t, "the key is dropped after its last retry", func() bool {
+		b.Clock.Step(maxRetryDelay)
+		return b.c.loop.Inspect().Failed == maxRetries+1 && b.c.loop.Retries("n/web") == 0
+	})
+}
+
+func TestSuccessorWaitsForUnseenWrites(t *testing.T) {
+	b := newBench(t, defaults, testService(nil), oneAddress()).begin(t)
+	b.c.written.Tracker.Update(sliceOf("unseen", oneAddress()))
+	unbegun := newBench(t, defaults)
+	unbegun.c.predecessor = b.c.HandOver
+	next := newBench(t, defaults, testService(nil), oneAddress())
+	next.c.predecessor = unbegun.c.HandOver
+	next.begin(t)
+	if err := next.c.reconcile(next.Context(), "n/web"); !reconcile.IsRequeue(err) {
+		t.Errorf("error is %v, want a stale cache", err)
+	}
+	odd := newBench(t, defaults, testService(nil), oneAddress())
+	odd.c.predecessor = func() any { return "something else" }
+	odd.begin(t).reconcile(t)
+	if len(odd.stored(t)) != 1 {
+		t.Error("an unknown predecessor kept the Endpoints from being mirrored")
+	}
+}
+
+func TestRunThatNeverSyncsEnds(t *testing.T) {
+	b := newBench(t, defaults)
+	ctx, cancel := context.WithCancel(b.Context())
+	cancel()
+	if err := b.c.Run(ctx); err != nil {
+		t.Errorf("Run returned %v", err)
+	}
+	if b.c.HandOver() != nil {
+		t.Error("an instance that never began has something to hand over")
+	}
+}

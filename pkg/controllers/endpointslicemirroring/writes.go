@@ -1,0 +1,78 @@
+package endpointslicemirroring
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// apply makes the writes of a plan, until one fails.
+func (c *mirroringController) apply(ctx context.Context, endpoints *corev1.Endpoints, p *plan) error {
+	client := c.client.DiscoveryV1().EndpointSlices(endpoints.Namespace)
+	for _, slice := range p.create {
+		if endpoints.DeletionTimestamp != nil {
+			break // what is created now would be deleted with its owner
+		}
+		created, err := client.Create(ctx, slice, metav1.CreateOptions{})
+		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("creating an EndpointSlice of Endpoints %s/%s: %w", endpoints.Namespace, endpoints.Name, err)
+		}
+		c.written.Tracker.Update(created)
+		c.metrics.changes.WithLabelValues("create").Inc()
+	}
+	for _, slice := range p.update {
+		updated, err := client.Update(ctx, slice, metav1.UpdateOptions{})
+		if err != nil {
+			return fmt.Errorf("updating EndpointSlice %s/%s: %w", slice.Namespace, slice.Name, err)
+		}
+		c.written.Tracker.Update(updated)
+		c.metrics.changes.WithLabelValues("update").Inc()
+	}
+	for _, slice := range p.remove {
+		if err := c.delete(ctx, slice); err != nil {
+			return fmt.Errorf("deleting EndpointSlice %s/%s: %w", slice.Namespace, slice.Name, err)
+		}
+		c.written.Tracker.ExpectDeletion(slice)
+		c.metrics.changes.WithLabelValues("delete").Inc()
+	}
+	return nil
+}
+
+// delete deletes a slice, unless the garbage collector was faster.
+func (c *mirroringController) delete(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
+	err := c.client.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name, metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// cleanUp deletes the slices of Endpoints that are not mirrored.
+func (c *mirroringController) cleanUp(ctx context.Context, id types.NamespacedName, slices []*discoveryv1.EndpointSlice) error {
+	c.written.Forget(id)
+	c.metrics.totals.forget(id)
+	var failed int
+	var first error
+	for _, slice := range slices {
+		err := c.delete(ctx, slice)
+		if err == nil {
+			continue
+		}
+		failed++
+		if first == nil {
+			first = err
+		}
+	}
+	if failed == 0 {
+		return nil
+	}
+	return fmt.Errorf("error(s) deleting %d/%d EndpointSlices for %s Endpoints, including: %w", failed, len(slices), id, first)
+}

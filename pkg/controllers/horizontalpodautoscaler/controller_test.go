@@ -1,0 +1,325 @@
+package horizontalpodautoscaler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/controller"
+)
+
+func TestConfigOf(t *testing.T) {
+	c := &controller.Config{}
+	v1beta1.SetDefaults(c)
+	if got, want := configOf(c), (config{
+		concurrentSyncs: 5, syncPeriod: 15 * time.Second, downscaleStabilization: 5 * time.Minute, tolerance: 0.1,
+		cpuInitializationPeriod: 5 * time.Minute, initialReadinessDelay: 30 * time.Second,
+		configurableTolerance: true, scaleToZero: false, podLevelResources: true,
+	}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// metric returns a value of the registry, or -1.
+func (h *harness) metric(t testing.TB, name string, want map[string]string) float64 {
+	t.Helper()
+	families, err := h.Metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != subsystem+"_"+name {
+			continue
+		}
+		for _, m := range f.Metric {
+			got := map[string]string{}
+			for _, l := range m.Label {
+				got[l.GetName()] = l.GetValue()
+			}
+			if fmt.Sprint(got) == fmt.Sprint(want) {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	return -1
+}
+
+func TestMetrics(t *testing.T) {
+	h := newHarness(t, testConfig, withPods(3, newHPA(withMetrics(external("a", "2", ""), cpu(50)), func(hpa *autoscalingv2.HorizontalPodAutoscaler) {
+		hpa.Status.CurrentReplicas = 9
+	}))...)
+	h.series("12")
+	if _, err := h.evaluate(t); err == nil {
+		t.Fatal("cpu must fail")
+	}
+	scaled := map[string]string{"action": "scale_up", "error": "internal"}
+	for _, tc := range []struct {
+		name   string
+		labels map[string]string
+		want   float64
+	}{
+		{"reconciliations_total", scaled, 1},
+		{"reconciliation_duration_seconds", scaled, 1},
+		// Compared with the status, which is that of the evaluation before.
+		{"metric_computation_total", map[string]string{"action": "scale_down", "error": "none", "metric_type": "External"}, 1},
+		{"metric_computation_duration_seconds", map[string]string{"action": "none", "error": "internal", "metric_type": "Resource"}, 1},
+		{"num_horizontal_pod_autoscalers", nil, 1},
+		{"desired_replicas", map[string]string{"namespace": "ns", "hpa_name": "web"}, 6},
+	} {
+		if tc.labels == nil {
+			tc.labels = map[string]string{}
+		}
+		if got := h.metric(t, tc.name, tc.labels); got != tc.want {
+			t.Errorf("%s%v: got %v", tc.name, tc.labels, got)
+		}
+	}
+}
+
+func TestAnAutoscalerThatIsGoneIsForgotten(t *testing.T) {
+	h := newHarness(t, testConfig, newHPA())
+	if _, err := h.evaluate(t); err == nil {
+		t.Fatal("there are no metrics")
+	}
+	gone := cache.NewObjectName("ns", "gone")
+	h.c.histories.of(gone, "u").seed(3, epoch)
+	h.c.metrics.desired(gone, 3)
+	if err := h.c.reconcile(h.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := h.c.histories.byKey[gone]; ok {
+		t.Error("its history is still there")
+	}
+	if got := h.metric(t, "desired_replicas", map[string]string{"namespace": "ns", "hpa_name": "gone"}); got != -1 {
+		t.Errorf("its series is still there: %v", got)
+	}
+}
+
+func TestAHistoryBelongsToOneUID(t *testing.T) {
+	all := newHistories()
+	all.of(webKey, "old").seed(9, epoch)
+	if got := all.of(webKey, "new"); len(got.recommendations) != 0 {
+		t.Errorf("inherited %v", got.recommendations)
+	}
+}
+
+func TestEvaluationsAreOnePeriodApart(t *testing.T) {
+	h := newHarness(t, testConfig, newHPA())
+	h.scale.Spec.Replicas = 0
+	evaluated := make(chan time.Time, 10)
+	evaluations := 0
+	h.scaleErr = func(string) error {
+		evaluated <- h.Clock.Now()
+		if evaluations++; evaluations == 2 {
+			return errors.New("failures do not change the pace")
+		}
+		return nil
+	}
+	ctx, stop := context.WithCancel(h.Context())
+	done := make(chan error, 1)
+	go func() { done <- h.c.Run(ctx) }()
+	started := h.Clock.Now()
+	for i := 1; i <= 3; i++ {
+		due := started.Add(time.Duration(i) * testConfig.syncPeriod)
+		h.stepUntil(t, due, evaluated)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// stepUntil steps the clock up to when an evaluation is due, which it must not precede.
+func (h *harness) stepUntil(t testing.TB, due time.Time, evaluated <-chan time.Time) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+		select {
+		case at := <-evaluated:
+			if at.Before(due) {
+				t.Fatalf("evaluated %v early", due.Sub(at))
+			}
+			return
+		default:
+			if h.Clock.HasWaiters() && h.Clock.Now().Before(due) {
+				h.Clock.Step(time.Second)
+			} else if h.Clock.HasWaiters() {
+				h.Clock.Step(time.Millisecond)
+			}
+		}
+	}
+	t.Fatal("no evaluation")
+}
+
+func TestMemoryIsHandedOver(t *testing.T) {
+	first := newHarness(t, testConfig, newHPA())
+	first.registered(t, "web", "app=web")
+	first.registered(t, "deleted", "app=web")
+	first.c.histories.of(webKey, "u1").seed(9, epoch)
+	first.c.histories.of(cache.NewObjectName("ns", "deleted"), "u2").seed(9, epoch)
+
+	second := newHarness(t, testConfig, newHPA())
+	handed := first.c.HandOver()
+	second.c.predecessor = func() any { return handed }
+	ctx, stop := context.WithCancel(second.Context())
+	stop()
+	second.c.handlers = func(context.Context) bool { return true }
+	if err := second.c.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := second.c.histories.of(webKey, "u1").recommendations; len(got) != 1 || got[0].replicas != 9 {
+		t.Errorf("recommendations %v", got)
+	}
+	if len(second.c.histories.byKey) != 1 {
+		t.Errorf("histories of deleted autoscalers: %v", second.c.histories.byKey)
+	}
+	if got := second.c.selectors.selecting("ns", []*corev1.Pod{aPod("p")}); !slices.Equal(got, []cache.ObjectName{webKey}) {
+		t.Errorf("selectors %v", got)
+	}
+}
+
+func TestMemorySurvivesAnInstanceThatNeverBegan(t *testing.T) {
+	h := newHarness(t, testConfig)
+	handed := memory{selectors: newSelectors(), histories: newHistories()}
+	h.c.predecessor = func() any { return handed }
+	h.c.handlers = func(context.Context) bool { return false }
+	if err := h.c.Run(h.Context()); err != nil || h.c.HandOver() != any(handed) {
+		t.Errorf("%v, handed over %v", err, h.c.HandOver())
+	}
+}
+
+func TestSelectors(t *testing.T) {
+	s := newSelectors()
+	parse := func(text string) labels.Selector {
+		selector, err := labels.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return selector
+	}
+	pods := []*corev1.Pod{aPod("p", func(p *corev1.Pod) { p.Labels = map[string]string{"app": "web", "tier": "front"} })}
+	for name, selector := range map[string]string{
+		"exact": "app=web", "both": "app=web,tier=front", "one-of-one": "app in (web)", "set": "app in (web,api)",
+		"exists": "tier", "not": "app!=api", "other": "app=api", "half": "app=web,tier=back", "absent": "!app",
+	} {
+		key := cache.NewObjectName("ns", name)
+		s.register(key)
+		s.set(key, parse(selector))
+	}
+	s.set(cache.NewObjectName("ns", "unregistered"), parse("app=web"))
+	s.register(cache.NewObjectName("ns", "unseen"))
+	elsewhere := cache.NewObjectName("elsewhere", "exact")
+	s.register(elsewhere)
+	s.set(elsewhere, parse("app=web"))
+
+	names := func() (all []string) {
+		for _, key := range s.selecting("ns", pods) {
+			all = append(all, key.Name)
+		}
+		return all
+	}
+	if got, want := names(), []string{"both", "exact", "exists", "not", "one-of-one", "set"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	s.set(cache.NewObjectName("ns", "exact"), parse("app=api"))
+	for _, name := range []string{"both", "exists", "not", "set"} {
+		s.remove(cache.NewObjectName("ns", name))
+	}
+	if got := names(); !slices.Equal(got, []string{"one-of-one"}) {
+		t.Errorf("after changes: %v", got)
+	}
+	if n := s.remove(cache.NewObjectName("ns", "never")); n != 7 {
+		t.Errorf("%d autoscalers known", n)
+	}
+	s.set(cache.NewObjectName("ns", "half"), labels.Everything())
+	if got := names(); !slices.Equal(got, []string{"half", "one-of-one"}) {
+		t.Errorf("a selector of everything: %v", got)
+	}
+}
+
+func TestRequestsEndWithTheRightToAct(t *testing.T) {
+	arrived, release := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/quick" {
+			fmt.Fprint(w, "answer")
+			return
+		}
+		close(arrived)
+		<-release
+	}))
+	defer server.Close()
+	defer close(release)
+	fenced := make(chan struct{})
+	client := &http.Client{Transport: endingTransport{next: http.DefaultTransport, end: fenced}}
+	response, err := client.Get(server.URL + "/quick")
+	if err != nil || response.Body.Close() != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		<-arrived
+		close(fenced)
+	}()
+	if _, err := client.Get(server.URL + "/slow"); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMakingClientsSendsNothing(t *testing.T) {
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked = append(asked, r.URL.Path) }))
+	defer server.Close()
+	h := newHarness(t, testConfig)
+	h.RESTConfig = &rest.Config{Host: server.URL}
+	if _, err := newClients(h.Env.Env); err != nil || len(asked) != 0 {
+		t.Errorf("%v, asked %v", err, asked)
+	}
+	h.RESTConfig = &rest.Config{Host: "::bad::"}
+	if _, err := newClients(h.Env.Env); err == nil || !strings.Contains(err.Error(), "scales") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// BenchmarkEvaluation evaluates one autoscaler among many, each with a pod of its own.
+func BenchmarkEvaluation(b *testing.B) {
+	for _, count := range []int{100, 10_000} {
+		b.Run(fmt.Sprint(count), func(b *testing.B) {
+			objects := []runtime.Object{newHPA(withMetrics(external("queue", "4", "")))}
+			for i := range count {
+				name := fmt.Sprint("other", i)
+				objects = append(objects,
+					newHPA(func(hpa *autoscalingv2.HorizontalPodAutoscaler) { hpa.Name = name }),
+					aPod(name, func(p *corev1.Pod) { p.Labels = map[string]string{"app": name} }))
+			}
+			h := newHarness(b, testConfig, withPods(3, objects...)...)
+			for i := range count {
+				name := fmt.Sprint("other", i)
+				h.registered(b, name, "app="+name)
+			}
+			h.series("12")
+			b.ReportAllocs()
+			b.ResetTimer()
+			for b.Loop() {
+				hpa, err := h.c.autoscalers.HorizontalPodAutoscalers("ns").Get("web")
+				if err != nil {
+					b.Fatal(err)
+				}
+				e := h.c.newEvaluation(webKey, hpa.DeepCopy(), epoch)
+				if w, err := e.decide(b.Context(), &h.scale); err != nil || w.replicas != 3 {
+					b.Fatalf("%+v, %v", w, err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,332 @@
+package horizontalpodautoscaler
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+)
+
+type edit = func(*autoscalingv2.HorizontalPodAutoscaler)
+
+func TestScaleUp(t *testing.T) {
+	h := newHarness(t, testConfig, withPods(3, newHPA(func(hpa *autoscalingv2.HorizontalPodAutoscaler) {
+		hpa.Status.ObservedGeneration = ptr.To[int64](4)
+	}))...)
+	h.usage = map[string]string{"p0": "1", "p1": "1", "p2": "1"}
+	hpa, err := h.evaluate(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(h.written, []int32{6}) {
+		t.Errorf("wrote %v", h.written)
+	}
+	s := hpa.Status
+	if s.CurrentReplicas != 3 || s.DesiredReplicas != 6 || !s.LastScaleTime.Time.Equal(epoch) || s.ObservedGeneration != nil {
+		t.Errorf("status %+v", s)
+	}
+	if m := s.CurrentMetrics; len(m) != 1 || m[0].Type != "Resource" || *m[0].Resource.Current.AverageUtilization != 100 || m[0].Resource.Current.AverageValue.String() != "1" {
+		t.Errorf("metrics %+v", m)
+	}
+	for kind, want := range map[autoscalingv2.HorizontalPodAutoscalerConditionType]string{
+		autoscalingv2.AbleToScale:    "True SucceededRescale: the HPA controller was able to update the target scale to 6",
+		autoscalingv2.ScalingActive:  "True ValidMetricFound: the HPA was able to successfully calculate a replica count from cpu resource utilization (percentage of request)",
+		autoscalingv2.ScalingLimited: "False DesiredWithinRange: the desired count is within the acceptable range",
+	} {
+		if got := condition(hpa, kind); got != want {
+			t.Errorf("%s: %s", kind, got)
+		}
+	}
+	order := []autoscalingv2.HorizontalPodAutoscalerConditionType{}
+	for _, c := range s.Conditions {
+		order = append(order, c.Type)
+	}
+	if !slices.Equal(order, []autoscalingv2.HorizontalPodAutoscalerConditionType{"AbleToScale", "ScalingActive", "ScalingLimited"}) {
+		t.Errorf("order %v", order)
+	}
+	if got := h.RecordedEvents(); !slices.Equal(got, []string{"Normal SuccessfulRescale New size: 6; reason: cpu resource utilization (percentage of request) above target"}) {
+		t.Errorf("events %q", got)
+	}
+}
+
+func TestWithoutMetrics(t *testing.T) {
+	zeroed := func(status corev1.ConditionStatus) edit {
+		return func(hpa *autoscalingv2.HorizontalPodAutoscaler) {
+			hpa.Status.Conditions = []autoscalingv2.HorizontalPodAutoscalerCondition{{Type: autoscalingv2.ScaledToZero, Status: status}}
+		}
+	}
+	minOf := func(n int32) edit {
+		return func(hpa *autoscalingv2.HorizontalPodAutoscaler) { hpa.Spec.MinReplicas = &n }
+	}
+	gate := testConfig
+	gate.scaleToZero = true
+	const disabled = "False ScalingDisabled: scaling is disabled since the replica count of the target is zero"
+	for name, tc := range map[string]struct {
+		config  config
+		current int32
+		edits   []edit
+		wrote   []int32
+		event   string
+		active  string
+		zero    bool // whether ScaledToZero is still there
+	}{
+		"above the maximum":     {testConfig, 11, nil, []int32{10}, "Normal SuccessfulRescale New size: 10; reason: Current number of replicas above Spec.MaxReplicas", "none", false},
+		"below the minimum":     {testConfig, 1, []edit{minOf(2)}, []int32{2}, "Normal SuccessfulRescale New size: 2; reason: Current number of replicas below Spec.MinReplicas", "none", false},
+		"at zero":               {testConfig, 0, []edit{zeroed("True")}, nil, "", disabled, false},
+		"at zero, by hand":      {gate, 0, []edit{zeroed("False")}, nil, "", disabled, true},
+		"at zero, nothing says": {gate, 0, nil, nil, "", disabled, false},
+		"at zero, cannot wake":  {gate, 0, []edit{zeroed("True"), minOf(0)}, nil, "", disabled, true},
+	} {
+		h := newHarness(t, tc.config, newHPA(tc.edits...))
+		h.scale.Spec.Replicas = tc.current
+		hpa, err := h.evaluate(t)
+		if err != nil || !slices.Equal(h.written, tc.wrote) || condition(hpa, autoscalingv2.ScalingActive) != tc.active {
+			t.Errorf("%s: %v, wrote %v, %s", name, err, h.written, condition(hpa, autoscalingv2.ScalingActive))
+		}
+		if got := strings.Join(h.RecordedEvents(), ""); got != tc.event {
+			t.Errorf("%s: events %q", name, got)
+		}
+		if got := condition(hpa, autoscalingv2.ScaledToZero) != "none"; got != tc.zero && tc.wrote == nil {
+			t.Errorf("%s: ScaledToZero %s", name, condition(hpa, autoscalingv2.ScaledToZero))
+		}
+		if len(h.requests) != 0 {
+			t.Errorf("%s: metrics were read", name)
+		}
+	}
+}
+
+func TestScaleToZeroAndBack(t *testing.T) {
+	gate := testConfig
+	gate.scaleToZero = true
+	gate.downscaleStabilization = 0
+	h := newHarness(t, gate, withPods(1, newHPA(withMetrics(external("queue", "5", "")), func(hpa *autoscalingv2.HorizontalPodAutoscaler) {
+		hpa.Spec.MinReplicas = ptr.To[int32](0)
+	}))...)
+	h.scale.Spec.Replicas, h.scale.Status.Replicas = 1, 1
+	h.series("0")
+	if _, err := h.evaluate(t); err != nil || h.written != nil {
+		t.Fatalf("held by the first size: %v, wrote %v", err, h.written)
+	}
+	h.Clock.Step(time.Second)
+	hpa, err := h.evaluate(t)
+	if err != nil || !slices.Equal(h.written, []int32{0}) {
+		t.Fatalf("%v, wrote %v", err, h.written)
+	}
+	if got := condition(hpa, autoscalingv2.ScaledToZero); got != "True ScaledToZero: the HPA controller scaled the workload to zero" {
+		t.Fatal(got)
+	}
+	h.sync(t, hpa)
+	h.scale.Status.Replicas = 0
+	h.series("9")
+	h.Clock.Step(time.Second)
+	hpa, err = h.evaluate(t)
+	if err != nil || h.written[len(h.written)-1] != 2 {
+		t.Fatalf("%v, wrote %v", err, h.written)
+	}
+	if got := condition(hpa, autoscalingv2.ScaledToZero); got != "False NotScaledToZero: the HPA controller did not scale the workload to zero" {
+		t.Error(got)
+	}
+}
+
+// sync waits until the cache shows the autoscaler.
+func (h *harness) sync(t testing.TB, want *autoscalingv2.HorizontalPodAutoscaler) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+		got, err := h.c.autoscalers.HorizontalPodAutoscalers("ns").Get("web")
+		if err == nil && len(got.Status.Conditions) == len(want.Status.Conditions) && got.Status.DesiredReplicas == want.Status.DesiredReplicas {
+			return
+		}
+	}
+	t.Fatal("the cache did not follow")
+}
+
+func TestTargetCannotBeRead(t *testing.T) {
+	target := func(apiVersion, kind string) edit {
+		return func(hpa *autoscalingv2.HorizontalPodAutoscaler) {
+			hpa.Spec.ScaleTargetRef.APIVersion, hpa.Spec.ScaleTargetRef.Kind = apiVersion, kind
+		}
+	}
+	for name, tc := range map[string]struct {
+		edit edit
+		err  error
+		text string
+		spec bool
+	}{
+		"version": {target("a/b/c", "Deployment"), nil, "invalid API version in scale target reference: unexpected GroupVersion string: a/b/c", true},
+		"kind":    {target("apps/v1", "Gadget"), nil, `unable to determine resource for scale target reference: no matches for apps/, Resource=Gadget`, false},
+		"scale":   {target("apps/v7", "Deployment"), errors.New("no such thing"), "no such thing", false},
+	} {
+		h := newHarness(t, testConfig, newHPA(tc.edit))
+		h.scaleErr = func(string) error { return tc.err }
+		hpa, err := h.evaluate(t)
+		if err == nil || errors.Is(err, errSpec) != tc.spec {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := condition(hpa, autoscalingv2.AbleToScale); got != "False FailedGetScale: the HPA controller was unable to get the target's current scale: "+tc.text {
+			t.Errorf("%s: %s", name, got)
+		}
+		if got := h.RecordedEvents(); !slices.Equal(got, []string{"Warning FailedGetScale " + tc.text}) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestSelectorsThatCannotBeUsed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		selector string
+		others   map[string]string
+		active   string
+		event    string
+	}{
+		"empty":    {"", nil, "False InvalidSelector: the HPA target's scale is missing a selector", "Warning SelectorRequired selector is required"},
+		"unusable": {"a in", nil, "False InvalidSelector: couldn't convert selector into a corresponding internal selector object: ", "Warning InvalidSelector couldn't convert"},
+		"ambiguous": {"app=web", map[string]string{"other": "app in (web,api)", "third": "app=api"},
+			"False AmbiguousSelector: pods by selector app=web are controlled by multiple HPAs: [ns/other ns/web]", "Warning AmbiguousSelector pods by selector app=web"},
+	} {
+		h := newHarness(t, testConfig, withPods(1, newHPA())...)
+		h.scale.Status.Selector = tc.selector
+		h.c.selectors.register(webKey)
+		for other, selector := range tc.others {
+			h.registered(t, other, selector)
+		}
+		hpa, err := h.evaluate(t)
+		if err == nil || !strings.HasPrefix(condition(hpa, autoscalingv2.ScalingActive), tc.active) {
+			t.Errorf("%s: %v, %s", name, err, condition(hpa, autoscalingv2.ScalingActive))
+		}
+		events := h.RecordedEvents()
+		if len(events) != 2 || !strings.HasPrefix(events[0], tc.event) || !strings.HasPrefix(events[1], "Warning FailedComputeMetricsReplicas ") {
+			t.Errorf("%s: events %q", name, events)
+		}
+		if hpa.Status.CurrentReplicas != 3 || hpa.Status.CurrentMetrics != nil || h.written != nil {
+			t.Errorf("%s: status %+v", name, hpa.Status)
+		}
+	}
+}
+
+func conflict() error {
+	return apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, "web", errors.New("changed"))
+}
+
+func TestRescaleIsRepeatedOnConflict(t *testing.T) {
+	h := newHarness(t, testConfig, newHPA())
+	h.scale.Spec.Replicas = 12
+	left := 3
+	h.scaleErr = func(verb string) error {
+		if verb == "update" && left > 0 {
+			left--
+			return conflict()
+		}
+		return nil
+	}
+	if _, err := h.evaluate(t); err != nil || !slices.Equal(h.written, []int32{10}) || left != 0 {
+		t.Errorf("%v, wrote %v", err, h.written)
+	}
+}
+
+func TestRescaleFails(t *testing.T) {
+	for _, refusal := range []error{errors.New("refused"), conflict()} {
+		h := newHarness(t, testConfig, newHPA(func(hpa *autoscalingv2.HorizontalPodAutoscaler) { hpa.Status.DesiredReplicas = 7 }))
+		h.scale.Spec.Replicas = 12
+		puts := 0
+		h.scaleErr = func(verb string) error {
+			if verb == "update" {
+				puts++
+				return refusal
+			}
+			return nil
+		}
+		hpa, err := h.evaluate(t)
+		if err == nil || hpa.Status.DesiredReplicas != 7 || hpa.Status.CurrentReplicas != 12 || hpa.Status.LastScaleTime != nil {
+			t.Errorf("%v, status %+v", err, hpa.Status)
+		}
+		if want := map[bool]int{true: 5, false: 1}[apierrors.IsConflict(refusal)]; puts != want {
+			t.Errorf("%d attempts, want %d", puts, want)
+		}
+		if got := condition(hpa, autoscalingv2.AbleToScale); got != "False FailedUpdateScale: the HPA controller was unable to update the target scale: "+refusal.Error() {
+			t.Error(got)
+		}
+		want := "Warning FailedRescale New size: 10; reason: Current number of replicas above Spec.MaxReplicas; error: " + refusal.Error()
+		if got := h.RecordedEvents(); !slices.Equal(got, []string{want}) {
+			t.Errorf("events %q", got)
+		}
+	}
+}
+
+func TestScaleEventsAreKeptWithBehaviorOnly(t *testing.T) {
+	for _, b := range []*autoscalingv2.HorizontalPodAutoscalerBehavior{nil, {}} {
+		h := newHarness(t, testConfig, newHPA(func(hpa *autoscalingv2.HorizontalPodAutoscaler) { hpa.Spec.Behavior = b }))
+		h.scale.Spec.Replicas = 12
+		if _, err := h.evaluate(t); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(h.c.histories.of(webKey, "u1").removed); got != map[bool]int{true: 1}[b != nil] {
+			t.Errorf("behavior %v: %d events", b, got)
+		}
+	}
+}
+
+func TestStatusIsWrittenOnlyIfItChanged(t *testing.T) {
+	h := newHarness(t, testConfig, withPods(3, newHPA())...)
+	h.usage = map[string]string{"p0": "500m", "p1": "500m", "p2": "500m"}
+	hpa, err := h.evaluate(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.sync(t, hpa)
+	h.Fake.ClearActions()
+	h.Clock.Step(15 * time.Second)
+	if _, err := h.evaluate(t); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range h.Fake.Actions() {
+		if a.GetVerb() == "update" {
+			t.Errorf("wrote %v", a)
+		}
+	}
+}
+
+func TestStatusCannotBeWritten(t *testing.T) {
+	h := newHarness(t, testConfig, withPods(3, newHPA())...)
+	h.usage = map[string]string{"p0": "500m", "p1": "500m", "p2": "500m"}
+	h.Fake.PrependReactor("update", "horizontalpodautoscalers", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("refused")
+	})
+	if _, err := h.evaluate(t); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("got %v", err)
+	}
+	if got := h.RecordedEvents(); !slices.Equal(got, []string{"Warning FailedUpdateStatus refused"}) {
+		t.Errorf("events %q", got)
+	}
+}
+
+func TestTransitionTimeIsThatOfTheStatus(t *testing.T) {
+	old := metav1.NewTime(epoch.Add(-time.Hour))
+	h := newHarness(t, testConfig, newHPA(func(hpa *autoscalingv2.HorizontalPodAutoscaler) {
+		hpa.Status.Conditions = []autoscalingv2.HorizontalPodAutoscalerCondition{
+			{Type: autoscalingv2.ScalingActive, Status: corev1.ConditionTrue, LastTransitionTime: old},
+			{Type: autoscalingv2.AbleToScale, Status: corev1.ConditionTrue, Reason: "Old", LastTransitionTime: old},
+		}
+	}))
+	h.scale.Spec.Replicas = 0
+	hpa, err := h.evaluate(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := hpa.Status.Conditions
+	if c[0].Type != autoscalingv2.ScalingActive || !c[0].LastTransitionTime.Time.Equal(epoch) {
+		t.Errorf("changed: %+v", c[0])
+	}
+	if c[1].Reason != "SucceededGetScale" || !c[1].LastTransitionTime.Time.Equal(old.Time) {
+		t.Errorf("unchanged: %+v", c[1])
+	}
+}

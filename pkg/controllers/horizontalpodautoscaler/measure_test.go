@@ -1,0 +1,298 @@
+package horizontalpodautoscaler
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+	externalv1beta1 "k8s.io/metrics/pkg/apis/external_metrics/v1beta1"
+	resourcev1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
+	"k8s.io/utils/ptr"
+)
+
+func quantity(s string) *resource.Quantity {
+	if s == "" {
+		return nil
+	}
+	return ptr.To(resource.MustParse(s))
+}
+
+func external(name, average, value string) autoscalingv2.MetricSpec {
+	return autoscalingv2.MetricSpec{Type: autoscalingv2.ExternalMetricSourceType, External: &autoscalingv2.ExternalMetricSource{
+		Metric: autoscalingv2.MetricIdentifier{Name: name},
+		Target: autoscalingv2.MetricTarget{AverageValue: quantity(average), Value: quantity(value)},
+	}}
+}
+
+func object(kind string, targetType autoscalingv2.MetricTargetType, average, value string) autoscalingv2.MetricSpec {
+	return autoscalingv2.MetricSpec{Type: autoscalingv2.ObjectMetricSourceType, Object: &autoscalingv2.ObjectMetricSource{
+		DescribedObject: autoscalingv2.CrossVersionObjectReference{APIVersion: "v1", Kind: kind, Name: "thing"},
+		Metric:          autoscalingv2.MetricIdentifier{Name: "hits", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}},
+		Target:          autoscalingv2.MetricTarget{Type: targetType, AverageValue: quantity(average), Value: quantity(value)},
+	}}
+}
+
+func perPod(average string) autoscalingv2.MetricSpec {
+	return autoscalingv2.MetricSpec{Type: autoscalingv2.PodsMetricSourceType, Pods: &autoscalingv2.PodsMetricSource{
+		Metric: autoscalingv2.MetricIdentifier{Name: "rps"},
+		Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: quantity(average)},
+	}}
+}
+
+func usageOf(name corev1.ResourceName, average string) autoscalingv2.MetricSpec {
+	return autoscalingv2.MetricSpec{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
+		Name: name, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: quantity(average)},
+	}}
+}
+
+func container(name string, percent int32, average string) autoscalingv2.MetricSpec {
+	target := autoscalingv2.MetricTarget{AverageValue: quantity(average)}
+	if percent > 0 {
+		target.AverageUtilization = &percent
+	}
+	return autoscalingv2.MetricSpec{Type: autoscalingv2.ContainerResourceMetricSourceType, ContainerResource: &autoscalingv2.ContainerResourceMetricSource{
+		Name: "cpu", Container: name, Target: target,
+	}}
+}
+
+// registered makes another autoscaler known with its selector.
+func (h *harness) registered(t testing.TB, name, selector string) {
+	t.Helper()
+	parsed, err := labels.Parse(selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := cache.NewObjectName("ns", name)
+	h.c.selectors.register(key)
+	h.c.selectors.set(key, parsed)
+}
+
+func TestKindsOfMetrics(t *testing.T) {
+	const selectorText = "&LabelSelector{MatchLabels:map[string]string{a: b,},MatchExpressions:[]LabelSelectorRequirement{},}"
+	for name, tc := range map[string]struct {
+		metric autoscalingv2.MetricSpec
+		wrote  []int32 // from 3 replicas
+		told   string  // the name of the metric
+		asked  string
+		status string // current value
+	}{
+		"object, value":            {object("Service", "Value", "", "5"), []int32{6}, "Service metric hits", "custom ns services thing hits", "value 10"},
+		"object, average":          {object("Service", "AverageValue", "2500m", ""), []int32{4}, "external metric hits(" + selectorText + ")", "custom ns services thing hits", "average 3334m"},
+		"object, namespace":        {object("Namespace", "Value", "", "5"), []int32{6}, "Namespace metric hits", "custom  namespaces ns hits", "value 10"},
+		"pods":                     {perPod("5"), []int32{6}, "pods metric rps", "custom ns pods * rps", "average 10"},
+		"external, average":        {external("queue", "2", ""), []int32{6}, "external metric queue(nil)", "external ns queue", "average 4"},
+		"external, value":          {external("queue", "", "6"), []int32{6}, "external metric queue(nil)", "external ns queue", "value 12"},
+		"external, average first":  {external("queue", "2", "1"), []int32{6}, "external metric queue(nil)", "external ns queue", "average 4"},
+		"cpu, average":             {usageOf("cpu", "500m"), []int32{6}, "cpu resource", "resource", "average 1"},
+		"memory, average":          {usageOf("memory", "50Mi"), []int32{6}, "memory resource", "resource", "average 100Mi"},
+		"cpu, utilization":         {cpu(50), []int32{6}, "cpu resource utilization (percentage of request)", "resource", "average 1, 100%"},
+		"container, utilization":   {container("main", 50, ""), []int32{6}, "cpu container resource utilization (percentage of request)", "resource", "average 1, 100%"},
+		"container, average":       {container("main", 0, "500m"), []int32{6}, "cpu resource", "resource", "average 1"},
+		"average over utilization": {container("main", 1, "500m"), []int32{6}, "cpu resource", "resource", "average 1"},
+	} {
+		h := newHarness(t, testConfig, withPods(3, newHPA(withMetrics(tc.metric)))...)
+		h.usage = map[string]string{"p0": "1", "p1": "1", "p2": "1"}
+		h.custom = map[string]string{"thing": "10"}
+		if tc.metric.Type == autoscalingv2.PodsMetricSourceType {
+			h.custom = map[string]string{"p0": "10", "p1": "10", "p2": "10"}
+		}
+		h.series("7", "5")
+		hpa, err := h.evaluate(t)
+		if err != nil || !slices.Equal(h.written, tc.wrote) || !slices.Equal(h.requests, []string{tc.asked}) {
+			t.Errorf("%s: %v, wrote %v, asked %q", name, err, h.written, h.requests)
+			continue
+		}
+		if got := condition(hpa, autoscalingv2.ScalingActive); !strings.HasSuffix(got, " from "+tc.told) {
+			t.Errorf("%s: %s", name, got)
+		}
+		if got := tellStatus(hpa.Status.CurrentMetrics[0]); got != string(tc.metric.Type)+" "+tc.status {
+			t.Errorf("%s: status %s", name, got)
+		}
+	}
+}
+
+// tellStatus writes the current values of a metric.
+func tellStatus(m autoscalingv2.MetricStatus) string {
+	var v autoscalingv2.MetricValueStatus
+	switch {
+	case m.Object != nil:
+		v = m.Object.Current
+	case m.Pods != nil:
+		v = m.Pods.Current
+	case m.Resource != nil:
+		v = m.Resource.Current
+	case m.ContainerResource != nil:
+		v = m.ContainerResource.Current
+	case m.External != nil:
+		v = m.External.Current
+	}
+	var parts []string
+	if v.Value != nil {
+		parts = append(parts, "value "+v.Value.String())
+	}
+	if v.AverageValue != nil {
+		parts = append(parts, "average "+v.AverageValue.String())
+	}
+	if v.AverageUtilization != nil {
+		parts = append(parts, itoa(*v.AverageUtilization)+"%")
+	}
+	return string(m.Type) + " " + strings.Join(parts, ", ")
+}
+
+func TestInvalidMetrics(t *testing.T) {
+	down := errors.New("down")
+	unknown := autoscalingv2.MetricSpec{Type: "Magic"}
+	bad := perPod("1")
+	bad.Pods.Metric.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "?"}}}
+	for name, tc := range map[string]struct {
+		metric autoscalingv2.MetricSpec
+		reason string
+		text   string
+		prefix string
+		spec   bool
+	}{
+		"object":             {object("Service", "Value", "", "5"), "FailedGetObjectMetric", "unable to get metric hits: Service on ns thing/unable to fetch metrics from custom metrics API: down", "failed to get object metric value: ", false},
+		"object target":      {object("Service", "Value", "5", ""), "FailedGetObjectMetric", "invalid object metric source: neither a value target nor an average value target was set", "failed to get object metric value: ", false},
+		"pods":               {perPod("5"), "FailedGetPodsMetric", "unable to get metric rps: unable to fetch metrics from custom metrics API: down", "failed to get pods metric value: ", false},
+		"pods selector":      {bad, "FailedGetPodsMetric", `"?" is not a valid label selector operator`, "failed to get pods metric value: ", false},
+		"resource":           {cpu(50), "FailedGetResourceMetric", "failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: down", "failed to get cpu resource metric value: ", false},
+		"resource average":   {usageOf("memory", "1"), "FailedGetResourceMetric", "failed to get memory usage: unable to get metrics for resource memory: unable to fetch metrics from resource metrics API: down", "failed to get memory resource metric value: ", false},
+		"container":          {container("main", 50, ""), "FailedGetContainerResourceMetric", "failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: down", "failed to get main container metric value: ", false},
+		"container target":   {container("main", 0, ""), "FailedGetContainerResourceMetric", "invalid resource metric source: neither an average utilization target nor an average value (usage) target was set", "failed to get main container metric value: ", false},
+		"external":           {external("queue", "1", ""), "FailedGetExternalMetric", "unable to get external metric ns/queue/nil: unable to fetch metrics from external metrics API: down", "failed to get queue external metric value: ", false},
+		"external target":    {external("queue", "", ""), "FailedGetExternalMetric", "invalid external metric source: neither a value target nor an average value target was set", "failed to get queue external metric value: ", false},
+		"of an unknown type": {unknown, "InvalidMetricSourceType", `unknown metric source type "Magic"`, "", true},
+	} {
+		h := newHarness(t, testConfig, withPods(3, newHPA(withMetrics(tc.metric)))...)
+		h.fail = map[string]error{"resource": down, "custom": down, "external": down}
+		hpa, err := h.evaluate(t)
+		all := "invalid metrics (1 invalid out of 1), first error is: " + tc.prefix + tc.text
+		if err == nil || !strings.HasSuffix(err.Error(), all) || errors.Is(err, errSpec) != tc.spec {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := condition(hpa, autoscalingv2.ScalingActive); got != "False "+tc.reason+": the HPA was unable to compute the replica count: "+tc.text {
+			t.Errorf("%s: %s", name, got)
+		}
+		if got, want := h.RecordedEvents(), []string{"Warning " + tc.reason + " " + tc.text, "Warning FailedComputeMetricsReplicas " + all}; !slices.Equal(got, want) {
+			t.Errorf("%s: events %q, want %q", name, got, want)
+		}
+		if m := hpa.Status.CurrentMetrics; len(m) != 1 || m[0].Type != "" {
+			t.Errorf("%s: the entry of a failed metric must be empty: %+v", name, m)
+		}
+	}
+}
+
+func TestEmptyAnswers(t *testing.T) {
+	for want, metric := range map[string]autoscalingv2.MetricSpec{
+		"no metrics returned from resource metrics API": cpu(50),
+		"no metrics returned from custom metrics API":   perPod("1"),
+		"no metrics returned from external metrics API": external("queue", "1", ""),
+	} {
+		h := newHarness(t, testConfig, withPods(3, newHPA(withMetrics(metric)))...)
+		if _, err := h.evaluate(t); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+func TestNoPodsAndNoSamples(t *testing.T) {
+	h := newHarness(t, testConfig, newHPA(withMetrics(perPod("1"))))
+	h.custom = map[string]string{"p9": "10"}
+	if _, err := h.evaluate(t); !errors.Is(err, errNoPods) {
+		t.Errorf("without pods: %v", err)
+	}
+	pending := aPod("p0", phase(corev1.PodPending))
+	h = newHarness(t, testConfig, newHPA(withMetrics(perPod("1"))), pending)
+	h.custom = map[string]string{"p0": "10"}
+	if _, err := h.evaluate(t); !errors.Is(err, errNoSamples) {
+		t.Errorf("with a pending pod: %v", err)
+	}
+}
+
+func TestSeveralMetrics(t *testing.T) {
+	for name, tc := range map[string]struct {
+		metrics []autoscalingv2.MetricSpec
+		series  string
+		wrote   []int32
+		active  string
+		fails   bool
+	}{
+		"the largest wins":          {[]autoscalingv2.MetricSpec{external("a", "4", ""), external("b", "2", "")}, "12", []int32{6}, "external metric b(nil)", false},
+		"the first of equals":       {[]autoscalingv2.MetricSpec{external("a", "2", ""), external("b", "2", "")}, "12", []int32{6}, "external metric a(nil)", false},
+		"an invalid one beside":     {[]autoscalingv2.MetricSpec{cpu(50), external("b", "2", "")}, "12", []int32{6}, "external metric b(nil)", true},
+		"no down on partial data":   {[]autoscalingv2.MetricSpec{external("b", "6", ""), cpu(50)}, "12", nil, "False FailedGetResourceMetric", true},
+		"partial data, no change":   {[]autoscalingv2.MetricSpec{external("b", "4", ""), cpu(50)}, "12", nil, "external metric b(nil)", true},
+		"the first of the failures": {[]autoscalingv2.MetricSpec{{Type: "Magic"}, cpu(50)}, "12", nil, "False InvalidMetricSourceType", true},
+	} {
+		h := newHarness(t, testConfig, withPods(3, newHPA(withMetrics(tc.metrics...)))...)
+		h.fail["resource"] = errors.New("down")
+		h.series(tc.series)
+		hpa, err := h.evaluate(t)
+		if (err != nil) != tc.fails || !slices.Equal(h.written, tc.wrote) || !strings.Contains(condition(hpa, autoscalingv2.ScalingActive), tc.active) {
+			t.Errorf("%s: %v, wrote %v, %s", name, err, h.written, condition(hpa, autoscalingv2.ScalingActive))
+		}
+	}
+}
+
+func TestResourceMetricsAreReadOnce(t *testing.T) {
+	h := newHarness(t, testConfig, withPods(3, newHPA(withMetrics(cpu(50), usageOf("memory", "1Gi"), container("main", 50, ""))))...)
+	h.usage = map[string]string{"p0": "1", "p1": "1", "p2": "1"}
+	if _, err := h.evaluate(t); err != nil || !slices.Equal(h.requests, []string{"resource"}) {
+		t.Errorf("%v, asked %q", err, h.requests)
+	}
+}
+
+func TestAnAutoscalerWithoutMetricsIsLeftAlone(t *testing.T) {
+	h := newHarness(t, testConfig, withPods(3, newHPA(withMetrics()))...)
+	if _, err := h.evaluate(t); !errors.Is(err, errSpec) || h.written != nil {
+		t.Errorf("%v, wrote %v", err, h.written)
+	}
+}
+
+func TestExternalSumSaturates(t *testing.T) {
+	series := func(values ...int64) (all []externalv1beta1.ExternalMetricValue) {
+		for _, v := range values {
+			all = append(all, externalv1beta1.ExternalMetricValue{Value: *resource.NewMilliQuantity(v, resource.DecimalSI)})
+		}
+		return all
+	}
+	if got := sumOf(series(math.MaxInt64-1, 1)); got != math.MaxInt64 {
+		t.Errorf("got %d", got)
+	}
+	if got := sumOf(series(math.MaxInt64-1, 5)); got != math.MaxInt64 {
+		t.Errorf("got %d", got)
+	}
+	if got := sumOf(series(5, -2)); got != 3 {
+		t.Errorf("got %d", got)
+	}
+}
+
+func TestResourceSamples(t *testing.T) {
+	pod := func(name string, containers ...string) resourcev1beta1.PodMetrics {
+		m := resourcev1beta1.PodMetrics{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		for _, c := range containers {
+			name, amount, _ := strings.Cut(c, "=")
+			usage := corev1.ResourceList{}
+			if amount != "" {
+				usage["cpu"] = resource.MustParse(amount)
+			}
+			m.Containers = append(m.Containers, resourcev1beta1.ContainerMetrics{Name: name, Usage: usage})
+		}
+		return m
+	}
+	pods := []resourcev1beta1.PodMetrics{pod("whole", "a=1", "b=2"), pod("lacks", "a=1", "b"), pod("empty")}
+	if got := resourceSamples(pods, "cpu", ""); len(got) != 1 || got["whole"].amount != 3000 {
+		t.Errorf("of pods: %v", got)
+	}
+	if got := resourceSamples(pods, "cpu", "a"); len(got) != 2 || got["whole"].amount != 1000 || got["lacks"].amount != 1000 {
+		t.Errorf("of containers: %v", got)
+	}
+}
