@@ -165,12 +165,14 @@ func TestEveryFieldHasAnEffect(t *testing.T) {
 }
 
 // bases are configurations whose fields are changed: the default with the files without
-// which controllers are idle, and one that turns on also what is off by default.
+// which controllers are idle, and one that turns on also what is off by default, with the
+// gate that other gates and controllers need.
 func bases() []*v1beta1.KubeControllerManagerConfiguration {
 	usual, all := v1beta1.NewDefault(), v1beta1.NewDefault()
 	for _, base := range []*v1beta1.KubeControllerManagerConfiguration{usual, all} {
 		base.ServiceAccounts.PrivateKeyFile = "sa.key"
 	}
+	all.FeatureGates = map[string]bool{config.GenericWorkload: true}
 	for _, c := range all.Controllers.All() {
 		c.Settings.Enabled = ptr.To(true)
 	}

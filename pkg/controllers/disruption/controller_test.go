@@ -234,19 +234,37 @@ func TestAMissingBudgetIsForgotten(t *testing.T) {
 type versioned struct {
 	cache.Store
 	version string
+	asked   func()
 }
 
-func (v versioned) LastStoreSyncResourceVersion() string { return v.version }
+func (v versioned) LastStoreSyncResourceVersion() string {
+	v.asked()
+	return v.version
+}
 
 func TestABudgetIsNotLookedAtBeforeTheCacheShowsTheLastWrite(t *testing.T) {
 	b := newBench(t, budget(minAvailable("1")), pod("a"))
-	b.c.tracker = expectations.New(b.Clock, expectations.Stores{budgetResource: versioned{version: "7"}})
+	b.c.tracker = expectations.New(b.Clock, expectations.Stores{budgetResource: versioned{version: "7", asked: func() {}}})
 	b.c.tracker.Wrote(key, "pdb", budgetResource, "8")
 	if err := b.c.reconcile(b.Context(), key); !reconcile.IsRequeue(err) {
 		t.Errorf("got %v", err)
 	}
 	if got := b.writes(); len(got) != 0 {
 		t.Errorf("written: %+v", got)
+	}
+}
+
+// TestAWriteThatArrivesDuringTheCheckIsSeen: its echo wakes nobody, so a budget read too
+// early would stay as it was written.
+func TestAWriteThatArrivesDuringTheCheckIsSeen(t *testing.T) {
+	b := newBench(t, accounted(), pod("a"), pod("b"), pod("c"), pod("d"), pod("e"))
+	b.c.tracker = expectations.New(b.Clock, expectations.Stores{budgetResource: versioned{version: "8", asked: func() {
+		b.store(t, accounted(func(p *policyv1.PodDisruptionBudget) { p.ResourceVersion, p.Status.DisruptionsAllowed = "8", 0 }))
+	}}})
+	b.c.tracker.Wrote(key, "pdb", budgetResource, "8")
+	b.reconcile(t)
+	if got := b.wrote(t); got.DisruptionsAllowed != 2 {
+		t.Errorf("got %+v", got)
 	}
 }
 

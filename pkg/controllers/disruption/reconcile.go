@@ -16,6 +16,10 @@ import (
 )
 
 func (c *disruptionController) reconcile(ctx context.Context, key types.NamespacedName) error {
+	// Before the budget is read: the echo of a write that arrives in between wakes nobody.
+	if err := c.tracker.Fresh(key); err != nil {
+		return reconcile.Requeue(err)
+	}
 	budget, err := c.budgets.PodDisruptionBudgets(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
 		c.selectors.Forget(key)
@@ -24,9 +28,6 @@ func (c *disruptionController) reconcile(ctx context.Context, key types.Namespac
 	}
 	if err != nil {
 		return fmt.Errorf("looking up budget %s: %w", key, err)
-	}
-	if err := c.tracker.Fresh(key); err != nil {
-		return reconcile.Requeue(err)
 	}
 	err = c.account(ctx, budget)
 	switch {

@@ -46,12 +46,28 @@ func newBench(t testing.TB, config config, objects ...runtime.Object) *bench {
 // begin fills the caches and readies the controller for single reconciles.
 func (b *bench) begin(t testing.TB) *bench {
 	t.Helper()
-	b.Start(t)
+	b.fill(t)
 	if err := b.c.inherit(); err != nil {
 		t.Fatal(err)
 	}
 	b.c.began = true
 	return b
+}
+
+// fill fills the caches and waits until they are watched: the fake API server does not tell
+// a watch what happened between the list and its start.
+func (b *bench) fill(t testing.TB) {
+	t.Helper()
+	b.Start(t)
+	eventually(t, "the three kinds are watched", func() bool {
+		watches := 0
+		for _, action := range b.Fake.Actions() {
+			if action.GetVerb() == "watch" {
+				watches++
+			}
+		}
+		return watches == 3
+	})
 }
 
 // stampWrites does what the API server does to the metadata of slices.

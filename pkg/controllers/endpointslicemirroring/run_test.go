@@ -138,7 +138,7 @@ func TestRetryDelays(t *testing.T) {
 // run runs the controller and returns what stops it and waits for it.
 func (b *bench) run(t *testing.T) {
 	t.Helper()
-	b.Start(t)
+	b.fill(t)
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- b.c.Run(ctx) }()
