@@ -82,7 +82,9 @@ func onlyTested(c *manager.Config) {
 		&c.Controllers.Deployment.Enabled,
 		&c.Controllers.HorizontalPodAutoscaler.Enabled,
 		&c.Controllers.Disruption.Enabled,
+		&c.Controllers.Endpoints.Enabled,
 		&c.Controllers.EndpointSlice.Enabled,
+		&c.Controllers.EndpointSliceMirroring.Enabled,
 		&c.Controllers.Job.Enabled,
 		&c.Controllers.StatefulSet.Enabled,
 	} {
