@@ -105,8 +105,7 @@ func New(o Options) (*Runtime, error) {
 // process cannot start with the configuration file as it is.
 func (r *Runtime) Run(ctx context.Context) error {
 	if err := r.start(ctx); err != nil {
-		r.stop(ctx)
-		return err
+		return errors.Join(err, r.stop(ctx))
 	}
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	var background sync.WaitGroup

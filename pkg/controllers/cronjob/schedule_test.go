@@ -1,6 +1,7 @@
 package cronjob
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -127,7 +128,7 @@ func TestMostRecent(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, count, err := mostRecent(schedule, tc.from, tc.now)
-			if err != tc.err || count != tc.missed {
+			if !errors.Is(err, tc.err) || count != tc.missed {
 				t.Errorf("missed %v, error %v", count, err)
 			}
 			if (got == nil) != tc.want.IsZero() || (got != nil && !got.Equal(tc.want)) {

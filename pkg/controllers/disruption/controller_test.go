@@ -221,12 +221,11 @@ func TestAWriteThatFailsIsFollowedByOneThatPermitsNothing(t *testing.T) {
 	}
 }
 
-func TestAMissingBudgetIsForgotten(t *testing.T) {
-	b := newBench(t)
-	b.c.tracker.Wrote(key, "pdb", budgetResource, "9")
+func TestAMissingBudgetIsLeftAlone(t *testing.T) {
+	b := newBench(t, pod("a"))
 	b.reconcile(t)
-	if got := b.c.tracker.HandOver(); len(got) != 0 {
-		t.Errorf("remembered: %v", got)
+	if actions, events := b.Fake.Actions(), b.RecordedEvents(); len(actions)+len(events) != 0 {
+		t.Errorf("sent %v, events %q", actions, events)
 	}
 }
 

@@ -23,7 +23,6 @@ func (c *disruptionController) reconcile(ctx context.Context, key types.Namespac
 	budget, err := c.budgets.PodDisruptionBudgets(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
 		c.selectors.Forget(key)
-		c.tracker.Forget(key, "")
 		return nil
 	}
 	if err != nil {

@@ -132,6 +132,11 @@ func TestReadinessThatFlipsBack(t *testing.T) {
 	b := newBench(t, defaults, testService(), testPod(1), testEndpoints(pods(2)[1:])).begin(t)
 	b.put(t, testPod(1, notReady))
 	b.reconcile(t)
+	eventually(t, "the cache shows the update", func() bool {
+		e, err := b.c.endpoints.Endpoints("n").Get("web")
+		return err == nil && e.ResourceVersion == b.stored(t).ResourceVersion
+	})
+	b.put(t, testEndpoints(pods(2)[1:])) // it lags
 	b.put(t, testPod(1))
 	err := b.c.reconcile(b.Context(), "n/web")
 	want := "endpoints informer cache is out of date, resource version 1 already processed for endpoints n/web"

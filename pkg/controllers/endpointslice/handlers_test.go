@@ -9,12 +9,6 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-func resourceVersion(v string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.ResourceVersion = v }
-}
-
-func notReady(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }
-
 func TestServiceNotifications(t *testing.T) {
 	b := newBench(t, defaults)
 	funcs := b.c.serviceFuncs()

@@ -35,8 +35,6 @@ func service(name string) sliceChange {
 	return func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = name }
 }
 
-func terminating(s *discoveryv1.EndpointSlice) { s.DeletionTimestamp = ptr.To(metav1.Now()) }
-
 var defaults = config{concurrentSyncs: 5, maxEndpoints: 100}
 
 // bench is a controller on a fake API server, with its caches filled.

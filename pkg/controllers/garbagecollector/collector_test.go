@@ -158,11 +158,6 @@ func (w *world) writes() []string {
 	return all
 }
 
-// gets counts the reads of single objects.
-func (w *world) gets() int {
-	return len(slices.DeleteFunc(w.server.Actions(), func(a clienttesting.Action) bool { return a.GetVerb() != "get" }))
-}
-
 // node returns the node of a UID.
 func (w *world) node(uid string) *node {
 	w.graph.mu.RLock()

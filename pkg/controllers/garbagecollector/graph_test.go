@@ -39,10 +39,6 @@ func owner(kind, name string, edits ...func(*metav1.OwnerReference)) func(*metav
 
 func blocking(ref *metav1.OwnerReference) { ref.BlockOwnerDeletion = ptr.To(true) }
 
-func withUID(uid types.UID) func(*metav1.OwnerReference) {
-	return func(ref *metav1.OwnerReference) { ref.UID = uid }
-}
-
 // deleted marks an object as being deleted with finalizers.
 func deleted(finalizers ...string) func(*metav1.ObjectMeta) {
 	return func(m *metav1.ObjectMeta) {

@@ -166,16 +166,18 @@ func fromPods(known samples, groups podGroups, g goal, current int32, t toleranc
 	if err != nil {
 		return 0, reading{}, err
 	}
-	turned := first.ratio < 1 && second.ratio > 1 || first.ratio > 1 && second.ratio < 1
-	if t.within(second.ratio) || turned {
+	if t.within(second.ratio) || opposed(first.ratio, second.ratio) {
 		return current, first, nil
 	}
 	replicas := ceiling(second.ratio * float64(len(assumed)))
-	if second.ratio < 1 && replicas > current || second.ratio > 1 && replicas < current {
+	if opposed(second.ratio, float64(replicas)/float64(current)) {
 		return current, first, nil
 	}
 	return replicas, first, nil
 }
+
+// opposed reports that one ratio asks for more and the other one for less.
+func opposed(a, b float64) bool { return a < 1 && b > 1 || a > 1 && b < 1 }
 
 // assume adds samples for the pods that have none or whose own do not count.
 func assume(known samples, groups podGroups, g goal, ratio float64) samples {

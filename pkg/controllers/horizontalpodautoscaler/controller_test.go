@@ -13,6 +13,7 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -105,6 +106,22 @@ func TestAnAutoscalerThatIsGoneIsForgotten(t *testing.T) {
 	}
 	if got := h.metric(t, "desired_replicas", map[string]string{"namespace": "ns", "hpa_name": "gone"}); got != -1 {
 		t.Errorf("its series is still there: %v", got)
+	}
+}
+
+func TestADeletedAutoscalerSelectsNothing(t *testing.T) {
+	h := newHarness(t, testConfig, newHPA())
+	h.registered(t, "web", "app=web")
+	if err := h.Client.AutoscalingV2().HorizontalPodAutoscalers("ns").Delete(h.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); h.metric(t, "num_horizontal_pod_autoscalers", map[string]string{}) != 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("the autoscaler is still counted")
+		}
+	}
+	if h.c.selectors.has(webKey) || len(h.c.selectors.filed) != 0 {
+		t.Errorf("still there: %v", h.c.selectors.filed)
 	}
 }
 

@@ -138,6 +138,49 @@ func TestScaleToZeroAndBack(t *testing.T) {
 	}
 }
 
+func TestWakingReachesTheMinimum(t *testing.T) {
+	gate := testConfig
+	gate.scaleToZero = true
+	for queue, event := range map[string]string{
+		"5": "Normal SuccessfulRescale New size: 3; reason: external metric queue(nil) above target",
+		"0": "Normal SuccessfulRescale New size: 3; reason: Current number of replicas below Spec.MinReplicas",
+	} {
+		h := newHarness(t, gate, newHPA(withMetrics(external("queue", "5", "")), func(hpa *autoscalingv2.HorizontalPodAutoscaler) {
+			hpa.Spec.MinReplicas = ptr.To[int32](3)
+			hpa.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleUp: &autoscalingv2.HPAScalingRules{
+				Policies: []autoscalingv2.HPAScalingPolicy{podsPolicy(4, 15)},
+			}}
+			hpa.Status.Conditions = []autoscalingv2.HorizontalPodAutoscalerCondition{{Type: autoscalingv2.ScaledToZero, Status: corev1.ConditionTrue}}
+		}))
+		h.scale.Spec.Replicas, h.scale.Status.Replicas = 0, 0
+		h.series(queue)
+		if _, err := h.evaluate(t); err != nil || !slices.Equal(h.written, []int32{3}) {
+			t.Errorf("%v, wrote %v", err, h.written)
+		}
+		if got := h.RecordedEvents(); !slices.Equal(got, []string{event}) {
+			t.Errorf("events %q", got)
+		}
+	}
+}
+
+func TestScaleDown(t *testing.T) {
+	h := newHarness(t, testConfig, withPods(3, newHPA(withMetrics(external("queue", "5", "")), func(hpa *autoscalingv2.HorizontalPodAutoscaler) {
+		hpa.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleDown: &autoscalingv2.HPAScalingRules{
+			StabilizationWindowSeconds: ptr.To[int32](0), Policies: []autoscalingv2.HPAScalingPolicy{percentPolicy(100, 15)},
+		}}
+	}))...)
+	h.series("4")
+	if _, err := h.evaluate(t); err != nil || !slices.Equal(h.written, []int32{1}) {
+		t.Errorf("%v, wrote %v", err, h.written)
+	}
+	if got := h.RecordedEvents(); !slices.Equal(got, []string{"Normal SuccessfulRescale New size: 1; reason: All metrics below target"}) {
+		t.Errorf("events %q", got)
+	}
+	if got := h.c.histories.of(webKey, "u1"); len(got.removed) != 1 || got.removed[0].replicas != 2 || len(got.added) != 0 {
+		t.Errorf("remembered %+v", got)
+	}
+}
+
 // sync waits until the cache shows the autoscaler.
 func (h *harness) sync(t testing.TB, want *autoscalingv2.HorizontalPodAutoscaler) {
 	t.Helper()

@@ -130,3 +130,14 @@ func TestSeedOnlyAnEmptyHistory(t *testing.T) {
 		t.Errorf("got %v", h.recommendations)
 	}
 }
+
+func TestCeiling(t *testing.T) {
+	for n, want := range map[float64]int32{0.1: 1, 2: 2, -0.5: 0, math.Inf(1): math.MaxInt32, math.Inf(-1): math.MinInt32, 3e9: math.MaxInt32} {
+		if got := ceiling(n); got != want {
+			t.Errorf("%v: got %d", n, got)
+		}
+	}
+	if got := ceiling(math.NaN()); got != 0 {
+		t.Errorf("not a number: got %d", got)
+	}
+}

@@ -259,7 +259,9 @@ func TestUpdatesOfTerminatingNamespacesQueueNothing(t *testing.T) {
 	go func() { ended <- p.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
-		<-ended
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	})
 	reconciled := func(want uint64) {
 		t.Helper()

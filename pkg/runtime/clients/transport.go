@@ -2,6 +2,7 @@ package clients
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -136,7 +137,8 @@ func (e *fenceDown) Error() string { return e.cause.Error() }
 
 // explain tells a cancellation by the fence from any other error.
 func (w *fenceWatch) explain(req *http.Request, err error) error {
-	if down, ok := context.Cause(w.ctx).(*fenceDown); ok {
+	var down *fenceDown
+	if errors.As(context.Cause(w.ctx), &down) {
 		return fenced(req, fmt.Errorf("%w (%w)", down.cause, err))
 	}
 	return err
@@ -153,7 +155,7 @@ type watchedBody struct {
 func (b *watchedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	switch {
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		b.once.Do(b.watch.end)
 	case err != nil:
 		err = b.watch.explain(b.request, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -187,7 +188,7 @@ func typicalPod() *corev1.Pod {
 	}
 	fields := metav1.ManagedFieldsEntry{
 		Manager: "kube-controller-manager", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
-		FieldsV1: &metav1.FieldsV1{Raw: make([]byte, 1200)},
+		FieldsV1: metav1.NewFieldsV1(strings.Repeat("x", 1200)),
 	}
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

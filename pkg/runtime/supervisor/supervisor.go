@@ -49,6 +49,7 @@ type Options struct {
 // Cause says why Synchronize was called. It ends up in the restarts metric.
 type Cause string
 
+// The causes. Those that are not exported are the supervisor's own.
 const (
 	CauseStart    Cause = "start"
 	CauseConfig   Cause = "config"

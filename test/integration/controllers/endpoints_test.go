@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -219,18 +220,36 @@ func TestEndpointsNamedPorts(t *testing.T) {
 	waitForEndpoints(t, namespace, "[all/TCP/90]: [a b none]", "[http/TCP/8080]: [a]", "[http/TCP/9090]: [b]")
 }
 
+// createAddressed creates the i-th pod named web-<i>, Ready at an address of its own.
+func createAddressed(ctx context.Context, namespace string, i int) error {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("web-%d", i), Labels: map[string]string{"app": "web"}},
+		Spec:       podSpec("web"),
+	}
+	pod.Spec.NodeName = ghost
+	pod, err := admin.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	ip := fmt.Sprintf("10.99.%d.%d", i/250, i%250+1)
+	pod.Status.Phase, pod.Status.PodIP, pod.Status.PodIPs = corev1.PodRunning, ip, []corev1.PodIP{{IP: ip}}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	_, err = admin.CoreV1().Pods(namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+	return err
+}
+
 // TestEndpointsHoldAtMostOneThousand fakes the pods' addresses: nobody runs them.
 func TestEndpointsHoldAtMostOneThousand(t *testing.T) {
 	t.Parallel()
 	const count, most = 1010, 1000
 	namespace := newNamespace(t)
+	var requests errgroup.Group
+	requests.SetLimit(8)
 	for i := range count {
-		pod := createPod(t, namespace, fmt.Sprintf("web-%d", i), "web", func(p *corev1.Pod) { p.Spec.NodeName = ghost })
-		ip := fmt.Sprintf("10.99.%d.%d", i/250, i%250+1)
-		patchStatus(t, namespace, pod.Name, map[string]any{
-			"phase": "Running", "podIP": ip, "podIPs": []any{map[string]any{"ip": ip}},
-			"conditions": []any{map[string]any{"type": "Ready", "status": "True"}},
-		})
+		requests.Go(func() error { return createAddressed(t.Context(), namespace, i) })
+	}
+	if err := requests.Wait(); err != nil {
+		t.Fatal(err)
 	}
 	createService(t, namespace, nil)
 	endpoints := admin.CoreV1().Endpoints(namespace)

@@ -157,13 +157,14 @@ func TestMirrorBeginsAndEnds(t *testing.T) {
 				if err := admin.CoreV1().Services(namespace).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 					t.Fatal(err)
 				}
+				eventually(t, "the Endpoints are gone with their Service", func(ctx context.Context) error {
+					_, err := admin.CoreV1().Endpoints(namespace).Get(ctx, "web", metav1.GetOptions{})
+					return gone(err)
+				})
 			},
 			func(t *testing.T, namespace string) {
-				// The Endpoints may have been deleted as the Service's, or not.
 				createService(t, namespace, withoutSelector)
-				if _, err := admin.CoreV1().Endpoints(namespace).Get(t.Context(), "web", metav1.GetOptions{}); gone(err) == nil {
-					createOwnEndpoints(t, namespace, nil)
-				}
+				createOwnEndpoints(t, namespace, nil)
 			},
 		},
 		"skip label": {
@@ -183,13 +184,6 @@ func TestMirrorBeginsAndEnds(t *testing.T) {
 			waitForMirror(t, namespace, mirrored)
 			step.end(t, namespace)
 			waitForMirror(t, namespace)
-			if name == "service" {
-				// endpoints-controller deletes Endpoints with their Service.
-				eventually(t, "the Endpoints are gone", func(ctx context.Context) error {
-					_, err := admin.CoreV1().Endpoints(namespace).Get(ctx, "web", metav1.GetOptions{})
-					return gone(err)
-				})
-			}
 			step.begin(t, namespace)
 			waitForMirror(t, namespace, mirrored)
 		})

@@ -362,8 +362,8 @@ func TestJobIsSuspendedAndResumed(t *testing.T) {
 	suspend := func(yes bool) func(*batchv1.Job) {
 		return func(j *batchv1.Job) { j.Spec.Suspend = &yes }
 	}
-	job := createJob(t, namespace, 2, 2, held, suspend(true))
-	job = waitForJob(t, namespace, "Suspended=True JobSuspended")
+	createJob(t, namespace, 2, 2, held, suspend(true))
+	job := waitForJob(t, namespace, "Suspended=True JobSuspended")
 	if job.Status.StartTime != nil {
 		t.Error("a suspended Job has started")
 	}
@@ -408,12 +408,12 @@ func TestJobScalesDown(t *testing.T) {
 func TestJobManagedElsewhereIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
-	other := createJob(t, namespace, 1, 1, func(j *batchv1.Job) {
+	createJob(t, namespace, 1, 1, func(j *batchv1.Job) {
 		j.Name, j.Spec.ManagedBy = "other", ptr.To("example.com/other")
 	})
 	createJob(t, namespace, 1, 1)
 	waitForJob(t, namespace, "succeeded 1, "+jobSucceeded)
-	other = must(admin.BatchV1().Jobs(namespace).Get(t.Context(), "other", metav1.GetOptions{}))(t)
+	other := must(admin.BatchV1().Jobs(namespace).Get(t.Context(), "other", metav1.GetOptions{}))(t)
 	if jobText(other) != "" || other.Status.StartTime != nil {
 		t.Errorf("the Job has the status %+v", other.Status)
 	}

@@ -232,9 +232,9 @@ func setEvent(kind, reason, message string) string {
 func testSetGrowsAndShrinksInOrder(t *testing.T) {
 	namespace := newNamespace(t)
 	j := journal(t, namespace)
-	set := createSet(t, namespace, 3, nil)
+	createSet(t, namespace, 3, nil)
 	j.want(t, "+web-0 !web-0 +web-1 !web-1 +web-2 !web-2")
-	set = waitForCompleteSet(t, namespace, 3)
+	set := waitForCompleteSet(t, namespace, 3)
 	if set.Status.CollisionCount == nil || *set.Status.CollisionCount != 0 {
 		t.Errorf("collisions %v", set.Status.CollisionCount)
 	}

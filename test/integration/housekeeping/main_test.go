@@ -158,7 +158,7 @@ func TestACronJobRunsKeepsTrackAndTidiesUp(t *testing.T) {
 	eventually(t, 30*time.Second, "a job is started", func(ctx context.Context) error {
 		jobs, err := jobsOf(ctx, namespace)
 		if err != nil || len(jobs) != 1 {
-			return fmt.Errorf("%d jobs, %v", len(jobs), err)
+			return fmt.Errorf("%d jobs, %w", len(jobs), err)
 		}
 		job = jobs[0]
 		return nil
@@ -173,7 +173,7 @@ func TestACronJobRunsKeepsTrackAndTidiesUp(t *testing.T) {
 	eventually(t, 30*time.Second, "the status lists the job", func(ctx context.Context) error {
 		now, err := admin.BatchV1().CronJobs(namespace).Get(ctx, cj.Name, metav1.GetOptions{})
 		if err != nil || len(now.Status.Active) != 1 || now.Status.Active[0].UID != job.UID || now.Status.LastScheduleTime == nil {
-			return fmt.Errorf("status %+v, %v", now.Status, err)
+			return fmt.Errorf("status %+v, %w", now.Status, err)
 		}
 		return nil
 	})
@@ -182,7 +182,7 @@ func TestACronJobRunsKeepsTrackAndTidiesUp(t *testing.T) {
 	eventually(t, 30*time.Second, "the job is off the list and its success noted", func(ctx context.Context) error {
 		now, err := admin.BatchV1().CronJobs(namespace).Get(ctx, cj.Name, metav1.GetOptions{})
 		if err != nil || slices.ContainsFunc(now.Status.Active, func(r corev1.ObjectReference) bool { return r.UID == job.UID }) || now.Status.LastSuccessfulTime == nil {
-			return fmt.Errorf("status %+v, %v", now.Status, err)
+			return fmt.Errorf("status %+v, %w", now.Status, err)
 		}
 		return nil
 	})
@@ -201,7 +201,7 @@ func TestACronJobThatIsSuspendedDoesNotRun(t *testing.T) {
 	eventually(t, 30*time.Second, "a job is started once it goes on", func(ctx context.Context) error {
 		jobs, err := jobsOf(ctx, namespace)
 		if err != nil || len(jobs) == 0 {
-			return fmt.Errorf("%d jobs, %v", len(jobs), err)
+			return fmt.Errorf("%d jobs, %w", len(jobs), err)
 		}
 		if jobs[0].CreationTimestamp.Time.Before(before.Truncate(time.Second)) {
 			t.Error("a job was started while the cron job was suspended")
@@ -290,7 +290,7 @@ func TestPodsThatNobodyEndsAreDeleted(t *testing.T) {
 	eventually(t, 60*time.Second, "no more ended pods are left than the threshold", func(ctx context.Context) error {
 		list, err := admin.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Succeeded"})
 		if err != nil || len(list.Items) > 2 {
-			return fmt.Errorf("%d are left, %v", len(list.Items), err)
+			return fmt.Errorf("%d are left, %w", len(list.Items), err)
 		}
 		return nil
 	})

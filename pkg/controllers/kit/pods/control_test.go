@@ -138,8 +138,8 @@ func TestCreate(t *testing.T) {
 			if got := errorText(err); got != test.wantErr || (err == nil) != (created != nil) {
 				t.Errorf("got %v, %q, want %q", created, got, test.wantErr)
 			}
-			if test.apiErr != nil && err != test.apiErr {
-				t.Errorf("the error of the API was wrapped: %v", err)
+			if !errors.Is(err, test.apiErr) || test.apiErr != nil && errors.Unwrap(err) != nil {
+				t.Errorf("the error of the API was replaced or wrapped: %v", err)
 			}
 			if got := recorded(events); !slices.Equal(got, test.want) {
 				t.Errorf("events %q, want %q", got, test.want)

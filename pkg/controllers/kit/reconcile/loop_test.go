@@ -36,7 +36,9 @@ func start(env *controllertest.Env, l *reconcile.Loop[string]) running {
 func (r running) end(t *testing.T) {
 	t.Helper()
 	r.stop()
-	receive(t, r.done, "the loop did not end")
+	if err := receive(t, r.done, "the loop did not end"); err != nil {
+		t.Error(err)
+	}
 }
 
 func receive[T any](t *testing.T, from <-chan T, otherwise string) T {
@@ -235,7 +237,9 @@ func TestAStopFinishesWhatIsInFlightAndDropsTheRest(t *testing.T) {
 		t.Error("the stop interrupted the reconcile in flight")
 	}
 	close(release)
-	receive(t, r.done, "the loop did not end")
+	if err := receive(t, r.done, "the loop did not end"); err != nil {
+		t.Error(err)
+	}
 	if len(entered) != 0 {
 		t.Error("a key was taken after the stop")
 	}
@@ -259,7 +263,9 @@ func TestAFenceInterruptsWhatIsInFlight(t *testing.T) {
 	receive(t, entered, "not worked on")
 	r.stop()
 	close(fenced)
-	receive(t, r.done, "the fence did not interrupt the reconcile")
+	if err := receive(t, r.done, "the fence did not interrupt the reconcile"); err != nil {
+		t.Error(err)
+	}
 	if s := l.Inspect(); s.Reconciled != 1 {
 		t.Errorf("status is %+v", s)
 	}
