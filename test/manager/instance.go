@@ -188,7 +188,7 @@ func running(s *runtime.Status) error {
 	}
 	for _, c := range s.Controllers {
 		if c.Pending {
-			return fmt.Errorf("%s is %s for now", c.Name, c.State)
+			return fmt.Errorf("%s is %s, and a decision is not carried out yet", c.Name, c.State)
 		}
 		switch c.State {
 		case supervisor.Running, supervisor.Idle:
