@@ -235,6 +235,9 @@ func (u *unit) moveTo(m *move) {
 		defer u.release()
 		u.release = nil
 	}
+	if m.want.State == Disabled {
+		u.predecessor = nil // it may be large, and is of no use by the time it is asked for
+	}
 	u.want = m.want
 	u.settleInto(m)
 }
