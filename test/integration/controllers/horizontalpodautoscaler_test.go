@@ -25,6 +25,7 @@ func TestHorizontalPodAutoscaler(t *testing.T) {
 	t.Run("all", func(t *testing.T) { // ends before the metrics APIs are taken away
 		for name, test := range map[string]func(*testing.T, *metricsAPIs){
 			"follows the CPU of pods":          autoscalerFollowsCPU,
+			"follows one container":            autoscalerFollowsOneContainer,
 			"follows external metrics":         autoscalerFollowsExternal,
 			"follows metrics of objects":       autoscalerFollowsObject,
 			"follows metrics of pods":          autoscalerFollowsPods,
@@ -172,6 +173,19 @@ func autoscalerFollowsCPU(t *testing.T, apis *metricsAPIs) {
 		}
 		return nil
 	})
+}
+
+func autoscalerFollowsOneContainer(t *testing.T, apis *metricsAPIs) {
+	namespace := scaledDeployment(t, 2)
+	apis.set(apis.cpu, namespace, "100m")
+	uid := createAutoscaler(t, namespace, "web", autoscalingv2.MetricSpec{
+		Type: autoscalingv2.ContainerResourceMetricSourceType, ContainerResource: &autoscalingv2.ContainerResourceMetricSource{
+			Name: corev1.ResourceCPU, Container: "web",
+			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: ptr.To[int32](50)},
+		},
+	}, func(s *autoscalingv2.HorizontalPodAutoscalerSpec) { s.MaxReplicas = 4 })
+	waitForEvent(t, namespace, uid, rescaled(4, "cpu container resource utilization (percentage of request) above target"))
+	waitForScale(t, namespace, 4)
 }
 
 func autoscalerFollowsExternal(t *testing.T, apis *metricsAPIs) {
