@@ -355,7 +355,9 @@ func TestRunAsksAgainForARememberedScale(t *testing.T) {
 	if err := b.Fake.Tracker().Add(pod("b", widget)); err != nil {
 		t.Fatal(err)
 	}
-	b.eventually(t, "the pod counts", 0, func() bool { return b.stored(t).CurrentHealthy == 2 })
+	// Time passes for a reconcile that is put off because the cache does not show the last
+	// write, but not enough of it to ask for the scale again.
+	b.eventually(t, "the pod counts", time.Millisecond, func() bool { return b.stored(t).CurrentHealthy == 2 })
 	if got := b.stored(t); got.ExpectedPods != 100 {
 		t.Fatalf("the scale was asked for: %+v", got)
 	}

@@ -138,7 +138,7 @@ func TestCreate(t *testing.T) {
 			if got := errorText(err); got != test.wantErr || (err == nil) != (created != nil) {
 				t.Errorf("got %v, %q, want %q", created, got, test.wantErr)
 			}
-			if !errors.Is(err, test.apiErr) || test.apiErr != nil && errors.Unwrap(err) != nil {
+			if test.apiErr != nil && (!errors.Is(err, test.apiErr) || errors.Unwrap(err) != nil) {
 				t.Errorf("the error of the API was replaced or wrapped: %v", err)
 			}
 			if got := recorded(events); !slices.Equal(got, test.want) {
