@@ -220,7 +220,7 @@ func units() []unit {
 		{account: "endpoint-controller", each: "service of 20 pods", count: 1, upstream: "1 POST", most: 1, prepare: deploy(20), work: func(t *testing.T, namespace string) {
 			service(t, namespace)
 			eventually(t, "the endpoints are there", func(ctx context.Context) error {
-				now, err := admin.CoreV1().Endpoints(namespace).Get(ctx, "web", metav1.GetOptions{}) //nolint:staticcheck // deprecated, and served
+				now, err := admin.CoreV1().Endpoints(namespace).Get(ctx, "web", metav1.GetOptions{})
 				if err == nil && (len(now.Subsets) != 1 || len(now.Subsets[0].Addresses) != 20) {
 					err = errors.New("addresses are missing")
 				}
@@ -229,8 +229,8 @@ func units() []unit {
 		}},
 		{account: "endpointslicemirroring-controller", each: "endpoints", count: 1, upstream: "1 POST", most: 1, work: func(t *testing.T, namespace string) {
 			bare := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "bare"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
-			own := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: "bare"}, Subsets: []corev1.EndpointSubset{{ //nolint:staticcheck // deprecated, and mirrored
-				Addresses: []corev1.EndpointAddress{{IP: "10.9.8.7"}}, Ports: []corev1.EndpointPort{{Port: 80}}, //nolint:staticcheck // likewise
+			own := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: "bare"}, Subsets: []corev1.EndpointSubset{{
+				Addresses: []corev1.EndpointAddress{{IP: "10.9.8.7"}}, Ports: []corev1.EndpointPort{{Port: 80}},
 			}}}
 			create(t, func(ctx context.Context) error {
 				if _, err := admin.CoreV1().Services(namespace).Create(ctx, bare, metav1.CreateOptions{}); err != nil {
