@@ -73,6 +73,9 @@ func TestAStandbyTakesOverFromAKilledLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, l := range lists {
+		if isSweep(&l) {
+			continue
+		}
 		t.Errorf("the new leader sent %s %s", l.Verb, l.RequestURI)
 	}
 }
@@ -171,7 +174,7 @@ func TestLosingTheLeaseStopsWritesAndKeepsTheProcess(t *testing.T) {
 			resource = e.ObjectRef.Resource
 		}
 		switch {
-		case e.Verb == "list":
+		case e.Verb == "list" && !isSweep(&e):
 			t.Errorf("a cache was filled again: %s", e.RequestURI)
 		case resource == "leases" && e.Verb == "update" && e.ResponseStatus != nil && e.ResponseStatus.Code == 200:
 			if reacquired.IsZero() && e.RequestReceivedTimestamp.After(paused.Add(gone)) {

@@ -33,17 +33,18 @@ func TestReloadsAreFastAndSendNoLists(t *testing.T) {
 	namespace := plane.Namespace(t)
 	waitForServiceAccount(t, namespace)
 	waitAvailable(t, deployment(t, namespace, "web", 5), 5, 30*time.Second)
-	eventually(t, 30*time.Second, "all pods are cached", func(ctx context.Context) error {
+	// Pods of earlier tests that are still being deleted would be part of what is measured.
+	eventually(t, 90*time.Second, "all pods are cached, and no others", func(ctx context.Context) error {
 		s, err := m.Status(ctx)
 		if err != nil {
 			return err
 		}
 		for _, i := range s.Informers {
-			if i.Resource == "pods" && i.Objects >= pods {
+			if i.Resource == "pods" && i.Objects >= pods && i.Objects < pods+pods/10 {
 				return nil
 			}
 		}
-		return errors.New("some are missing")
+		return errors.New("some are missing or left over")
 	})
 
 	before, err := m.Status(t.Context())
@@ -93,6 +94,9 @@ func TestReloadsAreFastAndSendNoLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range reads {
+		if isSweep(&r) {
+			continue
+		}
 		t.Errorf("a reload sent %s %s (%s)", r.Verb, r.RequestURI, r.Stage)
 	}
 	for _, was := range before.Controllers {

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/runtime/supervisor"
@@ -134,6 +135,12 @@ func waitAvailable(t *testing.T, d *appsv1.Deployment, replicas int32, limit tim
 		}
 		return nil
 	})
+}
+
+// isSweep reports that a request looks for what is left in a namespace that is being
+// deleted. Those of earlier tests are, and that has nothing to do with caches.
+func isSweep(e *auditv1.Event) bool {
+	return e.User.Username == "system:serviceaccount:kube-system:namespace-controller"
 }
 
 // percentile returns the value that a share of the values does not exceed.
