@@ -148,9 +148,7 @@ func (c *cronJobController) jobSeen(lane reconcile.Lane, job *batchv1.Job) {
 // that goes on changes nothing here.
 func (c *cronJobController) jobUpdated(lane reconcile.Lane, old, job *batchv1.Job) {
 	sameOwner := ownership.SameController(old, job)
-	before, _ := finish(old)
-	after, _ := finish(job)
-	if sameOwner && before == after && ptr.Equal(old.Status.CompletionTime, job.Status.CompletionTime) {
+	if sameOwner && howEnded(old) == howEnded(job) && ptr.Equal(old.Status.CompletionTime, job.Status.CompletionTime) {
 		return
 	}
 	if !sameOwner {

@@ -10,25 +10,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"kcmd.dev/pkg/controllers/kit/jobs"
 )
 
 var kind = batchv1.SchemeGroupVersion.WithKind("CronJob")
 
-// finish is how a Job ended; ok is false if it has not.
-func finish(job *batchv1.Job) (how batchv1.JobConditionType, ok bool) {
-	for _, c := range job.Status.Conditions {
-		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
-			return c.Type, true
-		}
+// howEnded is Complete or Failed, empty if a Job has not ended.
+func howEnded(job *batchv1.Job) batchv1.JobConditionType {
+	if end := jobs.Finish(job); end != nil {
+		return end.Type
 	}
-	return "", false
+	return ""
 }
 
 // surplus returns the finished Jobs beyond the history limits, oldest first.
 func surplus(cj *batchv1.CronJob, children []*batchv1.Job) []*batchv1.Job {
 	var succeeded, failed []*batchv1.Job
 	for _, job := range children {
-		switch how, _ := finish(job); how {
+		switch howEnded(job) {
 		case batchv1.JobComplete:
 			succeeded = append(succeeded, job)
 		case batchv1.JobFailed:

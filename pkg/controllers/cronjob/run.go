@@ -76,8 +76,8 @@ func (s *run) delete(ctx context.Context, job *batchv1.Job) error {
 func (s *run) trackChildren(ctx context.Context) error {
 	for _, job := range s.children {
 		listed := isActive(s.cj, job.UID)
-		how, finished := finish(job)
-		if !finished {
+		how := howEnded(job)
+		if how == "" {
 			if !listed {
 				if err := s.lookAgain(ctx, job); err != nil {
 					return err

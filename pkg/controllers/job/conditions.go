@@ -7,6 +7,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kcmd.dev/pkg/controllers/kit/jobs"
 )
 
 func newCondition(kind batchv1.JobConditionType, status corev1.ConditionStatus, reason, message string, now time.Time) *batchv1.JobCondition {
@@ -36,7 +38,7 @@ func hasConditionType(job *batchv1.Job, kind batchv1.JobConditionType) bool {
 
 // isFinished reports that a Job is complete or has failed, which is for good.
 func isFinished(job *batchv1.Job) bool {
-	return trueCondition(job, batchv1.JobComplete) != nil || trueCondition(job, batchv1.JobFailed) != nil
+	return jobs.Finish(job) != nil
 }
 
 // ensureCondition sets a condition and reports whether that changed anything. One that is

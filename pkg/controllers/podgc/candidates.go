@@ -8,7 +8,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"kcmd.dev/pkg/controllers/kit/index"
-	"kcmd.dev/pkg/controllers/kit/pods"
 )
 
 const (
@@ -110,6 +109,3 @@ func isReady(node *corev1.Node) bool {
 	}
 	return false
 }
-
-// hasEnded reports whether the phase of a pod says how it ended.
-func hasEnded(pod *corev1.Pod) bool { return pods.IsTerminal(pod) }

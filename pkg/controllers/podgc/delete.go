@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers/kit/pods"
 )
 
 // maxConcurrent bounds the pods that are deleted at once.
@@ -50,7 +52,7 @@ func (gc *podGC) deleteAll(ctx, working context.Context, list []*corev1.Pod, rea
 
 func (gc *podGC) delete(ctx context.Context, pod *corev1.Pod, reason string) error {
 	klog.FromContext(ctx).V(2).Info("Deleting pod", "pod", klog.KObj(pod), "reason", reason)
-	if !hasEnded(pod) {
+	if !pods.IsTerminal(pod) {
 		if err := gc.fail(ctx, pod, reason); err != nil {
 			return fmt.Errorf("setting the phase of pod %s/%s to Failed: %w", pod.Namespace, pod.Name, err)
 		}

@@ -16,16 +16,17 @@ import (
 // kind is what the engine needs to know about ReplicaSets.
 func kind(env controller.Env, f family) replicas.Kind[*appsv1.ReplicaSet] {
 	cached := env.Informers.Apps().V1().ReplicaSets()
+	lister := cached.Lister() // made once: pods are looked at by the thousand
 	client := env.Client.AppsV1()
 	return replicas.Kind[*appsv1.ReplicaSet]{
 		GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("ReplicaSet"),
 		Resource:         appsv1.Resource("replicasets"),
 		Informer:         cached.Informer(),
 		Cached: func(namespace, name string) (*appsv1.ReplicaSet, error) {
-			return cached.Lister().ReplicaSets(namespace).Get(name)
+			return lister.ReplicaSets(namespace).Get(name)
 		},
 		CachedIn: func(namespace string) ([]*appsv1.ReplicaSet, error) {
-			return cached.Lister().ReplicaSets(namespace).List(labels.Everything())
+			return lister.ReplicaSets(namespace).List(labels.Everything())
 		},
 		Live: func(ctx context.Context, namespace, name string) (*appsv1.ReplicaSet, error) {
 			return client.ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})

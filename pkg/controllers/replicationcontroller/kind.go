@@ -15,16 +15,17 @@ import (
 // kind is what the engine needs to know about ReplicationControllers.
 func kind(env controller.Env) replicas.Kind[*corev1.ReplicationController] {
 	cached := env.Informers.Core().V1().ReplicationControllers()
+	lister := cached.Lister()
 	client := env.Client.CoreV1()
 	return replicas.Kind[*corev1.ReplicationController]{
 		GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ReplicationController"),
 		Resource:         corev1.Resource("replicationcontrollers"),
 		Informer:         cached.Informer(),
 		Cached: func(namespace, name string) (*corev1.ReplicationController, error) {
-			return cached.Lister().ReplicationControllers(namespace).Get(name)
+			return lister.ReplicationControllers(namespace).Get(name)
 		},
 		CachedIn: func(namespace string) ([]*corev1.ReplicationController, error) {
-			return cached.Lister().ReplicationControllers(namespace).List(labels.Everything())
+			return lister.ReplicationControllers(namespace).List(labels.Everything())
 		},
 		Live: func(ctx context.Context, namespace, name string) (*corev1.ReplicationController, error) {
 			return client.ReplicationControllers(namespace).Get(ctx, name, metav1.GetOptions{})

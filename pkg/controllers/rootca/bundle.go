@@ -1,14 +1,11 @@
 package rootca
 
 import (
-	"fmt"
 	"maps"
-	"os"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/cert"
 )
 
 const (
@@ -19,22 +16,6 @@ const (
 	description           = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. " +
 		"No other usage is guaranteed across distributions of Kubernetes clusters."
 )
-
-// loadBundle returns the bundle to publish: the bytes of the file as they are, once they
-// have shown to hold a certificate, or inline if no file is named.
-func loadBundle(file string, inline []byte) (string, error) {
-	if file == "" {
-		return string(inline), nil
-	}
-	bundle, err := os.ReadFile(file)
-	if err == nil {
-		_, err = cert.ParseCertsPEM(bundle)
-	}
-	if err != nil {
-		return "", fmt.Errorf("error parsing root-ca-file at %s: %w", file, err)
-	}
-	return string(bundle), nil
-}
 
 // newConfigMap is the ConfigMap as it is created.
 func newConfigMap(namespace, bundle string) *corev1.ConfigMap {

@@ -17,6 +17,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
+
+	"kcmd.dev/pkg/controllers/kit/cabundle"
 )
 
 func certificate(t testing.TB) []byte {
@@ -62,14 +64,14 @@ func TestLoadBundle(t *testing.T) {
 		"missing file is not fallen by": {file: filepath.Join(dir, "nothing"), inline: pem, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := loadBundle(tc.file, tc.inline)
+			got, err := cabundle.Load(tc.file, tc.inline)
 			if (err != nil) != tc.fails {
-				t.Fatalf("loadBundle = %v, want failure %v", err, tc.fails)
+				t.Fatalf("cabundle.Load = %v, want failure %v", err, tc.fails)
 			}
 			if tc.fails && !strings.HasPrefix(err.Error(), "error parsing root-ca-file at "+tc.file+": ") {
 				t.Errorf("error %q does not name the file", err)
 			}
-			if got != tc.want {
+			if string(got) != tc.want {
 				t.Errorf("bundle = %q, want %q", got, tc.want)
 			}
 		})

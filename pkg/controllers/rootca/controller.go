@@ -29,6 +29,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/clock"
 
+	"kcmd.dev/pkg/controllers/kit/cabundle"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/watch"
@@ -91,7 +92,7 @@ func build(env controller.Env, cfg config) (controller.Controller, error) {
 }
 
 func newPublisher(env controller.Env, cfg config) (*publisher, error) {
-	bundle, err := loadBundle(cfg.rootCAFile, env.ClusterCA)
+	bundle, err := cabundle.Load(cfg.rootCAFile, env.ClusterCA)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +103,7 @@ func newPublisher(env controller.Env, cfg config) (*publisher, error) {
 	p := &publisher{
 		client:     env.Client,
 		clock:      env.Clock,
-		bundle:     bundle,
+		bundle:     string(bundle),
 		namespaces: namespaces.Lister(),
 		configMaps: configMaps.Lister(),
 		metrics:    newSyncMetrics(env.Metrics),

@@ -35,6 +35,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"kcmd.dev/pkg/controllers/kit/cabundle"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/watch"
@@ -118,7 +119,7 @@ func newController(env controller.Env, cfg config) (*tokenController, error) {
 	if err != nil {
 		return nil, err
 	}
-	ca, err := loadCA(cfg.rootCAFile, env.ClusterCA)
+	ca, err := cabundle.Load(cfg.rootCAFile, env.ClusterCA)
 	if err != nil {
 		return nil, err
 	}

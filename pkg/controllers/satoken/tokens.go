@@ -10,12 +10,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"os"
 
 	"github.com/go-jose/go-jose/v4"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
-	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 )
 
@@ -116,20 +114,4 @@ func claims(account *corev1.ServiceAccount, secret *corev1.Secret) map[string]st
 		accountNameClaim: account.Name,
 		accountUIDClaim:  string(account.UID),
 	}
-}
-
-// loadCA returns the CA bundle to publish: the bytes of the file as they are, once they
-// have shown to hold a certificate, or inline if no file is named.
-func loadCA(file string, inline []byte) ([]byte, error) {
-	if file == "" {
-		return inline, nil
-	}
-	ca, err := os.ReadFile(file)
-	if err == nil {
-		_, err = cert.ParseCertsPEM(ca)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("error parsing root-ca-file at %s: %w", file, err)
-	}
-	return ca, nil
 }

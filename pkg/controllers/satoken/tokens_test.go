@@ -20,6 +20,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"k8s.io/client-go/util/cert"
+
+	"kcmd.dev/pkg/controllers/kit/cabundle"
 )
 
 func ecdsaKey(t testing.TB, curve elliptic.Curve) *ecdsa.PrivateKey {
@@ -221,9 +223,9 @@ func TestLoadCA(t *testing.T) {
 		"missing file":         {file: filepath.Join(t.TempDir(), "nothing"), fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := loadCA(tc.file, []byte(tc.inline))
+			got, err := cabundle.Load(tc.file, []byte(tc.inline))
 			if (err != nil) != tc.fails {
-				t.Fatalf("loadCA = %v, want failure %v", err, tc.fails)
+				t.Fatalf("cabundle.Load = %v, want failure %v", err, tc.fails)
 			}
 			if tc.fails && !strings.HasPrefix(err.Error(), "error parsing root-ca-file at "+tc.file+": ") {
 				t.Errorf("error %q does not name the file", err)
