@@ -27,6 +27,11 @@ require (
 )
 
 require (
+	k8s.io/cloud-provider v0.36.3 // indirect
+	k8s.io/kube-controller-manager v0.36.3 // indirect
+)
+
+require (
 	cel.dev/expr v0.25.1 // indirect
 	github.com/NYTimes/gziphandler v1.1.1 // indirect
 	github.com/antlr4-go/antlr/v4 v4.13.0 // indirect

@@ -73,14 +73,6 @@ func toObject(cfg *v1beta1.KubeControllerManagerConfiguration) object {
 	return out
 }
 
-func (o object) config() *v1beta1.KubeControllerManagerConfiguration {
-	cfg := &v1beta1.KubeControllerManagerConfiguration{}
-	if err := decode(o, cfg); err != nil {
-		panic(fmt.Sprintf("decoding a mixture of two configurations: %v", err)) // every leaf is valid in its place
-	}
-	return cfg
-}
-
 // with returns a copy in which the field has the value; nil removes the field.
 func (o object) with(keys []string, value any) object {
 	out := maps.Clone(o)

@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
+	"sigs.k8s.io/yaml"
 
 	"kcmd.dev/pkg/config/v1beta1"
 )
@@ -36,9 +39,17 @@ func CheckFiles(cfg *v1beta1.KubeControllerManagerConfiguration) Errors {
 	return c.report.finish()
 }
 
+// NamedFiles lists the files that the configuration names and CheckFiles reads.
+func NamedFiles(cfg *v1beta1.KubeControllerManagerConfiguration) []string {
+	c := &fileChecker{report: &report{}}
+	c.check(cfg)
+	return c.named
+}
+
 type fileChecker struct {
 	report *report
 	places places
+	named  []string
 }
 
 func (c *fileChecker) check(cfg *v1beta1.KubeControllerManagerConfiguration) {
@@ -46,6 +57,8 @@ func (c *fileChecker) check(cfg *v1beta1.KubeControllerManagerConfiguration) {
 	c.file("clientConnection.kubeconfig", cfg.ClientConnection.Kubeconfig, checkKubeconfig)
 	c.file("serviceAccounts.privateKeyFile", cfg.ServiceAccounts.PrivateKeyFile, checkSigningKey)
 	c.file("serviceAccounts.rootCAFile", cfg.ServiceAccounts.RootCAFile, checkCertificates)
+	c.file("metrics.allowListMappingManifest", cfg.Metrics.AllowListMappingManifest, checkAllowList)
+	c.controllers(cfg.Controllers)
 	if *cfg.Serving.Port == 0 {
 		return
 	}
@@ -53,10 +66,27 @@ func (c *fileChecker) check(cfg *v1beta1.KubeControllerManagerConfiguration) {
 	c.file("serving.authentication.clientCAFile", a.ClientCAFile, checkCertificates)
 	c.file("serving.authentication.requestHeader.clientCAFile", a.RequestHeader.ClientCAFile, checkCertificates)
 	c.file("serving.authorization.kubeconfig", z.Kubeconfig, checkKubeconfig)
-	c.pair(cfg.Serving.TLS)
+	c.servingCertificates(cfg.Serving.TLS)
 }
 
+// controllers checks the files that blocks of controllers name.
+func (c *fileChecker) controllers(blocks v1beta1.Controllers) {
+	all := append([]signer{{signing + "allSigners", blocks.CSRSigning.AllSigners}}, signers(blocks.CSRSigning)...)
+	for _, s := range all {
+		c.pair(s.path+".certFile", s.ca.CertFile, s.path+".privateKeyFile", s.ca.PrivateKeyFile)
+	}
+	const recycler = "controllers.persistentvolume-binder-controller.recycler."
+	r := blocks.PersistentVolumeBinder.Recycler
+	c.file(recycler+"nfs.podTemplateFile", r.NFS.PodTemplateFile, checkPodTemplate)
+	c.file(recycler+"hostPath.podTemplateFile", r.HostPath.PodTemplateFile, checkPodTemplate)
+}
+
+// fail reports a file; as a warning if nothing in this build reads it.
 func (c *fileChecker) fail(path string, err error) {
+	if readers, ok := ReadBy(path); ok && !slices.ContainsFunc(readers, Built) {
+		c.report.warnf(c.places.nearest(path), path, "%v", err)
+		return
+	}
 	c.report.errorf(c.places.nearest(path), path, "%v", err)
 }
 
@@ -65,6 +95,7 @@ func (c *fileChecker) file(path, name string, check func(name string, content []
 	if name == "" {
 		return nil
 	}
+	c.named = append(c.named, name)
 	content, err := readFile(name)
 	if err == nil {
 		err = check(name, content)
@@ -76,20 +107,28 @@ func (c *fileChecker) file(path, name string, check func(name string, content []
 	return content
 }
 
-// pair checks the serving certificate together with its key.
-func (c *fileChecker) pair(t v1beta1.TLS) {
-	const certPath = "serving.tls.certFile"
+// servingCertificates checks the serving certificates together with their keys.
+func (c *fileChecker) servingCertificates(t v1beta1.TLS) {
+	for i, sni := range t.SNICertificates {
+		path := elementPath("serving.tls.sniCertificates", i)
+		c.pair(path+".certFile", sni.CertFile, path+".privateKeyFile", sni.PrivateKeyFile)
+	}
 	if t.CertFile == "" {
 		c.directory(t.CertDirectory)
 		return
 	}
-	certificate := c.file(certPath, t.CertFile, checkCertificates)
-	key := c.file("serving.tls.privateKeyFile", t.PrivateKeyFile, checkPrivateKey)
+	c.pair("serving.tls.certFile", t.CertFile, "serving.tls.privateKeyFile", t.PrivateKeyFile)
+}
+
+// pair checks a certificate together with its key.
+func (c *fileChecker) pair(certPath, certFile, keyPath, keyFile string) {
+	certificate := c.file(certPath, certFile, checkCertificates)
+	key := c.file(keyPath, keyFile, checkPrivateKey)
 	if certificate == nil || key == nil {
 		return
 	}
 	if _, err := tls.X509KeyPair(certificate, key); err != nil {
-		c.fail(certPath, fmt.Errorf("%s and %s do not belong together: %w", t.CertFile, t.PrivateKeyFile, err))
+		c.fail(certPath, fmt.Errorf("%s and %s do not belong together: %w", certFile, keyFile, err))
 	}
 }
 
@@ -169,6 +208,35 @@ func checkSigningKey(name string, content []byte) error {
 func checkCertificates(name string, content []byte) error {
 	if _, err := cert.ParseCertsPEM(content); err != nil {
 		return fmt.Errorf("%s holds no certificates in PEM: %w", name, err)
+	}
+	return nil
+}
+
+// checkPodTemplate wants a pod with a volume, which stands for the one to be emptied.
+func checkPodTemplate(name string, content []byte) error {
+	pod := &corev1.Pod{}
+	if err := yaml.UnmarshalStrict(content, pod); err != nil {
+		return fmt.Errorf("%s holds no pod: %w", name, err)
+	}
+	if pod.APIVersion != "v1" || pod.Kind != "Pod" {
+		return fmt.Errorf("%s holds %q, kind %q: a pod is needed (v1, Pod)", name, pod.APIVersion, pod.Kind)
+	}
+	if len(pod.Spec.Volumes) == 0 {
+		return fmt.Errorf("the pod in %s has no volume: the first one stands for the volume to be emptied", name)
+	}
+	return nil
+}
+
+// checkAllowList wants a map as in metrics.allowListMapping.
+func checkAllowList(name string, content []byte) error {
+	values := map[string]string{}
+	if err := yaml.UnmarshalStrict(content, &values); err != nil {
+		return fmt.Errorf("%s holds no map of \"metric,label\" to \"value,value\": %w", name, err)
+	}
+	for _, key := range sortedKeys(values) {
+		if !metricLabelPattern.MatchString(key) {
+			return fmt.Errorf("%s has the key %s: it must be the name of a metric, a comma and the name of a label", name, shorten(key))
+		}
 	}
 	return nil
 }

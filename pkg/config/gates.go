@@ -2,6 +2,7 @@ package config
 
 import (
 	"slices"
+	"strings"
 
 	"k8s.io/component-base/featuregate"
 	logsapi "k8s.io/component-base/logs/api/v1"
@@ -9,44 +10,21 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
-// Stage is the maturity of a feature gate.
-type Stage string
-
-// The stages of a feature gate.
+// Names of the gates that something in this build reads, for callers of Enabled. Every one
+// of them is in gatesRead.
 const (
-	Alpha      Stage = "alpha"
-	Beta       Stage = "beta"
-	GA         Stage = "GA"
-	Deprecated Stage = "deprecated"
-)
-
-// Gate is one feature gate that something in this build reads.
-type Gate struct {
-	// Name is the key under featureGates.
-	Name string
-	// Default is the value of a gate the configuration does not name.
-	Default bool
-	// Stage is the maturity in Kubernetes 1.36.
-	Stage Stage
-	// Locked means that the gate cannot be changed from its default.
-	Locked bool
-}
-
-// Names of the gates, for callers of Enabled.
-const (
+	CoordinatedLeaderElection                   = "CoordinatedLeaderElection"
 	DeploymentReplicaSetTerminatingReplicas     = "DeploymentReplicaSetTerminatingReplicas"
 	GenericWorkload                             = "GenericWorkload"
 	HPAConfigurableTolerance                    = "HPAConfigurableTolerance"
 	HPAScaleToZero                              = "HPAScaleToZero"
-	LogarithmicScaleDown                        = "LogarithmicScaleDown"
 	LoggingAlphaOptions                         = "LoggingAlphaOptions"
 	LoggingBetaOptions                          = "LoggingBetaOptions"
 	MaxUnavailableStatefulSet                   = "MaxUnavailableStatefulSet"
 	MutableSchedulingDirectivesForSuspendedJobs = "MutableSchedulingDirectivesForSuspendedJobs"
-	OrderedNamespaceDeletion                    = "OrderedNamespaceDeletion"
 	PodDeletionCost                             = "PodDeletionCost"
 	PodLevelResources                           = "PodLevelResources"
-	PreferSameTrafficDistribution               = "PreferSameTrafficDistribution"
+	RemoteRequestHeaderUID                      = "RemoteRequestHeaderUID"
 	StaleControllerConsistencyDaemonSet         = "StaleControllerConsistencyDaemonSet"
 	StaleControllerConsistencyJob               = "StaleControllerConsistencyJob"
 	StaleControllerConsistencyReplicaSet        = "StaleControllerConsistencyReplicaSet"
@@ -56,56 +34,83 @@ const (
 	WorkloadWithJob                             = "WorkloadWithJob"
 )
 
-// FeatureGates returns the known gates by name (specs/feature-gates.md). A gate
-// that nothing reads is not in the table: setting it would have no effect.
-func FeatureGates() []Gate {
-	return []Gate{
-		{DeploymentReplicaSetTerminatingReplicas, true, Beta, false},
-		{GenericWorkload, false, Alpha, false},
-		{HPAConfigurableTolerance, true, Beta, false},
-		{HPAScaleToZero, false, Alpha, false},
-		{LogarithmicScaleDown, true, GA, true},
-		{LoggingAlphaOptions, false, Alpha, false},
-		{LoggingBetaOptions, true, Beta, false},
-		{MaxUnavailableStatefulSet, false, Beta, false},
-		{MutableSchedulingDirectivesForSuspendedJobs, true, Beta, false},
-		{OrderedNamespaceDeletion, true, GA, true},
-		{PodDeletionCost, true, Beta, false},
-		{PodLevelResources, true, Beta, false},
-		{PreferSameTrafficDistribution, true, GA, true},
-		{StaleControllerConsistencyDaemonSet, true, Beta, false},
-		{StaleControllerConsistencyJob, true, Beta, false},
-		{StaleControllerConsistencyReplicaSet, true, Beta, false},
-		{StaleControllerConsistencyStatefulSet, true, Beta, false},
-		{StatefulSetSemanticRevisionComparison, true, Beta, false},
-		{TaintTolerationComparisonOperators, false, Alpha, false},
-		{WorkloadWithJob, false, Alpha, false},
+// gatesRead lists the gates that something in this build reads. Setting any other known gate
+// is allowed, because the same list is given to every component of a cluster, but it has no
+// effect here and a warning says so.
+func gatesRead() []string {
+	return []string{
+		CoordinatedLeaderElection,
+		DeploymentReplicaSetTerminatingReplicas,
+		GenericWorkload,
+		HPAConfigurableTolerance,
+		HPAScaleToZero,
+		LoggingAlphaOptions,
+		LoggingBetaOptions,
+		MaxUnavailableStatefulSet,
+		MutableSchedulingDirectivesForSuspendedJobs,
+		PodDeletionCost,
+		PodLevelResources,
+		RemoteRequestHeaderUID,
+		StaleControllerConsistencyDaemonSet,
+		StaleControllerConsistencyJob,
+		StaleControllerConsistencyReplicaSet,
+		StaleControllerConsistencyStatefulSet,
+		StatefulSetSemanticRevisionComparison,
+		TaintTolerationComparisonOperators,
+		WorkloadWithJob,
 	}
 }
 
-func lookupGate(name string) (Gate, bool) {
-	for _, gate := range FeatureGates() {
-		if gate.Name == name {
-			return gate, true
-		}
-	}
-	return Gate{}, false
-}
-
-// dependsOn names the gate without which another one does nothing.
-var dependsOn = map[string]string{WorkloadWithJob: GenericWorkload}
-
-// Enabled says whether a gate is on in cfg: as featureGates says, else by its
-// default. An unknown gate is off.
+// Enabled says whether a gate is on in cfg: as featureGates says, else as AllAlpha or
+// AllBeta say for its stage, else by its default. A gate that the emulated version does not
+// have is off.
 func Enabled(cfg *v1beta1.KubeControllerManagerConfiguration, name string) bool {
-	gate, ok := lookupGate(name)
-	if !ok {
-		return false
+	gate, ok := gatesOf(cfg)[name]
+	return ok && gate.enabled(cfg.FeatureGates)
+}
+
+func (g Gate) enabled(set map[string]bool) bool {
+	if g.Locked {
+		return g.Default
 	}
-	if value, ok := cfg.FeatureGates[name]; ok && !gate.Locked {
+	if value, ok := set[g.Name]; ok {
 		return value
 	}
-	return gate.Default
+	if all := g.stageGate(); all != "" {
+		if value, ok := set[all]; ok {
+			return value
+		}
+	}
+	return g.Default
+}
+
+// stageGate is the gate that stands for all of the stage, if there is one.
+func (g Gate) stageGate() string {
+	switch g.Stage {
+	case Alpha:
+		return AllAlpha
+	case Beta:
+		return AllBeta
+	}
+	return ""
+}
+
+// gatesOf are the gates of the version that cfg emulates.
+func gatesOf(cfg *v1beta1.KubeControllerManagerConfiguration) map[string]Gate {
+	minor, _ := parseVersion(cfg.EmulatedVersion)
+	return gateTables().at(minor)
+}
+
+// MinCompatibility is minCompatibilityVersion, or what it follows from when it is not set.
+func MinCompatibility(cfg *v1beta1.KubeControllerManagerConfiguration) string {
+	if cfg.MinCompatibilityVersion != "" {
+		return cfg.MinCompatibilityVersion
+	}
+	minor, ok := parseVersion(cfg.EmulatedVersion)
+	if !ok {
+		minor = newestMinor
+	}
+	return version(max(minor-1, oldestMinor))
 }
 
 // LoggingGates adapts cfg to what logsapi.Validate and ValidateAndApply take.
@@ -124,32 +129,122 @@ func LoggingGates(cfg *v1beta1.KubeControllerManagerConfiguration) (featuregate.
 	return gates, nil
 }
 
-// validateGates checks the keys of featureGates.
+// validateGates checks the keys of featureGates, and what the gates need of each other.
 func (v *validator) validateGates() {
-	var names []string
-	for _, gate := range FeatureGates() {
-		names = append(names, gate.Name)
+	if !v.decoded("emulatedVersion") {
+		return // every gate is judged at that version
 	}
+	gates := gatesOf(v.cfg)
 	for _, name := range sortedKeys(v.cfg.FeatureGates) {
 		path := join("featureGates", name)
-		gate, ok := lookupGate(name)
-		value := v.cfg.FeatureGates[name]
-		switch {
-		case !ok:
-			message := ""
-			if !v.report.full() {
-				message = hint(name, names)
-			}
-			v.report.errorf(v.key(path), path, "unknown feature gate, %s", message)
-		case gate.Locked && value != gate.Default:
-			v.report.errorf(v.key(path), path, "the gate is %s and locked to %t: remove it", gate.Stage, gate.Default)
-		case gate.Locked:
-			v.report.warnf(v.key(path), path, "the gate is %s and locked to %t, setting it has no effect: remove it", gate.Stage, gate.Default)
-		case value && dependsOn[name] != "" && !Enabled(v.cfg, dependsOn[name]):
-			v.report.errorf(v.key(path), path, "depends on the gate %s, which is disabled: enable it too", dependsOn[name])
-		case gate.Stage == GA || gate.Stage == Deprecated:
-			v.report.warnf(v.key(path), path, "the gate is %s and will be removed", gate.Stage)
+		gate, ok := gates[name]
+		if !ok {
+			v.report.errorf(v.key(path), path, "%s", v.unknownGate(name))
+			continue
 		}
+		v.validateGate(path, gate, v.cfg.FeatureGates[name])
+	}
+	v.validateGateDependencies(gates)
+}
+
+// unknownGate explains a name that is no gate of the emulated version.
+func (v *validator) unknownGate(name string) string {
+	table := gateTables()
+	if since, ok := table.since(name); ok {
+		return "Kubernetes " + v.cfg.EmulatedVersion + ", which emulatedVersion asks for, does not have the gate: it is in " + since + " and later"
+	}
+	if v.report.full() {
+		return ""
+	}
+	if best := nearest(name, append([]string{AllAlpha, AllBeta}, table.names...)); best != "" {
+		return "unknown feature gate, " + `did you mean "` + best + `"?`
+	}
+	return "unknown feature gate: Kubernetes 1.36 has no gate of this or a similar name"
+}
+
+// validateGate looks at one gate that is set.
+func (v *validator) validateGate(path string, gate Gate, value bool) {
+	at := v.key(path)
+	switch {
+	case gate.Locked && value != gate.Default:
+		v.report.errorf(at, path, "the gate is %s and locked to %t: remove it", gate.Stage, gate.Default)
+	case gate.Locked:
+		v.report.warnf(at, path, "the gate is %s and locked to %t, setting it has no effect: remove it", gate.Stage, gate.Default)
+	case !gate.Read:
+		v.report.warnf(at, path, "has no effect: nothing in this build reads the gate")
+	case gate.Stage == GA || gate.Stage == Deprecated:
+		v.report.warnf(at, path, "the gate is %s and will be removed", gate.Stage)
+	}
+}
+
+// validateGateDependencies reports gates that are enabled while one that they need is not:
+// at the gate that is set, which may be either of them, or the one that stands for its stage.
+func (v *validator) validateGateDependencies(gates map[string]Gate) {
+	set := v.cfg.FeatureGates
+	if len(set) == 0 {
+		return
+	}
+	enabled := func(name string) bool { return gates[name].enabled(set) }
+	disabling := map[string][]string{} // gate that is off → gates that need it
+	for _, name := range sortedKeys(gates) {
+		gate := gates[name]
+		if len(gate.Needs) == 0 || !enabled(name) {
+			continue
+		}
+		missing := slices.DeleteFunc(slices.Clone(gate.Needs), enabled)
+		if len(missing) == 0 {
+			continue
+		}
+		if by, ok := v.setBy(gate); ok {
+			path := join("featureGates", by)
+			subject := "depends"
+			if by != name {
+				subject = "enables " + name + ", which depends"
+			}
+			what := "the gate " + missing[0] + ", which is disabled: enable it too"
+			if len(missing) > 1 {
+				what = "the gates " + strings.Join(missing, ", ") + ", which are disabled: enable them too"
+			}
+			v.report.errorf(v.key(path), path, "%s on %s", subject, what)
+			continue
+		}
+		for _, m := range missing {
+			disabling[m] = append(disabling[m], name)
+		}
+	}
+	for _, name := range sortedKeys(disabling) {
+		by, ok := v.setBy(gates[name])
+		if !ok {
+			continue // the defaults of one version, which a test looks at
+		}
+		path := join("featureGates", by)
+		subject := "cannot be disabled"
+		if by != name {
+			subject = "cannot disable " + name
+		}
+		v.report.errorf(v.key(path), path, "%s while the gates that need it are enabled: %s", subject, strings.Join(disabling[name], ", "))
+	}
+}
+
+// setBy is the key of featureGates that decides about a gate.
+func (v *validator) setBy(gate Gate) (string, bool) {
+	for _, name := range []string{gate.Name, gate.stageGate()} {
+		if _, ok := v.cfg.FeatureGates[name]; ok && !gate.Locked {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// validateVersions checks emulatedVersion and minCompatibilityVersion.
+func (v *validator) validateVersions() {
+	minimum := v.cfg.MinCompatibilityVersion
+	if minimum == "" || !v.decoded("emulatedVersion", "minCompatibilityVersion") {
+		return
+	}
+	emulated, _ := parseVersion(v.cfg.EmulatedVersion)
+	if minor, _ := parseVersion(minimum); minor > emulated {
+		v.errorf("minCompatibilityVersion", "must not be after emulatedVersion (%s)", v.cfg.EmulatedVersion)
 	}
 }
 

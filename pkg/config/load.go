@@ -41,6 +41,24 @@ func Load(name string, data []byte) (*Document, error) {
 
 // load returns nil only after having reported an error.
 func load(data []byte, r *report) *Document {
+	root := readTree(data, r)
+	switch {
+	case root == nil:
+		return nil
+	case isUpstream(root):
+		doc := loadUpstream(root, r)
+		if doc == nil {
+			return nil
+		}
+		return doc.Document
+	case !checkVersion(root, r):
+		return nil
+	}
+	return loadHub(root, r, nil)
+}
+
+// readTree parses the file; it returns nil only after having reported an error.
+func readTree(data []byte, r *report) *tree {
 	data, ok := guard(data, r)
 	if !ok {
 		return nil
@@ -58,9 +76,12 @@ func load(data []byte, r *report) *Document {
 		r.errorf(root.at, "", "the file must be a mapping, not %s: %s", root.describe(), needed)
 		return nil
 	}
-	if !checkVersion(root, r) {
-		return nil
-	}
+	return root
+}
+
+// loadHub reads a configuration of v1beta1; it returns nil only after having reported
+// an error. Fields that are known to be lost already are not compared with others.
+func loadHub(root *tree, r *report, lost []string) *Document {
 	rules := Rules()
 	cfg := &v1beta1.KubeControllerManagerConfiguration{}
 	s := &shaper{report: r, rules: byPath(rules), values: map[string]*tree{}, keys: map[string]Position{}}
@@ -71,6 +92,9 @@ func load(data []byte, r *report) *Document {
 	}
 	v1beta1.SetDefaults(cfg)
 	v := &validator{cfg: cfg, report: r, rules: rules, places: places{values: s.values, keys: s.keys}, undecoded: undecoded(r)}
+	for _, path := range lost {
+		v.undecoded[path] = true
+	}
 	v.validate()
 	return &Document{Config: cfg, places: v.places}
 }

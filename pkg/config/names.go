@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+
+	"kcmd.dev/pkg/config/v1beta1"
 )
 
 // formerNames are the names under which older releases knew a controller, by
@@ -11,6 +14,7 @@ import (
 var formerNames = map[string]string{
 	"attachdetach":                         "persistentvolume-attach-detach-controller",
 	"bootstrapsigner":                      "bootstrap-signer-controller",
+	"cloud-node":                           "cloud-node-controller",
 	"cloud-node-lifecycle":                 "cloud-node-lifecycle-controller",
 	"clusterrole-aggregation":              "clusterrole-aggregation-controller",
 	"cronjob":                              "cronjob-controller",
@@ -67,38 +71,37 @@ var neverRenamed = []string{
 	"volumeattributesclass-protection-controller",
 }
 
-// unknownController explains a key of `controllers` that names no block.
-func unknownController(name string, known []string) string {
+// CanonicalName returns the name under which a controller has its block: name itself, or
+// what it stands for if it is a former name. ok is false for what is no controller.
+func CanonicalName(name string) (canonical string, ok bool) {
+	if canonical, ok = formerNames[name]; ok {
+		return canonical, true
+	}
+	return name, slices.Contains(controllerNames(), name)
+}
+
+// controllerNames are the canonical names, in the order of the blocks.
+var controllerNames = sync.OnceValue(func() []string {
+	var names []string
+	for _, c := range new(v1beta1.Controllers).All() {
+		names = append(names, c.Name)
+	}
+	return names
+})
+
+const unknownPrefix = "unknown controller"
+
+// unknownController explains a name that is no canonical name.
+func unknownController(name string) string {
 	if canonical, ok := formerNames[name]; ok {
-		if slices.Contains(known, canonical) {
-			return fmt.Sprintf("%q is a former name: write %q", name, canonical)
-		}
-		return notInThisBuild(canonical, known)
+		return fmt.Sprintf("%q is a former name: write %q", name, canonical)
 	}
-	if isCanonical(name) {
-		return notInThisBuild(name, known)
-	}
+	known := controllerNames()
 	if best := nearest(name, known); best != "" {
-		return fmt.Sprintf("unknown controller, did you mean %q?", best)
+		return fmt.Sprintf(unknownPrefix+", did you mean %q?", best)
 	}
 	if best := nearest(strings.TrimSuffix(name, "-controller")+"-controller", known); best != "" {
-		return fmt.Sprintf("unknown controller, did you mean %q?", best)
+		return fmt.Sprintf(unknownPrefix+", did you mean %q?", best)
 	}
-	return "unknown controller, " + hint("", known)
-}
-
-func isCanonical(name string) bool {
-	if slices.Contains(neverRenamed, name) {
-		return true
-	}
-	for _, canonical := range formerNames {
-		if canonical == name {
-			return true
-		}
-	}
-	return false
-}
-
-func notInThisBuild(canonical string, known []string) string {
-	return fmt.Sprintf("%s is not part of this build, %s", canonical, hint("", known))
+	return unknownPrefix + ": none has this or a similar name"
 }

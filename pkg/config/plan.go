@@ -19,6 +19,46 @@ type Subject struct {
 	Value   func(*v1beta1.KubeControllerManagerConfiguration) any
 }
 
+// leased is what a controller reads together with the lease it runs under.
+type leased struct {
+	lock, lease string
+	value       any
+}
+
+// underLease makes the lease part of what a controller depends on: under another one it is
+// run by another leader, and where leader migration gives it to another component it does
+// not run at all.
+func (s Subject) underLease() Subject {
+	out := Subject{Name: s.Name}
+	out.Enabled = func(cfg *v1beta1.KubeControllerManagerConfiguration) bool {
+		_, ours := LockOf(cfg, s.Name)
+		return ours && s.Enabled(cfg)
+	}
+	out.Value = func(cfg *v1beta1.KubeControllerManagerConfiguration) any {
+		lock, lease := leaseFor(cfg, s.Name)
+		return leased{lock, lease, s.Value(cfg)}
+	}
+	return out
+}
+
+// leaseFor names the lock of a controller and its Lease; the main one's is left out, because
+// a change of it is a change for every controller.
+func leaseFor(cfg *v1beta1.KubeControllerManagerConfiguration, controller string) (lock, lease string) {
+	lock, _ = LockOf(cfg, controller)
+	switch lock {
+	case MainLock, "":
+		return lock, ""
+	case MigrationLock:
+		return lock, cfg.LeaderMigration.LeaderName
+	}
+	for _, g := range cfg.LeaderElection.Groups {
+		if GroupLock(g.Name) == lock {
+			return lock, leaseOf(cfg.LeaderElection, g)
+		}
+	}
+	return lock, ""
+}
+
 // Action is what happens to one controller.
 type Action string
 
@@ -86,7 +126,7 @@ const (
 // through their clients, so that no controller needs to name them in its value.
 func RestartsAll(path string) (effect string, ok bool) {
 	switch path {
-	case "clientConnection.kubeconfig", "clientConnection.acceptContentTypes",
+	case "clientConnection.kubeconfig", "clientConnection.server", "clientConnection.acceptContentTypes",
 		"clientConnection.contentType", "clientConnection.useServiceAccountCredentials":
 		return rebuildsClients, true
 	case "leaderElection.leaderElect", "leaderElection.resourceName",
@@ -100,8 +140,11 @@ func RestartsAll(path string) (effect string, ok bool) {
 var inPlaceBlocks = []string{
 	"clientConnection.qps", "clientConnection.burst",
 	"leaderElection.leaseDuration", "leaderElection.renewDeadline", "leaderElection.retryPeriod",
-	"resync", "reload", "serving", "logging",
-	"featureGates." + LoggingAlphaOptions, "featureGates." + LoggingBetaOptions,
+	"leaderElection.standby", "leaderElection.spread",
+	"resync", "reload", "serving", "metrics", "logging", "controllerStartInterval",
+	// What the process itself reads of the gates, and reports of the versions.
+	"emulatedVersion", "minCompatibilityVersion", "featureGates." + AllAlpha, "featureGates." + AllBeta,
+	"featureGates." + LoggingAlphaOptions, "featureGates." + LoggingBetaOptions, "featureGates." + RemoteRequestHeaderUID,
 }
 
 func appliesInPlace(path string, running func(controller string) bool) bool {
@@ -125,6 +168,9 @@ func appliesInPlace(path string, running func(controller string) bool) bool {
 // fields that decide together.
 func NewPlan(old, new *v1beta1.KubeControllerManagerConfiguration, subjects []Subject) Plan {
 	subjects = slices.SortedFunc(slices.Values(subjects), func(a, b Subject) int { return strings.Compare(a.Name, b.Name) })
+	for i := range subjects {
+		subjects[i] = subjects[i].underLease()
+	}
 	if old == nil {
 		return coldStart(new, subjects)
 	}
@@ -203,18 +249,16 @@ func planController(d *difference, s Subject, processWide []ProcessWideChange) (
 // that tell what the field decides.
 type difference struct {
 	old, new *v1beta1.KubeControllerManagerConfiguration
-	before   object
 	changes  []Change
 	only     []*v1beta1.KubeControllerManagerConfiguration // old with only this change
 	without  []*v1beta1.KubeControllerManagerConfiguration // new without this change
 }
 
 func newDifference(old, new *v1beta1.KubeControllerManagerConfiguration) *difference {
-	before, after := toObject(old), toObject(new)
-	d := &difference{old: old, new: new, before: before, changes: changedLeaves(before, after)}
+	d := &difference{old: old, new: new, changes: changedLeaves(toObject(old), toObject(new))}
 	for _, change := range d.changes {
-		d.only = append(d.only, before.with(change.keys, change.New).config())
-		d.without = append(d.without, after.with(change.keys, change.Old).config())
+		d.only = append(d.only, mixture(old, new, change))
+		d.without = append(d.without, mixture(new, old, change))
 	}
 	return d
 }
@@ -243,11 +287,7 @@ func (d *difference) jointCauses(read func(*v1beta1.KubeControllerManagerConfigu
 	needed := slices.Clone(d.changes)
 	for i := 0; i < len(needed); {
 		rest := slices.Delete(slices.Clone(needed), i, i+1)
-		mixture := d.before
-		for _, change := range rest {
-			mixture = mixture.with(change.keys, change.New)
-		}
-		if reflect.DeepEqual(read(mixture.config()), before) {
+		if reflect.DeepEqual(read(mixture(d.old, d.new, rest...)), before) {
 			i++
 			continue
 		}

@@ -2,8 +2,11 @@ package config
 
 import (
 	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -220,41 +223,159 @@ func TestPlanJSON(t *testing.T) {
 	}
 }
 
-// Every field is process-wide, in place, or left to the controllers, and the two
-// tables name fields that exist.
+// Every field is process-wide, in place, or left to the controllers.
 func TestEveryFieldOutsideControllersIsClassified(t *testing.T) {
-	cfg := v1beta1.NewDefault()
-	cfg.ClientConnection.Kubeconfig, cfg.ClientConnection.AcceptContentTypes = "x", "x"
-	cfg.LeaderElection.Identity = "x"
-	cfg.ServiceAccounts = v1beta1.ServiceAccounts{PrivateKeyFile: "x", RootCAFile: "x"}
-	leftToControllers := map[string]bool{
-		"apiVersion": true, "kind": true, "controllerDefaults.enabled": true,
-		"serviceAccounts.privateKeyFile": true, "serviceAccounts.rootCAFile": true,
+	leftToControllers := []string{
+		"serviceAccounts", "networking", "volumes", "controllerDefaults",
+		"leaderElection.groups", "leaderMigration", "featureGates",
 	}
-	for _, change := range changedLeaves(object{}, toObject(cfg)) {
-		if change.keys[0] == "controllers" {
+	paths := fieldPaths(reflect.TypeFor[cfgType](), "")
+	checked := 0
+	for _, path := range paths {
+		isBlock := slices.ContainsFunc(paths, func(p string) bool { return strings.HasPrefix(p, path+".") })
+		if isBlock || path == "" || path == "apiVersion" || path == "kind" || strings.Contains(path, "[]") || strings.HasPrefix(path, "controllers.") {
 			continue
 		}
-		_, all := RestartsAll(change.Path)
-		inPlace := appliesInPlace(change.Path, func(string) bool { return true })
+		checked++
+		_, all := RestartsAll(path)
+		inPlace := appliesInPlace(path, func(string) bool { return true })
+		left := slices.ContainsFunc(leftToControllers, func(block string) bool { return path == block || strings.HasPrefix(path, block+".") })
 		n := 0
-		for _, yes := range []bool{all, inPlace, leftToControllers[change.Path]} {
+		for _, yes := range []bool{all, inPlace, left} {
 			if yes {
 				n++
 			}
 		}
 		if n != 1 {
-			t.Errorf("%s: process-wide %t, in place %t, left to controllers %t, want exactly one",
-				change.Path, all, inPlace, leftToControllers[change.Path])
+			t.Errorf("%s: process-wide %t, in place %t, left to controllers %t, want exactly one", path, all, inPlace, left)
 		}
+	}
+	if checked < 60 {
+		t.Errorf("checked %d fields, want at least 60: the test looks in the wrong place", checked)
 	}
 }
 
-func BenchmarkNewPlan(b *testing.B) {
-	before, after := v1beta1.NewDefault(), v1beta1.NewDefault()
-	*after.Controllers.Deployment.ConcurrentSyncs = 20
-	after.Resync.MinPeriod.Duration = time.Hour
-	for b.Loop() {
-		NewPlan(before, after, subjects())
+// Putting controllers under another lease restarts them, and so does another Lease for
+// theirs; giving one to another component stops it.
+func TestPlanFollowsTheLeases(t *testing.T) {
+	const name, group = "deployment-controller", "leaderElection: {groups: [{name: a, controllers: [deployment-controller]}]}\n"
+	tests := []struct {
+		name, before, after string
+		want                Action
+		cause               string
+	}{
+		{"into a group", "", group, Restart, "leaderElection.groups"},
+		{"out of a group", group, "", Restart, "leaderElection.groups"},
+		{"another controller into the group", group, "leaderElection: {groups: [{name: a, controllers: [deployment-controller, job-controller]}]}\n", Keep, ""},
+		{"another Lease for the group", group, "leaderElection: {groups: [{name: a, resourceName: b, controllers: [deployment-controller]}]}\n", Restart, "leaderElection.groups"},
+		{"migration on", "leaderMigration: {controllerLeaders: [{name: deployment-controller, component: '*'}]}\n",
+			"leaderMigration: {enabled: true, controllerLeaders: [{name: deployment-controller, component: '*'}]}\n", Restart, "leaderMigration.enabled"},
+		{"another migration Lease", "leaderMigration: {enabled: true, controllerLeaders: [{name: deployment-controller, component: '*'}]}\n",
+			"leaderMigration: {enabled: true, leaderName: b, controllerLeaders: [{name: deployment-controller, component: '*'}]}\n", Restart, "leaderMigration.leaderName"},
+		{"to another component", "leaderMigration: {enabled: true, controllerLeaders: [{name: deployment-controller, component: '*'}]}\n",
+			"leaderMigration: {enabled: true, controllerLeaders: [{name: deployment-controller, component: cloud}]}\n", Stop, "leaderMigration.controllerLeaders"},
+		{"this is that component", "leaderMigration: {enabled: true, controllerLeaders: [{name: deployment-controller, component: cloud}]}\n",
+			"leaderMigration: {enabled: true, component: cloud, controllerLeaders: [{name: deployment-controller, component: cloud}]}\n", Start, "leaderMigration.component"},
 	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			plan := NewPlan(parsed(t, test.before), parsed(t, test.after), subjects())
+			for _, c := range plan.Controllers {
+				cause := ""
+				if len(c.Causes) > 0 {
+					cause = c.Causes[0].Path
+				}
+				if c.Name == name && (c.Action != test.want || cause != test.cause) {
+					t.Errorf("plan = %s because of %q, want %s because of %q", c.Action, cause, test.want, test.cause)
+				}
+				if c.Name != name && c.Action != Keep {
+					t.Errorf("%s: %s, want it kept", c.Name, c.Action)
+				}
+			}
+		})
+	}
+}
+
+// A mixture has of each field what it should have, maps included, and changes nothing else.
+func TestMixture(t *testing.T) {
+	before := parsed(t, "featureGates: {PodDeletionCost: false}\nmetrics: {allowListMapping: {'a,b': c}}\n")
+	after := parsed(t, `
+featureGates: {HPAScaleToZero: true, LoggingAlphaOptions: true}
+metrics: {allowListMapping: {"a,b": d, "e,f": g}}
+logging: {verbosity: 3, flushFrequency: 1s, options: {text: {splitStream: true, infoBufferSize: 1Ki}}}
+leaderElection: {groups: [{name: a, controllers: [job-controller]}]}
+controllers: {deployment-controller: {concurrentSyncs: 6, enabled: false, resyncPeriod: 1h}, persistentvolume-binder-controller: {recycler: {nfs: {podTemplateFile: x}}}}
+`)
+	changes := changedLeaves(toObject(before), toObject(after))
+	if len(changes) < 12 {
+		t.Fatalf("changes = %v, want at least 12", changes)
+	}
+	if diff := cmp.Diff(toObject(after), toObject(mixture(before, after, changes...))); diff != "" {
+		t.Errorf("a mixture with all changes is not the new configuration (-want +got):\n%s", diff)
+	}
+	wantBefore, wantAfter := before.DeepCopy(), after.DeepCopy()
+	for _, change := range changes {
+		got := changedLeaves(toObject(before), toObject(mixture(before, after, change)))
+		if len(got) != 1 || got[0].Path != change.Path || !reflect.DeepEqual(got[0].New, change.New) {
+			t.Errorf("a mixture with %v differs from the old configuration by %v", change, got)
+		}
+	}
+	if diff := cmp.Diff(toObject(wantBefore), toObject(before)) + cmp.Diff(toObject(wantAfter), toObject(after)); diff != "" {
+		t.Errorf("mixing changed the inputs:\n%s", diff)
+	}
+}
+
+// allSubjects stand for the controllers of a complete build: each reads its block, the
+// gates and the files, and what many changes are about.
+func allSubjects() []Subject {
+	var out []Subject
+	for i, name := range controllerNames() {
+		out = append(out, subject(name, func(c *cfgType) any {
+			type value struct {
+				settings v1beta1.NamedSettings
+				workers  int32
+				ca       string
+				gates    [3]bool
+			}
+			return value{c.Controllers.All()[i], *c.Controllers.Deployment.ConcurrentSyncs, c.ServiceAccounts.RootCAFile,
+				[3]bool{Enabled(c, PodDeletionCost), Enabled(c, GenericWorkload), Enabled(c, HPAScaleToZero)}}
+		}))
+	}
+	return out
+}
+
+func BenchmarkNewPlan(b *testing.B) {
+	one, many := v1beta1.NewDefault(), v1beta1.NewDefault()
+	*one.Controllers.Deployment.ConcurrentSyncs = 20
+	for _, change := range changedLeaves(object{}, toObject(many)) {
+		if number, ok := change.New.(float64); ok && strings.HasSuffix(change.Path, "concurrentSyncs") {
+			many = toObject(many).with(change.keys, number+1).config(b)
+		}
+		if text, ok := change.New.(string); ok && strings.HasSuffix(text, "s") && strings.HasPrefix(change.Path, "controllers.") {
+			many = toObject(many).with(change.keys, "7m").config(b)
+		}
+	}
+	many.Serving.BindAddress, many.LeaderElection.Identity, many.ServiceAccounts.RootCAFile = "127.0.0.1", "a", "ca.crt"
+	before := v1beta1.NewDefault()
+	for _, benchmark := range []struct {
+		name  string
+		after *cfgType
+	}{{"1", one}, {"50", many}} {
+		changes := len(changedLeaves(toObject(before), toObject(benchmark.after)))
+		b.Run(fmt.Sprintf("changes=%d", changes), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				NewPlan(before, benchmark.after, allSubjects())
+			}
+		})
+	}
+}
+
+func (o object) config(t testing.TB) *cfgType {
+	t.Helper()
+	cfg := &cfgType{}
+	if err := decode(o, cfg); err != nil {
+		t.Fatal(err)
+	}
+	return cfg
 }

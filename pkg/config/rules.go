@@ -8,11 +8,15 @@ import (
 	"time"
 )
 
-// Rule says what one field may hold on its own. Exactly one of the groups of
-// fields is set. The validator and the JSON Schema read the same rules.
+// Rule says what one field may hold on its own. The validator and the JSON Schema read
+// the same rules.
 type Rule struct {
-	// Path is the field.
+	// Path is the field. In a list, [] stands for every index.
 	Path string
+	// Required says that an element of a list must set the field.
+	Required bool
+
+	// At most one of the following is set.
 
 	// Number limits a numeric field.
 	Number *NumberRange
@@ -22,6 +26,10 @@ type Rule struct {
 	Enum []string
 	// Pattern limits a string.
 	Pattern *Pattern
+	// List limits a list as a whole.
+	List *ListSize
+	// Keys limits the keys of a map.
+	Keys *Pattern
 }
 
 // NumberRange is Min <= value <= Max.
@@ -44,121 +52,11 @@ type Pattern struct {
 	Words     string
 }
 
-var (
-	subdomainPattern = regexp.MustCompile(`^` + dnsLabel + `(\.` + dnsLabel + `)*$`)
-	labelPattern     = regexp.MustCompile(`^` + dnsLabel + `$`)
-	identityPattern  = regexp.MustCompile(`^\S*$`)
-)
-
-const (
-	dnsLabel     = `[a-z0-9]([-a-z0-9]*[a-z0-9])?`
-	maxWorkers   = 1000
-	unlimited    = time.Duration(math.MaxInt64)
-	maxSubdomain = 253
-)
-
-// Rules returns the rules of all fields, in the order of the fields.
-func Rules() []Rule {
-	return []Rule{
-		oneOf("clientConnection.contentType", "application/vnd.kubernetes.protobuf", "application/json"),
-		number("clientConnection.qps", 0, 1_000_000),
-		number("clientConnection.burst", 0, 1_000_000),
-
-		duration("leaderElection.leaseDuration", time.Second, time.Hour),
-		duration("leaderElection.renewDeadline", 10*time.Millisecond, time.Hour),
-		duration("leaderElection.retryPeriod", 10*time.Millisecond, time.Hour),
-		pattern("leaderElection.resourceName", subdomainPattern, maxSubdomain,
-			"lower-case letters, digits, '-' and '.', starting and ending with a letter or digit"),
-		pattern("leaderElection.resourceNamespace", labelPattern, 63,
-			"lower-case letters, digits and '-', starting and ending with a letter or digit"),
-		pattern("leaderElection.identity", identityPattern, maxSubdomain, "characters other than white space"),
-
-		durationOrZero("resync.minPeriod", "never", time.Second, unlimited),
-
-		durationOrZero("reload.settleTime", "at once", 0, 10*time.Second),
-		duration("reload.pollInterval", time.Second, time.Hour),
-		durationOrZero("reload.drainTimeout", "do not wait", 0, 10*time.Minute),
-
-		number("serving.port", 0, 65535),
-		oneOf("serving.tls.minVersion", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"),
-		durationOrZero("serving.authentication.cacheTTL", "not at all", 0, time.Hour),
-		durationOrZero("serving.authorization.authorizedTTL", "not at all", 0, time.Hour),
-		durationOrZero("serving.authorization.unauthorizedTTL", "not at all", 0, time.Hour),
-
-		oneOf("logging.format", "text", "json"),
-		duration("logging.flushFrequency", time.Millisecond, unlimited),
-		number("logging.verbosity", 0, math.MaxInt32),
-
-		workers("serviceaccount-token-controller", maxWorkers),
-		resync("root-ca-certificate-publisher-controller"),
-		workers("namespace-controller", maxWorkers),
-		resync("namespace-controller"),
-		workers("replicationcontroller-controller", maxWorkers),
-		resync("replicationcontroller-controller"),
-		workers("replicaset-controller", maxWorkers),
-		resync("replicaset-controller"),
-		workers("deployment-controller", maxWorkers),
-		resync("deployment-controller"),
-		workers("endpointslice-controller", 50),
-		resync("endpointslice-controller"),
-		number("controllers.endpointslice-controller.maxEndpointsPerSlice", 1, 1000),
-		durationOrZero("controllers.endpointslice-controller.endpointUpdatesBatchPeriod", "at once", 0, time.Hour),
-		workers("statefulset-controller", maxWorkers),
-		resync("statefulset-controller"),
-		workers("daemonset-controller", maxWorkers),
-		resync("daemonset-controller"),
-		workers("job-controller", maxWorkers),
-		resync("job-controller"),
-		workers("cronjob-controller", maxWorkers),
-		resync("cronjob-controller"),
-		workers("ttl-after-finished-controller", maxWorkers),
-		resync("ttl-after-finished-controller"),
-		resync("disruption-controller"),
-		workers("horizontal-pod-autoscaler-controller", maxWorkers),
-		duration("controllers.horizontal-pod-autoscaler-controller.syncPeriod", time.Second, time.Hour),
-		durationOrZero("controllers.horizontal-pod-autoscaler-controller.downscaleStabilization", "not at all", 0, time.Hour),
-		number("controllers.horizontal-pod-autoscaler-controller.tolerance", 0, 1),
-		durationOrZero("controllers.horizontal-pod-autoscaler-controller.cpuInitializationPeriod", "not at all", 0, 24*time.Hour),
-		durationOrZero("controllers.horizontal-pod-autoscaler-controller.initialReadinessDelay", "not at all", 0, 24*time.Hour),
-		number("controllers.pod-garbage-collector-controller.terminatedPodThreshold", 0, 1_000_000),
-		resync("podgroup-protection-controller"),
-		workers("garbage-collector-controller", maxWorkers),
-		workers("endpoints-controller", maxWorkers),
-		resync("endpoints-controller"),
-		durationOrZero("controllers.endpoints-controller.endpointUpdatesBatchPeriod", "at once", 0, time.Hour),
-		workers("endpointslice-mirroring-controller", 50),
-		resync("endpointslice-mirroring-controller"),
-		number("controllers.endpointslice-mirroring-controller.maxEndpointsPerSubset", 1, 1000),
-		durationOrZero("controllers.endpointslice-mirroring-controller.endpointUpdatesBatchPeriod", "at once", 0, time.Hour),
-	}
-}
-
-func workers(controller string, highest float64) Rule {
-	return number("controllers."+controller+".concurrentSyncs", 1, highest)
-}
-
-func resync(controller string) Rule {
-	return durationOrZero("controllers."+controller+".resyncPeriod", "never", time.Second, unlimited)
-}
-
-func number(path string, lowest, highest float64) Rule {
-	return Rule{Path: path, Number: &NumberRange{lowest, highest}}
-}
-
-func duration(path string, lowest, highest time.Duration) Rule {
-	return Rule{Path: path, Duration: &DurationRange{Min: lowest, Max: highest}}
-}
-
-func durationOrZero(path, means string, lowest, highest time.Duration) Rule {
-	return Rule{Path: path, Duration: &DurationRange{Min: lowest, Max: highest, ZeroAllowed: true, ZeroMeans: means}}
-}
-
-func oneOf(path string, allowed ...string) Rule {
-	return Rule{Path: path, Enum: allowed}
-}
-
-func pattern(path string, expression *regexp.Regexp, maxLength int, words string) Rule {
-	return Rule{Path: path, Pattern: &Pattern{expression, maxLength, words}}
+// ListSize is the number of elements a list may have.
+type ListSize struct {
+	Min, Max int // Max 0 means any number
+	// Unique says that no two elements are the same.
+	Unique bool
 }
 
 func byPath(rules []Rule) map[string]Rule {
@@ -178,8 +76,30 @@ func (r Rule) Allowed() string {
 		return r.Duration.words()
 	case r.Enum != nil:
 		return strings.Join(r.Enum, ", ")
+	case r.Pattern != nil:
+		return r.Pattern.words()
+	case r.Keys != nil:
+		return r.Keys.words()
+	case r.List != nil:
+		return r.List.words()
 	}
-	return fmt.Sprintf("at most %d %s", r.Pattern.MaxLength, r.Pattern.Words)
+	return "anything"
+}
+
+func (p *Pattern) words() string { return fmt.Sprintf("at most %d %s", p.MaxLength, p.Words) }
+
+func (p *Pattern) admits(text string) bool {
+	return len(text) <= p.MaxLength && p.Regexp.MatchString(text)
+}
+
+func (l *ListSize) words() string {
+	switch {
+	case l.Max == 0 && l.Min > 0:
+		return fmt.Sprintf("a list of at least %d", l.Min)
+	case l.Max > 0:
+		return fmt.Sprintf("a list of at most %d", l.Max)
+	}
+	return "a list without duplicates"
 }
 
 func (d *DurationRange) words() string {
@@ -219,7 +139,7 @@ func (r Rule) admits(value any) (string, bool) {
 		return r.admitsWord(value)
 	}
 	text, ok := value.(string)
-	if !ok || (len(text) <= r.Pattern.MaxLength && r.Pattern.Regexp.MatchString(text)) {
+	if !ok || r.Pattern == nil || r.Pattern.admits(text) {
 		return "", true
 	}
 	return fmt.Sprintf("must be %s, not %s", r.Allowed(), shorten(text)), false

@@ -90,7 +90,7 @@ func (s *shaper) unknown(f field, path string, known []string) {
 	switch {
 	case s.report.full():
 	case path == "controllers":
-		message = unknownController(f.name, known)
+		message = unknownController(f.name)
 	default:
 		message = "unknown field, " + hint(f.name, known)
 	}
@@ -116,10 +116,16 @@ func (s *shaper) list(value *tree, t reflect.Type, path string) (any, bool) {
 	if value.kind != listKind {
 		return s.mismatch(value, path, "a list")
 	}
-	out := []any{}
+	out := make([]any, len(value.items))
 	for i, item := range value.items {
-		if child, ok := s.shape(item, t.Elem(), path+"["+strconv.Itoa(i)+"]"); ok {
-			out = append(out, child)
+		at := elementPath(path, i)
+		if item.kind == nullKind {
+			s.report.errorf(item.at, at, "is empty: give it a value or remove it")
+			continue
+		}
+		// An element that does not fit stays as null, so that the others keep their indexes.
+		if child, ok := s.shape(item, t.Elem(), at); ok {
+			out[i] = child
 		}
 	}
 	return out, true
@@ -213,7 +219,7 @@ func (s *shaper) integer(value *tree, t reflect.Type, path string) (any, bool) {
 	}
 	lowest, highest := limits(t)
 	allowed := lowest + " to " + highest
-	if rule, ok := s.rules[path]; ok {
+	if rule, ok := s.rules[general(path)]; ok {
 		allowed = rule.Allowed()
 	}
 	s.report.errorf(value.at, path, "must be %s, not %s", allowed, shortenPlain(value.text))
@@ -287,6 +293,9 @@ func jsonFields(t reflect.Type) structFields {
 		}
 		if name == "-" || !f.IsExported() {
 			continue
+		}
+		if name == "" {
+			name = f.Name // upstream's v1alpha1 has no tags
 		}
 		out.names = append(out.names, name)
 		out.types[name] = f.Type

@@ -120,9 +120,11 @@ func (b *builder) build(node *yaml.Node, path string, depth int, inAlias bool) *
 	case yaml.SequenceNode:
 		t := &tree{kind: listKind, at: at}
 		for i, item := range node.Content {
-			if child := b.build(item, path+"["+strconv.Itoa(i)+"]", depth+1, inAlias); child != nil {
-				t.items = append(t.items, child)
+			child := b.build(item, elementPath(path, i), depth+1, inAlias)
+			if child == nil {
+				child = &tree{kind: nullKind, at: Position{item.Line, item.Column}} // reported
 			}
+			t.items = append(t.items, child)
 		}
 		return t
 	}
@@ -300,6 +302,9 @@ func join(path, name string) string {
 	}
 	return path + "." + name
 }
+
+// elementPath is the path of an element of the list at path.
+func elementPath(path string, index int) string { return path + "[" + strconv.Itoa(index) + "]" }
 
 // trimPath keeps the path of a very deep value readable.
 func trimPath(path string) string {

@@ -8,9 +8,9 @@
 //  2. Properties that are not known are errors, as they are for config.Load.
 //  3. Whatever config.Load accepts without a warning is valid; checks across
 //     fields are config.Load's alone.
-//  4. The file under schemas/, and the reference under docs/ that says the same to
-//     people, are made by `go run ./pkg/config/schema/gen`; a test fails when they
-//     are not up to date.
+//  4. The files under schemas/, the reference under docs/ that says the same to
+//     people, and the sample with every field under configs/ are made by
+//     `go run ./pkg/config/schema/gen`; a test fails when they are not up to date.
 package schema
 
 import (
@@ -31,6 +31,11 @@ import (
 
 // FileName is the name of the schema file in the folder schemas.
 const FileName = "kubecontrollermanagerconfiguration-v1beta1.schema.json"
+
+// CatalogFileName is the name of a copy, where tools that find the schema of a manifest by
+// its group, kind and version look for it: kubeconform with
+// -schema-location 'schemas/{{.Group}}/{{.ResourceKind}}_{{.ResourceAPIVersion}}.json'.
+const CatalogFileName = v1beta1.GroupName + "/kubecontrollermanagerconfiguration_v1beta1.json"
 
 // durationPattern is what time.ParseDuration reads, without a minus.
 const durationPattern = `^\+?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
@@ -109,10 +114,9 @@ func (g *generator) finishRoot(root node) {
 func (g *generator) featureGates() node {
 	properties := node{}
 	for _, gate := range config.FeatureGates() {
-		property := node{"type": "boolean", "default": gate.Default, "description": fmt.Sprintf("Stage: %s.", gate.Stage)}
-		if gate.Locked {
+		property := node{"type": "boolean", "default": gate.Default, "description": describeGate(gate)}
+		if config.AlwaysLocked(gate.Name) {
 			property["const"] = gate.Default
-			property["description"] = fmt.Sprintf("Stage: %s. Locked to %t.", gate.Stage, gate.Default)
 		}
 		properties[gate.Name] = property
 		g.order["featureGates"] = append(g.order["featureGates"], gate.Name)
@@ -123,10 +127,41 @@ func (g *generator) featureGates() node {
 	}
 }
 
+// describeGate says what the newest version makes of a gate.
+func describeGate(gate config.Gate) string {
+	text := fmt.Sprintf("Stage: %s.", gate.Stage)
+	switch {
+	case gate.Name == config.AllAlpha, gate.Name == config.AllBeta:
+		text = fmt.Sprintf("Stage: %s. Stands for every gate of this stage that is not named.", gate.Stage)
+		if gate.Name == config.AllBeta {
+			text += " Not set, each has its own default."
+		}
+	case gate.Locked:
+		text += fmt.Sprintf(" Locked to %t.", gate.Default)
+	}
+	if len(gate.Needs) > 0 {
+		text += " Needs " + strings.Join(gate.Needs, ", ") + "."
+	}
+	if !gate.Read {
+		text += " Without effect in this build."
+	}
+	return text
+}
+
 func (g *generator) object(t reflect.Type, path string) node {
 	properties := node{}
 	g.addProperties(properties, t, path)
-	return node{"type": "object", "properties": properties, "additionalProperties": false}
+	out := node{"type": "object", "properties": properties, "additionalProperties": false}
+	var required []string
+	for _, name := range g.order[path] {
+		if g.rules[path+"."+name].Required {
+			required = append(required, name)
+		}
+	}
+	if required != nil {
+		out["required"] = required
+	}
+	return out
 }
 
 func (g *generator) addProperties(properties node, t reflect.Type, path string) {
@@ -146,6 +181,9 @@ func (g *generator) addProperties(properties node, t reflect.Type, path string) 
 		if value, ok := g.defaults[at]; ok && property["type"] != "object" {
 			property["default"] = value
 		}
+		if example, ok := examples()[at]; ok {
+			property["examples"] = []any{example}
+		}
 		properties[name] = property
 		g.order[path] = append(g.order[path], name)
 	}
@@ -155,6 +193,9 @@ func (g *generator) describe(t reflect.Type, f reflect.StructField, path string)
 	text := g.docs.fields[t.Name()+"."+f.Name]
 	if strings.HasPrefix(path, "logging.") {
 		text = loggingDocs[strings.ReplaceAll(path, "[]", "")]
+	}
+	if name, ok := strings.CutPrefix(path, "controllers."); ok && !strings.Contains(name, ".") && !config.Built(name) {
+		text += " Not part of this build."
 	}
 	if text == "" && f.Name != "Kind" && f.Name != "APIVersion" && g.err == nil {
 		g.err = fmt.Errorf("the field %s of %s has no doc comment", f.Name, t.Name())
@@ -178,11 +219,37 @@ func (g *generator) value(t reflect.Type, path string) node {
 	case reflect.Struct:
 		return g.object(t, path)
 	case reflect.Map:
-		return node{"type": "object", "additionalProperties": g.value(t.Elem(), path)}
+		return g.mapping(t, path)
 	case reflect.Slice:
-		return node{"type": "array", "items": g.value(t.Elem(), path+"[]")}
+		return g.list(t, path)
 	}
 	return g.scalar(t, path)
+}
+
+func (g *generator) mapping(t reflect.Type, path string) node {
+	n := node{"type": "object", "additionalProperties": g.value(t.Elem(), path+"{}")}
+	if keys := g.rules[path].Keys; keys != nil {
+		n["propertyNames"] = node{"pattern": keys.Regexp.String(), "maxLength": keys.MaxLength}
+	}
+	return n
+}
+
+func (g *generator) list(t reflect.Type, path string) node {
+	n := node{"type": "array", "items": g.value(t.Elem(), path+"[]")}
+	size := g.rules[path].List
+	if size == nil {
+		return n
+	}
+	if size.Min > 0 {
+		n["minItems"] = size.Min
+	}
+	if size.Max > 0 {
+		n["maxItems"] = size.Max
+	}
+	if size.Unique {
+		n["uniqueItems"] = true
+	}
+	return n
 }
 
 func (g *generator) scalar(t reflect.Type, path string) node {
@@ -207,8 +274,18 @@ func (g *generator) scalar(t reflect.Type, path string) node {
 	case rule.Pattern != nil:
 		n["pattern"] = rule.Pattern.Regexp.String()
 		n["maxLength"] = rule.Pattern.MaxLength
+	case path == "leaderElection.groups[].controllers[]", path == "leaderMigration.controllerLeaders[].name":
+		n["enum"] = controllerNames()
 	}
 	return n
+}
+
+func controllerNames() []string {
+	var names []string
+	for _, c := range config.KnownControllers() {
+		names = append(names, c.Name)
+	}
+	return names
 }
 
 // defaultValues are the defaults by path; lists are values.

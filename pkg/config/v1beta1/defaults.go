@@ -24,6 +24,7 @@ func NewDefault() *KubeControllerManagerConfiguration {
 func SetDefaults(cfg *KubeControllerManagerConfiguration) {
 	setClientConnectionDefaults(&cfg.ClientConnection)
 	setLeaderElectionDefaults(&cfg.LeaderElection)
+	setLeaderMigrationDefaults(&cfg.LeaderMigration)
 	setDuration(&cfg.Resync.MinPeriod, 12*time.Hour)
 	setDuration(&cfg.Reload.SettleTime, 100*time.Millisecond)
 	setDuration(&cfg.Reload.PollInterval, 10*time.Second)
@@ -32,8 +33,14 @@ func SetDefaults(cfg *KubeControllerManagerConfiguration) {
 	logsapi.SetRecommendedLoggingConfiguration(&cfg.Logging)
 	// A duration reads as 5s everywhere, whichever way the file spells it.
 	cfg.Logging.FlushFrequency.SerializeAsString = true
+	setString(&cfg.EmulatedVersion, "1.36")
+	setString(&cfg.Volumes.FlexVolumePluginDirectory, "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/")
+	setDuration(&cfg.ControllerStartInterval, 0)
 	setValue(&cfg.ControllerDefaults.Enabled, true)
 	setControllerDefaults(&cfg.Controllers)
+	setNodeControllerDefaults(&cfg.Controllers)
+	setStorageControllerDefaults(&cfg.Controllers)
+	setAPIControllerDefaults(&cfg.Controllers)
 }
 
 func setClientConnectionDefaults(c *ClientConnection) {
@@ -50,12 +57,31 @@ func setLeaderElectionDefaults(l *LeaderElection) {
 	setDuration(&l.RetryPeriod, 2*time.Second)
 	setString(&l.ResourceName, "kube-controller-manager")
 	setString(&l.ResourceNamespace, "kube-system")
+	setString(&l.Standby, StandbyWarm)
+	setString(&l.Spread, SpreadBalanced)
+}
+
+func setLeaderMigrationDefaults(m *LeaderMigration) {
+	setValue(&m.Enabled, false)
+	setString(&m.LeaderName, "cloud-provider-extraction-migration")
+	setString(&m.Component, "kube-controller-manager")
+	if m.ControllerLeaders == nil {
+		m.ControllerLeaders = []ControllerLeader{
+			{Name: "node-route-controller", Component: AnyComponent},
+			{Name: "service-lb-controller", Component: AnyComponent},
+			{Name: "cloud-node-lifecycle-controller", Component: AnyComponent},
+		}
+	}
 }
 
 func setServingDefaults(s *Serving) {
 	setString(&s.BindAddress, "0.0.0.0")
 	setValue(&s.Port, 10257)
+	setValue(&s.PermitPortSharing, false)
+	setValue(&s.PermitAddressSharing, false)
 	setString(&s.TLS.MinVersion, "VersionTLS12")
+	setValue(&s.HTTP2.Enabled, true)
+	setValue(&s.HTTP2.MaxStreamsPerConnection, 100)
 	setValue(&s.Authentication.SkipLookup, false)
 	setValue(&s.Authentication.TolerateLookupFailure, false)
 	setDuration(&s.Authentication.CacheTTL, 10*time.Second)
@@ -66,6 +92,7 @@ func setServingDefaults(s *Serving) {
 	setDuration(&s.Authorization.AuthorizedTTL, 10*time.Second)
 	setDuration(&s.Authorization.UnauthorizedTTL, 10*time.Second)
 	setValue(&s.Profiling, true)
+	setValue(&s.ContentionProfiling, false)
 }
 
 func setControllerDefaults(c *Controllers) {
@@ -103,6 +130,48 @@ func setAutoscalerDefaults(c *HorizontalPodAutoscalerController) {
 	setValue(&c.Tolerance, 0.1)
 	setDuration(&c.CPUInitializationPeriod, 5*time.Minute)
 	setDuration(&c.InitialReadinessDelay, 30*time.Second)
+}
+
+func setNodeControllerDefaults(c *Controllers) {
+	setValue(&c.NodeIPAM.AllocateNodeCIDRs, false)
+	setValue(&c.NodeIPAM.NodeCIDRMaskSizeIPv4, 24)
+	setValue(&c.NodeIPAM.NodeCIDRMaskSizeIPv6, 64)
+	setDuration(&c.NodeLifecycle.NodeMonitorPeriod, 5*time.Second)
+	setDuration(&c.NodeLifecycle.NodeMonitorGracePeriod, 50*time.Second)
+	setDuration(&c.NodeLifecycle.NodeStartupGracePeriod, time.Minute)
+	setValue(&c.NodeLifecycle.NodeEvictionRate, 0.1)
+	setValue(&c.NodeLifecycle.SecondaryNodeEvictionRate, 0.01)
+	setValue(&c.NodeLifecycle.LargeClusterSizeThreshold, 50)
+	setValue(&c.NodeLifecycle.UnhealthyZoneThreshold, 0.55)
+	setValue(&c.CloudNode.ConcurrentSyncs, 1)
+	setDuration(&c.CloudNode.NodeStatusUpdateFrequency, 5*time.Minute)
+	setDuration(&c.CloudNodeLifecycle.NodeMonitorPeriod, 5*time.Second)
+	setValue(&c.ServiceLB.ConcurrentSyncs, 1)
+	setDuration(&c.NodeRoute.ReconciliationPeriod, 10*time.Second)
+}
+
+func setStorageControllerDefaults(c *Controllers) {
+	b := &c.PersistentVolumeBinder
+	setDuration(&b.SyncPeriod, 15*time.Second)
+	setValue(&b.DynamicProvisioning, true)
+	setValue(&b.HostPathProvisioning, false)
+	setDuration(&b.Recycler.NFS.MinimumTimeout, 5*time.Minute)
+	setDuration(&b.Recycler.NFS.TimeoutIncrement, 30*time.Second)
+	setDuration(&b.Recycler.HostPath.MinimumTimeout, time.Minute)
+	setDuration(&b.Recycler.HostPath.TimeoutIncrement, 30*time.Second)
+	setDuration(&c.PersistentVolumeAttachDetach.ReconcilerSyncPeriod, time.Minute)
+	setValue(&c.PersistentVolumeAttachDetach.ForceDetachOnTimeout, true)
+	setValue(&c.EphemeralVolume.ConcurrentSyncs, 5)
+}
+
+func setAPIControllerDefaults(c *Controllers) {
+	setValue(&c.ResourceQuota.ConcurrentSyncs, 5)
+	setDuration(&c.ResourceQuota.SyncPeriod, 5*time.Minute)
+	setValue(&c.ValidatingAdmissionPolicyStatus.ConcurrentSyncs, 5)
+	setValue(&c.ResourceClaim.ConcurrentSyncs, 50)
+	setValue(&c.DeviceTaintEviction.ConcurrentSyncs, 8)
+	setDuration(&c.CSRSigning.CertificateDuration, 365*24*time.Hour)
+	setDuration(&c.LegacyServiceAccountTokenCleaner.CleanUpPeriod, 365*24*time.Hour)
 }
 
 func setValue[T any](field **T, value T) {

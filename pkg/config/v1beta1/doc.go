@@ -8,11 +8,16 @@
 //     that is a constant. A pointer field is never nil after SetDefaults, with
 //     two exceptions that inherit: `enabled` of a controller block (from
 //     controllerDefaults.enabled) and `resyncPeriod` (from resync.minPeriod).
-//     ControllerEnabled and ResyncPeriod answer for those.
+//     ControllerEnabled and ResyncPeriod answer for those, as MinCompatibility
+//     does for minCompatibilityVersion, which follows emulatedVersion.
 //  3. Every field states its default, unit and range, and what a change of it
 //     does to the running process: it applies in place, or it restarts
 //     controllers. Nothing needs a restart of the process.
 //  4. One meaning, one field: what two controllers share (the root CA, the
 //     service account key) is a field of its own block, never repeated.
 //  5. A controller's block is named by its canonical name under `controllers`.
+//     Every controller of Kubernetes 1.36 has a block, whether or not a build has
+//     the controller (config.Built).
+//  6. What upstream can be told by flags can be said here (specs/config-fields.md),
+//     except for flags that have no effect in 1.36.
 package v1beta1

@@ -22,24 +22,50 @@ type KubeControllerManagerConfiguration struct {
 
 	// How the process reaches the API server and as whom.
 	ClientConnection ClientConnection `json:"clientConnection"`
-	// The lease that decides which of several processes runs the controllers.
+	// The leases that decide which of several processes runs the controllers.
 	LeaderElection LeaderElection `json:"leaderElection"`
+	// Moving controllers from one component to another without a gap in which
+	// none or both of them run them.
+	LeaderMigration LeaderMigration `json:"leaderMigration"`
 	// How often controllers look at every object again although nothing changed.
 	Resync Resync `json:"resync"`
 	// How an edit of this file is noticed and applied.
 	Reload Reload `json:"reload"`
 	// The HTTPS endpoint: health, metrics, status.
 	Serving Serving `json:"serving"`
+	// Which metrics are exposed, and with which labels.
+	Metrics Metrics `json:"metrics"`
 	// What is logged and how. The published type of k8s.io/component-base.
 	// Changes apply in place: verbosity, vmodule and flushFrequency at once,
 	// format and options by replacing the log output.
 	Logging logsapi.LoggingConfiguration `json:"logging"`
+	// Kubernetes version whose feature gates are in force: with which of them the
+	// version had, at which stage and with which default. Default: 1.36. Allowed:
+	// 1.33, 1.34, 1.35, 1.36. A change restarts the controllers for which a gate
+	// changes.
+	EmulatedVersion string `json:"emulatedVersion,omitempty"`
+	// Oldest Kubernetes version that the other components of the cluster may have.
+	// Default: empty, the version before emulatedVersion, but never before 1.33.
+	// Allowed: 1.33 to emulatedVersion. No gate of 1.36 depends on it: it is
+	// checked and reported. A change applies in place.
+	MinCompatibilityVersion string `json:"minCompatibilityVersion,omitempty"`
 	// Feature gates by name. Default: empty, every gate at its own default.
-	// An unknown gate is an error, and so is changing a gate that is locked.
-	// A change restarts the controllers that read the gate.
+	// AllAlpha and AllBeta stand for all gates of a stage that are not named. An
+	// unknown gate is an error, and so are changing a gate that is locked and
+	// enabling one that needs another which is disabled. A change restarts the
+	// controllers that read the gate.
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
 	// The files that service account credentials are made from.
 	ServiceAccounts ServiceAccounts `json:"serviceAccounts"`
+	// The address ranges of the cluster.
+	Networking Networking `json:"networking"`
+	// What the controllers of volumes have in common.
+	Volumes Volumes `json:"volumes"`
+	// How long each controller that is started waits first, so that not all of
+	// them begin at once; each waits a random time between this and twice this.
+	// Default: 0s, not at all. Range: 0s to 10m. A change applies in place, to the
+	// next start.
+	ControllerStartInterval *metav1.Duration `json:"controllerStartInterval,omitempty"`
 	// What controllers inherit when their own block does not say.
 	ControllerDefaults ControllerDefaults `json:"controllerDefaults"`
 	// One block per controller, keyed by the controller's canonical name.
@@ -53,6 +79,10 @@ type ClientConnection struct {
 	// credentials of the pod. A change rebuilds the clients and restarts every
 	// controller.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// URL of the API server, instead of the one in the kubeconfig. Default: empty,
+	// the one in the kubeconfig. A change rebuilds the clients and restarts every
+	// controller.
+	Server string `json:"server,omitempty"`
 	// Value of the Accept header of requests. Default: empty, which means
 	// contentType followed by application/json. A change rebuilds the clients
 	// and restarts every controller.
@@ -74,38 +104,6 @@ type ClientConnection struct {
 	// instead of as the identity of the kubeconfig. Default: false. A change
 	// rebuilds the clients and restarts every controller.
 	UseServiceAccountCredentials *bool `json:"useServiceAccountCredentials,omitempty"`
-}
-
-// LeaderElection is the lease that decides which process runs the controllers.
-// Its three durations must satisfy
-// leaseDuration > renewDeadline > 1.2 × retryPeriod.
-type LeaderElection struct {
-	// Whether the controllers run only while the lease is held. Default: true.
-	// Without it two processes of one cluster would work against each other.
-	// A change starts a new term, which restarts every controller.
-	LeaderElect *bool `json:"leaderElect,omitempty"`
-	// How long others wait, after the last renewal they saw, before they take
-	// the lease. Default: 15s. Range: 1s to 1h, whole seconds are what others
-	// see. A change applies in place, with the next renewal.
-	LeaseDuration *metav1.Duration `json:"leaseDuration,omitempty"`
-	// How long the holder tries to renew before it stops its controllers.
-	// Default: 10s. Range: more than 1.2 × retryPeriod, less than leaseDuration.
-	// A change applies in place.
-	RenewDeadline *metav1.Duration `json:"renewDeadline,omitempty"`
-	// Time between two attempts to acquire or renew. Default: 2s. Range: 10ms or
-	// more, less than renewDeadline / 1.2. A change applies in place.
-	RetryPeriod *metav1.Duration `json:"retryPeriod,omitempty"`
-	// Name of the Lease object. Default: kube-controller-manager. A DNS-1123
-	// subdomain. A change starts a new term, which restarts every controller.
-	ResourceName string `json:"resourceName,omitempty"`
-	// Namespace of the Lease object. Default: kube-system. A DNS-1123 label.
-	// A change starts a new term, which restarts every controller.
-	ResourceNamespace string `json:"resourceNamespace,omitempty"`
-	// Name of this process in the lease; must differ between the processes of
-	// one cluster. Default: empty, which means hostname_uuid with a new uuid at
-	// each start. At most 253 characters. A change starts a new term, which
-	// restarts every controller.
-	Identity string `json:"identity,omitempty"`
 }
 
 // Resync is the slow second look at objects nothing happened to.
@@ -141,9 +139,33 @@ type ServiceAccounts struct {
 	PrivateKeyFile string `json:"privateKeyFile,omitempty"`
 	// PEM file with the CA certificates of the API server, published to pods.
 	// Default: empty, which means the CA data of the kubeconfig. A change
-	// restarts serviceaccount-token-controller and
-	// root-ca-certificate-publisher-controller.
+	// restarts serviceaccount-token-controller,
+	// root-ca-certificate-publisher-controller and
+	// kube-apiserver-serving-clustertrustbundle-publisher-controller.
 	RootCAFile string `json:"rootCAFile,omitempty"`
+}
+
+// Networking names the address ranges of the cluster. Every controller that needs
+// one reads it here.
+type Networking struct {
+	// Ranges in CIDR notation that the addresses of pods are taken from: one, or
+	// one of each family, the primary one first. Default: empty. Needed by
+	// node-ipam-controller and node-route-controller. Must not overlap with
+	// serviceCIDRs. A change restarts those controllers.
+	ClusterCIDRs []string `json:"clusterCIDRs,omitempty"`
+	// Ranges in CIDR notation that the addresses of Services are taken from: one,
+	// or one of each family. Default: empty. node-ipam-controller keeps them free
+	// of pods. A change restarts it.
+	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
+}
+
+// Volumes is what the controllers of volumes have in common.
+type Volumes struct {
+	// Directory in which FlexVolume drivers are found.
+	// Default: /usr/libexec/kubernetes/kubelet-plugins/volume/exec/. A change
+	// restarts persistentvolume-attach-detach-controller and
+	// selinux-warning-controller.
+	FlexVolumePluginDirectory string `json:"flexVolumePluginDirectory,omitempty"`
 }
 
 // ControllerDefaults is what controllers inherit.

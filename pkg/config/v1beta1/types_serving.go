@@ -12,17 +12,40 @@ type Serving struct {
 	// TCP port to listen on. Default: 10257. Range: 0 to 65535; 0 turns serving
 	// off. A change applies in place.
 	Port *int32 `json:"port,omitempty"`
-	// The serving certificate and what is negotiated.
+	// Whether other processes may listen on the same address and port at the same
+	// time (SO_REUSEPORT); the system spreads connections over them.
+	// Default: false. A change applies in place.
+	PermitPortSharing *bool `json:"permitPortSharing,omitempty"`
+	// Whether an address is listened on although connections of an ended process
+	// to it linger, and a specific address although 0.0.0.0 is in use
+	// (SO_REUSEADDR). Default: false. A change applies in place.
+	PermitAddressSharing *bool `json:"permitAddressSharing,omitempty"`
+	// The serving certificates and what is negotiated.
 	TLS TLS `json:"tls"`
+	// The use of HTTP/2.
+	HTTP2 HTTP2 `json:"http2"`
 	// Who a request comes from.
 	Authentication Authentication `json:"authentication"`
 	// What a request may do.
 	Authorization Authorization `json:"authorization"`
 	// Whether /debug/pprof is served. Default: true. A change applies in place.
 	Profiling *bool `json:"profiling,omitempty"`
+	// Whether blocking on locks and channels is profiled, which costs a little
+	// time everywhere. Default: false. Needs profiling. A change applies in place.
+	ContentionProfiling *bool `json:"contentionProfiling,omitempty"`
 }
 
-// TLS is the serving certificate and what is negotiated.
+// HTTP2 is the use of HTTP/2.
+type HTTP2 struct {
+	// Whether HTTP/2 is offered. Default: true; without it clients use HTTP/1.1.
+	// A change applies in place.
+	Enabled *bool `json:"enabled,omitempty"`
+	// Requests a client may have in flight on one connection. Default: 100. Range:
+	// 1 to 10000. A change applies in place, to new connections.
+	MaxStreamsPerConnection *int32 `json:"maxStreamsPerConnection,omitempty"`
+}
+
+// TLS is the serving certificates and what is negotiated.
 type TLS struct {
 	// PEM file with the serving certificate, followed by its intermediates.
 	// Default: empty, which means a self-signed certificate. Needs
@@ -43,6 +66,25 @@ type TLS struct {
 	// crypto/tls. Default: empty, which means Go's own choice. A change applies
 	// in place.
 	CipherSuites []string `json:"cipherSuites,omitempty"`
+	// Key exchange mechanisms offered, by the names of Go's crypto/tls; their order
+	// has no meaning. Default: empty, which means Go's own choice. Allowed:
+	// CurveP256, CurveP384, CurveP521, X25519, X25519MLKEM768,
+	// SecP256r1MLKEM768, SecP384r1MLKEM1024. A change applies in place.
+	CurvePreferences []string `json:"curvePreferences,omitempty"`
+	// Further certificates, for clients that ask for a host name they are for.
+	// Default: empty. A change of the setting or of a file applies in place.
+	SNICertificates []SNICertificate `json:"sniCertificates,omitempty"`
+}
+
+// SNICertificate is a serving certificate for some host names.
+type SNICertificate struct {
+	// PEM file with the certificate, followed by its intermediates. Required.
+	CertFile string `json:"certFile"`
+	// PEM file with the private key of certFile. Required.
+	PrivateKeyFile string `json:"privateKeyFile"`
+	// Host names, such as example.org or *.example.org, for which the certificate
+	// is presented. Default: empty, the names the certificate holds.
+	Names []string `json:"names,omitempty"`
 }
 
 // Authentication says who a request comes from. Bearer tokens are checked by

@@ -1,5 +1,5 @@
-// Command gen writes what is made from the types of the configuration: the JSON Schema
-// and the reference. Run it from the root of the module: go run ./pkg/config/schema/gen
+// Command gen writes what is made from the types of the configuration: the JSON Schema,
+// the reference and the sample with every field. Run it from the root of the module: go run ./pkg/config/schema/gen
 //
 // With -check it writes nothing, and fails if a file is not up to date.
 package main
@@ -17,7 +17,7 @@ import (
 
 func main() {
 	types := flag.String("types", filepath.Join("pkg", "config", "v1beta1"), "folder with the source of the types")
-	out := flag.String("out", ".", "folder whose schemas and docs are written")
+	out := flag.String("out", ".", "folder whose schemas, configs and docs are written")
 	check := flag.Bool("check", false, "write nothing, and fail if a file is not up to date")
 	flag.Parse()
 	if err := run(*types, *out, *check); err != nil {
@@ -35,6 +35,8 @@ type output struct {
 func run(types, out string, check bool) error {
 	outputs := []output{
 		{filepath.Join(out, "schemas", schema.FileName), schema.Generate},
+		{filepath.Join(out, "schemas", filepath.FromSlash(schema.CatalogFileName)), schema.Generate},
+		{filepath.Join(out, "configs", schema.SampleFileName), schema.Sample},
 		{filepath.Join(out, "docs", schema.ReferenceFileName), schema.Reference},
 	}
 	finish := write
@@ -53,6 +55,9 @@ func run(types, out string, check bool) error {
 }
 
 func write(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("writing what was generated: %w", err)
+	}
 	if err := os.WriteFile(path, data, 0o644); err != nil {
 		return fmt.Errorf("writing what was generated: %w", err)
 	}

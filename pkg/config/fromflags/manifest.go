@@ -1,0 +1,122 @@
+package fromflags
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// FromManifest makes a configuration from a manifest with a container that runs
+// kube-controller-manager: a static pod as kubeadm writes it, or a Deployment, DaemonSet
+// or StatefulSet. The container is found by its command. Of several objects the first
+// with such a container counts.
+func FromManifest(data []byte) (*Result, error) {
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
+	var seen []string
+	for {
+		object := workload{}
+		err := decoder.Decode(&object)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the manifest: %w", err)
+		}
+		for _, container := range object.containers() {
+			args, ok, err := containerArguments(container)
+			if err != nil {
+				return nil, fmt.Errorf("container %s: %w", container.Name, err)
+			}
+			if ok {
+				return Convert(args)
+			}
+			seen = append(seen, container.Name)
+		}
+	}
+	if len(seen) == 0 {
+		return nil, errors.New("the manifest has no pod with containers")
+	}
+	return nil, fmt.Errorf("no container of the manifest runs %s: it has %s", program, strings.Join(seen, ", "))
+}
+
+// workload is what matters of a pod and of an object with a template for pods.
+type workload struct {
+	Kind string `json:"kind"`
+	Spec struct {
+		corev1.PodSpec `json:",inline"`
+		Template       corev1.PodTemplateSpec `json:"template"`
+	} `json:"spec"`
+}
+
+func (w workload) containers() []corev1.Container {
+	return slices.Concat(w.Spec.Containers, w.Spec.Template.Spec.Containers)
+}
+
+// containerArguments returns the flags of the container; ok is false if it does not run
+// kube-controller-manager.
+func containerArguments(container corev1.Container) (args []string, ok bool, err error) {
+	words, err := expand(slices.Concat(container.Command, container.Args), container.Env)
+	switch {
+	case err != nil:
+		return nil, runsProgram(slices.Concat(container.Command, container.Args)), err
+	case !runsProgram(words):
+		return nil, false, nil
+	case isShell(words):
+		args, err = commandLine(words[slices.Index(words, "-c")+1])
+	default:
+		args, err = arguments(words)
+	}
+	return args, true, err
+}
+
+// runsProgram says whether the command is the program, or a shell that runs it.
+func runsProgram(words []string) bool {
+	if isShell(words) {
+		line, err := split(words[slices.Index(words, "-c")+1])
+		return err == nil && slices.ContainsFunc(line, isProgram)
+	}
+	// The image may have an entry point in front of it, such as an init process.
+	return slices.ContainsFunc(words, isProgram)
+}
+
+func isShell(words []string) bool {
+	if len(words) == 0 {
+		return false
+	}
+	c := slices.Index(words, "-c")
+	return c >= 0 && c+1 < len(words) && slices.Contains([]string{"sh", "bash", "ash", "dash"}, filepath.Base(words[0]))
+}
+
+var variable = regexp.MustCompile(`\$\$|\$\(([A-Za-z_][-A-Za-z0-9_.]*)\)`)
+
+// expand replaces $(NAME) by the value that the container's environment gives it, as the
+// kubelet does. A variable that takes its value from elsewhere is an error.
+func expand(words []string, env []corev1.EnvVar) ([]string, error) {
+	out := make([]string, len(words))
+	var failed error
+	for i, word := range words {
+		out[i] = variable.ReplaceAllStringFunc(word, func(match string) string {
+			if match == "$$" {
+				return "$"
+			}
+			name := match[2 : len(match)-1]
+			at := slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == name })
+			switch {
+			case at < 0:
+				return match // the kubelet leaves it as well
+			case env[at].ValueFrom != nil:
+				failed = errors.Join(failed, fmt.Errorf("the value of %s in %q is not in the manifest: replace it by its value", match, word))
+			}
+			return env[at].Value
+		})
+	}
+	return out, failed
+}

@@ -1,0 +1,36 @@
+package fromflags
+
+import (
+	migration "k8s.io/controller-manager/pkg/leadermigration/config"
+
+	generic "k8s.io/controller-manager/config/v1alpha1"
+)
+
+const migrationFlag = "leader-migration-config"
+
+// readMigration takes in the file of --leader-migration-config, as upstream does: only
+// with --enable-leader-migration.
+func (c *converter) readMigration() {
+	name := c.options.migrationFile
+	if name == "" {
+		return
+	}
+	if !c.options.upstream.Generic.LeaderMigrationEnabled {
+		c.note(migrationFlag, false, name+" is not read: neither does upstream without --enable-leader-migration")
+		return
+	}
+	content, err := migration.ReadLeaderMigrationConfiguration(name)
+	if err != nil {
+		c.note(migrationFlag, true, name+" cannot be taken in, so that the default of leaderMigration applies: put its leaderName and controllerLeaders there ("+err.Error()+")")
+		return
+	}
+	if problems := migration.ValidateLeaderMigrationConfiguration(content); len(problems) > 0 {
+		c.fail(migrationFlag, "%v", problems.ToAggregate())
+		return
+	}
+	out := generic.LeaderMigrationConfiguration{LeaderName: content.LeaderName, ResourceLock: content.ResourceLock}
+	for _, leader := range content.ControllerLeaders {
+		out.ControllerLeaders = append(out.ControllerLeaders, generic.ControllerLeaderConfiguration{Name: leader.Name, Component: leader.Component})
+	}
+	c.options.upstream.Generic.LeaderMigration = out
+}

@@ -1,0 +1,84 @@
+package conversion
+
+import (
+	"slices"
+	"strings"
+)
+
+// Row is one setting of upstream and what it is here.
+type Row struct {
+	// Flag is the name of the flag without hyphens in front, empty if upstream has none.
+	Flag string
+	// Upstream is the path in v1alpha1, in the spelling of /configz, empty if the type
+	// does not have the setting.
+	Upstream string
+	// Field is the path in v1beta1, empty if there is none. A <name> in it stands for
+	// the name of any controller.
+	Field string
+	// Opposite says that true is false here.
+	Opposite bool
+	// NegativeIsZero says that upstream treats a negative value as zero.
+	NegativeIsZero bool
+	// How says how the value is converted by code of its own. Without it the value is
+	// taken over as it is, except for what Opposite and NegativeIsZero say.
+	How string
+	// Why says why there is no field.
+	Why string
+	// Refused says what upstream does with the values that are refused here.
+	Refused string
+	// Deprecated is upstream's notice, for a flag that upstream hides.
+	Deprecated string
+}
+
+// Table returns all settings of Kubernetes 1.36, in the order of upstream's --help.
+func Table() []Row {
+	return slices.Concat(processRows(), servingRows(), nodeRows(), storageRows(), controllerRows(), observabilityRows(), fieldsWithoutFlag())
+}
+
+// Conversion says how the value is converted, empty if it is taken over as it is.
+func (r Row) Conversion() string {
+	switch {
+	case r.Opposite:
+		return "the opposite"
+	case r.NegativeIsZero:
+		return "a negative value is 0"
+	}
+	return r.How
+}
+
+// Fields are the v1beta1 paths of the row.
+func (r Row) Fields() []string {
+	if r.Field == "" {
+		return nil
+	}
+	return strings.Split(r.Field, ", ")
+}
+
+// copied says whether the value has a pair and is copied without code of its own.
+func (r Row) copied() bool { return r.Upstream != "" && r.Field != "" && r.How == "" }
+
+// Flag returns the row of a flag.
+func Flag(name string) (Row, bool) {
+	return find(func(r Row) bool { return r.Flag == name })
+}
+
+// ByUpstream returns the row of a v1alpha1 path.
+func ByUpstream(path string) (Row, bool) {
+	return find(func(r Row) bool { return r.Upstream == path })
+}
+
+func find(match func(Row) bool) (Row, bool) {
+	rows := Table()
+	i := slices.IndexFunc(rows, match)
+	if i < 0 {
+		return Row{}, false
+	}
+	return rows[i], true
+}
+
+const (
+	noEffect     = "has no effect in Kubernetes 1.36"
+	noWorkers    = "upstream takes any number, and with 0 it starts no worker, so that the controller does nothing"
+	badTimings   = "upstream panics with timings that do not fit together"
+	notInProcess = "is about the command line and not about what the process does"
+)

@@ -1,0 +1,165 @@
+package conversion
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kube-controller-manager/config/v1alpha1"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config/v1beta1"
+)
+
+// Build is what a conversion has to know of the program it converts for.
+type Build struct {
+	// Canonical returns the canonical name of a controller for one of its former names,
+	// and any other name as it is.
+	Canonical func(name string) string
+	// Has says whether the controller of that canonical name is part of the program.
+	Has func(controller string) bool
+}
+
+// Result is a converted configuration.
+type Result struct {
+	// Config is complete: what the source does not say has its default.
+	Config *v1beta1.KubeControllerManagerConfiguration
+	// Notes are what the user should know, in the order of the table.
+	Notes []Note
+	// Origins are, by the path in Config, the paths in v1alpha1 that decided.
+	Origins map[string]string
+}
+
+// ToHub converts a configuration of upstream that is in force: a field that is zero
+// means zero (see NewDefault). The error, if any, is of type Errors and names every
+// value that cannot be converted. Whether the result is valid is up to the validation
+// of v1beta1.
+func ToHub(in *v1alpha1.KubeControllerManagerConfiguration, build Build) (*Result, error) {
+	c := &converter{in: in, build: build, result: Result{Origins: map[string]string{}}}
+	c.out = &v1beta1.KubeControllerManagerConfiguration{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1beta1.APIVersion, Kind: v1beta1.Kind},
+	}
+	c.copied()
+	c.withoutMeaning()
+	c.limitsToHub()
+	c.leaderElectionToHub()
+	c.migrationToHub()
+	c.networksToHub()
+	c.volumesToHub()
+	c.ignoredToHub()
+	c.controllersToHub()
+	if len(c.errs) > 0 {
+		return nil, c.errs
+	}
+	v1beta1.SetDefaults(c.out)
+	c.result.Config = c.out
+	return &c.result, nil
+}
+
+// converter makes v1beta1 from v1alpha1.
+type converter struct {
+	in     *v1alpha1.KubeControllerManagerConfiguration
+	out    *v1beta1.KubeControllerManagerConfiguration
+	build  Build
+	errs   Errors
+	result Result
+}
+
+func (c *converter) origin(field, upstream string) { c.result.Origins[field] = upstream }
+
+func (c *converter) note(field string, important bool, message string) {
+	c.result.Notes = append(c.result.Notes, Note{Field: field, Message: message, Important: important})
+}
+
+// copied takes over every pair that needs no code of its own.
+func (c *converter) copied() {
+	standard := v1beta1.NewDefault()
+	for _, row := range Table() {
+		if !row.copied() {
+			continue
+		}
+		from, to := Lookup(c.in, row.Upstream), Lookup(c.out, row.Field)
+		if from.Kind() == reflect.String && from.Len() == 0 && Lookup(standard, row.Field).Len() > 0 {
+			c.errs.addf(row.Upstream, "must not be empty")
+			continue
+		}
+		if copyValue(to, from, row) {
+			c.origin(row.Field, row.Upstream)
+		}
+	}
+}
+
+// withoutMeaning notes what has a value of its own and no field here.
+func (c *converter) withoutMeaning() {
+	standard := NewDefault()
+	for _, row := range Table() {
+		if row.Upstream == "" || row.Field != "" || row.Upstream == resourceLockPath {
+			continue
+		}
+		value := Lookup(c.in, row.Upstream)
+		if !value.IsZero() && !reflect.DeepEqual(value.Interface(), Lookup(standard, row.Upstream).Interface()) {
+			c.note(row.Upstream, false, fmt.Sprintf("%v is left out: %s", reflect.Indirect(value).Interface(), row.Why))
+		}
+	}
+	if kind := c.in.KubeCloudShared.CIDRAllocatorType; kind != "" && kind != "RangeAllocator" {
+		c.errs.addf(allocatorPath, "must be RangeAllocator, not %q: upstream refuses it too", kind)
+	}
+	if name := c.in.KubeCloudShared.CloudProvider.Name; name != "" && name != "external" {
+		c.errs.addf("KubeCloudShared.CloudProvider.Name", "must be empty or external, not %q: upstream refuses it too", name)
+	}
+}
+
+const (
+	resourceLockPath = "Generic.LeaderElection.resourceLock"
+	allocatorPath    = "KubeCloudShared.CIDRAllocatorType"
+)
+
+func (c *converter) leaderElectionToHub() {
+	election := c.in.Generic.LeaderElection
+	if election.ResourceLock == leasesLock {
+		return
+	}
+	if elects := election.LeaderElect == nil || *election.LeaderElect; elects {
+		c.errs.addf(resourceLockPath, "must be leases, not %q: upstream refuses it too", election.ResourceLock)
+		return
+	}
+	if election.ResourceLock != "" {
+		c.note(resourceLockPath, false, fmt.Sprintf("%s is left out: the lock is always a Lease", election.ResourceLock))
+	}
+}
+
+// volumesToHub lets 0s stand for a check that is disabled.
+func (c *converter) volumesToHub() {
+	const period = "AttachDetachController.ReconcilerSyncLoopPeriod"
+	const field = "controllers.persistentvolume-attach-detach-controller.reconcilerSyncPeriod"
+	in, out := c.in.AttachDetachController, &c.out.Controllers.PersistentVolumeAttachDetach
+	switch {
+	case in.DisableAttachDetachReconcilerSync:
+		out.ReconcilerSyncPeriod = &metav1.Duration{}
+		c.origin(field, "AttachDetachController.DisableAttachDetachReconcilerSync")
+	case in.ReconcilerSyncLoopPeriod.Duration <= 0:
+		c.errs.addf(period, "must be 1s or more, not %s: upstream refuses it too", in.ReconcilerSyncLoopPeriod.Duration)
+	default:
+		out.ReconcilerSyncPeriod = ptr.To(in.ReconcilerSyncLoopPeriod)
+		c.origin(field, period)
+	}
+}
+
+// ignoredToHub puts the usual list into its usual order: /configz shows it in any.
+func (c *converter) ignoredToHub() {
+	list := []v1beta1.GroupResource{}
+	for _, resource := range c.in.GarbageCollectorController.GCIgnoredResources {
+		list = append(list, v1beta1.GroupResource{Group: resource.Group, Resource: resource.Resource})
+	}
+	standard := v1beta1.NewDefault().Controllers.GarbageCollector.IgnoredResources
+	same := len(list) == len(standard)
+	for _, resource := range standard {
+		same = same && slices.Contains(list, resource)
+	}
+	if same {
+		list = standard
+	}
+	c.out.Controllers.GarbageCollector.IgnoredResources = list
+	c.origin("controllers.garbage-collector-controller.ignoredResources", "GarbageCollectorController.GCIgnoredResources")
+}

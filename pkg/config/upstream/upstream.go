@@ -1,0 +1,96 @@
+// Package upstream reads and writes the configuration of an unmodified
+// kube-controller-manager, kubecontrollermanager.config.k8s.io/v1alpha1.
+//
+// The model:
+//
+//  1. Upstream has no configuration file. Its configuration is seen at /configz, and as
+//     the type that k8s.io/kube-controller-manager publishes. Both are read, in YAML or
+//     JSON, and also with the field names that the conventions of the API would give.
+//  2. Everything strict about v1beta1 is strict here: unknown and duplicate fields are
+//     errors with positions, and all problems are reported at once (config.Load reads
+//     both versions).
+//  3. What a setting becomes is in the table of package conversion, in code once and in
+//     docs/flags.md.
+//  4. v1alpha1 knows nothing of serving (but profiling), logging, metrics, feature gates
+//     and what upstream lacks. FromHub leaves it out, and Lost lists it.
+package upstream
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/kube-controller-manager/config/v1alpha1"
+
+	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/upstream/conversion"
+	"kcmd.dev/pkg/config/v1beta1"
+)
+
+// Note is something about a conversion that its user should know.
+type Note = conversion.Note
+
+// ToHub converts a configuration of upstream that is in force, such as /configz shows:
+// zero means zero. The error is of type config.Errors; it names every value that cannot
+// be converted or is not valid here, and says what upstream does with it.
+func ToHub(in *v1alpha1.KubeControllerManagerConfiguration) (*v1beta1.KubeControllerManagerConfiguration, []Note, error) {
+	doc, err := config.ConvertUpstream(in)
+	if err != nil {
+		return nil, nil, err
+	}
+	return doc.Config, doc.Notes, nil
+}
+
+// FromHub converts a defaulted configuration to what upstream would call it.
+func FromHub(in *v1beta1.KubeControllerManagerConfiguration) *v1alpha1.KubeControllerManagerConfiguration {
+	return conversion.FromHub(in)
+}
+
+// Lost returns the fields of a defaulted configuration that FromHub cannot carry over.
+func Lost(in *v1beta1.KubeControllerManagerConfiguration) ([]string, error) {
+	return conversion.Lost(in, config.ConversionBuild())
+}
+
+// Encode renders a configuration as /configz of upstream answers it.
+func Encode(in *v1alpha1.KubeControllerManagerConfiguration) ([]byte, error) {
+	typed := *in
+	typed.APIVersion, typed.Kind = conversion.APIVersion, conversion.Kind
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(map[string]any{conversion.Group: &typed}); err != nil {
+		return nil, fmt.Errorf("encoding the configuration: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// ConvertFile converts a file of v1alpha1, or an answer of /configz, to a file of
+// v1beta1 that says what differs from the defaults. Comments stay with the fields they
+// are about. The error is of type config.Errors, with positions in the file.
+func ConvertFile(name string, data []byte) (out []byte, notes []Note, err error) {
+	doc, err := config.LoadUpstream(name, data)
+	if err != nil {
+		return nil, nil, err
+	}
+	file := conversion.File{Config: doc.Config}
+	written, err := file.Written()
+	if err != nil {
+		return nil, nil, err
+	}
+	found := readComments(data)
+	file.Comments = found.byField(doc.Origins, written)
+	file.Head = found.head
+	for _, note := range doc.Notes {
+		if note.Important {
+			file.Head = append(file.Head, "NOTE "+note.String())
+		}
+	}
+	if out, err = file.Bytes(); err != nil {
+		return nil, nil, err
+	}
+	if _, err := config.Load(name, out); err != nil {
+		return nil, nil, fmt.Errorf("reading back the converted file: %w", err)
+	}
+	return out, doc.Notes, nil
+}

@@ -1,0 +1,203 @@
+package upstream
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/upstream/conversion"
+	"kcmd.dev/pkg/config/v1beta1"
+)
+
+func readTestFile(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// withoutNotes drops the notes at the top, which depend on what this build has.
+func withoutNotes(file []byte) string {
+	var out strings.Builder
+	inNote := false
+	for line := range strings.Lines(string(file)) {
+		inNote = strings.HasPrefix(line, "# NOTE ") || (inNote && strings.HasPrefix(line, "#   "))
+		if !inNote {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
+}
+
+func TestConvertFileKeepsComments(t *testing.T) {
+	const golden = "handwritten.converted.yaml"
+	out, notes, err := ConvertFile("f.yaml", readTestFile(t, "handwritten.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if flag.Lookup("update").Value.String() == "true" {
+		if err := os.WriteFile(filepath.Join("testdata", golden), []byte(withoutNotes(out)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(string(readTestFile(t, golden)), withoutNotes(out)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", golden, diff)
+	}
+	left := Note{Field: "KubeCloudShared.ClusterName", Message: "blue is left out: has no effect in Kubernetes 1.36"}
+	if !slices.Contains(notes, left) {
+		t.Errorf("notes %v, want also %v", notes, left)
+	}
+}
+
+func TestConvertFileMeansTheSame(t *testing.T) {
+	for _, name := range []string{"configz-kubeadm-1.36.json", "handwritten.yaml"} {
+		t.Run(name, func(t *testing.T) {
+			read, err := config.Load(name, readTestFile(t, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, _, err := ConvertFile(name, readTestFile(t, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			converted, err := config.Load(name, out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(read.Config, converted.Config); diff != "" {
+				t.Errorf("the file read as it is differs from the converted one (-read +converted):\n%s", diff)
+			}
+		})
+	}
+}
+
+// An entry of the list for a controller that this build lacks is a note at the top of the
+// file, because to enable it would be an error; for one that it has it is enabled.
+func TestConvertFileSaysLoudlyWhatDoesNotRunHere(t *testing.T) {
+	for _, name := range []string{"bootstrap-signer-controller", "token-cleaner-controller", "selinux-warning-controller"} {
+		out, _, err := ConvertFile("f.yaml", []byte("kubecontrollermanager.config.k8s.io: {Generic: {Controllers: [\"*\", "+name+"]}}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		loud := strings.Contains(string(out), "# NOTE Generic.Controllers[1]: "+name+" is not part of this build: it DOES NOT RUN")
+		written := strings.Contains(string(out), name+":\n    enabled: true")
+		if loud == config.Built(name) || written != config.Built(name) {
+			t.Errorf("built: %t, the file is\n%s", config.Built(name), out)
+		}
+	}
+}
+
+func TestConvertFileReportsWhereTheMistakesAre(t *testing.T) {
+	const text = "kubecontrollermanager.config.k8s.io:\n  Generic: {Controllers: [a]}\n  Genric: {}\n"
+	_, _, err := ConvertFile("f.yaml", []byte(text))
+	want := "f.yaml:2:27: Generic.Controllers[0]: \"a\" is not in the list of known controllers\nf.yaml:3:3: Genric: unknown field, did you mean \"Generic\"?"
+	if err == nil || err.Error() != want {
+		t.Errorf("error\n%v\nwant\n%s", err, want)
+	}
+	_, _, err = ConvertFile("f.yaml", []byte("apiVersion: config.kcmd.dev/v1beta1\nkind: KubeControllerManagerConfiguration\n"))
+	if err == nil || !strings.Contains(err.Error(), "no configuration of upstream") {
+		t.Errorf("a file of our own: %v", err)
+	}
+}
+
+func TestEncodeIsReadBackAsTheSame(t *testing.T) {
+	cfg := v1beta1.NewDefault()
+	cfg.Controllers.Deployment.ConcurrentSyncs = new(int32)
+	*cfg.Controllers.Deployment.ConcurrentSyncs = 7
+	data, err := Encode(FromHub(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(string(data), "{\n  \"kubecontrollermanager.config.k8s.io\": {\n    \"kind\": \"KubeControllerManagerConfiguration\",") {
+		t.Errorf("it does not look like /configz:\n%.200s", data)
+	}
+	doc, err := config.Load("configz", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(cfg, doc.Config); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestLostNamesWhatV1alpha1CannotCarry(t *testing.T) {
+	cfg := v1beta1.NewDefault()
+	if lost, err := Lost(cfg); err != nil || len(lost) > 0 {
+		t.Errorf("of the defaults %v, %v", lost, err)
+	}
+	cfg.Serving.BindAddress = "127.0.0.1"
+	cfg.Logging.Verbosity = 4
+	cfg.FeatureGates = map[string]bool{config.GenericWorkload: true}
+	lost, err := Lost(cfg)
+	if diff := cmp.Diff([]string{"featureGates.GenericWorkload", "logging.verbosity", "serving.bindAddress"}, lost); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestToHubNamesWhatIsRefusedAndWhatUpstreamDoesWithIt(t *testing.T) {
+	in := conversion.NewDefault()
+	in.DeploymentController.ConcurrentDeploymentSyncs = 0
+	in.PersistentVolumeBinderController.PVClaimBinderSyncPeriod.Duration = -1
+	_, _, err := ToHub(in)
+	var problems config.Errors
+	if !errors.As(err, &problems) {
+		t.Fatalf("error %v", err)
+	}
+	text := problems.Error()
+	for _, want := range []string{
+		"DeploymentController.ConcurrentDeploymentSyncs: must be 1 to 1000, not 0 (upstream takes any number, and with 0 it starts no worker, so that the controller does nothing)",
+		"PersistentVolumeBinderController.PVClaimBinderSyncPeriod: must be 1s to 24h, not -1ns (upstream never stops looking at every volume)",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+}
+
+func TestToHubOfDefaultsIsValid(t *testing.T) {
+	cfg, notes, err := ToHub(conversion.NewDefault())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *cfg.ClientConnection.QPS != 20 || len(notes) == 0 {
+		t.Errorf("qps %v, notes %v", *cfg.ClientConnection.QPS, notes)
+	}
+}
+
+// Whatever is in a file, reading it ends, and what was read is the same after being
+// written as upstream would and read again.
+func FuzzLoadUpstream(f *testing.F) {
+	for _, name := range []string{"configz-kubeadm-1.36.json", "handwritten.yaml"} {
+		data, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		doc, err := config.LoadUpstream("fuzz", data)
+		if err != nil {
+			return
+		}
+		there := FromHub(doc.Config)
+		back, _, err := ToHub(there)
+		if err != nil {
+			t.Fatalf("reading back %+v: %v", there, err)
+		}
+		if diff := cmp.Diff(there, FromHub(back)); diff != "" {
+			t.Errorf("the second time it is something else:\n%s", diff)
+		}
+		if _, _, err := ConvertFile("fuzz", data); err != nil {
+			t.Errorf("it is read, but not converted: %v", err)
+		}
+	})
+}

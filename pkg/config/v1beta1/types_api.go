@@ -1,0 +1,52 @@
+package v1beta1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// ResourceQuotaController configures resourcequota-controller.
+type ResourceQuotaController struct {
+	ControllerSettings `json:",inline"`
+	// ResourceQuotas reconciled at the same time, and as many of which usage is
+	// missing. Default: 5. Range: 1 to 1000. A change restarts the controller.
+	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
+	// Period between two recalculations of all ResourceQuotas. Default: 5m. Range:
+	// 0s (never), or 1s and more. A change restarts the controller.
+	SyncPeriod *metav1.Duration `json:"syncPeriod,omitempty"`
+	// Period after which every object is looked at again, instead of
+	// resync.minPeriod. Default: resync.minPeriod. Range: 0s (never), or 1s and
+	// more. A change applies in place.
+	ResyncPeriod *metav1.Duration `json:"resyncPeriod,omitempty"`
+}
+
+// ValidatingAdmissionPolicyStatusController configures
+// validatingadmissionpolicy-status-controller.
+type ValidatingAdmissionPolicyStatusController struct {
+	ControllerSettings `json:",inline"`
+	// ValidatingAdmissionPolicies checked at the same time. Default: 5. Range: 1 to
+	// 1000. A change restarts the controller.
+	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
+	// Period after which every object is looked at again, instead of
+	// resync.minPeriod. Default: resync.minPeriod. Range: 0s (never), or 1s and
+	// more. A change applies in place.
+	ResyncPeriod *metav1.Duration `json:"resyncPeriod,omitempty"`
+}
+
+// ResourceClaimController configures resourceclaim-controller.
+type ResourceClaimController struct {
+	ControllerSettings `json:",inline"`
+	// Pods and ResourceClaims reconciled at the same time. Default: 50. Range: 1 to
+	// 1000. A change restarts the controller.
+	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
+	// Period after which every object is looked at again, instead of
+	// resync.minPeriod. Default: resync.minPeriod. Range: 0s (never), or 1s and
+	// more. A change applies in place.
+	ResyncPeriod *metav1.Duration `json:"resyncPeriod,omitempty"`
+}
+
+// DeviceTaintEvictionController configures device-taint-eviction-controller. Needs
+// the feature gate DRADeviceTaints.
+type DeviceTaintEvictionController struct {
+	ControllerSettings `json:",inline"`
+	// Pods evicted at the same time. Default: 8. Range: 1 to 1000. A change
+	// restarts the controller.
+	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
+}

@@ -1,0 +1,170 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"kcmd.dev/pkg/config/v1beta1"
+)
+
+func (v *validator) validateLeaderElection() {
+	const lease, renew, retry = "leaderElection.leaseDuration", "leaderElection.renewDeadline", "leaderElection.retryPeriod"
+	l := v.cfg.LeaderElection
+	if v.decoded(lease, renew) && l.LeaseDuration.Duration <= l.RenewDeadline.Duration {
+		v.errorf(v.firstSet(lease, renew), "leaseDuration (%s) must be more than renewDeadline (%s)",
+			formatDuration(l.LeaseDuration.Duration), formatDuration(l.RenewDeadline.Duration))
+	}
+	if v.decoded(renew, retry) && float64(l.RenewDeadline.Duration) <= 1.2*float64(l.RetryPeriod.Duration) {
+		v.errorf(v.firstSet(renew, retry), "renewDeadline (%s) must be more than 1.2 × retryPeriod (%s)",
+			formatDuration(l.RenewDeadline.Duration), formatDuration(l.RetryPeriod.Duration))
+	}
+	if v.decoded(lease) && l.LeaseDuration.Duration%time.Second != 0 {
+		v.warnf(lease, "other processes see whole seconds only: they wait %s", formatDuration(l.LeaseDuration.Truncate(time.Second)))
+	}
+	if !*l.LeaderElect {
+		for _, name := range []string{"leaseDuration", "renewDeadline", "retryPeriod", "resourceName", "resourceNamespace", "identity", "standby", "spread", "groups"} {
+			if path := "leaderElection." + name; v.changed(path) {
+				v.warnf(path, "has no effect while leaderElection.leaderElect is false")
+			}
+		}
+	}
+}
+
+// validateLeaseGroups checks that groups differ and that no controller is in two of them.
+func (v *validator) validateLeaseGroups() {
+	const list = "leaderElection.groups"
+	names, homes := map[string]bool{}, map[string]string{}
+	for i, g := range v.cfg.LeaderElection.Groups {
+		path := elementPath(list, i)
+		if at := path + ".name"; v.decoded(at) {
+			switch {
+			case g.Name == MainLock || g.Name == MigrationLock:
+				v.errorf(at, "%q is the name of another lock: choose a different one", g.Name)
+			case names[g.Name]:
+				v.errorf(at, "another group is called %q", g.Name)
+				v.undecoded[at] = true // its Lease needs no further report
+			}
+			names[g.Name] = true
+		}
+		for n, name := range g.Controllers {
+			at := elementPath(path+".controllers", n)
+			if !v.decoded(at) || !v.knownController(at, name) {
+				continue
+			}
+			switch other, taken := homes[name]; {
+			case taken && other != path:
+				v.errorf(at, "%s is in %s already: a controller is in one group at most", name, other)
+			case !Built(name):
+				v.warnf(at, "has no effect until %s is part of the build", name)
+			}
+			homes[name] = path
+		}
+	}
+}
+
+// knownController reports a name that is no canonical name of a controller.
+func (v *validator) knownController(path, name string) bool {
+	if slices.Contains(controllerNames(), name) {
+		return true
+	}
+	if !v.report.full() {
+		message := unknownController(name)
+		if rest, ok := strings.CutPrefix(message, unknownPrefix); ok {
+			message = unknownPrefix + " " + shorten(name) + rest
+		}
+		v.errorf(path, "%s", message)
+	}
+	return false
+}
+
+// validateLeaderMigration checks the entries, and what they need of the election.
+func (v *validator) validateLeaderMigration() {
+	const list = "leaderMigration.controllerLeaders"
+	m := v.cfg.LeaderMigration
+	first := map[string]int{}
+	for i, leader := range m.ControllerLeaders {
+		at := elementPath(list, i) + ".name"
+		if !v.set(at) || !v.knownController(at, leader.Name) {
+			continue // also the entries of the default
+		}
+		if leader.Name == tokenController {
+			v.errorf(at, "%s cannot be migrated: the other controllers need what it makes", tokenController)
+		}
+		if n, ok := first[leader.Name]; ok {
+			v.errorf(at, "%s is in %s already", leader.Name, elementPath(list, n))
+			continue
+		}
+		first[leader.Name] = i
+	}
+	v.validateGroupsAgainstMigration()
+	if !*m.Enabled {
+		for _, name := range []string{"leaderName", "component", "controllerLeaders"} {
+			if path := "leaderMigration." + name; v.changed(path) {
+				v.warnf(path, "has no effect while leaderMigration.enabled is false")
+			}
+		}
+		return
+	}
+	if !*v.cfg.LeaderElection.LeaderElect && v.decoded("leaderMigration.enabled", "leaderElection.leaderElect") {
+		v.errorf("leaderMigration.enabled", "needs leaderElection.leaderElect: without leases nothing can be handed over")
+	}
+	if len(m.ControllerLeaders) == 0 && v.set(list) {
+		v.warnf(list, "is empty: no controller is migrated")
+	}
+	if m.Component == v1beta1.AnyComponent && v.decoded("leaderMigration.component") {
+		v.errorf("leaderMigration.component", "must be the name of this component, not %q, which stands for any", m.Component)
+	}
+}
+
+// validateGroupsAgainstMigration reports controllers that two leases claim.
+func (v *validator) validateGroupsAgainstMigration() {
+	m := v.cfg.LeaderMigration
+	if !*m.Enabled {
+		return
+	}
+	migrated := map[string]bool{}
+	for _, leader := range m.ControllerLeaders {
+		migrated[leader.Name] = true
+	}
+	for i, g := range v.cfg.LeaderElection.Groups {
+		for n, name := range g.Controllers {
+			at := elementPath(elementPath("leaderElection.groups", i)+".controllers", n)
+			if migrated[name] && v.decoded(at) {
+				v.errorf(at, "%s is in leaderMigration.controllerLeaders: it cannot be in a group too", name)
+			}
+		}
+	}
+}
+
+// validateLeaseNames reports two locks that would share a Lease object.
+func (v *validator) validateLeaseNames() {
+	e := v.cfg.LeaderElection
+	owners := map[string]string{e.ResourceName: "leaderElection.resourceName"}
+	claim := func(path, name string) {
+		if other, taken := owners[name]; taken {
+			v.errorf(path, "the Lease %s is that of %s: all leases of a process have different names", name, other)
+			return
+		}
+		owners[name] = path
+	}
+	if *v.cfg.LeaderMigration.Enabled && v.decoded("leaderMigration.leaderName") {
+		claim("leaderMigration.leaderName", v.cfg.LeaderMigration.LeaderName)
+	}
+	for i, g := range e.Groups {
+		path := elementPath("leaderElection.groups", i)
+		at := path + ".name"
+		if g.ResourceName != "" {
+			at = path + ".resourceName"
+		}
+		if !v.decoded(at, path+".name", path+".resourceName") {
+			continue
+		}
+		name := leaseOf(e, g)
+		if len(name) > maxSubdomain {
+			v.errorf(at, "the Lease would be called %s: a name has at most %d characters; set resourceName", shorten(name), maxSubdomain)
+			continue
+		}
+		claim(at, name)
+	}
+}
