@@ -20,11 +20,12 @@ const maxConflicts = 2
 
 // step decides and acts until there is nothing to do but wait. It returns for how long.
 func (e *Elector) step(ctx context.Context) time.Duration {
-	e.turn.Lock()
-	defer e.turn.Unlock()
+	e.turn <- struct{}{}
+	defer func() { <-e.turn }()
 	for ctx.Err() == nil && !e.isReleased() {
 		v, t := e.snapshot(ctx)
-		a := decide(v, e.opts.Clock.Now(), e.opts.Identity, t)
+		v.delay = e.delay(v)
+		a := e.policy(v, e.opts.Clock.Now(), e.opts.Identity, t)
 		klog.FromContext(ctx).V(5).Info("decided on lease", "action", a)
 		if a.verb == wait {
 			return a.after
@@ -47,13 +48,40 @@ func (e *Elector) snapshot(ctx context.Context) (view, Timings) {
 	v := e.view
 	v.leading = e.term != nil
 	v.holder = holderOf(e.lease)
+	v.preferred = preferredOf(e.lease)
 	v.duration = time.Duration(secondsOf(e.lease)) * time.Second
 	return v, e.timings
 }
 
+// delay is how long a lease that anybody may take is left to other candidates.
+func (e *Elector) delay(v view) time.Duration {
+	self := e.opts.Identity
+	if e.opts.Delay == nil || e.lastHolder == self || !v.contestable(e.opts.Clock.Now(), self) {
+		return 0
+	}
+	return e.opts.Delay()
+}
+
+// draft is what a request that makes this process the holder is made of.
+type draft struct {
+	start    time.Time
+	timings  Timings
+	metadata metadata
+	spec     coordinationv1.LeaseSpec
+}
+
+func (e *Elector) draft(t Timings) draft {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := e.opts.Clock.Now()
+	d := draft{start: now, timings: t, metadata: e.metadata}
+	d.spec = heldSpec(e.lease, e.view.exists, e.opts.Identity, now, t)
+	d.spec.Strategy = e.strategy()
+	return d
+}
+
 // do sends one request and takes note of the outcome.
 func (e *Elector) do(ctx context.Context, v verb, t Timings) {
-	start := e.opts.Clock.Now()
 	request, cancel := context.WithTimeout(ctx, t.requestTimeout())
 	defer cancel()
 	switch v {
@@ -62,14 +90,19 @@ func (e *Elector) do(ctx context.Context, v verb, t Timings) {
 			e.failed(ctx, err)
 		}
 	case create:
+		d := e.draft(t)
 		e.mayHold = true
-		lease, err := e.client.Create(request, newLease(e.opts.Namespace, e.opts.Name, e.heldSpec(start, t)), metav1.CreateOptions{})
-		e.wrote(ctx, start, t, lease, err)
+		empty := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: e.opts.Namespace, Name: e.opts.Name}}
+		lease, err := e.client.Create(request, d.metadata.putOn(withSpec(empty, d.spec)), metav1.CreateOptions{})
+		e.wrote(ctx, d, lease, err)
 	case acquire, renew:
 		e.countSlowPath()
+		d := e.draft(t)
 		e.mayHold = true
-		lease, err := e.client.Update(request, withSpec(e.lease, e.heldSpec(start, t)), metav1.UpdateOptions{})
-		e.wrote(ctx, start, t, lease, err)
+		lease, err := e.client.Update(request, d.metadata.putOn(withSpec(e.lease, d.spec)), metav1.UpdateOptions{})
+		e.wrote(ctx, d, lease, err)
+	case resign:
+		e.loseTerm(ctx, ErrNotChosen)
 	}
 }
 
@@ -97,9 +130,9 @@ func (e *Elector) countSlowPath() {
 }
 
 // wrote takes note of the outcome of writing this process as the holder.
-func (e *Elector) wrote(ctx context.Context, start time.Time, t Timings, lease *coordinationv1.Lease, err error) {
+func (e *Elector) wrote(ctx context.Context, d draft, lease *coordinationv1.Lease, err error) {
 	if err == nil {
-		e.won(ctx, start, t, lease)
+		e.won(ctx, d, lease)
 		return
 	}
 	e.forget() // another version is stored, or it is unclear which
@@ -135,17 +168,19 @@ func (e *Elector) failed(ctx context.Context, err error) {
 	klog.FromContext(ctx).Error(err, "lease attempt failed", "lease", klog.KRef(e.opts.Namespace, e.opts.Name), "leading", leading)
 }
 
-// won takes note of a lease that names this process as the holder, written by a request
-// that was sent at start under the timings t.
-func (e *Elector) won(ctx context.Context, start time.Time, t Timings, lease *coordinationv1.Lease) {
+// won takes note of a lease that names this process as the holder, as it was stored.
+func (e *Elector) won(ctx context.Context, d draft, lease *coordinationv1.Lease) {
 	now := e.opts.Clock.Now()
+	e.lastHolder = e.opts.Identity
 	e.mu.Lock()
-	deadline := start.Add(min(t.validFor(secondsOf(lease)), e.timings.validFor(secondsOf(lease))))
+	deadline := d.start.Add(min(d.timings.validFor(secondsOf(lease)), e.timings.validFor(secondsOf(lease))))
 	e.lease = lease
 	e.view = view{
-		known: true, exists: true, changedAt: now, seenAt: now,
-		renewedAt: start, renewNow: t != e.timings, watched: e.view.watched,
+		known: true, exists: true, changedAt: now, seenAt: now, renewedAt: d.start,
+		holdOff: e.view.holdOff, watched: e.view.watched,
+		renewNow: d.timings != e.timings || d.metadata.edition != e.metadata.edition,
 	}
+	e.setStored(d.metadata.edition)
 	e.conflicts, e.lastErr = 0, nil
 	extended := e.term != nil && e.term.extend(deadline)
 	e.mu.Unlock()
@@ -160,8 +195,11 @@ func (e *Elector) won(ctx context.Context, start time.Time, t Timings, lease *co
 func (e *Elector) beginTerm(ctx context.Context, deadline time.Time) {
 	now := e.opts.Clock.Now()
 	e.mu.Lock()
-	if !now.Before(deadline) {
-		e.view.retryAt = now.Add(e.timings.RetryPeriod) // the answer came too late to be of use
+	late := !now.Before(deadline) // the answer is of no use
+	if late {
+		e.view.retryAt = now.Add(e.timings.RetryPeriod)
+	}
+	if late || e.released || now.Before(e.view.holdOff) {
 		e.mu.Unlock()
 		return
 	}
@@ -205,9 +243,13 @@ func (e *Elector) see(ctx context.Context, lease *coordinationv1.Lease) {
 		e.view.changedAt = now
 		e.view.jitter = e.opts.Jitter(maxJitter)
 	}
+	e.setFree(now, holderOf(lease) == "")
 	e.lease = lease
 	e.view.known, e.view.exists, e.view.seenAt = true, true, now
 	e.mu.Unlock()
+	if holder := holderOf(lease); holder != "" {
+		e.lastHolder = holder
+	}
 	e.mayHold = holderOf(lease) == e.opts.Identity
 	if !e.mayHold {
 		e.loseTerm(ctx, ErrTaken)
@@ -219,45 +261,25 @@ func (e *Elector) seeNone() {
 	e.mayHold = false
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.view.known, e.view.exists, e.view.seenAt = true, false, e.opts.Clock.Now()
+	now := e.opts.Clock.Now()
+	e.setFree(now, holderOf(e.lease) == "")
+	e.view.known, e.view.exists, e.view.seenAt = true, false, now
+}
+
+// setFree takes note of whether the lease has a holder. The caller holds mu.
+func (e *Elector) setFree(now time.Time, free bool) {
+	switch {
+	case !free:
+		e.view.freeAt = time.Time{}
+	case e.view.freeAt.IsZero():
+		e.view.freeAt = now
+	}
 }
 
 // older reports that a was stored before b.
 func older(a, b *coordinationv1.Lease) bool {
 	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
 	return err == nil && order < 0
-}
-
-// giveBack writes an empty holder if this process is the holder.
-func (e *Elector) giveBack(ctx context.Context) error {
-	var err error
-	for range maxConflicts {
-		if err = e.tryGiveBack(ctx); err == nil {
-			return nil
-		}
-		e.forget()
-	}
-	return fmt.Errorf("releasing lease %s/%s: %w", e.opts.Namespace, e.opts.Name, err)
-}
-
-func (e *Elector) tryGiveBack(ctx context.Context) error {
-	_, t := e.snapshot(ctx)
-	ctx, cancel := context.WithTimeout(ctx, t.requestTimeout())
-	defer cancel()
-	if !e.view.known && e.mayHold {
-		if err := e.read(ctx); err != nil {
-			return err
-		}
-	}
-	if !e.mayHold {
-		return nil
-	}
-	lease, err := e.client.Update(ctx, withSpec(e.lease, releasedSpec(e.lease, e.opts.Clock.Now())), metav1.UpdateOptions{})
-	if err != nil {
-		return err
-	}
-	e.see(ctx, lease)
-	return nil
 }
 
 // event records an event about the lease, as upstream does.

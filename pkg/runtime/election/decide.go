@@ -40,6 +40,7 @@ const (
 	create  verb = "create"  // CREATE the lease with self as holder
 	acquire verb = "acquire" // UPDATE the lease to self
 	renew   verb = "renew"   // UPDATE the lease that self holds
+	resign  verb = "resign"  // end the Term, send nothing
 )
 
 // action is a decision.
@@ -62,43 +63,95 @@ type view struct {
 	known     bool          // the fields below are what the API server last said
 	exists    bool          // the lease exists; if not, the record is the last one that did
 	holder    string        // identity of the holder, empty after a release
+	preferred string        // who should hold it instead, see Coordination
 	duration  time.Duration // recorded lease duration
 	changedAt time.Time     // local time at which the last change was observed
+	freeAt    time.Time     // local time at which it was first seen without holder
 	seenAt    time.Time     // local time at which the lease was last read
 	watched   bool          // changes are told by a watch
 	leading   bool          // self has a valid Term
 	renewedAt time.Time     // start of the last successful renewal
 	renewNow  bool          // do not wait for the next renewal
 	retryAt   time.Time     // no attempt before, after a failure
+	holdOff   time.Time     // not to be taken before, after a yield
 	jitter    time.Duration // how long to leave an expired lease to others
+	delay     time.Duration // how long to leave a free or expired lease to others
 }
 
-// decide is the whole policy of an election.
+// decide is the whole policy of an election that the candidates settle among themselves.
 func decide(v view, now time.Time, self string, t Timings) action {
-	if now.Before(v.retryAt) {
-		return waitFor(v.retryAt.Sub(now))
-	}
-	if !v.known {
-		return action{verb: read}
-	}
-	expiry := v.changedAt.Add(v.duration)
 	switch {
-	case !v.exists && (v.leading || v.holder == "" || v.holder == self || !now.Before(expiry)):
+	case now.Before(v.retryAt):
+		return waitFor(v.retryAt.Sub(now))
+	case !v.known:
+		return action{verb: read}
+	case v.leading && !v.exists:
 		return action{verb: create}
-	case !v.exists:
-		// Somebody deleted the lease under its holder, who does not know yet.
-		return v.orPoll(expiry.Sub(now), now, t)
-	case v.holder == self && v.leading:
-		if next := v.renewedAt.Add(t.RetryPeriod); !v.renewNow && now.Before(next) {
-			return waitFor(next.Sub(now))
-		}
-		return action{verb: renew}
-	case v.holder == self || v.holder == "":
-		return action{verb: acquire}
-	case now.Before(expiry.Add(v.jitter)):
-		return v.orPoll(expiry.Add(v.jitter).Sub(now), now, t)
+	case v.leading && v.holder == self:
+		return v.keep(now, t)
+	}
+	if at := v.takeAt(self); now.Before(at) {
+		return v.orPoll(at.Sub(now), now, t)
+	}
+	if !v.exists {
+		return action{verb: create}
 	}
 	return action{verb: acquire}
+}
+
+// decideCoordinated is the whole policy of a candidate that the API server chooses: it
+// takes what it is given and gives up what it is asked for.
+func decideCoordinated(v view, now time.Time, self string, t Timings) action {
+	mine := v.exists && v.holder == self && v.preferred == ""
+	switch {
+	case now.Before(v.retryAt):
+		return waitFor(v.retryAt.Sub(now))
+	case !v.known:
+		return action{verb: read}
+	case v.leading && !mine:
+		return action{verb: resign}
+	case v.leading:
+		return v.keep(now, t)
+	case !mine:
+		return v.orPoll(never, now, t)
+	case now.Before(v.holdOff):
+		return v.orPoll(v.holdOff.Sub(now), now, t)
+	}
+	return action{verb: acquire}
+}
+
+// keep renews in time.
+func (v view) keep(now time.Time, t Timings) action {
+	if next := v.renewedAt.Add(t.RetryPeriod); !v.renewNow && now.Before(next) {
+		return waitFor(next.Sub(now))
+	}
+	return action{verb: renew}
+}
+
+// expiry is when the record, as last seen, ceases to be in force.
+func (v view) expiry() time.Time { return v.changedAt.Add(v.duration) }
+
+// contestable reports that any candidate may take the lease now: nobody holds it, or
+// another one that did not renew it.
+func (v view) contestable(now time.Time, self string) bool {
+	return v.known && !v.leading && v.holder != self && (v.holder == "" || !now.Before(v.expiry()))
+}
+
+// takeAt is when self may take the lease, if nothing happens until then. The holder of a
+// deleted lease does not know yet: it is treated like the holder of a lease that exists.
+func (v view) takeAt(self string) time.Time {
+	var at time.Time
+	switch v.holder {
+	case self:
+	case "":
+		at = v.freeAt.Add(v.delay)
+	default:
+		at = v.expiry().Add(v.jitter + v.delay)
+	}
+	if at.Before(v.holdOff) {
+		return v.holdOff
+	}
+	return at
 }
 
 // orPoll waits for d, and reads the lease every RetryPeriod if no watch tells of changes.

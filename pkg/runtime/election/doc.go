@@ -18,6 +18,27 @@
 //     watch does not work it reads the lease every RetryPeriod.
 //  7. Timings change live. A shorter RenewDeadline shortens the Term at once; a longer one
 //     counts from the renewal that has told the other candidates of the longer lease.
-//  8. The lease is given back only by Release, when what it protects has stopped. The end
-//     of Run does not release it.
+//  8. The lease is given back only by Release, or by Yield to go on contending, when what it
+//     protects has stopped. The end of Run does not release it.
+//  9. What the process tells others about itself are annotations of the lease. They are
+//     part of every write of the holder, so they are never older than its Term; Publish
+//     waits until a change is stored.
+//  10. Several candidates for several leases share them out by Delay: who has more goes
+//     later. The lease decides all the same: Delay can only make a candidate wait.
+//  11. With Coordination the API server chooses the holder: the elector then neither creates
+//     nor takes a lease, but renews one that names this process. When the API server prefers
+//     another candidate, or the lease is gone, the Term ends at once with ErrNotChosen. The
+//     lease expires by itself, or is passed on at once by a Yield after the controllers have
+//     stopped, and the elector stands by for the next choice.
+//
+// To have the API server choose, where config.Enabled(cfg, "CoordinatedLeaderElection"):
+//
+//	Options.Coordinated = &election.Coordination{
+//		Client:           set.Kubernetes, // of the identity that holds the lease
+//		BinaryVersion:    binary.String(),
+//		EmulationVersion: emulated.String(),
+//	}
+//
+// Identity must then differ between the leases of one namespace, as it names the
+// LeaseCandidate. A change of the gate needs a new Elector.
 package election

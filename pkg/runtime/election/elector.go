@@ -3,6 +3,8 @@ package election
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -28,6 +30,19 @@ type Options struct {
 	Identity string
 	// Timings must be valid, see Timings. They change live with SetTimings.
 	Timings Timings
+	// Labels and Annotations are put on the lease with every write of this process: the one
+	// that takes the lease, every renewal, and the one that gives it back. An empty value
+	// removes a key; keys of others stay. Optional. Annotations change live with
+	// SetAnnotations.
+	Labels, Annotations map[string]string
+	// Delay is how long to leave a lease that is free or has expired to other candidates: a
+	// less loaded one, with a shorter delay, goes first. It counts from when the lease was
+	// seen to be free, or its expiry, and is asked again with every decision; it is not
+	// asked for a lease that this process was the last to hold. It must not block; it may
+	// call State. Default: none.
+	Delay func() time.Duration
+	// Coordinated has the API server choose the holder: see Coordination. Optional.
+	Coordinated *Coordination
 	// OnChange is called with every new State, by the goroutine that runs the election: it
 	// must not block. Optional.
 	OnChange func(State)
@@ -48,6 +63,14 @@ type State struct {
 	Term *Term
 	// Holder is the last observed holder, empty if nobody is known to hold the lease.
 	Holder string
+	// Annotations are those last observed on the lease, also if it has no holder; nil if it
+	// does not exist. A standby sees a change at once. The holder sees what others wrote
+	// after its next renewal, within RetryPeriod.
+	Annotations map[string]string
+}
+
+func (s State) equal(other State) bool {
+	return s.Term == other.Term && s.Holder == other.Holder && maps.Equal(s.Annotations, other.Annotations)
 }
 
 // Elector contends for a lease. Use New.
@@ -57,20 +80,25 @@ type Elector struct {
 	wake   chan struct{}
 	terms  sync.WaitGroup // guards of Terms
 
-	// turn is held by whoever decides and sends requests: Run or Release.
-	turn      sync.Mutex
-	mayHold   bool // a write may have made this process the holder
-	refetched bool // the lease was read since the last renewal
-	conflicts int  // writes in a row that met another version
+	policy func(v view, now time.Time, self string, t Timings) action
+
+	// turn is held by whoever decides and sends requests, who has put something into it:
+	// Run, Release or Yield. It guards what follows.
+	turn       chan struct{}
+	mayHold    bool   // a write may have made this process the holder
+	lastHolder string // who was last seen to hold the lease
+	refetched  bool   // the lease was read since the last renewal
+	conflicts  int    // writes in a row that met another version
 
 	// publishing orders calls of OnChange.
 	publishing sync.Mutex
 	published  State
 
 	// mu guards what follows. It is never held during a request. lease, view and term are
-	// written by the holder of turn only, but for view.renewNow and view.watched.
+	// written by the holder of turn only, but for view.renewNow, holdOff and watched.
 	mu        sync.Mutex
 	timings   Timings
+	metadata  metadata
 	lease     *coordinationv1.Lease // as last seen, nil if it was never seen
 	view      view                  // leading, holder and duration are derived, see snapshot
 	term      *Term
@@ -78,6 +106,9 @@ type Elector struct {
 	released  bool
 	lastErr   error
 	lastErrAt time.Time
+
+	stored        uint64        // edition of the metadata that this process last stored
+	storedChanged chan struct{} // closed when stored changes
 }
 
 // New returns an Elector that does nothing before Run.
@@ -94,12 +125,25 @@ func New(o Options) (*Elector, error) {
 	if o.Jitter == nil {
 		o.Jitter = rand.N[time.Duration]
 	}
+	policy := decide
+	if o.Coordinated != nil {
+		policy = decideCoordinated
+		c, err := o.Coordinated.complete()
+		if err != nil {
+			return nil, fmt.Errorf("creating elector: %w", err)
+		}
+		o.Coordinated = c
+	}
 	o.Metrics.SetLeading(o.Name, false)
 	return &Elector{
-		opts:    o,
-		client:  o.Leases.Leases(o.Namespace),
-		wake:    make(chan struct{}, 1),
-		timings: o.Timings,
+		opts:          o,
+		client:        o.Leases.Leases(o.Namespace),
+		wake:          make(chan struct{}, 1),
+		turn:          make(chan struct{}, 1),
+		policy:        policy,
+		timings:       o.Timings,
+		metadata:      metadata{labels: maps.Clone(o.Labels), annotations: maps.Clone(o.Annotations)},
+		storedChanged: make(chan struct{}),
 	}, nil
 }
 
@@ -110,6 +154,7 @@ func (e *Elector) State() State {
 	s := State{Term: e.term}
 	if e.view.exists {
 		s.Holder = holderOf(e.lease)
+		s.Annotations = maps.Clone(e.lease.Annotations)
 	}
 	return s
 }
@@ -142,21 +187,29 @@ func (e *Elector) signal() {
 func (e *Elector) Run(ctx context.Context) {
 	klog.FromContext(ctx).Info("contending for lease", "lease", klog.KRef(e.opts.Namespace, e.opts.Name), "identity", e.opts.Identity)
 	watcher := &watcher{elector: e}
+	standing, retire := context.WithCancel(ctx)
+	defer retire()
+	var candidacy sync.WaitGroup
+	if e.opts.Coordinated != nil {
+		candidacy.Go(func() { e.stand(standing) })
+	}
 	for ctx.Err() == nil && !e.isReleased() {
 		after := e.step(ctx)
 		e.publish()
 		e.pause(ctx, watcher, after)
 	}
 	watcher.stop()
+	retire()
 	cause := ErrStopped
 	if e.isReleased() {
 		cause = ErrReleased
 	}
-	e.turn.Lock()
+	e.turn <- struct{}{}
 	e.loseTerm(ctx, cause)
-	e.turn.Unlock()
+	<-e.turn
 	e.publish()
 	watcher.running.Wait()
+	candidacy.Wait()
 	e.terms.Wait()
 }
 
@@ -171,10 +224,17 @@ func (e *Elector) pause(ctx context.Context, w *watcher, after time.Duration) {
 	case <-timer.C():
 	case <-e.termDone():
 	case s := <-w.sightings:
-		e.turn.Lock()
+		e.turn <- struct{}{}
 		w.handle(ctx, s)
-		e.turn.Unlock()
+		<-e.turn
 	}
+}
+
+// requestTimeout bounds one request.
+func (e *Elector) requestTimeout() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.timings.requestTimeout()
 }
 
 // termDone is closed when the current Term is over; nil without one.
@@ -198,28 +258,11 @@ func (e *Elector) publish() {
 	e.publishing.Lock()
 	defer e.publishing.Unlock()
 	s := e.State()
-	if s == e.published {
+	if s.equal(e.published) {
 		return
 	}
 	e.published = s
 	if e.opts.OnChange != nil {
 		e.opts.OnChange(s)
 	}
-}
-
-// Release gives the lease back, so that another candidate takes it at once, and ends Run.
-// It must be called after everything that relies on the Term has stopped, before or after
-// Run has returned. It does nothing if this process does not hold the lease. It ends the
-// Term in any case.
-func (e *Elector) Release(ctx context.Context) error {
-	e.mu.Lock()
-	e.released = true
-	e.mu.Unlock()
-	e.signal()
-
-	e.turn.Lock()
-	defer e.publish()
-	defer e.turn.Unlock()
-	e.loseTerm(ctx, ErrReleased)
-	return e.giveBack(ctx)
 }

@@ -1,8 +1,10 @@
 package election
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,14 +38,20 @@ func surviveFaults(t *testing.T, r *rand.Rand) {
 	s := newServer()
 	var all []*process
 	for _, name := range []string{"a", "b", "c"} {
-		all = append(all, s.run(t, name, defaults))
+		all = append(all, s.runWith(t, name, defaults, func(o *Options) {
+			if name == "c" {
+				o.Delay = func() time.Duration { return 2 * time.Second }
+			}
+		}))
 	}
 	span := func(limit time.Duration) time.Duration { return time.Duration(r.Int64N(int64(limit))) }
 	terms, led := map[*Term]bool{}, 0
-	for range 3000 {
+	var yields sync.WaitGroup
+	for turn := range 3000 {
 		pass(span(2 * time.Second))
+		backoff := span(5 * time.Second)
 		p := all[r.IntN(len(all))]
-		switch r.IntN(8) {
+		switch r.IntN(10) {
 		case 0:
 			s.do(func() { p.down = true })
 		case 1:
@@ -55,6 +63,10 @@ func surviveFaults(t *testing.T, r *rand.Rand) {
 			p.hangFor(span(30 * time.Second))
 		case 4:
 			p.SetTimings([]Timings{defaults, {5 * time.Second, 3 * time.Second, time.Second}, {40 * time.Second, 30 * time.Second, 3 * time.Second}}[r.IntN(3)])
+		case 5:
+			p.SetAnnotations(map[string]string{"turn": fmt.Sprint(turn)})
+		case 6:
+			yields.Go(func() { _ = p.Yield(context.Background(), backoff) }) // may hang like any request
 		default:
 			s.do(func() { p.down, p.deaf, p.noWatch = false, false, false })
 		}
@@ -78,4 +90,5 @@ func surviveFaults(t *testing.T, r *rand.Rand) {
 		s.do(func() { p.down, p.deaf, p.noWatch = false, false, false })
 	}
 	pass(2 * time.Minute)
+	yields.Wait()
 }

@@ -24,15 +24,18 @@ func secondsOf(l *coordinationv1.Lease) int32 {
 	return ptr.Deref(l.Spec.LeaseDurationSeconds, 0)
 }
 
-// heldSpec is the record of this process holding the lease, renewed at now. The time of
-// acquisition stays while the holder stays; the count of transitions tells changes of the
-// holder.
-func (e *Elector) heldSpec(now time.Time, t Timings) coordinationv1.LeaseSpec {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return heldSpec(e.lease, e.view.exists, e.opts.Identity, now, t)
+// preferredOf is who should hold the lease instead of its holder, by the will of the API
+// server; empty if there is no such candidate.
+func preferredOf(l *coordinationv1.Lease) string {
+	if l == nil {
+		return ""
+	}
+	return ptr.Deref(l.Spec.PreferredHolder, "")
 }
 
+// heldSpec is the record of self holding the lease, renewed at now. The time of
+// acquisition stays while the holder stays; the count of transitions tells changes of the
+// holder.
 func heldSpec(current *coordinationv1.Lease, exists bool, self string, now time.Time, t Timings) coordinationv1.LeaseSpec {
 	spec := coordinationv1.LeaseSpec{
 		HolderIdentity:       ptr.To(self),
@@ -66,10 +69,6 @@ func releasedSpec(current *coordinationv1.Lease, now time.Time) coordinationv1.L
 		RenewTime:            &metav1.MicroTime{Time: now},
 		LeaseTransitions:     ptr.To(ptr.Deref(current.Spec.LeaseTransitions, 0)),
 	}
-}
-
-func newLease(namespace, name string, spec coordinationv1.LeaseSpec) *coordinationv1.Lease {
-	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: spec}
 }
 
 // withSpec is the lease with another record. Its resource version makes the update fail

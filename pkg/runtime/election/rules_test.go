@@ -51,9 +51,103 @@ func TestDecide(t *testing.T) {
 		"leading, failed before":  {with(self, func(v *view) { v.renewedAt = ago(9 * second); v.retryAt = now.Add(1) }), waitFor(1)},
 		"leading, unknown":        {with(self, func(v *view) { v.known = false }), action{verb: read}},
 		"holder without term":     {with(self, func(v *view) { v.leading = false }), action{verb: acquire}},
+
+		"leading, new annotations too early": {with(self, func(v *view) { v.renewNow = true; v.retryAt = now.Add(1) }), waitFor(1)},
+		"leading, delay and holdOff are nil": {with(self, func(v *view) { v.delay = 9 * second; v.holdOff = now.Add(9) }), waitFor(second)},
+
+		"free, delay":                 {with(other, func(v *view) { v.holder = ""; v.freeAt = ago(second); v.delay = 3 * second }), waitFor(2 * second)},
+		"free, delay is over":         {with(other, func(v *view) { v.holder = ""; v.freeAt = ago(3 * second); v.delay = 3 * second }), action{verb: acquire}},
+		"free, delay, unwatched":      {with(other, func(v *view) { v.holder = ""; v.freeAt = now; v.delay = 9 * second; v.watched = false }), waitFor(2 * second)},
+		"no lease, delay":             {view{known: true, watched: true, freeAt: now, delay: second}, waitFor(second)},
+		"no lease, delay is over":     {view{known: true, watched: true, freeAt: ago(second), delay: second}, action{verb: create}},
+		"expired, delay":              {with(other, func(v *view) { v.changedAt = ago(16 * second); v.delay = 3 * second }), waitFor(2 * second)},
+		"expired, delay and jitter":   {with(other, func(v *view) { v.changedAt = ago(16 * second); v.delay = 3 * second; v.jitter = 4 }), waitFor(2*second + 4)},
+		"expired, delay is over":      {with(other, func(v *view) { v.changedAt = ago(18 * second); v.delay = 3 * second }), action{verb: acquire}},
+		"deleted, expired, delay":     {with(other, func(v *view) { v.exists = false; v.changedAt = ago(16 * second); v.delay = 3 * second }), waitFor(2 * second)},
+		"yielded":                     {with(other, func(v *view) { v.holder = ""; v.holdOff = now.Add(5) }), waitFor(5)},
+		"yielded long ago":            {with(other, func(v *view) { v.holder = ""; v.holdOff = now }), action{verb: acquire}},
+		"yielded, then deleted":       {with(other, func(v *view) { v.holder = ""; v.exists = false; v.holdOff = now.Add(5) }), waitFor(5)},
+		"yielded, then taken":         {with(other, func(v *view) { v.holdOff = now.Add(5) }), waitFor(10 * second)},
+		"yielded, taken, expired":     {with(other, func(v *view) { v.changedAt = ago(15 * second); v.holdOff = now.Add(5) }), waitFor(5)},
+		"yield failed":                {with(self, func(v *view) { v.leading = false; v.watched = true; v.holdOff = now.Add(5) }), waitFor(5)},
+		"yield failed, unknown":       {with(self, func(v *view) { v.leading = false; v.known = false; v.holdOff = now.Add(5) }), action{verb: read}},
+		"preferred without consent":   {with(self, func(v *view) { v.preferred = "other" }), waitFor(second)},
+		"holder without term, delay":  {with(self, func(v *view) { v.leading = false; v.delay = second }), action{verb: acquire}},
+		"leading, but other is shown": {with(self, func(v *view) { v.holder = "other"; v.watched = true }), waitFor(14 * second)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := decide(tc.view, now, "self", defaults); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestDecideCoordinated(t *testing.T) {
+	now := time.Unix(100000, 0)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	const second = time.Second
+	other := view{known: true, exists: true, holder: "other", duration: 15 * second, changedAt: ago(5 * second), seenAt: now, watched: true}
+	self := view{known: true, exists: true, holder: "self", duration: 15 * second, leading: true, renewedAt: ago(second), changedAt: ago(second), seenAt: ago(second)}
+	with := func(v view, change func(*view)) view { change(&v); return v }
+
+	for name, tc := range map[string]struct {
+		view view
+		want action
+	}{
+		"nothing known":                {view{}, action{verb: read}},
+		"failed before":                {view{retryAt: now.Add(3)}, waitFor(3)},
+		"no lease":                     {view{known: true, watched: true}, waitFor(never)},
+		"no lease, unwatched":          {view{known: true, seenAt: ago(second)}, waitFor(second)},
+		"no lease, poll due":           {view{known: true}, action{verb: read}},
+		"held by other":                {other, waitFor(never)},
+		"expired":                      {with(other, func(v *view) { v.changedAt = ago(time.Hour) }), waitFor(never)},
+		"expired, unwatched":           {with(other, func(v *view) { v.changedAt = ago(time.Hour); v.watched = false }), waitFor(2 * second)},
+		"released":                     {with(other, func(v *view) { v.holder = "" }), waitFor(never)},
+		"deleted under other":          {with(other, func(v *view) { v.exists = false }), waitFor(never)},
+		"chosen":                       {with(self, func(v *view) { v.leading = false }), action{verb: acquire}},
+		"chosen long ago":              {with(self, func(v *view) { v.leading = false; v.changedAt = ago(time.Hour) }), action{verb: acquire}},
+		"chosen, another preferred":    {with(self, func(v *view) { v.leading = false; v.preferred = "other"; v.watched = true }), waitFor(never)},
+		"leading":                      {self, waitFor(second)},
+		"leading, renewal due":         {with(self, func(v *view) { v.renewedAt = ago(2 * second) }), action{verb: renew}},
+		"leading, new timings":         {with(self, func(v *view) { v.renewNow = true }), action{verb: renew}},
+		"leading, unknown":             {with(self, func(v *view) { v.known = false }), action{verb: read}},
+		"leading, another preferred":   {with(self, func(v *view) { v.preferred = "other" }), action{verb: resign}},
+		"leading, self is preferred":   {with(self, func(v *view) { v.preferred = "self" }), action{verb: resign}},
+		"leading, deleted":             {with(self, func(v *view) { v.exists = false }), action{verb: resign}},
+		"deleted under self":           {with(self, func(v *view) { v.exists, v.leading, v.watched = false, false, true }), waitFor(never)},
+		"yield failed":                 {with(self, func(v *view) { v.leading, v.watched = false, true; v.holdOff = now.Add(5) }), waitFor(5)},
+		"yield failed, then unwatched": {with(self, func(v *view) { v.leading = false; v.holdOff = now.Add(time.Hour) }), waitFor(second)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := decideCoordinated(tc.view, now, "self", defaults); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestContestable covers when Options.Delay is asked.
+func TestContestable(t *testing.T) {
+	now := time.Unix(100000, 0)
+	held := view{known: true, exists: true, holder: "other", duration: time.Second, changedAt: now.Add(-time.Second + 1)}
+	with := func(change func(*view)) view { v := held; change(&v); return v }
+	for name, tc := range map[string]struct {
+		view view
+		want bool
+	}{
+		"held":             {held, false},
+		"expired":          {with(func(v *view) { v.changedAt = now.Add(-time.Second) }), true},
+		"free":             {with(func(v *view) { v.holder = "" }), true},
+		"missing":          {view{known: true}, true},
+		"unknown":          {view{}, false},
+		"held by self":     {with(func(v *view) { v.holder = "self"; v.duration = 0 }), false},
+		"leading":          {with(func(v *view) { v.leading = true; v.holder = "" }), false},
+		"deleted, held":    {with(func(v *view) { v.exists = false }), false},
+		"deleted, expired": {with(func(v *view) { v.exists = false; v.duration = 0 }), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.view.contestable(now, "self"); got != tc.want {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
 		})

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	clienttesting "k8s.io/client-go/testing"
@@ -302,8 +303,14 @@ type process struct {
 
 func (s *server) run(t *testing.T, name string, timings Timings) *process {
 	t.Helper()
+	return s.runWith(t, name, timings, func(*Options) {})
+}
+
+// runWith runs an elector with further options.
+func (s *server) runWith(t *testing.T, name string, timings Timings, edit func(*Options)) *process {
+	t.Helper()
 	p := &process{candidate: s.candidate(name), events: &events{}, metrics: &countingMetrics{}}
-	e, err := New(Options{
+	o := Options{
 		Leases: p.leases(), Namespace: namespace, Name: leaseName, Identity: name,
 		Timings: timings, Events: p.events, Metrics: p.metrics,
 		OnChange: func(s State) {
@@ -311,7 +318,10 @@ func (s *server) run(t *testing.T, name string, timings Timings) *process {
 			defer p.mu.Unlock()
 			p.states = append(p.states, s)
 		},
-	})
+	}
+	edit(&o)
+	o.Coordinated = withClient(o.Coordinated, p.Clientset)
+	e, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,6 +338,23 @@ func (s *server) run(t *testing.T, name string, timings Timings) *process {
 	}
 	t.Cleanup(p.stop)
 	return p
+}
+
+// withClient completes the options of coordinated leader election.
+func withClient(c *Coordination, client kubernetes.Interface) *Coordination {
+	if c != nil {
+		c.Client = client
+	}
+	return c
+}
+
+// seen returns the States that OnChange was told of, and forgets them.
+func (p *process) seen() []State {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	states := p.states
+	p.states = nil
+	return states
 }
 
 // leading returns the Term of a process that leads.

@@ -15,6 +15,9 @@ var (
 	ErrNotRenewed = errors.New("the lease was not renewed in time")
 	// ErrTaken means that another candidate holds the lease.
 	ErrTaken = errors.New("another candidate holds the lease")
+	// ErrNotChosen means that the lease is to go to another candidate, which the API server
+	// prefers, or that the API server was made to choose again. See Coordination.
+	ErrNotChosen = errors.New("the API server gives the lease to another candidate")
 	// ErrReleased means that the lease was given back.
 	ErrReleased = errors.New("the lease was released")
 	// ErrStopped means that nobody renews the lease any more.

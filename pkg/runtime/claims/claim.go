@@ -1,0 +1,70 @@
+package claims
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	// ManagerLabel marks the leases of this program, with the value ManagerLabelValue, so
+	// that all of them are found by one request.
+	ManagerLabel      = "config.kcmd.dev/manager"
+	ManagerLabelValue = "true"
+	// ControllersAnnotation lists the controllers that are claimed, separated by commas.
+	ControllersAnnotation = "config.kcmd.dev/controllers"
+	// HolderAnnotation is the identity of the process that claims them.
+	HolderAnnotation = "config.kcmd.dev/claimed-by"
+)
+
+// Lease names a Lease object.
+type Lease struct{ Namespace, Name string }
+
+func (l Lease) String() string { return l.Namespace + "/" + l.Name }
+
+// before orders leases: of two claimants that block each other, the first one stays.
+func (l Lease) before(o Lease) bool {
+	return cmp.Or(strings.Compare(l.Namespace, o.Namespace), strings.Compare(l.Name, o.Name)) < 0
+}
+
+// Labels are what every lease of this program carries while it is held.
+func Labels() map[string]string { return map[string]string{ManagerLabel: ManagerLabelValue} }
+
+// Annotations are the claim of a holder.
+func Annotations(identity string, controllers []string) map[string]string {
+	return map[string]string{
+		ControllersAnnotation: strings.Join(slices.Sorted(slices.Values(controllers)), ","),
+		HolderAnnotation:      identity,
+	}
+}
+
+// Claim is what a lease says about who may run what.
+type Claim struct {
+	Lease  Lease
+	Holder string
+	// All is set if the holder runs everything. Controllers lists what it claims otherwise.
+	All         bool
+	Controllers []string
+}
+
+func (c Claim) covers(controller string) bool {
+	return c.All || slices.Contains(c.Controllers, controller)
+}
+
+// claimOf reads the claim of a lease; main is the lease of those that know no claims.
+func claimOf(l *coordinationv1.Lease, main Lease) Claim {
+	c := Claim{Lease: leaseOf(l), Holder: ptr.Deref(l.Spec.HolderIdentity, "")}
+	list, claimed := l.Annotations[ControllersAnnotation]
+	switch {
+	case claimed && l.Annotations[HolderAnnotation] == c.Holder:
+		c.Controllers = strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
+	case c.Lease == main:
+		c.All = true
+	}
+	return c
+}
+
+func leaseOf(l *coordinationv1.Lease) Lease { return Lease{Namespace: l.Namespace, Name: l.Name} }

@@ -1,0 +1,205 @@
+package claims
+
+import (
+	"context"
+	"reflect"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+)
+
+var (
+	mainLease  = Lease{"kube-system", "kube-controller-manager"}
+	groupLease = Lease{"kube-system", "kube-controller-manager-jobs"}
+)
+
+func lease(of Lease, version, holder string, annotations map[string]string) coordinationv1.Lease {
+	return coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: of.Name, ResourceVersion: version, Annotations: annotations},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holder), LeaseDurationSeconds: ptr.To[int32](15)},
+	}
+}
+
+func TestLiveClaims(t *testing.T) {
+	start := time.Unix(1000, 0)
+	jobs := Annotations("other", []string{"job-controller", "cronjob-controller"})
+	for name, c := range map[string]struct {
+		leases []coordinationv1.Lease
+		want   []Claim
+	}{
+		"a claim": {
+			[]coordinationv1.Lease{lease(groupLease, "1", "other", jobs)},
+			[]Claim{{Lease: groupLease, Holder: "other", Controllers: []string{"cronjob-controller", "job-controller"}}},
+		},
+		"an empty claim": {
+			[]coordinationv1.Lease{lease(groupLease, "1", "other", Annotations("other", nil))},
+			[]Claim{{Lease: groupLease, Holder: "other", Controllers: []string{}}},
+		},
+		"own lease":      {[]coordinationv1.Lease{lease(groupLease, "1", "self", Annotations("self", nil))}, nil},
+		"no holder":      {[]coordinationv1.Lease{lease(groupLease, "1", "", jobs)}, nil},
+		"a stranger":     {[]coordinationv1.Lease{lease(groupLease, "1", "stranger", nil)}, []Claim{{Lease: groupLease, Holder: "stranger"}}},
+		"an old claim":   {[]coordinationv1.Lease{lease(groupLease, "1", "stranger", jobs)}, []Claim{{Lease: groupLease, Holder: "stranger"}}},
+		"no claim, main": {[]coordinationv1.Lease{lease(mainLease, "1", "stranger", nil)}, []Claim{{Lease: mainLease, Holder: "stranger", All: true}}},
+		"old claim, main": {
+			[]coordinationv1.Lease{lease(mainLease, "1", "stranger", jobs)},
+			[]Claim{{Lease: mainLease, Holder: "stranger", All: true}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := new(Observer).Live(c.leases, "self", mainLease, start); !reflect.DeepEqual(got, c.want) {
+				t.Errorf("got  %+v\nwant %+v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestAHolderIsDeadWhenItsLeaseStaysAsItIs(t *testing.T) {
+	o, start := &Observer{}, time.Unix(1000, 0)
+	look := func(version string, after time.Duration) bool {
+		leases := []coordinationv1.Lease{lease(groupLease, version, "other", Annotations("other", nil))}
+		return len(o.Live(leases, "self", mainLease, start.Add(after))) == 1
+	}
+	for _, c := range []struct {
+		version string
+		after   time.Duration
+		alive   bool
+	}{
+		{"1", 0, true},
+		{"1", 14 * time.Second, true},
+		{"2", 15 * time.Second, true},
+		{"2", 29 * time.Second, true},
+		{"2", 30 * time.Second, false},
+		{"3", 31 * time.Second, true},
+	} {
+		if got := look(c.version, c.after); got != c.alive {
+			t.Errorf("version %s after %v: alive %v, want %v", c.version, c.after, got, c.alive)
+		}
+	}
+}
+
+// answer asks and is told of claims at once.
+func answer(a *Admission, others ...Claim) bool { return a.Answer(a.Ask(), others) }
+
+func TestAdmission(t *testing.T) {
+	jobsOf := func(l Lease) Claim { return Claim{Lease: l, Holder: "other", Controllers: []string{"job"}} }
+	first, last := Lease{"a", "a"}, Lease{"z", "z"}
+
+	a := NewAdmission(groupLease)
+	a.Want([]string{"job", "cronjob"})
+	if got := a.Claim(); !reflect.DeepEqual(got, []string{"cronjob", "job"}) || !a.Pending() {
+		t.Fatalf("claims %v", got)
+	}
+	// A later lease claims the same: it gives way, this one keeps its claim.
+	if !answer(a, jobsOf(last)) || a.Granted("job") || !a.Granted("cronjob") || len(a.Claim()) != 2 {
+		t.Errorf("blocked %v, claims %v", a.Blocked(), a.Claim())
+	}
+	if want := "lease z/z held by other still runs it"; a.Blocked()["job"] != want {
+		t.Errorf("blocked %v, want %q", a.Blocked(), want)
+	}
+	if answer(a, jobsOf(last)) {
+		t.Error("the same answer is a change")
+	}
+	// An earlier one does: this one gives way, and claims again when it sees no other.
+	if !answer(a, jobsOf(first)) || len(a.Claim()) != 1 {
+		t.Errorf("claims %v", a.Claim())
+	}
+	if !answer(a) || a.Granted("job") || len(a.Claim()) != 2 {
+		t.Errorf("granted without a claim; claims %v", a.Claim())
+	}
+	if !answer(a) || !a.Granted("job") || a.Pending() || len(a.Blocked()) != 0 {
+		t.Errorf("not granted: %v", a.Blocked())
+	}
+	// What runs is claimed until it has stopped, wanted or not.
+	a.Started("job")
+	a.Want([]string{"cronjob"})
+	if len(a.Claim()) != 2 {
+		t.Errorf("claims %v while the controller stops", a.Claim())
+	}
+	a.Stopped("job")
+	if len(a.Claim()) != 1 || a.Granted("job") {
+		t.Errorf("claims %v when it has stopped, granted %v", a.Claim(), a.Granted("job"))
+	}
+	// Permissions end with the term.
+	a.Lost()
+	if a.Granted("cronjob") || !a.Pending() {
+		t.Error("a permission outlives the term")
+	}
+}
+
+func TestAnswersToOlderQuestionsAreDropped(t *testing.T) {
+	a := NewAdmission(groupLease)
+	a.Want([]string{"job"})
+	q := a.Ask()
+	a.Want(nil)
+	a.Want([]string{"job"}) // unclaimed in between: others may have started it
+	if a.Answer(q, nil) || a.Granted("job") {
+		t.Error("granted by a read from before the claim")
+	}
+	q = a.Ask()
+	a.Lost()
+	if a.Answer(q, nil) || a.Granted("job") {
+		t.Error("granted by a read of an earlier term")
+	}
+}
+
+func TestEverythingIsClaimedByAStrangerOnTheMainLease(t *testing.T) {
+	a := NewAdmission(groupLease)
+	a.Want([]string{"job"})
+	answer(a, Claim{Lease: mainLease, Holder: "stranger", All: true})
+	if a.Granted("job") || len(a.Blocked()) != 1 {
+		t.Errorf("blocked %v", a.Blocked())
+	}
+}
+
+func TestReader(t *testing.T) {
+	marked := lease(groupLease, "1", "other", nil)
+	marked.Labels = Labels()
+	unmarked := lease(mainLease, "2", "stranger", nil)
+	elsewhere := lease(Lease{"elsewhere", "x"}, "3", "other", nil)
+	elsewhere.Labels = Labels()
+	for name, c := range map[string]struct {
+		own       Lease
+		forbidden bool
+		noMain    bool
+		want      []string
+		requests  int
+	}{
+		"of a group":                {own: groupLease, want: []string{"elsewhere/x", groupLease.String(), mainLease.String()}, requests: 2},
+		"of the main lease":         {own: mainLease, want: []string{"elsewhere/x", groupLease.String()}, requests: 1},
+		"without a main lease":      {own: groupLease, noMain: true, want: []string{"elsewhere/x", groupLease.String()}, requests: 2},
+		"in the own namespace only": {own: mainLease, forbidden: true, want: []string{groupLease.String()}, requests: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := []runtime.Object{&marked, &elsewhere}
+			if !c.noMain {
+				objects = append(objects, &unmarked)
+			}
+			client := fake.NewClientset(objects...)
+			client.PrependReactor("list", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				if c.forbidden && a.GetNamespace() == metav1.NamespaceAll {
+					return true, nil, apierrors.NewForbidden(coordinationv1.Resource("leases"), "", nil)
+				}
+				return false, nil, nil
+			})
+			r := &Reader{Leases: client.CoordinationV1(), Main: mainLease}
+			got, err := r.Read(context.Background(), c.own)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, l := range got {
+				names = append(names, leaseOf(&l).String())
+			}
+			if !reflect.DeepEqual(names, c.want) || len(client.Actions()) != c.requests {
+				t.Errorf("got %v by %d requests, want %v by %d", names, len(client.Actions()), c.want, c.requests)
+			}
+		})
+	}
+}

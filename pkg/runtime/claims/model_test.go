@@ -1,0 +1,392 @@
+package claims
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// The model: processes that hold leases, read files at different moments, lose contact and
+// come back. What they decide is decided by the code under test; what the API server and
+// elections do is modelled in a few lines. A step is what happens at one instant, and the
+// order of steps is arbitrary.
+
+const (
+	tick       = time.Second
+	lasts      = 8 * tick // lease duration
+	deadlineIn = 5 * tick // renew deadline
+)
+
+// world is the API server and the time.
+type world struct {
+	now     time.Time
+	stored  map[Lease]*coordinationv1.Lease
+	version int
+	procs   []*proc
+	log     []string
+}
+
+// file is one version of the configuration: the lease of each controller.
+type file map[string]Lease
+
+// proc is one process.
+type proc struct {
+	w        *world
+	name     string
+	file     file
+	cut      bool // it does not reach the API server
+	locks    map[Lease]*held
+	observer Observer
+	runs     map[string]Lease // its instances, and the lock each started under
+	stops    map[string]bool  // those that were told to stop
+}
+
+// held is a lease from the view of one process.
+type held struct {
+	admission *Admission
+	leading   bool
+	until     time.Time // end of the term
+	written   []string  // the claim that is stored; valid while leading
+	asked     bool
+	question  Question
+	answer    []coordinationv1.Lease // nil while there is no answer yet
+	read      time.Time
+	seen      string // version last seen by a standby
+	since     time.Time
+}
+
+func newWorld(processes int, first file, leases []Lease) *world {
+	w := &world{now: time.Unix(1000, 0), stored: map[Lease]*coordinationv1.Lease{}}
+	for _, l := range leases {
+		w.stored[l] = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name}}
+	}
+	for n := range processes {
+		p := &proc{w: w, name: fmt.Sprintf("p%d", n), locks: map[Lease]*held{}, runs: map[string]Lease{}, stops: map[string]bool{}}
+		for _, l := range leases {
+			p.locks[l] = &held{admission: NewAdmission(l)}
+		}
+		p.load(first)
+		w.procs = append(w.procs, p)
+	}
+	return w
+}
+
+func (w *world) say(format string, args ...any) {
+	w.log = append(w.log, w.now.Format("05 ")+fmt.Sprintf(format, args...))
+}
+
+// write stores a lease.
+func (w *world) write(l Lease, holder string, claim []string) {
+	w.version++
+	lease := w.stored[l]
+	lease.ResourceVersion = fmt.Sprint(w.version)
+	lease.Spec.HolderIdentity = ptr.To(holder)
+	lease.Spec.LeaseDurationSeconds = ptr.To(int32(lasts / time.Second))
+	lease.Annotations = Annotations(holder, claim)
+}
+
+// running are the processes with an instance of a controller that may write.
+func (w *world) running(controller string) []string {
+	var all []string
+	for _, p := range w.procs {
+		if l, runs := p.runs[controller]; runs && p.valid(l) {
+			all = append(all, p.name+" under "+l.Name)
+		}
+	}
+	return all
+}
+
+func (p *proc) valid(l Lease) bool { return p.locks[l].leading && p.w.now.Before(p.locks[l].until) }
+
+// load is the process reading a version of the file.
+func (p *proc) load(f file) {
+	p.file = f
+	for l, h := range p.locks {
+		var wanted []string
+		for c, of := range f {
+			if of == l {
+				wanted = append(wanted, c)
+			}
+		}
+		h.admission.Want(wanted)
+	}
+	p.w.say("%s reads %v", p.name, f)
+	p.follow()
+}
+
+// follow makes the instances what they should be, as the supervisor does.
+func (p *proc) follow() {
+	for l, h := range p.locks {
+		if h.leading && !p.valid(l) {
+			h.leading, h.asked, h.answer = false, false, nil
+			h.admission.Lost()
+			p.w.say("%s loses %s", p.name, l.Name)
+		}
+	}
+	for c, l := range p.runs {
+		if p.file[c] != l || !p.valid(l) || !p.locks[l].admission.Granted(c) {
+			p.stops[c] = true
+		}
+	}
+	for c, l := range p.file {
+		if _, runs := p.runs[c]; !runs && p.valid(l) && p.locks[l].admission.Granted(c) {
+			p.runs[c] = l
+			p.locks[l].admission.Started(c)
+			p.w.say("%s starts %s under %s", p.name, c, l.Name)
+		}
+	}
+}
+
+// stopped is the end of an instance that was told to stop.
+func (p *proc) stopped(c string) {
+	l := p.runs[c]
+	delete(p.runs, c)
+	delete(p.stops, c)
+	p.locks[l].admission.Stopped(c)
+	p.w.say("%s has stopped %s under %s", p.name, c, l.Name)
+	p.follow()
+}
+
+// elect is one move of the election: renewing, or taking a lease that is free or expired.
+func (p *proc) elect(l Lease) {
+	h, stored := p.locks[l], p.w.stored[l]
+	if h.seen != stored.ResourceVersion {
+		h.seen, h.since = stored.ResourceVersion, p.w.now
+	}
+	holder := ptr.Deref(stored.Spec.HolderIdentity, "")
+	mine := holder == p.name
+	switch {
+	case mine && p.valid(l):
+	case mine, holder == "", p.w.now.Sub(h.since) >= lasts:
+		h.leading = false
+		h.admission.Lost()
+		h.asked, h.answer = false, nil
+		p.w.say("%s takes %s", p.name, l.Name)
+	default:
+		return
+	}
+	h.written = h.admission.Claim()
+	p.w.write(l, p.name, h.written)
+	h.leading, h.until = true, p.w.now.Add(deadlineIn)
+}
+
+// inquire is one move of asking: to ask and read if the claim is stored, or to take the answer.
+func (p *proc) inquire(l Lease) {
+	h := p.locks[l]
+	switch {
+	case !p.valid(l) || !h.admission.Pending():
+	case !h.asked:
+		if slices.Equal(h.written, h.admission.Claim()) && !p.cut {
+			h.asked, h.question, h.read = true, h.admission.Ask(), p.w.now
+			for _, stored := range p.w.stored {
+				h.answer = append(h.answer, *stored.DeepCopy())
+			}
+		}
+	default:
+		live := p.observer.Live(h.answer, p.name, Lease{}, h.read)
+		h.asked, h.answer = false, nil
+		h.admission.Answer(h.question, live)
+		if blocked := h.admission.Blocked(); len(blocked) > 0 {
+			p.w.say("%s waits under %s: %v", p.name, l.Name, blocked)
+		}
+		p.follow()
+	}
+}
+
+// release gives back a lease under which nothing runs.
+func (p *proc) release(l Lease) {
+	h := p.locks[l]
+	if p.cut || !p.valid(l) || len(h.admission.Active()) > 0 {
+		return
+	}
+	h.leading, h.asked, h.answer = false, false, nil
+	h.admission.Lost()
+	p.w.write(l, "", nil)
+	p.w.say("%s gives %s back", p.name, l.Name)
+}
+
+// check fails unless each controller has at most one owner.
+func (w *world) check(t *testing.T, controllers []string) {
+	t.Helper()
+	for _, c := range controllers {
+		if owners := w.running(c); len(owners) > 1 {
+			t.Fatalf("%s has the owners %v:\n%v", c, owners, join(w.log))
+		}
+	}
+}
+
+func join(lines []string) string {
+	var all string
+	for _, l := range lines[max(0, len(lines)-60):] {
+		all += l + "\n"
+	}
+	return all
+}
+
+// settle lets everybody work in turn, with one file and no trouble, for a while.
+func (w *world) settle(t *testing.T, final file, controllers []string) {
+	t.Helper()
+	for _, p := range w.procs {
+		p.cut = false
+		p.load(final)
+	}
+	for range 40 {
+		w.now = w.now.Add(tick)
+		for _, p := range w.procs {
+			p.follow()
+			for _, l := range slices.SortedFunc(maps.Keys(p.locks), func(a, b Lease) int { return int(a.Name[1]) - int(b.Name[1]) }) {
+				p.elect(l)
+				p.inquire(l)
+				p.inquire(l)
+				w.check(t, controllers)
+			}
+			for c := range maps.Clone(p.stops) {
+				p.stopped(c)
+			}
+		}
+		w.check(t, controllers)
+	}
+	for _, c := range controllers {
+		if len(w.running(c)) != 1 {
+			t.Fatalf("%s is not running in the end:\n%v", c, join(w.log))
+		}
+	}
+}
+
+func leasesOf(n int) []Lease {
+	var all []Lease
+	for i := range n {
+		all = append(all, Lease{Namespace: "kube-system", Name: fmt.Sprintf("l%d", i)})
+	}
+	return all
+}
+
+// Whatever happens in whatever order: no controller has two owners, and when things calm
+// down each has one.
+func TestNoControllerHasTwoOwners(t *testing.T) {
+	controllers := []string{"a", "b", "c"}
+	leases := leasesOf(3)
+	runs := 120
+	if testing.Short() {
+		runs = 20
+	}
+	for seed := range runs {
+		random := rand.New(rand.NewPCG(uint64(seed), 1))
+		anyFile := func() file {
+			f := file{}
+			for _, c := range controllers {
+				f[c] = leases[random.IntN(len(leases))]
+			}
+			return f
+		}
+		current := anyFile()
+		w := newWorld(2+random.IntN(2), current, leases)
+		for range 600 {
+			p := w.procs[random.IntN(len(w.procs))]
+			l := leases[random.IntN(len(leases))]
+			switch n := random.IntN(100); {
+			case n < 12:
+				w.now = w.now.Add(tick)
+			case n < 15:
+				current = anyFile()
+			case n < 20:
+				p.load(current)
+			case n < 24:
+				p.cut = !p.cut
+			case n < 26:
+				p.release(l)
+			case n < 60:
+				if !p.cut {
+					p.elect(l)
+				}
+			case n < 90:
+				p.inquire(l)
+			default:
+				for c := range p.stops {
+					p.stopped(c)
+					break
+				}
+			}
+			for _, p := range w.procs {
+				p.follow()
+			}
+			w.check(t, controllers)
+		}
+		w.settle(t, current, controllers)
+	}
+}
+
+// Every order in which two holders can read a new file, claim, look and stop, to a depth.
+func TestEveryInterleavingOfAMove(t *testing.T) {
+	const depth = 11
+	controllers := []string{"a"}
+	leases := leasesOf(2)
+	for from, to := range map[Lease]Lease{leases[0]: leases[1], leases[1]: leases[0]} {
+		for order := range 1 << depth {
+			before, after := file{"a": from}, file{"a": to}
+			w := newWorld(2, before, leases)
+			for n, p := range w.procs { // p0 holds the first lease, p1 the second
+				p.elect(leases[n])
+				p.inquire(leases[n])
+				p.inquire(leases[n])
+			}
+			w.check(t, controllers)
+			for step := range depth {
+				p := w.procs[order>>step&1]
+				p.advance(after)
+				w.check(t, controllers)
+			}
+			w.settle(t, after, controllers)
+		}
+	}
+}
+
+// advance makes the next move of a process that is to read a new file.
+func (p *proc) advance(next file) {
+	if !maps.Equal(p.file, next) {
+		p.load(next)
+		return
+	}
+	for c := range p.stops {
+		p.stopped(c)
+		return
+	}
+	for l, h := range p.locks {
+		if !p.valid(l) {
+			continue
+		}
+		if !slices.Equal(h.written, h.admission.Claim()) {
+			p.elect(l)
+		} else {
+			p.inquire(l)
+		}
+	}
+}
+
+// A claim that does not wait for the look, or a look before the claim, would not do: the
+// model finds two owners then. This guards the model itself.
+func TestTheModelFindsMistakes(t *testing.T) {
+	leases := leasesOf(2)
+	w := newWorld(2, file{"a": leases[0]}, leases)
+	w.procs[1].load(file{"a": leases[1]})
+	for n, p := range w.procs {
+		h := p.locks[leases[n]]
+		h.question, h.read = h.admission.Ask(), w.now
+		h.asked = true // looked before anything was claimed
+		h.answer = []coordinationv1.Lease{}
+		h.admission.version = h.question.version
+		p.w.write(leases[n], p.name, h.admission.Claim())
+		h.leading, h.until = true, w.now.Add(deadlineIn)
+		p.inquire(leases[n])
+	}
+	if owners := w.running("a"); len(owners) != 2 {
+		t.Errorf("got the owners %v, want two", owners)
+	}
+}

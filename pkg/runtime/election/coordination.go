@@ -1,0 +1,130 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/api/coordination/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/klog/v2"
+)
+
+// Coordination has the API server choose the holder of the lease, from the LeaseCandidates
+// that name it (KEP-4355, feature gate CoordinatedLeaderElection, API
+// coordination.k8s.io/v1beta1). The Elector then keeps the LeaseCandidate of this process,
+// named like Options.Identity: no two leases of a namespace can have the same Identity.
+type Coordination struct {
+	// Client accesses LeaseCandidates; it may list and watch. Required.
+	Client kubernetes.Interface
+	// BinaryVersion and EmulationVersion are those of this process, as semantic versions.
+	// A leading v, the pre-release and the build are left out. Required.
+	BinaryVersion, EmulationVersion string
+	// Strategy says how to choose. Default: OldestEmulationVersion.
+	Strategy coordinationv1.CoordinatedLeaseStrategy
+}
+
+// complete checks the options, and returns them as they are sent to the API server.
+func (c Coordination) complete() (*Coordination, error) {
+	if c.Client == nil {
+		return nil, errors.New("coordinated leader election: Client is required")
+	}
+	if c.Strategy == "" {
+		c.Strategy = coordinationv1.OldestEmulationVersion
+	}
+	for _, v := range []*string{&c.BinaryVersion, &c.EmulationVersion} {
+		parsed, err := version.Parse(*v)
+		if err != nil {
+			return nil, fmt.Errorf("coordinated leader election: %w", err)
+		}
+		*v = fmt.Sprintf("%d.%d.%d", parsed.Major(), parsed.Minor(), parsed.Patch())
+	}
+	return &c, nil
+}
+
+// stand keeps the LeaseCandidate of this process until ctx ends: client-go's part of
+// coordinated leader election creates it, renews it every five minutes and answers pings
+// of the API server. It returns when every goroutine it started has.
+func (e *Elector) stand(ctx context.Context) {
+	c, o := e.opts.Coordinated, e.opts
+	for {
+		err := e.refreshCandidate(ctx)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		klog.FromContext(ctx).Error(err, "lease candidate is not ready", "leaseCandidate", klog.KRef(o.Namespace, o.Identity))
+		e.sleep(ctx)
+	}
+	candidate, informers, err := leaderelection.NewCandidate(c.Client, o.Namespace, o.Identity, o.Name, c.BinaryVersion, c.EmulationVersion, c.Strategy)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "making the lease candidate failed", "leaseCandidate", klog.KRef(o.Namespace, o.Identity))
+		return
+	}
+	candidate.Run(ctx)
+	if running, ok := informers.(interface{ Shutdown() }); ok {
+		running.Shutdown() // candidate.Run leaves its informer running for a moment
+	}
+}
+
+// refreshCandidate corrects a LeaseCandidate that an earlier process of the same identity,
+// perhaps of another version, has left: client-go only renews it.
+func (e *Elector) refreshCandidate(ctx context.Context) error {
+	c := e.opts.Coordinated
+	ctx, cancel := context.WithTimeout(ctx, e.requestTimeout())
+	defer cancel()
+	candidates := c.Client.CoordinationV1beta1().LeaseCandidates(e.opts.Namespace)
+	candidate, err := candidates.Get(ctx, e.opts.Identity, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading lease candidate: %w", err)
+	}
+	if candidate.Spec.LeaseName != e.opts.Name {
+		return fmt.Errorf("lease candidate %s is one for lease %s, not %s", candidate.Name, candidate.Spec.LeaseName, e.opts.Name)
+	}
+	candidate.Spec = v1beta1.LeaseCandidateSpec{
+		LeaseName:        e.opts.Name,
+		PingTime:         candidate.Spec.PingTime,
+		RenewTime:        &metav1.MicroTime{Time: e.opts.Clock.Now()},
+		BinaryVersion:    c.BinaryVersion,
+		EmulationVersion: c.EmulationVersion,
+		Strategy:         c.Strategy,
+	}
+	if _, err := candidates.Update(ctx, candidate, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("updating lease candidate: %w", err)
+	}
+	return nil
+}
+
+// strategy is what to record of how the API server chooses the holder: what it has
+// recorded itself. Without coordination it is none: then candidates settle who holds the
+// lease.
+func (e *Elector) strategy() *coordinationv1.CoordinatedLeaseStrategy {
+	if e.opts.Coordinated == nil || e.lease == nil {
+		return nil
+	}
+	return e.lease.Spec.Strategy
+}
+
+// sleep waits for RetryPeriod or the end of ctx.
+func (e *Elector) sleep(ctx context.Context) {
+	e.mu.Lock()
+	period := e.timings.RetryPeriod
+	e.mu.Unlock()
+	timer := e.opts.Clock.NewTimer(max(period, time.Millisecond))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C():
+	}
+}

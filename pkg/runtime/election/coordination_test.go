@@ -1,0 +1,261 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/api/coordination/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/ptr"
+)
+
+// coordinated makes a candidate that the test, in place of the API server, can choose.
+func coordinated(o *Options) {
+	o.Coordinated = &Coordination{BinaryVersion: "v1.36.3-alpha.1+abc", EmulationVersion: "1.35"}
+}
+
+// choose writes a holder, as the API server does.
+func (s *server) choose(holder string) {
+	s.mu.Lock()
+	exists := s.lease != nil
+	s.mu.Unlock()
+	chosen := func(l *coordinationv1.Lease) {
+		l.Spec = coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, LeaseDurationSeconds: ptr.To[int32](5), LeaseTransitions: ptr.To[int32](3),
+			AcquireTime: &metav1.MicroTime{Time: time.Now()}, RenewTime: &metav1.MicroTime{Time: time.Now()},
+			Strategy: ptr.To(coordinationv1.OldestEmulationVersion),
+		}
+	}
+	if !exists {
+		s.do(func() {
+			l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: leaseName}}
+			chosen(l)
+			s.store(l, "ADDED")
+		})
+		return
+	}
+	s.edit(chosen)
+}
+
+func TestCoordinatedCandidateTakesOnlyWhatItIsGiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		a := s.runWith(t, "a", defaults, coordinated)
+		b := s.runWith(t, "b", defaults, coordinated)
+		pass(time.Minute)
+		synctest.Wait()
+		for _, p := range []*process{a, b} {
+			p.standingBy(t)
+			if got := p.sent(); got["create"] != 0 || got["update"] != 0 {
+				t.Fatalf("%s sent %v", p.name, got)
+			}
+		}
+		s.choose("a")
+		synctest.Wait()
+		term := a.leading(t)
+		b.standingBy(t)
+		pass(time.Minute)
+		synctest.Wait()
+		l := s.stored()
+		holder, seconds, transitions, _, _ := deref(l)
+		if a.leading(t) != term || holder != "a" || seconds != 15 || transitions != 3 || ptr.Deref(l.Spec.Strategy, "") != coordinationv1.OldestEmulationVersion {
+			t.Fatalf("renewed lease: %+v", l.Spec)
+		}
+
+		a.stop() // dead: nobody takes the lease by itself
+		pass(time.Minute)
+		synctest.Wait()
+		b.standingBy(t)
+		if got := b.sent(); got["update"] != 0 || got["create"] != 0 {
+			t.Fatalf("b sent %v", got)
+		}
+		s.choose("b")
+		synctest.Wait()
+		b.leading(t)
+	})
+}
+
+func TestCoordinatedTermEndsWhenAnotherIsPreferred(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		a := s.runWith(t, "a", defaults, coordinated)
+		synctest.Wait()
+		s.choose("a")
+		pass(time.Minute)
+		term := a.leading(t)
+		s.edit(func(l *coordinationv1.Lease) { l.Spec.PreferredHolder = ptr.To("b") })
+		renewed := *s.stored().Spec.RenewTime
+		pass(defaults.RetryPeriod)
+		synctest.Wait()
+		a.standingBy(t)
+		if !errors.Is(term.Err(), ErrNotChosen) || !s.stored().Spec.RenewTime.Equal(&renewed) {
+			t.Fatalf("the term ended with %v, lease %+v", term.Err(), s.stored().Spec)
+		}
+		pass(time.Minute) // it stands by for good
+		a.standingBy(t)
+		if !s.stored().Spec.RenewTime.Equal(&renewed) {
+			t.Fatal("the lease was renewed")
+		}
+		if err := a.Yield(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		l := s.stored()
+		if holderOf(l) != "" || preferredOf(l) != "" || ptr.Deref(l.Spec.Strategy, "") != coordinationv1.OldestEmulationVersion {
+			t.Fatalf("yielded lease: %+v", l.Spec)
+		}
+		s.choose("a")
+		synctest.Wait()
+		if a.leading(t).ID != 2 {
+			t.Fatal("not chosen again")
+		}
+	})
+}
+
+func TestCoordinatedTermEndsWhenTheLeaseIsDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		a := s.runWith(t, "a", defaults, coordinated)
+		synctest.Wait()
+		s.choose("a")
+		synctest.Wait()
+		term := a.leading(t)
+		s.remove()
+		pass(defaults.RetryPeriod)
+		synctest.Wait()
+		a.standingBy(t)
+		if !errors.Is(term.Err(), ErrNotChosen) {
+			t.Fatalf("the term ended with %v", term.Err())
+		}
+		if got := a.sent(); got["create"] != 0 {
+			t.Fatal("it created the lease")
+		}
+	})
+}
+
+// candidateOf reads the LeaseCandidate of a process.
+func candidateOf(t *testing.T, p *process) *v1beta1.LeaseCandidate {
+	t.Helper()
+	c, err := p.CoordinationV1beta1().LeaseCandidates(namespace).Get(t.Context(), p.name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestLeaseCandidateIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, start := newServer(), time.Now()
+		a := s.runWith(t, "a", defaults, coordinated)
+		pass(time.Second)
+		synctest.Wait()
+		c := candidateOf(t, a)
+		want := v1beta1.LeaseCandidateSpec{
+			LeaseName: leaseName, BinaryVersion: "1.36.3", EmulationVersion: "1.35.0",
+			Strategy: coordinationv1.OldestEmulationVersion, RenewTime: c.Spec.RenewTime,
+		}
+		if c.Spec != want || c.Spec.RenewTime.Sub(start) > time.Second {
+			t.Fatalf("lease candidate %+v, want %+v", c.Spec, want)
+		}
+		pass(5*time.Minute + time.Second)
+		synctest.Wait()
+		if got := candidateOf(t, a).Spec.RenewTime.Sub(start); got < 5*time.Minute {
+			t.Fatalf("last renewed %v after the start", got)
+		}
+
+		pass(time.Minute)
+		c = candidateOf(t, a)
+		pinged := time.Now()
+		c.Spec.PingTime = &metav1.MicroTime{Time: pinged}
+		if _, err := a.CoordinationV1beta1().LeaseCandidates(namespace).Update(t.Context(), c, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := candidateOf(t, a).Spec.RenewTime; got.Time.Before(pinged) {
+			t.Fatalf("the ping at %v is not answered, last renewed at %v", pinged, got)
+		}
+	})
+}
+
+// TestLeaseCandidateOfAnEarlierProcessIsCorrected: its identity may be configured.
+func TestLeaseCandidateOfAnEarlierProcessIsCorrected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		client := s.candidate("a")
+		left := &v1beta1.LeaseCandidate{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a"},
+			Spec:       v1beta1.LeaseCandidateSpec{LeaseName: leaseName, BinaryVersion: "1.30.0", EmulationVersion: "1.30.0", Strategy: "Other"},
+		}
+		if _, err := client.CoordinationV1beta1().LeaseCandidates(namespace).Create(t.Context(), left, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		e, err := New(Options{
+			Leases: client.leases(), Namespace: namespace, Name: leaseName, Identity: "a", Timings: defaults,
+			Coordinated: &Coordination{Client: client, BinaryVersion: "1.36.3", EmulationVersion: "1.36.0"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); e.Run(ctx) }()
+		pass(time.Second)
+		synctest.Wait()
+		c, err := client.CoordinationV1beta1().LeaseCandidates(namespace).Get(t.Context(), "a", metav1.GetOptions{})
+		if err != nil || c.Spec.BinaryVersion != "1.36.3" || c.Spec.EmulationVersion != "1.36.0" || c.Spec.Strategy != coordinationv1.OldestEmulationVersion || c.Spec.RenewTime == nil {
+			t.Fatalf("lease candidate %+v, error %v", c, err)
+		}
+		cancel()
+		<-done
+	})
+}
+
+func TestCoordinationLeavesNothingBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		once := func() {
+			p := s.runWith(t, "a", defaults, coordinated)
+			pass(time.Second)
+			candidateOf(t, p)
+			p.stop()
+			synctest.Wait()
+		}
+		once()
+		before := runtime.NumGoroutine()
+		for range 20 {
+			once()
+		}
+		if after := runtime.NumGoroutine(); after > before+2 {
+			stacks := make([]byte, 1<<20)
+			stacks = stacks[:runtime.Stack(stacks, true)]
+			t.Fatalf("%d goroutines, before %d:\n%s", after, before, stacks)
+		}
+	})
+}
+
+func TestCoordinationIsChecked(t *testing.T) {
+	client := fake.NewClientset()
+	for name, tc := range map[string]struct {
+		c    Coordination
+		want string
+	}{
+		"no client":            {Coordination{BinaryVersion: "1.36.0", EmulationVersion: "1.36.0"}, "Client is required"},
+		"no version":           {Coordination{Client: client, EmulationVersion: "1.36.0"}, "version"},
+		"no emulation version": {Coordination{Client: client, BinaryVersion: "1.36.0"}, "version"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := New(Options{
+				Leases: client.CoordinationV1(), Namespace: namespace, Name: leaseName, Identity: "a", Timings: defaults, Coordinated: &tc.c,
+			})
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,87 @@
+package election
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+)
+
+// Release gives the lease back, so that another candidate takes it at once, and ends Run.
+// It must be called after everything that relies on the Term has stopped, before or after
+// Run has returned. It does nothing if this process does not hold the lease. It ends the
+// Term in any case. The request that gives the lease back carries the annotations.
+func (e *Elector) Release(ctx context.Context) error {
+	e.mu.Lock()
+	e.released = true
+	e.mu.Unlock()
+	return e.end(ctx)
+}
+
+// Yield gives the lease back like Release, for another candidate to take it, and goes on
+// contending: this process takes the lease again only when backoff has passed and nobody
+// else holds it then. If it fails, the lease may still name this process; it is left
+// alone for backoff all the same, and others take it when it expires.
+func (e *Elector) Yield(ctx context.Context, backoff time.Duration) error {
+	e.mu.Lock()
+	e.view.holdOff = e.opts.Clock.Now().Add(backoff)
+	e.mu.Unlock()
+	return e.end(ctx)
+}
+
+// end ends the current Term at once, and gives the lease back when it is our turn.
+func (e *Elector) end(ctx context.Context) error {
+	defer e.signal()
+	defer e.publish()
+	e.mu.Lock()
+	if e.term != nil {
+		e.term.end(ErrReleased)
+	}
+	e.mu.Unlock()
+	select {
+	case e.turn <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("releasing lease %s: %w", klog.KRef(e.opts.Namespace, e.opts.Name), context.Cause(ctx))
+	}
+	defer func() { <-e.turn }()
+	e.loseTerm(ctx, ErrReleased)
+	return e.giveBack(ctx)
+}
+
+// giveBack writes an empty holder if this process is the holder.
+func (e *Elector) giveBack(ctx context.Context) error {
+	var err error
+	for range maxConflicts {
+		if err = e.tryGiveBack(ctx); err == nil {
+			return nil
+		}
+		e.forget()
+	}
+	return fmt.Errorf("releasing lease %s: %w", klog.KRef(e.opts.Namespace, e.opts.Name), err)
+}
+
+func (e *Elector) tryGiveBack(ctx context.Context) error {
+	e.mu.Lock()
+	timeout, known, ours := e.timings.requestTimeout(), e.view.known, e.metadata
+	e.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if !known && e.mayHold {
+		if err := e.read(ctx); err != nil {
+			return err
+		}
+	}
+	if !e.mayHold {
+		return nil
+	}
+	spec := releasedSpec(e.lease, e.opts.Clock.Now())
+	spec.Strategy = e.strategy()
+	lease, err := e.client.Update(ctx, ours.putOn(withSpec(e.lease, spec)), metav1.UpdateOptions{})
+	if err != nil {
+		return err
+	}
+	e.see(ctx, lease)
+	return nil
+}

@@ -1,0 +1,128 @@
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
+)
+
+// loss is a way to lose the lease.
+type loss struct {
+	name string
+	// provoke makes the leader lose the lease; it returns what ends the disturbance.
+	provoke func(t testing.TB, s setting, leader *replica) (undo func())
+	// until says how far things go before the disturbance ends: another leads, or the
+	// leader has given up.
+	anotherLeads bool
+}
+
+func losses() []loss {
+	return []loss{
+		{name: "network cut", anotherLeads: true, provoke: func(_ testing.TB, _ setting, leader *replica) func() {
+			leader.network.Cut()
+			return leader.network.Heal
+		}},
+		{name: "stolen", provoke: func(t testing.TB, s setting, _ *replica) func() {
+			steal(t, s.lease)
+			return func() {}
+		}},
+		{name: "server paused", provoke: func(t testing.TB, _ setting, _ *replica) func() {
+			must(t, plane.PauseAPIServer())
+			return func() { must(t, plane.ResumeAPIServer()) }
+		}},
+	}
+}
+
+// steal takes a lease by force, for as short as possible.
+func steal(t testing.TB, name string) {
+	t.Helper()
+	leases := asThief(t).CoordinationV1().Leases(leaseNamespace)
+	must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		l, err := leases.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		now := metav1.NowMicro()
+		l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = ptr.To(thief), ptr.To[int32](1)
+		l.Spec.AcquireTime, l.Spec.RenewTime = &now, &now
+		*l.Spec.LeaseTransitions++
+		_, err = leases.Update(t.Context(), l, metav1.UpdateOptions{})
+		return err
+	}))
+}
+
+// TestLeaseIsLostAgainAndAgainWithoutTwoWriters has two managers under load lose the lease
+// in every way there is. What the API server has logged tells whether a write of one
+// arrived while the other held the lease. What is stored of pods, which nobody else
+// writes, must come from writes that succeeded.
+func TestLeaseIsLostAgainAndAgainWithoutTwoWriters(t *testing.T) {
+	count, _, err := longer()
+	must(t, err)
+	s := setting{lease: leaseOf(t), timings: short}
+	mark, start := markAudit(t), time.Now()
+	a, b := s.join(t, "a"), s.join(t, "b")
+	leader(t, a, b)
+	pods := churn(t, 10*time.Millisecond)
+
+	ways := losses()
+	for n := range count {
+		lose(t, s, ways[n%len(ways)], a, b)
+	}
+	leader(t, a, b)
+
+	stored := pods.finish(t)
+	l := readLedger(t, mark, s.lease, a, b)
+	v := l.judge(a.name, b.name)
+	t.Logf("%d losses in %v: %d versions of the lease, %d tenures, %d with writes, %d writes of controllers (%d answered after the lease was taken, %d arrived then, cancelled), others %v",
+		count, time.Since(start).Round(time.Second), len(l.versions), v.tenures, v.working, len(l.writes), v.overlapping, v.cancelled, l.unfenced)
+	t.Logf("terms: a %d, b %d; last write after a theft: %v", a.leadership(t).Term, b.leadership(t).Term, v.late)
+	for _, w := range v.double {
+		t.Errorf("a double writer: %s", w)
+	}
+	for _, w := range l.writes {
+		delete(stored, w.stored)
+	}
+	for number, change := range stored {
+		t.Errorf("stored, but not by a write that succeeded: version %d, %s", number, change)
+	}
+	if v.late > short.RenewDeadline {
+		t.Errorf("a manager wrote %v after its lease was stolen, want at most the renew deadline %v", v.late, short.RenewDeadline)
+	}
+	if terms := a.leadership(t).Term + b.leadership(t).Term; terms < uint64(count) {
+		t.Errorf("%d terms after %d losses", terms, count)
+	}
+	if v.working < count/2 {
+		t.Errorf("only %d tenures saw work in %d losses: the test does not test", v.working, count)
+	}
+}
+
+// lose makes the leader lose the lease once and waits until that is over.
+func lose(t testing.TB, s setting, way loss, replicas ...*replica) {
+	t.Helper()
+	holder := leader(t, replicas...)
+	term := holder.leadership(t).Term
+	undo := way.provoke(t, s, holder)
+	defer undo()
+	eventually(t, fmt.Sprintf("%s loses the lease (%s)", holder.name, way.name), func(context.Context) error {
+		if now := holder.leadership(t); now.Leading && now.Term == term {
+			return errors.New("it leads")
+		}
+		return nil
+	})
+	if !way.anotherLeads {
+		return
+	}
+	var others []*replica
+	for _, r := range replicas {
+		if r != holder {
+			others = append(others, r)
+		}
+	}
+	leader(t, others...)
+}

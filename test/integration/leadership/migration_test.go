@@ -1,0 +1,102 @@
+package leadership
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/test/manager"
+)
+
+const (
+	ours  = "kube-controller-manager"
+	cloud = "cloud-controller-manager"
+)
+
+// leaders says which component runs two controllers that both components have.
+func leaders(jobsIn, cronJobsIn string) func(*manager.Config) {
+	return func(c *manager.Config) {
+		c.LeaderMigration.Enabled = ptr.To(true)
+		c.LeaderMigration.ControllerLeaders = []v1beta1.ControllerLeader{
+			{Name: jobs, Component: jobsIn},
+			{Name: cronJobs, Component: cronJobsIn},
+		}
+	}
+}
+
+// cloudOnly is the configuration of the other component: it has the two controllers only.
+func cloudOnly(c *manager.Config) {
+	c.LeaderElection.ResourceName = cloud
+	c.LeaderMigration.Component = cloud
+	c.ControllerDefaults.Enabled = ptr.To(false)
+	c.Controllers.Job.Enabled, c.Controllers.CronJob.Enabled = ptr.To(true), ptr.To(true)
+}
+
+// Controllers move from one component to the other and back, live, while both run; whichever
+// reads its file first. Those that do not move do not notice.
+func TestControllersMigrateBetweenComponents(t *testing.T) {
+	l := newLedger(t)
+	a := l.begin("a", leaders(ours, ours))
+	l.waitAll()
+	waitLocks(t, a, "main", "migration")
+	b := l.begin("b", func(c *manager.Config) {
+		cloudOnly(c)
+		leaders(ours, ours)(c)
+	})
+	waitLocks(t, b, "main")
+	unmoved := generations(status(t, a))[deployments]
+
+	for n, to := range []string{cloud, ours, cloud, ours} {
+		first, second := a, b
+		if n >= 2 {
+			first, second = b, a
+		}
+		edit(t, first, leaders(to, to))
+		after(t, 300*time.Millisecond)
+		edit(t, second, leaders(to, to))
+		owner := map[string]string{ours: "a", cloud: "b"}[to]
+		l.waitOwner(jobs, owner)
+		l.waitOwner(cronJobs, owner)
+		t.Logf("to %s: a gap of %v", to, l.gap(jobs))
+	}
+	// Any component: whoever holds the lease. It goes on when that one ends.
+	edit(t, a, leaders("*", "*"))
+	edit(t, b, leaders("*", "*"))
+	l.waitOwner(jobs, "a")
+	if got := generations(status(t, a))[deployments]; got != unmoved {
+		t.Errorf("a controller that does not move went from instance %d to %d", unmoved, got)
+	}
+	must(t, a.Stop())
+	l.waitOwner(jobs, "b")
+	l.waitOwner(cronJobs, "b")
+}
+
+// Migration is switched on and off live. While only one of the components has read that,
+// both mean to run the controllers, under leases of their own: one of them does.
+func TestMigrationIsSwitchedLive(t *testing.T) {
+	l := newLedger(t)
+	a := l.begin("a", nil)
+	l.waitAll()
+	b := l.begin("b", cloudOnly)
+	wait(t, b, "it waits for the other component", func(s *runtime.Status) error {
+		if len(leaseOf(s, "main").Blocked) != 2 {
+			return errNotYet
+		}
+		return nil
+	})
+	edit(t, b, leaders(cloud, cloud))
+	waitLocks(t, b, "main", "migration")
+	edit(t, a, leaders(cloud, cloud))
+	l.waitOwner(jobs, "b")
+	l.waitOwner(cronJobs, "b")
+	waitLocks(t, a, "main") // not the migration lock: nothing of a runs under it
+	for _, m := range []*manager.Manager{a, b} {
+		edit(t, m, func(c *manager.Config) { c.LeaderMigration.Enabled = ptr.To(false) })
+	}
+	must(t, b.Stop())
+	l.waitOwner(jobs, "a")
+	l.waitAll()
+}

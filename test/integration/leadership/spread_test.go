@@ -1,0 +1,251 @@
+package leadership
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/manager"
+)
+
+// threeGroups are groups of the fakes, four leases with the main one.
+func threeGroups(c *manager.Config) {
+	group(c, "apps", deployments, replicaSets)
+	group(c, "batch", jobs, cronJobs)
+	group(c, "network", endpoints)
+}
+
+var allLocks = []string{"main", "group/apps", "group/batch", "group/network"}
+
+// transitions counts changes of the holder over all leases.
+func transitions(t *testing.T) int32 {
+	t.Helper()
+	total := int32(0)
+	for _, name := range []string{mainLease, mainLease + "-apps", mainLease + "-batch", mainLease + "-network"} {
+		total += ptr.Deref(lease(t, metav1.NamespaceSystem, name).Spec.LeaseTransitions, 0)
+	}
+	return total
+}
+
+// waitSpread waits until two processes hold two of four leases each.
+func waitSpread(t *testing.T, a, b subject) {
+	t.Helper()
+	eventually(t, "each holds two leases", func() error {
+		inA, inB := locksOf(status(t, a)), locksOf(status(t, b))
+		if len(inA) != 2 || len(inB) != 2 {
+			return fmt.Errorf("one holds %v, the other %v", inA, inB)
+		}
+		return nil
+	})
+}
+
+// A second replica gets its share by hand-overs, and then nothing moves any more. With
+// Sticky nothing moves at all.
+func TestGroupsAreSpread(t *testing.T) {
+	l := newLedger(t)
+	sticky := func(c *manager.Config) {
+		threeGroups(c)
+		c.LeaderElection.Spread = v1beta1.SpreadSticky
+	}
+	a := l.begin("a", sticky)
+	l.waitAll()
+	waitLocks(t, a, allLocks...)
+	b := l.begin("b", sticky)
+	wait(t, b, "it knows who holds the leases", func(s *runtime.Status) error {
+		for _, e := range s.Leadership.Leases {
+			if e.Election == nil || e.Election.Holder != "a" {
+				return errNotYet
+			}
+		}
+		return nil
+	})
+	before := transitions(t)
+	stays(t, "the first one holds everything", leaseDuration, func() error {
+		if got := transitions(t); got != before {
+			return fmt.Errorf("%d changes of a holder", got-before)
+		}
+		return nil
+	})
+
+	balanced := func(c *manager.Config) { c.LeaderElection.Spread = v1beta1.SpreadBalanced }
+	began := time.Now()
+	edit(t, b, balanced)
+	edit(t, a, balanced)
+	waitSpread(t, a, b)
+	t.Logf("two leases each %v after the switch to Balanced", time.Since(began).Round(time.Millisecond))
+	if !slices.Contains(locksOf(status(t, a)), "main") {
+		t.Error("the main lock was handed over")
+	}
+	l.waitAll()
+	before = transitions(t)
+	stays(t, "the leases stay where they are", 2*leaseDuration, func() error {
+		if got := transitions(t); got != before {
+			return fmt.Errorf("%d changes of a holder", got-before)
+		}
+		return nil
+	})
+	for _, lock := range allLocks[1:] {
+		if requests := lease(t, metav1.NamespaceSystem, mainLease+"-"+lock[len("group/"):]).Annotations["config.kcmd.dev/requested-by"]; requests != "" {
+			t.Errorf("the request of %q is left on %s", requests, lock)
+		}
+	}
+}
+
+// A replica that is cut off loses its leases, each group by itself, and gets a share again
+// when it is back. What it runs ends before another one begins.
+func TestAReplicaIsCutOff(t *testing.T) {
+	l := newLedger(t)
+	proxy, err := plane.NewProxy()
+	must(t, err)
+	t.Cleanup(func() {
+		if err := proxy.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	kubeconfig, err := proxy.Kubeconfig("cut-off", controlplane.ManagerUser)
+	must(t, err)
+	a := l.begin("a", func(c *manager.Config) {
+		threeGroups(c)
+		c.ClientConnection.Kubeconfig = kubeconfig
+	})
+	t.Cleanup(proxy.Heal)
+	l.waitAll()
+	b := l.begin("b", threeGroups)
+	waitSpread(t, a, b)
+	l.waitAll()
+
+	began := time.Now()
+	proxy.Cut()
+	waitLocks(t, b, allLocks...)
+	for _, c := range fakes {
+		l.waitOwner(c, "b")
+	}
+	t.Logf("everything runs in the other replica %v after the first one was cut off", time.Since(began).Round(time.Millisecond))
+	proxy.Heal()
+	waitSpread(t, a, b)
+	l.waitAll()
+	t.Logf("two leases each %v after the beginning", time.Since(began).Round(time.Millisecond))
+}
+
+// Two real processes share the work; when one is killed, the other takes over each group.
+func TestAProcessIsKilled(t *testing.T) {
+	edit := func(c *manager.Config) {
+		quick(c)
+		threeGroups(c)
+	}
+	begin := func() *manager.Process {
+		p, err := manager.BeginProcess(t.Context(), plane, edit)
+		must(t, err)
+		t.Cleanup(func() {
+			if err := p.Stop(); err != nil {
+				t.Error(err)
+			}
+		})
+		return p
+	}
+	a := begin()
+	waitLocks(t, a, allLocks...)
+	b := begin()
+	waitSpread(t, a, b)
+	was := status(t, b)
+	must(t, a.Kill())
+	killed := time.Now()
+	waitLocks(t, b, allLocks...)
+	held := time.Since(killed)
+	wait(t, b, "everything runs", func(s *runtime.Status) error {
+		for _, c := range s.Controllers {
+			if c.State == supervisor.Standby || c.Pending {
+				return fmt.Errorf("%s is %s: %s", c.Name, c.State, c.Reason)
+			}
+		}
+		return nil
+	})
+	t.Logf("all leases are held %v after one of two processes was killed, everything runs after %v", held.Round(time.Millisecond), time.Since(killed).Round(time.Millisecond))
+	if limit := leaseDuration + 4*retryPeriod + time.Second; held > limit {
+		t.Errorf("it took %v, want at most %v", held, limit)
+	}
+	// What the second process ran already has not noticed.
+	now := generations(status(t, b))
+	for _, lock := range locksOf(was) {
+		for _, c := range leaseOf(was, lock).Controllers {
+			if before := generations(was)[c]; now[c] != before {
+				t.Errorf("%s went from instance %d to %d", c, before, now[c])
+			}
+		}
+	}
+}
+
+// A manager that ends gives each group back as soon as its controllers have stopped, also
+// if those of another group take long.
+func TestEachGroupIsGivenBackByItself(t *testing.T) {
+	l := newLedger(t)
+	release := make(chan struct{})
+	descriptors := l.descriptors("a")
+	for n, d := range descriptors {
+		if d.Name == jobs {
+			descriptors[n] = slow(d, release)
+		}
+	}
+	m, err := manager.Begin(t.Context(), plane, runtime.Options{Descriptors: descriptors}, func(c *manager.Config) {
+		quick(c)
+		threeGroups(c)
+		c.Serving.Port = ptr.To[int32](0)
+	})
+	must(t, err)
+	waitLocks(t, m, allLocks...)
+	wait(t, m, "everything runs", func(s *runtime.Status) error {
+		for _, c := range s.Controllers {
+			if c.State != supervisor.Running {
+				return errNotYet
+			}
+		}
+		return nil
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- m.Stop() }()
+	holder := func(name string) string {
+		return ptr.Deref(lease(t, metav1.NamespaceSystem, name).Spec.HolderIdentity, "")
+	}
+	eventually(t, "all but one lease are given back", func() error {
+		if holder(mainLease) != "" || holder(mainLease+"-apps") != "" || holder(mainLease+"-network") != "" {
+			return errNotYet
+		}
+		return nil
+	})
+	if holder(mainLease+"-batch") == "" {
+		t.Error("the lease of a controller that still stops was given back")
+	}
+	close(release)
+	must(t, <-ended)
+	if got := holder(mainLease + "-batch"); got != "" {
+		t.Errorf("a lease is left with %q", got)
+	}
+}
+
+// slow is a descriptor whose instances stop when they are told to and may.
+func slow(d controller.Descriptor, may <-chan struct{}) controller.Descriptor {
+	return controller.Describe(d,
+		func(*controller.Config) struct{} { return struct{}{} },
+		func(controller.Env, struct{}) (controller.Controller, error) {
+			return runFunc(func(ctx context.Context) error {
+				<-ctx.Done()
+				<-may
+				return nil
+			}), nil
+		})
+}
+
+// runFunc is a controller that only has a Run.
+type runFunc func(context.Context) error
+
+func (f runFunc) Run(ctx context.Context) error { return f(ctx) }

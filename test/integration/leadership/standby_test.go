@@ -1,0 +1,141 @@
+package leadership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/test/manager"
+)
+
+// A standby fills its caches before it leads, or keeps none. That is switched live, and
+// costs what is logged: memory, and time until the controllers work.
+func TestWarmAndColdStandby(t *testing.T) {
+	leader := manager.StartProcess(t, plane, quick)
+	const pods = 3000
+	ballast(t, pods)
+	begin := func(standby string) *manager.Process {
+		p, err := manager.BeginProcess(t.Context(), plane, func(c *manager.Config) {
+			quick(c)
+			c.LeaderElection.Standby = standby
+		})
+		must(t, err)
+		t.Cleanup(func() {
+			if err := p.Stop(); err != nil {
+				t.Error(err)
+			}
+		})
+		return p
+	}
+	cold := begin(v1beta1.StandbyCold)
+	wait(t, cold, "it stands by without caches", standsBy(0))
+	inMemory := resident(t, cold.PID())
+	edit(t, cold, func(c *manager.Config) { c.LeaderElection.Standby = v1beta1.StandbyWarm })
+	wait(t, cold, "it stands by with caches", standsBy(pods))
+	t.Logf("a standby with %d pods holds %d MiB cold, %d MiB warm", pods, inMemory>>20, resident(t, cold.PID())>>20)
+	warm := cold
+
+	takeover := func(from, to *manager.Process) time.Duration {
+		t.Helper()
+		must(t, from.Signal(syscall.SIGTERM))
+		must(t, from.WaitExit(t.Context()))
+		ended := time.Now()
+		var first time.Time
+		wait(t, to, "it reconciles", func(s *runtime.Status) error {
+			for _, c := range s.Controllers {
+				if c.Name == replicaSets && len(c.Loops) > 0 && !c.Loops[0].FirstReconcile.IsZero() {
+					first = c.Loops[0].FirstReconcile
+					return nil
+				}
+			}
+			return errNotYet
+		})
+		return max(first.Sub(ended), 0)
+	}
+	fromWarm := takeover(leader, warm)
+	next := begin(v1beta1.StandbyCold)
+	wait(t, next, "it stands by without caches", standsBy(0))
+	fromCold := takeover(warm, next)
+	t.Logf("first reconcile after the end of the leader: warm %v, cold %v", fromWarm.Round(time.Millisecond), fromCold.Round(time.Millisecond))
+}
+
+// standsBy checks that a process stands by, with at least so many objects cached, or none.
+func standsBy(objects int) func(*runtime.Status) error {
+	return func(s *runtime.Status) error {
+		if s.Leadership.Leading || s.Leadership.Lease == nil || s.Leadership.Lease.Holder == "" {
+			return errors.New("it leads, or nobody does")
+		}
+		for _, c := range s.Controllers {
+			if c.State != supervisor.Standby && c.State != supervisor.Disabled || c.Pending {
+				return fmt.Errorf("%s is %s: %s", c.Name, c.State, c.Reason)
+			}
+		}
+		cached, unsynced := 0, 0
+		for _, i := range s.Informers {
+			cached += i.Objects
+			if !i.Synced {
+				unsynced++
+			}
+		}
+		switch {
+		case objects == 0 && len(s.Informers) > 0:
+			return fmt.Errorf("it has %d caches", len(s.Informers))
+		case cached < objects || unsynced > 0:
+			return fmt.Errorf("%d objects are cached, %d caches are not filled", cached, unsynced)
+		}
+		return nil
+	}
+}
+
+// ballast makes pods that nobody schedules or owns.
+func ballast(t *testing.T, pods int) {
+	t.Helper()
+	namespace := plane.Namespace(t)
+	eventually(t, "the default service account exists", func() error {
+		_, err := plane.AdminClient().CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
+		return err
+	})
+	group, ctx := errgroup.WithContext(t.Context())
+	group.SetLimit(32)
+	for n := range pods {
+		group.Go(func() error { return pod(ctx, namespace, n) })
+	}
+	must(t, group.Wait())
+}
+
+func pod(ctx context.Context, namespace string, n int) error {
+	_, err := plane.AdminClient().CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("ballast-%d", n)},
+		Spec:       corev1.PodSpec{SchedulerName: "nobody", Containers: []corev1.Container{{Name: "c", Image: "x"}}},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// resident is the memory of a process that is in use, in bytes.
+func resident(t *testing.T, pid int) uint64 {
+	t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	must(t, err)
+	for line := range strings.Lines(string(data)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			n, err := strconv.ParseUint(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
+			must(t, err)
+			return n << 10
+		}
+	}
+	t.Fatal("no VmRSS in the status of the process")
+	return 0
+}

@@ -1,0 +1,122 @@
+package leadership
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/test/manager"
+)
+
+// stranger is client-go's leader election on the main lease: an unmodified
+// kube-controller-manager. It returns when that leads. kill ends it, release gives the lease
+// back too.
+func stranger(t *testing.T) (release, kill func()) {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(plane.AdminConfig())
+	must(t, err)
+	started, done := make(chan struct{}), make(chan struct{})
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: mainLease},
+			Client:     client.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: "stranger"},
+		},
+		LeaseDuration: leaseDuration,
+		RenewDeadline: renewDeadline,
+		RetryPeriod:   retryPeriod,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) { close(started) },
+			OnStoppedLeading: func() {},
+		},
+	})
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer close(done)
+		elector.Run(ctx)
+	}()
+	kill = func() { cancel(); <-done }
+	release = func() {
+		kill()
+		l := lease(t, metav1.NamespaceSystem, mainLease)
+		if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity != "stranger" {
+			return
+		}
+		l.Spec.HolderIdentity = new(string)
+		_, err := client.CoordinationV1().Leases(l.Namespace).Update(context.Background(), l, metav1.UpdateOptions{})
+		must(t, err)
+	}
+	t.Cleanup(kill)
+	<-started
+	return release, kill
+}
+
+// A process that knows no claims holds the main lease: it runs everything, so that no group
+// of ours does, until it is gone. That is also so if the lease still carries the claim of
+// one of ours that held it before.
+func TestAnUnmodifiedManagerBlocksGroups(t *testing.T) {
+	for name, c := range map[string]struct{ claimed, killed bool }{
+		"it gives the lease back":              {},
+		"it is killed":                         {killed: true},
+		"on a lease that was ours, given back": {claimed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger(t)
+			err := plane.AdminClient().CoordinationV1().Leases(metav1.NamespaceSystem).Delete(t.Context(), mainLease, metav1.DeleteOptions{})
+			if err != nil && !strings.Contains(err.Error(), "not found") {
+				t.Fatal(err)
+			}
+			if c.claimed {
+				m := l.begin("before", nil)
+				l.waitAll()
+				must(t, m.Stop())
+			}
+			release, kill := stranger(t)
+			if got := lease(t, metav1.NamespaceSystem, mainLease).Annotations["config.kcmd.dev/controllers"]; (got != "") != c.claimed {
+				t.Fatalf("the lease of the stranger carries the claim %q", got)
+			}
+			m := l.begin("a", threeGroups)
+			waitLocks(t, m, allLocks[1:]...)
+			wait(t, m, "the groups are blocked", func(s *runtime.Status) error {
+				for _, lock := range allLocks[1:] {
+					l := leaseOf(s, lock)
+					for _, name := range l.Controllers {
+						if want := "lease kube-system/" + mainLease + " held by stranger still runs it"; l.Blocked[name] != want {
+							return errNotYet
+						}
+					}
+				}
+				return nil
+			})
+			stays(t, "nothing runs", time.Second, func() error { return l.idle() })
+			began := time.Now()
+			if c.killed {
+				kill()
+			} else {
+				release()
+			}
+			l.waitAll()
+			t.Logf("everything runs %v after the stranger is gone", time.Since(began).Round(time.Millisecond))
+			if took := time.Since(began); c.killed && took < leaseDuration/2 {
+				t.Errorf("it took %v only: the lease has not expired", took)
+			}
+		})
+	}
+}
+
+// A stranger on a lease of another name runs what it likes: it is not asked.
+func TestAStrangerElsewhereIsNoConcern(t *testing.T) {
+	release, _ := stranger(t)
+	defer release()
+	l := newLedger(t)
+	l.begin("a", func(c *manager.Config) { c.LeaderElection.ResourceName = "ours" })
+	l.waitAll()
+}
