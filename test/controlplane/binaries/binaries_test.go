@@ -48,7 +48,7 @@ func TestPinnedVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{Etcd: "v3.6.8", KubeAPIServer: "v1.36.3", KubeScheduler: "v1.36.3", Kubectl: "v1.36.3", Kwok: "v0.8.0", KwokStages: "v0.8.0"}
+	want := map[string]string{Etcd: "v3.6.8", KubeAPIServer: "v1.36.3", KubeScheduler: "v1.36.3", Kubectl: "v1.36.3", Kwok: "v0.8.0", KwokStages: "v0.8.0", UpstreamManager: "v1.36.3"}
 	for _, tool := range tools() {
 		version, _, err := builder{root: root}.stamp(tool)
 		if err != nil || version != want[tool.name] {

@@ -75,6 +75,20 @@ func Root() (string, error) {
 	}
 }
 
+// Version returns the version of a tool, as its tools module pins it.
+func Version(name string) (string, error) {
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	t, err := find(name)
+	if err != nil {
+		return "", err
+	}
+	version, _, err := builder{root: root}.stamp(t)
+	return version, err
+}
+
 type builder struct {
 	root   string
 	folder string

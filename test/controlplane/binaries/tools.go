@@ -25,6 +25,10 @@ const (
 	KubeScheduler = "kube-scheduler"
 	Kubectl       = "kubectl"
 	Kwok          = "kwok"
+	// UpstreamManager is the unmodified kube-controller-manager of the Kubernetes
+	// release, which the benchmark compares with ours. The name keeps it apart from
+	// ours in .bin. It is no part of the control plane: All leaves it out.
+	UpstreamManager = "upstream-kube-controller-manager"
 	// KwokStages is not a program but the YAML with kwok's standard fast stages.
 	KwokStages = "kwok-stages.yaml"
 )
@@ -40,6 +44,8 @@ type tool struct {
 	pins string
 	// printed: run the package and keep what it prints, instead of its binary.
 	printed bool
+	// onDemand: no part of a control plane, built only when it is asked for by name.
+	onDemand bool
 	// ldflags returns linker flags beyond -s -w; nil when there are none.
 	ldflags func(version string) []string
 	// first is how long the first build takes on a small machine.
@@ -54,21 +60,26 @@ func tools() []tool {
 			pins: "k8s.io/kubernetes", ldflags: kubernetesVersion, first: first,
 		}
 	}
+	upstream := kubernetes("kube-controller-manager", "about 5 minutes")
+	upstream.name, upstream.onDemand = UpstreamManager, true
 	return []tool{
 		{name: Etcd, module: "etcd", pkg: "go.etcd.io/etcd/server/v3", pins: "go.etcd.io/etcd/server/v3", first: "about a minute"},
 		kubernetes(KubeAPIServer, "about 4 minutes"),
 		kubernetes(KubeScheduler, "about half a minute"),
 		kubernetes(Kubectl, "about 40 seconds"),
+		upstream,
 		{name: Kwok, module: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok", pins: "sigs.k8s.io/kwok", first: "about 2 minutes"},
 		{name: KwokStages, module: "kwok", pkg: "kcmd.dev/test/tools/kwok/stages", pins: "sigs.k8s.io/kwok", printed: true, first: "a few seconds"},
 	}
 }
 
-// All returns the names of everything that can be built.
+// All returns the names of everything a control plane and its users need.
 func All() []string {
 	var names []string
 	for _, t := range tools() {
-		names = append(names, t.name)
+		if !t.onDemand {
+			names = append(names, t.name)
+		}
 	}
 	return names
 }
@@ -79,7 +90,7 @@ func find(name string) (tool, error) {
 			return t, nil
 		}
 	}
-	return tool{}, fmt.Errorf("unknown tool %q, known are %s", name, strings.Join(All(), ", "))
+	return tool{}, fmt.Errorf("unknown tool %q, known are %s", name, strings.Join(append(All(), UpstreamManager), ", "))
 }
 
 // kubernetesVersion makes /version, user agents and `kubectl version` say what

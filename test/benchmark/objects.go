@@ -1,0 +1,147 @@
+package benchmark
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+)
+
+// parallelism bounds the requests of the benchmark in flight.
+const parallelism = 16
+
+// each calls do for every number below n, some at a time.
+func each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelism)
+	for i := range n {
+		group.Go(func() error { return do(ctx, i) })
+	}
+	return group.Wait()
+}
+
+// podTemplate is a pod of ordinary size: two containers with environment, probes,
+// resources and volumes.
+func podTemplate(labels map[string]string, restart corev1.RestartPolicy) corev1.PodTemplateSpec {
+	container := func(name string) corev1.Container {
+		return corev1.Container{
+			Name: name, Image: "registry.example.com/team/" + name + ":1.2.3",
+			Args:  []string{"--config=/etc/" + name + "/config.yaml", "--log-format=json"},
+			Ports: []corev1.ContainerPort{{Name: name, ContainerPort: 8080}},
+			Env: []corev1.EnvVar{
+				{Name: "LOG_LEVEL", Value: "info"},
+				{Name: "REGION", Value: "region-0"},
+				{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
+			},
+			Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
+				Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},
+			},
+			VolumeMounts: []corev1.VolumeMount{{Name: "scratch", MountPath: "/scratch"}},
+		}
+	}
+	spec := corev1.PodSpec{
+		RestartPolicy: restart,
+		Containers:    []corev1.Container{container("app"), container("proxy")},
+		Volumes:       []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+		Tolerations:   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+	}
+	spec.Containers[1].Ports[0].ContainerPort = 9090
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec}
+}
+
+func numbered(kind string, i int) string { return fmt.Sprintf("%s-%d", kind, i) }
+
+// newDeployment is the i-th Deployment; group is the value of its pods' label "group".
+func newDeployment(i int, replicas int32, group string) *appsv1.Deployment {
+	name := numbered("web", i)
+	labels := map[string]string{"app": name, "group": group}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To(replicas),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: podTemplate(labels, corev1.RestartPolicyAlways),
+		},
+	}
+}
+
+func createDeployments(ctx context.Context, client kubernetes.Interface, namespace string, n int, replicas int32) error {
+	return each(ctx, n, func(ctx context.Context, i int) error {
+		_, err := client.AppsV1().Deployments(namespace).Create(ctx, newDeployment(i, replicas, numbered("group", i)), metav1.CreateOptions{})
+		return err
+	})
+}
+
+// deploymentsComplete returns nil when all Deployments of a namespace have the replicas
+// they are to have, of the newest template, and all are available.
+func deploymentsComplete(client kubernetes.Interface, namespace string, n int) func(context.Context) error {
+	return func(ctx context.Context) error {
+		list, err := client.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		if err != nil {
+			return err
+		}
+		if len(list.Items) != n {
+			return fmt.Errorf("there are %d of %d Deployments", len(list.Items), n)
+		}
+		for _, d := range list.Items {
+			want, s := *d.Spec.Replicas, d.Status
+			if s.ObservedGeneration < d.Generation || s.Replicas != want || s.UpdatedReplicas != want || s.AvailableReplicas != want {
+				return fmt.Errorf("of %d replicas of Deployment %s %d exist, %d are updated, %d available", want, d.Name, s.Replicas, s.UpdatedReplicas, s.AvailableReplicas)
+			}
+		}
+		return nil
+	}
+}
+
+// count returns how many objects a list would have, at the price of one of them.
+func count(items int, meta metav1.ListMeta) int {
+	return items + int(ptr.Deref(meta.RemainingItemCount, 0))
+}
+
+// one asks for a single object, and with it for the number of the others.
+var one = metav1.ListOptions{Limit: 1}
+
+// createPods creates ReplicaSets of a hundred pods each, and their pods, as they are when
+// no scheduler has seen them. No manager may run, or it would create the pods.
+func createPods(ctx context.Context, client kubernetes.Interface, namespace string, from, to int) error {
+	const perSet = 100
+	if from%perSet != 0 {
+		return errors.New("the first pod is not the first of a ReplicaSet")
+	}
+	sets := (to - from + perSet - 1) / perSet
+	return each(ctx, sets, func(ctx context.Context, i int) error {
+		first := from + i*perSet
+		last := min(first+perSet, to)
+		return createReplicaSet(ctx, client, namespace, numbered("set", first/perSet), last-first)
+	})
+}
+
+func createReplicaSet(ctx context.Context, client kubernetes.Interface, namespace, name string, pods int) error {
+	labels := map[string]string{"app": name}
+	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: appsv1.ReplicaSetSpec{
+		Replicas: ptr.To(int32(pods)),
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: podTemplate(labels, corev1.RestartPolicyAlways),
+	}}
+	created, err := client.AppsV1().ReplicaSets(namespace).Create(ctx, set, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("creating a ReplicaSet: %w", err)
+	}
+	owner := metav1.NewControllerRef(created, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
+	for i := range pods {
+		pod := &corev1.Pod{ObjectMeta: created.Spec.Template.ObjectMeta, Spec: *created.Spec.Template.Spec.DeepCopy()}
+		pod.Name, pod.OwnerReferences = numbered(name, i), []metav1.OwnerReference{*owner}
+		if _, err := client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating a pod: %w", err)
+		}
+	}
+	return nil
+}

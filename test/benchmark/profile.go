@@ -1,0 +1,65 @@
+package benchmark
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// profileTime is how much of a phase the profile of the processor covers.
+const profileTime = 20 * time.Second
+
+// profile takes profiles of our manager during a phase, when that was asked for: of the
+// processor from the beginning, of the memory at the end. The returned function writes
+// the latter and waits for the former.
+func (s *stage) profile(ctx context.Context, phase string) (stop func() error) {
+	if s.options.Profiles == "" {
+		return func() error { return nil }
+	}
+	done := make(chan error, 1)
+	go func() {
+		done <- s.takeProfile(ctx, phase, "cpu", fmt.Sprintf("profile?seconds=%d", int(profileTime.Seconds())))
+	}()
+	return func() error {
+		heap := s.takeProfile(ctx, phase, "heap", "heap?gc=1")
+		return errors.Join(<-done, heap, s.takeProfile(ctx, phase, "allocs", "allocs"))
+	}
+}
+
+// takeProfile does nothing while no manager of ours runs.
+func (s *stage) takeProfile(ctx context.Context, phase, kind, path string) error {
+	p, ok := s.manager.(ourProcess)
+	if !ok {
+		return nil
+	}
+	// The client of package manager gives up after 10 seconds.
+	client := *p.Client()
+	client.Timeout = 2 * profileTime
+	data, err := get(ctx, &client, p.URL()+"/debug/pprof/"+path)
+	if err != nil {
+		return fmt.Errorf("taking a profile: %w", err)
+	}
+	name := fmt.Sprintf("%s-%s-%s-%d.%s.pprof", s.scenario, phase, s.mode, s.round, kind)
+	return os.WriteFile(filepath.Join(s.options.Profiles, name), data, 0o644)
+}
+
+func get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %s", url, response.Status)
+	}
+	return io.ReadAll(response.Body)
+}
