@@ -76,7 +76,13 @@ command line makes no sense.`,
   kube-controller-manager check-config config.yaml
 
   # What would this edit restart?
-  kube-controller-manager check-config new.yaml --against config.yaml`,
+  kube-controller-manager check-config new.yaml --against config.yaml
+
+  # What does this field do?
+  kube-controller-manager config explain controllers.job-controller
+
+  # What is the process doing?
+  kube-controller-manager status --config config.yaml`,
 		Args:          noArguments,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -89,7 +95,7 @@ command line makes no sense.`,
 	}
 	root.Flags().StringVar(&file, "config", "", "path of the configuration file (required)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return misuse{err} })
-	root.AddCommand(newCheckConfig(), newVersion())
+	root.AddCommand(newCheckConfig(), newConfig(), newControllers(), newStatus(), newVersion())
 	return root
 }
 
@@ -102,10 +108,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 
 // run works until the process is told to end. A second signal ends it at once.
 func run(ctx context.Context, file string) error {
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
+	ctx, stop := signal.NotifyContext(background(ctx), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	context.AfterFunc(ctx, stop) // back to the default: a second signal kills
 	defer klog.Flush()

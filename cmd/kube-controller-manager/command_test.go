@@ -48,8 +48,33 @@ func TestMisuse(t *testing.T) {
 		{"flag without value", []string{"--config"}, `flag needs an argument: --config`},
 		{"argument of version", []string{"version", "1"}, `"1" is neither a command nor a flag of "kube-controller-manager version"`},
 		{"nothing to check", []string{"check-config"}, `check-config needs a FILE`},
-		{"unknown flag of check-config", []string{"check-config", "--config", "x"}, `unknown flag: --config`},
+		{"unknown flag of check-config", []string{"check-config", "--what", "x"}, `unknown flag: --what`},
 		{"several files against one", []string{"check-config", "a", "b", "--against", "c"}, `--against compares with one FILE, not with several`},
+		{"two standard inputs", []string{"check-config", "-", "--against", "-"}, `there is one standard input: FILE and --against cannot both be -`},
+		{"a connection without live", []string{"check-config", "a", "--server", "x"}, `--server is for --against live`},
+		{"unknown output", []string{"check-config", "a", "-o", "xml"}, `--output must be one of text, json, yaml, github, not "xml"`},
+		{"unknown severity", []string{"check-config", "a", "--fail-on", "info"}, `--fail-on must be error or warning, not "info"`},
+		{"unknown colour", []string{"check-config", "a", "--color", "red"}, `--color must be auto, always or never, not "red"`},
+		{"no command of config", []string{"config"}, `"kube-controller-manager config" needs one of its commands: convert, explain, from-flags, print-defaults, schema`},
+		{"unknown command of config", []string{"config", "x"}, `"x" is neither a command nor a flag of "kube-controller-manager config"`},
+		{"unknown field", []string{"config", "explain", "leaderElection.leaseduration"},
+			`there is no field "leaseduration" in leaderElection, did you mean leaderElection.leaseDuration?`},
+		{"two fields", []string{"config", "explain", "a", "b"}, `"kube-controller-manager config explain" takes one PATH, not 2`},
+		{"defaults of no controller", []string{"config", "print-defaults", "--controller", "jobs"},
+			`there is no field "jobs" in controllers, did you mean controllers.job-controller?`},
+		{"unknown version", []string{"config", "schema", "--version", "v1"}, `there is no schema of version "v1", only of v1beta1`},
+		{"nothing to convert", []string{"config", "convert"}, `"kube-controller-manager config convert" takes one FILE, not 0`},
+		{"no flags to convert", []string{"config", "from-flags"}, `from-flags needs one of --manifest FILE, --command-line FILE, and flags after --`},
+		{"flags to convert without dashes", []string{"config", "from-flags", "--leader-elect"}, `unknown flag: --leader-elect: the flags to convert come after --`},
+		{"two things to convert", []string{"config", "from-flags", "--manifest", "a", "--", "--leader-elect"},
+			`from-flags needs one of --manifest FILE, --command-line FILE, and flags after --`},
+		{"an argument to convert", []string{"config", "from-flags", "a", "--", "b"}, `"a" is no flag: the flags to convert come after --`},
+		{"unknown controller", []string{"controllers", "deploymnt"}, `there is no controller "deploymnt", did you mean deployment?`},
+		{"argument of status", []string{"status", "x"}, `"x" is neither a command nor a flag of "kube-controller-manager status"`},
+		{"no interval", []string{"status", "--interval", "0s"}, `--interval must be more than 0s`},
+		{"two credentials", []string{"status", "--kubeconfig", "a", "--token-file", "b"}, `--token-file and --kubeconfig exclude each other`},
+		{"trust and none", []string{"status", "--ca-file", "a", "--insecure-skip-tls-verify"}, `--ca-file and --insecure-skip-tls-verify exclude each other`},
+		{"no time", []string{"status", "--timeout", "0s"}, `--timeout must be more than 0s`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -71,7 +96,11 @@ func TestHelp(t *testing.T) {
 			"kube-controller-manager --config FILE",
 			"kube-controller-manager check-config new.yaml --against config.yaml",
 			"Exit codes: 0 it worked or the file is valid, 1 it failed or the file is not valid, 2 the\ncommand line makes no sense.",
-			"check-config Says whether",
+			"check-config Says whether configurations are valid",
+			"config       Explains, writes and converts configurations",
+			"controllers  Lists the controllers",
+			"status       Shows what a running process does",
+			"completion   Generate the autocompletion script",
 			"version      Prints the version",
 		} {
 			if !strings.Contains(got.stdout, part) {
@@ -80,7 +109,7 @@ func TestHelp(t *testing.T) {
 		}
 	}
 	got := command("check-config", "--help")
-	for _, part := range []string{"file:line:column: field: message", "--against string", "--environment"} {
+	for _, part := range []string{"file:line:column: field: message", "--against FILE", "--environment"} {
 		if got.code != exitGood || !strings.Contains(got.stdout, part) {
 			t.Errorf("check-config --help: exit code %d, does not contain %q:\n%s", got.code, part, got.stdout)
 		}
@@ -123,9 +152,8 @@ func TestCheckConfig(t *testing.T) {
 			outcome{code: exitFailed, stdout: "testdata/after.yaml is valid\n", stderr: invalidMessages},
 		},
 		{"a warning is no error", []string{"testdata/warning.yaml"}, outcome{stdout: "testdata/warning.yaml is valid\n", stderr: warning}},
-		{"missing", []string{"testdata/none.yaml"}, outcome{code: exitFailed, stderr: "read testdata/none.yaml: no such file or directory\n"}},
-		{"a folder", []string{"testdata"}, outcome{code: exitFailed, stderr: "read testdata: is a directory\n"}},
-		{"too large", []string{large}, outcome{code: exitFailed, stderr: "read " + large + ": file is larger than the limit of 1048576 bytes\n"}},
+		{"missing", []string{"testdata/none.yaml"}, outcome{code: exitFailed, stderr: "testdata/none.yaml: no such file or directory\n"}},
+		{"too large", []string{large}, outcome{code: exitFailed, stderr: large + ": is larger than 16777216 bytes\n"}},
 		{
 			"the files it names are missing", []string{"--environment", "testdata/before.yaml"},
 			outcome{code: exitFailed, stderr: "testdata/before.yaml:4:15: clientConnection.kubeconfig: the file manager.conf does not exist\n"},
@@ -165,16 +193,16 @@ func TestCheckConfigReadsTheStandardInput(t *testing.T) {
 		input io.Reader
 		want  outcome
 	}{
-		{"valid", strings.NewReader(header), outcome{stdout: "- is valid\n"}},
+		{"valid", strings.NewReader(header), outcome{stdout: "stdin is valid\n"}},
 		{
 			"invalid", strings.NewReader(header + "resync: {minPeriod: 1ms}\n"),
 			outcome{code: exitFailed, stderr: "stdin:3:21: resync.minPeriod: must be 0s (never), or 1s or more, not 1ms\n"},
 		},
 		{
 			"endless", endless{},
-			outcome{code: exitFailed, stderr: "stdin:1:1: the file has 1048577 bytes: a configuration has at most 1048576\n"},
+			outcome{code: exitFailed, stderr: "stdin: has more than 16777216 bytes\n"},
 		},
-		{"broken", iotest.ErrReader(errors.New("broken pipe")), outcome{code: exitFailed, stderr: "reading the standard input: broken pipe\n"}},
+		{"broken", iotest.ErrReader(errors.New("broken pipe")), outcome{code: exitFailed, stderr: "stdin: reading the standard input: broken pipe\n"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

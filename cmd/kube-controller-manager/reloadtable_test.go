@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -88,14 +89,15 @@ type property struct {
 	Properties map[string]property `json:"properties"`
 	Items      *property           `json:"items"`
 	Pattern    string              `json:"pattern"`
+	Enum       []string            `json:"enum"`
 }
 
 // rows are the rows of a field, or those of the fields in it; one for the whole block if
 // all of them are the same.
 func (p property) rows(t *testing.T, path []string) []row {
 	t.Helper()
-	if p.Const != nil {
-		return nil // a locked gate
+	if p.Const != nil || !inBuild(path) {
+		return nil // a locked gate, or what is for controllers that are not there
 	}
 	if p.Properties == nil {
 		if what := effect(t, path, p); what != "" {
@@ -150,33 +152,62 @@ func effect(t *testing.T, path []string, p property) string {
 	return ""
 }
 
-// A field or gate that nothing reads promises what is not there.
+// inBuild says whether a field, or one in the block, is for anything that this build has.
+func inBuild(path []string) bool {
+	readers, ok := config.ReadBy(strings.Join(path, "."))
+	return !ok || len(path) == 1 || slices.ContainsFunc(readers, config.Built)
+}
+
+// A field or gate that nothing reads promises what is not there: every field changes what a
+// controller reads, is applied in place, restarts everything, or is for controllers that
+// this build does not have, of which a warning tells. With gates it is the other way round
+// too: those that are said to be without effect are.
 func TestEveryFieldHasAnEffect(t *testing.T) {
+	without := map[string]bool{}
+	for _, gate := range config.FeatureGates() {
+		without["featureGates."+gate.Name] = !gate.Read || gate.Locked
+	}
+	checked := 0
 	var check func(p property, path []string)
 	check = func(p property, path []string) {
-		if p.Properties == nil && p.Const == nil && effect(t, path, p) == "" {
-			t.Errorf("nothing reads %s", strings.Join(path, "."))
+		name := strings.Join(path, ".")
+		if p.Properties == nil && p.Const == nil && inBuild(path) {
+			checked++
+			what := effect(t, path, p)
+			if what == "" && !without[name] {
+				t.Errorf("nothing reads %s", name)
+			}
+			if what != "" && without[name] {
+				t.Errorf("%s is said to be without effect, but it %s", name, what)
+			}
 		}
 		for _, name := range sortedNames(p.Properties) {
 			check(p.Properties[name], append(slices.Clone(path), name))
 		}
 	}
 	check(readSchema(t), nil)
+	if checked < 200 {
+		t.Errorf("checked %d fields, want at least 200: the test looks in the wrong place", checked)
+	}
 }
 
 // bases are configurations whose fields are changed: the default with the files without
-// which controllers are idle, and one that turns on also what is off by default, with the
-// gate that other gates and controllers need.
+// which controllers are idle; one that turns on also what is off by default, with the gate
+// that other gates and controllers need; and one that migrates a controller.
 func bases() []*v1beta1.KubeControllerManagerConfiguration {
-	usual, all := v1beta1.NewDefault(), v1beta1.NewDefault()
-	for _, base := range []*v1beta1.KubeControllerManagerConfiguration{usual, all} {
+	usual, all, migrating := v1beta1.NewDefault(), v1beta1.NewDefault(), v1beta1.NewDefault()
+	for _, base := range []*v1beta1.KubeControllerManagerConfiguration{usual, all, migrating} {
 		base.ServiceAccounts.PrivateKeyFile = "sa.key"
+	}
+	migrating.LeaderMigration.Enabled = ptr.To(true)
+	migrating.LeaderMigration.ControllerLeaders = []v1beta1.ControllerLeader{
+		{Name: "deployment-controller", Component: migrating.LeaderMigration.Component},
 	}
 	all.FeatureGates = map[string]bool{config.GenericWorkload: true}
 	for _, c := range all.Controllers.All() {
 		c.Settings.Enabled = ptr.To(true)
 	}
-	return []*v1beta1.KubeControllerManagerConfiguration{usual, all}
+	return []*v1beta1.KubeControllerManagerConfiguration{usual, all, migrating}
 }
 
 // with returns the configuration with one field changed.
@@ -204,6 +235,9 @@ func with(t *testing.T, base *v1beta1.KubeControllerManagerConfiguration, path [
 }
 
 func describe(plan config.Plan, path []string) string {
+	if len(plan.Controllers) > 0 && (path[0] == "leaderMigration" || path[len(path)-1] == "groups") {
+		return "restarts the controllers whose lease changes, starts or stops those that change the component"
+	}
 	if len(plan.ProcessWide) > 0 {
 		return plan.ProcessWide[0].Effect + " and restarts every controller"
 	}
@@ -216,6 +250,8 @@ func describe(plan config.Plan, path []string) string {
 		byAction[c.Action] = append(byAction[c.Action], name)
 	}
 	switch restarted, stopped := byAction[config.Restart], byAction[config.Stop]; {
+	case len(restarted) == len(plan.Controllers) && len(restarted) > 1:
+		return "restarts every controller"
 	case len(restarted) > 0:
 		return "restarts " + strings.Join(restarted, ", ")
 	case len(stopped) == len(plan.Controllers):
@@ -231,6 +267,8 @@ func (p property) values(t *testing.T) []any {
 	t.Helper()
 	types, _ := p.Type.([]any)
 	switch {
+	case len(p.Enum) > 0:
+		return anys(p.Enum)
 	case strings.Contains(p.Pattern, "ns|us|"):
 		return []any{"7m"}
 	case len(types) > 0:
@@ -244,14 +282,44 @@ func (p property) values(t *testing.T) []any {
 	case "string":
 		return []any{"other"}
 	case "array":
-		return []any{[]any{p.Items.values(t)[0]}}
-	case "object":
-		object := map[string]any{}
-		for name, field := range p.Properties {
-			object[name] = field.values(t)[0]
+		var lists []any
+		for _, item := range p.Items.values(t) {
+			lists = append(lists, []any{item})
 		}
-		return []any{object}
+		return lists
+	case "object":
+		return p.objects(t)
 	}
 	t.Fatalf("a field has the type %v, which the test does not know", p.Type)
 	return nil
+}
+
+// objects are some in which each field has each of its values once; for a map, one with an
+// entry.
+func (p property) objects(t *testing.T) []any {
+	t.Helper()
+	if p.Properties == nil {
+		return []any{map[string]any{"metric,label": "other"}}
+	}
+	first := map[string]any{}
+	for name, field := range p.Properties {
+		first[name] = field.values(t)[0]
+	}
+	out := []any{first}
+	for name, field := range p.Properties {
+		for _, value := range field.values(t)[1:] {
+			object := maps.Clone(first)
+			object[name] = value
+			out = append(out, object)
+		}
+	}
+	return out
+}
+
+func anys(words []string) []any {
+	out := make([]any, len(words))
+	for i, word := range words {
+		out[i] = word
+	}
+	return out
 }

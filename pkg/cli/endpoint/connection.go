@@ -1,0 +1,171 @@
+// Package endpoint asks a running process through its secure port.
+//
+//  1. The port belongs to the process, not to the API server: of a kubeconfig only the
+//     credentials and the certificate authority are used, never the server.
+//  2. The certificate of the process is verified, unless that is turned off. Without a
+//     certificate of its own the process signs one itself, in memory.
+//  3. An error says what to do about it: what to start, to trust, or to grant.
+package endpoint
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"kcmd.dev/pkg/config/v1beta1"
+)
+
+// DefaultServer is where a process with the default configuration is.
+const DefaultServer = "https://127.0.0.1:10257"
+
+// Connection says how to reach a process.
+type Connection struct {
+	// Server is its URL. Default: the endpoint that Serving says, else DefaultServer.
+	Server string
+	// Serving is that of the configuration of the process, if it is at hand.
+	Serving *v1beta1.Serving
+	// Kubeconfig holds the credentials. Default: as for kubectl, $KUBECONFIG or
+	// ~/.kube/config if there is one; without one the request is anonymous.
+	Kubeconfig string
+	// Context is the context of the kubeconfig. Default: its current one.
+	Context string
+	// TokenFile holds a bearer token, instead of the credentials of a kubeconfig.
+	TokenFile string
+	// CAFile holds the certificate authorities that the certificate of the process is
+	// verified against. Default: those of the kubeconfig, else those of the system.
+	CAFile string
+	// Insecure turns the verification off.
+	Insecure bool
+	// Timeout limits each request. Default: 10s.
+	Timeout time.Duration
+}
+
+// Open prepares a client. It sends nothing.
+func (c Connection) Open() (*Client, error) {
+	server, err := c.server()
+	if err != nil {
+		return nil, err
+	}
+	credentials, err := c.credentials()
+	if err != nil {
+		return nil, err
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 10 * time.Second
+	}
+	r := &rest.Config{
+		Host: server, Timeout: c.Timeout, UserAgent: "kube-controller-manager/status",
+		Username: credentials.Username, Password: credentials.Password,
+		BearerToken: credentials.BearerToken, BearerTokenFile: credentials.BearerTokenFile,
+		ExecProvider: credentials.ExecProvider, AuthProvider: credentials.AuthProvider, AuthConfigPersister: credentials.AuthConfigPersister,
+		TLSClientConfig: rest.TLSClientConfig{
+			CertFile: credentials.CertFile, CertData: credentials.CertData, KeyFile: credentials.KeyFile, KeyData: credentials.KeyData,
+			CAFile: credentials.CAFile, CAData: credentials.CAData,
+		},
+	}
+	switch {
+	case c.Insecure:
+		r.Insecure, r.CAFile, r.CAData = true, "", nil
+	case c.CAFile != "":
+		r.CAFile, r.CAData = c.CAFile, nil
+	}
+	client, err := rest.HTTPClientFor(r)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the connection to %s: %w", server, err)
+	}
+	return &Client{Server: server, http: client, anonymous: isAnonymous(r)}, nil
+}
+
+func isAnonymous(r *rest.Config) bool {
+	return r.BearerToken == "" && r.BearerTokenFile == "" && r.Username == "" && r.ExecProvider == nil && r.AuthProvider == nil &&
+		len(r.CertData) == 0 && r.CertFile == ""
+}
+
+// server is the URL without a path.
+func (c Connection) server() (string, error) {
+	if c.Server == "" {
+		return serverOf(c.Serving)
+	}
+	text := c.Server
+	if !strings.Contains(text, "://") {
+		text = "https://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return "", fmt.Errorf("the server %q is no URL such as %s", c.Server, DefaultServer)
+	}
+	if u.Scheme != "https" {
+		return "", fmt.Errorf("the server %q has to be https", c.Server)
+	}
+	return "https://" + u.Host, nil
+}
+
+// serverOf is where a process on this machine serves.
+func serverOf(s *v1beta1.Serving) (string, error) {
+	if s == nil {
+		return DefaultServer, nil
+	}
+	if *s.Port == 0 {
+		return "", errors.New("the configuration turns the endpoint off: serving.port is 0")
+	}
+	host := s.BindAddress
+	switch ip := net.ParseIP(host); {
+	case ip.IsUnspecified() && ip.To4() != nil:
+		host = "127.0.0.1"
+	case ip.IsUnspecified():
+		host = "::1"
+	}
+	return "https://" + net.JoinHostPort(host, strconv.Itoa(int(*s.Port))), nil
+}
+
+// credentials are those of the token file, else those of the kubeconfig.
+func (c Connection) credentials() (*rest.Config, error) {
+	if c.TokenFile != "" {
+		token, err := os.ReadFile(c.TokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading the token: %w", err)
+		}
+		if len(strings.Fields(string(token))) != 1 {
+			return nil, fmt.Errorf("the file %s does not hold a token, which is one word", c.TokenFile)
+		}
+		return &rest.Config{BearerToken: strings.TrimSpace(string(token))}, nil
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.Kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: c.Context}
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+	raw, err := loader.RawConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	if c.Kubeconfig == "" && c.Context == "" && !names(raw) {
+		return &rest.Config{}, nil
+	}
+	config, err := clientcmd.NewNonInteractiveClientConfig(raw, c.Context, overrides, rules).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	return config, nil
+}
+
+// names says whether a kubeconfig names who somebody is.
+func names(raw clientcmdapi.Config) bool { return raw.CurrentContext != "" && len(raw.AuthInfos) > 0 }
+
+// Client asks one process.
+type Client struct {
+	// Server is its URL.
+	Server string
+
+	http      *http.Client
+	anonymous bool
+}

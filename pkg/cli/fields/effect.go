@@ -1,0 +1,209 @@
+package fields
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/v1beta1"
+)
+
+// Effect says what a change of the field alone does to a running process with these
+// controllers, as the Plan of such a change tells; for a block, what all of its fields
+// have in common. It is empty if nothing can be said: for what cannot be changed, for
+// blocks whose fields differ, and for a field that does nothing alone.
+func (f *Field) Effect(subjects []config.Subject) (string, error) {
+	path, _, _ := strings.Cut(f.Path, "[]")
+	switch {
+	case f.Fixed || path == "":
+		return "", nil
+	case f.IsBlock():
+		return f.common(subjects)
+	case path != f.Path: // an element is changed with its list
+		root, err := Tree()
+		if err != nil {
+			return "", err
+		}
+		list, err := root.Find(path)
+		if err != nil {
+			return "", err
+		}
+		return list.Effect(subjects)
+	}
+	return f.alone(subjects)
+}
+
+func (f *Field) common(subjects []config.Subject) (string, error) {
+	found := ""
+	for i, child := range f.Fields {
+		effect, err := child.Effect(subjects)
+		if err != nil {
+			return "", err
+		}
+		if effect == "" || (i > 0 && effect != found) {
+			return "", nil
+		}
+		found = effect
+	}
+	return found, nil
+}
+
+// alone changes the field, starting from several configurations and to several values,
+// until the Plan says that it does something.
+func (f *Field) alone(subjects []config.Subject) (string, error) {
+	path := strings.Split(f.Path, ".")
+	for _, base := range bases() {
+		for _, value := range f.schema.values() {
+			changed, err := with(base, path, value)
+			if err != nil {
+				return "", fmt.Errorf("changing %s: %w", f.Path, err)
+			}
+			if plan := config.NewPlan(base, changed, subjects); !plan.Empty() {
+				return Describe(plan, path), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// someController stands for any where a field holds the name of one.
+const (
+	someController = "deployment-controller"
+	someOther      = "replicaset-controller"
+)
+
+// bases are the default with the key without which a controller is idle, and a
+// configuration that turns everything on.
+func bases() []*v1beta1.KubeControllerManagerConfiguration {
+	usual, all := v1beta1.NewDefault(), v1beta1.NewDefault()
+	usual.ServiceAccounts.PrivateKeyFile, all.ServiceAccounts.PrivateKeyFile = "sa.key", "sa.key"
+	all.FeatureGates = map[string]bool{}
+	for _, gate := range config.FeatureGates() {
+		if !gate.Locked {
+			all.FeatureGates[gate.Name] = true
+		}
+	}
+	for _, c := range all.Controllers.All() {
+		c.Settings.Enabled = ptr.To(true)
+	}
+	all.LeaderMigration.Enabled = ptr.To(true)
+	all.LeaderMigration.ControllerLeaders = []v1beta1.ControllerLeader{{Name: someController, Component: all.LeaderMigration.Component}}
+	all.LeaderElection.Groups = []v1beta1.LeaseGroup{{Name: "group", Controllers: []string{someOther}}}
+	return []*v1beta1.KubeControllerManagerConfiguration{usual, all}
+}
+
+// with returns the configuration with one field changed.
+func with(base *v1beta1.KubeControllerManagerConfiguration, path []string, value any) (*v1beta1.KubeControllerManagerConfiguration, error) {
+	data, err := json.Marshal(base)
+	if err != nil {
+		return nil, err
+	}
+	tree := map[string]any{}
+	if err := json.Unmarshal(data, &tree); err != nil {
+		return nil, err
+	}
+	if err := unstructured.SetNestedField(tree, value, path...); err != nil {
+		return nil, err
+	}
+	if data, err = json.Marshal(tree); err != nil {
+		return nil, err
+	}
+	changed := &v1beta1.KubeControllerManagerConfiguration{}
+	return changed, json.Unmarshal(data, changed)
+}
+
+// Describe says in words what a Plan does that is caused by a change of one field.
+func Describe(plan config.Plan, path []string) string {
+	if len(plan.ProcessWide) > 0 {
+		return plan.ProcessWide[0].Effect + " and restarts every controller"
+	}
+	named := map[config.Action][]string{}
+	for _, c := range plan.Controllers {
+		name := c.Name
+		if len(path) == 3 && path[1] == name {
+			name = "the controller"
+		}
+		named[c.Action] = append(named[c.Action], name)
+	}
+	const many = 6
+	list := func(verb string, names []string) string {
+		if len(names) > many {
+			return fmt.Sprintf("%s %d controllers: %s", verb, len(names), strings.Join(names, ", "))
+		}
+		return verb + " " + strings.Join(names, ", ")
+	}
+	changed := slices.Concat(named[config.Start], named[config.Stop])
+	switch {
+	case len(named[config.Restart]) > 0 && namesControllers(path):
+		return "restarts the controllers whose lease changes"
+	case len(changed) > 0 && namesControllers(path):
+		return "starts or stops the controllers that are given to another component"
+	case len(named[config.Restart]) > 0:
+		return list("restarts", named[config.Restart])
+	case len(changed) > 0 && len(named[config.Keep]) == 0:
+		return "starts or stops the controllers that inherit it"
+	case len(changed) > 0:
+		return list("starts or stops", changed)
+	}
+	return "applies in place"
+}
+
+// namesControllers says that the controllers of a Plan are those that a field names, so
+// that the names were made up for the Plan.
+func namesControllers(path []string) bool {
+	return path[0] == "leaderMigration" || strings.HasPrefix(strings.Join(path, "."), "leaderElection.groups")
+}
+
+// values are some that the field may have; one of them at least is not its default.
+func (n *node) values() []any {
+	if typeOf(n) == "duration" {
+		return []any{"7m"}
+	}
+	switch t := n.Type.(type) {
+	case []any:
+		return []any{"7Mi"}
+	case string:
+		return n.valuesOf(t)
+	}
+	return nil
+}
+
+func (n *node) valuesOf(kind string) []any {
+	switch kind {
+	case "boolean":
+		return []any{true, false}
+	case "integer", "number":
+		return []any{int64(7)}
+	case "string":
+		values := []any{}
+		for _, word := range n.Enum {
+			values = append(values, word)
+		}
+		return append(values, "other", someController)
+	case "array":
+		values := []any{}
+		for _, element := range n.Items.values() {
+			values = append(values, []any{element})
+		}
+		return values
+	}
+	if len(n.Properties) == 0 {
+		return []any{map[string]any{"other": "other"}, map[string]any{"other": true}}
+	}
+	return []any{n.object(0), n.object(1)}
+}
+
+// object is one whose fields have the values of a number, or their last ones.
+func (n *node) object(number int) map[string]any {
+	object := map[string]any{}
+	for name, field := range n.Properties {
+		values := field.values()
+		object[name] = values[min(number, len(values)-1)]
+	}
+	return object
+}

@@ -1,0 +1,230 @@
+// Package status shows the status of a running process to people: once, or again and
+// again.
+package status
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"kcmd.dev/pkg/cli/table"
+	"kcmd.dev/pkg/cli/terminal"
+	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/pkg/runtime/telemetry"
+)
+
+// Show writes a status for a reader at now.
+func Show(out io.Writer, server string, s *runtime.Status, now time.Time, colors terminal.Colors) error {
+	fmt.Fprintf(out, "%s, up %s\n\n", colors.Bold(fmt.Sprintf("kube-controller-manager %s at %s", s.Version, server)), ago(s.Started, now))
+	showConfiguration(out, s, now, colors)
+	fmt.Fprintln(out)
+	if err := showLeases(out, s, now, colors); err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	return showControllers(out, s, colors)
+}
+
+func showConfiguration(out io.Writer, s *runtime.Status, now time.Time, colors terminal.Colors) {
+	c := s.Configuration
+	fmt.Fprintf(out, "Configuration:  generation %d, sha256:%s, from %s\n", c.Generation, c.Hash, c.File)
+	if len(s.Reloads) == 0 {
+		fmt.Fprintln(out, "Last reload:    none since the start")
+	} else {
+		last := s.Reloads[len(s.Reloads)-1]
+		result := colors.Green(last.Status)
+		if last.Status != telemetry.Success {
+			result = colors.Red(last.Status)
+		}
+		fmt.Fprintf(out, "Last reload:    %s, %s ago, took %s\n", result, ago(last.Time, now), seconds(last.Took))
+		if last.Plan != nil {
+			block(out, last.Plan.String())
+		}
+		if last.Error != "" && c.Rejected == "" {
+			block(out, last.Error)
+		}
+	}
+	if c.Rejected != "" {
+		fmt.Fprintf(out, "%s       the file as it is now is not in force:\n", colors.Red("Rejected:"))
+		block(out, c.Rejected)
+	}
+}
+
+// block writes lines below a title.
+func block(out io.Writer, text string) {
+	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
+		fmt.Fprintf(out, "  %s\n", line)
+	}
+}
+
+// leasesOf are the locks; those of a process that tells of its main lock only are one.
+func leasesOf(l runtime.LeadershipStatus) []runtime.LeaseStatus {
+	if len(l.Leases) > 0 {
+		return l.Leases
+	}
+	return []runtime.LeaseStatus{{Lock: "main", Leading: l.Leading, Term: l.Term, Election: l.Lease}}
+}
+
+func showLeases(out io.Writer, s *runtime.Status, now time.Time, colors terminal.Colors) error {
+	t := table.New("LEASE", "LEADING", "TERM", "HOLDER", "SINCE", "CONTROLLERS", "LAST ERROR")
+	var blocked []string
+	for _, l := range leasesOf(s.Leadership) {
+		holder, since, problem := "(no leader election)", "", ""
+		if e := l.Election; e != nil {
+			holder, since, problem = orDash(e.Holder), age(e.Since, now), e.LastError
+		}
+		controllers := "all"
+		if len(s.Leadership.Leases) > 0 {
+			controllers = strconv.Itoa(len(l.Controllers))
+		}
+		t.Row(l.Lock, yes(l.Leading), strconv.FormatUint(l.Term, 10), holder, orDash(since), controllers, problem)
+		for _, name := range slices.Sorted(maps.Keys(l.Blocked)) {
+			blocked = append(blocked, fmt.Sprintf("%s does not run yet: %s", name, l.Blocked[name]))
+		}
+	}
+	t.Style = func(row, column int, cell, padded string) string {
+		switch {
+		case row == 0:
+			return colors.Faint(padded)
+		case column == 1 && cell == yes(true):
+			return colors.Green(padded)
+		case column == 6:
+			return colors.Red(padded)
+		}
+		return padded
+	}
+	if err := t.Write(out); err != nil {
+		return err
+	}
+	for _, line := range blocked {
+		fmt.Fprintln(out, colors.Yellow(line))
+	}
+	return nil
+}
+
+func showControllers(out io.Writer, s *runtime.Status, colors terminal.Colors) error {
+	t := table.New("CONTROLLER", "STATE", "INSTANCE", "RESTARTS", "QUEUED", "IN FLIGHT", "WORKERS", "FAILED", "LAST ERROR")
+	for _, c := range s.Controllers {
+		queued, inFlight, workers, failed := load(c)
+		t.Row(c.Name, State(c), strconv.FormatUint(c.Generation, 10), Restarts(c), strconv.Itoa(queued), strconv.Itoa(inFlight),
+			strconv.Itoa(workers), strconv.FormatUint(failed, 10), LastError(c))
+	}
+	t.Style = func(row, column int, cell, padded string) string {
+		switch {
+		case row == 0:
+			return colors.Faint(padded)
+		case column == 1:
+			return paintState(s.Controllers[row-1], padded, colors)
+		case column == 8:
+			return colors.Red(padded)
+		}
+		return padded
+	}
+	return t.Write(out)
+}
+
+func paintState(c supervisor.Status, padded string, colors terminal.Colors) string {
+	if healthy, _ := c.Healthy(); !healthy {
+		return colors.Red(padded)
+	}
+	switch c.State {
+	case supervisor.Running:
+		return colors.Green(padded)
+	case supervisor.Disabled, supervisor.Idle:
+		return colors.Faint(padded)
+	}
+	return colors.Yellow(padded)
+}
+
+// State is the state of a controller, with the reason if there is one.
+func State(c supervisor.Status) string {
+	state := string(c.State)
+	if c.Stuck != "" {
+		return fmt.Sprintf("%s (stuck on %s)", state, c.Stuck)
+	}
+	if c.Reason != "" && c.State != supervisor.BackingOff {
+		return fmt.Sprintf("%s (%s)", state, c.Reason)
+	}
+	return state
+}
+
+// Restarts is how often instances were replaced, and why: "3 (config 2, crash 1)".
+func Restarts(c supervisor.Status) string {
+	total := uint64(0)
+	var causes []string
+	for _, cause := range slices.Sorted(maps.Keys(c.Restarts)) {
+		total += c.Restarts[cause]
+		causes = append(causes, fmt.Sprintf("%s %d", cause, c.Restarts[cause]))
+	}
+	if total == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%d (%s)", total, strings.Join(causes, ", "))
+}
+
+// LastError is the newest failure of an instance or of a key.
+func LastError(c supervisor.Status) string {
+	text, when := c.LastError, c.LastErrorTime
+	for _, l := range c.Loops {
+		if l.LastError != "" && (text == "" || l.LastErrorTime.After(when)) {
+			text, when = l.LastError, l.LastErrorTime
+		}
+	}
+	return text
+}
+
+// load is what the loops of a controller have to do.
+func load(c supervisor.Status) (queued, inFlight, workers int, failed uint64) {
+	for _, l := range c.Loops {
+		queued += l.Depth
+		inFlight += len(l.InFlight)
+		workers += l.Workers
+		failed += l.Failed
+	}
+	return queued, inFlight, workers, failed
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// age is ago for a table, empty for a time that is not known.
+func age(then, now time.Time) string {
+	if then.IsZero() {
+		return ""
+	}
+	return ago(then, now)
+}
+
+// ago is how long ago a time was, to two units.
+func ago(then, now time.Time) string {
+	d := max(0, now.Sub(then))
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd%dh", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+func seconds(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
+}

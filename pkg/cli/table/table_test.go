@@ -1,0 +1,35 @@
+package table
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestWrite(t *testing.T) {
+	table := New("NAME", "N", "WHAT")
+	table.Row("ä", "100", "one\ntwo")
+	table.Row("longer", "", "")
+	var out strings.Builder
+	if err := table.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	if want := "NAME    N    WHAT\nä       100  one two\nlonger\n"; out.String() != want {
+		t.Errorf("the table is\n%q\nwant\n%q", out.String(), want)
+	}
+	if table.Len() != 2 {
+		t.Errorf("it has %d rows", table.Len())
+	}
+	out.Reset()
+	table.Style = func(row, column int, cell, padded string) string {
+		if row == 1 && column == 1 && cell == "100" {
+			return "<" + padded + ">"
+		}
+		return padded
+	}
+	if err := table.WriteBody(&out); err != nil {
+		t.Fatal(err)
+	}
+	if want := "ä       <100  >one two\nlonger\n"; out.String() != want {
+		t.Errorf("the table is\n%q\nwant\n%q", out.String(), want)
+	}
+}
