@@ -40,6 +40,12 @@ build: ## Build the manager into .bin
 	go build -o .bin/kube-controller-manager \
 	  -ldflags '-X $(VERSION_PACKAGE).gitVersion=$(VERSION)' ./$(MANAGER)
 
+.PHONY: image
+image: ## Build the container image with docker
+	CGO_ENABLED=0 go build -trimpath -o build/kube-controller-manager \
+	  -ldflags '-s -w -X $(VERSION_PACKAGE).gitVersion=$(VERSION)' ./$(MANAGER)
+	docker build -t kcmd/kube-controller-manager:$(VERSION) build
+
 .PHONY: sandbox
 sandbox:
 	go build -o .bin/sandbox ./test/cmd/sandbox

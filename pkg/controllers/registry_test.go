@@ -3,25 +3,7 @@ package controllers
 import (
 	"regexp"
 	"testing"
-
-	"kcmd.dev/pkg/config/v1beta1"
 )
-
-func TestRegistryAndConfigurationNameTheSameControllers(t *testing.T) {
-	blocks := map[string]bool{}
-	for _, c := range new(v1beta1.Controllers).All() {
-		blocks[c.Name] = true
-	}
-	for _, d := range All() {
-		if !blocks[d.Name] {
-			t.Errorf("%s has no block in the configuration", d.Name)
-		}
-		delete(blocks, d.Name)
-	}
-	for name := range blocks {
-		t.Errorf("the block %s has no controller", name)
-	}
-}
 
 func TestDescriptorsAreCompleteAndUnique(t *testing.T) {
 	canonical := regexp.MustCompile(`^[a-z]([-a-z]*[a-z])?-controller$`)

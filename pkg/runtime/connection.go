@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -23,38 +22,50 @@ import (
 type connection struct {
 	generation uint64
 	clients    *clients.Clients
-	config     *rest.Config
 	informers  *informers.Informers
 	catalog    *apis.Catalog
 	events     *pipelines
+	clock      clock.WithTicker
 
 	cancel     context.CancelFunc
 	background sync.WaitGroup
 
 	mu      sync.Mutex
+	access  *clients.Access // renewed in place, see rotation.go
 	users   int
 	retired bool
 	closed  chan struct{}
 }
 
-// connect makes a connection. It sends no request yet; start does. whole says which resources
-// are cached whole anyway.
+// sourceOf says where the configuration has the process look for its way to the API server.
+func sourceOf(c v1beta1.ClientConnection) clients.Source {
+	return clients.Source{
+		Kubeconfig:         c.Kubeconfig,
+		Server:             c.Server,
+		ContentType:        c.ContentType,
+		AcceptContentTypes: c.AcceptContentTypes,
+	}
+}
+
+// connect makes a connection. It waits for no answer of the API server. whole says which
+// resources are cached whole anyway.
 func connect(ctx context.Context, generation uint64, c v1beta1.ClientConnection, whole func(schema.GroupVersionResource) bool, clk clock.WithTicker) (*connection, error) {
-	config, err := clients.LoadConfig(c.Kubeconfig, c.ContentType, c.AcceptContentTypes)
+	access, err := clients.LoadAccess(sourceOf(c), clk.Now())
 	if err != nil {
 		return nil, err
 	}
 	all, err := clients.New(clients.Options{
-		Base:            config,
+		Base:            access.Config,
 		ServiceAccounts: *c.UseServiceAccountCredentials,
 		QPS:             *c.QPS,
 		Burst:           c.EffectiveBurst(),
 		ForbiddenBody:   informers.ShrunkMarker,
+		Clock:           clk,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making clients: %w", err)
 	}
-	conn := &connection{generation: generation, clients: all, config: config, closed: make(chan struct{})}
+	conn := &connection{generation: generation, clients: all, access: access, clock: clk, closed: make(chan struct{})}
 	if err := conn.open(ctx, whole, clk); err != nil {
 		return nil, err
 	}
@@ -63,9 +74,7 @@ func connect(ctx context.Context, generation uint64, c v1beta1.ClientConnection,
 
 // reconnects reports that a change cannot be made on the existing connection.
 func reconnects(old, new v1beta1.ClientConnection) bool {
-	return old.Kubeconfig != new.Kubeconfig ||
-		old.ContentType != new.ContentType ||
-		old.AcceptContentTypes != new.AcceptContentTypes ||
+	return sourceOf(old) != sourceOf(new) ||
 		*old.UseServiceAccountCredentials != *new.UseServiceAccountCredentials
 }
 
@@ -83,14 +92,15 @@ func (c *connection) open(ctx context.Context, whole func(schema.GroupVersionRes
 		return err
 	}
 	ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	c.catalog = apis.New(lookup.Discovery, clk)
 	c.informers = informers.New(informers.Options{
 		Client:   reads.Kubernetes,
 		Metadata: metadataReads.Metadata,
 		Whole:    whole,
+		Failed:   c.catalog.Suspect,
 		Clock:    clk,
 		Name:     component,
 	})
-	c.catalog = apis.New(lookup.Discovery, clk)
 	c.events = newPipelines(ctx)
 	c.informers.Start(ctx)
 	c.background.Go(func() { c.catalog.Run(ctx) })
@@ -118,7 +128,7 @@ func (c *connection) release() {
 	}
 }
 
-// retire closes the connection as soon as it has no users.
+// retire closes the connection as soon as it has no users. It does not wait for that.
 func (c *connection) retire() {
 	c.mu.Lock()
 	again := c.retired
@@ -130,27 +140,54 @@ func (c *connection) retire() {
 	}
 }
 
-// closeTimeout is how long the end of the process waits for users that do not let go.
-const closeTimeout = 5 * time.Second
+// What the end of a connection waits for, at most.
+const (
+	// flushTimeout is for the events that were recorded last.
+	flushTimeout = 2 * time.Second
+	// closeTimeout is for users that do not let go, on top of that.
+	closeTimeout = 5 * time.Second
+)
 
 // shutdown closes the connection and waits until it is closed.
 func (c *connection) shutdown(clk clock.WithTicker) error {
 	c.retire()
-	timer := clk.NewTimer(closeTimeout)
+	timer := clk.NewTimer(flushTimeout + closeTimeout)
 	defer timer.Stop()
 	select {
 	case <-c.closed:
-		c.background.Wait()
 		return nil
 	case <-timer.C():
 		return errors.New("closing the connection: a controller that was given up still uses it")
 	}
 }
 
+// close ends everything. What does not end in time, because a handler hangs or the API
+// server does not answer, is reported and left behind: nothing of it can write.
 func (c *connection) close() {
-	c.events.close()
-	c.cancel()
-	c.informers.Shutdown()
-	klog.Background().V(2).Info("Connection closed", "generation", c.generation)
-	close(c.closed)
+	go func() {
+		defer close(c.closed)
+		c.events.flush(flushTimeout, c.clock)
+		c.cancel()
+		c.events.close()
+		c.within(closeTimeout, "caches", c.informers.Shutdown)
+		c.clients.Close()
+		c.within(closeTimeout, "discovery", c.background.Wait)
+		klog.Background().V(2).Info("Connection closed", "generation", c.generation)
+	}()
+}
+
+// within reports what does not end in time.
+func (c *connection) within(limit time.Duration, what string, end func()) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		end()
+	}()
+	timer := c.clock.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C():
+		klog.Background().Error(nil, "Closing a connection takes too long and is not waited for", "generation", c.generation, "part", what)
+	}
 }

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"hash/fnv"
 	"math"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/runtime/supervisor"
@@ -17,14 +19,16 @@ import (
 // inputs are everything that decides what runs.
 type inputs struct {
 	config *v1beta1.KubeControllerManagerConfiguration
-	// term is the number of the leadership term; 0 while another process leads.
-	term uint64
+	// locks is what may run under each lock, by its name.
+	locks map[string]right
 	// clients is the generation of the clients and caches.
 	clients uint64
 	// missing says which of some resources the API server does not serve.
 	missing func([]schema.GroupVersionResource) string
 	// files are the hashes of the contents of the files that controllers read.
 	files map[string]string
+	// clusterCA is the fingerprint of the CA data of the kubeconfig.
+	clusterCA string
 	// spread is a number in [0,1) that keeps processes from resyncing in step.
 	spread float64
 }
@@ -39,7 +43,7 @@ func desired(in inputs, descriptors []controller.Descriptor) map[string]supervis
 }
 
 func want(in inputs, d controller.Descriptor) supervisor.Want {
-	if enabled, reason := d.Enabled(in.config); !enabled {
+	if ok, reason := enabled(in.config, d); !ok {
 		return supervisor.Want{State: supervisor.Disabled, Reason: reason}
 	}
 	value := d.Value(in.config)
@@ -48,27 +52,72 @@ func want(in inputs, d controller.Descriptor) supervisor.Want {
 	}
 	w := supervisor.Want{
 		State:  supervisor.Running,
-		Spec:   supervisor.Spec{Value: value, Files: in.fingerprint(d.Files(value)), Clients: in.clients},
+		Spec:   supervisor.Spec{Value: value, Files: in.fingerprint(d, value), Clients: in.clients},
 		Resync: resyncPeriod(in, d.Name),
 	}
-	switch {
-	case d.RunsWithoutLease:
-	case in.term == 0:
-		w.State, w.Reason = supervisor.Standby, "another process holds the lease"
-	default:
-		w.Spec.Term = in.term
+	if d.RunsWithoutLease {
+		return w
 	}
+	lock, _ := config.LockOf(in.config, d.Name)
+	right := in.locks[lock]
+	if reason := right.refuses(d.Name); reason != "" {
+		w.State, w.Reason = supervisor.Standby, reason
+		w.Spec.Cold = right.term == 0 && in.config.LeaderElection.Standby == v1beta1.StandbyCold
+		return w
+	}
+	w.Spec.Term = right.term
 	return w
 }
 
-// fingerprint stands for the contents of files.
-func (in inputs) fingerprint(files []string) string {
-	if len(files) == 0 {
+// refuses says why a controller may not run under a lock, empty if it may.
+func (r right) refuses(name string) string {
+	switch {
+	case r.term == 0:
+		return cmp.Or(r.reason, "the lock is not held")
+	case r.granted == nil || r.granted(name):
 		return ""
+	case r.blocked[name] != "":
+		return r.blocked[name]
+	case r.reason != "":
+		return r.reason
 	}
+	return "it is being asked whether another process still runs it"
+}
+
+// enabled reports whether this process is to run a controller while it holds the lock of
+// it, and if not, why.
+func enabled(cfg *v1beta1.KubeControllerManagerConfiguration, d controller.Descriptor) (ok bool, reason string) {
+	if ok, reason := d.Enabled(cfg); !ok || d.RunsWithoutLease {
+		return ok, reason
+	}
+	if _, ok := config.LockOf(cfg, d.Name); !ok {
+		return false, "leader migration gives it to another component"
+	}
+	return true, ""
+}
+
+// wanted are the enabled controllers of a lock.
+func wanted(cfg *v1beta1.KubeControllerManagerConfiguration, descriptors []controller.Descriptor, lock string) []string {
+	var all []string
+	for _, d := range descriptors {
+		if ok, _ := enabled(cfg, d); !ok || d.RunsWithoutLease {
+			continue
+		}
+		if of, _ := config.LockOf(cfg, d.Name); of == lock {
+			all = append(all, d.Name)
+		}
+	}
+	return all
+}
+
+// fingerprint stands for the contents of the files that a controller reads.
+func (in inputs) fingerprint(d controller.Descriptor, value any) string {
 	var b strings.Builder
-	for _, f := range files {
+	for _, f := range d.Files(value) {
 		b.WriteString(f + "=" + in.files[f] + "\n")
+	}
+	if d.ReadsClusterCA(value) {
+		b.WriteString("the kubeconfig=" + in.clusterCA + "\n")
 	}
 	return b.String()
 }
@@ -93,13 +142,13 @@ func resyncPeriod(in inputs, name string) time.Duration {
 }
 
 // whole says which resources enabled controllers cache whole, also while they wait or stand by.
-func whole(config *v1beta1.KubeControllerManagerConfiguration, descriptors []controller.Descriptor) map[schema.GroupVersionResource]bool {
+func whole(cfg *v1beta1.KubeControllerManagerConfiguration, descriptors []controller.Descriptor) map[schema.GroupVersionResource]bool {
 	all := map[schema.GroupVersionResource]bool{}
 	for _, d := range descriptors {
-		if enabled, _ := d.Enabled(config); !enabled {
+		if ok, _ := enabled(cfg, d); !ok {
 			continue
 		}
-		for _, r := range d.Whole(d.Value(config)) {
+		for _, r := range d.Whole(d.Value(cfg)) {
 			all[r] = true
 		}
 	}
@@ -107,11 +156,11 @@ func whole(config *v1beta1.KubeControllerManagerConfiguration, descriptors []con
 }
 
 // files lists the files that enabled controllers read.
-func files(config *v1beta1.KubeControllerManagerConfiguration, descriptors []controller.Descriptor) []string {
+func files(cfg *v1beta1.KubeControllerManagerConfiguration, descriptors []controller.Descriptor) []string {
 	var all []string
 	for _, d := range descriptors {
-		if enabled, _ := d.Enabled(config); enabled {
-			all = append(all, d.Files(d.Value(config))...)
+		if ok, _ := enabled(cfg, d); ok {
+			all = append(all, d.Files(d.Value(cfg))...)
 		}
 	}
 	return all

@@ -1,12 +1,15 @@
 package runtime
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/runtime/supervisor"
@@ -27,6 +30,21 @@ func describe(d controller.Descriptor) controller.Descriptor {
 			return value{workers: *c.Controllers.Deployment.ConcurrentSyncs, file: c.ServiceAccounts.RootCAFile}
 		},
 		func(controller.Env, value) (controller.Controller, error) { return nil, nil })
+}
+
+func standby(reason string, cold bool) func(*supervisor.Want) {
+	return func(w *supervisor.Want) {
+		w.State, w.Reason, w.Spec.Term, w.Spec.Cold = supervisor.Standby, reason, 0, cold
+	}
+}
+
+func permits(names ...string) func(string) bool {
+	return func(name string) bool { return slices.Contains(names, name) }
+}
+
+func migrate(c *v1beta1.KubeControllerManagerConfiguration, component string) {
+	c.LeaderMigration.Enabled = ptr.To(true)
+	c.LeaderMigration.ControllerLeaders = []v1beta1.ControllerLeader{{Name: "deployment-controller", Component: component}}
 }
 
 func TestDesired(t *testing.T) {
@@ -61,15 +79,73 @@ func TestDesired(t *testing.T) {
 			want:       supervisor.Want{State: supervisor.Waiting, Reason: "not served"},
 		},
 		"another process leads": {
-			change: func(in *inputs) { in.term = 0 },
-			want: with(func(w *supervisor.Want) {
-				w.State, w.Reason, w.Spec.Term = supervisor.Standby, "another process holds the lease", 0
-			}),
+			change: func(in *inputs) { in.locks[config.MainLock] = right{reason: "another process holds the lease"} },
+			want:   with(standby("another process holds the lease", false)),
+		},
+		"another process leads, cold": {
+			change: func(in *inputs) {
+				in.locks[config.MainLock] = right{reason: "another process holds the lease"}
+				in.config.LeaderElection.Standby = v1beta1.StandbyCold
+			},
+			want: with(standby("another process holds the lease", true)),
+		},
+		"a lock that is not there yet": {
+			change: func(in *inputs) { in.locks = nil },
+			want:   with(standby("the lock is not held", false)),
+		},
+		"permitted": {
+			change: func(in *inputs) {
+				in.locks[config.MainLock] = right{term: 7, granted: permits("deployment-controller")}
+			},
+			want: running,
+		},
+		"not asked for yet": {
+			change: func(in *inputs) { in.locks[config.MainLock] = right{term: 7, granted: permits("job-controller")} },
+			want:   with(standby("it is being asked whether another process still runs it", false)),
+		},
+		"nobody can be asked": {
+			change: func(in *inputs) { in.locks[config.MainLock] = right{term: 7, granted: permits(), reason: "no answer"} },
+			want:   with(standby("no answer", false)),
+		},
+		"run by another process, cold": {
+			change: func(in *inputs) {
+				in.locks[config.MainLock] = right{term: 7, granted: permits(), blocked: map[string]string{"deployment-controller": "b runs it"}}
+				in.config.LeaderElection.Standby = v1beta1.StandbyCold
+			},
+			want: with(standby("b runs it", false)), // it holds the lock: it is about to run it
+		},
+		"in a group that is held": {
+			change: func(in *inputs) {
+				in.config.LeaderElection.Groups = []v1beta1.LeaseGroup{{Name: "apps", Controllers: []string{"deployment-controller"}}}
+				in.locks = map[string]right{config.MainLock: {reason: "elsewhere"}, config.GroupLock("apps"): {term: 9}}
+			},
+			want: with(func(w *supervisor.Want) { w.Spec.Term = 9 }),
+		},
+		"in a group that is not held": {
+			change: func(in *inputs) {
+				in.config.LeaderElection.Groups = []v1beta1.LeaseGroup{{Name: "apps", Controllers: []string{"deployment-controller"}}}
+				in.locks[config.GroupLock("apps")] = right{reason: "another process holds the lease"}
+			},
+			want: with(standby("another process holds the lease", false)),
+		},
+		"migrated to this component": {
+			change: func(in *inputs) {
+				migrate(in.config, "kube-controller-manager")
+				in.locks[config.MigrationLock] = right{term: 4}
+			},
+			want: with(func(w *supervisor.Want) { w.Spec.Term = 4 }),
+		},
+		"migrated to another component": {
+			change: func(in *inputs) { migrate(in.config, "cloud-controller-manager") },
+			want:   supervisor.Want{State: supervisor.Disabled, Reason: "leader migration gives it to another component"},
 		},
 		"needs no lease": {
 			descriptor: controller.Descriptor{RunsWithoutLease: true},
-			change:     func(in *inputs) { in.term = 0 },
-			want:       with(func(w *supervisor.Want) { w.Spec.Term = 0 }),
+			change: func(in *inputs) {
+				in.locks = nil
+				migrate(in.config, "cloud-controller-manager")
+			},
+			want: with(func(w *supervisor.Want) { w.Spec.Term = 0 }),
 		},
 		"the value changed": {
 			change: func(in *inputs) { *in.config.Controllers.Deployment.ConcurrentSyncs = 20 },
@@ -85,11 +161,11 @@ func TestDesired(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := v1beta1.NewDefault()
-			config.ServiceAccounts.RootCAFile = "ca.crt"
-			config.Controllers.Deployment.ResyncPeriod = &metav1.Duration{Duration: time.Hour}
+			cfg := v1beta1.NewDefault()
+			cfg.ServiceAccounts.RootCAFile = "ca.crt"
+			cfg.Controllers.Deployment.ResyncPeriod = &metav1.Duration{Duration: time.Hour}
 			in := inputs{
-				config: config, term: 7, clients: 3,
+				config: cfg, locks: map[string]right{config.MainLock: {term: 7}}, clients: 3,
 				missing: func([]schema.GroupVersionResource) string { return "" },
 				files:   map[string]string{"ca.crt": "1234"},
 			}
@@ -134,9 +210,9 @@ func TestWholeIsWhatEnabledControllersCacheWhole(t *testing.T) {
 		d.Name = name
 		return d
 	}
-	config := v1beta1.NewDefault()
-	config.Controllers.ReplicaSet.Enabled = new(bool)
-	got := whole(config, []controller.Descriptor{
+	cfg := v1beta1.NewDefault()
+	cfg.Controllers.ReplicaSet.Enabled = new(bool)
+	got := whole(cfg, []controller.Descriptor{
 		with("deployment-controller", []schema.GroupVersionResource{gvr("pods"), gvr("secrets")}, []schema.GroupVersionResource{gvr("secrets")}),
 		with("replicaset-controller", []schema.GroupVersionResource{gvr("nodes")}, nil),
 	})

@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
+
+	"kcmd.dev/pkg/runtime/clients"
 )
 
 // eventVerbosity is the log level at which controllers' events are logged too.
@@ -25,6 +27,8 @@ type pipelines struct {
 	mu     sync.Mutex
 	byName map[string]*pipeline
 	closed bool
+
+	flushing flushes
 }
 
 // pipeline delivers the events of one source.
@@ -54,7 +58,7 @@ func (p *pipelines) open(name, source string, sink func() (corev1client.EventsGe
 	}
 	b := record.NewBroadcaster(record.WithContext(p.ctx))
 	b.StartStructuredLogging(eventVerbosity)
-	b.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: events.Events("")})
+	b.StartRecordingToSink(flushable{&corev1client.EventSinkImpl{Interface: events.Events("")}, p})
 	opened := &pipeline{broadcaster: b, recorder: b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: source})}
 	p.byName[name] = opened
 	return opened.recorder, nil
@@ -94,4 +98,20 @@ func (l *lateRecorder) AnnotatedEventf(object k8sruntime.Object, annotations map
 	if r := l.to.Load(); r != nil {
 		(*r).AnnotatedEventf(object, annotations, eventtype, reason, messageFmt, args...)
 	}
+}
+
+// connectEvents opens the pipeline of the events of the process itself.
+func (r *Runtime) connectEvents(conn *connection) error {
+	recorder, err := conn.events.open(component, component, func() (corev1client.EventsGetter, error) {
+		set, err := conn.clients.For(clients.Identity{Name: component, ClientName: component}, nil)
+		if err != nil {
+			return nil, err
+		}
+		return set.Kubernetes.CoreV1(), nil
+	})
+	if err != nil {
+		return err
+	}
+	r.events.connect(recorder)
+	return nil
 }

@@ -47,17 +47,22 @@ type builder struct {
 
 	mu         sync.Mutex
 	connection *connection
-	term       *election.Term
-	termNumber uint64
+	terms      terms
+}
+
+// terms are those in which this process holds locks.
+type terms struct {
+	byNumber     map[uint64]*election.Term
+	byController map[string]*election.Term
 }
 
 var errOutdated = errors.New("the process has moved on since")
 
 // use sets what instances are built from.
-func (b *builder) use(c *connection, t *election.Term, number uint64) {
+func (b *builder) use(c *connection, t terms) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.connection, b.term, b.termNumber = c, t, number
+	b.connection, b.terms = c, t
 }
 
 // parts returns what an instance with this spec is built from.
@@ -70,22 +75,30 @@ func (b *builder) parts(spec supervisor.Spec) (*connection, *election.Term, erro
 	if spec.Term == 0 {
 		return b.connection, election.Always(), b.connection.acquire()
 	}
-	if spec.Term != b.termNumber || b.term == nil {
+	term := b.terms.byNumber[spec.Term]
+	if term == nil {
 		return nil, nil, errOutdated
 	}
-	return b.connection, b.term, b.connection.acquire()
+	return b.connection, term, b.connection.acquire()
 }
 
-// eventFence refuses events while this process does not lead. Unlike the fence of an
-// instance it does not fall when one instance is replaced by the next.
-type eventFence struct{ builder *builder }
+// eventFence refuses events of a controller while this process does not hold its lock.
+// Unlike the fence of an instance it does not fall when one instance is replaced by the
+// next.
+type eventFence struct {
+	builder    *builder
+	descriptor controller.Descriptor
+}
 
 var errNotLeading = errors.New("this process does not lead")
 
 func (f eventFence) term() *election.Term {
+	if f.descriptor.RunsWithoutLease {
+		return election.Always()
+	}
 	f.builder.mu.Lock()
 	defer f.builder.mu.Unlock()
-	return f.builder.term
+	return f.builder.terms.byController[f.descriptor.Name]
 }
 
 // Err implements clients.Fence.
@@ -124,11 +137,16 @@ func (b *builder) Build(d controller.Descriptor, spec supervisor.Spec, failed fu
 }
 
 // Warm implements supervisor.Builder. It builds an instance on a scope that calls no
-// handlers, so that exactly the caches the controller would use are kept filled.
+// handlers, so that exactly the caches the controller would use are kept filled, or none
+// with a cold spec.
 func (b *builder) Warm(d controller.Descriptor, spec supervisor.Spec) (func(), error) {
 	i, err := b.make(d, spec, informers.ScopeOptions{Name: d.Name, Dry: true})
 	if err != nil || i.controller == nil {
 		return func() {}, err
+	}
+	if spec.Cold {
+		i.Close()
+		return func() {}, nil
 	}
 	i.scope.StartWithContext(context.Background())
 	return i.Close, nil
@@ -169,7 +187,7 @@ func identity(d controller.Descriptor) clients.Identity {
 }
 
 func eventSink(conn *connection, d controller.Descriptor, b *builder) (corev1client.EventsGetter, error) {
-	set, err := conn.clients.For(identity(d), eventFence{b})
+	set, err := conn.clients.For(identity(d), eventFence{b, d})
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +215,7 @@ func (i *instance) build(value any, term *election.Term, clk clock.WithTicker) (
 		Discovery:   set.Discovery,
 		RESTConfig:  set.Config,
 		Mapper:      i.connection.catalog.Mapper(),
-		ClusterCA:   i.connection.config.CAData,
+		ClusterCA:   i.connection.clusterCA(),
 		Served:      i.connection.catalog.Preferred,
 		Informers:   i.scope,
 		Events:      i.recorder,
@@ -261,12 +279,17 @@ func (i *instance) Fence(cause error) { i.fence.Close(cause) }
 func (i *instance) Close() {
 	i.fence.Close(errors.New("the instance is closed"))
 	i.hub.Detach(i.metrics)
-	i.scope.Close()
+	// First: the scope waits for handlers, and one that hangs must not keep a connection
+	// that nobody needs.
 	i.connection.release()
+	i.scope.Close()
 }
 
 // SetResync implements supervisor.Instance.
 func (i *instance) SetResync(period time.Duration) { i.scope.SetResyncPeriod(period) }
+
+// handlerPatience is how long an event handler may take before it is shown.
+const handlerPatience = time.Second
 
 // Loops implements supervisor.Instance.
 func (i *instance) Loops() []controller.LoopStatus {
@@ -275,6 +298,9 @@ func (i *instance) Loops() []controller.LoopStatus {
 	statuses := make([]controller.LoopStatus, 0, len(i.loops))
 	for _, l := range i.loops {
 		statuses = append(statuses, l.Inspect())
+	}
+	if busy := i.scope.Busy(handlerPatience); len(busy) > 0 {
+		statuses = append(statuses, controller.LoopStatus{Queue: "event handlers", InFlight: busy})
 	}
 	return statuses
 }

@@ -52,19 +52,41 @@ func Subjects(descriptors []controller.Descriptor) []config.Subject {
 	for _, d := range descriptors {
 		subjects = append(subjects, config.Subject{
 			Name:    d.Name,
-			Enabled: func(c *v1beta1.KubeControllerManagerConfiguration) bool { ok, _ := d.Enabled(c); return ok },
-			Value:   d.Value,
+			Enabled: func(c *v1beta1.KubeControllerManagerConfiguration) bool { ok, _ := enabled(c, d); return ok },
+			Value:   func(c *v1beta1.KubeControllerManagerConfiguration) any { return governedValue(c, d) },
 		})
 	}
 	return subjects
 }
 
+// governed is what a controller depends on: its value, and the lock it runs under.
+type governed struct {
+	value       any
+	lock        string
+	coordinated bool
+	namespace   string
+	lease       string
+}
+
+func governedValue(cfg *v1beta1.KubeControllerManagerConfiguration, d controller.Descriptor) any {
+	g := governed{value: d.Value(cfg)}
+	if d.RunsWithoutLease {
+		return g
+	}
+	g.lock, _ = config.LockOf(cfg, d.Name)
+	g.coordinated = coordinated(cfg, g.lock)
+	g.namespace, g.lease = config.LeaseOf(cfg, g.lock)
+	return g
+}
+
 // fileChanged handles a change of the configuration or of a file that a controller reads.
 func (r *Runtime) fileChanged(ctx context.Context, change source.Change) {
+	defer r.pulse.begin("a change of the file " + change.Path)()
 	if change.Path == r.options.ConfigFile {
 		r.configChanged(ctx, change)
 		return
 	}
+	r.namedFileChanged(ctx, change)
 	logger := klog.FromContext(ctx).WithValues("file", change.Path)
 	was, known := r.files[change.Path]
 	switch {
@@ -75,10 +97,7 @@ func (r *Runtime) fileChanged(ctx context.Context, change source.Change) {
 		return
 	}
 	r.setFile(change.Path, change.Hash)
-	r.takeTerm(ctx)
-	r.builder.use(r.connection, r.term, r.termNumber)
-	err := r.supervisor.Synchronize(desired(r.inputs(), r.options.Descriptors), supervisor.CauseFile, true)
-	if err != nil {
+	if err := r.trySynchronize(ctx, supervisor.CauseFile, true); err != nil {
 		r.setFile(change.Path, was)
 		logger.Error(err, "A file that controllers read has changed and cannot be used; they go on with what they read before")
 		return
@@ -113,7 +132,9 @@ func (r *Runtime) configChanged(ctx context.Context, change source.Change) {
 	}
 	r.mu.Unlock()
 	r.reloads.Record(outcome.Status, outcome.Time, took)
+	r.reloads.Rejected(err != nil)
 	r.announce(ctx, outcome)
+	r.noteRejected(change, err)
 }
 
 // reverted notes that the file holds again what is in force, which is no reload.
@@ -122,9 +143,11 @@ func (r *Runtime) reverted(ctx context.Context) {
 	was := r.rejected
 	r.rejected = ""
 	r.mu.Unlock()
+	r.reloads.Rejected(false)
 	if was != "" {
 		klog.FromContext(ctx).Info("The file holds again the configuration in force", "file", r.options.ConfigFile)
 	}
+	r.noteRejected(source.Change{}, nil)
 }
 
 // announce tells of a reload in the log and as an event on the lease.
@@ -132,12 +155,12 @@ func (r *Runtime) announce(ctx context.Context, o Reload) {
 	logger := klog.FromContext(ctx)
 	if o.Status == telemetry.Failure {
 		logger.Error(nil, "Configuration rejected, the old one stays in force", "file", r.options.ConfigFile, "generation", o.Generation, "problems", o.Error)
-		r.events.Event(r.leadership.lease, corev1.EventTypeWarning, reasonRejected,
+		r.events.Event(eventTarget(r.document.Config.LeaderElection), corev1.EventTypeWarning, reasonRejected,
 			short(fmt.Sprintf("Generation %d stays in force. %s", o.Generation, o.Error)))
 		return
 	}
 	logger.Info("Configuration reloaded", "generation", o.Generation, "hash", o.Hash, "took", o.Took, "plan", o.Plan.String())
-	r.events.Event(r.leadership.lease, corev1.EventTypeNormal, reasonReloaded,
+	r.events.Event(eventTarget(r.document.Config.LeaderElection), corev1.EventTypeNormal, reasonReloaded,
 		short(fmt.Sprintf("Generation %d is in force. %s", o.Generation, o.Plan.String())))
 }
 
@@ -155,7 +178,7 @@ func (r *Runtime) reload(ctx context.Context, change source.Change) (*config.Pla
 	if change.Err != nil {
 		return nil, change.Err
 	}
-	document, err := check(r.options.ConfigFile, change.Content)
+	document, err := r.judge(change)
 	if err != nil {
 		return nil, err
 	}
@@ -174,6 +197,7 @@ func (r *Runtime) reload(ctx context.Context, change source.Change) (*config.Pla
 	r.generation++
 	r.mu.Unlock()
 	logWarnings(ctx, document)
+	warnOfPermissions(ctx, r.options.ConfigFile, document.Config)
 	tx.commit(ctx)
 	r.reloads.InForce(hash)
 	return &plan, nil
@@ -185,14 +209,21 @@ type transaction struct {
 	old, new *config.Document
 	oldFiles map[string]string
 	oldConn  *connection // set if the connection is replaced
+	// reconnect replaces the connection although the configuration stays the same.
+	reconnect bool
+	locks     []*lock // of the new configuration
+	told      map[string]supervisor.Want
 }
 
 // prepare does everything that can fail.
 func (t *transaction) prepare(ctx context.Context) error {
+	if err := t.expose(t.new.Config.Metrics); err != nil {
+		return err
+	}
 	if err := t.server.Apply(ctx, t.new.Config.Serving); err != nil {
 		return err
 	}
-	if reconnects(t.old.Config.ClientConnection, t.new.Config.ClientConnection) {
+	if t.reconnect || reconnects(t.old.Config.ClientConnection, t.new.Config.ClientConnection) {
 		conn, err := connect(ctx, t.connection.generation+1, t.new.Config.ClientConnection, t.cachesWhole, t.options.Clock)
 		if err != nil {
 			return err
@@ -202,25 +233,26 @@ func (t *transaction) prepare(ctx context.Context) error {
 	}
 	t.setDocument(t.new)
 	t.rereadFiles(files(t.new.Config, t.options.Descriptors))
-	t.takeTerm(ctx)
-	in := t.inputs()
-	t.builder.use(t.connection, t.term, t.termNumber)
-	if t.changesLeadership() {
-		// Everything is built as on a standby first. It runs once the new lock is held.
-		in.term = 0
+	t.leadership.takeTerms(ctx)
+	var err error
+	if t.locks, err = t.leadership.prepare(t.connection, t.new.Config, t.wanted); err != nil {
+		return err
 	}
-	return t.supervisor.Synchronize(desired(in, t.options.Descriptors), supervisor.CauseConfig, true)
-}
-
-func (t *transaction) changesLeadership() bool {
-	return t.leadership.key != keyOf(t.connection.generation, t.new.Config.LeaderElection)
+	t.builder.use(t.connection, t.leadership.termsOf(t.locks))
+	// What runs under a new lock is built as on a standby first. It runs once that is held.
+	t.told = desired(t.inputs(t.locks), t.options.Descriptors)
+	return t.supervisor.Synchronize(t.told, supervisor.CauseConfig, true)
 }
 
 // rollBack undoes what prepare did.
 func (t *transaction) rollBack(ctx context.Context) {
+	if err := t.expose(t.old.Config.Metrics); err != nil {
+		klog.FromContext(ctx).Error(err, "The metrics are exposed as the rejected configuration says")
+	}
 	if err := t.server.Apply(ctx, t.old.Config.Serving); err != nil {
 		klog.FromContext(ctx).Error(err, "The endpoint cannot be restored")
 	}
+	t.leadership.discard(t.locks)
 	if t.oldConn != nil {
 		t.connection.retire()
 		t.setConnection(t.oldConn)
@@ -229,36 +261,21 @@ func (t *transaction) rollBack(ctx context.Context) {
 	t.mu.Lock()
 	t.files = t.oldFiles
 	t.mu.Unlock()
-	t.builder.use(t.connection, t.term, t.termNumber)
+	t.builder.use(t.connection, t.leadership.termsOf(t.leadership.locks))
 }
 
 // commit does what cannot fail, or what is retried until it succeeds.
 func (t *transaction) commit(ctx context.Context) {
-	if t.changesLeadership() {
-		t.moveLeadership(ctx)
-	}
+	t.leadership.adopt(ctx, t.locks, t.new.Config, t.wanted)
 	t.applyInPlace(ctx)
+	t.noteStarted(t.told)
 	if t.oldConn != nil {
 		if err := t.connectEvents(t.connection); err != nil {
 			klog.FromContext(ctx).Error(err, "Events of the process are not recorded")
 		}
 		t.oldConn.retire()
 	}
-}
-
-// moveLeadership gives the old lock back once nothing runs under it, and contends for the
-// new one.
-func (t *transaction) moveLeadership(ctx context.Context) {
-	drained, cancel := context.WithTimeout(ctx, t.new.Config.Reload.DrainTimeout.Duration+10*time.Second)
-	defer cancel()
-	t.supervisor.Settled(drained)
-	if err := t.leadership.resign(ctx); err != nil {
-		klog.FromContext(ctx).Error(err, "The old lease was not released and will expire")
-	}
-	t.takeTerm(ctx)
-	if err := t.contend(ctx); err != nil {
-		klog.FromContext(ctx).Error(err, "Leader election cannot begin")
-	}
+	t.settle(ctx)
 }
 
 func (r *Runtime) setConnection(c *connection) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -31,6 +32,8 @@ type Options struct {
 	ConfigFile string
 	// Descriptors are the controllers that exist. Required.
 	Descriptors []controller.Descriptor
+	// Flags are the flags of the process with their values, for /flagz. Default: config.
+	Flags map[string]string
 	// Clock is the source of time. Default: the real one.
 	Clock clock.WithTicker
 	// Supervision overrides delays of the supervisor, for tests. Builder, Metrics and
@@ -40,10 +43,13 @@ type Options struct {
 
 // Runtime is one kube-controller-manager process.
 type Runtime struct {
-	options  Options
-	identity string  // of this process in leases
-	spread   float64 // see inputs
-	started  time.Time
+	options Options
+	spread  float64 // see inputs
+	started time.Time
+
+	leadership *leadership
+	wants      map[string]supervisor.Want // what the supervisor was last told; for the loop only
+	stopping   bool                       // nothing is to be started any more; for the loop only
 
 	hub             *telemetry.Hub
 	registry        *telemetry.Registry
@@ -55,6 +61,10 @@ type Runtime struct {
 	watcher         *source.Watcher
 	events          *lateRecorder // of the process itself
 	logging         *logging.Output
+	rotation        rotation
+	pulse           *pulse
+	ailments        ailments
+	unwatched       atomic.Bool // the configuration file is not watched any more
 
 	// mu guards what follows. Only the loop changes it.
 	mu         sync.Mutex
@@ -63,9 +73,7 @@ type Runtime struct {
 	hash       string // hash of the configuration in force
 	generation uint64
 	connection *connection
-	leadership *leadership
-	term       *election.Term
-	termNumber uint64
+	leases     []shownLock
 	files      map[string]string
 	rejected   string // why the file as it is now is not in force
 	history    []Reload
@@ -82,7 +90,6 @@ func New(o Options) (*Runtime, error) {
 	}
 	r := &Runtime{
 		options:  o,
-		identity: identity,
 		spread:   rand.Float64(),
 		started:  o.Clock.Now(),
 		hub:      telemetry.NewHub(),
@@ -90,14 +97,17 @@ func New(o Options) (*Runtime, error) {
 		events:   &lateRecorder{},
 		files:    map[string]string{},
 		logging:  logging.Standard(),
+		pulse:    &pulse{clock: o.Clock},
 	}
 	r.hub.Attach(r.registry)
 	r.reloads = telemetry.NewReload(r.registry)
+	r.rotation.metrics = newRotationMetrics(r.registry)
 	if r.electionMetrics, err = election.NewMetrics(r.registry); err != nil {
 		return nil, err
 	}
 	r.builder = &builder{hub: r.hub, clock: o.Clock}
-	r.server = serving.New(r.pages().Handler)
+	r.leadership = newLeadership(identity, r.events, r.electionMetrics, o.Clock)
+	r.server = serving.New(r.pages().Handler, serving.NewMetrics(r.registry))
 	return r, nil
 }
 
@@ -113,6 +123,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 		if err := r.watcher.Run(watching); err != nil {
 			klog.FromContext(ctx).Error(err, "Watching files ended with an error")
 		}
+		r.unwatched.Store(watching.Err() == nil)
 	})
 	r.loop(ctx)
 	stopWatching()
@@ -130,20 +141,14 @@ func (r *Runtime) loop(ctx context.Context) {
 			r.fileChanged(ctx, change)
 		case <-r.leadership.changes:
 			r.synchronize(ctx, supervisor.CauseLease)
-		case <-termDone(r.term):
-			r.synchronize(ctx, supervisor.CauseLease)
+		case then := <-r.leadership.inbox:
+			then()
+		case <-r.leadership.due():
+			r.settle(ctx)
 		case <-r.connection.catalog.Changed():
 			r.synchronize(ctx, supervisor.CauseAPI)
 		}
 	}
-}
-
-// termDone is closed when the term ends; nil without one.
-func termDone(t *election.Term) <-chan struct{} {
-	if t == nil {
-		return nil
-	}
-	return t.Done()
 }
 
 // start brings the process up with the configuration file as it is now.
@@ -179,9 +184,13 @@ func (r *Runtime) start(ctx context.Context) error {
 		Clock:   r.options.Clock,
 		Logger:  klog.FromContext(ctx),
 	})
+	if err := r.expose(c.Metrics); err != nil {
+		return err
+	}
 	if err := r.server.Apply(ctx, c.Serving); err != nil {
 		return err
 	}
+	warnOfPermissions(ctx, r.options.ConfigFile, c)
 	r.applyInPlace(ctx)
 	if err := r.contend(ctx); err != nil {
 		return err
@@ -230,60 +239,59 @@ func logWarnings(ctx context.Context, d *config.Document) {
 	}
 }
 
-// contend begins to contend for the lock of the configuration in force.
+// contend begins to contend for the locks of the configuration in force.
 func (r *Runtime) contend(ctx context.Context) error {
-	l, err := lead(ctx, r.connection, r.document.Config.LeaderElection, r.identity, r.events, r.electionMetrics, r.options.Clock)
+	locks, err := r.leadership.prepare(r.connection, r.document.Config, r.wanted)
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	r.leadership = l
-	r.mu.Unlock()
+	r.leadership.adopt(ctx, locks, r.document.Config, r.wanted)
+	r.leadership.setTimings(r.document.Config.LeaderElection)
 	return nil
+}
+
+// wanted are the enabled controllers of a lock.
+func (r *Runtime) wanted(lock string) []string {
+	return wanted(r.document.Config, r.options.Descriptors, lock)
 }
 
 // synchronize hands what should run now to the supervisor. Controllers that cannot be
 // built are retried by it.
 func (r *Runtime) synchronize(ctx context.Context, cause supervisor.Cause) {
-	r.takeTerm(ctx)
-	r.builder.use(r.connection, r.term, r.termNumber)
-	if err := r.supervisor.Synchronize(desired(r.inputs(), r.options.Descriptors), cause, false); err != nil {
+	defer r.pulse.begin("a change of what is to run (" + string(cause) + ")")()
+	if err := r.trySynchronize(ctx, cause, false); err != nil {
 		klog.FromContext(ctx).Error(err, "Some controllers could not be built", "cause", cause)
 	}
 }
 
-// takeTerm takes note of a term that began or ended.
-func (r *Runtime) takeTerm(ctx context.Context) {
-	t := r.leadership.term()
-	if t == r.term {
-		return
+// trySynchronize is synchronize, as a transaction if asked to be one.
+func (r *Runtime) trySynchronize(ctx context.Context, cause supervisor.Cause, transactional bool) error {
+	r.leadership.takeTerms(ctx)
+	if r.stopping {
+		r.settle(ctx)
+		return nil
 	}
-	r.mu.Lock()
-	r.term = t
-	if t != nil {
-		r.termNumber++
+	r.builder.use(r.connection, r.leadership.termsOf(r.leadership.locks))
+	wants := desired(r.inputs(r.leadership.locks), r.options.Descriptors)
+	err := r.supervisor.Synchronize(wants, cause, transactional)
+	if err == nil || !transactional {
+		r.noteStarted(wants)
 	}
-	number := r.termNumber
-	r.mu.Unlock()
-	if t == nil {
-		klog.FromContext(ctx).Info("Not leading, standing by", "term", number)
-		return
-	}
-	klog.FromContext(ctx).Info("Leading", "term", number)
+	r.settle(ctx)
+	return err
 }
 
-func (r *Runtime) inputs() inputs {
-	in := inputs{
+func (r *Runtime) inputs(locks []*lock) inputs {
+	return inputs{
 		config:  r.document.Config,
+		locks:   rights(locks),
 		clients: r.connection.generation,
 		missing: r.connection.catalog.Missing,
 		files:   r.files,
 		spread:  r.spread,
+
+		clusterCA: fingerprintOfCA(r.connection.clusterCA()),
 	}
-	if r.term != nil {
-		in.term = r.termNumber
-	}
-	return in
 }
 
 // cachesWhole reports that a controller of the configuration in force caches the whole
@@ -299,12 +307,11 @@ func (r *Runtime) cachesWhole(resource schema.GroupVersionResource) bool {
 func (r *Runtime) applyInPlace(ctx context.Context) {
 	c := r.document.Config
 	r.watcher.SetTiming(max(c.Reload.SettleTime.Duration, time.Nanosecond), c.Reload.PollInterval.Duration)
-	r.watcher.Set(append([]string{r.options.ConfigFile}, files(c, r.options.Descriptors)...)...)
+	r.watchFiles()
 	r.supervisor.SetDrainTimeout(c.Reload.DrainTimeout.Duration)
+	r.supervisor.SetStartInterval(c.ControllerStartInterval.Duration)
 	r.connection.clients.SetLimits(*c.ClientConnection.QPS, c.ClientConnection.EffectiveBurst())
-	if r.leadership != nil && r.leadership.elector != nil {
-		r.leadership.elector.SetTimings(timingsOf(c.LeaderElection))
-	}
+	r.leadership.setTimings(c.LeaderElection)
 	if err := r.logging.Apply(c); err != nil {
 		klog.FromContext(ctx).Error(err, "The logging configuration is only partly in force")
 	}
@@ -325,19 +332,16 @@ func (r *Runtime) rereadFiles(paths []string) {
 	r.files = hashes
 }
 
-// stop ends everything, in the order that rule 5 of the package comment gives.
+// stop ends everything, in the order that rule 6 of the package comment gives.
 func (r *Runtime) stop(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	var failures []error
 	if r.supervisor != nil {
 		logger.Info("Stopping controllers")
+		r.resignAll(context.WithoutCancel(ctx))
 		r.supervisor.Shutdown()
 	}
-	if r.leadership != nil {
-		if err := r.leadership.resign(ctx); err != nil {
-			failures = append(failures, err)
-		}
-	}
+	failures = append(failures, r.leadership.end())
 	if r.connection != nil {
 		failures = append(failures, r.connection.shutdown(r.options.Clock))
 	}
@@ -345,4 +349,26 @@ func (r *Runtime) stop(ctx context.Context) error {
 	r.hub.Detach(r.registry)
 	logger.Info("Stopped")
 	return errors.Join(failures...)
+}
+
+// resignAll stops all controllers and gives each lock back as soon as nothing runs under
+// it.
+func (r *Runtime) resignAll(ctx context.Context) {
+	l := r.leadership
+	r.stopping = true
+	l.adopt(ctx, nil, r.document.Config, r.wanted)
+	stopped := map[string]supervisor.Want{}
+	if err := r.supervisor.Synchronize(stopped, supervisor.CauseShutdown, false); err != nil {
+		klog.FromContext(ctx).Error(err, "Stopping controllers") // nothing is built, so nothing can fail
+	}
+	r.noteStarted(stopped)
+	r.settle(ctx)
+	for len(l.retiring) > 0 {
+		select {
+		case then := <-l.inbox:
+			then()
+		case <-l.due():
+			r.settle(ctx)
+		}
+	}
 }

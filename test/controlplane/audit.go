@@ -30,7 +30,8 @@ const (
 // Audit reads the API server's own record of the requests of the manager: of
 // user system:kube-controller-manager, of service accounts in kube-system and of
 // Options.AuditUsers. Each request is one event of stage ResponseComplete with
-// level Metadata; a watch has one more, of stage ResponseStarted, when it opens.
+// level Metadata; a watch has one more, of stage ResponseStarted, when it opens. Writes of
+// Options.AuditBodies are of level RequestResponse.
 type Audit struct {
 	path   string
 	off    bool
@@ -47,15 +48,28 @@ type Filter func(*auditv1.Event) bool
 func (c *ControlPlane) auditPolicyFile() string { return c.path("audit-policy.yaml") }
 func (c *ControlPlane) auditLogFile() string    { return c.path("audit.log") }
 
+// auditRules say what is audited: the first rule that fits a request counts.
+func (o Options) auditRules() []auditv1.PolicyRule {
+	users := append([]string{ManagerUser, auditSyncUser}, o.AuditUsers...)
+	var rules []auditv1.PolicyRule
+	if len(o.AuditBodies) > 0 {
+		rules = append(rules,
+			auditv1.PolicyRule{Level: auditv1.LevelRequestResponse, Users: users, Resources: o.AuditBodies, Verbs: writeVerbs()},
+			auditv1.PolicyRule{Level: auditv1.LevelRequestResponse, UserGroups: []string{managerGroup}, Resources: o.AuditBodies, Verbs: writeVerbs()},
+		)
+	}
+	return append(rules,
+		auditv1.PolicyRule{Level: auditv1.LevelMetadata, Users: users},
+		auditv1.PolicyRule{Level: auditv1.LevelMetadata, UserGroups: []string{managerGroup}},
+		auditv1.PolicyRule{Level: auditv1.LevelNone},
+	)
+}
+
 func (c *ControlPlane) writeAuditPolicy() error {
 	policy := auditv1.Policy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: auditv1.SchemeGroupVersion.String(), Kind: "Policy"},
 		OmitStages: []auditv1.Stage{auditv1.StageRequestReceived},
-		Rules: []auditv1.PolicyRule{
-			{Level: auditv1.LevelMetadata, Users: append([]string{ManagerUser, auditSyncUser}, c.options.AuditUsers...)},
-			{Level: auditv1.LevelMetadata, UserGroups: []string{managerGroup}},
-			{Level: auditv1.LevelNone},
-		},
+		Rules:      c.options.auditRules(),
 	}
 	data, err := yaml.Marshal(policy)
 	if err != nil {
@@ -193,8 +207,10 @@ func ByVerb(verbs ...string) Filter {
 }
 
 // Writes passes requests that can change something.
-func Writes() Filter {
-	return ByVerb("create", "update", "patch", "delete", "deletecollection")
+func Writes() Filter { return ByVerb(writeVerbs()...) }
+
+func writeVerbs() []string {
+	return []string{"create", "update", "patch", "delete", "deletecollection"}
 }
 
 // ByResource passes requests for any of the resources, each written as "pods" or,

@@ -7,8 +7,10 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -30,6 +32,9 @@ type Options struct {
 	NoAudit bool
 	// AuditUsers are audited besides the manager's identities.
 	AuditUsers []string
+	// AuditBodies are resources whose writes are audited with the objects that were sent
+	// and stored.
+	AuditBodies []auditv1.GroupResources
 	// APIServerArgs are further flags of kube-apiserver; they come last.
 	APIServerArgs []string
 	// Dir is the folder to use; it must be empty or missing, and Stop leaves it.
@@ -61,6 +66,7 @@ type ControlPlane struct {
 	admin       *rest.Config
 	client      kubernetes.Interface
 	audit       *Audit
+	proxies     atomic.Uint32 // made so far
 
 	mu       sync.Mutex
 	running  []*process.Process // in start order

@@ -55,6 +55,14 @@ func (c *ControlPlane) RestartAPIServer(ctx context.Context) error {
 	return nil
 }
 
+// SetAPIServerArgs replaces Options.APIServerArgs. kube-apiserver gets them with the next
+// RestartAPIServer.
+func (c *ControlPlane) SetAPIServerArgs(args ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.options.APIServerArgs = args
+}
+
 func (c *ControlPlane) signalAPIServer(sig syscall.Signal) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

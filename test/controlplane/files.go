@@ -90,13 +90,17 @@ func (c *ControlPlane) Config(user string, groups ...string) (*rest.Config, erro
 // Kubeconfig writes the file NAME.conf into Dir for any user and groups; the
 // certificates are part of it, so it may be copied.
 func (c *ControlPlane) Kubeconfig(name, user string, groups ...string) (path string, err error) {
+	return c.kubeconfig(c.URL(), name, user, groups...)
+}
+
+func (c *ControlPlane) kubeconfig(server, name, user string, groups ...string) (path string, err error) {
 	pair, err := c.credentials.cluster.client(user, groups...)
 	if err != nil {
 		return "", err
 	}
 	const cluster = "sandbox"
 	config := clientcmdapi.NewConfig()
-	config.Clusters[cluster] = &clientcmdapi.Cluster{Server: c.URL(), CertificateAuthorityData: c.credentials.cluster.cert}
+	config.Clusters[cluster] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: c.credentials.cluster.cert}
 	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: pair.cert, ClientKeyData: pair.key}
 	config.Contexts[cluster] = &clientcmdapi.Context{Cluster: cluster, AuthInfo: user}
 	config.CurrentContext = cluster

@@ -25,8 +25,12 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(RunTests(m, controlplane.Options{}, nil, func(cp *controlplane.ControlPlane, m *Manager) { plane, shared = cp, m }))
+	os.Exit(RunTests(m, controlplane.Options{}, leaveDeployments, func(cp *controlplane.ControlPlane, m *Manager) { plane, shared = cp, m }))
 }
+
+// leaveDeployments keeps the first manager out of the way of the others: a controller runs
+// in one of them only.
+func leaveDeployments(c *Config) { c.Controllers.Deployment.Enabled = ptr.To(false) }
 
 // ownLease keeps a second manager out of the way of the first one.
 func ownLease(name string) func(*Config) {

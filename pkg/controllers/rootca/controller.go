@@ -73,6 +73,9 @@ func (c config) Files() []string {
 	return []string{c.rootCAFile}
 }
 
+// ReadsClusterCA implements controller.ClusterCAReader.
+func (c config) ReadsClusterCA() bool { return c.rootCAFile == "" }
+
 type publisher struct {
 	client     kubernetes.Interface
 	clock      clock.PassiveClock

@@ -90,6 +90,9 @@ func (c config) Files() []string {
 	return files
 }
 
+// ReadsClusterCA implements controller.ClusterCAReader.
+func (c config) ReadsClusterCA() bool { return c.privateKeyFile != "" && c.rootCAFile == "" }
+
 type tokenController struct {
 	client      kubernetes.Interface
 	clock       clock.Clock

@@ -2,8 +2,9 @@
 //
 //  1. One discovery serves the whole process: the REST mapper of all controllers and
 //     the question whether a controller's APIs are there.
-//  2. It is refreshed periodically, quickly until it first succeeds. In between it
-//     answers from memory.
+//  2. It is refreshed periodically, sooner after it failed and when a watch did: a kind may
+//     not be served any more. Something that is waited for is looked for more often at
+//     first. In between it answers from memory.
 //  3. A group whose discovery fails counts as it last did: an aggregated API server
 //     that is down for a moment does not stop the controllers of its kinds.
 package apis
@@ -26,10 +27,14 @@ import (
 )
 
 const (
-	// RefreshPeriod is the period of discovery once it succeeded.
+	// RefreshPeriod is the period of discovery.
 	RefreshPeriod = 30 * time.Second
-	// RetryPeriod is the period until then.
-	RetryPeriod = time.Second
+	// RetryPeriod is when it is tried again after it failed. It doubles with each failure up
+	// to MaxRetryPeriod, once it has succeeded before.
+	RetryPeriod    = time.Second
+	MaxRetryPeriod = 5 * time.Second
+	// suspectPause is the shortest time between two refreshes.
+	suspectPause = 2 * time.Second
 )
 
 // Catalog is what the API server offers.
@@ -39,9 +44,12 @@ type Catalog struct {
 	clock  clock.WithTicker
 
 	changed chan struct{}
+	suspect chan struct{}
 
 	mu     sync.Mutex
 	known  bool
+	lacks  bool          // something was asked for that is not served
+	wait   time.Duration // until it is looked for again
 	err    error
 	lists  []*metav1.APIResourceList // the preferred ones
 	served map[schema.GroupVersionResource]bool
@@ -55,6 +63,7 @@ func New(client discovery.DiscoveryInterface, c clock.WithTicker) *Catalog {
 		mapper:  restmapper.NewDeferredDiscoveryRESTMapper(cached),
 		clock:   c,
 		changed: make(chan struct{}, 1),
+		suspect: make(chan struct{}, 1),
 		served:  map[schema.GroupVersionResource]bool{},
 	}
 }
@@ -81,27 +90,60 @@ func (c *Catalog) Missing(resources []schema.GroupVersionResource) string {
 	}
 	for _, r := range resources {
 		if !c.served[r] {
+			c.lacks = true
 			return fmt.Sprintf("the API server does not serve %s in %s", r.Resource, r.GroupVersion())
 		}
 	}
 	return ""
 }
 
+// Suspect has the catalog refreshed soon: something failed that is served as far as it knows.
+func (c *Catalog) Suspect() {
+	select {
+	case c.suspect <- struct{}{}:
+	default:
+	}
+}
+
 // Run refreshes the catalog until ctx ends.
 func (c *Catalog) Run(ctx context.Context) {
-	for {
-		period := RefreshPeriod
-		if err := c.Refresh(ctx); err != nil {
-			klog.FromContext(ctx).V(2).Info("Discovery failed", "err", err)
+	retry := RetryPeriod
+	for ctx.Err() == nil {
+		err := c.Refresh(ctx)
+		if err == nil {
+			retry = RetryPeriod
+			c.pause(ctx, suspectPause, nil)
+			c.pause(ctx, c.nextRefresh()-suspectPause, c.suspect)
+			continue
 		}
-		if !c.Complete() {
-			period = RetryPeriod
+		klog.FromContext(ctx).V(2).Info("Discovery failed", "err", err)
+		c.pause(ctx, retry, nil)
+		if c.Complete() {
+			retry = min(2*retry, MaxRetryPeriod)
 		}
-		select {
-		case <-c.clock.After(period):
-		case <-ctx.Done():
-			return
-		}
+	}
+}
+
+// nextRefresh is when to ask again. What is waited for is asked for after a time that
+// doubles from the last change on: it is found about as fast as it was away.
+func (c *Catalog) nextRefresh() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.lacks {
+		return RefreshPeriod
+	}
+	c.wait = min(2*c.wait, RefreshPeriod)
+	return c.wait
+}
+
+// pause waits for a time, or until there is a reason not to.
+func (c *Catalog) pause(ctx context.Context, d time.Duration, unless <-chan struct{}) {
+	timer := c.clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-unless:
+	case <-ctx.Done():
 	}
 }
 
@@ -151,6 +193,7 @@ func (c *Catalog) settle(served map[schema.GroupVersionResource]bool, failed map
 		return
 	}
 	c.served, c.known, c.err = served, true, nil
+	c.lacks, c.wait = false, suspectPause
 	select {
 	case c.changed <- struct{}{}:
 	default:

@@ -167,3 +167,83 @@ func TestDiscoveryIsQuickUntilItSucceeds(t *testing.T) {
 	cancel()
 	<-done
 }
+
+// counting counts the times that all groups are asked for.
+type counting struct {
+	*server
+	asked chan struct{}
+}
+
+func (s *counting) ServerGroups() (*metav1.APIGroupList, error) {
+	s.asked <- struct{}{}
+	return s.server.ServerGroups()
+}
+
+// A watch that fails is a reason to ask again before the period is over, but not at once.
+func TestSuspicionIsFollowedUp(t *testing.T) {
+	s := &counting{newServer(deployments), make(chan struct{})}
+	fakeClock := clocktesting.NewFakeClock(time.Now())
+	c := New(s, fakeClock)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.Run(ctx)
+	}()
+	asked := func() {
+		t.Helper()
+		select {
+		case <-s.asked:
+		case <-time.After(10 * time.Second):
+			t.Fatal("the API server is not asked")
+		}
+	}
+	step := func(d time.Duration) {
+		t.Helper()
+		for !fakeClock.HasWaiters() {
+			if ctx.Err() != nil {
+				t.Fatal("ended")
+			}
+		}
+		fakeClock.Step(d)
+	}
+	asked()
+	for range 5 {
+		c.Suspect()
+	}
+	step(suspectPause)
+	asked() // once for all of them
+	step(suspectPause)
+	step(RefreshPeriod - suspectPause)
+	asked()
+	cancel()
+	fakeClock.Step(RefreshPeriod)
+	<-done
+}
+
+func TestWhatIsMissingIsLookedForMoreOften(t *testing.T) {
+	s := newServer(deployments)
+	c := New(s, clock.RealClock{})
+	if err := c.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.nextRefresh(); got != RefreshPeriod {
+		t.Errorf("nothing is missing, and the next refresh is in %v", got)
+	}
+	if c.Missing([]schema.GroupVersionResource{widgets}) == "" {
+		t.Fatal("widgets are served")
+	}
+	for _, want := range []time.Duration{4 * time.Second, 8 * time.Second, 16 * time.Second, 30 * time.Second, 30 * time.Second} {
+		if got := c.nextRefresh(); got != want {
+			t.Errorf("the next refresh is in %v, want %v", got, want)
+		}
+	}
+	s.serve(deployments, widgets)
+	if err := c.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.nextRefresh(); got != RefreshPeriod {
+		t.Errorf("nothing is missing any more, and the next refresh is in %v", got)
+	}
+}

@@ -1,15 +1,14 @@
 package clients
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/discovery"
@@ -19,8 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 	"k8s.io/component-base/version"
-	"k8s.io/controller-manager/pkg/clientbuilder"
-	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -37,15 +35,17 @@ type Options struct {
 	Base *rest.Config
 	// Version is part of the user agent. The zero Info means that of the binary.
 	Version apiversion.Info
-	// ServiceAccounts makes identities with a service account act as it: the account is
-	// created if it does not exist, and a token is requested and renewed. Without it they
-	// use the credentials of Base. Default false.
+	// ServiceAccounts makes identities with a service account act as it: with its first
+	// request a token is requested, and the account created if it does not exist. Without
+	// it they use the credentials of Base. Default false.
 	ServiceAccounts bool
 	// QPS and Burst limit each client of each Set, see SetLimits.
 	QPS   float32
 	Burst int
 	// ForbiddenBody marks objects that must not be written. Empty permits all.
 	ForbiddenBody string
+	// Clock tells when tokens have to be renewed. Default: the real one.
+	Clock clock.Clock
 }
 
 // Identity says on whose behalf a Set acts.
@@ -73,24 +73,28 @@ type Set struct {
 // Clients makes Sets. Use New.
 type Clients struct {
 	options   Options
-	host      string            // URL of the API server
-	path      string            // path of Host, without trailing slash
-	own       http.RoundTripper // with the credentials of Base
-	anonymous http.RoundTripper // without credentials; nil without ServiceAccounts
+	host      string // URL of the API server
+	path      string // path of Host, without trailing slash
+	own       *link  // with the credentials of Base, but for a token
+	token     atomic.Pointer[string]
+	anonymous *link // without credentials; nil without ServiceAccounts
 	limits    *limits
-	builder   clientbuilder.ControllerClientBuilder // nil without ServiceAccounts
+	accounts  *accounts // nil without ServiceAccounts
 
 	mu     sync.Mutex
-	tokens map[string]transport.WrapperFunc // by service account
+	access *Access // what connections are made with now; nil before the first Renew
 }
 
 // New prepares connections to the API server. It sends no request.
 func New(o Options) (*Clients, error) {
 	if o.Base == nil {
-		return nil, errors.New("making clients: Base is required")
+		return nil, errNoAccess
 	}
 	if o.Version == (apiversion.Info{}) {
 		o.Version = version.Get()
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
 	}
 	url, _, err := rest.DefaultServerUrlFor(o.Base)
 	if err != nil {
@@ -101,9 +105,10 @@ func New(o Options) (*Clients, error) {
 		host:    url.String(),
 		path:    strings.TrimSuffix(url.Path, "/"),
 		limits:  newLimits(o.QPS, o.Burst),
-		tokens:  map[string]transport.WrapperFunc{},
+		access:  &Access{Config: o.Base},
 	}
-	if c.own, err = sharedTransport(o.Base); err != nil {
+	c.token.Store(&o.Base.BearerToken)
+	if c.own, err = newLink(o.Base); err != nil {
 		return nil, err
 	}
 	if o.ServiceAccounts {
@@ -112,34 +117,49 @@ func New(o Options) (*Clients, error) {
 	return c, err
 }
 
-// sharedTransport makes the transport that Sets wrap. client-go's cache finds an equal one
-// if there is one.
-func sharedTransport(base *rest.Config) (http.RoundTripper, error) {
-	config := rest.CopyConfig(base)
-	config.UserAgent = "" // differs by Set
-	t, err := rest.TransportFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("making the transport to the API server: %w", err)
-	}
-	if klog.V(6).Enabled() {
-		return t, nil // client-go has it logged already
-	}
-	// The verbosity can be raised later.
-	return transport.NewDebuggingRoundTripper(t, transport.DebugByContext), nil
-}
-
 func (c *Clients) prepareServiceAccounts() error {
-	config := rest.AnonymousClientConfig(c.options.Base)
 	var err error
-	if c.anonymous, err = sharedTransport(config); err != nil {
+	if c.anonymous, err = newLink(rest.AnonymousClientConfig(c.options.Base)); err != nil {
 		return err
 	}
-	bootstrap := c.config(credentials{shared: c.own, suffix: component}, nil, LimitFactors{})
+	bootstrap := c.config(credentials{shared: c.ownCredentials(), suffix: component}, nil, LimitFactors{})
 	core, err := kubernetes.NewForConfigAndClient(bootstrap, &http.Client{Transport: bootstrap.Transport, Timeout: bootstrapTimeout})
 	if err != nil {
 		return fmt.Errorf("making the client for service accounts: %w", err)
 	}
-	c.builder = clientbuilder.NewDynamicClientBuilder(config, core.CoreV1(), metav1.NamespaceSystem)
+	c.accounts = newAccounts(core.CoreV1(), c.options.Clock)
+	return nil
+}
+
+// Renew goes on with other credentials for the same API server and user, see
+// Access.Compare. Sets stay as they are: their next requests use the new credentials. A new
+// token changes nothing else. Other certificates need other connections: requests under way
+// are finished on the old ones, watches end there without an error and are resumed by those
+// who opened them, and then the old connections are closed. If it fails, nothing has
+// changed.
+func (c *Clients) Renew(a *Access) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var own, anonymous *lane
+	var err error
+	if c.access.transportKey() != a.transportKey() {
+		if own, err = newLane(a.Config); err != nil {
+			return err
+		}
+	}
+	if c.anonymous != nil && c.access.anonymousKey() != a.anonymousKey() {
+		if anonymous, err = newLane(rest.AnonymousClientConfig(a.Config)); err != nil {
+			return err
+		}
+	}
+	c.token.Store(&a.Config.BearerToken)
+	if own != nil {
+		c.own.replace(own)
+	}
+	if anonymous != nil {
+		c.anonymous.replace(anonymous)
+	}
+	c.access = a
 	return nil
 }
 
@@ -148,23 +168,20 @@ func (c *Clients) prepareServiceAccounts() error {
 // A qps that is not positive means no limit.
 func (c *Clients) SetLimits(qps float32, burst int) { c.limits.set(qps, burst) }
 
-// Close closes connections that are not in use. The Clients can be used further.
+// Close ends requests for tokens and closes all connections. No Set may be in use.
 func (c *Clients) Close() {
-	utilnet.CloseIdleConnectionsFor(c.own)
-	if c.anonymous != nil {
-		utilnet.CloseIdleConnectionsFor(c.anonymous)
+	if c.accounts != nil {
+		c.accounts.end()
+		c.anonymous.close()
 	}
+	c.own.close()
 }
 
 // For makes the clients of an identity, which write while fence permits it; a nil fence
-// permits always. With service accounts, the first Set of an account makes sure that it
-// exists; later ones send nothing.
+// permits always. It sends no request: with service accounts, the first request of a
+// client sees to the account and its token.
 func (c *Clients) For(id Identity, fence Fence) (*Set, error) {
-	credentials, err := c.credentials(id)
-	if err != nil {
-		return nil, fmt.Errorf("making clients of %s: %w", id.Name, err)
-	}
-	set, err := c.newSet(c.config(credentials, fence, id.Limits), id.Limits)
+	set, err := c.newSet(c.config(c.credentials(id), fence, id.Limits), id.Limits)
 	if err != nil {
 		return nil, fmt.Errorf("making clients of %s: %w", id.Name, err)
 	}
@@ -173,47 +190,27 @@ func (c *Clients) For(id Identity, fence Fence) (*Set, error) {
 
 // credentials are how an identity presents itself.
 type credentials struct {
-	shared http.RoundTripper
-	token  transport.WrapperFunc // adds a token; nil if shared has credentials
-	suffix string                // end of the user agent
+	shared  http.RoundTripper
+	account *account // whose token is added; nil if shared has credentials
+	suffix  string   // end of the user agent
 }
 
-func (c *Clients) credentials(id Identity) (credentials, error) {
+func (c *Clients) ownCredentials() http.RoundTripper { return &bearer{token: &c.token, next: c.own} }
+
+func (c *Clients) credentials(id Identity) credentials {
 	switch {
 	case id.ServiceAccount == "" && id.ClientName == "":
-		return credentials{shared: c.own, suffix: id.Name}, nil
+		return credentials{shared: c.ownCredentials(), suffix: id.Name}
 	case id.ServiceAccount == "":
-		return credentials{shared: c.own, suffix: id.ClientName}, nil
-	case c.builder == nil:
-		return credentials{shared: c.own, suffix: id.ServiceAccount}, nil
+		return credentials{shared: c.ownCredentials(), suffix: id.ClientName}
+	case c.accounts == nil:
+		return credentials{shared: c.ownCredentials(), suffix: id.ServiceAccount}
 	}
-	token, err := c.token(id.ServiceAccount)
 	return credentials{
-		shared: c.anonymous,
-		token:  token,
-		suffix: serviceaccount.MakeUsername(metav1.NamespaceSystem, id.ServiceAccount),
-	}, err
-}
-
-// token returns what adds the token of a service account to requests. The token is
-// fetched with the first of them, and shared by all Sets.
-func (c *Clients) token(account string) (transport.WrapperFunc, error) {
-	c.mu.Lock()
-	known := c.tokens[account]
-	c.mu.Unlock()
-	if known != nil {
-		return known, nil
+		shared:  c.anonymous,
+		account: c.accounts.get(id.ServiceAccount),
+		suffix:  serviceaccount.MakeUsername(metav1.NamespaceSystem, id.ServiceAccount),
 	}
-	config, err := c.builder.Config(account)
-	if err != nil {
-		return nil, fmt.Errorf("ensuring service account %s/%s: %w", metav1.NamespaceSystem, account, err)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.tokens[account] == nil {
-		c.tokens[account] = config.WrapTransport
-	}
-	return c.tokens[account], nil
 }
 
 // config describes the way of the requests of a Set: user agent, token, guard, fence, and
@@ -227,8 +224,8 @@ func (c *Clients) config(id credentials, fence Fence, factors LimitFactors) *res
 	if c.options.ForbiddenBody != "" {
 		rt = &guardedTransport{mark: []byte(c.options.ForbiddenBody), next: rt}
 	}
-	if id.token != nil {
-		rt = id.token(rt)
+	if id.account != nil {
+		rt = &asAccount{account: id.account, next: rt}
 	}
 	return &rest.Config{
 		Host:                      c.host,

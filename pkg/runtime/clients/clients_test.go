@@ -1,7 +1,6 @@
 package clients
 
 import (
-	"net/http"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
@@ -90,97 +89,6 @@ func TestRequestsSayWhoTheyAreFrom(t *testing.T) {
 	}
 }
 
-// accounts answers like an API server with service accounts.
-type accounts struct {
-	s       *server
-	missing atomic.Bool
-	created atomic.Int32
-	tokens  atomic.Int32
-}
-
-func (a *accounts) answer(w http.ResponseWriter, r *http.Request) {
-	account := map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "x", "namespace": "kube-system"}}
-	switch {
-	case strings.HasSuffix(r.URL.Path, "/token"):
-		a.tokens.Add(1)
-		reply(w, http.StatusCreated, map[string]any{
-			"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-			"spec":   map[string]any{"expirationSeconds": 3600},
-			"status": map[string]any{"token": "token-of-" + strings.Split(r.URL.Path, "/")[6], "expirationTimestamp": time.Now().Add(time.Hour).Format(time.RFC3339)},
-		})
-	case strings.HasSuffix(r.URL.Path, "/serviceaccounts"):
-		a.created.Add(1)
-		a.missing.Store(false)
-		reply(w, http.StatusCreated, account)
-	case strings.Contains(r.URL.Path, "/serviceaccounts/") && a.missing.Load():
-		reply(w, http.StatusNotFound, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: "NotFound", Code: 404})
-	case strings.Contains(r.URL.Path, "/serviceaccounts/"):
-		reply(w, http.StatusOK, account)
-	default:
-		emptyObject(w, r)
-	}
-}
-
-func TestServiceAccounts(t *testing.T) {
-	s := newServer(t)
-	a := &accounts{s: s}
-	a.missing.Store(true)
-	s.answer(a.answer)
-	c := s.clients(func(o *Options) { o.ServiceAccounts = true })
-	id := Identity{Name: "job-controller", ServiceAccount: "job-controller"}
-	for range 3 {
-		set, err := c.For(id, NewFence())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := set.Kubernetes.CoreV1().ConfigMaps("ns").Create(t.Context(), configMap(nil), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if a.created.Load() != 1 || a.tokens.Load() != 1 {
-		t.Fatalf("%d accounts created, %d tokens requested, want one of each", a.created.Load(), a.tokens.Load())
-	}
-	bootstrap := 0
-	for _, r := range s.seen() {
-		if !strings.Contains(r.path, "/configmaps") {
-			bootstrap++
-			if r.authorization != "Bearer own-token" || !strings.HasSuffix(r.userAgent, "/kube-controller-manager") {
-				t.Errorf("bootstrap %s %s sent authorization %q, user agent %q", r.method, r.path, r.authorization, r.userAgent)
-			}
-			continue
-		}
-		if r.authorization != "Bearer token-of-job-controller" || !strings.HasSuffix(r.userAgent, "/system:serviceaccount:kube-system:job-controller") {
-			t.Errorf("%s %s sent authorization %q, user agent %q", r.method, r.path, r.authorization, r.userAgent)
-		}
-	}
-	if bootstrap != 5 { // get, namespace get, create; get, token
-		t.Errorf("%d requests for the account of three sets, want 5", bootstrap)
-	}
-
-	root, err := c.For(Identity{Name: "shared-informers"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := root.Kubernetes.CoreV1().ConfigMaps("ns").Get(t.Context(), "x", metav1.GetOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if got := s.seen(); len(got) != 1 || got[0].authorization != "Bearer own-token" {
-		t.Errorf("requests of the process itself: %+v", got)
-	}
-}
-
-func TestServiceAccountThatCannotBeEnsured(t *testing.T) {
-	s := newServer(t)
-	s.answer(func(w http.ResponseWriter, _ *http.Request) {
-		reply(w, http.StatusForbidden, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: "Forbidden", Code: 403, Message: "no"})
-	})
-	c := s.clients(func(o *Options) { o.ServiceAccounts = true })
-	_, err := c.For(Identity{Name: "job-controller", ServiceAccount: "sa"}, nil)
-	if err == nil || !strings.HasPrefix(err.Error(), "making clients of job-controller: ensuring service account kube-system/sa: ") {
-		t.Fatalf("got %v", err)
-	}
-}
-
 // TestManySetsShareConnectionsAndLeakNothing is what a thousand reloads do.
 func TestManySetsShareConnectionsAndLeakNothing(t *testing.T) {
 	before := metrics.TransportCreateCalls
@@ -189,8 +97,7 @@ func TestManySetsShareConnectionsAndLeakNothing(t *testing.T) {
 	t.Cleanup(func() { metrics.TransportCreateCalls = before })
 
 	s := newServer(t)
-	a := &accounts{s: s}
-	s.answer(a.answer)
+	s.answer(newAccountServer().answer)
 	c := s.clients(func(o *Options) { o.ServiceAccounts = true })
 	use := func(id Identity) {
 		fence := NewFence()
@@ -247,7 +154,7 @@ users: [{name: u, user: {token: t}}]
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := LoadConfig(path, "application/vnd.kubernetes.protobuf", "application/json")
+	config, err := LoadConfig(Source{Kubeconfig: path, ContentType: "application/vnd.kubernetes.protobuf", AcceptContentTypes: "application/json"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,12 +164,12 @@ users: [{name: u, user: {token: t}}]
 		t.Fatalf("got %v", config)
 	}
 
-	if _, err := LoadConfig(path+".missing", "", ""); !os.IsNotExist(unwrapAll(err)) {
+	if _, err := LoadConfig(Source{Kubeconfig: path + ".missing"}); !os.IsNotExist(unwrapAll(err)) {
 		t.Errorf("missing file: %v", err)
 	}
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv("KUBERNETES_MASTER", "")
-	_, err = LoadConfig("", "", "")
+	_, err = LoadConfig(Source{})
 	const want = "loading client configuration: invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)

@@ -13,18 +13,31 @@ import (
 // component is what every user agent starts with.
 const component = "kube-controller-manager"
 
-// LoadConfig reads how to reach the API server from a kubeconfig file or, if its path is
-// empty, from the pod the process runs in. Compression of responses is off, warnings of the
-// API server are dropped. An empty contentType means JSON, empty acceptContentTypes mean
-// client-go's default.
-func LoadConfig(kubeconfig, contentType, acceptContentTypes string) (*rest.Config, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+// Source says where to find how to reach the API server.
+type Source struct {
+	// Kubeconfig is the path of a kubeconfig file. Empty means the credentials of the pod
+	// the process runs in.
+	Kubeconfig string
+	// Server is the URL of the API server, instead of the one in the kubeconfig. Default:
+	// empty, the one in the kubeconfig.
+	Server string
+	// ContentType of bodies that are sent. Empty means JSON.
+	ContentType string
+	// AcceptContentTypes is the header Accept. Empty means client-go's default.
+	AcceptContentTypes string
+}
+
+// LoadConfig reads how to reach the API server. Compression of responses is off, warnings
+// of the API server are dropped. Files that the kubeconfig names are named in the result
+// too; see LoadAccess.
+func LoadConfig(from Source) (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags(from.Server, from.Kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("loading client configuration: %w", err)
 	}
 	config.DisableCompression = true
-	config.ContentType = contentType
-	config.AcceptContentTypes = acceptContentTypes
+	config.ContentType = from.ContentType
+	config.AcceptContentTypes = from.AcceptContentTypes
 	config.WarningHandler = rest.NoWarnings{}
 	return config, nil
 }

@@ -55,6 +55,8 @@ type base struct {
 	informer cache.SharedIndexInformer
 	clock    clock.PassiveClock
 	handlers atomic.Int64
+	// onFailure is called when a list or watch failed; nil if nobody wants to know.
+	onFailure func()
 	// halted is closed when the informer has been told to stop.
 	halted chan struct{}
 
@@ -188,6 +190,9 @@ func (b *base) watchFailed(ctx context.Context, r *cache.Reflector, err error) {
 		logger.V(1).Info("watch closed unexpectedly", "err", err)
 	default:
 		b.failed(logger, failure{err: fmt.Errorf("watching: %w", err), version: r.LastSyncResourceVersion()})
+		if b.onFailure != nil {
+			b.onFailure()
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package informers
 
 import (
+	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,11 @@ type handler struct {
 	// listed is set when the initial list is queued as a whole. Only the goroutine that
 	// client-go delivers notifications on uses it.
 	listed bool
+	// labelled is set when that goroutine carries the name of the scope.
+	labelled bool
+
+	// since is when the call in progress began, in nanoseconds; 0 if there is none.
+	since atomic.Int64
 
 	// gone is closed, and removed set, when the handler must not be called any more.
 	gone    chan struct{}
@@ -51,6 +57,7 @@ func newHandler(s *Scope, b *base, next cache.ResourceEventHandler, period *time
 }
 
 func (h *handler) OnAdd(obj any, isInInitialList bool) {
+	h.label()
 	if isInInitialList && !h.listed {
 		h.awaitInitialList()
 	}
@@ -58,11 +65,23 @@ func (h *handler) OnAdd(obj any, isInInitialList bool) {
 }
 
 func (h *handler) OnUpdate(old, obj any) {
+	h.label()
 	h.call(func(next cache.ResourceEventHandler) { next.OnUpdate(old, obj) })
 }
 
 func (h *handler) OnDelete(obj any) {
+	h.label()
 	h.call(func(next cache.ResourceEventHandler) { next.OnDelete(obj) })
+}
+
+// label makes the goroutine that notifications are delivered on recognizable as one of the
+// controller, in stacks and profiles.
+func (h *handler) label() {
+	if h.labelled {
+		return
+	}
+	h.labelled = true
+	pprof.SetGoroutineLabels(h.scope.labels)
 }
 
 // awaitInitialList holds the first notification back until client-go has queued the last
@@ -104,6 +123,8 @@ func (h *handler) isolated(f func(cache.ResourceEventHandler)) (failure *PanicEr
 			failure = newPanicError(h, r)
 		}
 	}()
+	h.since.Store(h.scope.informers.clock.Now().UnixNano())
+	defer h.since.Store(0)
 	f(h.next)
 	return nil
 }

@@ -27,6 +27,9 @@ type Options struct {
 	// Whole reports that the process caches the whole objects of a resource, so that AnyFor
 	// takes them instead of caching metadata besides. Nil means that it caches none.
 	Whole func(schema.GroupVersionResource) bool
+	// Failed is called when a list or watch failed, from any goroutine; it must not block.
+	// Nil means that nobody wants to know.
+	Failed func()
 	// Transforms are applied to typed objects before they are stored. Kinds that are not
 	// listed lose their managedFields. Nil means DefaultTransforms.
 	Transforms Transforms
@@ -45,6 +48,7 @@ type Informers struct {
 	client     kubernetes.Interface
 	metadata   metadata.Interface
 	whole      func(schema.GroupVersionResource) bool
+	failed     func()
 	transforms Transforms
 	grace      time.Duration
 	clock      clock.Clock
@@ -70,6 +74,7 @@ func New(o Options) *Informers {
 		client:     o.Client,
 		metadata:   o.Metadata,
 		whole:      o.Whole,
+		failed:     o.Failed,
 		transforms: o.Transforms,
 		grace:      o.GracePeriod,
 		clock:      o.Clock,
@@ -77,6 +82,9 @@ func New(o Options) *Informers {
 		released:   make(chan struct{}, 1),
 		bases:      map[key]*base{},
 		scopes:     map[*Scope]struct{}{},
+	}
+	if i.failed == nil {
+		i.failed = func() {}
 	}
 	if i.transforms == nil {
 		i.transforms = DefaultTransforms()
@@ -152,6 +160,7 @@ func (i *Informers) acquire(s *Scope, k key, create func() (cache.SharedIndexInf
 	if !found {
 		informer, releaseName := create()
 		b = newBase(k, informer, releaseName, i.clock)
+		b.onFailure = i.failed
 		b.configure(i.transformFor(k))
 		i.bases[k] = b
 	}

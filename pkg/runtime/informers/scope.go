@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"runtime/debug"
+	"runtime/pprof"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -51,6 +52,8 @@ type Scope struct {
 	dry       bool
 	onPanic   func(error)
 
+	// labels carries the profiler label of goroutines that work for the scope.
+	labels context.Context
 	// open ends, through end, when the scope is closed.
 	open context.Context
 	end  context.CancelCauseFunc
@@ -113,6 +116,7 @@ func (i *Informers) NewScope(o ScopeOptions) *Scope {
 		period:    o.ResyncPeriod,
 	}
 	s.open, s.end = context.WithCancelCause(context.Background())
+	s.labels = pprof.WithLabels(context.Background(), pprof.Labels("controller", o.Name))
 	s.view = &view{scope: s}
 	s.views[controller.Filter{}] = s.view
 	i.mu.Lock()

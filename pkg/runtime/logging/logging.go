@@ -8,6 +8,7 @@
 package logging
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -34,6 +35,7 @@ type Output struct {
 
 	mu      sync.Mutex
 	applied string
+	current logsapi.LoggingConfiguration // as applied, with the verbosity as it is now
 }
 
 // Standard returns an output to stderr and, for split streams, stdout. It has no effect
@@ -75,12 +77,39 @@ func (o *Output) Apply(c *v1beta1.KubeControllerManagerConfiguration) error {
 		o.root = ours.root
 	}
 	o.root.pointAt(logger.GetSink(), flush)
+	o.current = c.Logging
 	if first && !taken {
 		klog.SetLoggerWithOptions(logr.New(&sink{root: o.root}), klog.ContextualLogger(true), klog.FlushLogger(o.root.flush))
 	}
 	klog.StartFlushDaemon(c.Logging.FlushFrequency.Duration.Duration)
 	o.applied = key
 	return o.setVerbosity(c.Logging)
+}
+
+// SetVerbosity sets the log level until the logging configuration changes, or the process
+// ends. It returns a sentence about what it did, in upstream's words.
+func (o *Output) SetVerbosity(level string) (string, error) {
+	v, err := strconv.ParseUint(strings.TrimSpace(level), 10, 31)
+	if err != nil {
+		return "", fmt.Errorf("failed to set klog.logging.verbosity: %q is not a level", level)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.applied == "" {
+		return "", errors.New("failed to set klog.logging.verbosity: logging is not configured yet")
+	}
+	c := o.current
+	c.Verbosity = logsapi.VerbosityLevel(v)
+	logger, flush, err := o.logger(c)
+	if err != nil {
+		return "", err
+	}
+	o.root.pointAt(logger.GetSink(), flush)
+	o.current = c
+	if err := o.setVerbosity(c); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("successfully set klog.logging.verbosity to %d", v), nil
 }
 
 func (o *Output) logger(c logsapi.LoggingConfiguration) (logr.Logger, func(), error) {

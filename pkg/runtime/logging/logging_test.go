@@ -73,3 +73,43 @@ func TestAnInvalidConfigurationIsRefused(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestTheLevelCanBeSetUntilTheConfigurationChanges(t *testing.T) {
+	var stderr bytes.Buffer
+	o := newOutput(logsapi.LoggingOptions{ErrorStream: &stderr, InfoStream: &stderr})
+	if _, err := o.SetVerbosity("3"); err == nil {
+		t.Error("a level was set before there is a log")
+	}
+	if err := o.Apply(configuration("text", 0)); err != nil {
+		t.Fatal(err)
+	}
+	logger := klog.LoggerWithName(klog.Background(), "deployment-controller")
+	shows := func(want bool) {
+		t.Helper()
+		stderr.Reset()
+		logger.V(3).Info("detail")
+		if got := strings.Contains(stderr.String(), "detail"); got != want || klog.V(3).Enabled() != want {
+			t.Errorf("level 3 is shown: %v, klog says %v, want %v", got, klog.V(3).Enabled(), want)
+		}
+	}
+	shows(false)
+	answer, err := o.SetVerbosity("3\n")
+	if err != nil || answer != "successfully set klog.logging.verbosity to 3" {
+		t.Errorf("got %q, %v", answer, err)
+	}
+	shows(true)
+	for _, bad := range []string{"", "-1", "three", "4294967296"} {
+		if _, err := o.SetVerbosity(bad); err == nil {
+			t.Errorf("%q was accepted", bad)
+		}
+	}
+	// A reload that leaves logging as it was leaves the level, too.
+	if err := o.Apply(configuration("text", 0)); err != nil {
+		t.Fatal(err)
+	}
+	shows(true)
+	if err := o.Apply(configuration("json", 0)); err != nil {
+		t.Fatal(err)
+	}
+	shows(false)
+}

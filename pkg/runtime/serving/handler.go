@@ -3,15 +3,15 @@ package serving
 import (
 	"encoding/json"
 	"net/http"
-	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/server/mux"
-	"k8s.io/apiserver/pkg/server/routes"
-	"k8s.io/component-base/logs"
 	"k8s.io/component-base/metrics/prometheus/slis"
+
+	"kcmd.dev/pkg/config/v1beta1"
 )
 
 // Content is what the endpoint shows.
@@ -22,62 +22,65 @@ type Content struct {
 	Metrics prometheus.Gatherer
 	// Config is the configuration in force, keyed by group, for /configz.
 	Config func() map[string]any
-	// Status is what /statusz shows.
-	Status func() any
+	// Flags are what /flagz shows.
+	Flags func() map[string]string
+	// Status is what /statusz shows, in the forms that readers ask for.
+	Status Status
 	// Debug is what a controller shows under /debug/controllers/<name>/, nil if nothing.
 	Debug func(controller string) http.Handler
-	// StatusText is /statusz for a reader who does not ask for JSON.
-	StatusText func() string
+	// SetVerbosity sets the log level, from what is sent to /debug/flags/v, and returns
+	// what to answer.
+	SetVerbosity func(level string) (string, error)
 }
 
-// Handler serves the content. Paths match exactly, but for those below the health
-// checks and the profiles.
-func (c Content) Handler(profiling bool) http.Handler {
-	m := mux.NewPathRecorderMux("kube-controller-manager")
-	healthz.InstallHandler(m, c.Health...)
-	healthz.InstallLivezHandler(m, c.Live...)
-	healthz.InstallReadyzHandler(m, c.Ready...)
-	m.Handle("/metrics", promhttp.HandlerFor(c.Metrics, promhttp.HandlerOpts{}))
+// Status is the status of the process in the forms that readers ask for.
+type Status struct {
+	// JSON is what is encoded for programs.
+	JSON func() any
+	// Text is for terminals.
+	Text func() string
+	// Page is the HTML page for browsers, and the content security policy it needs.
+	// If refresh is not 0, the browser is to load it again after that time.
+	Page func(refresh time.Duration) (page []byte, policy string, err error)
+}
+
+// maxScrapes is how many readers of the metrics are served at once.
+const maxScrapes = 8
+
+// Handler serves the content. Paths match exactly, but for those below /healthz, /livez,
+// /readyz, /debug/controllers and /debug/pprof.
+func (c Content) Handler(s v1beta1.Serving) http.Handler {
+	m := mux.NewPathRecorderMux(component)
+	reading := readable{m}
+	healthz.InstallHandler(reading, c.Health...)
+	healthz.InstallLivezHandler(reading, c.Live...)
+	healthz.InstallReadyzHandler(reading, c.Ready...)
+	reading.Handle("/metrics", promhttp.HandlerFor(c.Metrics, promhttp.HandlerOpts{
+		// One family that cannot be gathered must not hide the others.
+		ErrorHandling:       promhttp.ContinueOnError,
+		MaxRequestsInFlight: maxScrapes,
+	}))
 	slis.SLIMetricsWithReset{}.Install(m)
-	m.HandleFunc("/configz", func(w http.ResponseWriter, r *http.Request) { writeJSON(w, c.Config()) })
-	m.HandleFunc("/statusz", c.serveStatus)
-	m.HandlePrefix(debugPrefix, http.HandlerFunc(c.serveDebug))
-	if profiling {
-		routes.Profiling{}.Install(m)
-		routes.DebugFlags{}.Install(m, "v", routes.StringFlagPutHandler(logs.GlogSetter))
-	}
+	reading.Handle("/configz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, c.Config()) }))
+	reading.Handle("/flagz", flagzHandler(c.Flags))
+	c.installDebugging(m, s)
+	reading.Handle("/statusz", c.Status.handler(append(m.ListedPaths(), "/statusz")))
 	return m
 }
 
-// debugPrefix is the path below which controllers show themselves.
-const debugPrefix = "/debug/controllers/"
+// readable serves what can only be read.
+type readable struct{ *mux.PathRecorderMux }
 
-func (c Content) serveDebug(w http.ResponseWriter, r *http.Request) {
-	name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, debugPrefix), "/")
-	handler := c.Debug(name)
-	if handler == nil {
-		http.NotFound(w, r)
-		return
-	}
-	http.StripPrefix(debugPrefix+name, handler).ServeHTTP(w, r)
-}
-
-// serveStatus shows the status as text unless JSON is asked for.
-func (c Content) serveStatus(w http.ResponseWriter, r *http.Request) {
-	if wantsJSON(r) {
-		writeJSON(w, c.Status())
-		return
-	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write([]byte(c.StatusText()))
-}
-
-func wantsJSON(r *http.Request) bool {
-	if r.URL.Query().Get("format") == "json" {
-		return true
-	}
-	return r.Header.Get("Accept") == "application/json"
+// Handle adds a path.
+func (m readable) Handle(path string, handler http.Handler) {
+	m.PathRecorderMux.Handle(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "it can only be read", http.StatusMethodNotAllowed)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}))
 }
 
 func writeJSON(w http.ResponseWriter, v any) {
@@ -87,6 +90,5 @@ func writeJSON(w http.ResponseWriter, v any) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
 	_, _ = w.Write(append(body, '\n'))
 }

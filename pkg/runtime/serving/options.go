@@ -3,11 +3,14 @@ package serving
 import (
 	"context"
 	"fmt"
-	"net"
+	"net/http"
+	"time"
 
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/server/options"
+	"k8s.io/controller-manager/app"
+	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/config/v1beta1"
 )
@@ -19,26 +22,51 @@ type infos struct {
 	authorization  server.AuthorizationInfo
 }
 
-// build opens the listener and looks up who may do what.
-func build(c v1beta1.Serving) (*infos, error) {
-	secure := secureServing(c)
-	if err := secure.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
-		return nil, fmt.Errorf("making a self-signed certificate: %w", err)
+// prepare reads certificates and looks up who may do what. It opens nothing.
+func prepare(c v1beta1.Serving, last *generated) (*infos, *generated, error) {
+	certs, last, err := certificates(c, last)
+	if err != nil {
+		return nil, nil, err
 	}
-	var in infos
-	if err := secure.ApplyTo(&in.serving); err != nil {
-		return nil, fmt.Errorf("opening the secure port: %w", err)
-	}
+	certs.DisableHTTP2 = !*c.HTTP2.Enabled
+	certs.HTTP2MaxStreamsPerConnection = int(*c.HTTP2.MaxStreamsPerConnection)
+	in := infos{serving: certs}
 	if err := in.authenticateBy(c.Authentication); err != nil {
-		return nil, in.closed(fmt.Errorf("setting up authentication: %w", err))
+		return nil, nil, fmt.Errorf("setting up authentication: %w", err)
 	}
 	if err := in.authorizeBy(c.Authorization); err != nil {
-		return nil, in.closed(fmt.Errorf("setting up authorization: %w", err))
+		return nil, nil, fmt.Errorf("setting up authorization: %w", err)
 	}
 	if in.serving.ClientCA != nil {
 		in.serving.ClientCA = unhinted{in.serving.ClientCA}
 	}
-	return &in, nil
+	return &in, last, nil
+}
+
+// protect puts authentication, authorization and the bounds for strangers in front of a
+// handler.
+func (in *infos) protect(handler http.Handler, c v1beta1.Serving, clk clock.PassiveClock, m *Metrics) http.Handler {
+	bounds := newStrangers(freePaths(c.Authorization.AlwaysAllowPaths), clk, m)
+	chain := app.BuildHandlerChain(bounds.trusting(handler), &in.authorization, &in.authentication)
+	return hardened(bounds.admit(chain))
+}
+
+// bodyTimeout is how long the body of a request may take. A timeout of the server would be
+// one of the answer, too: net/http ends a request whose client is silent for that long, and
+// the client of a profile is.
+const bodyTimeout = 30 * time.Second
+
+// hardened bounds the body of requests and forbids browsers to guess.
+func hardened(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if r.ContentLength != 0 {
+			// Writers of tests have no deadline.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		next.ServeHTTP(w, r)
+	})
 }
 
 // unhinted keeps the names of the client CAs from clients. They are read from the API
@@ -65,41 +93,6 @@ func (u unhinted) Run(ctx context.Context, workers int) {
 	if r, ok := u.CAContentProvider.(dynamiccertificates.ControllerRunner); ok {
 		r.Run(ctx, workers)
 	}
-}
-
-// closed closes the listener of a server that does not come to be.
-func (in *infos) closed(cause error) error {
-	_ = in.serving.Listener.Close()
-	return cause
-}
-
-func secureServing(c v1beta1.Serving) *options.SecureServingOptions {
-	o := options.NewSecureServingOptions()
-	o.BindAddress = net.ParseIP(c.BindAddress)
-	o.BindPort = int(*c.Port)
-	o.ServerCert.CertKey = options.CertKey{CertFile: c.TLS.CertFile, KeyFile: c.TLS.PrivateKeyFile}
-	o.ServerCert.CertDirectory = c.TLS.CertDirectory
-	o.ServerCert.PairName = "kube-controller-manager"
-	o.MinTLSVersion = c.TLS.MinVersion
-	o.CipherSuites = c.TLS.CipherSuites
-	return o
-}
-
-func (in *infos) authenticateBy(c v1beta1.Authentication) error {
-	o := options.NewDelegatingAuthenticationOptions()
-	o.RemoteKubeConfigFile = c.Kubeconfig
-	o.RemoteKubeConfigFileOptional = true
-	o.CacheTTL = c.CacheTTL.Duration
-	o.ClientCert.ClientCA = c.ClientCAFile
-	o.SkipInClusterLookup = *c.SkipLookup
-	o.TolerateInClusterLookupFailure = *c.TolerateLookupFailure
-	o.RequestHeader.ClientCAFile = c.RequestHeader.ClientCAFile
-	o.RequestHeader.UsernameHeaders = c.RequestHeader.UsernameHeaders
-	o.RequestHeader.UIDHeaders = c.RequestHeader.UIDHeaders
-	o.RequestHeader.GroupHeaders = c.RequestHeader.GroupHeaders
-	o.RequestHeader.ExtraHeaderPrefixes = c.RequestHeader.ExtraHeaderPrefixes
-	o.RequestHeader.AllowedNames = c.RequestHeader.AllowedNames
-	return o.ApplyTo(&in.authentication, in.serving, nil)
 }
 
 func (in *infos) authorizeBy(c v1beta1.Authorization) error {

@@ -15,5 +15,8 @@
 //     However long one takes to drain, the others do not wait for it.
 //  5. An instance that returns early, panics, or works on one key for too long is
 //     replaced after a backoff. One that does not stop within the drain timeout is
-//     fenced, so that it can do no harm, reported, and left behind.
+//     fenced, so that it can do no harm, reported, and left behind. The process goes on:
+//     ending it would only be right if the instance could still write.
+//  6. If controllers are to be started one after another, each waits for a time of its
+//     own before its first instance of a term starts. Any newer command ends the wait.
 package supervisor

@@ -106,6 +106,15 @@ func (s *Supervisor) SetDrainTimeout(d time.Duration) {
 	}
 }
 
+// SetStartInterval has each controller that is started from now on because the process
+// has, or because a lease was won, wait for a random time between d and twice d first. A
+// controller that is started for any other reason does not wait. 0 means no wait.
+func (s *Supervisor) SetStartInterval(d time.Duration) {
+	for _, u := range s.units {
+		u.interval.Store(int64(d))
+	}
+}
+
 // Synchronize makes every controller do what is wanted of it. Controllers that are not
 // in desired are disabled.
 //

@@ -37,6 +37,7 @@ type fakeInstance struct {
 	ended   chan error // what Run returns without being asked
 	hangs   chan struct{}
 	onRun   func()
+	handler chan struct{} // Close waits for it, as for an event handler
 
 	mu          sync.Mutex
 	ran, closed int
@@ -135,8 +136,12 @@ func (i *fakeInstance) DebuggingHandler() http.Handler { return http.NotFoundHan
 
 func (i *fakeInstance) Close() {
 	i.mu.Lock()
-	defer i.mu.Unlock()
 	i.closed++
+	handler := i.handler
+	i.mu.Unlock()
+	if handler != nil {
+		<-handler
+	}
 }
 
 func (i *fakeInstance) SetResync(d time.Duration) {
@@ -382,6 +387,26 @@ func TestAHungInstanceIsFencedAndLeftBehind(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	close(hang)
+	h.Shutdown()
+}
+
+// An event handler that does not return holds up neither the successor nor the end.
+func TestAHungHandlerIsLeftBehind(t *testing.T) {
+	h := newHarness(t, "a", "b")
+	h.sync(wants(map[string]string{"a": "1", "b": "1"}))
+	hung := h.instances("a")[0]
+	hung.handler = make(chan struct{})
+	defer close(hung.handler)
+	if err := h.Synchronize(wants(map[string]string{"a": "2", "b": "1"}), CauseConfig, true); err != nil {
+		t.Fatal(err)
+	}
+	h.stepUntil(time.Second, "generation 2 runs", func() bool { return h.status("a").Generation == 2 })
+	if s := h.status("a"); s.Abandoned != 1 || s.State != Running {
+		t.Errorf("%+v", s)
+	}
+	if s := h.status("b"); s.Generation != 1 {
+		t.Errorf("b suffered: %+v", s)
+	}
 	h.Shutdown()
 }
 

@@ -24,6 +24,7 @@ type unit struct {
 	d            controller.Descriptor
 	options      Options
 	drainTimeout atomic.Int64 // a time.Duration
+	interval     atomic.Int64 // a time.Duration, see SetStartInterval
 	resync       atomic.Int64 // a time.Duration
 
 	wanted Want // owned by Supervisor.Synchronize
@@ -43,6 +44,9 @@ type unit struct {
 	predecessor any
 	failures    int
 	retry       <-chan time.Time
+	held        *held
+	begun       bool   // an instance was to start
+	beganIn     uint64 // the term in which that was last
 }
 
 // move is what Synchronize decided for one unit.
@@ -182,6 +186,8 @@ func (u *unit) loop() {
 		select {
 		case <-u.wake:
 			u.carryOut()
+		case <-u.held.due():
+			u.startHeld()
 		case <-done:
 			u.crashed(u.current.err, causeOf(u.current))
 		case err := <-failed:
@@ -225,6 +231,7 @@ func (u *unit) carryOut() {
 // moveTo carries out a command, which is a new beginning: earlier failures are forgotten.
 func (u *unit) moveTo(m *move) {
 	u.retry, u.failures = nil, 0
+	u.dropHeld()
 	if u.current != nil {
 		if m.want.State == Running {
 			u.countRestart(m.cause)
@@ -253,7 +260,7 @@ func (u *unit) settleInto(m *move) {
 	case m.instance == nil:
 		u.setState(Idle, "nothing to do with this configuration")
 	default:
-		u.start(m.instance, m.failed, m.decided)
+		u.startOrHold(m)
 	}
 }
 
@@ -282,10 +289,10 @@ func (u *unit) stop(cause error) {
 	began := u.options.Clock.Now()
 	u.setState(Stopping, cause.Error())
 	r.cancel(cause)
-	stopped := u.await(r, time.Duration(u.drainTimeout.Load()))
+	stopped := u.wait(r.done, time.Duration(u.drainTimeout.Load()))
 	if !stopped {
 		r.Fence(fmt.Errorf("not stopped within the drain timeout: %w", cause))
-		stopped = u.await(r, fencedGrace)
+		stopped = u.wait(r.done, fencedGrace)
 	}
 	u.mu.Lock()
 	u.current = nil
@@ -298,15 +305,16 @@ func (u *unit) stop(cause error) {
 	u.bury(r)
 }
 
-func (u *unit) await(r *running, limit time.Duration) bool {
+// wait reports that something happened in time.
+func (u *unit) wait(done <-chan struct{}, limit time.Duration) bool {
 	timer := u.options.Clock.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case <-r.done:
+	case <-done:
 		return true
 	case <-timer.C():
 		select {
-		case <-r.done:
+		case <-done:
 			return true
 		default:
 			return false
@@ -314,25 +322,38 @@ func (u *unit) await(r *running, limit time.Duration) bool {
 	}
 }
 
-// bury takes what a stopped instance hands over and releases the rest.
+// bury takes what a stopped instance hands over and releases the rest. An event handler
+// that hangs keeps it from being released; it is left behind then.
 func (u *unit) bury(r *running) {
 	r.Fence(errors.New("the instance has ended"))
 	if !r.panics {
 		u.predecessor = r.HandOver()
 	}
-	r.Close()
+	released := make(chan struct{})
+	go func() {
+		defer close(released)
+		r.Close()
+	}()
+	if !u.wait(released, max(time.Duration(u.drainTimeout.Load()), fencedGrace)) {
+		u.leaveBehind("An event handler of a controller that was stopped does not return; it is left behind and can write nothing")
+	}
 }
 
 // abandon leaves an instance behind that does not stop. It is fenced, and what it holds is
-// released although it still runs, so that its successor has the name to itself.
+// released although it still runs, so that its successor has the name to itself. As it can
+// write nothing, there is no reason to end the process.
 func (u *unit) abandon(r *running) {
+	u.leaveBehind("Controller did not stop; its writes are refused from now on and it is left behind")
+	// Not waited for: a handler that hangs would hold up the successor.
+	go r.Close()
+}
+
+func (u *unit) leaveBehind(message string) {
 	u.options.Metrics.abandoned.WithLabelValues(u.d.Name).Inc()
 	u.mu.Lock()
 	u.status.Abandoned++
 	u.mu.Unlock()
-	klog.FromContext(u.ctx).Error(nil, "Controller did not stop; its writes are refused from now on and it is left behind", "stacks", Stacks(u.d.Name))
-	// Not waited for: a handler that hangs would hold up the successor.
-	go r.Close()
+	klog.FromContext(u.ctx).Error(nil, message, "stacks", Stacks(u.d.Name))
 }
 
 // crashed replaces an instance that returned or failed on its own.
@@ -407,6 +428,7 @@ func (u *unit) end() {
 	if pending != nil {
 		pending.discard()
 	}
+	u.dropHeld()
 	if u.current != nil {
 		u.stop(errors.New("shutting down"))
 	}

@@ -12,14 +12,37 @@ import (
 )
 
 // Hub gathers the metrics of the process: those of the global registry, which live as
-// long as the process, and those of the registries that are attached at the moment.
+// long as the process, and those of the registries that are attached at the moment. What
+// is exposed of them can be changed.
 type Hub struct {
-	mu       sync.Mutex
-	attached map[*Registry]struct{}
+	version semver.Version
+
+	mu         sync.Mutex
+	attached   map[*Registry]struct{}
+	exposition Exposition
 }
 
-// NewHub makes a hub with nothing attached.
-func NewHub() *Hub { return &Hub{attached: map[*Registry]struct{}{}} }
+// NewHub makes a hub with nothing attached, which exposes everything that is not hidden.
+func NewHub() *Hub {
+	return &Hub{version: currentVersion(), attached: map[*Registry]struct{}{}}
+}
+
+// Expose changes what is exposed.
+func (h *Hub) Expose(e Exposition) {
+	if e.showHidden {
+		// Hidden metrics are not even counted until somebody wants to see them; from then
+		// on they are, also while they are not shown.
+		metrics.SetShowHidden()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.exposition = e
+	if e.showHidden {
+		for r := range h.attached {
+			r.reveal()
+		}
+	}
+}
 
 // Attach exposes the metrics of a registry until it is detached. Registries that are
 // attached at the same time must not hold the same series.
@@ -50,8 +73,10 @@ func (h *Hub) Gather() ([]*dto.MetricFamily, error) {
 	for r := range h.attached {
 		all = append(all, r)
 	}
+	exposition := h.exposition
 	h.mu.Unlock()
-	return all.Gather()
+	families, err := all.Gather()
+	return exposition.apply(families, h.version), err
 }
 
 // Registry holds the metrics of one controller instance. Unlike a component-base
@@ -59,24 +84,55 @@ func (h *Hub) Gather() ([]*dto.MetricFamily, error) {
 type Registry struct {
 	version    semver.Version
 	prometheus *prometheus.Registry
+
+	mu     sync.Mutex
+	hidden []metrics.Registerable // registered, and not counted while nobody sees them
 }
 
 // NewRegistry makes an empty registry.
 func NewRegistry() *Registry {
-	// A build without a version shows every metric, as component-base does.
+	return &Registry{version: currentVersion(), prometheus: prometheus.NewRegistry()}
+}
+
+// currentVersion decides which metrics are hidden. A build without a version shows every
+// metric, as component-base does.
+func currentVersion() semver.Version {
 	v, err := semver.ParseTolerant(version.Get().GitVersion)
 	if err != nil {
 		v = semver.Version{}
 	}
 	v.Pre = nil
-	return &Registry{version: v, prometheus: prometheus.NewRegistry()}
+	return v
+}
+
+// reveal begins to count metrics that were hidden.
+func (r *Registry) reveal() {
+	r.mu.Lock()
+	were := r.hidden
+	r.hidden = nil
+	r.mu.Unlock()
+	for _, m := range were {
+		m.ClearState()
+	}
+	r.MustRegister(were...)
+}
+
+// create makes a metric, unless it is hidden.
+func (r *Registry) create(m metrics.Registerable) bool {
+	if m.Create(&r.version) {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hidden = append(r.hidden, m)
+	return false
 }
 
 // MustRegister adds metrics. It panics if one of them is registered already, which is a
 // programming error.
 func (r *Registry) MustRegister(all ...metrics.Registerable) {
 	for _, m := range all {
-		if m.Create(&r.version) {
+		if r.create(m) {
 			r.prometheus.MustRegister(m)
 		}
 	}
@@ -84,7 +140,7 @@ func (r *Registry) MustRegister(all ...metrics.Registerable) {
 
 // Register adds a metric.
 func (r *Registry) Register(m metrics.Registerable) error {
-	if !m.Create(&r.version) {
+	if !r.create(m) {
 		return nil
 	}
 	return r.prometheus.Register(m)

@@ -5,7 +5,9 @@
 //  2. Metrics of a controller instance live in a Registry of their own, which is
 //     attached to the Hub while the instance runs. When it is detached, all of its
 //     series are gone.
-//  3. Names follow those of kube-apiserver's reloaded configuration files.
+//  3. What is exposed can be changed at any time: the options of component-base apply to
+//     what is read, not to what is counted.
+//  4. Names follow those of kube-apiserver's reloaded configuration files.
 package telemetry
 
 import (
@@ -20,6 +22,7 @@ type Reload struct {
 	last  *metrics.GaugeVec
 	info  *metrics.GaugeVec
 	took  *metrics.Histogram
+	now   *metrics.Gauge
 }
 
 // Reload outcomes, as in the status label.
@@ -51,7 +54,11 @@ func NewReload(r interface {
 			Buckets: metrics.ExponentialBuckets(0.001, 2, 14),
 		}),
 	}
-	r.MustRegister(m.total, m.last, m.info, m.took)
+	m.now = metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace: "kcmd", Subsystem: "config", Name: "rejected", StabilityLevel: metrics.ALPHA,
+		Help: "1 while the configuration file as it is now is not in force, 0 otherwise.",
+	})
+	r.MustRegister(m.total, m.last, m.info, m.took, m.now)
 	for _, status := range []string{Success, Failure} {
 		m.total.WithLabelValues(status).Add(0)
 	}
@@ -65,6 +72,11 @@ func (m *Reload) Record(status string, at time.Time, took time.Duration) {
 	if status == Success {
 		m.took.Observe(took.Seconds())
 	}
+}
+
+// Rejected records whether the file as it is now is rejected.
+func (m *Reload) Rejected(is bool) {
+	m.now.Set(map[bool]float64{true: 1}[is])
 }
 
 // InForce records the hash of the configuration in force.

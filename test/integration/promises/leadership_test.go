@@ -73,11 +73,12 @@ func TestLockMovesLive(t *testing.T) {
 	}
 }
 
-// Another process may hold the new lock: then this one stands by.
+// Another process may hold the new lock: then this one stands by. The other one runs nothing
+// as long as this one does, although it has a lock of its own.
 func TestLockMovesToOneThatIsHeld(t *testing.T) {
 	m := start(t, func(c *manager.Config) { settle(c, 10*time.Millisecond) })
 	theirs := leaseOf(t) + "-theirs"
-	other, err := manager.Launch(t.Context(), plane, func(c *manager.Config) { c.LeaderElection.ResourceName = theirs })
+	other, err := manager.Begin(t.Context(), plane, runtime.Options{}, func(c *manager.Config) { c.LeaderElection.ResourceName = theirs })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,6 +87,12 @@ func TestLockMovesToOneThatIsHeld(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	wait(t, other, "it holds its lock and runs nothing", func(s *runtime.Status) error {
+		if !s.Leadership.Leading || len(instances(*s)) > 0 || len(s.Leadership.Leases[0].Blocked) == 0 {
+			return fmt.Errorf("leading %v, running %v, leases %+v", s.Leadership.Leading, instances(*s), s.Leadership.Leases)
+		}
+		return nil
+	})
 	edit(t, m, func(c *manager.Config) { c.LeaderElection.ResourceName = theirs })
 	wait(t, m, "it stands by", func(s *runtime.Status) error {
 		if s.Leadership.Leading || len(instances(*s)) > 0 {
@@ -93,6 +100,7 @@ func TestLockMovesToOneThatIsHeld(t *testing.T) {
 		}
 		return nil
 	})
+	waitRunning(t, other)
 	if got := holder(t, leaseOf(t)); got != "" {
 		t.Errorf("the old lease is held by %q", got)
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config"
@@ -31,8 +32,7 @@ func TestSignalEndsTheProcessInGoodOrder(t *testing.T) {
 		t.Run(signal.String(), func(t *testing.T) {
 			name := leaseOf(t)
 			leader := manager.StartProcess(t, plane, ownLease(t, nil))
-			standby := manager.Start(t, plane, func(c *manager.Config) { c.LeaderElection.ResourceName = name + "-unused" })
-			edit(t, standby, func(c *manager.Config) { c.LeaderElection.ResourceName = name })
+			standby := begin(t, runtime.Options{}, nil)
 			wait(t, standby, "it stands by", standsBy)
 			held := holder(t, name)
 
@@ -76,6 +76,11 @@ func standsBy(s *runtime.Status) error {
 // A shutdown that hangs, here because the API server does not answer, can be cut short.
 func TestSecondSignalKills(t *testing.T) {
 	p := manager.StartProcess(t, plane, ownLease(t, nil))
+	t.Cleanup(func() { // or the managers of other tests wait until it expires
+		if err := plane.AdminClient().CoordinationV1().Leases(metav1.NamespaceSystem).Delete(context.Background(), leaseOf(t), metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
 	must(t, plane.PauseAPIServer())
 	t.Cleanup(func() {
 		if err := plane.ResumeAPIServer(); err != nil {

@@ -59,6 +59,12 @@ type FileReader interface {
 	Files() []string
 }
 
+// ClusterCAReader is implemented by values with which a controller may read Env.ClusterCA.
+// If ReadsClusterCA returns true, a change of it restarts the controller.
+type ClusterCAReader interface {
+	ReadsClusterCA() bool
+}
+
 // ResourceReader is implemented by values with which a controller needs further
 // resources. It waits until they are served.
 type ResourceReader interface {
@@ -110,6 +116,12 @@ func (d Descriptor) Whole(value any) []schema.GroupVersionResource {
 	return slices.DeleteFunc(slices.Clone(d.Resources(value)), func(r schema.GroupVersionResource) bool {
 		return slices.Contains(d.Partial, r)
 	})
+}
+
+// ReadsClusterCA reports whether Env.ClusterCA matters with a value.
+func (d Descriptor) ReadsClusterCA(value any) bool {
+	r, ok := value.(ClusterCAReader)
+	return ok && r.ReadsClusterCA()
 }
 
 // Files are the files that a value names.

@@ -1,0 +1,287 @@
+package clients
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+)
+
+// Lifetime of tokens, as upstream's.
+const (
+	tokenLifetime = time.Hour
+	// minTokenLifetime is what a token is taken to live at least: less means that the clocks
+	// of this machine and of the API server differ.
+	minTokenLifetime = 10 * time.Minute
+	// renewAfter is the part of its life after which a token is renewed, in percent.
+	renewAfter = 80
+	// renewRetry is when a renewal that failed is tried again while the old token is good.
+	renewRetry = 10 * time.Second
+	// tokenAttempts are made with growing pauses, beginning with tokenPause, before requests
+	// that wait for a token fail.
+	tokenAttempts = 4
+	tokenPause    = 500 * time.Millisecond
+	// minTokenAge is how old a token is at least that a refusal is blamed on: one that was
+	// refused when it was new will not be replaced by a better one.
+	minTokenAge = time.Second
+)
+
+// accounts are the service accounts that controllers act as. Nothing is asked of the API
+// server before the first request of an account: making clients never waits for it.
+type accounts struct {
+	core  corev1client.CoreV1Interface // with the credentials of the process
+	clock clock.Clock
+
+	// life ends, through end, requests for tokens that are under way.
+	life context.Context
+	end  context.CancelFunc
+
+	mu     sync.Mutex
+	byName map[string]*account
+}
+
+func newAccounts(core corev1client.CoreV1Interface, c clock.Clock) *accounts {
+	a := &accounts{core: core, clock: c, byName: map[string]*account{}}
+	a.life, a.end = context.WithCancel(context.Background())
+	return a
+}
+
+// get returns the one account of a name. All Sets share its token.
+func (a *accounts) get(name string) *account {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	found, ok := a.byName[name]
+	if !ok {
+		found = &account{accounts: a, name: name}
+		a.byName[name] = found
+	}
+	return found
+}
+
+// account holds the token of one service account.
+type account struct {
+	*accounts
+	name string
+
+	mu       sync.Mutex
+	token    string // empty: there is none
+	fetched  time.Time
+	renewAt  time.Time
+	expires  time.Time
+	fetching *fetch // nil if none is under way
+}
+
+// fetch is one attempt to get a token. Whoever needs the token waits for it.
+type fetch struct {
+	done chan struct{}
+	err  error // valid after done is closed
+}
+
+var errTokenLost = errors.New("the token was refused while it was waited for")
+
+// use returns a valid token, and when it was fetched. A token that is due for renewal is
+// renewed in the background; only without a valid one the request waits, until ctx ends.
+func (a *account) use(ctx context.Context) (token string, fetched time.Time, err error) {
+	a.mu.Lock()
+	now := a.clock.Now()
+	valid := a.token != "" && now.Before(a.expires)
+	if (!valid || !now.Before(a.renewAt)) && a.fetching == nil {
+		a.fetching = &fetch{done: make(chan struct{})}
+		go a.fetch(a.fetching)
+	}
+	token, fetched, under := a.token, a.fetched, a.fetching
+	a.mu.Unlock()
+	if valid {
+		return token, fetched, nil
+	}
+	select {
+	case <-under.done:
+	case <-ctx.Done():
+		return "", time.Time{}, fmt.Errorf("waiting for the token of service account %s: %w", a, context.Cause(ctx))
+	}
+	if under.err != nil {
+		return "", time.Time{}, under.err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.token == "" {
+		return "", time.Time{}, fmt.Errorf("using service account %s: %w", a, errTokenLost)
+	}
+	return a.token, a.fetched, nil
+}
+
+// refused drops the token that a request was refused with, unless it has been replaced
+// since. It reports whether asking again with another one makes sense.
+func (a *account) refused(fetched time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.fetched.Equal(fetched) {
+		return true
+	}
+	if a.clock.Since(fetched) < minTokenAge {
+		return false
+	}
+	a.token = ""
+	return true
+}
+
+// fetch gets a token.
+func (a *account) fetch(f *fetch) {
+	answer, err := a.request()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	defer close(f.done)
+	a.fetching = nil
+	now := a.clock.Now()
+	if err != nil {
+		f.err = fmt.Errorf("getting a token of service account %s: %w", a, err)
+		if a.token != "" && now.Before(a.expires) {
+			a.renewAt = now.Add(renewRetry)
+			klog.Background().Error(f.err, "Unable to renew a token, going on with the old one", "serviceAccount", a.name, "expires", a.expires)
+		}
+		return
+	}
+	life := max(answer.Status.ExpirationTimestamp.Sub(now), minTokenLifetime)
+	a.token, a.fetched = answer.Status.Token, now
+	a.renewAt, a.expires = now.Add(life*renewAfter/100), now.Add(life)
+}
+
+// request asks for a token, a few times if need be.
+func (a *account) request() (answer *authenticationv1.TokenRequest, err error) {
+	pause := tokenPause
+	for attempt := range tokenAttempts {
+		if attempt > 0 {
+			select {
+			case <-a.clock.After(pause):
+				pause *= 2
+			case <-a.life.Done():
+				return nil, err
+			}
+		}
+		answer, err = a.requestOnce()
+		if err == nil || apierrors.IsForbidden(err) || a.life.Err() != nil {
+			return answer, err
+		}
+	}
+	return nil, err
+}
+
+// requestOnce asks for a token. That the account exists is taken for granted until the
+// answer says otherwise: it then is made, which needs no request in the usual case.
+func (a *account) requestOnce() (*authenticationv1.TokenRequest, error) {
+	answer, err := a.create()
+	if !apierrors.IsNotFound(err) {
+		return answer, err
+	}
+	if err := a.ensure(); err != nil {
+		return nil, err
+	}
+	return a.create()
+}
+
+func (a *account) create() (*authenticationv1.TokenRequest, error) {
+	ctx, cancel := context.WithTimeout(a.life, bootstrapTimeout)
+	defer cancel()
+	want := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: ptr.To(int64(tokenLifetime / time.Second)),
+	}}
+	return a.core.ServiceAccounts(metav1.NamespaceSystem).CreateToken(ctx, a.name, want, metav1.CreateOptions{})
+}
+
+// ensure makes the account, and its namespace if that is missing too. That the process may
+// not make namespaces is no failure: somebody else will.
+func (a *account) ensure() error {
+	ctx, cancel := context.WithTimeout(a.life, bootstrapTimeout)
+	defer cancel()
+	want := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: a.name}}
+	create := func() error {
+		_, err := a.core.ServiceAccounts(metav1.NamespaceSystem).Create(ctx, want, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	}
+	err := create()
+	if apierrors.IsNotFound(err) {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
+		if _, err := a.core.Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			klog.Background().V(2).Info("The namespace of service accounts is missing and cannot be made", "err", err)
+		}
+		err = create()
+	}
+	if err != nil {
+		return fmt.Errorf("making the account: %w", err)
+	}
+	return nil
+}
+
+// String is how errors name the account.
+func (a *account) String() string { return metav1.NamespaceSystem + "/" + a.name }
+
+// asAccount sends requests with the token of a service account.
+type asAccount struct {
+	account *account
+	next    http.RoundTripper
+}
+
+var _ utilnet.RoundTripperWrapper = &asAccount{}
+
+// WrappedRoundTripper implements utilnet.RoundTripperWrapper.
+func (t *asAccount) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// RoundTrip implements http.RoundTripper. A request that is refused because of its token
+// was not carried out: it is sent once more with a new one, if its body can be.
+func (t *asAccount) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Header.Get("Authorization") != "" {
+		return t.next.RoundTrip(req)
+	}
+	token, fetched, err := t.account.use(req.Context())
+	if err != nil {
+		closeBody(req)
+		return nil, err
+	}
+	resp, err := t.next.RoundTrip(withToken(req, token))
+	if err != nil || resp.StatusCode != http.StatusUnauthorized || !t.account.refused(fetched) {
+		return resp, err
+	}
+	again, ok := repeat(req)
+	if !ok {
+		return resp, nil
+	}
+	_ = resp.Body.Close() // nothing of the refusal is of interest
+	token, _, err = t.account.use(req.Context())
+	if err != nil {
+		closeBody(again)
+		return nil, err
+	}
+	return t.next.RoundTrip(withToken(again, token))
+}
+
+// repeat returns a request that can be sent after its body has been used up.
+func repeat(req *http.Request) (*http.Request, bool) {
+	if req.Body == nil || req.Body == http.NoBody {
+		return req, true
+	}
+	if req.GetBody == nil {
+		return nil, false
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return nil, false
+	}
+	again := req.Clone(req.Context())
+	again.Body = body
+	return again, true
+}

@@ -1,0 +1,262 @@
+package clients
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+	"k8s.io/client-go/util/connrotation"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// minWatchAge is how old a watch is at least when it is moved to other connections. A
+	// reflector takes one that ends within its first second for a failure, and lists again.
+	minWatchAge = 1500 * time.Millisecond
+
+	dialTimeout   = 30 * time.Second
+	dialKeepAlive = 30 * time.Second
+)
+
+// link is a way to the API server whose connections can be replaced by others, made with
+// other credentials, while it is in use. It implements http.RoundTripper.
+type link struct {
+	mu      sync.RWMutex
+	current *lane
+}
+
+var _ utilnet.RoundTripperWrapper = &link{}
+
+func newLink(base *rest.Config) (*link, error) {
+	first, err := newLane(base)
+	if err != nil {
+		return nil, err
+	}
+	return &link{current: first}, nil
+}
+
+// replace sends what comes from now on over next. Requests under way are finished on the
+// connections they were sent on; watches are ended there as the API server ends them, so
+// that they are opened again over next from where they were.
+func (l *link) replace(next *lane) {
+	l.mu.Lock()
+	old := l.current
+	l.current = next
+	l.mu.Unlock()
+	old.retire()
+}
+
+// WrappedRoundTripper implements utilnet.RoundTripperWrapper.
+func (l *link) WrappedRoundTripper() http.RoundTripper {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.current.next
+}
+
+// enter counts a request in, under the lock: one that is counted is waited for.
+func (l *link) enter() *lane {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	l.current.requests.Add(1)
+	return l.current
+}
+
+// RoundTrip implements http.RoundTripper.
+func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
+	on := l.enter()
+	if isWatch(req) {
+		return on.watch(req)
+	}
+	resp, err := on.next.RoundTrip(req)
+	if err != nil {
+		on.leave()
+		return nil, err
+	}
+	resp.Body = &countedBody{ReadCloser: resp.Body, done: sync.OnceFunc(on.leave)}
+	return resp, nil
+}
+
+// close closes all connections for good.
+func (l *link) close() {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	l.current.close()
+}
+
+func isWatch(req *http.Request) bool {
+	if !strings.Contains(req.URL.RawQuery, "watch=") {
+		return false
+	}
+	value := req.URL.Query().Get("watch")
+	return value == "true" || value == "1"
+}
+
+// lane is a set of connections made with one set of credentials.
+type lane struct {
+	next     http.RoundTripper
+	dialer   *connrotation.Dialer
+	requests atomic.Int64 // begun and not finished, and 1 for the link
+	closed   atomic.Bool  // nothing may be dialled any more
+
+	// inUse ends, through retired, when another lane has taken over.
+	inUse   context.Context
+	retired context.CancelFunc
+}
+
+var errLaneClosed = errors.New("connections with these credentials have been closed")
+
+// newLane prepares connections. It opens none.
+func newLane(base *rest.Config) (*lane, error) {
+	l := &lane{}
+	l.inUse, l.retired = context.WithCancel(context.Background())
+	l.requests.Store(1)
+	dial := base.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: dialKeepAlive}).DialContext
+	}
+	l.dialer = connrotation.NewDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+		if l.closed.Load() {
+			return nil, errLaneClosed
+		}
+		return dial(ctx, network, address)
+	})
+	config := rest.CopyConfig(base)
+	config.UserAgent = ""   // differs by Set
+	config.BearerToken = "" // see bearer
+	config.Dial = l.dialer.DialContext
+	next, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("making the transport to the API server: %w", err)
+	}
+	if !klog.V(6).Enabled() { // otherwise client-go has it logged already
+		// The verbosity can be raised later.
+		next = transport.NewDebuggingRoundTripper(next, transport.DebugByContext)
+	}
+	l.next = next
+	return l, nil
+}
+
+// retire ends the lane once the last request on it has ended.
+func (l *lane) retire() {
+	l.retired()
+	l.leave()
+}
+
+// leave counts a request out. The last one of a retired lane closes its connections, which
+// would otherwise stay open, idle, for a minute and a half.
+func (l *lane) leave() {
+	if l.requests.Add(-1) == 0 {
+		l.close()
+	}
+}
+
+func (l *lane) close() {
+	l.closed.Store(true)
+	utilnet.CloseIdleConnectionsFor(l.next)
+	l.dialer.CloseAll()
+}
+
+// watch opens a watch that ends, without an error, when the lane is retired.
+func (l *lane) watch(req *http.Request) (*http.Response, error) {
+	began := time.Now()
+	ctx, cancel := context.WithCancel(req.Context())
+	resp, err := l.next.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		cancel()
+		l.leave()
+		return nil, err
+	}
+	body := &watchBody{ReadCloser: resp.Body}
+	stay := context.AfterFunc(l.inUse, func() { body.move(ctx, cancel, began) })
+	body.done = sync.OnceFunc(func() {
+		stay()
+		cancel()
+		l.leave()
+	})
+	resp.Body = body
+	return resp, nil
+}
+
+// countedBody tells when the answer has been read or dropped.
+type countedBody struct {
+	io.ReadCloser
+	done func()
+}
+
+// Close implements io.Closer.
+func (b *countedBody) Close() error {
+	defer b.done()
+	return b.ReadCloser.Close()
+}
+
+// watchBody ends like one that the API server ends, if the watch is to be opened elsewhere.
+type watchBody struct {
+	io.ReadCloser
+	moved atomic.Bool
+	done  func()
+}
+
+// move ends the watch, once it is old enough.
+func (b *watchBody) move(ctx context.Context, cancel context.CancelFunc, began time.Time) {
+	timer := time.NewTimer(minWatchAge - time.Since(began))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+		b.moved.Store(true)
+		cancel()
+	}
+}
+
+// Read implements io.Reader.
+func (b *watchBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && b.moved.Load() {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *watchBody) Close() error {
+	defer b.done()
+	return b.ReadCloser.Close()
+}
+
+// bearer adds the token of the process to requests that have none. The token changes
+// without any effect on connections.
+type bearer struct {
+	token *atomic.Pointer[string]
+	next  http.RoundTripper
+}
+
+var _ utilnet.RoundTripperWrapper = &bearer{}
+
+// WrappedRoundTripper implements utilnet.RoundTripperWrapper.
+func (b *bearer) WrappedRoundTripper() http.RoundTripper { return b.next }
+
+// RoundTrip implements http.RoundTripper.
+func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
+	token := *b.token.Load()
+	if token == "" || req.Header.Get("Authorization") != "" {
+		return b.next.RoundTrip(req)
+	}
+	return b.next.RoundTrip(withToken(req, token))
+}
+
+// withToken returns a copy of a request: a RoundTripper must not change its own.
+func withToken(req *http.Request, token string) *http.Request {
+	req = utilnet.CloneRequest(req)
+	req.Header.Set("Authorization", "Bearer "+token)
+	return req
+}

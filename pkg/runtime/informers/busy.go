@@ -1,0 +1,29 @@
+package informers
+
+import (
+	"slices"
+	"time"
+
+	"kcmd.dev/pkg/controllers/kit/controller"
+)
+
+// Busy lists the handlers of the scope that have been at work on one notification for at
+// least a time, the longest first. They ought to return at once: what they hold up is every
+// later notification.
+func (s *Scope) Busy(atLeast time.Duration) []controller.InFlight {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.informers.clock.Now()
+	var busy []controller.InFlight
+	for h := range s.handlers {
+		began := h.since.Load()
+		if began == 0 {
+			continue
+		}
+		if since := time.Unix(0, began); now.Sub(since) >= atLeast {
+			busy = append(busy, controller.InFlight{Key: h.base.key.String(), Since: since})
+		}
+	}
+	slices.SortFunc(busy, func(a, b controller.InFlight) int { return a.Since.Compare(b.Since) })
+	return busy
+}

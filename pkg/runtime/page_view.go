@@ -1,0 +1,248 @@
+package runtime
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"kcmd.dev/pkg/runtime/informers"
+	"kcmd.dev/pkg/runtime/supervisor"
+)
+
+// tone is how something looks. Its meaning is always told in words, too.
+type tone string
+
+const (
+	good tone = "good"
+	warn tone = "warn"
+	bad  tone = "bad"
+	calm tone = "calm"
+)
+
+// view is what the status page shows, ready to be printed.
+type view struct {
+	CSS     template.CSS
+	Refresh int // seconds, 0 for never
+
+	Title, Version, Host, Uptime, Now string
+	Verdict                           verdict
+	Cards                             []card
+
+	Configuration ConfigurationStatus
+	Connection    ConnectionStatus
+	Leases        []leaseRow
+	Running       int
+	Controllers   []controllerRow
+	Reloads       []reloadRow
+	Objects       int
+	Informers     []informerRow
+}
+
+type verdict struct {
+	Tone tone
+	Text string
+}
+
+type card struct{ Label, Value, Detail string }
+
+func viewOf(s Status, host string, now time.Time, refresh time.Duration) view {
+	v := view{
+		Refresh:       int(refresh.Seconds()),
+		Version:       s.Version,
+		Host:          host,
+		Uptime:        ago(now, s.Started),
+		Now:           now.UTC().Format(time.RFC3339),
+		Configuration: s.Configuration,
+		Connection:    s.Connection,
+		Leases:        leaseRows(s.Leadership, now),
+		Controllers:   controllerRows(s.Controllers, now),
+		Reloads:       reloadRows(s.Reloads, now),
+		Informers:     informerRows(s.Informers, now),
+	}
+	for _, c := range s.Controllers {
+		if c.State == supervisor.Running {
+			v.Running++
+		}
+	}
+	for _, i := range s.Informers {
+		v.Objects += i.Objects
+	}
+	v.Verdict = judge(s, now)
+	v.Title = titleOf(v.Verdict)
+	v.Cards = cards(s, v, now)
+	return v
+}
+
+func titleOf(v verdict) string {
+	mark := "●"
+	if v.Tone != good {
+		mark = "▲"
+	}
+	return mark + " kube-controller-manager: " + v.Text
+}
+
+// judge sums the status up, the worst first.
+func judge(s Status, now time.Time) verdict {
+	var ailing []string
+	for _, c := range s.Controllers {
+		if ailment(c, now) != "" {
+			ailing = append(ailing, c.Name)
+		}
+	}
+	unsynced := 0
+	for _, i := range s.Informers {
+		if i.Running && !i.Synced {
+			unsynced++
+		}
+	}
+	var v verdict
+	note := func(t tone, format string, args ...any) {
+		if v.Text == "" {
+			v.Tone = t
+		} else {
+			v.Text += " · "
+		}
+		v.Text += fmt.Sprintf(format, args...)
+	}
+	if len(ailing) > 0 {
+		note(bad, "%s not healthy: %s", plural(len(ailing), "controller is", "controllers are"), strings.Join(ailing, ", "))
+	}
+	if s.Configuration.Rejected != "" {
+		note(bad, "The configuration file was rejected; generation %d stays in force", s.Configuration.Generation)
+	}
+	if s.Connection.Error != "" {
+		note(warn, "New credentials cannot be used; the ones before stay in use")
+	}
+	if unsynced > 0 {
+		note(warn, "%s not filled yet", plural(unsynced, "cache is", "caches are"))
+	}
+	if v.Text == "" && holdsNone(s.Leadership) {
+		note(good, "Standing by, ready to take over")
+	}
+	if v.Text == "" {
+		note(good, "Everything runs as configured")
+	}
+	return v
+}
+
+func holdsNone(l LeadershipStatus) bool {
+	return !slices.ContainsFunc(l.Leases, func(one LeaseStatus) bool { return one.Leading })
+}
+
+func cards(s Status, v view, now time.Time) []card {
+	leases := card{Label: "Leases held", Value: "none", Detail: "standing by"}
+	held := 0
+	for _, l := range v.Leases {
+		if l.Tone == good {
+			held++
+		}
+	}
+	if held > 0 {
+		leases = card{"Leases held", fmt.Sprintf("%d of %d", held, len(v.Leases)), fmt.Sprintf("term %d", s.Leadership.Term)}
+	}
+	queued, inFlight := 0, 0
+	for _, c := range v.Controllers {
+		queued += c.Queued
+		inFlight += len(c.InFlight) + c.More
+	}
+	reload := "never changed since the start"
+	if n := len(s.Reloads); n > 0 {
+		last := s.Reloads[n-1]
+		reload = fmt.Sprintf("last reload: %s, %s ago", last.Status, ago(now, last.Time))
+	}
+	return []card{
+		{"Controllers running", fmt.Sprintf("%d of %d", v.Running, len(v.Controllers)), stateCounts(s.Controllers)},
+		leases,
+		{"Configuration", fmt.Sprintf("generation %d", s.Configuration.Generation), reload},
+		{"Work", fmt.Sprintf("%d queued", queued), fmt.Sprintf("%d in flight", inFlight)},
+	}
+}
+
+// stateCounts counts controllers by state, but for those that run.
+func stateCounts(all []supervisor.Status) string {
+	var parts []string
+	for _, state := range supervisor.States {
+		n := 0
+		for _, c := range all {
+			if c.State == state {
+				n++
+			}
+		}
+		if n > 0 && state != supervisor.Running {
+			parts = append(parts, fmt.Sprintf("%d %s", n, state))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+type informerRow struct {
+	Name, Filter, State, Form, Error, Idle string
+	Tone                                   tone
+	Objects, Handlers                      int
+	Readers                                []string
+}
+
+func informerRows(all []informers.Status, now time.Time) []informerRow {
+	rows := make([]informerRow, 0, len(all))
+	for _, i := range all {
+		row := informerRow{
+			Name: i.Resource, Form: string(i.Form), Error: i.LastError,
+			Objects: i.Objects, Handlers: i.Handlers, Readers: i.Scopes,
+		}
+		if i.Group != "" {
+			row.Name += "." + i.Group
+		}
+		for _, part := range []struct{ name, value string }{{"namespace", i.Namespace}, {"fields", i.FieldSelector}, {"labels", i.LabelSelector}} {
+			if part.value != "" {
+				row.Filter += part.name + " " + part.value + " "
+			}
+		}
+		switch {
+		case i.Synced:
+			row.State, row.Tone = "synced", good
+		case i.Running:
+			row.State, row.Tone = "filling", warn
+		default:
+			row.State, row.Tone = "not started", calm
+		}
+		if !i.IdleSince.IsZero() {
+			row.Idle = "for " + ago(now, i.IdleSince)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// byTrouble puts first what needs attention, then keeps the order.
+func byTrouble(a, b controllerRow) int {
+	rank := func(c controllerRow) int {
+		switch {
+		case c.Problem != "":
+			return 0
+		case c.State == supervisor.Disabled:
+			return 2
+		}
+		return 1
+	}
+	return cmp.Compare(rank(a), rank(b))
+}
+
+// ago is how long something has been going on, for people.
+func ago(now, since time.Time) string {
+	if since.IsZero() {
+		return "–"
+	}
+	return duration.HumanDuration(max(now.Sub(since), 0))
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,161 @@
+package serving
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiserverconfig "k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/config/v1beta1"
+)
+
+const (
+	// lookupConfigMap is where kube-apiserver tells whom it trusts.
+	lookupConfigMap = "extension-apiserver-authentication"
+	// tokenReviewTimeout bounds one question whose token it is.
+	tokenReviewTimeout = 10 * time.Second
+	// reviewQPS and reviewBurst keep a client of the endpoint from being limited by this
+	// side: the API server limits.
+	reviewQPS, reviewBurst = 200, 400
+)
+
+// authenticateBy decides who a request is from: the front proxy, the owner of a client
+// certificate or of a token, else anonymous. What has to be looked up in the cluster is
+// looked up in the background, for as long as it takes and again when it changes. The
+// endpoint need not wait for the API server: who is not known yet is anonymous.
+func (in *infos) authenticateBy(c v1beta1.Authentication) error {
+	client, err := reviewClient(c.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	by := authenticatorfactory.DelegatingAuthenticatorConfig{
+		Anonymous:                &apiserverconfig.AnonymousAuthConfig{Enabled: true},
+		CacheTTL:                 c.CacheTTL.Duration,
+		WebhookRetryBackoff:      options.DefaultAuthWebhookRetryBackoff(),
+		TokenAccessReviewTimeout: tokenReviewTimeout,
+	}
+	lookup := client
+	if *c.SkipLookup {
+		lookup = nil
+	}
+	if client != nil {
+		by.TokenAccessReviewClient = client.AuthenticationV1()
+	}
+	if by.ClientCertificateCAContentProvider, err = clientCA(c, lookup); err != nil {
+		return err
+	}
+	if by.RequestHeaderConfig, err = frontProxy(c, lookup); err != nil {
+		return err
+	}
+	in.authentication.RequestHeaderConfig = by.RequestHeaderConfig
+	if ca := by.ClientCertificateCAContentProvider; ca != nil {
+		err = in.authentication.ApplyClientCert(ca, in.serving)
+	}
+	if by.RequestHeaderConfig != nil {
+		err = errors.Join(err, in.authentication.ApplyClientCert(by.RequestHeaderConfig.CAContentProvider, in.serving))
+	}
+	if err != nil {
+		return fmt.Errorf("setting up client certificates: %w", err)
+	}
+	in.authentication.Authenticator, _, err = by.New()
+	return err
+}
+
+// reviewClient asks whose a token is. It is nil if there is no API server to ask: neither a
+// kubeconfig nor a pod that the process runs in.
+func reviewClient(kubeconfig string) (kubernetes.Interface, error) {
+	if kubeconfig == "" {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			klog.Background().Info("There is no API server to ask whose a token is", "reason", err.Error())
+			return nil, nil
+		}
+		return newReviewClient(config)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("loading the kubeconfig: %w", err)
+	}
+	return newReviewClient(config)
+}
+
+func newReviewClient(config *rest.Config) (kubernetes.Interface, error) {
+	config.QPS, config.Burst = reviewQPS, reviewBurst
+	return kubernetes.NewForConfig(config)
+}
+
+// clientCA is what client certificates are verified with, nil if they are not.
+func clientCA(c v1beta1.Authentication, lookup kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
+	if c.ClientCAFile != "" {
+		return dynamiccertificates.NewDynamicCAContentFromFile("client-ca-bundle", c.ClientCAFile)
+	}
+	if lookup == nil {
+		return nil, nil
+	}
+	return dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem, lookupConfigMap, "client-ca-file", lookup)
+}
+
+// frontProxy is how a proxy in front of the endpoint proves that it is the one, and tells
+// whom it speaks for. It is nil if there is none.
+func frontProxy(c v1beta1.Authentication, lookup kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
+	if h := c.RequestHeader; h.ClientCAFile != "" {
+		o := options.RequestHeaderAuthenticationOptions{
+			ClientCAFile:        h.ClientCAFile,
+			UsernameHeaders:     h.UsernameHeaders,
+			UIDHeaders:          h.UIDHeaders,
+			GroupHeaders:        h.GroupHeaders,
+			ExtraHeaderPrefixes: h.ExtraHeaderPrefixes,
+			AllowedNames:        h.AllowedNames,
+		}
+		return o.ToAuthenticationRequestHeaderConfig()
+	}
+	if lookup == nil {
+		return nil, nil
+	}
+	ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController("request-header-ca", metav1.NamespaceSystem, lookupConfigMap, "requestheader-client-ca-file", lookup)
+	if err != nil {
+		return nil, err
+	}
+	headers := headerrequest.NewRequestHeaderAuthRequestController(lookupConfigMap, metav1.NamespaceSystem, lookup,
+		"requestheader-username-headers", "requestheader-uid-headers", "requestheader-group-headers",
+		"requestheader-extra-headers-prefix", "requestheader-allowed-names")
+	provide := func(f func() []string) headerrequest.StringSliceProvider {
+		return headerrequest.StringSliceProviderFunc(f)
+	}
+	return &authenticatorfactory.RequestHeaderConfig{
+		CAContentProvider:   lookedUp{ca, headers},
+		UsernameHeaders:     provide(headers.UsernameHeaders),
+		UIDHeaders:          provide(headers.UIDHeaders),
+		GroupHeaders:        provide(headers.GroupHeaders),
+		ExtraHeaderPrefixes: provide(headers.ExtraHeaderPrefixes),
+		AllowedClientNames:  provide(headers.AllowedClientNames),
+	}, nil
+}
+
+// lookedUp follows all that the cluster says about the front proxy. As long as the CA is not
+// known, no request counts as one of the proxy.
+type lookedUp struct {
+	*dynamiccertificates.ConfigMapCAController
+	headers *headerrequest.RequestHeaderAuthRequestController
+}
+
+// RunOnce implements dynamiccertificates.ControllerRunner. It does not ask the API server,
+// which may not answer: Run will.
+func (lookedUp) RunOnce(context.Context) error { return nil }
+
+// Run implements dynamiccertificates.ControllerRunner.
+func (l lookedUp) Run(ctx context.Context, workers int) {
+	go l.headers.Run(ctx, workers)
+	l.ConfigMapCAController.Run(ctx, workers)
+}

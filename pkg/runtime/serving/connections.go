@@ -1,0 +1,192 @@
+package serving
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/klog/v2"
+)
+
+// maxConnections is how many connections are open at once. With what one connection may
+// make the process keep (maxHeaderBytes, streamBuffer) it bounds the memory that strangers
+// can take.
+const maxConnections = 500
+
+// connections are the open connections of a server, over all of its listeners.
+//
+//  1. There are never more than a limit.
+//  2. When one more comes, another one has to go: the oldest of the address that has the
+//     most. Whoever floods the endpoint replaces his own connections, and a kubelet that
+//     probes it gets through.
+//  3. A connection on which the API server has authorized a request is not given up that
+//     way. If there are only such connections, the new one is refused.
+type connections struct {
+	limit   int
+	metrics *Metrics
+
+	mu        sync.Mutex
+	open      int
+	strangers map[string][]*conn // by address, oldest first
+}
+
+// conn is an open connection.
+type conn struct {
+	net.Conn
+	of      *connections
+	address string
+
+	trusted atomic.Bool
+	gone    sync.Once
+}
+
+func newConnections(limit int, m *Metrics) *connections {
+	return &connections{limit: limit, metrics: m, strangers: map[string][]*conn{}}
+}
+
+// listener counts the connections that it accepts.
+type listener struct {
+	net.Listener
+	connections *connections
+}
+
+// Accept implements net.Listener.
+func (l listener) Accept() (net.Conn, error) {
+	for {
+		accepted, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if c := l.connections.add(accepted); c != nil {
+			return c, nil
+		}
+	}
+}
+
+// add takes a connection in, or closes it and returns nil.
+func (s *connections) add(accepted net.Conn) *conn {
+	c := &conn{Conn: accepted, of: s, address: host(accepted.RemoteAddr())}
+	victim, ok := s.makeRoom(c)
+	if victim != nil {
+		_ = victim.Close()
+	}
+	if !ok {
+		_ = accepted.Close()
+		return nil
+	}
+	return c
+}
+
+// makeRoom registers a connection. It returns the one that has to go for it, and false if
+// there is no room.
+func (s *connections) makeRoom(c *conn) (victim *conn, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open >= s.limit {
+		s.metrics.turnedAway.WithLabelValues(tooManyConnections).Inc()
+		if victim = s.heaviestLocked(); victim == nil {
+			return nil, false
+		}
+		s.forgetLocked(victim)
+	}
+	s.open++
+	s.metrics.connections.Inc()
+	s.strangers[c.address] = append(s.strangers[c.address], c)
+	return victim, true
+}
+
+// heaviestLocked is the oldest stranger of the address with the most of them.
+func (s *connections) heaviestLocked() *conn {
+	var most []*conn
+	for _, all := range s.strangers {
+		if len(all) > len(most) {
+			most = all
+		}
+	}
+	if len(most) == 0 {
+		return nil
+	}
+	return most[0]
+}
+
+// forgetLocked takes a connection out of the books, once.
+func (s *connections) forgetLocked(c *conn) {
+	c.gone.Do(func() {
+		s.open--
+		s.metrics.connections.Dec()
+		s.removeStrangerLocked(c)
+	})
+}
+
+func (s *connections) removeStrangerLocked(c *conn) {
+	all := s.strangers[c.address]
+	for i, other := range all {
+		if other == c {
+			all = append(all[:i:i], all[i+1:]...)
+			break
+		}
+	}
+	if len(all) == 0 {
+		delete(s.strangers, c.address)
+		return
+	}
+	s.strangers[c.address] = all
+}
+
+// count is the number of open connections.
+func (s *connections) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.of.mu.Lock()
+	c.of.forgetLocked(c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// trust notes that the API server has authorized a request on the connection.
+func (c *conn) trust() {
+	if c == nil || c.trusted.Swap(true) {
+		return
+	}
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	c.of.removeStrangerLocked(c)
+}
+
+// connKey is the key of the *conn in the context of a request.
+type connKey struct{}
+
+// withConn is the ConnContext of the server.
+func withConn(ctx context.Context, accepted net.Conn) context.Context {
+	if encrypted, ok := accepted.(*tls.Conn); ok {
+		accepted = encrypted.NetConn()
+	}
+	c, ok := accepted.(*conn)
+	if !ok {
+		klog.FromContext(ctx).Info("A connection is not counted", "type", fmt.Sprintf("%T", accepted))
+		return ctx
+	}
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// connOf is the connection that a request came by, nil in tests without one.
+func connOf(ctx context.Context) *conn {
+	c, _ := ctx.Value(connKey{}).(*conn)
+	return c
+}
+
+// host is the address without the port.
+func host(a net.Addr) string {
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		return tcp.IP.String()
+	}
+	return a.String()
+}

@@ -1,0 +1,182 @@
+package serving
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config/v1beta1"
+)
+
+// patience bounds every wait.
+const patience = 20 * time.Second
+
+// settings serve on a free port of the loopback address, and ask nobody about requests:
+// health is open, and everything else is forbidden.
+func settings(t testing.TB) v1beta1.Serving {
+	t.Helper()
+	c := v1beta1.NewDefault().Serving
+	c.BindAddress, c.Port = "127.0.0.1", ptr.To(freePort(t))
+	c.Authentication.SkipLookup = ptr.To(true)
+	c.Authentication.CacheTTL = &metav1.Duration{Duration: time.Second}
+	return c
+}
+
+func freePort(t testing.TB) int32 {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return int32(l.Addr().(*net.TCPAddr).Port)
+}
+
+// served is a server with the content of site, and /healthz replaced by a handler.
+func served(t testing.TB, health http.HandlerFunc) *Server {
+	t.Helper()
+	s := New(func(c v1beta1.Serving) http.Handler {
+		all := site().Handler(c)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if health != nil && r.URL.Path == "/healthz" {
+				health(w, r)
+				return
+			}
+			all.ServeHTTP(w, r)
+		})
+	}, NewMetrics(metrics.NewKubeRegistry()))
+	t.Cleanup(s.Shutdown)
+	return s
+}
+
+func apply(t testing.TB, s *Server, c v1beta1.Serving) {
+	t.Helper()
+	if err := s.Apply(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// client keeps no connection, unless told to.
+func client(t testing.TB, change func(*http.Transport)) *http.Client {
+	t.Helper()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, ForceAttemptHTTP2: true}
+	if change != nil {
+		change(transport)
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: patience}
+}
+
+func urlOf(c v1beta1.Serving, path string) string {
+	return fmt.Sprintf("https://127.0.0.1:%d%s", *c.Port, path)
+}
+
+// ask returns an answer whose body has been read.
+func ask(t testing.TB, from *http.Client, url string) (*http.Response, error) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := from.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	_, _ = io.Copy(io.Discard, response.Body)
+	return response, response.Body.Close()
+}
+
+func wantCode(t testing.TB, from *http.Client, url string, want int) *http.Response {
+	t.Helper()
+	response, err := ask(t, from, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response.StatusCode != want {
+		t.Errorf("%s is answered with %d, want %d", url, response.StatusCode, want)
+	}
+	return response
+}
+
+// turnedAway is how many were turned away for a reason.
+func turnedAway(t testing.TB, m *Metrics, reason string) int {
+	t.Helper()
+	count, err := testutil.GetCounterMetricValue(m.turnedAway.WithLabelValues(reason))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(count)
+}
+
+// eventually waits until check returns nil.
+func eventually(t testing.TB, what string, check func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("waiting until %s: %v", what, err)
+		}
+	}
+}
+
+// pair writes a new self-signed pair for a host name over the files of a folder.
+func pair(t testing.TB, folder, name string) (certFile, keyFile string) {
+	t.Helper()
+	cert, key, err := certutil.GenerateSelfSignedCertKey(name, nil, []string{name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile = filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
+	for file, content := range map[string][]byte{certFile: cert, keyFile: key} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return certFile, keyFile
+}
+
+// presented is the certificate that the server shows to who asks for a host name.
+func presented(t testing.TB, c v1beta1.Serving, name string) (*x509.Certificate, error) {
+	t.Helper()
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, ServerName: name}}
+	conn, err := dialer.DialContext(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", *c.Port))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0], nil
+}
+
+func wantName(t testing.TB, c v1beta1.Serving, ask, want string) {
+	t.Helper()
+	eventually(t, "the certificate of "+want+" is presented", func() error {
+		cert, err := presented(t, c, ask)
+		if err != nil {
+			return err
+		}
+		return cert.VerifyHostname(want)
+	})
+}

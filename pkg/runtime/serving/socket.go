@@ -1,0 +1,85 @@
+package serving
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"kcmd.dev/pkg/config/v1beta1"
+)
+
+// keepAlive is how long a silent TCP connection is left alone.
+const keepAlive = 3 * time.Minute
+
+// place is what a socket is bound to, and how.
+type place struct {
+	address                   string
+	port                      int32
+	sharePort, shareAddresses bool
+}
+
+func placeOf(c v1beta1.Serving) place {
+	return place{
+		address:        c.BindAddress,
+		port:           *c.Port,
+		sharePort:      *c.PermitPortSharing,
+		shareAddresses: *c.PermitAddressSharing,
+	}
+}
+
+// bind opens a socket.
+func (p place) bind(ctx context.Context) (*net.TCPListener, error) {
+	how := net.ListenConfig{KeepAlive: keepAlive, Control: p.control}
+	opened, err := how.Listen(ctx, "tcp", net.JoinHostPort(p.address, strconv.Itoa(int(p.port))))
+	if err != nil {
+		return nil, fmt.Errorf("opening the port: %w", err)
+	}
+	socket, ok := opened.(*net.TCPListener)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("opening the port: a %T is not a TCP listener", opened), opened.Close())
+	}
+	return socket, nil
+}
+
+// control sets the options of a socket before it is bound.
+func (p place) control(_, _ string, raw syscall.RawConn) error {
+	var failed error
+	set := func(option int) func(uintptr) {
+		return func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, option, 1) }
+	}
+	if p.sharePort {
+		if err := errors.Join(raw.Control(set(unix.SO_REUSEPORT)), failed); err != nil {
+			return fmt.Errorf("permitting that the port is shared: %w", err)
+		}
+	}
+	if p.shareAddresses {
+		if err := errors.Join(raw.Control(set(unix.SO_REUSEADDR)), failed); err != nil {
+			return fmt.Errorf("permitting that the address is shared: %w", err)
+		}
+	}
+	return nil
+}
+
+// again returns a second listener on the same socket: it goes on when the first is closed,
+// and no connection is refused in between.
+func again(socket *net.TCPListener) (*net.TCPListener, error) {
+	file, err := socket.File()
+	if err != nil {
+		return nil, fmt.Errorf("taking the port over: %w", err)
+	}
+	second, err := net.FileListener(file)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return nil, fmt.Errorf("taking the port over: %w", err)
+	}
+	taken, ok := second.(*net.TCPListener)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("taking the port over: a %T is not a TCP listener", second), second.Close())
+	}
+	return taken, nil
+}

@@ -1,0 +1,152 @@
+package serving
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+)
+
+const (
+	// maxURL is the longest path with query. What was asked for is part of what is
+	// remembered of answers of the API server.
+	maxURL = 2048
+	// maxBody is the largest request body, in bytes. What has one are the addresses whose
+	// symbols a profile needs, and a new log verbosity.
+	maxBody = 64 << 10
+
+	// strangerRate and strangerBurst bound the requests of one address that may lead to
+	// questions to the API server, per second and at once; strangersRate and
+	// strangersBurst those of all addresses.
+	strangerRate, strangerBurst   = 20, 40
+	strangersRate, strangersBurst = 100, 200
+	// maxStranger and maxStrangers bound how many of them are worked on at once.
+	maxStranger, maxStrangers = 16, 64
+	// rememberedAddresses is for how many addresses the rate is known.
+	rememberedAddresses = 1024
+)
+
+// strangers bounds what those can cause whom the API server has not authorized yet: each
+// of their requests may lead to questions to the API server and to a line in the log.
+// Requests for health that claim to be from nobody in particular lead to none, and are not
+// bounded. Neither is who has been authorized on the same connection.
+type strangers struct {
+	free    func(path string) bool // whether anybody may read the path
+	clock   clock.PassiveClock
+	metrics *Metrics
+
+	all  *rate.Limiter
+	each *lru.Cache // of *rate.Limiter by address
+
+	mu      sync.Mutex
+	working map[string]int // requests being worked on, by address
+	total   int
+}
+
+func newStrangers(free func(path string) bool, clk clock.PassiveClock, m *Metrics) *strangers {
+	return &strangers{
+		free:    free,
+		clock:   clk,
+		metrics: m,
+		all:     rate.NewLimiter(strangersRate, strangersBurst),
+		each:    lru.New(rememberedAddresses),
+		working: map[string]int{},
+	}
+}
+
+// admit lets requests through within the bounds and answers the others with 429.
+func (s *strangers) admit(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.RequestURI) > maxURL {
+			http.Error(w, "the URL is too long", http.StatusRequestURITooLong)
+			return
+		}
+		c := connOf(r.Context())
+		if s.costsNothing(r) || (c != nil && c.trusted.Load()) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		address := addressOf(r, c)
+		if !s.begin(address) {
+			s.metrics.turnedAway.WithLabelValues(tooManyRequests).Inc()
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "too many requests from clients that are not authorized yet", http.StatusTooManyRequests)
+			return
+		}
+		defer s.end(address)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// costsNothing reports that a request is answered without asking the API server.
+func (s *strangers) costsNothing(r *http.Request) bool {
+	return s.free(r.URL.Path) && r.Header.Get("Authorization") == ""
+}
+
+func (s *strangers) begin(address string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.total >= maxStrangers || s.working[address] >= maxStranger || !s.inRateLocked(address, s.clock.Now()) {
+		return false
+	}
+	s.total++
+	s.working[address]++
+	return true
+}
+
+func (s *strangers) inRateLocked(address string, now time.Time) bool {
+	own, ok := s.each.Get(address)
+	if !ok {
+		own = rate.NewLimiter(strangerRate, strangerBurst)
+		s.each.Add(address, own)
+	}
+	limiter, ok := own.(*rate.Limiter)
+	return ok && limiter.AllowN(now, 1) && s.all.AllowN(now, 1)
+}
+
+func (s *strangers) end(address string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total--
+	if s.working[address]--; s.working[address] == 0 {
+		delete(s.working, address)
+	}
+}
+
+// trusting marks the connection of a request that gets here as one of somebody whom the
+// API server has authorized. It goes behind authorization.
+func (s *strangers) trusting(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.free(r.URL.Path) {
+			connOf(r.Context()).trust()
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func addressOf(r *http.Request, c *conn) string {
+	if c != nil {
+		return c.address
+	}
+	return r.RemoteAddr
+}
+
+// freePaths tells the paths that anybody may read, in the notation of the configuration:
+// a trailing * matches a prefix, a leading / may be missing.
+func freePaths(patterns []string) func(path string) bool {
+	return func(path string) bool {
+		path = strings.TrimPrefix(path, "/")
+		for _, p := range patterns {
+			p = strings.TrimPrefix(p, "/")
+			prefix, open := strings.CutSuffix(p, "*")
+			if path == p || (open && strings.HasPrefix(path, prefix)) {
+				return true
+			}
+		}
+		return false
+	}
+}

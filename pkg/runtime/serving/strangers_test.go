@@ -1,0 +1,127 @@
+package serving
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/component-base/metrics"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// visit sends a request from an address and returns the code of the answer.
+func visit(h http.Handler, from, path, token string) int {
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	r.RemoteAddr = from
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Code
+}
+
+var nothing = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+
+func TestStrangersAreBoundedInRate(t *testing.T) {
+	clk := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
+	h := newStrangers(freePaths([]string{"/healthz"}), clk, NewMetrics(metrics.NewKubeRegistry())).admit(nothing)
+	admitted := func(from string, n int) int {
+		passed := 0
+		for range n {
+			if visit(h, from, "/metrics", "") == http.StatusOK {
+				passed++
+			}
+		}
+		return passed
+	}
+	if got := admitted("a", 100); got != strangerBurst {
+		t.Errorf("%d of 100 requests of one address passed, want %d", got, strangerBurst)
+	}
+	if got := admitted("b", 1); got != 1 {
+		t.Error("another address suffers")
+	}
+	if got := visit(h, "a", "/healthz", ""); got != http.StatusOK {
+		t.Errorf("health is answered with %d", got)
+	}
+	if got := visit(h, "a", "/healthz", "x"); got != http.StatusTooManyRequests {
+		t.Errorf("health with a token, which has to be reviewed, is answered with %d", got)
+	}
+	clk.SetTime(clk.Now().Add(time.Second))
+	if got := admitted("a", 100); got != strangerRate {
+		t.Errorf("%d passed a second later, want %d", got, strangerRate)
+	}
+	clk.SetTime(clk.Now().Add(time.Minute))
+	total := 0
+	for _, from := range []string{"c", "d", "e", "f", "g", "h", "i", "j"} {
+		total += admitted(from, strangerBurst)
+	}
+	if total != strangersBurst {
+		t.Errorf("%d requests of many addresses passed, want %d", total, strangersBurst)
+	}
+}
+
+func TestStrangersAreBoundedInNumber(t *testing.T) {
+	s := newStrangers(freePaths(nil), clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), NewMetrics(metrics.NewKubeRegistry()))
+	for range maxStranger {
+		if !s.begin("a") {
+			t.Fatal("refused below the limit")
+		}
+	}
+	if s.begin("a") || !s.begin("b") {
+		t.Error("the limit of one address is not its own")
+	}
+	for range maxStranger {
+		s.end("a")
+	}
+	s.end("b")
+	if s.total != 0 || len(s.working) != 0 || !s.begin("a") {
+		t.Errorf("after the end: %d requests, %v", s.total, s.working)
+	}
+}
+
+func TestWhoIsAuthorizedIsNotBounded(t *testing.T) {
+	s := newStrangers(freePaths([]string{"/healthz"}), clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), NewMetrics(metrics.NewKubeRegistry()))
+	all := newConnections(10, s.metrics)
+	c := all.add(&pipe{from: "10.0.0.1"})
+	h := s.admit(s.trusting(nothing))
+	ask := func(path string) int {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), connKey{}, c)))
+		return w.Code
+	}
+	if ask("/healthz"); c.trusted.Load() {
+		t.Error("whoever reads health is trusted")
+	}
+	for range 3 * strangerBurst {
+		if got := ask("/metrics"); got != http.StatusOK {
+			t.Fatalf("answered with %d", got)
+		}
+	}
+}
+
+func TestLongURLsAreRefused(t *testing.T) {
+	h := newStrangers(freePaths([]string{"/healthz"}), clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), NewMetrics(metrics.NewKubeRegistry())).admit(nothing)
+	if got := visit(h, "a", "/healthz?"+strings.Repeat("x", maxURL), ""); got != http.StatusRequestURITooLong {
+		t.Errorf("answered with %d", got)
+	}
+}
+
+func TestFreePaths(t *testing.T) {
+	for _, test := range []struct {
+		pattern, path string
+		want          bool
+	}{
+		{"/healthz", "/healthz", true}, {"/healthz", "/healthz/x", false}, {"/healthz", "/healthzx", false},
+		{"healthz", "/healthz", true}, {"/healthz*", "/healthz/x", true}, {"*", "/anything", true},
+		{"/", "/", true}, {"/", "/metrics", false}, {"/a*", "/b", false},
+	} {
+		if got := freePaths([]string{test.pattern})(test.path); got != test.want {
+			t.Errorf("%q allows %q: %v", test.pattern, test.path, got)
+		}
+	}
+}

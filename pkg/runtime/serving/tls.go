@@ -1,0 +1,154 @@
+package serving
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+
+	"k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/apiserver/pkg/server/options"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/config/v1beta1"
+)
+
+// generated is a self-signed pair that is kept in memory. It stays the same as long as it
+// is good for the address.
+type generated struct {
+	address string
+	pair    dynamiccertificates.CertKeyContentProvider
+}
+
+// certificates loads what the endpoint proves its identity with. Files that are replaced
+// later are seen by the providers, which keep the old content if the new is not good.
+func certificates(c v1beta1.Serving, last *generated) (*server.SecureServingInfo, *generated, error) {
+	in := &server.SecureServingInfo{}
+	var err error
+	if in.Cert, last, err = defaultCertificate(c, last); err != nil {
+		return nil, nil, err
+	}
+	for _, pair := range c.TLS.SNICertificates {
+		content, err := dynamiccertificates.NewDynamicSNIContentFromFiles("sni-serving-cert", pair.CertFile, pair.PrivateKeyFile, pair.Names...)
+		if err != nil {
+			return nil, nil, fmt.Errorf("loading the certificate %s for names: %w", pair.CertFile, err)
+		}
+		in.SNICerts = append(in.SNICerts, content)
+	}
+	if in.MinTLSVersion, err = cliflag.TLSVersion(c.TLS.MinVersion); err != nil {
+		return nil, nil, fmt.Errorf("reading the lowest TLS version: %w", err)
+	}
+	if len(c.TLS.CipherSuites) > 0 {
+		if in.CipherSuites, err = cliflag.TLSCipherSuites(c.TLS.CipherSuites); err != nil {
+			return nil, nil, fmt.Errorf("reading the cipher suites: %w", err)
+		}
+	}
+	if *c.HTTP2.Enabled && !goodForHTTP2(in.CipherSuites, in.MinTLSVersion) {
+		return nil, nil, errors.New("HTTP/2 needs the cipher suite TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 or " +
+			"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256: add one of them to tls.cipherSuites, or set http2.enabled to false")
+	}
+	for _, name := range c.TLS.CurvePreferences {
+		curve, ok := curveOf(name)
+		if !ok {
+			return nil, nil, fmt.Errorf("reading the curve preferences: %q is unknown", name)
+		}
+		in.CurvePreferences = append(in.CurvePreferences, curve)
+	}
+	return in, last, nil
+}
+
+// goodForHTTP2 reports that a server with these cipher suites can offer HTTP/2, by the rule
+// of RFC 7540, section 9.2.2, which net/http enforces.
+func goodForHTTP2(suites []uint16, lowest uint16) bool {
+	return len(suites) == 0 || lowest >= tls.VersionTLS13 ||
+		slices.Contains(suites, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256) ||
+		slices.Contains(suites, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256)
+}
+
+// curveOf is a key exchange mechanism by its name in crypto/tls.
+func curveOf(name string) (tls.CurveID, bool) {
+	for _, id := range []tls.CurveID{
+		tls.CurveP256, tls.CurveP384, tls.CurveP521, tls.X25519,
+		tls.X25519MLKEM768, tls.SecP256r1MLKEM768, tls.SecP384r1MLKEM1024,
+	} {
+		if id.String() == name {
+			return id, true
+		}
+	}
+	return 0, false
+}
+
+// defaultCertificate is the one for clients that ask for no name that has its own.
+func defaultCertificate(c v1beta1.Serving, last *generated) (dynamiccertificates.CertKeyContentProvider, *generated, error) {
+	inMemory := c.TLS.CertFile == "" && c.TLS.CertDirectory == ""
+	if inMemory && last != nil && last.address == c.BindAddress {
+		return last.pair, last, nil
+	}
+	o := options.NewSecureServingOptions()
+	o.BindAddress, o.BindPort = net.ParseIP(c.BindAddress), int(*c.Port)
+	o.ServerCert.CertKey = options.CertKey{CertFile: c.TLS.CertFile, KeyFile: c.TLS.PrivateKeyFile}
+	o.ServerCert.CertDirectory, o.ServerCert.PairName = c.TLS.CertDirectory, component
+	if err := o.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
+		return nil, nil, fmt.Errorf("making a self-signed certificate: %w", err)
+	}
+	if pair := o.ServerCert.GeneratedCert; pair != nil {
+		return pair, &generated{address: c.BindAddress, pair: pair}, nil
+	}
+	files := o.ServerCert.CertKey
+	pair, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert", files.CertFile, files.KeyFile)
+	if err != nil {
+		return nil, nil, fmt.Errorf("loading the serving certificate: %w", err)
+	}
+	return pair, last, nil
+}
+
+// negotiate returns the TLS configuration of a listener. Until ctx ends, it follows the
+// files and objects that its content comes from; new handshakes use what is newest.
+func negotiate(ctx context.Context, in *server.SecureServingInfo) *tls.Config {
+	c := &tls.Config{
+		MinVersion:       max(in.MinTLSVersion, tls.VersionTLS10),
+		CipherSuites:     in.CipherSuites,
+		CurvePreferences: in.CurvePreferences,
+		NextProtos:       []string{"h2", "http/1.1"},
+	}
+	if in.DisableHTTP2 {
+		c.NextProtos = []string{"http/1.1"}
+	}
+	if in.ClientCA != nil {
+		// A client without a certificate may have a token.
+		c.ClientAuth = tls.RequestClientCert
+	}
+	content := dynamiccertificates.NewDynamicServingCertificateController(c, in.ClientCA, in.Cert, in.SNICerts, nil)
+	follow := func(provider any) {
+		if p, ok := provider.(interface {
+			AddListener(dynamiccertificates.Listener)
+		}); ok {
+			p.AddListener(content)
+		}
+		p, ok := provider.(dynamiccertificates.ControllerRunner)
+		if !ok {
+			return
+		}
+		if err := p.RunOnce(ctx); err != nil {
+			klog.FromContext(ctx).Info("Certificates are not complete yet", "problem", err.Error())
+		}
+		go p.Run(ctx, 1)
+	}
+	if in.ClientCA != nil {
+		follow(in.ClientCA)
+	}
+	follow(in.Cert)
+	for _, pair := range in.SNICerts {
+		follow(pair)
+	}
+	if err := content.RunOnce(); err != nil {
+		klog.FromContext(ctx).Info("Certificates are not complete yet", "problem", err.Error())
+	}
+	go content.Run(1, ctx.Done())
+	c.GetConfigForClient = content.GetConfigForClient
+	return c
+}

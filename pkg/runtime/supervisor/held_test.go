@@ -1,0 +1,97 @@
+package supervisor
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// begin asks for a and b in a term.
+func (h *harness) begin(term uint64, cause Cause) {
+	h.Helper()
+	all := wants(map[string]string{"a": "1", "b": "1"})
+	for name, w := range all {
+		w.Spec.Term = term
+		all[name] = w
+	}
+	if err := h.Synchronize(all, cause, false); err != nil {
+		h.Fatal(err)
+	}
+	h.settle()
+}
+
+// running counts the controllers that run.
+func (h *harness) running() (n int) {
+	for _, s := range h.Status() {
+		if s.State == Running {
+			n++
+		}
+	}
+	return n
+}
+
+func TestControllersOfATermStartOneAfterAnother(t *testing.T) {
+	for _, cause := range []Cause{CauseStart, CauseLease, CauseAPI} {
+		t.Run(string(cause), func(t *testing.T) {
+			h := newHarness(t, "a", "b")
+			defer h.Shutdown()
+			h.SetStartInterval(time.Minute)
+			h.begin(1, cause)
+			for _, s := range h.Status() {
+				if ok, _ := s.Healthy(); s.State != Waiting || !strings.HasPrefix(s.Reason, "starts 1m") || !ok {
+					t.Errorf("%s is %s: %s", s.Name, s.State, s.Reason)
+				}
+			}
+			h.clock.Step(time.Minute - time.Millisecond)
+			if n := h.running(); n != 0 {
+				t.Errorf("%d run before the interval is over", n)
+			}
+			h.clock.Step(time.Minute + time.Millisecond)
+			h.eventually("both run", func() bool { return h.running() == 2 })
+		})
+	}
+}
+
+// Only the beginning of a term is spread: what restarts later restarts at once.
+func TestLaterStartsAreNotSpread(t *testing.T) {
+	h := newHarness(t, "a", "b")
+	defer h.Shutdown()
+	h.begin(1, CauseLease)
+	h.eventually("both run", func() bool { return h.running() == 2 })
+	h.SetStartInterval(time.Minute)
+	h.sync(wants(map[string]string{"a": "2", "b": "2"}))
+	if n := h.running(); n != 2 {
+		t.Errorf("%d run after an edit", n)
+	}
+	h.instances("a")[1].ended <- nil
+	h.stepUntil(100*time.Millisecond, "a is back after a crash", func() bool { return h.status("a").Generation == 3 })
+	h.begin(2, CauseLease)
+	if n := h.running(); n != 0 {
+		t.Errorf("%d run at once in the next term", n)
+	}
+}
+
+// A wait ends at once when something else is decided, and nothing is left of it.
+func TestWaitForAStartIsInterrupted(t *testing.T) {
+	h := newHarness(t, "a", "b")
+	h.SetStartInterval(time.Hour)
+	h.begin(1, CauseLease)
+	h.sync(map[string]Want{"a": {State: Running, Spec: Spec{Value: "2", Term: 1}}, "b": {State: Standby, Spec: Spec{Value: "1"}}})
+	if s := h.status("a"); s.State != Running {
+		t.Errorf("after an edit a is %s", s.State)
+	}
+	for _, name := range []string{"a", "b"} {
+		if ran, closed := h.instances(name)[0].counts(); ran != 0 || closed != 1 {
+			t.Errorf("the instance of %s that waited ran %d times and was closed %d times", name, ran, closed)
+		}
+	}
+	h.begin(2, CauseLease)
+	h.Shutdown()
+	for _, name := range []string{"a", "b"} {
+		for _, i := range h.instances(name) {
+			if _, closed := i.counts(); closed != 1 {
+				t.Errorf("an instance of %s was closed %d times", name, closed)
+			}
+		}
+	}
+}
