@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -115,13 +116,16 @@ func BenchmarkResync(b *testing.B) {
 // BenchmarkCachedPod reports the heap that one cached pod takes, decoded from protobuf as
 // an informer does, whole and transformed.
 func BenchmarkCachedPod(b *testing.B) {
-	encoded, err := typicalPod().Marshal()
-	if err != nil {
-		b.Fatal(err)
+	var encoded [replicas][]byte
+	for i := range encoded {
+		var err error
+		if encoded[i], err = replicaOf(typicalPod(), i).Marshal(); err != nil {
+			b.Fatal(err)
+		}
 	}
 	whole := func(obj any) (any, error) { return obj, nil }
 	for name, transform := range map[string]cache.TransformFunc{
-		"whole": whole, "stripped": StripManagedFields, "shrunk": ShrinkPod,
+		"whole": whole, "stripped": StripManagedFields, "shrunk": ShrinkPod, "shrunk and shared": newSharing().shrinkPod,
 	} {
 		b.Run(name, func(b *testing.B) {
 			const n = 5000
@@ -130,9 +134,10 @@ func BenchmarkCachedPod(b *testing.B) {
 				cached := make([]any, n)
 				for i := range cached {
 					pod := &corev1.Pod{}
-					if err := pod.Unmarshal(encoded); err != nil {
+					if err := pod.Unmarshal(encoded[i%replicas]); err != nil {
 						b.Fatal(err)
 					}
+					var err error
 					if cached[i], err = transform(pod); err != nil {
 						b.Fatal(err)
 					}
@@ -140,7 +145,50 @@ func BenchmarkCachedPod(b *testing.B) {
 				b.ReportMetric(float64(liveHeap()-before)/n, "heap-B/pod")
 				runtime.KeepAlive(cached)
 			}
-			b.ReportMetric(float64(len(encoded)), "wire-B/pod")
+			b.ReportMetric(float64(len(encoded[0])), "wire-B/pod")
+		})
+	}
+}
+
+// replicas is how many different pods of one ReplicaSet the benchmarks decode.
+const replicas = 100
+
+// replicaOf makes of a pod another one of the same ReplicaSet.
+func replicaOf(p *corev1.Pod, n int) *corev1.Pod {
+	suffix := fmt.Sprintf("x%04d", n)
+	p.Name = p.GenerateName + suffix
+	p.UID = types.UID(fmt.Sprintf("0f8fad5b-d9cb-469f-a165-%012d", n))
+	p.Spec.NodeName = fmt.Sprintf("node-%d.example.com", n%10)
+	p.Status.PodIP = fmt.Sprintf("10.1.2.%d", n)
+	p.Status.PodIPs = []corev1.PodIP{{IP: p.Status.PodIP}}
+	token := "kube-api-access-" + suffix
+	p.Spec.Volumes[1].Name = token
+	for i := range p.Spec.Containers {
+		p.Spec.Containers[i].VolumeMounts[1].Name = token
+		p.Status.ContainerStatuses[i].ContainerID = fmt.Sprintf("containerd://%064d", n)
+	}
+	return p
+}
+
+// BenchmarkTransformPod is what is done to one pod when it arrives.
+func BenchmarkTransformPod(b *testing.B) {
+	for name, transform := range map[string]cache.TransformFunc{"shrunk": ShrinkPod, "shrunk and shared": newSharing().shrinkPod} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			pods := make([]*corev1.Pod, 0, 1000)
+			for i := 0; b.Loop(); i++ {
+				if len(pods) == 0 {
+					b.StopTimer()
+					for n := range cap(pods) {
+						pods = append(pods, replicaOf(typicalPod(), n%replicas))
+					}
+					b.StartTimer()
+				}
+				if _, err := transform(pods[len(pods)-1]); err != nil {
+					b.Fatal(err)
+				}
+				pods = pods[:len(pods)-1]
+			}
 		})
 	}
 }

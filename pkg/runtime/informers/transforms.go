@@ -27,7 +27,7 @@ func Shrunk(obj any) bool {
 
 // DefaultTransforms returns what is dropped from each kind, besides managedFields.
 //
-// Only pods are shrunk: there are more of them than of anything else, and no controller
+// Only pods are shrunk, and share what they have in common: there are more of them than of anything else, and no controller
 // here needs most of what a kubelet does. Kinds that carry a pod template keep it, since it
 // is compared and copied; nodes keep all, since their status is updated with whole objects.
 //
@@ -57,7 +57,7 @@ func Shrunk(obj any) bool {
 // service links.
 func DefaultTransforms() Transforms {
 	return Transforms{
-		corev1.SchemeGroupVersion.WithResource("pods"): ShrinkPod,
+		corev1.SchemeGroupVersion.WithResource("pods"): newSharing().shrinkPod,
 	}
 }
 

@@ -1,0 +1,186 @@
+package informers
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+)
+
+// decoded is a pod as an informer gets it: no part of it belongs to another one.
+func decoded(t testing.TB, p *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	data, err := p.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := &corev1.Pod{}
+	if err := fresh.Unmarshal(data); err != nil {
+		t.Fatal(err)
+	}
+	return fresh
+}
+
+func arrive(t testing.TB, s *sharing, p *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	out, err := s.shrinkPod(decoded(t, p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.(*corev1.Pod)
+}
+
+// encoded is an object as text, quantities in their format included.
+func encoded(t testing.TB, obj any) string {
+	t.Helper()
+	data, err := json.MarshalIndent(obj, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// same reports that two maps are one.
+func same[M ~map[K]V, K comparable, V any](a, b M) bool {
+	return *(*unsafe.Pointer)(unsafe.Pointer(&a)) == *(*unsafe.Pointer)(unsafe.Pointer(&b))
+}
+
+func TestPodsOfOneTemplateShareWhatIsEqual(t *testing.T) {
+	s := newSharing()
+	first, second := arrive(t, s, replicaOf(typicalPod(), 1)), arrive(t, s, replicaOf(typicalPod(), 2))
+	switch {
+	case !same(first.Labels, second.Labels):
+		t.Error("labels are not shared")
+	case !same(first.Spec.Containers[1].Resources.Requests, second.Spec.Containers[1].Resources.Requests):
+		t.Error("requests are not shared")
+	case &first.Spec.Tolerations[0] != &second.Spec.Tolerations[0]:
+		t.Error("tolerations are not shared")
+	case &first.OwnerReferences[0] != &second.OwnerReferences[0]:
+		t.Error("owner references are not shared")
+	case unsafe.StringData(first.Spec.Containers[0].Image) != unsafe.StringData(second.Spec.Containers[0].Image):
+		t.Error("images are not shared")
+	}
+}
+
+// TestSharingChangesNothing compares pods that share with pods that do not, for relatives
+// that differ in every part that may be shared.
+func TestSharingChangesNothing(t *testing.T) {
+	differences := map[string]func(*corev1.Pod){
+		"nothing":       func(*corev1.Pod) {},
+		"labels":        func(p *corev1.Pod) { p.Labels["tier"] = "front" },
+		"no labels":     func(p *corev1.Pod) { p.Labels = nil },
+		"annotations":   func(p *corev1.Pod) { p.Annotations["checksum/config"] = "other" },
+		"owner":         func(p *corev1.Pod) { p.OwnerReferences[0].UID = "other" },
+		"no controller": func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil },
+		"finalizers":    func(p *corev1.Pod) { p.Finalizers = []string{"example.com/hold"} },
+		"image":         func(p *corev1.Pod) { p.Spec.Containers[1].Image = "other" },
+		"cpu":           func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("101m") },
+		"quantity's format": func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests["memory"] = resource.MustParse("134217728")
+		},
+		"limits": func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"cpu": resource.MustParse("1")}
+		},
+		"no requests":      func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = nil },
+		"ports":            func(p *corev1.Pod) { p.Spec.Containers[0].Ports[0].ContainerPort = 81 },
+		"mounts":           func(p *corev1.Pod) { p.Spec.Containers[0].VolumeMounts = nil },
+		"fewer containers": func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] },
+		"no containers":    func(p *corev1.Pod) { p.Spec.Containers = nil },
+		"init container":   func(p *corev1.Pod) { p.Spec.InitContainers = p.Spec.Containers[:1] },
+		"security context": func(p *corev1.Pod) {
+			p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
+		},
+		"pod's security": func(p *corev1.Pod) { p.Spec.SecurityContext.RunAsUser = ptr.To(int64(1)) },
+		"toleration":     func(p *corev1.Pod) { p.Spec.Tolerations[0].TolerationSeconds = ptr.To(int64(1)) },
+		"selector":       func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} },
+		"grace period":   func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr.To(int64(0)) },
+		"deadline":       func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr.To(int64(9)) },
+		"priority":       func(p *corev1.Pod) { p.Spec.Priority = ptr.To(int32(9)) },
+		"account":        func(p *corev1.Pod) { p.Spec.ServiceAccountName = "other" },
+		"volume":         func(p *corev1.Pod) { p.Spec.Volumes[0].ConfigMap.Name = "other" },
+		"volume's type": func(p *corev1.Pod) {
+			p.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
+		},
+		"affinity": func(p *corev1.Pod) { p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}} },
+		"phase":    func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed },
+		"condition": func(p *corev1.Pod) {
+			p.Status.Conditions[3].Status, p.Status.Conditions[3].Reason = "False", "NotReady"
+		},
+		"not started": func(p *corev1.Pod) { p.Status.ContainerStatuses[0].Started = ptr.To(false) },
+		"allocated": func(p *corev1.Pod) {
+			p.Status.ContainerStatuses[0].AllocatedResources = corev1.ResourceList{"cpu": resource.MustParse("2")}
+		},
+		"other name": func(p *corev1.Pod) { p.GenerateName = "other-" },
+	}
+	for relative, prepare := range differences {
+		for name, change := range differences {
+			t.Run(relative+" then "+name, func(t *testing.T) {
+				s := newSharing()
+				before := typicalPod()
+				prepare(before)
+				kept := arrive(t, s, before)
+				reference := kept.DeepCopy()
+
+				pod := replicaOf(typicalPod(), 7)
+				change(pod)
+				got := arrive(t, s, pod)
+				want, err := ShrinkPod(decoded(t, pod))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(encoded(t, want), encoded(t, got)); diff != "" {
+					t.Errorf("sharing has changed the pod: %s", diff)
+				}
+				if !equality.Semantic.DeepEqual(kept, reference) {
+					t.Error("the relative was changed")
+				}
+			})
+		}
+	}
+}
+
+func TestATransformedPodIsLeftAlone(t *testing.T) {
+	s := newSharing()
+	pod := arrive(t, s, typicalPod())
+	again, err := s.shrinkPod(pod)
+	if err != nil || again != any(pod) {
+		t.Errorf("got %p, %v, want the same pod", again, err)
+	}
+	tombstone := cache.DeletedFinalStateUnknown{Key: "a/b"}
+	if got, err := s.shrinkPod(tombstone); err != nil || got != any(tombstone) {
+		t.Errorf("got %v, %v, want the tombstone", got, err)
+	}
+}
+
+// TestFamiliesThatDiedOutAreForgotten makes many families of one pod each, such as Jobs.
+func TestFamiliesThatDiedOutAreForgotten(t *testing.T) {
+	s := newSharing()
+	for n := range 4 * firstSweep {
+		pod := typicalPod()
+		pod.GenerateName = fmt.Sprintf("job-%d-", n)
+		arrive(t, s, pod)
+		if n%firstSweep == 0 {
+			runtime.GC()
+		}
+	}
+	runtime.GC()
+	pod := typicalPod()
+	for n := range firstSweep {
+		pod.GenerateName = fmt.Sprintf("next-%d-", n)
+		arrive(t, s, pod)
+	}
+	if n := len(s.byName.newest); n > 3*firstSweep {
+		t.Errorf("%d families are remembered", n)
+	}
+	if n := len(s.byImage.newest); n != 1 {
+		t.Errorf("%d images are remembered, want 1", n)
+	}
+}
