@@ -20,6 +20,9 @@ const (
 // maxProblems bounds the report of a file that is wrong everywhere.
 const maxProblems = 1000
 
+// maxSuggestions is the number of problems up to which messages suggest what was meant.
+const maxSuggestions = 100
+
 // Position is a place in a file. Line and Column count from 1, Column in
 // characters; 0 means unknown.
 type Position struct {
@@ -141,9 +144,12 @@ func (r *report) warnf(at Position, path, format string, args ...any) {
 	r.add(SeverityWarning, at, path, format, args)
 }
 
-// full says that further problems are only counted: a suggestion for one need not
-// be worked out.
+// full says that further problems are only counted.
 func (r *report) full() bool { return len(r.problems) >= maxProblems }
+
+// terse says that there are so many problems that it need not be worked out, for each
+// further one, what was probably meant.
+func (r *report) terse() bool { return len(r.problems) >= maxSuggestions }
 
 // finish returns everything collected, and says so when something was left out.
 func (r *report) finish() Errors {

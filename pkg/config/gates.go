@@ -153,8 +153,8 @@ func (v *validator) unknownGate(name string) string {
 	if since, ok := table.since(name); ok {
 		return "Kubernetes " + v.cfg.EmulatedVersion + ", which emulatedVersion asks for, does not have the gate: it is in " + since + " and later"
 	}
-	if v.report.full() {
-		return ""
+	if v.report.terse() {
+		return "unknown feature gate"
 	}
 	if best := nearest(name, append([]string{AllAlpha, AllBeta}, table.names...)); best != "" {
 		return "unknown feature gate, " + `did you mean "` + best + `"?`

@@ -24,7 +24,8 @@ type Document struct {
 // the field, the nearest block around it that the file has.
 func (d *Document) Position(path string) Position { return d.places.nearest(path) }
 
-// Load reads a configuration, in YAML or JSON, from data. The name stands for the
+// Load reads a configuration, in YAML or JSON, from data. It is one of v1beta1, or of
+// upstream's version, which is converted (see LoadUpstream). The name stands for the
 // file in messages. The error, if any, is of type Errors and holds every problem
 // of the file, warnings included; without an error warnings are in the Document.
 func Load(name string, data []byte) (*Document, error) {
@@ -41,7 +42,7 @@ func Load(name string, data []byte) (*Document, error) {
 
 // load returns nil only after having reported an error.
 func load(data []byte, r *report) *Document {
-	root := readTree(data, r)
+	root := inForce(readTree(data, r))
 	switch {
 	case root == nil:
 		return nil

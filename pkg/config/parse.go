@@ -33,6 +33,10 @@ func guard(data []byte, r *report) ([]byte, bool) {
 		r.errorf(Position{1, 1}, "", "an empty file is not a configuration: %s", needed)
 		return nil, false
 	}
+	if n := countSeparators(data); n > maxSeparators {
+		r.errorf(Position{1, 1}, "", "the file has more than %d separators of values: a configuration has at most %d values", maxSeparators, maxValues)
+		return nil, false
+	}
 	clean := true
 	for at := (cursor{data: data}); !at.done(); {
 		position, char, size := at.next()
@@ -49,6 +53,30 @@ func guard(data []byte, r *report) ([]byte, bool) {
 		}
 	}
 	return data, clean
+}
+
+const (
+	// separating are the characters of which YAML needs one for each value.
+	separating = ",:-?[{\n"
+	// maxSeparators bounds what the parser has to keep in memory; texts and keys may have
+	// such characters too.
+	maxSeparators = 5 * maxValues
+)
+
+// countSeparators counts the separating characters outside of lines that are comments.
+func countSeparators(data []byte) int {
+	n := 0
+	for line := range bytes.Lines(data) {
+		if bytes.HasPrefix(bytes.TrimLeft(line, " "), []byte("#")) {
+			continue
+		}
+		for _, c := range line {
+			if strings.IndexByte(separating, c) >= 0 {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // cursor walks through text by characters and knows the position of each.

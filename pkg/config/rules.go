@@ -120,8 +120,9 @@ func (d *DurationRange) admits(value time.Duration) bool {
 	return (value == 0 && d.ZeroAllowed) || (value >= d.Min && value <= d.Max)
 }
 
-// admits says whether a decoded scalar satisfies the rule, and if not, why.
-func (r Rule) admits(value any) (string, bool) {
+// admits says whether a decoded scalar satisfies the rule, and if not, why; with suggest
+// also what was probably meant.
+func (r Rule) admits(value any, suggest bool) (string, bool) {
 	switch {
 	case r.Number != nil:
 		n, ok := asFloat(value)
@@ -136,7 +137,7 @@ func (r Rule) admits(value any) (string, bool) {
 		}
 		return fmt.Sprintf("must be %s, not %s", r.Allowed(), formatDuration(d)), false
 	case r.Enum != nil:
-		return r.admitsWord(value)
+		return r.admitsWord(value, suggest)
 	}
 	text, ok := value.(string)
 	if !ok || r.Pattern == nil || r.Pattern.admits(text) {
@@ -145,7 +146,7 @@ func (r Rule) admits(value any) (string, bool) {
 	return fmt.Sprintf("must be %s, not %s", r.Allowed(), shorten(text)), false
 }
 
-func (r Rule) admitsWord(value any) (string, bool) {
+func (r Rule) admitsWord(value any, suggest bool) (string, bool) {
 	text, ok := value.(string)
 	if !ok {
 		return "", true
@@ -156,6 +157,9 @@ func (r Rule) admitsWord(value any) (string, bool) {
 		}
 	}
 	message := fmt.Sprintf("must be one of %s, not %s", r.Allowed(), shorten(text))
+	if !suggest {
+		return message, false
+	}
 	if best := nearest(text, r.Enum); best != "" {
 		message += fmt.Sprintf(", did you mean %q?", best)
 	}

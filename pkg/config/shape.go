@@ -86,13 +86,13 @@ func (s *shaper) object(value *tree, t reflect.Type, path string) (any, bool) {
 
 // unknown reports a key that is no field of the mapping at path.
 func (s *shaper) unknown(f field, path string, known []string) {
-	message := ""
+	message := "unknown field"
 	switch {
-	case s.report.full():
+	case s.report.terse():
 	case path == "controllers":
 		message = unknownController(f.name)
 	default:
-		message = "unknown field, " + hint(f.name, known)
+		message += ", " + hint(f.name, known)
 	}
 	s.report.errorf(f.at, join(path, f.name), "%s", message)
 }

@@ -19,7 +19,11 @@ func nearest(word string, candidates []string) string {
 	best, bestDistance := "", 0
 	for _, candidate := range candidates {
 		limit := max(1, min(len(word), len(candidate))/3)
-		distance := editDistance(lower, strings.ToLower(candidate))
+		known := strings.ToLower(candidate)
+		if len(known) > maxSuggestLength || len(lower)-len(known) > limit || len(known)-len(lower) > limit {
+			continue
+		}
+		distance := editDistance(lower, known)
 		if distance > limit {
 			continue
 		}
@@ -31,17 +35,17 @@ func nearest(word string, candidates []string) string {
 }
 
 // editDistance counts the insertions, deletions, substitutions and swaps of
-// neighbours that make b from a.
+// neighbours that make b from a. b has at most maxSuggestLength letters.
 func editDistance(a, b string) int {
 	if a == b {
 		return 0
 	}
-	before, previous := make([]int, len(b)+1), make([]int, len(b)+1)
+	var rows [3][maxSuggestLength + 1]int
+	before, previous, current := &rows[0], &rows[1], &rows[2]
 	for j := range previous {
 		previous[j] = j
 	}
 	for i := 1; i <= len(a); i++ {
-		current := make([]int, len(b)+1)
 		current[0] = i
 		for j := 1; j <= len(b); j++ {
 			cost := 1
@@ -53,7 +57,7 @@ func editDistance(a, b string) int {
 				current[j] = min(current[j], before[j-2]+1)
 			}
 		}
-		before, previous = previous, current
+		before, previous, current = previous, current, before
 	}
 	return previous[len(b)]
 }

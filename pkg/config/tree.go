@@ -2,7 +2,6 @@ package config
 
 import (
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -12,6 +11,8 @@ import (
 const (
 	// maxDepth is the deepest nesting of a configuration.
 	maxDepth = 64
+	// maxValues is the number of values a file may have, many times what a configuration needs.
+	maxValues = 20_000
 	// maxAliased is the number of nodes that aliases may stand for in total.
 	maxAliased = 10_000
 )
@@ -81,6 +82,7 @@ func shortenPlain(text string) string {
 // builder makes a tree from parsed YAML within the limits.
 type builder struct {
 	report  *report
+	values  int
 	aliased int
 	open    map[*yaml.Node]bool // anchors whose value is being built
 	stopped bool
@@ -95,6 +97,11 @@ func (b *builder) build(node *yaml.Node, path string, depth int, inAlias bool) *
 	at := Position{node.Line, node.Column}
 	if depth > maxDepth {
 		b.report.errorf(at, trimPath(path), "nested deeper than %d levels", maxDepth)
+		b.stopped = true
+		return nil
+	}
+	if b.values++; b.values > maxValues {
+		b.report.errorf(at, trimPath(path), "the file has more than %d values", maxValues)
 		b.stopped = true
 		return nil
 	}
@@ -290,11 +297,20 @@ func parseFloat(text string) (any, bool) {
 	return f, err == nil || math.IsInf(f, 0)
 }
 
-var plainKey = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+// isPlainKey says whether a key can stand in a path as it is.
+func isPlainKey(name string) bool {
+	for _, c := range []byte(name) {
+		letter, digit := 'a' <= c|0x20 && c|0x20 <= 'z', '0' <= c && c <= '9'
+		if !letter && !digit && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return 0 < len(name) && len(name) <= 64
+}
 
 // join makes the path of a field of the mapping at path.
 func join(path, name string) string {
-	if !plainKey.MatchString(name) {
+	if !isPlainKey(name) {
 		return path + "[" + shorten(name) + "]"
 	}
 	if path == "" {

@@ -70,6 +70,18 @@ func isUpstream(root *tree) bool {
 	return group == conversion.Group
 }
 
+// inForce returns, of what our own /configz answers, the part in our version. Anything
+// else is returned as it is.
+func inForce(root *tree) *tree {
+	if root == nil || len(root.fields) != 2 || root.get(conversion.Group) == nil {
+		return root
+	}
+	if ours := root.get(v1beta1.GroupName); ours != nil && ours.kind == mapKind {
+		return ours
+	}
+	return root
+}
+
 // wrapped is the configuration that /configz answers under the name of its group.
 func wrapped(root *tree) *tree {
 	if len(root.fields) == 1 && root.fields[0].name == conversion.Group && root.fields[0].value.kind == mapKind {
@@ -81,10 +93,11 @@ func wrapped(root *tree) *tree {
 // loadUpstream reads, converts and checks a configuration. Problems are reported in the
 // terms of the file. It returns nil only after having reported an error.
 func loadUpstream(root *tree, r *report) *UpstreamDocument {
-	if inner := wrapped(root); inner != nil {
+	inner := wrapped(root)
+	if inner != nil {
 		root = inner
 	}
-	checkUpstreamVersion(root, r)
+	checkUpstreamVersion(root, inner != nil, r)
 	s := &shaper{report: r, values: map[string]*tree{}, keys: map[string]Position{}}
 	in := readUpstream(root, s)
 	if in == nil {
@@ -136,14 +149,12 @@ func lostFields(r *report) []string {
 	return out
 }
 
-func checkUpstreamVersion(root *tree, r *report) {
-	for name, want := range map[string]string{"apiVersion": conversion.APIVersion, "kind": conversion.Kind} {
-		value := root.get(name)
-		if value == nil || value.kind == nullKind {
-			continue // the place says what it is: the group, or the key of /configz
-		}
-		if text, _ := value.value.(string); text != want {
-			r.errorf(value.at, name, "must be %q, not %s", want, shorten(value.text))
+// checkUpstreamVersion reports a wrong apiVersion or kind. Under the name of the group,
+// as /configz answers, they need not be there.
+func checkUpstreamVersion(root *tree, answered bool, r *report) {
+	for _, word := range []struct{ name, want string }{{"apiVersion", conversion.APIVersion}, {"kind", conversion.Kind}} {
+		if !answered || root.get(word.name) != nil {
+			checkWord(root, word.name, word.want, r)
 		}
 	}
 }

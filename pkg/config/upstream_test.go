@@ -32,7 +32,10 @@ func TestLoadReportsMistakesInFilesOfUpstreamWhereTheyAre(t *testing.T) {
 		name, text, want string
 	}{
 		{"version", "apiVersion: kubecontrollermanager.config.k8s.io/v1\nkind: KubeControllerManagerConfiguration\n",
-			`f.yaml:1:13: apiVersion: must be "kubecontrollermanager.config.k8s.io/v1alpha1", not "kubecontrollermanager.config.k8s.io/v1"`},
+			`f.yaml:1:13: apiVersion: unknown value "kubecontrollermanager.config.k8s.io/v1", did you mean "kubecontrollermanager.config.k8s.io/v1alpha1"?`},
+		{"no kind", "apiVersion: kubecontrollermanager.config.k8s.io/v1alpha1\n", `f.yaml:1:1: kind: is missing: must be "KubeControllerManagerConfiguration"`},
+		{"kind in an answer of /configz", "kubecontrollermanager.config.k8s.io: {kind: Pod}\n",
+			`f.yaml:1:45: kind: must be "KubeControllerManagerConfiguration", not "Pod"`},
 		{"kind", "apiVersion: kubecontrollermanager.config.k8s.io/v1alpha1\nkind: Pod\n",
 			`f.yaml:2:7: kind: must be "KubeControllerManagerConfiguration", not "Pod"`},
 		{"unknown field", upstreamHeader + "JobController: {ConcurentJobSyncs: 3}\n",
@@ -92,6 +95,21 @@ func TestLoadReadsUpstreamInEverySpelling(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestLoadReadsWhatOurOwnConfigzAnswers(t *testing.T) {
+	const text = `{"config.kcmd.dev": {"apiVersion": "config.kcmd.dev/v1beta1", "kind": "KubeControllerManagerConfiguration", "serving": {"port": 1}},
+		"kubecontrollermanager.config.k8s.io": {}}`
+	doc, err := Load("f.json", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *doc.Config.Serving.Port != 1 {
+		t.Errorf("the port is %d", *doc.Config.Serving.Port)
+	}
+	if got, want := doc.Position("serving.port"), (Position{1, 129}); got != want {
+		t.Errorf("it is at %v, want %v", got, want)
 	}
 }
 

@@ -68,13 +68,14 @@ func (v *validator) knownController(path, name string) bool {
 	if slices.Contains(controllerNames(), name) {
 		return true
 	}
-	if !v.report.full() {
-		message := unknownController(name)
-		if rest, ok := strings.CutPrefix(message, unknownPrefix); ok {
-			message = unknownPrefix + " " + shorten(name) + rest
-		}
-		v.errorf(path, "%s", message)
+	message := unknownPrefix
+	if !v.report.terse() {
+		message = unknownController(name)
 	}
+	if rest, ok := strings.CutPrefix(message, unknownPrefix); ok {
+		message = unknownPrefix + " " + shorten(name) + rest
+	}
+	v.errorf(path, "%s", message)
 	return false
 }
 

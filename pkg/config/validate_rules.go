@@ -1,19 +1,27 @@
 package config
 
-import (
-	"regexp"
-	"slices"
-	"strings"
-)
-
-var indexes = regexp.MustCompile(`\[\d+\]`)
+import "strings"
 
 // general is a path with [] for every index, as rules have it.
 func general(path string) string {
 	if !strings.Contains(path, "[") {
 		return path
 	}
-	return indexes.ReplaceAllString(path, "[]")
+	out := make([]byte, 0, len(path))
+	for i := 0; i < len(path); i++ {
+		out = append(out, path[i])
+		if path[i] != '[' {
+			continue
+		}
+		end := i + 1
+		for end < len(path) && '0' <= path[end] && path[end] <= '9' {
+			end++
+		}
+		if end < len(path) && path[end] == ']' {
+			i = end - 1
+		}
+	}
+	return string(out)
 }
 
 // validateRules applies the rules to what the file sets; defaults satisfy them, which a
@@ -61,7 +69,7 @@ func (v *validator) applyRule(rule Rule, path string, value *tree) {
 	case value.kind != scalarKind:
 		return
 	}
-	if message, ok := rule.admits(value.value); !ok {
+	if message, ok := rule.admits(value.value, !v.report.terse()); !ok {
 		v.errorf(path, "%s", message)
 		v.undecoded[path] = true
 	}
@@ -86,14 +94,14 @@ func (v *validator) applyListSize(size *ListSize, path string, value *tree) {
 	if !size.Unique {
 		return
 	}
-	var seen []string
+	seen := map[string]bool{}
 	for i, item := range value.items {
 		if item.kind != scalarKind {
 			continue
 		}
-		if first := slices.Index(seen, item.text); first >= 0 {
+		if seen[item.text] {
 			v.report.errorf(item.at, elementPath(path, i), "%s is in the list already", shorten(item.text))
 		}
-		seen = append(seen, item.text)
+		seen[item.text] = true
 	}
 }

@@ -87,10 +87,10 @@ func (v *validator) validateCipherSuites() {
 			v.warnf(path, "%s is insecure", suite)
 		case !slices.Contains(known, suite):
 			message := ""
-			if !v.report.full() {
-				message = hint(suite, preferred)
+			if !v.report.terse() {
+				message = ", " + hint(suite, preferred)
 			}
-			v.errorf(path, "unknown cipher suite %s, %s", shorten(suite), message)
+			v.errorf(path, "unknown cipher suite %s%s", shorten(suite), message)
 		}
 	})
 }
@@ -112,8 +112,8 @@ func (v *validator) eachItem(path string, check func(path, item string)) {
 
 func (v *validator) validateAuthentication() {
 	a := v.cfg.Serving.Authentication
-	if *a.SkipLookup && *a.TolerateLookupFailure {
-		v.warnf("serving.authentication.tolerateLookupFailure", "has no effect while skipLookup is true")
+	if *a.TolerateLookupFailure {
+		v.warnf("serving.authentication.tolerateLookupFailure", "has no effect: a failed lookup is always tolerated, and repeated until it succeeds")
 	}
 	h := a.RequestHeader
 	const uid = "serving.authentication.requestHeader.uidHeaders"
@@ -180,9 +180,12 @@ func (v *validator) validateMetrics() {
 	if m.ShowHiddenMetricsForVersion != "" && v.cfg.EmulatedVersion != version(newestMinor) && v.decoded("metrics.showHiddenMetricsForVersion", "emulatedVersion") {
 		v.warnf("metrics.showHiddenMetricsForVersion", "follows the version of the process, not emulatedVersion (%s)", v.cfg.EmulatedVersion)
 	}
+	disabled := map[string]bool{}
 	for _, name := range m.DisabledMetrics {
-		if label := slices.IndexFunc(sortedKeys(m.AllowListMapping), func(key string) bool { return strings.HasPrefix(key, name+",") }); label >= 0 {
-			key := sortedKeys(m.AllowListMapping)[label]
+		disabled[name] = true
+	}
+	for _, key := range sortedKeys(m.AllowListMapping) {
+		if name, _, _ := strings.Cut(key, ","); disabled[name] {
 			v.warnf(join(mapping, key), "has no effect: the metric is in metrics.disabledMetrics")
 		}
 	}

@@ -97,7 +97,7 @@ func TestValidation(t *testing.T) {
 		{"cache TTL", "serving: {authentication: {cacheTTL: 2h}}",
 			"3:38: serving.authentication.cacheTTL: must be 0s to 1h, where 0s means not at all, not 2h"},
 		{"skip and tolerate", "serving: {authentication: {skipLookup: true, tolerateLookupFailure: true}}",
-			"3:69: warning: serving.authentication.tolerateLookupFailure: has no effect while skipLookup is true"},
+			"3:69: warning: serving.authentication.tolerateLookupFailure: has no effect: a failed lookup is always tolerated, and repeated until it succeeds"},
 		{"blank header", "serving: {authentication: {requestHeader: {clientCAFile: a, usernameHeaders: [X-Remote-User, ' ']}}}",
 			"3:94: serving.authentication.requestHeader.usernameHeaders[1]: must not be blank"},
 		{"no standard header", "serving: {authentication: {requestHeader: {clientCAFile: a, groupHeaders: [X-Group]}}}",
@@ -192,7 +192,7 @@ func TestEveryRuleHasAFieldAndAdmitsItsDefault(t *testing.T) {
 		if !slices.Contains(fields, rule.Path) {
 			t.Errorf("the rule for %s has no field", rule.Path)
 		}
-		if message, good := rule.admits(defaults[rule.Path]); !good {
+		if message, good := rule.admits(defaults[rule.Path], true); !good {
 			t.Errorf("the default of %s is against its rule: %s", rule.Path, message)
 		}
 	}

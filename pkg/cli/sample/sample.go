@@ -26,9 +26,6 @@ type Options struct {
 // types. It is valid, and means the same as an empty one.
 func Write(tree *fields.Field, o Options) (string, error) {
 	w := &writer{full: o.Full}
-	if o.Full {
-		fmt.Fprintf(&w.text, "# yaml-language-server: $schema=https://kcmd.dev/schemas/kubecontrollermanagerconfiguration-%s.schema.json\n", fields.Version)
-	}
 	fmt.Fprintf(&w.text, "apiVersion: %s\nkind: %s\n", v1beta1.APIVersion, v1beta1.Kind)
 	if o.Controller != "" {
 		block, err := tree.Find("controllers." + o.Controller)
@@ -113,24 +110,12 @@ func (w *writer) comment(f *fields.Field, indent string) {
 	}
 }
 
-// value is the default, else an empty value of the type.
+// value is the default, else the type: there is nothing that everybody could want.
 func value(f *fields.Field) string {
 	if f.Default != nil {
 		return inline(f.Default)
 	}
-	switch {
-	case strings.HasPrefix(f.Type, "list"):
-		return "[]"
-	case f.Type == "boolean":
-		return "false"
-	case f.Type == "map", f.Type == "object":
-		return "{}"
-	case f.Type == "integer", f.Type == "number":
-		return "0"
-	case f.Type == "duration":
-		return "0s"
-	}
-	return `""`
+	return "<" + f.Type + ">"
 }
 
 // inline writes a value on one line.

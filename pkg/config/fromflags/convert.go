@@ -230,7 +230,7 @@ func (c *converter) describe(isWritten func(field string) bool) {
 			c.note(row.Flag, false, c.text(row.Flag)+" is left out: "+row.Why)
 		case !written && !noted[row.Flag]:
 			c.note(row.Flag, false, c.text(row.Flag)+" is the default here too: the file does not repeat it")
-		case written && row.Conversion() != "" && row.Flag != "controllers" && !noted[row.Flag]:
+		case written && row.Conversion() != "" && row.Flag != "controllers":
 			c.comment(row.Flag, c.text(row.Flag))
 		}
 		if row.Deprecated != "" {

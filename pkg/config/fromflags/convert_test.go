@@ -54,7 +54,7 @@ func TestSpellingsOfFlags(t *testing.T) {
 			"serving:\n  authorization:\n    alwaysAllowPaths:\n      - /a\n      - /b\n      - /c"},
 		{"an empty argument", []string{""}, ""},
 		{"a limit", []string{"--kube-api-qps=50"}, "clientConnection:\n  # --kube-api-qps=50\n  qps: 50\n  burst: 30"},
-		{"upstream's own limit, written down", []string{"--kube-api-qps=20", "--kube-api-burst=30"}, "clientConnection:\n  qps: 20\n  burst: 30"},
+		{"upstream's own limit, written down", []string{"--kube-api-qps=20", "--kube-api-burst=30"}, "clientConnection:\n  # --kube-api-qps=20\n  qps: 20\n  # --kube-api-burst=30\n  burst: 30"},
 		{"controllers", []string{"--controllers=-job,*", "--controllers=deployment"}, "controllers:\n  deployment-controller:\n    enabled: true\n  job-controller:\n    enabled: false"},
 		{"some controllers only", []string{"--controllers=job"}, "controllerDefaults:\n  enabled: false\n\ncontrollers:\n  job-controller:\n    enabled: true"},
 		{"the opposite", []string{"--disable-http2-serving"}, "serving:\n  http2:\n    # --disable-http2-serving=true\n    enabled: false"},
@@ -67,7 +67,7 @@ func TestSpellingsOfFlags(t *testing.T) {
 			"# --feature-gates=kube:GenericWorkload=true,kube:WorkloadWithJob=true\nfeatureGates:\n  GenericWorkload: true\n  WorkloadWithJob: true"},
 		{"seconds", []string{"--pv-recycler-minimum-timeout-nfs=90"}, "controllers:\n  persistentvolume-binder-controller:\n    recycler:\n      nfs:\n        minimumTimeout: 1m30s"},
 		{"text that looks like something else", []string{"--kubeconfig=on"}, "clientConnection:\n  kubeconfig: \"on\""},
-		{"shutdown", []string{"--controller-shutdown-timeout=0s"}, "reload:\n  drainTimeout: 10m"},
+		{"shutdown", []string{"--controller-shutdown-timeout=0s"}, "reload:\n  # --controller-shutdown-timeout=0s\n  drainTimeout: 10m"},
 		{"streams", []string{"--http2-max-streams-per-connection=0"}, ""},
 	}
 	for _, test := range tests {

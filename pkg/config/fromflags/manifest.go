@@ -63,12 +63,13 @@ func (w workload) containers() []corev1.Container {
 // containerArguments returns the flags of the container; ok is false if it does not run
 // kube-controller-manager.
 func containerArguments(container corev1.Container) (args []string, ok bool, err error) {
-	words, err := expand(slices.Concat(container.Command, container.Args), container.Env)
+	words := slices.Concat(container.Command, container.Args)
+	if !runsProgram(words) {
+		return nil, false, nil
+	}
+	words, err = expand(words, container.Env)
 	switch {
 	case err != nil:
-		return nil, runsProgram(slices.Concat(container.Command, container.Args)), err
-	case !runsProgram(words):
-		return nil, false, nil
 	case isShell(words):
 		args, err = commandLine(words[slices.Index(words, "-c")+1])
 	default:

@@ -41,6 +41,12 @@ func Reference(typesDir string) ([]byte, error) {
 	}
 	r := &reference{order: order}
 	fmt.Fprintf(&r.text, referenceHead, v1beta1.APIVersion, v1beta1.Kind, FileName)
+	r.text.WriteString("\n## Top level\n\nFields that are in no block.\n\n| field | type | |\n|---|---|---|\n")
+	for _, name := range order[""] {
+		if property := root.property(name); !isBlock(property) && name != "apiVersion" && name != "kind" {
+			r.row("", name, property)
+		}
+	}
 	for _, name := range order[""] {
 		if property := root.property(name); isBlock(property) {
 			r.block(name, property, 2)

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -113,10 +114,23 @@ func (g *generator) finishRoot(root node) {
 
 func (g *generator) featureGates() node {
 	properties := node{}
-	for _, gate := range config.FeatureGates() {
+	gates := config.FeatureGates()
+	slices.SortStableFunc(gates, func(a, b config.Gate) int { // in the reference, those with an effect first
+		switch {
+		case a.Read == b.Read:
+			return 0
+		case a.Read:
+			return -1
+		}
+		return 1
+	})
+	for _, gate := range gates {
 		property := node{"type": "boolean", "default": gate.Default, "description": describeGate(gate)}
 		if config.AlwaysLocked(gate.Name) {
 			property["const"] = gate.Default
+		}
+		if gate.Name == config.AllBeta {
+			delete(property, "default") // not set is neither true nor false
 		}
 		properties[gate.Name] = property
 		g.order["featureGates"] = append(g.order["featureGates"], gate.Name)

@@ -62,6 +62,57 @@ func TestControllerEnabledInherits(t *testing.T) {
 	}
 }
 
+// Controllers that are off by default follow their own blocks only.
+func TestControllersOffByDefault(t *testing.T) {
+	off := map[string]bool{}
+	cfg := NewDefault()
+	cfg.ControllerDefaults.Enabled = ptr(true)
+	for _, c := range cfg.Controllers.All() {
+		if !cfg.ControllerEnabled(c.Name) {
+			off[c.Name] = true
+		}
+	}
+	want := map[string]bool{
+		"bootstrap-signer-controller": true, "token-cleaner-controller": true, "selinux-warning-controller": true,
+		"cloud-node-controller": true, "cloud-node-lifecycle-controller": true, "service-lb-controller": true, "node-route-controller": true,
+	}
+	if diff := cmp.Diff(want, off); diff != "" {
+		t.Errorf("off by default (-want +got):\n%s", diff)
+	}
+	cfg.Controllers.TokenCleaner.Enabled = ptr(true)
+	if !cfg.ControllerEnabled("token-cleaner-controller") {
+		t.Error("a controller that is off by default is not enabled by its block")
+	}
+}
+
+// The defaults are those that a kube-controller-manager without flags has
+// (specs/config-fields.md), also where its help text says something else.
+func TestDefaultsAreUpstreams(t *testing.T) {
+	c := NewDefault().Controllers
+	for name, test := range map[string]struct{ got, want any }{
+		"mirroring endpoints":     {*c.EndpointSliceMirroring.MaxEndpointsPerSubset, int32(1000)},
+		"device taint eviction":   {*c.DeviceTaintEviction.ConcurrentSyncs, int32(8)},
+		"resource claims":         {*c.ResourceClaim.ConcurrentSyncs, int32(50)},
+		"daemon sets":             {*c.DaemonSet.ConcurrentSyncs, int32(2)},
+		"garbage collector":       {*c.GarbageCollector.ConcurrentSyncs, int32(20)},
+		"eviction rate":           {*c.NodeLifecycle.NodeEvictionRate, float32(0.1)},
+		"secondary eviction rate": {*c.NodeLifecycle.SecondaryNodeEvictionRate, float32(0.01)},
+		"large cluster":           {*c.NodeLifecycle.LargeClusterSizeThreshold, int32(50)},
+		"unhealthy zone":          {*c.NodeLifecycle.UnhealthyZoneThreshold, float32(0.55)},
+		"node grace":              {c.NodeLifecycle.NodeMonitorGracePeriod.Duration, 50 * time.Second},
+		"recycler nfs":            {c.PersistentVolumeBinder.Recycler.NFS.MinimumTimeout.Duration, 300 * time.Second},
+		"recycler hostPath":       {c.PersistentVolumeBinder.Recycler.HostPath.MinimumTimeout.Duration, 60 * time.Second},
+		"signing duration":        {c.CSRSigning.CertificateDuration.Duration, 8760 * time.Hour},
+		"token clean-up":          {c.LegacyServiceAccountTokenCleaner.CleanUpPeriod.Duration, 8760 * time.Hour},
+		"attach detach":           {c.PersistentVolumeAttachDetach.ReconcilerSyncPeriod.Duration, time.Minute},
+		"binder":                  {c.PersistentVolumeBinder.SyncPeriod.Duration, 15 * time.Second},
+	} {
+		if test.got != test.want {
+			t.Errorf("%s: default %v, want %v", name, test.got, test.want)
+		}
+	}
+}
+
 func TestResyncPeriodInherits(t *testing.T) {
 	cfg := NewDefault()
 	if period, inherited := cfg.ResyncPeriod(cfg.Controllers.Deployment.ResyncPeriod); period != 12*time.Hour || !inherited {

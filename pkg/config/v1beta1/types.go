@@ -47,7 +47,7 @@ type KubeControllerManagerConfiguration struct {
 	// Oldest Kubernetes version that the other components of the cluster may have.
 	// Default: empty, the version before emulatedVersion, but never before 1.33.
 	// Allowed: 1.33 to emulatedVersion. No gate of 1.36 depends on it: it is
-	// checked and reported. A change applies in place.
+	// checked, and shown with the configuration. A change applies in place.
 	MinCompatibilityVersion string `json:"minCompatibilityVersion,omitempty"`
 	// Feature gates by name. Default: empty, every gate at its own default.
 	// AllAlpha and AllBeta stand for all gates of a stage that are not named. An

@@ -103,8 +103,10 @@ type Authentication struct {
 	// Whether kube-system/extension-apiserver-authentication is left unread.
 	// Default: false. A change applies in place.
 	SkipLookup *bool `json:"skipLookup,omitempty"`
-	// Whether a failure to read that object is tolerated: requests are then
-	// treated as anonymous. Default: false. A change applies in place.
+	// Whether a failure to read that object is tolerated. It always is: the object
+	// is read in the background until that succeeds, and requests are treated as
+	// anonymous until then. Kept for configurations that set it. Default: false. A
+	// change applies in place.
 	TolerateLookupFailure *bool `json:"tolerateLookupFailure,omitempty"`
 	// How long the outcome of a token review is remembered. Default: 10s.
 	// Range: 0s (not at all) to 1h. A change applies in place.

@@ -213,11 +213,11 @@ func readable(value any, goType reflect.Type) any {
 	if err != nil {
 		return value
 	}
-	return Duration(d)
+	return shortDuration(d)
 }
 
-// Duration renders a duration as a person writes it: 12h, not 12h0m0s.
-func Duration(d time.Duration) string {
+// shortDuration renders a duration as a person writes it: 12h, not 12h0m0s.
+func shortDuration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")

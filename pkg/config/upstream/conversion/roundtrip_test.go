@@ -26,7 +26,7 @@ func everything() Build {
 }
 
 // rounds is how many configurations a test makes up.
-const rounds = 300
+const rounds = 100
 
 func seeds(t *testing.T, check func(t *testing.T, fill *randfill.Filler)) {
 	t.Helper()
