@@ -1,5 +1,6 @@
 # Nothing but Go, make, git and a C compiler (for the race detector) is needed: the
-# control plane, kubectl and the linter are built from pinned Go modules into .bin.
+# control plane, kubectl and the linter are built from pinned Go modules into .bin. One
+# test, of the status page, looks for Chromium besides, and is skipped without it.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -7,9 +8,12 @@ SHELL := bash
 .NOTPARALLEL:
 
 MANAGER := cmd/kube-controller-manager
+# make fuzz FUZZTIME=1h
+FUZZTIME ?= 10m
 # make run NODES=3 CONFIG=my.yaml
 NODES ?= 10
 CONFIG ?= configs/sandbox.yaml
+COUNT ?= 1
 # make build VERSION=v1.36.3-kcmd.1
 VERSION ?= $(shell cat $(MANAGER)/VERSION)
 VERSION_PACKAGE := k8s.io/component-base/version
@@ -61,6 +65,17 @@ generate: ## Write the JSON Schema and the generated parts of docs/
 	go run ./pkg/config/schema/gen
 	go test ./$(MANAGER) -run TestReloadTableIsUpToDate -update
 
+.PHONY: chromium
+chromium: ## Install Chromium, which the status page is tested in (as root, with apt-get)
+	@if command -v chromium chromium-browser google-chrome google-chrome-stable headless_shell >/dev/null; then \
+	  echo 'chromium: it is installed'; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update && apt-get install -y --no-install-recommends chromium; \
+	else \
+	  echo 'chromium: it is not installed. Install the package chromium of your distribution, or run make chromium as root where there is apt-get.' >&2; \
+	  exit 1; \
+	fi
+
 .PHONY: fmt
 fmt: ## Format the sources
 	gofmt -w cmd pkg test
@@ -97,8 +112,55 @@ lint: golangci-lint ## Run golangci-lint, with the rules of .golangci.yml
 unit: ## Run the tests that need no control plane, with the race detector
 	go test -race ./pkg/... ./cmd/...
 
+.PHONY: fuzz
+fuzz: ## Look for configuration files that Load cannot cope with, for FUZZTIME (10m)
+	go test ./pkg/config -run '^$$' -fuzz '^FuzzLoad$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 200x
+
 # One package after another: each starts control planes of its own.
 .PHONY: integration
 integration: sandbox ## Run the tests that run against real control planes
 	.bin/sandbox build
 	go test -p 1 -timeout 30m ./test/...
+
+# make soak SOAK_DURATION=1h SOAK_SEED=1
+SOAK_DURATION ?= 10m
+.PHONY: soak
+soak: sandbox ## Let everything happen to a manager, at random, for SOAK_DURATION (10m)
+	.bin/sandbox build
+	SOAK_DURATION=$(SOAK_DURATION) go test -count=1 -v -timeout 24h ./test/integration/soak
+
+##@ Measure
+
+# What has limits is measured in small, what has none at half or full size. Any part can be
+# repeated by itself, for example: make bench-run BENCH='--scenarios=steady --rounds=3'
+.PHONY: bench
+bench: .bin/bench ## Compare with an unmodified kube-controller-manager, in half an hour
+	.bin/bench run --mode=unlimited --rounds=2 --scale=0.5 --scenarios=deployments,services,garbage,ballast,change
+	.bin/bench run --mode=unlimited --rounds=1 --idle=1m --scenarios=growth,failover,ttl,cronjobs,steady
+	.bin/bench run --mode=defaults --rounds=1 --scale=0.1 --scenarios=deployments,services,garbage,change
+	.bin/bench render
+
+.PHONY: bench-quick
+bench-quick: .bin/bench ## The same in less than twenty minutes: single rounds, no CronJobs, no steady state
+	.bin/bench run --mode=unlimited --rounds=1 --scale=0.5 --scenarios=deployments,services,garbage,ballast,change
+	.bin/bench run --mode=unlimited --rounds=1 --scenarios=growth,failover,ttl
+	.bin/bench run --mode=defaults --rounds=1 --scale=0.1 --scenarios=deployments,services,garbage,change
+	.bin/bench render
+
+.PHONY: bench-run
+bench-run: .bin/bench ## Compare with BENCH as flags of `bench run`; without, everything in full takes hours
+	.bin/bench run $(BENCH)
+	.bin/bench render
+
+.PHONY: .bin/bench
+.bin/bench:
+	@go build -o .bin/bench ./test/cmd/bench
+
+.PHONY: bench-render
+bench-render: .bin/bench ## Write docs/performance.md and its plots from the results that are there
+	.bin/bench render
+
+# make microbench COUNT=10 > new.txt && benchstat old.txt new.txt
+.PHONY: microbench
+microbench: ## Run the Go benchmarks, COUNT times each (1)
+	go test -run '^$$' -bench . -benchmem -count $(COUNT) ./pkg/... | grep -vE '^(PASS|ok|\?)'

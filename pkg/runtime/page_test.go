@@ -100,6 +100,19 @@ func TestThePageShowsEverythingEscaped(t *testing.T) {
 	}
 }
 
+func TestTheTextShowsTheSame(t *testing.T) {
+	now := time.Date(2026, 11, 21, 16, 0, 0, 0, time.UTC)
+	text := troubled(now).Text(now)
+	for _, part := range []string{
+		"API server: https://10.0.0.1:6443, connection 1, credentials renewed 2 times", "node-ipam-controller waits: node-2_9c still runs it",
+		"must be 1 to 1000, not 0", "backing off after: panic", "deployments.apps", "2 controllers keep running",
+	} {
+		if !strings.Contains(text, part) {
+			t.Errorf("the text does not contain %q:\n%s", part, text)
+		}
+	}
+}
+
 // The policy allows exactly the style that is in the page.
 func TestThePolicyFitsThePage(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)

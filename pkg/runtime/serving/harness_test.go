@@ -42,7 +42,7 @@ func freePort(t testing.TB) int32 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	return int32(l.Addr().(*net.TCPAddr).Port)
 }
 
@@ -166,7 +166,7 @@ func presented(t testing.TB, c v1beta1.Serving, name string) (*x509.Certificate,
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0], nil
 }
 

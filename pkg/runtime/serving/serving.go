@@ -126,6 +126,7 @@ func (s *Server) swapLocked(ctx context.Context, at place) (*net.TCPListener, er
 	}
 	former, restored := old.place.bind(ctx)
 	if restored != nil {
+		s.applied = nil // so that it is tried again
 		return nil, errors.Join(err, fmt.Errorf("serving as before: %w", restored))
 	}
 	s.current = s.listen(ctx, former, old.config, old.infos)

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
+	"runtime/pprof"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -120,7 +122,7 @@ func TestABusyPortChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer busy.Close()
+	defer func() { _ = busy.Close() }()
 	other := c
 	other.Port = ptr.To(int32(busy.Addr().(*net.TCPAddr).Port))
 	if err := s.Apply(t.Context(), other); err == nil || !strings.Contains(err.Error(), "address already in use") {
@@ -288,6 +290,38 @@ func TestWhatIsNegotiated(t *testing.T) {
 		t.Errorf("cipher suites without the one that HTTP/2 needs: %v", err)
 	}
 	wantCode(t, client(t, nil), urlOf(c, "/healthz"), http.StatusOK)
+}
+
+func TestContentionIsProfiledOnRequest(t *testing.T) {
+	s, c := served(t, nil), settings(t)
+	// contend waits for a channel at a place that is its own, which the profile counts.
+	contend := func() bool {
+		ready := make(chan struct{})
+		go func() {
+			goruntime.Gosched()
+			close(ready)
+		}()
+		<-ready
+		var profile strings.Builder
+		if err := pprof.Lookup("block").WriteTo(&profile, 1); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(profile.String(), "TestContentionIsProfiledOnRequest")
+	}
+	apply(t, s, c)
+	if contend() {
+		t.Error("contention is profiled without being asked for")
+	}
+	c.ContentionProfiling = ptr.To(true)
+	apply(t, s, c)
+	eventually(t, "contention is in the profile", func() error {
+		if !contend() {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	c.ContentionProfiling = ptr.To(false)
+	apply(t, s, c)
 }
 
 func TestHandlersFollowTheConfiguration(t *testing.T) {

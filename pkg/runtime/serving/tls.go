@@ -14,6 +14,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
@@ -52,7 +53,7 @@ func certificates(c v1beta1.Serving, last *generated) (*server.SecureServingInfo
 			"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256: add one of them to tls.cipherSuites, or set http2.enabled to false")
 	}
 	for _, name := range c.TLS.CurvePreferences {
-		curve, ok := curveOf(name)
+		curve, ok := config.CurveID(name)
 		if !ok {
 			return nil, nil, fmt.Errorf("reading the curve preferences: %q is unknown", name)
 		}
@@ -67,19 +68,6 @@ func goodForHTTP2(suites []uint16, lowest uint16) bool {
 	return len(suites) == 0 || lowest >= tls.VersionTLS13 ||
 		slices.Contains(suites, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256) ||
 		slices.Contains(suites, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256)
-}
-
-// curveOf is a key exchange mechanism by its name in crypto/tls.
-func curveOf(name string) (tls.CurveID, bool) {
-	for _, id := range []tls.CurveID{
-		tls.CurveP256, tls.CurveP384, tls.CurveP521, tls.X25519,
-		tls.X25519MLKEM768, tls.SecP256r1MLKEM768, tls.SecP384r1MLKEM1024,
-	} {
-		if id.String() == name {
-			return id, true
-		}
-	}
-	return 0, false
 }
 
 // defaultCertificate is the one for clients that ask for no name that has its own.

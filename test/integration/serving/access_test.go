@@ -20,7 +20,7 @@ var (
 		"/healthz/leaderElection", "/healthz/" + deployment, "/livez/ping", "/readyz/informer-sync",
 		"/debug/pprof", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/profile?seconds=1", "/debug/pprof/symbol", "/debug/pprof/trace",
 		"/debug/flags", "/debug/flags/v", "/debug/controllers/garbage-collector-controller/graph",
-		"/api/v1/secrets", "/no-such-page", "//healthz", "/healthz/../metrics",
+		"/no-such-page", "//healthz", "/healthz/../metrics",
 	}
 	open  = []string{"/healthz", "/livez", "/readyz", "/healthz?verbose"}
 	verbs = []string{
@@ -70,7 +70,7 @@ func whoMayReadWhat(t *testing.T, m *manager.Process, monitor, stranger string) 
 // readable are the pages that are looked through for secrets.
 var readable = []string{
 	"/healthz?verbose", "/livez?verbose", "/readyz?verbose", "/metrics", "/metrics/slis", "/configz", "/flagz", "/statusz", "/statusz?format=json",
-	"/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2", "/debug/flags",
+	"/debug/pprof/", "/debug/pprof/goroutine?debug=2", "/debug/flags",
 }
 
 // noSecrets looks on every page for what the files that the process reads hold, and for

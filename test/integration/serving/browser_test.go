@@ -245,6 +245,15 @@ func (b *browser) text(t *testing.T, selector string) string {
 	return strings.TrimSpace(text)
 }
 
+// resize makes the screen that wide, in CSS pixels; one with a scale of more than 1 is that
+// of a phone.
+func (b *browser) resize(t *testing.T, width, scale int) {
+	t.Helper()
+	b.call(t, "Emulation.setDeviceMetricsOverride", map[string]any{
+		"width": width, "height": 800, "deviceScaleFactor": scale, "mobile": scale > 1,
+	}, nil)
+}
+
 // screenshot writes a picture of the page into the folder that KCMD_SCREENSHOTS names.
 func (b *browser) screenshot(t *testing.T, name string) {
 	t.Helper()

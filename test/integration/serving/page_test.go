@@ -35,6 +35,7 @@ const rows = `Object.fromEntries(Array.from(document.querySelectorAll('tr[data-c
 // pageInBrowser looks at the status page as a person with the right to monitor does.
 func pageInBrowser(t *testing.T, m *manager.Process, monitor string) {
 	b := openBrowser(t)
+	b.resize(t, 1280, 1)
 	header := map[string]string{"Authorization": "Bearer " + monitor}
 	url := m.URL() + "/statusz"
 
@@ -47,7 +48,7 @@ func pageInBrowser(t *testing.T, m *manager.Process, monitor string) {
 	if got := b.text(t, "#verdict"); got != "Everything runs as configured" {
 		t.Errorf("the verdict is %q", got)
 	}
-	if got := b.text(t, "#reloads details[open]"); !strings.Contains(got, "controllers.cronjob-controller.enabled: true → false") {
+	if got := b.text(t, "#reloads details[open]"); !strings.Contains(got, "controllers.cronjob-controller.enabled: (not set) → false") {
 		t.Errorf("the newest reload is shown as %q", got)
 	}
 	if got := b.text(t, `tr[data-lock="main"]`); !strings.Contains(got, "leads") || !strings.Contains(got, stopped.Leadership.Lease.Holder) {
@@ -164,14 +165,13 @@ func harmless(t *testing.T, b *browser) {
 func onAPhone(t *testing.T, b *browser) {
 	t.Helper()
 	const width = 360
-	b.call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 740, "deviceScaleFactor": 2, "mobile": true}, nil)
+	b.resize(t, width, 2)
 	var wide int
 	b.evaluate(t, "document.documentElement.scrollWidth", &wide)
 	if wide > width {
 		t.Errorf("the page is %d pixels wide on a screen of %d", wide, width)
 	}
 	b.screenshot(t, "phone")
-	b.call(t, "Emulation.clearDeviceMetricsOverride", nil, nil)
 }
 
 // asked checks that the page is for whom it is for: without the token there is none.

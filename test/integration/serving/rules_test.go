@@ -41,6 +41,9 @@ var (
 	inTable = regexp.MustCompile("(?m)^\\| `([a-z_]+)(?:\\{([a-z_,]*)\\})?` \\|")
 )
 
+// untilItHappens is a metric that has no series before there is something to count.
+const untilItHappens = "kcmd_controller_abandoned_instances_total"
+
 // documentedMetricsExist compares /metrics with the alerts and with the documentation.
 func documentedMetricsExist(t *testing.T, m *manager.Process) {
 	// Some series begin with the first restart.
@@ -96,7 +99,7 @@ func documentedMetricsExist(t *testing.T, m *manager.Process) {
 		t.Errorf("only %d metrics are documented", len(documented))
 	}
 	for _, metric := range documented {
-		if !known(metric[1]) {
+		if !known(metric[1]) && metric[1] != untilItHappens {
 			t.Errorf("the documentation names %s, which is not in /metrics", metric[1])
 		}
 	}
