@@ -4,20 +4,29 @@
 // The model, in rules:
 //
 //  1. The daemon is itself a controller. Its desired state is a pure function of its
-//     inputs: the configuration, the lease, what the API server serves, and the contents
-//     of the files that controllers read. Whenever an input changes, one goroutine
+//     inputs: the configuration, the locks it holds, what the API server serves, and the
+//     contents of the files that controllers read. Whenever an input changes, one goroutine
 //     computes it again and hands it to the supervisor. There is no other path for cold
-//     start, reload, a lease won or lost, or shutdown.
+//     start, reload, a lease won or lost, or shutdown. What other goroutines find out, they
+//     tell that one.
 //  2. A reload is a transaction. The new file is parsed, validated and checked, and every
 //     new instance is built, before anything that runs is touched. If any of that fails,
 //     the old configuration stays in force and the failure is shown in the log, in the
 //     metrics, as an event on the lease, and in the status.
-//  3. What is shared outlives controllers: informers, connections, discovery, the lease.
-//     They make up the connection. It is replaced only when the configuration reaches
-//     the API server in another way, and the old one goes when its last user has.
-//  4. A process that does not hold the lease keeps the caches that its controllers would
-//     use, and runs none of them. Losing the lease fences every instance at once, stops
-//     them, and keeps the rest.
-//  5. On shutdown, controllers finish the work in flight, then the lease is released, then
-//     the rest goes.
+//  3. What is shared outlives controllers: informers, connections, discovery, leases. They
+//     make up the connection. It is replaced only when the configuration, or the kubeconfig,
+//     leads to another API server or user, and the old one goes when its last user has.
+//     Credentials that are renewed take over within the connection (see rotation).
+//  4. Each controller runs under one lock: the main one, that of its lease group, or the
+//     migration lock (config.LockOf). A lock has an elector and terms of its own: it is won,
+//     lost, moved and given back without the others. A controller starts when its lock is
+//     held and no other process claims it (package claims). Losing a lock fences what runs
+//     under it at once, stops it, and keeps the rest.
+//  5. A process that does not hold a lock keeps the caches that the controllers under it
+//     would use, unless it is to stand by cold. If groups are to be balanced, a process that
+//     holds two leases fewer than another asks for one; the holder stops what runs under it
+//     and hands it over.
+//  6. A lock that is no longer needed is given back when nothing runs under it. So it is on
+//     shutdown: controllers finish the work in flight, each lock is released when those
+//     under it have stopped, then the rest goes.
 package runtime

@@ -1,15 +1,11 @@
 package runtime
 
-import (
-	"encoding/json"
-	"maps"
-)
+import "encoding/json"
 
-// flags are the flags of the process and, as it has few, the fields of the configuration
+// flags are the flag of the process and, as it has one, the fields of the configuration
 // in force by their paths. Neither holds secrets: they name files.
 func (r *Runtime) flags() map[string]string {
 	all := map[string]string{"config": r.options.ConfigFile}
-	maps.Copy(all, r.options.Flags)
 	content, err := json.Marshal(r.inForce())
 	if err != nil {
 		return all

@@ -25,9 +25,6 @@ import (
 // releaseTimeout bounds the request that gives a lease back.
 const releaseTimeout = 5 * time.Second
 
-// coordinatedGate has the API server choose the holder of the main lease.
-const coordinatedGate = "CoordinatedLeaderElection"
-
 // lock is one lock that this process contends for, and what it may run under it. Only the
 // loop changes it.
 type lock struct {
@@ -81,7 +78,7 @@ func keyOf(connection uint64, cfg *v1beta1.KubeControllerManagerConfiguration, l
 // coordinated reports that the API server chooses the holder of a lock. As upstream, it
 // does so for the main lock only: a candidate has one lease.
 func coordinated(cfg *v1beta1.KubeControllerManagerConfiguration, lock string) bool {
-	return lock == config.MainLock && config.Enabled(cfg, coordinatedGate)
+	return lock == config.MainLock && config.Enabled(cfg, config.CoordinatedLeaderElection)
 }
 
 func timingsOf(c v1beta1.LeaderElection) election.Timings {
@@ -90,6 +87,18 @@ func timingsOf(c v1beta1.LeaderElection) election.Timings {
 		RenewDeadline: c.RenewDeadline.Duration,
 		RetryPeriod:   c.RetryPeriod.Duration,
 	}
+}
+
+// coldGrace is how long a cold standby keeps caches that nobody uses: long enough for a
+// lease that comes back, or a lock that is replaced by another one.
+const coldGrace = 5 * time.Second
+
+// cacheGrace is how long caches outlive their last user; 0 means as long as is usual.
+func cacheGrace(c v1beta1.LeaderElection) time.Duration {
+	if c.Standby == v1beta1.StandbyCold {
+		return coldGrace
+	}
+	return 0
 }
 
 // newIdentity names this process in leases.

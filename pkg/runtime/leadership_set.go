@@ -216,13 +216,6 @@ func (l *leadership) takeTerm(ctx context.Context, k *lock) {
 // all are the locks in force and those that are still to be given back.
 func (l *leadership) all() []*lock { return append(slices.Clone(l.locks), l.retiring...) }
 
-func (l *leadership) main() *lock {
-	if len(l.locks) == 0 {
-		return nil
-	}
-	return l.locks[0]
-}
-
 // setTimings changes the rhythm of all elections live.
 func (l *leadership) setTimings(c v1beta1.LeaderElection) {
 	for _, k := range l.all() {

@@ -152,6 +152,9 @@ func (r *Runtime) requestLease(ctx context.Context) {
 	if !r.balanced() || now.Before(l.nextRequest) {
 		return
 	}
+	for _, k := range l.locks {
+		k.requested.Store(false) // what was not given in all this time will not be
+	}
 	census := l.takeCensus()
 	wish := census.wish()
 	n := slices.IndexFunc(l.locks, func(k *lock) bool { return k.Name == wish })

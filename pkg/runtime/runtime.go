@@ -32,8 +32,6 @@ type Options struct {
 	ConfigFile string
 	// Descriptors are the controllers that exist. Required.
 	Descriptors []controller.Descriptor
-	// Flags are the flags of the process with their values, for /flagz. Default: config.
-	Flags map[string]string
 	// Clock is the source of time. Default: the real one.
 	Clock clock.WithTicker
 	// Supervision overrides delays of the supervisor, for tests. Builder, Metrics and
@@ -142,9 +140,13 @@ func (r *Runtime) loop(ctx context.Context) {
 		case <-r.leadership.changes:
 			r.synchronize(ctx, supervisor.CauseLease)
 		case then := <-r.leadership.inbox:
+			end := r.pulse.begin("a change of a lease")
 			then()
+			end()
 		case <-r.leadership.due():
+			end := r.pulse.begin("spreading the leases")
 			r.settle(ctx)
+			end()
 		case <-r.connection.catalog.Changed():
 			r.synchronize(ctx, supervisor.CauseAPI)
 		}
@@ -312,6 +314,7 @@ func (r *Runtime) applyInPlace(ctx context.Context) {
 	r.supervisor.SetStartInterval(c.ControllerStartInterval.Duration)
 	r.connection.clients.SetLimits(*c.ClientConnection.QPS, c.ClientConnection.EffectiveBurst())
 	r.leadership.setTimings(c.LeaderElection)
+	r.connection.informers.SetGracePeriod(cacheGrace(c.LeaderElection))
 	if err := r.logging.Apply(c); err != nil {
 		klog.FromContext(ctx).Error(err, "The logging configuration is only partly in force")
 	}

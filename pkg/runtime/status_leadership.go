@@ -46,7 +46,7 @@ type shownLock struct {
 func (r *Runtime) showLeases() {
 	var shown []shownLock
 	for _, k := range r.leadership.locks {
-		s := LeaseStatus{Lock: k.Name, Term: k.number, Controllers: k.Controllers}
+		s := LeaseStatus{Lock: k.Name, Term: k.number, Controllers: append([]string{}, k.Controllers...)}
 		if k.elector != nil && k.term != nil {
 			s.Blocked = k.admission.Blocked()
 		}

@@ -36,6 +36,10 @@ func leaveDeployments(c *Config) { c.Controllers.Deployment.Enabled = ptr.To(fal
 func ownLease(name string) func(*Config) {
 	return func(c *Config) {
 		c.LeaderElection.ResourceName = name
+		// The one that is killed keeps the controller from the next one until its lease expires.
+		c.LeaderElection.LeaseDuration = &metav1.Duration{Duration: 2 * time.Second}
+		c.LeaderElection.RenewDeadline = &metav1.Duration{Duration: 1500 * time.Millisecond}
+		c.LeaderElection.RetryPeriod = &metav1.Duration{Duration: 200 * time.Millisecond}
 		c.ControllerDefaults.Enabled = ptr.To(false)
 		c.Controllers.Deployment.Enabled = ptr.To(true)
 	}

@@ -31,7 +31,8 @@ const (
 	RefreshPeriod = 30 * time.Second
 	// RetryPeriod is when it is tried again after it failed. It doubles with each failure up
 	// to MaxRetryPeriod, once it has succeeded before.
-	RetryPeriod    = time.Second
+	RetryPeriod = time.Second
+	// MaxRetryPeriod is the longest of these periods.
 	MaxRetryPeriod = 5 * time.Second
 	// suspectPause is the shortest time between two refreshes.
 	suspectPause = 2 * time.Second

@@ -10,10 +10,9 @@ import (
 )
 
 const (
-	// ManagerLabel marks the leases of this program, with the value ManagerLabelValue, so
-	// that all of them are found by one request.
-	ManagerLabel      = "config.kcmd.dev/manager"
-	ManagerLabelValue = "true"
+	// ManagerLabel marks the leases of this program, with the value true, so that all of
+	// them are found by one request.
+	ManagerLabel = "config.kcmd.dev/manager"
 	// ControllersAnnotation lists the controllers that are claimed, separated by commas.
 	ControllersAnnotation = "config.kcmd.dev/controllers"
 	// HolderAnnotation is the identity of the process that claims them.
@@ -31,7 +30,7 @@ func (l Lease) before(o Lease) bool {
 }
 
 // Labels are what every lease of this program carries while it is held.
-func Labels() map[string]string { return map[string]string{ManagerLabel: ManagerLabelValue} }
+func Labels() map[string]string { return map[string]string{ManagerLabel: "true"} }
 
 // Annotations are the claim of a holder.
 func Annotations(identity string, controllers []string) map[string]string {
@@ -57,10 +56,10 @@ func (c Claim) covers(controller string) bool {
 // claimOf reads the claim of a lease; main is the lease of those that know no claims.
 func claimOf(l *coordinationv1.Lease, main Lease) Claim {
 	c := Claim{Lease: leaseOf(l), Holder: ptr.Deref(l.Spec.HolderIdentity, "")}
-	list, claimed := l.Annotations[ControllersAnnotation]
 	switch {
-	case claimed && l.Annotations[HolderAnnotation] == c.Holder:
-		c.Controllers = strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
+	case l.Annotations[HolderAnnotation] == c.Holder:
+		// Without the list the claim is empty: an empty annotation is not stored.
+		c.Controllers = strings.FieldsFunc(l.Annotations[ControllersAnnotation], func(r rune) bool { return r == ',' })
 	case c.Lease == main:
 		c.All = true
 	}

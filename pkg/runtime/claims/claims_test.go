@@ -42,6 +42,10 @@ func TestLiveClaims(t *testing.T) {
 			[]coordinationv1.Lease{lease(groupLease, "1", "other", Annotations("other", nil))},
 			[]Claim{{Lease: groupLease, Holder: "other", Controllers: []string{}}},
 		},
+		"an empty claim, main": {
+			[]coordinationv1.Lease{lease(mainLease, "1", "other", map[string]string{HolderAnnotation: "other"})},
+			[]Claim{{Lease: mainLease, Holder: "other", Controllers: []string{}}},
+		},
 		"own lease":      {[]coordinationv1.Lease{lease(groupLease, "1", "self", Annotations("self", nil))}, nil},
 		"no holder":      {[]coordinationv1.Lease{lease(groupLease, "1", "", jobs)}, nil},
 		"a stranger":     {[]coordinationv1.Lease{lease(groupLease, "1", "stranger", nil)}, []Claim{{Lease: groupLease, Holder: "stranger"}}},

@@ -24,7 +24,7 @@ import (
 
 // Where a pod finds what it reaches the API server with.
 const (
-	podTokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token" //nolint:gosec // a path
+	podTokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 	podCAFile    = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 )
 

@@ -12,7 +12,15 @@
 //     obeyed by client-go in any case.
 //  5. Sets share connections. A process has one transport with its own credentials and,
 //     if controllers act as service accounts, one without; a Set only wraps them. Making
-//     and dropping a Set opens nothing and leaks nothing.
-//  6. The user agent starts with kube-controller-manager/ whatever the binary is called:
+//     and dropping a Set opens nothing, sends nothing and leaks nothing.
+//  6. A service account costs one request, for its token, with the first request that needs
+//     it, and one for each renewal, which is made in the background. That the account exists
+//     is taken for granted until the API server says otherwise; then it is made. A token that
+//     is refused is dropped, and the request sent once more with another.
+//  7. Credentials of the process are renewed in place. A token is just used. Certificates
+//     need other connections: what is under way is finished on the old ones, and watches
+//     end there like those that the API server ends, so that no cache is filled again.
+//     Once nothing is under way on them, the old connections are closed.
+//  8. The user agent starts with kube-controller-manager/ whatever the binary is called:
 //     the API server takes the owner of fields from it.
 package clients

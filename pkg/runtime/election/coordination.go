@@ -24,7 +24,9 @@ type Coordination struct {
 	// Client accesses LeaseCandidates; it may list and watch. Required.
 	Client kubernetes.Interface
 	// BinaryVersion and EmulationVersion are those of this process, as semantic versions.
-	// A leading v, the pre-release and the build are left out. Required.
+	// A leading v, the pre-release and the build are left out. A binary that is older than
+	// what it emulates, such as one built without a version, counts as what it emulates.
+	// Required.
 	BinaryVersion, EmulationVersion string
 	// Strategy says how to choose. Default: OldestEmulationVersion.
 	Strategy coordinationv1.CoordinatedLeaseStrategy
@@ -38,14 +40,23 @@ func (c Coordination) complete() (*Coordination, error) {
 	if c.Strategy == "" {
 		c.Strategy = coordinationv1.OldestEmulationVersion
 	}
-	for _, v := range []*string{&c.BinaryVersion, &c.EmulationVersion} {
-		parsed, err := version.Parse(*v)
-		if err != nil {
-			return nil, fmt.Errorf("coordinated leader election: %w", err)
-		}
-		*v = fmt.Sprintf("%d.%d.%d", parsed.Major(), parsed.Minor(), parsed.Patch())
+	binary, err := version.Parse(c.BinaryVersion)
+	if err != nil {
+		return nil, fmt.Errorf("coordinated leader election: binary version: %w", err)
+	}
+	emulated, err := version.Parse(c.EmulationVersion)
+	if err != nil {
+		return nil, fmt.Errorf("coordinated leader election: emulation version: %w", err)
+	}
+	c.BinaryVersion, c.EmulationVersion = plain(binary), plain(emulated)
+	if binary.LessThan(emulated) {
+		c.BinaryVersion = c.EmulationVersion
 	}
 	return &c, nil
+}
+
+func plain(v *version.Version) string {
+	return fmt.Sprintf("%d.%d.%d", v.Major(), v.Minor(), v.Patch())
 }
 
 // stand keeps the LeaseCandidate of this process until ctx ends: client-go's part of

@@ -239,6 +239,20 @@ func TestCoordinationLeavesNothingBehind(t *testing.T) {
 	})
 }
 
+func TestVersionsOfCandidates(t *testing.T) {
+	client := fake.NewClientset()
+	for _, tc := range []struct{ binary, emulated, wantBinary, wantEmulated string }{
+		{"v1.36.3", "1.36", "1.36.3", "1.36.0"},
+		{"v1.36.3-kcmd.1+dirty", "1.33", "1.36.3", "1.33.0"},
+		{"v0.0.0-master+$Format:%H$", "1.36", "1.36.0", "1.36.0"}, // built without a version
+	} {
+		c, err := Coordination{Client: client, BinaryVersion: tc.binary, EmulationVersion: tc.emulated}.complete()
+		if err != nil || c.BinaryVersion != tc.wantBinary || c.EmulationVersion != tc.wantEmulated {
+			t.Errorf("%s emulating %s: got %+v, %v", tc.binary, tc.emulated, c, err)
+		}
+	}
+}
+
 func TestCoordinationIsChecked(t *testing.T) {
 	client := fake.NewClientset()
 	for name, tc := range map[string]struct {

@@ -19,7 +19,8 @@
 //     again. A handler must therefore not call Close. It may call everything else,
 //     RemoveEventHandler included, which does not wait.
 //  6. A panic in a handler ends the notifications of its scope and is reported once to
-//     ScopeOptions.OnPanic. Other scopes and the process do not notice. A panic or an
+//     ScopeOptions.OnPanic. Other scopes and the process do not notice. A handler that does
+//     not return is shown by Scope.Busy; it holds up Close and Shutdown. A panic or an
 //     error in an index function leaves the object out of that index.
 //  7. Informers do no resync of their own. The scope delivers OnUpdate(obj, obj) to each
 //     handler at its period, which can change at any time. What a resync delivers is the

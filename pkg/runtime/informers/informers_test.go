@@ -24,6 +24,22 @@ import (
 	"k8s.io/klog/v2/ktesting"
 )
 
+// A shorter grace period counts for informers that are idle already.
+func TestGracePeriodChangesLive(t *testing.T) {
+	h := newHarness(t, pods(3)...)
+	scope := h.open(ScopeOptions{Name: "scope"})
+	scope.Core().V1().Pods().Informer()
+	startAndSync(t, scope)
+	scope.Close()
+	eventually(t, "the grace period to run", h.clock.HasWaiters)
+	idle := h.clock.Now()
+	h.SetGracePeriod(time.Second)
+	h.asTimePasses("the informer to be dropped", func() bool { return h.Snapshot().Informers == 0 })
+	if passed := h.clock.Since(idle); passed >= DefaultGracePeriod {
+		t.Errorf("the informer was dropped after %v only", passed)
+	}
+}
+
 func TestGracePeriod(t *testing.T) {
 	h := newHarness(t, pods(3)...)
 	first := h.open(ScopeOptions{Name: "first"})

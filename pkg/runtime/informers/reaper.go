@@ -5,6 +5,18 @@ import (
 	"time"
 )
 
+// SetGracePeriod changes how long informers outlive their last user, for those that are
+// idle already too. Zero means DefaultGracePeriod.
+func (i *Informers) SetGracePeriod(d time.Duration) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if d == 0 {
+		d = DefaultGracePeriod
+	}
+	i.grace = d
+	i.wakeReaper()
+}
+
 // reapLoop stops informers whose grace period is over.
 func (i *Informers) reapLoop(ctx context.Context) {
 	for {

@@ -265,7 +265,9 @@ func checkAgainstLive(t *testing.T, p program, m *manager.Process, flags []strin
 	if report.Comparison == nil || !report.Comparison.Empty {
 		t.Errorf("after the edit, the file is not what is in force:\n%s", got.stdout)
 	}
-	p.run(t, append([]string{"status"}, flags...)...).good(t, "Configuration:  generation 2, ", "Last reload:    success, ", "  "+change, "1 (config 1)")
+	status := p.run(t, append([]string{"status"}, flags...)...)
+	t.Logf("after an edit:\n%s", status.stdout)
+	status.good(t, "Configuration:  generation 2, ", "Last reload:    success, ", "  "+change, "1 (config 1)")
 }
 
 // A watch shows what happens, until it is interrupted.

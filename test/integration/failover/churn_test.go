@@ -78,8 +78,14 @@ type podLog struct {
 	namespace string
 
 	mu      sync.Mutex
-	changes map[uint64]string // by resource version
+	changes map[uint64]podChange // by resource version
 	err     error
+}
+
+// podChange is one change that was stored.
+type podChange struct {
+	pod     string
+	created bool // else it is a step of its deletion: nobody else changes pods
 }
 
 // followPods watches the pods of a namespace until the end of the test.
@@ -92,7 +98,7 @@ func followPods(t testing.TB, namespace string) *podLog {
 		WatchFuncWithContext: pods.Watch,
 	})
 	must(t, err)
-	l := &podLog{namespace: namespace, changes: map[uint64]string{}}
+	l := &podLog{namespace: namespace, changes: map[uint64]podChange{}}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -117,11 +123,11 @@ func (l *podLog) add(event watch.Event) {
 	}
 	number, err := strconv.ParseUint(pod.ResourceVersion, 10, 64)
 	l.err = errors.Join(l.err, err)
-	l.changes[number] = fmt.Sprint(event.Type, " ", pod.Name)
+	l.changes[number] = podChange{pod: pod.Name, created: event.Type == watch.Added}
 }
 
 // finish returns all changes up to now.
-func (l *podLog) finish(t testing.TB) map[uint64]string {
+func (l *podLog) finish(t testing.TB) map[uint64]podChange {
 	t.Helper()
 	last, err := plane.AdminClient().CoreV1().Pods(l.namespace).Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "last"},
@@ -142,6 +148,6 @@ func (l *podLog) finish(t testing.TB) map[uint64]string {
 	defer l.mu.Unlock()
 	must(t, l.err)
 	all := maps.Clone(l.changes)
-	maps.DeleteFunc(all, func(number uint64, _ string) bool { return number >= end })
+	maps.DeleteFunc(all, func(number uint64, _ podChange) bool { return number >= end })
 	return all
 }

@@ -3,8 +3,10 @@ package failover
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
+	"sort"
 	"strconv"
 	"testing"
 	"time"
@@ -29,15 +31,17 @@ type write struct {
 	by             string // identity of the manager
 	what           string
 	code           int32
-	stored         uint64 // resource version, if it changed a pod
+	creates        bool   // a pod
+	deletes        string // name of a pod
+	stored         uint64 // resource version of a pod that was created
 	received, done time.Time
 }
 
-// effective reports that a write may have changed something. One that was on its way when
-// the network was cut arrives late, with the news right behind it that the manager has
-// cancelled it; the API server then gives it up, and calls that a timeout. That nothing
-// of it is stored is what TestLeaseIsLostAgainAndAgainWithoutTwoWriters verifies apart.
-func (w write) effective() bool { return w.code != http.StatusGatewayTimeout }
+// cancelled reports that a manager gave a write up before it was answered, because its
+// term had ended. If it was on its way when the network was cut, it arrives late, with the
+// news that it is cancelled right behind it, and the API server drops it. That nothing of
+// it is stored is what misplaced verifies.
+func (w write) cancelled() bool { return w.code == http.StatusGatewayTimeout }
 
 // ledger is what the API server says happened.
 type ledger struct {
@@ -71,10 +75,7 @@ func readLedger(t testing.TB, since controlplane.Mark, lease string, replicas ..
 			l.unfenced[e.ObjectRef.Resource]++
 			continue
 		}
-		l.writes = append(l.writes, write{
-			by: by, what: e.Verb + " " + e.RequestURI, code: e.ResponseStatus.Code, stored: podVersion(t, &e),
-			received: e.RequestReceivedTimestamp.Time, done: e.StageTimestamp.Time,
-		})
+		l.writes = append(l.writes, writeOf(t, by, &e))
 	}
 	slices.SortFunc(l.versions, func(a, b version) int { return int(int64(a.number) - int64(b.number)) })
 	slices.SortFunc(l.writes, func(a, b write) int { return a.received.Compare(b.received) })
@@ -101,15 +102,32 @@ func isUnfenced(e *auditv1.Event) bool {
 	return false
 }
 
-// podVersion is the version of a pod that a request stored, 0 if it did not.
-func podVersion(t testing.TB, e *auditv1.Event) uint64 {
+func writeOf(t testing.TB, by string, e *auditv1.Event) write {
 	t.Helper()
-	if e.ObjectRef == nil || e.ObjectRef.Resource != "pods" || e.ResponseStatus.Code >= 300 {
-		return 0
+	w := write{
+		by: by, what: e.Verb + " " + e.RequestURI, code: e.ResponseStatus.Code,
+		received: e.RequestReceivedTimestamp.Time, done: e.StageTimestamp.Time,
 	}
-	var pod metav1.PartialObjectMetadata
-	must(t, json.Unmarshal(e.ResponseObject.Raw, &pod))
-	number, err := strconv.ParseUint(pod.ResourceVersion, 10, 64)
+	if e.ObjectRef == nil || e.ObjectRef.Resource != "pods" {
+		return w
+	}
+	switch e.Verb {
+	case "delete":
+		w.deletes = e.ObjectRef.Name
+	case "create":
+		w.creates = true
+		if w.code < 300 {
+			var pod metav1.PartialObjectMetadata
+			must(t, json.Unmarshal(e.ResponseObject.Raw, &pod))
+			w.stored = numberOf(t, pod.ResourceVersion)
+		}
+	}
+	return w
+}
+
+func numberOf(t testing.TB, resourceVersion string) uint64 {
+	t.Helper()
+	number, err := strconv.ParseUint(resourceVersion, 10, 64)
 	must(t, err)
 	return number
 }
@@ -118,9 +136,7 @@ func versionOf(t testing.TB, e *auditv1.Event) version {
 	t.Helper()
 	var l coordinationv1.Lease
 	must(t, json.Unmarshal(e.ResponseObject.Raw, &l))
-	number, err := strconv.ParseUint(l.ResourceVersion, 10, 64)
-	must(t, err)
-	return version{number, ptr.Deref(l.Spec.HolderIdentity, ""), e.RequestReceivedTimestamp.Time, e.StageTimestamp.Time}
+	return version{numberOf(t, l.ResourceVersion), ptr.Deref(l.Spec.HolderIdentity, ""), e.RequestReceivedTimestamp.Time, e.StageTimestamp.Time}
 }
 
 // verdict is what is wrong with the writes of a ledger.
@@ -167,7 +183,7 @@ func (l ledger) judge(managers ...string) verdict {
 			}
 		case holder != "" && !slices.Contains(managers, holder) && l.robbed(at) == w.by:
 			v.late = max(v.late, w.received.Sub(l.begin(at)))
-		case !w.effective():
+		case w.cancelled():
 			v.cancelled++
 		default:
 			v.double = append(v.double, fmt.Sprintf("%s: %s (%d), arrived %v after %q took the lease, answered %v later",
@@ -178,11 +194,80 @@ func (l ledger) judge(managers ...string) verdict {
 }
 
 // begin is when the holder of a version began to be the holder.
-func (l ledger) begin(at int) time.Time {
+func (l ledger) begin(at int) time.Time { return l.versions[l.first(at)].received }
+
+// first is the first version of the tenure that a version belongs to.
+func (l ledger) first(at int) int {
 	for at > 0 && l.versions[at-1].holder == l.versions[at].holder {
 		at--
 	}
-	return l.versions[at].received
+	return at
+}
+
+// misplaced lists the stored changes of pods that no write of the manager explains that
+// held the lease when they were stored. Resource versions are one sequence for all
+// objects: they tell exactly what was stored before what. A creation is explained by the
+// write that got this version as its answer, or by one that was cancelled; a step of a
+// deletion by a write that names the pod. After a theft the one that was robbed counts as
+// the holder.
+func (l ledger) misplaced(stored map[uint64]podChange) []string {
+	l = l.withoutThefts()
+	type claim struct {
+		tenure int
+		by     string
+		pod    string // of a deletion
+	}
+	created, deleted, open := map[uint64]claim{}, map[claim]bool{}, map[claim]int{}
+	for _, w := range l.writes {
+		c := claim{tenure: l.tenureAt(func(v version) bool { return !v.received.After(w.received) }), by: w.by, pod: w.deletes}
+		switch {
+		case w.deletes != "":
+			deleted[c] = true
+		case w.stored > 0:
+			created[w.stored] = c
+		case w.creates && w.cancelled():
+			open[c]++
+		}
+	}
+	var all []string
+	for _, number := range slices.Sorted(maps.Keys(stored)) {
+		change := stored[number]
+		tenure := l.tenureAt(func(v version) bool { return v.number < number })
+		c := claim{tenure: tenure}
+		if tenure >= 0 {
+			c.by = l.versions[tenure].holder
+		}
+		author, known := created[number]
+		switch {
+		case known && author.by == c.by:
+		case !known && change.created && open[c] > 0:
+			open[c]--
+		case !change.created && deleted[claim{c.tenure, c.by, change.pod}]:
+		default:
+			all = append(all, fmt.Sprintf("version %d, %+v, stored in tenure %d, of %q, written by %+v", number, change, tenure, c.by, author))
+		}
+	}
+	return all
+}
+
+// tenureAt is the tenure of the last version for which in is true, -1 before the first.
+func (l ledger) tenureAt(in func(version) bool) int {
+	next := sort.Search(len(l.versions), func(n int) bool { return !in(l.versions[n]) })
+	if next == 0 {
+		return -1
+	}
+	return l.first(next - 1)
+}
+
+// withoutThefts has the manager that was robbed be the holder.
+func (l ledger) withoutThefts() ledger {
+	l.versions = slices.Clone(l.versions)
+	for n := range l.versions {
+		if n > 0 && l.versions[n].holder == thief {
+			l.versions[n].holder = l.versions[n-1].holder
+		}
+	}
+	return l
 }
 
 // robbed is who held the lease before the holder of a version.
@@ -211,7 +296,7 @@ func TestLedgerFindsDoubleWriters(t *testing.T) {
 	history := []version{
 		{1, "a", at(100), at(110)}, {2, "a", at(200), at(210)},
 		{3, "b", at(1300), at(1310)},
-		{4, "thief", at(1500), at(1510)}, {5, "thief", at(1600), at(1610)},
+		{4, thief, at(1500), at(1510)}, {5, thief, at(1600), at(1610)},
 		{6, "b", at(2700), at(2710)}, {7, "", at(2800), at(2810)},
 		{8, "a", at(2900), at(2910)},
 	}
@@ -238,6 +323,43 @@ func TestLedgerFindsDoubleWriters(t *testing.T) {
 			v := ledger{versions: history, writes: tc.writes}.judge("a", "b")
 			if len(v.double) != tc.double || v.late != tc.late || v.overlapping != tc.overlapping || v.working != tc.working {
 				t.Errorf("got %+v", v)
+			}
+		})
+	}
+}
+
+// TestLedgerFindsMisplacedChanges tests the second judge.
+func TestLedgerFindsMisplacedChanges(t *testing.T) {
+	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
+	history := []version{
+		{10, "a", at(100), at(110)}, {20, "a", at(200), at(210)}, {30, "b", at(1300), at(1310)},
+		{40, thief, at(1500), at(1510)}, {50, "a", at(2700), at(2710)},
+	}
+	created, deleted := podChange{pod: "p", created: true}, podChange{pod: "p"}
+	for name, tc := range map[string]struct {
+		write  write
+		stored uint64
+		change podChange
+		want   int
+	}{
+		"created by the holder":              {write{by: "a", creates: true, stored: 25, received: at(250)}, 25, created, 0},
+		"created after the takeover":         {write{by: "a", creates: true, stored: 35, received: at(250)}, 35, created, 1},
+		"created after a theft":              {write{by: "b", creates: true, stored: 45, received: at(1490)}, 45, created, 0},
+		"created by another than the robbed": {write{by: "a", creates: true, stored: 45, received: at(1490)}, 45, created, 1},
+		"cancelled, yet created":             {write{by: "a", creates: true, code: 504, received: at(250)}, 25, created, 0},
+		"cancelled, created by another":      {write{by: "b", creates: true, code: 504, received: at(250)}, 25, created, 1},
+		"cancelled, created too late":        {write{by: "a", creates: true, code: 504, received: at(1350)}, 35, created, 1},
+		"created by nobody":                  {write{by: "a", creates: true, code: 409, received: at(250)}, 25, created, 1},
+		"deleted after a theft":              {write{by: "b", deletes: "p", received: at(1490)}, 45, deleted, 0},
+		"deleted by the holder":              {write{by: "b", deletes: "p", received: at(1350)}, 35, deleted, 0},
+		"deleted by another":                 {write{by: "a", deletes: "p", received: at(1350)}, 35, deleted, 1},
+		"deleted after the takeover":         {write{by: "a", deletes: "p", received: at(1290)}, 35, deleted, 1},
+		"another deleted":                    {write{by: "b", deletes: "q", received: at(1350)}, 35, deleted, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := ledger{versions: history, writes: []write{tc.write}}
+			if got := l.misplaced(map[uint64]podChange{tc.stored: tc.change}); len(got) != tc.want {
+				t.Errorf("got %q", got)
 			}
 		})
 	}

@@ -130,7 +130,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func controller(s *runtime.Status, name string) supervisor.Status {
+func statusOf(s *runtime.Status, name string) supervisor.Status {
 	for _, c := range s.Controllers {
 		if c.Name == name {
 			return c

@@ -215,7 +215,7 @@ func TestKubeconfigIsRotated(t *testing.T) {
 	a.write()
 	renewed(t, m, 2)
 	wait(t, m, "those that publish the CA are back", func(s *runtime.Status) error {
-		if controller(s, rootCA).Generation != 2 {
+		if statusOf(s, rootCA).Generation != 2 {
 			return errors.New("the publisher is not")
 		}
 		return m.WaitRunning(t.Context())
@@ -304,7 +304,7 @@ func TestSigningKeyIsRotated(t *testing.T) {
 	_, other := newAccess(t).issue()
 	must(t, os.WriteFile(key, other, 0o600))
 	wait(t, m, "the controller is back", func(s *runtime.Status) error {
-		if c := controller(s, tokens); c.Generation != 2 || c.Pending {
+		if c := statusOf(s, tokens); c.Generation != 2 || c.Pending {
 			return fmt.Errorf("it is %s, instance %d", c.State, c.Generation)
 		}
 		return m.WaitRunning(t.Context())

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -25,8 +26,9 @@ import (
 // costs what is logged: memory, and time until the controllers work.
 func TestWarmAndColdStandby(t *testing.T) {
 	leader := manager.StartProcess(t, plane, quick)
-	const pods = 3000
-	ballast(t, pods)
+	const pods = 2000
+	namespace := ballast(t, pods)
+	work(t, namespace)
 	begin := func(standby string) *manager.Process {
 		p, err := manager.BeginProcess(t.Context(), plane, func(c *manager.Config) {
 			quick(c)
@@ -46,6 +48,10 @@ func TestWarmAndColdStandby(t *testing.T) {
 	edit(t, cold, func(c *manager.Config) { c.LeaderElection.Standby = v1beta1.StandbyWarm })
 	wait(t, cold, "it stands by with caches", standsBy(pods))
 	t.Logf("a standby with %d pods holds %d MiB cold, %d MiB warm", pods, inMemory>>20, resident(t, cold.PID())>>20)
+	edit(t, cold, func(c *manager.Config) { c.LeaderElection.Standby = v1beta1.StandbyCold })
+	wait(t, cold, "the caches are gone", standsBy(0))
+	edit(t, cold, func(c *manager.Config) { c.LeaderElection.Standby = v1beta1.StandbyWarm })
+	wait(t, cold, "the caches are back", standsBy(pods))
 	warm := cold
 
 	takeover := func(from, to *manager.Process) time.Duration {
@@ -83,16 +89,21 @@ func standsBy(objects int) func(*runtime.Status) error {
 				return fmt.Errorf("%s is %s: %s", c.Name, c.State, c.Reason)
 			}
 		}
-		cached, unsynced := 0, 0
+		cached, unsynced, running := 0, 0, 0
 		for _, i := range s.Informers {
 			cached += i.Objects
+			if i.Running {
+				running++
+			}
 			if !i.Synced {
 				unsynced++
 			}
 		}
 		switch {
-		case objects == 0 && len(s.Informers) > 0:
-			return fmt.Errorf("it has %d caches", len(s.Informers))
+		case objects == 0 && running > 0:
+			return fmt.Errorf("it has %d caches", running)
+		case objects == 0:
+			return nil
 		case cached < objects || unsynced > 0:
 			return fmt.Errorf("%d objects are cached, %d caches are not filled", cached, unsynced)
 		}
@@ -101,9 +112,9 @@ func standsBy(objects int) func(*runtime.Status) error {
 }
 
 // ballast makes pods that nobody schedules or owns.
-func ballast(t *testing.T, pods int) {
+func ballast(t *testing.T, pods int) (namespace string) {
 	t.Helper()
-	namespace := plane.Namespace(t)
+	namespace = plane.Namespace(t)
 	eventually(t, "the default service account exists", func() error {
 		_, err := plane.AdminClient().CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
 		return err
@@ -114,6 +125,25 @@ func ballast(t *testing.T, pods int) {
 		group.Go(func() error { return pod(ctx, namespace, n) })
 	}
 	must(t, group.Wait())
+	return namespace
+}
+
+// work makes something for the ReplicaSet controller to look at.
+func work(t *testing.T, namespace string) {
+	t.Helper()
+	labels := map[string]string{"app": "work"}
+	_, err := plane.AdminClient().AppsV1().ReplicaSets(namespace).Create(t.Context(), &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "work"},
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas: new(int32),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "x"}}},
+			},
+		},
+	}, metav1.CreateOptions{})
+	must(t, err)
 }
 
 func pod(ctx context.Context, namespace string, n int) error {

@@ -80,8 +80,8 @@ func TestAnUnmodifiedManagerBlocksGroups(t *testing.T) {
 				must(t, m.Stop())
 			}
 			release, kill := stranger(t)
-			if got := lease(t, metav1.NamespaceSystem, mainLease).Annotations["config.kcmd.dev/controllers"]; (got != "") != c.claimed {
-				t.Fatalf("the lease of the stranger carries the claim %q", got)
+			if got := lease(t, metav1.NamespaceSystem, mainLease).Annotations["config.kcmd.dev/claimed-by"]; (got == "before") != c.claimed {
+				t.Fatalf("the lease of the stranger carries the claim of %q", got)
 			}
 			m := l.begin("a", threeGroups)
 			waitLocks(t, m, allLocks[1:]...)
