@@ -141,10 +141,12 @@ func versionOf(t testing.TB, e *auditv1.Event) version {
 
 // verdict is what is wrong with the writes of a ledger.
 type verdict struct {
-	// double are writes that arrived when the lease named another manager, or nobody, but
-	// for those that the manager had cancelled, which are only counted.
-	double    []string
-	cancelled int
+	// double are writes that arrived when the lease named another manager, or nobody, and
+	// succeeded. Those that came to nothing are only counted: what was on its way when the
+	// network was cut arrives after the end of the term, and nothing can call it back. The
+	// manager has cancelled it, or the API server finds that it is out of date.
+	double  []string
+	dropped int
 	// late is the longest time that a manager wrote after a thief took its lease.
 	late time.Duration
 	// overlapping are writes that had arrived before another manager took the lease, and
@@ -183,8 +185,8 @@ func (l ledger) judge(managers ...string) verdict {
 			}
 		case holder != "" && !slices.Contains(managers, holder) && l.robbed(at) == w.by:
 			v.late = max(v.late, w.received.Sub(l.begin(at)))
-		case w.cancelled():
-			v.cancelled++
+		case w.code >= http.StatusBadRequest:
+			v.dropped++
 		default:
 			v.double = append(v.double, fmt.Sprintf("%s: %s (%d), arrived %v after %q took the lease, answered %v later",
 				w.by, w.what, w.code, w.received.Sub(l.begin(at)), holder, w.done.Sub(w.received)))
@@ -317,6 +319,8 @@ func TestLedgerFindsDoubleWriters(t *testing.T) {
 		"after a theft":                 {[]write{{by: "b", received: at(1650)}}, 0, 150 * time.Millisecond, 0, 0},
 		"not robbed":                    {[]write{{by: "a", received: at(1650)}}, 1, 0, 0, 0},
 		"cancelled":                     {[]write{{by: "a", received: at(1400), code: 504}}, 0, 0, 0, 0},
+		"out of date":                   {[]write{{by: "a", received: at(1400), code: 409}}, 0, 0, 0, 0},
+		"succeeded":                     {[]write{{by: "a", received: at(1400), code: 201}}, 1, 0, 0, 0},
 		"again":                         {[]write{{by: "a", received: at(150)}, {by: "a", received: at(160)}, {by: "a", received: at(2950)}}, 0, 0, 0, 2},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -105,14 +105,22 @@ func (s *storm) badEdit() {
 	must(s.t, err)
 	must(s.t, s.manager.Write(contents[s.random.IntN(len(contents))]))
 	s.wait("the bad edit is refused", func(st *runtime.Status) error {
-		if st.Configuration.Rejected == "" {
-			return fmt.Errorf("generation %d is in force", st.Configuration.Generation)
+		if st.Configuration.Rejected == "" || !newestReload(st).After(newestReload(&before)) {
+			return fmt.Errorf("generation %d is in force, rejected: %s", st.Configuration.Generation, st.Configuration.Rejected)
 		}
 		if st.Configuration.Hash != before.Configuration.Hash {
 			s.t.Errorf("the bad edit changed what is in force")
 		}
 		return nil
 	})
+}
+
+// newestReload is when a file was judged last; the one before may have been refused too.
+func newestReload(st *runtime.Status) (at time.Time) {
+	if n := len(st.Reloads); n > 0 {
+		at = st.Reloads[n-1].Time
+	}
+	return at
 }
 
 // rotate writes the kubeconfig with another certificate.
