@@ -25,13 +25,13 @@ func runChange(ctx context.Context, s *stage) error {
 	if err := s.start(ctx); err != nil {
 		return err
 	}
-	if err := s.measureChange(ctx, "change", pods, settings{mode: s.mode, deploymentSyncs: 7}); err != nil {
+	if err := s.measureChange(ctx, "change", fmt.Sprintf("a setting changed with %d pods cached", pods), settings{mode: s.mode, deploymentSyncs: 7}); err != nil {
 		return err
 	}
 	if err := s.startAgain(ctx, settings{mode: s.mode, alone: true}); err != nil {
 		return err
 	}
-	return s.measureChange(ctx, "change-without-lease", pods, settings{mode: s.mode, deploymentSyncs: 7, alone: true})
+	return s.measureChange(ctx, "change-without-lease", fmt.Sprintf("the same without leader election, %d pods", pods), settings{mode: s.mode, deploymentSyncs: 7, alone: true})
 }
 
 func (s *stage) storePods(ctx context.Context) (int, error) {
@@ -42,7 +42,9 @@ func (s *stage) storePods(ctx context.Context) (int, error) {
 	return pods, createPods(ctx, s.client, load, 0, pods)
 }
 
-func (s *stage) measureChange(ctx context.Context, name string, pods int, with settings) error {
+// measureChange takes the time until the changed setting is in force and a Deployment
+// that is created then has its pod.
+func (s *stage) measureChange(ctx context.Context, name, size string, with settings) error {
 	if err := s.namespace(ctx, name); err != nil {
 		return err
 	}
@@ -50,7 +52,7 @@ func (s *stage) measureChange(ctx context.Context, name string, pods int, with s
 		return err
 	}
 	return s.measure(ctx, phase{
-		name: name, size: fmt.Sprintf("one setting changed, with %d pods cached: until it is in force and a new Deployment has its pod", pods), units: 1, unit: "change",
+		name: name, size: size, units: 1, unit: "change",
 		work: func(ctx context.Context, figures map[string]float64) error {
 			return s.untilFirstPod(ctx, name, figures, func(ctx context.Context) error {
 				changed, err := s.subject.change(ctx, s.plane, s.manager, with)
@@ -101,13 +103,15 @@ func runFailover(ctx context.Context, s *stage) error {
 	if err := s.start(ctx); err != nil {
 		return err
 	}
-	if err := s.measureFailover(ctx, "failover-killed", pods, syscall.SIGKILL); err != nil {
+	if err := s.measureFailover(ctx, "failover-killed", fmt.Sprintf("the leader killed (SIGKILL), %d pods cached", pods), syscall.SIGKILL); err != nil {
 		return err
 	}
-	return s.measureFailover(ctx, "failover-stopped", pods, syscall.SIGTERM)
+	return s.measureFailover(ctx, "failover-stopped", fmt.Sprintf("the leader stopped (SIGTERM), %d pods cached", pods), syscall.SIGTERM)
 }
 
-func (s *stage) measureFailover(ctx context.Context, name string, pods int, signal syscall.Signal) error {
+// measureFailover takes the time until a new Deployment has its pod. Processor time and
+// memory are those of the process that takes over.
+func (s *stage) measureFailover(ctx context.Context, name, size string, signal syscall.Signal) error {
 	if err := s.namespace(ctx, name); err != nil {
 		return err
 	}
@@ -122,7 +126,7 @@ func (s *stage) measureFailover(ctx context.Context, name string, pods int, sign
 		return err
 	}
 	return s.measure(ctx, phase{
-		name: name, size: fmt.Sprintf("the leader ended with %v, with %d pods cached: until a new Deployment has its pod", signal, pods), units: 1, unit: "failover",
+		name: name, size: size, units: 1, unit: "failover",
 		work: func(ctx context.Context, figures map[string]float64) error {
 			return s.untilFirstPod(ctx, name, figures, func(context.Context) error { return leader.Signal(signal) })
 		},

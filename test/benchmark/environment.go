@@ -14,7 +14,7 @@ import (
 )
 
 // environment describes this machine and the programs.
-func environment(command string) (report.Environment, error) {
+func environment() (report.Environment, error) {
 	root, err := binaries.Root()
 	if err != nil {
 		return report.Environment{}, err
@@ -48,7 +48,6 @@ func environment(command string) (report.Environment, error) {
 		Go:       runtime.Version(),
 		Upstream: theirs,
 		Ours:     strings.TrimSpace(string(version)),
-		Command:  command,
 	}, nil
 }
 

@@ -115,7 +115,7 @@ func runTTL(ctx context.Context, s *stage) error {
 	}
 	n := scaled(jobs, s.options.Scale)
 	finished := time.Now().Add(-time.Hour)
-	expiry := time.Now().Add(30*time.Second + time.Duration(n)*8*time.Millisecond)
+	expiry := time.Now().Add(15*time.Second + time.Duration(n)*6*time.Millisecond)
 	if err := s.createFinishedJobs(ctx, n, finished, expiry); err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ const (
 	configMapBytes  = 64 << 10
 	secretBytes     = 16 << 10
 	changePods      = 2000
-	memoryHold      = 15 * time.Second // so that the garbage of the start is collected
+	memoryHold      = 8 * time.Second // so that the garbage of the start is collected
 	ballastTemplate = "0123456789abcdefghijklmnopqrstuvwxyz\n"
 )
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"kcmd.dev/test/benchmark/report"
@@ -34,7 +35,7 @@ func Run(ctx context.Context, o Options) error {
 	if r.file, err = report.Load(o.Out); err != nil {
 		return err
 	}
-	if r.file.Environment, err = environment(o.Command); err != nil {
+	if r.file.Environment, err = environment(); err != nil {
 		return err
 	}
 	for m, mode := range o.Modes {
@@ -64,10 +65,8 @@ func (r *runner) repeat(ctx context.Context, scenario Scenario, mode Mode) error
 		for _, name := range r.options.order(round) {
 			began := time.Now()
 			err := r.once(ctx, scenario, mode, name, round)
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			if err := r.file.Save(r.options.Out); err != nil {
+			r.sort()
+			if err := errors.Join(r.file.Save(r.options.Out), context.Cause(ctx)); err != nil {
 				return err
 			}
 			outcome := "done"
@@ -78,6 +77,17 @@ func (r *runner) repeat(ctx context.Context, scenario Scenario, mode Mode) error
 		}
 	}
 	return nil
+}
+
+// sort puts the results in the order of the modes and scenarios, in whichever order they
+// were measured.
+func (r *runner) sort() {
+	place := func(result report.Result) int {
+		all := Scenarios()
+		scenario := slices.IndexFunc(all, func(s Scenario) bool { return s.Name == result.Scenario })
+		return slices.Index(Modes, Mode(result.Mode))*len(all) + scenario
+	}
+	slices.SortStableFunc(r.file.Results, func(a, b report.Result) int { return place(a) - place(b) })
 }
 
 // once runs a scenario on a control plane of its own.
@@ -93,6 +103,7 @@ func (r *runner) once(ctx context.Context, scenario Scenario, mode Mode, name st
 	}
 	recorded := 0
 	s.record = func(result report.Result) {
+		result.Command = r.options.Command
 		recorded++
 		r.file.Results = append(r.file.Results, result)
 		r.printf("  %s, %s: %s\n", result.Phase, name, report.Line(result))
@@ -110,7 +121,7 @@ func (r *runner) once(ctx context.Context, scenario Scenario, mode Mode, name st
 // void records that a scenario failed before anything was measured.
 func (r *runner) void(scenario Scenario, mode Mode, name string, round int, err error) error {
 	r.file.Results = append(r.file.Results, report.Result{
-		Scenario: scenario.Name, Phase: scenario.Name, Mode: string(mode), Subject: name, Round: round, Void: err.Error(),
+		Scenario: scenario.Name, Phase: scenario.Name, Mode: string(mode), Subject: name, Round: round, Command: r.options.Command, Void: err.Error(),
 	})
 	return err
 }

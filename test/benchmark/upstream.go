@@ -1,14 +1,78 @@
 package benchmark
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
 
 	"kcmd.dev/test/controlplane"
 	"kcmd.dev/test/controlplane/process"
 )
+
+// stopGrace is what a manager gets to end by itself.
+const stopGrace = 20 * time.Second
+
+// upstream is kube-controller-manager of the release.
+type upstream struct{ binary string }
+
+func (u upstream) start(_ context.Context, plane *controlplane.ControlPlane, s settings) (running, error) {
+	path, err := link(u.binary, plane)
+	if err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	return startUpstream(plane, path, upstreamArgs(plane, port, s))
+}
+
+// change ends the process and starts another one with other flags, as an edit of its
+// static pod manifest does.
+func (u upstream) change(ctx context.Context, plane *controlplane.ControlPlane, old running, s settings) (running, error) {
+	if err := old.Signal(syscall.SIGTERM); err != nil {
+		return nil, err
+	}
+	select {
+	case <-old.Exited():
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for the end of the manager: %w", context.Cause(ctx))
+	}
+	return u.start(ctx, plane, s)
+}
+
+// upstreamArgs are the flags kubeadm gives it, with the restriction to our
+// controllers and the chosen limits.
+func upstreamArgs(plane *controlplane.ControlPlane, port int, s settings) []string {
+	args := []string{
+		"--kubeconfig=" + plane.ManagerKubeconfig(),
+		"--authentication-kubeconfig=" + plane.ManagerKubeconfig(),
+		"--authorization-kubeconfig=" + plane.ManagerKubeconfig(),
+		"--client-ca-file=" + plane.RootCAFile(),
+		"--requestheader-client-ca-file=" + plane.RequestHeaderCAFile(),
+		"--root-ca-file=" + plane.RootCAFile(),
+		"--cluster-signing-cert-file=" + plane.RootCAFile(),
+		"--cluster-signing-key-file=" + plane.RootCAKeyFile(),
+		"--service-account-private-key-file=" + plane.ServiceAccountKeyFile(),
+		"--use-service-account-credentials=true",
+		fmt.Sprintf("--leader-elect=%t", !s.alone),
+		"--bind-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", port),
+		"--controllers=" + strings.Join(controllerNames(), ","),
+	}
+	if qps, burst, ok := s.limits(); ok {
+		args = append(args, fmt.Sprintf("--kube-api-qps=%g", qps), fmt.Sprintf("--kube-api-burst=%d", burst))
+	}
+	if s.deploymentSyncs != 0 {
+		args = append(args, fmt.Sprintf("--concurrent-deployment-syncs=%d", s.deploymentSyncs))
+	}
+	return args
+}
 
 // upstreamProcess is a running upstream manager.
 type upstreamProcess struct{ *process.Process }

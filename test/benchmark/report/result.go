@@ -67,6 +67,8 @@ type Result struct {
 	EndState string `json:"endState,omitempty"`
 	// HarnessCPUSeconds is the processor time of the benchmark itself meanwhile.
 	HarnessCPUSeconds float64 `json:"harnessCPUSeconds"`
+	// Command is the invocation that measured.
+	Command string `json:"command"`
 	// Void says why the figures do not count; empty if they do.
 	Void string `json:"void,omitempty"`
 }
@@ -81,10 +83,6 @@ type Environment struct {
 	Go       string    `json:"go"`
 	Upstream string    `json:"upstream"`
 	Ours     string    `json:"ours"`
-	// Command is the invocation that produced the newest results.
-	Command string `json:"command"`
-	// Skipped tells of scenarios that could not be run, and why.
-	Skipped []string `json:"skipped,omitempty"`
 }
 
 // File is what is kept of all results.
@@ -131,6 +129,17 @@ func (f *File) Save(path string) error {
 // Forget removes the results of a scenario in a mode.
 func (f *File) Forget(scenario, mode string) {
 	f.Results = slices.DeleteFunc(f.Results, func(r Result) bool { return r.Scenario == scenario && r.Mode == mode })
+}
+
+// commands are the invocations that measured the results, each once.
+func (f *File) commands() []string {
+	var commands []string
+	for _, r := range f.Results {
+		if !slices.Contains(commands, r.Command) {
+			commands = append(commands, r.Command)
+		}
+	}
+	return commands
 }
 
 // Line says in one line what a result holds.

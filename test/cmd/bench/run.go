@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +14,7 @@ import (
 )
 
 func newRunCommand() *cobra.Command {
-	o := benchmark.Options{Log: os.Stderr, Command: strings.Join(append([]string{"bench"}, os.Args[1:]...), " ")}
+	o := benchmark.Options{Log: os.Stderr}
 	var modes []string
 	command := &cobra.Command{
 		Use:   "run",
@@ -30,6 +31,7 @@ func newRunCommand() *cobra.Command {
 				}
 				o.Out = path
 			}
+			o.Command = invocation(command)
 			return benchmark.Run(command.Context(), o)
 		},
 	}
@@ -48,6 +50,18 @@ func newRunCommand() *cobra.Command {
 	flags.StringVar(&o.Profiles, "profiles", "", "folder for profiles of our manager, which they slow down (default none)")
 	flags.StringVar(&o.Out, "out", "", "file of the results (default test/benchmark/results/results.json in the repository)")
 	return command
+}
+
+// invocation is the command as it is noted with the results: with every flag that has an
+// influence on them.
+func invocation(command *cobra.Command) string {
+	words := []string{command.CommandPath()}
+	for _, name := range []string{"scenarios", "mode", "subjects", "rounds", "scale", "idle", "timeout"} {
+		if f := command.Flags().Lookup(name); f.Changed {
+			words = append(words, fmt.Sprintf("--%s=%s", name, strings.Trim(f.Value.String(), "[]")))
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 func defaultResults() (string, error) {
