@@ -2,7 +2,6 @@ package deployment
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -40,20 +39,28 @@ func sameTemplate(a, b *corev1.PodTemplateSpec) bool {
 	if !slices.EqualFunc(a.Spec.Containers, b.Spec.Containers, sameImage) {
 		return false
 	}
-	x, y := withoutHash(a), withoutHash(b)
-	return equality.Semantic.DeepEqual(&x, &y)
+	if !sameLabels(a.Labels, b.Labels) {
+		return false
+	}
+	x, y := a.ObjectMeta, b.ObjectMeta
+	x.Labels, y.Labels = nil, nil
+	return equality.Semantic.DeepEqual(&x, &y) && equality.Semantic.DeepEqual(&a.Spec, &b.Spec)
 }
 
 func sameImage(a, b corev1.Container) bool { return a.Image == b.Image }
 
-// withoutHash is a shallow copy of a template without the hash label.
-func withoutHash(template *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
-	plain := *template
-	if _, labelled := plain.Labels[appsv1.DefaultDeploymentUniqueLabelKey]; labelled {
-		plain.Labels = maps.Clone(plain.Labels)
-		delete(plain.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+// sameLabels compares labels but for the hash, which tells templates apart by itself.
+func sameLabels(a, b map[string]string) bool {
+	return labelsIn(a, b) && labelsIn(b, a)
+}
+
+func labelsIn(a, b map[string]string) bool {
+	for key, value := range a {
+		if other, ok := b[key]; key != appsv1.DefaultDeploymentUniqueLabelKey && (!ok || other != value) {
+			return false
+		}
 	}
-	return plain
+	return true
 }
 
 // all are the ReplicaSets, the new one last.

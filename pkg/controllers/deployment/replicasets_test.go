@@ -57,6 +57,35 @@ func TestSameTemplateLeavesItsArgumentsAlone(t *testing.T) {
 	}
 }
 
+func TestSameTemplate(t *testing.T) {
+	tests := map[string]struct {
+		change func(*corev1.PodTemplateSpec)
+		same   bool
+	}{
+		"equal":           {func(*corev1.PodTemplateSpec) {}, true},
+		"hash":            {func(p *corev1.PodTemplateSpec) { p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = "other" }, true},
+		"empty, not nil":  {func(p *corev1.PodTemplateSpec) { p.Annotations = map[string]string{} }, true},
+		"label added":     {func(p *corev1.PodTemplateSpec) { p.Labels["tier"] = "" }, false},
+		"no labels":       {func(p *corev1.PodTemplateSpec) { p.Labels = nil }, false},
+		"annotation":      {func(p *corev1.PodTemplateSpec) { p.Annotations = map[string]string{"restarted": "now"} }, false},
+		"image":           {func(p *corev1.PodTemplateSpec) { p.Spec.Containers[0].Image = "other" }, false},
+		"rest of the pod": {func(p *corev1.PodTemplateSpec) { p.Spec.NodeName = "node" }, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			rs := makeSet(1, 1)
+			tc.change(&rs.Spec.Template)
+			template := &makeDeployment(1).Spec.Template
+			if got := sameTemplate(&rs.Spec.Template, template); got != tc.same {
+				t.Errorf("got %v, want %v", got, tc.same)
+			}
+			if got := sameTemplate(template, &rs.Spec.Template); got != tc.same {
+				t.Errorf("the other way round: got %v, want %v", got, tc.same)
+			}
+		})
+	}
+}
+
 func TestReplacePutsWhatWasWrittenInPlace(t *testing.T) {
 	cached := []*appsv1.ReplicaSet{makeSet(1, 1), makeSet(2, 1)}
 	sets := replicaSets{current: makeSet(3, 1), old: cached}

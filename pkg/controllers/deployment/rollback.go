@@ -36,8 +36,8 @@ func rolledBack(d *appsv1.Deployment, sets replicaSets, target int64) (after *ap
 	case sameTemplate(&rs.Spec.Template, &d.Spec.Template):
 		return after, sameTemplateEvent(d), false
 	}
-	template := withoutHash(&rs.Spec.Template)
-	after.Spec.Template = *template.DeepCopy()
+	rs.Spec.Template.DeepCopyInto(&after.Spec.Template)
+	delete(after.Spec.Template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
 	// A rollback restores the annotations that were current with the template.
 	maps.DeleteFunc(after.Annotations, func(key, _ string) bool { return !staysBehind(key) })
 	maps.Copy(after.Annotations, copiedAnnotations(rs.Annotations))
