@@ -58,7 +58,7 @@ func (p *pipelines) open(name, source string, sink func() (corev1client.EventsGe
 	}
 	b := record.NewBroadcaster(record.WithContext(p.ctx))
 	b.StartStructuredLogging(eventVerbosity)
-	b.StartRecordingToSink(flushable{&corev1client.EventSinkImpl{Interface: events.Events("")}, p})
+	b.StartRecordingToSink(deliverable{&corev1client.EventSinkImpl{Interface: events.Events("")}, p})
 	opened := &pipeline{broadcaster: b, recorder: b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: source})}
 	p.byName[name] = opened
 	return opened.recorder, nil

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"errors"
 	"strconv"
 	"sync"
 	"time"
@@ -10,6 +11,8 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"kcmd.dev/pkg/runtime/clients"
 )
 
 // reasonFlush marks an event that is not sent: when it comes to the end of a pipeline, all
@@ -51,18 +54,36 @@ func (f *flushes) arrived(e *corev1.Event) bool {
 	return true
 }
 
-// flushable is the end of a pipeline, which keeps marks to itself.
-type flushable struct {
+// deliverable is the end of a pipeline. It keeps marks to itself, and drops what may not be
+// sent because the term is over: to try again, as pipelines do twelve times, ten seconds
+// apart, would hold up all that is recorded later, also in the next term.
+type deliverable struct {
 	record.EventSink
 	of *pipelines
 }
 
 // Create implements record.EventSink.
-func (s flushable) Create(e *corev1.Event) (*corev1.Event, error) {
+func (s deliverable) Create(e *corev1.Event) (*corev1.Event, error) {
 	if s.of.flushing.arrived(e) {
 		return e, nil
 	}
-	return s.EventSink.Create(e)
+	stored, err := s.EventSink.Create(e)
+	return unlessFenced(e, stored, err)
+}
+
+// Patch implements record.EventSink.
+func (s deliverable) Patch(e *corev1.Event, data []byte) (*corev1.Event, error) {
+	stored, err := s.EventSink.Patch(e, data)
+	return unlessFenced(e, stored, err)
+}
+
+// unlessFenced has an event whose fence is down pass for delivered.
+func unlessFenced(e, stored *corev1.Event, err error) (*corev1.Event, error) {
+	if !errors.Is(err, clients.ErrFenced) {
+		return stored, err
+	}
+	klog.Background().V(2).Info("event dropped, the process does not hold the lease", "object", klog.KRef(e.InvolvedObject.Namespace, e.InvolvedObject.Name), "reason", e.Reason)
+	return e, nil
 }
 
 // flush waits until what was recorded so far has been delivered, at most for a time.

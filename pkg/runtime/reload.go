@@ -118,13 +118,17 @@ func (r *Runtime) configChanged(ctx context.Context, change source.Change) {
 		return
 	}
 	began := r.options.Clock.Now()
-	plan, err := r.reload(ctx, change)
+	plan, hash, err := r.reload(ctx, change)
 	took := r.options.Clock.Since(began)
-	outcome := Reload{Time: r.options.Clock.Now(), Status: telemetry.Success, Hash: r.hash, Plan: plan, Took: took.Seconds()}
+	outcome := Reload{Time: r.options.Clock.Now(), Status: telemetry.Success, Hash: hash, Plan: plan, Took: took.Seconds()}
 	if err != nil {
 		outcome.Status, outcome.Hash, outcome.Error = telemetry.Failure, "", err.Error()
 	}
-	r.mu.Lock()
+	r.mu.Lock() // what is in force and what became of the change are seen together
+	if err == nil {
+		r.content, r.hash = change.Hash, hash
+		r.generation++
+	}
 	outcome.Generation, r.rejected = r.generation, outcome.Error
 	r.history = append(r.history, outcome)
 	if len(r.history) > historyLength {
@@ -174,33 +178,29 @@ func short(message string) string {
 }
 
 // reload is the transaction: until it commits, nothing that runs has changed.
-func (r *Runtime) reload(ctx context.Context, change source.Change) (*config.Plan, error) {
+func (r *Runtime) reload(ctx context.Context, change source.Change) (plan *config.Plan, hash string, err error) {
 	if change.Err != nil {
-		return nil, change.Err
+		return nil, "", change.Err
 	}
 	document, err := r.judge(change)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	hash, err := config.Hash(document.Config)
+	hash, err = config.Hash(document.Config)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	plan := config.NewPlan(r.document.Config, document.Config, Subjects(r.options.Descriptors))
+	difference := config.NewPlan(r.document.Config, document.Config, Subjects(r.options.Descriptors))
 	tx := &transaction{Runtime: r, old: r.document, new: document, oldFiles: r.files}
 	if err := tx.prepare(ctx); err != nil {
 		tx.rollBack(ctx)
-		return nil, err
+		return nil, "", err
 	}
-	r.mu.Lock()
-	r.content, r.hash = change.Hash, hash
-	r.generation++
-	r.mu.Unlock()
 	logWarnings(ctx, document)
 	warnOfPermissions(ctx, r.options.ConfigFile, document.Config)
 	tx.commit(ctx)
 	r.reloads.InForce(hash)
-	return &plan, nil
+	return &difference, hash, nil
 }
 
 // transaction takes the process from one configuration to the next.
