@@ -206,6 +206,9 @@ func (l *leadership) takeTerm(ctx context.Context, k *lock) {
 	l.background.Go(func() {
 		select {
 		case <-t.Done():
+			if errors.Is(t.Err(), election.ErrNotRenewed) {
+				k.connection.clients.CutAccounts()
+			}
 			l.notify()
 		case <-l.ctx.Done():
 		}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"syscall"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
@@ -16,7 +17,8 @@ import (
 //
 //   - While it is cut, nothing arrives on either side and nothing is refused: connections
 //     stay open, and new ones are accepted but lead nowhere. What was on its way arrives
-//     after Heal, also if its sender has closed the connection, as with real networks.
+//     after Heal, also if its sender has closed the connection, as with real networks. See
+//     Lose for the exception.
 //   - Its connections to the API server come from a loopback address of their own,
 //     which the audit log names: that tells clients with the same user apart.
 type Proxy struct {
@@ -28,6 +30,7 @@ type Proxy struct {
 
 	mu     sync.Mutex
 	closed bool
+	loses  bool          // see Lose
 	open   chan struct{} // closed while the network works
 	conns  map[net.Conn]bool
 }
@@ -66,12 +69,18 @@ func BySourceIP(ip string) Filter {
 	return func(e *auditv1.Event) bool { return slices.Contains(e.SourceIPs, ip) }
 }
 
-// Cut stops all bytes until Heal. It does nothing to a proxy that is cut.
-func (p *Proxy) Cut() {
+// Cut stops all bytes until Heal, on their way. It does nothing to a proxy that is cut.
+func (p *Proxy) Cut() { p.cut(false) }
+
+// Lose is Cut of a network that loses what is sent. The system of a client sends that
+// again until the client breaks the connection with a reset: then nothing more arrives.
+func (p *Proxy) Lose() { p.cut(true) }
+
+func (p *Proxy) cut(loses bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.isOpen() {
-		p.open = make(chan struct{})
+		p.open, p.loses = make(chan struct{}), loses
 	}
 }
 
@@ -173,7 +182,7 @@ func (p *Proxy) pump(to, from net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, readErr := from.Read(buffer)
-		if !p.passable() {
+		if !p.passable() || p.lost(from) {
 			return
 		}
 		if n > 0 {
@@ -185,6 +194,27 @@ func (p *Proxy) pump(to, from net.Conn) {
 			return
 		}
 	}
+}
+
+// lost reports that what came from a connection is not sent again, see Lose.
+func (p *Proxy) lost(from net.Conn) bool {
+	p.mu.Lock()
+	loses := p.loses
+	p.mu.Unlock()
+	tcp, ok := from.(*net.TCPConn)
+	if !loses || !ok {
+		return false
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return true // closed
+	}
+	var reset int
+	var failure error
+	err = raw.Control(func(fd uintptr) {
+		reset, failure = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_ERROR)
+	})
+	return err != nil || failure != nil || reset != 0
 }
 
 // passable returns once the network works; false if the proxy is closed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"testing"
 	"time"
@@ -95,6 +96,48 @@ func TestProxyHoldsBackWhatIsOnItsWay(t *testing.T) {
 	p.Heal()
 	if err := <-sent; err != nil {
 		t.Errorf("a write that was held back: %v", err)
+	}
+}
+
+func TestProxyLosesWhatIsNotSentAgain(t *testing.T) {
+	p, _ := proxied(t, "behind-lossy-proxy")
+	config := configOf(t, "behind-lossy-proxy")
+	var conn net.Conn
+	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		var err error
+		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+		return conn, err
+	}
+	client := newClient(t, config)
+	create := func(ctx context.Context) error {
+		_, err := client.CoreV1().Events("default").Create(ctx, &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{GenerateName: "proxy-"},
+			InvolvedObject: corev1.ObjectReference{Namespace: "default"},
+		}, metav1.CreateOptions{})
+		return err
+	}
+	if err := create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mark, err := plane.Audit().Mark()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Lose()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := create(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a request through a lossy proxy: %v", err)
+	}
+	if err := errors.Join(conn.(*net.TCPConn).SetLinger(0), conn.Close()); err != nil {
+		t.Fatal(err)
+	}
+	p.Heal()
+	if err := create(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if events, err := plane.Audit().Since(mark, BySourceIP(p.SourceIP())); err != nil || len(events) != 1 {
+		t.Errorf("%d requests arrived (%v), want only the one that was sent later", len(events), err)
 	}
 }
 

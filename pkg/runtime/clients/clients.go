@@ -168,6 +168,18 @@ func (c *Clients) Renew(a *Access) error {
 // A qps that is not positive means no limit.
 func (c *Clients) SetLimits(qps float32, burst int) { c.limits.set(qps, burst) }
 
+// CutAccounts breaks the connections of the service accounts, which only controllers use:
+// not the ones of caches and leader election. It is for a term that ended because the API
+// server could not be reached. Writes under way are cancelled by their fence, but what is
+// left of them in a connection would arrive once the network heals. Without service
+// accounts it does nothing: then connections are those of caches, too, which would have to
+// list everything again if the API server still cannot be reached.
+func (c *Clients) CutAccounts() {
+	if c.anonymous != nil {
+		c.anonymous.cut()
+	}
+}
+
 // Close ends requests for tokens and closes all connections. No Set may be in use.
 func (c *Clients) Close() {
 	if c.accounts != nil {

@@ -21,6 +21,8 @@
 //     need other connections: what is under way is finished on the old ones, and watches
 //     end there like those that the API server ends, so that no cache is filled again.
 //     Once nothing is under way on them, the old connections are closed.
-//  8. The user agent starts with kube-controller-manager/ whatever the binary is called:
+//  8. When a term ends for want of an answer of the API server, connections of service
+//     accounts are broken, see CutAccounts: what is still to be sent on them is discarded.
+//  9. The user agent starts with kube-controller-manager/ whatever the binary is called:
 //     the API server takes the owner of fields from it.
 package clients

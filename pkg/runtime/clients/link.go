@@ -86,6 +86,14 @@ func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
+// cut breaks all connections. What was written to them and is not sent yet is discarded;
+// later requests open others.
+func (l *link) cut() {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	l.current.cut()
+}
+
 // close closes all connections for good.
 func (l *link) close() {
 	l.mu.RLock()
@@ -107,6 +115,7 @@ type lane struct {
 	dialer   *connrotation.Dialer
 	requests atomic.Int64 // begun and not finished, and 1 for the link
 	closed   atomic.Bool  // nothing may be dialled any more
+	open     sync.Map     // net.Conn, as dialled, to true
 
 	// inUse ends, through retired, when another lane has taken over.
 	inUse   context.Context
@@ -128,12 +137,23 @@ func newLane(base *rest.Config) (*lane, error) {
 		if l.closed.Load() {
 			return nil, errLaneClosed
 		}
-		return dial(ctx, network, address)
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		l.open.Store(conn, true)
+		return &laneConn{Conn: conn, lane: l}, nil
 	})
 	config := rest.CopyConfig(base)
 	config.UserAgent = ""   // differs by Set
 	config.BearerToken = "" // see bearer
 	config.Dial = l.dialer.DialContext
+	if config.Proxy == nil {
+		// It is what nil stands for, but set it keeps the transport out of the cache that
+		// client-go has for all of the process: there the transport would be kept for ever,
+		// through its dialer, and with it the credentials of a lane that was replaced.
+		config.Proxy = http.ProxyFromEnvironment
+	}
 	next, err := rest.TransportFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("making the transport to the API server: %w", err)
@@ -164,6 +184,31 @@ func (l *lane) close() {
 	l.closed.Store(true)
 	utilnet.CloseIdleConnectionsFor(l.next)
 	l.dialer.CloseAll()
+}
+
+// cut breaks all connections, as link.cut says. Closed in the ordinary way, the system would
+// go on trying to deliver what was written for minutes.
+func (l *lane) cut() {
+	l.open.Range(func(key, _ any) bool {
+		conn := key.(net.Conn)
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // fails for a connection that is closed already
+		}
+		_ = conn.Close() // its user learns from its next read or write
+		return true
+	})
+}
+
+// laneConn is a connection that its lane knows of while it is open.
+type laneConn struct {
+	net.Conn
+	lane *lane
+}
+
+// Close implements net.Conn.
+func (c *laneConn) Close() error {
+	c.lane.open.Delete(c.Conn)
+	return c.Conn.Close()
 }
 
 // watch opens a watch that ends, without an error, when the lane is retired.

@@ -15,9 +15,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	goruntime "runtime"
 	"sync"
 	"testing"
 	"time"
+	"weak"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -283,6 +285,24 @@ func TestFailedRenewalChangesNothing(t *testing.T) {
 	if serial, token := r.last(); serial != before || token != "Bearer first" {
 		t.Error("other credentials are in use")
 	}
+}
+
+func TestReplacedLaneIsForgotten(t *testing.T) {
+	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1") // its timer holds a connection that is closed
+	r := newRotating(t)
+	set := r.set()
+	if err := r.write(set); err != nil {
+		t.Fatal(err)
+	}
+	old := weak.Make(r.clients.own.current)
+	r.renew(r.access("a", "first"))
+	if err := r.write(set); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("nothing holds the old transport", func() bool {
+		goruntime.GC()
+		return old.Value() == nil
+	})
 }
 
 func TestCloseLeavesNoConnection(t *testing.T) {

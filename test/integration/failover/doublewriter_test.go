@@ -90,6 +90,36 @@ func TestLeaseIsLostAgainAndAgainWithoutTwoWriters(t *testing.T) {
 	}
 }
 
+// TestNothingArrivesLateFromALossyNetwork has the leader's network lose packets until
+// another leads. Its system would send requests again when the network works, but the
+// connections they are in have been broken with the term.
+func TestNothingArrivesLateFromALossyNetwork(t *testing.T) {
+	const count = 6
+	s := setting{lease: leaseOf(t), timings: short}
+	mark := markAudit(t)
+	a, b := s.join(t, "a"), s.join(t, "b")
+	leader(t, a, b)
+	churn(t, 10*time.Millisecond)
+
+	way := loss{name: "lossy network", anotherLeads: true, provoke: func(_ testing.TB, _ setting, leader *replica) func() {
+		leader.network.Lose()
+		return leader.network.Heal
+	}}
+	for range count {
+		lose(t, s, way, a, b)
+	}
+	leader(t, a, b)
+
+	v := readLedger(t, mark, s.lease, a, b).judge(a.name, b.name)
+	t.Logf("%d losses: %d tenures, %d with writes, %d writes arrived late", count, v.tenures, v.working, v.dropped+len(v.double))
+	if v.dropped > 0 || len(v.double) > 0 {
+		t.Errorf("%d writes arrived late and came to nothing, others were carried out: %q", v.dropped, v.double)
+	}
+	if v.working < count/2 {
+		t.Errorf("only %d tenures saw work in %d losses: the test does not test", v.working, count)
+	}
+}
+
 // lose makes the leader lose the lease once and waits until that is over.
 func lose(t testing.TB, s setting, way loss, replicas ...*replica) {
 	t.Helper()

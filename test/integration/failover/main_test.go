@@ -42,10 +42,10 @@ var short = election.Timings{LeaseDuration: time.Second, RenewDeadline: 700 * ti
 
 // longer reads how much longer the tests are to be than by default.
 //
-//	KCMD_FAILOVER_LOSSES   how often the lease is lost, default 40
+//	KCMD_FAILOVER_LOSSES   how often the lease is lost, default 30
 //	KCMD_FAILOVER_DEFAULTS any value: failover is measured with Kubernetes' default timings, too
 func longer() (losses int, defaults bool, err error) {
-	losses = 40
+	losses = 30
 	if value := os.Getenv("KCMD_FAILOVER_LOSSES"); value != "" {
 		if losses, err = strconv.Atoi(value); err != nil {
 			return 0, false, fmt.Errorf("reading KCMD_FAILOVER_LOSSES: %w", err)

@@ -8,8 +8,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +25,10 @@ const (
 	moreGoroutines  = 10      // requests that are just under way
 	moreDescriptors = 4       // connections of those
 	moreHeap        = 8 << 20 // bytes
+	moreLabels      = 3       // outcomes that had not occurred before
+
+	// goroutinesOfCache is what one more cache adds at most.
+	goroutinesOfCache = 12
 )
 
 func notFoundIsFine(err error) error {
@@ -35,13 +41,19 @@ func notFoundIsFine(err error) error {
 // footprint is what a manager could leave behind of what it no longer needs.
 type footprint struct {
 	goroutines, descriptors, heap float64
-	handlers                      map[string]string
-	series                        map[string]bool
+	caches, handlers              int
+	// users of each resource, in order. In which form it is cached for one of them depends
+	// on who was there before: there may be one cache more.
+	users map[string][]string
+	// series are those of all metrics; labels are their labels with values. Counters begin
+	// with the first event they count, so only series of gauges are compared themselves. A
+	// counter leaks if its labels take ever new values: names of objects, or hashes.
+	series, gauges, labels map[string]bool
 }
 
 func (f footprint) String() string {
 	return fmt.Sprintf("%.0f goroutines, %.0f descriptors, %.1f MiB heap, %d informers, %d series",
-		f.goroutines, f.descriptors, f.heap/(1<<20), len(f.handlers), len(f.series))
+		f.goroutines, f.descriptors, f.heap/(1<<20), f.caches, len(f.series))
 }
 
 // measure takes the footprint once it does not shrink any more.
@@ -66,7 +78,7 @@ func (s *storm) measure() footprint {
 }
 
 func (s *storm) measureOnce(ctx context.Context) (footprint, error) {
-	f := footprint{handlers: map[string]string{}, series: map[string]bool{}}
+	f := footprint{users: map[string][]string{}, series: map[string]bool{}, gauges: map[string]bool{}, labels: map[string]bool{}}
 	if _, err := s.manager.Get(ctx, "/debug/pprof/heap?gc=1"); err != nil {
 		return f, err
 	}
@@ -87,17 +99,34 @@ func (s *storm) measureOnce(ctx context.Context) (footprint, error) {
 	}
 	f.goroutines, f.descriptors, f.heap = gauge("go_goroutines"), gauge("process_open_fds"), gauge("go_memstats_heap_alloc_bytes")
 	for name, family := range families {
-		for _, one := range family.Metric {
-			if steady(name) {
-				f.series[name+fmt.Sprint(one.Label)] = true
-			}
+		if steady(name) {
+			f.addSeries(name, family)
 		}
 	}
 	status, err := s.manager.Status(ctx)
+	f.caches = len(status.Informers)
 	for _, i := range status.Informers {
-		f.handlers[fmt.Sprint(i.Group, "/", i.Resource, " ", i.Form, i.Namespace, i.FieldSelector, i.LabelSelector)] = fmt.Sprintf("%d handlers of %v", i.Handlers, i.Scopes)
+		resource := fmt.Sprint(i.Group, "/", i.Resource, " ", i.Namespace, i.FieldSelector, i.LabelSelector)
+		if len(i.Scopes) > 0 { // else it is idle, for five minutes at most
+			f.users[resource] = append(f.users[resource], i.Scopes...)
+			slices.Sort(f.users[resource])
+			f.handlers += i.Handlers
+		}
 	}
 	return f, err
+}
+
+func (f footprint) addSeries(name string, family *dto.MetricFamily) {
+	for _, one := range family.Metric {
+		series := name + fmt.Sprint(one.Label)
+		f.series[series] = true
+		if family.GetType() == dto.MetricType_GAUGE {
+			f.gauges[series] = true
+		}
+		for _, label := range one.Label {
+			f.labels[label.GetName()+"="+label.GetValue()] = true
+		}
+	}
 }
 
 // watching waits until every cache has its watch again: after a restart of the API server a
@@ -144,7 +173,7 @@ func steady(metric string) bool {
 func (s *storm) compare(was footprint) {
 	s.t.Helper()
 	is := s.measure()
-	// An idle connection may take its minute and a half to go, an informer nobody uses five.
+	// An idle connection may take its minute and a half to go.
 	for end := time.Now().Add(patience); is.over(was) != nil && time.Now().Before(end); {
 		is = s.measure()
 	}
@@ -160,7 +189,7 @@ func (s *storm) compare(was footprint) {
 func (f footprint) over(was footprint) error {
 	var errs []error
 	for what, pair := range map[string][3]float64{
-		"goroutines":       {f.goroutines, was.goroutines, moreGoroutines},
+		"goroutines":       {f.goroutines, was.goroutines, moreGoroutines + goroutinesOfCache*float64(max(0, f.caches-was.caches))},
 		"file descriptors": {f.descriptors, was.descriptors, moreDescriptors},
 		"bytes of heap":    {f.heap, was.heap, moreHeap},
 	} {
@@ -168,15 +197,63 @@ func (f footprint) over(was footprint) error {
 			errs = append(errs, fmt.Errorf("%.0f %s, before %.0f", pair[0], what, pair[1]))
 		}
 	}
-	if !maps.Equal(f.handlers, was.handlers) {
-		errs = append(errs, fmt.Errorf("informers are\n%v\nbefore\n%v", f.handlers, was.handlers))
+	if f.handlers != was.handlers || !maps.EqualFunc(f.users, was.users, slices.Equal) {
+		errs = append(errs, fmt.Errorf("%d handlers, of\n%v\nbefore %d, of\n%v", f.handlers, f.users, was.handlers, was.users))
 	}
-	for _, series := range slices.Sorted(maps.Keys(f.series)) {
-		if !was.series[series] {
-			errs = append(errs, fmt.Errorf("series %s is new", series))
-		}
+	if more := beyond(f.gauges, was.gauges); len(more) > 0 {
+		errs = append(errs, fmt.Errorf("gauges %q are new", more))
+	}
+	if more := beyond(f.labels, was.labels); len(more) > moreLabels {
+		errs = append(errs, fmt.Errorf("labels %q are new", more))
 	}
 	return errors.Join(errs...)
+}
+
+// beyond lists what was not there.
+func beyond(is, was map[string]bool) (more []string) {
+	for _, one := range slices.Sorted(maps.Keys(is)) {
+		if !was[one] {
+			more = append(more, one)
+		}
+	}
+	return more
+}
+
+// TestFootprintFindsLeaks tests the comparison.
+func TestFootprintFindsLeaks(t *testing.T) {
+	of := func(text string) footprint {
+		parser := expfmt.NewTextParser(model.UTF8Validation)
+		families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+		must(t, err)
+		f := footprint{series: map[string]bool{}, gauges: map[string]bool{}, labels: map[string]bool{}}
+		for name, family := range families {
+			f.addSeries(name, family)
+		}
+		return f
+	}
+	const before = "# TYPE c counter\nc{result=\"success\"} 1\n# TYPE g gauge\ng{name=\"a\"} 1\n"
+	many := ""
+	for n := range moreLabels + 1 {
+		many += fmt.Sprintf("c{pod=\"p-%d\"} 1\n", n)
+	}
+	for name, tc := range map[string]struct {
+		text string
+		leak bool
+	}{
+		"the same":                    {before, false},
+		"less":                        {"", false},
+		"another outcome":             {"# TYPE c counter\nc{result=\"error\"} 1\n", false},
+		"a known label elsewhere":     {"# TYPE d counter\nd{name=\"a\"} 1\n", false},
+		"a counter for each of many":  {"# TYPE c counter\n" + many, true},
+		"a gauge of something new":    {"# TYPE g gauge\ng{name=\"b\"} 1\n", true},
+		"another gauge of known name": {"# TYPE h gauge\nh{name=\"a\"} 1\n", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := of(tc.text).over(of(before)); (err != nil) != tc.leak {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
 }
 
 // wellBehaved fails if a controller panicked, was given up, or the configuration in force is

@@ -1,0 +1,81 @@
+package clients
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// TestCutDiscardsWhatIsNotSentYet fills a connection that nobody reads: after the cut, the
+// other side gets less than was written, and an error at its end.
+func TestCutDiscardsWhatIsNotSentYet(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	l, err := newLane(&rest.Config{Host: "http://" + listener.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := l.dialer.DialContext(t.Context(), "tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = peer.Close() }()
+	if err := conn.SetWriteDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	written, err := conn.Write(make([]byte, 64<<20))
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("writing more than fits gives %v", err)
+	}
+
+	l.cut()
+	l.cut()
+	arrived, err := io.Copy(io.Discard, peer)
+	if !errors.Is(err, syscall.ECONNRESET) || arrived >= int64(written) {
+		t.Errorf("%d of %d bytes arrived, and then %v", arrived, written, err)
+	}
+	if _, err := conn.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a write after the cut gives %v", err)
+	}
+}
+
+// TestCutAccountsLeavesOwnConnection cuts: controllers go on over another connection, what
+// uses the credentials of the process keeps its own.
+func TestCutAccountsLeavesOwnConnection(t *testing.T) {
+	s, _, c, _ := acting(t)
+	write := func(account string) {
+		t.Helper()
+		set, err := c.For(Identity{Name: "c", ServiceAccount: account}, NewFence())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := set.Kubernetes.CoreV1().ConfigMaps("ns").Create(t.Context(), configMap(nil), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("job-controller") // also gets a token with the credentials of the process
+	before := s.connections.Load()
+	c.CutAccounts()
+	write("")
+	if got := s.connections.Load() - before; got != 0 {
+		t.Errorf("%d further connections of the process, want none", got)
+	}
+	write("job-controller")
+	if got := s.connections.Load() - before; got != 1 {
+		t.Errorf("%d further connections of controllers, want 1", got)
+	}
+}
