@@ -126,6 +126,23 @@ func (l *podLog) add(event watch.Event) {
 	l.changes[number] = podChange{pod: pod.Name, created: event.Type == watch.Added}
 }
 
+// grow waits until another change has been stored: whoever leads now has got to work.
+func (l *podLog) grow(t testing.TB) {
+	t.Helper()
+	size := func() int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.changes)
+	}
+	before := size()
+	eventually(t, "a pod changes", func(context.Context) error {
+		if now := size(); now == before {
+			return fmt.Errorf("%d changes seen", now)
+		}
+		return nil
+	})
+}
+
 // finish returns all changes up to now.
 func (l *podLog) finish(t testing.TB) map[uint64]podChange {
 	t.Helper()

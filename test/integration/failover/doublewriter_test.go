@@ -62,6 +62,7 @@ func TestLeaseIsLostAgainAndAgainWithoutTwoWriters(t *testing.T) {
 
 	ways := losses()
 	for n := range count {
+		pods.grow(t)
 		lose(t, s, ways[n%len(ways)], a, b)
 	}
 	leader(t, a, b)
@@ -99,13 +100,14 @@ func TestNothingArrivesLateFromALossyNetwork(t *testing.T) {
 	mark := markAudit(t)
 	a, b := s.join(t, "a"), s.join(t, "b")
 	leader(t, a, b)
-	churn(t, 10*time.Millisecond)
+	pods := churn(t, 10*time.Millisecond)
 
 	way := loss{name: "lossy network", anotherLeads: true, provoke: func(_ testing.TB, _ setting, leader *replica) func() {
 		leader.network.Lose()
 		return leader.network.Heal
 	}}
 	for range count {
+		pods.grow(t)
 		lose(t, s, way, a, b)
 	}
 	leader(t, a, b)
