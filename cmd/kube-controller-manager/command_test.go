@@ -62,7 +62,7 @@ func TestMisuse(t *testing.T) {
 		{"two fields", []string{"config", "explain", "a", "b"}, `"kube-controller-manager config explain" takes one PATH, not 2`},
 		{"defaults of no controller", []string{"config", "print-defaults", "--controller", "jobs"},
 			`there is no field "jobs" in controllers, did you mean controllers.job-controller?`},
-		{"unknown version", []string{"config", "schema", "--version", "v1"}, `there is no schema of version "v1", only of v1beta1`},
+		{"unknown version", []string{"config", "schema", "--version", "v1"}, `there is no schema of version "v1", only of v1alpha1, v1beta1`},
 		{"nothing to convert", []string{"config", "convert"}, `"kube-controller-manager config convert" takes one FILE, not 0`},
 		{"no flags to convert", []string{"config", "from-flags"}, `from-flags needs one of --manifest FILE, --command-line FILE, and flags after --`},
 		{"flags to convert without dashes", []string{"config", "from-flags", "--leader-elect"}, `unknown flag: --leader-elect: the flags to convert come after --`},

@@ -159,11 +159,13 @@ func TestConfigPrintDefaults(t *testing.T) {
 }
 
 func TestConfigSchema(t *testing.T) {
-	want, err := schemas.Read("v1beta1")
-	if err != nil {
-		t.Fatal(err)
+	for version, args := range map[string][]string{"v1beta1": nil, "v1alpha1": {"--version", "v1alpha1"}} {
+		want, err := schemas.Read(version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		command(append([]string{"config", "schema"}, args...)...).check(t, outcome{stdout: string(want)})
 	}
-	command("config", "schema").check(t, outcome{stdout: string(want)})
 }
 
 func TestConfigConvert(t *testing.T) {

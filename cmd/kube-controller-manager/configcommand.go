@@ -149,8 +149,12 @@ func newSchema() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema",
 		Short: "Prints the JSON Schema of the configuration, for editors",
+		Long: `Prints the JSON Schema of the configuration, for editors: of our own version, or with
+--version v1alpha1 of upstream's kubecontrollermanager.config.k8s.io/v1alpha1, of which files
+are read too.`,
 		Example: `  kube-controller-manager config schema > config.schema.json
-  # and in the configuration: # yaml-language-server: $schema=config.schema.json`,
+  # and in the configuration: # yaml-language-server: $schema=config.schema.json
+  kube-controller-manager config schema --version v1alpha1`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			schema, err := schemas.Read(version)

@@ -20,11 +20,14 @@ const typesDir = "../v1beta1"
 const header = "apiVersion: config.kcmd.dev/v1beta1\nkind: KubeControllerManagerConfiguration\n"
 
 func TestGeneratedFilesAreUpToDate(t *testing.T) {
+	upstream := func(string) ([]byte, error) { return GenerateUpstream() }
 	for path, generate := range map[string]func(string) ([]byte, error){
-		filepath.Join("schemas", FileName):        Generate,
-		filepath.Join("schemas", CatalogFileName): Generate,
-		filepath.Join("configs", SampleFileName):  Sample,
-		filepath.Join("docs", ReferenceFileName):  Reference,
+		filepath.Join("schemas", UpstreamFileName):        upstream,
+		filepath.Join("schemas", UpstreamCatalogFileName): upstream,
+		filepath.Join("schemas", FileName):                Generate,
+		filepath.Join("schemas", CatalogFileName):         Generate,
+		filepath.Join("configs", SampleFileName):          Sample,
+		filepath.Join("docs", ReferenceFileName):          Reference,
 	} {
 		want, err := generate(typesDir)
 		if err != nil {
@@ -95,6 +98,11 @@ func compiled(t *testing.T) *jsonschema.Schema {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return compile(t, data)
+}
+
+func compile(t *testing.T, data []byte) *jsonschema.Schema {
+	t.Helper()
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-// Command gen writes what is made from the types of the configuration: the JSON Schema,
+// Command gen writes what is made from the types of the configuration: the JSON Schemas,
 // the reference and the sample with every field. Run it from the root of the module: go run ./pkg/config/schema/gen
 //
 // With -check it writes nothing, and fails if a file is not up to date.
@@ -36,6 +36,8 @@ func run(types, out string, check bool) error {
 	outputs := []output{
 		{filepath.Join(out, "schemas", schema.FileName), schema.Generate},
 		{filepath.Join(out, "schemas", filepath.FromSlash(schema.CatalogFileName)), schema.Generate},
+		{filepath.Join(out, "schemas", schema.UpstreamFileName), generateUpstream},
+		{filepath.Join(out, "schemas", filepath.FromSlash(schema.UpstreamCatalogFileName)), generateUpstream},
 		{filepath.Join(out, "configs", schema.SampleFileName), schema.Sample},
 		{filepath.Join(out, "docs", schema.ReferenceFileName), schema.Reference},
 	}
@@ -53,6 +55,9 @@ func run(types, out string, check bool) error {
 	}
 	return errors.Join(errs...)
 }
+
+// generateUpstream needs no source: the table of the conversion describes the fields.
+func generateUpstream(string) ([]byte, error) { return schema.GenerateUpstream() }
 
 func write(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
