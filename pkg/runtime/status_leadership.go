@@ -3,6 +3,7 @@ package runtime
 import (
 	"errors"
 	"net/http"
+	"slices"
 
 	"k8s.io/apiserver/pkg/server/healthz"
 
@@ -27,7 +28,7 @@ type LeaseStatus struct {
 	// Leading is whether this process holds it; Term counts the terms of this process.
 	Leading bool   `json:"leading"`
 	Term    uint64 `json:"term"`
-	// Controllers are those that are assigned to it, sorted.
+	// Controllers are the enabled ones that are assigned to it, sorted.
 	Controllers []string `json:"controllers"`
 	// Blocked says of controllers who still runs them elsewhere.
 	Blocked map[string]string `json:"blocked,omitempty"`
@@ -46,7 +47,8 @@ type shownLock struct {
 func (r *Runtime) showLeases() {
 	var shown []shownLock
 	for _, k := range r.leadership.locks {
-		s := LeaseStatus{Lock: k.Name, Term: k.number, Controllers: append([]string{}, k.Controllers...)}
+		s := LeaseStatus{Lock: k.Name, Term: k.number, Controllers: append([]string{}, r.wanted(k.Name)...)}
+		slices.Sort(s.Controllers)
 		if k.elector != nil && k.term != nil {
 			s.Blocked = k.admission.Blocked()
 		}
