@@ -37,7 +37,7 @@ func formatValue(value any) string {
 			return fmt.Sprintf("%q", v)
 		}
 		if d, ok := asDuration(v); ok {
-			return formatDuration(d)
+			return v1beta1.FormatDuration(d)
 		}
 		return v
 	case float64:

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"kcmd.dev/pkg/config/v1beta1"
 )
 
 // Rule says what one field may hold on its own. The validator and the JSON Schema read
@@ -103,9 +105,9 @@ func (l *ListSize) words() string {
 }
 
 func (d *DurationRange) words() string {
-	text := fmt.Sprintf("%s to %s", formatDuration(d.Min), formatDuration(d.Max))
+	text := fmt.Sprintf("%s to %s", v1beta1.FormatDuration(d.Min), v1beta1.FormatDuration(d.Max))
 	if d.Max == unlimited {
-		text = formatDuration(d.Min) + " or more"
+		text = v1beta1.FormatDuration(d.Min) + " or more"
 	}
 	if !d.ZeroAllowed {
 		return text
@@ -135,7 +137,7 @@ func (r Rule) admits(value any, suggest bool) (string, bool) {
 		if !ok || r.Duration.admits(d) {
 			return "", true
 		}
-		return fmt.Sprintf("must be %s, not %s", r.Allowed(), formatDuration(d)), false
+		return fmt.Sprintf("must be %s, not %s", r.Allowed(), v1beta1.FormatDuration(d)), false
 	case r.Enum != nil:
 		return r.admitsWord(value, suggest)
 	}
@@ -187,18 +189,6 @@ func asDuration(value any) (time.Duration, bool) {
 		return time.Duration(v), true
 	}
 	return 0, false
-}
-
-// formatDuration leaves out the zero parts that time.Duration prints: 12h, not 12h0m0s.
-func formatDuration(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }
 
 func formatNumber(f float64) string {

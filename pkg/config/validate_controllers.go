@@ -70,7 +70,7 @@ func (v *validator) validateNodeLifecycle() {
 	c := v.cfg.Controllers.NodeLifecycle
 	if v.decoded(period, grace) && c.NodeMonitorGracePeriod.Duration <= c.NodeMonitorPeriod.Duration {
 		v.errorf(v.firstSet(grace, period), "nodeMonitorGracePeriod (%s) must be more than nodeMonitorPeriod (%s)",
-			formatDuration(c.NodeMonitorGracePeriod.Duration), formatDuration(c.NodeMonitorPeriod.Duration))
+			v1beta1.FormatDuration(c.NodeMonitorGracePeriod.Duration), v1beta1.FormatDuration(c.NodeMonitorPeriod.Duration))
 	}
 	const rate, secondary = block + "nodeEvictionRate", block + "secondaryNodeEvictionRate"
 	if v.decoded(rate, secondary) && *c.SecondaryNodeEvictionRate > *c.NodeEvictionRate {

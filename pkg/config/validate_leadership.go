@@ -13,14 +13,14 @@ func (v *validator) validateLeaderElection() {
 	l := v.cfg.LeaderElection
 	if v.decoded(lease, renew) && l.LeaseDuration.Duration <= l.RenewDeadline.Duration {
 		v.errorf(v.firstSet(lease, renew), "leaseDuration (%s) must be more than renewDeadline (%s)",
-			formatDuration(l.LeaseDuration.Duration), formatDuration(l.RenewDeadline.Duration))
+			v1beta1.FormatDuration(l.LeaseDuration.Duration), v1beta1.FormatDuration(l.RenewDeadline.Duration))
 	}
 	if v.decoded(renew, retry) && float64(l.RenewDeadline.Duration) <= 1.2*float64(l.RetryPeriod.Duration) {
 		v.errorf(v.firstSet(renew, retry), "renewDeadline (%s) must be more than 1.2 × retryPeriod (%s)",
-			formatDuration(l.RenewDeadline.Duration), formatDuration(l.RetryPeriod.Duration))
+			v1beta1.FormatDuration(l.RenewDeadline.Duration), v1beta1.FormatDuration(l.RetryPeriod.Duration))
 	}
 	if v.decoded(lease) && l.LeaseDuration.Duration%time.Second != 0 {
-		v.warnf(lease, "other processes see whole seconds only: they wait %s", formatDuration(l.LeaseDuration.Truncate(time.Second)))
+		v.warnf(lease, "other processes see whole seconds only: they wait %s", v1beta1.FormatDuration(l.LeaseDuration.Truncate(time.Second)))
 	}
 	if !*l.LeaderElect {
 		for _, name := range []string{"leaseDuration", "renewDeadline", "retryPeriod", "resourceName", "resourceNamespace", "identity", "standby", "spread", "groups"} {

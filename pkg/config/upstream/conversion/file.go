@@ -213,19 +213,7 @@ func readable(value any, goType reflect.Type) any {
 	if err != nil {
 		return value
 	}
-	return shortDuration(d)
-}
-
-// shortDuration renders a duration as a person writes it: 12h, not 12h0m0s.
-func shortDuration(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
+	return v1beta1.FormatDuration(d)
 }
 
 // wholeNumber undoes that encoding/json decodes every number as float64.

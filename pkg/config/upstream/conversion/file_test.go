@@ -97,7 +97,7 @@ func TestBurstThatFollowsFromQPSIsWrittenOut(t *testing.T) {
 
 func TestDurationsAreReadable(t *testing.T) {
 	for d, want := range map[time.Duration]string{12 * time.Hour: "12h", 90 * time.Second: "1m30s", 0: "0s", 5 * time.Minute: "5m", 100 * time.Millisecond: "100ms", time.Hour + time.Second: "1h0m1s"} {
-		if got := shortDuration(d); got != want {
+		if got := v1beta1.FormatDuration(d); got != want {
 			t.Errorf("%d is %s, want %s", d, got, want)
 		}
 	}
