@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/config"
@@ -31,7 +30,7 @@ import (
 //  4. A configuration that was rejected is tried again when one of the files it names
 //     changes: it may have come before them.
 type rotation struct {
-	metrics *rotationMetrics
+	metrics telemetry.Outcomes
 
 	// Guarded by Runtime.mu.
 	renewed  uint64
@@ -65,34 +64,6 @@ type ConnectionStatus struct {
 	// Error is why the credentials as they are now in the files are not in use, empty if
 	// they are.
 	Error string `json:"error,omitempty"`
-}
-
-type rotationMetrics struct {
-	total *metrics.CounterVec
-	last  *metrics.GaugeVec
-}
-
-func newRotationMetrics(r *telemetry.Registry) *rotationMetrics {
-	m := &rotationMetrics{
-		total: metrics.NewCounterVec(&metrics.CounterOpts{
-			Namespace: "kcmd", Subsystem: "credentials", Name: "automatic_reloads_total", StabilityLevel: metrics.ALPHA,
-			Help: "Total number of changes of the credentials of the process by status.",
-		}, []string{"status"}),
-		last: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Namespace: "kcmd", Subsystem: "credentials", Name: "automatic_reload_last_timestamp_seconds", StabilityLevel: metrics.ALPHA,
-			Help: "Timestamp of the last change of the credentials of the process by status.",
-		}, []string{"status"}),
-	}
-	r.MustRegister(m.total, m.last)
-	for _, status := range []string{telemetry.Success, telemetry.Failure} {
-		m.total.WithLabelValues(status).Add(0)
-	}
-	return m
-}
-
-func (m *rotationMetrics) record(status string, at time.Time) {
-	m.total.WithLabelValues(status).Inc()
-	m.last.WithLabelValues(status).Set(float64(at.UnixNano()) / 1e9)
 }
 
 // watchFiles has everything watched that the process was made from or waits for.
@@ -262,9 +233,9 @@ func (r *Runtime) noteAccess(ctx context.Context, found []string, changed bool, 
 	switch {
 	case failure != "" && failure != was:
 		klog.FromContext(ctx).Error(err, "Credentials have changed and cannot be used; the ones before stay in use")
-		s.metrics.record(telemetry.Failure, now)
+		s.metrics.Record(telemetry.Failure, now)
 	case failure == "" && changed:
-		s.metrics.record(telemetry.Success, now)
+		s.metrics.Record(telemetry.Success, now)
 	case failure == "" && was != "":
 		klog.FromContext(ctx).Info("The files hold again the credentials in use")
 	}

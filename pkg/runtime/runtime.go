@@ -99,7 +99,8 @@ func New(o Options) (*Runtime, error) {
 	}
 	r.hub.Attach(r.registry)
 	r.reloads = telemetry.NewReload(r.registry)
-	r.rotation.metrics = newRotationMetrics(r.registry)
+	r.rotation.metrics = telemetry.NewOutcomes(r.registry, "credentials",
+		"changes of the credentials of the process", "change of the credentials of the process")
 	if r.electionMetrics, err = election.NewMetrics(r.registry); err != nil {
 		return nil, err
 	}

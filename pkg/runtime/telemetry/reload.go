@@ -18,32 +18,18 @@ import (
 
 // Reload counts reloads of the configuration file.
 type Reload struct {
-	total *metrics.CounterVec
-	last  *metrics.GaugeVec
-	info  *metrics.GaugeVec
-	took  *metrics.Histogram
-	now   *metrics.Gauge
+	outcomes Outcomes
+	info     *metrics.GaugeVec
+	took     *metrics.Histogram
+	now      *metrics.Gauge
 }
-
-// Reload outcomes, as in the status label.
-const (
-	Success = "success"
-	Failure = "failure"
-)
 
 // NewReload makes the metrics and registers them.
 func NewReload(r interface {
 	MustRegister(...metrics.Registerable)
 }) *Reload {
 	m := &Reload{
-		total: metrics.NewCounterVec(&metrics.CounterOpts{
-			Namespace: "kcmd", Subsystem: "config", Name: "automatic_reloads_total", StabilityLevel: metrics.ALPHA,
-			Help: "Total number of automatic reloads of the configuration file by status.",
-		}, []string{"status"}),
-		last: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Namespace: "kcmd", Subsystem: "config", Name: "automatic_reload_last_timestamp_seconds", StabilityLevel: metrics.ALPHA,
-			Help: "Timestamp of the last automatic reload of the configuration file by status.",
-		}, []string{"status"}),
+		outcomes: NewOutcomes(r, "config", "automatic reloads of the configuration file", "automatic reload of the configuration file"),
 		info: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Namespace: "kcmd", Subsystem: "config", Name: "last_config_info", StabilityLevel: metrics.ALPHA,
 			Help: "Information about the configuration in force, labelled with its hash.",
@@ -58,17 +44,13 @@ func NewReload(r interface {
 		Namespace: "kcmd", Subsystem: "config", Name: "rejected", StabilityLevel: metrics.ALPHA,
 		Help: "1 while the configuration file as it is now is not in force, 0 otherwise.",
 	})
-	r.MustRegister(m.total, m.last, m.info, m.took, m.now)
-	for _, status := range []string{Success, Failure} {
-		m.total.WithLabelValues(status).Add(0)
-	}
+	r.MustRegister(m.info, m.took, m.now)
 	return m
 }
 
 // Record counts a reload.
 func (m *Reload) Record(status string, at time.Time, took time.Duration) {
-	m.total.WithLabelValues(status).Inc()
-	m.last.WithLabelValues(status).Set(float64(at.UnixNano()) / 1e9)
+	m.outcomes.Record(status, at)
 	if status == Success {
 		m.took.Observe(took.Seconds())
 	}
