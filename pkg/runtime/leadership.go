@@ -48,7 +48,9 @@ type lock struct {
 	askAt   time.Time      // no such read before
 	trouble string         // why the last one failed
 
-	handingTo string      // who gets the lease when nothing runs under it any more
+	// handingTo is who gets the lease when nothing runs under it any more: who has asked for
+	// it, or, when the term has ended for that, whom the API server prefers.
+	handingTo string
 	clearing  bool        // the request of another process is to be taken off the lease
 	returning bool        // the request that gives the lease back is under way
 	requested atomic.Bool // this process asked for the lease

@@ -192,10 +192,14 @@ func (l *leadership) takeTerm(ctx context.Context, k *lock) {
 		return
 	}
 	k.admission.Lost()
+	notChosen := k.term != nil && errors.Is(k.term.Err(), election.ErrNotChosen)
 	k.term, k.asking, k.askAt, k.trouble = t, false, time.Time{}, ""
 	k.handingTo, k.clearing = "", false
 	logger := klog.FromContext(ctx).WithValues("lock", k.Name)
 	if t == nil {
+		if notChosen {
+			k.handingTo = "the one that the API server prefers"
+		}
 		logger.Info("Not leading, standing by", "term", k.number)
 		return
 	}

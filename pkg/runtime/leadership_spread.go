@@ -129,9 +129,14 @@ func (r *Runtime) considerRequests(ctx context.Context) {
 // take it.
 func (r *Runtime) handOver(ctx context.Context, k *lock) {
 	l := r.leadership
-	backoff := r.document.Config.LeaderElection.LeaseDuration.Duration
+	requested, backoff := k.term != nil, r.document.Config.LeaderElection.LeaseDuration.Duration
 	l.work(func(background context.Context) func() {
-		err := k.elector.Publish(background) // the request is off the lease
+		var err error
+		if requested {
+			err = k.elector.Publish(background) // the request is off the lease
+		} else {
+			backoff = 0 // the API server knows who is next, be it this process again
+		}
 		if err == nil {
 			err = k.elector.Yield(background, backoff)
 		}

@@ -59,6 +59,50 @@ func plain(v *version.Version) string {
 	return fmt.Sprintf("%d.%d.%d", v.Major(), v.Minor(), v.Patch())
 }
 
+// beginCandidacy keeps the LeaseCandidate until ctx ends or the returned function is called.
+func (e *Elector) beginCandidacy(ctx context.Context) (retire context.CancelFunc) {
+	ctx, retire = context.WithCancel(ctx)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.released {
+		retire()
+	}
+	e.retire = retire
+	if e.opts.Coordinated != nil {
+		e.candidacy.Go(func() { e.stand(ctx) })
+	}
+	return retire
+}
+
+// withdraw ends the candidacy for good and leaves a LeaseCandidate that counts as expired:
+// the API server would choose this process again otherwise, which has been a good candidate
+// until now. It may not delete the LeaseCandidate; the API server does.
+func (e *Elector) withdraw(ctx context.Context) error {
+	e.mu.Lock()
+	retire := e.retire
+	e.mu.Unlock()
+	if e.opts.Coordinated == nil || retire == nil {
+		return nil
+	}
+	retire()
+	e.candidacy.Wait()
+	ctx, cancel := context.WithTimeout(ctx, e.requestTimeout())
+	defer cancel()
+	candidates := e.opts.Coordinated.Client.CoordinationV1beta1().LeaseCandidates(e.opts.Namespace)
+	candidate, err := candidates.Get(ctx, e.opts.Identity, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err == nil {
+		candidate.Spec.RenewTime = &metav1.MicroTime{Time: time.Unix(0, 0)}
+		_, err = candidates.Update(ctx, candidate, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("withdrawing lease candidate %s: %w", klog.KRef(e.opts.Namespace, e.opts.Identity), err)
+	}
+	return nil
+}
+
 // stand keeps the LeaseCandidate of this process until ctx ends: client-go's part of
 // coordinated leader election creates it, renews it every five minutes and answers pings
 // of the API server. It returns when every goroutine it started has.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -179,6 +180,46 @@ func TestLeaseCandidateIsKept(t *testing.T) {
 		synctest.Wait()
 		if got := candidateOf(t, a).Spec.RenewTime; got.Time.Before(pinged) {
 			t.Fatalf("the ping at %v is not answered, last renewed at %v", pinged, got)
+		}
+	})
+}
+
+// TestReleasedCandidateIsNotChosenAgain: who gives the lease back for good has taken itself
+// out of the choice before.
+func TestReleasedCandidateIsNotChosenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		a := s.runWith(t, "a", defaults, coordinated)
+		synctest.Wait()
+		s.choose("a")
+		pass(time.Minute)
+		a.leading(t)
+		c := candidateOf(t, a)
+		c.Spec.PingTime = &metav1.MicroTime{Time: time.Now()} // of the choice in which it won
+		if _, err := a.CoordinationV1beta1().LeaseCandidates(namespace).Update(t.Context(), c, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		before := len(a.Actions())
+		if err := a.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var updated []string
+		for _, action := range a.Actions()[before:] {
+			if action.GetVerb() == "update" {
+				updated = append(updated, action.GetResource().Resource)
+			}
+		}
+		if !slices.Equal(updated, []string{"leasecandidates", "leases"}) {
+			t.Errorf("it updated %v", updated)
+		}
+		pass(10 * time.Minute)
+		synctest.Wait()
+		if renewed := candidateOf(t, a).Spec.RenewTime; renewed.Unix() != 0 {
+			t.Errorf("the candidate was renewed at %v", renewed)
+		}
+		if holderOf(s.stored()) != "" {
+			t.Errorf("the lease: %+v", s.stored().Spec)
 		}
 	})
 }

@@ -30,6 +30,8 @@
 //     another candidate, or the lease is gone, the Term ends at once with ErrNotChosen. The
 //     lease expires by itself, or is passed on at once by a Yield after the controllers have
 //     stopped, and the elector stands by for the next choice.
+//  12. Release ends the candidacy, too, before it gives the lease back: the API server would
+//     choose the same process again.
 //
 // To have the API server choose, where config.Enabled(cfg, "CoordinatedLeaderElection"):
 //

@@ -80,6 +80,8 @@ type Elector struct {
 	wake   chan struct{}
 	terms  sync.WaitGroup // guards of Terms
 
+	candidacy sync.WaitGroup // what keeps the LeaseCandidate, with Coordination
+
 	policy func(v view, now time.Time, self string, t Timings) action
 
 	// turn is held by whoever decides and sends requests, who has put something into it:
@@ -104,6 +106,7 @@ type Elector struct {
 	term      *Term
 	termID    uint64 // ID of the newest Term
 	released  bool
+	retire    context.CancelFunc // ends candidacy; nil before Run
 	lastErr   error
 	lastErrAt time.Time
 
@@ -187,12 +190,7 @@ func (e *Elector) signal() {
 func (e *Elector) Run(ctx context.Context) {
 	klog.FromContext(ctx).Info("contending for lease", "lease", klog.KRef(e.opts.Namespace, e.opts.Name), "identity", e.opts.Identity)
 	watcher := &watcher{elector: e}
-	standing, retire := context.WithCancel(ctx)
-	defer retire()
-	var candidacy sync.WaitGroup
-	if e.opts.Coordinated != nil {
-		candidacy.Go(func() { e.stand(standing) })
-	}
+	retire := e.beginCandidacy(ctx)
 	for ctx.Err() == nil && !e.isReleased() {
 		after := e.step(ctx)
 		e.publish()
@@ -209,7 +207,7 @@ func (e *Elector) Run(ctx context.Context) {
 	<-e.turn
 	e.publish()
 	watcher.running.Wait()
-	candidacy.Wait()
+	e.candidacy.Wait()
 	e.terms.Wait()
 }
 

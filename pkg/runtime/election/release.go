@@ -16,7 +16,13 @@ import (
 func (e *Elector) Release(ctx context.Context) error {
 	e.mu.Lock()
 	e.released = true
+	if e.term != nil {
+		e.term.end(ErrReleased)
+	}
 	e.mu.Unlock()
+	if err := e.withdraw(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "The API server may choose this process once more")
+	}
 	return e.end(ctx)
 }
 

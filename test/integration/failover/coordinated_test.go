@@ -137,6 +137,37 @@ func TestManagersThatTheAPIServerChooses(t *testing.T) {
 	}
 }
 
+// TestLeaseIsPassedOnToThePreferredManager covers what a manager does when the API server
+// prefers another one: it stops its controllers and gives the lease back, instead of letting
+// it expire.
+func TestLeaseIsPassedOnToThePreferredManager(t *testing.T) {
+	const lease = 2 * time.Minute // longer than the test has patience
+	young := setting{
+		lease:   leaseOf(t),
+		timings: election.Timings{LeaseDuration: lease, RenewDeadline: time.Minute, RetryPeriod: 200 * time.Millisecond},
+		edit:    func(c *manager.Config) { c.FeatureGates = map[string]bool{"CoordinatedLeaderElection": true} },
+	}
+	old := young
+	old.edit = func(c *manager.Config) {
+		young.edit(c)
+		c.EmulatedVersion = "1.35"
+	}
+	mark := markAudit(t)
+	a := young.join(t, "preferred-young")
+	churn(t, 20*time.Millisecond)
+	a.leads(t)
+	b := old.join(t, "preferred-old")
+	joined := time.Now()
+	b.leads(t)
+	t.Logf("the preferred one leads %v after it joined, with a lease of %v", time.Since(joined).Round(time.Millisecond), lease)
+	a.standsBy(t)
+	eventually(t, "the successor writes", func(context.Context) error { return wrote(mark, b) })
+	l := readLedger(t, mark, young.lease, a, b)
+	for _, w := range l.judge(a.name, b.name).double {
+		t.Errorf("a double writer: %s", w)
+	}
+}
+
 func storedLease(t testing.TB, name string) *coordinationv1.Lease {
 	t.Helper()
 	l, err := plane.AdminClient().CoordinationV1().Leases(leaseNamespace).Get(t.Context(), name, metav1.GetOptions{})
