@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/runtime/election"
 	"kcmd.dev/pkg/runtime/logging"
@@ -73,6 +74,7 @@ type Runtime struct {
 	connection *connection
 	leases     []shownLock
 	files      map[string]string
+	whole      wholeResources
 	rejected   string // why the file as it is now is not in force
 	history    []Reload
 }
@@ -301,9 +303,17 @@ func (r *Runtime) inputs(locks []*lock) inputs {
 // objects of a resource. Controllers ask while they run.
 func (r *Runtime) cachesWhole(resource schema.GroupVersionResource) bool {
 	r.mu.Lock()
-	config := r.document.Config
-	r.mu.Unlock()
-	return whole(config, r.options.Descriptors)[resource]
+	defer r.mu.Unlock()
+	if config := r.document.Config; r.whole.config != config {
+		r.whole = wholeResources{config, whole(config, r.options.Descriptors)}
+	}
+	return r.whole.resources[resource]
+}
+
+// wholeResources are the resources that controllers of a configuration cache whole.
+type wholeResources struct {
+	config    *v1beta1.KubeControllerManagerConfiguration
+	resources map[schema.GroupVersionResource]bool
 }
 
 // applyInPlace brings everything up to date that changes without a restart.

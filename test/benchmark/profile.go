@@ -44,6 +44,9 @@ func (s *stage) takeProfile(ctx context.Context, phase, kind, path string) error
 	if err != nil {
 		return fmt.Errorf("taking a profile: %w", err)
 	}
+	if err := os.MkdirAll(s.options.Profiles, 0o755); err != nil {
+		return err
+	}
 	name := fmt.Sprintf("%s-%s-%s-%d.%s.pprof", s.scenario, phase, s.mode, s.round, kind)
 	return os.WriteFile(filepath.Join(s.options.Profiles, name), data, 0o644)
 }

@@ -2,7 +2,6 @@ package garbagecollector
 
 import (
 	"slices"
-	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -42,7 +41,7 @@ type node struct {
 
 	// monitored is the resource the object was observed through last; nil if virtual.
 	monitored *monitored
-	// owners are the owner references seen last.
+	// owners are the owner references seen last. They belong to the object in the cache.
 	owners []metav1.OwnerReference
 	// dependents are the nodes with a reference to this one, with whether that blocks the
 	// foreground deletion of this one. blocking counts those that do.
@@ -91,23 +90,6 @@ func blocks(owners []metav1.OwnerReference, owner types.UID) bool {
 	return slices.ContainsFunc(owners, func(ref metav1.OwnerReference) bool {
 		return ref.UID == owner && ptr.Deref(ref.BlockOwnerDeletion, false)
 	})
-}
-
-// compact returns references that share their strings with all others of the process: most
-// objects have an owner of few kinds, and many have the same.
-func compact(refs []metav1.OwnerReference) []metav1.OwnerReference {
-	if len(refs) == 0 {
-		return nil
-	}
-	compacted := slices.Clone(refs)
-	for n := range compacted {
-		ref := &compacted[n]
-		ref.APIVersion = unique.Make(ref.APIVersion).Value()
-		ref.Kind = unique.Make(ref.Kind).Value()
-		ref.Name = unique.Make(ref.Name).Value()
-		ref.UID = unique.Make(ref.UID).Value()
-	}
-	return compacted
 }
 
 // ownerChanges is the difference between two lists of owner references, by UID.

@@ -19,7 +19,7 @@ func (g *graph) observe(c *change, e *effects) {
 		n = g.identify(n, id, e)
 	}
 	if !known {
-		n = &node{identity: id, owners: compact(c.new.GetOwnerReferences())}
+		n = &node{identity: id, owners: c.new.GetOwnerReferences()}
 		n.deletingDependents = deletingDependents(c.new)
 		g.nodes[id.uid] = n
 		g.link(n, n.owners, e)
@@ -54,10 +54,10 @@ func (g *graph) identify(n *node, id identity, e *effects) *node {
 // own takes account of the owner references of a known node.
 func (g *graph) own(n *node, refs []metav1.OwnerReference, e *effects) {
 	diff := diffOwners(n.owners, refs)
+	n.owners = refs // also if they are equal: the old ones need not be kept for the graph
 	if diff.empty() {
 		return
 	}
-	n.owners = compact(refs)
 	g.link(n, diff.added, e)
 	for _, changed := range diff.changed {
 		g.reblock(n, changed, e)

@@ -165,6 +165,7 @@ func replicaOf(p *corev1.Pod, n int) *corev1.Pod {
 	p.Spec.Volumes[1].Name = token
 	for i := range p.Spec.Containers {
 		p.Spec.Containers[i].VolumeMounts[1].Name = token
+		p.Status.ContainerStatuses[i].VolumeMounts[1].Name = token
 		p.Status.ContainerStatuses[i].ContainerID = fmt.Sprintf("containerd://%064d", n)
 	}
 	return p
@@ -232,6 +233,10 @@ func typicalPod() *corev1.Pod {
 			ImageID:     "registry.example.com/team/" + name + "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 			ContainerID: "containerd://0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 			State:       corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+			VolumeMounts: []corev1.VolumeMountStatus{
+				{Name: "config", MountPath: "/etc/app"},
+				{Name: "kube-api-access-x7k2p", ReadOnly: true, MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"},
+			},
 		}
 	}
 	fields := metav1.ManagedFieldsEntry{

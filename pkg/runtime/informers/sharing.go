@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"unique"
+	"unsafe"
 	"weak"
 
 	corev1 "k8s.io/api/core/v1"
@@ -104,9 +105,9 @@ func canonical[T ~string](s T) T {
 func shareParts(pod, relative *corev1.Pod) {
 	shareMeta(&pod.ObjectMeta, &relative.ObjectMeta)
 	own, other := &pod.Spec, &relative.Spec
-	shareContainers(own.Containers, other.Containers)
-	shareContainers(own.InitContainers, other.InitContainers)
-	shareVolumes(own.Volumes, other.Volumes)
+	shareContainers(&own.Containers, other.Containers)
+	shareContainers(&own.InitContainers, other.InitContainers)
+	shareVolumes(&own.Volumes, other.Volumes)
 	shareMap(&own.NodeSelector, other.NodeSelector)
 	shareSlice(&own.Tolerations, other.Tolerations, equalTolerations)
 	shareDeep(&own.Affinity, other.Affinity)
@@ -133,9 +134,10 @@ func shareMeta(own, other *metav1.ObjectMeta) {
 	shareSlice(&own.Finalizers, other.Finalizers, equalValues)
 }
 
-func shareContainers(own, other []corev1.Container) {
-	for n := range own[:min(len(own), len(other))] {
-		c, o := &own[n], &other[n]
+func shareContainers(own *[]corev1.Container, other []corev1.Container) {
+	same := len(*own) == len(other)
+	for n := range (*own)[:min(len(*own), len(other))] {
+		c, o := &(*own)[n], &other[n]
 		shareString(&c.Name, o.Name)
 		shareString(&c.Image, o.Image)
 		shareResources(&c.Resources, &o.Resources)
@@ -143,6 +145,11 @@ func shareContainers(own, other []corev1.Container) {
 		shareSlice(&c.ResizePolicy, o.ResizePolicy, equalValues)
 		shareDeep(&c.SecurityContext, o.SecurityContext)
 		shareSlice(&c.VolumeMounts, o.VolumeMounts, func(a, b corev1.VolumeMount) bool { return a.Name == b.Name })
+		sharePointer(&c.RestartPolicy, o.RestartPolicy)
+		same = same && identical(c, o)
+	}
+	if same {
+		*own = other
 	}
 }
 
@@ -165,9 +172,9 @@ func shareQuantities(own *corev1.ResourceList, other corev1.ResourceList) {
 	}
 }
 
-func shareVolumes(own, other []corev1.Volume) {
-	for n := range own[:min(len(own), len(other))] {
-		v, o := &own[n], &other[n]
+func shareVolumes(own *[]corev1.Volume, other []corev1.Volume) {
+	for n := range (*own)[:min(len(*own), len(other))] {
+		v, o := &(*own)[n], &other[n]
 		shareString(&v.Name, o.Name)
 		shareDeep(&v.Projected, o.Projected)
 		shareDeep(&v.ConfigMap, o.ConfigMap)
@@ -175,12 +182,19 @@ func shareVolumes(own, other []corev1.Volume) {
 		shareDeep(&v.EmptyDir, o.EmptyDir)
 		shareDeep(&v.HostPath, o.HostPath)
 		shareDeep(&v.DownwardAPI, o.DownwardAPI)
+		shareDeep(&v.PersistentVolumeClaim, o.PersistentVolumeClaim)
+		shareDeep(&v.CSI, o.CSI)
 	}
+	shareSlice(own, other, equalValues)
 }
 
 func shareStatus(own, other *corev1.PodStatus) {
 	shareString(&own.Phase, other.Phase)
 	shareString(&own.QOSClass, other.QOSClass)
+	for n := range own.PodIPs {
+		shareString(&own.PodIPs[n].IP, own.PodIP)
+	}
+	shareSlice(&own.HostIPs, other.HostIPs, equalValues)
 	for n := range own.Conditions[:min(len(own.Conditions), len(other.Conditions))] {
 		c, o := &own.Conditions[n], &other.Conditions[n]
 		shareString(&c.Type, o.Type)
@@ -197,6 +211,9 @@ func shareStatus(own, other *corev1.PodStatus) {
 		shareQuantities(&c.AllocatedResources, o.AllocatedResources)
 		if c.Resources != nil && o.Resources != nil {
 			shareResources(c.Resources, o.Resources)
+			if identical(c.Resources, o.Resources) {
+				c.Resources = o.Resources
+			}
 		}
 		shareDeep(&c.User, o.User)
 	}
@@ -227,11 +244,22 @@ func sharePointer[T comparable](own **T, other *T) {
 	}
 }
 
-// shareDeep is for parts that few pods have; it compares by reflection.
+// shareDeep is for parts that few pods have; unless they are identical it compares them by
+// reflection.
 func shareDeep[T any](own **T, other *T) {
-	if *own != nil && other != nil && equality.Semantic.DeepEqual(*own, other) {
+	if *own != nil && other != nil && (identical(*own, other) || equality.Semantic.DeepEqual(*own, other)) {
 		*own = other
 	}
+}
+
+// identical reports that two values consist of the same bytes: they are equal, and share all
+// that they refer to. It is false for equal values that have copies of something.
+func identical[T any](a, b *T) bool {
+	return bytesOf(a) == bytesOf(b)
+}
+
+func bytesOf[T any](value *T) string {
+	return unsafe.String((*byte)(unsafe.Pointer(value)), unsafe.Sizeof(*value))
 }
 
 func equalValues[T comparable](a, b T) bool { return a == b }

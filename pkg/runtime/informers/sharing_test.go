@@ -59,13 +59,28 @@ func TestPodsOfOneTemplateShareWhatIsEqual(t *testing.T) {
 	switch {
 	case !same(first.Labels, second.Labels):
 		t.Error("labels are not shared")
-	case !same(first.Spec.Containers[1].Resources.Requests, second.Spec.Containers[1].Resources.Requests):
-		t.Error("requests are not shared")
+	case &first.Spec.Containers[0] != &second.Spec.Containers[0]:
+		t.Error("containers are not shared")
+	case &first.Spec.Volumes[0] != &second.Spec.Volumes[0]:
+		t.Error("volumes are not shared")
 	case &first.Spec.Tolerations[0] != &second.Spec.Tolerations[0]:
 		t.Error("tolerations are not shared")
 	case &first.OwnerReferences[0] != &second.OwnerReferences[0]:
 		t.Error("owner references are not shared")
-	case unsafe.StringData(first.Spec.Containers[0].Image) != unsafe.StringData(second.Spec.Containers[0].Image):
+	}
+}
+
+func TestContainersThatDifferShareWhatIsEqual(t *testing.T) {
+	s := newSharing()
+	other := replicaOf(typicalPod(), 2)
+	other.Spec.Containers[0].Ports[0].ContainerPort = 81
+	first, second := arrive(t, s, replicaOf(typicalPod(), 1)), arrive(t, s, other)
+	switch a, b := &first.Spec.Containers[0], &second.Spec.Containers[0]; {
+	case a == b:
+		t.Error("different containers are shared")
+	case !same(a.Resources.Requests, b.Resources.Requests):
+		t.Error("requests are not shared")
+	case unsafe.StringData(a.Image) != unsafe.StringData(b.Image):
 		t.Error("images are not shared")
 	}
 }
@@ -108,6 +123,18 @@ func TestSharingChangesNothing(t *testing.T) {
 		"volume":         func(p *corev1.Pod) { p.Spec.Volumes[0].ConfigMap.Name = "other" },
 		"volume's type": func(p *corev1.Pod) {
 			p.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
+		},
+		"claim": func(p *corev1.Pod) {
+			p.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: p.Name}}
+		},
+		"fewer volumes": func(p *corev1.Pod) { p.Spec.Volumes = p.Spec.Volumes[1:] },
+		"env from a secret": func(p *corev1.Pod) {
+			p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{}}}
+		},
+		"SELinux":     func(p *corev1.Pod) { p.Spec.Containers[1].SecurityContext = seLinux },
+		"other hosts": func(p *corev1.Pod) { p.Status.HostIPs = []corev1.HostIP{{IP: "192.0.2.1"}, {IP: "2001:db8::1"}} },
+		"allocated to a container": func(p *corev1.Pod) {
+			p.Status.ContainerStatuses[1].Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("2")}}
 		},
 		"affinity": func(p *corev1.Pod) { p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}} },
 		"phase":    func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed },

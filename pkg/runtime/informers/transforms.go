@@ -27,8 +27,8 @@ func Shrunk(obj any) bool {
 
 // DefaultTransforms returns what is dropped from each kind, besides managedFields.
 //
-// Only pods are shrunk, and share what they have in common: there are more of them than of anything else, and no controller
-// here needs most of what a kubelet does. Kinds that carry a pod template keep it, since it
+// Only pods are shrunk, and share what they have in common: there are more of them than of
+// anything else, and no controller here needs most of what a kubelet does. Kinds that carry a pod template keep it, since it
 // is compared and copied; nodes keep all, since their status is updated with whole objects.
 //
 // What pods keep, and for whom. All that is not named below as dropped is kept.
@@ -54,7 +54,9 @@ func Shrunk(obj any) bool {
 // variables, probes, lifecycle, mount and device paths, termination messages and the pull
 // policy; of volumes, the items of config maps, secrets and the downward API, and the
 // projected sources that are not secrets; of pods, DNS settings, host aliases and
-// service links.
+// service links, and the volume with the token of the service account, whose name is
+// another in each pod, unless a container has SELinux options of its own; of container
+// statuses, the mounts.
 func DefaultTransforms() Transforms {
 	return Transforms{
 		corev1.SchemeGroupVersion.WithResource("pods"): newSharing().shrinkPod,
@@ -80,6 +82,7 @@ func ShrinkPod(obj any) (any, error) {
 	pod.ManagedFields = shrunkFields
 	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation)
 	spec := &pod.Spec
+	dropTokenVolume(spec)
 	for n := range spec.InitContainers {
 		shrinkContainer(&spec.InitContainers[n])
 	}
@@ -92,6 +95,13 @@ func ShrinkPod(obj any) (any, error) {
 	}
 	for n := range spec.Volumes {
 		shrinkVolume(&spec.Volumes[n].VolumeSource)
+	}
+	for _, statuses := range [][]corev1.ContainerStatus{
+		pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses,
+	} {
+		for n := range statuses {
+			statuses[n].VolumeMounts = nil
+		}
 	}
 	spec.HostAliases = nil
 	spec.DNSConfig = nil

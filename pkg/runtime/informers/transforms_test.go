@@ -81,6 +81,7 @@ func TestShrinkPod(t *testing.T) {
 	status := corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "1.2.3.4", Conditions: []corev1.PodCondition{{Type: corev1.PodReady}}}
 
 	in := &corev1.Pod{ObjectMeta: *meta.DeepCopy(), Spec: *common.DeepCopy(), Status: status}
+	in.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", VolumeMounts: []corev1.VolumeMountStatus{{Name: "v"}}}}
 	in.Annotations[corev1.LastAppliedConfigAnnotation] = "{}"
 	in.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}, {Manager: "kubelet"}}
 	in.Spec.DNSPolicy, in.Spec.DNSConfig = corev1.DNSDefault, &corev1.PodDNSConfig{}
@@ -102,6 +103,7 @@ func TestShrinkPod(t *testing.T) {
 	}
 
 	want := &corev1.Pod{ObjectMeta: meta, Spec: common, Status: status}
+	want.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c"}}
 	want.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: ShrunkMarker}}
 	want.Spec.Containers = []corev1.Container{kept}
 	want.Spec.InitContainers = []corev1.Container{kept}
