@@ -2,11 +2,9 @@ package daemonset
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/controller"
@@ -24,15 +22,7 @@ func TestRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		env.Start(t)
-		ctx, stop := context.WithCancel(env.Context())
-		done := make(chan error, 1)
-		go func() { done <- instance.Run(ctx) }()
-		return instance, func() {
-			stop()
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
+		return instance, env.Run(t, instance)
 	}
 	// The metrics of the harness's own controller are in the way of another one's.
 	h.Metrics = nil
@@ -59,14 +49,9 @@ func TestRun(t *testing.T) {
 
 func waitForPods(t *testing.T, h *harness, n int) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
-		h.Clock.Step(10 * time.Millisecond)
-		list, err := h.Fake.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
-		return err == nil && len(list.Items) == n, err
+	h.EventuallyAsTimePasses(t, fmt.Sprintf("there are %d pods", n), 10*time.Millisecond, func() bool {
+		return len(h.pods(t)) == n
 	})
-	if err != nil {
-		t.Fatalf("waiting for %d pods: %v", n, err)
-	}
 }
 
 func TestUnseenWritesAreHandedOver(t *testing.T) {
@@ -101,13 +86,9 @@ func TestOldBackoffsAreForgotten(t *testing.T) {
 		defer close(done)
 		h.c.failures.expire(ctx, h.Clock)
 	}()
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-		h.Clock.Step(expireInterval)
-		return h.c.failures.backoff.Get("key") == 0, nil
+	h.EventuallyAsTimePasses(t, "it is forgotten", expireInterval, func() bool {
+		return h.c.failures.backoff.Get("key") == 0
 	})
-	if err != nil {
-		t.Error("it is remembered")
-	}
 	stop()
 	<-done
 }

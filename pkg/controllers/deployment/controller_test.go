@@ -12,12 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controllers/kit/controllertest"
 )
 
 func TestDescriptor(t *testing.T) {
@@ -46,30 +46,21 @@ func TestTheGateHidesTerminatingReplicas(t *testing.T) {
 }
 
 // run runs the controller on informers that follow the fake API server.
-func (h *harness) run(t *testing.T) (stop func()) {
+func (h *harness) run(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(h.Context())
 	h.Start(t)
-	done := make(chan error, 1)
-	go func() { done <- h.c.Run(ctx) }()
-	return func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	}
+	h.Run(t, h.c)
 }
 
 // eventually waits for a condition while the clock of the controller moves on.
 func (h *harness) eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(h.Context(), 2*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-		h.Clock.Step(10 * time.Millisecond)
-		return condition(), nil
-	})
-	if err != nil {
-		t.Fatalf("%s: %v\nstatus %+v\nrequests %q", what, err, h.deployment(t).Status, h.requests())
-	}
+	defer func() {
+		if t.Failed() {
+			t.Logf("status %+v\nrequests %q", h.deployment(t).Status, h.requests())
+		}
+	}()
+	h.EventuallyAsTimePasses(t, what, 10*time.Millisecond, condition)
 }
 
 // followSets does what the controller of ReplicaSets would: it makes pods available, one
@@ -105,8 +96,8 @@ func TestARolloutRunsToItsEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, makeDeployment(20, image("v2"), strategy), makeSet(1, 20, scaledFor("20", "25")))
-			defer h.run(t)()
-			h.eventually(t, "the rollout does not end", func() bool {
+			h.run(t)
+			h.eventually(t, "the rollout ends", func() bool {
 				h.followSets(t)
 				d := h.deployment(t)
 				return isComplete(d, &d.Status) && progressReason(d) == reasonComplete && sizeOf(h.set(t, "web-1")) == 0
@@ -117,11 +108,15 @@ func TestARolloutRunsToItsEnd(t *testing.T) {
 
 func TestABurstOfPodsCostsFewStatusWritesAndTheLastIsNotLost(t *testing.T) {
 	h := newHarness(t, makeDeployment(100), makeSet(1, 100, scaledFor("100", "125"), observed(100, 0, 0)))
-	defer h.run(t)()
+	h.run(t)
 	for ready := int32(1); ready <= 60; ready++ {
 		h.changed(t, "web-1", observed(100, ready, ready))
 	}
-	h.eventually(t, "the last change is lost", func() bool { return h.deployment(t).Status.ReadyReplicas == 60 })
+	controllertest.Eventually(t, "the cache shows the last change", func() bool {
+		rs, err := h.Informers.Apps().V1().ReplicaSets().Lister().ReplicaSets(namespace).Get("web-1")
+		return err == nil && rs.Status.ReadyReplicas == 60
+	})
+	h.eventually(t, "the last change is written", func() bool { return h.deployment(t).Status.ReadyReplicas == 60 })
 	writes := 0
 	for _, request := range h.requests() {
 		if request == "update deployments/status" {
@@ -136,9 +131,9 @@ func TestABurstOfPodsCostsFewStatusWritesAndTheLastIsNotLost(t *testing.T) {
 
 func TestAStuckRolloutTimesOut(t *testing.T) {
 	h := newHarness(t, makeDeployment(3, counts(3, 3, 0, 0)), makeSet(1, 3, scaledFor("3", "4"), observed(3, 0, 0)))
-	defer h.run(t)()
-	h.eventually(t, "the new ReplicaSet is not noted", func() bool { return progressReason(h.deployment(t)) == reasonFound })
-	h.eventually(t, "the rollout does not time out", func() bool {
+	h.run(t)
+	h.eventually(t, "the new ReplicaSet is noted", func() bool { return progressReason(h.deployment(t)) == reasonFound })
+	h.eventually(t, "the rollout times out", func() bool {
 		h.Clock.Step(100 * time.Second)
 		return progressReason(h.deployment(t)) == reasonTimedOut
 	})
@@ -182,7 +177,7 @@ func TestAPredecessorOfAnotherTypeIsIgnored(t *testing.T) {
 func TestAFailingKeyIsDroppedAfter15Retries(t *testing.T) {
 	h := newHarness(t, makeDeployment(10))
 	h.failOn("create", "replicasets", errors.New("boom"))
-	defer h.run(t)()
+	h.run(t)
 	creations := func() int {
 		n := 0
 		for _, request := range h.requests() {
@@ -192,13 +187,10 @@ func TestAFailingKeyIsDroppedAfter15Retries(t *testing.T) {
 		}
 		return n
 	}
-	h.eventually(t, "not tried often enough", func() bool {
+	h.eventually(t, "the key is dropped after its last retry", func() bool {
 		h.Clock.Step(10 * time.Second)
-		return creations() >= 16 && h.c.loop.Inspect().Depth == 0 && len(h.c.loop.Inspect().InFlight) == 0
+		return creations() == 16 && h.c.loop.Retries(key) == 0
 	})
-	if got := h.c.loop.Retries(key); got != 0 {
-		t.Errorf("the key is not forgotten: %d retries", got)
-	}
 }
 
 var _ controller.HandsOver = &deploymentController{}

@@ -1,7 +1,6 @@
 package disruption
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strconv"
@@ -21,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"kcmd.dev/pkg/controllers/kit/coalesce"
+	"kcmd.dev/pkg/controllers/kit/controllertest"
 	"kcmd.dev/pkg/controllers/kit/expectations"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
@@ -296,20 +296,6 @@ func TestCountsAloneAreWrittenLater(t *testing.T) {
 	}
 }
 
-// run runs the controller until the end of the test.
-func (b *bench) run(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(b.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- b.c.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run returned %v", err)
-		}
-	})
-}
-
 func (b *bench) stored(t *testing.T) policyv1.PodDisruptionBudgetStatus {
 	t.Helper()
 	pdb, err := b.Client.PolicyV1().PodDisruptionBudgets("n").Get(b.Context(), "pdb", metav1.GetOptions{})
@@ -323,23 +309,23 @@ func TestRunFollowsPodsAndTime(t *testing.T) {
 	b := newBench(t, budget(minAvailable("1"), func(p *policyv1.PodDisruptionBudget) {
 		p.Status.DisruptedPods = map[string]metav1.Time{"a": metav1.NewTime(start)}
 	}), pod("a"), pod("b"), pod("marked", marked("", 0), func(p *corev1.Pod) { p.Labels = nil }))
-	b.run(t)
-	b.eventually(t, "the budget is accounted for", 0, func() bool { return b.stored(t).ExpectedPods == 2 })
+	b.Run(t, b.c)
+	controllertest.Eventually(t, "the budget is accounted for", func() bool { return b.stored(t).ExpectedPods == 2 })
 	if got := b.stored(t); got.CurrentHealthy != 1 || got.DisruptionsAllowed != 0 {
 		t.Errorf("got %+v", got)
 	}
-	b.eventually(t, "the eviction is given up", time.Second, func() bool { return b.stored(t).DisruptionsAllowed == 1 })
+	b.EventuallyAsTimePasses(t, "the eviction is given up", time.Second, func() bool { return b.stored(t).DisruptionsAllowed == 1 })
 	if age := b.Clock.Since(start); age < evictionTimeout {
 		t.Errorf("it was given up after %v", age)
 	}
-	b.eventually(t, "the mark is taken off", time.Second, func() bool {
+	b.EventuallyAsTimePasses(t, "the mark is taken off", time.Second, func() bool {
 		p, err := b.Client.CoreV1().Pods("n").Get(b.Context(), "marked", metav1.GetOptions{})
 		return err == nil && markOf(&p.Status).Status == corev1.ConditionFalse
 	})
 	if err := b.Fake.Tracker().Add(pod("c")); err != nil {
 		t.Fatal(err)
 	}
-	b.eventually(t, "the new pod counts", time.Second, func() bool { return b.stored(t).DisruptionsAllowed == 2 })
+	b.EventuallyAsTimePasses(t, "the new pod counts", time.Second, func() bool { return b.stored(t).DisruptionsAllowed == 2 })
 }
 
 // TestRunAsksAgainForARememberedScale shows that a remembered scale is not the last word.
@@ -347,21 +333,23 @@ func TestRunAsksAgainForARememberedScale(t *testing.T) {
 	widget := ownedBy("test.kcmd.dev/v1", "Widget", "w")
 	b := newBench(t, budget(maxUnavailable("1")), pod("a", widget))
 	b.serveWidgets(t)
-	b.run(t)
-	b.eventually(t, "the scale is known", 0, func() bool { return b.stored(t).ExpectedPods == 100 })
+	b.Run(t, b.c)
+	controllertest.Eventually(t, "the scale is known", func() bool { return b.stored(t).ExpectedPods == 100 })
+	controllertest.Eventually(t, "the cache shows the write", func() bool {
+		s := b.c.budgetLoop.Inspect()
+		return s.Reconciled > 0 && s.Depth == 0 && len(s.InFlight) == 0 && b.c.tracker.Fresh(key) == nil
+	})
 	b.serveScale(func(string) (runtime.Object, error) { return scaleTo("w", 2), nil })
 	b.Clock.Step(2 * coalesce.Window) // or the next write waits
 	// The cached answer serves the event of this pod; nothing happens after it.
 	if err := b.Fake.Tracker().Add(pod("b", widget)); err != nil {
 		t.Fatal(err)
 	}
-	// Time passes for a reconcile that is put off because the cache does not show the last
-	// write, but not enough of it to ask for the scale again.
-	b.eventually(t, "the pod counts", time.Millisecond, func() bool { return b.stored(t).CurrentHealthy == 2 })
+	controllertest.Eventually(t, "the pod counts", func() bool { return b.stored(t).CurrentHealthy == 2 })
 	if got := b.stored(t); got.ExpectedPods != 100 {
 		t.Fatalf("the scale was asked for: %+v", got)
 	}
-	b.eventually(t, "the new scale is known", 100*time.Millisecond, func() bool { return b.stored(t).DisruptionsAllowed == 1 })
+	b.EventuallyAsTimePasses(t, "the new scale is known", 100*time.Millisecond, func() bool { return b.stored(t).DisruptionsAllowed == 1 })
 }
 
 // BenchmarkReconcile must not grow with the size of the namespace.

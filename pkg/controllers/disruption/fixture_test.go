@@ -1,7 +1,6 @@
 package disruption
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/wait"
 	discoveryfake "k8s.io/client-go/discovery/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	scalefake "k8s.io/client-go/scale/fake"
@@ -45,39 +43,8 @@ func newBench(t testing.TB, objects ...runtime.Object) *bench {
 		t.Fatal(err)
 	}
 	b.Start(t)
-	b.awaitWatches(t)
 	b.Fake.ClearActions()
 	return b
-}
-
-// awaitWatches waits until the six informers watch: the fake API server does not replay
-// what happened between the list and the watch.
-func (b *bench) awaitWatches(t testing.TB) {
-	t.Helper()
-	b.eventually(t, "the informers watch", 0, func() bool {
-		watches := 0
-		for _, action := range b.Fake.Actions() {
-			if action.GetVerb() == "watch" {
-				watches++
-			}
-		}
-		return watches == 6
-	})
-}
-
-// eventually waits for something while time passes for the controller.
-func (b *bench) eventually(t testing.TB, what string, step time.Duration, check func() bool) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(b.Context(), 5*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
-		if check() {
-			return true, nil
-		}
-		b.Clock.Step(step)
-		return false, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting until %s: %v", what, err)
-	}
 }
 
 // store puts an object into a cache without a notification.

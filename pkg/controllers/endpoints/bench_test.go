@@ -28,7 +28,7 @@ func BenchmarkReconcile(b *testing.B) {
 		if err := bench.c.reconcile(ctx, "n/web"); err != nil {
 			b.Fatal(err)
 		}
-		bench.observe(b)
+		bench.observed(b)
 		b.Run(fmt.Sprintf("objects=%d", size), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

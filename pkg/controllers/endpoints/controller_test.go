@@ -55,7 +55,7 @@ func TestEndpointsAreCreated(t *testing.T) {
 	if got := stored.Annotations[corev1.EndpointsLastChangeTriggerTime]; got != "2026-01-01T00:00:00Z" {
 		t.Errorf("trigger time is %q, want the creation of the Service", got)
 	}
-	b.observe(t)
+	b.observed(t)
 	b.reconcile(t)
 	if got := b.writes(); !slices.Equal(got, []string{"create"}) {
 		t.Errorf("writes are %v, want one", got)
@@ -111,14 +111,14 @@ func TestExistingEndpointsAreAdopted(t *testing.T) {
 func TestTriggerTimeOfAPod(t *testing.T) {
 	b := newBench(t, defaults, testService(), testPod(1)).begin(t)
 	b.reconcile(t)
-	b.observe(t)
+	b.observed(t)
 	readyAt := metav1.NewTime(created.Add(time.Hour))
 	b.put(t, testPod(2, func(p *corev1.Pod) { p.Status.Conditions[0].LastTransitionTime = readyAt }))
 	b.reconcile(t)
 	if got := b.stored(t).Annotations[corev1.EndpointsLastChangeTriggerTime]; got != "2026-01-01T01:00:00Z" {
 		t.Errorf("trigger time is %q", got)
 	}
-	b.observe(t)
+	b.observed(t)
 	b.put(t, testService(func(s *corev1.Service) { s.Spec.Ports[0].Name = "other" }))
 	b.reconcile(t)
 	if got, ok := b.stored(t).Annotations[corev1.EndpointsLastChangeTriggerTime]; ok {
@@ -132,10 +132,7 @@ func TestReadinessThatFlipsBack(t *testing.T) {
 	b := newBench(t, defaults, testService(), testPod(1), testEndpoints(pods(2)[1:])).begin(t)
 	b.put(t, testPod(1, notReady))
 	b.reconcile(t)
-	eventually(t, "the cache shows the update", func() bool {
-		e, err := b.c.endpoints.Endpoints("n").Get("web")
-		return err == nil && e.ResourceVersion == b.stored(t).ResourceVersion
-	})
+	b.observed(t)
 	b.put(t, testEndpoints(pods(2)[1:])) // it lags
 	b.put(t, testPod(1))
 	err := b.c.reconcile(b.Context(), "n/web")
@@ -146,7 +143,7 @@ func TestReadinessThatFlipsBack(t *testing.T) {
 	if events := b.RecordedEvents(); len(events) != 0 {
 		t.Errorf("events are %q", events)
 	}
-	b.observe(t)
+	b.put(t, b.stored(t))
 	b.reconcile(t)
 	if got := fmt.Sprint(addresses(b.stored(t).Subsets)); got != "[[http:8080/TCP] [web-1] []]" {
 		t.Errorf("subsets are %s", got)
@@ -173,7 +170,7 @@ func TestTruncatedEndpointsAreWrittenOnce(t *testing.T) {
 		b.put(t, pod)
 	}
 	b.reconcile(t)
-	b.observe(t)
+	b.observed(t)
 	b.reconcile(t)
 	if got := b.writes(); !slices.Equal(got, []string{"create"}) || len(b.stored(t).Subsets[0].Addresses) != maxAddresses {
 		t.Errorf("writes are %v, addresses %d", got, len(b.stored(t).Subsets[0].Addresses))
@@ -208,11 +205,7 @@ func TestUnseenCreateIsDeleted(t *testing.T) {
 	if err := b.Informers.Core().V1().Services().Informer().GetIndexer().Delete(testService()); err != nil {
 		t.Fatal(err)
 	}
-	// The cache may have been told by now; it forgets.
-	eventually(t, "the cache shows the create", func() bool {
-		_, err := b.c.endpoints.Endpoints("n").Get("web")
-		return err == nil
-	})
+	b.observed(t) // and the cache forgets
 	if err := b.Informers.Core().V1().Endpoints().Informer().GetIndexer().Delete(b.stored(t)); err != nil {
 		t.Fatal(err)
 	}

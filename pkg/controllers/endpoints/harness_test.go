@@ -2,7 +2,6 @@ package endpoints
 
 import (
 	"fmt"
-	"strconv"
 	"testing"
 	"time"
 
@@ -11,8 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/controllers/kit/controllertest"
 )
@@ -28,7 +25,7 @@ type bench struct {
 func newBench(t testing.TB, config config, objects ...runtime.Object) *bench {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	stampWrites(env.Fake)
+	env.StampWrites("endpoints")
 	c, err := newController(env.Env, config)
 	if err != nil {
 		t.Fatal(err)
@@ -39,38 +36,9 @@ func newBench(t testing.TB, config config, objects ...runtime.Object) *bench {
 // begin fills the caches and readies the controller for single reconciles.
 func (b *bench) begin(t testing.TB) *bench {
 	t.Helper()
-	b.fill(t)
+	b.Start(t)
 	b.c.memory = inherited(b.c.predecessor())
 	return b
-}
-
-// fill fills the caches and waits until they are watched: the fake API server does not tell
-// a watch what happened between the list and its start.
-func (b *bench) fill(t testing.TB) {
-	t.Helper()
-	b.Start(t)
-	eventually(t, "the three kinds are watched", func() bool {
-		watches := 0
-		for _, action := range b.Fake.Actions() {
-			if action.GetVerb() == "watch" {
-				watches++
-			}
-		}
-		return watches == 3
-	})
-}
-
-// stampWrites gives Endpoints a resource version with every write.
-func stampWrites(client *fake.Clientset) {
-	version := 1000
-	for _, verb := range []string{"create", "update"} {
-		client.PrependReactor(verb, "endpoints", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			version++
-			// An update is a create to this interface.
-			a.(clienttesting.CreateAction).GetObject().(*corev1.Endpoints).ResourceVersion = strconv.Itoa(version)
-			return false, nil, nil
-		})
-	}
 }
 
 func (b *bench) reconcile(t testing.TB) {
@@ -90,10 +58,14 @@ func (b *bench) stored(t testing.TB) *corev1.Endpoints {
 	return object.(*corev1.Endpoints)
 }
 
-// observe shows the stored Endpoints to the cache.
-func (b *bench) observe(t testing.TB) {
+// observed waits until the cache shows the stored Endpoints as they are.
+func (b *bench) observed(t testing.TB) {
 	t.Helper()
-	b.put(t, b.stored(t).DeepCopy())
+	version := b.stored(t).ResourceVersion
+	controllertest.Eventually(t, "the cache shows what is stored", func() bool {
+		cached, err := b.c.endpoints.Endpoints("n").Get("web")
+		return err == nil && cached.ResourceVersion == version
+	})
 }
 
 // put changes an object in a cache.
@@ -118,25 +90,10 @@ func (b *bench) put(t testing.TB, obj any) {
 
 // writes are the verbs of the requests that change Endpoints.
 func (b *bench) writes() (verbs []string) {
-	for _, action := range b.Fake.Actions() {
-		switch action.GetVerb() {
-		case "create", "update", "patch", "delete":
-			verbs = append(verbs, action.GetVerb())
-		}
+	for _, action := range b.Writes() {
+		verbs = append(verbs, action.GetVerb())
 	}
 	return verbs
-}
-
-func eventually(t testing.TB, what string, done func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); <-tick.C {
-		if done() {
-			return
-		}
-	}
-	t.Fatalf("timed out waiting until %s", what)
 }
 
 var created = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -12,34 +12,15 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
+	"kcmd.dev/pkg/controllers/kit/controllertest"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// run runs the controller and returns what stops it and waits for it.
-func (b *bench) run(t *testing.T) (stop func()) {
+// run runs the controller until the test ends.
+func (b *bench) run(t *testing.T) {
 	t.Helper()
-	b.fill(t)
-	ctx, cancel := context.WithCancel(b.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- b.c.Run(ctx) }()
-	stopped := false
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Errorf("Run returned %v", err)
-			}
-		case <-time.After(20 * time.Second):
-			t.Error("Run did not return")
-		}
-	}
-	t.Cleanup(stop)
-	return stop
+	b.Start(t)
+	b.Run(t, b.c)
 }
 
 // listed is how many addresses are stored, -1 without Endpoints.
@@ -87,12 +68,11 @@ func TestOnlyDeletedEndpointsAreWatched(t *testing.T) {
 func TestRunFollowsPods(t *testing.T) {
 	b := newBench(t, defaults, testService(), testPod(1))
 	b.run(t)
-	eventually(t, "there is an address", func() bool { return b.listed(t) == 1 })
+	controllertest.Eventually(t, "there is an address", func() bool { return b.listed(t) == 1 })
 	if err := b.Fake.Tracker().Add(testPod(2)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "there are two addresses", func() bool {
-		b.Clock.Step(time.Second)
+	b.EventuallyAsTimePasses(t, "there are two addresses", time.Second, func() bool {
 		return b.listed(t) == 2
 	})
 }
@@ -100,14 +80,14 @@ func TestRunFollowsPods(t *testing.T) {
 func TestRunMakesDeletedEndpointsAgain(t *testing.T) {
 	b := newBench(t, defaults, testService(), testPod(1))
 	b.run(t)
-	eventually(t, "the cache shows the Endpoints", func() bool {
+	controllertest.Eventually(t, "the cache shows the Endpoints", func() bool {
 		_, err := b.c.endpoints.Endpoints("n").Get("web")
 		return err == nil
 	})
 	if err := b.Fake.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("endpoints"), "n", "web"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "they are back", func() bool { return b.listed(t) == 1 })
+	controllertest.Eventually(t, "they are back", func() bool { return b.listed(t) == 1 })
 }
 
 func TestRunDeletesLeftovers(t *testing.T) {
@@ -119,7 +99,7 @@ func TestRunDeletesLeftovers(t *testing.T) {
 	b := newBench(t, defaults, testService(func(s *corev1.Service) { s.Spec.Selector = nil }),
 		testEndpoints(nil), testEndpoints(nil, named("left")), testEndpoints(nil, lock))
 	b.run(t)
-	eventually(t, "the leftovers are deleted", func() bool {
+	controllertest.Eventually(t, "the leftovers are deleted", func() bool {
 		s := b.c.serviceLoop.Inspect()
 		return len(b.writes()) == 1 && s.Depth == 0 && len(s.InFlight) == 0
 	})
@@ -133,7 +113,7 @@ func TestRunGathersPodChangesForTheBatchPeriod(t *testing.T) {
 	batched := config{concurrentSyncs: 5, batchPeriod: time.Hour}
 	b := newBench(t, batched, testService())
 	b.run(t)
-	eventually(t, "the Service is reconciled", func() bool {
+	controllertest.Eventually(t, "the Service is reconciled", func() bool {
 		_, err := b.c.endpoints.Endpoints("n").Get("web")
 		return err == nil && b.c.serviceLoop.Inspect().Reconciled == 1
 	})
@@ -142,7 +122,7 @@ func TestRunGathersPodChangesForTheBatchPeriod(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the changes are mapped", func() bool {
+	controllertest.Eventually(t, "the changes are mapped", func() bool {
 		found, err := b.c.selected.By("n", map[string]string{"app": "web"})
 		s := b.c.podLoop.Inspect()
 		return err == nil && len(found) == 3 && s.Reconciled > 0 && s.Depth == 0 && len(s.InFlight) == 0
@@ -150,8 +130,7 @@ func TestRunGathersPodChangesForTheBatchPeriod(t *testing.T) {
 	if n := b.c.serviceLoop.Inspect().Reconciled; n != 1 {
 		t.Fatalf("the Service was reconciled %d times before the batch period was over", n)
 	}
-	eventually(t, "all pods are written at once", func() bool {
-		b.Clock.Step(batched.batchPeriod)
+	b.EventuallyAsTimePasses(t, "all pods are written at once", batched.batchPeriod, func() bool {
 		return b.listed(t) == 3
 	})
 	if got := b.writes(); len(got) != 2 {
@@ -165,8 +144,7 @@ func TestRunDropsAServiceThatFailsTooOften(t *testing.T) {
 		return true, nil, errors.New("no")
 	})
 	b.run(t)
-	eventually(t, "the Service is dropped after its last retry", func() bool {
-		b.Clock.Step(time.Hour)
+	b.EventuallyAsTimePasses(t, "the Service is dropped after its last retry", time.Hour, func() bool {
 		return b.c.serviceLoop.Inspect().Failed == maxRetries+1 && b.c.serviceLoop.Retries("n/web") == 0
 	})
 }

@@ -161,7 +161,7 @@ func (c *endpointSliceController) makeLoops(env controller.Env) {
 	c.serviceLoop = reconcile.New(env, reconcile.Options[string]{
 		Queue:      "endpoint_slice",
 		Workers:    c.config.concurrentSyncs,
-		Backoff:    serviceBackoff(),
+		Backoff:    reconcile.Backoff[string](minRetryDelay, maxRetryDelay),
 		MaxRetries: maxRetries,
 	}, c.reconcile)
 	c.podLoop = reconcile.New(env, reconcile.Options[podchanges.Change]{

@@ -98,7 +98,7 @@ func TestServicesThatAreLeftAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, defaults, testService(change), testNode("node-a", "zone-a"), testPod(1), testSlice("left")).begin(t)
 			b.reconcile(t)
-			if n := b.writes(); n != 0 {
+			if n := len(b.Writes()); n != 0 {
 				t.Errorf("%d writes, want none", n)
 			}
 		})
@@ -128,8 +128,8 @@ func TestServiceWithoutPodsGetsAPlaceholder(t *testing.T) {
 	}
 	b.observed(t)
 	b.reconcile(t)
-	if b.writes() != 1 {
-		t.Errorf("%d writes, want the one create", b.writes())
+	if len(b.Writes()) != 1 {
+		t.Errorf("%d writes, want the one create", len(b.Writes()))
 	}
 }
 
@@ -144,7 +144,7 @@ func TestDeletedSliceIsCreatedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.observed(t)
-	eventually(t, "the deletion is noted", func() bool { return !b.c.written.Tracker.Has(first) })
+	controllertest.Eventually(t, "the deletion is noted", func() bool { return !b.c.written.Tracker.Has(first) })
 	b.reconcile(t)
 	if again := b.one(t); again.UID == first.UID || len(again.Endpoints) != 1 {
 		t.Errorf("stored is %+v", again)
@@ -255,7 +255,7 @@ func TestStaleCacheIsNotActedOn(t *testing.T) {
 	if !reconcile.IsRequeue(err) || err.Error() != "EndpointSlice informer cache is out of date" {
 		t.Fatalf("error is %v", err)
 	}
-	if syncs(t, "stale") != stale+1 || len(b.RecordedEvents()) != 0 || b.writes() != 0 {
+	if syncs(t, "stale") != stale+1 || len(b.RecordedEvents()) != 0 || len(b.Writes()) != 0 {
 		t.Error("a stale cache must be counted as stale, without event and write")
 	}
 }

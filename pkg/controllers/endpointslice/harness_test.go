@@ -3,7 +3,6 @@ package endpointslice
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -14,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/endpointslice/metrics"
 	"k8s.io/utils/ptr"
@@ -46,19 +43,7 @@ type bench struct {
 func newBench(t testing.TB, config config, objects ...runtime.Object) *bench {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	stampWrites(env.Fake)
-	// Real clients clear the kind of what they decode, the fake one does not.
-	err := env.Informers.Discovery().V1().EndpointSlices().Informer().SetTransform(func(obj any) (any, error) {
-		if slice, ok := obj.(*discoveryv1.EndpointSlice); ok {
-			kindless := *slice // the fake API server goes on using the object
-			kindless.TypeMeta = metav1.TypeMeta{}
-			return &kindless, nil
-		}
-		return obj, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.StampWrites("endpointslices")
 	c, err := newController(env.Env, config)
 	if err != nil {
 		t.Fatal(err)
@@ -74,29 +59,6 @@ func (b *bench) begin(t testing.TB) *bench {
 		t.Fatal(err)
 	}
 	return b
-}
-
-// stampWrites does what the API server does to the metadata of slices.
-func stampWrites(client *fake.Clientset) {
-	version := 1000
-	stamp := func(slice *discoveryv1.EndpointSlice) {
-		version++
-		slice.ResourceVersion = strconv.Itoa(version)
-		slice.Generation++
-	}
-	client.PrependReactor("create", "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		slice := a.(clienttesting.CreateAction).GetObject().(*discoveryv1.EndpointSlice)
-		stamp(slice)
-		slice.UID = types.UID(fmt.Sprintf("slice-%d", version))
-		if slice.Name == "" {
-			slice.Name = slice.GenerateName + strconv.Itoa(version)
-		}
-		return false, nil, nil
-	})
-	client.PrependReactor("update", "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		stamp(a.(clienttesting.UpdateAction).GetObject().(*discoveryv1.EndpointSlice))
-		return false, nil, nil
-	})
 }
 
 func (b *bench) reconcile(t testing.TB) {
@@ -130,7 +92,7 @@ func (b *bench) one(t testing.TB) *discoveryv1.EndpointSlice {
 // observed waits until the cache shows every stored slice as it is.
 func (b *bench) observed(t testing.TB) {
 	t.Helper()
-	eventually(t, "the cache shows what is stored", func() bool {
+	controllertest.Eventually(t, "the cache shows what is stored", func() bool {
 		cached, err := b.c.slices.Of("n", "web")
 		stored := b.stored(t)
 		if err != nil || len(cached) != len(stored) {
@@ -167,30 +129,6 @@ func (b *bench) put(t testing.TB, obj any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// writes counts the requests that change slices.
-func (b *bench) writes() int {
-	n := 0
-	for _, action := range b.Fake.Actions() {
-		switch action.GetVerb() {
-		case "create", "update", "patch", "delete":
-			n++
-		}
-	}
-	return n
-}
-
-func eventually(t testing.TB, what string, done func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); <-tick.C {
-		if done() {
-			return
-		}
-	}
-	t.Fatalf("timed out waiting until %s", what)
 }
 
 func syncs(t testing.TB, result string) float64 {

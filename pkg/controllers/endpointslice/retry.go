@@ -1,11 +1,6 @@
 package endpointslice
 
-import (
-	"time"
-
-	"golang.org/x/time/rate"
-	"k8s.io/client-go/util/workqueue"
-)
+import "time"
 
 const (
 	// maxRetries is how often a key is retried before it waits for its next event.
@@ -20,13 +15,6 @@ const (
 	// it was written and the reconcile of its Service.
 	minSliceDelay = time.Second
 )
-
-func serviceBackoff() workqueue.TypedRateLimiter[string] {
-	return workqueue.NewTypedMaxOfRateLimiter[string](
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetryDelay, maxRetryDelay),
-		&workqueue.TypedBucketRateLimiter[string]{Limiter: rate.NewLimiter(10, 100)},
-	)
-}
 
 // sliceDelay is the delay of a reconcile caused by a notification of a slice.
 func sliceDelay(batchPeriod time.Duration) time.Duration { return max(minSliceDelay, batchPeriod) }

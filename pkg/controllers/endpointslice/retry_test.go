@@ -3,10 +3,12 @@ package endpointslice
 import (
 	"testing"
 	"time"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 func TestBackoffOfAService(t *testing.T) {
-	backoff := serviceBackoff()
+	backoff := reconcile.Backoff[string](minRetryDelay, maxRetryDelay)
 	want := time.Second
 	for range 15 {
 		if got := backoff.When("n/web"); got != min(want, 1000*time.Second) {

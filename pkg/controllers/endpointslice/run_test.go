@@ -12,33 +12,15 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/endpointslice/metrics"
+
+	"kcmd.dev/pkg/controllers/kit/controllertest"
 )
 
 // run runs the controller and returns what stops it and waits for it.
 func (b *bench) run(t *testing.T) (stop func()) {
 	t.Helper()
 	b.Start(t)
-	ctx, cancel := context.WithCancel(b.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- b.c.Run(ctx) }()
-	stopped := false
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Errorf("Run returned %v", err)
-			}
-		case <-time.After(20 * time.Second):
-			t.Error("Run did not return")
-		}
-	}
-	t.Cleanup(stop)
-	return stop
+	return b.Run(t, b.c)
 }
 
 // sizes returns how many endpoints each stored slice has.
@@ -52,13 +34,12 @@ func (b *bench) sizes(t *testing.T) (all []int) {
 func TestRunFollowsPods(t *testing.T) {
 	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1))
 	b.run(t)
-	eventually(t, "there is an endpoint", func() bool { s := b.sizes(t); return len(s) == 1 && s[0] == 1 })
+	controllertest.Eventually(t, "there is an endpoint", func() bool { s := b.sizes(t); return len(s) == 1 && s[0] == 1 })
 	if err := b.Fake.Tracker().Add(testPod(2)); err != nil {
 		t.Fatal(err)
 	}
 	// A write that the cache does not show yet costs a retry, which the fake clock delays.
-	eventually(t, "there are two endpoints", func() bool {
-		b.Clock.Step(time.Second)
+	b.EventuallyAsTimePasses(t, "there are two endpoints", time.Second, func() bool {
 		s := b.sizes(t)
 		return len(s) == 1 && s[0] == 2
 	})
@@ -71,15 +52,14 @@ func TestRunRestoresASliceThatSomebodyDeletes(t *testing.T) {
 	})
 	b := newBench(t, defaults, testService(), found)
 	b.run(t)
-	eventually(t, "the Service is reconciled", func() bool { return b.c.serviceLoop.Inspect().Reconciled == 1 })
-	if n := b.writes(); n != 0 {
+	controllertest.Eventually(t, "the Service is reconciled", func() bool { return b.c.serviceLoop.Inspect().Reconciled == 1 })
+	if n := len(b.Writes()); n != 0 {
 		t.Fatalf("%d writes to a slice that was right", n)
 	}
 	if err := b.Fake.Tracker().Delete(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), "n", "found"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the slice is back", func() bool {
-		b.Clock.Step(minSliceDelay)
+	b.EventuallyAsTimePasses(t, "the slice is back", minSliceDelay, func() bool {
 		return len(b.stored(t)) == 1
 	})
 }
@@ -89,30 +69,29 @@ func TestRunGathersPodChangesForTheBatchPeriod(t *testing.T) {
 	batched.batchPeriod = time.Hour
 	b := newBench(t, batched, testService(), testNode("node-a", "zone-a"))
 	b.run(t)
-	eventually(t, "the placeholder is there", func() bool { return len(b.stored(t)) == 1 })
-	eventually(t, "the Service is reconciled", func() bool { return b.c.serviceLoop.Inspect().Reconciled == 1 })
+	controllertest.Eventually(t, "the placeholder is there", func() bool { return len(b.stored(t)) == 1 })
+	controllertest.Eventually(t, "the Service is reconciled", func() bool { return b.c.serviceLoop.Inspect().Reconciled == 1 })
 	for i := range 3 {
 		if err := b.Fake.Tracker().Add(testPod(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the pods are in the cache", func() bool {
+	controllertest.Eventually(t, "the pods are in the cache", func() bool {
 		pods, err := b.c.selected.By("n", map[string]string{"app": "web"})
 		return err == nil && len(pods) == 3
 	})
-	eventually(t, "the changes are mapped", func() bool {
+	controllertest.Eventually(t, "the changes are mapped", func() bool {
 		s := b.c.podLoop.Inspect()
 		return s.Reconciled > 0 && s.Depth == 0 && len(s.InFlight) == 0
 	})
 	if n := b.c.serviceLoop.Inspect().Reconciled; n != 1 {
 		t.Fatalf("the Service was reconciled %d times before the batch period was over", n)
 	}
-	eventually(t, "all pods are written at once", func() bool {
-		b.Clock.Step(batched.batchPeriod)
+	b.EventuallyAsTimePasses(t, "all pods are written at once", batched.batchPeriod, func() bool {
 		s := b.sizes(t)
 		return len(s) == 1 && s[0] == 3
 	})
-	if n := b.writes(); n != 2 {
+	if n := len(b.Writes()); n != 2 {
 		t.Errorf("%d writes, want the placeholder and one update", n)
 	}
 }
@@ -120,12 +99,12 @@ func TestRunGathersPodChangesForTheBatchPeriod(t *testing.T) {
 func TestRunQueuesOverloadedServicesWhenNodesChange(t *testing.T) {
 	b := newBench(t, defaults, testNode("node-a", "zone-a"), testNode("node-b", "zone-b"))
 	b.run(t)
-	eventually(t, "the nodes are known", func() bool { return b.c.topology.epoch.Load() == 1 })
+	controllertest.Eventually(t, "the nodes are known", func() bool { return b.c.topology.epoch.Load() == 1 })
 	b.c.topology.cache.SetHints("n/web", discoveryv1.AddressTypeIPv4, map[string]int{"zone-a": 2})
 	if err := b.Fake.Tracker().Add(testNode("node-c", "zone-c")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the Service is reconciled", func() bool { return b.c.serviceLoop.Inspect().Reconciled == 1 })
+	controllertest.Eventually(t, "the Service is reconciled", func() bool { return b.c.serviceLoop.Inspect().Reconciled == 1 })
 }
 
 func TestRunDropsAServiceThatFailsTooOften(t *testing.T) {
@@ -134,8 +113,7 @@ func TestRunDropsAServiceThatFailsTooOften(t *testing.T) {
 		return true, nil, errors.New("no")
 	})
 	b.run(t)
-	eventually(t, "the Service is dropped after its last retry", func() bool {
-		b.Clock.Step(maxRetryDelay)
+	b.EventuallyAsTimePasses(t, "the Service is dropped after its last retry", maxRetryDelay, func() bool {
 		return b.c.serviceLoop.Inspect().Failed == maxRetries+1 && b.c.serviceLoop.Retries("n/web") == 0
 	})
 }
@@ -143,8 +121,8 @@ func TestRunDropsAServiceThatFailsTooOften(t *testing.T) {
 func TestNothingIsLeftAfterRun(t *testing.T) {
 	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1))
 	stop := b.run(t)
-	eventually(t, "the slice is there", func() bool { return len(b.stored(t)) == 1 })
-	eventually(t, "the sync is over", func() bool { return b.c.serviceLoop.Inspect().Reconciled > 0 })
+	controllertest.Eventually(t, "the slice is there", func() bool { return len(b.stored(t)) == 1 })
+	controllertest.Eventually(t, "the sync is over", func() bool { return b.c.serviceLoop.Inspect().Reconciled > 0 })
 	if n, err := testutil.GetGaugeMetricValue(metrics.NumEndpointSlices.WithLabelValues()); err != nil || n != 1 {
 		t.Errorf("num_endpoint_slices is %v (%v), want 1", n, err)
 	}

@@ -130,7 +130,7 @@ func newController(env controller.Env, config config) (*mirroringController, err
 	c.loop = reconcile.New(env, reconcile.Options[string]{
 		Queue:      "endpoint_slice_mirroring",
 		Workers:    config.concurrentSyncs,
-		Backoff:    backoff(),
+		Backoff:    reconcile.Backoff[string](minRetryDelay, maxRetryDelay),
 		MaxRetries: maxRetries,
 	}, c.reconcile)
 	return c, c.watch(services.Informer(), endpoints.Informer(), slices.Informer())

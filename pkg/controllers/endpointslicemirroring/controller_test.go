@@ -138,8 +138,8 @@ func TestStaleCacheIsWaitedFor(t *testing.T) {
 	}
 	slice := sliceOf("unseen", oneAddress())
 	b.c.sliceFuncs().Add(reconcile.Fresh, slice)
-	if n := b.c.loop.Inspect().Depth; n != 1 {
-		t.Errorf("%d keys are queued when the write is seen, want 1", n)
+	if s := b.c.loop.Inspect(); s.Depth != 1 || s.Backlog != 0 {
+		t.Errorf("queued when the write is seen: %+v, want the key, fresh", s)
 	}
 }
 

@@ -4,18 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controllers/kit/controllertest"
@@ -35,7 +31,7 @@ type bench struct {
 func newBench(t testing.TB, config config, objects ...runtime.Object) *bench {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	stampWrites(env.Fake)
+	env.StampWrites("endpointslices")
 	c, err := newController(env.Env, config)
 	if err != nil {
 		t.Fatal(err)
@@ -46,51 +42,12 @@ func newBench(t testing.TB, config config, objects ...runtime.Object) *bench {
 // begin fills the caches and readies the controller for single reconciles.
 func (b *bench) begin(t testing.TB) *bench {
 	t.Helper()
-	b.fill(t)
+	b.Start(t)
 	if err := b.c.inherit(); err != nil {
 		t.Fatal(err)
 	}
 	b.c.began = true
 	return b
-}
-
-// fill fills the caches and waits until they are watched: the fake API server does not tell
-// a watch what happened between the list and its start.
-func (b *bench) fill(t testing.TB) {
-	t.Helper()
-	b.Start(t)
-	eventually(t, "the three kinds are watched", func() bool {
-		watches := 0
-		for _, action := range b.Fake.Actions() {
-			if action.GetVerb() == "watch" {
-				watches++
-			}
-		}
-		return watches == 3
-	})
-}
-
-// stampWrites does what the API server does to the metadata of slices.
-func stampWrites(client *fake.Clientset) {
-	version := 1000
-	stamp := func(slice *discoveryv1.EndpointSlice) {
-		version++
-		slice.ResourceVersion = strconv.Itoa(version)
-		slice.Generation = int64(version)
-	}
-	client.PrependReactor("create", "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		slice := a.(clienttesting.CreateAction).GetObject().(*discoveryv1.EndpointSlice)
-		stamp(slice)
-		slice.UID = types.UID(fmt.Sprintf("slice-%d", version))
-		slice.Name = slice.GenerateName + strconv.Itoa(version)
-		return false, nil, nil
-	})
-	client.PrependReactor("update", "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		slice := a.(clienttesting.UpdateAction).GetObject().(*discoveryv1.EndpointSlice)
-		stamp(slice)
-		slice.UID = types.UID(slice.Name)
-		return false, nil, nil
-	})
 }
 
 func (b *bench) reconcile(t testing.TB) {
@@ -118,7 +75,7 @@ func (b *bench) stored(t testing.TB) []*discoveryv1.EndpointSlice {
 // observed waits until the cache shows every stored slice as it is.
 func (b *bench) observed(t testing.TB) {
 	t.Helper()
-	eventually(t, "the cache shows what is stored", func() bool {
+	controllertest.Eventually(t, "the cache shows what is stored", func() bool {
 		cached, err := b.c.slices.Of("n", "web")
 		stored := b.stored(t)
 		if err != nil || len(cached) != len(stored) {
@@ -157,25 +114,10 @@ func (b *bench) put(t testing.TB, obj any) {
 
 // writes are the verbs of the requests that change slices.
 func (b *bench) writes() (verbs []string) {
-	for _, action := range b.Fake.Actions() {
-		switch action.GetVerb() {
-		case "create", "update", "patch", "delete":
-			verbs = append(verbs, action.GetVerb())
-		}
+	for _, action := range b.Writes() {
+		verbs = append(verbs, action.GetVerb())
 	}
 	return verbs
-}
-
-func eventually(t testing.TB, what string, done func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); <-tick.C {
-		if done() {
-			return
-		}
-	}
-	t.Fatalf("timed out waiting until %s", what)
 }
 
 func testService(selector map[string]string) *corev1.Service {

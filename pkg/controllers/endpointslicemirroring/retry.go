@@ -1,11 +1,6 @@
 package endpointslicemirroring
 
-import (
-	"time"
-
-	"golang.org/x/time/rate"
-	"k8s.io/client-go/util/workqueue"
-)
+import "time"
 
 const (
 	// maxRetries is how often a key is retried before it waits for its next event.
@@ -16,10 +11,3 @@ const (
 	minRetryDelay = time.Second
 	maxRetryDelay = 100 * time.Second
 )
-
-func backoff() workqueue.TypedRateLimiter[string] {
-	return workqueue.NewTypedMaxOfRateLimiter[string](
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetryDelay, maxRetryDelay),
-		&workqueue.TypedBucketRateLimiter[string]{Limiter: rate.NewLimiter(10, 100)},
-	)
-}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"kcmd.dev/pkg/controllers/kit/controllertest"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -121,7 +122,7 @@ func TestSliceNotifications(t *testing.T) {
 }
 
 func TestRetryDelays(t *testing.T) {
-	limiter := backoff()
+	limiter := reconcile.Backoff[string](minRetryDelay, maxRetryDelay)
 	var got []time.Duration
 	for range 9 {
 		got = append(got, limiter.When("n/web"))
@@ -135,53 +136,37 @@ func TestRetryDelays(t *testing.T) {
 	}
 }
 
-// run runs the controller and returns what stops it and waits for it.
+// run runs the controller until the test ends.
 func (b *bench) run(t *testing.T) {
 	t.Helper()
-	b.fill(t)
-	ctx, cancel := context.WithCancel(b.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- b.c.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Errorf("Run returned %v", err)
-			}
-		case <-time.After(20 * time.Second):
-			t.Error("Run did not return")
-		}
-	})
+	b.Start(t)
+	b.Run(t, b.c)
 }
 
 func TestRunMirrorsAndCleansUp(t *testing.T) {
 	b := newBench(t, defaults, testService(nil), oneAddress())
 	b.run(t)
 	shows := func(want ...string) func() bool {
-		return func() bool {
-			b.Clock.Step(time.Second)
-			return slices.Equal(sliceTexts(b.stored(t)), want)
-		}
+		return func() bool { return slices.Equal(sliceTexts(b.stored(t)), want) }
 	}
-	eventually(t, "the slice is there", shows("IPv4 80: 10.0.0.1"))
+	b.EventuallyAsTimePasses(t, "the slice is there", time.Second, shows("IPv4 80: 10.0.0.1"))
 	b.observed(t)
 	first := b.stored(t)[0].Name
 	if err := b.Fake.Tracker().Delete(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), "n", first); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is made again", shows("IPv4 80: 10.0.0.1"))
+	b.EventuallyAsTimePasses(t, "it is made again", time.Second, shows("IPv4 80: 10.0.0.1"))
 	if err := b.Fake.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("endpoints"), "n", "web"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is gone", shows())
+	b.EventuallyAsTimePasses(t, "it is gone", time.Second, shows())
 }
 
 func TestRunCleansUpWhatItFinds(t *testing.T) {
 	skipped := oneAddress(func(e *corev1.Endpoints) { e.Labels[discoveryv1.LabelSkipMirror] = "true" })
 	b := newBench(t, defaults, testService(map[string]string{"a": "b"}), skipped, sliceOf("left", oneAddress()))
 	b.run(t)
-	eventually(t, "the slice is gone", func() bool { return len(b.stored(t)) == 0 })
+	controllertest.Eventually(t, "the slice is gone", func() bool { return len(b.stored(t)) == 0 })
 }
 
 func TestRunDropsEndpointsThatFailTooOften(t *testing.T) {
@@ -190,8 +175,7 @@ func TestRunDropsEndpointsThatFailTooOften(t *testing.T) {
 		return true, nil, errors.New("no")
 	})
 	b.run(t)
-	eventually(t, "the key is dropped after its last retry", func() bool {
-		b.Clock.Step(maxRetryDelay)
+	b.EventuallyAsTimePasses(t, "the key is dropped after its last retry", maxRetryDelay, func() bool {
 		return b.c.loop.Inspect().Failed == maxRetries+1 && b.c.loop.Retries("n/web") == 0
 	})
 }

@@ -1,7 +1,6 @@
 package garbagecollector
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -26,8 +24,6 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/runtime/informers/informerstest"
 )
-
-const deadline = 10 * time.Second
 
 // catalogue is a discovery whose answer a test sets.
 type catalogue struct {
@@ -96,38 +92,6 @@ func newMapper() meta.RESTMapper {
 	mapper.Add(v1.WithKind("Secret"), meta.RESTScopeNamespace)
 	mapper.Add(v1.WithKind("Node"), meta.RESTScopeRoot)
 	return mapper
-}
-
-// run runs the collector until the returned function is called.
-func (w *world) run(t *testing.T) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(w.env.Context())
-	done := make(chan error, 1)
-	go func() { done <- w.Run(ctx) }()
-	return sync.OnceFunc(func() {
-		cancel()
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Error(err)
-			}
-		case <-time.After(deadline):
-			t.Error("the collector does not stop")
-		}
-	})
-}
-
-func waitFor(t *testing.T, what string, check func() bool) {
-	t.Helper()
-	end := time.Now().Add(deadline)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !check() {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-		<-tick.C
-	}
 }
 
 func (w *world) exists(t *testing.T, m *monitored, namespace, name string) bool {
@@ -379,12 +343,12 @@ func TestCascade(t *testing.T) {
 		typed(configMaps, object("a", "bystander", owner("Node", "node"))),
 		typed(nodes, object("", "node")),
 	)
-	defer w.run(t)()
-	waitFor(t, "the start is over", w.settled)
+	w.env.Run(t, w.collector)
+	w.settle(t)
 	if err := w.server.Resource(configMaps.resource).Namespace("a").Delete(t.Context(), "top", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletionPropagation), Preconditions: metav1.NewUIDPreconditions("top")}); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the chain is gone", func() bool { return !w.exists(t, configMaps, "a", "bottom") && !w.exists(t, secrets, "a", "middle") })
+	controllertest.Eventually(t, "the chain is gone", func() bool { return !w.exists(t, configMaps, "a", "bottom") && !w.exists(t, secrets, "a", "middle") })
 	if !w.exists(t, configMaps, "a", "bystander") {
 		t.Error("an object with a live owner is gone")
 	}
@@ -393,8 +357,12 @@ func TestCascade(t *testing.T) {
 	}
 }
 
-// settled reports that everything has been replayed and looked at.
-func (w *world) settled() bool { return w.startWorker.isOpen() && len(w.attempt.left()) == 0 }
+// settle waits until everything has been replayed and looked at, and changes are noticed.
+func (w *world) settle(t *testing.T) {
+	t.Helper()
+	controllertest.Eventually(t, "the start is over", func() bool { return w.startWorker.isOpen() && len(w.attempt.left()) == 0 })
+	controllertest.AwaitWatches(t, &w.server.Fake)
+}
 
 // TestRestart deletes an owner between two instances and leaves work undone in the first.
 func TestRestart(t *testing.T) {
@@ -414,15 +382,15 @@ func TestRestart(t *testing.T) {
 		tried++
 		return refuse, nil, errors.New("boom")
 	})
-	stop := first.run(t)
-	waitFor(t, "the start is over", first.settled)
+	stop := first.env.Run(t, first.collector)
+	first.settle(t)
 	remove := func(name string) {
 		if err := first.server.Tracker().Delete(configMaps.resource, "a", name); err != nil {
 			t.Fatal(err)
 		}
 	}
 	remove("failing")
-	waitFor(t, "the dependent is tried", func() bool { mu.Lock(); defer mu.Unlock(); return tried > 0 })
+	controllertest.Eventually(t, "the dependent is tried", func() bool { mu.Lock(); defer mu.Unlock(); return tried > 0 })
 	stop()
 	remove("missed")
 	left := first.HandOver().(*handover)
@@ -441,10 +409,9 @@ func TestRestart(t *testing.T) {
 	second.collector = newCollector(env, config{concurrentSyncs: 2})
 	first.server.ClearActions()
 	first.served.set(errors.New("discovery is down"))
-	stop = second.run(t)
-	defer stop()
+	second.env.Run(t, second.collector)
 	// Neither discovery nor the clock is needed.
-	waitFor(t, "what was missed and what failed is gone", func() bool {
+	controllertest.Eventually(t, "what was missed and what failed is gone", func() bool {
 		return !second.exists(t, secrets, "a", "of-missed") && !second.exists(t, secrets, "a", "of-failing")
 	})
 	if !second.exists(t, secrets, "a", "of-kept") {

@@ -145,39 +145,22 @@ func TestEvaluationsAreOnePeriodApart(t *testing.T) {
 		}
 		return nil
 	}
-	ctx, stop := context.WithCancel(h.Context())
-	done := make(chan error, 1)
-	go func() { done <- h.c.Run(ctx) }()
 	started := h.Clock.Now()
-	for i := 1; i <= 3; i++ {
-		due := started.Add(time.Duration(i) * testConfig.syncPeriod)
-		h.stepUntil(t, due, evaluated)
-	}
-	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-}
-
-// stepUntil steps the clock up to when an evaluation is due, which it must not precede.
-func (h *harness) stepUntil(t testing.TB, due time.Time, evaluated <-chan time.Time) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
-		select {
-		case at := <-evaluated:
-			if at.Before(due) {
-				t.Fatalf("evaluated %v early", due.Sub(at))
+	h.Run(t, h.c)
+	for i := range 3 {
+		due := started.Add(time.Duration(i+1) * testConfig.syncPeriod)
+		h.EventuallyAsTimePasses(t, "it is evaluated", time.Second, func() bool {
+			select {
+			case at := <-evaluated:
+				if at.Before(due) {
+					t.Fatalf("evaluated %v early", due.Sub(at))
+				}
+				return true
+			default:
+				return false
 			}
-			return
-		default:
-			if h.Clock.HasWaiters() && h.Clock.Now().Before(due) {
-				h.Clock.Step(time.Second)
-			} else if h.Clock.HasWaiters() {
-				h.Clock.Step(time.Millisecond)
-			}
-		}
+		})
 	}
-	t.Fatal("no evaluation")
 }
 
 func TestMemoryIsHandedOver(t *testing.T) {

@@ -1,14 +1,12 @@
 package job
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"kcmd.dev/pkg/controllers/kit/controllertest"
 )
@@ -22,10 +20,8 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	env.Start(t)
-	done := make(chan error, 1)
-	ctx, stop := context.WithCancel(env.Context())
-	go func() { done <- instance.Run(ctx) }()
-	waitFor(t, env, "two pods run", func(job *batchv1.Job) bool { return job.Status.Active == 2 })
+	env.Run(t, instance)
+	await(t, env, "two pods run", func(job *batchv1.Job) bool { return job.Status.Active == 2 })
 	pods, err := env.Fake.CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -37,25 +33,24 @@ func TestRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	waitFor(t, env, "the Job is complete", func(job *batchv1.Job) bool { return isFinished(job) && job.Status.Succeeded == 2 })
-	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	await(t, env, "the Job is complete", func(job *batchv1.Job) bool { return isFinished(job) && job.Status.Succeeded == 2 })
 }
 
-// waitFor waits until the Job is as it should be, while the clock of the controller moves on.
-func waitFor(t *testing.T, env *controllertest.Env, what string, check func(*batchv1.Job) bool) {
+// await waits until the Job is as it should be, while the clock of the controller moves on.
+func await(t *testing.T, env *controllertest.Env, what string, check func(*batchv1.Job) bool) {
 	t.Helper()
-	var job *batchv1.Job
-	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (done bool, err error) {
-		env.Clock.Step(200 * time.Millisecond)
-		if job, err = env.Fake.BatchV1().Jobs("ns").Get(ctx, "pi", metav1.GetOptions{}); err != nil {
-			return false, err
+	var last batchv1.JobStatus
+	defer func() {
+		if t.Failed() {
+			t.Logf("the status is %+v", last)
 		}
-		return check(job), nil
+	}()
+	env.EventuallyAsTimePasses(t, what, 200*time.Millisecond, func() bool {
+		job, err := env.Fake.BatchV1().Jobs("ns").Get(t.Context(), "pi", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = job.Status
+		return check(job)
 	})
-	if err != nil {
-		t.Fatalf("waiting until %s: %v: the status is %+v", what, err, job.Status)
-	}
 }

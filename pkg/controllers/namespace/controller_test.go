@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	clienttesting "k8s.io/client-go/testing"
@@ -594,42 +593,24 @@ func TestRunWaitsBeforeTheFirstSweepAndAfterAnEstimate(t *testing.T) {
 		ns.Name, ns.UID, ns.DeletionTimestamp, ns.Status.Phase = "active", "uid-2", nil, corev1.NamespaceActive
 	}))
 	f.store.put(widgets, "w", "example.com/hold")
-	ctx, stop := context.WithCancel(f.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- f.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("Run = %v", err)
-		}
-	})
+	f.Env.Run(t, f.namespaceController)
 	reconciled := func() uint64 { return f.loop.Inspect().Reconciled }
 
 	// The delaying queue of a running loop always has a heartbeat, and one timer for keys.
-	f.await(t, func() bool { return f.Clock.Waiters() >= 2 })
+	controllertest.Eventually(t, "the namespace waits", func() bool { return f.Clock.Waiters() >= 2 })
 	f.Clock.Step(settleTime - time.Nanosecond)
 	if got := reconciled(); got != 0 {
 		t.Fatalf("%d reconciles before the settle time is over", got)
 	}
 	f.Clock.Step(time.Nanosecond)
-	f.await(t, func() bool { return reconciled() == 1 })
+	controllertest.Eventually(t, "it is swept", func() bool { return reconciled() == 1 })
 	if got := f.loop.Inspect(); got.Failed != 0 || got.Depth != 0 {
 		t.Errorf("after a sweep that left content: %+v", got)
 	}
 
 	// The finalizer is given 15 seconds, of which half plus one are waited.
 	f.Clock.Step(8 * time.Second)
-	f.await(t, func() bool { return reconciled() >= 2 })
-}
-
-func (f *fixture) await(t testing.TB, condition func() bool) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(f.Context(), time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-		return condition(), nil
-	})
-	if err != nil {
-		t.Fatalf("condition not met: %v", err)
-	}
+	controllertest.Eventually(t, "it is swept again", func() bool { return reconciled() >= 2 })
 }
 
 func TestDescriptor(t *testing.T) {

@@ -205,24 +205,8 @@ func start(t testing.TB, s *server, objects ...runtime.Object) *fixture {
 	}
 	f.namespaceController = c
 	env.Start(t)
-	// Synced informers may not have notified their handlers yet.
-	f.await(t, func() bool { return f.observed(objects) })
 	env.Fake.ClearActions()
 	return f
-}
-
-// observed says whether every namespace that is being deleted is remembered.
-func (f *fixture) observed(objects []runtime.Object) bool {
-	for _, object := range objects {
-		ns, ok := object.(*corev1.Namespace)
-		if !ok || ns.DeletionTimestamp == nil {
-			continue
-		}
-		if _, ok := f.memory.recall(ns); !ok {
-			return false
-		}
-	}
-	return true
 }
 
 // epoch is when the deletion of namespaces in tests, and their clocks, begin.

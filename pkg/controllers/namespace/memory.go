@@ -4,12 +4,13 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // memory is what is remembered of namespaces that are being deleted. It makes sweeps
@@ -82,11 +83,8 @@ type backoff struct {
 
 func newBackoff() *backoff {
 	return &backoff{
-		TypedRateLimiter: workqueue.NewTypedMaxOfRateLimiter[string](
-			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
-			&workqueue.TypedBucketRateLimiter[string]{Limiter: rate.NewLimiter(10, 100)},
-		),
-		kept: sets.New[string](),
+		TypedRateLimiter: reconcile.Backoff[string](firstRetry, lastRetry),
+		kept:             sets.New[string](),
 	}
 }
 

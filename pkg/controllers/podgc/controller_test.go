@@ -291,31 +291,12 @@ func TestAStopEndsAPassBetweenPods(t *testing.T) {
 
 func TestRunPassesAgainAndAgainAndHandsOver(t *testing.T) {
 	env, gc := fixture(t, 0, pod("lost", on("missing")))
-	ctx, stop := context.WithCancel(env.Context())
-	done := make(chan error, 1)
-	go func() { done <- gc.Run(ctx) }()
-	deleted := make(chan struct{})
-	env.Fake.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-		close(deleted)
-		return true, nil, nil
+	stop := env.Run(t, gc)
+	env.EventuallyAsTimePasses(t, "the orphan is deleted", passPeriod, func() bool {
+		_, err := env.Fake.CoreV1().Pods("ns").Get(t.Context(), "lost", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
 	})
-	limit := time.After(10 * time.Second)
-	for over := false; !over; {
-		select {
-		case <-deleted:
-			over = true
-		case <-limit:
-			t.Fatal("the orphan was not deleted")
-		default:
-			if env.Clock.HasWaiters() {
-				env.Clock.Step(passPeriod)
-			}
-		}
-	}
 	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
 	if _, ok := gc.HandOver().(map[string]time.Time); !ok {
 		t.Errorf("handed over: %T", gc.HandOver())
 	}

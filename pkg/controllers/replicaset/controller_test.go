@@ -1,20 +1,15 @@
 package replicaset
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
-	ktesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
@@ -93,12 +88,7 @@ func TestRun(t *testing.T) {
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}},
 		},
 	})
-	var created atomic.Int64
-	env.Fake.PrependReactor("create", "pods", func(action ktesting.Action) (bool, runtime.Object, error) {
-		pod := action.(ktesting.CreateAction).GetObject().(*corev1.Pod)
-		pod.Name = fmt.Sprint(pod.GenerateName, created.Add(1))
-		return false, nil, nil
-	})
+	env.StampWrites("pods")
 	d := Descriptor()
 	instance, err := d.New(env.Env, d.Value(v1beta1.NewDefault()))
 	if err != nil {
@@ -108,16 +98,9 @@ func TestRun(t *testing.T) {
 		t.Error("hands nothing over")
 	}
 	env.Start(t)
-	ctx, stop := context.WithCancel(env.Context())
-	done := make(chan error, 1)
-	go func() { done <- instance.Run(ctx) }()
-
+	env.Run(t, instance)
 	scale(t, env, 3)
 	scale(t, env, 1)
-	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
 }
 
 // scale asks for n replicas and waits until there are n pods and the status says so. It
@@ -128,25 +111,28 @@ func scale(t *testing.T, env *controllertest.Env, n int32) {
 	t.Helper()
 	sets := env.Fake.AppsV1().ReplicaSets("ns")
 	var last string
-	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
-		env.Clock.Step(10 * time.Millisecond)
-		rs, err := sets.Get(ctx, "rs", metav1.GetOptions{})
+	defer func() {
+		if t.Failed() {
+			t.Logf("there are %s", last)
+		}
+	}()
+	env.EventuallyAsTimePasses(t, fmt.Sprintf("there are %d replicas", n), 10*time.Millisecond, func() bool {
+		rs, err := sets.Get(t.Context(), "rs", metav1.GetOptions{})
 		if err != nil {
-			return false, err
+			t.Fatal(err)
 		}
 		if *rs.Spec.Replicas != n {
 			rs.Spec.Replicas, rs.Generation = &n, rs.Generation+1
-			_, err := sets.Update(ctx, rs, metav1.UpdateOptions{})
-			return false, err
+			if _, err := sets.Update(t.Context(), rs, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			return false
 		}
-		pods, err := env.Fake.CoreV1().Pods("ns").List(ctx, metav1.ListOptions{})
+		pods, err := env.Fake.CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{})
 		if err != nil {
-			return false, err
+			t.Fatal(err)
 		}
 		last = fmt.Sprintf("%d pods, status %+v, generation %d", len(pods.Items), rs.Status, rs.Generation)
-		return len(pods.Items) == int(n) && rs.Status.Replicas == n && rs.Status.ObservedGeneration == rs.Generation, nil
+		return len(pods.Items) == int(n) && rs.Status.Replicas == n && rs.Status.ObservedGeneration == rs.Generation
 	})
-	if err != nil {
-		t.Fatalf("waiting for %d replicas: %v; there are %s", n, err, last)
-	}
 }

@@ -1,18 +1,13 @@
 package replicationcontroller
 
 import (
-	"context"
-	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
-	ktesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
@@ -56,12 +51,7 @@ func replicationController(replicas int32, template *corev1.PodTemplateSpec) *co
 func start(t *testing.T, objects ...runtime.Object) *controllertest.Env {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	var created atomic.Int64
-	env.Fake.PrependReactor("create", "pods", func(action ktesting.Action) (bool, runtime.Object, error) {
-		pod := action.(ktesting.CreateAction).GetObject().(*corev1.Pod)
-		pod.Name = fmt.Sprint(pod.GenerateName, created.Add(1))
-		return false, nil, nil
-	})
+	env.StampWrites("pods") // without versions nobody can tell whether the cache shows a pod
 	d := Descriptor()
 	instance, err := d.New(env.Env, d.Value(v1beta1.NewDefault()))
 	if err != nil {
@@ -71,32 +61,28 @@ func start(t *testing.T, objects ...runtime.Object) *controllertest.Env {
 		t.Error("hands nothing over")
 	}
 	env.Start(t)
-	ctx, stop := context.WithCancel(env.Context())
-	done := make(chan error, 1)
-	go func() { done <- instance.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	env.Run(t, instance)
 	return env
 }
 
-// waitFor waits until the stored ReplicationController is as it should be. The clock of
+// await waits until the stored ReplicationController is as it should be. The clock of
 // the controller moves on meanwhile.
-func waitFor(t *testing.T, env *controllertest.Env, what string, is func(*corev1.ReplicationController) bool) {
+func await(t *testing.T, env *controllertest.Env, what string, is func(*corev1.ReplicationController) bool) {
 	t.Helper()
 	var last *corev1.ReplicationController
-	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
-		env.Clock.Step(10 * time.Millisecond)
-		rc, err := env.Fake.CoreV1().ReplicationControllers("ns").Get(ctx, "rc", metav1.GetOptions{})
+	defer func() {
+		if t.Failed() {
+			t.Logf("there is %+v", last)
+		}
+	}()
+	env.EventuallyAsTimePasses(t, what, 10*time.Millisecond, func() bool {
+		rc, err := env.Fake.CoreV1().ReplicationControllers("ns").Get(t.Context(), "rc", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
 		last = rc
-		return err == nil && is(rc), err
+		return is(rc)
 	})
-	if err != nil {
-		t.Fatalf("waiting for %s: %v; there is %+v", what, err, last)
-	}
 }
 
 func TestRun(t *testing.T) {
@@ -105,9 +91,9 @@ func TestRun(t *testing.T) {
 		Spec:       corev1.PodSpec{ServiceAccountName: "sa"},
 	}
 	env := start(t, replicationController(2, template), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "orphan", UID: "p", Labels: map[string]string{"app": "a"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "orphan", UID: "p", ResourceVersion: "1", Labels: map[string]string{"app": "a"}},
 	})
-	waitFor(t, env, "two replicas", func(rc *corev1.ReplicationController) bool {
+	await(t, env, "there are two replicas", func(rc *corev1.ReplicationController) bool {
 		return rc.Status.Replicas == 2 && rc.Status.FullyLabeledReplicas == 2 && rc.Status.ObservedGeneration == 1
 	})
 	stored, err := env.Fake.CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{})
@@ -130,7 +116,7 @@ func TestRun(t *testing.T) {
 
 func TestWithoutATemplateCreationFails(t *testing.T) {
 	env := start(t, replicationController(1, nil))
-	waitFor(t, env, "the failure", func(rc *corev1.ReplicationController) bool {
+	await(t, env, "the failure is shown", func(rc *corev1.ReplicationController) bool {
 		return slices.ContainsFunc(rc.Status.Conditions, func(c corev1.ReplicationControllerCondition) bool {
 			return c.Type == corev1.ReplicationControllerReplicaFailure && c.Status == corev1.ConditionTrue &&
 				c.Reason == "FailedCreate" && c.Message == "unable to create pods, no labels"

@@ -1,7 +1,6 @@
 package rootca
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics/testutil"
 
@@ -40,44 +38,8 @@ func start(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *publi
 		t.Fatal(err)
 	}
 	env.Start(t)
-	awaitWatches(t, env, 2)
 	env.Fake.ClearActions()
 	return env, p
-}
-
-// awaitWatches waits until the informers watch: the fake API server does not replay what
-// happened between the list and the watch.
-func awaitWatches(t testing.TB, env *controllertest.Env, count int) {
-	t.Helper()
-	await(t, env, func(context.Context) (bool, error) {
-		watches := 0
-		for _, action := range env.Fake.Actions() {
-			if action.GetVerb() == "watch" {
-				watches++
-			}
-		}
-		return watches >= count, nil
-	})
-}
-
-func await(t testing.TB, env *controllertest.Env, condition wait.ConditionWithContextFunc) {
-	t.Helper()
-	if err := wait.PollUntilContextTimeout(env.Context(), time.Millisecond, 30*time.Second, true, condition); err != nil {
-		t.Fatalf("condition not met: %v", err)
-	}
-}
-
-// writes are the requests that are no reads.
-func writes(env *controllertest.Env) []clienttesting.Action {
-	var all []clienttesting.Action
-	for _, action := range env.Fake.Actions() {
-		switch action.GetVerb() {
-		case "get", "list", "watch":
-		default:
-			all = append(all, action)
-		}
-	}
-	return all
 }
 
 func TestReconcileWrites(t *testing.T) {
@@ -100,7 +62,7 @@ func TestReconcileWrites(t *testing.T) {
 			if err := p.reconcile(env.Context(), "a"); err != nil {
 				t.Fatal(err)
 			}
-			got := writes(env)
+			got := env.Writes()
 			if tc.verb == "" {
 				if len(got) != 0 {
 					t.Fatalf("unexpected writes: %v", got)
@@ -192,35 +154,26 @@ root_ca_cert_publisher_sync_total{code="409"} 1
 
 func TestRunRestoresTheConfigMap(t *testing.T) {
 	env, p := start(t, namespace("a", corev1.NamespaceActive))
-	ctx, stop := context.WithCancel(env.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("Run = %v", err)
-		}
-	})
+	env.Run(t, p)
+	ctx := env.Context()
 	configMaps := env.Client.CoreV1().ConfigMaps("a")
-	correctAgain := func(ctx context.Context) (bool, error) {
-		cm, err := configMaps.Get(ctx, configMapName, metav1.GetOptions{})
-		return err == nil && correct(cm, "bundle"), nil
-	}
-	cached := func(want bool) {
+	restored := func() {
 		t.Helper()
-		await(t, env, func(context.Context) (bool, error) {
+		controllertest.Eventually(t, "the ConfigMap is correct", func() bool {
+			cm, err := configMaps.Get(ctx, configMapName, metav1.GetOptions{})
+			return err == nil && correct(cm, "bundle")
+		})
+		controllertest.Eventually(t, "the cache shows it", func() bool {
 			_, err := p.configMaps.ConfigMaps("a").Get(configMapName)
-			return (err == nil) == want, nil
+			return err == nil
 		})
 	}
 
-	await(t, env, correctAgain)
-	cached(true)
+	restored()
 	if err := configMaps.Delete(ctx, configMapName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, env, correctAgain)
-	cached(true)
+	restored()
 
 	broken, err := configMaps.Get(ctx, configMapName, metav1.GetOptions{})
 	if err != nil {
@@ -230,7 +183,7 @@ func TestRunRestoresTheConfigMap(t *testing.T) {
 	if _, err := configMaps.Update(ctx, broken, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, env, correctAgain)
+	restored()
 }
 
 func TestOtherConfigMapsQueueNothing(t *testing.T) {
@@ -254,23 +207,15 @@ func TestUpdatesOfTerminatingNamespacesQueueNothing(t *testing.T) {
 		objects = append(objects, namespace(name, corev1.NamespaceActive), cm)
 	}
 	env, p := start(t, objects...)
-	ctx, stop := context.WithCancel(env.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	env.Run(t, p)
 	reconciled := func(want uint64) {
 		t.Helper()
-		await(t, env, func(context.Context) (bool, error) { return p.loop.Inspect().Reconciled >= want, nil })
+		controllertest.Eventually(t, "the namespaces are reconciled", func() bool { return p.loop.Inspect().Reconciled >= want })
 	}
 	reconciled(2)
 	for _, ns := range []*corev1.Namespace{namespace("a", corev1.NamespaceTerminating), namespace("b", corev1.NamespaceActive)} {
 		ns.ResourceVersion = "2"
-		if _, err := env.Client.CoreV1().Namespaces().Update(ctx, ns, metav1.UpdateOptions{}); err != nil {
+		if _, err := env.Client.CoreV1().Namespaces().Update(env.Context(), ns, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/config/v1beta1"
@@ -41,7 +40,6 @@ func startAfter(t testing.TB, predecessor any, cached []runtime.Object, live ...
 		t.Fatal(err)
 	}
 	env.Start(t)
-	awaitWatches(t, env, 2)
 	env.Fake.ClearActions()
 	for _, object := range live {
 		// A reactor keeps it out of the watches, and so out of the caches.
@@ -68,28 +66,6 @@ func refuse(env *controllertest.Env, verb, resource string, err error) {
 	})
 }
 
-// awaitWatches waits until the informers watch: the fake API server does not replay what
-// happened between the list and the watch.
-func awaitWatches(t testing.TB, env *controllertest.Env, count int) {
-	t.Helper()
-	await(t, env, func(context.Context) (bool, error) {
-		watches := 0
-		for _, action := range env.Fake.Actions() {
-			if action.GetVerb() == "watch" {
-				watches++
-			}
-		}
-		return watches >= count, nil
-	})
-}
-
-func await(t testing.TB, env *controllertest.Env, condition wait.ConditionWithContextFunc) {
-	t.Helper()
-	if err := wait.PollUntilContextTimeout(env.Context(), time.Millisecond, 30*time.Second, true, condition); err != nil {
-		t.Fatalf("condition not met: %v", err)
-	}
-}
-
 // requests are the requests made, as "verb resource name".
 func requests(env *controllertest.Env) []string {
 	all := []string{}
@@ -103,9 +79,7 @@ func requests(env *controllertest.Env) []string {
 		case clienttesting.GetActionImpl:
 			name = a.Name
 		}
-		if action.GetVerb() != "watch" {
-			all = append(all, fmt.Sprintf("%s %s %s", action.GetVerb(), action.GetResource().Resource, name))
-		}
+		all = append(all, fmt.Sprintf("%s %s %s", action.GetVerb(), action.GetResource().Resource, name))
 	}
 	return all
 }
@@ -283,13 +257,13 @@ func TestReferenceRemovalBacksOffOnConflict(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- c.removeReference(env.Context(), secretKey(secret("s", "u1"))) }()
 	for pauses := range 9 {
-		await(t, env, func(context.Context) (bool, error) { return env.Clock.HasWaiters(), nil })
+		controllertest.Eventually(t, "it pauses", env.Clock.HasWaiters)
 		env.Clock.Step(99 * time.Millisecond)
 		if !env.Clock.HasWaiters() {
 			t.Fatalf("pause %d is shorter than 100ms", pauses)
 		}
 		env.Clock.Step(101 * time.Millisecond)
-		await(t, env, func(context.Context) (bool, error) { return int(attempts.Load()) == pauses+2, nil })
+		controllertest.Eventually(t, "it tries again", func() bool { return int(attempts.Load()) == pauses+2 })
 	}
 	if err := <-done; !apierrors.IsConflict(err) {
 		t.Errorf("removeReference = %v, want the conflict", err)
@@ -307,7 +281,7 @@ func TestReferenceRemovalEndsWhenFenced(t *testing.T) {
 	ctx, fence := context.WithCancel(env.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.reconcile(ctx, k) }()
-	await(t, env, func(context.Context) (bool, error) { return env.Clock.HasWaiters(), nil })
+	controllertest.Eventually(t, "it pauses", env.Clock.HasWaiters)
 	fence()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("reconcile = %v, want the end of its context", err)
@@ -354,22 +328,16 @@ func replaceSecret(c *tokenController) {
 func TestSecretsDeletedBetweenInstancesAreCleanedUpAfter(t *testing.T) {
 	full := secret("s", "u1", withData("ca", "ns", "t"))
 	kept := secret("kept", "u1", withData("ca", "ns", "t"))
-	oldEnv, old := start(t, objects(account("sa", "u1", "s", "kept", "never-seen"), full, kept))
-	await(t, oldEnv, func(context.Context) (bool, error) { return len(old.known.keys()) == 2, nil })
+	_, old := start(t, objects(account("sa", "u1", "s", "kept", "never-seen"), full, kept))
 
 	env, c := startAfter(t, old.HandOver(), objects(account("sa", "u1", "s", "kept", "never-seen"), kept))
-	ctx, stop := context.WithCancel(env.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx) }()
-	await(t, env, func(ctx context.Context) (bool, error) {
-		sa, err := env.Client.CoreV1().ServiceAccounts("ns").Get(ctx, "sa", metav1.GetOptions{})
-		return err == nil && len(sa.Secrets) == 2 && sa.Secrets[0].Name == "kept" && sa.Secrets[1].Name == "never-seen", nil
+	stop := env.Run(t, c)
+	controllertest.Eventually(t, "the reference is removed", func() bool {
+		sa, err := env.Client.CoreV1().ServiceAccounts("ns").Get(t.Context(), "sa", metav1.GetOptions{})
+		return err == nil && len(sa.Secrets) == 2 && sa.Secrets[0].Name == "kept" && sa.Secrets[1].Name == "never-seen"
 	})
-	await(t, env, func(context.Context) (bool, error) { return c.loop.Inspect().Reconciled >= 2, nil })
+	controllertest.Eventually(t, "both secrets are reconciled", func() bool { return c.loop.Inspect().Reconciled >= 2 })
 	stop()
-	if err := <-ended; err != nil {
-		t.Errorf("Run = %v", err)
-	}
 	if got := c.known.keys(); len(got) != 1 || got[0] != secretKey(kept) {
 		t.Errorf("known = %v, want the secret that exists", got)
 	}
@@ -390,25 +358,20 @@ func TestAFailingKeyIsDroppedAfterTenRetries(t *testing.T) {
 		attempts.Add(1)
 		return true, nil, errors.New("outage")
 	})
-	ctx, stop := context.WithCancel(env.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx) }()
+	stop := env.Run(t, c)
 	k := secretKey(secret("s", "u1"))
-	for attempt := range maxRetries + 1 {
-		await(t, env, func(context.Context) (bool, error) { return int(attempts.Load()) == attempt+1, nil })
-		want := attempt + 1
-		if attempt == maxRetries {
-			want = 0 // dropped, and its failures forgotten
-		}
-		await(t, env, func(context.Context) (bool, error) {
-			return c.loop.Retries(k) == want && len(c.loop.Inspect().InFlight) == 0, nil
+	for attempt := range maxRetries {
+		// A running loop always waits for its heartbeat, and for a retry once it is scheduled.
+		controllertest.Eventually(t, "the retry is scheduled", func() bool {
+			return int(attempts.Load()) == attempt+1 && c.loop.Retries(k) == attempt+1 && env.Clock.Waiters() == 2
 		})
 		env.Clock.Step(time.Hour)
 	}
+	controllertest.Eventually(t, "the key is dropped and its failures are forgotten", func() bool {
+		return int(attempts.Load()) == maxRetries+1 && c.loop.Retries(k) == 0
+	})
+	env.Clock.Step(time.Hour)
 	stop()
-	if err := <-ended; err != nil {
-		t.Errorf("Run = %v", err)
-	}
 	if got := attempts.Load(); got != 11 {
 		t.Errorf("attempts = %d, want 11", got)
 	}

@@ -1,18 +1,15 @@
 package serviceaccount
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/config/v1beta1"
@@ -27,37 +24,8 @@ func start(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *servi
 		t.Fatal(err)
 	}
 	env.Start(t)
-	awaitWatches(t, env, 2)
 	env.Fake.ClearActions()
 	return env, c
-}
-
-// awaitWatches waits until the informers watch: the fake API server does not replay what
-// happened between the list and the watch.
-func awaitWatches(t testing.TB, env *controllertest.Env, count int) {
-	t.Helper()
-	await(t, env, func(context.Context) (bool, error) {
-		watches := 0
-		for _, action := range env.Fake.Actions() {
-			if action.GetVerb() == "watch" {
-				watches++
-			}
-		}
-		return watches >= count, nil
-	})
-}
-
-// writes are the requests that are no reads.
-func writes(env *controllertest.Env) []clienttesting.Action {
-	var all []clienttesting.Action
-	for _, action := range env.Fake.Actions() {
-		switch action.GetVerb() {
-		case "get", "list", "watch":
-		default:
-			all = append(all, action)
-		}
-	}
-	return all
 }
 
 func TestReconcileCreatesTheAccountWithNameAndNamespaceOnly(t *testing.T) {
@@ -65,7 +33,7 @@ func TestReconcileCreatesTheAccountWithNameAndNamespaceOnly(t *testing.T) {
 	if err := c.reconcile(env.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	got := writes(env)
+	got := env.Writes()
 	if len(got) != 1 {
 		t.Fatalf("got %d writes, want 1: %v", len(got), got)
 	}
@@ -86,7 +54,7 @@ func TestReconcileLeavesEverythingElseAlone(t *testing.T) {
 			if err := c.reconcile(env.Context(), "a"); err != nil {
 				t.Fatal(err)
 			}
-			if got := writes(env); len(got) != 0 {
+			if got := env.Writes(); len(got) != 0 {
 				t.Errorf("unexpected writes: %v", got)
 			}
 		})
@@ -121,15 +89,8 @@ func TestReconcileRetriesWhatIsNotSettled(t *testing.T) {
 
 func TestRunKeepsTheAccountOfActiveNamespaces(t *testing.T) {
 	env, c := start(t, namespace("a", corev1.NamespaceActive), namespace("later", ""), account("a", "other"))
-	ctx, stop := context.WithCancel(env.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("Run = %v", err)
-		}
-	})
+	env.Run(t, c)
+	ctx := env.Context()
 
 	awaitAccount(t, env, "a")
 	accounts := env.Client.CoreV1().ServiceAccounts("a")
@@ -156,7 +117,7 @@ func TestDeletingAnotherAccountQueuesNothing(t *testing.T) {
 		}
 	}
 	// Notifications of one informer arrive in order, so once b is queued a was not.
-	await(t, env, func(context.Context) (bool, error) { return c.loop.Inspect().Depth > 0, nil })
+	controllertest.Eventually(t, "a key is queued", func() bool { return c.loop.Inspect().Depth > 0 })
 	if depth := c.loop.Inspect().Depth; depth != 1 {
 		t.Errorf("depth = %d, want the key of b alone", depth)
 	}
@@ -181,17 +142,10 @@ func TestDescriptor(t *testing.T) {
 
 func awaitAccount(t testing.TB, env *controllertest.Env, namespace string) {
 	t.Helper()
-	await(t, env, func(ctx context.Context) (bool, error) {
-		_, err := env.Client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
-		return err == nil, nil
+	controllertest.Eventually(t, "there is an account in "+namespace, func() bool {
+		_, err := env.Client.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
+		return err == nil
 	})
-}
-
-func await(t testing.TB, env *controllertest.Env, condition wait.ConditionWithContextFunc) {
-	t.Helper()
-	if err := wait.PollUntilContextTimeout(env.Context(), time.Millisecond, 30*time.Second, true, condition); err != nil {
-		t.Fatalf("condition not met: %v", err)
-	}
 }
 
 func BenchmarkReconcile(b *testing.B) {

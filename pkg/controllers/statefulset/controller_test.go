@@ -1,7 +1,6 @@
 package statefulset
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	ktesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/config/v1beta1"
@@ -94,20 +92,10 @@ func TestRun(t *testing.T) {
 		t.Error("hands nothing over")
 	}
 	env.Start(t)
-	ctx, stop := context.WithCancel(env.Context())
-	done := make(chan error, 1)
-	go func() { done <- instance.Run(ctx) }()
-
-	err = wait.PollUntilContextTimeout(env.Context(), time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		env.Clock.Step(time.Second) // status writes that were put off are made
-		set, err := env.Fake.AppsV1().StatefulSets("ns").Get(ctx, "web", metav1.GetOptions{})
-		return err == nil && set.Status.AvailableReplicas == 3, err
+	env.Run(t, instance)
+	// Status writes are put off for a while.
+	env.EventuallyAsTimePasses(t, "the pods are counted", time.Second, func() bool {
+		set, err := env.Fake.AppsV1().StatefulSets("ns").Get(t.Context(), "web", metav1.GetOptions{})
+		return err == nil && set.Status.AvailableReplicas == 3
 	})
-	if err != nil {
-		t.Error(err)
-	}
-	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
 }

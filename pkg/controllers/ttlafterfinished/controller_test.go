@@ -201,8 +201,8 @@ func TestAJobWithoutATimeIsRetried(t *testing.T) {
 func TestOnlyCandidatesAreQueued(t *testing.T) {
 	unfinished := job(start, 60, func(j *batchv1.Job) { j.Name, j.Status.Conditions = "unfinished", nil })
 	_, c := fixture(t, job(start, 60), unfinished)
-	if depth := c.loop.Inspect().Depth; depth > 1 {
-		t.Errorf("%d keys are queued", depth)
+	if depth := c.loop.Inspect().Depth; depth != 1 {
+		t.Errorf("%d keys are queued, want that of the candidate", depth)
 	}
 	c.enqueue(reconcile.Fresh, unfinished)
 	c.enqueue(reconcile.Fresh, job(start, 60))

@@ -192,12 +192,16 @@ func (l *Loop[K]) worker(ctx, working context.Context) {
 }
 
 func (l *Loop[K]) process(ctx context.Context, key K) {
-	logger := klog.FromContext(ctx)
 	began := l.record.begin(key)
 	err := l.guarded(ctx, key)
 	l.metrics.workDuration.Observe(l.clock.Since(began).Seconds())
-	l.record.end(key, err)
+	l.conclude(ctx, key, err)
+	l.record.end(key, err) // last, so that a key is never shown as neither worked on nor waiting
+}
 
+// conclude decides when a key is tried again.
+func (l *Loop[K]) conclude(ctx context.Context, key K, err error) {
+	logger := klog.FromContext(ctx)
 	if err == nil {
 		l.options.Backoff.Forget(key)
 		return

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-base/metrics/testutil"
 
@@ -151,33 +150,17 @@ func TestFailuresBackOffAndSuccessForgets(t *testing.T) {
 	receive(t, attempts, "not worked on")
 	step := func(d time.Duration) {
 		t.Helper()
-		waitFor(t, func() bool {
-			if len(attempts) == 0 {
-				env.Clock.Step(d)
-			}
-			return len(attempts) > 0
-		})
+		env.EventuallyAsTimePasses(t, "it is tried again", d, func() bool { return len(attempts) > 0 })
 		<-attempts
 	}
 	step(time.Second)
 	step(2 * time.Second)
-	waitFor(t, func() bool { return l.Inspect().Reconciled == 3 })
+	controllertest.Eventually(t, "the third try is over", func() bool { return l.Inspect().Reconciled == 3 })
 	s := l.Inspect()
 	if s.Failed != 2 || s.Panicked != 1 || !strings.Contains(s.LastError, "worse") {
 		t.Errorf("status is %+v", s)
 	}
-	if l.Retries("a") != 0 {
-		t.Error("the success did not reset the backoff")
-	}
-}
-
-func waitFor(t *testing.T, condition func() bool) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, deadline, true,
-		func(context.Context) (bool, error) { return condition(), nil })
-	if err != nil {
-		t.Fatal("the condition did not come true")
-	}
+	controllertest.Eventually(t, "the success resets the backoff", func() bool { return l.Retries("a") == 0 })
 }
 
 func TestAKeyIsDroppedAfterItsLastRetry(t *testing.T) {
@@ -195,8 +178,8 @@ func TestAKeyIsDroppedAfterItsLastRetry(t *testing.T) {
 	})
 	r := start(env, l)
 	l.Add("a")
-	waitFor(t, func() bool { return l.Inspect().Reconciled == 4 })
-	waitFor(t, func() bool { return l.Retries("a") == 0 })
+	controllertest.Eventually(t, "the last try is over", func() bool { return l.Inspect().Reconciled == 4 })
+	controllertest.Eventually(t, "its failures are forgotten", func() bool { return l.Retries("a") == 0 })
 	r.end(t)
 	if n != 4 {
 		t.Errorf("tried %d times, want once and 3 retries", n)
@@ -210,8 +193,8 @@ func TestRequeueIsNoFailure(t *testing.T) {
 	})
 	r := start(env, l)
 	l.Add("a")
-	waitFor(t, func() bool { return l.Inspect().Reconciled == 1 })
-	waitFor(t, func() bool { return l.Retries("a") == 1 })
+	controllertest.Eventually(t, "the key is worked on", func() bool { return l.Inspect().Reconciled == 1 })
+	controllertest.Eventually(t, "it is tried again later", func() bool { return l.Retries("a") == 1 })
 	r.end(t)
 	if s := l.Inspect(); s.Failed != 0 || s.LastError != "" {
 		t.Errorf("status is %+v", s)
@@ -285,7 +268,7 @@ func TestDelayedKeysCanBeAddedBeforeRun(t *testing.T) {
 	if key := receive(t, seen, "not worked on"); key != "now" {
 		t.Errorf("%s came first", key)
 	}
-	waitFor(t, env.Clock.HasWaiters)
+	controllertest.Eventually(t, "a key waits", env.Clock.HasWaiters)
 	env.Clock.Step(2 * time.Minute)
 	if key := receive(t, seen, "the delayed key was lost"); key != "later" {
 		t.Errorf("got %s", key)
@@ -293,8 +276,8 @@ func TestDelayedKeysCanBeAddedBeforeRun(t *testing.T) {
 }
 
 func TestNothingIsLeftBehind(t *testing.T) {
-	ignore := goleak.IgnoreCurrent()
 	env := controllertest.New(t)
+	ignore := goleak.IgnoreCurrent()
 	never := reconcile.New(env.Env, reconcile.Options[string]{Queue: "never"}, func(context.Context, string) error { return nil })
 	never.Add("a") // a loop that is never run needs no cleaning up
 	for i := range 100 {
@@ -302,7 +285,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		l.Add("a")
 		l.AddAfter("b", time.Hour)
 		r := start(env, l)
-		waitFor(t, func() bool { return l.Inspect().Reconciled > 0 })
+		controllertest.Eventually(t, "a key is worked on", func() bool { return l.Inspect().Reconciled > 0 })
 		r.end(t)
 	}
 	goleak.VerifyNone(t, ignore)
