@@ -61,10 +61,9 @@ golangci-lint:
 	  github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 .PHONY: generate
-generate: ## Write the JSON Schema and the generated parts of docs/
+generate: ## Write the JSON Schema and the generated parts of docs/ and README.md
 	go run ./pkg/config/schema/gen
-	go test ./$(MANAGER) -run TestReloadTableIsUpToDate -update
-	go test ./pkg/config/upstream -run TestFlagTableIsUpToDate -update
+	go test ./test/docs -run UpToDate -update
 
 .PHONY: chromium
 chromium: ## Install Chromium, which the status page is tested in (as root, with apt-get)
@@ -94,8 +93,7 @@ ci: ## What CI runs
 verify: ## Check formatting, generated files, and what the product is built from
 	@files=$$(gofmt -l cmd pkg test); if [ -n "$$files" ]; then echo "not formatted, run make fmt: $$files"; exit 1; fi
 	@go run ./pkg/config/schema/gen -check
-	@go test -count=1 -run TestReloadTableIsUpToDate ./$(MANAGER)
-	@go test -count=1 -run TestFlagTableIsUpToDate ./pkg/config/upstream
+	@go test -count=1 ./test/docs
 	@# Every library is published for reuse; the upstream program itself is none of them.
 	@if grep -n '^[^/]*k8s\.io/kubernetes ' go.mod; then echo 'go.mod requires k8s.io/kubernetes'; exit 1; fi
 	@packages=$$(go list -deps ./cmd/... ./pkg/...); \

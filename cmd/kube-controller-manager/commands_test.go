@@ -134,7 +134,7 @@ func TestControllers(t *testing.T) {
 }
 
 func TestConfigExplain(t *testing.T) {
-	const want = "FIELD:   controllers.job-controller.concurrentSyncs\nTYPE:    integer\nDEFAULT: 5\nALLOWED: 1 to 1000\nCHANGE:  restarts the controller\n"
+	const want = "FIELD:   controllers.job-controller.concurrentSyncs\nTYPE:    integer\nDEFAULT: 5\nALLOWED: 1 to 1000\nCHANGE:  restarts that controller\n"
 	if got := command("config", "explain", "controllers.job.concurrentSyncs"); got.code != exitGood || !strings.HasPrefix(got.stdout, want) {
 		t.Errorf("%+v", got)
 	}

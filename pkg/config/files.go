@@ -32,13 +32,6 @@ func (d *Document) CheckFiles() Errors {
 	return c.report.finish()
 }
 
-// CheckFiles is Document.CheckFiles for a configuration without positions.
-func CheckFiles(cfg *v1beta1.KubeControllerManagerConfiguration) Errors {
-	c := &fileChecker{report: &report{}}
-	c.check(cfg)
-	return c.report.finish()
-}
-
 // NamedFiles lists the files that the configuration names and CheckFiles reads.
 func NamedFiles(cfg *v1beta1.KubeControllerManagerConfiguration) []string {
 	c := &fileChecker{report: &report{}}

@@ -16,8 +16,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"kcmd.dev/pkg/config/v1beta1"
 )
 
 // writeFiles makes, in a new working directory, the files that the tests name:
@@ -162,14 +160,4 @@ func signersText(serving, legacy string) string {
 
 func recyclerText(nfs, hostPath string) string {
 	return "controllers: {persistentvolume-binder-controller: {recycler: {nfs: {podTemplateFile: " + nfs + "}, hostPath: {podTemplateFile: " + hostPath + "}}}}\n"
-}
-
-func TestCheckFilesWithoutPositions(t *testing.T) {
-	writeFiles(t)
-	cfg := v1beta1.NewDefault()
-	cfg.ServiceAccounts.RootCAFile = "gone.crt"
-	want := "serviceAccounts.rootCAFile: the file gone.crt does not exist"
-	if got := CheckFiles(cfg).Error(); got != want {
-		t.Errorf("CheckFiles = %q, want %q", got, want)
-	}
 }

@@ -101,18 +101,6 @@ func gatesOf(cfg *v1beta1.KubeControllerManagerConfiguration) map[string]Gate {
 	return gateTables().at(minor)
 }
 
-// MinCompatibility is minCompatibilityVersion, or what it follows from when it is not set.
-func MinCompatibility(cfg *v1beta1.KubeControllerManagerConfiguration) string {
-	if cfg.MinCompatibilityVersion != "" {
-		return cfg.MinCompatibilityVersion
-	}
-	minor, ok := parseVersion(cfg.EmulatedVersion)
-	if !ok {
-		minor = newestMinor
-	}
-	return version(max(minor-1, oldestMinor))
-}
-
 // LoggingGates adapts cfg to what logsapi.Validate and ValidateAndApply take.
 func LoggingGates(cfg *v1beta1.KubeControllerManagerConfiguration) (featuregate.FeatureGate, error) {
 	gates := featuregate.NewFeatureGate()

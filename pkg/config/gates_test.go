@@ -82,17 +82,6 @@ func TestEnabled(t *testing.T) {
 	}
 }
 
-func TestMinCompatibility(t *testing.T) {
-	for _, test := range []struct{ emulated, minimum, want string }{
-		{"", "", "1.35"}, {"1.36", "", "1.35"}, {"1.34", "", "1.33"}, {"1.33", "", "1.33"}, {"1.36", "1.34", "1.34"},
-	} {
-		cfg := &v1beta1.KubeControllerManagerConfiguration{EmulatedVersion: test.emulated, MinCompatibilityVersion: test.minimum}
-		if got := MinCompatibility(cfg); got != test.want {
-			t.Errorf("MinCompatibility of %q and %q = %s, want %s", test.emulated, test.minimum, got, test.want)
-		}
-	}
-}
-
 // Every gate that is said to be read is a gate.
 func TestGatesReadAreKnown(t *testing.T) {
 	for _, name := range gatesRead() {

@@ -100,22 +100,6 @@ func loadHub(root *tree, r *report, lost []string) *Document {
 	return &Document{Config: cfg, places: v.places}
 }
 
-// Validate checks a configuration that was not read from a file, such as a
-// converted one. It must be defaulted. The problems have no positions.
-func Validate(cfg *v1beta1.KubeControllerManagerConfiguration) Errors {
-	data, err := Marshal(cfg)
-	if err != nil {
-		return Errors{{Message: err.Error(), Severity: SeverityError}}
-	}
-	r := &report{}
-	load(data, r)
-	problems := r.finish()
-	for i := range problems {
-		problems[i].Position = Position{}
-	}
-	return problems.sorted()
-}
-
 // checkVersion reports a missing or wrong apiVersion or kind. It is false when the
 // file is something else altogether, of which the fields need no report.
 func checkVersion(root *tree, r *report) bool {

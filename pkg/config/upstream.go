@@ -106,20 +106,6 @@ func loadUpstream(root *tree, r *report) *UpstreamDocument {
 	return convertUpstream(in, places{values: s.values, keys: s.keys}, lostFields(r), r)
 }
 
-// ConvertUpstream converts and checks a configuration of upstream that was not read from
-// a file. It is one that is in force, as /configz shows it: zero means zero. Problems and
-// warnings have no positions; the error is of type Errors.
-func ConvertUpstream(in *v1alpha1.KubeControllerManagerConfiguration) (*UpstreamDocument, error) {
-	r := &report{}
-	doc := convertUpstream(in, places{}, nil, r)
-	problems := r.finish()
-	if problems.HasErrors() {
-		return nil, problems
-	}
-	doc.Warnings = problems
-	return doc, nil
-}
-
 // convertUpstream converts what was read from the source, except for the fields that are
 // lost already, and checks the result.
 func convertUpstream(in *v1alpha1.KubeControllerManagerConfiguration, source places, lost []string, r *report) *UpstreamDocument {

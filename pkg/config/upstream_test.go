@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"reflect"
 	"slices"
 	"strings"
@@ -183,7 +184,11 @@ func TestConvertedConfigurationIsWhatTheConversionMade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	doc, err := ConvertUpstream(in)
+	data, err := json.Marshal(map[string]any{conversion.Group: in})
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := LoadUpstream("configz", data)
 	if err != nil {
 		t.Fatal(err)
 	}

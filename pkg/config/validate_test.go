@@ -180,8 +180,12 @@ func TestValidation(t *testing.T) {
 
 func TestEveryRuleHasAFieldAndAdmitsItsDefault(t *testing.T) {
 	cfg := v1beta1.NewDefault()
-	if problems := Validate(cfg); len(problems) > 0 {
-		t.Errorf("the defaults are not valid: %v", problems)
+	data, err := Marshal(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if problems := problemsOf(t, string(data)); problems != "" {
+		t.Errorf("the defaults are not valid: %s", problems)
 	}
 	defaults := map[string]any{}
 	for _, change := range changedLeaves(object{}, toObject(cfg)) {
@@ -225,15 +229,6 @@ func TestEveryNumberAndDurationHasARule(t *testing.T) {
 		if _, ok := rules[change.Path]; (isNumber || isDuration) && !ok && !strings.HasSuffix(change.Path, "infoBufferSize") {
 			t.Errorf("%s has no rule", change.Path)
 		}
-	}
-}
-
-func TestValidateHasNoPositions(t *testing.T) {
-	cfg := v1beta1.NewDefault()
-	*cfg.Controllers.Deployment.ConcurrentSyncs = 0
-	want := "controllers.deployment-controller.concurrentSyncs: must be 1 to 1000, not 0"
-	if got := Validate(cfg).Error(); got != want {
-		t.Errorf("Validate = %q, want %q", got, want)
 	}
 }
 

@@ -1,4 +1,5 @@
-// Package docs tests the documentation as a reader uses it.
+// Package docs tests the documentation: that a reader who follows a link arrives, and that
+// the generated parts of pages are up to date, which -update writes.
 package docs
 
 import (

@@ -63,9 +63,6 @@ func (e Explainer) head(f *fields.Field) error {
 	if err != nil {
 		return fmt.Errorf("working out what a change does: %w", err)
 	}
-	if effect == "" && len(f.Fields) == 0 && !f.Fixed {
-		effect = "does nothing: no part of this build reads it"
-	}
 	line("CHANGE:", strings.ReplaceAll(Wrap(effect, width-9), "\n", "\n         "))
 	return nil
 }

@@ -42,7 +42,7 @@ func TestExplainAField(t *testing.T) {
 TYPE:    integer
 DEFAULT: 10
 ALLOWED: 1 to 1000
-CHANGE:  restarts the controller
+CHANGE:  restarts that controller
 
 Namespaces`
 	if got := explanation(t, "controllers.namespace.concurrentSyncs", false); !strings.HasPrefix(got, want) {

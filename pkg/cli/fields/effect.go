@@ -13,10 +13,13 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
+// Nothing is the effect of a field that no part of this build reads.
+const Nothing = "does nothing: no part of this build reads it"
+
 // Effect says what a change of the field alone does to a running process with these
 // controllers, as the Plan of such a change tells; for a block, what all of its fields
-// have in common. It is empty if nothing can be said: for what cannot be changed, for
-// blocks whose fields differ, and for a field that does nothing alone.
+// have in common. It is empty if nothing can be said: for what cannot be changed, and for
+// blocks whose fields differ.
 func (f *Field) Effect(subjects []config.Subject) (string, error) {
 	path, _, _ := strings.Cut(f.Path, "[]")
 	switch {
@@ -64,11 +67,11 @@ func (f *Field) alone(subjects []config.Subject) (string, error) {
 				return "", fmt.Errorf("changing %s: %w", f.Path, err)
 			}
 			if plan := config.NewPlan(base, changed, subjects); !plan.Empty() {
-				return Describe(plan, path), nil
+				return describe(plan, path), nil
 			}
 		}
 	}
-	return "", nil
+	return Nothing, nil
 }
 
 // someController stands for any where a field holds the name of one.
@@ -117,8 +120,8 @@ func with(base *v1beta1.KubeControllerManagerConfiguration, path []string, value
 	return changed, json.Unmarshal(data, changed)
 }
 
-// Describe says in words what a Plan does that is caused by a change of one field.
-func Describe(plan config.Plan, path []string) string {
+// describe says in words what a Plan does that is caused by a change of one field.
+func describe(plan config.Plan, path []string) string {
 	if len(plan.ProcessWide) > 0 {
 		return plan.ProcessWide[0].Effect + " and restarts every controller"
 	}
@@ -126,37 +129,39 @@ func Describe(plan config.Plan, path []string) string {
 	for _, c := range plan.Controllers {
 		name := c.Name
 		if len(path) == 3 && path[1] == name {
-			name = "the controller"
+			name = "that controller"
 		}
 		named[c.Action] = append(named[c.Action], name)
 	}
-	const many = 6
-	list := func(verb string, names []string) string {
-		if len(names) > many {
-			return fmt.Sprintf("%s %d controllers: %s", verb, len(names), strings.Join(names, ", "))
-		}
-		return verb + " " + strings.Join(names, ", ")
-	}
-	changed := slices.Concat(named[config.Start], named[config.Stop])
+	restarted, changed := named[config.Restart], slices.Concat(named[config.Start], named[config.Stop])
+	inGeneral := dependsOnValue(path)
 	switch {
-	case len(named[config.Restart]) > 0 && namesControllers(path):
-		return "restarts the controllers whose lease changes"
-	case len(changed) > 0 && namesControllers(path):
-		return "starts or stops the controllers that are given to another component"
-	case len(named[config.Restart]) > 0:
-		return list("restarts", named[config.Restart])
-	case len(changed) > 0 && len(named[config.Keep]) == 0:
+	case len(restarted)+len(changed) == 0:
+		return "applies in place"
+	case inGeneral != "":
+		return inGeneral
+	case len(restarted) > 1 && len(restarted) == len(plan.Controllers):
+		return "restarts every controller"
+	case len(restarted) > 0:
+		return "restarts " + strings.Join(restarted, ", ")
+	case len(named[config.Keep]) == 0:
 		return "starts or stops the controllers that inherit it"
-	case len(changed) > 0:
-		return list("starts or stops", changed)
 	}
-	return "applies in place"
+	return "starts or stops " + strings.Join(changed, ", ")
 }
 
-// namesControllers says that the controllers of a Plan are those that a field names, so
-// that the names were made up for the Plan.
-func namesControllers(path []string) bool {
-	return path[0] == "leaderMigration" || strings.HasPrefix(strings.Join(path, "."), "leaderElection.groups")
+// dependsOnValue describes the fields of which one Plan tells too little, since it depends
+// on the value which controllers a change concerns; it is empty for all others.
+func dependsOnValue(path []string) string {
+	switch {
+	case path[0] == "emulatedVersion":
+		return "starts, stops or restarts the controllers for which a gate changes"
+	case path[0] == "leaderMigration":
+		return "restarts the controllers whose lease changes, starts or stops those that change the component"
+	case strings.Join(path, ".") == "leaderElection.groups":
+		return "restarts the controllers whose lease changes"
+	}
+	return ""
 }
 
 // values are some that the field may have; one of them at least is not its default.

@@ -116,7 +116,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// subjects are two controllers, of which one reads its workers and a gate.
+// subjects are two controllers that read a file, of which one reads its workers and a gate
+// besides.
 func subjects() []config.Subject {
 	name := func(name string, value func(*v1beta1.KubeControllerManagerConfiguration) any) config.Subject {
 		return config.Subject{Name: name, Value: value,
@@ -124,24 +125,32 @@ func subjects() []config.Subject {
 	}
 	return []config.Subject{
 		name("deployment-controller", func(c *v1beta1.KubeControllerManagerConfiguration) any {
-			return [2]any{*c.Controllers.Deployment.ConcurrentSyncs, config.Enabled(c, config.DeploymentReplicaSetTerminatingReplicas)}
+			terminating := config.Enabled(c, config.DeploymentReplicaSetTerminatingReplicas)
+			return [3]any{*c.Controllers.Deployment.ConcurrentSyncs, terminating, c.ServiceAccounts.RootCAFile}
 		}),
-		name("replicaset-controller", func(*v1beta1.KubeControllerManagerConfiguration) any { return nil }),
+		name("replicaset-controller", func(c *v1beta1.KubeControllerManagerConfiguration) any { return c.ServiceAccounts.RootCAFile }),
 	}
 }
 
 // What a change does is what the Plan says, not what a description says.
 func TestEffect(t *testing.T) {
 	tests := []struct{ path, want string }{
-		{"controllers.deployment-controller.concurrentSyncs", "restarts the controller"},
-		{"controllers.deployment-controller.enabled", "starts or stops the controller"},
+		{"controllers.deployment-controller.concurrentSyncs", "restarts that controller"},
+		{"controllers.deployment-controller.enabled", "starts or stops that controller"},
 		{"controllerDefaults.enabled", "starts or stops the controllers that inherit it"},
 		{"featureGates." + config.DeploymentReplicaSetTerminatingReplicas, "restarts deployment-controller"},
 		{"clientConnection.kubeconfig", "rebuilds the clients and restarts every controller"},
 		{"clientConnection.qps", "applies in place"},
 		{"logging.vmodule[].verbosity", "applies in place"},
 		{"reload", "applies in place"},
-		{"controllers.ttl-controller.enabled", ""},
+		{"serviceAccounts.rootCAFile", "restarts every controller"},
+		{"emulatedVersion", "starts, stops or restarts the controllers for which a gate changes"},
+		{"minCompatibilityVersion", "applies in place"},
+		{"leaderElection.groups", "restarts the controllers whose lease changes"},
+		{"leaderElection.groups[].name", "restarts the controllers whose lease changes"},
+		{"leaderMigration", "restarts the controllers whose lease changes, starts or stops those that change the component"},
+		{"controllers.ttl-controller.enabled", Nothing},
+		{"controllers.ttl-controller", Nothing},
 		{"clientConnection", ""},
 		{"kind", ""},
 		{"", ""},

@@ -24,9 +24,6 @@ func New(head ...string) *Table { return &Table{rows: [][]string{head}} }
 // Row adds a row.
 func (t *Table) Row(cells ...string) { t.rows = append(t.rows, cells) }
 
-// Len is the number of rows without the head.
-func (t *Table) Len() int { return len(t.rows) - 1 }
-
 // Write writes the table. Line breaks in cells become spaces.
 func (t *Table) Write(out io.Writer) error { return t.write(out, 0) }
 

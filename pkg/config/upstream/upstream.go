@@ -12,12 +12,10 @@
 //  3. What a setting becomes is in the table of package conversion, in code once and in
 //     docs/flags.md.
 //  4. v1alpha1 knows nothing of serving (but profiling), logging, metrics, feature gates
-//     and what upstream lacks. FromHub leaves it out, and Lost lists it.
+//     and what upstream lacks. FromHub leaves it out.
 package upstream
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 
 	"k8s.io/kube-controller-manager/config/v1alpha1"
@@ -30,39 +28,9 @@ import (
 // Note is something about a conversion that its user should know.
 type Note = conversion.Note
 
-// ToHub converts a configuration of upstream that is in force, such as /configz shows:
-// zero means zero. The error is of type config.Errors; it names every value that cannot
-// be converted or is not valid here, and says what upstream does with it.
-func ToHub(in *v1alpha1.KubeControllerManagerConfiguration) (*v1beta1.KubeControllerManagerConfiguration, []Note, error) {
-	doc, err := config.ConvertUpstream(in)
-	if err != nil {
-		return nil, nil, err
-	}
-	return doc.Config, doc.Notes, nil
-}
-
 // FromHub converts a defaulted configuration to what upstream would call it.
 func FromHub(in *v1beta1.KubeControllerManagerConfiguration) *v1alpha1.KubeControllerManagerConfiguration {
 	return conversion.FromHub(in)
-}
-
-// Lost returns the fields of a defaulted configuration that FromHub cannot carry over.
-func Lost(in *v1beta1.KubeControllerManagerConfiguration) ([]string, error) {
-	return conversion.Lost(in, config.ConversionBuild())
-}
-
-// Encode renders a configuration as /configz of upstream answers it.
-func Encode(in *v1alpha1.KubeControllerManagerConfiguration) ([]byte, error) {
-	typed := *in
-	typed.APIVersion, typed.Kind = conversion.APIVersion, conversion.Kind
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(map[string]any{conversion.Group: &typed}); err != nil {
-		return nil, fmt.Errorf("encoding the configuration: %w", err)
-	}
-	return out.Bytes(), nil
 }
 
 // ConvertFile converts a file of v1alpha1, or an answer of /configz, to a file of

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"os"
@@ -10,11 +11,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/kube-controller-manager/config/v1alpha1"
 
 	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/config/upstream/conversion"
 	"kcmd.dev/pkg/config/v1beta1"
 )
+
+var update = flag.Bool("update", false, "write the converted file in testdata instead of comparing it")
 
 func readTestFile(t *testing.T, name string) []byte {
 	t.Helper()
@@ -44,7 +48,7 @@ func TestConvertFileKeepsComments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if flag.Lookup("update").Value.String() == "true" {
+	if *update {
 		if err := os.WriteFile(filepath.Join("testdata", golden), []byte(withoutNotes(out)), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -109,18 +113,22 @@ func TestConvertFileReportsWhereTheMistakesAre(t *testing.T) {
 	}
 }
 
-func TestEncodeIsReadBackAsTheSame(t *testing.T) {
-	cfg := v1beta1.NewDefault()
-	cfg.Controllers.Deployment.ConcurrentSyncs = new(int32)
-	*cfg.Controllers.Deployment.ConcurrentSyncs = 7
-	data, err := Encode(FromHub(cfg))
+// configz is a configuration as /configz of upstream answers it.
+func configz(t *testing.T, in *v1alpha1.KubeControllerManagerConfiguration) []byte {
+	t.Helper()
+	typed := *in
+	typed.APIVersion, typed.Kind = conversion.APIVersion, conversion.Kind
+	data, err := json.Marshal(map[string]any{conversion.Group: &typed})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(string(data), "{\n  \"kubecontrollermanager.config.k8s.io\": {\n    \"kind\": \"KubeControllerManagerConfiguration\",") {
-		t.Errorf("it does not look like /configz:\n%.200s", data)
-	}
-	doc, err := config.Load("configz", data)
+	return data
+}
+
+func TestConfigzIsReadBackAsTheSame(t *testing.T) {
+	cfg := v1beta1.NewDefault()
+	*cfg.Controllers.Deployment.ConcurrentSyncs = 7
+	doc, err := config.Load("configz", configz(t, FromHub(cfg)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,25 +137,11 @@ func TestEncodeIsReadBackAsTheSame(t *testing.T) {
 	}
 }
 
-func TestLostNamesWhatV1alpha1CannotCarry(t *testing.T) {
-	cfg := v1beta1.NewDefault()
-	if lost, err := Lost(cfg); err != nil || len(lost) > 0 {
-		t.Errorf("of the defaults %v, %v", lost, err)
-	}
-	cfg.Serving.BindAddress = "127.0.0.1"
-	cfg.Logging.Verbosity = 4
-	cfg.FeatureGates = map[string]bool{config.GenericWorkload: true}
-	lost, err := Lost(cfg)
-	if diff := cmp.Diff([]string{"featureGates.GenericWorkload", "logging.verbosity", "serving.bindAddress"}, lost); err != nil || diff != "" {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
-	}
-}
-
-func TestToHubNamesWhatIsRefusedAndWhatUpstreamDoesWithIt(t *testing.T) {
+func TestWhatIsRefusedIsNamedWithWhatUpstreamDoesWithIt(t *testing.T) {
 	in := conversion.NewDefault()
 	in.DeploymentController.ConcurrentDeploymentSyncs = 0
 	in.PersistentVolumeBinderController.PVClaimBinderSyncPeriod.Duration = -1
-	_, _, err := ToHub(in)
+	_, err := config.LoadUpstream("configz", configz(t, in))
 	var problems config.Errors
 	if !errors.As(err, &problems) {
 		t.Fatalf("error %v", err)
@@ -163,13 +157,13 @@ func TestToHubNamesWhatIsRefusedAndWhatUpstreamDoesWithIt(t *testing.T) {
 	}
 }
 
-func TestToHubOfDefaultsIsValid(t *testing.T) {
-	cfg, notes, err := ToHub(conversion.NewDefault())
+func TestDefaultsOfUpstreamAreValid(t *testing.T) {
+	doc, err := config.LoadUpstream("configz", configz(t, conversion.NewDefault()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *cfg.ClientConnection.QPS != 20 || len(notes) == 0 {
-		t.Errorf("qps %v, notes %v", *cfg.ClientConnection.QPS, notes)
+	if qps := *doc.Config.ClientConnection.QPS; qps != 20 || len(doc.Notes) == 0 {
+		t.Errorf("qps %v, notes %v", qps, doc.Notes)
 	}
 }
 
@@ -189,11 +183,11 @@ func FuzzLoadUpstream(f *testing.F) {
 			return
 		}
 		there := FromHub(doc.Config)
-		back, _, err := ToHub(there)
+		back, err := config.LoadUpstream("configz", configz(t, there))
 		if err != nil {
 			t.Fatalf("reading back %+v: %v", there, err)
 		}
-		if diff := cmp.Diff(there, FromHub(back)); diff != "" {
+		if diff := cmp.Diff(there, FromHub(back.Config)); diff != "" {
 			t.Errorf("the second time it is something else:\n%s", diff)
 		}
 		if _, _, err := ConvertFile("fuzz", data); err != nil {

@@ -8,8 +8,7 @@
 //     that is a constant. A pointer field is never nil after SetDefaults, with
 //     two exceptions that inherit: `enabled` of a controller block (from
 //     controllerDefaults.enabled) and `resyncPeriod` (from resync.minPeriod).
-//     ControllerEnabled and ResyncPeriod answer for those, as MinCompatibility
-//     does for minCompatibilityVersion, which follows emulatedVersion.
+//     ControllerEnabled and ResyncPeriod answer for those.
 //  3. Every field states its default, unit and range, and what a change of it
 //     does to the running process: it applies in place, or it restarts
 //     controllers. Nothing needs a restart of the process.

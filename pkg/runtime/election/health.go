@@ -14,9 +14,6 @@ const watchdogTolerance = 20 * time.Second
 // HealthCheckName is the name of the health check, as upstream's.
 const HealthCheckName = "leaderElection"
 
-// Name returns HealthCheckName: an Elector is its own health check.
-func (e *Elector) Name() string { return HealthCheckName }
-
 // Check fails if this process should renew the lease and nothing has come of it until 20s
 // after the lease ended: the elector is stuck. A standby is always healthy, also one that
 // lost the lease because it cannot reach the API server.

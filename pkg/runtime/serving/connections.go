@@ -136,13 +136,6 @@ func (s *connections) removeStrangerLocked(c *conn) {
 	s.strangers[c.address] = all
 }
 
-// count is the number of open connections.
-func (s *connections) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.open
-}
-
 // Close implements net.Conn.
 func (c *conn) Close() error {
 	c.of.mu.Lock()

@@ -17,6 +17,13 @@ type pipe struct {
 func (p *pipe) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(p.from), Port: 1} }
 func (p *pipe) Close() error         { p.closed = true; return nil }
 
+// count is the number of open connections.
+func (s *connections) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open
+}
+
 func TestAFloodReplacesItsOwnConnections(t *testing.T) {
 	s := newConnections(4, NewMetrics(metrics.NewKubeRegistry()))
 	kubelet, first, second := &pipe{from: "10.0.0.1"}, &pipe{from: "10.0.0.9"}, &pipe{from: "10.0.0.9"}

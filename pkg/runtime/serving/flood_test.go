@@ -56,7 +56,7 @@ func TestAFloodOfConnectionsTakesABoundedAmount(t *testing.T) {
 	apply(t, s, c)
 	wantCode(t, client(t, nil), urlOf(c, "/healthz"), http.StatusOK)
 	memory, threads := heap(), goruntime.NumGoroutine()
-	dial(t, s.Address(), floodConnections)
+	dial(t, s.address(), floodConnections)
 
 	eventually(t, "the flood has been seen", func() error {
 		if refused := turnedAway(t, s.metrics, tooManyConnections); refused < floodConnections-maxConnections {
@@ -129,7 +129,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	t.Parallel()
 	s, c := served(t, nil), settings(t)
 	apply(t, s, c)
-	silent := dial(t, s.Address(), 1)[0]
+	silent := dial(t, s.address(), 1)[0]
 	began := time.Now()
 	if err := silent.SetReadDeadline(began.Add(readHeaderTimeout + patience)); err != nil {
 		t.Fatal(err)

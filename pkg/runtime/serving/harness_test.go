@@ -180,3 +180,13 @@ func wantName(t testing.TB, c v1beta1.Serving, ask, want string) {
 		return cert.VerifyHostname(want)
 	})
 }
+
+// address is where the server listens, empty if it does not.
+func (s *Server) address() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == nil {
+		return ""
+	}
+	return s.current.socket.Addr().String()
+}

@@ -154,16 +154,6 @@ func (s *Server) listen(ctx context.Context, socket *net.TCPListener, c v1beta1.
 	return l
 }
 
-// Address is where the server listens, empty if it does not.
-func (s *Server) Address() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.current == nil {
-		return ""
-	}
-	return s.current.socket.Addr().String()
-}
-
 // Shutdown closes the listener and waits for requests under way, for a short time.
 func (s *Server) Shutdown() {
 	s.mu.Lock()

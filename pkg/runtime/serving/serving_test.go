@@ -129,8 +129,8 @@ func TestABusyPortChangesNothing(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	wantCode(t, client(t, nil), urlOf(c, "/healthz"), http.StatusOK)
-	if want := fmt.Sprintf("127.0.0.1:%d", *c.Port); s.Address() != want {
-		t.Errorf("serving on %s, want %s", s.Address(), want)
+	if want := fmt.Sprintf("127.0.0.1:%d", *c.Port); s.address() != want {
+		t.Errorf("serving on %s, want %s", s.address(), want)
 	}
 }
 
@@ -154,8 +154,8 @@ func TestAnotherAddressWithTheSamePort(t *testing.T) {
 	off := c
 	off.Port = ptr.To(int32(0))
 	apply(t, s, off)
-	if _, err := ask(t, client(t, nil), urlOf(c, "/healthz")); err == nil || s.Address() != "" {
-		t.Errorf("it is still served, on %q", s.Address())
+	if _, err := ask(t, client(t, nil), urlOf(c, "/healthz")); err == nil || s.address() != "" {
+		t.Errorf("it is still served, on %q", s.address())
 	}
 	apply(t, s, c)
 	wantCode(t, client(t, nil), urlOf(c, "/healthz"), http.StatusOK)
@@ -170,8 +170,8 @@ func TestThePortIsSharedOnRequest(t *testing.T) {
 	c.PermitPortSharing = ptr.To(true)
 	apply(t, first, c)
 	apply(t, second, c)
-	if first.Address() != second.Address() {
-		t.Errorf("serving on %s and %s", first.Address(), second.Address())
+	if first.address() != second.address() {
+		t.Errorf("serving on %s and %s", first.address(), second.address())
 	}
 	c.PermitPortSharing, c.PermitAddressSharing = ptr.To(false), ptr.To(true)
 	second.Shutdown()

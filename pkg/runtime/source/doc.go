@@ -12,7 +12,7 @@
 //     the latest after 10×Settle, so a file that is written without pause is read too.
 //  4. Every Poll the file is read without being asked. This covers network file systems
 //     and lost events. Where notifications cannot be had, for instance because the limit
-//     of inotify instances is reached, paths are polled every second; Polling says so.
+//     of inotify instances is reached, paths are polled every second; the log says so.
 //  5. A read is consistent: the file is the same, and unmodified, before and after. A
 //     half-written file that stays like that is content; judging it is the parser's job.
 //  6. A receiver that is slow sees the newest state of each path, not every step to it.

@@ -17,6 +17,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // seenWithin is the promise: a change is seen within a second.
 const seenWithin = time.Second
 
+// reasonToPoll returns why a path is polled every second instead of watched, nil if none is.
+func (w *Watcher) reasonToPoll() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.polling
+}
+
 type harness struct {
 	*testing.T
 	w *Watcher

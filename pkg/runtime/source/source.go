@@ -148,13 +148,6 @@ func (w *Watcher) SetTiming(settle, poll time.Duration) {
 	w.signal()
 }
 
-// Polling returns why a path is polled every second instead of watched, nil if none is.
-func (w *Watcher) Polling() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.polling
-}
-
 func (w *Watcher) signal() {
 	select {
 	case w.wake <- struct{}{}:

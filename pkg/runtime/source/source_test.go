@@ -283,8 +283,8 @@ func TestPollingWithoutNotifications(t *testing.T) {
 	w.Set(path)
 	h := run(t, w)
 	h.expect("one")
-	if err := w.Polling(); !errors.Is(err, syscall.EMFILE) {
-		t.Fatalf("Polling() is %v", err)
+	if err := w.reasonToPoll(); !errors.Is(err, syscall.EMFILE) {
+		t.Fatalf("it polls because of %v", err)
 	}
 	put(t, path, "two")
 	h.step(fake, fallbackPoll)
@@ -293,7 +293,7 @@ func TestPollingWithoutNotifications(t *testing.T) {
 	put(t, path, "three")
 	h.step(fake, fallbackPoll)
 	h.expect("three")
-	if err := w.Polling(); err != nil {
+	if err := w.reasonToPoll(); err != nil {
 		t.Fatalf("still polling: %v", err)
 	}
 }

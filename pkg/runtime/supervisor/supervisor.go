@@ -169,17 +169,6 @@ func (s *Supervisor) Shutdown() {
 	s.wg.Wait()
 }
 
-// Settled waits until every controller has done what the last Synchronize asked of it.
-// It returns false if ctx ended first.
-func (s *Supervisor) Settled(ctx context.Context) bool {
-	for _, name := range s.order {
-		if !s.units[name].settled(ctx) {
-			return false
-		}
-	}
-	return true
-}
-
 // DebuggingHandler is what the running instance of a controller shows of itself, nil if
 // it does not run or shows nothing.
 func (s *Supervisor) DebuggingHandler(name string) http.Handler {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -202,11 +203,9 @@ func (h *harness) sync(desired map[string]Want) {
 
 func (h *harness) settle() {
 	h.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	if !h.Settled(ctx) {
-		h.Fatal("the supervisor did not settle")
-	}
+	h.eventually("every controller has done what was asked of it", func() bool {
+		return !slices.ContainsFunc(h.Status(), func(s Status) bool { return s.Pending })
+	})
 }
 
 func (h *harness) status(name string) Status {

@@ -33,8 +33,8 @@ type unit struct {
 	quit chan struct{}
 
 	mu      sync.Mutex
-	next    *move         // the newest command not yet carried out
-	idle    chan struct{} // closed while no command is under way
+	next    *move // the newest command not yet carried out
+	pending bool  // a command is under way
 	status  Status
 	current *running
 
@@ -80,11 +80,9 @@ func newUnit(ctx context.Context, d controller.Descriptor, o Options) *unit {
 		wanted:  Want{State: Disabled},
 		wake:    make(chan struct{}, 1),
 		quit:    make(chan struct{}),
-		idle:    make(chan struct{}),
 		status:  Status{Name: d.Name, State: Disabled, Restarts: map[string]uint64{}},
 		want:    Want{State: Disabled},
 	}
-	close(u.idle)
 	u.drainTimeout.Store(int64(10 * time.Second))
 	o.Metrics.setState(d.Name, Disabled)
 	return u
@@ -139,9 +137,7 @@ func (u *unit) command(m move) {
 	}
 	replaced := u.next
 	u.next = &m
-	if isClosed(u.idle) {
-		u.idle = make(chan struct{})
-	}
+	u.pending = true
 	u.mu.Unlock()
 	if replaced != nil {
 		replaced.discard()
@@ -149,28 +145,6 @@ func (u *unit) command(m move) {
 	select {
 	case u.wake <- struct{}{}:
 	default:
-	}
-}
-
-func isClosed(c chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
-// settled waits until no command is under way.
-func (u *unit) settled(ctx context.Context) bool {
-	u.mu.Lock()
-	idle := u.idle
-	u.mu.Unlock()
-	select {
-	case <-idle:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -217,9 +191,7 @@ func (u *unit) carryOut() {
 		m := u.next
 		u.next = nil
 		if m == nil {
-			if !isClosed(u.idle) {
-				close(u.idle)
-			}
+			u.pending = false
 			u.mu.Unlock()
 			return
 		}
@@ -438,9 +410,7 @@ func (u *unit) end() {
 	}
 	u.setState(Disabled, "shut down")
 	u.mu.Lock()
-	if !isClosed(u.idle) {
-		close(u.idle)
-	}
+	u.pending = false
 	u.mu.Unlock()
 }
 
@@ -461,7 +431,7 @@ func (u *unit) setState(s State, reason string) {
 func (u *unit) snapshot() Status {
 	u.mu.Lock()
 	s := u.status
-	s.Pending = !isClosed(u.idle)
+	s.Pending = u.pending
 	s.Restarts = make(map[string]uint64, len(u.status.Restarts))
 	for cause, n := range u.status.Restarts {
 		s.Restarts[cause] = n

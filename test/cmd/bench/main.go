@@ -8,35 +8,22 @@
 package main
 
 import (
-	"context"
-	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
-
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
+
+	"kcmd.dev/test/cmd/tool"
 )
 
 func main() {
 	// Endpoints are deprecated, and measured all the same.
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal asks for an orderly stop, a second one ends the process at
-	// once; the kernel then ends its children.
-	context.AfterFunc(ctx, stop)
-	if err := newCommand().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
+	tool.Main(newCommand())
 }
 
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "bench",
-		Short:         "Compare our kube-controller-manager with upstream's",
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Use:   "bench",
+		Short: "Compare our kube-controller-manager with upstream's",
 	}
 	root.AddCommand(newRunCommand(), newRenderCommand())
 	return root

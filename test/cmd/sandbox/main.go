@@ -13,32 +13,17 @@
 package main
 
 import (
-	"context"
-	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
-
 	"github.com/spf13/cobra"
+
+	"kcmd.dev/test/cmd/tool"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal asks for an orderly stop, a second one ends the process at
-	// once; the kernel then ends its children.
-	context.AfterFunc(ctx, stop)
-	if err := newCommand().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
-}
+func main() { tool.Main(newCommand()) }
 
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "sandbox",
-		Short:         "Run a Kubernetes control plane with simulated nodes to try the manager on",
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Use:   "sandbox",
+		Short: "Run a Kubernetes control plane with simulated nodes to try the manager on",
 	}
 	dir := root.PersistentFlags().String("dir", "", "folder of the sandbox's files (default .sandbox in the repository)")
 	root.AddCommand(newBuildCommand(), newUpCommand(dir), newRunCommand(dir), newDownCommand(dir), newStatusCommand(dir))

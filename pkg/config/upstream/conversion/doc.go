@@ -16,7 +16,6 @@
 //  4. Nothing is dropped silently. A setting with a value of its own and no meaning
 //     here is a Note. A value that upstream accepts and that cannot mean the same here
 //     is an Error which says what upstream does with it.
-//  5. ToHub and FromHub are inverse for whatever both versions can say. Lost lists what
-//     v1alpha1 cannot say of a configuration.
+//  5. ToHub and FromHub are inverse for whatever both versions can say.
 //  6. Everything is pure: no file is read, nothing is asked.
 package conversion

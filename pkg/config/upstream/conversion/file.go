@@ -2,6 +2,7 @@ package conversion
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -68,6 +69,18 @@ func (f File) said() (map[string]any, error) {
 		return nil, err
 	}
 	return onlyChanged(actual, standard), nil
+}
+
+func toMap(cfg *v1beta1.KubeControllerManagerConfiguration) (map[string]any, error) {
+	data, err := json.Marshal(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the configuration: %w", err)
+	}
+	out := map[string]any{}
+	if err := json.Unmarshal(data, &out); err != nil {
+		return nil, fmt.Errorf("reading back the encoded configuration: %w", err)
+	}
+	return out, nil
 }
 
 // place finds for each comment the field that is written, or the block around it; what

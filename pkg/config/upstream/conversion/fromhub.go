@@ -7,8 +7,8 @@ import (
 )
 
 // FromHub converts a defaulted configuration to v1alpha1, as a /configz of upstream
-// would show it. What v1alpha1 cannot say is left out (see Lost), and what has no
-// meaning here has upstream's default.
+// would show it. What v1alpha1 cannot say is left out, and what has no meaning here has
+// upstream's default.
 func FromHub(in *v1beta1.KubeControllerManagerConfiguration) *v1alpha1.KubeControllerManagerConfiguration {
 	c := &exporter{in: in, out: NewDefault()}
 	for _, row := range Table() {
