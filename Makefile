@@ -17,6 +17,8 @@ COUNT ?= 1
 # make build VERSION=v1.36.3-kcmd.1
 VERSION ?= $(shell cat $(MANAGER)/VERSION)
 VERSION_PACKAGE := k8s.io/component-base/version
+# Without grpcnotrace the linker keeps every method of every type, see test/manager/program.
+TAGS := $(shell cat $(MANAGER)/TAGS)
 
 .PHONY: help
 help: ## Show this list
@@ -41,12 +43,12 @@ sandbox-down: sandbox ## Stop the control plane that runs in the background
 
 .PHONY: build
 build: ## Build the manager into .bin
-	go build -o .bin/kube-controller-manager \
+	go build -o .bin/kube-controller-manager -tags '$(TAGS)' \
 	  -ldflags '-X $(VERSION_PACKAGE).gitVersion=$(VERSION)' ./$(MANAGER)
 
 .PHONY: image
 image: ## Build the container image with docker
-	CGO_ENABLED=0 go build -trimpath -o build/kube-controller-manager \
+	CGO_ENABLED=0 go build -trimpath -o build/kube-controller-manager -tags '$(TAGS)' \
 	  -ldflags '-s -w -X $(VERSION_PACKAGE).gitVersion=$(VERSION)' ./$(MANAGER)
 	docker build -t kcmd/kube-controller-manager:$(VERSION) build
 

@@ -25,6 +25,7 @@ require (
 	k8s.io/kube-controller-manager v0.36.3
 	k8s.io/metrics v0.36.3
 	k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2
+	maragu.dev/gomponents v1.2.0
 	sigs.k8s.io/yaml v1.6.0
 )
 

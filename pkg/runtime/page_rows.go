@@ -8,26 +8,19 @@ import (
 
 	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/runtime/election"
+	"kcmd.dev/pkg/runtime/statuspage"
 	"kcmd.dev/pkg/runtime/supervisor"
 	"kcmd.dev/pkg/runtime/telemetry"
 )
 
-type leaseRow struct {
-	Lock, State, Holder, Error, Renewed string
-	Tone                                tone
-	Term                                uint64
-	Transitions                         int32
-	Controllers, Blocked                []string
-}
-
-func leaseRows(l LeadershipStatus, now time.Time) []leaseRow {
-	rows := make([]leaseRow, 0, len(l.Leases))
+func leaseRows(l LeadershipStatus, now time.Time) []statuspage.Lease {
+	rows := make([]statuspage.Lease, 0, len(l.Leases))
 	for _, lock := range l.Leases {
-		row := leaseRow{Lock: lock.Lock, State: "standby", Tone: calm, Term: lock.Term, Controllers: lock.Controllers, Renewed: "–"}
+		row := statuspage.Lease{Lock: lock.Lock, State: "standby", Tone: statuspage.Calm, Term: lock.Term, Controllers: lock.Controllers, Renewed: "–"}
 		if lock.Leading {
-			row.State, row.Tone = "leads", good
+			row.State, row.Tone = "leads", statuspage.Good
 		}
-		row.observe(lock.Election, now)
+		addElection(&row, lock.Election, now)
 		for _, name := range slices.Sorted(maps.Keys(lock.Blocked)) {
 			row.Blocked = append(row.Blocked, name+" waits: "+lock.Blocked[name])
 		}
@@ -36,8 +29,8 @@ func leaseRows(l LeadershipStatus, now time.Time) []leaseRow {
 	return rows
 }
 
-// observe adds what the election knows; without one, nobody else can lead.
-func (row *leaseRow) observe(e *election.Status, now time.Time) {
+// addElection adds what the election knows; without one, nobody else can lead.
+func addElection(row *statuspage.Lease, e *election.Status, now time.Time) {
 	if e == nil {
 		row.Holder = "no leader election"
 		return
@@ -51,32 +44,18 @@ func (row *leaseRow) observe(e *election.Status, now time.Time) {
 	}
 }
 
-type controllerRow struct {
-	Name, Reason, Problem, LastError, LastErrorAge, Up string
-	State                                              supervisor.State
-	Tone                                               tone
-	Generation                                         uint64
-	Restarts                                           []string
-	Loops                                              int
-	Queued, Workers, More                              int
-	Done, Failed                                       uint64
-	InFlight                                           []keyRow
-}
-
-type keyRow struct{ Key, Age string }
-
 // maxKeys is how many keys in flight are shown of a controller.
 const maxKeys = 5
 
-func controllerRows(all []supervisor.Status, now time.Time) []controllerRow {
-	rows := make([]controllerRow, 0, len(all))
+func controllerRows(all []supervisor.Status, now time.Time) []statuspage.Controller {
+	rows := make([]statuspage.Controller, 0, len(all))
 	for _, c := range all {
-		row := controllerRow{
-			Name: c.Name, State: c.State, Reason: c.Reason, Tone: toneOf(c.State), Generation: c.Generation,
+		row := statuspage.Controller{
+			Name: c.Name, State: string(c.State), Reason: c.Reason, Tone: toneOf(c.State), Generation: c.Generation,
 			Problem: ailment(c, now), LastError: c.LastError, Loops: len(c.Loops),
 		}
 		if row.Problem != "" {
-			row.Tone = bad
+			row.Tone = statuspage.Bad
 		}
 		if c.LastError != "" {
 			row.LastErrorAge = ago(now, c.LastErrorTime) + " ago"
@@ -90,14 +69,14 @@ func controllerRows(all []supervisor.Status, now time.Time) []controllerRow {
 		if c.Abandoned > 0 {
 			row.Restarts = append(row.Restarts, plural(int(c.Abandoned), "instance was left behind", "instances were left behind"))
 		}
-		row.addLoops(c, now)
+		addLoops(&row, c, now)
 		rows = append(rows, row)
 	}
 	slices.SortStableFunc(rows, byTrouble)
 	return rows
 }
 
-func (row *controllerRow) addLoops(c supervisor.Status, now time.Time) {
+func addLoops(row *statuspage.Controller, c supervisor.Status, now time.Time) {
 	for _, l := range c.Loops {
 		row.Queued += l.Depth
 		row.Workers += l.Workers
@@ -108,7 +87,7 @@ func (row *controllerRow) addLoops(c supervisor.Status, now time.Time) {
 				row.More++
 				continue
 			}
-			row.InFlight = append(row.InFlight, keyRow{k.Key, ago(now, k.Since)})
+			row.InFlight = append(row.InFlight, statuspage.Key{Key: k.Key, Age: ago(now, k.Since)})
 		}
 		if row.LastError == "" && l.LastError != "" {
 			row.LastError, row.LastErrorAge = l.LastError, ago(now, l.LastErrorTime)+" ago"
@@ -116,42 +95,28 @@ func (row *controllerRow) addLoops(c supervisor.Status, now time.Time) {
 	}
 }
 
-func toneOf(s supervisor.State) tone {
+func toneOf(s supervisor.State) statuspage.Tone {
 	switch s {
 	case supervisor.Running:
-		return good
+		return statuspage.Good
 	case supervisor.BackingOff:
-		return bad
+		return statuspage.Bad
 	case supervisor.Waiting, supervisor.Stopping:
-		return warn
+		return statuspage.Warn
 	}
-	return calm
-}
-
-type reloadRow struct {
-	Time, Age, Status, Took, Error, Rest string
-	Tone                                 tone
-	Generation                           uint64
-	Open                                 bool
-	Steps                                []stepRow
-}
-
-// stepRow is one change of a plan.
-type stepRow struct {
-	What, Subject, Detail string
-	Tone                  tone
+	return statuspage.Calm
 }
 
 // reloadRows lists the reloads, the newest first and open.
-func reloadRows(all []Reload, now time.Time) []reloadRow {
-	rows := make([]reloadRow, 0, len(all))
+func reloadRows(all []Reload, now time.Time) []statuspage.Reload {
+	rows := make([]statuspage.Reload, 0, len(all))
 	for _, o := range slices.Backward(all) {
-		row := reloadRow{
-			Time: o.Time.UTC().Format(time.RFC3339), Age: ago(now, o.Time) + " ago", Status: "applied", Tone: good,
+		row := statuspage.Reload{
+			Time: o.Time.UTC().Format(time.RFC3339), Age: ago(now, o.Time) + " ago", Status: "applied", Tone: statuspage.Good,
 			Took: fmt.Sprintf("took %.3g s", o.Took), Error: o.Error, Generation: o.Generation, Open: len(rows) == 0,
 		}
 		if o.Status == telemetry.Failure {
-			row.Status, row.Tone = "rejected", bad
+			row.Status, row.Tone = "rejected", statuspage.Bad
 		}
 		if o.Plan != nil {
 			row.Steps, row.Rest = stepRows(*o.Plan)
@@ -162,25 +127,25 @@ func reloadRows(all []Reload, now time.Time) []reloadRow {
 }
 
 // stepRows lists what a plan does, in the order of its text form, and sums up the rest.
-func stepRows(p config.Plan) (steps []stepRow, rest string) {
+func stepRows(p config.Plan) (steps []statuspage.Step, rest string) {
 	for _, c := range p.ProcessWide {
-		steps = append(steps, stepRow{"everything", "", c.String() + " (" + c.Effect + ")", warn})
+		steps = append(steps, statuspage.Step{What: "everything", Detail: c.String() + " (" + c.Effect + ")", Tone: statuspage.Warn})
 	}
 	kept := 0
-	tones := map[config.Action]tone{config.Stop: calm, config.Restart: warn, config.Start: good}
+	tones := map[config.Action]statuspage.Tone{config.Stop: statuspage.Calm, config.Restart: statuspage.Warn, config.Start: statuspage.Good}
 	for _, action := range []config.Action{config.Stop, config.Restart, config.Start} {
 		for _, c := range p.Controllers {
 			if c.Action != action {
 				continue
 			}
-			steps = append(steps, causeRows(c, stepRow{What: string(action), Subject: c.Name, Tone: tones[action]})...)
+			steps = append(steps, causeRows(c, statuspage.Step{What: string(action), Subject: c.Name, Tone: tones[action]})...)
 		}
 	}
 	for _, c := range p.InPlace {
-		steps = append(steps, stepRow{"in place", "", c.String(), good})
+		steps = append(steps, statuspage.Step{What: "in place", Detail: c.String(), Tone: statuspage.Good})
 	}
 	for _, c := range p.NoEffect {
-		steps = append(steps, stepRow{"no effect", "", c.String(), calm})
+		steps = append(steps, statuspage.Step{What: "no effect", Detail: c.String(), Tone: statuspage.Calm})
 	}
 	for _, c := range p.Controllers {
 		if c.Action == config.Keep {
@@ -194,8 +159,8 @@ func stepRows(p config.Plan) (steps []stepRow, rest string) {
 }
 
 // causeRows has one row per cause that is the controller's own.
-func causeRows(c config.ControllerPlan, first stepRow) []stepRow {
-	var rows []stepRow
+func causeRows(c config.ControllerPlan, first statuspage.Step) []statuspage.Step {
+	var rows []statuspage.Step
 	for _, cause := range c.Causes {
 		if _, all := config.RestartsAll(cause.Path); !all {
 			row := first

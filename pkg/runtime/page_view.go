@@ -3,7 +3,6 @@ package runtime
 import (
 	"cmp"
 	"fmt"
-	"html/template"
 	"slices"
 	"strings"
 	"time"
@@ -11,58 +10,30 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"kcmd.dev/pkg/runtime/informers"
+	"kcmd.dev/pkg/runtime/statuspage"
 	"kcmd.dev/pkg/runtime/supervisor"
 )
 
-// tone is how something looks. Its meaning is always told in words, too.
-type tone string
-
-const (
-	good tone = "good"
-	warn tone = "warn"
-	bad  tone = "bad"
-	calm tone = "calm"
-)
-
-// view is what the status page shows, ready to be printed.
-type view struct {
-	CSS     template.CSS
-	Refresh int // seconds, 0 for never
-
-	Title, Version, Host, Uptime, Now string
-	Verdict                           verdict
-	Cards                             []card
-
-	Configuration ConfigurationStatus
-	Connection    ConnectionStatus
-	Leases        []leaseRow
-	Running       int
-	Controllers   []controllerRow
-	Reloads       []reloadRow
-	Objects       int
-	Informers     []informerRow
-}
-
-type verdict struct {
-	Tone tone
-	Text string
-}
-
-type card struct{ Label, Value, Detail string }
-
-func viewOf(s Status, host string, now time.Time, refresh time.Duration) view {
-	v := view{
-		Refresh:       int(refresh.Seconds()),
-		Version:       s.Version,
-		Host:          host,
-		Uptime:        ago(now, s.Started),
-		Now:           now.UTC().Format(time.RFC3339),
-		Configuration: s.Configuration,
-		Connection:    s.Connection,
-		Leases:        leaseRows(s.Leadership, now),
-		Controllers:   controllerRows(s.Controllers, now),
-		Reloads:       reloadRows(s.Reloads, now),
-		Informers:     informerRows(s.Informers, now),
+// viewOf is what the status page shows of a status, ready to be printed.
+func viewOf(s Status, host string, now time.Time, refresh time.Duration) statuspage.View {
+	v := statuspage.View{
+		Refresh: int(refresh.Seconds()),
+		Version: s.Version,
+		Host:    host,
+		Uptime:  ago(now, s.Started),
+		Now:     now.UTC().Format(time.RFC3339),
+		Configuration: statuspage.Configuration{
+			File: s.Configuration.File, Hash: s.Configuration.Hash,
+			Generation: s.Configuration.Generation, Rejected: s.Configuration.Rejected,
+		},
+		Connection: statuspage.Connection{
+			Server: s.Connection.Server, Generation: s.Connection.Generation,
+			Renewed: s.Connection.Renewed, Error: s.Connection.Error,
+		},
+		Leases:      leaseRows(s.Leadership, now),
+		Controllers: controllerRows(s.Controllers, now),
+		Reloads:     reloadRows(s.Reloads, now),
+		Informers:   informerRows(s.Informers, now),
 	}
 	for _, c := range s.Controllers {
 		if c.State == supervisor.Running {
@@ -78,16 +49,16 @@ func viewOf(s Status, host string, now time.Time, refresh time.Duration) view {
 	return v
 }
 
-func titleOf(v verdict) string {
+func titleOf(v statuspage.Verdict) string {
 	mark := "●"
-	if v.Tone != good {
+	if v.Tone != statuspage.Good {
 		mark = "▲"
 	}
 	return mark + " kube-controller-manager: " + v.Text
 }
 
 // judge sums the status up, the worst first.
-func judge(s Status, now time.Time) verdict {
+func judge(s Status, now time.Time) statuspage.Verdict {
 	var ailing []string
 	for _, c := range s.Controllers {
 		if ailment(c, now) != "" {
@@ -100,8 +71,8 @@ func judge(s Status, now time.Time) verdict {
 			unsynced++
 		}
 	}
-	var v verdict
-	note := func(t tone, format string, args ...any) {
+	var v statuspage.Verdict
+	note := func(t statuspage.Tone, format string, args ...any) {
 		if v.Text == "" {
 			v.Tone = t
 		} else {
@@ -110,22 +81,22 @@ func judge(s Status, now time.Time) verdict {
 		v.Text += fmt.Sprintf(format, args...)
 	}
 	if len(ailing) > 0 {
-		note(bad, "%s not healthy: %s", plural(len(ailing), "controller is", "controllers are"), strings.Join(ailing, ", "))
+		note(statuspage.Bad, "%s not healthy: %s", plural(len(ailing), "controller is", "controllers are"), strings.Join(ailing, ", "))
 	}
 	if s.Configuration.Rejected != "" {
-		note(bad, "The configuration file was rejected; generation %d stays in force", s.Configuration.Generation)
+		note(statuspage.Bad, "The configuration file was rejected; generation %d stays in force", s.Configuration.Generation)
 	}
 	if s.Connection.Error != "" {
-		note(warn, "New credentials cannot be used; the ones before stay in use")
+		note(statuspage.Warn, "New credentials cannot be used; the ones before stay in use")
 	}
 	if unsynced > 0 {
-		note(warn, "%s not filled yet", plural(unsynced, "cache is", "caches are"))
+		note(statuspage.Warn, "%s not filled yet", plural(unsynced, "cache is", "caches are"))
 	}
 	if v.Text == "" && holdsNone(s.Leadership) {
-		note(good, "Standing by, ready to take over")
+		note(statuspage.Good, "Standing by, ready to take over")
 	}
 	if v.Text == "" {
-		note(good, "Everything runs as configured")
+		note(statuspage.Good, "Everything runs as configured")
 	}
 	return v
 }
@@ -134,16 +105,16 @@ func holdsNone(l LeadershipStatus) bool {
 	return !slices.ContainsFunc(l.Leases, func(one LeaseStatus) bool { return one.Leading })
 }
 
-func cards(s Status, v view, now time.Time) []card {
-	leases := card{Label: "Leases held", Value: "none", Detail: "standing by"}
+func cards(s Status, v statuspage.View, now time.Time) []statuspage.Card {
+	leases := statuspage.Card{Label: "Leases held", Value: "none", Detail: "standing by"}
 	held := 0
 	for _, l := range v.Leases {
-		if l.Tone == good {
+		if l.Tone == statuspage.Good {
 			held++
 		}
 	}
 	if held > 0 {
-		leases = card{"Leases held", fmt.Sprintf("%d of %d", held, len(v.Leases)), fmt.Sprintf("term %d", s.Leadership.Term)}
+		leases.Value, leases.Detail = fmt.Sprintf("%d of %d", held, len(v.Leases)), fmt.Sprintf("term %d", s.Leadership.Term)
 	}
 	queued, inFlight := 0, 0
 	for _, c := range v.Controllers {
@@ -155,11 +126,11 @@ func cards(s Status, v view, now time.Time) []card {
 		last := s.Reloads[n-1]
 		reload = fmt.Sprintf("last reload: %s, %s ago", last.Status, ago(now, last.Time))
 	}
-	return []card{
-		{"Controllers running", fmt.Sprintf("%d of %d", v.Running, len(v.Controllers)), stateCounts(s.Controllers)},
+	return []statuspage.Card{
+		{Label: "Controllers running", Value: fmt.Sprintf("%d of %d", v.Running, len(v.Controllers)), Detail: stateCounts(s.Controllers)},
 		leases,
-		{"Configuration", fmt.Sprintf("generation %d", s.Configuration.Generation), reload},
-		{"Work", fmt.Sprintf("%d queued", queued), fmt.Sprintf("%d in flight", inFlight)},
+		{Label: "Configuration", Value: fmt.Sprintf("generation %d", s.Configuration.Generation), Detail: reload},
+		{Label: "Work", Value: fmt.Sprintf("%d queued", queued), Detail: fmt.Sprintf("%d in flight", inFlight)},
 	}
 }
 
@@ -180,17 +151,10 @@ func stateCounts(all []supervisor.Status) string {
 	return strings.Join(parts, ", ")
 }
 
-type informerRow struct {
-	Name, Filter, State, Form, Error, Idle string
-	Tone                                   tone
-	Objects, Handlers                      int
-	Readers                                []string
-}
-
-func informerRows(all []informers.Status, now time.Time) []informerRow {
-	rows := make([]informerRow, 0, len(all))
+func informerRows(all []informers.Status, now time.Time) []statuspage.Informer {
+	rows := make([]statuspage.Informer, 0, len(all))
 	for _, i := range all {
-		row := informerRow{
+		row := statuspage.Informer{
 			Name: i.Resource, Form: string(i.Form), Error: i.LastError,
 			Objects: i.Objects, Handlers: i.Handlers, Readers: i.Scopes,
 		}
@@ -204,11 +168,11 @@ func informerRows(all []informers.Status, now time.Time) []informerRow {
 		}
 		switch {
 		case i.Synced:
-			row.State, row.Tone = "synced", good
+			row.State, row.Tone = "synced", statuspage.Good
 		case i.Running:
-			row.State, row.Tone = "filling", warn
+			row.State, row.Tone = "filling", statuspage.Warn
 		default:
-			row.State, row.Tone = "not started", calm
+			row.State, row.Tone = "not started", statuspage.Calm
 		}
 		if !i.IdleSince.IsZero() {
 			row.Idle = "for " + ago(now, i.IdleSince)
@@ -219,12 +183,12 @@ func informerRows(all []informers.Status, now time.Time) []informerRow {
 }
 
 // byTrouble puts first what needs attention, then keeps the order.
-func byTrouble(a, b controllerRow) int {
-	rank := func(c controllerRow) int {
+func byTrouble(a, b statuspage.Controller) int {
+	rank := func(c statuspage.Controller) int {
 		switch {
 		case c.Problem != "":
 			return 0
-		case c.State == supervisor.Disabled:
+		case c.State == string(supervisor.Disabled):
 			return 2
 		}
 		return 1

@@ -11,15 +11,14 @@ import (
 	"time"
 
 	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/controlplane/binaries"
 	"kcmd.dev/test/controlplane/process"
+	"kcmd.dev/test/manager/program"
 )
 
-const (
-	program = "kube-controller-manager"
-	// stopGrace is longer than the default drainTimeout, so that a stop in good
-	// order is never mistaken for one that hangs.
-	stopGrace = 20 * time.Second
-)
+// stopGrace is longer than the default drainTimeout, so that a stop in good
+// order is never mistaken for one that hangs.
+const stopGrace = 20 * time.Second
 
 // Process is a manager in a process of its own. Its methods may be called from
 // several goroutines.
@@ -69,7 +68,7 @@ func BeginProcess(ctx context.Context, cp *controlplane.ControlPlane, edit func(
 		return nil, err
 	}
 	child, err := process.Start(process.Spec{
-		Name:    program,
+		Name:    program.Name,
 		Path:    binary,
 		Args:    append([]string{"--config=" + i.ConfigFile()}, args...),
 		Env:     []string{"HOME=" + i.folder, "KUBECONFIG="},
@@ -87,7 +86,7 @@ func BeginProcess(ctx context.Context, cp *controlplane.ControlPlane, edit func(
 // Build compiles the manager into dir, unless it is there already, and returns the
 // path of the binary.
 func Build(ctx context.Context, dir string) (string, error) {
-	binary := filepath.Join(dir, program)
+	binary := filepath.Join(dir, program.Name)
 	if _, err := os.Stat(binary); err == nil {
 		return binary, nil
 	}
@@ -97,17 +96,13 @@ func Build(ctx context.Context, dir string) (string, error) {
 		return "", fmt.Errorf("building the manager: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(temporary) }()
-	output := filepath.Join(temporary, program)
-	log := filepath.Join(temporary, "build.log")
-	err = process.Run(ctx, process.Spec{
-		Name:    "go build",
-		Path:    "go",
-		Args:    []string{"build", "-o", output, "kcmd.dev/cmd/kube-controller-manager"},
-		LogFile: log,
-	})
+	root, err := binaries.Root()
 	if err != nil {
-		messages, _ := os.ReadFile(log)
-		return "", fmt.Errorf("building the manager: %w\n%s", err, messages)
+		return "", err
+	}
+	output := filepath.Join(temporary, program.Name)
+	if err := program.Build(ctx, root, output); err != nil {
+		return "", err
 	}
 	if err := os.Rename(output, binary); err != nil {
 		return "", fmt.Errorf("building the manager: %w", err)

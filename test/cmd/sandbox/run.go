@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,14 +14,12 @@ import (
 	"kcmd.dev/test/controlplane"
 	"kcmd.dev/test/controlplane/binaries"
 	"kcmd.dev/test/controlplane/process"
+	"kcmd.dev/test/manager/program"
 )
 
-const (
-	managerName = "kube-controller-manager"
-	// managerGrace is what the manager gets to drain its controllers and give up
-	// its lease.
-	managerGrace = 30 * time.Second
-)
+// managerGrace is what the manager gets to drain its controllers and give up
+// its lease.
+const managerGrace = 30 * time.Second
 
 func newRunCommand(dir *string) *cobra.Command {
 	var shape cluster
@@ -78,8 +75,9 @@ func run(ctx context.Context, f folder, shape cluster, config string) error {
 	if err != nil {
 		return err
 	}
-	manager := filepath.Join(bin, managerName)
-	if err := buildManager(ctx, f.root, manager); err != nil {
+	manager := filepath.Join(bin, program.Name)
+	fmt.Fprintln(os.Stderr, "building", program.Name, "…")
+	if err := program.Build(ctx, f.root, manager); err != nil {
 		return err
 	}
 	return runManager(ctx, f, shape, manager, config)
@@ -90,7 +88,7 @@ func run(ctx context.Context, f folder, shape cluster, config string) error {
 func runManager(ctx context.Context, f folder, shape cluster, manager, config string) error {
 	return withControlPlane(ctx, f, shape, func(ctx context.Context, c *controlplane.ControlPlane) error {
 		p, err := process.Start(process.Spec{
-			Name:   managerName,
+			Name:   program.Name,
 			Path:   manager,
 			Args:   []string{"--config", config},
 			Dir:    f.root,
@@ -103,27 +101,4 @@ func runManager(ctx context.Context, f folder, shape cluster, manager, config st
 		err = untilDone(ctx, c, p)
 		return errors.Join(err, p.Stop(managerGrace))
 	})
-}
-
-// buildManager does what `make build` does, but needs nothing but Go.
-func buildManager(ctx context.Context, root, to string) error {
-	fmt.Fprintln(os.Stderr, "building", managerName, "…")
-	source := filepath.Join("cmd", managerName)
-	version, err := os.ReadFile(filepath.Join(root, source, "VERSION"))
-	if err != nil {
-		return fmt.Errorf("building %s: %w", managerName, err)
-	}
-	ldflags := "-X k8s.io/component-base/version.gitVersion=" + strings.TrimSpace(string(version))
-	var messages bytes.Buffer
-	err = process.Run(ctx, process.Spec{
-		Name:   "go build",
-		Path:   "go",
-		Args:   []string{"build", "-ldflags", ldflags, "-o", to, "./" + filepath.ToSlash(source)},
-		Dir:    root,
-		Output: &messages,
-	})
-	if err != nil {
-		return fmt.Errorf("building %s: %w\n%s", managerName, err, &messages)
-	}
-	return nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"kcmd.dev/test/controlplane/binaries"
 	"kcmd.dev/test/controlplane/process"
+	"kcmd.dev/test/manager/program"
 )
 
 // commandMode makes the test binary behave as the sandbox command itself, so
@@ -193,7 +194,7 @@ func TestRunEndsWithTheManager(t *testing.T) {
 	f := folder{root: root, path: filepath.Join(t.TempDir(), "sandbox")}
 	err = runManager(t.Context(), f, cluster{}, "false", "x.yaml")
 	var exit *process.ExitError
-	if !errors.As(err, &exit) || exit.Name != managerName {
+	if !errors.As(err, &exit) || exit.Name != program.Name {
 		t.Errorf("got %v, want the manager's end", err)
 	}
 }

@@ -104,6 +104,10 @@ func TestBuildOnlyWhenTheStampDiffers(t *testing.T) {
 	if progress := build(); progress == "" {
 		t.Error("not built again after other linker flags")
 	}
+	tool.tags = "other"
+	if progress := build(); progress == "" {
+		t.Error("not built again with other build tags")
+	}
 	if err := os.Remove(filepath.Join(b.folder, "sample")); err != nil {
 		t.Fatal(err)
 	}

@@ -172,7 +172,7 @@ func (b builder) compile(ctx context.Context, m pending, to string) error {
 		}
 		ldflags = strings.ReplaceAll(ldflags, moduleTime, strings.TrimSpace(tagged.String()))
 	}
-	return b.golang(ctx, m.tool, nil, "build", "-ldflags", ldflags, "-o", to, m.pkg)
+	return b.golang(ctx, m.tool, nil, "build", "-tags", m.tags, "-ldflags", ldflags, "-o", to, m.pkg)
 }
 
 func (b builder) print(ctx context.Context, m pending, to string) error {

@@ -33,8 +33,8 @@ func (b builder) stamp(t tool) (version, stamp string, err error) {
 		return "", "", fmt.Errorf("reading the version of %s: %w", t.name, err)
 	}
 	dependencies := sha256.Sum256(append(gomod, gosum...))
-	return version, fmt.Sprintf("package: %s\nversion: %s\nldflags: %s\ngo: %s %s/%s\ndependencies: %x\n",
-		t.pkg, version, linkerFlags(t, version), runtime.Version(), runtime.GOOS, runtime.GOARCH, dependencies), nil
+	return version, fmt.Sprintf("package: %s\nversion: %s\ntags: %s\nldflags: %s\ngo: %s %s/%s\ndependencies: %x\n",
+		t.pkg, version, t.tags, linkerFlags(t, version), runtime.Version(), runtime.GOOS, runtime.GOARCH, dependencies), nil
 }
 
 func (b builder) stampFile(t tool) string {

@@ -86,8 +86,9 @@ func isLease(e *auditv1.Event, name string) bool {
 	return e.ObjectRef != nil && e.ObjectRef.Resource == "leases" && e.ObjectRef.Namespace == leaseNamespace && e.ObjectRef.Name == name
 }
 
-// isUnfenced passes what a manager may write without holding the lease: about itself,
-// and questions, which change nothing.
+// isUnfenced passes what a manager may write without holding the lease: about itself, the
+// identities of its controllers, which a standby needs as well, and questions, which change
+// nothing.
 func isUnfenced(e *auditv1.Event) bool {
 	switch ref := e.ObjectRef; {
 	case ref == nil:
@@ -95,7 +96,9 @@ func isUnfenced(e *auditv1.Event) bool {
 	case slices.Contains([]string{"leases", "leasecandidates", "tokenreviews", "subjectaccessreviews"}, ref.Resource):
 		return true
 	case ref.Resource == "serviceaccounts":
-		return ref.Subresource == "token" && e.User.Username == controlplane.ManagerUser
+		// Controllers have identities of their own, and never write with that of the process.
+		return ref.Namespace == metav1.NamespaceSystem && e.User.Username == controlplane.ManagerUser &&
+			e.Verb == "create" && (ref.Subresource == "token" || ref.Subresource == "")
 	case ref.Resource == "events":
 		return e.User.Username == controlplane.ManagerUser && ref.Namespace == leaseNamespace
 	}

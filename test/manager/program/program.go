@@ -1,0 +1,49 @@
+// Package program builds the manager as `make build` does, with nothing but Go.
+package program
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"kcmd.dev/test/controlplane/process"
+)
+
+// Name is the name of the program.
+const Name = "kube-controller-manager"
+
+const versionVariable = "k8s.io/component-base/version.gitVersion"
+
+// Build compiles the manager of the repository at root into a file. The folder of the
+// command says in VERSION and TAGS how.
+func Build(ctx context.Context, root, to string) error {
+	source := path.Join("cmd", Name)
+	read := func(name string) (string, error) {
+		data, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(source), name))
+		return strings.TrimSpace(string(data)), err
+	}
+	version, err := read("VERSION")
+	if err != nil {
+		return fmt.Errorf("building %s: %w", Name, err)
+	}
+	tags, err := read("TAGS")
+	if err != nil {
+		return fmt.Errorf("building %s: %w", Name, err)
+	}
+	var messages bytes.Buffer
+	err = process.Run(ctx, process.Spec{
+		Name:   "go build",
+		Path:   "go",
+		Args:   []string{"build", "-tags", tags, "-ldflags", "-X " + versionVariable + "=" + version, "-o", to, "./" + source},
+		Dir:    root,
+		Output: &messages,
+	})
+	if err != nil {
+		return fmt.Errorf("building %s: %w\n%s", Name, err, &messages)
+	}
+	return nil
+}
