@@ -81,10 +81,11 @@ func createDeployments(ctx context.Context, client kubernetes.Interface, namespa
 }
 
 // deploymentsComplete returns nil when all Deployments of a namespace have the replicas
-// they are to have, of the newest template, and all are available.
+// they are to have, of the newest template, and all are available. It asks for the newest
+// state: an older one would be that before the change whose end is waited for.
 func deploymentsComplete(client kubernetes.Interface, namespace string, n int) func(context.Context) error {
 	return func(ctx context.Context) error {
-		list, err := client.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		list, err := client.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}

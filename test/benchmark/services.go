@@ -88,7 +88,7 @@ func newService(i int) *corev1.Service {
 
 // readyPods returns the UIDs of the ready pods by the group they belong to.
 func (s *stage) readyPods(ctx context.Context) (map[string]sets.Set[types.UID], error) {
-	list, err := s.client.CoreV1().Pods(load).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	list, err := s.client.CoreV1().Pods(load).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -110,11 +110,11 @@ func (s *stage) readyPods(ctx context.Context) (map[string]sets.Set[types.UID], 
 // ready pods and no others, and its Endpoints as many.
 func (s *stage) endpointsComplete(n int) func(context.Context) error {
 	return func(ctx context.Context) error {
-		slices, err := s.client.DiscoveryV1().EndpointSlices(load).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		slices, err := s.client.DiscoveryV1().EndpointSlices(load).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
-		endpoints, err := s.client.CoreV1().Endpoints(load).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		endpoints, err := s.client.CoreV1().Endpoints(load).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
