@@ -24,7 +24,7 @@ import (
 //
 // A rejected edit fails none of them: the configuration in force is good.
 func (r *Runtime) healthChecks() []healthz.HealthChecker {
-	return append([]healthz.HealthChecker{r.leaderCheck(), r.pulseCheck(), r.watchCheck()}, r.controllerChecks()...)
+	return append([]healthz.HealthChecker{r.leaderCheck(), r.candidateCheck(), r.pulseCheck(), r.watchCheck()}, r.controllerChecks()...)
 }
 
 func (r *Runtime) liveChecks() []healthz.HealthChecker {

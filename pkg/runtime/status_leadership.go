@@ -80,16 +80,26 @@ func (r *Runtime) leadershipStatus() LeadershipStatus {
 
 // leaderCheck fails if this process should renew a lease and does not get to it.
 func (r *Runtime) leaderCheck() healthz.HealthChecker {
-	return healthz.NamedCheck(election.HealthCheckName, func(req *http.Request) error {
+	return r.electionCheck(election.HealthCheckName, (*election.Elector).Check)
+}
+
+// candidateCheck fails while the API server is to choose the leader and cannot choose this
+// process.
+func (r *Runtime) candidateCheck() healthz.HealthChecker {
+	return r.electionCheck(election.CandidateCheckName, (*election.Elector).CheckCandidate)
+}
+
+func (r *Runtime) electionCheck(name string, check func(*election.Elector, *http.Request) error) healthz.HealthChecker {
+	return healthz.NamedCheck(name, func(req *http.Request) error {
 		r.mu.Lock()
 		leases := r.leases
 		r.mu.Unlock()
-		var stuck []error
+		var failed []error
 		for _, l := range leases {
 			if l.elector != nil {
-				stuck = append(stuck, l.elector.Check(req))
+				failed = append(failed, check(l.elector, req))
 			}
 		}
-		return errors.Join(stuck...)
+		return errors.Join(failed...)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/klog/v2"
@@ -124,6 +125,9 @@ func (e *Elector) stand(ctx context.Context) {
 		klog.FromContext(ctx).Error(err, "making the lease candidate failed", "leaseCandidate", klog.KRef(o.Namespace, o.Identity))
 		return
 	}
+	e.mu.Lock()
+	e.candidate = healthz.NewInformerSyncHealthz(informers)
+	e.mu.Unlock()
 	candidate.Run(ctx)
 	if running, ok := informers.(interface{ Shutdown() }); ok {
 		running.Shutdown() // candidate.Run leaves its informer running for a moment

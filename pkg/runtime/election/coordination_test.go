@@ -156,6 +156,9 @@ func TestLeaseCandidateIsKept(t *testing.T) {
 		a := s.runWith(t, "a", defaults, coordinated)
 		pass(time.Second)
 		synctest.Wait()
+		if err := a.CheckCandidate(nil); err != nil {
+			t.Error(err)
+		}
 		c := candidateOf(t, a)
 		want := v1beta1.LeaseCandidateSpec{
 			LeaseName: leaseName, BinaryVersion: "1.36.3", EmulationVersion: "1.35.0",
@@ -278,6 +281,40 @@ func TestCoordinationLeavesNothingBehind(t *testing.T) {
 			t.Fatalf("%d goroutines, before %d:\n%s", after, before, stacks)
 		}
 	})
+}
+
+func TestCandidacyIsChecked(t *testing.T) {
+	client := fake.NewClientset()
+	o := Options{Leases: client.CoordinationV1(), Namespace: namespace, Name: leaseName, Identity: "a", Timings: defaults}
+	for name, tc := range map[string]struct {
+		coordination *Coordination
+		released     bool
+		want         string
+	}{
+		"not coordinated": {},
+		"before Run":      {coordination: &Coordination{Client: client, BinaryVersion: "1.36.3", EmulationVersion: "1.36"}, want: "there is no candidate for lease " + leaseName + " yet"},
+		"released":        {coordination: &Coordination{Client: client, BinaryVersion: "1.36.3", EmulationVersion: "1.36"}, released: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o.Coordinated = tc.coordination
+			e, err := New(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tc.released {
+				if err := e.Release(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := ""
+			if err := e.CheckCandidate(nil); err != nil {
+				got = err.Error()
+			}
+			if got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
 }
 
 func TestVersionsOfCandidates(t *testing.T) {

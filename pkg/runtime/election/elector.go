@@ -10,6 +10,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apiserver/pkg/server/healthz"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
@@ -106,7 +107,8 @@ type Elector struct {
 	term      *Term
 	termID    uint64 // ID of the newest Term
 	released  bool
-	retire    context.CancelFunc // ends candidacy; nil before Run
+	retire    context.CancelFunc    // ends candidacy; nil before Run
+	candidate healthz.HealthChecker // of the LeaseCandidate's informer; nil before it is made
 	lastErr   error
 	lastErrAt time.Time
 

@@ -26,6 +26,25 @@ func (e *Elector) Check(*http.Request) error {
 	return fmt.Errorf("failed election to renew leadership on lease %s", e.opts.Name)
 }
 
+// CandidateCheckName is the name of the health check of the candidacy, as upstream's.
+const CandidateCheckName = "informer-sync"
+
+// CheckCandidate fails while the API server cannot choose this process because its
+// LeaseCandidate is not kept yet. Without Coordination, and once the candidacy was
+// withdrawn, nothing is to be kept.
+func (e *Elector) CheckCandidate(req *http.Request) error {
+	e.mu.Lock()
+	candidate, released := e.candidate, e.released
+	e.mu.Unlock()
+	switch {
+	case e.opts.Coordinated == nil || released:
+		return nil
+	case candidate == nil:
+		return fmt.Errorf("there is no candidate for lease %s yet", e.opts.Name)
+	}
+	return candidate.Check(req)
+}
+
 // Status is what there is to know about an election.
 type Status struct {
 	Identity string `json:"identity"`

@@ -51,7 +51,7 @@ func standbyIsHealthy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, check := range []string{"leaderElection", "config-reload", "config-watch", deployment} {
+	for _, check := range []string{"leaderElection", "informer-sync", "config-reload", "config-watch", deployment} {
 		if !strings.Contains(verbose.body, "[+]"+check+" ok\n") {
 			t.Errorf("the check %s is missing:\n%s", check, verbose.body)
 		}
