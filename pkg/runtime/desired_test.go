@@ -220,3 +220,20 @@ func TestWholeIsWhatEnabledControllersCacheWhole(t *testing.T) {
 		t.Errorf("got %v, want pods", got)
 	}
 }
+
+func TestWhatIsCachedWholeFollowsTheConfiguration(t *testing.T) {
+	nodes := schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	d := describe(controller.Descriptor{Requires: []schema.GroupVersionResource{nodes}})
+	d.Name = "replicaset-controller"
+	r := &Runtime{options: Options{Descriptors: []controller.Descriptor{d}}}
+	for _, on := range []bool{true, false, true} {
+		cfg := v1beta1.NewDefault()
+		cfg.Controllers.ReplicaSet.Enabled = &on
+		r.document = &config.Document{Config: cfg}
+		for range 2 {
+			if got := r.cachesWhole(nodes); got != on {
+				t.Errorf("enabled: %t, cached whole: %t", on, got)
+			}
+		}
+	}
+}

@@ -45,6 +45,17 @@ func (s *server) choose(holder string) {
 	s.edit(chosen)
 }
 
+// chosen is a candidate that the API server has chosen, and has held the lease for a while.
+func (s *server) chosen(t *testing.T, name string) (*process, *Term) {
+	t.Helper()
+	p := s.runWith(t, name, defaults, coordinated)
+	synctest.Wait()
+	s.choose(name)
+	pass(time.Minute)
+	synctest.Wait()
+	return p, p.leading(t)
+}
+
 func TestCoordinatedCandidateTakesOnlyWhatItIsGiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -86,11 +97,7 @@ func TestCoordinatedCandidateTakesOnlyWhatItIsGiven(t *testing.T) {
 func TestCoordinatedTermEndsWhenAnotherIsPreferred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
-		a := s.runWith(t, "a", defaults, coordinated)
-		synctest.Wait()
-		s.choose("a")
-		pass(time.Minute)
-		term := a.leading(t)
+		a, term := s.chosen(t, "a")
 		s.edit(func(l *coordinationv1.Lease) { l.Spec.PreferredHolder = ptr.To("b") })
 		renewed := *s.stored().Spec.RenewTime
 		pass(defaults.RetryPeriod)
@@ -122,11 +129,7 @@ func TestCoordinatedTermEndsWhenAnotherIsPreferred(t *testing.T) {
 func TestCoordinatedTermEndsWhenTheLeaseIsDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
-		a := s.runWith(t, "a", defaults, coordinated)
-		synctest.Wait()
-		s.choose("a")
-		synctest.Wait()
-		term := a.leading(t)
+		a, term := s.chosen(t, "a")
 		s.remove()
 		pass(defaults.RetryPeriod)
 		synctest.Wait()
@@ -192,11 +195,7 @@ func TestLeaseCandidateIsKept(t *testing.T) {
 func TestReleasedCandidateIsNotChosenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
-		a := s.runWith(t, "a", defaults, coordinated)
-		synctest.Wait()
-		s.choose("a")
-		pass(time.Minute)
-		a.leading(t)
+		a, _ := s.chosen(t, "a")
 		c := candidateOf(t, a)
 		c.Spec.PingTime = &metav1.MicroTime{Time: time.Now()} // of the choice in which it won
 		if _, err := a.CoordinationV1beta1().LeaseCandidates(namespace).Update(t.Context(), c, metav1.UpdateOptions{}); err != nil {

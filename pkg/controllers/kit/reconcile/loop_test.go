@@ -163,6 +163,36 @@ func TestFailuresBackOffAndSuccessForgets(t *testing.T) {
 	controllertest.Eventually(t, "the success resets the backoff", func() bool { return l.Retries("a") == 0 })
 }
 
+// limiter tells a test when a failed key gets its delay.
+type limiter struct {
+	workqueue.TypedRateLimiter[string]
+	when func()
+}
+
+func (l limiter) When(key string) time.Duration {
+	l.when()
+	return l.TypedRateLimiter.When(key)
+}
+
+// TestAFailedKeyIsShownUntilItWaits: whoever looks between a failure and the delay after it
+// sees the key in flight.
+func TestAFailedKeyIsShownUntilItWaits(t *testing.T) {
+	env := controllertest.New(t)
+	var l *reconcile.Loop[string]
+	seen := make(chan int, 10)
+	l = reconcile.New(env.Env, reconcile.Options[string]{
+		Queue: "q", Workers: 1,
+		Backoff: limiter{reconcile.Backoff[string](time.Second, time.Minute), func() { seen <- len(l.Inspect().InFlight) }},
+	}, func(context.Context, string) error { return errors.New("broken") })
+	r := start(env, l)
+	defer r.end(t)
+	l.Add("a")
+	controllertest.Eventually(t, "it gets its delay", func() bool { return len(seen) > 0 })
+	if n := <-seen; n != 1 {
+		t.Errorf("%d keys were in flight", n)
+	}
+}
+
 func TestAKeyIsDroppedAfterItsLastRetry(t *testing.T) {
 	env := controllertest.New(t)
 	var mu sync.Mutex
