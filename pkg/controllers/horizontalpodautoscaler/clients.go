@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"sync"
 
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/scale"
 	resourceclient "k8s.io/metrics/pkg/client/clientset/versioned/typed/metrics/v1beta1"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/metrics/pkg/client/external_metrics"
 
 	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controllers/kit/scaleclient"
 )
 
 // clients are those that autoscaling needs beside the usual ones.
@@ -27,11 +27,9 @@ type clients struct {
 // newClients makes clients under the identity of the controller. It sends no request.
 func newClients(env controller.Env) (clients, error) {
 	var c clients
-	// NewForConfig writes to its argument.
-	scales, err := scale.NewForConfig(rest.CopyConfig(env.RESTConfig), env.Mapper, dynamic.LegacyAPIPathResolverFunc,
-		scale.NewDiscoveryScaleKindResolver(env.Discovery))
+	scales, err := scaleclient.New(env)
 	if err != nil {
-		return c, fmt.Errorf("making the client for scales: %w", err)
+		return c, err
 	}
 	resources, err := resourceclient.NewForConfig(env.RESTConfig)
 	if err != nil {

@@ -11,11 +11,14 @@ import (
 	"testing"
 	"time"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	discoveryfake "k8s.io/client-go/discovery/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -286,9 +289,49 @@ func TestMakingClientsSendsNothing(t *testing.T) {
 		t.Errorf("%v, asked %v", err, asked)
 	}
 	h.RESTConfig = &rest.Config{Host: "::bad::"}
-	if _, err := newClients(h.Env.Env); err == nil || !strings.Contains(err.Error(), "scales") {
+	if _, err := newClients(h.Env.Env); err == nil || !strings.Contains(err.Error(), "scale subresources") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestScalesOfCustomResourcesAreReadAsJSON pins that targets which are served as JSON only
+// can be scaled, whatever the encoding of the other clients.
+func TestScalesOfCustomResourcesAreReadAsJSON(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if got := r.Header.Get("Accept"); got != runtime.ContentTypeJSON {
+			http.Error(w, "not served as "+got, http.StatusNotAcceptable)
+			return
+		}
+		w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+		fmt.Fprint(w, `{"kind":"Scale","apiVersion":"autoscaling/v1","spec":{"replicas":7}}`)
+	}))
+	defer server.Close()
+	h := newHarness(t, testConfig)
+	h.RESTConfig = &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{
+		ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf,
+	}}
+	c, err := newClients(h.Env.Env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.serveScaleOfDeployments(t)
+	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"}}
+	got, err := c.scales.Scales("ns").Update(t.Context(), schema.GroupResource{Group: "apps", Resource: "deployments"}, scale, metav1.UpdateOptions{})
+	if err != nil || got.Spec.Replicas != 7 {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+// serveScaleOfDeployments makes discovery tell of the scale subresource.
+func (h *harness) serveScaleOfDeployments(t testing.TB) {
+	t.Helper()
+	fake, ok := h.Fake.Discovery().(*discoveryfake.FakeDiscovery)
+	if !ok {
+		t.Fatal("discovery is no fake")
+	}
+	fake.Resources = append(fake.Resources, &metav1.APIResourceList{GroupVersion: "apps/v1", APIResources: []metav1.APIResource{
+		{Name: "deployments/scale", Group: "autoscaling", Version: "v1", Kind: "Scale"},
+	}})
 }
 
 // BenchmarkEvaluation evaluates one autoscaler among many, each with a pod of its own.
