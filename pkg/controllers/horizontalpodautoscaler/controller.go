@@ -21,8 +21,10 @@
 //  7. Two autoscalers must not select the same pods. The selectors of all autoscalers are
 //     remembered for that (see selectors).
 //  8. What only memory holds, the recommendations and scale events of each autoscaler and
-//     the selectors, is handed over to the next instance. A history belongs to the UID of
-//     an autoscaler.
+//     the selectors, is handed over to the next instance. All of it belongs to the UID of
+//     an autoscaler. If that instance begins more than a period after the last one ended,
+//     another process may have evaluated meanwhile: the size it finds counts as a
+//     recommendation, as in an autoscaler's first evaluation.
 //
 // Behaviour: specs/horizontal-pod-autoscaler-controller.md.
 package horizontalpodautoscaler
@@ -173,6 +175,7 @@ func (c *autoscalerController) Run(ctx context.Context) error {
 		c.adopt(inherited)
 	}
 	c.remembered = memory{selectors: c.selectors, histories: c.histories}
+	defer func() { c.remembered.at = c.clock.Now() }()
 
 	var invalidation sync.WaitGroup
 	defer invalidation.Wait()
@@ -186,6 +189,7 @@ func (c *autoscalerController) Run(ctx context.Context) error {
 type memory struct {
 	selectors *selectors
 	histories *histories
+	at        time.Time // when the last evaluation had ended
 }
 
 // HandOver implements controller.HandsOver. An instance that was stopped before it could
@@ -198,6 +202,9 @@ func (c *autoscalerController) adopt(inherited memory) {
 	c.selectors.adopt(inherited.selectors)
 	c.histories = inherited.histories
 	c.histories.keep(c.selectors.has)
+	if c.clock.Since(inherited.at) > c.config.syncPeriod {
+		c.histories.interrupt()
+	}
 }
 
 // reconcile evaluates an autoscaler and sees to it that it is evaluated again.

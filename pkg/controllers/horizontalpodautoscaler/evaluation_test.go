@@ -238,7 +238,7 @@ func TestSelectorsThatCannotBeUsed(t *testing.T) {
 	} {
 		h := newHarness(t, testConfig, withPods(1, newHPA())...)
 		h.scale.Status.Selector = tc.selector
-		h.c.selectors.register(webKey)
+		h.c.selectors.register(webKey, "u1")
 		for other, selector := range tc.others {
 			h.registered(t, other, selector)
 		}

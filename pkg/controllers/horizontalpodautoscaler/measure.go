@@ -112,7 +112,7 @@ func (e *evaluation) findPods(scale *autoscalingv1.Scale) (*workload, error) {
 	if err != nil {
 		return nil, e.refuse("InvalidSelector", fmt.Errorf("couldn't convert selector into a corresponding internal selector object: %w", err))
 	}
-	e.selectors.set(e.key, selector)
+	e.selectors.set(e.key, e.hpa.UID, selector)
 	pods, err := e.podsBy(selector)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	externalv1beta1 "k8s.io/metrics/pkg/apis/external_metrics/v1beta1"
 	resourcev1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
@@ -71,8 +72,12 @@ func (h *harness) registered(t testing.TB, name, selector string) {
 		t.Fatal(err)
 	}
 	key := cache.NewObjectName("ns", name)
-	h.c.selectors.register(key)
-	h.c.selectors.set(key, parsed)
+	uid := types.UID(name)
+	if name == webKey.Name {
+		uid = "u1"
+	}
+	h.c.selectors.register(key, uid)
+	h.c.selectors.set(key, uid, parsed)
 }
 
 func TestKindsOfMetrics(t *testing.T) {
