@@ -13,7 +13,9 @@
 //  3. Healthy are the pods that are Ready, not being deleted, and not about to be deleted
 //     because of an eviction less than two minutes ago. What is healthy beyond what is
 //     wanted may be evicted; nothing may while no pod is expected.
-//  4. If any of that cannot be worked out, nothing may be evicted until the next event.
+//  4. If any of that cannot be worked out, nothing may be evicted. It is tried again with
+//     a growing delay: what was wrong may be the API server, or a kind newer than what is
+//     known of it, and its end brings no event of the budget.
 //  5. The status is written on condition that the budget still is what it was worked out
 //     from. Evictions change it meanwhile: it is never read again and forced, since that
 //     would give back what was spent.

@@ -3,7 +3,8 @@
 //  1. One discovery serves the whole process: the REST mapper of all controllers and
 //     the question whether a controller's APIs are there.
 //  2. It is refreshed periodically, sooner after it failed and when a watch did: a kind may
-//     not be served any more. Something that is waited for is looked for more often at
+//     not be served any more, or when the mapper was asked for a kind that it does not
+//     know: it may be newer. Something that is waited for is looked for more often at
 //     first. In between it answers from memory.
 //  3. A group whose discovery fails counts as it last did: an aggregated API server
 //     that is down for a moment does not stop the controllers of its kinds.
@@ -16,7 +17,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -54,6 +54,8 @@ type Catalog struct {
 	err    error
 	lists  []*metav1.APIResourceList // the preferred ones
 	served map[schema.GroupVersionResource]bool
+	// unknown is what the mapper was asked for in vain since what is served last changed.
+	unknown map[string]bool
 }
 
 // New makes an empty catalog. Nothing is asked of the API server before Run.
@@ -66,11 +68,9 @@ func New(client discovery.DiscoveryInterface, c clock.WithTicker) *Catalog {
 		changed: make(chan struct{}, 1),
 		suspect: make(chan struct{}, 1),
 		served:  map[schema.GroupVersionResource]bool{},
+		unknown: map[string]bool{},
 	}
 }
-
-// Mapper maps kinds to resources, from memory where it can.
-func (c *Catalog) Mapper() meta.RESTMapper { return c.mapper }
 
 // Changed receives a value after what is served has changed.
 func (c *Catalog) Changed() <-chan struct{} { return c.changed }
@@ -195,6 +195,7 @@ func (c *Catalog) settle(served map[schema.GroupVersionResource]bool, failed map
 	}
 	c.served, c.known, c.err = served, true, nil
 	c.lacks, c.wait = false, suspectPause
+	clear(c.unknown)
 	select {
 	case c.changed <- struct{}{}:
 	default:
