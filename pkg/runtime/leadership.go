@@ -20,6 +20,7 @@ import (
 	"kcmd.dev/pkg/runtime/claims"
 	"kcmd.dev/pkg/runtime/clients"
 	"kcmd.dev/pkg/runtime/election"
+	"kcmd.dev/pkg/runtime/takeover"
 )
 
 // releaseTimeout bounds the request that gives a lease back.
@@ -41,6 +42,13 @@ type lock struct {
 	begun  bool
 	after  map[*lock]bool // what has to be given back before this lock begins
 	always *election.Term // without leader election, once it has begun
+
+	// barrier is what controllers wait for that start under the lock, nil without leader
+	// election; barriers are those of controllers that came to the lock later than the term.
+	barrier  *takeover.Barrier
+	barriers map[string]*takeover.Barrier
+	arrivals map[string]bool // controllers that ran, or may have run, under another lock before
+	held     int             // transitions of the lease when it was last acquired; -1 before
 
 	term    *election.Term // the valid one, nil while the lock is not held
 	number  uint64         // of the newest term, among all terms of the process
@@ -123,7 +131,7 @@ func (l *leadership) identityOf(k *lock) string {
 // newLock makes a lock that does nothing before it begins. wanted are its enabled
 // controllers. It is to be discarded or retired in the end.
 func (l *leadership) newLock(conn *connection, cfg *v1beta1.KubeControllerManagerConfiguration, c config.Lock, wanted []string) (*lock, error) {
-	k := &lock{Lock: c, key: keyOf(conn.generation, cfg, c), connection: conn, cancel: func() {}}
+	k := &lock{Lock: c, key: keyOf(conn.generation, cfg, c), connection: conn, cancel: func() {}, held: -1}
 	k.admission = claims.NewAdmission(k.key.lease)
 	k.admission.Want(wanted)
 	if k.key.elect {
@@ -153,7 +161,8 @@ func (l *leadership) elect(k *lock, cfg *v1beta1.KubeControllerManagerConfigurat
 		Identity:    identity,
 		Timings:     timingsOf(cfg.LeaderElection),
 		Labels:      claims.Labels(),
-		Annotations: claims.Annotations(identity, k.admission.Claim()),
+		Annotations: k.annotations(identity),
+		Farewell:    k.farewell,
 		Delay:       func() time.Duration { return l.delay(k) },
 		OnChange:    func(election.State) { l.notify() },
 		Events:      l.events,
@@ -217,11 +226,23 @@ func (k *lock) annotate(identity string) {
 	if k.elector == nil {
 		return
 	}
-	annotations := claims.Annotations(identity, k.admission.Claim())
+	annotations := k.annotations(identity)
 	if k.clearing {
 		annotations[requestedBy] = ""
 	}
 	k.elector.SetAnnotations(annotations)
+}
+
+// annotations are the claim of this process, in place of what its predecessor left.
+func (k *lock) annotations(identity string) map[string]string {
+	all := claims.Annotations(identity, k.admission.Claim())
+	all[takeover.Annotation] = ""
+	return all
+}
+
+// farewell is what this process leaves to its successor.
+func (k *lock) farewell(l *coordinationv1.Lease) map[string]string {
+	return map[string]string{takeover.Annotation: takeover.Leave(l, k.connection.ledger.Versions())}
 }
 
 // right is what may run under a lock.

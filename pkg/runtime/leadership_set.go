@@ -16,6 +16,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/runtime/claims"
 	"kcmd.dev/pkg/runtime/election"
+	"kcmd.dev/pkg/runtime/takeover"
 )
 
 // leadership is every lock of this process. Only the loop changes it; what other goroutines
@@ -134,6 +135,11 @@ func (l *leadership) adopt(ctx context.Context, next []*lock, cfg *v1beta1.KubeC
 	for _, c := range config.Locks(cfg) {
 		for _, k := range next {
 			if k.Name == c.Name {
+				if k.begun {
+					k.arrived(k.Controllers, c.Controllers)
+				} else if len(l.retiring) > 0 {
+					k.arrived(nil, c.Controllers)
+				}
 				k.Lock = c
 				k.admission.Want(wanted(c.Name))
 			}
@@ -192,6 +198,7 @@ func (l *leadership) takeTerm(ctx context.Context, k *lock) {
 		return
 	}
 	k.admission.Lost()
+	l.endTerm(k)
 	notChosen := k.term != nil && errors.Is(k.term.Err(), election.ErrNotChosen)
 	k.term, k.asking, k.askAt, k.trouble = t, false, time.Time{}, ""
 	k.handingTo, k.clearing = "", false
@@ -206,6 +213,7 @@ func (l *leadership) takeTerm(ctx context.Context, k *lock) {
 	l.terms++
 	k.number = l.terms
 	k.requested.Store(false)
+	l.beginTerm(k, t)
 	// The term ends by itself, also when its elector is stuck.
 	l.background.Go(func() {
 		select {
@@ -250,7 +258,11 @@ func rights(locks []*lock) map[string]right {
 // the one under which it tells of events: that in which it is allowed to run or, while it
 // still stops, the one in which it ran.
 func (l *leadership) termsOf(locks []*lock) terms {
-	all := terms{byNumber: map[uint64]*election.Term{}, byController: map[string]*election.Term{}}
+	all := terms{
+		byNumber:     map[uint64]*election.Term{},
+		byController: map[string]*election.Term{},
+		barriers:     map[string]*takeover.Barrier{},
+	}
 	for _, k := range l.all() {
 		if k.term == nil {
 			continue
@@ -267,6 +279,7 @@ func (l *leadership) termsOf(locks []*lock) terms {
 		for _, c := range k.Controllers {
 			if k.elector == nil || k.admission.Granted(c) {
 				all.byController[c] = k.term
+				all.barriers[c] = k.barrierOf(c)
 			}
 		}
 	}
@@ -275,6 +288,9 @@ func (l *leadership) termsOf(locks []*lock) terms {
 
 // end waits for what runs in the background and returns what went wrong.
 func (l *leadership) end() error {
+	for _, k := range l.all() {
+		l.endTerm(k)
+	}
 	l.cancel()
 	l.background.Wait()
 	if l.alarm != nil {

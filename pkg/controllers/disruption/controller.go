@@ -41,7 +41,6 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	policylisters "k8s.io/client-go/listers/policy/v1"
 	"k8s.io/client-go/scale"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
@@ -122,21 +121,13 @@ func newController(env controller.Env, scales scale.ScalesGetter) (*disruptionCo
 	if err != nil {
 		return nil, err
 	}
-	checks := []cache.DoneChecker{
-		budgets.Informer().HasSyncedChecker(),
-		core.Pods().Informer().HasSyncedChecker(),
-		core.ReplicationControllers().Informer().HasSyncedChecker(),
-		apps.ReplicaSets().Informer().HasSyncedChecker(),
-		apps.Deployments().Informer().HasSyncedChecker(),
-		apps.StatefulSets().Informer().HasSyncedChecker(),
-	}
 	c := &disruptionController{
 		client:    env.Client,
 		events:    env.Events,
 		clock:     env.Clock,
 		budgets:   budgets.Lister(),
 		pods:      core.Pods().Lister(),
-		synced:    func(ctx context.Context) bool { return cache.WaitFor(ctx, "", checks...) },
+		synced:    env.Informers.WaitUntilReady,
 		budgetsOf: budgetsOf,
 		podsOf:    podsOf,
 		selectors: ownership.NewSelectors(parseSelector),

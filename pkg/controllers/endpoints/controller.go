@@ -112,7 +112,7 @@ func newController(env controller.Env, config config) (*endpointsController, err
 		config:      config,
 		client:      env.Client,
 		events:      env.Events,
-		synced:      env.Informers.WaitForHandlers,
+		synced:      env.Informers.WaitUntilReady,
 		predecessor: env.Predecessor,
 		services:    services.Lister(),
 		endpoints:   endpoints.Lister(),

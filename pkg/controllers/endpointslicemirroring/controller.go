@@ -120,7 +120,7 @@ func newController(env controller.Env, config config) (*mirroringController, err
 		client:      env.Client,
 		events:      env.Events,
 		metrics:     newMetrics(env.Metrics),
-		synced:      env.Informers.WaitForHandlers,
+		synced:      env.Informers.WaitUntilReady,
 		predecessor: env.Predecessor,
 		services:    services.Lister(),
 		endpoints:   endpoints.Lister(),

@@ -145,7 +145,7 @@ func newController(env controller.Env, config config, clients clients) (*autosca
 		events:      env.Events,
 		metrics:     newMetrics(env.Metrics),
 		predecessor: env.Predecessor,
-		handlers:    env.Informers.WaitForHandlers,
+		handlers:    env.Informers.WaitUntilReady,
 		autoscalers: autoscalers.Lister(),
 		pods:        pods,
 		selectors:   newSelectors(),

@@ -86,15 +86,12 @@ func newController(env controller.Env, c config) (*podGC, error) {
 	if err := addIndexes(pods); err != nil {
 		return nil, err
 	}
-	nodeInformer := nodes.Informer()
 	return &podGC{
-		config: c,
-		client: env.Client,
-		pods:   pods.GetIndexer(),
-		nodes:  nodes.Lister(),
-		synced: func(ctx context.Context) bool {
-			return cache.WaitFor(ctx, "", pods.HasSyncedChecker(), nodeInformer.HasSyncedChecker())
-		},
+		config:     c,
+		client:     env.Client,
+		pods:       pods.GetIndexer(),
+		nodes:      nodes.Lister(),
+		synced:     env.Informers.WaitUntilReady,
 		fenced:     env.Fenced,
 		clock:      env.Clock,
 		metrics:    newMetrics(env.Metrics),

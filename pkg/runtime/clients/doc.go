@@ -23,6 +23,9 @@
 //     Once nothing is under way on them, the old connections are closed.
 //  8. When a term ends for want of an answer of the API server, connections of service
 //     accounts are broken, see CutAccounts: what is still to be sent on them is discarded.
-//  9. The user agent starts with kube-controller-manager/ whatever the binary is called:
+//  9. Writes under a fence are reported to Options.Recorder with the resource version that
+//     they were answered with, read from the beginning of the answer while the client reads
+//     it. What was not answered is reported as lost.
+//  10. The user agent starts with kube-controller-manager/ whatever the binary is called:
 //     the API server takes the owner of fields from it.
 package clients

@@ -173,6 +173,10 @@ func (e *Elector) won(ctx context.Context, d draft, lease *coordinationv1.Lease)
 	now := e.opts.Clock.Now()
 	e.lastHolder = e.opts.Identity
 	e.mu.Lock()
+	var before *coordinationv1.Lease
+	if e.view.exists {
+		before = e.lease
+	}
 	deadline := d.start.Add(min(d.timings.validFor(secondsOf(lease)), e.timings.validFor(secondsOf(lease))))
 	e.lease = lease
 	e.view = view{
@@ -188,11 +192,12 @@ func (e *Elector) won(ctx context.Context, d draft, lease *coordinationv1.Lease)
 		return
 	}
 	e.loseTerm(ctx, ErrNotRenewed)
-	e.beginTerm(ctx, deadline)
+	e.beginTerm(ctx, deadline, before, lease)
 }
 
-// beginTerm makes this process the leader until deadline.
-func (e *Elector) beginTerm(ctx context.Context, deadline time.Time) {
+// beginTerm makes this process the leader until deadline, by having replaced one record of
+// the lease by another.
+func (e *Elector) beginTerm(ctx context.Context, deadline time.Time, before, acquired *coordinationv1.Lease) {
 	now := e.opts.Clock.Now()
 	e.mu.Lock()
 	late := !now.Before(deadline) // the answer is of no use
@@ -205,6 +210,7 @@ func (e *Elector) beginTerm(ctx context.Context, deadline time.Time) {
 	}
 	e.termID++
 	term := newTerm(e.termID, deadline, e.opts.Clock)
+	term.Before, term.Acquired = before, acquired
 	e.term = term
 	e.mu.Unlock()
 	e.terms.Go(term.guard)

@@ -36,6 +36,9 @@ type Options struct {
 	// removes a key; keys of others stay. Optional. Annotations change live with
 	// SetAnnotations.
 	Labels, Annotations map[string]string
+	// Farewell returns further annotations for the write that gives the lease back. It is
+	// given the lease as it is about to be stored, which it must not change. Optional.
+	Farewell func(*coordinationv1.Lease) map[string]string
 	// Delay is how long to leave a lease that is free or has expired to other candidates: a
 	// less loaded one, with a shorter delay, goes first. It counts from when the lease was
 	// seen to be free, or its expiry, and is asked again with every decision; it is not

@@ -84,7 +84,11 @@ func (e *Elector) tryGiveBack(ctx context.Context) error {
 	}
 	spec := releasedSpec(e.lease, e.opts.Clock.Now())
 	spec.Strategy = e.strategy()
-	lease, err := e.client.Update(ctx, ours.putOn(withSpec(e.lease, spec)), metav1.UpdateOptions{})
+	released := ours.putOn(withSpec(e.lease, spec))
+	if e.opts.Farewell != nil {
+		released.Annotations = merged(released.Annotations, e.opts.Farewell(released))
+	}
+	lease, err := e.client.Update(ctx, released, metav1.UpdateOptions{})
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/utils/clock"
 )
 
@@ -29,6 +30,9 @@ var (
 type Term struct {
 	// ID counts the Terms of an Elector, from 1. It is 0 for Always.
 	ID uint64
+	// Before is the lease that this process replaced when the Term began, nil if there was
+	// none, and Acquired what it stored then. Both are nil for Always. Read only.
+	Before, Acquired *coordinationv1.Lease
 
 	clock clock.Clock
 	done  chan struct{}

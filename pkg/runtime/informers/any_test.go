@@ -69,7 +69,7 @@ func TestReleaseStopsAnInformerThatNobodyElseHolds(t *testing.T) {
 	if got := h.Snapshot(); got.Informers != 0 || got.Handlers != 0 {
 		t.Errorf("left are %+v", got)
 	}
-	if !s.HandlersSynced() {
+	if !s.Ready() {
 		t.Error("a removed handler is waited for")
 	}
 	s.Release(informer) // once more is no error

@@ -64,6 +64,7 @@ type base struct {
 	refs      map[*Scope]struct{}
 	wanted    bool               // a scope started it
 	stop      context.CancelFunc // nil until it runs
+	started   time.Time          // when it was
 	idleSince time.Time          // when the last reference went
 	freeName  func()             // gives back the name in metrics; nil once done
 

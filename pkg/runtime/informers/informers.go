@@ -19,8 +19,8 @@ const DefaultGracePeriod = 5 * time.Minute
 
 // Options configure Informers.
 type Options struct {
-	// Client lists and watches typed objects, with the identity of all informers.
-	// Required.
+	// Client lists and watches typed objects, with the identity of all informers. A list
+	// must be a consistent read, see rule 1. Required.
 	Client kubernetes.Interface
 	// Metadata lists and watches metadata-only objects. Required by MetadataFor only.
 	Metadata metadata.Interface
@@ -200,7 +200,7 @@ func (i *Informers) startLocked(b *base) {
 	}
 	logger := klog.FromContext(i.run).WithValues("informer", b.key.String())
 	ctx, stop := context.WithCancel(klog.NewContext(i.run, logger))
-	b.stop = stop
+	b.stop, b.started = stop, i.clock.Now()
 	context.AfterFunc(ctx, func() { close(b.halted) })
 	i.running.Go(func() {
 		defer stop()

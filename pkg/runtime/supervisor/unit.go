@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -440,6 +441,17 @@ func (u *unit) snapshot() Status {
 	u.mu.Unlock()
 	if current != nil {
 		s.Loops = current.Loops()
+		s.Reason = cmp.Or(s.Reason, waiting(s.Loops))
 	}
 	return s
+}
+
+// waiting says what keeps loops from working, empty if nothing does.
+func waiting(loops []controller.LoopStatus) string {
+	for _, l := range loops {
+		if l.Waiting != "" {
+			return "waits: " + l.Waiting
+		}
+	}
+	return ""
 }

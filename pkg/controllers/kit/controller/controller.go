@@ -135,13 +135,13 @@ type Scope interface {
 	// that are no longer served. Informers not released end with the instance.
 	Release(cache.SharedIndexInformer)
 
-	// HandlersSynced reports that every handler added through the scope has been
-	// shown the complete state of its cache at least once.
-	HandlersSynced() bool
+	// Ready reports that the instance may act on its caches: every informer requested
+	// through the scope is complete, contains the last writes of whoever ran the controller
+	// before, and has shown all it holds to every handler added through the scope.
+	Ready() bool
 
-	// WaitForHandlers waits for HandlersSynced without polling. It returns false if
-	// ctx ended first.
-	WaitForHandlers(ctx context.Context) bool
+	// WaitUntilReady waits for Ready without polling. It returns false if ctx ended first.
+	WaitUntilReady(ctx context.Context) bool
 }
 
 // Filter selects a part of the objects of each kind. Zero fields select everything.
@@ -151,7 +151,7 @@ type Filter struct {
 	LabelSelector string
 }
 
-// Inspectable is a work loop that can be looked at while it runs.
+// Inspectable is a work loop that can be inspected while it runs.
 type Inspectable interface {
 	Inspect() LoopStatus
 }
@@ -175,6 +175,8 @@ type LoopStatus struct {
 	Panicked   uint64 `json:"panicked"`
 	// FirstReconcile is when the first key was taken; zero if none was.
 	FirstReconcile time.Time `json:"firstReconcile,omitzero"`
+	// Waiting says what keeps the loop from working, empty if nothing does.
+	Waiting string `json:"waiting,omitempty"`
 	// LastError is the newest failure of a key, empty if there was none.
 	LastError     string    `json:"lastError,omitempty"`
 	LastErrorTime time.Time `json:"lastErrorTime,omitzero"`

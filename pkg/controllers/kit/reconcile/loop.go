@@ -66,7 +66,7 @@ func New[K comparable](env controller.Env, o Options[K], work Func[K]) *Loop[K] 
 	l := &Loop[K]{
 		options: o,
 		name:    env.Name,
-		synced:  env.Informers.WaitForHandlers,
+		synced:  env.Informers.WaitUntilReady,
 		fenced:  env.Fenced,
 		clock:   env.Clock,
 		work:    work,
