@@ -38,7 +38,7 @@ type Options[K comparable] struct {
 type Loop[K comparable] struct {
 	options Options[K]
 	name    string
-	synced  func(context.Context) bool
+	ready   func(context.Context) bool
 	fenced  <-chan struct{}
 	clock   clock.WithTicker
 	work    Func[K]
@@ -66,7 +66,7 @@ func New[K comparable](env controller.Env, o Options[K], work Func[K]) *Loop[K] 
 	l := &Loop[K]{
 		options: o,
 		name:    env.Name,
-		synced:  env.Informers.WaitUntilReady,
+		ready:   env.Informers.WaitUntilReady,
 		fenced:  env.Fenced,
 		clock:   env.Clock,
 		work:    work,
@@ -121,11 +121,11 @@ func (l *Loop[K]) AddRateLimited(key K) {
 // Retries is the number of failures in a row of a key.
 func (l *Loop[K]) Retries(key K) int { return l.options.Backoff.NumRequeues(key) }
 
-// Run waits until the handlers of the controller have seen the complete caches, then
+// Run waits until the controller may act on its caches, see controller.Scope, then
 // works until ctx ends and the reconciles in progress are finished.
 func (l *Loop[K]) Run(ctx context.Context) error {
 	defer l.queue.ShutDown()
-	if !l.synced(ctx) {
+	if !l.ready(ctx) {
 		return nil
 	}
 	delayed := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Clock: l.clock, Queue: l.queue})
