@@ -3,13 +3,18 @@ package faultproxy
 import (
 	"context"
 	"errors"
+	"net"
+	"net/url"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 func TestPausedProxyAnswersNothing(t *testing.T) {
@@ -96,4 +101,25 @@ func TestClosedProxyLeavesNothing(t *testing.T) {
 		t.Errorf("%d and %d connections are open for %d requests", len(p.clients.open), len(p.servers.open), p.inWork())
 	}
 	goleak.VerifyNone(t, ignore)
+}
+
+func TestConnectionEndsWithoutAPIServer(t *testing.T) {
+	p := Start(t, plane)
+	p.target = &url.URL{Scheme: "https", Host: "127.0.0.1:1"} // nobody listens
+	var opened atomic.Int32
+	c := client(t, p, func(c *rest.Config) {
+		c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			opened.Add(1)
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		}
+	})
+	for n := range int32(2) {
+		_, err := c.CoreV1().ConfigMaps("default").Create(t.Context(), configMap("a"), metav1.CreateOptions{})
+		if err == nil || errors.As(err, new(apierrors.APIStatus)) {
+			t.Errorf("the answer is %v", err)
+		}
+		if got := opened.Load(); got <= n {
+			t.Errorf("%d connections for %d requests", got, n+1)
+		}
+	}
 }

@@ -126,9 +126,9 @@ func TestDroppedEventsAreThoseChosen(t *testing.T) {
 			p := Start(t, plane)
 			namespace := plane.Namespace(t)
 			w := watching(t, client(t, p, withContentType(contentType)), namespace)
-			var asked []Event
+			asked := make(chan Event, 10)
 			fault := p.DropEvents(Requests{Resource: configMaps}, func(e Event) bool {
-				asked = append(asked, e)
+				asked <- e
 				return e.Type == watch.Deleted && e.Name == "a"
 			})
 			create(t, namespace, "a", "b")
@@ -138,7 +138,8 @@ func TestDroppedEventsAreThoseChosen(t *testing.T) {
 			if fault.Hits() != 1 || len(asked) != 4 {
 				t.Fatalf("%d of %d events were dropped", fault.Hits(), len(asked))
 			}
-			for _, e := range asked {
+			close(asked)
+			for e := range asked {
 				if e.Namespace != namespace || e.UID == "" || e.ResourceVersion == "" {
 					t.Errorf("the event is %+v", e)
 				}
