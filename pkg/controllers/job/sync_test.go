@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -432,8 +433,9 @@ func TestBackoffIsRememberedWithTheFirstWriteOnly(t *testing.T) {
 
 func TestBackoffBelongsToOneJobOfItsName(t *testing.T) {
 	f := newFixture(t, defaults, newJob(started), newPod("f", exited(1, 4*time.Second)))
+	var once sync.Once
 	f.env.Fake.PrependReactor("update", "jobs", func(ktesting.Action) (bool, runtime.Object, error) {
-		f.jobDeleted(newJob()) // while a reconcile is under way
+		once.Do(func() { f.jobDeleted(newJob()) }) // while a reconcile is under way
 		return false, nil, nil
 	})
 	f.mustReconcile(t)
