@@ -49,6 +49,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	kcmdconfig "kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/podchanges"
@@ -81,6 +82,7 @@ type config struct {
 	concurrentSyncs int           // Services, and as many changes of pods, worked on at once
 	maxEndpoints    int32         // endpoints in a slice
 	batchPeriod     time.Duration // for which changes of pods are gathered
+	preferSame      bool          // the gate PreferSameTrafficDistribution
 }
 
 func configOf(c *controller.Config) config {
@@ -89,6 +91,7 @@ func configOf(c *controller.Config) config {
 		concurrentSyncs: int(*block.ConcurrentSyncs),
 		maxEndpoints:    *block.MaxEndpointsPerSlice,
 		batchPeriod:     block.EndpointUpdatesBatchPeriod.Duration,
+		preferSame:      kcmdconfig.Enabled(c, kcmdconfig.PreferSameTrafficDistribution),
 	}
 }
 
@@ -198,7 +201,7 @@ func (c *endpointSliceController) begin(ctx context.Context) error {
 	}
 	c.reconciler = endpointslice.NewReconciler(c.client, c.nodes, c.config.maxEndpoints,
 		c.written.Tracker, c.topology.cache, c.events, managedBy,
-		endpointslice.WithPreferSameTrafficDistributionEnabled(true))
+		endpointslice.WithPreferSameTrafficDistributionEnabled(c.config.preferSame))
 	return c.topology.refresh(ctx)
 }
 
