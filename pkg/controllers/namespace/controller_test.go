@@ -20,8 +20,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controllertest"
-	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 type finalizers = [][]corev1.FinalizerName
@@ -347,7 +347,7 @@ func TestAPanicOfOneTypeIsAPanicOfTheReconcile(t *testing.T) {
 	f := start(t, serving(secrets, widgets), terminating())
 	f.namespaceController.metadata = panicking{}
 	defer func() {
-		var panicked *reconcile.PanicError
+		var panicked *concurrent.PanicError
 		if err, ok := recover().(error); !ok || !errors.As(err, &panicked) || panicked.Value != "boom" {
 			t.Errorf("recovered %v, want the panic", err)
 		}

@@ -4,16 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"runtime/debug"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 )
 
 // typesAtOnce is the number of types of one namespace swept at the same time.
@@ -72,33 +70,17 @@ func stages(found resourceTypes, unclean sets.Set[schema.GroupVersionResource]) 
 func (c *namespaceController) sweepTypes(ctx context.Context, ns *corev1.Namespace, found resourceTypes, stage []schema.GroupVersionResource) sweep {
 	slices.SortFunc(stage, func(a, b schema.GroupVersionResource) int { return cmp.Compare(a.String(), b.String()) })
 	swept := make(sweep, len(stage))
-	var group errgroup.Group
-	group.SetLimit(typesAtOnce)
-	for i, resource := range stage {
-		group.Go(func() (panicked error) {
-			defer caught(&panicked)
-			// An error of one type does not keep the others from being swept.
-			swept[i] = c.sweepType(ctx, ns, content{
-				client:            c.metadata.Resource(resource).Namespace(ns.Name),
-				resource:          resource,
-				canList:           found.supports(resource, "list"),
-				canDeleteTogether: found.supports(resource, "deletecollection"),
-			})
-			return nil
+	concurrent.Each(len(stage), typesAtOnce, func(i int) {
+		resource := stage[i]
+		// An error of one type does not keep the others from being swept.
+		swept[i] = c.sweepType(ctx, ns, content{
+			client:            c.metadata.Resource(resource).Namespace(ns.Name),
+			resource:          resource,
+			canList:           found.supports(resource, "list"),
+			canDeleteTogether: found.supports(resource, "deletecollection"),
 		})
-	}
-	if panicked := group.Wait(); panicked != nil {
-		// Only the goroutine of the reconcile can be guarded by the loop.
-		panic(panicked)
-	}
+	})
 	return swept
-}
-
-// caught turns a panic of the function that defers it into an error.
-func caught(panicked *error) {
-	if r := recover(); r != nil {
-		*panicked = &reconcile.PanicError{Value: r, Stack: debug.Stack()}
-	}
 }
 
 // sweep is what was found and done, type by type.

@@ -328,3 +328,16 @@ func BenchmarkPass(b *testing.B) {
 		})
 	}
 }
+
+// A panic while pods are deleted is one of Run, which the supervisor isolates.
+func TestAPanicOfADeletionIsRaisedByThePass(t *testing.T) {
+	env, gc := fixture(t, 1, pod("a", evicted), pod("b", evicted), pod("c", evicted))
+	env.Fake.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { panic("boom") })
+	defer func() {
+		if raised, ok := recover().(error); !ok || !strings.Contains(raised.Error(), "boom") {
+			t.Errorf("raised %v", raised)
+		}
+	}()
+	pass(env, gc)
+	t.Error("the panic was swallowed")
+}
