@@ -55,12 +55,12 @@ func connect(ctx context.Context, generation uint64, c v1beta1.ClientConnection,
 		return nil, err
 	}
 	all, err := clients.New(clients.Options{
-		Base:            access.Config,
-		ServiceAccounts: *c.UseServiceAccountCredentials,
-		QPS:             *c.QPS,
-		Burst:           c.EffectiveBurst(),
-		ForbiddenBody:   informers.ShrunkMarker,
-		Clock:           clk,
+		Base:             access.Config,
+		ServiceAccounts:  *c.UseServiceAccountCredentials,
+		QPS:              *c.QPS,
+		Burst:            c.EffectiveBurst(),
+		ForbiddenManager: informers.ShrunkMarker,
+		Clock:            clk,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making clients: %w", err)
