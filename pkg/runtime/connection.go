@@ -60,13 +60,13 @@ func connect(ctx context.Context, generation uint64, c v1beta1.ClientConnection,
 	}
 	ledger := takeover.NewLedger(clk)
 	all, err := clients.New(clients.Options{
-		Base:            access.Config,
-		ServiceAccounts: *c.UseServiceAccountCredentials,
-		QPS:             *c.QPS,
-		Burst:           c.EffectiveBurst(),
-		Recorder:        ledger,
-		ForbiddenBody:   informers.ShrunkMarker,
-		Clock:           clk,
+		Base:             access.Config,
+		ServiceAccounts:  *c.UseServiceAccountCredentials,
+		QPS:              *c.QPS,
+		Burst:            c.EffectiveBurst(),
+		Recorder:         ledger,
+		ForbiddenManager: informers.ShrunkMarker,
+		Clock:            clk,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making clients: %w", err)

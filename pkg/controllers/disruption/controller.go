@@ -29,7 +29,6 @@ package disruption
 import (
 	"context"
 
-	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -45,6 +44,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/controllers/kit/coalesce"
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/kit/expectations"
 	"kcmd.dev/pkg/controllers/kit/index"
@@ -163,9 +163,5 @@ func (c *disruptionController) Run(ctx context.Context) error {
 	if !c.synced(ctx) {
 		return nil
 	}
-	loops, ctx := errgroup.WithContext(ctx)
-	for _, loop := range []*reconcile.Loop[types.NamespacedName]{c.budgetLoop, c.recheckLoop, c.staleLoop} {
-		loops.Go(func() error { return loop.Run(ctx) })
-	}
-	return loops.Wait()
+	return concurrent.Run(ctx, c.budgetLoop.Run, c.recheckLoop.Run, c.staleLoop.Run)
 }

@@ -29,7 +29,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -40,6 +39,7 @@ import (
 	"k8s.io/endpointslice/util"
 	"k8s.io/utils/clock"
 
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/podchanges"
@@ -150,10 +150,7 @@ func (c *endpointsController) Run(ctx context.Context) error {
 	if err := c.queueLeftovers(); err != nil {
 		return err
 	}
-	loops, ctx := errgroup.WithContext(ctx)
-	loops.Go(func() error { return c.serviceLoop.Run(ctx) })
-	loops.Go(func() error { return c.podLoop.Run(ctx) })
-	return loops.Wait()
+	return concurrent.Run(ctx, c.serviceLoop.Run, c.podLoop.Run)
 }
 
 // HandOver implements controller.HandsOver.

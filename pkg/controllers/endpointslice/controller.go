@@ -34,7 +34,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -50,6 +49,7 @@ import (
 	"k8s.io/utils/clock"
 
 	kcmdconfig "kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/podchanges"
@@ -187,11 +187,7 @@ func (c *endpointSliceController) Run(ctx context.Context) error {
 	if err := c.begin(ctx); err != nil {
 		return err
 	}
-	loops, ctx := errgroup.WithContext(ctx)
-	loops.Go(func() error { return c.serviceLoop.Run(ctx) })
-	loops.Go(func() error { return c.podLoop.Run(ctx) })
-	loops.Go(func() error { return c.topologyLoop.Run(ctx) })
-	return loops.Wait()
+	return concurrent.Run(ctx, c.serviceLoop.Run, c.podLoop.Run, c.topologyLoop.Run)
 }
 
 // begin does what has to be done before the first Service is reconciled.

@@ -42,7 +42,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +53,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
@@ -187,24 +187,20 @@ func (c *collector) Run(ctx context.Context) error {
 	if left, ok := c.predecessor().(*handover); ok {
 		c.takeOver(ctx, left)
 	}
-	var running sync.WaitGroup
-	failures := make([]error, 3)
-	running.Go(func() { failures[0] = c.changes.Run(ctx) })
-	running.Go(func() { failures[1] = c.attempt.loop.Run(ctx) })
-	running.Go(func() { failures[2] = c.orphan.loop.Run(ctx) })
-	running.Go(func() { c.startWorker.openAfter(ctx, c.clock, syncTimeout) })
-	running.Go(func() {
-		<-ctx.Done()
-		close(c.stopped)
-	})
-	c.followResources(ctx)
-	running.Wait()
-	for _, err := range failures {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return concurrent.Run(ctx, c.changes.Run, c.attempt.loop.Run, c.orphan.loop.Run,
+		func(ctx context.Context) error {
+			c.startWorker.openAfter(ctx, c.clock, syncTimeout)
+			return nil
+		},
+		func(ctx context.Context) error {
+			<-ctx.Done()
+			close(c.stopped)
+			return nil
+		},
+		func(ctx context.Context) error {
+			c.followResources(ctx)
+			return nil
+		})
 }
 
 // takeOver continues with what the predecessor left. See rule 8.

@@ -29,7 +29,6 @@ package horizontalpodautoscaler
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -45,6 +44,7 @@ import (
 	"k8s.io/utils/clock"
 
 	pkgconfig "kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -174,12 +174,10 @@ func (c *autoscalerController) Run(ctx context.Context) error {
 	}
 	c.remembered = memory{selectors: c.selectors, histories: c.histories}
 
-	var invalidation sync.WaitGroup
-	defer invalidation.Wait()
-	invalidation.Go(func() {
+	return concurrent.Run(ctx, c.loop.Run, func(ctx context.Context) error {
 		custom_metrics.PeriodicallyInvalidate(c.apiVersions, c.config.syncPeriod, ctx.Done())
+		return nil
 	})
-	return c.loop.Run(ctx)
 }
 
 // memory is what an instance hands over to the next.

@@ -35,8 +35,6 @@ package job
 
 import (
 	"context"
-	"errors"
-	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -53,6 +51,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/kit/expectations"
 	"kcmd.dev/pkg/controllers/kit/index"
@@ -229,12 +228,7 @@ func (c *jobController) Run(ctx context.Context) error {
 	if c.predecessor != nil {
 		c.adopt(c.predecessor())
 	}
-	var orphans sync.WaitGroup
-	var orphanErr error
-	orphans.Go(func() { orphanErr = c.orphanLoop.Run(ctx) })
-	err := c.loop.Run(ctx)
-	orphans.Wait()
-	return errors.Join(err, orphanErr)
+	return concurrent.Run(ctx, c.loop.Run, c.orphanLoop.Run)
 }
 
 // memory is what one instance hands over to the next.

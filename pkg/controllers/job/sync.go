@@ -19,16 +19,15 @@ import (
 )
 
 func (c *jobController) reconcile(ctx context.Context, key types.NamespacedName) error {
-	if err := c.fresh(key); err != nil {
-		return err
-	}
-	job, err := c.jobs.Jobs(key.Namespace).Get(key.Name)
+	job, err := c.current(key)
 	switch {
 	case apierrors.IsNotFound(err):
 		c.forget(key)
 		c.selectors.Forget(key)
 		c.tracker.Forget(key, "")
 		return nil
+	case reconcile.IsRequeue(err):
+		return err
 	case err != nil:
 		return fmt.Errorf("reading job %s: %w", key, err)
 	case c.managedElsewhere(job):
@@ -49,21 +48,20 @@ func (c *jobController) reconcile(ctx context.Context, key types.NamespacedName)
 	return err
 }
 
-// fresh fails while the caches are older than what was written for the Job, if the gate
-// is on.
-func (c *jobController) fresh(key types.NamespacedName) error {
+// current returns the Job as it is cached. It fails while the caches are older than what was
+// written for the Job, if the gate is on.
+func (c *jobController) current(key types.NamespacedName) (*batchv1.Job, error) {
+	get := func() (*batchv1.Job, error) { return c.jobs.Jobs(key.Namespace).Get(key.Name) }
 	if !c.requireFresh {
-		return nil
+		return get()
 	}
-	err := c.tracker.Fresh(key)
-	if err == nil {
-		return nil
-	}
+	job, err := expectations.Read(c.tracker, key, get)
 	var stale *expectations.StaleError
-	if errors.As(err, &stale) {
-		c.metrics.staleSyncSkipped(stale.Resource)
+	if !errors.As(err, &stale) {
+		return job, err
 	}
-	return reconcile.Requeue(err)
+	c.metrics.staleSyncSkipped(stale.Resource)
+	return nil, reconcile.Requeue(err)
 }
 
 // hasFinished reports that this process has finished a Job whatever the cache shows. That

@@ -21,8 +21,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controllertest"
-	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 type finalizers = [][]corev1.FinalizerName
@@ -432,7 +432,7 @@ func TestAPanicOfOneTypeIsAPanicOfTheReconcile(t *testing.T) {
 	f := start(t, serving(secrets, widgets), terminating())
 	f.namespaceController.metadata = panicking{}
 	defer func() {
-		var panicked *reconcile.PanicError
+		var panicked *concurrent.PanicError
 		if err, ok := recover().(error); !ok || !errors.As(err, &panicked) || panicked.Value != "boom" {
 			t.Errorf("recovered %v, want the panic", err)
 		}

@@ -4,16 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"runtime/debug"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 )
 
 // typesAtOnce is the number of types of one namespace swept at the same time.
@@ -77,34 +75,18 @@ type stage struct {
 func (c *namespaceController) sweepTypes(ctx context.Context, ns *corev1.Namespace, found resourceTypes, s stage) sweep {
 	slices.SortFunc(s.types, func(a, b schema.GroupVersionResource) int { return cmp.Compare(a.String(), b.String()) })
 	swept := make(sweep, len(s.types))
-	var group errgroup.Group
-	group.SetLimit(typesAtOnce)
-	for i, resource := range s.types {
-		group.Go(func() (panicked error) {
-			defer caught(&panicked)
-			// An error of one type does not keep the others from being swept.
-			swept[i] = c.sweepType(ctx, ns, content{
-				client:            c.metadata.Resource(resource).Namespace(ns.Name),
-				resource:          resource,
-				canList:           found.supports(resource, "list"),
-				canDeleteTogether: found.supports(resource, "deletecollection"),
-			})
-			swept[i].podsFirst = s.podsFirst
-			return nil
+	concurrent.Each(len(s.types), typesAtOnce, func(i int) {
+		resource := s.types[i]
+		// An error of one type does not keep the others from being swept.
+		swept[i] = c.sweepType(ctx, ns, content{
+			client:            c.metadata.Resource(resource).Namespace(ns.Name),
+			resource:          resource,
+			canList:           found.supports(resource, "list"),
+			canDeleteTogether: found.supports(resource, "deletecollection"),
 		})
-	}
-	if panicked := group.Wait(); panicked != nil {
-		// Only the goroutine of the reconcile can be guarded by the loop.
-		panic(panicked)
-	}
+		swept[i].podsFirst = s.podsFirst
+	})
 	return swept
-}
-
-// caught turns a panic of the function that defers it into an error.
-func caught(panicked *error) {
-	if r := recover(); r != nil {
-		*panicked = &reconcile.PanicError{Value: r, Stack: debug.Stack()}
-	}
 }
 
 // sweep is what was found and done, type by type.

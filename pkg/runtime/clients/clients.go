@@ -44,8 +44,9 @@ type Options struct {
 	Burst int
 	// Recorder is told of every write under a fence. Optional.
 	Recorder Recorder
-	// ForbiddenBody marks objects that must not be written. Empty permits all.
-	ForbiddenBody string
+	// ForbiddenManager is the field manager of objects that must not be written. Empty
+	// permits all.
+	ForbiddenManager string
 	// Clock tells when tokens have to be renewed. Default: the real one.
 	Clock clock.Clock
 }
@@ -244,8 +245,8 @@ func (c *Clients) config(id credentials, fence Fence, factors LimitFactors) *res
 	if fence != nil {
 		rt = &fencedTransport{fence: fence, next: rt, base: c.path}
 	}
-	if c.options.ForbiddenBody != "" {
-		rt = &guardedTransport{mark: []byte(c.options.ForbiddenBody), next: rt}
+	if c.options.ForbiddenManager != "" {
+		rt = &guardedTransport{manager: c.options.ForbiddenManager, next: rt}
 	}
 	if id.account != nil {
 		rt = &asAccount{account: id.account, next: rt}

@@ -5,8 +5,8 @@
 //  2. While a Fence is down, no write leaves a Set: it fails with ErrFenced without being
 //     sent. When a fence comes down, writes on their way are cancelled. Reads pass always,
 //     and so do access and token reviews, which change nothing.
-//  3. A write whose body carries the mark of an object that the caches have shrunk is
-//     refused: it would delete what the caches dropped.
+//  3. A write of an object that the caches have shrunk is refused: it would delete what the
+//     caches dropped. Such an object is known by its field manager.
 //  4. Each client of a Set has its own token bucket, as upstream. Limits are off at zero and
 //     change live; waiting requests are measured by the new limit at once. Retry-After is
 //     obeyed by client-go in any case.

@@ -31,8 +31,10 @@ type Controller interface {
 // holds: writes that the informer caches may not show yet, or a graph that is
 // expensive to build.
 type HandsOver interface {
-	// HandOver is called once, after Run has returned. The successor finds the result
-	// through Env.Predecessor; it must not depend on the instance that made it.
+	// HandOver is called once, after Run has returned, and is to answer at once. The
+	// successor finds the result through Env.Predecessor; it must not depend on the
+	// instance that made it. It may be five minutes old by then, and another process may
+	// have held the lease in between.
 	HandOver() any
 }
 
@@ -90,7 +92,8 @@ type Env struct {
 	Fenced <-chan struct{}
 
 	// Predecessor returns what HandOver of the previous instance in this process
-	// returned, nil if there was none. It is to be called at the start of Run: while
+	// returned, nil if there was none, if it talked to another API server, or if that is
+	// more than five minutes ago. It is to be called at the start of Run: while
 	// New runs, the previous instance is still at work and Predecessor returns nil.
 	// An instance that gets a value of a type it does not know ignores it.
 	Predecessor func() any
