@@ -13,6 +13,7 @@ import (
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/runtime/apis"
+	"kcmd.dev/pkg/runtime/claims"
 	"kcmd.dev/pkg/runtime/clients"
 	"kcmd.dev/pkg/runtime/informers"
 )
@@ -25,6 +26,7 @@ type connection struct {
 	informers  *informers.Informers
 	catalog    *apis.Catalog
 	events     *pipelines
+	observer   claims.Observer // of the leases of this API server
 	clock      clock.WithTicker
 
 	cancel     context.CancelFunc

@@ -133,7 +133,7 @@ func (r *Runtime) answered(ctx context.Context, k *lock, term *election.Term, q 
 		return
 	}
 	k.trouble = ""
-	live := l.observer.Live(leases, l.identityOf(k), k.key.main, read)
+	live := k.connection.observer.Live(leases, l.identityOf(k), k.key.main, read)
 	changed := k.admission.Answer(q, live)
 	if blocked := k.admission.Blocked(); len(blocked) > 0 {
 		k.askAt = l.clock.Now().Add(min(recheckEvery, timings.RetryPeriod))
