@@ -32,11 +32,13 @@ type leadership struct {
 	ctx        context.Context // of what runs in the background
 	cancel     context.CancelFunc
 
-	locks    []*lock                             // of the configuration in force
-	retiring []*lock                             // given back when nothing runs under them any more
-	terms    uint64                              // number of terms so far
-	failures []error                             // of locks that were not given back
-	electors atomic.Pointer[[]*election.Elector] // of all locks, for those who are not the loop
+	locks    []*lock // of the configuration in force
+	retiring []*lock // given back when nothing runs under them any more
+	terms    uint64  // number of terms so far
+	failures []error // of locks that were not given back
+
+	// electors are those of all locks, for goroutines that are not the loop.
+	electors atomic.Pointer[[]*election.Elector]
 
 	// For Delay, which electors ask: the number of leases held, and how much to leave one
 	// to others for each of them.

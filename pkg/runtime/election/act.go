@@ -38,6 +38,7 @@ func (e *Elector) step(ctx context.Context) time.Duration {
 		a := e.policy(v, e.opts.Clock.Now(), e.opts.Identity, t)
 		klog.FromContext(ctx).V(5).Info("decided on lease", "action", a)
 		if a.verb == wait {
+			e.conflicts = 0
 			return a.after
 		}
 		e.do(ctx, a.verb, t)
