@@ -14,6 +14,7 @@ import (
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/runtime/apis"
+	"kcmd.dev/pkg/runtime/claims"
 	"kcmd.dev/pkg/runtime/clients"
 	"kcmd.dev/pkg/runtime/informers"
 	"kcmd.dev/pkg/runtime/takeover"
@@ -29,6 +30,7 @@ type connection struct {
 	events     *pipelines
 	ledger     *takeover.Ledger
 	metadata   metadata.Interface // of the caches
+	observer   claims.Observer    // of the leases of this API server
 	clock      clock.WithTicker
 
 	cancel     context.CancelFunc

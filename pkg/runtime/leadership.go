@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -70,7 +71,7 @@ type lockKey struct {
 	elect       bool
 	coordinated bool
 	main, lease claims.Lease
-	identity    string
+	identity    string // as configured
 }
 
 func keyOf(connection uint64, cfg *v1beta1.KubeControllerManagerConfiguration, l config.Lock) lockKey {
@@ -111,22 +112,23 @@ func cacheGrace(c v1beta1.LeaderElection) time.Duration {
 	return 0
 }
 
-// newIdentity names this process in leases.
-func newIdentity() (string, error) {
+// self is what names this process in leases: its host, unless the configuration has another
+// name for it, and a random part. Processes that share a file, or a host, differ in that.
+type self struct{ host, unique string }
+
+func newSelf() (self, error) {
 	host, err := os.Hostname()
 	if err != nil {
-		return "", fmt.Errorf("making an identity for leader election: %w", err)
+		return self{}, fmt.Errorf("making an identity for leader election: %w", err)
 	}
-	return host + "_" + uuid.NewString(), nil
+	return self{host: host, unique: uuid.NewString()}, nil
 }
 
+// called is the identity of a process to which the configuration gives a name, or none.
+func (s self) called(name string) string { return cmp.Or(name, s.host) + "_" + s.unique }
+
 // identityOf is the name of this process in the lease of a lock.
-func (l *leadership) identityOf(k *lock) string {
-	if k.key.identity != "" {
-		return k.key.identity
-	}
-	return l.identity
-}
+func (l *leadership) identityOf(k *lock) string { return l.self.called(k.key.identity) }
 
 // newLock makes a lock that does nothing before it begins. wanted are its enabled
 // controllers. It is to be discarded or retired in the end.
@@ -154,6 +156,10 @@ func (l *leadership) elect(k *lock, cfg *v1beta1.KubeControllerManagerConfigurat
 	k.leases = set.Kubernetes.CoordinationV1()
 	k.reader = &claims.Reader{Leases: k.leases, Main: k.key.main}
 	identity := l.identityOf(k)
+	changed := func(election.State) { l.notify() }
+	if k.Name == config.MainLock {
+		changed = func(election.State) { l.mainChanged(k) }
+	}
 	o := election.Options{
 		Leases:      k.leases,
 		Namespace:   k.LeaseNamespace,
@@ -164,7 +170,7 @@ func (l *leadership) elect(k *lock, cfg *v1beta1.KubeControllerManagerConfigurat
 		Annotations: k.annotations(identity),
 		Farewell:    k.farewell,
 		Delay:       func() time.Duration { return l.delay(k) },
-		OnChange:    func(election.State) { l.notify() },
+		OnChange:    changed,
 		Events:      l.events,
 		Metrics:     l.metrics,
 		Clock:       l.clock,

@@ -133,7 +133,7 @@ func (r *Runtime) answered(ctx context.Context, k *lock, term *election.Term, q 
 		return
 	}
 	k.trouble = ""
-	live := l.observer.Live(leases, l.identityOf(k), k.key.main, read)
+	live := k.connection.observer.Live(leases, l.identityOf(k), k.key.main, read)
 	waited := k.admission.Blocked()
 	changed := k.admission.Answer(q, live)
 	l.granted(k, waited)

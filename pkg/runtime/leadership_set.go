@@ -14,7 +14,6 @@ import (
 
 	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/runtime/claims"
 	"kcmd.dev/pkg/runtime/election"
 	"kcmd.dev/pkg/runtime/takeover"
 )
@@ -22,11 +21,10 @@ import (
 // leadership is every lock of this process. Only the loop changes it; what other goroutines
 // find out reaches the loop through changes and inbox.
 type leadership struct {
-	identity string // of this process, unless the configuration gives it another one
-	events   record.EventRecorder
-	metrics  election.Metrics
-	clock    clock.WithTicker
-	observer claims.Observer
+	self    self
+	events  record.EventRecorder
+	metrics election.Metrics
+	clock   clock.WithTicker
 
 	changes chan struct{} // a lock was won or lost, or its holder or annotations changed
 	inbox   chan func()   // to be called by the loop
@@ -40,6 +38,9 @@ type leadership struct {
 	terms    uint64  // number of terms so far
 	failures []error // of locks that were not given back
 
+	// electors are those of all locks, for goroutines that are not the loop.
+	electors atomic.Pointer[[]*election.Elector]
+
 	// For Delay, which electors ask: the number of leases held, and how much to leave one
 	// to others for each of them.
 	held atomic.Int64
@@ -49,14 +50,14 @@ type leadership struct {
 	alarm                     clock.Timer // nil if nothing is due
 }
 
-func newLeadership(identity string, events record.EventRecorder, metrics election.Metrics, clk clock.WithTicker) *leadership {
+func newLeadership(name self, events record.EventRecorder, metrics election.Metrics, clk clock.WithTicker) *leadership {
 	l := &leadership{
-		identity: identity,
-		events:   events,
-		metrics:  metrics,
-		clock:    clk,
-		changes:  make(chan struct{}, 1),
-		inbox:    make(chan func()),
+		self:    name,
+		events:  events,
+		metrics: metrics,
+		clock:   clk,
+		changes: make(chan struct{}, 1),
+		inbox:   make(chan func()),
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
@@ -132,6 +133,7 @@ func (l *leadership) adopt(ctx context.Context, next []*lock, cfg *v1beta1.KubeC
 		}
 	}
 	l.locks = next
+	l.shareElectors()
 	for _, c := range config.Locks(cfg) {
 		for _, k := range next {
 			if k.Name == c.Name {
@@ -173,6 +175,7 @@ func (l *leadership) retired(ctx context.Context, old *lock, err error) {
 		l.failures = append(l.failures, err)
 	}
 	l.retiring = slices.DeleteFunc(l.retiring, func(k *lock) bool { return k == old })
+	l.shareElectors()
 	old.connection.release()
 	for _, k := range l.locks {
 		delete(k.after, old)
@@ -183,6 +186,7 @@ func (l *leadership) retired(ctx context.Context, old *lock, err error) {
 // takeTerms takes note of terms that began or ended.
 func (l *leadership) takeTerms(ctx context.Context) {
 	held := int64(0)
+	l.heedStranger(ctx)
 	for _, k := range l.all() {
 		l.takeTerm(ctx, k)
 		if k.term != nil && k.elector != nil {

@@ -27,7 +27,8 @@ type Options struct {
 	Leases coordinationv1client.LeasesGetter
 	// Namespace and Name say which Lease is contended for.
 	Namespace, Name string
-	// Identity names this candidate. It must be unique: upstream uses <hostname>_<uuid>.
+	// Identity names this candidate. It must be unique, as <hostname>_<uuid> is: a candidate
+	// of the same Identity is treated as another one, but messages cannot tell them apart.
 	Identity string
 	// Timings must be valid, see Timings. They change live with SetTimings.
 	Timings Timings
@@ -95,6 +96,7 @@ type Elector struct {
 	lastHolder string // who was last seen to hold the lease
 	refetched  bool   // the lease was read since the last renewal
 	conflicts  int    // writes in a row that met another version
+	written    records
 
 	// publishing orders calls of OnChange.
 	publishing sync.Mutex
@@ -102,18 +104,20 @@ type Elector struct {
 
 	// mu guards what follows. It is never held during a request. lease, view and term are
 	// written by the holder of turn only, but for view.renewNow, holdOff and watched.
-	mu        sync.Mutex
-	timings   Timings
-	metadata  metadata
-	lease     *coordinationv1.Lease // as last seen, nil if it was never seen
-	view      view                  // leading, holder and duration are derived, see snapshot
-	term      *Term
-	termID    uint64 // ID of the newest Term
-	released  bool
-	retire    context.CancelFunc    // ends candidacy; nil before Run
-	candidate healthz.HealthChecker // of the LeaseCandidate's informer; nil before it is made
-	lastErr   error
-	lastErrAt time.Time
+	mu       sync.Mutex
+	timings  Timings
+	metadata metadata
+	lease    *coordinationv1.Lease // as last seen, nil if it was never seen
+	view     view                  // leading, holder and duration are derived, see snapshot
+	term     *Term
+	// unwatchedUntil is until when no watch of the lease is believed.
+	unwatchedUntil time.Time
+	termID         uint64 // ID of the newest Term
+	released       bool
+	retire         context.CancelFunc    // ends candidacy; nil before Run
+	candidate      healthz.HealthChecker // of the LeaseCandidate's informer; nil before it is made
+	lastErr        error
+	lastErrAt      time.Time
 
 	stored        uint64        // edition of the metadata that this process last stored
 	storedChanged chan struct{} // closed when stored changes
@@ -165,6 +169,17 @@ func (e *Elector) State() State {
 		s.Annotations = maps.Clone(e.lease.Annotations)
 	}
 	return s
+}
+
+// Lease is the lease as last seen, nil if it does not exist or was never seen. It must not be
+// changed.
+func (e *Elector) Lease() *coordinationv1.Lease {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.view.exists {
+		return nil
+	}
+	return e.lease
 }
 
 // SetTimings changes the timings at once, without giving up the lease: the holder renews

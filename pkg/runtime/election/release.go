@@ -17,7 +17,7 @@ func (e *Elector) Release(ctx context.Context) error {
 	e.mu.Lock()
 	e.released = true
 	if e.term != nil {
-		e.term.end(ErrReleased)
+		e.term.End(ErrReleased)
 	}
 	e.mu.Unlock()
 	if err := e.withdraw(ctx); err != nil {
@@ -43,7 +43,7 @@ func (e *Elector) end(ctx context.Context) error {
 	defer e.publish()
 	e.mu.Lock()
 	if e.term != nil {
-		e.term.end(ErrReleased)
+		e.term.End(ErrReleased)
 	}
 	e.mu.Unlock()
 	select {
