@@ -49,6 +49,7 @@
 //     they hold, as in rule 8. Changes still queued in the old instance are dropped, because
 //     the replay holds them; answers of the API server are applied at once and never queued.
 //     The queues of nodes are worked on when the replay is complete, or after 30 seconds.
+//  11. A standby keeps the informers of what is served. It is built anew when that changes.
 //
 // Behaviour: specs/garbage-collector-controller.md.
 package garbagecollector
@@ -96,6 +97,7 @@ func Descriptor() controller.Descriptor {
 		EventSource:    "garbage-collector-controller",
 		Requires:       namespaces,
 		Partial:        namespaces,
+		ReadsServed:    true,
 		Limits:         controller.LimitFactors{QPS: 2},
 	}, configOf, build)
 }
