@@ -12,19 +12,26 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/faultproxy"
+	"kcmd.dev/test/manager"
 )
 
 // widgets are a custom kind of a test whose versions change.
 type widgets struct {
+	manager   *manager.Manager // whose garbage collector is tested
 	client    dynamic.Interface
 	namespace string
 	group     string
 }
 
-func newWidgets(t *testing.T) widgets {
+func newWidgets(t *testing.T, collector *manager.Manager) widgets {
 	t.Helper()
 	namespace := newNamespace(t)
 	w := widgets{
+		manager:   collector,
 		client:    must(dynamic.NewForConfig(plane.AdminConfig()))(t),
 		namespace: namespace,
 		group:     strings.ReplaceAll(namespace, "-", "") + ".test.kcmd.dev",
@@ -106,7 +113,7 @@ func (w widgets) create(t *testing.T, name string, finalizers []string, owners .
 func (w widgets) waitForWatch(t *testing.T, version string, complete bool) {
 	t.Helper()
 	slowly(t, fmt.Sprintf("version %q is watched", version), func(ctx context.Context) error {
-		status, err := kcm.Status(ctx)
+		status, err := w.manager.Status(ctx)
 		if err != nil {
 			return err
 		}
@@ -192,7 +199,7 @@ func (w widgets) expectOutcome(t *testing.T, version string) {
 // testCollectorNewVersion deletes owners while a new version of the kind of their
 // dependents is preferred and cannot be converted to.
 func testCollectorNewVersion(t *testing.T) {
-	w := newWidgets(t)
+	w := newWidgets(t, kcm)
 	w.define(t, noConversion(), served("v1beta1", true, true))
 	w.createFamily(t)
 	w.define(t, brokenConversion(), served("v1beta1", true, false), served("v1", true, true))
@@ -205,7 +212,7 @@ func testCollectorNewVersion(t *testing.T) {
 // testCollectorVanishedKind deletes owners while the kind of their dependents is not
 // served. The objects are still there when it is served again.
 func testCollectorVanishedKind(t *testing.T) {
-	w := newWidgets(t)
+	w := newWidgets(t, kcm)
 	w.define(t, noConversion(), served("v1beta1", true, true))
 	w.createFamily(t)
 	w.define(t, noConversion(), served("v1beta1", false, true))
@@ -213,4 +220,25 @@ func testCollectorVanishedKind(t *testing.T) {
 	w.deleteOwners(t)
 	w.define(t, noConversion(), served("v1beta1", false, false), served("v1", true, true))
 	w.expectOutcome(t, "v1")
+}
+
+// TestGarbageCollectorWithoutDiscovery deletes owners while discovery leaves the group of
+// their dependents out, without an error.
+func TestGarbageCollectorWithoutDiscovery(t *testing.T) {
+	proxy := faultproxy.Start(t, plane)
+	kubeconfig := must(proxy.Kubeconfig("behind-proxy", controlplane.ManagerUser))(t)
+	m := manager.Start(t, plane, func(c *manager.Config) {
+		c.ClientConnection.Kubeconfig = kubeconfig
+		c.LeaderElection.ResourceName = "behind-proxy"
+		c.ControllerDefaults.Enabled = ptr.To(false)
+		c.Controllers.GarbageCollector.Enabled = ptr.To(true)
+	})
+	w := newWidgets(t, m)
+	w.define(t, noConversion(), served("v1beta1", true, true))
+	w.createFamily(t)
+	hidden := proxy.HideGroup(w.group)
+	w.waitForWatch(t, "", false)
+	w.deleteOwners(t)
+	hidden.Lift()
+	w.expectOutcome(t, "v1beta1")
 }
