@@ -292,6 +292,7 @@ func (r *Runtime) inputs(locks []*lock) inputs {
 		locks:   rights(locks),
 		clients: r.connection.generation,
 		missing: r.connection.catalog.Missing,
+		served:  r.connection.catalog.Generation(),
 		files:   r.files,
 		spread:  r.spread,
 

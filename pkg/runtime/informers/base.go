@@ -221,6 +221,13 @@ func (b *base) note(f failure) (news bool) {
 	return news
 }
 
+// unserved reports that the API server has answered that there is no such resource, and the
+// reflector has not got past that.
+func (b *base) unserved() bool {
+	last, failing := b.lastFailure()
+	return failing && apierrors.IsNotFound(last.err)
+}
+
 // lastFailure returns the newest error that the reflector has not got past.
 func (b *base) lastFailure() (failure, bool) {
 	b.errorMu.Lock()

@@ -168,17 +168,23 @@ func (i *Informers) acquire(s *Scope, k key, create func() (cache.SharedIndexInf
 	return b
 }
 
-// release drops the references of the scope. Informers without any become idle.
+// release drops the references of the scope. Informers without any become idle; those of
+// resources that the API server does not have any more are stopped.
 func (i *Informers) release(s *Scope) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	now := i.clock.Now()
-	for _, b := range i.bases {
+	for k, b := range i.bases {
 		if _, held := b.refs[s]; !held {
 			continue
 		}
 		delete(b.refs, s)
 		b.idleSince = now
+		if len(b.refs) == 0 && b.unserved() {
+			// It would go on asking for the grace period, and keep nothing worth to be kept.
+			delete(i.bases, k)
+			b.halt()
+		}
 	}
 	delete(i.scopes, s)
 	i.wakeReaper()

@@ -23,6 +23,9 @@ type Spec struct {
 	// Term is the leadership term under which the instance may write; 0 for
 	// controllers that run without a lease.
 	Term uint64
+	// Served is the generation of what the API server serves, for a standby whose caches
+	// depend on that; 0 for everything else.
+	Served uint64
 	// Cold says that a standby is not to keep anything filled: Warm only finds out
 	// whether an instance could be built.
 	Cold bool

@@ -72,7 +72,8 @@ type Env struct {
 
 	// Served returns the preferred resources that the API server offered when the process
 	// asked last; empty if it has not answered yet. It sends no request, so New may use it
-	// to ask for the informers of kinds that are only known at run time.
+	// to ask for the informers of kinds that are only known at run time. The descriptor of
+	// such a controller says so, see Descriptor.ReadsServed.
 	Served func() []*metav1.APIResourceList
 
 	// Informers is the view of the shared caches that lives as long as the instance.
