@@ -84,7 +84,7 @@ func New(o Options) (*Runtime, error) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	identity, err := newIdentity()
+	name, err := newSelf()
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func New(o Options) (*Runtime, error) {
 		return nil, err
 	}
 	r.builder = &builder{hub: r.hub, clock: o.Clock}
-	r.leadership = newLeadership(identity, r.events, r.electionMetrics, o.Clock)
+	r.leadership = newLeadership(name, r.events, r.electionMetrics, o.Clock)
 	r.server = serving.New(r.pages().Handler, serving.NewMetrics(r.registry))
 	return r, nil
 }
@@ -292,6 +292,7 @@ func (r *Runtime) inputs(locks []*lock) inputs {
 		locks:   rights(locks),
 		clients: r.connection.generation,
 		missing: r.connection.catalog.Missing,
+		served:  r.connection.catalog.Generation(),
 		files:   r.files,
 		spread:  r.spread,
 

@@ -382,7 +382,7 @@ func TestRunAsksAgainForARememberedScale(t *testing.T) {
 	controllertest.Eventually(t, "the scale is known", func() bool { return b.stored(t).ExpectedPods == 100 })
 	controllertest.Eventually(t, "the cache shows the write", func() bool {
 		s := b.c.budgetLoop.Inspect()
-		return s.Reconciled > 0 && s.Depth == 0 && len(s.InFlight) == 0 && b.c.tracker.Fresh(key) == nil
+		return s.Reconciled > 0 && s.Depth == 0 && len(s.InFlight) == 0 && b.c.tracker.Fresh(key, "pdb") == nil
 	})
 	b.serveScale(func(string) (runtime.Object, error) { return scaleTo("w", 2), nil })
 	b.Clock.Step(2 * coalesce.Window) // or the next write waits

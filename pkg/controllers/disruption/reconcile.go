@@ -2,6 +2,7 @@ package disruption
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,17 +13,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controllers/kit/expectations"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 func (c *disruptionController) reconcile(ctx context.Context, key types.NamespacedName) error {
-	// Before the budget is read: the echo of a write that arrives in between wakes nobody.
-	if err := c.tracker.Fresh(key); err != nil {
+	// The echo of a write that arrives meanwhile wakes nobody, and is read.
+	budget, err := expectations.Read(c.tracker, key, func() (*policyv1.PodDisruptionBudget, error) {
+		return c.budgets.PodDisruptionBudgets(key.Namespace).Get(key.Name)
+	})
+	var stale *expectations.StaleError
+	if errors.As(err, &stale) {
 		return reconcile.Requeue(err)
 	}
-	budget, err := c.budgets.PodDisruptionBudgets(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
 		c.selectors.Forget(key)
+		c.tracker.Forget(key, "")
 		return nil
 	}
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"sync"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/scale"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/metrics/pkg/client/custom_metrics"
 	"k8s.io/metrics/pkg/client/external_metrics"
 
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/kit/scaleclient"
 )
@@ -64,8 +64,7 @@ type endingTransport struct {
 // RoundTrip implements http.RoundTripper.
 func (t endingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
-	var watcher sync.WaitGroup
-	watcher.Go(func() {
+	watched := concurrent.Start(func() {
 		select {
 		case <-t.end:
 			cancel()
@@ -74,7 +73,7 @@ func (t endingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	})
 	release := func() {
 		cancel()
-		watcher.Wait()
+		watched()
 	}
 	response, err := t.next.RoundTrip(r.WithContext(ctx))
 	if err != nil {

@@ -31,7 +31,6 @@ package horizontalpodautoscaler
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -47,6 +46,7 @@ import (
 	"k8s.io/utils/clock"
 
 	pkgconfig "kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -147,7 +147,7 @@ func newController(env controller.Env, config config, clients clients) (*autosca
 		events:      env.Events,
 		metrics:     newMetrics(env.Metrics),
 		predecessor: env.Predecessor,
-		handlers:    env.Informers.WaitForHandlers,
+		handlers:    env.Informers.WaitUntilReady,
 		autoscalers: autoscalers.Lister(),
 		pods:        pods,
 		selectors:   newSelectors(),
@@ -177,12 +177,10 @@ func (c *autoscalerController) Run(ctx context.Context) error {
 	c.remembered = memory{selectors: c.selectors, histories: c.histories}
 	defer func() { c.remembered.at = c.clock.Now() }()
 
-	var invalidation sync.WaitGroup
-	defer invalidation.Wait()
-	invalidation.Go(func() {
+	return concurrent.Run(ctx, c.loop.Run, func(ctx context.Context) error {
 		custom_metrics.PeriodicallyInvalidate(c.apiVersions, c.config.syncPeriod, ctx.Done())
+		return nil
 	})
-	return c.loop.Run(ctx)
 }
 
 // memory is what an instance hands over to the next.

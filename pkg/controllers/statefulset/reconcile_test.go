@@ -292,7 +292,7 @@ func TestStaleCachesAreWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	successor.tracker.Adopt(f.HandOver())
-	if err := successor.fresh(key); !reconcile.IsRequeue(err) {
+	if err := successor.sync(f.env.Context(), key); !reconcile.IsRequeue(err) {
 		t.Errorf("got %v", err)
 	}
 }
