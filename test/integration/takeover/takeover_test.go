@@ -43,8 +43,9 @@ func TestTakeovers(t *testing.T) {
 			must(t, leader.Signal(signal))
 			<-leader.Done()
 			successor.leads(t)
-			eventually(t, "the workload is as asked for", func(ctx context.Context) error { return w.settled(ctx, namespace, want) })
+			elapse(t, delay+time.Second) // it could do harm for as long as it has not seen what was written
 			behind.Lift()
+			eventually(t, "the workload is as asked for", func(ctx context.Context) error { return w.settled(ctx, namespace, want) })
 			got, err := created(namespace)
 			must(t, err)
 			if got != want {
