@@ -9,6 +9,7 @@ package unseen
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -76,10 +77,13 @@ func eventually(t *testing.T, what string, check func(context.Context) error) {
 
 // isGone turns the answer to a read into an error unless it is that there is no such object.
 func isGone(err error) error {
-	if apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
 		return nil
+	case err != nil:
+		return err
 	}
-	return fmt.Errorf("it is still there (%v)", err)
+	return errors.New("it is still there")
 }
 
 func TestEndpointsThatAPredecessorMadeGoWithTheirService(t *testing.T) {
