@@ -37,6 +37,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/endpointslice/util"
+	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controller"
@@ -84,6 +85,7 @@ type endpointsController struct {
 	events      record.EventRecorder
 	synced      func(context.Context) bool
 	predecessor func() any
+	clock       clock.PassiveClock
 
 	services  corelisters.ServiceLister
 	endpoints corelisters.EndpointsLister
@@ -114,6 +116,7 @@ func newController(env controller.Env, config config) (*endpointsController, err
 		events:      env.Events,
 		synced:      env.Informers.WaitForHandlers,
 		predecessor: env.Predecessor,
+		clock:       env.Clock,
 		services:    services.Lister(),
 		endpoints:   endpoints.Lister(),
 	}
@@ -143,7 +146,7 @@ func (c *endpointsController) Run(ctx context.Context) error {
 	if !c.synced(ctx) {
 		return nil
 	}
-	c.memory = inherited(c.predecessor())
+	c.memory = inherited(c.predecessor(), c.clock)
 	if err := c.queueLeftovers(); err != nil {
 		return err
 	}
@@ -213,9 +216,14 @@ func (c *endpointsController) reconcilePodChange(_ context.Context, change podch
 }
 
 // inherited is what the predecessor remembered, or the beginnings of an instance without one.
-func inherited(left any) *memory {
+func inherited(left any, c clock.PassiveClock) *memory {
 	if m, ok := left.(*memory); ok {
 		return m
 	}
-	return &memory{triggers: util.NewTriggerTimeTracker(), replaced: map[string]string{}, created: map[string]bool{}}
+	return &memory{
+		clock:    c,
+		triggers: util.NewTriggerTimeTracker(),
+		replaced: map[string]replacement{},
+		created:  map[string]bool{},
+	}
 }

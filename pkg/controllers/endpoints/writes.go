@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/endpointslice/util"
+	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
@@ -16,18 +18,29 @@ import (
 // memory is what is known of each Service besides what the caches show. It outlives the
 // instance.
 type memory struct {
+	clock clock.PassiveClock
 	// triggers keeps the next write from being annotated with the time the Service was
 	// created, which would spoil the metrics of network programming latency.
 	triggers *util.TriggerTimeTracker
 
 	mu sync.Mutex
 	// replaced has the resource version that our last update replaced. A cache that shows
-	// it has not seen the update (kubernetes#125638).
-	replaced map[string]string
+	// it has not seen the update (kubernetes#125638), unless that was long ago: then the
+	// cluster was restored from a backup.
+	replaced map[string]replacement
 	// created has the keys whose Endpoints we may have created without the cache having
 	// shown any since.
 	created map[string]bool
 }
+
+// replacement is a resource version that an update replaced.
+type replacement struct {
+	version string
+	at      time.Time
+}
+
+// replacedTime is how long a cache may take to show an update.
+const replacedTime = 5 * time.Minute
 
 // outdated notes that the cache shows Endpoints, and says whether they are those that our
 // last update replaced.
@@ -35,7 +48,12 @@ func (m *memory) outdated(key, resourceVersion string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.created, key)
-	return m.replaced[key] == resourceVersion
+	last, ok := m.replaced[key]
+	if ok && m.clock.Since(last.at) >= replacedTime {
+		delete(m.replaced, key)
+		return false
+	}
+	return ok && last.version == resourceVersion
 }
 
 // noteUpdate remembers what an update replaced. One that changed nothing replaced nothing:
@@ -46,7 +64,7 @@ func (m *memory) noteUpdate(key, sent, returned string) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.replaced[key] = sent
+	m.replaced[key] = replacement{version: sent, at: m.clock.Now()}
 }
 
 // noteCreate remembers a create, and says whether there was one before that the cache has

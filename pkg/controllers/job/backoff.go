@@ -67,29 +67,39 @@ func backoffWait(failures int, last, now time.Time) time.Duration {
 	return max(0, delay-now.Sub(last))
 }
 
-// backoffs holds the records of all Jobs.
+// backoffs holds the records of all Jobs. A Job does not back off for one of the same name
+// before it.
 type backoffs struct {
 	mu   sync.Mutex
-	jobs map[types.NamespacedName]backoffRecord
+	jobs map[types.NamespacedName]ownBackoff
 }
 
-func (b *backoffs) get(job types.NamespacedName) backoffRecord {
+// ownBackoff is the record of the Job with the UID.
+type ownBackoff struct {
+	uid types.UID
+	backoffRecord
+}
+
+func (b *backoffs) get(job types.NamespacedName, uid types.UID) backoffRecord {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.jobs[job]
+	if own := b.jobs[job]; own.uid == uid {
+		return own.backoffRecord
+	}
+	return backoffRecord{}
 }
 
-func (b *backoffs) set(job types.NamespacedName, r backoffRecord) {
+func (b *backoffs) set(job types.NamespacedName, uid types.UID, r backoffRecord) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if r == (backoffRecord{}) {
 		delete(b.jobs, job)
 		return
 	}
-	b.jobs[job] = r
+	b.jobs[job] = ownBackoff{uid: uid, backoffRecord: r}
 }
 
-func (b *backoffs) drop(job types.NamespacedName) { b.set(job, backoffRecord{}) }
+func (b *backoffs) drop(job types.NamespacedName) { b.set(job, "", backoffRecord{}) }
 
 func (b *backoffs) has(job types.NamespacedName) bool {
 	b.mu.Lock()
@@ -98,14 +108,14 @@ func (b *backoffs) has(job types.NamespacedName) bool {
 	return ok
 }
 
-func (b *backoffs) copy() map[types.NamespacedName]backoffRecord {
+func (b *backoffs) copy() map[types.NamespacedName]ownBackoff {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return maps.Clone(b.jobs)
 }
 
 // adopt takes over the records of a predecessor, except for Jobs with one already.
-func (b *backoffs) adopt(jobs map[types.NamespacedName]backoffRecord) {
+func (b *backoffs) adopt(jobs map[types.NamespacedName]ownBackoff) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for job, r := range jobs {

@@ -186,11 +186,11 @@ func build(env controller.Env, v value) (*jobController, error) {
 		selectors:                 ownership.NewSelectors(selectorOf),
 		pods:                      pods.Tracked{Control: pods.Control{Client: env.Client, Events: env.Events}, Tracker: tracker},
 		tracker:                   tracker,
-		backoffs:                  &backoffs{jobs: map[types.NamespacedName]backoffRecord{}},
-		finished:                  &finishedMarks{jobs: map[types.NamespacedName]types.UID{}},
+		backoffs:                  &backoffs{jobs: map[types.NamespacedName]ownBackoff{}},
+		finished:                  &finishedMarks{clock: env.Clock, jobs: map[types.NamespacedName]finishedMark{}},
 		predecessor:               env.Predecessor,
 	}
-	c.removals = &removals{cached: c.cachedPod, jobs: map[types.NamespacedName]map[types.UID]string{}}
+	c.removals = &removals{clock: env.Clock, cached: c.cachedPod, jobs: map[types.NamespacedName]map[types.UID]removal{}}
 	if v.gangScheduling {
 		if c.gangs, err = newGangs(env); err != nil {
 			return nil, err
@@ -221,9 +221,9 @@ func (c *jobController) Run(ctx context.Context) error {
 // memory is what one instance hands over to the next.
 type memory struct {
 	writes   expectations.State
-	backoffs map[types.NamespacedName]backoffRecord
-	removals map[types.NamespacedName]map[types.UID]string
-	finished map[types.NamespacedName]types.UID
+	backoffs map[types.NamespacedName]ownBackoff
+	removals map[types.NamespacedName]map[types.UID]removal
+	finished map[types.NamespacedName]finishedMark
 }
 
 // HandOver implements controller.HandsOver: the successor must neither count a pod again

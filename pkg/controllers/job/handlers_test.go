@@ -159,7 +159,7 @@ func TestJobEvents(t *testing.T) {
 
 func TestADeletedJobIsForgottenAtOnce(t *testing.T) {
 	f := newFixture(t, defaults)
-	f.backoffs.set(key, backoffRecord{failures: 1, last: time.Now()})
+	f.backoffs.set(key, "job-uid", backoffRecord{failures: 1, last: time.Now()})
 	f.finished.set(key, "job-uid")
 	f.tracker.Wrote(key, "job-uid", jobResource, "7")
 	f.jobDeleted(newJob())

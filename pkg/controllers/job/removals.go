@@ -7,23 +7,35 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/clock"
+
+	"kcmd.dev/pkg/controllers/kit/expectations"
 )
 
 // removals remembers the pods whose finalizer this process removed, until the cache shows
 // it: such a pod must not be counted again. Whether it does is looked up, so an event
-// that is missed leaves nothing behind.
+// that is missed leaves nothing behind. A pod that is shown with its finalizer five minutes
+// later was brought back by a backup, and is counted again.
 type removals struct {
+	clock clock.PassiveClock
 	// cached returns a pod as cached, nil if there is none of that name.
 	cached func(pod types.NamespacedName) *corev1.Pod
 
 	mu   sync.Mutex
-	jobs map[types.NamespacedName]map[types.UID]string
+	jobs map[types.NamespacedName]map[types.UID]removal
+}
+
+// removal is a finalizer that was removed from the pod with the name.
+type removal struct {
+	name string
+	at   time.Time
 }
 
 // add remembers pods of a Job, by UID and name.
@@ -32,11 +44,11 @@ func (r *removals) add(job types.NamespacedName, all []*corev1.Pod) {
 	defer r.mu.Unlock()
 	names := r.jobs[job]
 	if names == nil {
-		names = map[types.UID]string{}
+		names = map[types.UID]removal{}
 		r.jobs[job] = names
 	}
 	for _, pod := range all {
-		names[pod.UID] = pod.Name
+		names[pod.UID] = removal{name: pod.Name, at: r.clock.Now()}
 	}
 }
 
@@ -53,9 +65,9 @@ func (r *removals) of(job types.NamespacedName) sets.Set[types.UID] {
 	defer r.mu.Unlock()
 	unseen := sets.New[types.UID]()
 	names := r.jobs[job]
-	for uid, name := range names {
-		pod := r.cached(types.NamespacedName{Namespace: job.Namespace, Name: name})
-		if pod == nil || pod.UID != uid || !isTracked(pod) {
+	for uid, removed := range names {
+		pod := r.cached(types.NamespacedName{Namespace: job.Namespace, Name: removed.name})
+		if pod == nil || pod.UID != uid || !isTracked(pod) || r.clock.Since(removed.at) >= expectations.Timeout {
 			delete(names, uid)
 			continue
 		}
@@ -86,10 +98,10 @@ func (r *removals) drop(job types.NamespacedName) {
 	delete(r.jobs, job)
 }
 
-func (r *removals) copy() map[types.NamespacedName]map[types.UID]string {
+func (r *removals) copy() map[types.NamespacedName]map[types.UID]removal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := make(map[types.NamespacedName]map[types.UID]string, len(r.jobs))
+	all := make(map[types.NamespacedName]map[types.UID]removal, len(r.jobs))
 	for job, names := range r.jobs {
 		all[job] = maps.Clone(names)
 	}
@@ -97,7 +109,7 @@ func (r *removals) copy() map[types.NamespacedName]map[types.UID]string {
 }
 
 // adopt takes over what a predecessor remembered.
-func (r *removals) adopt(jobs map[types.NamespacedName]map[types.UID]string) {
+func (r *removals) adopt(jobs map[types.NamespacedName]map[types.UID]removal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for job, names := range jobs {

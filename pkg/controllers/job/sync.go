@@ -91,7 +91,7 @@ func (c *jobController) sync(ctx context.Context, job *batchv1.Job) (err error) 
 	if err != nil {
 		return err
 	}
-	o := observe(job, all, c.removals.of(key), c.backoffs.get(key), c.clock.Now())
+	o := observe(job, all, c.removals.of(key), c.backoffs.get(key, job.UID), c.clock.Now())
 	o.settled = settled
 	if o.podGroup, err = c.ensureGang(ctx, o); err != nil {
 		return err

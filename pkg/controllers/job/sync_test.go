@@ -18,6 +18,7 @@ import (
 	ktesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/controllers/kit/expectations"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -341,7 +342,7 @@ func TestBackoffIsRememberedOnceReported(t *testing.T) {
 	works()
 	f.queued.take()
 	f.mustReconcile(t)
-	if got := f.backoffs.get(key); got.failures != 1 {
+	if got := f.backoffs.get(key, "job-uid"); got.failures != 1 {
 		t.Errorf("remembered %+v", got)
 	}
 	if got := f.queued.take(); got != "ns/pi in 6s" {
@@ -363,9 +364,33 @@ func TestAConflictIsNoFailure(t *testing.T) {
 	}
 }
 
+// A hand-over may miss that a Job was deleted and made again.
+func TestAJobDoesNotBackOffForItsPredecessor(t *testing.T) {
+	f := newFixture(t, defaults, newJob(started))
+	f.backoffs.set(key, "earlier", backoffRecord{failures: 5, last: f.env.Clock.Now()})
+	f.mustReconcile(t)
+	f.wantRequests(t, "create pods, update jobs/status")
+}
+
+// TestWhatABackupBroughtBackIsWorkedOn: the cluster is as it was before the Job finished and
+// its pods were counted, and stays so.
+func TestWhatABackupBroughtBackIsWorkedOn(t *testing.T) {
+	f := newFixture(t, defaults, newJob(started), newPod("a", succeeded))
+	f.finished.set(key, "job-uid")
+	f.removals.add(key, []*corev1.Pod{newPod("a", succeeded)})
+	f.env.Clock.Step(expectations.Timeout - 1)
+	f.mustReconcile(t)
+	f.wantRequests(t, "")
+	f.env.Clock.Step(1)
+	f.mustReconcile(t)
+	if s := f.stored(t).Status; s.Succeeded != 1 {
+		t.Errorf("the status is %+v", s)
+	}
+}
+
 func TestAJobThatIsGoneIsForgotten(t *testing.T) {
 	f := newFixture(t, defaults)
-	f.backoffs.set(key, backoffRecord{failures: 1})
+	f.backoffs.set(key, "u", backoffRecord{failures: 1})
 	f.finished.set(key, "u")
 	f.removals.add(key, []*corev1.Pod{newPod("p")})
 	f.mustReconcile(t)
@@ -427,7 +452,7 @@ func TestHandOver(t *testing.T) {
 	if s := second.stored(t).Status; s.Succeeded != 1 || s.Failed != 1 || len(s.UncountedTerminatedPods.Succeeded) != 0 {
 		t.Errorf("pods were counted again: %+v", s)
 	}
-	if got := second.backoffs.get(key); got.failures != 1 {
+	if got := second.backoffs.get(key, "job-uid"); got.failures != 1 {
 		t.Errorf("remembered %+v", got)
 	}
 	if second.removals.has(key, types.UID("other")) || !second.removals.has(key, "a") {

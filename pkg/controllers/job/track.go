@@ -74,7 +74,7 @@ func (c *jobController) writeStatus(ctx context.Context, a *accounting, final bo
 	c.metrics.podsFinished(o.job, &o.reported)
 	o.reported = *o.job.Status.DeepCopy()
 	if !final {
-		c.backoffs.set(o.key, o.backoff)
+		c.backoffs.set(o.key, o.job.UID, o.backoff)
 	}
 	if o.suspension != nil {
 		c.events.Event(o.job, corev1.EventTypeNormal, o.suspension.reason, o.suspension.message)
