@@ -126,7 +126,7 @@ func newController(env controller.Env, config config) (*deploymentController, er
 		replicaSets:    replicaSets.Lister(),
 		replicaSetView: replicaSets.Informer().GetStore(),
 		selectors:      ownership.NewSelectors(selectorOf),
-		writes:         newWrites(),
+		writes:         newWrites(env.Clock),
 		statusWrites:   coalesce.New[cache.ObjectName](env.Clock),
 	}
 	var err error

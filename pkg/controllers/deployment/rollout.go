@@ -48,7 +48,13 @@ func (c *deploymentController) step(ctx context.Context, key cache.ObjectName) e
 
 	stored := known.newestDeployment(cached)
 	r := &rollout{deploymentController: c, key: key, stored: stored, d: stored.DeepCopy(), written: known}
-	if selectsEverything(stored) {
+	err = r.run(ctx)
+	known.answered(err)
+	return err
+}
+
+func (r *rollout) run(ctx context.Context) error {
+	if selectsEverything(r.stored) {
 		return r.refuse(ctx)
 	}
 	if err := r.claim(ctx); err != nil {

@@ -2,40 +2,54 @@ package deployment
 
 import (
 	"sync"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 )
 
 // writes remembers what the API server returned for writes that the caches do not show
 // yet. Reading through it saves the conflicts, and the attempts to create what exists,
 // that acting on a cache older than one's own writes would cause. It is an economy: the
-// API server would refuse those writes.
+// API server would refuse those writes. So it is dropped when the API server says that it
+// is wrong, and five minutes after the last write: a cluster that was restored from a
+// backup does not have what was written since.
 type writes struct {
+	clock clock.PassiveClock
+
 	mu    sync.Mutex
 	byKey map[cache.ObjectName]*written
 }
+
+// writtenTime is for how long what was written is preferred to what the caches show.
+const writtenTime = 5 * time.Minute
 
 // written are the newest known states of one Deployment and of its ReplicaSets. Only the
 // worker that has the key uses it. Its objects are shared and never changed.
 type written struct {
 	deployment  *appsv1.Deployment
 	replicaSets map[types.UID]*appsv1.ReplicaSet
+	clock       clock.PassiveClock
+	at          time.Time // of the last write
 }
 
-func newWrites() *writes { return &writes{byKey: map[cache.ObjectName]*written{}} }
+func newWrites(c clock.PassiveClock) *writes {
+	return &writes{clock: c, byKey: map[cache.ObjectName]*written{}}
+}
 
 // take returns what is remembered for a key, which is then the caller's until put.
 func (w *writes) take(key cache.ObjectName) *written {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if known, ok := w.byKey[key]; ok {
+	if known, ok := w.byKey[key]; ok && w.clock.Since(known.at) < writtenTime {
 		return known
 	}
-	return &written{replicaSets: map[types.UID]*appsv1.ReplicaSet{}}
+	return &written{replicaSets: map[types.UID]*appsv1.ReplicaSet{}, clock: w.clock}
 }
 
 // put keeps what is remembered for a key; nothing is kept of nothing.
@@ -97,12 +111,23 @@ func (w *written) newestReplicaSet(cached *appsv1.ReplicaSet) *appsv1.ReplicaSet
 	return cached
 }
 
+// answered takes note of what became of the writes that were based on this. A conflict, or
+// an object that is not there, says that it is not the newest state.
+func (w *written) answered(err error) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		w.deployment = nil
+		clear(w.replicaSets)
+	}
+}
+
 func (w *written) wroteDeployment(d *appsv1.Deployment) {
+	w.at = w.clock.Now()
 	d.ManagedFields = nil
 	w.deployment = d
 }
 
 func (w *written) wroteReplicaSet(rs *appsv1.ReplicaSet) {
+	w.at = w.clock.Now()
 	rs.ManagedFields = nil
 	w.replicaSets[rs.UID] = rs
 }

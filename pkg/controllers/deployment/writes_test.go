@@ -1,12 +1,18 @@
 package deployment
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 func version(rv string) setChange { return func(rs *appsv1.ReplicaSet) { rs.ResourceVersion = rv } }
@@ -35,7 +41,7 @@ func TestNewestReplicaSets(t *testing.T) {
 			[]*appsv1.ReplicaSet{makeSet(1, 0, version("y"))}, "", []string{"web-1@y"}, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			known := newWrites().take(cache.ObjectName{Name: "web"})
+			known := newWrites(clocktesting.NewFakePassiveClock(time.Unix(1, 0))).take(cache.ObjectName{Name: "web"})
 			for _, rs := range tc.wrote {
 				known.wroteReplicaSet(rs)
 			}
@@ -67,7 +73,7 @@ func TestNewestDeployment(t *testing.T) {
 		{"newer cache", at("a", "10"), at("a", "11"), false},
 		{"recreated", at("a", "10"), at("b", "9"), false},
 	} {
-		known := &written{}
+		known := &written{clock: clocktesting.NewFakePassiveClock(time.Unix(1, 0))}
 		known.wroteDeployment(tc.wrote)
 		got := known.newestDeployment(tc.cached)
 		if (got == tc.wrote) != tc.ours || (known.deployment != nil) != tc.ours {
@@ -78,7 +84,8 @@ func TestNewestDeployment(t *testing.T) {
 
 func TestWritesForgetWhatIsEmpty(t *testing.T) {
 	key := cache.ObjectName{Namespace: namespace, Name: "web"}
-	w := newWrites()
+	clk := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
+	w := newWrites(clk)
 	known := w.take(key)
 	w.put(key, known)
 	if len(w.byKey) != 0 {
@@ -93,5 +100,49 @@ func TestWritesForgetWhatIsEmpty(t *testing.T) {
 	w.put(key, known)
 	if len(w.byKey) != 0 {
 		t.Error("what was deleted is remembered")
+	}
+}
+
+// TestWritesGiveWayToACacheThatStaysOlder: the cluster was restored from a backup, and its
+// versions went back.
+func TestWritesGiveWayToACacheThatStaysOlder(t *testing.T) {
+	key := cache.ObjectName{Namespace: namespace, Name: "web"}
+	cached := makeDeployment(1, func(d *appsv1.Deployment) { d.ResourceVersion = "5" })
+	clk := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
+	w := newWrites(clk)
+	write := func() *written {
+		known := w.take(key)
+		known.wroteDeployment(makeDeployment(2, func(d *appsv1.Deployment) { d.ResourceVersion = "1000" }))
+		known.wroteReplicaSet(makeSet(1, 0, version("1001")))
+		w.put(key, known)
+		return known
+	}
+	remembered := func() (any, int) {
+		known := w.take(key)
+		return known.newestDeployment(cached).ResourceVersion, len(known.newestReplicaSets(nil, "5"))
+	}
+	write()
+	clk.SetTime(clk.Now().Add(writtenTime - 1))
+	if d, sets := remembered(); d != "1000" || sets != 1 {
+		t.Errorf("before the time is over: %v, %d", d, sets)
+	}
+	clk.SetTime(clk.Now().Add(1))
+	if d, sets := remembered(); d != "5" || sets != 0 {
+		t.Errorf("after it: %v, %d", d, sets)
+	}
+
+	resource := schema.GroupResource{Group: "apps", Resource: "deployments"}
+	for _, err := range []error{
+		apierrors.NewConflict(resource, "web", errors.New("newer")),
+		errors.Join(nil, fmt.Errorf("updating: %w", apierrors.NewNotFound(resource, "web"))),
+	} {
+		write().answered(errors.New("something else"))
+		if d, sets := remembered(); d != "1000" || sets != 1 {
+			t.Errorf("after an error that says nothing: %v, %d", d, sets)
+		}
+		write().answered(err)
+		if d, sets := remembered(); d != "5" || sets != 0 {
+			t.Errorf("after %v: %v, %d", err, d, sets)
+		}
 	}
 }

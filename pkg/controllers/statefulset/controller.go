@@ -148,7 +148,7 @@ func newController(env controller.Env, v value) (*statefulSetController, error) 
 		sets:         sets.Lister(),
 		claims:       claims.Lister(),
 		selectors:    ownership.NewSelectors(selectorOf),
-		equalities:   newEqualities(),
+		equalities:   newEqualities(env.Clock),
 		statusWrites: coalesce.New[types.NamespacedName](env.Clock),
 		tracker: expectations.New(env.Clock, expectations.Stores{
 			pods.Resource:    podInformer.GetStore(),

@@ -5,14 +5,16 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/lru"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controllers/kit/history"
@@ -44,8 +46,13 @@ const (
 )
 
 // equalities remembers which revisions equal the template of a set, so that a reconcile
-// of a set that does not change encodes nothing. Losing one costs time only.
-type equalities struct{ cache *lru.Cache }
+// of a set that does not change encodes nothing. Losing one costs time only, and they are
+// found again every five minutes: in a cluster that was restored from a backup a set gets a
+// generation twice.
+type equalities struct{ cache *utilcache.LRUExpireCache }
+
+// equalityTime is for how long one is remembered.
+const equalityTime = 5 * time.Minute
 
 type equalityKey struct {
 	set        types.UID
@@ -60,7 +67,9 @@ type payloadKey struct {
 	payload [sha256.Size]byte
 }
 
-func newEqualities() *equalities { return &equalities{lru.New(maxEqualities)} }
+func newEqualities(c clock.PassiveClock) *equalities {
+	return &equalities{utilcache.NewLRUExpireCacheWithClock(maxEqualities, c)}
+}
 
 func (e *equalities) of(set *appsv1.StatefulSet, revision *appsv1.ControllerRevision) equality {
 	known, ok := e.cache.Get(equalityKey{set.UID, set.Generation, revision.ResourceVersion})
@@ -72,7 +81,7 @@ func (e *equalities) of(set *appsv1.StatefulSet, revision *appsv1.ControllerRevi
 
 func (e *equalities) remember(set *appsv1.StatefulSet, revision *appsv1.ControllerRevision, is equality) {
 	if revision.ResourceVersion != "" {
-		e.cache.Add(equalityKey{set.UID, set.Generation, revision.ResourceVersion}, is)
+		e.cache.Add(equalityKey{set.UID, set.Generation, revision.ResourceVersion}, is, equalityTime)
 	}
 }
 
@@ -85,7 +94,7 @@ func (e *equalities) equivalentTo(set *appsv1.StatefulSet, revision *appsv1.Cont
 func (e *equalities) rememberEquivalent(set *appsv1.StatefulSet, revision *appsv1.ControllerRevision, payload []byte) {
 	e.remember(set, revision, equivalent)
 	if revision.ResourceVersion != "" {
-		e.cache.Add(payloadKey{set.UID, revision.ResourceVersion, sha256.Sum256(payload)}, equivalent)
+		e.cache.Add(payloadKey{set.UID, revision.ResourceVersion, sha256.Sum256(payload)}, equivalent, equalityTime)
 	}
 }
 

@@ -4,14 +4,17 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controllers/kit/history"
@@ -289,5 +292,21 @@ func TestAdoptingRevisions(t *testing.T) {
 	f.fail("patch", "controllerrevisions", apierrors.NewNotFound(appsv1.Resource("controllerrevisions"), orphan.Name))
 	if _, err := f.listRevisions(t.Context(), set, selector); !apierrors.IsNotFound(err) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// In a cluster that was restored from a backup a set gets a generation twice, with another
+// template.
+func TestEqualitiesAreFoundAgain(t *testing.T) {
+	clk := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
+	e := newEqualities(clk)
+	set, revision := newSet(1), &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}}
+	e.remember(set, revision, equivalent)
+	if e.of(set, revision) != equivalent {
+		t.Error("it is not remembered")
+	}
+	clk.SetTime(clk.Now().Add(equalityTime + 1))
+	if e.of(set, revision) != 0 {
+		t.Error("it is remembered for ever")
 	}
 }

@@ -9,9 +9,10 @@
 //     key to its queue again after that. So the last observation is never lost.
 //  3. What somebody may be waiting for is not put off. The caller knows what that is,
 //     and does not ask for a delay then.
-//  4. A write comes back as a watch event. IsEcho recognises it, so that it need not
-//     cause a reconcile that finds nothing to do. An echo that is not recognised costs
-//     no more than that.
+//  4. A write comes back as a watch event. IsEcho recognises it for 10 seconds, so that it
+//     need not cause a reconcile that finds nothing to do. An echo that is not recognised
+//     costs no more than that. An object that shows a version again much later was
+//     restored from a backup, and is reconciled.
 //
 // Memory is one entry per object written in the last few seconds.
 package coalesce
@@ -82,7 +83,7 @@ func (w *Writes[K]) IsEcho(key K, resourceVersion string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	last, ok := w.recent[key]
-	return ok && last.version != "" && last.version == resourceVersion
+	return ok && last.version != "" && last.version == resourceVersion && w.clock.Since(last.at) <= echoTime
 }
 
 // expire forgets writes that are too old to matter.

@@ -54,6 +54,22 @@ func TestIsEchoKnowsTheLastWriteOnly(t *testing.T) {
 	}
 }
 
+// An object that shows a version again long after it was written was brought back by a
+// backup.
+func TestAnOldVersionIsNoEcho(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	w := New[string](clock)
+	w.Wrote("a", "1")
+	clock.Step(echoTime)
+	if !w.IsEcho("a", "1") {
+		t.Error("it is not recognised")
+	}
+	clock.Step(1)
+	if w.IsEcho("a", "1") {
+		t.Error("it is recognised for ever")
+	}
+}
+
 func TestOldWritesAreForgotten(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	w := New[string](clock)
