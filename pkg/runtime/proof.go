@@ -124,12 +124,16 @@ func servesAPIs(ctx context.Context, conn *connection) error {
 	if err != nil {
 		return err
 	}
-	answer, err := set.Discovery.RESTClient().Get().AbsPath("/apis").SetHeader("Accept", "application/json").Do(ctx).Raw()
+	answer := set.Discovery.RESTClient().Get().AbsPath("/apis").SetHeader("Accept", "application/json").Do(ctx)
+	if err := answer.Error(); err != nil { // not that of Raw, which has no reason
+		return fmt.Errorf("asking what it serves: %w", err)
+	}
+	body, err := answer.Raw()
 	if err != nil {
 		return fmt.Errorf("asking what it serves: %w", err)
 	}
 	groups := metav1.APIGroupList{}
-	if err := json.Unmarshal(answer, &groups); err != nil || groups.Kind != "APIGroupList" {
+	if err := json.Unmarshal(body, &groups); err != nil || groups.Kind != "APIGroupList" {
 		return errors.New("asking what it serves: the answer is not that of an API server")
 	}
 	return nil

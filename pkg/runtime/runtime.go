@@ -64,7 +64,7 @@ type Runtime struct {
 	pulse           *pulse
 	ailments        ailments
 	refused         map[string]string // hashes of files that controllers could not use; for the loop only
-	unwatched       atomic.Bool // the configuration file is not watched any more
+	unwatched       atomic.Bool       // the configuration file is not watched any more
 
 	// mu guards what follows. Only the loop changes it.
 	mu         sync.Mutex

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -139,7 +140,7 @@ func TestAnEditToAServerThatCannotBeUsedIsRejected(t *testing.T) {
 	as := func(kubeconfig string) func(*manager.Config) {
 		return func(c *manager.Config) { c.ClientConnection.Kubeconfig = kubeconfig }
 	}
-	for _, one := range []struct {
+	for n, one := range []struct {
 		name string
 		edit func(*manager.Config)
 		says []string
@@ -162,7 +163,7 @@ func TestAnEditToAServerThatCannotBeUsedIsRejected(t *testing.T) {
 			if err := containsAll(s.Configuration.Rejected, one.says); err != nil {
 				t.Errorf("the status: %v", err)
 			}
-			if s.Configuration.Generation != 1 || s.Reloads[len(s.Reloads)-1].Status != telemetry.Failure {
+			if s.Configuration.Generation != uint64(n+1) || s.Reloads[len(s.Reloads)-1].Status != telemetry.Failure {
 				t.Errorf("generation %d is in force, the reloads are %+v", s.Configuration.Generation, s.Reloads)
 			}
 			h.on()
@@ -170,8 +171,13 @@ func TestAnEditToAServerThatCannotBeUsedIsRejected(t *testing.T) {
 				t.Errorf("the metric does not show it: %v", err)
 			}
 			event(t, m, "ConfigurationRejected", one.says...)
-			must(t, m.Edit(t.Context(), func(c *manager.Config) { *c = *good.DeepCopy() }))
-			wait(t, m, "the file is not rejected any more", func(s *runtime.Status) error { return errorOf(s.Configuration.Rejected) })
+			must(t, m.Edit(t.Context(), func(c *manager.Config) {
+				*c = *good.DeepCopy()
+				c.Reload.PollInterval.Duration += time.Second // what was in force before would be no reload
+			}))
+			if err := errorOf(status(t, m).Configuration.Rejected); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 	h.on()

@@ -59,7 +59,6 @@ func TestARejectedEditIsNeverInForce(t *testing.T) {
 		workers(1)(c)
 	})
 	waitRunning(t, m)
-	before, counted, page := status(t, m), series(t, m), configz(t, m)
 	port := *m.Config().Serving.Port
 
 	stop, knocking := make(chan struct{}), make(chan error, 1)
@@ -76,7 +75,7 @@ func TestARejectedEditIsNeverInForce(t *testing.T) {
 		"other controller": func(c *manager.Config) { c.Controllers.CronJob.Enabled = ptr.To(false) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			good := m.Config()
+			good, before, counted, page := m.Config(), status(t, m), series(t, m), configz(t, m)
 			edited := make(chan error, 1)
 			go func() { edited <- m.Edit(t.Context(), func(c *manager.Config) { edit(c); workers(2)(c) }) }()
 			<-fake.entered
@@ -94,11 +93,16 @@ func TestARejectedEditIsNeverInForce(t *testing.T) {
 			}
 			// After it was rejected.
 			untouched(t, m, before, nil, page)
-			edit := func(c *manager.Config) { *c = *good.DeepCopy() }
-			if err := m.Edit(t.Context(), edit); err != nil {
+			back := func(c *manager.Config) {
+				*c = *good.DeepCopy()
+				c.Reload.PollInterval.Duration += time.Second // what was in force before would be no reload
+			}
+			if err := m.Edit(t.Context(), back); err != nil {
 				t.Error(err)
 			}
-			wait(t, m, "the file is not rejected any more", notRejected)
+			if err := notRejected(new(status(t, m))); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 	close(stop)
