@@ -228,16 +228,17 @@ func (t *transaction) inPlace(context.Context) (step, error) {
 }
 
 // filesFor takes the hashes of the files that the controllers of a configuration read. A file
-// keeps the hash it had if it cannot be read, if it has turned bad, and if controllers have
-// refused what it holds: they go on with what they read, and so does the process.
+// that is read already keeps its hash if it cannot be read now, if it has turned bad, and if
+// controllers have refused what it holds: they go on with what they read.
 func (r *Runtime) filesFor(paths, bad []string) map[string]string {
 	hashes := map[string]string{}
 	for _, p := range paths {
-		hashes[p] = r.files[p]
+		was, known := r.files[p]
 		_, hash, err := source.Read(p, source.DefaultMaxSize)
-		if err == nil && !slices.Contains(bad, p) && hash != r.refused[p] {
-			hashes[p] = hash
+		if err != nil || known && (slices.Contains(bad, p) || hash == r.refused[p]) {
+			hash = was
 		}
+		hashes[p] = hash
 	}
 	return hashes
 }
