@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/runtime/claims"
 	"kcmd.dev/pkg/runtime/clients"
+	"kcmd.dev/pkg/runtime/supervisor"
 )
 
 // What a running process is going to depend on has to be proved before anything is given up
@@ -23,7 +25,9 @@ import (
 //
 //  1. A new connection is proved by one discovery request, a new lock by one read of its
 //     lease. That the lease does not exist yet is fine; that it may not be read is not.
-//  2. Each of these two takes proofTimeout at most. No other change waits for the API server.
+//     Renewed credentials for the connection in force are proved as a connection is, but
+//     count as proved if there is no answer: with those of before there is none either.
+//  2. Each of these takes proofTimeout at most. No other change waits for the API server.
 //  3. What could not be proved may be good later: see retry.
 //  4. A process that starts gives nothing up. It proves nothing, and waits for as long as it
 //     takes.
@@ -39,6 +43,7 @@ type proof func(context.Context, *connection) error
 // unproved is a problem of a configuration that may go away without another edit.
 type unproved struct {
 	problem config.Error
+	cause   error
 	again   func(context.Context) error // makes the same proof once more
 }
 
@@ -48,6 +53,34 @@ func (u *unproved) Error() string { return u.problem.Error() }
 // proveConnection proves the connection of the next basis.
 func (t *transaction) proveConnection(ctx context.Context, conn *connection) error {
 	return t.prove(ctx, conn, connectionField(t.next.document.Config.ClientConnection), servesAPIs)
+}
+
+// proveRenewed proves the credentials that are in the files now, which are for the connection
+// in force.
+func (r *Runtime) proveRenewed(ctx context.Context) error {
+	t := r.begin(supervisor.CauseClients)
+	c := t.next.document.Config
+	generation := t.connection.generation
+	conn, err := connect(ctx, generation, c.ClientConnection, t.wholeFor(generation, c), t.options.Clock)
+	if err != nil {
+		return err
+	}
+	defer conn.retire()
+	if err := t.proveConnection(ctx, conn); refused(err) {
+		return err
+	}
+	return nil
+}
+
+// refused reports that an API server has answered and does not know these credentials, or is
+// not the one that the CA certificates are of.
+func refused(err error) bool {
+	var u *unproved
+	if !errors.As(err, &u) {
+		return false
+	}
+	var untrusted *tls.CertificateVerificationError
+	return apierrors.IsUnauthorized(u.cause) || errors.As(u.cause, &untrusted)
 }
 
 // proveLeases proves those of prepared locks that are new.
@@ -75,7 +108,7 @@ func (t *transaction) prove(ctx context.Context, conn *connection, field string,
 		return nil
 	}
 	d := t.next.document
-	u := &unproved{problem: config.Error{
+	u := &unproved{cause: err, problem: config.Error{
 		File: d.Name, Position: d.Position(field), Path: field, Severity: config.SeverityError,
 		Message: fmt.Sprintf("the API server %s cannot be relied on: %v; this is tried again until it can", conn.server(), err),
 	}}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -118,6 +119,34 @@ func TestAProofIsBounded(t *testing.T) {
 	}).ask(t.Context(), nil)
 	if !errors.Is(asked, errNoAnswer) {
 		t.Errorf("got %v", asked)
+	}
+}
+
+// Renewed credentials that are refused are not used. Those that cannot be tried are: nothing is
+// lost by it.
+func TestWhichRenewedCredentialsAreRefused(t *testing.T) {
+	trusting := httptest.NewTLSServer(answer(200, "{}"))
+	defer trusting.Close()
+	_, untrusted := http.Get(trusting.URL)
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"proved":           {nil, false},
+		"unknown":          {apierrors.NewUnauthorized("no"), true},
+		"another CA":       {untrusted, true},
+		"no rights":        {apierrors.NewForbidden(schema.GroupResource{}, "", nil), false},
+		"no answer":        {errNoAnswer, false},
+		"a busy server":    {apierrors.NewTooManyRequests("later", 1), false},
+		"a failing server": {apierrors.NewInternalError(errNoAnswer), false},
+	} {
+		var err error
+		if c.err != nil {
+			err = &unproved{cause: fmt.Errorf("asking: %w", c.err)}
+		}
+		if got := refused(err); got != c.want {
+			t.Errorf("%s: got %t", name, got)
+		}
 	}
 }
 

@@ -28,6 +28,7 @@ import (
 //     controller restarts, and caches are not filled again. Another server or another user
 //     is another connection, as if the configuration had named another kubeconfig.
 //  3. What cannot be used, a certificate without its key say, changes nothing and is shown.
+//     Nor does what the API server refuses, or another server that does not prove itself.
 //  4. A configuration that was rejected is tried again when one of the files it names
 //     changes: it may have come before them. What was rejected because the API server could
 //     not be relied on is tried again when it can.
@@ -188,7 +189,9 @@ func (r *Runtime) renewAccess(ctx context.Context) {
 	case clients.Same:
 		err = r.connection.renew(next) // the files may be others
 	case clients.Renewed:
-		err = r.renewInPlace(ctx, next)
+		if err = r.proveRenewed(ctx); err == nil {
+			err = r.renewInPlace(ctx, next)
+		}
 	case clients.Elsewhere:
 		err = r.reconnect(ctx)
 	}
