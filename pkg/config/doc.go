@@ -18,7 +18,9 @@
 //     each version (featuregates.txt). The validator and the JSON Schema are made
 //     from the same tables.
 //  5. Load looks at nothing but the bytes. CheckFiles looks at the files that a
-//     configuration names, and is called where those files are.
+//     configuration names, and is called where those files are. CheckEdit holds against
+//     an edit only what it names anew: a file that has turned bad since it came into
+//     force is a warning.
 //  6. NewPlan is pure: per controller start, stop, restart or keep with the
 //     field paths that cause it, and what changes in place. What is reported
 //     by `check-config` is what a reload executes.

@@ -27,22 +27,57 @@ const maxReferencedBytes = 16 << 20
 // hold what they are used for, and that certificates and keys belong together.
 // Relative paths are relative to the working directory.
 func (d *Document) CheckFiles() Errors {
-	c := &fileChecker{report: &report{file: d.Name}, places: d.places}
+	problems, _ := d.CheckEdit(nil)
+	return problems
+}
+
+// CheckEdit is CheckFiles for a configuration that follows another one, which is in force.
+// What that names in the same field was good when it came into force. If it is bad now, that
+// is no fault of the edit: whoever read the file goes on with what it held, so that the
+// problem is a warning. bad lists these files. An edit that names a file anew, or in another
+// field, or with another key, is at fault.
+func (d *Document) CheckEdit(inForce *v1beta1.KubeControllerManagerConfiguration) (problems Errors, bad []string) {
+	c := &fileChecker{report: &report{file: d.Name}, places: d.places, inForce: map[string]string{}}
+	if inForce != nil {
+		for _, n := range namesIn(inForce) {
+			c.inForce[n.path] = n.name
+		}
+	}
 	c.check(d.Config)
-	return c.report.finish()
+	return c.report.finish(), c.bad
 }
 
 // NamedFiles lists the files that the configuration names and CheckFiles reads.
 func NamedFiles(cfg *v1beta1.KubeControllerManagerConfiguration) []string {
-	c := &fileChecker{report: &report{}}
+	var files []string
+	for _, n := range namesIn(cfg) {
+		if !n.directory {
+			files = append(files, n.name)
+		}
+	}
+	return files
+}
+
+// namesIn lists the files and directories that a configuration names. It reads nothing.
+func namesIn(cfg *v1beta1.KubeControllerManagerConfiguration) []named {
+	c := &fileChecker{namesOnly: true}
 	c.check(cfg)
-	return c.named
+	return c.names
+}
+
+// named is a field that names a file, or a directory.
+type named struct {
+	path, name string
+	directory  bool
 }
 
 type fileChecker struct {
-	report *report
-	places places
-	named  []string
+	report    *report
+	places    places
+	namesOnly bool
+	names     []named
+	inForce   map[string]string // names by field, of the configuration in force
+	bad       []string          // of these, files that are bad now
 }
 
 func (c *fileChecker) check(cfg *v1beta1.KubeControllerManagerConfiguration) {
@@ -74,13 +109,23 @@ func (c *fileChecker) controllers(blocks v1beta1.Controllers) {
 	c.file(recycler+"hostPath.podTemplateFile", r.HostPath.PodTemplateFile, checkPodTemplate)
 }
 
-// fail reports a file; as a warning if nothing in this build reads it.
-func (c *fileChecker) fail(path string, err error) {
+// fail reports the first of some fields, which name what is bad together; as a warning if
+// nothing in this build reads it, or if the configuration in force names the same.
+func (c *fileChecker) fail(err error, fields ...named) {
+	path := fields[0].path
+	at := c.places.nearest(path)
 	if readers, ok := ReadBy(path); ok && !slices.ContainsFunc(readers, Built) {
-		c.report.warnf(c.places.nearest(path), path, "%v", err)
+		c.report.warnf(at, path, "%v", err)
 		return
 	}
-	c.report.errorf(c.places.nearest(path), path, "%v", err)
+	if slices.ContainsFunc(fields, func(f named) bool { return c.inForce[f.path] != f.name }) {
+		c.report.errorf(at, path, "%v", err)
+		return
+	}
+	for _, f := range fields {
+		c.bad = append(c.bad, f.name)
+	}
+	c.report.warnf(at, path, "%v; what was read of it before stays in use", err)
 }
 
 // file reads the file and checks its content; it returns nil if the content is bad.
@@ -88,13 +133,17 @@ func (c *fileChecker) file(path, name string, check func(name string, content []
 	if name == "" {
 		return nil
 	}
-	c.named = append(c.named, name)
+	field := named{path: path, name: name}
+	c.names = append(c.names, field)
+	if c.namesOnly {
+		return nil
+	}
 	content, err := readFile(name)
 	if err == nil {
 		err = check(name, content)
 	}
 	if err != nil {
-		c.fail(path, err)
+		c.fail(err, field)
 		return nil
 	}
 	return content
@@ -121,13 +170,19 @@ func (c *fileChecker) pair(certPath, certFile, keyPath, keyFile string) {
 		return
 	}
 	if _, err := tls.X509KeyPair(certificate, key); err != nil {
-		c.fail(certPath, fmt.Errorf("%s and %s do not belong together: %w", certFile, keyFile, err))
+		c.fail(fmt.Errorf("%s and %s do not belong together: %w", certFile, keyFile, err),
+			named{path: certPath, name: certFile}, named{path: keyPath, name: keyFile})
 	}
 }
 
 // directory accepts one that is not there yet: it is made when it is needed.
 func (c *fileChecker) directory(name string) {
 	if name == "" {
+		return
+	}
+	field := named{path: "serving.tls.certDirectory", name: name, directory: true}
+	c.names = append(c.names, field)
+	if c.namesOnly {
 		return
 	}
 	info, err := os.Stat(name)
@@ -138,7 +193,7 @@ func (c *fileChecker) directory(name string) {
 		err = fmt.Errorf("%s is not a directory", name)
 	}
 	if err != nil {
-		c.fail("serving.tls.certDirectory", err)
+		c.fail(err, field)
 	}
 }
 

@@ -154,6 +154,69 @@ func TestCheckFiles(t *testing.T) {
 	}
 }
 
+// What an edit names anew is held against it, what was in force before is not.
+func TestCheckEdit(t *testing.T) {
+	writeFiles(t)
+	const (
+		stays  = "; what was read of it before stays in use"
+		gone   = "the file gone.crt does not exist"
+		unpair = "one.crt and two.key do not belong together: tls: private key does not match public key"
+	)
+	tests := []struct {
+		name, old, new, want string
+		bad                  []string
+	}{
+		{"nothing is bad", "serviceAccounts: {rootCAFile: one.crt}\n", "serviceAccounts: {rootCAFile: one.crt}\n", "", nil},
+		{"turned bad", "serviceAccounts: {rootCAFile: gone.crt}\n", "serviceAccounts: {rootCAFile: gone.crt}\nresync: {minPeriod: 1h}\n",
+			"f.yaml:3:31: warning: serviceAccounts.rootCAFile: " + gone + stays, []string{"gone.crt"}},
+		{"named anew", "serviceAccounts: {rootCAFile: one.crt}\n", "serviceAccounts: {rootCAFile: gone.crt}\n",
+			"f.yaml:3:31: serviceAccounts.rootCAFile: " + gone, nil},
+		{"named in another field", "serviceAccounts: {rootCAFile: gone.crt}\n", "serving: {authentication: {clientCAFile: gone.crt}}\n",
+			"f.yaml:3:42: serving.authentication.clientCAFile: " + gone, nil},
+		{"in the old and in another field", "serviceAccounts: {rootCAFile: gone.crt}\n",
+			"serviceAccounts: {rootCAFile: gone.crt}\nserving: {authentication: {clientCAFile: gone.crt}}\n",
+			"f.yaml:3:31: warning: serviceAccounts.rootCAFile: " + gone + stays + "\n" +
+				"f.yaml:4:42: serving.authentication.clientCAFile: " + gone, []string{"gone.crt"}},
+		{"read by nothing before", "serving: {port: 0, authentication: {clientCAFile: gone.crt}}\n", "serving: {authentication: {clientCAFile: gone.crt}}\n",
+			"f.yaml:3:42: serving.authentication.clientCAFile: " + gone, nil},
+		{"a pair that no longer belongs together", "serving: {tls: {certFile: one.crt, privateKeyFile: two.key}}\n", "serving: {tls: {certFile: one.crt, privateKeyFile: two.key}}\n",
+			"f.yaml:3:27: warning: serving.tls.certFile: " + unpair + stays, []string{"one.crt", "two.key"}},
+		{"another key for the same certificate", "serving: {tls: {certFile: one.crt, privateKeyFile: one.key}}\n", "serving: {tls: {certFile: one.crt, privateKeyFile: two.key}}\n",
+			"f.yaml:3:27: serving.tls.certFile: " + unpair, nil},
+		{"another certificate for the same key", "serving: {tls: {certFile: two.crt, privateKeyFile: two.key}}\n", "serving: {tls: {certFile: one.crt, privateKeyFile: two.key}}\n",
+			"f.yaml:3:27: serving.tls.certFile: " + unpair, nil},
+		{"a directory that became a file", "serving: {tls: {certDirectory: text}}\n", "serving: {tls: {certDirectory: text}}\n",
+			"f.yaml:3:32: warning: serving.tls.certDirectory: text is not a directory" + stays, []string{"text"}},
+		{"another directory", "serving: {tls: {certDirectory: new}}\n", "serving: {tls: {certDirectory: text}}\n",
+			"f.yaml:3:32: serving.tls.certDirectory: text is not a directory", nil},
+		{"a certificate that moves in its list", "serving: {tls: {sniCertificates: [{certFile: gone.crt, privateKeyFile: one.key}]}}\n",
+			"serving: {tls: {sniCertificates: [{certFile: two.crt, privateKeyFile: two.key}, {certFile: gone.crt, privateKeyFile: one.key}]}}\n",
+			"f.yaml:3:92: serving.tls.sniCertificates[1].certFile: " + gone, nil},
+		{"the kubeconfig", "clientConnection: {kubeconfig: bare.conf}\n", "clientConnection: {kubeconfig: bare.conf, qps: 7}\n",
+			"f.yaml:3:32: warning: clientConnection.kubeconfig: bare.conf is not a usable kubeconfig: " +
+				"invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable" + stays, []string{"bare.conf"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			documents := map[string]*Document{}
+			for _, text := range []string{test.old, test.new} {
+				d, err := Load("f.yaml", []byte(header+text))
+				if err != nil {
+					t.Fatal(err)
+				}
+				documents[text] = d
+			}
+			problems, bad := documents[test.new].CheckEdit(documents[test.old].Config)
+			if diff := cmp.Diff(test.want, problems.Error()); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.bad, bad); diff != "" {
+				t.Errorf("bad files (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func signersText(serving, legacy string) string {
 	return "controllers:\n  certificatesigningrequest-signing-controller:\n    kubeletServing: " + serving + "\n    legacyUnknown: " + legacy + "\n"
 }

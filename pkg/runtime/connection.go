@@ -33,6 +33,7 @@ type connection struct {
 	observer   claims.Observer    // of the leases of this API server
 	clock      clock.WithTicker
 
+	begin      func() // lets it send requests; only the first call has an effect
 	cancel     context.CancelFunc
 	background sync.WaitGroup
 
@@ -53,7 +54,7 @@ func sourceOf(c v1beta1.ClientConnection) clients.Source {
 	}
 }
 
-// connect makes a connection. It waits for no answer of the API server. whole says which
+// connect makes a connection, which sends no request before it begins. whole says which
 // resources are cached whole anyway.
 func connect(ctx context.Context, generation uint64, c v1beta1.ClientConnection, whole func(schema.GroupVersionResource) bool, clk clock.WithTicker) (*connection, error) {
 	access, err := clients.LoadAccess(sourceOf(c), clk.Now())
@@ -111,8 +112,10 @@ func (c *connection) open(ctx context.Context, whole func(schema.GroupVersionRes
 		Name:     component,
 	})
 	c.events = newPipelines(ctx)
-	c.informers.Start(ctx)
-	c.background.Go(func() { c.catalog.Run(ctx) })
+	c.begin = sync.OnceFunc(func() {
+		c.informers.Start(ctx)
+		c.background.Go(func() { c.catalog.Run(ctx) })
+	})
 	return nil
 }
 

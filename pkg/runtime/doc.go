@@ -9,10 +9,13 @@
 //     computes it again and hands it to the supervisor. There is no other path for cold
 //     start, reload, a lease won or lost, or shutdown. What other goroutines find out, they
 //     tell that one.
-//  2. A reload is a transaction. The new file is parsed, validated and checked, and every
-//     new instance is built, before anything that runs is touched. If any of that fails,
-//     the old configuration stays in force and the failure is shown in the log, in the
-//     metrics, as an event on the lease, and in the status.
+//  2. A reload is a transaction in two phases. The new file is parsed, validated and checked;
+//     then every part of the process prepares its share of the change, which has no effect and
+//     may fail: a socket is bound, a connection is proved, new instances are built. If all of
+//     it succeeds everything is committed, which cannot fail. Otherwise what was prepared is
+//     discarded, the old configuration stays in force, untouched at every moment, and the
+//     failure is shown in the log, in the metrics, as an event on the lease, and in the status.
+//     The start is the same transaction, from nothing, but it proves nothing and waits.
 //  3. What is shared outlives controllers: informers, connections, discovery, leases. They
 //     make up the connection. It is replaced only when the configuration, or the kubeconfig,
 //     leads to another API server or user, and the old one goes when its last user has.

@@ -100,18 +100,13 @@ func (l *lateRecorder) AnnotatedEventf(object k8sruntime.Object, annotations map
 	}
 }
 
-// connectEvents opens the pipeline of the events of the process itself.
-func (r *Runtime) connectEvents(conn *connection) error {
-	recorder, err := conn.events.open(component, component, func() (corev1client.EventsGetter, error) {
-		set, err := conn.clients.For(clients.Identity{Name: component, ClientName: component}, nil)
+// processEvents records events of the process itself over a connection.
+func (c *connection) processEvents() (record.EventRecorder, error) {
+	return c.events.open(component, component, func() (corev1client.EventsGetter, error) {
+		set, err := c.clients.For(clients.Identity{Name: component, ClientName: component}, nil)
 		if err != nil {
 			return nil, err
 		}
 		return set.Kubernetes.CoreV1(), nil
 	})
-	if err != nil {
-		return err
-	}
-	r.events.connect(recorder)
-	return nil
 }

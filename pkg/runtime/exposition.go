@@ -41,32 +41,32 @@ func (r *Runtime) endpointFileChanged(ctx context.Context, change source.Change)
 	c := r.document.Config
 	logger := klog.FromContext(ctx).WithValues("file", change.Path)
 	if slices.Contains(expositionFiles(c.Metrics), change.Path) {
-		if err := r.expose(c.Metrics); err != nil {
+		exposed, err := exposition(c.Metrics)
+		if err != nil {
 			logger.Error(err, "The allowed label values have changed and cannot be used")
+		} else {
+			r.hub.Expose(exposed)
 		}
 	}
 	if slices.Contains(reviewFiles(c.Serving), change.Path) {
-		if err := r.server.Renew(ctx); err != nil {
+		renewed, err := r.server.Renew(ctx)
+		if err != nil {
 			logger.Error(err, "The kubeconfig for reviews of requests has changed and cannot be used")
+		} else {
+			renewed.Commit(ctx)
 		}
 	}
 }
 
-// expose applies the options of metrics. If they cannot be read, what was exposed before
-// still is.
-func (r *Runtime) expose(c v1beta1.Metrics) error {
+// exposition reads the options of metrics.
+func exposition(c v1beta1.Metrics) (telemetry.Exposition, error) {
 	var manifest []byte
 	for _, name := range expositionFiles(c) {
 		content, _, err := source.Read(name, source.DefaultMaxSize)
 		if err != nil {
-			return fmt.Errorf("reading the allowed label values: %w", err)
+			return telemetry.Exposition{}, fmt.Errorf("reading the allowed label values: %w", err)
 		}
 		manifest = content
 	}
-	e, err := telemetry.NewExposition(c, manifest)
-	if err != nil {
-		return err
-	}
-	r.hub.Expose(e)
-	return nil
+	return telemetry.NewExposition(c, manifest)
 }

@@ -49,6 +49,7 @@ type builder struct {
 
 	mu         sync.Mutex
 	connection *connection
+	offered    *connection // see offer
 	terms      terms
 }
 
@@ -66,24 +67,36 @@ var errOutdated = errors.New("the process has moved on since")
 func (b *builder) use(c *connection, t terms) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.connection, b.terms = c, t
+	b.connection, b.terms, b.offered = c, t, nil
+}
+
+// offer has instances built from another connection as well, for those whose spec is of it.
+// Nothing changes for all others. nil takes the offer back.
+func (b *builder) offer(c *connection) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.offered = c
 }
 
 // parts returns what an instance with this spec is built from.
 func (b *builder) parts(spec supervisor.Spec) (*connection, *election.Term, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.connection == nil || spec.Clients != b.connection.generation {
+	conn := b.connection
+	if b.offered != nil && b.offered.generation == spec.Clients {
+		conn = b.offered
+	}
+	if conn == nil || conn.generation != spec.Clients {
 		return nil, nil, errOutdated
 	}
 	if spec.Term == 0 {
-		return b.connection, election.Always(), b.connection.acquire()
+		return conn, election.Always(), conn.acquire()
 	}
 	term := b.terms.byNumber[spec.Term]
 	if term == nil {
 		return nil, nil, errOutdated
 	}
-	return b.connection, term, b.connection.acquire()
+	return conn, term, conn.acquire()
 }
 
 // barrierOf is what a controller waits for before it begins.

@@ -115,11 +115,6 @@ func (l *leadership) discard(prepared []*lock) {
 			k.connection.release()
 		}
 	}
-	for _, k := range l.locks {
-		if k.elector != nil {
-			l.metrics.SetLeading(k.LeaseName, k.term != nil) // a new elector has set it
-		}
-	}
 }
 
 // adopt makes prepared locks those in force. The others are given back when nothing runs

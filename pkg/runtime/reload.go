@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -37,10 +38,11 @@ type Reload struct {
 // historyLength is the number of reloads that the status shows.
 const historyLength = 20
 
-// Reasons of the events about the configuration.
+// Reasons of the events about the configuration and the credentials.
 const (
-	reasonReloaded = "ConfigurationReloaded"
-	reasonRejected = "ConfigurationRejected"
+	reasonReloaded            = "ConfigurationReloaded"
+	reasonRejected            = "ConfigurationRejected"
+	reasonCredentialsRejected = "CredentialsRejected"
 )
 
 // maxEventMessage is what the API server accepts, in bytes.
@@ -96,19 +98,16 @@ func (r *Runtime) fileChanged(ctx context.Context, change source.Change) {
 		logger.Error(change.Err, "A file that controllers read cannot be read; they go on with what they read before")
 		return
 	}
-	r.setFile(change.Path, change.Hash)
-	if err := r.trySynchronize(ctx, supervisor.CauseFile, true); err != nil {
-		r.setFile(change.Path, was)
+	tx := r.begin(supervisor.CauseFile)
+	tx.next.files = maps.Clone(r.files)
+	tx.next.files[change.Path] = change.Hash
+	if err := tx.run(ctx); err != nil {
+		r.refused[change.Path] = change.Hash
 		logger.Error(err, "A file that controllers read has changed and cannot be used; they go on with what they read before")
 		return
 	}
+	delete(r.refused, change.Path)
 	logger.Info("A file that controllers read has changed")
-}
-
-func (r *Runtime) setFile(path, hash string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.files[path] = hash
 }
 
 // configChanged makes the changed file the configuration in force, or shows why not.
@@ -138,7 +137,7 @@ func (r *Runtime) configChanged(ctx context.Context, change source.Change) {
 	r.reloads.Record(outcome.Status, outcome.Time, took)
 	r.reloads.Rejected(err != nil)
 	r.announce(ctx, outcome)
-	r.noteRejected(change, err)
+	r.noteRejected(ctx, change, err)
 }
 
 // reverted notes that the file holds again what is in force, which is no reload.
@@ -151,7 +150,7 @@ func (r *Runtime) reverted(ctx context.Context) {
 	if was != "" {
 		klog.FromContext(ctx).Info("The file holds again the configuration in force", "file", r.options.ConfigFile)
 	}
-	r.noteRejected(source.Change{}, nil)
+	r.noteRejected(ctx, source.Change{}, nil)
 }
 
 // announce tells of a reload in the log and as an event on the lease.
@@ -177,12 +176,12 @@ func short(message string) string {
 	return strings.ToValidUTF8(message[:maxEventMessage-len(ellipsis)], "") + ellipsis
 }
 
-// reload is the transaction: until it commits, nothing that runs has changed.
+// reload is a transaction: if it fails, nothing has changed.
 func (r *Runtime) reload(ctx context.Context, change source.Change) (plan *config.Plan, hash string, err error) {
 	if change.Err != nil {
 		return nil, "", change.Err
 	}
-	document, err := r.judge(change)
+	document, bad, err := r.judge(change)
 	if err != nil {
 		return nil, "", err
 	}
@@ -191,101 +190,14 @@ func (r *Runtime) reload(ctx context.Context, change source.Change) (plan *confi
 		return nil, "", err
 	}
 	difference := config.NewPlan(r.document.Config, document.Config, Subjects(r.options.Descriptors))
-	tx := &transaction{Runtime: r, old: r.document, new: document, oldFiles: r.files}
-	if err := tx.prepare(ctx); err != nil {
-		tx.rollBack(ctx)
+	tx := r.begin(supervisor.CauseConfig)
+	tx.next.document = document
+	tx.next.files = r.filesFor(files(document.Config, r.options.Descriptors), bad)
+	if err := tx.run(ctx); err != nil {
 		return nil, "", err
 	}
 	logWarnings(ctx, document)
 	warnOfPermissions(ctx, r.options.ConfigFile, document.Config)
-	tx.commit(ctx)
 	r.reloads.InForce(hash)
 	return &difference, hash, nil
-}
-
-// transaction takes the process from one configuration to the next.
-type transaction struct {
-	*Runtime
-	old, new *config.Document
-	oldFiles map[string]string
-	oldConn  *connection // set if the connection is replaced
-	// reconnect replaces the connection although the configuration stays the same.
-	reconnect bool
-	locks     []*lock // of the new configuration
-	told      map[string]supervisor.Want
-}
-
-// prepare does everything that can fail.
-func (t *transaction) prepare(ctx context.Context) error {
-	if err := t.expose(t.new.Config.Metrics); err != nil {
-		return err
-	}
-	if err := t.server.Apply(ctx, t.new.Config.Serving); err != nil {
-		return err
-	}
-	if t.reconnect || reconnects(t.old.Config.ClientConnection, t.new.Config.ClientConnection) {
-		conn, err := connect(ctx, t.connection.generation+1, t.new.Config.ClientConnection, t.cachesWhole, t.options.Clock)
-		if err != nil {
-			return err
-		}
-		t.oldConn = t.connection
-		t.setConnection(conn)
-	}
-	t.setDocument(t.new)
-	t.rereadFiles(files(t.new.Config, t.options.Descriptors))
-	t.leadership.takeTerms(ctx)
-	var err error
-	if t.locks, err = t.leadership.prepare(t.connection, t.new.Config, t.wanted); err != nil {
-		return err
-	}
-	t.builder.use(t.connection, t.leadership.termsOf(t.locks))
-	// What runs under a new lock is built as on a standby first. It runs once that is held.
-	t.told = desired(t.inputs(t.locks), t.options.Descriptors)
-	return t.supervisor.Synchronize(t.told, supervisor.CauseConfig, true)
-}
-
-// rollBack undoes what prepare did.
-func (t *transaction) rollBack(ctx context.Context) {
-	if err := t.expose(t.old.Config.Metrics); err != nil {
-		klog.FromContext(ctx).Error(err, "The metrics are exposed as the rejected configuration says")
-	}
-	if err := t.server.Apply(ctx, t.old.Config.Serving); err != nil {
-		klog.FromContext(ctx).Error(err, "The endpoint cannot be restored")
-	}
-	t.leadership.discard(t.locks)
-	if t.oldConn != nil {
-		t.connection.retire()
-		t.setConnection(t.oldConn)
-	}
-	t.setDocument(t.old)
-	t.mu.Lock()
-	t.files = t.oldFiles
-	t.mu.Unlock()
-	t.builder.use(t.connection, t.leadership.termsOf(t.leadership.locks))
-}
-
-// commit does what cannot fail, or what is retried until it succeeds.
-func (t *transaction) commit(ctx context.Context) {
-	t.leadership.adopt(ctx, t.locks, t.new.Config, t.wanted)
-	t.applyInPlace(ctx)
-	t.noteStarted(t.told)
-	if t.oldConn != nil {
-		if err := t.connectEvents(t.connection); err != nil {
-			klog.FromContext(ctx).Error(err, "Events of the process are not recorded")
-		}
-		t.oldConn.retire()
-	}
-	t.settle(ctx)
-}
-
-func (r *Runtime) setConnection(c *connection) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.connection = c
-}
-
-func (r *Runtime) setDocument(d *config.Document) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.document = d
 }

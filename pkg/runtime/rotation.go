@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/config"
@@ -27,8 +28,10 @@ import (
 //     controller restarts, and caches are not filled again. Another server or another user
 //     is another connection, as if the configuration had named another kubeconfig.
 //  3. What cannot be used, a certificate without its key say, changes nothing and is shown.
+//     Nor does what the API server refuses, or another server that does not prove itself.
 //  4. A configuration that was rejected is tried again when one of the files it names
-//     changes: it may have come before them.
+//     changes: it may have come before them. What was rejected because the API server could
+//     not be relied on is tried again when it can.
 type rotation struct {
 	metrics telemetry.Outcomes
 
@@ -40,6 +43,8 @@ type rotation struct {
 	rejected *rejected
 
 	judged   *rejected         // the newest that was judged; owned by the loop
+	edit     retry             // of the configuration that was rejected
+	access   retry             // of credentials that lead elsewhere
 	endpoint map[string]string // states of the files of the endpoint; owned by the loop
 }
 
@@ -121,18 +126,21 @@ func stateOf(hash string, err error) string {
 }
 
 // judge checks a changed configuration. It takes the states of the files that it names
-// first: one that changes while they are judged is one that changed since.
-func (r *Runtime) judge(change source.Change) (*config.Document, error) {
+// first: one that changes while they are judged is one that changed since. bad are the files
+// that have turned bad since they came into force, which are no reason to reject anything.
+func (r *Runtime) judge(change source.Change) (d *config.Document, bad []string, err error) {
 	r.rotation.judged = nil
 	document, err := config.Load(r.options.ConfigFile, change.Content)
 	if err != nil {
-		return nil, err // no file can cure it
+		return nil, nil, err // no file can cure it
 	}
 	r.rotation.judged = &rejected{change: change, states: r.statesOf(document.Config)}
-	if err := document.CheckFiles().AsError(); err != nil {
-		return nil, err
+	problems, bad := document.CheckEdit(r.document.Config)
+	if err := problems.AsError(); err != nil {
+		return nil, nil, err
 	}
-	return document, nil
+	document.Warnings = append(document.Warnings, problems...)
+	return document, bad, nil
 }
 
 // statesOf are the states of the files that a configuration names, by path.
@@ -150,7 +158,7 @@ func (r *Runtime) statesOf(c *v1beta1.KubeControllerManagerConfiguration) map[st
 
 // noteRejected keeps a configuration that was rejected together with the states of its files.
 // A nil err means that it is in force, or not in the file any more.
-func (r *Runtime) noteRejected(change source.Change, err error) {
+func (r *Runtime) noteRejected(ctx context.Context, change source.Change, err error) {
 	var waiting *rejected
 	if err != nil && change.Err == nil {
 		waiting = r.rotation.judged
@@ -162,6 +170,7 @@ func (r *Runtime) noteRejected(change source.Change, err error) {
 	if had || waiting != nil {
 		r.watchFiles()
 	}
+	r.retryLater(ctx, &r.rotation.edit, err, "the rejected configuration", func(ctx context.Context) { r.configChanged(ctx, change) })
 }
 
 // renewAccess brings the credentials in use up to date with the files.
@@ -180,7 +189,9 @@ func (r *Runtime) renewAccess(ctx context.Context) {
 	case clients.Same:
 		err = r.connection.renew(next) // the files may be others
 	case clients.Renewed:
-		err = r.renewInPlace(ctx, next)
+		if err = r.proveRenewed(ctx); err == nil {
+			err = r.renewInPlace(ctx, next)
+		}
 	case clients.Elsewhere:
 		err = r.reconnect(ctx)
 	}
@@ -203,12 +214,11 @@ func (r *Runtime) renewInPlace(ctx context.Context, next *clients.Access) error 
 // reconnect makes a new connection with the configuration in force.
 func (r *Runtime) reconnect(ctx context.Context) error {
 	klog.FromContext(ctx).Info("The kubeconfig leads to another API server or user, connecting anew")
-	tx := &transaction{Runtime: r, old: r.document, new: r.document, oldFiles: r.files, reconnect: true}
-	if err := tx.prepare(ctx); err != nil {
-		tx.rollBack(ctx)
+	tx := r.begin(supervisor.CauseClients)
+	tx.reconnect = true
+	if err := tx.run(ctx); err != nil {
 		return fmt.Errorf("connecting anew: %w", err)
 	}
-	tx.commit(ctx)
 	return nil
 }
 
@@ -229,11 +239,14 @@ func (r *Runtime) noteAccess(ctx context.Context, found []string, changed bool, 
 	failure := s.failure
 	r.mu.Unlock()
 	r.watchFiles()
+	r.retryLater(ctx, &s.access, err, "the changed kubeconfig", r.renewAccess)
 
 	switch {
 	case failure != "" && failure != was:
 		klog.FromContext(ctx).Error(err, "Credentials have changed and cannot be used; the ones before stay in use")
 		s.metrics.Record(telemetry.Failure, now)
+		r.events.Event(eventTarget(r.document.Config.LeaderElection), corev1.EventTypeWarning, reasonCredentialsRejected,
+			short("The credentials before stay in use. "+failure))
 	case failure == "" && changed:
 		s.metrics.Record(telemetry.Success, now)
 	case failure == "" && was != "":

@@ -63,7 +63,8 @@ type Runtime struct {
 	rotation        rotation
 	pulse           *pulse
 	ailments        ailments
-	unwatched       atomic.Bool // the configuration file is not watched any more
+	refused         map[string]string // hashes of files that controllers could not use; for the loop only
+	unwatched       atomic.Bool       // the configuration file is not watched any more
 
 	// mu guards what follows. Only the loop changes it.
 	mu         sync.Mutex
@@ -73,7 +74,7 @@ type Runtime struct {
 	generation uint64
 	connection *connection
 	leases     []shownLock
-	files      map[string]string
+	files      map[string]string // hashes of the files that controllers read
 	whole      wholeResources
 	rejected   string // why the file as it is now is not in force
 	history    []Reload
@@ -96,6 +97,7 @@ func New(o Options) (*Runtime, error) {
 		registry: telemetry.NewRegistry(),
 		events:   &lateRecorder{},
 		files:    map[string]string{},
+		refused:  map[string]string{},
 		logging:  logging.Standard(),
 		pulse:    &pulse{clock: o.Clock},
 	}
@@ -167,42 +169,32 @@ func (r *Runtime) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.logging.Apply(c); err != nil {
+	output, err := r.logging.Prepare(c)
+	if err != nil {
 		return fmt.Errorf("applying the logging configuration: %w", err)
 	}
+	output.Commit() // first, so that the rest is logged as it should
 	logWarnings(ctx, document)
-	conn, err := connect(ctx, 1, c.ClientConnection, r.cachesWhole, r.options.Clock)
-	if err != nil {
-		return err
-	}
-	r.mu.Lock()
-	r.document, r.content, r.hash, r.generation = document, content, hash, 1
-	r.connection = conn
-	r.mu.Unlock()
-	r.rereadFiles(files(c, r.options.Descriptors))
-	if err := r.connectEvents(conn); err != nil {
-		return err
-	}
 	r.supervise(ctx)
 	r.watcher = source.New(source.Options{
 		MaxSize: config.MaxFileBytes + 1,
 		Clock:   r.options.Clock,
 		Logger:  klog.FromContext(ctx),
 	})
-	if err := r.expose(c.Metrics); err != nil {
-		return err
-	}
-	if err := r.server.Apply(ctx, c.Serving); err != nil {
+	tx := r.begin(supervisor.CauseStart)
+	tx.first = true
+	tx.next.document = document
+	tx.next.files = r.filesFor(files(c, r.options.Descriptors), nil)
+	if err := tx.prepare(ctx); err != nil {
 		return err
 	}
 	warnOfPermissions(ctx, r.options.ConfigFile, c)
-	r.applyInPlace(ctx)
-	if err := r.contend(ctx); err != nil {
-		return err
-	}
+	r.mu.Lock()
+	r.content, r.hash, r.generation = content, hash, 1
+	r.mu.Unlock()
+	tx.commit(ctx)
 	r.reloads.InForce(hash)
 	klog.FromContext(ctx).Info("Configuration in force", "file", r.options.ConfigFile, "hash", hash, "generation", r.generation)
-	r.synchronize(ctx, supervisor.CauseStart)
 	return nil
 }
 
@@ -232,9 +224,11 @@ func check(name string, data []byte) (*config.Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := document.CheckFiles().AsError(); err != nil {
+	problems := document.CheckFiles()
+	if err := problems.AsError(); err != nil {
 		return nil, err
 	}
+	document.Warnings = append(document.Warnings, problems...)
 	return document, nil
 }
 
@@ -242,17 +236,6 @@ func logWarnings(ctx context.Context, d *config.Document) {
 	for _, w := range d.Warnings {
 		klog.FromContext(ctx).Info("Configuration warning", "warning", w.Error())
 	}
-}
-
-// contend begins to contend for the locks of the configuration in force.
-func (r *Runtime) contend(ctx context.Context) error {
-	locks, err := r.leadership.prepare(r.connection, r.document.Config, r.wanted)
-	if err != nil {
-		return err
-	}
-	r.leadership.adopt(ctx, locks, r.document.Config, r.wanted)
-	r.leadership.setTimings(r.document.Config.LeaderElection)
-	return nil
 }
 
 // wanted are the enabled controllers of a lock.
@@ -264,39 +247,31 @@ func (r *Runtime) wanted(lock string) []string {
 // built are retried by it.
 func (r *Runtime) synchronize(ctx context.Context, cause supervisor.Cause) {
 	defer r.pulse.begin("a change of what is to run (" + string(cause) + ")")()
-	if err := r.trySynchronize(ctx, cause, false); err != nil {
-		klog.FromContext(ctx).Error(err, "Some controllers could not be built", "cause", cause)
-	}
-}
-
-// trySynchronize is synchronize, as a transaction if asked to be one.
-func (r *Runtime) trySynchronize(ctx context.Context, cause supervisor.Cause, transactional bool) error {
 	r.leadership.takeTerms(ctx)
 	if r.stopping {
 		r.settle(ctx)
-		return nil
+		return
 	}
 	r.builder.use(r.connection, r.leadership.termsOf(r.leadership.locks))
-	wants := desired(r.inputs(r.leadership.locks), r.options.Descriptors)
-	err := r.supervisor.Synchronize(wants, cause, transactional)
-	if err == nil || !transactional {
-		r.noteStarted(wants)
+	wants := desired(r.inputs(r.basis()), r.options.Descriptors)
+	if err := r.supervisor.Synchronize(wants, cause); err != nil {
+		klog.FromContext(ctx).Error(err, "Some controllers could not be built", "cause", cause)
 	}
+	r.noteStarted(wants)
 	r.settle(ctx)
-	return err
 }
 
-func (r *Runtime) inputs(locks []*lock) inputs {
+func (r *Runtime) inputs(b basis) inputs {
 	return inputs{
-		config:  r.document.Config,
-		locks:   rights(locks),
-		clients: r.connection.generation,
-		missing: r.connection.catalog.Missing,
-		served:  r.connection.catalog.Generation(),
-		files:   r.files,
+		config:  b.document.Config,
+		locks:   rights(b.locks),
+		clients: b.connection.generation,
+		missing: b.connection.catalog.Missing,
+		served:  b.connection.catalog.Generation(),
+		files:   b.files,
 		spread:  r.spread,
 
-		clusterCA: fingerprintOfCA(r.connection.clusterCA()),
+		clusterCA: fingerprintOfCA(b.connection.clusterCA()),
 	}
 }
 
@@ -311,49 +286,43 @@ func (r *Runtime) cachesWhole(resource schema.GroupVersionResource) bool {
 	return r.whole.resources[resource]
 }
 
+// wholeFor is cachesWhole for a connection: by the configuration it is made for, until it is
+// the one in force.
+func (r *Runtime) wholeFor(generation uint64, c *v1beta1.KubeControllerManagerConfiguration) func(schema.GroupVersionResource) bool {
+	return func(resource schema.GroupVersionResource) bool {
+		if conn := r.connectionInForce(); conn != nil && conn.generation >= generation {
+			return r.cachesWhole(resource)
+		}
+		return whole(c, r.options.Descriptors)[resource]
+	}
+}
+
 // wholeResources are the resources that controllers of a configuration cache whole.
 type wholeResources struct {
 	config    *v1beta1.KubeControllerManagerConfiguration
 	resources map[schema.GroupVersionResource]bool
 }
 
-// applyInPlace brings everything up to date that changes without a restart.
-func (r *Runtime) applyInPlace(ctx context.Context) {
+// applyInPlace brings everything up to date that changes without a restart and cannot fail.
+func (r *Runtime) applyInPlace() {
 	c := r.document.Config
 	r.watcher.SetTiming(max(c.Reload.SettleTime.Duration, time.Nanosecond), c.Reload.PollInterval.Duration)
 	r.watchFiles()
 	r.supervisor.SetDrainTimeout(c.Reload.DrainTimeout.Duration)
 	r.supervisor.SetStartInterval(c.ControllerStartInterval.Duration)
 	r.connection.clients.SetLimits(*c.ClientConnection.QPS, c.ClientConnection.EffectiveBurst())
-	r.leadership.setTimings(c.LeaderElection)
 	r.connection.informers.SetGracePeriod(cacheGrace(c.LeaderElection))
-	if err := r.logging.Apply(c); err != nil {
-		klog.FromContext(ctx).Error(err, "The logging configuration is only partly in force")
-	}
-}
-
-// rereadFiles takes the hashes of the files that controllers read. A file that cannot be
-// read keeps the hash it had.
-func (r *Runtime) rereadFiles(paths []string) {
-	hashes := map[string]string{}
-	for _, p := range paths {
-		hashes[p] = r.files[p]
-		if _, hash, err := source.Read(p, source.DefaultMaxSize); err == nil {
-			hashes[p] = hash
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.files = hashes
 }
 
 // stop ends everything, in the order that rule 6 of the package comment gives.
 func (r *Runtime) stop(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	var failures []error
-	if r.supervisor != nil {
+	if r.document != nil { // else nothing runs
 		logger.Info("Stopping controllers")
 		r.resignAll(context.WithoutCancel(ctx))
+	}
+	if r.supervisor != nil {
 		r.supervisor.Shutdown()
 	}
 	failures = append(failures, r.leadership.end())
@@ -371,9 +340,11 @@ func (r *Runtime) stop(ctx context.Context) error {
 func (r *Runtime) resignAll(ctx context.Context) {
 	l := r.leadership
 	r.stopping = true
+	r.rotation.edit.end()
+	r.rotation.access.end()
 	l.adopt(ctx, nil, r.document.Config, r.wanted)
 	stopped := map[string]supervisor.Want{}
-	if err := r.supervisor.Synchronize(stopped, supervisor.CauseShutdown, false); err != nil {
+	if err := r.supervisor.Synchronize(stopped, supervisor.CauseShutdown); err != nil {
 		klog.FromContext(ctx).Error(err, "Stopping controllers") // nothing is built, so nothing can fail
 	}
 	r.noteStarted(stopped)

@@ -146,7 +146,6 @@ func New(o Options) (*Elector, error) {
 		}
 		o.Coordinated = c
 	}
-	o.Metrics.SetLeading(o.Name, false)
 	return &Elector{
 		opts:          o,
 		client:        o.Leases.Leases(o.Namespace),
@@ -209,6 +208,7 @@ func (e *Elector) signal() {
 // The lease itself is not released: see Release. Run may be called once.
 func (e *Elector) Run(ctx context.Context) {
 	klog.FromContext(ctx).Info("contending for lease", "lease", klog.KRef(e.opts.Namespace, e.opts.Name), "identity", e.opts.Identity)
+	e.opts.Metrics.SetLeading(e.opts.Name, false)
 	watcher := &watcher{elector: e}
 	retire := e.beginCandidacy(ctx)
 	for ctx.Err() == nil && !e.isReleased() {

@@ -3,7 +3,9 @@
 // loggers are put behind a sink that can be pointed at another one.
 //
 //  1. Loggers that were made before a change write through it like all others.
-//  2. Formats, options and keys are component-base's: text is klog's, json is that of
+//  2. A change has two phases: Prepare does what can fail and has no effect, Commit cannot
+//     fail.
+//  3. Formats, options and keys are component-base's: text is klog's, json is that of
 //     k8s.io/component-base/logs/json. Everything goes to stderr unless streams are split.
 package logging
 
@@ -39,7 +41,7 @@ type Output struct {
 }
 
 // Standard returns an output to stderr and, for split streams, stdout. It has no effect
-// before Apply.
+// before the first Commit.
 func Standard() *Output {
 	return newOutput(logsapi.LoggingOptions{ErrorStream: os.Stderr, InfoStream: os.Stdout})
 }
@@ -50,25 +52,40 @@ func newOutput(streams logsapi.LoggingOptions) *Output {
 	return o
 }
 
-// Apply makes the configuration that of the process. The first call takes over klog.
-func (o *Output) Apply(c *v1beta1.KubeControllerManagerConfiguration) error {
+// Change is a configuration that is ready to be that of the process. It holds nothing that
+// has to be given back.
+type Change struct {
+	output *Output
+	config logsapi.LoggingConfiguration
+	logger logr.Logger
+	flush  func()
+}
+
+// Prepare does everything about a configuration that can fail.
+func (o *Output) Prepare(c *v1beta1.KubeControllerManagerConfiguration) (*Change, error) {
 	gates, err := config.LoggingGates(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := logsapi.Validate(&c.Logging, gates, nil).ToAggregate(); err != nil {
-		return err
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	first := o.applied == ""
-	key := fmt.Sprintf("%+v", c.Logging)
-	if key == o.applied {
-		return nil
+		return nil, err
 	}
 	logger, flush, err := o.logger(c.Logging)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	return &Change{output: o, config: c.Logging, logger: logger, flush: flush}, nil
+}
+
+// Commit makes the configuration that of the process. The first one takes over klog.
+func (n *Change) Commit() {
+	o := n.output
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	first := o.applied == ""
+	key := fmt.Sprintf("%+v", n.config)
+	if key == o.applied {
+		return
 	}
 	// A process has one klog, which must not be given a logger while it is used: what has
 	// taken it over before is pointed elsewhere.
@@ -76,14 +93,12 @@ func (o *Output) Apply(c *v1beta1.KubeControllerManagerConfiguration) error {
 	if first && taken {
 		o.root = ours.root
 	}
-	o.root.pointAt(logger.GetSink(), flush)
-	o.current = c.Logging
+	o.pointAt(n.logger, n.flush, n.config)
 	if first && !taken {
 		klog.SetLoggerWithOptions(logr.New(&sink{root: o.root}), klog.ContextualLogger(true), klog.FlushLogger(o.root.flush))
 	}
-	klog.StartFlushDaemon(c.Logging.FlushFrequency.Duration.Duration)
+	klog.StartFlushDaemon(n.config.FlushFrequency.Duration.Duration)
 	o.applied = key
-	return o.setVerbosity(c.Logging)
 }
 
 // SetVerbosity sets the log level until the logging configuration changes, or the process
@@ -104,36 +119,33 @@ func (o *Output) SetVerbosity(level string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	o.root.pointAt(logger.GetSink(), flush)
-	o.current = c
-	if err := o.setVerbosity(c); err != nil {
-		return "", err
-	}
+	o.pointAt(logger, flush, c)
 	return fmt.Sprintf("successfully set klog.logging.verbosity to %d", v), nil
 }
 
 func (o *Output) logger(c logsapi.LoggingConfiguration) (logr.Logger, func(), error) {
-	if c.Format == logsapi.JSONLogFormat {
-		logger, control := jsonlogs.Factory{}.Create(c, o.streams)
-		return logger, control.Flush, nil
-	}
 	output, flush := o.textStreams(c.Options.Text)
 	text := textlogger.NewConfig(textlogger.Verbosity(int(c.Verbosity)), textlogger.Output(output))
 	if err := text.VModule().Set(vmodule(c)); err != nil {
 		return logr.Logger{}, nil, fmt.Errorf("setting vmodule: %w", err)
 	}
+	if c.Format == logsapi.JSONLogFormat {
+		logger, control := jsonlogs.Factory{}.Create(c, o.streams)
+		return logger, control.Flush, nil
+	}
 	return textlogger.NewLogger(text), flush, nil
 }
 
-// setVerbosity sets the levels that klog checks before it asks the logger.
-func (o *Output) setVerbosity(c logsapi.LoggingConfiguration) error {
-	if _, err := logs.GlogSetter(strconv.Itoa(int(c.Verbosity))); err != nil {
-		return fmt.Errorf("setting the verbosity: %w", err)
+// pointAt has everything logged by a logger, and sets the levels that klog checks before it
+// asks the logger.
+func (o *Output) pointAt(logger logr.Logger, flush func(), c logsapi.LoggingConfiguration) {
+	o.root.pointAt(logger.GetSink(), flush)
+	o.current = c
+	_, err := logs.GlogSetter(strconv.Itoa(int(c.Verbosity)))
+	if err := errors.Join(err, o.klog.Set("vmodule", vmodule(c))); err != nil {
+		// A number, and patterns that a logger has taken: see logger.
+		klog.Background().Error(err, "The log levels are only partly in force")
 	}
-	if err := o.klog.Set("vmodule", vmodule(c)); err != nil {
-		return fmt.Errorf("setting vmodule: %w", err)
-	}
-	return nil
 }
 
 func vmodule(c logsapi.LoggingConfiguration) string {

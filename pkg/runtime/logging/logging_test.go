@@ -20,19 +20,27 @@ func configuration(format string, verbosity uint32) *v1beta1.KubeControllerManag
 	return c
 }
 
+func apply(o *Output, c *v1beta1.KubeControllerManagerConfiguration) error {
+	change, err := o.Prepare(c)
+	if err == nil {
+		change.Commit()
+	}
+	return err
+}
+
 func TestLoggersMadeEarlierFollowEveryChange(t *testing.T) {
 	var stderr, stdout bytes.Buffer
 	o := newOutput(logsapi.LoggingOptions{ErrorStream: &stderr, InfoStream: &stdout})
 	t.Cleanup(klog.ClearLogger)
-	apply := func(c *v1beta1.KubeControllerManagerConfiguration) {
+	take := func(c *v1beta1.KubeControllerManagerConfiguration) {
 		t.Helper()
-		if err := o.Apply(c); err != nil {
+		if err := apply(o, c); err != nil {
 			t.Fatal(err)
 		}
 		stderr.Reset()
 	}
 
-	apply(configuration("text", 0))
+	take(configuration("text", 0))
 	logger := klog.LoggerWithValues(klog.LoggerWithName(klog.Background(), "deployment-controller"), "key", "a/b")
 	logger.Info("one")
 	if line := stderr.String(); !strings.HasPrefix(line, "I") || !strings.Contains(line, `logging_test.go:`) ||
@@ -44,13 +52,13 @@ func TestLoggersMadeEarlierFollowEveryChange(t *testing.T) {
 		t.Error("verbosity 0 shows a message of level 2")
 	}
 
-	apply(configuration("text", 2))
+	take(configuration("text", 2))
 	logger.V(2).Info("shown")
 	if !strings.Contains(stderr.String(), "shown") {
 		t.Error("verbosity 2 hides a message of level 2")
 	}
 
-	apply(configuration("json", 1))
+	take(configuration("json", 1))
 	logger.Info("two", "n", 1)
 	var entry map[string]any
 	if err := json.Unmarshal(stderr.Bytes(), &entry); err != nil {
@@ -67,9 +75,39 @@ func TestLoggersMadeEarlierFollowEveryChange(t *testing.T) {
 	}
 }
 
+func TestWhatIsPreparedChangesNothing(t *testing.T) {
+	var stderr bytes.Buffer
+	o := newOutput(logsapi.LoggingOptions{ErrorStream: &stderr, InfoStream: &stderr})
+	t.Cleanup(klog.ClearLogger)
+	if err := apply(o, configuration("text", 0)); err != nil {
+		t.Fatal(err)
+	}
+	next := configuration("json", 3)
+	change, err := o.Prepare(next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	klog.Background().V(3).Info("hidden")
+	klog.Background().Info("one")
+	if line := stderr.String(); strings.Contains(line, "hidden") || !strings.HasPrefix(line, "I") || klog.V(3).Enabled() {
+		t.Errorf("before it is committed: %q", line)
+	}
+	stderr.Reset()
+	change.Commit()
+	klog.Background().V(3).Info("shown")
+	if line := stderr.String(); !strings.HasPrefix(line, "{") || !strings.Contains(line, "shown") {
+		t.Errorf("after it: %q", line)
+	}
+}
+
 func TestAnInvalidConfigurationIsRefused(t *testing.T) {
 	o := newOutput(logsapi.LoggingOptions{ErrorStream: &bytes.Buffer{}})
-	if err := o.Apply(configuration("xml", 0)); err == nil || !strings.Contains(err.Error(), "Unsupported log format") {
+	patterns := configuration("json", 0)
+	patterns.Logging.VModule = logsapi.VModuleConfiguration{{FilePattern: "=", Verbosity: 1}}
+	if _, err := o.Prepare(patterns); err == nil {
+		t.Error("a pattern that klog does not take is accepted")
+	}
+	if err := apply(o, configuration("xml", 0)); err == nil || !strings.Contains(err.Error(), "Unsupported log format") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -80,7 +118,7 @@ func TestTheLevelCanBeSetUntilTheConfigurationChanges(t *testing.T) {
 	if _, err := o.SetVerbosity("3"); err == nil {
 		t.Error("a level was set before there is a log")
 	}
-	if err := o.Apply(configuration("text", 0)); err != nil {
+	if err := apply(o, configuration("text", 0)); err != nil {
 		t.Fatal(err)
 	}
 	logger := klog.LoggerWithName(klog.Background(), "deployment-controller")
@@ -104,11 +142,11 @@ func TestTheLevelCanBeSetUntilTheConfigurationChanges(t *testing.T) {
 		}
 	}
 	// A reload that leaves logging as it was leaves the level, too.
-	if err := o.Apply(configuration("text", 0)); err != nil {
+	if err := apply(o, configuration("text", 0)); err != nil {
 		t.Fatal(err)
 	}
 	shows(true)
-	if err := o.Apply(configuration("json", 0)); err != nil {
+	if err := apply(o, configuration("json", 0)); err != nil {
 		t.Fatal(err)
 	}
 	shows(false)

@@ -65,9 +65,19 @@ func served(t testing.TB, health http.HandlerFunc) *Server {
 
 func apply(t testing.TB, s *Server, c v1beta1.Serving) {
 	t.Helper()
-	if err := s.Apply(t.Context(), c); err != nil {
+	if err := try(t, s, c); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// try is apply that returns why a configuration is refused.
+func try(t testing.TB, s *Server, c v1beta1.Serving) error {
+	t.Helper()
+	change, err := s.Prepare(t.Context(), c)
+	if err == nil {
+		change.Commit(t.Context())
+	}
+	return err
 }
 
 // client keeps no connection, unless told to.

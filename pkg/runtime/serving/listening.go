@@ -11,8 +11,6 @@ import (
 
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/klog/v2"
-
-	"kcmd.dev/pkg/config/v1beta1"
 )
 
 // Limits of one connection.
@@ -37,8 +35,6 @@ const requestGrace = 5 * time.Second
 // listening is one open listener with its requests.
 type listening struct {
 	place  place
-	config v1beta1.Serving
-	infos  *infos
 	socket *net.TCPListener
 	server *http.Server
 	cancel context.CancelFunc // ends following certificates

@@ -68,9 +68,11 @@ func TestNobodyIsTurnedAwayDuringAChange(t *testing.T) {
 		apply(t, s, c)
 		wantCode(t, client(t, nil), urlOf(c, "/healthz"), http.StatusOK)
 	}
-	if err := s.Renew(t.Context()); err != nil {
-		t.Error(err)
+	renewed, err := s.Renew(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
+	renewed.Commit(t.Context())
 	close(stop)
 	for _, k := range knocking {
 		if err := <-k; err != nil {
@@ -125,7 +127,7 @@ func TestABusyPortChangesNothing(t *testing.T) {
 	defer func() { _ = busy.Close() }()
 	other := c
 	other.Port = ptr.To(int32(busy.Addr().(*net.TCPAddr).Port))
-	if err := s.Apply(t.Context(), other); err == nil || !strings.Contains(err.Error(), "address already in use") {
+	if err := try(t, s, other); err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("got %v", err)
 	}
 	wantCode(t, client(t, nil), urlOf(c, "/healthz"), http.StatusOK)
@@ -143,7 +145,7 @@ func TestAnotherAddressWithTheSamePort(t *testing.T) {
 	wantCode(t, client(t, nil), urlOf(c, "/healthz"), http.StatusOK)
 	bad := c
 	bad.BindAddress = "192.0.2.1" // nobody's
-	if err := s.Apply(t.Context(), bad); err == nil {
+	if err := try(t, s, bad); err == nil {
 		t.Error("an address that the machine does not have is served")
 	}
 	wantCode(t, client(t, nil), urlOf(c, "/healthz"), http.StatusOK)
@@ -164,7 +166,7 @@ func TestAnotherAddressWithTheSamePort(t *testing.T) {
 func TestThePortIsSharedOnRequest(t *testing.T) {
 	first, second, c := served(t, nil), served(t, nil), settings(t)
 	apply(t, first, c)
-	if err := second.Apply(t.Context(), c); err == nil {
+	if err := try(t, second, c); err == nil {
 		t.Fatal("a second process listens on the same port without permission")
 	}
 	c.PermitPortSharing = ptr.To(true)
@@ -207,7 +209,7 @@ func TestCertificatesAreFollowed(t *testing.T) {
 	// A setting that cannot be used is refused.
 	bad := c
 	bad.TLS.PrivateKeyFile = sni.PrivateKeyFile
-	if err := s.Apply(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "loading the serving certificate") {
+	if err := try(t, s, bad); err == nil || !strings.Contains(err.Error(), "loading the serving certificate") {
 		t.Errorf("got %v", err)
 	}
 	wantName(t, c, "", "three.example.org")
@@ -286,7 +288,7 @@ func TestWhatIsNegotiated(t *testing.T) {
 	}
 	bad := c
 	bad.HTTP2.Enabled = ptr.To(true)
-	if err := s.Apply(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "HTTP/2 needs the cipher suite") {
+	if err := try(t, s, bad); err == nil || !strings.Contains(err.Error(), "HTTP/2 needs the cipher suite") {
 		t.Errorf("cipher suites without the one that HTTP/2 needs: %v", err)
 	}
 	wantCode(t, client(t, nil), urlOf(c, "/healthz"), http.StatusOK)

@@ -47,6 +47,15 @@ func (p place) bind(ctx context.Context) (*net.TCPListener, error) {
 	return socket, nil
 }
 
+// sameSocket reports that a socket of one place serves the other as well. All addresses are
+// the same place however they are written.
+func (p place) sameSocket(other place) bool {
+	return p.port == other.port && (p.address == other.address || p.everywhere() && other.everywhere())
+}
+
+// everywhere reports that all addresses of the machine are meant.
+func (p place) everywhere() bool { return net.ParseIP(p.address).IsUnspecified() }
+
 // control sets the options of a socket before it is bound.
 func (p place) control(_, _ string, raw syscall.RawConn) error {
 	var failed error
@@ -64,22 +73,4 @@ func (p place) control(_, _ string, raw syscall.RawConn) error {
 		}
 	}
 	return nil
-}
-
-// again returns a second listener on the same socket: it goes on when the first is closed,
-// and no connection is refused in between.
-func again(socket *net.TCPListener) (*net.TCPListener, error) {
-	file, err := socket.File()
-	if err != nil {
-		return nil, fmt.Errorf("taking the port over: %w", err)
-	}
-	second, err := net.FileListener(file)
-	if err := errors.Join(err, file.Close()); err != nil {
-		return nil, fmt.Errorf("taking the port over: %w", err)
-	}
-	taken, ok := second.(*net.TCPListener)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("taking the port over: a %T is not a TCP listener", second), second.Close())
-	}
-	return taken, nil
 }

@@ -8,9 +8,10 @@
 //  2. A controller whose Spec did not change keeps its instance. Any other change
 //     replaces the instance: the new one is built, the old one stopped, and only when
 //     the old one's Run has returned does the new one's begin.
-//  3. Synchronize is a transaction if asked to be one: if any instance cannot be built,
-//     all that were built are discarded and nothing changes. Otherwise a controller
-//     that cannot be built is tried again with backoff, and the others go on.
+//  3. Synchronize has two phases, and a transaction uses them one by one. Prepare builds
+//     and has no effect on what runs: it can be discarded, for instance because an
+//     instance cannot be built. Commit cannot fail: a controller that could not be built
+//     is tried again with backoff, and the others go on.
 //  4. Each controller has a goroutine of its own that stops and starts its instances.
 //     However long one takes to drain, the others do not wait for it.
 //  5. An instance that returns early, panics, or works on one key for too long is

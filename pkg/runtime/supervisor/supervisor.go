@@ -70,7 +70,7 @@ type Supervisor struct {
 	order   []string
 	wg      sync.WaitGroup
 
-	mu sync.Mutex // serialises Synchronize
+	mu sync.Mutex // serialises Prepare and Commit
 }
 
 // New makes a supervisor of the controllers described. They are all disabled until the
@@ -122,14 +122,27 @@ func (s *Supervisor) SetStartInterval(d time.Duration) {
 //   - no longer wanted: the instance is told to stop
 //   - new or changed: a new instance is built, and started once the old one stopped
 //
-// It returns when all instances are built, not when they run. If transactional, a
-// failure to build any of them means that nothing has changed; otherwise the controller
-// concerned backs off and tries again. The failures are returned in both cases.
-func (s *Supervisor) Synchronize(desired map[string]Want, cause Cause, transactional bool) error {
+// It returns when all instances are built, not when they run. A controller that cannot be
+// built backs off and tries again; the failures are returned.
+func (s *Supervisor) Synchronize(desired map[string]Want, cause Cause) error {
+	prepared, err := s.Prepare(desired, cause)
+	prepared.Commit()
+	return err
+}
+
+// Prepared is what Synchronize is going to do. Either Commit or Discard is to be called,
+// before anything else is prepared.
+type Prepared struct {
+	supervisor *Supervisor
+	moves      []move
+}
+
+// Prepare builds what a Synchronize needs, without any effect on what runs. The error says
+// which controllers could not be built; what was prepared can be committed nevertheless.
+func (s *Supervisor) Prepare(desired map[string]Want, cause Cause) (*Prepared, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-
-	var moves []move
+	prepared := &Prepared{supervisor: s}
 	var failures []error
 	for _, name := range s.order {
 		u := s.units[name]
@@ -138,25 +151,32 @@ func (s *Supervisor) Synchronize(desired map[string]Want, cause Cause, transacti
 			want = Want{State: Disabled}
 		}
 		if u.wanted.equal(want) {
-			moves = append(moves, move{unit: u, want: want, keep: true})
+			prepared.moves = append(prepared.moves, move{unit: u, want: want, keep: true})
 			continue
 		}
 		m := u.prepare(want, cause)
 		if m.err != nil {
 			failures = append(failures, fmt.Errorf("%s: %w", name, m.err))
 		}
-		moves = append(moves, m)
+		prepared.moves = append(prepared.moves, m)
 	}
-	if transactional && len(failures) > 0 {
-		for _, m := range moves {
-			m.discard()
-		}
-		return errors.Join(failures...)
-	}
-	for _, m := range moves {
+	return prepared, errors.Join(failures...)
+}
+
+// Commit tells every controller what to do.
+func (p *Prepared) Commit() {
+	p.supervisor.mu.Lock()
+	defer p.supervisor.mu.Unlock()
+	for _, m := range p.moves {
 		m.unit.command(m)
 	}
-	return errors.Join(failures...)
+}
+
+// Discard releases what was built. Nothing has changed.
+func (p *Prepared) Discard() {
+	for _, m := range p.moves {
+		m.discard()
+	}
 }
 
 // Shutdown stops all controllers and returns when they have stopped or were given up.

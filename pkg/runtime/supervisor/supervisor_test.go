@@ -193,6 +193,20 @@ type harness struct {
 	clock   *clocktesting.FakeClock
 }
 
+// Synchronize is that of the Supervisor, or both of its phases as a transaction.
+func (h *harness) Synchronize(desired map[string]Want, cause Cause, transactional bool) error {
+	if !transactional {
+		return h.Supervisor.Synchronize(desired, cause)
+	}
+	prepared, err := h.Prepare(desired, cause)
+	if err != nil {
+		prepared.Discard()
+		return err
+	}
+	prepared.Commit()
+	return nil
+}
+
 func newHarness(t *testing.T, names ...string) *harness {
 	t.Helper()
 	_, ctx := ktesting.NewTestContext(t)

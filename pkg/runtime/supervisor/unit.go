@@ -24,7 +24,7 @@ type unit struct {
 	interval     atomic.Int64 // a time.Duration, see SetStartInterval
 	resync       atomic.Int64 // a time.Duration
 
-	wanted Want // owned by Supervisor.Synchronize
+	wanted Want // owned by Supervisor.Prepare and Commit
 
 	wake chan struct{}
 	quit chan struct{}

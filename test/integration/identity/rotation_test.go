@@ -283,6 +283,13 @@ func TestTokenFileIsRotated(t *testing.T) {
 		t.Errorf("watches were opened again:\n%s", lines(events))
 	}
 
+	// The API server refuses it: the one before stays in use.
+	a.put("token", []byte("nonsense\n"))
+	wait(t, m, "the refused token is shown", func(s *runtime.Status) error {
+		return containsAll(s.Connection.Error, []string{"Unauthorized"})
+	})
+	warm(t, m, before, from, connections)
+
 	a.put("token", []byte("\n"))
 	wait(t, m, "the empty token is shown", func(s *runtime.Status) error {
 		if !strings.Contains(s.Connection.Error, "is empty") {

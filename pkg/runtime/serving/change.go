@@ -1,0 +1,82 @@
+package serving
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	"kcmd.dev/pkg/config/v1beta1"
+)
+
+// Change is a configuration that is ready to be served. Either Commit or Discard is to be
+// called, before anything else is prepared.
+type Change struct {
+	server *Server
+	config v1beta1.Serving
+	same   bool       // it is served already
+	infos  *infos     // nil if nothing is to be served
+	socket *bound     // nil if nothing is to be served
+	pair   *generated // of memory, if there is one
+}
+
+// Prepare does everything about a configuration that can fail, without any effect on what is
+// served.
+func (s *Server) Prepare(ctx context.Context, c v1beta1.Serving) (*Change, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.applied != nil && reflect.DeepEqual(*s.applied, c) {
+		return &Change{server: s, same: true}, nil
+	}
+	return s.prepareLocked(ctx, c)
+}
+
+// Renew prepares to serve the same configuration with what it names as it is now:
+// certificates, and the kubeconfigs of who is asked about requests.
+func (s *Server) Renew(ctx context.Context) (*Change, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.applied == nil {
+		return &Change{server: s, same: true}, nil
+	}
+	return s.prepareLocked(ctx, *s.applied)
+}
+
+func (s *Server) prepareLocked(ctx context.Context, c v1beta1.Serving) (*Change, error) {
+	next := &Change{server: s, config: c, pair: s.generated}
+	if *c.Port == 0 {
+		return next, nil
+	}
+	var err error
+	if next.infos, next.pair, err = prepare(c, s.generated); err == nil {
+		next.socket, err = bindBeside(ctx, placeOf(c), s.current)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("serving on %s port %d: %w", c.BindAddress, *c.Port, err)
+	}
+	return next, nil
+}
+
+// Commit serves under the configuration from now on.
+func (c *Change) Commit(ctx context.Context) {
+	s := c.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.same {
+		return
+	}
+	old := s.current
+	s.current, s.generated, s.applied = nil, c.pair, &c.config
+	if c.socket != nil {
+		c.socket.takeOver()
+		s.current = s.listen(ctx, c.socket.TCPListener, c.config, c.infos)
+	}
+	s.leaveLocked(old)
+	profileContention(*c.config.Profiling && *c.config.ContentionProfiling)
+}
+
+// Discard gives up what was prepared.
+func (c *Change) Discard() {
+	if c.socket != nil {
+		c.socket.giveUp()
+	}
+}

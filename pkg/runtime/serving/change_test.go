@@ -1,0 +1,127 @@
+package serving
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config/v1beta1"
+)
+
+// What is prepared has no effect: whoever uses the endpoint meanwhile notices nothing, and
+// neither when it is given up.
+func TestWhatIsPreparedIsNotServed(t *testing.T) {
+	for name, edit := range map[string]func(*v1beta1.Serving){
+		"another port":           func(c *v1beta1.Serving) { c.Port = ptr.To(freePort(t)) },
+		"all addresses":          func(c *v1beta1.Serving) { c.BindAddress = "0.0.0.0" },
+		"all addresses, by IPv6": func(c *v1beta1.Serving) { c.BindAddress = "::" },
+		"another address":        func(c *v1beta1.Serving) { c.BindAddress = "127.0.0.2" },
+		"no endpoint":            func(c *v1beta1.Serving) { c.Port = ptr.To(int32(0)) },
+		"another TLS version":    func(c *v1beta1.Serving) { c.TLS.MinVersion = "VersionTLS13" },
+		"a shared port":          func(c *v1beta1.Serving) { c.PermitPortSharing = ptr.To(true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, c := served(t, nil), settings(t)
+			apply(t, s, c)
+			next := c
+			edit(&next)
+			discardedUnnoticed(t, s, c, next)
+			apply(t, s, next) // and it can still be had
+			if *next.Port != 0 {
+				wantAnswer(t, next)
+			}
+		})
+	}
+	t.Run("one address instead of all", func(t *testing.T) {
+		s, c := served(t, nil), settings(t)
+		c.BindAddress = "0.0.0.0"
+		apply(t, s, c)
+		next := c
+		next.BindAddress = "127.0.0.1"
+		discardedUnnoticed(t, s, c, next)
+		apply(t, s, next)
+		wantAnswer(t, next)
+		if conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.2:%d", *c.Port), time.Second); err == nil {
+			_ = conn.Close()
+			t.Error("another address is still served")
+		}
+	})
+}
+
+// discardedUnnoticed prepares a configuration and gives it up, while clients of the current
+// one are answered.
+func discardedUnnoticed(t *testing.T, s *Server, c, next v1beta1.Serving) {
+	t.Helper()
+	before, stop := s.address(), make(chan struct{})
+	knocking := knock(t, urlOf(c, "/healthz"), stop)
+	change, err := s.Prepare(t.Context(), next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantAnswer(t, c)
+	if next.Port != nil && *next.Port != *c.Port && *next.Port != 0 {
+		if _, err := presentedWithin(next, 200*time.Millisecond); err == nil {
+			t.Error("what is prepared is served")
+		}
+	}
+	change.Discard()
+	for range 3 {
+		wantAnswer(t, c)
+	}
+	close(stop)
+	if err := <-knocking; err != nil {
+		t.Error(err)
+	}
+	if s.address() != before {
+		t.Errorf("serving on %s, before on %s", s.address(), before)
+	}
+}
+
+// presentedWithin is the address of who completes a TLS handshake in time.
+func presentedWithin(c v1beta1.Serving, limit time.Duration) (string, error) {
+	conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", *c.Port), limit)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
+		return "", err
+	}
+	if _, err := conn.Write([]byte("GET / HTTP/1.1\r\n\r\n")); err != nil {
+		return "", err
+	}
+	_, err = conn.Read(make([]byte, 1))
+	return conn.RemoteAddr().String(), err
+}
+
+func wantAnswer(t *testing.T, c v1beta1.Serving) {
+	t.Helper()
+	host := c.BindAddress
+	if host == "0.0.0.0" || host == "::" {
+		host = "127.0.0.1"
+	}
+	wantCode(t, client(t, nil), fmt.Sprintf("https://%s:%d/healthz", host, *c.Port), 200)
+}
+
+// The port of somebody else is refused also where the current listener shares it.
+func TestAnAddressThatSomebodyElseServesIsRefused(t *testing.T) {
+	s, c := served(t, nil), settings(t)
+	apply(t, s, c)
+	other, err := net.Listen("tcp", fmt.Sprintf("127.0.0.3:%d", *c.Port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close() }()
+	for _, address := range []string{"0.0.0.0", "127.0.0.3", "192.0.2.1"} {
+		next := c
+		next.BindAddress = address
+		if err := try(t, s, next); err == nil || !strings.Contains(err.Error(), "opening the port") {
+			t.Errorf("%s: got %v", address, err)
+		}
+		wantAnswer(t, c)
+	}
+}
