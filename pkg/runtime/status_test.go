@@ -52,7 +52,7 @@ func TestLookingAtTheStatusHoldsUpNobody(t *testing.T) {
 	r := &Runtime{options: Options{Clock: clk}, pulse: &pulse{clock: clk}}
 	r.supervisor = supervisor.New(ctx, supervisor.Options{Builder: s, Clock: clk, Metrics: supervisor.NewMetrics(metrics.NewKubeRegistry())},
 		[]controller.Descriptor{{Name: "a"}})
-	if err := r.supervisor.Synchronize(map[string]supervisor.Want{"a": {State: supervisor.Running}}, supervisor.CauseStart, true); err != nil {
+	if err := r.supervisor.Synchronize(map[string]supervisor.Want{"a": {State: supervisor.Running}}, supervisor.CauseStart); err != nil {
 		t.Fatal(err)
 	}
 	shown := make(chan struct{})
