@@ -32,7 +32,7 @@ func usersOwn() *corev1.Pod {
 	p := shrunk()
 	p.ManagedFields = []metav1.ManagedFieldsEntry{{
 		Manager:  "kubectl",
-		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{"f:kcmd.dev/shrunk":{}}}}`)},
+		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:kcmd.dev/shrunk":{}}}}`),
 	}}
 	p.Finalizers = []string{mark}
 	p.Annotations = map[string]string{mark: "true", "managedFields": `[{"manager":"kcmd.dev/shrunk"}]`}

@@ -81,19 +81,19 @@ func TestWhatIsHandedOverExpiresWhileTheControllerBacksOff(t *testing.T) {
 	}
 }
 
-// graph is something large.
-type graph struct{ nodes [1 << 16]int }
-
 func TestAStandbyGivesTheMemoryBack(t *testing.T) {
 	h := newHarness(t, "a")
 	defer h.Shutdown()
-	large := new(graph)
-	kept := weak.Make(large)
 	h.sync(runs(spec("1", 1)))
 	i := h.instances("a")[0]
-	i.mu.Lock()
-	i.leaves, large = large, nil
-	i.mu.Unlock()
+	leave := func() weak.Pointer[[1 << 20]byte] {
+		large := new([1 << 20]byte)
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.leaves = large
+		return weak.Make(large)
+	}
+	kept := leave()
 	h.sync(map[string]Want{"a": {State: Standby, Spec: spec("1", 1)}})
 	i.mu.Lock()
 	i.leaves = nil

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"kcmd.dev/pkg/controllers"
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/watch"
@@ -93,6 +94,13 @@ func returnsEarly(controller.Env) (controller.Controller, error) {
 
 func panicsWhenRun(controller.Env) (controller.Controller, error) {
 	return runFunc(func(context.Context) error { panic(errFake) }), nil
+}
+
+// panicsBeside runs well itself, but what it runs beside panics.
+func panicsBeside(controller.Env) (controller.Controller, error) {
+	return runFunc(func(ctx context.Context) error {
+		return concurrent.Run(ctx, idle, func(context.Context) error { panic(errFake) })
+	}), nil
 }
 
 // panicsInHandler runs well, but panics when it is told of a namespace.

@@ -40,6 +40,7 @@ func faults() []struct {
 		{"New panics", panicsWhenBuilt, errFake.Error(), true},
 		{"Run fails", failsWhenRun, errFake.Error(), false},
 		{"Run panics", panicsWhenRun, errFake.Error(), false},
+		{"a goroutine panics", panicsBeside, errFake.Error(), false},
 		{"Run returns", returnsEarly, "returned without being stopped", false},
 		{"handler panics", panicsInHandler, errFake.Error(), false},
 	}
@@ -210,4 +211,71 @@ func TestHangingControllerIsLeftBehindFenced(t *testing.T) {
 		t.Errorf("the metric counts %v abandoned instances, want 1", n)
 	}
 	controllersWork(t)
+}
+
+// unwilling is a controller that misbehaves when it is asked for something.
+type unwilling struct {
+	runFunc
+	misbehave func()
+}
+
+func (u unwilling) HandOver() any {
+	u.misbehave()
+	return nil
+}
+
+func (u unwilling) DebuggingHandler() http.Handler {
+	u.misbehave()
+	return nil
+}
+
+// A controller that does not hand over holds up neither its successor nor the end of the
+// process, and the lease is given back.
+func TestAControllerThatDoesNotHandOverHoldsUpNothing(t *testing.T) {
+	hang := make(chan struct{})
+	t.Cleanup(func() { close(hang) })
+	for name, misbehave := range map[string]func(){
+		"panics": func() { panic(errFake) },
+		"hangs":  func() { <-hang },
+	} {
+		t.Run(name, func(t *testing.T) {
+			allow(t)
+			m := begin(t, runtime.Options{Descriptors: withFake(func(controller.Env, fakeValue) (controller.Controller, error) {
+				return unwilling{idle, misbehave}, nil
+			})}, func(c *manager.Config) { settle(c, time.Millisecond) })
+			waitRunning(t, m)
+			before := status(t, m)
+			edit(t, m, workers(7))
+			wait(t, m, "the successor runs", func(s *runtime.Status) error {
+				if c := of(s, deployment); c.State != supervisor.Running || c.Generation != 2 || c.HandOverError == "" {
+					return fmt.Errorf("it is %s, generation %d, %q", c.State, c.Generation, c.HandOverError)
+				}
+				return nil
+			})
+			sameInstances(t, instances(before), instances(status(t, m)), deployment)
+			if n := series(t, m)[`kcmd_controller_hand_over_failures_total{name="`+deployment+`"}`]; n != 1 {
+				t.Errorf("the metric counts %v, want 1", n)
+			}
+			wantCode(t, m, "/livez", http.StatusOK)
+			must(t, m.Stop())
+			if got := holder(t, leaseOf(t)); got != "" {
+				t.Errorf("the lease is held by %q", got)
+			}
+		})
+	}
+}
+
+// A page of a controller that panics costs the request, and nothing else.
+func TestAPageOfAControllerThatPanics(t *testing.T) {
+	allow(t)
+	m := begin(t, runtime.Options{Descriptors: withFake(func(controller.Env, fakeValue) (controller.Controller, error) {
+		return unwilling{idle, func() { panic(errFake) }}, nil
+	})}, nil)
+	waitRunning(t, m)
+	before := instances(status(t, m))
+	if _, err := code(t, m.Client(), m.URL()+"/debug/controllers/"+deployment+"/", nil); err == nil {
+		t.Error("the page was served")
+	}
+	wantCode(t, m, "/livez", http.StatusOK)
+	sameInstances(t, before, instances(status(t, m)))
 }
