@@ -100,7 +100,15 @@ func TestObjectsOfKindsThatAreNotWatchedAnyMore(t *testing.T) {
 			want:    "attempt Widget a/child",
 			graph:   "ConfigMap a/parent <child true; Widget a/child unwatched",
 		},
-		"shown through two resources": {
+		"shown through two resources, of which the first ends": {
+			changes: []*change{added(stable, parent), added(beta, parent), added(secrets, child), end(stable)},
+			graph:   "Secret a/child; Widget a/parent <child true",
+		},
+		"shown through two resources, which both end": {
+			changes: []*change{added(stable, parent), added(beta, parent), added(secrets, child), end(beta), end(stable)},
+			graph:   "Secret a/child; Widget a/parent unwatched <child true",
+		},
+		"shown through two resources, of which the second ends": {
 			changes: []*change{added(stable, parent), added(beta, parent), added(secrets, child), end(beta)},
 			graph:   "Secret a/child; Widget a/parent <child true",
 		},
