@@ -21,10 +21,12 @@ type graph struct {
 	nodes map[types.UID]*node
 	// shown counts the observed nodes by what they were observed through.
 	shown map[*monitored]int
+	// also says of objects that two resources show, such as events, what the other is.
+	also map[types.UID]*monitored
 }
 
 func newGraph(c clock.PassiveClock) *graph {
-	return &graph{absent: newAbsentOwners(c), nodes: map[types.UID]*node{}, shown: map[*monitored]int{}}
+	return &graph{absent: newAbsentOwners(c), nodes: map[types.UID]*node{}, shown: map[*monitored]int{}, also: map[types.UID]*monitored{}}
 }
 
 // changeKind says what a change is about.
@@ -105,7 +107,7 @@ func (g *graph) apply(c *change) effects {
 	case gone:
 		g.lose(c, &e)
 	case ended:
-		c.monitored.over = true // its objects stay, see rule 7
+		g.end(c.monitored)
 	case absent:
 		g.confirmAbsent(c.identity, &e)
 	case answered:
@@ -195,6 +197,7 @@ func (g *graph) remove(n *node, known identity, e *effects) {
 // drop takes a node out of the graph and out of the dependents of its owners.
 func (g *graph) drop(n *node, e *effects) {
 	delete(g.nodes, n.uid)
+	delete(g.also, n.uid)
 	g.uncount(n.monitored)
 	g.unlink(n, n.owners, e)
 }

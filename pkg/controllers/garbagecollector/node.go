@@ -42,7 +42,7 @@ type node struct {
 	identity
 
 	// monitored is what the object was observed through; nil if virtual. While that is not
-	// over it stays the same, should another resource show the same object.
+	// over it stays the same, should another resource show the same object, see graph.also.
 	monitored *monitored
 	// owners are the owner references seen last. They belong to the object in the cache.
 	owners []metav1.OwnerReference

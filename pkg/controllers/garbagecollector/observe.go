@@ -57,15 +57,22 @@ func (g *graph) recognize(n *node, m *monitored, id identity, e *effects) *node 
 
 // show takes note of what an object is observed through.
 func (g *graph) show(n *node, m *monitored, e *effects) {
-	if n.monitored == nil || n.unwatched() {
-		g.uncount(n.monitored)
-		n.monitored = m
-		g.shown[m]++
+	switch {
+	case n.monitored == nil || n.unwatched():
+		g.follow(n, m)
+	case n.monitored != m:
+		g.also[n.uid] = m
 	}
 	if n.unwatched() {
 		// These were the last words of a monitor that is over. No other will tell of the object.
 		e.attempt = append(e.attempt, n)
 	}
+}
+
+func (g *graph) follow(n *node, m *monitored) {
+	g.uncount(n.monitored)
+	n.monitored = m
+	g.shown[m]++
 }
 
 func (g *graph) uncount(m *monitored) {

@@ -5,6 +5,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// end takes note that a monitor is over. Its objects stay, see rule 7; those that another one
+// shows are watched as before.
+func (g *graph) end(over *monitored) {
+	over.over = true
+	for uid, other := range g.also {
+		n := g.nodes[uid]
+		switch {
+		case other.over:
+			delete(g.also, uid)
+		case n.unwatched():
+			g.follow(n, other)
+			delete(g.also, uid)
+		}
+	}
+}
+
 // unwatchedKinds returns the resources of nodes that no informer shows any more.
 func (g *graph) unwatchedKinds() map[schema.GroupResource]schema.GroupVersionResource {
 	g.mu.RLock()

@@ -100,25 +100,33 @@ func TestObjectsOfKindsThatAreNotWatchedAnyMore(t *testing.T) {
 			want:    "attempt Widget a/child",
 			graph:   "ConfigMap a/parent <child true; Widget a/child unwatched",
 		},
-		"shown through two resources": {
+		"shown through two resources, of which the first ends": {
+			changes: []*change{added(stable, parent), added(beta, parent), added(secrets, child), end(stable)},
+			graph:   "Secret a/child; Widget a/parent <child true",
+		},
+		"shown through two resources, which both end": {
+			changes: []*change{added(stable, parent), added(beta, parent), added(secrets, child), end(beta), end(stable)},
+			graph:   "Secret a/child; Widget a/parent unwatched <child true",
+		},
+		"shown through two resources, of which the second ends": {
 			changes: []*change{added(stable, parent), added(beta, parent), added(secrets, child), end(beta)},
 			graph:   "Secret a/child; Widget a/parent <child true",
 		},
 		"the kind is gone": {
-			changes: []*change{added(configMaps, parentDeleting), added(beta, child), end(beta), &change{kind: forgotten, kinds: kinds(beta)}},
+			changes: []*change{added(configMaps, parentDeleting), added(beta, child), end(beta), {kind: forgotten, kinds: kinds(beta)}},
 			want:    "attempt ConfigMap a/parent",
 			graph:   "ConfigMap a/parent foreground",
 		},
 		"the kind is gone, of an owner": {
-			changes: []*change{added(beta, parent), added(beta, object("a", "alone")), added(secrets, child), end(beta), &change{kind: forgotten, kinds: kinds(beta)}},
+			changes: []*change{added(beta, parent), added(beta, object("a", "alone")), added(secrets, child), end(beta), {kind: forgotten, kinds: kinds(beta)}},
 			want:    "attempt Widget a/parent",
 			graph:   "Secret a/child; Widget a/parent virtual <child true",
 		},
 		"the kind is gone, of an owner and its dependent": {
-			changes: []*change{added(beta, parent), added(beta, child), end(beta), &change{kind: forgotten, kinds: kinds(beta)}},
+			changes: []*change{added(beta, parent), added(beta, child), end(beta), {kind: forgotten, kinds: kinds(beta)}},
 		},
 		"a kind that is watched cannot be forgotten": {
-			changes: []*change{added(configMaps, parent), &change{kind: forgotten, kinds: kinds(configMaps)}},
+			changes: []*change{added(configMaps, parent), {kind: forgotten, kinds: kinds(configMaps)}},
 			graph:   "ConfigMap a/parent",
 		},
 	} {
