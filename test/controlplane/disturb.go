@@ -65,7 +65,8 @@ func (c *ControlPlane) SetAPIServerArgs(args ...string) {
 }
 
 // SnapshotEtcd keeps what etcd has stored by now in a folder, which it returns and which is
-// removed with that of the control plane. etcd stops for it, for less than a second.
+// removed with that of the control plane. etcd stops for it; it returns when kube-apiserver
+// has found it again, which may take some seconds.
 func (c *ControlPlane) SnapshotEtcd(ctx context.Context) (snapshot string, err error) {
 	err = c.whileEtcdStops(ctx, func() error {
 		if snapshot, err = os.MkdirTemp(c.dir, "etcd-snapshot-"); err != nil {
@@ -73,10 +74,23 @@ func (c *ControlPlane) SnapshotEtcd(ctx context.Context) (snapshot string, err e
 		}
 		return os.CopyFS(snapshot, os.DirFS(c.etcdData()))
 	})
+	if err == nil {
+		err = c.waitForAPIServer(ctx)
+	}
 	if err != nil {
 		return "", fmt.Errorf("taking a snapshot of etcd: %w", err)
 	}
 	return snapshot, nil
+}
+
+func (c *ControlPlane) waitForAPIServer(ctx context.Context) error {
+	c.mu.Lock()
+	p, err := c.apiServer()
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return c.waitFor(ctx, p, c.apiServerReady)
 }
 
 // RestoreEtcd has etcd go on from a snapshot, and restarts kube-apiserver as one has to. All

@@ -57,6 +57,7 @@ func TestTheLeaseIsHeldAgainAfterARestoreOfEtcd(t *testing.T) {
 
 	began = time.Now()
 	must(t, found.Stop())
+	t.Logf("%s stopped within %v", found.name, time.Since(began).Round(time.Millisecond))
 	other.leads(t)
 	if took := time.Since(began); took > s.timings.LeaseDuration {
 		t.Errorf("the lease was passed on %v after the leader was told to stop", took)
