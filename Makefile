@@ -95,7 +95,7 @@ ci: ## What CI runs
 verify: ## Check formatting, generated files, and what the product is built from
 	@files=$$(gofmt -l cmd pkg test); if [ -n "$$files" ]; then echo "not formatted, run make fmt: $$files"; exit 1; fi
 	@go run ./pkg/config/schema/gen -check
-	@go test -count=1 ./test/docs
+	@go test -count=1 ./test/docs ./test/rules
 	@# Every library is published for reuse; the upstream program itself is none of them.
 	@if grep -n '^[^/]*k8s\.io/kubernetes ' go.mod; then echo 'go.mod requires k8s.io/kubernetes'; exit 1; fi
 	@packages=$$(go list -deps ./cmd/... ./pkg/...); \

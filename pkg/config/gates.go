@@ -18,12 +18,16 @@ const (
 	GenericWorkload                             = "GenericWorkload"
 	HPAConfigurableTolerance                    = "HPAConfigurableTolerance"
 	HPAScaleToZero                              = "HPAScaleToZero"
+	JobManagedBy                                = "JobManagedBy"
+	JobPodReplacementPolicy                     = "JobPodReplacementPolicy"
 	LoggingAlphaOptions                         = "LoggingAlphaOptions"
 	LoggingBetaOptions                          = "LoggingBetaOptions"
 	MaxUnavailableStatefulSet                   = "MaxUnavailableStatefulSet"
 	MutableSchedulingDirectivesForSuspendedJobs = "MutableSchedulingDirectivesForSuspendedJobs"
+	OrderedNamespaceDeletion                    = "OrderedNamespaceDeletion"
 	PodDeletionCost                             = "PodDeletionCost"
 	PodLevelResources                           = "PodLevelResources"
+	PreferSameTrafficDistribution               = "PreferSameTrafficDistribution"
 	RemoteRequestHeaderUID                      = "RemoteRequestHeaderUID"
 	StaleControllerConsistencyDaemonSet         = "StaleControllerConsistencyDaemonSet"
 	StaleControllerConsistencyJob               = "StaleControllerConsistencyJob"
@@ -44,12 +48,16 @@ func gatesRead() []string {
 		GenericWorkload,
 		HPAConfigurableTolerance,
 		HPAScaleToZero,
+		JobManagedBy,
+		JobPodReplacementPolicy,
 		LoggingAlphaOptions,
 		LoggingBetaOptions,
 		MaxUnavailableStatefulSet,
 		MutableSchedulingDirectivesForSuspendedJobs,
+		OrderedNamespaceDeletion,
 		PodDeletionCost,
 		PodLevelResources,
+		PreferSameTrafficDistribution,
 		RemoteRequestHeaderUID,
 		StaleControllerConsistencyDaemonSet,
 		StaleControllerConsistencyJob,

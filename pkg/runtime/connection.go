@@ -8,13 +8,16 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/runtime/apis"
+	"kcmd.dev/pkg/runtime/claims"
 	"kcmd.dev/pkg/runtime/clients"
 	"kcmd.dev/pkg/runtime/informers"
+	"kcmd.dev/pkg/runtime/takeover"
 )
 
 // connection is everything that depends on how the process reaches the API server and
@@ -25,6 +28,9 @@ type connection struct {
 	informers  *informers.Informers
 	catalog    *apis.Catalog
 	events     *pipelines
+	ledger     *takeover.Ledger
+	metadata   metadata.Interface // of the caches
+	observer   claims.Observer    // of the leases of this API server
 	clock      clock.WithTicker
 
 	begin      func() // lets it send requests; only the first call has an effect
@@ -55,18 +61,20 @@ func connect(ctx context.Context, generation uint64, c v1beta1.ClientConnection,
 	if err != nil {
 		return nil, err
 	}
+	ledger := takeover.NewLedger(clk)
 	all, err := clients.New(clients.Options{
-		Base:            access.Config,
-		ServiceAccounts: *c.UseServiceAccountCredentials,
-		QPS:             *c.QPS,
-		Burst:           c.EffectiveBurst(),
-		ForbiddenBody:   informers.ShrunkMarker,
-		Clock:           clk,
+		Base:             access.Config,
+		ServiceAccounts:  *c.UseServiceAccountCredentials,
+		QPS:              *c.QPS,
+		Burst:            c.EffectiveBurst(),
+		Recorder:         ledger,
+		ForbiddenManager: informers.ShrunkMarker,
+		Clock:            clk,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making clients: %w", err)
 	}
-	conn := &connection{generation: generation, clients: all, access: access, clock: clk, closed: make(chan struct{})}
+	conn := &connection{generation: generation, clients: all, ledger: ledger, access: access, clock: clk, closed: make(chan struct{})}
 	if err := conn.open(ctx, whole, clk); err != nil {
 		return nil, err
 	}
@@ -80,11 +88,11 @@ func reconnects(old, new v1beta1.ClientConnection) bool {
 }
 
 func (c *connection) open(ctx context.Context, whole func(schema.GroupVersionResource) bool, clk clock.WithTicker) error {
-	reads, err := c.clients.For(clients.Identity{Name: "shared-informers", ClientName: "shared-informers"}, nil)
+	reads, err := c.clients.For(clients.Identity{Name: "shared-informers", ClientName: "shared-informers", ConsistentLists: true}, nil)
 	if err != nil {
 		return err
 	}
-	metadataReads, err := c.clients.For(clients.Identity{Name: "metadata-informers", ClientName: "metadata-informers"}, nil)
+	metadataReads, err := c.clients.For(clients.Identity{Name: "metadata-informers", ClientName: "metadata-informers", ConsistentLists: true}, nil)
 	if err != nil {
 		return err
 	}
@@ -93,6 +101,7 @@ func (c *connection) open(ctx context.Context, whole func(schema.GroupVersionRes
 		return err
 	}
 	ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	c.metadata = metadataReads.Metadata
 	c.catalog = apis.New(lookup.Discovery, clk)
 	c.informers = informers.New(informers.Options{
 		Client:   reads.Kubernetes,

@@ -25,6 +25,8 @@ type inputs struct {
 	clients uint64
 	// missing says which of some resources the API server does not serve.
 	missing func([]schema.GroupVersionResource) string
+	// served is the generation of what it serves.
+	served uint64
 	// files are the hashes of the contents of the files that controllers read.
 	files map[string]string
 	// clusterCA is the fingerprint of the CA data of the kubeconfig.
@@ -63,6 +65,9 @@ func want(in inputs, d controller.Descriptor) supervisor.Want {
 	if reason := right.refuses(d.Name); reason != "" {
 		w.State, w.Reason = supervisor.Standby, reason
 		w.Spec.Cold = right.term == 0 && in.config.LeaderElection.Standby == v1beta1.StandbyCold
+		if d.ReadsServed && !w.Spec.Cold {
+			w.Spec.Served = in.served
+		}
 		return w
 	}
 	w.Spec.Term = right.term

@@ -89,6 +89,26 @@ func TestDesired(t *testing.T) {
 			},
 			want: with(standby("another process holds the lease", true)),
 		},
+		"another process leads, and the caches depend on what is served": {
+			descriptor: controller.Descriptor{ReadsServed: true},
+			change:     func(in *inputs) { in.locks[config.MainLock] = right{reason: "another process holds the lease"} },
+			want: with(func(w *supervisor.Want) {
+				standby("another process holds the lease", false)(w)
+				w.Spec.Served = 2
+			}),
+		},
+		"another process leads, and the caches would depend on what is served, cold": {
+			descriptor: controller.Descriptor{ReadsServed: true},
+			change: func(in *inputs) {
+				in.locks[config.MainLock] = right{reason: "another process holds the lease"}
+				in.config.LeaderElection.Standby = v1beta1.StandbyCold
+			},
+			want: with(standby("another process holds the lease", true)),
+		},
+		"leading, what is served makes no difference": {
+			descriptor: controller.Descriptor{ReadsServed: true},
+			want:       running,
+		},
 		"a lock that is not there yet": {
 			change: func(in *inputs) { in.locks = nil },
 			want:   with(standby("the lock is not held", false)),
@@ -167,6 +187,7 @@ func TestDesired(t *testing.T) {
 			in := inputs{
 				config: cfg, locks: map[string]right{config.MainLock: {term: 7}}, clients: 3,
 				missing: func([]schema.GroupVersionResource) string { return "" },
+				served:  2,
 				files:   map[string]string{"ca.crt": "1234"},
 			}
 			if c.change != nil {

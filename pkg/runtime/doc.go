@@ -23,10 +23,11 @@
 //  4. Each controller runs under one lock: the main one, that of its lease group, or the
 //     migration lock (config.LockOf). A lock has an elector and terms of its own: it is won,
 //     lost, moved and given back without the others. A controller starts when its lock is
-//     held and no other process claims it (package claims). Losing a lock fences what runs
-//     under it at once, stops it, and keeps the rest.
+//     held and no other process claims it (package claims), and works when its caches contain
+//     what its predecessor wrote (package takeover). Losing a lock fences what runs under it at
+//     once, stops it, and keeps the rest.
 //  5. A process that does not hold a lock keeps the caches that the controllers under it
-//     would use, unless it is to stand by cold. If groups are to be balanced, a process that
+//     would use, also as kinds come and go, unless it is to stand by cold. If groups are to be balanced, a process that
 //     holds two leases fewer than another asks for one; the holder stops what runs under it
 //     and hands it over.
 //  6. A lock that is no longer needed is given back when nothing runs under it. So it is on

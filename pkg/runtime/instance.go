@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"kcmd.dev/pkg/runtime/election"
 	"kcmd.dev/pkg/runtime/informers"
 	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/pkg/runtime/takeover"
 	"kcmd.dev/pkg/runtime/telemetry"
 )
 
@@ -55,6 +57,8 @@ type builder struct {
 type terms struct {
 	byNumber     map[uint64]*election.Term
 	byController map[string]*election.Term
+	// barriers are what controllers wait for before they begin; nil for nothing.
+	barriers map[string]*takeover.Barrier
 }
 
 var errOutdated = errors.New("the process has moved on since")
@@ -93,6 +97,13 @@ func (b *builder) parts(spec supervisor.Spec) (*connection, *election.Term, erro
 		return nil, nil, errOutdated
 	}
 	return conn, term, conn.acquire()
+}
+
+// barrierOf is what a controller waits for before it begins.
+func (b *builder) barrierOf(d controller.Descriptor) *takeover.Barrier {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.terms.barriers[d.Name]
 }
 
 // eventFence refuses events of a controller while this process does not hold its lock.
@@ -142,7 +153,11 @@ func (f eventFence) Deadline() (time.Time, bool) {
 
 // Build implements supervisor.Builder.
 func (b *builder) Build(d controller.Descriptor, spec supervisor.Spec, failed func(error)) (supervisor.Instance, error) {
-	i, err := b.make(d, spec, informers.ScopeOptions{Name: d.Name, OnPanic: failed})
+	o := informers.ScopeOptions{Name: d.Name, OnPanic: failed}
+	if barrier := b.barrierOf(d); barrier != nil {
+		o.Barrier = barrier
+	}
+	i, err := b.make(d, spec, o)
 	if err != nil || i.controller == nil {
 		return nil, err
 	}
@@ -311,6 +326,9 @@ func (i *instance) Loops() []controller.LoopStatus {
 	statuses := make([]controller.LoopStatus, 0, len(i.loops))
 	for _, l := range i.loops {
 		statuses = append(statuses, l.Inspect())
+	}
+	if waiting := i.scope.Waiting(); len(waiting) > 0 {
+		statuses = append(statuses, controller.LoopStatus{Queue: "caches", Waiting: strings.Join(waiting, "; ")})
 	}
 	if busy := i.scope.Busy(handlerPatience); len(busy) > 0 {
 		statuses = append(statuses, controller.LoopStatus{Queue: "event handlers", InFlight: busy})

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"kcmd.dev/pkg/runtime/claims"
 	"kcmd.dev/pkg/runtime/clients"
 	"kcmd.dev/pkg/runtime/election"
+	"kcmd.dev/pkg/runtime/takeover"
 )
 
 // releaseTimeout bounds the request that gives a lease back.
@@ -42,6 +44,13 @@ type lock struct {
 	after  map[*lock]bool // what has to be given back before this lock begins
 	always *election.Term // without leader election, once it has begun
 
+	// barrier is what controllers wait for that start under the lock, nil without leader
+	// election; barriers are those of controllers that came to the lock later than the term.
+	barrier  *takeover.Barrier
+	barriers map[string]*takeover.Barrier
+	arrivals map[string]bool // controllers that ran, or may have run, under another lock before
+	held     int             // transitions of the lease when it was last acquired; -1 before
+
 	term    *election.Term // the valid one, nil while the lock is not held
 	number  uint64         // of the newest term, among all terms of the process
 	asking  bool           // a read of the other leases is under way
@@ -62,7 +71,7 @@ type lockKey struct {
 	elect       bool
 	coordinated bool
 	main, lease claims.Lease
-	identity    string
+	identity    string // as configured
 }
 
 func keyOf(connection uint64, cfg *v1beta1.KubeControllerManagerConfiguration, l config.Lock) lockKey {
@@ -103,27 +112,28 @@ func cacheGrace(c v1beta1.LeaderElection) time.Duration {
 	return 0
 }
 
-// newIdentity names this process in leases.
-func newIdentity() (string, error) {
+// self is what names this process in leases: its host, unless the configuration has another
+// name for it, and a random part. Processes that share a file, or a host, differ in that.
+type self struct{ host, unique string }
+
+func newSelf() (self, error) {
 	host, err := os.Hostname()
 	if err != nil {
-		return "", fmt.Errorf("making an identity for leader election: %w", err)
+		return self{}, fmt.Errorf("making an identity for leader election: %w", err)
 	}
-	return host + "_" + uuid.NewString(), nil
+	return self{host: host, unique: uuid.NewString()}, nil
 }
 
+// called is the identity of a process to which the configuration gives a name, or none.
+func (s self) called(name string) string { return cmp.Or(name, s.host) + "_" + s.unique }
+
 // identityOf is the name of this process in the lease of a lock.
-func (l *leadership) identityOf(k *lock) string {
-	if k.key.identity != "" {
-		return k.key.identity
-	}
-	return l.identity
-}
+func (l *leadership) identityOf(k *lock) string { return l.self.called(k.key.identity) }
 
 // newLock makes a lock that does nothing before it begins. wanted are its enabled
 // controllers. It is to be discarded or retired in the end.
 func (l *leadership) newLock(conn *connection, cfg *v1beta1.KubeControllerManagerConfiguration, c config.Lock, wanted []string) (*lock, error) {
-	k := &lock{Lock: c, key: keyOf(conn.generation, cfg, c), connection: conn, cancel: func() {}}
+	k := &lock{Lock: c, key: keyOf(conn.generation, cfg, c), connection: conn, cancel: func() {}, held: -1}
 	k.admission = claims.NewAdmission(k.key.lease)
 	k.admission.Want(wanted)
 	if k.key.elect {
@@ -146,6 +156,10 @@ func (l *leadership) elect(k *lock, cfg *v1beta1.KubeControllerManagerConfigurat
 	k.leases = set.Kubernetes.CoordinationV1()
 	k.reader = &claims.Reader{Leases: k.leases, Main: k.key.main}
 	identity := l.identityOf(k)
+	changed := func(election.State) { l.notify() }
+	if k.Name == config.MainLock {
+		changed = func(election.State) { l.mainChanged(k) }
+	}
 	o := election.Options{
 		Leases:      k.leases,
 		Namespace:   k.LeaseNamespace,
@@ -153,9 +167,10 @@ func (l *leadership) elect(k *lock, cfg *v1beta1.KubeControllerManagerConfigurat
 		Identity:    identity,
 		Timings:     timingsOf(cfg.LeaderElection),
 		Labels:      claims.Labels(),
-		Annotations: claims.Annotations(identity, k.admission.Claim()),
+		Annotations: k.annotations(identity),
+		Farewell:    k.farewell,
 		Delay:       func() time.Duration { return l.delay(k) },
-		OnChange:    func(election.State) { l.notify() },
+		OnChange:    changed,
 		Events:      l.events,
 		Metrics:     l.metrics,
 		Clock:       l.clock,
@@ -217,11 +232,23 @@ func (k *lock) annotate(identity string) {
 	if k.elector == nil {
 		return
 	}
-	annotations := claims.Annotations(identity, k.admission.Claim())
+	annotations := k.annotations(identity)
 	if k.clearing {
 		annotations[requestedBy] = ""
 	}
 	k.elector.SetAnnotations(annotations)
+}
+
+// annotations are the claim of this process, in place of what its predecessor left.
+func (k *lock) annotations(identity string) map[string]string {
+	all := claims.Annotations(identity, k.admission.Claim())
+	all[takeover.Annotation] = ""
+	return all
+}
+
+// farewell is what this process leaves to its successor.
+func (k *lock) farewell(l *coordinationv1.Lease) map[string]string {
+	return map[string]string{takeover.Annotation: takeover.Leave(l, k.connection.ledger.Versions())}
 }
 
 // right is what may run under a lock.

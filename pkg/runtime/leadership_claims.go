@@ -133,8 +133,10 @@ func (r *Runtime) answered(ctx context.Context, k *lock, term *election.Term, q 
 		return
 	}
 	k.trouble = ""
-	live := l.observer.Live(leases, l.identityOf(k), k.key.main, read)
+	live := k.connection.observer.Live(leases, l.identityOf(k), k.key.main, read)
+	waited := k.admission.Blocked()
 	changed := k.admission.Answer(q, live)
+	l.granted(k, waited)
 	if blocked := k.admission.Blocked(); len(blocked) > 0 {
 		k.askAt = l.clock.Now().Add(min(recheckEvery, timings.RetryPeriod))
 		if changed {

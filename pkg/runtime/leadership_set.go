@@ -14,18 +14,17 @@ import (
 
 	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/runtime/claims"
 	"kcmd.dev/pkg/runtime/election"
+	"kcmd.dev/pkg/runtime/takeover"
 )
 
 // leadership is every lock of this process. Only the loop changes it; what other goroutines
 // find out reaches the loop through changes and inbox.
 type leadership struct {
-	identity string // of this process, unless the configuration gives it another one
-	events   record.EventRecorder
-	metrics  election.Metrics
-	clock    clock.WithTicker
-	observer claims.Observer
+	self    self
+	events  record.EventRecorder
+	metrics election.Metrics
+	clock   clock.WithTicker
 
 	changes chan struct{} // a lock was won or lost, or its holder or annotations changed
 	inbox   chan func()   // to be called by the loop
@@ -39,6 +38,9 @@ type leadership struct {
 	terms    uint64  // number of terms so far
 	failures []error // of locks that were not given back
 
+	// electors are those of all locks, for goroutines that are not the loop.
+	electors atomic.Pointer[[]*election.Elector]
+
 	// For Delay, which electors ask: the number of leases held, and how much to leave one
 	// to others for each of them.
 	held atomic.Int64
@@ -48,14 +50,14 @@ type leadership struct {
 	alarm                     clock.Timer // nil if nothing is due
 }
 
-func newLeadership(identity string, events record.EventRecorder, metrics election.Metrics, clk clock.WithTicker) *leadership {
+func newLeadership(name self, events record.EventRecorder, metrics election.Metrics, clk clock.WithTicker) *leadership {
 	l := &leadership{
-		identity: identity,
-		events:   events,
-		metrics:  metrics,
-		clock:    clk,
-		changes:  make(chan struct{}, 1),
-		inbox:    make(chan func()),
+		self:    name,
+		events:  events,
+		metrics: metrics,
+		clock:   clk,
+		changes: make(chan struct{}, 1),
+		inbox:   make(chan func()),
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
@@ -126,9 +128,15 @@ func (l *leadership) adopt(ctx context.Context, next []*lock, cfg *v1beta1.KubeC
 		}
 	}
 	l.locks = next
+	l.shareElectors()
 	for _, c := range config.Locks(cfg) {
 		for _, k := range next {
 			if k.Name == c.Name {
+				if k.begun {
+					k.arrived(k.Controllers, c.Controllers)
+				} else if len(l.retiring) > 0 {
+					k.arrived(nil, c.Controllers)
+				}
 				k.Lock = c
 				k.admission.Want(wanted(c.Name))
 			}
@@ -162,6 +170,7 @@ func (l *leadership) retired(ctx context.Context, old *lock, err error) {
 		l.failures = append(l.failures, err)
 	}
 	l.retiring = slices.DeleteFunc(l.retiring, func(k *lock) bool { return k == old })
+	l.shareElectors()
 	old.connection.release()
 	for _, k := range l.locks {
 		delete(k.after, old)
@@ -172,6 +181,7 @@ func (l *leadership) retired(ctx context.Context, old *lock, err error) {
 // takeTerms takes note of terms that began or ended.
 func (l *leadership) takeTerms(ctx context.Context) {
 	held := int64(0)
+	l.heedStranger(ctx)
 	for _, k := range l.all() {
 		l.takeTerm(ctx, k)
 		if k.term != nil && k.elector != nil {
@@ -187,6 +197,7 @@ func (l *leadership) takeTerm(ctx context.Context, k *lock) {
 		return
 	}
 	k.admission.Lost()
+	l.endTerm(k)
 	notChosen := k.term != nil && errors.Is(k.term.Err(), election.ErrNotChosen)
 	k.term, k.asking, k.askAt, k.trouble = t, false, time.Time{}, ""
 	k.handingTo, k.clearing = "", false
@@ -201,6 +212,7 @@ func (l *leadership) takeTerm(ctx context.Context, k *lock) {
 	l.terms++
 	k.number = l.terms
 	k.requested.Store(false)
+	l.beginTerm(k, t)
 	// The term ends by itself, also when its elector is stuck.
 	l.background.Go(func() {
 		select {
@@ -245,7 +257,11 @@ func rights(locks []*lock) map[string]right {
 // the one under which it tells of events: that in which it is allowed to run or, while it
 // still stops, the one in which it ran.
 func (l *leadership) termsOf(locks []*lock) terms {
-	all := terms{byNumber: map[uint64]*election.Term{}, byController: map[string]*election.Term{}}
+	all := terms{
+		byNumber:     map[uint64]*election.Term{},
+		byController: map[string]*election.Term{},
+		barriers:     map[string]*takeover.Barrier{},
+	}
 	for _, k := range l.all() {
 		if k.term == nil {
 			continue
@@ -262,6 +278,7 @@ func (l *leadership) termsOf(locks []*lock) terms {
 		for _, c := range k.Controllers {
 			if k.elector == nil || k.admission.Granted(c) {
 				all.byController[c] = k.term
+				all.barriers[c] = k.barrierOf(c)
 			}
 		}
 	}
@@ -270,6 +287,9 @@ func (l *leadership) termsOf(locks []*lock) terms {
 
 // end waits for what runs in the background and returns what went wrong.
 func (l *leadership) end() error {
+	for _, k := range l.all() {
+		l.endTerm(k)
+	}
 	l.cancel()
 	l.background.Wait()
 	if l.alarm != nil {

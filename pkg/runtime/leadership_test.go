@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"k8s.io/utils/ptr"
@@ -105,6 +106,28 @@ func TestLocksAreReplacedWhenTheirKeyChanges(t *testing.T) {
 	} {
 		if got := key(c.change) != same; got != c.replaced {
 			t.Errorf("%s: replaced %v, want %v", name, got, c.replaced)
+		}
+	}
+}
+
+// Processes that share a file, or a host, have different identities. One process keeps its own
+// for as long as it lives.
+func TestIdentitiesAreUnique(t *testing.T) {
+	one, err := newSelf()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := newSelf()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, prefix := range map[string]string{"": one.host + "_", "configured": "configured_"} {
+		got := one.called(name)
+		if !strings.HasPrefix(got, prefix) || got == prefix {
+			t.Errorf("%q is called %q", name, got)
+		}
+		if got == other.called(name) || got != one.called(name) {
+			t.Errorf("%q: %q, then %q, and %q in another process", name, got, one.called(name), other.called(name))
 		}
 	}
 }

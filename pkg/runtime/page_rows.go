@@ -69,6 +69,9 @@ func controllerRows(all []supervisor.Status, now time.Time) []statuspage.Control
 		if c.Abandoned > 0 {
 			row.Restarts = append(row.Restarts, plural(int(c.Abandoned), "instance was left behind", "instances were left behind"))
 		}
+		if c.HandOverError != "" {
+			row.Restarts = append(row.Restarts, "the last instance handed nothing over")
+		}
 		addLoops(&row, c, now)
 		rows = append(rows, row)
 	}

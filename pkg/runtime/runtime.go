@@ -85,7 +85,7 @@ func New(o Options) (*Runtime, error) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	identity, err := newIdentity()
+	name, err := newSelf()
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func New(o Options) (*Runtime, error) {
 		return nil, err
 	}
 	r.builder = &builder{hub: r.hub, clock: o.Clock}
-	r.leadership = newLeadership(identity, r.events, r.electionMetrics, o.Clock)
+	r.leadership = newLeadership(name, r.events, r.electionMetrics, o.Clock)
 	r.server = serving.New(r.pages().Handler, serving.NewMetrics(r.registry))
 	return r, nil
 }
@@ -267,6 +267,7 @@ func (r *Runtime) inputs(b basis) inputs {
 		locks:   rights(b.locks),
 		clients: b.connection.generation,
 		missing: b.connection.catalog.Missing,
+		served:  b.connection.catalog.Generation(),
 		files:   b.files,
 		spread:  r.spread,
 

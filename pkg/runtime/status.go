@@ -30,23 +30,27 @@ type ConfigurationStatus struct {
 	Rejected string `json:"rejected,omitempty"`
 }
 
-// Status returns a snapshot of the process.
+// Status returns a snapshot of the process. What belongs to the runtime is of one moment;
+// electors, controllers and caches are looked at after that, one by one: it may take time,
+// and nobody waits for it.
 func (r *Runtime) Status() Status {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	s := Status{
 		Started:       r.started,
 		Version:       version.Get().GitVersion,
 		Configuration: ConfigurationStatus{File: r.options.ConfigFile, Hash: r.hash, Generation: r.generation, Rejected: r.rejected},
 		Connection:    r.connectionStatus(),
-		Leadership:    r.leadershipStatus(),
 		Reloads:       append([]Reload(nil), r.history...),
 	}
-	if r.supervisor != nil {
-		s.Controllers = r.supervisor.Status()
+	leases, controllers, connection := r.leases, r.supervisor, r.connection
+	r.mu.Unlock()
+
+	s.Leadership = leadershipStatus(leases)
+	if controllers != nil {
+		s.Controllers = controllers.Status()
 	}
-	if r.connection != nil {
-		s.Informers = r.connection.informers.Status()
+	if connection != nil {
+		s.Informers = connection.informers.Status()
 	}
 	return s
 }

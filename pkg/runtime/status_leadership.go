@@ -59,10 +59,10 @@ func (r *Runtime) showLeases() {
 	r.leases = shown
 }
 
-// leadershipStatus is the part of the status about leases. r.mu is held.
-func (r *Runtime) leadershipStatus() LeadershipStatus {
-	s := LeadershipStatus{Leases: make([]LeaseStatus, 0, len(r.leases))}
-	for _, l := range r.leases {
+// leadershipStatus is the part of the status about leases.
+func leadershipStatus(leases []shownLock) LeadershipStatus {
+	s := LeadershipStatus{Leases: make([]LeaseStatus, 0, len(leases))}
+	for _, l := range leases {
 		one := l.status
 		one.Leading = l.term != nil && l.term.Valid()
 		if l.elector != nil {

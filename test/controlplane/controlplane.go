@@ -223,13 +223,15 @@ func (c *ControlPlane) launchConfigured(configure func() (process.Spec, error)) 
 	return nil
 }
 
+var errStopped = errors.New("the control plane is stopped")
+
 // launch starts a program. While it is waited for, its end is the waiter's
 // business; later it is that of watch.
 func (c *ControlPlane) launch(spec process.Spec) (*process.Process, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stopped {
-		return nil, errors.New("the control plane is stopped")
+		return nil, errStopped
 	}
 	p, err := process.Start(spec)
 	if err != nil {

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -213,6 +215,43 @@ func TestRestart(t *testing.T) {
 	}
 	if err := plane.Err(); err != nil {
 		t.Errorf("a wanted stop counts as failure: %v", err)
+	}
+}
+
+func TestRestoreOfEtcdUndoesWritesAndVersions(t *testing.T) {
+	maps := plane.AdminClient().CoreV1().ConfigMaps(plane.Namespace(t))
+	create := func(name string) *corev1.ConfigMap {
+		t.Helper()
+		m, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	create("kept")
+	snapshot, err := plane.SnapshotEtcd(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lost *corev1.ConfigMap
+	for n := range 200 {
+		lost = create(fmt.Sprint("lost-", n))
+	}
+	if err := plane.RestoreEtcd(t.Context(), snapshot); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := maps.Get(t.Context(), "kept", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := maps.Get(t.Context(), lost.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("what was created after the snapshot: %v", err)
+	}
+	order, err := resourceversion.CompareResourceVersion(create("new").ResourceVersion, lost.ResourceVersion)
+	if err != nil || order >= 0 {
+		t.Errorf("versions have not gone back: %d, %v", order, err)
+	}
+	if err := plane.Err(); err != nil {
+		t.Error(err)
 	}
 }
 

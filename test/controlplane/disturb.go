@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"syscall"
 	"time"
@@ -61,6 +62,76 @@ func (c *ControlPlane) SetAPIServerArgs(args ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.options.APIServerArgs = args
+}
+
+// SnapshotEtcd keeps what etcd has stored by now in a folder, which it returns and which is
+// removed with that of the control plane. etcd stops for it, for less than a second.
+func (c *ControlPlane) SnapshotEtcd(ctx context.Context) (snapshot string, err error) {
+	err = c.whileEtcdStops(ctx, func() error {
+		if snapshot, err = os.MkdirTemp(c.dir, "etcd-snapshot-"); err != nil {
+			return err
+		}
+		return os.CopyFS(snapshot, os.DirFS(c.etcdData()))
+	})
+	if err != nil {
+		return "", fmt.Errorf("taking a snapshot of etcd: %w", err)
+	}
+	return snapshot, nil
+}
+
+// RestoreEtcd has etcd go on from a snapshot, and restarts kube-apiserver as one has to. All
+// that was written since the snapshot is gone, and resource versions go back: those that were
+// there before are used again, for something else.
+func (c *ControlPlane) RestoreEtcd(ctx context.Context, snapshot string) error {
+	if err := c.StopAPIServer(); err != nil {
+		return fmt.Errorf("restoring etcd: %w", err)
+	}
+	err := c.whileEtcdStops(ctx, func() error {
+		if err := os.RemoveAll(c.etcdData()); err != nil {
+			return err
+		}
+		if err := os.Mkdir(c.etcdData(), 0o700); err != nil { // etcd demands it
+			return err
+		}
+		return os.CopyFS(c.etcdData(), os.DirFS(snapshot))
+	})
+	if err != nil {
+		return fmt.Errorf("restoring etcd: %w", err)
+	}
+	return c.RestartAPIServer(ctx)
+}
+
+// whileEtcdStops does something with the data of etcd, and starts it again.
+func (c *ControlPlane) whileEtcdStops(ctx context.Context, do func() error) error {
+	etcd, err := c.restartEtcd(do)
+	if err != nil {
+		return err
+	}
+	if err := c.waitFor(ctx, etcd, c.etcdHealthy); err != nil {
+		return err
+	}
+	go c.watch(etcd)
+	return nil
+}
+
+func (c *ControlPlane) restartEtcd(meanwhile func() error) (*process.Process, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped {
+		return nil, errStopped
+	}
+	if err := c.running[0].Stop(stopGrace); err != nil { // etcd, see stopAll
+		return nil, err
+	}
+	if err := meanwhile(); err != nil {
+		return nil, err
+	}
+	etcd, err := process.Start(c.etcdSpec())
+	if err != nil {
+		return nil, err
+	}
+	c.running[0] = etcd
+	return etcd, nil
 }
 
 func (c *ControlPlane) signalAPIServer(sig syscall.Signal) error {

@@ -14,8 +14,9 @@
 //     system:kube-controller-manager with no other rights than a real cluster
 //     gives it. AdminConfig is a member of system:masters.
 //  5. Requests of the manager and of service accounts in kube-system are audited;
-//     see Audit. A test can hold, resume and restart the API server, and cut the
-//     network between it and one client; see Proxy.
+//     see Audit. A test can hold, resume and restart the API server, restore etcd from a
+//     snapshot, and cut the network between the API server and one client; see Proxy.
+//     Package faultproxy does worse, to single requests and watches.
 //  6. A package of tests shares one control plane (RunTests), each test works in
 //     a namespace of its own (ControlPlane.Namespace).
 //

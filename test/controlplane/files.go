@@ -90,10 +90,11 @@ func (c *ControlPlane) Config(user string, groups ...string) (*rest.Config, erro
 // Kubeconfig writes the file NAME.conf into Dir for any user and groups; the
 // certificates are part of it, so it may be copied.
 func (c *ControlPlane) Kubeconfig(name, user string, groups ...string) (path string, err error) {
-	return c.kubeconfig(c.URL(), name, user, groups...)
+	return c.KubeconfigVia(c.URL(), name, user, groups...)
 }
 
-func (c *ControlPlane) kubeconfig(server, name, user string, groups ...string) (path string, err error) {
+// KubeconfigVia is Kubeconfig for clients that reach the API server by another URL.
+func (c *ControlPlane) KubeconfigVia(server, name, user string, groups ...string) (path string, err error) {
 	pair, err := c.credentials.cluster.client(user, groups...)
 	if err != nil {
 		return "", err

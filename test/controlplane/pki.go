@@ -5,6 +5,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -85,6 +86,20 @@ func (a *authority) server(commonName string, names []string, addresses ...strin
 		return keyPair{}, fmt.Errorf("issuing a serving certificate for %s: %w", commonName, err)
 	}
 	return pair, nil
+}
+
+// ServingCertificate issues a certificate for a server on loopback that clients of the
+// API server trust.
+func (c *ControlPlane) ServingCertificate(commonName string) (tls.Certificate, error) {
+	pair, err := c.credentials.cluster.server(commonName, nil)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	certificate, err := tls.X509KeyPair(pair.cert, pair.key)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("issuing a serving certificate for %s: %w", commonName, err)
+	}
+	return certificate, nil
 }
 
 func certificateTemplate(subject pkix.Name) *x509.Certificate {

@@ -41,24 +41,29 @@ func (c *ControlPlane) NewProxy() (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting a proxy: %w", err)
 	}
-	number := c.proxies.Add(1)
 	p := &Proxy{
 		plane:    c,
 		listener: listener,
-		// 127.0.0.1 is everybody else.
-		source: net.IPv4(127, 1, byte(number>>8), byte(number)),
-		done:   make(chan struct{}),
-		open:   make(chan struct{}),
-		conns:  map[net.Conn]bool{},
+		source:   c.NewSource(),
+		done:     make(chan struct{}),
+		open:     make(chan struct{}),
+		conns:    map[net.Conn]bool{},
 	}
 	close(p.open)
 	p.running.Go(p.accept)
 	return p, nil
 }
 
+// NewSource returns a loopback address for the connections of one proxy to the API
+// server. No other proxy has it, and 127.0.0.1 is everybody else.
+func (c *ControlPlane) NewSource() net.IP {
+	number := c.proxies.Add(1)
+	return net.IPv4(127, 1, byte(number>>8), byte(number))
+}
+
 // Kubeconfig is ControlPlane.Kubeconfig for a client that goes through the proxy.
 func (p *Proxy) Kubeconfig(name, user string, groups ...string) (path string, err error) {
-	return p.plane.kubeconfig("https://"+p.listener.Addr().String(), name, user, groups...)
+	return p.plane.KubeconfigVia("https://"+p.listener.Addr().String(), name, user, groups...)
 }
 
 // SourceIP is the address the audit log names for requests that came through the proxy.

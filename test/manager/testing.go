@@ -69,6 +69,9 @@ func (i *instance) failures(ctx context.Context) error {
 		if c.LastError != "" || c.Abandoned > 0 {
 			failed = append(failed, fmt.Errorf("%s failed, %d instances were given up: %s", c.Name, c.Abandoned, c.LastError))
 		}
+		if c.HandOverError != "" {
+			failed = append(failed, fmt.Errorf("%s handed nothing over: %s", c.Name, c.HandOverError))
+		}
 		for _, l := range c.Loops {
 			if l.Panicked > 0 {
 				failed = append(failed, fmt.Errorf("%s: %d keys of queue %s panicked, last error: %s", c.Name, l.Panicked, l.Queue, l.LastError))

@@ -172,6 +172,9 @@ func describeGate(gate config.Gate) string {
 		}
 	case gate.Locked:
 		text += fmt.Sprintf(" Locked to %t.", gate.Default)
+		if gate.Read {
+			text += " Can be set for an earlier emulatedVersion."
+		}
 	}
 	if len(gate.Needs) > 0 {
 		text += " Needs " + strings.Join(gate.Needs, ", ") + "."

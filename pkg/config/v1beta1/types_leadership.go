@@ -39,10 +39,10 @@ type LeaderElection struct {
 	// Namespace of the Lease object. Default: kube-system. A DNS-1123 label.
 	// A change starts a new term, which restarts every controller.
 	ResourceNamespace string `json:"resourceNamespace,omitempty"`
-	// Name of this process in the lease; must differ between the processes of
-	// one cluster. Default: empty, which means hostname_uuid with a new uuid at
-	// each start. At most 253 characters. A change starts a new term, which
-	// restarts every controller.
+	// Name of this process in its leases. A random part, new at each start, always
+	// follows it (name_uuid), so that processes may share a file. Default: empty,
+	// which means the name of the host. At most 253 characters. A change starts a
+	// new term, which restarts every controller.
 	Identity string `json:"identity,omitempty"`
 	// How a process that does not hold a lease keeps itself ready. Warm: its
 	// caches are filled before it holds the lease. Cold: nothing is cached.

@@ -8,7 +8,9 @@
 //  2. Finished Jobs beyond the history limits are deleted first, so that a full quota
 //     cannot keep new ones from being created.
 //  3. The status lists the Jobs that run. Finished ones are taken off the list, as are
-//     those that are gone; ones that the cache did not expect are asked for.
+//     those that are gone; ones that the cache did not expect are asked for. A pass that
+//     goes on with the stored CronJob instead of the cached one does so before it notes
+//     anything in the status.
 //  4. If a scheduled time has come, and the deadline, the concurrency policy and the
 //     suspension allow it, its Job is created. Of several missed times only the most
 //     recent one is run. The name of the Job follows from the time: a second attempt

@@ -252,6 +252,71 @@ func TestTheStoredListOfActiveJobsCounts(t *testing.T) {
 	}
 }
 
+// TestAPassOverJobsLosesNothing pins rule 3: what one pass found out about some Jobs is still
+// there when another one made it take the stored CronJob instead of the cached one.
+func TestAPassOverJobsLosesNothing(t *testing.T) {
+	done := lastScheduled(at("03:00:00"))
+	completed := child("completed", ended(batchv1.JobComplete, at("02:00:00"), at("02:01:00")))
+	for name, tc := range map[string]struct {
+		cached, stored *batchv1.CronJob
+		children       []*batchv1.Job
+		active         []string
+		events         []string
+	}{
+		"a success": {
+			cached: cronJob("0 * * * *", done), stored: cronJob("0 * * * *", done, listing("new")),
+			children: []*batchv1.Job{completed, child("new")}, active: []string{"new"},
+		},
+		"an end": {
+			cached: cronJob("0 * * * *", done, listing("completed")), stored: cronJob("0 * * * *", done, listing("completed", "new")),
+			children: []*batchv1.Job{completed, child("new")}, active: []string{"new"},
+			events: []string{"Normal SawCompletedJob Saw completed job: completed, condition: Complete"},
+		},
+		"a stranger": {
+			cached: cronJob("0 * * * *", done), stored: cronJob("0 * * * *", done, listing("new")),
+			children: []*batchv1.Job{child("stranger"), completed, child("new")}, active: []string{"new"},
+			events: []string{"Warning UnexpectedJob Saw a job that the controller did not create or forgot: stranger"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := fixture(t, tc.stored)
+			s := &run{cronJobController: c, cj: tc.cached, children: tc.children, now: at("03:04:05")}
+			if err := s.trackChildren(env.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var active []string
+			for _, ref := range s.cj.Status.Active {
+				active = append(active, ref.Name)
+			}
+			if !slices.Equal(active, tc.active) || !s.dirty {
+				t.Errorf("active: %v, to be written: %v", active, s.dirty)
+			}
+			if last := s.cj.Status.LastSuccessfulTime; last == nil || !last.Time.Equal(at("02:01:00")) {
+				t.Errorf("last success: %v", last)
+			}
+			if got := env.RecordedEvents(); !slices.Equal(got, tc.events) {
+				t.Errorf("events: %q", got)
+			}
+			if got := requests(env); !slices.Equal(got, []string{"get cronjobs cj"}) {
+				t.Errorf("requests: %q", got)
+			}
+		})
+	}
+}
+
+func TestNothingIsDoneForACronJobThatWasReplaced(t *testing.T) {
+	env, c := fixture(t, cronJob("0 * * * *"), child("new"))
+	env.Fake.PrependReactor("get", "cronjobs", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, cronJob("0 * * * *", func(cj *batchv1.CronJob) { cj.UID = "another" }), nil
+	})
+	if err := c.reconcile(env.Context(), key); !reconcile.IsRequeue(err) {
+		t.Errorf("got %v", err)
+	}
+	if got := requests(env); !slices.Equal(got, []string{"get cronjobs cj"}) {
+		t.Errorf("requests: %q", got)
+	}
+}
+
 func TestFailures(t *testing.T) {
 	boom := errors.New("boom")
 	running := []runtime.Object{cronJob("0 * * * *", listing("old"), func(cj *batchv1.CronJob) { cj.Spec.ConcurrencyPolicy = batchv1.ReplaceConcurrent }), child("old")}

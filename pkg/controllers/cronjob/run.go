@@ -3,6 +3,7 @@ package cronjob
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // run is one reconcile of a CronJob.
@@ -74,14 +76,14 @@ func (s *run) delete(ctx context.Context, job *batchv1.Job) error {
 // trackChildren takes finished Jobs off the list of active ones, and notices Jobs that
 // are not on it.
 func (s *run) trackChildren(ctx context.Context) error {
+	if err := s.lookAgain(ctx); err != nil {
+		return err
+	}
 	for _, job := range s.children {
-		listed := isActive(s.cj, job.UID)
-		how := howEnded(job)
+		listed, how := isActive(s.cj, job.UID), howEnded(job)
 		if how == "" {
 			if !listed {
-				if err := s.lookAgain(ctx, job); err != nil {
-					return err
-				}
+				s.record(s.cj, unexpectedJob(job.Name))
 			}
 			continue
 		}
@@ -97,15 +99,27 @@ func (s *run) trackChildren(ctx context.Context) error {
 	return nil
 }
 
-// lookAgain is for a running Job that the cached status does not list: if the stored one
-// does, that is worked on instead.
-func (s *run) lookAgain(ctx context.Context, job *batchv1.Job) error {
+// lookAgain reads the CronJob if the cached status does not list a Job that runs: if the
+// stored one does, that is worked on instead. It comes before anything that the Jobs say
+// is noted in the status, which would be lost.
+func (s *run) lookAgain(ctx context.Context) error {
+	var unlisted []types.UID
+	for _, job := range s.children {
+		if howEnded(job) == "" && !isActive(s.cj, job.UID) {
+			unlisted = append(unlisted, job.UID)
+		}
+	}
+	if len(unlisted) == 0 {
+		return nil
+	}
 	live, err := s.client.BatchV1().CronJobs(s.cj.Namespace).Get(ctx, s.cj.Name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("reading cron job %s/%s: %w", s.cj.Namespace, s.cj.Name, err)
 	}
-	if live.UID != s.cj.UID || !isActive(live, job.UID) {
-		s.record(s.cj, unexpectedJob(job.Name))
+	if live.UID != s.cj.UID {
+		return reconcile.Requeue(fmt.Errorf("cron job %s/%s is another than the cached one", s.cj.Namespace, s.cj.Name))
+	}
+	if !slices.ContainsFunc(unlisted, func(uid types.UID) bool { return isActive(live, uid) }) {
 		return nil
 	}
 	for _, uid := range s.removed {

@@ -27,7 +27,6 @@ package daemonset
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -44,6 +43,7 @@ import (
 
 	pkgconfig "kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/controllers/kit/coalesce"
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/kit/expectations"
 	"kcmd.dev/pkg/controllers/kit/history"
@@ -189,16 +189,11 @@ func (c *daemonSetController) Run(ctx context.Context) error {
 		c.tracker.Adopt(inherited.unseen)
 		c.failures = inherited.failures
 	}
-	var running sync.WaitGroup
-	running.Go(func() { c.failures.expire(ctx, c.clock) })
-	var nodeErr error
-	running.Go(func() { nodeErr = c.nodeLoop.Run(ctx) })
-	err := c.loop.Run(ctx)
-	running.Wait()
-	if err == nil {
-		err = nodeErr
+	expire := func(ctx context.Context) error {
+		c.failures.expire(ctx, c.clock)
+		return nil
 	}
-	return err
+	return concurrent.Run(ctx, c.loop.Run, c.nodeLoop.Run, expire)
 }
 
 // HandOver implements controller.HandsOver: what was written and may not be in the caches

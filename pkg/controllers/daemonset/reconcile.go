@@ -20,15 +20,15 @@ import (
 )
 
 func (c *daemonSetController) reconcile(ctx context.Context, key types.NamespacedName) error {
-	if err := c.fresh(key); err != nil {
-		return err
-	}
-	ds, err := c.sets.DaemonSets(key.Namespace).Get(key.Name)
+	ds, err := c.current(key)
 	if apierrors.IsNotFound(err) {
 		c.tracker.Forget(key, "")
 		c.selectors.Forget(key)
 		c.blueprints.forget(key)
 		return nil
+	}
+	if reconcile.IsRequeue(err) {
+		return err
 	}
 	if err != nil {
 		return fmt.Errorf("reading DaemonSet %s: %w", key, err)
@@ -97,20 +97,20 @@ func (c *daemonSetController) act(ctx context.Context, v *view, b *blueprint, h 
 	return c.prune(ctx, v, h)
 }
 
-// fresh fails while the caches are older than what was written for the set.
-func (c *daemonSetController) fresh(key types.NamespacedName) error {
+// current returns the set as it is cached. It fails while the caches are older than what was
+// written for the set.
+func (c *daemonSetController) current(key types.NamespacedName) (*appsv1.DaemonSet, error) {
+	get := func() (*appsv1.DaemonSet, error) { return c.sets.DaemonSets(key.Namespace).Get(key.Name) }
 	if !c.config.requireFresh {
-		return nil
+		return get()
 	}
-	err := c.tracker.Fresh(key)
-	if err == nil {
-		return nil
-	}
+	ds, err := expectations.Read(c.tracker, key, get)
 	var stale *expectations.StaleError
-	if errors.As(err, &stale) {
-		c.metrics.staleSyncSkipped(stale.Resource)
+	if !errors.As(err, &stale) {
+		return ds, err
 	}
-	return reconcile.Requeue(err)
+	c.metrics.staleSyncSkipped(stale.Resource)
+	return nil, reconcile.Requeue(err)
 }
 
 // settled reports that the caches show what was done for the set before.

@@ -13,7 +13,9 @@
 //  3. Healthy are the pods that are Ready, not being deleted, and not about to be deleted
 //     because of an eviction less than two minutes ago. What is healthy beyond what is
 //     wanted may be evicted; nothing may while no pod is expected.
-//  4. If any of that cannot be worked out, nothing may be evicted until the next event.
+//  4. If any of that cannot be worked out, nothing may be evicted. It is tried again with
+//     a growing delay: what was wrong may be the API server, or a kind newer than what is
+//     known of it, and its end brings no event of the budget.
 //  5. The status is written on condition that the budget still is what it was worked out
 //     from. Evictions change it meanwhile: it is never read again and forced, since that
 //     would give back what was spent.
@@ -29,7 +31,6 @@ package disruption
 import (
 	"context"
 
-	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -41,11 +42,11 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	policylisters "k8s.io/client-go/listers/policy/v1"
 	"k8s.io/client-go/scale"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/controllers/kit/coalesce"
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/kit/expectations"
 	"kcmd.dev/pkg/controllers/kit/index"
@@ -122,21 +123,13 @@ func newController(env controller.Env, scales scale.ScalesGetter) (*disruptionCo
 	if err != nil {
 		return nil, err
 	}
-	checks := []cache.DoneChecker{
-		budgets.Informer().HasSyncedChecker(),
-		core.Pods().Informer().HasSyncedChecker(),
-		core.ReplicationControllers().Informer().HasSyncedChecker(),
-		apps.ReplicaSets().Informer().HasSyncedChecker(),
-		apps.Deployments().Informer().HasSyncedChecker(),
-		apps.StatefulSets().Informer().HasSyncedChecker(),
-	}
 	c := &disruptionController{
 		client:    env.Client,
 		events:    env.Events,
 		clock:     env.Clock,
 		budgets:   budgets.Lister(),
 		pods:      core.Pods().Lister(),
-		synced:    func(ctx context.Context) bool { return cache.WaitFor(ctx, "", checks...) },
+		synced:    env.Informers.WaitUntilReady,
 		budgetsOf: budgetsOf,
 		podsOf:    podsOf,
 		selectors: ownership.NewSelectors(parseSelector),
@@ -172,9 +165,5 @@ func (c *disruptionController) Run(ctx context.Context) error {
 	if !c.synced(ctx) {
 		return nil
 	}
-	loops, ctx := errgroup.WithContext(ctx)
-	for _, loop := range []*reconcile.Loop[types.NamespacedName]{c.budgetLoop, c.recheckLoop, c.staleLoop} {
-		loops.Go(func() error { return loop.Run(ctx) })
-	}
-	return loops.Wait()
+	return concurrent.Run(ctx, c.budgetLoop.Run, c.recheckLoop.Run, c.staleLoop.Run)
 }

@@ -4,17 +4,21 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
@@ -158,7 +162,7 @@ func TestReconcilePermitsNothingIfItCannotAccount(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, budget(tc.edit, allowing), replicaSet("web", 3), pod("a", tc.owner))
 			b.serveWidgets(t)
-			b.reconcile(t)
+			b.fails(t)
 			got := b.wrote(t)
 			if got.DisruptionsAllowed != 0 || got.CurrentHealthy != 5 || got.ObservedGeneration != 2 {
 				t.Errorf("got %+v", got)
@@ -169,16 +173,57 @@ func TestReconcilePermitsNothingIfItCannotAccount(t *testing.T) {
 			if events := b.RecordedEvents(); !slices.Equal(events, []string{tc.event}) {
 				t.Errorf("events %q", events)
 			}
-			// The event of that write makes it look once more, but not write.
-			if b.c.writes.IsEcho(key, "") || b.c.writes.Delay(key) != 0 {
-				t.Error("the write would pass for an echo")
-			}
+			// It is tried again, but not written again.
 			b.store(t, failedBudget(budget(tc.edit, allowing), errors.New(tc.cause), start))
 			b.Clock.Step(time.Hour)
-			b.reconcile(t)
+			b.fails(t)
 			b.wrote(t)
 		})
 	}
+}
+
+// fails reconciles the budget n/pdb, which cannot be accounted for and so is to be tried again.
+func (b *bench) fails(t testing.TB) {
+	t.Helper()
+	if err := b.c.reconcile(b.Context(), key); !reconcile.IsRequeue(err) {
+		t.Errorf("got %v, want it to be tried again", err)
+	}
+}
+
+// TestABudgetThatFailedRecoversByItself pins rule 4: no event is needed.
+func TestABudgetThatFailedRecoversByItself(t *testing.T) {
+	owned := ownedBy("test.kcmd.dev/v1", "Widget", "w")
+	b := newBench(t, budget(maxUnavailable("1")), pod("a", owned), pod("b", owned))
+	var mapped atomic.Bool
+	late := mapperWith(schema.GroupVersionKind{Group: "test.kcmd.dev", Version: "v1", Kind: "Widget"})
+	b.c.workloads.scales.mapper = lateMapper{RESTMapper: late, known: mapped.Load}
+	b.serveScale(func(name string) (runtime.Object, error) {
+		return &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{UID: types.UID(name)}, Spec: autoscalingv1.ScaleSpec{Replicas: 2}}, nil
+	})
+	b.Run(t, b.c)
+	reason := func() string {
+		stored, err := b.Client.PolicyV1().PodDisruptionBudgets("n").Get(b.Context(), "pdb", metav1.GetOptions{})
+		if err != nil || len(stored.Status.Conditions) == 0 {
+			return ""
+		}
+		return stored.Status.Conditions[0].Reason
+	}
+	b.EventuallyAsTimePasses(t, "nothing is permitted", time.Millisecond, func() bool { return reason() == policyv1.SyncFailedReason })
+	mapped.Store(true)
+	b.EventuallyAsTimePasses(t, "the budget is accounted for", time.Second, func() bool { return reason() == policyv1.SufficientPodsReason })
+}
+
+// lateMapper knows nothing at first.
+type lateMapper struct {
+	meta.RESTMapper
+	known func() bool
+}
+
+func (m lateMapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	if !m.known() {
+		return nil, &meta.NoKindMatchError{GroupKind: kind, SearchedVersions: versions}
+	}
+	return m.RESTMapper.RESTMapping(kind, versions...)
 }
 
 func TestConflicts(t *testing.T) {
@@ -201,8 +246,8 @@ func TestConflicts(t *testing.T) {
 func TestAWriteThatFailsIsFollowedByOneThatPermitsNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		failures int
-		fails    bool
-	}{"once": {1, false}, "twice": {2, true}} {
+		requeues bool
+	}{"once": {1, true}, "twice": {2, false}} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, budget(minAvailable("0")), pod("a"))
 			failures := 0
@@ -210,7 +255,7 @@ func TestAWriteThatFailsIsFollowedByOneThatPermitsNothing(t *testing.T) {
 				failures++
 				return failures <= tc.failures, nil, errors.New("down")
 			})
-			if err := b.c.reconcile(b.Context(), key); (err != nil) != tc.fails || reconcile.IsRequeue(err) {
+			if err := b.c.reconcile(b.Context(), key); err == nil || reconcile.IsRequeue(err) != tc.requeues {
 				t.Errorf("got %v", err)
 			}
 			got := b.writes()
@@ -337,7 +382,7 @@ func TestRunAsksAgainForARememberedScale(t *testing.T) {
 	controllertest.Eventually(t, "the scale is known", func() bool { return b.stored(t).ExpectedPods == 100 })
 	controllertest.Eventually(t, "the cache shows the write", func() bool {
 		s := b.c.budgetLoop.Inspect()
-		return s.Reconciled > 0 && s.Depth == 0 && len(s.InFlight) == 0 && b.c.tracker.Fresh(key) == nil
+		return s.Reconciled > 0 && s.Depth == 0 && len(s.InFlight) == 0 && b.c.tracker.Fresh(key, "pdb") == nil
 	})
 	b.serveScale(func(string) (runtime.Object, error) { return scaleTo("w", 2), nil })
 	b.Clock.Step(2 * coalesce.Window) // or the next write waits

@@ -2,6 +2,7 @@ package disruption
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,17 +13,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controllers/kit/expectations"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 func (c *disruptionController) reconcile(ctx context.Context, key types.NamespacedName) error {
-	// Before the budget is read: the echo of a write that arrives in between wakes nobody.
-	if err := c.tracker.Fresh(key); err != nil {
+	// The echo of a write that arrives meanwhile wakes nobody, and is read.
+	budget, err := expectations.Read(c.tracker, key, func() (*policyv1.PodDisruptionBudget, error) {
+		return c.budgets.PodDisruptionBudgets(key.Namespace).Get(key.Name)
+	})
+	var stale *expectations.StaleError
+	if errors.As(err, &stale) {
 		return reconcile.Requeue(err)
 	}
-	budget, err := c.budgets.PodDisruptionBudgets(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
 		c.selectors.Forget(key)
+		c.tracker.Forget(key, "")
 		return nil
 	}
 	if err != nil {
@@ -36,7 +42,11 @@ func (c *disruptionController) reconcile(ctx context.Context, key types.Namespac
 		return c.outcome(key, err)
 	}
 	klog.FromContext(ctx).Error(err, "A budget could not be accounted for, nothing may be evicted under it", "budget", key)
-	return c.outcome(key, c.permitNothing(ctx, budget, err))
+	if failure := c.permitNothing(ctx, budget, err); failure != nil {
+		return c.outcome(key, failure)
+	}
+	// The reason may be transient, and its end brings no event.
+	return reconcile.Requeue(fmt.Errorf("accounting for budget %s: %w", key, err))
 }
 
 // outcome is what the work on a budget came to. That the cache is behind is no failure.
@@ -131,25 +141,28 @@ func (c *disruptionController) write(ctx context.Context, budget *policyv1.PodDi
 	changed := budget.DeepCopy()
 	changed.Status = status
 	setAllowed(&changed.Status, c.clock.Now())
-	written, err := c.client.PolicyV1().PodDisruptionBudgets(budget.Namespace).UpdateStatus(ctx, changed, metav1.UpdateOptions{})
-	if err != nil {
-		return err
-	}
-	c.tracker.Wrote(key, budget.UID, budgetResource, written.ResourceVersion)
-	c.writes.Wrote(key, written.ResourceVersion)
-	return nil
+	return c.store(ctx, changed)
 }
 
 // permitNothing makes sure that nothing is evicted under a budget that could not be
-// accounted for, and says why. Its write is not one that Wrote records: the event that
-// tells of it makes the budget be looked at once more, in case the reason was transient.
+// accounted for, and says why.
 func (c *disruptionController) permitNothing(ctx context.Context, budget *policyv1.PodDisruptionBudget, cause error) error {
 	changed := failedBudget(budget, cause, c.clock.Now())
 	if sameStatus(budget, changed) {
 		return nil
 	}
-	_, err := c.client.PolicyV1().PodDisruptionBudgets(budget.Namespace).UpdateStatus(ctx, changed, metav1.UpdateOptions{})
-	return err
+	return c.store(ctx, changed)
+}
+
+// store writes the status of a budget.
+func (c *disruptionController) store(ctx context.Context, budget *policyv1.PodDisruptionBudget) error {
+	written, err := c.client.PolicyV1().PodDisruptionBudgets(budget.Namespace).UpdateStatus(ctx, budget, metav1.UpdateOptions{})
+	if err != nil {
+		return err
+	}
+	c.tracker.Wrote(keyOf(budget), budget.UID, budgetResource, written.ResourceVersion)
+	c.writes.Wrote(keyOf(budget), written.ResourceVersion)
+	return nil
 }
 
 // recheckAt makes a budget be looked at again at a time, unless that is zero.

@@ -106,19 +106,19 @@ func (w *workloads) find(ctx context.Context, namespace string, ref *metav1.Owne
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	if found := w.cached(namespace, gv.Group, ref); found != nil {
-		return found, time.Time{}, nil
+	if found, err := w.cached(namespace, gv.Group, ref); found != nil || err != nil {
+		return found, time.Time{}, err
 	}
 	return w.scales.find(ctx, namespace, gv.WithKind(ref.Kind), ref)
 }
 
 // cached finds the workloads of kinds that are cached.
-func (w *workloads) cached(namespace, group string, ref *metav1.OwnerReference) *workload {
+func (w *workloads) cached(namespace, group string, ref *metav1.OwnerReference) (*workload, error) {
 	apps := group == appsv1.GroupName || group == extensionsv1beta1.GroupName
 	switch {
 	case ref.Kind == "ReplicationController" && group == corev1.GroupName:
 		if rc, ok := ownership.Resolve(ref, ref.Kind, w.replicationControllers.ReplicationControllers(namespace).Get); ok {
-			return &workload{rc.UID, ptr.Deref(rc.Spec.Replicas, 1)}
+			return &workload{rc.UID, ptr.Deref(rc.Spec.Replicas, 1)}, nil
 		}
 	case ref.Kind == "ReplicaSet" && apps:
 		if rs, ok := ownership.Resolve(ref, ref.Kind, w.replicaSets.ReplicaSets(namespace).Get); ok {
@@ -126,26 +126,32 @@ func (w *workloads) cached(namespace, group string, ref *metav1.OwnerReference) 
 		}
 	case ref.Kind == "StatefulSet" && group == appsv1.GroupName:
 		if set, ok := ownership.Resolve(ref, ref.Kind, w.statefulSets.StatefulSets(namespace).Get); ok {
-			return &workload{set.UID, ptr.Deref(set.Spec.Replicas, 1)}
+			return &workload{set.UID, ptr.Deref(set.Spec.Replicas, 1)}, nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // behindReplicaSet returns the Deployment that controls a ReplicaSet, otherwise the
-// ReplicaSet. It is nil if there should be a Deployment that is not known.
-func (w *workloads) behindReplicaSet(rs *appsv1.ReplicaSet) *workload {
+// ReplicaSet. It is nil if there should be a Deployment that is not known. What cannot be
+// told to be a Deployment or not is an error.
+func (w *workloads) behindReplicaSet(rs *appsv1.ReplicaSet) (*workload, error) {
 	ref := metav1.GetControllerOfNoCopy(rs)
-	if ref == nil || ref.Kind != "Deployment" {
-		return &workload{rs.UID, ptr.Deref(rs.Spec.Replicas, 1)}
+	if ref == nil {
+		return &workload{rs.UID, ptr.Deref(rs.Spec.Replicas, 1)}, nil
 	}
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
-	if err != nil || gv.Group != appsv1.GroupName && gv.Group != extensionsv1beta1.GroupName {
-		return nil
+	switch {
+	case err != nil:
+		return nil, err
+	case ref.Kind != "Deployment":
+		return &workload{rs.UID, ptr.Deref(rs.Spec.Replicas, 1)}, nil
+	case gv.Group != appsv1.GroupName && gv.Group != extensionsv1beta1.GroupName:
+		return nil, nil
 	}
 	deployment, ok := ownership.Resolve(ref, ref.Kind, w.deployments.Deployments(rs.Namespace).Get)
 	if !ok {
-		return nil
+		return nil, nil
 	}
-	return &workload{deployment.UID, ptr.Deref(deployment.Spec.Replicas, 1)}
+	return &workload{deployment.UID, ptr.Deref(deployment.Spec.Replicas, 1)}, nil
 }

@@ -37,6 +37,8 @@ func TestReplicasBehind(t *testing.T) {
 		replicaSet("custom-owned", 4, owners("test.kcmd.dev/v1", "Widget", "w")...),
 		replicaSet("deployment-unknown", 1, owners("apps/v1", "Deployment", "unknown")...),
 		replicaSet("deployment-of-others", 1, owners("other.io/v1", "Deployment", "deploy")...),
+		replicaSet("unreadable", 1, owners("a/b/c", "Deployment", "deploy")...),
+		replicaSet("unreadable-widget", 1, owners("a/b/c", "Widget", "w")...),
 		&appsv1.StatefulSet{ObjectMeta: owner("set"), Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](5)}},
 	}
 	for _, tc := range []struct {
@@ -77,6 +79,8 @@ func TestReplicasBehind(t *testing.T) {
 		{name: "live: broken", owners: []func(*corev1.Pod){ownedBy("test.kcmd.dev/v1", "Widget", "broken")}, fails: "broken"},
 		{name: "an unknown kind", owners: []func(*corev1.Pod){ownedBy("test.kcmd.dev/v1", "Gadget", "g")}, fails: `no matches for kind "Gadget" in version "test.kcmd.dev/v1"`},
 		{name: "an unreadable version", owners: []func(*corev1.Pod){ownedBy("a/b/c", "ReplicaSet", "rs")}, fails: "unexpected GroupVersion string: a/b/c"},
+		{name: "P4: the unreadable version of a Deployment", owners: []func(*corev1.Pod){ownedBy("apps/v1", "ReplicaSet", "unreadable")}, fails: "unexpected GroupVersion string: a/b/c"},
+		{name: "P4: the unreadable version of another kind", owners: []func(*corev1.Pod){ownedBy("apps/v1", "ReplicaSet", "unreadable-widget")}, fails: "unexpected GroupVersion string: a/b/c"},
 		{
 			name: "the first pod by name is told of", fails: `found no controllers for pod "pod-1"`,
 			owners: []func(*corev1.Pod){ownedBy("apps/v1", "ReplicaSet", "rs"), ownedBy("test.kcmd.dev/v1", "Widget", "gone"), ownedBy("batch/v1", "Job", "gone")},

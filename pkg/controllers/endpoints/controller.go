@@ -5,7 +5,7 @@
 //
 //  1. The Endpoints of a Service have its namespace and name. Those of an ExternalName
 //     Service and of one without selector are left alone; those of a Service that is gone are
-//     deleted.
+//     deleted. That it is gone is what the API server says, not a cache.
 //  2. What Endpoints should hold is decided without the API server: from pods to subsets (see
 //     subsets), to their canonical form (see kit/subsets), cut to maxAddresses (see truncate).
 //     What is stored already is not written.
@@ -13,7 +13,7 @@
 //     mapped to Services from a queue of their own; equal changes are mapped once.
 //  4. A Service is not reconciled while the cache shows the Endpoints as they were before our
 //     last write (see writes): the changes since would be lost.
-//  5. A deleted Endpoints object is made again; other changes of it by somebody else stay
+//  5. A deleted Endpoints object of a Service is made again; other changes of it by somebody else stay
 //     until the next reconcile of the Service.
 //  6. At the start, all Endpoints without a Service are deleted, unless they carry a leader
 //     election record: their Service went while nobody watched.
@@ -29,7 +29,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -38,7 +37,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/endpointslice/util"
+	"k8s.io/utils/clock"
 
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/podchanges"
@@ -82,6 +83,7 @@ type endpointsController struct {
 	config      config
 	client      kubernetes.Interface
 	events      record.EventRecorder
+	clock       clock.PassiveClock
 	synced      func(context.Context) bool
 	predecessor func() any
 
@@ -112,7 +114,8 @@ func newController(env controller.Env, config config) (*endpointsController, err
 		config:      config,
 		client:      env.Client,
 		events:      env.Events,
-		synced:      env.Informers.WaitForHandlers,
+		clock:       env.Clock,
+		synced:      env.Informers.WaitUntilReady,
 		predecessor: env.Predecessor,
 		services:    services.Lister(),
 		endpoints:   endpoints.Lister(),
@@ -147,10 +150,7 @@ func (c *endpointsController) Run(ctx context.Context) error {
 	if err := c.queueLeftovers(); err != nil {
 		return err
 	}
-	loops, ctx := errgroup.WithContext(ctx)
-	loops.Go(func() error { return c.serviceLoop.Run(ctx) })
-	loops.Go(func() error { return c.podLoop.Run(ctx) })
-	return loops.Wait()
+	return concurrent.Run(ctx, c.serviceLoop.Run, c.podLoop.Run)
 }
 
 // HandOver implements controller.HandsOver.
@@ -191,7 +191,7 @@ func (c *endpointsController) reconcile(ctx context.Context, key string) error {
 	if err != nil {
 		return fmt.Errorf("looking up Endpoints %s: %w", key, err)
 	}
-	if c.memory.outdated(key, current.ResourceVersion) {
+	if c.memory.outdated(key, current.ResourceVersion, c.clock.Now()) {
 		return reconcile.Requeue(fmt.Errorf(
 			"endpoints informer cache is out of date, resource version %s already processed for endpoints %s",
 			current.ResourceVersion, key))
@@ -220,5 +220,5 @@ func inherited(left any) *memory {
 	if m, ok := left.(*memory); ok {
 		return m
 	}
-	return &memory{triggers: util.NewTriggerTimeTracker(), replaced: map[string]string{}, created: map[string]bool{}}
+	return &memory{triggers: util.NewTriggerTimeTracker(), replaced: map[string]replacement{}, created: map[string]bool{}}
 }

@@ -180,7 +180,7 @@ func TestTruncatedEndpointsAreWrittenOnce(t *testing.T) {
 func TestEndpointsOfAServiceThatIsGone(t *testing.T) {
 	b := newBench(t, defaults, testEndpoints(pods(1))).begin(t)
 	b.c.memory.triggers.ComputeEndpointLastChangeTriggerTime("n", testService(), nil)
-	b.c.memory.noteUpdate("n/web", "1", "2")
+	b.c.memory.noteUpdate("n/web", "1", "2", b.Clock.Now())
 	b.reconcile(t)
 	if b.stored(t) != nil {
 		t.Error("the Endpoints are still there")
@@ -191,27 +191,58 @@ func TestEndpointsOfAServiceThatIsGone(t *testing.T) {
 	}
 }
 
-func TestNothingToDeleteIsNoRequest(t *testing.T) {
+// The cache may not show yet what another process created just before it lost the lease.
+func TestEndpointsThatTheCacheDoesNotShowAreDeleted(t *testing.T) {
 	b := newBench(t, defaults).begin(t)
+	if err := b.Fake.Tracker().Add(testEndpoints(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Informers.Core().V1().Endpoints().Informer().GetIndexer().Replace(nil, "1"); err != nil {
+		t.Fatal(err)
+	}
+	b.reconcile(t)
+	if b.stored(t) != nil {
+		t.Error("the Endpoints are still there")
+	}
+	b.reconcile(t) // there is nothing to delete: the answer is 404
+}
+
+// The cache may not show yet a Service that has Endpoints.
+func TestEndpointsOfAServiceThatTheCacheDoesNotShowStay(t *testing.T) {
+	b := newBench(t, defaults, testEndpoints(nil)).begin(t)
+	b.Fake.PrependReactor("get", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, testService(), nil
+	})
 	b.reconcile(t)
 	if got := b.writes(); len(got) != 0 {
 		t.Errorf("writes are %v", got)
 	}
 }
 
-func TestUnseenCreateIsDeleted(t *testing.T) {
-	b := newBench(t, defaults, testService()).begin(t)
-	b.reconcile(t)
-	if err := b.Informers.Core().V1().Services().Informer().GetIndexer().Delete(testService()); err != nil {
-		t.Fatal(err)
+func TestEndpointsStayWhileTheirServiceCannotBeRead(t *testing.T) {
+	b := newBench(t, defaults, testEndpoints(nil)).begin(t)
+	boom := errors.New("boom")
+	b.Fake.PrependReactor("get", "services", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, boom })
+	if err := b.c.reconcile(b.Context(), "n/web"); !errors.Is(err, boom) {
+		t.Errorf("error is %v", err)
 	}
-	b.observed(t) // and the cache forgets
-	if err := b.Informers.Core().V1().Endpoints().Informer().GetIndexer().Delete(b.stored(t)); err != nil {
-		t.Fatal(err)
+	if got := b.writes(); len(got) != 0 {
+		t.Errorf("writes are %v", got)
 	}
+}
+
+// An API server that was restored from a backup may show for good what an update replaced.
+func TestAnOutdatedCacheIsWaitedForOnlyForATime(t *testing.T) {
+	b := newBench(t, defaults, testService(), testPod(1), testEndpoints(nil)).begin(t)
+	b.c.memory.noteUpdate("n/web", "1", "2", b.Clock.Now())
+	b.Clock.Step(outdatedFor - time.Second)
+	if err := b.c.reconcile(b.Context(), "n/web"); !reconcile.IsRequeue(err) {
+		t.Errorf("error is %v, want an outdated cache", err)
+	}
+	b.Clock.Step(time.Second)
 	b.reconcile(t)
-	if b.stored(t) != nil {
-		t.Error("the Endpoints are still there")
+	if got := b.writes(); !slices.Equal(got, []string{"update"}) {
+		t.Errorf("writes are %v", got)
 	}
 }
 

@@ -33,11 +33,16 @@ func (c *endpointsController) serviceFuncs() watch.Funcs[*corev1.Service] {
 	}
 }
 
-// endpointsFuncs queue the Service of deleted Endpoints. Other changes are not watched:
-// our own writes would cause most of them.
+// endpointsFuncs queue the Service of deleted Endpoints. Without one in the cache nothing is
+// to be made again: should there be a Service all the same, it is queued when the cache
+// shows it. Other changes are not watched: our own writes would cause most of them.
 func (c *endpointsController) endpointsFuncs() watch.Funcs[*corev1.Endpoints] {
 	return watch.Funcs[*corev1.Endpoints]{
-		Delete: func(e *corev1.Endpoints) { c.serviceLoop.Add(e.Namespace + "/" + e.Name) },
+		Delete: func(e *corev1.Endpoints) {
+			if _, err := c.services.Services(e.Namespace).Get(e.Name); !apierrors.IsNotFound(err) {
+				c.serviceLoop.Add(e.Namespace + "/" + e.Name)
+			}
+		},
 	}
 }
 

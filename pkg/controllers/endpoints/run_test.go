@@ -54,14 +54,19 @@ func TestServiceNotifications(t *testing.T) {
 }
 
 func TestOnlyDeletedEndpointsAreWatched(t *testing.T) {
-	b := newBench(t, defaults)
+	b := newBench(t, defaults, testService()).begin(t)
 	funcs := b.c.endpointsFuncs()
 	if funcs.Add != nil || funcs.Update != nil {
 		t.Error("other changes are watched")
 	}
+	controllertest.Eventually(t, "the Service is queued", func() bool { return b.c.serviceLoop.Inspect().Backlog == 1 })
 	funcs.Delete(testEndpoints(nil))
+	if s := b.c.serviceLoop.Inspect(); s.Depth != 1 || s.Backlog != 0 {
+		t.Errorf("deleted: %+v, want the key of the Service to be fresh", s)
+	}
+	funcs.Delete(testEndpoints(nil, func(e *corev1.Endpoints) { e.Name = "gone" }))
 	if s := b.c.serviceLoop.Inspect(); s.Depth != 1 {
-		t.Errorf("deleted: %+v, want one key", s)
+		t.Errorf("deleted with their Service: %+v, want no further key", s)
 	}
 }
 
@@ -151,7 +156,7 @@ func TestRunDropsAServiceThatFailsTooOften(t *testing.T) {
 
 func TestSuccessorRemembersWrites(t *testing.T) {
 	b := newBench(t, defaults, testService(), testPod(1)).begin(t)
-	b.c.memory.noteUpdate("n/web", "1", "2")
+	b.c.memory.noteUpdate("n/web", "1", "2", b.Clock.Now())
 	b.c.memory.triggers.ComputeEndpointLastChangeTriggerTime("n", testService(), nil)
 	left := b.c.HandOver()
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,30 +24,42 @@ type memory struct {
 	mu sync.Mutex
 	// replaced has the resource version that our last update replaced. A cache that shows
 	// it has not seen the update (kubernetes#125638).
-	replaced map[string]string
+	replaced map[string]replacement
 	// created has the keys whose Endpoints we may have created without the cache having
 	// shown any since.
 	created map[string]bool
 }
 
+// replacement is what an update replaced, and when.
+type replacement struct {
+	version string
+	at      time.Time
+}
+
+// outdatedFor is how long a cache is waited for that shows what was replaced. After that the
+// API server may have been restored from a backup and have nothing newer. It is less than
+// the retries of a key take.
+const outdatedFor = 2 * time.Minute
+
 // outdated notes that the cache shows Endpoints, and says whether they are those that our
 // last update replaced.
-func (m *memory) outdated(key, resourceVersion string) bool {
+func (m *memory) outdated(key, resourceVersion string, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.created, key)
-	return m.replaced[key] == resourceVersion
+	last := m.replaced[key]
+	return last.version == resourceVersion && now.Sub(last.at) < outdatedFor
 }
 
 // noteUpdate remembers what an update replaced. One that changed nothing replaced nothing:
 // the cache will go on showing that version, rightly (kubernetes#127370).
-func (m *memory) noteUpdate(key, sent, returned string) {
+func (m *memory) noteUpdate(key, sent, returned string, now time.Time) {
 	if sent == returned {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.replaced[key] = sent
+	m.replaced[key] = replacement{sent, now}
 }
 
 // noteCreate remembers a create, and says whether there was one before that the cache has
@@ -59,12 +72,6 @@ func (m *memory) noteCreate(key string) (again bool) {
 	return again
 }
 
-func (m *memory) unseenCreate(key string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.created[key]
-}
-
 func (m *memory) forget(key, namespace, name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,13 +80,18 @@ func (m *memory) forget(key, namespace, name string) {
 	m.triggers.DeleteService(namespace, name)
 }
 
-// remove deletes the Endpoints of a Service that is gone. There is nothing to delete if the
-// cache has none and will not come to show one that we created.
+// remove deletes the Endpoints of a Service that is gone. The caches decide nothing here:
+// one may not show yet a Service whose Endpoints are in use, the other Endpoints that another
+// process created just before it lost the lease, which nobody would delete later.
 func (c *endpointsController) remove(ctx context.Context, key, namespace, name string) error {
-	_, err := c.endpoints.Endpoints(namespace).Get(name)
-	if err == nil || c.memory.unseenCreate(key) {
-		err = c.client.CoreV1().Endpoints(namespace).Delete(ctx, name, metav1.DeleteOptions{})
+	_, err := c.client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err == nil {
+		return nil // it is queued when the cache shows it
 	}
+	if !apierrors.IsNotFound(err) {
+		return fmt.Errorf("reading Service %s: %w", key, err)
+	}
+	err = c.client.CoreV1().Endpoints(namespace).Delete(ctx, name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting Endpoints %s: %w", key, err)
 	}
@@ -109,6 +121,6 @@ func (c *endpointsController) update(ctx context.Context, key string, current, e
 		c.warnUpdate(endpoints, err)
 		return fmt.Errorf("updating Endpoints %s: %w", key, err)
 	}
-	c.memory.noteUpdate(key, current.ResourceVersion, updated.ResourceVersion)
+	c.memory.noteUpdate(key, current.ResourceVersion, updated.ResourceVersion, c.clock.Now())
 	return nil
 }

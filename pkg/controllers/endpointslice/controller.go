@@ -34,7 +34,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,6 +48,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	kcmdconfig "kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/podchanges"
@@ -81,6 +82,7 @@ type config struct {
 	concurrentSyncs int           // Services, and as many changes of pods, worked on at once
 	maxEndpoints    int32         // endpoints in a slice
 	batchPeriod     time.Duration // for which changes of pods are gathered
+	preferSame      bool          // the gate PreferSameTrafficDistribution
 }
 
 func configOf(c *controller.Config) config {
@@ -89,6 +91,7 @@ func configOf(c *controller.Config) config {
 		concurrentSyncs: int(*block.ConcurrentSyncs),
 		maxEndpoints:    *block.MaxEndpointsPerSlice,
 		batchPeriod:     block.EndpointUpdatesBatchPeriod.Duration,
+		preferSame:      kcmdconfig.Enabled(c, kcmdconfig.PreferSameTrafficDistribution),
 	}
 }
 
@@ -135,7 +138,7 @@ func newController(env controller.Env, config config) (*endpointSliceController,
 		clock:       env.Clock,
 		client:      env.Client,
 		events:      env.Events,
-		synced:      env.Informers.WaitForHandlers,
+		synced:      env.Informers.WaitUntilReady,
 		predecessor: env.Predecessor,
 		services:    services.Lister(),
 		nodes:       nodes.Lister(),
@@ -184,11 +187,7 @@ func (c *endpointSliceController) Run(ctx context.Context) error {
 	if err := c.begin(ctx); err != nil {
 		return err
 	}
-	loops, ctx := errgroup.WithContext(ctx)
-	loops.Go(func() error { return c.serviceLoop.Run(ctx) })
-	loops.Go(func() error { return c.podLoop.Run(ctx) })
-	loops.Go(func() error { return c.topologyLoop.Run(ctx) })
-	return loops.Wait()
+	return concurrent.Run(ctx, c.serviceLoop.Run, c.podLoop.Run, c.topologyLoop.Run)
 }
 
 // begin does what has to be done before the first Service is reconciled.
@@ -198,7 +197,7 @@ func (c *endpointSliceController) begin(ctx context.Context) error {
 	}
 	c.reconciler = endpointslice.NewReconciler(c.client, c.nodes, c.config.maxEndpoints,
 		c.written.Tracker, c.topology.cache, c.events, managedBy,
-		endpointslice.WithPreferSameTrafficDistributionEnabled(true))
+		endpointslice.WithPreferSameTrafficDistributionEnabled(c.config.preferSame))
 	return c.topology.refresh(ctx)
 }
 

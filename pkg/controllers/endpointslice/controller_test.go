@@ -36,7 +36,7 @@ func TestDescriptor(t *testing.T) {
 	cfg.Controllers.EndpointSlice.ConcurrentSyncs = ptr.To[int32](7)
 	cfg.Controllers.EndpointSlice.MaxEndpointsPerSlice = ptr.To[int32](9)
 	cfg.Controllers.EndpointSlice.EndpointUpdatesBatchPeriod = &metav1.Duration{Duration: time.Second}
-	if got, want := d.Value(cfg), (config{7, 9, time.Second}); got != want {
+	if got, want := d.Value(cfg), (config{7, 9, time.Second, true}); got != want {
 		t.Errorf("value is %+v, want %+v", got, want)
 	}
 }
@@ -187,7 +187,7 @@ func TestSlicesHoldAtMostMaxEndpoints(t *testing.T) {
 	for i := range 7 {
 		objects = append(objects, testPod(i))
 	}
-	b := newBench(t, config{concurrentSyncs: 1, maxEndpoints: 3}, objects...).begin(t)
+	b := newBench(t, config{concurrentSyncs: 1, maxEndpoints: 3, preferSame: true}, objects...).begin(t)
 	b.reconcile(t)
 	if n := len(b.stored(t)); n != 3 {
 		t.Errorf("%d slices, want 3", n)
@@ -305,6 +305,18 @@ func TestTopologyModeNeedsTheNodesFirst(t *testing.T) {
 	want := []string{"Normal TopologyAwareHintsEnabled Topology Aware Hints has been enabled, addressType: IPv4"}
 	if events := b.RecordedEvents(); !slices.Equal(events, want) {
 		t.Errorf("events are %q", events)
+	}
+}
+
+func TestTrafficDistributionWithoutItsGate(t *testing.T) {
+	cfg := v1beta1.NewDefault()
+	cfg.EmulatedVersion = "1.33" // off by default there
+	b := newBench(t, Descriptor().Value(cfg).(config), testService(func(s *corev1.Service) {
+		s.Spec.TrafficDistribution = ptr.To(corev1.ServiceTrafficDistributionPreferSameNode)
+	}), testNode("node-a", "zone-a"), testPod(1)).begin(t)
+	b.reconcile(t)
+	if got := b.one(t); got.Endpoints[0].Hints != nil {
+		t.Errorf("hints are %+v", got.Endpoints[0].Hints)
 	}
 }
 

@@ -32,7 +32,7 @@ func service(name string) sliceChange {
 	return func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = name }
 }
 
-var defaults = config{concurrentSyncs: 5, maxEndpoints: 100}
+var defaults = config{concurrentSyncs: 5, maxEndpoints: 100, preferSame: true}
 
 // bench is a controller on a fake API server, with its caches filled.
 type bench struct {

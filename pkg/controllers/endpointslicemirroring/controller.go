@@ -5,7 +5,8 @@
 //
 //  1. Endpoints are mirrored while their Service exists and has no selector. Those labelled
 //     skip-mirror and those that are leader election records are not mirrored.
-//  2. What is not mirrored has no slices of this controller: they are deleted.
+//  2. What is not mirrored has no slices of this controller: they are deleted. That it is
+//     not is what the API server says in the end, not a cache.
 //  3. Canonical subsets (see kit/subsets) make groups: one for each subset and family of
 //     addresses. A group has one slice, and without valid addresses none. Of a subset at
 //     most maxEndpoints addresses are mirrored, ready ones first (see desired).
@@ -30,6 +31,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -89,7 +91,7 @@ type mirroringController struct {
 	synced      func(context.Context) bool
 	predecessor func() any
 
-	services  corelisters.ServiceLister
+	cached    source
 	endpoints corelisters.EndpointsLister
 	slices    index.EndpointSlices
 
@@ -120,13 +122,13 @@ func newController(env controller.Env, config config) (*mirroringController, err
 		client:      env.Client,
 		events:      env.Events,
 		metrics:     newMetrics(env.Metrics),
-		synced:      env.Informers.WaitForHandlers,
+		synced:      env.Informers.WaitUntilReady,
 		predecessor: env.Predecessor,
-		services:    services.Lister(),
 		endpoints:   endpoints.Lister(),
 		slices:      byService,
 		written:     slicewrites.New(managedBy, env.Clock),
 	}
+	c.cached = cachedSource(services.Lister(), endpoints.Lister())
 	c.loop = reconcile.New(env, reconcile.Options[string]{
 		Queue:      "endpoint_slice_mirroring",
 		Workers:    config.concurrentSyncs,
@@ -158,7 +160,7 @@ func (c *mirroringController) reconcile(ctx context.Context, key string) error {
 		return fmt.Errorf("reading the key of Endpoints: %w", err)
 	}
 	id := types.NamespacedName{Namespace: namespace, Name: name}
-	endpoints, err := c.mirrored(id)
+	endpoints, err := mirrored(id, c.cached)
 	if err != nil {
 		return err
 	}
@@ -176,9 +178,15 @@ func (c *mirroringController) reconcile(ctx context.Context, key string) error {
 	return c.mirror(ctx, id, endpoints, slices)
 }
 
+// source reads the Endpoints and the Service of a name, from the caches or from the API server.
+type source struct {
+	endpoints func(id types.NamespacedName) (*corev1.Endpoints, error)
+	service   func(id types.NamespacedName) (*corev1.Service, error)
+}
+
 // mirrored returns Endpoints that are to be mirrored, nil if there are none or they are not.
-func (c *mirroringController) mirrored(id types.NamespacedName) (*corev1.Endpoints, error) {
-	endpoints, err := c.endpoints.Endpoints(id.Namespace).Get(id.Name)
+func mirrored(id types.NamespacedName, from source) (*corev1.Endpoints, error) {
+	endpoints, err := from.endpoints(id)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -188,7 +196,7 @@ func (c *mirroringController) mirrored(id types.NamespacedName) (*corev1.Endpoin
 	if !mirrorable(endpoints) {
 		return nil, nil
 	}
-	service, err := c.services.Services(id.Namespace).Get(id.Name)
+	service, err := from.service(id)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -199,6 +207,28 @@ func (c *mirroringController) mirrored(id types.NamespacedName) (*corev1.Endpoin
 		return nil, nil
 	}
 	return endpoints, nil
+}
+
+func cachedSource(services corelisters.ServiceLister, endpoints corelisters.EndpointsLister) source {
+	return source{
+		endpoints: func(id types.NamespacedName) (*corev1.Endpoints, error) {
+			return endpoints.Endpoints(id.Namespace).Get(id.Name)
+		},
+		service: func(id types.NamespacedName) (*corev1.Service, error) {
+			return services.Services(id.Namespace).Get(id.Name)
+		},
+	}
+}
+
+func (c *mirroringController) live(ctx context.Context) source {
+	return source{
+		endpoints: func(id types.NamespacedName) (*corev1.Endpoints, error) {
+			return c.client.CoreV1().Endpoints(id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
+		},
+		service: func(id types.NamespacedName) (*corev1.Service, error) {
+			return c.client.CoreV1().Services(id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
+		},
+	}
 }
 
 // mirrorable says whether nothing in the Endpoints speaks against mirroring them.

@@ -102,6 +102,42 @@ func TestWhatIsNotMirrored(t *testing.T) {
 	}
 }
 
+// A cache may not show yet the Endpoints or the Service that the slices are for.
+func TestSlicesStayWhileOnlyACacheLacksWhatTheyMirror(t *testing.T) {
+	service, endpoints := testService(nil), oneAddress()
+	boom := errors.New("boom")
+	for name, tc := range map[string]struct {
+		cached []runtime.Object
+		live   map[string]runtime.Object
+		err    error
+		stays  bool
+	}{
+		"the Endpoints are there":      {[]runtime.Object{service}, map[string]runtime.Object{"endpoints": endpoints, "services": service}, nil, true},
+		"the Service is there":         {[]runtime.Object{endpoints}, map[string]runtime.Object{"endpoints": endpoints, "services": service}, nil, true},
+		"both are there":               {nil, map[string]runtime.Object{"endpoints": endpoints, "services": service}, nil, true},
+		"the Service has a selector":   {nil, map[string]runtime.Object{"endpoints": endpoints, "services": testService(map[string]string{"a": "b"})}, nil, false},
+		"the Endpoints are skipped":    {nil, map[string]runtime.Object{"endpoints": oneAddress(func(e *corev1.Endpoints) { e.Labels[discoveryv1.LabelSkipMirror] = "true" }), "services": service}, nil, false},
+		"the Endpoints are gone":       {[]runtime.Object{service}, nil, nil, false},
+		"the Service is gone":          {[]runtime.Object{endpoints}, nil, nil, false},
+		"the API server does not tell": {nil, nil, boom, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, defaults, append(tc.cached, sliceOf("ours", oneAddress()))...).begin(t)
+			for _, resource := range []string{"endpoints", "services"} {
+				b.Fake.PrependReactor("get", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+					return tc.live[resource] != nil || tc.err != nil, tc.live[resource], tc.err
+				})
+			}
+			if err := b.c.reconcile(b.Context(), "n/web"); !errors.Is(err, tc.err) {
+				t.Errorf("error is %v, want %v", err, tc.err)
+			}
+			if stays := len(b.stored(t)) == 1; stays != tc.stays {
+				t.Errorf("the slice stays: %v", stays)
+			}
+		})
+	}
+}
+
 func TestSkippedAddressesAreReported(t *testing.T) {
 	few := config{concurrentSyncs: 1, maxEndpoints: 1}
 	for name, tc := range map[string]struct {

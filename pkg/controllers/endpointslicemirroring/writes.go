@@ -55,8 +55,15 @@ func (c *mirroringController) delete(ctx context.Context, slice *discoveryv1.End
 	return err
 }
 
-// cleanUp deletes the slices of Endpoints that are not mirrored.
+// cleanUp deletes the slices of Endpoints that are not mirrored, if the API server says so
+// too: a cache may not show yet what the slices are for. It is queued when the cache does.
 func (c *mirroringController) cleanUp(ctx context.Context, id types.NamespacedName, slices []*discoveryv1.EndpointSlice) error {
+	if len(slices) > 0 {
+		endpoints, err := mirrored(id, c.live(ctx))
+		if err != nil || endpoints != nil {
+			return err
+		}
+	}
 	c.written.Forget(id)
 	c.metrics.totals.forget(id)
 	var failed int

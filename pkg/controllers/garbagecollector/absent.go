@@ -1,21 +1,36 @@
 package garbagecollector
 
-import "k8s.io/utils/lru"
+import (
+	"time"
 
-// absentCapacity is the number of absent owners that are remembered.
-const absentCapacity = 500
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+)
+
+const (
+	// absentCapacity is the number of absent owners that are remembered.
+	absentCapacity = 500
+	// absentTTL is for how long. A UID is never used again, but a backup of the cluster that
+	// is restored brings back objects with the UIDs they had.
+	absentTTL = time.Minute
+)
 
 // absentOwners remembers owners that are known not to exist, so that each is looked up once
-// for all of its dependents. Since a UID is never used again, what it holds stays true; it
-// is shared by an instance and its successors.
-type absentOwners struct{ cache *lru.Cache }
+// for many of its dependents. What it holds is true of one cluster, and for a limited time;
+// within these it is shared by an instance and its successors.
+type absentOwners struct {
+	cache *lru.Cache
+	clock clock.PassiveClock
+}
 
-func newAbsentOwners() absentOwners { return absentOwners{lru.New(absentCapacity)} }
+func newAbsentOwners(c clock.PassiveClock) absentOwners {
+	return absentOwners{lru.New(absentCapacity), c}
+}
 
-func (a absentOwners) add(id identity) { a.cache.Add(id, nil) }
+func (a absentOwners) add(id identity) { a.cache.Add(id, a.clock.Now()) }
 
-// has reports a hit, which keeps the entry for longer.
+// has reports a hit. It keeps the entry from being displaced, but not from growing old.
 func (a absentOwners) has(id identity) bool {
-	_, found := a.cache.Get(id)
-	return found
+	learned, found := a.cache.Get(id)
+	return found && a.clock.Since(learned.(time.Time)) < absentTTL
 }

@@ -12,9 +12,9 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// errVirtual is why a node is looked at again: until an informer shows it, it could be
+// errUnseen is why a node is looked at again: until an informer shows it, it could be
 // deleted without anybody noticing. See kubernetes/kubernetes#56121.
-var errVirtual = errors.New("no informer has shown the object yet")
+var errUnseen = errors.New("no informer shows the object")
 
 // attemptToDelete looks at a node and deletes its object if nothing owns it any more.
 func (c *collector) attemptToDelete(ctx context.Context, n *node) error {
@@ -31,8 +31,8 @@ func (c *collector) attemptToDelete(ctx context.Context, n *node) error {
 	case err != nil:
 		return err
 	}
-	if s := c.graph.look(n); s.current && s.virtual {
-		return reconcile.Requeue(errVirtual)
+	if s := c.graph.look(n); s.current && (s.virtual || s.unwatched) {
+		return reconcile.Requeue(errUnseen)
 	}
 	return nil
 }
@@ -42,6 +42,8 @@ func (c *collector) consider(ctx context.Context, n *node) error {
 	switch {
 	case !s.current:
 		return nil
+	case s.unwatched:
+		return c.considerUnwatched(ctx, n, s)
 	case s.deletingDependents:
 		return c.deleteInForeground(ctx, n, s)
 	case s.beingDeleted:
@@ -90,19 +92,49 @@ func (c *collector) considerCached(ctx context.Context, n *node, s state) (settl
 	return true, c.settle(ctx, n, err)
 }
 
+// considerUnwatched decides about an object that no informer shows, of which nothing is known
+// but what the API server answers.
+func (c *collector) considerUnwatched(ctx context.Context, n *node, s state) error {
+	at, item, err := c.find(ctx, n, s)
+	if err != nil {
+		return err
+	}
+	c.apply(ctx, &change{kind: answered, lane: reconcile.Fresh, node: n, new: item})
+	switch s = c.graph.look(n); {
+	case !s.current:
+		return nil
+	case s.deletingDependents:
+		return c.deleteInForeground(ctx, n, s)
+	case s.beingDeleted:
+		return nil
+	}
+	return c.decide(ctx, at, n, s, item)
+}
+
 // considerLive decides from the object as the API server has it.
 func (c *collector) considerLive(ctx context.Context, n *node, s state) error {
+	at, item, err := c.find(ctx, n, s)
+	if err != nil {
+		return err
+	}
+	return c.decide(ctx, at, n, s, item)
+}
+
+// find reads the object of a node. If there is none the graph is told.
+func (c *collector) find(ctx context.Context, n *node, s state) (location, *metav1.PartialObjectMetadata, error) {
 	at, err := c.locateNode(n, s)
 	if err != nil {
-		return err
+		return location{}, nil, err
 	}
 	item, err := c.read(ctx, at, n.uid)
-	if err != nil {
-		return err
+	if err == nil && item == nil {
+		err = c.gone(ctx, n)
 	}
-	if item == nil {
-		return c.gone(ctx, n)
-	}
+	return at, item, err
+}
+
+// decide does what the owners of an object, as it was just read, ask for.
+func (c *collector) decide(ctx context.Context, at location, n *node, s state, item *metav1.PartialObjectMetadata) error {
 	if len(item.OwnerReferences) == 0 {
 		return nil
 	}

@@ -19,6 +19,7 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/controllers/kit/controllertest"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -452,6 +453,7 @@ func TestResourcesFollowDiscovery(t *testing.T) {
 		{"a group is down", failing, []*metav1.APIResourceList{served("v1", "ConfigMap", "Secret")}, "configmaps gadgets secrets", "0"},
 		{"all is down", errors.New("down"), nil, "configmaps gadgets secrets", "1"},
 		{"nothing is served", nil, nil, "configmaps gadgets secrets", "2"},
+		{"the version that is watched cannot be asked", failing, []*metav1.APIResourceList{served("v1", "ConfigMap", "Secret"), served("x/v1beta1", "Gadget")}, "configmaps gadgets secrets", "2"},
 		{"a version is nonsense", nil, []*metav1.APIResourceList{served("v1", "ConfigMap", "Secret"), served("a/b/c", "Gadget")}, "configmaps secrets", "2"},
 		{"fewer", nil, []*metav1.APIResourceList{served("v1", "Secret")}, "secrets", "2"},
 	} {
@@ -520,7 +522,7 @@ func TestInvalidReferencesAreTold(t *testing.T) {
 
 // BenchmarkApply adds and loses one object with an owner, in a graph of 10,000 objects.
 func BenchmarkApply(b *testing.B) {
-	g := newGraph()
+	g := newGraph(clock.RealClock{})
 	for i := range 10_000 {
 		g.apply(added(configMaps, object("a", fmt.Sprint("parent-", i%100))))
 		g.apply(added(secrets, object("a", fmt.Sprint("child-", i), owner("ConfigMap", fmt.Sprint("parent-", i%100)))))

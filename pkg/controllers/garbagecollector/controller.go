@@ -10,10 +10,12 @@
 //     of them. What follows from a change goes into two queues of nodes: attemptToDelete and
 //     attemptToOrphan. Of the updates only those are queued that concern owners, finalizers
 //     or the deletion of an object.
-//  3. The graph says what to look at, never what to delete. That an owner does not exist is
-//     concluded from a live answer about just that owner only, and remembered; that it exists
-//     can be concluded from a synced informer, since its deletion brings the object back.
-//     An owner of a kind that is not served is neither.
+//  3. The graph says what to look at, never what to delete. That an object does not exist is
+//     concluded from a live answer about just that object, or from an informer that has shown
+//     the object and says that it was deleted; never from what an informer does not show. Of
+//     owners it is remembered, for a minute. That an owner exists can be concluded from a
+//     synced informer, since its deletion brings the object back. An owner of a kind that is
+//     not served is neither.
 //  4. A reference claims a kind, name and namespace for a UID. References with one UID can
 //     disagree; only objects whose own claim is refuted are deleted.
 //  5. An object without a live owner is deleted under the precondition that it has not
@@ -22,17 +24,32 @@
 //  6. An owner in foreground deletion is looked at when the last dependent that blocks it is
 //     gone or stops blocking. One with the finalizer orphan is released once no dependent
 //     refers to it.
-//  7. The set of resources follows discovery every 30 seconds. The informer of a kind that
-//     is not served any more is stopped; its objects that own something become virtual.
-//  8. A restart takes the graph along: HandOver passes on the graph, the absent owners, the
-//     set of resources and the nodes that were queued, in work or backing off. The successor
-//     watches the same resources, without asking for anything, and its informers replay what
-//     they hold. Each replayed object is compared with its node as in an update, and marked
-//     as seen in the new epoch. Once an informer has shown all it holds, observed nodes of
-//     its resource without the mark are treated as deleted: that is what was missed between
-//     the instances. Changes still queued in the old instance are dropped, because the replay
-//     holds them; answers of the API server are applied at once and never queued. The queues
-//     of nodes are worked on when the replay is complete, or after 30 seconds.
+//  7. The set of resources follows discovery every 30 seconds. When a resource is not watched
+//     any more, because it is not served or another version is preferred, its informer is
+//     stopped and its objects stay in the graph, unwatched: nobody tells what becomes of them.
+//     They go on being dependents, and go on blocking. What is done about one is done after a
+//     live answer, in whatever version is served, and the graph is told the answer; as long as
+//     there is none it fails and is tried again, and an owner that deletes or orphans its
+//     dependents waits.
+//  8. An unwatched object is watched again when an informer shows its UID, in any version. When
+//     the informer of its kind has shown all it holds and the object was not among it, the
+//     object is looked up: the informer may have listed from an API server that is behind. It
+//     goes when an answer says that it does not exist; without one only if it neither owns nor
+//     is owned, so that nothing can follow from its absence.
+//  9. A kind is gone when it was found so at every look for five minutes: its group could be
+//     asked and has it in no version, a request for it is answered with "no such resource",
+//     and there is no definition of it (one that is not served keeps its objects). Its objects
+//     are forgotten then, as are those of kinds that the configuration ignores: they are no
+//     dependents any more, and those that own something become virtual. An answer of discovery
+//     that lacks a group is never enough.
+//  10. A restart takes the graph along: HandOver passes on the graph, the absent owners, the
+//     set of resources and the nodes that were queued, in work or backing off. All of it is
+//     true of one cluster, and may be out of date: to the successor all objects are unwatched.
+//     It watches the same resources, without asking for anything, and its informers replay what
+//     they hold, as in rule 8. Changes still queued in the old instance are dropped, because
+//     the replay holds them; answers of the API server are applied at once and never queued.
+//     The queues of nodes are worked on when the replay is complete, or after 30 seconds.
+//  11. A standby keeps the informers of what is served. It is built anew when that changes.
 //
 // Behaviour: specs/garbage-collector-controller.md.
 package garbagecollector
@@ -42,7 +59,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +70,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
@@ -80,6 +97,7 @@ func Descriptor() controller.Descriptor {
 		EventSource:    "garbage-collector-controller",
 		Requires:       namespaces,
 		Partial:        namespaces,
+		ReadsServed:    true,
 		Limits:         controller.LimitFactors{QPS: 2},
 	}, configOf, build)
 }
@@ -138,10 +156,10 @@ type collector struct {
 	stopped chan struct{}
 
 	// known are the resources of the last successful look at what is served, at first those
-	// of the predecessor. unswept are those of which deletions can have been missed. Both
-	// belong to the goroutine of Run.
-	known   map[schema.GroupVersionResource]*monitored
-	unswept map[schema.GroupVersionResource]bool
+	// of the predecessor. vanishing are kinds that seem to be gone. Both belong to the
+	// goroutine of Run.
+	known     map[schema.GroupVersionResource]*monitored
+	vanishing vanishing
 }
 
 func build(env controller.Env, cfg config) (controller.Controller, error) {
@@ -157,14 +175,14 @@ func newCollector(env controller.Env, cfg config) *collector {
 		clock:       env.Clock,
 		predecessor: env.Predecessor,
 		ignored:     decode(cfg.ignored),
-		graph:       newGraph(),
+		graph:       newGraph(env.Clock),
 		syncFailed:  newSyncFailed(env.Metrics),
 		mergeOnly:   &learned{},
 		startWorker: newGate(),
 		slots:       make(chan struct{}, maxChanges),
 		stopped:     make(chan struct{}),
 		known:       map[schema.GroupVersionResource]*monitored{},
-		unswept:     map[schema.GroupVersionResource]bool{},
+		vanishing:   vanishing{},
 	}
 	c.monitors = newMonitors(env.Informers, env.Clock, c.graph.knows, c.deliver)
 	c.monitors.foresee(collectable(context.Background(), env.Served(), c.ignored))
@@ -187,38 +205,31 @@ func (c *collector) Run(ctx context.Context) error {
 	if left, ok := c.predecessor().(*handover); ok {
 		c.takeOver(ctx, left)
 	}
-	var running sync.WaitGroup
-	failures := make([]error, 3)
-	running.Go(func() { failures[0] = c.changes.Run(ctx) })
-	running.Go(func() { failures[1] = c.attempt.loop.Run(ctx) })
-	running.Go(func() { failures[2] = c.orphan.loop.Run(ctx) })
-	running.Go(func() { c.startWorker.openAfter(ctx, c.clock, syncTimeout) })
-	running.Go(func() {
-		<-ctx.Done()
-		close(c.stopped)
-	})
-	c.followResources(ctx)
-	running.Wait()
-	for _, err := range failures {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return concurrent.Run(ctx, c.changes.Run, c.attempt.loop.Run, c.orphan.loop.Run,
+		func(ctx context.Context) error {
+			c.startWorker.openAfter(ctx, c.clock, syncTimeout)
+			return nil
+		},
+		func(ctx context.Context) error {
+			<-ctx.Done()
+			close(c.stopped)
+			return nil
+		},
+		func(ctx context.Context) error {
+			c.followResources(ctx)
+			return nil
+		})
 }
 
-// takeOver continues with what the predecessor left. See rule 8.
+// takeOver continues with what the predecessor left. See rule 10.
 func (c *collector) takeOver(ctx context.Context, left *handover) {
 	c.graph.adopt(left.graph)
 	for resource, as := range left.monitored {
 		if !c.ignored[resource.GroupResource()] {
 			c.known[resource] = as
-			c.unswept[resource] = true
 		}
 	}
-	dropped := c.graph.resources()
-	maps.DeleteFunc(dropped, func(resource schema.GroupVersionResource, _ bool) bool { return c.unswept[resource] })
-	c.apply(ctx, &change{kind: unmonitored, lane: reconcile.Backlog, resources: dropped})
+	c.apply(ctx, &change{kind: forgotten, lane: reconcile.Backlog, kinds: c.ignored})
 	for _, n := range left.attempt {
 		c.attempt.add(reconcile.Backlog, n)
 	}

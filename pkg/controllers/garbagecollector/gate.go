@@ -47,7 +47,7 @@ type gatedScope struct {
 	gate *gate
 }
 
-func (s gatedScope) WaitForHandlers(ctx context.Context) bool {
+func (s gatedScope) WaitUntilReady(ctx context.Context) bool {
 	select {
 	case <-s.gate.opened:
 		return true

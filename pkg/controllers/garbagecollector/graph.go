@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
@@ -18,12 +19,12 @@ type graph struct {
 
 	mu    sync.RWMutex
 	nodes map[types.UID]*node
-	// epoch counts the instances that have used the graph.
-	epoch uint32
+	// shown counts the observed nodes by what they were observed through.
+	shown map[*monitored]int
 }
 
-func newGraph() *graph {
-	return &graph{absent: newAbsentOwners(), nodes: map[types.UID]*node{}, epoch: 1}
+func newGraph(c clock.PassiveClock) *graph {
+	return &graph{absent: newAbsentOwners(c), nodes: map[types.UID]*node{}, shown: map[*monitored]int{}}
 }
 
 // changeKind says what a change is about.
@@ -34,12 +35,16 @@ const (
 	observed changeKind = "observed"
 	// gone: an informer says that the object old does not exist any more.
 	gone changeKind = "gone"
+	// ended: an informer was given up, and what it shows from now on is late.
+	ended changeKind = "ended"
 	// absent: the API server was asked and says that there is no object with an identity.
 	absent changeKind = "absent"
-	// replayed: the informers of resources have shown all they hold.
+	// answered: the API server was asked and says how an object is that no informer shows.
+	answered changeKind = "answered"
+	// replayed: the informers of kinds have shown all they hold.
 	replayed changeKind = "replayed"
-	// unmonitored: resources are not watched any more.
-	unmonitored changeKind = "unmonitored"
+	// forgotten: kinds that are not watched do not count any more.
+	forgotten changeKind = "forgotten"
 )
 
 // change is something the graph has to take account of.
@@ -47,19 +52,23 @@ type change struct {
 	kind changeKind
 	lane reconcile.Lane // of what follows from it
 
-	// Of an observed or gone object.
+	// Of an observed or gone object, or of an informer.
 	monitored *monitored
-	old, new  metav1.Object
-	// Of an absent one.
+	old, new  metav1.Object // new also of an answer
+	// Of an answer: the node that was asked about.
+	node *node
+	// Of an absent object.
 	identity identity
-	// Of resources.
-	resources map[schema.GroupVersionResource]bool
+	// Of kinds, in whatever version.
+	kinds map[schema.GroupResource]bool
 	// done is called when the change and all before it have been applied; may be nil.
 	done func()
 }
 
 func (c *change) String() string {
 	switch {
+	case c.node != nil:
+		return string(c.kind) + " " + c.node.identity.String()
 	case c.new != nil:
 		return string(c.kind) + " " + c.monitored.identityOf(c.new).String()
 	case c.old != nil:
@@ -95,12 +104,16 @@ func (g *graph) apply(c *change) effects {
 		g.observe(c, &e)
 	case gone:
 		g.lose(c, &e)
+	case ended:
+		c.monitored.over = true // its objects stay, see rule 7
 	case absent:
 		g.confirmAbsent(c.identity, &e)
+	case answered:
+		g.answer(c, &e)
 	case replayed:
-		g.loseUnseen(c.resources, &e)
-	case unmonitored:
-		g.unmonitor(c.resources, &e)
+		g.doubtUnseen(c.kinds, &e)
+	case forgotten:
+		g.forget(c.kinds, &e)
 	}
 	return e
 }
@@ -169,8 +182,7 @@ func (g *graph) unlink(n *node, refs []metav1.OwnerReference, e *effects) {
 // remove takes a node out of the graph. Its dependents learn that there is no object with
 // the given identity, which can differ from that of the node.
 func (g *graph) remove(n *node, known identity, e *effects) {
-	delete(g.nodes, n.uid)
-	g.unlink(n, n.owners, e)
+	g.drop(n, e)
 	if len(n.dependents) == 0 {
 		return
 	}
@@ -180,10 +192,27 @@ func (g *graph) remove(n *node, known identity, e *effects) {
 	}
 }
 
-// replace puts a copy with another identity in the place of a node.
+// drop takes a node out of the graph and out of the dependents of its owners.
+func (g *graph) drop(n *node, e *effects) {
+	delete(g.nodes, n.uid)
+	g.uncount(n.monitored)
+	g.unlink(n, n.owners, e)
+}
+
+// replace puts a copy with another identity in the place of a node, also with its owners.
 func (g *graph) replace(n *node, id identity) *node {
 	copied := *n
 	copied.identity = id
 	g.nodes[id.uid] = &copied
+	for _, ref := range n.owners {
+		owner, known := g.nodes[ref.UID]
+		if !known {
+			continue
+		}
+		if blocks, linked := owner.dependents[n]; linked {
+			owner.detach(n)
+			owner.attach(&copied, blocks)
+		}
+	}
 	return &copied
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 )
 
@@ -63,6 +64,18 @@ func lost(m *monitored, o *metav1.PartialObjectMetadata) *change {
 	return &change{kind: gone, monitored: m, old: o}
 }
 
+func shownAll(watched ...*monitored) *change {
+	return &change{kind: replayed, kinds: kinds(watched...)}
+}
+
+func kinds(watched ...*monitored) map[schema.GroupResource]bool {
+	all := map[schema.GroupResource]bool{}
+	for _, m := range watched {
+		all[m.resource.GroupResource()] = true
+	}
+	return all
+}
+
 func refuted(id identity) *change { return &change{kind: absent, identity: id} }
 
 // told renders effects: what is attempted, tried later, orphaned, and events, sorted.
@@ -90,6 +103,8 @@ func held(g *graph) string {
 		text := fmt.Sprintf("%s %s/%s", n.kind, n.namespace, n.name)
 		if n.virtual {
 			text += " virtual"
+		} else if n.unwatched() {
+			text += " unwatched"
 		}
 		if n.deletingDependents {
 			text += " foreground"
@@ -276,23 +291,9 @@ func TestApply(t *testing.T) {
 			want:  "attempt ConfigMap a/parent",
 			graph: "ConfigMap a/parent foreground; Secret a/one",
 		},
-		"a resource is not watched any more": {
-			changes: []*change{
-				added(configMaps, parent), added(secrets, child), added(configMaps, object("a", "alone")),
-				{kind: unmonitored, resources: map[schema.GroupVersionResource]bool{configMaps.resource: true}},
-			},
-			want:  "attempt ConfigMap a/parent",
-			graph: "ConfigMap a/parent virtual <child false; Secret a/child",
-		},
-		"owner and dependent are not watched any more": {
-			changes: []*change{
-				added(configMaps, parent), added(secrets, child),
-				{kind: unmonitored, resources: map[schema.GroupVersionResource]bool{configMaps.resource: true, secrets.resource: true}},
-			},
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := newGraph()
+			g := newGraph(clock.RealClock{})
 			var last effects
 			for _, change := range c.changes {
 				last = g.apply(change)
@@ -309,7 +310,7 @@ func TestApply(t *testing.T) {
 
 // TestReplacedNodesAreObsolete is about pointers that are still queued.
 func TestReplacedNodesAreObsolete(t *testing.T) {
-	g := newGraph()
+	g := newGraph(clock.RealClock{})
 	e := g.apply(added(secrets, object("a", "child", owner("Secret", "parent"))))
 	virtual := e.attempt[0]
 	g.apply(added(configMaps, object("a", "parent")))
@@ -388,7 +389,7 @@ func TestUpdatesThatConcernNothingAreDropped(t *testing.T) {
 }
 
 func TestDraw(t *testing.T) {
-	g := newGraph()
+	g := newGraph(clock.RealClock{})
 	g.apply(added(secrets, object("a", "child", owner("ConfigMap", "parent"))))
 	g.apply(added(configMaps, object("a", "alone")))
 	g.apply(added(secrets, object("b", "other", owner("Node", "far"))))
@@ -431,7 +432,7 @@ func TestDraw(t *testing.T) {
 	if got := string(g.draw(nil)); !strings.Contains(got, `label="uid=far\nnamespace=\nNode.v1/far\nmissingFromGraph\n"`) || strings.Contains(got, "alone") {
 		t.Errorf("got\n%s", got)
 	}
-	if got := string(newGraph().draw(nil)); got != "strict digraph full {\n}\n" {
+	if got := string(newGraph(clock.RealClock{}).draw(nil)); got != "strict digraph full {\n}\n" {
 		t.Errorf("the empty graph is %q", got)
 	}
 }

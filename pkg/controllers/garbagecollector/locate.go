@@ -61,12 +61,33 @@ func (c *collector) locate(id identity) (location, error) {
 	return l, nil
 }
 
-// locateNode is locate without a look-up for nodes that were observed.
+// locateNode finds out where the object of a node is. Of one that was observed that is known,
+// but for the version if its kind is not watched any more.
 func (c *collector) locateNode(n *node, s state) (location, error) {
 	if s.virtual {
 		return c.locate(n.identity)
 	}
-	return location{resource: s.resource, namespace: n.namespace, name: n.name, apiVersion: n.apiVersion, kind: n.kind}, nil
+	l := location{resource: s.resource, namespace: n.namespace, name: n.name, apiVersion: n.apiVersion, kind: n.kind}
+	if !s.unwatched {
+		return l, nil
+	}
+	served, found := c.servedAs(s.resource)
+	if !found {
+		return location{}, &mappingError{n.apiVersion, n.kind}
+	}
+	l.resource = served
+	return l, nil
+}
+
+// servedAs returns a resource in the version that it has, if that is served, else in another.
+func (c *collector) servedAs(resource schema.GroupVersionResource) (schema.GroupVersionResource, bool) {
+	for _, candidate := range []schema.GroupVersionResource{resource, resource.GroupResource().WithVersion("")} {
+		// The mapper takes a part of a name, too.
+		if served, err := c.mapper.ResourceFor(candidate); err == nil && served.GroupResource() == resource.GroupResource() {
+			return served, true
+		}
+	}
+	return schema.GroupVersionResource{}, false
 }
 
 // read asks for an object. It returns nil if there is none with the UID.
@@ -84,11 +105,16 @@ func (c *collector) read(ctx context.Context, l location, uid types.UID) (*metav
 	return object, nil
 }
 
-// unserved tells the answer that there is no such resource from the one that there is no
-// such object. Both are "not found", but the first is no word of the resource's server.
+// unserved turns the answer that there is no such resource into an error of its own.
 func (l location) unserved(err error) error {
-	if apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+	if noSuchResource(err) {
 		return &mappingError{l.apiVersion, l.kind}
 	}
 	return nil
+}
+
+// noSuchResource tells the answer that there is no such resource from the one that there is
+// no such object. Both are "not found", but the first is no word of the resource's server.
+func noSuchResource(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

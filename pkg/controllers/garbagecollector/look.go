@@ -3,15 +3,16 @@ package garbagecollector
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // state is what workers need to know of a node, at one moment.
 type state struct {
 	// current is false once the graph does not hold the node any more: it is gone, or was
 	// replaced by one with another identity.
-	current                                   bool
-	virtual, beingDeleted, deletingDependents bool
-	// resource is that of an observed node.
+	current                                              bool
+	virtual, unwatched, beingDeleted, deletingDependents bool
+	// resource is what an observed node was observed through.
 	resource schema.GroupVersionResource
 	// dependents is their number; deletingDependent that one of them deletes its own.
 	dependents        int
@@ -29,7 +30,7 @@ func (g *graph) look(n *node) state {
 		dependents:         len(n.dependents),
 	}
 	if n.monitored != nil {
-		s.resource = n.monitored.resource
+		s.resource, s.unwatched = n.monitored.resource, n.unwatched()
 	}
 	for dependent := range n.dependents {
 		if dependent.deletingDependents {
@@ -64,38 +65,31 @@ func (g *graph) dependentsOf(n *node) []*node {
 	return all
 }
 
-// ownersOf returns the references of a node. They are never changed in place.
-func (g *graph) ownersOf(n *node) []metav1.OwnerReference {
+// hasOthers reports that a node has dependents that are not among the given ones.
+func (g *graph) hasOthers(n *node, dependents []*node) bool {
+	known := sets.New(dependents...)
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	return n.owners
+	for dependent := range n.dependents {
+		if !known.Has(dependent) {
+			return true
+		}
+	}
+	return false
 }
 
-// lives reports that an informer has shown just the owner that a reference of an object in
-// the namespace is to, and that the owner is not being deleted. Should it be deleted the
+// lives reports that an informer shows just the owner that a reference of an object in the
+// namespace is to, and that the owner is not being deleted. Should it be deleted the
 // object is looked at again. That an owner does not exist is never concluded from here.
 func (g *graph) lives(ref metav1.OwnerReference, namespace string) (*monitored, bool) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	owner, found := g.nodes[ref.UID]
-	if !found || owner.virtual || owner.beingDeleted || owner.seen != g.epoch {
+	if !found || owner.virtual || owner.unwatched() || owner.beingDeleted {
 		return nil, false
 	}
 	if !owner.matches(ref) || owner.namespace != "" && owner.namespace != namespace {
 		return nil, false
 	}
 	return owner.monitored, true
-}
-
-// resources returns those of observed nodes.
-func (g *graph) resources() map[schema.GroupVersionResource]bool {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	all := map[schema.GroupVersionResource]bool{}
-	for _, n := range g.nodes {
-		if !n.virtual {
-			all[n.monitored.resource] = true
-		}
-	}
-	return all
 }

@@ -24,6 +24,8 @@ type monitor struct {
 	monitored    *monitored
 	informer     cache.SharedIndexInformer
 	registration cache.ResourceEventHandlerRegistration
+	// replayed is set once it was told that the complete state has been shown.
+	replayed bool
 }
 
 // monitors are the watches of all resources.
@@ -62,48 +64,47 @@ func (m *monitors) foresee(resources map[schema.GroupVersionResource]*monitored)
 	}
 }
 
-// sync makes the monitors those of the wanted resources. It starts the new ones if all
-// could be made; else those made stay, and the next sync starts them.
-func (m *monitors) sync(ctx context.Context, wanted map[schema.GroupVersionResource]*monitored) (removed map[schema.GroupVersionResource]bool, err error) {
-	removed = m.drop(wanted)
+// drop gives up the monitors that are not wanted and returns what they watched.
+func (m *monitors) drop(wanted map[schema.GroupVersionResource]*monitored) []*monitored {
+	var over []*monitored
+	var informers []cache.SharedIndexInformer
+	m.mu.Lock()
+	for resource, monitor := range m.byResource {
+		if wanted[resource] == nil {
+			delete(m.byResource, resource)
+			over = append(over, monitor.monitored)
+			informers = append(informers, monitor.informer)
+		}
+	}
+	m.mu.Unlock()
 	for resource, informer := range m.foreseen {
 		if wanted[resource] == nil {
-			m.scope.Release(informer)
+			informers = append(informers, informer)
 		}
 	}
 	m.foreseen = nil
+	for _, informer := range informers {
+		m.scope.Release(informer)
+	}
+	return over
+}
+
+// start makes the monitors that are wanted and missing. It starts the new ones if all could
+// be made; else those made stay, and the next call starts them.
+func (m *monitors) start(ctx context.Context, wanted map[schema.GroupVersionResource]*monitored) error {
 	var failures []error
 	for resource, as := range wanted {
 		if m.has(resource) {
 			continue
 		}
-		if err := m.add(as); err != nil {
+		if err := m.add(newMonitored(resource, as.kind)); err != nil {
 			failures = append(failures, fmt.Errorf("watching %s: %w", resource, err))
 		}
 	}
 	if len(failures) == 0 {
 		m.scope.StartWithContext(ctx)
 	}
-	return removed, errors.Join(failures...)
-}
-
-// drop gives up the monitors that are not wanted.
-func (m *monitors) drop(wanted map[schema.GroupVersionResource]*monitored) map[schema.GroupVersionResource]bool {
-	removed := map[schema.GroupVersionResource]bool{}
-	var informers []cache.SharedIndexInformer
-	m.mu.Lock()
-	for resource, monitor := range m.byResource {
-		if wanted[resource] == nil {
-			delete(m.byResource, resource)
-			removed[resource] = true
-			informers = append(informers, monitor.informer)
-		}
-	}
-	m.mu.Unlock()
-	for _, informer := range informers {
-		m.scope.Release(informer)
-	}
-	return removed
+	return errors.Join(failures...)
 }
 
 func (m *monitors) has(resource schema.GroupVersionResource) bool {
@@ -147,6 +148,21 @@ func (m *monitors) synced(resource schema.GroupVersionResource) bool {
 	defer m.mu.RUnlock()
 	monitor := m.byResource[resource]
 	return monitor != nil && monitor.registration.HasSynced()
+}
+
+// replayed returns the kinds whose monitors have come to show the complete state since the
+// last call.
+func (m *monitors) replayed() map[schema.GroupResource]bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	kinds := map[schema.GroupResource]bool{}
+	for resource, monitor := range m.byResource {
+		if !monitor.replayed && monitor.registration.HasSynced() {
+			monitor.replayed = true
+			kinds[resource.GroupResource()] = true
+		}
+	}
+	return kinds
 }
 
 // waitForSync waits until all monitors have shown the complete state, at most for a time.

@@ -9,12 +9,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// monitored is a resource that is watched, with the kind its objects are given. Nodes point
-// to it, so there is one for each resource.
+// monitored is a resource for as long as one monitor watches it, with the kind its objects
+// are given. Nodes point to it, so there is one for each monitor.
 type monitored struct {
 	resource   schema.GroupVersionResource
 	apiVersion string
 	kind       string
+	// over says that the monitor was given up. It is guarded by the lock of the graph.
+	over bool
 }
 
 func newMonitored(resource schema.GroupVersionResource, kind string) *monitored {
@@ -39,7 +41,8 @@ func (m *monitored) identityOf(object metav1.Object) identity {
 type node struct {
 	identity
 
-	// monitored is the resource the object was observed through last; nil if virtual.
+	// monitored is what the object was observed through; nil if virtual. While that is not
+	// over it stays the same, should another resource show the same object.
 	monitored *monitored
 	// owners are the owner references seen last. They belong to the object in the cache.
 	owners []metav1.OwnerReference
@@ -53,9 +56,11 @@ type node struct {
 	// beingDeleted objects have a deletion timestamp, deletingDependents also the finalizer
 	// of foreground deletion. Neither goes back.
 	beingDeleted, deletingDependents bool
-	// seen is the epoch of the graph in which the object was last shown by an informer.
-	seen uint32
 }
+
+// unwatched reports that the object was observed and that no informer shows it any more. It
+// is not known whether it exists, and what has become of it.
+func (n *node) unwatched() bool { return !n.virtual && n.monitored.over }
 
 // attach records a dependent, or that it blocks differently now.
 func (n *node) attach(dependent *node, blocks bool) {

@@ -10,27 +10,71 @@ import (
 // observe takes account of an object as an informer shows it.
 func (g *graph) observe(c *change, e *effects) {
 	id := c.monitored.identityOf(c.new)
-	old := c.old
 	n, known := g.nodes[id.uid]
-	if !known || n.virtual {
+	if known && n.outlives(c.monitored) {
+		return
+	}
+	old := c.old
+	if !known || n.virtual || n.unwatched() {
 		old = nil // whatever it was, it has not been acted upon
 	}
-	if known && n.virtual {
-		n = g.identify(n, id, e)
-	}
-	if !known {
+	if known {
+		n = g.recognize(n, c.monitored, id, e)
+		g.own(n, c.new.GetOwnerReferences(), e)
+	} else {
 		n = &node{identity: id, owners: c.new.GetOwnerReferences()}
 		n.deletingDependents = deletingDependents(c.new)
 		g.nodes[id.uid] = n
 		g.link(n, n.owners, e)
-	} else {
-		g.own(n, c.new.GetOwnerReferences(), e)
 	}
-	n.monitored, n.seen = c.monitored, g.epoch
+	g.show(n, c.monitored, e)
 	if c.new.GetDeletionTimestamp() != nil {
 		n.beingDeleted = true
 	}
 	g.transition(n, old, c.new, e)
+}
+
+// outlives reports that what a monitor shows of the object comes too late: the monitor is
+// over, and another one has shown the object since.
+func (n *node) outlives(m *monitored) bool { return !n.virtual && m.over && n.monitored != m }
+
+// recognize finds the node that an observed object is from now on, in place of one that was
+// virtual, or of one that no informer showed for a while: its kind can have come back in
+// another version.
+func (g *graph) recognize(n *node, m *monitored, id identity, e *effects) *node {
+	switch {
+	case n.virtual:
+		return g.identify(n, id, e)
+	case !n.unwatched() || n.monitored == m || n.identity == id:
+		return n
+	}
+	again := g.replace(n, id)
+	if len(n.owners) > 0 {
+		e.attempt = append(e.attempt, again) // the old one may be waiting for that
+	}
+	return again
+}
+
+// show takes note of what an object is observed through.
+func (g *graph) show(n *node, m *monitored, e *effects) {
+	if n.monitored == nil || n.unwatched() {
+		g.uncount(n.monitored)
+		n.monitored = m
+		g.shown[m]++
+	}
+	if n.unwatched() {
+		// These were the last words of a monitor that is over. No other will tell of the object.
+		e.attempt = append(e.attempt, n)
+	}
+}
+
+func (g *graph) uncount(m *monitored) {
+	if m == nil {
+		return
+	}
+	if g.shown[m]--; g.shown[m] == 0 {
+		delete(g.shown, m)
+	}
 }
 
 // identify makes an observed node of a virtual one. References that claimed another
@@ -113,7 +157,7 @@ func deletingDependents(object metav1.Object) bool {
 func (g *graph) lose(c *change, e *effects) {
 	id := c.monitored.identityOf(c.old)
 	n, known := g.nodes[id.uid]
-	if !known {
+	if !known || n.outlives(c.monitored) {
 		return
 	}
 	if n.virtual {
@@ -122,12 +166,12 @@ func (g *graph) lose(c *change, e *effects) {
 	g.remove(n, id, e)
 }
 
-// knows reports that an object is in the graph as an informer has shown it to this instance.
+// knows reports that an object is in the graph as an informer shows it.
 func (g *graph) knows(object metav1.Object) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	n, found := g.nodes[object.GetUID()]
-	return found && !n.virtual && n.seen == g.epoch
+	return found && !n.virtual && !n.unwatched()
 }
 
 // concerns reports that an update of a known object makes a difference to the graph, which

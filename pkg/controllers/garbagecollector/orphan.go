@@ -25,6 +25,9 @@ func finalizerRetries() wait.Backoff {
 	return wait.Backoff{Steps: 4, Duration: 10 * time.Millisecond, Factor: 5, Jitter: 0.1}
 }
 
+// errMoreDependents is why an owner is not let go although its dependents were released.
+var errMoreDependents = errors.New("dependents were added meanwhile, or found under another version")
+
 // attemptToOrphan removes an owner from all of its dependents and then lets it go.
 func (c *collector) attemptToOrphan(ctx context.Context, owner *node) error {
 	s := c.graph.look(owner)
@@ -38,6 +41,9 @@ func (c *collector) attemptToOrphan(ctx context.Context, owner *node) error {
 	if len(errs) > 0 {
 		return fmt.Errorf("orphaning the dependents of %s, %d of %d done: %w", owner, orphaned, len(dependents), errors.Join(errs...))
 	}
+	if c.graph.hasOthers(owner, dependents) {
+		return reconcile.Requeue(errMoreDependents)
+	}
 	err := c.removeFinalizer(ctx, owner, s, metav1.FinalizerOrphanDependents)
 	if unmapped := (*mappingError)(nil); errors.As(err, &unmapped) {
 		return reconcile.Requeue(err)
@@ -50,6 +56,10 @@ func (c *collector) release(ctx context.Context, dependent *node, owner types.UI
 	s := c.graph.look(dependent)
 	if !s.current {
 		return nil
+	}
+	if s.unwatched {
+		// Nobody else would tell the graph what becomes of the dependent.
+		defer c.attempt.add(reconcile.Backlog, dependent)
 	}
 	at, err := c.locateNode(dependent, s)
 	if err != nil {

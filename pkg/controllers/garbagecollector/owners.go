@@ -44,11 +44,12 @@ const (
 )
 
 func (c *collector) ownerState(ctx context.Context, item identity, ref metav1.OwnerReference) (ownerState, error) {
-	if c.graph.absent.has(claimed(ref, "")) || c.graph.absent.has(claimed(ref, item.namespace)) {
-		return dangling, nil
-	}
+	// First: should the two disagree, a backup has brought the owner back.
 	if as, lives := c.graph.lives(ref, item.namespace); lives && c.monitors.synced(as.resource) {
 		return solid, nil
+	}
+	if c.graph.absent.has(claimed(ref, "")) || c.graph.absent.has(claimed(ref, item.namespace)) {
+		return dangling, nil
 	}
 	at, err := c.locate(claimed(ref, item.namespace))
 	if err != nil {

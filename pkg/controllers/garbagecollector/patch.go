@@ -77,12 +77,8 @@ func withoutOwners(refs []metav1.OwnerReference, owners []types.UID) []metav1.Ow
 
 // disown removes owners from an object.
 func (c *collector) disown(ctx context.Context, at location, n *node, owners []types.UID) error {
-	_, err := c.patchOwners(ctx, at, disownStrategic(n.uid, owners), func() ([]byte, error) {
-		object, err := c.newest(ctx, at, n)
-		if err != nil {
-			return nil, err
-		}
-		return ownersMerge(object.GetResourceVersion(), withoutOwners(object.GetOwnerReferences(), owners)), nil
+	_, err := c.patchOwners(ctx, at, n, disownStrategic(n.uid, owners), func(refs []metav1.OwnerReference) []metav1.OwnerReference {
+		return withoutOwners(refs, owners)
 	})
 	return err
 }
@@ -92,33 +88,13 @@ func (c *collector) unblock(ctx context.Context, at location, n *node, item *met
 	if !slices.ContainsFunc(item.OwnerReferences, func(ref metav1.OwnerReference) bool { return ptr.Deref(ref.BlockOwnerDeletion, false) }) {
 		return item, nil
 	}
-	return c.patchOwners(ctx, at, unblockStrategic(n.uid, item.OwnerReferences), func() ([]byte, error) {
-		object, err := c.newest(ctx, at, n)
-		if err != nil {
-			return nil, err
-		}
-		return ownersMerge(object.GetResourceVersion(), unblocked(c.graph.ownersOf(n))), nil
-	})
+	return c.patchOwners(ctx, at, n, unblockStrategic(n.uid, item.OwnerReferences), unblocked)
 }
 
-// newest returns an object as its informer has it, else live. If the informer is behind the
-// patch made from it is refused.
-func (c *collector) newest(ctx context.Context, at location, n *node) (metav1.Object, error) {
-	if object, found := c.monitors.cached(at.resource, n.identity); found {
-		return object, nil
-	}
-	object, err := c.read(ctx, at, n.uid)
-	if err == nil && object == nil {
-		err = apierrors.NewNotFound(at.resource.GroupResource(), at.name)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return object, nil
-}
-
-// patchOwners sends a strategic merge patch, or a merge patch to what does not take one.
-func (c *collector) patchOwners(ctx context.Context, at location, strategic []byte, merge func() ([]byte, error)) (*metav1.PartialObjectMetadata, error) {
+// patchOwners sends a strategic merge patch, or a merge patch to what does not take one: of
+// the references that the object has, as its informer shows it, or as it is should the
+// informer be behind.
+func (c *collector) patchOwners(ctx context.Context, at location, n *node, strategic []byte, change func([]metav1.OwnerReference) []metav1.OwnerReference) (*metav1.PartialObjectMetadata, error) {
 	if !c.mergeOnly.has(at.resource) {
 		object, err := c.patch(ctx, at, types.StrategicMergePatchType, strategic)
 		if !apierrors.IsUnsupportedMediaType(err) {
@@ -126,11 +102,23 @@ func (c *collector) patchOwners(ctx context.Context, at location, strategic []by
 		}
 		c.mergeOnly.add(at.resource)
 	}
-	patch, err := merge()
+	merge := func(object metav1.Object) (*metav1.PartialObjectMetadata, error) {
+		patch := ownersMerge(object.GetResourceVersion(), change(object.GetOwnerReferences()))
+		return c.patch(ctx, at, types.MergePatchType, patch)
+	}
+	if cached, found := c.monitors.cached(at.resource, n.identity); found {
+		if object, err := merge(cached); !apierrors.IsConflict(err) {
+			return object, err
+		}
+	}
+	object, err := c.read(ctx, at, n.uid)
 	if err != nil {
 		return nil, err
 	}
-	return c.patch(ctx, at, types.MergePatchType, patch)
+	if object == nil {
+		return nil, apierrors.NewNotFound(at.resource.GroupResource(), at.name)
+	}
+	return merge(object)
 }
 
 func (c *collector) patch(ctx context.Context, at location, as types.PatchType, patch []byte) (*metav1.PartialObjectMetadata, error) {

@@ -36,30 +36,65 @@ func collectable(ctx context.Context, lists []*metav1.APIResourceList, ignored m
 	return found
 }
 
-// discover returns what is served. Of groups that cannot be asked it is what was known
-// before, if it is watched without trouble. It is empty if nothing could be learned.
-func (c *collector) discover(ctx context.Context) map[schema.GroupVersionResource]*monitored {
+// look is what one look at what is served has found.
+type look struct {
+	// found is what there is to watch. Of groups that could not be asked it is what was known
+	// before, if that is watched without trouble. It is empty if nothing could be learned.
+	found map[schema.GroupVersionResource]*monitored
+	// served are the kinds that are served in any version, be there reason to watch them or
+	// not. silent are the groups that could not be asked in all of their versions; all of them
+	// if served is nil.
+	served map[schema.GroupResource]bool
+	silent map[string]bool
+}
+
+// discover asks what is served.
+func (c *collector) discover(ctx context.Context) look {
 	logger := klog.FromContext(ctx)
 	lists, err := c.discovery.ServerPreferredResources()
-	found := collectable(ctx, lists, c.ignored)
-	if err == nil || len(found) == 0 {
-		if err != nil {
-			logger.Error(err, "Discovery failed")
-		}
-		return found
-	}
 	failed, partly := discovery.GroupDiscoveryFailedErrorGroups(err)
-	if !partly {
-		logger.Error(err, "Discovery failed in part")
-		return found
+	if err != nil && !partly {
+		logger.Error(err, "Discovery failed")
+		return look{}
+	}
+	l := look{found: collectable(ctx, lists, c.ignored), served: kindsOf(lists), silent: map[string]bool{}}
+	if err == nil || len(l.found) == 0 {
+		return l
 	}
 	logger.Info("Discovery failed for some groups, what was known of them stays", "err", err)
+	for gv := range failed {
+		l.silent[gv.Group] = true
+	}
 	for resource, as := range c.known {
 		if failed[resource.GroupVersion()] != nil && c.monitors.synced(resource) {
-			found[resource] = as
+			l.keep(resource, as)
 		}
 	}
-	return found
+	return l
+}
+
+// keep adds a resource in the version in which it is watched, in place of any other version
+// that is found only because that one could not be asked.
+func (l look) keep(resource schema.GroupVersionResource, as *monitored) {
+	maps.DeleteFunc(l.found, func(other schema.GroupVersionResource, _ *monitored) bool {
+		return other.GroupResource() == resource.GroupResource()
+	})
+	l.found[resource] = as
+}
+
+// kindsOf returns all resources of a discovery.
+func kindsOf(lists []*metav1.APIResourceList) map[schema.GroupResource]bool {
+	kinds := map[schema.GroupResource]bool{}
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			continue
+		}
+		for _, r := range list.APIResources {
+			kinds[gv.WithResource(r.Name).GroupResource()] = true
+		}
+	}
+	return kinds
 }
 
 // followResources keeps what is watched in line with what is served, until ctx ends.
@@ -68,8 +103,9 @@ func (c *collector) followResources(ctx context.Context) {
 		c.replay(ctx)
 	}
 	for {
-		c.refresh(ctx)
+		seen := c.refresh(ctx)
 		c.sweep()
+		c.forgetVanished(ctx, seen)
 		timer := c.clock.NewTimer(resyncPeriod)
 		select {
 		case <-ctx.Done():
@@ -82,7 +118,8 @@ func (c *collector) followResources(ctx context.Context) {
 
 // replay watches what the predecessor watched. It does not wait for discovery.
 func (c *collector) replay(ctx context.Context) {
-	if _, err := c.monitors.sync(ctx, c.known); err != nil {
+	c.giveUp(ctx, c.known)
+	if err := c.monitors.start(ctx, c.known); err != nil {
 		klog.FromContext(ctx).Error(err, "Some inherited resources cannot be watched")
 	}
 	c.awaitSync(ctx)
@@ -90,18 +127,19 @@ func (c *collector) replay(ctx context.Context) {
 }
 
 // refresh asks what is served and watches that.
-func (c *collector) refresh(ctx context.Context) {
-	found := c.discover(ctx)
-	if len(found) == 0 {
+func (c *collector) refresh(ctx context.Context) look {
+	seen := c.discover(ctx)
+	if len(seen.found) == 0 {
 		klog.FromContext(ctx).Info("No resources discovered, what is watched stays as it is")
 		c.syncFailed.Inc()
-		return
+		return look{}
 	}
-	if sameResources(found, c.known) || !c.watch(ctx, found) {
-		return
+	if sameResources(seen.found, c.known) || !c.watch(ctx, seen.found) {
+		return seen
 	}
 	c.awaitSync(ctx)
-	c.known = found
+	c.known = seen.found
+	return seen
 }
 
 // awaitSync waits for the informers, for a limited time.
@@ -115,15 +153,11 @@ func (c *collector) awaitSync(ctx context.Context) {
 // watch makes the monitors those of the resources found, and reports whether it could.
 func (c *collector) watch(ctx context.Context, found map[schema.GroupVersionResource]*monitored) bool {
 	logger := klog.FromContext(ctx)
-	before := c.monitors.watched()
-	maps.Copy(before, c.known)
 	logger.V(2).Info("Resources to watch have changed", "added", without(found, c.known), "removed", without(c.known, found))
 	meta.MaybeResetRESTMapper(c.mapper)
-	_, err := c.monitors.sync(ctx, found)
-	if vanished := without(before, found); len(vanished) > 0 {
-		c.forget(vanished)
-	}
-	if err != nil {
+	// Before another version shows the same objects.
+	c.giveUp(ctx, found)
+	if err := c.monitors.start(ctx, found); err != nil {
 		logger.Error(err, "Not all resources can be watched")
 		c.syncFailed.Inc()
 		return false
@@ -131,30 +165,31 @@ func (c *collector) watch(ctx context.Context, found map[schema.GroupVersionReso
 	return true
 }
 
-// forget takes resources out of the graph that have no monitor any more.
-func (c *collector) forget(vanished []schema.GroupVersionResource) {
-	resources := map[schema.GroupVersionResource]bool{}
-	for _, resource := range vanished {
-		resources[resource] = true
-		delete(c.unswept, resource)
+// giveUp ends the monitors that are not wanted, at once: what they have queued is late.
+func (c *collector) giveUp(ctx context.Context, wanted map[schema.GroupVersionResource]*monitored) {
+	for _, over := range c.monitors.drop(wanted) {
+		c.apply(ctx, &change{kind: ended, monitored: over})
 	}
-	c.deliver(&change{kind: unmonitored, resources: resources})
 }
 
-// sweep makes up for deletions that were missed before the replay, where that is complete.
-// The first one lets the workers begin, once all that has been shown is in the graph.
+// sweep tells the graph of kinds that have been shown completely. What waits for the backoff
+// of a failure is tried at once then: it may have failed for want of them. The first sweep
+// lets the workers begin, once all that has been shown is in the graph.
 func (c *collector) sweep() {
-	complete := map[schema.GroupVersionResource]bool{}
-	for resource := range c.unswept {
-		if c.monitors.synced(resource) {
-			complete[resource] = true
-			delete(c.unswept, resource)
+	complete := c.monitors.replayed()
+	ready := len(c.known) > 0
+	if len(complete) == 0 && (!ready || c.startWorker.isOpen()) {
+		return
+	}
+	c.deliver(&change{kind: replayed, lane: reconcile.Backlog, kinds: complete, done: func() {
+		if c.startWorker.isOpen() {
+			c.attempt.hurry()
+			c.orphan.hurry()
 		}
-	}
-	waiting := !c.startWorker.isOpen() && len(c.known) > 0
-	if waiting || len(complete) > 0 {
-		c.deliver(&change{kind: replayed, lane: reconcile.Backlog, resources: complete, done: c.startWorker.open})
-	}
+		if ready {
+			c.startWorker.open()
+		}
+	}})
 }
 
 func sameResources(a, b map[schema.GroupVersionResource]*monitored) bool {

@@ -64,6 +64,13 @@ func (w *worklist) close(n *node, begun uint64) {
 	}
 }
 
+// hurry has everything tried at once that waits for the backoff of a failure.
+func (w *worklist) hurry() {
+	for _, n := range w.left() {
+		w.loop.Enqueue(reconcile.Backlog, n)
+	}
+}
+
 // left returns the nodes that are not done.
 func (w *worklist) left() []*node {
 	w.mu.Lock()

@@ -2,6 +2,7 @@ package horizontalpodautoscaler
 
 import (
 	"errors"
+	"fmt"
 	"math"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -50,7 +51,7 @@ func fromRatio(ratio float64, size sizes, pods []*corev1.Pod, t tolerances) (int
 		return size.spec, nil
 	}
 	if len(pods) == 0 {
-		return 0, errNoPods
+		return 0, fmt.Errorf("unable to calculate ready pods: %w", errNoPods)
 	}
 	ready := 0
 	for _, pod := range pods {
@@ -144,11 +145,9 @@ func (g utilizationGoal) assumed(pod string) int64 {
 //  2. Not ready yet: they are left out when scaling down, and idle when scaling up.
 //  3. If the assumptions turn the direction around, nothing changes.
 //
-// known are the samples of the pods that count; the reading is that of those alone.
+// known are the samples of the pods that count, at least one; the reading is that of those
+// alone.
 func fromPods(known samples, groups podGroups, g goal, current int32, t tolerances) (int32, reading, error) {
-	if len(known) == 0 {
-		return 0, reading{}, errNoSamples
-	}
 	first, err := g.read(known)
 	if err != nil {
 		return 0, reading{}, err

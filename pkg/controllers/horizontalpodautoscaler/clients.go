@@ -5,16 +5,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"sync"
 
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/scale"
 	resourceclient "k8s.io/metrics/pkg/client/clientset/versioned/typed/metrics/v1beta1"
 	"k8s.io/metrics/pkg/client/custom_metrics"
 	"k8s.io/metrics/pkg/client/external_metrics"
 
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controllers/kit/scaleclient"
 )
 
 // clients are those that autoscaling needs beside the usual ones.
@@ -27,11 +27,9 @@ type clients struct {
 // newClients makes clients under the identity of the controller. It sends no request.
 func newClients(env controller.Env) (clients, error) {
 	var c clients
-	// NewForConfig writes to its argument.
-	scales, err := scale.NewForConfig(rest.CopyConfig(env.RESTConfig), env.Mapper, dynamic.LegacyAPIPathResolverFunc,
-		scale.NewDiscoveryScaleKindResolver(env.Discovery))
+	scales, err := scaleclient.New(env)
 	if err != nil {
-		return c, fmt.Errorf("making the client for scales: %w", err)
+		return c, err
 	}
 	resources, err := resourceclient.NewForConfig(env.RESTConfig)
 	if err != nil {
@@ -66,8 +64,7 @@ type endingTransport struct {
 // RoundTrip implements http.RoundTripper.
 func (t endingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
-	var watcher sync.WaitGroup
-	watcher.Go(func() {
+	watched := concurrent.Start(func() {
 		select {
 		case <-t.end:
 			cancel()
@@ -76,7 +73,7 @@ func (t endingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	})
 	release := func() {
 		cancel()
-		watcher.Wait()
+		watched()
 	}
 	response, err := t.next.RoundTrip(r.WithContext(ctx))
 	if err != nil {

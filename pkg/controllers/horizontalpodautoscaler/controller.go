@@ -21,15 +21,16 @@
 //  7. Two autoscalers must not select the same pods. The selectors of all autoscalers are
 //     remembered for that (see selectors).
 //  8. What only memory holds, the recommendations and scale events of each autoscaler and
-//     the selectors, is handed over to the next instance. A history belongs to the UID of
-//     an autoscaler.
+//     the selectors, is handed over to the next instance. All of it belongs to the UID of
+//     an autoscaler. If that instance begins more than a period after the last one ended,
+//     another process may have evaluated meanwhile: the size it finds counts as a
+//     recommendation, as in an autoscaler's first evaluation.
 //
 // Behaviour: specs/horizontal-pod-autoscaler-controller.md.
 package horizontalpodautoscaler
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -45,6 +46,7 @@ import (
 	"k8s.io/utils/clock"
 
 	pkgconfig "kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -145,7 +147,7 @@ func newController(env controller.Env, config config, clients clients) (*autosca
 		events:      env.Events,
 		metrics:     newMetrics(env.Metrics),
 		predecessor: env.Predecessor,
-		handlers:    env.Informers.WaitForHandlers,
+		handlers:    env.Informers.WaitUntilReady,
 		autoscalers: autoscalers.Lister(),
 		pods:        pods,
 		selectors:   newSelectors(),
@@ -173,19 +175,19 @@ func (c *autoscalerController) Run(ctx context.Context) error {
 		c.adopt(inherited)
 	}
 	c.remembered = memory{selectors: c.selectors, histories: c.histories}
+	defer func() { c.remembered.at = c.clock.Now() }()
 
-	var invalidation sync.WaitGroup
-	defer invalidation.Wait()
-	invalidation.Go(func() {
+	return concurrent.Run(ctx, c.loop.Run, func(ctx context.Context) error {
 		custom_metrics.PeriodicallyInvalidate(c.apiVersions, c.config.syncPeriod, ctx.Done())
+		return nil
 	})
-	return c.loop.Run(ctx)
 }
 
 // memory is what an instance hands over to the next.
 type memory struct {
 	selectors *selectors
 	histories *histories
+	at        time.Time // when the last evaluation had ended
 }
 
 // HandOver implements controller.HandsOver. An instance that was stopped before it could
@@ -198,6 +200,9 @@ func (c *autoscalerController) adopt(inherited memory) {
 	c.selectors.adopt(inherited.selectors)
 	c.histories = inherited.histories
 	c.histories.keep(c.selectors.has)
+	if c.clock.Since(inherited.at) > c.config.syncPeriod {
+		c.histories.interrupt()
+	}
 }
 
 // reconcile evaluates an autoscaler and sees to it that it is evaluated again.

@@ -11,11 +11,14 @@ import (
 	"testing"
 	"time"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	discoveryfake "k8s.io/client-go/discovery/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -120,7 +123,7 @@ func TestADeletedAutoscalerSelectsNothing(t *testing.T) {
 			t.Fatal("the autoscaler is still counted")
 		}
 	}
-	if h.c.selectors.has(webKey) || len(h.c.selectors.filed) != 0 {
+	if h.c.selectors.has(webKey, "u1") || len(h.c.selectors.filed) != 0 {
 		t.Errorf("still there: %v", h.c.selectors.filed)
 	}
 }
@@ -163,22 +166,72 @@ func TestEvaluationsAreOnePeriodApart(t *testing.T) {
 	}
 }
 
+// stopped runs the controller for no time.
+func (h *harness) stopped(t testing.TB) {
+	t.Helper()
+	ctx, stop := context.WithCancel(h.Context())
+	stop()
+	h.c.handlers = func(context.Context) bool { return true }
+	if err := h.c.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMemoryOfAnotherAutoscalerIsDropped pins that memory belongs to a UID.
+func TestMemoryOfAnotherAutoscalerIsDropped(t *testing.T) {
+	first := newHarness(t, testConfig, newHPA())
+	first.registered(t, "web", "app=web")
+	first.c.histories.of(webKey, "u1").seed(9, epoch)
+	first.stopped(t)
+
+	second := newHarness(t, testConfig, newHPA(func(hpa *autoscalingv2.HorizontalPodAutoscaler) { hpa.UID = "another" }))
+	second.c.predecessor = func() any { return first.c.HandOver() }
+	second.stopped(t)
+	if len(second.c.histories.byKey) != 0 {
+		t.Errorf("histories %v", second.c.histories.byKey)
+	}
+	if got := second.c.selectors.selecting("ns", []*corev1.Pod{aPod("p")}); len(got) != 0 {
+		t.Errorf("selectors %v", got)
+	}
+}
+
+// TestAfterABreakTheSizeFoundIsARecommendation pins R3 for what was handed over: a workload
+// that another process scaled up meanwhile is not scaled down before its window is over.
+func TestAfterABreakTheSizeFoundIsARecommendation(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pause time.Duration
+		wrote []int32
+	}{
+		"within a period": {testConfig.syncPeriod, []int32{1}},
+		"after a break":   {time.Hour, nil},
+	} {
+		first := newHarness(t, testConfig, newHPA())
+		first.c.histories.of(webKey, "u1").seed(1, epoch.Add(-time.Second))
+		first.stopped(t)
+
+		second := newHarness(t, testConfig, withPods(3, newHPA(withMetrics(external("queue", "5", ""))))...)
+		second.c.predecessor = func() any { return first.c.HandOver() }
+		second.Clock.Step(tc.pause)
+		second.stopped(t)
+		second.series("4")
+		if _, err := second.evaluate(t); err != nil || !slices.Equal(second.written, tc.wrote) {
+			t.Errorf("%s: %v, wrote %v", name, err, second.written)
+		}
+	}
+}
+
 func TestMemoryIsHandedOver(t *testing.T) {
 	first := newHarness(t, testConfig, newHPA())
 	first.registered(t, "web", "app=web")
 	first.registered(t, "deleted", "app=web")
 	first.c.histories.of(webKey, "u1").seed(9, epoch)
 	first.c.histories.of(cache.NewObjectName("ns", "deleted"), "u2").seed(9, epoch)
+	first.stopped(t)
 
 	second := newHarness(t, testConfig, newHPA())
 	handed := first.c.HandOver()
 	second.c.predecessor = func() any { return handed }
-	ctx, stop := context.WithCancel(second.Context())
-	stop()
-	second.c.handlers = func(context.Context) bool { return true }
-	if err := second.c.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	second.stopped(t)
 	if got := second.c.histories.of(webKey, "u1").recommendations; len(got) != 1 || got[0].replicas != 9 {
 		t.Errorf("recommendations %v", got)
 	}
@@ -215,14 +268,14 @@ func TestSelectors(t *testing.T) {
 		"exists": "tier", "not": "app!=api", "other": "app=api", "half": "app=web,tier=back", "absent": "!app",
 	} {
 		key := cache.NewObjectName("ns", name)
-		s.register(key)
-		s.set(key, parse(selector))
+		s.register(key, "u")
+		s.set(key, "u", parse(selector))
 	}
-	s.set(cache.NewObjectName("ns", "unregistered"), parse("app=web"))
-	s.register(cache.NewObjectName("ns", "unseen"))
+	s.set(cache.NewObjectName("ns", "unregistered"), "u", parse("app=web"))
+	s.register(cache.NewObjectName("ns", "unseen"), "u")
 	elsewhere := cache.NewObjectName("elsewhere", "exact")
-	s.register(elsewhere)
-	s.set(elsewhere, parse("app=web"))
+	s.register(elsewhere, "u")
+	s.set(elsewhere, "u", parse("app=web"))
 
 	names := func() (all []string) {
 		for _, key := range s.selecting("ns", pods) {
@@ -233,7 +286,7 @@ func TestSelectors(t *testing.T) {
 	if got, want := names(), []string{"both", "exact", "exists", "not", "one-of-one", "set"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	s.set(cache.NewObjectName("ns", "exact"), parse("app=api"))
+	s.set(cache.NewObjectName("ns", "exact"), "u", parse("app=api"))
 	for _, name := range []string{"both", "exists", "not", "set"} {
 		s.remove(cache.NewObjectName("ns", name))
 	}
@@ -243,9 +296,21 @@ func TestSelectors(t *testing.T) {
 	if n := s.remove(cache.NewObjectName("ns", "never")); n != 7 {
 		t.Errorf("%d autoscalers known", n)
 	}
-	s.set(cache.NewObjectName("ns", "half"), labels.Everything())
+	s.set(cache.NewObjectName("ns", "half"), "u", labels.Everything())
 	if got := names(); !slices.Equal(got, []string{"half", "one-of-one"}) {
 		t.Errorf("a selector of everything: %v", got)
+	}
+	again := cache.NewObjectName("ns", "half")
+	s.register(again, "another")
+	s.set(again, "u", labels.Everything())
+	if got := names(); !slices.Equal(got, []string{"one-of-one"}) {
+		t.Errorf("one that was created again: %v", got)
+	}
+	s.register(again, "another")
+	s.set(again, "another", labels.Everything())
+	s.register(again, "another")
+	if got := names(); !slices.Equal(got, []string{"half", "one-of-one"}) {
+		t.Errorf("one that was created again, with its own selector: %v", got)
 	}
 }
 
@@ -286,9 +351,49 @@ func TestMakingClientsSendsNothing(t *testing.T) {
 		t.Errorf("%v, asked %v", err, asked)
 	}
 	h.RESTConfig = &rest.Config{Host: "::bad::"}
-	if _, err := newClients(h.Env.Env); err == nil || !strings.Contains(err.Error(), "scales") {
+	if _, err := newClients(h.Env.Env); err == nil || !strings.Contains(err.Error(), "scale subresources") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestScalesOfCustomResourcesAreReadAsJSON pins that targets which are served as JSON only
+// can be scaled, whatever the encoding of the other clients.
+func TestScalesOfCustomResourcesAreReadAsJSON(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if got := r.Header.Get("Accept"); got != runtime.ContentTypeJSON {
+			http.Error(w, "not served as "+got, http.StatusNotAcceptable)
+			return
+		}
+		w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+		fmt.Fprint(w, `{"kind":"Scale","apiVersion":"autoscaling/v1","spec":{"replicas":7}}`)
+	}))
+	defer server.Close()
+	h := newHarness(t, testConfig)
+	h.RESTConfig = &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{
+		ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf,
+	}}
+	c, err := newClients(h.Env.Env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.serveScaleOfDeployments(t)
+	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"}}
+	got, err := c.scales.Scales("ns").Update(t.Context(), schema.GroupResource{Group: "apps", Resource: "deployments"}, scale, metav1.UpdateOptions{})
+	if err != nil || got.Spec.Replicas != 7 {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+// serveScaleOfDeployments makes discovery tell of the scale subresource.
+func (h *harness) serveScaleOfDeployments(t testing.TB) {
+	t.Helper()
+	fake, ok := h.Fake.Discovery().(*discoveryfake.FakeDiscovery)
+	if !ok {
+		t.Fatal("discovery is no fake")
+	}
+	fake.Resources = append(fake.Resources, &metav1.APIResourceList{GroupVersion: "apps/v1", APIResources: []metav1.APIResource{
+		{Name: "deployments/scale", Group: "autoscaling", Version: "v1", Kind: "Scale"},
+	}})
 }
 
 // BenchmarkEvaluation evaluates one autoscaler among many, each with a pod of its own.

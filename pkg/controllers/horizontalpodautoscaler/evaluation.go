@@ -111,8 +111,8 @@ func (e *evaluation) decide(ctx context.Context, scale *autoscalingv1.Scale) (*w
 	found := e.measure(ctx, scale)
 	if found.replicas < 0 {
 		e.report(current, e.before.DesiredReplicas, found.statuses)
-		e.warn("FailedComputeMetricsReplicas", found.err)
 		e.saveOrLog(ctx)
+		e.warn("FailedComputeMetricsReplicas", found.err)
 		return nil, fmt.Errorf("computing the replicas of %s: %w", e.reference(), found.err)
 	}
 	return e.temper(current, found), found.err

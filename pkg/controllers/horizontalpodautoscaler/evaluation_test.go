@@ -205,8 +205,8 @@ func TestTargetCannotBeRead(t *testing.T) {
 		text string
 		spec bool
 	}{
-		"version": {target("a/b/c", "Deployment"), nil, "invalid API version in scale target reference: unexpected GroupVersion string: a/b/c", true},
-		"kind":    {target("apps/v1", "Gadget"), nil, `unable to determine resource for scale target reference: no matches for apps/, Resource=Gadget`, false},
+		"version": {target("a/b/c", "Deployment"), nil, "unexpected GroupVersion string: a/b/c", true},
+		"kind":    {target("apps/v1", "Gadget"), nil, `no matches for apps/, Resource=Gadget`, false},
 		"scale":   {target("apps/v7", "Deployment"), errors.New("no such thing"), "no such thing", false},
 	} {
 		h := newHarness(t, testConfig, newHPA(tc.edit))
@@ -238,7 +238,7 @@ func TestSelectorsThatCannotBeUsed(t *testing.T) {
 	} {
 		h := newHarness(t, testConfig, withPods(1, newHPA())...)
 		h.scale.Status.Selector = tc.selector
-		h.c.selectors.register(webKey)
+		h.c.selectors.register(webKey, "u1")
 		for other, selector := range tc.others {
 			h.registered(t, other, selector)
 		}
@@ -349,6 +349,41 @@ func TestStatusCannotBeWritten(t *testing.T) {
 	}
 	if got := h.RecordedEvents(); !slices.Equal(got, []string{"Warning FailedUpdateStatus refused"}) {
 		t.Errorf("events %q", got)
+	}
+}
+
+// TestOrderOfEventAndStatus pins R1: the event of a failure comes before the status that
+// shows it, except for that of metrics.
+func TestOrderOfEventAndStatus(t *testing.T) {
+	for name, tc := range map[string]struct {
+		verb   string // of the scale request that fails
+		before string // events before the status is written
+	}{
+		"the scale cannot be read":      {"get", "Warning FailedGetScale refused"},
+		"the scale cannot be written":   {"update", "Warning FailedRescale New size: 10; reason: Current number of replicas above Spec.MaxReplicas; error: refused"},
+		"the size cannot be determined": {"", "Warning FailedGetResourceMetric failed to get cpu utilization: unable to get metrics for resource cpu: no metrics returned from resource metrics API"},
+	} {
+		h := newHarness(t, testConfig, withPods(1, newHPA())...)
+		if tc.verb != "" {
+			h.scale.Spec.Replicas = 12
+		}
+		h.scaleErr = func(verb string) error {
+			if verb == tc.verb {
+				return errors.New("refused")
+			}
+			return nil
+		}
+		written := false
+		h.Fake.PrependReactor("update", "horizontalpodautoscalers", func(clienttesting.Action) (bool, runtime.Object, error) {
+			written = true
+			if got := h.RecordedEvents(); !slices.Equal(got, []string{tc.before}) {
+				t.Errorf("%s: events before the write: %q", name, got)
+			}
+			return false, nil, nil
+		})
+		if _, err := h.evaluate(t); err == nil || !written {
+			t.Errorf("%s: %v, written: %v", name, err, written)
+		}
 	}
 }
 

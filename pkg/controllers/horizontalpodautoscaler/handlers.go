@@ -40,7 +40,7 @@ func (c *autoscalerController) watch(autoscalers cache.SharedIndexInformer) erro
 
 func (c *autoscalerController) enqueue(hpa *autoscalingv2.HorizontalPodAutoscaler) {
 	key := cache.MetaObjectToName(hpa)
-	c.metrics.autoscalers.Set(float64(c.selectors.register(key)))
+	c.metrics.autoscalers.Set(float64(c.selectors.register(key, hpa.UID)))
 	c.loop.AddRateLimited(key)
 }
 

@@ -19,6 +19,7 @@ type history struct {
 	uid             types.UID
 	recommendations []recommendation
 	added, removed  []scaleEvent // replicas, by changes of scale that succeeded
+	interrupted     bool         // nothing is known of the last evaluations
 }
 
 // recommendation is a size that the metrics called for.
@@ -55,21 +56,31 @@ func (h *histories) forget(key cache.ObjectName) {
 }
 
 // keep drops the histories of autoscalers that do not exist.
-func (h *histories) keep(exists func(cache.ObjectName) bool) {
+func (h *histories) keep(exists func(cache.ObjectName, types.UID) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for key := range h.byKey {
-		if !exists(key) {
+	for key, known := range h.byKey {
+		if !exists(key, known.uid) {
 			delete(h.byKey, key)
 		}
 	}
 }
 
-// seed makes the present size the first recommendation, so that a workload is not scaled
-// down before a whole window was seen.
+// interrupt marks all histories as lacking what was recommended lately.
+func (h *histories) interrupt() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, known := range h.byKey {
+		known.interrupted = true
+	}
+}
+
+// seed makes the present size a recommendation where nothing is known of those before, so
+// that a workload is not scaled down before a whole window was seen.
 func (h *history) seed(current int32, now time.Time) {
-	if len(h.recommendations) == 0 {
+	if len(h.recommendations) == 0 || h.interrupted {
 		h.recommendations = append(h.recommendations, recommendation{current, now})
+		h.interrupted = false
 	}
 }
 

@@ -19,7 +19,7 @@ const noReplicas = -1
 
 // errNoMetrics is of an autoscaler without metrics, which the API does not store: it
 // adds a default.
-var errNoMetrics = specError{errors.New("no metrics to scale on")}
+var errNoMetrics = errors.New("no metrics to scale on")
 
 // measured is what all metrics of an autoscaler call for.
 type measured struct {
@@ -50,7 +50,7 @@ func (e *evaluation) measure(ctx context.Context, scale *autoscalingv1.Scale) me
 	if err != nil {
 		return measured{replicas: noReplicas, err: err}
 	}
-	all := measured{replicas: noReplicas, statuses: make([]autoscalingv2.MetricStatus, len(e.hpa.Spec.Metrics))}
+	all := measured{statuses: make([]autoscalingv2.MetricStatus, len(e.hpa.Spec.Metrics))}
 	invalid := 0
 	var first *metricError
 	var firstErr error
@@ -64,8 +64,8 @@ func (e *evaluation) measure(ctx context.Context, scale *autoscalingv1.Scale) me
 			continue
 		}
 		all.statuses[i] = one.status
-		// A single metric that calls for none wins, too.
-		if all.replicas == noReplicas || one.replicas > all.replicas {
+		// A metric that calls for none wins, too; of several such metrics, the last.
+		if all.replicas == 0 || one.replicas > all.replicas {
 			all.replicas, all.name = one.replicas, one.name
 		}
 	}
@@ -112,7 +112,7 @@ func (e *evaluation) findPods(scale *autoscalingv1.Scale) (*workload, error) {
 	if err != nil {
 		return nil, e.refuse("InvalidSelector", fmt.Errorf("couldn't convert selector into a corresponding internal selector object: %w", err))
 	}
-	e.selectors.set(e.key, selector)
+	e.selectors.set(e.key, e.hpa.UID, selector)
 	pods, err := e.podsBy(selector)
 	if err != nil {
 		return nil, err

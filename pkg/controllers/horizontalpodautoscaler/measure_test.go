@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	externalv1beta1 "k8s.io/metrics/pkg/apis/external_metrics/v1beta1"
 	resourcev1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
@@ -71,8 +72,12 @@ func (h *harness) registered(t testing.TB, name, selector string) {
 		t.Fatal(err)
 	}
 	key := cache.NewObjectName("ns", name)
-	h.c.selectors.register(key)
-	h.c.selectors.set(key, parsed)
+	uid := types.UID(name)
+	if name == webKey.Name {
+		uid = "u1"
+	}
+	h.c.selectors.register(key, uid)
+	h.c.selectors.set(key, uid, parsed)
 }
 
 func TestKindsOfMetrics(t *testing.T) {
@@ -151,14 +156,21 @@ func TestInvalidMetrics(t *testing.T) {
 	down := errors.New("down")
 	unknown := autoscalingv2.MetricSpec{Type: "Magic"}
 	bad := perPod("1")
-	bad.Pods.Metric.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "?"}}}
+	invalid := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "?"}}}
+	bad.Pods.Metric.Selector = invalid
+	badObject, badExternal := object("Service", "AverageValue", "5", ""), external("queue", "1", "")
+	badObject.Object.Metric.Selector, badExternal.External.Metric.Selector = invalid, invalid
 	for name, tc := range map[string]struct {
 		metric autoscalingv2.MetricSpec
 		reason string
 		text   string
 		prefix string
-		spec   bool
+		spec   bool // of the computation of the metric
 	}{
+		"object average":     {object("Service", "AverageValue", "5", ""), "FailedGetObjectMetric", "unable to get metric hits: Service on ns thing/unable to fetch metrics from custom metrics API: down", "failed to get object metric value: failed to get hits object metric: ", false},
+		"object selector":    {badObject, "FailedGetObjectMetric", `"?" is not a valid label selector operator`, "failed to get object metric value: ", false},
+		"external value":     {external("queue", "", "1"), "FailedGetExternalMetric", "unable to get external metric ns/queue/nil: unable to fetch metrics from external metrics API: down", "failed to get queue external metric value: failed to get external metric queue: ", false},
+		"external selector":  {badExternal, "FailedGetExternalMetric", `"?" is not a valid label selector operator`, "failed to get queue external metric value: failed to get queue external metric: ", false},
 		"object":             {object("Service", "Value", "", "5"), "FailedGetObjectMetric", "unable to get metric hits: Service on ns thing/unable to fetch metrics from custom metrics API: down", "failed to get object metric value: ", false},
 		"object target":      {object("Service", "Value", "5", ""), "FailedGetObjectMetric", "invalid object metric source: neither a value target nor an average value target was set", "failed to get object metric value: ", false},
 		"pods":               {perPod("5"), "FailedGetPodsMetric", "unable to get metric rps: unable to fetch metrics from custom metrics API: down", "failed to get pods metric value: ", false},
@@ -167,7 +179,7 @@ func TestInvalidMetrics(t *testing.T) {
 		"resource average":   {usageOf("memory", "1"), "FailedGetResourceMetric", "failed to get memory usage: unable to get metrics for resource memory: unable to fetch metrics from resource metrics API: down", "failed to get memory resource metric value: ", false},
 		"container":          {container("main", 50, ""), "FailedGetContainerResourceMetric", "failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: down", "failed to get main container metric value: ", false},
 		"container target":   {container("main", 0, ""), "FailedGetContainerResourceMetric", "invalid resource metric source: neither an average utilization target nor an average value (usage) target was set", "failed to get main container metric value: ", false},
-		"external":           {external("queue", "1", ""), "FailedGetExternalMetric", "unable to get external metric ns/queue/nil: unable to fetch metrics from external metrics API: down", "failed to get queue external metric value: ", false},
+		"external":           {external("queue", "1", ""), "FailedGetExternalMetric", "unable to get external metric ns/queue/nil: unable to fetch metrics from external metrics API: down", "failed to get queue external metric value: failed to get queue external metric: ", false},
 		"external target":    {external("queue", "", ""), "FailedGetExternalMetric", "invalid external metric source: neither a value target nor an average value target was set", "failed to get queue external metric value: ", false},
 		"of an unknown type": {unknown, "InvalidMetricSourceType", `unknown metric source type "Magic"`, "", true},
 	} {
@@ -175,8 +187,19 @@ func TestInvalidMetrics(t *testing.T) {
 		h.fail = map[string]error{"resource": down, "custom": down, "external": down}
 		hpa, err := h.evaluate(t)
 		all := "invalid metrics (1 invalid out of 1), first error is: " + tc.prefix + tc.text
-		if err == nil || !strings.HasSuffix(err.Error(), all) || errors.Is(err, errSpec) != tc.spec {
+		if err == nil || !strings.HasSuffix(err.Error(), all) {
 			t.Errorf("%s: %v", name, err)
+		}
+		// M4: a reconciliation is never counted as failed for its metrics' sake.
+		counted := map[string]string{"action": "none", "error": "internal"}
+		if got := h.metric(t, "reconciliations_total", counted); got != 1 {
+			t.Errorf("%s: the reconciliation is not counted as an internal error", name)
+		}
+		if counted["metric_type"] = string(tc.metric.Type); tc.spec {
+			counted["error"] = "spec"
+		}
+		if got := h.metric(t, "metric_computation_total", counted); got != 1 {
+			t.Errorf("%s: the computation is not counted as an error of the kind %s", name, counted["error"])
 		}
 		if got := condition(hpa, autoscalingv2.ScalingActive); got != "False "+tc.reason+": the HPA was unable to compute the replica count: "+tc.text {
 			t.Errorf("%s: %s", name, got)
@@ -217,6 +240,48 @@ func TestNoPodsAndNoSamples(t *testing.T) {
 	}
 }
 
+// TestReadyPodsCannotBeCounted pins M6 and what M4 puts in front of it.
+func TestReadyPodsCannotBeCounted(t *testing.T) {
+	const text = "unable to calculate ready pods: no pods returned by selector while calculating replica count"
+	for prefix, metric := range map[string]autoscalingv2.MetricSpec{
+		"failed to get object metric value: ":                                              object("Service", "Value", "", "5"),
+		"failed to get queue external metric value: failed to get external metric queue: ": external("queue", "", "1"),
+	} {
+		h := newHarness(t, testConfig, newHPA(withMetrics(metric)))
+		h.custom = map[string]string{"thing": "10"}
+		h.series("9")
+		hpa, err := h.evaluate(t)
+		if !errors.Is(err, errNoPods) {
+			t.Errorf("%s: %v", prefix, err)
+		}
+		if got := condition(hpa, autoscalingv2.ScalingActive); !strings.HasSuffix(got, "the HPA was unable to compute the replica count: "+text) {
+			t.Errorf("%s: %s", prefix, got)
+		}
+		if got := h.RecordedEvents(); len(got) != 2 || !strings.HasSuffix(got[1], "first error is: "+prefix+text) {
+			t.Errorf("%s: %q", prefix, got)
+		}
+	}
+}
+
+// TestRequestsAreReadLast pins M8: what the pods and their samples lack is told before what
+// the pods do not request.
+func TestRequestsAreReadLast(t *testing.T) {
+	unrequested := func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = nil }
+	for name, tc := range map[string]struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		"no samples that count": {aPod("p0", unrequested, phase(corev1.PodPending)), errNoSamples.Error()},
+		"samples that count":    {aPod("p0", unrequested), "missing request for cpu in container main of Pod p0"},
+	} {
+		h := newHarness(t, testConfig, newHPA(), tc.pod)
+		h.usage = map[string]string{"p0": "1"}
+		if _, err := h.evaluate(t); err == nil || !strings.HasSuffix(err.Error(), "failed to get cpu utilization: "+tc.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestSeveralMetrics(t *testing.T) {
 	for name, tc := range map[string]struct {
 		metrics []autoscalingv2.MetricSpec
@@ -227,6 +292,7 @@ func TestSeveralMetrics(t *testing.T) {
 	}{
 		"the largest wins":          {[]autoscalingv2.MetricSpec{external("a", "4", ""), external("b", "2", "")}, "12", []int32{6}, "external metric b(nil)", false},
 		"the first of equals":       {[]autoscalingv2.MetricSpec{external("a", "2", ""), external("b", "2", "")}, "12", []int32{6}, "external metric a(nil)", false},
+		"the last of zeros":         {[]autoscalingv2.MetricSpec{external("a", "2", ""), external("b", "2", "")}, "0", nil, "external metric b(nil)", false}, // M2
 		"an invalid one beside":     {[]autoscalingv2.MetricSpec{cpu(50), external("b", "2", "")}, "12", []int32{6}, "external metric b(nil)", true},
 		"no down on partial data":   {[]autoscalingv2.MetricSpec{external("b", "6", ""), cpu(50)}, "12", nil, "False FailedGetResourceMetric", true},
 		"partial data, no change":   {[]autoscalingv2.MetricSpec{external("b", "4", ""), cpu(50)}, "12", nil, "external metric b(nil)", true},
@@ -252,11 +318,12 @@ func TestResourceMetricsAreReadOnce(t *testing.T) {
 
 func TestAnAutoscalerWithoutMetricsIsLeftAlone(t *testing.T) {
 	h := newHarness(t, testConfig, withPods(3, newHPA(withMetrics()))...)
-	if _, err := h.evaluate(t); !errors.Is(err, errSpec) || h.written != nil {
+	if _, err := h.evaluate(t); !errors.Is(err, errNoMetrics) || h.written != nil {
 		t.Errorf("%v, wrote %v", err, h.written)
 	}
 }
 
+// TestExternalSumSaturates pins M4.
 func TestExternalSumSaturates(t *testing.T) {
 	series := func(values ...int64) (all []externalv1beta1.ExternalMetricValue) {
 		for _, v := range values {
@@ -264,14 +331,22 @@ func TestExternalSumSaturates(t *testing.T) {
 		}
 		return all
 	}
-	if got := sumOf(series(math.MaxInt64-1, 1)); got != math.MaxInt64 {
-		t.Errorf("got %d", got)
-	}
-	if got := sumOf(series(math.MaxInt64-1, 5)); got != math.MaxInt64 {
-		t.Errorf("got %d", got)
-	}
-	if got := sumOf(series(5, -2)); got != 3 {
-		t.Errorf("got %d", got)
+	for name, tc := range map[string]struct {
+		series         []int64
+		value, average int64
+	}{
+		"just fits":           {[]int64{math.MaxInt64 - 1, 1}, math.MaxInt64, math.MaxInt64},
+		"too much":            {[]int64{math.MaxInt64 - 1, 5}, math.MaxInt64, math.MaxInt64},
+		"less in the end":     {[]int64{5, -2}, 3, 3},
+		"negative for once":   {[]int64{-2, 5}, 3, math.MaxInt64},
+		"negative in the end": {[]int64{5, -7}, -2, math.MaxInt64},
+	} {
+		if got := sumOf(series(tc.series...), false); got != tc.value {
+			t.Errorf("%s: the value is %d", name, got)
+		}
+		if got := sumOf(series(tc.series...), true); got != tc.average {
+			t.Errorf("%s: the value to be shared is %d", name, got)
+		}
 	}
 }
 

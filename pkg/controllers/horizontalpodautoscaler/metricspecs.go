@@ -25,11 +25,35 @@ type metricError struct {
 	cause  error
 }
 
+// wrapped is the error for the sum of all. There it does not matter any more that only the
+// spec can cure it.
 func (e *metricError) wrapped() error {
-	if e.prefix == "" {
-		return e.cause
+	cause := e.cause
+	if spec := (specError{}); errors.As(cause, &spec) {
+		cause = spec.error
 	}
-	return fmt.Errorf("%s: %w", e.prefix, e.cause)
+	if e.prefix == "" {
+		return cause
+	}
+	return fmt.Errorf("%s: %w", e.prefix, cause)
+}
+
+// computingError is an error of the computation of a metric, as opposed to one of its spec.
+// Where it is told among others the prefix is added.
+type computingError struct {
+	prefix string
+	error
+}
+
+// Unwrap returns the cause.
+func (e computingError) Unwrap() error { return e.error }
+
+// failedMetric makes the error of a metric. The prefix names it among others.
+func failedMetric(reason, prefix string, err error) *metricError {
+	if computing := (computingError{}); errors.As(err, &computing) {
+		prefix, err = prefix+": "+computing.prefix, computing.error
+	}
+	return &metricError{reason: reason, prefix: prefix, cause: err}
 }
 
 var (
@@ -43,30 +67,29 @@ var (
 func (e *evaluation) computeMetric(ctx context.Context, w *workload, spec autoscalingv2.MetricSpec) (oneMetric, *metricError) {
 	var one oneMetric
 	var err error
-	var failed metricError
+	var reason, prefix string
 	switch {
 	case spec.Type == autoscalingv2.ObjectMetricSourceType && spec.Object != nil:
-		failed = metricError{reason: "FailedGetObjectMetric", prefix: "failed to get object metric value"}
+		reason, prefix = "FailedGetObjectMetric", "failed to get object metric value"
 		one, err = e.objectMetric(w, *spec.Object)
 	case spec.Type == autoscalingv2.PodsMetricSourceType && spec.Pods != nil:
-		failed = metricError{reason: "FailedGetPodsMetric", prefix: "failed to get pods metric value"}
+		reason, prefix = "FailedGetPodsMetric", "failed to get pods metric value"
 		one, err = e.podsMetric(w, *spec.Pods)
 	case spec.Type == autoscalingv2.ResourceMetricSourceType && spec.Resource != nil:
-		failed = metricError{reason: "FailedGetResourceMetric", prefix: fmt.Sprintf("failed to get %s resource metric value", spec.Resource.Name)}
+		reason, prefix = "FailedGetResourceMetric", fmt.Sprintf("failed to get %s resource metric value", spec.Resource.Name)
 		one, err = e.resourceMetric(ctx, w, *spec.Resource)
 	case spec.Type == autoscalingv2.ContainerResourceMetricSourceType && spec.ContainerResource != nil:
-		failed = metricError{reason: "FailedGetContainerResourceMetric", prefix: fmt.Sprintf("failed to get %s container metric value", spec.ContainerResource.Container)}
+		reason, prefix = "FailedGetContainerResourceMetric", fmt.Sprintf("failed to get %s container metric value", spec.ContainerResource.Container)
 		one, err = e.containerMetric(ctx, w, *spec.ContainerResource)
 	case spec.Type == autoscalingv2.ExternalMetricSourceType && spec.External != nil:
-		failed = metricError{reason: "FailedGetExternalMetric", prefix: fmt.Sprintf("failed to get %s external metric value", spec.External.Metric.Name)}
+		reason, prefix = "FailedGetExternalMetric", fmt.Sprintf("failed to get %s external metric value", spec.External.Metric.Name)
 		one, err = e.externalMetric(w, *spec.External)
 	default:
-		failed = metricError{reason: "InvalidMetricSourceType"}
+		reason = "InvalidMetricSourceType"
 		err = specError{fmt.Errorf("unknown metric source type %q", spec.Type)}
 	}
 	if err != nil {
-		failed.cause = err
-		return oneMetric{}, &failed
+		return oneMetric{}, failedMetric(reason, prefix, err)
 	}
 	one.status.Type = spec.Type
 	return one, nil
@@ -106,7 +129,7 @@ func (e *evaluation) objectMetric(w *workload, source autoscalingv2.ObjectMetric
 	case aim.Type == autoscalingv2.AverageValueMetricType && aim.AverageValue != nil:
 		value, err := read()
 		if err != nil {
-			return oneMetric{}, err
+			return oneMetric{}, computingError{fmt.Sprintf("failed to get %s object metric", source.Metric.Name), err}
 		}
 		one.name = externalName(source.Metric)
 		var share int64
@@ -129,7 +152,7 @@ func (e *evaluation) podsMetric(w *workload, source autoscalingv2.PodsMetricSour
 	if err != nil {
 		return oneMetric{}, fmt.Errorf("unable to get metric %s: %w", source.Metric.Name, err)
 	}
-	replicas, r, err := e.computePods(w, read, "", averageGoal(source.Target.AverageValue.MilliValue()))
+	replicas, r, err := e.computePods(w, read, "", average(*source.Target.AverageValue))
 	if err != nil {
 		return oneMetric{}, err
 	}
@@ -191,48 +214,76 @@ func (e *evaluation) computeResource(ctx context.Context, w *workload, name core
 	}
 	read := resourceSamples(pods, name, container)
 	if aim.AverageValue != nil {
-		return e.computePods(w, read, name, averageGoal(aim.AverageValue.MilliValue()))
+		return e.computePods(w, read, name, average(*aim.AverageValue))
 	}
-	requested, err := requests(w.pods, name, container, e.config.podLevelResources)
-	if err != nil {
-		return 0, reading{}, err
-	}
-	return e.computePods(w, read, name, utilizationGoal{percent: *aim.AverageUtilization, requests: requested})
+	return e.computePods(w, read, name, func() (goal, error) {
+		requested, err := requests(w.pods, name, container, e.config.podLevelResources)
+		return utilizationGoal{percent: *aim.AverageUtilization, requests: requested}, err
+	})
 }
 
-// computePods computes a metric of pods from what was read of all of them.
-func (e *evaluation) computePods(w *workload, read samples, name corev1.ResourceName, g goal) (int32, reading, error) {
+// average returns the goal of an amount for each pod.
+func average(amount resource.Quantity) func() (goal, error) {
+	return func() (goal, error) { return averageGoal(amount.MilliValue()), nil }
+}
+
+// computePods computes a metric of pods from what was read of all of them. What the goal
+// depends on comes last: users are told first that there is nothing to hold against it.
+func (e *evaluation) computePods(w *workload, read samples, name corev1.ResourceName, aim func() (goal, error)) (int32, reading, error) {
 	if len(w.pods) == 0 {
 		return 0, reading{}, errNoPods
 	}
 	start := startup{initialization: e.config.cpuInitializationPeriod, readinessDelay: e.config.initialReadinessDelay}
 	groups := group(w.pods, read, name, start, e.now)
-	return fromPods(groups.counted(read), groups, g, w.size.spec, e.tolerances())
+	known := groups.counted(read)
+	if len(known) == 0 {
+		return 0, reading{}, errNoSamples
+	}
+	g, err := aim()
+	if err != nil {
+		return 0, reading{}, err
+	}
+	return fromPods(known, groups, g, w.size.spec, e.tolerances())
 }
 
 func (e *evaluation) externalMetric(w *workload, source autoscalingv2.ExternalMetricSource) (oneMetric, error) {
-	series, err := metav1.LabelSelectorAsSelector(source.Metric.Selector)
-	if err != nil {
-		return oneMetric{}, err
-	}
-	if source.Target.AverageValue == nil && source.Target.Value == nil {
-		return oneMetric{}, errExternalTarget
-	}
-	value, err := e.source.externalValue(e.key.Namespace, source.Metric.Name, series)
-	if err != nil {
-		return oneMetric{}, fmt.Errorf("unable to get external metric %s/%s/%s: %w", e.key.Namespace, source.Metric.Name, source.Metric.Selector.String(), err)
-	}
 	status := &autoscalingv2.ExternalMetricStatus{Metric: source.Metric}
 	one := oneMetric{name: externalName(source.Metric), status: autoscalingv2.MetricStatus{External: status}}
-	if source.Target.AverageValue != nil {
+	switch aim := source.Target; {
+	case aim.AverageValue != nil:
+		value, err := e.externalValue(source.Metric, true)
+		if err != nil {
+			return oneMetric{}, computingError{fmt.Sprintf("failed to get %s external metric", source.Metric.Name), err}
+		}
 		var share int64
-		one.replicas, share = fromTotal(value, source.Target.AverageValue.MilliValue(), w.size, e.tolerances())
+		one.replicas, share = fromTotal(value, aim.AverageValue.MilliValue(), w.size, e.tolerances())
 		status.Current.AverageValue = decimal(share)
 		return one, nil
+	case aim.Value != nil:
+		value, err := e.externalValue(source.Metric, false)
+		if err == nil {
+			one.replicas, err = fromRatio(float64(value)/float64(aim.Value.MilliValue()), w.size, w.pods, e.tolerances())
+		}
+		if err != nil {
+			return oneMetric{}, computingError{"failed to get external metric " + source.Metric.Name, err}
+		}
+		status.Current.Value = decimal(value)
+		return one, nil
 	}
-	one.replicas, err = fromRatio(float64(value)/float64(source.Target.Value.MilliValue()), w.size, w.pods, e.tolerances())
-	status.Current.Value = decimal(value)
-	return one, err
+	return oneMetric{}, errExternalTarget
+}
+
+// externalValue reads the sum of the series of an external metric.
+func (e *evaluation) externalValue(metric autoscalingv2.MetricIdentifier, shared bool) (int64, error) {
+	series, err := metav1.LabelSelectorAsSelector(metric.Selector)
+	if err != nil {
+		return 0, err
+	}
+	value, err := e.source.externalValue(e.key.Namespace, metric.Name, series, shared)
+	if err != nil {
+		return 0, fmt.Errorf("unable to get external metric %s/%s/%s: %w", e.key.Namespace, metric.Name, metric.Selector.String(), err)
+	}
+	return value, nil
 }
 
 // externalName names a metric of which pods get a share, external or not.

@@ -112,12 +112,8 @@ func requests(pods []*corev1.Pod, resource corev1.ResourceName, container string
 }
 
 func requestOf(pod *corev1.Pod, resource corev1.ResourceName, container string, podLevel bool) (int64, error) {
-	if podLevel && container == "" && resourcehelpers.IsSupportedPodLevelResource(resource) && resourcehelpers.IsPodLevelRequestsSet(pod) {
-		request, ok := pod.Spec.Resources.Requests[resource]
-		if !ok {
-			return 0, fmt.Errorf("missing pod-level request for %s in Pod %s", resource, pod.Name)
-		}
-		return request.MilliValue(), nil
+	if podLevel && container == "" && resourcehelpers.IsPodLevelRequestsSet(pod) {
+		return wholeRequest(pod, resource)
 	}
 	var sum int64
 	found := false
@@ -136,6 +132,17 @@ func requestOf(pod *corev1.Pod, resource corev1.ResourceName, container string, 
 		return 0, fmt.Errorf("container %s not found in Pod %s", container, pod.Name)
 	}
 	return sum, nil
+}
+
+// wholeRequest is what a pod that requests something as a whole requests of any resource:
+// what the scheduler reckons with. That is the request of the pod, or else those of its
+// containers, of which some may have none, and in both cases its overhead.
+func wholeRequest(pod *corev1.Pod, resource corev1.ResourceName) (int64, error) {
+	request, ok := resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{})[resource]
+	if !ok {
+		return 0, fmt.Errorf("missing pod-level request for %s in Pod %s", resource, pod.Name)
+	}
+	return request.MilliValue(), nil
 }
 
 // runningContainers are the containers that run for as long as the pod: the regular ones

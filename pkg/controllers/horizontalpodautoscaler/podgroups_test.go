@@ -93,32 +93,63 @@ func TestRequests(t *testing.T) {
 	plain := pod(func(*corev1.PodSpec) {})
 	withInit := pod(func(s *corev1.PodSpec) { s.InitContainers = []corev1.Container{container("init", "9"), sidecar} })
 	lacking := pod(func(s *corev1.PodSpec) { s.Containers[1] = container("b", "") })
-	podLevel := func(name, amount string) *corev1.Pod {
+	list := func(pairs ...string) corev1.ResourceList {
+		l := corev1.ResourceList{}
+		for i := 0; i < len(pairs); i += 2 {
+			l[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+		}
+		return l
+	}
+	podLevel := func(edit func(*corev1.PodSpec), pairs ...string) *corev1.Pod {
 		return pod(func(s *corev1.PodSpec) {
-			s.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceName(name): resource.MustParse(amount)}}
+			s.Resources = &corev1.ResourceRequirements{Requests: list(pairs...)}
+			edit(s)
 		})
 	}
+	asIs := func(*corev1.PodSpec) {}
+	overhead := func(s *corev1.PodSpec) { s.Overhead = list("cpu", "25m") }
+	gpus := func(s *corev1.PodSpec) {
+		for i := range s.Containers {
+			s.Containers[i].Resources.Requests["example.com/gpu"] = resource.MustParse("2")
+		}
+	}
+	limited := pod(func(s *corev1.PodSpec) { s.Resources = &corev1.ResourceRequirements{Limits: list("cpu", "2")} })
 	for name, tc := range map[string]struct {
 		pod       *corev1.Pod
+		resource  corev1.ResourceName
 		container string
 		podLevel  bool
 		want      int64
 		err       string
 	}{
-		"sum of the containers":            {plain, "", true, 300, ""},
-		"with sidecars, not init":          {withInit, "", true, 350, ""},
-		"one container":                    {plain, "b", true, 200, ""},
-		"a sidecar by name":                {withInit, "sidecar", true, 50, ""},
-		"an init container by name":        {withInit, "init", true, 0, "container init not found in Pod p"},
-		"no such container":                {plain, "z", true, 0, "container z not found in Pod p"},
-		"one container lacks it":           {lacking, "", true, 0, "missing request for cpu in container b of Pod p"},
-		"another container lacks it":       {lacking, "a", true, 100, ""},
-		"of the pod":                       {podLevel("cpu", "700m"), "", true, 700, ""},
-		"of the pod, gate off":             {podLevel("cpu", "700m"), "", false, 300, ""},
-		"of the pod, a container is named": {podLevel("cpu", "700m"), "a", true, 100, ""},
-		"of the pod, another resource":     {podLevel("memory", "1Gi"), "", true, 0, "missing pod-level request for cpu in Pod p"},
+		// M11 (b)
+		"sum of the containers":         {plain, "cpu", "", true, 300, ""},
+		"with sidecars, not init":       {withInit, "cpu", "", true, 350, ""},
+		"without overhead":              {pod(overhead), "cpu", "", true, 300, ""},
+		"one container":                 {plain, "cpu", "b", true, 200, ""},
+		"a sidecar by name":             {withInit, "cpu", "sidecar", true, 50, ""},
+		"an init container by name":     {withInit, "cpu", "init", true, 0, "container init not found in Pod p"},
+		"no such container":             {plain, "cpu", "z", true, 0, "container z not found in Pod p"},
+		"one container lacks it":        {lacking, "cpu", "", true, 0, "missing request for cpu in container b of Pod p"},
+		"another container lacks it":    {lacking, "cpu", "a", true, 100, ""},
+		"limits of the pod alone":       {limited, "cpu", "", true, 300, ""},
+		"nothing supported for the pod": {podLevel(asIs, "example.com/gpu", "1"), "cpu", "", true, 300, ""},
+		// M11 (a)
+		"of the pod":                             {podLevel(asIs, "cpu", "700m"), "cpu", "", true, 700, ""},
+		"of the pod, gate off":                   {podLevel(asIs, "cpu", "700m"), "cpu", "", false, 300, ""},
+		"of the pod, a container is named":       {podLevel(asIs, "cpu", "700m"), "cpu", "a", true, 100, ""},
+		"of the pod, with overhead":              {podLevel(overhead, "cpu", "700m"), "cpu", "", true, 725, ""},
+		"of the pod, gate off, with overhead":    {podLevel(overhead, "cpu", "700m"), "cpu", "", false, 300, ""},
+		"of the pod, another resource":           {podLevel(asIs, "memory", "1Gi"), "cpu", "", true, 300, ""},
+		"another resource, with overhead":        {podLevel(overhead, "memory", "1Gi"), "cpu", "", true, 325, ""},
+		"another resource, a container lacks it": {podLevel(func(s *corev1.PodSpec) { s.Containers[1] = container("b", "") }, "memory", "1Gi"), "cpu", "", true, 100, ""},
+		"another resource, init needs more": {podLevel(func(s *corev1.PodSpec) {
+			s.InitContainers = []corev1.Container{container("init", "9"), sidecar}
+		}, "memory", "1Gi"), "cpu", "", true, 9000, ""},
+		"a resource that pods cannot request": {podLevel(gpus, "cpu", "1"), "example.com/gpu", "", true, 4000, ""},
+		"a resource that nothing requests":    {podLevel(asIs, "cpu", "1"), "memory", "", true, 0, "missing pod-level request for memory in Pod p"},
 	} {
-		got, err := requests([]*corev1.Pod{tc.pod}, "cpu", tc.container, tc.podLevel)
+		got, err := requests([]*corev1.Pod{tc.pod}, tc.resource, tc.container, tc.podLevel)
 		if tc.err != "" {
 			if err == nil || err.Error() != tc.err {
 				t.Errorf("%s: got error %v", name, err)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -15,14 +16,21 @@ import (
 // that are under several of them.
 //
 //  1. A registered autoscaler selects nothing until its selector is set. A selector is
-//     remembered only for a registered autoscaler.
+//     remembered only for a registered autoscaler, which is one of a name and UID: another
+//     one of its name selects nothing at first.
 //  2. A selector is filed under one label pair that a pod must have, its anchor, or under
 //     no pair if it requires none. Looking up a pod costs as much as the selectors that
 //     share a pair with it, however many autoscalers the namespace has.
 type selectors struct {
 	mu    sync.RWMutex
-	known map[cache.ObjectName]labels.Selector
+	known map[cache.ObjectName]registered
 	filed map[file]map[cache.ObjectName]labels.Selector
+}
+
+// registered is an autoscaler that is known.
+type registered struct {
+	uid      types.UID
+	selector labels.Selector
 }
 
 // file is where selectors with the same anchor are kept. The zero pair is for those without.
@@ -30,17 +38,17 @@ type file struct{ namespace, label, value string }
 
 func newSelectors() *selectors {
 	return &selectors{
-		known: map[cache.ObjectName]labels.Selector{},
+		known: map[cache.ObjectName]registered{},
 		filed: map[file]map[cache.ObjectName]labels.Selector{},
 	}
 }
 
 // register makes an autoscaler known and returns the number of those that are.
-func (s *selectors) register(key cache.ObjectName) int {
+func (s *selectors) register(key cache.ObjectName, uid types.UID) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.known[key]; !ok {
-		s.known[key] = labels.Nothing()
+	if !s.isKnown(key, uid) {
+		s.put(key, registered{uid, labels.Nothing()})
 	}
 	return len(s.known)
 }
@@ -54,31 +62,38 @@ func (s *selectors) remove(key cache.ObjectName) int {
 	return len(s.known)
 }
 
-func (s *selectors) has(key cache.ObjectName) bool {
+func (s *selectors) has(key cache.ObjectName, uid types.UID) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	_, ok := s.known[key]
-	return ok
+	return s.isKnown(key, uid)
+}
+
+func (s *selectors) isKnown(key cache.ObjectName, uid types.UID) bool {
+	known, ok := s.known[key]
+	return ok && known.uid == uid
 }
 
 // set remembers the selector of an autoscaler, if it is registered.
-func (s *selectors) set(key cache.ObjectName, selector labels.Selector) {
-	if s.holds(key, selector) {
+func (s *selectors) set(key cache.ObjectName, uid types.UID, selector labels.Selector) {
+	if s.holds(key, uid, selector) {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.known[key]; ok {
-		s.put(key, selector)
+	if s.isKnown(key, uid) {
+		s.put(key, registered{uid, selector})
 	}
 }
 
 // holds reports that nothing would change, which is so in all but the first evaluation.
-func (s *selectors) holds(key cache.ObjectName, selector labels.Selector) bool {
+func (s *selectors) holds(key cache.ObjectName, uid types.UID, selector labels.Selector) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	was, ok := s.known[key]
-	return ok && was.String() == selector.String() && was.Empty() == selector.Empty()
+	if !s.isKnown(key, uid) {
+		return false
+	}
+	was := s.known[key].selector
+	return was.String() == selector.String() && was.Empty() == selector.Empty()
 }
 
 // adopt takes the selectors of the registered autoscalers from other.
@@ -87,9 +102,9 @@ func (s *selectors) adopt(other *selectors) {
 	defer other.mu.RUnlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key, selector := range other.known {
-		if _, ok := s.known[key]; ok {
-			s.put(key, selector)
+	for key, was := range other.known {
+		if s.isKnown(key, was.uid) {
+			s.put(key, was)
 		}
 	}
 }
@@ -121,17 +136,17 @@ func (s *selectors) selecting(namespace string, pods []*corev1.Pod) []cache.Obje
 	return keys
 }
 
-func (s *selectors) put(key cache.ObjectName, selector labels.Selector) {
+func (s *selectors) put(key cache.ObjectName, is registered) {
 	s.unfile(key)
-	s.known[key] = selector
-	f, selects := anchor(key.Namespace, selector)
+	s.known[key] = is
+	f, selects := anchor(key.Namespace, is.selector)
 	if !selects {
 		return
 	}
 	if s.filed[f] == nil {
 		s.filed[f] = map[cache.ObjectName]labels.Selector{}
 	}
-	s.filed[f][key] = selector
+	s.filed[f][key] = is.selector
 }
 
 func (s *selectors) unfile(key cache.ObjectName) {
@@ -139,7 +154,7 @@ func (s *selectors) unfile(key cache.ObjectName) {
 	if !ok {
 		return
 	}
-	f, selects := anchor(key.Namespace, was)
+	f, selects := anchor(key.Namespace, was.selector)
 	if !selects {
 		return
 	}

@@ -104,8 +104,8 @@ func (s metricSource) objectValue(namespace string, object autoscalingv2.CrossVe
 	return value.Value.MilliValue(), nil
 }
 
-// externalValue sums the series of an external metric.
-func (s metricSource) externalValue(namespace, metric string, series labels.Selector) (int64, error) {
+// externalValue sums the series of an external metric, which may be for pods to share.
+func (s metricSource) externalValue(namespace, metric string, series labels.Selector, shared bool) (int64, error) {
 	list, err := s.external.NamespacedMetrics(namespace).List(metric, series)
 	if err != nil {
 		return 0, fmt.Errorf("unable to fetch metrics from external metrics API: %w", err)
@@ -113,16 +113,21 @@ func (s metricSource) externalValue(namespace, metric string, series labels.Sele
 	if len(list.Items) == 0 {
 		return 0, errors.New("no metrics returned from external metrics API")
 	}
-	return sumOf(list.Items), nil
+	return sumOf(list.Items, shared), nil
 }
 
-func sumOf(series []externalv1beta1.ExternalMetricValue) (sum int64) {
+// sumOf adds series up, to at most the largest number. A sum that is shared counts as too
+// large when it is negative on the way: that is how users know it.
+func sumOf(series []externalv1beta1.ExternalMetricValue, shared bool) (sum int64) {
 	for _, item := range series {
 		value := item.Value.MilliValue()
 		if value > 0 && sum > math.MaxInt64-value {
 			return math.MaxInt64
 		}
 		sum += value
+		if shared && sum < 0 {
+			return math.MaxInt64
+		}
 	}
 	return sum
 }

@@ -21,16 +21,17 @@ type target struct {
 }
 
 // findTarget reads the live scale of the target. The version of its kind does not matter;
-// of several resources of the kind the first that has the object counts.
+// of several resources of the kind the first that has the object counts. Its errors are
+// not wrapped: users read them in the status of the autoscaler.
 func (e *evaluation) findTarget(ctx context.Context) (target, error) {
 	ref := e.hpa.Spec.ScaleTargetRef
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
-		return target{}, specError{fmt.Errorf("invalid API version in scale target reference: %w", err)}
+		return target{}, specError{err}
 	}
 	mappings, err := e.mapper.RESTMappings(schema.GroupKind{Group: gv.Group, Kind: ref.Kind})
 	if err != nil {
-		return target{}, fmt.Errorf("unable to determine resource for scale target reference: %w", err)
+		return target{}, err
 	}
 	var first error
 	for _, m := range mappings {

@@ -37,7 +37,7 @@ type accounting struct {
 	full bool
 	// handled counts the failures that a rule of the failure policy matched.
 	handled map[batchv1.PodFailurePolicyAction]int
-	// newIndexes are succeeded indexes that the status does not have yet.
+	// newIndexes are succeeded indexes of removable pods that the status does not have yet.
 	newIndexes map[int]bool
 }
 
@@ -79,8 +79,8 @@ func (a *accounting) keepTracked(uids *[]types.UID) (dropped int32) {
 	return dropped
 }
 
-// count chooses the pods whose finalizer can go and puts them into the status, the lowest
-// indexes first so that their text form stays short.
+// count chooses the pods whose finalizer can go and puts them into the status. Of an Indexed
+// Job those with the lowest indexes are first.
 func (a *accounting) count() {
 	all := a.o.pods
 	if isIndexed(a.o.job) {
@@ -97,7 +97,7 @@ func (a *accounting) count() {
 		switch {
 		case pod.Status.Phase == corev1.PodSucceeded && !failed.Has(pod.UID):
 			a.countSuccess(pod, succeeded)
-		case isFailed(a.o.job, pod) || a.o.end != nil && a.o.end.Type != batchv1.JobSuccessCriteriaMet:
+		case a.o.isFailed(pod) || a.o.end != nil && a.o.end.Type != batchv1.JobSuccessCriteriaMet:
 			// What has not finished when the Job fails has failed with it.
 			a.countFailure(pod, failed)
 		}
@@ -112,7 +112,7 @@ func (a *accounting) isRemovable(pod *corev1.Pod) bool {
 	if a.o.job.DeletionTimestamp != nil || a.o.end != nil || pod.Status.Phase == corev1.PodSucceeded {
 		return true
 	}
-	return isFailed(a.o.job, pod) && a.o.indexed.retained[indexOf(pod)] != pod
+	return a.o.isFailed(pod) && a.o.indexed.retained[indexOf(pod)] != pod
 }
 
 func (a *accounting) countSuccess(pod *corev1.Pod, known sets.Set[types.UID]) {
@@ -146,13 +146,15 @@ func (a *accounting) countFailure(pod *corev1.Pod, known sets.Set[types.UID]) {
 	a.changed = true
 }
 
-// reportIndexes writes the indexes into the status.
+// reportIndexes writes the indexes into the status: all of them, also those of pods that
+// are left for the next reconcile. These keep their finalizer, and an index is never counted
+// twice; so success is never reported beside fewer indexes than it takes.
 func (a *accounting) reportIndexes() {
 	if !isIndexed(a.o.job) {
 		return
 	}
 	status := &a.o.job.Status
-	completed := a.o.indexed.counted.with(a.newIndexes)
+	completed := a.o.indexed.succeeded
 	if text, n := completed.String(), int32(completed.count()); text != status.CompletedIndexes || n != status.Succeeded {
 		status.CompletedIndexes, status.Succeeded, a.changed = text, n, true
 	}
@@ -212,9 +214,13 @@ func completionTime(job *batchv1.Job, complete *batchv1.JobCondition) *metav1.Ti
 func (o *observation) reportCounts() bool {
 	status := &o.job.Status
 	active := o.activeCount()
-	same := status.Active == active && ptr.Equal(status.Ready, &o.ready) && ptr.Equal(status.Terminating, &o.terminating)
+	var terminating *int32
+	if o.told {
+		terminating = ptr.To(o.terminating)
+	}
+	same := status.Active == active && ptr.Equal(status.Ready, &o.ready) && ptr.Equal(status.Terminating, terminating)
 	if !same {
-		status.Active, status.Ready, status.Terminating = active, ptr.To(o.ready), ptr.To(o.terminating)
+		status.Active, status.Ready, status.Terminating = active, ptr.To(o.ready), terminating
 	}
 	return !same
 }

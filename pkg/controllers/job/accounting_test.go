@@ -81,6 +81,8 @@ func TestAccounting(t *testing.T) {
 			"succeeded 0 failed 0 uncounted [] [f] removable [f i] changed true"},
 		{"indexes", newJob(indexed, sized(9, 9), completed("0,1", 2)), pods(newPod("s", succeeded, atIndex(2)), newPod("again", succeeded, atIndex(1)), newPod("f", failed, atIndex(4))), nil,
 			`succeeded 3 failed 0 uncounted [] [f] completed "0-2" removable [again f s] changed true`},
+		{"indexes of pods that were counted as failed (T4)", newJob(indexed, sized(9, 9), counted(0, 0, nil, uids("flip"))), pods(newPod("flip", succeeded, atIndex(2))), nil,
+			`succeeded 1 failed 0 uncounted [] [flip] completed "2" removable [flip] changed true`},
 		{"indexes out of range", newJob(indexed, sized(2, 2)), pods(newPod("s", succeeded, atIndex(2)), newPod("f", failed, atIndex(3)), newPod("u", failed)), nil,
 			`succeeded 0 failed 0 uncounted [] [] completed "" removable [f s u] changed false`},
 		{"scaled down", newJob(indexed, sized(2, 2), completed("0-4", 5)), nil, nil,
@@ -116,6 +118,14 @@ func TestRemovedFinalizersAreNotCountedAgain(t *testing.T) {
 	}
 }
 
+func TestIndexesOfPodsThatLostTheirFinalizerUnseenAreReported(t *testing.T) {
+	o := look(newJob(indexed, sized(3, 3)), newPod("s", succeeded, atIndex(1)))
+	o.removed.Insert("s")
+	if got, want := accountText(account(o)), `succeeded 1 failed 0 uncounted [] [] completed "1" removable [] changed true`; got != want {
+		t.Errorf("T4: got %s, want %s", got, want)
+	}
+}
+
 func TestPolicyActionsAreTallied(t *testing.T) {
 	const ignore, count = batchv1.PodFailurePolicyActionIgnore, batchv1.PodFailurePolicyActionCount
 	a := account(look(newJob(withFailurePolicy(onExit(ignore, 6), onExit(count, 7))),
@@ -135,7 +145,7 @@ func TestAccountingIsBounded(t *testing.T) {
 		{"below", newJob(sized(900, 900)), 499, "499 false"},
 		{"at the bound", newJob(sized(900, 900)), 500, "500 true"},
 		{"above", newJob(sized(900, 900)), 700, "500 true"},
-		{"indexes, the lowest first", newJob(sized(900, 900), indexed), 700, "500 true 0-499"},
+		{"indexes are all reported, the finalizers of the lowest go first (T4)", newJob(sized(900, 900), indexed), 700, "500 true 0-699"},
 	} {
 		var all []*corev1.Pod
 		for i := range test.pods {

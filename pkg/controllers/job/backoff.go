@@ -1,12 +1,9 @@
 package job
 
 import (
-	"maps"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -65,52 +62,4 @@ func backoffWait(failures int, last, now time.Time) time.Duration {
 		delay = min(delay, podBackoff<<(failures-1))
 	}
 	return max(0, delay-now.Sub(last))
-}
-
-// backoffs holds the records of all Jobs.
-type backoffs struct {
-	mu   sync.Mutex
-	jobs map[types.NamespacedName]backoffRecord
-}
-
-func (b *backoffs) get(job types.NamespacedName) backoffRecord {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.jobs[job]
-}
-
-func (b *backoffs) set(job types.NamespacedName, r backoffRecord) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if r == (backoffRecord{}) {
-		delete(b.jobs, job)
-		return
-	}
-	b.jobs[job] = r
-}
-
-func (b *backoffs) drop(job types.NamespacedName) { b.set(job, backoffRecord{}) }
-
-func (b *backoffs) has(job types.NamespacedName) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	_, ok := b.jobs[job]
-	return ok
-}
-
-func (b *backoffs) copy() map[types.NamespacedName]backoffRecord {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return maps.Clone(b.jobs)
-}
-
-// adopt takes over the records of a predecessor, except for Jobs with one already.
-func (b *backoffs) adopt(jobs map[types.NamespacedName]backoffRecord) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for job, r := range jobs {
-		if _, known := b.jobs[job]; !known {
-			b.jobs[job] = r
-		}
-	}
 }

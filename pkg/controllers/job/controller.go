@@ -23,15 +23,18 @@
 //     their own (orphans.go).
 //  9. With the gate WorkloadWithJob, the pods of a new parallel Indexed Job are scheduled
 //     as a gang (workload.go).
-//  10. What only memory holds is handed over to the next instance.
+//  10. What only memory holds belongs to the UID of a Job and to a bounded time, and is
+//     handed over to the next instance.
+//  11. That a Job is gone is not concluded from the cache when its pods would be lost by it:
+//     the API server is asked (orphans.go).
+//  12. Versions before 1.35 can be emulated: what a Job asks for with managedBy or
+//     podReplacementPolicy holds only with the gate of that name (judge.go).
 //
 // See specs/job-controller.md and specs/workload-common.md.
 package job
 
 import (
 	"context"
-	"errors"
-	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -48,6 +51,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/kit/expectations"
 	"kcmd.dev/pkg/controllers/kit/index"
@@ -91,6 +95,8 @@ type value struct {
 	staleConsistency          bool
 	resetStartTimeOfSuspended bool
 	gangScheduling            bool
+	podReplacementPolicy      bool
+	managedBy                 bool
 }
 
 func valueOf(c *controller.Config) value {
@@ -99,6 +105,8 @@ func valueOf(c *controller.Config) value {
 		staleConsistency:          config.Enabled(c, config.StaleControllerConsistencyJob),
 		resetStartTimeOfSuspended: config.Enabled(c, config.MutableSchedulingDirectivesForSuspendedJobs),
 		gangScheduling:            config.Enabled(c, config.WorkloadWithJob) && config.Enabled(c, config.GenericWorkload),
+		podReplacementPolicy:      config.Enabled(c, config.JobPodReplacementPolicy),
+		managedBy:                 config.Enabled(c, config.JobManagedBy),
 	}
 }
 
@@ -120,6 +128,8 @@ type jobController struct {
 	metrics                   *controllerMetrics
 	requireFresh              bool
 	resetStartTimeOfSuspended bool
+	podReplacementPolicy      bool
+	managedBy                 bool
 
 	jobs       batchlisters.JobLister
 	podsCached corelisters.PodLister
@@ -128,10 +138,10 @@ type jobController struct {
 	selectors  *ownership.Selectors[*batchv1.Job]
 	pods       pods.Tracked
 	tracker    *expectations.Tracker
-	backoffs   *backoffs
+	backoffs   *memories[backoffRecord]
 	removals   *removals
-	finished   *finishedMarks
-	gangs      *gangs // nil unless the gate is on
+	finished   *memories[time.Time] // the Jobs that this process has finished, and when
+	gangs      *gangs               // nil unless the gate is on
 
 	queue       queue
 	orphanQueue orphanQueue
@@ -180,6 +190,8 @@ func build(env controller.Env, v value) (*jobController, error) {
 		metrics:                   newMetrics(env.Metrics),
 		requireFresh:              v.staleConsistency,
 		resetStartTimeOfSuspended: v.resetStartTimeOfSuspended,
+		podReplacementPolicy:      v.podReplacementPolicy,
+		managedBy:                 v.managedBy,
 		jobs:                      jobInformer.Lister(),
 		podsCached:                podInformer.Lister(),
 		byOwner:                   byOwner,
@@ -187,11 +199,11 @@ func build(env controller.Env, v value) (*jobController, error) {
 		selectors:                 ownership.NewSelectors(selectorOf),
 		pods:                      pods.Tracked{Control: pods.Control{Client: env.Client, Events: env.Events}, Tracker: tracker},
 		tracker:                   tracker,
-		backoffs:                  &backoffs{jobs: map[types.NamespacedName]backoffRecord{}},
-		finished:                  &finishedMarks{jobs: map[types.NamespacedName]types.UID{}},
+		backoffs:                  newMemories[backoffRecord](),
+		finished:                  newMemories[time.Time](),
 		predecessor:               env.Predecessor,
 	}
-	c.removals = &removals{cached: c.cachedPod, jobs: map[types.NamespacedName]map[types.UID]string{}}
+	c.removals = &removals{cached: c.cachedPod, clock: env.Clock, jobs: map[types.NamespacedName]map[types.UID]removal{}}
 	if v.gangScheduling {
 		if c.gangs, err = newGangs(env); err != nil {
 			return nil, err
@@ -216,20 +228,15 @@ func (c *jobController) Run(ctx context.Context) error {
 	if c.predecessor != nil {
 		c.adopt(c.predecessor())
 	}
-	var orphans sync.WaitGroup
-	var orphanErr error
-	orphans.Go(func() { orphanErr = c.orphanLoop.Run(ctx) })
-	err := c.loop.Run(ctx)
-	orphans.Wait()
-	return errors.Join(err, orphanErr)
+	return concurrent.Run(ctx, c.loop.Run, c.orphanLoop.Run)
 }
 
 // memory is what one instance hands over to the next.
 type memory struct {
 	writes   expectations.State
-	backoffs map[types.NamespacedName]backoffRecord
-	removals map[types.NamespacedName]map[types.UID]string
-	finished map[types.NamespacedName]types.UID
+	backoffs map[types.NamespacedName]memorized[backoffRecord]
+	removals map[types.NamespacedName]map[types.UID]removal
+	finished map[types.NamespacedName]memorized[time.Time]
 }
 
 // HandOver implements controller.HandsOver: the successor must neither count a pod again

@@ -43,7 +43,7 @@ func (o *observation) failedByPolicy() *batchv1.JobCondition {
 		return nil
 	}
 	for _, pod := range o.pods {
-		if !isFailed(o.job, pod) {
+		if !o.isFailed(pod) {
 			continue
 		}
 		if v := o.verdict(pod); v.action == batchv1.PodFailurePolicyActionFailJob {

@@ -131,7 +131,7 @@ func TestObserveCountsPods(t *testing.T) {
 		newPod("s", succeeded), newPod("f", failed), newPod("us", succeeded), newPod("uf", failed),
 		newPod("gone-s", succeeded, untracked), newPod("gone-f", failed, untracked), newPod("removed", succeeded),
 	}
-	o := observe(job, all, sets.New[types.UID]("removed"), backoffRecord{}, start)
+	o := observe(job, replacementOf(job, true), all, sets.New[types.UID]("removed"), backoffRecord{}, start)
 	got := fmt.Sprint(len(o.active), o.ready, o.terminating, o.succeeded, o.failed, namesOf(o.newSucceeded), namesOf(o.newFailed))
 	if want := "2 1 1 12 23 [s] [f leaving]"; got != want {
 		t.Errorf("got %s, want %s", got, want)

@@ -27,7 +27,9 @@ var (
 	start     = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	key       = types.NamespacedName{Namespace: "ns", Name: "pi"}
 	podLabels = map[string]string{batchv1.ControllerUidLabel: "job-uid", "app": "pi"}
-	defaults  = value{concurrentSyncs: 5, staleConsistency: true, resetStartTimeOfSuspended: true}
+	defaults  = value{
+		concurrentSyncs: 5, staleConsistency: true, resetStartTimeOfSuspended: true, podReplacementPolicy: true, managedBy: true,
+	}
 )
 
 // newJob makes a Job that runs one pod to completion.
@@ -181,7 +183,7 @@ func namesOf(all []*corev1.Pod) []string {
 
 // look observes a Job as if all its finalizers were as the cache shows.
 func look(job *batchv1.Job, all ...*corev1.Pod) *observation {
-	o := observe(job, all, sets.New[types.UID](), backoffRecord{}, start)
+	o := observe(job, replacementOf(job, true), all, sets.New[types.UID](), backoffRecord{}, start)
 	o.settled = true
 	return o
 }

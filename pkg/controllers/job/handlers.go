@@ -32,7 +32,7 @@ func (c *jobController) watch(jobs, podInformer cache.SharedIndexInformer) error
 
 func (c *jobController) jobAdded(lane reconcile.Lane, job *batchv1.Job) {
 	c.queue.Enqueue(lane, keyOf(job))
-	if managedElsewhere(job) {
+	if c.managedElsewhere(job) {
 		c.metrics.externallyManaged(*job.Spec.ManagedBy)
 	}
 }
@@ -66,7 +66,7 @@ func (c *jobController) jobDeleted(job *batchv1.Job) {
 	key := keyOf(job)
 	c.tracker.Forget(key, job.UID)
 	c.finished.drop(key, job.UID)
-	c.backoffs.drop(key)
+	c.backoffs.drop(key, job.UID)
 	c.queue.Enqueue(reconcile.Fresh, key)
 }
 

@@ -1,11 +1,11 @@
 package job
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -159,8 +159,8 @@ func TestJobEvents(t *testing.T) {
 
 func TestADeletedJobIsForgottenAtOnce(t *testing.T) {
 	f := newFixture(t, defaults)
-	f.backoffs.set(key, backoffRecord{failures: 1, last: time.Now()})
-	f.finished.set(key, "job-uid")
+	f.backoffs.set(key, "job-uid", backoffRecord{failures: 1, last: start})
+	f.finished.set(key, "job-uid", start)
 	f.tracker.Wrote(key, "job-uid", jobResource, "7")
 	f.jobDeleted(newJob())
 	if f.remembers(key) || len(f.tracker.HandOver()) != 0 {
@@ -184,7 +184,7 @@ func TestOrphans(t *testing.T) {
 		{"of a running job", newJob(), newPod("p"), ""},
 		{"of a finished job", newJob(finished), newPod("p"), "patch pods p"},
 		{"of a finished job that is managed elsewhere", newJob(finished, external), newPod("p"), ""},
-		{"of a job that is gone", newJob(), newPod("p", gone), "patch pods p"},
+		{"of a job that is gone", newJob(), newPod("p", gone), "get jobs pi, patch pods p"},
 		{"of nobody", newJob(), newPod("p", alone), "patch pods p"},
 		{"of another kind", newJob(), newPod("p", gone, refer("batch/v1", "Task")), ""},
 		{"of another group", newJob(), newPod("p", gone, refer("example.com/v1", "Job")), ""},
@@ -201,6 +201,63 @@ func TestOrphans(t *testing.T) {
 			}
 		})
 	}
+}
+
+// That the cache has no Job says little about a Job that the cache has never shown: pods of
+// one that runs must stay until they are counted.
+func TestPodsOfAJobThatIsNotCachedYet(t *testing.T) {
+	finished := withStatusCondition(batchv1.JobFailed, "True", "X")
+	recreated := func(j *batchv1.Job) { j.UID = "new" }
+	external := func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To("example.com/other") }
+	for _, test := range []struct {
+		name           string
+		cached, stored *batchv1.Job
+		want           string
+	}{
+		{"it runs", nil, newJob(), "get jobs pi"},
+		{"it runs, and the cache shows its predecessor", newJob(recreated), newJob(), "get jobs pi"},
+		{"it is managed elsewhere", nil, newJob(finished, external), "get jobs pi"},
+		{"it has finished", nil, newJob(finished), "get jobs pi, patch pods p"},
+		{"it is gone", nil, nil, "get jobs pi, patch pods p"},
+		{"it was recreated", nil, newJob(recreated), "get jobs pi, patch pods p"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, defaults, newPod("p"))
+			if test.cached != nil {
+				f.cache(t, test.cached)
+			}
+			if test.stored != nil {
+				if err := f.env.Fake.Tracker().Add(test.stored); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, k := range []orphan{{orphanPod, "ns", "p"}, {orphanSelector, "ns", "batch.kubernetes.io/controller-uid=job-uid"}} {
+				if err := f.reconcileOrphan(f.env.Context(), k); err != nil {
+					t.Errorf("%v: %v", k, err)
+				}
+				f.wantRequests(t, test.want)
+			}
+		})
+	}
+}
+
+func TestASweepAsksForAJobOnce(t *testing.T) {
+	f := newFixture(t, defaults, newPod("a"), newPod("b"), newPod("c"))
+	if err := f.reconcileOrphan(f.env.Context(), orphan{orphanSelector, "ns", "app=pi"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.requests(); strings.Count(got, "get jobs") != 1 || strings.Count(got, "patch pods") != 3 {
+		t.Errorf("requests %s", got)
+	}
+}
+
+func TestPodsKeepTheirFinalizerWhileTheirJobCannotBeRead(t *testing.T) {
+	f := newFixture(t, defaults, newPod("p"))
+	f.failing("get", "jobs", "pi", errBoom)
+	if err := f.reconcileOrphan(f.env.Context(), orphan{orphanPod, "ns", "p"}); !errors.Is(err, errBoom) {
+		t.Errorf("the error is %v", err)
+	}
+	f.wantRequests(t, "get jobs pi")
 }
 
 func TestOrphanFailures(t *testing.T) {
@@ -277,19 +334,34 @@ func TestValue(t *testing.T) {
 	gates := func(set map[string]bool) func(*v1beta1.KubeControllerManagerConfiguration) {
 		return func(c *v1beta1.KubeControllerManagerConfiguration) { c.FeatureGates = set }
 	}
-	gang := defaults
-	gang.gangScheduling = true
+	with := func(change func(*value)) value {
+		v := defaults
+		change(&v)
+		return v
+	}
+	gang := with(func(v *value) { v.gangScheduling = true })
+	emulating := func(version, gate string) func(*v1beta1.KubeControllerManagerConfiguration) {
+		return func(c *v1beta1.KubeControllerManagerConfiguration) {
+			c.EmulatedVersion, c.FeatureGates = version, map[string]bool{gate: false}
+		}
+	}
+	// Emulated versions before 1.36 do not have two of the gates.
+	older := value{concurrentSyncs: 5, podReplacementPolicy: true, managedBy: true}
 	for _, test := range []struct {
 		name   string
 		change func(*v1beta1.KubeControllerManagerConfiguration)
 		want   value
 	}{
 		{"defaults", gates(nil), defaults},
-		{"workers", func(c *v1beta1.KubeControllerManagerConfiguration) { *c.Controllers.Job.ConcurrentSyncs = 7 }, value{7, true, true, false}},
-		{"consistency", gates(map[string]bool{"StaleControllerConsistencyJob": false}), value{5, false, true, false}},
-		{"start time", gates(map[string]bool{"MutableSchedulingDirectivesForSuspendedJobs": false}), value{5, true, false, false}},
+		{"workers", func(c *v1beta1.KubeControllerManagerConfiguration) { *c.Controllers.Job.ConcurrentSyncs = 7 }, with(func(v *value) { v.concurrentSyncs = 7 })},
+		{"consistency", gates(map[string]bool{"StaleControllerConsistencyJob": false}), with(func(v *value) { v.staleConsistency = false })},
+		{"start time", gates(map[string]bool{"MutableSchedulingDirectivesForSuspendedJobs": false}), with(func(v *value) { v.resetStartTimeOfSuspended = false })},
 		{"workloads without what they need", gates(map[string]bool{"WorkloadWithJob": true}), defaults},
 		{"workloads", gates(map[string]bool{"WorkloadWithJob": true, "GenericWorkload": true}), gang},
+		{"replacement policies", emulating("1.33", "JobPodReplacementPolicy"), value{concurrentSyncs: 5, managedBy: true}},
+		{"replacement policies, locked", emulating("1.34", "JobPodReplacementPolicy"), older},
+		{"other controllers", emulating("1.34", "JobManagedBy"), value{concurrentSyncs: 5, podReplacementPolicy: true}},
+		{"other controllers, locked", emulating("1.36", "JobManagedBy"), defaults},
 	} {
 		c := v1beta1.NewDefault()
 		test.change(c)

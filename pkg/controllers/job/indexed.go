@@ -56,7 +56,7 @@ func (o *observation) newlyFailedIndexes(succeeded indexes) map[int]bool {
 	limit := *o.job.Spec.BackoffLimitPerIndex
 	for _, pod := range o.pods {
 		i := indexOf(pod)
-		if !isTracked(pod) || !o.validIndex(i) || !isFailed(o.job, pod) || succeeded.has(i) {
+		if !isTracked(pod) || !o.validIndex(i) || !o.isFailed(pod) || succeeded.has(i) {
 			continue
 		}
 		v := o.verdict(pod)
@@ -72,7 +72,7 @@ func (o *observation) retainedPods(state indexState) map[int]*corev1.Pod {
 	retained := map[int]*corev1.Pod{}
 	for _, pod := range o.pods {
 		i := indexOf(pod)
-		if !o.tracks(pod) || !o.validIndex(i) || !isFailed(o.job, pod) ||
+		if !o.tracks(pod) || !o.validIndex(i) || !o.isFailed(pod) ||
 			state.succeeded.has(i) || state.failed.has(i) || active[i] {
 			continue
 		}
@@ -102,7 +102,7 @@ func (o *observation) activeIndexes() map[int]bool {
 // pendingIndexes returns the lowest indexes, at most n, for which a pod is to be created.
 func (o *observation) pendingIndexes(n int) []int {
 	busy := o.activeIndexes()
-	if onlyReplacesFailed(o.job) {
+	if o.waitsForEnd {
 		for _, pod := range o.pods {
 			if i := indexOf(pod); i != unknownIndex && pods.IsTerminating(pod) {
 				busy[i] = true

@@ -39,27 +39,37 @@ func hasBackoffPerIndex(job *batchv1.Job) bool {
 // completionsOf is the number of indexes of an Indexed Job.
 func completionsOf(job *batchv1.Job) int { return int(ptr.Deref(job.Spec.Completions, 0)) }
 
-// managedElsewhere reports that another controller is responsible for a Job.
-func managedElsewhere(job *batchv1.Job) bool {
-	return job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName
+// managedElsewhere reports that another controller is responsible for a Job. Without the
+// gate JobManagedBy there is none.
+func (c *jobController) managedElsewhere(job *batchv1.Job) bool {
+	return c.managedBy && job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName
 }
 
-// onlyReplacesFailed reports that a terminating pod of a Job is replaced, and counts as
-// failed, only when it has come to its end. A failure policy needs to know that end.
-func onlyReplacesFailed(job *batchv1.Job) bool {
-	return job.Spec.PodFailurePolicy != nil ||
-		job.Spec.PodReplacementPolicy != nil && *job.Spec.PodReplacementPolicy == batchv1.Failed
+// replacement is how the terminating pods of a Job are dealt with.
+type replacement struct {
+	// failsAtEnd says that such a pod counts as failed only when it has come to its end.
+	failsAtEnd bool
+	// waitsForEnd says that it is replaced only then.
+	waitsForEnd bool
+	// told says that the status and the reasons of new pods tell of such pods.
+	told bool
 }
 
-// isFailed reports that a pod counts as failed for a Job.
-func isFailed(job *batchv1.Job, pod *corev1.Pod) bool {
+// replacementOf reads the policies of a Job. A failure policy has to know how a pod ends.
+// Without the gate JobPodReplacementPolicy there is no replacement policy: no terminating
+// pod is waited for, and nothing tells of any.
+func replacementOf(job *batchv1.Job, gate bool) replacement {
+	policy := job.Spec.PodReplacementPolicy
+	failsAtEnd := job.Spec.PodFailurePolicy != nil || gate && policy != nil && *policy == batchv1.Failed
+	return replacement{failsAtEnd: failsAtEnd, waitsForEnd: gate && failsAtEnd, told: gate}
+}
+
+// isFailed reports that a pod counts as failed.
+func (r replacement) isFailed(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodFailed {
 		return true
 	}
-	if onlyReplacesFailed(job) {
-		return false
-	}
-	return pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodSucceeded
+	return !r.failsAtEnd && pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodSucceeded
 }
 
 func isTracked(pod *corev1.Pod) bool {

@@ -28,7 +28,7 @@ func TestIsFailed(t *testing.T) {
 		{"failed, with a failure policy", policy, newPod("p", failed, leaving), true},
 		{"terminating, replacing terminating too", newJob(func(j *batchv1.Job) { j.Spec.PodReplacementPolicy = ptr.To(batchv1.TerminatingOrFailed) }), newPod("p", leaving), true},
 	} {
-		if got := isFailed(test.job, test.pod); got != test.want {
+		if got := replacementOf(test.job, true).isFailed(test.pod); got != test.want {
 			t.Errorf("%s: %t", test.name, got)
 		}
 	}

@@ -51,35 +51,41 @@ func (c *jobController) remove(ctx context.Context, o *observation, victims []*c
 		c.tracker.Deleting(o.key, o.job.UID, pods.Resource, pod)
 	}
 	c.removals.add(o.key, victims)
-	results := inBursts(ctx, len(victims), func(ctx context.Context, i int) error { return c.giveUp(ctx, o, victims[i]) })
+	released := make([]bool, len(victims))
+	results := inBursts(ctx, len(victims), func(ctx context.Context, i int) (err error) {
+		released[i], err = c.giveUp(ctx, o, victims[i])
+		return err
+	})
 	gone := map[*corev1.Pod]bool{}
 	for i, err := range results {
+		if released[i] && pods.IsReady(victims[i]) {
+			o.ready-- // it is given up, even if it goes on running for a while
+		}
 		if err != nil {
 			c.tracker.DeleteFailed(o.key, pods.Resource, victims[i])
 			continue
 		}
 		gone[victims[i]] = true
 		o.removed.Insert(victims[i].UID)
-		if pods.IsReady(victims[i]) {
-			o.ready--
-		}
 	}
 	o.drop(func(pod *corev1.Pod) bool { return gone[pod] })
 	return cmp.Or(results...)
 }
 
-func (c *jobController) giveUp(ctx context.Context, o *observation, pod *corev1.Pod) error {
+// giveUp frees a pod of the finalizer and deletes it. It reports whether the pod has the
+// finalizer no more.
+func (c *jobController) giveUp(ctx context.Context, o *observation, pod *corev1.Pod) (released bool, err error) {
 	if isTracked(pod) {
 		if err := c.removeFinalizer(ctx, o, pod); err != nil {
 			c.removals.failed(o.key, pod)
-			return err
+			return false, err
 		}
 	}
-	err := c.pods.Delete(ctx, o.job, pod.Namespace, pod.Name)
+	err = c.pods.Delete(ctx, o.job, pod.Namespace, pod.Name)
 	if apierrors.IsNotFound(err) {
-		return nil
+		err = nil
 	}
-	return err
+	return true, err
 }
 
 // deleted takes the active pods that were deleted to the terminating ones, and reports

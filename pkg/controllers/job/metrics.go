@@ -139,6 +139,8 @@ func (m *controllerMetrics) podCreated(reason string, err error) {
 func creationReason(o *observation) string {
 	policy := o.job.Spec.PodReplacementPolicy
 	switch {
+	case !o.told:
+		return creationNew
 	case policy != nil && *policy == batchv1.Failed && o.failed > 0:
 		return creationReplacesFailed
 	case o.failed > 0 || o.terminating > 0:

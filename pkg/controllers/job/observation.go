@@ -23,6 +23,8 @@ type observation struct {
 	// settled is false while the caches do not show all pods that were created and
 	// deleted before.
 	settled bool
+	// replacement is how its terminating pods are dealt with.
+	replacement
 	// pods are all that the Job controls.
 	pods []*corev1.Pod
 	// removed are the pods whose finalizer was removed although the cache may show it.
@@ -58,15 +60,16 @@ type observation struct {
 type event struct{ reason, message string }
 
 // observe judges a Job by its pods. last is its back-off record.
-func observe(job *batchv1.Job, all []*corev1.Pod, removed sets.Set[types.UID], last backoffRecord, now time.Time) *observation {
+func observe(job *batchv1.Job, r replacement, all []*corev1.Pod, removed sets.Set[types.UID], last backoffRecord, now time.Time) *observation {
 	o := &observation{
-		job:      job,
-		key:      keyOf(job),
-		now:      now,
-		pods:     all,
-		removed:  removed,
-		verdicts: map[types.UID]verdict{},
-		reported: *job.Status.DeepCopy(),
+		job:         job,
+		key:         keyOf(job),
+		now:         now,
+		replacement: r,
+		pods:        all,
+		removed:     removed,
+		verdicts:    map[types.UID]verdict{},
+		reported:    *job.Status.DeepCopy(),
 	}
 	if job.Status.UncountedTerminatedPods == nil {
 		job.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{}
@@ -115,7 +118,7 @@ func (o *observation) countFinished() {
 		case pod.Status.Phase == corev1.PodSucceeded && !succeeded.Has(pod.UID):
 			o.newSucceeded = append(o.newSucceeded, pod)
 			o.succeeded++
-		case isFailed(o.job, pod) && !failed.Has(pod.UID):
+		case o.isFailed(pod) && !failed.Has(pod.UID):
 			o.newFailed = append(o.newFailed, pod)
 			if o.verdict(pod).counts() {
 				o.failed++

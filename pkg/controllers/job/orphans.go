@@ -41,7 +41,7 @@ func (c *jobController) reconcileOrphan(ctx context.Context, key orphan) error {
 	if err != nil {
 		return fmt.Errorf("reading pod %s/%s: %w", key.namespace, key.value, err)
 	}
-	return c.free(ctx, pod)
+	return c.free(ctx, pod, map[types.UID]bool{})
 }
 
 // freeMatching frees the pods that a selector matches. One that fails does not keep the
@@ -55,19 +55,21 @@ func (c *jobController) freeMatching(ctx context.Context, key orphan) error {
 	if err != nil {
 		return err
 	}
+	asked := map[types.UID]bool{}
 	for _, pod := range left {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := c.free(ctx, pod); err != nil {
+		if err := c.free(ctx, pod, asked); err != nil {
 			klog.FromContext(ctx).Error(err, "Orphaned pod keeps the finalizer", "pod", klog.KObj(pod))
 		}
 	}
 	return nil
 }
 
-// free removes the finalizer from a pod whose Job is gone or has finished.
-func (c *jobController) free(ctx context.Context, pod *corev1.Pod) error {
+// free removes the finalizer from a pod whose Job is gone or has finished. asked holds the
+// answers about Jobs that one reconcile has from the API server.
+func (c *jobController) free(ctx context.Context, pod *corev1.Pod, asked map[types.UID]bool) error {
 	if !isTracked(pod) {
 		return nil
 	}
@@ -75,12 +77,36 @@ func (c *jobController) free(ctx context.Context, pod *corev1.Pod) error {
 		if !isJobRef(ref) {
 			return nil
 		}
-		if job, ok := c.jobOf(pod); ok && (managedElsewhere(job) || !isFinished(job)) {
-			return nil
+		wanted, err := c.isWanted(ctx, pod, ref, asked)
+		if err != nil || wanted {
+			return err
 		}
 	}
 	_, err := c.patchFinalizer(ctx, pod)
 	return err
+}
+
+// isWanted reports that the Job of a pod has yet to count it, here or in another controller.
+// A Job that is not cached may be one that the cache does not show yet, so the API server is
+// asked: once a pod is freed nobody counts it.
+func (c *jobController) isWanted(ctx context.Context, pod *corev1.Pod, ref *metav1.OwnerReference, asked map[types.UID]bool) (bool, error) {
+	if job, ok := c.jobOf(pod); ok {
+		return c.countsPods(job), nil
+	}
+	if wanted, ok := asked[ref.UID]; ok {
+		return wanted, nil
+	}
+	job, err := c.client.BatchV1().Jobs(pod.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("reading job %s/%s: %w", pod.Namespace, ref.Name, err)
+	}
+	wanted := err == nil && job.UID == ref.UID && c.countsPods(job)
+	asked[ref.UID] = wanted
+	return wanted, nil
+}
+
+func (c *jobController) countsPods(job *batchv1.Job) bool {
+	return c.managedElsewhere(job) || !isFinished(job)
 }
 
 func isJobRef(ref *metav1.OwnerReference) bool {

@@ -41,7 +41,7 @@ func (o *observation) plan() plan {
 		return plan{action: actionDeleted, remove: victims[:min(burst, len(victims))]}
 	}
 	missing := want - len(o.active)
-	if onlyReplacesFailed(o.job) {
+	if o.waitsForEnd {
 		missing -= int(o.terminating)
 	}
 	if missing <= 0 {

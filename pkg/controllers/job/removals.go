@@ -6,37 +6,53 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/clock"
+
+	"kcmd.dev/pkg/controllers/kit/expectations"
 )
 
 // removals remembers the pods whose finalizer this process removed, until the cache shows
 // it: such a pod must not be counted again. Whether it does is looked up, so an event
-// that is missed leaves nothing behind.
+// that is missed leaves nothing behind. What the cache does not show for long is looked up
+// on the API server.
 type removals struct {
 	// cached returns a pod as cached, nil if there is none of that name.
 	cached func(pod types.NamespacedName) *corev1.Pod
+	clock  clock.PassiveClock
 
 	mu   sync.Mutex
-	jobs map[types.NamespacedName]map[types.UID]string
+	jobs map[types.NamespacedName]map[types.UID]removal
+}
+
+// removal is what is remembered of one pod.
+type removal struct {
+	name string
+	// known is when the finalizer was removed, or last seen to be.
+	known time.Time
 }
 
 // add remembers pods of a Job, by UID and name.
 func (r *removals) add(job types.NamespacedName, all []*corev1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	names := r.jobs[job]
-	if names == nil {
-		names = map[types.UID]string{}
-		r.jobs[job] = names
+	known := r.jobs[job]
+	if known == nil {
+		known = map[types.UID]removal{}
+		r.jobs[job] = known
 	}
 	for _, pod := range all {
-		names[pod.UID] = pod.Name
+		known[pod.UID] = removal{name: pod.Name, known: r.clock.Now()}
 	}
 }
 
@@ -48,23 +64,28 @@ func (r *removals) failed(job types.NamespacedName, pod *corev1.Pod) {
 }
 
 // of returns the pods of a Job for which the cache is behind, and forgets the others.
-func (r *removals) of(job types.NamespacedName) sets.Set[types.UID] {
+// doubtful are those among them for which it has been for so long that the API server may
+// have them with the finalizer again, as one does that was restored from a backup.
+func (r *removals) of(job types.NamespacedName) (unseen sets.Set[types.UID], doubtful []*corev1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	unseen := sets.New[types.UID]()
-	names := r.jobs[job]
-	for uid, name := range names {
-		pod := r.cached(types.NamespacedName{Namespace: job.Namespace, Name: name})
+	unseen = sets.New[types.UID]()
+	known := r.jobs[job]
+	for uid, removal := range known {
+		pod := r.cached(types.NamespacedName{Namespace: job.Namespace, Name: removal.name})
 		if pod == nil || pod.UID != uid || !isTracked(pod) {
-			delete(names, uid)
+			delete(known, uid)
 			continue
 		}
 		unseen.Insert(uid)
+		if r.clock.Since(removal.known) >= expectations.Timeout {
+			doubtful = append(doubtful, pod)
+		}
 	}
-	if len(names) == 0 {
+	if len(known) == 0 {
 		delete(r.jobs, job)
 	}
-	return unseen
+	return unseen, doubtful
 }
 
 func (r *removals) has(job types.NamespacedName, pod types.UID) bool {
@@ -86,25 +107,56 @@ func (r *removals) drop(job types.NamespacedName) {
 	delete(r.jobs, job)
 }
 
-func (r *removals) copy() map[types.NamespacedName]map[types.UID]string {
+func (r *removals) copy() map[types.NamespacedName]map[types.UID]removal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := make(map[types.NamespacedName]map[types.UID]string, len(r.jobs))
-	for job, names := range r.jobs {
-		all[job] = maps.Clone(names)
+	all := make(map[types.NamespacedName]map[types.UID]removal, len(r.jobs))
+	for job, known := range r.jobs {
+		all[job] = maps.Clone(known)
 	}
 	return all
 }
 
 // adopt takes over what a predecessor remembered.
-func (r *removals) adopt(jobs map[types.NamespacedName]map[types.UID]string) {
+func (r *removals) adopt(jobs map[types.NamespacedName]map[types.UID]removal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for job, names := range jobs {
+	for job, known := range jobs {
 		if r.jobs[job] == nil {
-			r.jobs[job] = maps.Clone(names)
+			r.jobs[job] = maps.Clone(known)
 		}
 	}
+}
+
+// unseenRemovals returns the pods of a Job that must not be counted although the cache may
+// show them with the finalizer.
+func (c *jobController) unseenRemovals(ctx context.Context, job types.NamespacedName) (sets.Set[types.UID], error) {
+	unseen, doubtful := c.removals.of(job)
+	for _, cached := range doubtful {
+		tracked, err := c.isTrackedLive(ctx, cached)
+		if err != nil {
+			return nil, err
+		}
+		if tracked {
+			unseen.Delete(cached.UID)
+			c.removals.failed(job, cached)
+			continue
+		}
+		c.removals.add(job, []*corev1.Pod{cached}) // the cache is that far behind
+	}
+	return unseen, nil
+}
+
+// isTrackedLive asks the API server whether a pod has the finalizer. It lists because the
+// role of the controller does not let it get pods.
+func (c *jobController) isTrackedLive(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	list, err := c.client.CoreV1().Pods(pod.Namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, pod.Name).String(),
+	})
+	if err != nil {
+		return false, fmt.Errorf("reading pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return slices.ContainsFunc(list.Items, func(live corev1.Pod) bool { return live.UID == pod.UID && isTracked(&live) }), nil
 }
 
 // removeFinalizers removes the finalizer of pods and returns those that have it no more,

@@ -19,25 +19,24 @@ import (
 )
 
 func (c *jobController) reconcile(ctx context.Context, key types.NamespacedName) error {
-	if err := c.fresh(key); err != nil {
-		return err
-	}
-	job, err := c.jobs.Jobs(key.Namespace).Get(key.Name)
+	job, err := c.current(key)
 	switch {
 	case apierrors.IsNotFound(err):
 		c.forget(key)
 		c.selectors.Forget(key)
 		c.tracker.Forget(key, "")
 		return nil
+	case reconcile.IsRequeue(err):
+		return err
 	case err != nil:
 		return fmt.Errorf("reading job %s: %w", key, err)
-	case managedElsewhere(job):
+	case c.managedElsewhere(job):
 		return nil // the key may have been queued for a predecessor of that name
 	case isFinished(job):
 		c.forget(key)
 		c.tracker.Forget(key, job.UID)
 		return nil
-	case c.finished.get(key) == job.UID:
+	case c.hasFinished(key, job.UID):
 		return nil
 	case !knownMode(job):
 		c.events.Event(job, corev1.EventTypeWarning, reasonUnknownMode, "Skipped Job sync because completion mode is unknown")
@@ -49,33 +48,47 @@ func (c *jobController) reconcile(ctx context.Context, key types.NamespacedName)
 	return err
 }
 
-// fresh fails while the caches are older than what was written for the Job, if the gate
-// is on.
-func (c *jobController) fresh(key types.NamespacedName) error {
+// current returns the Job as it is cached. It fails while the caches are older than what was
+// written for the Job, if the gate is on.
+func (c *jobController) current(key types.NamespacedName) (*batchv1.Job, error) {
+	get := func() (*batchv1.Job, error) { return c.jobs.Jobs(key.Namespace).Get(key.Name) }
 	if !c.requireFresh {
-		return nil
+		return get()
 	}
-	err := c.tracker.Fresh(key)
-	if err == nil {
-		return nil
-	}
+	job, err := expectations.Read(c.tracker, key, get)
 	var stale *expectations.StaleError
-	if errors.As(err, &stale) {
-		c.metrics.staleSyncSkipped(stale.Resource)
+	if !errors.As(err, &stale) {
+		return job, err
 	}
-	return reconcile.Requeue(err)
+	c.metrics.staleSyncSkipped(stale.Resource)
+	return nil, reconcile.Requeue(err)
+}
+
+// hasFinished reports that this process has finished a Job whatever the cache shows. That
+// is believed for a time only, after which a write to a Job that has finished would meet a
+// conflict: an API server that was restored from a backup knows nothing of it.
+func (c *jobController) hasFinished(key types.NamespacedName, uid types.UID) bool {
+	at, ok := c.finished.get(key, uid)
+	if !ok {
+		return false
+	}
+	left := expectations.Timeout - c.clock.Since(at)
+	if left > 0 {
+		c.queue.AddAfter(key, left)
+	}
+	return left > 0
 }
 
 // forget drops what is remembered for a Job that is finished or gone.
 func (c *jobController) forget(key types.NamespacedName) {
-	c.backoffs.drop(key)
+	c.backoffs.drop(key, "")
 	c.removals.drop(key)
 	c.finished.drop(key, "")
 }
 
 // remembers reports that something is remembered for a Job that forget would drop.
 func (c *jobController) remembers(key types.NamespacedName) bool {
-	return c.backoffs.has(key) || c.removals.hasAny(key) || c.finished.get(key) != ""
+	return c.backoffs.has(key) || c.removals.hasAny(key) || c.finished.has(key)
 }
 
 // sync brings one Job forward. job is a copy.
@@ -89,11 +102,18 @@ func (c *jobController) sync(ctx context.Context, job *batchv1.Job) (err error) 
 	if retry > 0 {
 		c.queue.AddAfter(key, retry)
 	}
+	// Before that too: a removal that the cache shows only later must not be forgotten
+	// while the list has the pod as it was.
+	removed, err := c.unseenRemovals(ctx, key)
+	if err != nil {
+		return err
+	}
 	all, err := c.claim(ctx, job)
 	if err != nil {
 		return err
 	}
-	o := observe(job, all, c.removals.of(key), c.backoffs.get(key), c.clock.Now())
+	last, _ := c.backoffs.get(key, job.UID)
+	o := observe(job, replacementOf(job, c.podReplacementPolicy), all, removed, last, c.clock.Now())
 	o.settled = settled
 	if o.podGroup, err = c.ensureGang(ctx, o); err != nil {
 		return err

@@ -3,8 +3,11 @@ package job
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +21,7 @@ import (
 	ktesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/controllers/kit/expectations"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -107,6 +111,47 @@ func TestAStaleCacheCountsNothingTwice(t *testing.T) {
 	f.mustReconcile(t)
 	if f.removals.hasAny(key) {
 		t.Error("a removal that was seen is remembered")
+	}
+}
+
+// A pod is looked at as it is when the pods are listed: what the cache learns later must not
+// make a removal forgotten that the list does not show.
+func TestARemovalThatIsSeenAfterThePodsWereListedIsNotCountedAgain(t *testing.T) {
+	v := defaults
+	v.staleConsistency = false
+	f := newFixture(t, v, newJob(sized(3, 3), started, func(j *batchv1.Job) { j.Status.Succeeded = 1 }),
+		newPod("counted", succeeded), newPod("orphan", alone))
+	f.removals.add(key, []*corev1.Pod{newPod("counted")})
+	f.env.Fake.PrependReactor("patch", "pods", func(action ktesting.Action) (bool, runtime.Object, error) {
+		if action.(ktesting.PatchAction).GetName() == "orphan" { // adopted, between the list and the count
+			f.cache(t, newPod("counted", succeeded, untracked))
+		}
+		return false, nil, nil
+	})
+	f.mustReconcile(t)
+	if s := f.stored(t).Status; s.Succeeded != 1 || len(s.UncountedTerminatedPods.Succeeded) != 0 {
+		t.Errorf("the status is %+v", s)
+	}
+}
+
+func TestSuccessIsReportedWithAllItsIndexes(t *testing.T) {
+	var objects []runtime.Object
+	for i := range 700 {
+		objects = append(objects, newPod("p"+strconv.Itoa(i), succeeded, atIndex(i)))
+	}
+	f := newFixture(t, defaults, append(objects, newJob(indexed, sized(700, 700), started))...)
+	var reported []string
+	f.env.Fake.PrependReactor("update", "jobs", func(action ktesting.Action) (bool, runtime.Object, error) {
+		job := action.(ktesting.UpdateAction).GetObject().(*batchv1.Job)
+		reported = append(reported, fmt.Sprint(job.Status.Succeeded, " ", conditionsOf(job)))
+		return false, nil, nil
+	})
+	f.mustReconcile(t)
+	f.catchUp(t)
+	f.mustReconcile(t)
+	want := []string{"700 SuccessCriteriaMet=True CompletionsReached", "700 SuccessCriteriaMet=True CompletionsReached, Complete=True CompletionsReached"}
+	if !slices.Equal(reported, want) {
+		t.Errorf("T4: reported %q, want %q", reported, want)
 	}
 }
 
@@ -232,6 +277,25 @@ func TestSuspendAndResume(t *testing.T) {
 	}
 }
 
+func TestVictimsAreNotReadyOnceTheyLostTheirFinalizer(t *testing.T) {
+	for _, test := range []struct {
+		name, verb string
+		ready      int32
+	}{
+		{"the deletion fails (E3)", "delete", 0},
+		{"the patch fails (E3)", "patch", 1},
+	} {
+		f := newFixture(t, defaults, newJob(started, suspended), newPod("a", ready))
+		f.failing(test.verb, "pods", "a", errBoom)
+		if err := f.reconcile(f.env.Context(), key); !errors.Is(err, errBoom) {
+			t.Errorf("%s: the error is %v", test.name, err)
+		}
+		if s := f.stored(t).Status; s.Active != 1 || *s.Ready != test.ready || *s.Terminating != 0 {
+			t.Errorf("%s: active %d, ready %d, terminating %d", test.name, s.Active, *s.Ready, *s.Terminating)
+		}
+	}
+}
+
 func TestStartTimeOfASuspendedJobMayStay(t *testing.T) {
 	v := defaults
 	v.resetStartTimeOfSuspended = false
@@ -341,7 +405,7 @@ func TestBackoffIsRememberedOnceReported(t *testing.T) {
 	works()
 	f.queued.take()
 	f.mustReconcile(t)
-	if got := f.backoffs.get(key); got.failures != 1 {
+	if got, _ := f.backoffs.get(key, "job-uid"); got.failures != 1 {
 		t.Errorf("remembered %+v", got)
 	}
 	if got := f.queued.take(); got != "ns/pi in 6s" {
@@ -355,6 +419,40 @@ func TestBackoffIsRememberedOnceReported(t *testing.T) {
 	f.wantRequests(t, "create pods, update jobs/status")
 }
 
+func TestBackoffIsRememberedWithTheFirstWriteOnly(t *testing.T) {
+	// The status knows one pod already, so there is nothing to write before its finalizer goes.
+	f := newFixture(t, defaults, newJob(sized(2, 2), started, withFailurePolicy(onExit(batchv1.PodFailurePolicyActionIgnore, 6)), func(j *batchv1.Job) {
+		j.Status.Active = 1
+		j.Status.UncountedTerminatedPods.Succeeded = []types.UID{"s"}
+	}), newPod("s", succeeded), newPod("r"), newPod("i", exited(6, 0)))
+	f.mustReconcile(t)
+	if got := f.requests(); !strings.HasPrefix(got, "patch pods") || f.backoffs.has(key) {
+		t.Errorf("D1: requests %s, remembered %t", got, f.backoffs.has(key))
+	}
+}
+
+func TestBackoffBelongsToOneJobOfItsName(t *testing.T) {
+	f := newFixture(t, defaults, newJob(started), newPod("f", exited(1, 4*time.Second)))
+	var once sync.Once
+	f.env.Fake.PrependReactor("update", "jobs", func(ktesting.Action) (bool, runtime.Object, error) {
+		once.Do(func() { f.jobDeleted(newJob()) }) // while a reconcile is under way
+		return false, nil, nil
+	})
+	f.mustReconcile(t)
+	f.requests()
+	recreated := newJob(func(j *batchv1.Job) { j.UID, j.ResourceVersion = "new", "2000" })
+	if err := f.jobsIn.Replace([]any{recreated}, "2000000"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.podsIn.Replace(nil, "2000000"); err != nil {
+		t.Fatal(err)
+	}
+	f.mustReconcile(t)
+	if got := f.requests(); !strings.HasPrefix(got, "create pods") {
+		t.Errorf("requests %q: the failures of an earlier Job delay the pods of this one", got)
+	}
+}
+
 func TestAConflictIsNoFailure(t *testing.T) {
 	f := newFixture(t, defaults, newJob())
 	f.failing("update", "jobs", "", apierrors.NewConflict(jobResource.WithVersion("").GroupResource(), "pi", errBoom))
@@ -363,10 +461,59 @@ func TestAConflictIsNoFailure(t *testing.T) {
 	}
 }
 
+// Nothing in memory keeps an API server that was restored from a backup from being believed.
+func TestAFinishedJobIsLookedAtAgainAfterATime(t *testing.T) {
+	f := newFixture(t, defaults, newJob(started, func(j *batchv1.Job) { j.Status.Active = 1 }), newPod("p"))
+	f.finished.set(key, "job-uid", f.env.Clock.Now())
+	f.env.Clock.Step(time.Minute)
+	f.mustReconcile(t)
+	if got := f.queued.take(); got != "ns/pi in 4m0s" {
+		t.Errorf("queued %s", got)
+	}
+	f.setPod(t, "p", succeeded)
+	f.catchUp(t)
+	f.env.Clock.Step(4 * time.Minute)
+	f.mustReconcile(t)
+	f.wantRequests(t, "update jobs/status, patch pods p, update jobs/status")
+}
+
+func TestARemovalThatIsNotSeenForLongIsLookedUp(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		live *corev1.Pod // nil: the pod is gone
+		want string
+	}{
+		{"it is gone", nil, "list pods"},
+		{"it lost the finalizer", newPod("p", succeeded, untracked), "list pods"},
+		{"another pod has the name", newPod("p", succeeded, func(p *corev1.Pod) { p.UID = "new" }), "list pods"},
+		{"it has the finalizer again", newPod("p", succeeded), "list pods, update jobs/status, patch pods p, update jobs/status"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, defaults, newJob(sized(2, 1), started, func(j *batchv1.Job) { j.Status.Active = 1 }), newPod("r"))
+			f.cache(t, newPod("p", succeeded))
+			if test.live != nil {
+				if err := f.env.Fake.Tracker().Add(test.live); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.removals.add(key, []*corev1.Pod{newPod("p")})
+			f.env.Clock.Step(expectations.Timeout - time.Second)
+			f.mustReconcile(t)
+			f.wantRequests(t, "")
+			f.env.Clock.Step(time.Second)
+			f.mustReconcile(t)
+			f.wantRequests(t, test.want)
+			f.env.Clock.Step(time.Minute)
+			f.mustReconcile(t)
+			f.wantRequests(t, "") // not with every reconcile
+		})
+	}
+}
+
 func TestAJobThatIsGoneIsForgotten(t *testing.T) {
 	f := newFixture(t, defaults)
-	f.backoffs.set(key, backoffRecord{failures: 1})
-	f.finished.set(key, "u")
+	f.backoffs.set(key, "u", backoffRecord{failures: 1})
+	f.finished.set(key, "u", start)
 	f.removals.add(key, []*corev1.Pod{newPod("p")})
 	f.mustReconcile(t)
 	if f.remembers(key) {
@@ -427,7 +574,7 @@ func TestHandOver(t *testing.T) {
 	if s := second.stored(t).Status; s.Succeeded != 1 || s.Failed != 1 || len(s.UncountedTerminatedPods.Succeeded) != 0 {
 		t.Errorf("pods were counted again: %+v", s)
 	}
-	if got := second.backoffs.get(key); got.failures != 1 {
+	if got, _ := second.backoffs.get(key, "job-uid"); got.failures != 1 {
 		t.Errorf("remembered %+v", got)
 	}
 	if second.removals.has(key, types.UID("other")) || !second.removals.has(key, "a") {

@@ -21,18 +21,21 @@ func (c *jobController) track(ctx context.Context, o *observation, changed bool)
 	if len(a.removable) == 0 {
 		terminal = a.declareEnd() // nothing has to happen in between: one write is enough
 	}
-	if err := c.writeStatus(ctx, a, terminal != nil); err != nil {
+	wrote, err := c.writeStatus(ctx, a)
+	if err != nil {
 		return fmt.Errorf("adding uncounted pods to status: %w", err)
+	}
+	if wrote && terminal == nil {
+		c.rememberBackoff(o)
 	}
 	c.metrics.failuresHandled(a.handled)
 	if len(a.removable) > 0 {
-		var err error
 		if terminal, err = c.release(ctx, a); err != nil {
 			return err
 		}
 	}
 	if terminal != nil {
-		c.finished.set(o.key, o.job.UID)
+		c.finished.set(o.key, o.job.UID, c.clock.Now())
 		c.announceFinish(o.job, terminal)
 	}
 	return nil
@@ -49,22 +52,31 @@ func (c *jobController) release(ctx context.Context, a *accounting) (*batchv1.Jo
 	if failure == nil {
 		terminal = a.declareEnd()
 	}
-	if err := c.writeStatus(ctx, a, terminal != nil); err != nil {
+	if _, err := c.writeStatus(ctx, a); err != nil {
 		return nil, fmt.Errorf("removing uncounted pods from status: %w", err)
 	}
 	return terminal, failure
 }
 
-// writeStatus sends the status if it has changed. After the first write the new back-off
-// record holds, and the change of suspension has happened.
-func (c *jobController) writeStatus(ctx context.Context, a *accounting, final bool) error {
+// rememberBackoff makes the new back-off record hold, once the status knows of the failures.
+func (c *jobController) rememberBackoff(o *observation) {
+	if o.backoff == (backoffRecord{}) {
+		c.backoffs.drop(o.key, o.job.UID)
+		return
+	}
+	c.backoffs.set(o.key, o.job.UID, o.backoff)
+}
+
+// writeStatus sends the status if it has changed, and reports whether it had. With the first
+// write a change of suspension has happened.
+func (c *jobController) writeStatus(ctx context.Context, a *accounting) (wrote bool, err error) {
 	if !a.changed {
-		return nil
+		return false, nil
 	}
 	o := a.o
 	updated, err := c.client.BatchV1().Jobs(o.job.Namespace).UpdateStatus(ctx, o.job, metav1.UpdateOptions{})
 	if err != nil {
-		return err
+		return false, err
 	}
 	a.changed = false
 	o.job.ResourceVersion = updated.ResourceVersion
@@ -73,14 +85,11 @@ func (c *jobController) writeStatus(ctx context.Context, a *accounting, final bo
 	}
 	c.metrics.podsFinished(o.job, &o.reported)
 	o.reported = *o.job.Status.DeepCopy()
-	if !final {
-		c.backoffs.set(o.key, o.backoff)
-	}
 	if o.suspension != nil {
 		c.events.Event(o.job, corev1.EventTypeNormal, o.suspension.reason, o.suspension.message)
 		o.suspension = nil
 	}
-	return nil
+	return true, nil
 }
 
 // announceFinish tells users and metrics that a Job has finished.

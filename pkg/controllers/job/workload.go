@@ -21,8 +21,9 @@ import (
 //
 //  1. A parallel Indexed Job that has as many completions as pods at a time gets one
 //     Workload with one pod group template, and one PodGroup made from it.
-//  2. Both are made for a Job that never started, and never later: pods that exist could
-//     not join. What is there already is used if it is this Job's and of that form.
+//  2. The Workload is made for a Job that never started, and never later: pods that exist
+//     could not join. A PodGroup that its Workload lacks is made at any time: pods name it.
+//     What is there already is used if it is this Job's and of that form.
 //  3. In every other case pods are scheduled one by one.
 type gangs struct {
 	workloads index.Workloads
@@ -126,8 +127,6 @@ func (c *jobController) ensurePodGroup(ctx context.Context, o *observation, work
 			return nil, nil
 		}
 		return found[0], nil
-	case !o.neverStarted():
-		return nil, nil
 	}
 	return c.client.SchedulingV1alpha2().PodGroups(workload.Namespace).Create(ctx, newPodGroup(o.job, workload), metav1.CreateOptions{})
 }

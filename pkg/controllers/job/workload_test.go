@@ -112,7 +112,7 @@ func TestGangsThatAreNotUsed(t *testing.T) {
 		{"none, and the job has started", started, nil, nil, false},
 		{"none, and the job was suspended", withStatusCondition(batchv1.JobSuspended, "True", "X"), nil, nil, false},
 		{"none, and pods were counted", func(j *batchv1.Job) { j.Status.Failed = 1 }, nil, nil, false},
-		{"no group, and the job has started", started, []*schedulingv1alpha2.Workload{ownWorkload}, nil, false},
+		{"no group, and the job has started (F)", started, []*schedulingv1alpha2.Workload{ownWorkload}, nil, true},
 		{"no group of a new job", func(*batchv1.Job) {}, []*schedulingv1alpha2.Workload{ownWorkload}, nil, true},
 		{"a workload of somebody else", func(*batchv1.Job) {}, []*schedulingv1alpha2.Workload{foreign}, nil, false},
 		{"several workloads", func(*batchv1.Job) {}, []*schedulingv1alpha2.Workload{ownWorkload, foreign}, nil, false},

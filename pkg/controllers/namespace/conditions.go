@@ -21,7 +21,7 @@ type findings struct {
 	discovery, parsing error
 	content            []error
 	// remaining counts the items left of each type, finalizers those that carry each
-	// finalizer. Both are empty while there are pods, whose end is waited for anyway.
+	// finalizer. Pods that go first are not among them: their end is waited for anyway.
 	remaining  map[schema.GroupVersionResource]int
 	finalizers map[string]int
 }
@@ -37,7 +37,7 @@ func findingsOf(found discovered, swept sweep) findings {
 		if o.err != nil {
 			f.content = append(f.content, o.err)
 		}
-		if o.resource == pods {
+		if o.podsFirst {
 			continue
 		}
 		if o.remaining > 0 {

@@ -127,14 +127,15 @@ func judge(namespace string, resource schema.GroupVersionResource, items []metav
 }
 
 // isEmpty says whether there certainly is nothing, which is so for most types and saves
-// the rest of their sweep. If the list fails, so will the sweep, with an error that says
-// what matters.
+// the rest of their sweep. An empty page that is not the last is no such answer: an
+// aggregated server may give one. If the list fails, so will the sweep, with an error that
+// says what matters.
 func (c content) isEmpty(ctx context.Context) bool {
 	if !c.canList {
 		return false
 	}
 	list, err := c.client.List(ctx, metav1.ListOptions{Limit: 1})
-	return err == nil && len(list.Items) == 0
+	return err == nil && len(list.Items) == 0 && list.Continue == ""
 }
 
 // list returns every item; listed is false if the type cannot be listed.

@@ -9,16 +9,18 @@
 //  2. What there is to sweep is what discovery says: every namespaced type that can be
 //     deleted, in the version the server prefers. A namespace is not let go while
 //     discovery is incomplete.
-//  3. Pods go first. No other type is touched until a live list has shown that there is
-//     no pod, not even one that waits for a finalizer.
+//  3. Pods go first. No other type is touched while a live list shows pods, even if they
+//     only wait for a finalizer. That pods cannot be listed or deleted holds up nothing
+//     else; it does keep the namespace. (Before 1.34, which can be emulated, the gate
+//     OrderedNamespaceDeletion can make pods a type like all others.)
 //  4. A type is deleted as a collection, or item by item where that is not supported, and
-//     is clean once a live list is empty.
+//     is clean once a live list is empty to its last page.
 //  5. A sweep that finds every type clean ends in finalization. One that meets an error is
 //     repeated with backoff. One that leaves items is repeated after half the time they
 //     are expected to take: the grace period of pods, 15 seconds for finalizers.
-//  6. A repeated sweep begins with the types that were not clean, and reaches the others
-//     only once these are: whatever the last sweep did, finalization follows a live list
-//     of every type in one reconcile.
+//  6. A repeated sweep begins with the types that are not known to be clean, and reaches
+//     the others only once these are: whatever the last sweep did, finalization follows a
+//     live list of every type in one reconcile.
 //  7. Types are swept a few at a time. One discovery serves all namespaces whose deletion
 //     was seen before it began. Nothing of this is needed after a restart.
 //
@@ -40,6 +42,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	kcmdconfig "kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/watch"
@@ -60,7 +63,10 @@ func Descriptor() controller.Descriptor {
 			corev1.SchemeGroupVersion.WithResource("namespaces"),
 		},
 	}, func(c *controller.Config) config {
-		return config{concurrentSyncs: int(*c.Controllers.Namespace.ConcurrentSyncs)}
+		return config{
+			concurrentSyncs: int(*c.Controllers.Namespace.ConcurrentSyncs),
+			podsFirst:       kcmdconfig.Enabled(c, kcmdconfig.OrderedNamespaceDeletion),
+		}
 	}, build)
 }
 
@@ -68,6 +74,8 @@ func Descriptor() controller.Descriptor {
 type config struct {
 	// concurrentSyncs is the number of namespaces emptied at the same time.
 	concurrentSyncs int
+	// podsFirst is the gate OrderedNamespaceDeletion.
+	podsFirst bool
 }
 
 type namespaceController struct {
@@ -76,6 +84,7 @@ type namespaceController struct {
 	clock      clock.PassiveClock
 	namespaces corelisters.NamespaceLister
 	catalogue  *catalogue
+	podsFirst  bool
 	memory     *memory
 	backoff    *backoff
 	loop       *reconcile.Loop[string]
@@ -97,6 +106,7 @@ func newController(env controller.Env, cfg config) (*namespaceController, error)
 		clock:      env.Clock,
 		namespaces: namespaces.Lister(),
 		catalogue:  newCatalogue(env.Discovery, env.Clock),
+		podsFirst:  cfg.podsFirst,
 		memory:     newMemory(),
 		backoff:    newBackoff(),
 	}

@@ -18,10 +18,11 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controllertest"
-	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 type finalizers = [][]corev1.FinalizerName
@@ -213,6 +214,31 @@ func TestTypesThatServeLessThanTheySay(t *testing.T) {
 	}
 }
 
+func TestAnEmptyPageIsNotTakenForAnEmptyType(t *testing.T) {
+	f := start(t, serving(pods, widgets), terminating())
+	finalized := f.finalized()
+	f.store.emptyFirst[widgets] = true
+	f.store.put(widgets, "w", "example.com/hold")
+	if err := f.reconcile(f.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	if len(*finalized) != 0 {
+		t.Fatal("R8d: finalized with content left")
+	}
+	for _, c := range f.live(t).Status.Conditions {
+		if want := "Some resources are remaining: widgets.example.com has 1 resource instances"; c.Type == corev1.NamespaceContentRemaining && c.Message != want {
+			t.Errorf("message = %q, want %q", c.Message, want)
+		}
+	}
+	f.store.clear(widgets)
+	if err := f.reconcile(f.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	if len(*finalized) != 1 {
+		t.Error("not finalized")
+	}
+}
+
 func TestAnErrorOfOneTypeDoesNotKeepTheOthers(t *testing.T) {
 	f := start(t, serving(pods, secrets, widgets, deployments), terminating())
 	finalized := f.finalized()
@@ -274,25 +300,31 @@ func TestPodsGoFirst(t *testing.T) {
 	}
 }
 
-func TestPodsThatCannotBeSweptStopEverything(t *testing.T) {
+// Other types wait for pods that are there, not for an answer about pods.
+func TestPodsThatCannotBeSweptDoNotKeepTheOthers(t *testing.T) {
 	for name, arrange := range map[string]func(*fixture){
-		"list fails": func(f *fixture) {
+		"list fails (R7b)": func(f *fixture) {
 			f.Fake.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, errors.New("boom")
 			})
 		},
-		"delete fails": func(f *fixture) { f.store.refused["deletecollection pods"] = errors.New("boom") },
+		"last list fails (R7b)": func(f *fixture) { f.store.refused["list pods"] = errors.New("boom") },
+		"delete fails (R7b)":    func(f *fixture) { f.store.refused["deletecollection pods"] = errors.New("boom") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := start(t, serving(pods, secrets), terminating(), pod(corev1.PodRunning, nil))
 			f.store.put(secrets, "s")
+			finalized := f.finalized()
 			arrange(f)
 			err := f.reconcile(f.Context(), "ns")
 			if want := "failed to delete pods for namespace: ns, err: boom"; textOf(err) != want {
 				t.Errorf("reconcile = %v, want %q", err, want)
 			}
-			if len(f.store.items[secrets]) != 1 {
-				t.Error("other content was touched")
+			if len(f.store.items[secrets]) != 0 {
+				t.Error("other content is left")
+			}
+			if len(*finalized) != 0 {
+				t.Error("finalized although there may be pods")
 			}
 			for _, c := range f.live(t).Status.Conditions {
 				want := "Failed to delete all resource types, 1 remaining: boom"
@@ -301,6 +333,59 @@ func TestPodsThatCannotBeSweptStopEverything(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A type that was never swept may hold what keeps another one from becoming clean.
+func TestATypeThatAppearsLateIsSweptBesideWhatWasLeft(t *testing.T) {
+	s := serving(pods, secrets)
+	f := start(t, s, terminating())
+	f.store.put(secrets, "s", "example.com/hold")
+	if err := f.reconcile(f.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	s.add(widgets, allVerbs...)
+	s.mu.Unlock()
+	f.store.put(widgets, "w")
+	f.Clock.Step(maxAge)
+	if err := f.reconcile(f.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.store.items[widgets]) != 0 {
+		t.Error("R7d: the type was not swept")
+	}
+}
+
+func TestPodsAreSweptWithTheRestWithoutTheGate(t *testing.T) {
+	cfg := v1beta1.NewDefault()
+	cfg.EmulatedVersion = "1.33"
+	ordered := Descriptor().Value(cfg)
+	cfg.FeatureGates = map[string]bool{"OrderedNamespaceDeletion": false}
+	unordered := Descriptor().Value(cfg)
+	if ordered == unordered {
+		t.Fatal("the gate OrderedNamespaceDeletion has no effect")
+	}
+	f := start(t, serving(pods, secrets), terminating(), pod(corev1.PodRunning, ptr.To[int64](30)))
+	f.podsFirst = unordered.(config).podsFirst
+	f.store.put(secrets, "s")
+	f.store.put(pods, "pod", "example.com/hold")
+	if err := f.reconcile(f.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.store.items[secrets]) != 0 {
+		t.Error("secrets wait for pods")
+	}
+	for _, c := range f.live(t).Status.Conditions {
+		if want := "Some resources are remaining: pods. has 1 resource instances"; c.Type == corev1.NamespaceContentRemaining && c.Message != want {
+			t.Errorf("message = %q, want %q", c.Message, want)
+		}
+	}
+
+	// What fails is no longer a step of its own.
+	f.store.refused["deletecollection pods"] = errors.New("boom")
+	if err := f.reconcile(f.Context(), "ns"); textOf(err) != "boom" {
+		t.Errorf("reconcile = %v", err)
 	}
 }
 
@@ -347,7 +432,7 @@ func TestAPanicOfOneTypeIsAPanicOfTheReconcile(t *testing.T) {
 	f := start(t, serving(secrets, widgets), terminating())
 	f.namespaceController.metadata = panicking{}
 	defer func() {
-		var panicked *reconcile.PanicError
+		var panicked *concurrent.PanicError
 		if err, ok := recover().(error); !ok || !errors.As(err, &panicked) || panicked.Value != "boom" {
 			t.Errorf("recovered %v, want the panic", err)
 		}

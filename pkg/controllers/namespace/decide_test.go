@@ -95,43 +95,70 @@ func TestJudge(t *testing.T) {
 
 func TestStages(t *testing.T) {
 	found := resourceTypes{pods: allVerbs, secrets: allVerbs, widgets: allVerbs}
+	type types = []schema.GroupVersionResource
 	for name, tc := range map[string]struct {
-		found   resourceTypes
-		unclean sets.Set[schema.GroupVersionResource]
-		want    [][]schema.GroupVersionResource
+		found    resourceTypes
+		clean    sets.Set[schema.GroupVersionResource]
+		together bool
+		want     []types
 	}{
-		"nothing known":               {found, nil, [][]schema.GroupVersionResource{{pods}, {secrets, widgets}}},
-		"unclean types come first":    {found, sets.New(widgets), [][]schema.GroupVersionResource{{pods}, {widgets}, {secrets}}},
-		"unclean pods":                {found, sets.New(pods), [][]schema.GroupVersionResource{{pods}, {secrets, widgets}}},
-		"unclean types that are gone": {found, sets.New(deployments), [][]schema.GroupVersionResource{{pods}, {secrets, widgets}}},
-		"no pods served":              {resourceTypes{secrets: nil}, nil, [][]schema.GroupVersionResource{{secrets}}},
-		"nothing served":              {resourceTypes{}, nil, [][]schema.GroupVersionResource{}},
+		"nothing known":             {found, nil, false, []types{{pods}, {secrets, widgets}}},
+		"clean types come last":     {found, sets.New(secrets), false, []types{{pods}, {widgets}, {secrets}}},
+		"clean pods":                {found, sets.New(pods), false, []types{{pods}, {secrets, widgets}}},
+		"clean types that are gone": {found, sets.New(deployments), false, []types{{pods}, {secrets, widgets}}},
+		"everything is clean":       {found, sets.New(pods, secrets, widgets), false, []types{{pods}, {secrets, widgets}}},
+		"no pods served (R7c)":      {resourceTypes{secrets: nil}, nil, false, []types{{secrets}}},
+		"nothing served":            {resourceTypes{}, nil, false, nil},
+		"pods with the rest":        {found, sets.New(secrets), true, []types{{pods, widgets}, {secrets}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			byName := cmp.Transformer("set", func(s []schema.GroupVersionResource) sets.Set[schema.GroupVersionResource] { return sets.New(s...) })
-			if diff := cmp.Diff(tc.want, stages(tc.found, tc.unclean), byName); diff != "" {
+			var got []types
+			for _, s := range stages(tc.found, tc.clean, !tc.together) {
+				if alone := len(s.types) == 1 && s.types[0] == pods; s.podsFirst != alone {
+					t.Errorf("stage %v: podsFirst = %v", s.types, s.podsFirst)
+				}
+				got = append(got, s.types)
+			}
+			byName := cmp.Transformer("set", func(s types) sets.Set[schema.GroupVersionResource] { return sets.New(s...) })
+			if diff := cmp.Diff(tc.want, got, byName); diff != "" {
 				t.Errorf("stages (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
+func TestAStageIsFollowedByTheNext(t *testing.T) {
+	for name, tc := range map[string]struct {
+		swept sweep
+		want  bool
+	}{
+		"clean":                               {sweep{{resource: secrets}}, true},
+		"items remain":                        {sweep{{resource: secrets}, {resource: widgets, remaining: 1, estimate: 15}}, false},
+		"an error":                            {sweep{{resource: secrets, err: errors.New("boom")}}, false},
+		"no pods (R7a)":                       {sweep{{resource: pods, podsFirst: true}}, true},
+		"pods remain (R7a)":                   {sweep{{resource: pods, podsFirst: true, remaining: 1, estimate: 30}}, false},
+		"pods remain that should not (R7a)":   {sweep{{resource: pods, podsFirst: true, remaining: 1, err: errors.New("boom")}}, false},
+		"pods cannot be swept (R7b)":          {sweep{{resource: pods, podsFirst: true, err: errors.New("boom")}}, true},
+		"pods cannot be deleted (R7b)":        {sweep{{resource: pods, podsFirst: true, estimate: 30, err: errors.New("boom")}}, true},
+		"pods cannot be listed at last (R7b)": {sweep{{resource: pods, podsFirst: true, estimate: 30}}, true},
+		"pods with the rest remain":           {sweep{{resource: pods, remaining: 1, estimate: 30}}, false},
+	} {
+		if got := tc.swept.allowsMore(); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
 func TestSweepTotals(t *testing.T) {
 	boom := errors.New("boom")
 	s := sweep{
-		{resource: pods, err: boom},
+		{resource: pods, podsFirst: true, err: boom},
 		{resource: secrets},
 		{resource: widgets, remaining: 2, estimate: 15},
 		{resource: deployments, remaining: 1, estimate: 7},
 	}
-	if s.clean() {
-		t.Error("clean = true")
-	}
 	if got := s.estimate(); got != 15 {
 		t.Errorf("estimate = %d, want the maximum 15", got)
-	}
-	if got := s.unclean(); !got.Equal(sets.New(pods, widgets, deployments)) {
-		t.Errorf("unclean = %v", got)
 	}
 	failure := s.failure("ns", discovered{failed: errors.New("no discovery")})
 	if failure.Error() != "[no discovery, failed to delete pods for namespace: ns, err: boom]" {
@@ -178,8 +205,8 @@ func TestConditions(t *testing.T) {
 			{resource: secrets, remaining: 2, finalizers: map[string]int{"b": 2}},
 			{resource: deployments, remaining: 3, finalizers: map[string]int{"b": 1, "a": 3}}}, index: 4,
 			want: fields{"True", "SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: a in 3 resource instances, b in 3 resource instances"}},
-		"remaining pods are not told":    {swept: sweep{{resource: pods, remaining: 2}}, index: 3, want: good[3]},
-		"finalizers of pods neither":     {swept: sweep{{resource: pods, remaining: 2, finalizers: map[string]int{"a": 2}}}, index: 4, want: good[4]},
+		"remaining pods are not told":    {swept: sweep{{resource: pods, podsFirst: true, remaining: 2}}, index: 3, want: good[3]},
+		"finalizers of pods neither":     {swept: sweep{{resource: pods, podsFirst: true, remaining: 2, finalizers: map[string]int{"a": 2}}}, index: 4, want: good[4]},
 		"errors of pods are not wrapped": {swept: sweep{{resource: pods, err: boom}}, index: 2, want: fields{"True", "ContentDeletionFailed", "Failed to delete all resource types, 1 remaining: boom"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -327,22 +354,27 @@ func TestMemory(t *testing.T) {
 	if _, ok := m.recall(ns); ok {
 		t.Error("recalls what was not observed")
 	}
-	m.note(ns, sets.New(widgets))
+	m.note(ns, sweep{{resource: widgets}})
 	if _, ok := m.recall(ns); ok {
 		t.Error("a note brings back what was forgotten")
 	}
 	m.observe(ns, epoch)
-	m.note(ns, sets.New(widgets))
+	m.note(ns, sweep{{resource: widgets}, {resource: secrets}, {resource: deployments, remaining: 1}})
+	first, _ := m.recall(ns)
+	m.note(ns, sweep{{resource: secrets, err: errors.New("boom")}})
 	m.observe(ns, epoch.Add(time.Hour))
-	if got, ok := m.recall(ns); !ok || !got.seen.Equal(epoch) || !got.unclean.Has(widgets) {
+	if got, ok := m.recall(ns); !ok || !got.seen.Equal(epoch) || !got.clean.Equal(sets.New(widgets)) {
 		t.Errorf("recall = %+v, %v", got, ok)
+	}
+	if !first.clean.Has(secrets) {
+		t.Error("what was recalled has changed")
 	}
 	recreated := terminating(func(ns *corev1.Namespace) { ns.UID = types.UID("another") })
 	if _, ok := m.recall(recreated); ok {
 		t.Error("recalls another namespace of the name")
 	}
 	m.observe(recreated, epoch.Add(time.Hour))
-	if got, ok := m.recall(recreated); !ok || !got.seen.Equal(epoch.Add(time.Hour)) || got.unclean.Len() != 0 {
+	if got, ok := m.recall(recreated); !ok || !got.seen.Equal(epoch.Add(time.Hour)) || got.clean.Len() != 0 {
 		t.Errorf("recall = %+v, %v", got, ok)
 	}
 	m.forget("ns")

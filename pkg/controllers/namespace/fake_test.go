@@ -37,8 +37,10 @@ type store struct {
 	items   map[schema.GroupVersionResource][]metav1.PartialObjectMetadata
 	refused map[string]error // by "verb resource"
 	undying map[schema.GroupVersionResource]bool
-	log     []string // "verb resource name", lists with their limit
-	deletes []metav1.DeleteOptions
+	// emptyFirst are types whose lists begin with an empty page.
+	emptyFirst map[schema.GroupVersionResource]bool
+	log        []string // "verb resource name", lists with their limit
+	deletes    []metav1.DeleteOptions
 }
 
 func newStore() *store {
@@ -46,6 +48,8 @@ func newStore() *store {
 		items:   map[schema.GroupVersionResource][]metav1.PartialObjectMetadata{},
 		refused: map[string]error{},
 		undying: map[schema.GroupVersionResource]bool{},
+
+		emptyFirst: map[schema.GroupVersionResource]bool{},
 	}
 }
 
@@ -105,6 +109,9 @@ func (c collection) List(_ context.Context, options metav1.ListOptions) (*metav1
 	}
 	if err := c.enter("list", detail); err != nil {
 		return nil, err
+	}
+	if c.store.emptyFirst[c.resource] && options.Continue == "" {
+		return &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{Continue: "more"}}, nil
 	}
 	items := slices.Clone(c.store.items[c.resource])
 	if options.Limit > 0 && len(items) > int(options.Limit) {
@@ -199,7 +206,7 @@ func start(t testing.TB, s *server, objects ...runtime.Object) *fixture {
 	env.Clock.SetTime(epoch)
 	f := &fixture{Env: env, store: newStore(), server: s}
 	env.Metadata, env.Env.Discovery = f.store, s
-	c, err := newController(env.Env, config{concurrentSyncs: 1})
+	c, err := newController(env.Env, config{concurrentSyncs: 1, podsFirst: true})
 	if err != nil {
 		t.Fatal(err)
 	}

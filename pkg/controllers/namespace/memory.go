@@ -25,8 +25,8 @@ type recollection struct {
 	uid types.UID
 	// seen is when this process learnt of the deletion.
 	seen time.Time
-	// unclean are the types that the last sweep left with items or an error.
-	unclean sets.Set[schema.GroupVersionResource]
+	// clean are the types that were clean when they were swept last.
+	clean sets.Set[schema.GroupVersionResource]
 }
 
 func newMemory() *memory { return &memory{namespaces: map[string]recollection{}} }
@@ -49,15 +49,24 @@ func (m *memory) recall(ns *corev1.Namespace) (recollection, bool) {
 	return known, ok && known.uid == ns.UID
 }
 
-// note remembers which types a sweep left unclean, if the namespace is still remembered.
-func (m *memory) note(ns *corev1.Namespace, unclean sets.Set[schema.GroupVersionResource]) {
+// note remembers which types a sweep found or left clean, if the namespace is still
+// remembered. It changes nothing about types that were not swept.
+func (m *memory) note(ns *corev1.Namespace, swept sweep) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known, ok := m.namespaces[ns.Name]
 	if !ok || known.uid != ns.UID {
 		return
 	}
-	known.unclean = unclean
+	clean := known.clean.Clone() // an earlier one may be in use
+	for _, o := range swept {
+		if o.clean() {
+			clean.Insert(o.resource)
+		} else {
+			clean.Delete(o.resource)
+		}
+	}
+	known.clean = clean
 	m.namespaces[ns.Name] = known
 }
 

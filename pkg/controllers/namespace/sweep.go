@@ -4,16 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"runtime/debug"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 )
 
 // typesAtOnce is the number of types of one namespace swept at the same time.
@@ -30,20 +28,20 @@ func (c *namespaceController) empty(ctx context.Context, ns *corev1.Namespace) (
 		known.seen = c.clock.Now()
 	}
 	found := c.catalogue.since(known.seen)
-	swept := c.sweep(ctx, ns, found.types, known.unclean)
-	c.memory.note(ns, swept.unclean())
+	swept := c.sweep(ctx, ns, found.types, known.clean)
+	c.memory.note(ns, swept)
 
 	ns = c.report(ctx, ns, findingsOf(found, swept))
 	return ns, swept.estimate(), swept.failure(ns.Name, found)
 }
 
 // sweep deletes content in the order of rules 3 and 6 of the package comment.
-func (c *namespaceController) sweep(ctx context.Context, ns *corev1.Namespace, found resourceTypes, unclean sets.Set[schema.GroupVersionResource]) sweep {
+func (c *namespaceController) sweep(ctx context.Context, ns *corev1.Namespace, found resourceTypes, clean sets.Set[schema.GroupVersionResource]) sweep {
 	var all sweep
-	for _, stage := range stages(found, unclean) {
+	for _, stage := range stages(found, clean, c.podsFirst) {
 		swept := c.sweepTypes(ctx, ns, found, stage)
 		all = append(all, swept...)
-		if !swept.clean() {
+		if !swept.allowsMore() {
 			break
 		}
 	}
@@ -51,54 +49,44 @@ func (c *namespaceController) sweep(ctx context.Context, ns *corev1.Namespace, f
 }
 
 // stages are the types to sweep, in groups: each group is reached only if those before it
-// are clean. Pods come first, then what the last sweep left unclean.
-func stages(found resourceTypes, unclean sets.Set[schema.GroupVersionResource]) [][]schema.GroupVersionResource {
-	var first, second, third []schema.GroupVersionResource
+// allow. Pods come first, if they are to, then what is not known to be clean.
+func stages(found resourceTypes, clean sets.Set[schema.GroupVersionResource], podsFirst bool) []stage {
+	first, second, third := stage{podsFirst: true}, stage{}, stage{}
 	for resource := range found {
 		switch {
-		case resource == pods:
-			first = append(first, resource)
-		case unclean.Has(resource):
-			second = append(second, resource)
+		case resource == pods && podsFirst:
+			first.types = append(first.types, resource)
+		case clean.Has(resource):
+			third.types = append(third.types, resource)
 		default:
-			third = append(third, resource)
+			second.types = append(second.types, resource)
 		}
 	}
-	return slices.DeleteFunc([][]schema.GroupVersionResource{first, second, third}, func(s []schema.GroupVersionResource) bool {
-		return len(s) == 0
-	})
+	return slices.DeleteFunc([]stage{first, second, third}, func(s stage) bool { return len(s.types) == 0 })
 }
 
-func (c *namespaceController) sweepTypes(ctx context.Context, ns *corev1.Namespace, found resourceTypes, stage []schema.GroupVersionResource) sweep {
-	slices.SortFunc(stage, func(a, b schema.GroupVersionResource) int { return cmp.Compare(a.String(), b.String()) })
-	swept := make(sweep, len(stage))
-	var group errgroup.Group
-	group.SetLimit(typesAtOnce)
-	for i, resource := range stage {
-		group.Go(func() (panicked error) {
-			defer caught(&panicked)
-			// An error of one type does not keep the others from being swept.
-			swept[i] = c.sweepType(ctx, ns, content{
-				client:            c.metadata.Resource(resource).Namespace(ns.Name),
-				resource:          resource,
-				canList:           found.supports(resource, "list"),
-				canDeleteTogether: found.supports(resource, "deletecollection"),
-			})
-			return nil
+// stage is a group of types that are swept together.
+type stage struct {
+	types []schema.GroupVersionResource
+	// podsFirst marks the stage of pods alone.
+	podsFirst bool
+}
+
+func (c *namespaceController) sweepTypes(ctx context.Context, ns *corev1.Namespace, found resourceTypes, s stage) sweep {
+	slices.SortFunc(s.types, func(a, b schema.GroupVersionResource) int { return cmp.Compare(a.String(), b.String()) })
+	swept := make(sweep, len(s.types))
+	concurrent.Each(len(s.types), typesAtOnce, func(i int) {
+		resource := s.types[i]
+		// An error of one type does not keep the others from being swept.
+		swept[i] = c.sweepType(ctx, ns, content{
+			client:            c.metadata.Resource(resource).Namespace(ns.Name),
+			resource:          resource,
+			canList:           found.supports(resource, "list"),
+			canDeleteTogether: found.supports(resource, "deletecollection"),
 		})
-	}
-	if panicked := group.Wait(); panicked != nil {
-		// Only the goroutine of the reconcile can be guarded by the loop.
-		panic(panicked)
-	}
+		swept[i].podsFirst = s.podsFirst
+	})
 	return swept
-}
-
-// caught turns a panic of the function that defers it into an error.
-func caught(panicked *error) {
-	if r := recover(); r != nil {
-		*panicked = &reconcile.PanicError{Value: r, Stack: debug.Stack()}
-	}
 }
 
 // sweep is what was found and done, type by type.
@@ -107,6 +95,8 @@ type sweep []outcome
 // outcome is what was left of one type.
 type outcome struct {
 	resource schema.GroupVersionResource
+	// podsFirst marks pods that were swept before everything else.
+	podsFirst bool
 	// estimate is the number of seconds until what remains is expected to be gone.
 	estimate int64
 	// remaining counts the items, finalizers those that carry each finalizer.
@@ -117,18 +107,15 @@ type outcome struct {
 
 func (o outcome) clean() bool { return o.err == nil && o.remaining == 0 && o.estimate == 0 }
 
-func (s sweep) clean() bool {
-	return !slices.ContainsFunc(s, func(o outcome) bool { return !o.clean() })
-}
-
-func (s sweep) unclean() sets.Set[schema.GroupVersionResource] {
-	unclean := sets.New[schema.GroupVersionResource]()
-	for _, o := range s {
-		if !o.clean() {
-			unclean.Insert(o.resource)
+// allowsMore says whether types of the next stage may be swept. Pods that go first stop
+// that by being there. An error about them does not: nothing says then that there are any.
+func (s sweep) allowsMore() bool {
+	return !slices.ContainsFunc(s, func(o outcome) bool {
+		if o.podsFirst {
+			return o.remaining > 0
 		}
-	}
-	return unclean
+		return !o.clean()
+	})
 }
 
 func (s sweep) estimate() int64 {
@@ -143,7 +130,7 @@ func (s sweep) estimate() int64 {
 func (s sweep) failure(namespace string, found discovered) error {
 	failures := []error{found.failed, found.unparsable}
 	for _, o := range s {
-		if o.err != nil && o.resource == pods {
+		if o.err != nil && o.podsFirst {
 			o.err = fmt.Errorf("failed to delete pods for namespace: %s, err: %w", namespace, o.err)
 		}
 		failures = append(failures, o.err)

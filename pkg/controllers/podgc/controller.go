@@ -8,7 +8,8 @@
 //  3. Pods being deleted on nodes that are not ready and tainted out-of-service.
 //  4. Pods bound to nodes that do not exist. A node that is missing is put into
 //     quarantine for 40 seconds and then asked for at the API server, so that neither a
-//     stale cache nor a node that is registered again costs pods.
+//     stale cache nor a node that is registered again costs pods. One that was there at
+//     any pass, or while nobody looked, has 40 seconds from when it is missed again.
 //  5. Pods being deleted that were never scheduled.
 //  6. A pod is deleted with grace period 0, after its phase was set to Failed if it had
 //     not ended: its owner counts on that. If that fails, it is not deleted.
@@ -71,6 +72,7 @@ type podGC struct {
 	quarantine *quarantine
 
 	predecessor func() any
+	begun       bool
 }
 
 func build(env controller.Env, c config) (controller.Controller, error) {
@@ -86,15 +88,12 @@ func newController(env controller.Env, c config) (*podGC, error) {
 	if err := addIndexes(pods); err != nil {
 		return nil, err
 	}
-	nodeInformer := nodes.Informer()
 	return &podGC{
-		config: c,
-		client: env.Client,
-		pods:   pods.GetIndexer(),
-		nodes:  nodes.Lister(),
-		synced: func(ctx context.Context) bool {
-			return cache.WaitFor(ctx, "", pods.HasSyncedChecker(), nodeInformer.HasSyncedChecker())
-		},
+		config:     c,
+		client:     env.Client,
+		pods:       pods.GetIndexer(),
+		nodes:      nodes.Lister(),
+		synced:     env.Informers.WaitUntilReady,
 		fenced:     env.Fenced,
 		clock:      env.Clock,
 		metrics:    newMetrics(env.Metrics),
@@ -107,10 +106,10 @@ func newController(env controller.Env, c config) (*podGC, error) {
 // Run implements controller.Controller. A pass that is under way when ctx ends finishes
 // the pods it has begun with.
 func (gc *podGC) Run(ctx context.Context) error {
-	gc.quarantine.adopt(gc.predecessor())
 	if !gc.synced(ctx) {
 		return nil
 	}
+	gc.begin()
 	working, finish := reconcile.WorkContext(ctx, gc.fenced)
 	defer finish()
 	for {
@@ -125,9 +124,20 @@ func (gc *podGC) Run(ctx context.Context) error {
 	}
 }
 
+// begin takes over what a predecessor left. The next pass follows at once.
+func (gc *podGC) begin() {
+	gc.quarantine.adopt(gc.predecessor(), gc.clock.Now())
+	gc.begun = true
+}
+
 // HandOver implements controller.HandsOver: without the quarantine, orphaned pods would
-// stay for longer.
-func (gc *podGC) HandOver() any { return gc.quarantine.state() }
+// stay for longer. An instance that did not begin passes on what it was given.
+func (gc *podGC) HandOver() any {
+	if !gc.begun {
+		return gc.predecessor()
+	}
+	return gc.quarantine.state(gc.clock.Now())
+}
 
 // pass looks once for pods to delete. No further pod is begun with once ctx has ended;
 // requests are made under working.
@@ -169,8 +179,9 @@ func (gc *podGC) outOfService(ctx context.Context) []*corev1.Pod {
 // orphaned are the pods of nodes that are known to be gone.
 func (gc *podGC) orphaned(ctx, working context.Context) []*corev1.Pod {
 	now := gc.clock.Now()
+	gc.quarantine.release(gc.isShown)
 	for _, name := range gc.pods.ListIndexFuncValues(index.PodsByNode) {
-		if _, err := gc.nodes.Get(name); apierrors.IsNotFound(err) {
+		if !gc.isShown(name) {
 			gc.quarantine.add(name, now)
 		}
 	}
@@ -190,9 +201,15 @@ func (gc *podGC) orphaned(ctx, working context.Context) []*corev1.Pod {
 	return found
 }
 
+// isShown reports that the cache shows a node. Its lister fails only for one it does not.
+func (gc *podGC) isShown(name string) bool {
+	_, err := gc.nodes.Get(name)
+	return err == nil
+}
+
 // isGone asks the API server whether a node that the cache does not show exists.
 func (gc *podGC) isGone(ctx context.Context, name string) (bool, error) {
-	if _, err := gc.nodes.Get(name); err == nil {
+	if gc.isShown(name) {
 		return false, nil
 	}
 	_, err := gc.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/utils/ptr"
 
@@ -68,6 +69,7 @@ func fixture(t testing.TB, threshold int, objects ...runtime.Object) (*controlle
 		t.Fatal(err)
 	}
 	env.Start(t)
+	gc.begin()
 	env.Fake.ClearActions()
 	return env, gc
 }
@@ -145,10 +147,16 @@ func TestQuarantine(t *testing.T) {
 	if due := q.due(start.Add(39 * time.Second)); len(due) != 0 {
 		t.Errorf("due early: %v", due)
 	}
+	left := q.state(start.Add(39 * time.Second))
 	successor := newQuarantine()
-	successor.adopt(nil)
-	successor.adopt("of another kind")
-	successor.adopt(q.state())
+	successor.adopt(nil, start)
+	successor.adopt("of another kind", start)
+	successor.adopt(left, start.Add(45*time.Second))
+	late := newQuarantine()
+	late.adopt(left, start.Add(39*time.Second+passPeriod+1))
+	if len(late.ends) != 0 {
+		t.Errorf("adopted after nobody had looked for longer than between two passes: %v", late.ends)
+	}
 	if due := successor.due(start.Add(50 * time.Second)); !slices.Equal(due, []string{"a", "b"}) {
 		t.Errorf("due: %v", due)
 	}
@@ -297,8 +305,93 @@ func TestRunPassesAgainAndAgainAndHandsOver(t *testing.T) {
 		return apierrors.IsNotFound(err)
 	})
 	stop()
-	if _, ok := gc.HandOver().(map[string]time.Time); !ok {
+	if _, ok := gc.HandOver().(handover); !ok {
 		t.Errorf("handed over: %T", gc.HandOver())
+	}
+}
+
+// after starts a successor of a controller, after a time, and returns the requests of its
+// first pass.
+func after(t *testing.T, env *controllertest.Env, left any, d time.Duration) []string {
+	t.Helper()
+	env.Clock.Step(d)
+	env.Metrics = metrics.NewKubeRegistry()
+	env.Predecessor = func() any { return left }
+	successor, err := newController(env.Env, config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	successor.begin()
+	return pass(env, successor)
+}
+
+func TestTheQuarantineGoesOnAfterARestart(t *testing.T) {
+	env, gc := fixture(t, 0, pod("lost", on("missing")))
+	pass(env, gc)
+	env.Clock.Step(35 * time.Second)
+	if got := after(t, env, gc.HandOver(), 5*time.Second); !slices.Contains(got, "delete lost with grace 0") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A node may have been registered and removed again while another process looked: it gets
+// its whole time from when it is missed again.
+func TestTheQuarantineDoesNotOutliveAStandby(t *testing.T) {
+	env, gc := fixture(t, 0, pod("lost", on("missing")))
+	pass(env, gc)
+	left := gc.HandOver()
+	if got := after(t, env, left, time.Minute); got != nil {
+		t.Errorf("without quarantine: %q", got)
+	}
+}
+
+// An instance that is stopped before it could begin passes on what it was given, as old as
+// it is.
+func TestTheQuarantineIsPassedOnByAnInstanceThatDidNotBegin(t *testing.T) {
+	env, gc := fixture(t, 0, pod("lost", on("missing")))
+	pass(env, gc)
+	left := gc.HandOver()
+	env.Metrics = metrics.NewKubeRegistry()
+	env.Predecessor = func() any { return left }
+	unbegun, err := newController(env.Env, config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Clock.Step(time.Minute)
+	if got := after(t, env, unbegun.HandOver(), time.Second); got != nil {
+		t.Errorf("without quarantine: %q", got)
+	}
+}
+
+// TestANodeThatWasRegisteredInBetweenGetsItsWholeTime: it has not been missing for 40 seconds.
+func TestANodeThatWasRegisteredInBetweenGetsItsWholeTime(t *testing.T) {
+	env, gc := fixture(t, 0, pod("lost", on("missing")))
+	nodes := env.Fake.CoreV1().Nodes()
+	shown := func(want bool) func() bool {
+		return func() bool {
+			_, err := gc.nodes.Get("missing")
+			return (err == nil) == want
+		}
+	}
+	pass(env, gc)
+	if _, err := nodes.Create(t.Context(), node("missing", corev1.ConditionTrue), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	controllertest.Eventually(t, "the node is there", shown(true))
+	env.Clock.Step(passPeriod)
+	pass(env, gc)
+	if err := nodes.Delete(t.Context(), "missing", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	controllertest.Eventually(t, "the node is gone", shown(false))
+	env.Fake.ClearActions()
+	env.Clock.Step(passPeriod)
+	if got := pass(env, gc); got != nil {
+		t.Errorf("missing for no time: %q", got)
+	}
+	env.Clock.Step(quarantinePeriod)
+	if got := pass(env, gc); !slices.Contains(got, "delete lost with grace 0") {
+		t.Errorf("after its time: %q", got)
 	}
 }
 
@@ -327,4 +420,17 @@ func BenchmarkPass(b *testing.B) {
 			}
 		})
 	}
+}
+
+// A panic while pods are deleted is one of Run, which the supervisor isolates.
+func TestAPanicOfADeletionIsRaisedByThePass(t *testing.T) {
+	env, gc := fixture(t, 1, pod("a", evicted), pod("b", evicted), pod("c", evicted))
+	env.Fake.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { panic("boom") })
+	defer func() {
+		if raised, ok := recover().(error); !ok || !strings.Contains(raised.Error(), "boom") {
+			t.Errorf("raised %v", raised)
+		}
+	}()
+	pass(env, gc)
+	t.Error("the panic was swallowed")
 }

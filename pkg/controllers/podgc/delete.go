@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/pods"
 )
 
@@ -31,23 +31,17 @@ const (
 // deleteAll deletes pods, begun with in their order. It returns when all are dealt with,
 // or, once ctx has ended, those that were begun with.
 func (gc *podGC) deleteAll(ctx, working context.Context, list []*corev1.Pod, reason string) {
-	var deletions sync.WaitGroup
-	slots := make(chan struct{}, maxConcurrent)
-	for _, pod := range list {
-		slots <- struct{}{}
+	concurrent.Each(len(list), maxConcurrent, func(i int) {
 		if ctx.Err() != nil {
-			break
+			return
 		}
-		deletions.Go(func() {
-			defer func() { <-slots }()
-			gc.metrics.deleted.WithLabelValues(pod.Namespace, reason).Inc()
-			if err := gc.delete(working, pod, reason); err != nil {
-				gc.metrics.failed.WithLabelValues(pod.Namespace, reason).Inc()
-				klog.FromContext(working).Error(err, "A pod could not be deleted, it is tried again with the next pass", "pod", klog.KObj(pod), "reason", reason)
-			}
-		})
-	}
-	deletions.Wait()
+		pod := list[i]
+		gc.metrics.deleted.WithLabelValues(pod.Namespace, reason).Inc()
+		if err := gc.delete(working, pod, reason); err != nil {
+			gc.metrics.failed.WithLabelValues(pod.Namespace, reason).Inc()
+			klog.FromContext(working).Error(err, "A pod could not be deleted, it is tried again with the next pass", "pod", klog.KObj(pod), "reason", reason)
+		}
+	})
 }
 
 func (gc *podGC) delete(ctx context.Context, pod *corev1.Pod, reason string) error {

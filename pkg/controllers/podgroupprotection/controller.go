@@ -7,9 +7,11 @@
 //     controller only removes it.
 //  2. A PodGroup is looked at when its deletion begins, and when a pod of it ends or goes
 //     while it is being deleted.
-//  3. The finalizer goes when the cache shows no active pod of the group. A pod is active
-//     until its phase says that it has ended, also while it is being deleted and before
-//     it is scheduled.
+//  3. The finalizer goes when there is no active pod of the group. A pod is active until
+//     its phase says that it has ended, also while it is being deleted and before it is
+//     scheduled. That a cache shows none proves it if the cache is as new as the deletion
+//     of the group; otherwise the API server is asked, once for all groups of a namespace
+//     that were deleted by then (see answer).
 //
 // Behaviour: specs/podgroup-protection-controller.md.
 package podgroupprotection
@@ -64,6 +66,7 @@ type protectionController struct {
 	client kubernetes.Interface
 	groups schedulinglisters.PodGroupLister
 	pods   cache.Indexer
+	last   answer // used by the one worker alone
 	loop   *reconcile.Loop[types.NamespacedName]
 }
 
@@ -147,11 +150,11 @@ func (c *protectionController) reconcile(ctx context.Context, key types.Namespac
 	if !isCandidate(group) {
 		return nil
 	}
-	active, err := c.pods.IndexKeys(activePodsIndex, key.String())
+	held, err := c.isHeld(ctx, group)
 	if err != nil {
 		return fmt.Errorf("looking up the pods of pod group %s: %w", key, err)
 	}
-	if len(active) > 0 {
+	if held {
 		return nil
 	}
 	group = group.DeepCopy()

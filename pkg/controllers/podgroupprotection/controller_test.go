@@ -91,7 +91,7 @@ func TestTheFinalizerGoesWithTheLastActivePod(t *testing.T) {
 			if err := c.reconcile(env.Context(), key); err != nil {
 				t.Fatal(err)
 			}
-			requests := env.Fake.Actions()
+			requests := env.Writes()
 			if !tc.goes {
 				if len(requests) != 0 {
 					t.Errorf("requests: %v", requests)
@@ -109,6 +109,66 @@ func TestTheFinalizerGoesWithTheLastActivePod(t *testing.T) {
 				t.Errorf("the cached object was changed: %v", cached)
 			}
 		})
+	}
+}
+
+// lagging is a pod cache that lacks what happened after a version.
+type lagging struct {
+	cache.Indexer
+	version string
+}
+
+func (l lagging) LastStoreSyncResourceVersion() string { return l.version }
+
+// TestACacheOlderThanTheDeletionProvesNothing: a pod that was created before its group was
+// deleted holds it, also while the cache does not show the pod.
+func TestACacheOlderThanTheDeletionProvesNothing(t *testing.T) {
+	at := func(version string) func(*schedulingv1alpha2.PodGroup) {
+		return func(g *schedulingv1alpha2.PodGroup) { g.ResourceVersion = version }
+	}
+	other := pod(func(p *corev1.Pod) { p.Name, p.Spec.SchedulingGroup.PodGroupName = "other", ptr.To("other") })
+	for name, tc := range map[string]struct {
+		cached string // version of the pod cache
+		known  answer // of an earlier question
+		stored []corev1.Pod
+		goes   bool
+		asks   int
+	}{
+		"the cache is new enough":               {cached: "8", stored: []corev1.Pod{*pod()}, goes: true},
+		"the cache is older, there is a pod":    {cached: "7", stored: []corev1.Pod{*pod()}, asks: 1},
+		"the cache is older, the pod has ended": {cached: "7", stored: []corev1.Pod{*pod(phase(corev1.PodFailed))}, goes: true, asks: 1},
+		"the cache is older, another's pod":     {cached: "7", stored: []corev1.Pod{*other}, goes: true, asks: 1},
+		"the cache has no version":              {stored: []corev1.Pod{*pod()}, asks: 1},
+		"the answer for another group serves":   {cached: "7", known: answer{namespace: key.Namespace, version: "9"}, goes: true},
+		"an answer of another namespace":        {cached: "7", known: answer{namespace: "other", version: "9"}, stored: []corev1.Pod{*pod()}, asks: 1},
+		"an answer from before the deletion":    {cached: "7", known: answer{namespace: key.Namespace, version: "7"}, stored: []corev1.Pod{*pod()}, asks: 1},
+		"an answer that showed a pod":           {cached: "7", known: answer{namespace: key.Namespace, version: "9", active: map[string]bool{key.Name: true}}, goes: true, asks: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := fixture(t, group(at("8")))
+			c.pods, c.last = lagging{c.pods, tc.cached}, tc.known
+			asked := 0
+			env.Fake.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				asked++
+				return true, &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "9"}, Items: tc.stored}, nil
+			})
+			// A pod that the cache does not show may end without an event.
+			if err := c.reconcile(env.Context(), key); reconcile.IsRequeue(err) == tc.goes || !tc.goes && err == nil {
+				t.Errorf("got %v", err)
+			}
+			if goes := len(env.Writes()) == 1; goes != tc.goes || asked != tc.asks {
+				t.Errorf("the finalizer goes: %v, asked %d times", goes, asked)
+			}
+		})
+	}
+}
+
+func TestAQuestionThatFailsIsRetried(t *testing.T) {
+	env, c := fixture(t, group(func(g *schedulingv1alpha2.PodGroup) { g.ResourceVersion = "8" }))
+	c.pods = lagging{c.pods, "7"}
+	env.Fake.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("boom") })
+	if err := c.reconcile(env.Context(), key); err == nil || len(env.Writes()) != 0 {
+		t.Errorf("%v, wrote %v", err, env.Writes())
 	}
 }
 

@@ -4,7 +4,8 @@
 // The model, in rules:
 //
 //  1. A key is a namespace. It is looked at when the namespace appears, is updated while
-//     Active or is resynced, and when its ConfigMap is changed or deleted.
+//     Active or is resynced, when its ConfigMap is changed or deleted, and once more after
+//     it was created.
 //  2. The ConfigMap is correct if its data is exactly {ca.crt: bundle} and it carries a
 //     description. A correct ConfigMap is not written, whatever its description says.
 //  3. A missing ConfigMap is created, unless the namespace is on its way out. A wrong one
@@ -20,6 +21,7 @@ package rootca
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,6 +44,11 @@ const (
 	// workers is more than one because the first pod of each new namespace waits for
 	// this controller, and a new bundle is to reach all namespaces soon.
 	workers = 5
+
+	// recheckAfter is when a namespace is looked at again after its ConfigMap was created:
+	// one that goes while the watch is interrupted causes no event. By then the cache shows
+	// the ConfigMap, so this costs no request.
+	recheckAfter = 5 * time.Second
 )
 
 // Descriptor describes root-ca-certificate-publisher-controller.
@@ -183,7 +190,11 @@ func (p *publisher) create(ctx context.Context, namespace string) error {
 		return nil
 	}
 	_, err = p.client.CoreV1().ConfigMaps(namespace).Create(ctx, newConfigMap(namespace, p.bundle), metav1.CreateOptions{})
-	if err == nil || namespaceGone(err) {
+	if err == nil {
+		p.loop.AddAfter(namespace, recheckAfter)
+		return nil
+	}
+	if namespaceGone(err) {
 		return nil
 	}
 	return fmt.Errorf("creating config map %s/%s: %w", namespace, configMapName, err)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,6 +108,20 @@ func TestReconcileRetries(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A ConfigMap that is created and deleted while the watch is interrupted causes no event.
+func TestRunMakesAConfigMapAgainThatWentUnseen(t *testing.T) {
+	env, p := start(t, namespace("a", corev1.NamespaceActive))
+	var answered atomic.Bool
+	env.Fake.PrependReactor("create", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return answered.CompareAndSwap(false, true), configMap(nil), nil
+	})
+	env.Run(t, p)
+	env.EventuallyAsTimePasses(t, "there is a ConfigMap", time.Second, func() bool {
+		_, err := env.Client.CoreV1().ConfigMaps("a").Get(t.Context(), configMapName, metav1.GetOptions{})
+		return err == nil
+	})
 }
 
 func TestMetricsCountEveryReconcileByCode(t *testing.T) {

@@ -131,10 +131,13 @@ func TestReconcileRequests(t *testing.T) {
 
 		"secret gone, referenced": {
 			secretKey(full("u1")), objects(account("sa", "u1", "s")), nil,
-			[]string{"get serviceaccounts sa", "update serviceaccounts sa"}},
+			[]string{"get serviceaccounts sa", "get secrets s", "update serviceaccounts sa"}},
 		"secret gone, referenced live but not in the stale cache": {
 			secretKey(full("u1")), objects(account("sa", "u1")), objects(account("sa", "u1", "s")),
-			[]string{"get serviceaccounts sa", "update serviceaccounts sa"}},
+			[]string{"get serviceaccounts sa", "get secrets s", "update serviceaccounts sa"}},
+		"secret in use, not in the stale cache": {
+			secretKey(full("u1")), objects(account("sa", "u1", "s")), objects(full("u1")),
+			[]string{"get serviceaccounts sa", "get secrets s"}},
 		"secret gone, not referenced": {
 			secretKey(full("u1")), objects(account("sa", "u1", "x")), nil, []string{"get serviceaccounts sa"}},
 		"secret gone, account not in the cache": {
@@ -145,11 +148,11 @@ func TestReconcileRequests(t *testing.T) {
 			secretKey(full("u1")), objects(account("sa", "u1", "s")), objects(account("sa", "u2", "s")), []string{"get serviceaccounts sa"}},
 		"secret gone, no UID named": {
 			secretKey(full("")), objects(account("sa", "u2", "s")), nil,
-			[]string{"get serviceaccounts sa", "update serviceaccounts sa"}},
+			[]string{"get serviceaccounts sa", "get secrets s", "update serviceaccounts sa"}},
 		"secret replaced under its name": {
 			key{kind: secretKind, namespace: "ns", name: "s", uid: "old", accountName: "sa", accountUID: "u1"},
 			objects(account("sa", "u1", "s"), full("u1")), nil,
-			[]string{"get serviceaccounts sa", "update serviceaccounts sa"}},
+			[]string{"get serviceaccounts sa", "get secrets s", "update serviceaccounts sa"}},
 		"invalid key": {
 			secretKey(secret("s", "", func(s *corev1.Secret) { s.Annotations = nil })), objects(secret("s", "")), nil, []string{}},
 	} {
@@ -221,6 +224,7 @@ func TestReconcileRetries(t *testing.T) {
 		"account gone, delete: replaced":   {accountKey(account("sa", "u1")), objects(incomplete), "delete", "secrets", conflict, false},
 		"account gone, delete: outage":     {accountKey(account("sa", "u1")), objects(incomplete), "delete", "secrets", outage, true},
 		"reference, read: outage":          {secretKey(incomplete), objects(account("sa", "u1", "s")), "get", "serviceaccounts", outage, false},
+		"reference, read: secret":          {secretKey(incomplete), objects(account("sa", "u1", "s")), "get", "secrets", outage, false},
 		"reference, update: account gone":  {secretKey(incomplete), objects(account("sa", "u1", "s")), "update", "serviceaccounts", apierrors.NewNotFound(accounts, "sa"), false},
 		"reference, update: outage":        {secretKey(incomplete), objects(account("sa", "u1", "s")), "update", "serviceaccounts", outage, false},
 		"reference, read: account is gone": {secretKey(incomplete), objects(account("sa", "u1", "s")), "get", "serviceaccounts", apierrors.NewNotFound(accounts, "sa"), false},

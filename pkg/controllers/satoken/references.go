@@ -45,6 +45,14 @@ func (c *tokenController) tryRemoveReference(ctx context.Context, k key) error {
 	if changed == nil {
 		return nil
 	}
+	// Only a cache has said so far that the Secret is gone.
+	secret, err := c.client.CoreV1().Secrets(k.namespace).Get(ctx, k.name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("reading secret %s/%s: %w", k.namespace, k.name, err)
+	}
+	if err == nil && secret.UID == k.uid {
+		return nil
+	}
 	_, err = c.client.CoreV1().ServiceAccounts(k.namespace).Update(ctx, changed, metav1.UpdateOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("updating service account %s/%s: %w", k.namespace, k.accountName, err)

@@ -8,9 +8,12 @@
 //  2. The account is created if the cache holds the namespace in phase Active and no
 //     account named default. An account that is being deleted still counts as present.
 //  3. An existing account is never changed or deleted.
-//  4. A create that is refused because the account exists, or because the namespace is
-//     terminating, has done its work. Any other failure is retried without end: there
-//     is no resync that would make up for a lost key.
+//  4. A create is done once the cache shows the account. Until then the namespace is looked
+//     at again, also after a create that was refused because the account exists: if the
+//     account goes while the watch is interrupted, no event tells.
+//  5. A create that is refused because the namespace is terminating has done its work. Any
+//     other failure is retried without end: there is no resync that would make up for a
+//     lost key.
 //
 // Behaviour: specs/serviceaccount-controller.md.
 package serviceaccount
@@ -18,6 +21,7 @@ package serviceaccount
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,6 +42,10 @@ const (
 	// workers is more than one because the first pod of each new namespace waits for
 	// this controller, and namespaces are independent of each other.
 	workers = 5
+
+	// recheckAfter is when a namespace is looked at again after its account was created.
+	// By then the cache shows the account, so this costs no request.
+	recheckAfter = 5 * time.Second
 )
 
 // Descriptor describes serviceaccount-controller.
@@ -129,8 +137,14 @@ func (c *serviceAccountController) reconcile(ctx context.Context, namespace stri
 func (c *serviceAccountController) create(ctx context.Context, namespace string) error {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: accountName, Namespace: namespace}}
 	_, err := c.client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})
-	if err == nil || settled(err) {
+	switch {
+	case err == nil:
+		c.loop.AddAfter(namespace, recheckAfter)
 		return nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil
+	case apierrors.IsAlreadyExists(err):
+		return reconcile.Requeue(fmt.Errorf("the cache does not show service account %s/%s: %w", namespace, accountName, err))
 	}
 	return fmt.Errorf("creating service account %s/%s: %w", namespace, accountName, err)
 }

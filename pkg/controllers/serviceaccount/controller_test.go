@@ -3,7 +3,9 @@ package serviceaccount
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +16,7 @@ import (
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/controllertest"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 func start(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *serviceAccountController) {
@@ -66,10 +69,13 @@ func TestReconcileRetriesWhatIsNotSettled(t *testing.T) {
 		refusal error
 		retry   bool
 	}{
-		"stale cache":           {apierrors.NewAlreadyExists(corev1.Resource("serviceaccounts"), "default"), false},
+		"stale cache":           {apierrors.NewAlreadyExists(corev1.Resource("serviceaccounts"), "default"), true},
 		"namespace terminating": {terminatingRefusal(), false},
 		"namespace not found":   {apierrors.NewNotFound(corev1.Resource("namespaces"), "a"), true},
 		"quota":                 {apierrors.NewForbidden(corev1.Resource("serviceaccounts"), "default", errors.New("exceeded quota")), true},
+		"connection lost":       {errors.New("connection refused"), true},
+		"internal server error": {apierrors.NewInternalError(errors.New("boom")), true},
+		"conflict":              {apierrors.NewConflict(corev1.Resource("serviceaccounts"), "default", errors.New("x")), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := start(t, namespace("a", corev1.NamespaceActive))
@@ -83,7 +89,46 @@ func TestReconcileRetriesWhatIsNotSettled(t *testing.T) {
 			if tc.retry && !errors.Is(err, tc.refusal) {
 				t.Errorf("reconcile = %v, does not wrap %v", err, tc.refusal)
 			}
+			if expected := apierrors.IsAlreadyExists(tc.refusal); reconcile.IsRequeue(err) != expected {
+				t.Errorf("reconcile = %v, counts as a failure: %v", err, expected)
+			}
 		})
+	}
+}
+
+// An account that is created and deleted while the watch is interrupted causes no event. So
+// an answer that there is one is believed only until the cache has had time to show it.
+func TestRunMakesAnAccountAgainThatWentUnseen(t *testing.T) {
+	for name, answer := range map[string]error{
+		"created by somebody else": apierrors.NewAlreadyExists(corev1.Resource("serviceaccounts"), "default"),
+		"created here":             nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := start(t, namespace("a", corev1.NamespaceActive))
+			var answered atomic.Bool
+			env.Fake.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return answered.CompareAndSwap(false, true), account("a", "default"), answer
+			})
+			env.Run(t, c)
+			env.EventuallyAsTimePasses(t, "there is an account", time.Second, func() bool {
+				_, err := env.Client.CoreV1().ServiceAccounts("a").Get(t.Context(), "default", metav1.GetOptions{})
+				return err == nil
+			})
+		})
+	}
+}
+
+func TestAnAccountThatTheCacheShowsCostsNoFurtherRequest(t *testing.T) {
+	env, c := start(t, namespace("a", corev1.NamespaceActive))
+	env.Run(t, c)
+	awaitAccount(t, env, "a")
+	controllertest.Eventually(t, "the cache shows it", func() bool {
+		_, err := c.accounts.ServiceAccounts("a").Get("default")
+		return err == nil
+	})
+	env.EventuallyAsTimePasses(t, "the namespace is looked at again", time.Second, func() bool { return c.loop.Inspect().Reconciled > 1 })
+	if got := env.Writes(); len(got) != 1 {
+		t.Errorf("writes are %v, want the create alone", got)
 	}
 }
 

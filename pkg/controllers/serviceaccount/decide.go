@@ -1,9 +1,6 @@
 package serviceaccount
 
-import (
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-)
+import corev1 "k8s.io/api/core/v1"
 
 // becameActive says whether an update of a namespace can call for an account. Any other
 // update finds what an earlier event of the namespace has already taken care of.
@@ -19,9 +16,4 @@ func becameActive(old, ns *corev1.Namespace) bool {
 // The phase decides alone: a deletion timestamp without it is not looked at.
 func needsAccount(ns *corev1.Namespace, account *corev1.ServiceAccount) bool {
 	return ns.Status.Phase == corev1.NamespaceActive && account == nil
-}
-
-// settled says whether a refused create leaves nothing to do.
-func settled(err error) bool {
-	return apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }

@@ -85,25 +85,3 @@ func terminatingRefusal() error {
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	return err
 }
-
-func TestSettled(t *testing.T) {
-	resource := corev1.Resource("serviceaccounts")
-	for name, tc := range map[string]struct {
-		err  error
-		want bool
-	}{
-		"exists":                 {apierrors.NewAlreadyExists(resource, "default"), true},
-		"namespace terminating":  {terminatingRefusal(), true},
-		"namespace not found":    {apierrors.NewNotFound(corev1.Resource("namespaces"), "a"), false},
-		"forbidden by quota":     {apierrors.NewForbidden(resource, "default", errors.New("exceeded quota")), false},
-		"connection lost":        {errors.New("connection refused"), false},
-		"internal server error":  {apierrors.NewInternalError(errors.New("boom")), false},
-		"conflict is no success": {apierrors.NewConflict(resource, "default", errors.New("x")), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := settled(tc.err); got != tc.want {
-				t.Errorf("settled = %v, want %v", got, tc.want)
-			}
-		})
-	}
-}

@@ -8,7 +8,10 @@
 //     A pod whose name names no slot of the set is never adopted (identity.go).
 //  2. The template has a history (package history). A slot is filled at the current or at
 //     the update revision, depending on how far a rolling update got; revisions.go says
-//     which those are, layout.go which one a slot gets.
+//     which those are, layout.go which one a slot gets. A template that only got defaults
+//     of a newer API is no other revision: the generation of a set tells, for as long as
+//     the spec is the one that was looked at last, and a table of defaults does after that
+//     (package podtemplate).
 //  3. A reconcile goes over the slots upwards, then over the condemned pods downwards, then
 //     rolls the update on by deleting outdated pods from the top. Ordered sets stop at the
 //     first pod that has to be waited for, so there is at most one change at a time;

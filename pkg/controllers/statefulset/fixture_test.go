@@ -344,6 +344,9 @@ func (f *fixture) status(t testing.TB) appsv1.StatefulSetStatus {
 	return stored.(*appsv1.StatefulSet).Status
 }
 
+// edited makes the spec of a set newer than its status.
+func edited(set *appsv1.StatefulSet) { set.Generation = 2 }
+
 // settledAt gives a set the status it has when all its pods are ready at a revision.
 func settledAt(revision string) func(*appsv1.StatefulSet) {
 	return func(set *appsv1.StatefulSet) {

@@ -47,13 +47,13 @@ func (c *statefulSetController) reconcile(ctx context.Context, key types.Namespa
 }
 
 func (c *statefulSetController) sync(ctx context.Context, key types.NamespacedName) error {
-	if err := c.fresh(key); err != nil {
-		return err
-	}
-	set, err := c.sets.StatefulSets(key.Namespace).Get(key.Name)
+	set, err := c.current(key)
 	if apierrors.IsNotFound(err) {
 		c.forget(key)
 		return nil
+	}
+	if reconcile.IsRequeue(err) {
+		return err
 	}
 	if err != nil {
 		return fmt.Errorf("reading StatefulSet %s: %w", key, err)
@@ -103,20 +103,20 @@ func flatten(err error) []error {
 	return []error{err}
 }
 
-// fresh fails while the caches are older than what was written for the set.
-func (c *statefulSetController) fresh(key types.NamespacedName) error {
+// current returns the set as it is cached. It fails while the caches are older than what was
+// written for the set.
+func (c *statefulSetController) current(key types.NamespacedName) (*appsv1.StatefulSet, error) {
+	get := func() (*appsv1.StatefulSet, error) { return c.sets.StatefulSets(key.Namespace).Get(key.Name) }
 	if !c.value.staleConsistency {
-		return nil
+		return get()
 	}
-	err := c.tracker.Fresh(key)
-	if err == nil {
-		return nil
-	}
+	set, err := expectations.Read(c.tracker, key, get)
 	var stale *expectations.StaleError
-	if errors.As(err, &stale) {
-		c.metrics.staleSyncSkipped(stale.Resource)
+	if !errors.As(err, &stale) {
+		return set, err
 	}
-	return reconcile.Requeue(err)
+	c.metrics.staleSyncSkipped(stale.Resource)
+	return nil, reconcile.Requeue(err)
 }
 
 // settled reports that the caches show what was done for the set before.

@@ -125,7 +125,7 @@ func TestFailedPodsAreReplaced(t *testing.T) {
 }
 
 func TestRollingUpdate(t *testing.T) {
-	f := settled(t, 3, image("v2"), partition(1), func(set *appsv1.StatefulSet) { set.Generation = 2 })
+	f := settled(t, 3, image("v2"), edited, partition(1))
 	old, update := revisionAt(t, 1).Name, revisionAt(t, 2, image("v2")).Name
 	f.mustReconcile(t)
 	f.wantRequests(t, "create controllerrevisions "+update, "delete pods web-2", putStatus)
@@ -176,7 +176,7 @@ func (f *fixture) podImages(t *testing.T) []string {
 }
 
 func TestOnDeleteLeavesPodsAlone(t *testing.T) {
-	f := settled(t, 2, image("v2"), onDelete)
+	f := settled(t, 2, image("v2"), edited, onDelete)
 	f.mustReconcile(t)
 	f.wantRequests(t, "create controllerrevisions "+revisionAt(t, 2, image("v2")).Name, putStatus)
 }
@@ -185,7 +185,7 @@ func TestMaxUnavailableGate(t *testing.T) {
 	v := defaultGates
 	v.maxUnavailable = true
 	revision := revisionAt(t, 1)
-	set := newSet(4, settledAt(revision.Name), image("v2"), func(set *appsv1.StatefulSet) {
+	set := newSet(4, settledAt(revision.Name), image("v2"), edited, func(set *appsv1.StatefulSet) {
 		set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = ptr.To(intstr.FromString("50%"))
 	})
 	objects := []runtime.Object{set, revision}
@@ -201,7 +201,7 @@ func TestMaxUnavailableGate(t *testing.T) {
 }
 
 func TestASetThatIsBeingDeletedOnlyReports(t *testing.T) {
-	f := settled(t, 1, image("v2"), func(set *appsv1.StatefulSet) {
+	f := settled(t, 1, image("v2"), edited, func(set *appsv1.StatefulSet) {
 		set.DeletionTimestamp, set.Finalizers = &metav1.Time{Time: start}, []string{"foregroundDeletion"}
 		set.Spec.Replicas = ptr.To[int32](3)
 	})
@@ -292,7 +292,7 @@ func TestStaleCachesAreWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	successor.tracker.Adopt(f.HandOver())
-	if err := successor.fresh(key); !reconcile.IsRequeue(err) {
+	if err := successor.sync(f.env.Context(), key); !reconcile.IsRequeue(err) {
 		t.Errorf("got %v", err)
 	}
 }

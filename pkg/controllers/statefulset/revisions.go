@@ -3,6 +3,7 @@ package statefulset
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,6 +17,7 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/history"
 	"kcmd.dev/pkg/controllers/kit/ownership"
+	"kcmd.dev/pkg/controllers/kit/podtemplate"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -51,6 +53,13 @@ type equalityKey struct {
 	version    string // of the revision
 }
 
+// payloadKey is for an equivalence that does not depend on the rest of the spec.
+type payloadKey struct {
+	set     types.UID
+	version string // of the revision
+	payload [sha256.Size]byte
+}
+
 func newEqualities() *equalities { return &equalities{lru.New(maxEqualities)} }
 
 func (e *equalities) of(set *appsv1.StatefulSet, revision *appsv1.ControllerRevision) equality {
@@ -64,6 +73,19 @@ func (e *equalities) of(set *appsv1.StatefulSet, revision *appsv1.ControllerRevi
 func (e *equalities) remember(set *appsv1.StatefulSet, revision *appsv1.ControllerRevision, is equality) {
 	if revision.ResourceVersion != "" {
 		e.cache.Add(equalityKey{set.UID, set.Generation, revision.ResourceVersion}, is)
+	}
+}
+
+// equivalentTo reports that a revision was found equivalent to a payload.
+func (e *equalities) equivalentTo(set *appsv1.StatefulSet, revision *appsv1.ControllerRevision, payload []byte) bool {
+	_, ok := e.cache.Get(payloadKey{set.UID, revision.ResourceVersion, sha256.Sum256(payload)})
+	return ok
+}
+
+func (e *equalities) rememberEquivalent(set *appsv1.StatefulSet, revision *appsv1.ControllerRevision, payload []byte) {
+	e.remember(set, revision, equivalent)
+	if revision.ResourceVersion != "" {
+		e.cache.Add(payloadKey{set.UID, revision.ResourceVersion, sha256.Sum256(payload)}, equivalent)
 	}
 }
 
@@ -196,6 +218,23 @@ func (c *statefulSetController) isEquivalent(ctx context.Context, set *appsv1.St
 	if c.equalities.of(set, revision) == equivalent {
 		return true
 	}
+	if wasFound(set, revision) || c.equalities.equivalentTo(set, revision, payload) || c.hasSameTemplate(ctx, set, revision, payload) {
+		c.equalities.rememberEquivalent(set, revision, payload)
+		return true
+	}
+	return false
+}
+
+// wasFound reports that the revision is the one that was found for the spec as it is. The
+// API server counts the generation up with every change of the spec, but not when a newer
+// version of the API adds a default to what is stored: it does not matter which.
+func wasFound(set *appsv1.StatefulSet, revision *appsv1.ControllerRevision) bool {
+	return set.Generation != 0 && set.Status.ObservedGeneration == set.Generation && set.Status.UpdateRevision == revision.Name
+}
+
+// hasSameTemplate compares a revision with the template of the set, with the defaults that
+// are known. That is for sets whose spec was changed while nobody looked after them.
+func (c *statefulSetController) hasSameTemplate(ctx context.Context, set *appsv1.StatefulSet, revision *appsv1.ControllerRevision, payload []byte) bool {
 	at, err := atRevision(set, revision)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Revision cannot be compared", "revision", klog.KObj(revision))
@@ -205,9 +244,6 @@ func (c *statefulSetController) isEquivalent(ctx context.Context, set *appsv1.St
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Revision cannot be compared", "revision", klog.KObj(revision))
 		return false
-	}
-	if equal {
-		c.equalities.remember(set, revision, equivalent)
 	}
 	return equal
 }
@@ -222,11 +258,11 @@ func sameTemplate(stored, present *corev1.PodTemplateSpec, payload []byte) (bool
 	if bytes.Equal(again, payload) {
 		return true, nil
 	}
-	a, err := history.Payload(withDefaults(stored))
+	a, err := history.Payload(podtemplate.WithDefaults(stored))
 	if err != nil {
 		return false, err
 	}
-	b, err := history.Payload(withDefaults(present))
+	b, err := history.Payload(podtemplate.WithDefaults(present))
 	if err != nil {
 		return false, err
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controllers/kit/history"
+	"kcmd.dev/pkg/controllers/kit/podtemplate"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -92,6 +93,52 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
+// TestADefaultThatIsNotKnownCausesNoUpdate: the template of the set got a default, which this
+// version knows nothing of, after its revision was stored. What the generation of the set
+// says of it holds for as long as the template stays.
+func TestADefaultThatIsNotKnownCausesNoUpdate(t *testing.T) {
+	defaulted := func(set *appsv1.StatefulSet) { set.Spec.Template.Spec.EnableServiceLinks = ptr.To(true) }
+	observed := func(revision string, generation int64) func(*appsv1.StatefulSet) {
+		return func(set *appsv1.StatefulSet) {
+			set.Status.CurrentRevision, set.Status.UpdateRevision, set.Status.ObservedGeneration = revision, revision, generation
+		}
+	}
+	generation := func(n int64) func(*appsv1.StatefulSet) {
+		return func(set *appsv1.StatefulSet) { set.Generation = n }
+	}
+	stored := renamed("a", revisionAt(t, 1))
+	stored.ResourceVersion = "3"
+	history := []*appsv1.ControllerRevision{stored}
+	for name, test := range map[string]struct {
+		gate   value
+		passes [][]func(*appsv1.StatefulSet) // over the set, one after the other
+		same   bool                          // the last pass finds the stored revision
+	}{
+		"nothing but the default":           {value{semanticComparison: true}, [][]func(*appsv1.StatefulSet){{observed("a", 1)}}, true},
+		"without the gate":                  {value{}, [][]func(*appsv1.StatefulSet){{observed("a", 1)}}, false},
+		"the spec has changed since":        {value{semanticComparison: true}, [][]func(*appsv1.StatefulSet){{observed("a", 1), generation(2)}}, false},
+		"another revision was found for it": {value{semanticComparison: true}, [][]func(*appsv1.StatefulSet){{observed("b", 1)}}, false},
+		"it was not looked at yet":          {value{semanticComparison: true}, [][]func(*appsv1.StatefulSet){{observed("", 0)}}, false},
+		"and then a change beside":          {value{semanticComparison: true}, [][]func(*appsv1.StatefulSet){{observed("a", 1)}, {observed("a", 1), generation(2)}}, true},
+		"and then a change of the template": {value{semanticComparison: true}, [][]func(*appsv1.StatefulSet){{observed("a", 1)}, {observed("a", 1), generation(2), image("v2")}}, false},
+		"and then the same of another set":  {value{semanticComparison: true}, [][]func(*appsv1.StatefulSet){{observed("a", 1)}, {observed("a", 1), generation(2), func(set *appsv1.StatefulSet) { set.UID = "other" }}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixtureWith(t, test.gate, newSet(1), stored)
+			var got revisions
+			for _, changes := range test.passes {
+				var err error
+				if got, err = f.currentRevisions(t.Context(), newSet(1, append(changes, defaulted)...), history); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if (got.update.Name == "a") != test.same {
+				t.Errorf("the update revision is %s", got.update.Name)
+			}
+		})
+	}
+}
+
 func TestDriftCausesAnUpdateWithoutTheGate(t *testing.T) {
 	set, old := newSet(1), drifted(t, 1)
 	f := newFixtureWith(t, value{}, set, old)
@@ -123,10 +170,9 @@ func TestSameTemplate(t *testing.T) {
 		InitContainers:     []corev1.Container{{Image: "r:5000/i"}},
 		Containers: []corev1.Container{{
 			Image: "i:v1", Ports: []corev1.ContainerPort{{}}, LivenessProbe: probe(), StartupProbe: probe(),
-			ReadinessProbe:  &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{}}},
-			Lifecycle:       &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{}}},
-			Env:             []corev1.EnvVar{{Name: "x", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{}}}},
-			SecurityContext: &corev1.SecurityContext{},
+			ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{}}},
+			Lifecycle:      &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{}}},
+			Env:            []corev1.EnvVar{{Name: "x", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{}}}},
 		}},
 		Volumes: []corev1.Volume{
 			{Name: "none"},
@@ -144,12 +190,12 @@ func TestSameTemplate(t *testing.T) {
 			{VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{}}}},
 		},
 	}}
-	full := withDefaults(&minimal)
+	full := podtemplate.WithDefaults(&minimal)
 	for _, want := range []string{
 		`"restartPolicy":"Always"`, `"dnsPolicy":"ClusterFirst"`, `"schedulerName":"default-scheduler"`, `"terminationGracePeriodSeconds":30`,
 		`"securityContext":{}`, `"serviceAccount":"sa"`, `"terminationMessagePath":"/dev/termination-log"`, `"terminationMessagePolicy":"File"`,
 		`"imagePullPolicy":"IfNotPresent"`, `"imagePullPolicy":"Always"`, `"protocol":"TCP"`, `"path":"/"`, `"scheme":"HTTP"`, `"timeoutSeconds":1`,
-		`"periodSeconds":10`, `"successThreshold":1`, `"failureThreshold":3`, `"service":""`, `"apiVersion":"v1"`, `"procMount":"Default"`, `"emptyDir":{}`,
+		`"periodSeconds":10`, `"successThreshold":1`, `"failureThreshold":3`, `"service":""`, `"apiVersion":"v1"`, `"emptyDir":{}`,
 		`"defaultMode":420`, `"expirationSeconds":3600`, `"type":""`, `"iscsiInterface":"default"`, `"keyring":"/etc/ceph/keyring"`,
 		`"cachingMode":"ReadWrite"`, `"storageMode":"ThinProvisioned"`, `"volumeMode":"Filesystem"`,
 	} {
@@ -179,18 +225,8 @@ func TestSameTemplate(t *testing.T) {
 			t.Errorf("%s: %v, %v", test.name, got, err)
 		}
 	}
-	if !apiequality.Semantic.DeepEqual(withDefaults(full), full) {
+	if !apiequality.Semantic.DeepEqual(podtemplate.WithDefaults(full), full) {
 		t.Error("defaults are not stable")
-	}
-}
-
-func TestDefaultPullPolicy(t *testing.T) {
-	for image, want := range map[string]corev1.PullPolicy{
-		"i": "Always", "i:latest": "Always", "i:v1": "IfNotPresent", "r:5000/i": "Always", "r:5000/i:v1": "IfNotPresent", "i@sha256:abc": "IfNotPresent",
-	} {
-		if got := defaultPullPolicy(image); got != want {
-			t.Errorf("%s: %s", image, got)
-		}
 	}
 }
 

@@ -3,20 +3,24 @@
 //  1. One discovery serves the whole process: the REST mapper of all controllers and
 //     the question whether a controller's APIs are there.
 //  2. It is refreshed periodically, sooner after it failed and when a watch did: a kind may
-//     not be served any more. Something that is waited for is looked for more often at
+//     not be served any more, or when the mapper was asked for a kind that it does not
+//     know: it may be newer. Something that is waited for is looked for more often at
 //     first. In between it answers from memory.
 //  3. A group whose discovery fails counts as it last did: an aggregated API server
 //     that is down for a moment does not stop the controllers of its kinds.
+//  4. What is served, and what of it is preferred, has a generation, which grows with each
+//     change. Who depends on all that is served compares it with the one that was used.
 package apis
 
 import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -47,13 +51,17 @@ type Catalog struct {
 	changed chan struct{}
 	suspect chan struct{}
 
-	mu     sync.Mutex
-	known  bool
-	lacks  bool          // something was asked for that is not served
-	wait   time.Duration // until it is looked for again
-	err    error
-	lists  []*metav1.APIResourceList // the preferred ones
-	served map[schema.GroupVersionResource]bool
+	mu         sync.Mutex
+	known      bool
+	lacks      bool          // something was asked for that is not served
+	wait       time.Duration // until it is looked for again
+	err        error
+	lists      []*metav1.APIResourceList // the preferred ones
+	served     map[schema.GroupVersionResource]bool
+	preferred  map[schema.GroupVersionResource]string // the verbs of those in lists
+	generation uint64
+	// unknown is what the mapper was asked for in vain since what is served last changed.
+	unknown map[string]bool
 }
 
 // New makes an empty catalog. Nothing is asked of the API server before Run.
@@ -66,11 +74,16 @@ func New(client discovery.DiscoveryInterface, c clock.WithTicker) *Catalog {
 		changed: make(chan struct{}, 1),
 		suspect: make(chan struct{}, 1),
 		served:  map[schema.GroupVersionResource]bool{},
+		unknown: map[string]bool{},
 	}
 }
 
-// Mapper maps kinds to resources, from memory where it can.
-func (c *Catalog) Mapper() meta.RESTMapper { return c.mapper }
+// Generation is that of what is served and preferred. It grows with each change.
+func (c *Catalog) Generation() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.generation
+}
 
 // Changed receives a value after what is served has changed.
 func (c *Catalog) Changed() <-chan struct{} { return c.changed }
@@ -184,33 +197,57 @@ func (c *Catalog) Preferred() []*metav1.APIResourceList {
 func (c *Catalog) settle(served map[schema.GroupVersionResource]bool, failed map[schema.GroupVersion]error, preferred []*metav1.APIResourceList) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lists = preferred
 	for r := range c.served {
 		if failed[r.GroupVersion()] != nil {
 			served[r] = true
 		}
 	}
-	if c.known && maps.Equal(served, c.served) {
+	c.lists = keepFailed(preferred, c.lists, failed)
+	verbs := verbsOf(c.lists)
+	if c.known && maps.Equal(served, c.served) && maps.Equal(verbs, c.preferred) {
 		return
 	}
-	c.served, c.known, c.err = served, true, nil
+	c.served, c.preferred, c.known, c.err = served, verbs, true, nil
+	c.generation++
 	c.lacks, c.wait = false, suspectPause
+	clear(c.unknown)
 	select {
 	case c.changed <- struct{}{}:
 	default:
 	}
 }
 
+// keepFailed adds to new lists those of the groups and versions that could not be asked, as
+// they were last.
+func keepFailed(lists, before []*metav1.APIResourceList, failed map[schema.GroupVersion]error) []*metav1.APIResourceList {
+	lists = slices.Clip(lists)
+	for _, list := range before {
+		if gv, err := schema.ParseGroupVersion(list.GroupVersion); err == nil && failed[gv] != nil {
+			lists = append(lists, list)
+		}
+	}
+	return lists
+}
+
 func servedBy(lists []*metav1.APIResourceList) map[schema.GroupVersionResource]bool {
 	served := map[schema.GroupVersionResource]bool{}
+	for r := range verbsOf(lists) {
+		served[r] = true
+	}
+	return served
+}
+
+// verbsOf returns the verbs of each resource.
+func verbsOf(lists []*metav1.APIResourceList) map[schema.GroupVersionResource]string {
+	verbs := map[schema.GroupVersionResource]string{}
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
 			continue
 		}
 		for _, r := range list.APIResources {
-			served[gv.WithResource(r.Name)] = true
+			verbs[gv.WithResource(r.Name)] = strings.Join(r.Verbs, " ")
 		}
 	}
-	return served
+	return verbs
 }

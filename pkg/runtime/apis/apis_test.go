@@ -247,3 +247,43 @@ func TestWhatIsMissingIsLookedForMoreOften(t *testing.T) {
 		t.Errorf("nothing is missing any more, and the next refresh is in %v", got)
 	}
 }
+
+// The generation is for those who depend on all that is served, in the version preferred.
+func TestGeneration(t *testing.T) {
+	s := newServer(deployments, widgets)
+	c := New(s, clock.RealClock{})
+	beta := schema.GroupVersionResource{Group: "example.com", Version: "v1beta1", Resource: "widgets"}
+	preferred := func(r schema.GroupVersionResource) bool {
+		_, found := verbsOf(c.Preferred())[r]
+		return found
+	}
+	for _, step := range []struct {
+		name   string
+		change func()
+		grows  bool
+		want   schema.GroupVersionResource
+	}{
+		{"first", func() {}, true, widgets},
+		{"no change", func() {}, false, widgets},
+		{"a version more, not preferred", func() { s.serve(deployments, widgets, beta) }, true, widgets},
+		{"another version preferred", func() { s.serve(deployments, beta, widgets) }, true, beta},
+		{"another verb", func() { s.Resources[1].APIResources[0].Verbs = metav1.Verbs{"list"} }, true, beta},
+		{"a group fails", func() {
+			s.broken[beta.GroupVersion()], s.broken[widgets.GroupVersion()] = errors.New("down"), errors.New("down")
+		}, false, beta},
+		{"it is back", func() { clear(s.broken) }, false, beta},
+		{"all is down", func() { s.down = errors.New("down") }, false, beta},
+	} {
+		before := c.Generation()
+		step.change()
+		if err := c.Refresh(t.Context()); (err != nil) != (s.down != nil) {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		if grown := c.Generation() > before; grown != step.grows || changed(c) != step.grows {
+			t.Errorf("%s: the generation was %d and is %d", step.name, before, c.Generation())
+		}
+		if !preferred(step.want) {
+			t.Errorf("%s: %s is not preferred", step.name, step.want)
+		}
+	}
+}

@@ -45,6 +45,9 @@ func (a *Admission) Claim() []string {
 // Granted reports whether a controller may be started in this term.
 func (a *Admission) Granted(controller string) bool { return a.granted[controller] }
 
+// Grants reports whether anything may be started in this term.
+func (a *Admission) Grants() bool { return len(a.granted) > 0 }
+
 // Blocked says who stands in the way of the controllers that wait for it.
 func (a *Admission) Blocked() map[string]string { return maps.Clone(a.blocked) }
 

@@ -3,6 +3,7 @@ package claims
 import (
 	"context"
 	"reflect"
+	"strconv"
 	"testing"
 	"time"
 
@@ -21,9 +22,13 @@ var (
 )
 
 func lease(of Lease, version, holder string, annotations map[string]string) coordinationv1.Lease {
+	n, err := strconv.Atoi(version)
+	if err != nil {
+		panic(err)
+	}
 	return coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: of.Name, ResourceVersion: version, Annotations: annotations},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holder), LeaseDurationSeconds: ptr.To[int32](15)},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holder), LeaseDurationSeconds: ptr.To[int32](15), RenewTime: &metav1.MicroTime{Time: time.Unix(int64(n), 0)}},
 	}
 }
 
@@ -85,6 +90,55 @@ func TestAHolderIsDeadWhenItsLeaseStaysAsItIs(t *testing.T) {
 		if got := look(c.version, c.after); got != c.alive {
 			t.Errorf("version %s after %v: alive %v, want %v", c.version, c.after, got, c.alive)
 		}
+	}
+}
+
+// A lease that others annotate is not renewed by that, and a version that comes again after
+// a restore is not the same record.
+func TestAHolderIsJudgedByItsRecord(t *testing.T) {
+	o, start := &Observer{}, time.Unix(1000, 0)
+	live := func(l coordinationv1.Lease, after time.Duration) bool {
+		return len(o.Live([]coordinationv1.Lease{l}, "self", mainLease, start.Add(after))) == 1
+	}
+	l := lease(groupLease, "1", "other", Annotations("other", nil))
+	if !live(l, 0) {
+		t.Fatal("dead from the beginning")
+	}
+	l.ResourceVersion, l.Annotations["requested-by"] = "2", "somebody"
+	if live(l, 15*time.Second) {
+		t.Error("an annotation keeps a dead holder alive")
+	}
+	l.Spec.RenewTime = &metav1.MicroTime{Time: start}
+	if !live(l, 16*time.Second) {
+		t.Error("a renewal with a version that was there before is not seen")
+	}
+}
+
+func TestStranger(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, c := range map[string]struct {
+		holder, claimant, want string
+		age                    time.Duration
+	}{
+		"a stranger":                 {"stranger", "", "stranger", 0},
+		"after one of ours":          {"stranger", "other", "stranger", 0},
+		"one of ours":                {"other", "other", "", 0},
+		"self":                       {"self", "", "", 0},
+		"nobody":                     {"", "other", "", 0},
+		"a stranger, almost expired": {"stranger", "", "stranger", 15*time.Second - 1},
+		"a stranger that is dead":    {"stranger", "", "", 15 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := lease(mainLease, "1", c.holder, map[string]string{HolderAnnotation: c.claimant})
+			o := &Observer{}
+			o.Live([]coordinationv1.Lease{l}, "self", mainLease, now.Add(-c.age))
+			if got := o.Stranger(&l, "self", now); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+	if got := new(Observer).Stranger(nil, "self", now); got != "" {
+		t.Errorf("without a lease: %q", got)
 	}
 }
 

@@ -18,12 +18,15 @@
 //     acquired the lease has stored, and one read.
 //  5. A read that began before a claim was changed says nothing about it. What was asked for
 //     is asked again.
-//  6. A holder is dead when its lease has not changed for the duration recorded in it,
-//     counted from when this process first saw it so, or when it has no holder. Timestamps
-//     are not looked at: clocks of machines differ.
+//  6. A holder is dead when the record of its lease has not changed for the duration recorded
+//     in it, counted from when this process first saw it so, or when it has no holder.
+//     Timestamps are not looked at: clocks of machines differ.
 //  7. The main lease, held by somebody without a claim, is held by a process that knows no
-//     claims, and so by one that runs everything. No other lease without a claim says
-//     anything: the migration lease is held by strangers, too.
+//     claims, and so by one that runs everything. It does not look around, so it need not be
+//     there first: whoever sees it ends the terms of all its other leases, and with them what
+//     runs there. In the terms that follow, it stands in the way like any claimant. It is seen
+//     by those who contend for the main lease, which all do. No other lease without a claim
+//     says anything: the migration lease is held by strangers, too.
 //  8. Leases of this process never stand in its own way: it has one instance of each
 //     controller.
 //  9. Two claimants of which neither has started would wait for each other for ever. The one

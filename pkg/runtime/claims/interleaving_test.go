@@ -64,6 +64,70 @@ func TestNoControllerHasTwoOwners(t *testing.T) {
 	}
 }
 
+// A stranger takes the main lease while leases move and things run under all of them. Whoever has seen it runs nothing, whatever was asked before, and all is well when it
+// has gone.
+func TestNothingRunsBesideAStranger(t *testing.T) {
+	controllers := []string{"a", "b", "c"}
+	leases := leasesOf(3)
+	runs, ended := 60, 0
+	if testing.Short() {
+		runs = 20
+	}
+	for seed := range runs {
+		random := rand.New(rand.NewPCG(uint64(seed), 2))
+		spread := file{"a": leases[0], "b": leases[1], "c": leases[2]}
+		w := newWorld(2, spread, leases)
+		w.main = leases[0]
+		for range 600 {
+			p := w.procs[random.IntN(len(w.procs))]
+			l := leases[random.IntN(len(leases))]
+			switch n := random.IntN(100); {
+			case n < 12:
+				w.now = w.now.Add(tick)
+			case n < 15:
+				w.intrude()
+			case n < 18:
+				w.leave()
+			case n < 20:
+				p.release(l)
+			case n < 60:
+				p.elect(l)
+				ended += p.besideStranger(t, l)
+			case n < 90:
+				p.inquire(l)
+			default:
+				for c := range p.stops {
+					p.stopped(c)
+					break
+				}
+			}
+			for _, p := range w.procs {
+				p.follow()
+			}
+			w.check(t, controllers)
+		}
+		w.leave()
+		w.settle(t, controllers, spread)
+	}
+	if ended < runs {
+		t.Errorf("in %d runs a stranger was seen %d times: the test does not test", runs, ended)
+	}
+}
+
+// besideStranger fails if a process runs something although it has seen a stranger that lives.
+func (p *proc) besideStranger(t *testing.T, seen Lease) int {
+	t.Helper()
+	if seen != p.w.main || p.observer.Stranger(p.w.stored[seen], p.name, p.w.now) == "" {
+		return 0
+	}
+	for c, l := range p.runs {
+		if p.valid(l) && !p.stops[c] { // what drains is fenced by the term that has ended
+			t.Fatalf("%s runs %s under %s beside the stranger:\n%v", p.name, c, l.Name, join(p.w.log))
+		}
+	}
+	return 1
+}
+
 // Every order in which two holders can read a new file, claim, look and stop, to a depth.
 func TestEveryInterleavingOfAMove(t *testing.T) {
 	const depth = 10

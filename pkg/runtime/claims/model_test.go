@@ -28,6 +28,8 @@ type world struct {
 	now     time.Time
 	stored  map[Lease]*coordinationv1.Lease
 	version int
+	renewed map[Lease]time.Time
+	main    Lease // the lease that a stranger takes; none if it is empty
 	procs   []*proc
 	log     []string
 }
@@ -43,8 +45,9 @@ type proc struct {
 	cut      bool // it does not reach the API server
 	locks    map[Lease]*held
 	observer Observer
-	runs     map[string]Lease // its instances, and the lock each started under
-	stops    map[string]bool  // those that were told to stop
+	runs     map[string]Lease      // its instances, and the lock each started under
+	stops    map[string]bool       // those that were told to stop
+	main     *coordinationv1.Lease // as its elector has seen it last
 }
 
 // held is a lease from the view of one process.
@@ -62,7 +65,7 @@ type held struct {
 }
 
 func newWorld(processes int, first file, leases []Lease) *world {
-	w := &world{now: time.Unix(1000, 0), stored: map[Lease]*coordinationv1.Lease{}}
+	w := &world{now: time.Unix(1000, 0), stored: map[Lease]*coordinationv1.Lease{}, renewed: map[Lease]time.Time{}}
 	for _, l := range leases {
 		w.stored[l] = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name}}
 	}
@@ -84,11 +87,36 @@ func (w *world) say(format string, args ...any) {
 // write stores a lease.
 func (w *world) write(l Lease, holder string, claim []string) {
 	w.version++
+	w.renewed[l] = w.now
 	lease := w.stored[l]
 	lease.ResourceVersion = fmt.Sprint(w.version)
 	lease.Spec.HolderIdentity = ptr.To(holder)
 	lease.Spec.LeaseDurationSeconds = ptr.To(int32(lasts / time.Second))
-	lease.Annotations = Annotations(holder, claim)
+	lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Unix(int64(w.version), 0)}
+	if holder != stranger {
+		lease.Annotations = Annotations(holder, claim)
+	}
+}
+
+// stranger holds the main lease, runs everything and knows no claims.
+const stranger = "stranger"
+
+// intrude has the stranger renew the main lease, or take it if it is free or has expired.
+func (w *world) intrude() {
+	holder := ptr.Deref(w.stored[w.main].Spec.HolderIdentity, "")
+	if holder != "" && holder != stranger && w.now.Sub(w.renewed[w.main]) < lasts {
+		return
+	}
+	w.say("the stranger holds %s", w.main.Name)
+	w.write(w.main, stranger, nil)
+}
+
+// leave has the stranger give the main lease back.
+func (w *world) leave() {
+	if ptr.Deref(w.stored[w.main].Spec.HolderIdentity, "") == stranger {
+		w.say("the stranger gives %s back", w.main.Name)
+		w.write(w.main, "", nil)
+	}
 }
 
 // running are the processes with an instance of a controller that may write.
@@ -153,9 +181,27 @@ func (p *proc) stopped(c string) {
 	p.follow()
 }
 
+// heed ends the terms of all leases but the main one while a stranger holds that.
+func (p *proc) heed() {
+	if p.observer.Stranger(p.main, p.name, p.w.now) == "" {
+		return
+	}
+	for l, h := range p.locks {
+		if l != p.w.main && p.valid(l) && h.admission.Grants() {
+			p.w.say("%s ends its term of %s", p.name, l.Name)
+			h.until = p.w.now
+		}
+	}
+}
+
 // elect is one move of the election: renewing, or taking a lease that is free or expired.
 func (p *proc) elect(l Lease) {
 	h, stored := p.locks[l], p.w.stored[l]
+	if l == p.w.main {
+		p.main = stored.DeepCopy()
+		p.heed()
+		p.follow()
+	}
 	if h.seen != stored.ResourceVersion {
 		h.seen, h.since = stored.ResourceVersion, p.w.now
 	}
@@ -189,12 +235,13 @@ func (p *proc) inquire(l Lease) {
 			}
 		}
 	default:
-		live := p.observer.Live(h.answer, p.name, Lease{}, h.read)
+		live := p.observer.Live(h.answer, p.name, p.w.main, h.read)
 		h.asked, h.answer = false, nil
 		h.admission.Answer(h.question, live)
 		if blocked := h.admission.Blocked(); len(blocked) > 0 {
 			p.w.say("%s waits under %s: %v", p.name, l.Name, blocked)
 		}
+		p.heed()
 		p.follow()
 	}
 }

@@ -5,20 +5,23 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
 )
 
-// Observer remembers since when leases are as they are, and with that whose holders live.
-// The zero value has seen nothing. It can be used by several goroutines.
+// Observer remembers since when the records of leases are as they are, and with that whose
+// holders live. It is one for the leases of one API server. The zero value has seen nothing.
+// It can be used by several goroutines.
 type Observer struct {
 	mu    sync.Mutex
 	since map[Lease]sighting
 }
 
-// sighting is the version of a lease and when it was first seen.
+// sighting is the record of a lease and when it was first seen. Versions say nothing: they
+// change with what others write besides the record, and a restored etcd uses them again.
 type sighting struct {
-	version string
-	at      time.Time
+	record coordinationv1.LeaseSpec
+	at     time.Time
 }
 
 // Live takes note of the leases that a read showed, and returns the claims of those that
@@ -44,12 +47,26 @@ func (o *Observer) Live(leases []coordinationv1.Lease, self string, main Lease, 
 	return live
 }
 
-// note remembers a lease. Reads of several locks can overlap, so that an older one is noted
-// later: that only makes the lease look younger.
+// Stranger is who holds the main lease, as it was seen last, and keeps it without a claim:
+// such a process runs everything. Empty if there is none, or no lease.
+func (o *Observer) Stranger(main *coordinationv1.Lease, self string, now time.Time) string {
+	if main == nil {
+		return ""
+	}
+	for _, c := range o.Live([]coordinationv1.Lease{*main}, self, leaseOf(main), now) {
+		if c.All {
+			return c.Holder
+		}
+	}
+	return ""
+}
+
+// note remembers a lease. Reads of several locks and what a watch tells can overlap, so that
+// an older record is noted later: that only makes the lease look younger.
 func (o *Observer) note(l *coordinationv1.Lease, read time.Time) sighting {
 	seen, known := o.since[leaseOf(l)]
-	if !known || seen.version != l.ResourceVersion {
-		seen = sighting{version: l.ResourceVersion, at: read}
+	if !known || !equality.Semantic.DeepEqual(seen.record, l.Spec) {
+		seen = sighting{record: *l.Spec.DeepCopy(), at: read}
 		o.since[leaseOf(l)] = seen
 	}
 	return seen

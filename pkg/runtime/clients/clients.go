@@ -42,8 +42,11 @@ type Options struct {
 	// QPS and Burst limit each client of each Set, see SetLimits.
 	QPS   float32
 	Burst int
-	// ForbiddenBody marks objects that must not be written. Empty permits all.
-	ForbiddenBody string
+	// Recorder is told of every write under a fence. Optional.
+	Recorder Recorder
+	// ForbiddenManager is the field manager of objects that must not be written. Empty
+	// permits all.
+	ForbiddenManager string
 	// Clock tells when tokens have to be renewed. Default: the real one.
 	Clock clock.Clock
 }
@@ -58,6 +61,8 @@ type Identity struct {
 	ClientName string
 	// Limits scale the limits of this identity.
 	Limits LimitFactors
+	// ConsistentLists makes lists that would accept any version consistent reads.
+	ConsistentLists bool
 }
 
 // Set is the clients of one identity. All respect the same fence.
@@ -193,7 +198,11 @@ func (c *Clients) Close() {
 // permits always. It sends no request: with service accounts, the first request of a
 // client sees to the account and its token.
 func (c *Clients) For(id Identity, fence Fence) (*Set, error) {
-	set, err := c.newSet(c.config(c.credentials(id), fence, id.Limits), id.Limits)
+	config := c.config(c.credentials(id), fence, id.Limits)
+	if id.ConsistentLists {
+		config.Transport = &consistentTransport{next: config.Transport}
+	}
+	set, err := c.newSet(config, id.Limits)
 	if err != nil {
 		return nil, fmt.Errorf("making clients of %s: %w", id.Name, err)
 	}
@@ -230,11 +239,14 @@ func (c *Clients) credentials(id Identity) credentials {
 func (c *Clients) config(id credentials, fence Fence, factors LimitFactors) *rest.Config {
 	base, userAgent := c.options.Base, UserAgent(c.options.Version, id.suffix)
 	rt := id.shared
+	if fence != nil && c.options.Recorder != nil {
+		rt = &recordingTransport{recorder: c.options.Recorder, clock: c.options.Clock, next: rt, base: c.path}
+	}
 	if fence != nil {
 		rt = &fencedTransport{fence: fence, next: rt, base: c.path}
 	}
-	if c.options.ForbiddenBody != "" {
-		rt = &guardedTransport{mark: []byte(c.options.ForbiddenBody), next: rt}
+	if c.options.ForbiddenManager != "" {
+		rt = &guardedTransport{manager: c.options.ForbiddenManager, next: rt}
 	}
 	if id.account != nil {
 		rt = &asAccount{account: id.account, next: rt}

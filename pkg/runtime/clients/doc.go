@@ -5,8 +5,8 @@
 //  2. While a Fence is down, no write leaves a Set: it fails with ErrFenced without being
 //     sent. When a fence comes down, writes on their way are cancelled. Reads pass always,
 //     and so do access and token reviews, which change nothing.
-//  3. A write whose body carries the mark of an object that the caches have shrunk is
-//     refused: it would delete what the caches dropped.
+//  3. A write of an object that the caches have shrunk is refused: it would delete what the
+//     caches dropped. Such an object is known by its field manager.
 //  4. Each client of a Set has its own token bucket, as upstream. Limits are off at zero and
 //     change live; waiting requests are measured by the new limit at once. Retry-After is
 //     obeyed by client-go in any case.
@@ -23,6 +23,9 @@
 //     Once nothing is under way on them, the old connections are closed.
 //  8. When a term ends for want of an answer of the API server, connections of service
 //     accounts are broken, see CutAccounts: what is still to be sent on them is discarded.
-//  9. The user agent starts with kube-controller-manager/ whatever the binary is called:
+//  9. Writes under a fence are reported to Options.Recorder with the resource version that
+//     they were answered with, read from the beginning of the answer while the client reads
+//     it. What was not answered is reported as lost.
+//  10. The user agent starts with kube-controller-manager/ whatever the binary is called:
 //     the API server takes the owner of fields from it.
 package clients

@@ -10,14 +10,14 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// ErrForbiddenBody is what a write fails with because of what its body contains.
-var ErrForbiddenBody = errors.New("refused: the object comes from a cache that dropped parts of it, and writing it would delete them; patch it, or read it from the API server first")
+// ErrShrunk is what a write fails with that would send an object which is not complete.
+var ErrShrunk = errors.New("refused: the object comes from a cache that dropped parts of it, and writing it would delete them; patch it, or read it from the API server first")
 
-// guardedTransport refuses writes whose body contains a mark. Protobuf, CBOR and JSON all
-// hold it as plain bytes.
+// guardedTransport refuses to write objects that a field manager manages, which marks those
+// that a cache has shrunk. The name may occur anywhere else in them: it is the user's there.
 type guardedTransport struct {
-	mark []byte
-	next http.RoundTripper
+	manager string
+	next    http.RoundTripper
 }
 
 var _ utilnet.RoundTripperWrapper = &guardedTransport{}
@@ -37,9 +37,9 @@ func (t *guardedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 		closeBody(req)
 		return nil, fmt.Errorf("reading the body of %s %s: %w", req.Method, req.URL.Path, err)
 	}
-	if bytes.Contains(body, t.mark) {
+	if managedBy(body, t.manager) {
 		closeBody(req)
-		return nil, fmt.Errorf("%s %s: body contains %q: %w", req.Method, req.URL.Path, t.mark, ErrForbiddenBody)
+		return nil, fmt.Errorf("%s %s: body names the field manager %q: %w", req.Method, req.URL.Path, t.manager, ErrShrunk)
 	}
 	return t.next.RoundTrip(req)
 }

@@ -104,7 +104,7 @@ func (s *server) config() *rest.Config {
 
 func (s *server) clients(change func(*Options)) *Clients {
 	s.t.Helper()
-	o := Options{Base: s.config(), Version: testVersion, ForbiddenBody: "kcmd.dev/shrunk"}
+	o := Options{Base: s.config(), Version: testVersion, ForbiddenManager: "kcmd.dev/shrunk"}
 	if change != nil {
 		change(&o)
 	}

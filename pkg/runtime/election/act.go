@@ -8,26 +8,37 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/klog/v2"
 )
 
-// maxConflicts is how often in a row a write is tried again at once.
-const maxConflicts = 2
+const (
+	// maxConflicts is how often in a row a write is tried again at once.
+	maxConflicts = 2
+	// maxRequests is how many requests follow each other without a wait. The longest row
+	// that makes sense is three conflicts, each after a read, and two renewals that something
+	// has asked for meanwhile.
+	maxRequests = 8
+)
+
+var errUnsettled = fmt.Errorf("%d requests have not settled who holds the lease", maxRequests)
 
 // step decides and acts until there is nothing to do but wait. It returns for how long.
 func (e *Elector) step(ctx context.Context) time.Duration {
 	e.turn <- struct{}{}
 	defer func() { <-e.turn }()
-	for ctx.Err() == nil && !e.isReleased() {
+	for sent := 0; ctx.Err() == nil && !e.isReleased(); sent++ {
 		v, t := e.snapshot(ctx)
+		if sent == maxRequests {
+			e.failed(ctx, errUnsettled)
+			return t.RetryPeriod
+		}
 		v.delay = e.delay(v)
 		a := e.policy(v, e.opts.Clock.Now(), e.opts.Identity, t)
 		klog.FromContext(ctx).V(5).Info("decided on lease", "action", a)
 		if a.verb == wait {
+			e.conflicts = 0
 			return a.after
 		}
 		e.do(ctx, a.verb, t)
@@ -48,8 +59,9 @@ func (e *Elector) snapshot(ctx context.Context) (view, Timings) {
 	v := e.view
 	v.leading = e.term != nil
 	v.holder = holderOf(e.lease)
+	v.foreign = e.foreign(e.lease)
 	v.preferred = preferredOf(e.lease)
-	v.duration = time.Duration(secondsOf(e.lease)) * time.Second
+	v.duration = durationOf(e.lease)
 	return v, e.timings
 }
 
@@ -75,8 +87,9 @@ func (e *Elector) draft(t Timings) draft {
 	defer e.mu.Unlock()
 	now := e.opts.Clock.Now()
 	d := draft{start: now, timings: t, metadata: e.metadata}
-	d.spec = heldSpec(e.lease, e.view.exists, e.opts.Identity, now, t)
+	d.spec = heldSpec(e.lease, e.view.exists, e.own(e.lease), e.opts.Identity, now, t)
 	d.spec.Strategy = e.strategy()
+	e.written.add(d.spec)
 	return d
 }
 
@@ -111,7 +124,7 @@ func (e *Elector) read(ctx context.Context) error {
 	lease, err := e.client.Get(ctx, e.opts.Name, metav1.GetOptions{})
 	switch {
 	case err == nil:
-		e.see(ctx, lease)
+		e.answered(ctx, lease)
 	case apierrors.IsNotFound(err):
 		e.seeNone()
 	default:
@@ -138,6 +151,9 @@ func (e *Elector) wrote(ctx context.Context, d draft, lease *coordinationv1.Leas
 	e.forget() // another version is stored, or it is unclear which
 	e.conflicts++
 	conflict := apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
+	if conflict {
+		e.written.drop(d.spec)
+	}
 	if !conflict || e.conflicts > maxConflicts {
 		e.failed(ctx, fmt.Errorf("writing lease: %w", err))
 	}
@@ -172,7 +188,12 @@ func (e *Elector) failed(ctx context.Context, err error) {
 func (e *Elector) won(ctx context.Context, d draft, lease *coordinationv1.Lease) {
 	now := e.opts.Clock.Now()
 	e.lastHolder = e.opts.Identity
+	e.written.only(lease.Spec)
 	e.mu.Lock()
+	var before *coordinationv1.Lease
+	if e.view.exists {
+		before = e.lease
+	}
 	deadline := d.start.Add(min(d.timings.validFor(secondsOf(lease)), e.timings.validFor(secondsOf(lease))))
 	e.lease = lease
 	e.view = view{
@@ -188,11 +209,12 @@ func (e *Elector) won(ctx context.Context, d draft, lease *coordinationv1.Lease)
 		return
 	}
 	e.loseTerm(ctx, ErrNotRenewed)
-	e.beginTerm(ctx, deadline)
+	e.beginTerm(ctx, deadline, before, lease)
 }
 
-// beginTerm makes this process the leader until deadline.
-func (e *Elector) beginTerm(ctx context.Context, deadline time.Time) {
+// beginTerm makes this process the leader until deadline, by having replaced one record of
+// the lease by another.
+func (e *Elector) beginTerm(ctx context.Context, deadline time.Time, before, acquired *coordinationv1.Lease) {
 	now := e.opts.Clock.Now()
 	e.mu.Lock()
 	late := !now.Before(deadline) // the answer is of no use
@@ -205,6 +227,7 @@ func (e *Elector) beginTerm(ctx context.Context, deadline time.Time) {
 	}
 	e.termID++
 	term := newTerm(e.termID, deadline, e.opts.Clock)
+	term.Before, term.Acquired = before, acquired
 	e.term = term
 	e.mu.Unlock()
 	e.terms.Go(term.guard)
@@ -222,64 +245,10 @@ func (e *Elector) loseTerm(ctx context.Context, cause error) {
 	if term == nil {
 		return
 	}
-	term.end(cause)
+	term.End(cause)
 	e.opts.Metrics.SetLeading(e.opts.Name, false)
 	e.event("stopped leading")
 	klog.FromContext(ctx).Info("no longer holding lease, standing by", "lease", klog.KRef(e.opts.Namespace, e.opts.Name), "term", term.ID, "reason", term.Err())
-}
-
-// see takes note of the lease as the API server has it.
-func (e *Elector) see(ctx context.Context, lease *coordinationv1.Lease) {
-	now := e.opts.Clock.Now()
-	e.mu.Lock()
-	if e.view.exists && e.lease != nil && older(lease, e.lease) {
-		e.mu.Unlock()
-		return
-	}
-	if holderOf(lease) != holderOf(e.lease) {
-		e.view.retryAt = time.Time{}
-	}
-	if !e.view.exists || e.lease == nil || !equality.Semantic.DeepEqual(e.lease.Spec, lease.Spec) {
-		e.view.changedAt = now
-		e.view.jitter = e.opts.Jitter(maxJitter)
-	}
-	e.setFree(now, holderOf(lease) == "")
-	e.lease = lease
-	e.view.known, e.view.exists, e.view.seenAt = true, true, now
-	e.mu.Unlock()
-	if holder := holderOf(lease); holder != "" {
-		e.lastHolder = holder
-	}
-	e.mayHold = holderOf(lease) == e.opts.Identity
-	if !e.mayHold {
-		e.loseTerm(ctx, ErrTaken)
-	}
-}
-
-// seeNone takes note that there is no lease.
-func (e *Elector) seeNone() {
-	e.mayHold = false
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	now := e.opts.Clock.Now()
-	e.setFree(now, holderOf(e.lease) == "")
-	e.view.known, e.view.exists, e.view.seenAt = true, false, now
-}
-
-// setFree takes note of whether the lease has a holder. The caller holds mu.
-func (e *Elector) setFree(now time.Time, free bool) {
-	switch {
-	case !free:
-		e.view.freeAt = time.Time{}
-	case e.view.freeAt.IsZero():
-		e.view.freeAt = now
-	}
-}
-
-// older reports that a was stored before b.
-func older(a, b *coordinationv1.Lease) bool {
-	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
-	return err == nil && order < 0
 }
 
 // event records an event about the lease, as upstream does.

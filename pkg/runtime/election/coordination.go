@@ -134,8 +134,8 @@ func (e *Elector) stand(ctx context.Context) {
 	}
 }
 
-// refreshCandidate corrects a LeaseCandidate that an earlier process of the same identity,
-// perhaps of another version, has left: client-go only renews it.
+// refreshCandidate corrects a LeaseCandidate of the same identity that an earlier elector,
+// perhaps with another version to emulate, has left withdrawn: client-go only renews it.
 func (e *Elector) refreshCandidate(ctx context.Context) error {
 	c := e.opts.Coordinated
 	ctx, cancel := context.WithTimeout(ctx, e.requestTimeout())

@@ -226,8 +226,9 @@ func TestReleasedCandidateIsNotChosenAgain(t *testing.T) {
 	})
 }
 
-// TestLeaseCandidateOfAnEarlierProcessIsCorrected: its identity may be configured.
-func TestLeaseCandidateOfAnEarlierProcessIsCorrected(t *testing.T) {
+// TestLeaseCandidateOfAnEarlierElectorIsCorrected: a process keeps its identity when the
+// configuration changes.
+func TestLeaseCandidateOfAnEarlierElectorIsCorrected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		client := s.candidate("a")

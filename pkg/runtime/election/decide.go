@@ -63,6 +63,7 @@ type view struct {
 	known     bool          // the fields below are what the API server last said
 	exists    bool          // the lease exists; if not, the record is the last one that did
 	holder    string        // identity of the holder, empty after a release
+	foreign   bool          // the record names self, and somebody else has written it
 	preferred string        // who should hold it instead, see Coordination
 	duration  time.Duration // recorded lease duration
 	changedAt time.Time     // local time at which the last change was observed
@@ -131,19 +132,23 @@ func (v view) keep(now time.Time, t Timings) action {
 // expiry is when the record, as last seen, ceases to be in force.
 func (v view) expiry() time.Time { return v.changedAt.Add(v.duration) }
 
+// own reports that self is the holder by a record that it has written.
+func (v view) own(self string) bool { return v.holder == self && !v.foreign }
+
 // contestable reports that any candidate may take the lease now: nobody holds it, or
 // another one that did not renew it.
 func (v view) contestable(now time.Time, self string) bool {
-	return v.known && !v.leading && v.holder != self && (v.holder == "" || !now.Before(v.expiry()))
+	return v.known && !v.leading && !v.own(self) && (v.holder == "" || !now.Before(v.expiry()))
 }
 
 // takeAt is when self may take the lease, if nothing happens until then. The holder of a
-// deleted lease does not know yet: it is treated like the holder of a lease that exists.
+// deleted lease does not know yet: it is treated like the holder of a lease that exists. Whoever
+// has written a foreign record holds the lease, whatever name it uses.
 func (v view) takeAt(self string) time.Time {
 	var at time.Time
-	switch v.holder {
-	case self:
-	case "":
+	switch {
+	case v.own(self):
+	case v.holder == "":
 		at = v.freeAt.Add(v.delay)
 	default:
 		at = v.expiry().Add(v.jitter + v.delay)

@@ -11,26 +11,33 @@
 //     time and the timings. Acting on it is elsewhere.
 //  4. Expiry is judged by the local time at which the last change of the record was
 //     observed, never by timestamps in the record: clocks of machines differ.
-//  5. The holder renews with one UPDATE per RetryPeriod and no GET. Only after a conflict
+//  5. What an API server answers to a request of the elector is true, whatever its resource
+//     version; only events of watches can be out of date. Versions that go back mean that etcd
+//     was restored: a holder that is not recorded any more gets the time of its lease to
+//     notice, and no watch is believed for a while.
+//  6. A record that names this process makes it the holder only if it has written it. Another
+//     record means another process of the same identity, or that later writes are lost: it ends
+//     the Term, and the lease is left alone until it expires, like that of any other holder.
+//  7. The holder renews with one UPDATE per RetryPeriod and no GET. Only after a conflict
 //     or a failure it reads the lease again.
-//  6. A standby watches the lease and sends nothing else. It takes a released lease at
+//  8. A standby watches the lease and sends nothing else. It takes a released lease at
 //     once and an abandoned one when it expires, plus at most 100ms of jitter. While the
 //     watch does not work it reads the lease every RetryPeriod.
-//  7. Timings change live. A shorter RenewDeadline shortens the Term at once; a longer one
+//  9. Timings change live. A shorter RenewDeadline shortens the Term at once; a longer one
 //     counts from the renewal that has told the other candidates of the longer lease.
-//  8. The lease is given back only by Release, or by Yield to go on contending, when what it
+//  10. The lease is given back only by Release, or by Yield to go on contending, when what it
 //     protects has stopped. The end of Run does not release it.
-//  9. What the process tells others about itself are annotations of the lease. They are
+//  11. What the process tells others about itself are annotations of the lease. They are
 //     part of every write of the holder, so they are never older than its Term; Publish
 //     waits until a change is stored.
-//  10. Several candidates for several leases share them out by Delay: who has more goes
+//  12. Several candidates for several leases share them out by Delay: who has more goes
 //     later. The lease decides all the same: Delay can only make a candidate wait.
-//  11. With Coordination the API server chooses the holder: the elector then neither creates
+//  13. With Coordination the API server chooses the holder: the elector then neither creates
 //     nor takes a lease, but renews one that names this process. When the API server prefers
 //     another candidate, or the lease is gone, the Term ends at once with ErrNotChosen. The
 //     lease expires by itself, or is passed on at once by a Yield after the controllers have
 //     stopped, and the elector stands by for the next choice.
-//  12. Release ends the candidacy, too, before it gives the lease back: the API server would
+//  14. Release ends the candidacy, too, before it gives the lease back: the API server would
 //     choose the same process again.
 //
 // To have the API server choose, where config.Enabled(cfg, "CoordinatedLeaderElection"):
@@ -41,6 +48,6 @@
 //		EmulationVersion: emulated.String(),
 //	}
 //
-// Identity must then differ between the leases of one namespace, as it names the
+// Identity must then differ between the leases of one namespace, too, as it names the
 // LeaseCandidate. A change of the gate needs a new Elector.
 package election

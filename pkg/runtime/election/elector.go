@@ -27,7 +27,8 @@ type Options struct {
 	Leases coordinationv1client.LeasesGetter
 	// Namespace and Name say which Lease is contended for.
 	Namespace, Name string
-	// Identity names this candidate. It must be unique: upstream uses <hostname>_<uuid>.
+	// Identity names this candidate. It must be unique, as <hostname>_<uuid> is: a candidate
+	// of the same Identity is treated as another one, but messages cannot tell them apart.
 	Identity string
 	// Timings must be valid, see Timings. They change live with SetTimings.
 	Timings Timings
@@ -36,6 +37,9 @@ type Options struct {
 	// removes a key; keys of others stay. Optional. Annotations change live with
 	// SetAnnotations.
 	Labels, Annotations map[string]string
+	// Farewell returns further annotations for the write that gives the lease back. It is
+	// given the lease as it is about to be stored, which it must not change. Optional.
+	Farewell func(*coordinationv1.Lease) map[string]string
 	// Delay is how long to leave a lease that is free or has expired to other candidates: a
 	// less loaded one, with a shorter delay, goes first. It counts from when the lease was
 	// seen to be free, or its expiry, and is asked again with every decision; it is not
@@ -92,6 +96,7 @@ type Elector struct {
 	lastHolder string // who was last seen to hold the lease
 	refetched  bool   // the lease was read since the last renewal
 	conflicts  int    // writes in a row that met another version
+	written    records
 
 	// publishing orders calls of OnChange.
 	publishing sync.Mutex
@@ -99,18 +104,20 @@ type Elector struct {
 
 	// mu guards what follows. It is never held during a request. lease, view and term are
 	// written by the holder of turn only, but for view.renewNow, holdOff and watched.
-	mu        sync.Mutex
-	timings   Timings
-	metadata  metadata
-	lease     *coordinationv1.Lease // as last seen, nil if it was never seen
-	view      view                  // leading, holder and duration are derived, see snapshot
-	term      *Term
-	termID    uint64 // ID of the newest Term
-	released  bool
-	retire    context.CancelFunc    // ends candidacy; nil before Run
-	candidate healthz.HealthChecker // of the LeaseCandidate's informer; nil before it is made
-	lastErr   error
-	lastErrAt time.Time
+	mu       sync.Mutex
+	timings  Timings
+	metadata metadata
+	lease    *coordinationv1.Lease // as last seen, nil if it was never seen
+	view     view                  // leading, holder and duration are derived, see snapshot
+	term     *Term
+	// unwatchedUntil is until when no watch of the lease is believed.
+	unwatchedUntil time.Time
+	termID         uint64 // ID of the newest Term
+	released       bool
+	retire         context.CancelFunc    // ends candidacy; nil before Run
+	candidate      healthz.HealthChecker // of the LeaseCandidate's informer; nil before it is made
+	lastErr        error
+	lastErrAt      time.Time
 
 	stored        uint64        // edition of the metadata that this process last stored
 	storedChanged chan struct{} // closed when stored changes
@@ -161,6 +168,17 @@ func (e *Elector) State() State {
 		s.Annotations = maps.Clone(e.lease.Annotations)
 	}
 	return s
+}
+
+// Lease is the lease as last seen, nil if it does not exist or was never seen. It must not be
+// changed.
+func (e *Elector) Lease() *coordinationv1.Lease {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.view.exists {
+		return nil
+	}
+	return e.lease
 }
 
 // SetTimings changes the timings at once, without giving up the lease: the holder renews

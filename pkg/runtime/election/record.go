@@ -1,6 +1,7 @@
 package election
 
 import (
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -24,6 +25,11 @@ func secondsOf(l *coordinationv1.Lease) int32 {
 	return ptr.Deref(l.Spec.LeaseDurationSeconds, 0)
 }
 
+// durationOf is the recorded lease duration.
+func durationOf(l *coordinationv1.Lease) time.Duration {
+	return time.Duration(secondsOf(l)) * time.Second
+}
+
 // preferredOf is who should hold the lease instead of its holder, by the will of the API
 // server; empty if there is no such candidate.
 func preferredOf(l *coordinationv1.Lease) string {
@@ -33,10 +39,10 @@ func preferredOf(l *coordinationv1.Lease) string {
 	return ptr.Deref(l.Spec.PreferredHolder, "")
 }
 
-// heldSpec is the record of self holding the lease, renewed at now. The time of
-// acquisition stays while the holder stays; the count of transitions tells changes of the
-// holder.
-func heldSpec(current *coordinationv1.Lease, exists bool, self string, now time.Time, t Timings) coordinationv1.LeaseSpec {
+// heldSpec is the record of self holding the lease, renewed at now. own says that self is the
+// holder according to the current record. The time of acquisition stays while the holder
+// stays; the count of transitions tells changes of the holder.
+func heldSpec(current *coordinationv1.Lease, exists, own bool, self string, now time.Time, t Timings) coordinationv1.LeaseSpec {
 	spec := coordinationv1.LeaseSpec{
 		HolderIdentity:       ptr.To(self),
 		LeaseDurationSeconds: ptr.To(t.seconds()),
@@ -49,7 +55,7 @@ func heldSpec(current *coordinationv1.Lease, exists bool, self string, now time.
 	}
 	transitions := ptr.Deref(current.Spec.LeaseTransitions, 0)
 	switch {
-	case holderOf(current) == self:
+	case own:
 		spec.LeaseTransitions = &transitions
 		if current.Spec.AcquireTime != nil {
 			spec.AcquireTime = current.Spec.AcquireTime
@@ -77,4 +83,51 @@ func withSpec(l *coordinationv1.Lease, spec coordinationv1.LeaseSpec) *coordinat
 	l = l.DeepCopy()
 	l.Spec = spec
 	return l
+}
+
+// records are those that this process has written as the holder: the stored one first, as far
+// as is known, and then those of which it is unclear whether they were stored. They are told
+// by their times, which everybody sets who writes a record to hold the lease.
+type records []times
+
+// times are those of a record in microseconds, to which they are rounded on the wire.
+type times struct{ acquired, renewed int64 }
+
+// maxRecords bounds what is remembered. Requests that failed long ago do not arrive any more.
+const maxRecords = 8
+
+func timesOf(s coordinationv1.LeaseSpec) times {
+	return times{ptr.Deref(s.AcquireTime, metav1.MicroTime{}).UnixMicro(), ptr.Deref(s.RenewTime, metav1.MicroTime{}).UnixMicro()}
+}
+
+func (r records) has(s coordinationv1.LeaseSpec) bool { return slices.Contains(r, timesOf(s)) }
+
+// add remembers a record that is about to be sent.
+func (r *records) add(s coordinationv1.LeaseSpec) {
+	if len(*r) == maxRecords {
+		*r = slices.Delete(*r, 1, 2)
+	}
+	*r = append(*r, timesOf(s))
+}
+
+// drop forgets a record that was refused.
+func (r *records) drop(s coordinationv1.LeaseSpec) {
+	if n := slices.Index(*r, timesOf(s)); n >= 0 {
+		*r = slices.Delete(*r, n, n+1)
+	}
+}
+
+// confirm takes note of the record that is stored. Those that were sent before it are not.
+func (r *records) confirm(s coordinationv1.LeaseSpec) {
+	if n := slices.Index(*r, timesOf(s)); n > 0 {
+		*r = slices.Delete(*r, 0, n)
+	}
+}
+
+// only takes note that no others can be stored any more.
+func (r *records) only(stored ...coordinationv1.LeaseSpec) {
+	*r = (*r)[:0]
+	for _, s := range stored {
+		*r = append(*r, timesOf(s))
+	}
 }

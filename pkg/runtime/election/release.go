@@ -17,7 +17,7 @@ func (e *Elector) Release(ctx context.Context) error {
 	e.mu.Lock()
 	e.released = true
 	if e.term != nil {
-		e.term.end(ErrReleased)
+		e.term.End(ErrReleased)
 	}
 	e.mu.Unlock()
 	if err := e.withdraw(ctx); err != nil {
@@ -43,7 +43,7 @@ func (e *Elector) end(ctx context.Context) error {
 	defer e.publish()
 	e.mu.Lock()
 	if e.term != nil {
-		e.term.end(ErrReleased)
+		e.term.End(ErrReleased)
 	}
 	e.mu.Unlock()
 	select {
@@ -84,7 +84,11 @@ func (e *Elector) tryGiveBack(ctx context.Context) error {
 	}
 	spec := releasedSpec(e.lease, e.opts.Clock.Now())
 	spec.Strategy = e.strategy()
-	lease, err := e.client.Update(ctx, ours.putOn(withSpec(e.lease, spec)), metav1.UpdateOptions{})
+	released := ours.putOn(withSpec(e.lease, spec))
+	if e.opts.Farewell != nil {
+		released.Annotations = merged(released.Annotations, e.opts.Farewell(released))
+	}
+	lease, err := e.client.Update(ctx, released, metav1.UpdateOptions{})
 	if err != nil {
 		return err
 	}

@@ -73,6 +73,10 @@ func TestDecide(t *testing.T) {
 		"yield failed, unknown":       {with(self, func(v *view) { v.leading = false; v.known = false; v.holdOff = now.Add(5) }), action{verb: read}},
 		"preferred without consent":   {with(self, func(v *view) { v.preferred = "other" }), waitFor(second)},
 		"holder without term, delay":  {with(self, func(v *view) { v.leading = false; v.delay = second }), action{verb: acquire}},
+		"foreign":                     {with(self, func(v *view) { v.leading = false; v.foreign = true; v.watched = true }), waitFor(14 * second)},
+		"foreign, expired":            {with(self, func(v *view) { v.leading = false; v.foreign = true; v.changedAt = ago(15 * second) }), action{verb: acquire}},
+		"foreign, jitter and delay":   {with(self, func(v *view) { v.leading, v.foreign, v.watched, v.jitter, v.delay = false, true, true, 3, 4 }), waitFor(14*second + 7)},
+		"foreign, deleted":            {with(self, func(v *view) { v.leading, v.foreign, v.exists, v.watched = false, true, false, true }), waitFor(14 * second)},
 		"leading, but other is shown": {with(self, func(v *view) { v.holder = "other"; v.watched = true }), waitFor(14 * second)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,6 +119,7 @@ func TestDecideCoordinated(t *testing.T) {
 		"leading, another preferred":   {with(self, func(v *view) { v.preferred = "other" }), action{verb: resign}},
 		"leading, self is preferred":   {with(self, func(v *view) { v.preferred = "self" }), action{verb: resign}},
 		"leading, deleted":             {with(self, func(v *view) { v.exists = false }), action{verb: resign}},
+		"chosen by a foreign record":   {with(self, func(v *view) { v.leading = false; v.foreign = true }), action{verb: acquire}},
 		"deleted under self":           {with(self, func(v *view) { v.exists, v.leading, v.watched = false, false, true }), waitFor(never)},
 		"yield failed":                 {with(self, func(v *view) { v.leading, v.watched = false, true; v.holdOff = now.Add(5) }), waitFor(5)},
 		"yield failed, then unwatched": {with(self, func(v *view) { v.leading = false; v.holdOff = now.Add(time.Hour) }), waitFor(second)},
@@ -142,6 +147,8 @@ func TestContestable(t *testing.T) {
 		"missing":          {view{known: true}, true},
 		"unknown":          {view{}, false},
 		"held by self":     {with(func(v *view) { v.holder = "self"; v.duration = 0 }), false},
+		"foreign":          {with(func(v *view) { v.holder = "self"; v.foreign = true }), false},
+		"foreign, expired": {with(func(v *view) { v.holder = "self"; v.foreign = true; v.duration = 0 }), true},
 		"leading":          {with(func(v *view) { v.leading = true; v.holder = "" }), false},
 		"deleted, held":    {with(func(v *view) { v.exists = false }), false},
 		"deleted, expired": {with(func(v *view) { v.exists = false; v.duration = 0 }), true},
@@ -187,20 +194,21 @@ func TestHeldSpec(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		current     *coordinationv1.Lease
-		exists      bool
+		exists, own bool
 		transitions int32
 		acquired    time.Time
 	}{
-		"new":                  {nil, false, 0, now},
-		"renewed":              {lease("self"), true, 4, then},
-		"taken":                {lease("other"), true, 5, now},
-		"released before":      {lease(""), true, 5, now},
-		"deleted under self":   {lease("self"), false, 4, then},
-		"deleted under other":  {lease("other"), false, 0, now},
-		"created by something": {&coordinationv1.Lease{}, true, 1, now},
+		"new":                  {nil, false, false, 0, now},
+		"renewed":              {lease("self"), true, true, 4, then},
+		"taken":                {lease("other"), true, false, 5, now},
+		"released before":      {lease(""), true, false, 5, now},
+		"deleted under self":   {lease("self"), false, true, 4, then},
+		"deleted under other":  {lease("other"), false, false, 0, now},
+		"created by something": {&coordinationv1.Lease{}, true, false, 1, now},
+		"taken from a twin":    {lease("self"), true, false, 5, now},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := heldSpec(tc.current, tc.exists, "self", now, defaults)
+			got := heldSpec(tc.current, tc.exists, tc.own, "self", now, defaults)
 			if *got.HolderIdentity != "self" || *got.LeaseDurationSeconds != 15 || !got.RenewTime.Time.Equal(now) || got.Strategy != nil {
 				t.Errorf("spec %+v", got)
 			}
@@ -231,7 +239,7 @@ func TestTermNeedsNobodyToEnd(t *testing.T) {
 	default:
 		t.Fatal("Done is open")
 	}
-	term.end(ErrTaken)
+	term.End(ErrTaken)
 	if !errors.Is(term.Err(), ErrNotRenewed) {
 		t.Fatal("the cause changed")
 	}
@@ -243,7 +251,7 @@ func TestTermContext(t *testing.T) {
 		term := newTerm(1, c.Now().Add(time.Second), c)
 		ctx, cancel := term.Context(context.Background())
 		defer cancel()
-		term.end(ErrTaken)
+		term.End(ErrTaken)
 		<-ctx.Done()
 		if !errors.Is(context.Cause(ctx), ErrTaken) {
 			t.Fatalf("cause %v", context.Cause(ctx))

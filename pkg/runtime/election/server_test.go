@@ -39,6 +39,7 @@ type server struct {
 	lease   *coordinationv1.Lease
 	version int
 	watches map[*stream]*candidate
+	latency time.Duration // of every request: a candidate that never waits costs time, too
 }
 
 // candidate is a client of a server with faults of its own.
@@ -48,10 +49,11 @@ type candidate struct {
 	name   string
 
 	// Guarded by server.mu.
-	down     bool          // requests fail
-	noWatch  bool          // watches fail
-	deaf     bool          // requests arrive, but answers are lost
-	hang     chan struct{} // requests hang until it is closed, whatever their context says
+	down     bool                  // requests fail
+	noWatch  bool                  // watches fail
+	deaf     bool                  // requests arrive, but answers are lost
+	hang     chan struct{}         // requests hang until it is closed, whatever their context says
+	replays  *coordinationv1.Lease // watches begin with this one, of a history that is lost
 	requests map[string]int
 }
 
@@ -70,10 +72,13 @@ func (c *candidate) react(a clienttesting.Action) (bool, runtime.Object, error) 
 	s := c.server
 	s.mu.Lock()
 	c.requests[a.GetVerb()]++
-	hang := c.hang
+	hang, latency := c.hang, s.latency
 	s.mu.Unlock()
 	if hang != nil {
 		<-hang
+	}
+	if latency > 0 {
+		pass(latency)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +130,7 @@ func (s *server) store(in *coordinationv1.Lease, event watch.EventType) *coordin
 
 func (s *server) tell(event watch.EventType) {
 	for w, c := range s.watches {
-		if !c.down {
+		if !c.down && s.version > w.from {
 			w.send(watch.Event{Type: event, Object: s.lease.DeepCopy()})
 		}
 	}
@@ -144,15 +149,36 @@ func (c *candidate) reactToWatch(a clienttesting.Action) (bool, watch.Interface,
 		return true, nil, fmt.Errorf("watch with field selector %q, want %q", got, want)
 	}
 	w := &stream{events: make(chan watch.Event, 10000)}
+	if restrictions.ResourceVersion != "" {
+		from, err := strconv.Atoi(restrictions.ResourceVersion)
+		if err != nil {
+			return true, nil, err
+		}
+		w.from = from
+	}
 	s.watches[w] = c
-	if s.lease != nil && restrictions.ResourceVersion != s.lease.ResourceVersion {
+	if c.replays != nil {
+		w.send(watch.Event{Type: watch.Modified, Object: c.replays.DeepCopy()})
+		return true, w, nil
+	}
+	if s.lease != nil && numberOf(s.lease) > w.from {
 		w.send(watch.Event{Type: watch.Modified, Object: s.lease.DeepCopy()})
 	}
 	return true, w, nil
 }
 
-// stream is a watch.
+func numberOf(l *coordinationv1.Lease) int {
+	n, err := strconv.Atoi(l.ResourceVersion)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// stream is a watch. It tells of what is newer than the version it was opened from, which
+// may be one that the server has not reached yet.
 type stream struct {
+	from    int
 	mu      sync.Mutex
 	events  chan watch.Event
 	stopped bool
@@ -215,10 +241,26 @@ func (s *server) remove() {
 	s.lease = nil
 }
 
+// restore puts back what was stored once, with its version, as a restore of etcd does.
+func (s *server) restore(l *coordinationv1.Lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lease, s.version = l.DeepCopy(), numberOf(l)
+}
+
 func (s *server) stored() *coordinationv1.Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lease.DeepCopy()
+}
+
+// total is the number of requests of any kind.
+func total(sent map[string]int) int {
+	n := 0
+	for _, count := range sent {
+		n += count
+	}
+	return n
 }
 
 // sent returns and resets how many requests a candidate has sent.

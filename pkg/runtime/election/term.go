@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/utils/clock"
 )
 
@@ -15,6 +16,9 @@ var (
 	ErrNotRenewed = errors.New("the lease was not renewed in time")
 	// ErrTaken means that another candidate holds the lease.
 	ErrTaken = errors.New("another candidate holds the lease")
+	// ErrForeignRecord means that the lease names this process by a record of which it knows
+	// nothing. Another process has the same identity, or what this one has written is lost.
+	ErrForeignRecord = errors.New("the lease names this process, but somebody else has written it, or it was restored")
 	// ErrNotChosen means that the lease is to go to another candidate, which the API server
 	// prefers, or that the API server was made to choose again. See Coordination.
 	ErrNotChosen = errors.New("the API server gives the lease to another candidate")
@@ -29,6 +33,9 @@ var (
 type Term struct {
 	// ID counts the Terms of an Elector, from 1. It is 0 for Always.
 	ID uint64
+	// Before is the lease that this process replaced when the Term began, nil if there was
+	// none, and Acquired what it stored then. Both are nil for Always. Read only.
+	Before, Acquired *coordinationv1.Lease
 
 	clock clock.Clock
 	done  chan struct{}
@@ -74,8 +81,9 @@ func (t *Term) Deadline() (time.Time, bool) {
 	return t.deadline, !t.deadline.IsZero()
 }
 
-// end ends the Term for a reason, if it has not ended before.
-func (t *Term) end(cause error) {
+// End ends the Term for a reason, if it has not ended before. The lease stays with this
+// process: unless it was lost meanwhile, the next Term begins with a renewal, at once.
+func (t *Term) End(cause error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.endLocked(cause)

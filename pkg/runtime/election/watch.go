@@ -28,10 +28,12 @@ type watcher struct {
 	cancel    context.CancelFunc // nil while there is no watch
 	sightings chan sighting
 	startedAt time.Time
+	endedAt   time.Time // the lease is read before the next one
 	notBefore time.Time // no watch before, after a failure
 }
 
-// sighting is what a watch tells. Exactly one of its fields is set.
+// sighting is what a watch tells: that it is open, a version of the lease, which may be the
+// last one, or its own end.
 type sighting struct {
 	open  bool
 	lease *coordinationv1.Lease
@@ -48,13 +50,17 @@ func (w *watcher) ensure(ctx context.Context) time.Duration {
 	if e.view.exists {
 		from = e.lease.ResourceVersion
 	}
+	seenAt, unwatchedUntil := e.view.seenAt, e.unwatchedUntil
 	e.mu.Unlock()
 	now := e.opts.Clock.Now()
 	switch {
 	case !wanted:
 		w.stop()
 		return never
-	case w.cancel != nil:
+	case now.Before(unwatchedUntil):
+		w.stop()
+		return unwatchedUntil.Sub(now)
+	case w.cancel != nil, seenAt.Before(w.endedAt):
 		return never
 	case now.Before(w.notBefore):
 		return w.notBefore.Sub(now)
@@ -90,18 +96,18 @@ func (w *watcher) handle(ctx context.Context, s sighting) {
 	case s.open:
 		w.setWatched(true)
 	case s.lease != nil:
-		e.see(ctx, s.lease)
-	case s.gone:
-		e.seeNone()
+		e.told(ctx, s.lease, s.gone)
 	default:
 		w.ended(ctx, s.err)
 	}
 }
 
-// ended prepares the next watch: at once after one that lasted, else after RetryPeriod.
+// ended prepares the next watch: at once after one that lasted, else after RetryPeriod. It
+// starts where a read finds the lease, as versions may have gone back meanwhile.
 func (w *watcher) ended(ctx context.Context, err error) {
 	e, now := w.elector, w.elector.opts.Clock.Now()
 	w.stop()
+	w.endedAt = now
 	klog.FromContext(ctx).V(2).Info("lease watch ended", "lease", klog.KRef(e.opts.Namespace, e.opts.Name), "reason", err)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -109,7 +115,7 @@ func (w *watcher) ended(ctx context.Context, err error) {
 		w.notBefore = now.Add(e.timings.RetryPeriod)
 		return
 	}
-	e.view.known = false // read where the next watch starts
+	e.view.known = false // otherwise it is read anyway within RetryPeriod, see orPoll
 }
 
 // watch tells of changes of the lease after a resource version until ctx ends or the watch
@@ -158,7 +164,7 @@ func (e *Elector) sightingOf(event watch.Event, ok bool) sighting {
 	case lease.Name != e.opts.Name || event.Type == watch.Bookmark:
 		return sighting{open: true}
 	case event.Type == watch.Deleted:
-		return sighting{gone: true}
+		return sighting{lease: lease, gone: true}
 	}
 	return sighting{lease: lease}
 }

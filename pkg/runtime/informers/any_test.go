@@ -1,10 +1,14 @@
 package informers
 
 import (
+	"net/http"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/controllers/kit/controller"
 )
@@ -69,7 +73,7 @@ func TestReleaseStopsAnInformerThatNobodyElseHolds(t *testing.T) {
 	if got := h.Snapshot(); got.Informers != 0 || got.Handlers != 0 {
 		t.Errorf("left are %+v", got)
 	}
-	if !s.HandlersSynced() {
+	if !s.Ready() {
 		t.Error("a removed handler is waited for")
 	}
 	s.Release(informer) // once more is no error
@@ -107,5 +111,29 @@ func TestReleaseLeavesTheInformersOfOthers(t *testing.T) {
 	}
 	if got := h.Snapshot(); got.Running != 1 || got.Handlers != 1 {
 		t.Errorf("there are %+v", got)
+	}
+}
+
+// An informer of a kind that is not served any more would go on asking for it.
+func TestInformersOfWhatIsNotServedEndWithTheirLastUser(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer error
+		left   int
+	}{
+		"not served":  {apierrors.NewGenericServerResponse(http.StatusNotFound, "list", schema.GroupResource{}, "", "404 page not found", 0, true), 0},
+		"unavailable": {apierrors.NewServiceUnavailable("down"), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t)
+			h.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.answer })
+			s := h.open(ScopeOptions{Name: "s"})
+			s.Core().V1().Pods().Informer()
+			s.StartWithContext(t.Context())
+			eventually(t, "the informer to fail", func() bool { all := h.Status(); return len(all) == 1 && all[0].LastError != "" })
+			s.Close()
+			if got := h.Snapshot().Informers; got != c.left {
+				t.Errorf("%d informers are left, want %d", got, c.left)
+			}
+		})
 	}
 }

@@ -64,6 +64,7 @@ type base struct {
 	refs      map[*Scope]struct{}
 	wanted    bool               // a scope started it
 	stop      context.CancelFunc // nil until it runs
+	started   time.Time          // when it was
 	idleSince time.Time          // when the last reference went
 	freeName  func()             // gives back the name in metrics; nil once done
 
@@ -218,6 +219,13 @@ func (b *base) note(f failure) (news bool) {
 	}
 	b.failure = f
 	return news
+}
+
+// unserved reports that the API server has answered that there is no such resource, and the
+// reflector has not got past that.
+func (b *base) unserved() bool {
+	last, failing := b.lastFailure()
+	return failing && apierrors.IsNotFound(last.err)
 }
 
 // lastFailure returns the newest error that the reflector has not got past.

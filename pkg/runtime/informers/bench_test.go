@@ -79,7 +79,7 @@ func BenchmarkScopeOpenClose(b *testing.B) {
 					}
 				}
 				s.StartWithContext(b.Context())
-				if !s.WaitForHandlers(b.Context()) || shown.Load() != int64(50000*handlers) {
+				if !s.WaitUntilReady(b.Context()) || shown.Load() != int64(50000*handlers) {
 					b.Fatalf("shown %d objects", shown.Load())
 				}
 				s.Close()
@@ -100,7 +100,7 @@ func BenchmarkResync(b *testing.B) {
 	if _, err := get(s).AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, _ any) { shown.Add(1) }}); err != nil {
 		b.Fatal(err)
 	}
-	if !s.WaitForHandlers(b.Context()) {
+	if !s.WaitUntilReady(b.Context()) {
 		b.Fatal("handler did not sync")
 	}
 	h := onlyHandler(s)

@@ -184,7 +184,7 @@ func TestClosedScopeIsHarmless(t *testing.T) {
 	if !informer.IsStopped() {
 		t.Error("informer of a closed scope is not stopped")
 	}
-	if s.WaitForHandlers(t.Context()) || s.HandlersSynced() {
+	if s.WaitUntilReady(t.Context()) || s.Ready() {
 		t.Error("handlers of a closed scope are synced")
 	}
 	nodes := s.Core().V1().Nodes()
@@ -227,7 +227,7 @@ func TestPanicIsIsolated(t *testing.T) {
 	if failure.Scope != "bad" || failure.Value != "boom" || !strings.Contains(string(failure.Stack), "TestPanicIsIsolated") {
 		t.Errorf("report %v does not say who panicked where:\n%s", failure, failure.Stack)
 	}
-	if bad.HandlersSynced() || bad.WaitForHandlers(t.Context()) {
+	if bad.Ready() || bad.WaitUntilReady(t.Context()) {
 		t.Error("handlers are synced although one panicked")
 	}
 	h.create(pod("after"))

@@ -4,7 +4,8 @@
 //
 //  1. Informers owns one client-go informer per kind, form (typed or metadata only) and
 //     filter. It runs under the context of Informers.Start, never under that of a caller,
-//     and does one LIST (or streaming list) and one WATCH however many controllers use it.
+//     and does one LIST (or streaming list) and one WATCH however many controllers use it. The
+//     first is a consistent read: it shows all that was stored when it began.
 //  2. A Scope is the view of one instance of a controller. It is a client-go
 //     SharedInformerFactory. What is requested through it is lent: the scope holds a
 //     reference on each informer until Close, and its handlers and their resyncs end with
@@ -31,7 +32,10 @@
 //     instance that declared them. Declaring a name again is no error and keeps the first
 //     function, so index functions are pure, capture no instance, and one name always
 //     means one function.
-//  9. Transforms drop what no controller reads before an object is stored. An object that
+//  9. A scope is ready when every informer requested through it is complete, has passed the
+//     barrier of the scope, and has shown all it holds to the handlers of the scope. An
+//     informer that nobody has a handler on counts like any other.
+//  10. Transforms drop what no controller reads before an object is stored. An object that
 //     lost more than managedFields is marked (see Shrunk) and must not be written back.
 //
 // Locks are taken in the order Scope.mu, Informers.mu, locks of client-go. No lock but

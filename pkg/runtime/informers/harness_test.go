@@ -117,7 +117,7 @@ func startAndSync(t *testing.T, s *Scope) {
 	if err := s.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
 		t.Fatal(err)
 	}
-	if !s.WaitForHandlers(ctx) {
+	if !s.WaitUntilReady(ctx) {
 		t.Fatal("handlers did not sync")
 	}
 }

@@ -19,8 +19,8 @@ const DefaultGracePeriod = 5 * time.Minute
 
 // Options configure Informers.
 type Options struct {
-	// Client lists and watches typed objects, with the identity of all informers.
-	// Required.
+	// Client lists and watches typed objects, with the identity of all informers. A list
+	// must be a consistent read, see rule 1. Required.
 	Client kubernetes.Interface
 	// Metadata lists and watches metadata-only objects. Required by MetadataFor only.
 	Metadata metadata.Interface
@@ -168,17 +168,23 @@ func (i *Informers) acquire(s *Scope, k key, create func() (cache.SharedIndexInf
 	return b
 }
 
-// release drops the references of the scope. Informers without any become idle.
+// release drops the references of the scope. Informers without any become idle; those of
+// resources that the API server does not have any more are stopped.
 func (i *Informers) release(s *Scope) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	now := i.clock.Now()
-	for _, b := range i.bases {
+	for k, b := range i.bases {
 		if _, held := b.refs[s]; !held {
 			continue
 		}
 		delete(b.refs, s)
 		b.idleSince = now
+		if len(b.refs) == 0 && b.unserved() {
+			// It would go on asking for the grace period, and keep nothing worth to be kept.
+			delete(i.bases, k)
+			b.halt()
+		}
 	}
 	delete(i.scopes, s)
 	i.wakeReaper()
@@ -200,7 +206,7 @@ func (i *Informers) startLocked(b *base) {
 	}
 	logger := klog.FromContext(i.run).WithValues("informer", b.key.String())
 	ctx, stop := context.WithCancel(klog.NewContext(i.run, logger))
-	b.stop = stop
+	b.stop, b.started = stop, i.clock.Now()
 	context.AfterFunc(ctx, func() { close(b.halted) })
 	i.running.Go(func() {
 		defer stop()

@@ -94,7 +94,7 @@ func churn(t *testing.T, h *harness, random *rand.Rand) {
 		parts.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		s.StartWithContext(ctx)
-		if !s.WaitForHandlers(ctx) {
+		if !s.WaitUntilReady(ctx) {
 			t.Error("handlers did not sync")
 		}
 		cancel()

@@ -42,6 +42,9 @@ type ScopeOptions struct {
 	// a handler. A standby keeps its caches warm with it. Registrations of its handlers
 	// are synced when the informer is.
 	Dry bool
+	// Barrier says what the caches have to contain besides being complete, before the scope
+	// is ready. Nil means nothing.
+	Barrier Barrier
 }
 
 // Scope is the view that one instance of a controller has of the informers.
@@ -50,6 +53,7 @@ type Scope struct {
 	informers *Informers
 	name      string
 	dry       bool
+	barrier   Barrier
 	onPanic   func(error)
 
 	// labels carries the profiler label of goroutines that work for the scope.
@@ -64,6 +68,9 @@ type Scope struct {
 	failed  atomic.Bool
 	failing sync.Once
 	failure chan struct{}
+
+	// waiters counts calls of WaitUntilReady.
+	waiters atomic.Int32
 
 	// resync wakes the resync goroutine, which resyncing counts.
 	resync    chan struct{}
@@ -107,6 +114,7 @@ func (i *Informers) NewScope(o ScopeOptions) *Scope {
 		informers: i,
 		name:      o.Name,
 		dry:       o.Dry,
+		barrier:   o.Barrier,
 		onPanic:   o.OnPanic,
 		failure:   make(chan struct{}),
 		resync:    make(chan struct{}, 1),
@@ -250,48 +258,6 @@ func (s *Scope) untilClosed(ctx context.Context) (context.Context, context.Cance
 		unhook()
 		cancel(nil)
 	}
-}
-
-// HandlersSynced reports that every handler added through the scope has been shown the
-// complete state of its cache. It is false for a scope that is closed or has panicked.
-func (s *Scope) HandlersSynced() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || s.failed.Load() {
-		return false
-	}
-	for h := range s.handlers {
-		if !h.HasSynced() {
-			return false
-		}
-	}
-	return true
-}
-
-// WaitForHandlers waits for HandlersSynced, handlers added meanwhile included. It returns
-// false if ctx ended, the scope was closed, or a handler panicked first.
-func (s *Scope) WaitForHandlers(ctx context.Context) bool {
-	for !s.HandlersSynced() {
-		s.mu.Lock()
-		handlers := slices.Collect(maps.Keys(s.handlers))
-		s.mu.Unlock()
-		for _, h := range handlers {
-			select {
-			case <-h.HasSyncedChecker().Done():
-			case <-h.gone: // removed: no longer of interest
-			case <-s.failure:
-				return false
-			case <-s.open.Done():
-				return false
-			case <-ctx.Done():
-				return s.HandlersSynced()
-			}
-		}
-		if s.open.Err() != nil || s.failed.Load() {
-			return false
-		}
-	}
-	return true
 }
 
 // panicked stops the scope's notifications and reports the first panic.

@@ -124,7 +124,7 @@ func TestStart(t *testing.T) {
 	if result := s.WaitForCacheSync(t.Context().Done()); len(result) != 1 {
 		t.Errorf("waited for %v, want only what was started", result)
 	}
-	if s.HandlersSynced() {
+	if s.Ready() {
 		t.Error("handler of an informer that was not started is synced")
 	}
 	ended, cancel := context.WithCancel(t.Context())
@@ -178,7 +178,7 @@ func TestInformersStartLate(t *testing.T) {
 	eventually(t, "the informer to sync", informer.HasSynced)
 }
 
-func TestWaitForHandlers(t *testing.T) {
+func TestWaitUntilReady(t *testing.T) {
 	h := newHarness(t, pods(2)...)
 	release := make(chan struct{})
 	h.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -192,11 +192,11 @@ func TestWaitForHandlers(t *testing.T) {
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if s.WaitForHandlers(ended) {
+	if s.WaitUntilReady(ended) {
 		t.Error("handlers are synced before the list came back")
 	}
 	waited := make(chan bool)
-	go func() { waited <- s.WaitForHandlers(t.Context()) }()
+	go func() { waited <- s.WaitUntilReady(t.Context()) }()
 	// A handler that is added while the informer is not synced counts, one removed does not.
 	second := newRecorder()
 	addHandler(t, informer, second)
@@ -205,7 +205,7 @@ func TestWaitForHandlers(t *testing.T) {
 	}
 	close(release)
 	if !<-waited {
-		t.Error("WaitForHandlers failed")
+		t.Error("WaitUntilReady failed")
 	}
 	if adds, _ := second.count(); adds != 2 {
 		t.Errorf("handler had seen %d of 2 pods when it was synced", adds)
@@ -213,10 +213,10 @@ func TestWaitForHandlers(t *testing.T) {
 
 	stuck := h.open(ScopeOptions{Name: "stuck"})
 	addHandler(t, stuck.Core().V1().Services().Informer(), newRecorder())
-	go func() { waited <- stuck.WaitForHandlers(t.Context()) }()
+	go func() { waited <- stuck.WaitUntilReady(t.Context()) }()
 	stuck.Close()
 	if <-waited {
-		t.Error("WaitForHandlers succeeded on a scope that was closed")
+		t.Error("WaitUntilReady succeeded on a scope that was closed")
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ShrunkMarker is the field manager that marks objects which are not complete. It occurs
-// in every encoding of such an object, so that a client can refuse to send one.
+// ShrunkMarker is the field manager that marks objects which are not complete, so that a
+// client can refuse to send one.
 const ShrunkMarker = "kcmd.dev/shrunk"
 
 // shrunkFields is the managedFields of every shrunk object: one array for all of them. It

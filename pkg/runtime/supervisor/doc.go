@@ -18,6 +18,12 @@
 //     replaced after a backoff. One that does not stop within the drain timeout is
 //     fenced, so that it can do no harm, reported, and left behind. The process goes on:
 //     ending it would only be right if the instance could still write.
-//  6. If controllers are to be started one after another, each waits for a time of its
+//  6. Whatever calls a controller is guarded: a panic in it, or a lock it left held, fails
+//     the controller and neither ends the process nor holds up the others or the end. What
+//     it does not hand over, for that reason, its successor does without.
+//  7. What an instance hands over is for an instance that talks to the same API server,
+//     and is kept for five minutes, whatever the controller does meanwhile. Nothing that
+//     stands by keeps it for longer, and none that was disabled gets it.
+//  8. If controllers are to be started one after another, each waits for a time of its
 //     own before its first instance of a term starts. Any newer command ends the wait.
 package supervisor

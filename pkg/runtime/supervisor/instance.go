@@ -3,12 +3,11 @@ package supervisor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
-	"runtime/debug"
 	"runtime/pprof"
 	"time"
 
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controller"
 )
 
@@ -24,6 +23,9 @@ type Spec struct {
 	// Term is the leadership term under which the instance may write; 0 for
 	// controllers that run without a lease.
 	Term uint64
+	// Served is the generation of what the API server serves, for a standby whose caches
+	// depend on that; 0 for everything else.
+	Served uint64
 	// Cold says that a standby is not to keep anything filled: Warm only finds out
 	// whether an instance could be built.
 	Cold bool
@@ -39,7 +41,8 @@ type Instance interface {
 	// Fence refuses and cancels all writes of the instance from now on.
 	Fence(cause error)
 	// Close releases everything the instance holds. It is called once: after Run
-	// returned, instead of Run, or when an instance that does not stop is given up.
+	// returned, instead of Run, or when an instance that does not stop is given up. It
+	// may have to wait for an event handler.
 	Close()
 	// SetResync changes the resync period of the handlers.
 	SetResync(time.Duration)
@@ -66,6 +69,7 @@ var errEnded = errors.New("the controller returned without being stopped")
 // running is an instance whose Run was called.
 type running struct {
 	Instance
+	view    *view
 	cancel  context.CancelCauseFunc
 	done    chan struct{}
 	failed  chan error // reports of the handlers, see Builder
@@ -78,7 +82,7 @@ type running struct {
 // controller's name as a profiler label, so that stacks and profiles can be told apart.
 func start(ctx context.Context, name string, i Instance, failed chan error, predecessor any, now time.Time) *running {
 	ctx, cancel := context.WithCancelCause(ctx)
-	r := &running{Instance: i, cancel: cancel, done: make(chan struct{}), failed: failed, started: now}
+	r := &running{Instance: i, view: newView(), cancel: cancel, done: make(chan struct{}), failed: failed, started: now}
 	go pprof.Do(ctx, pprof.Labels("controller", name), func(ctx context.Context) {
 		defer close(r.done)
 		r.err = r.runGuarded(ctx, predecessor)
@@ -87,11 +91,9 @@ func start(ctx context.Context, name string, i Instance, failed chan error, pred
 }
 
 func (r *running) runGuarded(ctx context.Context, predecessor any) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			r.panics = true
-			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
-		}
-	}()
-	return r.Run(ctx, predecessor)
+	if panicked := concurrent.Catch(func() { err = r.Run(ctx, predecessor) }); panicked != nil {
+		r.panics = true
+		return panicked
+	}
+	return err
 }

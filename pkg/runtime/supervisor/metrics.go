@@ -15,6 +15,7 @@ type Metrics struct {
 	start      *metrics.HistogramVec
 	drain      *metrics.HistogramVec
 	abandoned  *metrics.CounterVec
+	lost       *metrics.CounterVec
 	managed    *metrics.GaugeVec
 }
 
@@ -49,12 +50,16 @@ func NewMetrics(r interface {
 			Namespace: "kcmd", Subsystem: "controller", Name: "abandoned_instances_total", StabilityLevel: metrics.ALPHA,
 			Help: "Number of instances that did not stop within the drain timeout and were left behind, fenced.",
 		}, []string{"name"}),
+		lost: metrics.NewCounterVec(&metrics.CounterOpts{
+			Namespace: "kcmd", Subsystem: "controller", Name: "hand_over_failures_total", StabilityLevel: metrics.ALPHA,
+			Help: "Number of instances that panicked or did not answer when they were to hand over to their successor.",
+		}, []string{"name"}),
 		managed: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "running_managed_controllers", StabilityLevel: metrics.BETA,
 			Help: "Indicates where instances of a controller are currently running",
 		}, []string{"name", "manager"}),
 	}
-	r.MustRegister(m.state, m.generation, m.restarts, m.start, m.drain, m.abandoned, m.managed)
+	r.MustRegister(m.state, m.generation, m.restarts, m.start, m.drain, m.abandoned, m.lost, m.managed)
 	return m
 }
 

@@ -49,6 +49,9 @@ type Status struct {
 	LastErrorTime time.Time `json:"lastErrorTime,omitzero"`
 	// Stuck names a key that has been worked on for too long.
 	Stuck string `json:"stuck,omitempty"`
+	// HandOverError is why the last instance that ended handed nothing over, empty if it
+	// did.
+	HandOverError string `json:"handOverError,omitempty"`
 	// Abandoned counts instances that did not stop and were left behind, fenced.
 	Abandoned uint64 `json:"abandoned,omitempty"`
 	// Loops are the work loops of the running instance.

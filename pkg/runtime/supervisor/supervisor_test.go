@@ -25,6 +25,8 @@ type fakeBuilder struct {
 	built    []*fakeInstance
 	warm     int
 	refuse   map[string]error
+	onBuild  map[string]func() // called first
+	onWarm   map[string]func()
 	running  map[string]int // by controller, to see two at once
 	overlaps int
 }
@@ -40,7 +42,11 @@ type fakeInstance struct {
 	onRun   func()
 	handler chan struct{} // Close waits for it, as for an event handler
 
+	// What the controller does when it is called, instead of answering.
+	onHandOver, onLoops, onClose func()
+
 	mu          sync.Mutex
+	leaves      any // what it hands over, if not its value
 	ran, closed int
 	fenced      error
 	predecessor any
@@ -49,6 +55,9 @@ type fakeInstance struct {
 }
 
 func (b *fakeBuilder) Build(d controller.Descriptor, spec Spec, failed func(error)) (Instance, error) {
+	if b.onBuild[d.Name] != nil {
+		b.onBuild[d.Name]()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.refuse[d.Name]; err != nil {
@@ -63,6 +72,9 @@ func (b *fakeBuilder) Build(d controller.Descriptor, spec Spec, failed func(erro
 }
 
 func (b *fakeBuilder) Warm(d controller.Descriptor, _ Spec) (func(), error) {
+	if b.onWarm[d.Name] != nil {
+		b.onWarm[d.Name]()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.refuse[d.Name]; err != nil {
@@ -123,7 +135,17 @@ func (i *fakeInstance) counts() (ran, closed int) {
 	return i.ran, i.closed
 }
 
-func (i *fakeInstance) HandOver() any { return "from " + i.spec.Value.(string) }
+func (i *fakeInstance) HandOver() any {
+	if i.onHandOver != nil {
+		i.onHandOver()
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.leaves != nil {
+		return i.leaves
+	}
+	return "from " + i.spec.Value.(string)
+}
 
 func (i *fakeInstance) Fence(cause error) {
 	i.mu.Lock()
@@ -143,6 +165,9 @@ func (i *fakeInstance) Close() {
 	if handler != nil {
 		<-handler
 	}
+	if i.onClose != nil {
+		i.onClose()
+	}
 }
 
 func (i *fakeInstance) SetResync(d time.Duration) {
@@ -153,8 +178,12 @@ func (i *fakeInstance) SetResync(d time.Duration) {
 
 func (i *fakeInstance) Loops() []controller.LoopStatus {
 	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.loops
+	loops, onLoops := i.loops, i.onLoops
+	i.mu.Unlock()
+	if onLoops != nil {
+		onLoops()
+	}
+	return loops
 }
 
 type harness struct {

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,10 +13,6 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/controller"
 )
-
-// fencedGrace is how long an instance that was fenced at the end of its drain timeout
-// may take to notice.
-const fencedGrace = time.Second
 
 // unit is one controller: what is wanted of it and the instance it has. Its loop is
 // the only place where instances start and stop, so there are never two at work.
@@ -39,14 +36,14 @@ type unit struct {
 	current *running
 
 	// The rest is owned by the loop.
-	want        Want
-	release     func() // of what is kept warm
-	predecessor any
-	failures    int
-	retry       <-chan time.Time
-	held        *held
-	begun       bool   // an instance was to start
-	beganIn     uint64 // the term in which that was last
+	want     Want
+	warm     func()  // releases what is kept warm
+	legacy   *legacy // of the last instance, for the next
+	failures int
+	retry    <-chan time.Time
+	held     *held
+	begun    bool   // an instance was to start
+	beganIn  uint64 // the term in which that was last
 }
 
 // move is what Synchronize decided for one unit.
@@ -65,7 +62,7 @@ type move struct {
 // discard releases what a move holds that is not going to happen.
 func (m move) discard() {
 	if m.instance != nil {
-		m.instance.Close()
+		m.unit.release(m.instance)
 	}
 	if m.warm != nil {
 		m.warm()
@@ -96,28 +93,51 @@ func (u *unit) prepare(want Want, cause Cause) move {
 		m.failed = make(chan error, 1)
 		m.instance, m.err = u.build(want.Spec, m.failed)
 	case Standby:
-		m.warm, m.err = u.options.Builder.Warm(u.d, want.Spec)
+		m.warm, m.err = u.keepWarm(want.Spec)
 	}
 	return m
 }
 
-// build makes an instance; a panic in the controller's New is an error.
-func (u *unit) build(spec Spec, failed chan error) (i Instance, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			i, err = nil, fmt.Errorf("panic while building: %v", v)
+// built is what Build or Warm returned.
+type built struct {
+	instance Instance
+	warm     func()
+	err      error
+}
+
+// discard releases what is not used.
+func (b built) discard(u *unit) { move{unit: u, instance: b.instance, warm: b.warm}.discard() }
+
+// build makes an instance. A panic in the controller's New is an error.
+func (u *unit) build(spec Spec, failed chan error) (Instance, error) {
+	b, err := attempt(u, "making an instance", buildLimit, func() (b built) {
+		b.instance, b.err = u.options.Builder.Build(u.d, spec, func(err error) {
+			select {
+			case failed <- err:
+			default:
+			}
+		})
+		if b.err != nil {
+			b.instance = nil // may be an interface that holds nothing
 		}
-	}()
-	i, err = u.options.Builder.Build(u.d, spec, func(err error) {
-		select {
-		case failed <- err:
-		default:
-		}
-	})
-	if i != nil && err == nil {
-		return i, nil
+		return b
+	}, func(b built) { b.discard(u) })
+	if err != nil {
+		return nil, err
 	}
-	return nil, err
+	return b.instance, b.err
+}
+
+// keepWarm fills what an instance would read.
+func (u *unit) keepWarm(spec Spec) (func(), error) {
+	b, err := attempt(u, "making an instance to stand by", buildLimit, func() (b built) {
+		b.warm, b.err = u.options.Builder.Warm(u.d, spec)
+		return b
+	}, func(b built) { b.discard(u) })
+	if err != nil {
+		return nil, err
+	}
+	return b.warm, b.err
 }
 
 // command hands a move to the loop. A move that was not carried out yet is replaced.
@@ -168,6 +188,8 @@ func (u *unit) loop() {
 			u.crashed(err, causePanic)
 		case <-u.retry:
 			u.tryAgain()
+		case <-u.legacy.expired():
+			u.legacy = nil
 		case <-check.C():
 			u.checkStuck()
 		case <-u.quit:
@@ -210,20 +232,18 @@ func (u *unit) moveTo(m *move) {
 		}
 		u.stop(fmt.Errorf("stopped: %s", m.cause))
 	}
-	if u.release != nil {
-		defer u.release()
-		u.release = nil
+	if u.warm != nil {
+		defer u.warm()
+		u.warm = nil
 	}
-	if m.want.State == Disabled {
-		u.predecessor = nil // it may be large, and is of no use by the time it is asked for
-	}
+	u.disinherit(m.want)
 	u.want = m.want
 	u.settleInto(m)
 }
 
 // settleInto takes over what a move has built. Nothing runs when it is called.
 func (u *unit) settleInto(m *move) {
-	u.release = m.warm
+	u.warm = m.warm
 	switch {
 	case m.err != nil:
 		u.backOff(fmt.Errorf("building: %w", m.err), min(buildRetryMax, u.options.BackoffMax))
@@ -239,8 +259,7 @@ func (u *unit) settleInto(m *move) {
 func (u *unit) start(i Instance, failed chan error, decided time.Time) {
 	now := u.options.Clock.Now()
 	i.SetResync(time.Duration(u.resync.Load()))
-	r := start(u.ctx, u.d.Name, i, failed, u.predecessor, now)
-	u.predecessor = nil
+	r := start(u.ctx, u.d.Name, i, failed, u.bequeath(), now)
 
 	u.mu.Lock()
 	u.current = r
@@ -252,80 +271,6 @@ func (u *unit) start(i Instance, failed chan error, decided time.Time) {
 	u.setState(Running, "")
 	u.options.Metrics.started(u.d.Name, generation, now.Sub(decided))
 	klog.FromContext(u.ctx).V(1).Info("Controller started", "generation", generation)
-}
-
-// stop ends the current instance: it is asked to finish, fenced if it takes too long,
-// and left behind if it does not notice that either.
-func (u *unit) stop(cause error) {
-	r := u.current
-	began := u.options.Clock.Now()
-	u.setState(Stopping, cause.Error())
-	r.cancel(cause)
-	stopped := u.wait(r.done, time.Duration(u.drainTimeout.Load()))
-	if !stopped {
-		r.Fence(fmt.Errorf("not stopped within the drain timeout: %w", cause))
-		stopped = u.wait(r.done, fencedGrace)
-	}
-	u.mu.Lock()
-	u.current = nil
-	u.mu.Unlock()
-	u.options.Metrics.drain.WithLabelValues(u.d.Name).Observe(u.options.Clock.Since(began).Seconds())
-	if !stopped {
-		u.abandon(r)
-		return
-	}
-	u.bury(r)
-}
-
-// wait reports that something happened in time.
-func (u *unit) wait(done <-chan struct{}, limit time.Duration) bool {
-	timer := u.options.Clock.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C():
-		select {
-		case <-done:
-			return true
-		default:
-			return false
-		}
-	}
-}
-
-// bury takes what a stopped instance hands over and releases the rest. An event handler
-// that hangs keeps it from being released; it is left behind then.
-func (u *unit) bury(r *running) {
-	r.Fence(errors.New("the instance has ended"))
-	if !r.panics {
-		u.predecessor = r.HandOver()
-	}
-	released := make(chan struct{})
-	go func() {
-		defer close(released)
-		r.Close()
-	}()
-	if !u.wait(released, max(time.Duration(u.drainTimeout.Load()), fencedGrace)) {
-		u.leaveBehind("An event handler of a controller that was stopped does not return; it is left behind and can write nothing")
-	}
-}
-
-// abandon leaves an instance behind that does not stop. It is fenced, and what it holds is
-// released although it still runs, so that its successor has the name to itself. As it can
-// write nothing, there is no reason to end the process.
-func (u *unit) abandon(r *running) {
-	u.leaveBehind("Controller did not stop; its writes are refused from now on and it is left behind")
-	// Not waited for: a handler that hangs would hold up the successor.
-	go r.Close()
-}
-
-func (u *unit) leaveBehind(message string) {
-	u.options.Metrics.abandoned.WithLabelValues(u.d.Name).Inc()
-	u.mu.Lock()
-	u.status.Abandoned++
-	u.mu.Unlock()
-	klog.FromContext(u.ctx).Error(nil, message, "stacks", Stacks(u.d.Name))
 }
 
 // crashed replaces an instance that returned or failed on its own.
@@ -371,24 +316,33 @@ func (u *unit) checkStuck() {
 	if u.current == nil {
 		return
 	}
-	for _, loop := range u.current.Loops() {
+	stuck := u.stuckOn(u.current)
+	if stuck == "" {
+		return
+	}
+	u.mu.Lock()
+	u.status.Stuck = stuck
+	u.mu.Unlock()
+	klog.FromContext(u.ctx).Error(nil, "Controller is stuck", "on", stuck, "stacks", Stacks(u.d.Name))
+	u.current.Fence(errors.New("stuck on " + stuck))
+	u.crashed(errors.New("stuck on "+stuck), causeStuck)
+}
+
+// stuckOn says what an instance has been at for too long, empty if nothing.
+func (u *unit) stuckOn(r *running) string {
+	for _, loop := range u.loops(r) {
 		if len(loop.InFlight) == 0 {
 			continue
 		}
 		oldest := loop.InFlight[0]
-		age := u.options.Clock.Since(oldest.Since)
-		if age < u.options.StuckAfter {
-			continue
+		if age := u.options.Clock.Since(oldest.Since); age >= u.options.StuckAfter {
+			return fmt.Sprintf("%s in queue %s for %v", oldest.Key, loop.Queue, age.Round(time.Second))
 		}
-		stuck := fmt.Sprintf("%s in queue %s for %v", oldest.Key, loop.Queue, age.Round(time.Second))
-		u.mu.Lock()
-		u.status.Stuck = stuck
-		u.mu.Unlock()
-		klog.FromContext(u.ctx).Error(nil, "Controller is stuck", "on", stuck, "stacks", Stacks(u.d.Name))
-		u.current.Fence(errors.New("stuck on " + stuck))
-		u.crashed(errors.New("stuck on "+stuck), causeStuck)
-		return
 	}
+	if silent := u.unanswered(r); silent >= u.options.StuckAfter {
+		return fmt.Sprintf("something that does not answer for %v", silent.Round(time.Second))
+	}
+	return ""
 }
 
 // end stops everything for good.
@@ -404,9 +358,9 @@ func (u *unit) end() {
 	if u.current != nil {
 		u.stop(errors.New("shutting down"))
 	}
-	if u.release != nil {
-		u.release()
-		u.release = nil
+	if u.warm != nil {
+		u.warm()
+		u.warm = nil
 	}
 	u.setState(Disabled, "shut down")
 	u.mu.Lock()
@@ -439,7 +393,18 @@ func (u *unit) snapshot() Status {
 	current := u.current
 	u.mu.Unlock()
 	if current != nil {
-		s.Loops = current.Loops()
+		s.Loops = u.loops(current)
+		s.Reason = cmp.Or(s.Reason, waiting(s.Loops))
 	}
 	return s
+}
+
+// waiting says what keeps loops from working, empty if nothing does.
+func waiting(loops []controller.LoopStatus) string {
+	for _, l := range loops {
+		if l.Waiting != "" {
+			return "waits: " + l.Waiting
+		}
+	}
+	return ""
 }

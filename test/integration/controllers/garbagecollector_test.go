@@ -37,6 +37,8 @@ var collections = []struct {
 	{"ChecksUIDs", testCollectorChecksUIDs},
 	{"OldVersions", testCollectorOldVersions},
 	{"CustomKinds", testCollectorCustomKinds},
+	{"NewVersion", testCollectorNewVersion},
+	{"VanishedKind", testCollectorVanishedKind},
 	{"ShowsItsGraph", testCollectorShowsItsGraph},
 }
 

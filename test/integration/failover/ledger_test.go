@@ -139,7 +139,7 @@ func versionOf(t testing.TB, e *auditv1.Event) version {
 	t.Helper()
 	var l coordinationv1.Lease
 	must(t, json.Unmarshal(e.ResponseObject.Raw, &l))
-	return version{numberOf(t, l.ResourceVersion), ptr.Deref(l.Spec.HolderIdentity, ""), e.RequestReceivedTimestamp.Time, e.StageTimestamp.Time}
+	return version{numberOf(t, l.ResourceVersion), processOf(ptr.Deref(l.Spec.HolderIdentity, "")), e.RequestReceivedTimestamp.Time, e.StageTimestamp.Time}
 }
 
 // verdict is what is wrong with the writes of a ledger.

@@ -31,7 +31,7 @@ type subject interface {
 // replica is one of several managers that contend for a lease.
 type replica struct {
 	subject
-	name    string // also its identity in the lease
+	name    string // also its identity in the lease, see processOf
 	network *controlplane.Proxy
 	process *manager.Process // nil for one in this process
 }
@@ -182,6 +182,13 @@ func leader(t testing.TB, replicas ...*replica) *replica {
 		return errors.Join(all...)
 	})
 	return found
+}
+
+// processOf is the name of the process that an identity was configured for: a random part
+// follows it.
+func processOf(identity string) string {
+	name, _, _ := strings.Cut(identity, "_")
+	return name
 }
 
 // leaseOf names the lease of a test.

@@ -221,7 +221,15 @@ func (f *fake) Run(ctx context.Context) error {
 	return nil
 }
 
-// begin runs a manager with fakes until the end of the test. Its identity is its name.
+// processOf is the name of the process that an identity was configured for: a random part
+// follows it.
+func processOf(identity string) string {
+	name, _, _ := strings.Cut(identity, "_")
+	return name
+}
+
+// begin runs a manager with fakes until the end of the test. Its identity is its name, see
+// processOf.
 func (l *ledger) begin(name string, edit func(*manager.Config)) *manager.Manager {
 	l.t.Helper()
 	m, err := manager.Begin(l.t.Context(), plane, runtime.Options{Descriptors: l.descriptors(name)}, func(c *manager.Config) {

@@ -70,7 +70,7 @@ func TestGroupsAreSpread(t *testing.T) {
 	b := l.begin("b", sticky)
 	wait(t, b, "it knows who holds the leases", func(s *runtime.Status) error {
 		for _, e := range s.Leadership.Leases {
-			if e.Election == nil || e.Election.Holder != "a" {
+			if e.Election == nil || processOf(e.Election.Holder) != "a" {
 				return errNotYet
 			}
 		}
@@ -105,6 +105,36 @@ func TestGroupsAreSpread(t *testing.T) {
 		if requests := lease(t, metav1.NamespaceSystem, mainLease+"-"+lock[len("group/"):]).Annotations["config.kcmd.dev/requested-by"]; requests != "" {
 			t.Errorf("the request of %q is left on %s", requests, lock)
 		}
+	}
+}
+
+// Replicas that share a file share the identity in it. Each adds something of its own, so that
+// they do not take the leases of the other one for theirs.
+func TestReplicasShareAFileWithAnIdentity(t *testing.T) {
+	l := newLedger(t)
+	shared := func(c *manager.Config) { c.LeaderElection.Identity = "shared" }
+	a := l.begin("a", shared)
+	l.waitAll()
+	b := l.begin("b", shared)
+	wait(t, b, "it knows who holds the lease", func(s *runtime.Status) error {
+		if e := s.Leadership.Lease; e == nil || e.Holder == "" {
+			return errNotYet
+		}
+		return nil
+	})
+	stays(t, "the first one holds everything", leaseDuration, func() error {
+		if held := locksOf(status(t, b)); len(held) > 0 {
+			return fmt.Errorf("the second one holds %v", held)
+		}
+		return nil
+	})
+	inA, inB := status(t, a).Leadership.Lease, status(t, b).Leadership.Lease
+	if inA.Identity == inB.Identity || processOf(inA.Identity) != "shared" || processOf(inB.Identity) != "shared" || inB.Holder != inA.Identity {
+		t.Errorf("the first is %q, the second is %q and sees the holder %q", inA.Identity, inB.Identity, inB.Holder)
+	}
+	must(t, a.Stop())
+	for _, c := range fakes {
+		l.waitOwner(c, "b")
 	}
 }
 

@@ -15,6 +15,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/runtime"
@@ -168,4 +172,61 @@ func resident(t *testing.T, pid int) uint64 {
 	}
 	t.Fatal("no VmRSS in the status of the process")
 	return 0
+}
+
+// A standby caches what the garbage collector reads as kinds come and go: one that is added
+// has not to be listed when the lease is won, and one that is gone is not asked for any more.
+func TestStandbyFollowsWhatIsServed(t *testing.T) {
+	onlyCollector := func(c *manager.Config) {
+		quick(c)
+		c.ControllerDefaults.Enabled = new(bool)
+		c.Controllers.GarbageCollector.Enabled = ptr.To(true)
+	}
+	manager.Start(t, plane, onlyCollector)
+	m, err := manager.Begin(t.Context(), plane, runtime.Options{}, onlyCollector)
+	must(t, err)
+	t.Cleanup(func() {
+		if err := m.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	wait(t, m, "it stands by with caches", standsBy(1))
+
+	const group = "standby.test.kcmd.dev"
+	definitions := dynamic.NewForConfigOrDie(plane.AdminConfig()).Resource(schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	_, err = definitions.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": "gadgets." + group},
+		"spec": map[string]any{
+			"group": group, "scope": "Namespaced",
+			"names": map[string]any{"plural": "gadgets", "singular": "gadget", "kind": "Gadget"},
+			"versions": []any{map[string]any{
+				"name": "v1", "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}},
+			}},
+		},
+	}}, metav1.CreateOptions{})
+	must(t, err)
+	gadgets := func(s *runtime.Status) (found, synced bool) {
+		for _, i := range s.Informers {
+			if i.Group == group {
+				found, synced = true, i.Synced
+			}
+		}
+		return found, synced
+	}
+	wait(t, m, "the new kind is cached", func(s *runtime.Status) error {
+		if _, synced := gadgets(s); !synced {
+			return errNotYet
+		}
+		return standsBy(1)(s)
+	})
+	must(t, definitions.Delete(t.Context(), "gadgets."+group, metav1.DeleteOptions{}))
+	wait(t, m, "the kind is not asked for any more", func(s *runtime.Status) error {
+		if found, _ := gadgets(s); found {
+			return errNotYet
+		}
+		return standsBy(1)(s)
+	})
 }

@@ -10,10 +10,24 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/runtime"
 	"kcmd.dev/test/manager"
 )
+
+// seize writes the stranger into the main lease and leaves the rest as it is, as a leader
+// election does that knows of no annotations.
+func seize(t *testing.T) {
+	t.Helper()
+	eventually(t, "the stranger has taken the main lease", func() error {
+		l := lease(t, metav1.NamespaceSystem, mainLease)
+		now := metav1.NowMicro()
+		l.Spec.HolderIdentity, l.Spec.AcquireTime, l.Spec.RenewTime = ptr.To("stranger"), &now, &now
+		_, err := plane.AdminClient().CoordinationV1().Leases(l.Namespace).Update(t.Context(), l, metav1.UpdateOptions{})
+		return err
+	})
+}
 
 // stranger is client-go's leader election on the main lease: an unmodified
 // kube-controller-manager. It returns when that leads. kill ends it, release gives the lease
@@ -80,7 +94,7 @@ func TestAnUnmodifiedManagerBlocksGroups(t *testing.T) {
 				must(t, m.Stop())
 			}
 			release, kill := stranger(t)
-			if got := lease(t, metav1.NamespaceSystem, mainLease).Annotations["config.kcmd.dev/claimed-by"]; (got == "before") != c.claimed {
+			if got := lease(t, metav1.NamespaceSystem, mainLease).Annotations["config.kcmd.dev/claimed-by"]; (processOf(got) == "before") != c.claimed {
 				t.Fatalf("the lease of the stranger carries the claim of %q", got)
 			}
 			m := l.begin("a", threeGroups)
@@ -110,6 +124,48 @@ func TestAnUnmodifiedManagerBlocksGroups(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A process that knows no claims takes the main lease while groups of ours run, in the process
+// that has lost the lease and in another one: what runs in them ends at once, and begins again
+// when the stranger has gone.
+func TestAnUnmodifiedManagerEndsGroups(t *testing.T) {
+	l := newLedger(t)
+	a, b := l.begin("a", threeGroups), l.begin("b", threeGroups)
+	waitSpread(t, a, b)
+	l.waitAll()
+	terms := status(t, b).Leadership.Leases
+
+	seize(t)
+	began := time.Now()
+	release, _ := stranger(t)
+	eventually(t, "nothing runs", l.idle)
+	took := time.Since(began)
+	t.Logf("nothing runs any more %v after the stranger has taken the lease", took.Round(time.Millisecond))
+	if limit := renewDeadline; took > limit {
+		t.Errorf("it took %v, want at most %v", took, limit)
+	}
+	stays(t, "nothing runs", 2*leaseDuration, l.idle)
+	for _, m := range []*manager.Manager{a, b} {
+		for _, k := range status(t, m).Leadership.Leases {
+			for _, name := range k.Controllers {
+				if want := "lease kube-system/" + mainLease + " held by stranger still runs it"; k.Leading && k.Blocked[name] != want {
+					t.Errorf("%s under %s is blocked by %q", name, k.Lock, k.Blocked[name])
+				}
+			}
+		}
+	}
+	for _, k := range status(t, b).Leadership.Leases {
+		for _, before := range terms {
+			if k.Lock == before.Lock && k.Leading && before.Leading && k.Term > before.Term+2 {
+				t.Errorf("%s went from term %d to %d", k.Lock, before.Term, k.Term)
+			}
+		}
+	}
+	began = time.Now()
+	release()
+	l.waitAll()
+	t.Logf("everything runs %v after the stranger is gone", time.Since(began).Round(time.Millisecond))
 }
 
 // A stranger on a lease of another name runs what it likes: it is not asked.

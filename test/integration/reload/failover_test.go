@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -87,6 +88,84 @@ func TestAStandbyTakesOverFromAKilledLeader(t *testing.T) {
 	if looks != 1 {
 		t.Errorf("the new leader looked %d times for others that run its controllers, want once", looks)
 	}
+}
+
+// TestAStandbyTakesOverAReleasedLease measures what it costs to wait for the last writes of
+// the leader: the time from the release of the lease to the first reconcile, with full
+// caches, and the reads it takes.
+func TestAStandbyTakesOverAReleasedLease(t *testing.T) {
+	leader := manager.StartProcess(t, plane, quick)
+	ballast(t, 5000)
+	namespace := plane.Namespace(t)
+	waitForServiceAccount(t, namespace)
+	d := deployment(t, namespace, "web", 3)
+	waitAvailable(t, d, 3, 30*time.Second)
+
+	standby, err := manager.Begin(t.Context(), plane, runtime.Options{}, quick)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := standby.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	eventually(t, 30*time.Second, "the standby is warm", func(ctx context.Context) error { return warm(ctx, standby) })
+	mark, err := plane.Audit().Mark()
+	if err != nil {
+		t.Fatal(err)
+	}
+	released := watchForRelease(t)
+	scale(t, d, 5)
+	if err := leader.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	at := <-released
+	waitAvailable(t, d, 5, 30*time.Second)
+	first := controller(t, standby, "replicaset-controller").Loops[0].FirstReconcile
+
+	reads, err := plane.Audit().Since(mark, func(e *auditv1.Event) bool {
+		return e.Verb == "list" || strings.Contains(e.RequestURI, "sendInitialEvents=true")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := 0
+	for _, e := range reads {
+		switch {
+		case isSweep(&e), isLook(&e):
+		case e.Verb == "list":
+			t.Errorf("the new leader sent %s", e.RequestURI)
+		case e.Stage == auditv1.StageResponseStarted:
+			compared++
+			t.Logf("compared: %s", e.RequestURI)
+		}
+	}
+	took := first.Sub(at)
+	t.Logf("first reconcile %v after the lease was released, %d caches compared with the API server", took.Round(100*time.Microsecond), compared)
+	if took > time.Second {
+		t.Errorf("the first reconcile was %v after the release of the lease", took)
+	}
+}
+
+// watchForRelease returns when the lease was first seen without a holder.
+func watchForRelease(t *testing.T) <-chan time.Time {
+	t.Helper()
+	w, err := plane.AdminClient().CoordinationV1().Leases(leaseNamespace).Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + leaseName})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Stop)
+	released := make(chan time.Time, 1)
+	go func() {
+		for event := range w.ResultChan() {
+			if l, ok := event.Object.(*coordinationv1.Lease); ok && *l.Spec.HolderIdentity == "" {
+				released <- time.Now()
+				return
+			}
+		}
+	}()
+	return released
 }
 
 // isLook reports the one request by which the holder of a lease finds out whether another

@@ -31,8 +31,10 @@ type Controller interface {
 // holds: writes that the informer caches may not show yet, or a graph that is
 // expensive to build.
 type HandsOver interface {
-	// HandOver is called once, after Run has returned. The successor finds the result
-	// through Env.Predecessor; it must not depend on the instance that made it.
+	// HandOver is called once, after Run has returned, and is to answer at once. The
+	// successor finds the result through Env.Predecessor; it must not depend on the
+	// instance that made it. It may be five minutes old by then, and another process may
+	// have held the lease in between.
 	HandOver() any
 }
 
@@ -70,7 +72,8 @@ type Env struct {
 
 	// Served returns the preferred resources that the API server offered when the process
 	// asked last; empty if it has not answered yet. It sends no request, so New may use it
-	// to ask for the informers of kinds that are only known at run time.
+	// to ask for the informers of kinds that are only known at run time. The descriptor of
+	// such a controller says so, see Descriptor.ReadsServed.
 	Served func() []*metav1.APIResourceList
 
 	// Informers is the view of the shared caches that lives as long as the instance.
@@ -90,7 +93,8 @@ type Env struct {
 	Fenced <-chan struct{}
 
 	// Predecessor returns what HandOver of the previous instance in this process
-	// returned, nil if there was none. It is to be called at the start of Run: while
+	// returned, nil if there was none, if it talked to another API server, or if that is
+	// more than five minutes ago. It is to be called at the start of Run: while
 	// New runs, the previous instance is still at work and Predecessor returns nil.
 	// An instance that gets a value of a type it does not know ignores it.
 	Predecessor func() any
@@ -135,13 +139,13 @@ type Scope interface {
 	// that are no longer served. Informers not released end with the instance.
 	Release(cache.SharedIndexInformer)
 
-	// HandlersSynced reports that every handler added through the scope has been
-	// shown the complete state of its cache at least once.
-	HandlersSynced() bool
+	// Ready reports that the instance may act on its caches: every informer requested
+	// through the scope is complete, contains the last writes of whoever ran the controller
+	// before, and has shown all it holds to every handler added through the scope.
+	Ready() bool
 
-	// WaitForHandlers waits for HandlersSynced without polling. It returns false if
-	// ctx ended first.
-	WaitForHandlers(ctx context.Context) bool
+	// WaitUntilReady waits for Ready without polling. It returns false if ctx ended first.
+	WaitUntilReady(ctx context.Context) bool
 }
 
 // Filter selects a part of the objects of each kind. Zero fields select everything.
@@ -151,7 +155,7 @@ type Filter struct {
 	LabelSelector string
 }
 
-// Inspectable is a work loop that can be looked at while it runs.
+// Inspectable is a work loop that can be inspected while it runs.
 type Inspectable interface {
 	Inspect() LoopStatus
 }
@@ -175,6 +179,8 @@ type LoopStatus struct {
 	Panicked   uint64 `json:"panicked"`
 	// FirstReconcile is when the first key was taken; zero if none was.
 	FirstReconcile time.Time `json:"firstReconcile,omitzero"`
+	// Waiting says what keeps the loop from working, empty if nothing does.
+	Waiting string `json:"waiting,omitempty"`
 	// LastError is the newest failure of a key, empty if there was none.
 	LastError     string    `json:"lastError,omitempty"`
 	LastErrorTime time.Time `json:"lastErrorTime,omitzero"`

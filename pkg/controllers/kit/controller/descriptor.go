@@ -39,6 +39,10 @@ type Descriptor struct {
 	Gate string
 	// Limits scales client-side rate limits; zero factors mean 1.
 	Limits LimitFactors
+	// ReadsServed marks a controller whose New asks for informers by Env.Served. On standby it
+	// is built again when what is served has changed, so that its caches follow. One that
+	// runs is left alone.
+	ReadsServed bool
 	// RunsWithoutLease marks a controller that every replica may run.
 	RunsWithoutLease bool
 

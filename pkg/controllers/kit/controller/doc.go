@@ -12,7 +12,8 @@
 //     runtime may build an instance and throw it away, and it builds one while its
 //     predecessor is still at work. New may return nil and no error: with this value
 //     there is nothing to run, and the controller is idle until the value changes.
-//  3. Run blocks until its context ends and every goroutine it started has returned.
+//  3. Run blocks until its context ends and every goroutine it started has returned. It
+//     starts them through kit/concurrent, so that a panic is never past the runtime.
 //     When the context ends, keys in flight are finished and no new key is taken.
 //     Returning earlier, with or without an error, is a crash: the runtime restarts
 //     the controller with backoff.

@@ -78,13 +78,12 @@ func New(t testing.TB, objects ...runtime.Object) *Env {
 // Context is the context of the test, with a logger that writes to it.
 func (e *Env) Context() context.Context { return e.ctx }
 
-// Start starts the informers that have been requested and waits until their handlers have
-// been shown everything and changes are noticed.
+// Start starts the informers that have been requested and waits until a controller could
+// begin, and changes are noticed.
 func (e *Env) Start(t testing.TB) {
 	t.Helper()
 	e.Informers.StartWithContext(e.ctx)
-	e.Informers.WaitForCacheSync(e.ctx.Done())
-	if !e.Informers.WaitForHandlers(e.ctx) {
+	if !e.Informers.WaitUntilReady(e.ctx) {
 		t.Fatal("informers did not sync")
 	}
 	AwaitWatches(t, &e.Fake.Fake)

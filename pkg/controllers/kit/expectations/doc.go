@@ -14,13 +14,16 @@
 //  3. So an object that loses its owner reference, an event that is missed and an
 //     instance that is replaced cannot leave an expectation behind that never comes true.
 //  4. What is remembered belongs to the UID of the owner. A recreated owner starts clean.
-//  5. A deletion that is not seen is given up after 5 minutes. A write is waited for
-//     without end by Fresh, and for 5 minutes by Settled.
+//  5. What is not seen is given up 5 minutes after it was written: a cache that lacks it
+//     for longer will never show it.
 //  6. A store that does not tell its version, or one that cannot be compared, counts as
 //     new enough.
-//  7. The memory of one instance is handed over to the next as plain data.
+//  7. A store that shows a lower version than before belongs to a cluster that was restored
+//     from a backup. What was written to that resource is forgotten, for all owners.
+//  8. The memory of one instance is handed over to the next as plain data. The runtime does
+//     that only between instances that talk to the same API server.
 //
-// Check Settled before listing from the cache: an object that lands in between must not
+// Use Read to get an owner with what was written to it. Check Settled before listing from the cache: an object that lands in between must not
 // be counted as missing. Keep one tracker per controller: owners are known by namespace
 // and name only. The work queue must not work on one key twice at once.
 //

@@ -2,9 +2,11 @@ package expectations
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -23,13 +25,13 @@ func (e *StaleError) Error() string {
 }
 
 // Fresh returns nil if the caches show every create, patch and update recorded for the
-// owner, and else a *StaleError that names a resource that does not. It does not look
-// at deletions.
-func (t *Tracker) Fresh(owner types.NamespacedName) error {
+// owner with the UID, or had five minutes for it, and else a *StaleError that names a
+// resource that does not. It does not look at deletions.
+func (t *Tracker) Fresh(owner types.NamespacedName, uid types.UID) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r, ok := t.owners[owner]
-	if !ok {
+	r := t.known(owner, uid)
+	if r == nil {
 		return nil
 	}
 	if stale := t.stale(r); stale != nil {
@@ -37,6 +39,19 @@ func (t *Tracker) Fresh(owner types.NamespacedName) error {
 	}
 	t.prune(owner, r)
 	return nil
+}
+
+// Read returns an owner that get reads from a cache, once the caches are fresh for it. It
+// is read again after that was found: what was written to it may have arrived in between.
+func Read[T metav1.Object](t *Tracker, owner types.NamespacedName, get func() (T, error)) (T, error) {
+	object, err := get()
+	if err != nil {
+		return object, err
+	}
+	if err := t.Fresh(owner, object.GetUID()); err != nil {
+		return object, err
+	}
+	return get()
 }
 
 // recheck is how often a store that lags behind is looked at. Usually an event of the
@@ -50,12 +65,8 @@ const recheck = time.Second
 func (t *Tracker) Settled(owner types.NamespacedName, uid types.UID) (settled bool, retry time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r, ok := t.owners[owner]
-	if !ok {
-		return true, 0
-	}
-	if r.uid != uid {
-		delete(t.owners, owner)
+	r := t.known(owner, uid)
+	if r == nil {
 		return true, 0
 	}
 	now := t.clock.Now()
@@ -67,13 +78,13 @@ func (t *Tracker) Settled(owner types.NamespacedName, uid types.UID) (settled bo
 		}
 	}
 	if t.stale(r) != nil {
-		if until := r.written.Add(Timeout); now.Before(until) {
-			wait(minTime(until, now.Add(recheck)))
-		} else {
-			clear(r.versions)
-		}
+		wait(minTime(r.written.Add(Timeout), now.Add(recheck)))
 	}
 	for object, until := range r.deletions {
+		t.read(object.Resource) // may drop it
+		if _, ok := r.deletions[object]; !ok {
+			continue
+		}
 		if !now.Before(until) || t.seenDeleted(object) {
 			delete(r.deletions, object)
 			continue
@@ -96,13 +107,52 @@ func minTime(a, b time.Time) time.Time {
 	return b
 }
 
-// stale drops the versions that the stores have reached and returns one that they have not.
+// known returns the record of an owner, nil if there is none. That of an earlier owner of
+// the name is dropped.
+func (t *Tracker) known(owner types.NamespacedName, uid types.UID) *record {
+	r, ok := t.owners[owner]
+	if ok && r.uid != uid {
+		delete(t.owners, owner)
+		return nil
+	}
+	return r
+}
+
+// read returns how far the store of a resource is, empty if that is not known. If it was
+// further once, the versions of the cluster have gone back, as they do when it is restored
+// from a backup: then nothing is left of what was written until now.
+func (t *Tracker) read(resource schema.GroupResource) string {
+	store, ok := t.stores[resource]
+	if !ok {
+		return ""
+	}
+	version := store.LastStoreSyncResourceVersion()
+	if order, err := resourceversion.CompareResourceVersion(version, t.reached[resource]); err == nil && order < 0 {
+		t.forgetWrites(resource)
+	}
+	t.reached[resource] = version
+	return version
+}
+
+// forgetWrites drops what was written of a resource, for all owners.
+func (t *Tracker) forgetWrites(resource schema.GroupResource) {
+	for _, r := range t.owners {
+		delete(r.versions, resource)
+		maps.DeleteFunc(r.deletions, func(o Object, _ time.Time) bool { return o.Resource == resource })
+	}
+}
+
+// stale drops the versions that the stores have reached or had long enough for, and
+// returns one that they have yet to reach.
 func (t *Tracker) stale(r *record) *StaleError {
+	if t.clock.Since(r.written) >= Timeout {
+		clear(r.versions)
+	}
 	var stale *StaleError
 	for resource, written := range r.versions {
-		read := ""
-		if store, ok := t.stores[resource]; ok {
-			read = store.LastStoreSyncResourceVersion()
+		read := t.read(resource)
+		if _, ok := r.versions[resource]; !ok {
+			continue // it went back
 		}
 		order, err := resourceversion.CompareResourceVersion(read, written)
 		if err != nil || order >= 0 {

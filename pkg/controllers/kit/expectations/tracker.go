@@ -13,7 +13,7 @@ import (
 )
 
 // Timeout is how long a write is waited for that the cache never shows, and how long an
-// owner holds still that was told to.
+// owner holds still that was told to. It counts from the last write for the owner.
 const Timeout = 5 * time.Minute
 
 // Store is what the tracker asks of the store of an informer.
@@ -35,6 +35,8 @@ type Tracker struct {
 
 	mu     sync.Mutex
 	owners map[types.NamespacedName]*record
+	// reached is how far each store was when it was looked at last.
+	reached map[schema.GroupResource]string
 }
 
 // record is what was written for one owner.
@@ -55,7 +57,12 @@ type Object struct {
 
 // New makes an empty tracker.
 func New(c clock.PassiveClock, stores Stores) *Tracker {
-	return &Tracker{clock: c, stores: stores, owners: map[types.NamespacedName]*record{}}
+	return &Tracker{
+		clock:   c,
+		stores:  stores,
+		owners:  map[types.NamespacedName]*record{},
+		reached: map[schema.GroupResource]string{},
+	}
 }
 
 // Wrote records that a create, patch or update for the owner returned an object of the
@@ -66,6 +73,7 @@ func (t *Tracker) Wrote(owner types.NamespacedName, uid types.UID, resource sche
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.read(resource)
 	r := t.of(owner, uid)
 	r.written = t.clock.Now()
 	if r.versions == nil {
@@ -82,6 +90,7 @@ func (t *Tracker) Wrote(owner types.NamespacedName, uid types.UID, resource sche
 func (t *Tracker) Deleting(owner types.NamespacedName, uid types.UID, resource schema.GroupResource, object metav1.Object) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.read(resource)
 	r := t.of(owner, uid)
 	if r.deletions == nil {
 		r.deletions = map[Object]time.Time{}

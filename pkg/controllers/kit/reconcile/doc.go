@@ -11,7 +11,8 @@
 //     from the backlog if there is one, so neither lane starves. A key in the backlog
 //     that something happens to moves over to fresh.
 //  3. A reconcile that fails is repeated after a delay that grows with each failure of
-//     that key; one that succeeds resets the delay. A panic is a failure.
+//     that key; one that succeeds resets the delay. A panic is a failure. One outside of
+//     a reconcile ends the loop and is raised by Run.
 //  4. Keys can be added from the moment the loop exists. No goroutine exists before
 //     Run and none after it.
 //  5. When the context of Run ends, reconciles in progress are finished under a context

@@ -3,8 +3,6 @@ package reconcile
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -12,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controller"
 )
 
@@ -38,7 +37,7 @@ type Options[K comparable] struct {
 type Loop[K comparable] struct {
 	options Options[K]
 	name    string
-	synced  func(context.Context) bool
+	ready   func(context.Context) bool
 	fenced  <-chan struct{}
 	clock   clock.WithTicker
 	work    Func[K]
@@ -66,7 +65,7 @@ func New[K comparable](env controller.Env, o Options[K], work Func[K]) *Loop[K] 
 	l := &Loop[K]{
 		options: o,
 		name:    env.Name,
-		synced:  env.Informers.WaitForHandlers,
+		ready:   env.Informers.WaitUntilReady,
 		fenced:  env.Fenced,
 		clock:   env.Clock,
 		work:    work,
@@ -121,27 +120,29 @@ func (l *Loop[K]) AddRateLimited(key K) {
 // Retries is the number of failures in a row of a key.
 func (l *Loop[K]) Retries(key K) int { return l.options.Backoff.NumRequeues(key) }
 
-// Run waits until the handlers of the controller have seen the complete caches, then
+// Run waits until the controller may act on its caches, see controller.Scope, then
 // works until ctx ends and the reconciles in progress are finished.
 func (l *Loop[K]) Run(ctx context.Context) error {
 	defer l.queue.ShutDown()
-	if !l.synced(ctx) {
+	if !l.ready(ctx) {
 		return nil
 	}
 	delayed := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Clock: l.clock, Queue: l.queue})
 	l.release(delayed)
-	stop := context.AfterFunc(ctx, delayed.ShutDown)
-	defer stop()
-
 	working, finish := WorkContext(ctx, l.fenced)
 	defer finish()
-	var workers sync.WaitGroup
+	parts := []func(context.Context) error{func(ctx context.Context) error {
+		<-ctx.Done()
+		delayed.ShutDown() // ends the workers
+		return nil
+	}}
 	for range max(l.options.Workers, 1) {
-		workers.Go(func() { l.worker(ctx, working) })
+		parts = append(parts, func(ctx context.Context) error {
+			l.worker(ctx, working)
+			return nil
+		})
 	}
-	workers.Wait()
-	delayed.ShutDown()
-	return nil
+	return concurrent.Run(ctx, parts...)
 }
 
 // release hands the adds that were delayed before Run to the queue that can delay.
@@ -160,8 +161,7 @@ func (l *Loop[K]) release(delayed workqueue.TypedDelayingInterface[K]) {
 func WorkContext(ctx context.Context, fenced <-chan struct{}) (context.Context, func()) {
 	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	done := make(chan struct{})
-	var watcher sync.WaitGroup
-	watcher.Go(func() {
+	watched := concurrent.Start(func() {
 		select {
 		case <-fenced:
 			cancel(errFenced)
@@ -170,7 +170,7 @@ func WorkContext(ctx context.Context, fenced <-chan struct{}) (context.Context, 
 	})
 	return working, func() {
 		close(done)
-		watcher.Wait()
+		watched()
 		cancel(nil)
 	}
 }
@@ -223,21 +223,12 @@ func (l *Loop[K]) conclude(ctx context.Context, key K, err error) {
 	l.AddRateLimited(key)
 }
 
-// PanicError is a panic of a reconcile.
-type PanicError struct {
-	Value any
-	Stack []byte
-}
-
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
-
+// guarded turns a panic of a reconcile into an error.
 func (l *Loop[K]) guarded(ctx context.Context, key K) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = &PanicError{Value: r, Stack: debug.Stack()}
-		}
-	}()
-	return l.work(ctx, key)
+	if panicked := concurrent.Catch(func() { err = l.work(ctx, key) }); panicked != nil {
+		return panicked
+	}
+	return err
 }
 
 // requeue marks an expected reason to try again.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-base/metrics/testutil"
 
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controllertest"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
@@ -190,6 +191,26 @@ func TestAFailedKeyIsShownUntilItWaits(t *testing.T) {
 	controllertest.Eventually(t, "it gets its delay", func() bool { return len(seen) > 0 })
 	if n := <-seen; n != 1 {
 		t.Errorf("%d keys were in flight", n)
+	}
+}
+
+// A panic in what surrounds a reconcile ends the loop, and not only a worker: the supervisor
+// gets to see it.
+func TestAPanicOutsideAReconcileIsRaisedByRun(t *testing.T) {
+	env := controllertest.New(t)
+	l := reconcile.New(env.Env, reconcile.Options[string]{
+		Queue: "q", Workers: 3,
+		Backoff: limiter{reconcile.Backoff[string](time.Second, time.Minute), func() { panic("no delay") }},
+	}, func(context.Context, string) error { return errors.New("broken") })
+	raised := make(chan any, 1)
+	go func() {
+		defer func() { raised <- recover() }()
+		_ = l.Run(env.Context())
+	}()
+	l.Add("a")
+	panicked, ok := receive(t, raised, "the loop did not end").(*concurrent.PanicError)
+	if !ok || panicked.Value != "no delay" {
+		t.Errorf("raised %v", panicked)
 	}
 }
 

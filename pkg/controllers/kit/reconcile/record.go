@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 	"kcmd.dev/pkg/controllers/kit/controller"
 )
 
@@ -45,7 +46,7 @@ func (r *record[K]) end(key K, err error) {
 		return
 	}
 	r.status.Failed++
-	var panicked *PanicError
+	var panicked *concurrent.PanicError
 	if errors.As(err, &panicked) {
 		r.status.Panicked++
 	}

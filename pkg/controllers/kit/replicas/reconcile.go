@@ -19,14 +19,14 @@ import (
 )
 
 func (e *Engine[T]) reconcile(ctx context.Context, key types.NamespacedName) error {
-	if err := e.fresh(key); err != nil {
-		return err
-	}
-	owner, err := e.kind.Cached(key.Namespace, key.Name)
+	owner, err := e.current(key)
 	if apierrors.IsNotFound(err) {
 		e.tracker.Forget(key, "")
 		e.selectors.Forget(key)
 		return nil
+	}
+	if reconcile.IsRequeue(err) {
+		return err
 	}
 	if err != nil {
 		return fmt.Errorf("reading %s %s: %w", e.kind.GroupVersionKind.Kind, key, err)
@@ -67,21 +67,22 @@ func (e *Engine[T]) newest(key types.NamespacedName, cached T) T {
 	return cached
 }
 
-// fresh fails while the caches are older than what was written for the owner, if the
-// options require it.
-func (e *Engine[T]) fresh(key types.NamespacedName) error {
+// current returns the owner as it is cached. It fails while the caches are older than what
+// was written for the owner, if the options require it.
+func (e *Engine[T]) current(key types.NamespacedName) (T, error) {
+	get := func() (T, error) { return e.kind.Cached(key.Namespace, key.Name) }
 	if !e.options.RequireFresh {
-		return nil
+		return get()
 	}
-	err := e.tracker.Fresh(key)
+	owner, err := expectations.Read(e.tracker, key, get)
 	var stale *expectations.StaleError
-	if errors.As(err, &stale) && e.options.OnStale != nil {
+	if !errors.As(err, &stale) {
+		return owner, err
+	}
+	if e.options.OnStale != nil {
 		e.options.OnStale(stale.Resource)
 	}
-	if err != nil {
-		return reconcile.Requeue(err)
-	}
-	return nil
+	return owner, reconcile.Requeue(err)
 }
 
 // settled reports that the caches show what was done for the owner before, so that pods

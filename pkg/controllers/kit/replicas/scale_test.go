@@ -215,7 +215,7 @@ func TestAFailedCreationDoesNotHideThoseThatSucceeded(t *testing.T) {
 	if err := f.reconcile(f.env.Context(), key); err == nil || err.Error() != "boom" {
 		t.Fatalf("got %v", err)
 	}
-	if err := f.tracker.Fresh(key); err == nil {
+	if err := f.tracker.Fresh(key, replicaSet(10).UID); err == nil {
 		t.Error("the pod that was created is not waited for")
 	}
 }

@@ -8,6 +8,8 @@
 //     call that is bound to fail, for example over quota, is made once and not a
 //     thousand times.
 //  3. No batch begins once the context has ended.
+//  4. If a call panics, the calls made with it are finished and the panic is raised in the
+//     caller.
 //
 // See specs/workload-common.md, section 11.
 package slowstart
@@ -15,6 +17,8 @@ package slowstart
 import (
 	"context"
 	"sync"
+
+	"kcmd.dev/pkg/controllers/kit/concurrent"
 )
 
 // Do calls do with the numbers 0 to count-1 until all succeeded or a batch failed.
@@ -43,18 +47,14 @@ func Do(ctx context.Context, count, maxBatch int, do func(ctx context.Context, i
 // All calls do with the numbers from first up to, not including, end, all at once. It
 // returns the errors in the order in which they came in.
 func All(ctx context.Context, first, end int, do func(ctx context.Context, i int) error) []error {
-	var calls sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error
-	for i := first; i < end; i++ {
-		calls.Go(func() {
-			if err := do(ctx, i); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				errs = append(errs, err)
-			}
-		})
-	}
-	calls.Wait()
+	concurrent.Each(end-first, 0, func(i int) {
+		if err := do(ctx, first+i); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			errs = append(errs, err)
+		}
+	})
 	return errs
 }

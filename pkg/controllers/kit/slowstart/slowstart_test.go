@@ -115,3 +115,24 @@ func TestAllMakesEveryCallAndReturnsTheErrorsInTheOrderOfArrival(t *testing.T) {
 		t.Errorf("made %v, got %v", made.numbers, errs)
 	}
 }
+
+// A panic in a goroutine that nobody guards would end the process.
+func TestThePanicOfACallIsRaisedInTheCaller(t *testing.T) {
+	boom := errors.New("boom")
+	var made calls
+	defer func() {
+		if raised, ok := recover().(error); !ok || !errors.Is(raised, boom) {
+			t.Errorf("raised %v", raised)
+		}
+		if len(made.numbers) != 3 {
+			t.Errorf("%d calls were made, want 3", len(made.numbers))
+		}
+	}()
+	All(t.Context(), 0, 3, func(_ context.Context, i int) error {
+		made.add(i)
+		if i == 1 {
+			panic(boom)
+		}
+		return nil
+	})
+}

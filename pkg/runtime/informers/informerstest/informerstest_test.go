@@ -25,7 +25,7 @@ func TestNewScope(t *testing.T) {
 	if err := scope.WaitForCacheSyncWithContext(t.Context()).AsError(); err != nil {
 		t.Fatal(err)
 	}
-	if !scope.WaitForHandlers(t.Context()) || seen != 1 {
+	if !scope.WaitUntilReady(t.Context()) || seen != 1 {
 		t.Errorf("handler saw %d nodes, want 1", seen)
 	}
 	if list, err := metadata.Lister().List(labels.Everything()); err != nil || len(list) != 0 {

@@ -1,16 +1,19 @@
-package statefulset
+// Package podtemplate knows what the API server fills in where a field of a pod template is
+// not set. A test holds it to what a real API server does, field by field.
+package podtemplate
 
 import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// withDefaults returns a template with what the API server fills in where a field of a pod
+// WithDefaults returns a template with what the API server fills in where a field of a pod
 // template is not set. It serves comparison only: a field that got its default after a
 // revision was stored must not look like a change. What is not in here causes, at worst,
 // an update of pods that would not have been needed.
-func withDefaults(template *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
+func WithDefaults(template *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	filled := template.DeepCopy()
 	spec := &filled.Spec
 	fill(&spec.RestartPolicy, corev1.RestartPolicyAlways)
@@ -21,6 +24,10 @@ func withDefaults(template *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	// The name has an older spelling, which the API keeps equal.
 	fill(&spec.DeprecatedServiceAccount, spec.ServiceAccountName)
 	fill(&spec.ServiceAccountName, spec.DeprecatedServiceAccount)
+	roundUp(spec.Overhead)
+	if spec.Resources != nil {
+		fillResources(spec.Resources)
+	}
 	for i := range spec.InitContainers {
 		fillContainer(&spec.InitContainers[i])
 	}
@@ -54,10 +61,9 @@ func fillContainer(c *corev1.Container) {
 		fill(&c.Ports[i].Protocol, corev1.ProtocolTCP)
 	}
 	for i := range c.Env {
-		if from := c.Env[i].ValueFrom; from != nil && from.FieldRef != nil {
-			fill(&from.FieldRef.APIVersion, "v1")
-		}
+		fillSource(c.Env[i].ValueFrom)
 	}
+	fillResources(&c.Resources)
 	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
 		fillProbe(probe)
 	}
@@ -65,8 +71,30 @@ func fillContainer(c *corev1.Container) {
 		fillHandler(c.Lifecycle.PostStart)
 		fillHandler(c.Lifecycle.PreStop)
 	}
-	if c.SecurityContext != nil {
-		fillPointer(&c.SecurityContext.ProcMount, corev1.DefaultProcMount)
+}
+
+func fillSource(from *corev1.EnvVarSource) {
+	if from == nil {
+		return
+	}
+	if from.FieldRef != nil {
+		fill(&from.FieldRef.APIVersion, "v1")
+	}
+	if from.FileKeyRef != nil {
+		fillPointer(&from.FileKeyRef.Optional, false)
+	}
+}
+
+func fillResources(r *corev1.ResourceRequirements) {
+	roundUp(r.Limits)
+	roundUp(r.Requests)
+}
+
+// roundUp makes amounts whole thousandths.
+func roundUp(amounts corev1.ResourceList) {
+	for name, amount := range amounts {
+		amount.RoundUp(resource.Milli)
+		amounts[name] = amount
 	}
 }
 
@@ -109,64 +137,4 @@ func fillHTTPGet(get *corev1.HTTPGetAction) {
 	}
 	fill(&get.Path, "/")
 	fill(&get.Scheme, corev1.URISchemeHTTP)
-}
-
-func fillVolume(v *corev1.VolumeSource) {
-	if *v == (corev1.VolumeSource{}) {
-		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
-	}
-	switch {
-	case v.Secret != nil:
-		fillPointer(&v.Secret.DefaultMode, corev1.SecretVolumeSourceDefaultMode)
-	case v.ConfigMap != nil:
-		fillPointer(&v.ConfigMap.DefaultMode, corev1.ConfigMapVolumeSourceDefaultMode)
-	case v.DownwardAPI != nil:
-		fillPointer(&v.DownwardAPI.DefaultMode, corev1.DownwardAPIVolumeSourceDefaultMode)
-		fillDownward(v.DownwardAPI.Items)
-	case v.Projected != nil:
-		fillProjected(v.Projected)
-	case v.HostPath != nil:
-		fillPointer(&v.HostPath.Type, corev1.HostPathUnset)
-	case v.ISCSI != nil:
-		fill(&v.ISCSI.ISCSIInterface, "default")
-	case v.RBD != nil:
-		fill(&v.RBD.RBDPool, "rbd")
-		fill(&v.RBD.RadosUser, "admin")
-		fill(&v.RBD.Keyring, "/etc/ceph/keyring")
-	case v.AzureDisk != nil:
-		fillAzureDisk(v.AzureDisk)
-	case v.ScaleIO != nil:
-		fill(&v.ScaleIO.StorageMode, "ThinProvisioned")
-		fill(&v.ScaleIO.FSType, "xfs")
-	case v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil:
-		fillPointer(&v.Ephemeral.VolumeClaimTemplate.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
-	}
-}
-
-func fillAzureDisk(disk *corev1.AzureDiskVolumeSource) {
-	fillPointer(&disk.CachingMode, corev1.AzureDataDiskCachingReadWrite)
-	fillPointer(&disk.Kind, corev1.AzureSharedBlobDisk)
-	fillPointer(&disk.FSType, "ext4")
-	fillPointer(&disk.ReadOnly, false)
-}
-
-func fillProjected(projected *corev1.ProjectedVolumeSource) {
-	fillPointer(&projected.DefaultMode, corev1.ProjectedVolumeSourceDefaultMode)
-	for i := range projected.Sources {
-		source := &projected.Sources[i]
-		if source.DownwardAPI != nil {
-			fillDownward(source.DownwardAPI.Items)
-		}
-		if source.ServiceAccountToken != nil {
-			fillPointer(&source.ServiceAccountToken.ExpirationSeconds, 60*60)
-		}
-	}
-}
-
-func fillDownward(items []corev1.DownwardAPIVolumeFile) {
-	for i := range items {
-		if ref := items[i].FieldRef; ref != nil {
-			fill(&ref.APIVersion, "v1")
-		}
-	}
 }

@@ -1,0 +1,87 @@
+package job
+
+import (
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/v1beta1"
+)
+
+// without is the value of a configuration that emulates a version in which a gate can be
+// switched off, and does so.
+func without(version, gate string) value {
+	c := v1beta1.NewDefault()
+	c.EmulatedVersion, c.FeatureGates = version, map[string]bool{gate: false}
+	v := valueOf(c)
+	v.staleConsistency = true // later versions only have its gate
+	return v
+}
+
+func TestTerminatingPodsWithAndWithoutReplacementPolicies(t *testing.T) {
+	off := without("1.33", config.JobPodReplacementPolicy)
+	failurePolicy := withFailurePolicy(onExit(batchv1.PodFailurePolicyActionIgnore, 6))
+	for _, test := range []struct {
+		name        string
+		value       value
+		job         *batchv1.Job
+		requests    string
+		active      int32
+		terminating *int32
+		reason      string
+	}{
+		{"policy Failed", defaults, newJob(started, replacesFailed),
+			"update jobs/status", 0, ptr.To[int32](1), ""},
+		{"policy Failed, gate off", off, newJob(started, replacesFailed),
+			"create pods, update jobs/status, patch pods p, update jobs/status", 1, nil, "reason=new status=succeeded 1"},
+		{"failure policy", defaults, newJob(started, failurePolicy),
+			"update jobs/status", 0, ptr.To[int32](1), ""},
+		{"failure policy, gate off", off, newJob(started, failurePolicy),
+			"create pods, update jobs/status", 1, nil, "reason=new status=succeeded 1"},
+		{"failure policy of an Indexed Job, gate off", off, newJob(started, indexed, failurePolicy),
+			"create pods, update jobs/status", 1, nil, "reason=new status=succeeded 1"},
+		{"no policy, gate off", off, newJob(started, func(j *batchv1.Job) { j.Status.Failed = 3 }),
+			"create pods, update jobs/status, patch pods p, update jobs/status", 1, nil, "reason=new status=succeeded 1"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, test.value, test.job, newPod("p", leaving, atIndex(0)))
+			// A failure that makes new pods wait is not what this is about.
+			f.env.Clock.Step(maxPodBackoff)
+			f.mustReconcile(t)
+			f.wantRequests(t, test.requests)
+			if s := f.stored(t).Status; s.Active != test.active || !ptr.Equal(s.Terminating, test.terminating) {
+				t.Errorf("active %d, terminating %v", s.Active, ptr.Deref(s.Terminating, -1))
+			}
+			if got := f.metric(t, "job_controller_job_pods_creation_total"); got != test.reason {
+				t.Errorf("counted %q, want %q", got, test.reason)
+			}
+		})
+	}
+}
+
+func TestAJobEndsOnlyWithItsPodsWithoutReplacementPoliciesToo(t *testing.T) {
+	f := newFixture(t, without("1.33", config.JobPodReplacementPolicy), newJob(started), newPod("s", succeeded), newPod("p", leaving))
+	f.mustReconcile(t)
+	if s := f.stored(t).Status; conditionsOf(f.stored(t)) != "SuccessCriteriaMet=True CompletionsReached" || s.Terminating != nil {
+		t.Errorf("conditions %s, terminating %v", conditionsOf(f.stored(t)), s.Terminating)
+	}
+}
+
+func TestManagedByWithoutItsGate(t *testing.T) {
+	external := func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To("example.com/other") }
+	f := newFixture(t, without("1.34", config.JobManagedBy), newJob(external))
+	f.mustReconcile(t)
+	f.wantRequests(t, "create pods, update jobs/status")
+	f.jobAdded(fresh, newJob(external))
+	if got := f.metric(t, "job_controller_jobs_by_external_controller_total"); got != "" {
+		t.Errorf("counted %q", got)
+	}
+
+	f = newFixture(t, without("1.34", config.JobManagedBy), newJob(external, withStatusCondition(batchv1.JobFailed, "True", "X")), newPod("p"))
+	if err := f.reconcileOrphan(f.env.Context(), orphan{orphanPod, "ns", "p"}); err != nil {
+		t.Fatal(err)
+	}
+	f.wantRequests(t, "patch pods p")
+}

@@ -1,0 +1,132 @@
+package apis
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+func TestAKindThatIsNotKnownIsLookedForAtOnce(t *testing.T) {
+	s := &counting{newServer(deployments), make(chan struct{})}
+	fakeClock := clocktesting.NewFakeClock(time.Now())
+	c := New(s, fakeClock)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.Run(ctx)
+	}()
+	asked := func() {
+		t.Helper()
+		select {
+		case <-s.asked:
+		case <-time.After(10 * time.Second):
+			t.Fatal("the API server is not asked")
+		}
+	}
+	changes := func() {
+		t.Helper()
+		select {
+		case <-c.Changed():
+		case <-time.After(10 * time.Second):
+			t.Fatal("nothing changed")
+		}
+	}
+	asked()
+	changes()
+	widget := schema.GroupKind{Group: widgets.Group, Kind: "Kind"}
+	if _, err := c.Mapper().RESTMapping(widget, widgets.Version); !meta.IsNoMatchError(err) {
+		t.Fatalf("got %v", err)
+	}
+	s.serve(deployments, widgets)
+	for !fakeClock.HasWaiters() {
+		if ctx.Err() != nil {
+			t.Fatal("ended")
+		}
+	}
+	fakeClock.Step(suspectPause)
+	asked()
+	changes()
+	mapping, err := c.Mapper().RESTMapping(widget, widgets.Version)
+	if err != nil || mapping.Resource != widgets {
+		t.Errorf("got %v, %v", mapping, err)
+	}
+	cancel()
+	fakeClock.Step(RefreshPeriod)
+	<-done
+}
+
+func TestWhatIsNotKnownIsNotLookedForForEver(t *testing.T) {
+	s := newServer(deployments)
+	c := New(s, clock.RealClock{})
+	if err := c.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m := c.Mapper()
+	suspects := func(kind string) bool {
+		t.Helper()
+		if _, err := m.RESTMappings(schema.GroupKind{Group: "g", Kind: kind}); !meta.IsNoMatchError(err) {
+			t.Fatalf("got %v", err)
+		}
+		select {
+		case <-c.suspect:
+			return true
+		default:
+			return false
+		}
+	}
+	if !suspects("a") || suspects("a") || !suspects("b") {
+		t.Error("what is not known is to be looked for at once, and just once")
+	}
+	for _, want := range []time.Duration{4 * time.Second, 8 * time.Second} {
+		if got := c.nextRefresh(); got != want || suspects("a") {
+			t.Errorf("the next refresh is in %v, want %v", got, want)
+		}
+	}
+	if !suspects("c") || c.nextRefresh() != 4*time.Second {
+		t.Error("what is not known is looked for as seldom as what was not known before")
+	}
+	for n := range 2 * maxUnknown {
+		suspects(fmt.Sprint("kind", n))
+	}
+	if suspects("one more") || len(c.unknown) != maxUnknown {
+		t.Errorf("%d kinds are remembered", len(c.unknown))
+	}
+	s.serve(deployments, widgets)
+	if err := c.Refresh(t.Context()); err != nil || len(c.unknown) != 0 {
+		t.Errorf("%v, %d kinds are remembered after a change", err, len(c.unknown))
+	}
+	if !suspects("a") {
+		t.Error("after a change it is not looked for again")
+	}
+}
+
+func TestEveryQuestionToTheMapperCounts(t *testing.T) {
+	c := New(newServer(deployments), clock.RealClock{})
+	if err := c.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m := c.Mapper()
+	for name, ask := range map[string]func() error{
+		"KindFor":      func() error { _, err := m.KindFor(widgets); return err },
+		"KindsFor":     func() error { _, err := m.KindsFor(widgets); return err },
+		"ResourceFor":  func() error { _, err := m.ResourceFor(widgets); return err },
+		"ResourcesFor": func() error { _, err := m.ResourcesFor(widgets); return err },
+		"RESTMapping":  func() error { _, err := m.RESTMapping(schema.GroupKind{Kind: "None"}); return err },
+		"RESTMappings": func() error { _, err := m.RESTMappings(schema.GroupKind{Kind: "None"}); return err },
+	} {
+		clear(c.unknown)
+		if err := ask(); !meta.IsNoMatchError(err) || len(c.unknown) != 1 {
+			t.Errorf("%s: %v, noted %v", name, err, c.unknown)
+		}
+	}
+	if _, ok := m.(meta.ResettableRESTMapper); !ok {
+		t.Error("the mapper cannot be reset any more")
+	}
+}

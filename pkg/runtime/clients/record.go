@@ -1,0 +1,220 @@
+package clients
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/sets"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/utils/clock"
+)
+
+// Recorder is told of the outcome of every write that a fence let pass. It must not block,
+// and is called from several goroutines.
+type Recorder interface {
+	// Stored reports a write that the API server has carried out. version is the resource
+	// version in its answer, empty if there is none; began is when the write was sent.
+	Stored(resource schema.GroupResource, version string, began time.Time)
+	// Lost reports a write that may have been carried out: there was no answer.
+	Lost(resource schema.GroupResource)
+}
+
+// recordingTransport reports writes to a Recorder.
+type recordingTransport struct {
+	recorder Recorder
+	clock    clock.PassiveClock
+	next     http.RoundTripper
+	base     string // path before /api and /apis, without trailing slash
+}
+
+var _ utilnet.RoundTripperWrapper = &recordingTransport{}
+
+// WrappedRoundTripper implements utilnet.RoundTripperWrapper.
+func (t *recordingTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// RoundTrip implements http.RoundTripper.
+func (t *recordingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resource, recorded := recordedResource(req, t.base)
+	if !recorded {
+		return t.next.RoundTrip(req)
+	}
+	began := t.clock.Now()
+	resp, err := t.next.RoundTrip(req)
+	switch {
+	case err != nil, resp.StatusCode >= http.StatusInternalServerError:
+		t.recorder.Lost(resource)
+	case resp.StatusCode < http.StatusMultipleChoices:
+		protobuf := strings.Contains(resp.Header.Get("Content-Type"), "protobuf")
+		resp.Body = &recordedBody{ReadCloser: resp.Body, done: func(head []byte) {
+			t.recorder.Stored(resource, versionIn(head, protobuf), began)
+		}}
+	}
+	return resp, err
+}
+
+// unrecorded are resources that no controller reads from a cache, or whose creation stores
+// nothing.
+var unrecorded = sets.New(
+	schema.GroupResource{Resource: "events"},
+	schema.GroupResource{Group: eventsv1.GroupName, Resource: "events"},
+	schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"},
+)
+
+var requestInfos = apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+
+// recordedResource is the resource that a request may change, if it is one to record.
+func recordedResource(req *http.Request, base string) (schema.GroupResource, bool) {
+	switch req.Method {
+	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+	default:
+		return schema.GroupResource{}, false
+	}
+	url := *req.URL
+	url.Path = strings.TrimPrefix(url.Path, base)
+	info, err := requestInfos.NewRequestInfo(&http.Request{Method: req.Method, URL: &url})
+	if err != nil || !info.IsResourceRequest || info.Subresource == "token" {
+		return schema.GroupResource{}, false
+	}
+	resource := schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
+	return resource, !unrecorded.Has(resource)
+}
+
+// headSize is how much of an answer is kept to find the resource version in: it comes after
+// names, of which the longest have 253 bytes.
+const headSize = 2048
+
+// recordedBody keeps the beginning of an answer until it has been read or dropped.
+type recordedBody struct {
+	io.ReadCloser
+	head []byte
+	once sync.Once
+	done func(head []byte)
+}
+
+// Read implements io.Reader.
+func (b *recordedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if room := headSize - len(b.head); room > 0 {
+		b.head = append(b.head, p[:min(n, room)]...)
+	}
+	if err != nil {
+		b.conclude()
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *recordedBody) Close() error {
+	b.conclude()
+	return b.ReadCloser.Close()
+}
+
+func (b *recordedBody) conclude() { b.once.Do(func() { b.done(b.head) }) }
+
+// versionIn finds metadata.resourceVersion in the beginning of an object, empty if it is not
+// there.
+func versionIn(head []byte, protobuf bool) string {
+	if protobuf {
+		return protobufVersion(head)
+	}
+	return jsonVersion(json.NewDecoder(bytes.NewReader(head)))
+}
+
+// The numbers of the fields on the way to the resource version: of runtime.Unknown, which
+// every object is wrapped in after a magic number, of every object, and of ObjectMeta.
+const (
+	rawField             protowire.Number = 2
+	metadataField        protowire.Number = 1
+	resourceVersionField protowire.Number = 6
+)
+
+func protobufVersion(head []byte) string {
+	message, wrapped := bytes.CutPrefix(head, []byte("k8s\x00"))
+	if !wrapped {
+		return ""
+	}
+	for _, field := range []protowire.Number{rawField, metadataField} {
+		message, _ = fieldOf(message, field)
+	}
+	if version, whole := fieldOf(message, resourceVersionField); whole {
+		return string(version)
+	}
+	return ""
+}
+
+// fieldOf returns what a message, which can be cut off, holds in a field, and whether all of
+// that is there.
+func fieldOf(message []byte, wanted protowire.Number) (value []byte, whole bool) {
+	for len(message) > 0 {
+		field, kind, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return nil, false
+		}
+		message = message[n:]
+		if kind != protowire.BytesType {
+			if n = protowire.ConsumeFieldValue(field, kind, message); n < 0 {
+				return nil, false
+			}
+			message = message[n:]
+			continue
+		}
+		length, n := protowire.ConsumeVarint(message)
+		if n < 0 {
+			return nil, false
+		}
+		message = message[n:]
+		whole = uint64(len(message)) >= length
+		if field == wanted {
+			return message[:min(uint64(len(message)), length)], whole
+		}
+		if !whole {
+			return nil, false
+		}
+		message = message[length:]
+	}
+	return nil, false
+}
+
+var errNotFound = errors.New("there is no such field")
+
+func jsonVersion(d *json.Decoder) string {
+	var version string
+	for _, field := range []string{"metadata", "resourceVersion"} {
+		if err := enter(d, field); err != nil {
+			return ""
+		}
+	}
+	if err := d.Decode(&version); err != nil {
+		return ""
+	}
+	return version
+}
+
+// enter moves a decoder that stands before an object to the value of a field of it.
+func enter(d *json.Decoder, field string) error {
+	if begin, err := d.Token(); err != nil || begin != json.Delim('{') {
+		return errors.Join(err, errNotFound)
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil || name == field {
+			return err
+		}
+		var skipped json.RawMessage
+		if err := d.Decode(&skipped); err != nil {
+			return err
+		}
+	}
+	return errNotFound
+}

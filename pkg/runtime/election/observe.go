@@ -1,0 +1,121 @@
+package election
+
+import (
+	"context"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/klog/v2"
+)
+
+// answered takes note of the lease in the answer to a request of this process. It is what is
+// stored, whatever its version: if that is older than one seen before, versions have gone
+// back.
+func (e *Elector) answered(ctx context.Context, lease *coordinationv1.Lease) {
+	if e.lease != nil && older(lease, e.lease) {
+		e.recede(ctx, lease)
+	}
+	e.see(ctx, lease)
+}
+
+// told takes note of what a watch tells of the lease, unless it is older than what is known:
+// an answer is ahead of a watch.
+func (e *Elector) told(ctx context.Context, lease *coordinationv1.Lease, deleted bool) {
+	switch {
+	case e.view.exists && older(lease, e.lease):
+	case deleted:
+		e.seeNone()
+	default:
+		e.see(ctx, lease)
+	}
+}
+
+// recede prepares for versions that have gone back, as after a restore of etcd. The record of
+// another holder may be lost while its Term goes on: it is given the time of its lease to
+// notice. A watch that was open may wait for versions that were there before, and one of an
+// API server that has gone on may tell of them: neither is believed for as long as it takes to
+// see by reads that a holder is dead.
+func (e *Elector) recede(ctx context.Context, lease *coordinationv1.Lease) {
+	klog.FromContext(ctx).Info("Resource versions have gone back, as after a restore of etcd", "lease", klog.KRef(e.opts.Namespace, e.opts.Name),
+		"from", e.lease.ResourceVersion, "to", lease.ResourceVersion)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now, lasts := e.opts.Clock.Now(), durationOf(e.lease)
+	if end := now.Add(lasts); holderOf(e.lease) != "" && !e.own(e.lease) && end.After(e.view.holdOff) {
+		e.view.holdOff = end
+	}
+	e.view.watched = false
+	e.unwatchedUntil = now.Add(2 * max(lasts, durationOf(lease)))
+}
+
+// see takes note of the lease as the API server has it.
+func (e *Elector) see(ctx context.Context, lease *coordinationv1.Lease) {
+	now, holder := e.opts.Clock.Now(), holderOf(lease)
+	e.mu.Lock()
+	if holder != holderOf(e.lease) {
+		e.view.retryAt = time.Time{}
+	}
+	if !e.view.exists || e.lease == nil || !equality.Semantic.DeepEqual(e.lease.Spec, lease.Spec) {
+		e.view.changedAt = now
+		e.view.jitter = e.opts.Jitter(maxJitter)
+	}
+	e.setFree(now, holder == "")
+	e.lease = lease
+	e.view.known, e.view.exists, e.view.seenAt = true, true, now
+	e.mu.Unlock()
+	e.mayHold = e.own(lease)
+	if holder != "" {
+		e.lastHolder = holder
+	}
+	switch {
+	case holder != e.opts.Identity:
+		e.written.only() // what is still under way meets another version
+		e.loseTerm(ctx, ErrTaken)
+	case e.foreign(lease):
+		e.lastHolder = "" // somebody else of that name
+		e.loseTerm(ctx, ErrForeignRecord)
+	default:
+		e.written.confirm(lease.Spec)
+	}
+}
+
+// own reports that a record makes this process the holder: it has written the record, or the
+// API server has chosen it.
+func (e *Elector) own(lease *coordinationv1.Lease) bool {
+	return holderOf(lease) == e.opts.Identity && (e.opts.Coordinated != nil || !e.foreign(lease))
+}
+
+// foreign reports that a record names this process and was written by somebody else. The API
+// server writes such a record when it prefers another candidate: then that is what counts.
+func (e *Elector) foreign(lease *coordinationv1.Lease) bool {
+	return holderOf(lease) == e.opts.Identity && !e.written.has(lease.Spec) &&
+		(e.opts.Coordinated == nil || preferredOf(lease) == "")
+}
+
+// seeNone takes note that there is no lease.
+func (e *Elector) seeNone() {
+	e.mayHold = false
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := e.opts.Clock.Now()
+	e.setFree(now, holderOf(e.lease) == "")
+	e.view.known, e.view.exists, e.view.seenAt = true, false, now
+}
+
+// setFree takes note of whether the lease has a holder. The caller holds mu.
+func (e *Elector) setFree(now time.Time, free bool) {
+	switch {
+	case !free:
+		e.view.freeAt = time.Time{}
+	case e.view.freeAt.IsZero():
+		e.view.freeAt = now
+	}
+}
+
+// older reports that a was stored before b.
+func older(a, b *coordinationv1.Lease) bool {
+	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+	return err == nil && order < 0
+}

@@ -1,0 +1,150 @@
+package informers
+
+import (
+	"context"
+	"slices"
+
+	"kcmd.dev/pkg/runtime/takeover"
+)
+
+// Barrier says whether caches that are complete contain what they have to, see package
+// takeover.
+type Barrier interface {
+	// Passed returns a channel that is closed once the cache does. It does not block.
+	Passed(takeover.Cache) <-chan struct{}
+	// Lacking says what a cache lacks, empty if it has passed or was not asked for.
+	Lacking(takeover.Cache) string
+}
+
+// obstacle is something that a scope waits for.
+type obstacle struct {
+	over <-chan struct{}
+	gone <-chan struct{} // it does not matter any more; may be nil
+	what func() string
+}
+
+// Ready reports that every informer requested through the scope has a complete cache, that
+// each has passed the barrier, and that every handler has been shown all of its cache. It is
+// false for a scope that is closed or has panicked.
+func (s *Scope) Ready() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.closed && !s.failed.Load() && len(s.obstaclesLocked()) == 0
+}
+
+// WaitUntilReady waits for Ready, informers and handlers that are added meanwhile included.
+// It returns false if ctx ended, the scope was closed, an informer was stopped, or a handler
+// panicked first.
+func (s *Scope) WaitUntilReady(ctx context.Context) bool {
+	s.waiters.Add(1)
+	defer s.waiters.Add(-1)
+	for {
+		s.mu.Lock()
+		obstacles, hopeless := s.obstaclesLocked(), s.anyHaltedLocked()
+		s.mu.Unlock()
+		if len(obstacles) == 0 {
+			return s.Ready()
+		}
+		if hopeless {
+			return false
+		}
+		for _, o := range obstacles {
+			select {
+			case <-o.over:
+			case <-o.gone:
+			case <-s.failure:
+				return false
+			case <-s.open.Done():
+				return false
+			case <-ctx.Done():
+				return s.Ready()
+			}
+		}
+	}
+}
+
+// anyHaltedLocked reports that an informer was stopped although the scope holds it: nothing
+// is cached any more.
+func (s *Scope) anyHaltedLocked() bool {
+	for _, w := range s.held {
+		select {
+		case <-w.base.halted:
+			return true
+		default:
+		}
+	}
+	return false
+}
+
+// Waiting says what WaitUntilReady waits for, sorted; nil if nobody waits.
+func (s *Scope) Waiting() []string {
+	if s.waiters.Load() == 0 {
+		return nil // asking would begin comparisons that nobody needs
+	}
+	s.mu.Lock()
+	obstacles := s.obstaclesLocked()
+	s.mu.Unlock()
+	var waiting []string
+	for _, o := range obstacles {
+		waiting = append(waiting, o.what())
+	}
+	slices.Sort(waiting)
+	return slices.Compact(waiting)
+}
+
+// obstaclesLocked lists what the scope waits for at the moment. Further ones can turn up
+// when these are over: a cache is only compared when it is complete.
+func (s *Scope) obstaclesLocked() []obstacle {
+	var found []obstacle
+	for _, w := range s.held {
+		if o, waits := s.obstacleOf(w.base); waits {
+			found = append(found, o)
+		}
+	}
+	for h := range s.handlers {
+		if !h.removed.Load() && !h.HasSynced() {
+			found = append(found, obstacle{
+				over: h.HasSyncedChecker().Done(),
+				gone: h.gone,
+				what: func() string { return "handlers have not been shown all of " + h.base.key.String() },
+			})
+		}
+	}
+	return found
+}
+
+func (s *Scope) obstacleOf(b *base) (o obstacle, waits bool) {
+	if !b.informer.HasSynced() {
+		return obstacle{
+			over: b.informer.HasSyncedChecker().Done(),
+			gone: b.halted,
+			what: func() string { return "the cache of " + b.key.String() + " is not complete" },
+		}, true
+	}
+	if s.barrier == nil {
+		return obstacle{}, false
+	}
+	cache := s.informers.cacheOf(b)
+	passed := s.barrier.Passed(cache)
+	select {
+	case <-passed:
+		return obstacle{}, false
+	default:
+	}
+	return obstacle{
+		over: passed,
+		what: func() string { return "the cache of " + b.key.String() + " lacks " + s.barrier.Lacking(cache) },
+	}, true
+}
+
+// cacheOf is an informer as a Barrier sees it.
+func (i *Informers) cacheOf(b *base) takeover.Cache {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return takeover.Cache{
+		Resource: b.key.resource,
+		Filter:   b.key.filter,
+		Store:    b.informer.GetIndexer(),
+		Started:  b.started,
+	}
+}

@@ -1,0 +1,103 @@
+package runtime
+
+import (
+	"maps"
+	"slices"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/runtime/election"
+	"kcmd.dev/pkg/runtime/takeover"
+)
+
+// beginTerm prepares the barrier of the controllers that start in a term of a lock.
+func (l *leadership) beginTerm(k *lock, t *election.Term) {
+	if t.Acquired == nil {
+		return // without leader election there is no predecessor that could have overlapped
+	}
+	ledger := k.connection.ledger
+	left := takeover.LeftOn(t.Before)
+	if k.heldBefore(t) {
+		left = ledger.Versions() // this process is its own predecessor
+	} else {
+		ledger.Inherit(left)
+	}
+	k.held = transitions(t.Acquired)
+	k.barrier, k.barriers = l.newBarrier(k, left), map[string]*takeover.Barrier{}
+}
+
+// heldBefore reports that nobody held the lease between the last term and this one.
+func (k *lock) heldBefore(t *election.Term) bool {
+	return t.Before != nil && transitions(t.Before) == k.held && transitions(t.Acquired) == k.held
+}
+
+func transitions(l *coordinationv1.Lease) int { return int(ptr.Deref(l.Spec.LeaseTransitions, 0)) }
+
+// endTerm ends the barriers of a term. It does not wait for them.
+func (l *leadership) endTerm(k *lock) {
+	for _, b := range k.allBarriers() {
+		l.background.Go(b.End)
+	}
+	k.barrier, k.barriers = nil, nil
+}
+
+func (k *lock) allBarriers() []*takeover.Barrier {
+	all := slices.Collect(maps.Values(k.barriers))
+	if k.barrier != nil {
+		all = append(all, k.barrier)
+	}
+	return all
+}
+
+func (l *leadership) newBarrier(k *lock, left takeover.Versions) *takeover.Barrier {
+	return takeover.New(klog.NewContext(l.ctx, klog.Background().WithValues("lock", k.Name)), takeover.Options{
+		Left:   left,
+		Ledger: k.connection.ledger,
+		Read:   takeover.Reader{Metadata: k.connection.metadata},
+		Clock:  l.clock,
+	})
+}
+
+// arrived notes controllers that a lock has now and did not have before the configuration
+// changed: another process may have run them under another lease until a moment ago.
+func (k *lock) arrived(before, now []string) {
+	for _, c := range now {
+		if slices.Contains(before, c) {
+			continue
+		}
+		if k.arrivals == nil {
+			k.arrivals = map[string]bool{}
+		}
+		k.arrivals[c] = true
+	}
+}
+
+// granted gives a barrier of their own to controllers that were granted after another
+// process, which ran them under another lease, has given them up: what that wrote is not
+// among what the predecessor under this lease has left. waited are those that others were
+// seen to run when the question was last answered.
+func (l *leadership) granted(k *lock, waited map[string]string) {
+	var barrier *takeover.Barrier
+	for _, c := range k.Controllers {
+		_, blocked := waited[c]
+		if k.barriers[c] != nil || !k.admission.Granted(c) || !blocked && !k.arrivals[c] {
+			continue
+		}
+		delete(k.arrivals, c)
+		if barrier == nil {
+			barrier = l.newBarrier(k, takeover.NothingLeft())
+			k.connection.ledger.Inherit(takeover.NothingLeft())
+		}
+		k.barriers[c] = barrier
+	}
+}
+
+// barrierOf is what a controller waits for that starts under the lock; nil for nothing.
+func (k *lock) barrierOf(controller string) *takeover.Barrier {
+	if own := k.barriers[controller]; own != nil {
+		return own
+	}
+	return k.barrier
+}

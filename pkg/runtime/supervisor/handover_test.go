@@ -1,0 +1,110 @@
+package supervisor
+
+import (
+	"runtime"
+	"testing"
+	"time"
+	"weak"
+)
+
+// spec is what the instances of a hand-over test are made from.
+func spec(value string, clients uint64) Spec { return Spec{Value: value, Clients: clients, Term: 1} }
+
+func runs(s Spec) map[string]Want { return map[string]Want{"a": {State: Running, Spec: s}} }
+
+func TestWhatIsHandedOverBelongsToAConnectionAndATime(t *testing.T) {
+	standby := func(clients uint64) func(*harness) {
+		return func(h *harness) {
+			h.sync(map[string]Want{"a": {State: Standby, Spec: spec("1", clients)}})
+		}
+	}
+	in := func(s State) func(*harness) {
+		return func(h *harness) { h.sync(map[string]Want{"a": {State: s}}) }
+	}
+	pass := func(d time.Duration) func(*harness) {
+		return func(h *harness) { h.clock.Step(d) }
+	}
+	for _, test := range []struct {
+		name string
+		then []func(*harness)
+		next Spec
+		want any
+	}{
+		{"replaced", nil, spec("2", 1), "from 1"},
+		{"another connection", nil, spec("2", 2), nil},
+		{"after a standby", []func(*harness){standby(1), pass(4 * time.Minute)}, spec("2", 1), "from 1"},
+		{"under a later term", []func(*harness){standby(1)}, Spec{Value: "2", Clients: 1, Term: 7}, "from 1"},
+		{"after a long standby", []func(*harness){standby(1), pass(HandOverTime)}, spec("2", 1), nil},
+		{"a standby on another connection", []func(*harness){standby(2)}, spec("2", 1), nil},
+		{"after waiting for an API", []func(*harness){in(Waiting), pass(time.Minute)}, spec("2", 1), "from 1"},
+		{"after waiting for an API, on another connection", []func(*harness){in(Waiting)}, spec("2", 2), nil},
+		{"after waiting for long", []func(*harness){in(Waiting), pass(HandOverTime)}, spec("2", 1), nil},
+		{"after it was disabled", []func(*harness){in(Disabled)}, spec("2", 1), nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := newHarness(t, "a")
+			defer h.Shutdown()
+			h.sync(runs(spec("1", 1)))
+			for _, then := range test.then {
+				then(h)
+			}
+			h.sync(runs(test.next))
+			instances := h.instances("a")
+			last := instances[len(instances)-1]
+			h.eventually("it runs", func() bool { ran, _ := last.counts(); return ran == 1 })
+			if last.predecessor != test.want {
+				t.Errorf("handed %v, want %v", last.predecessor, test.want)
+			}
+		})
+	}
+}
+
+// A controller that cannot be built for long keeps no memory for the day it can.
+func TestWhatIsHandedOverExpiresWhileTheControllerBacksOff(t *testing.T) {
+	h := newHarness(t, "a")
+	defer h.Shutdown()
+	h.sync(runs(spec("1", 1)))
+	h.builder.mu.Lock()
+	h.builder.refuse["a"] = errEnded
+	h.builder.mu.Unlock()
+	h.instances("a")[0].ended <- errEnded
+	h.eventually("it backs off", func() bool { return h.status("a").State == BackingOff })
+	h.clock.Step(HandOverTime)
+	h.builder.mu.Lock()
+	delete(h.builder.refuse, "a")
+	h.builder.mu.Unlock()
+	h.stepUntil(10*time.Second, "it runs", func() bool { return h.status("a").State == Running })
+	last := h.instances("a")[1]
+	h.eventually("it has begun", func() bool { ran, _ := last.counts(); return ran == 1 })
+	if last.predecessor != nil {
+		t.Errorf("handed %v", last.predecessor)
+	}
+}
+
+// graph is something large.
+type graph struct{ nodes [1 << 16]int }
+
+func TestAStandbyGivesTheMemoryBack(t *testing.T) {
+	h := newHarness(t, "a")
+	defer h.Shutdown()
+	large := new(graph)
+	kept := weak.Make(large)
+	h.sync(runs(spec("1", 1)))
+	i := h.instances("a")[0]
+	i.mu.Lock()
+	i.leaves, large = large, nil
+	i.mu.Unlock()
+	h.sync(map[string]Want{"a": {State: Standby, Spec: spec("1", 1)}})
+	i.mu.Lock()
+	i.leaves = nil
+	i.mu.Unlock()
+	runtime.GC()
+	if kept.Value() == nil {
+		t.Fatal("it is not kept at all")
+	}
+	h.clock.Step(HandOverTime)
+	h.eventually("the memory is given back", func() bool {
+		runtime.GC()
+		return kept.Value() == nil
+	})
+}

@@ -1,0 +1,87 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/concurrent"
+)
+
+// fencedGrace is how long an instance that was fenced at the end of its drain timeout
+// may take to notice.
+const fencedGrace = time.Second
+
+// stop ends the current instance: it is asked to finish, fenced if it takes too long,
+// and left behind if it does not notice that either.
+func (u *unit) stop(cause error) {
+	r := u.current
+	began := u.options.Clock.Now()
+	u.setState(Stopping, cause.Error())
+	r.cancel(cause)
+	stopped := u.wait(r.done, time.Duration(u.drainTimeout.Load()))
+	if !stopped {
+		r.Fence(fmt.Errorf("not stopped within the drain timeout: %w", cause))
+		stopped = u.wait(r.done, fencedGrace)
+	}
+	u.mu.Lock()
+	u.current = nil
+	u.mu.Unlock()
+	u.options.Metrics.drain.WithLabelValues(u.d.Name).Observe(u.options.Clock.Since(began).Seconds())
+	if !stopped {
+		u.abandon(r)
+		return
+	}
+	u.bury(r)
+}
+
+// wait reports that something happened in time.
+func (u *unit) wait(done <-chan struct{}, limit time.Duration) bool {
+	_, ok := within(u, done, limit)
+	return ok
+}
+
+// bury takes what a stopped instance hands over and releases the rest.
+func (u *unit) bury(r *running) {
+	r.Fence(errors.New("the instance has ended"))
+	if !r.panics {
+		u.inherit(r)
+	}
+	u.release(r.Instance)
+}
+
+// release closes an instance, which waits for its event handlers. One that
+// hangs is left behind.
+func (u *unit) release(i Instance) {
+	_, err := attempt(u, "releasing an instance", max(time.Duration(u.drainTimeout.Load()), fencedGrace),
+		func() struct{} {
+			i.Close()
+			return struct{}{}
+		}, nil)
+	if err != nil {
+		u.leaveBehind(err, "What a controller that was stopped holds cannot be released; it is left behind and can write nothing")
+	}
+}
+
+// abandon leaves an instance behind that does not stop. It is fenced, and what it holds is
+// released although it still runs, so that its successor has the name to itself. As it can
+// write nothing, there is no reason to end the process.
+func (u *unit) abandon(r *running) {
+	u.leaveBehind(nil, "Controller did not stop; its writes are refused from now on and it is left behind")
+	// Not waited for: a handler that hangs would hold up the successor.
+	go func() {
+		if panicked := concurrent.Catch(r.Close); panicked != nil {
+			klog.FromContext(u.ctx).Error(panicked, "Releasing a controller that was left behind")
+		}
+	}()
+}
+
+func (u *unit) leaveBehind(err error, message string) {
+	u.options.Metrics.abandoned.WithLabelValues(u.d.Name).Inc()
+	u.mu.Lock()
+	u.status.Abandoned++
+	u.mu.Unlock()
+	klog.FromContext(u.ctx).Error(err, message, "stacks", Stacks(u.d.Name))
+}

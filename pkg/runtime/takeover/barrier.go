@@ -1,0 +1,249 @@
+package takeover
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"kcmd.dev/pkg/controllers/kit/controller"
+)
+
+const (
+	// pollEvery is how often it is checked whether a cache has got further. An informer does
+	// not report its resource version.
+	pollEvery = 2 * time.Millisecond
+	// patience is how long a version is waited for before the objects are read instead: the
+	// version may never come, after a restore of etcd.
+	patience = time.Second
+	// rereadAfter is how long a cache may lack what a read has shown before the objects are
+	// read again.
+	rereadAfter = 10 * time.Second
+	// maxReads is how many consistent reads are under way at the same time.
+	maxReads = 4
+)
+
+// Cache is the cache of one informer.
+type Cache struct {
+	// Resource and Filter say which objects it holds.
+	Resource schema.GroupVersionResource
+	Filter   controller.Filter
+	// Store holds them. It identifies the cache.
+	Store cache.Indexer
+	// Started is when the informer began to fill it, by a consistent read.
+	Started time.Time
+}
+
+func (c Cache) String() string { return c.Resource.GroupResource().String() }
+
+// Options configure a Barrier.
+type Options struct {
+	// Left is what the predecessor left, see LeftOn.
+	Left Versions
+	// Ledger takes note of what was found out.
+	Ledger *Ledger
+	// Read reads objects consistently.
+	Read  Reader
+	Clock clock.WithTicker
+}
+
+// Barrier holds a controller up until its caches contain the last writes of its
+// predecessor. It can be used by several goroutines.
+type Barrier struct {
+	options Options
+	began   time.Time
+	ctx     context.Context
+	end     context.CancelFunc
+	reads   chan struct{}
+	running sync.WaitGroup
+
+	mu     sync.Mutex
+	checks map[cache.Indexer]*check
+}
+
+// check is what is known of one cache.
+type check struct {
+	cache  Cache
+	passed chan struct{}
+
+	mu      sync.Mutex
+	lacking string // guarded by mu; what is waited for
+}
+
+// New makes the barrier of a term that begins now. ctx carries the logger and ends it.
+func New(ctx context.Context, o Options) *Barrier {
+	b := &Barrier{options: o, began: o.Clock.Now(), reads: make(chan struct{}, maxReads), checks: map[cache.Indexer]*check{}}
+	b.ctx, b.end = context.WithCancel(ctx)
+	return b
+}
+
+// End ends what the barrier has under way and returns when that is over. What has not
+// passed by then never will.
+func (b *Barrier) End() {
+	b.end()
+	b.mu.Lock()   // nothing begins any more
+	b.mu.Unlock() //nolint:staticcheck // the point is to have waited
+	b.running.Wait()
+}
+
+// Passed returns a channel that is closed once the cache, which must be complete, contains
+// everything that the predecessor wrote.
+func (b *Barrier) Passed(c Cache) <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	k, known := b.checks[c.Store]
+	if !known {
+		k = &check{cache: c, passed: make(chan struct{}), lacking: "not compared yet with what was written before"}
+		b.checks[c.Store] = k
+		if b.passesAtOnce(c) {
+			close(k.passed)
+		} else if b.ctx.Err() == nil {
+			b.running.Go(func() { b.await(k) })
+		}
+	}
+	return k.passed
+}
+
+// Lacking says what a cache lacks that has not passed, empty if it has.
+func (b *Barrier) Lacking(c Cache) string {
+	b.mu.Lock()
+	k := b.checks[c.Store]
+	b.mu.Unlock()
+	if k == nil {
+		return ""
+	}
+	select {
+	case <-k.passed:
+		return ""
+	default:
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.lacking
+}
+
+func (k *check) lacks(what string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lacking = what
+}
+
+// passesAtOnce decides without waiting, which is the usual case.
+func (b *Barrier) passesAtOnce(c Cache) bool {
+	resource := c.Resource.GroupResource()
+	if c.Started.After(b.began) {
+		b.options.Ledger.verified(resource, c.Store.LastStoreSyncResourceVersion(), b.began)
+		return true
+	}
+	version, known := b.options.Left.of(resource)
+	return known && reached(c, version)
+}
+
+// reached reports that a cache is as new as a version. Of what cannot be compared it is not
+// known.
+func reached(c Cache, version string) bool {
+	order, err := resourceversion.CompareResourceVersion(c.Store.LastStoreSyncResourceVersion(), version)
+	return version == none || err == nil && order >= 0
+}
+
+// await closes check.passed when the cache has passed.
+func (b *Barrier) await(k *check) {
+	if b.awaitVersion(k) || b.awaitObjects(k) {
+		close(k.passed)
+	}
+}
+
+// awaitVersion waits for a limited time until the cache has the version it needs.
+func (b *Barrier) awaitVersion(k *check) bool {
+	version, known := b.options.Left.of(k.cache.Resource.GroupResource())
+	if !known {
+		return false
+	}
+	k.lacks(fmt.Sprintf("not as new yet as resource version %s, which was written before", version))
+	return b.poll(patience, func() bool { return reached(k.cache, version) })
+}
+
+// awaitObjects waits until the cache shows what a consistent read has shown. It returns
+// false if the barrier ended first.
+func (b *Barrier) awaitObjects(k *check) bool {
+	logger := klog.FromContext(b.ctx).WithValues("cache", k.cache.String())
+	for b.ctx.Err() == nil {
+		s, err := b.read(k.cache)
+		if err != nil {
+			k.lacks(fmt.Sprintf("not compared yet with what was written before: %v", err))
+			logger.Error(err, "Cache cannot be compared with the API server, controllers wait for it")
+			b.poll(patience, func() bool { return false })
+			continue
+		}
+		missing := s.missingFrom(k.cache.Store)
+		passed := b.poll(rereadAfter, func() bool {
+			if reached(k.cache, s.version) {
+				return true
+			}
+			missing = slices.DeleteFunc(missing, func(d difference) bool { return d.shownBy(k.cache.Store) })
+			k.lacks(describe(missing))
+			return len(missing) == 0
+		})
+		if passed {
+			b.options.Ledger.verified(k.cache.Resource.GroupResource(), s.version, b.began)
+			return true
+		}
+		if b.ctx.Err() == nil {
+			logger.Info("Cache is behind the API server, controllers wait for it", "lacks", describe(missing))
+		}
+	}
+	return false
+}
+
+func (b *Barrier) read(c Cache) (snapshot, error) {
+	select {
+	case b.reads <- struct{}{}:
+	case <-b.ctx.Done():
+		return snapshot{}, context.Cause(b.ctx)
+	}
+	defer func() { <-b.reads }()
+	return b.options.Read.read(b.ctx, c)
+}
+
+// poll asks until the answer is yes, the time is up, or the barrier ends.
+func (b *Barrier) poll(limit time.Duration, done func() bool) bool {
+	deadline := b.options.Clock.NewTimer(limit)
+	defer deadline.Stop()
+	tick := b.options.Clock.NewTicker(pollEvery)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-tick.C():
+		case <-deadline.C():
+			return done()
+		case <-b.ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// maxNamed is how many objects are named that a cache lacks.
+const maxNamed = 3
+
+func describe(missing []difference) string {
+	if len(missing) == 0 {
+		return ""
+	}
+	var names []string
+	for _, d := range missing[:min(len(missing), maxNamed)] {
+		names = append(names, d.String())
+	}
+	if more := len(missing) - maxNamed; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,226 @@
+package takeover
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+)
+
+const testPatience = 10 * time.Second
+
+// server answers consistent reads with the objects given.
+type server struct {
+	*metadatafake.FakeMetadataClient
+	reads chan string // the verbs
+}
+
+func newServer(t *testing.T, streams bool, version string, pods ...*corev1.Pod) server {
+	t.Helper()
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	s := server{metadatafake.NewSimpleMetadataClient(scheme), make(chan string, 100)}
+	s.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
+		s.reads <- a.GetVerb()
+		if !streams {
+			return true, nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)
+		}
+		w := watch.NewFakeWithChanSize(len(pods)+1, false)
+		for _, p := range pods {
+			w.Add(metadataOf(p))
+		}
+		w.Action(watch.Bookmark, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			ResourceVersion: version, Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+		}})
+		return true, w, nil
+	})
+	s.PrependReactor("list", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		s.reads <- a.GetVerb()
+		list := &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: version}}
+		for _, p := range pods {
+			list.Items = append(list.Items, runtime.RawExtension{Object: metadataOf(p)})
+		}
+		return true, list, nil
+	})
+	return s
+}
+
+func metadataOf(p *corev1.Pod) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: p.ObjectMeta}
+}
+
+type fixture struct {
+	*Barrier
+	ledger *Ledger
+	cache  Cache
+}
+
+func newFixture(t *testing.T, s server, left Versions, cached ...*corev1.Pod) fixture {
+	t.Helper()
+	f := fixture{ledger: NewLedger(clock.RealClock{}), cache: Cache{
+		Resource: corev1.SchemeGroupVersion.WithResource("pods"),
+		Store:    storeOf(t, cached...),
+		Started:  time.Now().Add(-time.Hour),
+	}}
+	f.ledger.Inherit(left)
+	f.Barrier = New(t.Context(), Options{Left: left, Ledger: f.ledger, Read: Reader{s}, Clock: clock.RealClock{}})
+	t.Cleanup(f.End)
+	return f
+}
+
+func (f fixture) wantPassed(t *testing.T, ledger string) {
+	t.Helper()
+	select {
+	case <-f.Passed(f.cache):
+	case <-time.After(testPatience):
+		t.Fatalf("not passed, lacks %q", f.Lacking(f.cache))
+	}
+	if lacking := f.Lacking(f.cache); lacking != "" {
+		t.Errorf("passed, and lacks %q", lacking)
+	}
+	if got := f.ledger.Versions().String(); got != ledger {
+		t.Errorf("the ledger has %q, want %q", got, ledger)
+	}
+}
+
+func (f fixture) wantWaiting(t *testing.T, want string) {
+	t.Helper()
+	passed := f.Passed(f.cache)
+	deadline := time.After(testPatience)
+	for !strings.Contains(f.Lacking(f.cache), want) {
+		select {
+		case <-passed:
+			t.Fatal("passed")
+		case <-deadline:
+			t.Fatalf("lacks %q, want %q", f.Lacking(f.cache), want)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func left(version string) Versions {
+	return Versions{ByResource: map[schema.GroupResource]string{pods: version}, Rest: none}
+}
+
+func TestACacheThatIsNewEnoughPassesWithoutARequest(t *testing.T) {
+	for name, test := range map[string]struct {
+		left   Versions
+		filled bool // after the term began
+		ledger string
+	}{
+		"as new as what was written": {left("10"), false, "pods=10 *=0"},
+		"newer":                      {left("9"), false, "pods=9 *=0"},
+		"nothing was written":        {Versions{Rest: none}, false, "*=0"},
+		"filled in this term":        {NothingLeft(), true, "pods=10 *=?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, true, "10")
+			f := newFixture(t, s, test.left, pod("a", "1", "10"))
+			if test.filled {
+				f.cache.Started = time.Now().Add(time.Hour)
+			}
+			f.wantPassed(t, test.ledger)
+			if len(s.Actions()) > 0 {
+				t.Errorf("sent %v", s.Actions())
+			}
+		})
+	}
+}
+
+func TestAVersionThatComesIsWaitedForWithoutARequest(t *testing.T) {
+	s := newServer(t, true, "12")
+	f := newFixture(t, s, left("12"), pod("a", "1", "10"))
+	f.wantWaiting(t, "not as new yet as resource version 12")
+	f.cache.Store.Bookmark("12")
+	f.wantPassed(t, "pods=12 *=0")
+	if len(s.Actions()) > 0 {
+		t.Errorf("sent %v", s.Actions())
+	}
+}
+
+func TestWithoutVersionsTheObjectsAreCompared(t *testing.T) {
+	for _, streams := range []bool{true, false} {
+		s := newServer(t, streams, "12", pod("a", "1", "10"), pod("b", "2", "11"))
+		f := newFixture(t, s, NothingLeft(), pod("a", "1", "10"), pod("c", "3", "9"))
+		f.wantWaiting(t, "ns/b at version 11, ns/c is gone")
+		if err := f.cache.Store.Add(pod("b", "2", "11")); err != nil {
+			t.Fatal(err)
+		}
+		f.wantWaiting(t, "ns/c is gone")
+		if err := f.cache.Store.Delete(pod("c", "3", "12")); err != nil {
+			t.Fatal(err)
+		}
+		f.wantPassed(t, "pods=12 *=?")
+	}
+}
+
+// The versions of an etcd that was restored since never come.
+func TestAVersionThatDoesNotComeIsNotWaitedForLong(t *testing.T) {
+	s := newServer(t, true, "5", pod("a", "1", "4"))
+	f := newFixture(t, s, left("1000"), pod("a", "1", "4"))
+	f.wantPassed(t, "pods=1000 *=0")
+	if verb := <-s.reads; verb != "watch" {
+		t.Errorf("sent %s", verb)
+	}
+}
+
+func TestACacheWithoutAVersionIsCompared(t *testing.T) {
+	s := newServer(t, true, "12", pod("a", "1", "10"))
+	f := newFixture(t, s, left("10"))
+	f.wantWaiting(t, "ns/a at version 10")
+	if err := f.cache.Store.Add(pod("a", "1", "10")); err != nil {
+		t.Fatal(err)
+	}
+	f.wantPassed(t, "pods=12 *=0")
+}
+
+func TestSeveralWaitForOneComparison(t *testing.T) {
+	s := newServer(t, true, "12", pod("a", "1", "10"))
+	f := newFixture(t, s, NothingLeft(), pod("a", "1", "10"))
+	f.Passed(f.cache)
+	f.wantPassed(t, "pods=12 *=?")
+	f.wantPassed(t, "pods=12 *=?")
+	if n := len(s.Actions()); n != 1 {
+		t.Errorf("sent %d requests", n)
+	}
+}
+
+func TestARefusedReadIsShownAndTriedAgain(t *testing.T) {
+	s := newServer(t, true, "12", pod("a", "1", "10"))
+	refuse := true
+	s.PrependWatchReactor("*", func(clienttesting.Action) (bool, watch.Interface, error) {
+		defer func() { refuse = false }()
+		return refuse, nil, apierrors.NewForbidden(pods, "", nil)
+	})
+	f := newFixture(t, s, NothingLeft(), pod("a", "1", "10"))
+	f.wantWaiting(t, "forbidden")
+	f.wantPassed(t, "pods=12 *=?")
+}
+
+func TestABarrierThatEndsLetsNothingPass(t *testing.T) {
+	s := newServer(t, true, "12", pod("a", "1", "10"))
+	f := newFixture(t, s, NothingLeft())
+	f.wantWaiting(t, "ns/a")
+	f.End()
+	late := f.cache
+	late.Store = cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+	for _, c := range []Cache{f.cache, late} {
+		select {
+		case <-f.Passed(c):
+			t.Error("passed")
+		default:
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package takeover
+
+import (
+	"cmp"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/clock"
+)
+
+// settleTime is how long the API server can still be at work on a write whose answer was
+// lost: it ends requests after a minute by default.
+const settleTime = 2 * time.Minute
+
+// Ledger records what this process writes through one connection. It can be used by several
+// goroutines.
+type Ledger struct {
+	clock clock.PassiveClock
+
+	mu      sync.Mutex
+	entries map[schema.GroupResource]*entry
+	rest    string // as in Versions; empty before anything was inherited
+}
+
+// entry is what is known of the writes of one resource.
+type entry struct {
+	version string // the highest that an answer carried; empty only while unsettled
+	// unsettled is set if a write has no version. A write that begins after settled and
+	// returns a version is newer.
+	unsettled bool
+	settled   time.Time
+}
+
+// NewLedger makes the ledger of a process that does not know yet what was written before it.
+func NewLedger(c clock.PassiveClock) *Ledger {
+	return &Ledger{clock: c, entries: map[schema.GroupResource]*entry{}}
+}
+
+// Stored records a write that the API server has carried out. version is that of the object
+// in the answer, empty if there is none; began is when the write was sent.
+func (l *Ledger) Stored(resource schema.GroupResource, version string, began time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.of(resource)
+	if version == "" {
+		e.unsettle(l.clock.Now())
+		return
+	}
+	if e.unsettled && !began.Before(e.settled) {
+		e.unsettled = false
+	}
+	e.raise(version)
+}
+
+// Lost records a write of which it is not known whether it was or will be carried out.
+func (l *Ledger) Lost(resource schema.GroupResource) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.of(resource).unsettle(l.clock.Now().Add(settleTime))
+}
+
+// Inherit adds what was written before by the one from whom this process takes over.
+func (l *Ledger) Inherit(v Versions) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for resource, version := range v.ByResource {
+		switch version {
+		case none:
+		case Unknown:
+			l.of(resource).unsettle(l.clock.Now())
+		default:
+			l.of(resource).raise(version)
+		}
+	}
+	if l.rest != Unknown { // there can be several leases, and as many predecessors
+		l.rest = v.Rest
+	}
+}
+
+// verified records that a cache of this version contains everything written before began.
+func (l *Ledger) verified(resource schema.GroupResource, version string, began time.Time) {
+	if version != "" {
+		l.Stored(resource, version, began)
+	}
+}
+
+// Versions returns what a successor has to see.
+func (l *Ledger) Versions() Versions {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := Versions{ByResource: make(map[schema.GroupResource]string, len(l.entries)), Rest: cmp.Or(l.rest, Unknown)}
+	for resource, e := range l.entries {
+		v.ByResource[resource] = e.version
+		if e.unsettled {
+			v.ByResource[resource] = Unknown
+		}
+	}
+	return v
+}
+
+func (l *Ledger) of(resource schema.GroupResource) *entry {
+	e, known := l.entries[resource]
+	if !known {
+		e = &entry{}
+		l.entries[resource] = e
+	}
+	return e
+}
+
+func (e *entry) unsettle(until time.Time) {
+	e.unsettled = true
+	if until.After(e.settled) {
+		e.settled = until
+	}
+}
+
+func (e *entry) raise(version string) {
+	if e.version == "" || newer(version, e.version) {
+		e.version = version
+	}
+}
+
+// newer reports that a is a later version than b. What cannot be compared is not.
+func newer(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order > 0
+}

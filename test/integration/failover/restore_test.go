@@ -1,0 +1,97 @@
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"kcmd.dev/pkg/runtime/election"
+	"kcmd.dev/test/controlplane"
+)
+
+// TestTheLeaseIsHeldAgainAfterARestoreOfEtcd: resource versions go back under two running
+// managers. One of them leads again, with no more requests than usual, and gives the lease
+// back in the end, also one that has not found out yet what happened.
+func TestTheLeaseIsHeldAgainAfterARestoreOfEtcd(t *testing.T) {
+	s := setting{lease: leaseOf(t), timings: election.Timings{LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 300 * time.Millisecond}}
+	a, b := s.join(t, "a"), s.join(t, "b")
+	leader(t, a, b)
+	snapshot, err := plane.SnapshotEtcd(t.Context())
+	must(t, err)
+	leader(t, a, b)
+	goOn(t, s.lease, 300)
+
+	must(t, plane.RestoreEtcd(t.Context(), snapshot))
+	began, mark := time.Now(), markAudit(t)
+	found := leader(t, a, b)
+	took := time.Since(began)
+	t.Logf("%s leads %v after the restore", found.name, took.Round(time.Millisecond))
+	if took > 3*s.timings.LeaseDuration {
+		t.Errorf("it took %v until one of them led", took)
+	}
+	other := map[*replica]*replica{a: b, b: a}[found]
+	until := time.Now().Add(2 * s.timings.LeaseDuration)
+	eventually(t, "two lease durations have passed", func(context.Context) error {
+		if found.leadership(t).Leading && other.leadership(t).Leading {
+			t.Fatal("both lead")
+		}
+		if time.Now().Before(until) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	for _, r := range []*replica{a, b} {
+		n := requestsForLease(t, mark, s.lease, r)
+		t.Logf("%s sent %d requests for the lease in %v", r.name, n, time.Since(began).Round(time.Second))
+		// A manager sends one per RetryPeriod, and a few more to find out what happened.
+		if limit := int(2 * time.Since(began) / s.timings.RetryPeriod); n > limit {
+			t.Errorf("%s sent %d requests for the lease, want at most %d", r.name, n, limit)
+		}
+	}
+
+	began = time.Now()
+	must(t, found.Stop())
+	other.leads(t)
+	if took := time.Since(began); took > s.timings.LeaseDuration {
+		t.Errorf("the lease was passed on %v after the leader was told to stop", took)
+	}
+	goOn(t, s.lease, 300)
+	must(t, plane.RestoreEtcd(t.Context(), snapshot))
+	began = time.Now()
+	must(t, other.Stop())
+	if took := time.Since(began); took > s.timings.LeaseDuration {
+		t.Errorf("a manager that finds an older lease took %v to stop", took)
+	}
+}
+
+// goOn lets the cluster go on: other objects are written, and the lease is renewed.
+func goOn(t *testing.T, lease string, writes int) {
+	t.Helper()
+	maps := plane.AdminClient().CoreV1().ConfigMaps(plane.Namespace(t))
+	for n := range writes {
+		_, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("map-", n)}}, metav1.CreateOptions{})
+		must(t, err)
+	}
+	last := storedLease(t, lease)
+	eventually(t, "the lease is renewed", func(context.Context) error {
+		if storedLease(t, lease).ResourceVersion == last.ResourceVersion {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+}
+
+// requestsForLease counts what a manager has asked for a lease since a mark.
+func requestsForLease(t *testing.T, since controlplane.Mark, lease string, r *replica) int {
+	t.Helper()
+	events, err := plane.Audit().Since(since, controlplane.ByResource("leases"), controlplane.BySourceIP(r.network.SourceIP()),
+		func(e *auditv1.Event) bool { return e.ObjectRef.Name == lease || e.ObjectRef.Name == "" })
+	must(t, err)
+	return len(events)
+}

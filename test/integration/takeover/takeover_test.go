@@ -1,0 +1,71 @@
+package takeover
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+
+	"kcmd.dev/test/faultproxy"
+)
+
+// TestTakeovers has a leader stopped or killed at a random moment of a scale-out, a rollout
+// or a Job, while the watches of its successor are up to five seconds behind: not a pod more
+// is created than was asked for, Jobs count exactly, and no revision is lost.
+func TestTakeovers(t *testing.T) {
+	const lease = "takeovers"
+	parent := t // a successor outlives the subtest in which it takes over
+	leader := join(t, lease)
+	leader.leads(t)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	all := workloads()
+	for n := range takeovers(t) {
+		w := all[n%len(all)]
+		kill := n/len(all)%2 == 1
+		delay := time.Duration(random.Int64N(int64(5 * time.Second)))
+		moment := time.Duration(random.Int64N(int64(1500 * time.Millisecond)))
+		signal := syscall.SIGTERM
+		if kill {
+			signal = syscall.SIGKILL
+		}
+		t.Run(fmt.Sprintf("%d %s", n, w.name), func(t *testing.T) {
+			t.Logf("%v after %v, watches %v behind", signal, moment, delay)
+			successor := join(parent, lease)
+			successor.standsBy(t)
+			namespace := plane.Namespace(t)
+			behind := successor.proxy.DelayEvents(faultproxy.Requests{Client: "informers"}, delay)
+			want := w.begin(t, namespace)
+			elapse(t, moment)
+			must(t, leader.Signal(signal))
+			<-leader.Done()
+			successor.leads(t)
+			elapse(t, delay+time.Second) // it could do harm for as long as it has not seen what was written
+			behind.Lift()
+			eventually(t, "the workload is as asked for", func(ctx context.Context) error { return w.settled(ctx, namespace, want) })
+			got, err := created(namespace)
+			must(t, err)
+			if got != want {
+				t.Errorf("%d pods were created, want %d", got, want)
+			}
+			leader = successor
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// elapse lets time pass: the moment at which something happens is part of the test.
+func elapse(t *testing.T, d time.Duration) {
+	t.Helper()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.Context().Done():
+	}
+}
