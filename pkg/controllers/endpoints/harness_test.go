@@ -37,7 +37,7 @@ func newBench(t testing.TB, config config, objects ...runtime.Object) *bench {
 func (b *bench) begin(t testing.TB) *bench {
 	t.Helper()
 	b.Start(t)
-	b.c.memory = inherited(b.c.predecessor(), b.Clock)
+	b.c.memory = inherited(b.c.predecessor())
 	return b
 }
 

@@ -3,7 +3,6 @@ package endpoints
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -195,26 +194,5 @@ func TestRunThatNeverSyncsEnds(t *testing.T) {
 	}
 	if b.c.HandOver() != nil {
 		t.Error("an instance that never began has something to hand over")
-	}
-}
-
-// TestAVersionThatABackupBroughtBackIsUpdated: the cache shows it rightly, and for good.
-func TestAVersionThatABackupBroughtBackIsUpdated(t *testing.T) {
-	b := newBench(t, defaults, testService(), testPod(1), testEndpoints(nil)).begin(t)
-	current, err := b.c.endpoints.Endpoints("n").Get("web")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.c.memory.noteUpdate("n/web", current.ResourceVersion, "999999")
-	b.Clock.Step(replacedTime - 1)
-	if err := b.c.reconcile(b.Context(), "n/web"); !reconcile.IsRequeue(err) {
-		t.Errorf("error is %v, want an outdated cache", err)
-	}
-	b.Clock.Step(1)
-	if err := b.c.reconcile(b.Context(), "n/web"); err != nil {
-		t.Error(err)
-	}
-	if got := b.writes(); !slices.Equal(got, []string{"update"}) {
-		t.Errorf("writes are %v", got)
 	}
 }

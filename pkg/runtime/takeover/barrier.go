@@ -177,6 +177,9 @@ func (b *Barrier) awaitObjects(k *check) bool {
 	logger := klog.FromContext(b.ctx).WithValues("cache", k.cache.String())
 	for b.ctx.Err() == nil {
 		s, err := b.read(k.cache)
+		if b.ctx.Err() != nil {
+			return false
+		}
 		if err != nil {
 			k.lacks(fmt.Sprintf("not compared yet with what was written before: %v", err))
 			logger.Error(err, "Cache cannot be compared with the API server, controllers wait for it")

@@ -115,14 +115,26 @@ func TestAStandbyTakesOverAReleasedLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	released := watchForRelease(t)
+	eventually(t, time.Minute, "earlier tests' namespaces are gone", noneTerminating)
 	scale(t, d, 5)
+	waitAvailable(t, d, 5, 30*time.Second)
+	released := watchForRelease(t)
+	scale(t, d, 7)
 	if err := leader.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	at := <-released
-	waitAvailable(t, d, 5, 30*time.Second)
-	first := controller(t, standby, "replicaset-controller").Loops[0].FirstReconcile
+	waitAvailable(t, d, 7, 30*time.Second)
+	var first time.Time
+	eventually(t, 30*time.Second, "the standby reconciles", func(context.Context) error {
+		for _, l := range controller(t, standby, "replicaset-controller").Loops {
+			if !l.FirstReconcile.IsZero() {
+				first = l.FirstReconcile
+				return nil
+			}
+		}
+		return errors.New("not yet")
+	})
 
 	reads, err := plane.Audit().Since(mark, func(e *auditv1.Event) bool {
 		return e.Verb == "list" || strings.Contains(e.RequestURI, "sendInitialEvents=true")
@@ -146,6 +158,21 @@ func TestAStandbyTakesOverAReleasedLease(t *testing.T) {
 	if took > time.Second {
 		t.Errorf("the first reconcile was %v after the release of the lease", took)
 	}
+}
+
+// noneTerminating is nil when no namespace is being deleted. A leader that stops in the middle
+// of one does not know the versions of what it deleted last.
+func noneTerminating(ctx context.Context) error {
+	list, err := plane.AdminClient().CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, n := range list.Items {
+		if n.DeletionTimestamp != nil {
+			return fmt.Errorf("%s is being deleted", n.Name)
+		}
+	}
+	return nil
 }
 
 // watchForRelease returns when the lease was first seen without a holder.
