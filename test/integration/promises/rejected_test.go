@@ -226,7 +226,10 @@ func TestAFileThatHasTurnedBadBlocksNoOtherEdit(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "serving.authentication.clientCAFile") {
 				t.Errorf("an edit that names a bad file gives %v", err)
 			}
-			edit(t, m, func(c *manager.Config) { c.Serving.Authentication.ClientCAFile = "" })
+			edit(t, m, func(c *manager.Config) {
+				c.Serving.Authentication.ClientCAFile = ""
+				c.Reload.PollInterval.Duration += time.Second // what was in force before would be no reload
+			})
 			fill(t, file)
 		})
 	}
