@@ -12,7 +12,8 @@ import (
 	"kcmd.dev/pkg/runtime/takeover"
 )
 
-// hold keeps lists of a resource from being answered until the function is called.
+// hold keeps lists of a resource from being answered until the function is called. The fake
+// API server answers nothing else meanwhile, so what else is to be cached has to be before.
 func (h *harness) hold(resource string) (let func()) {
 	held := make(chan struct{})
 	h.client.PrependReactor("list", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -38,12 +39,13 @@ func TestAScopeIsReadyWhenEveryCacheIsComplete(t *testing.T) {
 	let := h.hold("nodes")
 	s := h.open(ScopeOptions{Name: "a"})
 	addHandler(t, s.Core().V1().Pods().Informer(), newRecorder())
+	startAndSync(t, s)
 	s.Core().V1().Nodes().Lister() // read without a handler
 	s.StartWithContext(t.Context())
 	outcome := waiting(t, s)
-	eventually(t, "the pods to be there", func() bool {
-		return slices.Equal(s.Waiting(), []string{"the cache of nodes is not complete"})
-	})
+	if got := s.Waiting(); !slices.Equal(got, []string{"the cache of nodes is not complete"}) {
+		t.Errorf("waits for %q", got)
+	}
 	if s.Ready() {
 		t.Error("ready without nodes")
 	}
@@ -61,6 +63,7 @@ func TestAReleasedInformerIsNotWaitedFor(t *testing.T) {
 	h.hold("nodes")
 	s := h.open(ScopeOptions{Name: "a"})
 	s.Core().V1().Pods().Informer()
+	startAndSync(t, s)
 	nodes := s.Core().V1().Nodes().Informer()
 	s.StartWithContext(t.Context())
 	outcome := waiting(t, s)
