@@ -8,6 +8,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/runtime/claims"
 	"kcmd.dev/pkg/runtime/election"
 	"kcmd.dev/pkg/runtime/takeover"
 )
@@ -60,11 +61,24 @@ func (l *leadership) newBarrier(k *lock, left takeover.Versions) *takeover.Barri
 	})
 }
 
-// arrived notes controllers that a lock has now and did not have before the configuration
-// changed: another process may have run them under another lease until a moment ago.
-func (k *lock) arrived(before, now []string) {
+// controllersByLease lists what goes with the leases of some locks; nil if there are none.
+func controllersByLease(locks []*lock) map[claims.Lease][]string {
+	var all map[claims.Lease][]string
+	for _, k := range locks {
+		if all == nil {
+			all = map[claims.Lease][]string{}
+		}
+		all[k.key.lease] = k.Controllers
+	}
+	return all
+}
+
+// arrived notes controllers that a lock has now and that went with another lease before the
+// configuration changed: another process may have run them until a moment ago. A process
+// that starts knows no lease before.
+func (k *lock) arrived(before map[claims.Lease][]string, now []string) {
 	for _, c := range now {
-		if slices.Contains(before, c) {
+		if before == nil || slices.Contains(before[k.key.lease], c) {
 			continue
 		}
 		if k.arrivals == nil {

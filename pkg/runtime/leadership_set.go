@@ -127,16 +127,13 @@ func (l *leadership) adopt(ctx context.Context, next []*lock, cfg *v1beta1.KubeC
 			l.retiring = append(l.retiring, k)
 		}
 	}
+	before := controllersByLease(l.locks)
 	l.locks = next
 	l.shareElectors()
 	for _, c := range config.Locks(cfg) {
 		for _, k := range next {
 			if k.Name == c.Name {
-				if k.begun {
-					k.arrived(k.Controllers, c.Controllers)
-				} else if len(l.retiring) > 0 {
-					k.arrived(nil, c.Controllers)
-				}
+				k.arrived(before, c.Controllers)
 				k.Lock = c
 				k.admission.Want(wanted(c.Name))
 			}
