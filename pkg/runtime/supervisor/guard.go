@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"runtime/pprof"
 	"sync/atomic"
 	"time"
@@ -101,6 +102,19 @@ func (u *unit) loops(r *running) []controller.LoopStatus {
 		klog.FromContext(u.ctx).Error(err, "The work loops of a controller cannot be looked at")
 	}
 	return loops
+}
+
+// debuggingHandler is what an instance shows of itself. A page that panics is the business of
+// the server, which recovers that.
+func (u *unit) debuggingHandler(r *running) http.Handler {
+	handler, err := attempt(u, "looking for what it shows of itself", inspectLimit, r.DebuggingHandler, nil)
+	if err == nil {
+		return handler
+	}
+	klog.FromContext(u.ctx).Error(err, "A controller cannot show itself")
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "the controller does not answer, see the log", http.StatusInternalServerError)
+	})
 }
 
 // unanswered is for how long an instance has not said what it does; 0 if it has.

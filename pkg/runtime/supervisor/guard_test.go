@@ -1,6 +1,8 @@
 package supervisor
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -185,5 +187,30 @@ func TestLoopsThatDoNotAnswerAreStuck(t *testing.T) {
 	}
 	if generation("b") != 1 {
 		t.Error("b suffered")
+	}
+}
+
+func TestAControllerThatCannotShowItself(t *testing.T) {
+	for name, misbehave := range misbehaviours(t) {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, "a")
+			defer h.Shutdown()
+			h.sync(wants(map[string]string{"a": "1"}))
+			page := func() int {
+				answer := httptest.NewRecorder()
+				h.DebuggingHandler("a").ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/", nil))
+				return answer.Code
+			}
+			if got := page(); got != http.StatusNotFound {
+				t.Errorf("got %d", got)
+			}
+			h.instances("a")[0].onDebug = misbehave
+			codes := make(chan int, 1)
+			go func() { codes <- page() }()
+			h.stepUntil(time.Second, "it is answered", func() bool { return len(codes) == 1 })
+			if got := <-codes; got != http.StatusInternalServerError {
+				t.Errorf("got %d", got)
+			}
+		})
 	}
 }

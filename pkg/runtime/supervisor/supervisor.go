@@ -202,7 +202,7 @@ func (s *Supervisor) DebuggingHandler(name string) http.Handler {
 	if current == nil {
 		return nil
 	}
-	return current.DebuggingHandler()
+	return u.debuggingHandler(current)
 }
 
 // Status returns a snapshot of every controller, sorted by name.

@@ -43,7 +43,7 @@ type fakeInstance struct {
 	handler chan struct{} // Close waits for it, as for an event handler
 
 	// What the controller does when it is called, instead of answering.
-	onHandOver, onLoops, onClose func()
+	onHandOver, onLoops, onClose, onDebug func()
 
 	mu          sync.Mutex
 	leaves      any // what it hands over, if not its value
@@ -155,7 +155,12 @@ func (i *fakeInstance) Fence(cause error) {
 	}
 }
 
-func (i *fakeInstance) DebuggingHandler() http.Handler { return http.NotFoundHandler() }
+func (i *fakeInstance) DebuggingHandler() http.Handler {
+	if i.onDebug != nil {
+		i.onDebug()
+	}
+	return http.NotFoundHandler()
+}
 
 func (i *fakeInstance) Close() {
 	i.mu.Lock()
