@@ -34,6 +34,8 @@ type instance struct {
 	metrics    *telemetry.Registry
 	hub        *telemetry.Hub
 	recorder   *lateRecorder
+	memory     *handOvers
+	clock      clock.WithTicker
 	sink       func() (corev1client.EventsGetter, error)
 
 	predecessor atomic.Pointer[any]
@@ -44,8 +46,9 @@ type instance struct {
 
 // builder makes instances for the supervisor, from what is in force at the moment.
 type builder struct {
-	hub   *telemetry.Hub
-	clock clock.WithTicker
+	hub    *telemetry.Hub
+	clock  clock.WithTicker
+	memory handOvers
 
 	mu         sync.Mutex
 	connection *connection
@@ -193,6 +196,8 @@ func (b *builder) make(d controller.Descriptor, spec supervisor.Spec, o informer
 		metrics:    telemetry.NewRegistry(),
 		hub:        b.hub,
 		recorder:   &lateRecorder{},
+		memory:     &b.memory,
+		clock:      b.clock,
 		sink:       func() (corev1client.EventsGetter, error) { return eventSink(conn, d, b) },
 	}
 	if err := i.build(spec.Value, term, b.clock); err != nil {
@@ -280,16 +285,23 @@ func (i *instance) Run(ctx context.Context, predecessor any) error {
 	}
 	i.predecessor.Store(&predecessor)
 	i.hub.Attach(i.metrics)
+	if i.memory.begin(i.descriptor.Name, i.connection.generation) {
+		catchUp := i.connection.catchUp(ctx, i.clock)
+		defer catchUp.End()
+		i.scope.AddBarrier(catchUp)
+	}
 	i.scope.StartWithContext(ctx)
 	return i.controller.Run(ctx)
 }
 
 // HandOver implements supervisor.Instance.
 func (i *instance) HandOver() any {
+	var left any
 	if h, ok := i.controller.(controller.HandsOver); ok {
-		return h.HandOver()
+		left = h.HandOver()
 	}
-	return nil
+	i.memory.end(i.descriptor.Name)
+	return left
 }
 
 // DebuggingHandler implements supervisor.Instance.

@@ -15,10 +15,13 @@ import (
 
 // beginTerm prepares the barrier of the controllers that start in a term of a lock.
 func (l *leadership) beginTerm(k *lock, t *election.Term) {
-	if t.Acquired == nil {
-		return // without leader election there is no predecessor that could have overlapped
-	}
 	ledger := k.connection.ledger
+	if t.Acquired == nil {
+		// Without leader election whoever ran before ended before this process began, and the
+		// first reads of its caches are consistent.
+		ledger.Inherit(takeover.NothingWritten())
+		return
+	}
 	left := takeover.LeftOn(t.Before)
 	if k.heldBefore(t) {
 		left = ledger.Versions() // this process is its own predecessor

@@ -109,6 +109,9 @@ func TestWithoutLeaderElectionNothingIsWaitedFor(t *testing.T) {
 	if k.barrierOf("a") != nil {
 		t.Error("waits for a predecessor")
 	}
+	if got := k.connection.ledger.Versions().String(); got != "*=0" {
+		t.Errorf("the ledger has %q", got)
+	}
 }
 
 func TestWhatComesFromAnotherLeaseHasABarrierOfItsOwn(t *testing.T) {

@@ -23,8 +23,15 @@ type obstacle struct {
 	what func() string
 }
 
+// AddBarrier adds one to ScopeOptions.Barrier. It has to be added before anybody waits.
+func (s *Scope) AddBarrier(b Barrier) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.barriers = append(s.barriers, b)
+}
+
 // Ready reports that every informer requested through the scope has a complete cache, that
-// each has passed the barrier, and that every handler has been shown all of its cache. It is
+// each has passed the barriers, and that every handler has been shown all of its cache. It is
 // false for a scope that is closed or has panicked.
 func (s *Scope) Ready() bool {
 	s.mu.Lock()
@@ -121,20 +128,20 @@ func (s *Scope) obstacleOf(b *base) (o obstacle, waits bool) {
 			what: func() string { return "the cache of " + b.key.String() + " is not complete" },
 		}, true
 	}
-	if s.barrier == nil {
-		return obstacle{}, false
+	for _, barrier := range s.barriers {
+		cache := s.informers.cacheOf(b)
+		passed := barrier.Passed(cache)
+		select {
+		case <-passed:
+			continue
+		default:
+		}
+		return obstacle{
+			over: passed,
+			what: func() string { return "the cache of " + b.key.String() + " lacks " + barrier.Lacking(cache) },
+		}, true
 	}
-	cache := s.informers.cacheOf(b)
-	passed := s.barrier.Passed(cache)
-	select {
-	case <-passed:
-		return obstacle{}, false
-	default:
-	}
-	return obstacle{
-		over: passed,
-		what: func() string { return "the cache of " + b.key.String() + " lacks " + s.barrier.Lacking(cache) },
-	}, true
+	return obstacle{}, false
 }
 
 // cacheOf is an informer as a Barrier sees it.

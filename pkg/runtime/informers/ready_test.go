@@ -145,7 +145,17 @@ func TestAScopeIsReadyWhenEveryCacheHasPassedTheBarrier(t *testing.T) {
 			t.Errorf("asked for %s with %d objects, started %v", c, len(c.Store.ListKeys()), c.Started)
 		}
 	}
-	// Another scope has nothing to wait for.
+	// Another scope waits for a barrier of its own, or for nothing.
+	late := newWall()
+	behind := h.open(ScopeOptions{Name: "c", Barrier: w})
+	behind.AddBarrier(late)
+	behind.Core().V1().Pods().Lister()
+	behind.StartWithContext(t.Context())
+	second := waiting(t, behind)
+	late.open("pods")
+	if !<-second {
+		t.Error("not ready behind two barriers")
+	}
 	other := h.open(ScopeOptions{Name: "b"})
 	other.Core().V1().Pods().Lister()
 	other.StartWithContext(t.Context())

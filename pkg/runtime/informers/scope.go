@@ -53,7 +53,6 @@ type Scope struct {
 	informers *Informers
 	name      string
 	dry       bool
-	barrier   Barrier
 	onPanic   func(error)
 
 	// labels carries the profiler label of goroutines that work for the scope.
@@ -85,6 +84,7 @@ type Scope struct {
 	handlers    map[*handler]struct{}
 	period      time.Duration
 	resyncerOn  bool
+	barriers    []Barrier
 }
 
 var _ controller.Scope = (*Scope)(nil)
@@ -114,7 +114,6 @@ func (i *Informers) NewScope(o ScopeOptions) *Scope {
 		informers: i,
 		name:      o.Name,
 		dry:       o.Dry,
-		barrier:   o.Barrier,
 		onPanic:   o.OnPanic,
 		failure:   make(chan struct{}),
 		resync:    make(chan struct{}, 1),
@@ -122,6 +121,9 @@ func (i *Informers) NewScope(o ScopeOptions) *Scope {
 		held:      map[key]*informer{},
 		handlers:  map[*handler]struct{}{},
 		period:    o.ResyncPeriod,
+	}
+	if o.Barrier != nil {
+		s.barriers = append(s.barriers, o.Barrier)
 	}
 	s.open, s.end = context.WithCancelCause(context.Background())
 	s.labels = pprof.WithLabels(context.Background(), pprof.Labels("controller", o.Name))

@@ -25,5 +25,8 @@
 //     resource versions of different resources being comparable.
 //  7. A cache that lacks something is waited for without limit, and what it lacks is shown.
 //     A read is repeated from time to time, for what was read can be outdated as well.
-//  8. A Barrier ends with its term.
+//  8. An instance in the same process leaves what it wrote to the next one in memory. If it
+//     cannot, because it panicked or hangs, the next one has a Barrier made of what the Ledger
+//     says at that moment.
+//  9. A Barrier ends with its term, or with the instance it was made for.
 package takeover

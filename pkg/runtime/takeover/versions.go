@@ -37,6 +37,9 @@ type Versions struct {
 // NothingLeft are the Versions of a predecessor of which nothing is known.
 func NothingLeft() Versions { return Versions{Rest: Unknown} }
 
+// NothingWritten are the Versions where there was no predecessor.
+func NothingWritten() Versions { return Versions{Rest: none} }
+
 // of returns the version that a cache of the resource has to reach, none if any will do.
 // known is false if there may have been writes of which no version is known.
 func (v Versions) of(resource schema.GroupResource) (version string, known bool) {
