@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,23 +26,7 @@ const leaseNamespace, leaseName = "kube-system", "kube-controller-manager"
 // kill -9; the standby reconciles within a second of the lease's expiry, from caches it
 // has already.
 func TestAStandbyTakesOverFromAKilledLeader(t *testing.T) {
-	leader := manager.StartProcess(t, plane, quick)
-	ballast(t, 5000)
-	namespace := plane.Namespace(t)
-	waitForServiceAccount(t, namespace)
-	d := deployment(t, namespace, "web", 3)
-	waitAvailable(t, d, 3, 30*time.Second)
-
-	standby, err := manager.Begin(t.Context(), plane, runtime.Options{}, quick)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := standby.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	eventually(t, 30*time.Second, "the standby is warm", func(ctx context.Context) error { return warm(ctx, standby) })
+	leader, standby, d := leaderAndStandby(t)
 
 	mark, err := plane.Audit().Mark()
 	if err != nil {
@@ -94,23 +79,7 @@ func TestAStandbyTakesOverFromAKilledLeader(t *testing.T) {
 // the leader: the time from the release of the lease to the first reconcile, with full
 // caches, and the reads it takes.
 func TestAStandbyTakesOverAReleasedLease(t *testing.T) {
-	leader := manager.StartProcess(t, plane, quick)
-	ballast(t, 5000)
-	namespace := plane.Namespace(t)
-	waitForServiceAccount(t, namespace)
-	d := deployment(t, namespace, "web", 3)
-	waitAvailable(t, d, 3, 30*time.Second)
-
-	standby, err := manager.Begin(t.Context(), plane, runtime.Options{}, quick)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := standby.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	eventually(t, 30*time.Second, "the standby is warm", func(ctx context.Context) error { return warm(ctx, standby) })
+	leader, standby, d := leaderAndStandby(t)
 	mark, err := plane.Audit().Mark()
 	if err != nil {
 		t.Fatal(err)
@@ -158,6 +127,30 @@ func TestAStandbyTakesOverAReleasedLease(t *testing.T) {
 	if took > time.Second {
 		t.Errorf("the first reconcile was %v after the release of the lease", took)
 	}
+}
+
+// leaderAndStandby starts a leader in a process of its own, with 5,000 pods that nobody owns
+// and a Deployment of three, and a standby with full caches.
+func leaderAndStandby(t *testing.T) (leader *manager.Process, standby *manager.Manager, d *appsv1.Deployment) {
+	t.Helper()
+	leader = manager.StartProcess(t, plane, quick)
+	ballast(t, 5000)
+	namespace := plane.Namespace(t)
+	waitForServiceAccount(t, namespace)
+	d = deployment(t, namespace, "web", 3)
+	waitAvailable(t, d, 3, 30*time.Second)
+
+	standby, err := manager.Begin(t.Context(), plane, runtime.Options{}, quick)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := standby.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	eventually(t, 30*time.Second, "the standby is warm", func(ctx context.Context) error { return warm(ctx, standby) })
+	return leader, standby, d
 }
 
 // noneTerminating is nil when no namespace is being deleted. A leader that stops in the middle
