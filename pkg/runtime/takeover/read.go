@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -24,11 +25,19 @@ type Reader struct {
 
 var errIncomplete = errors.New("the stream ended before all objects were sent")
 
+// streamTime bounds a stream. A server that does not know streaming lists may take the request
+// for an ordinary watch and never say that it has sent everything.
+const streamTime = time.Minute
+
+var errTooLong = fmt.Errorf("the end of the list was not sent within %v", streamTime)
+
 // read streams the objects if the API server can do that, and lists them in pages otherwise.
 // A stream takes little memory on both sides.
 func (r Reader) read(ctx context.Context, c Cache) (snapshot, error) {
-	s, err := r.stream(ctx, c)
-	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+	streaming, cancel := context.WithTimeoutCause(ctx, streamTime, errTooLong)
+	defer cancel()
+	s, err := r.stream(streaming, c)
+	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || errors.Is(err, errTooLong) {
 		s, err = r.list(ctx, c)
 	}
 	if err != nil {
