@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
 
@@ -52,7 +53,7 @@ type builder struct {
 
 	mu         sync.Mutex
 	connection *connection
-	offered    *connection // see offer
+	offered    *offer // nil unless a change is being prepared
 	terms      terms
 }
 
@@ -73,12 +74,30 @@ func (b *builder) use(c *connection, t terms) {
 	b.connection, b.terms, b.offered = c, t, nil
 }
 
-// offer has instances built from another connection as well, for those whose spec is of it.
-// Nothing changes for all others. nil takes the offer back.
-func (b *builder) offer(c *connection) {
+// offer is what instances are built from that belong to a change which is being prepared.
+type offer struct {
+	// connection is for those whose spec is of it.
+	connection *connection
+	// whole says what is cached whole once the change is made.
+	whole func(schema.GroupVersionResource) bool
+}
+
+// offer has instances built from something else until use is called, or nil takes it back.
+// Nothing changes for those that there are.
+func (b *builder) offer(o *offer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.offered = c
+	b.offered = o
+}
+
+// whole says what is cached whole by all controllers together; nil means as in force.
+func (b *builder) whole() func(schema.GroupVersionResource) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.offered == nil {
+		return nil
+	}
+	return b.offered.whole
 }
 
 // parts returns what an instance with this spec is built from.
@@ -86,8 +105,8 @@ func (b *builder) parts(spec supervisor.Spec) (*connection, *election.Term, erro
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	conn := b.connection
-	if b.offered != nil && b.offered.generation == spec.Clients {
-		conn = b.offered
+	if b.offered != nil && b.offered.connection.generation == spec.Clients {
+		conn = b.offered.connection
 	}
 	if conn == nil || conn.generation != spec.Clients {
 		return nil, nil, errOutdated
@@ -188,6 +207,7 @@ func (b *builder) make(d controller.Descriptor, spec supervisor.Spec, o informer
 	if err != nil {
 		return nil, err
 	}
+	o.Whole = b.whole()
 	i := &instance{
 		descriptor: d,
 		connection: conn,

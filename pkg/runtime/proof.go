@@ -61,7 +61,7 @@ func (r *Runtime) proveRenewed(ctx context.Context) error {
 	t := r.begin(supervisor.CauseClients)
 	c := t.next.document.Config
 	generation := t.connection.generation
-	conn, err := connect(ctx, generation, c.ClientConnection, t.wholeFor(generation, c), t.options.Clock)
+	conn, err := connect(ctx, generation, c.ClientConnection, t.cachesWhole, t.options.Clock)
 	if err != nil {
 		return err
 	}
@@ -123,9 +123,8 @@ func (t *transaction) prove(ctx context.Context, conn *connection, field string,
 // proofAnew asks a question over a connection that is made for it.
 func (t *transaction) proofAnew(generation uint64, question proof) func(context.Context) error {
 	c, clock := t.next.document.Config, t.options.Clock
-	whole := t.wholeFor(generation, c)
 	return func(ctx context.Context) error {
-		conn, err := connect(ctx, generation, c.ClientConnection, whole, clock)
+		conn, err := connect(ctx, generation, c.ClientConnection, t.cachesWhole, clock)
 		if err != nil {
 			return err
 		}

@@ -286,14 +286,15 @@ func (r *Runtime) cachesWhole(resource schema.GroupVersionResource) bool {
 	return r.whole.resources[resource]
 }
 
-// wholeFor is cachesWhole for a connection: by the configuration it is made for, until it is
-// the one in force.
-func (r *Runtime) wholeFor(generation uint64, c *v1beta1.KubeControllerManagerConfiguration) func(schema.GroupVersionResource) bool {
+// wholeWith is cachesWhole for instances that are built for a configuration which is not in
+// force before it is committed.
+func (r *Runtime) wholeWith(c *v1beta1.KubeControllerManagerConfiguration, committed *atomic.Bool) func(schema.GroupVersionResource) bool {
+	resources := whole(c, r.options.Descriptors)
 	return func(resource schema.GroupVersionResource) bool {
-		if conn := r.connectionInForce(); conn != nil && conn.generation >= generation {
+		if committed.Load() {
 			return r.cachesWhole(resource)
 		}
-		return whole(c, r.options.Descriptors)[resource]
+		return resources[resource]
 	}
 }
 

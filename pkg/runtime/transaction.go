@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 	"slices"
+	"sync/atomic"
 
 	"k8s.io/klog/v2"
 
@@ -151,7 +152,7 @@ func (t *transaction) connect(ctx context.Context) (step, error) {
 	if old != nil {
 		generation = old.generation + 1
 	}
-	conn, err := connect(ctx, generation, c, t.wholeFor(generation, t.next.document.Config), t.options.Clock)
+	conn, err := connect(ctx, generation, c, t.cachesWhole, t.options.Clock)
 	if err != nil {
 		return step{}, err
 	}
@@ -201,7 +202,8 @@ func (t *transaction) locks(ctx context.Context) (step, error) {
 // first. It runs once that is held.
 func (t *transaction) controllers(ctx context.Context) (step, error) {
 	t.builder.use(t.connection, t.leadership.termsOf(t.leadership.locks))
-	t.builder.offer(t.next.connection)
+	committed := &atomic.Bool{}
+	t.builder.offer(&offer{connection: t.next.connection, whole: t.wholeWith(t.next.document.Config, committed)})
 	wants := desired(t.inputs(t.next), t.options.Descriptors)
 	prepared, err := t.supervisor.Prepare(wants, t.cause)
 	discard := func() {
@@ -216,6 +218,7 @@ func (t *transaction) controllers(ctx context.Context) (step, error) {
 		klog.FromContext(ctx).Error(err, "Some controllers could not be built", "cause", t.cause)
 	}
 	return step{discard: discard, commit: func(context.Context) {
+		committed.Store(true)
 		t.builder.use(t.next.connection, t.leadership.termsOf(t.next.locks))
 		prepared.Commit()
 		t.noteStarted(wants)

@@ -21,7 +21,11 @@ func (s *Scope) AnyFor(resource schema.GroupVersionResource) (informers.GenericI
 // formOf decides once for each resource.
 func (s *Scope) formOf(resource schema.GroupVersionResource) Form {
 	// Not under the lock: Whole belongs to somebody else.
-	decided := s.informers.formOf(resource)
+	whole := s.whole
+	if whole == nil {
+		whole = s.informers.whole
+	}
+	decided := s.informers.formOf(resource, whole)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if form, found := s.forms[resource]; found {
@@ -34,12 +38,12 @@ func (s *Scope) formOf(resource schema.GroupVersionResource) Form {
 	return decided
 }
 
-func (i *Informers) formOf(resource schema.GroupVersionResource) Form {
+func (i *Informers) formOf(resource schema.GroupVersionResource, whole func(schema.GroupVersionResource) bool) Form {
 	objectType, known := resources().types[resource]
 	if !known {
 		return Metadata
 	}
-	if i.whole != nil && i.whole(resource) {
+	if whole != nil && whole(resource) {
 		return Typed
 	}
 	i.mu.Lock()

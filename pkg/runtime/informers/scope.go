@@ -42,6 +42,8 @@ type ScopeOptions struct {
 	// a handler. A standby keeps its caches warm with it. Registrations of its handlers
 	// are synced when the informer is.
 	Dry bool
+	// Whole overrides Options.Whole for the scope. Nil leaves that.
+	Whole func(schema.GroupVersionResource) bool
 	// Barrier says what the caches have to contain besides being complete, before the scope
 	// is ready. Nil means nothing.
 	Barrier Barrier
@@ -53,6 +55,7 @@ type Scope struct {
 	informers *Informers
 	name      string
 	dry       bool
+	whole     func(schema.GroupVersionResource) bool
 	onPanic   func(error)
 
 	// labels carries the profiler label of goroutines that work for the scope.
@@ -114,6 +117,7 @@ func (i *Informers) NewScope(o ScopeOptions) *Scope {
 		informers: i,
 		name:      o.Name,
 		dry:       o.Dry,
+		whole:     o.Whole,
 		onPanic:   o.OnPanic,
 		failure:   make(chan struct{}),
 		resync:    make(chan struct{}, 1),

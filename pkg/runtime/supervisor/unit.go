@@ -82,6 +82,7 @@ func newUnit(ctx context.Context, d controller.Descriptor, o Options) *unit {
 	}
 	u.drainTimeout.Store(int64(10 * time.Second))
 	o.Metrics.setState(d.Name, Disabled)
+	o.Metrics.lost.WithLabelValues(d.Name) // there from the start, so that a first increase is seen
 	return u
 }
 
