@@ -88,9 +88,9 @@ func configured(lease, kubeconfig string) func(*manager.Config) {
 	return func(c *manager.Config) {
 		c.ClientConnection.Kubeconfig = kubeconfig
 		c.LeaderElection.ResourceName = lease
-		c.LeaderElection.LeaseDuration = &metav1.Duration{Duration: 2 * time.Second}
-		c.LeaderElection.RenewDeadline = &metav1.Duration{Duration: 1500 * time.Millisecond}
-		c.LeaderElection.RetryPeriod = &metav1.Duration{Duration: 300 * time.Millisecond}
+		c.LeaderElection.LeaseDuration = &metav1.Duration{Duration: 4 * time.Second}
+		c.LeaderElection.RenewDeadline = &metav1.Duration{Duration: 3 * time.Second}
+		c.LeaderElection.RetryPeriod = &metav1.Duration{Duration: 500 * time.Millisecond}
 		c.ControllerDefaults.Enabled = ptr.To(false)
 		c.Controllers.ReplicaSet.Enabled = ptr.To(true)
 		c.Controllers.Deployment.Enabled = ptr.To(true)
@@ -123,24 +123,43 @@ func leading(s *runtime.Status) error {
 	return nil
 }
 
-// standsBy waits until a replica stands by with full caches.
-func (r *replica) standsBy(t *testing.T) {
+// rolesOf waits until one of two replicas leads and the other one stands by. Which one leads
+// can change on a machine that is too busy to renew a lease.
+func rolesOf(t *testing.T, a, b *replica) (leader, successor *replica) {
 	t.Helper()
-	eventually(t, "the replica stands by", func(ctx context.Context) error {
-		s, err := r.Status(ctx)
-		if err != nil {
-			return err
-		}
-		if s.Leadership.Leading || len(s.Informers) == 0 {
-			return errors.New("it leads, or has no caches")
-		}
-		for _, i := range s.Informers {
-			if !i.Synced {
-				return fmt.Errorf("%s is not synced", i.Resource)
+	eventually(t, "one replica leads and the other one stands by", func(ctx context.Context) error {
+		var all []error
+		for _, roles := range [][2]*replica{{a, b}, {b, a}} {
+			s, err := roles[0].Status(ctx)
+			if err == nil {
+				err = errors.Join(leading(&s), roles[1].standsBy(ctx))
 			}
+			if err == nil {
+				leader, successor = roles[0], roles[1]
+				return nil
+			}
+			all = append(all, err)
 		}
-		return nil
+		return errors.Join(all...)
 	})
+	return leader, successor
+}
+
+// standsBy is nil if a replica stands by with full caches.
+func (r *replica) standsBy(ctx context.Context) error {
+	s, err := r.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if s.Leadership.Leading || len(s.Informers) == 0 {
+		return errors.New("it leads, or has no caches")
+	}
+	for _, i := range s.Informers {
+		if !i.Synced {
+			return fmt.Errorf("%s is not synced", i.Resource)
+		}
+	}
+	return nil
 }
 
 func must(t *testing.T, err error) {
@@ -157,15 +176,19 @@ func eventually(t *testing.T, what string, check func(context.Context) error) {
 	defer cancel()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
+	var last error
 	for {
 		err := check(ctx)
 		if err == nil {
 			return
 		}
+		if ctx.Err() == nil {
+			last = err
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("waiting until %s: %v", what, err)
+			t.Fatalf("waiting until %s: %v", what, last)
 		}
 	}
 }

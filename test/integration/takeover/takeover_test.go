@@ -34,8 +34,8 @@ func TestTakeovers(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("%d %s", n, w.name), func(t *testing.T) {
 			t.Logf("%v after %v, watches %v behind", signal, moment, delay)
-			successor := join(parent, lease)
-			successor.standsBy(t)
+			var successor *replica
+			leader, successor = rolesOf(t, leader, join(parent, lease))
 			namespace := plane.Namespace(t)
 			behind := successor.proxy.DelayEvents(faultproxy.Requests{Client: "informers"}, delay)
 			want := w.begin(t, namespace)
