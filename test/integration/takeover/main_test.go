@@ -3,7 +3,7 @@
 //
 //  1. Every manager reaches the API server through a proxy of its own, which holds up what
 //     a test says: the opening of a watch, or its events.
-//  2. What was created is counted in the audit log, not in any cache.
+//  2. What was created is counted by a watch of the test's own, not in any cache.
 //  3. Variables in the environment make the tests longer, with the same code: see
 //     takeovers.
 package takeover

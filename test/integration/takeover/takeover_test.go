@@ -37,6 +37,7 @@ func TestTakeovers(t *testing.T) {
 			var successor *replica
 			leader, successor = rolesOf(t, leader, join(parent, lease))
 			namespace := plane.Namespace(t)
+			created := count(t, namespace)
 			behind := successor.proxy.DelayEvents(faultproxy.Requests{Client: "informers"}, delay)
 			want := w.begin(t, namespace)
 			elapse(t, moment)
@@ -45,10 +46,13 @@ func TestTakeovers(t *testing.T) {
 			successor.leads(t)
 			elapse(t, delay+time.Second) // it could do harm for as long as it has not seen what was written
 			behind.Lift()
-			eventually(t, "the workload is as asked for", func(ctx context.Context) error { return w.settled(ctx, namespace, want) })
-			got, err := created(namespace)
-			must(t, err)
-			if got != want {
+			eventually(t, "the workload is as asked for", func(ctx context.Context) error {
+				if n := created(); n < want {
+					return fmt.Errorf("%d of %d pods were created", n, want)
+				}
+				return w.done(ctx, namespace)
+			})
+			if got := created(); got != want {
 				t.Errorf("%d pods were created, want %d", got, want)
 			}
 			leader = successor
