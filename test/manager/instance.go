@@ -192,11 +192,6 @@ func running(s *runtime.Status) error {
 		}
 		switch c.State {
 		case supervisor.Running, supervisor.Idle:
-			for _, l := range c.Loops {
-				if l.Waiting != "" {
-					return fmt.Errorf("%s waits: %s", c.Name, l.Waiting)
-				}
-			}
 			continue
 		case supervisor.Disabled:
 			// Without a reason it is only not told yet what to do.

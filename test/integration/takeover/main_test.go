@@ -42,12 +42,12 @@ func TestMain(m *testing.M) {
 
 // takeovers is how many there are in TestTakeovers.
 //
-//	KCMD_TAKEOVERS  default 8
+//	KCMD_TAKEOVERS  default 4: one of each workload, with a leader that stops
 func takeovers(t *testing.T) int {
 	t.Helper()
 	value := os.Getenv("KCMD_TAKEOVERS")
 	if value == "" {
-		return 8
+		return 4
 	}
 	n, err := strconv.Atoi(value)
 	if err != nil {

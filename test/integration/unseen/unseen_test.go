@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/runtime"
 	"kcmd.dev/test/controlplane"
 	"kcmd.dev/test/faultproxy"
 	"kcmd.dev/test/manager"
@@ -55,11 +56,24 @@ func start(t *testing.T, enable func(*manager.Config) **bool) *faultproxy.Proxy 
 	if err != nil {
 		t.Fatal(err)
 	}
-	manager.Start(t, plane, func(c *manager.Config) {
+	m := manager.Start(t, plane, func(c *manager.Config) {
 		c.ClientConnection.Kubeconfig = kubeconfig
 		c.ControllerDefaults.Enabled = ptr.To(false)
 		*enable(c) = ptr.To(true)
 	})
+	err = m.Wait(t.Context(), "the controller works", func(s *runtime.Status) error {
+		for _, c := range s.Controllers {
+			for _, l := range c.Loops {
+				if l.Waiting != "" {
+					return fmt.Errorf("%s waits: %s", c.Name, l.Waiting)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return proxy
 }
 
