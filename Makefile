@@ -1,6 +1,6 @@
 # Nothing but Go, make, git and a C compiler (for the race detector) is needed: the
-# control plane, kubectl and the linter are built from pinned Go modules into .bin. One
-# test, of the status page, looks for Chromium besides, and is skipped without it.
+# control plane, kubectl and the linter are built from pinned Go modules into .bin. The
+# test of the status page needs Chromium, and is skipped without it.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -13,9 +13,11 @@ FUZZTIME ?= 10m
 # make run NODES=3 CONFIG=my.yaml
 NODES ?= 10
 CONFIG ?= configs/sandbox.yaml
+# make run CSI=true: with a CSI driver, for volumes
+CSI ?= false
 COUNT ?= 1
 # make build VERSION=v1.36.3-kcmd.1
-VERSION ?= $(shell cat $(MANAGER)/VERSION)
+VERSION ?= $(shell cat $(MANAGER)/app/VERSION)
 VERSION_PACKAGE := k8s.io/component-base/version
 # Without grpcnotrace the linker keeps every method of every type, see test/manager/program.
 TAGS := $(shell cat $(MANAGER)/TAGS)
@@ -29,11 +31,11 @@ help: ## Show this list
 
 .PHONY: run
 run: sandbox ## Build and run a sandbox control plane and the manager, until Ctrl-C
-	@.bin/sandbox run --nodes $(NODES) --config $(CONFIG)
+	@.bin/sandbox run --nodes $(NODES) --csi=$(CSI) --config $(CONFIG)
 
 .PHONY: sandbox-up
 sandbox-up: sandbox ## Run a control plane without a manager, in the background
-	@.bin/sandbox up --detach --nodes $(NODES)
+	@.bin/sandbox up --detach --nodes $(NODES) --csi=$(CSI)
 
 .PHONY: sandbox-down
 sandbox-down: sandbox ## Stop the control plane that runs in the background
@@ -68,7 +70,7 @@ generate: ## Write the JSON Schema and the generated parts of docs/ and README.m
 	go test ./test/docs -run UpToDate -update
 
 .PHONY: chromium
-chromium: ## Install Chromium, which the status page is tested in (as root, with apt-get)
+chromium: ## Install Chromium, in which the status page is tested (as root, with apt-get)
 	@if command -v chromium chromium-browser google-chrome google-chrome-stable headless_shell >/dev/null; then \
 	  echo 'chromium: it is installed'; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -92,10 +94,11 @@ ci: ## What CI runs
 	.ci/run
 
 .PHONY: verify
-verify: ## Check formatting, generated files, and what the product is built from
+verify: ## Check formatting, generated files, and the dependencies of the product
 	@files=$$(gofmt -l cmd pkg test); if [ -n "$$files" ]; then echo "not formatted, run make fmt: $$files"; exit 1; fi
 	@go run ./pkg/config/schema/gen -check
 	@go test -count=1 ./test/docs ./test/rules
+	@echo "verify: tests name the rules of docs/specs that they pin; $$(grep -vc '^#' docs/specs/unpinned.txt) rules of what is built are named by none"
 	@# Every library is published for reuse; the upstream program itself is none of them.
 	@if grep -n '^[^/]*k8s\.io/kubernetes ' go.mod; then echo 'go.mod requires k8s.io/kubernetes'; exit 1; fi
 	@packages=$$(go list -deps ./cmd/... ./pkg/...); \
@@ -115,21 +118,39 @@ unit: ## Run the tests that need no control plane, with the race detector
 	go test -race ./pkg/... ./cmd/...
 
 .PHONY: fuzz
-fuzz: ## Look for configuration files that Load cannot cope with, for FUZZTIME (10m)
+fuzz: ## Search for configuration files that Load cannot handle, for FUZZTIME (10m)
 	go test ./pkg/config -run '^$$' -fuzz '^FuzzLoad$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 200x
 
 # One package after another: each starts control planes of its own.
 .PHONY: integration
 integration: sandbox ## Run the tests that run against real control planes
-	.bin/sandbox build
+	.bin/sandbox build --csi
 	go test -p 1 -timeout 30m ./test/...
+
+# The same tests, with what takes long in full: the clock of the manager does not run fast
+# (KCMD_REAL_CLOCK), and there is more of everything else.
+NIGHTLY := KCMD_REAL_CLOCK=yes KCMD_TAKEOVERS=100 KCMD_FAILOVER_LOSSES=200 KCMD_FAILOVER_DEFAULTS=yes \
+  KCMD_RELOADS=1000 KCMD_RELOAD_PODS=5000 KCMD_DEPLOYMENT_REPLICAS=1000 KCMD_MASS_FAILURE=yes \
+  KCMD_DEVICE_SLICES=10
+.PHONY: nightly
+nightly: sandbox soak ## Run the long forms of those tests, and soak
+	$(NIGHTLY) go test -count=1 -v -p 1 -timeout 3h ./test/integration/garbage ./test/integration/nodes ./test/integration/devices ./test/integration/heartbeats \
+	  ./test/integration/leadership ./test/integration/failover ./test/integration/takeover ./test/integration/reload
 
 # make soak SOAK_DURATION=1h SOAK_SEED=1
 SOAK_DURATION ?= 10m
 .PHONY: soak
-soak: sandbox ## Let everything happen to a manager, at random, for SOAK_DURATION (10m)
+soak: sandbox ## Expose a manager to random events and failures, for SOAK_DURATION (10m)
 	.bin/sandbox build
 	SOAK_DURATION=$(SOAK_DURATION) go test -count=1 -v -timeout 24h ./test/integration/soak
+
+# make faults FAULTS=50 SCENARIO=statefulset, or SCENARIO=statefulset/killed-after/create-pods-2
+FAULTS ?= 100000
+SCENARIO ?= .
+.PHONY: faults
+faults: sandbox ## Inject every fault at every write of every scenario, or FAULTS of each SCENARIO
+	.bin/sandbox build
+	KCMD_FAULTS=$(FAULTS) go test -count=1 -v -timeout 24h -run 'TestFaults/$(SCENARIO)' ./test/faults
 
 ##@ Measure
 
@@ -143,7 +164,7 @@ bench: .bin/bench ## Compare with an unmodified kube-controller-manager, in half
 	.bin/bench render
 
 .PHONY: bench-quick
-bench-quick: .bin/bench ## The same in less than twenty minutes: single rounds, no CronJobs, no steady state
+bench-quick: .bin/bench ## The same in less than twenty minutes: one round each, no CronJobs, no steady state
 	.bin/bench run --mode=unlimited --rounds=1 --scale=0.5 --scenarios=deployments,services,garbage,ballast,change
 	.bin/bench run --mode=unlimited --rounds=1 --scenarios=growth,failover,ttl
 	.bin/bench run --mode=defaults --rounds=1 --scale=0.1 --scenarios=deployments,services,garbage,change
@@ -159,7 +180,14 @@ bench-run: .bin/bench ## Compare with BENCH as flags of `bench run`; without, ev
 	@go build -o .bin/bench ./test/cmd/bench
 
 .PHONY: bench-render
-bench-render: .bin/bench ## Write docs/performance.md and its plots from the results that are there
+bench-render: .bin/bench ## Write docs/performance.md and its plots from the existing results
+	.bin/bench render
+
+.PHONY: mass-failure
+mass-failure: sandbox .bin/bench ## Have 300 nodes fail in all ways at the default rates, and plot what becomes of them
+	.bin/sandbox build
+	KCMD_MASS_FAILURE=yes KCMD_MASS_FAILURE_DATA=$(CURDIR)/test/benchmark/results/mass-failure.json \
+	  go test -count=1 -v -timeout 30m -run TestMassFailure ./test/integration/heartbeats
 	.bin/bench render
 
 # make microbench COUNT=10 > new.txt && benchstat old.txt new.txt

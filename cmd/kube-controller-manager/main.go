@@ -2,14 +2,6 @@
 // configuration file says, and follows the file while it runs.
 package main
 
-import (
-	"os"
-	_ "time/tzdata" // time zones of CronJobs, wherever the process runs
+import "kcmd.dev/cmd/kube-controller-manager/app"
 
-	_ "k8s.io/component-base/metrics/prometheus/restclient" // rest_client_* metrics
-	_ "k8s.io/component-base/metrics/prometheus/version"    // kubernetes_build_info
-)
-
-func main() {
-	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { app.Main() }

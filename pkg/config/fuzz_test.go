@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"kcmd.dev/pkg/config/diff"
 )
 
 // Whatever is in a file, Load neither panics nor takes long nor much memory; what it accepts
@@ -46,8 +48,8 @@ func FuzzLoad(f *testing.F) {
 		if err != nil {
 			t.Fatalf("loading what was marshalled: %v\n%s", err, out)
 		}
-		if diff := cmp.Diff(toObject(doc.Config), toObject(again.Config)); diff != "" {
-			t.Fatalf("round trip (-want +got):\n%s", diff)
+		if difference := cmp.Diff(diff.ObjectOf(doc.Config), diff.ObjectOf(again.Config)); difference != "" {
+			t.Fatalf("round trip (-want +got):\n%s", difference)
 		}
 	})
 }

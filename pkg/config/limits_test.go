@@ -8,10 +8,16 @@ import (
 	"time"
 )
 
+// The limits of package tree.
+const (
+	separators = 100_000
+	values     = 20_000
+)
+
 // hostile are files that aim at the parser or at checks that compare values with each other,
 // as large as the limits allow.
 func hostile() map[string]string {
-	const most = maxSeparators - 100
+	const most = separators - 100
 	numbered := func(count int, format string) string {
 		var b strings.Builder
 		for i := range count {
@@ -89,8 +95,8 @@ func TestHostileFilesTakeLittle(t *testing.T) {
 
 func TestLimitsAreReported(t *testing.T) {
 	tests := []struct{ name, text, want string }{
-		{"separators", "a: [" + strings.Repeat("1,", maxSeparators) + "]\n", "f.yaml:1:1: the file has more than 100000 separators of values: a configuration has at most 20000 values"},
-		{"values", "serving: {tls: {cipherSuites: [" + strings.Repeat("a,", maxValues) + "]}}\n", "f.yaml:3:40020: serving.tls.cipherSuites[19994]: the file has more than 20000 values"},
+		{"separators", "a: [" + strings.Repeat("1,", separators) + "]\n", "f.yaml:1:1: the file has more than 100000 value separators: a configuration has at most 20000 values"},
+		{"values", "serving: {tls: {cipherSuites: [" + strings.Repeat("a,", values) + "]}}\n", "f.yaml:3:40020: serving.tls.cipherSuites[19994]: the file has more than 20000 values"},
 		{"depth", "a: " + strings.Repeat("[", 100) + strings.Repeat("]", 100) + "\n",
 			"f.yaml:3:67: a" + strings.Repeat("[0]", 26) + "[…: nested deeper than 64 levels"},
 	}

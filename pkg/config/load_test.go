@@ -14,6 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"kcmd.dev/pkg/config/diff"
+	"kcmd.dev/pkg/config/gates"
+	"kcmd.dev/pkg/config/problem"
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
@@ -25,7 +28,7 @@ func problemsOf(t *testing.T, text string) string {
 	t.Helper()
 	doc, err := Load("f.yaml", []byte(text))
 	if err != nil {
-		var problems Errors
+		var problems problem.Errors
 		if !errors.As(err, &problems) || doc != nil {
 			t.Fatalf("Load returned document %v and an error of type %T, want no document and Errors", doc, err)
 		}
@@ -52,26 +55,26 @@ func TestLoadReportsBadFiles(t *testing.T) {
 		{"tab after spaces", header + "resync:\n  minPeriod: 1h\n \tx: 1\n", "f.yaml:5:2: tab character in the indentation: YAML is indented with spaces"},
 		{"half-written key", header + "leaderElection:\n  leaseDur", `f.yaml:4:3: leaderElection: must be a mapping with fields such as leaderElect, not the string "leaseDur"`},
 		{"half-written second key", header + "leaderElection:\n  retryPeriod: 1s\n  leaseDur", "f.yaml:5:3: not valid YAML: could not find expected ':'"},
-		{"half-written quote", header + "clientConnection:\n  kubeconfig: \"/etc/ku", "f.yaml:4:3: not valid YAML: found unexpected end of stream"},
-		{"half-written flow", header + "resync: {minPeriod: 1h\n", "f.yaml:3:1: not valid YAML: did not find expected ',' or '}'"},
+		{"half-written quote", header + "clientConnection:\n  kubeconfig: \"/etc/ku", "f.yaml:4:15: not valid YAML: found unexpected end of stream"},
+		{"half-written flow", header + "resync: {minPeriod: 1h\n", "f.yaml:3:9: not valid YAML: did not find expected ',' or '}'"},
 		{"bad indentation", header + "resync:\n  minPeriod: 1h\n reload: {}\n", "f.yaml:5:2: not valid YAML: did not find expected key"},
-		{"two values", header + "resync: a: b\n", "f.yaml:3:1: not valid YAML: mapping values are not allowed in this context"},
+		{"two values", header + "resync: a: b\n", "f.yaml:3:10: not valid YAML: mapping values are not allowed in this context"},
 		{"unknown anchor", header + "resync: *base\n", "f.yaml:3:9: not valid YAML: no anchor &base is defined before this alias"},
 		{"anchor in itself", header + "resync: &a {minPeriod: *a}\n", "f.yaml:3:9: resync.minPeriod: the anchor &a contains itself"},
 		{"two documents", header + "---\nkind: Pod\n", "f.yaml:3:1: a second document starts here: a configuration is one document, remove the --- and what follows"},
 		{"broken second document", header + "---\n{\n", "f.yaml:5:1: not valid YAML: did not find expected node content"},
 		{"custom tag", header + "resync: !!binary aGk=\n", "f.yaml:3:9: resync: the tag !!binary is not allowed"},
-		{"value against its tag", header + "clientConnection: {burst: !!int x}\n", `f.yaml:3:27: clientConnection.burst: "x" does not fit its tag !!int`},
+		{"value against its tag", header + "clientConnection: {burst: !!int x}\n", `f.yaml:3:27: clientConnection.burst: "x" does not match its tag !!int`},
 		{"mapping as key", header + "? {a: b}\n: c\n", "f.yaml:3:3: a key must be a plain word"},
 		{"merge of a word", header + "resync: {<<: word}\n", `f.yaml:3:14: resync: << merges mappings only, not the string "word"`},
-		{"duplicate key", header + "resync: {}\nreload: {}\nresync: {}\n", "f.yaml:5:1: resync: duplicate key, first set in line 3"},
+		{"duplicate key", header + "resync: {}\nreload: {}\nresync: {}\n", "f.yaml:5:1: resync: duplicate key, first set on line 3"},
 		{"duplicate feature gate", header + "featureGates: {PodDeletionCost: true, PodDeletionCost: false}\n",
-			"f.yaml:3:39: featureGates.PodDeletionCost: duplicate key, first set in line 3"},
+			"f.yaml:3:39: featureGates.PodDeletionCost: duplicate key, first set on line 3"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, problemsOf(t, test.text)); diff != "" {
-				t.Errorf("problems (-want +got):\n%s", diff)
+			if difference := cmp.Diff(test.want, problemsOf(t, test.text)); difference != "" {
+				t.Errorf("problems (-want +got):\n%s", difference)
 			}
 		})
 	}
@@ -102,8 +105,8 @@ func TestLoadReportsWrongVersion(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, problemsOf(t, test.text)); diff != "" {
-				t.Errorf("problems (-want +got):\n%s", diff)
+			if difference := cmp.Diff(test.want, problemsOf(t, test.text)); difference != "" {
+				t.Errorf("problems (-want +got):\n%s", difference)
 			}
 		})
 	}
@@ -129,7 +132,7 @@ clientConnection: {burst: 5, kubeconfig: 12}
 	want := `f.yaml:3:1: leaderElecton: unknown field, did you mean "leaderElection"?
 f.yaml:5:18: leaderElection.leaseDuration: must be a duration such as 500ms, 10s, 5m or 1h30m, not the number 5: did you mean 5s?
 f.yaml:7:16: warning: leaderElection.leaderElect: yes is read as true: write true
-f.yaml:8:8: warning: resync: is empty, which has no effect: give it a value or remove it
+f.yaml:8:8: warning: resync: is empty and has no effect: set a value or remove it
 f.yaml:10:3: controllers.deployment: "deployment" is a former name: write "deployment-controller"
 f.yaml:11:3: controllers.xyzzy: unknown controller: none has this or a similar name
 f.yaml:12:3: controllers.deploymnt-controller: unknown controller, did you mean "deployment-controller"?
@@ -139,8 +142,8 @@ f.yaml:16:16: featureGates.PodDeletionCots: unknown feature gate, did you mean "
 f.yaml:17:27: clientConnection.burst: must be 0 without qps, not 5: set clientConnection.qps too, or remove burst
 f.yaml:17:42: clientConnection.kubeconfig: must be a string, not the number 12: write "12"`
 	for range 20 { // the order of maps must not show
-		if diff := cmp.Diff(want, problemsOf(t, text)); diff != "" {
-			t.Fatalf("problems (-want +got):\n%s", diff)
+		if difference := cmp.Diff(want, problemsOf(t, text)); difference != "" {
+			t.Fatalf("problems (-want +got):\n%s", difference)
 		}
 	}
 }
@@ -166,9 +169,9 @@ func TestLoadIsBounded(t *testing.T) {
 		wantLast string
 	}{
 		{"10 MB", bytes.Repeat([]byte("a: b\n"), 2<<20), "f.yaml:1:1: the file has 10485760 bytes: a configuration has at most 1048576"},
-		{"anchors bomb", anchorsBomb(), "aliases stand for more than 10000 values"},
+		{"anchors bomb", anchorsBomb(), "aliases expand to more than 10000 values"},
 		{"flow nesting", []byte(header + "resync: " + strings.Repeat("[", 100) + strings.Repeat("]", 100)), "nested deeper than 64 levels"},
-		{"extreme nesting", bytes.Repeat([]byte("["), maxSeparators), "f.yaml:1:1: not valid YAML: exceeded max depth of 10000"},
+		{"extreme nesting", bytes.Repeat([]byte("["), separators), "f.yaml:1:1: not valid YAML: exceeded max depth of 10000"},
 		{"everything unknown", []byte(manyUnknown.String()), "and more: only the first 1000 problems are shown"},
 		{"only bad bytes", bytes.Repeat([]byte{0xff}, MaxFileBytes), "f.yaml:1:1000: and more: only the first 1000 problems are shown"},
 	}
@@ -183,7 +186,7 @@ func TestLoadIsBounded(t *testing.T) {
 			if last := lines[len(lines)-1]; !strings.HasSuffix(last, test.wantLast) {
 				t.Errorf("last problem is %q, want it to end in %q", last, test.wantLast)
 			}
-			if len(lines) > maxProblems+1 {
+			if len(lines) > 1001 {
 				t.Errorf("%d problems reported", len(lines))
 			}
 			if took := time.Since(started); took > 5*time.Second {
@@ -220,7 +223,8 @@ func TestLoadAcceptsSpellings(t *testing.T) {
 		"one marker":        "---\n" + header + "leaderElection: {leaderElect: false, leaseDuration: 20s}\ncontrollers: {deployment-controller: {concurrentSyncs: 8}}\n---\n",
 		"CRLF":              strings.ReplaceAll(header, "\n", "\r\n") + "leaderElection: {leaderElect: false, leaseDuration: 20s}\r\ncontrollers: {deployment-controller: {concurrentSyncs: 8}}\r\n",
 		"YAML 1.1 boolean":  header + "leaderElection: {leaderElect: off, leaseDuration: 20s}\ncontrollers: {deployment-controller: {concurrentSyncs: 8}}\n",
-		"octal and hex":     header + "leaderElection: {leaderElect: no, leaseDuration: 20s}\ncontrollers: {deployment-controller: {concurrentSyncs: 010}}\n",
+		"octal":             header + "leaderElection: {leaderElect: no, leaseDuration: 20s}\ncontrollers: {deployment-controller: {concurrentSyncs: 0o10}}\n",
+		"hexadecimal":       header + "leaderElection: {leaderElect: false, leaseDuration: 20s}\ncontrollers: {deployment-controller: {concurrentSyncs: 0x8}}\n",
 		"whole float":       header + "leaderElection: {leaderElect: n, leaseDuration: 20s}\ncontrollers: {deployment-controller: {concurrentSyncs: 8.0}}\n",
 		"anchors and merge": header + "leaderElection: {leaderElect: FALSE, leaseDuration: &d 20s}\ncontrollers:\n  deployment-controller: {concurrentSyncs: 8}\n  replicaset-controller: &c {concurrentSyncs: 5}\n  replicationcontroller-controller: {<<: *c}\n",
 	}
@@ -230,8 +234,8 @@ func TestLoadAcceptsSpellings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want.Config, doc.Config); diff != "" {
-				t.Errorf("configuration (-want +got):\n%s", diff)
+			if difference := cmp.Diff(want.Config, doc.Config); difference != "" {
+				t.Errorf("configuration (-want +got):\n%s", difference)
 			}
 			// What sigs.k8s.io/yaml makes of the same bytes.
 			other := &v1beta1.KubeControllerManagerConfiguration{}
@@ -240,8 +244,8 @@ func TestLoadAcceptsSpellings(t *testing.T) {
 				t.Fatal(err)
 			}
 			v1beta1.SetDefaults(other)
-			if diff := cmp.Diff(other, doc.Config); diff != "" {
-				t.Errorf("configuration (-sigs.k8s.io/yaml +got):\n%s", diff)
+			if difference := cmp.Diff(other, doc.Config); difference != "" {
+				t.Errorf("configuration (-sigs.k8s.io/yaml +got):\n%s", difference)
 			}
 		})
 	}
@@ -252,12 +256,12 @@ func TestPositionOfFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]Position{
-		"serving.tls.minVersion":          {5, 17},
-		"serving.tls.certFile":            {4, 3}, // not set: the block around it
-		"serving.tls":                     {5, 5},
-		"clientConnection.kubeconfig":     {1, 1},
-		"serving.authentication.cacheTTL": {3, 1},
+	for path, want := range map[string]problem.Position{
+		"serving.tls.minVersion":          {Line: 5, Column: 17},
+		"serving.tls.certFile":            {Line: 4, Column: 3}, // not set: the block around it
+		"serving.tls":                     {Line: 5, Column: 5},
+		"clientConnection.kubeconfig":     {Line: 1, Column: 1},
+		"serving.authentication.cacheTTL": {Line: 3, Column: 1},
 	} {
 		if got := doc.Position(path); got != want {
 			t.Errorf("Position(%q) = %v, want %v", path, got, want)
@@ -309,22 +313,33 @@ func TestFullSampleIsTheDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := doc.Config.DeepCopy()
-	for _, gate := range FeatureGates() {
+	for _, gate := range gates.All() {
 		value, ok := got.FeatureGates[gate.Name]
-		wanted := gate.Read && !gate.Locked && gate.Name != AllAlpha && gate.Name != AllBeta
+		removed := gate.Stage == gates.GA || gate.Stage == gates.Deprecated // naming one is a warning
+		wanted := gate.Read && !gate.Locked && !removed && gate.Name != gates.AllAlpha && gate.Name != gates.AllBeta
 		if ok != wanted || (ok && value != gate.Default) {
-			t.Errorf("gate %s: spelled out %t as %t, want the default of each gate that can be changed with effect", gate.Name, ok, value)
+			t.Errorf("gate %s: spelled out %t as %t, want the default of each gate that can be changed with effect and will stay", gate.Name, ok, value)
 		}
 	}
 	got.FeatureGates = nil
-	if changes := changedLeaves(toObject(v1beta1.NewDefault()), toObject(got)); len(changes) > 0 {
+	if changes := diff.Between(v1beta1.NewDefault(), got); len(changes) > 0 {
 		t.Errorf("full.yaml differs from the defaults: %v", changes)
 	}
 	// Every field with a default is spelled out.
-	for _, change := range changedLeaves(toObject(&v1beta1.KubeControllerManagerConfiguration{}), toObject(v1beta1.NewDefault())) {
-		if _, ok := doc.places.values[change.Path]; !ok {
+	for _, change := range diff.Between(&v1beta1.KubeControllerManagerConfiguration{}, v1beta1.NewDefault()) {
+		if _, ok := doc.places.Values[change.Path]; !ok {
 			t.Errorf("full.yaml does not set %s", change.Path)
 		}
+	}
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	data, err := Marshal(v1beta1.NewDefault())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if problems := problemsOf(t, string(data)); problems != "" {
+		t.Errorf("the defaults are not valid: %s", problems)
 	}
 }
 
@@ -344,11 +359,11 @@ func TestMarshalRoundTrip(t *testing.T) {
 	if len(again.Warnings) > 0 {
 		t.Errorf("a marshalled configuration has warnings: %v", again.Warnings)
 	}
-	if diff := cmp.Diff(doc.Config, again.Config); diff != "" {
-		t.Errorf("round trip (-want +got):\n%s", diff)
+	if difference := cmp.Diff(doc.Config, again.Config); difference != "" {
+		t.Errorf("round trip (-want +got):\n%s", difference)
 	}
-	if diff := cmp.Diff(doc.Config, doc.Config.DeepCopy()); diff != "" {
-		t.Errorf("DeepCopy (-want +got):\n%s", diff)
+	if difference := cmp.Diff(doc.Config, doc.Config.DeepCopy()); difference != "" {
+		t.Errorf("DeepCopy (-want +got):\n%s", difference)
 	}
 	first, second := mustHash(t, doc.Config), mustHash(t, again.Config)
 	if first != second || len(first) != 64 {
@@ -379,4 +394,25 @@ func BenchmarkLoad(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// A time that is right once stays so: a file that was valid is valid when a process starts later.
+func TestDeletionsAreAllowedForADayAtMost(t *testing.T) {
+	check := func(ahead time.Duration, want bool) {
+		t.Helper()
+		until := time.Now().Add(ahead).Format(time.RFC3339)
+		doc, err := Load("f.yaml", []byte("apiVersion: "+v1beta1.APIVersion+"\nkind: "+v1beta1.Kind+"\ndeletionBreaker:\n  mode: Stop\n  allowUntil: "+until+"\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, problems := range []problem.Errors{doc.CheckFiles(), doc.CheckStart()} {
+			text := problems.Error()
+			if problems.HasErrors() == want || !want && (!strings.HasPrefix(text, "f.yaml:5:15: deletionBreaker.allowUntil: must be at most 24 hours from now, ") || !strings.HasSuffix(text, ", not "+until)) {
+				t.Errorf("%s: %v, want it to be valid: %t", ahead, problems, want)
+			}
+		}
+	}
+	check(-time.Hour, true)
+	check(23*time.Hour, true)
+	check(25*time.Hour, false)
 }

@@ -18,8 +18,8 @@ func TestDescriptorsAreCompleteAndUnique(t *testing.T) {
 			}
 			names[name] = d.Name
 		}
-		if d.Doc == "" || len(d.Requires) == 0 {
-			t.Errorf("%s lacks Doc or Requires: %+v", d.Name, d)
+		if len(d.Requires)+len(d.Alternatives) == 0 {
+			t.Errorf("%s lacks Requires and Alternatives: %+v", d.Name, d)
 		}
 		if (d.ServiceAccount == "") == (d.ClientName == "") {
 			t.Errorf("%s must have either a service account or a client name", d.Name)

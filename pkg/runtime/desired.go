@@ -1,29 +1,29 @@
 package runtime
 
 import (
-	"cmp"
 	"hash/fnv"
 	"math"
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/locks"
+	"kcmd.dev/pkg/config/plan"
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/runtime/leadership"
 	"kcmd.dev/pkg/runtime/supervisor"
 )
 
-// inputs are everything that decides what runs.
+// inputs is everything that determines what runs.
 type inputs struct {
 	config *v1beta1.KubeControllerManagerConfiguration
 	// locks is what may run under each lock, by its name.
-	locks map[string]right
+	locks map[string]leadership.Right
 	// clients is the generation of the clients and caches.
 	clients uint64
-	// missing says which of some resources the API server does not serve.
+	// missing returns which of some resources the API server does not serve.
 	missing func([]schema.GroupVersionResource) string
 	// served is the generation of what it serves.
 	served uint64
@@ -31,11 +31,11 @@ type inputs struct {
 	files map[string]string
 	// clusterCA is the fingerprint of the CA data of the kubeconfig.
 	clusterCA string
-	// spread is a number in [0,1) that keeps processes from resyncing in step.
+	// spread is a number in [0,1) that keeps processes from resyncing at the same time.
 	spread float64
 }
 
-// desired decides what every controller should be doing.
+// desired computes what every controller should be doing.
 func desired(in inputs, descriptors []controller.Descriptor) map[string]supervisor.Want {
 	wants := make(map[string]supervisor.Want, len(descriptors))
 	for _, d := range descriptors {
@@ -44,78 +44,95 @@ func desired(in inputs, descriptors []controller.Descriptor) map[string]supervis
 	return wants
 }
 
+// want combines what the configuration specifies for a controller with what does not come from
+// it: the resources that are served, the contents of files, the connection, and the term.
 func want(in inputs, d controller.Descriptor) supervisor.Want {
-	if ok, reason := enabled(in.config, d); !ok {
-		return supervisor.Want{State: supervisor.Disabled, Reason: reason}
+	spec := specOf(in.config, d)
+	if !spec.Runs() {
+		return supervisor.Want{State: supervisor.Disabled, Reason: spec.Off}
 	}
-	value := d.Value(in.config)
-	if missing := in.missing(d.Resources(value)); missing != "" {
+	if missing := in.missing(d.Resources(spec.Value)); missing != "" {
+		return supervisor.Want{State: supervisor.Waiting, Reason: missing}
+	}
+	chosen, missing := in.choose(d.Alternatives)
+	if missing != "" {
 		return supervisor.Want{State: supervisor.Waiting, Reason: missing}
 	}
 	w := supervisor.Want{
 		State:  supervisor.Running,
-		Spec:   supervisor.Spec{Value: value, Files: in.fingerprint(d, value), Clients: in.clients},
+		Spec:   supervisor.Spec{Planned: spec, Files: in.fingerprint(d, spec.Value), Chosen: chosen, Clients: in.clients},
 		Resync: resyncPeriod(in, d.Name),
 	}
 	if d.RunsWithoutLease {
-		return w
+		return paused(w)
 	}
-	lock, _ := config.LockOf(in.config, d.Name)
-	right := in.locks[lock]
-	if reason := right.refuses(d.Name); reason != "" {
+	right := in.locks[spec.Lock.Name]
+	if reason := right.Refuses(d.Name); reason != "" || spec.Paused {
 		w.State, w.Reason = supervisor.Standby, reason
-		w.Spec.Cold = right.term == 0 && in.config.LeaderElection.Standby == v1beta1.StandbyCold
+		w.Spec.Planned.Lock = locks.Key{} // it has none, and keeps its caches when the lock changes
+		w.Spec.Cold = right.Term == 0 && in.config.LeaderElection.Standby == v1beta1.StandbyCold
 		if d.ReadsServed && !w.Spec.Cold {
 			w.Spec.Served = in.served
 		}
-		return w
+		return paused(w)
 	}
-	w.Spec.Term = right.term
+	w.Spec.Term = right.Term
 	return w
 }
 
-// refuses says why a controller may not run under a lock, empty if it may.
-func (r right) refuses(name string) string {
-	switch {
-	case r.term == 0:
-		return cmp.Or(r.reason, "the lock is not held")
-	case r.granted == nil || r.granted(name):
-		return ""
-	case r.blocked[name] != "":
-		return r.blocked[name]
-	case r.reason != "":
-		return r.reason
+// paused is a want that is not to be carried out while its controller is paused.
+func paused(w supervisor.Want) supervisor.Want {
+	if w.Spec.Planned.Paused {
+		w.State, w.Reason = supervisor.Paused, "paused in the configuration"
 	}
-	return "it is being asked whether another process still runs it"
+	return w
 }
 
-// enabled reports whether this process is to run a controller while it holds the lock of
-// it, and if not, why.
-func enabled(cfg *v1beta1.KubeControllerManagerConfiguration, d controller.Descriptor) (ok bool, reason string) {
-	if ok, reason := d.Enabled(cfg); !ok || d.RunsWithoutLease {
-		return ok, reason
+// choose returns the first of some resources that is served, or why there is none.
+func (in inputs) choose(alternatives []schema.GroupVersionResource) (chosen schema.GroupVersionResource, missing string) {
+	for _, r := range alternatives {
+		reason := in.missing([]schema.GroupVersionResource{r})
+		if reason == "" {
+			return r, ""
+		}
+		if missing == "" {
+			missing = reason
+		}
 	}
-	if _, ok := config.LockOf(cfg, d.Name); !ok {
-		return false, "leader migration gives it to another component"
-	}
-	return true, ""
+	return schema.GroupVersionResource{}, missing
 }
 
-// wanted are the enabled controllers of a lock.
+// specOf returns everything in a configuration that a controller depends on.
+func specOf(cfg *v1beta1.KubeControllerManagerConfiguration, d controller.Descriptor) plan.Spec {
+	return plan.SpecOf(cfg, subject(d))
+}
+
+// subject is a controller as a Plan sees it.
+func subject(d controller.Descriptor) plan.Subject {
+	return plan.Subject{Name: d.Name, Enabled: d.Enabled, Value: d.Value, WithoutLease: d.RunsWithoutLease}
+}
+
+// Subjects returns the controllers as a Plan sees them.
+func Subjects(descriptors []controller.Descriptor) []plan.Subject {
+	subjects := make([]plan.Subject, 0, len(descriptors))
+	for _, d := range descriptors {
+		subjects = append(subjects, subject(d))
+	}
+	return subjects
+}
+
+// wanted returns the enabled controllers of a lock.
 func wanted(cfg *v1beta1.KubeControllerManagerConfiguration, descriptors []controller.Descriptor, lock string) []string {
 	var all []string
 	for _, d := range descriptors {
-		if ok, _ := enabled(cfg, d); !ok || d.RunsWithoutLease {
-			continue
-		}
-		if of, _ := config.LockOf(cfg, d.Name); of == lock {
+		if spec := specOf(cfg, d); spec.Runs() && spec.Lock.Name == lock {
 			all = append(all, d.Name)
 		}
 	}
 	return all
 }
 
-// fingerprint stands for the contents of the files that a controller reads.
+// fingerprint identifies the contents of the files that a controller reads.
 func (in inputs) fingerprint(d controller.Descriptor, value any) string {
 	var b strings.Builder
 	for _, f := range d.Files(value) {
@@ -127,45 +144,52 @@ func (in inputs) fingerprint(d controller.Descriptor, value any) string {
 	return b.String()
 }
 
-// resyncPeriod is the period of a controller's handlers. An inherited period is spread
+// resyncPeriod returns the period of a controller's handlers. An inherited period is spread
 // over [1,2) times its value, differently for each controller.
 func resyncPeriod(in inputs, name string) time.Duration {
-	var own *metav1.Duration
-	for _, c := range in.config.Controllers.All() {
-		if c.Name == name {
-			own = c.ResyncPeriod
-		}
-	}
-	period, inherited := in.config.ResyncPeriod(own)
-	if !inherited {
-		return period
+	resync := plan.ResyncOf(in.config, name)
+	if !resync.Inherited {
+		return resync.Period
 	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(name))
 	_, fraction := math.Modf(in.spread + float64(h.Sum32())/(1<<32))
-	return period + time.Duration(fraction*float64(period))
+	return resync.Period + time.Duration(fraction*float64(resync.Period))
 }
 
-// whole says which resources enabled controllers cache whole, also while they wait or stand by.
+// whole returns the resources that enabled controllers cache whole, including while they wait
+// or stand by.
 func whole(cfg *v1beta1.KubeControllerManagerConfiguration, descriptors []controller.Descriptor) map[schema.GroupVersionResource]bool {
 	all := map[schema.GroupVersionResource]bool{}
 	for _, d := range descriptors {
-		if ok, _ := enabled(cfg, d); !ok {
+		spec := specOf(cfg, d)
+		if !spec.Runs() {
 			continue
 		}
-		for _, r := range d.Whole(d.Value(cfg)) {
+		for _, r := range d.Whole(spec.Value) {
 			all[r] = true
 		}
 	}
 	return all
 }
 
-// files lists the files that enabled controllers read.
+// files lists the files whose content enabled controllers depend on.
 func files(cfg *v1beta1.KubeControllerManagerConfiguration, descriptors []controller.Descriptor) []string {
 	var all []string
 	for _, d := range descriptors {
-		if ok, _ := enabled(cfg, d); ok {
-			all = append(all, d.Files(d.Value(cfg))...)
+		if spec := specOf(cfg, d); spec.Runs() {
+			all = append(all, d.Files(spec.Value)...)
+		}
+	}
+	return all
+}
+
+// followed lists the files that enabled controllers read again while they run.
+func followed(cfg *v1beta1.KubeControllerManagerConfiguration, descriptors []controller.Descriptor) []string {
+	var all []string
+	for _, d := range descriptors {
+		if spec := specOf(cfg, d); spec.Runs() {
+			all = append(all, d.FollowedFiles(spec.Value)...)
 		}
 	}
 	return all

@@ -10,8 +10,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/locks"
+	"kcmd.dev/pkg/config/plan"
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/runtime/leadership"
 	"kcmd.dev/pkg/runtime/supervisor"
 )
 
@@ -35,7 +38,13 @@ func describe(d controller.Descriptor) controller.Descriptor {
 func standby(reason string, cold bool) func(*supervisor.Want) {
 	return func(w *supervisor.Want) {
 		w.State, w.Reason, w.Spec.Term, w.Spec.Cold = supervisor.Standby, reason, 0, cold
+		w.Spec.Planned.Lock = locks.Key{}
 	}
+}
+
+func isPaused(w *supervisor.Want) {
+	w.State, w.Reason, w.Spec.Term = supervisor.Paused, "paused in the configuration", 0
+	w.Spec.Planned.Lock, w.Spec.Planned.Paused = locks.Key{}, true
 }
 
 func permits(names ...string) func(string) bool {
@@ -49,9 +58,15 @@ func migrate(c *v1beta1.KubeControllerManagerConfiguration, component string) {
 
 func TestDesired(t *testing.T) {
 	deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	replicaSets := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
+	elected := locks.Election{Elect: true, Main: locks.Lease{Namespace: "kube-system", Name: "kube-controller-manager"}}
+	planned := plan.Spec{
+		Value: value{workers: 5, file: "ca.crt"}, Source: plan.SourceOf(v1beta1.NewDefault()),
+		Lock: locks.Key{Name: locks.Main, Election: elected, Lease: elected.Main},
+	}
 	running := supervisor.Want{
 		State:  supervisor.Running,
-		Spec:   supervisor.Spec{Value: value{workers: 5, file: "ca.crt"}, Files: "ca.crt=1234\n", Clients: 3, Term: 7},
+		Spec:   supervisor.Spec{Planned: planned, Files: "ca.crt=1234\n", Clients: 3, Term: 7},
 		Resync: time.Hour,
 	}
 	with := func(change func(*supervisor.Want)) supervisor.Want {
@@ -78,20 +93,52 @@ func TestDesired(t *testing.T) {
 			change:     func(in *inputs) { in.missing = func([]schema.GroupVersionResource) string { return "not served" } },
 			want:       supervisor.Want{State: supervisor.Waiting, Reason: "not served"},
 		},
+		"the best of the alternatives is chosen": {
+			descriptor: controller.Descriptor{Alternatives: []schema.GroupVersionResource{deployments, replicaSets}},
+			want:       with(func(w *supervisor.Want) { w.Spec.Chosen = deployments }),
+		},
+		"the best of the alternatives is missing": {
+			descriptor: controller.Descriptor{Alternatives: []schema.GroupVersionResource{deployments, replicaSets}},
+			change: func(in *inputs) {
+				in.missing = func(all []schema.GroupVersionResource) string {
+					if slices.Contains(all, deployments) {
+						return "not served"
+					}
+					return ""
+				}
+			},
+			want: with(func(w *supervisor.Want) { w.Spec.Chosen = replicaSets }),
+		},
+		"all alternatives are missing": {
+			descriptor: controller.Descriptor{Alternatives: []schema.GroupVersionResource{deployments, replicaSets}},
+			change: func(in *inputs) {
+				in.missing = func(all []schema.GroupVersionResource) string {
+					if len(all) == 0 {
+						return ""
+					}
+					return all[0].Resource + " are not served"
+				}
+			},
+			want: supervisor.Want{State: supervisor.Waiting, Reason: "deployments are not served"},
+		},
 		"another process leads": {
-			change: func(in *inputs) { in.locks[config.MainLock] = right{reason: "another process holds the lease"} },
-			want:   with(standby("another process holds the lease", false)),
+			change: func(in *inputs) {
+				in.locks[locks.Main] = leadership.Right{Reason: "another process holds the lease"}
+			},
+			want: with(standby("another process holds the lease", false)),
 		},
 		"another process leads, cold": {
 			change: func(in *inputs) {
-				in.locks[config.MainLock] = right{reason: "another process holds the lease"}
+				in.locks[locks.Main] = leadership.Right{Reason: "another process holds the lease"}
 				in.config.LeaderElection.Standby = v1beta1.StandbyCold
 			},
 			want: with(standby("another process holds the lease", true)),
 		},
 		"another process leads, and the caches depend on what is served": {
 			descriptor: controller.Descriptor{ReadsServed: true},
-			change:     func(in *inputs) { in.locks[config.MainLock] = right{reason: "another process holds the lease"} },
+			change: func(in *inputs) {
+				in.locks[locks.Main] = leadership.Right{Reason: "another process holds the lease"}
+			},
 			want: with(func(w *supervisor.Want) {
 				standby("another process holds the lease", false)(w)
 				w.Spec.Served = 2
@@ -100,10 +147,37 @@ func TestDesired(t *testing.T) {
 		"another process leads, and the caches would depend on what is served, cold": {
 			descriptor: controller.Descriptor{ReadsServed: true},
 			change: func(in *inputs) {
-				in.locks[config.MainLock] = right{reason: "another process holds the lease"}
+				in.locks[locks.Main] = leadership.Right{Reason: "another process holds the lease"}
 				in.config.LeaderElection.Standby = v1beta1.StandbyCold
 			},
 			want: with(standby("another process holds the lease", true)),
+		},
+		"paused": {
+			change: func(in *inputs) { in.config.Controllers.Deployment.Paused = ptr.To(true) },
+			want:   with(isPaused),
+		},
+		"paused, and the lease is held, so the caches stay on a cold standby": {
+			change: func(in *inputs) {
+				in.config.Controllers.Deployment.Paused = ptr.To(true)
+				in.config.LeaderElection.Standby = v1beta1.StandbyCold
+			},
+			want: with(isPaused),
+		},
+		"paused, while another process leads, cold": {
+			change: func(in *inputs) {
+				in.config.Controllers.Deployment.Paused = ptr.To(true)
+				in.config.LeaderElection.Standby = v1beta1.StandbyCold
+				in.locks[locks.Main] = leadership.Right{Reason: "another process holds the lease"}
+			},
+			want: with(func(w *supervisor.Want) {
+				isPaused(w)
+				w.Spec.Cold = true
+			}),
+		},
+		"paused without a lease": {
+			descriptor: controller.Descriptor{RunsWithoutLease: true},
+			change:     func(in *inputs) { in.config.Controllers.Deployment.Paused = ptr.To(true) },
+			want:       with(isPaused),
 		},
 		"leading, what is served makes no difference": {
 			descriptor: controller.Descriptor{ReadsServed: true},
@@ -115,21 +189,25 @@ func TestDesired(t *testing.T) {
 		},
 		"permitted": {
 			change: func(in *inputs) {
-				in.locks[config.MainLock] = right{term: 7, granted: permits("deployment-controller")}
+				in.locks[locks.Main] = leadership.Right{Term: 7, Granted: permits("deployment-controller")}
 			},
 			want: running,
 		},
 		"not asked for yet": {
-			change: func(in *inputs) { in.locks[config.MainLock] = right{term: 7, granted: permits("job-controller")} },
-			want:   with(standby("it is being asked whether another process still runs it", false)),
+			change: func(in *inputs) {
+				in.locks[locks.Main] = leadership.Right{Term: 7, Granted: permits("job-controller")}
+			},
+			want: with(standby("checking whether another process still runs it", false)),
 		},
 		"nobody can be asked": {
-			change: func(in *inputs) { in.locks[config.MainLock] = right{term: 7, granted: permits(), reason: "no answer"} },
-			want:   with(standby("no answer", false)),
+			change: func(in *inputs) {
+				in.locks[locks.Main] = leadership.Right{Term: 7, Granted: permits(), Reason: "no answer"}
+			},
+			want: with(standby("no answer", false)),
 		},
 		"run by another process, cold": {
 			change: func(in *inputs) {
-				in.locks[config.MainLock] = right{term: 7, granted: permits(), blocked: map[string]string{"deployment-controller": "b runs it"}}
+				in.locks[locks.Main] = leadership.Right{Term: 7, Granted: permits(), Blocked: map[string]string{"deployment-controller": "b runs it"}}
 				in.config.LeaderElection.Standby = v1beta1.StandbyCold
 			},
 			want: with(standby("b runs it", false)), // it holds the lock: it is about to run it
@@ -137,27 +215,33 @@ func TestDesired(t *testing.T) {
 		"in a group that is held": {
 			change: func(in *inputs) {
 				in.config.LeaderElection.Groups = []v1beta1.LeaseGroup{{Name: "apps", Controllers: []string{"deployment-controller"}}}
-				in.locks = map[string]right{config.MainLock: {reason: "elsewhere"}, config.GroupLock("apps"): {term: 9}}
+				in.locks = map[string]leadership.Right{locks.Main: {Reason: "elsewhere"}, locks.Group("apps"): {Term: 9}}
 			},
-			want: with(func(w *supervisor.Want) { w.Spec.Term = 9 }),
+			want: with(func(w *supervisor.Want) {
+				w.Spec.Term = 9
+				w.Spec.Planned.Lock.Name, w.Spec.Planned.Lock.Lease.Name = "group/apps", "kube-controller-manager-apps"
+			}),
 		},
 		"in a group that is not held": {
 			change: func(in *inputs) {
 				in.config.LeaderElection.Groups = []v1beta1.LeaseGroup{{Name: "apps", Controllers: []string{"deployment-controller"}}}
-				in.locks[config.GroupLock("apps")] = right{reason: "another process holds the lease"}
+				in.locks[locks.Group("apps")] = leadership.Right{Reason: "another process holds the lease"}
 			},
 			want: with(standby("another process holds the lease", false)),
 		},
 		"migrated to this component": {
 			change: func(in *inputs) {
 				migrate(in.config, "kube-controller-manager")
-				in.locks[config.MigrationLock] = right{term: 4}
+				in.locks[locks.Migration] = leadership.Right{Term: 4}
 			},
-			want: with(func(w *supervisor.Want) { w.Spec.Term = 4 }),
+			want: with(func(w *supervisor.Want) {
+				w.Spec.Term = 4
+				w.Spec.Planned.Lock.Name, w.Spec.Planned.Lock.Lease.Name = "migration", "cloud-provider-extraction-migration"
+			}),
 		},
 		"migrated to another component": {
 			change: func(in *inputs) { migrate(in.config, "cloud-controller-manager") },
-			want:   supervisor.Want{State: supervisor.Disabled, Reason: "leader migration gives it to another component"},
+			want:   supervisor.Want{State: supervisor.Disabled, Reason: "leader migration assigns it to another component"},
 		},
 		"needs no lease": {
 			descriptor: controller.Descriptor{RunsWithoutLease: true},
@@ -165,11 +249,11 @@ func TestDesired(t *testing.T) {
 				in.locks = nil
 				migrate(in.config, "cloud-controller-manager")
 			},
-			want: with(func(w *supervisor.Want) { w.Spec.Term = 0 }),
+			want: with(func(w *supervisor.Want) { w.Spec.Term, w.Spec.Planned.Lock = 0, locks.Key{} }),
 		},
 		"the value changed": {
 			change: func(in *inputs) { *in.config.Controllers.Deployment.ConcurrentSyncs = 20 },
-			want:   with(func(w *supervisor.Want) { w.Spec.Value = value{workers: 20, file: "ca.crt"} }),
+			want:   with(func(w *supervisor.Want) { w.Spec.Planned.Value = value{workers: 20, file: "ca.crt"} }),
 		},
 		"the content of a file changed": {
 			change: func(in *inputs) { in.files["ca.crt"] = "5678" },
@@ -185,7 +269,7 @@ func TestDesired(t *testing.T) {
 			cfg.ServiceAccounts.RootCAFile = "ca.crt"
 			cfg.Controllers.Deployment.ResyncPeriod = &metav1.Duration{Duration: time.Hour}
 			in := inputs{
-				config: cfg, locks: map[string]right{config.MainLock: {term: 7}}, clients: 3,
+				config: cfg, locks: map[string]leadership.Right{locks.Main: {Term: 7}}, clients: 3,
 				missing: func([]schema.GroupVersionResource) string { return "" },
 				served:  2,
 				files:   map[string]string{"ca.crt": "1234"},

@@ -3,56 +3,45 @@ package runtime
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/locks"
+	"kcmd.dev/pkg/config/problem"
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/runtime/claims"
-	"kcmd.dev/pkg/runtime/clients"
+	"kcmd.dev/pkg/runtime/connection"
+	"kcmd.dev/pkg/runtime/leadership"
 	"kcmd.dev/pkg/runtime/supervisor"
 )
 
-// What a running process is going to depend on has to be proved before anything is given up
-// for it. The rules:
+// What a running process is going to depend on is proved before anything is given up for it.
+// The rules:
 //
 //  1. A new connection is proved by one discovery request, a new lock by one read of its
-//     lease. That the lease does not exist yet is fine; that it may not be read is not.
-//     Renewed credentials for the connection in force are proved as a connection is, but
-//     count as proved if there is no answer: with those of before there is none either.
-//  2. Each of these takes proofTimeout at most. No other change waits for the API server.
-//  3. What could not be proved may be good later: see retry.
-//  4. A process that starts gives nothing up. It proves nothing, and waits for as long as it
-//     takes.
+//     lease (connection.Proof). Renewed credentials for the connection in force are proved as
+//     a connection is, but count as proved if the API server does not respond: it does not
+//     respond to the old ones either.
+//  2. Each of these takes a limited time. No other change waits for the API server.
+//  3. What could not be proved may become usable later: see retry.
+//  4. A process that starts gives nothing up, so it proves nothing and waits for as long as
+//     it takes.
 
-// proofTimeout bounds one proof.
-const proofTimeout = 3 * time.Second
-
-var errNoAnswer = fmt.Errorf("no answer within %v", proofTimeout)
-
-// proof is a question to the API server that a connection leads to.
-type proof func(context.Context, *connection) error
-
-// unproved is a problem of a configuration that may go away without another edit.
+// unproved is a problem of a configuration that may disappear without another edit.
 type unproved struct {
-	problem config.Error
+	problem problem.Error
 	cause   error
-	again   func(context.Context) error // makes the same proof once more
+	again   func(context.Context) error // repeats the proof
 }
 
 // Error implements error.
 func (u *unproved) Error() string { return u.problem.Error() }
 
 // proveConnection proves the connection of the next basis.
-func (t *transaction) proveConnection(ctx context.Context, conn *connection) error {
-	return t.prove(ctx, conn, connectionField(t.next.document.Config.ClientConnection), servesAPIs)
+func (t *transaction) proveConnection(ctx context.Context, conn *connection.Connection) error {
+	return t.prove(ctx, conn, connectionField(t.next.document.Config.ClientConnection), connection.ServesAPIs)
 }
 
 // proveRenewed proves the credentials that are in the files now, which are for the connection
@@ -60,20 +49,20 @@ func (t *transaction) proveConnection(ctx context.Context, conn *connection) err
 func (r *Runtime) proveRenewed(ctx context.Context) error {
 	t := r.begin(supervisor.CauseClients)
 	c := t.next.document.Config
-	generation := t.connection.generation
-	conn, err := connect(ctx, generation, c.ClientConnection, t.cachesWhole, t.options.Clock)
+	generation := t.connection.Generation()
+	conn, err := connection.New(ctx, generation, c.ClientConnection, t.cachesWhole, t.options.Clock)
 	if err != nil {
 		return err
 	}
-	defer conn.retire()
+	defer conn.Retire()
 	if err := t.proveConnection(ctx, conn); refused(err) {
 		return err
 	}
 	return nil
 }
 
-// refused reports that an API server has answered and does not know these credentials, or is
-// not the one that the CA certificates are of.
+// refused reports whether an API server has rejected these credentials, or does not belong to
+// the CA certificates.
 func refused(err error) bool {
 	var u *unproved
 	if !errors.As(err, &u) {
@@ -84,109 +73,59 @@ func refused(err error) bool {
 }
 
 // proveLeases proves those of prepared locks that are new.
-func (t *transaction) proveLeases(ctx context.Context, locks []*lock) error {
+func (t *transaction) proveLeases(ctx context.Context, locks []*leadership.Lock) error {
 	conn := t.next.connection
-	for _, k := range locks {
-		if k.elector == nil || slices.Contains(t.leadership.locks, k) {
-			continue
-		}
+	for _, k := range t.leadership.New(locks) {
 		field := lockField(k.Name)
 		if conn != t.connection {
 			field = connectionField(t.next.document.Config.ClientConnection)
 		}
-		if err := t.prove(ctx, conn, field, leaseReadable(k.key.lease)); err != nil {
+		if err := t.prove(ctx, conn, field, connection.LeaseReadable(k.Lease())); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// prove asks a question, and says which field is to blame for the answer.
-func (t *transaction) prove(ctx context.Context, conn *connection, field string, question proof) error {
-	err := question.ask(ctx, conn)
+// prove asks a question, and attributes a failure to a field.
+func (t *transaction) prove(ctx context.Context, conn *connection.Connection, field string, question connection.Proof) error {
+	err := question.Ask(ctx, conn)
 	if err == nil {
 		return nil
 	}
 	d := t.next.document
-	u := &unproved{cause: err, problem: config.Error{
-		File: d.Name, Position: d.Position(field), Path: field, Severity: config.SeverityError,
-		Message: fmt.Sprintf("the API server %s cannot be relied on: %v; this is tried again until it can", conn.server(), err),
+	u := &unproved{cause: err, problem: problem.Error{
+		File: d.Name, Position: d.Position(field), Path: field, Severity: problem.SeverityError,
+		Message: fmt.Sprintf("the API server %s cannot be relied on: %v; this is retried until it succeeds", conn.Server(), err),
 	}}
 	if conn != t.connection {
-		u.again = t.proofAnew(conn.generation, question)
+		u.again = t.proofAnew(conn.Generation(), question)
 	} else {
-		u.again = func(ctx context.Context) error { return question.ask(ctx, t.connectionInForce()) }
+		u.again = func(ctx context.Context) error { return question.Ask(ctx, t.connectionInForce()) }
 	}
 	return u
 }
 
-// proofAnew asks a question over a connection that is made for it.
-func (t *transaction) proofAnew(generation uint64, question proof) func(context.Context) error {
+// proofAnew asks a question over a new connection.
+func (t *transaction) proofAnew(generation uint64, question connection.Proof) func(context.Context) error {
 	c, clock := t.next.document.Config, t.options.Clock
 	return func(ctx context.Context) error {
-		conn, err := connect(ctx, generation, c.ClientConnection, t.cachesWhole, clock)
+		conn, err := connection.New(ctx, generation, c.ClientConnection, t.cachesWhole, clock)
 		if err != nil {
 			return err
 		}
-		defer conn.retire()
-		return question.ask(ctx, conn)
+		defer conn.Retire()
+		return question.Ask(ctx, conn)
 	}
 }
 
-func (r *Runtime) connectionInForce() *connection {
+func (r *Runtime) connectionInForce() *connection.Connection {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.connection
 }
 
-// ask asks, and waits for the answer for a limited time.
-func (p proof) ask(ctx context.Context, conn *connection) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, proofTimeout, errNoAnswer)
-	defer cancel()
-	err := p(ctx, conn)
-	if err != nil && errors.Is(context.Cause(ctx), errNoAnswer) {
-		return errNoAnswer
-	}
-	return err
-}
-
-// servesAPIs asks what is served, and wants an answer that only an API server gives.
-func servesAPIs(ctx context.Context, conn *connection) error {
-	set, err := conn.clients.For(clients.Identity{Name: "controller-discovery", ClientName: "controller-discovery"}, nil)
-	if err != nil {
-		return err
-	}
-	answer := set.Discovery.RESTClient().Get().AbsPath("/apis").SetHeader("Accept", "application/json").Do(ctx)
-	if err := answer.Error(); err != nil { // not that of Raw, which has no reason
-		return fmt.Errorf("asking what it serves: %w", err)
-	}
-	body, err := answer.Raw()
-	if err != nil {
-		return fmt.Errorf("asking what it serves: %w", err)
-	}
-	groups := metav1.APIGroupList{}
-	if err := json.Unmarshal(body, &groups); err != nil || groups.Kind != "APIGroupList" {
-		return errors.New("asking what it serves: the answer is not that of an API server")
-	}
-	return nil
-}
-
-// leaseReadable reads a lease.
-func leaseReadable(l claims.Lease) proof {
-	return func(ctx context.Context, conn *connection) error {
-		set, err := conn.clients.For(clients.Identity{Name: "leader-election", ClientName: "leader-election"}, nil)
-		if err != nil {
-			return err
-		}
-		_, err = set.Kubernetes.CoordinationV1().Leases(l.Namespace).Get(ctx, l.Name, metav1.GetOptions{})
-		if err == nil || apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("reading the lease %s: %w", l, err)
-	}
-}
-
-// connectionField is the field that says where the API server is.
+// connectionField returns the field that locates the API server.
 func connectionField(c v1beta1.ClientConnection) string {
 	switch {
 	case c.Server != "":
@@ -197,12 +136,12 @@ func connectionField(c v1beta1.ClientConnection) string {
 	return "clientConnection"
 }
 
-// lockField is the field that says which lease a lock has.
+// lockField returns the field that names the lease of a lock.
 func lockField(lock string) string {
 	switch {
-	case lock == config.MigrationLock:
+	case lock == locks.Migration:
 		return "leaderMigration.leaderName"
-	case strings.HasPrefix(lock, config.GroupLock("")):
+	case strings.HasPrefix(lock, locks.Group("")):
 		return "leaderElection.groups"
 	}
 	return "leaderElection.resourceName"

@@ -5,35 +5,18 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/config"
-	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/config/plan"
+	"kcmd.dev/pkg/runtime/pausing"
 	"kcmd.dev/pkg/runtime/source"
+	"kcmd.dev/pkg/runtime/status"
 	"kcmd.dev/pkg/runtime/supervisor"
 	"kcmd.dev/pkg/runtime/telemetry"
 )
-
-// Reload is what became of one change of the configuration file.
-type Reload struct {
-	Time time.Time `json:"time"`
-	// Status is success or failure.
-	Status string `json:"status"`
-	// Hash identifies the configuration that came into force.
-	Hash string `json:"hash,omitempty"`
-	// Generation is that of the configuration in force afterwards.
-	Generation uint64 `json:"generation"`
-	// Plan is what the change did, Error why it did nothing.
-	Plan  *config.Plan `json:"plan,omitempty"`
-	Error string       `json:"error,omitempty"`
-	// Took is the time from reading the file until every new instance was built and
-	// handed to its controller, in seconds.
-	Took float64 `json:"tookSeconds"`
-}
 
 // historyLength is the number of reloads that the status shows.
 const historyLength = 20
@@ -43,47 +26,17 @@ const (
 	reasonReloaded            = "ConfigurationReloaded"
 	reasonRejected            = "ConfigurationRejected"
 	reasonCredentialsRejected = "CredentialsRejected"
+	reasonLastGood            = "LastGoodConfiguration"
+	reasonPaused              = "Paused"
+	reasonResumed             = "Resumed"
 )
 
-// maxEventMessage is what the API server accepts, in bytes.
+// maxEventMessage is the length of the longest message that the API server accepts, in bytes.
 const maxEventMessage = 1024
-
-// Subjects are the controllers as a Plan sees them.
-func Subjects(descriptors []controller.Descriptor) []config.Subject {
-	subjects := make([]config.Subject, 0, len(descriptors))
-	for _, d := range descriptors {
-		subjects = append(subjects, config.Subject{
-			Name:    d.Name,
-			Enabled: func(c *v1beta1.KubeControllerManagerConfiguration) bool { ok, _ := enabled(c, d); return ok },
-			Value:   func(c *v1beta1.KubeControllerManagerConfiguration) any { return governedValue(c, d) },
-		})
-	}
-	return subjects
-}
-
-// governed is what a controller depends on: its value, and the lock it runs under.
-type governed struct {
-	value       any
-	lock        string
-	coordinated bool
-	namespace   string
-	lease       string
-}
-
-func governedValue(cfg *v1beta1.KubeControllerManagerConfiguration, d controller.Descriptor) any {
-	g := governed{value: d.Value(cfg)}
-	if d.RunsWithoutLease {
-		return g
-	}
-	g.lock, _ = config.LockOf(cfg, d.Name)
-	g.coordinated = coordinated(cfg, g.lock)
-	g.namespace, g.lease = config.LeaseOf(cfg, g.lock)
-	return g
-}
 
 // fileChanged handles a change of the configuration or of a file that a controller reads.
 func (r *Runtime) fileChanged(ctx context.Context, change source.Change) {
-	defer r.pulse.begin("a change of the file " + change.Path)()
+	defer r.watchdog.Begin("a change of the file " + change.Path)()
 	if change.Path == r.options.ConfigFile {
 		r.configChanged(ctx, change)
 		return
@@ -95,7 +48,7 @@ func (r *Runtime) fileChanged(ctx context.Context, change source.Change) {
 	case !known || was == change.Hash:
 		return
 	case change.Err != nil:
-		logger.Error(change.Err, "A file that controllers read cannot be read; they go on with what they read before")
+		logger.Error(change.Err, "A file that controllers use cannot be read; they continue with its previous content")
 		return
 	}
 	tx := r.begin(supervisor.CauseFile)
@@ -103,30 +56,42 @@ func (r *Runtime) fileChanged(ctx context.Context, change source.Change) {
 	tx.next.files[change.Path] = change.Hash
 	if err := tx.run(ctx); err != nil {
 		r.refused[change.Path] = change.Hash
-		logger.Error(err, "A file that controllers read has changed and cannot be used; they go on with what they read before")
+		logger.Error(err, "A file that controllers use has changed and cannot be used; they continue with its previous content")
 		return
 	}
 	delete(r.refused, change.Path)
-	logger.Info("A file that controllers read has changed")
+	logger.Info("A file that controllers use has changed")
 }
 
-// configChanged makes the changed file the configuration in force, or shows why not.
+// configChanged puts the changed file in force, or shows why it cannot.
 func (r *Runtime) configChanged(ctx context.Context, change source.Change) {
 	if change.Err == nil && change.Hash == r.content {
 		r.reverted(ctx)
 		return
 	}
+	r.try(ctx, change, true)
+}
+
+// try makes a change. Unless always is set, a failure is shown only if its reason is another one
+// than that of the last.
+func (r *Runtime) try(ctx context.Context, change source.Change, always bool) {
 	began := r.options.Clock.Now()
-	plan, hash, err := r.reload(ctx, change)
-	took := r.options.Clock.Since(began)
-	outcome := Reload{Time: r.options.Clock.Now(), Status: telemetry.Success, Hash: hash, Plan: plan, Took: took.Seconds()}
-	if err != nil {
-		outcome.Status, outcome.Hash, outcome.Error = telemetry.Failure, "", err.Error()
+	outcome, err := r.reload(ctx, change)
+	if err != nil && !always && outcome.Error == r.rejected {
+		return
 	}
-	r.mu.Lock() // what is in force and what became of the change are seen together
+	took := r.options.Clock.Since(began)
+	outcome.Time, outcome.Took = r.options.Clock.Now(), took.Seconds()
+	was := r.lastGood
+	// Before the status shows the change: who has seen it there reads the metrics next.
+	r.reloads.Record(outcome.Status, outcome.Time, took)
+	r.reloads.Rejected(err != nil)
+	r.mu.Lock() // what is in force and the outcome of the change become visible together
 	if err == nil {
-		r.content, r.hash = change.Hash, hash
+		r.content, r.hash = change.Hash, outcome.Hash
 		r.generation++
+		r.lastGood = nil
+		r.journal.SetGeneration(r.generation)
 	}
 	outcome.Generation, r.rejected = r.generation, outcome.Error
 	r.history = append(r.history, outcome)
@@ -134,27 +99,31 @@ func (r *Runtime) configChanged(ctx context.Context, change source.Change) {
 		r.history = r.history[1:]
 	}
 	r.mu.Unlock()
-	r.reloads.Record(outcome.Status, outcome.Time, took)
-	r.reloads.Rejected(err != nil)
 	r.announce(ctx, outcome)
+	r.report(ctx, outcome.Deviations)
 	r.noteRejected(ctx, change, err)
+	if err == nil {
+		r.endLastGood(ctx, was)
+		r.keep(ctx, change.Content)
+	}
 }
 
-// reverted notes that the file holds again what is in force, which is no reload.
+// reverted records that the file contains again what is in force, which is no reload.
 func (r *Runtime) reverted(ctx context.Context) {
-	r.mu.Lock()
-	was := r.rejected
-	r.rejected = ""
-	r.mu.Unlock()
 	r.reloads.Rejected(false)
+	r.mu.Lock()
+	was, lastGood := r.rejected, r.lastGood
+	r.rejected, r.lastGood = "", nil
+	r.mu.Unlock()
 	if was != "" {
-		klog.FromContext(ctx).Info("The file holds again the configuration in force", "file", r.options.ConfigFile)
+		klog.FromContext(ctx).Info("The file contains the configuration in force again", "file", r.options.ConfigFile)
 	}
 	r.noteRejected(ctx, source.Change{}, nil)
+	r.endLastGood(ctx, lastGood)
 }
 
-// announce tells of a reload in the log and as an event on the lease.
-func (r *Runtime) announce(ctx context.Context, o Reload) {
+// announce reports a reload in the log and as an event on the lease.
+func (r *Runtime) announce(ctx context.Context, o status.Reload) {
 	logger := klog.FromContext(ctx)
 	if o.Status == telemetry.Failure {
 		logger.Error(nil, "Configuration rejected, the old one stays in force", "file", r.options.ConfigFile, "generation", o.Generation, "problems", o.Error)
@@ -167,7 +136,20 @@ func (r *Runtime) announce(ctx context.Context, o Reload) {
 		short(fmt.Sprintf("Generation %d is in force. %s", o.Generation, o.Plan.String())))
 }
 
-// short cuts a message to what the API server accepts, between characters.
+// announcePauses reports in the log, and as events on the lease, which pauses begin and end.
+func (r *Runtime) announcePauses(ctx context.Context, begun, ended []pausing.Pause) {
+	target := eventTarget(r.document.Config.LeaderElection)
+	if len(begun) > 0 {
+		klog.FromContext(ctx).Info("Paused", "what", pausing.List(begun))
+		r.events.Event(target, corev1.EventTypeNormal, reasonPaused, short("Nothing is written by "+pausing.List(begun)+"."))
+	}
+	if len(ended) > 0 {
+		klog.FromContext(ctx).Info("Resumed", "what", pausing.List(ended))
+		r.events.Event(target, corev1.EventTypeNormal, reasonResumed, short("Work goes on of "+pausing.List(ended)+"."))
+	}
+}
+
+// short cuts a message to the length that the API server accepts, between characters.
 func short(message string) string {
 	const ellipsis = "…"
 	if len(message) <= maxEventMessage {
@@ -176,28 +158,32 @@ func short(message string) string {
 	return strings.ToValidUTF8(message[:maxEventMessage-len(ellipsis)], "") + ellipsis
 }
 
-// reload is a transaction: if it fails, nothing has changed.
-func (r *Runtime) reload(ctx context.Context, change source.Change) (plan *config.Plan, hash string, err error) {
+// reload carries out a change and returns the outcome. It is a transaction: if it fails,
+// nothing has changed.
+func (r *Runtime) reload(ctx context.Context, change source.Change) (status.Reload, error) {
+	rejected := func(err error) (status.Reload, error) {
+		return status.Reload{Status: telemetry.Failure, Error: err.Error()}, err
+	}
 	if change.Err != nil {
-		return nil, "", change.Err
+		return rejected(change.Err)
 	}
 	document, bad, err := r.judge(change)
 	if err != nil {
-		return nil, "", err
+		return rejected(err)
 	}
-	hash, err = config.Hash(document.Config)
+	hash, err := config.Hash(document.Config)
 	if err != nil {
-		return nil, "", err
+		return rejected(err)
 	}
-	difference := config.NewPlan(r.document.Config, document.Config, Subjects(r.options.Descriptors))
+	planned := plan.New(r.document.Config, document.Config, Subjects(r.options.Descriptors))
 	tx := r.begin(supervisor.CauseConfig)
 	tx.next.document = document
 	tx.next.files = r.filesFor(files(document.Config, r.options.Descriptors), bad)
 	if err := tx.run(ctx); err != nil {
-		return nil, "", err
+		return rejected(err)
 	}
 	logWarnings(ctx, document)
 	warnOfPermissions(ctx, r.options.ConfigFile, document.Config)
 	r.reloads.InForce(hash)
-	return &difference, hash, nil
+	return status.Reload{Status: telemetry.Success, Hash: hash, Plan: &planned, Deviations: deviations(planned, tx.did)}, nil
 }

@@ -15,14 +15,13 @@ const (
 	longestRetry = 30 * time.Second
 )
 
-// retry waits for what could not be proved. It asks in the background, with a delay that
-// doubles, and reports nothing before a proof succeeds: then the loop makes the change as if
-// it had just come. The loop owns it.
+// retry repeats a proof that failed, in the background and with a delay that doubles. When it
+// succeeds, the loop makes the change as if it had just arrived. The loop owns it.
 type retry struct {
 	cancel context.CancelFunc // nil while nothing is waited for
 }
 
-// end gives up waiting.
+// end stops waiting.
 func (w *retry) end() {
 	if w.cancel != nil {
 		w.cancel()
@@ -30,8 +29,8 @@ func (w *retry) end() {
 	}
 }
 
-// retryLater replaces what is waited for by what err says could not be proved, if it does.
-// what names the change, then makes it.
+// retryLater replaces what is waited for by the proof that failed with err, if that is why it
+// failed. what names the change, then makes it.
 func (r *Runtime) retryLater(ctx context.Context, w *retry, err error, what string, then func(context.Context)) {
 	w.end()
 	var u *unproved
@@ -40,7 +39,7 @@ func (r *Runtime) retryLater(ctx context.Context, w *retry, err error, what stri
 	}
 	waiting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	w.cancel = cancel
-	r.leadership.work(func(background context.Context) func() {
+	r.tasks.Do(func(background context.Context) func() {
 		stop := context.AfterFunc(background, cancel)
 		defer stop()
 		proved := r.untilProved(waiting, u.again)
@@ -57,7 +56,7 @@ func (r *Runtime) retryLater(ctx context.Context, w *retry, err error, what stri
 // untilProved reports whether a proof succeeded before ctx ended.
 func (r *Runtime) untilProved(ctx context.Context, prove func(context.Context) error) bool {
 	for delay := firstRetry; ; delay = min(2*delay, longestRetry) {
-		// Replicas share files: they need not ask in step.
+		// Replicas share files, so they would all ask at the same time.
 		timer := r.options.Clock.NewTimer(delay + rand.N(delay/4))
 		select {
 		case <-timer.C():

@@ -6,46 +6,40 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/named"
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/runtime/clients"
+	"kcmd.dev/pkg/runtime/connection"
 	"kcmd.dev/pkg/runtime/source"
 	"kcmd.dev/pkg/runtime/supervisor"
-	"kcmd.dev/pkg/runtime/telemetry"
 )
 
-// rotation is what the process knows of its credentials and of files it waits for. The
-// rules:
+// rotation is what the process knows about the files that it reads or waits for. The rules:
 //
 //  1. The kubeconfig and every file it names are watched. When one of them changes, all are
 //     read again and compared with what is in use.
-//  2. Other credentials for the same user of the same API server take over in place: no
-//     controller restarts, and caches are not filled again. Another server or another user
-//     is another connection, as if the configuration had named another kubeconfig.
-//  3. What cannot be used, a certificate without its key say, changes nothing and is shown.
-//     Nor does what the API server refuses, or another server that does not prove itself.
+//  2. Other credentials for the same user of the same API server replace the current ones in
+//     place. Another server or another user is another connection, as if the configuration
+//     had named another kubeconfig.
+//  3. Credentials that cannot be used, such as a certificate without its key, change nothing,
+//     and the status shows them. The same holds for credentials that the API server rejects,
+//     and for another server that cannot be proved.
 //  4. A configuration that was rejected is tried again when one of the files it names
-//     changes: it may have come before them. What was rejected because the API server could
-//     not be relied on is tried again when it can.
+//     changes: it may have arrived before them. What was rejected because of the API server
+//     is tried again when a proof succeeds.
 type rotation struct {
-	metrics telemetry.Outcomes
-
-	// Guarded by Runtime.mu.
-	renewed  uint64
-	last     time.Time
-	failure  string
-	found    []string // files that were found when the last attempt failed
-	rejected *rejected
-
-	judged   *rejected         // the newest that was judged; owned by the loop
+	rejected *rejected         // waits for its files
+	judged   *rejected         // the newest that was checked
 	edit     retry             // of the configuration that was rejected
-	access   retry             // of credentials that lead elsewhere
-	endpoint map[string]string // states of the files of the endpoint; owned by the loop
+	access   retry             // of credentials for another server or user
+	endpoint map[string]string // states of the files of the endpoint
 }
 
 // rejected is a configuration that waits for its files.
@@ -54,28 +48,12 @@ type rejected struct {
 	states map[string]string // of the files it names, by path, when it was rejected
 }
 
-// ConnectionStatus is how the process reaches the API server.
-type ConnectionStatus struct {
-	// Server is its URL.
-	Server string `json:"server"`
-	// Generation counts the connections of this process: each has clients and caches of
-	// its own.
-	Generation uint64 `json:"generation"`
-	// Files are those the credentials were read from, which are watched.
-	Files []string `json:"files,omitempty"`
-	// Renewed counts changes of credentials within connections, LastRenewal is the newest.
-	Renewed     uint64    `json:"renewed"`
-	LastRenewal time.Time `json:"lastRenewal,omitzero"`
-	// Error is why the credentials as they are now in the files are not in use, empty if
-	// they are.
-	Error string `json:"error,omitempty"`
-}
-
-// watchFiles has everything watched that the process was made from or waits for.
+// watchFiles watches every file that the process was made from or waits for.
 func (r *Runtime) watchFiles() {
 	paths := append([]string{r.options.ConfigFile}, files(r.document.Config, r.options.Descriptors)...)
-	paths = append(paths, r.connection.files()...)
-	paths = append(paths, r.rotation.found...)
+	paths = append(paths, followed(r.document.Config, r.options.Descriptors)...)
+	paths = append(paths, r.connection.Files()...)
+	paths = append(paths, r.credentials.Found()...)
 	paths = append(paths, endpointFiles(r.document.Config)...)
 	if r.rotation.rejected != nil {
 		for path := range r.rotation.rejected.states {
@@ -86,7 +64,8 @@ func (r *Runtime) watchFiles() {
 	r.watcher.Set(paths...)
 }
 
-// namedFileChanged handles a file that the process reads for itself, not for a controller.
+// namedFileChanged handles a file in whatever does not depend on its content: controllers that
+// follow it are told, and what the process reads for itself is read again.
 func (r *Runtime) namedFileChanged(ctx context.Context, change source.Change) {
 	if waiting := r.rotation.rejected; waiting != nil {
 		if was, ok := waiting.states[change.Path]; ok && was != stateOf(change.Hash, change.Err) {
@@ -94,7 +73,8 @@ func (r *Runtime) namedFileChanged(ctx context.Context, change source.Change) {
 			r.configChanged(ctx, waiting.change)
 		}
 	}
-	if slices.Contains(r.connection.files(), change.Path) || slices.Contains(r.rotation.found, change.Path) {
+	r.builder.FileChanged(change.Path)
+	if slices.Contains(r.connection.Files(), change.Path) || slices.Contains(r.credentials.Found(), change.Path) {
 		r.renewAccess(ctx)
 	}
 	if slices.Contains(endpointFiles(r.document.Config), change.Path) && r.rotation.news(change) {
@@ -102,8 +82,8 @@ func (r *Runtime) namedFileChanged(ctx context.Context, change source.Change) {
 	}
 }
 
-// news reports that a file of the endpoint differs from what it was when it was first seen,
-// or last.
+// news reports whether a file of the endpoint differs from what it was when it was first
+// seen, or last.
 func (s *rotation) news(change source.Change) bool {
 	was, seen := s.endpoint[change.Path]
 	if s.endpoint == nil {
@@ -125,14 +105,14 @@ func stateOf(hash string, err error) string {
 	return hash
 }
 
-// judge checks a changed configuration. It takes the states of the files that it names
-// first: one that changes while they are judged is one that changed since. bad are the files
-// that have turned bad since they came into force, which are no reason to reject anything.
+// judge checks a changed configuration. It first records the states of the files that it
+// names, so that a change during the check is noticed. bad are the files that have become
+// invalid since they came into force, which are no reason to reject anything.
 func (r *Runtime) judge(change source.Change) (d *config.Document, bad []string, err error) {
 	r.rotation.judged = nil
 	document, err := config.Load(r.options.ConfigFile, change.Content)
 	if err != nil {
-		return nil, nil, err // no file can cure it
+		return nil, nil, err // no change of a file can fix it
 	}
 	r.rotation.judged = &rejected{change: change, states: r.statesOf(document.Config)}
 	problems, bad := document.CheckEdit(r.document.Config)
@@ -143,14 +123,15 @@ func (r *Runtime) judge(change source.Change) (d *config.Document, bad []string,
 	return document, bad, nil
 }
 
-// statesOf are the states of the files that a configuration names, by path.
+// statesOf returns the states of the files that a configuration names, by path.
 func (r *Runtime) statesOf(c *v1beta1.KubeControllerManagerConfiguration) map[string]string {
-	named := append(config.NamedFiles(c), files(c, r.options.Descriptors)...)
-	// What cannot be loaded still tells the files it found.
-	access, _ := clients.LoadAccess(sourceOf(c.ClientConnection), r.options.Clock.Now())
-	named = append(named, access.Files...)
-	states := make(map[string]string, len(named))
-	for _, path := range named {
+	paths := append(named.Files(c), files(c, r.options.Descriptors)...)
+	paths = append(paths, followed(c, r.options.Descriptors)...)
+	// Even if loading fails, the files that were found are known.
+	access, _ := clients.LoadAccess(connection.SourceOf(c.ClientConnection), r.options.Clock.Now())
+	paths = append(paths, access.Files...)
+	states := make(map[string]string, len(paths))
+	for _, path := range paths {
 		states[path] = stateNow(path)
 	}
 	return states
@@ -163,10 +144,8 @@ func (r *Runtime) noteRejected(ctx context.Context, change source.Change, err er
 	if err != nil && change.Err == nil {
 		waiting = r.rotation.judged
 	}
-	r.mu.Lock()
 	had := r.rotation.rejected != nil
 	r.rotation.rejected = waiting
-	r.mu.Unlock()
 	if had || waiting != nil {
 		r.watchFiles()
 	}
@@ -175,19 +154,19 @@ func (r *Runtime) noteRejected(ctx context.Context, change source.Change, err er
 
 // renewAccess brings the credentials in use up to date with the files.
 func (r *Runtime) renewAccess(ctx context.Context) {
-	next, err := clients.LoadAccess(sourceOf(r.document.Config.ClientConnection), r.options.Clock.Now())
+	next, err := clients.LoadAccess(connection.SourceOf(r.document.Config.ClientConnection), r.options.Clock.Now())
 	if err != nil {
 		r.noteAccess(ctx, next.Files, false, err)
 		return
 	}
-	difference, err := r.connection.compare(next)
+	difference, err := r.connection.Compare(next)
 	if err != nil {
 		r.noteAccess(ctx, next.Files, false, err)
 		return
 	}
 	switch difference {
 	case clients.Same:
-		err = r.connection.renew(next) // the files may be others
+		err = r.connection.Renew(next) // the files may be others
 	case clients.Renewed:
 		if err = r.proveRenewed(ctx); err == nil {
 			err = r.renewInPlace(ctx, next)
@@ -198,10 +177,10 @@ func (r *Runtime) renewAccess(ctx context.Context) {
 	r.noteAccess(ctx, next.Files, difference != clients.Same, err)
 }
 
-// renewInPlace goes on with other credentials on the same connection.
+// renewInPlace uses other credentials on the same connection.
 func (r *Runtime) renewInPlace(ctx context.Context, next *clients.Access) error {
-	before := r.connection.clusterCA()
-	if err := r.connection.renew(next); err != nil {
+	before := r.connection.ClusterCA()
+	if err := r.connection.Renew(next); err != nil {
 		return err
 	}
 	klog.FromContext(ctx).Info("Credentials renewed", "server", next.Config.Host)
@@ -213,89 +192,39 @@ func (r *Runtime) renewInPlace(ctx context.Context, next *clients.Access) error 
 
 // reconnect makes a new connection with the configuration in force.
 func (r *Runtime) reconnect(ctx context.Context) error {
-	klog.FromContext(ctx).Info("The kubeconfig leads to another API server or user, connecting anew")
+	klog.FromContext(ctx).Info("The kubeconfig now names another API server or user, reconnecting")
 	tx := r.begin(supervisor.CauseClients)
 	tx.reconnect = true
 	if err := tx.run(ctx); err != nil {
-		return fmt.Errorf("connecting anew: %w", err)
+		return fmt.Errorf("reconnecting: %w", err)
 	}
 	return nil
 }
 
-// noteAccess shows what became of a change of credentials. An error that stays the same is
-// not told again, and neither is that nothing has changed.
+// noteAccess reports the outcome of a change of credentials. An error that stays the same is
+// not reported again, and neither is a change without effect.
 func (r *Runtime) noteAccess(ctx context.Context, found []string, changed bool, err error) {
-	now := r.options.Clock.Now()
-	r.mu.Lock()
-	s := &r.rotation
-	was := s.failure
-	s.failure, s.found = "", nil
-	if err != nil {
-		s.failure, s.found = err.Error(), found
-	} else if changed {
-		s.renewed++
-		s.last = now
-	}
-	failure := s.failure
-	r.mu.Unlock()
+	news := r.credentials.Note(r.options.Clock.Now(), found, changed, err)
 	r.watchFiles()
-	r.retryLater(ctx, &s.access, err, "the changed kubeconfig", r.renewAccess)
-
-	switch {
-	case failure != "" && failure != was:
-		klog.FromContext(ctx).Error(err, "Credentials have changed and cannot be used; the ones before stay in use")
-		s.metrics.Record(telemetry.Failure, now)
+	r.retryLater(ctx, &r.rotation.access, err, "the changed kubeconfig", r.renewAccess)
+	switch news {
+	case connection.Failed:
+		klog.FromContext(ctx).Error(err, "Credentials have changed and cannot be used; the previous ones stay in use")
 		r.events.Event(eventTarget(r.document.Config.LeaderElection), corev1.EventTypeWarning, reasonCredentialsRejected,
-			short("The credentials before stay in use. "+failure))
-	case failure == "" && changed:
-		s.metrics.Record(telemetry.Success, now)
-	case failure == "" && was != "":
-		klog.FromContext(ctx).Info("The files hold again the credentials in use")
+			short("The previous credentials stay in use. "+err.Error()))
+	case connection.Restored:
+		klog.FromContext(ctx).Info("The files contain the credentials in use again")
+	case connection.Renewed, connection.Nothing:
 	}
 }
 
-// connectionStatus is called with Runtime.mu held.
-func (r *Runtime) connectionStatus() ConnectionStatus {
-	if r.connection == nil {
-		return ConnectionStatus{}
-	}
-	return ConnectionStatus{
-		Server:      r.connection.server(),
-		Generation:  r.connection.generation,
-		Files:       r.connection.files(),
-		Renewed:     r.rotation.renewed,
-		LastRenewal: r.rotation.last,
-		Error:       r.rotation.failure,
-	}
-}
-
-func (c *connection) now() *clients.Access {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.access
-}
-
-func (c *connection) server() string    { return c.now().Config.Host }
-func (c *connection) files() []string   { return slices.Clone(c.now().Files) }
-func (c *connection) clusterCA() []byte { return c.now().InlineCA }
-
-func (c *connection) compare(next *clients.Access) (clients.Difference, error) {
-	return c.now().Compare(next)
-}
-
-// renew goes on with other credentials.
-func (c *connection) renew(next *clients.Access) error {
-	if err := c.clients.Renew(next); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.access = next
-	return nil
-}
-
-// fingerprintOfCA stands for the CA data that controllers publish.
+// fingerprintOfCA identifies the CA data that controllers publish.
 func fingerprintOfCA(ca []byte) string {
 	sum := sha256.Sum256(ca)
 	return hex.EncodeToString(sum[:])
+}
+
+// eventTarget returns the object that events about the process itself refer to.
+func eventTarget(c v1beta1.LeaderElection) *coordinationv1.Lease {
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.ResourceNamespace, Name: c.ResourceName}}
 }

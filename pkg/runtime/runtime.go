@@ -3,7 +3,6 @@ package runtime
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -14,23 +13,34 @@ import (
 	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/plan"
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/runtime/breaker"
+	"kcmd.dev/pkg/runtime/connection"
 	"kcmd.dev/pkg/runtime/election"
+	"kcmd.dev/pkg/runtime/events"
+	"kcmd.dev/pkg/runtime/instance"
+	"kcmd.dev/pkg/runtime/journal"
+	"kcmd.dev/pkg/runtime/leadership"
 	"kcmd.dev/pkg/runtime/logging"
+	"kcmd.dev/pkg/runtime/loop"
+	"kcmd.dev/pkg/runtime/pausing"
 	"kcmd.dev/pkg/runtime/serving"
 	"kcmd.dev/pkg/runtime/source"
+	"kcmd.dev/pkg/runtime/status"
 	"kcmd.dev/pkg/runtime/supervisor"
 	"kcmd.dev/pkg/runtime/telemetry"
 )
-
-// component is the name of the process towards the API server.
-const component = "kube-controller-manager"
 
 // Options configure a Runtime.
 type Options struct {
 	// ConfigFile is the path of the configuration file. Required.
 	ConfigFile string
+	// LastGood is a directory. If it is set, the configuration that comes into force is kept
+	// there, and a process that cannot start with ConfigFile starts with what is kept. Default:
+	// nothing is kept.
+	LastGood string
 	// Descriptors are the controllers that exist. Required.
 	Descriptors []controller.Descriptor
 	// Clock is the source of time. Default: the real one.
@@ -40,52 +50,69 @@ type Options struct {
 	Supervision supervisor.Options
 }
 
-// Runtime is one kube-controller-manager process.
+// Runtime is one kube-controller-manager process. Once it runs, only its loop, which is one
+// goroutine, changes it.
 type Runtime struct {
-	options Options
-	spread  float64 // see inputs
-	started time.Time
+	// Set when the process starts. Each is safe for use by several goroutines, or belongs to
+	// the loop, as documented.
+	options     Options
+	started     time.Time
+	spread      float64 // see inputs
+	hub         *telemetry.Hub
+	registry    *telemetry.Registry
+	reloads     *telemetry.Reload
+	logging     *logging.Output
+	events      *events.Recorder // of the process itself
+	watchdog    *loop.Watchdog
+	tasks       *loop.Tasks
+	leadership  *leadership.Leadership
+	pauses      *pausing.Pauses
+	breaker     *breaker.Breaker
+	builder     *instance.Builder
+	journal     *journal.Journal
+	server      *serving.Server
+	watcher     *source.Watcher
+	credentials *connection.Rotation
+	past        status.Past
+	unwatched   atomic.Bool // the configuration file is no longer watched
 
-	leadership *leadership
-	wants      map[string]supervisor.Want // what the supervisor was last told; for the loop only
-	stopping   bool                       // nothing is to be started any more; for the loop only
+	loopState
 
-	hub             *telemetry.Hub
-	registry        *telemetry.Registry
-	reloads         *telemetry.Reload
-	electionMetrics election.Metrics
-	builder         *builder
-	supervisor      *supervisor.Supervisor
-	server          *serving.Server
-	watcher         *source.Watcher
-	events          *lateRecorder // of the process itself
-	logging         *logging.Output
-	rotation        rotation
-	pulse           *pulse
-	ailments        ailments
-	refused         map[string]string // hashes of files that controllers could not use; for the loop only
-	unwatched       atomic.Bool       // the configuration file is not watched any more
+	mu sync.Mutex // guards shared
+	shared
+}
 
-	// mu guards what follows. Only the loop changes it.
-	mu         sync.Mutex
+// loopState belongs to the loop alone.
+type loopState struct {
+	stopping bool              // nothing is to be started any more
+	refused  map[string]string // hashes of files that controllers could not use
+	rotation rotation
+	keeping  keeping
+}
+
+// shared is what other goroutines read under the lock. Only the loop changes it, and so reads
+// it without.
+type shared struct {
+	supervisor *supervisor.Supervisor // nil before the process starts
 	document   *config.Document
 	content    string // hash of the bytes of the file in force
 	hash       string // hash of the configuration in force
 	generation uint64
-	connection *connection
-	leases     []shownLock
+	connection *connection.Connection
 	files      map[string]string // hashes of the files that controllers read
-	whole      wholeResources
-	rejected   string // why the file as it is now is not in force
-	history    []Reload
+	whole      wholeResources    // computed by whoever asks first
+	rejected   string            // why the current content of the file is not in force
+	lastGood   *status.LastGood  // what is in force instead of the file since the start
+	notKept    string            // why what is in force is not kept
+	history    []status.Reload
 }
 
-// New makes a runtime that does nothing yet.
+// New makes a runtime that does nothing before Run.
 func New(o Options) (*Runtime, error) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	name, err := newSelf()
+	identity, err := leadership.NewIdentity()
 	if err != nil {
 		return nil, err
 	}
@@ -95,21 +122,39 @@ func New(o Options) (*Runtime, error) {
 		started:  o.Clock.Now(),
 		hub:      telemetry.NewHub(),
 		registry: telemetry.NewRegistry(),
-		events:   &lateRecorder{},
-		files:    map[string]string{},
-		refused:  map[string]string{},
+		events:   &events.Recorder{},
 		logging:  logging.Standard(),
-		pulse:    &pulse{clock: o.Clock},
+		watchdog: loop.NewWatchdog(o.Clock),
+		tasks:    loop.NewTasks(),
+		journal:  journal.New(),
+	}
+	r.files, r.refused = map[string]string{}, map[string]string{}
+	if r.keeping.store, err = openLastGood(o); err != nil {
+		return nil, err
 	}
 	r.hub.Attach(r.registry)
 	r.reloads = telemetry.NewReload(r.registry)
-	r.rotation.metrics = telemetry.NewOutcomes(r.registry, "credentials",
-		"changes of the credentials of the process", "change of the credentials of the process")
-	if r.electionMetrics, err = election.NewMetrics(r.registry); err != nil {
+	r.journal.Register(r.registry)
+	r.registry.CustomMustRegister(newCacheCounts(r.informers))
+	r.pauses = pausing.New(r.registry, o.Clock)
+	r.breaker = breaker.New(breaker.Options{
+		Caches: r.cachesOfBreaker, Announce: r.announceStop, Metrics: breaker.NewMetrics(r.registry), Clock: o.Clock,
+	})
+	r.credentials = connection.NewRotation(telemetry.NewOutcomes(r.registry, "credentials",
+		"changes of the credentials of the process", "change of the credentials of the process"))
+	metrics, err := election.NewMetrics(r.registry)
+	if err != nil {
 		return nil, err
 	}
-	r.builder = &builder{hub: r.hub, clock: o.Clock}
-	r.leadership = newLeadership(name, r.events, r.electionMetrics, o.Clock)
+	r.builder = instance.NewBuilder(r.hub, r.pauses, r.breaker, r.journal, o.Clock)
+	r.leadership = leadership.New(leadership.Options{
+		Identity: identity,
+		Runner:   runner{r},
+		Events:   r.events,
+		Metrics:  metrics,
+		Tasks:    r.tasks,
+		Clock:    o.Clock,
+	})
 	r.server = serving.New(r.pages().Handler, serving.NewMetrics(r.registry))
 	return r, nil
 }
@@ -142,140 +187,85 @@ func (r *Runtime) loop(ctx context.Context) {
 		case <-ctx.Done():
 		case change := <-r.watcher.Changes():
 			r.fileChanged(ctx, change)
-		case <-r.leadership.changes:
+		case <-r.leadership.Changes():
 			r.synchronize(ctx, supervisor.CauseLease)
-		case then := <-r.leadership.inbox:
-			end := r.pulse.begin("a change of a lease")
+		case then := <-r.tasks.Done():
+			end := r.watchdog.Begin("a change of a lease")
 			then()
 			end()
-		case <-r.leadership.due():
-			end := r.pulse.begin("spreading the leases")
-			r.settle(ctx)
+		case <-r.leadership.Due():
+			end := r.watchdog.Begin("spreading the leases")
+			r.leadership.Settle(ctx)
 			end()
-		case <-r.connection.catalog.Changed():
+		case <-r.connection.Catalog().Changed():
 			r.synchronize(ctx, supervisor.CauseAPI)
+		case <-r.keeping.due():
+			end := r.watchdog.Begin("the last good configuration")
+			r.repeat(ctx)
+			end()
 		}
 	}
-}
-
-// start brings the process up with the configuration file as it is now.
-func (r *Runtime) start(ctx context.Context) error {
-	document, content, err := r.load()
-	if err != nil {
-		return err
-	}
-	c := document.Config
-	hash, err := config.Hash(c)
-	if err != nil {
-		return err
-	}
-	output, err := r.logging.Prepare(c)
-	if err != nil {
-		return fmt.Errorf("applying the logging configuration: %w", err)
-	}
-	output.Commit() // first, so that the rest is logged as it should
-	logWarnings(ctx, document)
-	r.supervise(ctx)
-	r.watcher = source.New(source.Options{
-		MaxSize: config.MaxFileBytes + 1,
-		Clock:   r.options.Clock,
-		Logger:  klog.FromContext(ctx),
-	})
-	tx := r.begin(supervisor.CauseStart)
-	tx.first = true
-	tx.next.document = document
-	tx.next.files = r.filesFor(files(c, r.options.Descriptors), nil)
-	if err := tx.prepare(ctx); err != nil {
-		return err
-	}
-	warnOfPermissions(ctx, r.options.ConfigFile, c)
-	r.mu.Lock()
-	r.content, r.hash, r.generation = content, hash, 1
-	r.mu.Unlock()
-	tx.commit(ctx)
-	r.reloads.InForce(hash)
-	klog.FromContext(ctx).Info("Configuration in force", "file", r.options.ConfigFile, "hash", hash, "generation", r.generation)
-	return nil
-}
-
-func (r *Runtime) supervise(ctx context.Context) {
-	o := r.options.Supervision
-	o.Builder, o.Clock = r.builder, r.options.Clock
-	o.Metrics = supervisor.NewMetrics(r.registry)
-	s := supervisor.New(ctx, o, r.options.Descriptors)
-	r.mu.Lock()
-	r.supervisor = s
-	r.mu.Unlock()
-}
-
-// load reads the configuration file and everything that can be known to be wrong with it.
-func (r *Runtime) load() (*config.Document, string, error) {
-	data, hash, err := source.Read(r.options.ConfigFile, config.MaxFileBytes+1)
-	if err != nil {
-		return nil, "", fmt.Errorf("reading the configuration: %w", err)
-	}
-	document, err := check(r.options.ConfigFile, data)
-	return document, hash, err
-}
-
-// check parses and validates a configuration, and the files it names.
-func check(name string, data []byte) (*config.Document, error) {
-	document, err := config.Load(name, data)
-	if err != nil {
-		return nil, err
-	}
-	problems := document.CheckFiles()
-	if err := problems.AsError(); err != nil {
-		return nil, err
-	}
-	document.Warnings = append(document.Warnings, problems...)
-	return document, nil
-}
-
-func logWarnings(ctx context.Context, d *config.Document) {
-	for _, w := range d.Warnings {
-		klog.FromContext(ctx).Info("Configuration warning", "warning", w.Error())
-	}
-}
-
-// wanted are the enabled controllers of a lock.
-func (r *Runtime) wanted(lock string) []string {
-	return wanted(r.document.Config, r.options.Descriptors, lock)
 }
 
 // synchronize hands what should run now to the supervisor. Controllers that cannot be
 // built are retried by it.
 func (r *Runtime) synchronize(ctx context.Context, cause supervisor.Cause) {
-	defer r.pulse.begin("a change of what is to run (" + string(cause) + ")")()
-	r.leadership.takeTerms(ctx)
+	defer r.watchdog.Begin("a change of the desired controllers (" + string(cause) + ")")()
+	r.leadership.TakeTerms(ctx)
 	if r.stopping {
-		r.settle(ctx)
+		r.leadership.Settle(ctx)
 		return
 	}
-	r.builder.use(r.connection, r.leadership.termsOf(r.leadership.locks))
+	r.builder.Use(r.connection, r.leadership.Terms(r.leadership.Locks()))
 	wants := desired(r.inputs(r.basis()), r.options.Descriptors)
-	if err := r.supervisor.Synchronize(wants, cause); err != nil {
+	if _, err := r.supervisor.Synchronize(wants, cause); err != nil {
 		klog.FromContext(ctx).Error(err, "Some controllers could not be built", "cause", cause)
 	}
-	r.noteStarted(wants)
-	r.settle(ctx)
+	r.leadership.Started(termsOf(wants))
+	r.leadership.Settle(ctx)
+}
+
+// runner lets leadership start and stop controllers.
+type runner struct{ r *Runtime }
+
+// Synchronize implements leadership.Runner.
+func (o runner) Synchronize(ctx context.Context) { o.r.synchronize(ctx, supervisor.CauseLease) }
+
+// Pending implements leadership.Runner.
+func (o runner) Pending() map[string]bool {
+	all := map[string]bool{}
+	for _, s := range o.r.supervisor.Status() {
+		all[s.Name] = s.Pending
+	}
+	return all
+}
+
+// termsOf returns the terms in which controllers are to run, by the names of the controllers.
+func termsOf(wants map[string]supervisor.Want) map[string]uint64 {
+	terms := make(map[string]uint64, len(wants))
+	for name, w := range wants {
+		if w.State == supervisor.Running {
+			terms[name] = w.Spec.Term
+		}
+	}
+	return terms
 }
 
 func (r *Runtime) inputs(b basis) inputs {
 	return inputs{
 		config:  b.document.Config,
-		locks:   rights(b.locks),
-		clients: b.connection.generation,
-		missing: b.connection.catalog.Missing,
-		served:  b.connection.catalog.Generation(),
+		locks:   leadership.Rights(b.locks),
+		clients: b.connection.Generation(),
+		missing: b.connection.Catalog().Missing,
+		served:  b.connection.Catalog().Generation(),
 		files:   b.files,
 		spread:  r.spread,
 
-		clusterCA: fingerprintOfCA(b.connection.clusterCA()),
+		clusterCA: fingerprintOfCA(b.connection.ClusterCA()),
 	}
 }
 
-// cachesWhole reports that a controller of the configuration in force caches the whole
+// cachesWhole reports whether a controller of the configuration in force caches the whole
 // objects of a resource. Controllers ask while they run.
 func (r *Runtime) cachesWhole(resource schema.GroupVersionResource) bool {
 	r.mu.Lock()
@@ -304,18 +294,18 @@ type wholeResources struct {
 	resources map[schema.GroupVersionResource]bool
 }
 
-// applyInPlace brings everything up to date that changes without a restart and cannot fail.
+// applyInPlace updates everything that changes without a restart and cannot fail.
 func (r *Runtime) applyInPlace() {
-	c := r.document.Config
+	c := plan.Effective(r.document.Config)
 	r.watcher.SetTiming(max(c.Reload.SettleTime.Duration, time.Nanosecond), c.Reload.PollInterval.Duration)
 	r.watchFiles()
 	r.supervisor.SetDrainTimeout(c.Reload.DrainTimeout.Duration)
 	r.supervisor.SetStartInterval(c.ControllerStartInterval.Duration)
-	r.connection.clients.SetLimits(*c.ClientConnection.QPS, c.ClientConnection.EffectiveBurst())
-	r.connection.informers.SetGracePeriod(cacheGrace(c.LeaderElection))
+	r.connection.Clients().SetLimits(*c.ClientConnection.QPS, c.ClientConnection.EffectiveBurst())
+	r.connection.Informers().SetGracePeriod(connection.CacheGrace(c.LeaderElection))
 }
 
-// stop ends everything, in the order that rule 6 of the package comment gives.
+// stop ends everything, in the order of rule 6 of the package comment.
 func (r *Runtime) stop(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	var failures []error
@@ -326,9 +316,11 @@ func (r *Runtime) stop(ctx context.Context) error {
 	if r.supervisor != nil {
 		r.supervisor.Shutdown()
 	}
-	failures = append(failures, r.leadership.end())
+	failures = append(failures, r.leadership.End())
+	r.tasks.End()
+	r.keepRest(ctx)
 	if r.connection != nil {
-		failures = append(failures, r.connection.shutdown(r.options.Clock))
+		failures = append(failures, r.connection.Shutdown())
 	}
 	r.server.Shutdown()
 	r.hub.Detach(r.registry)
@@ -339,23 +331,14 @@ func (r *Runtime) stop(ctx context.Context) error {
 // resignAll stops all controllers and gives each lock back as soon as nothing runs under
 // it.
 func (r *Runtime) resignAll(ctx context.Context) {
-	l := r.leadership
 	r.stopping = true
 	r.rotation.edit.end()
 	r.rotation.access.end()
-	l.adopt(ctx, nil, r.document.Config, r.wanted)
-	stopped := map[string]supervisor.Want{}
-	if err := r.supervisor.Synchronize(stopped, supervisor.CauseShutdown); err != nil {
-		klog.FromContext(ctx).Error(err, "Stopping controllers") // nothing is built, so nothing can fail
+	r.leadership.Retire()
+	if _, err := r.supervisor.Synchronize(nil, supervisor.CauseShutdown); err != nil {
+		klog.FromContext(ctx).Error(err, "Stopping controllers") // nothing is built, so it cannot fail
 	}
-	r.noteStarted(stopped)
-	r.settle(ctx)
-	for len(l.retiring) > 0 {
-		select {
-		case then := <-l.inbox:
-			then()
-		case <-l.due():
-			r.settle(ctx)
-		}
-	}
+	r.leadership.Started(nil)
+	r.leadership.Settle(ctx)
+	r.leadership.AwaitRetired(ctx)
 }

@@ -9,40 +9,54 @@ import (
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/plan"
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/runtime/connection"
+	"kcmd.dev/pkg/runtime/instance"
+	"kcmd.dev/pkg/runtime/leadership"
 	"kcmd.dev/pkg/runtime/source"
 	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/pkg/runtime/telemetry"
 )
 
-// basis is what everything that runs is derived from.
+// basis is everything that what runs is derived from.
 type basis struct {
 	document   *config.Document
-	connection *connection
+	connection *connection.Connection
 	files      map[string]string // hashes of the files that controllers read
-	locks      []*lock
+	locks      []*leadership.Lock
 }
 
 // basis is the one in force.
 func (r *Runtime) basis() basis {
-	return basis{document: r.document, connection: r.connection, files: r.files, locks: r.leadership.locks}
+	return basis{document: r.document, connection: r.connection, files: r.files, locks: r.leadership.Locks()}
 }
 
 // transaction takes the process from one basis to the next, in two phases. Every part of the
 // process takes part in both:
 //
-//  1. To prepare is to do everything that can fail, with no effect on what is in force: not
-//     even for a moment, and whether or not the change is made in the end.
-//  2. To commit is to do what cannot fail. If anything could not be prepared, what was is
+//  1. Prepare does everything that can fail, without any effect on what is in force, whether
+//     or not the change is committed.
+//  2. Commit does what cannot fail. If anything could not be prepared, what was prepared is
 //     discarded instead. So there is nothing to roll back.
 type transaction struct {
 	*Runtime // what is in force
 	next     basis
 	cause    supervisor.Cause
-	// first has nothing in force before. The process starts also if the API server does not
-	// answer and if controllers cannot be built: they are tried again.
+	// first is set if nothing is in force before. The process starts even if the API server
+	// does not respond or controllers cannot be built: both are tried again.
 	first bool
 	// reconnect replaces the connection although the configuration stays the same.
 	reconnect bool
 	prepared  []step
+	// did is what was done, once it is committed.
+	did done
+}
+
+// effective is the next configuration as applied in place: fields without effect have their
+// defaults.
+func (t *transaction) effective() *v1beta1.KubeControllerManagerConfiguration {
+	return plan.Effective(t.next.document.Config)
 }
 
 // step is what one part of the process is going to do.
@@ -64,6 +78,8 @@ func (t *transaction) participants() []func(context.Context) (step, error) {
 		t.endpoint,
 		t.connect,
 		t.locks,
+		t.pause,
+		t.limitDeletions,
 		t.controllers,
 		t.inPlace,
 	}
@@ -100,7 +116,7 @@ func (t *transaction) commit(ctx context.Context) {
 			s.commit(ctx)
 		}
 	}
-	t.settle(ctx)
+	t.leadership.Settle(ctx)
 }
 
 // run does both phases.
@@ -113,20 +129,20 @@ func (t *transaction) run(ctx context.Context) error {
 }
 
 func (t *transaction) log(context.Context) (step, error) {
-	change, err := t.logging.Prepare(t.next.document.Config)
+	change, err := t.logging.Prepare(t.effective())
 	if err != nil {
 		return step{}, err
 	}
 	return step{commit: func(context.Context) { change.Commit() }}, nil
 }
 
-// metrics are left alone by an edit that does not concern them, which so reads no file.
+// metrics prepares the metrics, unless the edit does not concern them: then no file is read.
 func (t *transaction) metrics(context.Context) (step, error) {
-	c := t.next.document.Config.Metrics
-	if !t.first && reflect.DeepEqual(c, t.document.Config.Metrics) {
+	c := t.effective().Metrics
+	if !t.first && reflect.DeepEqual(c, plan.Effective(t.document.Config).Metrics) {
 		return step{}, nil
 	}
-	exposed, err := exposition(c)
+	exposed, err := telemetry.ReadExposition(c)
 	if err != nil {
 		return step{}, err
 	}
@@ -134,42 +150,43 @@ func (t *transaction) metrics(context.Context) (step, error) {
 }
 
 func (t *transaction) endpoint(ctx context.Context) (step, error) {
-	change, err := t.server.Prepare(ctx, t.next.document.Config.Serving)
+	change, err := t.server.Prepare(ctx, t.effective().Serving)
 	if err != nil {
 		return step{}, err
 	}
 	return step{commit: change.Commit, discard: change.Discard}, nil
 }
 
-// connect makes another connection if that is needed. Everything that runs depends on it, so
-// it has to be proved before it is relied on.
+// connect makes another connection if needed. Everything that runs depends on it, so it is
+// proved first.
 func (t *transaction) connect(ctx context.Context) (step, error) {
-	c := t.next.document.Config.ClientConnection
-	if !t.first && !t.reconnect && !reconnects(t.document.Config.ClientConnection, c) {
+	c := t.next.document.Config
+	if !t.first && !t.reconnect && plan.SourceOf(t.document.Config) == plan.SourceOf(c) {
 		return step{}, nil
 	}
 	old, generation := t.connection, uint64(1)
 	if old != nil {
-		generation = old.generation + 1
+		generation = old.Generation() + 1
 	}
-	conn, err := connect(ctx, generation, c, t.cachesWhole, t.options.Clock)
+	conn, err := connection.New(ctx, generation, c.ClientConnection, t.cachesWhole, t.options.Clock)
 	if err != nil {
 		return step{}, err
 	}
-	recorder, err := conn.processEvents()
+	recorder, err := conn.ProcessEvents()
 	if err == nil && !t.first {
 		err = t.proveConnection(ctx, conn)
 	}
 	if err != nil {
-		conn.retire()
+		conn.Retire()
 		return step{}, err
 	}
 	t.next.connection = conn
-	return step{discard: conn.retire, commit: func(context.Context) {
-		conn.begin()
-		t.events.connect(recorder)
+	return step{discard: conn.Retire, commit: func(context.Context) {
+		conn.Begin()
+		t.events.Connect(recorder)
 		if old != nil {
-			old.retire()
+			t.did.reconnected = true
+			old.Retire()
 		}
 	}}, nil
 }
@@ -177,10 +194,10 @@ func (t *transaction) connect(ctx context.Context) (step, error) {
 func (t *transaction) locks(ctx context.Context) (step, error) {
 	// What happened to the locks in force, also while a connection was proved, is no part of
 	// the change.
-	t.leadership.takeTerms(ctx)
+	t.leadership.TakeTerms(ctx)
 	c, l := t.next.document.Config, t.leadership
 	wanted := func(lock string) []string { return wanted(c, t.options.Descriptors, lock) }
-	locks, err := l.prepare(t.next.connection, c, wanted)
+	locks, err := l.Prepare(t.next.connection, c, wanted)
 	if err != nil {
 		return step{}, err
 	}
@@ -188,27 +205,64 @@ func (t *transaction) locks(ctx context.Context) (step, error) {
 		err = t.proveLeases(ctx, locks)
 	}
 	if err != nil {
-		l.discard(locks)
+		l.Discard(locks)
 		return step{}, err
 	}
 	t.next.locks = locks
-	return step{discard: func() { l.discard(locks) }, commit: func(ctx context.Context) {
-		l.adopt(ctx, locks, c, wanted)
-		l.setTimings(c.LeaderElection)
+	return step{discard: func() { l.Discard(locks) }, commit: func(ctx context.Context) {
+		t.did.leases = leaseActions(l.Locks(), locks)
+		l.Adopt(ctx, locks, c, wanted)
+		l.SetTimings(c.LeaderElection)
+	}}, nil
+}
+
+// leaseActions returns what happens to the leases of some locks when others replace them, by
+// lock, without those that are kept.
+func leaseActions(old, next []*leadership.Lock) map[string]plan.Action {
+	actions := map[string]plan.Action{}
+	for _, k := range old {
+		if k.Contends() && !slices.Contains(next, k) {
+			actions[k.Name] = plan.Stop
+		}
+	}
+	for _, k := range next {
+		switch {
+		case !k.Contends() || slices.Contains(old, k):
+		case actions[k.Name] == plan.Stop:
+			actions[k.Name] = plan.Restart
+		default:
+			actions[k.Name] = plan.Start
+		}
+	}
+	return actions
+}
+
+// pause takes over where controllers are paused, before any instance starts.
+func (t *transaction) pause(context.Context) (step, error) {
+	return step{commit: func(ctx context.Context) {
+		begun, ended := t.pauses.Apply(t.next.document.Config, t.options.Descriptors)
+		t.announcePauses(ctx, begun, ended)
+	}}, nil
+}
+
+// limitDeletions takes over how much may be deleted, before any instance starts.
+func (t *transaction) limitDeletions(context.Context) (step, error) {
+	return step{commit: func(ctx context.Context) {
+		t.announceResumed(ctx, t.breaker.Apply(t.next.document.Config))
 	}}, nil
 }
 
 // controllers builds what is to run. What runs under a new lock is built as on a standby
 // first. It runs once that is held.
 func (t *transaction) controllers(ctx context.Context) (step, error) {
-	t.builder.use(t.connection, t.leadership.termsOf(t.leadership.locks))
+	t.builder.Use(t.connection, t.leadership.Terms(t.leadership.Locks()))
 	committed := &atomic.Bool{}
-	t.builder.offer(&offer{connection: t.next.connection, whole: t.wholeWith(t.next.document.Config, committed)})
+	t.builder.Offer(&instance.Offer{Connection: t.next.connection, Whole: t.wholeWith(t.next.document.Config, committed)})
 	wants := desired(t.inputs(t.next), t.options.Descriptors)
 	prepared, err := t.supervisor.Prepare(wants, t.cause)
 	discard := func() {
 		prepared.Discard()
-		t.builder.offer(nil)
+		t.builder.Offer(nil)
 	}
 	if err != nil && !t.first {
 		discard()
@@ -219,9 +273,9 @@ func (t *transaction) controllers(ctx context.Context) (step, error) {
 	}
 	return step{discard: discard, commit: func(context.Context) {
 		committed.Store(true)
-		t.builder.use(t.next.connection, t.leadership.termsOf(t.next.locks))
-		prepared.Commit()
-		t.noteStarted(wants)
+		t.builder.Use(t.next.connection, t.leadership.Terms(t.next.locks))
+		t.did.controllers = prepared.Commit()
+		t.leadership.Started(termsOf(wants))
 	}}, nil
 }
 
@@ -230,9 +284,9 @@ func (t *transaction) inPlace(context.Context) (step, error) {
 	return step{commit: func(context.Context) { t.applyInPlace() }}, nil
 }
 
-// filesFor takes the hashes of the files that the controllers of a configuration read. A file
-// that is read already keeps its hash if it cannot be read now, if it has turned bad, and if
-// controllers have refused what it holds: they go on with what they read.
+// filesFor returns the hashes of the files that the controllers of a configuration read. A
+// file in use keeps its hash if it cannot be read now, has become invalid, or was refused by
+// controllers: they continue with its earlier content.
 func (r *Runtime) filesFor(paths, bad []string) map[string]string {
 	hashes := map[string]string{}
 	for _, p := range paths {

@@ -20,10 +20,9 @@ func TestFilesKeepTheirHashWhileTheirContentIsNotUsed(t *testing.T) {
 		}
 	}
 	hash := func(name string) string { return stateNow(path(name)) }
-	r := &Runtime{
-		files:   map[string]string{path("good"): was, path("bad"): was, path("refused"): was, path("gone"): was},
-		refused: map[string]string{path("refused"): hash("refused")},
-	}
+	r := &Runtime{}
+	r.files = map[string]string{path("good"): was, path("bad"): was, path("refused"): was, path("gone"): was}
+	r.refused = map[string]string{path("refused"): hash("refused")}
 	names := []string{"good", "bad", "refused", "gone", "new", "new and bad", "never there"}
 	var paths []string
 	for _, name := range names {

@@ -19,7 +19,7 @@ func environment() (report.Environment, error) {
 	if err != nil {
 		return report.Environment{}, err
 	}
-	version, err := os.ReadFile(filepath.Join(root, "cmd", program, "VERSION"))
+	version, err := os.ReadFile(filepath.Join(root, "cmd", program, "app", "VERSION"))
 	if err != nil {
 		return report.Environment{}, fmt.Errorf("reading our version: %w", err)
 	}

@@ -38,6 +38,9 @@ func Scenarios() []Scenario {
 		{Name: "ballast", About: "2,000 ConfigMaps of 64 KiB and 2,000 Secrets of 16 KiB that no controller needs", plane: stored, run: runBallast},
 		{Name: "growth", About: "start with 1,000, 5,000 and 10,000 pods", plane: stored, run: runGrowth},
 		{Name: "change", About: "one setting changed, with 2,000 pods cached", limits: true, plane: stored, run: runChange},
+		{Name: "nodes", About: "1,000 nodes of 10 pods renewing leases; one falls silent; 300 do", plane: stored, run: runNodes},
+		{Name: "quotas", About: "500 quotas of 20 resources: 10,000 pods created, and all of them replaced", plane: stored, run: runQuotas},
+		{Name: "storage", About: "1,000 claims provisioned and bound; 2,000 volumes attached to 100 nodes and detached; 10,000 claims and nothing to do", plane: stored, run: runStorage},
 		{Name: "failover", About: "a standby takes over, with 2,000 pods cached", plane: stored, run: runFailover},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers"
 	"kcmd.dev/test/benchmark/report"
 	"kcmd.dev/test/controlplane"
@@ -110,11 +111,15 @@ func link(binary string, plane *controlplane.ControlPlane) (string, error) {
 	return path, nil
 }
 
-// controllerNames are the controllers that both run: those we have.
+// controllerNames are the controllers that both run: those we have that run by default. Those of a
+// cloud, of which upstream does not know all, do not.
 func controllerNames() []string {
 	var names []string
+	byDefault := v1beta1.NewDefault()
 	for _, d := range controllers.All() {
-		names = append(names, d.Name)
+		if byDefault.ControllerEnabled(d.Name) {
+			names = append(names, d.Name)
+		}
 	}
 	return names
 }

@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,19 +9,20 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 )
 
 const (
-	// auditSyncUser sends the requests that mark a position in the log.
-	auditSyncUser    = "kcmd-audit-sync"
-	auditSyncTimeout = 15 * time.Second
+	// auditPatience bounds the wait for requests that are under way. It is short because one may
+	// depend on an extension that does not answer.
+	auditPatience = 5 * time.Second
 	// managerGroup holds the service accounts controllers run as.
 	managerGroup = "system:serviceaccounts:kube-system"
 )
@@ -32,11 +32,16 @@ const (
 // Options.AuditUsers. Each request is one event of stage ResponseComplete with
 // level Metadata; a watch has one more, of stage ResponseStarted, when it opens. Writes of
 // Options.AuditBodies are of level RequestResponse.
+//
+// The log also tells of the arrival of each request. That is not shown, and serves to wait for
+// requests whose effect can be seen before they are answered.
 type Audit struct {
-	path   string
-	off    bool
-	client kubernetes.Interface
-	marks  atomic.Int64
+	path string
+	off  bool
+
+	mu       sync.Mutex
+	followed Mark                // what is before it is taken into account in underWay
+	underWay sets.Set[types.UID] // requests that have arrived, and have no answer yet
 }
 
 // Mark is a position in the audit log.
@@ -50,7 +55,7 @@ func (c *ControlPlane) auditLogFile() string    { return c.path("audit.log") }
 
 // auditRules say what is audited: the first rule that fits a request counts.
 func (o Options) auditRules() []auditv1.PolicyRule {
-	users := append([]string{ManagerUser, auditSyncUser}, o.AuditUsers...)
+	users := append([]string{ManagerUser}, o.AuditUsers...)
 	var rules []auditv1.PolicyRule
 	if len(o.AuditBodies) > 0 {
 		rules = append(rules,
@@ -67,9 +72,8 @@ func (o Options) auditRules() []auditv1.PolicyRule {
 
 func (c *ControlPlane) writeAuditPolicy() error {
 	policy := auditv1.Policy{
-		TypeMeta:   metav1.TypeMeta{APIVersion: auditv1.SchemeGroupVersion.String(), Kind: "Policy"},
-		OmitStages: []auditv1.Stage{auditv1.StageRequestReceived},
-		Rules:      c.options.auditRules(),
+		TypeMeta: metav1.TypeMeta{APIVersion: auditv1.SchemeGroupVersion.String(), Kind: "Policy"},
+		Rules:    c.options.auditRules(),
 	}
 	data, err := yaml.Marshal(policy)
 	if err != nil {
@@ -81,72 +85,98 @@ func (c *ControlPlane) writeAuditPolicy() error {
 	return nil
 }
 
-func (c *ControlPlane) newAudit() (*Audit, error) {
-	config, err := c.Config(auditSyncUser)
-	if err != nil {
-		return nil, err
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("creating the audit log's client: %w", err)
-	}
-	return &Audit{path: c.auditLogFile(), client: client, off: c.options.NoAudit}, nil
-}
-
 // Audit returns the audit log. Its methods fail when Options.NoAudit was set.
 func (c *ControlPlane) Audit() *Audit { return c.audit }
 
-// Sync returns when every request answered before the call is in the log. The
-// server writes an event right after it has answered; so Sync sends a request of
-// its own, which is answered later, and waits for that one's event. It needs an
-// API server that answers.
+// Sync returns when every request that arrived before the call has been answered and is in the
+// log. A test that has seen the effect of a request, through a watch for instance, may be ahead
+// of the answer to it. Requests that are not answered within seconds are not waited for.
 func (a *Audit) Sync() error {
-	_, err := a.sync()
-	return err
+	if a.off {
+		return errors.New("the audit log is switched off (Options.NoAudit)")
+	}
+	_, before, err := a.follow()
+	if err != nil {
+		return fmt.Errorf("synchronizing with the audit log: %w", err)
+	}
+	patience := time.NewTimer(auditPatience)
+	defer patience.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		_, now, err := a.follow()
+		if err != nil {
+			return fmt.Errorf("synchronizing with the audit log: %w", err)
+		}
+		if !now.HasAny(before.UnsortedList()...) {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-patience.C:
+			return nil
+		}
+	}
 }
 
 // Mark returns the current position, after a Sync.
-func (a *Audit) Mark() (Mark, error) { return a.sync() }
-
-func (a *Audit) sync() (Mark, error) {
-	if a.off {
-		return 0, errors.New("the audit log is switched off (Options.NoAudit)")
+func (a *Audit) Mark() (Mark, error) {
+	if err := a.Sync(); err != nil {
+		return 0, err
 	}
-	info, err := os.Stat(a.path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return 0, fmt.Errorf("synchronizing with the audit log: %w", err)
-	}
-	var from Mark
-	if err == nil {
-		from = Mark(info.Size())
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), auditSyncTimeout)
-	defer cancel()
-	sign := fmt.Sprintf("%s=%d-%d", auditSyncUser, time.Now().UnixNano(), a.marks.Add(1))
-	if _, err := a.client.Discovery().RESTClient().Get().RequestURI("/version?" + sign).DoRaw(ctx); err != nil {
-		return 0, fmt.Errorf("synchronizing with the audit log: %w", err)
-	}
-	var mark Mark
-	err = pollEvery(ctx, 2*time.Millisecond, func(context.Context) error {
-		data, err := a.read(from)
-		if err != nil {
-			return err
-		}
-		at := bytes.Index(data, []byte(sign))
-		if at < 0 {
-			return errors.New("the request is not in the log")
-		}
-		mark = from + Mark(at+bytes.IndexByte(data[at:], '\n')+1)
-		return nil
-	})
+	end, _, err := a.follow()
 	if err != nil {
-		return 0, fmt.Errorf("synchronizing with the audit log: %w", err)
+		return 0, fmt.Errorf("reading the audit log: %w", err)
 	}
-	return mark, nil
+	return end, nil
+}
+
+// follow reads what the log has gained. It returns the end and the requests that are under way.
+func (a *Audit) follow() (Mark, sets.Set[types.UID], error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	data, err := a.read(a.followed)
+	if err != nil {
+		return 0, nil, err
+	}
+	if a.underWay == nil {
+		a.underWay = sets.New[types.UID]()
+	}
+	for line := range bytes.Lines(data) {
+		var event struct {
+			AuditID types.UID     `json:"auditID"`
+			Stage   auditv1.Stage `json:"stage"`
+		}
+		if err := json.Unmarshal(line, &event); err != nil {
+			return 0, nil, err
+		}
+		if event.Stage == auditv1.StageRequestReceived {
+			a.underWay.Insert(event.AuditID)
+		} else {
+			a.underWay.Delete(event.AuditID)
+		}
+	}
+	a.followed += Mark(len(data))
+	return a.followed, a.underWay.Clone(), nil
+}
+
+// forget gives up requests that are under way when the API server ends: it does not answer them.
+func (a *Audit) forget() error {
+	if a.off {
+		return nil
+	}
+	if _, _, err := a.follow(); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.underWay.Clear()
+	return nil
 }
 
 // Since returns the events after mark that pass all filters, in the order the
-// requests ended, after a Sync. Mark 0 is the beginning.
+// requests arrived, after a Sync. Mark 0 is the beginning. They may end in another
+// order: a watch tells of a write before the write is answered.
 func (a *Audit) Since(mark Mark, filters ...Filter) ([]auditv1.Event, error) {
 	if err := a.Sync(); err != nil {
 		return nil, err
@@ -154,8 +184,7 @@ func (a *Audit) Since(mark Mark, filters ...Filter) ([]auditv1.Event, error) {
 	return a.Written(mark, filters...)
 }
 
-// Written is Since without a Sync: what the log holds now. It needs no API
-// server.
+// Written is Since without a Sync: what the log holds now.
 func (a *Audit) Written(mark Mark, filters ...Filter) ([]auditv1.Event, error) {
 	data, err := a.read(mark)
 	if err != nil {
@@ -167,19 +196,25 @@ func (a *Audit) Written(mark Mark, filters ...Filter) ([]auditv1.Event, error) {
 		if err := json.Unmarshal(line, &event); err != nil {
 			return nil, fmt.Errorf("reading the audit log: %w", err)
 		}
-		if event.User.Username == auditSyncUser {
+		if event.Stage == auditv1.StageRequestReceived {
 			continue
 		}
 		if !slices.ContainsFunc(filters, func(pass Filter) bool { return !pass(&event) }) {
 			events = append(events, event)
 		}
 	}
+	slices.SortStableFunc(events, func(a, b auditv1.Event) int {
+		return a.RequestReceivedTimestamp.Compare(b.RequestReceivedTimestamp.Time)
+	})
 	return events, nil
 }
 
 // read returns the complete lines after mark.
 func (a *Audit) read(mark Mark) ([]byte, error) {
 	f, err := os.Open(a.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil // before the first request
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"kcmd.dev/test/await"
+	"kcmd.dev/test/must"
 )
 
 func TestAuditShowsTheManagersRequests(t *testing.T) {
@@ -116,5 +119,55 @@ func TestWrittenIgnoresAnIncompleteLine(t *testing.T) {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})
+	}
+}
+
+// What is under way is waited for, and nothing that arrives later.
+func TestSyncWaitsForWhatHasArrived(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	log := must.Get(os.Create(path))(t)
+	t.Cleanup(func() { _ = log.Close() })
+	write := func(id string, stage auditv1.Stage) {
+		t.Helper()
+		must.Get(fmt.Fprintf(log, "{\"auditID\":%q,\"stage\":%q}\n", id, stage))(t)
+	}
+	write("write", auditv1.StageRequestReceived)
+	write("watch", auditv1.StageRequestReceived)
+	write("watch", auditv1.StageResponseStarted)
+	audit := &Audit{path: path}
+	synced := make(chan error, 1)
+	go func() { synced <- audit.Sync() }()
+	await.True(t, "the log is read", func() bool {
+		audit.mu.Lock()
+		defer audit.mu.Unlock()
+		return audit.followed > 0
+	})
+	select {
+	case err := <-synced:
+		t.Errorf("the write was not waited for: %v", err)
+	default:
+	}
+	write("later", auditv1.StageRequestReceived)
+	write("write", auditv1.StageResponseComplete)
+	must.Succeed(t, <-synced)
+	if events, err := audit.Written(0); err != nil || len(events) != 2 {
+		t.Errorf("got %v, %v; want the watch and the write, once each", events, err)
+	}
+	must.Succeed(t, audit.forget()) // the server has ended
+	must.Succeed(t, audit.Sync())
+}
+
+// A read that a watch of a write caused may be answered before the write is.
+func TestWrittenIsInTheOrderOfArrival(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	log := `{"auditID":"read","requestReceivedTimestamp":"2026-01-01T00:00:00.000002Z","stageTimestamp":"2026-01-01T00:00:00.000003Z"}
+{"auditID":"write","requestReceivedTimestamp":"2026-01-01T00:00:00.000001Z","stageTimestamp":"2026-01-01T00:00:00.000004Z"}
+`
+	if err := os.WriteFile(path, []byte(log), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	events, err := (&Audit{path: path}).Written(0)
+	if err != nil || len(events) != 2 || events[0].AuditID != "write" {
+		t.Errorf("got %v, %v; want the write first", events, err)
 	}
 }

@@ -23,8 +23,15 @@ import (
 type Options struct {
 	// Nodes is the number of nodes kwok simulates; 0 runs no kwok.
 	Nodes int
+	// NodesKeepTaint leaves nodes the taint that they are admitted with, for a manager to
+	// take it off. Until then no pod is scheduled.
+	NodesKeepTaint bool
 	// Scheduler runs kube-scheduler.
 	Scheduler bool
+	// CSI runs a CSI driver, CSIDriver, with the programs that provision, attach and expand its
+	// volumes. It is registered on all simulated nodes, which leave attaching to a manager, and
+	// has a class, CSIClass, which is the default.
+	CSI bool
 	// NoServiceAccountAdmission lets pods be created in namespaces without the
 	// service account "default", which only a manager creates.
 	NoServiceAccountAdmission bool
@@ -112,6 +119,9 @@ func (o Options) programs() []string {
 	if o.Nodes > 0 {
 		names = append(names, binaries.Kwok, binaries.KwokStages)
 	}
+	if o.CSI {
+		names = append(names, binaries.CSI()...)
+	}
 	return names
 }
 
@@ -143,6 +153,9 @@ func (c *ControlPlane) start(ctx context.Context) error {
 			return err
 		}
 		c.printf("%d nodes are ready after %s\n", c.options.Nodes, time.Since(begin).Round(10*time.Millisecond))
+	}
+	if c.options.CSI {
+		return c.startCSI(ctx)
 	}
 	return nil
 }
@@ -194,8 +207,8 @@ func (c *ControlPlane) tryServers(ctx context.Context) error {
 	}
 	go c.watch(etcd)
 	go c.watch(apiServer)
-	c.audit, err = c.newAudit()
-	return err
+	c.audit = &Audit{path: c.auditLogFile(), off: c.options.NoAudit}
+	return nil
 }
 
 // discardServers removes what a failed attempt left.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,10 +17,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/test/await"
+	"kcmd.dev/test/must"
 )
 
 const testNodes = 3
@@ -107,6 +113,12 @@ func TestAggregationIsConfigured(t *testing.T) {
 	}
 }
 
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
 func TestPodIsScheduledAndRun(t *testing.T) {
 	pods := plane.AdminClient().CoreV1().Pods(plane.Namespace(t))
 	pod := &corev1.Pod{
@@ -117,29 +129,75 @@ func TestPodIsScheduledAndRun(t *testing.T) {
 	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the pod is Ready on a node", func(ctx context.Context) error {
+	await.That(t, "the pod is Ready on a node", func(ctx context.Context) error {
 		got, err := pods.Get(ctx, "web", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		for _, condition := range got.Status.Conditions {
-			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue && strings.HasPrefix(got.Spec.NodeName, "node-") {
-				return nil
-			}
+		if !isReady(got) || !strings.HasPrefix(got.Spec.NodeName, "node-") {
+			return errors.New(got.Status.String())
 		}
-		return errors.New(got.Status.String())
+		return nil
 	})
 	t.Logf("ready after %s", time.Since(begin).Round(time.Millisecond))
 	if err := pods.Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the pod is gone", func(ctx context.Context) error {
+	await.That(t, "the pod is gone", func(ctx context.Context) error {
 		_, err := pods.Get(ctx, "web", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		return errors.Join(errors.New("it is there"), err)
 	})
+}
+
+// Kwok deletes pods by name, and may come when another pod has the name of one that the API server deleted at
+// once. The first pods are Ready: kwok writes nothing more to them. The API server deletes by name as well when
+// it has carried out a write to a pod that was deleted at once meanwhile.
+func TestAPodThatReplacesOneThatIsDeletedAtOnceStays(t *testing.T) {
+	const count = 30
+	pods := plane.AdminClient().CoreV1().Pods(plane.Namespace(t))
+	create := func(name string) types.UID {
+		t.Helper()
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       corev1.PodSpec{NodeName: NodeName(0), Containers: []corev1.Container{{Name: "web", Image: "web"}}},
+		}
+		return must.Get(pods.Create(t.Context(), pod, metav1.CreateOptions{}))(t).UID
+	}
+	for i := range count {
+		create(fmt.Sprint("web-", i))
+	}
+	await.That(t, "the pods are Ready", func(ctx context.Context) error {
+		list, err := pods.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if !isReady(&list.Items[i]) {
+				return errors.New(list.Items[i].Name + " is not")
+			}
+		}
+		return nil
+	})
+	replaced := map[string]types.UID{}
+	for i := range count {
+		name := fmt.Sprint("web-", i)
+		must.Succeed(t, pods.Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}))
+		replaced[name] = create(name)
+	}
+	create("later")
+	must.Succeed(t, pods.Delete(t.Context(), "later", metav1.DeleteOptions{}))
+	await.That(t, "kwok has ended a pod that was deleted later", func(ctx context.Context) error {
+		_, err := pods.Get(ctx, "later", metav1.GetOptions{})
+		return await.Gone(err)
+	})
+	for name, uid := range replaced {
+		if pod := must.Get(pods.Get(t.Context(), name, metav1.GetOptions{}))(t); pod.UID != uid || pod.DeletionTimestamp != nil {
+			t.Errorf("pod %s is %s, deleted at %v, want %s", name, pod.UID, pod.DeletionTimestamp, uid)
+		}
+	}
 }
 
 func TestNodesAreUsable(t *testing.T) {
@@ -159,7 +217,7 @@ func TestNodesAreUsable(t *testing.T) {
 			t.Errorf("%s has room for %d pods", node.Name, pods)
 		}
 		addresses[node.Status.Addresses[0].Address] = true
-		eventually(t, "kwok renews the lease of "+node.Name, func(ctx context.Context) error {
+		await.That(t, "kwok renews the lease of "+node.Name, func(ctx context.Context) error {
 			_, err := plane.AdminClient().CoordinationV1().Leases("kube-node-lease").Get(ctx, node.Name, metav1.GetOptions{})
 			return err
 		})
@@ -210,8 +268,10 @@ func TestRestart(t *testing.T) {
 	if _, err := plane.AdminClient().CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{}); err != nil {
 		t.Errorf("data is lost: %v", err)
 	}
-	if _, err := plane.Audit().Since(mark); err != nil {
-		t.Errorf("the audit log does not go on: %v", err)
+	manager := newClient(t, must.Get(plane.Config(ManagerUser))(t))
+	must.Get(manager.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}))(t)
+	if events, err := plane.Audit().Since(mark, ByVerb("list")); err != nil || len(events) != 1 {
+		t.Errorf("the audit log does not go on: %v, %v", events, err)
 	}
 	if err := plane.Err(); err != nil {
 		t.Errorf("a wanted stop counts as failure: %v", err)
@@ -346,13 +406,4 @@ func whoAmI(t *testing.T, config *rest.Config) authenticationv1.UserInfo {
 		t.Fatal(err)
 	}
 	return review.Status.UserInfo
-}
-
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	if err := pollEvery(ctx, pollInterval, check); err != nil {
-		t.Fatalf("waiting until %s: %v", what, err)
-	}
 }

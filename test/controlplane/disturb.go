@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -19,10 +18,14 @@ const serverGrace = time.Second
 
 // PauseAPIServer suspends kube-apiserver: connections stay open, nothing is
 // answered, as when its machine hangs.
-func (c *ControlPlane) PauseAPIServer() error { return c.signalAPIServer(syscall.SIGSTOP) }
+func (c *ControlPlane) PauseAPIServer() error {
+	return c.signal(binaries.KubeAPIServer, syscall.SIGSTOP)
+}
 
 // ResumeAPIServer lets a paused kube-apiserver go on.
-func (c *ControlPlane) ResumeAPIServer() error { return c.signalAPIServer(syscall.SIGCONT) }
+func (c *ControlPlane) ResumeAPIServer() error {
+	return c.signal(binaries.KubeAPIServer, syscall.SIGCONT)
+}
 
 // StopAPIServer ends kube-apiserver; its port refuses connections until
 // RestartAPIServer.
@@ -33,7 +36,10 @@ func (c *ControlPlane) StopAPIServer() error {
 	if err != nil {
 		return err
 	}
-	return p.Stop(serverGrace)
+	if err := p.Stop(serverGrace); err != nil {
+		return err
+	}
+	return c.audit.forget()
 }
 
 // RestartAPIServer ends kube-apiserver, if it runs, starts it again on the same
@@ -148,10 +154,10 @@ func (c *ControlPlane) restartEtcd(meanwhile func() error) (*process.Process, er
 	return etcd, nil
 }
 
-func (c *ControlPlane) signalAPIServer(sig syscall.Signal) error {
+func (c *ControlPlane) signal(name string, sig syscall.Signal) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p, err := c.apiServer()
+	p, err := c.program(name)
 	if err != nil {
 		return err
 	}
@@ -160,10 +166,15 @@ func (c *ControlPlane) signalAPIServer(sig syscall.Signal) error {
 
 // apiServer returns the current kube-apiserver; the caller holds mu.
 func (c *ControlPlane) apiServer() (*process.Process, error) {
-	if i := slices.IndexFunc(c.running, isAPIServer); i >= 0 {
+	return c.program(binaries.KubeAPIServer)
+}
+
+// program returns the process that runs a program now; the caller holds mu.
+func (c *ControlPlane) program(name string) (*process.Process, error) {
+	if i := slices.IndexFunc(c.running, func(p *process.Process) bool { return p.Name() == name }); i >= 0 {
 		return c.running[i], nil
 	}
-	return nil, errors.New("kube-apiserver is not running")
+	return nil, fmt.Errorf("%s is not running", name)
 }
 
 func isAPIServer(p *process.Process) bool { return p.Name() == binaries.KubeAPIServer }

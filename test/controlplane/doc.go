@@ -13,11 +13,15 @@
 //  4. RBAC is on. The manager's identity is a client certificate for
 //     system:kube-controller-manager with no other rights than a real cluster
 //     gives it. AdminConfig is a member of system:masters.
-//  5. Requests of the manager and of service accounts in kube-system are audited;
-//     see Audit. A test can hold, resume and restart the API server, restore etcd from a
+//  5. Requests of the manager and of service accounts in kube-system are audited; see
+//     Audit. A test can hold, resume and restart the API server, restore etcd from a
 //     snapshot, and cut the network between the API server and one client; see Proxy.
-//     Package faultproxy does worse, to single requests and watches.
-//  6. A package of tests shares one control plane (RunTests), each test works in
+//     Package faultproxy injects faults into single requests and watches.
+//  6. StartKubelet starts a real kubelet, which joins by TLS bootstrap. Its container runtime
+//     runs nothing.
+//  7. Options.CSI adds a CSI driver with the real external provisioner, attacher and resizer. The
+//     simulated nodes mount nothing, so the driver has no part that runs on nodes.
+//  8. A package of tests shares one control plane (RunTests), each test works in
 //     a namespace of its own (ControlPlane.Namespace).
 //
 // There is no controller manager here: no namespace is ever finalized and no

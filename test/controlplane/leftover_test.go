@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controlplane/process"
 )
 
@@ -87,7 +88,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			if err := command.Wait(); !errors.As(err, &exit) || exit.ExitCode() != tc.code {
 				t.Errorf("the subprocess ended with %v, want code %d", err, tc.code)
 			}
-			eventually(t, "all processes are gone", func(context.Context) error {
+			await.That(t, "all processes are gone", func(context.Context) error {
 				for _, p := range said.Processes {
 					if p.Alive() {
 						return errors.New("a process is left")

@@ -56,12 +56,16 @@ func newNode(i int) *corev1.Node {
 	}
 }
 
-// createNodes creates the nodes, waits until kwok has made them Ready and takes
-// the taint off that admission gave them: the controller that would do it is
-// part of the manager, which may not run.
+// createNodes creates the nodes, waits until kwok has made them Ready and, unless they keep it,
+// takes the taint off that admission gave them: the manager of a test may run without
+// node-lifecycle-controller, which would do it.
 func (c *ControlPlane) createNodes(ctx context.Context) error {
 	err := c.eachNode(ctx, func(ctx context.Context, i int) error {
-		_, err := c.client.CoreV1().Nodes().Create(ctx, newNode(i), metav1.CreateOptions{})
+		node := newNode(i)
+		if c.options.CSI {
+			node.Annotations[managedAttach] = "true"
+		}
+		_, err := c.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 		return err
 	})
 	if err != nil {
@@ -72,6 +76,9 @@ func (c *ControlPlane) createNodes(ctx context.Context) error {
 			return failure
 		}
 		return fmt.Errorf("waiting for nodes: %w", err)
+	}
+	if c.options.NodesKeepTaint {
+		return nil
 	}
 	err = c.eachNode(ctx, func(ctx context.Context, i int) error {
 		patch := []byte(`{"spec":{"taints":null}}`)

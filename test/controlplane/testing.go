@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 )
 
 // RunTests is the body of a TestMain: it starts one control plane for the
@@ -66,8 +68,26 @@ func RunTests(m *testing.M, o Options, set func(*ControlPlane)) (code int) {
 			code = 1
 		}
 	}()
+	defer logToFile(filepath.Join(c.Dir(), "libraries.log"))()
 	set(c)
 	return m.Run()
+}
+
+// logToFile has what libraries log globally go to a file, so that the output of a failed test
+// is about the test; errors go to stderr, too. Managers have logs of their own.
+func logToFile(path string) (end func()) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "logging to a file:", err)
+		return func() {}
+	}
+	klog.LogToStderr(false)
+	klog.SetOutput(file)
+	return func() {
+		klog.Flush()
+		klog.LogToStderr(true)
+		_ = file.Close()
+	}
 }
 
 // AdminClient returns a client for the administrator; see AdminConfig.

@@ -71,7 +71,7 @@ func general(path string) string {
 	parts := strings.Split(path, ".")
 	if len(parts) == 3 && parts[0] == "controllers" {
 		switch parts[2] {
-		case "enabled", "concurrentSyncs", "resyncPeriod":
+		case "enabled", "paused", "pausedNamespaces", "concurrentSyncs", "resyncPeriod":
 			parts[1] = "<name>"
 		}
 	}

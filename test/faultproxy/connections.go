@@ -102,5 +102,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	if l.proxy.isSevered() {
+		_ = raw.Close() // the server notices at its first read
+	}
 	return l.proxy.clients.keep(&conn{Conn: raw, gate: l.proxy.passable})
 }

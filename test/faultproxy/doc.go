@@ -1,18 +1,18 @@
 // Package faultproxy is a proxy in front of the API server of a test control plane that
-// understands requests and watches, and does to them what goes wrong in real clusters.
+// understands requests and watches, and injects the faults that occur in real clusters.
 //
-//  1. Without faults nothing of it shows but an address of its own in the audit log
+//  1. Without faults it is visible only by its own address in the audit log
 //     (Proxy.SourceIP). Clients speak HTTP/2 or HTTP/1.1 and trust it like the API server,
 //     which sees the same user and groups: a client certificate is replaced by one of the
 //     same names, a bearer token is passed on.
-//  2. A method that makes a fault returns when it is in force: it concerns what arrives
-//     later, never what has arrived. Fault.Lift ends it and sets free what waits for it.
-//     Fault.Hits tells that it did something.
-//  3. Any number of faults may be in force. A request waits for all that delay it, also for
-//     those that came meanwhile; then the oldest of those applies that refuse it, then the
-//     oldest that answers from the past; then it is passed on.
-//  4. Requests says which requests a fault concerns. It is matched when the request has
-//     arrived with its body; a request whose client is gone is not passed on.
+//  2. A method that creates a fault returns when the fault is in force: it affects what
+//     arrives later, never what has arrived. Fault.Lift ends it and releases what waits for
+//     it. Fault.Hits reports that it had an effect.
+//  3. Any number of faults may be in force. A request waits for all faults that delay it,
+//     including those that were added meanwhile; then the oldest fault that refuses it
+//     applies, then the oldest that answers from the past; then it is passed on.
+//  4. Requests selects the requests that a fault affects. It is matched when the request
+//     has arrived with its body; a request whose client is gone is not passed on.
 //  5. A watch is an answer of events. They are read from the API server at once and wait
 //     here, so it never ends a watch because events are held. The faults on an event are
 //     those in force when it arrives, also if the watch is older. The order within a watch
@@ -20,7 +20,7 @@
 //     An event is handed on byte by byte as it came, and decoded only for a fault that
 //     selects by its content.
 //  6. A streaming list is a watch, and its initial events are events. So a fault on events
-//     also concerns informers that are starting.
+//     also affects informers that are starting.
 //  7. The past (AnswerFromPast) is a resource version, and answers from it are the API
 //     server's own: exact, paged, with selectors. It must not be compacted meanwhile, which
 //     happens five minutes later at the earliest.
@@ -28,6 +28,6 @@
 //     the connection closed (HTTP/1.1). When the API server cannot be reached, and by Cut,
 //     the connection is closed. With Pause connections stay open.
 //
-// Faults add up: to have watches end because their version has expired, Refuse them with
+// Faults add up: to make watches end because their version has expired, Refuse them with
 // the ErrStatus of apierrors.NewResourceExpired and Cut.
 package faultproxy

@@ -2,6 +2,7 @@ package faultproxy
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,14 @@ type Fault struct {
 	drop   func(Event) bool
 	then   string // the resource version of the past
 	hidden schema.GroupVersion
+	moment Moment
+
+	// What only those of Sever have.
+	severing sync.Once
+	severed  atomic.Bool
+	hit      chan struct{}
+
+	matched atomic.Int64 // requests selected so far, if Requests.Nth counts them
 }
 
 type kind int
@@ -39,6 +48,7 @@ const (
 	answersFromPast
 	hides
 	pauses
+	severs
 )
 
 const forever time.Duration = -1
@@ -110,6 +120,9 @@ func (p *Proxy) Pause() *Fault { return p.add(&Fault{kind: pauses}) }
 
 // add puts a fault into force.
 func (p *Proxy) add(f *Fault) *Fault {
+	if f.requests.Nth > 0 && !slices.Contains([]kind{refuses, losesAnswers, severs}, f.kind) {
+		p.fail(errors.New("a fault that delays requests, or concerns reads or events, cannot concern only one of them"))
+	}
 	f.proxy, f.lifted = p, make(chan struct{})
 	p.changeFaults(func(faults []*Fault) []*Fault { return append(faults, f) })
 	return f
@@ -136,11 +149,16 @@ func (p *Proxy) inForce() []*Fault {
 // those excepted.
 func (p *Proxy) faultOf(k kind, a attributes, except ...*Fault) *Fault {
 	for _, f := range p.inForce() {
-		if f.kind == k && f.requests.match(a) && !slices.Contains(except, f) {
+		if f.kind == k && f.selects(a) && !slices.Contains(except, f) {
 			return f
 		}
 	}
 	return nil
+}
+
+// selects reports whether a fault is about a request. With Requests.Nth it is called once for each.
+func (f *Fault) selects(a attributes) bool {
+	return f.requests.match(a) && (f.requests.Nth == 0 || f.matched.Add(1) == int64(f.requests.Nth))
 }
 
 // wait returns when the fault delays what came at a time no longer, or with an error when

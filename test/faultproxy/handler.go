@@ -23,6 +23,10 @@ type clientRequest struct {
 	identity identity
 	// losing is the fault because of which there will be no answer.
 	losing *Fault
+	// last is the fault that nothing passes after; nil if there is none.
+	last *Fault
+	// answered is told the code of the answer.
+	answered func(code int)
 	// edit changes the answer; nil if it is passed on as it is.
 	edit func(*http.Response) error
 }
@@ -66,12 +70,15 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	q.identity, user = identify(r)
 	q.attributes = attributesOf(r, user, body)
 	p.count(q.attributes)
+	q.answered = p.note(q.attributes)
 	if err := p.hold(ctx, q.attributes); err != nil {
 		panic(http.ErrAbortHandler)
 	}
+	p.pass(q)
 	r = r.WithContext(context.WithValue(ctx, requestKey, q))
 	r, status := p.prepare(r, q)
 	if status != nil {
+		q.answered(int(complete(status).Code))
 		writeStatus(w, status)
 		return
 	}
@@ -167,7 +174,11 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) { r.SetURL(p.target) }
 func (p *Proxy) answer(r *http.Response) error {
 	ctx := r.Request.Context()
 	q := requestOf(ctx)
+	q.answered(r.StatusCode)
 	switch {
+	case q.last != nil:
+		p.sever(q.last)
+		return errLost
 	case q.losing != nil:
 		return errLost
 	case q.edit != nil:

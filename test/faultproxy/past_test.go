@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+
+	"kcmd.dev/test/await"
 )
 
 // listed returns the names a list tells, and its resource version.
@@ -134,13 +136,13 @@ func TestInformerStartsInThePast(t *testing.T) {
 			remove(t, namespace, "a")
 			create(t, namespace, "b")
 			names, synced := informer(t, client(t, p), namespace)
-			eventually(t, "the informer has synced", synced)
-			eventually(t, "the events have come", func() bool { return held.Hits() == 2 })
+			await.True(t, "the informer has synced", synced)
+			await.True(t, "the events have come", func() bool { return held.Hits() == 2 })
 			if got := names(); !slices.Equal(got, []string{"a"}) {
 				t.Errorf("the informer knows %v", got)
 			}
 			held.Lift()
-			eventually(t, "the informer knows b only", func() bool { return slices.Equal(names(), []string{"b"}) })
+			await.True(t, "the informer knows b only", func() bool { return slices.Equal(names(), []string{"b"}) })
 			past.Lift()
 		})
 	}

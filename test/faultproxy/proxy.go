@@ -49,6 +49,7 @@ type Proxy struct {
 	idle       *sync.Cond // told when there are none
 	transports map[string]*http.Transport
 	seen       map[attributes]int
+	journals   []*Journal
 }
 
 // Start is New for a test, which the proxy is closed with. What goes wrong fails the test.

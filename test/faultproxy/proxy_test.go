@@ -11,6 +11,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"kcmd.dev/test/await"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -51,7 +53,7 @@ func TestCutConnectionsAreReplaced(t *testing.T) {
 		_, err := c.CoreV1().ConfigMaps(namespace).Get(context.WithoutCancel(t.Context()), "a", metav1.GetOptions{})
 		done <- err
 	}()
-	eventually(t, "the request has come", func() bool { return held.Hits() > 0 })
+	await.True(t, "the request has come", func() bool { return held.Hits() > 0 })
 	p.Cut()
 	select {
 	case _, open := <-w.ResultChan():
@@ -86,7 +88,7 @@ func TestClosedProxyLeavesNothing(t *testing.T) {
 		_, err := c.CoreV1().ConfigMaps(namespace).Get(context.WithoutCancel(t.Context()), "a", metav1.GetOptions{})
 		done <- err
 	}()
-	eventually(t, "the request has come", func() bool { return held.Hits() > 0 })
+	await.True(t, "the request has come", func() bool { return held.Hits() > 0 })
 	p.Pause()
 	for range 2 {
 		if err := p.Close(); err != nil {

@@ -24,18 +24,29 @@ type Requests struct {
 	Verbs []string
 	// Resource is the resource; its subresources belong to it.
 	Resource schema.GroupResource
+	// Whole leaves only requests for objects as a whole, not those for subresources.
+	Whole bool
+	// Except are resources that are not selected.
+	Except []schema.GroupResource
 	// Subresource is one of them, like status.
 	Subresource string
 	// Namespace and Name are those in the URL; the name of a create is that of the object
 	// sent. For faults on events they are those of the event's object, whatever was asked
 	// to be watched.
 	Namespace, Name string
+	// ClusterScoped selects requests for objects without a namespace besides those in Namespace.
+	ClusterScoped bool
+	// ExceptNames are the names of objects that are not selected, by resource.
+	ExceptNames map[schema.GroupResource][]string
 	// Path is the whole path of the URL. It is how to match what is not for resources:
 	// /apis, /version.
 	Path string
 	// FromCache leaves only reads that a server may answer from a cache that is behind:
 	// those with a resource version.
 	FromCache bool
+	// Nth leaves only one of the requests: the how-manieth, from 1, that comes to the fault. Only Refuse,
+	// LoseAnswers and Sever have it.
+	Nth int
 }
 
 // attributes are what is matched of a request. They are comparable, so that requests are
@@ -78,8 +89,9 @@ func attributesOf(r *http.Request, user string, body []byte) attributes {
 // match reports whether a request is among the selected ones.
 func (s *Requests) match(a attributes) bool {
 	return s.matchWatch(a) &&
-		(s.Namespace == "" || s.Namespace == a.namespace) &&
-		(s.Name == "" || s.Name == a.name)
+		(s.Namespace == "" || s.Namespace == a.namespace || s.ClusterScoped && a.namespace == "") &&
+		(s.Name == "" || s.Name == a.name) &&
+		!slices.Contains(s.ExceptNames[a.resource], a.name)
 }
 
 // matchWatch is match without what selects events rather than their watch.
@@ -88,9 +100,15 @@ func (s *Requests) matchWatch(a attributes) bool {
 		(s.User == "" || s.User == a.user) &&
 		(len(s.Verbs) == 0 || slices.Contains(s.Verbs, a.verb)) &&
 		(s.Resource == schema.GroupResource{} || s.Resource == a.resource) &&
-		(s.Subresource == "" || s.Subresource == a.subresource) &&
+		!slices.Contains(s.Except, a.resource) &&
+		s.matchPart(a) &&
 		(s.Path == "" || s.Path == a.path) &&
 		(!s.FromCache || a.fromCache)
+}
+
+// matchPart reports whether a request is for the part of an object that is selected.
+func (s *Requests) matchPart(a attributes) bool {
+	return (s.Subresource == "" || s.Subresource == a.subresource) && (!s.Whole || a.subresource == "")
 }
 
 // isStreamingList reports whether a watch begins with what exists.

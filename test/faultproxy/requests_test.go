@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controlplane"
 )
 
@@ -86,7 +87,7 @@ func TestBearerTokenIsAuthenticatedByTheAPIServer(t *testing.T) {
 	with := func(token string) kubernetes.Interface {
 		return client(t, p, func(c *rest.Config) { c.CertData, c.KeyData, c.BearerToken = nil, nil, token })
 	}
-	eventually(t, "the service account has its rights", func() bool {
+	await.True(t, "the service account has its rights", func() bool {
 		_, err := with(token.Status.Token).CoreV1().ConfigMaps(namespace).Create(t.Context(), configMap("by-token"), metav1.CreateOptions{})
 		return err == nil
 	})
@@ -112,7 +113,7 @@ func TestHeldRequestsWaitUntilTheFaultIsLifted(t *testing.T) {
 		_, err := slow.CoreV1().ConfigMaps(namespace).Create(context.WithoutCancel(t.Context()), configMap("a"), metav1.CreateOptions{})
 		done <- err
 	}()
-	eventually(t, "the request has come", func() bool { return first.Hits() == 1 })
+	await.True(t, "the request has come", func() bool { return first.Hits() == 1 })
 	for name, c := range map[string]kubernetes.Interface{"b": slow, "c": quick} {
 		if _, err := c.CoreV1().ConfigMaps(namespace).Create(t.Context(), configMap(name), metav1.CreateOptions{}); err != nil {
 			t.Errorf("a request that is not held: %v", err)
@@ -120,7 +121,7 @@ func TestHeldRequestsWaitUntilTheFaultIsLifted(t *testing.T) {
 	}
 	first.Lift()
 	first.Lift()
-	eventually(t, "the other fault holds the request", func() bool { return second.Hits() == 1 })
+	await.True(t, "the other fault holds the request", func() bool { return second.Hits() == 1 })
 	if _, err := plane.AdminClient().CoreV1().ConfigMaps(namespace).Get(t.Context(), "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a held request was passed on: %v", err)
 	}
@@ -146,12 +147,12 @@ func TestHeldRequestEndsWithItsClient(t *testing.T) {
 				_, err := c.CoreV1().ConfigMaps(namespace).Create(ctx, configMap("a"), metav1.CreateOptions{})
 				done <- err
 			}()
-			eventually(t, "the request has come", func() bool { return held.Hits() == 1 })
+			await.True(t, "the request has come", func() bool { return held.Hits() == 1 })
 			cancel()
 			if err := <-done; !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
-			eventually(t, "nothing is in work", func() bool { return p.inWork() == 0 })
+			await.True(t, "nothing is in work", func() bool { return p.inWork() == 0 })
 			held.Lift()
 			if _, err := c.CoreV1().ConfigMaps(namespace).Get(t.Context(), "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				t.Errorf("a request of a client that is gone was passed on: %v", err)
@@ -253,6 +254,7 @@ func TestSeenCountsByResource(t *testing.T) {
 		{Requests{Resource: deployments}, 2},
 		{Requests{Resource: deployments, Verbs: []string{"update", "create"}}, 1},
 		{Requests{Resource: deployments, Subresource: "scale"}, 1},
+		{Requests{Resource: deployments, Whole: true}, 1},
 		{Requests{Resource: schema.GroupResource{Resource: "deployments"}}, 0},
 		{Requests{Path: "/apis/apps/v1/deployments"}, 1},
 		{Requests{User: "somebody"}, 0},
@@ -261,5 +263,29 @@ func TestSeenCountsByResource(t *testing.T) {
 		if got := p.Seen(test.requests); got != test.want {
 			t.Errorf("%d requests of %+v, want %d", got, test.requests, test.want)
 		}
+	}
+}
+
+// A test that has a namespace selects what happens there, and to objects without one that it made itself.
+func TestObjectsWithoutANamespaceAreSelected(t *testing.T) {
+	nodes := schema.GroupResource{Resource: "nodes"}
+	own := Requests{Namespace: "own", ClusterScoped: true, ExceptNames: map[schema.GroupResource][]string{nodes: {"old"}}}
+	for name, c := range map[string]struct {
+		requests Requests
+		of       attributes
+		want     bool
+	}{
+		"in the namespace":          {own, attributes{resource: configMaps, namespace: "own", name: "a"}, true},
+		"in another one":            {own, attributes{resource: configMaps, namespace: "other", name: "a"}, false},
+		"in none":                   {own, attributes{resource: nodes, name: "new"}, true},
+		"in none, excepted":         {own, attributes{resource: nodes, name: "old"}, false},
+		"of the name, not excepted": {own, attributes{resource: configMaps, namespace: "own", name: "old"}, true},
+		"in none, not asked for":    {Requests{Namespace: "own"}, attributes{resource: nodes, name: "new"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := c.requests.match(c.of); got != c.want {
+				t.Errorf("it is selected: %v, want %v", got, c.want)
+			}
+		})
 	}
 }

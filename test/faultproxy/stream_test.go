@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"kcmd.dev/test/await"
 )
 
 // streamOf returns a stream of what the API server sends.
@@ -120,7 +122,7 @@ func TestEndOfAWatchComesAfterItsEvents(t *testing.T) {
 		p := &Proxy{}
 		held := p.HoldEvents(Requests{Verbs: []string{"watch"}})
 		s := streamOf(t, p, contentType, strings.NewReader(sent))
-		eventually(t, "the event has come", func() bool { return held.Hits() == 1 })
+		await.True(t, "the event has come", func() bool { return held.Hits() == 1 })
 		later := p.HoldEvents(Requests{}) // not in force when the event came
 		read := make(chan []byte, 1)
 		go func() {

@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"kcmd.dev/test/await"
 )
 
 // watching opens a watch of ConfigMaps.
@@ -74,7 +76,7 @@ func TestHeldEventsComeInOrderAfterwards(t *testing.T) {
 			create(t, namespace, "a", "b")
 			remove(t, namespace, "a")
 			expect(t, f, "ADDED a", "ADDED b", "DELETED a")
-			eventually(t, "the events have come", func() bool { return fault.Hits() == 3 })
+			await.True(t, "the events have come", func() bool { return fault.Hits() == 3 })
 			expectNothing(t, h)
 			fault.Lift()
 			create(t, namespace, "c")
@@ -94,7 +96,7 @@ func TestEventsOfOneObjectHoldWhatFollows(t *testing.T) {
 	for got := ""; got != "ADDED "+b; got = next(t, w) { // what exists comes first
 	}
 	expect(t, w, "ADDED "+a)
-	eventually(t, "the event has come", func() bool { return fault.Hits() == 1 })
+	await.True(t, "the event has come", func() bool { return fault.Hits() == 1 })
 	expectNothing(t, w)
 	fault.Lift()
 	expect(t, w, "ADDED "+b, "ADDED "+c)
@@ -115,7 +117,7 @@ func TestDelayedEventsAreLate(t *testing.T) {
 	fault.Lift()
 	fault = p.DelayEvents(Requests{}, time.Hour)
 	create(t, namespace, "c")
-	eventually(t, "the event has come", func() bool { return fault.Hits() == 1 })
+	await.True(t, "the event has come", func() bool { return fault.Hits() == 1 })
 	fault.Lift()
 	expect(t, w, "ADDED c")
 }
@@ -195,15 +197,15 @@ func TestInformerFollowsThroughTheProxy(t *testing.T) {
 	create(t, namespace, "a")
 	fault := p.HoldEvents(Requests{Resource: configMaps})
 	names, synced := informer(t, client(t, p), namespace)
-	eventually(t, "the initial event has come", func() bool { return fault.Hits() > 0 })
+	await.True(t, "the initial event has come", func() bool { return fault.Hits() > 0 })
 	if synced() {
 		t.Error("the informer has synced although the initial events are held")
 	}
 	fault.Lift()
-	eventually(t, "the informer has synced", synced)
+	await.True(t, "the informer has synced", synced)
 	create(t, namespace, "b")
-	eventually(t, "the informer knows b", func() bool { return slices.Equal(names(), []string{"a", "b"}) })
+	await.True(t, "the informer knows b", func() bool { return slices.Equal(names(), []string{"a", "b"}) })
 	p.Cut()
 	remove(t, namespace, "a")
-	eventually(t, "the informer knows that a is gone", func() bool { return slices.Equal(names(), []string{"b"}) })
+	await.True(t, "the informer knows that a is gone", func() bool { return slices.Equal(names(), []string{"b"}) })
 }

@@ -32,6 +32,7 @@ func Default(cp *controlplane.ControlPlane, port int) *Config {
 	c.ClientConnection.UseServiceAccountCredentials = ptr.To(true)
 	c.ServiceAccounts.PrivateKeyFile = cp.ServiceAccountKeyFile()
 	c.ServiceAccounts.RootCAFile = cp.RootCAFile()
+	c.Controllers.CSRSigning.AllSigners = v1beta1.SigningCA{CertFile: cp.RootCAFile(), PrivateKeyFile: cp.RootCAKeyFile()}
 	c.Serving.BindAddress = loopback
 	c.Serving.Port = ptr.To(int32(port))
 	c.Serving.Authentication.Kubeconfig = cp.ManagerKubeconfig()

@@ -4,8 +4,9 @@
 //  1. Start runs the runtime in the test's own process: fast, and open to the
 //     race detector. StartProcess runs the real binary, for tests that send it
 //     signals or kill it. Both return once the manager leads and every enabled
-//     controller runs, and both end with the test. Launch and LaunchProcess do the
-//     same outside of a test.
+//     controller runs, and both end with the test. Join and JoinProcess do not wait: the
+//     manager may be one that stands by. Launch, LaunchProcess, Begin and BeginProcess do
+//     the same outside of a test.
 //  2. The configuration is a file, as for any user. Its default here is the
 //     product's, except for what Default says; the edit given at the start, and
 //     later ones given to Edit, change it. Edit returns when the change is in force,

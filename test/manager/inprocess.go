@@ -44,10 +44,29 @@ func Start(t testing.TB, cp *controlplane.ControlPlane, edit func(*Config)) *Man
 	return m
 }
 
+// Join is Begin until the end of the test.
+func Join(t testing.TB, cp *controlplane.ControlPlane, o runtime.Options, edit func(*Config)) *Manager {
+	t.Helper()
+	m, err := Begin(t.Context(), cp, o, edit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
 // Launch is Start outside of a test. The end of ctx aborts the start and has no
 // effect later.
 func Launch(ctx context.Context, cp *controlplane.ControlPlane, edit func(*Config)) (*Manager, error) {
-	m, err := Begin(ctx, cp, runtime.Options{}, edit)
+	return launch(ctx, cp, runtime.Options{}, edit)
+}
+
+func launch(ctx context.Context, cp *controlplane.ControlPlane, o runtime.Options, edit func(*Config)) (*Manager, error) {
+	m, err := Begin(ctx, cp, o, edit)
 	if err != nil {
 		return nil, err
 	}

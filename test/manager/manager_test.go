@@ -25,7 +25,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(RunTests(m, controlplane.Options{}, leaveDeployments, func(cp *controlplane.ControlPlane, m *Manager) { plane, shared = cp, m }))
+	os.Exit(RunTests(m, controlplane.Options{}, runtime.Options{}, leaveDeployments, func(cp *controlplane.ControlPlane, m *Manager) { plane, shared = cp, m }))
 }
 
 // leaveDeployments keeps the first manager out of the way of the others: a controller runs

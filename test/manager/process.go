@@ -43,6 +43,21 @@ func StartProcess(t testing.TB, cp *controlplane.ControlPlane, edit func(*Config
 	return p
 }
 
+// JoinProcess is BeginProcess until the end of the test.
+func JoinProcess(t testing.TB, cp *controlplane.ControlPlane, edit func(*Config), args ...string) *Process {
+	t.Helper()
+	p, err := BeginProcess(t.Context(), cp, edit, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
 // LaunchProcess is StartProcess outside of a test. The end of ctx aborts the start
 // and has no effect later.
 func LaunchProcess(ctx context.Context, cp *controlplane.ControlPlane, edit func(*Config), args ...string) (*Process, error) {

@@ -13,15 +13,17 @@ import (
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
+	"kcmd.dev/pkg/runtime"
 	"kcmd.dev/test/controlplane"
 )
 
 // RunTests is the body of a TestMain: it starts one control plane and one manager in
 // this process for the package, hands them to set, runs the tests, stops both and
 // returns the exit code. A request of the manager that the API server refused as
-// forbidden, a panic and a controller that failed fail the run. SIGINT and SIGTERM stop both too and exit with 128 plus
-// the signal's number. Options.Log defaults to stderr here.
-func RunTests(m *testing.M, o controlplane.Options, edit func(*Config), set func(*controlplane.ControlPlane, *Manager)) int {
+// forbidden, a panic and a controller that failed fail the run. SIGINT and SIGTERM stop
+// both too and exit with 128 plus the signal's number. The log of the control plane goes to
+// stderr unless its options say otherwise; those of the manager are as for Begin.
+func RunTests(m *testing.M, o controlplane.Options, r runtime.Options, edit func(*Config), set func(*controlplane.ControlPlane, *Manager)) int {
 	if o.Log == nil {
 		o.Log = os.Stderr
 	}
@@ -31,7 +33,7 @@ func RunTests(m *testing.M, o controlplane.Options, edit func(*Config), set func
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
 
-	cp, manager, err := launchBoth(ctx, o, edit)
+	cp, manager, err := launchBoth(ctx, o, r, edit)
 	if err != nil {
 		return report(err)
 	}
@@ -81,12 +83,12 @@ func (i *instance) failures(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-func launchBoth(ctx context.Context, o controlplane.Options, edit func(*Config)) (*controlplane.ControlPlane, *Manager, error) {
+func launchBoth(ctx context.Context, o controlplane.Options, r runtime.Options, edit func(*Config)) (*controlplane.ControlPlane, *Manager, error) {
 	cp, err := controlplane.Start(ctx, o)
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := Launch(ctx, cp, edit)
+	m, err := launch(ctx, cp, r, edit)
 	if err != nil {
 		return nil, nil, errors.Join(err, cp.Stop())
 	}

@@ -3,9 +3,9 @@
 //
 // The model:
 //
-//  1. Inputs come from package sources. Each is loaded by config.Load, and compared by
-//     config.NewPlan: what is reported is what the process would say and do.
-//  2. A Report is data. How it is shown (Text, JSON, YAML, GitHub) knows nothing else.
+//  1. Inputs come from package inputs. Each is loaded by config.Load, and compared by
+//     plan.New: what is reported is what the process would report and do.
+//  2. A Report is data. Its forms (Text, JSON, YAML, GitHub) are made from nothing else.
 //  3. A Report fails if anything could not be read, if a configuration has errors, and,
 //     if warnings are to fail it, if there is a warning.
 package check
@@ -15,32 +15,35 @@ import (
 	"fmt"
 	"strings"
 
+	"kcmd.dev/pkg/cli/report"
 	"kcmd.dev/pkg/config"
-	"kcmd.dev/pkg/config/sources"
+	"kcmd.dev/pkg/config/inputs"
+	"kcmd.dev/pkg/config/plan"
+	"kcmd.dev/pkg/config/problem"
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
-// APIVersion and Kind mark a Report in JSON and YAML. Fields may be added, none are
-// removed or renamed.
-const (
-	APIVersion = "cli.kcmd.dev/v1"
-	Kind       = "CheckReport"
-)
+// Kind marks a Report in JSON and YAML.
+const Kind = "CheckReport"
 
 // Report is what a check found.
 type Report struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Valid says that nothing fails the check.
+	// Valid is set if nothing fails the check.
 	Valid bool `json:"valid"`
 	// Configurations are those that were found, in the order of the arguments.
 	Configurations []Configuration `json:"configurations"`
 	// Problems are those of files in which no configuration could be found.
-	Problems config.Errors `json:"problems,omitempty"`
+	Problems problem.Errors `json:"problems,omitempty"`
 	// Skipped counts the documents that are something else.
 	Skipped int `json:"skipped"`
-	// Comparison is there if configurations were compared, and both are valid.
+	// Comparison is there if configurations were compared, the new one is valid, and something
+	// of the old one can be used.
 	Comparison *Comparison `json:"comparison,omitempty"`
+	// Note says what is missing in the comparison, or why there is none, if the old
+	// configuration is invalid.
+	Note string `json:"note,omitempty"`
 
 	comparing bool // the comparison was asked for
 }
@@ -53,14 +56,19 @@ type Configuration struct {
 	Object   string `json:"object,omitempty"`
 	Key      string `json:"key,omitempty"`
 	Document int    `json:"document,omitempty"`
-	// Valid says that nothing in it fails the check.
+	// Valid is set if nothing in it fails the check.
 	Valid bool `json:"valid"`
 	// Hash is that of the configuration as the process shows it, empty if it is not valid.
 	Hash string `json:"hash,omitempty"`
 	// Problems are its errors and warnings, by position.
-	Problems config.Errors `json:"problems,omitempty"`
+	Problems problem.Errors `json:"problems,omitempty"`
+
+	// Old is set if it is the one that another is compared with. Its problems do not fail the
+	// check, which may be that of their repair.
+	Old bool `json:"old,omitempty"`
 
 	label    string
+	input    inputs.Input
 	document *config.Document
 }
 
@@ -69,21 +77,24 @@ type Comparison struct {
 	// Old and New name the two configurations.
 	Old string `json:"old"`
 	New string `json:"new"`
-	// Empty says that nothing changes.
-	Empty bool        `json:"empty"`
-	Plan  config.Plan `json:"plan"`
+	// Empty is set if nothing changes.
+	Empty bool `json:"empty"`
+	// LeftOut are the fields of the old configuration that are not compared, because they have
+	// errors.
+	LeftOut []string  `json:"leftOut,omitempty"`
+	Plan    plan.Plan `json:"plan"`
 }
 
-// Checker checks what it is given the names of.
+// Checker checks the configurations in named files.
 type Checker struct {
 	// Finder looks for the configurations.
-	Finder sources.Finder
+	Finder inputs.Finder
 	// Subjects are the controllers of a Plan.
-	Subjects []config.Subject
-	// Files says that the files which a configuration names are checked, too.
+	Subjects []plan.Subject
+	// Files is set if the files that a configuration names are checked, too.
 	Files bool
 	// FailOn is the least severity that fails the check. Default: error.
-	FailOn config.Severity
+	FailOn problem.Severity
 }
 
 // Against is the configuration that another one is compared with.
@@ -105,45 +116,80 @@ func (c Checker) Check(names []string) *Report {
 }
 
 // Compare checks the configurations in name and in old, and compares them. Each has to
-// hold exactly one. What is wrong with old is in the report first.
+// hold exactly one. What is wrong with old is in the report first, and does not fail the check:
+// name is compared with what can be used of old.
 func (c Checker) Compare(name string, old Against) *Report {
 	r := c.newReport()
 	r.comparing = true
-	before := old.Config
+	before, leftOut := old.Config, []string(nil)
 	if before == nil {
-		before = c.one(r, old.Name)
+		before, leftOut = c.old(r, old.Name)
 	}
 	after := c.one(r, name)
 	r.Valid = c.passes(r)
-	if before == nil || after == nil {
-		r.Valid = false
+	if after == nil || after.document == nil {
+		r.Valid, r.Note = false, ""
 		return r
 	}
-	plan := config.NewPlan(before, after, c.Subjects)
-	r.Comparison = &Comparison{Old: old.Name, New: r.Configurations[len(r.Configurations)-1].label, Empty: plan.Empty(), Plan: plan}
+	if before == nil {
+		return r
+	}
+	p := plan.New(before, after.document.Config, c.Subjects)
+	r.Comparison = &Comparison{Old: old.Name, New: after.label, Empty: p.Empty(), LeftOut: leftOut, Plan: p}
 	return r
 }
 
-func (c Checker) newReport() *Report {
-	return &Report{APIVersion: APIVersion, Kind: Kind, Configurations: []Configuration{}}
+// old adds the configuration that another one is compared with, and returns what can be used of
+// it; nil if that is nothing.
+func (c Checker) old(r *Report, name string) (cfg *v1beta1.KubeControllerManagerConfiguration, leftOut []string) {
+	found := c.one(r, name)
+	if found == nil {
+		return nil, nil
+	}
+	found.Old = true
+	if found.document != nil {
+		return found.document.Config, nil
+	}
+	document, leftOut := found.input.LoadUsable()
+	if document == nil {
+		r.Note = found.label + " is invalid and nothing in it can be used: there is no Plan"
+		return nil, nil
+	}
+	r.Note = fmt.Sprintf("%s is invalid, and no process of this version has it in force: this is the Plan of a change from it without %s",
+		found.label, shortList(leftOut))
+	return document.Config, leftOut
 }
 
-// one adds what a name leads to, and returns the one valid configuration in it, or nil.
-func (c Checker) one(r *Report, name string) *v1beta1.KubeControllerManagerConfiguration {
+// maxNamed is how many fields a note names.
+const maxNamed = 5
+
+func shortList(paths []string) string {
+	if len(paths) <= maxNamed {
+		return strings.Join(paths, ", ")
+	}
+	return fmt.Sprintf("%s and %d other fields", strings.Join(paths[:maxNamed], ", "), len(paths)-maxNamed)
+}
+
+func (c Checker) newReport() *Report {
+	return &Report{APIVersion: report.APIVersion, Kind: Kind, Configurations: []Configuration{}}
+}
+
+// one adds what a name leads to, and returns the one configuration in it, or nil.
+func (c Checker) one(r *Report, name string) *Configuration {
 	found := c.add(r, name)
 	if len(found) > 1 {
 		var labels []string
 		for _, f := range found {
 			labels = append(labels, f.label)
 		}
-		r.Problems = append(r.Problems, config.Error{File: name, Severity: config.SeverityError,
-			Message: fmt.Sprintf("one configuration is compared, and there are %d: %s", len(found), strings.Join(labels, "; "))})
+		r.Problems = append(r.Problems, problem.Error{File: name, Severity: problem.SeverityError,
+			Message: fmt.Sprintf("only one configuration can be compared, but there are %d: %s", len(found), strings.Join(labels, "; "))})
 		return nil
 	}
-	if len(found) == 0 || found[0].document == nil {
+	if len(found) == 0 {
 		return nil
 	}
-	return found[0].document.Config
+	return &found[0]
 }
 
 // add checks what a name leads to and returns it.
@@ -158,8 +204,8 @@ func (c Checker) add(r *Report, name string) []Configuration {
 	return r.Configurations[first:]
 }
 
-func (c Checker) check(in sources.Input) Configuration {
-	out := Configuration{File: in.File, Object: in.Object, Key: in.Key, Document: in.Document, label: in.Label()}
+func (c Checker) check(in inputs.Input) Configuration {
+	out := Configuration{File: in.File, Object: in.Object, Key: in.Key, Document: in.Document, label: in.Label(), input: in}
 	document, problems := in.Load()
 	out.Problems = problems
 	if document != nil && c.Files {
@@ -177,7 +223,7 @@ func (c Checker) check(in sources.Input) Configuration {
 	hash, err := config.Hash(document.Config)
 	if err != nil {
 		out.Valid = false
-		out.Problems = append(out.Problems, config.Error{File: in.File, Message: err.Error(), Severity: config.SeverityError})
+		out.Problems = append(out.Problems, problem.Error{File: in.File, Message: err.Error(), Severity: problem.SeverityError})
 	}
 	out.Hash = hash
 	return out
@@ -185,25 +231,25 @@ func (c Checker) check(in sources.Input) Configuration {
 
 func (c Checker) passes(r *Report) bool {
 	for _, found := range r.Configurations {
-		if !found.Valid {
+		if !found.Valid && !found.Old {
 			return false
 		}
 	}
 	return !c.fails(r.Problems)
 }
 
-func (c Checker) fails(problems config.Errors) bool {
-	return problems.HasErrors() || (c.FailOn == config.SeverityWarning && len(problems) > 0)
+func (c Checker) fails(problems problem.Errors) bool {
+	return problems.HasErrors() || (c.FailOn == problem.SeverityWarning && len(problems) > 0)
 }
 
 // ParseFailOn reads the value of a flag.
-func ParseFailOn(text string) (config.Severity, error) {
-	switch severity := config.Severity(text); severity {
-	case config.SeverityError, config.SeverityWarning:
+func ParseFailOn(text string) (problem.Severity, error) {
+	switch severity := problem.Severity(text); severity {
+	case problem.SeverityError, problem.SeverityWarning:
 		return severity, nil
 	}
-	return "", fmt.Errorf("must be %s or %s, not %q", config.SeverityError, config.SeverityWarning, text)
+	return "", fmt.Errorf("must be %s or %s, not %q", problem.SeverityError, problem.SeverityWarning, text)
 }
 
-// ErrFailed is what a check that found problems ends with.
+// ErrFailed is the error of a check that found problems.
 var ErrFailed = errors.New("there are problems")

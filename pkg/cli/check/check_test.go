@@ -10,9 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"kcmd.dev/pkg/cli/report"
 	"kcmd.dev/pkg/cli/terminal"
 	"kcmd.dev/pkg/config"
-	"kcmd.dev/pkg/config/sources"
+	"kcmd.dev/pkg/config/inputs"
+	"kcmd.dev/pkg/config/plan"
+	"kcmd.dev/pkg/config/problem"
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
@@ -29,23 +32,23 @@ var files = map[string]string{
 	"other.yaml": "kind: Pod\n---\nkind: Pod\n",
 }
 
-func checker(failOn config.Severity) Checker {
-	subject := config.Subject{
+func checker(failOn problem.Severity) Checker {
+	subject := plan.Subject{
 		Name:    "deployment-controller",
-		Enabled: func(*v1beta1.KubeControllerManagerConfiguration) bool { return true },
+		Enabled: func(*v1beta1.KubeControllerManagerConfiguration) (bool, string) { return true, "" },
 		Value: func(c *v1beta1.KubeControllerManagerConfiguration) any {
 			return *c.Controllers.Deployment.ConcurrentSyncs
 		},
 	}
 	return Checker{
-		Finder: sources.Finder{Read: func(name string) ([]byte, error) {
+		Finder: inputs.Finder{Read: func(name string) ([]byte, error) {
 			content, ok := files[name]
 			if !ok {
 				return nil, &os.PathError{Op: "read", Path: name, Err: os.ErrNotExist}
 			}
 			return []byte(content), nil
 		}},
-		Subjects: []config.Subject{subject}, FailOn: failOn,
+		Subjects: []plan.Subject{subject}, FailOn: failOn,
 	}
 }
 
@@ -60,19 +63,19 @@ const unknownKey = `bad.yaml:4:1: ["100%, a:b\nc"]: unknown field, allowed: `
 func TestTextReport(t *testing.T) {
 	tests := []struct {
 		name          string
-		failOn        config.Severity
+		failOn        problem.Severity
 		names         []string
 		valid         bool
 		out, problems string // problems are compared as prefixes, line by line
 	}{
 		{"valid", "", []string{"good.yaml", "more.yaml"}, true, "good.yaml is valid\nmore.yaml is valid\n", ""},
 		{"a warning", "", []string{"warning.yaml"}, true, "warning.yaml is valid\n", "warning.yaml:4:3: warning: featureGates.LogarithmicScaleDown: \n"},
-		{"a warning fails", config.SeverityWarning, []string{"warning.yaml"}, false, "", "warning.yaml:4:3: warning: featureGates.LogarithmicScaleDown: \n"},
+		{"a warning fails", problem.SeverityWarning, []string{"warning.yaml"}, false, "", "warning.yaml:4:3: warning: featureGates.LogarithmicScaleDown: \n"},
 		{"errors", "", []string{"bad.yaml", "good.yaml"}, false, "good.yaml is valid\n", "bad.yaml:3:21: resync.minPeriod: \n" + unknownKey + "\n"},
 		{"missing", "", []string{"none.yaml"}, false, "", "none.yaml: file does not exist\n"},
-		{"in a ConfigMap", "", []string{"map.yaml"}, false, "1 document is something else and was skipped\n", "map.yaml:10:25: resync.minPeriod: \n"},
-		{"nothing", "", []string{"other.yaml", "good.yaml"}, false, "good.yaml is valid\n2 documents are something else and were skipped\n",
-			"other.yaml: holds no configuration: 2 documents are something else\n"},
+		{"in a ConfigMap", "", []string{"map.yaml"}, false, "1 other document was skipped\n", "map.yaml:10:25: resync.minPeriod: \n"},
+		{"nothing", "", []string{"other.yaml", "good.yaml"}, false, "good.yaml is valid\n2 other documents were skipped\n",
+			"other.yaml: contains no configuration: its 2 documents have other kinds\n"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -117,17 +120,69 @@ func TestCompare(t *testing.T) {
 	}
 	inForce := v1beta1.NewDefault()
 	r = checker("").Compare("good.yaml", Against{Name: "https://x", Config: inForce})
-	if out, _ := text(r, terminal.Never); !r.Valid || !r.Comparison.Empty || r.Comparison.Old != "https://x" || out != "1 controller keeps running\n" {
+	if out, _ := text(r, terminal.Never); !r.Valid || !r.Comparison.Empty || r.Comparison.Old != "https://x" || out != "no changes: 1 controller keeps running\n" {
 		t.Errorf("compared with what is in force: %+v", r.Comparison)
 	}
 	for _, test := range []struct{ old, new, problem string }{
-		{"bad.yaml", "good.yaml", "bad.yaml:3:21: "}, {"good.yaml", "map.yaml", "map.yaml:10:25: "}, {"none.yaml", "good.yaml", "none.yaml: file does not exist"},
-		{"good.yaml", "two.yaml", "two.yaml: one configuration is compared, and there are 2: two.yaml: document 1; two.yaml: document 2"},
+		{"good.yaml", "map.yaml", "map.yaml:10:25: "}, {"none.yaml", "good.yaml", "none.yaml: file does not exist"},
+		{"good.yaml", "two.yaml", "two.yaml: only one configuration can be compared, but there are 2: two.yaml: document 1; two.yaml: document 2"},
 	} {
 		r := checker("").Compare(test.new, Against{Name: test.old})
 		if _, problems := text(r, terminal.Never); r.Valid || r.Comparison != nil || !strings.HasPrefix(problems, test.problem) {
 			t.Errorf("%s against %s: valid %t, comparison %v, problems\n%s", test.new, test.old, r.Valid, r.Comparison, problems)
 		}
+	}
+}
+
+// An old configuration that is invalid does not keep its repair from being checked.
+func TestCompareWithAnInvalidConfiguration(t *testing.T) {
+	const note = " is invalid, and no process of this version has it in force: this is the Plan of a change from it without "
+	files["mixed.yaml"] = head + "controllers: {deployment-controller: {concurrentSyncs: 7, x: y}}\nresync: {minPeriod: 3ms}\n"
+	files["markers.yaml"] = head + "<<<<<<< HEAD\n"
+	files["many.yaml"] = head + "a: 1\nb: 1\nc: 1\nd: 1\ne: 1\nf: 1\ng: 1\n"
+	tests := []struct {
+		name, old, new string
+		failOn         problem.Severity
+		valid          bool
+		plan, note     string
+	}{
+		{
+			"part of it can be used", "mixed.yaml", "more.yaml", "", true,
+			"deployment-controller  restart  controllers.deployment-controller.concurrentSyncs: 7 → 20\nin place               logging.verbosity: 0 → 2\n",
+			"mixed.yaml" + note + "controllers.deployment-controller.x, resync.minPeriod",
+		},
+		{"it fails nothing", "bad.yaml", "good.yaml", problem.SeverityWarning, true, "no changes: 1 controller keeps running\n", `bad.yaml` + note + `["100%, a:b\nc"], resync.minPeriod`},
+		{"many errors", "many.yaml", "good.yaml", "", true, "no changes: 1 controller keeps running\n", "many.yaml" + note + "a, b, c, d, e and 2 other fields"},
+		{"nothing of it can be used", "markers.yaml", "good.yaml", "", true, "", "markers.yaml is invalid and nothing in it can be used: there is no Plan"},
+		{"both are invalid", "mixed.yaml", "bad.yaml", "", false, "", ""},
+		{"a warning of the old one fails nothing", "warning.yaml", "good.yaml", problem.SeverityWarning, true,
+			"no effect     featureGates.LogarithmicScaleDown: true → (not set)\n1 controller keeps running\n", ""},
+		{"a warning of the new one fails", "mixed.yaml", "warning.yaml", problem.SeverityWarning, false,
+			"deployment-controller  restart  controllers.deployment-controller.concurrentSyncs: 7 → 5\nno effect              featureGates.LogarithmicScaleDown: (not set) → true\n",
+			"mixed.yaml" + note + "controllers.deployment-controller.x, resync.minPeriod"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := checker(test.failOn).Compare(test.new, Against{Name: test.old})
+			out, problems := text(r, terminal.Never)
+			if r.Valid != test.valid || out != test.plan || r.Note != test.note {
+				t.Errorf("valid %t, plan\n%s\nnote %q\nwant valid %t, plan\n%s\nnote %q", r.Valid, out, r.Note, test.valid, test.plan, test.note)
+			}
+			if test.note != "" && !strings.HasSuffix(problems, "note: "+test.note+"\n") {
+				t.Errorf("the problems do not end with the note:\n%s", problems)
+			}
+			for line := range strings.Lines(problems) {
+				if strings.HasPrefix(line, test.old+":") && !strings.Contains(line, ": warning: ") {
+					t.Errorf("a problem of the old configuration is no warning: %s", line)
+				}
+			}
+		})
+	}
+	r := checker("").Compare("good.yaml", Against{Name: "markers.yaml"})
+	var annotations bytes.Buffer
+	r.GitHub(&annotations)
+	if out := annotations.String(); strings.Contains(out, "::error") || !strings.Contains(out, "::notice title=Comparison with an invalid configuration::markers.yaml is invalid") {
+		t.Errorf("the annotations are\n%s", out)
 	}
 }
 
@@ -167,7 +222,7 @@ func TestJSONReport(t *testing.T) {
 }
 `
 	var out bytes.Buffer
-	if err := checker("").Check([]string{"map.yaml", "none.yaml"}).JSON(&out); err != nil {
+	if err := report.JSON(&out, checker("").Check([]string{"map.yaml", "none.yaml"})); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, out.String()); diff != "" {
@@ -178,10 +233,10 @@ func TestJSONReport(t *testing.T) {
 func TestYAMLReportIsThatInJSON(t *testing.T) {
 	r := checker("").Compare("more.yaml", Against{Name: "good.yaml"})
 	var inJSON, inYAML bytes.Buffer
-	if err := r.JSON(&inJSON); err != nil {
+	if err := report.JSON(&inJSON, r); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.YAML(&inYAML); err != nil {
+	if err := report.YAML(&inYAML, r); err != nil {
 		t.Fatal(err)
 	}
 	var a, b map[string]any
@@ -221,7 +276,7 @@ func TestGitHubReport(t *testing.T) {
 		"::error file=bad.yaml,line=3,col=21,title=resync.minPeriod::must be 0s (never), or 1s or more, not 3ms",
 		`::error file=bad.yaml,line=4,col=1,title=["100%25%2C a%3Ab\nc"]::unknown field, allowed: `,
 		"::warning file=warning.yaml,line=4,col=3,title=featureGates.LogarithmicScaleDown::the gate is ",
-		"::notice title=What a change from good.yaml to more.yaml does::deployment-controller  restart  " +
+		"::notice title=Effect of a change from good.yaml to more.yaml::deployment-controller  restart  " +
 			"controllers.deployment-controller.concurrentSyncs: 5 → 20%0Ain place               logging.verbosity: 0 → 2",
 		"",
 	}
@@ -251,7 +306,7 @@ func TestParseFailOn(t *testing.T) {
 	if _, err := ParseFailOn("never"); err == nil || err.Error() != `must be error or warning, not "never"` {
 		t.Errorf("error is %v", err)
 	}
-	if s, err := ParseFailOn("warning"); err != nil || s != config.SeverityWarning {
+	if s, err := ParseFailOn("warning"); err != nil || s != problem.SeverityWarning {
 		t.Errorf("%q, %v", s, err)
 	}
 }

@@ -1,16 +1,14 @@
 package check
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"regexp"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"kcmd.dev/pkg/cli/terminal"
-	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/plan"
+	"kcmd.dev/pkg/config/problem"
 )
 
 // Text writes the report for people: results to out, problems to problems.
@@ -23,32 +21,41 @@ func (r *Report) Text(out, problems io.Writer, colors terminal.Colors) {
 			fmt.Fprintf(out, "%s is %s\n", c.label, colors.Green("valid"))
 		}
 	}
+	if r.Note != "" {
+		fmt.Fprintln(problems, "note: "+r.Note)
+	}
 	if r.Comparison != nil {
 		fmt.Fprint(out, paintPlan(r.Comparison.Plan.String(), colors))
 	}
 	switch {
 	case r.Skipped == 1:
-		fmt.Fprintln(out, "1 document is something else and was skipped")
+		fmt.Fprintln(out, "1 other document was skipped")
 	case r.Skipped > 1:
-		fmt.Fprintf(out, "%d documents are something else and were skipped\n", r.Skipped)
+		fmt.Fprintf(out, "%d other documents were skipped\n", r.Skipped)
 	}
 }
 
-// all are the problems of the report: those of files, then those of configurations.
-func (r *Report) all() config.Errors {
-	all := append(config.Errors{}, r.Problems...)
+// all are the problems of the report: those of files, then those of configurations. Those of
+// the old configuration are warnings.
+func (r *Report) all() problem.Errors {
+	all := append(problem.Errors{}, r.Problems...)
 	for _, c := range r.Configurations {
-		all = append(all, c.Problems...)
+		for _, p := range c.Problems {
+			if c.Old {
+				p.Severity = problem.SeverityWarning
+			}
+			all = append(all, p)
+		}
 	}
 	return all
 }
 
 // paint renders a problem as its Error method does, with its place and what is wrong
 // standing out.
-func paint(p config.Error, colors terminal.Colors) string {
-	place := config.Error{File: p.File, Position: p.Position}.Error()
+func paint(p problem.Error, colors terminal.Colors) string {
+	place := problem.Error{File: p.File, Position: p.Position}.Error()
 	rest := strings.TrimPrefix(p.Error(), place)
-	if word, message, found := strings.Cut(rest, "warning: "); found && p.Severity == config.SeverityWarning {
+	if word, message, found := strings.Cut(rest, "warning: "); found && p.Severity == problem.SeverityWarning {
 		return colors.Bold(place) + word + colors.Yellow("warning:") + " " + message
 	}
 	if p.Path == "" {
@@ -57,42 +64,21 @@ func paint(p config.Error, colors terminal.Colors) string {
 	return colors.Bold(place) + colors.Red(p.Path+":") + strings.TrimPrefix(rest, p.Path+":")
 }
 
-var planLine = regexp.MustCompile(`^(\S+ +)(stop|restart|start)( |$)`)
+var planLine = regexp.MustCompile(`^((?:lease )?\S+ +)(stop|restart|start)( |$)`)
 
-func paintPlan(plan string, colors terminal.Colors) string {
-	lines := strings.SplitAfter(plan, "\n")
+func paintPlan(text string, colors terminal.Colors) string {
+	lines := strings.SplitAfter(text, "\n")
 	for i, line := range lines {
 		match := planLine.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
 		if match == nil {
 			continue
 		}
-		word := map[config.Action]func(string) string{
-			config.Stop: colors.Red, config.Restart: colors.Yellow, config.Start: colors.Green,
-		}[config.Action(match[2])]
+		word := map[plan.Action]func(string) string{
+			plan.Stop: colors.Red, plan.Restart: colors.Yellow, plan.Start: colors.Green,
+		}[plan.Action(match[2])]
 		lines[i] = match[1] + word(match[2]) + line[len(match[1])+len(match[2]):]
 	}
 	return strings.Join(lines, "")
-}
-
-// JSON writes the report for programs.
-func (r *Report) JSON(out io.Writer) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(r); err != nil {
-		return fmt.Errorf("writing the report: %w", err)
-	}
-	return nil
-}
-
-// YAML writes what JSON writes as YAML.
-func (r *Report) YAML(out io.Writer) error {
-	data, err := yaml.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("writing the report: %w", err)
-	}
-	_, err = out.Write(data)
-	return err
 }
 
 var (
@@ -121,8 +107,11 @@ func (r *Report) GitHub(out io.Writer) {
 		add("title", title)
 		fmt.Fprintf(out, "::%s %s::%s\n", p.Severity, strings.Join(properties, ","), messageEscapes.Replace(p.Message))
 	}
+	if r.Note != "" {
+		fmt.Fprintf(out, "::notice title=Comparison with an invalid configuration::%s\n", messageEscapes.Replace(r.Note))
+	}
 	if c := r.Comparison; c != nil {
-		title := fmt.Sprintf("What a change from %s to %s does", c.Old, c.New)
+		title := fmt.Sprintf("Effect of a change from %s to %s", c.Old, c.New)
 		fmt.Fprintf(out, "::notice title=%s::%s\n", propertyEscapes.Replace(title), messageEscapes.Replace(strings.TrimSuffix(c.Plan.String(), "\n")))
 	}
 }

@@ -1,44 +1,36 @@
-// Package controllerlist lists the controllers of Kubernetes: what each is for, whether
-// this build has it and whether it runs by default; and, of a running process, what it
-// does.
+// Package controllerlist lists the controllers: the purpose of each, whether it runs by
+// default, and its state in a running process.
 //
-// Names are those of the configuration and of config.KnownControllers, what a controller
-// is for is the doc comment of its block, and the rest is its descriptor.
+// Descriptions are the doc comments of the blocks; all else is in the descriptors.
 package controllerlist
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"kcmd.dev/pkg/cli/fields"
+	"kcmd.dev/pkg/cli/report"
 	"kcmd.dev/pkg/cli/status"
 	"kcmd.dev/pkg/cli/table"
 	"kcmd.dev/pkg/cli/terminal"
-	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/gates"
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/runtime/supervisor"
 )
 
-// APIVersion and Kind mark a List in JSON and YAML. Fields may be added, none are removed
-// or renamed.
-const (
-	APIVersion = "cli.kcmd.dev/v1"
-	Kind       = "ControllerList"
-)
+// Kind marks a List in JSON and YAML.
+const Kind = "ControllerList"
 
 // List is all controllers, sorted by name.
 type List struct {
 	APIVersion string  `json:"apiVersion"`
 	Kind       string  `json:"kind"`
 	Items      []Entry `json:"items"`
-	// Live says that the entries have the state of a running process.
+	// Live is set if the entries have the state of a running process.
 	Live bool `json:"live"`
 }
 
@@ -47,16 +39,16 @@ type Entry struct {
 	Name string `json:"name"`
 	// Aliases are the names under which older releases knew it.
 	Aliases []string `json:"aliases,omitempty"`
-	// Built says whether this build has it.
+	// Built reports whether this build has it. A running process of another build may have others.
 	Built bool `json:"built"`
-	// Default says whether it runs with a configuration that does not mention it.
+	// Default reports whether it runs with a configuration that does not mention it.
 	Default bool `json:"default"`
 	// Gate is the feature gate without which it does not run, GateDefault the default of it.
 	Gate        string `json:"gate,omitempty"`
 	GateDefault bool   `json:"gateDefault,omitempty"`
 	// ServiceAccount is the one in kube-system that it acts as.
 	ServiceAccount string `json:"serviceAccount,omitempty"`
-	// Description says what it is for.
+	// Description is what it is for.
 	Description string `json:"description,omitempty"`
 	// Status is that of the controller in a running process.
 	Status *supervisor.Status `json:"status,omitempty"`
@@ -64,34 +56,16 @@ type Entry struct {
 
 // New makes the list of a build with these controllers.
 func New(descriptors []controller.Descriptor, tree *fields.Field) *List {
-	entries := map[string]*Entry{}
-	entry := func(name string) *Entry {
-		if entries[name] == nil {
-			entries[name] = &Entry{Name: name}
-		}
-		return entries[name]
-	}
-	for _, known := range config.KnownControllers() {
-		entry(known.Name).Aliases = known.FormerNames
-	}
-	if blocks, err := tree.Find("controllers"); err == nil {
-		for _, block := range blocks.Fields {
-			entry(block.Name).Description = block.Description
-		}
-	}
+	list := &List{APIVersion: report.APIVersion, Kind: Kind, Items: []Entry{}}
 	defaults := v1beta1.NewDefault()
 	for _, d := range descriptors {
-		e := entry(d.Name)
-		e.Built, e.Gate, e.ServiceAccount = true, d.Gate, d.ServiceAccount
+		e := Entry{Name: d.Name, Aliases: d.Aliases, Built: true, Gate: d.Gate, ServiceAccount: d.ServiceAccount}
 		e.Default, _ = d.Enabled(defaults)
-		e.GateDefault = d.Gate != "" && config.Enabled(defaults, d.Gate)
-		if e.Description == "" {
-			e.Description = d.Doc
+		e.GateDefault = d.Gate != "" && gates.Enabled(defaults, d.Gate)
+		if block, err := tree.Find("controllers." + d.Name); err == nil {
+			e.Description = block.Description
 		}
-	}
-	list := &List{APIVersion: APIVersion, Kind: Kind, Items: []Entry{}}
-	for _, e := range entries {
-		list.Items = append(list.Items, *e)
+		list.Items = append(list.Items, e)
 	}
 	slices.SortFunc(list.Items, func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
 	return list
@@ -122,7 +96,7 @@ func (l *List) Names(former bool) []string {
 	return names
 }
 
-// Text writes a table; wide adds what is asked for rarely.
+// Text writes a table; wide adds what is rarely needed.
 func (l *List) Text(out io.Writer, wide bool, colors terminal.Colors) error {
 	head := []string{"NAME", "FORMER NAMES", "DEFAULT", "GATE"}
 	if wide {
@@ -131,7 +105,7 @@ func (l *List) Text(out io.Writer, wide bool, colors terminal.Colors) error {
 	if l.Live {
 		head = append(head, "STATE")
 	}
-	t := table.New(append(head, "WHAT IT DOES")...)
+	t := table.New(append(head, "DESCRIPTION")...)
 	for _, e := range l.Items {
 		row := []string{e.Name, dash(strings.Join(e.Aliases, ", ")), e.defaultText(), dash(e.gateText())}
 		if wide {
@@ -186,32 +160,11 @@ func dash(text string) string {
 	return text
 }
 
-// FirstSentence is a text up to the end of its first sentence.
+// FirstSentence returns a text up to the end of its first sentence.
 func FirstSentence(text string) string {
 	first, _, found := strings.Cut(text, ". ")
 	if found {
 		first += "."
 	}
 	return first
-}
-
-// JSON writes the list for programs.
-func (l *List) JSON(out io.Writer) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(l); err != nil {
-		return fmt.Errorf("writing the list: %w", err)
-	}
-	return nil
-}
-
-// YAML writes what JSON writes as YAML.
-func (l *List) YAML(out io.Writer) error {
-	data, err := yaml.Marshal(l)
-	if err != nil {
-		return fmt.Errorf("writing the list: %w", err)
-	}
-	_, err = out.Write(data)
-	return err
 }

@@ -8,10 +8,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"kcmd.dev/pkg/cli/fields"
+	"kcmd.dev/pkg/cli/report"
 	"kcmd.dev/pkg/cli/terminal"
-	"kcmd.dev/pkg/config"
-	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/config/gates"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/runtime/supervisor"
 )
 
@@ -22,10 +22,9 @@ func list(t *testing.T) *List {
 		t.Fatal(err)
 	}
 	return New([]controller.Descriptor{
-		{Name: "job-controller", ServiceAccount: "job-controller", Doc: "not shown"},
-		{Name: "podgroup-protection-controller", Gate: config.GenericWorkload},
 		{Name: "token-cleaner-controller"},
-		{Name: "very-new-controller", Doc: "Is new. Really."},
+		{Name: "job-controller", Aliases: []string{"job"}, ServiceAccount: "job-controller"},
+		{Name: "podgroup-protection-controller", Gate: gates.GenericWorkload},
 	}, tree)
 }
 
@@ -40,33 +39,29 @@ func entry(t *testing.T, l *List, name string) Entry {
 	return Entry{}
 }
 
-func TestTheListHasAllControllers(t *testing.T) {
+func TestTheListIsSorted(t *testing.T) {
 	l := list(t)
-	for _, known := range config.KnownControllers() {
-		entry(t, l, known.Name)
-	}
-	for _, c := range new(v1beta1.Controllers).All() {
-		if e := entry(t, l, c.Name); e.Description == "" {
-			t.Errorf("%s has no description", c.Name)
-		}
+	if len(l.Items) != 3 {
+		t.Errorf("the list has %d controllers, want 3", len(l.Items))
 	}
 	for i, e := range l.Items[1:] {
 		if l.Items[i].Name >= e.Name {
 			t.Errorf("%s is listed before %s", l.Items[i].Name, e.Name)
 		}
 	}
+}
+
+func TestEntries(t *testing.T) {
+	l := list(t)
 	job := entry(t, l, "job-controller")
 	if !job.Built || !job.Default || strings.Join(job.Aliases, " ") != "job" || job.Description != "Runs pods to completion." {
 		t.Errorf("the entry is %+v", job)
 	}
-	if gated := entry(t, l, "podgroup-protection-controller"); !gated.Built || gated.Default || gated.GateDefault || gated.Gate != config.GenericWorkload {
+	if gated := entry(t, l, "podgroup-protection-controller"); !gated.Built || gated.Default || gated.GateDefault || gated.Gate != gates.GenericWorkload {
 		t.Errorf("the entry is %+v", gated)
 	}
 	if cleaner := entry(t, l, "token-cleaner-controller"); !cleaner.Built || cleaner.Default {
 		t.Errorf("the entry is %+v", cleaner)
-	}
-	if ttl := entry(t, l, "ttl-controller"); ttl.Built || ttl.Default {
-		t.Errorf("the entry is %+v", ttl)
 	}
 }
 
@@ -90,12 +85,11 @@ func TestText(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"NAME":                           "FORMER NAMES|DEFAULT|GATE|SERVICE ACCOUNT|STATE|WHAT IT DOES",
+		"NAME":                           "FORMER NAMES|DEFAULT|GATE|SERVICE ACCOUNT|STATE|DESCRIPTION",
 		"a-later-controller":             "-|not in this build|-|-|Running",
 		"job-controller":                 "job|on|-|job-controller|Waiting (no jobs)|Runs pods to completion.",
-		"podgroup-protection-controller": "-|off|GenericWorkload=false|-|-|Keeps PodGroups while they have pods. Needs the feature gate GenericWorkload.",
-		"ttl-controller":                 "ttl|not in this build|-|-|-|Tells kubelets",
-		"very-new-controller":            "-|off|-|-|-|Is new. Really.",
+		"podgroup-protection-controller": "-|off|GenericWorkload=false|-|-|Protects PodGroups from deletion while they have pods. Needs the feature gate GenericWorkload.",
+		"token-cleaner-controller":       "-|off|-|-|-",
 	} {
 		if got := strings.Join(rows[name], "|"); !strings.HasPrefix(got, want) {
 			t.Errorf("the row of %s is %s, want %s", name, got, want)
@@ -107,10 +101,10 @@ func TestJSONAndYAMLSayTheSame(t *testing.T) {
 	l := list(t)
 	l.AddStatus([]supervisor.Status{{Name: "job-controller", State: supervisor.Running}})
 	var inJSON, inYAML strings.Builder
-	if err := l.JSON(&inJSON); err != nil {
+	if err := report.JSON(&inJSON, l); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.YAML(&inYAML); err != nil {
+	if err := report.YAML(&inYAML, l); err != nil {
 		t.Fatal(err)
 	}
 	converted, err := yaml.YAMLToJSON([]byte(inYAML.String()))
@@ -123,7 +117,7 @@ func TestJSONAndYAMLSayTheSame(t *testing.T) {
 			t.Fatal(err)
 		}
 		job := entry(t, &got, "job-controller")
-		if got.APIVersion != APIVersion || got.Kind != Kind || !got.Live || len(got.Items) != len(l.Items) || job.Status == nil || job.Status.State != supervisor.Running {
+		if got.APIVersion != report.APIVersion || got.Kind != Kind || !got.Live || len(got.Items) != len(l.Items) || job.Status == nil || job.Status.State != supervisor.Running {
 			t.Errorf("the list is\n%s", text)
 		}
 	}

@@ -1,10 +1,11 @@
-// Package endpoint asks a running process through its secure port.
+// Package endpoint requests the status, the configuration and what is known of an object from the
+// secure port of a running process.
 //
 //  1. The port belongs to the process, not to the API server: of a kubeconfig only the
 //     credentials and the certificate authority are used, never the server.
-//  2. The certificate of the process is verified, unless that is turned off. Without a
-//     certificate of its own the process signs one itself, in memory.
-//  3. An error says what to do about it: what to start, to trust, or to grant.
+//  2. The certificate of the process is verified, unless that is turned off. A process
+//     without a configured certificate creates a self-signed one, in memory.
+//  3. An error has advice on how to fix it: what to start, to trust, or to grant.
 package endpoint
 
 import (
@@ -25,26 +26,26 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
-// DefaultServer is where a process with the default configuration is.
+// DefaultServer is the address of a process with the default configuration.
 const DefaultServer = "https://127.0.0.1:10257"
 
-// Connection says how to reach a process.
+// Connection defines how to reach a process.
 type Connection struct {
-	// Server is its URL. Default: the endpoint that Serving says, else DefaultServer.
+	// Server is its URL. Default: the endpoint in Serving, else DefaultServer.
 	Server string
-	// Serving is that of the configuration of the process, if it is at hand.
+	// Serving is that of the configuration of the process, if it is known.
 	Serving *v1beta1.Serving
 	// Kubeconfig holds the credentials. Default: as for kubectl, $KUBECONFIG or
 	// ~/.kube/config if there is one; without one the request is anonymous.
 	Kubeconfig string
 	// Context is the context of the kubeconfig. Default: its current one.
 	Context string
-	// TokenFile holds a bearer token, instead of the credentials of a kubeconfig.
+	// TokenFile contains a bearer token, used instead of a kubeconfig.
 	TokenFile string
-	// CAFile holds the certificate authorities that the certificate of the process is
+	// CAFile contains the CA certificates that the certificate of the process is
 	// verified against. Default: those of the kubeconfig, else those of the system.
 	CAFile string
-	// Insecure turns the verification off.
+	// Insecure turns off the verification.
 	Insecure bool
 	// Timeout limits each request. Default: 10s.
 	Timeout time.Duration
@@ -102,21 +103,21 @@ func (c Connection) server() (string, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
-		return "", fmt.Errorf("the server %q is no URL such as %s", c.Server, DefaultServer)
+		return "", fmt.Errorf("the server %q is not a URL such as %s", c.Server, DefaultServer)
 	}
 	if u.Scheme != "https" {
-		return "", fmt.Errorf("the server %q has to be https", c.Server)
+		return "", fmt.Errorf("the server %q must use https", c.Server)
 	}
 	return "https://" + u.Host, nil
 }
 
-// serverOf is where a process on this machine serves.
+// serverOf returns the URL of a process on this machine.
 func serverOf(s *v1beta1.Serving) (string, error) {
 	if s == nil {
 		return DefaultServer, nil
 	}
 	if *s.Port == 0 {
-		return "", errors.New("the configuration turns the endpoint off: serving.port is 0")
+		return "", errors.New("the configuration disables the endpoint: serving.port is 0")
 	}
 	host := s.BindAddress
 	switch ip := net.ParseIP(host); {
@@ -136,7 +137,7 @@ func (c Connection) credentials() (*rest.Config, error) {
 			return nil, fmt.Errorf("reading the token: %w", err)
 		}
 		if len(strings.Fields(string(token))) != 1 {
-			return nil, fmt.Errorf("the file %s does not hold a token, which is one word", c.TokenFile)
+			return nil, fmt.Errorf("the file %s does not contain a token: it must be one word", c.TokenFile)
 		}
 		return &rest.Config{BearerToken: strings.TrimSpace(string(token))}, nil
 	}
@@ -158,10 +159,10 @@ func (c Connection) credentials() (*rest.Config, error) {
 	return config, nil
 }
 
-// names says whether a kubeconfig names who somebody is.
+// names reports whether a kubeconfig contains any credentials.
 func names(raw clientcmdapi.Config) bool { return raw.CurrentContext != "" && len(raw.AuthInfos) > 0 }
 
-// Client asks one process.
+// Client sends requests to one process.
 type Client struct {
 	// Server is its URL.
 	Server string

@@ -20,7 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/pkg/runtime/status"
 )
 
 // process stands for a running one: it serves, over TLS, to whoever has the token "good".
@@ -98,7 +98,7 @@ func TestStatusAndConfig(t *testing.T) {
 	p.handler = func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.String() {
 		case "/statusz?format=json":
-			answer(runtime.Status{Version: "v1", Configuration: runtime.ConfigurationStatus{Hash: "abc", Generation: 3}})(w, r)
+			answer(status.Status{Version: "v1", Configuration: status.Configuration{Hash: "abc", Generation: 3}})(w, r)
 		case "/configz":
 			cfg := v1beta1.NewDefault()
 			cfg.Serving.Port = ptr.To[int32](1234)
@@ -119,7 +119,7 @@ func TestStatusAndConfig(t *testing.T) {
 // Credentials of a kubeconfig are used, and its server is not.
 func TestCredentialsOfAKubeconfig(t *testing.T) {
 	p := startProcess(t)
-	p.handler = answer(runtime.Status{Configuration: runtime.ConfigurationStatus{Hash: "abc"}})
+	p.handler = answer(status.Status{Configuration: status.Configuration{Hash: "abc"}})
 	c := p.trusting(t, "")
 	c.Kubeconfig = write(t, `
 kind: Config
@@ -147,7 +147,7 @@ current-context: weak
 	}
 }
 
-// What goes wrong is told with what to do about it.
+// Errors have advice on how to fix them.
 func TestErrorsSayWhatToDo(t *testing.T) {
 	p := startProcess(t)
 	tests := []struct {
@@ -157,25 +157,25 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		want    []string
 	}{
 		{"expired", nil, func(c *Connection) { c.TokenFile = write(t, "expired") },
-			[]string{"does not know who you are: 401 Unauthorized", "the token may have expired"}},
+			[]string{"could not authenticate the request: 401 Unauthorized", "the token may have expired"}},
 		{"a service account without rights", nil, func(c *Connection) { c.TokenFile = write(t, "weak") },
-			[]string{`/statusz answered 403 Forbidden: forbidden: User "system:serviceaccount:default:viewer" cannot get path "/statusz"`,
+			[]string{`/statusz returned 403 Forbidden: forbidden: User "system:serviceaccount:default:viewer" cannot get path "/statusz"`,
 				"kubectl create clusterrole kube-controller-manager-viewer --verb=get --non-resource-url=/statusz --non-resource-url=/configz",
 				"--clusterrole=kube-controller-manager-viewer --serviceaccount=default:viewer"}},
 		{"a person without rights", nil, func(c *Connection) { c.TokenFile = write(t, "person") }, []string{"--user='jane doe'"}},
-		{"anonymous", nil, func(c *Connection) { c.TokenFile = "" }, []string{"403 Forbidden", "The request had no credentials. Give some with --kubeconfig or --token-file."}},
-		{"credentials that are not accepted", nil, func(c *Connection) { c.TokenFile = write(t, "foreign") }, []string{"403", "took the request for anonymous", "serving.authentication.kubeconfig"}},
+		{"anonymous", nil, func(c *Connection) { c.TokenFile = "" }, []string{"403 Forbidden", "The request had no credentials. Set them with --kubeconfig or --token-file."}},
+		{"credentials that are not accepted", nil, func(c *Connection) { c.TokenFile = write(t, "foreign") }, []string{"403", "treated the request as anonymous", "serving.authentication.kubeconfig"}},
 		{"an unknown authority", nil, func(c *Connection) { c.CAFile = "" }, []string{"signed by an unknown authority", "--ca-file", "--insecure-skip-tls-verify"}},
 		{"another name", nil, func(c *Connection) { c.Server = strings.Replace(p.URL, "127.0.0.1", "localhost", 1) },
-			[]string{"is for another name", "Give --server"}},
-		{"something else", answer("hello"), nil, []string{"does not answer as this program would"}},
-		{"upstream", answer(map[string]string{"kind": "Statusz"}), nil, []string{"does not answer as this program would"}},
-		{"not there", http.NotFound, nil, []string{"404 Not Found: 404 page not found", "Is it a kube-controller-manager of kcmd?"}},
+			[]string{"is for another name", "Use --server"}},
+		{"something else", answer("hello"), nil, []string{"did not return a status that this program can read"}},
+		{"upstream", answer(map[string]string{"kind": "Statusz"}), nil, []string{"did not return a status that this program can read"}},
+		{"not there", http.NotFound, nil, []string{"404 Not Found: 404 page not found", "Is it kcmd?"}},
 		{"broken", func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, strings.Repeat("x", 1000), http.StatusInternalServerError)
 		}, nil, []string{"500 Internal Server Error: xxx", "x…"}},
 		{"slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, func(c *Connection) { c.Timeout = 20 * time.Millisecond },
-			[]string{"does not answer in time", "--timeout"}},
+			[]string{"did not respond in time", "--timeout"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 
 func TestAnInsecureConnectionIsAsked(t *testing.T) {
 	p := startProcess(t)
-	p.handler = answer(runtime.Status{Configuration: runtime.ConfigurationStatus{Hash: "abc"}})
+	p.handler = answer(status.Status{Configuration: status.Configuration{Hash: "abc"}})
 	c := p.trusting(t, "good")
 	c.CAFile, c.Insecure = "", true
 	if _, _, err := open(t, c).Status(t.Context()); err != nil {
@@ -229,7 +229,7 @@ func TestAProcessWithoutTLS(t *testing.T) {
 	defer plain.Close()
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	_, _, err := open(t, Connection{Server: plain.Listener.Addr().String()}).Status(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "does not speak TLS") {
+	if err == nil || !strings.Contains(err.Error(), "does not serve TLS") {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -243,7 +243,7 @@ func TestAConfigurationThatIsNotUnderstood(t *testing.T) {
 		want   string
 	}{
 		{map[string]any{"kubecontrollermanager.config.k8s.io": 1}, "has no config.kcmd.dev"},
-		{map[string]any{"config.kcmd.dev": map[string]any{"apiVersion": v1beta1.APIVersion, "kind": v1beta1.Kind, "news": 1}}, "may be of another version"},
+		{map[string]any{"config.kcmd.dev": map[string]any{"apiVersion": v1beta1.APIVersion, "kind": v1beta1.Kind, "news": 1}}, "may have another version"},
 	} {
 		p.handler = answer(test.answer)
 		if _, err := client.Config(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -268,8 +268,8 @@ func TestServer(t *testing.T) {
 		{Connection{Serving: serving("0.0.0.0", 0)}, "", "serving.port is 0"},
 		{Connection{Server: "host:1", Serving: serving("::", 2)}, "https://host:1", ""},
 		{Connection{Server: "https://host:1/statusz"}, "https://host:1", ""},
-		{Connection{Server: "http://host:1"}, "", "has to be https"},
-		{Connection{Server: "https://"}, "", "is no URL"},
+		{Connection{Server: "http://host:1"}, "", "must use https"},
+		{Connection{Server: "https://"}, "", "is not a URL"},
 	}
 	for _, test := range tests {
 		got, err := test.c.server()
@@ -285,7 +285,7 @@ func TestBadFiles(t *testing.T) {
 		want string
 	}{
 		{Connection{TokenFile: "/none"}, "reading the token: open /none"},
-		{Connection{TokenFile: write(t, " \n")}, "does not hold a token"},
+		{Connection{TokenFile: write(t, " \n")}, "does not contain a token"},
 		{Connection{Kubeconfig: "/none"}, "reading the kubeconfig: "},
 		{Connection{CAFile: "/none", TokenFile: write(t, "x")}, "preparing the connection to https://127.0.0.1:10257"},
 	} {

@@ -12,17 +12,19 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+
+	"kcmd.dev/pkg/runtime/why"
 )
 
-// Error is a failure with what to do about it.
+// Error is a failure, with advice on how to fix it.
 type Error struct {
 	// What went wrong, in a sentence.
 	What string
-	// Advice is what to do, on lines of its own; empty if there is none.
+	// Advice is how to fix it, on lines of its own; empty if there is none.
 	Advice string
 
 	cause error
-	// Refused says that the process answered, and that asking again will not help.
+	// Refused is true if the process responded, so that repeating the request will not help.
 	Refused bool
 }
 
@@ -33,12 +35,12 @@ func (e *Error) Error() string {
 	return e.What + "\n" + e.Advice
 }
 
-// Unwrap is what caused it.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.cause }
 
-// unreachable explains why there is no answer.
+// unreachable explains why there is no response.
 func (c *Client) unreachable(err error) error {
-	e := &Error{What: fmt.Sprintf("asking %s: %v", c.Server, err), cause: err}
+	e := &Error{What: fmt.Sprintf("requesting %s: %v", c.Server, err), cause: err}
 	var (
 		unknown   x509.UnknownAuthorityError
 		hostname  x509.HostnameError
@@ -50,56 +52,56 @@ func (c *Client) unreachable(err error) error {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		e.What = fmt.Sprintf("nothing listens on %s: connection refused", c.Server)
-		e.Advice = "Is the process running, on this machine? Its address is serving.bindAddress and serving.port of its configuration:\n" +
-			"give --config with its file, or --server https://HOST:PORT."
+		e.Advice = "Is the process running on this machine? Its address is serving.bindAddress and serving.port of its configuration:\n" +
+			"use --config with its file, or --server https://HOST:PORT."
 	case authority:
 		e.What = fmt.Sprintf("the certificate of %s is signed by an unknown authority", c.Server)
-		e.Advice = "Give the authority with --ca-file. A process without serving.tls.certFile signs its certificate itself: with\n" +
-			"serving.tls.certDirectory it is kube-controller-manager.crt in that directory; otherwise it is kept in memory, and only\n" +
-			"--insecure-skip-tls-verify reaches the process."
+		e.Advice = "Set the CA with --ca-file. A process without serving.tls.certFile uses a self-signed certificate: with\n" +
+			"serving.tls.certDirectory it is kube-controller-manager.crt in that directory; otherwise it is kept in memory, and the\n" +
+			"process can be reached only with --insecure-skip-tls-verify."
 	case errors.As(err, &hostname):
 		e.What = fmt.Sprintf("the certificate of %s is for another name: %v", c.Server, hostname)
-		e.Advice = "Give --server with a name or an address that is in the certificate."
+		e.Advice = "Use --server with a host name or an address that is in the certificate."
 	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
-		e.What = fmt.Sprintf("what listens on %s does not speak TLS", c.Server)
+		e.What = fmt.Sprintf("%s does not serve TLS", c.Server)
 		e.Advice = "Is it the secure port of a kube-controller-manager?"
 	case errors.As(err, &dns):
-		e.What = fmt.Sprintf("there is no host %s: %v", dns.Name, dns.Err)
+		e.What = fmt.Sprintf("looking up host %s: %v", dns.Name, dns.Err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		e.What = fmt.Sprintf("%s does not answer in time", c.Server)
-		e.Advice = "Is the address right, and not behind a firewall? --timeout sets how long to wait."
+		e.What = fmt.Sprintf("%s did not respond in time", c.Server)
+		e.Advice = "Check that the address is correct and not behind a firewall. --timeout sets how long to wait."
 	}
 	return e
 }
 
-// refused explains an answer that is an error.
+// refused explains an error response.
 func (c *Client) refused(path string, code int, message string) error {
-	e := &Error{What: fmt.Sprintf("%s%s answered %d %s", c.Server, path, code, http.StatusText(code)), Refused: true}
+	e := &Error{What: fmt.Sprintf("%s%s returned %d %s", c.Server, path, code, http.StatusText(code)), Refused: true}
 	if message != "" {
 		e.What += ": " + message
 	}
 	switch {
 	case code == http.StatusUnauthorized:
-		e.What = fmt.Sprintf("%s does not know who you are: 401 Unauthorized", c.Server)
-		e.Advice = "The API server does not accept the credentials: the token may have expired, or be of another cluster. Give others with\n" +
-			"--kubeconfig or --token-file. The process asks the API server of serving.authentication.kubeconfig."
+		e.What = fmt.Sprintf("%s could not authenticate the request: 401 Unauthorized", c.Server)
+		e.Advice = "The API server rejected the credentials: the token may have expired, or belong to another cluster. Set others with\n" +
+			"--kubeconfig or --token-file. The process uses the API server of serving.authentication.kubeconfig."
 	case code == http.StatusForbidden && (c.anonymous || strings.Contains(message, "system:anonymous")):
 		e.Advice = c.anonymousAdvice()
 	case code == http.StatusForbidden:
-		e.Advice = grant(message)
+		e.Advice = grant(message, path)
 	case code == http.StatusNotFound:
-		e.Advice = "Is it a kube-controller-manager of kcmd?"
+		e.Advice = "Is it kcmd?"
 	}
 	return e
 }
 
-// anonymousAdvice is for those who were taken for anybody.
+// anonymousAdvice explains why a request was treated as anonymous.
 func (c *Client) anonymousAdvice() string {
 	if c.anonymous {
-		return "The request had no credentials. Give some with --kubeconfig or --token-file."
+		return "The request had no credentials. Set them with --kubeconfig or --token-file."
 	}
-	return "The process took the request for anonymous, so it did not accept the credentials. Does its configuration have\n" +
-		"serving.authentication.kubeconfig, and does it trust the certificate authority of the client certificate?"
+	return "The process treated the request as anonymous, so it did not accept the credentials. Does its configuration set\n" +
+		"serving.authentication.kubeconfig, and does it trust the CA of the client certificate?"
 }
 
 var (
@@ -107,8 +109,9 @@ var (
 	serviceAccount = regexp.MustCompile(`^system:serviceaccount:([^:]+):([^:]+)$`)
 )
 
-// grant says how to allow what was forbidden to somebody.
-func grant(message string) string {
+// grant explains how to grant a user the missing permission: that for the status and the
+// configuration, which commands need together, or that for one other path.
+func grant(message, path string) string {
 	subject := "--user=NAME"
 	if match := user.FindStringSubmatch(message); match != nil {
 		subject = "--user=" + quote(match[1])
@@ -116,9 +119,13 @@ func grant(message string) string {
 			subject = "--serviceaccount=" + account[1] + ":" + account[2]
 		}
 	}
-	return "To allow it:\n" +
-		"  kubectl create clusterrole kube-controller-manager-viewer --verb=get --non-resource-url=" + statusPath + " --non-resource-url=" + configPath + "\n" +
-		"  kubectl create clusterrolebinding kube-controller-manager-viewer --clusterrole=kube-controller-manager-viewer " + subject
+	role, paths := "kube-controller-manager-viewer", statusPath+" --non-resource-url="+configPath
+	if path == why.Path {
+		role, paths = "kube-controller-manager-why", why.Path
+	}
+	return "To grant the permission:\n" +
+		"  kubectl create clusterrole " + role + " --verb=get --non-resource-url=" + paths + "\n" +
+		"  kubectl create clusterrolebinding " + role + " --clusterrole=" + role + " " + subject
 }
 
 func quote(name string) string {

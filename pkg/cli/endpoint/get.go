@@ -7,37 +7,56 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/pkg/runtime/status"
+	"kcmd.dev/pkg/runtime/why"
 )
 
 const (
 	statusPath = "/statusz"
 	configPath = "/configz"
-	// maxAnswer bounds what is read of an answer: a status names every informer.
+	// maxAnswer bounds the size of a response: a status lists every informer.
 	maxAnswer = 64 << 20
 )
 
-// Status asks for the status. raw is the answer as it came, in JSON.
-func (c *Client) Status(ctx context.Context) (status *runtime.Status, raw []byte, err error) {
+// Status gets the status. raw is the unchanged response, in JSON.
+func (c *Client) Status(ctx context.Context) (s *status.Status, raw []byte, err error) {
 	raw, err = c.get(ctx, statusPath, "?format=json")
 	if err != nil {
 		return nil, nil, err
 	}
-	status = &runtime.Status{}
-	if err := json.Unmarshal(raw, status); err != nil || status.Configuration.Hash == "" {
-		return nil, nil, fmt.Errorf("%s%s does not answer as this program would: is it a kube-controller-manager of kcmd, in a version like this one's?",
+	s = &status.Status{}
+	if err := json.Unmarshal(raw, s); err != nil || s.Configuration.Hash == "" {
+		return nil, nil, fmt.Errorf("%s%s did not return a status that this program can read: is it kcmd, in a version similar to this one?",
 			c.Server, statusPath)
 	}
-	return status, raw, nil
+	return s, raw, nil
 }
 
-// Config asks for the configuration in force.
+// Why asks what controllers did with an object and what they wait for. raw is the unchanged
+// response, in JSON.
+func (c *Client) Why(ctx context.Context, q why.Query) (a *why.Answer, raw []byte, err error) {
+	query := url.Values{"type": {q.Type}, "name": {q.Name}, "namespace": {q.Namespace}, "last": {strconv.Itoa(q.Last)}, "format": {"json"}}
+	raw, err = c.get(ctx, why.Path, "?"+query.Encode())
+	if err != nil {
+		return nil, nil, err
+	}
+	a = &why.Answer{}
+	if err := json.Unmarshal(raw, a); err != nil || a.Object.Resource == "" {
+		return nil, nil, fmt.Errorf("%s%s did not return an answer that this program can read: is it kcmd, in a version similar to this one?",
+			c.Server, why.Path)
+	}
+	return a, raw, nil
+}
+
+// Config gets the configuration in force.
 func (c *Client) Config(ctx context.Context) (*v1beta1.KubeControllerManagerConfiguration, error) {
 	raw, err := c.get(ctx, configPath, "")
 	if err != nil {
@@ -45,11 +64,11 @@ func (c *Client) Config(ctx context.Context) (*v1beta1.KubeControllerManagerConf
 	}
 	inForce := map[string]json.RawMessage{}
 	if err := json.Unmarshal(raw, &inForce); err != nil || inForce[v1beta1.GroupName] == nil {
-		return nil, fmt.Errorf("%s%s has no %s: is it a kube-controller-manager of kcmd?", c.Server, configPath, v1beta1.GroupName)
+		return nil, fmt.Errorf("%s%s has no %s: is it kcmd?", c.Server, configPath, v1beta1.GroupName)
 	}
 	document, err := config.Load(c.Server+configPath, inForce[v1beta1.GroupName])
 	if err != nil {
-		return nil, fmt.Errorf("the configuration in force is not valid for this program, which may be of another version: %w", err)
+		return nil, fmt.Errorf("the configuration in force is invalid for this program, which may have another version: %w", err)
 	}
 	return document.Config, nil
 }
@@ -57,7 +76,7 @@ func (c *Client) Config(ctx context.Context) (*v1beta1.KubeControllerManagerConf
 func (c *Client) get(ctx context.Context, path, query string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Server+path+query, nil)
 	if err != nil {
-		return nil, fmt.Errorf("asking %s: %w", c.Server, err)
+		return nil, fmt.Errorf("requesting %s: %w", c.Server, err)
 	}
 	request.Header.Set("Accept", "application/json")
 	response, err := c.http.Do(request)
@@ -66,7 +85,7 @@ func (c *Client) get(ctx context.Context, path, query string) ([]byte, error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err := errors.Join(err, response.Body.Close()); err != nil {
-		return nil, fmt.Errorf("reading the answer of %s: %w", c.Server, err)
+		return nil, fmt.Errorf("reading the response of %s: %w", c.Server, err)
 	}
 	if response.StatusCode != http.StatusOK {
 		return nil, c.refused(path, response.StatusCode, reason(body))
@@ -74,7 +93,7 @@ func (c *Client) get(ctx context.Context, path, query string) ([]byte, error) {
 	return body, nil
 }
 
-// reason is the message of an answer, which may be a Status of the API or plain text.
+// reason is the message of a response, which may be an API Status or plain text.
 func reason(body []byte) string {
 	var status metav1.Status
 	if json.Unmarshal(body, &status) == nil && status.Message != "" {

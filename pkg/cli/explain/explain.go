@@ -1,4 +1,4 @@
-// Package explain tells people about fields of the configuration.
+// Package explain explains the fields of the configuration to people.
 package explain
 
 import (
@@ -9,7 +9,7 @@ import (
 	"kcmd.dev/pkg/cli/fields"
 	"kcmd.dev/pkg/cli/table"
 	"kcmd.dev/pkg/cli/terminal"
-	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/plan"
 )
 
 // width is where lines are broken.
@@ -19,12 +19,12 @@ const width = 100
 type Explainer struct {
 	Out io.Writer
 	// Subjects are the controllers that a change can restart.
-	Subjects []config.Subject
+	Subjects []plan.Subject
 	Colors   terminal.Colors
 }
 
-// Explain writes what there is to know about a field, and lists the fields in it; with
-// recursive all of them down to the last.
+// Explain describes a field, and lists the fields in it; with recursive, those of all nested
+// blocks too.
 func (e Explainer) Explain(f *fields.Field, recursive bool) error {
 	if err := e.head(f); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (e Explainer) head(f *fields.Field) error {
 	line("ALLOWED:", f.Allowed)
 	effect, err := f.Effect(e.Subjects)
 	if err != nil {
-		return fmt.Errorf("working out what a change does: %w", err)
+		return fmt.Errorf("computing the effect of a change: %w", err)
 	}
 	line("CHANGE:", strings.ReplaceAll(Wrap(effect, width-9), "\n", "\n         "))
 	return nil

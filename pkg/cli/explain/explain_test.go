@@ -6,7 +6,7 @@ import (
 
 	"kcmd.dev/pkg/cli/fields"
 	"kcmd.dev/pkg/cli/terminal"
-	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/plan"
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
@@ -20,17 +20,19 @@ func explanation(t *testing.T, path string, recursive bool) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	namespace := config.Subject{
-		Name: "namespace-controller",
-		Enabled: func(c *v1beta1.KubeControllerManagerConfiguration) bool {
-			return c.ControllerEnabled("namespace-controller")
-		},
-		Value: func(c *v1beta1.KubeControllerManagerConfiguration) any {
+	subject := func(name string, value func(*v1beta1.KubeControllerManagerConfiguration) any) plan.Subject {
+		return plan.Subject{Name: name, Value: value, Enabled: func(c *v1beta1.KubeControllerManagerConfiguration) (bool, string) {
+			return c.ControllerEnabled(name), "disabled"
+		}}
+	}
+	subjects := []plan.Subject{
+		subject("namespace-controller", func(c *v1beta1.KubeControllerManagerConfiguration) any {
 			return *c.Controllers.Namespace.ConcurrentSyncs
-		},
+		}),
+		subject("ttl-after-finished-controller", func(*v1beta1.KubeControllerManagerConfiguration) any { return nil }),
 	}
 	var out strings.Builder
-	e := Explainer{Out: &out, Subjects: []config.Subject{namespace}, Colors: terminal.Colors{}}
+	e := Explainer{Out: &out, Subjects: subjects, Colors: terminal.Colors{}}
 	if err := e.Explain(f, recursive); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +51,7 @@ Namespaces`
 		t.Errorf("the explanation is\n%s\nwant\n%s", got, want)
 	}
 	const nobody = "CHANGE:  does nothing: no part of this build reads it\n"
-	if got := explanation(t, "controllers.ttl-controller.enabled", false); !strings.Contains(got, nobody) {
+	if got := explanation(t, "serving.authentication.tolerateLookupFailure", false); !strings.Contains(got, nobody) {
 		t.Errorf("the explanation is\n%s\nwant\n%s", got, nobody)
 	}
 }
@@ -60,7 +62,7 @@ func TestExplainABlock(t *testing.T) {
 TYPE:    object
 CHANGE:  applies in place
 
-How often controllers look at every object again although nothing changed.
+How often controllers reconcile every object again although nothing changed.
 
 FIELDS:
   minPeriod  <duration> = 12h  Period after which`

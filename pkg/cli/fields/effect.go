@@ -1,26 +1,25 @@
 package fields
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/diff"
+	"kcmd.dev/pkg/config/gates"
+	"kcmd.dev/pkg/config/plan"
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
 // Nothing is the effect of a field that no part of this build reads.
 const Nothing = "does nothing: no part of this build reads it"
 
-// Effect says what a change of the field alone does to a running process with these
-// controllers, as the Plan of such a change tells; for a block, what all of its fields
-// have in common. It is empty if nothing can be said: for what cannot be changed, and for
-// blocks whose fields differ.
-func (f *Field) Effect(subjects []config.Subject) (string, error) {
+// Effect describes what a change of the field alone does to a running process with these
+// controllers, by the Plan of such a change; for a block, what all of its fields have in
+// common. It is empty for what cannot be changed, and for blocks whose fields differ.
+func (f *Field) Effect(subjects []plan.Subject) (string, error) {
 	path, _, _ := strings.Cut(f.Path, "[]")
 	switch {
 	case f.Fixed || path == "":
@@ -41,7 +40,7 @@ func (f *Field) Effect(subjects []config.Subject) (string, error) {
 	return f.alone(subjects)
 }
 
-func (f *Field) common(subjects []config.Subject) (string, error) {
+func (f *Field) common(subjects []plan.Subject) (string, error) {
 	found := ""
 	for i, child := range f.Fields {
 		effect, err := child.Effect(subjects)
@@ -56,9 +55,9 @@ func (f *Field) common(subjects []config.Subject) (string, error) {
 	return found, nil
 }
 
-// alone changes the field, starting from several configurations and to several values,
-// until the Plan says that it does something.
-func (f *Field) alone(subjects []config.Subject) (string, error) {
+// alone changes the field, starting from several configurations and to several values, until
+// the Plan shows an effect.
+func (f *Field) alone(subjects []plan.Subject) (string, error) {
 	path := strings.Split(f.Path, ".")
 	for _, base := range bases() {
 		for _, value := range f.schema.values() {
@@ -66,8 +65,8 @@ func (f *Field) alone(subjects []config.Subject) (string, error) {
 			if err != nil {
 				return "", fmt.Errorf("changing %s: %w", f.Path, err)
 			}
-			if plan := config.NewPlan(base, changed, subjects); !plan.Empty() {
-				return describe(plan, path), nil
+			if p := plan.New(base, changed, subjects); !p.Empty() {
+				return describe(p, path), nil
 			}
 		}
 	}
@@ -80,13 +79,13 @@ const (
 	someOther      = "replicaset-controller"
 )
 
-// bases are the default with the key without which a controller is idle, and a
-// configuration that turns everything on.
+// bases are the default with the key without which a controller is idle, and configurations
+// that turn everything on, with each of the log formats.
 func bases() []*v1beta1.KubeControllerManagerConfiguration {
 	usual, all := v1beta1.NewDefault(), v1beta1.NewDefault()
 	usual.ServiceAccounts.PrivateKeyFile, all.ServiceAccounts.PrivateKeyFile = "sa.key", "sa.key"
 	all.FeatureGates = map[string]bool{}
-	for _, gate := range config.FeatureGates() {
+	for _, gate := range gates.All() {
 		if !gate.Locked {
 			all.FeatureGates[gate.Name] = true
 		}
@@ -97,61 +96,57 @@ func bases() []*v1beta1.KubeControllerManagerConfiguration {
 	all.LeaderMigration.Enabled = ptr.To(true)
 	all.LeaderMigration.ControllerLeaders = []v1beta1.ControllerLeader{{Name: someController, Component: all.LeaderMigration.Component}}
 	all.LeaderElection.Groups = []v1beta1.LeaseGroup{{Name: "group", Controllers: []string{someOther}}}
-	return []*v1beta1.KubeControllerManagerConfiguration{usual, all}
+	all.Controllers.CSRSigning.AllSigners = v1beta1.SigningCA{CertFile: "ca.crt", PrivateKeyFile: "ca.key"}
+	all.Controllers.NodeIPAM.AllocateNodeCIDRs = ptr.To(true)
+	all.Networking.ClusterCIDRs = []string{"10.244.0.0/16", "fd00::/48"}
+	all.Cloud.Provider = "linked"
+	all.Serving.Authentication.RequestHeader.ClientCAFile = "ca.crt"
+	all.Logging.Options.Text.SplitStream = true
+	all.DeletionBreaker.Mode = v1beta1.DeletionsStop
+	json := all.DeepCopy()
+	json.Logging.Format, json.Logging.Options.JSON.SplitStream = "json", true
+	return []*v1beta1.KubeControllerManagerConfiguration{usual, all, json}
 }
 
 // with returns the configuration with one field changed.
 func with(base *v1beta1.KubeControllerManagerConfiguration, path []string, value any) (*v1beta1.KubeControllerManagerConfiguration, error) {
-	data, err := json.Marshal(base)
-	if err != nil {
-		return nil, err
-	}
-	tree := map[string]any{}
-	if err := json.Unmarshal(data, &tree); err != nil {
-		return nil, err
-	}
-	if err := unstructured.SetNestedField(tree, value, path...); err != nil {
-		return nil, err
-	}
-	if data, err = json.Marshal(tree); err != nil {
-		return nil, err
-	}
-	changed := &v1beta1.KubeControllerManagerConfiguration{}
-	return changed, json.Unmarshal(data, changed)
+	return diff.ObjectOf(base).With(path, value).Config()
 }
 
-// describe says in words what a Plan does that is caused by a change of one field.
-func describe(plan config.Plan, path []string) string {
-	if len(plan.ProcessWide) > 0 {
-		return plan.ProcessWide[0].Effect + " and restarts every controller"
+// describe describes what a Plan does because of a change of one field.
+func describe(p plan.Plan, path []string) string {
+	if len(p.ProcessWide) > 0 {
+		return p.ProcessWide[0].Effect + " and restarts every controller"
 	}
-	named := map[config.Action][]string{}
-	for _, c := range plan.Controllers {
+	named := map[plan.Action][]string{}
+	for _, c := range p.Controllers {
 		name := c.Name
 		if len(path) == 3 && path[1] == name {
 			name = "that controller"
 		}
 		named[c.Action] = append(named[c.Action], name)
 	}
-	restarted, changed := named[config.Restart], slices.Concat(named[config.Start], named[config.Stop])
+	restarted, changed := named[plan.Restart], slices.Concat(named[plan.Start], named[plan.Stop])
 	inGeneral := dependsOnValue(path)
 	switch {
-	case len(restarted)+len(changed) == 0:
-		return "applies in place"
 	case inGeneral != "":
 		return inGeneral
-	case len(restarted) > 1 && len(restarted) == len(plan.Controllers):
+	case len(named[plan.Pause])+len(named[plan.Resume]) > 0:
+		return "pauses or resumes " + strings.Join(slices.Concat(named[plan.Pause], named[plan.Resume]), ", ")
+	case len(restarted)+len(changed) == 0:
+		return "applies in place"
+	case len(restarted) > 1 && len(restarted) == len(p.Controllers):
 		return "restarts every controller"
 	case len(restarted) > 0:
 		return "restarts " + strings.Join(restarted, ", ")
-	case len(named[config.Keep]) == 0:
+	case len(named[plan.Keep]) == 0:
 		return "starts or stops the controllers that inherit it"
 	}
 	return "starts or stops " + strings.Join(changed, ", ")
 }
 
-// dependsOnValue describes the fields of which one Plan tells too little, since it depends
-// on the value which controllers a change concerns; it is empty for all others.
+// dependsOnValue describes the fields for which one Plan is not enough, since the controllers
+// that a change concerns depend on the value; it is empty for all others.
 func dependsOnValue(path []string) string {
 	switch {
 	case path[0] == "emulatedVersion":

@@ -1,11 +1,11 @@
-// Package fields is the configuration as a tree of fields that can be asked about: type,
+// Package fields describes the configuration as a tree of fields: the type of each, its
 // default, what is allowed, what it is for, and what a change of it does.
 //
 // The model:
 //
 //  1. Nothing is written twice: the fields and their descriptions are those of the JSON
-//     Schema, which is made from the types; their order is that of the types; what is
-//     allowed is what config.Rules say; what a change does is what config.NewPlan says.
+//     Schema, which is made from the types; their order is that of the types; what is allowed
+//     comes from rules.All, and what a change does from plan.New.
 //  2. A path is that of messages and of the Plan: controllers.job-controller.enabled. The
 //     fields of the elements of a list follow []: leaderElection.groups[].name.
 //  3. A field that has fields of its own is a block, or a list of blocks.
@@ -18,7 +18,8 @@ import (
 	"strconv"
 	"strings"
 
-	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/gates"
+	"kcmd.dev/pkg/config/rules"
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/schemas"
 )
@@ -43,13 +44,13 @@ type Field struct {
 	// Fields are those of a block, or of each element of a list, in the order of the types.
 	Fields []*Field `json:"fields,omitempty"`
 
-	// Fixed says that it cannot be changed: apiVersion, kind and locked gates.
+	// Fixed is set if it cannot be changed: apiVersion, kind and locked gates.
 	Fixed bool `json:"fixed,omitempty"`
 
 	schema *node
 }
 
-// node is what is read of a schema.
+// node is the part of a schema that is read.
 type node struct {
 	Type                 any              `json:"type"`
 	Const                any              `json:"const"`
@@ -74,23 +75,22 @@ func Tree() (*Field, error) {
 	if err := json.Unmarshal(data, root); err != nil {
 		return nil, fmt.Errorf("reading the schema: %w", err)
 	}
-	b := builder{rules: map[string]config.Rule{}, order: map[string][]string{}}
-	for _, rule := range config.Rules() {
-		b.rules[rule.Path] = rule
-	}
+	b := builder{rules: rules.ByPath(), order: map[string][]string{}, gates: map[string]gates.Gate{}}
 	b.readOrder(reflect.TypeFor[v1beta1.KubeControllerManagerConfiguration](), "")
-	for _, gate := range config.FeatureGates() {
+	for _, gate := range gates.All() {
+		b.gates[gate.Name] = gate
 		b.order["featureGates"] = append(b.order["featureGates"], gate.Name)
 	}
 	return b.build(root, "", ""), nil
 }
 
 type builder struct {
-	rules map[string]config.Rule
+	rules map[string]rules.Rule
 	order map[string][]string
+	gates map[string]gates.Gate
 }
 
-// readOrder notes the order of the fields of a struct, and of those in it.
+// readOrder records the order of the fields of a struct, and of those in it.
 func (b *builder) readOrder(t reflect.Type, path string) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -123,6 +123,9 @@ func (b *builder) build(n *node, path, name string) *Field {
 		Path: path, Name: name, Type: typeOf(n), Default: n.Default, Description: n.Description, Fixed: n.Const != nil,
 		Allowed: b.allowed(n, path), schema: n,
 	}
+	if gate, ok := b.gates[name]; ok && strings.HasPrefix(path, "featureGates.") && name != gates.AllBeta {
+		f.Default = gate.Default // not in the schema, for the sake of editors
+	}
 	if n.Const != nil {
 		f.Allowed = "only " + Format(n.Const)
 	}
@@ -138,7 +141,7 @@ func (b *builder) build(n *node, path, name string) *Field {
 	return f
 }
 
-// largestInteger is what an integer may be if nothing else is said.
+// largestInteger is the largest integer without a rule.
 const largestInteger = 1<<31 - 1
 
 // allowed is what a field may hold beyond what its type says.
@@ -196,7 +199,7 @@ func Format(value any) string {
 	return string(data)
 }
 
-// isPlain says whether a string needs no quotes.
+// isPlain reports whether a string needs no quotes.
 func isPlain(text string) bool {
 	if text == "" || strings.ContainsAny(text, " :#{}[],&*!|>'\"%@`") || strings.HasPrefix(text, "-") {
 		return false
@@ -211,7 +214,7 @@ func isPlain(text string) bool {
 	return true
 }
 
-// IsBlock says whether the field has fields itself, not only those of list elements.
+// IsBlock reports whether the field has fields itself, not only those of list elements.
 func (f *Field) IsBlock() bool { return len(f.Fields) > 0 && !strings.HasPrefix(f.Type, "list") }
 
 // Paths lists the paths of all fields below, in order.

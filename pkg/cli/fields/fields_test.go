@@ -1,11 +1,14 @@
 package fields
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
-	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/gates"
+	"kcmd.dev/pkg/config/plan"
+	"kcmd.dev/pkg/config/registry"
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
@@ -103,7 +106,11 @@ func TestFind(t *testing.T) {
 		{"controllers.deploymnt", "", `there is no field "deploymnt" in controllers, did you mean controllers.deployment-controller?`},
 		{"bindAddress", "", `there is no field "bindAddress", did you mean serving.bindAddress?`},
 		{"resync.x", "", `there is no field "x" in resync, there are: minPeriod`},
-		{"resync.minPeriod.x", "", `there is no field "x" in resync.minPeriod, which is no block`},
+		{"featureGates.Bogus", "", fmt.Sprintf("there is no field \"Bogus\" in featureGates, 'config explain featureGates' lists its %d fields", len(gates.All()))},
+		{"featureGates.JobManagdBy", "", `there is no field "JobManagdBy" in featureGates, did you mean featureGates.JobManagedBy?`},
+		{"featureGates.podreplacement", "", `there is no field "podreplacement" in featureGates, did you mean featureGates.JobPodReplacementPolicy?`},
+		{"controllers.x", "", fmt.Sprintf("there is no field \"x\" in controllers, 'config explain controllers' lists its %d fields", len(registry.Controllers()))},
+		{"resync.minPeriod.x", "", `there is no field "x" in resync.minPeriod, which is not a block`},
 	}
 	for _, test := range tests {
 		f, err := tree(t).Find(test.path)
@@ -118,14 +125,16 @@ func TestFind(t *testing.T) {
 
 // subjects are two controllers that read a file, of which one reads its workers and a gate
 // besides.
-func subjects() []config.Subject {
-	name := func(name string, value func(*v1beta1.KubeControllerManagerConfiguration) any) config.Subject {
-		return config.Subject{Name: name, Value: value,
-			Enabled: func(c *v1beta1.KubeControllerManagerConfiguration) bool { return c.ControllerEnabled(name) }}
+func subjects() []plan.Subject {
+	name := func(name string, value func(*v1beta1.KubeControllerManagerConfiguration) any) plan.Subject {
+		return plan.Subject{Name: name, Value: value,
+			Enabled: func(c *v1beta1.KubeControllerManagerConfiguration) (bool, string) {
+				return c.ControllerEnabled(name), "disabled"
+			}}
 	}
-	return []config.Subject{
+	return []plan.Subject{
 		name("deployment-controller", func(c *v1beta1.KubeControllerManagerConfiguration) any {
-			terminating := config.Enabled(c, config.DeploymentReplicaSetTerminatingReplicas)
+			terminating := gates.Enabled(c, gates.DeploymentReplicaSetTerminatingReplicas)
 			return [3]any{*c.Controllers.Deployment.ConcurrentSyncs, terminating, c.ServiceAccounts.RootCAFile}
 		}),
 		name("replicaset-controller", func(c *v1beta1.KubeControllerManagerConfiguration) any { return c.ServiceAccounts.RootCAFile }),
@@ -138,7 +147,7 @@ func TestEffect(t *testing.T) {
 		{"controllers.deployment-controller.concurrentSyncs", "restarts that controller"},
 		{"controllers.deployment-controller.enabled", "starts or stops that controller"},
 		{"controllerDefaults.enabled", "starts or stops the controllers that inherit it"},
-		{"featureGates." + config.DeploymentReplicaSetTerminatingReplicas, "restarts deployment-controller"},
+		{"featureGates." + gates.DeploymentReplicaSetTerminatingReplicas, "restarts deployment-controller"},
 		{"clientConnection.kubeconfig", "rebuilds the clients and restarts every controller"},
 		{"clientConnection.qps", "applies in place"},
 		{"logging.vmodule[].verbosity", "applies in place"},
@@ -149,8 +158,8 @@ func TestEffect(t *testing.T) {
 		{"leaderElection.groups", "restarts the controllers whose lease changes"},
 		{"leaderElection.groups[].name", "restarts the controllers whose lease changes"},
 		{"leaderMigration", "restarts the controllers whose lease changes, starts or stops those that change the component"},
-		{"controllers.ttl-controller.enabled", Nothing},
-		{"controllers.ttl-controller", Nothing},
+		{"controllers.node-route-controller.enabled", Nothing},
+		{"controllers.node-route-controller", Nothing},
 		{"clientConnection", ""},
 		{"kind", ""},
 		{"", ""},

@@ -1,4 +1,4 @@
-// Package sample writes configurations that say what the defaults are.
+// Package sample writes configurations that contain the defaults.
 package sample
 
 import (
@@ -51,7 +51,7 @@ type writer struct {
 	full bool
 }
 
-// hasDefaults says whether there is a default in a field or below it. What is locked is
+// hasDefaults reports whether there is a default in a field or below it. What is locked is
 // not to be written.
 func hasDefaults(f *fields.Field) bool {
 	if !f.IsBlock() {

@@ -1,5 +1,4 @@
-// Package status shows the status of a running process to people: once, or again and
-// again.
+// Package status shows the status of a running process to people, once or repeatedly.
 package status
 
 import (
@@ -13,13 +12,15 @@ import (
 
 	"kcmd.dev/pkg/cli/table"
 	"kcmd.dev/pkg/cli/terminal"
-	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/pkg/runtime/breaker"
+	"kcmd.dev/pkg/runtime/leadership"
+	"kcmd.dev/pkg/runtime/status"
 	"kcmd.dev/pkg/runtime/supervisor"
 	"kcmd.dev/pkg/runtime/telemetry"
 )
 
-// Show writes a status for a reader at now.
-func Show(out io.Writer, server string, s *runtime.Status, now time.Time, colors terminal.Colors) error {
+// Show writes a status as of now.
+func Show(out io.Writer, server string, s *status.Status, now time.Time, colors terminal.Colors) error {
 	fmt.Fprintf(out, "%s, up %s\n\n", colors.Bold(fmt.Sprintf("kube-controller-manager %s at %s", s.Version, server)), ago(s.Started, now))
 	showConfiguration(out, s, now, colors)
 	fmt.Fprintln(out)
@@ -30,11 +31,17 @@ func Show(out io.Writer, server string, s *runtime.Status, now time.Time, colors
 	return showControllers(out, s, colors)
 }
 
-func showConfiguration(out io.Writer, s *runtime.Status, now time.Time, colors terminal.Colors) {
+func showConfiguration(out io.Writer, s *status.Status, now time.Time, colors terminal.Colors) {
 	c := s.Configuration
 	fmt.Fprintf(out, "Configuration:  generation %d, sha256:%s, from %s\n", c.Generation, c.Hash, c.File)
+	if g := c.LastGood; g != nil {
+		fmt.Fprintf(out, "%s      in force instead of the file; kept in %s when it came into force, %s\n", colors.Red("Last good:"), g.File, g.At.UTC().Format(time.RFC3339))
+	}
+	if c.NotKept != "" {
+		fmt.Fprintf(out, "%s       as the last good configuration: %s\n", colors.Yellow("Not kept:"), c.NotKept)
+	}
 	if len(s.Reloads) == 0 {
-		fmt.Fprintln(out, "Last reload:    none since the start")
+		fmt.Fprintln(out, "Last reload:    none since startup")
 	} else {
 		last := s.Reloads[len(s.Reloads)-1]
 		result := colors.Green(last.Status)
@@ -50,8 +57,28 @@ func showConfiguration(out io.Writer, s *runtime.Status, now time.Time, colors t
 		}
 	}
 	if c.Rejected != "" {
-		fmt.Fprintf(out, "%s       the file as it is now is not in force:\n", colors.Red("Rejected:"))
+		fmt.Fprintf(out, "%s       the current content of the file is not in force:\n", colors.Red("Rejected:"))
 		block(out, c.Rejected)
+	}
+	for _, p := range s.Pauses {
+		fmt.Fprintf(out, "%s         %s, for %s\n", colors.Yellow("Paused:"), p, ago(p.Since, now))
+	}
+	if s.Deletions != nil {
+		showDeletions(out, s.Deletions, now, colors)
+	}
+}
+
+// showDeletions shows which deletions are stopped, and that none is counted.
+func showDeletions(out io.Writer, d *breaker.Status, now time.Time, colors terminal.Colors) {
+	for _, stop := range d.Stops {
+		fmt.Fprintf(out, "%s        deletions of %s, for %s:\n", colors.Red("Stopped:"), stop.Resource, ago(stop.Since, now))
+		block(out, stop.Reason())
+	}
+	if len(d.Stops) > 0 {
+		block(out, breaker.Remedy(now))
+	}
+	if !d.AllowedUntil.IsZero() {
+		fmt.Fprintf(out, "%s        all deletions, until %s\n", colors.Yellow("Allowed:"), d.AllowedUntil.UTC().Format(time.RFC3339))
 	}
 }
 
@@ -62,15 +89,15 @@ func block(out io.Writer, text string) {
 	}
 }
 
-// leasesOf are the locks; those of a process that tells of its main lock only are one.
-func leasesOf(l runtime.LeadershipStatus) []runtime.LeaseStatus {
+// leasesOf returns the locks. A process that reports only its main lock has one.
+func leasesOf(l leadership.Status) []leadership.LeaseStatus {
 	if len(l.Leases) > 0 {
 		return l.Leases
 	}
-	return []runtime.LeaseStatus{{Lock: "main", Leading: l.Leading, Term: l.Term, Election: l.Lease}}
+	return []leadership.LeaseStatus{{Lock: "main", Leading: l.Leading, Term: l.Term, Election: l.Lease}}
 }
 
-func showLeases(out io.Writer, s *runtime.Status, now time.Time, colors terminal.Colors) error {
+func showLeases(out io.Writer, s *status.Status, now time.Time, colors terminal.Colors) error {
 	t := table.New("LEASE", "LEADING", "TERM", "HOLDER", "SINCE", "CONTROLLERS", "LAST ERROR")
 	var blocked []string
 	for _, l := range leasesOf(s.Leadership) {
@@ -107,7 +134,7 @@ func showLeases(out io.Writer, s *runtime.Status, now time.Time, colors terminal
 	return nil
 }
 
-func showControllers(out io.Writer, s *runtime.Status, colors terminal.Colors) error {
+func showControllers(out io.Writer, s *status.Status, colors terminal.Colors) error {
 	t := table.New("CONTROLLER", "STATE", "INSTANCE", "RESTARTS", "QUEUED", "IN FLIGHT", "WORKERS", "FAILED", "LAST ERROR")
 	for _, c := range s.Controllers {
 		queued, inFlight, workers, failed := load(c)
@@ -178,7 +205,7 @@ func LastError(c supervisor.Status) string {
 	return text
 }
 
-// load is what the loops of a controller have to do.
+// load returns the work of the loops of a controller.
 func load(c supervisor.Status) (queued, inFlight, workers int, failed uint64) {
 	for _, l := range c.Loops {
 		queued += l.Depth

@@ -15,29 +15,37 @@ import (
 
 	"kcmd.dev/pkg/cli/endpoint"
 	"kcmd.dev/pkg/cli/terminal"
-	"kcmd.dev/pkg/config"
-	"kcmd.dev/pkg/controllers/kit/controller"
-	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/pkg/config/diff"
+	"kcmd.dev/pkg/config/plan"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/runtime/breaker"
 	"kcmd.dev/pkg/runtime/election"
+	"kcmd.dev/pkg/runtime/leadership"
+	"kcmd.dev/pkg/runtime/pausing"
+	"kcmd.dev/pkg/runtime/status"
 	"kcmd.dev/pkg/runtime/supervisor"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // sample is the status of a process to which all happened that is shown.
-func sample() *runtime.Status {
-	return &runtime.Status{
+func sample() *status.Status {
+	return &status.Status{
 		Started: now.Add(-26 * time.Hour), Version: "v1.36.3-kcmd.1",
-		Configuration: runtime.ConfigurationStatus{File: "config.yaml", Hash: "abc", Generation: 4, Rejected: "config.yaml:3:1: x: unknown field\nconfig.yaml:4:1: y: unknown field"},
-		Leadership: runtime.LeadershipStatus{Leases: []runtime.LeaseStatus{
+		Configuration: status.Configuration{File: "config.yaml", Hash: "abc", Generation: 4, Rejected: "config.yaml:3:1: x: unknown field\nconfig.yaml:4:1: y: unknown field"},
+		Pauses:        []pausing.Pause{{Namespace: "shop", Since: now.Add(-2 * time.Hour)}, {Controller: "e", Since: now.Add(-5 * time.Minute)}},
+		Deletions: &breaker.Status{Mode: "Stop", Stops: []breaker.Stop{
+			{Resource: "pods", Since: now.Add(-3 * time.Minute), Controller: "namespace-controller", Next: 40, Deleted: 90, Objects: 600, Limit: 120, Window: "5m"},
+		}},
+		Leadership: leadership.Status{Leases: []leadership.LeaseStatus{
 			{Lock: "main", Leading: true, Term: 2, Controllers: []string{"a", "b"},
 				Election: &election.Status{Holder: "host-1", Since: now.Add(-90 * time.Second)}},
 			{Lock: "group/nodes", Controllers: []string{"c"}, Blocked: map[string]string{"c": "host-2 still runs it under main"},
 				Election: &election.Status{Holder: "host-2", LastError: "connection\nrefused"}},
 		}},
-		Reloads: []runtime.Reload{
+		Reloads: []status.Reload{
 			{Time: now.Add(-time.Hour), Status: "success", Took: 0.0123,
-				Plan: &config.Plan{Controllers: []config.ControllerPlan{{Name: "a", Action: config.Restart, Causes: []config.Change{{Path: "p", Old: 1.0, New: 2.0}}}}}},
+				Plan: &plan.Plan{Controllers: []plan.ControllerPlan{{Name: "a", Action: plan.Restart, Causes: []diff.Change{{Path: "p", Old: 1.0, New: 2.0}}}}}},
 		},
 		Controllers: []supervisor.Status{
 			{Name: "a", State: supervisor.Running, Generation: 3, Restarts: map[string]uint64{"config": 1, "crash": 1}, LastError: "old", LastErrorTime: now.Add(-time.Hour),
@@ -48,11 +56,12 @@ func sample() *runtime.Status {
 			{Name: "b", State: supervisor.Disabled, Reason: "disabled in the configuration"},
 			{Name: "c", State: supervisor.BackingOff, Reason: "r", LastError: "panic: x", Generation: 1},
 			{Name: "d", State: supervisor.Running, Stuck: "default/x"},
+			{Name: "e", State: supervisor.Paused, Reason: "paused in the configuration", Generation: 1},
 		},
 	}
 }
 
-func show(t *testing.T, s *runtime.Status, when terminal.When) string {
+func show(t *testing.T, s *status.Status, when terminal.When) string {
 	t.Helper()
 	var out strings.Builder
 	if err := Show(&out, "https://h:1", s, now, terminal.ColorsFor(when, nil, "")); err != nil {
@@ -81,18 +90,42 @@ func TestShow(t *testing.T) {
 	}
 }
 
+func TestShowTheLastGoodConfiguration(t *testing.T) {
+	s := &status.Status{Started: now, Version: "v1", Configuration: status.Configuration{
+		File: "config.yaml", Hash: "abc", Generation: 1, Rejected: "config.yaml:3:1: x: unknown field",
+		LastGood: &status.LastGood{File: "/lib/last-good.yaml", At: now.Add(-time.Hour), Program: "v1"}, NotKept: "no space left on device",
+	}}
+	want := `Configuration:  generation 1, sha256:abc, from config.yaml
+Last good:      in force instead of the file; kept in /lib/last-good.yaml when it came into force, 2026-11-21T11:00:00Z
+Not kept:       as the last good configuration: no space left on device
+Last reload:    none since startup
+Rejected:       the current content of the file is not in force:
+  config.yaml:3:1: x: unknown field
+`
+	if got := show(t, s, terminal.Never); !strings.Contains(got, want) {
+		t.Errorf("the status is\n%s\nwithout\n%s", got, want)
+	}
+}
+
+func TestShowThatDeletionsAreAllowed(t *testing.T) {
+	s := &status.Status{Started: now, Deletions: &breaker.Status{Mode: "Stop", AllowedUntil: now.Add(time.Hour)}}
+	if got := show(t, s, terminal.Never); !strings.Contains(got, "\nAllowed:        all deletions, until 2026-11-21T13:00:00Z\n") {
+		t.Errorf("the status is\n%s", got)
+	}
+}
+
 // A process that tells of its main lock only, and one that has just started.
 func TestShowLittle(t *testing.T) {
-	s := &runtime.Status{Started: now.Add(-5 * time.Second), Version: "v1", Configuration: runtime.ConfigurationStatus{File: "f", Hash: "h", Generation: 1},
-		Leadership: runtime.LeadershipStatus{Leading: true, Term: 1}}
+	s := &status.Status{Started: now.Add(-5 * time.Second), Version: "v1", Configuration: status.Configuration{File: "f", Hash: "h", Generation: 1},
+		Leadership: leadership.Status{Leading: true, Term: 1}}
 	got := show(t, s, terminal.Never)
-	for _, part := range []string{"up 5s\n", "Last reload:    none since the start\n", "main   yes      1     (no leader election)  -      all\n"} {
+	for _, part := range []string{"up 5s\n", "Last reload:    none since startup\n", "main   yes      1     (no leader election)  -      all\n"} {
 		if !strings.Contains(got, part) {
 			t.Errorf("%q is missing in\n%s", part, got)
 		}
 	}
 	s.Leadership.Lease = &election.Status{Holder: "me", Since: now.Add(-3 * time.Minute)}
-	s.Reloads = []runtime.Reload{{Status: "failure", Time: now, Error: "config.yaml: broken"}}
+	s.Reloads = []status.Reload{{Status: "failure", Time: now, Error: "config.yaml: broken"}}
 	got = show(t, s, terminal.Never)
 	for _, part := range []string{"main   yes      1     me      3m0s   all\n", "Last reload:    failure, 0s ago, took 0s\n  config.yaml: broken\n"} {
 		if !strings.Contains(got, part) {
@@ -108,7 +141,7 @@ type answers struct {
 	asked chan struct{}
 }
 
-func (a *answers) Status(context.Context) (*runtime.Status, []byte, error) {
+func (a *answers) Status(context.Context) (*status.Status, []byte, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	err := a.list[0]

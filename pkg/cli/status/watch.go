@@ -12,12 +12,12 @@ import (
 
 	"kcmd.dev/pkg/cli/endpoint"
 	"kcmd.dev/pkg/cli/terminal"
-	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/pkg/runtime/status"
 )
 
 // Source is where the status comes from; an endpoint.Client is one.
 type Source interface {
-	Status(context.Context) (status *runtime.Status, raw []byte, err error)
+	Status(context.Context) (s *status.Status, raw []byte, err error)
 }
 
 // Viewer shows the status of one process.

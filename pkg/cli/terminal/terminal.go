@@ -1,5 +1,4 @@
-// Package terminal decides whether output is for a person at a terminal, and colours it
-// then.
+// Package terminal detects whether output goes to a terminal, and colours it if so.
 package terminal
 
 import (
@@ -10,7 +9,7 @@ import (
 	"golang.org/x/term"
 )
 
-// When says when output has colours.
+// When is when output has colours.
 type When string
 
 // Auto means on a terminal, unless the environment variable NO_COLOR is set.
@@ -32,13 +31,13 @@ func ParseWhen(text string) (When, error) {
 // Colors colours text, or leaves it as it is.
 type Colors struct{ on bool }
 
-// ColorsFor says how to colour what is written to out. noColor is the value of the
+// ColorsFor returns how to colour what is written to out. noColor is the value of the
 // environment variable NO_COLOR: anything but empty means no colours.
 func ColorsFor(when When, out io.Writer, noColor string) Colors {
 	return Colors{on: when == Always || (when == Auto && noColor == "" && Is(out))}
 }
 
-// Is says whether out is a terminal.
+// Is reports whether out is a terminal.
 func Is(out io.Writer) bool {
 	file, ok := out.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))

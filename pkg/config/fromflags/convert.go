@@ -4,18 +4,21 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/problem"
+	"kcmd.dev/pkg/config/rules"
 	"kcmd.dev/pkg/config/upstream/conversion"
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
-// Note is something about a conversion that its user should know. Its Field is the flag,
-// with its hyphens.
+// Note is what a user should know about a conversion. Its Field is the flag, with its
+// hyphens.
 type Note = conversion.Note
 
 // Result is a converted command line.
@@ -24,13 +27,15 @@ type Result struct {
 	File []byte
 	// Config is the same, complete.
 	Config *v1beta1.KubeControllerManagerConfiguration
-	// Notes are about the flags that are not simply taken over, in the order of
-	// upstream's --help.
+	// Notes are about the flags that are not copied unchanged, in the order of upstream's
+	// --help.
 	Notes []Note
 }
 
 // program is the name of the program whose flags are read.
 const program = "kube-controller-manager"
+
+const flushFlag = "log-flush-frequency"
 
 // Convert makes a configuration from a command line, with or without the name of the
 // program in front. The error is that of upstream for a command line that upstream
@@ -40,36 +45,21 @@ func Convert(args []string) (*Result, error) {
 	if len(args) > 0 && filepath.Base(args[0]) == program {
 		args = args[1:]
 	}
-	flags, o := newFlags()
-	if err := parse(flags, args); err != nil {
-		return nil, err
+	p := parse(args)
+	c := &converter{flags: p.flags, options: p.options, fields: map[string]string{}, comments: map[string][]string{}}
+	for _, flag := range p.removed {
+		c.noteRemoved(flag)
 	}
-	c := &converter{flags: flags, options: o, fields: map[string]string{}, comments: map[string][]string{}}
-	return c.convert()
+	result, err := c.convert()
+	return result, join(p.errs, err)
 }
 
-// parse parses the flags; its errors are those of upstream, with a suggestion for a flag
-// that does not exist.
-func parse(flags *pflag.FlagSet, args []string) error {
-	err := flags.Parse(args)
-	var unknown *pflag.NotExistError
-	if errors.As(err, &unknown) {
-		var names []string
-		flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		if best := config.Nearest(unknown.GetSpecifiedName(), names); best != "" {
-			return fmt.Errorf("%w, did you mean --%s?", err, best)
-		}
+// join puts the errors of the command line before those of values; nil if there are none.
+func join(parsing []error, err error) error {
+	if len(parsing) == 0 {
 		return err
 	}
-	if err != nil {
-		return err
-	}
-	for _, arg := range flags.Args() {
-		if arg != "" {
-			return fmt.Errorf("%q does not take any arguments, got %q", program, flags.Args())
-		}
-	}
-	return nil
+	return errors.Join(append(parsing, err)...)
 }
 
 // converter makes a file from parsed flags.
@@ -91,17 +81,12 @@ func (c *converter) convert() (*Result, error) {
 	c.readMigration()
 	c.serviceRanges()
 	c.limits()
-	if len(c.errs) > 0 {
-		return nil, c.errs
-	}
-	if err := c.convertUpstream(); err != nil {
+	if err := c.convertV1alpha1(); err != nil {
 		return nil, err
 	}
 	c.takeDirect()
 	c.takeSpecial()
-	if len(c.errs) > 0 {
-		return nil, c.errs
-	}
+	c.fit()
 	written, err := conversion.File{Config: c.out}.Written()
 	if err != nil {
 		return nil, err
@@ -110,21 +95,25 @@ func (c *converter) convert() (*Result, error) {
 	return c.finish()
 }
 
-// limits lifts the limits of requests that no flag sets: upstream's default is none here.
+// limits removes the request limits that no flag sets: upstream's defaults do not apply here.
 func (c *converter) limits() {
 	if c.given("kube-api-qps") || c.given("kube-api-burst") {
 		return
 	}
 	c.options.upstream.Generic.ClientConnection.QPS = conversion.Unlimited
-	c.note("kube-api-qps", false, "is not given, so that there is no limit: upstream lets each client send 20 requests per second with bursts of 30, "+
-		"here the API server's priority and fairness governs; set clientConnection.qps and burst to keep a limit")
+	c.note("kube-api-qps", false, "is not set, so there is no limit: upstream lets each client send 20 requests per second with bursts of 30, "+
+		"here API Priority and Fairness applies; set clientConnection.qps and burst to keep a limit")
 }
 
 func (c *converter) given(flag string) bool { return c.flags.Changed(flag) }
 
-// text is the flag as one would write it.
+// text returns the flag as it is written on a command line.
 func (c *converter) text(flag string) string {
 	value := c.flags.Lookup(flag).Value
+	if flag == "feature-gates" {
+		// The library prints an empty name of a component with its colon.
+		return "--" + flag + "=" + strings.ReplaceAll(","+value.String(), ",:", ",")[1:]
+	}
 	if list, ok := value.(pflag.SliceValue); ok {
 		return "--" + flag + "=" + strings.Join(list.GetSlice(), ",")
 	}
@@ -139,17 +128,16 @@ func (c *converter) fail(flag, format string, args ...any) {
 	c.errs = append(c.errs, conversion.FieldError{Field: "--" + flag, Message: fmt.Sprintf(format, args...)})
 }
 
-// convertUpstream converts what upstream keeps in its configuration type, and turns the
+// convertV1alpha1 converts what upstream keeps in its configuration type, and turns the
 // names of its fields into those of flags.
-func (c *converter) convertUpstream() error {
-	result, err := conversion.ToHub(c.options.upstream, config.ConversionBuild())
+func (c *converter) convertV1alpha1() error {
+	result, err := conversion.ToHub(c.options.upstream)
 	var problems conversion.Errors
 	switch {
 	case errors.As(err, &problems):
-		for i := range problems {
-			problems[i].Field = "--" + flagOf(problems[i].Field)
+		for _, p := range problems {
+			c.fail(flagOf(p.Field), "%s", p.Message)
 		}
-		return problems
 	case err != nil:
 		return err
 	}
@@ -198,7 +186,7 @@ func flagOf(field string) string {
 	return row.Flag
 }
 
-// takeDirect takes over the values that are parsed straight into fields.
+// takeDirect copies the values that are parsed straight into fields.
 func (c *converter) takeDirect() {
 	standard := v1beta1.NewDefault()
 	for _, row := range conversion.Table() {
@@ -206,7 +194,12 @@ func (c *converter) takeDirect() {
 			continue
 		}
 		value := conversion.Lookup(c.options.direct, row.Field)
-		if value.IsZero() {
+		if row.Flag == flushFlag && c.options.direct.Logging.FlushFrequency.Duration.Duration == 0 {
+			// Defaulting would take it for a field that is not set.
+			c.fail(flushFlag, "must be %s, not 0s (%s)", rules.ByPath()[row.Field].Allowed(), row.Refused)
+			continue
+		}
+		if value.Kind() != reflect.Struct && value.IsZero() {
 			value = conversion.Lookup(standard, row.Field) // an empty text means the default
 		}
 		conversion.Lookup(c.out, row.Field).Set(value)
@@ -229,7 +222,7 @@ func (c *converter) describe(isWritten func(field string) bool) {
 		case row.Field == "":
 			c.note(row.Flag, false, c.text(row.Flag)+" is left out: "+row.Why)
 		case !written && !noted[row.Flag]:
-			c.note(row.Flag, false, c.text(row.Flag)+" is the default here too: the file does not repeat it")
+			c.note(row.Flag, false, c.text(row.Flag)+" is the default here too: it is left out of the file")
 		case written && row.Conversion() != "" && row.Flag != "controllers":
 			c.comment(row.Flag, c.text(row.Flag))
 		}
@@ -240,7 +233,7 @@ func (c *converter) describe(isWritten func(field string) bool) {
 	c.sortNotes()
 }
 
-// wrote says whether the file sets the field because of the flag.
+// wrote reports whether the file sets the field because of the flag.
 func (c *converter) wrote(isWritten func(field string) bool, field, flag string) bool {
 	if !strings.Contains(field, "<name>") {
 		return isWritten(field) && c.fields[field] == flag
@@ -253,35 +246,57 @@ func (c *converter) wrote(isWritten func(field string) bool, field, flag string)
 	return false
 }
 
+// noteRemoved notes a flag that 1.36 does not have any more.
+func (c *converter) noteRemoved(flag removedFlag) {
+	message := flag.text + " is left out: Kubernetes " + flag.Release + " removed the flag, and upstream 1.36 does not start with it"
+	switch {
+	case flag.SameValue:
+		message = flag.text + " is read as --" + flag.Instead + ": Kubernetes " + flag.Release + " removed the flag, and upstream 1.36 does not start with it"
+	case flag.Instead != "":
+		message += "; its successor is --" + flag.Instead
+	}
+	c.note(flag.name, true, message)
+}
+
 // sortNotes puts the notes into the order of the table.
 func (c *converter) sortNotes() {
-	order := map[string]int{}
-	for i, row := range conversion.Table() {
-		if row.Flag != "" {
-			order["--"+row.Flag] = i
-		}
-	}
+	order := flagOrder()
 	slices.SortStableFunc(c.notes, func(a, b Note) int { return order[a.Field] - order[b.Field] })
 }
 
-// finish writes the file and has it checked by the code that will read it.
+// flagOrder is the order of the table; what is not in it comes first.
+func flagOrder() map[string]int {
+	order := map[string]int{}
+	for i, row := range conversion.Table() {
+		if row.Flag != "" {
+			order["--"+row.Flag] = i + 1
+		}
+	}
+	return order
+}
+
+// finish writes the file and checks it with the code that will read it.
 func (c *converter) finish() (*Result, error) {
 	data, err := conversion.File{Config: c.out, Comments: c.comments}.Bytes()
 	if err != nil {
 		return nil, err
 	}
 	doc, err := config.Load("", data)
-	var problems config.Errors
+	var problems problem.Errors
 	switch {
+	case errors.As(err, &problems) && c.leaveOut(problems):
+		return c.finish()
 	case errors.As(err, &problems):
-		for _, problem := range problems {
-			if problem.Severity == config.SeverityError {
-				c.refuse(problem)
+		for _, p := range problems {
+			if p.Severity == problem.SeverityError {
+				c.refuse(p)
 			}
 		}
-		return nil, c.errs
 	case err != nil:
 		return nil, err
+	}
+	if len(c.errs) > 0 {
+		return nil, c.sorted()
 	}
 	for _, warning := range doc.Warnings {
 		c.note(c.blame(warning.Path), false, warning.Path+" "+warning.Message)
@@ -290,17 +305,29 @@ func (c *converter) finish() (*Result, error) {
 	return &Result{File: data, Config: doc.Config, Notes: c.notes}, nil
 }
 
-// refuse turns a problem of the file into one of the flag behind it, and says what
+// refuse turns a problem of the file into one of the flag that caused it, and adds what
 // upstream does with the value.
-func (c *converter) refuse(problem config.Error) {
-	flag, message := c.blame(problem.Path), problem.Message
-	if row, ok := conversion.Flag(flag); ok && row.Refused != "" {
+func (c *converter) refuse(p problem.Error) {
+	flag, message := c.blame(p.Path), p.Message
+	row, ok := conversion.Flag(flag)
+	if ok && row.Refused != "" {
 		message += " (" + row.Refused + ")"
+	}
+	if inside, found := strings.CutPrefix(p.Path, row.Field+"."); ok && found && row.Field != "" {
+		message = inside + ": " + message // such as the gate
 	}
 	c.fail(flag, "%s", message)
 }
 
-// blame returns the flag that is behind a problem of the file.
+// sorted are the errors in the order of upstream's --help, each once.
+func (c *converter) sorted() conversion.Errors {
+	order := flagOrder()
+	out := slices.Clone(c.errs)
+	slices.SortStableFunc(out, func(a, b conversion.FieldError) int { return order[a.Field] - order[b.Field] })
+	return slices.Compact(out)
+}
+
+// blame returns the flag that caused a problem of the file.
 func (c *converter) blame(field string) string {
 	for at := field; at != ""; at = at[:max(0, strings.LastIndexAny(at, ".["))] {
 		if flag, ok := c.fields[at]; ok {

@@ -18,8 +18,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
-// body converts and returns the file without its first two lines and the comments above
-// controllers, which depend on what this build has.
+// body converts and returns the file without its first two lines.
 func body(t *testing.T, args ...string) (string, *Result) {
 	t.Helper()
 	result, err := Convert(args)
@@ -27,10 +26,8 @@ func body(t *testing.T, args ...string) (string, *Result) {
 		t.Fatalf("converting %q: %v", args, err)
 	}
 	var out strings.Builder
-	skip := false
 	for line := range strings.Lines(string(result.File)) {
-		skip = strings.HasPrefix(line, "# --controllers:") || (skip && strings.HasPrefix(line, "#   "))
-		if !skip && !strings.HasPrefix(line, "apiVersion:") && !strings.HasPrefix(line, "kind:") {
+		if !strings.HasPrefix(line, "apiVersion:") && !strings.HasPrefix(line, "kind:") {
 			out.WriteString(line)
 		}
 	}
@@ -98,11 +95,17 @@ func TestErrors(t *testing.T) {
 		{"version", []string{"--version"}, "a command line with --help or --version runs nothing: there is nothing to convert"},
 		{"unknown controller", []string{"--controllers=*,-x"}, `--controllers: "x" is not in the list of known controllers`},
 		{"three ranges", []string{"--service-cluster-ip-range=10.0.0.0/16,10.1.0.0/16,10.2.0.0/16"}, "--service-cluster-ip-range: --service-cluster-ip-range can not contain more than two entries"},
-		{"no workers", []string{"--concurrent-gc-syncs=0"},
-			"--concurrent-gc-syncs: must be 1 to 1000, not 0 (upstream takes any number, and with 0 it starts no worker, so that the controller does nothing)"},
-		{"two at once", []string{"--concurrent-gc-syncs=0", "--tls-min-version=TLS1"},
-			"--tls-min-version: must be one of VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13, not \"TLS1\"\n" +
-				"--concurrent-gc-syncs: must be 1 to 1000, not 0 (upstream takes any number, and with 0 it starts no worker, so that the controller does nothing)"},
+		{"no workers where upstream wants some", []string{"--concurrent-job-syncs=0"}, "--concurrent-job-syncs: must be 1 to 1000, not 0 (upstream rejects 0 too)"},
+		{"a port", []string{"--secure-port=70000"}, "--secure-port: must be 0 to 65535, not 70000 (upstream rejects it too)"},
+		{"no pause between flushes", []string{"--log-flush-frequency=0"}, "--log-flush-frequency: must be 1ms or more, not 0s (upstream rejects it too)"},
+		{"everything at once", []string{"--concurrent-job-syncs=0", "--tls-min-version=TLS1", "--a", "b", "--concurrent_gc-syncs", "x", "--leader-elect-resource-lock=endpoints", "--kubeconfig"},
+			"unknown flag: --a\n" + `invalid argument "x" for "--concurrent-gc-syncs" flag: strconv.ParseInt: parsing "x": invalid syntax` + "\n" +
+				"flag needs an argument: --kubeconfig\n" +
+				`--leader-elect-resource-lock: must be leases, not "endpoints": upstream rejects it too` + "\n" +
+				"--tls-min-version: must be one of VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13, not \"TLS1\"\n" +
+				"--concurrent-job-syncs: must be 1 to 1000, not 0 (upstream rejects 0 too)"},
+		{"unknown gate", []string{"--feature-gates=Bogus=true"}, "--feature-gates: Bogus: unknown feature gate: Kubernetes 1.36 has no gate with this or a similar name"},
+		{"locked gate", []string{"--feature-gates=JobManagedBy=false"}, "--feature-gates: JobManagedBy: the gate is GA and locked to true: remove it"},
 		{"gate without a value", []string{"--feature-gates=GenericWorkload"}, "--feature-gates: missing bool value for GenericWorkload"},
 		{"gate with a bad value", []string{"--feature-gates=GenericWorkload=maybe"}, `--feature-gates: invalid value of GenericWorkload=maybe, err: strconv.ParseBool: parsing "maybe": invalid syntax`},
 		{"gates of another component", []string{"--feature-gates=other:GenericWorkload=true"}, "--feature-gates: component not registered: other"},
@@ -110,7 +113,7 @@ func TestErrors(t *testing.T) {
 			"--feature-gates: set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use"},
 		{"curve", []string{"--tls-curve-preferences=1"}, "--tls-curve-preferences: curve preference 1 is not supported by the current Go version"},
 		{"two versions", []string{"--emulated-version=1.35,kube=1.34"}, "--emulated-version: duplicate version flag, 1.35 and 1.34"},
-		{"another lock", []string{"--leader-elect-resource-lock=endpoints"}, `--leader-elect-resource-lock: must be leases, not "endpoints": upstream refuses it too`},
+		{"another lock", []string{"--leader-elect-resource-lock=endpoints"}, `--leader-elect-resource-lock: must be leases, not "endpoints": upstream rejects it too`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -154,7 +157,7 @@ func some(t *testing.T, flag *pflag.Flag) string {
 	return "7"
 }
 
-// together are flags without which another makes no sense.
+// together are flags that another one requires.
 var together = map[string][]string{
 	"tls-cert-file": {"--tls-private-key-file=b"}, "tls-private-key-file": {"--tls-cert-file=a"},
 	"cluster-signing-cert-file": {"--cluster-signing-key-file=b"}, "cluster-signing-key-file": {"--cluster-signing-cert-file=b"},
@@ -208,14 +211,15 @@ func TestEveryFlagLeavesATrace(t *testing.T) {
 
 // A flag with the value that it has anyhow is not in the file, and a note says so.
 func TestFlagsWithTheirDefaultsAreNoted(t *testing.T) {
-	got, result := body(t, "--secure-port=10257", "--leader-elect=true", "--cluster-name=kubernetes")
+	got, result := body(t, "--secure-port=10257", "--leader-elect=true", "--cluster-name=kubernetes", "--node-sync-period=0s")
 	if got != "" {
 		t.Errorf("the file has\n%s", got)
 	}
 	for _, want := range []string{
-		"--secure-port: --secure-port=10257 is the default here too: the file does not repeat it",
-		"--leader-elect: --leader-elect=true is the default here too: the file does not repeat it",
-		"--cluster-name: --cluster-name=kubernetes is left out: has no effect in Kubernetes 1.36",
+		"--secure-port: --secure-port=10257 is the default here too: it is left out of the file",
+		"--leader-elect: --leader-elect=true is the default here too: it is left out of the file",
+		"--cluster-name: --cluster-name=kubernetes is the default here too: it is left out of the file",
+		"--node-sync-period: --node-sync-period=0s is left out: has no effect in Kubernetes 1.36",
 	} {
 		if !slices.ContainsFunc(result.Notes, func(n Note) bool { return n.String() == want }) {
 			t.Errorf("no note %q in %v", want, result.Notes)
@@ -277,7 +281,8 @@ func TestLeaderMigrationFile(t *testing.T) {
 }
 
 // The same flags mean the same whether they are converted, or seen at /configz of the
-// process that was started with them.
+// process that was started with them. Nothing that kubeadm configures is lost: there is no
+// warning, and no note that the behaviour changes.
 func TestKubeadmManifest(t *testing.T) {
 	data, err := os.ReadFile("testdata/kubeadm-1.36.yaml")
 	if err != nil {
@@ -312,11 +317,12 @@ func TestKubeadmManifest(t *testing.T) {
 	if diff := cmp.Diff(want, doc.Config); diff != "" {
 		t.Errorf("(-/configz and what it cannot say +flags):\n%s", diff)
 	}
-	for _, name := range []string{"bootstrap-signer-controller", "token-cleaner-controller"} {
-		loud := strings.Contains(string(result.File), "# --controllers: "+name+" is not part of this build: it DOES NOT RUN here")
-		noted := slices.ContainsFunc(result.Notes, func(n Note) bool { return n.Important && strings.HasPrefix(n.Message, name) })
-		if config.Built(name) != doc.Config.ControllerEnabled(name) || loud == config.Built(name) || noted == config.Built(name) {
-			t.Errorf("%s: built %t, enabled %t, comment %t, note %t", name, config.Built(name), doc.Config.ControllerEnabled(name), loud, noted)
+	if len(doc.Warnings) > 0 {
+		t.Errorf("the file has warnings:\n%v", doc.Warnings)
+	}
+	for _, note := range result.Notes {
+		if note.Important {
+			t.Errorf("the behaviour changes: %v", note)
 		}
 	}
 }
@@ -365,9 +371,9 @@ func TestFlagsAreThoseOfTheTable(t *testing.T) {
 }
 
 func TestErrorsAreTyped(t *testing.T) {
-	_, err := Convert([]string{"--concurrent-gc-syncs=0"})
+	_, err := Convert([]string{"--concurrent-job-syncs=0"})
 	var problems conversion.Errors
-	if !errors.As(err, &problems) || problems[0].Field != "--concurrent-gc-syncs" {
+	if !errors.As(err, &problems) || problems[0].Field != "--concurrent-job-syncs" {
 		t.Errorf("error %v of type %T", err, err)
 	}
 }

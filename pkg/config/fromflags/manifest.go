@@ -15,10 +15,13 @@ import (
 )
 
 // FromManifest makes a configuration from a manifest with a container that runs
-// kube-controller-manager: a static pod as kubeadm writes it, or a Deployment, DaemonSet
-// or StatefulSet. The container is found by its command. Of several objects the first
-// with such a container counts.
+// kube-controller-manager: a static pod as kubeadm writes it, or a Deployment, DaemonSet or
+// StatefulSet. The container is found by its command. If there are several, the first object
+// with such a container is used. A unit file is read as FromCommandLine reads it.
 func FromManifest(data []byte) (*Result, error) {
+	if text := string(data); isUnit(text) && !isManifest(text) {
+		return FromCommandLine(text)
+	}
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
 	var seen []string
 	for {
@@ -47,7 +50,12 @@ func FromManifest(data []byte) (*Result, error) {
 	return nil, fmt.Errorf("no container of the manifest runs %s: it has %s", program, strings.Join(seen, ", "))
 }
 
-// workload is what matters of a pod and of an object with a template for pods.
+var manifestKind = regexp.MustCompile(`(?m)^\s*["']?kind["']?\s*:|"kind"\s*:`)
+
+// isManifest reports whether text is a manifest rather than a command line.
+func isManifest(text string) bool { return manifestKind.MatchString(text) }
+
+// workload is the part of a pod, or of an object with a pod template, that is read.
 type workload struct {
 	Kind string `json:"kind"`
 	Spec struct {
@@ -68,32 +76,42 @@ func containerArguments(container corev1.Container) (args []string, ok bool, err
 		return nil, false, nil
 	}
 	words, err = expand(words, container.Env)
-	switch {
-	case err != nil:
-	case isShell(words):
-		args, err = commandLine(words[slices.Index(words, "-c")+1])
-	default:
-		args, err = arguments(words)
+	if err != nil {
+		return nil, true, err
 	}
+	if line, ok := shellCommand(words); ok {
+		args, err = commandLine(line)
+		return args, true, err
+	}
+	args, err = arguments(words)
 	return args, true, err
 }
 
-// runsProgram says whether the command is the program, or a shell that runs it.
+// runsProgram reports whether the command is the program, or a shell that runs it.
 func runsProgram(words []string) bool {
-	if isShell(words) {
-		line, err := split(words[slices.Index(words, "-c")+1])
-		return err == nil && slices.ContainsFunc(line, isProgram)
+	if line, ok := shellCommand(words); ok {
+		words, err := command(strings.ReplaceAll(line, "\\\n", " "))
+		return err == nil && slices.ContainsFunc(words, isProgram)
 	}
 	// The image may have an entry point in front of it, such as an init process.
 	return slices.ContainsFunc(words, isProgram)
 }
 
-func isShell(words []string) bool {
-	if len(words) == 0 {
-		return false
+// shellCommand returns the command line that is passed to a shell with -c, alone or combined with
+// other options as in -ec.
+func shellCommand(words []string) (line string, ok bool) {
+	shell := slices.IndexFunc(words, func(word string) bool {
+		return slices.Contains([]string{"sh", "bash", "ash", "dash"}, filepath.Base(word))
+	})
+	if shell < 0 {
+		return "", false
 	}
-	c := slices.Index(words, "-c")
-	return c >= 0 && c+1 < len(words) && slices.Contains([]string{"sh", "bash", "ash", "dash"}, filepath.Base(words[0]))
+	for i, word := range words[shell:] {
+		if strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "--") && strings.HasSuffix(word, "c") && shell+i+1 < len(words) {
+			return words[shell+i+1], true
+		}
+	}
+	return "", false
 }
 
 var variable = regexp.MustCompile(`\$\$|\$\(([A-Za-z_][-A-Za-z0-9_.]*)\)`)
@@ -114,7 +132,7 @@ func expand(words []string, env []corev1.EnvVar) ([]string, error) {
 			case at < 0:
 				return match // the kubelet leaves it as well
 			case env[at].ValueFrom != nil:
-				failed = errors.Join(failed, fmt.Errorf("the value of %s in %q is not in the manifest: replace it by its value", match, word))
+				failed = errors.Join(failed, fmt.Errorf("the value of %s in %q is not in the manifest: replace it with its value", match, word))
 			}
 			return env[at].Value
 		})

@@ -8,20 +8,20 @@ import (
 
 const migrationFlag = "leader-migration-config"
 
-// readMigration takes in the file of --leader-migration-config, as upstream does: only
-// with --enable-leader-migration.
+// readMigration reads the file of --leader-migration-config, as upstream does: only with
+// --enable-leader-migration.
 func (c *converter) readMigration() {
 	name := c.options.migrationFile
 	if name == "" {
 		return
 	}
 	if !c.options.upstream.Generic.LeaderMigrationEnabled {
-		c.note(migrationFlag, false, name+" is not read: neither does upstream without --enable-leader-migration")
+		c.note(migrationFlag, false, name+" is not read, as in upstream without --enable-leader-migration")
 		return
 	}
 	content, err := migration.ReadLeaderMigrationConfiguration(name)
 	if err != nil {
-		c.note(migrationFlag, true, name+" cannot be taken in, so that the default of leaderMigration applies: put its leaderName and controllerLeaders there ("+err.Error()+")")
+		c.note(migrationFlag, true, name+" cannot be read, so the default of leaderMigration applies: copy its leaderName and controllerLeaders there ("+err.Error()+")")
 		return
 	}
 	if problems := migration.ValidateLeaderMigrationConfiguration(content); len(problems) > 0 {

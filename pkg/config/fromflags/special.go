@@ -65,7 +65,7 @@ func (c *converter) takeShutdownTimeout() {
 	timeout := c.options.shutdownTimeout
 	if timeout == 0 {
 		timeout = longestDrain
-		c.note("controller-shutdown-timeout", true, "0s is for ever upstream; here the longest time is 10m, which it becomes")
+		c.note("controller-shutdown-timeout", true, "0s means no limit upstream; here it becomes 10m, the maximum")
 	}
 	c.out.Reload.DrainTimeout = &metav1.Duration{Duration: timeout}
 }

@@ -9,9 +9,12 @@ import (
 )
 
 // FromCommandLine makes a configuration from text that has a command line in it: a unit
-// file of systemd or its ExecStart line, a line of ps, a line of a script, or the content
-// of /proc/<pid>/cmdline.
+// file of systemd or its ExecStart line, a line of ps, a script, or the content of
+// /proc/<pid>/cmdline. A manifest is read as FromManifest reads it.
 func FromCommandLine(text string) (*Result, error) {
+	if isManifest(text) {
+		return FromManifest([]byte(text))
+	}
 	args, err := commandLine(text)
 	if err != nil {
 		return nil, err
@@ -24,40 +27,51 @@ func commandLine(text string) ([]string, error) {
 	if strings.Contains(text, "\x00") {
 		return arguments(strings.Split(strings.TrimSuffix(text, "\x00"), "\x00"))
 	}
-	words, err := split(execStart(text))
+	text = strings.ReplaceAll(text, "\r\n", "\n")
+	if isUnit(text) {
+		return unitArguments(text)
+	}
+	words, err := command(strings.ReplaceAll(text, "\\\n", " "))
 	if err != nil {
 		return nil, err
 	}
+	return known(words, "")
+}
+
+// command returns the words of the command that runs the program; of the first one if none does.
+func command(text string) ([]string, error) {
+	commands, err := split(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, words := range commands {
+		if inner, ok := shellCommand(words); ok {
+			if words, err := command(inner); err == nil && slices.ContainsFunc(words, isProgram) {
+				return words, nil
+			}
+		}
+		if slices.ContainsFunc(words, isProgram) {
+			return words, nil
+		}
+	}
+	if len(commands) == 0 {
+		return nil, nil
+	}
+	return commands[0], nil
+}
+
+// known returns the arguments, of which none may have a variable. hint ends the error.
+func known(words []string, hint string) ([]string, error) {
 	args, err := arguments(words)
 	if err != nil {
 		return nil, err
 	}
 	for _, arg := range args {
 		if i := strings.IndexByte(arg, '$'); i >= 0 {
-			return nil, fmt.Errorf("what the variable in %q stands for is not known here: replace it by its value", arg)
+			return nil, fmt.Errorf("the value of the variable in %q is not known here: replace it with its value%s", arg, hint)
 		}
 	}
 	return args, nil
-}
-
-// execStart is the command of a unit file, with lines that end in a backslash joined;
-// any other text is returned as it is.
-func execStart(text string) string {
-	text = strings.ReplaceAll(text, "\r\n", "\n")
-	for {
-		before, after, found := strings.Cut(text, "\\\n")
-		if !found {
-			break
-		}
-		text = before + " " + after
-	}
-	for line := range strings.Lines(text) {
-		command, found := strings.CutPrefix(strings.TrimSpace(line), "ExecStart=")
-		if found && strings.Contains(command, program) {
-			return strings.TrimLeft(command, "-@:+!")
-		}
-	}
-	return text
 }
 
 // arguments drops everything up to the name of the program.
@@ -69,61 +83,89 @@ func arguments(words []string) ([]string, error) {
 	case len(words) > 0 && strings.HasPrefix(words[0], "-"):
 		return words, nil
 	}
-	return nil, fmt.Errorf("no command line of %s in it", program)
+	return nil, fmt.Errorf("contains no command line of %s", program)
 }
 
 func isProgram(word string) bool { return filepath.Base(word) == program }
 
-// split splits a command line into words as a shell does. What follows a redirection, a
-// pipe, a semicolon or an ampersand is no argument.
-func split(text string) ([]string, error) {
-	s := splitter{}
-	for _, char := range text {
-		if !s.next(char) {
-			break
-		}
+// split splits text into commands, and each into words, as a shell does. A pipe, a semicolon or
+// an ampersand ends a command, and so does a line after which no flag follows. A redirection is
+// no argument.
+func split(text string) ([][]string, error) {
+	s := splitter{rest: []rune(text)}
+	for len(s.rest) > 0 {
+		char := s.rest[0]
+		s.rest = s.rest[1:]
+		s.next(char)
 	}
 	if s.quote != 0 || s.escaped {
 		return nil, errors.New("the command line ends within quotes or after a backslash")
 	}
-	s.end()
-	return s.words, nil
+	s.endCommand()
+	return s.commands, nil
 }
 
 // splitter splits text at white space outside of quotes.
 type splitter struct {
-	words   []string
-	word    strings.Builder
-	inWord  bool
-	quote   rune // the one that is open, or 0
-	escaped bool
+	rest     []rune
+	commands [][]string
+	words    []string
+	word     strings.Builder
+	inWord   bool
+	quote    rune // the one that is open, or 0
+	escaped  bool
+	target   bool // the next word is where a redirection leads
 }
 
-// next takes one character; it returns false when the command has ended.
-func (s *splitter) next(char rune) bool {
+// next takes one character.
+func (s *splitter) next(char rune) {
 	switch {
 	case s.escaped:
 		s.escaped = false
 		s.add(char)
 	case char == '\\' && s.quote != '\'':
 		s.escaped, s.inWord = true, true
+	case char == s.quote:
+		s.quote = 0
 	case s.quote != 0:
-		if char == s.quote {
-			s.quote = 0
-			return true
-		}
 		s.add(char)
 	case char == '\'' || char == '"':
 		s.quote, s.inWord = char, true
+	default:
+		s.unquoted(char)
+	}
+}
+
+// unquoted takes a character that may have a meaning to a shell.
+func (s *splitter) unquoted(char rune) {
+	switch {
+	case char == '#' && !s.inWord:
+		end := slices.Index(s.rest, '\n')
+		if end < 0 {
+			end = len(s.rest)
+		}
+		s.rest = s.rest[end:]
+	case char == '\n' && !s.flagFollows():
+		s.endCommand()
 	case strings.ContainsRune(" \t\r\n", char):
 		s.end()
-	case strings.ContainsRune("|;&<>", char):
+	case strings.ContainsRune("<>", char):
 		s.redirection()
-		return false
+	case strings.ContainsRune("|;&", char):
+		s.endCommand()
 	default:
 		s.add(char)
 	}
-	return true
+}
+
+// flagFollows reports whether the next word begins with a hyphen: some print a flag per line.
+func (s *splitter) flagFollows() bool {
+	for _, char := range s.rest {
+		if !strings.ContainsRune(" \t\r\n", char) {
+			return char == '-'
+		}
+	}
+	return false
 }
 
 func (s *splitter) add(char rune) {
@@ -132,17 +174,33 @@ func (s *splitter) add(char rune) {
 }
 
 func (s *splitter) end() {
-	if s.inWord {
+	if s.inWord && !s.target {
 		s.words = append(s.words, s.word.String())
 	}
+	s.target = s.target && !s.inWord
 	s.word.Reset()
 	s.inWord = false
 }
 
-// redirection drops the number of a stream in front of a redirection, as in 2>&1.
+func (s *splitter) endCommand() {
+	s.end()
+	s.target = false
+	if len(s.words) > 0 {
+		s.commands = append(s.commands, s.words)
+	}
+	s.words = nil
+}
+
+// redirection drops the number of a stream in front of it, and what follows it, as in 2>&1
+// and in >> file.
 func (s *splitter) redirection() {
-	if text := s.word.String(); text == "1" || text == "2" {
+	if text := s.word.String(); text == "0" || text == "1" || text == "2" {
 		s.word.Reset()
 		s.inWord = false
 	}
+	s.end()
+	for len(s.rest) > 0 && strings.ContainsRune("<>&", s.rest[0]) {
+		s.rest = s.rest[1:]
+	}
+	s.target = true
 }

@@ -1,6 +1,8 @@
 package fromflags
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +24,21 @@ func TestCommandLines(t *testing.T) {
 		{"an empty word", `kube-controller-manager --kubeconfig ""`, []string{"--kubeconfig", ""}},
 		{"the output goes elsewhere", "kube-controller-manager --v=2 2>&1 | tee log", []string{"--v=2"}},
 		{"in the background", "exec kube-controller-manager --v=2 >>log &", []string{"--v=2"}},
+		{"a script", "#!/bin/sh\nset -e; export A=b\n# the manager\nmkdir -p /log && exec /usr/local/bin/kube-controller-manager \\\n  --v=2 > /log/out 2>&1\necho done $?\n", []string{"--v=2"}},
+		{"a shell that runs a shell", `docker run x sh -ec "cd /; exec kube-controller-manager --v=2 --leader-elect"`, []string{"--v=2", "--leader-elect"}},
+		{"flags after a redirection", "kube-controller-manager --v=2 >/log 2>&1 --leader-elect", []string{"--v=2", "--leader-elect"}},
+		{"a word per line", "kube-controller-manager\n--v=2\n--leader-elect\n", []string{"--v=2", "--leader-elect"}},
+		{"comments within a command", "[Service]\nExecStart=/usr/bin/kube-controller-manager \\\n  --v=2 \\\n# --v=3 \\\n  ; none\n  --leader-elect\n", []string{"--v=2", "--leader-elect"}},
+		{"variables of a unit", "[Service]\nEnvironment=LEVEL=2 \"ARGS=--leader-elect --profiling=false\"\nExecStart=/usr/bin/kube-controller-manager --v=${LEVEL} $ARGS\n",
+			[]string{"--v=2", "--leader-elect", "--profiling=false"}},
+		{"a variable with spaces", "[Service]\nEnvironment=\"NAME=my own cluster\" 'Q=a\"b;c'\nExecStart=kube-controller-manager --cluster-name=${NAME} ${NAME} --v=${Q} $NAME\n",
+			[]string{"--cluster-name=my own cluster", "my own cluster", `--v=a"b;c`, "my", "own", "cluster"}},
+		{"a variable with spaces in quotes", "[Service]\nEnvironment=\"NAME=my own\"\nExecStart=kube-controller-manager \"--cluster-name=${NAME}\" '--v=${NAME}'\n",
+			[]string{"--cluster-name=my own", "--v=my own"}},
+		{"a variable with spaces in a shell", "[Service]\nEnvironment=\"ARGS=--v=2 --leader-elect\"\nExecStart=/bin/sh -c \"exec kube-controller-manager ${ARGS}\"\n",
+			[]string{"--v=2", "--leader-elect"}},
+		{"variables that are cleared", "[Service]\nEnvironment=A=1\nEnvironment=\nEnvironment=B=2\nEnvironmentFile=/a\nEnvironmentFile=\nExecStart=kube-controller-manager --v=$B\n", []string{"--v=2"}},
+		{"a shell in a unit", "[Service]\nEnvironment=LEVEL=2\nExecStart=/bin/sh -c 'exec kube-controller-manager --v=$LEVEL >> /log'\n", []string{"--v=2"}},
 		{"the words of a process", "/usr/local/bin/kube-controller-manager\x00--cluster-name=a b\x00--v=2\x00", []string{"--cluster-name=a b", "--v=2"}},
 	}
 	for _, test := range tests {
@@ -36,11 +53,13 @@ func TestCommandLines(t *testing.T) {
 
 func TestCommandLinesThatAreNone(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                     "no command line of kube-controller-manager in it",
-		"ls -l":                                "no command line of kube-controller-manager in it",
-		"kube-controller-manager --v='2":       "the command line ends within quotes or after a backslash",
-		"kube-controller-manager $OPTIONS":     `what the variable in "$OPTIONS" stands for is not known here: replace it by its value`,
-		"kube-controller-manager --v=${LEVEL}": `what the variable in "--v=${LEVEL}" stands for is not known here: replace it by its value`,
+		"":                                 "contains no command line of kube-controller-manager",
+		"ls -l":                            "contains no command line of kube-controller-manager",
+		"kube-controller-manager --v='2":   "the command line ends within quotes or after a backslash",
+		"kube-controller-manager $OPTIONS": `the value of the variable in "$OPTIONS" is not known here: replace it with its value`,
+		"[Service]\nExecStart=/bin/true":   "the unit has no ExecStart of kube-controller-manager",
+		"[Service]\nEnvironmentFile=-/etc/kcm\nExecStart=kube-controller-manager $ARGS": `the value of the variable in "$ARGS" is not known here: replace it with its value, which /etc/kcm may set`,
+		"kube-controller-manager --v=${LEVEL}":                                          `the value of the variable in "--v=${LEVEL}" is not known here: replace it with its value`,
 	} {
 		if _, err := FromCommandLine(text); err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %s", text, err, want)
@@ -48,9 +67,61 @@ func TestCommandLinesThatAreNone(t *testing.T) {
 	}
 }
 
+// What a unit reads from files is known if the files are there.
+func TestEnvironmentFiles(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.env": "# flags\nLEVEL=2\n; more\nNAME=\"my own\"\nARGS=--leader-elect \\\n --profiling=false\r\nexport X='a\"b'\nSPACED= a b \nnothing\n",
+		"b.env": "LEVEL=3\n", "c.conf": "LEVEL=4\nBROKEN='x\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unit := func(files ...string) string {
+		text := "[Service]\nEnvironment=LEVEL=1\n"
+		for _, file := range files {
+			text += "EnvironmentFile=" + strings.Replace(file, "DIR", dir, 1) + "\n"
+		}
+		return text + "ExecStart=/usr/bin/kube-controller-manager --v=$LEVEL "
+	}
+	tests := []struct {
+		name, text string
+		want       []string
+	}{
+		{"values", unit("DIR/a.env") + "--cluster-name=${NAME} $ARGS ${X} ${SPACED}\n", []string{"--v=2", "--cluster-name=my own", "--leader-elect", "--profiling=false", `a"b`, "a b"}},
+		{"the last one wins", unit("DIR/a.env", "DIR/b.env"), []string{"--v=3"}},
+		{"several by a pattern", unit("-DIR/*.env") + "$ARGS", []string{"--v=3", "--leader-elect", "--profiling=false"}},
+		{"one that is missing", unit("-DIR/none", "DIR/b.env"), []string{"--v=3"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := commandLine(test.text)
+			if err != nil || !slices.Equal(got, test.want) {
+				t.Errorf("%q, %v, want %q", got, err, test.want)
+			}
+		})
+	}
+	for file, want := range map[string]string{
+		"DIR/none": "which " + dir + "/none may set", "DIR/c.conf": "which " + dir + "/c.conf may set", "DIR": "which " + dir + " may set",
+		"DIR/b.env": `the value of the variable in "$OTHER" is not known here: replace it with its value`,
+	} {
+		if _, err := commandLine(unit(file) + "$OTHER"); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", file, err, want)
+		}
+	}
+}
+
 func TestFromCommandLineConverts(t *testing.T) {
 	result, err := FromCommandLine("kube-controller-manager --concurrent-gc-syncs=3")
 	if err != nil || !strings.Contains(string(result.File), "concurrentSyncs: 3") {
+		t.Errorf("%v, %v", result, err)
+	}
+}
+
+func TestAManifestIsReadWhereACommandLineIsExpected(t *testing.T) {
+	result, err := FromCommandLine("kind: Pod\nspec: {containers: [{name: a, command: [kube-controller-manager, --v=2]}]}\n")
+	if err != nil || result.Config.Logging.Verbosity != 2 {
 		t.Errorf("%v, %v", result, err)
 	}
 }
@@ -65,6 +136,9 @@ func TestManifests(t *testing.T) {
 		{"everything in the arguments", pod + "  - {name: a, args: [kube-controller-manager, --v=2]}\n"},
 		{"an entry point in front", pod + "  - {name: a, command: [/go-runner, --log-file=/log, kube-controller-manager, --v=2]}\n"},
 		{"a shell", pod + "  - {name: a, command: [/bin/sh, -c, 'exec /usr/bin/kube-controller-manager --v=2 1>>/log 2>&1']}\n"},
+		{"a script", pod + "  - {name: a, command: [/bin/bash, -ec, \"mkdir -p /log; exec /usr/bin/kube-controller-manager --v=2\"]}\n"},
+		{"a shell and its arguments", pod + "  - {name: a, command: [/bin/sh], args: [-c, 'sleep 1 && kube-controller-manager --v=2']}\n"},
+		{"a unit after all", "[Service]\nExecStart=/usr/bin/kube-controller-manager --v=2\n"},
 		{"not the first container", pod + "  - {name: b, command: [sleep]}\n  - {name: a, command: [kube-controller-manager, --v=2]}\n"},
 		{"a variable that is not known in another container", pod + "  - {name: b, command: [sleep, $(L)], env: [{name: L, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]}\n" +
 			"  - {name: a, command: [kube-controller-manager, --v=2]}\n"},
@@ -91,9 +165,9 @@ func TestManifestsWithoutAnAnswer(t *testing.T) {
 		"kind: Namespace\n": "the manifest has no pod with containers",
 		"kind: Pod\nspec: {containers: [{name: a, command: [sleep]}, {name: b}]}\n": "no container of the manifest runs kube-controller-manager: it has a, b",
 		"kind: Pod\nspec: {containers: [{name: a, command: [kube-controller-manager, --v=$(L)], env: [{name: L, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]}]}\n": "container a: the value of $(L) in " +
-			`"--v=$(L)" is not in the manifest: replace it by its value`,
-		"kind: Pod\nspec: {containers: [{name: a, command: [sh, -c, 'kube-controller-manager $FLAGS']}]}\n": "container a: what the variable in " +
-			`"$FLAGS" stands for is not known here: replace it by its value`,
+			`"--v=$(L)" is not in the manifest: replace it with its value`,
+		"kind: Pod\nspec: {containers: [{name: a, command: [sh, -c, 'kube-controller-manager $FLAGS']}]}\n": "container a: the value of the variable in " +
+			`"$FLAGS" is not known here: replace it with its value`,
 	} {
 		if _, err := FromManifest([]byte(manifest)); err == nil || err.Error() != want {
 			t.Errorf("%s\n%v\nwant\n%s", manifest, err, want)

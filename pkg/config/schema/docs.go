@@ -59,16 +59,16 @@ func (d docs) addTypes(declaration *ast.GenDecl) {
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// loggingDocs describe the fields of the published logging type, whose own
-// comments are about its Go code.
+// loggingDocs describes the fields of the published logging type, whose own comments are
+// about its Go code.
 var loggingDocs = map[string]string{
 	"logging.format":                      "How log messages are written: text or json. Default: text. A change applies in place.",
-	"logging.flushFrequency":              "Longest time a message is buffered. Default: 5s. Range: 1ms or more. A change applies in place.",
+	"logging.flushFrequency":              "Maximum time that a message is buffered. Default: 5s. Range: 1ms or more. A change applies in place.",
 	"logging.verbosity":                   "Messages up to this level are written; errors always are. Default: 0, what an operator must see. A change applies in place.",
-	"logging.vmodule":                     "Other verbosity for some source files. Default: none. With format text only. A change applies in place.",
-	"logging.vmodule.filePattern":         "Name of a source file without .go, or a glob pattern for such names. Without comma and equal sign.",
-	"logging.vmodule.verbosity":           "Verbosity of messages from the files that match.",
-	"logging.options":                     "Settings of single formats. Needs the feature gate LoggingAlphaOptions.",
+	"logging.vmodule":                     "A different verbosity for some source files. Default: none. Only with the format text. A change applies in place.",
+	"logging.vmodule.filePattern":         "Name of a source file without .go, or a glob pattern for such names. Must not contain a comma or an equals sign.",
+	"logging.vmodule.verbosity":           "Verbosity of messages from matching files.",
+	"logging.options":                     "Settings of the formats. Needs the feature gate LoggingAlphaOptions.",
 	"logging.options.text":                "Settings of the format text.",
 	"logging.options.text.splitStream":    "Whether errors go to stderr and other messages, buffered, to stdout. Default: false. A change applies in place.",
 	"logging.options.text.infoBufferSize": "Size in bytes of the buffer for stdout with splitStream. Default: 0, no buffer. A change applies in place.",

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/gates"
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
@@ -83,8 +83,8 @@ func (s *sample) block(path, name string, n node, depth int) {
 	text := inner.text.String()
 	switch {
 	case path == "controllers":
-		s.comment("In each block, enabled can be set too, and resyncPeriod where docs/configuration.md has it: not set, "+
-			"they are controllerDefaults.enabled and resync.minPeriod.", depth)
+		s.comment("Each block can also set enabled, paused and pausedNamespaces, and resyncPeriod where docs/configuration.md lists it. Without enabled "+
+			"and resyncPeriod, controllerDefaults.enabled and resync.minPeriod apply.", depth)
 	case strings.HasPrefix(path, "controllers.") && depth == 1:
 		s.comment(n["description"].(string), depth)
 	}
@@ -146,7 +146,7 @@ func (s *sample) comment(text string, depth int) {
 	s.text.WriteString(line + "\n")
 }
 
-// setsAnything says whether a text has more than comments.
+// setsAnything reports whether a text has more than comments.
 func setsAnything(text string) bool {
 	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(strings.TrimSpace(line), "#") {
@@ -156,14 +156,15 @@ func setsAnything(text string) bool {
 	return false
 }
 
-// gates writes the gates that can be changed and have an effect.
+// gates writes the gates that can be changed and have an effect, but for those that will be removed:
+// naming one is a warning.
 func (s *sample) gates(n node) {
-	fmt.Fprintf(&s.text, "\n# %s Those that have an effect here:\nfeatureGates:\n", firstSentence(n["description"].(string)))
-	for _, gate := range config.FeatureGates() {
+	fmt.Fprintf(&s.text, "\n# %s Gates that have an effect in this build:\nfeatureGates:\n", firstSentence(n["description"].(string)))
+	for _, gate := range gates.All() {
 		switch {
-		case gate.Name == config.AllAlpha, gate.Name == config.AllBeta:
+		case gate.Name == gates.AllAlpha, gate.Name == gates.AllBeta:
 			fmt.Fprintf(&s.text, "  # %s: true\n", gate.Name)
-		case gate.Read && !gate.Locked:
+		case gate.Read && !gate.Locked && gate.Stage != gates.GA && gate.Stage != gates.Deprecated:
 			fmt.Fprintf(&s.text, "  %s: %t\n", gate.Name, gate.Default)
 		}
 	}
@@ -196,7 +197,7 @@ func flow(value any) string {
 	return fmt.Sprint(value)
 }
 
-// needsQuotes says whether YAML would read a plain word as something else than a string.
+// needsQuotes reports whether YAML would read a plain word as something else than a string.
 func needsQuotes(text string) bool {
 	_, err := strconv.ParseFloat(text, 64)
 	return err == nil || text == "" || strings.ContainsAny(text, " ,*&#{}[]")

@@ -1,17 +1,17 @@
-// Package schema makes the JSON Schema of the configuration, for editors.
+// Package schema generates the JSON Schema of the configuration, for editors.
 //
 // The model:
 //
-//  1. The Go types say what fields there are, config.Rules what each may hold,
-//     v1beta1.NewDefault the defaults, and the doc comments of the types the
-//     descriptions. Nothing is written twice.
+//  1. The Go types define the fields, rules.All their allowed values, v1beta1.NewDefault
+//     the defaults, and the doc comments of the types the descriptions. Nothing is written
+//     twice.
 //  2. Properties that are not known are errors, as they are for config.Load.
 //  3. Whatever config.Load accepts without a warning is valid; checks across
 //     fields are config.Load's alone.
-//  4. Files of upstream's version have a schema too: see GenerateUpstream.
-//  5. The files under schemas/, the reference under docs/ that says the same to
-//     people, and the sample with every field under configs/ are made by
-//     `go run ./pkg/config/schema/gen`; a test fails when they are not up to date.
+//  4. Files of upstream's version have a schema too: see GenerateV1alpha1.
+//  5. The files under schemas/, the reference under docs/ with the same content for people,
+//     and the sample with every field under configs/ are made by `go run
+//     ./pkg/config/schema/gen`; a test fails when they are not up to date.
 package schema
 
 import (
@@ -25,9 +25,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
-	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/gates"
+	"kcmd.dev/pkg/config/registry"
+	"kcmd.dev/pkg/config/rules"
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
@@ -86,7 +89,7 @@ func generate(typesDir string) (root node, order map[string][]string, err error)
 	if err != nil {
 		return nil, nil, err
 	}
-	g := &generator{docs: docs, rules: rulesByPath(), defaults: defaults, order: map[string][]string{}}
+	g := &generator{docs: docs, rules: rules.ByPath(), defaults: defaults, order: map[string][]string{}}
 	root = g.object(reflect.TypeFor[v1beta1.KubeControllerManagerConfiguration](), "")
 	if g.err != nil {
 		return nil, nil, g.err
@@ -95,20 +98,12 @@ func generate(typesDir string) (root node, order map[string][]string, err error)
 	return root, g.order, nil
 }
 
-func rulesByPath() map[string]config.Rule {
-	out := map[string]config.Rule{}
-	for _, rule := range config.Rules() {
-		out[rule.Path] = rule
-	}
-	return out
-}
-
 // node is one schema. encoding/json sorts its keys, so the file is stable.
 type node map[string]any
 
 type generator struct {
 	docs     docs
-	rules    map[string]config.Rule
+	rules    map[string]rules.Rule
 	defaults map[string]any
 	order    map[string][]string
 	err      error
@@ -134,8 +129,8 @@ func finish(root node, fileName, apiVersion, kind string) {
 
 func (g *generator) featureGates() node {
 	properties := node{}
-	gates := config.FeatureGates()
-	slices.SortStableFunc(gates, func(a, b config.Gate) int { // in the reference, those with an effect first
+	all := gates.All()
+	slices.SortStableFunc(all, func(a, b gates.Gate) int { // in the reference, those with an effect first
 		switch {
 		case a.Read == b.Read:
 			return 0
@@ -144,13 +139,11 @@ func (g *generator) featureGates() node {
 		}
 		return 1
 	})
-	for _, gate := range gates {
-		property := node{"type": "boolean", "default": gate.Default, "description": describeGate(gate)}
-		if config.AlwaysLocked(gate.Name) {
+	for _, gate := range all {
+		// No default: editors would write all gates that have one into a new block.
+		property := node{"type": "boolean", "description": describeGate(gate)}
+		if gates.AlwaysLocked(gate.Name) {
 			property["const"] = gate.Default
-		}
-		if gate.Name == config.AllBeta {
-			delete(property, "default") // not set is neither true nor false
 		}
 		properties[gate.Name] = property
 		g.order["featureGates"] = append(g.order["featureGates"], gate.Name)
@@ -161,26 +154,29 @@ func (g *generator) featureGates() node {
 	}
 }
 
-// describeGate says what the newest version makes of a gate.
-func describeGate(gate config.Gate) string {
+// describeGate describes a gate as of the newest version: what it is for, its stage and default,
+// and what it needs.
+func describeGate(gate gates.Gate) string {
 	text := fmt.Sprintf("Stage: %s.", gate.Stage)
+	if purpose := gates.Purpose(gate.Name); purpose != "" {
+		text = purpose + " " + text
+	}
 	switch {
-	case gate.Name == config.AllAlpha, gate.Name == config.AllBeta:
-		text = fmt.Sprintf("Stage: %s. Stands for every gate of this stage that is not named.", gate.Stage)
-		if gate.Name == config.AllBeta {
-			text += " Not set, each has its own default."
-		}
+	case gate.Name == gates.AllBeta:
+		return text + " If it is not set, each gate has its own default."
 	case gate.Locked:
 		text += fmt.Sprintf(" Locked to %t.", gate.Default)
 		if gate.Read {
 			text += " Can be set for an earlier emulatedVersion."
 		}
+	default:
+		text += fmt.Sprintf(" Default: %t.", gate.Default)
 	}
 	if len(gate.Needs) > 0 {
 		text += " Needs " + strings.Join(gate.Needs, ", ") + "."
 	}
 	if !gate.Read {
-		text += " Without effect in this build."
+		text += " Read by other components only."
 	}
 	return text
 }
@@ -231,9 +227,6 @@ func (g *generator) describe(t reflect.Type, f reflect.StructField, path string)
 	if strings.HasPrefix(path, "logging.") {
 		text = loggingDocs[strings.ReplaceAll(path, "[]", "")]
 	}
-	if name, ok := strings.CutPrefix(path, "controllers."); ok && !strings.Contains(name, ".") && !config.Built(name) {
-		text += " Not part of this build."
-	}
 	if text == "" && f.Name != "Kind" && f.Name != "APIVersion" && g.err == nil {
 		g.err = fmt.Errorf("the field %s of %s has no doc comment", f.Name, t.Name())
 	}
@@ -246,11 +239,11 @@ func (g *generator) value(t reflect.Type, path string) node {
 	}
 	switch t {
 	case durationType:
-		return node{"type": "string", "pattern": durationPattern}
+		return withPattern(node{"type": "string"}, durationPattern, durationWords)
 	case logDurationType:
-		return node{"type": []string{"string", "integer"}, "pattern": durationPattern}
+		return withPattern(node{"type": []string{"string", "integer"}}, durationPattern, durationWords)
 	case quantityType:
-		return node{"type": []string{"string", "integer"}, "pattern": quantityPattern, "minimum": 0}
+		return withPattern(node{"type": []string{"string", "integer"}, "minimum": 0}, quantityPattern, quantityWords)
 	}
 	switch t.Kind() {
 	case reflect.Struct:
@@ -266,7 +259,7 @@ func (g *generator) value(t reflect.Type, path string) node {
 func (g *generator) mapping(t reflect.Type, path string) node {
 	n := node{"type": "object", "additionalProperties": g.value(t.Elem(), path+"{}")}
 	if keys := g.rules[path].Keys; keys != nil {
-		n["propertyNames"] = node{"pattern": keys.Regexp.String(), "maxLength": keys.MaxLength}
+		n["propertyNames"] = withPattern(node{"maxLength": keys.MaxLength}, keys.Regexp.String(), keys.Words)
 	}
 	return n
 }
@@ -309,17 +302,31 @@ func (g *generator) scalar(t reflect.Type, path string) node {
 	case rule.Enum != nil:
 		n["enum"] = rule.Enum
 	case rule.Pattern != nil:
-		n["pattern"] = rule.Pattern.Regexp.String()
 		n["maxLength"] = rule.Pattern.MaxLength
+		withPattern(n, rule.Pattern.Regexp.String(), rule.Pattern.Words)
 	case path == "leaderElection.groups[].controllers[]", path == "leaderMigration.controllerLeaders[].name":
 		n["enum"] = controllerNames()
+	case path == "serving.tls.cipherSuites[]":
+		n["enum"] = cliflag.TLSCipherPossibleValues()
 	}
+	return n
+}
+
+const (
+	durationWords = "a duration such as 500ms, 10s, 5m or 1h30m"
+	quantityWords = "a quantity such as 0, 512Ki or 10Mi"
+)
+
+// withPattern adds a pattern, and what editors say of a text that does not match it instead of
+// showing the pattern.
+func withPattern(n node, pattern, words string) node {
+	n["pattern"], n["patternErrorMessage"] = pattern, "must be "+words
 	return n
 }
 
 func controllerNames() []string {
 	var names []string
-	for _, c := range config.KnownControllers() {
+	for _, c := range registry.Controllers() {
 		names = append(names, c.Name)
 	}
 	return names
@@ -345,7 +352,7 @@ func flatValues(data []byte) (map[string]any, error) {
 	return out, nil
 }
 
-// zeroParts are the parts of a printed duration that say nothing: 12h0m0s is 12h.
+// zeroParts are the redundant parts of a printed duration: 12h0m0s is 12h.
 var zeroParts = regexp.MustCompile(`^(\d+h)0m0s$|^(\d+h\d+m)0s$|^(\d+m)0s$`)
 
 func flatten(tree map[string]any, path string, out map[string]any) {

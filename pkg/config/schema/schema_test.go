@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,10 +21,10 @@ const typesDir = "../v1beta1"
 const header = "apiVersion: config.kcmd.dev/v1beta1\nkind: KubeControllerManagerConfiguration\n"
 
 func TestGeneratedFilesAreUpToDate(t *testing.T) {
-	upstream := func(string) ([]byte, error) { return GenerateUpstream() }
+	upstream := func(string) ([]byte, error) { return GenerateV1alpha1() }
 	for path, generate := range map[string]func(string) ([]byte, error){
-		filepath.Join("schemas", UpstreamFileName):        upstream,
-		filepath.Join("schemas", UpstreamCatalogFileName): upstream,
+		filepath.Join("schemas", V1alpha1FileName):        upstream,
+		filepath.Join("schemas", V1alpha1CatalogFileName): upstream,
 		filepath.Join("schemas", FileName):                Generate,
 		filepath.Join("schemas", CatalogFileName):         Generate,
 		filepath.Join("configs", SampleFileName):          Sample,
@@ -240,6 +241,74 @@ func checkDescriptions(t *testing.T, schema map[string]any, path string) {
 		}
 		if !strings.Contains(description, "change") || !strings.Contains(description, "Default: ") {
 			t.Errorf("the description of %s states no default or effect of a change: %q", at, description)
+		}
+	}
+}
+
+// What an editor shows and inserts: a message in place of a regular expression, and no block of
+// 242 gates.
+func TestSchemaIsMadeForEditors(t *testing.T) {
+	for name, generate := range map[string]func() ([]byte, error){
+		"v1beta1": func() ([]byte, error) { return Generate(typesDir) }, "v1alpha1": GenerateV1alpha1,
+	} {
+		data, err := generate()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var root map[string]any
+		if err := json.Unmarshal(data, &root); err != nil {
+			t.Fatal(err)
+		}
+		patterns := 0
+		eachSchema(root, func(n map[string]any) {
+			if n["pattern"] == nil {
+				return
+			}
+			patterns++
+			if message, _ := n["patternErrorMessage"].(string); !strings.HasPrefix(message, "must be ") {
+				t.Errorf("%s: the pattern %v has the message %q", name, n["pattern"], message)
+			}
+		})
+		if patterns < 20 {
+			t.Errorf("%s: %d patterns were found, want at least 20", name, patterns)
+		}
+		if name != "v1beta1" {
+			continue
+		}
+		properties := root["properties"].(map[string]any)
+		gates := properties["featureGates"].(map[string]any)
+		if gates["default"] != nil {
+			t.Errorf("featureGates has a default")
+		}
+		for gate, value := range gates["properties"].(map[string]any) {
+			n := value.(map[string]any)
+			text := n["description"].(string)
+			if n["default"] != nil || !strings.Contains(text, "Default: ") && !strings.Contains(text, "Locked to ") && gate != "AllBeta" {
+				t.Errorf("%s has the default %v and the description %q, want the default in the description only", gate, n["default"], text)
+			}
+			if !strings.Contains(text, "other components") && strings.HasPrefix(text, "Stage: ") {
+				t.Errorf("%s is described without its purpose: %q", gate, text)
+			}
+		}
+		tls := properties["serving"].(map[string]any)["properties"].(map[string]any)["tls"].(map[string]any)
+		suites := tls["properties"].(map[string]any)["cipherSuites"].(map[string]any)["items"].(map[string]any)
+		if enum, _ := suites["enum"].([]any); !slices.Contains(enum, any("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256")) {
+			t.Errorf("cipherSuites allows %v", suites["enum"])
+		}
+	}
+}
+
+// eachSchema calls visit for every object of a schema.
+func eachSchema(value any, visit func(map[string]any)) {
+	switch value := value.(type) {
+	case map[string]any:
+		visit(value)
+		for _, inner := range value {
+			eachSchema(inner, visit)
+		}
+	case []any:
+		for _, inner := range value {
+			eachSchema(inner, visit)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func readComments(data []byte) comments {
 	out := comments{}
 	document := yaml.Node{}
 	if yaml.Unmarshal(data, &document) != nil || len(document.Content) == 0 {
-		return out // nothing that the file means is lost with its comments
+		return out // comments carry no settings
 	}
 	root := document.Content[0]
 	out.head = append(lines(document.HeadComment), lines(root.HeadComment)...)

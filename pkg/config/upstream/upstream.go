@@ -9,10 +9,10 @@
 //  2. Everything strict about v1beta1 is strict here: unknown and duplicate fields are
 //     errors with positions, and all problems are reported at once (config.Load reads
 //     both versions).
-//  3. What a setting becomes is in the table of package conversion, in code once and in
+//  3. What a setting becomes is in the table of package conversion, and rendered from it in
 //     docs/flags.md.
-//  4. v1alpha1 knows nothing of serving (but profiling), logging, metrics, feature gates
-//     and what upstream lacks. FromHub leaves it out.
+//  4. v1alpha1 does not include serving (except profiling), logging, metrics, feature gates
+//     and what upstream lacks. FromHub leaves these out.
 package upstream
 
 import (
@@ -25,19 +25,19 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
-// Note is something about a conversion that its user should know.
+// Note is what a user should know about a conversion.
 type Note = conversion.Note
 
-// FromHub converts a defaulted configuration to what upstream would call it.
+// FromHub converts a defaulted configuration to upstream's version.
 func FromHub(in *v1beta1.KubeControllerManagerConfiguration) *v1alpha1.KubeControllerManagerConfiguration {
 	return conversion.FromHub(in)
 }
 
-// ConvertFile converts a file of v1alpha1, or an answer of /configz, to a file of
-// v1beta1 that says what differs from the defaults. Comments stay with the fields they
-// are about. The error is of type config.Errors, with positions in the file.
+// ConvertFile converts a file of v1alpha1, or an answer of /configz, to a file of v1beta1
+// that contains what differs from the defaults. Comments stay with the fields they are about.
+// The error is of type problem.Errors, with positions in the file.
 func ConvertFile(name string, data []byte) (out []byte, notes []Note, err error) {
-	doc, err := config.LoadUpstream(name, data)
+	doc, err := config.LoadV1alpha1(name, data)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/kube-controller-manager/config/v1alpha1"
 
 	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/problem"
 	"kcmd.dev/pkg/config/upstream/conversion"
 	"kcmd.dev/pkg/config/v1beta1"
 )
@@ -29,19 +30,6 @@ func readTestFile(t *testing.T, name string) []byte {
 	return data
 }
 
-// withoutNotes drops the notes at the top, which depend on what this build has.
-func withoutNotes(file []byte) string {
-	var out strings.Builder
-	inNote := false
-	for line := range strings.Lines(string(file)) {
-		inNote = strings.HasPrefix(line, "# NOTE ") || (inNote && strings.HasPrefix(line, "#   "))
-		if !inNote {
-			out.WriteString(line)
-		}
-	}
-	return out.String()
-}
-
 func TestConvertFileKeepsComments(t *testing.T) {
 	const golden = "handwritten.converted.yaml"
 	out, notes, err := ConvertFile("f.yaml", readTestFile(t, "handwritten.yaml"))
@@ -49,14 +37,14 @@ func TestConvertFileKeepsComments(t *testing.T) {
 		t.Fatal(err)
 	}
 	if *update {
-		if err := os.WriteFile(filepath.Join("testdata", golden), []byte(withoutNotes(out)), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join("testdata", golden), out, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff(string(readTestFile(t, golden)), withoutNotes(out)); diff != "" {
+	if diff := cmp.Diff(string(readTestFile(t, golden)), string(out)); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", golden, diff)
 	}
-	left := Note{Field: "KubeCloudShared.ClusterName", Message: "blue is left out: has no effect in Kubernetes 1.36"}
+	left := Note{Field: "KubeCloudShared.ExternalCloudVolumePlugin", Message: "blue is left out: has no effect in Kubernetes 1.36"}
 	if !slices.Contains(notes, left) {
 		t.Errorf("notes %v, want also %v", notes, left)
 	}
@@ -84,18 +72,18 @@ func TestConvertFileMeansTheSame(t *testing.T) {
 	}
 }
 
-// An entry of the list for a controller that this build lacks is a note at the top of the
-// file, because to enable it would be an error; for one that it has it is enabled.
-func TestConvertFileSaysLoudlyWhatDoesNotRunHere(t *testing.T) {
-	for _, name := range []string{"bootstrap-signer-controller", "token-cleaner-controller", "selinux-warning-controller"} {
+// An entry of the list that is not taken over is a note at the top of the file; any other is
+// written, that of a controller which is off by default too.
+func TestConvertFileSaysLoudlyWhatIsNotTakenOver(t *testing.T) {
+	for name, taken := range map[string]bool{"token-cleaner-controller": true, "service-lb-controller": false} {
 		out, _, err := ConvertFile("f.yaml", []byte("kubecontrollermanager.config.k8s.io: {Generic: {Controllers: [\"*\", "+name+"]}}\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		loud := strings.Contains(string(out), "# NOTE Generic.Controllers[1]: "+name+" is not part of this build: it DOES NOT RUN")
+		loud := strings.Contains(string(out), "# NOTE Generic.Controllers[1]: "+name+" never runs in upstream 1.36, and is not enabled\n")
 		written := strings.Contains(string(out), name+":\n    enabled: true")
-		if loud == config.Built(name) || written != config.Built(name) {
-			t.Errorf("built: %t, the file is\n%s", config.Built(name), out)
+		if loud == taken || written != taken {
+			t.Errorf("taken over: %t, the file is\n%s", taken, out)
 		}
 	}
 }
@@ -108,7 +96,7 @@ func TestConvertFileReportsWhereTheMistakesAre(t *testing.T) {
 		t.Errorf("error\n%v\nwant\n%s", err, want)
 	}
 	_, _, err = ConvertFile("f.yaml", []byte("apiVersion: config.kcmd.dev/v1beta1\nkind: KubeControllerManagerConfiguration\n"))
-	if err == nil || !strings.Contains(err.Error(), "no configuration of upstream") {
+	if err == nil || !strings.Contains(err.Error(), "not a configuration of upstream") {
 		t.Errorf("a file of our own: %v", err)
 	}
 }
@@ -141,15 +129,15 @@ func TestWhatIsRefusedIsNamedWithWhatUpstreamDoesWithIt(t *testing.T) {
 	in := conversion.NewDefault()
 	in.DeploymentController.ConcurrentDeploymentSyncs = 0
 	in.PersistentVolumeBinderController.PVClaimBinderSyncPeriod.Duration = -1
-	_, err := config.LoadUpstream("configz", configz(t, in))
-	var problems config.Errors
+	_, err := config.LoadV1alpha1("configz", configz(t, in))
+	var problems problem.Errors
 	if !errors.As(err, &problems) {
 		t.Fatalf("error %v", err)
 	}
 	text := problems.Error()
 	for _, want := range []string{
-		"DeploymentController.ConcurrentDeploymentSyncs: must be 1 to 1000, not 0 (upstream takes any number, and with 0 it starts no worker, so that the controller does nothing)",
-		"PersistentVolumeBinderController.PVClaimBinderSyncPeriod: must be 1s to 24h, not -1ns (upstream never stops looking at every volume)",
+		"DeploymentController.ConcurrentDeploymentSyncs: must be 1 to 1000, not 0 (upstream accepts any number; with 0 it starts no workers, and the controller does nothing)",
+		"PersistentVolumeBinderController.PVClaimBinderSyncPeriod: must be 1s to 24h, not -1ns (upstream checks all volumes without a pause)",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
@@ -158,7 +146,7 @@ func TestWhatIsRefusedIsNamedWithWhatUpstreamDoesWithIt(t *testing.T) {
 }
 
 func TestDefaultsOfUpstreamAreValid(t *testing.T) {
-	doc, err := config.LoadUpstream("configz", configz(t, conversion.NewDefault()))
+	doc, err := config.LoadV1alpha1("configz", configz(t, conversion.NewDefault()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,12 +166,12 @@ func FuzzLoadUpstream(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		doc, err := config.LoadUpstream("fuzz", data)
+		doc, err := config.LoadV1alpha1("fuzz", data)
 		if err != nil {
 			return
 		}
 		there := FromHub(doc.Config)
-		back, err := config.LoadUpstream("configz", configz(t, there))
+		back, err := config.LoadV1alpha1("configz", configz(t, there))
 		if err != nil {
 			t.Fatalf("reading back %+v: %v", there, err)
 		}

@@ -1,6 +1,7 @@
 package v1beta1
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,8 +16,8 @@ type NamedSettings struct {
 	// ResyncPeriod is the resync period its block sets; nil if it inherits the
 	// common one or has none.
 	ResyncPeriod *metav1.Duration
-	// OffByDefault says that the controller runs only if its own block enables it
-	// (specs/controllers.md).
+	// OffByDefault is set if the controller runs only if its own block enables it
+	// (docs/specs/controllers.md).
 	OffByDefault bool
 }
 
@@ -88,9 +89,9 @@ func optIn(name string, settings *ControllerSettings, resyncPeriod *metav1.Durat
 	return NamedSettings{Name: name, Settings: settings, ResyncPeriod: resyncPeriod, OffByDefault: true}
 }
 
-// ControllerEnabled says whether the controller of this canonical name is
-// enabled: by its own block, else by controllerDefaults.enabled unless it is off by
-// default. It is false for a name that has no block.
+// ControllerEnabled reports whether the controller with this canonical name is enabled: by
+// its own block, else by controllerDefaults.enabled unless it is off by default. It is
+// false for a name that has no block.
 func (cfg *KubeControllerManagerConfiguration) ControllerEnabled(name string) bool {
 	for _, c := range cfg.Controllers.All() {
 		if c.Name != name {
@@ -104,9 +105,36 @@ func (cfg *KubeControllerManagerConfiguration) ControllerEnabled(name string) bo
 	return false
 }
 
-// ResyncPeriod is the resync period of a controller whose block says own: own if
-// it is set, else resync.minPeriod. Zero means never. When inherited, the caller
-// spreads it over [1,2) times the value.
+// ControllerPaused reports whether the controller with this canonical name is paused as a whole.
+func (cfg *KubeControllerManagerConfiguration) ControllerPaused(name string) bool {
+	c := cfg.settingsOf(name)
+	return c != nil && c.Paused != nil && *c.Paused
+}
+
+// PausedNamespacesOf returns the namespaces in which the controller with this canonical name
+// writes nothing, sorted: those of its own block, and those of all controllers.
+func (cfg *KubeControllerManagerConfiguration) PausedNamespacesOf(name string) []string {
+	all := slices.Clone(cfg.PausedNamespaces)
+	if c := cfg.settingsOf(name); c != nil {
+		all = append(all, c.PausedNamespaces...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// settingsOf returns the settings of a controller, nil for a name that has no block.
+func (cfg *KubeControllerManagerConfiguration) settingsOf(name string) *ControllerSettings {
+	for _, c := range cfg.Controllers.All() {
+		if c.Name == name {
+			return c.Settings
+		}
+	}
+	return nil
+}
+
+// ResyncPeriod returns the resync period of a controller whose block has own: own if it is
+// set, else resync.minPeriod. Zero means never. When inherited, the caller spreads it over
+// [1,2) times the value.
 func (cfg *KubeControllerManagerConfiguration) ResyncPeriod(own *metav1.Duration) (period time.Duration, inherited bool) {
 	if own != nil {
 		return own.Duration, false

@@ -10,7 +10,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 )
 
-// NewDefault returns the configuration in which everything has its default.
+// NewDefault returns the configuration in which every field has its default.
 func NewDefault() *KubeControllerManagerConfiguration {
 	cfg := &KubeControllerManagerConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind},
@@ -19,8 +19,8 @@ func NewDefault() *KubeControllerManagerConfiguration {
 	return cfg
 }
 
-// SetDefaults fills in every field that is not set and has a constant default.
-// It leaves apiVersion and kind alone: those say what the file is.
+// SetDefaults fills in every field that is not set and has a constant default. It leaves
+// apiVersion and kind alone: those identify the file.
 func SetDefaults(cfg *KubeControllerManagerConfiguration) {
 	setClientConnectionDefaults(&cfg.ClientConnection)
 	setLeaderElectionDefaults(&cfg.LeaderElection)
@@ -31,11 +31,14 @@ func SetDefaults(cfg *KubeControllerManagerConfiguration) {
 	setDuration(&cfg.Reload.DrainTimeout, 10*time.Second)
 	setServingDefaults(&cfg.Serving)
 	logsapi.SetRecommendedLoggingConfiguration(&cfg.Logging)
-	// A duration reads as 5s everywhere, whichever way the file spells it.
+	// A duration is shown as 5s everywhere, however the file spells it.
 	cfg.Logging.FlushFrequency.SerializeAsString = true
 	setString(&cfg.EmulatedVersion, "1.36")
 	setString(&cfg.Volumes.FlexVolumePluginDirectory, "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/")
+	setString(&cfg.Cloud.ClusterName, "kubernetes")
+	setValue(&cfg.Cloud.AllowUntagged, false)
 	setDuration(&cfg.ControllerStartInterval, 0)
+	setDeletionBreakerDefaults(&cfg.DeletionBreaker)
 	setValue(&cfg.ControllerDefaults.Enabled, true)
 	setControllerDefaults(&cfg.Controllers)
 	setNodeControllerDefaults(&cfg.Controllers)
@@ -144,6 +147,7 @@ func setNodeControllerDefaults(c *Controllers) {
 	setValue(&c.NodeLifecycle.LargeClusterSizeThreshold, 50)
 	setValue(&c.NodeLifecycle.UnhealthyZoneThreshold, 0.55)
 	setValue(&c.CloudNode.ConcurrentSyncs, 1)
+	setValue(&c.CloudNode.ConcurrentStatusUpdates, 0)
 	setDuration(&c.CloudNode.NodeStatusUpdateFrequency, 5*time.Minute)
 	setDuration(&c.CloudNodeLifecycle.NodeMonitorPeriod, 5*time.Second)
 	setValue(&c.ServiceLB.ConcurrentSyncs, 1)
@@ -168,6 +172,7 @@ func setAPIControllerDefaults(c *Controllers) {
 	setValue(&c.ResourceQuota.ConcurrentSyncs, 5)
 	setDuration(&c.ResourceQuota.SyncPeriod, 5*time.Minute)
 	setValue(&c.ValidatingAdmissionPolicyStatus.ConcurrentSyncs, 5)
+	setValue(&c.StorageVersionMigrator.MigrationRate, 400)
 	setValue(&c.ResourceClaim.ConcurrentSyncs, 50)
 	setValue(&c.DeviceTaintEviction.ConcurrentSyncs, 8)
 	setDuration(&c.CSRSigning.CertificateDuration, 365*24*time.Hour)
@@ -211,7 +216,7 @@ func (cfg *KubeControllerManagerConfiguration) DeepCopy() *KubeControllerManager
 	return out
 }
 
-// EffectiveBurst is burst, or twice qps rounded up when burst is not set.
+// EffectiveBurst returns burst, or twice qps rounded up when burst is not set.
 func (c *ClientConnection) EffectiveBurst() int {
 	if c.Burst != nil && *c.Burst > 0 {
 		return int(*c.Burst)

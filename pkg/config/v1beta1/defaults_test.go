@@ -86,7 +86,7 @@ func TestControllersOffByDefault(t *testing.T) {
 }
 
 // The defaults are those that a kube-controller-manager without flags has
-// (specs/config-fields.md), also where its help text says something else.
+// (docs/specs/config-fields.md), also where its help text says something else.
 func TestDefaultsAreUpstreams(t *testing.T) {
 	c := NewDefault().Controllers
 	for name, test := range map[string]struct{ got, want any }{

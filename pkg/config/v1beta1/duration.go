@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// FormatDuration renders a duration as a person writes it in a file, without the zero parts
-// that time.Duration prints: 12h, not 12h0m0s.
+// FormatDuration formats a duration as a person would write it in a file, without the zero
+// parts that time.Duration prints: 12h, not 12h0m0s.
 func FormatDuration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {

@@ -14,20 +14,20 @@ const (
 	Kind = "KubeControllerManagerConfiguration"
 )
 
-// KubeControllerManagerConfiguration is the whole behaviour of one
+// KubeControllerManagerConfiguration configures the whole behaviour of one
 // kube-controller-manager process. Editing the file changes the running process.
 type KubeControllerManagerConfiguration struct {
 	// apiVersion is config.kcmd.dev/v1beta1, kind is KubeControllerManagerConfiguration.
 	metav1.TypeMeta `json:",inline"`
 
-	// How the process reaches the API server and as whom.
+	// How the process reaches the API server, and with which identity.
 	ClientConnection ClientConnection `json:"clientConnection"`
 	// The leases that decide which of several processes runs the controllers.
 	LeaderElection LeaderElection `json:"leaderElection"`
-	// Moving controllers from one component to another without a gap in which
-	// none or both of them run them.
+	// Moves controllers from one component to another without a time in which none or both
+	// of them run them.
 	LeaderMigration LeaderMigration `json:"leaderMigration"`
-	// How often controllers look at every object again although nothing changed.
+	// How often controllers reconcile every object again although nothing changed.
 	Resync Resync `json:"resync"`
 	// How an edit of this file is noticed and applied.
 	Reload Reload `json:"reload"`
@@ -35,44 +35,50 @@ type KubeControllerManagerConfiguration struct {
 	Serving Serving `json:"serving"`
 	// Which metrics are exposed, and with which labels.
 	Metrics Metrics `json:"metrics"`
-	// What is logged and how. The published type of k8s.io/component-base.
-	// Changes apply in place: verbosity, vmodule and flushFrequency at once,
-	// format and options by replacing the log output.
+	// What is logged and how. The published type of k8s.io/component-base. Changes apply in
+	// place: verbosity, vmodule and flushFrequency immediately, format and options by
+	// replacing the log output.
 	Logging logsapi.LoggingConfiguration `json:"logging"`
-	// Kubernetes version whose feature gates are in force: with which of them the
-	// version had, at which stage and with which default. Default: 1.36. Allowed:
-	// 1.33, 1.34, 1.35, 1.36. A change restarts the controllers for which a gate
-	// changes.
+	// Kubernetes version whose feature gates are in force: the gates which that version
+	// had, with their stages and defaults. Default: 1.36. Allowed: 1.33, 1.34, 1.35, 1.36.
+	// A change restarts the controllers for which a gate changes.
 	EmulatedVersion string `json:"emulatedVersion,omitempty"`
-	// Oldest Kubernetes version that the other components of the cluster may have.
-	// Default: empty, the version before emulatedVersion, but never before 1.33.
-	// Allowed: 1.33 to emulatedVersion. No gate of 1.36 depends on it: it is
-	// checked, and shown with the configuration. A change applies in place.
+	// Oldest Kubernetes version that the other components of the cluster may have. Default:
+	// empty, the version before emulatedVersion, but not before 1.33. Allowed: 1.33 to
+	// emulatedVersion. No gate of 1.36 depends on it; it is only checked, and shown with
+	// the configuration. A change applies in place.
 	MinCompatibilityVersion string `json:"minCompatibilityVersion,omitempty"`
-	// Feature gates by name. Default: empty, every gate at its own default.
-	// AllAlpha and AllBeta stand for all gates of a stage that are not named. An
-	// unknown gate is an error, and so are changing a gate that is locked and
-	// enabling one that needs another which is disabled. A change restarts the
-	// controllers that read the gate.
+	// Feature gates by name. Default: empty, every gate at its own default. AllAlpha and
+	// AllBeta stand for all gates of a stage that are not named. It is an error to name an
+	// unknown gate, to change a locked gate, or to enable a gate that needs another one
+	// which is disabled. A change restarts the controllers that read the gate.
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
 	// The files that service account credentials are made from.
 	ServiceAccounts ServiceAccounts `json:"serviceAccounts"`
 	// The address ranges of the cluster.
 	Networking Networking `json:"networking"`
-	// What the controllers of volumes have in common.
+	// Settings that volume controllers share.
 	Volumes Volumes `json:"volumes"`
-	// How long each controller that is started waits first, so that not all of
-	// them begin at once; each waits a random time between this and twice this.
-	// Default: 0s, not at all. Range: 0s to 10m. A change applies in place, to the
-	// next start.
+	// The cloud provider of the controllers of load balancers, routes and cloud nodes.
+	Cloud Cloud `json:"cloud"`
+	// How long each controller waits before it starts, so that they do not all start at the
+	// same time; each waits a random time between this and twice this. Default: 0s, no
+	// wait. Range: 0s to 10m. A change applies in place, to the next start.
 	ControllerStartInterval *metav1.Duration `json:"controllerStartInterval,omitempty"`
-	// What controllers inherit when their own block does not say.
+	// Namespaces in which no controller writes anything, for maintenance or a restore: each
+	// is paused as if it were in pausedNamespaces of every controller. What controllers do to
+	// objects without a namespace goes on. Default: empty. A change applies in place; what
+	// has piled up in a namespace that is no longer paused is worked off at once.
+	PausedNamespaces []string `json:"pausedNamespaces,omitempty"`
+	// Limits how much controllers may delete at once, and asks before they delete more.
+	DeletionBreaker DeletionBreaker `json:"deletionBreaker"`
+	// Settings that controllers inherit if their own block does not set them.
 	ControllerDefaults ControllerDefaults `json:"controllerDefaults"`
 	// One block per controller, keyed by the controller's canonical name.
 	Controllers Controllers `json:"controllers"`
 }
 
-// ClientConnection says how the process reaches the API server.
+// ClientConnection configures how the process reaches the API server.
 type ClientConnection struct {
 	// Path of the kubeconfig file; a relative path is relative to the working
 	// directory of the process. Default: empty, which means the in-cluster
@@ -92,46 +98,43 @@ type ClientConnection struct {
 	// application/vnd.kubernetes.protobuf, application/json. A change rebuilds
 	// the clients and restarts every controller.
 	ContentType string `json:"contentType,omitempty"`
-	// Requests per second each client may send, over a longer time. Default: 0,
-	// no client-side limit: the API server's priority and fairness governs.
-	// Range: 0 or more. A change applies in place.
+	// Requests per second that each client may send on average. Default: 0, no client-side
+	// limit: API Priority and Fairness in the API server applies. Range: 0 or more. A
+	// change applies in place.
 	QPS *float32 `json:"qps,omitempty"`
-	// Requests a client may send at once before qps limits it. Default: 0, with
-	// qps set: twice qps, rounded up. Range: 0 or more; only meaningful with qps.
-	// A change applies in place.
+	// Requests that a client may send in a burst before qps limits it. Default: 0, which
+	// means twice qps, rounded up. Range: 0 or more; needs qps. A change applies in place.
 	Burst *int32 `json:"burst,omitempty"`
-	// Whether each controller acts as its own service account in kube-system
-	// instead of as the identity of the kubeconfig. Default: false. A change
-	// rebuilds the clients and restarts every controller.
+	// Whether each controller uses its own service account in kube-system instead of the
+	// identity in the kubeconfig. Default: false. A change rebuilds the clients and
+	// restarts every controller.
 	UseServiceAccountCredentials *bool `json:"useServiceAccountCredentials,omitempty"`
 }
 
-// Resync is the slow second look at objects nothing happened to.
+// Resync configures the periodic reconciliation of objects that have not changed.
 type Resync struct {
-	// Period after which a controller without its own resyncPeriod looks at every
-	// object again; each controller uses a random period between this and twice
-	// this. Default: 12h. Range: 0s (never), or 1s and more. A change applies in
-	// place.
+	// Period after which a controller without its own resyncPeriod reconciles every object
+	// again; each controller uses a random period between this and twice this. Default:
+	// 12h. Range: 0s (never), or 1s or more. A change applies in place.
 	MinPeriod *metav1.Duration `json:"minPeriod,omitempty"`
 }
 
-// Reload says how an edit of the file is noticed and applied.
+// Reload configures how an edit of the file is noticed and applied.
 type Reload struct {
 	// How long the file must be unchanged before it is read, so that a burst of
 	// writes is one reload. Default: 100ms. Range: 0s to 10s. A change applies
 	// in place, to the next reload.
 	SettleTime *metav1.Duration `json:"settleTime,omitempty"`
-	// Period of the safety-net look at the file, for file systems that send no
-	// notifications. Default: 10s. Range: 1s to 1h. A change applies in place.
+	// Period after which the file is checked for changes in any case, for file systems that
+	// send no notifications. Default: 10s. Range: 1s to 1h. A change applies in place.
 	PollInterval *metav1.Duration `json:"pollInterval,omitempty"`
-	// How long a controller that is stopped may take to finish the work in
-	// flight. Default: 10s. Range: 0s (do not wait) to 10m. A change applies in
-	// place, to the next stop.
+	// How long a controller may take to finish the work in flight when it stops. Default:
+	// 10s. Range: 0s (do not wait) to 10m. A change applies in place, to the next stop.
 	DrainTimeout *metav1.Duration `json:"drainTimeout,omitempty"`
 }
 
-// ServiceAccounts names the files service account credentials are made from.
-// Every controller that needs one reads it here.
+// ServiceAccounts names the files that service account credentials are made from. Every
+// controller that needs one reads it here.
 type ServiceAccounts struct {
 	// PEM file with the RSA or ECDSA private key that signs service account
 	// tokens. Default: empty, which leaves serviceaccount-token-controller idle.
@@ -148,30 +151,57 @@ type ServiceAccounts struct {
 // Networking names the address ranges of the cluster. Every controller that needs
 // one reads it here.
 type Networking struct {
-	// Ranges in CIDR notation that the addresses of pods are taken from: one, or
-	// one of each family, the primary one first. Default: empty. Needed by
-	// node-ipam-controller and node-route-controller. Must not overlap with
-	// serviceCIDRs. A change restarts those controllers.
+	// Pod address ranges in CIDR notation: one, or one of each IP family, the primary one
+	// first. Default: empty. Needed by node-ipam-controller and node-route-controller.
+	// Should not overlap with serviceCIDRs. A change restarts those controllers; nodes keep
+	// the ranges that they have.
 	ClusterCIDRs []string `json:"clusterCIDRs,omitempty"`
-	// Ranges in CIDR notation that the addresses of Services are taken from: one,
-	// or one of each family. Default: empty. node-ipam-controller keeps them free
-	// of pods. A change restarts it.
+	// Service address ranges in CIDR notation: one, or one of each IP family. Default:
+	// empty. node-ipam-controller does not give them to nodes. A change restarts it.
 	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
 }
 
-// Volumes is what the controllers of volumes have in common.
+// Volumes holds the settings that volume controllers share.
 type Volumes struct {
-	// Directory in which FlexVolume drivers are found.
-	// Default: /usr/libexec/kubernetes/kubelet-plugins/volume/exec/. A change
-	// restarts persistentvolume-attach-detach-controller and
-	// selinux-warning-controller.
+	// Directory of the FlexVolume drivers. Default:
+	// /usr/libexec/kubernetes/kubelet-plugins/volume/exec/. A change restarts
+	// persistentvolume-attach-detach-controller.
 	FlexVolumePluginDirectory string `json:"flexVolumePluginDirectory,omitempty"`
 }
 
-// ControllerDefaults is what controllers inherit.
+// Cloud names the cloud provider that service-lb-controller, node-route-controller,
+// cloud-node-controller and cloud-node-lifecycle-controller work with. A provider is a Go
+// package that is linked into the program.
+type Cloud struct {
+	// Name of the cloud provider. Default: empty, which leaves these controllers idle, as
+	// external does: they run in a cloud controller manager. Otherwise the name under which a
+	// provider that is linked into this build is registered. A change restarts these
+	// controllers.
+	Provider string `json:"provider,omitempty"`
+	// Configuration file of the provider, in a format of its own. Default: empty, no file. A
+	// change of the name or the content restarts these controllers.
+	ConfigFile string `json:"configFile,omitempty"`
+	// Name by which the provider tells what belongs to this cluster: its load balancers and
+	// routes. Default: kubernetes. A change restarts service-lb-controller and
+	// node-route-controller.
+	ClusterName string `json:"clusterName,omitempty"`
+	// Whether a provider is used that has no cluster ID, by which it would tell the
+	// resources of several clusters apart. Default: false. A change restarts these
+	// controllers.
+	AllowUntagged *bool `json:"allowUntagged,omitempty"`
+}
+
+// NoCloudProvider is the name of a provider with which the controllers of a cloud run in
+// another component.
+const NoCloudProvider = "external"
+
+// Linked reports whether a provider is named that has to be linked into this build.
+func (c Cloud) Linked() bool { return c.Provider != "" && c.Provider != NoCloudProvider }
+
+// ControllerDefaults holds the settings that controllers inherit.
 type ControllerDefaults struct {
-	// Whether a controller runs whose block does not set enabled. Default: true.
-	// Controllers that are off by default stay off. A change starts or stops the
-	// controllers that inherit it.
+	// Whether controllers run whose block does not set enabled. Default: true. Controllers
+	// that are off by default stay off. A change starts or stops the controllers that
+	// inherit it.
 	Enabled *bool `json:"enabled,omitempty"`
 }

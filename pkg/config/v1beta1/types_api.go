@@ -5,16 +5,13 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // ResourceQuotaController configures resourcequota-controller.
 type ResourceQuotaController struct {
 	ControllerSettings `json:",inline"`
-	// ResourceQuotas reconciled at the same time, and as many of which usage is
-	// missing. Default: 5. Range: 1 to 1000. A change restarts the controller.
+	// ResourceQuotas reconciled at the same time, and as many whose usage has not been
+	// computed yet. Default: 5. Range: 1 to 1000. A change restarts the controller.
 	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
 	// Period between two recalculations of all ResourceQuotas. Default: 5m. Range:
 	// 0s (never), or 1s and more. A change restarts the controller.
-	SyncPeriod *metav1.Duration `json:"syncPeriod,omitempty"`
-	// Period after which every object is looked at again, instead of
-	// resync.minPeriod. Default: resync.minPeriod. Range: 0s (never), or 1s and
-	// more. A change applies in place.
-	ResyncPeriod *metav1.Duration `json:"resyncPeriod,omitempty"`
+	SyncPeriod     *metav1.Duration `json:"syncPeriod,omitempty"`
+	ResyncSettings `json:",inline"`
 }
 
 // ValidatingAdmissionPolicyStatusController configures
@@ -24,10 +21,17 @@ type ValidatingAdmissionPolicyStatusController struct {
 	// ValidatingAdmissionPolicies checked at the same time. Default: 5. Range: 1 to
 	// 1000. A change restarts the controller.
 	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
-	// Period after which every object is looked at again, instead of
-	// resync.minPeriod. Default: resync.minPeriod. Range: 0s (never), or 1s and
-	// more. A change applies in place.
-	ResyncPeriod *metav1.Duration `json:"resyncPeriod,omitempty"`
+	ResyncSettings  `json:",inline"`
+}
+
+// StorageVersionMigratorController configures storage-version-migrator-controller. Needs
+// the feature gate StorageVersionMigrator, and garbage-collector-controller.
+type StorageVersionMigratorController struct {
+	ControllerSettings `json:",inline"`
+	// Objects that all migrations together rewrite per second. Default: 400. Range: 0 (no limit)
+	// to 100000. A change restarts the controller; migrations go on where they were.
+	MigrationRate  *float32 `json:"migrationRate,omitempty"`
+	ResyncSettings `json:",inline"`
 }
 
 // ResourceClaimController configures resourceclaim-controller.
@@ -36,10 +40,7 @@ type ResourceClaimController struct {
 	// Pods and ResourceClaims reconciled at the same time. Default: 50. Range: 1 to
 	// 1000. A change restarts the controller.
 	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
-	// Period after which every object is looked at again, instead of
-	// resync.minPeriod. Default: resync.minPeriod. Range: 0s (never), or 1s and
-	// more. A change applies in place.
-	ResyncPeriod *metav1.Duration `json:"resyncPeriod,omitempty"`
+	ResyncSettings  `json:",inline"`
 }
 
 // DeviceTaintEvictionController configures device-taint-eviction-controller. Needs

@@ -2,12 +2,12 @@ package v1beta1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Controllers has one block per controller, keyed by canonical name. Whatever is
-// said in a block restarts that controller only, unless the field says that it
-// applies in place. A controller that is not part of a build has its block all the
-// same: enabling it is an error, and its settings have no effect.
+// Controllers has one block per controller, keyed by canonical name. A change in a block
+// restarts that controller only, unless the field says that it applies in place. A
+// controller that is not part of this build has a block too: enabling it is an error, and
+// its settings have no effect.
 type Controllers struct {
-	// Mints and cleans up legacy service account token Secrets. Idle unless
+	// Creates tokens for service account token Secrets and cleans these Secrets up. Idle unless
 	// serviceAccounts.privateKeyFile is set.
 	ServiceAccountToken ServiceAccountTokenController `json:"serviceaccount-token-controller"`
 	// Ensures that each active namespace has the ServiceAccount named default.
@@ -16,9 +16,9 @@ type Controllers struct {
 	RootCACertificatePublisher RootCACertificatePublisherController `json:"root-ca-certificate-publisher-controller"`
 	// Empties and finalizes namespaces that are being deleted.
 	Namespace NamespaceController `json:"namespace-controller"`
-	// Keeps the number of pods of each ReplicationController.
+	// Maintains the number of pods of each ReplicationController.
 	ReplicationController ReplicationControllerController `json:"replicationcontroller-controller"`
-	// Keeps the number of pods of each ReplicaSet.
+	// Maintains the number of pods of each ReplicaSet.
 	ReplicaSet ReplicaSetController `json:"replicaset-controller"`
 	// Rolls out Deployments by managing their ReplicaSets.
 	Deployment DeploymentController `json:"deployment-controller"`
@@ -30,15 +30,16 @@ type Controllers struct {
 	Job JobController `json:"job-controller"`
 	// Creates Jobs on a schedule and removes old ones.
 	CronJob CronJobController `json:"cronjob-controller"`
-	// Deletes finished Jobs when their time to live is over.
+	// Deletes finished Jobs when their time to live has passed.
 	TTLAfterFinished TTLAfterFinishedController `json:"ttl-after-finished-controller"`
-	// Works out how many pods may be evicted under PodDisruptionBudgets.
+	// Computes how many pods may be evicted under PodDisruptionBudgets.
 	Disruption DisruptionController `json:"disruption-controller"`
-	// Scales workloads by metrics.
+	// Scales workloads according to metrics.
 	HorizontalPodAutoscaler HorizontalPodAutoscalerController `json:"horizontal-pod-autoscaler-controller"`
-	// Deletes pods that have ended, are orphaned or cannot be scheduled any more.
+	// Deletes pods that have terminated, are orphaned or can no longer be scheduled.
 	PodGarbageCollector PodGarbageCollectorController `json:"pod-garbage-collector-controller"`
-	// Keeps PodGroups while they have pods. Needs the feature gate GenericWorkload.
+	// Protects PodGroups from deletion while they have pods. Needs the feature gate
+	// GenericWorkload.
 	PodGroupProtection PodGroupProtectionController `json:"podgroup-protection-controller"`
 	// Deletes objects whose owners are gone.
 	GarbageCollector GarbageCollectorController `json:"garbage-collector-controller"`
@@ -48,49 +49,48 @@ type Controllers struct {
 	EndpointSlice EndpointSliceController `json:"endpointslice-controller"`
 	// Copies Endpoints that users manage into EndpointSlices.
 	EndpointSliceMirroring EndpointSliceMirroringController `json:"endpointslice-mirroring-controller"`
-	// Keeps account of what is used of ResourceQuotas.
+	// Tracks the usage of ResourceQuotas.
 	ResourceQuota ResourceQuotaController `json:"resourcequota-controller"`
-	// Fills ClusterRoles with the rules of those they select.
+	// Fills ClusterRoles with the rules of the ClusterRoles they select.
 	ClusterRoleAggregation ResyncedController `json:"clusterrole-aggregation-controller"`
 	// Checks the types of the expressions in ValidatingAdmissionPolicies.
 	ValidatingAdmissionPolicyStatus ValidatingAdmissionPolicyStatusController `json:"validatingadmissionpolicy-status-controller"`
-	// Keeps ServiceCIDRs while addresses of them are in use.
+	// Protects ServiceCIDRs from deletion while their addresses are in use.
 	ServiceCIDR ResyncedController `json:"service-cidr-controller"`
-	// Removes what API servers that are gone have left in StorageVersions. Needs
+	// Removes the entries of API servers that no longer exist from StorageVersions. Needs
 	// the feature gates APIServerIdentity and StorageVersionAPI.
 	StorageVersionGarbageCollector ResyncedController `json:"storageversion-garbage-collector-controller"`
 	// Rewrites stored objects in the storage version of their resource. Needs the
 	// feature gate StorageVersionMigrator, and garbage-collector-controller.
-	StorageVersionMigrator ResyncedController `json:"storage-version-migrator-controller"`
+	StorageVersionMigrator StorageVersionMigratorController `json:"storage-version-migrator-controller"`
 
 	// Signs approved CertificateSigningRequests. Idle unless a signer has files.
 	CSRSigning CSRSigningController `json:"certificatesigningrequest-signing-controller"`
 	// Approves CertificateSigningRequests of kubelets.
 	CSRApproving ResyncedController `json:"certificatesigningrequest-approving-controller"`
-	// Deletes CertificateSigningRequests that are over.
+	// Deletes CertificateSigningRequests that are no longer needed.
 	CSRCleaner PlainController `json:"certificatesigningrequest-cleaner-controller"`
-	// Deletes PodCertificateRequests that are over. Needs the feature gate
+	// Deletes PodCertificateRequests that are no longer needed. Needs the feature gate
 	// PodCertificateRequest.
 	PodCertificateRequestCleaner PlainController `json:"podcertificaterequest-cleaner-controller"`
 	// Publishes the CA of the API server as a ClusterTrustBundle. Idle without
 	// serviceAccounts.rootCAFile or CA data in the kubeconfig. Needs the feature
 	// gate ClusterTrustBundle.
 	ClusterTrustBundlePublisher ResyncedController `json:"kube-apiserver-serving-clustertrustbundle-publisher-controller"`
-	// Invalidates, then deletes, generated token Secrets that nobody uses.
+	// Invalidates and later deletes generated token Secrets that are not used.
 	LegacyServiceAccountTokenCleaner LegacyServiceAccountTokenCleanerController `json:"legacy-serviceaccount-token-cleaner-controller"`
 	// Signs the ConfigMap cluster-info with bootstrap tokens. Off by default.
 	BootstrapSigner PlainController `json:"bootstrap-signer-controller"`
 	// Deletes bootstrap tokens that have expired. Off by default.
 	TokenCleaner PlainController `json:"token-cleaner-controller"`
 
-	// Gives nodes their ranges of pod addresses. Idle unless allocateNodeCIDRs is
-	// true.
+	// Allocates ranges of pod addresses to nodes. Idle unless allocateNodeCIDRs is true.
 	NodeIPAM NodeIPAMController `json:"node-ipam-controller"`
 	// Taints nodes that are not ready, and marks their pods.
 	NodeLifecycle NodeLifecycleController `json:"node-lifecycle-controller"`
 	// Evicts pods from nodes with taints that they do not tolerate.
 	TaintEviction PlainController `json:"taint-eviction-controller"`
-	// Tells kubelets by an annotation how long they may cache.
+	// Sets the annotation that limits how long kubelets may cache objects.
 	TTL ResyncedController `json:"ttl-controller"`
 
 	// Binds claims to volumes; provisions and reclaims volumes.
@@ -99,32 +99,32 @@ type Controllers struct {
 	PersistentVolumeAttachDetach PersistentVolumeAttachDetachController `json:"persistentvolume-attach-detach-controller"`
 	// Expands volumes.
 	PersistentVolumeExpander ResyncedController `json:"persistentvolume-expander-controller"`
-	// Keeps PersistentVolumes while they are bound.
+	// Protects PersistentVolumes from deletion while they are bound.
 	PersistentVolumeProtection ResyncedController `json:"persistentvolume-protection-controller"`
-	// Keeps PersistentVolumeClaims while pods use them.
+	// Protects PersistentVolumeClaims from deletion while pods use them.
 	PersistentVolumeClaimProtection ResyncedController `json:"persistentvolumeclaim-protection-controller"`
-	// Keeps VolumeAttributesClasses while volumes or claims use them.
+	// Protects VolumeAttributesClasses from deletion while volumes or claims use them.
 	VolumeAttributesClassProtection ResyncedController `json:"volumeattributesclass-protection-controller"`
 	// Creates the claims of generic ephemeral volumes.
 	EphemeralVolume EphemeralVolumeController `json:"ephemeral-volume-controller"`
-	// Warns of pods whose volumes have conflicting SELinux labels. Off by default.
+	// Warns about pods whose volumes have conflicting SELinux labels. Off by default.
 	SELinuxWarning ResyncedController `json:"selinux-warning-controller"`
 
 	// Creates ResourceClaims from templates and releases unused ones.
 	ResourceClaim ResourceClaimController `json:"resourceclaim-controller"`
 	// Evicts pods that use devices with taints.
 	DeviceTaintEviction DeviceTaintEvictionController `json:"device-taint-eviction-controller"`
-	// Answers requests for the status of pools of devices. Needs the feature gate
+	// Answers requests for the status of device pools. Needs the feature gate
 	// DRAResourcePoolStatus.
 	ResourcePoolStatusRequest ResyncedController `json:"resourcepoolstatusrequest-controller"`
 
-	// Initializes nodes with what a cloud provider knows of them. Off by default.
+	// Initializes nodes with data from a cloud provider. Off by default.
 	CloudNode CloudNodeController `json:"cloud-node-controller"`
-	// Deletes nodes whose machine is gone. Off by default.
+	// Deletes nodes whose machine no longer exists. Off by default.
 	CloudNodeLifecycle CloudNodeLifecycleController `json:"cloud-node-lifecycle-controller"`
-	// Keeps a cloud's load balancers for Services. Off by default.
+	// Maintains a cloud's load balancers for Services. Off by default.
 	ServiceLB ServiceLBController `json:"service-lb-controller"`
-	// Keeps a cloud's routes to the pods of nodes. Off by default.
+	// Maintains a cloud's routes to the pods of nodes. Off by default.
 	NodeRoute NodeRouteController `json:"node-route-controller"`
 }
 
@@ -134,29 +134,42 @@ type ControllerSettings struct {
 	// for a controller that is off by default. A change starts or stops the
 	// controller.
 	Enabled *bool `json:"enabled,omitempty"`
+	// Whether the controller is paused: it finishes the work in flight and then writes
+	// nothing, and its caches stay filled. When it is resumed, it works off what has piled
+	// up. Default: false. A change pauses or resumes the controller.
+	Paused *bool `json:"paused,omitempty"`
+	// Namespaces in which the controller writes nothing, besides the pausedNamespaces of
+	// all controllers. It is an error for a controller that writes no objects in
+	// namespaces. Default: empty. A change applies in place.
+	PausedNamespaces []string `json:"pausedNamespaces,omitempty"`
 }
 
-// PlainController configures a controller that has no settings of its own.
+// ResyncSettings is part of the block of every controller whose event handlers are resynced.
+type ResyncSettings struct {
+	// Period after which every object is reconciled again, instead of
+	// resync.minPeriod. Default: resync.minPeriod. Range: 0s (never), or 1s or
+	// more. A change applies in place.
+	ResyncPeriod *metav1.Duration `json:"resyncPeriod,omitempty"`
+}
+
+// PlainController configures a controller without settings of its own.
 type PlainController struct {
 	ControllerSettings `json:",inline"`
 }
 
-// ResyncedController configures a controller that has no settings of its own but
-// looks at every object again from time to time.
+// ResyncedController configures a controller without settings of its own that reconciles
+// every object again periodically.
 type ResyncedController struct {
 	ControllerSettings `json:",inline"`
-	// Period after which every object is looked at again, instead of
-	// resync.minPeriod. Default: resync.minPeriod. Range: 0s (never), or 1s and
-	// more. A change applies in place.
-	ResyncPeriod *metav1.Duration `json:"resyncPeriod,omitempty"`
+	ResyncSettings     `json:",inline"`
 }
 
 // ServiceAccountTokenController configures serviceaccount-token-controller. Its
 // files are serviceAccounts.privateKeyFile and serviceAccounts.rootCAFile.
 type ServiceAccountTokenController struct {
 	ControllerSettings `json:",inline"`
-	// Workers per queue; there are two queues, of ServiceAccounts and of Secrets.
-	// Default: 5. Range: 1 to 1000. A change restarts the controller.
+	// Workers for each of the two queues, of ServiceAccounts and of Secrets. Default: 5.
+	// Range: 1 to 1000. A change restarts the controller.
 	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
 }
 
@@ -171,8 +184,8 @@ type ServiceAccountController struct {
 // serviceAccounts.rootCAFile.
 type RootCACertificatePublisherController struct {
 	ControllerSettings `json:",inline"`
-	// Period after which every namespace is looked at again, instead of
-	// resync.minPeriod. Default: resync.minPeriod. Range: 0s (never), or 1s and
+	// Period after which every namespace is reconciled again, instead of
+	// resync.minPeriod. Default: resync.minPeriod. Range: 0s (never), or 1s or
 	// more. A change applies in place.
 	ResyncPeriod *metav1.Duration `json:"resyncPeriod,omitempty"`
 }
@@ -183,8 +196,8 @@ type NamespaceController struct {
 	// Namespaces emptied at the same time. Default: 10. Range: 1 to 1000.
 	// A change restarts the controller.
 	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
-	// Period after which every namespace is looked at again. Default: 5m, not
-	// resync.minPeriod. Range: 0s (never), or 1s and more. A change applies in
+	// Period after which every namespace is reconciled again. Default: 5m, not
+	// resync.minPeriod. Range: 0s (never), or 1s or more. A change applies in
 	// place.
 	ResyncPeriod *metav1.Duration `json:"resyncPeriod,omitempty"`
 }
@@ -195,10 +208,7 @@ type ReplicationControllerController struct {
 	// ReplicationControllers reconciled at the same time. Default: 5. Range: 1 to
 	// 1000. A change restarts the controller.
 	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
-	// Period after which every object is looked at again, instead of
-	// resync.minPeriod. Default: resync.minPeriod. Range: 0s (never), or 1s and
-	// more. A change applies in place.
-	ResyncPeriod *metav1.Duration `json:"resyncPeriod,omitempty"`
+	ResyncSettings  `json:",inline"`
 }
 
 // ReplicaSetController configures replicaset-controller.
@@ -207,10 +217,7 @@ type ReplicaSetController struct {
 	// ReplicaSets reconciled at the same time. Default: 5. Range: 1 to 1000.
 	// A change restarts the controller.
 	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
-	// Period after which every object is looked at again, instead of
-	// resync.minPeriod. Default: resync.minPeriod. Range: 0s (never), or 1s and
-	// more. A change applies in place.
-	ResyncPeriod *metav1.Duration `json:"resyncPeriod,omitempty"`
+	ResyncSettings  `json:",inline"`
 }
 
 // DeploymentController configures deployment-controller.
@@ -219,10 +226,7 @@ type DeploymentController struct {
 	// Deployments reconciled at the same time. Default: 5. Range: 1 to 1000.
 	// A change restarts the controller.
 	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
-	// Period after which every object is looked at again, instead of
-	// resync.minPeriod. Default: resync.minPeriod. Range: 0s (never), or 1s and
-	// more. A change applies in place.
-	ResyncPeriod *metav1.Duration `json:"resyncPeriod,omitempty"`
+	ResyncSettings  `json:",inline"`
 }
 
 // EndpointSliceController configures endpointslice-controller.
@@ -231,15 +235,12 @@ type EndpointSliceController struct {
 	// Services reconciled at the same time, and as many workers that map pods to
 	// Services. Default: 5. Range: 1 to 50. A change restarts the controller.
 	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
-	// Period after which every object is looked at again, instead of
-	// resync.minPeriod. Default: resync.minPeriod. Range: 0s (never), or 1s and
-	// more. A change applies in place.
-	ResyncPeriod *metav1.Duration `json:"resyncPeriod,omitempty"`
-	// Endpoints a slice holds at most before another one is made. Default: 100.
+	ResyncSettings  `json:",inline"`
+	// Maximum number of endpoints in a slice before another one is created. Default: 100.
 	// Range: 1 to 1000. A change restarts the controller.
 	MaxEndpointsPerSlice *int32 `json:"maxEndpointsPerSlice,omitempty"`
-	// How long pod changes are gathered before the Service is reconciled: fewer
-	// writes, later endpoints. Default: 0s, at once. Range: 0s to 1h. A change
-	// restarts the controller.
+	// How long pod changes are batched before the Service is reconciled: fewer writes,
+	// later endpoints. Default: 0s, no batching. Range: 0s to 1h. A change restarts the
+	// controller.
 	EndpointUpdatesBatchPeriod *metav1.Duration `json:"endpointUpdatesBatchPeriod,omitempty"`
 }

@@ -14,44 +14,45 @@ const (
 // may run.
 const AnyComponent = "*"
 
-// LeaderElection is the lease that decides which process runs the controllers, or
-// several of them, which let several processes share the work. The three durations must satisfy
-// leaseDuration > renewDeadline > 1.2 × retryPeriod.
+// LeaderElection configures the lease that decides which process runs the controllers, or
+// several leases, which let several processes share the work. The three durations must
+// satisfy leaseDuration > renewDeadline > 1.2 × retryPeriod.
 type LeaderElection struct {
-	// Whether the controllers run only while the lease is held. Default: true.
-	// Without it two processes of one cluster would work against each other.
-	// A change starts a new term, which restarts every controller.
+	// Whether the controllers run only while the lease is held. Default: true. Without it,
+	// two processes in one cluster would work against each other. A change starts a new
+	// term, which restarts every controller.
 	LeaderElect *bool `json:"leaderElect,omitempty"`
-	// How long others wait, after the last renewal they saw, before they take
-	// the lease. Default: 15s. Range: 1s to 1h, whole seconds are what others
-	// see. A change applies in place, with the next renewal.
+	// How long others wait, after the last renewal they saw, before they take the lease.
+	// Default: 15s. Range: 1s to 1h; other processes see whole seconds. A change applies in
+	// place, with the next renewal.
 	LeaseDuration *metav1.Duration `json:"leaseDuration,omitempty"`
-	// How long the holder tries to renew before it stops its controllers.
-	// Default: 10s. Range: more than 1.2 × retryPeriod, less than leaseDuration.
-	// A change applies in place.
+	// How long the holder tries to renew the lease before it stops its controllers.
+	// Default: 10s. Range: more than 1.2 × retryPeriod, less than leaseDuration. A change
+	// applies in place.
 	RenewDeadline *metav1.Duration `json:"renewDeadline,omitempty"`
-	// Time between two attempts to acquire or renew. Default: 2s. Range: 10ms or
+	// Time between two attempts to acquire or renew the lease. Default: 2s. Range: 10ms or
 	// more, less than renewDeadline / 1.2. A change applies in place.
 	RetryPeriod *metav1.Duration `json:"retryPeriod,omitempty"`
 	// Name of the Lease object. Default: kube-controller-manager. A DNS-1123
-	// subdomain. A change starts a new term, which restarts every controller.
+	// subdomain. A change starts a new term, which restarts every controller. Without
+	// leader election, it only names what events about the process are about.
 	ResourceName string `json:"resourceName,omitempty"`
 	// Namespace of the Lease object. Default: kube-system. A DNS-1123 label.
-	// A change starts a new term, which restarts every controller.
+	// A change starts a new term, which restarts every controller. Without leader
+	// election, it is only where events about the process are written.
 	ResourceNamespace string `json:"resourceNamespace,omitempty"`
-	// Name of this process in its leases. A random part, new at each start, always
-	// follows it (name_uuid), so that processes may share a file. Default: empty,
-	// which means the name of the host. At most 253 characters. A change starts a
-	// new term, which restarts every controller.
+	// Name of this process in its leases. A random suffix that is new at each start is
+	// always added (name_uuid), so that processes may share a file. Default: empty, which
+	// means the host name. At most 253 characters. A change starts a new term, which
+	// restarts every controller.
 	Identity string `json:"identity,omitempty"`
-	// How a process that does not hold a lease keeps itself ready. Warm: its
-	// caches are filled before it holds the lease. Cold: nothing is cached.
-	// Default: Warm. Allowed: Warm, Cold. A change applies in place.
+	// How a standby prepares for a takeover. Warm: it fills its caches before it holds the
+	// lease. Cold: it caches nothing. Default: Warm. Allowed: Warm, Cold. A change applies
+	// in place.
 	Standby string `json:"standby,omitempty"`
-	// How lease groups are spread over the replicas. Balanced: replicas hand
-	// groups over until none holds two leases more than another. Sticky: whoever
-	// has a group keeps it. Default: Balanced. Allowed: Balanced, Sticky. A change
-	// applies in place.
+	// How lease groups are spread over the replicas. Balanced: replicas hand groups over
+	// until none holds two leases more than another. Sticky: the holder of a group keeps
+	// it. Default: Balanced. Allowed: Balanced, Sticky. A change applies in place.
 	Spread string `json:"spread,omitempty"`
 	// Groups of controllers with a lease of their own. Default: empty, which means
 	// one lease for everything. A change restarts the controllers whose lease
@@ -59,25 +60,25 @@ type LeaderElection struct {
 	Groups []LeaseGroup `json:"groups,omitempty"`
 }
 
-// LeaseGroup is a group of controllers that run where the lease of the group is
-// held, which need not be where the other leases are held.
+// LeaseGroup is a group of controllers that run in the process that holds the lease of the
+// group. Other processes may hold the other leases.
 type LeaseGroup struct {
 	// Name of the group: a DNS-1123 label other than main and migration, and
 	// different from those of the other groups. Required.
 	Name string `json:"name"`
 	// Name of the Lease object, in leaderElection.resourceNamespace. Default:
-	// leaderElection.resourceName, a hyphen, and the name of the group. All leases
-	// of one process have different names.
+	// leaderElection.resourceName, a hyphen, and the name of the group. All leases of one
+	// process must have different names.
 	ResourceName string `json:"resourceName,omitempty"`
-	// Canonical names of the controllers in the group, at least one. A controller
-	// is in one group at most, and not in leaderMigration.controllerLeaders.
+	// Canonical names of the controllers in the group, at least one. A controller may be in
+	// one group at most, and not in leaderMigration.controllerLeaders.
 	Controllers []string `json:"controllers"`
 }
 
 // LeaderMigration moves controllers from one component to another, such as from
 // kube-controller-manager to a cloud controller manager, while both run in several
-// replicas. The controllers to be moved run under a lease that both components
-// compete for; which component runs which of them is said in each one's file.
+// replicas. The controllers to be moved run under a lease that both components compete for;
+// the file of each component says which controllers it runs.
 type LeaderMigration struct {
 	// Whether the controllers of controllerLeaders run under the migration lease.
 	// Default: false. Needs leaderElection.leaderElect. A change restarts the
@@ -87,10 +88,9 @@ type LeaderMigration struct {
 	// Default: cloud-provider-extraction-migration. A DNS-1123 subdomain. A change
 	// restarts the controllers that run under it.
 	LeaderName string `json:"leaderName,omitempty"`
-	// Name by which controllerLeaders calls this process.
-	// Default: kube-controller-manager. A change restarts the controllers that
-	// move, starts those that are now this component's and stops those that no
-	// longer are.
+	// Name of this process in controllerLeaders. Default: kube-controller-manager. A change
+	// restarts the controllers whose lease changes, and starts or stops those whose
+	// component changes.
 	Component string `json:"component,omitempty"`
 	// The controllers to be moved, and the component that runs each of them.
 	// Default: node-route-controller, service-lb-controller and

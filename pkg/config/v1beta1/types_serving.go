@@ -2,9 +2,9 @@ package v1beta1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Serving is the HTTPS endpoint: health, metrics, status, profiling. A change of
-// anything in it applies in place: a new listener is opened and the old one
-// closed once its requests have ended; no controller notices.
+// Serving configures the HTTPS endpoint: health, metrics, status, profiling. Every change
+// in it applies in place: a new listener is opened, and the old one is closed when its
+// requests have finished. Controllers are not affected.
 type Serving struct {
 	// IP address to listen on. Default: 0.0.0.0, which like :: means every
 	// address of both families. A change applies in place.
@@ -16,26 +16,26 @@ type Serving struct {
 	// time (SO_REUSEPORT); the system spreads connections over them.
 	// Default: false. A change applies in place.
 	PermitPortSharing *bool `json:"permitPortSharing,omitempty"`
-	// Whether an address is listened on although connections of an ended process
-	// to it linger, and a specific address although 0.0.0.0 is in use
-	// (SO_REUSEADDR). Default: false. A change applies in place.
+	// Whether the process listens on an address although connections of an ended process to
+	// it remain, and on a specific address although 0.0.0.0 is in use (SO_REUSEADDR).
+	// Default: false. A change applies in place.
 	PermitAddressSharing *bool `json:"permitAddressSharing,omitempty"`
-	// The serving certificates and what is negotiated.
+	// The serving certificates and the TLS parameters.
 	TLS TLS `json:"tls"`
 	// The use of HTTP/2.
 	HTTP2 HTTP2 `json:"http2"`
-	// Who a request comes from.
+	// How the sender of a request is identified.
 	Authentication Authentication `json:"authentication"`
-	// What a request may do.
+	// What a request is permitted to do.
 	Authorization Authorization `json:"authorization"`
 	// Whether /debug/pprof is served. Default: true. A change applies in place.
 	Profiling *bool `json:"profiling,omitempty"`
-	// Whether blocking on locks and channels is profiled, which costs a little
-	// time everywhere. Default: false. Needs profiling. A change applies in place.
+	// Whether blocking on locks and channels is profiled, which slows the whole process
+	// down a little. Default: false. Needs profiling. A change applies in place.
 	ContentionProfiling *bool `json:"contentionProfiling,omitempty"`
 }
 
-// HTTP2 is the use of HTTP/2.
+// HTTP2 configures the use of HTTP/2.
 type HTTP2 struct {
 	// Whether HTTP/2 is offered. Default: true; without it clients use HTTP/1.1.
 	// A change applies in place.
@@ -45,7 +45,7 @@ type HTTP2 struct {
 	MaxStreamsPerConnection *int32 `json:"maxStreamsPerConnection,omitempty"`
 }
 
-// TLS is the serving certificates and what is negotiated.
+// TLS configures the serving certificates and the TLS parameters.
 type TLS struct {
 	// PEM file with the serving certificate, followed by its intermediates.
 	// Default: empty, which means a self-signed certificate. Needs
@@ -54,10 +54,10 @@ type TLS struct {
 	// PEM file with the private key of certFile. Default: empty. Needs certFile.
 	// A change of the setting or of the file applies in place.
 	PrivateKeyFile string `json:"privateKeyFile,omitempty"`
-	// Directory in which the self-signed pair kube-controller-manager.crt and
-	// kube-controller-manager.key is found, or kept once made. Default: empty,
-	// which keeps the self-signed pair in memory. Without effect when certFile is
-	// set. A change applies in place.
+	// Directory of the self-signed pair kube-controller-manager.crt and
+	// kube-controller-manager.key, which is created if it does not exist. Default: empty,
+	// which keeps the self-signed pair in memory. Has no effect if certFile is set. A
+	// change applies in place.
 	CertDirectory string `json:"certDirectory,omitempty"`
 	// Lowest TLS version accepted. Default: VersionTLS12. Allowed: VersionTLS10,
 	// VersionTLS11, VersionTLS12, VersionTLS13. A change applies in place.
@@ -71,8 +71,8 @@ type TLS struct {
 	// CurveP256, CurveP384, CurveP521, X25519, X25519MLKEM768,
 	// SecP256r1MLKEM768, SecP384r1MLKEM1024. A change applies in place.
 	CurvePreferences []string `json:"curvePreferences,omitempty"`
-	// Further certificates, for clients that ask for a host name they are for.
-	// Default: empty. A change of the setting or of a file applies in place.
+	// Further certificates, for clients that request one of their host names. Default:
+	// empty. A change of the setting or of a file applies in place.
 	SNICertificates []SNICertificate `json:"sniCertificates,omitempty"`
 }
 
@@ -82,74 +82,71 @@ type SNICertificate struct {
 	CertFile string `json:"certFile"`
 	// PEM file with the private key of certFile. Required.
 	PrivateKeyFile string `json:"privateKeyFile"`
-	// Host names, such as example.org or *.example.org, for which the certificate
-	// is presented. Default: empty, the names the certificate holds.
+	// Host names, such as example.org or *.example.org, for which the certificate is
+	// presented. Default: empty, the names in the certificate.
 	Names []string `json:"names,omitempty"`
 }
 
-// Authentication says who a request comes from. Bearer tokens are checked by
-// the API server (TokenReview).
+// Authentication configures how the sender of a request is identified. The API server
+// checks bearer tokens (TokenReview).
 type Authentication struct {
-	// Kubeconfig of the cluster that reviews tokens. Default: empty, which means
-	// the in-cluster credentials, and anonymous requests only when there are
-	// none. A change applies in place.
+	// Kubeconfig of the cluster that reviews tokens. Default: empty, which means the
+	// in-cluster credentials; if there are none, all requests are anonymous. A change
+	// applies in place.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
-	// PEM file with the CA certificates whose client certificates are accepted.
+	// PEM file with the CA certificates that client certificates are verified with.
 	// Default: empty, which means the one the cluster publishes in
 	// kube-system/extension-apiserver-authentication. A change applies in place.
 	ClientCAFile string `json:"clientCAFile,omitempty"`
-	// Trust in an authenticating proxy in front of the process.
+	// An authenticating proxy in front of the process that is trusted.
 	RequestHeader RequestHeader `json:"requestHeader"`
-	// Whether kube-system/extension-apiserver-authentication is left unread.
-	// Default: false. A change applies in place.
-	SkipLookup *bool `json:"skipLookup,omitempty"`
-	// Whether a failure to read that object is tolerated. It always is: the object
-	// is read in the background until that succeeds, and requests are treated as
-	// anonymous until then. Kept for configurations that set it. Default: false. A
+	// Whether kube-system/extension-apiserver-authentication is not read. Default: false. A
 	// change applies in place.
+	SkipLookup *bool `json:"skipLookup,omitempty"`
+	// Whether a failure to read that object is tolerated. It always is: reading is retried
+	// in the background, and requests are treated as anonymous until it succeeds. Kept for
+	// configurations that set it. Default: false. A change has no effect.
 	TolerateLookupFailure *bool `json:"tolerateLookupFailure,omitempty"`
-	// How long the outcome of a token review is remembered. Default: 10s.
-	// Range: 0s (not at all) to 1h. A change applies in place.
+	// How long the result of a token review is cached. Default: 10s. Range: 0s (not at all)
+	// to 1h. A change applies in place.
 	CacheTTL *metav1.Duration `json:"cacheTTL,omitempty"`
 }
 
-// RequestHeader is the trust in an authenticating proxy. The lists are used only
-// when clientCAFile is set; otherwise the cluster's own are read.
+// RequestHeader configures trust in an authenticating proxy. The lists are used only if
+// clientCAFile is set; otherwise those of the cluster are read.
 type RequestHeader struct {
-	// PEM file with the CA certificates of the proxy's client certificate.
-	// Default: empty, which means the cluster's. A change applies in place.
+	// PEM file with the CA certificates that the proxy's client certificate is verified
+	// with. Default: empty, which means the cluster's. A change applies in place.
 	ClientCAFile string `json:"clientCAFile,omitempty"`
-	// Headers holding the user name. Default: x-remote-user. A change applies in
-	// place.
+	// Headers with the user name. Default: x-remote-user. A change applies in place.
 	UsernameHeaders []string `json:"usernameHeaders,omitzero"`
-	// Headers holding the user's uid; must contain X-Remote-Uid when not empty.
-	// Default: empty. A change applies in place.
+	// Headers with the user's UID; must contain X-Remote-Uid if not empty. Default: empty.
+	// A change applies in place.
 	UIDHeaders []string `json:"uidHeaders,omitempty"`
-	// Headers holding the user's groups. Default: x-remote-group. A change
-	// applies in place.
+	// Headers with the user's groups. Default: x-remote-group. A change applies in place.
 	GroupHeaders []string `json:"groupHeaders,omitzero"`
-	// Prefixes of the headers holding extra attributes of the user. Default:
-	// x-remote-extra-. A change applies in place.
+	// Prefixes of the headers with extra attributes of the user. Default: x-remote-extra-.
+	// A change applies in place.
 	ExtraHeaderPrefixes []string `json:"extraHeaderPrefixes,omitzero"`
-	// Common names a proxy's client certificate may have. Default: empty, which
-	// means any. A change applies in place.
+	// Common names that a proxy's client certificate may have. Default: empty, which means
+	// any. A change applies in place.
 	AllowedNames []string `json:"allowedNames,omitempty"`
 }
 
-// Authorization says what a request may do. The API server decides
+// Authorization configures what a request is permitted to do. The API server decides
 // (SubjectAccessReview); members of system:masters may do everything.
 type Authorization struct {
-	// Kubeconfig of the cluster that decides. Default: empty, which means the
-	// in-cluster credentials, and only alwaysAllowPaths when there are none.
-	// A change applies in place.
+	// Kubeconfig of the cluster that decides. Default: empty, which means the in-cluster
+	// credentials; if there are none, only alwaysAllowPaths are allowed. A change applies
+	// in place.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
-	// HTTP paths anyone may read; a trailing * matches a prefix.
-	// Default: /healthz, /readyz, /livez. A change applies in place.
+	// HTTP paths that anybody may read; a trailing * matches a prefix. Default: /healthz,
+	// /readyz, /livez. A change applies in place.
 	AlwaysAllowPaths []string `json:"alwaysAllowPaths,omitzero"`
-	// How long a yes is remembered. Default: 10s. Range: 0s (not at all) to 1h.
-	// A change applies in place.
+	// How long a positive decision is cached. Default: 10s. Range: 0s (not at all) to 1h. A
+	// change applies in place.
 	AuthorizedTTL *metav1.Duration `json:"authorizedTTL,omitempty"`
-	// How long a no is remembered. Default: 10s. Range: 0s (not at all) to 1h.
-	// A change applies in place.
+	// How long a negative decision is cached. Default: 10s. Range: 0s (not at all) to 1h. A
+	// change applies in place.
 	UnauthorizedTTL *metav1.Duration `json:"unauthorizedTTL,omitempty"`
 }

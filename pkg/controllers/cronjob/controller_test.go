@@ -14,14 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	batchlisters "k8s.io/client-go/listers/batch/v1"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controllertest"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
 )
 
 var key = types.NamespacedName{Namespace: "ns", Name: "cj"}
@@ -68,7 +66,7 @@ func limits(succeeded, failed int32) func(*batchv1.CronJob) {
 func fixture(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *cronJobController) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	c, err := newController(env.Env, config{workers: 1})
+	c, err := newController(env.Env, value{concurrentSyncs: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,8 +109,8 @@ func TestReconcile(t *testing.T) {
 		events   []string
 		check    func(*batchv1.CronJob) bool
 	}{
-		"gone": {},
-		"a time has come": {
+		"CRON-16: gone": {},
+		"CRON-27a, CRON-27e, CRON-27f: a time has come": {
 			objects:  []runtime.Object{hourly()},
 			requests: []string{"create jobs " + due0300, "update cronjobs/status"},
 			events:   []string{"Normal SuccessfulCreate Created job " + due0300},
@@ -121,28 +119,28 @@ func TestReconcile(t *testing.T) {
 					cj.Status.Active[0].Kind == "Job" && cj.Status.Active[0].APIVersion == "batch/v1" && cj.Status.Active[0].Name == due0300
 			},
 		},
-		"none has":  {objects: []runtime.Object{hourly(done)}},
-		"suspended": {objects: []runtime.Object{hourly(func(cj *batchv1.CronJob) { cj.Spec.Suspend = ptr.To(true) })}},
-		"being deleted": {objects: []runtime.Object{hourly(func(cj *batchv1.CronJob) {
+		"CRON-24: none has":  {objects: []runtime.Object{hourly(done)}},
+		"CRON-22: suspended": {objects: []runtime.Object{hourly(func(cj *batchv1.CronJob) { cj.Spec.Suspend = ptr.To(true) })}},
+		"CRON-20: being deleted": {objects: []runtime.Object{hourly(func(cj *batchv1.CronJob) {
 			cj.DeletionTimestamp, cj.Finalizers = &metav1.Time{Time: at("03:00:00")}, []string{"a/b"}
 		})}},
-		"no such zone": {
+		"CRON-21: no such zone": {
 			objects: []runtime.Object{hourly(func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("No/Where") })},
 			events:  []string{`Warning UnknownTimeZone invalid timeZone: "No/Where": unknown time zone No/Where`},
 		},
-		"no schedule": {
+		"CRON-23: no schedule": {
 			objects: []runtime.Object{cronJob("nonsense")},
 			events:  []string{`Warning UnparseableSchedule unparseable schedule: "nonsense" : expected exactly 5 fields, found 1: [nonsense]`},
 		},
-		"a schedule that never comes": {
+		"CRON-24: a schedule that never comes": {
 			objects: []runtime.Object{cronJob("0 0 31 2 *")},
 			events:  []string{"Warning InvalidSchedule invalid schedule: 0 0 31 2 * : time difference between two schedules is less than 1 second"},
 		},
-		"a zone in the schedule": {
+		"CRON-11: a zone in the schedule": {
 			objects: []runtime.Object{cronJob("TZ=UTC 0 * * * *", done)},
 			events:  []string{`Warning UnsupportedSchedule CRON_TZ or TZ used in schedule "TZ=UTC 0 * * * *" is not officially supported, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details`},
 		},
-		"too many missed": {
+		"CRON-14: too many missed": {
 			objects:  []runtime.Object{cronJob("* * * * *", lastScheduled(at("01:00:00")))},
 			requests: []string{"create jobs cj-29455384", "update cronjobs/status"},
 			events: []string{
@@ -150,11 +148,11 @@ func TestReconcile(t *testing.T) {
 				"Normal SuccessfulCreate Created job cj-29455384",
 			},
 		},
-		"forbidden while another runs": {
+		"CRON-27, CRON-33: forbidden while another runs": {
 			objects: []runtime.Object{hourly(policy(batchv1.ForbidConcurrent), listing("old")), child("old")},
 			events:  []string{"Normal JobAlreadyActive Not starting job because prior execution is running and concurrency policy is Forbid"},
 		},
-		"replaces the one that runs": {
+		"CRON-27: replaces the one that runs": {
 			objects:  []runtime.Object{hourly(policy(batchv1.ReplaceConcurrent), listing("old")), child("old")},
 			requests: []string{"get jobs old", "delete jobs old", "create jobs " + due0300, "update cronjobs/status"},
 			events:   []string{"Normal SuccessfulDelete Deleted job old", "Normal SuccessfulCreate Created job " + due0300},
@@ -162,18 +160,18 @@ func TestReconcile(t *testing.T) {
 				return len(cj.Status.Active) == 1 && cj.Status.Active[0].Name == due0300
 			},
 		},
-		"started by an earlier attempt": {
+		"CRON-27c, CRON-32: started by an earlier attempt": {
 			objects:  []runtime.Object{hourly(), child(due0300, func(j *batchv1.Job) { ended(batchv1.JobComplete, at("03:00:00"), at("03:01:00"))(j) })},
 			requests: []string{"create jobs " + due0300, "get jobs " + due0300, "update cronjobs/status"},
 			check: func(cj *batchv1.CronJob) bool {
 				return len(cj.Status.Active) == 1 && cj.Status.LastScheduleTime != nil && cj.Status.LastSuccessfulTime.Time.Equal(at("03:01:00"))
 			},
 		},
-		"the name is taken": {
+		"CRON-27c: the name is taken": {
 			objects:  []runtime.Object{hourly(), child(due0300, func(j *batchv1.Job) { j.OwnerReferences = nil })},
 			requests: []string{"create jobs " + due0300, "get jobs " + due0300},
 		},
-		"a job has completed": {
+		"CRON-18b: a job has completed": {
 			objects:  []runtime.Object{hourly(done, listing("a", "b")), child("a", ended(batchv1.JobComplete, at("03:00:00"), at("03:02:00"))), child("b")},
 			requests: []string{"update cronjobs/status"},
 			events:   []string{"Normal SawCompletedJob Saw completed job: a, condition: Complete"},
@@ -181,7 +179,7 @@ func TestReconcile(t *testing.T) {
 				return len(cj.Status.Active) == 1 && cj.Status.Active[0].Name == "b" && cj.Status.LastSuccessfulTime.Time.Equal(at("03:02:00"))
 			},
 		},
-		"a job has failed": {
+		"CRON-18b: a job has failed": {
 			objects:  []runtime.Object{hourly(done, listing("a")), child("a", ended(batchv1.JobFailed, at("03:00:00"), time.Time{}))},
 			requests: []string{"update cronjobs/status"},
 			events:   []string{"Normal SawCompletedJob Saw completed job: a, condition: Failed"},
@@ -189,21 +187,21 @@ func TestReconcile(t *testing.T) {
 				return len(cj.Status.Active) == 0 && cj.Status.LastSuccessfulTime == nil
 			},
 		},
-		"an unknown job runs": {
+		"CRON-18a: an unknown job runs": {
 			objects:  []runtime.Object{hourly(done), child("stranger")},
 			requests: []string{"get cronjobs cj"},
 			events:   []string{"Warning UnexpectedJob Saw a job that the controller did not create or forgot: stranger"},
 		},
-		"a job is missing": {
+		"CRON-19: a job is missing": {
 			objects:  []runtime.Object{hourly(done, listing("lost"))},
 			requests: []string{"get jobs lost", "update cronjobs/status"},
 			events:   []string{"Normal MissingJob Active job went missing: lost"},
 			check:    func(cj *batchv1.CronJob) bool { return len(cj.Status.Active) == 0 },
 		},
-		"a namesake's job is no child": {
+		"CRON-45: a namesake's job is no child": {
 			objects: []runtime.Object{hourly(done, limits(0, 0)), child("x", ended(batchv1.JobComplete, at("03:00:00"), at("03:01:00")), func(j *batchv1.Job) { j.OwnerReferences[0].UID = "another" })},
 		},
-		"history beyond the limits": {
+		"CRON-17: history beyond the limits": {
 			objects: []runtime.Object{
 				hourly(done, limits(1, 0), listing("s1")),
 				child("s1", ended(batchv1.JobComplete, at("01:00:00"), at("01:01:00"))),
@@ -219,7 +217,7 @@ func TestReconcile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := fixture(t, tc.objects...)
-			if err := c.reconcile(env.Context(), key); err != nil {
+			if err := c.owners.Reconcile(env.Context(), key); err != nil {
 				t.Fatal(err)
 			}
 			if got := requests(env); !slices.Equal(got, tc.requests) {
@@ -239,12 +237,13 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
+// Pins CRON-18a and CRON-46.
 func TestTheStoredListOfActiveJobsCounts(t *testing.T) {
 	env, c := fixture(t, cronJob("0 * * * *", lastScheduled(at("03:00:00"))), child("new"))
 	env.Fake.PrependReactor("get", "cronjobs", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, cronJob("0 * * * *", lastScheduled(at("03:00:00")), listing("new")), nil
 	})
-	if err := c.reconcile(env.Context(), key); err != nil {
+	if err := c.owners.Reconcile(env.Context(), key); err != nil {
 		t.Fatal(err)
 	}
 	if events := env.RecordedEvents(); len(events) != 0 {
@@ -252,8 +251,29 @@ func TestTheStoredListOfActiveJobsCounts(t *testing.T) {
 	}
 }
 
+// The Job that was created may be cached before the status that lists it: what the write of the
+// status returned counts, and nothing is read. Pins CRON-42.
+func TestTheListThatWasWrittenCountsBeforeItIsCached(t *testing.T) {
+	version := func(v string) func(*batchv1.CronJob) {
+		return func(cj *batchv1.CronJob) { cj.ResourceVersion = v }
+	}
+	cached := cronJob("0 * * * *", lastScheduled(at("03:00:00")), version("1"))
+	env, c := fixture(t, cached, child("new"))
+	c.owners.Wrote(cached, cronJob("0 * * * *", lastScheduled(at("03:00:00")), listing("new"), version("2")))
+	if err := c.owners.Reconcile(env.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	if got := requests(env); len(got) > 0 {
+		t.Errorf("requests: %q", got)
+	}
+	if events := env.RecordedEvents(); len(events) > 0 {
+		t.Errorf("events: %q", events)
+	}
+}
+
 // TestAPassOverJobsLosesNothing pins rule 3: what one pass found out about some Jobs is still
 // there when another one made it take the stored CronJob instead of the cached one.
+// Pins CRON-46.
 func TestAPassOverJobsLosesNothing(t *testing.T) {
 	done := lastScheduled(at("03:00:00"))
 	completed := child("completed", ended(batchv1.JobComplete, at("02:00:00"), at("02:01:00")))
@@ -280,7 +300,7 @@ func TestAPassOverJobsLosesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := fixture(t, tc.stored)
-			s := &run{cronJobController: c, cj: tc.cached, children: tc.children, now: at("03:04:05")}
+			s := &pass{cronJobController: c, cj: tc.cached, children: tc.children, now: at("03:04:05")}
 			if err := s.trackChildren(env.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -304,12 +324,13 @@ func TestAPassOverJobsLosesNothing(t *testing.T) {
 	}
 }
 
+// Pins CRON-48.
 func TestNothingIsDoneForACronJobThatWasReplaced(t *testing.T) {
 	env, c := fixture(t, cronJob("0 * * * *"), child("new"))
 	env.Fake.PrependReactor("get", "cronjobs", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, cronJob("0 * * * *", func(cj *batchv1.CronJob) { cj.UID = "another" }), nil
 	})
-	if err := c.reconcile(env.Context(), key); !reconcile.IsRequeue(err) {
+	if err := c.owners.Reconcile(env.Context(), key); !reconcile.IsRequeue(err) {
 		t.Errorf("got %v", err)
 	}
 	if got := requests(env); !slices.Equal(got, []string{"get cronjobs cj"}) {
@@ -327,23 +348,23 @@ func TestFailures(t *testing.T) {
 		fails, requeue bool
 		events         []string
 	}{
-		"create": {[]runtime.Object{cronJob("0 * * * *")}, "create", "jobs", boom, true, false, []string{"Warning FailedCreate Error creating job: boom"}},
-		"create in a terminating namespace": {[]runtime.Object{cronJob("0 * * * *")}, "create", "jobs", &apierrors.StatusError{ErrStatus: metav1.Status{
+		"CRON-27d: create": {[]runtime.Object{cronJob("0 * * * *")}, "create", "jobs", boom, true, false, []string{"Warning FailedCreate Error creating job: boom"}},
+		"CRON-27b: create in a terminating namespace": {[]runtime.Object{cronJob("0 * * * *")}, "create", "jobs", &apierrors.StatusError{ErrStatus: metav1.Status{
 			Reason: metav1.StatusReasonForbidden, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}},
 		}}, true, false, nil},
-		"replace: read":   {running, "get", "jobs", boom, true, false, []string{"Warning FailedGet Get job: boom"}},
-		"replace: delete": {running, "delete", "jobs", boom, true, false, []string{"Warning FailedDelete Deleted job: boom"}},
-		"status":          {[]runtime.Object{cronJob("0 * * * *")}, "update", "cronjobs", boom, true, false, []string{"Normal SuccessfulCreate Created job " + due0300}},
-		"status conflict": {[]runtime.Object{cronJob("0 * * * *")}, "update", "cronjobs", apierrors.NewConflict(batchv1.Resource("cronjobs"), "cj", boom), true, true, []string{"Normal SuccessfulCreate Created job " + due0300}},
-		"history: delete": {[]runtime.Object{cronJob("0 * * * *", lastScheduled(at("03:00:00")), limits(0, 0)), child("f", ended(batchv1.JobFailed, at("02:00:00"), time.Time{}))},
+		"CRON-27: replace: read":   {running, "get", "jobs", boom, true, false, []string{"Warning FailedGet Get job: boom"}},
+		"CRON-27: replace: delete": {running, "delete", "jobs", boom, true, false, []string{"Warning FailedDelete Deleted job: boom"}},
+		"CRON-28: status":          {[]runtime.Object{cronJob("0 * * * *")}, "update", "cronjobs", boom, true, false, []string{"Normal SuccessfulCreate Created job " + due0300}},
+		"status conflict":          {[]runtime.Object{cronJob("0 * * * *")}, "update", "cronjobs", apierrors.NewConflict(batchv1.Resource("cronjobs"), "cj", boom), true, true, []string{"Normal SuccessfulCreate Created job " + due0300}},
+		"CRON-17: history: delete": {[]runtime.Object{cronJob("0 * * * *", lastScheduled(at("03:00:00")), limits(0, 0)), child("f", ended(batchv1.JobFailed, at("02:00:00"), time.Time{}))},
 			"delete", "jobs", boom, false, false, []string{"Warning FailedDelete Deleted job: boom"}},
-		"missing job: read": {[]runtime.Object{cronJob("0 * * * *", lastScheduled(at("03:00:00")), listing("lost"))}, "get", "jobs", boom, true, false, nil},
-		"unknown job: read": {[]runtime.Object{cronJob("0 * * * *", lastScheduled(at("03:00:00"))), child("new")}, "get", "cronjobs", boom, true, false, nil},
+		"CRON-19: missing job: read":  {[]runtime.Object{cronJob("0 * * * *", lastScheduled(at("03:00:00")), listing("lost"))}, "get", "jobs", boom, true, false, nil},
+		"CRON-18a: unknown job: read": {[]runtime.Object{cronJob("0 * * * *", lastScheduled(at("03:00:00"))), child("new")}, "get", "cronjobs", boom, true, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := fixture(t, tc.objects...)
 			env.Fake.PrependReactor(tc.verb, tc.resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.refusal })
-			err := c.reconcile(env.Context(), key)
+			err := c.owners.Reconcile(env.Context(), key)
 			if (err != nil) != tc.fails || reconcile.IsRequeue(err) != tc.requeue {
 				t.Errorf("got %v", err)
 			}
@@ -357,7 +378,7 @@ func TestFailures(t *testing.T) {
 func TestAReplacedJobThatCannotBeDeletedKeepsItsPlace(t *testing.T) {
 	env, c := fixture(t, cronJob("0 * * * *", listing("old"), func(cj *batchv1.CronJob) { cj.Spec.ConcurrencyPolicy = batchv1.ReplaceConcurrent }), child("old"))
 	env.Fake.PrependReactor("delete", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("boom") })
-	if err := c.reconcile(env.Context(), key); err == nil || !strings.HasPrefix(err.Error(), "could not replace job ns/old") {
+	if err := c.owners.Reconcile(env.Context(), key); err == nil || !strings.HasPrefix(err.Error(), "could not replace job ns/old") {
 		t.Errorf("got %v", err)
 	}
 	for _, request := range requests(env) {
@@ -374,16 +395,17 @@ func TestWhichJobUpdatesMatter(t *testing.T) {
 		old, new *batchv1.Job
 		want     int
 	}{
-		"progress":      {child("a"), child("a", func(j *batchv1.Job) { j.Status.Active = 3 }), 0},
-		"end":           {child("a"), child("a", ended(batchv1.JobFailed, at("03:00:00"), time.Time{})), 1},
-		"no longer its": {child("a"), child("a", other), 1},
-		"now its":       {child("a", other), child("a"), 1},
-		"of no one":     {child("a", other), child("a", other, ended(batchv1.JobFailed, at("03:00:00"), time.Time{})), 0},
+		"CRON-49: progress":     {child("a"), child("a", func(j *batchv1.Job) { j.Status.Active = 3 }), 0},
+		"CRON-5: end":           {child("a"), child("a", ended(batchv1.JobFailed, at("03:00:00"), time.Time{})), 1},
+		"CRON-5: no longer its": {child("a"), child("a", other), 1},
+		"CRON-5: now its":       {child("a", other), child("a"), 1},
+		"CRON-5: of no one":     {child("a", other), child("a", other, ended(batchv1.JobFailed, at("03:00:00"), time.Time{})), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := unwatched(t, cj)
-			c.jobUpdated(reconcile.Fresh, tc.old, tc.new)
-			if depth := c.loop.Inspect().Depth; depth != tc.want {
+			tc.new.ResourceVersion = "2"
+			c.jobsOfOwners().Updated(reconcile.Fresh, tc.old, tc.new)
+			if depth := c.owners.Loop.Inspect().Depth; depth != tc.want {
 				t.Errorf("%d keys are queued", depth)
 			}
 		})
@@ -393,32 +415,32 @@ func TestWhichJobUpdatesMatter(t *testing.T) {
 // unwatched is a controller that only hears of what the test tells it.
 func unwatched(t *testing.T, known ...*batchv1.CronJob) *cronJobController {
 	t.Helper()
-	cronJobs := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	env := controllertest.New(t)
+	c, err := newController(env.Env, value{concurrentSyncs: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, cj := range known {
-		if err := cronJobs.Add(cj); err != nil {
+		if err := env.Informers.Batch().V1().CronJobs().Informer().GetStore().Add(cj); err != nil {
 			t.Fatal(err)
 		}
 	}
-	env := controllertest.New(t)
-	c := &cronJobController{
-		cronJobs: batchlisters.NewCronJobLister(cronJobs), schedules: newSchedules(), clock: env.Clock, events: env.Events,
-	}
-	c.loop = reconcile.New(env.Env, reconcile.Options[types.NamespacedName]{Queue: "q"}, c.reconcile)
 	return c
 }
 
+// Pins CRON-7.
 func TestAChangedScheduleIsWaitedFor(t *testing.T) {
 	env, c := fixture(t)
 	c.cronJobUpdated(reconcile.Fresh, cronJob("0 * * * *"), cronJob("0 5 * * *", lastScheduled(at("03:00:00"))))
-	if depth := c.loop.Inspect().Depth; depth != 0 {
+	if depth := c.owners.Loop.Inspect().Depth; depth != 0 {
 		t.Error("queued at once")
 	}
 	c.cronJobUpdated(reconcile.Fresh, cronJob("0 * * * *"), cronJob("nonsense"))
-	if got := env.RecordedEvents(); !slices.Equal(got, []string{"Warning UnParseableCronJobSchedule unparseable schedule for cronjob: nonsense"}) || c.loop.Inspect().Depth != 0 {
+	if got := env.RecordedEvents(); !slices.Equal(got, []string{"Warning UnParseableCronJobSchedule unparseable schedule for cronjob: nonsense"}) || c.owners.Loop.Inspect().Depth != 0 {
 		t.Errorf("an unparseable schedule: %q", got)
 	}
 	c.cronJobUpdated(reconcile.Fresh, cronJob("0 * * * *"), cronJob("0 * * * *", listing("a")))
-	if depth := c.loop.Inspect().Depth; depth != 1 {
+	if depth := c.owners.Loop.Inspect().Depth; depth != 1 {
 		t.Error("another change was not queued")
 	}
 }
@@ -431,7 +453,7 @@ func TestDescriptor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := c.(*cronJobController).loop.Inspect(); s.Workers != 9 || s.Queue != "cronjob" {
+	if s := c.(*cronJobController).owners.Loop.Inspect(); s.Workers != 9 || s.Queue != "cronjob" {
 		t.Errorf("loop: %+v", s)
 	}
 }
@@ -446,7 +468,7 @@ func BenchmarkReconcile(b *testing.B) {
 			env, c := fixture(b, objects...)
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := c.reconcile(env.Context(), key); err != nil {
+				if err := c.owners.Reconcile(env.Context(), key); err != nil {
 					b.Fatal(err)
 				}
 			}

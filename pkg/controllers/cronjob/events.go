@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// event is something that happened to a CronJob, as its users see it.
+// event is an event of a CronJob.
 type event struct{ kind, reason, message string }
 
 func normal(reason, format string, args ...any) event {

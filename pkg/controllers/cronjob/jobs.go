@@ -11,14 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"kcmd.dev/pkg/controllers/kit/jobs"
+	"kcmd.dev/pkg/controllers/kit/workloads"
 )
 
 var kind = batchv1.SchemeGroupVersion.WithKind("CronJob")
 
-// howEnded is Complete or Failed, empty if a Job has not ended.
+// howEnded returns Complete or Failed, or "" if the Job has not finished.
 func howEnded(job *batchv1.Job) batchv1.JobConditionType {
-	if end := jobs.Finish(job); end != nil {
+	if end := workloads.FinishOf(job); end != nil {
 		return end.Type
 	}
 	return ""
@@ -57,7 +57,7 @@ func oldest(jobs []*batchv1.Job, limit *int32) []*batchv1.Job {
 	return jobs[:len(jobs)-int(*limit)]
 }
 
-// isActive reports whether a Job is in the list of active ones.
+// isActive reports whether a Job is listed as active in the status.
 func isActive(cj *batchv1.CronJob, uid types.UID) bool {
 	return slices.ContainsFunc(cj.Status.Active, func(ref corev1.ObjectReference) bool { return ref.UID == uid })
 }
@@ -66,7 +66,7 @@ func removeActive(cj *batchv1.CronJob, uid types.UID) {
 	cj.Status.Active = slices.DeleteFunc(cj.Status.Active, func(ref corev1.ObjectReference) bool { return ref.UID == uid })
 }
 
-// noteSuccess takes over the completion of a Job as the last success, if it is newer.
+// noteSuccess records the completion time of a Job as the last success if it is newer.
 func noteSuccess(cj *batchv1.CronJob, job *batchv1.Job) (changed bool) {
 	done := job.Status.CompletionTime
 	last := cj.Status.LastSuccessfulTime
@@ -80,7 +80,7 @@ func noteSuccess(cj *batchv1.CronJob, job *batchv1.Job) (changed bool) {
 	return true
 }
 
-// newJob is the Job of a scheduled time.
+// newJob returns the Job of a scheduled time.
 func newJob(cj *batchv1.CronJob, scheduled time.Time) (*batchv1.Job, error) {
 	zone := time.UTC
 	if cj.Spec.TimeZone != nil {

@@ -3,7 +3,7 @@ package cronjob
 import (
 	"k8s.io/component-base/metrics"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 )
 
 type controllerMetrics struct {

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// tooMany is the number of missed times that is worth a warning.
+	// tooMany is the number of missed times above which a warning is recorded.
 	tooMany = 100
-	// padding is added to each wait, so that the time is over when it ends.
+	// padding is added to each delay, so that the scheduled time has passed when it ends.
 	padding = 100 * time.Millisecond
 )
 
-// missed says how many scheduled times have passed without a run.
+// missed is how many scheduled times have passed without a run.
 type missed int
 
 const (
@@ -31,13 +31,13 @@ const (
 
 var errTooDense = errors.New("time difference between two schedules is less than 1 second")
 
-// schedules parses schedules and remembers them: most syncs of a CronJob see the same one.
+// schedules caches parsed schedules: most reconciles of a CronJob see the same one.
 type schedules struct {
 	mu     sync.Mutex
 	parsed map[string]cron.Schedule
 }
 
-// maxParsed bounds what is remembered; beyond it everything is parsed anew once.
+// maxParsed is the size of the cache, which is emptied when it is full.
 const maxParsed = 10_000
 
 func newSchedules() *schedules { return &schedules{parsed: map[string]cron.Schedule{}} }
@@ -65,12 +65,12 @@ func (s *schedules) parse(text string) (schedule cron.Schedule, err error) {
 	return schedule, nil
 }
 
-// namesZone reports whether a schedule names a time zone itself, which is not supported
-// officially and wins over spec.timeZone.
+// namesZone reports whether a schedule names a time zone itself, which is not officially
+// supported and takes precedence over spec.timeZone.
 func namesZone(spec *batchv1.CronJobSpec) bool { return strings.Contains(spec.Schedule, "TZ") }
 
-// effective is the schedule with the time zone of the spec. Without one, or with one that
-// cannot be loaded, it is that of the process.
+// effective returns the schedule with the time zone of the spec. Without a valid one, the time
+// zone of the process applies.
 func effective(spec *batchv1.CronJobSpec) string {
 	if namesZone(spec) || spec.TimeZone == nil {
 		return spec.Schedule
@@ -81,8 +81,8 @@ func effective(spec *batchv1.CronJobSpec) string {
 	return "TZ=" + *spec.TimeZone + " " + spec.Schedule
 }
 
-// earliest is the time from which scheduled times count. With deadline, those that are
-// too late to start are left out.
+// earliest returns the time after which scheduled times count. With deadline, it excludes those
+// that are too late to start.
 func earliest(cj *batchv1.CronJob, now time.Time, deadline bool) time.Time {
 	from := cj.CreationTimestamp.Time
 	if cj.Status.LastScheduleTime != nil {
@@ -100,9 +100,9 @@ func startingDeadline(cj *batchv1.CronJob) time.Duration {
 	return time.Duration(*cj.Spec.StartingDeadlineSeconds) * time.Second
 }
 
-// mostRecent returns the newest scheduled time after from and not after now, nil if there
-// is none, and how many have passed. Of many, it looks only at the last ones: where they
-// are is estimated from the distance of the first two.
+// mostRecent returns the newest scheduled time after from and not after now, nil if there is
+// none, and how many have passed. If there are many, it evaluates only the last ones, whose
+// position it estimates from the interval between the first two.
 func mostRecent(schedule cron.Schedule, from, now time.Time) (*time.Time, missed, error) {
 	first := schedule.Next(from)
 	second := schedule.Next(first)
@@ -130,7 +130,7 @@ func mostRecent(schedule cron.Schedule, from, now time.Time) (*time.Time, missed
 	return recent, missedNone, nil
 }
 
-// due returns the time for which a Job is to be started now, nil if there is none.
+// due returns the scheduled time whose Job is to be started now, nil if there is none.
 func due(cj *batchv1.CronJob, schedule cron.Schedule, now time.Time) (*time.Time, missed, error) {
 	recent, count, err := mostRecent(schedule, earliest(cj, now, true), now)
 	if err != nil || recent == nil || recent.After(now) {
@@ -139,7 +139,7 @@ func due(cj *batchv1.CronJob, schedule cron.Schedule, now time.Time) (*time.Time
 	return recent, count, nil
 }
 
-// untilNext is how long to wait for the next scheduled time.
+// untilNext returns the delay until the next scheduled time.
 func untilNext(cj *batchv1.CronJob, schedule cron.Schedule, now time.Time) time.Duration {
 	from := earliest(cj, now, false)
 	recent, count, err := mostRecent(schedule, from, now)
@@ -154,13 +154,13 @@ func untilNext(cj *batchv1.CronJob, schedule cron.Schedule, now time.Time) time.
 	return schedule.Next(base).Add(padding).Sub(now)
 }
 
-// jobName is the name of the Job of a scheduled time. That it follows from the time is
-// what keeps a time from being run twice.
+// jobName returns the name of the Job of a scheduled time. It is derived from the time, so that
+// no time is run twice.
 func jobName(cj *batchv1.CronJob, scheduled time.Time) string {
 	return fmt.Sprintf("%s-%d", cj.Name, scheduled.Unix()/60)
 }
 
-// isProcessed reports whether the Job of a scheduled time has been started already.
+// isProcessed reports whether the Job of a scheduled time has already been started.
 func isProcessed(cj *batchv1.CronJob, scheduled time.Time) bool {
 	for _, active := range cj.Status.Active {
 		if active.Name == jobName(cj, scheduled) {
@@ -171,7 +171,7 @@ func isProcessed(cj *batchv1.CronJob, scheduled time.Time) bool {
 	return last != nil && last.Equal(&metav1.Time{Time: scheduled})
 }
 
-// isTooLate reports whether the starting deadline of a scheduled time is over.
+// isTooLate reports whether the starting deadline of a scheduled time has passed.
 func isTooLate(cj *batchv1.CronJob, scheduled, now time.Time) bool {
 	return cj.Spec.StartingDeadlineSeconds != nil && scheduled.Add(startingDeadline(cj)).Before(now)
 }

@@ -47,6 +47,7 @@ func startWithin(seconds int64) func(*batchv1.CronJob) {
 	return func(cj *batchv1.CronJob) { cj.Spec.StartingDeadlineSeconds = &seconds }
 }
 
+// Pins CRON-12.
 func TestParse(t *testing.T) {
 	s := newSchedules()
 	for text, problem := range map[string]string{
@@ -67,6 +68,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// Pins CRON-11.
 func TestEffective(t *testing.T) {
 	for name, tc := range map[string]struct {
 		schedule string
@@ -84,6 +86,7 @@ func TestEffective(t *testing.T) {
 	}
 }
 
+// Pins CRON-13a.
 func TestEarliest(t *testing.T) {
 	now := at("10:00:00")
 	for name, tc := range map[string]struct {
@@ -111,16 +114,16 @@ func TestMostRecent(t *testing.T) {
 		missed    missed
 		err       error
 	}{
-		"not yet":           {"0 * * * *", at("03:00:00"), at("03:59:59"), time.Time{}, missedNone, nil},
-		"exactly":           {"0 * * * *", at("03:00:00"), at("04:00:00"), at("04:00:00"), missedNone, nil},
-		"one":               {"0 * * * *", at("03:00:00"), at("04:30:00"), at("04:00:00"), missedNone, nil},
-		"two":               {"0 * * * *", at("03:00:00"), at("05:30:00"), at("05:00:00"), missedFew, nil},
-		"hundred":           {"* * * * *", at("03:00:00"), at("04:40:30"), at("04:40:00"), missedFew, nil},
-		"more than hundred": {"* * * * *", at("03:00:00"), at("04:41:30"), at("04:41:00"), missedMany, nil},
-		"every 30 seconds":  {"@every 30s", at("03:00:00"), at("03:01:10"), at("03:01:00"), missedFew, nil},
-		"never":             {"0 0 31 2 *", at("03:00:00"), at("04:00:00"), time.Time{}, missedNone, errTooDense},
+		"CRON-13b: not yet":                    {"0 * * * *", at("03:00:00"), at("03:59:59"), time.Time{}, missedNone, nil},
+		"CRON-13b: exactly":                    {"0 * * * *", at("03:00:00"), at("04:00:00"), at("04:00:00"), missedNone, nil},
+		"CRON-13b: one":                        {"0 * * * *", at("03:00:00"), at("04:30:00"), at("04:00:00"), missedNone, nil},
+		"CRON-13d: two":                        {"0 * * * *", at("03:00:00"), at("05:30:00"), at("05:00:00"), missedFew, nil},
+		"CRON-13d, CRON-31: hundred":           {"* * * * *", at("03:00:00"), at("04:40:30"), at("04:40:00"), missedFew, nil},
+		"CRON-13d, CRON-31: more than hundred": {"* * * * *", at("03:00:00"), at("04:41:30"), at("04:41:00"), missedMany, nil},
+		"CRON-13d: every 30 seconds":           {"@every 30s", at("03:00:00"), at("03:01:10"), at("03:01:00"), missedFew, nil},
+		"CRON-13c: never":                      {"0 0 31 2 *", at("03:00:00"), at("04:00:00"), time.Time{}, missedNone, errTooDense},
 		// Friday evening to Monday morning: the gap of the first two says nothing.
-		"over a weekend": {"*/5 9-17 * * 1-5", at("17:40:00"), at("17:40:00").Add(40 * time.Hour), time.Time{}, missedMany, nil},
+		"CRON-13d: over a weekend": {"*/5 9-17 * * 1-5", at("17:40:00"), at("17:40:00").Add(40 * time.Hour), time.Time{}, missedMany, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			schedule, err := newSchedules().parse("TZ=UTC " + tc.schedule)
@@ -138,6 +141,7 @@ func TestMostRecent(t *testing.T) {
 	}
 }
 
+// Pins CRON-15 and CRON-31.
 func TestUntilNext(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cj   *batchv1.CronJob
@@ -160,6 +164,7 @@ func TestUntilNext(t *testing.T) {
 	}
 }
 
+// Pins CRON-25 and CRON-26.
 func TestIsProcessedAndTooLate(t *testing.T) {
 	scheduled := at("05:00:00")
 	active := func(name string) func(*batchv1.CronJob) {
@@ -185,6 +190,7 @@ func TestIsProcessedAndTooLate(t *testing.T) {
 	}
 }
 
+// Pins CRON-27a.
 func TestNewJob(t *testing.T) {
 	cj := cronJob("0 * * * *", func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("Asia/Tokyo") })
 	job, err := newJob(cj, at("05:00:00"))

@@ -9,14 +9,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// burst is the largest number of pods created, and of pods deleted, at once. The events
-// of those lead to the rest.
+// burst is the largest number of pods created, and of pods deleted, in one reconcile. Their
+// events cause the reconciles that handle the rest.
 const burst = 250
 
-// apply executes a plan. Pods are deleted also if creating others failed.
-func (c *daemonSetController) apply(ctx context.Context, v *view, b *blueprint, p plan) error {
-	for _, e := range p.events {
-		c.events.Event(v.ds, e.kind, e.reason, e.message)
+// apply executes a plan. It deletes pods even if creating others failed.
+func (c *daemonSetController) apply(ctx context.Context, v *pass, b *blueprint, p plan) error {
+	for _, event := range p.events {
+		c.Record(event)
 	}
 	c.enqueueAfter(v.ds, p.retry)
 	if p.empty() {
@@ -29,7 +29,7 @@ func (c *daemonSetController) apply(ctx context.Context, v *view, b *blueprint, 
 	return utilerrors.NewAggregate(errs)
 }
 
-func (c *daemonSetController) create(ctx context.Context, v *view, b *blueprint, nodes []string) []error {
+func (c *daemonSetController) create(ctx context.Context, v *pass, b *blueprint, nodes []string) []error {
 	if len(nodes) == 0 {
 		return nil
 	}

@@ -6,7 +6,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 )
@@ -17,17 +16,7 @@ func BenchmarkReconcile(b *testing.B) {
 	for _, size := range []struct{ nodes, others int }{{3, 0}, {3, 10_000}, {1_000, 0}, {10_000, 0}} {
 		b.Run(fmt.Sprintf("nodes=%d/others=%d", size.nodes, size.others), func(b *testing.B) {
 			h := benchHarness(b, size.nodes, size.others)
-			ctx := klog.NewContext(b.Context(), klog.Logger{})
-			h.Fake.ClearActions()
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := h.c.reconcile(ctx, key); err != nil {
-					b.Fatal(err)
-				}
-			}
-			if requests := h.requests(); len(requests) != 0 {
-				b.Fatalf("not idle: %v", requests[0])
-			}
+			h.MeasureIdle(b)
 		})
 	}
 }
@@ -63,26 +52,17 @@ func benchHarness(b *testing.B, nodes, others int) *harness {
 	if err != nil {
 		b.Fatal(err)
 	}
-	apps, core := h.Informers.Apps().V1(), h.Informers.Core().V1()
-	add := func(store interface{ Add(any) error }, obj runtime.Object) {
-		if err := store.Add(obj); err != nil {
-			b.Fatal(err)
-		}
-	}
-	add(apps.DaemonSets().Informer().GetStore(), ds)
-	add(apps.ControllerRevisions().Informer().GetStore(), newRevision("new", 1, string(blueprint.payload)))
+	h.Cache(b, ds, newRevision("new", 1, string(blueprint.payload)))
 	for i := range nodes {
 		name := fmt.Sprint("n", i)
-		add(core.Nodes().Informer().GetStore(), newNode(name, taint("NoSchedule")))
-		add(core.Pods().Informer().GetStore(), newPod("pod-"+name, name))
+		h.Cache(b, newNode(name, taint("NoSchedule")), newPod("pod-"+name, name))
 	}
 	for i := range others {
 		name := fmt.Sprint("other-", i)
 		other := newSet(otherSet, func(o *appsv1.DaemonSet) {
 			o.Name, o.UID, o.Spec.Template.Spec.NodeSelector = name, types.UID(name), map[string]string{"none": "such"}
 		})
-		add(apps.DaemonSets().Informer().GetStore(), other)
-		add(core.Pods().Informer().GetStore(), ownedBy(newPod(name, "elsewhere"), other))
+		h.Cache(b, other, ownedBy(newPod(name, "elsewhere"), other))
 	}
 	return h
 }

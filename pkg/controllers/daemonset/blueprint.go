@@ -8,21 +8,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"kcmd.dev/pkg/controllers/kit/history"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/workloads/history"
 )
 
 // generationLabel marks pods with the template generation of their set, if it has one.
 // It was replaced by controller-revision-hash.
 const generationLabel = "pod-template-generation"
 
-// blueprint is what follows from the spec of a DaemonSet. It is made once per generation,
-// because every reconcile, and every event of every node, needs it.
+// blueprint is what is derived from the spec of a DaemonSet. It is computed once per
+// generation, because every reconcile and every node event needs it.
 type blueprint struct {
 	uid        types.UID
 	generation int64
 
 	placement placement
-	// payload is the template as a ControllerRevision holds it.
+	// payload is the template as stored in a ControllerRevision.
 	payload []byte
 }
 
@@ -39,7 +40,7 @@ func newBlueprint(ds *appsv1.DaemonSet, comparisonOperators bool) (*blueprint, e
 	}, nil
 }
 
-// podTemplate returns what new pods of the set are made from, except for their node.
+// podTemplate returns the template for new pods of the set, without a node.
 func (b *blueprint) podTemplate(ds *appsv1.DaemonSet, hash string) *corev1.PodTemplateSpec {
 	template := ds.Spec.Template.DeepCopy()
 	template.Spec.Tolerations = b.placement.tolerations
@@ -53,8 +54,8 @@ func (b *blueprint) podTemplate(ds *appsv1.DaemonSet, hash string) *corev1.PodTe
 	return template
 }
 
-// templateGeneration returns the template generation that an annotation gives a set which
-// was created through an API older than apps/v1.
+// templateGeneration returns the template generation in the annotation of a set that was
+// created through an API version older than apps/v1.
 func templateGeneration(ds *appsv1.DaemonSet) (string, bool) {
 	generation, err := strconv.ParseInt(ds.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64)
 	if err != nil {
@@ -63,7 +64,7 @@ func templateGeneration(ds *appsv1.DaemonSet) (string, bool) {
 	return strconv.FormatInt(generation, 10), true
 }
 
-// blueprints keeps the blueprint of each set. It is safe for concurrent use.
+// blueprints caches the blueprint of each set. It is safe for concurrent use.
 type blueprints struct {
 	comparisonOperators bool
 
@@ -75,9 +76,9 @@ func newBlueprints(comparisonOperators bool) *blueprints {
 	return &blueprints{comparisonOperators: comparisonOperators, made: map[types.NamespacedName]*blueprint{}}
 }
 
-// of returns the blueprint of a set. It is shared and must not be changed.
+// of returns the blueprint of a set. It is shared and must not be modified.
 func (s *blueprints) of(ds *appsv1.DaemonSet) (*blueprint, error) {
-	key := keyOf(ds)
+	key := reconcile.KeyOf(ds)
 	s.mu.RLock()
 	known := s.made[key]
 	s.mu.RUnlock()
@@ -94,7 +95,7 @@ func (s *blueprints) of(ds *appsv1.DaemonSet) (*blueprint, error) {
 	return made, nil
 }
 
-// forget drops the blueprint of a set that is gone.
+// forget drops the blueprint of a deleted set.
 func (s *blueprints) forget(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

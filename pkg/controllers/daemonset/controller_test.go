@@ -19,11 +19,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
+// Pins DS-3 and DS-4.
 func TestValue(t *testing.T) {
 	d := Descriptor()
 	gate := func(name string, on bool) func(*controller.Config) {
@@ -32,12 +33,12 @@ func TestValue(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change func(*controller.Config)
-		want   config
+		want   value
 	}{
-		{"defaults", func(*controller.Config) {}, config{2, true, false}},
-		{"workers", func(c *controller.Config) { *c.Controllers.DaemonSet.ConcurrentSyncs = 7 }, config{7, true, false}},
-		{"consistency", gate("StaleControllerConsistencyDaemonSet", false), config{2, false, false}},
-		{"operators", gate("TaintTolerationComparisonOperators", true), config{2, true, true}},
+		{"defaults", func(*controller.Config) {}, value{2, true, false}},
+		{"workers", func(c *controller.Config) { *c.Controllers.DaemonSet.ConcurrentSyncs = 7 }, value{7, true, false}},
+		{"consistency", gate("StaleControllerConsistencyDaemonSet", false), value{2, false, false}},
+		{"operators", gate("TaintTolerationComparisonOperators", true), value{2, true, true}},
 	} {
 		c := v1beta1.NewDefault()
 		test.change(c)
@@ -51,7 +52,7 @@ func TestPodsAreCreatedAndCounted(t *testing.T) {
 	ds := newSet(templateGenerationOf("5"), func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.HostNetwork = true })
 	h := newHarness(t, true, ds, newNode("n0"), newNode("n1"), newNode("tainted", taint("NoSchedule")))
 	h.reconcile(t)
-	h.wantRequests(t, "create controllerrevisions", "create pods", "create pods", "update daemonsets/status")
+	h.WantRequestsInAnyOrder(t, "create controllerrevisions", "create pods", "create pods", "update daemonsets/status")
 
 	revision := h.revisions(t)[0]
 	hash := revision.Labels[appsv1.DefaultDaemonSetUniqueLabelKey]
@@ -93,90 +94,73 @@ func TestPodsAreCreatedAndCounted(t *testing.T) {
 	}
 }
 
+// Pins DS-57.
 func TestNothingIsDoneTwice(t *testing.T) {
 	for _, requireFresh := range []bool{true, false} {
 		h := newHarness(t, requireFresh, newSet(), newNode("n0"))
 		h.reconcile(t)
 		// The caches do not show anything of it yet.
 		h.Fake.ClearActions()
-		err := h.c.reconcile(h.Context(), key)
+		err := h.Reconcile()
 		if requireFresh != reconcile.IsRequeue(err) {
 			t.Errorf("requireFresh %v: %v", requireFresh, err)
 		}
-		for _, request := range h.requests() {
-			if strings.HasSuffix(request, " pods") {
+		for _, request := range h.Requests() {
+			if strings.Contains(request, " pods") {
 				t.Errorf("requireFresh %v: %s", requireFresh, request)
 			}
 		}
-		skips := metricText(t, h)
+		skips := strings.Join(h.Series(t, "daemonset_controller_stale_sync_skips_total"), " ")
 		if requireFresh != strings.Contains(skips, "resource=daemonsets") && requireFresh != strings.Contains(skips, "resource=pods") {
 			t.Errorf("requireFresh %v: skips are %q", requireFresh, skips)
 		}
 	}
 }
 
-func metricText(t *testing.T, h *harness) string {
-	t.Helper()
-	families, err := h.Metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var text strings.Builder
-	for _, family := range families {
-		if family.GetName() != "daemonset_controller_stale_sync_skips_total" {
-			continue
-		}
-		for _, metric := range family.Metric {
-			for _, label := range metric.Label {
-				fmt.Fprintf(&text, "%s=%s ", label.GetName(), label.GetValue())
-			}
-		}
-	}
-	return text.String()
-}
-
+// Pins DS-17.
 func TestAGenerationIsNotObservedBeforeItIsActedOn(t *testing.T) {
 	h := newHarness(t, true, newSet(onDelete), newNode("n0"))
 	h.settle(t)
 	// Somebody's duplicate is deleted; that is not in the cache when the spec changes.
 	pod := h.pods(t)[0]
-	h.c.tracker.Deleting(key, "set", pods.Resource, pod)
+	h.c.owners.Writes.Deleting(newSet(), pods.Resource, pod)
 	h.change(t, func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.NodeSelector = map[string]string{"none": "such"} })
 	h.reconcile(t)
 	// The revision is made all the same, and the counts are those of the new spec.
-	h.wantRequests(t, "create controllerrevisions", "update daemonsets/status")
+	h.WantRequestsInAnyOrder(t, "create controllerrevisions", "update daemonsets/status")
 	if s := h.set(t).Status; s.ObservedGeneration != 1 || s.NumberMisscheduled != 1 || s.DesiredNumberScheduled != 0 {
 		t.Errorf("the status is %+v", s)
 	}
 	h.reconcile(t)
-	h.wantRequests(t) // counts are right; the generation has to wait
-	if h.queued.takeDelay() == 0 {
+	h.WantRequestsInAnyOrder(t) // counts are right; the generation has to wait
+	if h.Queued.TakeDelay(key) == 0 {
 		t.Error("nothing looks again")
 	}
-	h.c.tracker.Forget(key, "")
+	h.c.owners.Writes.ForgetAll(key)
 	h.reconcile(t)
 	if s := h.set(t).Status; s.ObservedGeneration != 2 {
 		t.Errorf("the status is %+v", s)
 	}
-	h.wantRequests(t, "delete pods", "update daemonsets/status")
+	h.WantRequestsInAnyOrder(t, "delete pods", "update daemonsets/status")
 }
 
+// Pins DS-15.
 func TestSetsThatAreLeftAlone(t *testing.T) {
 	all := newSet(func(ds *appsv1.DaemonSet) { ds.Spec.Selector = &metav1.LabelSelector{} })
 	h := newHarness(t, true, all, newNode("n0"))
 	h.reconcile(t)
-	h.wantRequests(t)
-	h.wantEvents(t, "Warning SelectingAll This daemon set is selecting all pods. A non-empty selector is required.")
+	h.WantRequestsInAnyOrder(t)
+	h.WantEvents(t, "Warning SelectingAll This daemon set is selecting all pods. A non-empty selector is required.")
 
 	going := newSet(func(ds *appsv1.DaemonSet) { ds.DeletionTimestamp = ptr.To(metav1.NewTime(start)) })
 	h = newHarness(t, true, going, newNode("n0"))
 	h.reconcile(t)
-	h.wantRequests(t)
+	h.WantRequestsInAnyOrder(t)
 
 	h = newHarness(t, true)
-	h.c.tracker.Wrote(key, "set", pods.Resource, "1")
+	h.c.owners.Writes.Wrote(newSet(), pods.Resource, "1")
 	h.reconcile(t)
-	if state := h.c.tracker.HandOver(); len(state) != 0 {
+	if state := h.c.owners.Writes.HandOver(); len(state) != 0 {
 		t.Errorf("of a set that is gone is left %v", state)
 	}
 
@@ -184,18 +168,19 @@ func TestSetsThatAreLeftAlone(t *testing.T) {
 		ds.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Bad"}}
 	})
 	h = newHarness(t, true, invalid)
-	h.observe(t)
-	if err := h.c.reconcile(h.Context(), key); err == nil {
+	h.CatchUp(t)
+	if err := h.Reconcile(); err == nil {
 		t.Error("an invalid selector is no error")
 	}
 }
 
+// Pins DS-23.
 func TestPodsAreAdoptedAndReleased(t *testing.T) {
 	foreign := newPod("foreign", "n1")
 	foreign.Labels = map[string]string{"app": "other"}
 	h := newHarness(t, true, newSet(onDelete), newNode("n0"), newNode("n1"), newPod("orphan", "n0", orphan), foreign)
 	h.reconcile(t)
-	h.wantRequests(t, "create controllerrevisions", "create pods", "get daemonsets", "patch pods", "patch pods", "update daemonsets/status")
+	h.WantRequestsInAnyOrder(t, "create controllerrevisions", "create pods", "get daemonsets", "patch pods", "patch pods", "update daemonsets/status")
 	for _, pod := range h.pods(t) {
 		if owned := metav1.GetControllerOf(pod) != nil; owned == (pod.Name == "foreign") {
 			t.Errorf("%s is owned by %v", pod.Name, pod.OwnerReferences)
@@ -208,15 +193,16 @@ func TestAPodIsReplacedWhenItIsGone(t *testing.T) {
 	h.settle(t)
 	h.change(t, image("agent:2"))
 	h.reconcile(t)
-	h.wantRequests(t, "create controllerrevisions", "delete pods", "update daemonsets/status")
+	h.WantRequestsInAnyOrder(t, "create controllerrevisions", "delete pods", "update daemonsets/status")
 	h.reconcile(t)
-	h.wantRequests(t, "create pods") // the status is put off
+	h.WantRequestsInAnyOrder(t, "create pods") // the status is put off
 	h.settle(t)
 	if s := h.set(t).Status; s.UpdatedNumberScheduled != 1 || s.NumberAvailable != 1 || s.ObservedGeneration != 2 {
 		t.Errorf("the status is %+v", s)
 	}
 }
 
+// Pins DS-18.
 func TestOnDeleteReplacesNothing(t *testing.T) {
 	h := newHarness(t, true, newSet(onDelete), newNode("n0"))
 	h.settle(t)
@@ -238,7 +224,7 @@ func TestSurgeOverlaps(t *testing.T) {
 		most = max(most, len(all))
 		for _, pod := range all {
 			pod.Spec.NodeName, pod.Status = targetOf(pod), newPod("", "").Status
-			h.store(t, pod)
+			h.Store(t, pod)
 		}
 		if len(all) < 2 {
 			t.Fatalf("there are %d pods", len(all))
@@ -251,6 +237,7 @@ func TestSurgeOverlaps(t *testing.T) {
 	}
 }
 
+// Pins DS-5 and DS-29.
 func TestAtMostABurstIsChangedAtOnce(t *testing.T) {
 	objects := []runtime.Object{newSet(strategy(intstr.FromString("100%"), intstr.FromInt32(0)))}
 	for i := range burst + 20 {
@@ -274,91 +261,93 @@ func TestAtMostABurstIsChangedAtOnce(t *testing.T) {
 
 func TestFailuresOfTheAPI(t *testing.T) {
 	boom := errors.New("boom")
-	t.Run("creating", func(t *testing.T) {
+	t.Run("DS-29: creating", func(t *testing.T) {
 		h := newHarness(t, true, newSet(), newNode("n0"), newNode("n1"), newNode("n2"), newNode("bad", taint("NoExecute")), newPod("x", "bad"))
-		h.failOn("create", "pods", boom)
-		h.observe(t)
-		if err := h.c.reconcile(h.Context(), key); !errors.Is(err, boom) {
+		h.Refuse("create pods", boom)
+		h.CatchUp(t)
+		if err := h.Reconcile(); !errors.Is(err, boom) {
 			t.Errorf("got %v", err)
 		}
 		// The first failure ends the creations, but not the deletions and the status.
-		h.wantRequests(t, "create controllerrevisions", "create pods", "delete pods", "update daemonsets/status")
-		h.wantEvents(t, "Warning FailedCreate Error creating: boom", "Normal SuccessfulDelete Deleted pod: x")
+		h.WantRequestsInAnyOrder(t, "create controllerrevisions", "create pods", "delete pods", "update daemonsets/status")
+		h.WantEvents(t, "Warning FailedCreate Error creating: boom", "Normal SuccessfulDelete Deleted pod: x")
 	})
-	t.Run("in a namespace that is going away", func(t *testing.T) {
+	t.Run("DS-29: in a namespace that is going away", func(t *testing.T) {
 		h := newHarness(t, true, newSet(), newNode("n0"), newNode("n1"))
 		going := apierrors.NewForbidden(pods.Resource, "", errors.New("going"))
 		going.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
-		h.failOn("create", "pods", going)
+		h.Refuse("create pods", going)
 		h.reconcile(t)
-		h.wantEvents(t)
+		h.WantEvents(t)
 		h.reconcile(t)
-		h.wantRequests(t) // it holds still
+		h.WantRequestsInAnyOrder(t) // it holds still
 	})
-	t.Run("deleting", func(t *testing.T) {
+	t.Run("DS-29: deleting", func(t *testing.T) {
 		h := newHarness(t, true, newSet(), newNode("n0", taint("NoExecute")), newPod("x", "n0"))
-		h.failOn("delete", "pods", boom)
-		h.observe(t)
-		if err := h.c.reconcile(h.Context(), key); err == nil || err.Error() != "unable to delete pods: boom" {
+		h.Refuse("delete pods", boom)
+		h.CatchUp(t)
+		if err := h.Reconcile(); err == nil || err.Error() != "unable to delete pods: boom" {
 			t.Errorf("got %v", err)
 		}
-		h.observe(t)
-		if err := h.c.reconcile(h.Context(), key); err == nil {
+		h.CatchUp(t)
+		if err := h.Reconcile(); err == nil {
 			t.Error("it is not tried again")
 		}
 	})
-	t.Run("writing the status", func(t *testing.T) {
+	t.Run("DS-39: writing the status", func(t *testing.T) {
 		h := newHarness(t, true, newSet())
-		h.failOn("update", "daemonsets", boom)
-		h.observe(t)
-		if err := h.c.reconcile(h.Context(), key); err == nil || err.Error() != "error storing status for daemon set ns/agent: boom" {
+		h.Refuse("update daemonsets/status", boom)
+		h.CatchUp(t)
+		if err := h.Reconcile(); err == nil || err.Error() != "error storing status for daemon set ns/agent: boom" {
 			t.Errorf("got %v", err)
 		}
-		h.wantRequests(t, "create controllerrevisions", "get daemonsets", "update daemonsets/status", "update daemonsets/status")
+		h.WantRequestsInAnyOrder(t, "create controllerrevisions", "get daemonsets", "update daemonsets/status", "update daemonsets/status")
 	})
 	t.Run("creating the revision", func(t *testing.T) {
 		h := newHarness(t, true, newSet(), newNode("n0"))
-		h.failOn("create", "controllerrevisions", boom)
-		h.observe(t)
-		if err := h.c.reconcile(h.Context(), key); err == nil || err.Error() != "failed to construct revisions of DaemonSet: boom" {
+		h.Refuse("create controllerrevisions", boom)
+		h.CatchUp(t)
+		if err := h.Reconcile(); err == nil || err.Error() != "failed to construct revisions of DaemonSet: boom" {
 			t.Errorf("got %v", err)
 		}
-		h.wantRequests(t, "create controllerrevisions")
+		h.WantRequestsInAnyOrder(t, "create controllerrevisions")
 	})
 }
 
+// Pins DS-39 and DS-60.
 func TestStatusIsWrittenOnceAndCoalesced(t *testing.T) {
 	h := newHarness(t, true, newSet(onDelete), newNode("n0"), newNode("n1"), newNode("n2"))
 	h.settle(t)
 	h.reconcile(t)
-	h.wantRequests(t)
+	h.WantRequestsInAnyOrder(t)
 	lose := func(i int) {
 		pod := h.pods(t)[i]
 		unready(pod)
-		h.store(t, pod)
+		h.Store(t, pod)
 		h.reconcile(t)
 	}
 	lose(0)
-	h.wantRequests(t, "update daemonsets/status")
-	h.queued.takeDelay()
+	h.WantRequestsInAnyOrder(t, "update daemonsets/status")
+	h.Queued.TakeDelay(key)
 	lose(1)
-	h.wantRequests(t)
-	delay := h.queued.takeDelay()
+	h.WantRequestsInAnyOrder(t)
+	delay := h.Queued.TakeDelay(key)
 	if delay <= 0 || delay > time.Second {
 		t.Fatalf("it looks again in %v", delay)
 	}
 	h.Clock.Step(delay)
 	h.reconcile(t)
-	h.wantRequests(t, "update daemonsets/status")
+	h.WantRequestsInAnyOrder(t, "update daemonsets/status")
 	if s := h.set(t).Status; s.NumberReady != 1 {
 		t.Errorf("the status is %+v", s)
 	}
 }
 
+// Pins DS-40.
 func TestAvailabilityIsNoticed(t *testing.T) {
 	h := newHarness(t, true, newSet(minReady(30)), newNode("n0"))
 	h.settle(t)
-	if delay := h.queued.takeDelay(); delay <= 0 || delay > 30*time.Second {
+	if delay := h.Queued.TakeDelay(key); delay <= 0 || delay > 30*time.Second {
 		t.Fatalf("it looks again in %v", delay)
 	}
 	if s := h.set(t).Status; s.NumberReady != 1 || s.NumberAvailable != 0 {
@@ -371,11 +360,12 @@ func TestAvailabilityIsNoticed(t *testing.T) {
 	}
 }
 
+// Pins DS-25.
 func TestAFailedPodIsLookedAtAgain(t *testing.T) {
 	h := newHarness(t, true, newSet(onDelete), newNode("n0"), newPod("a", "n0", phase(corev1.PodFailed)))
 	h.c.failures.backoff.Next("set/0/n0", h.Clock.Now())
 	h.reconcile(t)
-	if delay := h.queued.takeDelay(); delay != time.Second {
+	if delay := h.Queued.TakeDelay(key); delay != time.Second {
 		t.Errorf("it looks again in %v", delay)
 	}
 	if len(h.pods(t)) != 1 {

@@ -7,17 +7,16 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// eligibility says what a DaemonSet wants of a node.
+// eligibility is whether a DaemonSet wants a pod on a node.
 type eligibility struct {
 	// run: the node should have a pod.
 	run bool
-	// remain: a pod that is there may stay.
+	// remain: an existing pod may stay.
 	remain bool
 }
 
-// placement is the part of a pod template that decides on eligibility, parsed once. The
-// readiness, the resources and the ports of a node are of no importance, nor is whether it
-// is cordoned.
+// placement is the parsed part of a pod template that decides eligibility. The readiness,
+// resources and ports of a node are irrelevant, as is whether it is cordoned.
 type placement struct {
 	nodeName            string
 	affinity            nodeaffinity.RequiredNodeAffinity
@@ -34,7 +33,7 @@ func newPlacement(spec *corev1.PodSpec, comparisonOperators bool) placement {
 	}
 }
 
-// on judges a node. An affinity that cannot be parsed matches nothing.
+// on returns the eligibility of a node. An invalid affinity matches nothing.
 func (p placement) on(logger klog.Logger, node *corev1.Node) eligibility {
 	if p.nodeName != "" && p.nodeName != node.Name {
 		return eligibility{}
@@ -62,9 +61,9 @@ func keepsOut(taint *corev1.Taint) bool {
 
 func drivesOut(taint *corev1.Taint) bool { return taint.Effect == corev1.TaintEffectNoExecute }
 
-// daemonTolerations returns the tolerations of a pod made from a template: its own, and
-// those that let it run on a node in whatever condition. Of the latter, one that the
-// template has as well takes its place, without the time limit it may have.
+// daemonTolerations returns the tolerations of a pod: those of the template, and those that let
+// it run on a node in any condition. If the template has one of the latter, it is replaced by
+// one without a time limit.
 func daemonTolerations(spec *corev1.PodSpec) []corev1.Toleration {
 	all := append([]corev1.Toleration(nil), spec.Tolerations...)
 	for _, added := range defaultTolerations(spec.HostNetwork) {

@@ -33,33 +33,33 @@ func TestEligibility(t *testing.T) {
 		taints []corev1.Taint
 		want   eligibility
 	}{
-		{"anywhere", corev1.PodSpec{}, nil, runs},
-		{"its node", corev1.PodSpec{NodeName: "n"}, nil, runs},
-		{"another node", corev1.PodSpec{NodeName: "m"}, nil, never},
-		{"selected", corev1.PodSpec{NodeSelector: map[string]string{"zone": "a"}}, nil, runs},
-		{"not selected", corev1.PodSpec{NodeSelector: map[string]string{"zone": "b"}}, nil, never},
-		{"affinity", corev1.PodSpec{Affinity: requireNode(expression("zone", corev1.NodeSelectorOpIn, "b"), expression("zone", corev1.NodeSelectorOpIn, "a"))}, nil, runs},
-		{"no affinity", corev1.PodSpec{Affinity: requireNode(expression("zone", corev1.NodeSelectorOpNotIn, "a"))}, nil, never},
+		{"DS-21: anywhere", corev1.PodSpec{}, nil, runs},
+		{"DS-20: its node", corev1.PodSpec{NodeName: "n"}, nil, runs},
+		{"DS-20: another node", corev1.PodSpec{NodeName: "m"}, nil, never},
+		{"DS-20: selected", corev1.PodSpec{NodeSelector: map[string]string{"zone": "a"}}, nil, runs},
+		{"DS-20: not selected", corev1.PodSpec{NodeSelector: map[string]string{"zone": "b"}}, nil, never},
+		{"DS-20: affinity", corev1.PodSpec{Affinity: requireNode(expression("zone", corev1.NodeSelectorOpIn, "b"), expression("zone", corev1.NodeSelectorOpIn, "a"))}, nil, runs},
+		{"DS-20: no affinity", corev1.PodSpec{Affinity: requireNode(expression("zone", corev1.NodeSelectorOpNotIn, "a"))}, nil, never},
 		{"affinity by field", corev1.PodSpec{Affinity: requireNode(field("metadata.name", corev1.NodeSelectorOpIn, "n"))}, nil, runs},
-		{"invalid affinity", corev1.PodSpec{Affinity: requireNode(expression("zone", "Bad", "a"))}, nil, never},
-		{"affinity without terms", corev1.PodSpec{Affinity: requireNode()}, nil, never},
-		{"selected but no affinity", corev1.PodSpec{NodeSelector: map[string]string{"zone": "a"}, Affinity: requireNode(expression("zone", corev1.NodeSelectorOpDoesNotExist))}, nil, never},
+		{"DS-20: invalid affinity", corev1.PodSpec{Affinity: requireNode(expression("zone", "Bad", "a"))}, nil, never},
+		{"DS-20: affinity without terms", corev1.PodSpec{Affinity: requireNode()}, nil, never},
+		{"DS-20: selected but no affinity", corev1.PodSpec{NodeSelector: map[string]string{"zone": "a"}, Affinity: requireNode(expression("zone", corev1.NodeSelectorOpDoesNotExist))}, nil, never},
 
-		{"NoSchedule", corev1.PodSpec{}, []corev1.Taint{taint("NoSchedule")}, remains},
-		{"NoExecute", corev1.PodSpec{}, []corev1.Taint{taint("NoExecute")}, never},
-		{"both", corev1.PodSpec{}, []corev1.Taint{taint("NoSchedule"), taint("NoExecute")}, never},
-		{"PreferNoSchedule", corev1.PodSpec{}, []corev1.Taint{taint("PreferNoSchedule")}, runs},
-		{"NoSchedule tolerated", corev1.PodSpec{Tolerations: tolerate("Exists", "taint", "", "NoSchedule")}, []corev1.Taint{taint("NoSchedule")}, runs},
-		{"NoExecute tolerated", corev1.PodSpec{Tolerations: tolerate("Exists", "taint", "", "")}, []corev1.Taint{taint("NoExecute")}, runs},
-		{"only NoExecute tolerated", corev1.PodSpec{Tolerations: tolerate("Exists", "taint", "", "NoExecute")}, []corev1.Taint{taint("NoSchedule"), taint("NoExecute")}, remains},
+		{"DS-21, DS-49: NoSchedule", corev1.PodSpec{}, []corev1.Taint{taint("NoSchedule")}, remains},
+		{"DS-21, DS-49: NoExecute", corev1.PodSpec{}, []corev1.Taint{taint("NoExecute")}, never},
+		{"DS-21: both", corev1.PodSpec{}, []corev1.Taint{taint("NoSchedule"), taint("NoExecute")}, never},
+		{"DS-21: PreferNoSchedule", corev1.PodSpec{}, []corev1.Taint{taint("PreferNoSchedule")}, runs},
+		{"DS-21: NoSchedule tolerated", corev1.PodSpec{Tolerations: tolerate("Exists", "taint", "", "NoSchedule")}, []corev1.Taint{taint("NoSchedule")}, runs},
+		{"DS-21: NoExecute tolerated", corev1.PodSpec{Tolerations: tolerate("Exists", "taint", "", "")}, []corev1.Taint{taint("NoExecute")}, runs},
+		{"DS-21: only NoExecute tolerated", corev1.PodSpec{Tolerations: tolerate("Exists", "taint", "", "NoExecute")}, []corev1.Taint{taint("NoSchedule"), taint("NoExecute")}, remains},
 		{"comparison without the gate", corev1.PodSpec{Tolerations: tolerate("Gt", "level", "3", "NoSchedule")}, []corev1.Taint{{Key: "level", Value: "5", Effect: "NoSchedule"}}, remains},
 
-		{"not ready", corev1.PodSpec{}, []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: "NoExecute"}}, runs},
-		{"not ready, not to be scheduled to", corev1.PodSpec{}, []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: "NoSchedule"}}, remains},
-		{"unreachable", corev1.PodSpec{}, []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: "NoExecute"}}, runs},
-		{"cordoned", corev1.PodSpec{}, []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: "NoSchedule"}}, runs},
-		{"network", corev1.PodSpec{}, []corev1.Taint{{Key: corev1.TaintNodeNetworkUnavailable, Effect: "NoSchedule"}}, remains},
-		{"network of the host", corev1.PodSpec{HostNetwork: true}, []corev1.Taint{{Key: corev1.TaintNodeNetworkUnavailable, Effect: "NoSchedule"}}, runs},
+		{"DS-22: not ready", corev1.PodSpec{}, []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: "NoExecute"}}, runs},
+		{"DS-22: not ready, not to be scheduled to", corev1.PodSpec{}, []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: "NoSchedule"}}, remains},
+		{"DS-22: unreachable", corev1.PodSpec{}, []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: "NoExecute"}}, runs},
+		{"DS-22: cordoned", corev1.PodSpec{}, []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: "NoSchedule"}}, runs},
+		{"DS-22: network", corev1.PodSpec{}, []corev1.Taint{{Key: corev1.TaintNodeNetworkUnavailable, Effect: "NoSchedule"}}, remains},
+		{"DS-22: network of the host", corev1.PodSpec{HostNetwork: true}, []corev1.Taint{{Key: corev1.TaintNodeNetworkUnavailable, Effect: "NoSchedule"}}, runs},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			node := newNode("n", test.taints...)
@@ -74,6 +74,7 @@ func TestEligibility(t *testing.T) {
 	}
 }
 
+// Pins DS-3.
 func TestComparisonOperatorsNeedTheGate(t *testing.T) {
 	spec := corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "level", Operator: "Gt", Value: "3", Effect: "NoSchedule"}}}
 	for level, want := range map[string]eligibility{"5": runs, "2": remains} {
@@ -84,6 +85,7 @@ func TestComparisonOperatorsNeedTheGate(t *testing.T) {
 	}
 }
 
+// Pins DS-22.
 func TestDaemonTolerations(t *testing.T) {
 	exists := func(key string, effect corev1.TaintEffect) corev1.Toleration {
 		return corev1.Toleration{Key: key, Operator: "Exists", Effect: effect}

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// firstBackoff and maxBackoff bound the time between two replacements of a pod that
-	// keeps failing on a node. After twice the latter without a failure it starts anew.
+	// firstBackoff and maxBackoff bound the time between two replacements of a pod that keeps
+	// failing on a node. After twice the latter without a failure the backoff is reset.
 	firstBackoff = time.Second
 	maxBackoff   = 15 * time.Minute
-	// expireInterval is how often records that are too old to matter are dropped.
+	// expireInterval is how often expired records are dropped.
 	expireInterval = time.Minute
 )
 
-// failures remembers, by set, generation and node, how long a failed pod has to stay.
+// failures is the backoff of failed pods by set, generation and node.
 type failures struct{ backoff *flowcontrol.Backoff }
 
 func newFailures(c clock.Clock) failures {
@@ -28,8 +28,8 @@ func newFailures(c clock.Clock) failures {
 	return failures{backoff}
 }
 
-// wait returns in how long a failed pod of the set on the node may be looked at again. If
-// it is 0 the pod may be replaced now, and the next one has to wait longer.
+// wait returns the remaining backoff of a failed pod of the set on the node. If it is 0, the
+// pod may be replaced now, and the backoff of the next one is increased.
 func (f failures) wait(ds *appsv1.DaemonSet, node string) time.Duration {
 	key := fmt.Sprintf("%s/%d/%s", ds.UID, ds.Status.ObservedGeneration, node)
 	now := f.backoff.Clock.Now()

@@ -5,28 +5,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/controllers/kit/history"
+	"kcmd.dev/pkg/controllers/kit/workloads/history"
 )
 
-// defaultHistoryLimit is what the API server sets spec.revisionHistoryLimit to.
+// defaultHistoryLimit is the API server's default of spec.revisionHistoryLimit.
 const defaultHistoryLimit = 10
 
 // revisions is the history of a set.
 type revisions struct {
-	// current is the revision of the template as it is.
+	// current is the revision of the current template.
 	current *appsv1.ControllerRevision
 	// old are the revisions of other templates, sorted.
 	old []*appsv1.ControllerRevision
 }
 
-// hash is the value of the label controller-revision-hash of updated pods. It need not be
-// what the template hashes to now: the hash depends on the version of the Go types.
+// hash is the value of the label controller-revision-hash of updated pods. It may differ from
+// the hash of the template now, which depends on the version of the Go types.
 func (r revisions) hash() string { return r.current.Labels[appsv1.DefaultDaemonSetUniqueLabelKey] }
 
-// split separates revisions that hold the payload from the others. Both are sorted. There
-// is no comparison but that of bytes: if the encoding of the same template changes, it
-// becomes another revision (1.34 did that), and pods stay as long as they are of the same
-// template generation.
+// split separates revisions that hold the payload from the others. Both are sorted. They are
+// compared byte by byte: if the encoding of a template changes, as in 1.34, it becomes another
+// revision, and pods are kept as long as their template generation is the same.
 func split(all []*appsv1.ControllerRevision, payload []byte) (matching, old []*appsv1.ControllerRevision) {
 	for _, r := range all {
 		if history.Holds(r, payload) {
@@ -40,8 +39,8 @@ func split(all []*appsv1.ControllerRevision, payload []byte) (matching, old []*a
 	return matching, old
 }
 
-// surplus returns the old revisions that exceed the limit, the oldest first. Those that a
-// pod was made from stay, also if the pod has ended or is being deleted.
+// surplus returns the old revisions beyond the limit, oldest first. Revisions of existing pods
+// are kept, even if the pods have finished or are being deleted.
 func (r revisions) surplus(ds *appsv1.DaemonSet, claimed []*corev1.Pod) []*appsv1.ControllerRevision {
 	excess := len(r.old) - int(ptr.Deref(ds.Spec.RevisionHistoryLimit, defaultHistoryLimit))
 	if excess <= 0 {

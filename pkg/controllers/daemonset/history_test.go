@@ -39,6 +39,7 @@ func revisionNames(all []*appsv1.ControllerRevision) []string {
 	return names
 }
 
+// Pins DS-35.
 func TestSplit(t *testing.T) {
 	later := func(r *appsv1.ControllerRevision) { r.CreationTimestamp = metav1.NewTime(start.Add(time.Second)) }
 	matching, old := split([]*appsv1.ControllerRevision{
@@ -53,6 +54,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
+// Pins DS-37.
 func TestSurplus(t *testing.T) {
 	four := []*appsv1.ControllerRevision{newRevision("a", 1, ""), newRevision("b", 2, ""), newRevision("c", 3, ""), newRevision("d", 4, "")}
 	finished := func(p *corev1.Pod) { phase(corev1.PodFailed)(p); deleting(p) }
@@ -65,10 +67,10 @@ func TestSurplus(t *testing.T) {
 		{"within the limit", ptr.To[int32](4), nil, nil},
 		{"the oldest go", ptr.To[int32](2), nil, []string{"a", "b"}},
 		{"those with pods stay", ptr.To[int32](2), []*corev1.Pod{newPod("p", "n", hash("a"))}, []string{"b", "c"}},
-		{"also with pods on their way out", ptr.To[int32](2), []*corev1.Pod{newPod("p", "n", hash("b"), finished)}, []string{"a", "c"}},
+		{"DS-46: also with pods on their way out", ptr.To[int32](2), []*corev1.Pod{newPod("p", "n", hash("b"), finished)}, []string{"a", "c"}},
 		{"even if too many stay", ptr.To[int32](0), []*corev1.Pod{newPod("p", "n", hash("b")), newPod("q", "n", hash("d"))}, []string{"a", "c"}},
 		{"none are kept", ptr.To[int32](0), nil, []string{"a", "b", "c", "d"}},
-		{"no limit is the default", nil, nil, nil},
+		{"DS-62: no limit is the default", nil, nil, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			ds := newSet(func(ds *appsv1.DaemonSet) { ds.Spec.RevisionHistoryLimit = test.limit })

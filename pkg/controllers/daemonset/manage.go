@@ -6,22 +6,23 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
 )
 
-// plan is what is to be done to the pods of a set.
+// plan is the changes to make to the pods of a set.
 type plan struct {
-	// create lists the nodes that get a pod.
+	// create lists the nodes to create a pod on.
 	create []string
-	// delete lists the pods that go.
+	// delete lists the pods to delete.
 	delete []*corev1.Pod
-	// events tell about pods that have ended.
-	events []event
-	// retry is in how long to look at failed pods again that have to wait; 0 if there are none.
+	// events are recorded about pods that have finished.
+	events []controller.Event
+	// retry is the delay until the next failed pod may be replaced; 0 if there is none.
 	retry time.Duration
 }
 
-// empty reports that nothing is to be created or deleted.
+// empty reports whether the plan neither creates nor deletes pods.
 func (p *plan) empty() bool { return len(p.create) == 0 && len(p.delete) == 0 }
 
 func (p *plan) retryAfter(wait time.Duration) {
@@ -30,9 +31,9 @@ func (p *plan) retryAfter(wait time.Duration) {
 	}
 }
 
-// manage decides which pods are missing, and which are too many, have ended, or are where
-// they must not be.
-func (v *view) manage(f failures) plan {
+// manage decides which pods are missing, and which are surplus, have finished, or are on nodes
+// where they must not run.
+func (v *pass) manage(f failures) plan {
 	var p plan
 	for i := range v.sites {
 		v.manageSite(&p, &v.sites[i], f)
@@ -44,19 +45,19 @@ func (v *view) manage(f failures) plan {
 	return p
 }
 
-func (v *view) manageSite(p *plan, s *site, f failures) {
+func (v *pass) manageSite(p *plan, s *site, f failures) {
 	switch {
 	case s.run && len(s.pods) == 0:
 		p.create = append(p.create, s.node)
 	case s.remain && len(s.pods) == 1 && pods.IsActive(s.pods[0]):
-		// As it should be, which is what nearly every node is.
+		// Nothing to do, as for nearly every node.
 	case s.remain:
 		running := v.dropEnded(p, s, f)
 		if v.surges() {
 			v.pruneSurge(p, s, running)
 			return
 		}
-		// A pod that was just killed, or is on its way out, holds the node until it is gone.
+		// A pod that is being deleted occupies the node until it is gone.
 		if len(running) > 1 {
 			slices.SortFunc(running, oldestFirst)
 			p.delete = append(p.delete, running[1:]...)
@@ -68,7 +69,7 @@ func (v *view) manageSite(p *plan, s *site, f failures) {
 
 // dropEnded plans the deletion of pods that failed or succeeded, and returns the others
 // that are not being deleted.
-func (v *view) dropEnded(p *plan, s *site, f failures) []*corev1.Pod {
+func (v *pass) dropEnded(p *plan, s *site, f failures) []*corev1.Pod {
 	var running []*corev1.Pod
 	for _, pod := range staying(s.pods) {
 		switch pod.Status.Phase {
@@ -77,10 +78,10 @@ func (v *view) dropEnded(p *plan, s *site, f failures) []*corev1.Pod {
 				p.retryAfter(wait)
 				continue
 			}
-			p.events = append(p.events, failedPodEvent(pod, s.node))
+			p.events = append(p.events, failedPod(v.ds, pod, s.node))
 			p.delete = append(p.delete, pod)
 		case corev1.PodSucceeded:
-			p.events = append(p.events, succeededPodEvent(pod, s.node))
+			p.events = append(p.events, succeededPod(v.ds, pod, s.node))
 			p.delete = append(p.delete, pod)
 		default:
 			running = append(running, pod)
@@ -89,9 +90,9 @@ func (v *view) dropEnded(p *plan, s *site, f failures) []*corev1.Pod {
 	return running
 }
 
-// pruneSurge leaves a node of a surging set with the oldest updated pod and, until that
-// is available, the oldest other one. Here only the hash tells whether a pod is updated.
-func (v *view) pruneSurge(p *plan, s *site, running []*corev1.Pod) {
+// pruneSurge keeps, on a node of a surging set, the oldest updated pod and, until that is
+// available, the oldest other one. Here only the hash decides whether a pod is updated.
+func (v *pass) pruneSurge(p *plan, s *site, running []*corev1.Pod) {
 	if len(running) == 0 && s.run {
 		p.create = append(p.create, s.node)
 	}
@@ -134,8 +135,8 @@ func staying(all []*corev1.Pod) []*corev1.Pod {
 	return all
 }
 
-// unscheduled returns the pods that were pinned to a node which went away before they got
-// there. The pod garbage collector looks at scheduled pods only.
+// unscheduled returns the pods pinned to a node that was deleted before they were scheduled.
+// The pod garbage collector handles scheduled pods only.
 func unscheduled(all []*corev1.Pod) []*corev1.Pod {
 	var lost []*corev1.Pod
 	for _, pod := range staying(all) {

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"kcmd.dev/test/controllertest"
 )
 
 type decision struct {
@@ -18,11 +20,12 @@ type decision struct {
 }
 
 func decided(p plan) decision {
-	return decision{create: append([]string{}, p.create...), delete: namesOf(p.delete)}
+	return decision{create: append([]string{}, p.create...), delete: controllertest.Names(p.delete)}
 }
 
 func none(names ...string) []string { return append([]string{}, names...) }
 
+// Pins DS-24, DS-25, DS-25a, DS-25b and DS-26.
 func TestManage(t *testing.T) {
 	failed, succeeded := phase(corev1.PodFailed), phase(corev1.PodSucceeded)
 	finalized := func(p *corev1.Pod) { succeeded(p); deleting(p) }
@@ -60,16 +63,16 @@ func TestManage(t *testing.T) {
 			decision{none(), none("a", "b")}, nil,
 		},
 		{
-			"of several the oldest stays", newSet(), sitesOf(1),
+			"DS-28: of several the oldest stays", newSet(), sitesOf(1),
 			[]*corev1.Pod{newPod("young", "n0"), newPod("oldest", "n0", age(2)), newPod("older", "n0", age(1))},
 			decision{none(), none("older", "young")}, nil,
 		},
 		{
-			"of equal age the first by name stays", newSet(), sitesOf(1), []*corev1.Pod{newPod("b", "n0"), newPod("a", "n0")},
+			"DS-28: of equal age the first by name stays", newSet(), sitesOf(1), []*corev1.Pod{newPod("b", "n0"), newPod("a", "n0")},
 			decision{none(), none("b")}, nil,
 		},
 		{
-			"scheduled goes before age", newSet(), sitesOf(1), []*corev1.Pod{newPod("older", "n0", age(1), pinned), newPod("bound", "n0")},
+			"DS-28: scheduled goes before age", newSet(), sitesOf(1), []*corev1.Pod{newPod("older", "n0", age(1), pinned), newPod("bound", "n0")},
 			decision{none(), none("older")}, nil,
 		},
 		{
@@ -159,13 +162,13 @@ func TestManage(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := viewOf(test.set, test.sites, test.pods...).manage(newFailures(clocktesting.NewFakeClock(start)))
+			p := passOf(test.set, test.sites, test.pods...).manage(newFailures(clocktesting.NewFakeClock(start)))
 			if diff := cmp.Diff(test.want, decided(p), cmp.AllowUnexported(decision{})); diff != "" {
 				t.Error(diff)
 			}
 			var events []string
 			for _, e := range p.events {
-				events = append(events, e.kind+" "+e.reason+" "+e.message)
+				events = append(events, e.Type+" "+e.Reason+" "+e.Message)
 			}
 			if !slices.Equal(events, test.events) {
 				t.Errorf("events %q, want %q", events, test.events)
@@ -184,12 +187,13 @@ func generation(value string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Labels[generationLabel] = value }
 }
 
+// Pins DS-25 and DS-43.
 func TestFailedPodsAreReplacedEverMoreSlowly(t *testing.T) {
 	clock := clocktesting.NewFakeClock(start)
 	f := newFailures(clock)
 	ds := newSet()
 	kill := func() (killed int, retry time.Duration) {
-		p := viewOf(ds, sitesOf(1), newPod("a", "n0", phase(corev1.PodFailed))).manage(f)
+		p := passOf(ds, sitesOf(1), newPod("a", "n0", phase(corev1.PodFailed))).manage(f)
 		return len(p.delete), p.retry
 	}
 	for i := range 12 {
@@ -230,8 +234,8 @@ func TestTheEarliestRetryCounts(t *testing.T) {
 	}
 	f.backoff.Next("set/0/n1", start)
 	failed := phase(corev1.PodFailed)
-	p := viewOf(ds, sitesOf(2), newPod("a", "n0", failed), newPod("b", "n1", failed)).manage(f)
+	p := passOf(ds, sitesOf(2), newPod("a", "n0", failed), newPod("b", "n1", failed)).manage(f)
 	if p.retry != time.Second || !p.empty() {
-		t.Errorf("retry %v, delete %v", p.retry, namesOf(p.delete))
+		t.Errorf("retry %v, delete %v", p.retry, controllertest.Names(p.delete))
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/metrics"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 )
 
 type controllerMetrics struct {

@@ -20,7 +20,7 @@ func (c *daemonSetController) nodeAdded(lane reconcile.Lane, node *corev1.Node) 
 	c.nodeLoop.Enqueue(lane, node.Name)
 }
 
-// nodeUpdated ignores what does not change eligibility, most of all heartbeats.
+// nodeUpdated ignores updates that do not change eligibility, above all heartbeats.
 func (c *daemonSetController) nodeUpdated(lane reconcile.Lane, old, node *corev1.Node) {
 	if equality.Semantic.DeepEqual(old.Labels, node.Labels) && equality.Semantic.DeepEqual(old.Spec.Taints, node.Spec.Taints) {
 		return
@@ -28,8 +28,8 @@ func (c *daemonSetController) nodeUpdated(lane reconcile.Lane, old, node *corev1
 	c.nodeLoop.Enqueue(lane, node.Name)
 }
 
-// reconcileNode looks for the sets that have to act on a node. Nothing needs to be done
-// for a node that is gone: its pods are deleted, and each is an event.
+// reconcileNode enqueues the sets that have to act on a node. A deleted node needs no action:
+// the deletion of each of its pods is an event.
 func (c *daemonSetController) reconcileNode(ctx context.Context, name string) error {
 	node, err := c.nodes.Get(name)
 	if apierrors.IsNotFound(err) {
@@ -55,15 +55,15 @@ func (c *daemonSetController) reconcileNode(ctx context.Context, name string) er
 			errs = append(errs, err)
 			continue
 		}
-		if concerned(blueprint.placement.on(logger, node), present[keyOf(ds)], ds.Status.NumberMisscheduled) {
-			c.queue.Enqueue(reconcile.Fresh, keyOf(ds))
+		if concerned(blueprint.placement.on(logger, node), present[reconcile.KeyOf(ds)], ds.Status.NumberMisscheduled) {
+			c.owners.Enqueue(reconcile.Fresh, ds)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// concerned reports that a set has to look at a node. It has to as well if it counts pods
-// that are out of place and has one there, which may not be out of place any more.
+// concerned reports whether a set has to act on a node. That includes a set that counts
+// misscheduled pods and has one there, which may no longer be misscheduled.
 func concerned(e eligibility, present bool, misscheduled int32) bool {
 	return e.run && !present || !e.remain && present || present && misscheduled > 0
 }

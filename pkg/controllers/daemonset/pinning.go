@@ -5,9 +5,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// pin returns the affinity with which a pod can be scheduled to one node only. The terms
-// of the required node affinity, which the node was found to match, are replaced;
-// everything else is kept. The argument is not changed.
+// pin returns the affinity with which a pod can be scheduled to one node only. The terms of the
+// required node affinity, which the node was found to match, are replaced; everything else is
+// kept. The argument is not modified.
 func pin(affinity *corev1.Affinity, node string) *corev1.Affinity {
 	pinned := affinity.DeepCopy()
 	if pinned == nil {

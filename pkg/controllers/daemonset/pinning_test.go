@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// Pins DS-29.
 func TestPin(t *testing.T) {
 	preferred := []corev1.PreferredSchedulingTerm{{Weight: 1, Preference: expression("zone", corev1.NodeSelectorOpExists)}}
 	spread := &corev1.PodAntiAffinity{}
@@ -40,6 +41,7 @@ func TestPin(t *testing.T) {
 	}
 }
 
+// Pins DS-23.
 func TestTarget(t *testing.T) {
 	const in, notIn = corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn
 	for _, test := range []struct {

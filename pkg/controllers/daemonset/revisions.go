@@ -15,13 +15,14 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/controllers/kit/history"
+	"kcmd.dev/pkg/controllers/kit/owners"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
-	"kcmd.dev/pkg/controllers/kit/revision"
+	"kcmd.dev/pkg/controllers/kit/workloads/history"
+	"kcmd.dev/pkg/controllers/kit/workloads/podtemplate"
 )
 
-// construct returns the history of a set, with one revision of the current template that
-// has the highest number. Pods may get another label on the way, so it returns them too.
+// construct returns the history of a set, with one revision of the current template that has
+// the highest number. It may relabel pods, so it returns them too.
 func (c *daemonSetController) construct(ctx context.Context, ds *appsv1.DaemonSet, b *blueprint, claimed []*corev1.Pod) (revisions, []*corev1.Pod, error) {
 	all, err := c.claimRevisions(ctx, ds)
 	if err != nil {
@@ -47,7 +48,7 @@ func (c *daemonSetController) construct(ctx context.Context, ds *appsv1.DaemonSe
 
 // claimRevisions returns the revisions of a set. All have the label with their hash.
 func (c *daemonSetController) claimRevisions(ctx context.Context, ds *appsv1.DaemonSet) ([]*appsv1.ControllerRevision, error) {
-	selector, err := c.selectors.Of(ds)
+	selector, err := c.owners.Selectors.Of(ds)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +60,7 @@ func (c *daemonSetController) claimRevisions(ctx context.Context, ds *appsv1.Dae
 		_, err := c.history.Patch(ctx, r, types.StrategicMergePatchType, patch)
 		return err
 	}
-	claimed, err := claimer(c, ds, "ControllerRevision", selector, patch).Claim(ctx, candidates)
+	claimed, err := owners.ClaimerFor(c.owners, ds, "ControllerRevision", selector, patch).Claim(ctx, candidates)
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +72,8 @@ func (c *daemonSetController) claimRevisions(ctx context.Context, ds *appsv1.Dae
 	return claimed, nil
 }
 
-// labelled sees to it that a revision has a hash. One that was made without is known by
-// its name.
+// labelled ensures that a revision has the label with its hash. The hash of one without is its
+// name.
 func (c *daemonSetController) labelled(ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
 	if _, ok := r.Labels[appsv1.DefaultDaemonSetUniqueLabelKey]; ok {
 		return r, nil
@@ -82,13 +83,13 @@ func (c *daemonSetController) labelled(ctx context.Context, r *appsv1.Controller
 		changed.Labels = map[string]string{}
 	}
 	changed.Labels[appsv1.DefaultDaemonSetUniqueLabelKey] = r.Name
-	return c.client.AppsV1().ControllerRevisions(r.Namespace).Update(ctx, changed, metav1.UpdateOptions{})
+	return c.Client.AppsV1().ControllerRevisions(r.Namespace).Update(ctx, changed, metav1.UpdateOptions{})
 }
 
 // snapshot creates the revision of the template of a set. If its name is taken by another
 // template, the set counts a collision, and the next attempt gets another name.
 func (c *daemonSetController) snapshot(ctx context.Context, ds *appsv1.DaemonSet, payload []byte, number int64) (*appsv1.ControllerRevision, error) {
-	hash := revision.TemplateHash(&ds.Spec.Template, ds.Status.CollisionCount)
+	hash := podtemplate.Hash(&ds.Spec.Template, ds.Status.CollisionCount)
 	labels := maps.Clone(ds.Spec.Template.Labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -105,7 +106,7 @@ func (c *daemonSetController) snapshot(ctx context.Context, ds *appsv1.DaemonSet
 		Data:     runtime.RawExtension{Raw: payload},
 		Revision: number,
 	}
-	client := c.client.AppsV1().ControllerRevisions(ds.Namespace)
+	client := c.Client.AppsV1().ControllerRevisions(ds.Namespace)
 	created, err := client.Create(ctx, made, metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
 		return created, err
@@ -123,16 +124,16 @@ func (c *daemonSetController) snapshot(ctx context.Context, ds *appsv1.DaemonSet
 	return nil, err
 }
 
-// countCollision raises status.collisionCount by one, unless that has happened since the
-// set was read.
+// countCollision increments status.collisionCount, unless it was incremented since the set was
+// read.
 func (c *daemonSetController) countCollision(ctx context.Context, ds *appsv1.DaemonSet) error {
-	client := c.client.AppsV1().DaemonSets(ds.Namespace)
+	client := c.Client.AppsV1().DaemonSets(ds.Namespace)
 	live, err := client.Get(ctx, ds.Name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
 	if live.UID != ds.UID || !ptr.Equal(live.Status.CollisionCount, ds.Status.CollisionCount) {
-		return reconcile.Requeue(fmt.Errorf("the collision count of DaemonSet %s is stale", keyOf(ds)))
+		return reconcile.Requeue(fmt.Errorf("the collision count of DaemonSet %s is stale", klog.KObj(ds)))
 	}
 	changed := live.DeepCopy()
 	changed.Status.CollisionCount = ptr.To(ptr.Deref(live.Status.CollisionCount, 0) + 1)
@@ -140,13 +141,13 @@ func (c *daemonSetController) countCollision(ctx context.Context, ds *appsv1.Dae
 	if err != nil {
 		return err
 	}
-	klog.FromContext(ctx).V(2).Info("The name of a revision is taken", "daemonSet", klog.KObj(ds), "collisionCount", *changed.Status.CollisionCount)
-	c.wrote(updated)
+	klog.FromContext(ctx).V(2).Info("Name of the new revision is taken", "daemonSet", klog.KObj(ds), "collisionCount", *changed.Status.CollisionCount)
+	c.owners.Wrote(ds, updated)
 	return nil
 }
 
-// mergeInto makes one revision stand for duplicates of it: pods get its label, and the
-// duplicates are deleted.
+// mergeInto replaces duplicates of a revision by it: pods get its label, and the duplicates are
+// deleted.
 func (c *daemonSetController) mergeInto(ctx context.Context, ds *appsv1.DaemonSet, kept *appsv1.ControllerRevision, duplicates []*appsv1.ControllerRevision, claimed []*corev1.Pod) ([]*corev1.Pod, error) {
 	if len(duplicates) == 0 {
 		return claimed, nil
@@ -163,7 +164,7 @@ func (c *daemonSetController) mergeInto(ctx context.Context, ds *appsv1.DaemonSe
 	return claimed, nil
 }
 
-// relabel gives all pods the hash, and returns them as they are then.
+// relabel sets the hash label of all pods and returns them as patched.
 func (c *daemonSetController) relabel(ctx context.Context, ds *appsv1.DaemonSet, hash string, claimed []*corev1.Pod) ([]*corev1.Pod, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"labels": map[string]string{appsv1.DefaultDaemonSetUniqueLabelKey: hash},
@@ -177,7 +178,7 @@ func (c *daemonSetController) relabel(ctx context.Context, ds *appsv1.DaemonSet,
 			relabelled = append(relabelled, pod)
 			continue
 		}
-		patched, err := c.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		patched, err := c.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -191,7 +192,7 @@ func (c *daemonSetController) relabel(ctx context.Context, ds *appsv1.DaemonSet,
 }
 
 // prune deletes the revisions that exceed the limit of the set.
-func (c *daemonSetController) prune(ctx context.Context, v *view, r revisions) error {
+func (c *daemonSetController) prune(ctx context.Context, v *pass, r revisions) error {
 	for _, old := range r.surplus(v.ds, v.claimed) {
 		if err := c.history.Delete(ctx, old); err != nil {
 			return err

@@ -9,9 +9,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/controllers/kit/history"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
-	"kcmd.dev/pkg/controllers/kit/revision"
+	"kcmd.dev/pkg/controllers/kit/workloads/history"
+	"kcmd.dev/pkg/controllers/kit/workloads/podtemplate"
+	"kcmd.dev/test/controllertest"
 )
 
 func payloadOf(t *testing.T, ds *appsv1.DaemonSet) string {
@@ -35,6 +36,7 @@ func numbers(all []*appsv1.ControllerRevision) []int64 {
 	return out
 }
 
+// Pins DS-36.
 func TestARollbackTakesTheOldRevisionUpAgain(t *testing.T) {
 	h := newHarness(t, true, newSet(), newNode("n0"))
 	h.settle(t)
@@ -52,6 +54,7 @@ func TestARollbackTakesTheOldRevisionUpAgain(t *testing.T) {
 	}
 }
 
+// Pins DS-37.
 func TestHistoryIsPruned(t *testing.T) {
 	limit := func(ds *appsv1.DaemonSet) { ds.Spec.RevisionHistoryLimit = ptr.To[int32](1) }
 	h := newHarness(t, true, newSet(limit), newNode("n0"))
@@ -65,6 +68,7 @@ func TestHistoryIsPruned(t *testing.T) {
 	}
 }
 
+// Pins DS-35.
 func TestDuplicatesAreMerged(t *testing.T) {
 	ds := newSet(onDelete)
 	payload := payloadOf(t, ds)
@@ -72,7 +76,7 @@ func TestDuplicatesAreMerged(t *testing.T) {
 		newRevision("new", 1, payload), newRevision("copy", 2, payload),
 		newPod("a", "n0"), newPod("b", "n1", hash("copy")))
 	h.reconcile(t)
-	h.wantRequests(t, "delete controllerrevisions", "patch pods", "update daemonsets/status")
+	h.WantRequestsInAnyOrder(t, "delete controllerrevisions", "patch pods", "update daemonsets/status")
 	if all := revisionNames(h.revisions(t)); !slices.Equal(all, []string{"copy"}) {
 		t.Errorf("revisions are %v", all)
 	}
@@ -87,6 +91,7 @@ func TestDuplicatesAreMerged(t *testing.T) {
 	}
 }
 
+// Pins DS-33.
 func TestRevisionsAreAdoptedAndLabelled(t *testing.T) {
 	ds := newSet()
 	bare := newRevision("bare", 1, payloadOf(t, ds), func(r *appsv1.ControllerRevision) {
@@ -94,12 +99,12 @@ func TestRevisionsAreAdoptedAndLabelled(t *testing.T) {
 	})
 	foreign := newRevision("foreign", 5, "{}", func(r *appsv1.ControllerRevision) { r.OwnerReferences, r.Labels = nil, nil })
 	h := newHarness(t, true, ds, bare, foreign)
-	h.observe(t)
+	h.CatchUp(t)
 	// The fake API server refuses the stale version that an update after the patch has not.
-	if err := h.c.reconcile(h.Context(), key); err != nil {
+	if err := h.Reconcile(); err != nil {
 		t.Fatal(err)
 	}
-	h.wantRequests(t, "get daemonsets", "patch controllerrevisions", "update controllerrevisions", "update daemonsets/status")
+	h.WantRequestsInAnyOrder(t, "get daemonsets", "patch controllerrevisions", "update controllerrevisions", "update daemonsets/status")
 	for _, r := range h.revisions(t) {
 		if r.Name == "bare" && hashLabel(r) != "bare" {
 			t.Errorf("labels are %v", r.Labels)
@@ -113,22 +118,23 @@ func TestRevisionsAreAdoptedAndLabelled(t *testing.T) {
 // TestAnotherEncodingKeepsPods is what happens when the encoding of a template changes, as
 // it did from 1.33 to 1.34: the old revision does not match, its name is taken, and a new
 // one is made; but pods stay, because they are of the same template generation.
+// Pins DS-45.
 func TestAnotherEncodingKeepsPods(t *testing.T) {
 	ds := newSet(templateGenerationOf("1"))
-	name := revision.TemplateHash(&ds.Spec.Template, nil)
+	name := podtemplate.Hash(&ds.Spec.Template, nil)
 	stored := newRevision("agent-"+name, 1, `{"spec":{"template":{"metadata":{"creationTimestamp":null}}}}`,
 		func(r *appsv1.ControllerRevision) { r.Labels[appsv1.DefaultDaemonSetUniqueLabelKey] = name })
 	h := newHarness(t, true, ds, newNode("n0"), stored, newPod("a", "n0", hash(name), generation("1")))
-	h.observe(t)
-	if err := h.c.reconcile(h.Context(), key); !apierrors.IsAlreadyExists(err) {
+	h.CatchUp(t)
+	if err := h.Reconcile(); !apierrors.IsAlreadyExists(err) {
 		t.Fatalf("got %v", err)
 	}
-	h.wantRequests(t, "create controllerrevisions", "get controllerrevisions", "get daemonsets", "update daemonsets/status")
+	h.WantRequestsInAnyOrder(t, "create controllerrevisions", "get controllerrevisions", "get daemonsets", "update daemonsets/status")
 	h.settle(t)
-	if all := h.revisions(t); !slices.Equal(numbers(all), []int64{1, 2}) || hashLabel(all[1]) != revision.TemplateHash(&ds.Spec.Template, ptr.To[int32](1)) {
+	if all := h.revisions(t); !slices.Equal(numbers(all), []int64{1, 2}) || hashLabel(all[1]) != podtemplate.Hash(&ds.Spec.Template, ptr.To[int32](1)) {
 		t.Errorf("revisions are %v %v", numbers(all), revisionNames(all))
 	}
-	if all := namesOf(h.pods(t)); !slices.Equal(all, []string{"a"}) {
+	if all := controllertest.Names(h.pods(t)); !slices.Equal(all, []string{"a"}) {
 		t.Errorf("pods are %v", all)
 	}
 	s := h.set(t).Status
@@ -137,61 +143,63 @@ func TestAnotherEncodingKeepsPods(t *testing.T) {
 	}
 }
 
+// Pins DS-34.
 func TestANameThatIsTaken(t *testing.T) {
 	ds := newSet()
-	name := "agent-" + revision.TemplateHash(&ds.Spec.Template, nil)
+	name := "agent-" + podtemplate.Hash(&ds.Spec.Template, nil)
 	t.Run("by the same payload", func(t *testing.T) {
 		h := newHarness(t, true, ds.DeepCopy(), newNode("n0"))
-		h.observe(t)
-		h.store(t, newRevision(name, 1, payloadOf(t, ds), func(r *appsv1.ControllerRevision) { r.Labels = nil }))
-		if err := h.c.reconcile(h.Context(), key); err != nil {
+		h.CatchUp(t)
+		h.Store(t, newRevision(name, 1, payloadOf(t, ds), func(r *appsv1.ControllerRevision) { r.Labels = nil }))
+		if err := h.Reconcile(); err != nil {
 			t.Fatal(err)
 		}
-		h.wantRequests(t, "create controllerrevisions", "create pods", "get controllerrevisions", "update controllerrevisions", "update daemonsets/status")
+		h.WantRequestsInAnyOrder(t, "create controllerrevisions", "create pods", "get controllerrevisions", "update controllerrevisions", "update daemonsets/status")
 		if pod := h.pods(t)[0]; pod.Labels[appsv1.DefaultDaemonSetUniqueLabelKey] != name {
 			t.Errorf("the pod has labels %v", pod.Labels)
 		}
 	})
 	t.Run("and counted already", func(t *testing.T) {
 		h := newHarness(t, true, ds.DeepCopy(), newNode("n0"))
-		h.observe(t)
-		h.store(t, newRevision(name, 1, "{}"))
+		h.CatchUp(t)
+		h.Store(t, newRevision(name, 1, "{}"))
 		live := h.set(t)
 		live.Status.CollisionCount = ptr.To[int32](1)
-		h.store(t, live)
-		if err := h.c.reconcile(h.Context(), key); !reconcile.IsRequeue(err) {
+		h.Store(t, live)
+		if err := h.Reconcile(); !reconcile.IsRequeue(err) {
 			t.Fatalf("got %v", err)
 		}
-		h.wantRequests(t, "create controllerrevisions", "get controllerrevisions", "get daemonsets")
+		h.WantRequestsInAnyOrder(t, "create controllerrevisions", "get controllerrevisions", "get daemonsets")
 	})
 	t.Run("and the set was recreated", func(t *testing.T) {
 		h := newHarness(t, true, ds.DeepCopy(), newNode("n0"))
-		h.observe(t)
-		h.store(t, newRevision(name, 1, "{}"))
+		h.CatchUp(t)
+		h.Store(t, newRevision(name, 1, "{}"))
 		live := h.set(t)
 		live.UID = "other"
-		h.store(t, live)
-		if err := h.c.reconcile(h.Context(), key); !reconcile.IsRequeue(err) {
+		h.Store(t, live)
+		if err := h.Reconcile(); !reconcile.IsRequeue(err) {
 			t.Fatalf("got %v", err)
 		}
 	})
 }
 
+// Pins DS-16.
 func TestHistoryFailures(t *testing.T) {
 	boom := errors.New("boom")
 	ds := newSet(onDelete)
 	payload := payloadOf(t, ds)
 	h := newHarness(t, true, ds, newNode("n0"), newRevision("new", 1, payload), newRevision("copy", 2, payload), newPod("a", "n0"))
-	h.failOn("patch", "pods", boom)
-	h.observe(t)
-	if err := h.c.reconcile(h.Context(), key); !errors.Is(err, boom) {
+	h.Refuse("patch pods", boom)
+	h.CatchUp(t)
+	if err := h.Reconcile(); !errors.Is(err, boom) {
 		t.Errorf("got %v", err)
 	}
 	// A duplicate that pods are labelled with is not deleted.
-	h.wantRequests(t, "patch pods")
+	h.WantRequestsInAnyOrder(t, "patch pods")
 
 	gone := apierrors.NewNotFound(appsv1.Resource("pods"), "a")
-	h.failOn("patch", "pods", gone)
+	h.Refuse("patch pods", gone)
 	h.reconcile(t)
 	if all := revisionNames(h.revisions(t)); !slices.Equal(all, []string{"copy"}) {
 		t.Errorf("revisions are %v", all)

@@ -9,7 +9,7 @@ import (
 )
 
 // rollingUpdate decides which old pods are replaced next.
-func (v *view) rollingUpdate() (plan, error) {
+func (v *pass) rollingUpdate() (plan, error) {
 	desired := v.desired()
 	maxSurge, err := v.maxSurge(desired)
 	if err != nil {
@@ -28,15 +28,15 @@ func (v *view) rollingUpdate() (plan, error) {
 	return v.replace(maxUnavailable), nil
 }
 
-// progress is how far the update of a node is.
+// progress is the state of the update on a node.
 type progress struct {
 	// updated and old are the pods of either kind that are not being deleted, if any.
 	updated, old *corev1.Pod
-	// excess: there is more than one of a kind. Manage prunes it first.
+	// excess: there is more than one of a kind. Manage deletes the surplus first.
 	excess bool
 }
 
-func (v *view) progressOf(s *site) progress {
+func (v *pass) progressOf(s *site) progress {
 	var p progress
 	for _, pod := range staying(s.pods) {
 		kind := &p.old
@@ -51,9 +51,8 @@ func (v *view) progressOf(s *site) progress {
 	return p
 }
 
-// updateSites calls do for the nodes that an update is about: those that have pods of the
-// set and those that should.
-func (v *view) updateSites(do func(s *site, exists bool) error) error {
+// updateSites calls do for the nodes that have pods of the set or should have one.
+func (v *pass) updateSites(do func(s *site, exists bool) error) error {
 	for i := range v.sites {
 		if s := &v.sites[i]; s.run || len(s.pods) > 0 {
 			if err := do(s, true); err != nil {
@@ -69,17 +68,17 @@ func (v *view) updateSites(do func(s *site, exists bool) error) error {
 	return nil
 }
 
-// replace deletes old pods, so that manage creates new ones, while no more than
-// maxUnavailable nodes lack an available pod. Old pods that are not available count
-// already, so all of them go.
-func (v *view) replace(maxUnavailable int) plan {
+// replace deletes old pods, so that manage creates new ones, while no more than maxUnavailable
+// nodes lack an available pod. Old pods that are not available already count, so all of them
+// are deleted.
+func (v *pass) replace(maxUnavailable int) plan {
 	var unavailable int
 	var broken, candidates []*corev1.Pod
 	_ = v.updateSites(func(s *site, _ bool) error {
 		p := v.progressOf(s)
 		switch {
 		case p.excess, (p.updated == nil) == (p.old == nil):
-			// Manage has something to do there.
+			// Manage acts on this node.
 			unavailable++
 		case p.old == nil:
 			if !v.isAvailable(p.updated) {
@@ -99,7 +98,7 @@ func (v *view) replace(maxUnavailable int) plan {
 
 // surge creates updated pods beside old ones on no more than maxSurge nodes at once, and
 // deletes an old one when the updated one is available.
-func (v *view) surge(maxSurge, desired int) (plan, error) {
+func (v *pass) surge(maxSurge, desired int) (plan, error) {
 	var o overlap
 	if err := v.updateSites(func(s *site, exists bool) error { return v.overlapOn(&o, s, exists) }); err != nil {
 		return plan{}, err
@@ -112,20 +111,20 @@ func (v *view) surge(maxSurge, desired int) (plan, error) {
 	return o.plan, nil
 }
 
-// overlap is what is known of a surging update.
+// overlap is the state of a surging update.
 type overlap struct {
-	// plan is what is done without regard to limits.
+	// plan is the changes that are not subject to limits.
 	plan plan
 	// surging is the number of nodes that have more than one pod, available that of nodes
 	// with an available one.
 	surging, available int
-	// candidates are the nodes with nothing but an available old pod.
+	// candidates are the nodes that have only an available old pod.
 	candidates []string
-	// sunset are available old pods on nodes that should not run one any more.
+	// sunset are available old pods on nodes that should no longer run one.
 	sunset []*corev1.Pod
 }
 
-func (v *view) overlapOn(o *overlap, s *site, exists bool) error {
+func (v *pass) overlapOn(o *overlap, s *site, exists bool) error {
 	p := v.progressOf(s)
 	oldAvailable, updatedAvailable := p.old != nil && v.isAvailable(p.old), p.updated != nil && v.isAvailable(p.updated)
 	if oldAvailable || p.old == nil && updatedAvailable {
@@ -133,7 +132,7 @@ func (v *view) overlapOn(o *overlap, s *site, exists bool) error {
 	}
 	switch {
 	case p.excess:
-		// Manage prunes it first.
+		// Manage deletes the surplus first.
 		o.surging++
 	case p.old == nil:
 	case updatedAvailable:
@@ -148,8 +147,8 @@ func (v *view) overlapOn(o *overlap, s *site, exists bool) error {
 	return nil
 }
 
-// succeed decides on a node with an old pod only. One that is not available is no loss,
-// so it is dealt with at once.
+// succeed decides on a node that has only an old pod. A pod that is not available is replaced
+// at once, since nothing is lost.
 func (o *overlap) succeed(s *site, old *corev1.Pod, available bool) {
 	switch {
 	case available && s.run:

@@ -22,6 +22,7 @@ func oldPods(n int, changes ...func(*corev1.Pod)) []*corev1.Pod {
 
 func with(all []*corev1.Pod, more ...*corev1.Pod) []*corev1.Pod { return append(all, more...) }
 
+// Pins DS-31.
 func TestReplace(t *testing.T) {
 	num, percent := intstr.FromInt32, intstr.FromString
 	unavailable := func(v intstr.IntOrString) *appsv1.DaemonSet { return newSet(strategy(v, num(0))) }
@@ -35,11 +36,11 @@ func TestReplace(t *testing.T) {
 		{"one at a time", unavailable(num(1)), sitesOf(3), oldPods(3), none("p0")},
 		{"two at a time", unavailable(num(2)), sitesOf(3), oldPods(3), none("p0", "p1")},
 		{"more than there are", unavailable(num(9)), sitesOf(3), oldPods(3), none("p0", "p1", "p2")},
-		{"a percentage is rounded up", unavailable(percent("34%")), sitesOf(3), oldPods(3), none("p0", "p1")},
+		{"DS-30: a percentage is rounded up", unavailable(percent("34%")), sitesOf(3), oldPods(3), none("p0", "p1")},
 		{"it is of the nodes that should run one", unavailable(percent("50%")),
 			map[string]eligibility{"n0": remains, "n1": remains, "n2": runs, "n3": runs}, oldPods(4), none("p0")},
-		{"zero means one", unavailable(num(0)), sitesOf(3), oldPods(3), none("p0")},
-		{"zero stays zero if none should run", unavailable(num(0)), map[string]eligibility{"n0": remains}, oldPods(1), none()},
+		{"DS-30: zero means one", unavailable(num(0)), sitesOf(3), oldPods(3), none("p0")},
+		{"DS-30: zero stays zero if none should run", unavailable(num(0)), map[string]eligibility{"n0": remains}, oldPods(1), none()},
 		{"a strategy without parameters", newSet(func(ds *appsv1.DaemonSet) { ds.Spec.UpdateStrategy.RollingUpdate = nil }), sitesOf(3), oldPods(3), none("p0")},
 		{"all are updated", unavailable(num(1)), sitesOf(2), []*corev1.Pod{newPod("a", "n0"), newPod("b", "n1")}, none()},
 
@@ -55,13 +56,13 @@ func TestReplace(t *testing.T) {
 		{"a limit of two leaves one", unavailable(num(2)), sitesOf(3), with(oldPods(2), newPod("x", "n2", unready)), none("p0")},
 		{"a pod on a node that is gone counts", unavailable(num(1)), sitesOf(2), with(oldPods(2), newPod("x", "gone", unready)), none()},
 
-		{"same template generation", newSet(templateGenerationOf("3")), sitesOf(2), oldPods(2, generation("3")), none()},
-		{"another template generation", newSet(templateGenerationOf("3")), sitesOf(2), oldPods(2, generation("2")), none("p0")},
+		{"DS-30: same template generation", newSet(templateGenerationOf("3")), sitesOf(2), oldPods(2, generation("3")), none()},
+		{"DS-30: another template generation", newSet(templateGenerationOf("3")), sitesOf(2), oldPods(2, generation("2")), none("p0")},
 		{"no template generation", newSet(templateGenerationOf("none")), sitesOf(2), oldPods(2, generation("none")), none("p0")},
 		{"ready, not yet available", newSet(minReady(9)), sitesOf(2), with(oldPods(1, age(60)), newPod("x", "n1")), none("p0")},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p, err := viewOf(test.set, test.sites, test.pods...).rollingUpdate()
+			p, err := passOf(test.set, test.sites, test.pods...).rollingUpdate()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,6 +73,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+// Pins DS-32.
 func TestSurge(t *testing.T) {
 	num, percent := intstr.FromInt32, intstr.FromString
 	for _, test := range []struct {
@@ -82,7 +84,7 @@ func TestSurge(t *testing.T) {
 		want  decision
 	}{
 		{"one at a time", newSet(surging(1)), sitesOf(3), oldPods(3), decision{none("n0"), none()}},
-		{"a percentage is rounded up", newSet(strategy(num(0), percent("34%"))), sitesOf(3), oldPods(3), decision{none("n0", "n1"), none()}},
+		{"DS-30: a percentage is rounded up", newSet(strategy(num(0), percent("34%"))), sitesOf(3), oldPods(3), decision{none("n0", "n1"), none()}},
 		{"new pods on their way use up the limit", newSet(surging(1)), sitesOf(3), with(oldPods(3), newPod("x", "n0", unready)), decision{none(), none()}},
 		{"nodes with too many do too", newSet(surging(1)), sitesOf(2), with(oldPods(2), newPod("x", "n0", old)), decision{none(), none()}},
 		{"an available new pod replaces the old one", newSet(surging(1)), sitesOf(3), with(oldPods(3), newPod("x", "n0")), decision{none("n1"), none("p0")}},
@@ -103,7 +105,7 @@ func TestSurge(t *testing.T) {
 		{"a new pod on a node that is gone", newSet(surging(1)), sitesOf(1), with(oldPods(1), newPod("x", "gone")), decision{none("n0"), none()}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p, err := viewOf(test.set, test.sites, test.pods...).rollingUpdate()
+			p, err := passOf(test.set, test.sites, test.pods...).rollingUpdate()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,13 +126,13 @@ func TestRollingUpdateErrors(t *testing.T) {
 	}{
 		{"maxSurge", newSet(strategy(intstr.FromInt32(1), bad)), nil, "maxSurge"},
 		{"maxUnavailable", newSet(strategy(bad, intstr.FromInt32(0))), nil, "maxUnavailable"},
-		{"old pod of a node that is gone", newSet(surging(1)), []*corev1.Pod{newPod("a", "gone", old)}, "gone"},
+		{"DS-32: old pod of a node that is gone", newSet(surging(1)), []*corev1.Pod{newPod("a", "gone", old)}, "gone"},
 	} {
-		if _, err := viewOf(test.set, sitesOf(1), test.pods...).rollingUpdate(); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := passOf(test.set, sitesOf(1), test.pods...).rollingUpdate(); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", test.name, err)
 		}
 	}
-	if viewOf(newSet(strategy(intstr.FromInt32(1), bad)), nil).surges() {
+	if passOf(newSet(strategy(intstr.FromInt32(1), bad)), nil).surges() {
 		t.Error("an invalid maxSurge allows a surge")
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controller"
-	"kcmd.dev/pkg/controllers/kit/controllertest"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/test/controllertest"
 )
 
 // TestRun watches the controller at work, and its successor.
@@ -25,21 +25,17 @@ func TestRun(t *testing.T) {
 		return instance, env.Run(t, instance)
 	}
 	// The metrics of the harness's own controller are in the way of another one's.
-	h.Metrics = nil
+	h.Succeed(nil)
 	first, stop := run(h.Env)
 	waitForPods(t, h, 1)
-	h.store(t, newNode("n1"))
+	h.Store(t, newNode("n1"))
 	waitForPods(t, h, 2)
 	first.(*daemonSetController).failures.backoff.Next("key", h.Clock.Now())
 	stop()
 
-	handed, ok := first.(controller.HandsOver).HandOver().(memory)
-	if !ok {
-		t.Fatal("nothing is handed over")
-	}
-	h.Predecessor = func() any { return handed }
+	h.Succeed(h.Succession.HandOver())
 	second, stop := run(h.Env)
-	h.store(t, newNode("n2"))
+	h.Store(t, newNode("n2"))
 	waitForPods(t, h, 3)
 	stop()
 	if got := second.(*daemonSetController).failures.backoff.Get("key"); got != time.Second {
@@ -54,12 +50,12 @@ func waitForPods(t *testing.T, h *harness, n int) {
 	})
 }
 
+// Pins DS-59.
 func TestUnseenWritesAreHandedOver(t *testing.T) {
 	h := newHarness(t, true, newSet())
-	h.c.tracker.Wrote(key, "set", pods.Resource, "100000")
-	handed := h.c.HandOver()
-	h.Metrics, h.Predecessor = nil, func() any { return handed }
-	successor, err := newController(h.Env.Env, config{concurrentSyncs: 1, requireFresh: true})
+	h.c.owners.Writes.Wrote(newSet(), pods.Resource, "100000")
+	h.Succeed(h.c.HandOver())
+	successor, err := newController(h.Env.Env, value{concurrentSyncs: 1, requireFresh: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,15 +64,16 @@ func TestUnseenWritesAreHandedOver(t *testing.T) {
 	if err := successor.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
-	h.observe(t)
-	if err := successor.reconcile(h.Context(), key); err == nil {
+	h.CatchUp(t)
+	if err := successor.owners.Reconcile(h.Context(), key); err == nil {
 		t.Error("the successor does not wait for what was written")
 	}
-	if requests := h.requests(); len(requests) != 0 {
+	if requests := h.Requests(); len(requests) != 0 {
 		t.Errorf("requests are %v", requests)
 	}
 }
 
+// Pins DS-25.
 func TestOldBackoffsAreForgotten(t *testing.T) {
 	h := newHarness(t, true)
 	h.c.failures.backoff.Next("key", h.Clock.Now())

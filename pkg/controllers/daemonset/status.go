@@ -19,8 +19,8 @@ type counts struct {
 	desired, current, misscheduled, ready, updated, available, unavailable int32
 }
 
-// count counts the nodes, and returns the pods that stand for those which should run one.
-func (v *view) count() (counts, []*corev1.Pod) {
+// count counts the nodes, and returns one pod for each node that should run one and does.
+func (v *pass) count() (counts, []*corev1.Pod) {
 	var c counts
 	var standing []*corev1.Pod
 	for i := range v.sites {
@@ -78,9 +78,8 @@ func withCounts(ds *appsv1.DaemonSet, c counts, observedGeneration int64) *appsv
 	return out
 }
 
-// urgent reports that someone may be waiting for what a status says: that a change of the
-// spec was seen, that a count has reached the desired number, or that the last pod that
-// is out of place is gone.
+// urgent reports whether somebody may be waiting for a status: because a change of the spec was
+// observed, a count reached the desired number, or the last misscheduled pod is gone.
 func urgent(was, is counts, newGeneration bool) bool {
 	reached := func(was, is int32, desired int32) bool { return was != is && is == desired }
 	return newGeneration ||
@@ -91,34 +90,33 @@ func urgent(was, is counts, newGeneration bool) bool {
 		reached(was.misscheduled, is.misscheduled, 0)
 }
 
-// report brings the status up to date, now or, if it says nothing that anyone waits for,
-// shortly; and sees to it that pods which become available are noticed.
-func (c *daemonSetController) report(ctx context.Context, v *view, observedGeneration int64) error {
+// report updates the status, after a short delay if the change is not urgent, and enqueues the
+// set for when a pod becomes available.
+func (c *daemonSetController) report(ctx context.Context, v *pass, observedGeneration int64) error {
 	was, ds := countsOf(v.ds.Status), v.ds
 	is, standing := v.count()
 	newGeneration := ds.Status.ObservedGeneration < observedGeneration
 	if was != is || newGeneration {
-		if wait := c.writes.Delay(keyOf(ds)); wait > 0 && !urgent(was, is, newGeneration) {
-			c.enqueueAfter(ds, wait)
-		} else if err := c.writeStatus(ctx, ds, is, observedGeneration); err != nil {
-			return fmt.Errorf("error storing status for daemon set %s: %w", keyOf(ds), err)
+		if putOff := !urgent(was, is, newGeneration) && c.owners.PutOff(ds); !putOff {
+			if err := c.writeStatus(ctx, ds, is, observedGeneration); err != nil {
+				return fmt.Errorf("error storing status for daemon set %s: %w", klog.KObj(ds), err)
+			}
 		}
 	}
 	if ds.Spec.MinReadySeconds > 0 && is.ready != is.available {
-		after, ok := pods.NextAvailabilityCheck(standing, ds.Spec.MinReadySeconds, v.now, c.clock)
+		after, ok := pods.NextAvailabilityCheck(standing, ds.Spec.MinReadySeconds, v.now, c.Clock)
 		if !ok {
 			after = time.Duration(ds.Spec.MinReadySeconds) * time.Second
 		}
-		c.queue.AddAfter(keyOf(ds), after)
+		c.owners.EnqueueAfter(ds, after)
 	}
 	return nil
 }
 
-// writeStatus sends the counts. If that fails, for whatever reason, it is tried once more
-// on the live object.
+// writeStatus updates the counts. After any error it retries once with the live object.
 func (c *daemonSetController) writeStatus(ctx context.Context, ds *appsv1.DaemonSet, is counts, observedGeneration int64) error {
 	klog.FromContext(ctx).V(4).Info("Updating status", "daemonSet", klog.KObj(ds), "counts", fmt.Sprintf("%+v", is))
-	client := c.client.AppsV1().DaemonSets(ds.Namespace)
+	client := c.Client.AppsV1().DaemonSets(ds.Namespace)
 	written, err := client.UpdateStatus(ctx, withCounts(ds, is, observedGeneration), metav1.UpdateOptions{})
 	if err != nil {
 		live, getErr := client.Get(ctx, ds.Name, metav1.GetOptions{})
@@ -132,14 +130,6 @@ func (c *daemonSetController) writeStatus(ctx context.Context, ds *appsv1.Daemon
 			return err
 		}
 	}
-	c.writes.Wrote(keyOf(ds), written.ResourceVersion)
-	c.wrote(written)
+	c.owners.WroteStatus(ds, written)
 	return nil
-}
-
-// wrote records a version of a set, which the next reconcile waits for.
-func (c *daemonSetController) wrote(ds *appsv1.DaemonSet) {
-	if c.config.requireFresh {
-		c.tracker.Wrote(keyOf(ds), ds.UID, daemonSetResource, ds.ResourceVersion)
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// Pins DS-38.
 func TestCount(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -35,7 +36,7 @@ func TestCount(t *testing.T) {
 		{"nodes that are gone do not count", newSet(), nil, []*corev1.Pod{newPod("a", "gone")}, counts{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, standing := viewOf(test.set, test.sites, test.pods...).count()
+			got, standing := passOf(test.set, test.sites, test.pods...).count()
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(counts{})); diff != "" {
 				t.Error(diff)
 			}
@@ -46,6 +47,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
+// Pins DS-38.
 func TestStatusKeepsWhatItDoesNotCount(t *testing.T) {
 	ds := newSet(func(ds *appsv1.DaemonSet) {
 		ds.Status = appsv1.DaemonSetStatus{
@@ -72,6 +74,7 @@ func TestStatusKeepsWhatItDoesNotCount(t *testing.T) {
 	}
 }
 
+// Pins DS-60.
 func TestUrgent(t *testing.T) {
 	was := counts{desired: 3, current: 2, ready: 2, updated: 2, available: 2, unavailable: 1, misscheduled: 2}
 	for _, test := range []struct {

@@ -16,8 +16,9 @@ const (
 	revisionAnnotation = "deployment.kubernetes.io/revision"
 	// revisionHistoryAnnotation lists the revisions that a ReplicaSet had before.
 	revisionHistoryAnnotation = "deployment.kubernetes.io/revision-history"
-	// desiredReplicasAnnotation of a ReplicaSet is spec.replicas of its Deployment when
-	// the ReplicaSet was last scaled; a difference to now is a scaling event.
+	// desiredReplicasAnnotation of a ReplicaSet is spec.replicas of its Deployment when the
+	// ReplicaSet was last scaled; if it differs from the present value, there is a scaling
+	// event.
 	desiredReplicasAnnotation = "deployment.kubernetes.io/desired-replicas"
 	// maxReplicasAnnotation of a ReplicaSet is the replicas plus surge of its Deployment
 	// when it was last scaled, which its share is computed from.
@@ -28,7 +29,7 @@ const (
 	revisionHistoryLength = 2000
 )
 
-// staysBehind reports that an annotation describes the object it is on, so that it is
+// staysBehind reports whether an annotation describes the object that has it, so that it is
 // copied neither from a Deployment to its ReplicaSet nor back by a rollback.
 func staysBehind(key string) bool {
 	switch key {
@@ -39,17 +40,18 @@ func staysBehind(key string) bool {
 	return false
 }
 
-// copiedAnnotations are the annotations of a Deployment that its new ReplicaSet gets.
+// copiedAnnotations returns the annotations of a Deployment that are copied to its new
+// ReplicaSet.
 func copiedAnnotations(from map[string]string) map[string]string {
 	copied := maps.Clone(from)
 	maps.DeleteFunc(copied, func(key, _ string) bool { return staysBehind(key) })
 	return copied
 }
 
-// syncedAnnotations are the annotations that the new ReplicaSet should have: those of
-// the Deployment on top of its own, and a revision that is not below target. It returns
-// nil if the ReplicaSet has them already, or carries a revision that is no number.
-// Annotations that the Deployment lost stay.
+// syncedAnnotations returns the annotations that the new ReplicaSet should have: its own,
+// overridden by those of the Deployment, and a revision that is not below target. It returns
+// nil if the ReplicaSet has them already, or if its revision is not a number. Annotations
+// removed from the Deployment are kept.
 func syncedAnnotations(d *appsv1.Deployment, rs *appsv1.ReplicaSet, target int64) map[string]string {
 	current, had := rs.Annotations[revisionAnnotation]
 	var revision int64
@@ -77,8 +79,8 @@ func syncedAnnotations(d *appsv1.Deployment, rs *appsv1.ReplicaSet, target int64
 	return synced
 }
 
-// appendHistory notes a former revision, dropping the oldest ones that would make the
-// list too long. A revision that does not fit at all is not noted.
+// appendHistory appends a former revision and drops the oldest ones if the list becomes too
+// long. A revision that does not fit at all is not appended.
 func appendHistory(annotations map[string]string, former string) {
 	history := annotations[revisionHistoryAnnotation]
 	for history != "" && len(history)+1+len(former) > revisionHistoryLength {
@@ -92,7 +94,8 @@ func appendHistory(annotations map[string]string, former string) {
 	}
 }
 
-// revisionOf is the revision of a ReplicaSet: 0 if it has none, false if it is no number.
+// revisionOf returns the revision of a ReplicaSet: 0 if it has none, false if it is not a
+// number.
 func revisionOf(rs *appsv1.ReplicaSet) (int64, bool) {
 	text := rs.Annotations[revisionAnnotation]
 	if text == "" {
@@ -102,7 +105,7 @@ func revisionOf(rs *appsv1.ReplicaSet) (int64, bool) {
 	return revision, err == nil
 }
 
-// maxRevision is the highest revision among ReplicaSets, 0 if there is none.
+// maxRevision returns the highest revision of the ReplicaSets, 0 if there is none.
 func maxRevision(sets []*appsv1.ReplicaSet) int64 {
 	var highest int64
 	for _, rs := range sets {
@@ -113,7 +116,7 @@ func maxRevision(sets []*appsv1.ReplicaSet) int64 {
 	return highest
 }
 
-// annotatedReplicas reads a number of replicas from an annotation.
+// annotatedReplicas returns the number of replicas in an annotation.
 func annotatedReplicas(rs *appsv1.ReplicaSet, key string) (int32, bool) {
 	value, err := strconv.ParseUint(rs.Annotations[key], 10, 32)
 	if err != nil || value > math.MaxInt32 {
@@ -122,7 +125,8 @@ func annotatedReplicas(rs *appsv1.ReplicaSet, key string) (int32, bool) {
 	return int32(value), true
 }
 
-// replicasAnnotations are the annotations that record what a ReplicaSet was scaled for.
+// replicasAnnotations returns the annotations that record for which numbers of replicas a
+// ReplicaSet was scaled.
 func replicasAnnotations(d *appsv1.Deployment) map[string]string {
 	return map[string]string{
 		desiredReplicasAnnotation: strconv.FormatInt(int64(replicasOf(d)), 10),
@@ -130,8 +134,8 @@ func replicasAnnotations(d *appsv1.Deployment) map[string]string {
 	}
 }
 
-// sizedForOther reports that a ReplicaSet was last scaled for another number of replicas
-// of the Deployment. A missing or invalid annotation does not count.
+// sizedForOther reports whether a ReplicaSet was last scaled for another number of replicas of
+// the Deployment. A missing or invalid annotation is ignored.
 func sizedForOther(d *appsv1.Deployment, rs *appsv1.ReplicaSet) bool {
 	desired, ok := annotatedReplicas(rs, desiredReplicasAnnotation)
 	return ok && desired != replicasOf(d)

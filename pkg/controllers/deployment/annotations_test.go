@@ -16,10 +16,10 @@ func TestSyncedAnnotations(t *testing.T) {
 		want   map[string]string // nil: nothing to change
 	}{
 		{"nothing to do", []string{"a", "1"}, []string{"a", "1", revisionAnnotation, "2"}, 2, nil},
-		{"copies and overwrites", []string{"a", "1", "b", "2"}, []string{"a", "0", revisionAnnotation, "2"}, 2,
+		{"DEP-23a: copies and overwrites", []string{"a", "1", "b", "2"}, []string{"a", "0", revisionAnnotation, "2"}, 2,
 			map[string]string{"a": "1", "b": "2", revisionAnnotation: "2"}},
-		{"keeps what the Deployment lost", nil, []string{"a", "1", revisionAnnotation, "2"}, 2, nil},
-		{"copies none of its own", []string{
+		{"DEP-23a: keeps what the Deployment lost", nil, []string{"a", "1", revisionAnnotation, "2"}, 2, nil},
+		{"DEP-23a: copies none of its own", []string{
 			"kubectl.kubernetes.io/last-applied-configuration", "x",
 			"deployment.kubernetes.io/revision", "x",
 			"deployment.kubernetes.io/revision-history", "x",
@@ -27,13 +27,13 @@ func TestSyncedAnnotations(t *testing.T) {
 			"deployment.kubernetes.io/max-replicas", "x",
 			"deprecated.deployment.rollback.to", "x",
 		}, []string{revisionAnnotation, "2"}, 2, nil},
-		{"raises the revision and notes the old one", nil, []string{revisionAnnotation, "2"}, 5,
+		{"DEP-23b: raises the revision and notes the old one", nil, []string{revisionAnnotation, "2"}, 5,
 			map[string]string{revisionAnnotation: "5", revisionHistoryAnnotation: "2"}},
-		{"appends to the history", nil, []string{revisionAnnotation, "4", revisionHistoryAnnotation, "1,2"}, 5,
+		{"DEP-23b: appends to the history", nil, []string{revisionAnnotation, "4", revisionHistoryAnnotation, "1,2"}, 5,
 			map[string]string{revisionAnnotation: "5", revisionHistoryAnnotation: "1,2,4"}},
-		{"first revision has no history", nil, nil, 1, map[string]string{revisionAnnotation: "1"}},
-		{"never lowers the revision", nil, []string{revisionAnnotation, "7"}, 5, nil},
-		{"leaves a set with a bad revision alone", []string{"a", "1"}, []string{revisionAnnotation, "x"}, 5, nil},
+		{"DEP-23b: first revision has no history", nil, nil, 1, map[string]string{revisionAnnotation: "1"}},
+		{"DEP-23b: never lowers the revision", nil, []string{revisionAnnotation, "7"}, 5, nil},
+		{"DEP-23b: leaves a set with a bad revision alone", []string{"a", "1"}, []string{revisionAnnotation, "x"}, 5, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := makeDeployment(1, annotated(tc.d...))
@@ -51,6 +51,7 @@ func TestSyncedAnnotations(t *testing.T) {
 	}
 }
 
+// Pins DEP-23b.
 func TestRevisionHistoryDropsTheOldestBeyond2000Characters(t *testing.T) {
 	full := "11111,22222," + strings.Repeat("9", 1988) // 2000 characters
 	for _, tc := range []struct{ name, history, former, want string }{
@@ -72,6 +73,7 @@ func TestRevisionHistoryDropsTheOldestBeyond2000Characters(t *testing.T) {
 	}
 }
 
+// Pins DEP-20.
 func TestAnnotatedReplicas(t *testing.T) {
 	for text, want := range map[string]*int32{
 		"5": ptr.To[int32](5), "0": ptr.To[int32](0), "2147483647": ptr.To[int32](2147483647),
@@ -84,6 +86,7 @@ func TestAnnotatedReplicas(t *testing.T) {
 	}
 }
 
+// Pins DEP-22.
 func TestMaxRevisionIgnoresWhatIsNoNumber(t *testing.T) {
 	sets := oldOf(makeSet(3, 0), makeSet(1, 0), makeSet(9, 0, noted(revisionAnnotation, "x"))).old
 	if got := maxRevision(sets); got != 3 {

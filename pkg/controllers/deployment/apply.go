@@ -8,14 +8,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// syncCurrent brings annotations, revision and minReadySeconds of the new ReplicaSet up
-// to date, and takes over its revision. It does nothing if there is no new ReplicaSet.
-func (r *rollout) syncCurrent(ctx context.Context) error {
+// syncCurrent updates annotations, revision and minReadySeconds of the new ReplicaSet, and
+// adopts its revision for the Deployment. It does nothing if there is no new ReplicaSet.
+func (r *pass) syncCurrent(ctx context.Context) error {
 	if r.sets.current == nil {
 		return nil
 	}
@@ -26,14 +27,15 @@ func (r *rollout) syncCurrent(ctx context.Context) error {
 	}
 	r.takeRevision()
 	if hasDeadline(r.d) && findCondition(r.d.Status.Conditions, appsv1.DeploymentProgressing) == nil {
-		r.setCondition(foundCondition(r.sets.current, r.clock.Now()))
+		r.setCondition(foundCondition(r.sets.current, r.Clock.Now()))
 	}
 	return nil
 }
 
-// takeRevision gives the Deployment the revision of its new ReplicaSet. It is written
-// with the status, because a write of the Deployment itself would count as a new generation.
-func (r *rollout) takeRevision() {
+// takeRevision sets the revision of the Deployment to that of its new ReplicaSet. It is written
+// together with the status, because an update of the annotations alone would increment the
+// generation of the Deployment.
+func (r *pass) takeRevision() {
 	revision := r.sets.current.Annotations[revisionAnnotation]
 	if r.d.Annotations[revisionAnnotation] == revision {
 		return
@@ -45,12 +47,12 @@ func (r *rollout) takeRevision() {
 }
 
 // ensureCurrent creates the new ReplicaSet if there is none.
-func (r *rollout) ensureCurrent(ctx context.Context) error {
+func (r *pass) ensureCurrent(ctx context.Context) error {
 	if r.sets.current != nil {
 		return nil
 	}
 	rs := newReplicaSet(r.d, r.sets.old)
-	created, err := r.client.AppsV1().ReplicaSets(rs.Namespace).Create(ctx, rs, metav1.CreateOptions{})
+	created, err := r.Client.AppsV1().ReplicaSets(rs.Namespace).Create(ctx, rs, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return r.useNamesake(rs, err)
@@ -59,27 +61,27 @@ func (r *rollout) ensureCurrent(ctx context.Context) error {
 	case err != nil:
 		return r.createFailed(rs, err)
 	}
-	r.written.wroteReplicaSet(created)
+	r.written.Wrote(r.stored, created)
 	r.sets.current = created
 	if size := sizeOf(created); size > 0 {
 		r.record(scaledEvent(created, 0, size))
 	}
 	r.takeRevision()
 	if hasDeadline(r.d) {
-		r.setCondition(createdCondition(created, r.clock.Now()))
+		r.setCondition(createdCondition(created, r.Clock.Now()))
 	}
 	return nil
 }
 
-// useNamesake uses the ReplicaSet that exists under the name of the one to create, if it
-// is what would have been created. Otherwise the next attempt takes another name.
-func (r *rollout) useNamesake(rs *appsv1.ReplicaSet, cause error) error {
+// useNamesake uses the existing ReplicaSet that has the name of the one to create, if it equals
+// what would have been created. Otherwise the next attempt uses another name.
+func (r *pass) useNamesake(rs *appsv1.ReplicaSet, cause error) error {
 	namesake, err := r.replicaSets.ReplicaSets(rs.Namespace).Get(rs.Name)
 	if err != nil {
 		return reconcile.Requeue(fmt.Errorf("getting ReplicaSet %s/%s, which exists: %w", rs.Namespace, rs.Name, err))
 	}
 	if metav1.IsControlledBy(namesake, r.d) && sameTemplate(&namesake.Spec.Template, &r.d.Spec.Template) {
-		r.sets.current = r.written.newestReplicaSet(namesake)
+		r.sets.current = r.written.Newest(r.stored, namesake)
 		r.takeRevision()
 		return nil
 	}
@@ -87,18 +89,17 @@ func (r *rollout) useNamesake(rs *appsv1.ReplicaSet, cause error) error {
 	return reconcile.Requeue(fmt.Errorf("creating ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, cause))
 }
 
-func (r *rollout) createFailed(rs *appsv1.ReplicaSet, cause error) error {
+func (r *pass) createFailed(rs *appsv1.ReplicaSet, cause error) error {
 	message := fmt.Sprintf("Failed to create new replica set %q: %v", rs.Name, cause)
 	if hasDeadline(r.d) {
-		r.setCondition(progressing(corev1.ConditionFalse, reasonCreateError, message, r.clock.Now()))
+		r.setCondition(progressing(corev1.ConditionFalse, reasonCreateError, message, r.Clock.Now()))
 	}
 	r.record(createFailedEvent(message))
 	return fmt.Errorf("creating ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, cause)
 }
 
-// resize gives ReplicaSets their sizes, in order, until one fails. It reports whether a
-// size changed.
-func (r *rollout) resize(ctx context.Context, plan []resize) (bool, error) {
+// resize scales ReplicaSets in order until one fails. It reports whether a size changed.
+func (r *pass) resize(ctx context.Context, plan []resize) (bool, error) {
 	changed := false
 	for _, step := range plan {
 		sized := step.apply(r.d)
@@ -116,32 +117,32 @@ func (r *rollout) resize(ctx context.Context, plan []resize) (bool, error) {
 	return changed, nil
 }
 
-func (r *rollout) updateReplicaSet(ctx context.Context, rs *appsv1.ReplicaSet) error {
-	updated, err := r.client.AppsV1().ReplicaSets(rs.Namespace).Update(ctx, rs, metav1.UpdateOptions{})
+func (r *pass) updateReplicaSet(ctx context.Context, rs *appsv1.ReplicaSet) error {
+	updated, err := r.Client.AppsV1().ReplicaSets(rs.Namespace).Update(ctx, rs, metav1.UpdateOptions{})
 	if err != nil {
 		return fmt.Errorf("updating ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err)
 	}
-	r.written.wroteReplicaSet(updated)
+	r.written.Wrote(r.stored, updated)
 	r.sets.replace(updated)
 	return nil
 }
 
-// cleanUp deletes old ReplicaSets beyond the history limit. The UID keeps a namesake
-// that was created meanwhile from being hit.
-func (r *rollout) cleanUp(ctx context.Context) error {
+// cleanUp deletes old ReplicaSets beyond the history limit. The UID precondition protects a
+// namesake created in the meantime.
+func (r *pass) cleanUp(ctx context.Context) error {
 	for _, rs := range outdated(r.d, r.sets.old) {
-		err := r.client.AppsV1().ReplicaSets(rs.Namespace).
+		err := r.Client.AppsV1().ReplicaSets(rs.Namespace).
 			Delete(ctx, rs.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(rs.UID))})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("deleting ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err)
 		}
-		r.written.deletedReplicaSet(rs)
+		r.written.Deleted(r.stored, rs)
 	}
 	return nil
 }
 
-// rollBack restores an earlier template, or drops the request to.
-func (r *rollout) rollBack(ctx context.Context, target int64) error {
+// rollBack restores an earlier template, or removes a request that cannot be carried out.
+func (r *pass) rollBack(ctx context.Context, target int64) error {
 	if err := r.ensureCurrent(ctx); err != nil {
 		return err
 	}
@@ -153,66 +154,66 @@ func (r *rollout) rollBack(ctx context.Context, target int64) error {
 	if !done {
 		r.record(news)
 	}
-	updated, err := r.client.AppsV1().Deployments(after.Namespace).Update(ctx, after, metav1.UpdateOptions{})
+	updated, err := r.Client.AppsV1().Deployments(after.Namespace).Update(ctx, after, metav1.UpdateOptions{})
 	if err != nil {
-		return fmt.Errorf("updating Deployment %s: %w", r.key, err)
+		return fmt.Errorf("updating Deployment %s: %w", klog.KObj(r.stored), err)
 	}
-	r.wrote(updated)
+	r.owners.Wrote(r.stored, updated)
+	r.goOnFrom(updated)
 	if done {
 		r.record(news)
 	}
 	return nil
 }
 
-// report observes the status of a Deployment that is not being rolled out.
-func (r *rollout) report() {
-	r.d.Status = observedStatus(r.d, r.sets, r.config.terminatingReplicas, r.clock.Now())
+// report computes the status of a Deployment that is not being rolled out.
+func (r *pass) report() {
+	r.d.Status = observedStatus(r.d, r.sets, r.value.terminatingReplicas, r.Clock.Now())
 }
 
-// reportRollout observes the status and the progress of a rollout.
-func (r *rollout) reportRollout() {
-	r.d.Status = rolloutStatus(r.d, r.sets, r.config.terminatingReplicas, r.clock.Now())
+// reportRollout computes the status and the progress of a rollout.
+func (r *pass) reportRollout() {
+	r.d.Status = rolloutStatus(r.d, r.sets, r.value.terminatingReplicas, r.Clock.Now())
 	r.awaitsProgress = true
 }
 
-// writeStatus writes the status and the revision if they changed. If they did not, a
-// rollout that may be stuck is looked at again when its deadline is over.
-func (r *rollout) writeStatus(ctx context.Context) error {
+// writeStatus writes the status and the revision if they changed. Otherwise a rollout that may
+// be stuck is enqueued for when its deadline has passed.
+func (r *pass) writeStatus(ctx context.Context) error {
 	switch urgencyOf(r.stored, r.d) {
 	case unchanged:
 		r.checkProgressLater()
 		return nil
 	case gradual:
-		if delay := r.statusWrites.Delay(r.key); delay > 0 {
-			r.loop.AddAfter(r.key, delay)
+		if r.owners.PutOff(r.stored) {
 			return nil
 		}
 	}
-	updated, err := r.client.AppsV1().Deployments(r.d.Namespace).UpdateStatus(ctx, r.d, metav1.UpdateOptions{})
+	updated, err := r.Client.AppsV1().Deployments(r.d.Namespace).UpdateStatus(ctx, r.d, metav1.UpdateOptions{})
 	if err != nil {
-		return fmt.Errorf("updating the status of Deployment %s: %w", r.key, err)
+		return fmt.Errorf("updating the status of Deployment %s: %w", klog.KObj(r.stored), err)
 	}
-	r.statusWrites.Wrote(r.key, updated.ResourceVersion)
-	r.wrote(updated)
+	r.owners.WroteStatus(r.stored, updated)
+	r.goOnFrom(updated)
 	return nil
 }
 
-func (r *rollout) checkProgressLater() {
+func (r *pass) checkProgressLater() {
 	if !r.awaitsProgress {
 		return
 	}
-	if delay, ok := progressCheck(r.d, r.clock.Now()); ok {
-		r.loop.AddAfter(r.key, delay)
+	if delay, ok := progressCheck(r.d, r.Clock.Now()); ok {
+		r.owners.EnqueueAfter(r.stored, delay)
 	}
 }
 
-func (r *rollout) wrote(updated *appsv1.Deployment) {
-	r.written.wroteDeployment(updated)
+// goOnFrom bases the rest of the reconcile on the object that a write returned.
+func (r *pass) goOnFrom(updated *appsv1.Deployment) {
 	r.stored, r.d = updated, updated.DeepCopy()
 }
 
-func (r *rollout) setCondition(c appsv1.DeploymentCondition) {
+func (r *pass) setCondition(c appsv1.DeploymentCondition) {
 	r.d.Status.Conditions = withCondition(r.d.Status.Conditions, c)
 }
 
-func (r *rollout) record(e event) { r.events.Event(r.d, e.kind, e.reason, e.message) }
+func (r *pass) record(e event) { r.Events.Event(r.d, e.kind, e.reason, e.message) }

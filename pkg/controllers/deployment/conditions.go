@@ -51,7 +51,7 @@ func createdCondition(rs *appsv1.ReplicaSet, now time.Time) appsv1.DeploymentCon
 	return progressing(corev1.ConditionTrue, reasonCreated, fmt.Sprintf("Created new replica set %q", rs.Name), now)
 }
 
-// availability is the condition Available for a number of available pods.
+// availability returns the condition Available for a number of available pods.
 func availability(d *appsv1.Deployment, available int32, now time.Time) appsv1.DeploymentCondition {
 	if available >= minAvailable(d) {
 		return newCondition(appsv1.DeploymentAvailable, corev1.ConditionTrue, reasonAvailable,
@@ -61,8 +61,8 @@ func availability(d *appsv1.Deployment, available int32, now time.Time) appsv1.D
 		"Deployment does not have minimum availability.", now)
 }
 
-// replicaFailure is the condition ReplicaFailure of the first ReplicaSet that has one,
-// the new one before the old.
+// replicaFailure returns the condition ReplicaFailure of the first ReplicaSet that has one, the
+// new one before the old.
 func replicaFailure(sets replicaSets) (appsv1.DeploymentCondition, bool) {
 	candidates := sets.old
 	if sets.current != nil {
@@ -95,9 +95,9 @@ func findCondition(conditions []appsv1.DeploymentCondition, kind appsv1.Deployme
 	return nil
 }
 
-// withCondition returns the conditions with one set. A condition of the same status and
-// reason stays as it is. Otherwise the new one goes to the end of the list, with the
-// transition time of the one it replaces if the status is the same.
+// withCondition returns the conditions with one set. A condition of the same status and reason
+// is not changed. Otherwise the new one is appended, with the transition time of the one it
+// replaces if the status is the same.
 func withCondition(conditions []appsv1.DeploymentCondition, c appsv1.DeploymentCondition) []appsv1.DeploymentCondition {
 	was := findCondition(conditions, c.Type)
 	if was != nil && was.Status == c.Status && was.Reason == c.Reason {
@@ -106,8 +106,8 @@ func withCondition(conditions []appsv1.DeploymentCondition, c appsv1.DeploymentC
 	return replaceCondition(conditions, c)
 }
 
-// replaceCondition is withCondition for a condition that is news even if its status and
-// reason are not.
+// replaceCondition is like withCondition, but replaces a condition even if status and reason
+// are the same.
 func replaceCondition(conditions []appsv1.DeploymentCondition, c appsv1.DeploymentCondition) []appsv1.DeploymentCondition {
 	if was := findCondition(conditions, c.Type); was != nil && was.Status == c.Status {
 		c.LastTransitionTime = was.LastTransitionTime

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,12 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/component-base/metrics"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controller"
-	"kcmd.dev/pkg/controllers/kit/controllertest"
+	"kcmd.dev/test/controllertest"
 )
 
 func TestDescriptor(t *testing.T) {
@@ -27,18 +27,19 @@ func TestDescriptor(t *testing.T) {
 	}
 	cfg := &v1beta1.KubeControllerManagerConfiguration{}
 	cfg.Controllers.Deployment.ConcurrentSyncs = ptr.To[int32](7)
-	if got, want := d.Value(cfg), (config{concurrentSyncs: 7, terminatingReplicas: true}); got != want {
+	if got, want := d.Value(cfg), (value{concurrentSyncs: 7, terminatingReplicas: true}); got != want {
 		t.Errorf("value is %+v, want %+v", got, want)
 	}
 	cfg.FeatureGates = map[string]bool{"DeploymentReplicaSetTerminatingReplicas": false}
-	if got := d.Value(cfg).(config); got.terminatingReplicas {
+	if got := d.Value(cfg).(value); got.terminatingReplicas {
 		t.Error("the gate is off, but terminating replicas are reported")
 	}
 }
 
+// Pins DEP-3.
 func TestTheGateHidesTerminatingReplicas(t *testing.T) {
 	h := newHarness(t, makeDeployment(10), makeSet(1, 10, current))
-	h.c.config.terminatingReplicas = false
+	h.c.value.terminatingReplicas = false
 	h.reconcile(t)
 	if got := h.deployment(t).Status.TerminatingReplicas; got != nil {
 		t.Errorf("terminating replicas are %d", *got)
@@ -57,7 +58,7 @@ func (h *harness) eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	defer func() {
 		if t.Failed() {
-			t.Logf("status %+v\nrequests %q", h.deployment(t).Status, h.requests())
+			t.Logf("status %+v\nrequests %q", h.deployment(t).Status, h.Requests())
 		}
 	}()
 	h.EventuallyAsTimePasses(t, what, 10*time.Millisecond, condition)
@@ -90,6 +91,7 @@ func (h *harness) followSets(t *testing.T) {
 	}
 }
 
+// Pins DEP-21.
 func TestARolloutRunsToItsEnd(t *testing.T) {
 	for name, strategy := range map[string]func(*appsv1.Deployment){
 		"rolling": rolling("25%", "25%"), "one by one": rolling("1", "0"), "recreate": recreating,
@@ -118,17 +120,17 @@ func TestABurstOfPodsCostsFewStatusWritesAndTheLastIsNotLost(t *testing.T) {
 	})
 	h.eventually(t, "the last change is written", func() bool { return h.deployment(t).Status.ReadyReplicas == 60 })
 	writes := 0
-	for _, request := range h.requests() {
-		if request == "update deployments/status" {
+	for _, request := range h.Requests() {
+		if request == "update deployments/status web" {
 			writes++
 		}
 	}
-	// 59 of the 60 requests for ReplicaSets were made by the test itself.
 	if writes == 0 || writes > 6 {
 		t.Errorf("%d status writes for 60 changes of a ReplicaSet, want few", writes)
 	}
 }
 
+// Pins DEP-35d and DEP-35g.
 func TestAStuckRolloutTimesOut(t *testing.T) {
 	h := newHarness(t, makeDeployment(3, counts(3, 3, 0, 0)), makeSet(1, 3, scaledFor("3", "4"), observed(3, 0, 0)))
 	h.run(t)
@@ -142,11 +144,8 @@ func TestAStuckRolloutTimesOut(t *testing.T) {
 func TestWritesAreHandedOver(t *testing.T) {
 	h := newHarness(t, makeDeployment(10))
 	h.reconcile(t)
-	handedOver := h.c.HandOver()
-
-	h.Env.Env.Metrics = metrics.NewKubeRegistry()
-	h.Env.Env.Predecessor = func() any { return handedOver }
-	successor, err := newController(h.Env.Env, config{concurrentSyncs: 1, terminatingReplicas: true})
+	h.Succeed(h.c.owners.HandOver())
+	successor, err := newController(h.Env.Env, value{concurrentSyncs: 1, terminatingReplicas: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,43 +156,40 @@ func TestWritesAreHandedOver(t *testing.T) {
 	}
 	h.Fake.ClearActions()
 	// The caches are still those before the predecessor wrote.
-	if err := successor.reconcile(h.Context(), key); err != nil {
+	if err := successor.owners.Reconcile(h.Context(), key); err != nil {
 		t.Errorf("reconcile: %v", err)
 	}
-	h.wantRequests(t)
+	h.WantRequests(t)
 }
 
 func TestAPredecessorOfAnotherTypeIsIgnored(t *testing.T) {
 	h := newHarness(t)
-	h.c.predecessor = func() any { return 7 }
-	mine := h.c.writes
+	h.Succession.Leave(7)
+	h.c.owners.Writes.Hold(makeDeployment(1), time.Minute)
 	ended, cancel := context.WithCancel(h.Context())
 	cancel()
-	if err := h.c.Run(ended); err != nil || h.c.writes != mine {
-		t.Errorf("Run() = %v, own memory kept: %t", err, h.c.writes == mine)
+	if err := h.c.Run(ended); err != nil {
+		t.Errorf("Run() = %v", err)
+	}
+	if own := h.c.owners.HandOver(); len(own) != 1 {
+		t.Errorf("own memory is %v", own)
 	}
 }
 
+// Pins DEP-10 and DEP-38.
 func TestAFailingKeyIsDroppedAfter15Retries(t *testing.T) {
 	h := newHarness(t, makeDeployment(10))
-	h.failOn("create", "replicasets", errors.New("boom"))
+	var creations atomic.Int32
+	h.Intercept("create replicasets", func(clienttesting.Action) error {
+		creations.Add(1)
+		return errors.New("boom")
+	})
 	h.run(t)
-	creations := func() int {
-		n := 0
-		for _, request := range h.requests() {
-			if request == "create replicasets" {
-				n++
-			}
-		}
-		return n
-	}
 	h.eventually(t, "the key is dropped after its last retry", func() bool {
 		h.Clock.Step(10 * time.Second)
-		return creations() == 16 && h.c.loop.Retries(key) == 0
+		return creations.Load() == 16 && h.c.owners.Loop.Retries(key) == 0
 	})
 }
-
-var _ controller.HandsOver = &deploymentController{}
 
 // BenchmarkReconcile reconciles one Deployment beside many others in its namespace. It
 // must not take longer than it takes alone.
@@ -208,8 +204,7 @@ func BenchmarkReconcile(b *testing.B) {
 			h := newHarness(b, objects...)
 			h.reconcile(b)
 			h.reconcile(b)
-			h.observe(b)
-			apps := h.Informers.Apps().V1()
+			h.CatchUp(b)
 			for i := range others {
 				name := fmt.Sprintf("beside-%d", i)
 				d := makeDeployment(10, func(d *appsv1.Deployment) { d.Name, d.UID = name, types.UID(name) })
@@ -217,17 +212,15 @@ func BenchmarkReconcile(b *testing.B) {
 					rs.Name, rs.UID = name, types.UID("rs-"+name)
 					rs.OwnerReferences[0].UID = d.UID
 				})
-				if err := errors.Join(apps.Deployments().Informer().GetStore().Add(d), apps.ReplicaSets().Informer().GetStore().Add(rs)); err != nil {
-					b.Fatal(err)
-				}
+				h.Cache(b, d, rs)
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := h.c.reconcile(h.Context(), key); err != nil {
+				if err := h.c.owners.Reconcile(h.Context(), key); err != nil {
 					b.Fatal(err)
 				}
 			}
-			if got := h.requests(); len(got) != 0 {
+			if got := h.Requests(); len(got) != 0 {
 				b.Fatalf("requests were made: %q", got)
 			}
 		})

@@ -8,7 +8,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// event is what is recorded on a Deployment.
+// event is an event of a Deployment. It is recorded on the Deployment as the last write
+// returned it.
 type event struct{ kind, reason, message string }
 
 func selectingAllEvent() event {

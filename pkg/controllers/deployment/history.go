@@ -8,9 +8,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// outdated are the old ReplicaSets beyond the history limit that may be deleted. Those
-// of the lowest revisions are looked at; one that is still in use is kept, and none of a
-// higher revision goes in its place.
+// outdated returns the old ReplicaSets beyond the history limit that may be deleted. Candidates
+// are those with the lowest revisions; one that is still in use is kept, and none with a higher
+// revision is deleted instead.
 func outdated(d *appsv1.Deployment, old []*appsv1.ReplicaSet) []*appsv1.ReplicaSet {
 	limit := ptr.Deref(d.Spec.RevisionHistoryLimit, math.MaxInt32)
 	if limit == math.MaxInt32 {
@@ -30,8 +30,8 @@ func outdated(d *appsv1.Deployment, old []*appsv1.ReplicaSet) []*appsv1.ReplicaS
 	return slices.DeleteFunc(candidates[:min(excess, len(candidates))], inUse)
 }
 
-// inUse reports that a ReplicaSet has pods, should have, or was not looked at by its
-// controller since it was changed.
+// inUse reports whether a ReplicaSet has pods, should have pods, or has not been observed by
+// its controller since it was changed.
 func inUse(rs *appsv1.ReplicaSet) bool {
 	return rs.Status.Replicas != 0 || sizeOf(rs) != 0 || rs.Generation > rs.Status.ObservedGeneration
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// Pins DEP-31.
 func TestOutdated(t *testing.T) {
 	deleted := func(rs *appsv1.ReplicaSet) { rs.DeletionTimestamp = ptr.To(metav1.NewTime(now)) }
 	limit := func(n *int32) *appsv1.Deployment {
@@ -25,7 +26,7 @@ func TestOutdated(t *testing.T) {
 		want []string
 	}{
 		{"no limit", limit(nil), sets(), nil},
-		{"the largest limit is none", limit(ptr.To[int32](math.MaxInt32)), sets(), nil},
+		{"DEP-11: the largest limit is none", limit(ptr.To[int32](math.MaxInt32)), sets(), nil},
 		{"within the limit", limit(ptr.To[int32](3)), sets(), nil},
 		{"the lowest revisions go", limit(ptr.To[int32](1)), sets(), []string{"web-1", "web-2"}},
 		{"all go", limit(ptr.To[int32](0)), sets(), []string{"web-1", "web-2", "web-3"}},

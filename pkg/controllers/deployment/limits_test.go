@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// Pins WL-80.
 func TestFenceposts(t *testing.T) {
 	value := func(s string) *intstr.IntOrString {
 		if s == "" {
@@ -43,6 +44,7 @@ func TestFenceposts(t *testing.T) {
 	}
 }
 
+// Pins WL-80.
 func TestLimitsOfADeployment(t *testing.T) {
 	for _, tc := range []struct {
 		name            string
@@ -73,6 +75,7 @@ func TestLimitsOfADeployment(t *testing.T) {
 	}
 }
 
+// Pins DEP-11.
 func TestDeadlineOfMaxIntIsNone(t *testing.T) {
 	for deadline, want := range map[*int32]bool{
 		nil:                          false,

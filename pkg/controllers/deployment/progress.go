@@ -9,13 +9,12 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// progressSlack is added to the time after which a rollout is looked at again, unless the
-// deadline is closer than that.
+// progressSlack is added to the delay before a rollout is checked against its deadline.
 const progressSlack = time.Second
 
-// pauseCondition is the condition Progressing that notes that a Deployment was paused
-// or resumed; false if there is nothing to note. A rollout that is over its deadline
-// stays so whether it is paused or not.
+// pauseCondition returns the condition Progressing that reports that a Deployment was paused or
+// resumed, and false if it need not change. A rollout that has timed out remains so whether it
+// is paused or not.
 func pauseCondition(d *appsv1.Deployment, now time.Time) (appsv1.DeploymentCondition, bool) {
 	if !hasDeadline(d) {
 		return appsv1.DeploymentCondition{}, false
@@ -38,15 +37,15 @@ func progressReason(d *appsv1.Deployment) string {
 	return ""
 }
 
-// rolloutStatus is the observed status with what it says about the progress made since
-// the status that d carries, and with the failure to make pods, if any.
+// rolloutStatus returns the observed status with the condition Progressing, judged by the
+// changes since the status of d, and with the condition ReplicaFailure, if any.
 func rolloutStatus(d *appsv1.Deployment, sets replicaSets, terminating bool, now time.Time) appsv1.DeploymentStatus {
 	status := observedStatus(d, sets, terminating, now)
 	switch {
 	case !hasDeadline(d):
 		status.Conditions = withoutCondition(status.Conditions, appsv1.DeploymentProgressing)
 	case status.Replicas == status.UpdatedReplicas && progressReason(d) == reasonComplete:
-		// Scaling and restarts of pods after a finished rollout are no new rollout.
+		// Scaling and pod restarts after a finished rollout do not start a new one.
 	case isComplete(d, &status):
 		status.Conditions = withCondition(status.Conditions, progressing(corev1.ConditionTrue, reasonComplete,
 			rolloutSubject(d, sets)+" has successfully progressed.", now))
@@ -72,7 +71,7 @@ func rolloutSubject(d *appsv1.Deployment, sets replicaSets) string {
 	return fmt.Sprintf("ReplicaSet %q", sets.current.Name)
 }
 
-// isProgress reports that more pods are updated, ready or available than before, or
+// isProgress reports whether more pods are updated, ready or available than before, or
 // fewer are old.
 func isProgress(before, after *appsv1.DeploymentStatus) bool {
 	oldBefore, oldAfter := before.Replicas-before.UpdatedReplicas, after.Replicas-after.UpdatedReplicas
@@ -80,8 +79,8 @@ func isProgress(before, after *appsv1.DeploymentStatus) bool {
 		after.ReadyReplicas > before.ReadyReplicas || after.AvailableReplicas > before.AvailableReplicas
 }
 
-// isTimedOut reports that a rollout has made no progress for longer than its deadline.
-// A rollout that is done has no deadline, one that timed out stays so until it progresses.
+// isTimedOut reports whether a rollout has made no progress for longer than its deadline. A
+// completed rollout has no deadline; one that timed out remains so until it progresses.
 func isTimedOut(d *appsv1.Deployment, now time.Time) bool {
 	c := findCondition(d.Status.Conditions, appsv1.DeploymentProgressing)
 	if c == nil || c.Reason == reasonComplete {
@@ -90,9 +89,9 @@ func isTimedOut(d *appsv1.Deployment, now time.Time) bool {
 	return c.Reason == reasonTimedOut || deadlineAfter(d, c).Before(now)
 }
 
-// progressCheck is how long to wait before a rollout that makes no progress is looked at
-// again because of its deadline; false if it cannot time out. A rollout that was completed
-// cannot, even if it lost pods since; looking at it would never come to an end.
+// progressCheck returns the delay before a rollout without progress is checked against its
+// deadline, and false if it cannot time out. A completed rollout cannot, even if it has lost
+// pods since; checking it would never end.
 func progressCheck(d *appsv1.Deployment, now time.Time) (time.Duration, bool) {
 	c := findCondition(d.Status.Conditions, appsv1.DeploymentProgressing)
 	if !hasDeadline(d) || c == nil || c.Reason == reasonTimedOut || c.Reason == reasonComplete || isComplete(d, &d.Status) {
@@ -100,7 +99,7 @@ func progressCheck(d *appsv1.Deployment, now time.Time) (time.Duration, bool) {
 	}
 	left := deadlineAfter(d, c).Sub(now)
 	if left < progressSlack {
-		// The deadline has to be over, not only reached.
+		// The deadline must have passed, not only be reached.
 		return max(left, 0) + time.Millisecond, true
 	}
 	return left + progressSlack, true

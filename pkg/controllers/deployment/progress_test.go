@@ -19,6 +19,7 @@ func progressFor(status corev1.ConditionStatus, reason string, age time.Duration
 	return conditions(c)
 }
 
+// Pins DEP-17.
 func TestPauseCondition(t *testing.T) {
 	for _, tc := range []struct {
 		name            string
@@ -32,7 +33,7 @@ func TestPauseCondition(t *testing.T) {
 		{"running", makeDeployment(1, progressFor("Unknown", reasonResumed, 0)), "", ""},
 		{"no condition yet", makeDeployment(1), "", ""},
 		{"timed out, then paused", makeDeployment(1, paused, progressFor("False", reasonTimedOut, 0)), "", ""},
-		{"no deadline", makeDeployment(1, paused, withoutDeadline), "", ""},
+		{"DEP-17: no deadline", makeDeployment(1, paused, withoutDeadline), "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, ok := pauseCondition(tc.d, now)
@@ -57,30 +58,30 @@ func TestProgressOfARollout(t *testing.T) {
 		sets replicaSets
 		want want
 	}{
-		{"complete", makeDeployment(10, counts(11, 5, 8, 8), progressFor("True", reasonUpdated, 0)), done,
+		{"DEP-35b: complete", makeDeployment(10, counts(11, 5, 8, 8), progressFor("True", reasonUpdated, 0)), done,
 			want{"True", "NewReplicaSetAvailable", `ReplicaSet "web-1" has successfully progressed.`}},
-		{"complete after the deadline", makeDeployment(10, counts(11, 5, 8, 8), progressFor("False", reasonTimedOut, time.Hour)), done,
+		{"DEP-35b: complete after the deadline", makeDeployment(10, counts(11, 5, 8, 8), progressFor("False", reasonTimedOut, time.Hour)), done,
 			want{"True", "NewReplicaSetAvailable", `ReplicaSet "web-1" has successfully progressed.`}},
-		{"complete without a new ReplicaSet", makeDeployment(0, progressFor("True", reasonUpdated, 0)), replicaSets{},
+		{"DEP-35e: complete without a new ReplicaSet", makeDeployment(0, progressFor("True", reasonUpdated, 0)), replicaSets{},
 			want{"True", "NewReplicaSetAvailable", `Deployment "web" has successfully progressed.`}},
-		{"progressing", makeDeployment(10, counts(11, 4, 8, 8), progressFor("True", reasonCreated, time.Hour)), stuck,
+		{"DEP-35c: progressing", makeDeployment(10, counts(11, 4, 8, 8), progressFor("True", reasonCreated, time.Hour)), stuck,
 			want{"True", "ReplicaSetUpdated", `ReplicaSet "web-1" is progressing.`}},
-		{"progressing without a new ReplicaSet", makeDeployment(10, counts(8, 0, 8, 8), progressFor("True", reasonCreated, 0)), oldOf(makeSet(2, 6)),
+		{"DEP-35e: progressing without a new ReplicaSet", makeDeployment(10, counts(8, 0, 8, 8), progressFor("True", reasonCreated, 0)), oldOf(makeSet(2, 6)),
 			want{"True", "ReplicaSetUpdated", `Deployment "web" is progressing.`}},
-		{"timed out", makeDeployment(10, same, progressFor("True", reasonUpdated, 601*time.Second)), stuck,
+		{"DEP-35d: timed out", makeDeployment(10, same, progressFor("True", reasonUpdated, 601*time.Second)), stuck,
 			want{"False", "ProgressDeadlineExceeded", `ReplicaSet "web-1" has timed out progressing.`}},
-		{"timed out without a new ReplicaSet", makeDeployment(10, counts(6, 0, 6, 6), progressFor("True", reasonUpdated, 601*time.Second)), oldOf(makeSet(2, 6)),
+		{"DEP-35e: timed out without a new ReplicaSet", makeDeployment(10, counts(6, 0, 6, 6), progressFor("True", reasonUpdated, 601*time.Second)), oldOf(makeSet(2, 6)),
 			want{"False", "ProgressDeadlineExceeded", `Deployment "web" has timed out progressing.`}},
-		{"at the deadline it is not over", makeDeployment(10, same, progressFor("True", reasonUpdated, 600*time.Second)), stuck,
+		{"DEP-35d: at the deadline it is not over", makeDeployment(10, same, progressFor("True", reasonUpdated, 600*time.Second)), stuck,
 			want{"True", "ReplicaSetUpdated", "before"}},
-		{"a finished rollout that lost pods is not a new one", makeDeployment(10, counts(10, 10, 10, 10), progressFor("True", reasonComplete, time.Hour)),
+		{"DEP-35a: a finished rollout that lost pods is not a new one", makeDeployment(10, counts(10, 10, 10, 10), progressFor("True", reasonComplete, time.Hour)),
 			currentAnd(makeSet(1, 10, observed(10, 3, 3))), want{"True", "NewReplicaSetAvailable", "before"}},
-		{"a finished rollout followed by another is never late", makeDeployment(10, same, progressFor("True", reasonComplete, time.Hour)), stuck,
+		{"DEP-35d: a finished rollout followed by another is never late", makeDeployment(10, same, progressFor("True", reasonComplete, time.Hour)), stuck,
 			want{"True", "NewReplicaSetAvailable", "before"}},
 		{"resumed starts the deadline anew", makeDeployment(10, same, progressFor("Unknown", reasonResumed, time.Minute)), stuck,
 			want{"Unknown", "DeploymentResumed", "before"}},
 		{"no condition, no progress", makeDeployment(10, same), stuck, want{}},
-		{"no deadline removes the condition", makeDeployment(10, withoutDeadline, progressFor("True", reasonUpdated, 0)), done, want{}},
+		{"DEP-35a: no deadline removes the condition", makeDeployment(10, withoutDeadline, progressFor("True", reasonUpdated, 0)), done, want{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			status := rolloutStatus(tc.d, tc.sets, true, now)
@@ -95,6 +96,7 @@ func TestProgressOfARollout(t *testing.T) {
 	}
 }
 
+// Pins DEP-35c.
 func TestEachProgressRenewsTheDeadline(t *testing.T) {
 	d := makeDeployment(10, counts(11, 5, 8, 8), progressFor("True", reasonUpdated, time.Minute))
 	status := rolloutStatus(d, currentAnd(makeSet(1, 5, observed(5, 3, 3)), makeSet(2, 6)), true, now)
@@ -107,6 +109,7 @@ func TestEachProgressRenewsTheDeadline(t *testing.T) {
 	}
 }
 
+// Pins DEP-35f.
 func TestRolloutStatusCopiesAndClearsReplicaFailure(t *testing.T) {
 	failing := func(rs *appsv1.ReplicaSet) {
 		rs.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: "ReplicaFailure", Status: "True", Reason: "FailedCreate"}}
@@ -122,6 +125,7 @@ func TestRolloutStatusCopiesAndClearsReplicaFailure(t *testing.T) {
 	}
 }
 
+// Pins DEP-35c.
 func TestIsProgress(t *testing.T) {
 	before := makeDeployment(10, counts(10, 5, 6, 6)).Status
 	for name, tc := range map[string]struct {
@@ -147,14 +151,14 @@ func TestProgressCheck(t *testing.T) {
 		d    *appsv1.Deployment
 		want time.Duration // 0: no check
 	}{
-		{"a second after the deadline", makeDeployment(10, progressFor("True", reasonUpdated, time.Minute)), 541 * time.Second},
+		{"DEP-35g, DEP-38: a second after the deadline", makeDeployment(10, progressFor("True", reasonUpdated, time.Minute)), 541 * time.Second},
 		{"right after a close deadline", makeDeployment(10, progressFor("True", reasonUpdated, 600*time.Second-300*time.Millisecond)), 301 * time.Millisecond},
-		{"at once if it is over", makeDeployment(10, progressFor("True", reasonUpdated, time.Hour)), time.Millisecond},
+		{"DEP-35g: at once if it is over", makeDeployment(10, progressFor("True", reasonUpdated, time.Hour)), time.Millisecond},
 		{"resumed", makeDeployment(10, progressFor("Unknown", reasonResumed, time.Minute)), 541 * time.Second},
-		{"no deadline", makeDeployment(10, withoutDeadline, progressFor("True", reasonUpdated, time.Minute)), 0},
-		{"no condition", makeDeployment(10), 0},
-		{"timed out already", makeDeployment(10, progressFor("False", reasonTimedOut, time.Minute)), 0},
-		{"complete", makeDeployment(10, counts(10, 10, 10, 10), progressFor("True", reasonUpdated, time.Minute)), 0},
+		{"DEP-35g: no deadline", makeDeployment(10, withoutDeadline, progressFor("True", reasonUpdated, time.Minute)), 0},
+		{"DEP-35g: no condition", makeDeployment(10), 0},
+		{"DEP-35g: timed out already", makeDeployment(10, progressFor("False", reasonTimedOut, time.Minute)), 0},
+		{"DEP-35g: complete", makeDeployment(10, counts(10, 10, 10, 10), progressFor("True", reasonUpdated, time.Minute)), 0},
 		{"was complete and lost pods", makeDeployment(10, counts(10, 10, 3, 3), progressFor("True", reasonComplete, time.Hour)), 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -169,6 +173,7 @@ func TestProgressCheck(t *testing.T) {
 	}
 }
 
+// Pins DEP-35d.
 func TestIsTimedOut(t *testing.T) {
 	for name, tc := range map[string]struct {
 		d    *appsv1.Deployment

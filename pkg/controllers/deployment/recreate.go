@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// recreate removes every old pod before the first new one is made.
-func (r *rollout) recreate(ctx context.Context) error {
+// recreate removes all old pods before the first new one is created.
+func (r *pass) recreate(ctx context.Context) error {
 	removed, err := r.resize(ctx, scaleToZero(r.sets.old))
 	if err != nil {
 		return err
@@ -29,9 +29,9 @@ func (r *rollout) recreate(ctx context.Context) error {
 	return r.finishStep(ctx)
 }
 
-// oldPodsRun reports that an old ReplicaSet still has a pod that could be at work. It
-// counts terminating pods, which the status of a ReplicaSet leaves out.
-func (r *rollout) oldPodsRun() (bool, error) {
+// oldPodsRun reports whether an old ReplicaSet still has a pod that may be running. It counts
+// terminating pods, which the status of a ReplicaSet does not.
+func (r *pass) oldPodsRun() (bool, error) {
 	for _, rs := range r.sets.old {
 		if rs.Status.Replicas > 0 {
 			return true, nil
@@ -49,7 +49,8 @@ func (r *rollout) oldPodsRun() (bool, error) {
 	return false, nil
 }
 
-// anyRunning reports that a pod has not ended. A pod of unknown phase counts as running.
+// anyRunning reports whether any pod has not finished. A pod of unknown phase counts as
+// running.
 func anyRunning(pods []*corev1.Pod) bool {
 	for _, pod := range pods {
 		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {

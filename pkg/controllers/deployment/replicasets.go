@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// replicaSets are the ReplicaSets of a Deployment. The objects belong to the cache and
-// are replaced, never changed.
+// replicaSets are the ReplicaSets of a Deployment. The objects belong to the cache and are
+// replaced, never modified.
 type replicaSets struct {
 	// current runs the template of the Deployment; nil if none does.
 	current *appsv1.ReplicaSet
@@ -33,9 +33,9 @@ func split(d *appsv1.Deployment, all []*appsv1.ReplicaSet) replicaSets {
 	return sets
 }
 
-// sameTemplate compares templates without the label that the controller itself adds.
+// sameTemplate compares templates, ignoring the label that the controller adds.
 func sameTemplate(a, b *corev1.PodTemplateSpec) bool {
-	// Most revisions differ in an image, which is told much faster.
+	// Most revisions differ in an image, which is much faster to compare.
 	if !slices.EqualFunc(a.Spec.Containers, b.Spec.Containers, sameImage) {
 		return false
 	}
@@ -49,7 +49,7 @@ func sameTemplate(a, b *corev1.PodTemplateSpec) bool {
 
 func sameImage(a, b corev1.Container) bool { return a.Image == b.Image }
 
-// sameLabels compares labels but for the hash, which tells templates apart by itself.
+// sameLabels compares labels, ignoring that of the hash.
 func sameLabels(a, b map[string]string) bool {
 	return labelsIn(a, b) && labelsIn(b, a)
 }
@@ -63,7 +63,7 @@ func labelsIn(a, b map[string]string) bool {
 	return true
 }
 
-// all are the ReplicaSets, the new one last.
+// all returns the ReplicaSets, the new one last.
 func (s replicaSets) all() []*appsv1.ReplicaSet {
 	if s.current == nil {
 		return s.old
@@ -71,7 +71,7 @@ func (s replicaSets) all() []*appsv1.ReplicaSet {
 	return append(slices.Clip(s.old), s.current)
 }
 
-// replace puts the state that a write returned in the place of the one before.
+// replace replaces a ReplicaSet by the state that a write returned.
 func (s *replicaSets) replace(rs *appsv1.ReplicaSet) {
 	if s.current != nil && s.current.UID == rs.UID {
 		s.current = rs
@@ -86,7 +86,7 @@ func (s *replicaSets) replace(rs *appsv1.ReplicaSet) {
 	s.old = old
 }
 
-// active are the ReplicaSets that should have pods.
+// active returns the ReplicaSets that should have pods.
 func active(sets []*appsv1.ReplicaSet) []*appsv1.ReplicaSet {
 	var with []*appsv1.ReplicaSet
 	for _, rs := range sets {
@@ -97,8 +97,8 @@ func active(sets []*appsv1.ReplicaSet) []*appsv1.ReplicaSet {
 	return with
 }
 
-// total is the number of pods that ReplicaSets should have together, in 64 bits because
-// nothing keeps the sum of several within 32.
+// total returns the number of pods that ReplicaSets should have together. The sum may overflow
+// an int32.
 func total(sets []*appsv1.ReplicaSet) int64 {
 	var sum int64
 	for _, rs := range sets {
@@ -122,7 +122,7 @@ func bySizeOlder(a, b *appsv1.ReplicaSet) int {
 	return cmp.Or(cmp.Compare(sizeOf(b), sizeOf(a)), byCreation(a, b))
 }
 
-// byRevision orders ReplicaSets by revision, and by creation where that says nothing.
+// byRevision orders ReplicaSets by revision, then by creation.
 func byRevision(a, b *appsv1.ReplicaSet) int {
 	x, okX := revisionOf(a)
 	y, okY := revisionOf(b)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// Pins DEP-22.
 func TestSplitByTemplate(t *testing.T) {
 	twin := func(rs *appsv1.ReplicaSet) {
 		rs.Spec.Template = podTemplate("v1")
@@ -25,7 +26,7 @@ func TestSplitByTemplate(t *testing.T) {
 			[]*appsv1.ReplicaSet{makeSet(3, 0), makeSet(2, 0), makeSet(1, 0)}, "web-2", []string{"web-1", "web-3"}},
 		{"all old", makeDeployment(1, image("v9")),
 			[]*appsv1.ReplicaSet{makeSet(2, 0), makeSet(1, 0)}, "", []string{"web-1", "web-2"}},
-		{"of two that match the older is new, the other is old", makeDeployment(1),
+		{"DEP-40: of two that match the older is new, the other is old", makeDeployment(1),
 			[]*appsv1.ReplicaSet{makeSet(5, 0, twin), makeSet(1, 0)}, "web-1", []string{"web-5"}},
 		{"the hash label does not count on either side", makeDeployment(1, func(d *appsv1.Deployment) {
 			d.Spec.Template.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = "mine"
@@ -57,6 +58,7 @@ func TestSameTemplateLeavesItsArgumentsAlone(t *testing.T) {
 	}
 }
 
+// Pins DEP-22.
 func TestSameTemplate(t *testing.T) {
 	tests := map[string]struct {
 		change func(*corev1.PodTemplateSpec)
@@ -105,6 +107,7 @@ func TestReplacePutsWhatWasWrittenInPlace(t *testing.T) {
 	}
 }
 
+// Pins WL-81, WL-82, WL-83 and WL-84.
 func TestSortOrders(t *testing.T) {
 	// born gives sets with equal revisions their age and name.
 	born := func(name string, age int, size int32, revision string) *appsv1.ReplicaSet {
@@ -131,6 +134,7 @@ func TestSortOrders(t *testing.T) {
 	}
 }
 
+// Pins WL-84.
 func TestEqualRevisionsAreSortedByCreation(t *testing.T) {
 	a, b := makeSet(1, 0, noted(revisionAnnotation, "4")), makeSet(2, 0, noted(revisionAnnotation, "4"))
 	if byRevision(a, b) >= 0 || byRevision(b, a) <= 0 {

@@ -7,8 +7,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// rollbackTarget is the revision that a Deployment asks to be rolled back to, 0 for the
-// one before the last. It is false if nothing is asked that can be understood.
+// rollbackTarget returns the revision that a Deployment is to be rolled back to, 0 for the one
+// before the last, and false if there is no valid request.
 func rollbackTarget(d *appsv1.Deployment) (int64, bool) {
 	text, ok := d.Annotations[appsv1.DeprecatedRollbackTo]
 	if !ok {
@@ -18,9 +18,8 @@ func rollbackTarget(d *appsv1.Deployment) (int64, bool) {
 	return revision, err == nil
 }
 
-// rolledBack is the Deployment after a rollback, or after giving up on it: either way
-// the request is gone. The event tells which; it is news only once the write succeeded
-// if done is true.
+// rolledBack returns the Deployment after a rollback, or after giving it up: in both cases
+// without the request. If done is true, the event must be recorded only after the write.
 func rolledBack(d *appsv1.Deployment, sets replicaSets, target int64) (after *appsv1.Deployment, news event, done bool) {
 	after = d.DeepCopy()
 	delete(after.Annotations, appsv1.DeprecatedRollbackTo)
@@ -44,7 +43,7 @@ func rolledBack(d *appsv1.Deployment, sets replicaSets, target int64) (after *ap
 	return after, rolledBackEvent(d, target), true
 }
 
-// lastRevision is the second highest revision, 0 if there is none.
+// lastRevision returns the second highest revision, 0 if there is none.
 func lastRevision(sets []*appsv1.ReplicaSet) int64 {
 	var highest, second int64
 	for _, rs := range sets {

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
+// Pins DEP-19.
 func TestRollbackTarget(t *testing.T) {
 	for _, tc := range []struct {
 		text string
@@ -25,6 +26,7 @@ func TestRollbackTarget(t *testing.T) {
 	}
 }
 
+// Pins DEP-30.
 func TestRolledBack(t *testing.T) {
 	request := func(changes ...string) *appsv1.Deployment {
 		return makeDeployment(1, image("v3"), annotated(append([]string{appsv1.DeprecatedRollbackTo, "x",
@@ -81,6 +83,7 @@ func TestRollbackRemovesAnnotationsTheRevisionDidNotHave(t *testing.T) {
 	}
 }
 
+// Pins DEP-30.
 func TestLastRevision(t *testing.T) {
 	bad := makeSet(9, 0, noted(revisionAnnotation, "x"))
 	for name, tc := range map[string]struct {

@@ -4,7 +4,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// rollForward is the size that a rolling update gives the new ReplicaSet next.
+// rollForward returns the next size of the new ReplicaSet in a rolling update.
 func rollForward(d *appsv1.Deployment, sets replicaSets) resize {
 	if sizeOf(sets.current) > replicasOf(d) {
 		return resize{rs: sets.current, size: replicasOf(d)}
@@ -12,9 +12,9 @@ func rollForward(d *appsv1.Deployment, sets replicaSets) resize {
 	return resize{rs: sets.current, size: grownSize(d, sets)}
 }
 
-// rollOff says how far a rolling update can shrink the old ReplicaSets, oldest first,
-// without going below the pods that must be available. Pods that are unavailable anyway
-// go first, as long as those missing from the new ReplicaSet are not counted on.
+// rollOff returns how far a rolling update can scale down the old ReplicaSets, oldest first,
+// without going below the minimum of available pods. Unavailable pods are removed first; the
+// pods that the new ReplicaSet still lacks count as unavailable.
 func rollOff(d *appsv1.Deployment, sets replicaSets) []resize {
 	withPods := active(sets.old)
 	pending := int64(sizeOf(sets.current)) - int64(sets.current.Status.AvailableReplicas)
@@ -39,9 +39,9 @@ func rollOff(d *appsv1.Deployment, sets replicaSets) []resize {
 	return plan
 }
 
-// unavailablePods is how many unavailable pods each ReplicaSet can lose within a budget.
-// It is false if a ReplicaSet reports more available pods than it should have: it is
-// being scaled down, and nothing behind it is touched until that has been observed.
+// unavailablePods returns how many unavailable pods each ReplicaSet can lose within a budget.
+// It returns false if a ReplicaSet reports more available pods than it should have: it is being
+// scaled down, and the following ones are not changed until that has been observed.
 func unavailablePods(sets []*appsv1.ReplicaSet, budget int64) ([]int64, bool) {
 	cuts := make([]int64, len(sets))
 	for i, rs := range sets {
@@ -58,8 +58,8 @@ func unavailablePods(sets []*appsv1.ReplicaSet, budget int64) ([]int64, bool) {
 	return cuts, true
 }
 
-// staying is the number of available pods that ReplicaSets have and are to keep. Those
-// above the size of a ReplicaSet are on their way out.
+// staying returns the number of available pods that ReplicaSets will keep. Those beyond the
+// size of a ReplicaSet are being removed.
 func staying(sets []*appsv1.ReplicaSet) int64 {
 	var sum int64
 	for _, rs := range sets {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// Pins DEP-28a.
 func TestRollForward(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -37,24 +38,24 @@ func TestRollOff(t *testing.T) {
 		sets replicaSets
 		want map[string]int32
 	}{
-		{"no old pods", makeDeployment(10), currentAnd(makeSet(1, 10), makeSet(2, 0)), none},
-		{"healthy pods go down to the minimum", makeDeployment(10),
+		{"DEP-28b: no old pods", makeDeployment(10), currentAnd(makeSet(1, 10), makeSet(2, 0)), none},
+		{"DEP-28d: healthy pods go down to the minimum", makeDeployment(10),
 			currentAnd(makeSet(1, 3, available(0)), makeSet(2, 10)), map[string]int32{"web-2": 8}},
-		{"new pods make room", makeDeployment(10),
+		{"DEP-28d: new pods make room", makeDeployment(10),
 			currentAnd(makeSet(1, 3), makeSet(2, 8)), map[string]int32{"web-2": 5}},
-		{"the oldest goes first", makeDeployment(10),
+		{"DEP-28d: the oldest goes first", makeDeployment(10),
 			currentAnd(makeSet(1, 5), makeSet(2, 2), makeSet(3, 6)), map[string]int32{"web-2": 0, "web-3": 3}},
-		{"nothing to spare", makeDeployment(10),
+		{"DEP-28b: nothing to spare", makeDeployment(10),
 			currentAnd(makeSet(1, 3, available(0)), makeSet(2, 8)), none},
-		{"new pods that are not available count for nothing", makeDeployment(10, rolling("3", "0")),
+		{"DEP-28b: new pods that are not available count for nothing", makeDeployment(10, rolling("3", "0")),
 			currentAnd(makeSet(1, 3, available(0)), makeSet(2, 10)), none},
-		{"unavailable pods go first", makeDeployment(10),
+		{"DEP-28c: unavailable pods go first", makeDeployment(10),
 			currentAnd(makeSet(1, 3, available(0)), makeSet(2, 4), makeSet(3, 6, available(4))), map[string]int32{"web-3": 4}},
-		{"unavailable pods go within the budget only", makeDeployment(10),
+		{"DEP-28c: unavailable pods go within the budget only", makeDeployment(10),
 			currentAnd(makeSet(1, 3, available(0)), makeSet(2, 10, available(0))), map[string]int32{"web-2": 8}},
 		{"unavailable and healthy pods of one set go in one write", makeDeployment(10),
 			currentAnd(makeSet(1, 7), makeSet(2, 6, available(4))), map[string]int32{"web-2": 1}},
-		{"a set still being scaled down stops what comes after it", makeDeployment(10),
+		{"DEP-28c: a set still being scaled down stops what comes after it", makeDeployment(10),
 			currentAnd(makeSet(1, 3), makeSet(2, 3, available(2)), makeSet(3, 4, available(5)), makeSet(4, 3, available(1))), map[string]int32{"web-2": 2}},
 		{"pods on their way out are not counted on", makeDeployment(10),
 			currentAnd(makeSet(1, 5), makeSet(2, 10, available(0)), makeSet(3, 3, available(5))), map[string]int32{"web-2": 0}},
@@ -121,6 +122,7 @@ func podsFollow(sets replicaSets) bool {
 	return moved
 }
 
+// Pins DEP-29.
 func TestAnyRunning(t *testing.T) {
 	for phase, want := range map[corev1.PodPhase]bool{
 		corev1.PodPending: true, corev1.PodRunning: true, corev1.PodUnknown: true, "": true,

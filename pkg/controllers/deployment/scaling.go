@@ -9,15 +9,15 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// resize is a decision to give a ReplicaSet a size.
+// resize is a decision to scale a ReplicaSet.
 type resize struct {
 	rs   *appsv1.ReplicaSet
 	size int32
-	// refresh writes the annotations about replicas even if the size fits already.
+	// refresh writes the annotations about replicas even if the size is already right.
 	refresh bool
 }
 
-// apply returns the ReplicaSet as it should be, nil if that is how it is.
+// apply returns the ReplicaSet with the decision applied, nil if nothing changes.
 func (r resize) apply(d *appsv1.Deployment) *appsv1.ReplicaSet {
 	fits := sizeOf(r.rs) == r.size
 	if fits && !r.refresh {
@@ -37,14 +37,14 @@ func (r resize) apply(d *appsv1.Deployment) *appsv1.ReplicaSet {
 	return sized
 }
 
-// isScalingEvent reports that the number of replicas of a Deployment changed since its
+// isScalingEvent reports whether the number of replicas of a Deployment changed since its
 // active ReplicaSets were scaled.
 func isScalingEvent(d *appsv1.Deployment, sets replicaSets) bool {
 	return slices.ContainsFunc(active(sets.all()), func(rs *appsv1.ReplicaSet) bool { return sizedForOther(d, rs) })
 }
 
-// scaling says what a change of the number of replicas means for each ReplicaSet. It
-// does not move a rollout forward.
+// scaling decides how to scale each ReplicaSet after a change of the number of replicas. It
+// does not continue a rollout.
 func scaling(d *appsv1.Deployment, sets replicaSets) []resize {
 	withPods := active(sets.all())
 	switch {
@@ -55,14 +55,14 @@ func scaling(d *appsv1.Deployment, sets replicaSets) []resize {
 	case isRollingUpdate(d):
 		return scaleInProportion(d, withPods)
 	case !d.Spec.Paused:
-		// Each is stale by what the Deployment was scaled, which would stay a scaling
-		// event forever and block the rollout that removes the old ones.
+		// Their annotations are stale, which would remain a scaling event forever and block the
+		// rollout that removes the old ReplicaSets.
 		return refreshed(withPods)
 	}
 	return nil
 }
 
-// onlyOrLatest is the only active ReplicaSet, else the new one, else the newest.
+// onlyOrLatest returns the only active ReplicaSet, else the new one, else the newest.
 func onlyOrLatest(withPods []*appsv1.ReplicaSet, sets replicaSets) *appsv1.ReplicaSet {
 	switch {
 	case len(withPods) == 1:
@@ -75,9 +75,9 @@ func onlyOrLatest(withPods []*appsv1.ReplicaSet, sets replicaSets) *appsv1.Repli
 	return nil
 }
 
-// scaleOnly gives one ReplicaSet all replicas. If it has them already but was scaled for
-// another number, the annotation is corrected: otherwise it would be taken for a scaling
-// event again and again, and no rollout would ever happen (kubernetes/kubernetes#138036).
+// scaleOnly scales one ReplicaSet to all replicas. If it has that size but was scaled for
+// another number, the annotation is corrected: otherwise it would remain a scaling event, and
+// no rollout would ever happen (kubernetes/kubernetes#138036).
 func scaleOnly(d *appsv1.Deployment, rs *appsv1.ReplicaSet) []resize {
 	if rs == nil {
 		return nil
@@ -102,7 +102,7 @@ func refreshed(sets []*appsv1.ReplicaSet) []resize {
 	return plan
 }
 
-// isSaturated reports that the new ReplicaSet has, for this number of replicas, every
+// isSaturated reports whether the new ReplicaSet has, for this number of replicas, every
 // pod that the Deployment wants.
 func isSaturated(d *appsv1.Deployment, rs *appsv1.ReplicaSet) bool {
 	if rs == nil {
@@ -113,9 +113,8 @@ func isSaturated(d *appsv1.Deployment, rs *appsv1.ReplicaSet) bool {
 	return ok && desired == want && sizeOf(rs) == want && rs.Status.AvailableReplicas == want
 }
 
-// scaleInProportion spreads what was added or removed over the active ReplicaSets
-// by their size, so that a rollout that was under way keeps its risk. Whatever rounding
-// leaves over goes to the first.
+// scaleInProportion spreads what was added or removed over the active ReplicaSets by their
+// size, so that a rollout in progress keeps its risk. The rounding remainder goes to the first.
 func scaleInProportion(d *appsv1.Deployment, withPods []*appsv1.ReplicaSet) []resize {
 	var allowed int64
 	if replicasOf(d) > 0 {
@@ -140,8 +139,9 @@ func scaleInProportion(d *appsv1.Deployment, withPods []*appsv1.ReplicaSet) []re
 	return plan
 }
 
-// shareOf is the part of what is left to add (or to remove, if negative) that falls to a
-// ReplicaSet: its size now, times the maximum now over the maximum when it was scaled.
+// shareOf returns the share of a ReplicaSet in the replicas left to add, or to remove if
+// negative. Its new size is its present size times the ratio of the maximum now to the maximum
+// when it was scaled.
 func shareOf(d *appsv1.Deployment, rs *appsv1.ReplicaSet, left int64) int64 {
 	size := int64(sizeOf(rs))
 	if left == 0 || size == 0 {
@@ -156,7 +156,7 @@ func shareOf(d *appsv1.Deployment, rs *appsv1.ReplicaSet, left int64) int64 {
 		if before == 0 {
 			return 0
 		}
-		// The product of two int32 does not fit in one.
+		// The product of two int32 may overflow an int32.
 		share = int64(math.Round(float64(size)*float64(maxReplicas(d))/float64(before))) - size
 	}
 	if left > 0 {

@@ -15,12 +15,12 @@ func TestIsScalingEvent(t *testing.T) {
 		sets replicaSets
 		want bool
 	}{
-		{"scaled for this number", currentAnd(makeSet(1, 10, scaledFor("10", "13"))), false},
-		{"scaled for another number", currentAnd(makeSet(1, 5, scaledFor("5", "7"))), true},
-		{"an old set counts", currentAnd(makeSet(1, 5, scaledFor("10", "13")), makeSet(2, 5, scaledFor("5", "7"))), true},
-		{"an empty set does not", currentAnd(makeSet(1, 10, scaledFor("10", "13")), makeSet(2, 0, scaledFor("5", "7"))), false},
-		{"a missing annotation does not", currentAnd(makeSet(1, 5)), false},
-		{"a bad annotation does not", currentAnd(makeSet(1, 5, scaledFor("-1", "7"))), false},
+		{"DEP-20: scaled for this number", currentAnd(makeSet(1, 10, scaledFor("10", "13"))), false},
+		{"DEP-20: scaled for another number", currentAnd(makeSet(1, 5, scaledFor("5", "7"))), true},
+		{"DEP-20: an old set counts", currentAnd(makeSet(1, 5, scaledFor("10", "13")), makeSet(2, 5, scaledFor("5", "7"))), true},
+		{"DEP-20: an empty set does not", currentAnd(makeSet(1, 10, scaledFor("10", "13")), makeSet(2, 0, scaledFor("5", "7"))), false},
+		{"DEP-20: a missing annotation does not", currentAnd(makeSet(1, 5)), false},
+		{"DEP-20: a bad annotation does not", currentAnd(makeSet(1, 5, scaledFor("-1", "7"))), false},
 		{"the maximum does not", currentAnd(makeSet(1, 10, scaledFor("10", "99"))), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -40,43 +40,43 @@ func TestScaling(t *testing.T) {
 		sets replicaSets
 		want map[string]int32
 	}{
-		{"no set at all", makeDeployment(10), replicaSets{}, none},
-		{"the only active set", makeDeployment(10), currentAnd(makeSet(1, 0), makeSet(2, 5), makeSet(3, 0)), map[string]int32{"web-2": 10}},
-		{"none active: the new one", makeDeployment(10), currentAnd(makeSet(1, 0), makeSet(2, 0)), map[string]int32{"web-1": 10}},
-		{"none active and no new one: the newest", makeDeployment(10), oldOf(makeSet(2, 0), makeSet(3, 0)), map[string]int32{"web-3": 10}},
-		{"a saturated new set: the old ones go", makeDeployment(10),
+		{"DEP-27a: no set at all", makeDeployment(10), replicaSets{}, none},
+		{"DEP-27a: the only active set", makeDeployment(10), currentAnd(makeSet(1, 0), makeSet(2, 5), makeSet(3, 0)), map[string]int32{"web-2": 10}},
+		{"DEP-27a: none active: the new one", makeDeployment(10), currentAnd(makeSet(1, 0), makeSet(2, 0)), map[string]int32{"web-1": 10}},
+		{"DEP-27a: none active and no new one: the newest", makeDeployment(10), oldOf(makeSet(2, 0), makeSet(3, 0)), map[string]int32{"web-3": 10}},
+		{"DEP-27b: a saturated new set: the old ones go", makeDeployment(10),
 			currentAnd(makeSet(1, 10, scaledFor("10", "13")), makeSet(2, 3), makeSet(3, 0)), map[string]int32{"web-2": 0}},
-		{"e2e: 10 to 30 with surge 3, 8/5 to 20/13", makeDeployment(30, surge3),
+		{"DEP-27c, DEP-48: e2e: 10 to 30 with surge 3, 8/5 to 20/13", makeDeployment(30, surge3),
 			currentAnd(makeSet(1, 5, scaledFor("10", "13")), makeSet(2, 8, scaledFor("10", "13"))), map[string]int32{"web-1": 13, "web-2": 20}},
-		{"down in proportion, rounded up, and the older makes up for it", makeDeployment(5, rolling("0", "1")),
+		{"DEP-27c: down in proportion, rounded up, and the older makes up for it", makeDeployment(5, rolling("0", "1")),
 			currentAnd(makeSet(1, 5, scaledFor("10", "10")), makeSet(2, 5, scaledFor("10", "10"))), map[string]int32{"web-1": 2, "web-2": 3}},
-		{"up: of equal sets the newer is first", makeDeployment(21, rolling("0", "1")),
+		{"DEP-27c: up: of equal sets the newer is first", makeDeployment(21, rolling("0", "1")),
 			currentAnd(makeSet(2, 5, scaledFor("10", "10")), makeSet(1, 5, scaledFor("10", "10"))), map[string]int32{"web-2": 11, "web-1": 10}},
-		{"halves are rounded away from zero", makeDeployment(15, rolling("0", "1")),
+		{"DEP-27c: halves are rounded away from zero", makeDeployment(15, rolling("0", "1")),
 			// 5*15/10 = 7.5 for both; the second gets what the first left.
 			currentAnd(makeSet(1, 5, scaledFor("10", "10")), makeSet(2, 5, scaledFor("10", "10"))), map[string]int32{"web-2": 8, "web-1": 7}},
-		{"leftovers go to the first", makeDeployment(10, rolling("0", "1")),
+		{"DEP-27c: leftovers go to the first", makeDeployment(10, rolling("0", "1")),
 			currentAnd(makeSet(1, 1, scaledFor("3", "3")), makeSet(2, 1, scaledFor("3", "3")), makeSet(3, 1, scaledFor("3", "3"))),
 			map[string]int32{"web-3": 4, "web-2": 3, "web-1": 3}},
-		{"to nothing", makeDeployment(0, surge3),
+		{"DEP-27c: to nothing", makeDeployment(0, surge3),
 			currentAnd(makeSet(1, 5, scaledFor("10", "13")), makeSet(2, 8, scaledFor("10", "13"))), map[string]int32{"web-1": 0, "web-2": 0}},
-		{"without the annotation the status tells the former number", makeDeployment(20, rolling("0", "1"), counts(10, 5, 10, 10)),
+		{"DEP-27c: without the annotation the status tells the former number", makeDeployment(20, rolling("0", "1"), counts(10, 5, 10, 10)),
 			currentAnd(makeSet(1, 5), makeSet(2, 5)), map[string]int32{"web-1": 10, "web-2": 10}},
-		{"so it does if the annotation is 0", makeDeployment(20, rolling("0", "1"), counts(10, 5, 10, 10)),
+		{"DEP-27c: so it does if the annotation is 0", makeDeployment(20, rolling("0", "1"), counts(10, 5, 10, 10)),
 			currentAnd(makeSet(1, 5, scaledFor("5", "0")), makeSet(2, 5, scaledFor("5", "0"))), map[string]int32{"web-1": 10, "web-2": 10}},
-		{"without either all goes to the first", makeDeployment(20, rolling("0", "1")),
+		{"DEP-27c: without either all goes to the first", makeDeployment(20, rolling("0", "1")),
 			currentAnd(makeSet(1, 6), makeSet(2, 5)), map[string]int32{"web-1": 15, "web-2": 5}},
-		{"at the limit only annotations are refreshed", makeDeployment(10, surge3),
+		{"DEP-27c: at the limit only annotations are refreshed", makeDeployment(10, surge3),
 			currentAnd(makeSet(1, 5, scaledFor("9", "12")), makeSet(2, 8, scaledFor("9", "12"))), map[string]int32{"web-1": 5, "web-2": 8}},
-		{"products beyond 32 bits", makeDeployment(100_000, rolling("0", "1")),
+		{"DEP-43: products beyond 32 bits", makeDeployment(100_000, rolling("0", "1")),
 			currentAnd(makeSet(1, 40_000, scaledFor("90000", "90000")), makeSet(2, 50_000, scaledFor("90000", "90000"))),
 			map[string]int32{"web-1": 44_444, "web-2": 55_556}},
 		{"sums beyond 32 bits", makeDeployment(math.MaxInt32, rolling("100%", "0")),
 			currentAnd(makeSet(1, 10, scaledFor("10", "20")), makeSet(2, 10, scaledFor("10", "20"))),
 			map[string]int32{"web-1": math.MaxInt32, "web-2": math.MaxInt32}},
-		{"a paused recreation with two active sets is left alone", makeDeployment(10, recreating, paused),
+		{"DEP-27c: a paused recreation with two active sets is left alone", makeDeployment(10, recreating, paused),
 			currentAnd(makeSet(1, 5, scaledFor("5", "5")), makeSet(2, 5, scaledFor("5", "5"))), none},
-		{"a recreation with two active sets is not blocked by its annotations", makeDeployment(10, recreating),
+		{"DEP-55: a recreation with two active sets is not blocked by its annotations", makeDeployment(10, recreating),
 			currentAnd(makeSet(1, 5, scaledFor("5", "5")), makeSet(2, 5, scaledFor("5", "5"))), map[string]int32{"web-1": 5, "web-2": 5}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -87,6 +87,7 @@ func TestScaling(t *testing.T) {
 	}
 }
 
+// Pins DEP-27b.
 func TestIsSaturated(t *testing.T) {
 	d := makeDeployment(10)
 	for _, tc := range []struct {
@@ -108,6 +109,7 @@ func TestIsSaturated(t *testing.T) {
 }
 
 // After every scaling event its cause must be gone, or no rollout would follow.
+// Pins DEP-55.
 func TestScalingLeavesNoScalingEventBehind(t *testing.T) {
 	for name, sets := range map[string]replicaSets{
 		"one set of the right size": currentAnd(makeSet(1, 10, scaledFor("9", "12"))),
@@ -136,6 +138,7 @@ func TestScalingLeavesNoScalingEventBehind(t *testing.T) {
 	}
 }
 
+// Pins DEP-25.
 func TestResizeWritesNoMoreThanNeeded(t *testing.T) {
 	d := makeDeployment(10) // at most 13
 	fresh, stale := scaledFor("10", "13"), scaledFor("9", "12")

@@ -8,9 +8,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// observedStatus sums up what the ReplicaSets report. Conditions and the collision count
-// are carried over, but for the condition Available. Without terminating the number of
-// terminating pods is not reported.
+// observedStatus sums up the statuses of the ReplicaSets. Conditions other than Available and
+// the collision count are kept. Without terminating, the number of terminating pods is not
+// reported.
 func observedStatus(d *appsv1.Deployment, sets replicaSets, terminating bool, now time.Time) appsv1.DeploymentStatus {
 	status := appsv1.DeploymentStatus{
 		ObservedGeneration: d.Generation,
@@ -34,8 +34,8 @@ func observedStatus(d *appsv1.Deployment, sets replicaSets, terminating bool, no
 	return status
 }
 
-// terminatingReplicas is nil if a ReplicaSet was observed by a controller that does not
-// count terminating pods. One that nobody observed yet has none.
+// terminatingReplicas is nil if a ReplicaSet was observed by a controller that does not count
+// terminating pods. One that was not observed yet has none.
 func terminatingReplicas(sets []*appsv1.ReplicaSet) *int32 {
 	var sum int32
 	for _, rs := range sets {
@@ -49,7 +49,8 @@ func terminatingReplicas(sets []*appsv1.ReplicaSet) *int32 {
 	return ptr.To(sum)
 }
 
-// isComplete reports that a status shows every pod updated and available, and no other.
+// isComplete reports whether a status shows all desired pods updated and available, and no
+// others.
 func isComplete(d *appsv1.Deployment, status *appsv1.DeploymentStatus) bool {
 	want := replicasOf(d)
 	return status.UpdatedReplicas == want && status.Replicas == want && status.AvailableReplicas == want &&

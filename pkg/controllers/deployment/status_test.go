@@ -26,6 +26,7 @@ func kinds(conditions []appsv1.DeploymentCondition) []string {
 	return all
 }
 
+// Pins DEP-36.
 func TestWithCondition(t *testing.T) {
 	before := []appsv1.DeploymentCondition{
 		condition("Progressing", "True", "A"), condition("Available", "True", "B"), condition("Mine", "False", "C"),
@@ -64,6 +65,7 @@ func TestWithCondition(t *testing.T) {
 	}
 }
 
+// Pins DEP-35c.
 func TestReplaceConditionRenewsTheUpdateTime(t *testing.T) {
 	got := replaceCondition([]appsv1.DeploymentCondition{condition("Progressing", "True", "A"), condition("Available", "True", "B")},
 		newCondition("Progressing", "True", "A", "after", now))
@@ -76,6 +78,7 @@ func TestReplaceConditionRenewsTheUpdateTime(t *testing.T) {
 	}
 }
 
+// Pins DEP-32.
 func TestObservedStatus(t *testing.T) {
 	d := makeDeployment(10, conditions(condition("Mine", "True", "X")), func(d *appsv1.Deployment) {
 		d.Generation = 7
@@ -107,6 +110,7 @@ func TestObservedStatus(t *testing.T) {
 	}
 }
 
+// Pins DEP-33.
 func TestAvailability(t *testing.T) {
 	got := availability(makeDeployment(10), 8, now)
 	if got.Type != "Available" || got.Status != "True" || got.Reason != "MinimumReplicasAvailable" || got.Message != "Deployment has minimum availability." {
@@ -117,6 +121,7 @@ func TestAvailability(t *testing.T) {
 	}
 }
 
+// Pins DEP-32.
 func TestTerminatingReplicas(t *testing.T) {
 	terminating := func(n *int32) setChange {
 		return func(rs *appsv1.ReplicaSet) { rs.Status.TerminatingReplicas = n }
@@ -138,6 +143,7 @@ func TestTerminatingReplicas(t *testing.T) {
 	}
 }
 
+// Pins DEP-35b.
 func TestIsComplete(t *testing.T) {
 	for name, tc := range map[string]struct {
 		d    *appsv1.Deployment
@@ -157,6 +163,7 @@ func TestIsComplete(t *testing.T) {
 	}
 }
 
+// Pins DEP-35f.
 func TestReplicaFailure(t *testing.T) {
 	failing := func(reason string) setChange {
 		return func(rs *appsv1.ReplicaSet) {

@@ -10,12 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/controllers/kit/revision"
+	"kcmd.dev/pkg/controllers/kit/workloads/podtemplate"
 )
 
-// newReplicaSet is the ReplicaSet to create for the template of a Deployment.
+// newReplicaSet returns the ReplicaSet to create for the template of a Deployment.
 func newReplicaSet(d *appsv1.Deployment, old []*appsv1.ReplicaSet) *appsv1.ReplicaSet {
-	hash := revision.TemplateHash(&d.Spec.Template, d.Status.CollisionCount)
+	hash := podtemplate.Hash(&d.Spec.Template, d.Status.CollisionCount)
 	template := *d.Spec.Template.DeepCopy()
 	template.Labels = withLabel(template.Labels, hash)
 	selector := d.Spec.Selector.DeepCopy()
@@ -54,14 +54,14 @@ func withLabel(labels map[string]string, hash string) map[string]string {
 	return labelled
 }
 
-// replicaSetName cuts the name of the Deployment if the hash would not fit behind it.
+// replicaSetName truncates the name of the Deployment if it is too long to append the hash.
 func replicaSetName(deployment, hash string) string {
 	room := validation.DNS1123SubdomainMaxLength - len(hash) - 1
 	return deployment[:min(len(deployment), room)] + "-" + hash
 }
 
-// grownSize is the size of the new ReplicaSet, existing or not, once it has taken the
-// room that the others leave below the limit of a rolling update.
+// grownSize returns the largest size of the new ReplicaSet, which may not exist yet, that the
+// other ReplicaSets and the limit of a rolling update allow.
 func grownSize(d *appsv1.Deployment, sets replicaSets) int32 {
 	if !isRollingUpdate(d) {
 		return replicasOf(d)
@@ -75,8 +75,8 @@ func grownSize(d *appsv1.Deployment, sets replicaSets) int32 {
 	return clampInt32(int64(size) + max(0, min(room, missing)))
 }
 
-// syncedReplicaSet is the new ReplicaSet with the annotations, revision and
-// minReadySeconds that follow from the Deployment; nil if it has them.
+// syncedReplicaSet returns the new ReplicaSet with the annotations, revision and
+// minReadySeconds derived from the Deployment, nil if it has them.
 func syncedReplicaSet(d *appsv1.Deployment, sets replicaSets) *appsv1.ReplicaSet {
 	rs := sets.current
 	annotations := syncedAnnotations(d, rs, maxRevision(sets.old)+1)

@@ -9,9 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/controllers/kit/revision"
+	"kcmd.dev/pkg/controllers/kit/workloads/podtemplate"
 )
 
+// Pins DEP-24a.
 func TestNewReplicaSet(t *testing.T) {
 	d := makeDeployment(10, annotated("team", "shop", revisionAnnotation, "1"), func(d *appsv1.Deployment) {
 		d.Spec.MinReadySeconds = 7
@@ -21,7 +22,7 @@ func TestNewReplicaSet(t *testing.T) {
 	stored := d.DeepCopy()
 	rs := newReplicaSet(d, oldOf(makeSet(2, 4), makeSet(5, 0)).old)
 
-	hash := revision.TemplateHash(&d.Spec.Template, ptr.To[int32](2))
+	hash := podtemplate.Hash(&d.Spec.Template, ptr.To[int32](2))
 	if rs.Name != "web-"+hash || rs.Namespace != namespace {
 		t.Errorf("name is %s/%s, want the hash %s at the end", rs.Namespace, rs.Name, hash)
 	}
@@ -63,6 +64,7 @@ func TestNewReplicaSetWithoutLabelsOrAnnotations(t *testing.T) {
 	}
 }
 
+// Pins DEP-24a.
 func TestReplicaSetNameIsCutTo253Characters(t *testing.T) {
 	if got := replicaSetName("web", "abc"); got != "web-abc" {
 		t.Errorf("replicaSetName() = %q", got)
@@ -73,6 +75,7 @@ func TestReplicaSetNameIsCutTo253Characters(t *testing.T) {
 	}
 }
 
+// Pins DEP-24b and DEP-28a.
 func TestGrownSize(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -85,7 +88,7 @@ func TestGrownSize(t *testing.T) {
 		{"nothing is left at the limit", makeDeployment(10), oldOf(makeSet(2, 13)), 0},
 		{"nothing is left above the limit", makeDeployment(10), oldOf(makeSet(2, 10), makeSet(3, 10)), 0},
 		{"no more than desired", makeDeployment(10), oldOf(makeSet(2, 1)), 10},
-		{"no surge, no room", makeDeployment(10, rolling("0", "0")), oldOf(makeSet(2, 10)), 0},
+		{"DEP-44: no surge, no room", makeDeployment(10, rolling("0", "0")), oldOf(makeSet(2, 10)), 0},
 		{"it grows by what is left", makeDeployment(10), currentAnd(makeSet(1, 3), makeSet(2, 8)), 5},
 		{"it grows no further than desired", makeDeployment(10), currentAnd(makeSet(1, 9), makeSet(2, 1)), 10},
 		{"it stays at the limit", makeDeployment(10), currentAnd(makeSet(1, 3), makeSet(2, 10)), 3},
@@ -100,6 +103,7 @@ func TestGrownSize(t *testing.T) {
 	}
 }
 
+// Pins DEP-23c.
 func TestSyncedReplicaSet(t *testing.T) {
 	ready := func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 9 }
 	d := makeDeployment(1, func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = 9 })

@@ -8,19 +8,19 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// urgency says whether a state of a Deployment is to be stored, and how soon.
+// urgency is whether a status of a Deployment must be written, and how soon.
 type urgency int
 
 const (
-	// unchanged has nothing to store.
+	// unchanged statuses are not written.
 	unchanged urgency = iota
-	// gradual changes are numbers on their way; several may be stored as one.
+	// gradual changes are intermediate numbers; several may be written as one.
 	gradual
 	// urgent changes are what users, tests and other controllers wait for.
 	urgent
 )
 
-// urgencyOf compares what is stored of the status and annotations with what should be.
+// urgencyOf compares the stored status and annotations with the desired ones.
 func urgencyOf(stored, d *appsv1.Deployment) urgency {
 	if !maps.Equal(stored.Annotations, d.Annotations) {
 		return urgent
@@ -38,7 +38,7 @@ func urgencyOf(stored, d *appsv1.Deployment) urgency {
 	return gradual
 }
 
-// verdict is what a condition says, apart from when.
+// verdict is a condition without its times.
 type verdict struct{ status, reason, message string }
 
 func verdicts(conditions []appsv1.DeploymentCondition) map[appsv1.DeploymentConditionType]verdict {
@@ -49,7 +49,7 @@ func verdicts(conditions []appsv1.DeploymentCondition) map[appsv1.DeploymentCond
 	return said
 }
 
-// isSettled reports that every number is where it is supposed to end.
+// isSettled reports whether every number has reached its final value.
 func isSettled(d *appsv1.Deployment) bool {
 	return isComplete(d, &d.Status) && d.Status.ReadyReplicas == replicasOf(d) && d.Status.UnavailableReplicas == 0
 }

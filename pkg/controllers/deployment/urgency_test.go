@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// Pins DEP-59.
 func TestUrgencyOf(t *testing.T) {
 	progress := condition("Progressing", "True", reasonUpdated)
 	later := progress

@@ -1,31 +1,29 @@
-// Package disruption keeps the status of PodDisruptionBudgets: how many of the pods they
-// select are expected and wanted healthy, how many are, and how many may be evicted. The
-// eviction API spends that number, and records the pods it took it for.
+// Package disruption maintains the status of PodDisruptionBudgets: how many of the pods they
+// select are expected, desired to be healthy, and healthy, and how many may be evicted. The
+// eviction API decrements that number and records the evicted pods.
 //
 // The model, in rules:
 //
-//  1. A budget is looked at when it changes and when one of its pods does. Of the budgets
-//     that select one pod, an arbitrary one is.
-//  2. With an integer minAvailable, the matching pods are those expected. With anything
-//     else, it is the sum of the replicas of the controllers of the pods, so these have to
-//     be known: RC, ReplicaSet, Deployment and StatefulSet from the caches, others through
-//     their scale subresource.
-//  3. Healthy are the pods that are Ready, not being deleted, and not about to be deleted
-//     because of an eviction less than two minutes ago. What is healthy beyond what is
-//     wanted may be evicted; nothing may while no pod is expected.
-//  4. If any of that cannot be worked out, nothing may be evicted. It is tried again with
-//     a growing delay: what was wrong may be the API server, or a kind newer than what is
-//     known of it, and its end brings no event of the budget.
-//  5. The status is written on condition that the budget still is what it was worked out
-//     from. Evictions change it meanwhile: it is never read again and forced, since that
-//     would give back what was spent.
-//     For the same reason a budget is not looked at before the cache shows the last write.
-//  6. A write that changes no answer of the eviction API waits until 100 ms have passed
-//     since the last one.
-//  7. A pod that was marked with the condition DisruptionTarget but is there two minutes
-//     later gets the condition set to False.
+//  1. A budget is reconciled when it or one of its pods changes. Of several budgets that select
+//     a pod, an arbitrary one is reconciled.
+//  2. With an integer minAvailable, the matching pods are the expected ones. Otherwise their
+//     number is the sum of the replicas of the pods' controllers: RC, ReplicaSet, Deployment
+//     and StatefulSet are read from the caches, others through their scale subresource.
+//  3. A pod is healthy if it is Ready, not being deleted, and was not evicted within the last
+//     two minutes. Healthy pods beyond the desired number may be evicted, none while no pod is
+//     expected.
+//  4. If any of that cannot be determined, nothing may be evicted, and the budget is retried
+//     with backoff: the cause may be transient, such as an unavailable API server or a kind
+//     that discovery does not show yet, and its end causes no event of the budget.
+//  5. The status is written only if the budget has not changed since it was read. Evictions
+//     change it concurrently; it is never read again and overwritten, since that would undo
+//     them. For the same reason a budget is not reconciled before the cache shows the last
+//     write.
+//  6. A write that does not affect the eviction API is delayed until 100 ms after the last one.
+//  7. If a pod with the condition DisruptionTarget still exists after two minutes, the
+//     condition is set to False.
 //
-// Behaviour: specs/disruption-controller.md.
+// Behaviour: docs/specs/disruption-controller.md.
 package disruption
 
 import (
@@ -38,21 +36,16 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	policylisters "k8s.io/client-go/listers/policy/v1"
 	"k8s.io/client-go/scale"
-	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/clock"
 
-	"kcmd.dev/pkg/controllers/kit/coalesce"
-	"kcmd.dev/pkg/controllers/kit/concurrent"
-	"kcmd.dev/pkg/controllers/kit/controller"
-	"kcmd.dev/pkg/controllers/kit/expectations"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controller/concurrent"
 	"kcmd.dev/pkg/controllers/kit/index"
-	"kcmd.dev/pkg/controllers/kit/ownership"
+	"kcmd.dev/pkg/controllers/kit/owners"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
-	"kcmd.dev/pkg/controllers/kit/scaleclient"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 // Descriptor describes disruption-controller.
@@ -60,7 +53,6 @@ func Descriptor() controller.Descriptor {
 	return controller.Describe(controller.Descriptor{
 		Name:           "disruption-controller",
 		Aliases:        []string{"disruption"},
-		Doc:            "Works out how many pods may be evicted under PodDisruptionBudgets.",
 		ServiceAccount: "disruption-controller",
 		EventSource:    "controllermanager",
 		Requires: []schema.GroupVersionResource{
@@ -74,86 +66,57 @@ func Descriptor() controller.Descriptor {
 	}, func(*controller.Config) config { return config{} }, build)
 }
 
-// budgetResource is under what the tracker knows budgets.
+// budgetResource is the resource of budgets in the memory of writes.
 var budgetResource = policyv1.Resource("poddisruptionbudgets")
 
 // config is empty: no part of the configuration changes what the controller does.
 type config struct{}
 
 type disruptionController struct {
-	client  kubernetes.Interface
-	events  record.EventRecorder
-	clock   clock.PassiveClock
+	controller.Env
 	budgets policylisters.PodDisruptionBudgetLister
 	pods    corelisters.PodLister
-	synced  func(context.Context) bool
 
-	budgetsOf index.Budgets
+	budgetsOf index.ByLabelSelector[*policyv1.PodDisruptionBudget]
 	podsOf    index.SelectedPods
-	selectors *ownership.Selectors[*policyv1.PodDisruptionBudget]
+	selectors *owners.Selectors[*policyv1.PodDisruptionBudget]
 	workloads *workloads
-	writes    *coalesce.Writes[types.NamespacedName]
-	tracker   *expectations.Tracker
+	writes    *writes.Memory
 
 	budgetLoop  *reconcile.Loop[types.NamespacedName]
 	recheckLoop *reconcile.Loop[types.NamespacedName]
 	staleLoop   *reconcile.Loop[types.NamespacedName]
 }
 
-func build(env controller.Env, _ config) (controller.Controller, error) {
-	scales, err := scaleclient.New(env)
+func build(env controller.Env, _ config) (*disruptionController, error) {
+	scales, err := env.Scales()
 	if err != nil {
 		return nil, err
 	}
-	c, err := newController(env, scales)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	return newController(env, scales), nil
 }
 
-func newController(env controller.Env, scales scale.ScalesGetter) (*disruptionController, error) {
-	core, apps := env.Informers.Core().V1(), env.Informers.Apps().V1()
-	budgets := env.Informers.Policy().V1().PodDisruptionBudgets()
-	budgetsOf, err := index.NewBudgets(budgets.Informer())
-	if err != nil {
-		return nil, err
-	}
-	podsOf, err := index.NewSelectedPods(core.Pods().Informer())
-	if err != nil {
-		return nil, err
-	}
+func newController(env controller.Env, scales scale.ScalesGetter) *disruptionController {
+	core, budgets := env.Informers.Core().V1(), env.Informers.Policy().V1().PodDisruptionBudgets()
 	c := &disruptionController{
-		client:    env.Client,
-		events:    env.Events,
-		clock:     env.Clock,
+		Env:       env,
 		budgets:   budgets.Lister(),
 		pods:      core.Pods().Lister(),
-		synced:    env.Informers.WaitUntilReady,
-		budgetsOf: budgetsOf,
-		podsOf:    podsOf,
-		selectors: ownership.NewSelectors(parseSelector),
-		workloads: &workloads{
-			replicationControllers: core.ReplicationControllers().Lister(),
-			replicaSets:            apps.ReplicaSets().Lister(),
-			deployments:            apps.Deployments().Lister(),
-			statefulSets:           apps.StatefulSets().Lister(),
-			scales:                 newScaleReader(env.Mapper, scales, env.Discovery, env.Clock),
-		},
-		writes:  coalesce.New[types.NamespacedName](env.Clock),
-		tracker: expectations.New(env.Clock, expectations.Stores{budgetResource: budgets.Informer().GetStore()}),
+		budgetsOf: index.NewByLabelSelector(budgets.Informer(), "budgetSelector", selectorOf),
+		podsOf:    index.NewSelectedPods(core.Pods().Informer()),
+		selectors: owners.NewSelectors(parseSelector),
+		workloads: newWorkloads(env, scales),
+		writes:    writes.New(env.Clock, writes.Stores{budgetResource: budgets.Informer().GetStore()}),
 	}
-	c.makeLoops(env)
-	return c, c.watch(budgets.Informer(), core.Pods().Informer())
+	c.budgetLoop = reconcile.New(env, reconcile.Options[types.NamespacedName]{Queue: "disruption", Workers: 1}, c.reconcile)
+	c.recheckLoop = reconcile.New(env, reconcile.Options[types.NamespacedName]{Queue: "disruption_recheck", Workers: 1}, c.recheck)
+	c.staleLoop = reconcile.New(env, reconcile.Options[types.NamespacedName]{Queue: "stale_pod_disruption", Workers: 1}, c.reconcileStale)
+	c.watch(budgets.Informer(), core.Pods().Informer())
+	return c
 }
 
-func (c *disruptionController) makeLoops(env controller.Env) {
-	loop := func(queue string, work reconcile.Func[types.NamespacedName]) *reconcile.Loop[types.NamespacedName] {
-		return reconcile.New(env, reconcile.Options[types.NamespacedName]{Queue: queue, Workers: 1}, work)
-	}
-	c.budgetLoop = loop("disruption", c.reconcile)
-	c.recheckLoop = loop("disruption_recheck", c.recheck)
-	c.staleLoop = loop("stale_pod_disruption", c.reconcileStale)
+func selectorOf(budget *policyv1.PodDisruptionBudget) *metav1.LabelSelector {
+	return budget.Spec.Selector
 }
 
 func parseSelector(budget *policyv1.PodDisruptionBudget) (labels.Selector, error) {
@@ -162,8 +125,5 @@ func parseSelector(budget *policyv1.PodDisruptionBudget) (labels.Selector, error
 
 // Run implements controller.Controller.
 func (c *disruptionController) Run(ctx context.Context) error {
-	if !c.synced(ctx) {
-		return nil
-	}
 	return concurrent.Run(ctx, c.budgetLoop.Run, c.recheckLoop.Run, c.staleLoop.Run)
 }

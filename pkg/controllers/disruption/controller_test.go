@@ -2,7 +2,6 @@ package disruption
 
 import (
 	"errors"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -23,10 +22,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
-	"kcmd.dev/pkg/controllers/kit/coalesce"
-	"kcmd.dev/pkg/controllers/kit/controllertest"
-	"kcmd.dev/pkg/controllers/kit/expectations"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/writes"
+	"kcmd.dev/test/controllertest"
 )
 
 var (
@@ -47,23 +45,23 @@ func TestReconcileAccounts(t *testing.T) {
 		condition string
 	}{
 		{
-			name: "an integer counts the pods, of whoever", edit: minAvailable("2"), want: counts{expected: 4, desired: 2, healthy: 3}, condition: "SufficientPods",
+			name: "PDB-14b, PDB-19: an integer counts the pods, of whoever", edit: minAvailable("2"), want: counts{expected: 4, desired: 2, healthy: 3}, condition: "SufficientPods",
 			pods: []*corev1.Pod{pod("a"), pod("b", ownedBy("batch/v1", "Job", "j")), pod("c"), pod("d", notReady)},
 		},
 		{
-			name: "what has ended inflates the expectation", edit: minAvailable("2"), want: counts{expected: 3, desired: 2, healthy: 2}, condition: "InsufficientPods",
+			name: "PDB-31: what has ended inflates the expectation", edit: minAvailable("2"), want: counts{expected: 3, desired: 2, healthy: 2}, condition: "InsufficientPods",
 			pods: []*corev1.Pod{pod("a"), pod("b"), pod("c", notReady, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })},
 		},
 		{
-			name: "maxUnavailable counts replicas", edit: maxUnavailable("1"), want: counts{expected: 3, desired: 2, healthy: 2}, condition: "InsufficientPods",
+			name: "PDB-14a: maxUnavailable counts replicas", edit: maxUnavailable("1"), want: counts{expected: 3, desired: 2, healthy: 2}, condition: "InsufficientPods",
 			pods: []*corev1.Pod{pod("a", inWeb), pod("b", inWeb)},
 		},
 		{
-			name: "percent count replicas", edit: minAvailable("50%"), want: counts{expected: 3, desired: 2, healthy: 3}, condition: "SufficientPods",
+			name: "PDB-14c: percent count replicas", edit: minAvailable("50%"), want: counts{expected: 3, desired: 2, healthy: 3}, condition: "SufficientPods",
 			pods: []*corev1.Pod{pod("a", inWeb), pod("b", inWeb), pod("c", inWeb)},
 		},
 		{
-			name: "bare pods count as healthy", edit: maxUnavailable("1"), want: counts{expected: 3, desired: 2, healthy: 2}, condition: "InsufficientPods",
+			name: "PDB-16: bare pods count as healthy", edit: maxUnavailable("1"), want: counts{expected: 3, desired: 2, healthy: 2}, condition: "InsufficientPods",
 			pods: []*corev1.Pod{pod("a", inWeb), pod("bare")},
 			events: []string{"Warning UnmanagedPods Pods selected by this PodDisruptionBudget (selector: " +
 				"&LabelSelector{MatchLabels:map[string]string{app: web,},MatchExpressions:[]LabelSelectorRequirement{},}) were found to be unmanaged. " +
@@ -71,19 +69,19 @@ func TestReconcileAccounts(t *testing.T) {
 				`To account for these pods please set ".spec.minAvailable" field of the PDB to an integer value.`},
 		},
 		{
-			name: "no pods", edit: minAvailable("0"), condition: "InsufficientPods",
+			name: "PDB-13, PDB-24: no pods", edit: minAvailable("0"), condition: "InsufficientPods",
 			events: []string{"Normal NoPods No matching pods found"},
 		},
 		{
-			name: "no rule", edit: func(*policyv1.PodDisruptionBudget) {}, pods: []*corev1.Pod{pod("a")}, want: counts{healthy: 1}, condition: "InsufficientPods",
+			name: "PDB-14d: no rule", edit: func(*policyv1.PodDisruptionBudget) {}, pods: []*corev1.Pod{pod("a")}, want: counts{healthy: 1}, condition: "InsufficientPods",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, budget(tc.edit), replicaSet("web", 3), elsewhere, other)
 			for _, p := range tc.pods {
-				b.store(t, p)
+				b.Cache(t, p)
 			}
-			b.reconcile(t)
+			b.MustReconcile(t)
 			got := b.wrote(t)
 			if diff := cmp.Diff(statusOf(budget(), tc.want, nil), got, cmpopts.IgnoreFields(got, "Conditions"), cmpopts.EquateEmpty()); diff != "" {
 				t.Error(diff)
@@ -91,32 +89,32 @@ func TestReconcileAccounts(t *testing.T) {
 			if len(got.Conditions) != 1 || got.Conditions[0].Reason != tc.condition {
 				t.Errorf("the conditions are %v", got.Conditions)
 			}
-			if events := b.RecordedEvents(); !slices.Equal(events, tc.events) {
-				t.Errorf("events %q, want %q", events, tc.events)
-			}
+			b.WantEvents(t, tc.events...)
 		})
 	}
 }
 
+// Pins PDB-19.
 func TestReconcileWritesOnlyChanges(t *testing.T) {
 	b := newBench(t, accounted(), pod("a"), pod("b"), pod("c"), pod("d"), pod("e"))
-	b.reconcile(t)
+	b.MustReconcile(t)
 	if got := b.writes(); len(got) != 0 {
 		t.Fatalf("written: %+v", got)
 	}
-	b.store(t, pod("e", notReady))
-	b.reconcile(t)
+	b.Cache(t, pod("e", notReady))
+	b.MustReconcile(t)
 	if got := b.wrote(t); got.CurrentHealthy != 4 || got.DisruptionsAllowed != 1 {
 		t.Errorf("got %+v", got)
 	}
 }
 
+// Pins PDB-17.
 func TestReconcileTakesEvictionsIntoAccount(t *testing.T) {
 	ago := func(age time.Duration) metav1.Time { return metav1.NewTime(start.Add(-age)) }
 	b := newBench(t, budget(minAvailable("1"), func(p *policyv1.PodDisruptionBudget) {
 		p.Status.DisruptedPods = map[string]metav1.Time{"a": ago(time.Minute), "b": ago(time.Hour), "gone": ago(0)}
 	}), pod("a"), pod("b"), pod("c"))
-	b.reconcile(t)
+	b.MustReconcile(t)
 	got := b.wrote(t)
 	if diff := cmp.Diff(map[string]metav1.Time{"a": ago(time.Minute)}, got.DisruptedPods); diff != "" {
 		t.Error(diff)
@@ -125,11 +123,10 @@ func TestReconcileTakesEvictionsIntoAccount(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	want := []string{"Warning NotDeleted Pod was expected by PDB n/n to be deleted but it wasn't"}
-	if events := b.RecordedEvents(); !slices.Equal(events, want) {
-		t.Errorf("events %q, want %q", events, want)
-	}
+	b.WantEvents(t, want...)
 }
 
+// Pins PDB-12, PDB-14e and PDB-37.
 func TestReconcilePermitsNothingIfItCannotAccount(t *testing.T) {
 	allowing := func(p *policyv1.PodDisruptionBudget) {
 		p.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 2, DisruptionsAllowed: 4, CurrentHealthy: 5, DesiredHealthy: 1, ExpectedPods: 5}
@@ -142,7 +139,7 @@ func TestReconcilePermitsNothingIfItCannotAccount(t *testing.T) {
 		event string
 	}{
 		{
-			"a Job has no scale", maxUnavailable("1"), ownedBy("batch/v1", "Job", "gone"), "jobs.batch does not implement the scale subresource",
+			"PDB-15a, PDB-27: a Job has no scale", maxUnavailable("1"), ownedBy("batch/v1", "Job", "gone"), "jobs.batch does not implement the scale subresource",
 			"Warning CalculateExpectedPodCountFailed Failed to calculate the number of expected pods: jobs.batch does not implement the scale subresource",
 		},
 		{
@@ -154,7 +151,7 @@ func TestReconcilePermitsNothingIfItCannotAccount(t *testing.T) {
 			"Warning CalculateExpectedPodCountFailed Failed to calculate the number of expected pods: invalid value for IntOrString: invalid type: string is not a percentage",
 		},
 		{
-			"the selector is invalid", func(p *policyv1.PodDisruptionBudget) {
+			"PDB-13: the selector is invalid", func(p *policyv1.PodDisruptionBudget) {
 				p.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Is"}}}
 			}, inWeb, `"Is" is not a valid label selector operator`, `Warning NoPods Failed to get pods: "Is" is not a valid label selector operator`,
 		},
@@ -170,11 +167,9 @@ func TestReconcilePermitsNothingIfItCannotAccount(t *testing.T) {
 			if c := got.Conditions; len(c) != 1 || c[0].Reason != "SyncFailed" || c[0].Message != tc.cause || c[0].Status != metav1.ConditionFalse || c[0].ObservedGeneration != 2 {
 				t.Errorf("the conditions are %+v", c)
 			}
-			if events := b.RecordedEvents(); !slices.Equal(events, []string{tc.event}) {
-				t.Errorf("events %q", events)
-			}
+			b.WantEvents(t, tc.event)
 			// It is tried again, but not written again.
-			b.store(t, failedBudget(budget(tc.edit, allowing), errors.New(tc.cause), start))
+			b.Cache(t, failedBudget(budget(tc.edit, allowing), errors.New(tc.cause), start))
 			b.Clock.Step(time.Hour)
 			b.fails(t)
 			b.wrote(t)
@@ -191,6 +186,7 @@ func (b *bench) fails(t testing.TB) {
 }
 
 // TestABudgetThatFailedRecoversByItself pins rule 4: no event is needed.
+// Pins PDB-37.
 func TestABudgetThatFailedRecoversByItself(t *testing.T) {
 	owned := ownedBy("test.kcmd.dev/v1", "Widget", "w")
 	b := newBench(t, budget(maxUnavailable("1")), pod("a", owned), pod("b", owned))
@@ -226,11 +222,12 @@ func (m lateMapper) RESTMapping(kind schema.GroupKind, versions ...string) (*met
 	return m.RESTMapper.RESTMapping(kind, versions...)
 }
 
+// Pins PDB-12 and PDB-23.
 func TestConflicts(t *testing.T) {
 	for name, edit := range map[string]func(*policyv1.PodDisruptionBudget){"accounted": minAvailable("1"), "failed": maxUnavailable("x")} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, budget(edit), pod("a"))
-			b.Fake.PrependReactor("update", "poddisruptionbudgets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, conflict })
+			b.Refuse("update poddisruptionbudgets/status", conflict)
 			err := b.c.reconcile(b.Context(), key)
 			if !reconcile.IsRequeue(err) || !apierrors.IsConflict(err) {
 				t.Errorf("got %v", err)
@@ -243,6 +240,7 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
+// Pins PDB-12.
 func TestAWriteThatFailsIsFollowedByOneThatPermitsNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		failures int
@@ -268,7 +266,7 @@ func TestAWriteThatFailsIsFollowedByOneThatPermitsNothing(t *testing.T) {
 
 func TestAMissingBudgetIsLeftAlone(t *testing.T) {
 	b := newBench(t, pod("a"))
-	b.reconcile(t)
+	b.MustReconcile(t)
 	if actions, events := b.Fake.Actions(), b.RecordedEvents(); len(actions)+len(events) != 0 {
 		t.Errorf("sent %v, events %q", actions, events)
 	}
@@ -286,10 +284,11 @@ func (v versioned) LastStoreSyncResourceVersion() string {
 	return v.version
 }
 
+// Pins PDB-38.
 func TestABudgetIsNotLookedAtBeforeTheCacheShowsTheLastWrite(t *testing.T) {
 	b := newBench(t, budget(minAvailable("1")), pod("a"))
-	b.c.tracker = expectations.New(b.Clock, expectations.Stores{budgetResource: versioned{version: "7", asked: func() {}}})
-	b.c.tracker.Wrote(key, "pdb", budgetResource, "8")
+	b.c.writes = writes.New(b.Clock, writes.Stores{budgetResource: versioned{version: "7", asked: func() {}}})
+	b.c.writes.Wrote(budget(minAvailable("1")), budgetResource, "8")
 	if err := b.c.reconcile(b.Context(), key); !reconcile.IsRequeue(err) {
 		t.Errorf("got %v", err)
 	}
@@ -300,18 +299,20 @@ func TestABudgetIsNotLookedAtBeforeTheCacheShowsTheLastWrite(t *testing.T) {
 
 // TestAWriteThatArrivesDuringTheCheckIsSeen: its echo wakes nobody, so a budget read too
 // early would stay as it was written.
+// Pins PDB-38.
 func TestAWriteThatArrivesDuringTheCheckIsSeen(t *testing.T) {
 	b := newBench(t, accounted(), pod("a"), pod("b"), pod("c"), pod("d"), pod("e"))
-	b.c.tracker = expectations.New(b.Clock, expectations.Stores{budgetResource: versioned{version: "8", asked: func() {
-		b.store(t, accounted(func(p *policyv1.PodDisruptionBudget) { p.ResourceVersion, p.Status.DisruptionsAllowed = "8", 0 }))
+	b.c.writes = writes.New(b.Clock, writes.Stores{budgetResource: versioned{version: "8", asked: func() {
+		b.Cache(t, accounted(func(p *policyv1.PodDisruptionBudget) { p.ResourceVersion, p.Status.DisruptionsAllowed = "8", 0 }))
 	}}})
-	b.c.tracker.Wrote(key, "pdb", budgetResource, "8")
-	b.reconcile(t)
+	b.c.writes.Wrote(budget(minAvailable("1")), budgetResource, "8")
+	b.MustReconcile(t)
 	if got := b.wrote(t); got.DisruptionsAllowed != 2 {
 		t.Errorf("got %+v", got)
 	}
 }
 
+// Pins PDB-39.
 func TestCountsAloneAreWrittenLater(t *testing.T) {
 	tight := func(healthy int32) *policyv1.PodDisruptionBudget {
 		pdb := budget(minAvailable("3"))
@@ -320,22 +321,22 @@ func TestCountsAloneAreWrittenLater(t *testing.T) {
 		return pdb
 	}
 	b := newBench(t, tight(0), pod("a"), pod("b", notReady), pod("c", notReady))
-	b.reconcile(t) // the first at once
+	b.MustReconcile(t) // the first at once
 	if got := b.wrote(t); got.CurrentHealthy != 1 {
 		t.Fatalf("got %+v", got)
 	}
-	b.store(t, tight(1))
-	b.store(t, pod("b"))
-	b.reconcile(t)
+	b.Cache(t, tight(1))
+	b.Cache(t, pod("b"))
+	b.MustReconcile(t)
 	b.wrote(t)
 	b.Clock.Step(100 * time.Millisecond) // the rest after a while
-	b.reconcile(t)
+	b.MustReconcile(t)
 	if got := b.writes(); len(got) != 2 || got[1].CurrentHealthy != 2 {
 		t.Fatalf("written: %+v", got)
 	}
-	b.store(t, tight(2))
-	b.store(t, pod("c"))
-	b.reconcile(t) // now pods that are not Ready may be evicted: at once
+	b.Cache(t, tight(2))
+	b.Cache(t, pod("c"))
+	b.MustReconcile(t) // now pods that are not Ready may be evicted: at once
 	if got := b.writes(); len(got) != 3 || got[2].CurrentHealthy != 3 {
 		t.Fatalf("written: %+v", got)
 	}
@@ -350,6 +351,7 @@ func (b *bench) stored(t *testing.T) policyv1.PodDisruptionBudgetStatus {
 	return pdb.Status
 }
 
+// Pins PDB-6, PDB-10 and PDB-22.
 func TestRunFollowsPodsAndTime(t *testing.T) {
 	b := newBench(t, budget(minAvailable("1"), func(p *policyv1.PodDisruptionBudget) {
 		p.Status.DisruptedPods = map[string]metav1.Time{"a": metav1.NewTime(start)}
@@ -374,6 +376,7 @@ func TestRunFollowsPodsAndTime(t *testing.T) {
 }
 
 // TestRunAsksAgainForARememberedScale shows that a remembered scale is not the last word.
+// Pins PDB-42.
 func TestRunAsksAgainForARememberedScale(t *testing.T) {
 	widget := ownedBy("test.kcmd.dev/v1", "Widget", "w")
 	b := newBench(t, budget(maxUnavailable("1")), pod("a", widget))
@@ -382,10 +385,10 @@ func TestRunAsksAgainForARememberedScale(t *testing.T) {
 	controllertest.Eventually(t, "the scale is known", func() bool { return b.stored(t).ExpectedPods == 100 })
 	controllertest.Eventually(t, "the cache shows the write", func() bool {
 		s := b.c.budgetLoop.Inspect()
-		return s.Reconciled > 0 && s.Depth == 0 && len(s.InFlight) == 0 && b.c.tracker.Fresh(key, "pdb") == nil
+		return s.Reconciled > 0 && s.Depth == 0 && len(s.InFlight) == 0 && b.c.writes.Fresh(budget(maxUnavailable("1"))) == nil
 	})
 	b.serveScale(func(string) (runtime.Object, error) { return scaleTo("w", 2), nil })
-	b.Clock.Step(2 * coalesce.Window) // or the next write waits
+	b.Clock.Step(2 * writes.Window) // or the next write waits
 	// The cached answer serves the event of this pod; nothing happens after it.
 	if err := b.Fake.Tracker().Add(pod("b", widget)); err != nil {
 		t.Fatal(err)
@@ -404,24 +407,24 @@ func BenchmarkReconcile(b *testing.B) {
 		for i := range size {
 			name := strconv.Itoa(i)
 			label := func(p *corev1.Pod) { p.Labels = map[string]string{"app": name} }
-			bench.store(b, budget(maxUnavailable("1"), func(p *policyv1.PodDisruptionBudget) {
+			bench.Cache(b, budget(maxUnavailable("1"), func(p *policyv1.PodDisruptionBudget) {
 				p.Name, p.Spec.Selector = name, &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
 			}))
-			bench.store(b, replicaSet(name, 1))
-			bench.store(b, pod(name, label, ownedBy(appsv1.SchemeGroupVersion.String(), "ReplicaSet", name)))
+			bench.Cache(b, replicaSet(name, 1))
+			bench.Cache(b, pod(name, label, ownedBy(appsv1.SchemeGroupVersion.String(), "ReplicaSet", name)))
 		}
 		pdb := budget(maxUnavailable("1"))
 		pdb.Status = statusOf(pdb, counts{expected: 10, desired: 9, healthy: 10}, nil)
 		setAllowed(&pdb.Status, start)
-		bench.store(b, pdb)
-		bench.store(b, replicaSet("web", 10))
+		bench.Cache(b, pdb)
+		bench.Cache(b, replicaSet("web", 10))
 		for i := range 10 {
-			bench.store(b, pod("web-"+strconv.Itoa(i), inWeb))
+			bench.Cache(b, pod("web-"+strconv.Itoa(i), inWeb))
 		}
 		b.Run(strconv.Itoa(size)+"/reconcile", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				bench.reconcile(b)
+				bench.MustReconcile(b)
 			}
 			if got := bench.writes(); len(got) != 0 {
 				b.Fatalf("written: %+v", got)

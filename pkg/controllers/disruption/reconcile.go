@@ -13,22 +13,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"kcmd.dev/pkg/controllers/kit/expectations"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 func (c *disruptionController) reconcile(ctx context.Context, key types.NamespacedName) error {
-	// The echo of a write that arrives meanwhile wakes nobody, and is read.
-	budget, err := expectations.Read(c.tracker, key, func() (*policyv1.PodDisruptionBudget, error) {
+	// The echo of a write that arrives in the meantime enqueues nothing, so it must be read
+	// here.
+	budget, err := writes.Read(c.writes, func() (*policyv1.PodDisruptionBudget, error) {
 		return c.budgets.PodDisruptionBudgets(key.Namespace).Get(key.Name)
 	})
-	var stale *expectations.StaleError
+	var stale *writes.StaleError
 	if errors.As(err, &stale) {
 		return reconcile.Requeue(err)
 	}
 	if apierrors.IsNotFound(err) {
 		c.selectors.Forget(key)
-		c.tracker.Forget(key, "")
+		c.writes.ForgetAll(key)
 		return nil
 	}
 	if err != nil {
@@ -41,15 +42,15 @@ func (c *disruptionController) reconcile(ctx context.Context, key types.Namespac
 	case apierrors.IsConflict(err) || ctx.Err() != nil:
 		return c.outcome(key, err)
 	}
-	klog.FromContext(ctx).Error(err, "A budget could not be accounted for, nothing may be evicted under it", "budget", key)
+	klog.FromContext(ctx).Error(err, "Failed to compute the status of a budget, allowing no evictions", "budget", key)
 	if failure := c.permitNothing(ctx, budget, err); failure != nil {
 		return c.outcome(key, failure)
 	}
-	// The reason may be transient, and its end brings no event.
+	// The cause may be transient, and its end causes no event.
 	return reconcile.Requeue(fmt.Errorf("accounting for budget %s: %w", key, err))
 }
 
-// outcome is what the work on a budget came to. That the cache is behind is no failure.
+// outcome is the result of reconciling a budget. A stale cache is not a failure.
 func (c *disruptionController) outcome(key types.NamespacedName, err error) error {
 	switch {
 	case err == nil:
@@ -60,8 +61,8 @@ func (c *disruptionController) outcome(key types.NamespacedName, err error) erro
 	return fmt.Errorf("reconciling budget %s: %w", key, err)
 }
 
-// account works out the status of a budget and writes it if it has changed. Its errors
-// are not wrapped: users read them in the status of the budget.
+// account computes the status of a budget and writes it if it has changed. Its errors are not
+// wrapped: users read them in the status of the budget.
 func (c *disruptionController) account(ctx context.Context, budget *policyv1.PodDisruptionBudget) error {
 	selected, err := c.selectedBy(budget)
 	if err != nil {
@@ -71,10 +72,10 @@ func (c *disruptionController) account(ctx context.Context, budget *policyv1.Pod
 	if err != nil {
 		return err
 	}
-	now := c.clock.Now()
+	now := c.Clock.Now()
 	evicted := judgeEvictions(budget.Status.DisruptedPods, selected, now)
 	for _, pod := range evicted.overdue {
-		c.tellNotDeleted(budget, pod)
+		c.Record(notDeleted(budget, pod))
 	}
 	counts.healthy = countHealthy(selected, evicted.pending, now)
 	if err := c.write(ctx, budget, statusOf(budget, counts, evicted.pending)); err != nil {
@@ -88,11 +89,11 @@ func (c *disruptionController) account(ctx context.Context, budget *policyv1.Pod
 func (c *disruptionController) selectedBy(budget *policyv1.PodDisruptionBudget) ([]*corev1.Pod, error) {
 	selected, err := c.look(budget)
 	if err != nil {
-		c.tellPodsUnknown(budget, err)
+		c.Record(podsUnknown(budget, err))
 		return nil, err
 	}
 	if len(selected) == 0 {
-		c.tellNoPods(budget)
+		c.Record(noPods(budget))
 	}
 	return selected, nil
 }
@@ -105,49 +106,49 @@ func (c *disruptionController) look(budget *policyv1.PodDisruptionBudget) ([]*co
 	return c.podsOf.ByLabelSelector(budget.Namespace, budget.Spec.Selector, selector)
 }
 
-// count returns how many pods are expected and wanted healthy.
+// count returns how many pods are expected and how many of them should be healthy.
 func (c *disruptionController) count(ctx context.Context, budget *policyv1.PodDisruptionBudget, selected []*corev1.Pod) (counts, error) {
 	expected := int32(len(selected))
 	if needsReplicas(&budget.Spec) {
 		sum, err := c.workloads.replicasBehind(ctx, budget.Namespace, selected)
 		c.recheckAt(keyOf(budget), sum.until)
 		if err != nil {
-			c.tellExpectedUnknown(budget, err)
+			c.Record(expectedUnknown(budget, err))
 			return counts{}, err
 		}
 		if len(sum.unmanaged) > 0 {
 			klog.FromContext(ctx).V(4).Info("Pods of a budget have no controller", "budget", klog.KObj(budget), "pods", sum.unmanaged)
-			c.tellUnmanaged(budget)
+			c.Record(unmanagedPods(budget))
 		}
 		expected = sum.replicas
 	}
 	found, err := wanted(&budget.Spec, expected)
 	if err != nil {
-		c.tellExpectedUnknown(budget, err)
+		c.Record(expectedUnknown(budget, err))
 	}
 	return found, err
 }
 
-// write writes a status if it differs from what the budget has.
+// write writes a status if it differs from that of the budget.
 func (c *disruptionController) write(ctx context.Context, budget *policyv1.PodDisruptionBudget, status policyv1.PodDisruptionBudgetStatus) error {
 	if isCurrent(budget, status) {
 		return nil
 	}
 	key := keyOf(budget)
-	if delay := c.writes.Delay(key); delay > 0 && answersAlike(budget, status) {
+	if delay := c.writes.StatusDelay(budget); delay > 0 && answersAlike(budget, status) {
 		c.budgetLoop.AddAfter(key, delay)
 		return nil
 	}
 	changed := budget.DeepCopy()
 	changed.Status = status
-	setAllowed(&changed.Status, c.clock.Now())
+	setAllowed(&changed.Status, c.Clock.Now())
 	return c.store(ctx, changed)
 }
 
-// permitNothing makes sure that nothing is evicted under a budget that could not be
-// accounted for, and says why.
+// permitNothing allows no evictions under a budget whose status could not be computed, and
+// reports the cause in its status.
 func (c *disruptionController) permitNothing(ctx context.Context, budget *policyv1.PodDisruptionBudget, cause error) error {
-	changed := failedBudget(budget, cause, c.clock.Now())
+	changed := failedBudget(budget, cause, c.Clock.Now())
 	if sameStatus(budget, changed) {
 		return nil
 	}
@@ -156,23 +157,23 @@ func (c *disruptionController) permitNothing(ctx context.Context, budget *policy
 
 // store writes the status of a budget.
 func (c *disruptionController) store(ctx context.Context, budget *policyv1.PodDisruptionBudget) error {
-	written, err := c.client.PolicyV1().PodDisruptionBudgets(budget.Namespace).UpdateStatus(ctx, budget, metav1.UpdateOptions{})
+	written, err := c.Client.PolicyV1().PodDisruptionBudgets(budget.Namespace).UpdateStatus(ctx, budget, metav1.UpdateOptions{})
 	if err != nil {
 		return err
 	}
-	c.tracker.Wrote(keyOf(budget), budget.UID, budgetResource, written.ResourceVersion)
-	c.writes.Wrote(keyOf(budget), written.ResourceVersion)
+	c.writes.Wrote(budget, budgetResource, written.ResourceVersion)
+	c.writes.WroteStatus(budget, written.ResourceVersion)
 	return nil
 }
 
-// recheckAt makes a budget be looked at again at a time, unless that is zero.
+// recheckAt enqueues a budget for a time, unless that is zero.
 func (c *disruptionController) recheckAt(key types.NamespacedName, at time.Time) {
 	if !at.IsZero() {
-		c.recheckLoop.AddAfter(key, at.Sub(c.clock.Now()))
+		c.recheckLoop.AddAfter(key, at.Sub(c.Clock.Now()))
 	}
 }
 
-// recheck hands a budget whose time has come to the other budgets.
+// recheck moves a budget whose time has come to the queue of budgets.
 func (c *disruptionController) recheck(_ context.Context, key types.NamespacedName) error {
 	c.budgetLoop.AddRateLimited(key)
 	return nil

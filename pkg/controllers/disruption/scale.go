@@ -17,30 +17,30 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// scaleMemory is how long the scale of a workload is remembered. A burst of events of its
-// pods, as a rollout is, costs one request a second instead of one for each event.
+// scaleMemory is how long the scale of a workload is cached. A burst of pod events, as in a
+// rollout, then costs one request per second instead of one per event.
 const scaleMemory = time.Second
 
-// scaleReader asks the API server for the scale of workloads that are not cached.
+// scaleReader reads the scale of workloads that are not cached from the API server.
 type scaleReader struct {
 	mapper    meta.RESTMapper
 	scales    scale.ScalesGetter
 	discovery discovery.ServerResourcesInterface
 	clock     clock.PassiveClock
-	versions  []schema.GroupVersion // in which a Scale is understood
+	versions  []schema.GroupVersion // supported versions of Scale
 
 	mu         sync.Mutex
 	remembered map[scaleOf]scaleAnswer
 }
 
-// scaleOf says whose scale is asked for.
+// scaleOf identifies a workload.
 type scaleOf struct {
 	namespace, name string
 	kind            schema.GroupVersionKind
 	uid             types.UID
 }
 
-// scaleAnswer is what the API server said: a workload, that there is none, or that the
+// scaleAnswer is the result of reading a scale: a workload, that there is none, or that the
 // kind has no scale.
 type scaleAnswer struct {
 	workload *workload
@@ -59,9 +59,8 @@ func newScaleReader(mapper meta.RESTMapper, scales scale.ScalesGetter, d discove
 	}
 }
 
-// find returns the workload, of the kind, that a reference leads to, nil if there is none.
-// If the answer was remembered it also returns until when it holds: who uses it has to ask
-// again then.
+// find returns the workload that a reference refers to, nil if there is none. If the result was
+// cached, it also returns when it expires, which is when the caller has to read it again.
 func (s *scaleReader) find(ctx context.Context, namespace string, kind schema.GroupVersionKind, ref *metav1.OwnerReference) (*workload, time.Time, error) {
 	of := scaleOf{namespace: namespace, name: ref.Name, kind: kind, uid: ref.UID}
 	if known, ok := s.recall(of); ok {
@@ -86,7 +85,7 @@ func (s *scaleReader) find(ctx context.Context, namespace string, kind schema.Gr
 	return found, time.Time{}, nil
 }
 
-// explain tells a workload that does not exist from a kind that has no scale.
+// explain distinguishes a workload that does not exist from a kind that has no scale.
 func (s *scaleReader) explain(of scaleOf, resource schema.GroupVersionResource) (*workload, time.Time, error) {
 	list, err := s.discovery.ServerResourcesForGroupVersion(resource.GroupVersion().String())
 	if err != nil {
@@ -100,7 +99,7 @@ func (s *scaleReader) explain(of scaleOf, resource schema.GroupVersionResource) 
 	return nil, time.Time{}, answer.err
 }
 
-// hasScale looks for the scale subresource of a resource among what its version serves.
+// hasScale reports whether the scale subresource of a resource is served.
 func hasScale(served []metav1.APIResource, resource schema.GroupVersionResource, understood []schema.GroupVersion) bool {
 	return slices.ContainsFunc(served, func(r metav1.APIResource) bool {
 		return r.Name == resource.Resource+"/scale" && r.Kind == "Scale" &&
@@ -115,7 +114,7 @@ func (s *scaleReader) recall(of scaleOf) (scaleAnswer, bool) {
 	return known, ok && s.clock.Now().Before(known.until)
 }
 
-// remember keeps an answer, and drops those that nobody may use any more.
+// remember caches a result and drops expired ones.
 func (s *scaleReader) remember(of scaleOf, answer scaleAnswer) {
 	now := s.clock.Now()
 	answer.until = now.Add(scaleMemory)

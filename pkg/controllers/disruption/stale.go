@@ -20,16 +20,13 @@ import (
 // staleTimeout is how long a pod may be marked for deletion without being deleted.
 const staleTimeout = 2 * time.Minute
 
-// reconcileStale takes the mark off a pod that was not deleted after all.
+// reconcileStale resets the condition of a pod that was not deleted after all.
 func (c *disruptionController) reconcileStale(ctx context.Context, key types.NamespacedName) error {
-	pod, err := c.pods.Pods(key.Namespace).Get(key.Name)
-	if apierrors.IsNotFound(err) {
-		return nil
+	pod, found, err := reconcile.Found(c.pods.Pods(key.Namespace).Get(key.Name))
+	if !found {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("looking up pod %s: %w", key, err)
-	}
-	now := c.clock.Now()
+	now := c.Clock.Now()
 	wait, candidate := untilStale(pod, now)
 	if !candidate {
 		return nil
@@ -42,10 +39,10 @@ func (c *disruptionController) reconcileStale(ctx context.Context, key types.Nam
 	if err != nil {
 		return fmt.Errorf("making the patch of pod %s: %w", key, err)
 	}
-	_, err = c.client.CoreV1().Pods(key.Namespace).Patch(ctx, key.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = c.Client.CoreV1().Pods(key.Namespace).Patch(ctx, key.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil // deleted in the end
+		return nil // deleted after all
 	case apierrors.IsConflict(err):
 		return reconcile.Requeue(fmt.Errorf("the cache of pod %s is behind: %w", key, err))
 	case err != nil:
@@ -55,9 +52,9 @@ func (c *disruptionController) reconcileStale(ctx context.Context, key types.Nam
 	return nil
 }
 
-// untilStale returns how long to wait until the condition DisruptionTarget of a pod is
-// stale, 0 if it is. It is false if the condition is not one that becomes stale: the
-// kubelet is known to do what it says.
+// untilStale returns the delay until the condition DisruptionTarget of a pod is stale, 0 if it
+// is. It returns false if the condition cannot become stale: a kubelet deletes the pods that it
+// marks.
 func untilStale(pod *corev1.Pod, now time.Time) (time.Duration, bool) {
 	if pod.DeletionTimestamp != nil || pods.IsTerminal(pod) {
 		return 0, false
@@ -69,7 +66,7 @@ func untilStale(pod *corev1.Pod, now time.Time) (time.Duration, bool) {
 	return max(0, staleTimeout-now.Sub(mark.LastTransitionTime.Time)), true
 }
 
-// markOf returns the condition DisruptionTarget, or nil.
+// markOf returns the condition DisruptionTarget, nil if there is none.
 func markOf(status *corev1.PodStatus) *corev1.PodCondition {
 	for i := range status.Conditions {
 		if status.Conditions[i].Type == corev1.DisruptionTarget {
@@ -79,8 +76,8 @@ func markOf(status *corev1.PodStatus) *corev1.PodCondition {
 	return nil
 }
 
-// unmarking returns the strategic merge patch that takes the mark off a pod, provided
-// that the pod has not changed. It is a patch because the cached pod is not complete.
+// unmarking returns the strategic merge patch that resets the condition, on condition that the
+// pod has not changed. It is a patch because cached pods are incomplete.
 func unmarking(pod *corev1.Pod, now time.Time) ([]byte, error) {
 	status := pod.Status.DeepCopy()
 	mark := markOf(status)

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
@@ -18,6 +17,7 @@ import (
 
 var podKey = types.NamespacedName{Namespace: "n", Name: "a"}
 
+// Pins PDB-20.
 func TestUntilStale(t *testing.T) {
 	phase := func(phase corev1.PodPhase) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Status.Phase = phase }
@@ -51,6 +51,7 @@ func TestUntilStale(t *testing.T) {
 	}
 }
 
+// Pins PDB-41.
 func TestUnmarkingChangesNothingElse(t *testing.T) {
 	patch, err := unmarking(pod("a", marked("EvictionByEvictionAPI", time.Hour)), start)
 	if err != nil {
@@ -75,6 +76,7 @@ func TestUnmarkingChangesNothingElse(t *testing.T) {
 	}
 }
 
+// Pins PDB-20.
 func TestAStaleMarkIsTakenOff(t *testing.T) {
 	b := newBench(t, pod("a", marked("EvictionByEvictionAPI", time.Minute)))
 	for range 2 {
@@ -99,6 +101,7 @@ func TestAStaleMarkIsTakenOff(t *testing.T) {
 	}
 }
 
+// Pins PDB-20.
 func TestPodsThatNeedNoUnmarking(t *testing.T) {
 	b := newBench(t, pod("a"))
 	for _, key := range []types.NamespacedName{podKey, {Namespace: "n", Name: "gone"}} {
@@ -111,6 +114,7 @@ func TestPodsThatNeedNoUnmarking(t *testing.T) {
 	}
 }
 
+// Pins PDB-41.
 func TestUnmarkingThatFails(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	for _, tc := range []struct {
@@ -124,7 +128,7 @@ func TestUnmarkingThatFails(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, pod("a", marked("", time.Hour)))
-			b.Fake.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.err })
+			b.Refuse("patch pods/status", tc.err)
 			err := b.c.reconcileStale(b.Context(), podKey)
 			if (err != nil) != tc.fails || reconcile.IsRequeue(err) != tc.isRequeue {
 				t.Errorf("got %v", err)

@@ -14,20 +14,20 @@ import (
 	"kcmd.dev/pkg/controllers/kit/pods"
 )
 
-// evictionTimeout is how long the deletion of an evicted pod may take to be seen.
+// evictionTimeout is how long it may take until the deletion of an evicted pod is observed.
 const evictionTimeout = 2 * time.Minute
 
-// counts are the pods of a budget: expected to exist, wanted healthy, and healthy.
+// counts are numbers of pods of a budget: expected to exist, desired to be healthy, and
+// healthy.
 type counts struct{ expected, desired, healthy int32 }
 
-// needsReplicas reports that a budget is about what the controllers of its pods want,
-// not about the pods there are.
+// needsReplicas reports whether a budget depends on the replicas of its pods' controllers, not
+// on the number of existing pods.
 func needsReplicas(spec *policyv1.PodDisruptionBudgetSpec) bool {
 	return spec.MaxUnavailable != nil || spec.MinAvailable != nil && spec.MinAvailable.Type == intstr.String
 }
 
-// wanted returns how many of the expected pods have to be healthy. Percentages are
-// rounded up.
+// wanted returns how many of the expected pods should be healthy. Percentages are rounded up.
 func wanted(spec *policyv1.PodDisruptionBudgetSpec, expected int32) (counts, error) {
 	switch {
 	case spec.MaxUnavailable != nil:
@@ -46,7 +46,7 @@ func wanted(spec *policyv1.PodDisruptionBudgetSpec, expected int32) (counts, err
 	return counts{}, nil
 }
 
-// allowed is how many more pods may be evicted.
+// allowed returns how many more pods may be evicted.
 func (c counts) allowed() int32 {
 	if c.expected <= 0 {
 		return 0
@@ -54,13 +54,13 @@ func (c counts) allowed() int32 {
 	return max(0, c.healthy-c.desired)
 }
 
-// evictions are what became of the evictions that the API server recorded.
+// evictions are the evictions that the API server recorded.
 type evictions struct {
-	// pending are those whose pods are yet to be deleted.
+	// pending are those whose pods have not been deleted yet.
 	pending map[string]metav1.Time
 	// overdue are pods that should have been deleted.
 	overdue []*corev1.Pod
-	// next is when the first of the pending ones is overdue; zero if there is none.
+	// next is when the first pending one becomes overdue; zero if there is none.
 	next time.Time
 }
 
@@ -87,7 +87,7 @@ func judgeEvictions(recorded map[string]metav1.Time, selected []*corev1.Pod, now
 	return found
 }
 
-// countHealthy counts the pods that are Ready and likely to stay.
+// countHealthy counts the pods that are Ready, not being deleted, and not recorded as evicted.
 func countHealthy(selected []*corev1.Pod, pending map[string]metav1.Time, now time.Time) int32 {
 	var healthy int32
 	for _, pod := range selected {
@@ -102,8 +102,8 @@ func countHealthy(selected []*corev1.Pod, pending map[string]metav1.Time, now ti
 	return healthy
 }
 
-// statusOf is the status a budget is to have. Its conditions are those of the budget;
-// setAllowed brings them up to date.
+// statusOf returns the desired status of a budget. Its conditions are those of the budget;
+// setAllowed updates them.
 func statusOf(budget *policyv1.PodDisruptionBudget, c counts, pending map[string]metav1.Time) policyv1.PodDisruptionBudgetStatus {
 	return policyv1.PodDisruptionBudgetStatus{
 		ObservedGeneration: budget.Generation,
@@ -116,7 +116,7 @@ func statusOf(budget *policyv1.PodDisruptionBudget, c counts, pending map[string
 	}
 }
 
-// setAllowed sets the condition that says in words whether anything may be evicted.
+// setAllowed sets the condition that reports whether disruptions are allowed.
 func setAllowed(status *policyv1.PodDisruptionBudgetStatus, now time.Time) {
 	condition := metav1.Condition{
 		Type:               policyv1.DisruptionAllowedCondition,
@@ -131,8 +131,8 @@ func setAllowed(status *policyv1.PodDisruptionBudgetStatus, now time.Time) {
 	apimeta.SetStatusCondition(&status.Conditions, condition)
 }
 
-// failedBudget is a budget under which nothing may be evicted. What it observed last
-// stays, so that everybody sees that this status is not about the newest generation.
+// failedBudget returns a budget under which nothing may be evicted. The observed generation is
+// kept, which shows that this status does not describe the newest one.
 func failedBudget(budget *policyv1.PodDisruptionBudget, cause error, now time.Time) *policyv1.PodDisruptionBudget {
 	failed := budget.DeepCopy()
 	failed.Status.DisruptionsAllowed = 0
@@ -147,8 +147,8 @@ func failedBudget(budget *policyv1.PodDisruptionBudget, cause error, now time.Ti
 	return failed
 }
 
-// isCurrent reports that a budget has the status it is to have. No disrupted pods and an
-// empty list of them are the same.
+// isCurrent reports whether a budget has the desired status. A nil and an empty map of
+// disrupted pods are equal.
 func isCurrent(budget *policyv1.PodDisruptionBudget, status policyv1.PodDisruptionBudgetStatus) bool {
 	has := &budget.Status
 	return has.CurrentHealthy == status.CurrentHealthy &&
@@ -164,8 +164,8 @@ func sameStatus(a, b *policyv1.PodDisruptionBudget) bool {
 	return apiequality.Semantic.DeepEqual(a.Status, b.Status)
 }
 
-// answersAlike reports that the eviction API answers every request the same with the
-// status a budget has as with the one it is to have: only counts differ that users read.
+// answersAlike reports whether the eviction API treats the present and the desired status of a
+// budget alike: only counts that users read differ.
 func answersAlike(budget *policyv1.PodDisruptionBudget, status policyv1.PodDisruptionBudgetStatus) bool {
 	has := &budget.Status
 	return has.DisruptionsAllowed == status.DisruptionsAllowed &&
@@ -175,7 +175,7 @@ func answersAlike(budget *policyv1.PodDisruptionBudget, status policyv1.PodDisru
 		pdbhelper.ConditionsAreUpToDate(budget)
 }
 
-// isHealthy reports that pods that are not Ready may be evicted under the policy
+// isHealthy reports whether pods that are not Ready may be evicted under the policy
 // IfHealthyBudget.
 func isHealthy(status *policyv1.PodDisruptionBudgetStatus) bool {
 	return status.DesiredHealthy > 0 && status.CurrentHealthy >= status.DesiredHealthy

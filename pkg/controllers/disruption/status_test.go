@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kcmd.dev/test/controllertest"
 )
 
 func TestWanted(t *testing.T) {
@@ -22,21 +24,21 @@ func TestWanted(t *testing.T) {
 		want     counts
 		fails    bool
 	}{
-		{"maxUnavailable as a number", maxUnavailable("2"), 10, true, counts{expected: 10, desired: 8}, false},
-		{"maxUnavailable of more than there are", maxUnavailable("20"), 10, true, counts{expected: 10}, false},
-		{"maxUnavailable in percent is rounded up", maxUnavailable("25%"), 10, true, counts{expected: 10, desired: 7}, false},
-		{"maxUnavailable of no percent", maxUnavailable("0%"), 10, true, counts{expected: 10, desired: 10}, false},
-		{"minAvailable as a number", minAvailable("4"), 10, false, counts{expected: 10, desired: 4}, false},
-		{"minAvailable of more than there are", minAvailable("12"), 10, false, counts{expected: 10, desired: 12}, false},
-		{"minAvailable in percent is rounded up", minAvailable("25%"), 10, true, counts{expected: 10, desired: 3}, false},
-		{"minAvailable in percent of nothing", minAvailable("100%"), 0, true, counts{}, false},
-		{"neither", func(*policyv1.PodDisruptionBudget) {}, 10, false, counts{}, false},
-		{"maxUnavailable comes first", func(pdb *policyv1.PodDisruptionBudget) {
+		{"PDB-14a: maxUnavailable as a number", maxUnavailable("2"), 10, true, counts{expected: 10, desired: 8}, false},
+		{"PDB-14a: maxUnavailable of more than there are", maxUnavailable("20"), 10, true, counts{expected: 10}, false},
+		{"PDB-14a: maxUnavailable in percent is rounded up", maxUnavailable("25%"), 10, true, counts{expected: 10, desired: 7}, false},
+		{"PDB-14a: maxUnavailable of no percent", maxUnavailable("0%"), 10, true, counts{expected: 10, desired: 10}, false},
+		{"PDB-14b: minAvailable as a number", minAvailable("4"), 10, false, counts{expected: 10, desired: 4}, false},
+		{"PDB-14b: minAvailable of more than there are", minAvailable("12"), 10, false, counts{expected: 10, desired: 12}, false},
+		{"PDB-14c: minAvailable in percent is rounded up", minAvailable("25%"), 10, true, counts{expected: 10, desired: 3}, false},
+		{"PDB-14c: minAvailable in percent of nothing", minAvailable("100%"), 0, true, counts{}, false},
+		{"PDB-14d: neither", func(*policyv1.PodDisruptionBudget) {}, 10, false, counts{}, false},
+		{"PDB-14a: maxUnavailable comes first", func(pdb *policyv1.PodDisruptionBudget) {
 			minAvailable("1")(pdb)
 			maxUnavailable("1")(pdb)
 		}, 10, true, counts{expected: 10, desired: 9}, false},
-		{"maxUnavailable that is no percentage", maxUnavailable("many"), 10, true, counts{}, true},
-		{"minAvailable that is no percentage", minAvailable("many"), 10, true, counts{}, true},
+		{"PDB-14d: maxUnavailable that is no percentage", maxUnavailable("many"), 10, true, counts{}, true},
+		{"PDB-14d: minAvailable that is no percentage", minAvailable("many"), 10, true, counts{}, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			spec := budget(tc.edit).Spec
@@ -51,6 +53,7 @@ func TestWanted(t *testing.T) {
 	}
 }
 
+// Pins PDB-19.
 func TestAllowed(t *testing.T) {
 	for _, tc := range []struct {
 		counts counts
@@ -69,6 +72,7 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
+// Pins PDB-17.
 func TestJudgeEvictions(t *testing.T) {
 	at := func(age time.Duration) metav1.Time { return metav1.NewTime(start.Add(-age)) }
 	for _, tc := range []struct {
@@ -91,7 +95,7 @@ func TestJudgeEvictions(t *testing.T) {
 			pending: map[string]metav1.Time{"a": at(time.Second), "b": at(time.Minute), "c": at(0)}, next: start.Add(time.Minute),
 		},
 		{
-			name: "two minutes old to the second", recorded: map[string]metav1.Time{"a": at(2 * time.Minute)},
+			name: "PDB-22: two minutes old to the second", recorded: map[string]metav1.Time{"a": at(2 * time.Minute)},
 			pods: []*corev1.Pod{pod("a")}, pending: map[string]metav1.Time{"a": at(2 * time.Minute)}, next: start,
 		},
 		{
@@ -99,7 +103,7 @@ func TestJudgeEvictions(t *testing.T) {
 			pods: []*corev1.Pod{pod("a"), pod("b")}, pending: map[string]metav1.Time{}, overdue: []string{"a", "b"},
 		},
 		{
-			name: "from the future of a skewed clock", recorded: map[string]metav1.Time{"a": at(-time.Minute)},
+			name: "PDB-25: from the future of a skewed clock", recorded: map[string]metav1.Time{"a": at(-time.Minute)},
 			pods: []*corev1.Pod{pod("a")}, pending: map[string]metav1.Time{"a": at(-time.Minute)}, next: start.Add(3 * time.Minute),
 		},
 	} {
@@ -108,7 +112,7 @@ func TestJudgeEvictions(t *testing.T) {
 			if diff := cmp.Diff(tc.pending, got.pending); diff != "" {
 				t.Errorf("pending: %s", diff)
 			}
-			if overdue := podNames(got.overdue); !slices.Equal(overdue, tc.overdue) {
+			if overdue := controllertest.Names(got.overdue); !slices.Equal(overdue, tc.overdue) {
 				t.Errorf("overdue are %v, want %v", overdue, tc.overdue)
 			}
 			if !got.next.Equal(tc.next) {
@@ -118,6 +122,7 @@ func TestJudgeEvictions(t *testing.T) {
 	}
 }
 
+// Pins PDB-18.
 func TestCountHealthy(t *testing.T) {
 	selected := []*corev1.Pod{
 		pod("healthy"), pod("not-ready", notReady), pod("deleted", beingDeleted), pod("evicted"), pod("just-expired"),
@@ -143,6 +148,7 @@ func accounted(edit ...func(*policyv1.PodDisruptionBudget)) *policyv1.PodDisrupt
 	return pdb
 }
 
+// Pins PDB-19.
 func TestIsCurrentAndAnswersAlike(t *testing.T) {
 	someone := map[string]metav1.Time{"a": metav1.NewTime(start)}
 	for _, tc := range []struct {
@@ -178,6 +184,7 @@ func TestIsCurrentAndAnswersAlike(t *testing.T) {
 	}
 }
 
+// Pins PDB-19a.
 func TestCondition(t *testing.T) {
 	foreign := metav1.Condition{Type: "Other", Status: metav1.ConditionTrue}
 	pdb := budget(func(p *policyv1.PodDisruptionBudget) { p.Status.Conditions = []metav1.Condition{foreign} })
@@ -214,6 +221,7 @@ func TestCondition(t *testing.T) {
 	}
 }
 
+// Pins PDB-12.
 func TestAFailedBudgetKeepsWhatItObserved(t *testing.T) {
 	pdb := accounted(func(p *policyv1.PodDisruptionBudget) { p.Generation = 9 })
 	failed := failedBudget(pdb, errors.New("x"), start)

@@ -15,12 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/scale"
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/controllers/kit/ownership"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/owners"
 )
 
-// workloads knows how many replicas the controllers of pods want.
+// workloads looks up the desired replicas of the controllers of pods.
 type workloads struct {
 	replicationControllers corelisters.ReplicationControllerLister
 	replicaSets            appslisters.ReplicaSetLister
@@ -29,7 +31,18 @@ type workloads struct {
 	scales                 *scaleReader
 }
 
-// workload is a controller of pods and the replicas it wants.
+func newWorkloads(env controller.Env, scales scale.ScalesGetter) *workloads {
+	core, apps := env.Informers.Core().V1(), env.Informers.Apps().V1()
+	return &workloads{
+		replicationControllers: core.ReplicationControllers().Lister(),
+		replicaSets:            apps.ReplicaSets().Lister(),
+		deployments:            apps.Deployments().Lister(),
+		statefulSets:           apps.StatefulSets().Lister(),
+		scales:                 newScaleReader(env.Mapper, scales, env.Discovery, env.Clock),
+	}
+}
+
+// workload is a controller of pods and its desired replicas.
 type workload struct {
 	uid      types.UID
 	replicas int32
@@ -40,13 +53,13 @@ type replicaSum struct {
 	replicas int32
 	// unmanaged are the names of the pods without a controller, which are not counted.
 	unmanaged []string
-	// until is when the first of the remembered scales that were used is out of date;
-	// zero if none was.
+	// until is when the first of the cached scales that were used expires; zero if none was
+	// used.
 	until time.Time
 }
 
-// replicasBehind sums up what the controllers of pods of one namespace want. Each is
-// counted once, also a Deployment with pods of several ReplicaSets.
+// replicasBehind sums up the desired replicas of the controllers of pods in a namespace. Each
+// is counted once, even a Deployment with pods of several ReplicaSets.
 func (w *workloads) replicasBehind(ctx context.Context, namespace string, selected []*corev1.Pod) (replicaSum, error) {
 	controllers, unmanaged := controllersOf(selected)
 	sum := replicaSum{unmanaged: unmanaged}
@@ -76,9 +89,9 @@ type podController struct {
 	pod string
 }
 
-// controllersOf returns the distinct controllers of pods, and the names of those without.
-// They are in the order of the names of the pods: what is wrong with one of them gets into
-// the status of the budget, which must not change from one look to the next.
+// controllersOf returns the distinct controllers of pods, and the names of those without. They
+// are ordered by the names of the pods: an error about one of them is written to the status of
+// the budget, which must not change from one reconcile to the next.
 func controllersOf(selected []*corev1.Pod) (controllers []podController, unmanaged []string) {
 	first := map[types.UID]podController{}
 	for _, pod := range selected {
@@ -99,8 +112,8 @@ func controllersOf(selected []*corev1.Pod) (controllers []podController, unmanag
 	return controllers, unmanaged
 }
 
-// find returns the workload that a controller reference leads to, nil if there is none. A
-// controller that a cache should hold but does not is asked for at the API server.
+// find returns the workload that a controller reference refers to, nil if there is none. If it
+// should be cached but is not, it is read from the API server.
 func (w *workloads) find(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*workload, time.Time, error) {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
@@ -112,29 +125,28 @@ func (w *workloads) find(ctx context.Context, namespace string, ref *metav1.Owne
 	return w.scales.find(ctx, namespace, gv.WithKind(ref.Kind), ref)
 }
 
-// cached finds the workloads of kinds that are cached.
+// cached returns workloads of the cached kinds.
 func (w *workloads) cached(namespace, group string, ref *metav1.OwnerReference) (*workload, error) {
 	apps := group == appsv1.GroupName || group == extensionsv1beta1.GroupName
 	switch {
 	case ref.Kind == "ReplicationController" && group == corev1.GroupName:
-		if rc, ok := ownership.Resolve(ref, ref.Kind, w.replicationControllers.ReplicationControllers(namespace).Get); ok {
+		if rc, ok := owners.Resolve(ref, ref.Kind, w.replicationControllers.ReplicationControllers(namespace).Get); ok {
 			return &workload{rc.UID, ptr.Deref(rc.Spec.Replicas, 1)}, nil
 		}
 	case ref.Kind == "ReplicaSet" && apps:
-		if rs, ok := ownership.Resolve(ref, ref.Kind, w.replicaSets.ReplicaSets(namespace).Get); ok {
+		if rs, ok := owners.Resolve(ref, ref.Kind, w.replicaSets.ReplicaSets(namespace).Get); ok {
 			return w.behindReplicaSet(rs)
 		}
 	case ref.Kind == "StatefulSet" && group == appsv1.GroupName:
-		if set, ok := ownership.Resolve(ref, ref.Kind, w.statefulSets.StatefulSets(namespace).Get); ok {
+		if set, ok := owners.Resolve(ref, ref.Kind, w.statefulSets.StatefulSets(namespace).Get); ok {
 			return &workload{set.UID, ptr.Deref(set.Spec.Replicas, 1)}, nil
 		}
 	}
 	return nil, nil
 }
 
-// behindReplicaSet returns the Deployment that controls a ReplicaSet, otherwise the
-// ReplicaSet. It is nil if there should be a Deployment that is not known. What cannot be
-// told to be a Deployment or not is an error.
+// behindReplicaSet returns the Deployment that controls a ReplicaSet, otherwise the ReplicaSet.
+// It returns nil if the Deployment is not cached, and an error if the reference is invalid.
 func (w *workloads) behindReplicaSet(rs *appsv1.ReplicaSet) (*workload, error) {
 	ref := metav1.GetControllerOfNoCopy(rs)
 	if ref == nil {
@@ -149,7 +161,7 @@ func (w *workloads) behindReplicaSet(rs *appsv1.ReplicaSet) (*workload, error) {
 	case gv.Group != appsv1.GroupName && gv.Group != extensionsv1beta1.GroupName:
 		return nil, nil
 	}
-	deployment, ok := ownership.Resolve(ref, ref.Kind, w.deployments.Deployments(rs.Namespace).Get)
+	deployment, ok := owners.Resolve(ref, ref.Kind, w.deployments.Deployments(rs.Namespace).Get)
 	if !ok {
 		return nil, nil
 	}

@@ -25,20 +25,21 @@ func scaleTo(uid types.UID, replicas int32) *autoscalingv1.Scale {
 	return &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{UID: uid}, Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
 }
 
+// Pins PDB-15 and PDB-15a.
 func TestReplicasBehind(t *testing.T) {
 	deployment := &appsv1.Deployment{ObjectMeta: owner("deploy"), Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](7)}}
 	cached := []runtime.Object{
 		deployment,
 		&corev1.ReplicationController{ObjectMeta: owner("rc"), Spec: corev1.ReplicationControllerSpec{Replicas: ptr.To[int32](2)}},
-		replicaSet("old", 1, owners("apps/v1", "Deployment", "deploy")...),
-		replicaSet("new", 7, owners("apps/v1", "Deployment", "deploy")...),
-		replicaSet("legacy", 1, owners("extensions/v1beta1", "Deployment", "deploy")...),
+		replicaSet("old", 1, ownersOf("apps/v1", "Deployment", "deploy")...),
+		replicaSet("new", 7, ownersOf("apps/v1", "Deployment", "deploy")...),
+		replicaSet("legacy", 1, ownersOf("extensions/v1beta1", "Deployment", "deploy")...),
 		replicaSet("rs", 3),
-		replicaSet("custom-owned", 4, owners("test.kcmd.dev/v1", "Widget", "w")...),
-		replicaSet("deployment-unknown", 1, owners("apps/v1", "Deployment", "unknown")...),
-		replicaSet("deployment-of-others", 1, owners("other.io/v1", "Deployment", "deploy")...),
-		replicaSet("unreadable", 1, owners("a/b/c", "Deployment", "deploy")...),
-		replicaSet("unreadable-widget", 1, owners("a/b/c", "Widget", "w")...),
+		replicaSet("custom-owned", 4, ownersOf("test.kcmd.dev/v1", "Widget", "w")...),
+		replicaSet("deployment-unknown", 1, ownersOf("apps/v1", "Deployment", "unknown")...),
+		replicaSet("deployment-of-others", 1, ownersOf("other.io/v1", "Deployment", "deploy")...),
+		replicaSet("unreadable", 1, ownersOf("a/b/c", "Deployment", "deploy")...),
+		replicaSet("unreadable-widget", 1, ownersOf("a/b/c", "Widget", "w")...),
 		&appsv1.StatefulSet{ObjectMeta: owner("set"), Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](5)}},
 	}
 	for _, tc := range []struct {
@@ -130,6 +131,7 @@ func (b *bench) serveWidgets(t *testing.T) {
 	})
 }
 
+// Pins PDB-15a.
 func TestHasScale(t *testing.T) {
 	widgets := schema.GroupVersionResource{Group: "test.kcmd.dev", Version: "v1", Resource: "widgets"}
 	understood := newScaleReader(nil, nil, nil, nil).versions
@@ -150,6 +152,7 @@ func TestHasScale(t *testing.T) {
 	}
 }
 
+// Pins PDB-42.
 func TestScalesAreRememberedForASecond(t *testing.T) {
 	b := newBench(t)
 	b.serveWidgets(t)

@@ -16,28 +16,28 @@ func BenchmarkReconcile(b *testing.B) {
 		bench := newBench(b, defaults).begin(b)
 		for i := range size {
 			name := fmt.Sprintf("service-%d", i)
-			bench.put(b, testService(func(s *corev1.Service) { s.Name, s.Spec.Selector = name, map[string]string{"app": name} }))
-			bench.put(b, testPod(i, func(p *corev1.Pod) { p.Labels = map[string]string{"app": name} }))
-			bench.put(b, testEndpoints(nil, func(e *corev1.Endpoints) { e.Name = name }))
+			bench.Cache(b, testService(func(s *corev1.Service) { s.Name, s.Spec.Selector = name, map[string]string{"app": name} }))
+			bench.Cache(b, testPod(i, func(p *corev1.Pod) { p.Labels = map[string]string{"app": name} }))
+			bench.Cache(b, testEndpoints(nil, func(e *corev1.Endpoints) { e.Name = name }))
 		}
-		bench.put(b, testService())
+		bench.Cache(b, testService())
 		for i := range 10 {
-			bench.put(b, testPod(size+i))
+			bench.Cache(b, testPod(size+i))
 		}
 		ctx := klog.NewContext(bench.Context(), logr.Discard())
-		if err := bench.c.reconcile(ctx, "n/web"); err != nil {
+		if err := bench.c.reconcile(ctx, web); err != nil {
 			b.Fatal(err)
 		}
 		bench.observed(b)
 		b.Run(fmt.Sprintf("objects=%d", size), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := bench.c.reconcile(ctx, "n/web"); err != nil {
+				if err := bench.c.reconcile(ctx, web); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
-		if got := bench.writes(); len(got) != 1 {
+		if got := bench.WriteVerbs(); len(got) != 1 {
 			b.Fatalf("writes are %v, want the create", got)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/conversion"
 
-	"kcmd.dev/pkg/controllers/kit/subsets"
+	"kcmd.dev/pkg/controllers/kit/services/subsets"
 )
 
 const (

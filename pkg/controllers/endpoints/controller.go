@@ -20,30 +20,22 @@
 //  7. An instance inherits the memory of writes and of trigger times. The queues are not
 //     inherited: every Service is replayed anyway, which makes replayed pods redundant.
 //
-// Behaviour: specs/endpoints-controller.md.
+// Behaviour: docs/specs/endpoints-controller.md.
 package endpoints
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
-	"k8s.io/endpointslice/util"
-	"k8s.io/utils/clock"
 
-	"kcmd.dev/pkg/controllers/kit/concurrent"
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/index"
-	"kcmd.dev/pkg/controllers/kit/podchanges"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/services/podchanges"
 )
 
 // maxRetries is how often a key is retried before it waits for its next event.
@@ -54,7 +46,6 @@ func Descriptor() controller.Descriptor {
 	return controller.Describe(controller.Descriptor{
 		Name:           "endpoints-controller",
 		Aliases:        []string{"endpoint"},
-		Doc:            "Maintains the Endpoints of Services with selectors.",
 		ServiceAccount: "endpoint-controller",
 		EventSource:    "endpoint-controller",
 		Requires: []schema.GroupVersionResource{
@@ -62,7 +53,7 @@ func Descriptor() controller.Descriptor {
 			corev1.SchemeGroupVersion.WithResource("pods"),
 			corev1.SchemeGroupVersion.WithResource("endpoints"),
 		},
-	}, configOf, build)
+	}, configOf, newController)
 }
 
 // config is the part of the configuration that the controller depends on.
@@ -80,55 +71,35 @@ func configOf(c *controller.Config) config {
 }
 
 type endpointsController struct {
-	config      config
-	client      kubernetes.Interface
-	events      record.EventRecorder
-	clock       clock.PassiveClock
-	synced      func(context.Context) bool
-	predecessor func() any
+	controller.Env
+	config config
 
 	services  corelisters.ServiceLister
 	endpoints corelisters.EndpointsLister
 	selecting index.Services
 	selected  index.SelectedPods
 
-	// memory is set at the start of Run.
 	memory *memory
 
-	serviceLoop *reconcile.Loop[string]
+	serviceLoop *reconcile.Loop[types.NamespacedName]
 	podLoop     *reconcile.Loop[podchanges.Change]
-}
-
-func build(env controller.Env, config config) (controller.Controller, error) {
-	c, err := newController(env, config)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
 }
 
 func newController(env controller.Env, config config) (*endpointsController, error) {
 	core := env.Informers.Core().V1()
 	services, pods, endpoints := core.Services(), core.Pods(), core.Endpoints()
 	c := &endpointsController{
-		config:      config,
-		client:      env.Client,
-		events:      env.Events,
-		clock:       env.Clock,
-		synced:      env.Informers.WaitUntilReady,
-		predecessor: env.Predecessor,
-		services:    services.Lister(),
-		endpoints:   endpoints.Lister(),
-	}
-	var errs [2]error
-	c.selecting, errs[0] = index.NewServices(services.Informer())
-	c.selected, errs[1] = index.NewSelectedPods(pods.Informer())
-	if err := errors.Join(errs[:]...); err != nil {
-		return nil, err
+		Env:       env,
+		config:    config,
+		selected:  index.NewSelectedPods(pods.Informer()),
+		selecting: index.NewServices(services.Informer()),
+		memory:    newMemory(),
+		services:  services.Lister(),
+		endpoints: endpoints.Lister(),
 	}
 	// Upstream names only the first queue; the other is named so that it can be told apart
 	// in status.
-	c.serviceLoop = reconcile.New(env, reconcile.Options[string]{
+	c.serviceLoop = reconcile.New(env, reconcile.Options[types.NamespacedName]{
 		Queue:      "endpoint",
 		Workers:    config.concurrentSyncs,
 		MaxRetries: maxRetries,
@@ -138,87 +109,22 @@ func newController(env controller.Env, config config) (*endpointsController, err
 		Workers:    config.concurrentSyncs,
 		MaxRetries: maxRetries,
 	}, c.reconcilePodChange)
-	return c, c.watch(services.Informer(), pods.Informer(), endpoints.Informer())
+	c.watch(services.Informer(), pods.Informer(), endpoints.Informer())
+	return c, nil
 }
 
 // Run implements controller.Controller.
 func (c *endpointsController) Run(ctx context.Context) error {
-	if !c.synced(ctx) {
-		return nil
+	return reconcile.Run(ctx, c.Env, c.begin, c.serviceLoop.Run, c.podLoop.Run)
+}
+
+// begin takes over what the predecessor remembered, and looks for what it left behind.
+func (c *endpointsController) begin(context.Context) error {
+	if left, ok := controller.TakeOver(c.Env, c); ok {
+		c.memory = left
 	}
-	c.memory = inherited(c.predecessor())
-	if err := c.queueLeftovers(); err != nil {
-		return err
-	}
-	return concurrent.Run(ctx, c.serviceLoop.Run, c.podLoop.Run)
+	return c.queueLeftovers()
 }
 
 // HandOver implements controller.HandsOver.
-func (c *endpointsController) HandOver() any {
-	if c.memory == nil {
-		return c.predecessor() // Run ended before it began.
-	}
-	return c.memory
-}
-
-// reconcile brings the Endpoints of one Service to their desired state.
-func (c *endpointsController) reconcile(ctx context.Context, key string) error {
-	namespace, name, err := cache.SplitMetaNamespaceKey(key)
-	if err != nil {
-		return fmt.Errorf("reading the key of a Service: %w", err)
-	}
-	service, err := c.services.Services(namespace).Get(name)
-	if apierrors.IsNotFound(err) {
-		return c.remove(ctx, key, namespace, name)
-	}
-	if err != nil {
-		return fmt.Errorf("looking up Service %s: %w", key, err)
-	}
-	if service.Spec.Type == corev1.ServiceTypeExternalName || service.Spec.Selector == nil {
-		return nil
-	}
-
-	pods, err := c.selected.By(namespace, service.Spec.Selector)
-	if err != nil {
-		return fmt.Errorf("listing pods of Service %s: %w", key, err)
-	}
-	// Computing the time also remembers it, so it comes before the look at the cache.
-	triggerTime := c.memory.triggers.ComputeEndpointLastChangeTriggerTime(namespace, service, pods)
-	current, err := c.endpoints.Endpoints(namespace).Get(name)
-	if apierrors.IsNotFound(err) {
-		return c.create(ctx, key, service, newContents(service, pods).applied(nil, triggerTime))
-	}
-	if err != nil {
-		return fmt.Errorf("looking up Endpoints %s: %w", key, err)
-	}
-	if c.memory.outdated(key, current.ResourceVersion, c.clock.Now()) {
-		return reconcile.Requeue(fmt.Errorf(
-			"endpoints informer cache is out of date, resource version %s already processed for endpoints %s",
-			current.ResourceVersion, key))
-	}
-	wanted := newContents(service, pods)
-	if wanted.stored(current) {
-		return nil
-	}
-	return c.update(ctx, key, current, wanted.applied(current, triggerTime))
-}
-
-// reconcilePodChange queues the Services that a change of a pod concerns.
-func (c *endpointsController) reconcilePodChange(_ context.Context, change podchanges.Change) error {
-	concerned, err := change.Concerned(c.selecting)
-	if err != nil {
-		return err
-	}
-	for key := range concerned {
-		c.serviceLoop.AddAfter(key, c.config.batchPeriod)
-	}
-	return nil
-}
-
-// inherited is what the predecessor remembered, or the beginnings of an instance without one.
-func inherited(left any) *memory {
-	if m, ok := left.(*memory); ok {
-		return m
-	}
-	return &memory{triggers: util.NewTriggerTimeTracker(), replaced: map[string]replacement{}, created: map[string]bool{}}
-}
+func (c *endpointsController) HandOver() *memory { return c.memory }

@@ -15,9 +15,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controller"
-	"kcmd.dev/pkg/controllers/kit/controllertest"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
 )
 
 func TestDescriptor(t *testing.T) {
@@ -35,19 +34,16 @@ func TestDescriptor(t *testing.T) {
 	if got, want := d.Value(cfg), (config{7, time.Second}); got != want {
 		t.Errorf("value is %+v, want %+v", got, want)
 	}
-	instance, err := d.New(controllertest.New(t).Env, d.Value(cfg))
-	if err != nil {
+	if _, err := d.New(controllertest.New(t).Env, d.Value(cfg)); err != nil {
 		t.Fatal(err)
-	}
-	if _, ok := instance.(controller.HandsOver); !ok {
-		t.Errorf("a %T has nothing to hand over", instance)
 	}
 }
 
+// Pins EP-34.
 func TestEndpointsAreCreated(t *testing.T) {
 	b := newBench(t, defaults, testService(), testPod(1), testPod(2, notReady),
 		testPod(3, func(p *corev1.Pod) { p.Labels["app"] = "other" })).begin(t)
-	b.reconcile(t)
+	b.MustReconcile(t)
 	stored := b.stored(t)
 	if got, want := fmt.Sprint(addresses(stored.Subsets)), "[[http:8080/TCP] [web-1] [web-2]]"; got != want {
 		t.Errorf("subsets are %s, want %s", got, want)
@@ -56,29 +52,31 @@ func TestEndpointsAreCreated(t *testing.T) {
 		t.Errorf("trigger time is %q, want the creation of the Service", got)
 	}
 	b.observed(t)
-	b.reconcile(t)
-	if got := b.writes(); !slices.Equal(got, []string{"create"}) {
+	b.MustReconcile(t)
+	if got := b.WriteVerbs(); !slices.Equal(got, []string{"create"}) {
 		t.Errorf("writes are %v, want one", got)
 	}
 }
 
 func TestServiceWithoutPodsHasEmptyEndpoints(t *testing.T) {
 	b := newBench(t, defaults, testService()).begin(t)
-	b.reconcile(t)
+	b.MustReconcile(t)
 	if stored := b.stored(t); stored == nil || len(stored.Subsets) != 0 {
 		t.Errorf("stored are %+v", stored)
 	}
 }
 
+// Pins EP-28.
 func TestEmptySelectorSelectsEverything(t *testing.T) {
 	b := newBench(t, defaults, testService(func(s *corev1.Service) { s.Spec.Selector = map[string]string{} }),
 		testPod(1), testPod(2, func(p *corev1.Pod) { p.Labels = nil })).begin(t)
-	b.reconcile(t)
+	b.MustReconcile(t)
 	if got, want := fmt.Sprint(addresses(b.stored(t).Subsets)), "[[http:8080/TCP] [web-1 web-2] []]"; got != want {
 		t.Errorf("subsets are %s, want %s", got, want)
 	}
 }
 
+// Pins EP-28.
 func TestServicesThatAreLeftAlone(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Service){
 		"ExternalName": func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName },
@@ -86,21 +84,22 @@ func TestServicesThatAreLeftAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, defaults, testService(change), testPod(1), testEndpoints(nil)).begin(t)
-			b.reconcile(t)
-			if got := b.writes(); len(got) != 0 {
+			b.MustReconcile(t)
+			if got := b.WriteVerbs(); len(got) != 0 {
 				t.Errorf("writes are %v, want none", got)
 			}
 		})
 	}
 }
 
+// Pins EP-36 and EP-45.
 func TestExistingEndpointsAreAdopted(t *testing.T) {
 	foreign := &corev1.Endpoints{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "web", ResourceVersion: "1", Labels: map[string]string{"old": "label"}, Annotations: map[string]string{"kept": "yes"}},
 		Subsets:    []corev1.EndpointSubset{{Addresses: []corev1.EndpointAddress{{IP: "1.2.3.4"}}}},
 	}
 	b := newBench(t, defaults, testService(), testPod(1), foreign).begin(t)
-	b.reconcile(t)
+	b.MustReconcile(t)
 	stored := b.stored(t)
 	if fmt.Sprint(addresses(stored.Subsets)) != "[[http:8080/TCP] [web-1] []]" || stored.Annotations["kept"] != "yes" ||
 		stored.Labels["old"] != "" || stored.Labels["team"] != "a" {
@@ -108,34 +107,54 @@ func TestExistingEndpointsAreAdopted(t *testing.T) {
 	}
 }
 
+// Pins EP-29 and EP-36a.
 func TestTriggerTimeOfAPod(t *testing.T) {
 	b := newBench(t, defaults, testService(), testPod(1)).begin(t)
-	b.reconcile(t)
+	b.MustReconcile(t)
 	b.observed(t)
 	readyAt := metav1.NewTime(created.Add(time.Hour))
-	b.put(t, testPod(2, func(p *corev1.Pod) { p.Status.Conditions[0].LastTransitionTime = readyAt }))
-	b.reconcile(t)
+	b.Cache(t, testPod(2, func(p *corev1.Pod) { p.Status.Conditions[0].LastTransitionTime = readyAt }))
+	b.MustReconcile(t)
 	if got := b.stored(t).Annotations[corev1.EndpointsLastChangeTriggerTime]; got != "2026-01-01T01:00:00Z" {
 		t.Errorf("trigger time is %q", got)
 	}
 	b.observed(t)
-	b.put(t, testService(func(s *corev1.Service) { s.Spec.Ports[0].Name = "other" }))
-	b.reconcile(t)
+	b.Cache(t, testService(func(s *corev1.Service) { s.Spec.Ports[0].Name = "other" }))
+	b.MustReconcile(t)
 	if got, ok := b.stored(t).Annotations[corev1.EndpointsLastChangeTriggerTime]; ok {
 		t.Errorf("trigger time is %q although nothing has one", got)
 	}
 }
 
+// A reconcile that waits for an outdated cache does not lose the time of the change. Pins EP-64.
+func TestTheTriggerTimeIsKeptUntilItIsWritten(t *testing.T) {
+	b := newBench(t, defaults, testService(), testPod(1)).begin(t)
+	b.MustReconcile(t)
+	b.observed(t)
+	b.c.memory.noteUpdate(web, b.stored(t).ResourceVersion, "newer", b.Clock.Now())
+	readyAt := metav1.NewTime(created.Add(time.Hour))
+	b.Cache(t, testPod(2, func(p *corev1.Pod) { p.Status.Conditions[0].LastTransitionTime = readyAt }))
+	if err := b.Reconcile(); !reconcile.IsRequeue(err) {
+		t.Fatalf("error is %v, want an outdated cache", err)
+	}
+	b.Clock.Step(outdatedFor)
+	b.MustReconcile(t)
+	if got := b.stored(t).Annotations[corev1.EndpointsLastChangeTriggerTime]; got != "2026-01-01T01:00:00Z" {
+		t.Errorf("trigger time is %q", got)
+	}
+}
+
 // TestReadinessThatFlipsBack is kubernetes#125638: the cache still shows what was there
 // before the pod became unready, so all seems well when it is ready again.
+// Pins EP-34 and EP-42.
 func TestReadinessThatFlipsBack(t *testing.T) {
 	b := newBench(t, defaults, testService(), testPod(1), testEndpoints(pods(2)[1:])).begin(t)
-	b.put(t, testPod(1, notReady))
-	b.reconcile(t)
+	b.Cache(t, testPod(1, notReady))
+	b.MustReconcile(t)
 	b.observed(t)
-	b.put(t, testEndpoints(pods(2)[1:])) // it lags
-	b.put(t, testPod(1))
-	err := b.c.reconcile(b.Context(), "n/web")
+	b.Cache(t, testEndpoints(pods(2)[1:])) // it lags
+	b.Cache(t, testPod(1))
+	err := b.Reconcile()
 	want := "endpoints informer cache is out of date, resource version 1 already processed for endpoints n/web"
 	if err == nil || err.Error() != want || !reconcile.IsRequeue(err) {
 		t.Fatalf("error is %v, want %s", err, want)
@@ -143,8 +162,8 @@ func TestReadinessThatFlipsBack(t *testing.T) {
 	if events := b.RecordedEvents(); len(events) != 0 {
 		t.Errorf("events are %q", events)
 	}
-	b.put(t, b.stored(t))
-	b.reconcile(t)
+	b.Cache(t, b.stored(t))
+	b.MustReconcile(t)
 	if got := fmt.Sprint(addresses(b.stored(t).Subsets)); got != "[[http:8080/TCP] [web-1] []]" {
 		t.Errorf("subsets are %s", got)
 	}
@@ -152,46 +171,50 @@ func TestReadinessThatFlipsBack(t *testing.T) {
 
 // TestUpdateWithoutEffect is kubernetes#127370: a webhook undoes the update, so the resource
 // version stays. The Service must not be stuck.
+// Pins EP-38 and EP-42.
 func TestUpdateWithoutEffect(t *testing.T) {
 	b := newBench(t, defaults, testService(), testPod(1), testEndpoints(nil)).begin(t)
 	b.Fake.PrependReactor("update", "endpoints", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, testEndpoints(nil), nil
 	})
-	b.reconcile(t)
-	b.reconcile(t)
-	if got := b.writes(); len(got) != 2 {
+	b.MustReconcile(t)
+	b.MustReconcile(t)
+	if got := b.WriteVerbs(); len(got) != 2 {
 		t.Errorf("writes are %v, want two updates", got)
 	}
 }
 
+// Pins EP-59.
 func TestTruncatedEndpointsAreWrittenOnce(t *testing.T) {
 	b := newBench(t, defaults, testService()).begin(t)
 	for _, pod := range pods(1200) {
-		b.put(t, pod)
+		b.Cache(t, pod)
 	}
-	b.reconcile(t)
+	b.MustReconcile(t)
 	b.observed(t)
-	b.reconcile(t)
-	if got := b.writes(); !slices.Equal(got, []string{"create"}) || len(b.stored(t).Subsets[0].Addresses) != maxAddresses {
+	b.MustReconcile(t)
+	if got := b.WriteVerbs(); !slices.Equal(got, []string{"create"}) || len(b.stored(t).Subsets[0].Addresses) != maxAddresses {
 		t.Errorf("writes are %v, addresses %d", got, len(b.stored(t).Subsets[0].Addresses))
 	}
 }
 
+// Pins EP-27.
 func TestEndpointsOfAServiceThatIsGone(t *testing.T) {
 	b := newBench(t, defaults, testEndpoints(pods(1))).begin(t)
 	b.c.memory.triggers.ComputeEndpointLastChangeTriggerTime("n", testService(), nil)
-	b.c.memory.noteUpdate("n/web", "1", "2", b.Clock.Now())
-	b.reconcile(t)
+	b.c.memory.noteUpdate(web, "1", "2", b.Clock.Now())
+	b.MustReconcile(t)
 	if b.stored(t) != nil {
 		t.Error("the Endpoints are still there")
 	}
-	b.reconcile(t) // the cache shows them still: the answer is 404
+	b.MustReconcile(t) // the cache shows them still: the answer is 404
 	if len(b.c.memory.triggers.ServiceStates)+len(b.c.memory.replaced)+len(b.c.memory.created) != 0 {
 		t.Error("something is still remembered of the Service")
 	}
 }
 
 // The cache may not show yet what another process created just before it lost the lease.
+// Pins EP-27.
 func TestEndpointsThatTheCacheDoesNotShowAreDeleted(t *testing.T) {
 	b := newBench(t, defaults).begin(t)
 	if err := b.Fake.Tracker().Add(testEndpoints(nil)); err != nil {
@@ -200,62 +223,64 @@ func TestEndpointsThatTheCacheDoesNotShowAreDeleted(t *testing.T) {
 	if err := b.Informers.Core().V1().Endpoints().Informer().GetIndexer().Replace(nil, "1"); err != nil {
 		t.Fatal(err)
 	}
-	b.reconcile(t)
+	b.MustReconcile(t)
 	if b.stored(t) != nil {
 		t.Error("the Endpoints are still there")
 	}
-	b.reconcile(t) // there is nothing to delete: the answer is 404
+	b.MustReconcile(t) // there is nothing to delete: the answer is 404
 }
 
 // The cache may not show yet a Service that has Endpoints.
+// Pins EP-58.
 func TestEndpointsOfAServiceThatTheCacheDoesNotShowStay(t *testing.T) {
 	b := newBench(t, defaults, testEndpoints(nil)).begin(t)
 	b.Fake.PrependReactor("get", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, testService(), nil
 	})
-	b.reconcile(t)
-	if got := b.writes(); len(got) != 0 {
+	b.MustReconcile(t)
+	if got := b.WriteVerbs(); len(got) != 0 {
 		t.Errorf("writes are %v", got)
 	}
 }
 
+// Pins EP-58.
 func TestEndpointsStayWhileTheirServiceCannotBeRead(t *testing.T) {
 	b := newBench(t, defaults, testEndpoints(nil)).begin(t)
 	boom := errors.New("boom")
-	b.Fake.PrependReactor("get", "services", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, boom })
-	if err := b.c.reconcile(b.Context(), "n/web"); !errors.Is(err, boom) {
+	b.Refuse("get services", boom)
+	if err := b.Reconcile(); !errors.Is(err, boom) {
 		t.Errorf("error is %v", err)
 	}
-	if got := b.writes(); len(got) != 0 {
+	if got := b.WriteVerbs(); len(got) != 0 {
 		t.Errorf("writes are %v", got)
 	}
 }
 
 // An API server that was restored from a backup may show for good what an update replaced.
+// Pins EP-61.
 func TestAnOutdatedCacheIsWaitedForOnlyForATime(t *testing.T) {
 	b := newBench(t, defaults, testService(), testPod(1), testEndpoints(nil)).begin(t)
-	b.c.memory.noteUpdate("n/web", "1", "2", b.Clock.Now())
+	b.c.memory.noteUpdate(web, "1", "2", b.Clock.Now())
 	b.Clock.Step(outdatedFor - time.Second)
-	if err := b.c.reconcile(b.Context(), "n/web"); !reconcile.IsRequeue(err) {
+	if err := b.Reconcile(); !reconcile.IsRequeue(err) {
 		t.Errorf("error is %v, want an outdated cache", err)
 	}
 	b.Clock.Step(time.Second)
-	b.reconcile(t)
-	if got := b.writes(); !slices.Equal(got, []string{"update"}) {
+	b.MustReconcile(t)
+	if got := b.WriteVerbs(); !slices.Equal(got, []string{"update"}) {
 		t.Errorf("writes are %v", got)
 	}
 }
 
 // TestUnseenCreateIsNoFailure: creating it again tells nobody anything.
+// Pins EP-61.
 func TestUnseenCreateIsNoFailure(t *testing.T) {
 	b := newBench(t, defaults, testService()).begin(t)
-	b.Fake.PrependReactor("create", "endpoints", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewAlreadyExists(corev1.Resource("endpoints"), "web")
-	})
-	if err := b.c.reconcile(b.Context(), "n/web"); !apierrors.IsAlreadyExists(err) || reconcile.IsRequeue(err) || len(b.RecordedEvents()) != 1 {
+	b.Refuse("create endpoints", apierrors.NewAlreadyExists(corev1.Resource("endpoints"), "web"))
+	if err := b.Reconcile(); !apierrors.IsAlreadyExists(err) || reconcile.IsRequeue(err) || len(b.RecordedEvents()) != 1 {
 		t.Errorf("what somebody else created: %v, want a failure and an event", err)
 	}
-	if err := b.c.reconcile(b.Context(), "n/web"); !reconcile.IsRequeue(err) || len(b.RecordedEvents()) != 0 {
+	if err := b.Reconcile(); !reconcile.IsRequeue(err) || len(b.RecordedEvents()) != 0 {
 		t.Errorf("what the cache has to show: %v, want another try", err)
 	}
 }
@@ -269,13 +294,13 @@ func TestFailures(t *testing.T) {
 		fails bool
 		event string
 	}{
-		"create":                      {"create", errors.New("boom"), true, "Warning FailedToCreateEndpoint Failed to create endpoint for service n/web: boom"},
-		"create in an ending one":     {"create", terminating, false, ""},
-		"create that is forbidden":    {"create", apierrors.NewForbidden(corev1.Resource("endpoints"), "web", errors.New("no")), true, `Warning FailedToCreateEndpoint Failed to create endpoint for service n/web: endpoints "web" is forbidden: no`},
-		"update":                      {"update", errors.New("boom"), true, "Warning FailedToUpdateEndpoint Failed to update endpoint n/web: boom"},
-		"update of something else":    {"update", apierrors.NewConflict(corev1.Resource("endpoints"), "web", errors.New("old")), true, `Warning FailedToUpdateEndpoint Failed to update endpoint n/web: Operation cannot be fulfilled on endpoints "web": old`},
-		"delete":                      {"delete", errors.New("boom"), true, ""},
-		"delete of what is not there": {"delete", apierrors.NewNotFound(corev1.Resource("endpoints"), "web"), false, ""},
+		"EP-37, EP-39: create":               {"create", errors.New("boom"), true, "Warning FailedToCreateEndpoint Failed to create endpoint for service n/web: boom"},
+		"EP-37: create in an ending one":     {"create", terminating, false, ""},
+		"EP-37: create that is forbidden":    {"create", apierrors.NewForbidden(corev1.Resource("endpoints"), "web", errors.New("no")), true, `Warning FailedToCreateEndpoint Failed to create endpoint for service n/web: endpoints "web" is forbidden: no`},
+		"EP-37, EP-39: update":               {"update", errors.New("boom"), true, "Warning FailedToUpdateEndpoint Failed to update endpoint n/web: boom"},
+		"EP-37: update of something else":    {"update", apierrors.NewConflict(corev1.Resource("endpoints"), "web", errors.New("old")), true, `Warning FailedToUpdateEndpoint Failed to update endpoint n/web: Operation cannot be fulfilled on endpoints "web": old`},
+		"EP-27: delete":                      {"delete", errors.New("boom"), true, ""},
+		"EP-27: delete of what is not there": {"delete", apierrors.NewNotFound(corev1.Resource("endpoints"), "web"), false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var objects []runtime.Object
@@ -286,8 +311,8 @@ func TestFailures(t *testing.T) {
 				objects = append(objects, testEndpoints(nil))
 			}
 			b := newBench(t, defaults, objects...).begin(t)
-			b.Fake.PrependReactor(tc.verb, "endpoints", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.err })
-			if err := b.c.reconcile(b.Context(), "n/web"); (err != nil) != tc.fails || tc.fails && !errors.Is(err, tc.err) {
+			b.Refuse(tc.verb+" endpoints", tc.err)
+			if err := b.Reconcile(); (err != nil) != tc.fails || tc.fails && !errors.Is(err, tc.err) {
 				t.Errorf("error is %v", err)
 			}
 			var want []string

@@ -2,20 +2,16 @@ package endpoints
 
 import (
 	corev1 "k8s.io/api/core/v1"
+
+	"kcmd.dev/pkg/controller"
 )
 
-// Reasons of the events that are recorded on Endpoints.
-const (
-	reasonCreate = "FailedToCreateEndpoint"
-	reasonUpdate = "FailedToUpdateEndpoint"
-)
-
-func (c *endpointsController) warnCreate(e *corev1.Endpoints, err error) {
-	c.events.Eventf(e, corev1.EventTypeWarning, reasonCreate,
+func failedCreate(e *corev1.Endpoints, err error) controller.Event {
+	return controller.Warning(e, "FailedToCreateEndpoint",
 		"Failed to create endpoint for service %s/%s: %v", e.Namespace, e.Name, err)
 }
 
-func (c *endpointsController) warnUpdate(e *corev1.Endpoints, err error) {
-	c.events.Eventf(e, corev1.EventTypeWarning, reasonUpdate,
+func failedUpdate(e *corev1.Endpoints, err error) controller.Event {
+	return controller.Warning(e, "FailedToUpdateEndpoint",
 		"Failed to update endpoint %s/%s: %v", e.Namespace, e.Name, err)
 }

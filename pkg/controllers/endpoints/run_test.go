@@ -8,12 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"kcmd.dev/pkg/controllers/kit/controllertest"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
 )
 
 // run runs the controller until the test ends.
@@ -36,23 +34,7 @@ func (b *bench) listed(t *testing.T) int {
 	return n
 }
 
-func TestServiceNotifications(t *testing.T) {
-	b := newBench(t, defaults)
-	funcs := b.c.serviceFuncs()
-	funcs.Add(reconcile.Backlog, testService())
-	if s := b.c.serviceLoop.Inspect(); s.Depth != 1 || s.Backlog != 1 {
-		t.Errorf("replayed: %+v, want one key in the backlog", s)
-	}
-	funcs.Update(reconcile.Fresh, testService(), testService())
-	if s := b.c.serviceLoop.Inspect(); s.Depth != 1 || s.Backlog != 0 {
-		t.Errorf("updated: %+v, want the key to be fresh", s)
-	}
-	funcs.Delete(testService(func(s *corev1.Service) { s.Name = "gone" }))
-	if s := b.c.serviceLoop.Inspect(); s.Depth != 2 {
-		t.Errorf("deleted: %+v, want another key", s)
-	}
-}
-
+// Pins EP-11.
 func TestOnlyDeletedEndpointsAreWatched(t *testing.T) {
 	b := newBench(t, defaults, testService()).begin(t)
 	funcs := b.c.endpointsFuncs()
@@ -70,6 +52,7 @@ func TestOnlyDeletedEndpointsAreWatched(t *testing.T) {
 	}
 }
 
+// Pins EP-10.
 func TestRunFollowsPods(t *testing.T) {
 	b := newBench(t, defaults, testService(), testPod(1))
 	b.run(t)
@@ -82,6 +65,7 @@ func TestRunFollowsPods(t *testing.T) {
 	})
 }
 
+// Pins EP-11.
 func TestRunMakesDeletedEndpointsAgain(t *testing.T) {
 	b := newBench(t, defaults, testService(), testPod(1))
 	b.run(t)
@@ -95,6 +79,7 @@ func TestRunMakesDeletedEndpointsAgain(t *testing.T) {
 	controllertest.Eventually(t, "they are back", func() bool { return b.listed(t) == 1 })
 }
 
+// Pins EP-26 and EP-46.
 func TestRunDeletesLeftovers(t *testing.T) {
 	named := func(name string) func(*corev1.Endpoints) { return func(e *corev1.Endpoints) { e.Name = name } }
 	lock := func(e *corev1.Endpoints) {
@@ -106,7 +91,7 @@ func TestRunDeletesLeftovers(t *testing.T) {
 	b.run(t)
 	controllertest.Eventually(t, "the leftovers are deleted", func() bool {
 		s := b.c.serviceLoop.Inspect()
-		return len(b.writes()) == 1 && s.Depth == 0 && len(s.InFlight) == 0
+		return len(b.WriteVerbs()) == 1 && s.Depth == 0 && len(s.InFlight) == 0
 	})
 	list, err := b.Fake.CoreV1().Endpoints("n").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) != 2 {
@@ -114,6 +99,7 @@ func TestRunDeletesLeftovers(t *testing.T) {
 	}
 }
 
+// Pins EP-7 and EP-24.
 func TestRunGathersPodChangesForTheBatchPeriod(t *testing.T) {
 	batched := config{concurrentSyncs: 5, batchPeriod: time.Hour}
 	b := newBench(t, batched, testService())
@@ -138,39 +124,37 @@ func TestRunGathersPodChangesForTheBatchPeriod(t *testing.T) {
 	b.EventuallyAsTimePasses(t, "all pods are written at once", batched.batchPeriod, func() bool {
 		return b.listed(t) == 3
 	})
-	if got := b.writes(); len(got) != 2 {
+	if got := b.WriteVerbs(); len(got) != 2 {
 		t.Errorf("writes are %v, want the create and one update", got)
 	}
 }
 
+// Pins EP-22.
 func TestRunDropsAServiceThatFailsTooOften(t *testing.T) {
 	b := newBench(t, defaults, testService())
-	b.Fake.PrependReactor("create", "endpoints", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, errors.New("no")
-	})
+	b.Refuse("create endpoints", errors.New("no"))
 	b.run(t)
 	b.EventuallyAsTimePasses(t, "the Service is dropped after its last retry", time.Hour, func() bool {
-		return b.c.serviceLoop.Inspect().Failed == maxRetries+1 && b.c.serviceLoop.Retries("n/web") == 0
+		return b.c.serviceLoop.Inspect().Failed == maxRetries+1 && b.c.serviceLoop.Retries(web) == 0
 	})
 }
 
+// Pins EP-63.
 func TestSuccessorRemembersWrites(t *testing.T) {
 	b := newBench(t, defaults, testService(), testPod(1)).begin(t)
-	b.c.memory.noteUpdate("n/web", "1", "2", b.Clock.Now())
+	b.c.memory.noteUpdate(web, "1", "2", b.Clock.Now())
 	b.c.memory.triggers.ComputeEndpointLastChangeTriggerTime("n", testService(), nil)
-	left := b.c.HandOver()
-
 	unbegun := newBench(t, defaults)
-	unbegun.c.predecessor = func() any { return left }
+	unbegun.Succession.Leave(b.Succession.HandOver())
 
 	next := newBench(t, defaults, testService(), testPod(1), testEndpoints(nil))
-	next.c.predecessor = unbegun.c.HandOver
+	next.Succession.Leave(unbegun.Succession.HandOver())
 	next.begin(t)
-	if err := next.c.reconcile(next.Context(), "n/web"); !reconcile.IsRequeue(err) {
+	if err := next.Reconcile(); !reconcile.IsRequeue(err) {
 		t.Errorf("error is %v, want an outdated cache", err)
 	}
-	next.put(t, testEndpoints(nil, func(e *corev1.Endpoints) { e.ResourceVersion = "2" }))
-	next.reconcile(t)
+	next.Cache(t, testEndpoints(nil, func(e *corev1.Endpoints) { e.ResourceVersion = "2" }))
+	next.MustReconcile(t)
 	if got, ok := next.stored(t).Annotations[corev1.EndpointsLastChangeTriggerTime]; ok {
 		t.Errorf("trigger time is %q: the Service seems new", got)
 	}
@@ -178,8 +162,8 @@ func TestSuccessorRemembersWrites(t *testing.T) {
 
 func TestSuccessorIgnoresWhatItDoesNotKnow(t *testing.T) {
 	b := newBench(t, defaults, testService())
-	b.c.predecessor = func() any { return "something else" }
-	b.begin(t).reconcile(t)
+	b.Succession.Leave("something else")
+	b.begin(t).MustReconcile(t)
 	if b.stored(t) == nil {
 		t.Error("there are no Endpoints")
 	}
@@ -192,7 +176,7 @@ func TestRunThatNeverSyncsEnds(t *testing.T) {
 	if err := b.c.Run(ctx); err != nil {
 		t.Errorf("Run returned %v", err)
 	}
-	if b.c.HandOver() != nil {
+	if b.Succession.HandOver() != nil {
 		t.Error("an instance that never began has something to hand over")
 	}
 }

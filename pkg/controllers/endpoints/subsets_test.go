@@ -10,9 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/controllers/kit/subsets"
+	"kcmd.dev/pkg/controllers/kit/services/subsets"
 )
 
+// Pins EP-31a.
 func TestAddressOfAPod(t *testing.T) {
 	pod := testPod(1, func(p *corev1.Pod) { p.Spec.Hostname, p.Spec.Subdomain = "h", "web" })
 	got := subsetsOf(testService(func(s *corev1.Service) { s.Spec.Ports[0].AppProtocol = ptr.To("grpc") }), []*corev1.Pod{pod})
@@ -38,6 +39,7 @@ func TestAddressOfAPod(t *testing.T) {
 	}
 }
 
+// Pins EP-30 and EP-32a.
 func TestPodsThatAreListed(t *testing.T) {
 	terminating := func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(metav1.Now()) }
 	publishing := func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = true }
@@ -48,20 +50,20 @@ func TestPodsThatAreListed(t *testing.T) {
 		pod     func(*corev1.Pod)
 		want    string
 	}{
-		"ready":                    {plain, func(*corev1.Pod) {}, ready},
-		"not ready":                {plain, notReady, unready},
-		"without conditions":       {plain, func(p *corev1.Pod) { p.Status.Conditions = nil }, unready},
-		"not ready, published":     {publishing, notReady, ready},
-		"terminating":              {plain, terminating, ""},
-		"terminating, published":   {publishing, terminating, ready},
-		"succeeded":                {plain, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, ""},
-		"failed":                   {plain, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, ""},
-		"failed, published":        {publishing, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, ""},
-		"without IP":               {plain, func(p *corev1.Pod) { p.Status.PodIP, p.Status.PodIPs = "", nil }, ""},
-		"without list of IPs":      {plain, func(p *corev1.Pod) { p.Status.PodIPs = nil }, ""},
-		"only with a list of IPs":  {plain, func(p *corev1.Pod) { p.Status.PodIP = "" }, ready},
-		"with an IP that is none":  {plain, func(p *corev1.Pod) { p.Status.PodIPs[0].IP = "nonsense" }, ""},
-		"of the other family only": {plain, func(p *corev1.Pod) { p.Status.PodIPs[0].IP = "fd00::1" }, ""},
+		"ready":                                  {plain, func(*corev1.Pod) {}, ready},
+		"not ready":                              {plain, notReady, unready},
+		"without conditions":                     {plain, func(p *corev1.Pod) { p.Status.Conditions = nil }, unready},
+		"not ready, published":                   {publishing, notReady, ready},
+		"EP-51: terminating":                     {plain, terminating, ""},
+		"terminating, published":                 {publishing, terminating, ready},
+		"succeeded":                              {plain, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, ""},
+		"failed":                                 {plain, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, ""},
+		"failed, published":                      {publishing, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, ""},
+		"without IP":                             {plain, func(p *corev1.Pod) { p.Status.PodIP, p.Status.PodIPs = "", nil }, ""},
+		"without list of IPs":                    {plain, func(p *corev1.Pod) { p.Status.PodIPs = nil }, ""},
+		"only with a list of IPs":                {plain, func(p *corev1.Pod) { p.Status.PodIP = "" }, ready},
+		"with an IP that is none":                {plain, func(p *corev1.Pod) { p.Status.PodIPs[0].IP = "nonsense" }, ""},
+		"EP-31, EP-49: of the other family only": {plain, func(p *corev1.Pod) { p.Status.PodIPs[0].IP = "fd00::1" }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var want []string
@@ -76,6 +78,7 @@ func TestPodsThatAreListed(t *testing.T) {
 	}
 }
 
+// Pins EP-31.
 func TestFamilyThatIsPublished(t *testing.T) {
 	families := func(list ...corev1.IPFamily) func(*corev1.Service) {
 		return func(s *corev1.Service) { s.Spec.IPFamilies = list }
@@ -114,6 +117,7 @@ func TestFamilyThatIsPublished(t *testing.T) {
 	}
 }
 
+// Pins EP-32.
 func TestPortsOfPods(t *testing.T) {
 	container := func(name string, number int32, protocol corev1.Protocol, restart *corev1.ContainerRestartPolicy) corev1.Container {
 		return corev1.Container{RestartPolicy: restart, Ports: []corev1.ContainerPort{{Name: name, ContainerPort: number, Protocol: protocol}}}

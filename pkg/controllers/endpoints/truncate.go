@@ -3,7 +3,7 @@ package endpoints
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	"kcmd.dev/pkg/controllers/kit/subsets"
+	"kcmd.dev/pkg/controllers/kit/services/subsets"
 )
 
 // maxAddresses is how many addresses Endpoints hold at most, over all subsets: larger objects

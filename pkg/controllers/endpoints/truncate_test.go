@@ -18,6 +18,7 @@ func subsetSized(number, ready, notReady int) corev1.EndpointSubset {
 	return corev1.EndpointSubset{Addresses: list(ready, "r"), NotReadyAddresses: list(notReady, "n"), Ports: []corev1.EndpointPort{{Port: int32(number)}}}
 }
 
+// Pins EP-36b.
 func TestTruncate(t *testing.T) {
 	type size = [2]int // ready, not ready
 	for name, tc := range map[string]struct {
@@ -28,8 +29,8 @@ func TestTruncate(t *testing.T) {
 		"at capacity":                  {[]size{{600, 100}, {0, 300}}, []size{{600, 100}, {0, 300}}, false},
 		"one too many":                 {[]size{{1001, 0}}, []size{{1000, 0}}, true},
 		"not ready go first":           {[]size{{1000, 1}}, []size{{1000, 0}}, true},
-		"not ready are spread":         {[]size{{280, 101}, {0, 200}, {0, 200}, {0, 201}, {0, 298}}, []size{{280, 73}, {0, 144}, {0, 144}, {0, 145}, {0, 214}}, true},
-		"ready are spread":             {[]size{{205, 5}, {400, 5}, {402, 5}, {400, 5}, {693, 5}}, []size{{98, 0}, {191, 0}, {192, 0}, {191, 0}, {328, 0}}, true},
+		"EP-36c: not ready are spread": {[]size{{280, 101}, {0, 200}, {0, 200}, {0, 201}, {0, 298}}, []size{{280, 73}, {0, 144}, {0, 144}, {0, 145}, {0, 214}}, true},
+		"EP-36c: ready are spread":     {[]size{{205, 5}, {400, 5}, {402, 5}, {400, 5}, {693, 5}}, []size{{98, 0}, {191, 0}, {192, 0}, {191, 0}, {328, 0}}, true},
 		"nothing is left of a subset":  {[]size{{1200, 0}, {0, 5}}, []size{{1000, 0}}, true},
 		"rounded up until none remain": {[]size{{999, 0}, {1, 0}, {1, 0}}, []size{{999, 0}, {1, 0}}, true},
 	} {

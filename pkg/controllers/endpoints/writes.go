@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/endpointslice/util"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -22,12 +23,14 @@ type memory struct {
 	triggers *util.TriggerTimeTracker
 
 	mu sync.Mutex
+	// pending has the trigger time of each Service whose last reconcile failed.
+	pending map[types.NamespacedName]time.Time
 	// replaced has the resource version that our last update replaced. A cache that shows
 	// it has not seen the update (kubernetes#125638).
-	replaced map[string]replacement
+	replaced map[types.NamespacedName]replacement
 	// created has the keys whose Endpoints we may have created without the cache having
 	// shown any since.
-	created map[string]bool
+	created map[types.NamespacedName]bool
 }
 
 // replacement is what an update replaced, and when.
@@ -41,9 +44,31 @@ type replacement struct {
 // the retries of a key take.
 const outdatedFor = 2 * time.Minute
 
+// triggerTime is the time of the change that the next write of a Service is due to, zero if
+// there was none. The tracker reports a change once only, so it is kept until it is written.
+func (m *memory) triggerTime(key types.NamespacedName, service *corev1.Service, pods []*corev1.Pod) time.Time {
+	t := m.triggers.ComputeEndpointLastChangeTriggerTime(service.Namespace, service, pods)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if kept, ok := m.pending[key]; ok && (t.IsZero() || kept.Before(t)) {
+		return kept
+	}
+	if !t.IsZero() {
+		m.pending[key] = t
+	}
+	return t
+}
+
+// written notes that a Service was reconciled to the end.
+func (m *memory) written(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.pending, key)
+}
+
 // outdated notes that the cache shows Endpoints, and says whether they are those that our
 // last update replaced.
-func (m *memory) outdated(key, resourceVersion string, now time.Time) bool {
+func (m *memory) outdated(key types.NamespacedName, resourceVersion string, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.created, key)
@@ -53,7 +78,7 @@ func (m *memory) outdated(key, resourceVersion string, now time.Time) bool {
 
 // noteUpdate remembers what an update replaced. One that changed nothing replaced nothing:
 // the cache will go on showing that version, rightly (kubernetes#127370).
-func (m *memory) noteUpdate(key, sent, returned string, now time.Time) {
+func (m *memory) noteUpdate(key types.NamespacedName, sent, returned string, now time.Time) {
 	if sent == returned {
 		return
 	}
@@ -64,7 +89,7 @@ func (m *memory) noteUpdate(key, sent, returned string, now time.Time) {
 
 // noteCreate remembers a create, and says whether there was one before that the cache has
 // not shown.
-func (m *memory) noteCreate(key string) (again bool) {
+func (m *memory) noteCreate(key types.NamespacedName) (again bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	again = m.created[key]
@@ -72,37 +97,38 @@ func (m *memory) noteCreate(key string) (again bool) {
 	return again
 }
 
-func (m *memory) forget(key, namespace, name string) {
+func (m *memory) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.replaced, key)
 	delete(m.created, key)
-	m.triggers.DeleteService(namespace, name)
+	delete(m.pending, key)
+	m.triggers.DeleteService(key.Namespace, key.Name)
 }
 
 // remove deletes the Endpoints of a Service that is gone. The caches decide nothing here:
 // one may not show yet a Service whose Endpoints are in use, the other Endpoints that another
 // process created just before it lost the lease, which nobody would delete later.
-func (c *endpointsController) remove(ctx context.Context, key, namespace, name string) error {
-	_, err := c.client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
+func (c *endpointsController) remove(ctx context.Context, key types.NamespacedName) error {
+	_, err := c.Client.CoreV1().Services(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 	if err == nil {
 		return nil // it is queued when the cache shows it
 	}
 	if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("reading Service %s: %w", key, err)
 	}
-	err = c.client.CoreV1().Endpoints(namespace).Delete(ctx, name, metav1.DeleteOptions{})
+	err = c.Client.CoreV1().Endpoints(key.Namespace).Delete(ctx, key.Name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting Endpoints %s: %w", key, err)
 	}
-	c.memory.forget(key, namespace, name)
+	c.memory.forget(key)
 	return nil
 }
 
-func (c *endpointsController) create(ctx context.Context, key string, service *corev1.Service, endpoints *corev1.Endpoints) error {
+func (c *endpointsController) create(ctx context.Context, key types.NamespacedName, endpoints *corev1.Endpoints) error {
 	// Before the request, because one without an answer may have been served.
 	again := c.memory.noteCreate(key)
-	_, err := c.client.CoreV1().Endpoints(service.Namespace).Create(ctx, endpoints, metav1.CreateOptions{})
+	_, err := c.Client.CoreV1().Endpoints(key.Namespace).Create(ctx, endpoints, metav1.CreateOptions{})
 	switch {
 	case err == nil:
 		return nil
@@ -111,16 +137,25 @@ func (c *endpointsController) create(ctx context.Context, key string, service *c
 	case again && apierrors.IsAlreadyExists(err):
 		return reconcile.Requeue(fmt.Errorf("endpoints informer cache does not show what was created: %w", err))
 	}
-	c.warnCreate(endpoints, err)
+	c.Record(failedCreate(endpoints, err))
 	return fmt.Errorf("creating Endpoints %s: %w", key, err)
 }
 
-func (c *endpointsController) update(ctx context.Context, key string, current, endpoints *corev1.Endpoints) error {
-	updated, err := c.client.CoreV1().Endpoints(current.Namespace).Update(ctx, endpoints, metav1.UpdateOptions{})
+func (c *endpointsController) update(ctx context.Context, key types.NamespacedName, current, endpoints *corev1.Endpoints) error {
+	updated, err := c.Client.CoreV1().Endpoints(current.Namespace).Update(ctx, endpoints, metav1.UpdateOptions{})
 	if err != nil {
-		c.warnUpdate(endpoints, err)
+		c.Record(failedUpdate(endpoints, err))
 		return fmt.Errorf("updating Endpoints %s: %w", key, err)
 	}
-	c.memory.noteUpdate(key, current.ResourceVersion, updated.ResourceVersion, c.clock.Now())
+	c.memory.noteUpdate(key, current.ResourceVersion, updated.ResourceVersion, c.Clock.Now())
 	return nil
+}
+
+func newMemory() *memory {
+	return &memory{
+		triggers: util.NewTriggerTimeTracker(),
+		pending:  map[types.NamespacedName]time.Time{},
+		replaced: map[types.NamespacedName]replacement{},
+		created:  map[types.NamespacedName]bool{},
+	}
 }

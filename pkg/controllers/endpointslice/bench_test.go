@@ -17,18 +17,18 @@ func fill(b *testing.B, bench *bench, size int) {
 	app := func(name string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Labels = map[string]string{"app": name, "tier": "front"} }
 	}
-	bench.put(b, testNode("node-a", "zone-a"))
+	bench.Cache(b, testNode("node-a", "zone-a"))
 	for i := range size {
 		name := fmt.Sprintf("service-%d", i)
-		bench.put(b, testService(func(s *corev1.Service) {
+		bench.Cache(b, testService(func(s *corev1.Service) {
 			s.Name, s.Spec.Selector = name, map[string]string{"app": name, "tier": "front"}
 		}))
-		bench.put(b, testPod(i, app(name)))
-		bench.put(b, testSlice(name, service(name)))
+		bench.Cache(b, testPod(i, app(name)))
+		bench.Cache(b, testSlice(name, service(name)))
 	}
-	bench.put(b, testService())
+	bench.Cache(b, testService())
 	for i := range 10 {
-		bench.put(b, testPod(size+i))
+		bench.Cache(b, testPod(size+i))
 	}
 }
 
@@ -38,7 +38,7 @@ func newFilled(b *testing.B, size int) (*bench, context.Context) {
 	bench := newBench(b, defaults).begin(b)
 	fill(b, bench, size)
 	ctx := klog.NewContext(bench.Context(), logr.Discard())
-	if err := bench.c.reconcile(ctx, "n/web"); err != nil {
+	if err := bench.c.reconcile(ctx, web); err != nil {
 		b.Fatal(err)
 	}
 	bench.observed(b)
@@ -54,9 +54,9 @@ func BenchmarkReconcile(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					if !unchanged {
-						bench.c.inputs.forget("n/web")
+						bench.c.inputs.forget(web)
 					}
-					if err := bench.c.reconcile(ctx, "n/web"); err != nil {
+					if err := bench.c.reconcile(ctx, web); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -25,36 +25,27 @@
 //  7. The slices of a deleted Service are left to garbage collection, those of one that
 //     lost its selector or became ExternalName are left alone.
 //
-// Behaviour: specs/endpointslice-controller.md.
+// Behaviour: docs/specs/endpointslice-controller.md.
 package endpointslice
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/endpointslice"
 	"k8s.io/endpointslice/util"
-	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
-	kcmdconfig "kcmd.dev/pkg/config"
-	"kcmd.dev/pkg/controllers/kit/concurrent"
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/config/gates"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/index"
-	"kcmd.dev/pkg/controllers/kit/podchanges"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
-	"kcmd.dev/pkg/controllers/kit/slicewrites"
+	"kcmd.dev/pkg/controllers/kit/services/podchanges"
+	"kcmd.dev/pkg/controllers/kit/services/slicewrites"
 )
 
 // managedBy is the value of the managed-by label of our slices.
@@ -65,7 +56,6 @@ func Descriptor() controller.Descriptor {
 	return controller.Describe(controller.Descriptor{
 		Name:           "endpointslice-controller",
 		Aliases:        []string{"endpointslice"},
-		Doc:            "Maintains the EndpointSlices of Services with selectors.",
 		ServiceAccount: "endpointslice-controller",
 		EventSource:    "endpoint-slice-controller",
 		Requires: []schema.GroupVersionResource{
@@ -74,7 +64,7 @@ func Descriptor() controller.Descriptor {
 			corev1.SchemeGroupVersion.WithResource("nodes"),
 			discoveryv1.SchemeGroupVersion.WithResource("endpointslices"),
 		},
-	}, configOf, build)
+	}, configOf, newController)
 }
 
 // config is the part of the configuration that the controller depends on.
@@ -91,17 +81,13 @@ func configOf(c *controller.Config) config {
 		concurrentSyncs: int(*block.ConcurrentSyncs),
 		maxEndpoints:    *block.MaxEndpointsPerSlice,
 		batchPeriod:     block.EndpointUpdatesBatchPeriod.Duration,
-		preferSame:      kcmdconfig.Enabled(c, kcmdconfig.PreferSameTrafficDistribution),
+		preferSame:      gates.Enabled(c, gates.PreferSameTrafficDistribution),
 	}
 }
 
 type endpointSliceController struct {
-	config      config
-	clock       clock.PassiveClock
-	client      kubernetes.Interface
-	events      record.EventRecorder
-	synced      func(context.Context) bool
-	predecessor func() any
+	controller.Env
+	config config
 
 	services  corelisters.ServiceLister
 	nodes     corelisters.NodeLister
@@ -116,17 +102,9 @@ type endpointSliceController struct {
 	triggers   *util.TriggerTimeTracker
 	reconciler *endpointslice.Reconciler
 
-	serviceLoop  *reconcile.Loop[string]
+	serviceLoop  *reconcile.Loop[types.NamespacedName]
 	podLoop      *reconcile.Loop[podchanges.Change]
 	topologyLoop *reconcile.Loop[string]
-}
-
-func build(env controller.Env, config config) (controller.Controller, error) {
-	c, err := newController(env, config)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
 }
 
 func newController(env controller.Env, config config) (*endpointSliceController, error) {
@@ -134,37 +112,30 @@ func newController(env controller.Env, config config) (*endpointSliceController,
 	services, pods, nodes := core.Services(), core.Pods(), core.Nodes()
 	slices := env.Informers.Discovery().V1().EndpointSlices()
 	c := &endpointSliceController{
-		config:      config,
-		clock:       env.Clock,
-		client:      env.Client,
-		events:      env.Events,
-		synced:      env.Informers.WaitUntilReady,
-		predecessor: env.Predecessor,
-		services:    services.Lister(),
-		nodes:       nodes.Lister(),
-		written:     slicewrites.New(managedBy, env.Clock),
-		inputs:      newInputs(nodes.Lister()),
-		topology:    &topology{nodes: nodes.Lister()},
-	}
-	var errs [3]error
-	c.selecting, errs[0] = index.NewServices(services.Informer())
-	c.selected, errs[1] = index.NewSelectedPods(pods.Informer())
-	c.slices, errs[2] = index.NewEndpointSlices(slices.Informer())
-	if err := errors.Join(errs[:]...); err != nil {
-		return nil, err
+		Env:       env,
+		config:    config,
+		slices:    index.NewEndpointSlices(slices.Informer()),
+		selected:  index.NewSelectedPods(pods.Informer()),
+		selecting: index.NewServices(services.Informer()),
+		services:  services.Lister(),
+		nodes:     nodes.Lister(),
+		written:   slicewrites.New(managedBy, env.Clock),
+		inputs:    newInputs(nodes.Lister()),
+		topology:  &topology{nodes: nodes.Lister()},
 	}
 	registerMetrics(env.Metrics)
 	c.makeLoops(env)
-	return c, c.watch(services.Informer(), pods.Informer(), slices.Informer(), nodes.Informer())
+	c.watch(services.Informer(), pods.Informer(), slices.Informer(), nodes.Informer())
+	return c, nil
 }
 
 // makeLoops makes the three queues. Upstream names only the first; the others are named
 // so that they can be told apart in status.
 func (c *endpointSliceController) makeLoops(env controller.Env) {
-	c.serviceLoop = reconcile.New(env, reconcile.Options[string]{
+	c.serviceLoop = reconcile.New(env, reconcile.Options[types.NamespacedName]{
 		Queue:      "endpoint_slice",
 		Workers:    c.config.concurrentSyncs,
-		Backoff:    reconcile.Backoff[string](minRetryDelay, maxRetryDelay),
+		Backoff:    reconcile.Backoff[types.NamespacedName](minRetryDelay, maxRetryDelay),
 		MaxRetries: maxRetries,
 	}, c.reconcile)
 	c.podLoop = reconcile.New(env, reconcile.Options[podchanges.Change]{
@@ -181,103 +152,5 @@ func (c *endpointSliceController) makeLoops(env controller.Env) {
 // Run implements controller.Controller.
 func (c *endpointSliceController) Run(ctx context.Context) error {
 	defer resetGauges()
-	if !c.synced(ctx) {
-		return nil
-	}
-	if err := c.begin(ctx); err != nil {
-		return err
-	}
-	return concurrent.Run(ctx, c.serviceLoop.Run, c.podLoop.Run, c.topologyLoop.Run)
-}
-
-// begin does what has to be done before the first Service is reconciled.
-func (c *endpointSliceController) begin(ctx context.Context) error {
-	if err := c.inherit(); err != nil {
-		return err
-	}
-	c.reconciler = endpointslice.NewReconciler(c.client, c.nodes, c.config.maxEndpoints,
-		c.written.Tracker, c.topology.cache, c.events, managedBy,
-		endpointslice.WithPreferSameTrafficDistributionEnabled(c.config.preferSame))
-	return c.topology.refresh(ctx)
-}
-
-// reconcile brings the slices of one Service to their desired state.
-func (c *endpointSliceController) reconcile(ctx context.Context, key string) error {
-	err := c.sync(ctx, key)
-	countSync(err)
-	if errors.Is(err, slicewrites.ErrStaleCache) {
-		return reconcile.Requeue(err)
-	}
-	return err
-}
-
-func (c *endpointSliceController) sync(ctx context.Context, key string) error {
-	namespace, name, err := cache.SplitMetaNamespaceKey(key)
-	if err != nil {
-		return fmt.Errorf("reading the key of a Service: %w", err)
-	}
-	service, err := c.services.Services(namespace).Get(name)
-	if apierrors.IsNotFound(err) {
-		c.forget(key, namespace, name)
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("looking up Service %s: %w", key, err)
-	}
-	if service.Spec.Type == corev1.ServiceTypeExternalName || service.Spec.Selector == nil {
-		return nil
-	}
-
-	pods, err := c.selected.By(namespace, service.Spec.Selector)
-	if err != nil {
-		c.warn(service, reasonListPods, "listing Pods", err)
-		return fmt.Errorf("listing pods of Service %s: %w", key, err)
-	}
-	slices, err := c.slices.Of(namespace, name)
-	if err != nil {
-		c.warn(service, reasonListSlices, "listing Endpoint Slices", err)
-		return fmt.Errorf("listing EndpointSlices of Service %s: %w", key, err)
-	}
-	id := types.NamespacedName{Namespace: namespace, Name: name}
-	slices = c.written.Current(slices)
-	if c.written.Stale(ctx, id, slices) {
-		return slicewrites.ErrStaleCache
-	}
-
-	// Computing the time also remembers it, so it comes before the decision to skip.
-	triggerTime := c.triggers.ComputeEndpointLastChangeTriggerTime(namespace, service, pods)
-	digest := c.inputs.digest(service, pods, slices, c.topology.epoch.Load())
-	if c.inputs.settled(key, digest) {
-		return nil
-	}
-	err = c.reconciler.Reconcile(klog.FromContext(ctx), service, pods, slicewrites.Sortable(slices), triggerTime)
-	if err != nil {
-		c.warn(service, reasonUpdateSlices, "updating Endpoint Slices", err)
-		return fmt.Errorf("updating EndpointSlices of Service %s: %w", key, err)
-	}
-	if c.written.Shown(id, slices) {
-		c.inputs.settle(key, digest)
-	}
-	return nil
-}
-
-// reconcilePodChange queues the Services that a change of a pod concerns.
-func (c *endpointSliceController) reconcilePodChange(_ context.Context, change podchanges.Change) error {
-	concerned, err := change.Concerned(c.selecting)
-	if err != nil {
-		return err
-	}
-	for key := range concerned {
-		c.serviceLoop.AddAfter(key, c.config.batchPeriod)
-	}
-	return nil
-}
-
-// forget drops what is remembered of a Service that is gone.
-func (c *endpointSliceController) forget(key, namespace, name string) {
-	c.triggers.DeleteService(namespace, name)
-	c.reconciler.DeleteService(namespace, name)
-	c.written.Forget(types.NamespacedName{Namespace: namespace, Name: name})
-	c.topology.forgetService(key)
-	c.inputs.forget(key)
+	return reconcile.Run(ctx, c.Env, c.begin, c.serviceLoop.Run, c.podLoop.Run, c.topologyLoop.Run)
 }

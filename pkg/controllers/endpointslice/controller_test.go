@@ -18,9 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controller"
-	"kcmd.dev/pkg/controllers/kit/controllertest"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
 )
 
 func TestDescriptor(t *testing.T) {
@@ -41,17 +40,7 @@ func TestDescriptor(t *testing.T) {
 	}
 }
 
-func TestInstanceHandsOver(t *testing.T) {
-	d := Descriptor()
-	instance, err := d.New(controllertest.New(t).Env, d.Value(v1beta1.NewDefault()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := instance.(controller.HandsOver); !ok {
-		t.Errorf("a %T has nothing to hand over", instance)
-	}
-}
-
+// Pins EPS-28c and EPS-34.
 func TestSliceDescribesThePods(t *testing.T) {
 	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1),
 		testPod(2, func(p *corev1.Pod) { p.Status.Conditions = nil }),
@@ -60,7 +49,7 @@ func TestSliceDescribesThePods(t *testing.T) {
 		testPod(5, func(p *corev1.Pod) { p.Labels["app"] = "other" }),
 	).begin(t)
 	succeeded := syncs(t, "success")
-	b.reconcile(t)
+	b.MustReconcile(t)
 
 	slice := b.one(t)
 	wantLabels := map[string]string{"team": "a", discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: managedBy}
@@ -91,13 +80,13 @@ func TestSliceDescribesThePods(t *testing.T) {
 
 func TestServicesThatAreLeftAlone(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Service){
-		"ExternalName": func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName },
-		"no selector":  func(s *corev1.Service) { s.Spec.Selector = nil },
-		"gone":         func(s *corev1.Service) { s.Name = "another" },
+		"EPS-20: ExternalName": func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName },
+		"EPS-20: no selector":  func(s *corev1.Service) { s.Spec.Selector = nil },
+		"EPS-19: gone":         func(s *corev1.Service) { s.Name = "another" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, defaults, testService(change), testNode("node-a", "zone-a"), testPod(1), testSlice("left")).begin(t)
-			b.reconcile(t)
+			b.MustReconcile(t)
 			if n := len(b.Writes()); n != 0 {
 				t.Errorf("%d writes, want none", n)
 			}
@@ -105,29 +94,31 @@ func TestServicesThatAreLeftAlone(t *testing.T) {
 	}
 }
 
+// Pins EPS-19.
 func TestGoneServiceIsForgotten(t *testing.T) {
 	b := newBench(t, defaults, testSlice("left")).begin(t)
 	service := testService()
-	b.c.inputs.settle("n/web", 1)
-	b.c.topology.cache.SetHints("n/web", discoveryv1.AddressTypeIPv6, nil)
+	b.c.inputs.settle(web, 1)
+	b.c.topology.cache.SetHints(web.String(), discoveryv1.AddressTypeIPv6, nil)
 	b.c.triggers.ComputeEndpointLastChangeTriggerTime("n", service, nil)
 	b.c.written.Stale(b.Context(), web, nil) // it lacks the slice that was found
-	b.reconcile(t)
+	b.MustReconcile(t)
 	_, awaited := b.c.written.Awaited(testSlice("left"))
-	if b.c.inputs.settled("n/web", 1) || b.c.topology.cache.HasPopulatedHints("n/web") ||
+	if b.c.inputs.settled(web, 1) || b.c.topology.cache.HasPopulatedHints(web.String()) ||
 		len(b.c.triggers.ServiceStates) != 0 || b.c.written.Tracker.Has(testSlice("left")) || awaited {
 		t.Error("something is still remembered of the Service")
 	}
 }
 
+// Pins EPS-31 and EPS-50.
 func TestServiceWithoutPodsGetsAPlaceholder(t *testing.T) {
 	b := newBench(t, defaults, testService()).begin(t)
-	b.reconcile(t)
+	b.MustReconcile(t)
 	if slice := b.one(t); len(slice.Endpoints) != 0 || len(slice.Ports) != 0 {
 		t.Errorf("placeholder holds %v %v", slice.Endpoints, slice.Ports)
 	}
 	b.observed(t)
-	b.reconcile(t)
+	b.MustReconcile(t)
 	if len(b.Writes()) != 1 {
 		t.Errorf("%d writes, want the one create", len(b.Writes()))
 	}
@@ -137,7 +128,7 @@ func TestServiceWithoutPodsGetsAPlaceholder(t *testing.T) {
 // was created.
 func TestDeletedSliceIsCreatedAgain(t *testing.T) {
 	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1)).begin(t)
-	b.reconcile(t)
+	b.MustReconcile(t)
 	first := b.one(t)
 	b.observed(t)
 	if err := b.Fake.DiscoveryV1().EndpointSlices("n").Delete(t.Context(), first.Name, metav1.DeleteOptions{}); err != nil {
@@ -145,7 +136,7 @@ func TestDeletedSliceIsCreatedAgain(t *testing.T) {
 	}
 	b.observed(t)
 	controllertest.Eventually(t, "the deletion is noted", func() bool { return !b.c.written.Tracker.Has(first) })
-	b.reconcile(t)
+	b.MustReconcile(t)
 	if again := b.one(t); again.UID == first.UID || len(again.Endpoints) != 1 {
 		t.Errorf("stored is %+v", again)
 	}
@@ -155,12 +146,13 @@ func TestEmptySelectorSelectsEveryPodOfTheNamespace(t *testing.T) {
 	b := newBench(t, defaults, testService(func(s *corev1.Service) { s.Spec.Selector = map[string]string{} }),
 		testNode("node-a", "zone-a"), testPod(1), testPod(2, func(p *corev1.Pod) { p.Labels = nil }),
 		testPod(3, func(p *corev1.Pod) { p.Namespace = "other" })).begin(t)
-	b.reconcile(t)
+	b.MustReconcile(t)
 	if n := len(b.one(t).Endpoints); n != 2 {
 		t.Errorf("%d endpoints, want 2", n)
 	}
 }
 
+// Pins EPS-28a.
 func TestNamedPortsThatResolveDifferentlyMakeTwoSlices(t *testing.T) {
 	port := func(number int32) []corev1.ContainerPort {
 		return []corev1.ContainerPort{{Name: "web", ContainerPort: number, Protocol: corev1.ProtocolTCP}}
@@ -171,7 +163,7 @@ func TestNamedPortsThatResolveDifferentlyMakeTwoSlices(t *testing.T) {
 	b := newBench(t, defaults,
 		testService(func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromString("web") }), testNode("node-a", "zone-a"),
 		testPod(1, func(p *corev1.Pod) { p.Spec.Containers = []corev1.Container{{Ports: port(1)}} }), testPod(2, sidecar)).begin(t)
-	b.reconcile(t)
+	b.MustReconcile(t)
 	var got []string
 	for _, slice := range b.stored(t) {
 		got = append(got, fmt.Sprintf("%s:%d", slice.Endpoints[0].TargetRef.Name, *slice.Ports[0].Port))
@@ -182,22 +174,24 @@ func TestNamedPortsThatResolveDifferentlyMakeTwoSlices(t *testing.T) {
 	}
 }
 
+// Pins EPS-6 and EPS-29c.
 func TestSlicesHoldAtMostMaxEndpoints(t *testing.T) {
 	objects := []runtime.Object{testService(), testNode("node-a", "zone-a")}
 	for i := range 7 {
 		objects = append(objects, testPod(i))
 	}
 	b := newBench(t, config{concurrentSyncs: 1, maxEndpoints: 3, preferSame: true}, objects...).begin(t)
-	b.reconcile(t)
+	b.MustReconcile(t)
 	if n := len(b.stored(t)); n != 3 {
 		t.Errorf("%d slices, want 3", n)
 	}
 }
 
+// Pins EPS-28b.
 func TestPodOnUnknownNodeIsSkippedAndRetried(t *testing.T) {
 	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1),
 		testPod(2, func(p *corev1.Pod) { p.Spec.NodeName = "node-b" })).begin(t)
-	err := b.c.reconcile(b.Context(), "n/web")
+	err := b.Reconcile()
 	if err == nil || !strings.Contains(err.Error(), "skipping Pod web-2 for Service n/web: Node node-b Not Found") {
 		t.Fatalf("error is %v", err)
 	}
@@ -205,13 +199,14 @@ func TestPodOnUnknownNodeIsSkippedAndRetried(t *testing.T) {
 		t.Errorf("%d endpoints, want that of the other pod", n)
 	}
 	b.observed(t)
-	b.put(t, testNode("node-b", "zone-b"))
-	b.reconcile(t)
+	b.Cache(t, testNode("node-b", "zone-b"))
+	b.MustReconcile(t)
 	if n := len(b.one(t).Endpoints); n != 2 {
 		t.Errorf("%d endpoints once the node is known, want 2", n)
 	}
 }
 
+// Pins EPS-25.
 func TestFailedWriteIsReportedAndTriedAgain(t *testing.T) {
 	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1)).begin(t)
 	failing := true
@@ -219,39 +214,37 @@ func TestFailedWriteIsReportedAndTriedAgain(t *testing.T) {
 		return failing, nil, errors.New("no")
 	})
 	failed := syncs(t, "error")
-	if err := b.c.reconcile(b.Context(), "n/web"); err == nil || reconcile.IsRequeue(err) {
+	if err := b.Reconcile(); err == nil || reconcile.IsRequeue(err) {
 		t.Fatalf("error is %v", err)
 	}
 	want := "Warning FailedToUpdateEndpointSlices Error updating Endpoint Slices for Service n/web: failed to create EndpointSlice for Service n/web: no"
-	if events := b.RecordedEvents(); !slices.Equal(events, []string{want}) {
-		t.Errorf("events are %q", events)
-	}
+	b.WantEvents(t, want)
 	if syncs(t, "error") != failed+1 {
 		t.Error("the sync was not counted as error")
 	}
 	failing = false
-	b.reconcile(t)
+	b.MustReconcile(t)
 	b.one(t)
 }
 
+// Pins EPS-33.
 func TestTerminatingNamespaceEndsTheWork(t *testing.T) {
 	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1)).begin(t)
 	refusal := apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "", errors.New("terminating"))
 	refusal.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
-	b.Fake.PrependReactor("create", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, refusal
-	})
-	b.reconcile(t)
+	b.Refuse("create endpointslices", refusal)
+	b.MustReconcile(t)
 	if events := b.RecordedEvents(); len(events) != 0 {
 		t.Errorf("events are %q", events)
 	}
 }
 
+// Pins EPS-18 and EPS-23.
 func TestStaleCacheIsNotActedOn(t *testing.T) {
 	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1)).begin(t)
 	b.c.written.Tracker.Update(testSlice("written")) // which the cache lacks
 	stale := syncs(t, "stale")
-	err := b.c.reconcile(b.Context(), "n/web")
+	err := b.Reconcile()
 	if !reconcile.IsRequeue(err) || err.Error() != "EndpointSlice informer cache is out of date" {
 		t.Fatalf("error is %v", err)
 	}
@@ -260,43 +253,46 @@ func TestStaleCacheIsNotActedOn(t *testing.T) {
 	}
 }
 
+// Pins EPS-22 and EPS-47.
 func TestSliceBeingDeletedIsReplaced(t *testing.T) {
 	stuck := testSlice("stuck", func(s *discoveryv1.EndpointSlice) {
 		s.DeletionTimestamp, s.Finalizers = ptr.To(metav1.Now()), []string{"example.com/hold"}
 	})
 	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1), stuck).begin(t)
 	b.c.written.Tracker.Update(stuck) // written before somebody deleted it
-	b.reconcile(t)
+	b.MustReconcile(t)
 	if n := len(b.stored(t)); n != 2 {
 		t.Errorf("%d slices, want the one that is stuck and another one", n)
 	}
 }
 
+// Pins EPS-64.
 func TestReconcileWithoutNewInputsSkipsTheLibrary(t *testing.T) {
 	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1)).begin(t)
-	b.reconcile(t)
+	b.MustReconcile(t)
 	b.observed(t)
-	b.reconcile(t) // with the slice it created
+	b.MustReconcile(t) // with the slice it created
 	library := b.c.reconciler
 	b.c.reconciler = nil
 	succeeded := syncs(t, "success")
-	b.reconcile(t)
+	b.MustReconcile(t)
 	if syncs(t, "success") != succeeded+1 {
 		t.Error("the sync was not counted")
 	}
 	b.c.reconciler = library
-	b.put(t, testPod(1, func(p *corev1.Pod) { p.Status.Conditions = nil }))
-	b.reconcile(t)
+	b.Cache(t, testPod(1, func(p *corev1.Pod) { p.Status.Conditions = nil }))
+	b.MustReconcile(t)
 	if *b.one(t).Endpoints[0].Conditions.Ready {
 		t.Error("the change of the pod was not written")
 	}
 }
 
+// Pins EPS-63.
 func TestTopologyModeNeedsTheNodesFirst(t *testing.T) {
 	service := testService(func(s *corev1.Service) { s.Annotations = map[string]string{corev1.AnnotationTopologyMode: "Auto"} })
 	onB := func(p *corev1.Pod) { p.Spec.NodeName = "node-b" }
 	b := newBench(t, defaults, service, testNode("node-a", "zone-a"), testNode("node-b", "zone-b"), testPod(1), testPod(2, onB)).begin(t)
-	b.reconcile(t)
+	b.MustReconcile(t)
 	for _, e := range b.one(t).Endpoints {
 		if e.Hints == nil || len(e.Hints.ForZones) != 1 {
 			t.Errorf("%s has no hint", e.TargetRef.Name)
@@ -308,24 +304,26 @@ func TestTopologyModeNeedsTheNodesFirst(t *testing.T) {
 	}
 }
 
+// Pins EPS-68.
 func TestTrafficDistributionWithoutItsGate(t *testing.T) {
 	cfg := v1beta1.NewDefault()
 	cfg.EmulatedVersion = "1.33" // off by default there
 	b := newBench(t, Descriptor().Value(cfg).(config), testService(func(s *corev1.Service) {
 		s.Spec.TrafficDistribution = ptr.To(corev1.ServiceTrafficDistributionPreferSameNode)
 	}), testNode("node-a", "zone-a"), testPod(1)).begin(t)
-	b.reconcile(t)
+	b.MustReconcile(t)
 	if got := b.one(t); got.Endpoints[0].Hints != nil {
 		t.Errorf("hints are %+v", got.Endpoints[0].Hints)
 	}
 }
 
+// Pins EPS-4 and EPS-36.
 func TestPreferSameNodeIsHonoured(t *testing.T) {
 	service := testService(func(s *corev1.Service) {
 		s.Spec.TrafficDistribution = ptr.To(corev1.ServiceTrafficDistributionPreferSameNode)
 	})
 	b := newBench(t, defaults, service, testNode("node-a", "zone-a"), testPod(1)).begin(t)
-	b.reconcile(t)
+	b.MustReconcile(t)
 	hints := b.one(t).Endpoints[0].Hints
 	if hints == nil || len(hints.ForNodes) != 1 || hints.ForNodes[0].Name != "node-a" {
 		t.Errorf("hints are %+v", hints)

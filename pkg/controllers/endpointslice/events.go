@@ -2,18 +2,25 @@ package endpointslice
 
 import (
 	corev1 "k8s.io/api/core/v1"
+
+	"kcmd.dev/pkg/controller"
 )
 
-// Reasons of the events that this package records on a Service. The library records
-// TopologyAwareHintsEnabled and TopologyAwareHintsDisabled.
-const (
-	reasonListPods     = "FailedToListPods"
-	reasonListSlices   = "FailedToListEndpointSlices"
-	reasonUpdateSlices = "FailedToUpdateEndpointSlices"
-)
+// The library records two further events, TopologyAwareHintsEnabled and
+// TopologyAwareHintsDisabled.
 
-// warn records that doing something for a Service failed.
-func (c *endpointSliceController) warn(service *corev1.Service, reason, doing string, err error) {
-	c.events.Eventf(service, corev1.EventTypeWarning, reason,
-		"Error %s for Service %s/%s: %v", doing, service.Namespace, service.Name, err)
+func failedListPods(service *corev1.Service, err error) controller.Event {
+	return failed(service, "FailedToListPods", "listing Pods", err)
+}
+
+func failedListSlices(service *corev1.Service, err error) controller.Event {
+	return failed(service, "FailedToListEndpointSlices", "listing Endpoint Slices", err)
+}
+
+func failedUpdateSlices(service *corev1.Service, err error) controller.Event {
+	return failed(service, "FailedToUpdateEndpointSlices", "updating Endpoint Slices", err)
+}
+
+func failed(service *corev1.Service, reason, doing string, err error) controller.Event {
+	return controller.Warning(service, reason, "Error %s for Service %s/%s: %v", doing, service.Namespace, service.Name, err)
 }

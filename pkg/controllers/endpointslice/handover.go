@@ -9,11 +9,12 @@ import (
 	"k8s.io/endpointslice/util"
 	"k8s.io/klog/v2"
 
-	"kcmd.dev/pkg/controllers/kit/slicewrites"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/services/slicewrites"
 )
 
-// legacy is what an instance leaves to its successor in the same process.
-type legacy struct {
+// handover is what an instance leaves to its successor in the same process.
+type handover struct {
 	unseen slicewrites.Unseen
 	// triggers keeps the next write to a Service from being annotated with the time the
 	// Service was created, which would spoil the metrics of network programming latency.
@@ -25,20 +26,17 @@ type legacy struct {
 // inherit takes over what the predecessor left, or makes the beginnings of an instance
 // that has none.
 func (c *endpointSliceController) inherit() error {
-	past, ok := c.predecessor().(legacy)
+	past, ok := controller.TakeOver(c.Env, c)
 	if !ok {
-		past = legacy{triggers: util.NewTriggerTimeTracker(), topology: topologycache.NewTopologyCache()}
+		past = handover{triggers: util.NewTriggerTimeTracker(), topology: topologycache.NewTopologyCache()}
 	}
 	c.triggers, c.topology.cache = past.triggers, past.topology
 	return c.written.Expect(past.unseen, c.slices)
 }
 
 // HandOver implements controller.HandsOver.
-func (c *endpointSliceController) HandOver() any {
-	if c.reconciler == nil {
-		return c.predecessor() // Run ended before it began.
-	}
-	left := legacy{triggers: c.triggers, topology: c.topology.cache}
+func (c *endpointSliceController) HandOver() handover {
+	left := handover{triggers: c.triggers, topology: c.topology.cache}
 	unseen, err := c.unseen()
 	if err != nil {
 		klog.Background().Error(err, "handing over without the unseen writes to EndpointSlices")

@@ -9,16 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
-	"kcmd.dev/pkg/controllers/kit/slicewrites"
+	"kcmd.dev/pkg/controllers/kit/services/slicewrites"
 )
 
 // succeed makes the successor of an instance, with caches that hold the objects.
 func succeed(t *testing.T, b *bench, objects ...runtime.Object) *bench {
 	t.Helper()
-	left := b.c.HandOver()
+	left := b.Succession.HandOver()
 	next := newBench(t, defaults, objects...)
 	next.Clock.SetTime(b.Clock.Now())
-	next.c.predecessor = func() any { return left }
+	next.Succession.Leave(left)
 	return next
 }
 
@@ -26,29 +26,31 @@ func topologyMode(s *corev1.Service) {
 	s.Annotations = map[string]string{corev1.AnnotationTopologyMode: "Auto"}
 }
 
+// Pins EPS-67.
 func TestSuccessorWaitsForUnseenWrites(t *testing.T) {
 	objects := []runtime.Object{testService(), testNode("node-a", "zone-a"), testPod(1)}
 	b := newBench(t, defaults, objects...).begin(t)
 	b.c.written.Tracker.Update(testSlice("unseen"))
 
 	next := succeed(t, b, objects...).begin(t)
-	if err := next.c.reconcile(next.Context(), "n/web"); !reconcile.IsRequeue(err) {
+	if err := next.Reconcile(); !reconcile.IsRequeue(err) {
 		t.Errorf("error is %v, want a stale cache", err)
 	}
 
 	late := succeed(t, b, objects...)
 	late.Clock.Step(slicewrites.StaleTimeout)
-	late.begin(t).reconcile(t)
+	late.begin(t).MustReconcile(t)
 	if len(late.stored(t)) != 1 {
 		t.Error("after a long stop the unseen writes still count")
 	}
 }
 
+// Pins EPS-51 and EPS-67.
 func TestSuccessorRemembersTriggerTimesAndHints(t *testing.T) {
 	onB := func(p *corev1.Pod) { p.Spec.NodeName = "node-b" }
 	objects := []runtime.Object{testService(topologyMode), testNode("node-a", "zone-a"), testNode("node-b", "zone-b"), testPod(1), testPod(2, onB)}
 	b := newBench(t, defaults, objects...).begin(t)
-	b.reconcile(t)
+	b.MustReconcile(t)
 	slice := b.one(t)
 	b.observed(t)
 	if n := len(b.RecordedEvents()); n != 1 {
@@ -61,7 +63,7 @@ func TestSuccessorRemembersTriggerTimesAndHints(t *testing.T) {
 		p.Status.Conditions[0].Status = corev1.ConditionFalse
 	}), testPod(2, onB), testPod(3), slice)
 	next := succeed(t, b, changed...).begin(t)
-	next.reconcile(t)
+	next.MustReconcile(t)
 	if got, want := next.one(t).Annotations[corev1.EndpointsLastChangeTriggerTime], readyAt.Format(time.RFC3339Nano); got != want {
 		t.Errorf("trigger time is %q, want %q", got, want)
 	}
@@ -72,8 +74,8 @@ func TestSuccessorRemembersTriggerTimesAndHints(t *testing.T) {
 
 func TestSuccessorIgnoresWhatItDoesNotKnow(t *testing.T) {
 	b := newBench(t, defaults, testService())
-	b.c.predecessor = func() any { return "something else" }
-	b.begin(t).reconcile(t)
+	b.Succession.Leave("something else")
+	b.begin(t).MustReconcile(t)
 	b.one(t)
 }
 

@@ -23,28 +23,28 @@ type inputs struct {
 	seed  maphash.Seed
 
 	mu      sync.Mutex
-	digests map[string]uint64
+	digests map[types.NamespacedName]uint64
 }
 
 func newInputs(nodes corelisters.NodeLister) *inputs {
-	return &inputs{nodes: nodes, seed: maphash.MakeSeed(), digests: map[string]uint64{}}
+	return &inputs{nodes: nodes, seed: maphash.MakeSeed(), digests: map[types.NamespacedName]uint64{}}
 }
 
 // settled says whether the Service is known to need no writes with these inputs.
-func (in *inputs) settled(key string, digest uint64) bool {
+func (in *inputs) settled(key types.NamespacedName, digest uint64) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	last, known := in.digests[key]
 	return known && last == digest
 }
 
-func (in *inputs) settle(key string, digest uint64) {
+func (in *inputs) settle(key types.NamespacedName, digest uint64) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.digests[key] = digest
 }
 
-func (in *inputs) forget(key string) {
+func (in *inputs) forget(key types.NamespacedName) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	delete(in.digests, key)

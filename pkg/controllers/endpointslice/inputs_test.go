@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
@@ -42,6 +43,7 @@ func (s *situation) digest(t *testing.T, in *inputs) uint64 {
 	return in.digest(s.service, s.pods, s.slices, s.epoch)
 }
 
+// Pins EPS-60.
 func TestDigestFollowsWhatTheLibraryReads(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, change func(*situation)
@@ -111,15 +113,15 @@ func hostnames(first, second string) func(*situation) {
 
 func TestInputsAreSettledByKey(t *testing.T) {
 	in := newInputs(nil)
-	if in.settled("a", 0) {
+	if in.settled(web, 0) {
 		t.Error("an unknown Service is settled")
 	}
-	in.settle("a", 1)
-	if !in.settled("a", 1) || in.settled("a", 2) || in.settled("b", 1) {
+	in.settle(web, 1)
+	if !in.settled(web, 1) || in.settled(web, 2) || in.settled(types.NamespacedName{Namespace: "m", Name: "web"}, 1) {
 		t.Error("settled must hold for this key and digest only")
 	}
-	in.forget("a")
-	if in.settled("a", 1) {
+	in.forget(web)
+	if in.settled(web, 1) {
 		t.Error("a forgotten Service is settled")
 	}
 }

@@ -5,8 +5,8 @@ import (
 
 	"k8s.io/endpointslice/metrics"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
-	"kcmd.dev/pkg/controllers/kit/slicewrites"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/services/slicewrites"
 )
 
 // registerMetrics exposes the metrics of the library while the instance runs. They are

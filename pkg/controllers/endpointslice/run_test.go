@@ -8,12 +8,10 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/endpointslice/metrics"
 
-	"kcmd.dev/pkg/controllers/kit/controllertest"
+	"kcmd.dev/test/controllertest"
 )
 
 // run runs the controller and returns what stops it and waits for it.
@@ -31,6 +29,7 @@ func (b *bench) sizes(t *testing.T) (all []int) {
 	return all
 }
 
+// Pins EPS-10.
 func TestRunFollowsPods(t *testing.T) {
 	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1))
 	b.run(t)
@@ -45,6 +44,7 @@ func TestRunFollowsPods(t *testing.T) {
 	})
 }
 
+// Pins EPS-11c.
 func TestRunRestoresASliceThatSomebodyDeletes(t *testing.T) {
 	// The slice was there before the controller, which found it as it has to be.
 	found := testSlice("found", func(s *discoveryv1.EndpointSlice) {
@@ -64,6 +64,7 @@ func TestRunRestoresASliceThatSomebodyDeletes(t *testing.T) {
 	})
 }
 
+// Pins EPS-7 and EPS-16.
 func TestRunGathersPodChangesForTheBatchPeriod(t *testing.T) {
 	batched := defaults
 	batched.batchPeriod = time.Hour
@@ -96,25 +97,25 @@ func TestRunGathersPodChangesForTheBatchPeriod(t *testing.T) {
 	}
 }
 
+// Pins EPS-17.
 func TestRunQueuesOverloadedServicesWhenNodesChange(t *testing.T) {
 	b := newBench(t, defaults, testNode("node-a", "zone-a"), testNode("node-b", "zone-b"))
 	b.run(t)
 	controllertest.Eventually(t, "the nodes are known", func() bool { return b.c.topology.epoch.Load() == 1 })
-	b.c.topology.cache.SetHints("n/web", discoveryv1.AddressTypeIPv4, map[string]int{"zone-a": 2})
+	b.c.topology.cache.SetHints(web.String(), discoveryv1.AddressTypeIPv4, map[string]int{"zone-a": 2})
 	if err := b.Fake.Tracker().Add(testNode("node-c", "zone-c")); err != nil {
 		t.Fatal(err)
 	}
 	controllertest.Eventually(t, "the Service is reconciled", func() bool { return b.c.serviceLoop.Inspect().Reconciled == 1 })
 }
 
+// Pins EPS-15.
 func TestRunDropsAServiceThatFailsTooOften(t *testing.T) {
 	b := newBench(t, defaults, testService())
-	b.Fake.PrependReactor("create", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, errors.New("no")
-	})
+	b.Refuse("create endpointslices", errors.New("no"))
 	b.run(t)
 	b.EventuallyAsTimePasses(t, "the Service is dropped after its last retry", maxRetryDelay, func() bool {
-		return b.c.serviceLoop.Inspect().Failed == maxRetries+1 && b.c.serviceLoop.Retries("n/web") == 0
+		return b.c.serviceLoop.Inspect().Failed == maxRetries+1 && b.c.serviceLoop.Retries(web) == 0
 	})
 }
 
@@ -155,7 +156,7 @@ func TestRunThatNeverSyncsEnds(t *testing.T) {
 	if err := b.c.Run(ctx); err != nil {
 		t.Errorf("Run returned %v", err)
 	}
-	if b.c.HandOver() != nil {
+	if b.Succession.HandOver() != nil {
 		t.Error("an instance that never began has something to hand over")
 	}
 }

@@ -8,7 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/endpointslice/topologycache"
 	"k8s.io/klog/v2"
 )
@@ -21,7 +23,7 @@ const topologyKey = "nodes"
 type topology struct {
 	cache *topologycache.TopologyCache
 	nodes corelisters.NodeLister
-	// epoch counts the times the nodes were looked at.
+	// epoch counts how often the nodes were examined.
 	epoch atomic.Uint64
 }
 
@@ -38,9 +40,9 @@ func (t *topology) refresh(ctx context.Context) error {
 
 // forgetService drops the hints of a Service that is gone. The library keeps them
 // otherwise, and reports the Service as overloaded after every change of the nodes.
-func (t *topology) forgetService(key string) {
-	t.cache.RemoveHints(key, discoveryv1.AddressTypeIPv4)
-	t.cache.RemoveHints(key, discoveryv1.AddressTypeIPv6)
+func (t *topology) forgetService(service types.NamespacedName) {
+	t.cache.RemoveHints(service.String(), discoveryv1.AddressTypeIPv4)
+	t.cache.RemoveHints(service.String(), discoveryv1.AddressTypeIPv6)
 }
 
 // reconcileTopology looks at all nodes and queues the Services whose hints would now
@@ -50,8 +52,12 @@ func (c *endpointSliceController) reconcileTopology(ctx context.Context, _ strin
 		return err
 	}
 	for _, key := range c.topology.cache.GetOverloadedServices() {
+		service, err := cache.ParseObjectName(key)
+		if err != nil {
+			return fmt.Errorf("reading the name of a Service with an overloaded zone: %w", err)
+		}
 		klog.FromContext(ctx).V(2).Info("queuing Service: a zone is overloaded", "service", key)
-		c.serviceLoop.Add(key)
+		c.serviceLoop.Add(types.NamespacedName(service))
 	}
 	return nil
 }

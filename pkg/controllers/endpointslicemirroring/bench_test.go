@@ -23,31 +23,31 @@ func BenchmarkReconcile(b *testing.B) {
 			name := fmt.Sprintf("other-%d", i)
 			other := oneAddress()
 			other.Name = name
-			bench.put(b, other)
-			bench.put(b, sliceOf(name, other, func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = name }))
+			bench.Cache(b, other)
+			bench.Cache(b, sliceOf(name, other, func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = name }))
 		}
-		bench.put(b, endpoints)
-		bench.put(b, sliceOf("web-1", endpoints))
+		bench.Cache(b, endpoints)
+		bench.Cache(b, sliceOf("web-1", endpoints))
 		ctx := klog.NewContext(bench.Context(), logr.Discard())
 		for name, selector := range map[string]map[string]string{"mirrored": nil, "selector": {"a": "b"}} {
 			b.Run(fmt.Sprintf("objects=%d/%s", size, name), func(b *testing.B) {
-				bench.put(b, testService(selector))
+				bench.Cache(b, testService(selector))
 				if selector != nil {
 					if err := bench.Informers.Discovery().V1().EndpointSlices().Informer().GetIndexer().Delete(sliceOf("web-1", endpoints)); err != nil {
 						b.Fatal(err)
 					}
 				} else {
-					bench.put(b, sliceOf("web-1", endpoints))
+					bench.Cache(b, sliceOf("web-1", endpoints))
 				}
 				b.ReportAllocs()
 				for b.Loop() {
-					if err := bench.c.reconcile(ctx, "n/web"); err != nil {
+					if err := bench.c.reconcile(ctx, web); err != nil {
 						b.Fatal(err)
 					}
 				}
 			})
 		}
-		if got := bench.writes(); len(got) != 0 {
+		if got := bench.WriteVerbs(); len(got) != 0 {
 			b.Fatalf("writes are %v, want none", got)
 		}
 	}

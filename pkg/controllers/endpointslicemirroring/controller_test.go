@@ -17,9 +17,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controller"
-	"kcmd.dev/pkg/controllers/kit/controllertest"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
 )
 
 func TestDescriptor(t *testing.T) {
@@ -38,25 +37,22 @@ func TestDescriptor(t *testing.T) {
 	if got, want := d.Value(cfg), (config{7, 9, time.Second}); got != want {
 		t.Errorf("value is %+v, want %+v", got, want)
 	}
-	instance, err := d.New(controllertest.New(t).Env, d.Value(cfg))
-	if err != nil {
+	if _, err := d.New(controllertest.New(t).Env, d.Value(cfg)); err != nil {
 		t.Fatal(err)
-	}
-	if _, ok := instance.(controller.HandsOver); !ok {
-		t.Errorf("a %T has nothing to hand over", instance)
 	}
 }
 
+// Pins EPM-18 and EPM-20c.
 func TestEndpointsAreMirrored(t *testing.T) {
 	b := newBench(t, defaults, testService(nil), testEndpoints(subset(80, []string{"10.0.0.1", "fd00::1"}, []string{"10.0.0.2"}))).begin(t)
-	b.reconcile(t)
+	b.MustReconcile(t)
 	want := []string{"IPv4 80: (10.0.0.2) 10.0.0.1", "IPv6 80: fd00::1"}
 	if got := sliceTexts(b.stored(t)); !slices.Equal(got, want) {
 		t.Errorf("slices are %q, want %q", got, want)
 	}
 	b.observed(t)
-	b.reconcile(t)
-	if got := b.writes(); len(got) != 2 {
+	b.MustReconcile(t)
+	if got := b.WriteVerbs(); len(got) != 2 {
 		t.Errorf("writes are %v, want two creates", got)
 	}
 }
@@ -69,21 +65,21 @@ func TestWhatIsNotMirrored(t *testing.T) {
 		objects  []runtime.Object
 		mirrored bool
 	}{
-		"no Endpoints":   {[]runtime.Object{testService(nil)}, false},
-		"no Service":     {[]runtime.Object{oneAddress()}, false},
-		"selector":       {[]runtime.Object{testService(map[string]string{"a": "b"}), oneAddress()}, false},
-		"empty selector": {[]runtime.Object{testService(map[string]string{}), oneAddress()}, false},
-		"skipped":        {with(func(e *corev1.Endpoints) { e.Labels[discoveryv1.LabelSkipMirror] = "true" }), false},
-		"lock": {with(func(e *corev1.Endpoints) {
+		"EPM-15a: no Endpoints":   {[]runtime.Object{testService(nil)}, false},
+		"EPM-15a: no Service":     {[]runtime.Object{oneAddress()}, false},
+		"EPM-15a: selector":       {[]runtime.Object{testService(map[string]string{"a": "b"}), oneAddress()}, false},
+		"EPM-15a: empty selector": {[]runtime.Object{testService(map[string]string{}), oneAddress()}, false},
+		"EPM-8: skipped":          {with(func(e *corev1.Endpoints) { e.Labels[discoveryv1.LabelSkipMirror] = "true" }), false},
+		"EPM-8: lock": {with(func(e *corev1.Endpoints) {
 			e.Annotations = map[string]string{resourcelock.LeaderElectionRecordAnnotationKey: ""}
 		}), false},
-		"not skipped":       {with(func(e *corev1.Endpoints) { e.Labels[discoveryv1.LabelSkipMirror] = "True" }), true},
-		"without addresses": {with(func(e *corev1.Endpoints) { e.Subsets = nil }), false},
+		"EPM-8: not skipped":                 {with(func(e *corev1.Endpoints) { e.Labels[discoveryv1.LabelSkipMirror] = "True" }), true},
+		"EPM-20a, EPM-22: without addresses": {with(func(e *corev1.Endpoints) { e.Subsets = nil }), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			foreign := sliceOf("foreign", oneAddress(), func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "x" })
 			b := newBench(t, defaults, append(tc.objects, sliceOf("ours", oneAddress()), foreign)...).begin(t)
-			b.reconcile(t)
+			b.MustReconcile(t)
 			var got []string
 			for _, s := range b.stored(t) {
 				got = append(got, s.Name)
@@ -97,12 +93,13 @@ func TestWhatIsNotMirrored(t *testing.T) {
 				t.Errorf("slices are %v, want %v", got, want)
 			}
 			b.observed(t)
-			b.reconcile(t)
+			b.MustReconcile(t)
 		})
 	}
 }
 
 // A cache may not show yet the Endpoints or the Service that the slices are for.
+// Pins EPM-45.
 func TestSlicesStayWhileOnlyACacheLacksWhatTheyMirror(t *testing.T) {
 	service, endpoints := testService(nil), oneAddress()
 	boom := errors.New("boom")
@@ -128,7 +125,7 @@ func TestSlicesStayWhileOnlyACacheLacksWhatTheyMirror(t *testing.T) {
 					return tc.live[resource] != nil || tc.err != nil, tc.live[resource], tc.err
 				})
 			}
-			if err := b.c.reconcile(b.Context(), "n/web"); !errors.Is(err, tc.err) {
+			if err := b.Reconcile(); !errors.Is(err, tc.err) {
 				t.Errorf("error is %v, want %v", err, tc.err)
 			}
 			if stays := len(b.stored(t)) == 1; stays != tc.stays {
@@ -144,18 +141,18 @@ func TestSkippedAddressesAreReported(t *testing.T) {
 		ips  []string
 		want []string
 	}{
-		"none":    {[]string{"10.0.0.1"}, nil},
-		"invalid": {[]string{"!", "10.0.0.1"}, []string{"Warning InvalidIPAddress Skipped 1 invalid IP addresses when mirroring to EndpointSlices"}},
-		"too many": {[]string{"10.0.0.1", "10.0.0.2", "10.0.0.3"},
+		"none":            {[]string{"10.0.0.1"}, nil},
+		"EPM-23: invalid": {[]string{"!", "10.0.0.1"}, []string{"Warning InvalidIPAddress Skipped 1 invalid IP addresses when mirroring to EndpointSlices"}},
+		"EPM-24: too many": {[]string{"10.0.0.1", "10.0.0.2", "10.0.0.3"},
 			[]string{"Warning TooManyAddressesToMirror A max of 1 addresses can be mirrored to EndpointSlices per Endpoints subset. 2 addresses were skipped"}},
-		"both": {[]string{"!", "10.0.0.1", "10.0.0.2"}, []string{
+		"EPM-19: both": {[]string{"!", "10.0.0.1", "10.0.0.2"}, []string{
 			"Warning InvalidIPAddress Skipped 1 invalid IP addresses when mirroring to EndpointSlices",
 			"Warning TooManyAddressesToMirror A max of 1 addresses can be mirrored to EndpointSlices per Endpoints subset. 2 addresses were skipped"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, few, testService(nil), testEndpoints(subset(80, tc.ips, nil))).begin(t)
 			for range 2 {
-				b.reconcile(t)
+				b.MustReconcile(t)
 				b.observed(t)
 				if got := b.RecordedEvents(); !slices.Equal(got, tc.want) {
 					t.Errorf("events are %q, want %q", got, tc.want)
@@ -165,10 +162,11 @@ func TestSkippedAddressesAreReported(t *testing.T) {
 	}
 }
 
+// Pins EPM-16.
 func TestStaleCacheIsWaitedFor(t *testing.T) {
 	b := newBench(t, defaults, testService(nil), oneAddress()).begin(t)
 	b.c.written.Tracker.Update(sliceOf("unseen", oneAddress()))
-	err := b.c.reconcile(b.Context(), "n/web")
+	err := b.Reconcile()
 	if !reconcile.IsRequeue(err) || err.Error() != "EndpointSlice informer cache is out of date" {
 		t.Fatalf("error is %v", err)
 	}
@@ -180,42 +178,46 @@ func TestStaleCacheIsWaitedFor(t *testing.T) {
 }
 
 // TestTerminatingSliceIsNotWaitedFor: a finalizer can keep it for ever.
+// Pins EPM-44.
 func TestTerminatingSliceIsNotWaitedFor(t *testing.T) {
 	stuck := sliceOf("stuck", oneAddress(), func(s *discoveryv1.EndpointSlice) {
 		s.DeletionTimestamp, s.Finalizers = ptr.To(metav1.Now()), []string{"x/y"}
 	})
 	b := newBench(t, defaults, testService(nil), oneAddress(), stuck).begin(t)
 	b.c.written.Tracker.ExpectDeletion(stuck)
-	b.reconcile(t)
+	b.MustReconcile(t)
 	if got := b.stored(t); len(got) != 2 {
 		t.Errorf("%d slices, want the stuck one and another", len(got))
 	}
 }
 
+// Pins EPM-20b and EPM-30.
 func TestUnchangedSlicesAreTracked(t *testing.T) {
 	b := newBench(t, defaults, testService(nil), oneAddress(), sliceOf("found", oneAddress())).begin(t)
-	b.reconcile(t)
-	if !b.c.written.Tracker.Has(sliceOf("found", oneAddress())) || len(b.writes()) != 0 {
-		t.Errorf("the slice that was found is not tracked, or written: %v", b.writes())
+	b.MustReconcile(t)
+	if !b.c.written.Tracker.Has(sliceOf("found", oneAddress())) || len(b.WriteVerbs()) != 0 {
+		t.Errorf("the slice that was found is not tracked, or written: %v", b.WriteVerbs())
 	}
 }
 
+// Pins EPM-20b and EPM-30.
 func TestSliceOfRecreatedEndpointsIsTakenOver(t *testing.T) {
 	old := sliceOf("old", oneAddress(func(e *corev1.Endpoints) { e.UID = "before" }))
 	b := newBench(t, defaults, testService(nil), oneAddress(), old).begin(t)
-	b.reconcile(t)
+	b.MustReconcile(t)
 	got := b.stored(t)
 	if len(got) != 1 || got[0].Name != "old" || got[0].OwnerReferences[0].UID != "endpoints" {
 		t.Errorf("slices are %+v", got)
 	}
 }
 
+// Pins EPM-21.
 func TestEndpointsBeingDeletedGetNoNewSlices(t *testing.T) {
 	both := testEndpoints(subset(80, []string{"10.0.0.1", "10.0.0.2", "fd00::1"}, nil))
 	both.DeletionTimestamp, both.Finalizers = ptr.To(metav1.Now()), []string{"x/y"}
 	b := newBench(t, defaults, testService(nil), both, sliceOf("a", oneAddress())).begin(t)
-	b.reconcile(t)
-	if got := b.writes(); !slices.Equal(got, []string{"update"}) {
+	b.MustReconcile(t)
+	if got := b.WriteVerbs(); !slices.Equal(got, []string{"update"}) {
 		t.Errorf("writes are %v, want the update alone", got)
 	}
 }
@@ -231,19 +233,19 @@ func TestFailures(t *testing.T) {
 		objects []runtime.Object
 		want    string
 	}{
-		"create":               {"create", errors.New("boom"), []runtime.Object{testService(nil), oneAddress()}, "creating an EndpointSlice of Endpoints n/web: boom"},
-		"create in ending one": {"create", ending, []runtime.Object{testService(nil), oneAddress()}, ""},
-		"update":               {"update", errors.New("boom"), []runtime.Object{testService(nil), testEndpoints(subset(80, []string{"10.0.0.2"}, nil)), slice}, "updating EndpointSlice n/a: boom"},
-		"delete":               {"delete", errors.New("boom"), []runtime.Object{testService(nil), testEndpoints(), slice}, "deleting EndpointSlice n/a: boom"},
-		"deleted by others":    {"delete", notFound, []runtime.Object{testService(nil), testEndpoints(), slice}, ""},
-		"clean up": {"delete", errors.New("boom"), []runtime.Object{slice, sliceOf("b", oneAddress())},
+		"create":                       {"create", errors.New("boom"), []runtime.Object{testService(nil), oneAddress()}, "creating an EndpointSlice of Endpoints n/web: boom"},
+		"EPM-21: create in ending one": {"create", ending, []runtime.Object{testService(nil), oneAddress()}, ""},
+		"update":                       {"update", errors.New("boom"), []runtime.Object{testService(nil), testEndpoints(subset(80, []string{"10.0.0.2"}, nil)), slice}, "updating EndpointSlice n/a: boom"},
+		"delete":                       {"delete", errors.New("boom"), []runtime.Object{testService(nil), testEndpoints(), slice}, "deleting EndpointSlice n/a: boom"},
+		"EPM-47: deleted by others":    {"delete", notFound, []runtime.Object{testService(nil), testEndpoints(), slice}, ""},
+		"EPM-15: clean up": {"delete", errors.New("boom"), []runtime.Object{slice, sliceOf("b", oneAddress())},
 			"error(s) deleting 2/2 EndpointSlices for n/web Endpoints, including: boom"},
-		"cleaned up by others": {"delete", notFound, []runtime.Object{slice}, ""},
+		"EPM-47: cleaned up by others": {"delete", notFound, []runtime.Object{slice}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, defaults, tc.objects...).begin(t)
-			b.Fake.PrependReactor(tc.verb, "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.err })
-			err := b.c.reconcile(b.Context(), "n/web")
+			b.Refuse(tc.verb+" endpointslices", tc.err)
+			err := b.Reconcile()
 			if got := fmt.Sprint(err); tc.want == "" && err != nil || tc.want != "" && (got != tc.want || !errors.Is(err, tc.err)) {
 				t.Errorf("error is %v, want %q", err, tc.want)
 			}
@@ -251,13 +253,14 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// Pins EPM-26.
 func TestMetrics(t *testing.T) {
 	few := config{concurrentSyncs: 1, maxEndpoints: 2}
 	b := newBench(t, few, testService(nil), testEndpoints(subset(80, []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, nil))).begin(t)
-	b.reconcile(t)
+	b.MustReconcile(t)
 	b.observed(t)
-	b.put(t, oneAddress())
-	b.reconcile(t)
+	b.Cache(t, oneAddress())
+	b.MustReconcile(t)
 	const prefix = "endpoint_slice_mirroring_controller_"
 	for name, want := range map[string]float64{
 		"changes create": 1, "changes update": 1, "desired_endpoint_slices": 1, "endpoints_desired": 1, "num_endpoint_slices": 1,

@@ -9,7 +9,7 @@ import (
 	"k8s.io/endpointslice/util"
 	netutils "k8s.io/utils/net"
 
-	"kcmd.dev/pkg/controllers/kit/subsets"
+	"kcmd.dev/pkg/controllers/kit/services/subsets"
 )
 
 // groupKey tells what the endpoints of one slice have in common.

@@ -17,24 +17,24 @@ func TestDesiredGroups(t *testing.T) {
 		want    []string
 		skipped skippedAddresses
 	}{
-		"nothing":             {nil, 10, nil, skippedAddresses{}},
-		"no addresses":        {[]corev1.EndpointSubset{subset(80, nil, nil)}, 10, nil, skippedAddresses{}},
-		"ready and not ready": {[]corev1.EndpointSubset{subset(80, []string{"10.0.0.1"}, []string{"10.0.0.2"})}, 10, []string{"IPv4 80: (10.0.0.2) 10.0.0.1"}, skippedAddresses{}},
-		"both families":       {[]corev1.EndpointSubset{subset(80, []string{"10.0.0.1", "fd00::1"}, nil)}, 10, []string{"IPv4 80: 10.0.0.1", "IPv6 80: fd00::1"}, skippedAddresses{}},
-		"two subsets":         {[]corev1.EndpointSubset{subset(80, []string{"10.0.0.1"}, nil), subset(90, []string{"10.0.0.2"}, nil)}, 10, []string{"IPv4 80: 10.0.0.1", "IPv4 90: 10.0.0.2"}, skippedAddresses{}},
-		"canonical":           {[]corev1.EndpointSubset{subset(80, []string{"10.0.0.1"}, nil), {Addresses: subset(0, []string{"10.0.0.1"}, nil).Addresses, Ports: []corev1.EndpointPort{{Name: "q", Port: 90}}}}, 10, []string{"IPv4 80,90: 10.0.0.1"}, skippedAddresses{}},
-		"without ports":       {[]corev1.EndpointSubset{subset(0, []string{"10.0.0.1"}, nil)}, 10, []string{"IPv4 : 10.0.0.1"}, skippedAddresses{}},
-		"leading zeros":       {[]corev1.EndpointSubset{subset(80, []string{"010.000.0.1"}, nil)}, 10, []string{"IPv4 80: 10.0.0.1"}, skippedAddresses{}},
-		"two forms of one IP": {[]corev1.EndpointSubset{subset(80, []string{"010.0.0.1"}, []string{"10.0.0.1"})}, 10, []string{"IPv4 80: (10.0.0.1)"}, skippedAddresses{}},
-		"invalid":             {[]corev1.EndpointSubset{subset(80, []string{"10.0.0.1", "nonsense"}, []string{"300.0.0.1"})}, 10, []string{"IPv4 80: 10.0.0.1"}, skippedAddresses{total: 2, invalid: 2}},
-		"only invalid":        {[]corev1.EndpointSubset{subset(80, []string{"nonsense"}, nil)}, 10, nil, skippedAddresses{total: 1, invalid: 1}},
-		"too many": {[]corev1.EndpointSubset{subset(80, []string{"10.0.0.1", "10.0.0.2", "fd00::1"}, []string{"10.0.0.3"})}, 2,
+		"nothing":                     {nil, 10, nil, skippedAddresses{}},
+		"no addresses":                {[]corev1.EndpointSubset{subset(80, nil, nil)}, 10, nil, skippedAddresses{}},
+		"EPM-18: ready and not ready": {[]corev1.EndpointSubset{subset(80, []string{"10.0.0.1"}, []string{"10.0.0.2"})}, 10, []string{"IPv4 80: (10.0.0.2) 10.0.0.1"}, skippedAddresses{}},
+		"EPM-18: both families":       {[]corev1.EndpointSubset{subset(80, []string{"10.0.0.1", "fd00::1"}, nil)}, 10, []string{"IPv4 80: 10.0.0.1", "IPv6 80: fd00::1"}, skippedAddresses{}},
+		"EPM-18: two subsets":         {[]corev1.EndpointSubset{subset(80, []string{"10.0.0.1"}, nil), subset(90, []string{"10.0.0.2"}, nil)}, 10, []string{"IPv4 80: 10.0.0.1", "IPv4 90: 10.0.0.2"}, skippedAddresses{}},
+		"EPM-17: canonical":           {[]corev1.EndpointSubset{subset(80, []string{"10.0.0.1"}, nil), {Addresses: subset(0, []string{"10.0.0.1"}, nil).Addresses, Ports: []corev1.EndpointPort{{Name: "q", Port: 90}}}}, 10, []string{"IPv4 80,90: 10.0.0.1"}, skippedAddresses{}},
+		"EPM-17: without ports":       {[]corev1.EndpointSubset{subset(0, []string{"10.0.0.1"}, nil)}, 10, []string{"IPv4 : 10.0.0.1"}, skippedAddresses{}},
+		"EPM-18: leading zeros":       {[]corev1.EndpointSubset{subset(80, []string{"010.000.0.1"}, nil)}, 10, []string{"IPv4 80: 10.0.0.1"}, skippedAddresses{}},
+		"two forms of one IP":         {[]corev1.EndpointSubset{subset(80, []string{"010.0.0.1"}, []string{"10.0.0.1"})}, 10, []string{"IPv4 80: (10.0.0.1)"}, skippedAddresses{}},
+		"EPM-18: invalid":             {[]corev1.EndpointSubset{subset(80, []string{"10.0.0.1", "nonsense"}, []string{"300.0.0.1"})}, 10, []string{"IPv4 80: 10.0.0.1"}, skippedAddresses{total: 2, invalid: 2}},
+		"only invalid":                {[]corev1.EndpointSubset{subset(80, []string{"nonsense"}, nil)}, 10, nil, skippedAddresses{total: 1, invalid: 1}},
+		"EPM-5, EPM-18: too many": {[]corev1.EndpointSubset{subset(80, []string{"10.0.0.1", "10.0.0.2", "fd00::1"}, []string{"10.0.0.3"})}, 2,
 			[]string{"IPv4 80: 10.0.0.1 10.0.0.2"}, skippedAddresses{total: 2}},
-		"ready ones first": {[]corev1.EndpointSubset{subset(80, []string{"10.0.0.9"}, []string{"10.0.0.1", "10.0.0.2"})}, 2,
+		"EPM-18: ready ones first": {[]corev1.EndpointSubset{subset(80, []string{"10.0.0.9"}, []string{"10.0.0.1", "10.0.0.2"})}, 2,
 			[]string{"IPv4 80: (10.0.0.1) 10.0.0.9"}, skippedAddresses{total: 1}},
-		"of each subset": {[]corev1.EndpointSubset{subset(80, []string{"10.0.0.1", "10.0.0.2"}, nil), subset(90, []string{"10.0.0.3"}, nil)}, 1,
+		"EPM-5: of each subset": {[]corev1.EndpointSubset{subset(80, []string{"10.0.0.1", "10.0.0.2"}, nil), subset(90, []string{"10.0.0.3"}, nil)}, 1,
 			[]string{"IPv4 80: 10.0.0.1", "IPv4 90: 10.0.0.3"}, skippedAddresses{total: 1}},
-		"invalid and too many": {[]corev1.EndpointSubset{subset(80, []string{"!", "10.0.0.1", "10.0.0.2"}, nil)}, 1,
+		"EPM-24: invalid and too many": {[]corev1.EndpointSubset{subset(80, []string{"!", "10.0.0.1", "10.0.0.2"}, nil)}, 1,
 			[]string{"IPv4 80: 10.0.0.1"}, skippedAddresses{total: 2, invalid: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -51,6 +51,7 @@ func TestDesiredGroups(t *testing.T) {
 	}
 }
 
+// Pins EPM-18.
 func TestEndpointOfAnAddress(t *testing.T) {
 	target := &corev1.ObjectReference{Kind: "Pod", Namespace: "n", Name: "p", UID: "u"}
 	groups, _ := desiredGroups(testEndpoints(corev1.EndpointSubset{
@@ -70,6 +71,7 @@ func TestEndpointOfAnAddress(t *testing.T) {
 	}
 }
 
+// Pins EPM-20b.
 func TestDifference(t *testing.T) {
 	endpoint := func(name string, change ...func(*discoveryv1.Endpoint)) discoveryv1.Endpoint {
 		e := discoveryv1.Endpoint{Addresses: []string{name}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}, TargetRef: &corev1.ObjectReference{Name: name}}

@@ -1,18 +1,20 @@
 package endpointslicemirroring
 
 import (
+	"context"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"kcmd.dev/pkg/controllers/kit/slicewrites"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/services/slicewrites"
 )
 
-// inherit takes over the writes of the predecessor that the caches do not show.
-func (c *mirroringController) inherit() error {
-	unseen, ok := c.predecessor().(slicewrites.Unseen)
+// begin takes over the writes of the predecessor that the caches do not show.
+func (c *mirroringController) begin(context.Context) error {
+	unseen, ok := controller.TakeOver(c.Env, c)
 	if !ok {
 		return nil
 	}
@@ -20,14 +22,10 @@ func (c *mirroringController) inherit() error {
 }
 
 // HandOver implements controller.HandsOver.
-func (c *mirroringController) HandOver() any {
-	if !c.began {
-		return c.predecessor() // Run ended before it began.
-	}
+func (c *mirroringController) HandOver() slicewrites.Unseen {
 	unseen, err := c.unseen()
 	if err != nil {
 		klog.Background().Error(err, "handing over without the unseen writes to EndpointSlices")
-		return nil
 	}
 	return unseen
 }

@@ -36,28 +36,28 @@ func TestPlan(t *testing.T) {
 		want      string
 		counted   difference
 	}{
-		"nothing":          {testEndpoints(), nil, "create [] update [] remove [] unchanged []", difference{}},
-		"new":              {testEndpoints(v4, v6), nil, "create [web- web-] update [] remove [] unchanged []", difference{added: 2}},
-		"right":            {testEndpoints(v4), list{sliceOf("a", testEndpoints(v4))}, "create [] update [] remove [] unchanged [a]", difference{}},
-		"no addresses":     {testEndpoints(), list{sliceOf("a", testEndpoints(v4))}, "create [] update [] remove [a] unchanged []", difference{removed: 1}},
-		"more addresses":   {testEndpoints(subset(80, []string{"10.0.0.1", "10.0.0.2"}, nil)), list{sliceOf("a", testEndpoints(v4))}, "create [] update [a] remove [] unchanged []", difference{added: 1}},
-		"two of one group": {testEndpoints(v4), list{sliceOf("b", testEndpoints(v4)), sliceOf("a", testEndpoints(v4))}, "create [] update [] remove [b] unchanged [a]", difference{removed: 1}},
-		"another port":     {testEndpoints(other), list{sliceOf("a", testEndpoints(v4))}, "create [] update [a] remove [] unchanged []", difference{added: 1, removed: 1}},
-		"another family":   {testEndpoints(v6), list{sliceOf("a", testEndpoints(v4))}, "create [web-] update [] remove [a] unchanged []", difference{added: 1, removed: 1}},
-		"recycled by family": {testEndpoints(v6, other), list{sliceOf("a", testEndpoints(v4)), sliceOf("b", testEndpoints(subset(70, []string{"10.0.0.7"}, nil)))},
+		"nothing":                         {testEndpoints(), nil, "create [] update [] remove [] unchanged []", difference{}},
+		"new":                             {testEndpoints(v4, v6), nil, "create [web- web-] update [] remove [] unchanged []", difference{added: 2}},
+		"EPM-20b: right":                  {testEndpoints(v4), list{sliceOf("a", testEndpoints(v4))}, "create [] update [] remove [] unchanged [a]", difference{}},
+		"EPM-20a: no addresses":           {testEndpoints(), list{sliceOf("a", testEndpoints(v4))}, "create [] update [] remove [a] unchanged []", difference{removed: 1}},
+		"EPM-20c: more addresses":         {testEndpoints(subset(80, []string{"10.0.0.1", "10.0.0.2"}, nil)), list{sliceOf("a", testEndpoints(v4))}, "create [] update [a] remove [] unchanged []", difference{added: 1}},
+		"EPM-20b: two of one group":       {testEndpoints(v4), list{sliceOf("b", testEndpoints(v4)), sliceOf("a", testEndpoints(v4))}, "create [] update [] remove [b] unchanged [a]", difference{removed: 1}},
+		"EPM-20d, EPM-21: another port":   {testEndpoints(other), list{sliceOf("a", testEndpoints(v4))}, "create [] update [a] remove [] unchanged []", difference{added: 1, removed: 1}},
+		"EPM-20d, EPM-21: another family": {testEndpoints(v6), list{sliceOf("a", testEndpoints(v4))}, "create [web-] update [] remove [a] unchanged []", difference{added: 1, removed: 1}},
+		"EPM-21, EPM-28, EPM-46: recycled by family": {testEndpoints(v6, other), list{sliceOf("a", testEndpoints(v4)), sliceOf("b", testEndpoints(subset(70, []string{"10.0.0.7"}, nil)))},
 			"create [web-] update [a] remove [b] unchanged []", difference{added: 2, removed: 2}},
-		"label missing":     {testEndpoints(v4), change(func(s *discoveryv1.EndpointSlice) { delete(s.Labels, "team") }), "create [] update [a] remove [] unchanged []", difference{}},
-		"label added":       {testEndpoints(v4), change(func(s *discoveryv1.EndpointSlice) { s.Labels["x"] = "y" }), "create [] update [a] remove [] unchanged []", difference{}},
-		"annotation added":  {testEndpoints(v4), change(func(s *discoveryv1.EndpointSlice) { s.Annotations = map[string]string{"x": "y"} }), "create [] update [a] remove [] unchanged []", difference{}},
-		"annotations empty": {testEndpoints(v4), change(func(s *discoveryv1.EndpointSlice) { s.Annotations = map[string]string{} }), "create [] update [] remove [] unchanged [a]", difference{}},
-		"last applied": {testEndpoints(v4), change(func(s *discoveryv1.EndpointSlice) {
+		"EPM-20b, EPM-33: label missing":    {testEndpoints(v4), change(func(s *discoveryv1.EndpointSlice) { delete(s.Labels, "team") }), "create [] update [a] remove [] unchanged []", difference{}},
+		"EPM-20b: label added":              {testEndpoints(v4), change(func(s *discoveryv1.EndpointSlice) { s.Labels["x"] = "y" }), "create [] update [a] remove [] unchanged []", difference{}},
+		"EPM-20b, EPM-33: annotation added": {testEndpoints(v4), change(func(s *discoveryv1.EndpointSlice) { s.Annotations = map[string]string{"x": "y"} }), "create [] update [a] remove [] unchanged []", difference{}},
+		"EPM-36: annotations empty":         {testEndpoints(v4), change(func(s *discoveryv1.EndpointSlice) { s.Annotations = map[string]string{} }), "create [] update [] remove [] unchanged [a]", difference{}},
+		"EPM-33: last applied": {testEndpoints(v4), change(func(s *discoveryv1.EndpointSlice) {
 			s.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}"}
 		}), "create [] update [a] remove [] unchanged []", difference{}},
-		"owner recreated": {testEndpoints(v4), change(func(s *discoveryv1.EndpointSlice) { s.OwnerReferences[0].UID = "old" }), "create [] update [a] remove [] unchanged []", difference{}},
+		"EPM-20b, EPM-30: owner recreated": {testEndpoints(v4), change(func(s *discoveryv1.EndpointSlice) { s.OwnerReferences[0].UID = "old" }), "create [] update [a] remove [] unchanged []", difference{}},
 		"another owner": {testEndpoints(v4), change(func(s *discoveryv1.EndpointSlice) {
 			s.OwnerReferences[0] = metav1.OwnerReference{Kind: "Service", Name: "web", UID: "x"}
 		}), "create [] update [] remove [] unchanged [a]", difference{}},
-		"conditions changed": {testEndpoints(v4), change(func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Serving = ptr.To(true) }), "create [] update [a] remove [] unchanged []", difference{updated: 1}},
+		"EPM-20b: conditions changed": {testEndpoints(v4), change(func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Serving = ptr.To(true) }), "create [] update [a] remove [] unchanged []", difference{updated: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before list
@@ -80,6 +80,7 @@ func TestPlan(t *testing.T) {
 }
 
 // TestPortsInAnyOrder: the slice is found by its ports, and keeps its order.
+// Pins EPM-48.
 func TestPortsInAnyOrder(t *testing.T) {
 	endpoints := oneAddress(func(e *corev1.Endpoints) {
 		for i := range int32(4) {
@@ -100,6 +101,7 @@ func TestPortsInAnyOrder(t *testing.T) {
 	}
 }
 
+// Pins EPM-20c.
 func TestMetadataOfASlice(t *testing.T) {
 	endpoints := oneAddress(func(e *corev1.Endpoints) {
 		e.Labels = map[string]string{"team": "a", discoveryv1.LabelManagedBy: "x", discoveryv1.LabelServiceName: "x", "endpoints.kubernetes.io/managed-by": "endpoint-controller"}

@@ -9,13 +9,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/apimachinery/pkg/types"
 
-	"kcmd.dev/pkg/controllers/kit/controllertest"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
 )
 
+// Pins EPM-10.
 func TestServiceNotifications(t *testing.T) {
 	without, with := testService(nil), testService(map[string]string{"a": "b"})
 	for name, tc := range map[string]struct {
@@ -46,6 +46,7 @@ func TestServiceNotifications(t *testing.T) {
 	}
 }
 
+// Pins EPM-9.
 func TestEndpointsNotifications(t *testing.T) {
 	plain, skipped := oneAddress(), oneAddress(func(e *corev1.Endpoints) { e.Labels[discoveryv1.LabelSkipMirror] = "true" })
 	for name, tc := range map[string]struct {
@@ -71,6 +72,7 @@ func TestEndpointsNotifications(t *testing.T) {
 	}
 }
 
+// Pins EPM-11.
 func TestSliceNotifications(t *testing.T) {
 	ours := sliceOf("s", oneAddress())
 	generation := func(g int64) func(*discoveryv1.EndpointSlice) {
@@ -89,7 +91,7 @@ func TestSliceNotifications(t *testing.T) {
 		notify        func(*mirroringController)
 		want, backlog int
 	}{
-		"replayed": {func(c *mirroringController) { c.sliceFuncs().Add(reconcile.Backlog, ours) }, 1, 1},
+		"EPM-38: replayed": {func(c *mirroringController) { c.sliceFuncs().Add(reconcile.Backlog, ours) }, 1, 1},
 		"created by us": {func(c *mirroringController) {
 			c.written.Tracker.Update(ours)
 			c.sliceFuncs().Add(reconcile.Fresh, ours)
@@ -121,11 +123,12 @@ func TestSliceNotifications(t *testing.T) {
 	}
 }
 
+// Pins EPM-14 and EPM-27.
 func TestRetryDelays(t *testing.T) {
-	limiter := reconcile.Backoff[string](minRetryDelay, maxRetryDelay)
+	limiter := reconcile.Backoff[types.NamespacedName](minRetryDelay, maxRetryDelay)
 	var got []time.Duration
 	for range 9 {
-		got = append(got, limiter.When("n/web"))
+		got = append(got, limiter.When(web))
 	}
 	want := []time.Duration{1, 2, 4, 8, 16, 32, 64, 100, 100}
 	for i := range want {
@@ -162,6 +165,7 @@ func TestRunMirrorsAndCleansUp(t *testing.T) {
 	b.EventuallyAsTimePasses(t, "it is gone", time.Second, shows())
 }
 
+// Pins EPM-38.
 func TestRunCleansUpWhatItFinds(t *testing.T) {
 	skipped := oneAddress(func(e *corev1.Endpoints) { e.Labels[discoveryv1.LabelSkipMirror] = "true" })
 	b := newBench(t, defaults, testService(map[string]string{"a": "b"}), skipped, sliceOf("left", oneAddress()))
@@ -169,14 +173,13 @@ func TestRunCleansUpWhatItFinds(t *testing.T) {
 	controllertest.Eventually(t, "the slice is gone", func() bool { return len(b.stored(t)) == 0 })
 }
 
+// Pins EPM-14.
 func TestRunDropsEndpointsThatFailTooOften(t *testing.T) {
 	b := newBench(t, defaults, testService(nil), oneAddress())
-	b.Fake.PrependReactor("create", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, errors.New("no")
-	})
+	b.Refuse("create endpointslices", errors.New("no"))
 	b.run(t)
 	b.EventuallyAsTimePasses(t, "the key is dropped after its last retry", maxRetryDelay, func() bool {
-		return b.c.loop.Inspect().Failed == maxRetries+1 && b.c.loop.Retries("n/web") == 0
+		return b.c.loop.Inspect().Failed == maxRetries+1 && b.c.loop.Retries(web) == 0
 	})
 }
 
@@ -184,16 +187,16 @@ func TestSuccessorWaitsForUnseenWrites(t *testing.T) {
 	b := newBench(t, defaults, testService(nil), oneAddress()).begin(t)
 	b.c.written.Tracker.Update(sliceOf("unseen", oneAddress()))
 	unbegun := newBench(t, defaults)
-	unbegun.c.predecessor = b.c.HandOver
+	unbegun.Succession.Leave(b.Succession.HandOver())
 	next := newBench(t, defaults, testService(nil), oneAddress())
-	next.c.predecessor = unbegun.c.HandOver
+	next.Succession.Leave(unbegun.Succession.HandOver())
 	next.begin(t)
-	if err := next.c.reconcile(next.Context(), "n/web"); !reconcile.IsRequeue(err) {
+	if err := next.Reconcile(); !reconcile.IsRequeue(err) {
 		t.Errorf("error is %v, want a stale cache", err)
 	}
 	odd := newBench(t, defaults, testService(nil), oneAddress())
-	odd.c.predecessor = func() any { return "something else" }
-	odd.begin(t).reconcile(t)
+	odd.Succession.Leave("something else")
+	odd.begin(t).MustReconcile(t)
 	if len(odd.stored(t)) != 1 {
 		t.Error("an unknown predecessor kept the Endpoints from being mirrored")
 	}
@@ -206,7 +209,7 @@ func TestRunThatNeverSyncsEnds(t *testing.T) {
 	if err := b.c.Run(ctx); err != nil {
 		t.Errorf("Run returned %v", err)
 	}
-	if b.c.HandOver() != nil {
+	if b.Succession.HandOver() != nil {
 		t.Error("an instance that never began has something to hand over")
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // apply makes the writes of a plan, until one fails.
 func (c *mirroringController) apply(ctx context.Context, endpoints *corev1.Endpoints, p *plan) error {
-	client := c.client.DiscoveryV1().EndpointSlices(endpoints.Namespace)
+	client := c.Client.DiscoveryV1().EndpointSlices(endpoints.Namespace)
 	for _, slice := range p.create {
 		if endpoints.DeletionTimestamp != nil {
 			break // what is created now would be deleted with its owner
@@ -48,7 +48,7 @@ func (c *mirroringController) apply(ctx context.Context, endpoints *corev1.Endpo
 
 // delete deletes a slice, unless the garbage collector was faster.
 func (c *mirroringController) delete(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
-	err := c.client.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name, metav1.DeleteOptions{})
+	err := c.Client.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name, metav1.DeleteOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

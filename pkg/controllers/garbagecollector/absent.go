@@ -10,14 +10,14 @@ import (
 const (
 	// absentCapacity is the number of absent owners that are remembered.
 	absentCapacity = 500
-	// absentTTL is for how long. A UID is never used again, but a backup of the cluster that
-	// is restored brings back objects with the UIDs they had.
+	// absentTTL is how long they are remembered. A UID is never reused, but restoring a backup
+	// of the cluster restores objects with their UIDs.
 	absentTTL = time.Minute
 )
 
-// absentOwners remembers owners that are known not to exist, so that each is looked up once
-// for many of its dependents. What it holds is true of one cluster, and for a limited time;
-// within these it is shared by an instance and its successors.
+// absentOwners caches owners that are known not to exist, so that each is looked up once for
+// many dependents. Entries hold for one cluster and a limited time, within which an instance
+// shares them with its successors.
 type absentOwners struct {
 	cache *lru.Cache
 	clock clock.PassiveClock
@@ -29,7 +29,7 @@ func newAbsentOwners(c clock.PassiveClock) absentOwners {
 
 func (a absentOwners) add(id identity) { a.cache.Add(id, a.clock.Now()) }
 
-// has reports a hit. It keeps the entry from being displaced, but not from growing old.
+// has reports a hit. It protects the entry from eviction, but not from expiry.
 func (a absentOwners) has(id identity) bool {
 	learned, found := a.cache.Get(id)
 	return found && a.clock.Since(learned.(time.Time)) < absentTTL

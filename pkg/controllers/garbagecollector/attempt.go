@@ -12,11 +12,11 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// errUnseen is why a node is looked at again: until an informer shows it, it could be
-// deleted without anybody noticing. See kubernetes/kubernetes#56121.
+// errUnseen causes a retry: until an informer shows the object, it could be deleted unnoticed.
+// See kubernetes/kubernetes#56121.
 var errUnseen = errors.New("no informer shows the object")
 
-// attemptToDelete looks at a node and deletes its object if nothing owns it any more.
+// attemptToDelete deletes the object of a node if it no longer has an owner.
 func (c *collector) attemptToDelete(ctx context.Context, n *node) error {
 	err := c.consider(ctx, n)
 	var unmapped *mappingError
@@ -24,7 +24,7 @@ func (c *collector) attemptToDelete(ctx context.Context, n *node) error {
 	case errors.Is(err, errGone):
 		return nil
 	case errors.Is(err, errScope):
-		klog.FromContext(ctx).V(2).Info("Cluster-scoped object refers to a namespaced owner, it is left alone", "object", n.identity)
+		klog.FromContext(ctx).V(2).Info("Ignoring a cluster-scoped object with a namespaced owner", "object", n.identity)
 		return nil
 	case errors.As(err, &unmapped):
 		return reconcile.Requeue(err)
@@ -47,7 +47,7 @@ func (c *collector) consider(ctx context.Context, n *node) error {
 	case s.deletingDependents:
 		return c.deleteInForeground(ctx, n, s)
 	case s.beingDeleted:
-		return nil // its dependents are looked at when it is gone
+		return nil // its dependents are examined when it is gone
 	}
 	if settled, err := c.considerCached(ctx, n, s); settled || err != nil {
 		return err
@@ -55,9 +55,9 @@ func (c *collector) consider(ctx context.Context, n *node) error {
 	return c.considerLive(ctx, n, s)
 }
 
-// considerCached decides from the copy of an informer where a stale copy can do no harm:
-// to keep the object, since a change of its owners brings it back, or to delete it under
-// the precondition that the copy is not stale.
+// considerCached decides from the cached copy where a stale copy does no harm: to keep the
+// object, since a change of its owners enqueues it again, or to delete it under the
+// precondition that the copy is not stale.
 func (c *collector) considerCached(ctx context.Context, n *node, s state) (settled bool, err error) {
 	if s.virtual {
 		return false, nil
@@ -92,8 +92,7 @@ func (c *collector) considerCached(ctx context.Context, n *node, s state) (settl
 	return true, c.settle(ctx, n, err)
 }
 
-// considerUnwatched decides about an object that no informer shows, of which nothing is known
-// but what the API server answers.
+// considerUnwatched decides about an object that no informer shows, from a live read alone.
 func (c *collector) considerUnwatched(ctx context.Context, n *node, s state) error {
 	at, item, err := c.find(ctx, n, s)
 	if err != nil {
@@ -111,7 +110,7 @@ func (c *collector) considerUnwatched(ctx context.Context, n *node, s state) err
 	return c.decide(ctx, at, n, s, item)
 }
 
-// considerLive decides from the object as the API server has it.
+// considerLive decides from a live read of the object.
 func (c *collector) considerLive(ctx context.Context, n *node, s state) error {
 	at, item, err := c.find(ctx, n, s)
 	if err != nil {
@@ -120,7 +119,7 @@ func (c *collector) considerLive(ctx context.Context, n *node, s state) error {
 	return c.decide(ctx, at, n, s, item)
 }
 
-// find reads the object of a node. If there is none the graph is told.
+// find reads the object of a node live. If there is none, it updates the graph.
 func (c *collector) find(ctx context.Context, n *node, s state) (location, *metav1.PartialObjectMetadata, error) {
 	at, err := c.locateNode(n, s)
 	if err != nil {
@@ -133,7 +132,7 @@ func (c *collector) find(ctx context.Context, n *node, s state) (location, *meta
 	return at, item, err
 }
 
-// decide does what the owners of an object, as it was just read, ask for.
+// decide acts on an object as its owners, as just read, require.
 func (c *collector) decide(ctx context.Context, at location, n *node, s state, item *metav1.PartialObjectMetadata) error {
 	if len(item.OwnerReferences) == 0 {
 		return nil
@@ -159,7 +158,7 @@ func (c *collector) decide(ctx context.Context, at location, n *node, s state, i
 	return nil
 }
 
-// settle turns the answer of a write to an object that does not exist into errGone.
+// settle turns the NotFound error of a write into errGone.
 func (c *collector) settle(ctx context.Context, n *node, err error) error {
 	if apierrors.IsNotFound(err) {
 		return c.gone(ctx, n)
@@ -167,7 +166,7 @@ func (c *collector) settle(ctx context.Context, n *node, err error) error {
 	return err
 }
 
-// gone tells the graph that there is no object with the identity of a node.
+// gone records in the graph that there is no object with the identity of a node.
 func (c *collector) gone(ctx context.Context, n *node) error {
 	c.apply(ctx, &change{kind: absent, identity: n.identity})
 	return errGone
@@ -185,7 +184,7 @@ func (c *collector) deleteInForeground(ctx context.Context, n *node, s state) er
 	return nil
 }
 
-// delete deletes an object if it still is as it was read.
+// delete deletes an object if it has not changed since it was read.
 func (c *collector) delete(ctx context.Context, at location, item metav1.Object, policy metav1.DeletionPropagation) error {
 	uid, version := item.GetUID(), item.GetResourceVersion()
 	klog.FromContext(ctx).V(2).Info("Deleting an object without owners", "resource", at.resource, "namespace", at.namespace, "name", at.name, "uid", uid, "propagationPolicy", policy)
@@ -203,9 +202,9 @@ func (c *collector) deleteIf(ctx context.Context, at location, preconditions met
 	return nil
 }
 
-// deleteUnchanged deletes an object if its owners still are as they were read. Other changes
-// do not save it, or one that is updated all the time would never go: see
-// kubernetes/kubernetes#114603.
+// deleteUnchanged deletes an object if its owners have not changed since they were read. Other
+// changes do not prevent that, or an object that is updated all the time would never be
+// deleted: see kubernetes/kubernetes#114603.
 func (c *collector) deleteUnchanged(ctx context.Context, at location, item *metav1.PartialObjectMetadata, policy metav1.DeletionPropagation) error {
 	conflict := c.delete(ctx, at, item, policy)
 	if !apierrors.IsConflict(conflict) {

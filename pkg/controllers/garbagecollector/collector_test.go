@@ -21,9 +21,10 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/utils/clock"
 
-	"kcmd.dev/pkg/controllers/kit/controllertest"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/runtime/informers/informerstest"
+	"kcmd.dev/test/controllertest"
 )
 
 // catalogue is a discovery whose answer a test sets.
@@ -154,34 +155,34 @@ func TestAttempt(t *testing.T) {
 		retried bool // as expected
 		failed  bool // with an error
 	}{
-		"no owners":        {server: []runtime.Object{child()}, graph: []*change{added(secrets, child())}},
-		"a live owner":     {server: []runtime.Object{child(claim), parent()}, graph: []*change{added(secrets, child(claim))}},
-		"no live owner":    {server: []runtime.Object{child(claim)}, graph: []*change{added(secrets, child(claim))}, writes: []string{"delete child Background child@1"}},
-		"another UID":      {server: []runtime.Object{child(claim), parent(anew)}, graph: []*change{added(secrets, child(claim))}, writes: []string{"delete child Background child@1"}},
-		"the item is gone": {graph: []*change{added(secrets, child(claim))}},
-		"the item is anew": {server: []runtime.Object{child(anew)}, graph: []*change{added(secrets, child(claim))}},
-		"being deleted":    {server: []runtime.Object{child(claim, deleted("x"))}, graph: []*change{added(secrets, child(claim, deleted("x")))}},
-		"asks to orphan":   {server: []runtime.Object{child(claim, func(m *metav1.ObjectMeta) { m.Finalizers = []string{orphan} })}, graph: []*change{added(secrets, child(claim))}, writes: []string{"delete child Orphan child@1"}},
-		"an unknown kind":  {server: []runtime.Object{child(owner("Gadget", "parent"))}, graph: []*change{added(secrets, child(owner("Gadget", "parent")))}, retried: true},
-		"owner cannot be read": {
+		"GC-44e: no owners":                    {server: []runtime.Object{child()}, graph: []*change{added(secrets, child())}},
+		"GC-44g: a live owner":                 {server: []runtime.Object{child(claim), parent()}, graph: []*change{added(secrets, child(claim))}},
+		"GC-44i, GC-53: no live owner":         {server: []runtime.Object{child(claim)}, graph: []*change{added(secrets, child(claim))}, writes: []string{"delete child Background child@1"}},
+		"GC-48: another UID":                   {server: []runtime.Object{child(claim), parent(anew)}, graph: []*change{added(secrets, child(claim))}, writes: []string{"delete child Background child@1"}},
+		"GC-44c: the item is gone":             {graph: []*change{added(secrets, child(claim))}},
+		"GC-44c: the item is anew":             {server: []runtime.Object{child(anew)}, graph: []*change{added(secrets, child(claim))}},
+		"GC-44a, GC-68: being deleted":         {server: []runtime.Object{child(claim, deleted("x"))}, graph: []*change{added(secrets, child(claim, deleted("x")))}},
+		"GC-44i: asks to orphan":               {server: []runtime.Object{child(claim, func(m *metav1.ObjectMeta) { m.Finalizers = []string{orphan} })}, graph: []*change{added(secrets, child(claim))}, writes: []string{"delete child Orphan child@1"}},
+		"GC-43, GC-47, GC-64: an unknown kind": {server: []runtime.Object{child(owner("Gadget", "parent"))}, graph: []*change{added(secrets, child(owner("Gadget", "parent")))}, retried: true},
+		"GC-44f, GC-48: owner cannot be read": {
 			server: []runtime.Object{child(claim)}, graph: []*change{added(secrets, child(claim))},
 			fail: map[string]error{"get configmaps": errors.New("boom")}, failed: true,
 		},
-		"owner is not served any more": {
+		"GC-91: owner is not served any more": {
 			server: []runtime.Object{child(claim)}, graph: []*change{added(secrets, child(claim))},
 			fail:    map[string]error{"get configmaps": apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", "404 page not found", 0, true)},
 			retried: true,
 		},
-		"gone when it is deleted": {
+		"GC-44j: gone when it is deleted": {
 			server: []runtime.Object{child(claim)}, graph: []*change{added(secrets, child(claim))},
 			fail:   map[string]error{"delete secrets": apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "child")},
 			writes: []string{"delete child Background child@1"},
 		},
-		"one of two owners is gone": {
+		"GC-44g, GC-49: one of two owners is gone": {
 			server: []runtime.Object{child(claim, owner("ConfigMap", "other")), parent()}, graph: []*change{added(secrets, child(claim, owner("ConfigMap", "other")))},
 			writes: []string{`patch child {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"other"}],"uid":"child"}}`},
 		},
-		"no strategic merge patches": {
+		"GC-50: no strategic merge patches": {
 			server: []runtime.Object{child(claim, owner("ConfigMap", "other")), parent()}, graph: []*change{added(secrets, child(claim, owner("ConfigMap", "other")))},
 			fail: map[string]error{"patch secrets": apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", schema.GroupResource{}, "", "", 0, false)},
 			writes: []string{
@@ -189,12 +190,12 @@ func TestAttempt(t *testing.T) {
 				`patch child {"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"parent","uid":"parent"}],"resourceVersion":"1"}}`,
 			},
 		},
-		"a waiting owner, with dependents": {
+		"GC-44h: a waiting owner, with dependents": {
 			server: []runtime.Object{child(claim), parent(deleted(foreground))},
 			graph:  []*change{added(secrets, child(claim)), added(secrets, object("a", "grandchild", owner("Secret", "child")))},
 			writes: []string{"delete child Foreground child@1"},
 		},
-		"a cycle": {
+		"GC-44h, GC-49: a cycle": {
 			server: []runtime.Object{child(owner("ConfigMap", "parent", blocking)), parent(deleted(foreground))},
 			graph:  []*change{added(secrets, child(owner("ConfigMap", "parent", blocking))), added(configMaps, parent(deleted(foreground), owner("Secret", "child")))},
 			writes: []string{
@@ -202,23 +203,23 @@ func TestAttempt(t *testing.T) {
 				"delete child Foreground child@1",
 			},
 		},
-		"a cluster-scoped object with a namespaced owner": {
+		"GC-43, GC-47: a cluster-scoped object with a namespaced owner": {
 			server: []runtime.Object{typed(nodes, object("", "child", claim)), parent()}, graph: []*change{added(nodes, object("", "child", claim))},
 		},
-		"a virtual owner that exists": {
+		"GC-43: a virtual owner that exists": {
 			server: []runtime.Object{parent()}, graph: []*change{added(secrets, child(claim))}, attempt: "parent", retried: true,
 		},
-		"a virtual owner that does not": {graph: []*change{added(secrets, child(claim))}, attempt: "parent"},
-		"foreground deletion, blocked": {
+		"GC-44c: a virtual owner that does not": {graph: []*change{added(secrets, child(claim))}, attempt: "parent"},
+		"GC-45, GC-44d: foreground deletion, blocked": {
 			server: []runtime.Object{parent(deleted(foreground))}, attempt: "parent",
 			graph: []*change{added(configMaps, parent(deleted(foreground))), added(secrets, child(owner("ConfigMap", "parent", blocking)))},
 		},
-		"foreground deletion, free": {
+		"GC-45, GC-52: foreground deletion, free": {
 			server: []runtime.Object{parent(deleted(foreground, "x"))}, attempt: "parent",
 			graph:  []*change{added(configMaps, parent(deleted(foreground))), added(secrets, child(claim))},
 			writes: []string{`patch parent {"metadata":{"finalizers":["x"],"resourceVersion":"1"}}`},
 		},
-		"foreground deletion of what was made anew": {
+		"GC-93: foreground deletion of what was made anew": {
 			server: []runtime.Object{parent(anew, deleted(foreground))}, attempt: "parent",
 			graph: []*change{added(configMaps, parent(deleted(foreground)))},
 		},
@@ -252,6 +253,7 @@ func TestAttempt(t *testing.T) {
 }
 
 // TestConflictOnDelete repeats a delete only if the owners are those that were judged.
+// Pins GC-53 and GC-86.
 func TestConflictOnDelete(t *testing.T) {
 	child := typed(secrets, object("a", "child", owner("ConfigMap", "parent")))
 	newer := func(edits ...func(*metav1.ObjectMeta)) *metav1.PartialObjectMetadata {
@@ -291,6 +293,7 @@ func TestConflictOnDelete(t *testing.T) {
 	}
 }
 
+// Pins GC-54.
 func TestOrphaning(t *testing.T) {
 	parent := typed(configMaps, object("a", "parent", deleted(orphan)))
 	child := typed(secrets, object("a", "child", owner("ConfigMap", "parent")))
@@ -321,6 +324,7 @@ func TestOrphaning(t *testing.T) {
 	}
 }
 
+// Pins GC-52.
 func TestFinalizerConflicts(t *testing.T) {
 	parent := typed(configMaps, object("a", "parent", deleted(foreground)))
 	w := newWorld(t, parent)
@@ -336,6 +340,7 @@ func TestFinalizerConflicts(t *testing.T) {
 }
 
 // TestCascade runs everything: a chain of three, and what it costs.
+// Pins GC-82 and GC-86.
 func TestCascade(t *testing.T) {
 	w := newWorld(t,
 		typed(configMaps, object("a", "top")),
@@ -366,6 +371,7 @@ func (w *world) settle(t *testing.T) {
 }
 
 // TestRestart deletes an owner between two instances and leaves work undone in the first.
+// Pins GC-94.
 func TestRestart(t *testing.T) {
 	first := newWorld(t,
 		typed(configMaps, object("a", "missed")),
@@ -394,7 +400,7 @@ func TestRestart(t *testing.T) {
 	controllertest.Eventually(t, "the dependent is tried", func() bool { mu.Lock(); defer mu.Unlock(); return tried > 0 })
 	stop()
 	remove("missed")
-	left := first.HandOver().(*handover)
+	left := first.HandOver()
 	if len(left.monitored) != 3 || !slices.ContainsFunc(left.attempt, func(n *node) bool { return n.name == "of-failing" }) {
 		t.Errorf("handed over: %d resources, %v", len(left.monitored), left.attempt)
 	}
@@ -403,7 +409,8 @@ func TestRestart(t *testing.T) {
 	refuse = false
 	mu.Unlock()
 	env := first.env.Env
-	env.Predecessor = func() any { return left }
+	env.Succession = &controller.Succession{}
+	env.Succession.Leave(left)
 	env.Informers = informerstest.NewScopeWithMetadata(t, first.env.Fake, first.server)
 	env.Metrics = controllertest.New(t).Metrics
 	second := *first
@@ -448,14 +455,14 @@ func TestResourcesFollowDiscovery(t *testing.T) {
 		want  string
 		fails string
 	}{
-		{"first", nil, []*metav1.APIResourceList{served("v1", "ConfigMap", "Secret")}, "configmaps secrets", "0"},
-		{"more", nil, []*metav1.APIResourceList{served("v1", "ConfigMap", "Secret"), served("x/v1", "Gadget")}, "configmaps gadgets secrets", "0"},
-		{"a group is down", failing, []*metav1.APIResourceList{served("v1", "ConfigMap", "Secret")}, "configmaps gadgets secrets", "0"},
-		{"all is down", errors.New("down"), nil, "configmaps gadgets secrets", "1"},
-		{"nothing is served", nil, nil, "configmaps gadgets secrets", "2"},
+		{"GC-10: first", nil, []*metav1.APIResourceList{served("v1", "ConfigMap", "Secret")}, "configmaps secrets", "0"},
+		{"GC-58: more", nil, []*metav1.APIResourceList{served("v1", "ConfigMap", "Secret"), served("x/v1", "Gadget")}, "configmaps gadgets secrets", "0"},
+		{"GC-57: a group is down", failing, []*metav1.APIResourceList{served("v1", "ConfigMap", "Secret")}, "configmaps gadgets secrets", "0"},
+		{"GC-56, GC-61: all is down", errors.New("down"), nil, "configmaps gadgets secrets", "1"},
+		{"GC-56, GC-61: nothing is served", nil, nil, "configmaps gadgets secrets", "2"},
 		{"the version that is watched cannot be asked", failing, []*metav1.APIResourceList{served("v1", "ConfigMap", "Secret"), served("x/v1beta1", "Gadget")}, "configmaps gadgets secrets", "2"},
-		{"a version is nonsense", nil, []*metav1.APIResourceList{served("v1", "ConfigMap", "Secret"), served("a/b/c", "Gadget")}, "configmaps secrets", "2"},
-		{"fewer", nil, []*metav1.APIResourceList{served("v1", "Secret")}, "secrets", "2"},
+		{"GC-56: a version is nonsense", nil, []*metav1.APIResourceList{served("v1", "ConfigMap", "Secret"), served("a/b/c", "Gadget")}, "configmaps secrets", "2"},
+		{"GC-58: fewer", nil, []*metav1.APIResourceList{served("v1", "Secret")}, "secrets", "2"},
 	} {
 		w.served.set(step.err, step.lists...)
 		w.refresh(ctx)
@@ -470,6 +477,7 @@ func TestResourcesFollowDiscovery(t *testing.T) {
 	}
 }
 
+// Pins GC-10.
 func TestWhatIsCollectable(t *testing.T) {
 	list := served("v1", "ConfigMap", "Event", "Binding")
 	list.APIResources[2].Verbs = metav1.Verbs{"create"}
@@ -480,6 +488,7 @@ func TestWhatIsCollectable(t *testing.T) {
 }
 
 // TestRecreationInOneUpdate is about watches that missed the delete.
+// Pins GC-69 and GC-92.
 func TestRecreationInOneUpdate(t *testing.T) {
 	var delivered []string
 	m := newMonitors(nil, nil, func(metav1.Object) bool { return true }, func(c *change) { delivered = append(delivered, c.String()) })
@@ -493,6 +502,7 @@ func TestRecreationInOneUpdate(t *testing.T) {
 	}
 }
 
+// Pins GC-62.
 func TestDebuggingHandler(t *testing.T) {
 	w := newWorld(t)
 	for path, want := range map[string]int{"/graph": http.StatusOK, "/graph?uid=x": http.StatusOK, "/": http.StatusNotFound, "/graph/x": http.StatusNotFound} {
@@ -510,6 +520,7 @@ func TestDebuggingHandler(t *testing.T) {
 	}
 }
 
+// Pins GC-60.
 func TestInvalidReferencesAreTold(t *testing.T) {
 	w := newWorld(t)
 	w.graph.apply(added(configMaps, object("a", "parent")))

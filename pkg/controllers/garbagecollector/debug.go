@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// DebuggingHandler implements controller.Debuggable. It serves /graph, limited to what is
-// connected with the objects that the parameter uid names, if it is given.
+// DebuggingHandler implements controller.Debuggable. It serves /graph, limited to the nodes
+// connected with the objects in the parameter uid if it is set.
 func (c *collector) DebuggingHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/graph" {
@@ -25,7 +25,7 @@ func (c *collector) DebuggingHandler() http.Handler {
 		drawn := c.graph.draw(r.URL.Query()["uid"])
 		w.Header().Set("Content-Type", "text/vnd.graphviz")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		// An error means that nobody reads it.
+		// An error means that the client has disconnected.
 		_, _ = w.Write(drawn)
 	})
 }
@@ -43,8 +43,8 @@ type drawing struct {
 	edges map[dotEdge]bool
 }
 
-// draw renders the graph, or what is connected with the given UIDs, in the language of
-// Graphviz. Objects that neither own nor are owned are left out.
+// draw renders the graph, or the nodes connected with the given UIDs, in the DOT language of
+// Graphviz. Objects without owners and dependents are omitted.
 func (g *graph) draw(uids []string) []byte {
 	g.mu.RLock()
 	d := drawing{nodes: map[types.UID]dotNode{}, edges: map[dotEdge]bool{}}

@@ -6,11 +6,9 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
-
-	"kcmd.dev/pkg/controllers/kit/controller"
 )
 
-// gate holds work back until it is opened, once.
+// gate blocks until it is opened, once.
 type gate struct {
 	once   sync.Once
 	opened chan struct{}
@@ -29,7 +27,7 @@ func (g *gate) isOpen() bool {
 	}
 }
 
-// openAfter opens the gate after a time if it is still closed then.
+// openAfter opens the gate after a time limit unless it is open already.
 func (g *gate) openAfter(ctx context.Context, c clock.WithTicker, limit time.Duration) {
 	timer := c.NewTimer(limit)
 	defer timer.Stop()
@@ -41,15 +39,13 @@ func (g *gate) openAfter(ctx context.Context, c clock.WithTicker, limit time.Dur
 	}
 }
 
-// gatedScope is a scope whose work loops wait for a gate instead of all handlers.
-type gatedScope struct {
-	controller.Scope
-	gate *gate
-}
+// atOnce is the gate that is always open.
+func atOnce(ctx context.Context) bool { return ctx.Err() == nil }
 
-func (s gatedScope) WaitUntilReady(ctx context.Context) bool {
+// wait waits until the gate is open. It returns false if ctx ended first.
+func (g *gate) wait(ctx context.Context) bool {
 	select {
-	case <-s.gate.opened:
+	case <-g.opened:
 		return true
 	case <-ctx.Done():
 		return false

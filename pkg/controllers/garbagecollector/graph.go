@@ -11,17 +11,16 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// graph holds every object of the cluster and who owns it. It is changed by apply only, one
-// change at a time. It knows no queue and no client, so it can be handed from one instance
-// to the next.
+// graph holds every object of the cluster with its owners. Only apply changes it, one change at
+// a time. It knows no queue and no client, so it can be handed over.
 type graph struct {
 	absent absentOwners
 
 	mu    sync.RWMutex
 	nodes map[types.UID]*node
-	// shown counts the observed nodes by what they were observed through.
+	// shown counts the observed nodes by monitored resource.
 	shown map[*monitored]int
-	// also says of objects that two resources show, such as events, what the other is.
+	// also holds the other resource of objects that two resources show, such as events.
 	also map[types.UID]*monitored
 }
 
@@ -29,39 +28,39 @@ func newGraph(c clock.PassiveClock) *graph {
 	return &graph{absent: newAbsentOwners(c), nodes: map[types.UID]*node{}, shown: map[*monitored]int{}, also: map[types.UID]*monitored{}}
 }
 
-// changeKind says what a change is about.
+// changeKind is the kind of a change.
 type changeKind string
 
 const (
 	// observed: an informer shows an object, old and new or only new.
 	observed changeKind = "observed"
-	// gone: an informer says that the object old does not exist any more.
+	// gone: an informer reports that the object old was deleted.
 	gone changeKind = "gone"
-	// ended: an informer was given up, and what it shows from now on is late.
+	// ended: an informer was stopped; its later notifications are stale.
 	ended changeKind = "ended"
-	// absent: the API server was asked and says that there is no object with an identity.
+	// absent: a live read found no object with an identity.
 	absent changeKind = "absent"
-	// answered: the API server was asked and says how an object is that no informer shows.
+	// answered: a live read returned an object that no informer shows.
 	answered changeKind = "answered"
-	// replayed: the informers of kinds have shown all they hold.
+	// replayed: the informers of kinds have synced.
 	replayed changeKind = "replayed"
-	// forgotten: kinds that are not watched do not count any more.
+	// forgotten: kinds that are not watched are no longer considered.
 	forgotten changeKind = "forgotten"
 )
 
-// change is something the graph has to take account of.
+// change is an input of the graph.
 type change struct {
 	kind changeKind
-	lane reconcile.Lane // of what follows from it
+	lane reconcile.Lane // of its effects
 
 	// Of an observed or gone object, or of an informer.
 	monitored *monitored
-	old, new  metav1.Object // new also of an answer
-	// Of an answer: the node that was asked about.
+	old, new  metav1.Object // new is also set for an answer
+	// Of an answer: the node that was read.
 	node *node
 	// Of an absent object.
 	identity identity
-	// Of kinds, in whatever version.
+	// Of kinds, in any version.
 	kinds map[schema.GroupResource]bool
 	// done is called when the change and all before it have been applied; may be nil.
 	done func()
@@ -81,10 +80,10 @@ func (c *change) String() string {
 	return string(c.kind)
 }
 
-// effects are what there is to do after a change.
+// effects are the consequences of a change.
 type effects struct {
-	// attempt are nodes to be looked at for deletion, later those that can wait for the
-	// backoff of a failure, orphan those whose dependents are to be orphaned.
+	// attempt are nodes to examine for deletion, later those that can wait for the backoff of a
+	// failure, orphan those whose dependents are to be orphaned.
 	attempt, later, orphan []*node
 	// invalid are references into another namespace.
 	invalid []invalidReference
@@ -96,7 +95,7 @@ type invalidReference struct {
 	owner     identity // as claimed, in the namespace of the dependent
 }
 
-// apply makes a change and returns what follows from it.
+// apply applies a change and returns its effects.
 func (g *graph) apply(c *change) effects {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -120,8 +119,8 @@ func (g *graph) apply(c *change) effects {
 	return e
 }
 
-// link adds a node to the dependents of the owners that references name, which are among
-// its own. It makes virtual nodes of unknown owners.
+// link adds a node to the dependents of the owners that references name, which are among its
+// own. It creates virtual nodes for unknown owners.
 func (g *graph) link(n *node, refs []metav1.OwnerReference, e *effects) {
 	suspicious := false
 	for _, ref := range refs {
@@ -134,7 +133,7 @@ func (g *graph) link(n *node, refs []metav1.OwnerReference, e *effects) {
 		}
 		owner.attach(n, blocks(n.owners, ref.UID))
 		if owner.deletingDependents && owner.dependents[n] {
-			// The owner is not looked at again before it has no such dependents.
+			// The owner is not examined again before it has no such dependents.
 			e.attempt = append(e.attempt, n)
 		}
 		if !known || suspicious {
@@ -147,7 +146,7 @@ func (g *graph) link(n *node, refs []metav1.OwnerReference, e *effects) {
 	}
 }
 
-// suspects reports that a reference may not be to the object that has its UID.
+// suspects reports whether a reference may disagree with the object that has its UID.
 func (g *graph) suspects(n, owner *node, ref metav1.OwnerReference, e *effects) bool {
 	switch {
 	case owner.elsewhere(n.identity):
@@ -158,13 +157,14 @@ func (g *graph) suspects(n, owner *node, ref metav1.OwnerReference, e *effects) 
 	case !owner.matches(ref):
 		return true
 	default:
-		// The first to refer to it was cluster-scoped, which tells nothing about the scope of
-		// the owner: see kubernetes/kubernetes#98040.
+		// The first dependent was cluster-scoped, which says nothing about the scope of the
+		// owner: see kubernetes/kubernetes#98040.
 		return owner.virtual && owner.namespace == "" && n.namespace != ""
 	}
 }
 
-// unlink removes a node from the dependents of owners and wakes those that waited for it.
+// unlink removes a node from the dependents of owners, and adds owners that waited for it to
+// the effects.
 func (g *graph) unlink(n *node, refs []metav1.OwnerReference, e *effects) {
 	for _, ref := range refs {
 		owner, known := g.nodes[ref.UID]
@@ -181,8 +181,8 @@ func (g *graph) unlink(n *node, refs []metav1.OwnerReference, e *effects) {
 	}
 }
 
-// remove takes a node out of the graph. Its dependents learn that there is no object with
-// the given identity, which can differ from that of the node.
+// remove removes a node from the graph. Its dependents are examined because there is no object
+// with the given identity, which can differ from that of the node.
 func (g *graph) remove(n *node, known identity, e *effects) {
 	g.drop(n, e)
 	if len(n.dependents) == 0 {
@@ -194,7 +194,7 @@ func (g *graph) remove(n *node, known identity, e *effects) {
 	}
 }
 
-// drop takes a node out of the graph and out of the dependents of its owners.
+// drop removes a node from the graph and from the dependents of its owners.
 func (g *graph) drop(n *node, e *effects) {
 	delete(g.nodes, n.uid)
 	delete(g.also, n.uid)
@@ -202,7 +202,7 @@ func (g *graph) drop(n *node, e *effects) {
 	g.unlink(n, n.owners, e)
 }
 
-// replace puts a copy with another identity in the place of a node, also with its owners.
+// replace replaces a node by a copy with another identity, also in its owners.
 func (g *graph) replace(n *node, id identity) *node {
 	copied := *n
 	copied.identity = id

@@ -134,20 +134,20 @@ func TestApply(t *testing.T) {
 		want    string
 		graph   string
 	}{
-		"an unknown owner is looked up": {
+		"GC-35: an unknown owner is looked up": {
 			changes: []*change{added(secrets, child)},
 			want:    "attempt ConfigMap a/parent",
 			graph:   "ConfigMap a/parent virtual <child false; Secret a/child",
 		},
-		"an owner that shows up is as claimed": {
+		"GC-27b: an owner that shows up is as claimed": {
 			changes: []*change{added(secrets, child), added(configMaps, parent)},
 			graph:   "ConfigMap a/parent <child false; Secret a/child",
 		},
-		"a known owner needs no look": {
+		"GC-36: a known owner needs no look": {
 			changes: []*change{added(configMaps, parent), added(secrets, child)},
 			graph:   "ConfigMap a/parent <child false; Secret a/child",
 		},
-		"dependents of a deleted owner are looked at": {
+		"GC-32: dependents of a deleted owner are looked at": {
 			changes: []*change{added(configMaps, parent), added(secrets, child), lost(configMaps, parent)},
 			want:    "attempt Secret a/child",
 			graph:   "Secret a/child",
@@ -156,30 +156,30 @@ func TestApply(t *testing.T) {
 			changes: []*change{added(configMaps, parent), added(secrets, child), updated(configMaps, parent, object("a", "parent", deleted("x")))},
 			graph:   "ConfigMap a/parent <child false; Secret a/child",
 		},
-		"an owner that the server refutes": {
+		"GC-31a: an owner that the server refutes": {
 			changes: []*change{added(secrets, child), refuted(id("ConfigMap", "a", "parent"))},
 			want:    "attempt Secret a/child",
 			graph:   "Secret a/child",
 		},
-		"an observed owner is refuted too": {
+		"GC-31c: an observed owner is refuted too": {
 			changes: []*change{added(secrets, child), added(configMaps, parent), refuted(id("ConfigMap", "a", "parent"))},
 			want:    "attempt Secret a/child",
 			graph:   "Secret a/child",
 		},
-		"another identity of an observed owner is refuted": {
+		"GC-31b: another identity of an observed owner is refuted": {
 			changes: []*change{added(configMaps, parent), added(secrets, object("a", "bad", owner("Secret", "parent"))), added(secrets, child), refuted(id("Secret", "a", "parent"))},
 			want:    "attempt Secret a/bad",
 			graph:   "ConfigMap a/parent <bad false <child false; Secret a/bad; Secret a/child",
 		},
-		"an unknown object is refuted or lost": {
+		"GC-30: an unknown object is refuted or lost": {
 			changes: []*change{refuted(id("Secret", "a", "x")), lost(secrets, object("a", "x"))},
 		},
-		"owner in another namespace, known": {
+		"GC-36a, GC-66: owner in another namespace, known": {
 			changes: []*change{added(configMaps, parent), added(secrets, object("b", "child", owner("ConfigMap", "parent")))},
 			want:    "attempt Secret b/child; event child: [v1/ConfigMap, namespace: b, name: parent, uid: parent]",
 			graph:   "ConfigMap a/parent <child false; Secret b/child",
 		},
-		"owner in another namespace, found out later": {
+		"GC-27a, GC-66: owner in another namespace, found out later": {
 			changes: []*change{added(secrets, object("b", "child", owner("ConfigMap", "parent"))), added(configMaps, parent)},
 			want:    "attempt Secret b/child; event child: [v1/ConfigMap, namespace: b, name: parent, uid: parent]",
 			graph:   "ConfigMap a/parent <child false; Secret b/child",
@@ -189,21 +189,21 @@ func TestApply(t *testing.T) {
 			want:    "attempt Node /child; event child: [v1/ConfigMap, namespace: , name: parent, uid: parent]",
 			graph:   "ConfigMap a/parent <child false; Node /child",
 		},
-		"cluster-scoped owner of a namespaced dependent": {
+		"GC-67: cluster-scoped owner of a namespaced dependent": {
 			changes: []*change{added(secrets, object("a", "child", owner("Node", "parent"))), added(nodes, object("", "parent"))},
 			graph:   "Node /parent <child false; Secret a/child",
 		},
-		"owner with other coordinates": {
+		"GC-36b, GC-37: owner with other coordinates": {
 			changes: []*change{added(configMaps, parent), added(secrets, object("a", "child", owner("Secret", "parent")))},
 			want:    "attempt Secret a/child",
 			graph:   "ConfigMap a/parent <child false; Secret a/child",
 		},
-		"virtual owner that a cluster-scoped object named first": {
+		"GC-36c: virtual owner that a cluster-scoped object named first": {
 			changes: []*change{added(nodes, object("", "bad", owner("ConfigMap", "parent"))), added(secrets, child)},
 			want:    "attempt Secret a/child",
 			graph:   "ConfigMap /parent virtual <bad false <child false; Node /bad; Secret a/child",
 		},
-		"one claim of a virtual owner is refuted, another is left": {
+		"GC-31a, GC-33, GC-65: one claim of a virtual owner is refuted, another is left": {
 			changes: []*change{
 				added(secrets, object("a", "bad", owner("Secret", "parent"))), added(secrets, child),
 				refuted(id("Secret", "a", "parent")),
@@ -211,43 +211,43 @@ func TestApply(t *testing.T) {
 			want:  "attempt Secret a/bad; later ConfigMap a/parent",
 			graph: "ConfigMap a/parent virtual <bad false <child false; Secret a/bad; Secret a/child",
 		},
-		"a removed owner forgets its dependent": {
+		"GC-29: a removed owner forgets its dependent": {
 			changes: []*change{added(configMaps, parent), added(secrets, child), updated(secrets, child, object("a", "child"))},
 			graph:   "ConfigMap a/parent; Secret a/child",
 		},
-		"an added owner gets a dependent": {
+		"GC-29: an added owner gets a dependent": {
 			changes: []*change{added(secrets, object("a", "child")), updated(secrets, object("a", "child"), child)},
 			want:    "attempt ConfigMap a/parent",
 			graph:   "ConfigMap a/parent virtual <child false; Secret a/child",
 		},
-		"foreground deletion begins": {
+		"GC-38, GC-40: foreground deletion begins": {
 			changes: []*change{added(configMaps, parent), added(secrets, child), updated(configMaps, parent, object("a", "parent", deleted(foreground)))},
 			want:    "attempt ConfigMap a/parent; attempt Secret a/child",
 			graph:   "ConfigMap a/parent foreground <child false; Secret a/child",
 		},
-		"foreground deletion of something shown for the first time": {
+		"GC-28, GC-38: foreground deletion of something shown for the first time": {
 			changes: []*change{added(secrets, child), added(configMaps, object("a", "parent", deleted(foreground)))},
 			want:    "attempt ConfigMap a/parent; attempt Secret a/child",
 			graph:   "ConfigMap a/parent foreground <child false; Secret a/child",
 		},
-		"foreground deletion goes on": {
+		"GC-38: foreground deletion goes on": {
 			changes: []*change{
 				added(configMaps, object("a", "parent", deleted(foreground))),
 				updated(configMaps, object("a", "parent", deleted(foreground)), object("a", "parent", deleted(foreground, "x"))),
 			},
 			graph: "ConfigMap a/parent foreground",
 		},
-		"orphaning wins": {
+		"GC-39: orphaning wins": {
 			changes: []*change{added(secrets, child), added(configMaps, object("a", "parent", deleted(foreground, orphan)))},
 			want:    "orphan ConfigMap a/parent",
 			graph:   "ConfigMap a/parent <child false; Secret a/child",
 		},
-		"orphaning begins": {
+		"GC-39: orphaning begins": {
 			changes: []*change{added(configMaps, parent), updated(configMaps, parent, object("a", "parent", deleted(orphan)))},
 			want:    "orphan ConfigMap a/parent",
 			graph:   "ConfigMap a/parent",
 		},
-		"the last blocker goes": {
+		"GC-95: the last blocker goes": {
 			changes: []*change{
 				added(configMaps, object("a", "parent", deleted(foreground))),
 				added(secrets, object("a", "one", owner("ConfigMap", "parent", blocking))),
@@ -256,7 +256,7 @@ func TestApply(t *testing.T) {
 			want:  "attempt ConfigMap a/parent",
 			graph: "ConfigMap a/parent foreground",
 		},
-		"one of two blockers goes": {
+		"GC-95: one of two blockers goes": {
 			changes: []*change{
 				added(configMaps, object("a", "parent", deleted(foreground))),
 				added(secrets, object("a", "one", owner("ConfigMap", "parent", blocking))),
@@ -273,7 +273,7 @@ func TestApply(t *testing.T) {
 			want:  "attempt Secret a/one",
 			graph: "ConfigMap a/parent foreground <one true; Secret a/one",
 		},
-		"a blocker stops blocking": {
+		"GC-41: a blocker stops blocking": {
 			changes: []*change{
 				added(configMaps, object("a", "parent", deleted(foreground))),
 				added(secrets, object("a", "one", owner("ConfigMap", "parent", blocking))),
@@ -282,7 +282,7 @@ func TestApply(t *testing.T) {
 			want:  "attempt ConfigMap a/parent",
 			graph: "ConfigMap a/parent foreground <one false; Secret a/one",
 		},
-		"a blocker lets go": {
+		"GC-41: a blocker lets go": {
 			changes: []*change{
 				added(configMaps, object("a", "parent", deleted(foreground))),
 				added(secrets, object("a", "one", owner("ConfigMap", "parent", blocking))),
@@ -309,6 +309,7 @@ func TestApply(t *testing.T) {
 }
 
 // TestReplacedNodesAreObsolete is about pointers that are still queued.
+// Pins GC-42 and GC-71.
 func TestReplacedNodesAreObsolete(t *testing.T) {
 	g := newGraph(clock.RealClock{})
 	e := g.apply(added(secrets, object("a", "child", owner("Secret", "parent"))))
@@ -325,6 +326,7 @@ func TestReplacedNodesAreObsolete(t *testing.T) {
 	}
 }
 
+// Pins GC-34.
 func TestAlternate(t *testing.T) {
 	dependent := func(namespace string, kind, name string) *node {
 		return &node{identity: id("Secret", namespace, namespace+kind+name), owners: []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: name, UID: "x"}}}
@@ -369,6 +371,7 @@ func TestAlternate(t *testing.T) {
 	}
 }
 
+// Pins GC-88.
 func TestUpdatesThatConcernNothingAreDropped(t *testing.T) {
 	base := object("a", "x", owner("ConfigMap", "parent"))
 	for name, c := range map[string]struct {

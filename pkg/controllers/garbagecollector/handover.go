@@ -1,26 +1,31 @@
 package garbagecollector
 
 import (
+	"context"
+	"maps"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// handover is what an instance leaves to its successor. It is of use for the same cluster
-// only. But for absent owners, which are forgotten after a minute, nothing is concluded from
-// it: it says what to watch, and what to look at.
+// handover is what an instance hands over, valid for the same cluster only. It determines what
+// to watch and what to examine; except for absent owners, which expire after a minute, nothing
+// is concluded from it.
 type handover struct {
 	graph     *graph
 	monitored map[schema.GroupVersionResource]*monitored
-	// attempt and orphan are the nodes that were queued, being worked on or backing off.
+	// attempt and orphan are the nodes that were queued, in progress or backing off.
 	attempt, orphan []*node
 }
 
-// adopt moves all that another graph holds into this one, which is empty. The monitors of
-// the other are over.
+// adopt moves the content of another graph into this one, which is empty. The monitors of the
+// other have ended.
 func (g *graph) adopt(other *graph) {
 	other.mu.Lock()
 	nodes, shown, absent := other.nodes, other.shown, other.absent
-	other.nodes, other.shown = map[types.UID]*node{}, map[*monitored]int{} // something may still show it
+	other.nodes, other.shown = map[types.UID]*node{}, map[*monitored]int{} // a monitor may still show it
 	for m := range shown {
 		m.over = true
 	}
@@ -28,4 +33,28 @@ func (g *graph) adopt(other *graph) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.nodes, g.shown, g.absent = nodes, shown, absent
+}
+
+// takeOver continues with the state of the predecessor. See rule 10.
+func (c *collector) takeOver(ctx context.Context, left *handover) {
+	c.graph.adopt(left.graph)
+	for resource, as := range left.monitored {
+		if !c.ignored[resource.GroupResource()] {
+			c.known[resource] = as
+		}
+	}
+	c.apply(ctx, &change{kind: forgotten, lane: reconcile.Backlog, kinds: c.ignored})
+	for _, n := range left.attempt {
+		c.attempt.add(reconcile.Backlog, n)
+	}
+	for _, n := range left.orphan {
+		c.orphan.add(reconcile.Backlog, n)
+	}
+}
+
+// HandOver implements controller.HandsOver.
+func (c *collector) HandOver() *handover {
+	all := c.monitors.watched()
+	maps.Copy(all, c.known)
+	return &handover{graph: c.graph, monitored: all, attempt: c.attempt.left(), orphan: c.orphan.left()}
 }

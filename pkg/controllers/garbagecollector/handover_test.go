@@ -11,8 +11,9 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"kcmd.dev/pkg/controllers/kit/controllertest"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/runtime/informers/informerstest"
+	"kcmd.dev/test/controllertest"
 )
 
 // inherit makes a graph that has a dependent and its owner from a predecessor.
@@ -31,6 +32,7 @@ func inherit(t *testing.T, child, parent *metav1.PartialObjectMetadata) *graph {
 
 // TestHandedOverGraph replays into a graph of a predecessor and says when all has been shown.
 // What was not shown is looked up: nothing follows from its absence.
+// Pins GC-94.
 func TestHandedOverGraph(t *testing.T) {
 	child := object("a", "child", owner("ConfigMap", "parent"))
 	parent := object("a", "parent")
@@ -111,6 +113,7 @@ func TestWhatIsNotReplayedYetDoesNotCountAsAlive(t *testing.T) {
 
 // TestWhatASuccessorIsNotShownIsLookedUp has the caches of the successor list from an API
 // server that is behind: owner and dependent of the predecessor are missing from them.
+// Pins GC-94.
 func TestWhatASuccessorIsNotShownIsLookedUp(t *testing.T) {
 	first := newWorld(t,
 		typed(configMaps, object("a", "owner")),
@@ -139,7 +142,8 @@ func TestWhatASuccessorIsNotShownIsLookedUp(t *testing.T) {
 	first.server.PrependReactor("list", "configmaps", behind("owner"))
 	first.server.PrependReactor("list", "secrets", behind("of-leaves"))
 	env := first.env.Env
-	env.Predecessor = func() any { return left }
+	env.Succession = &controller.Succession{}
+	env.Succession.Leave(left)
 	env.Informers = informerstest.NewScopeWithMetadata(t, first.env.Fake, first.server)
 	env.Metrics = controllertest.New(t).Metrics
 	second := *first
@@ -175,6 +179,7 @@ func TestWhatASuccessorIsNotShownIsLookedUp(t *testing.T) {
 }
 
 // TestAbsentOwnersAreRememberedForAWhile because a backup that is restored brings them back.
+// Pins GC-87.
 func TestAbsentOwnersAreRememberedForAWhile(t *testing.T) {
 	c := clocktesting.NewFakePassiveClock(time.Now())
 	absent := newAbsentOwners(c)

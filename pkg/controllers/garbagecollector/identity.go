@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// identity is where an object is claimed or known to be. An identity read out of an owner
-// reference is a claim: the object with that UID can be of another kind, name or namespace.
+// identity is the kind, namespace, name and UID of an object. An identity from an owner
+// reference is a claim: the object with that UID can have another kind, name or namespace.
 type identity struct {
 	apiVersion, kind, namespace, name string
 	uid                               types.UID
@@ -19,24 +19,29 @@ func (i identity) String() string {
 	return fmt.Sprintf("[%s/%s, namespace: %s, name: %s, uid: %s]", i.apiVersion, i.kind, i.namespace, i.name, i.uid)
 }
 
-// claimed is the identity that an owner reference claims, for an owner in the namespace.
+// ObjectName is by which the keys of queues are found, see reconcile.Loop.Keys.
+func (i identity) ObjectName() types.NamespacedName {
+	return types.NamespacedName{Namespace: i.namespace, Name: i.name}
+}
+
+// claimed returns the identity that an owner reference claims, for an owner in the namespace.
 func claimed(ref metav1.OwnerReference, namespace string) identity {
 	return identity{apiVersion: ref.APIVersion, kind: ref.Kind, namespace: namespace, name: ref.Name, uid: ref.UID}
 }
 
-// matches reports that a reference has the coordinates of the identity. References have no
+// matches reports whether a reference has the coordinates of the identity. References have no
 // namespace.
 func (i identity) matches(ref metav1.OwnerReference) bool {
 	return i == claimed(ref, i.namespace)
 }
 
-// elsewhere reports that the identity is in a namespace and not in that of a dependent,
-// which therefore cannot be owned by it.
+// elsewhere reports whether the identity is in a namespace other than that of a dependent,
+// which it therefore cannot own.
 func (i identity) elsewhere(dependent identity) bool {
 	return i.namespace != "" && i.namespace != dependent.namespace
 }
 
-// compare orders identities of one UID.
+// compare orders identities with the same UID.
 func (i identity) compare(other identity) int {
 	return cmp.Or(
 		cmp.Compare(i.kind, other.kind),

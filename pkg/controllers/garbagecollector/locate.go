@@ -14,20 +14,20 @@ import (
 )
 
 var (
-	// errGone says that the object itself does not exist; the graph knows already.
+	// errGone means that the object itself does not exist; the graph is already updated.
 	errGone = errors.New("the object does not exist")
-	// errScope can never be resolved.
+	// errScope is permanent.
 	errScope = errors.New("cluster-scoped objects cannot refer to namespaced owners")
 )
 
-// mappingError says that a kind is not served, as far as is known. It may be again.
+// mappingError means that a kind is currently not known to be served.
 type mappingError struct{ apiVersion, kind string }
 
 func (e *mappingError) Error() string {
 	return fmt.Sprintf("unable to get REST mapping for %s/%s.", e.apiVersion, e.kind)
 }
 
-// location is where requests about an object go.
+// location is the target of requests for an object.
 type location struct {
 	resource        schema.GroupVersionResource
 	namespace, name string
@@ -36,17 +36,17 @@ type location struct {
 }
 
 func (c *collector) at(l location) metadata.ResourceInterface {
-	return c.metadata.Resource(l.resource).Namespace(l.namespace)
+	return c.Metadata.Resource(l.resource).Namespace(l.namespace)
 }
 
-// locate finds out where an identity would be. It does not trust its namespace.
+// locate returns the location of an identity. It does not trust its namespace.
 func (c *collector) locate(id identity) (location, error) {
 	unmapped := &mappingError{id.apiVersion, id.kind}
 	gv, err := schema.ParseGroupVersion(id.apiVersion)
 	if err != nil {
 		return location{}, unmapped
 	}
-	mapping, err := c.mapper.RESTMapping(gv.WithKind(id.kind).GroupKind(), gv.Version)
+	mapping, err := c.Mapper.RESTMapping(gv.WithKind(id.kind).GroupKind(), gv.Version)
 	if err != nil {
 		return location{}, unmapped
 	}
@@ -61,8 +61,8 @@ func (c *collector) locate(id identity) (location, error) {
 	return l, nil
 }
 
-// locateNode finds out where the object of a node is. Of one that was observed that is known,
-// but for the version if its kind is not watched any more.
+// locateNode returns the location of a node's object. For an observed node it is known, except
+// for the version if its kind is no longer watched.
 func (c *collector) locateNode(n *node, s state) (location, error) {
 	if s.virtual {
 		return c.locate(n.identity)
@@ -79,18 +79,18 @@ func (c *collector) locateNode(n *node, s state) (location, error) {
 	return l, nil
 }
 
-// servedAs returns a resource in the version that it has, if that is served, else in another.
+// servedAs returns a resource in its own version if that is served, otherwise in another one.
 func (c *collector) servedAs(resource schema.GroupVersionResource) (schema.GroupVersionResource, bool) {
 	for _, candidate := range []schema.GroupVersionResource{resource, resource.GroupResource().WithVersion("")} {
-		// The mapper takes a part of a name, too.
-		if served, err := c.mapper.ResourceFor(candidate); err == nil && served.GroupResource() == resource.GroupResource() {
+		// The mapper also accepts partial names.
+		if served, err := c.Mapper.ResourceFor(candidate); err == nil && served.GroupResource() == resource.GroupResource() {
 			return served, true
 		}
 	}
 	return schema.GroupVersionResource{}, false
 }
 
-// read asks for an object. It returns nil if there is none with the UID.
+// read reads an object live. It returns nil if there is none with the UID.
 func (c *collector) read(ctx context.Context, l location, uid types.UID) (*metav1.PartialObjectMetadata, error) {
 	object, err := c.at(l).Get(ctx, l.name, metav1.GetOptions{})
 	if err := l.unserved(err); err != nil {
@@ -105,7 +105,7 @@ func (c *collector) read(ctx context.Context, l location, uid types.UID) (*metav
 	return object, nil
 }
 
-// unserved turns the answer that there is no such resource into an error of its own.
+// unserved turns the error that there is no such resource into a mappingError.
 func (l location) unserved(err error) error {
 	if noSuchResource(err) {
 		return &mappingError{l.apiVersion, l.kind}
@@ -113,8 +113,8 @@ func (l location) unserved(err error) error {
 	return nil
 }
 
-// noSuchResource tells the answer that there is no such resource from the one that there is
-// no such object. Both are "not found", but the first is no word of the resource's server.
+// noSuchResource distinguishes a missing resource from a missing object. Both are NotFound
+// errors, but the former is not an answer of the resource's server.
 func noSuchResource(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

@@ -6,15 +6,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// state is what workers need to know of a node, at one moment.
+// state is a snapshot of a node for the workers.
 type state struct {
-	// current is false once the graph does not hold the node any more: it is gone, or was
-	// replaced by one with another identity.
+	// current is false once the graph no longer contains the node: its object was deleted, or
+	// it was replaced by a node with another identity.
 	current                                              bool
 	virtual, unwatched, beingDeleted, deletingDependents bool
-	// resource is what an observed node was observed through.
+	// resource is the monitored resource of an observed node.
 	resource schema.GroupVersionResource
-	// dependents is their number; deletingDependent that one of them deletes its own.
+	// dependents is their number; deletingDependent is whether one of them is deleting its own.
 	dependents        int
 	deletingDependent bool
 }
@@ -42,7 +42,7 @@ func (g *graph) look(n *node) state {
 }
 
 // blockers returns the number of dependents that block the deletion of a node, and those of
-// them that do not delete their own dependents yet.
+// them that are not deleting their own dependents yet.
 func (g *graph) blockers(n *node) (all int, idle []*node) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -65,7 +65,7 @@ func (g *graph) dependentsOf(n *node) []*node {
 	return all
 }
 
-// hasOthers reports that a node has dependents that are not among the given ones.
+// hasOthers reports whether a node has dependents that are not among the given ones.
 func (g *graph) hasOthers(n *node, dependents []*node) bool {
 	known := sets.New(dependents...)
 	g.mu.RLock()
@@ -78,9 +78,9 @@ func (g *graph) hasOthers(n *node, dependents []*node) bool {
 	return false
 }
 
-// lives reports that an informer shows just the owner that a reference of an object in the
-// namespace is to, and that the owner is not being deleted. Should it be deleted the
-// object is looked at again. That an owner does not exist is never concluded from here.
+// lives reports whether an informer shows exactly the owner that a reference of an object in
+// the namespace claims, and the owner is not being deleted. Its deletion would enqueue the
+// object again. A false result does not mean that the owner does not exist.
 func (g *graph) lives(ref metav1.OwnerReference, namespace string) (*monitored, bool) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()

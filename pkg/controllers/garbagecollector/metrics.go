@@ -3,13 +3,14 @@ package garbagecollector
 import (
 	"k8s.io/component-base/metrics"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 )
 
-// counter is the part of a metric that is used.
+// counter is the part of a metric used here.
 type counter interface{ Inc() }
 
-// newSyncFailed counts the failures to bring what is watched in line with what is served.
+// newSyncFailed returns the counter of failures to synchronize the watched with the served
+// resources.
 func newSyncFailed(registry controller.MetricsRegistry) counter {
 	failed := metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem:      "garbagecollector_controller",

@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -24,7 +24,7 @@ type monitor struct {
 	monitored    *monitored
 	informer     cache.SharedIndexInformer
 	registration cache.ResourceEventHandlerRegistration
-	// replayed is set once it was told that the complete state has been shown.
+	// replayed is set once the replay of the monitor was reported.
 	replayed bool
 }
 
@@ -32,14 +32,14 @@ type monitor struct {
 type monitors struct {
 	scope controller.Scope
 	clock clock.WithTicker
-	// knows tells objects that are in the graph; deliver takes changes in order.
+	// knows reports whether an object is in the graph; deliver accepts changes in order.
 	knows   func(metav1.Object) bool
 	deliver func(*change)
 
 	mu         sync.RWMutex
 	byResource map[schema.GroupVersionResource]*monitor
 
-	// foreseen are informers asked for before it is known what is wanted, until it is.
+	// foreseen are informers requested before the wanted resources are known.
 	foreseen map[schema.GroupVersionResource]cache.SharedIndexInformer
 }
 
@@ -53,8 +53,8 @@ func newMonitors(scope controller.Scope, c clock.WithTicker, knows func(metav1.O
 	}
 }
 
-// foresee asks for the informers of resources that will probably be wanted. A standby,
-// which never gets further than this, keeps their caches filled by it.
+// foresee requests the informers of resources that will probably be wanted. A standby, which
+// does no more than this, thereby keeps their caches filled.
 func (m *monitors) foresee(resources map[schema.GroupVersionResource]*monitored) {
 	m.foreseen = map[schema.GroupVersionResource]cache.SharedIndexInformer{}
 	for resource := range resources {
@@ -64,7 +64,7 @@ func (m *monitors) foresee(resources map[schema.GroupVersionResource]*monitored)
 	}
 }
 
-// drop gives up the monitors that are not wanted and returns what they watched.
+// drop stops the monitors that are not wanted and returns their resources.
 func (m *monitors) drop(wanted map[schema.GroupVersionResource]*monitored) []*monitored {
 	var over []*monitored
 	var informers []cache.SharedIndexInformer
@@ -89,8 +89,8 @@ func (m *monitors) drop(wanted map[schema.GroupVersionResource]*monitored) []*mo
 	return over
 }
 
-// start makes the monitors that are wanted and missing. It starts the new ones if all could
-// be made; else those made stay, and the next call starts them.
+// start creates the wanted monitors that are missing. It starts the new ones if all could be
+// created; otherwise they are kept, and the next call starts them.
 func (m *monitors) start(ctx context.Context, wanted map[schema.GroupVersionResource]*monitored) error {
 	var failures []error
 	for resource, as := range wanted {
@@ -119,7 +119,7 @@ func (m *monitors) add(as *monitored) error {
 		return err
 	}
 	informer := generic.Informer()
-	// No resync: what an object says now has been acted upon when it was said.
+	// No resync: the present state of each object has already been acted upon.
 	registration, err := informer.AddEventHandlerWithResyncPeriod(handler{m, as}, 0)
 	if err != nil {
 		m.scope.Release(informer)
@@ -142,7 +142,7 @@ func (m *monitors) watched() map[schema.GroupVersionResource]*monitored {
 	return all
 }
 
-// synced reports that a resource has a monitor and that it has shown the complete state.
+// synced reports whether a resource has a monitor that has synced.
 func (m *monitors) synced(resource schema.GroupVersionResource) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -150,8 +150,7 @@ func (m *monitors) synced(resource schema.GroupVersionResource) bool {
 	return monitor != nil && monitor.registration.HasSynced()
 }
 
-// replayed returns the kinds whose monitors have come to show the complete state since the
-// last call.
+// replayed returns the kinds whose monitors have synced since the last call.
 func (m *monitors) replayed() map[schema.GroupResource]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -165,7 +164,7 @@ func (m *monitors) replayed() map[schema.GroupResource]bool {
 	return kinds
 }
 
-// waitForSync waits until all monitors have shown the complete state, at most for a time.
+// waitForSync waits until all monitors have synced, up to a time limit.
 func (m *monitors) waitForSync(ctx context.Context, limit time.Duration) bool {
 	m.mu.RLock()
 	all := maps.Clone(m.byResource)
@@ -184,7 +183,7 @@ func (m *monitors) waitForSync(ctx context.Context, limit time.Duration) bool {
 	return true
 }
 
-// cached returns an object as its informer has it. It must not be changed.
+// cached returns the cached object. It must not be modified.
 func (m *monitors) cached(resource schema.GroupVersionResource, id identity) (metav1.Object, bool) {
 	m.mu.RLock()
 	monitor := m.byResource[resource]
@@ -228,7 +227,7 @@ func (h handler) OnUpdate(old, new any) {
 		return
 	}
 	if was.GetUID() != is.GetUID() {
-		// The watch missed that one object was deleted and another created by its name.
+		// The object was deleted and recreated while the watch was interrupted.
 		h.monitors.deliver(&change{kind: gone, monitored: h.monitored, old: was})
 		h.monitors.deliver(&change{kind: observed, monitored: h.monitored, new: is})
 		return
@@ -251,7 +250,7 @@ func (h handler) OnDelete(obj any) {
 func (h handler) accessor(obj any) (metav1.Object, bool) {
 	object, err := meta.Accessor(obj)
 	if err != nil {
-		klog.Background().Error(err, "Dropping a notification for something that is no object", "resource", h.monitored.resource)
+		klog.Background().Error(err, "Dropping a notification that contains no object", "resource", h.monitored.resource)
 		return nil, false
 	}
 	return object, true

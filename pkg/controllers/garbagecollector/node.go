@@ -9,13 +9,13 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// monitored is a resource for as long as one monitor watches it, with the kind its objects
-// are given. Nodes point to it, so there is one for each monitor.
+// monitored is a resource for as long as one monitor watches it, with the kind of its objects.
+// Nodes point to it, so each monitor has its own.
 type monitored struct {
 	resource   schema.GroupVersionResource
 	apiVersion string
 	kind       string
-	// over says that the monitor was given up. It is guarded by the lock of the graph.
+	// over is set when the monitor is stopped. It is guarded by the lock of the graph.
 	over bool
 }
 
@@ -23,8 +23,8 @@ func newMonitored(resource schema.GroupVersionResource, kind string) *monitored 
 	return &monitored{resource: resource, apiVersion: resource.GroupVersion().String(), kind: kind}
 }
 
-// identityOf is the identity of an observed object: its kind is that of the resource it was
-// observed through, whatever it says itself.
+// identityOf returns the identity of an observed object. Its kind is that of the monitored
+// resource, regardless of the object's own.
 func (m *monitored) identityOf(object metav1.Object) identity {
 	return identity{
 		apiVersion: m.apiVersion,
@@ -35,16 +35,17 @@ func (m *monitored) identityOf(object metav1.Object) identity {
 	}
 }
 
-// node is an object in the graph. The identity of a node never changes: a node that turns
-// out to be another object is replaced, so that an old pointer in a queue can be told to be
-// obsolete. All else is guarded by the lock of the graph.
+// node is an object in the graph. The identity of a node never changes: a node that turns out
+// to be another object is replaced, so that an old pointer in a queue can be recognized as
+// obsolete. All other fields are guarded by the lock of the graph.
 type node struct {
 	identity
 
-	// monitored is what the object was observed through; nil if virtual. While that is not
-	// over it stays the same, should another resource show the same object, see graph.also.
+	// monitored is the resource through which the object was observed; nil if virtual. Until
+	// its monitor ends it does not change, even if another resource shows the same object, see
+	// graph.also.
 	monitored *monitored
-	// owners are the owner references seen last. They belong to the object in the cache.
+	// owners are the owner references seen last. They are shared with the cached object.
 	owners []metav1.OwnerReference
 	// dependents are the nodes with a reference to this one, with whether that blocks the
 	// foreground deletion of this one. blocking counts those that do.
@@ -53,16 +54,16 @@ type node struct {
 
 	// virtual nodes are known from references only. A node becomes observed once.
 	virtual bool
-	// beingDeleted objects have a deletion timestamp, deletingDependents also the finalizer
-	// of foreground deletion. Neither goes back.
+	// beingDeleted objects have a deletion timestamp, deletingDependents also the finalizer of
+	// foreground deletion. Neither is ever reset.
 	beingDeleted, deletingDependents bool
 }
 
-// unwatched reports that the object was observed and that no informer shows it any more. It
-// is not known whether it exists, and what has become of it.
+// unwatched reports whether the object was observed but no informer shows it any more. Its
+// present state is unknown, as is whether it exists.
 func (n *node) unwatched() bool { return !n.virtual && n.monitored.over }
 
-// attach records a dependent, or that it blocks differently now.
+// attach records a dependent, or that its blocking has changed.
 func (n *node) attach(dependent *node, blocks bool) {
 	was := n.dependents[dependent]
 	if n.dependents == nil {
@@ -87,10 +88,10 @@ func (n *node) count(was, is bool) {
 	}
 }
 
-// released reports that a foreground deletion of the node waits for no dependent any more.
+// released reports whether a foreground deletion of the node no longer waits for a dependent.
 func (n *node) released() bool { return n.deletingDependents && n.blocking == 0 }
 
-// blocks reports that references block the foreground deletion of the owner.
+// blocks reports whether references block the foreground deletion of the owner.
 func blocks(owners []metav1.OwnerReference, owner types.UID) bool {
 	return slices.ContainsFunc(owners, func(ref metav1.OwnerReference) bool {
 		return ref.UID == owner && ptr.Deref(ref.BlockOwnerDeletion, false)
@@ -100,7 +101,7 @@ func blocks(owners []metav1.OwnerReference, owner types.UID) bool {
 // ownerChanges is the difference between two lists of owner references, by UID.
 type ownerChanges struct {
 	added, removed []metav1.OwnerReference
-	// changed are references to the same UID that differ in any field, as they were and are.
+	// changed are references to the same UID that differ in any field, before and after.
 	changed []changedOwner
 }
 

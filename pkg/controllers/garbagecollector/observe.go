@@ -7,7 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// observe takes account of an object as an informer shows it.
+// observe handles an object shown by an informer.
 func (g *graph) observe(c *change, e *effects) {
 	id := c.monitored.identityOf(c.new)
 	n, known := g.nodes[id.uid]
@@ -16,7 +16,7 @@ func (g *graph) observe(c *change, e *effects) {
 	}
 	old := c.old
 	if !known || n.virtual || n.unwatched() {
-		old = nil // whatever it was, it has not been acted upon
+		old = nil // its old state has not been acted upon
 	}
 	if known {
 		n = g.recognize(n, c.monitored, id, e)
@@ -34,13 +34,12 @@ func (g *graph) observe(c *change, e *effects) {
 	g.transition(n, old, c.new, e)
 }
 
-// outlives reports that what a monitor shows of the object comes too late: the monitor is
-// over, and another one has shown the object since.
+// outlives reports whether a notification is stale: its monitor has ended, and another one has
+// shown the object since.
 func (n *node) outlives(m *monitored) bool { return !n.virtual && m.over && n.monitored != m }
 
-// recognize finds the node that an observed object is from now on, in place of one that was
-// virtual, or of one that no informer showed for a while: its kind can have come back in
-// another version.
+// recognize returns the node of an observed object. It replaces a virtual node, or one that no
+// informer showed for a while: its kind can be served again in another version.
 func (g *graph) recognize(n *node, m *monitored, id identity, e *effects) *node {
 	switch {
 	case n.virtual:
@@ -55,7 +54,7 @@ func (g *graph) recognize(n *node, m *monitored, id identity, e *effects) *node 
 	return again
 }
 
-// show takes note of what an object is observed through.
+// show updates the monitored resource of a node.
 func (g *graph) show(n *node, m *monitored, e *effects) {
 	switch {
 	case n.monitored == nil || n.unwatched():
@@ -64,7 +63,7 @@ func (g *graph) show(n *node, m *monitored, e *effects) {
 		g.also[n.uid] = m
 	}
 	if n.unwatched() {
-		// These were the last words of a monitor that is over. No other will tell of the object.
+		// The last notification of a monitor that has ended. No other one will show the object.
 		e.attempt = append(e.attempt, n)
 	}
 }
@@ -84,8 +83,8 @@ func (g *graph) uncount(m *monitored) {
 	}
 }
 
-// identify makes an observed node of a virtual one. References that claimed another
-// identity are looked into.
+// identify turns a virtual node into an observed one. Dependents that claimed another identity
+// are examined.
 func (g *graph) identify(n *node, id identity, e *effects) *node {
 	if n.identity != id {
 		_, mistaken := partition(n.dependents, id)
@@ -102,10 +101,10 @@ func (g *graph) identify(n *node, id identity, e *effects) *node {
 	return n
 }
 
-// own takes account of the owner references of a known node.
+// own updates the owner references of a known node.
 func (g *graph) own(n *node, refs []metav1.OwnerReference, e *effects) {
 	diff := diffOwners(n.owners, refs)
-	n.owners = refs // also if they are equal: the old ones need not be kept for the graph
+	n.owners = refs // even if equal, so that the graph does not retain the old ones
 	if diff.empty() {
 		return
 	}
@@ -116,7 +115,7 @@ func (g *graph) own(n *node, refs []metav1.OwnerReference, e *effects) {
 	g.unlink(n, diff.removed, e)
 }
 
-// reblock takes account of a reference that changed. Its UID is the same.
+// reblock handles a reference that changed, but not its UID.
 func (g *graph) reblock(n *node, changed changedOwner, e *effects) {
 	owner, known := g.nodes[changed.is.UID]
 	if !known {
@@ -132,7 +131,8 @@ func (g *graph) reblock(n *node, changed changedOwner, e *effects) {
 	}
 }
 
-// transition sets off the deletion that an object has asked for. Orphaning wins.
+// transition starts the deletion that the finalizers of an object require. Orphaning takes
+// precedence.
 func (g *graph) transition(n *node, old, new metav1.Object, e *effects) {
 	switch {
 	case begins(old, new, metav1.FinalizerOrphanDependents):
@@ -146,8 +146,8 @@ func (g *graph) transition(n *node, old, new metav1.Object, e *effects) {
 	}
 }
 
-// begins reports that an object is being deleted with a finalizer and was not before. Of an
-// object that is shown for the first time it is not known what was before.
+// begins reports whether an object is being deleted with a finalizer and was not before. Of a
+// new object the previous state is unknown.
 func begins(old, new metav1.Object, finalizer string) bool {
 	return deletingWith(new, finalizer) && (old == nil || !deletingWith(old, finalizer))
 }
@@ -160,7 +160,7 @@ func deletingDependents(object metav1.Object) bool {
 	return deletingWith(object, metav1.FinalizerDeleteDependents)
 }
 
-// lose takes account of an object that an informer does not show any more.
+// lose handles an object that an informer no longer shows.
 func (g *graph) lose(c *change, e *effects) {
 	id := c.monitored.identityOf(c.old)
 	n, known := g.nodes[id.uid]
@@ -173,7 +173,7 @@ func (g *graph) lose(c *change, e *effects) {
 	g.remove(n, id, e)
 }
 
-// knows reports that an object is in the graph as an informer shows it.
+// knows reports whether an object is in the graph with the state that an informer shows.
 func (g *graph) knows(object metav1.Object) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -181,8 +181,8 @@ func (g *graph) knows(object metav1.Object) bool {
 	return found && !n.virtual && !n.unwatched()
 }
 
-// concerns reports that an update of a known object makes a difference to the graph, which
-// most do not.
+// concerns reports whether an update of a known object is relevant to the graph, which most are
+// not.
 func concerns(old, new metav1.Object) bool {
 	return (old.GetDeletionTimestamp() == nil) != (new.GetDeletionTimestamp() == nil) ||
 		!slices.Equal(old.GetFinalizers(), new.GetFinalizers()) ||

@@ -17,18 +17,18 @@ import (
 	"kcmd.dev/pkg/controllers/kit/slowstart"
 )
 
-// maxOrphaned is the number of dependents of one owner that are patched at the same time.
+// maxOrphaned is the number of dependents of one owner that are patched concurrently.
 const maxOrphaned = 64
 
-// finalizerRetries are the attempts to remove a finalizer from an object that others update.
+// finalizerRetries is the backoff for conflicts when removing a finalizer.
 func finalizerRetries() wait.Backoff {
 	return wait.Backoff{Steps: 4, Duration: 10 * time.Millisecond, Factor: 5, Jitter: 0.1}
 }
 
-// errMoreDependents is why an owner is not let go although its dependents were released.
+// errMoreDependents keeps the finalizer of an owner although its dependents were released.
 var errMoreDependents = errors.New("dependents were added meanwhile, or found under another version")
 
-// attemptToOrphan removes an owner from all of its dependents and then lets it go.
+// attemptToOrphan removes an owner from all of its dependents and then removes its finalizer.
 func (c *collector) attemptToOrphan(ctx context.Context, owner *node) error {
 	s := c.graph.look(owner)
 	if !s.current {
@@ -58,7 +58,7 @@ func (c *collector) release(ctx context.Context, dependent *node, owner types.UI
 		return nil
 	}
 	if s.unwatched {
-		// Nobody else would tell the graph what becomes of the dependent.
+		// No informer would show the change of the dependent.
 		defer c.attempt.add(reconcile.Backlog, dependent)
 	}
 	at, err := c.locateNode(dependent, s)
@@ -72,7 +72,7 @@ func (c *collector) release(ctx context.Context, dependent *node, owner types.UI
 	return err
 }
 
-// removeFinalizer removes one of the two finalizers of garbage collection from an object.
+// removeFinalizer removes a garbage collection finalizer from an object.
 func (c *collector) removeFinalizer(ctx context.Context, n *node, s state, finalizer string) error {
 	at, err := c.locateNode(n, s)
 	if err != nil {
@@ -95,7 +95,8 @@ func (c *collector) removeFinalizer(ctx context.Context, n *node, s state, final
 	return err
 }
 
-// finalizersMerge removes a finalizer from an object that still has its version.
+// finalizersMerge returns the merge patch that removes a finalizer, with the resource version
+// as a precondition.
 func finalizersMerge(object metav1.Object, finalizer string) []byte {
 	fields := map[string]any{"resourceVersion": object.GetResourceVersion(), "finalizers": nil}
 	left := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool { return f == finalizer })

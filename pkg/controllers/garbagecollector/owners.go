@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ownership divides the owner references of an object.
+// ownership groups the owner references of an object.
 type ownership struct {
-	// solid owners exist and stay, dangling ones do not exist, waiting ones are in foreground
-	// deletion and wait for their dependents.
+	// solid owners exist and are not waiting, dangling ones do not exist, waiting ones are in
+	// foreground deletion and wait for their dependents.
 	solid, dangling, waiting []metav1.OwnerReference
 }
 
-// classify finds out about every owner reference of an object.
+// classify looks up every owner of an object.
 func (c *collector) classify(ctx context.Context, item identity, refs []metav1.OwnerReference) (ownership, error) {
 	var o ownership
 	for _, ref := range refs {
@@ -44,7 +44,7 @@ const (
 )
 
 func (c *collector) ownerState(ctx context.Context, item identity, ref metav1.OwnerReference) (ownerState, error) {
-	// First: should the two disagree, a backup has brought the owner back.
+	// Checked first: if it contradicts the absent owners, a backup has restored the owner.
 	if as, lives := c.graph.lives(ref, item.namespace); lives && c.monitors.synced(as.resource) {
 		return solid, nil
 	}
@@ -73,17 +73,17 @@ type action string
 
 const (
 	keep    action = "keep"
-	disown  action = "disown"  // remove references to owners that are gone or about to go
+	disown  action = "disown"  // remove references to owners that are gone or being deleted
 	discard action = "discard" // delete the object
-	unblock action = "unblock" // let its owners go first, then delete the object
+	unblock action = "unblock" // let its owners be deleted first, then delete the object
 )
 
-// verdict is what is to be done with an object, given its owners.
+// verdict is the decision about an object, given its owners.
 type verdict struct {
 	action action
 	// disowned are the owners to be removed.
 	disowned []types.UID
-	// policy is how the object is to be deleted.
+	// policy is the propagation policy of the deletion.
 	policy metav1.DeletionPropagation
 }
 
@@ -93,10 +93,10 @@ func judge(o ownership, s state, finalizers []string) verdict {
 	case len(o.solid) > 0 && len(o.dangling) == 0 && len(o.waiting) == 0:
 		return verdict{action: keep}
 	case len(o.solid) > 0:
-		// An owner that waits would wait for good: the object stays.
+		// The object is kept, and the waiting owner would wait forever.
 		return verdict{action: disown, disowned: uidsOf(o.dangling, o.waiting)}
 	case len(o.waiting) > 0 && s.deletingDependent:
-		// It can be a cycle, in which each would wait for the next.
+		// There may be a cycle, in which each object would wait for the next.
 		return verdict{action: unblock, policy: metav1.DeletePropagationForeground}
 	case len(o.waiting) > 0 && s.dependents > 0:
 		return verdict{action: discard, policy: metav1.DeletePropagationForeground}
@@ -104,7 +104,7 @@ func judge(o ownership, s state, finalizers []string) verdict {
 	return verdict{action: discard, policy: policyOf(finalizers)}
 }
 
-// policyOf is the deletion that an object asks for itself.
+// policyOf returns the propagation policy that the finalizers of an object require.
 func policyOf(finalizers []string) metav1.DeletionPropagation {
 	switch {
 	case slices.Contains(finalizers, metav1.FinalizerOrphanDependents):

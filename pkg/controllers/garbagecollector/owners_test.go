@@ -29,17 +29,17 @@ func TestJudge(t *testing.T) {
 		finalizers []string
 		want       verdict
 	}{
-		"a live owner":                 {owners: ownership{solid: refs("a")}, want: verdict{action: keep}},
-		"no live owner":                {owners: ownership{dangling: refs("a")}, want: verdict{action: discard, policy: "Background"}},
-		"one is gone":                  {owners: ownership{solid: refs("a"), dangling: refs("b")}, want: verdict{action: disown, disowned: []types.UID{"b"}}},
-		"one waits":                    {owners: ownership{solid: refs("a"), waiting: refs("b")}, state: parents, want: verdict{action: disown, disowned: []types.UID{"b"}}},
-		"one is gone, one waits":       {owners: ownership{solid: refs("a"), dangling: refs("b"), waiting: refs("c", "b")}, want: verdict{action: disown, disowned: []types.UID{"b", "c"}}},
-		"waits, has dependents":        {owners: ownership{waiting: refs("a")}, state: parents, want: verdict{action: discard, policy: "Foreground"}},
-		"waits, has none":              {owners: ownership{waiting: refs("a")}, want: verdict{action: discard, policy: "Background"}},
-		"waits, in a cycle":            {owners: ownership{waiting: refs("a")}, state: cycle, want: verdict{action: unblock, policy: "Foreground"}},
-		"gone, in a cycle":             {owners: ownership{dangling: refs("a")}, state: cycle, want: verdict{action: discard, policy: "Background"}},
-		"asks to orphan":               {owners: ownership{dangling: refs("a")}, finalizers: []string{foreground, orphan}, want: verdict{action: discard, policy: "Orphan"}},
-		"asks for foreground deletion": {owners: ownership{dangling: refs("a")}, finalizers: []string{foreground}, want: verdict{action: discard, policy: "Foreground"}},
+		"GC-44g: a live owner":                 {owners: ownership{solid: refs("a")}, want: verdict{action: keep}},
+		"GC-44i: no live owner":                {owners: ownership{dangling: refs("a")}, want: verdict{action: discard, policy: "Background"}},
+		"GC-44g: one is gone":                  {owners: ownership{solid: refs("a"), dangling: refs("b")}, want: verdict{action: disown, disowned: []types.UID{"b"}}},
+		"GC-44g: one waits":                    {owners: ownership{solid: refs("a"), waiting: refs("b")}, state: parents, want: verdict{action: disown, disowned: []types.UID{"b"}}},
+		"GC-44g: one is gone, one waits":       {owners: ownership{solid: refs("a"), dangling: refs("b"), waiting: refs("c", "b")}, want: verdict{action: disown, disowned: []types.UID{"b", "c"}}},
+		"GC-44h: waits, has dependents":        {owners: ownership{waiting: refs("a")}, state: parents, want: verdict{action: discard, policy: "Foreground"}},
+		"GC-44i: waits, has none":              {owners: ownership{waiting: refs("a")}, want: verdict{action: discard, policy: "Background"}},
+		"GC-44h: waits, in a cycle":            {owners: ownership{waiting: refs("a")}, state: cycle, want: verdict{action: unblock, policy: "Foreground"}},
+		"GC-44i: gone, in a cycle":             {owners: ownership{dangling: refs("a")}, state: cycle, want: verdict{action: discard, policy: "Background"}},
+		"GC-44i: asks to orphan":               {owners: ownership{dangling: refs("a")}, finalizers: []string{foreground, orphan}, want: verdict{action: discard, policy: "Orphan"}},
+		"GC-44i: asks for foreground deletion": {owners: ownership{dangling: refs("a")}, finalizers: []string{foreground}, want: verdict{action: discard, policy: "Foreground"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := judge(c.owners, c.state, c.finalizers); fmt.Sprint(got) != fmt.Sprint(c.want) {
@@ -49,6 +49,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// Pins GC-49, GC-50 and GC-52.
 func TestPatches(t *testing.T) {
 	blocks := refs("a", "b")
 	blocks[0].BlockOwnerDeletion = ptr.To(true)
@@ -70,6 +71,7 @@ func TestPatches(t *testing.T) {
 	}
 }
 
+// Pins GC-9.
 func TestConfig(t *testing.T) {
 	c := v1beta1.NewDefault()
 	if got, want := configOf(c), (config{concurrentSyncs: 20, ignored: "events events.events.k8s.io"}); got != want {

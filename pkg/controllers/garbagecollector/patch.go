@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// learned are the resources that are known not to take strategic merge patches: custom and
-// some aggregated ones.
+// learned are the resources known not to support strategic merge patches: custom and some
+// aggregated ones.
 type learned struct{ resources sync.Map }
 
 func (l *learned) add(resource schema.GroupVersionResource) { l.resources.Store(resource, true) }
@@ -27,12 +27,13 @@ func (l *learned) has(resource schema.GroupVersionResource) bool {
 
 // metadataPatch is a patch of metadata.
 func metadataPatch(fields map[string]any) []byte {
-	// Maps of strings, slices and owner references always marshal.
+	// Marshalling maps of strings, slices and owner references never fails.
 	patch, _ := json.Marshal(map[string]any{"metadata": fields})
 	return patch
 }
 
-// disownStrategic removes owners by UID. The UID of the object is a precondition.
+// disownStrategic returns the patch that removes owners by UID. The UID of the object is a
+// precondition.
 func disownStrategic(object types.UID, owners []types.UID) []byte {
 	var refs []map[string]any
 	for _, owner := range owners {
@@ -41,7 +42,7 @@ func disownStrategic(object types.UID, owners []types.UID) []byte {
 	return metadataPatch(map[string]any{"uid": object, "ownerReferences": refs})
 }
 
-// unblockStrategic makes blocking references not block.
+// unblockStrategic returns the patch that resets blockOwnerDeletion of blocking references.
 func unblockStrategic(object types.UID, refs []metav1.OwnerReference) []byte {
 	var blocking []metav1.OwnerReference
 	for _, ref := range refs {
@@ -52,7 +53,8 @@ func unblockStrategic(object types.UID, refs []metav1.OwnerReference) []byte {
 	return metadataPatch(map[string]any{"uid": object, "ownerReferences": unblocked(blocking)})
 }
 
-// ownersMerge replaces the list of owners of an object that still has the version.
+// ownersMerge returns the merge patch that replaces the list of owners, with the resource
+// version as a precondition.
 func ownersMerge(version string, refs []metav1.OwnerReference) []byte {
 	fields := map[string]any{"resourceVersion": version, "ownerReferences": nil}
 	if len(refs) > 0 {
@@ -83,7 +85,8 @@ func (c *collector) disown(ctx context.Context, at location, n *node, owners []t
 	return err
 }
 
-// unblock makes no reference of an object block, and returns the object as it is then.
+// unblock resets blockOwnerDeletion in all references of an object, and returns the patched
+// object.
 func (c *collector) unblock(ctx context.Context, at location, n *node, item *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, error) {
 	if !slices.ContainsFunc(item.OwnerReferences, func(ref metav1.OwnerReference) bool { return ptr.Deref(ref.BlockOwnerDeletion, false) }) {
 		return item, nil
@@ -91,9 +94,8 @@ func (c *collector) unblock(ctx context.Context, at location, n *node, item *met
 	return c.patchOwners(ctx, at, n, unblockStrategic(n.uid, item.OwnerReferences), unblocked)
 }
 
-// patchOwners sends a strategic merge patch, or a merge patch to what does not take one: of
-// the references that the object has, as its informer shows it, or as it is should the
-// informer be behind.
+// patchOwners sends a strategic merge patch, or a merge patch to resources that do not support
+// it. The latter is based on the cached references, or on the live ones if the cache is stale.
 func (c *collector) patchOwners(ctx context.Context, at location, n *node, strategic []byte, change func([]metav1.OwnerReference) []metav1.OwnerReference) (*metav1.PartialObjectMetadata, error) {
 	if !c.mergeOnly.has(at.resource) {
 		object, err := c.patch(ctx, at, types.StrategicMergePatchType, strategic)

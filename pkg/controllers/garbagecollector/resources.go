@@ -14,10 +14,10 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// needed are the verbs of resources that can be collected.
+// needed are the verbs that a resource must support to be collected.
 var needed = discovery.SupportsAllVerbs{Verbs: []string{"delete", "list", "watch"}}
 
-// collectable picks the resources out of a discovery that can be collected.
+// collectable returns the resources of a discovery that can be collected.
 func collectable(ctx context.Context, lists []*metav1.APIResourceList, ignored map[schema.GroupResource]bool) map[schema.GroupVersionResource]*monitored {
 	found := map[schema.GroupVersionResource]*monitored{}
 	for _, list := range discovery.FilteredBy(needed, lists) {
@@ -36,22 +36,22 @@ func collectable(ctx context.Context, lists []*metav1.APIResourceList, ignored m
 	return found
 }
 
-// look is what one look at what is served has found.
+// look is the result of one discovery.
 type look struct {
-	// found is what there is to watch. Of groups that could not be asked it is what was known
-	// before, if that is watched without trouble. It is empty if nothing could be learned.
+	// found are the resources to watch. For groups whose discovery failed they are those known
+	// before, if their watches work. It is empty if discovery failed altogether.
 	found map[schema.GroupVersionResource]*monitored
-	// served are the kinds that are served in any version, be there reason to watch them or
-	// not. silent are the groups that could not be asked in all of their versions; all of them
-	// if served is nil.
+	// served are the kinds that are served in any version, whether they are to be watched or
+	// not. silent are the groups for which the discovery of a version failed; all groups if
+	// served is nil.
 	served map[schema.GroupResource]bool
 	silent map[string]bool
 }
 
-// discover asks what is served.
+// discover discovers the served resources.
 func (c *collector) discover(ctx context.Context) look {
 	logger := klog.FromContext(ctx)
-	lists, err := c.discovery.ServerPreferredResources()
+	lists, err := c.Discovery.ServerPreferredResources()
 	failed, partly := discovery.GroupDiscoveryFailedErrorGroups(err)
 	if err != nil && !partly {
 		logger.Error(err, "Discovery failed")
@@ -61,7 +61,7 @@ func (c *collector) discover(ctx context.Context) look {
 	if err == nil || len(l.found) == 0 {
 		return l
 	}
-	logger.Info("Discovery failed for some groups, what was known of them stays", "err", err)
+	logger.Info("Discovery failed for some groups, keeping their known resources", "err", err)
 	for gv := range failed {
 		l.silent[gv.Group] = true
 	}
@@ -73,8 +73,8 @@ func (c *collector) discover(ctx context.Context) look {
 	return l
 }
 
-// keep adds a resource in the version in which it is watched, in place of any other version
-// that is found only because that one could not be asked.
+// keep adds a resource in the version in which it is watched, and removes another version that
+// was found only because the discovery of that one failed.
 func (l look) keep(resource schema.GroupVersionResource, as *monitored) {
 	maps.DeleteFunc(l.found, func(other schema.GroupVersionResource, _ *monitored) bool {
 		return other.GroupResource() == resource.GroupResource()
@@ -97,7 +97,7 @@ func kindsOf(lists []*metav1.APIResourceList) map[schema.GroupResource]bool {
 	return kinds
 }
 
-// followResources keeps what is watched in line with what is served, until ctx ends.
+// followResources keeps the watched resources in sync with the served ones until ctx ends.
 func (c *collector) followResources(ctx context.Context) {
 	if len(c.known) > 0 {
 		c.replay(ctx)
@@ -106,7 +106,7 @@ func (c *collector) followResources(ctx context.Context) {
 		seen := c.refresh(ctx)
 		c.sweep()
 		c.forgetVanished(ctx, seen)
-		timer := c.clock.NewTimer(resyncPeriod)
+		timer := c.Clock.NewTimer(resyncPeriod)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -116,21 +116,21 @@ func (c *collector) followResources(ctx context.Context) {
 	}
 }
 
-// replay watches what the predecessor watched. It does not wait for discovery.
+// replay watches the resources that the predecessor watched, without waiting for discovery.
 func (c *collector) replay(ctx context.Context) {
 	c.giveUp(ctx, c.known)
 	if err := c.monitors.start(ctx, c.known); err != nil {
-		klog.FromContext(ctx).Error(err, "Some inherited resources cannot be watched")
+		klog.FromContext(ctx).Error(err, "Failed to watch some inherited resources")
 	}
 	c.awaitSync(ctx)
 	c.sweep()
 }
 
-// refresh asks what is served and watches that.
+// refresh discovers the served resources and watches them.
 func (c *collector) refresh(ctx context.Context) look {
 	seen := c.discover(ctx)
 	if len(seen.found) == 0 {
-		klog.FromContext(ctx).Info("No resources discovered, what is watched stays as it is")
+		klog.FromContext(ctx).Info("No resources discovered, keeping the present watches")
 		c.syncFailed.Inc()
 		return look{}
 	}
@@ -142,39 +142,41 @@ func (c *collector) refresh(ctx context.Context) look {
 	return seen
 }
 
-// awaitSync waits for the informers, for a limited time.
+// awaitSync waits for the informers to sync, up to a time limit.
 func (c *collector) awaitSync(ctx context.Context) {
 	if !c.monitors.waitForSync(ctx, syncTimeout) && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(nil, "Not all resources could be listed in time, going on without them", "timeout", syncTimeout)
+		klog.FromContext(ctx).Error(nil, "Timed out waiting for informers to sync, continuing without them", "timeout", syncTimeout)
 		c.syncFailed.Inc()
 	}
 }
 
-// watch makes the monitors those of the resources found, and reports whether it could.
+// watch replaces the monitors by those of the resources found, and reports whether it
+// succeeded.
 func (c *collector) watch(ctx context.Context, found map[schema.GroupVersionResource]*monitored) bool {
 	logger := klog.FromContext(ctx)
 	logger.V(2).Info("Resources to watch have changed", "added", without(found, c.known), "removed", without(c.known, found))
-	meta.MaybeResetRESTMapper(c.mapper)
+	meta.MaybeResetRESTMapper(c.Mapper)
 	// Before another version shows the same objects.
 	c.giveUp(ctx, found)
 	if err := c.monitors.start(ctx, found); err != nil {
-		logger.Error(err, "Not all resources can be watched")
+		logger.Error(err, "Failed to watch some resources")
 		c.syncFailed.Inc()
 		return false
 	}
 	return true
 }
 
-// giveUp ends the monitors that are not wanted, at once: what they have queued is late.
+// giveUp stops the monitors that are not wanted, ahead of the queue: their queued changes are
+// stale.
 func (c *collector) giveUp(ctx context.Context, wanted map[schema.GroupVersionResource]*monitored) {
 	for _, over := range c.monitors.drop(wanted) {
 		c.apply(ctx, &change{kind: ended, monitored: over})
 	}
 }
 
-// sweep tells the graph of kinds that have been shown completely. What waits for the backoff
-// of a failure is tried at once then: it may have failed for want of them. The first sweep
-// lets the workers begin, once all that has been shown is in the graph.
+// sweep delivers the kinds whose informers have synced to the graph. Nodes that wait for the
+// backoff of a failure are then retried at once, since these kinds may have been the cause. The
+// first sweep lets the workers start, once all replayed objects are in the graph.
 func (c *collector) sweep() {
 	complete := c.monitors.replayed()
 	ready := len(c.known) > 0

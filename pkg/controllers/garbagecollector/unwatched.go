@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// end takes note that a monitor is over. Its objects stay, see rule 7; those that another one
-// shows are watched as before.
+// end handles the end of a monitor. Its objects are kept, see rule 7; those that another one
+// shows are still watched.
 func (g *graph) end(over *monitored) {
 	over.over = true
 	for uid, other := range g.also {
@@ -21,7 +21,7 @@ func (g *graph) end(over *monitored) {
 	}
 }
 
-// unwatchedKinds returns the resources of nodes that no informer shows any more.
+// unwatchedKinds returns the resources of unwatched nodes.
 func (g *graph) unwatchedKinds() map[schema.GroupResource]schema.GroupVersionResource {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -34,7 +34,7 @@ func (g *graph) unwatchedKinds() map[schema.GroupResource]schema.GroupVersionRes
 	return kinds
 }
 
-// someUnwatched reports that there are nodes of kinds that no informer shows any more.
+// someUnwatched reports whether there are unwatched nodes of the kinds.
 func (g *graph) someUnwatched(kinds map[schema.GroupResource]bool) bool {
 	for m := range g.shown {
 		if m.over && kinds[m.resource.GroupResource()] {
@@ -44,7 +44,7 @@ func (g *graph) someUnwatched(kinds map[schema.GroupResource]bool) bool {
 	return false
 }
 
-// answer takes account of an object as the API server has it, while no informer shows it.
+// answer handles the live read of an object that no informer shows.
 func (g *graph) answer(c *change, e *effects) {
 	n := c.node
 	if g.nodes[n.uid] != n || !n.unwatched() {
@@ -59,10 +59,10 @@ func (g *graph) answer(c *change, e *effects) {
 	}
 }
 
-// doubtUnseen has the objects looked up that the informers of their kinds should have shown
-// and have not. That proves nothing: an informer can have listed from an API server that is
-// behind. Only what neither owns nor is owned goes without an answer, since nothing is ever
-// concluded from its absence.
+// doubtUnseen causes live reads of objects that the informers of their kinds have not shown.
+// That is no proof of absence: an informer can have listed from a stale API server. Only
+// objects without owners and dependents are removed without a live read, since their absence
+// has no consequences.
 func (g *graph) doubtUnseen(kinds map[schema.GroupResource]bool, e *effects) {
 	if !g.someUnwatched(kinds) {
 		return
@@ -78,9 +78,9 @@ func (g *graph) doubtUnseen(kinds map[schema.GroupResource]bool, e *effects) {
 	}
 }
 
-// forget takes the objects of kinds out of the graph that are not watched and do not count
-// any more. It is not known whether they exist, so those with dependents become virtual:
-// they are looked up, and as long as their kind is not served nothing is concluded from that.
+// forget removes the objects of kinds that are no longer considered from the graph. Whether
+// they exist is unknown, so those with dependents become virtual: they are looked up, and while
+// their kind is not served nothing is concluded.
 func (g *graph) forget(kinds map[schema.GroupResource]bool, e *effects) {
 	if !g.someUnwatched(kinds) {
 		return
@@ -101,7 +101,7 @@ func (g *graph) forget(kinds map[schema.GroupResource]bool, e *effects) {
 	e.attempt = g.current(e.attempt)
 }
 
-// dropChildless removes new virtual nodes whose dependents were forgotten as well.
+// dropChildless removes virtual nodes whose dependents were forgotten as well.
 func (g *graph) dropChildless(e *effects) {
 	for _, n := range e.attempt {
 		if n.virtual && len(n.dependents) == 0 && g.nodes[n.uid] == n {
@@ -110,7 +110,7 @@ func (g *graph) dropChildless(e *effects) {
 	}
 }
 
-// current drops nodes that are not in the graph any more.
+// current omits nodes that are no longer in the graph.
 func (g *graph) current(nodes []*node) []*node {
 	var kept []*node
 	for _, n := range nodes {

@@ -27,6 +27,7 @@ func end(m *monitored) *change { return &change{kind: ended, monitored: m} }
 
 // TestObjectsOfKindsThatAreNotWatchedAnyMore compares what follows from the last step, and the
 // graph then.
+// Pins GC-89.
 func TestObjectsOfKindsThatAreNotWatchedAnyMore(t *testing.T) {
 	beta, stable := widgets("v1beta1"), widgets("v1")
 	parent := object("a", "parent")
@@ -243,7 +244,7 @@ func (w *world) serve(version string) {
 	if version != "" {
 		mapper.Add(schema.GroupVersionKind{Group: "x", Version: version, Kind: "Widget"}, meta.RESTScopeNamespace)
 	}
-	w.mapper = mapper
+	w.Mapper = mapper
 }
 
 // family is an owner and a dependent of a kind that is watched no more, and the API server
@@ -261,6 +262,7 @@ func family(t *testing.T, finalizer string, edits ...func(*metav1.ObjectMeta)) *
 }
 
 // TestOrphaningOfUnwatchedDependents goes through whatever version is served, and waits for one.
+// Pins GC-89.
 func TestOrphaningOfUnwatchedDependents(t *testing.T) {
 	w := family(t, orphan)
 	w.serve("")
@@ -290,6 +292,7 @@ func TestOrphaningOfUnwatchedDependents(t *testing.T) {
 
 // TestForegroundDeletionOfUnwatchedDependents deletes a dependent that blocks, and does not let
 // its owner go before an answer says that it is gone.
+// Pins GC-89.
 func TestForegroundDeletionOfUnwatchedDependents(t *testing.T) {
 	w := family(t, foreground)
 	parent, child := w.node("parent"), w.node("child")
@@ -316,6 +319,7 @@ func TestForegroundDeletionOfUnwatchedDependents(t *testing.T) {
 }
 
 // TestUnwatchedObjectsAreJudgedLive has the graph remember an object as it is not any more.
+// Pins GC-89.
 func TestUnwatchedObjectsAreJudgedLive(t *testing.T) {
 	for name, c := range map[string]struct {
 		now     []func(*metav1.ObjectMeta)
@@ -358,6 +362,7 @@ func TestUnwatchedObjectsAreJudgedLive(t *testing.T) {
 }
 
 // TestDependentsThatComeWhileOthersAreOrphaned are orphaned too before the owner goes.
+// Pins GC-96.
 func TestDependentsThatComeWhileOthersAreOrphaned(t *testing.T) {
 	claim := owner("ConfigMap", "parent")
 	parent := typed(configMaps, object("a", "parent", deleted(orphan)))

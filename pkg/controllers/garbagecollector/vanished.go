@@ -12,18 +12,17 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// vanishedAfter is for how long a kind must have been found to be gone before its objects do
-// not count any more. It spans an aggregated API server that is replaced, or a definition
-// that is deleted and created again.
+// vanishedAfter is how long a kind must have been gone before its objects are forgotten. It is
+// long enough to replace an aggregated API server, or to delete and recreate a definition.
 const vanishedAfter = 5 * time.Minute
 
 var customResourceDefinitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// vanishing are the kinds that were found to be gone at every look since a time.
+// vanishing are the kinds that every check since a time has found to be gone.
 type vanishing map[schema.GroupResource]time.Time
 
-// update takes account of the kinds that are found to be gone now, and returns those that
-// have been for long enough.
+// update records the kinds that are gone now, and returns those that have been gone for
+// vanishedAfter.
 func (v vanishing) update(gone map[schema.GroupResource]bool, now time.Time) map[schema.GroupResource]bool {
 	for kind := range v {
 		if !gone[kind] {
@@ -43,7 +42,7 @@ func (v vanishing) update(gone map[schema.GroupResource]bool, now time.Time) map
 	return vanished
 }
 
-// forgetVanished has the objects of kinds forgotten that are served in no version any more.
+// forgetVanished removes the objects of kinds that are gone from the graph.
 func (c *collector) forgetVanished(ctx context.Context, seen look) {
 	gone := map[schema.GroupResource]bool{}
 	for kind, resource := range c.graph.unwatchedKinds() {
@@ -51,7 +50,7 @@ func (c *collector) forgetVanished(ctx context.Context, seen look) {
 			gone[kind] = true
 		}
 	}
-	vanished := c.vanishing.update(gone, c.clock.Now())
+	vanished := c.vanishing.update(gone, c.Clock.Now())
 	if len(vanished) == 0 {
 		return
 	}
@@ -59,18 +58,19 @@ func (c *collector) forgetVanished(ctx context.Context, seen look) {
 	c.apply(ctx, &change{kind: forgotten, lane: reconcile.Backlog, kinds: vanished})
 }
 
-// lacks reports that a group was asked, in all of its versions, and does not have a kind.
+// lacks reports whether discovery of all versions of a group succeeded and does not have a
+// kind.
 func (l look) lacks(kind schema.GroupResource) bool {
 	return l.served != nil && !l.silent[kind.Group] && !l.served[kind]
 }
 
-// isGone reports that the API server has no resource of a kind, and that there is no
-// definition of it either: while there is, its objects are still stored and can come back.
+// isGone reports whether the API server has neither a resource nor a definition of a kind:
+// while there is a definition, the objects are stored and can be served again.
 func (c *collector) isGone(ctx context.Context, resource schema.GroupVersionResource) bool {
-	_, err := c.metadata.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
+	_, err := c.Metadata.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
 	if !noSuchResource(err) {
 		return false
 	}
-	_, err = c.metadata.Resource(customResourceDefinitions).Get(ctx, resource.GroupResource().String(), metav1.GetOptions{})
+	_, err = c.Metadata.Resource(customResourceDefinitions).Get(ctx, resource.GroupResource().String(), metav1.GetOptions{})
 	return apierrors.IsNotFound(err) && !noSuchResource(err)
 }

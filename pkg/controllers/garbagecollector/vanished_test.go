@@ -20,6 +20,7 @@ func noResource() error {
 }
 
 // TestEvidenceThatAKindIsGone takes all of it away, and then one piece after the other.
+// Pins GC-90.
 func TestEvidenceThatAKindIsGone(t *testing.T) {
 	definition := &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},
@@ -62,6 +63,7 @@ func TestEvidenceThatAKindIsGone(t *testing.T) {
 }
 
 // TestKindsVanishAfterAWhile looks at kinds again and again.
+// Pins GC-90.
 func TestKindsVanishAfterAWhile(t *testing.T) {
 	kind := widgets("v1").resource.GroupResource()
 	gone, there := map[schema.GroupResource]bool{kind: true}, map[schema.GroupResource]bool{}

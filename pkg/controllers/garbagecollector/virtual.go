@@ -6,9 +6,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// confirmAbsent takes account of the word of the API server that there is no object with an
-// identity. Only dependents that refer to just that identity are concerned: others may
-// claim another kind or namespace for the same UID, and one of them may be right.
+// confirmAbsent handles a live read that found no object with an identity. Only dependents that
+// refer to exactly that identity are affected: others may claim another kind or namespace for
+// the same UID, and one of them may be right.
 func (g *graph) confirmAbsent(id identity, e *effects) {
 	n, known := g.nodes[id.uid]
 	switch {
@@ -38,7 +38,7 @@ func (g *graph) confirmVirtualAbsent(n *node, id identity, e *effects) {
 	}
 }
 
-// condemn looks at the dependents of an absent owner.
+// condemn enqueues the dependents of an absent owner.
 func (g *graph) condemn(dependents []*node, owner identity, e *effects) {
 	if len(dependents) == 0 {
 		return
@@ -47,8 +47,8 @@ func (g *graph) condemn(dependents []*node, owner identity, e *effects) {
 	e.attempt = append(e.attempt, dependents...)
 }
 
-// partition divides dependents into those that refer to just the identity and those that
-// claim something else for its UID. One with several references can be both.
+// partition divides dependents into those that refer to exactly the identity and those that
+// claim another one for its UID. A dependent with several references can be both.
 func partition(dependents map[*node]bool, id identity) (matching, others []*node) {
 	for dependent := range dependents {
 		matches, differs := claims(dependent, id)
@@ -79,8 +79,8 @@ func claims(dependent *node, id identity) (matches, differs bool) {
 	return matches, differs
 }
 
-// alternate picks another identity that dependents claim for the UID of an absent one: the
-// next in order, or the first of all, so that in time each is looked up.
+// alternate returns another identity that dependents claim for the UID of an absent one: the
+// next in order, or the first, so that each is eventually looked up.
 func alternate(dependents []*node, absent identity) (identity, bool) {
 	var candidates []identity
 	for _, dependent := range dependents {

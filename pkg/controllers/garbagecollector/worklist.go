@@ -6,11 +6,11 @@ import (
 	"slices"
 	"sync"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// worklist is a queue of nodes that knows what is not done yet, for a successor.
+// worklist is a queue of nodes that records which are not done, to hand them over.
 type worklist struct {
 	loop *reconcile.Loop[*node]
 
@@ -19,9 +19,10 @@ type worklist struct {
 	open map[*node]uint64
 }
 
-func newWorklist(env controller.Env, queue string, workers int, work reconcile.Func[*node]) *worklist {
+func newWorklist(env controller.Env, queue string, workers int, ready func(context.Context) bool, work reconcile.Func[*node]) *worklist {
 	w := &worklist{open: map[*node]uint64{}}
-	w.loop = reconcile.New(env, reconcile.Options[*node]{Queue: queue, Workers: workers}, func(ctx context.Context, n *node) error {
+	namespace := func(n *node) string { return n.namespace }
+	w.loop = reconcile.New(env, reconcile.Options[*node]{Queue: queue, Workers: workers, Ready: ready, Namespace: namespace}, func(ctx context.Context, n *node) error {
 		begun := w.count(n)
 		err := work(ctx, n)
 		if err == nil {
@@ -37,7 +38,7 @@ func (w *worklist) add(lane reconcile.Lane, n *node) {
 	w.loop.Enqueue(lane, n)
 }
 
-// addLater adds a node after the backoff that a failure would give it.
+// addLater adds a node after the backoff of a failure.
 func (w *worklist) addLater(n *node) {
 	w.reopen(n)
 	w.loop.AddRateLimited(n)
@@ -55,7 +56,7 @@ func (w *worklist) count(n *node) uint64 {
 	return w.open[n]
 }
 
-// close takes note that a node is done unless it was added again meanwhile.
+// close records that a node is done unless it was added again in the meantime.
 func (w *worklist) close(n *node, begun uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -64,7 +65,7 @@ func (w *worklist) close(n *node, begun uint64) {
 	}
 }
 
-// hurry has everything tried at once that waits for the backoff of a failure.
+// hurry retries all nodes that wait for the backoff of a failure at once.
 func (w *worklist) hurry() {
 	for _, n := range w.left() {
 		w.loop.Enqueue(reconcile.Backlog, n)

@@ -10,7 +10,7 @@ import (
 
 // direction holds the rules of spec.behavior for one direction, resolved.
 type direction struct {
-	window   time.Duration // in which recommendations hold a change back
+	window   time.Duration // in which recommendations limit a change
 	selected autoscalingv2.ScalingPolicySelect
 	policies []autoscalingv2.HPAScalingPolicy
 }
@@ -18,8 +18,8 @@ type direction struct {
 // behavior is spec.behavior, resolved.
 type behavior struct{ up, down direction }
 
-// resolveBehavior reads spec.behavior. The window of scale down defaults to that of the
-// configuration, that of scale up to none.
+// resolveBehavior resolves spec.behavior. The window of scale down defaults to that of the
+// configuration, that of scale up to zero.
 func resolveBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior, downscaleWindow time.Duration) behavior {
 	// Whole seconds, as the field of the API.
 	return behavior{
@@ -43,7 +43,7 @@ func resolveDirection(rules *autoscalingv2.HPAScalingRules, window time.Duration
 	return d
 }
 
-// longestPeriod is how long the events of a direction are looked at.
+// longestPeriod returns how long the events of a direction are relevant.
 func (d direction) longestPeriod() (longest time.Duration) {
 	for _, p := range d.policies {
 		longest = max(longest, period(p))
@@ -55,9 +55,9 @@ func period(p autoscalingv2.HPAScalingPolicy) time.Duration {
 	return time.Duration(p.PeriodSeconds) * time.Second
 }
 
-// temperByBehavior decides for an autoscaler with spec.behavior: a change goes as far as
-// all recommendations of the window of its direction agree, and as fast as the policies
-// of the direction allow. It records the proposal.
+// temperByBehavior decides for an autoscaler with spec.behavior: a change is limited to what
+// all recommendations in the window of its direction agree on, and to the rate that the
+// policies of the direction allow. It records the proposal.
 func temperByBehavior(in tempering, past *history, b behavior) tempered {
 	stabilized := stabilize(in, past, b)
 	out := tempered{able: readyForNewScale()}
@@ -87,8 +87,8 @@ func stabilize(in tempering, past *history, b behavior) int32 {
 	return min(max(in.current, lowest), highest)
 }
 
-// limitRate keeps a change within the bounds of the autoscaler and the rate of its direction.
-// A scale up is not raised to the minimum: a size below it is corrected without metrics.
+// limitRate keeps a change within the bounds of the autoscaler and the rate of its direction. A
+// scale up is not raised to the minimum: a smaller size is corrected without metrics.
 func limitRate(in tempering, stabilized int32, past *history, b behavior) (int32, finding) {
 	replicas, reason, message := stabilized, "DesiredWithinRange", inRange
 	switch {
@@ -114,7 +114,7 @@ func limitRate(in tempering, stabilized int32, past *history, b behavior) (int32
 	return replicas, limit(stabilized, replicas, reason, message)
 }
 
-// highestAllowed is the size up to which the policies allow to go.
+// highestAllowed returns the largest size that the policies allow.
 func highestAllowed(in tempering, past *history, d direction) int32 {
 	return allowed(in, past, d, slices.Min, slices.Max, func(start int64, p autoscalingv2.HPAScalingPolicy) float64 {
 		if p.Type == autoscalingv2.PodsScalingPolicy {
@@ -124,7 +124,7 @@ func highestAllowed(in tempering, past *history, d direction) int32 {
 	})
 }
 
-// lowestAllowed is the size down to which the policies allow to go.
+// lowestAllowed returns the smallest size that the policies allow.
 func lowestAllowed(in tempering, past *history, d direction) int32 {
 	return allowed(in, past, d, slices.Max, slices.Min, func(start int64, p autoscalingv2.HPAScalingPolicy) float64 {
 		if p.Type == autoscalingv2.PodsScalingPolicy {
@@ -134,9 +134,11 @@ func lowestAllowed(in tempering, past *history, d direction) int32 {
 	})
 }
 
-// allowed picks among what each policy allows from the size at the start of its period,
-// which is told from what this controller changed since. Without a policy there is no change.
+// allowed selects among the sizes that the policies allow. Each is computed from the size at
+// the start of the policy's period, which is derived from the changes this controller made
+// since. Without a policy there is no change.
 func allowed(in tempering, past *history, d direction, least, most func([]int32) int32,
+
 	apply func(start int64, p autoscalingv2.HPAScalingPolicy) float64) int32 {
 	if d.selected == autoscalingv2.DisabledPolicySelect || len(d.policies) == 0 {
 		return in.current

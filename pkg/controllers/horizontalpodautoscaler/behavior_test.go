@@ -35,6 +35,7 @@ func asDefaulted() behavior {
 	}
 }
 
+// Pins HPA-42.
 func TestTemperByBehaviorStabilizes(t *testing.T) {
 	b := asDefaulted()
 	b.up.window, b.down.window = time.Minute, 5*time.Minute
@@ -62,6 +63,7 @@ func TestTemperByBehaviorStabilizes(t *testing.T) {
 	}
 }
 
+// Pins HPA-42.
 func TestRecommendationsAreKeptForTheLongerWindow(t *testing.T) {
 	b := asDefaulted()
 	b.up.window, b.down.window = time.Minute, 5*time.Minute
@@ -72,6 +74,7 @@ func TestRecommendationsAreKeptForTheLongerWindow(t *testing.T) {
 	}
 }
 
+// Pins HPA-43.
 func TestTemperByBehaviorLimitsTheRate(t *testing.T) {
 	event := func(replicas int32, before time.Duration) []scaleEvent {
 		return []scaleEvent{{replicas, epoch.Add(-before)}}
@@ -83,26 +86,26 @@ func TestTemperByBehaviorLimitsTheRate(t *testing.T) {
 		past                        history
 		want                        string
 	}{
-		"up by pods":                    {99, 3, 1, 100, asDefaulted(), history{}, "7" + ready + "True:ScaleUpLimit"},
-		"up by percent":                 {99, 10, 1, 100, asDefaulted(), history{}, "20" + ready + "True:ScaleUpLimit"},
-		"up by the smallest":            {99, 10, 1, 100, behavior{up: rules(smallest, podsPolicy(4, 15), percentPolicy(100, 15))}, history{}, "14" + ready + "True:ScaleUpLimit"},
-		"up percent is rounded up":      {99, 3, 1, 100, behavior{up: rules(largest, percentPolicy(10, 15))}, history{}, "4" + ready + "True:ScaleUpLimit"},
-		"up disabled":                   {99, 3, 1, 100, behavior{up: rules(disabled, podsPolicy(4, 15))}, history{}, "3" + ready + "True:ScaleUpLimit"},
-		"up to the maximum":             {99, 10, 1, 15, asDefaulted(), history{}, "15" + ready + "True:TooManyReplicas"},
-		"maximum and rate alike":        {99, 10, 1, 20, asDefaulted(), history{}, "20" + ready + "True:TooManyReplicas"},
-		"what was added counts":         {99, 10, 1, 100, behavior{up: rules(largest, podsPolicy(4, 60))}, history{added: event(3, 30*time.Second)}, "11" + ready + "True:ScaleUpLimit"},
-		"what was removed counts, too":  {99, 10, 1, 100, behavior{up: rules(largest, podsPolicy(4, 60))}, history{removed: event(3, 30*time.Second)}, "17" + ready + "True:ScaleUpLimit"},
-		"never below the present":       {99, 10, 1, 100, behavior{up: rules(largest, podsPolicy(4, 60))}, history{added: event(9, 30*time.Second)}, "10" + ready + "True:ScaleUpLimit"},
-		"outside the period it is free": {99, 10, 1, 100, behavior{up: rules(largest, podsPolicy(4, 60))}, history{added: event(3, 60*time.Second)}, "14" + ready + "True:ScaleUpLimit"},
-		"an increase is not raised":     {3, 2, 5, 100, asDefaulted(), history{}, "3" + ready + "False:DesiredWithinRange"},
-		"down by pods":                  {1, 10, 1, 100, behavior{down: rules(largest, podsPolicy(4, 15), percentPolicy(10, 15))}, history{}, "6" + ready + "True:ScaleDownLimit"},
-		"down by the smallest":          {1, 10, 1, 100, behavior{down: rules(smallest, podsPolicy(4, 15), percentPolicy(10, 15))}, history{}, "9" + ready + "True:ScaleDownLimit"},
-		"down percent is truncated":     {1, 7, 1, 100, behavior{down: rules(largest, percentPolicy(50, 15))}, history{}, "3" + ready + "True:ScaleDownLimit"},
-		"down disabled":                 {1, 10, 1, 100, behavior{down: rules(disabled, podsPolicy(4, 15))}, history{}, "10" + ready + "True:ScaleDownLimit"},
-		"down to the minimum":           {1, 10, 3, 100, asDefaulted(), history{}, "3" + ready + "True:TooFewReplicas"},
-		"removals of the period count":  {1, 10, 1, 100, behavior{down: rules(largest, podsPolicy(4, 60))}, history{removed: event(3, 30*time.Second)}, "9" + ready + "True:ScaleDownLimit"},
-		"never above the present":       {1, 10, 1, 100, behavior{down: rules(largest, podsPolicy(4, 60))}, history{removed: event(9, 30*time.Second)}, "10" + ready + "True:ScaleDownLimit"},
-		"no overflow":                   {math.MaxInt32, 10, 1, math.MaxInt32, behavior{up: rules(largest, podsPolicy(math.MaxInt32, 15))}, history{}, "max" + ready + "False:DesiredWithinRange"},
+		"up by pods":                        {99, 3, 1, 100, asDefaulted(), history{}, "7" + ready + "True:ScaleUpLimit"},
+		"up by percent":                     {99, 10, 1, 100, asDefaulted(), history{}, "20" + ready + "True:ScaleUpLimit"},
+		"up by the smallest":                {99, 10, 1, 100, behavior{up: rules(smallest, podsPolicy(4, 15), percentPolicy(100, 15))}, history{}, "14" + ready + "True:ScaleUpLimit"},
+		"up percent is rounded up":          {99, 3, 1, 100, behavior{up: rules(largest, percentPolicy(10, 15))}, history{}, "4" + ready + "True:ScaleUpLimit"},
+		"up disabled":                       {99, 3, 1, 100, behavior{up: rules(disabled, podsPolicy(4, 15))}, history{}, "3" + ready + "True:ScaleUpLimit"},
+		"up to the maximum":                 {99, 10, 1, 15, asDefaulted(), history{}, "15" + ready + "True:TooManyReplicas"},
+		"maximum and rate alike":            {99, 10, 1, 20, asDefaulted(), history{}, "20" + ready + "True:TooManyReplicas"},
+		"what was added counts":             {99, 10, 1, 100, behavior{up: rules(largest, podsPolicy(4, 60))}, history{added: event(3, 30*time.Second)}, "11" + ready + "True:ScaleUpLimit"},
+		"what was removed counts, too":      {99, 10, 1, 100, behavior{up: rules(largest, podsPolicy(4, 60))}, history{removed: event(3, 30*time.Second)}, "17" + ready + "True:ScaleUpLimit"},
+		"never below the present":           {99, 10, 1, 100, behavior{up: rules(largest, podsPolicy(4, 60))}, history{added: event(9, 30*time.Second)}, "10" + ready + "True:ScaleUpLimit"},
+		"outside the period it is free":     {99, 10, 1, 100, behavior{up: rules(largest, podsPolicy(4, 60))}, history{added: event(3, 60*time.Second)}, "14" + ready + "True:ScaleUpLimit"},
+		"HPA-49: an increase is not raised": {3, 2, 5, 100, asDefaulted(), history{}, "3" + ready + "False:DesiredWithinRange"},
+		"down by pods":                      {1, 10, 1, 100, behavior{down: rules(largest, podsPolicy(4, 15), percentPolicy(10, 15))}, history{}, "6" + ready + "True:ScaleDownLimit"},
+		"down by the smallest":              {1, 10, 1, 100, behavior{down: rules(smallest, podsPolicy(4, 15), percentPolicy(10, 15))}, history{}, "9" + ready + "True:ScaleDownLimit"},
+		"down percent is truncated":         {1, 7, 1, 100, behavior{down: rules(largest, percentPolicy(50, 15))}, history{}, "3" + ready + "True:ScaleDownLimit"},
+		"down disabled":                     {1, 10, 1, 100, behavior{down: rules(disabled, podsPolicy(4, 15))}, history{}, "10" + ready + "True:ScaleDownLimit"},
+		"down to the minimum":               {1, 10, 3, 100, asDefaulted(), history{}, "3" + ready + "True:TooFewReplicas"},
+		"removals of the period count":      {1, 10, 1, 100, behavior{down: rules(largest, podsPolicy(4, 60))}, history{removed: event(3, 30*time.Second)}, "9" + ready + "True:ScaleDownLimit"},
+		"never above the present":           {1, 10, 1, 100, behavior{down: rules(largest, podsPolicy(4, 60))}, history{removed: event(9, 30*time.Second)}, "10" + ready + "True:ScaleDownLimit"},
+		"no overflow":                       {math.MaxInt32, 10, 1, math.MaxInt32, behavior{up: rules(largest, podsPolicy(math.MaxInt32, 15))}, history{}, "max" + ready + "False:DesiredWithinRange"},
 	} {
 		got := temperByBehavior(tempering{tc.proposal, tc.current, tc.min, tc.max, epoch}, &tc.past, tc.b)
 		if got.tell() != tc.want {
@@ -111,6 +114,7 @@ func TestTemperByBehaviorLimitsTheRate(t *testing.T) {
 	}
 }
 
+// Pins HPA-42 and HPA-43.
 func TestBehaviorWordings(t *testing.T) {
 	b := asDefaulted()
 	b.up.window = time.Minute
@@ -126,6 +130,7 @@ func TestBehaviorWordings(t *testing.T) {
 	}
 }
 
+// Pins HPA-41.
 func TestResolveBehavior(t *testing.T) {
 	given := &autoscalingv2.HorizontalPodAutoscalerBehavior{
 		ScaleUp: &autoscalingv2.HPAScalingRules{

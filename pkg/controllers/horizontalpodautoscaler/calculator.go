@@ -18,12 +18,12 @@ var (
 	errNoRequests = errors.New("no metrics returned matched known pods")
 )
 
-// tolerances are the deviations from a target that are accepted, as fractions.
+// tolerances are the accepted deviations from a target, as fractions.
 type tolerances struct{ down, up float64 }
 
 func (t tolerances) within(ratio float64) bool { return 1-t.down <= ratio && ratio <= 1+t.up }
 
-// tolerancesOf are those of the configuration unless spec.behavior sets its own.
+// tolerancesOf returns the tolerances of the configuration unless spec.behavior sets its own.
 func tolerancesOf(b *autoscalingv2.HorizontalPodAutoscalerBehavior, fallback float64, configurable bool) tolerances {
 	t := tolerances{down: fallback, up: fallback}
 	if b == nil || !configurable {
@@ -38,7 +38,7 @@ func tolerancesOf(b *autoscalingv2.HorizontalPodAutoscalerBehavior, fallback flo
 	return t
 }
 
-// sizes are what the scale of the target says of replicas.
+// sizes are the replicas in the scale of the target.
 type sizes struct{ spec, status int32 }
 
 // fromRatio computes the replicas that bring a value for the whole workload, given as
@@ -76,7 +76,7 @@ func fromTotal(value, target int64, size sizes, t tolerances) (replicas int32, s
 	return replicas, int64(math.Ceil(float64(value) / float64(size.status)))
 }
 
-// reading is what the samples of some pods say.
+// reading is the value of the samples of some pods.
 type reading struct {
 	ratio       float64 // of the present value and the target
 	average     int64   // for each pod
@@ -86,7 +86,7 @@ type reading struct {
 // goal is the target of a metric of pods.
 type goal interface {
 	read(samples) (reading, error)
-	// assumed is the amount taken for a pod without a sample when scaling down.
+	// assumed returns the amount assumed for a pod without a sample when scaling down.
 	assumed(pod string) int64
 }
 
@@ -137,13 +137,13 @@ func (g utilizationGoal) assumed(pod string) int64 {
 	return g.requests[pod] * max(100, int64(g.percent)) / 100
 }
 
-// fromPods computes the replicas that bring the pods to their goal. Pods that cannot be
-// counted on damp the change:
+// fromPods computes the replicas that bring the pods to their goal. Pods without a reliable
+// sample damp the change:
 //
 //  1. Without a sample: they are assumed to be at the goal when scaling down, and idle
 //     when scaling up.
-//  2. Not ready yet: they are left out when scaling down, and idle when scaling up.
-//  3. If the assumptions turn the direction around, nothing changes.
+//  2. Not ready yet: they are ignored when scaling down, and assumed idle when scaling up.
+//  3. If the assumptions reverse the direction, nothing changes.
 //
 // known are the samples of the pods that count, at least one; the reading is that of those
 // alone.
@@ -175,10 +175,10 @@ func fromPods(known samples, groups podGroups, g goal, current int32, t toleranc
 	return replicas, first, nil
 }
 
-// opposed reports that one ratio asks for more and the other one for less.
+// opposed reports whether one ratio requires more replicas and the other one fewer.
 func opposed(a, b float64) bool { return a < 1 && b > 1 || a > 1 && b < 1 }
 
-// assume adds samples for the pods that have none or whose own do not count.
+// assume adds samples for the pods that have none or an unreliable one.
 func assume(known samples, groups podGroups, g goal, ratio float64) samples {
 	all := make(samples, len(known)+len(groups.missing)+len(groups.unready))
 	for pod, sample := range known {

@@ -70,6 +70,7 @@ func amounts(all ...int64) samples {
 	return s
 }
 
+// Pins HPA-31.
 func TestTolerancesAreInclusive(t *testing.T) {
 	for ratio, want := range map[float64]bool{0.9: true, 1.1: true, 0.8999: false, 1.1001: false, 1: true} {
 		if got := tenth.within(ratio); got != want {
@@ -78,6 +79,7 @@ func TestTolerancesAreInclusive(t *testing.T) {
 	}
 }
 
+// Pins HPA-31.
 func TestTolerancesComeFromBehaviorIfConfigurable(t *testing.T) {
 	b := &autoscalingv2.HorizontalPodAutoscalerBehavior{
 		ScaleUp:   &autoscalingv2.HPAScalingRules{Tolerance: ptr.To(resource.MustParse("0.5"))},
@@ -99,6 +101,7 @@ func TestTolerancesComeFromBehaviorIfConfigurable(t *testing.T) {
 	}
 }
 
+// Pins HPA-32.
 func TestFromRatio(t *testing.T) {
 	unready := readySince(corev1.ConditionFalse, time.Hour, time.Minute)
 	for name, tc := range map[string]struct {
@@ -108,18 +111,18 @@ func TestFromRatio(t *testing.T) {
 		want  int32
 		err   error
 	}{
-		"within the tolerance nothing changes":      {1.1, sizes{spec: 3}, nil, 3, nil},
-		"shared by the ready pods":                  {1.5, sizes{spec: 3}, podsNamed(3), 5, nil},
-		"pods that are not ready do not count":      {2, sizes{spec: 3}, append(podsNamed(2), aPod("x", unready)), 4, nil},
-		"nor do ready pods that do not run":         {2, sizes{spec: 3}, append(podsNamed(2), aPod("x", phase(corev1.PodPending))), 4, nil},
-		"no pods":                                   {2, sizes{spec: 3}, nil, 0, errNoPods},
-		"from zero there is no tolerance, no pods":  {1.05, sizes{}, nil, 2, nil},
-		"from zero with nothing to do":              {0, sizes{}, nil, 0, nil},
-		"more than there can be":                    {1e12, sizes{spec: 3}, podsNamed(3), math.MaxInt32, nil},
-		"nobody ready asks for none":                {2, sizes{spec: 1}, podsNamed(1, unready), 0, nil},
-		"the size of the spec counts, not of pods":  {0.95, sizes{spec: 7, status: 2}, podsNamed(2), 7, nil},
-		"down to what the ready pods would need":    {0.5, sizes{spec: 4}, podsNamed(4), 2, nil},
-		"an exact multiple is not rounded up again": {2, sizes{spec: 4}, podsNamed(4), 8, nil},
+		"within the tolerance nothing changes":             {1.1, sizes{spec: 3}, nil, 3, nil},
+		"shared by the ready pods":                         {1.5, sizes{spec: 3}, podsNamed(3), 5, nil},
+		"pods that are not ready do not count":             {2, sizes{spec: 3}, append(podsNamed(2), aPod("x", unready)), 4, nil},
+		"nor do ready pods that do not run":                {2, sizes{spec: 3}, append(podsNamed(2), aPod("x", phase(corev1.PodPending))), 4, nil},
+		"no pods":                                          {2, sizes{spec: 3}, nil, 0, errNoPods},
+		"from zero there is no tolerance, no pods":         {1.05, sizes{}, nil, 2, nil},
+		"from zero with nothing to do":                     {0, sizes{}, nil, 0, nil},
+		"more than there can be":                           {1e12, sizes{spec: 3}, podsNamed(3), math.MaxInt32, nil},
+		"nobody ready asks for none":                       {2, sizes{spec: 1}, podsNamed(1, unready), 0, nil},
+		"HPA-53: the size of the spec counts, not of pods": {0.95, sizes{spec: 7, status: 2}, podsNamed(2), 7, nil},
+		"down to what the ready pods would need":           {0.5, sizes{spec: 4}, podsNamed(4), 2, nil},
+		"an exact multiple is not rounded up again":        {2, sizes{spec: 4}, podsNamed(4), 8, nil},
 	} {
 		got, err := fromRatio(tc.ratio, tc.size, tc.pods, tenth)
 		if got != tc.want || !errors.Is(err, tc.err) {
@@ -128,6 +131,7 @@ func TestFromRatio(t *testing.T) {
 	}
 }
 
+// Pins HPA-33.
 func TestFromTotal(t *testing.T) {
 	for name, tc := range map[string]struct {
 		value, target int64
@@ -135,12 +139,12 @@ func TestFromTotal(t *testing.T) {
 		want          int32
 		share         int64
 	}{
-		"within the tolerance the replicas stay": {310, 100, sizes{spec: 9, status: 3}, 3, 104},
-		"shared at the target":                   {501, 100, sizes{status: 3}, 6, 167},
-		"down":                                   {150, 100, sizes{status: 3}, 2, 50},
-		"from zero":                              {250, 100, sizes{}, 3, 250},
-		"from zero with nothing to do":           {0, 100, sizes{}, 0, 0},
-		"saturated":                              {math.MaxInt64, 1, sizes{status: 2}, math.MaxInt32, math.MaxInt64},
+		"HPA-53: within the tolerance the replicas stay": {310, 100, sizes{spec: 9, status: 3}, 3, 104},
+		"shared at the target":                           {501, 100, sizes{status: 3}, 6, 167},
+		"down":                                           {150, 100, sizes{status: 3}, 2, 50},
+		"from zero":                                      {250, 100, sizes{}, 3, 250},
+		"from zero with nothing to do":                   {0, 100, sizes{}, 0, 0},
+		"saturated":                                      {math.MaxInt64, 1, sizes{status: 2}, math.MaxInt32, math.MaxInt64},
 	} {
 		if got, share := fromTotal(tc.value, tc.target, tc.size, tenth); got != tc.want || share != tc.share {
 			t.Errorf("%s: got %d, %d", name, got, share)
@@ -148,6 +152,7 @@ func TestFromTotal(t *testing.T) {
 	}
 }
 
+// Pins HPA-35.
 func TestReadings(t *testing.T) {
 	perPod := utilizationGoal{percent: 50, requests: map[string]int64{"p0": 1000, "p1": 300}}
 	for name, tc := range map[string]struct {
@@ -158,7 +163,7 @@ func TestReadings(t *testing.T) {
 	}{
 		"average is whole":                       {averageGoal(100), amounts(100, 101), reading{ratio: 1, average: 100}, nil},
 		"average of pods nobody listed":          {averageGoal(10), amounts(10, 30, 50), reading{ratio: 3, average: 30}, nil},
-		"utilization is truncated":               {perPod, amounts(400, 255), reading{ratio: 1, average: 327, utilization: 50}, nil},
+		"HPA-51: utilization is truncated":       {perPod, amounts(400, 255), reading{ratio: 1, average: 327, utilization: 50}, nil},
 		"pods without request are left out":      {perPod, amounts(500, 150, 9999), reading{ratio: 1, average: 325, utilization: 50}, nil},
 		"no pod has a request":                   {perPod, samples{"other": {amount: 5}}, reading{}, errNoRequests},
 		"requests of nothing cannot be utilized": {utilizationGoal{50, map[string]int64{"p0": 0}}, amounts(5), reading{}, errNoRequests},
@@ -170,6 +175,7 @@ func TestReadings(t *testing.T) {
 	}
 }
 
+// Pins HPA-36.
 func TestFromPods(t *testing.T) {
 	const goal100 = averageGoal(100)
 	half := utilizationGoal{percent: 50, requests: map[string]int64{"p0": 1000, "p1": 1000, "p2": 1000, "p3": 1000}}
@@ -193,11 +199,11 @@ func TestFromPods(t *testing.T) {
 		"missing pods are idle going up":         {amounts(300, 300), podGroups{ready: 2, missing: []string{"p2"}}, goal100, 3, 6, 300},
 		"missing and unready pods are both idle": {amounts(500), podGroups{ready: 1, missing: []string{"p1"}, unready: []string{"p2"}}, goal100, 3, 5, 500},
 		"exactly at the goal nothing is assumed": {amounts(100), podGroups{ready: 1, missing: []string{"p1"}}, goal100, 7, 7, 100},
-		"a surge does not turn a down into an up": {amounts(50, 50, 50, 50, 50, 50), podGroups{ready: 6, missing: []string{"p6"}},
+		"HPA-47: a surge does not turn a down into an up": {amounts(50, 50, 50, 50, 50, 50), podGroups{ready: 6, missing: []string{"p6"}},
 			goal100, 3, 3, 50},
-		"a surge does not turn an up into a down": {amounts(300, 300), podGroups{ready: 2, missing: []string{"p2"}}, goal100, 9, 9, 300},
-		"utilization: missing use their request":  {amounts(100, 100, 100), podGroups{ready: 3, missing: []string{"p3"}}, half, 4, 3, 100},
-		"utilization: or more if the goal is":     {amounts(300, 300), podGroups{ready: 2, missing: []string{"p2"}}, high, 3, 2, 300},
+		"HPA-47: a surge does not turn an up into a down": {amounts(300, 300), podGroups{ready: 2, missing: []string{"p2"}}, goal100, 9, 9, 300},
+		"utilization: missing use their request":          {amounts(100, 100, 100), podGroups{ready: 3, missing: []string{"p3"}}, half, 4, 3, 100},
+		"utilization: or more if the goal is":             {amounts(300, 300), podGroups{ready: 2, missing: []string{"p2"}}, high, 3, 2, 300},
 	} {
 		got, r, err := fromPods(tc.known, tc.groups, tc.goal, tc.current, tenth)
 		if got != tc.want || r.average != tc.average || err != nil {

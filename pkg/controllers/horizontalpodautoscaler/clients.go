@@ -12,22 +12,21 @@ import (
 	"k8s.io/metrics/pkg/client/custom_metrics"
 	"k8s.io/metrics/pkg/client/external_metrics"
 
-	"kcmd.dev/pkg/controllers/kit/concurrent"
-	"kcmd.dev/pkg/controllers/kit/controller"
-	"kcmd.dev/pkg/controllers/kit/scaleclient"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controller/concurrent"
 )
 
-// clients are those that autoscaling needs beside the usual ones.
+// clients are the clients needed in addition to those of the Env.
 type clients struct {
 	scales      scale.ScalesGetter
 	source      metricSource
 	apiVersions custom_metrics.AvailableAPIsGetter
 }
 
-// newClients makes clients under the identity of the controller. It sends no request.
+// newClients returns clients with the identity of the controller. It sends no request.
 func newClients(env controller.Env) (clients, error) {
 	var c clients
-	scales, err := scaleclient.New(env)
+	scales, err := env.Scales()
 	if err != nil {
 		return c, err
 	}
@@ -87,7 +86,7 @@ func (t endingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go find the transport underneath.
 func (t endingTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// releasingBody ends the watch over a request once its response was read.
+// releasingBody releases the goroutine of a request when the body of its response is closed.
 type releasingBody struct {
 	io.ReadCloser
 	release func()

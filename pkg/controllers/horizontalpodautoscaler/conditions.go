@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// set sets a condition in place, or adds it at the end. Its transition time is when its
-// status changed.
+// set updates a condition in place or appends it. The transition time is when its status
+// changed.
 func (e *evaluation) set(kind autoscalingv2.HorizontalPodAutoscalerConditionType, status corev1.ConditionStatus, reason, message string) {
 	conditions := e.hpa.Status.Conditions
 	i := slices.IndexFunc(conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool { return c.Type == kind })

@@ -23,9 +23,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 )
 
+// Pins HPA-2.
 func TestConfigOf(t *testing.T) {
 	c := &controller.Config{}
 	v1beta1.SetDefaults(c)
@@ -62,6 +63,7 @@ func (h *harness) metric(t testing.TB, name string, want map[string]string) floa
 	return -1
 }
 
+// Pins HPA-45.
 func TestMetrics(t *testing.T) {
 	h := newHarness(t, testConfig, withPods(3, newHPA(withMetrics(external("a", "2", ""), cpu(50)), func(hpa *autoscalingv2.HorizontalPodAutoscaler) {
 		hpa.Status.CurrentReplicas = 9
@@ -93,6 +95,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// Pins HPA-18 and HPA-64.
 func TestAnAutoscalerThatIsGoneIsForgotten(t *testing.T) {
 	h := newHarness(t, testConfig, newHPA())
 	if _, err := h.evaluate(t); err == nil {
@@ -112,6 +115,7 @@ func TestAnAutoscalerThatIsGoneIsForgotten(t *testing.T) {
 	}
 }
 
+// Pins HPA-13.
 func TestADeletedAutoscalerSelectsNothing(t *testing.T) {
 	h := newHarness(t, testConfig, newHPA())
 	h.registered(t, "web", "app=web")
@@ -128,6 +132,7 @@ func TestADeletedAutoscalerSelectsNothing(t *testing.T) {
 	}
 }
 
+// Pins HPA-61.
 func TestAHistoryBelongsToOneUID(t *testing.T) {
 	all := newHistories()
 	all.of(webKey, "old").seed(9, epoch)
@@ -136,6 +141,7 @@ func TestAHistoryBelongsToOneUID(t *testing.T) {
 	}
 }
 
+// Pins HPA-17.
 func TestEvaluationsAreOnePeriodApart(t *testing.T) {
 	h := newHarness(t, testConfig, newHPA())
 	h.scale.Spec.Replicas = 0
@@ -171,13 +177,13 @@ func (h *harness) stopped(t testing.TB) {
 	t.Helper()
 	ctx, stop := context.WithCancel(h.Context())
 	stop()
-	h.c.handlers = func(context.Context) bool { return true }
 	if err := h.c.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // TestMemoryOfAnotherAutoscalerIsDropped pins that memory belongs to a UID.
+// Pins HPA-61.
 func TestMemoryOfAnotherAutoscalerIsDropped(t *testing.T) {
 	first := newHarness(t, testConfig, newHPA())
 	first.registered(t, "web", "app=web")
@@ -185,7 +191,7 @@ func TestMemoryOfAnotherAutoscalerIsDropped(t *testing.T) {
 	first.stopped(t)
 
 	second := newHarness(t, testConfig, newHPA(func(hpa *autoscalingv2.HorizontalPodAutoscaler) { hpa.UID = "another" }))
-	second.c.predecessor = func() any { return first.c.HandOver() }
+	second.Succession.Leave(first.c.HandOver())
 	second.stopped(t)
 	if len(second.c.histories.byKey) != 0 {
 		t.Errorf("histories %v", second.c.histories.byKey)
@@ -197,6 +203,7 @@ func TestMemoryOfAnotherAutoscalerIsDropped(t *testing.T) {
 
 // TestAfterABreakTheSizeFoundIsARecommendation pins R3 for what was handed over: a workload
 // that another process scaled up meanwhile is not scaled down before its window is over.
+// Pins HPA-62.
 func TestAfterABreakTheSizeFoundIsARecommendation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pause time.Duration
@@ -210,7 +217,7 @@ func TestAfterABreakTheSizeFoundIsARecommendation(t *testing.T) {
 		first.stopped(t)
 
 		second := newHarness(t, testConfig, withPods(3, newHPA(withMetrics(external("queue", "5", ""))))...)
-		second.c.predecessor = func() any { return first.c.HandOver() }
+		second.Succession.Leave(first.c.HandOver())
 		second.Clock.Step(tc.pause)
 		second.stopped(t)
 		second.series("4")
@@ -220,6 +227,7 @@ func TestAfterABreakTheSizeFoundIsARecommendation(t *testing.T) {
 	}
 }
 
+// Pins HPA-62.
 func TestMemoryIsHandedOver(t *testing.T) {
 	first := newHarness(t, testConfig, newHPA())
 	first.registered(t, "web", "app=web")
@@ -230,7 +238,7 @@ func TestMemoryIsHandedOver(t *testing.T) {
 
 	second := newHarness(t, testConfig, newHPA())
 	handed := first.c.HandOver()
-	second.c.predecessor = func() any { return handed }
+	second.Succession.Leave(handed)
 	second.stopped(t)
 	if got := second.c.histories.of(webKey, "u1").recommendations; len(got) != 1 || got[0].replicas != 9 {
 		t.Errorf("recommendations %v", got)
@@ -243,16 +251,7 @@ func TestMemoryIsHandedOver(t *testing.T) {
 	}
 }
 
-func TestMemorySurvivesAnInstanceThatNeverBegan(t *testing.T) {
-	h := newHarness(t, testConfig)
-	handed := memory{selectors: newSelectors(), histories: newHistories()}
-	h.c.predecessor = func() any { return handed }
-	h.c.handlers = func(context.Context) bool { return false }
-	if err := h.c.Run(h.Context()); err != nil || h.c.HandOver() != any(handed) {
-		t.Errorf("%v, handed over %v", err, h.c.HandOver())
-	}
-}
-
+// Pins HPA-14 and HPA-65.
 func TestSelectors(t *testing.T) {
 	s := newSelectors()
 	parse := func(text string) labels.Selector {
@@ -314,6 +313,7 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
+// Pins HPA-63.
 func TestRequestsEndWithTheRightToAct(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -358,6 +358,7 @@ func TestMakingClientsSendsNothing(t *testing.T) {
 
 // TestScalesOfCustomResourcesAreReadAsJSON pins that targets which are served as JSON only
 // can be scaled, whatever the encoding of the other clients.
+// Pins HPA-67.
 func TestScalesOfCustomResourcesAreReadAsJSON(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if got := r.Header.Get("Accept"); got != runtime.ContentTypeJSON {

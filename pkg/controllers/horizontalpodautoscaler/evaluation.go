@@ -15,15 +15,15 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// errSpec marks what only a change of the spec of an autoscaler can cure.
+// errSpec marks errors that only a change of the spec of an autoscaler can fix.
 var errSpec = errors.New("invalid autoscaler")
 
-// specError is such an error; it reads like its cause.
+// specError is such an error, with the text of its cause.
 type specError struct{ error }
 
 func (specError) Is(target error) bool { return target == errSpec }
 
-// evaluation is one look at an autoscaler.
+// evaluation is one evaluation of an autoscaler.
 type evaluation struct {
 	*autoscalerController
 	key    cache.ObjectName
@@ -33,7 +33,7 @@ type evaluation struct {
 	past   *history
 	min    int32
 
-	action action // what was done to the target
+	action action // the action on the target
 }
 
 func (c *autoscalerController) newEvaluation(key cache.ObjectName, hpa *autoscalingv2.HorizontalPodAutoscaler, now time.Time) *evaluation {
@@ -53,7 +53,7 @@ func (c *autoscalerController) newEvaluation(key cache.ObjectName, hpa *autoscal
 	return e
 }
 
-// run brings the target to the size that its metrics call for.
+// run scales the target to the size that its metrics require.
 func (e *evaluation) run(ctx context.Context) error {
 	target, err := e.findTarget(ctx)
 	if err != nil {
@@ -83,15 +83,15 @@ func (e *evaluation) run(ctx context.Context) error {
 	return errors.Join(e.save(ctx), err)
 }
 
-// want is the size an autoscaler gives its target.
+// want is the desired size of a target.
 type want struct {
 	replicas int32
 	reason   string
 	statuses []autoscalingv2.MetricStatus
 }
 
-// decide finds the size for the target. Without one the evaluation has ended, with the error.
-// With one, an error tells of metrics that are invalid beside others that are not.
+// decide returns the desired size of the target. If it is nil, the evaluation ends with the
+// error; otherwise an error reports that some of the metrics are invalid.
 func (e *evaluation) decide(ctx context.Context, scale *autoscalingv1.Scale) (*want, error) {
 	current := scale.Spec.Replicas
 	switch {
@@ -120,13 +120,13 @@ func (e *evaluation) decide(ctx context.Context, scale *autoscalingv1.Scale) (*w
 
 const belowMin = "Current number of replicas below Spec.MinReplicas"
 
-// wakes reports that a target without replicas was scaled to zero by its autoscaler, which
+// wakes reports whether a target without replicas was scaled to zero by its autoscaler, which
 // may therefore scale it up again.
 func (e *evaluation) wakes() bool {
 	return e.config.scaleToZero && e.hasCondition(autoscalingv2.ScaledToZero) && (e.min != 0 || e.hasMetricWithoutPods())
 }
 
-// hasMetricWithoutPods reports that a metric has a value while the target has no pods.
+// hasMetricWithoutPods reports whether a metric has a value even if the target has no pods.
 func (e *evaluation) hasMetricWithoutPods() bool {
 	for _, m := range e.hpa.Spec.Metrics {
 		if m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType {
@@ -136,7 +136,7 @@ func (e *evaluation) hasMetricWithoutPods() bool {
 	return false
 }
 
-// temper decides how far to follow the metrics now.
+// temper limits how far to follow the metrics now.
 func (e *evaluation) temper(current int32, found measured) *want {
 	w := &want{statuses: found.statuses}
 	in := tempering{proposal: found.replicas, current: current, min: e.min, max: e.hpa.Spec.MaxReplicas, now: e.now}
@@ -165,18 +165,18 @@ func (e *evaluation) temper(current int32, found measured) *want {
 	return w
 }
 
-// reference names the target.
+// reference returns the name of the target for messages.
 func (e *evaluation) reference() string {
 	return fmt.Sprintf("%s/%s/%s", e.hpa.Spec.ScaleTargetRef.Kind, e.hpa.Namespace, e.hpa.Spec.ScaleTargetRef.Name)
 }
 
 // warn records the failure of a part of the evaluation.
 func (e *evaluation) warn(reason string, err error) {
-	e.events.Event(e.hpa, corev1.EventTypeWarning, reason, err.Error())
+	e.Record(failed(e.hpa, reason, err))
 }
 
-// report builds the status, apart from conditions. It has no observedGeneration: nobody
-// waits for an autoscaler, whose input is not its spec alone.
+// report returns the status without conditions. It has no observedGeneration, since the result
+// does not depend on the spec alone.
 func (e *evaluation) report(current, desired int32, statuses []autoscalingv2.MetricStatus) {
 	e.hpa.Status = autoscalingv2.HorizontalPodAutoscalerStatus{
 		CurrentReplicas: current,
@@ -187,12 +187,12 @@ func (e *evaluation) report(current, desired int32, statuses []autoscalingv2.Met
 	}
 }
 
-// save writes the status if it differs from what it was.
+// save writes the status if it has changed.
 func (e *evaluation) save(ctx context.Context) error {
 	if apiequality.Semantic.DeepEqual(*e.before, e.hpa.Status) {
 		return nil
 	}
-	_, err := e.client.AutoscalingV2().HorizontalPodAutoscalers(e.hpa.Namespace).UpdateStatus(ctx, e.hpa, metav1.UpdateOptions{})
+	_, err := e.Client.AutoscalingV2().HorizontalPodAutoscalers(e.hpa.Namespace).UpdateStatus(ctx, e.hpa, metav1.UpdateOptions{})
 	if err == nil {
 		return nil
 	}
@@ -200,9 +200,9 @@ func (e *evaluation) save(ctx context.Context) error {
 	return fmt.Errorf("updating the status of %s: %w", e.key, err)
 }
 
-// saveOrLog is save at the end of an evaluation that failed already.
+// saveOrLog calls save at the end of a failed evaluation, and logs its error.
 func (e *evaluation) saveOrLog(ctx context.Context) {
 	if err := e.save(ctx); err != nil {
-		klog.FromContext(ctx).Error(err, "Status of a failed evaluation not written", "key", e.key)
+		klog.FromContext(ctx).Error(err, "Failed to write the status after a failed evaluation", "key", e.key)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
@@ -19,6 +18,7 @@ import (
 
 type edit = func(*autoscalingv2.HorizontalPodAutoscaler)
 
+// Pins HPA-21, HPA-24, HPA-25, HPA-29 and HPA-22d.
 func TestScaleUp(t *testing.T) {
 	h := newHarness(t, testConfig, withPods(3, newHPA(func(hpa *autoscalingv2.HorizontalPodAutoscaler) {
 		hpa.Status.ObservedGeneration = ptr.To[int64](4)
@@ -54,11 +54,10 @@ func TestScaleUp(t *testing.T) {
 	if !slices.Equal(order, []autoscalingv2.HorizontalPodAutoscalerConditionType{"AbleToScale", "ScalingActive", "ScalingLimited"}) {
 		t.Errorf("order %v", order)
 	}
-	if got := h.RecordedEvents(); !slices.Equal(got, []string{"Normal SuccessfulRescale New size: 6; reason: cpu resource utilization (percentage of request) above target"}) {
-		t.Errorf("events %q", got)
-	}
+	h.WantEvents(t, "Normal SuccessfulRescale New size: 6; reason: cpu resource utilization (percentage of request) above target")
 }
 
+// Pins HPA-22e.
 func TestWithoutMetrics(t *testing.T) {
 	zeroed := func(status corev1.ConditionStatus) edit {
 		return func(hpa *autoscalingv2.HorizontalPodAutoscaler) {
@@ -80,12 +79,12 @@ func TestWithoutMetrics(t *testing.T) {
 		active  string
 		zero    bool // whether ScaledToZero is still there
 	}{
-		"above the maximum":     {testConfig, 11, nil, []int32{10}, "Normal SuccessfulRescale New size: 10; reason: Current number of replicas above Spec.MaxReplicas", "none", false},
-		"below the minimum":     {testConfig, 1, []edit{minOf(2)}, []int32{2}, "Normal SuccessfulRescale New size: 2; reason: Current number of replicas below Spec.MinReplicas", "none", false},
-		"at zero":               {testConfig, 0, []edit{zeroed("True")}, nil, "", disabled, false},
-		"at zero, by hand":      {gate, 0, []edit{zeroed("False")}, nil, "", disabled, true},
-		"at zero, nothing says": {gate, 0, nil, nil, "", disabled, false},
-		"at zero, cannot wake":  {gate, 0, []edit{zeroed("True"), minOf(0)}, nil, "", disabled, true},
+		"HPA-22b: above the maximum":        {testConfig, 11, nil, []int32{10}, "Normal SuccessfulRescale New size: 10; reason: Current number of replicas above Spec.MaxReplicas", "none", false},
+		"HPA-22c: below the minimum":        {testConfig, 1, []edit{minOf(2)}, []int32{2}, "Normal SuccessfulRescale New size: 2; reason: Current number of replicas below Spec.MinReplicas", "none", false},
+		"HPA-22a: at zero":                  {testConfig, 0, []edit{zeroed("True")}, nil, "", disabled, false},
+		"HPA-22a, HPA-50: at zero, by hand": {gate, 0, []edit{zeroed("False")}, nil, "", disabled, true},
+		"HPA-22a: at zero, nothing says":    {gate, 0, nil, nil, "", disabled, false},
+		"HPA-22a: at zero, cannot wake":     {gate, 0, []edit{zeroed("True"), minOf(0)}, nil, "", disabled, true},
 	} {
 		h := newHarness(t, tc.config, newHPA(tc.edits...))
 		h.scale.Spec.Replicas = tc.current
@@ -105,6 +104,7 @@ func TestWithoutMetrics(t *testing.T) {
 	}
 }
 
+// Pins HPA-22a and HPA-24.
 func TestScaleToZeroAndBack(t *testing.T) {
 	gate := testConfig
 	gate.scaleToZero = true
@@ -138,6 +138,7 @@ func TestScaleToZeroAndBack(t *testing.T) {
 	}
 }
 
+// Pins HPA-23.
 func TestWakingReachesTheMinimum(t *testing.T) {
 	gate := testConfig
 	gate.scaleToZero = true
@@ -157,12 +158,11 @@ func TestWakingReachesTheMinimum(t *testing.T) {
 		if _, err := h.evaluate(t); err != nil || !slices.Equal(h.written, []int32{3}) {
 			t.Errorf("%v, wrote %v", err, h.written)
 		}
-		if got := h.RecordedEvents(); !slices.Equal(got, []string{event}) {
-			t.Errorf("events %q", got)
-		}
+		h.WantEvents(t, event)
 	}
 }
 
+// Pins HPA-23 and HPA-44.
 func TestScaleDown(t *testing.T) {
 	h := newHarness(t, testConfig, withPods(3, newHPA(withMetrics(external("queue", "5", "")), func(hpa *autoscalingv2.HorizontalPodAutoscaler) {
 		hpa.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleDown: &autoscalingv2.HPAScalingRules{
@@ -173,9 +173,7 @@ func TestScaleDown(t *testing.T) {
 	if _, err := h.evaluate(t); err != nil || !slices.Equal(h.written, []int32{1}) {
 		t.Errorf("%v, wrote %v", err, h.written)
 	}
-	if got := h.RecordedEvents(); !slices.Equal(got, []string{"Normal SuccessfulRescale New size: 1; reason: All metrics below target"}) {
-		t.Errorf("events %q", got)
-	}
+	h.WantEvents(t, "Normal SuccessfulRescale New size: 1; reason: All metrics below target")
 	if got := h.c.histories.of(webKey, "u1"); len(got.removed) != 1 || got.removed[0].replicas != 2 || len(got.added) != 0 {
 		t.Errorf("remembered %+v", got)
 	}
@@ -193,6 +191,7 @@ func (h *harness) sync(t testing.TB, want *autoscalingv2.HorizontalPodAutoscaler
 	t.Fatal("the cache did not follow")
 }
 
+// Pins HPA-20.
 func TestTargetCannotBeRead(t *testing.T) {
 	target := func(apiVersion, kind string) edit {
 		return func(hpa *autoscalingv2.HorizontalPodAutoscaler) {
@@ -224,6 +223,7 @@ func TestTargetCannotBeRead(t *testing.T) {
 	}
 }
 
+// Pins HPA-23 and HPA-27.
 func TestSelectorsThatCannotBeUsed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		selector string
@@ -260,6 +260,7 @@ func conflict() error {
 	return apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, "web", errors.New("changed"))
 }
 
+// Pins HPA-24.
 func TestRescaleIsRepeatedOnConflict(t *testing.T) {
 	h := newHarness(t, testConfig, newHPA())
 	h.scale.Spec.Replicas = 12
@@ -276,6 +277,7 @@ func TestRescaleIsRepeatedOnConflict(t *testing.T) {
 	}
 }
 
+// Pins HPA-24 and HPA-46.
 func TestRescaleFails(t *testing.T) {
 	for _, refusal := range []error{errors.New("refused"), conflict()} {
 		h := newHarness(t, testConfig, newHPA(func(hpa *autoscalingv2.HorizontalPodAutoscaler) { hpa.Status.DesiredReplicas = 7 }))
@@ -299,12 +301,11 @@ func TestRescaleFails(t *testing.T) {
 			t.Error(got)
 		}
 		want := "Warning FailedRescale New size: 10; reason: Current number of replicas above Spec.MaxReplicas; error: " + refusal.Error()
-		if got := h.RecordedEvents(); !slices.Equal(got, []string{want}) {
-			t.Errorf("events %q", got)
-		}
+		h.WantEvents(t, want)
 	}
 }
 
+// Pins HPA-44.
 func TestScaleEventsAreKeptWithBehaviorOnly(t *testing.T) {
 	for _, b := range []*autoscalingv2.HorizontalPodAutoscalerBehavior{nil, {}} {
 		h := newHarness(t, testConfig, newHPA(func(hpa *autoscalingv2.HorizontalPodAutoscaler) { hpa.Spec.Behavior = b }))
@@ -318,6 +319,7 @@ func TestScaleEventsAreKeptWithBehaviorOnly(t *testing.T) {
 	}
 }
 
+// Pins HPA-25.
 func TestStatusIsWrittenOnlyIfItChanged(t *testing.T) {
 	h := newHarness(t, testConfig, withPods(3, newHPA())...)
 	h.usage = map[string]string{"p0": "500m", "p1": "500m", "p2": "500m"}
@@ -338,22 +340,20 @@ func TestStatusIsWrittenOnlyIfItChanged(t *testing.T) {
 	}
 }
 
+// Pins HPA-25.
 func TestStatusCannotBeWritten(t *testing.T) {
 	h := newHarness(t, testConfig, withPods(3, newHPA())...)
 	h.usage = map[string]string{"p0": "500m", "p1": "500m", "p2": "500m"}
-	h.Fake.PrependReactor("update", "horizontalpodautoscalers", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, errors.New("refused")
-	})
+	h.Refuse("update horizontalpodautoscalers/status", errors.New("refused"))
 	if _, err := h.evaluate(t); err == nil || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("got %v", err)
 	}
-	if got := h.RecordedEvents(); !slices.Equal(got, []string{"Warning FailedUpdateStatus refused"}) {
-		t.Errorf("events %q", got)
-	}
+	h.WantEvents(t, "Warning FailedUpdateStatus refused")
 }
 
 // TestOrderOfEventAndStatus pins R1: the event of a failure comes before the status that
 // shows it, except for that of metrics.
+// Pins HPA-19.
 func TestOrderOfEventAndStatus(t *testing.T) {
 	for name, tc := range map[string]struct {
 		verb   string // of the scale request that fails
@@ -374,12 +374,12 @@ func TestOrderOfEventAndStatus(t *testing.T) {
 			return nil
 		}
 		written := false
-		h.Fake.PrependReactor("update", "horizontalpodautoscalers", func(clienttesting.Action) (bool, runtime.Object, error) {
+		h.Intercept("update horizontalpodautoscalers/status", func(clienttesting.Action) error {
 			written = true
 			if got := h.RecordedEvents(); !slices.Equal(got, []string{tc.before}) {
 				t.Errorf("%s: events before the write: %q", name, got)
 			}
-			return false, nil, nil
+			return nil
 		})
 		if _, err := h.evaluate(t); err == nil || !written {
 			t.Errorf("%s: %v, written: %v", name, err, written)
@@ -387,6 +387,7 @@ func TestOrderOfEventAndStatus(t *testing.T) {
 	}
 }
 
+// Pins HPA-26.
 func TestTransitionTimeIsThatOfTheStatus(t *testing.T) {
 	old := metav1.NewTime(epoch.Add(-time.Hour))
 	h := newHarness(t, testConfig, newHPA(func(hpa *autoscalingv2.HorizontalPodAutoscaler) {

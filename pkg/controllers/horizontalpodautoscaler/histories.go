@@ -8,21 +8,22 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// histories holds the past of every autoscaler.
+// histories holds the history of every autoscaler.
 type histories struct {
 	mu    sync.Mutex
 	byKey map[cache.ObjectName]*history
 }
 
-// history is the past of one autoscaler. It is used by one worker at a time.
+// history holds the recommendations and scale events of one autoscaler. It is used by one
+// worker at a time.
 type history struct {
 	uid             types.UID
 	recommendations []recommendation
 	added, removed  []scaleEvent // replicas, by changes of scale that succeeded
-	interrupted     bool         // nothing is known of the last evaluations
+	interrupted     bool         // the last evaluations are unknown
 }
 
-// recommendation is a size that the metrics called for.
+// recommendation is a size that the metrics required.
 type recommendation struct {
 	replicas int32
 	at       time.Time
@@ -36,8 +37,8 @@ type scaleEvent struct {
 
 func newHistories() *histories { return &histories{byKey: map[cache.ObjectName]*history{}} }
 
-// of returns the history of an autoscaler. That of an autoscaler of the same name before
-// it is dropped.
+// of returns the history of an autoscaler. That of an earlier autoscaler of the same name is
+// dropped.
 func (h *histories) of(key cache.ObjectName, uid types.UID) *history {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,7 +67,7 @@ func (h *histories) keep(exists func(cache.ObjectName, types.UID) bool) {
 	}
 }
 
-// interrupt marks all histories as lacking what was recommended lately.
+// interrupt marks all histories as lacking recent recommendations.
 func (h *histories) interrupt() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,8 +76,8 @@ func (h *histories) interrupt() {
 	}
 }
 
-// seed makes the present size a recommendation where nothing is known of those before, so
-// that a workload is not scaled down before a whole window was seen.
+// seed adds the present size as a recommendation if recent ones are unknown, so that a workload
+// is not scaled down before a whole window was observed.
 func (h *history) seed(current int32, now time.Time) {
 	if len(h.recommendations) == 0 || h.interrupted {
 		h.recommendations = append(h.recommendations, recommendation{current, now})
@@ -84,7 +85,7 @@ func (h *history) seed(current int32, now time.Time) {
 	}
 }
 
-// record keeps a recommendation in place of the last one that is obsolete, if there is one.
+// record adds a recommendation, in the slot of the last obsolete one if there is one.
 func (h *history) record(replicas int32, now time.Time, obsolete func(time.Time) bool) {
 	entry := recommendation{replicas, now}
 	for i := len(h.recommendations) - 1; i >= 0; i-- {
@@ -96,8 +97,8 @@ func (h *history) record(replicas int32, now time.Time, obsolete func(time.Time)
 	h.recommendations = append(h.recommendations, entry)
 }
 
-// recordScale keeps a change of scale. Its slot is that of the last event that no policy
-// of the direction looks at any more, the longest period of which is given.
+// recordScale adds a scale event, in the slot of the last event that is older than the longest
+// period of the direction's policies.
 func (h *history) recordScale(from, to int32, now time.Time, longestUp, longestDown time.Duration) {
 	if to > from {
 		h.added = recordEvent(h.added, scaleEvent{to - from, now}, now.Add(-longestUp))
@@ -116,7 +117,7 @@ func recordEvent(events []scaleEvent, event scaleEvent, outdated time.Time) []sc
 	return append(events, event)
 }
 
-// within sums the events of the period that ends now.
+// within returns the sum of the events in the period that ends now.
 func within(events []scaleEvent, period time.Duration, now time.Time) (sum int64) {
 	since := now.Add(-period)
 	for _, e := range events {

@@ -14,23 +14,22 @@ import (
 	resourcev1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 )
 
-// noReplicas is the size that metrics call for when they cannot be used.
+// noReplicas is the size of metrics that cannot be used.
 const noReplicas = -1
 
-// errNoMetrics is of an autoscaler without metrics, which the API does not store: it
-// adds a default.
+// errNoMetrics is the error of an autoscaler without metrics, which the API server prevents by
+// adding a default.
 var errNoMetrics = errors.New("no metrics to scale on")
 
-// measured is what all metrics of an autoscaler call for.
+// measured is the result of all metrics of an autoscaler.
 type measured struct {
 	replicas int32  // noReplicas if there is no usable result
-	name     string // of the metric that calls for most
+	name     string // of the metric that requires most
 	statuses []autoscalingv2.MetricStatus
-	err      error // of metrics that are invalid
+	err      error // of invalid metrics
 }
 
-// workload is what metrics are computed from: the target, its pods, and what was read for
-// one metric and serves another.
+// workload is the input of metrics: the target, its pods, and values shared between metrics.
 type workload struct {
 	size     sizes
 	selector labels.Selector
@@ -41,7 +40,7 @@ type workload struct {
 	usageErr  error
 }
 
-// measure computes the size that the metrics call for, which is the largest of all.
+// measure returns the size that the metrics require, which is the largest of all.
 func (e *evaluation) measure(ctx context.Context, scale *autoscalingv1.Scale) measured {
 	if len(e.hpa.Spec.Metrics) == 0 {
 		return measured{replicas: noReplicas, err: errNoMetrics}
@@ -64,7 +63,7 @@ func (e *evaluation) measure(ctx context.Context, scale *autoscalingv1.Scale) me
 			continue
 		}
 		all.statuses[i] = one.status
-		// A metric that calls for none wins, too; of several such metrics, the last.
+		// A metric that requires zero replicas also counts; of several such metrics, the last.
 		if all.replicas == 0 || one.replicas > all.replicas {
 			all.replicas, all.name = one.replicas, one.name
 		}
@@ -72,7 +71,8 @@ func (e *evaluation) measure(ctx context.Context, scale *autoscalingv1.Scale) me
 	return e.judge(all, invalid, first, firstErr, scale.Spec.Replicas)
 }
 
-// judge decides what valid metrics are good for beside invalid ones: not for fewer replicas.
+// judge decides whether valid metrics can be used although others are invalid: only if they do
+// not require fewer replicas.
 func (e *evaluation) judge(all measured, invalid int, first *metricError, firstErr error, current int32) measured {
 	if invalid > 0 {
 		all.err = fmt.Errorf("invalid metrics (%v invalid out of %v), first error is: %w", invalid, len(e.hpa.Spec.Metrics), firstErr)
@@ -87,16 +87,16 @@ func (e *evaluation) judge(all measured, invalid int, first *metricError, firstE
 	return all
 }
 
-// measureOne computes one metric and accounts for it.
+// measureOne computes one metric and records it in the metrics of the controller.
 func (e *evaluation) measureOne(ctx context.Context, w *workload, spec autoscalingv2.MetricSpec) (oneMetric, *metricError) {
-	began := e.clock.Now()
+	began := e.Clock.Now()
 	one, failed := e.computeMetric(ctx, w, spec)
 	var err error
 	if failed != nil {
 		err = failed.cause
 		e.warn(failed.reason, err)
 	}
-	e.metrics.computed(actionOf(one.replicas, e.before.CurrentReplicas), err, spec.Type, e.clock.Since(began))
+	e.metrics.computed(actionOf(one.replicas, e.before.CurrentReplicas), err, spec.Type, e.Clock.Since(began))
 	return one, failed
 }
 
@@ -127,7 +127,7 @@ func (e *evaluation) findPods(scale *autoscalingv1.Scale) (*workload, error) {
 	}, nil
 }
 
-// refuse says why the pods of the target cannot be told.
+// refuse records why the pods of the target cannot be determined.
 func (e *evaluation) refuse(reason string, err error) error {
 	e.warn(reason, err)
 	e.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, reason, err.Error())

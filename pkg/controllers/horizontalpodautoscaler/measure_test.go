@@ -89,19 +89,19 @@ func TestKindsOfMetrics(t *testing.T) {
 		asked  string
 		status string // current value
 	}{
-		"object, value":            {object("Service", "Value", "", "5"), []int32{6}, "Service metric hits", "custom ns services thing hits", "value 10"},
-		"object, average":          {object("Service", "AverageValue", "2500m", ""), []int32{4}, "external metric hits(" + selectorText + ")", "custom ns services thing hits", "average 3334m"},
-		"object, namespace":        {object("Namespace", "Value", "", "5"), []int32{6}, "Namespace metric hits", "custom  namespaces ns hits", "value 10"},
-		"pods":                     {perPod("5"), []int32{6}, "pods metric rps", "custom ns pods * rps", "average 10"},
-		"external, average":        {external("queue", "2", ""), []int32{6}, "external metric queue(nil)", "external ns queue", "average 4"},
-		"external, value":          {external("queue", "", "6"), []int32{6}, "external metric queue(nil)", "external ns queue", "value 12"},
-		"external, average first":  {external("queue", "2", "1"), []int32{6}, "external metric queue(nil)", "external ns queue", "average 4"},
-		"cpu, average":             {usageOf("cpu", "500m"), []int32{6}, "cpu resource", "resource", "average 1"},
-		"memory, average":          {usageOf("memory", "50Mi"), []int32{6}, "memory resource", "resource", "average 100Mi"},
-		"cpu, utilization":         {cpu(50), []int32{6}, "cpu resource utilization (percentage of request)", "resource", "average 1, 100%"},
-		"container, utilization":   {container("main", 50, ""), []int32{6}, "cpu container resource utilization (percentage of request)", "resource", "average 1, 100%"},
-		"container, average":       {container("main", 0, "500m"), []int32{6}, "cpu resource", "resource", "average 1"},
-		"average over utilization": {container("main", 1, "500m"), []int32{6}, "cpu resource", "resource", "average 1"},
+		"HPA-30a: object, value":            {object("Service", "Value", "", "5"), []int32{6}, "Service metric hits", "custom ns services thing hits", "value 10"},
+		"HPA-30a: object, average":          {object("Service", "AverageValue", "2500m", ""), []int32{4}, "external metric hits(" + selectorText + ")", "custom ns services thing hits", "average 3334m"},
+		"HPA-30a: object, namespace":        {object("Namespace", "Value", "", "5"), []int32{6}, "Namespace metric hits", "custom  namespaces ns hits", "value 10"},
+		"HPA-30b: pods":                     {perPod("5"), []int32{6}, "pods metric rps", "custom ns pods * rps", "average 10"},
+		"HPA-30d: external, average":        {external("queue", "2", ""), []int32{6}, "external metric queue(nil)", "external ns queue", "average 4"},
+		"HPA-30d: external, value":          {external("queue", "", "6"), []int32{6}, "external metric queue(nil)", "external ns queue", "value 12"},
+		"HPA-30d: external, average first":  {external("queue", "2", "1"), []int32{6}, "external metric queue(nil)", "external ns queue", "average 4"},
+		"HPA-30c: cpu, average":             {usageOf("cpu", "500m"), []int32{6}, "cpu resource", "resource", "average 1"},
+		"HPA-30c, HPA-51: memory, average":  {usageOf("memory", "50Mi"), []int32{6}, "memory resource", "resource", "average 100Mi"},
+		"HPA-30c: cpu, utilization":         {cpu(50), []int32{6}, "cpu resource utilization (percentage of request)", "resource", "average 1, 100%"},
+		"HPA-30c: container, utilization":   {container("main", 50, ""), []int32{6}, "cpu container resource utilization (percentage of request)", "resource", "average 1, 100%"},
+		"HPA-30c: container, average":       {container("main", 0, "500m"), []int32{6}, "cpu resource", "resource", "average 1"},
+		"HPA-30c: average over utilization": {container("main", 1, "500m"), []int32{6}, "cpu resource", "resource", "average 1"},
 	} {
 		h := newHarness(t, testConfig, withPods(3, newHPA(withMetrics(tc.metric)))...)
 		h.usage = map[string]string{"p0": "1", "p1": "1", "p2": "1"}
@@ -152,6 +152,7 @@ func tellStatus(m autoscalingv2.MetricStatus) string {
 	return string(m.Type) + " " + strings.Join(parts, ", ")
 }
 
+// Pins HPA-28, HPA-29, HPA-30f and HPA-38.
 func TestInvalidMetrics(t *testing.T) {
 	down := errors.New("down")
 	unknown := autoscalingv2.MetricSpec{Type: "Magic"}
@@ -167,21 +168,21 @@ func TestInvalidMetrics(t *testing.T) {
 		prefix string
 		spec   bool // of the computation of the metric
 	}{
-		"object average":     {object("Service", "AverageValue", "5", ""), "FailedGetObjectMetric", "unable to get metric hits: Service on ns thing/unable to fetch metrics from custom metrics API: down", "failed to get object metric value: failed to get hits object metric: ", false},
-		"object selector":    {badObject, "FailedGetObjectMetric", `"?" is not a valid label selector operator`, "failed to get object metric value: ", false},
-		"external value":     {external("queue", "", "1"), "FailedGetExternalMetric", "unable to get external metric ns/queue/nil: unable to fetch metrics from external metrics API: down", "failed to get queue external metric value: failed to get external metric queue: ", false},
-		"external selector":  {badExternal, "FailedGetExternalMetric", `"?" is not a valid label selector operator`, "failed to get queue external metric value: failed to get queue external metric: ", false},
-		"object":             {object("Service", "Value", "", "5"), "FailedGetObjectMetric", "unable to get metric hits: Service on ns thing/unable to fetch metrics from custom metrics API: down", "failed to get object metric value: ", false},
-		"object target":      {object("Service", "Value", "5", ""), "FailedGetObjectMetric", "invalid object metric source: neither a value target nor an average value target was set", "failed to get object metric value: ", false},
-		"pods":               {perPod("5"), "FailedGetPodsMetric", "unable to get metric rps: unable to fetch metrics from custom metrics API: down", "failed to get pods metric value: ", false},
-		"pods selector":      {bad, "FailedGetPodsMetric", `"?" is not a valid label selector operator`, "failed to get pods metric value: ", false},
-		"resource":           {cpu(50), "FailedGetResourceMetric", "failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: down", "failed to get cpu resource metric value: ", false},
-		"resource average":   {usageOf("memory", "1"), "FailedGetResourceMetric", "failed to get memory usage: unable to get metrics for resource memory: unable to fetch metrics from resource metrics API: down", "failed to get memory resource metric value: ", false},
-		"container":          {container("main", 50, ""), "FailedGetContainerResourceMetric", "failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: down", "failed to get main container metric value: ", false},
-		"container target":   {container("main", 0, ""), "FailedGetContainerResourceMetric", "invalid resource metric source: neither an average utilization target nor an average value (usage) target was set", "failed to get main container metric value: ", false},
-		"external":           {external("queue", "1", ""), "FailedGetExternalMetric", "unable to get external metric ns/queue/nil: unable to fetch metrics from external metrics API: down", "failed to get queue external metric value: failed to get queue external metric: ", false},
-		"external target":    {external("queue", "", ""), "FailedGetExternalMetric", "invalid external metric source: neither a value target nor an average value target was set", "failed to get queue external metric value: ", false},
-		"of an unknown type": {unknown, "InvalidMetricSourceType", `unknown metric source type "Magic"`, "", true},
+		"object average":              {object("Service", "AverageValue", "5", ""), "FailedGetObjectMetric", "unable to get metric hits: Service on ns thing/unable to fetch metrics from custom metrics API: down", "failed to get object metric value: failed to get hits object metric: ", false},
+		"object selector":             {badObject, "FailedGetObjectMetric", `"?" is not a valid label selector operator`, "failed to get object metric value: ", false},
+		"external value":              {external("queue", "", "1"), "FailedGetExternalMetric", "unable to get external metric ns/queue/nil: unable to fetch metrics from external metrics API: down", "failed to get queue external metric value: failed to get external metric queue: ", false},
+		"external selector":           {badExternal, "FailedGetExternalMetric", `"?" is not a valid label selector operator`, "failed to get queue external metric value: failed to get queue external metric: ", false},
+		"object":                      {object("Service", "Value", "", "5"), "FailedGetObjectMetric", "unable to get metric hits: Service on ns thing/unable to fetch metrics from custom metrics API: down", "failed to get object metric value: ", false},
+		"object target":               {object("Service", "Value", "5", ""), "FailedGetObjectMetric", "invalid object metric source: neither a value target nor an average value target was set", "failed to get object metric value: ", false},
+		"pods":                        {perPod("5"), "FailedGetPodsMetric", "unable to get metric rps: unable to fetch metrics from custom metrics API: down", "failed to get pods metric value: ", false},
+		"pods selector":               {bad, "FailedGetPodsMetric", `"?" is not a valid label selector operator`, "failed to get pods metric value: ", false},
+		"resource":                    {cpu(50), "FailedGetResourceMetric", "failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: down", "failed to get cpu resource metric value: ", false},
+		"resource average":            {usageOf("memory", "1"), "FailedGetResourceMetric", "failed to get memory usage: unable to get metrics for resource memory: unable to fetch metrics from resource metrics API: down", "failed to get memory resource metric value: ", false},
+		"container":                   {container("main", 50, ""), "FailedGetContainerResourceMetric", "failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: down", "failed to get main container metric value: ", false},
+		"container target":            {container("main", 0, ""), "FailedGetContainerResourceMetric", "invalid resource metric source: neither an average utilization target nor an average value (usage) target was set", "failed to get main container metric value: ", false},
+		"external":                    {external("queue", "1", ""), "FailedGetExternalMetric", "unable to get external metric ns/queue/nil: unable to fetch metrics from external metrics API: down", "failed to get queue external metric value: failed to get queue external metric: ", false},
+		"external target":             {external("queue", "", ""), "FailedGetExternalMetric", "invalid external metric source: neither a value target nor an average value target was set", "failed to get queue external metric value: ", false},
+		"HPA-30e: of an unknown type": {unknown, "InvalidMetricSourceType", `unknown metric source type "Magic"`, "", true},
 	} {
 		h := newHarness(t, testConfig, withPods(3, newHPA(withMetrics(tc.metric)))...)
 		h.fail = map[string]error{"resource": down, "custom": down, "external": down}
@@ -213,6 +214,7 @@ func TestInvalidMetrics(t *testing.T) {
 	}
 }
 
+// Pins HPA-38.
 func TestEmptyAnswers(t *testing.T) {
 	for want, metric := range map[string]autoscalingv2.MetricSpec{
 		"no metrics returned from resource metrics API": cpu(50),
@@ -226,6 +228,7 @@ func TestEmptyAnswers(t *testing.T) {
 	}
 }
 
+// Pins HPA-34.
 func TestNoPodsAndNoSamples(t *testing.T) {
 	h := newHarness(t, testConfig, newHPA(withMetrics(perPod("1"))))
 	h.custom = map[string]string{"p9": "10"}
@@ -241,6 +244,7 @@ func TestNoPodsAndNoSamples(t *testing.T) {
 }
 
 // TestReadyPodsCannotBeCounted pins M6 and what M4 puts in front of it.
+// Pins HPA-30f and HPA-32.
 func TestReadyPodsCannotBeCounted(t *testing.T) {
 	const text = "unable to calculate ready pods: no pods returned by selector while calculating replica count"
 	for prefix, metric := range map[string]autoscalingv2.MetricSpec{
@@ -265,6 +269,7 @@ func TestReadyPodsCannotBeCounted(t *testing.T) {
 
 // TestRequestsAreReadLast pins M8: what the pods and their samples lack is told before what
 // the pods do not request.
+// Pins HPA-34.
 func TestRequestsAreReadLast(t *testing.T) {
 	unrequested := func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = nil }
 	for name, tc := range map[string]struct {
@@ -290,13 +295,13 @@ func TestSeveralMetrics(t *testing.T) {
 		active  string
 		fails   bool
 	}{
-		"the largest wins":          {[]autoscalingv2.MetricSpec{external("a", "4", ""), external("b", "2", "")}, "12", []int32{6}, "external metric b(nil)", false},
-		"the first of equals":       {[]autoscalingv2.MetricSpec{external("a", "2", ""), external("b", "2", "")}, "12", []int32{6}, "external metric a(nil)", false},
-		"the last of zeros":         {[]autoscalingv2.MetricSpec{external("a", "2", ""), external("b", "2", "")}, "0", nil, "external metric b(nil)", false}, // M2
-		"an invalid one beside":     {[]autoscalingv2.MetricSpec{cpu(50), external("b", "2", "")}, "12", []int32{6}, "external metric b(nil)", true},
-		"no down on partial data":   {[]autoscalingv2.MetricSpec{external("b", "6", ""), cpu(50)}, "12", nil, "False FailedGetResourceMetric", true},
-		"partial data, no change":   {[]autoscalingv2.MetricSpec{external("b", "4", ""), cpu(50)}, "12", nil, "external metric b(nil)", true},
-		"the first of the failures": {[]autoscalingv2.MetricSpec{{Type: "Magic"}, cpu(50)}, "12", nil, "False InvalidMetricSourceType", true},
+		"HPA-28: the largest wins":                  {[]autoscalingv2.MetricSpec{external("a", "4", ""), external("b", "2", "")}, "12", []int32{6}, "external metric b(nil)", false},
+		"HPA-28: the first of equals":               {[]autoscalingv2.MetricSpec{external("a", "2", ""), external("b", "2", "")}, "12", []int32{6}, "external metric a(nil)", false},
+		"HPA-28, HPA-48: the last of zeros":         {[]autoscalingv2.MetricSpec{external("a", "2", ""), external("b", "2", "")}, "0", nil, "external metric b(nil)", false}, // M2
+		"HPA-29: an invalid one beside":             {[]autoscalingv2.MetricSpec{cpu(50), external("b", "2", "")}, "12", []int32{6}, "external metric b(nil)", true},
+		"HPA-29: no down on partial data":           {[]autoscalingv2.MetricSpec{external("b", "6", ""), cpu(50)}, "12", nil, "False FailedGetResourceMetric", true},
+		"HPA-29, HPA-48: partial data, no change":   {[]autoscalingv2.MetricSpec{external("b", "4", ""), cpu(50)}, "12", nil, "external metric b(nil)", true},
+		"HPA-28, HPA-29: the first of the failures": {[]autoscalingv2.MetricSpec{{Type: "Magic"}, cpu(50)}, "12", nil, "False InvalidMetricSourceType", true},
 	} {
 		h := newHarness(t, testConfig, withPods(3, newHPA(withMetrics(tc.metrics...)))...)
 		h.fail["resource"] = errors.New("down")
@@ -308,6 +313,7 @@ func TestSeveralMetrics(t *testing.T) {
 	}
 }
 
+// Pins HPA-59.
 func TestResourceMetricsAreReadOnce(t *testing.T) {
 	h := newHarness(t, testConfig, withPods(3, newHPA(withMetrics(cpu(50), usageOf("memory", "1Gi"), container("main", 50, ""))))...)
 	h.usage = map[string]string{"p0": "1", "p1": "1", "p2": "1"}
@@ -316,6 +322,7 @@ func TestResourceMetricsAreReadOnce(t *testing.T) {
 	}
 }
 
+// Pins HPA-66.
 func TestAnAutoscalerWithoutMetricsIsLeftAlone(t *testing.T) {
 	h := newHarness(t, testConfig, withPods(3, newHPA(withMetrics()))...)
 	if _, err := h.evaluate(t); !errors.Is(err, errNoMetrics) || h.written != nil {
@@ -324,6 +331,7 @@ func TestAnAutoscalerWithoutMetricsIsLeftAlone(t *testing.T) {
 }
 
 // TestExternalSumSaturates pins M4.
+// Pins HPA-30d.
 func TestExternalSumSaturates(t *testing.T) {
 	series := func(values ...int64) (all []externalv1beta1.ExternalMetricValue) {
 		for _, v := range values {
@@ -350,6 +358,7 @@ func TestExternalSumSaturates(t *testing.T) {
 	}
 }
 
+// Pins HPA-38.
 func TestResourceSamples(t *testing.T) {
 	pod := func(name string, containers ...string) resourcev1beta1.PodMetrics {
 		m := resourcev1beta1.PodMetrics{ObjectMeta: metav1.ObjectMeta{Name: name}}

@@ -8,10 +8,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 )
 
-// action is what was, or would be, done to the target.
+// action is the action on the target, taken or computed.
 type action string
 
 const (
@@ -108,7 +108,7 @@ func (m controllerMetrics) desired(key cache.ObjectName, replicas int32) {
 	m.desiredReplicas.WithLabelValues(key.Namespace, key.Name).Set(float64(replicas))
 }
 
-// forget drops the series of an autoscaler that is gone.
+// forget drops the series of a deleted autoscaler.
 func (m controllerMetrics) forget(key cache.ObjectName) {
 	m.desiredReplicas.Delete(map[string]string{"namespace": key.Namespace, "hpa_name": key.Name})
 }

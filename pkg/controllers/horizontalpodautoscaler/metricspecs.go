@@ -11,22 +11,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// oneMetric is what one metric calls for.
+// oneMetric is the result of one metric.
 type oneMetric struct {
 	replicas int32
-	name     string // as users are told
+	name     string // as named in messages
 	status   autoscalingv2.MetricStatus
 }
 
 // metricError is why a metric cannot be used.
 type metricError struct {
 	reason string
-	prefix string // for where it is told among others
+	prefix string // where it is reported together with others
 	cause  error
 }
 
-// wrapped is the error for the sum of all. There it does not matter any more that only the
-// spec can cure it.
+// wrapped returns the error for the result of all metrics, where it no longer matters whether
+// only the spec can fix it.
 func (e *metricError) wrapped() error {
 	cause := e.cause
 	if spec := (specError{}); errors.As(cause, &spec) {
@@ -38,8 +38,8 @@ func (e *metricError) wrapped() error {
 	return fmt.Errorf("%s: %w", e.prefix, cause)
 }
 
-// computingError is an error of the computation of a metric, as opposed to one of its spec.
-// Where it is told among others the prefix is added.
+// computingError is an error of the computation of a metric, as opposed to one of its spec. The
+// prefix is added where it is reported together with others.
 type computingError struct {
 	prefix string
 	error
@@ -48,7 +48,7 @@ type computingError struct {
 // Unwrap returns the cause.
 func (e computingError) Unwrap() error { return e.error }
 
-// failedMetric makes the error of a metric. The prefix names it among others.
+// failedMetric returns the error of a metric. The prefix identifies the metric.
 func failedMetric(reason, prefix string, err error) *metricError {
 	if computing := (computingError{}); errors.As(err, &computing) {
 		prefix, err = prefix+": "+computing.prefix, computing.error
@@ -63,7 +63,7 @@ var (
 	errExternalTarget = errors.New("invalid external metric source: neither a value target nor an average value target was set")
 )
 
-// computeMetric computes what one metric calls for.
+// computeMetric computes one metric.
 func (e *evaluation) computeMetric(ctx context.Context, w *workload, spec autoscalingv2.MetricSpec) (oneMetric, *metricError) {
 	var one oneMetric
 	var err error
@@ -109,7 +109,7 @@ func (e *evaluation) objectMetric(w *workload, source autoscalingv2.ObjectMetric
 	read := func() (int64, error) {
 		value, err := e.source.objectValue(e.key.Namespace, source.DescribedObject, source.Metric.Name, series)
 		if err != nil {
-			// The order of namespace, name and cause is what users have been told since ever.
+			// The order of namespace, name and cause is that of upstream.
 			return 0, fmt.Errorf("unable to get metric %s: %v on %s %s/%w", source.Metric.Name,
 				source.DescribedObject.Kind, e.key.Namespace, source.DescribedObject.Name, err)
 		}
@@ -182,6 +182,7 @@ func (e *evaluation) containerMetric(ctx context.Context, w *workload, source au
 
 // resourceUsage computes a resource metric of whole pods, or of one container of each.
 func (e *evaluation) resourceUsage(ctx context.Context, w *workload, name corev1.ResourceName, container string,
+
 	aim autoscalingv2.MetricTarget) (int32, autoscalingv2.MetricValueStatus, string, error) {
 	var none autoscalingv2.MetricValueStatus
 	if aim.AverageValue == nil && aim.AverageUtilization == nil {
@@ -207,6 +208,7 @@ func (e *evaluation) resourceUsage(ctx context.Context, w *workload, name corev1
 }
 
 func (e *evaluation) computeResource(ctx context.Context, w *workload, name corev1.ResourceName, container string,
+
 	aim autoscalingv2.MetricTarget) (int32, reading, error) {
 	pods, err := e.podUsage(ctx, w)
 	if err != nil {
@@ -227,8 +229,8 @@ func average(amount resource.Quantity) func() (goal, error) {
 	return func() (goal, error) { return averageGoal(amount.MilliValue()), nil }
 }
 
-// computePods computes a metric of pods from what was read of all of them. What the goal
-// depends on comes last: users are told first that there is nothing to hold against it.
+// computePods computes a metric of pods. The goal is computed last, so that missing samples are
+// reported before errors of the goal.
 func (e *evaluation) computePods(w *workload, read samples, name corev1.ResourceName, aim func() (goal, error)) (int32, reading, error) {
 	if len(w.pods) == 0 {
 		return 0, reading{}, errNoPods
@@ -286,7 +288,7 @@ func (e *evaluation) externalValue(metric autoscalingv2.MetricIdentifier, shared
 	return value, nil
 }
 
-// externalName names a metric of which pods get a share, external or not.
+// externalName returns the name of a metric that is shared by pods, external or not.
 func externalName(metric autoscalingv2.MetricIdentifier) string {
 	return fmt.Sprintf("external metric %s(%s)", metric.Name, metric.Selector.String())
 }
@@ -295,7 +297,7 @@ func decimal(amount int64) *resource.Quantity {
 	return resource.NewMilliQuantity(amount, resource.DecimalSI)
 }
 
-// amountOf is an amount of a resource in the notation users expect.
+// amountOf formats an amount of a resource.
 func amountOf(name corev1.ResourceName, amount int64) *resource.Quantity {
 	if name == corev1.ResourceMemory {
 		return resource.NewMilliQuantity(amount, resource.BinarySI)

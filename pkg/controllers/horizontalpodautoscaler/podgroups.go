@@ -12,28 +12,28 @@ import (
 type sample struct {
 	amount int64
 	at     time.Time
-	window time.Duration // over which it was taken, ending at that time
+	window time.Duration // of the measurement, ending at that time
 }
 
 // samples are the metrics of pods, by name.
 type samples map[string]sample
 
-// podGroups are the pods of a workload by what can be said of their metric.
+// podGroups are the pods of a workload by the state of their samples.
 type podGroups struct {
-	ready   int      // have a sample that counts
-	unready []string // their samples do not count yet
+	ready   int      // have a reliable sample
+	unready []string // their samples are not reliable yet
 	missing []string // have no sample
-	ignored []string // are on their way out
+	ignored []string // have failed or are being deleted
 }
 
-// startup says how long the CPU samples of a pod that starts are distrusted.
+// startup is how long the CPU samples of a starting pod are unreliable.
 type startup struct {
 	initialization time.Duration // after its start, for as long as it is not ready
 	readinessDelay time.Duration // after its start, changes of readiness are initial
 }
 
-// group sorts pods by what can be said of their samples of a resource. Metrics that are no
-// resource have an empty one.
+// group groups pods by the state of their samples of a resource, which is empty for other
+// metrics.
 func group(pods []*corev1.Pod, s samples, resource corev1.ResourceName, start startup, now time.Time) podGroups {
 	var groups podGroups
 	for _, pod := range pods {
@@ -58,8 +58,8 @@ func group(pods []*corev1.Pod, s samples, resource corev1.ResourceName, start st
 	return groups
 }
 
-// distrusts reports that a CPU sample may be of the start of the pod, which says nothing
-// about its load.
+// distrusts reports whether a CPU sample may be from the start of the pod, which is no
+// indication of its load.
 func (s startup) distrusts(pod *corev1.Pod, sample sample, now time.Time) bool {
 	ready := readiness(pod)
 	if ready == nil || pod.Status.StartTime == nil {
@@ -82,7 +82,7 @@ func readiness(pod *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-// counted are the samples without those of ignored and unready pods.
+// counted returns the samples without those of ignored and unready pods.
 func (g podGroups) counted(s samples) samples {
 	kept := make(samples, len(s))
 	for pod, sample := range s {
@@ -97,8 +97,8 @@ func (g podGroups) counted(s samples) samples {
 	return kept
 }
 
-// requests returns what each pod requests of a resource, or one container of each if it
-// is named. It fails if any of the pods lacks the request.
+// requests returns what each pod requests of a resource, or one container of each if it is
+// named. It returns an error if any of the pods lacks the request.
 func requests(pods []*corev1.Pod, resource corev1.ResourceName, container string, podLevel bool) (map[string]int64, error) {
 	all := make(map[string]int64, len(pods))
 	for _, pod := range pods {
@@ -134,9 +134,9 @@ func requestOf(pod *corev1.Pod, resource corev1.ResourceName, container string, 
 	return sum, nil
 }
 
-// wholeRequest is what a pod that requests something as a whole requests of any resource:
-// what the scheduler reckons with. That is the request of the pod, or else those of its
-// containers, of which some may have none, and in both cases its overhead.
+// wholeRequest returns the request of a pod with pod-level resources, as the scheduler computes
+// it: the pod-level request, or else the sum of those of its containers, some of which may have
+// none, plus the overhead.
 func wholeRequest(pod *corev1.Pod, resource corev1.ResourceName) (int64, error) {
 	request, ok := resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{})[resource]
 	if !ok {

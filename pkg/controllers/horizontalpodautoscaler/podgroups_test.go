@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// Pins HPA-34.
 func TestGroup(t *testing.T) {
 	start := startup{initialization: 5 * time.Minute, readinessDelay: 30 * time.Second}
 	const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
@@ -61,6 +62,7 @@ func TestGroup(t *testing.T) {
 	}
 }
 
+// Pins HPA-34.
 func TestSamplesOfIgnoredAndUnreadyPodsDoNotCount(t *testing.T) {
 	all := amounts(1, 2, 3)
 	all["stranger"] = sample{amount: 4}
@@ -73,6 +75,7 @@ func TestSamplesOfIgnoredAndUnreadyPodsDoNotCount(t *testing.T) {
 	}
 }
 
+// Pins HPA-37.
 func TestRequests(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	container := func(name, cpu string) corev1.Container {

@@ -12,28 +12,28 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// selectors remembers which pods each autoscaler was last seen to select, to tell pods
-// that are under several of them.
+// selectors holds the last known selector of each autoscaler, to detect pods that several of
+// them select.
 //
-//  1. A registered autoscaler selects nothing until its selector is set. A selector is
-//     remembered only for a registered autoscaler, which is one of a name and UID: another
-//     one of its name selects nothing at first.
-//  2. A selector is filed under one label pair that a pod must have, its anchor, or under
-//     no pair if it requires none. Looking up a pod costs as much as the selectors that
-//     share a pair with it, however many autoscalers the namespace has.
+//  1. A registered autoscaler selects nothing until its selector is set. Registration is by
+//     name and UID: a recreated autoscaler selects nothing at first.
+//  2. A selector is indexed by one label pair that a pod must have, its anchor, or by no pair
+//     if it requires none. The cost of looking up a pod is proportional to the selectors whose
+//     anchor it has, not to the autoscalers of the namespace.
 type selectors struct {
 	mu    sync.RWMutex
 	known map[cache.ObjectName]registered
 	filed map[file]map[cache.ObjectName]labels.Selector
 }
 
-// registered is an autoscaler that is known.
+// registered is a registered autoscaler.
 type registered struct {
 	uid      types.UID
 	selector labels.Selector
 }
 
-// file is where selectors with the same anchor are kept. The zero pair is for those without.
+// file is the index key of selectors with the same anchor. The zero pair is for those without
+// one.
 type file struct{ namespace, label, value string }
 
 func newSelectors() *selectors {
@@ -43,7 +43,7 @@ func newSelectors() *selectors {
 	}
 }
 
-// register makes an autoscaler known and returns the number of those that are.
+// register registers an autoscaler and returns the number of registered ones.
 func (s *selectors) register(key cache.ObjectName, uid types.UID) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +53,7 @@ func (s *selectors) register(key cache.ObjectName, uid types.UID) int {
 	return len(s.known)
 }
 
-// remove forgets an autoscaler and returns the number of those left.
+// remove unregisters an autoscaler and returns the number of registered ones.
 func (s *selectors) remove(key cache.ObjectName) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *selectors) isKnown(key cache.ObjectName, uid types.UID) bool {
 	return ok && known.uid == uid
 }
 
-// set remembers the selector of an autoscaler, if it is registered.
+// set sets the selector of an autoscaler if it is registered.
 func (s *selectors) set(key cache.ObjectName, uid types.UID, selector labels.Selector) {
 	if s.holds(key, uid, selector) {
 		return
@@ -85,7 +85,7 @@ func (s *selectors) set(key cache.ObjectName, uid types.UID, selector labels.Sel
 	}
 }
 
-// holds reports that nothing would change, which is so in all but the first evaluation.
+// holds reports whether set would change nothing, as in almost every evaluation.
 func (s *selectors) holds(key cache.ObjectName, uid types.UID, selector labels.Selector) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -96,7 +96,7 @@ func (s *selectors) holds(key cache.ObjectName, uid types.UID, selector labels.S
 	return was.String() == selector.String() && was.Empty() == selector.Empty()
 }
 
-// adopt takes the selectors of the registered autoscalers from other.
+// adopt copies the selectors of the registered autoscalers from other.
 func (s *selectors) adopt(other *selectors) {
 	other.mu.RLock()
 	defer other.mu.RUnlock()
@@ -164,7 +164,7 @@ func (s *selectors) unfile(key cache.ObjectName) {
 	}
 }
 
-// anchor says where a selector is filed. It is false for one that selects nothing.
+// anchor returns the index key of a selector, and false for one that selects nothing.
 func anchor(namespace string, selector labels.Selector) (f file, selects bool) {
 	pairs, selects := exactPairs(selector)
 	for label, value := range pairs {
@@ -177,7 +177,7 @@ func anchor(namespace string, selector labels.Selector) (f file, selects bool) {
 	return f, selects
 }
 
-// exactPairs returns the labels that a pod must have, with their values, to match. It is
+// exactPairs returns the labels that a pod must have, with their values, to match. It returns
 // false for a selector that selects nothing.
 func exactPairs(selector labels.Selector) (pairs map[string]string, selects bool) {
 	requirements, selects := selector.Requirements()

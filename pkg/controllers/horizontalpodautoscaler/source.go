@@ -19,7 +19,7 @@ import (
 	"k8s.io/metrics/pkg/client/external_metrics"
 )
 
-// defaultWindow is over how long a custom metric is taken that does not say so itself.
+// defaultWindow is the window of a custom metric that does not report its own.
 const defaultWindow = 60 * time.Second
 
 // metricSource reads the three metrics APIs.
@@ -41,8 +41,8 @@ func (s metricSource) podMetrics(ctx context.Context, namespace string, selector
 	return list.Items, nil
 }
 
-// resourceSamples takes a resource out of pod metrics: of one container if it is named,
-// else of all. A pod of which a container lacks the resource has no sample.
+// resourceSamples returns the samples of a resource from pod metrics: of one container if it is
+// named, otherwise of all. A pod of which a container lacks the resource has no sample.
 func resourceSamples(pods []resourcev1beta1.PodMetrics, resource corev1.ResourceName, container string) samples {
 	all := make(samples, len(pods))
 	for i := range pods {
@@ -87,8 +87,8 @@ func (s metricSource) podSamples(namespace string, pods labels.Selector, metric 
 	return all, nil
 }
 
-// objectValue reads a custom metric of one object. That of a Namespace is read of the
-// autoscaler's own, whatever its name.
+// objectValue reads a custom metric of one object. For a Namespace, that of the autoscaler is
+// read, regardless of the name.
 func (s metricSource) objectValue(namespace string, object autoscalingv2.CrossVersionObjectReference, metric string, series labels.Selector) (int64, error) {
 	kind := schema.FromAPIVersionAndKind(object.APIVersion, object.Kind).GroupKind()
 	client, name := custom_metrics.MetricsInterface(nil), object.Name
@@ -116,8 +116,8 @@ func (s metricSource) externalValue(namespace, metric string, series labels.Sele
 	return sumOf(list.Items, shared), nil
 }
 
-// sumOf adds series up, to at most the largest number. A sum that is shared counts as too
-// large when it is negative on the way: that is how users know it.
+// sumOf adds up series, saturating at the maximum. A shared sum also saturates when it becomes
+// negative, as upstream.
 func sumOf(series []externalv1beta1.ExternalMetricValue, shared bool) (sum int64) {
 	for _, item := range series {
 		value := item.Value.MilliValue()

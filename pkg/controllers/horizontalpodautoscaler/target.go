@@ -14,22 +14,22 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// target is what an autoscaler scales.
+// target is the scaled object of an autoscaler.
 type target struct {
 	resource schema.GroupResource
 	scale    *autoscalingv1.Scale
 }
 
-// findTarget reads the live scale of the target. The version of its kind does not matter;
-// of several resources of the kind the first that has the object counts. Its errors are
-// not wrapped: users read them in the status of the autoscaler.
+// findTarget reads the live scale of the target. The version of its kind is ignored; of several
+// resources of the kind, the first that has the object is used. Its errors are not wrapped:
+// users read them in the status of the autoscaler.
 func (e *evaluation) findTarget(ctx context.Context) (target, error) {
 	ref := e.hpa.Spec.ScaleTargetRef
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
 		return target{}, specError{err}
 	}
-	mappings, err := e.mapper.RESTMappings(schema.GroupKind{Group: gv.Group, Kind: ref.Kind})
+	mappings, err := e.Mapper.RESTMappings(schema.GroupKind{Group: gv.Group, Kind: ref.Kind})
 	if err != nil {
 		return target{}, err
 	}
@@ -50,18 +50,18 @@ func (e *evaluation) findTarget(ctx context.Context) (target, error) {
 	return target{}, first
 }
 
-// rescale gives the target its size. A failure ends the evaluation.
+// rescale scales the target. A failure ends the evaluation.
 func (e *evaluation) rescale(ctx context.Context, t target, w want) error {
 	current := t.scale.Spec.Replicas
 	if err := e.writeScale(ctx, t, w.replicas); err != nil {
-		e.events.Eventf(e.hpa, corev1.EventTypeWarning, "FailedRescale", "New size: %d; reason: %s; error: %v", w.replicas, w.reason, err)
+		e.Record(failedRescale(e.hpa, w, err))
 		e.set(autoscalingv2.AbleToScale, corev1.ConditionFalse, "FailedUpdateScale", fmt.Sprintf("the HPA controller was unable to update the target scale: %v", err))
 		e.report(current, e.before.DesiredReplicas, w.statuses)
 		e.saveOrLog(ctx)
 		return fmt.Errorf("scaling %s: %w", e.reference(), err)
 	}
 	e.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededRescale", fmt.Sprintf("the HPA controller was able to update the target scale to %d", w.replicas))
-	e.events.Eventf(e.hpa, corev1.EventTypeNormal, "SuccessfulRescale", "New size: %d; reason: %s", w.replicas, w.reason)
+	e.Record(rescaled(e.hpa, w))
 	e.action = actionOf(w.replicas, current)
 	e.noteZero(current, w.replicas)
 	if e.hpa.Spec.Behavior != nil {
@@ -72,8 +72,7 @@ func (e *evaluation) rescale(ctx context.Context, t target, w want) error {
 	return nil
 }
 
-// writeScale writes the number of replicas, and again on conflicts with what others wrote
-// to the target.
+// writeScale writes the number of replicas, and retries on conflicts.
 func (e *evaluation) writeScale(ctx context.Context, t target, replicas int32) error {
 	scales, scale := e.scales.Scales(e.hpa.Namespace), t.scale.DeepCopy()
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -84,7 +83,7 @@ func (e *evaluation) writeScale(ctx context.Context, t target, replicas int32) e
 		}
 		fresh, getErr := scales.Get(ctx, t.resource, e.hpa.Spec.ScaleTargetRef.Name, metav1.GetOptions{})
 		if getErr != nil {
-			klog.FromContext(ctx).Error(getErr, "Scale not read again after a failed write", "key", e.key)
+			klog.FromContext(ctx).Error(getErr, "Failed to read the scale after a failed write", "key", e.key)
 			return err
 		}
 		scale = fresh
@@ -92,8 +91,8 @@ func (e *evaluation) writeScale(ctx context.Context, t target, replicas int32) e
 	})
 }
 
-// noteZero tells a target that its autoscaler scaled to zero, which it may wake up, from
-// one that somebody else did.
+// noteZero records whether this autoscaler scaled its target to zero: only then may it scale it
+// up again.
 func (e *evaluation) noteZero(current, desired int32) {
 	switch {
 	case !e.config.scaleToZero:

@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// tempering is what decides how far a workload follows its metrics at once.
+// tempering is the input of the decision how far to follow the metrics at once.
 type tempering struct {
-	proposal int32 // replicas that the metrics call for
+	proposal int32 // replicas that the metrics require
 	current  int32
 	min, max int32 // bounds of the autoscaler
 	now      time.Time
@@ -23,7 +23,7 @@ type finding struct {
 	reason, message string
 }
 
-// tempered is a size with what is to be said about it.
+// tempered is a limited size with its conditions and reasons.
 type tempered struct {
 	replicas int32
 	able     finding // AbleToScale: whether recent recommendations hold it back
@@ -38,7 +38,7 @@ const (
 	inRange          = "the desired count is within the acceptable range"
 )
 
-// limit says that a size was changed, and why; or that it was not.
+// limit records whether and why a size was limited.
 func limit(stabilized, replicas int32, reason, message string) finding {
 	if stabilized == replicas {
 		return finding{autoscalingv2.ScalingLimited, corev1.ConditionFalse, reason, message}
@@ -84,7 +84,7 @@ func temper(in tempering, past *history, window time.Duration) tempered {
 	return out
 }
 
-// bound keeps a size between min and the lower of max and what may be added at once.
+// bound limits a size to at least min, and to at most max and the number allowed at once.
 func bound(in tempering, stabilized int32) (int32, finding) {
 	fastest := saturate(max(2*int64(in.current), 4))
 	highest := min(in.max, fastest)
@@ -100,10 +100,10 @@ func bound(in tempering, stabilized int32) (int32, finding) {
 	return replicas, limit(stabilized, replicas, reason, message)
 }
 
-// saturate makes an int32 of a number of replicas that may be larger or smaller.
+// saturate converts a number of replicas to int32, saturating on overflow.
 func saturate(n int64) int32 { return int32(min(max(n, math.MinInt32), math.MaxInt32)) }
 
-// ceiling rounds a number of replicas up. It is zero for what is not a number.
+// ceiling rounds a number of replicas up. It returns zero for NaN.
 func ceiling(n float64) int32 {
 	switch n = math.Ceil(n); {
 	case math.IsNaN(n):

@@ -27,6 +27,7 @@ func ago(replicas int32, before time.Duration) recommendation {
 	return recommendation{replicas, epoch.Add(-before)}
 }
 
+// Pins HPA-39 and HPA-40.
 func TestTemper(t *testing.T) {
 	const window = 5 * time.Minute
 	for name, tc := range map[string]struct {
@@ -34,19 +35,19 @@ func TestTemper(t *testing.T) {
 		past                        []recommendation
 		want                        string
 	}{
-		"no change":                          {3, 3, 1, 10, nil, "3 ReadyForNewScale False:DesiredWithinRange"},
-		"down at once without a past":        {1, 3, 1, 10, nil, "1 ReadyForNewScale False:DesiredWithinRange"},
-		"down to the highest of the window":  {1, 5, 1, 10, []recommendation{ago(4, window), ago(3, time.Minute)}, "4 ScaleDownStabilized False:DesiredWithinRange"},
-		"what is older does not count":       {1, 5, 1, 10, []recommendation{ago(4, window+1)}, "1 ReadyForNewScale False:DesiredWithinRange"},
-		"a higher past can even scale up":    {3, 3, 1, 10, []recommendation{ago(5, time.Minute)}, "5 ScaleDownStabilized False:DesiredWithinRange"},
-		"below the minimum":                  {1, 3, 2, 10, nil, "2 ReadyForNewScale True:TooFewReplicas"},
-		"above the maximum":                  {12, 9, 1, 10, nil, "10 ReadyForNewScale True:TooManyReplicas"},
-		"at most twice as many":              {9, 3, 1, 10, nil, "6 ReadyForNewScale True:ScaleUpLimit"},
-		"or four":                            {9, 1, 1, 10, nil, "4 ReadyForNewScale True:ScaleUpLimit"},
-		"rate and maximum are the same":      {9, 3, 1, 6, nil, "6 ReadyForNewScale True:TooManyReplicas"},
-		"the minimum wins over the rate":     {5, 1, 8, 10, nil, "8 ReadyForNewScale True:TooFewReplicas"},
-		"no overflow of the rate":            {math.MaxInt32, math.MaxInt32 - 1, 1, math.MaxInt32, nil, "max ReadyForNewScale False:DesiredWithinRange"},
-		"nothing called for, zero permitted": {0, 3, 0, 10, nil, "0 ReadyForNewScale False:DesiredWithinRange"},
+		"no change":                                      {3, 3, 1, 10, nil, "3 ReadyForNewScale False:DesiredWithinRange"},
+		"down at once without a past":                    {1, 3, 1, 10, nil, "1 ReadyForNewScale False:DesiredWithinRange"},
+		"down to the highest of the window":              {1, 5, 1, 10, []recommendation{ago(4, window), ago(3, time.Minute)}, "4 ScaleDownStabilized False:DesiredWithinRange"},
+		"what is older does not count":                   {1, 5, 1, 10, []recommendation{ago(4, window+1)}, "1 ReadyForNewScale False:DesiredWithinRange"},
+		"a higher past can even scale up":                {3, 3, 1, 10, []recommendation{ago(5, time.Minute)}, "5 ScaleDownStabilized False:DesiredWithinRange"},
+		"below the minimum":                              {1, 3, 2, 10, nil, "2 ReadyForNewScale True:TooFewReplicas"},
+		"above the maximum":                              {12, 9, 1, 10, nil, "10 ReadyForNewScale True:TooManyReplicas"},
+		"HPA-40: at most twice as many":                  {9, 3, 1, 10, nil, "6 ReadyForNewScale True:ScaleUpLimit"},
+		"HPA-40: or four":                                {9, 1, 1, 10, nil, "4 ReadyForNewScale True:ScaleUpLimit"},
+		"HPA-40: rate and maximum are the same":          {9, 3, 1, 6, nil, "6 ReadyForNewScale True:TooManyReplicas"},
+		"HPA-40, HPA-49: the minimum wins over the rate": {5, 1, 8, 10, nil, "8 ReadyForNewScale True:TooFewReplicas"},
+		"no overflow of the rate":                        {math.MaxInt32, math.MaxInt32 - 1, 1, math.MaxInt32, nil, "max ReadyForNewScale False:DesiredWithinRange"},
+		"nothing called for, zero permitted":             {0, 3, 0, 10, nil, "0 ReadyForNewScale False:DesiredWithinRange"},
 	} {
 		past := &history{recommendations: tc.past}
 		got := temper(tempering{tc.proposal, tc.current, tc.min, tc.max, epoch}, past, window)
@@ -71,6 +72,7 @@ func contains(all []recommendation, replicas int32) bool {
 	return false
 }
 
+// Pins HPA-39 and HPA-40.
 func TestTemperWordings(t *testing.T) {
 	held := temper(tempering{1, 5, 1, 10, epoch}, &history{recommendations: []recommendation{ago(4, 1)}}, time.Minute)
 	free := temper(tempering{1, 5, 1, 10, epoch}, &history{}, time.Minute)
@@ -91,6 +93,7 @@ func TestTemperWordings(t *testing.T) {
 	}
 }
 
+// Pins HPA-39.
 func TestRecordReusesTheLastObsoleteEntry(t *testing.T) {
 	h := &history{recommendations: []recommendation{ago(1, 9), ago(2, 8), ago(3, 1)}}
 	old := func(at time.Time) bool { return at.Before(epoch.Add(-5)) }
@@ -105,6 +108,7 @@ func TestRecordReusesTheLastObsoleteEntry(t *testing.T) {
 	}
 }
 
+// Pins HPA-44.
 func TestRecordScale(t *testing.T) {
 	h := &history{}
 	h.recordScale(2, 5, epoch.Add(-2*time.Minute), time.Minute, time.Hour)
@@ -122,6 +126,7 @@ func TestRecordScale(t *testing.T) {
 	}
 }
 
+// Pins HPA-21.
 func TestSeedOnlyAnEmptyHistory(t *testing.T) {
 	h := &history{}
 	h.seed(4, epoch)

@@ -23,17 +23,17 @@ const maxUncounted = 500
 //  2. Then the finalizer is removed.
 //  3. Once no finalizer remains, the UID leaves the status and the counter grows.
 //
-// A crash between any two steps loses and repeats nothing (kubernetes/kubernetes#104666).
-// Here are the decisions; track makes the requests in between.
+// A crash between any two steps loses and repeats nothing (kubernetes/kubernetes#104666). This
+// file holds the decisions; track makes the requests in between.
 type accounting struct {
-	o *observation
+	o *pass
 	// tracked are the pods that may still have the finalizer.
 	tracked sets.Set[types.UID]
-	// removable are the pods whose finalizer can go once the status is written.
+	// removable are the pods whose finalizer can be removed once the status is written.
 	removable []*corev1.Pod
-	// changed tells that the status has to be written.
+	// changed means that the status has to be written.
 	changed bool
-	// full tells that pods were left for the next reconcile.
+	// full means that pods were left for the next reconcile.
 	full bool
 	// handled counts the failures that a rule of the failure policy matched.
 	handled map[batchv1.PodFailurePolicyAction]int
@@ -41,7 +41,7 @@ type accounting struct {
 	newIndexes map[int]bool
 }
 
-func newAccounting(o *observation, changed bool) *accounting {
+func newAccounting(o *pass, changed bool) *accounting {
 	a := &accounting{
 		o:          o,
 		tracked:    sets.New[types.UID](),
@@ -57,7 +57,7 @@ func newAccounting(o *observation, changed bool) *accounting {
 	return a
 }
 
-// settle takes the UIDs of pods that have lost their finalizer from the status to the counters.
+// settle moves pods that have lost their finalizer from the UIDs in the status to its counters.
 func (a *accounting) settle() {
 	status := &a.o.job.Status
 	uncounted := status.UncountedTerminatedPods
@@ -79,8 +79,8 @@ func (a *accounting) keepTracked(uids *[]types.UID) (dropped int32) {
 	return dropped
 }
 
-// count chooses the pods whose finalizer can go and puts them into the status. Of an Indexed
-// Job those with the lowest indexes are first.
+// count chooses the pods whose finalizer can be removed and adds them to the status. For an
+// Indexed Job, those with the lowest indexes come first.
 func (a *accounting) count() {
 	all := a.o.pods
 	if isIndexed(a.o.job) {
@@ -98,7 +98,7 @@ func (a *accounting) count() {
 		case pod.Status.Phase == corev1.PodSucceeded && !failed.Has(pod.UID):
 			a.countSuccess(pod, succeeded)
 		case a.o.isFailed(pod) || a.o.end != nil && a.o.end.Type != batchv1.JobSuccessCriteriaMet:
-			// What has not finished when the Job fails has failed with it.
+			// Pods that have not finished when the Job fails count as failed.
 			a.countFailure(pod, failed)
 		}
 		if len(a.newIndexes)+len(uncounted.Succeeded)+len(uncounted.Failed) >= maxUncounted {
@@ -146,9 +146,9 @@ func (a *accounting) countFailure(pod *corev1.Pod, known sets.Set[types.UID]) {
 	a.changed = true
 }
 
-// reportIndexes writes the indexes into the status: all of them, also those of pods that
-// are left for the next reconcile. These keep their finalizer, and an index is never counted
-// twice; so success is never reported beside fewer indexes than it takes.
+// reportIndexes writes all indexes to the status, including those of pods that are left for the
+// next reconcile. These keep their finalizer, and an index is never counted twice; so success
+// is never reported with fewer indexes than it requires.
 func (a *accounting) reportIndexes() {
 	if !isIndexed(a.o.job) {
 		return
@@ -167,7 +167,7 @@ func (a *accounting) reportIndexes() {
 	}
 }
 
-// announceEnd reports the condition that tells which way the Job ends, before it does.
+// announceEnd sets the condition that reports how the Job will end.
 func (a *accounting) announceEnd() {
 	job, end := a.o.job, a.o.end
 	switch {
@@ -180,8 +180,7 @@ func (a *accounting) announceEnd() {
 	}
 }
 
-// declareEnd reports that the Job is finished if all its pods are accounted for, and
-// returns the condition that says so.
+// declareEnd sets and returns the terminal condition if all pods of the Job are accounted for.
 func (a *accounting) declareEnd() *batchv1.JobCondition {
 	job, end := a.o.job, a.o.end
 	uncounted := job.Status.UncountedTerminatedPods
@@ -201,8 +200,8 @@ func (a *accounting) declareEnd() *batchv1.JobCondition {
 	return terminal
 }
 
-// completionTime is that of the condition, but not before the start, which may have been
-// recorded by a machine whose clock is ahead: the API server would never accept that.
+// completionTime returns the time of the condition, but not before the start, which may have
+// been recorded by a machine whose clock is ahead: the API server would reject that.
 func completionTime(job *batchv1.Job, complete *batchv1.JobCondition) *metav1.Time {
 	if start := job.Status.StartTime; start != nil && complete.LastTransitionTime.Before(start) {
 		return start.DeepCopy()
@@ -210,8 +209,8 @@ func completionTime(job *batchv1.Job, complete *batchv1.JobCondition) *metav1.Ti
 	return complete.LastTransitionTime.DeepCopy()
 }
 
-// reportCounts writes the numbers of pods into the status and returns whether any is new.
-func (o *observation) reportCounts() bool {
+// reportCounts writes the pod counts to the status and reports whether any has changed.
+func (o *pass) reportCounts() bool {
 	status := &o.job.Status
 	active := o.activeCount()
 	var terminating *int32

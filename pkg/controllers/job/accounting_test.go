@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,10 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/test/controllertest"
 )
 
 // account does what the first half of track does to the status.
-func account(o *observation) *accounting {
+func account(o *pass) *accounting {
 	a := newAccounting(o, false)
 	a.settle()
 	a.count()
@@ -31,7 +34,7 @@ func accountText(a *accounting) string {
 			text += fmt.Sprintf(" failed %q", *s.FailedIndexes)
 		}
 	}
-	return text + fmt.Sprintf(" removable %v changed %t", namesOf(a.removable), a.changed)
+	return text + fmt.Sprintf(" removable %v changed %t", controllertest.Names(a.removable), a.changed)
 }
 
 func TestAccounting(t *testing.T) {
@@ -59,41 +62,41 @@ func TestAccounting(t *testing.T) {
 	}{
 		{"nothing finished", newJob(), pods(newPod("p")), nil,
 			"succeeded 0 failed 0 uncounted [] [] removable [] changed false"},
-		{"finished pods", newJob(), pods(newPod("s", succeeded), newPod("f", failed), newPod("l", leaving)), nil,
+		{"JOB-48a, JOB-48b: finished pods", newJob(), pods(newPod("s", succeeded), newPod("f", failed), newPod("l", leaving)), nil,
 			"succeeded 0 failed 0 uncounted [s] [f l] removable [f l s] changed true"},
-		{"pods without the finalizer", newJob(), pods(newPod("s", succeeded, untracked), newPod("f", failed, untracked)), nil,
+		{"JOB-48: pods without the finalizer", newJob(), pods(newPod("s", succeeded, untracked), newPod("f", failed, untracked)), nil,
 			"succeeded 0 failed 0 uncounted [] [] removable [] changed false"},
-		{"pods in the status lost the finalizer", newJob(counted(1, 2, uids("s", "gone"), uids("f"))), pods(newPod("s", succeeded, untracked), newPod("f", failed, untracked)), nil,
+		{"JOB-47: pods in the status lost the finalizer", newJob(counted(1, 2, uids("s", "gone"), uids("f"))), pods(newPod("s", succeeded, untracked), newPod("f", failed, untracked)), nil,
 			"succeeded 3 failed 3 uncounted [] [] removable [] changed true"},
-		{"pods in the status still have the finalizer", newJob(counted(1, 2, uids("s"), uids("f"))), pods(newPod("s", succeeded), newPod("f", failed)), nil,
+		{"JOB-47: pods in the status still have the finalizer", newJob(counted(1, 2, uids("s"), uids("f"))), pods(newPod("s", succeeded), newPod("f", failed)), nil,
 			"succeeded 1 failed 2 uncounted [s] [f] removable [f s] changed false"},
-		{"a pod that failed stays failed", newJob(counted(0, 0, nil, uids("p"))), pods(newPod("p", succeeded)), nil,
+		{"JOB-48a: a pod that failed stays failed", newJob(counted(0, 0, nil, uids("p"))), pods(newPod("p", succeeded)), nil,
 			"succeeded 0 failed 0 uncounted [] [p] removable [p] changed false"},
-		{"terminating pods that may succeed", newJob(replacesFailed), pods(newPod("p", leaving)), nil,
+		{"JOB-48: terminating pods that may succeed", newJob(replacesFailed), pods(newPod("p", leaving)), nil,
 			"succeeded 0 failed 0 uncounted [] [] removable [] changed false"},
-		{"the job fails with what runs", newJob(), pods(newPod("p"), newPod("s", succeeded)), fails,
+		{"JOB-48b: the job fails with what runs", newJob(), pods(newPod("p"), newPod("s", succeeded)), fails,
 			"succeeded 0 failed 0 uncounted [s] [p] removable [p s] changed true"},
-		{"the job succeeds without what runs", newJob(), pods(newPod("p"), newPod("f", failed)), succeeds,
+		{"JOB-48b: the job succeeds without what runs", newJob(), pods(newPod("p"), newPod("f", failed)), succeeds,
 			"succeeded 0 failed 0 uncounted [] [f] removable [f p] changed true"},
-		{"the job is deleted", newJob(deleting), pods(newPod("p"), newPod("f", failed)), nil,
+		{"JOB-48c: the job is deleted", newJob(deleting), pods(newPod("p"), newPod("f", failed)), nil,
 			"succeeded 0 failed 0 uncounted [] [f] removable [f p] changed true"},
-		{"an ignored failure", newJob(ignore), pods(newPod("i", exited(6, 0)), newPod("f", exited(7, 0))), nil,
+		{"JOB-48b: an ignored failure", newJob(ignore), pods(newPod("i", exited(6, 0)), newPod("f", exited(7, 0))), nil,
 			"succeeded 0 failed 0 uncounted [] [f] removable [f i] changed true"},
-		{"indexes", newJob(indexed, sized(9, 9), completed("0,1", 2)), pods(newPod("s", succeeded, atIndex(2)), newPod("again", succeeded, atIndex(1)), newPod("f", failed, atIndex(4))), nil,
+		{"JOB-48a: indexes", newJob(indexed, sized(9, 9), completed("0,1", 2)), pods(newPod("s", succeeded, atIndex(2)), newPod("again", succeeded, atIndex(1)), newPod("f", failed, atIndex(4))), nil,
 			`succeeded 3 failed 0 uncounted [] [f] completed "0-2" removable [again f s] changed true`},
-		{"indexes of pods that were counted as failed (T4)", newJob(indexed, sized(9, 9), counted(0, 0, nil, uids("flip"))), pods(newPod("flip", succeeded, atIndex(2))), nil,
+		{"JOB-49: indexes of pods that were counted as failed", newJob(indexed, sized(9, 9), counted(0, 0, nil, uids("flip"))), pods(newPod("flip", succeeded, atIndex(2))), nil,
 			`succeeded 1 failed 0 uncounted [] [flip] completed "2" removable [flip] changed true`},
-		{"indexes out of range", newJob(indexed, sized(2, 2)), pods(newPod("s", succeeded, atIndex(2)), newPod("f", failed, atIndex(3)), newPod("u", failed)), nil,
+		{"JOB-48c: indexes out of range", newJob(indexed, sized(2, 2)), pods(newPod("s", succeeded, atIndex(2)), newPod("f", failed, atIndex(3)), newPod("u", failed)), nil,
 			`succeeded 0 failed 0 uncounted [] [] completed "" removable [f s u] changed false`},
-		{"scaled down", newJob(indexed, sized(2, 2), completed("0-4", 5)), nil, nil,
+		{"JOB-49: scaled down", newJob(indexed, sized(2, 2), completed("0-4", 5)), nil, nil,
 			`succeeded 2 failed 0 uncounted [] [] completed "0,1" removable [] changed true`},
-		{"failed indexes", newJob(perIndex(0), sized(9, 9)), pods(newPod("f", failed, atIndex(4))), nil,
+		{"JOB-49: failed indexes", newJob(perIndex(0), sized(9, 9)), pods(newPod("f", failed, atIndex(4))), nil,
 			`succeeded 0 failed 0 uncounted [] [f] completed "" failed "4" removable [f] changed true`},
-		{"a failed pod is retained for its index", newJob(perIndex(1), sized(9, 9)), pods(newPod("f", failed, atIndex(4))), nil,
+		{"JOB-48, JOB-61: a failed pod is retained for its index", newJob(perIndex(1), sized(9, 9)), pods(newPod("f", failed, atIndex(4))), nil,
 			`succeeded 0 failed 0 uncounted [] [] completed "" failed "" removable [] changed true`},
-		{"until its replacement runs", newJob(perIndex(1), sized(9, 9)), pods(newPod("f", failed, atIndex(4)), newPod("r", atIndex(4))), nil,
+		{"JOB-61: until its replacement runs", newJob(perIndex(1), sized(9, 9)), pods(newPod("f", failed, atIndex(4)), newPod("r", atIndex(4))), nil,
 			`succeeded 0 failed 0 uncounted [] [f] completed "" failed "" removable [f] changed true`},
-		{"or the job ends", newJob(perIndex(1), sized(9, 9)), pods(newPod("f", failed, atIndex(4))), fails,
+		{"JOB-48: or the job ends", newJob(perIndex(1), sized(9, 9)), pods(newPod("f", failed, atIndex(4))), fails,
 			`succeeded 0 failed 0 uncounted [] [f] completed "" failed "" removable [f] changed true`},
 		{"failed indexes are taken back with the limit per index", newJob(indexed, sized(9, 9), func(j *batchv1.Job) { j.Status.FailedIndexes = ptr.To("4") }), nil, nil,
 			`succeeded 0 failed 0 uncounted [] [] completed "" removable [] changed true`},
@@ -108,6 +111,7 @@ func TestAccounting(t *testing.T) {
 	}
 }
 
+// Pins JOB-46.
 func TestRemovedFinalizersAreNotCountedAgain(t *testing.T) {
 	o := look(newJob(func(j *batchv1.Job) {
 		j.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{Succeeded: []types.UID{"s"}}
@@ -118,6 +122,7 @@ func TestRemovedFinalizersAreNotCountedAgain(t *testing.T) {
 	}
 }
 
+// Pins JOB-49.
 func TestIndexesOfPodsThatLostTheirFinalizerUnseenAreReported(t *testing.T) {
 	o := look(newJob(indexed, sized(3, 3)), newPod("s", succeeded, atIndex(1)))
 	o.removed.Insert("s")
@@ -126,6 +131,7 @@ func TestIndexesOfPodsThatLostTheirFinalizerUnseenAreReported(t *testing.T) {
 	}
 }
 
+// Pins JOB-51.
 func TestPolicyActionsAreTallied(t *testing.T) {
 	const ignore, count = batchv1.PodFailurePolicyActionIgnore, batchv1.PodFailurePolicyActionCount
 	a := account(look(newJob(withFailurePolicy(onExit(ignore, 6), onExit(count, 7))),
@@ -135,6 +141,7 @@ func TestPolicyActionsAreTallied(t *testing.T) {
 	}
 }
 
+// Pins JOB-48d.
 func TestAccountingIsBounded(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -145,7 +152,7 @@ func TestAccountingIsBounded(t *testing.T) {
 		{"below", newJob(sized(900, 900)), 499, "499 false"},
 		{"at the bound", newJob(sized(900, 900)), 500, "500 true"},
 		{"above", newJob(sized(900, 900)), 700, "500 true"},
-		{"indexes are all reported, the finalizers of the lowest go first (T4)", newJob(sized(900, 900), indexed), 700, "500 true 0-699"},
+		{"JOB-46, JOB-49: indexes are all reported, the finalizers of the lowest go first", newJob(sized(900, 900), indexed), 700, "500 true 0-699"},
 	} {
 		var all []*corev1.Pod
 		for i := range test.pods {
@@ -162,6 +169,7 @@ func TestAccountingIsBounded(t *testing.T) {
 	}
 }
 
+// Pins JOB-50.
 func TestEndIsAnnouncedOnce(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -188,18 +196,18 @@ func TestDeclareEnd(t *testing.T) {
 	success := newCondition(batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue, "R", "m", start)
 	for _, test := range []struct {
 		name   string
-		change func(*observation, *accounting)
+		change func(*pass, *accounting)
 		want   string
 	}{
-		{"complete", func(o *observation, _ *accounting) {}, "Complete R: m"},
-		{"failed after it was announced just now", func(o *observation, _ *accounting) { o.end = o.fail("R", "m") }, "Failed R: m"},
-		{"failed after it was announced before", func(o *observation, _ *accounting) {
+		{"JOB-53: complete", func(o *pass, _ *accounting) {}, "Complete R: m"},
+		{"JOB-53: failed after it was announced just now", func(o *pass, _ *accounting) { o.end = o.fail("R", "m") }, "Failed R: m"},
+		{"JOB-53: failed after it was announced before", func(o *pass, _ *accounting) {
 			o.end = newCondition(batchv1.JobFailed, corev1.ConditionTrue, "R", "m", start)
 		}, "Failed R: m"},
-		{"goes on", func(o *observation, _ *accounting) { o.end = nil }, ""},
-		{"too many pods for once", func(_ *observation, a *accounting) { a.full = true }, ""},
-		{"pods are terminating", func(o *observation, _ *accounting) { o.terminating = 1 }, ""},
-		{"pods are not accounted for", func(o *observation, _ *accounting) {
+		{"goes on", func(o *pass, _ *accounting) { o.end = nil }, ""},
+		{"JOB-48d, JOB-53: too many pods for once", func(_ *pass, a *accounting) { a.full = true }, ""},
+		{"JOB-53: pods are terminating", func(o *pass, _ *accounting) { o.terminating = 1 }, ""},
+		{"JOB-53: pods are not accounted for", func(o *pass, _ *accounting) {
 			o.job.Status.UncountedTerminatedPods.Failed = []types.UID{"f"}
 		}, ""},
 	} {
@@ -210,7 +218,7 @@ func TestDeclareEnd(t *testing.T) {
 		if got := conditionText(a.declareEnd()); got != test.want || a.changed != (test.want != "") {
 			t.Errorf("%s: %q, changed %t", test.name, got, a.changed)
 		}
-		if at := o.job.Status.CompletionTime; (at != nil) != (test.name == "complete") {
+		if at := o.job.Status.CompletionTime; (at != nil) != strings.HasPrefix(test.want, "Complete ") {
 			t.Errorf("%s: completed at %v", test.name, at)
 		}
 	}
@@ -226,6 +234,7 @@ func TestCompletionIsNotBeforeTheStart(t *testing.T) {
 	}
 }
 
+// Pins JOB-43.
 func TestCountsAreReportedWhenTheyDiffer(t *testing.T) {
 	o := look(newJob())
 	if !o.reportCounts() || o.reportCounts() {

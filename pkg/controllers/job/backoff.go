@@ -11,18 +11,18 @@ const (
 	// each further failure up to maxPodBackoff.
 	podBackoff    = 10 * time.Second
 	maxPodBackoff = 10 * time.Minute
-	// minBackoffWait is the least time a Job is put off for.
+	// minBackoffWait is the minimum backoff delay of a Job.
 	minBackoffWait = time.Second
 )
 
-// backoffRecord is how a Job has failed since its last success.
+// backoffRecord counts the failures of a Job since its last success.
 type backoffRecord struct {
 	failures int
 	last     time.Time
 }
 
-// after is the record once further pods have finished. Failures that a policy ignores are
-// among them: what fails at once should not be repeated at once.
+// after returns the record after further pods have finished. Failures that a policy ignores
+// count: pods that fail immediately should not be replaced immediately.
 func (r backoffRecord) after(succeeded, failed []*corev1.Pod) backoffRecord {
 	if len(succeeded) == 0 && len(failed) == 0 {
 		return r
@@ -49,7 +49,7 @@ func (r backoffRecord) after(succeeded, failed []*corev1.Pod) backoffRecord {
 	return r
 }
 
-// wait is the time until the next pod may be created.
+// wait returns the delay until the next pod may be created.
 func (r backoffRecord) wait(now time.Time) time.Duration { return backoffWait(r.failures, r.last, now) }
 
 func backoffWait(failures int, last, now time.Time) time.Duration {

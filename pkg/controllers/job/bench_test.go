@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -20,16 +19,7 @@ func BenchmarkReconcile(b *testing.B) {
 	for _, size := range []struct{ own, others int }{{3, 0}, {3, 10_000}, {1_000, 0}, {10_000, 0}} {
 		b.Run(fmt.Sprintf("own=%d/others=%d", size.own, size.others), func(b *testing.B) {
 			f := benchFixture(b, size.own, size.others)
-			ctx := klog.NewContext(b.Context(), klog.Logger{})
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := f.reconcile(ctx, key); err != nil {
-					b.Fatal(err)
-				}
-			}
-			if requests := f.requests(); requests != "" {
-				b.Fatalf("not idle: %s", requests)
-			}
+			f.MeasureIdle(b)
 		})
 	}
 }
@@ -41,7 +31,7 @@ func BenchmarkFinishedJobEvent(b *testing.B) {
 	job.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{batchv1.ControllerUidLabel: "finished"}}
 	b.ReportAllocs()
 	for b.Loop() {
-		f.jobUpdated(reconcile.Fresh, job, job)
+		f.c.jobUpdated(reconcile.Fresh, job, job)
 	}
 }
 
@@ -66,12 +56,12 @@ func benchFixture(b *testing.B, own, others int) *fixture {
 		j.Status.Active, j.Status.Ready = int32(own), ptr.To(int32(own))
 	}))
 	for i := range own {
-		f.cache(b, newPod(fmt.Sprint("own-", i), ready, atIndex(i)))
+		f.Cache(b, newPod(fmt.Sprint("own-", i), ready, atIndex(i)))
 	}
 	for i := range others {
 		name := fmt.Sprint("other-", i)
 		job := newJob(func(j *batchv1.Job) { j.Name, j.UID = name, types.UID(name) })
-		f.cache(b, job, newPod(name, func(p *corev1.Pod) {
+		f.Cache(b, job, newPod(name, func(p *corev1.Pod) {
 			p.Labels = map[string]string{batchv1.ControllerUidLabel: name}
 			p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(job, jobKind)}
 		}))

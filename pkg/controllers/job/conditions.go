@@ -8,7 +8,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"kcmd.dev/pkg/controllers/kit/jobs"
+	"kcmd.dev/pkg/controllers/kit/workloads"
+)
+
+// The reasons of the condition Suspended. Those of the events differ, the messages do not.
+const (
+	reasonSuspended  = "JobSuspended"
+	reasonResumed    = "JobResumed"
+	messageSuspended = "Job suspended"
+	messageResumed   = "Job resumed"
 )
 
 func newCondition(kind batchv1.JobConditionType, status corev1.ConditionStatus, reason, message string, now time.Time) *batchv1.JobCondition {
@@ -36,13 +44,13 @@ func hasConditionType(job *batchv1.Job, kind batchv1.JobConditionType) bool {
 	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == kind })
 }
 
-// isFinished reports that a Job is complete or has failed, which is for good.
+// isFinished reports whether a Job is complete or has failed, which is final.
 func isFinished(job *batchv1.Job) bool {
-	return jobs.Finish(job) != nil
+	return workloads.FinishOf(job) != nil
 }
 
-// ensureCondition sets a condition and reports whether that changed anything. One that is
-// to be false is not made if there is none.
+// ensureCondition sets a condition and reports whether that changed anything. A missing
+// condition is not added with the status False.
 func ensureCondition(job *batchv1.Job, want *batchv1.JobCondition) bool {
 	conditions := job.Status.Conditions
 	at := slices.IndexFunc(conditions, func(c batchv1.JobCondition) bool { return c.Type == want.Type })

@@ -9,9 +9,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// decideEnd returns the condition that ends the Job, nil if it goes on. The first rule
-// that has something to say decides: what was reported before, then failure, then success.
-func (o *observation) decideEnd() *batchv1.JobCondition {
+// decideEnd returns the condition that ends the Job, nil if it continues. The first of these
+// decides: what was reported before, failure, success.
+func (o *pass) decideEnd() *batchv1.JobCondition {
 	for _, rule := range []func() *batchv1.JobCondition{
 		o.decidedBefore, o.failedByPolicy, o.pastBackoffLimit, o.pastDeadline, o.failedIndexes, o.succeededByPolicy,
 	} {
@@ -22,13 +22,13 @@ func (o *observation) decideEnd() *batchv1.JobCondition {
 	return nil
 }
 
-func (o *observation) fail(reason, message string) *batchv1.JobCondition {
+func (o *pass) fail(reason, message string) *batchv1.JobCondition {
 	return newCondition(batchv1.JobFailureTarget, corev1.ConditionTrue, reason, message, o.now)
 }
 
-// decidedBefore carries on with an end that was begun. A Job whose failure has been
-// reported goes straight to Failed.
-func (o *observation) decidedBefore() *batchv1.JobCondition {
+// decidedBefore returns the result that was reported before. A Job whose failure has been
+// reported becomes Failed directly.
+func (o *pass) decidedBefore() *batchv1.JobCondition {
 	if c := trueCondition(o.job, batchv1.JobSuccessCriteriaMet); c != nil {
 		return c.DeepCopy()
 	}
@@ -38,7 +38,7 @@ func (o *observation) decidedBefore() *batchv1.JobCondition {
 	return nil
 }
 
-func (o *observation) failedByPolicy() *batchv1.JobCondition {
+func (o *pass) failedByPolicy() *batchv1.JobCondition {
 	if o.job.Spec.PodFailurePolicy == nil {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (o *observation) failedByPolicy() *batchv1.JobCondition {
 	return nil
 }
 
-func (o *observation) pastBackoffLimit() *batchv1.JobCondition {
+func (o *pass) pastBackoffLimit() *batchv1.JobCondition {
 	limit := backoffLimit(o.job)
 	if o.failed > limit || restartedTooOften(o.job, o.pods, limit) {
 		return o.fail(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit")
@@ -92,7 +92,7 @@ func restartedTooOften(job *batchv1.Job, all []*corev1.Pod, limit int32) bool {
 	return restarts >= limit
 }
 
-func (o *observation) pastDeadline() *batchv1.JobCondition {
+func (o *pass) pastDeadline() *batchv1.JobCondition {
 	if isSuspended(o.job) {
 		return nil
 	}
@@ -107,7 +107,7 @@ func (o *observation) pastDeadline() *batchv1.JobCondition {
 	return nil
 }
 
-// untilDeadline is false for a Job that has no deadline or has not started.
+// untilDeadline returns false for a Job that has no deadline or has not started.
 func untilDeadline(job *batchv1.Job, now time.Time) (time.Duration, bool) {
 	if job.Spec.ActiveDeadlineSeconds == nil || job.Status.StartTime == nil {
 		return 0, false
@@ -116,7 +116,7 @@ func untilDeadline(job *batchv1.Job, now time.Time) (time.Duration, bool) {
 	return deadline - now.Sub(job.Status.StartTime.Time), true
 }
 
-func (o *observation) failedIndexes() *batchv1.JobCondition {
+func (o *pass) failedIndexes() *batchv1.JobCondition {
 	if !hasBackoffPerIndex(o.job) {
 		return nil
 	}
@@ -130,7 +130,7 @@ func (o *observation) failedIndexes() *batchv1.JobCondition {
 	return nil
 }
 
-func (o *observation) succeededByPolicy() *batchv1.JobCondition {
+func (o *pass) succeededByPolicy() *batchv1.JobCondition {
 	if !isIndexed(o.job) {
 		return nil
 	}
@@ -141,9 +141,9 @@ func (o *observation) succeededByPolicy() *batchv1.JobCondition {
 	return newCondition(batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue, batchv1.JobReasonSuccessPolicy, message, o.now)
 }
 
-// reachedCompletions returns the condition of success if all that was asked for is done
-// and nothing is running.
-func (o *observation) reachedCompletions(active int32) *batchv1.JobCondition {
+// reachedCompletions returns the condition of success if enough pods have succeeded and none is
+// running.
+func (o *pass) reachedCompletions(active int32) *batchv1.JobCondition {
 	done := o.succeeded > 0
 	if o.job.Spec.Completions != nil {
 		done = o.succeeded >= *o.job.Spec.Completions

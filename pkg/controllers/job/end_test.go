@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/test/controllertest"
 )
 
 func TestDecideEnd(t *testing.T) {
@@ -46,40 +48,40 @@ func TestDecideEnd(t *testing.T) {
 		want string
 	}{
 		{"goes on", newJob(), pods(newPod("p")), ""},
-		{"success was reported, failure is not looked at", newJob(limit(0), withStatusCondition(batchv1.JobSuccessCriteriaMet, "True", "X")), pods(newPod("p", failed)),
+		{"JOB-40a, JOB-92: success was reported, failure is not looked at", newJob(limit(0), withStatusCondition(batchv1.JobSuccessCriteriaMet, "True", "X")), pods(newPod("p", failed)),
 			"SuccessCriteriaMet X: because X"},
-		{"failure was reported", newJob(indexed, anySuccess, withStatusCondition(batchv1.JobFailureTarget, "True", "X")), pods(newPod("p", succeeded, atIndex(0))),
+		{"JOB-40b, JOB-92: failure was reported", newJob(indexed, anySuccess, withStatusCondition(batchv1.JobFailureTarget, "True", "X")), pods(newPod("p", succeeded, atIndex(0))),
 			"Failed X: because X"},
-		{"failure was reported as false", newJob(withStatusCondition(batchv1.JobFailureTarget, "False", "X")), nil, ""},
-		{"a rule fails the job", newJob(limit(0), withFailurePolicy(onExit(failJob, 3))), pods(newPod("p", exited(3, 0))), byPolicy},
-		{"a pod that was counted still fails the job", newJob(withFailurePolicy(onExit(failJob, 3))), pods(newPod("p", exited(3, 0), untracked)), byPolicy},
-		{"a pod that has not failed does not", newJob(withFailurePolicy(onExit(failJob, 3))), pods(newPod("p", exited(3, 0), inPhase(corev1.PodRunning))), ""},
-		{"failures up to the limit", newJob(limit(1)), pods(newPod("p", failed)), ""},
-		{"failures past the limit", newJob(limit(1)), pods(newPod("p", failed), newPod("q", failed)), tooMany},
-		{"failures counted before", newJob(limit(3), func(j *batchv1.Job) {
+		{"JOB-40b: failure was reported as false", newJob(withStatusCondition(batchv1.JobFailureTarget, "False", "X")), nil, ""},
+		{"JOB-40c: a rule fails the job", newJob(limit(0), withFailurePolicy(onExit(failJob, 3))), pods(newPod("p", exited(3, 0))), byPolicy},
+		{"JOB-40c: a pod that was counted still fails the job", newJob(withFailurePolicy(onExit(failJob, 3))), pods(newPod("p", exited(3, 0), untracked)), byPolicy},
+		{"JOB-40c: a pod that has not failed does not", newJob(withFailurePolicy(onExit(failJob, 3))), pods(newPod("p", exited(3, 0), inPhase(corev1.PodRunning))), ""},
+		{"JOB-40d: failures up to the limit", newJob(limit(1)), pods(newPod("p", failed)), ""},
+		{"JOB-40d: failures past the limit", newJob(limit(1)), pods(newPod("p", failed), newPod("q", failed)), tooMany},
+		{"JOB-37, JOB-40d: failures counted before", newJob(limit(3), func(j *batchv1.Job) {
 			j.Status.Failed = 2
 			j.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{Failed: []types.UID{"u"}}
 		}), pods(newPod("p", failed), newPod("u", failed)), tooMany},
-		{"ignored failures", newJob(limit(0), withFailurePolicy(onExit(batchv1.PodFailurePolicyActionIgnore, 3))), pods(newPod("p", exited(3, 0))), ""},
-		{"restarts below the limit", newJob(limit(3), onFailure), pods(newPod("p", restarted(1, 1))), ""},
-		{"restarts of several pods", newJob(limit(3), onFailure), pods(newPod("p", restarted(1, 1)), newPod("q", restarted(0, 1), inPhase(corev1.PodPending))), tooMany},
-		{"restarts of finished pods", newJob(limit(3), onFailure), pods(newPod("p", restarted(9, 9), succeeded)), ""},
-		{"one restart without any allowed", newJob(limit(0), onFailure), pods(newPod("p", restarted(1, 0))), tooMany},
-		{"no restart without any allowed", newJob(limit(0), onFailure), pods(newPod("p", restarted(0, 0))), ""},
-		{"restarts of pods that never restart", newJob(limit(0)), pods(newPod("p", restarted(9, 9))), ""},
-		{"the deadline is reached", newJob(started, deadline(3600)), nil, late},
-		{"the deadline is ahead", newJob(started, deadline(3601)), nil, ""},
-		{"the deadline of a suspended job", newJob(started, deadline(1), suspended), nil, ""},
-		{"indexes succeeded, one failed", newJob(perIndex(0), sized(2, 2)), pods(newPod("p", failed, atIndex(0)), newPod("q", succeeded, atIndex(1))),
+		{"JOB-37: ignored failures", newJob(limit(0), withFailurePolicy(onExit(batchv1.PodFailurePolicyActionIgnore, 3))), pods(newPod("p", exited(3, 0))), ""},
+		{"JOB-40d: restarts below the limit", newJob(limit(3), onFailure), pods(newPod("p", restarted(1, 1))), ""},
+		{"JOB-40d: restarts of several pods", newJob(limit(3), onFailure), pods(newPod("p", restarted(1, 1)), newPod("q", restarted(0, 1), inPhase(corev1.PodPending))), tooMany},
+		{"JOB-40d: restarts of finished pods", newJob(limit(3), onFailure), pods(newPod("p", restarted(9, 9), succeeded)), ""},
+		{"JOB-40d: one restart without any allowed", newJob(limit(0), onFailure), pods(newPod("p", restarted(1, 0))), tooMany},
+		{"JOB-40d: no restart without any allowed", newJob(limit(0), onFailure), pods(newPod("p", restarted(0, 0))), ""},
+		{"JOB-40d: restarts of pods that never restart", newJob(limit(0)), pods(newPod("p", restarted(9, 9))), ""},
+		{"JOB-40e: the deadline is reached", newJob(started, deadline(3600)), nil, late},
+		{"JOB-40e: the deadline is ahead", newJob(started, deadline(3601)), nil, ""},
+		{"JOB-40e: the deadline of a suspended job", newJob(started, deadline(1), suspended), nil, ""},
+		{"JOB-40f: indexes succeeded, one failed", newJob(perIndex(0), sized(2, 2)), pods(newPod("p", failed, atIndex(0)), newPod("q", succeeded, atIndex(1))),
 			"FailureTarget FailedIndexes: Job has failed indexes"},
-		{"an index is open", newJob(perIndex(0), sized(3, 3)), pods(newPod("p", failed, atIndex(0)), newPod("q", succeeded, atIndex(1))), ""},
-		{"too many failed indexes", newJob(perIndex(0), sized(9, 9), maxFailed(1)), pods(newPod("p", failed, atIndex(0)), newPod("q", failed, atIndex(1))),
+		{"JOB-40f: an index is open", newJob(perIndex(0), sized(3, 3)), pods(newPod("p", failed, atIndex(0)), newPod("q", succeeded, atIndex(1))), ""},
+		{"JOB-40f: too many failed indexes", newJob(perIndex(0), sized(9, 9), maxFailed(1)), pods(newPod("p", failed, atIndex(0)), newPod("q", failed, atIndex(1))),
 			"FailureTarget MaxFailedIndexesExceeded: Job has exceeded the specified maximal number of failed indexes"},
-		{"as many failed indexes as allowed", newJob(perIndex(0), sized(9, 9), maxFailed(2)), pods(newPod("p", failed, atIndex(0)), newPod("q", failed, atIndex(1))), ""},
-		{"any number of failures with a limit per index", newJob(perIndex(2), sized(9, 9), func(j *batchv1.Job) { j.Status.Failed = 100 }), nil, ""},
-		{"the success policy is met", newJob(indexed, sized(2, 2), anySuccess), pods(newPod("p", succeeded, atIndex(1)), newPod("q", atIndex(0))),
+		{"JOB-40f: as many failed indexes as allowed", newJob(perIndex(0), sized(9, 9), maxFailed(2)), pods(newPod("p", failed, atIndex(0)), newPod("q", failed, atIndex(1))), ""},
+		{"JOB-89: any number of failures with a limit per index", newJob(perIndex(2), sized(9, 9), func(j *batchv1.Job) { j.Status.Failed = 100 }), nil, ""},
+		{"JOB-40g: the success policy is met", newJob(indexed, sized(2, 2), anySuccess), pods(newPod("p", succeeded, atIndex(1)), newPod("q", atIndex(0))),
 			"SuccessCriteriaMet SuccessPolicy: Matched rules at index 0"},
-		{"failure before success", newJob(indexed, sized(2, 2), anySuccess, limit(0)), pods(newPod("p", succeeded, atIndex(1)), newPod("q", failed, atIndex(0))), tooMany},
+		{"JOB-92: failure before success", newJob(indexed, sized(2, 2), anySuccess, limit(0)), pods(newPod("p", succeeded, atIndex(1)), newPod("q", failed, atIndex(0))), tooMany},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := conditionText(look(test.job, test.pods...).decideEnd()); got != test.want {
@@ -89,6 +91,7 @@ func TestDecideEnd(t *testing.T) {
 	}
 }
 
+// Pins JOB-40e.
 func TestDeadlineIsWaitedFor(t *testing.T) {
 	o := look(newJob(started, func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = ptr.To[int64](3630) }))
 	if o.decideEnd() != nil || !slices.Equal(o.wakeUps, []time.Duration{30 * time.Second}) {
@@ -96,6 +99,7 @@ func TestDeadlineIsWaitedFor(t *testing.T) {
 	}
 }
 
+// Pins JOB-42.
 func TestReachedCompletions(t *testing.T) {
 	for _, test := range []struct {
 		completions, succeeded, active int32
@@ -121,6 +125,7 @@ func TestReachedCompletions(t *testing.T) {
 	}
 }
 
+// Pins JOB-35.
 func TestObserveCountsPods(t *testing.T) {
 	job := newJob(sized(9, 9), func(j *batchv1.Job) {
 		j.Status.Succeeded, j.Status.Failed = 10, 20
@@ -132,7 +137,7 @@ func TestObserveCountsPods(t *testing.T) {
 		newPod("gone-s", succeeded, untracked), newPod("gone-f", failed, untracked), newPod("removed", succeeded),
 	}
 	o := observe(job, replacementOf(job, true), all, sets.New[types.UID]("removed"), backoffRecord{}, start)
-	got := fmt.Sprint(len(o.active), o.ready, o.terminating, o.succeeded, o.failed, namesOf(o.newSucceeded), namesOf(o.newFailed))
+	got := fmt.Sprint(len(o.active), o.ready, o.terminating, o.succeeded, o.failed, controllertest.Names(o.newSucceeded), controllertest.Names(o.newFailed))
 	if want := "2 1 1 12 23 [s] [f leaving]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -141,6 +146,7 @@ func TestObserveCountsPods(t *testing.T) {
 	}
 }
 
+// Pins JOB-38.
 func TestObserveStartsNoSuspendedJob(t *testing.T) {
 	o := look(newJob(suspended))
 	if o.job.Status.StartTime != nil || o.job.Status.UncountedTerminatedPods == nil {

@@ -8,22 +8,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// verdict is what the failure policy of a Job says about a failed pod.
+// verdict is the result of applying the failure policy of a Job to a failed pod.
 type verdict struct {
-	// action is that of the rule that matched, empty if none did.
+	// action is that of the rule that matched, empty if none matched.
 	action batchv1.PodFailurePolicyAction
-	// message says why the Job fails, if the action is that.
+	// message is the cause of the failure if the action is to fail the Job.
 	message string
 }
 
-// counts reports that the failure counts towards the limits of the Job.
+// counts reports whether the failure counts towards the limits of the Job.
 func (v verdict) counts() bool { return v.action != batchv1.PodFailurePolicyActionIgnore }
 
-// fails reports that the index of the pod has failed for good.
+// fails reports whether the index of the pod has failed and is not retried.
 func (v verdict) fails() bool { return v.action == batchv1.PodFailurePolicyActionFailIndex }
 
-// judgeFailure finds the first rule of a policy that matches a failed pod. Rules with
-// actions of a newer API are passed over. Without a policy no rule matches.
+// judgeFailure finds the first rule of a policy that matches a failed pod. Rules with unknown
+// actions, of a newer API, are skipped. Without a policy no rule matches.
 func judgeFailure(policy *batchv1.PodFailurePolicy, pod *corev1.Pod) verdict {
 	if policy == nil {
 		return verdict{}
@@ -55,7 +55,7 @@ func knownAction(action batchv1.PodFailurePolicyAction) bool {
 	return false
 }
 
-// matchRule reports whether a rule matches, and says what matched.
+// matchRule reports whether a rule matches, and returns a description of the match.
 func matchRule(rule *batchv1.PodFailurePolicyRule, number int, pod *corev1.Pod) (string, bool) {
 	if rule.OnExitCodes != nil {
 		container := matchExitCodes(rule.OnExitCodes, pod)
@@ -72,7 +72,8 @@ func matchRule(rule *batchv1.PodFailurePolicyRule, number int, pod *corev1.Pod) 
 	return "", false
 }
 
-// matchExitCodes returns the first container that failed with an exit code as required.
+// matchExitCodes returns the first container that failed with an exit code that the rule
+// requires.
 func matchExitCodes(want *batchv1.PodFailurePolicyOnExitCodesRequirement, pod *corev1.Pod) *corev1.ContainerStatus {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
 		for i := range statuses {
@@ -102,7 +103,7 @@ func matchExitCode(want *batchv1.PodFailurePolicyOnExitCodesRequirement, code in
 	return false
 }
 
-// matchPodConditions returns the first condition of a pod that fits one of the patterns.
+// matchPodConditions returns the first condition of a pod that matches one of the patterns.
 func matchPodConditions(patterns []batchv1.PodFailurePolicyOnPodConditionsPattern, pod *corev1.Pod) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		condition := &pod.Status.Conditions[i]

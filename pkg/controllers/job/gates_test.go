@@ -6,7 +6,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/gates"
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
@@ -20,8 +20,9 @@ func without(version, gate string) value {
 	return v
 }
 
+// Pins JOB-108.
 func TestTerminatingPodsWithAndWithoutReplacementPolicies(t *testing.T) {
-	off := without("1.33", config.JobPodReplacementPolicy)
+	off := without("1.33", gates.JobPodReplacementPolicy)
 	failurePolicy := withFailurePolicy(onExit(batchv1.PodFailurePolicyActionIgnore, 6))
 	for _, test := range []struct {
 		name        string
@@ -48,9 +49,9 @@ func TestTerminatingPodsWithAndWithoutReplacementPolicies(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, test.value, test.job, newPod("p", leaving, atIndex(0)))
 			// A failure that makes new pods wait is not what this is about.
-			f.env.Clock.Step(maxPodBackoff)
-			f.mustReconcile(t)
-			f.wantRequests(t, test.requests)
+			f.Clock.Step(maxPodBackoff)
+			f.MustReconcile(t)
+			f.WantRequests(t, listed(test.requests)...)
 			if s := f.stored(t).Status; s.Active != test.active || !ptr.Equal(s.Terminating, test.terminating) {
 				t.Errorf("active %d, terminating %v", s.Active, ptr.Deref(s.Terminating, -1))
 			}
@@ -62,26 +63,27 @@ func TestTerminatingPodsWithAndWithoutReplacementPolicies(t *testing.T) {
 }
 
 func TestAJobEndsOnlyWithItsPodsWithoutReplacementPoliciesToo(t *testing.T) {
-	f := newFixture(t, without("1.33", config.JobPodReplacementPolicy), newJob(started), newPod("s", succeeded), newPod("p", leaving))
-	f.mustReconcile(t)
+	f := newFixture(t, without("1.33", gates.JobPodReplacementPolicy), newJob(started), newPod("s", succeeded), newPod("p", leaving))
+	f.MustReconcile(t)
 	if s := f.stored(t).Status; conditionsOf(f.stored(t)) != "SuccessCriteriaMet=True CompletionsReached" || s.Terminating != nil {
 		t.Errorf("conditions %s, terminating %v", conditionsOf(f.stored(t)), s.Terminating)
 	}
 }
 
+// Pins JOB-108.
 func TestManagedByWithoutItsGate(t *testing.T) {
 	external := func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To("example.com/other") }
-	f := newFixture(t, without("1.34", config.JobManagedBy), newJob(external))
-	f.mustReconcile(t)
-	f.wantRequests(t, "create pods, update jobs/status")
-	f.jobAdded(fresh, newJob(external))
+	f := newFixture(t, without("1.34", gates.JobManagedBy), newJob(external))
+	f.MustReconcile(t)
+	f.WantRequests(t, "create pods", "update jobs/status")
+	f.c.jobAdded(fresh, newJob(external))
 	if got := f.metric(t, "job_controller_jobs_by_external_controller_total"); got != "" {
 		t.Errorf("counted %q", got)
 	}
 
-	f = newFixture(t, without("1.34", config.JobManagedBy), newJob(external, withStatusCondition(batchv1.JobFailed, "True", "X")), newPod("p"))
-	if err := f.reconcileOrphan(f.env.Context(), orphan{orphanPod, "ns", "p"}); err != nil {
+	f = newFixture(t, without("1.34", gates.JobManagedBy), newJob(external, withStatusCondition(batchv1.JobFailed, "True", "X")), newPod("p"))
+	if err := f.c.reconcileOrphan(f.Context(), orphan{orphanPod, "ns", "p"}); err != nil {
 		t.Fatal(err)
 	}
-	f.wantRequests(t, "patch pods p")
+	f.WantRequests(t, "patch pods p")
 }

@@ -11,27 +11,27 @@ import (
 )
 
 const (
-	// failureCount and ignoredFailureCount are the annotations in which the pod of an
-	// index carries on the failures of its predecessors.
+	// failureCount and ignoredFailureCount are the annotations with the failure counts that the
+	// pod of an index inherits from its predecessors.
 	failureCount        = "batch.kubernetes.io/job-index-failure-count"
 	ignoredFailureCount = "batch.kubernetes.io/job-index-ignored-failure-count"
 )
 
-// indexState is what is known of the indexes of an Indexed Job.
+// indexState is the state of the indexes of an Indexed Job.
 type indexState struct {
 	// counted are the succeeded indexes of the status, succeeded those and the ones of
 	// pods that have succeeded since.
 	counted, succeeded indexes
-	// failed are the indexes that will not be tried again.
+	// failed are the indexes that are not retried.
 	failed indexes
-	// retained holds, for each index that is to be tried again, the failed pod from which
-	// its replacement takes the failure counts. It is kept until the replacement exists.
+	// retained holds, for each index to be retried, the failed pod from which its replacement
+	// inherits the failure counts. The pod is kept until the replacement exists.
 	retained map[int]*corev1.Pod
 }
 
-// observeIndexes never reports an index as both succeeded and failed, which the API
-// server would refuse: what was reported first stays, and then success wins.
-func (o *observation) observeIndexes() indexState {
+// observeIndexes never reports an index as both succeeded and failed, which the API server
+// would reject: what was reported first is kept, otherwise success takes precedence.
+func (o *pass) observeIndexes() indexState {
 	status, completions := &o.job.Status, completionsOf(o.job)
 	state := indexState{counted: parseIndexes(status.CompletedIndexes, completions)}
 	if hasBackoffPerIndex(o.job) && status.FailedIndexes != nil {
@@ -51,7 +51,7 @@ func (o *observation) observeIndexes() indexState {
 	return state
 }
 
-func (o *observation) newlyFailedIndexes(succeeded indexes) map[int]bool {
+func (o *pass) newlyFailedIndexes(succeeded indexes) map[int]bool {
 	failed := map[int]bool{}
 	limit := *o.job.Spec.BackoffLimitPerIndex
 	for _, pod := range o.pods {
@@ -67,7 +67,7 @@ func (o *observation) newlyFailedIndexes(succeeded indexes) map[int]bool {
 	return failed
 }
 
-func (o *observation) retainedPods(state indexState) map[int]*corev1.Pod {
+func (o *pass) retainedPods(state indexState) map[int]*corev1.Pod {
 	active := o.activeIndexes()
 	retained := map[int]*corev1.Pod{}
 	for _, pod := range o.pods {
@@ -83,13 +83,13 @@ func (o *observation) retainedPods(state indexState) map[int]*corev1.Pod {
 	return retained
 }
 
-// supersedes reports that a failed pod knows at least as much of the failures of its
-// index as another one.
+// supersedes reports whether the failure counts of a failed pod are at least those of another
+// one of its index.
 func supersedes(pod, other *corev1.Pod) bool {
 	return allFailures(pod) >= allFailures(other) && !finishTime(pod).Before(finishTime(other))
 }
 
-func (o *observation) activeIndexes() map[int]bool {
+func (o *pass) activeIndexes() map[int]bool {
 	active := map[int]bool{}
 	for _, pod := range o.active {
 		if i := indexOf(pod); i != unknownIndex {
@@ -100,7 +100,7 @@ func (o *observation) activeIndexes() map[int]bool {
 }
 
 // pendingIndexes returns the lowest indexes, at most n, for which a pod is to be created.
-func (o *observation) pendingIndexes(n int) []int {
+func (o *pass) pendingIndexes(n int) []int {
 	busy := o.activeIndexes()
 	if o.waitsForEnd {
 		for _, pod := range o.pods {
@@ -125,7 +125,7 @@ func (o *observation) pendingIndexes(n int) []int {
 
 // readyIndexes returns those of the pending indexes that are not backing off, or how long
 // to wait for the first if all are.
-func (o *observation) readyIndexes(pending []int) (ready []int, wait time.Duration) {
+func (o *pass) readyIndexes(pending []int) (ready []int, wait time.Duration) {
 	for _, i := range pending {
 		remaining := o.indexWait(i)
 		if remaining <= 0 {
@@ -140,7 +140,7 @@ func (o *observation) readyIndexes(pending []int) (ready []int, wait time.Durati
 	return nil, wait
 }
 
-func (o *observation) indexWait(i int) time.Duration {
+func (o *pass) indexWait(i int) time.Duration {
 	pod := o.indexed.retained[i]
 	if pod == nil {
 		return 0
@@ -150,7 +150,7 @@ func (o *observation) indexWait(i int) time.Duration {
 
 // nextCounts returns the failure counts of the pod that replaces another, nil if there
 // is none to replace.
-func (o *observation) nextCounts(replaced *corev1.Pod) (failures, ignored int32) {
+func (o *pass) nextCounts(replaced *corev1.Pod) (failures, ignored int32) {
 	if replaced == nil {
 		return 0, 0
 	}
@@ -168,12 +168,13 @@ func increment(n int32) int32 {
 	return n + 1
 }
 
-// allFailures counts the failures of an index before the pod, ignored ones too.
+// allFailures returns the number of failures of an index before the pod, including ignored
+// ones.
 func allFailures(pod *corev1.Pod) int {
 	return int(annotatedCount(pod, failureCount)) + int(annotatedCount(pod, ignoredFailureCount))
 }
 
-// annotatedCount reads a count; one that is missing or makes no sense is 0.
+// annotatedCount returns the count in an annotation, 0 if it is missing or invalid.
 func annotatedCount(pod *corev1.Pod, annotation string) int32 {
 	n, err := strconv.ParseInt(pod.Annotations[annotation], 10, 32)
 	if err != nil || n < 0 {

@@ -12,8 +12,8 @@ type span struct{ first, last int }
 // indexes is a set of completion indexes: ascending spans that neither overlap nor touch.
 type indexes []span
 
-// parseIndexes reads the text form, like "1,3-5,7", as far as it is below completions.
-// What cannot be read is skipped: the text may have been written by anybody.
+// parseIndexes reads the text form, like "1,3-5,7", as far as it is below completions. Invalid
+// parts are skipped, since anybody may have written the text.
 func parseIndexes(text string, completions int) indexes {
 	var set indexes
 	for text != "" {
@@ -48,7 +48,7 @@ func parseSpan(text string) (span, bool) {
 	return span{first, last}, true
 }
 
-// indexesOf makes a set of ascending numbers.
+// indexesOf returns the set of ascending numbers.
 func indexesOf(ascending []int) indexes {
 	var set indexes
 	for _, i := range ascending {
@@ -109,7 +109,7 @@ func (x indexes) count() int {
 	return n
 }
 
-// overlap is the number of indexes in both x and y.
+// overlap returns the number of indexes in both x and y.
 func (x indexes) overlap(y indexes) int {
 	n := 0
 	for len(x) > 0 && len(y) > 0 {
@@ -123,7 +123,7 @@ func (x indexes) overlap(y indexes) int {
 	return n
 }
 
-// String is the text form. Two neighbours are written "1,2", more of them "1-3".
+// String returns the text form. Two consecutive indexes are written "1,2", more of them "1-3".
 func (x indexes) String() string {
 	var text []byte
 	for i, s := range x {

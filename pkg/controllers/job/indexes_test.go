@@ -5,6 +5,7 @@ import (
 	"testing"
 )
 
+// Pins JOB-57.
 func TestParseIndexes(t *testing.T) {
 	for _, test := range []struct {
 		text        string
@@ -35,6 +36,7 @@ func TestParseIndexes(t *testing.T) {
 	}
 }
 
+// Pins JOB-57.
 func TestUnionAndOverlap(t *testing.T) {
 	for _, test := range []struct {
 		a, b, union string

@@ -10,14 +10,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// unknownIndex is the index of a pod that does not tell.
+// unknownIndex is the index of a pod without a valid index.
 const unknownIndex = -1
 
 func isIndexed(job *batchv1.Job) bool {
 	return job.Spec.CompletionMode != nil && *job.Spec.CompletionMode == batchv1.IndexedCompletion
 }
 
-// knownMode is false for a completion mode that a newer API server may allow.
+// knownMode returns false for a completion mode of a newer API.
 func knownMode(job *batchv1.Job) bool {
 	return job.Spec.CompletionMode == nil || isIndexed(job) || *job.Spec.CompletionMode == batchv1.NonIndexedCompletion
 }
@@ -31,40 +31,40 @@ func modeOf(job *batchv1.Job) string {
 
 func isSuspended(job *batchv1.Job) bool { return ptr.Deref(job.Spec.Suspend, false) }
 
-// hasBackoffPerIndex reports that each index of a Job has a failure limit of its own.
+// hasBackoffPerIndex reports whether each index of a Job has a failure limit of its own.
 func hasBackoffPerIndex(job *batchv1.Job) bool {
 	return isIndexed(job) && job.Spec.BackoffLimitPerIndex != nil
 }
 
-// completionsOf is the number of indexes of an Indexed Job.
+// completionsOf returns the number of indexes of an Indexed Job.
 func completionsOf(job *batchv1.Job) int { return int(ptr.Deref(job.Spec.Completions, 0)) }
 
-// managedElsewhere reports that another controller is responsible for a Job. Without the
+// managedElsewhere reports whether another controller is responsible for a Job. Without the
 // gate JobManagedBy there is none.
 func (c *jobController) managedElsewhere(job *batchv1.Job) bool {
-	return c.managedBy && job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName
+	return c.value.managedBy && job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName
 }
 
-// replacement is how the terminating pods of a Job are dealt with.
+// replacement is how the terminating pods of a Job are treated.
 type replacement struct {
-	// failsAtEnd says that such a pod counts as failed only when it has come to its end.
+	// failsAtEnd: a terminating pod counts as failed only when it has finished.
 	failsAtEnd bool
-	// waitsForEnd says that it is replaced only then.
+	// waitsForEnd: it is replaced only then.
 	waitsForEnd bool
-	// told says that the status and the reasons of new pods tell of such pods.
+	// told: terminating pods appear in the status and in the reason for new pods.
 	told bool
 }
 
-// replacementOf reads the policies of a Job. A failure policy has to know how a pod ends.
-// Without the gate JobPodReplacementPolicy there is no replacement policy: no terminating
-// pod is waited for, and nothing tells of any.
+// replacementOf reads the policies of a Job. A failure policy depends on how a pod ends.
+// Without the gate JobPodReplacementPolicy there is no replacement policy: the controller
+// neither waits for terminating pods nor reports them.
 func replacementOf(job *batchv1.Job, gate bool) replacement {
 	policy := job.Spec.PodReplacementPolicy
 	failsAtEnd := job.Spec.PodFailurePolicy != nil || gate && policy != nil && *policy == batchv1.Failed
 	return replacement{failsAtEnd: failsAtEnd, waitsForEnd: gate && failsAtEnd, told: gate}
 }
 
-// isFailed reports that a pod counts as failed.
+// isFailed reports whether a pod counts as failed.
 func (r replacement) isFailed(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodFailed {
 		return true
@@ -76,7 +76,7 @@ func isTracked(pod *corev1.Pod) bool {
 	return slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer)
 }
 
-// indexOf is the completion index of a pod.
+// indexOf returns the completion index of a pod.
 func indexOf(pod *corev1.Pod) int {
 	i, err := strconv.Atoi(pod.Annotations[batchv1.JobCompletionIndexAnnotation])
 	if err != nil || i < 0 {
@@ -97,7 +97,7 @@ func sidecarsOf(pod *corev1.Pod) map[string]bool {
 	return names
 }
 
-// finishTime is when a pod came to its end, as well as its status tells.
+// finishTime returns when a pod finished, as precisely as its status shows.
 func finishTime(pod *corev1.Pod) time.Time {
 	if at := containersFinished(pod); !at.IsZero() {
 		return at
@@ -115,8 +115,8 @@ func finishTime(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Time
 }
 
-// containersFinished is when the last container ended, zero if that is not known. A
-// regular container that has not ended does not hide when all sidecars did.
+// containersFinished returns when the last container ended, zero if unknown. If a regular
+// container has not ended, the end of all sidecars counts.
 func containersFinished(pod *corev1.Pod) time.Time {
 	latest, _ := latestFinish(pod.Status.ContainerStatuses, nil)
 	if len(pod.Status.InitContainerStatuses) == 0 {
@@ -132,8 +132,8 @@ func containersFinished(pod *corev1.Pod) time.Time {
 	return latest
 }
 
-// latestFinish returns when the last of the containers ended, of those with the names if
-// there are any. It is zero and false if one has not.
+// latestFinish returns when the last of the containers ended, restricted to the given names if
+// there are any, and false if one has not ended.
 func latestFinish(statuses []corev1.ContainerStatus, names map[string]bool) (time.Time, bool) {
 	var latest time.Time
 	for i := range statuses {

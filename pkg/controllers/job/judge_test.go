@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// Pins JOB-36a and JOB-36b.
 func TestIsFailed(t *testing.T) {
 	plain, policy := newJob(), newJob(withFailurePolicy())
 	for _, test := range []struct {
@@ -34,6 +35,7 @@ func TestIsFailed(t *testing.T) {
 	}
 }
 
+// Pins JOB-36c.
 func TestIndexOf(t *testing.T) {
 	for text, want := range map[string]int{"0": 0, "12": 12, "-1": unknownIndex, "x": unknownIndex, "": unknownIndex} {
 		pod := newPod("p", func(p *corev1.Pod) { annotate(p, batchv1.JobCompletionIndexAnnotation, text) })
@@ -52,6 +54,7 @@ func ended(name string, ago time.Duration) corev1.ContainerStatus {
 	}}
 }
 
+// Pins JOB-65.
 func TestFinishTime(t *testing.T) {
 	running := corev1.ContainerStatus{Name: "running"}
 	unknown := corev1.ContainerStatus{Name: "unknown", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}
@@ -90,6 +93,7 @@ func TestFinishTime(t *testing.T) {
 	}
 }
 
+// Pins JOB-64.
 func TestBackoffRecord(t *testing.T) {
 	s := func(seconds int) time.Duration { return time.Duration(seconds) * time.Second }
 	fail := func(ago int) *corev1.Pod { return newPod("f", exited(1, s(ago))) }
@@ -119,6 +123,7 @@ func TestBackoffRecord(t *testing.T) {
 	}
 }
 
+// Pins JOB-66.
 func TestBackoffWait(t *testing.T) {
 	for _, test := range []struct {
 		failures int
@@ -140,6 +145,7 @@ func TestBackoffWait(t *testing.T) {
 	}
 }
 
+// Pins JOB-81.
 func TestEnsureCondition(t *testing.T) {
 	now := start.Add(time.Hour)
 	job := newJob()

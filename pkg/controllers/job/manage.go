@@ -13,8 +13,8 @@ import (
 	"kcmd.dev/pkg/controllers/kit/slowstart"
 )
 
-// manage removes or creates pods as the plan says and brings the counts forward.
-func (c *jobController) manage(ctx context.Context, o *observation) (action string, err error) {
+// manage removes or creates pods as planned and updates the counts.
+func (c *jobController) manage(ctx context.Context, o *pass) (action string, err error) {
 	p := o.plan()
 	logger := klog.FromContext(ctx)
 	switch {
@@ -31,9 +31,9 @@ func (c *jobController) manage(ctx context.Context, o *observation) (action stri
 	return p.action, err
 }
 
-// endPods deletes the active pods of a Job that ends. They keep their finalizer until they
-// are accounted for. It reports whether none is left.
-func (c *jobController) endPods(ctx context.Context, o *observation) (all bool, err error) {
+// endPods deletes the active pods of a Job that ends. They keep their finalizer until they are
+// accounted for. It reports whether no active pod is left.
+func (c *jobController) endPods(ctx context.Context, o *pass) (all bool, err error) {
 	errs := inBursts(ctx, len(o.active), func(ctx context.Context, i int) error {
 		err := c.pods.Delete(ctx, o.job, o.active[i].Namespace, o.active[i].Name)
 		if apierrors.IsNotFound(err) {
@@ -45,10 +45,10 @@ func (c *jobController) endPods(ctx context.Context, o *observation) (all bool, 
 	return o.deleted(errs), cmp.Or(errs...)
 }
 
-// remove gives active pods up: without the finalizer they are never counted.
-func (c *jobController) remove(ctx context.Context, o *observation, victims []*corev1.Pod) error {
+// remove deletes active pods without counting them, by removing the finalizer first.
+func (c *jobController) remove(ctx context.Context, o *pass, victims []*corev1.Pod) error {
 	for _, pod := range victims {
-		c.tracker.Deleting(o.key, o.job.UID, pods.Resource, pod)
+		c.owners.Writes.Deleting(o.job, pods.Resource, pod)
 	}
 	c.removals.add(o.key, victims)
 	released := make([]bool, len(victims))
@@ -59,10 +59,10 @@ func (c *jobController) remove(ctx context.Context, o *observation, victims []*c
 	gone := map[*corev1.Pod]bool{}
 	for i, err := range results {
 		if released[i] && pods.IsReady(victims[i]) {
-			o.ready-- // it is given up, even if it goes on running for a while
+			o.ready-- // it is deleted, even if it continues to run for a while
 		}
 		if err != nil {
-			c.tracker.DeleteFailed(o.key, pods.Resource, victims[i])
+			c.owners.Writes.DeleteFailed(o.job, pods.Resource, victims[i])
 			continue
 		}
 		gone[victims[i]] = true
@@ -72,9 +72,9 @@ func (c *jobController) remove(ctx context.Context, o *observation, victims []*c
 	return cmp.Or(results...)
 }
 
-// giveUp frees a pod of the finalizer and deletes it. It reports whether the pod has the
-// finalizer no more.
-func (c *jobController) giveUp(ctx context.Context, o *observation, pod *corev1.Pod) (released bool, err error) {
+// giveUp removes the finalizer of a pod and deletes it. It reports whether the finalizer was
+// removed.
+func (c *jobController) giveUp(ctx context.Context, o *pass, pod *corev1.Pod) (released bool, err error) {
 	if isTracked(pod) {
 		if err := c.removeFinalizer(ctx, o, pod); err != nil {
 			c.removals.failed(o.key, pod)
@@ -88,9 +88,9 @@ func (c *jobController) giveUp(ctx context.Context, o *observation, pod *corev1.
 	return true, err
 }
 
-// deleted takes the active pods that were deleted to the terminating ones, and reports
-// whether all were.
-func (o *observation) deleted(errs []error) bool {
+// deleted moves the deleted active pods to the terminating ones, and reports whether all were
+// deleted.
+func (o *pass) deleted(errs []error) bool {
 	gone := map[*corev1.Pod]bool{}
 	for i, err := range errs {
 		gone[o.active[i]] = err == nil
@@ -100,7 +100,7 @@ func (o *observation) deleted(errs []error) bool {
 }
 
 // drop moves active pods to the terminating ones.
-func (o *observation) drop(gone func(*corev1.Pod) bool) {
+func (o *pass) drop(gone func(*corev1.Pod) bool) {
 	var left []*corev1.Pod
 	for _, pod := range o.active {
 		if gone(pod) {
@@ -123,7 +123,7 @@ func countReady(all []*corev1.Pod) int32 {
 }
 
 // create creates pods in a slow start.
-func (c *jobController) create(ctx context.Context, o *observation, p plan) error {
+func (c *jobController) create(ctx context.Context, o *pass, p plan) error {
 	base := o.template()
 	ref := metav1.NewControllerRef(o.job, jobKind)
 	reason := creationReason(o)
@@ -142,8 +142,8 @@ func (c *jobController) create(ctx context.Context, o *observation, p plan) erro
 	return cmp.Or(errs...)
 }
 
-// inBursts calls do with the numbers below n, a burst of them at once, and returns the
-// errors in their order. Once the context has ended no further burst begins.
+// inBursts calls do concurrently with the numbers below n, in bursts, and returns the errors in
+// order. No burst starts after the context has ended.
 func inBursts(ctx context.Context, n int, do func(ctx context.Context, i int) error) []error {
 	results := make([]error, n)
 	for begin := 0; begin < n; begin += burst {

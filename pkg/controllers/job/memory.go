@@ -7,25 +7,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// memories holds something for each of many Jobs. What is remembered belongs to the UID of
-// a Job: one that is recreated starts clean, whatever a reconcile of its predecessor that
-// was still under way has set.
+// memories holds a value per Job. A value belongs to the UID of a Job: a recreated Job starts
+// without one, even if a reconcile of its predecessor was still in progress and set one.
 type memories[V any] struct {
 	mu   sync.Mutex
 	jobs map[types.NamespacedName]memorized[V]
 }
 
-// memorized is what is remembered of one Job.
+// memorized is the value of one Job.
 type memorized[V any] struct {
 	uid  types.UID
 	what V
 }
 
-func newMemories[V any]() *memories[V] {
-	return &memories[V]{jobs: map[types.NamespacedName]memorized[V]{}}
-}
-
-// get returns what is remembered of the Job with the UID, false if that is nothing.
+// get returns the value of the Job with the UID, and false if there is none.
 func (m *memories[V]) get(job types.NamespacedName, uid types.UID) (V, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -39,10 +34,17 @@ func (m *memories[V]) get(job types.NamespacedName, uid types.UID) (V, bool) {
 func (m *memories[V]) set(job types.NamespacedName, uid types.UID, what V) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.jobs[job] = memorized[V]{uid: uid, what: what}
+	m.put(job, memorized[V]{uid: uid, what: what})
 }
 
-// drop forgets a Job. An empty UID means whatever Job had the name.
+func (m *memories[V]) put(job types.NamespacedName, known memorized[V]) {
+	if m.jobs == nil {
+		m.jobs = map[types.NamespacedName]memorized[V]{}
+	}
+	m.jobs[job] = known
+}
+
+// drop removes the value of a Job. An empty UID matches any Job of that name.
 func (m *memories[V]) drop(job types.NamespacedName, uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -51,7 +53,7 @@ func (m *memories[V]) drop(job types.NamespacedName, uid types.UID) {
 	}
 }
 
-// has reports that something is remembered of a Job with the name.
+// has reports whether there is a value for a Job of that name.
 func (m *memories[V]) has(job types.NamespacedName) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,13 +67,13 @@ func (m *memories[V]) copy() map[types.NamespacedName]memorized[V] {
 	return maps.Clone(m.jobs)
 }
 
-// adopt takes over what a predecessor remembered, except of Jobs known already.
-func (m *memories[V]) adopt(jobs map[types.NamespacedName]memorized[V]) {
+// takeOver adds the values of the predecessor, except for Jobs that have one already.
+func (m *memories[V]) takeOver(jobs map[types.NamespacedName]memorized[V]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for job, known := range jobs {
 		if _, ok := m.jobs[job]; !ok {
-			m.jobs[job] = known
+			m.put(job, known)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
 )
 
@@ -30,9 +30,9 @@ const (
 	resultFailed    = "failed"
 )
 
-// controllerMetrics counts from the start of the instance, pods and Jobs that are there at
-// that time included: so the difference between terminated pods that gained and lost the
-// finalizer is the number of those that have it.
+// controllerMetrics counts from the start of the instance, including pods and Jobs that exist
+// at that time: so the difference between terminated pods that gained and lost the finalizer is
+// the number of those that have it.
 type controllerMetrics struct {
 	syncDuration       *metrics.HistogramVec
 	syncs              *metrics.CounterVec
@@ -135,8 +135,8 @@ func (m *controllerMetrics) podCreated(reason string, err error) {
 	}
 }
 
-// creationReason says why pods are created.
-func creationReason(o *observation) string {
+// creationReason returns why pods are created.
+func creationReason(o *pass) string {
 	policy := o.job.Spec.PodReplacementPolicy
 	switch {
 	case !o.told:
@@ -149,7 +149,7 @@ func creationReason(o *observation) string {
 	return creationNew
 }
 
-// podsFinished counts what a status that was just written says more than the one before.
+// podsFinished counts the pods that a newly written status adds to the previous one.
 func (m *controllerMetrics) podsFinished(job *batchv1.Job, before *batchv1.JobStatus) {
 	mode, status := modeOf(job), &job.Status
 	succeeded := int(status.Succeeded) - int(before.Succeeded)
@@ -169,7 +169,7 @@ func (m *controllerMetrics) podsFinished(job *batchv1.Job, before *batchv1.JobSt
 	add(m.finishedPods.WithLabelValues(mode, resultFailed), int(status.Failed)-int(before.Failed))
 }
 
-// add counts n, which is negative where a Job was scaled down.
+// add adds n to a counter unless it is negative, as after scaling down a Job.
 func add(counter metrics.CounterMetric, n int) {
 	if n > 0 {
 		counter.Add(float64(n))

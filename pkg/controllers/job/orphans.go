@@ -34,7 +34,7 @@ func (c *jobController) reconcileOrphan(ctx context.Context, key orphan) error {
 	if key.kind == orphanSelector {
 		return c.freeMatching(ctx, key)
 	}
-	pod, err := c.podsCached.Pods(key.namespace).Get(key.value)
+	pod, err := c.podLister.Pods(key.namespace).Get(key.value)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -44,8 +44,8 @@ func (c *jobController) reconcileOrphan(ctx context.Context, key orphan) error {
 	return c.free(ctx, pod, map[types.UID]bool{})
 }
 
-// freeMatching frees the pods that a selector matches. One that fails does not keep the
-// others; it is tried again when something happens to it.
+// freeMatching frees the pods that a selector matches. A failure does not affect the other
+// pods; the pod is retried on its next event.
 func (c *jobController) freeMatching(ctx context.Context, key orphan) error {
 	selector, err := labels.Parse(key.value)
 	if err != nil {
@@ -61,14 +61,14 @@ func (c *jobController) freeMatching(ctx context.Context, key orphan) error {
 			return context.Cause(ctx)
 		}
 		if err := c.free(ctx, pod, asked); err != nil {
-			klog.FromContext(ctx).Error(err, "Orphaned pod keeps the finalizer", "pod", klog.KObj(pod))
+			klog.FromContext(ctx).Error(err, "Failed to remove the finalizer of an orphaned pod", "pod", klog.KObj(pod))
 		}
 	}
 	return nil
 }
 
-// free removes the finalizer from a pod whose Job is gone or has finished. asked holds the
-// answers about Jobs that one reconcile has from the API server.
+// free removes the finalizer from a pod whose Job does not exist or has finished. asked caches
+// the live reads of Jobs of one reconcile.
 func (c *jobController) free(ctx context.Context, pod *corev1.Pod, asked map[types.UID]bool) error {
 	if !isTracked(pod) {
 		return nil
@@ -86,17 +86,17 @@ func (c *jobController) free(ctx context.Context, pod *corev1.Pod, asked map[typ
 	return err
 }
 
-// isWanted reports that the Job of a pod has yet to count it, here or in another controller.
-// A Job that is not cached may be one that the cache does not show yet, so the API server is
-// asked: once a pod is freed nobody counts it.
+// isWanted reports whether the Job of a pod still has to count it, by this or another
+// controller. A Job that is not cached may be new, so it is read live: a pod that was freed is
+// never counted.
 func (c *jobController) isWanted(ctx context.Context, pod *corev1.Pod, ref *metav1.OwnerReference, asked map[types.UID]bool) (bool, error) {
-	if job, ok := c.jobOf(pod); ok {
+	if job, ok := c.owners.Of(pod); ok {
 		return c.countsPods(job), nil
 	}
 	if wanted, ok := asked[ref.UID]; ok {
 		return wanted, nil
 	}
-	job, err := c.client.BatchV1().Jobs(pod.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	job, err := c.Client.BatchV1().Jobs(pod.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return false, fmt.Errorf("reading job %s/%s: %w", pod.Namespace, ref.Name, err)
 	}
@@ -113,10 +113,10 @@ func isJobRef(ref *metav1.OwnerReference) bool {
 	return ref.Kind == jobKind.Kind && ref.APIVersion == batchv1.SchemeGroupVersion.String()
 }
 
-// trackedPods returns the pods that match the selector of a Job and have the finalizer,
-// except for those that have lost it although the cache does not show it yet.
+// trackedPods returns the pods that match the selector of a Job and have the finalizer, except
+// for those from which it was removed but the cache does not show it yet.
 func (c *jobController) trackedPods(namespace string, selector labels.Selector) ([]*corev1.Pod, error) {
-	matching, err := c.tracked.Matching(namespace, selector)
+	matching, err := c.tracked.matching(namespace, selector)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (c *jobController) trackedPods(namespace string, selector labels.Selector) 
 
 // cachedPod returns a pod as cached, nil if there is none of that name.
 func (c *jobController) cachedPod(name types.NamespacedName) *corev1.Pod {
-	pod, err := c.podsCached.Pods(name.Namespace).Get(name.Name)
+	pod, err := c.podLister.Pods(name.Namespace).Get(name.Name)
 	if err != nil {
 		return nil
 	}

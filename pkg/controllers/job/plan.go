@@ -12,7 +12,7 @@ import (
 // burst is the largest number of pods created or scaled down in one reconcile.
 const burst = 500
 
-// What a reconcile did to pods, as metrics call it.
+// Actions of a reconcile on pods, as named in metrics.
 const (
 	actionReconciling = "reconciling"
 	actionTracking    = "tracking"
@@ -20,19 +20,19 @@ const (
 	actionDeleted     = "pods_deleted"
 )
 
-// plan is what is to be done about the pods of a Job. It either removes or creates.
+// plan is the change to the pods of a Job. It either removes or creates pods.
 type plan struct {
 	action string
-	// remove are active pods to be given up without being counted.
+	// remove are active pods to be deleted without being counted.
 	remove []*corev1.Pod
 	// create is the number of pods to create; indexes are theirs, if the Job is Indexed.
 	create  int
 	indexes []int
-	// wait is how long to back off before anything is created.
+	// wait is the backoff before pods are created.
 	wait time.Duration
 }
 
-func (o *observation) plan() plan {
+func (o *pass) plan() plan {
 	if isSuspended(o.job) {
 		return plan{action: actionDeleted, remove: o.active}
 	}
@@ -50,10 +50,9 @@ func (o *observation) plan() plan {
 	return o.planCreation(min(missing, burst))
 }
 
-// wantActive is the number of pods that should run. Without a number of completions the
-// pods of a Job decide among themselves when the work is done: once one has succeeded no
-// more are started.
-func (o *observation) wantActive() int {
+// wantActive returns the number of pods that should run. Without a number of completions the
+// pods themselves decide when the work is done: once one has succeeded, no more are started.
+func (o *pass) wantActive() int {
 	parallelism := int(ptr.Deref(o.job.Spec.Parallelism, 1))
 	if o.job.Spec.Completions == nil {
 		if o.succeeded > 0 {
@@ -64,7 +63,7 @@ func (o *observation) wantActive() int {
 	return min(max(0, int(*o.job.Spec.Completions)-int(o.succeeded)), parallelism)
 }
 
-func (o *observation) planCreation(missing int) plan {
+func (o *pass) planCreation(missing int) plan {
 	p := plan{action: actionCreated, create: missing}
 	perIndex := hasBackoffPerIndex(o.job)
 	if !perIndex {
@@ -87,9 +86,9 @@ func (o *observation) planCreation(missing int) plan {
 }
 
 // victims chooses at least n active pods to remove, fewer if there are not as many. Of an
-// Indexed Job pods without a proper index, and all but one of the pods of an index, go in
-// any case.
-func (o *observation) victims(n int) []*corev1.Pod {
+// Indexed Job pods without a proper index, and all but one of the pods of an index, are always
+// chosen.
+func (o *pass) victims(n int) []*corev1.Pod {
 	var victims []*corev1.Pod
 	remaining := o.active
 	if isIndexed(o.job) {
@@ -106,7 +105,7 @@ func (o *observation) victims(n int) []*corev1.Pod {
 }
 
 // surplusPods splits the active pods into those that no index needs and the others.
-func (o *observation) surplusPods() (surplus, needed []*corev1.Pod) {
+func (o *pass) surplusPods() (surplus, needed []*corev1.Pod) {
 	byIndex := map[int][]*corev1.Pod{}
 	for _, pod := range o.active {
 		i := indexOf(pod)
@@ -127,8 +126,8 @@ func (o *observation) surplusPods() (surplus, needed []*corev1.Pod) {
 	return surplus, needed
 }
 
-// inDeletionOrder returns the pods with those first whose loss costs least. The zero
-// preference compares ages as they are, without regard to cost annotations or nodes.
+// inDeletionOrder sorts the pods whose loss costs least to the front. The zero Preference
+// compares exact ages and ignores cost annotations and nodes.
 func inDeletionOrder(all []*corev1.Pod) []*corev1.Pod {
 	sorted := append([]*corev1.Pod(nil), all...)
 	pods.Preference{}.Sort(sorted)

@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"kcmd.dev/test/controllertest"
 )
 
 func TestPlan(t *testing.T) {
@@ -45,37 +47,37 @@ func TestPlan(t *testing.T) {
 		pods []*corev1.Pod
 		want string
 	}{
-		{"all are missing", newJob(sized(5, 3)), nil, "pods_created 3"},
-		{"some are missing", newJob(sized(5, 3)), some(1), "pods_created 2"},
-		{"none is missing", newJob(sized(5, 3)), some(3), "tracking 0"},
-		{"fewer remain than may run", newJob(sized(5, 3), func(j *batchv1.Job) { j.Status.Succeeded = 4 }), nil, "pods_created 1"},
-		{"more succeeded than asked for", newJob(sized(5, 3), func(j *batchv1.Job) { j.Status.Succeeded = 7 }), nil, "tracking 0"},
-		{"a work queue starts", newJob(sized(-1, 3)), nil, "pods_created 3"},
-		{"a work queue is drained", newJob(sized(-1, 3), func(j *batchv1.Job) { j.Status.Succeeded = 1 }), some(2), "tracking 0"},
-		{"at most a burst", newJob(sized(2000, 2000)), nil, "pods_created 500"},
-		{"terminating pods are replaced", newJob(sized(1, 1), started), some(1, leaving), "pods_created 1"},
-		{"terminating pods are replaced when they have failed", newJob(sized(3, 3), replacesFailed), some(1, leaving), "pods_created 2"},
-		{"scaled down", newJob(sized(5, 1)), []*corev1.Pod{newPod("a", ready), newPod("b"), newPod("c", pending)}, "pods_deleted 0 remove [b c]"},
-		{"suspended", newJob(sized(5, 5), suspended), some(2), "pods_deleted 0 remove [p0 p1]"},
-		{"suspended without pods", newJob(suspended), nil, "pods_deleted 0"},
-		{"backing off", newJob(sized(5, 5)), some(1, exited(1, 4*time.Second)), "pods_created 0 wait 6s"},
-		{"backing off for the last moment", newJob(sized(5, 5)), some(1, exited(1, 9900*time.Millisecond)), "pods_created 0 wait 1s"},
-		{"backed off", newJob(sized(5, 5)), some(1, exited(1, time.Minute)), "pods_created 5"},
-		{"indexes", newJob(indexed, sized(6, 3), doneAt("1")), perPod(at(2)), "pods_created 2 [0 3]"},
-		{"indexes of terminating pods", newJob(indexed, sized(3, 3)), perPod(at(0, leaving, func(p *corev1.Pod) {
+		{"JOB-69, JOB-71: all are missing", newJob(sized(5, 3)), nil, "pods_created 3"},
+		{"JOB-71: some are missing", newJob(sized(5, 3)), some(1), "pods_created 2"},
+		{"JOB-73: none is missing", newJob(sized(5, 3)), some(3), "tracking 0"},
+		{"JOB-69: fewer remain than may run", newJob(sized(5, 3), func(j *batchv1.Job) { j.Status.Succeeded = 4 }), nil, "pods_created 1"},
+		{"JOB-69: more succeeded than asked for", newJob(sized(5, 3), func(j *batchv1.Job) { j.Status.Succeeded = 7 }), nil, "tracking 0"},
+		{"JOB-69: a work queue starts", newJob(sized(-1, 3)), nil, "pods_created 3"},
+		{"JOB-69: a work queue is drained", newJob(sized(-1, 3), func(j *batchv1.Job) { j.Status.Succeeded = 1 }), some(2), "tracking 0"},
+		{"JOB-71, JOB-84: at most a burst", newJob(sized(2000, 2000)), nil, "pods_created 500"},
+		{"JOB-71: terminating pods are replaced", newJob(sized(1, 1), started), some(1, leaving), "pods_created 1"},
+		{"JOB-71: terminating pods are replaced when they have failed", newJob(sized(3, 3), replacesFailed), some(1, leaving), "pods_created 2"},
+		{"JOB-70: scaled down", newJob(sized(5, 1)), []*corev1.Pod{newPod("a", ready), newPod("b"), newPod("c", pending)}, "pods_deleted 0 remove [b c]"},
+		{"JOB-68: suspended", newJob(sized(5, 5), suspended), some(2), "pods_deleted 0 remove [p0 p1]"},
+		{"JOB-68: suspended without pods", newJob(suspended), nil, "pods_deleted 0"},
+		{"JOB-67: backing off", newJob(sized(5, 5)), some(1, exited(1, 4*time.Second)), "pods_created 0 wait 6s"},
+		{"JOB-67: backing off for the last moment", newJob(sized(5, 5)), some(1, exited(1, 9900*time.Millisecond)), "pods_created 0 wait 1s"},
+		{"JOB-67: backed off", newJob(sized(5, 5)), some(1, exited(1, time.Minute)), "pods_created 5"},
+		{"JOB-62: indexes", newJob(indexed, sized(6, 3), doneAt("1")), perPod(at(2)), "pods_created 2 [0 3]"},
+		{"JOB-62: indexes of terminating pods", newJob(indexed, sized(3, 3)), perPod(at(0, leaving, func(p *corev1.Pod) {
 			p.CreationTimestamp.Time = start.Add(-time.Hour)
 			p.DeletionTimestamp.Time = start.Add(-time.Hour)
 		})), "pods_created 3 [0 1 2]"},
-		{"indexes of terminating pods that may succeed", newJob(indexed, replacesFailed, sized(3, 3)), perPod(at(0, leaving)), "pods_created 2 [1 2]"},
+		{"JOB-62: indexes of terminating pods that may succeed", newJob(indexed, replacesFailed, sized(3, 3)), perPod(at(0, leaving)), "pods_created 2 [1 2]"},
 		{"no index is left although pods are missing", newJob(indexed, sized(2, 2), replacesFailed, doneAt("0")), perPod(at(1)), "tracking 0"},
-		{"pods without use", newJob(indexed, sized(3, 3)), perPod(at(0), at(3), at(-1)), "pods_deleted 0 remove [p1 p2]"},
-		{"several pods of an index", newJob(indexed, sized(3, 3)), perPod(at(0, pending), at(0, ready), at(0), at(1)), "pods_deleted 0 remove [p0 p2]"},
-		{"scaled down with pods without use", newJob(indexed, sized(9, 1)), perPod(at(0, ready), at(9, ready), at(1)), "pods_deleted 0 remove [p1 p2]"},
-		{"scaled down in tandem", newJob(indexed, sized(1, 1), doneAt("0-5")), perPod(at(3)), "pods_deleted 0 remove [p0]"},
-		{"each index backs off", newJob(perIndex(5), sized(3, 3)), perPod(at(0, exited(1, 4*time.Second)), at(1, exited(1, time.Minute))), "pods_created 2 [1 2]"},
-		{"all indexes back off", newJob(perIndex(5), sized(2, 2)), perPod(at(0, exited(1, 4*time.Second)), at(1, exited(1, 2*time.Second), failedBefore(1))), "pods_created 0 wait 6s"},
-		{"the first pending indexes are considered", newJob(perIndex(5), sized(3, 1)), perPod(at(0, exited(1, 4*time.Second))), "pods_created 0 wait 6s"},
-		{"a failed index is not tried again", newJob(perIndex(0), sized(3, 3)), perPod(at(1, failed)), "pods_created 2 [0 2]"},
+		{"JOB-70: pods without use", newJob(indexed, sized(3, 3)), perPod(at(0), at(3), at(-1)), "pods_deleted 0 remove [p1 p2]"},
+		{"JOB-70: several pods of an index", newJob(indexed, sized(3, 3)), perPod(at(0, pending), at(0, ready), at(0), at(1)), "pods_deleted 0 remove [p0 p2]"},
+		{"JOB-70: scaled down with pods without use", newJob(indexed, sized(9, 1)), perPod(at(0, ready), at(9, ready), at(1)), "pods_deleted 0 remove [p1 p2]"},
+		{"JOB-57, JOB-70: scaled down in tandem", newJob(indexed, sized(1, 1), doneAt("0-5")), perPod(at(3)), "pods_deleted 0 remove [p0]"},
+		{"JOB-67: each index backs off", newJob(perIndex(5), sized(3, 3)), perPod(at(0, exited(1, 4*time.Second)), at(1, exited(1, time.Minute))), "pods_created 2 [1 2]"},
+		{"JOB-67: all indexes back off", newJob(perIndex(5), sized(2, 2)), perPod(at(0, exited(1, 4*time.Second)), at(1, exited(1, 2*time.Second), failedBefore(1))), "pods_created 0 wait 6s"},
+		{"JOB-71: the first pending indexes are considered", newJob(perIndex(5), sized(3, 1)), perPod(at(0, exited(1, 4*time.Second))), "pods_created 0 wait 6s"},
+		{"JOB-62: a failed index is not tried again", newJob(perIndex(0), sized(3, 3)), perPod(at(1, failed)), "pods_created 2 [0 2]"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := planText(look(test.job, test.pods...).plan()); got != test.want {
@@ -91,7 +93,7 @@ func planText(p plan) string {
 		text += fmt.Sprintf(" %v", p.indexes)
 	}
 	if len(p.remove) > 0 {
-		text += fmt.Sprintf(" remove %v", namesOf(p.remove))
+		text += fmt.Sprintf(" remove %v", controllertest.Names(p.remove))
 	}
 	if p.wait > 0 {
 		text += fmt.Sprintf(" wait %v", p.wait)
@@ -99,6 +101,7 @@ func planText(p plan) string {
 	return text
 }
 
+// Pins JOB-70.
 func TestRemovalsAreCapped(t *testing.T) {
 	var all []*corev1.Pod
 	for i := range 700 {
@@ -112,6 +115,7 @@ func TestRemovalsAreCapped(t *testing.T) {
 	}
 }
 
+// Pins JOB-70.
 func TestDeletionOrderIsPlain(t *testing.T) {
 	age := func(seconds int) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.CreationTimestamp.Time = start.Add(-time.Duration(seconds) * time.Second) }
@@ -139,19 +143,19 @@ func TestIndexStates(t *testing.T) {
 		pods []*corev1.Pod
 		want string // succeeded; failed; retained
 	}{
-		{"as reported", job(reported("1,2", "4")), nil, "1,2;4;[]"},
-		{"a failure to be retried", job(), []*corev1.Pod{newPod("p", failed, atIndex(3))}, ";;[p]"},
-		{"a failure too many", job(), []*corev1.Pod{newPod("p", failed, atIndex(3), failedBefore(1))}, ";3;[]"},
-		{"a pod without finalizer", job(), []*corev1.Pod{newPod("p", failed, atIndex(3), failedBefore(1), untracked), newPod("q", succeeded, atIndex(4), untracked)}, ";;[]"},
-		{"an index beyond the end", job(), []*corev1.Pod{newPod("p", failed, atIndex(9)), newPod("q", succeeded, atIndex(10))}, ";;[]"},
-		{"a rule fails the index", job(policy), []*corev1.Pod{newPod("p", exited(5, 0), atIndex(3))}, ";3;[]"},
-		{"an ignored failure", job(policy), []*corev1.Pod{newPod("p", exited(6, 0), atIndex(3), failedBefore(7))}, ";;[p]"},
-		{"the index runs again", job(), []*corev1.Pod{newPod("p", failed, atIndex(3)), newPod("q", atIndex(3))}, ";;[]"},
-		{"the later failure is retained", job(), []*corev1.Pod{newPod("p", exited(1, 9*time.Second), atIndex(3)), newPod("q", exited(1, 5*time.Second), atIndex(3))}, ";;[q]"},
-		{"the higher count is retained", newJob(perIndex(9), sized(9, 9)), []*corev1.Pod{newPod("p", exited(1, 9*time.Second), atIndex(3), failedBefore(2)), newPod("q", exited(1, 5*time.Second), atIndex(3))}, ";;[p]"},
-		{"success wins over failure", job(), []*corev1.Pod{newPod("p", failed, atIndex(3), failedBefore(1)), newPod("q", succeeded, atIndex(3))}, "3;;[]"},
+		{"JOB-58, JOB-59: as reported", job(reported("1,2", "4")), nil, "1,2;4;[]"},
+		{"JOB-61: a failure to be retried", job(), []*corev1.Pod{newPod("p", failed, atIndex(3))}, ";;[p]"},
+		{"JOB-59: a failure too many", job(), []*corev1.Pod{newPod("p", failed, atIndex(3), failedBefore(1))}, ";3;[]"},
+		{"JOB-59: a pod without finalizer", job(), []*corev1.Pod{newPod("p", failed, atIndex(3), failedBefore(1), untracked), newPod("q", succeeded, atIndex(4), untracked)}, ";;[]"},
+		{"JOB-36: an index beyond the end", job(), []*corev1.Pod{newPod("p", failed, atIndex(9)), newPod("q", succeeded, atIndex(10))}, ";;[]"},
+		{"JOB-59: a rule fails the index", job(policy), []*corev1.Pod{newPod("p", exited(5, 0), atIndex(3))}, ";3;[]"},
+		{"JOB-59: an ignored failure", job(policy), []*corev1.Pod{newPod("p", exited(6, 0), atIndex(3), failedBefore(7))}, ";;[p]"},
+		{"JOB-61: the index runs again", job(), []*corev1.Pod{newPod("p", failed, atIndex(3)), newPod("q", atIndex(3))}, ";;[]"},
+		{"JOB-61: the later failure is retained", job(), []*corev1.Pod{newPod("p", exited(1, 9*time.Second), atIndex(3)), newPod("q", exited(1, 5*time.Second), atIndex(3))}, ";;[q]"},
+		{"JOB-61: the higher count is retained", newJob(perIndex(9), sized(9, 9)), []*corev1.Pod{newPod("p", exited(1, 9*time.Second), atIndex(3), failedBefore(2)), newPod("q", exited(1, 5*time.Second), atIndex(3))}, ";;[p]"},
+		{"JOB-61: success wins over failure", job(), []*corev1.Pod{newPod("p", failed, atIndex(3), failedBefore(1)), newPod("q", succeeded, atIndex(3))}, "3;;[]"},
 		{"what was reported wins", job(reported("1", "2")), []*corev1.Pod{newPod("p", failed, atIndex(1), failedBefore(1)), newPod("q", succeeded, atIndex(2))}, "1;2;[]"},
-		{"no failed indexes without a limit per index", newJob(indexed, sized(9, 9), reported("", "4")), []*corev1.Pod{newPod("p", failed, atIndex(3))}, ";;[]"},
+		{"JOB-59: no failed indexes without a limit per index", newJob(indexed, sized(9, 9), reported("", "4")), []*corev1.Pod{newPod("p", failed, atIndex(3))}, ";;[]"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			state := look(test.job, test.pods...).indexed
@@ -159,13 +163,14 @@ func TestIndexStates(t *testing.T) {
 			for _, pod := range state.retained {
 				retained = append(retained, pod)
 			}
-			if got := fmt.Sprintf("%s;%s;%v", state.succeeded, state.failed, namesOf(retained)); got != test.want {
+			if got := fmt.Sprintf("%s;%s;%v", state.succeeded, state.failed, controllertest.Names(retained)); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 		})
 	}
 }
 
+// Pins JOB-57.
 func TestElasticJobDropsHigherIndexes(t *testing.T) {
 	o := look(newJob(indexed, sized(3, 3), func(j *batchv1.Job) { j.Status.CompletedIndexes, j.Status.Succeeded = "0,2-5", 5 }))
 	if o.succeeded != 2 || o.indexed.succeeded.String() != "0,2" {
@@ -173,6 +178,7 @@ func TestElasticJobDropsHigherIndexes(t *testing.T) {
 	}
 }
 
+// Pins JOB-60.
 func TestFailureCountsAreCarriedOn(t *testing.T) {
 	ignored := func(n string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { annotate(p, ignoredFailureCount, n) }
@@ -186,7 +192,7 @@ func TestFailureCountsAreCarriedOn(t *testing.T) {
 		{"none", nil, 0, 0},
 		{"the first failure", newPod("p0", failed), 1, 0},
 		{"a further failure", newPod("p1", failed, failedBefore(3), ignored("2")), 4, 2},
-		{"an ignored failure", newPod("p2", exited(6, 0), failedBefore(3), ignored("2")), 3, 3},
+		{"JOB-59: an ignored failure", newPod("p2", exited(6, 0), failedBefore(3), ignored("2")), 3, 3},
 		{"nonsense", newPod("p3", failed, failedBefore(-3), ignored("x")), 1, 0},
 		{"too large", newPod("p4", failed, failedBefore(1<<40), ignored("2147483647")), 1, 2147483647},
 		{"the largest", newPod("p5", failed, failedBefore(2147483647)), 2147483647, 0},
@@ -197,6 +203,7 @@ func TestFailureCountsAreCarriedOn(t *testing.T) {
 	}
 }
 
+// Pins JOB-63.
 func TestIndexTemplate(t *testing.T) {
 	job := newJob(perIndex(3), sized(3, 3), func(j *batchv1.Job) {
 		j.Spec.Template.Annotations = map[string]string{"a": "b"}
@@ -234,6 +241,7 @@ func TestIndexTemplate(t *testing.T) {
 	}
 }
 
+// Pins JOB-72.
 func TestPlainTemplateKeepsAFinalizer(t *testing.T) {
 	o := look(newJob(func(j *batchv1.Job) { j.Spec.Template.Finalizers = []string{"x", batchv1.JobTrackingFinalizer} }))
 	template := o.template()
@@ -242,6 +250,7 @@ func TestPlainTemplateKeepsAFinalizer(t *testing.T) {
 	}
 }
 
+// Pins JOB-63.
 func TestIndexPrefix(t *testing.T) {
 	long := "a23456789-b23456789-c23456789-d23456789-e23456789-f23456789-123"
 	for _, test := range []struct {
@@ -259,6 +268,7 @@ func TestIndexPrefix(t *testing.T) {
 	}
 }
 
+// Pins JOB-83c.
 func TestCreationReason(t *testing.T) {
 	withFailed := func(j *batchv1.Job) { j.Status.Failed = 1 }
 	for _, test := range []struct {

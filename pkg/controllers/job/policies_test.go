@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// Pins JOB-75.
 func TestJudgeFailure(t *testing.T) {
 	with := func(rule batchv1.PodFailurePolicyRule, change func(*batchv1.PodFailurePolicyOnExitCodesRequirement)) batchv1.PodFailurePolicyRule {
 		rule.OnExitCodes = rule.OnExitCodes.DeepCopy()
@@ -77,6 +78,7 @@ func TestJudgeFailure(t *testing.T) {
 	}
 }
 
+// Pins JOB-76.
 func TestJudgeSuccess(t *testing.T) {
 	rule := func(indexes string, count int32) batchv1.SuccessPolicyRule {
 		var r batchv1.SuccessPolicyRule

@@ -19,13 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 
-	"kcmd.dev/pkg/controllers/kit/expectations"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
-// removals remembers the pods whose finalizer this process removed, until the cache shows
-// it: such a pod must not be counted again. Whether it does is looked up, so an event
-// that is missed leaves nothing behind. What the cache does not show for long is looked up
-// on the API server.
+// removals remembers the pods whose finalizer this process removed, until the cache shows it:
+// such a pod must not be counted again. Entries are checked against the cache, not removed by
+// events, so a missed event leaves none behind. If the cache does not show a removal for long,
+// the API server is asked.
 type removals struct {
 	// cached returns a pod as cached, nil if there is none of that name.
 	cached func(pod types.NamespacedName) *corev1.Pod
@@ -35,11 +35,15 @@ type removals struct {
 	jobs map[types.NamespacedName]map[types.UID]removal
 }
 
-// removal is what is remembered of one pod.
+// removal is the record of one pod.
 type removal struct {
 	name string
-	// known is when the finalizer was removed, or last seen to be.
+	// known is when the finalizer was removed, or last found to be.
 	known time.Time
+}
+
+func newRemovals(cached func(types.NamespacedName) *corev1.Pod, c clock.PassiveClock) *removals {
+	return &removals{cached: cached, clock: c, jobs: map[types.NamespacedName]map[types.UID]removal{}}
 }
 
 // add remembers pods of a Job, by UID and name.
@@ -56,16 +60,16 @@ func (r *removals) add(job types.NamespacedName, all []*corev1.Pod) {
 	}
 }
 
-// failed takes back a pod whose finalizer could not be removed.
+// failed drops the record of a pod whose finalizer could not be removed.
 func (r *removals) failed(job types.NamespacedName, pod *corev1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.jobs[job], pod.UID)
 }
 
-// of returns the pods of a Job for which the cache is behind, and forgets the others.
-// doubtful are those among them for which it has been for so long that the API server may
-// have them with the finalizer again, as one does that was restored from a backup.
+// of returns the pods of a Job whose removal the cache does not show yet, and drops the others.
+// doubtful are those for which this has lasted so long that the API server may have been
+// restored from a backup, with the finalizer.
 func (r *removals) of(job types.NamespacedName) (unseen sets.Set[types.UID], doubtful []*corev1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,7 +82,7 @@ func (r *removals) of(job types.NamespacedName) (unseen sets.Set[types.UID], dou
 			continue
 		}
 		unseen.Insert(uid)
-		if r.clock.Since(removal.known) >= expectations.Timeout {
+		if r.clock.Since(removal.known) >= writes.Timeout {
 			doubtful = append(doubtful, pod)
 		}
 	}
@@ -117,8 +121,8 @@ func (r *removals) copy() map[types.NamespacedName]map[types.UID]removal {
 	return all
 }
 
-// adopt takes over what a predecessor remembered.
-func (r *removals) adopt(jobs map[types.NamespacedName]map[types.UID]removal) {
+// takeOver adds the records of the predecessor.
+func (r *removals) takeOver(jobs map[types.NamespacedName]map[types.UID]removal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for job, known := range jobs {
@@ -142,15 +146,15 @@ func (c *jobController) unseenRemovals(ctx context.Context, job types.Namespaced
 			c.removals.failed(job, cached)
 			continue
 		}
-		c.removals.add(job, []*corev1.Pod{cached}) // the cache is that far behind
+		c.removals.add(job, []*corev1.Pod{cached}) // the cache is just stale
 	}
 	return unseen, nil
 }
 
-// isTrackedLive asks the API server whether a pod has the finalizer. It lists because the
-// role of the controller does not let it get pods.
+// isTrackedLive asks the API server whether a pod has the finalizer. It lists because the role
+// of the controller does not allow get on pods.
 func (c *jobController) isTrackedLive(ctx context.Context, pod *corev1.Pod) (bool, error) {
-	list, err := c.client.CoreV1().Pods(pod.Namespace).List(ctx, metav1.ListOptions{
+	list, err := c.Client.CoreV1().Pods(pod.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, pod.Name).String(),
 	})
 	if err != nil {
@@ -159,9 +163,9 @@ func (c *jobController) isTrackedLive(ctx context.Context, pod *corev1.Pod) (boo
 	return slices.ContainsFunc(list.Items, func(live corev1.Pod) bool { return live.UID == pod.UID && isTracked(&live) }), nil
 }
 
-// removeFinalizers removes the finalizer of pods and returns those that have it no more,
-// and the first error.
-func (c *jobController) removeFinalizers(ctx context.Context, o *observation, all []*corev1.Pod) ([]*corev1.Pod, error) {
+// removeFinalizers removes the finalizer of pods and returns those that no longer have it, and
+// the first error.
+func (c *jobController) removeFinalizers(ctx context.Context, o *pass, all []*corev1.Pod) ([]*corev1.Pod, error) {
 	c.removals.add(o.key, all)
 	var released []*corev1.Pod
 	var failure error
@@ -176,8 +180,8 @@ func (c *jobController) removeFinalizers(ctx context.Context, o *observation, al
 	return released, failure
 }
 
-// removeFinalizer lets a pod of a Job go. One that is gone already is no error.
-func (c *jobController) removeFinalizer(ctx context.Context, o *observation, pod *corev1.Pod) error {
+// removeFinalizer removes the finalizer of a pod. It is no error if the pod does not exist.
+func (c *jobController) removeFinalizer(ctx context.Context, o *pass, pod *corev1.Pod) error {
 	patched, err := c.patchFinalizer(ctx, pod)
 	if err == nil && patched != nil {
 		c.pods.Patched(o.job, patched)

@@ -8,13 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"kcmd.dev/pkg/controllers/kit/controllertest"
+	"kcmd.dev/test/controllertest"
 )
 
 // TestRun watches the controller at work from a new Job to its end.
 func TestRun(t *testing.T) {
 	env := controllertest.New(t, newJob(sized(2, 2)))
-	nameCreatedPods(env)
+	env.CompleteWrites("pods")
 	instance, err := Descriptor().New(env.Env, defaults)
 	if err != nil {
 		t.Fatal(err)

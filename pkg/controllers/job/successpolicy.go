@@ -6,8 +6,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 )
 
-// judgeSuccess finds the first rule of a success policy that the succeeded indexes meet,
-// and says which. A Job of which nothing has succeeded yet meets none.
+// judgeSuccess finds the first rule of a success policy that the succeeded indexes meet, and
+// returns a description. A Job of which nothing has succeeded yet meets none.
 func judgeSuccess(policy *batchv1.SuccessPolicy, completions int, succeeded indexes) (string, bool) {
 	total := succeeded.count()
 	if policy == nil || total == 0 {

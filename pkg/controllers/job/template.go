@@ -10,8 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/names"
 )
 
-// template is what all new pods of a Job have in common.
-func (o *observation) template() *corev1.PodTemplateSpec {
+// template returns the template that all new pods of a Job share.
+func (o *pass) template() *corev1.PodTemplateSpec {
 	template := o.job.Spec.Template.DeepCopy()
 	if !slices.Contains(template.Finalizers, batchv1.JobTrackingFinalizer) {
 		template.Finalizers = append(template.Finalizers, batchv1.JobTrackingFinalizer)
@@ -26,9 +26,9 @@ func (o *observation) template() *corev1.PodTemplateSpec {
 	return template
 }
 
-// indexTemplate is the template of the pod of an index. It shares the lists of the spec
+// indexTemplate returns the template of the pod of an index. It shares the lists of the spec
 // with base.
-func (o *observation) indexTemplate(base *corev1.PodTemplateSpec, index int) *corev1.PodTemplateSpec {
+func (o *pass) indexTemplate(base *corev1.PodTemplateSpec, index int) *corev1.PodTemplateSpec {
 	template := *base
 	number := strconv.Itoa(index)
 	template.Labels = withEntry(base.Labels, batchv1.JobCompletionIndexAnnotation, number)
@@ -51,7 +51,7 @@ func withEntry(set map[string]string, key, value string) map[string]string {
 	return out
 }
 
-// indexVariable is the environment variable that tells a container its index.
+// indexVariable returns the environment variable with the completion index.
 const indexVariable = "JOB_COMPLETION_INDEX"
 
 func addIndexVariable(containers []corev1.Container) {
@@ -68,8 +68,8 @@ func addIndexVariable(containers []corev1.Container) {
 	}
 }
 
-// indexPrefix is what the name of the pod of an index is generated from. The name of a
-// Job that is too long is cut, so that the index shows.
+// indexPrefix returns the prefix for the generated name of an index's pod. A long Job name is
+// truncated so that the name contains the index.
 func indexPrefix(job string, index int) string {
 	suffix := "-" + strconv.Itoa(index) + "-"
 	return job[:min(len(job), names.MaxGeneratedNameLength-len(suffix))] + suffix

@@ -5,13 +5,12 @@ import (
 	"fmt"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // track writes the status and removes the finalizers of the pods it accounts for, in the
 // order that the type accounting explains.
-func (c *jobController) track(ctx context.Context, o *observation, changed bool) error {
+func (c *jobController) track(ctx context.Context, o *pass, changed bool) error {
 	a := newAccounting(o, changed)
 	a.settle()
 	a.count()
@@ -19,7 +18,7 @@ func (c *jobController) track(ctx context.Context, o *observation, changed bool)
 	a.announceEnd()
 	var terminal *batchv1.JobCondition
 	if len(a.removable) == 0 {
-		terminal = a.declareEnd() // nothing has to happen in between: one write is enough
+		terminal = a.declareEnd() // no finalizer has to be removed in between: one write is enough
 	}
 	wrote, err := c.writeStatus(ctx, a)
 	if err != nil {
@@ -35,7 +34,7 @@ func (c *jobController) track(ctx context.Context, o *observation, changed bool)
 		}
 	}
 	if terminal != nil {
-		c.finished.set(o.key, o.job.UID, c.clock.Now())
+		c.finished.set(o.key, o.job.UID, c.Clock.Now())
 		c.announceFinish(o.job, terminal)
 	}
 	return nil
@@ -58,8 +57,8 @@ func (c *jobController) release(ctx context.Context, a *accounting) (*batchv1.Jo
 	return terminal, failure
 }
 
-// rememberBackoff makes the new back-off record hold, once the status knows of the failures.
-func (c *jobController) rememberBackoff(o *observation) {
+// rememberBackoff stores the new backoff record, once the status includes the failures.
+func (c *jobController) rememberBackoff(o *pass) {
 	if o.backoff == (backoffRecord{}) {
 		c.backoffs.drop(o.key, o.job.UID)
 		return
@@ -67,40 +66,38 @@ func (c *jobController) rememberBackoff(o *observation) {
 	c.backoffs.set(o.key, o.job.UID, o.backoff)
 }
 
-// writeStatus sends the status if it has changed, and reports whether it had. With the first
-// write a change of suspension has happened.
+// writeStatus writes the status if it has changed, and reports whether it had. A change of
+// suspension is recorded as an event after the first write.
 func (c *jobController) writeStatus(ctx context.Context, a *accounting) (wrote bool, err error) {
 	if !a.changed {
 		return false, nil
 	}
 	o := a.o
-	updated, err := c.client.BatchV1().Jobs(o.job.Namespace).UpdateStatus(ctx, o.job, metav1.UpdateOptions{})
+	updated, err := c.Client.BatchV1().Jobs(o.job.Namespace).UpdateStatus(ctx, o.job, metav1.UpdateOptions{})
 	if err != nil {
 		return false, err
 	}
 	a.changed = false
 	o.job.ResourceVersion = updated.ResourceVersion
-	if c.requireFresh {
-		c.tracker.Wrote(o.key, o.job.UID, jobResource, updated.ResourceVersion)
-	}
+	c.owners.Wrote(o.job, updated)
 	c.metrics.podsFinished(o.job, &o.reported)
 	o.reported = *o.job.Status.DeepCopy()
 	if o.suspension != nil {
-		c.events.Event(o.job, corev1.EventTypeNormal, o.suspension.reason, o.suspension.message)
+		c.Record(*o.suspension)
 		o.suspension = nil
 	}
 	return true, nil
 }
 
-// announceFinish tells users and metrics that a Job has finished.
+// announceFinish records the end of a Job as events and in metrics.
 func (c *jobController) announceFinish(job *batchv1.Job, terminal *batchv1.JobCondition) {
 	c.metrics.jobFinished(job, terminal)
 	if terminal.Type == batchv1.JobFailed {
-		c.events.Event(job, corev1.EventTypeWarning, terminal.Reason, terminal.Message)
+		c.Record(failedJob(job, terminal))
 		return
 	}
 	if job.Spec.Completions != nil && job.Status.Succeeded > *job.Spec.Completions {
-		c.events.Event(job, corev1.EventTypeWarning, reasonTooManySucceeded, "Too many succeeded pods running after completion count reached")
+		c.Record(tooManySucceeded(job))
 	}
-	c.events.Event(job, corev1.EventTypeNormal, reasonCompleted, "Job completed")
+	c.Record(completedJob(job))
 }

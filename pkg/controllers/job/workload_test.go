@@ -22,6 +22,7 @@ func gangValue() value {
 	return v
 }
 
+// Pins JOB-77.
 func TestFormsGang(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -42,14 +43,15 @@ func TestFormsGang(t *testing.T) {
 	}
 }
 
+// Pins JOB-78, JOB-79 and JOB-80.
 func TestGangOfANewJob(t *testing.T) {
 	f := newFixture(t, gangValue(), newJob(indexed, sized(2, 2)))
-	f.mustReconcile(t)
+	f.MustReconcile(t)
 	name := workloadName(newJob())
-	if got := f.env.RecordedEvents()[0]; got != "Normal WorkloadCreated Created Workload "+name+" for Job pi" {
+	if got := f.RecordedEvents()[0]; got != "Normal WorkloadCreated Created Workload "+name+" for Job pi" {
 		t.Errorf("event %q", got)
 	}
-	scheduling := f.env.Fake.SchedulingV1alpha2()
+	scheduling := f.Fake.SchedulingV1alpha2()
 	workload, err := scheduling.Workloads("ns").Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -88,6 +90,7 @@ func TestGangOfANewJob(t *testing.T) {
 	}
 }
 
+// Pins JOB-77.
 func TestGangsThatAreNotUsed(t *testing.T) {
 	ownWorkload := newWorkload(newJob(indexed, sized(2, 2)))
 	ownWorkload.UID = "w"
@@ -122,7 +125,7 @@ func TestGangsThatAreNotUsed(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, gangValue(), newJob(indexed, sized(2, 2), test.change))
-			scheduling := f.env.Informers.Scheduling().V1alpha2()
+			scheduling := f.Informers.Scheduling().V1alpha2()
 			for _, w := range test.workloads {
 				if err := scheduling.Workloads().Informer().GetStore().Add(w); err != nil {
 					t.Fatal(err)
@@ -133,8 +136,8 @@ func TestGangsThatAreNotUsed(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			f.mustReconcile(t)
-			if got := f.requests(); strings.Contains(got, "create workloads") {
+			f.MustReconcile(t)
+			if got := strings.Join(f.Requests(), ", "); strings.Contains(got, "create workloads") {
 				t.Errorf("requests %s", got)
 			}
 			pods := f.storedPods(t)
@@ -147,26 +150,27 @@ func TestGangsThatAreNotUsed(t *testing.T) {
 
 func TestGangFailures(t *testing.T) {
 	f := newFixture(t, gangValue(), newJob(indexed, sized(2, 2)))
-	works := f.failing("create", "podgroups", "", errBoom)
-	err := f.reconcile(f.env.Context(), key)
+	works := f.Refuse("create podgroups", errBoom)
+	err := f.Reconcile()
 	if err == nil || err.Error() != "ensuring Workload and PodGroup for Job ns/pi: boom" {
 		t.Errorf("the error is %v", err)
 	}
 	works()
 	// The cache does not show the Workload until after the first attempt to create it again.
-	f.env.Fake.PrependReactor("create", "workloads", func(ktesting.Action) (bool, runtime.Object, error) {
+	f.Fake.PrependReactor("create", "workloads", func(ktesting.Action) (bool, runtime.Object, error) {
 		workload := newWorkload(newJob(indexed, sized(2, 2)))
-		if err := f.env.Informers.Scheduling().V1alpha2().Workloads().Informer().GetStore().Add(workload); err != nil {
+		if err := f.Informers.Scheduling().V1alpha2().Workloads().Informer().GetStore().Add(workload); err != nil {
 			return true, nil, err
 		}
 		return true, nil, apierrors.NewAlreadyExists(schedulingv1alpha2.Resource("workloads"), workload.Name)
 	})
-	f.mustReconcile(t)
+	f.MustReconcile(t)
 	if pod := f.storedPods(t)[0]; pod.Spec.SchedulingGroup == nil {
 		t.Error("pods are not in a group")
 	}
 }
 
+// Pins JOB-79.
 func TestWorkloadNames(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	job := newJob(func(j *batchv1.Job) { j.Name = long })

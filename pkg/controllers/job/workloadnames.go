@@ -10,17 +10,17 @@ import (
 	"k8s.io/utils/dump"
 )
 
-// maxName is the greatest length of the name of a Workload or PodGroup.
+// maxName is the maximum length of the name of a Workload or PodGroup.
 const maxName = validation.DNS1123SubdomainMaxLength
 
-// workloadName is the name of the Workload of a Job. It is the same for all attempts to
-// create it, and another for a recreated Job.
+// workloadName returns the name of the Workload of a Job. It is the same for all attempts to
+// create it, and differs for a recreated Job.
 func workloadName(job *batchv1.Job) string {
 	hash := nameHash(dump.ForHash(job.UID))
 	return cut(job.Name, maxName-len(hash)-1) + "-" + hash
 }
 
-// podGroupName is the name of the PodGroup made from a template of a Workload.
+// podGroupName returns the name of the PodGroup made from a template of a Workload.
 func podGroupName(workload, template string) string {
 	hash := nameHash(workload + template)
 	room := maxName - len(hash) - 2
@@ -30,8 +30,8 @@ func podGroupName(workload, template string) string {
 	return workload + "-" + template + "-" + hash
 }
 
-// share cuts two parts of a name to the room there is. One that needs no more than half of
-// it stays whole.
+// share truncates two parts of a name to a common length. A part that needs no more than half
+// of it is not truncated.
 func share(workload, template string, room int) (string, string) {
 	half := room / 2
 	switch {
@@ -47,6 +47,6 @@ func cut(name string, length int) string { return name[:min(len(name), length)] 
 
 func nameHash(text string) string {
 	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(text)) // a hash never fails to be written to
+	_, _ = hash.Write([]byte(text)) // writing to a hash never fails
 	return rand.SafeEncodeString(strconv.FormatUint(uint64(hash.Sum32()), 10))
 }

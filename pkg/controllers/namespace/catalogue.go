@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// propagation is the time that a type which was served when the deletion was seen
-	// may take to show up in the discovery of every API server.
+	// propagation is how long a type that was served when the deletion was seen may take to
+	// appear in the discovery of every API server.
 	propagation = time.Second
 
-	// maxAge bounds how long one discovery is used. A namespace that is stuck for longer
-	// learns of types that came back meanwhile.
+	// maxAge bounds how long one discovery is used. A namespace that is stuck for longer then
+	// includes types that were restored in the meantime.
 	maxAge = time.Minute
 )
 
@@ -27,14 +27,14 @@ type discoverer interface {
 	ServerPreferredNamespacedResources() ([]*metav1.APIResourceList, error)
 }
 
-// resourceTypes are what there is to sweep, with the verbs that each type supports.
+// resourceTypes are the types to sweep, with the verbs that each supports.
 type resourceTypes map[schema.GroupVersionResource]metav1.Verbs
 
 // discovered is the result of one discovery.
 type discovered struct {
 	began, ended time.Time
 	types        resourceTypes
-	// failed says why types may be missing, unparsable why all of them are.
+	// failed is why types may be missing, unparsable why all of them are.
 	failed, unparsable error
 }
 
@@ -55,7 +55,7 @@ func newCatalogue(server discoverer, c clock.PassiveClock) *catalogue {
 // namespace whose deletion was seen at the given time.
 func (c *catalogue) since(seen time.Time) discovered {
 	asked := c.clock.Now()
-	// Those who wait here for a discovery in progress will mostly be served by it.
+	// Callers that wait here for a discovery in progress can usually use it.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.Now()
@@ -66,9 +66,9 @@ func (c *catalogue) since(seen time.Time) discovered {
 	return c.last
 }
 
-// serves says whether a discovery may be used now for a namespace whose deletion was seen
-// at some time. An incomplete one serves only those who had asked before it ended: another
-// one is due, but not one for each of them.
+// serves reports whether a discovery may be used now for a namespace whose deletion was seen at
+// some time. An incomplete one may be used only by callers that asked before it ended: another
+// one is needed, but not one for each of them.
 func (d discovered) serves(seen, asked, now time.Time) bool {
 	if d.began.IsZero() || d.began.Before(seen.Add(propagation)) {
 		return false
@@ -81,12 +81,12 @@ func (d discovered) serves(seen, asked, now time.Time) bool {
 
 var errNothingDiscovered = errors.New("discovery returned no resources")
 
-// discover asks the server for everything that can be deleted from a namespace. Types are
-// missing if it fails in part.
+// discover returns the types that can be deleted from a namespace. Types are missing if it
+// fails in part.
 func discover(server discoverer) discovered {
 	lists, err := server.ServerPreferredNamespacedResources()
 	if err == nil && len(lists) == 0 {
-		// Believing this would let go of namespaces with all their content.
+		// Accepting an empty discovery would finalize namespaces with all their content.
 		err = errNothingDiscovered
 	}
 	deletable := discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"delete"}}, lists)
@@ -112,7 +112,7 @@ func verbsOf(lists []*metav1.APIResourceList, resource schema.GroupVersionResour
 	return nil
 }
 
-// supports says whether a type is known to support a verb.
+// supports reports whether discovery lists a verb for a type.
 func (t resourceTypes) supports(resource schema.GroupVersionResource, verb string) bool {
 	return slices.Contains(t[resource], verb)
 }

@@ -15,13 +15,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// findings are what the conditions tell about a sweep.
+// findings are the facts about a sweep that the conditions report.
 type findings struct {
 	// discovery and parsing are errors of discovery, content those of single types.
 	discovery, parsing error
 	content            []error
-	// remaining counts the items left of each type, finalizers those that carry each
-	// finalizer. Pods that go first are not among them: their end is waited for anyway.
+	// remaining counts the items left of each type, finalizers those that carry each finalizer.
+	// Pods that are deleted first are not included, since the sweep waits for them anyway.
 	remaining  map[schema.GroupVersionResource]int
 	finalizers map[string]int
 }
@@ -50,7 +50,7 @@ func findingsOf(found discovered, swept sweep) findings {
 	return f
 }
 
-// conditions are the five conditions that findings stand for, in their order.
+// conditions returns the five conditions that report the findings, in order.
 func (f findings) conditions() []corev1.NamespaceCondition {
 	return []corev1.NamespaceCondition{
 		condition(corev1.NamespaceDeletionDiscoveryFailure, f.discovery != nil,
@@ -122,8 +122,8 @@ func sorted(texts []string) string {
 	return strings.Join(texts, ", ")
 }
 
-// merge returns current with each of the wanted conditions in it, and whether that makes a
-// difference. A condition keeps the time of its last transition while its status stays.
+// merge returns current with the wanted conditions set, and whether that changes anything. The
+// transition time of a condition is kept while its status is the same.
 func merge(current, wanted []corev1.NamespaceCondition, now time.Time) ([]corev1.NamespaceCondition, bool) {
 	merged, changed := slices.Clone(current), false
 	for _, want := range wanted {
@@ -146,18 +146,18 @@ func merge(current, wanted []corev1.NamespaceCondition, now time.Time) ([]corev1
 	return merged, changed
 }
 
-// report writes the conditions if they changed. It returns the namespace as it is then. A
-// failure to report does not keep the namespace from being emptied.
+// report writes the conditions if they changed, and returns the current namespace. A failed
+// write does not stop the deletion of content.
 func (c *namespaceController) report(ctx context.Context, ns *corev1.Namespace, f findings) *corev1.Namespace {
-	conditions, changed := merge(ns.Status.Conditions, f.conditions(), c.clock.Now())
+	conditions, changed := merge(ns.Status.Conditions, f.conditions(), c.Clock.Now())
 	if !changed {
 		return ns
 	}
 	reported := ns.DeepCopy()
 	reported.Status.Conditions = conditions
-	reported, err := c.client.CoreV1().Namespaces().UpdateStatus(ctx, reported, metav1.UpdateOptions{})
+	reported, err := c.Client.CoreV1().Namespaces().UpdateStatus(ctx, reported, metav1.UpdateOptions{})
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Writing the conditions of a namespace failed", "namespace", ns.Name)
+		klog.FromContext(ctx).Error(err, "Failed to write the conditions of a namespace", "namespace", ns.Name)
 		return ns
 	}
 	return reported

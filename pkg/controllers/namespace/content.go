@@ -15,20 +15,20 @@ import (
 	"k8s.io/client-go/tools/pager"
 )
 
-// finalizerEstimate is the number of seconds that finalizers are given.
+// finalizerEstimate is the estimated number of seconds that finalizers take.
 const finalizerEstimate = 15
 
 // content is the items of one type in one namespace.
 type content struct {
 	client   metadata.ResourceInterface
 	resource schema.GroupVersionResource
-	// canList and canDeleteTogether say what discovery knows the type to support. The
+	// canList and canDeleteTogether are what the type supports according to discovery. The
 	// server may still answer that it does not.
 	canList, canDeleteTogether bool
 }
 
-// sweepType deletes the content of one type and looks at what is left. Errors are returned
-// as they are, because their text goes into a condition.
+// sweepType deletes the content of one type and evaluates what is left. Errors are returned
+// unwrapped, because their text is written to a condition.
 func (c *namespaceController) sweepType(ctx context.Context, ns *corev1.Namespace, of content) outcome {
 	result := outcome{resource: of.resource}
 	empty, estimate, err := c.inspect(ctx, ns, of)
@@ -51,8 +51,8 @@ func (c *namespaceController) sweepType(ctx context.Context, ns *corev1.Namespac
 	return judge(ns.Name, of.resource, items, estimate)
 }
 
-// inspect looks at a type before anything is deleted: whether there is anything, and for
-// pods how many seconds they may take to end.
+// inspect reports, before anything is deleted, whether a type has content, and how many seconds
+// pods may take to end.
 func (c *namespaceController) inspect(ctx context.Context, ns *corev1.Namespace, of content) (empty bool, estimate int64, err error) {
 	if of.resource != pods {
 		return of.isEmpty(ctx), 0, nil
@@ -61,12 +61,12 @@ func (c *namespaceController) inspect(ctx context.Context, ns *corev1.Namespace,
 	if err != nil {
 		return false, 0, err
 	}
-	return len(running) == 0, graceOf(running, c.clock.Since(ns.DeletionTimestamp.Time)), nil
+	return len(running) == 0, graceOf(running, c.Clock.Since(ns.DeletionTimestamp.Time)), nil
 }
 
 func (c *namespaceController) listPods(ctx context.Context, namespace string) ([]*corev1.Pod, error) {
 	list, _, err := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return c.client.CoreV1().Pods(namespace).List(ctx, options)
+		return c.Client.CoreV1().Pods(namespace).List(ctx, options)
 	}).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
@@ -102,8 +102,8 @@ func graceOf(running []*corev1.Pod, sinceDeletion time.Duration) int64 {
 	return longest
 }
 
-// judge says what the items that are left of a type mean. Items that neither run nor carry
-// a finalizer should not be there: that is an error.
+// judge evaluates the items that are left of a type. Items that neither a grace period nor a
+// finalizer explains are an error.
 func judge(namespace string, resource schema.GroupVersionResource, items []metav1.Object, estimate int64) outcome {
 	result := outcome{resource: resource}
 	if len(items) == 0 {
@@ -126,10 +126,9 @@ func judge(namespace string, resource schema.GroupVersionResource, items []metav
 	return result
 }
 
-// isEmpty says whether there certainly is nothing, which is so for most types and saves
-// the rest of their sweep. An empty page that is not the last is no such answer: an
-// aggregated server may give one. If the list fails, so will the sweep, with an error that
-// says what matters.
+// isEmpty reports whether the type certainly has no content, which is true of most types and
+// saves the rest of their sweep. An empty page that is not the last, as an aggregated server
+// may return, is no proof. If the list fails, the sweep will fail with the relevant error.
 func (c content) isEmpty(ctx context.Context) bool {
 	if !c.canList {
 		return false
@@ -163,15 +162,15 @@ func (c content) list(ctx context.Context) (items []metav1.Object, listed bool, 
 	return items, err == nil, err
 }
 
-// inBackground is set on every delete: the default of a type may be to orphan what its
-// items own, which would add a finalizer to each of them.
+// inBackground is set on every delete: a type may orphan dependents by default, which would add
+// a finalizer to each item.
 func inBackground() metav1.DeleteOptions {
 	background := metav1.DeletePropagationBackground
 	return metav1.DeleteOptions{PropagationPolicy: &background}
 }
 
-// deleteAll deletes every item, together if that is supported, else one by one. A type
-// that supports neither is left as it is.
+// deleteAll deletes every item, as a collection if that is supported, otherwise one by one. A
+// type that supports neither is skipped.
 func (c content) deleteAll(ctx context.Context) error {
 	if c.canDeleteTogether {
 		err := c.client.DeleteCollection(ctx, inBackground(), metav1.ListOptions{})
@@ -194,8 +193,8 @@ func (c content) deleteAll(ctx context.Context) error {
 	return nil
 }
 
-// unsupported says whether a server refused a request because it does not know it. Servers
-// of old types answer that a collection was not found.
+// unsupported reports whether a server rejected a request because it does not support it. Some
+// servers answer NotFound for a collection.
 func unsupported(err error) bool {
 	return apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err)
 }

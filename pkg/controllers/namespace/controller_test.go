@@ -21,8 +21,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/concurrent"
-	"kcmd.dev/pkg/controllers/kit/controllertest"
+	"kcmd.dev/pkg/controller/concurrent"
+	"kcmd.dev/test/controllertest"
 )
 
 type finalizers = [][]corev1.FinalizerName
@@ -39,9 +39,9 @@ func TestReconcileLeavesOtherNamespacesAlone(t *testing.T) {
 		cached *corev1.Namespace
 		want   []string
 	}{
-		"not in the cache":  {nil, nil},
-		"not deleted":       {active, []string{"get"}},
-		"already finalized": {finalized, []string{"get"}},
+		"NS-22: not in the cache":  {nil, nil},
+		"NS-23: not deleted":       {active, []string{"get"}},
+		"NS-25: already finalized": {finalized, []string{"get"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var objects []runtime.Object
@@ -68,8 +68,8 @@ func TestReconcileOfANamespaceThatIsGoneOrUnreadable(t *testing.T) {
 		err   error
 		retry bool
 	}{
-		"gone":       {apierrors.NewNotFound(corev1.Resource("namespaces"), "ns"), false},
-		"unreadable": {errors.New("outage"), true},
+		"NS-23: gone":       {apierrors.NewNotFound(corev1.Resource("namespaces"), "ns"), false},
+		"NS-23: unreadable": {errors.New("outage"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := start(t, serving(pods), terminating())
@@ -81,6 +81,7 @@ func TestReconcileOfANamespaceThatIsGoneOrUnreadable(t *testing.T) {
 	}
 }
 
+// Pins NS-24, NS-30 and NS-60.
 func TestAnEmptyNamespaceGoesWithOneListPerType(t *testing.T) {
 	f := start(t, serving(pods, secrets, deployments), terminating(func(ns *corev1.Namespace) {
 		ns.Status.Phase = corev1.NamespaceActive
@@ -106,6 +107,7 @@ func TestAnEmptyNamespaceGoesWithOneListPerType(t *testing.T) {
 	}
 }
 
+// Pins NS-32 and NS-64.
 func TestForeignFinalizersAloneAreSweptButNotWritten(t *testing.T) {
 	f := start(t, serving(pods, secrets), terminating(func(ns *corev1.Namespace) {
 		ns.Spec.Finalizers = []corev1.FinalizerName{"example.com/hold"}
@@ -122,6 +124,7 @@ func TestForeignFinalizersAloneAreSweptButNotWritten(t *testing.T) {
 	}
 }
 
+// Pins NS-29b, NS-29c and NS-47.
 func TestContentIsDeletedInTheBackground(t *testing.T) {
 	s := serving(pods, secrets)
 	s.add(configMaps, "delete", "list")
@@ -157,30 +160,30 @@ func TestTypesThatServeLessThanTheySay(t *testing.T) {
 		want    []string
 		err     string
 	}{
-		"collection cannot be deleted": {
+		"NS-29b: collection cannot be deleted": {
 			map[string]error{"deletecollection widgets": methodNotSupported(widgets, "deletecollection")}, allVerbs,
 			[]string{"list widgets limit=1", "deletecollection widgets", "list widgets", "delete widgets w", "list widgets"}, ""},
-		"collection is not found": {
+		"NS-29b, NS-44: collection is not found": {
 			map[string]error{"deletecollection widgets": notFound(widgets)}, allVerbs,
 			[]string{"list widgets limit=1", "deletecollection widgets", "list widgets", "delete widgets w", "list widgets"}, ""},
-		"nothing but single deletes": {
+		"NS-29c: nothing but single deletes": {
 			nil, metav1.Verbs{"delete"}, nil, ""},
-		"list is not found either": {
+		"NS-29d, NS-44: list is not found either": {
 			map[string]error{"deletecollection widgets": notFound(widgets), "list widgets": notFound(widgets)}, allVerbs,
 			[]string{"list widgets limit=1", "deletecollection widgets", "list widgets", "list widgets"}, ""},
-		"list is not supported, delete is": {
+		"NS-62: list is not supported, delete is": {
 			nil, metav1.Verbs{"delete", "deletecollection"}, []string{"deletecollection widgets"}, ""},
-		"delete of an item is not supported": {
+		"NS-29c, NS-29e: delete of an item is not supported": {
 			map[string]error{"deletecollection widgets": notFound(widgets), "delete widgets": methodNotSupported(widgets, "delete")}, allVerbs,
 			[]string{"list widgets limit=1", "deletecollection widgets", "list widgets", "delete widgets w", "list widgets"},
 			"unexpected items still remain in namespace: ns for gvr: example.com/v1, Resource=widgets"},
-		"delete of an item fails": {
+		"NS-29c: delete of an item fails": {
 			map[string]error{"deletecollection widgets": notFound(widgets), "delete widgets": errors.New("boom")}, allVerbs,
 			[]string{"list widgets limit=1", "deletecollection widgets", "list widgets", "delete widgets w"}, "boom"},
-		"delete of the collection fails": {
+		"NS-29b: delete of the collection fails": {
 			map[string]error{"deletecollection widgets": errors.New("boom")}, allVerbs,
 			[]string{"list widgets limit=1", "deletecollection widgets"}, "boom"},
-		"list fails, delete does not": {
+		"NS-29d: list fails, delete does not": {
 			map[string]error{"list widgets": errors.New("boom")}, allVerbs,
 			[]string{"list widgets limit=1", "deletecollection widgets", "list widgets"}, "boom"},
 	} {
@@ -214,6 +217,7 @@ func TestTypesThatServeLessThanTheySay(t *testing.T) {
 	}
 }
 
+// Pins NS-60.
 func TestAnEmptyPageIsNotTakenForAnEmptyType(t *testing.T) {
 	f := start(t, serving(pods, widgets), terminating())
 	finalized := f.finalized()
@@ -239,6 +243,7 @@ func TestAnEmptyPageIsNotTakenForAnEmptyType(t *testing.T) {
 	}
 }
 
+// Pins NS-28d.
 func TestAnErrorOfOneTypeDoesNotKeepTheOthers(t *testing.T) {
 	f := start(t, serving(pods, secrets, widgets, deployments), terminating())
 	finalized := f.finalized()
@@ -257,6 +262,7 @@ func TestAnErrorOfOneTypeDoesNotKeepTheOthers(t *testing.T) {
 	}
 }
 
+// Pins NS-28a and NS-41.
 func TestPodsGoFirst(t *testing.T) {
 	grace := int64(30)
 	running := pod(corev1.PodRunning, &grace)
@@ -301,15 +307,16 @@ func TestPodsGoFirst(t *testing.T) {
 }
 
 // Other types wait for pods that are there, not for an answer about pods.
+// Pins NS-28b and NS-29f.
 func TestPodsThatCannotBeSweptDoNotKeepTheOthers(t *testing.T) {
 	for name, arrange := range map[string]func(*fixture){
-		"list fails (R7b)": func(f *fixture) {
+		"list fails": func(f *fixture) {
 			f.Fake.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, errors.New("boom")
 			})
 		},
-		"last list fails (R7b)": func(f *fixture) { f.store.refused["list pods"] = errors.New("boom") },
-		"delete fails (R7b)":    func(f *fixture) { f.store.refused["deletecollection pods"] = errors.New("boom") },
+		"last list fails": func(f *fixture) { f.store.refused["list pods"] = errors.New("boom") },
+		"delete fails":    func(f *fixture) { f.store.refused["deletecollection pods"] = errors.New("boom") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := start(t, serving(pods, secrets), terminating(), pod(corev1.PodRunning, nil))
@@ -337,6 +344,7 @@ func TestPodsThatCannotBeSweptDoNotKeepTheOthers(t *testing.T) {
 }
 
 // A type that was never swept may hold what keeps another one from becoming clean.
+// Pins NS-63.
 func TestATypeThatAppearsLateIsSweptBesideWhatWasLeft(t *testing.T) {
 	s := serving(pods, secrets)
 	f := start(t, s, terminating())
@@ -357,6 +365,7 @@ func TestATypeThatAppearsLateIsSweptBesideWhatWasLeft(t *testing.T) {
 	}
 }
 
+// Pins NS-4 and NS-67.
 func TestPodsAreSweptWithTheRestWithoutTheGate(t *testing.T) {
 	cfg := v1beta1.NewDefault()
 	cfg.EmulatedVersion = "1.33"
@@ -389,6 +398,7 @@ func TestPodsAreSweptWithTheRestWithoutTheGate(t *testing.T) {
 	}
 }
 
+// Pins NS-63.
 func TestARepeatedSweepBeginsWithWhatWasLeft(t *testing.T) {
 	f := start(t, serving(pods, secrets, widgets, deployments), terminating())
 	finalized := f.finalized()
@@ -430,7 +440,7 @@ func TestARepeatedSweepBeginsWithWhatWasLeft(t *testing.T) {
 
 func TestAPanicOfOneTypeIsAPanicOfTheReconcile(t *testing.T) {
 	f := start(t, serving(secrets, widgets), terminating())
-	f.namespaceController.metadata = panicking{}
+	f.namespaceController.Metadata = panicking{}
 	defer func() {
 		var panicked *concurrent.PanicError
 		if err, ok := recover().(error); !ok || !errors.As(err, &panicked) || panicked.Value != "boom" {
@@ -445,6 +455,7 @@ type panicking struct{ metadata.Interface }
 
 func (panicking) Resource(schema.GroupVersionResource) metadata.Getter { panic("boom") }
 
+// Pins NS-27a, NS-27c and NS-51.
 func TestFailedDiscoveryKeepsTheNamespace(t *testing.T) {
 	s := serving(pods, secrets)
 	s.err = &discovery.ErrGroupDiscoveryFailed{}
@@ -474,6 +485,7 @@ func TestFailedDiscoveryKeepsTheNamespace(t *testing.T) {
 	}
 }
 
+// Pins NS-61.
 func TestDiscoveryIsShared(t *testing.T) {
 	f := start(t, serving(pods), terminating(), terminating(func(ns *corev1.Namespace) { ns.Name, ns.UID = "b", "uid-b" }))
 	f.finalized()
@@ -497,6 +509,7 @@ func TestDiscoveryIsShared(t *testing.T) {
 	}
 }
 
+// Pins NS-26 and NS-52.
 func TestErrorsWinOverTheEstimate(t *testing.T) {
 	f := start(t, serving(pods, secrets, widgets), terminating())
 	f.store.put(widgets, "w", "example.com/hold")
@@ -516,6 +529,7 @@ func TestErrorsWinOverTheEstimate(t *testing.T) {
 	}
 }
 
+// Pins NS-21.
 func TestContentThatRemainsIsNoSuccess(t *testing.T) {
 	f := start(t, serving(pods, widgets), terminating())
 	f.store.put(widgets, "w", "example.com/hold")
@@ -538,6 +552,7 @@ func TestContentThatRemainsIsNoSuccess(t *testing.T) {
 	}
 }
 
+// Pins NS-40.
 func TestUnchangedConditionsAreNotWritten(t *testing.T) {
 	f := start(t, serving(pods, widgets), terminating())
 	f.store.put(widgets, "w", "example.com/hold")
@@ -551,6 +566,7 @@ func TestUnchangedConditionsAreNotWritten(t *testing.T) {
 	}
 }
 
+// Pins NS-40.
 func TestAFailureToReportIsIgnored(t *testing.T) {
 	f := start(t, serving(pods), terminating())
 	finalized := f.finalized()
@@ -563,6 +579,7 @@ func TestAFailureToReportIsIgnored(t *testing.T) {
 	}
 }
 
+// Pins NS-12 and NS-31.
 func TestConflictsAreRetriedOnTheLatestState(t *testing.T) {
 	f := start(t, serving(pods), terminating(func(ns *corev1.Namespace) { ns.Status.Phase = corev1.NamespaceActive }))
 	finalized := f.finalized()
@@ -598,9 +615,9 @@ func TestConflictLoopEnds(t *testing.T) {
 		readErr error
 		want    error
 	}{
-		"another namespace of the name": {recreated, nil, errRecreated},
-		"gone":                          {nil, apierrors.NewNotFound(corev1.Resource("namespaces"), "ns"), nil},
-		"finalized by somebody else":    {elsewhere, nil, nil},
+		"NS-31, NS-48: another namespace of the name": {recreated, nil, errRecreated},
+		"NS-31: gone":                {nil, apierrors.NewNotFound(corev1.Resource("namespaces"), "ns"), nil},
+		"finalized by somebody else": {elsewhere, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := start(t, serving(pods), terminating())
@@ -629,6 +646,7 @@ func TestConflictLoopEnds(t *testing.T) {
 	})
 }
 
+// Pins NS-65.
 func TestFinalizeStartsFromWhatTheStatusWriteReturned(t *testing.T) {
 	f := start(t, serving(pods), terminating())
 	f.Fake.PrependReactor("update", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -649,6 +667,7 @@ func TestFinalizeStartsFromWhatTheStatusWriteReturned(t *testing.T) {
 	}
 }
 
+// Pins NS-30.
 func TestFinalizeKeepsMetadataAndSpecAndLeavesStatusEmpty(t *testing.T) {
 	ns := terminating(func(ns *corev1.Namespace) {
 		ns.Labels = map[string]string{"a": "b"}
@@ -673,6 +692,7 @@ func TestFinalizeKeepsMetadataAndSpecAndLeavesStatusEmpty(t *testing.T) {
 	}
 }
 
+// Pins NS-10, NS-19 and NS-21.
 func TestRunWaitsBeforeTheFirstSweepAndAfterAnEstimate(t *testing.T) {
 	f := start(t, serving(pods, widgets), terminating(), terminating(func(ns *corev1.Namespace) {
 		ns.Name, ns.UID, ns.DeletionTimestamp, ns.Status.Phase = "active", "uid-2", nil, corev1.NamespaceActive
@@ -698,6 +718,7 @@ func TestRunWaitsBeforeTheFirstSweepAndAfterAnEstimate(t *testing.T) {
 	controllertest.Eventually(t, "it is swept again", func() bool { return reconciled() >= 2 })
 }
 
+// Pins NS-3 and NS-18.
 func TestDescriptor(t *testing.T) {
 	d := Descriptor()
 	cfg := v1beta1.NewDefault()

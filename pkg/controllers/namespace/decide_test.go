@@ -12,8 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
+
+	"kcmd.dev/pkg/controller"
 )
 
+// Pins NS-21.
 func TestRecheckAfter(t *testing.T) {
 	for estimate, want := range map[int64]time.Duration{
 		1: time.Second, 2: 2 * time.Second, 15: 8 * time.Second, 30: 16 * time.Second, 31: 16 * time.Second,
@@ -32,6 +35,7 @@ func pod(phase corev1.PodPhase, grace *int64) *corev1.Pod {
 	}
 }
 
+// Pins NS-29a.
 func TestGraceOf(t *testing.T) {
 	seconds := func(s int64) *int64 { return &s }
 	for name, tc := range map[string]struct {
@@ -66,17 +70,17 @@ func TestJudge(t *testing.T) {
 		want     outcome
 		err      string
 	}{
-		"nothing left drops the estimate": {pods, nil, 30, outcome{resource: pods}, ""},
-		"pods that still run": {pods, []metav1.Object{item(), item()}, 30,
+		"NS-29d: nothing left drops the estimate": {pods, nil, 30, outcome{resource: pods}, ""},
+		"NS-29e: pods that still run": {pods, []metav1.Object{item(), item()}, 30,
 			outcome{resource: pods, estimate: 30, remaining: 2, finalizers: map[string]int{}}, ""},
-		"the estimate wins over finalizers": {pods, []metav1.Object{item("a")}, 30,
+		"NS-29e: the estimate wins over finalizers": {pods, []metav1.Object{item("a")}, 30,
 			outcome{resource: pods, estimate: 30, remaining: 1, finalizers: map[string]int{"a": 1}}, ""},
-		"finalizers are counted": {widgets, []metav1.Object{item("a", "b"), item("a"), item()}, 0,
+		"NS-29e: finalizers are counted": {widgets, []metav1.Object{item("a", "b"), item("a"), item()}, 0,
 			outcome{resource: widgets, estimate: 15, remaining: 3, finalizers: map[string]int{"a": 2, "b": 1}}, ""},
-		"nothing explains what is left": {pods, []metav1.Object{item()}, 0,
+		"NS-29e, NS-53: nothing explains what is left": {pods, []metav1.Object{item()}, 0,
 			outcome{resource: pods, remaining: 1, finalizers: map[string]int{}},
 			"unexpected items still remain in namespace: ns for gvr: /v1, Resource=pods"},
-		"nor in a named group": {widgets, []metav1.Object{item()}, 0,
+		"NS-29e: nor in a named group": {widgets, []metav1.Object{item()}, 0,
 			outcome{resource: widgets, remaining: 1, finalizers: map[string]int{}},
 			"unexpected items still remain in namespace: ns for gvr: example.com/v1, Resource=widgets"},
 	} {
@@ -93,6 +97,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// Pins NS-63.
 func TestStages(t *testing.T) {
 	found := resourceTypes{pods: allVerbs, secrets: allVerbs, widgets: allVerbs}
 	type types = []schema.GroupVersionResource
@@ -107,9 +112,9 @@ func TestStages(t *testing.T) {
 		"clean pods":                {found, sets.New(pods), false, []types{{pods}, {secrets, widgets}}},
 		"clean types that are gone": {found, sets.New(deployments), false, []types{{pods}, {secrets, widgets}}},
 		"everything is clean":       {found, sets.New(pods, secrets, widgets), false, []types{{pods}, {secrets, widgets}}},
-		"no pods served (R7c)":      {resourceTypes{secrets: nil}, nil, false, []types{{secrets}}},
+		"NS-28c: no pods served":    {resourceTypes{secrets: nil}, nil, false, []types{{secrets}}},
 		"nothing served":            {resourceTypes{}, nil, false, nil},
-		"pods with the rest":        {found, sets.New(secrets), true, []types{{pods, widgets}, {secrets}}},
+		"NS-67: pods with the rest": {found, sets.New(secrets), true, []types{{pods, widgets}, {secrets}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []types
@@ -132,16 +137,17 @@ func TestAStageIsFollowedByTheNext(t *testing.T) {
 		swept sweep
 		want  bool
 	}{
-		"clean":                               {sweep{{resource: secrets}}, true},
-		"items remain":                        {sweep{{resource: secrets}, {resource: widgets, remaining: 1, estimate: 15}}, false},
-		"an error":                            {sweep{{resource: secrets, err: errors.New("boom")}}, false},
-		"no pods (R7a)":                       {sweep{{resource: pods, podsFirst: true}}, true},
-		"pods remain (R7a)":                   {sweep{{resource: pods, podsFirst: true, remaining: 1, estimate: 30}}, false},
-		"pods remain that should not (R7a)":   {sweep{{resource: pods, podsFirst: true, remaining: 1, err: errors.New("boom")}}, false},
-		"pods cannot be swept (R7b)":          {sweep{{resource: pods, podsFirst: true, err: errors.New("boom")}}, true},
-		"pods cannot be deleted (R7b)":        {sweep{{resource: pods, podsFirst: true, estimate: 30, err: errors.New("boom")}}, true},
-		"pods cannot be listed at last (R7b)": {sweep{{resource: pods, podsFirst: true, estimate: 30}}, true},
-		"pods with the rest remain":           {sweep{{resource: pods, remaining: 1, estimate: 30}}, false},
+		"clean":                                 {sweep{{resource: secrets}}, true},
+		"items remain":                          {sweep{{resource: secrets}, {resource: widgets, remaining: 1, estimate: 15}}, false},
+		"an error":                              {sweep{{resource: secrets, err: errors.New("boom")}}, false},
+		"NS-28a: no pods":                       {sweep{{resource: pods, podsFirst: true}}, true},
+		"NS-28a: pods remain":                   {sweep{{resource: pods, podsFirst: true, remaining: 1, estimate: 30}}, false},
+		"NS-28a: pods remain that should not":   {sweep{{resource: pods, podsFirst: true, remaining: 1, err: errors.New("boom")}}, false},
+		"NS-28b: pods cannot be swept":          {sweep{{resource: pods, podsFirst: true, err: errors.New("boom")}}, true},
+		"NS-28b: pods cannot be deleted":        {sweep{{resource: pods, podsFirst: true, estimate: 30, err: errors.New("boom")}}, true},
+		"NS-28b: pods cannot be listed at last": {sweep{{resource: pods, podsFirst: true, estimate: 30}}, true},
+		"the deletion of pods is stopped":       {sweep{{resource: pods, podsFirst: true, err: &controller.StoppedError{Resource: pods.GroupResource()}}}, false},
+		"pods with the rest remain":             {sweep{{resource: pods, remaining: 1, estimate: 30}}, false},
 	} {
 		if got := tc.swept.allowsMore(); got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
@@ -149,6 +155,7 @@ func TestAStageIsFollowedByTheNext(t *testing.T) {
 	}
 }
 
+// Pins NS-28d.
 func TestSweepTotals(t *testing.T) {
 	boom := errors.New("boom")
 	s := sweep{
@@ -192,22 +199,22 @@ func TestConditions(t *testing.T) {
 		index int
 		want  fields
 	}{
-		"all good": {want: good[0]},
-		"partial discovery": {found: discovered{failed: partial},
+		"NS-34: all good": {want: good[0]},
+		"NS-35: partial discovery": {found: discovered{failed: partial},
 			want: fields{"True", "DiscoveryFailed", "Discovery failed for some groups, 1 failing: " + partial.Error()}},
-		"no discovery": {found: discovered{failed: boom}, want: fields{"True", "DiscoveryFailed", "boom"}},
-		"unparsable":   {found: discovered{unparsable: boom}, index: 1, want: fields{"True", "GroupVersionParsingFailed", "boom"}},
-		"errors are counted and sorted": {swept: sweep{{resource: widgets, err: errors.New("z")}, {resource: pods, err: errors.New("a")}}, index: 2,
+		"NS-35: no discovery": {found: discovered{failed: boom}, want: fields{"True", "DiscoveryFailed", "boom"}},
+		"NS-36: unparsable":   {found: discovered{unparsable: boom}, index: 1, want: fields{"True", "GroupVersionParsingFailed", "boom"}},
+		"NS-37: errors are counted and sorted": {swept: sweep{{resource: widgets, err: errors.New("z")}, {resource: pods, err: errors.New("a")}}, index: 2,
 			want: fields{"True", "ContentDeletionFailed", "Failed to delete all resource types, 2 remaining: a, z"}},
-		"items are counted and sorted": {swept: sweep{{resource: secrets, remaining: 2}, {resource: deployments, remaining: 1}}, index: 3,
+		"NS-38: items are counted and sorted": {swept: sweep{{resource: secrets, remaining: 2}, {resource: deployments, remaining: 1}}, index: 3,
 			want: fields{"True", "SomeResourcesRemain", "Some resources are remaining: deployments.apps has 1 resource instances, secrets. has 2 resource instances"}},
-		"finalizers add up over types": {swept: sweep{
+		"NS-39: finalizers add up over types": {swept: sweep{
 			{resource: secrets, remaining: 2, finalizers: map[string]int{"b": 2}},
 			{resource: deployments, remaining: 3, finalizers: map[string]int{"b": 1, "a": 3}}}, index: 4,
 			want: fields{"True", "SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: a in 3 resource instances, b in 3 resource instances"}},
-		"remaining pods are not told":    {swept: sweep{{resource: pods, podsFirst: true, remaining: 2}}, index: 3, want: good[3]},
-		"finalizers of pods neither":     {swept: sweep{{resource: pods, podsFirst: true, remaining: 2, finalizers: map[string]int{"a": 2}}}, index: 4, want: good[4]},
-		"errors of pods are not wrapped": {swept: sweep{{resource: pods, err: boom}}, index: 2, want: fields{"True", "ContentDeletionFailed", "Failed to delete all resource types, 1 remaining: boom"}},
+		"NS-41: remaining pods are not told":     {swept: sweep{{resource: pods, podsFirst: true, remaining: 2}}, index: 3, want: good[3]},
+		"NS-41: finalizers of pods neither":      {swept: sweep{{resource: pods, podsFirst: true, remaining: 2, finalizers: map[string]int{"a": 2}}}, index: 4, want: good[4]},
+		"NS-29f: errors of pods are not wrapped": {swept: sweep{{resource: pods, err: boom}}, index: 2, want: fields{"True", "ContentDeletionFailed", "Failed to delete all resource types, 1 remaining: boom"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			order := []corev1.NamespaceConditionType{
@@ -236,6 +243,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+// Pins NS-40.
 func TestMerge(t *testing.T) {
 	before, now := metav1.NewTime(epoch), epoch.Add(time.Minute)
 	is := func(kind, status, message string, at time.Time) corev1.NamespaceCondition {
@@ -267,6 +275,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// Pins NS-30.
 func TestWithoutOurs(t *testing.T) {
 	type list = []corev1.FinalizerName
 	for name, tc := range map[string]struct{ have, want list }{
@@ -283,6 +292,7 @@ func TestWithoutOurs(t *testing.T) {
 	}
 }
 
+// Pins NS-61.
 func TestDiscoveredServes(t *testing.T) {
 	complete := func(began time.Duration) discovered {
 		return discovered{began: epoch.Add(began), ended: epoch.Add(began + time.Second)}
@@ -316,7 +326,7 @@ func TestDiscoveredServes(t *testing.T) {
 }
 
 func TestDiscover(t *testing.T) {
-	t.Run("only types that can be deleted", func(t *testing.T) {
+	t.Run("NS-27b: only types that can be deleted", func(t *testing.T) {
 		s := serving(pods, widgets)
 		s.add(schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "localsubjectaccessreviews"}, "create")
 		s.add(secrets, "delete", "list")
@@ -328,21 +338,21 @@ func TestDiscover(t *testing.T) {
 			t.Errorf("verbs = %v", got.types)
 		}
 	})
-	t.Run("a partial failure keeps the rest", func(t *testing.T) {
+	t.Run("NS-27a: a partial failure keeps the rest", func(t *testing.T) {
 		s := serving(pods)
 		s.err = &discovery.ErrGroupDiscoveryFailed{}
 		if got := discover(s); got.failed == nil || len(got.types) != 1 {
 			t.Errorf("discover = %+v", got)
 		}
 	})
-	t.Run("one unparsable group version loses all", func(t *testing.T) {
+	t.Run("NS-27b: one unparsable group version loses all", func(t *testing.T) {
 		s := serving(pods)
 		s.lists = append(s.lists, &metav1.APIResourceList{GroupVersion: "a/b/c", APIResources: []metav1.APIResource{{Name: "x", Verbs: allVerbs}}})
 		if got := discover(s); got.unparsable == nil || got.failed != nil || len(got.types) != 0 {
 			t.Errorf("discover = %+v", got)
 		}
 	})
-	t.Run("an empty answer is not believed", func(t *testing.T) {
+	t.Run("NS-66: an empty answer is not believed", func(t *testing.T) {
 		if got := discover(&server{}); !errors.Is(got.failed, errNothingDiscovered) {
 			t.Errorf("discover = %+v", got)
 		}
@@ -383,6 +393,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// Pins NS-20.
 func TestBackoff(t *testing.T) {
 	b := newBackoff()
 	var last time.Duration

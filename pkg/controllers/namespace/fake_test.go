@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/metadata"
 	clienttesting "k8s.io/client-go/testing"
 
-	"kcmd.dev/pkg/controllers/kit/controllertest"
+	"kcmd.dev/test/controllertest"
 )
 
 var (

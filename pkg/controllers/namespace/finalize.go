@@ -13,7 +13,7 @@ import (
 
 var errRecreated = errors.New("namespace uid has changed across retries")
 
-// markTerminating sets the phase. It returns the namespace as it is then, nil if it is gone.
+// markTerminating sets the phase. It returns the updated namespace, nil if it no longer exists.
 func (c *namespaceController) markTerminating(ctx context.Context, ns *corev1.Namespace) (*corev1.Namespace, error) {
 	return c.update(ctx, ns, func(ns *corev1.Namespace) (*corev1.Namespace, error) {
 		if ns.DeletionTimestamp == nil || ns.Status.Phase == corev1.NamespaceTerminating {
@@ -21,11 +21,11 @@ func (c *namespaceController) markTerminating(ctx context.Context, ns *corev1.Na
 		}
 		ns = ns.DeepCopy()
 		ns.Status.Phase = corev1.NamespaceTerminating
-		return c.client.CoreV1().Namespaces().UpdateStatus(ctx, ns, metav1.UpdateOptions{})
+		return c.Client.CoreV1().Namespaces().UpdateStatus(ctx, ns, metav1.UpdateOptions{})
 	})
 }
 
-// finalize gives up our hold on a namespace. It goes once nobody else has one.
+// finalize removes our finalizer from a namespace, which is deleted when it has no other one.
 func (c *namespaceController) finalize(ctx context.Context, ns *corev1.Namespace) error {
 	_, err := c.update(ctx, ns, func(ns *corev1.Namespace) (*corev1.Namespace, error) {
 		rest := withoutOurs(ns.Spec.Finalizers)
@@ -34,12 +34,12 @@ func (c *namespaceController) finalize(ctx context.Context, ns *corev1.Namespace
 		}
 		finalized := &corev1.Namespace{ObjectMeta: ns.ObjectMeta, Spec: ns.Spec}
 		finalized.Spec.Finalizers = rest
-		return c.client.CoreV1().Namespaces().Finalize(ctx, finalized, metav1.UpdateOptions{})
+		return c.Client.CoreV1().Namespaces().Finalize(ctx, finalized, metav1.UpdateOptions{})
 	})
 	return err
 }
 
-// withoutOurs is a list of finalizers without ours, sorted, without duplicates and never nil.
+// withoutOurs returns the finalizers without ours, sorted, without duplicates and never nil.
 func withoutOurs(finalizers []corev1.FinalizerName) []corev1.FinalizerName {
 	rest := []corev1.FinalizerName{}
 	for _, finalizer := range finalizers {
@@ -51,9 +51,8 @@ func withoutOurs(finalizers []corev1.FinalizerName) []corev1.FinalizerName {
 	return slices.Compact(rest)
 }
 
-// update applies a write to a namespace, and on a conflict to what the server has of it
-// until that succeeds. It returns nil if the namespace is gone, and fails if another one
-// has taken its name.
+// update applies a write to a namespace, and on a conflict to the live one until it succeeds.
+// It returns nil if the namespace no longer exists, and an error if it was recreated.
 func (c *namespaceController) update(ctx context.Context, ns *corev1.Namespace, write func(*corev1.Namespace) (*corev1.Namespace, error)) (*corev1.Namespace, error) {
 	for ctx.Err() == nil {
 		written, err := write(ns)

@@ -13,25 +13,25 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// memory is what is remembered of namespaces that are being deleted. It makes sweeps
-// cheaper and decides nothing: without it, everything is swept.
+// memory caches state of namespaces that are being deleted. It only makes sweeps cheaper:
+// without it, everything is swept.
 type memory struct {
 	mu         sync.Mutex
 	namespaces map[string]recollection
 }
 
-// recollection is what is remembered of one incarnation of a namespace.
+// recollection is the state of one incarnation of a namespace.
 type recollection struct {
 	uid types.UID
-	// seen is when this process learnt of the deletion.
+	// seen is when this process observed the deletion.
 	seen time.Time
-	// clean are the types that were clean when they were swept last.
+	// clean are the types that were clean when they were last swept.
 	clean sets.Set[schema.GroupVersionResource]
 }
 
 func newMemory() *memory { return &memory{namespaces: map[string]recollection{}} }
 
-// observe begins to remember a namespace, unless it is remembered already.
+// observe adds a namespace, unless it is known already.
 func (m *memory) observe(ns *corev1.Namespace, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -41,7 +41,7 @@ func (m *memory) observe(ns *corev1.Namespace, now time.Time) {
 	m.namespaces[ns.Name] = recollection{uid: ns.UID, seen: now}
 }
 
-// recall returns what is remembered of a namespace. It is false if that is nothing.
+// recall returns the state of a namespace, and false if there is none.
 func (m *memory) recall(ns *corev1.Namespace) (recollection, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,8 +49,8 @@ func (m *memory) recall(ns *corev1.Namespace) (recollection, bool) {
 	return known, ok && known.uid == ns.UID
 }
 
-// note remembers which types a sweep found or left clean, if the namespace is still
-// remembered. It changes nothing about types that were not swept.
+// note records which types a sweep found or left clean, if the namespace is still known. Types
+// that were not swept are unaffected.
 func (m *memory) note(ns *corev1.Namespace, swept sweep) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -58,7 +58,7 @@ func (m *memory) note(ns *corev1.Namespace, swept sweep) {
 	if !ok || known.uid != ns.UID {
 		return
 	}
-	clean := known.clean.Clone() // an earlier one may be in use
+	clean := known.clean.Clone() // a caller may be using the old one
 	for _, o := range swept {
 		if o.clean() {
 			clean.Insert(o.resource)
@@ -97,8 +97,8 @@ func newBackoff() *backoff {
 	}
 }
 
-// keep makes the next Forget of a namespace void: its reconcile ended without an error,
-// but has not succeeded yet.
+// keep suppresses the next Forget of a namespace: its reconcile ended without an error, but has
+// not succeeded yet.
 func (b *backoff) keep(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

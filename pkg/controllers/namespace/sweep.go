@@ -11,10 +11,11 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"kcmd.dev/pkg/controllers/kit/concurrent"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controller/concurrent"
 )
 
-// typesAtOnce is the number of types of one namespace swept at the same time.
+// typesAtOnce is the number of types of one namespace swept concurrently.
 const typesAtOnce = 5
 
 var pods = corev1.SchemeGroupVersion.WithResource("pods")
@@ -25,7 +26,7 @@ var pods = corev1.SchemeGroupVersion.WithResource("pods")
 func (c *namespaceController) empty(ctx context.Context, ns *corev1.Namespace) (*corev1.Namespace, int64, error) {
 	known, ok := c.memory.recall(ns)
 	if !ok {
-		known.seen = c.clock.Now()
+		known.seen = c.Clock.Now()
 	}
 	found := c.catalogue.since(known.seen)
 	swept := c.sweep(ctx, ns, found.types, known.clean)
@@ -48,8 +49,8 @@ func (c *namespaceController) sweep(ctx context.Context, ns *corev1.Namespace, f
 	return all
 }
 
-// stages are the types to sweep, in groups: each group is reached only if those before it
-// allow. Pods come first, if they are to, then what is not known to be clean.
+// stages returns the types to sweep in groups; a group is swept only if the previous ones allow
+// it. Pods come first if podsFirst is set, then the types that are not known to be clean.
 func stages(found resourceTypes, clean sets.Set[schema.GroupVersionResource], podsFirst bool) []stage {
 	first, second, third := stage{podsFirst: true}, stage{}, stage{}
 	for resource := range found {
@@ -79,7 +80,7 @@ func (c *namespaceController) sweepTypes(ctx context.Context, ns *corev1.Namespa
 		resource := s.types[i]
 		// An error of one type does not keep the others from being swept.
 		swept[i] = c.sweepType(ctx, ns, content{
-			client:            c.metadata.Resource(resource).Namespace(ns.Name),
+			client:            c.Metadata.Resource(resource).Namespace(ns.Name),
 			resource:          resource,
 			canList:           found.supports(resource, "list"),
 			canDeleteTogether: found.supports(resource, "deletecollection"),
@@ -89,10 +90,10 @@ func (c *namespaceController) sweepTypes(ctx context.Context, ns *corev1.Namespa
 	return swept
 }
 
-// sweep is what was found and done, type by type.
+// sweep is the result of a sweep by type.
 type sweep []outcome
 
-// outcome is what was left of one type.
+// outcome is what remains of one type.
 type outcome struct {
 	resource schema.GroupVersionResource
 	// podsFirst marks pods that were swept before everything else.
@@ -107,12 +108,13 @@ type outcome struct {
 
 func (o outcome) clean() bool { return o.err == nil && o.remaining == 0 && o.estimate == 0 }
 
-// allowsMore says whether types of the next stage may be swept. Pods that go first stop
-// that by being there. An error about them does not: nothing says then that there are any.
+// allowsMore reports whether types of the next stage may be swept. Remaining pods of the first
+// stage prevent that. An error about them does not, since it is no evidence of pods, unless the
+// breaker has stopped their deletion.
 func (s sweep) allowsMore() bool {
 	return !slices.ContainsFunc(s, func(o outcome) bool {
-		if o.podsFirst {
-			return o.remaining > 0
+		if _, stopped := controller.StoppedIn(o.err); o.podsFirst {
+			return o.remaining > 0 || stopped
 		}
 		return !o.clean()
 	})
@@ -126,7 +128,7 @@ func (s sweep) estimate() int64 {
 	return longest
 }
 
-// failure is every error met, nil if there was none.
+// failure returns all errors, nil if there are none.
 func (s sweep) failure(namespace string, found discovered) error {
 	failures := []error{found.failed, found.unparsable}
 	for _, o := range s {

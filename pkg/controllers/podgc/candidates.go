@@ -11,26 +11,21 @@ import (
 )
 
 const (
-	// terminatedIndex files ended pods under the key terminated.
+	// terminatedIndex indexes finished pods under the key terminated.
 	terminatedIndex = "podgcTerminated"
 	terminated      = "terminated"
 
-	// terminatingIndex files pods being deleted under the name of their node, which is
-	// empty, unscheduled, before they have one.
+	// terminatingIndex indexes pods that are being deleted by the name of their node, which is
+	// empty before they are scheduled.
 	terminatingIndex = "podgcTerminating"
 	unscheduled      = ""
 )
 
 // addIndexes adds the indexes that passes read.
-func addIndexes(informer cache.SharedIndexInformer) error {
-	if err := index.Ensure(informer, terminatedIndex, ofPod(terminatedKeys)); err != nil {
-		return err
-	}
-	if err := index.Ensure(informer, terminatingIndex, ofPod(terminatingKeys)); err != nil {
-		return err
-	}
-	_, err := index.NewNodePods(informer)
-	return err
+func addIndexes(informer cache.SharedIndexInformer) {
+	index.Ensure(informer, terminatedIndex, ofPod(terminatedKeys))
+	index.Ensure(informer, terminatingIndex, ofPod(terminatingKeys))
+	index.NewNodePods(informer)
 }
 
 func ofPod(keys func(*corev1.Pod) []string) cache.IndexFunc {
@@ -43,8 +38,8 @@ func ofPod(keys func(*corev1.Pod) []string) cache.IndexFunc {
 	}
 }
 
-// terminatedKeys files every pod whose phase is none of those of a pod that goes on, so
-// also one without a phase.
+// terminatedKeys indexes every pod that is not Pending, Running or Unknown, including pods
+// without a phase.
 func terminatedKeys(pod *corev1.Pod) []string {
 	switch pod.Status.Phase {
 	case corev1.PodPending, corev1.PodRunning, corev1.PodUnknown:
@@ -60,8 +55,8 @@ func terminatingKeys(pod *corev1.Pod) []string {
 	return []string{pod.Spec.NodeName}
 }
 
-// excess returns which of the ended pods to delete so that the threshold is kept. Pods
-// that were deleted already and are only held by a finalizer count, but are left out.
+// excess returns which of the ended pods to delete so that the threshold is kept. Pods that
+// only a finalizer keeps count, but are not returned.
 func excess(ended []*corev1.Pod, threshold int) []*corev1.Pod {
 	surplus := len(ended) - threshold
 	if surplus <= 0 {
@@ -71,13 +66,13 @@ func excess(ended []*corev1.Pod, threshold int) []*corev1.Pod {
 	return slices.DeleteFunc(ended[:surplus], isHeld)
 }
 
-// isHeld reports whether deleting a pod once more would do nothing.
+// isHeld reports whether deleting a pod again would have no effect.
 func isHeld(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil &&
 		*pod.DeletionGracePeriodSeconds == 0 && len(pod.Finalizers) > 0
 }
 
-// inOrder sorts pods by who goes first: evicted ones, then older ones, then by name.
+// inOrder sorts pods in deletion order: evicted ones, then older ones, then by name.
 func inOrder(list []*corev1.Pod) {
 	slices.SortStableFunc(list, func(a, b *corev1.Pod) int {
 		if evictedA, evictedB := isEvicted(a), isEvicted(b); evictedA != evictedB {
@@ -94,8 +89,8 @@ func isEvicted(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == "Evicted"
 }
 
-// isOutOfService reports whether an administrator has said that a node is gone for good:
-// it is tainted so, and indeed not ready.
+// isOutOfService reports whether an administrator has tainted a node as out of service and it
+// is not ready.
 func isOutOfService(node *corev1.Node) bool {
 	tainted := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 	return tainted && !isReady(node)

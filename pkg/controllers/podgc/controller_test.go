@@ -14,12 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controllertest"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/test/controllertest"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -69,7 +69,9 @@ func fixture(t testing.TB, threshold int, objects ...runtime.Object) (*controlle
 		t.Fatal(err)
 	}
 	env.Start(t)
-	gc.begin()
+	if err := gc.begin(env.Context()); err != nil {
+		t.Fatal(err)
+	}
 	env.Fake.ClearActions()
 	return env, gc
 }
@@ -99,6 +101,7 @@ func names(list []*corev1.Pod) string {
 	return strings.Join(all, " ")
 }
 
+// Pins PODGC-8 and PODGC-27.
 func TestExcess(t *testing.T) {
 	ended := func() []*corev1.Pod {
 		return []*corev1.Pod{
@@ -122,6 +125,7 @@ func TestExcess(t *testing.T) {
 	}
 }
 
+// Pins PODGC-9.
 func TestOutOfService(t *testing.T) {
 	for name, tc := range map[string]struct {
 		node *corev1.Node
@@ -139,6 +143,7 @@ func TestOutOfService(t *testing.T) {
 	}
 }
 
+// Pins PODGC-30.
 func TestQuarantine(t *testing.T) {
 	q := newQuarantine()
 	q.add("a", start)
@@ -149,8 +154,6 @@ func TestQuarantine(t *testing.T) {
 	}
 	left := q.state(start.Add(39 * time.Second))
 	successor := newQuarantine()
-	successor.adopt(nil, start)
-	successor.adopt("of another kind", start)
 	successor.adopt(left, start.Add(45*time.Second))
 	late := newQuarantine()
 	late.adopt(left, start.Add(39*time.Second+passPeriod+1))
@@ -165,6 +168,7 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
+// Pins PODGC-13.
 func TestFailedStatus(t *testing.T) {
 	earlier := metav1.NewTime(start.Add(-time.Hour))
 	target := corev1.PodCondition{
@@ -201,6 +205,7 @@ func TestFailedStatus(t *testing.T) {
 	}
 }
 
+// Pins PODGC-13.
 func TestStatusPatchNamesThePodAndChangesItsStatusOnly(t *testing.T) {
 	p := pod("p")
 	patch, err := statusPatch(p, failedStatus(p, reasonUnscheduled, start))
@@ -218,13 +223,13 @@ func TestPass(t *testing.T) {
 		want      []string
 	}{
 		"nothing to do": {1, []runtime.Object{ready, pod("runs"), pod("done", phase(corev1.PodSucceeded)), pod("leaves", deleting)}, nil},
-		"excess": {1, []runtime.Object{ready, pod("new", phase(corev1.PodSucceeded)), pod("old", phase(corev1.PodFailed), age(time.Hour))},
+		"PODGC-8: excess": {1, []runtime.Object{ready, pod("new", phase(corev1.PodSucceeded)), pod("old", phase(corev1.PodFailed), age(time.Hour))},
 			[]string{"delete old with grace 0"}},
-		"an ended pod without a phase is failed first": {1, []runtime.Object{ready, pod("new", phase(corev1.PodSucceeded)), pod("odd", phase(""), age(time.Hour))},
+		"PODGC-8, PODGC-13: an ended pod without a phase is failed first": {1, []runtime.Object{ready, pod("new", phase(corev1.PodSucceeded)), pod("odd", phase(""), age(time.Hour))},
 			[]string{"patch status of odd", "delete odd with grace 0"}},
-		"no threshold":   {0, []runtime.Object{ready, pod("done", phase(corev1.PodSucceeded)), pod("done2", phase(corev1.PodSucceeded))}, nil},
-		"out of service": {1, []runtime.Object{gone, pod("stuck", on("out"), deleting), pod("stays", on("out"))}, []string{"patch status of stuck", "delete stuck with grace 0"}},
-		"unscheduled":    {0, []runtime.Object{ready, pod("never", on(""), deleting), pod("waits", on(""))}, []string{"patch status of never", "delete never with grace 0"}},
+		"PODGC-2: no threshold":           {0, []runtime.Object{ready, pod("done", phase(corev1.PodSucceeded)), pod("done2", phase(corev1.PodSucceeded))}, nil},
+		"PODGC-9: out of service":         {1, []runtime.Object{gone, pod("stuck", on("out"), deleting), pod("stays", on("out"))}, []string{"patch status of stuck", "delete stuck with grace 0"}},
+		"PODGC-11, PODGC-22: unscheduled": {0, []runtime.Object{ready, pod("never", on(""), deleting), pod("waits", on(""))}, []string{"patch status of never", "delete never with grace 0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, gc := fixture(t, tc.threshold, tc.objects...)
@@ -235,6 +240,7 @@ func TestPass(t *testing.T) {
 	}
 }
 
+// Pins PODGC-10 and PODGC-16.
 func TestPodsOfAMissingNode(t *testing.T) {
 	env, gc := fixture(t, 0, node("node", corev1.ConditionTrue), pod("lost", on("missing")), pod("ended", on("missing"), phase(corev1.PodSucceeded)), pod("fine"))
 	if got := pass(env, gc); got != nil {
@@ -252,6 +258,7 @@ func TestPodsOfAMissingNode(t *testing.T) {
 	}
 }
 
+// Pins PODGC-10 and PODGC-20.
 func TestANodeThatMayExistKeepsItsPods(t *testing.T) {
 	for name, answer := range map[string]error{"it exists": nil, "the lookup fails": errors.New("boom"), "it is forbidden": apierrors.NewForbidden(corev1.Resource("nodes"), "missing", nil)} {
 		t.Run(name, func(t *testing.T) {
@@ -268,6 +275,7 @@ func TestANodeThatMayExistKeepsItsPods(t *testing.T) {
 	}
 }
 
+// Pins PODGC-13 and PODGC-15.
 func TestAPodThatCannotBeFailedIsNotDeleted(t *testing.T) {
 	env, gc := fixture(t, 0, pod("never", on(""), deleting))
 	env.Fake.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("boom") })
@@ -287,6 +295,7 @@ pod_gc_collector_force_delete_pods_total{namespace="ns",reason="unscheduled"} 1
 	}
 }
 
+// Pins PODGC-31.
 func TestAStopEndsAPassBetweenPods(t *testing.T) {
 	env, gc := fixture(t, 0, pod("never", on(""), deleting))
 	stopped, stop := context.WithCancel(env.Context())
@@ -297,6 +306,7 @@ func TestAStopEndsAPassBetweenPods(t *testing.T) {
 	}
 }
 
+// Pins PODGC-6.
 func TestRunPassesAgainAndAgainAndHandsOver(t *testing.T) {
 	env, gc := fixture(t, 0, pod("lost", on("missing")))
 	stop := env.Run(t, gc)
@@ -305,8 +315,8 @@ func TestRunPassesAgainAndAgainAndHandsOver(t *testing.T) {
 		return apierrors.IsNotFound(err)
 	})
 	stop()
-	if _, ok := gc.HandOver().(handover); !ok {
-		t.Errorf("handed over: %T", gc.HandOver())
+	if left, ok := env.Succession.HandOver().(handover); !ok {
+		t.Errorf("handed over: %T", left)
 	}
 }
 
@@ -315,16 +325,18 @@ func TestRunPassesAgainAndAgainAndHandsOver(t *testing.T) {
 func after(t *testing.T, env *controllertest.Env, left any, d time.Duration) []string {
 	t.Helper()
 	env.Clock.Step(d)
-	env.Metrics = metrics.NewKubeRegistry()
-	env.Predecessor = func() any { return left }
+	env.Succeed(left)
 	successor, err := newController(env.Env, config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	successor.begin()
+	if err := successor.begin(env.Context()); err != nil {
+		t.Fatal(err)
+	}
 	return pass(env, successor)
 }
 
+// Pins PODGC-30.
 func TestTheQuarantineGoesOnAfterARestart(t *testing.T) {
 	env, gc := fixture(t, 0, pod("lost", on("missing")))
 	pass(env, gc)
@@ -336,6 +348,7 @@ func TestTheQuarantineGoesOnAfterARestart(t *testing.T) {
 
 // A node may have been registered and removed again while another process looked: it gets
 // its whole time from when it is missed again.
+// Pins PODGC-30.
 func TestTheQuarantineDoesNotOutliveAStandby(t *testing.T) {
 	env, gc := fixture(t, 0, pod("lost", on("missing")))
 	pass(env, gc)
@@ -347,23 +360,19 @@ func TestTheQuarantineDoesNotOutliveAStandby(t *testing.T) {
 
 // An instance that is stopped before it could begin passes on what it was given, as old as
 // it is.
+// Pins PODGC-30.
 func TestTheQuarantineIsPassedOnByAnInstanceThatDidNotBegin(t *testing.T) {
 	env, gc := fixture(t, 0, pod("lost", on("missing")))
 	pass(env, gc)
-	left := gc.HandOver()
-	env.Metrics = metrics.NewKubeRegistry()
-	env.Predecessor = func() any { return left }
-	unbegun, err := newController(env.Env, config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	env.Succeed(gc.HandOver())
 	env.Clock.Step(time.Minute)
-	if got := after(t, env, unbegun.HandOver(), time.Second); got != nil {
+	if got := after(t, env, env.Succession.HandOver(), time.Second); got != nil {
 		t.Errorf("without quarantine: %q", got)
 	}
 }
 
 // TestANodeThatWasRegisteredInBetweenGetsItsWholeTime: it has not been missing for 40 seconds.
+// Pins PODGC-30.
 func TestANodeThatWasRegisteredInBetweenGetsItsWholeTime(t *testing.T) {
 	env, gc := fixture(t, 0, pod("lost", on("missing")))
 	nodes := env.Fake.CoreV1().Nodes()
@@ -433,4 +442,32 @@ func TestAPanicOfADeletionIsRaisedByThePass(t *testing.T) {
 	}()
 	pass(env, gc)
 	t.Error("the panic was swallowed")
+}
+
+func TestPodsInAPausedNamespaceAreKept(t *testing.T) {
+	env, gc := fixture(t, 1, node("node", corev1.ConditionTrue), pod("a", phase(corev1.PodSucceeded)), pod("b", phase(corev1.PodSucceeded)))
+	env.Pauses.Set([]string{"ns"})
+	if got := pass(env, gc); len(got) != 0 {
+		t.Errorf("sent %q while paused", got)
+	}
+	env.Pauses.Set(nil)
+	if got := pass(env, gc); !slices.Equal(got, []string{"delete a with grace 0"}) {
+		t.Errorf("sent %q when resumed", got)
+	}
+}
+
+// A pod whose phase is set to Failed is replaced, so nothing is written before its deletion is
+// allowed.
+func TestPodsWhoseDeletionIsStoppedAreNotTouched(t *testing.T) {
+	env, gc := fixture(t, 1, node("node", corev1.ConditionTrue), pod("a", phase(corev1.PodSucceeded)), pod("b", phase(corev1.PodSucceeded)))
+	breaker := &controllertest.Breaker{}
+	gc.Deletions = controller.DeletionsBy("podgc", breaker)
+	breaker.Stop(corev1.Resource("pods"))
+	if got := pass(env, gc); len(got) != 0 || breaker.Counted() != 0 {
+		t.Errorf("sent %q while stopped, counted %d", got, breaker.Counted())
+	}
+	breaker.Resume()
+	if got := pass(env, gc); !slices.Equal(got, []string{"delete a with grace 0"}) {
+		t.Errorf("sent %q when resumed", got)
+	}
 }

@@ -13,11 +13,11 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/controllers/kit/concurrent"
+	"kcmd.dev/pkg/controller/concurrent"
 	"kcmd.dev/pkg/controllers/kit/pods"
 )
 
-// maxConcurrent bounds the pods that are deleted at once.
+// maxConcurrent bounds the pods that are deleted concurrently.
 const maxConcurrent = 20
 
 // Why a pod is deleted, as in the metrics.
@@ -28,18 +28,28 @@ const (
 	reasonUnscheduled  = "unscheduled"
 )
 
-// deleteAll deletes pods, begun with in their order. It returns when all are dealt with,
-// or, once ctx has ended, those that were begun with.
+// deleteAll deletes pods, started in order. It returns when all are done, or, once ctx has
+// ended, those that were started.
 func (gc *podGC) deleteAll(ctx, working context.Context, list []*corev1.Pod, reason string) {
 	concurrent.Each(len(list), maxConcurrent, func(i int) {
 		if ctx.Err() != nil {
 			return
 		}
 		pod := list[i]
+		if gc.Pauses.Hold(pod.Namespace) {
+			return
+		}
+		// Before the phase is set: the owner of a failed pod replaces it.
+		working, deletion, err := gc.Deletions.Ask(working, corev1.Resource("pods"), pod.Namespace, pod.Name)
+		if err != nil {
+			klog.FromContext(working).V(2).Info("Not deleting a pod", "pod", klog.KObj(pod), "reason", reason, "cause", err)
+			return
+		}
+		defer deletion.End()
 		gc.metrics.deleted.WithLabelValues(pod.Namespace, reason).Inc()
 		if err := gc.delete(working, pod, reason); err != nil {
 			gc.metrics.failed.WithLabelValues(pod.Namespace, reason).Inc()
-			klog.FromContext(working).Error(err, "A pod could not be deleted, it is tried again with the next pass", "pod", klog.KObj(pod), "reason", reason)
+			klog.FromContext(working).Error(err, "Failed to delete a pod, retrying in the next pass", "pod", klog.KObj(pod), "reason", reason)
 		}
 	})
 }
@@ -51,25 +61,25 @@ func (gc *podGC) delete(ctx context.Context, pod *corev1.Pod, reason string) err
 			return fmt.Errorf("setting the phase of pod %s/%s to Failed: %w", pod.Namespace, pod.Name, err)
 		}
 	}
-	err := gc.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))})
+	err := gc.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))})
 	if err != nil {
 		return fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
 }
 
-// fail gives a pod that nobody will finish a phase that says that it has ended.
+// fail sets the phase of a pod that no kubelet will finish to Failed.
 func (gc *podGC) fail(ctx context.Context, pod *corev1.Pod, reason string) error {
-	patch, err := statusPatch(pod, failedStatus(pod, reason, gc.clock.Now()))
+	patch, err := statusPatch(pod, failedStatus(pod, reason, gc.Clock.Now()))
 	if err != nil {
 		return err
 	}
-	_, err = gc.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = gc.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	return err
 }
 
-// failedStatus is the status of a pod that is about to be deleted. That of an orphaned one
-// says so, for pod failure policies to match.
+// failedStatus returns the status of a pod that is about to be deleted. That of an orphaned pod
+// has a condition that pod failure policies can match.
 func failedStatus(pod *corev1.Pod, reason string, now time.Time) corev1.PodStatus {
 	status := *pod.Status.DeepCopy()
 	status.Phase = corev1.PodFailed
@@ -87,7 +97,8 @@ func failedStatus(pod *corev1.Pod, reason string, now time.Time) corev1.PodStatu
 	return status
 }
 
-// setCondition adds or replaces a condition. Its transition time stays if its status does.
+// setCondition adds or replaces a condition. The transition time is kept if the status is the
+// same.
 func setCondition(status *corev1.PodStatus, condition corev1.PodCondition) {
 	for n := range status.Conditions {
 		old := &status.Conditions[n]
@@ -104,8 +115,8 @@ func setCondition(status *corev1.PodStatus, condition corev1.PodCondition) {
 	status.Conditions = append(status.Conditions, condition)
 }
 
-// statusPatch is the strategic merge patch from the status of a pod to another one, on
-// condition that it still is the same pod.
+// statusPatch returns the strategic merge patch from the status of a pod to another one, with
+// the UID of the pod as a precondition.
 func statusPatch(pod *corev1.Pod, status corev1.PodStatus) ([]byte, error) {
 	before, err := json.Marshal(corev1.Pod{Status: pod.Status})
 	if err != nil {

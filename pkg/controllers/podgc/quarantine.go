@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// quarantinePeriod is how long a node has to be missing before it is asked for.
+// quarantinePeriod is how long a node has to be missing before it is read live.
 const quarantinePeriod = 40 * time.Second
 
 // quarantine holds nodes that are missing. A missing node is known by its name only, so it
@@ -15,7 +15,7 @@ type quarantine struct {
 	ends map[string]time.Time
 }
 
-// handover is a quarantine as it was when nobody looked any more.
+// handover is the quarantine at the end of an instance.
 type handover struct {
 	ends map[string]time.Time
 	left time.Time
@@ -23,19 +23,19 @@ type handover struct {
 
 func newQuarantine() *quarantine { return &quarantine{ends: map[string]time.Time{}} }
 
-// add puts a node in, unless it is in already.
+// add puts a node into quarantine, unless it is there already.
 func (q *quarantine) add(node string, now time.Time) {
 	if _, in := q.ends[node]; !in {
 		q.ends[node] = now.Add(quarantinePeriod)
 	}
 }
 
-// release takes out the nodes that are there again.
+// release removes the nodes that exist again.
 func (q *quarantine) release(exists func(node string) bool) {
 	maps.DeleteFunc(q.ends, func(node string, _ time.Time) bool { return exists(node) })
 }
 
-// due takes out the nodes whose time is over, sorted.
+// due removes and returns the nodes whose period has passed, sorted.
 func (q *quarantine) due(now time.Time) []string {
 	var over []string
 	for node, end := range q.ends {
@@ -48,13 +48,13 @@ func (q *quarantine) due(now time.Time) []string {
 	return over
 }
 
-// state is what a successor adopts.
+// state returns the state to hand over.
 func (q *quarantine) state(now time.Time) handover { return handover{maps.Clone(q.ends), now} }
 
-// adopt takes over what a predecessor held, unless nobody has looked for longer than between
-// two passes: the nodes may have been there in the meantime.
-func (q *quarantine) adopt(predecessor any, now time.Time) {
-	if h, ok := predecessor.(handover); ok && now.Sub(h.left) <= passPeriod {
+// adopt takes over the quarantine of the predecessor, unless it is older than the time between
+// two passes: the nodes may have existed in the meantime.
+func (q *quarantine) adopt(h handover, now time.Time) {
+	if now.Sub(h.left) <= passPeriod {
 		maps.Copy(q.ends, h.ends)
 	}
 }

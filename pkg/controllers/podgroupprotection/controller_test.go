@@ -18,8 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controllertest"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
 )
 
 var key = types.NamespacedName{Namespace: "ns", Name: "group"}
@@ -28,7 +28,7 @@ var key = types.NamespacedName{Namespace: "ns", Name: "group"}
 func group(change ...func(*schedulingv1alpha2.PodGroup)) *schedulingv1alpha2.PodGroup {
 	g := &schedulingv1alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{
 		Namespace: key.Namespace, Name: key.Name,
-		Finalizers:        []string{"example.com/other", finalizer},
+		Finalizers:        []string{"example.com/other", string(finalizer)},
 		DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)},
 	}}
 	for _, c := range change {
@@ -55,7 +55,7 @@ func phase(is corev1.PodPhase) func(*corev1.Pod) { return func(p *corev1.Pod) { 
 func fixture(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *protectionController) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	c, err := newController(env.Env)
+	c, err := newController(env.Env, config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,21 +69,21 @@ func TestTheFinalizerGoesWithTheLastActivePod(t *testing.T) {
 		objects []runtime.Object
 		goes    bool
 	}{
-		"no pods":       {[]runtime.Object{group()}, true},
-		"running":       {[]runtime.Object{group(), pod()}, false},
-		"not scheduled": {[]runtime.Object{group(), pod(phase(corev1.PodPending))}, false},
-		"no phase yet":  {[]runtime.Object{group(), pod(phase(""))}, false},
-		"being deleted": {[]runtime.Object{group(), pod(func(p *corev1.Pod) {
+		"PGP-11: no pods":      {[]runtime.Object{group()}, true},
+		"PGP-10: running":      {[]runtime.Object{group(), pod()}, false},
+		"PGP-4: not scheduled": {[]runtime.Object{group(), pod(phase(corev1.PodPending))}, false},
+		"PGP-4: no phase yet":  {[]runtime.Object{group(), pod(phase(""))}, false},
+		"PGP-4: being deleted": {[]runtime.Object{group(), pod(func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"a/b"}
 		})}, false},
-		"succeeded":              {[]runtime.Object{group(), pod(phase(corev1.PodSucceeded))}, true},
-		"failed":                 {[]runtime.Object{group(), pod(phase(corev1.PodFailed))}, true},
-		"of another group":       {[]runtime.Object{group(), pod(func(p *corev1.Pod) { p.Spec.SchedulingGroup.PodGroupName = ptr.To("other") })}, true},
-		"of another namespace":   {[]runtime.Object{group(), pod(func(p *corev1.Pod) { p.Namespace = "other" })}, true},
-		"of no group":            {[]runtime.Object{group(), pod(func(p *corev1.Pod) { p.Spec.SchedulingGroup = nil })}, true},
-		"group is not deleted":   {[]runtime.Object{group(func(g *schedulingv1alpha2.PodGroup) { g.DeletionTimestamp = nil })}, false},
-		"group is not protected": {[]runtime.Object{group(func(g *schedulingv1alpha2.PodGroup) { g.Finalizers = []string{"example.com/other"} })}, false},
-		"group is gone":          {nil, false},
+		"PGP-4: succeeded":              {[]runtime.Object{group(), pod(phase(corev1.PodSucceeded))}, true},
+		"PGP-4: failed":                 {[]runtime.Object{group(), pod(phase(corev1.PodFailed))}, true},
+		"PGP-10: of another group":      {[]runtime.Object{group(), pod(func(p *corev1.Pod) { p.Spec.SchedulingGroup.PodGroupName = ptr.To("other") })}, true},
+		"of another namespace":          {[]runtime.Object{group(), pod(func(p *corev1.Pod) { p.Namespace = "other" })}, true},
+		"of no group":                   {[]runtime.Object{group(), pod(func(p *corev1.Pod) { p.Spec.SchedulingGroup = nil })}, true},
+		"PGP-9: group is not deleted":   {[]runtime.Object{group(func(g *schedulingv1alpha2.PodGroup) { g.DeletionTimestamp = nil })}, false},
+		"PGP-9: group is not protected": {[]runtime.Object{group(func(g *schedulingv1alpha2.PodGroup) { g.Finalizers = []string{"example.com/other"} })}, false},
+		"PGP-9: group is gone":          {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := fixture(t, tc.objects...)
@@ -122,6 +122,7 @@ func (l lagging) LastStoreSyncResourceVersion() string { return l.version }
 
 // TestACacheOlderThanTheDeletionProvesNothing: a pod that was created before its group was
 // deleted holds it, also while the cache does not show the pod.
+// Pins PGP-22.
 func TestACacheOlderThanTheDeletionProvesNothing(t *testing.T) {
 	at := func(version string) func(*schedulingv1alpha2.PodGroup) {
 		return func(g *schedulingv1alpha2.PodGroup) { g.ResourceVersion = version }
@@ -163,6 +164,7 @@ func TestACacheOlderThanTheDeletionProvesNothing(t *testing.T) {
 	}
 }
 
+// Pins PGP-22.
 func TestAQuestionThatFailsIsRetried(t *testing.T) {
 	env, c := fixture(t, group(func(g *schedulingv1alpha2.PodGroup) { g.ResourceVersion = "8" }))
 	c.pods = lagging{c.pods, "7"}
@@ -172,6 +174,7 @@ func TestAQuestionThatFailsIsRetried(t *testing.T) {
 	}
 }
 
+// Pins PGP-11.
 func TestAFailedWriteIsRetried(t *testing.T) {
 	env, c := fixture(t, group())
 	env.Fake.PrependReactor("update", "podgroups", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("boom") })
@@ -188,20 +191,20 @@ func TestWhatIsQueued(t *testing.T) {
 		event   func(*protectionController)
 		want    int
 	}{
-		"deletion begins": {nil, func(c *protectionController) { c.groupSeen(reconcile.Fresh, group()) }, 1},
+		"PGP-3: deletion begins": {nil, func(c *protectionController) { c.groupSeen(reconcile.Fresh, group()) }, 1},
 		"another group": {nil, func(c *protectionController) {
 			c.groupSeen(reconcile.Fresh, group(func(g *schedulingv1alpha2.PodGroup) { g.DeletionTimestamp = nil }))
 		}, 0},
-		"pod runs":        {[]runtime.Object{group()}, func(c *protectionController) { c.podSeen(reconcile.Fresh, pod()) }, 0},
-		"pod has ended":   {[]runtime.Object{group()}, func(c *protectionController) { c.podSeen(reconcile.Fresh, pod(ended)) }, 1},
-		"pod ends":        {[]runtime.Object{group()}, func(c *protectionController) { c.podUpdated(reconcile.Fresh, pod(), pod(ended)) }, 1},
-		"pod is replaced": {[]runtime.Object{group()}, func(c *protectionController) { c.podUpdated(reconcile.Fresh, pod(), pod(recreated)) }, 1},
-		"pod goes":        {[]runtime.Object{group()}, func(c *protectionController) { c.podGone(reconcile.Fresh, pod()) }, 1},
-		"pod of no group": {[]runtime.Object{group()}, func(c *protectionController) {
+		"PGP-5: pod runs":        {[]runtime.Object{group()}, func(c *protectionController) { c.podSeen(reconcile.Fresh, pod()) }, 0},
+		"PGP-5: pod has ended":   {[]runtime.Object{group()}, func(c *protectionController) { c.podSeen(reconcile.Fresh, pod(ended)) }, 1},
+		"PGP-5: pod ends":        {[]runtime.Object{group()}, func(c *protectionController) { c.podUpdated(reconcile.Fresh, pod(), pod(ended)) }, 1},
+		"PGP-5: pod is replaced": {[]runtime.Object{group()}, func(c *protectionController) { c.podUpdated(reconcile.Fresh, pod(), pod(recreated)) }, 1},
+		"PGP-5: pod goes":        {[]runtime.Object{group()}, func(c *protectionController) { c.podGone(reconcile.Fresh, pod()) }, 1},
+		"PGP-5: pod of no group": {[]runtime.Object{group()}, func(c *protectionController) {
 			c.podGone(reconcile.Fresh, pod(func(p *corev1.Pod) { p.Spec.SchedulingGroup = nil }))
 		}, 0},
-		"group stays":      {[]runtime.Object{group(func(g *schedulingv1alpha2.PodGroup) { g.DeletionTimestamp = nil })}, func(c *protectionController) { c.podGone(reconcile.Fresh, pod()) }, 0},
-		"group is unknown": {nil, func(c *protectionController) { c.podGone(reconcile.Fresh, pod()) }, 0},
+		"PGP-23: group stays":      {[]runtime.Object{group(func(g *schedulingv1alpha2.PodGroup) { g.DeletionTimestamp = nil })}, func(c *protectionController) { c.podGone(reconcile.Fresh, pod()) }, 0},
+		"PGP-23: group is unknown": {nil, func(c *protectionController) { c.podGone(reconcile.Fresh, pod()) }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			groups := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})

@@ -1,17 +1,16 @@
-// Package replicaset is replicaset-controller: it keeps the number of pods of each
+// Package replicaset is replicaset-controller: it maintains the number of pods of each
 // ReplicaSet.
 //
 // The model, in rules:
 //
-//  1. What it does to pods and status is package replicas; what a ReplicaSet is to that
-//     engine is in kind.go.
-//  2. Pods of a ReplicaSet are ranked for deletion by how many pods of its family run on
-//     their node. The family are the ReplicaSets that have the same controller, usually
-//     the revisions of one Deployment; related.go.
-//  3. While the caches do not show what was written for a ReplicaSet it is left alone
-//     altogether (gate StaleControllerConsistencyReplicaSet, KEP-5647).
+//  1. Package replicas implements the reconcile; kind.go describes a ReplicaSet to that engine.
+//  2. Pods of a ReplicaSet are ranked for deletion by how many pods of its family run on their
+//     node. The family consists of the ReplicaSets with the same controller, usually the
+//     revisions of one Deployment; related.go.
+//  3. A ReplicaSet is not reconciled while the caches do not show all writes for it (gate
+//     StaleControllerConsistencyReplicaSet, KEP-5647).
 //
-// See specs/replicaset-controller.md.
+// See docs/specs/replicaset-controller.md.
 package replicaset
 
 import (
@@ -19,10 +18,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"kcmd.dev/pkg/config"
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/config/gates"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/index"
-	"kcmd.dev/pkg/controllers/kit/replicas"
+	"kcmd.dev/pkg/controllers/kit/workloads/replicas"
 )
 
 // Descriptor describes replicaset-controller.
@@ -30,7 +29,6 @@ func Descriptor() controller.Descriptor {
 	return controller.Describe(controller.Descriptor{
 		Name:           "replicaset-controller",
 		Aliases:        []string{"replicaset"},
-		Doc:            "Keeps the number of pods of each ReplicaSet.",
 		ServiceAccount: "replicaset-controller",
 		EventSource:    "replicaset-controller",
 		Requires: []schema.GroupVersionResource{
@@ -52,21 +50,15 @@ type value struct {
 func valueOf(c *controller.Config) value {
 	return value{
 		concurrentSyncs:     int(*c.Controllers.ReplicaSet.ConcurrentSyncs),
-		staleConsistency:    config.Enabled(c, config.StaleControllerConsistencyReplicaSet),
-		terminatingReplicas: config.Enabled(c, config.DeploymentReplicaSetTerminatingReplicas),
-		podDeletionCost:     config.Enabled(c, config.PodDeletionCost),
+		staleConsistency:    gates.Enabled(c, gates.StaleControllerConsistencyReplicaSet),
+		terminatingReplicas: gates.Enabled(c, gates.DeploymentReplicaSetTerminatingReplicas),
+		podDeletionCost:     gates.Enabled(c, gates.PodDeletionCost),
 	}
 }
 
-func newController(env controller.Env, v value) (controller.Controller, error) {
-	pods, err := index.NewPods(env.Informers.Core().V1().Pods().Informer())
-	if err != nil {
-		return nil, err
-	}
-	replicaSets, err := index.NewReplicaSets(env.Informers.Apps().V1().ReplicaSets().Informer())
-	if err != nil {
-		return nil, err
-	}
+func newController(env controller.Env, v value) (*replicas.Engine[*appsv1.ReplicaSet], error) {
+	pods := index.NewPods(env.Informers.Core().V1().Pods().Informer())
+	replicaSets := index.NewReplicaSets(env.Informers.Apps().V1().ReplicaSets().Informer())
 	m := newMetrics(env.Metrics)
 	return replicas.New(env, kind(env, family{pods: pods, replicaSets: replicaSets}), replicas.Options{
 		Queue:            "replicaset",

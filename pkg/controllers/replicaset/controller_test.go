@@ -13,10 +13,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controller"
-	"kcmd.dev/pkg/controllers/kit/controllertest"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/test/controllertest"
 )
 
+// Pins RS-3.
 func TestValue(t *testing.T) {
 	d := Descriptor()
 	for _, test := range []struct {
@@ -44,6 +45,7 @@ func TestValue(t *testing.T) {
 	}
 }
 
+// Pins RS-32.
 func TestMetricNames(t *testing.T) {
 	env := controllertest.New(t)
 	m := newMetrics(env.Metrics)
@@ -93,9 +95,6 @@ func TestRun(t *testing.T) {
 	instance, err := d.New(env.Env, d.Value(v1beta1.NewDefault()))
 	if err != nil {
 		t.Fatal(err)
-	}
-	if _, ok := instance.(controller.HandsOver); !ok {
-		t.Error("hands nothing over")
 	}
 	env.Start(t)
 	env.Run(t, instance)

@@ -9,25 +9,18 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
-	"kcmd.dev/pkg/controllers/kit/replicas"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/workloads/replicas"
 )
 
-// kind is what the engine needs to know about ReplicaSets.
+// kind describes ReplicaSets to the engine.
 func kind(env controller.Env, f family) replicas.Kind[*appsv1.ReplicaSet] {
 	cached := env.Informers.Apps().V1().ReplicaSets()
-	lister := cached.Lister() // made once: pods are looked at by the thousand
 	client := env.Client.AppsV1()
 	return replicas.Kind[*appsv1.ReplicaSet]{
 		GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("ReplicaSet"),
 		Resource:         appsv1.Resource("replicasets"),
 		Informer:         cached.Informer(),
-		Cached: func(namespace, name string) (*appsv1.ReplicaSet, error) {
-			return lister.ReplicaSets(namespace).Get(name)
-		},
-		CachedIn: func(namespace string) ([]*appsv1.ReplicaSet, error) {
-			return lister.ReplicaSets(namespace).List(labels.Everything())
-		},
 		Live: func(ctx context.Context, namespace, name string) (*appsv1.ReplicaSet, error) {
 			return client.ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
 		},
@@ -72,7 +65,8 @@ func statusOf(rs *appsv1.ReplicaSet) replicas.Status {
 	return status
 }
 
-// withStatus returns the ReplicaSet with another status. Everything else is shared with rs.
+// withStatus returns a copy of the ReplicaSet with another status, which shares everything else
+// with rs.
 func withStatus(rs *appsv1.ReplicaSet, status replicas.Status) *appsv1.ReplicaSet {
 	out := *rs
 	out.Status = appsv1.ReplicaSetStatus{

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/controllers/kit/replicas"
+	"kcmd.dev/pkg/controllers/kit/workloads/replicas"
 )
 
 func fullStatus() appsv1.ReplicaSetStatus {
@@ -27,6 +27,7 @@ func fullStatus() appsv1.ReplicaSetStatus {
 	}
 }
 
+// Pins RS-26.
 func TestStatusGoesBothWaysWithoutLoss(t *testing.T) {
 	rs := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "rs", ResourceVersion: "10"},

@@ -13,14 +13,14 @@ import (
 	"kcmd.dev/pkg/controllers/kit/pods"
 )
 
-// family finds the pods of the ReplicaSets that have the same controller.
+// family finds the pods of ReplicaSets with the same controller.
 type family struct {
 	pods        index.Pods
 	replicaSets index.ReplicaSets
 }
 
-// activeByNode counts, by node, the active pods that match the selector of a ReplicaSet
-// of the family: those the ReplicaSet controls and those nobody does. A pod counts once.
+// activeByNode counts, by node, the active pods that match the selector of a ReplicaSet of the
+// family: those that the ReplicaSet controls and those without a controller. A pod counts once.
 // A ReplicaSet without a controller has no family, not even itself.
 func (f family) activeByNode(rs *appsv1.ReplicaSet) (map[string]int, error) {
 	ref := metav1.GetControllerOfNoCopy(rs)

@@ -19,14 +19,8 @@ func newFamily(t *testing.T, objects ...any) family {
 	t.Helper()
 	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	podInformer, setInformer := factory.Core().V1().Pods().Informer(), factory.Apps().V1().ReplicaSets().Informer()
-	pods, err := index.NewPods(podInformer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sets, err := index.NewReplicaSets(setInformer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pods := index.NewPods(podInformer)
+	sets := index.NewReplicaSets(setInformer)
 	for _, object := range objects {
 		store := podInformer.GetStore()
 		if _, ok := object.(*appsv1.ReplicaSet); ok {
@@ -66,6 +60,7 @@ func podOf(rs *appsv1.ReplicaSet, name, node string, labels map[string]string, c
 	return p
 }
 
+// Pins RS-24.
 func TestActiveByNode(t *testing.T) {
 	v1, v2, all := map[string]string{"app": "a", "v": "1"}, map[string]string{"app": "a", "v": "2"}, map[string]string{"app": "a"}
 	old, current, wide := set("old", "d", v1), set("current", "d", v2), set("wide", "d", all)
@@ -94,7 +89,7 @@ func TestActiveByNode(t *testing.T) {
 		{"seen from another member", old, []any{old, current, stranger, bare}, map[string]int{"n1": 2, "n2": 1, "n3": 1}},
 		{"a pod that several match counts once", current, []any{old, current, wide}, map[string]int{"n1": 2, "n2": 1, "n3": 1}},
 		{"alone in its family", current, []any{current}, map[string]int{"n1": 1, "n2": 1, "n3": 1}},
-		{"without a controller", bare, []any{old, current, bare}, nil},
+		{"RS-42: without a controller", bare, []any{old, current, bare}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := newFamily(t, append(test.sets, objects...)...).activeByNode(test.of)

@@ -1,24 +1,24 @@
-// Package replicationcontroller is replicationcontroller-controller: it keeps the number
-// of pods of each ReplicationController.
+// Package replicationcontroller is replicationcontroller-controller: it maintains the number of
+// pods of each ReplicationController.
 //
 // The model, in rules:
 //
-//  1. What it does to pods and status is package replicas; what a ReplicationController
-//     is to that engine is in kind.go.
+//  1. Package replicas implements the reconcile; kind.go describes a ReplicationController to
+//     that engine.
 //  2. Its pods have no related pods, its status does not count terminating pods, and a
-//     reconcile on caches that lag behind still updates the status.
-//  3. The template of its pods is spec.template; template.go says what is left out of it.
+//     reconcile with stale caches still updates the status.
+//  3. Its pods are made from spec.template, without the annotations that template.go removes.
 //
-// See specs/replicationcontroller-controller.md.
+// See docs/specs/replicationcontroller-controller.md.
 package replicationcontroller
 
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"kcmd.dev/pkg/config"
-	"kcmd.dev/pkg/controllers/kit/controller"
-	"kcmd.dev/pkg/controllers/kit/replicas"
+	"kcmd.dev/pkg/config/gates"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/workloads/replicas"
 )
 
 // Descriptor describes replicationcontroller-controller.
@@ -26,7 +26,6 @@ func Descriptor() controller.Descriptor {
 	return controller.Describe(controller.Descriptor{
 		Name:           "replicationcontroller-controller",
 		Aliases:        []string{"replicationcontroller"},
-		Doc:            "Keeps the number of pods of each ReplicationController.",
 		ServiceAccount: "replication-controller",
 		EventSource:    "replication-controller",
 		Requires: []schema.GroupVersionResource{
@@ -46,11 +45,11 @@ type value struct {
 func valueOf(c *controller.Config) value {
 	return value{
 		concurrentSyncs: int(*c.Controllers.ReplicationController.ConcurrentSyncs),
-		podDeletionCost: config.Enabled(c, config.PodDeletionCost),
+		podDeletionCost: gates.Enabled(c, gates.PodDeletionCost),
 	}
 }
 
-func newController(env controller.Env, v value) (controller.Controller, error) {
+func newController(env controller.Env, v value) (*replicas.Engine[*corev1.ReplicationController], error) {
 	return replicas.New(env, kind(env), replicas.Options{
 		Queue:        "replicationmanager",
 		Workers:      v.concurrentSyncs,

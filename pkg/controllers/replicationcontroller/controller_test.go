@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controller"
-	"kcmd.dev/pkg/controllers/kit/controllertest"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/test/controllertest"
 )
 
 func TestValue(t *testing.T) {
@@ -57,9 +57,6 @@ func start(t *testing.T, objects ...runtime.Object) *controllertest.Env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := instance.(controller.HandsOver); !ok {
-		t.Error("hands nothing over")
-	}
 	env.Start(t)
 	env.Run(t, instance)
 	return env
@@ -85,6 +82,7 @@ func await(t *testing.T, env *controllertest.Env, what string, is func(*corev1.R
 	})
 }
 
+// Pins RC-12.
 func TestRun(t *testing.T) {
 	template := &corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a"}},
@@ -114,6 +112,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// Pins RC-13.
 func TestWithoutATemplateCreationFails(t *testing.T) {
 	env := start(t, replicationController(1, nil))
 	await(t, env, "the failure is shown", func(rc *corev1.ReplicationController) bool {

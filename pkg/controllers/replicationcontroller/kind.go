@@ -8,25 +8,18 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
-	"kcmd.dev/pkg/controllers/kit/replicas"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/workloads/replicas"
 )
 
-// kind is what the engine needs to know about ReplicationControllers.
+// kind describes ReplicationControllers to the engine.
 func kind(env controller.Env) replicas.Kind[*corev1.ReplicationController] {
 	cached := env.Informers.Core().V1().ReplicationControllers()
-	lister := cached.Lister()
 	client := env.Client.CoreV1()
 	return replicas.Kind[*corev1.ReplicationController]{
 		GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ReplicationController"),
 		Resource:         corev1.Resource("replicationcontrollers"),
 		Informer:         cached.Informer(),
-		Cached: func(namespace, name string) (*corev1.ReplicationController, error) {
-			return lister.ReplicationControllers(namespace).Get(name)
-		},
-		CachedIn: func(namespace string) ([]*corev1.ReplicationController, error) {
-			return lister.ReplicationControllers(namespace).List(labels.Everything())
-		},
 		Live: func(ctx context.Context, namespace, name string) (*corev1.ReplicationController, error) {
 			return client.ReplicationControllers(namespace).Get(ctx, name, metav1.GetOptions{})
 		},
@@ -73,8 +66,8 @@ func statusOf(rc *corev1.ReplicationController) replicas.Status {
 	return status
 }
 
-// withStatus returns the ReplicationController with another status. Everything else is
-// shared with rc.
+// withStatus returns a copy of the ReplicationController with another status, which shares
+// everything else with rc.
 func withStatus(rc *corev1.ReplicationController, status replicas.Status) *corev1.ReplicationController {
 	out := *rc
 	out.Status = corev1.ReplicationControllerStatus{

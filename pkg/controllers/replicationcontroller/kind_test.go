@@ -10,9 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/controllers/kit/replicas"
+	"kcmd.dev/pkg/controllers/kit/workloads/replicas"
 )
 
+// Pins RC-14.
 func TestStatusGoesBothWaysWithoutLoss(t *testing.T) {
 	rc := &corev1.ReplicationController{
 		ObjectMeta: metav1.ObjectMeta{Name: "rc", ResourceVersion: "10"},
@@ -47,6 +48,7 @@ func TestStatusGoesBothWaysWithoutLoss(t *testing.T) {
 	}
 }
 
+// Pins RC-8.
 func TestSelector(t *testing.T) {
 	set := labels.Set{"app": "a", "more": "x"}
 	for _, test := range []struct {
@@ -84,6 +86,7 @@ func TestSpec(t *testing.T) {
 	}
 }
 
+// Pins RC-13.
 func TestTemplate(t *testing.T) {
 	template := func(annotations map[string]string, account, deprecated string) *corev1.PodTemplateSpec {
 		return &corev1.PodTemplateSpec{

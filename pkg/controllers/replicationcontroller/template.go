@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// initContainerAnnotations are annotations in which init containers were kept before
-// they had a field. Pods do not get them.
+// initContainerAnnotations are the annotations that held init containers before they had a
+// field. They are not copied to pods.
 func initContainerAnnotations() []string {
 	return []string{
 		"pod.alpha.kubernetes.io/init-containers",
@@ -17,9 +17,9 @@ func initContainerAnnotations() []string {
 	}
 }
 
-// templateOf returns what pods are made from: spec.template, or an empty template if
-// there is none, without the annotations of old init containers and with both fields for
-// the service account saying the same. The result shares memory with rc.
+// templateOf returns the template of pods: spec.template, or an empty one, without the
+// annotations of init containers and with both service account fields set to the same value.
+// The result shares memory with rc.
 func templateOf(rc *corev1.ReplicationController) *corev1.PodTemplateSpec {
 	if rc.Spec.Template == nil {
 		return &corev1.PodTemplateSpec{}

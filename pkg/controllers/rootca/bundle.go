@@ -17,7 +17,7 @@ const (
 		"No other usage is guaranteed across distributions of Kubernetes clusters."
 )
 
-// newConfigMap is the ConfigMap as it is created.
+// newConfigMap returns the ConfigMap to create.
 func newConfigMap(namespace, bundle string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
@@ -29,13 +29,13 @@ func newConfigMap(namespace, bundle string) *corev1.ConfigMap {
 	}
 }
 
-// correct says whether a ConfigMap needs no write. Any description will do: insisting on
-// ours would fight with whoever wrote another. Binary data is not looked at.
+// correct reports whether a ConfigMap needs no write. Any description is accepted: insisting on
+// ours could conflict with another writer. Binary data is ignored.
 func correct(cm *corev1.ConfigMap, bundle string) bool {
 	return maps.Equal(cm.Data, map[string]string{bundleKey: bundle}) && cm.Annotations[descriptionAnnotation] != ""
 }
 
-// corrected is a copy of a ConfigMap with the data and the description it should have.
+// corrected returns a copy of a ConfigMap with the data and the description it should have.
 func corrected(cm *corev1.ConfigMap, bundle string) *corev1.ConfigMap {
 	cm = cm.DeepCopy()
 	cm.Data = map[string]string{bundleKey: bundle}
@@ -46,12 +46,12 @@ func corrected(cm *corev1.ConfigMap, bundle string) *corev1.ConfigMap {
 	return cm
 }
 
-// leaving says whether the API server would refuse a create in the namespace.
+// leaving reports whether the API server would reject a create in the namespace.
 func leaving(ns *corev1.Namespace) bool {
 	return ns.DeletionTimestamp != nil || ns.Status.Phase == corev1.NamespaceTerminating
 }
 
-// namespaceGone says whether a create was refused because of the state of the namespace.
+// namespaceGone reports whether a create was rejected because of the state of the namespace.
 func namespaceGone(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }

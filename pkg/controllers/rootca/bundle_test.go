@@ -5,12 +5,10 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
 
-	"kcmd.dev/pkg/controllers/kit/cabundle"
+	"kcmd.dev/pkg/controller"
 )
 
 func certificate(t testing.TB) []byte {
@@ -38,6 +36,7 @@ func certificate(t testing.TB) []byte {
 	return pem
 }
 
+// Pins ROOTCA-3 and ROOTCA-4.
 func TestLoadBundle(t *testing.T) {
 	// The comment must survive: the bytes of the file are published, not what was parsed.
 	pem := append([]byte("# internal CA\n"), certificate(t)...)
@@ -64,9 +63,9 @@ func TestLoadBundle(t *testing.T) {
 		"missing file is not fallen by": {file: filepath.Join(dir, "nothing"), inline: pem, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := cabundle.Load(tc.file, tc.inline)
+			got, err := controller.Env{ClusterCA: tc.inline}.CABundle(tc.file)
 			if (err != nil) != tc.fails {
-				t.Fatalf("cabundle.Load = %v, want failure %v", err, tc.fails)
+				t.Fatalf("CABundle = %v, want failure %v", err, tc.fails)
 			}
 			if tc.fails && !strings.HasPrefix(err.Error(), "error parsing root-ca-file at "+tc.file+": ") {
 				t.Errorf("error %q does not name the file", err)
@@ -87,22 +86,23 @@ func configMap(change func(*corev1.ConfigMap)) *corev1.ConfigMap {
 	return cm
 }
 
+// Pins ROOTCA-16.
 func TestCorrect(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*corev1.ConfigMap)
 		want   bool
 	}{
-		"as created":             {nil, true},
-		"own description":        {func(cm *corev1.ConfigMap) { cm.Annotations[descriptionAnnotation] = "mine" }, true},
-		"labels":                 {func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"a": "b"} }, true},
-		"binary data":            {func(cm *corev1.ConfigMap) { cm.BinaryData = map[string][]byte{"a": nil} }, true},
-		"empty description":      {func(cm *corev1.ConfigMap) { cm.Annotations[descriptionAnnotation] = "" }, false},
-		"no annotations":         {func(cm *corev1.ConfigMap) { cm.Annotations = nil }, false},
-		"emptied bundle":         {func(cm *corev1.ConfigMap) { cm.Data[bundleKey] = "" }, false},
-		"another bundle":         {func(cm *corev1.ConfigMap) { cm.Data[bundleKey] = "old" }, false},
-		"extra key":              {func(cm *corev1.ConfigMap) { cm.Data["extra"] = "" }, false},
-		"no data":                {func(cm *corev1.ConfigMap) { cm.Data = nil }, false},
-		"bundle under other key": {func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"x": "bundle"} }, false},
+		"as created":                 {nil, true},
+		"ROOTCA-25: own description": {func(cm *corev1.ConfigMap) { cm.Annotations[descriptionAnnotation] = "mine" }, true},
+		"labels":                     {func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"a": "b"} }, true},
+		"ROOTCA-30: binary data":     {func(cm *corev1.ConfigMap) { cm.BinaryData = map[string][]byte{"a": nil} }, true},
+		"empty description":          {func(cm *corev1.ConfigMap) { cm.Annotations[descriptionAnnotation] = "" }, false},
+		"ROOTCA-26: no annotations":  {func(cm *corev1.ConfigMap) { cm.Annotations = nil }, false},
+		"emptied bundle":             {func(cm *corev1.ConfigMap) { cm.Data[bundleKey] = "" }, false},
+		"another bundle":             {func(cm *corev1.ConfigMap) { cm.Data[bundleKey] = "old" }, false},
+		"extra key":                  {func(cm *corev1.ConfigMap) { cm.Data["extra"] = "" }, false},
+		"no data":                    {func(cm *corev1.ConfigMap) { cm.Data = nil }, false},
+		"bundle under other key":     {func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"x": "bundle"} }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := correct(configMap(tc.change), "bundle"); got != tc.want {
@@ -115,6 +115,7 @@ func TestCorrect(t *testing.T) {
 	}
 }
 
+// Pins ROOTCA-17.
 func TestCorrectedReplacesDataAndDescriptionOnly(t *testing.T) {
 	immutable := true
 	before := configMap(func(cm *corev1.ConfigMap) {
@@ -140,6 +141,7 @@ func TestCorrectedReplacesDataAndDescriptionOnly(t *testing.T) {
 	}
 }
 
+// Pins ROOTCA-18.
 func TestDescriptionIsTheWellKnownText(t *testing.T) {
 	const want = `Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.`
 	if description != want {
@@ -147,6 +149,7 @@ func TestDescriptionIsTheWellKnownText(t *testing.T) {
 	}
 }
 
+// Pins ROOTCA-36.
 func TestLeaving(t *testing.T) {
 	now := metav1.Now()
 	for name, tc := range map[string]struct {
@@ -173,6 +176,7 @@ func terminatingRefusal() error {
 	return err
 }
 
+// Pins ROOTCA-15.
 func TestNamespaceGone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  error
@@ -187,29 +191,6 @@ func TestNamespaceGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := namespaceGone(tc.err); got != tc.want {
 				t.Errorf("namespaceGone = %v, want %v", got, tc.want)
-			}
-		})
-	}
-}
-
-func TestStatusCode(t *testing.T) {
-	conflict := apierrors.NewConflict(corev1.Resource("configmaps"), configMapName, errors.New("stale"))
-	for name, tc := range map[string]struct {
-		err  error
-		want string
-	}{
-		"success":            {nil, "200"},
-		"conflict":           {conflict, "409"},
-		"wrapped conflict":   {fmt.Errorf("updating: %w", conflict), "409"},
-		"status without":     {&apierrors.StatusError{}, "500"},
-		"no API error":       {errors.New("connection refused"), "500"},
-		"too many requests":  {apierrors.NewTooManyRequests("slow down", 1), "429"},
-		"client-side expiry": {fmt.Errorf("waiting: %w", os.ErrDeadlineExceeded), "500"},
-		"server timeout":     {apierrors.NewServerTimeout(corev1.Resource("configmaps"), "create", int(time.Second)), "500"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := statusCode(tc.err); got != tc.want {
-				t.Errorf("statusCode = %q, want %q", got, tc.want)
 			}
 		})
 	}

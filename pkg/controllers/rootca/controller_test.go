@@ -19,8 +19,8 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controllertest"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
 )
 
 func namespace(name string, phase corev1.NamespacePhase) *corev1.Namespace {
@@ -50,13 +50,13 @@ func TestReconcileWrites(t *testing.T) {
 		verb    string
 		want    *corev1.ConfigMap
 	}{
-		"missing in an active namespace":   {[]runtime.Object{namespace("a", corev1.NamespaceActive)}, "create", newConfigMap("a", "bundle")},
-		"missing in a namespace to be":     {[]runtime.Object{namespace("a", "")}, "create", newConfigMap("a", "bundle")},
-		"missing in a leaving namespace":   {[]runtime.Object{namespace("a", corev1.NamespaceTerminating)}, "", nil},
-		"missing, namespace gone":          {nil, "", nil},
-		"correct":                          {[]runtime.Object{namespace("a", corev1.NamespaceActive), configMap(nil)}, "", nil},
-		"wrong":                            {[]runtime.Object{namespace("a", corev1.NamespaceActive), wrong}, "update", configMap(nil)},
-		"wrong in a terminating namespace": {[]runtime.Object{namespace("a", corev1.NamespaceTerminating), wrong}, "update", configMap(nil)},
+		"ROOTCA-15: missing in an active namespace":   {[]runtime.Object{namespace("a", corev1.NamespaceActive)}, "create", newConfigMap("a", "bundle")},
+		"ROOTCA-8: missing in a namespace to be":      {[]runtime.Object{namespace("a", "")}, "create", newConfigMap("a", "bundle")},
+		"ROOTCA-36: missing in a leaving namespace":   {[]runtime.Object{namespace("a", corev1.NamespaceTerminating)}, "", nil},
+		"ROOTCA-36: missing, namespace gone":          {nil, "", nil},
+		"ROOTCA-16: correct":                          {[]runtime.Object{namespace("a", corev1.NamespaceActive), configMap(nil)}, "", nil},
+		"ROOTCA-17: wrong":                            {[]runtime.Object{namespace("a", corev1.NamespaceActive), wrong}, "update", configMap(nil)},
+		"ROOTCA-17: wrong in a terminating namespace": {[]runtime.Object{namespace("a", corev1.NamespaceTerminating), wrong}, "update", configMap(nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, p := start(t, tc.objects...)
@@ -87,12 +87,12 @@ func TestReconcileRetries(t *testing.T) {
 		refusal error
 		retry   bool
 	}{
-		"create in a terminating namespace": {"create", terminatingRefusal(), false},
-		"create in a gone namespace":        {"create", apierrors.NewNotFound(corev1.Resource("namespaces"), "a"), false},
-		"create of what exists":             {"create", apierrors.NewAlreadyExists(resource, configMapName), true},
-		"update of a stale copy":            {"update", apierrors.NewConflict(resource, configMapName, errors.New("stale")), true},
-		"update of an immutable map":        {"update", apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), configMapName, nil), true},
-		"update of a deleted map":           {"update", apierrors.NewNotFound(resource, configMapName), true},
+		"ROOTCA-15: create in a terminating namespace":     {"create", terminatingRefusal(), false},
+		"ROOTCA-15: create in a gone namespace":            {"create", apierrors.NewNotFound(corev1.Resource("namespaces"), "a"), false},
+		"ROOTCA-15: create of what exists":                 {"create", apierrors.NewAlreadyExists(resource, configMapName), true},
+		"ROOTCA-17, ROOTCA-27: update of a stale copy":     {"update", apierrors.NewConflict(resource, configMapName, errors.New("stale")), true},
+		"ROOTCA-17, ROOTCA-29: update of an immutable map": {"update", apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), configMapName, nil), true},
+		"ROOTCA-17: update of a deleted map":               {"update", apierrors.NewNotFound(resource, configMapName), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := []runtime.Object{namespace("a", corev1.NamespaceActive)}
@@ -111,6 +111,7 @@ func TestReconcileRetries(t *testing.T) {
 }
 
 // A ConfigMap that is created and deleted while the watch is interrupted causes no event.
+// Pins ROOTCA-37.
 func TestRunMakesAConfigMapAgainThatWentUnseen(t *testing.T) {
 	env, p := start(t, namespace("a", corev1.NamespaceActive))
 	var answered atomic.Bool
@@ -124,6 +125,7 @@ func TestRunMakesAConfigMapAgainThatWentUnseen(t *testing.T) {
 	})
 }
 
+// Pins ROOTCA-20, ROOTCA-21 and ROOTCA-22.
 func TestMetricsCountEveryReconcileByCode(t *testing.T) {
 	env, p := start(t, namespace("a", corev1.NamespaceActive), namespace("b", corev1.NamespaceActive))
 	env.Fake.PrependReactor("create", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -167,6 +169,7 @@ root_ca_cert_publisher_sync_total{code="409"} 1
 	t.Error("no duration metric")
 }
 
+// Pins ROOTCA-7.
 func TestRunRestoresTheConfigMap(t *testing.T) {
 	env, p := start(t, namespace("a", corev1.NamespaceActive))
 	env.Run(t, p)
@@ -201,6 +204,7 @@ func TestRunRestoresTheConfigMap(t *testing.T) {
 	restored()
 }
 
+// Pins ROOTCA-7.
 func TestOtherConfigMapsQueueNothing(t *testing.T) {
 	_, p := start(t)
 	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "other", ResourceVersion: "1"}}
@@ -214,6 +218,7 @@ func TestOtherConfigMapsQueueNothing(t *testing.T) {
 	}
 }
 
+// Pins ROOTCA-8.
 func TestUpdatesOfTerminatingNamespacesQueueNothing(t *testing.T) {
 	var objects []runtime.Object
 	for _, name := range []string{"a", "b"} {

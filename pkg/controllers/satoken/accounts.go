@@ -12,9 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// reconcileAccount deletes the token Secrets of an account that is gone.
+// reconcileAccount deletes the token Secrets of a deleted account.
 func (c *tokenController) reconcileAccount(ctx context.Context, k key) error {
 	account, err := c.cachedAccount(k.namespace, k.name, k.uid)
 	if err != nil || account != nil {
@@ -22,7 +24,7 @@ func (c *tokenController) reconcileAccount(ctx context.Context, k key) error {
 	}
 	secrets, err := c.secrets.Secrets(k.namespace).List(labels.Everything())
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Listing the token secrets of a deleted service account failed", "key", k)
+		klog.FromContext(ctx).Error(err, "Failed to list the token secrets of a deleted service account", "key", k)
 		return nil
 	}
 	var failures []error
@@ -46,12 +48,9 @@ func tokensOf(account *corev1.ServiceAccount, secrets []*corev1.Secret) []*corev
 
 // cachedAccount returns an account from the cache, nil if there is none of that name and UID.
 func (c *tokenController) cachedAccount(namespace, name string, uid types.UID) (*corev1.ServiceAccount, error) {
-	account, err := c.accounts.ServiceAccounts(namespace).Get(name)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("looking up service account %s/%s: %w", namespace, name, err)
+	account, found, err := reconcile.Found(c.accounts.ServiceAccounts(namespace).Get(name))
+	if !found {
+		return nil, err
 	}
 	if !hasUID(account, uid) {
 		return nil, nil
@@ -59,10 +58,9 @@ func (c *tokenController) cachedAccount(namespace, name string, uid types.UID) (
 	return account, nil
 }
 
-// liveAccount returns an account as the API server has it, nil if there is none of that
-// name and UID.
+// liveAccount reads an account live. It returns nil if there is none of that name and UID.
 func (c *tokenController) liveAccount(ctx context.Context, namespace, name string, uid types.UID) (*corev1.ServiceAccount, error) {
-	account, err := c.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+	account, err := c.Client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

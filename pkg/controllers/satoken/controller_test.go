@@ -19,8 +19,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controllertest"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
 )
 
 // start makes a controller whose caches hold cached, and whose API server then holds live
@@ -34,7 +34,7 @@ func startAfter(t testing.TB, predecessor any, cached []runtime.Object, live ...
 	t.Helper()
 	env := controllertest.New(t, cached...)
 	env.ClusterCA = []byte("ca")
-	env.Predecessor = func() any { return predecessor }
+	env.Succession.Leave(predecessor)
 	c, err := newController(env.Env, config{concurrentSyncs: 1, privateKeyFile: write(t, keyPEM(t))})
 	if err != nil {
 		t.Fatal(err)
@@ -99,61 +99,61 @@ func TestReconcileRequests(t *testing.T) {
 		live   []runtime.Object
 		want   []string
 	}{
-		"account exists": {
+		"SAT-29: account exists": {
 			accountKey(account("sa", "u1")), objects(account("sa", "u1"), full("u1")), nil, []string{}},
-		"account gone: its secrets are deleted, others stay": {
+		"SAT-20, SAT-30: account gone: its secrets are deleted, others stay": {
 			accountKey(account("sa", "u1")),
 			objects(full("u1"), secret("t", "", withData("ca", "ns", "t")), secret("u", "u2"), other), nil,
 			[]string{"delete secrets s", "delete secrets t"}},
-		"account recreated: secrets without a UID go with the old one": {
+		"SAT-30, SAT-55: account recreated: secrets without a UID go with the old one": {
 			accountKey(account("sa", "u1")), objects(account("sa", "u2"), full("u1"), secret("t", ""), secret("u", "u2")), nil,
 			[]string{"delete secrets s", "delete secrets t"}},
 
-		"secret complete": {
+		"SAT-34: secret complete": {
 			secretKey(full("u1")), objects(account("sa", "u1"), full("u1")), nil, []string{}},
-		"secret complete, account terminating": {
+		"SAT-49: secret complete, account terminating": {
 			secretKey(full("u1")), objects(terminating, full("u1")), nil, []string{}},
-		"secret incomplete": {
+		"SAT-33b: secret incomplete": {
 			secretKey(secret("s", "u1")), objects(account("sa", "u1"), secret("s", "u1")), nil, []string{"update secrets s"}},
-		"account not in the cache yet": {
+		"SAT-33: account not in the cache yet": {
 			secretKey(secret("s", "u1")), objects(secret("s", "u1")), objects(account("sa", "u1")),
 			[]string{"get serviceaccounts sa", "update secrets s"}},
-		"recreated account not in the cache yet": {
+		"SAT-33: recreated account not in the cache yet": {
 			secretKey(secret("s", "u2")), objects(account("sa", "u1"), secret("s", "u2")), objects(account("sa", "u2")),
 			[]string{"get serviceaccounts sa", "update secrets s"}},
-		"account gone": {
+		"SAT-33a: account gone": {
 			secretKey(full("u1")), objects(full("u1")), nil, []string{"get serviceaccounts sa", "delete secrets s"}},
-		"account has another UID": {
+		"SAT-33a, SAT-59: account has another UID": {
 			secretKey(full("u1")), objects(account("sa", "u2"), full("u1")), nil,
 			[]string{"get serviceaccounts sa", "delete secrets s"}},
-		"secret names no UID": {
+		"SAT-33b: secret names no UID": {
 			secretKey(secret("s", "")), objects(account("sa", "u2"), secret("s", "")), nil, []string{"update secrets s"}},
 
-		"secret gone, referenced": {
+		"SAT-32: secret gone, referenced": {
 			secretKey(full("u1")), objects(account("sa", "u1", "s")), nil,
 			[]string{"get serviceaccounts sa", "get secrets s", "update serviceaccounts sa"}},
-		"secret gone, referenced live but not in the stale cache": {
+		"SAT-57: secret gone, referenced live but not in the stale cache": {
 			secretKey(full("u1")), objects(account("sa", "u1")), objects(account("sa", "u1", "s")),
 			[]string{"get serviceaccounts sa", "get secrets s", "update serviceaccounts sa"}},
-		"secret in use, not in the stale cache": {
+		"SAT-76: secret in use, not in the stale cache": {
 			secretKey(full("u1")), objects(account("sa", "u1", "s")), objects(full("u1")),
 			[]string{"get serviceaccounts sa", "get secrets s"}},
-		"secret gone, not referenced": {
+		"SAT-32: secret gone, not referenced": {
 			secretKey(full("u1")), objects(account("sa", "u1", "x")), nil, []string{"get serviceaccounts sa"}},
-		"secret gone, account not in the cache": {
+		"SAT-32: secret gone, account not in the cache": {
 			secretKey(full("u1")), nil, objects(account("sa", "u1", "s")), []string{}},
-		"secret gone, account of another UID in the cache": {
+		"SAT-32: secret gone, account of another UID in the cache": {
 			secretKey(full("u1")), objects(account("sa", "u2", "s")), nil, []string{}},
-		"secret gone, account of another UID live": {
+		"SAT-32: secret gone, account of another UID live": {
 			secretKey(full("u1")), objects(account("sa", "u1", "s")), objects(account("sa", "u2", "s")), []string{"get serviceaccounts sa"}},
-		"secret gone, no UID named": {
+		"SAT-32: secret gone, no UID named": {
 			secretKey(full("")), objects(account("sa", "u2", "s")), nil,
 			[]string{"get serviceaccounts sa", "get secrets s", "update serviceaccounts sa"}},
 		"secret replaced under its name": {
 			key{kind: secretKind, namespace: "ns", name: "s", uid: "old", accountName: "sa", accountUID: "u1"},
 			objects(account("sa", "u1", "s"), full("u1")), nil,
 			[]string{"get serviceaccounts sa", "get secrets s", "update serviceaccounts sa"}},
-		"invalid key": {
+		"SAT-24: invalid key": {
 			secretKey(secret("s", "", func(s *corev1.Secret) { s.Annotations = nil })), objects(secret("s", "")), nil, []string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -177,6 +177,7 @@ func TestReconcileRequests(t *testing.T) {
 	}
 }
 
+// Pins SAT-38, SAT-39 and SAT-72.
 func TestPopulateWritesACompleteSecret(t *testing.T) {
 	before := secret("s", "")
 	env, c := start(t, objects(account("sa", "u1"), before))
@@ -213,21 +214,21 @@ func TestReconcileRetries(t *testing.T) {
 		refusal        error
 		retry          bool
 	}{
-		"delete of an orphan: gone":        {secretKey(incomplete), objects(incomplete), "delete", "secrets", notFound, false},
-		"delete of an orphan: replaced":    {secretKey(incomplete), objects(incomplete), "delete", "secrets", conflict, false},
-		"delete of an orphan: outage":      {secretKey(incomplete), objects(incomplete), "delete", "secrets", outage, true},
-		"live lookup: outage":              {secretKey(incomplete), objects(incomplete), "get", "serviceaccounts", outage, true},
-		"update: newer state on its way":   {secretKey(incomplete), objects(account("sa", "u1"), incomplete), "update", "secrets", conflict, false},
-		"update: gone":                     {secretKey(incomplete), objects(account("sa", "u1"), incomplete), "update", "secrets", notFound, false},
-		"update: immutable":                {secretKey(incomplete), objects(account("sa", "u1"), incomplete), "update", "secrets", apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), "s", nil), true},
-		"account gone, delete: gone":       {accountKey(account("sa", "u1")), objects(incomplete), "delete", "secrets", notFound, false},
-		"account gone, delete: replaced":   {accountKey(account("sa", "u1")), objects(incomplete), "delete", "secrets", conflict, false},
-		"account gone, delete: outage":     {accountKey(account("sa", "u1")), objects(incomplete), "delete", "secrets", outage, true},
-		"reference, read: outage":          {secretKey(incomplete), objects(account("sa", "u1", "s")), "get", "serviceaccounts", outage, false},
-		"reference, read: secret":          {secretKey(incomplete), objects(account("sa", "u1", "s")), "get", "secrets", outage, false},
-		"reference, update: account gone":  {secretKey(incomplete), objects(account("sa", "u1", "s")), "update", "serviceaccounts", apierrors.NewNotFound(accounts, "sa"), false},
-		"reference, update: outage":        {secretKey(incomplete), objects(account("sa", "u1", "s")), "update", "serviceaccounts", outage, false},
-		"reference, read: account is gone": {secretKey(incomplete), objects(account("sa", "u1", "s")), "get", "serviceaccounts", apierrors.NewNotFound(accounts, "sa"), false},
+		"SAT-33a: delete of an orphan: gone":       {secretKey(incomplete), objects(incomplete), "delete", "secrets", notFound, false},
+		"SAT-33a: delete of an orphan: replaced":   {secretKey(incomplete), objects(incomplete), "delete", "secrets", conflict, false},
+		"SAT-33a: delete of an orphan: outage":     {secretKey(incomplete), objects(incomplete), "delete", "secrets", outage, true},
+		"SAT-33: live lookup: outage":              {secretKey(incomplete), objects(incomplete), "get", "serviceaccounts", outage, true},
+		"SAT-40: update: newer state on its way":   {secretKey(incomplete), objects(account("sa", "u1"), incomplete), "update", "secrets", conflict, false},
+		"SAT-40: update: gone":                     {secretKey(incomplete), objects(account("sa", "u1"), incomplete), "update", "secrets", notFound, false},
+		"SAT-40, SAT-49: update: immutable":        {secretKey(incomplete), objects(account("sa", "u1"), incomplete), "update", "secrets", apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), "s", nil), true},
+		"SAT-30: account gone, delete: gone":       {accountKey(account("sa", "u1")), objects(incomplete), "delete", "secrets", notFound, false},
+		"SAT-30: account gone, delete: replaced":   {accountKey(account("sa", "u1")), objects(incomplete), "delete", "secrets", conflict, false},
+		"SAT-30: account gone, delete: outage":     {accountKey(account("sa", "u1")), objects(incomplete), "delete", "secrets", outage, true},
+		"SAT-32: reference, read: outage":          {secretKey(incomplete), objects(account("sa", "u1", "s")), "get", "serviceaccounts", outage, false},
+		"reference, read: secret":                  {secretKey(incomplete), objects(account("sa", "u1", "s")), "get", "secrets", outage, false},
+		"SAT-32: reference, update: account gone":  {secretKey(incomplete), objects(account("sa", "u1", "s")), "update", "serviceaccounts", apierrors.NewNotFound(accounts, "sa"), false},
+		"SAT-32: reference, update: outage":        {secretKey(incomplete), objects(account("sa", "u1", "s")), "update", "serviceaccounts", outage, false},
+		"SAT-32: reference, read: account is gone": {secretKey(incomplete), objects(account("sa", "u1", "s")), "get", "serviceaccounts", apierrors.NewNotFound(accounts, "sa"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := start(t, tc.cached)
@@ -240,6 +241,7 @@ func TestReconcileRetries(t *testing.T) {
 	}
 }
 
+// Pins SAT-30.
 func TestDeletesOfADeadAccountAreAllAttempted(t *testing.T) {
 	env, c := start(t, objects(secret("s", "u1"), secret("t", "u1"), secret("u", "u1")))
 	refuse(env, "delete", "secrets", errors.New("outage"))
@@ -251,6 +253,7 @@ func TestDeletesOfADeadAccountAreAllAttempted(t *testing.T) {
 	}
 }
 
+// Pins SAT-32 and SAT-51.
 func TestReferenceRemovalBacksOffOnConflict(t *testing.T) {
 	env, c := start(t, objects(account("sa", "u1", "s")))
 	var attempts atomic.Int32
@@ -290,7 +293,7 @@ func TestReferenceRemovalEndsWhenFenced(t *testing.T) {
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("reconcile = %v, want the end of its context", err)
 	}
-	if diff := cmp.Diff(estate{secrets: []key{k}}, c.HandOver(), cmp.AllowUnexported(estate{}, key{})); diff != "" {
+	if diff := cmp.Diff(handover{secrets: []key{k}}, c.HandOver(), cmp.AllowUnexported(handover{}, key{})); diff != "" {
 		t.Errorf("what was cut short must be handed over (-want +got):\n%s", diff)
 	}
 }
@@ -302,14 +305,14 @@ func TestHandlers(t *testing.T) {
 		depth int
 		known int
 	}{
-		"secret added":            {func(c *tokenController) { c.secretAdded(reconcile.Fresh, secret("s", "u1")) }, 1, 1},
-		"other secret added":      {func(c *tokenController) { c.secretAdded(reconcile.Fresh, opaque) }, 0, 0},
-		"secret updated":          {func(c *tokenController) { c.secretUpdated(reconcile.Fresh, secret("s", ""), secret("s", "u1")) }, 1, 1},
-		"secret deleted":          {func(c *tokenController) { c.secretDeleted(secret("s", "u1")) }, 1, 0},
-		"other secret deleted":    {func(c *tokenController) { c.secretDeleted(opaque) }, 0, 0},
-		"account updated":         {func(c *tokenController) { c.accountUpdated(account("sa", "u1"), account("sa", "u1", "x")) }, 0, 0},
-		"account replaced":        {func(c *tokenController) { c.accountUpdated(account("sa", "u1"), account("sa", "u2")) }, 1, 0},
-		"secret replaced unnoted": {func(c *tokenController) { replaceSecret(c) }, 2, 1},
+		"SAT-15: secret added":            {func(c *tokenController) { c.secretAdded(reconcile.Fresh, secret("s", "u1")) }, 1, 1},
+		"SAT-15: other secret added":      {func(c *tokenController) { c.secretAdded(reconcile.Fresh, opaque) }, 0, 0},
+		"SAT-15: secret updated":          {func(c *tokenController) { c.secretUpdated(reconcile.Fresh, secret("s", ""), secret("s", "u1")) }, 1, 1},
+		"SAT-15: secret deleted":          {func(c *tokenController) { c.secretDeleted(secret("s", "u1")) }, 1, 0},
+		"SAT-15: other secret deleted":    {func(c *tokenController) { c.secretDeleted(opaque) }, 0, 0},
+		"SAT-74: account updated":         {func(c *tokenController) { c.accountUpdated(account("sa", "u1"), account("sa", "u1", "x")) }, 0, 0},
+		"SAT-74: account replaced":        {func(c *tokenController) { c.accountUpdated(account("sa", "u1"), account("sa", "u2")) }, 1, 0},
+		"SAT-75: secret replaced unnoted": {func(c *tokenController) { replaceSecret(c) }, 2, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, c := start(t, nil)
@@ -329,6 +332,7 @@ func replaceSecret(c *tokenController) {
 	c.secretUpdated(reconcile.Fresh, secret("s", "u1"), secret("s", "u1", func(s *corev1.Secret) { s.UID = "replacement" }))
 }
 
+// Pins SAT-73.
 func TestSecretsDeletedBetweenInstancesAreCleanedUpAfter(t *testing.T) {
 	full := secret("s", "u1", withData("ca", "ns", "t"))
 	kept := secret("kept", "u1", withData("ca", "ns", "t"))
@@ -355,6 +359,7 @@ func TestAnEstateOfAnotherTypeIsIgnored(t *testing.T) {
 	}
 }
 
+// Pins SAT-26 and SAT-52.
 func TestAFailingKeyIsDroppedAfterTenRetries(t *testing.T) {
 	env, c := start(t, objects(account("sa", "u1"), secret("s", "u1")))
 	var attempts atomic.Int32

@@ -53,16 +53,16 @@ func TestKeys(t *testing.T) {
 		key  key
 		want bool
 	}{
-		"account":                      {accountKey(account("sa", "u1")), true},
-		"account without UID":          {accountKey(account("sa", "")), false},
-		"account without name":         {accountKey(account("", "u1")), false},
-		"account without namespace":    {key{kind: accountKind, name: "sa", uid: "u1"}, false},
-		"secret":                       {want, true},
-		"secret without account UID":   {secretKey(secret("s", "")), true},
-		"secret without account name":  {secretKey(secret("s", "u1", func(s *corev1.Secret) { s.Annotations = nil })), false},
-		"secret without UID":           {secretKey(secret("s", "u1", func(s *corev1.Secret) { s.UID = "" })), false},
-		"secret without a namespace":   {secretKey(secret("s", "u1", func(s *corev1.Secret) { s.Namespace = "" })), false},
-		"secret without a name at all": {secretKey(secret("", "u1")), false},
+		"SAT-23: account":                      {accountKey(account("sa", "u1")), true},
+		"SAT-23: account without UID":          {accountKey(account("sa", "")), false},
+		"SAT-23: account without name":         {accountKey(account("", "u1")), false},
+		"SAT-23: account without namespace":    {key{kind: accountKind, name: "sa", uid: "u1"}, false},
+		"SAT-24: secret":                       {want, true},
+		"SAT-24: secret without account UID":   {secretKey(secret("s", "")), true},
+		"SAT-24: secret without account name":  {secretKey(secret("s", "u1", func(s *corev1.Secret) { s.Annotations = nil })), false},
+		"SAT-24: secret without UID":           {secretKey(secret("s", "u1", func(s *corev1.Secret) { s.UID = "" })), false},
+		"SAT-24: secret without a namespace":   {secretKey(secret("s", "u1", func(s *corev1.Secret) { s.Namespace = "" })), false},
+		"SAT-24: secret without a name at all": {secretKey(secret("", "u1")), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := tc.key.valid(); got != tc.want {
@@ -72,6 +72,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// Pins SAT-30.
 func TestTokensOf(t *testing.T) {
 	for name, tc := range map[string]struct {
 		secret *corev1.Secret
@@ -93,22 +94,23 @@ func TestTokensOf(t *testing.T) {
 	}
 }
 
+// Pins SAT-34.
 func TestNeedsOf(t *testing.T) {
 	for name, tc := range map[string]struct {
 		secret *corev1.Secret
 		ca     string
 		want   needs
 	}{
-		"nothing":               {secret("s", "u1", withData("ca", "ns", "t")), "ca", needs{}},
-		"everything":            {secret("s", "u1"), "ca", needs{ca: true, namespace: true, token: true}},
-		"other CA":              {secret("s", "u1", withData("old", "ns", "t")), "ca", needs{ca: true}},
-		"no CA configured":      {secret("s", "u1", withData("old", "ns", "t")), "", needs{}},
-		"no CA at all":          {secret("s", "u1"), "", needs{namespace: true, token: true}},
-		"custom namespace":      {secret("s", "u1", withData("ca", "custom", "t")), "ca", needs{}},
-		"empty namespace":       {secret("s", "u1", withData("ca", "", "t")), "ca", needs{namespace: true}},
-		"empty token":           {secret("s", "u1", withData("ca", "ns", "")), "ca", needs{token: true}},
-		"CA differs in a byte":  {secret("s", "u1", withData("ca\n", "ns", "t")), "ca", needs{ca: true}},
-		"foreign token remains": {secret("s", "u1", withData("ca", "ns", "signed by another key")), "ca", needs{}},
+		"nothing":                       {secret("s", "u1", withData("ca", "ns", "t")), "ca", needs{}},
+		"everything":                    {secret("s", "u1"), "ca", needs{ca: true, namespace: true, token: true}},
+		"other CA":                      {secret("s", "u1", withData("old", "ns", "t")), "ca", needs{ca: true}},
+		"no CA configured":              {secret("s", "u1", withData("old", "ns", "t")), "", needs{}},
+		"SAT-11: no CA at all":          {secret("s", "u1"), "", needs{namespace: true, token: true}},
+		"custom namespace":              {secret("s", "u1", withData("ca", "custom", "t")), "ca", needs{}},
+		"empty namespace":               {secret("s", "u1", withData("ca", "", "t")), "ca", needs{namespace: true}},
+		"empty token":                   {secret("s", "u1", withData("ca", "ns", "")), "ca", needs{token: true}},
+		"CA differs in a byte":          {secret("s", "u1", withData("ca\n", "ns", "t")), "ca", needs{ca: true}},
+		"SAT-38: foreign token remains": {secret("s", "u1", withData("ca", "ns", "signed by another key")), "ca", needs{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := needsOf(tc.secret, []byte(tc.ca)); got != tc.want {
@@ -118,6 +120,7 @@ func TestNeedsOf(t *testing.T) {
 	}
 }
 
+// Pins SAT-38.
 func TestCompleteSetsOnlyWhatIsLacking(t *testing.T) {
 	before := secret("s", "", withData("old", "custom", "t"), func(s *corev1.Secret) {
 		s.Data["extra"] = []byte("kept")
@@ -143,6 +146,7 @@ func TestCompleteSetsOnlyWhatIsLacking(t *testing.T) {
 	}
 }
 
+// Pins SAT-32.
 func TestWithoutReference(t *testing.T) {
 	for name, tc := range map[string]struct {
 		references []string

@@ -7,10 +7,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// ledger holds the token Secrets that were seen and whose end has not been dealt with.
+// ledger holds the token Secrets that were seen and whose deletion has not been processed.
 type ledger struct {
 	mu      sync.Mutex
 	secrets map[types.UID]key
@@ -45,19 +46,16 @@ func (l *ledger) keys() []key {
 	return slices.Collect(maps.Values(l.secrets))
 }
 
-// estate is what an instance leaves to the next: the token Secrets it knew.
-type estate struct{ secrets []key }
+// handover is what an instance hands over: the token Secrets it knew.
+type handover struct{ secrets []key }
 
 // HandOver implements controller.HandsOver.
-func (c *tokenController) HandOver() any { return estate{secrets: c.known.keys()} }
+func (c *tokenController) HandOver() handover { return handover{secrets: c.known.keys()} }
 
-// takeOver looks at every Secret the predecessor knew. Those that still exist are in the
-// queue already, because they were replayed; those that are gone would be missed.
+// takeOver enqueues every Secret that the predecessor knew. Those that still exist are queued
+// already, because they were replayed; those deleted in between would be missed.
 func (c *tokenController) takeOver() {
-	if c.predecessor == nil {
-		return
-	}
-	left, ok := c.predecessor().(estate)
+	left, ok := controller.TakeOver(c.Env, c)
 	if !ok {
 		return
 	}

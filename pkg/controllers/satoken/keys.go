@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"kcmd.dev/pkg/controller"
 )
 
 type kind string
@@ -22,8 +24,8 @@ type key struct {
 	name      string
 	uid       types.UID
 
-	// accountName and accountUID are the annotations of a Secret. accountUID may be
-	// empty, which stands for whichever account has the name.
+	// accountName and accountUID are the annotations of a Secret. accountUID may be empty,
+	// which matches any account of that name.
 	accountName string
 	accountUID  types.UID
 }
@@ -50,24 +52,26 @@ func (k key) valid() bool {
 	return k.kind == accountKind || k.accountName != ""
 }
 
-// String is how the key appears in logs and status.
+// String returns the form of the key in logs and status.
 func (k key) String() string {
 	return fmt.Sprintf("%s %s/%s (%s)", k.kind, k.namespace, k.name, k.uid)
 }
 
-// account is the identity that the key of an account stands for.
+// account returns an account with the identity in the key.
 func (k key) account() *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: k.name, UID: k.uid}}
 }
 
-// isToken says whether a Secret is one of ours. The cache holds no other, unless its
-// server does not know the field selector.
+// tokenSecrets selects the Secrets that the controller caches.
+var tokenSecrets = controller.Filter{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken)}
+
+// isToken reports whether a Secret holds a service account token. The cache contains no
+// other Secrets, unless the API server ignores the field selector.
 func isToken(secret *corev1.Secret) bool {
 	return secret.Type == corev1.SecretTypeServiceAccountToken
 }
 
-// hasUID says whether an object is the one that a UID stands for; an empty UID stands for
-// any.
+// hasUID reports whether an object has the UID; an empty UID matches any object.
 func hasUID(object metav1.Object, uid types.UID) bool {
 	return uid == "" || object.GetUID() == uid
 }

@@ -14,8 +14,8 @@ import (
 // needs are the data that a token Secret lacks.
 type needs struct{ ca, namespace, token bool }
 
-// needsOf says what a Secret lacks. A namespace that somebody set to something else is
-// left alone; an empty ca means that there is no CA to publish.
+// needsOf returns what a Secret lacks. A different namespace that somebody set is kept; an
+// empty ca means that there is no CA to publish.
 func needsOf(secret *corev1.Secret, ca []byte) needs {
 	return needs{
 		ca:        len(ca) > 0 && !bytes.Equal(secret.Data[corev1.ServiceAccountRootCAKey], ca),
@@ -24,9 +24,9 @@ func needsOf(secret *corev1.Secret, ca []byte) needs {
 	}
 }
 
-// populate fills in what a Secret lacks. The cached Secret is complete but for its managed
-// fields, so it is what the update starts from; its resource version makes the update fail
-// if it is out of date, and then the event of the newer state brings the key back.
+// populate adds what a Secret lacks. The update starts from the cached Secret, which lacks only
+// its managed fields; its resource version makes the update fail if it is stale, and then the
+// event of the newer state enqueues the key again.
 func (c *tokenController) populate(ctx context.Context, account *corev1.ServiceAccount, secret *corev1.Secret) error {
 	lacking := needsOf(secret, c.ca)
 	if lacking == (needs{}) {
@@ -36,19 +36,19 @@ func (c *tokenController) populate(ctx context.Context, account *corev1.ServiceA
 	if lacking.token {
 		var err error
 		if token, err = c.signer.sign(account, secret); err != nil {
-			klog.FromContext(ctx).Error(err, "Signing a service account token failed", "secret", klog.KObj(secret))
+			klog.FromContext(ctx).Error(err, "Failed to sign a service account token", "secret", klog.KObj(secret))
 			return nil
 		}
 	}
 	completed := complete(secret, account, lacking, c.ca, token)
-	_, err := c.client.CoreV1().Secrets(secret.Namespace).Update(ctx, completed, metav1.UpdateOptions{})
+	_, err := c.Client.CoreV1().Secrets(secret.Namespace).Update(ctx, completed, metav1.UpdateOptions{})
 	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
 	return fmt.Errorf("updating secret %s/%s: %w", secret.Namespace, secret.Name, err)
 }
 
-// complete is a copy of a Secret with the data it lacks, bound to the account.
+// complete returns a copy of a Secret with the missing data, bound to the account.
 func complete(secret *corev1.Secret, account *corev1.ServiceAccount, lacking needs, ca []byte, token string) *corev1.Secret {
 	secret = secret.DeepCopy()
 	if secret.Data == nil {

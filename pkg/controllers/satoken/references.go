@@ -12,14 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// conflictBackoff spaces the attempts to update an account that others update as well:
-// ten in all, 100 to 200 ms apart.
+// conflictBackoff is the backoff for conflicting updates of an account: ten attempts, 100 to
+// 200 ms apart.
 func conflictBackoff() wait.Backoff {
 	return wait.Backoff{Steps: 10, Duration: 100 * time.Millisecond, Jitter: 1.0}
 }
 
-// removeReference removes the name of a Secret from its account, reading the account anew
-// for each attempt.
+// removeReference removes the name of a Secret from its account, reading the account live for
+// each attempt.
 func (c *tokenController) removeReference(ctx context.Context, k key) error {
 	backoff := conflictBackoff()
 	for {
@@ -29,7 +29,7 @@ func (c *tokenController) removeReference(ctx context.Context, k key) error {
 			return err
 		}
 		select {
-		case <-c.clock.After(pause):
+		case <-c.Clock.After(pause):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -45,23 +45,23 @@ func (c *tokenController) tryRemoveReference(ctx context.Context, k key) error {
 	if changed == nil {
 		return nil
 	}
-	// Only a cache has said so far that the Secret is gone.
-	secret, err := c.client.CoreV1().Secrets(k.namespace).Get(ctx, k.name, metav1.GetOptions{})
+	// So far only a cache shows that the Secret was deleted.
+	secret, err := c.Client.CoreV1().Secrets(k.namespace).Get(ctx, k.name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("reading secret %s/%s: %w", k.namespace, k.name, err)
 	}
 	if err == nil && secret.UID == k.uid {
 		return nil
 	}
-	_, err = c.client.CoreV1().ServiceAccounts(k.namespace).Update(ctx, changed, metav1.UpdateOptions{})
+	_, err = c.Client.CoreV1().ServiceAccounts(k.namespace).Update(ctx, changed, metav1.UpdateOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("updating service account %s/%s: %w", k.namespace, k.accountName, err)
 	}
 	return nil
 }
 
-// withoutReference is a copy of an account that does not list the Secret of that name, nil
-// if it never did.
+// withoutReference returns a copy of an account that does not list the Secret, nil if the
+// account does not list it.
 func withoutReference(account *corev1.ServiceAccount, secretName string) *corev1.ServiceAccount {
 	names := func(ref corev1.ObjectReference) bool { return ref.Name == secretName }
 	if !slices.ContainsFunc(account.Secrets, names) {

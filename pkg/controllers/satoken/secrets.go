@@ -9,13 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// reconcileSecret completes a Secret, or deletes it, or cleans up after it.
+// reconcileSecret completes a Secret, deletes it, or removes the references to a deleted one.
 func (c *tokenController) reconcileSecret(ctx context.Context, k key) error {
-	secret, err := c.secrets.Secrets(k.namespace).Get(k.name)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("looking up secret %s/%s: %w", k.namespace, k.name, err)
+	secret, _, err := reconcile.Found(c.secrets.Secrets(k.namespace).Get(k.name))
+	if err != nil {
+		return err
 	}
 	if secret == nil || secret.UID != k.uid {
 		return c.reconcileAbsentSecret(ctx, k)
@@ -30,7 +32,7 @@ func (c *tokenController) reconcileSecret(ctx context.Context, k key) error {
 	return c.populate(ctx, account, secret)
 }
 
-// findAccount returns the account of a Secret, nil if it is gone for certain.
+// findAccount returns the account of a Secret, nil if it certainly does not exist.
 func (c *tokenController) findAccount(ctx context.Context, k key) (*corev1.ServiceAccount, error) {
 	account, err := c.cachedAccount(k.namespace, k.accountName, k.accountUID)
 	if err != nil || account != nil {
@@ -39,9 +41,8 @@ func (c *tokenController) findAccount(ctx context.Context, k key) (*corev1.Servi
 	return c.liveAccount(ctx, k.namespace, k.accountName, k.accountUID)
 }
 
-// reconcileAbsentSecret removes the references to a Secret that is gone. An account that
-// is not in the cache is not worth a request: it is gone with its references, or so new
-// that it cannot have any.
+// reconcileAbsentSecret removes the references to a deleted Secret. An account that is not
+// cached needs no request: it was deleted with its references, or is so new that it has none.
 func (c *tokenController) reconcileAbsentSecret(ctx context.Context, k key) error {
 	account, err := c.cachedAccount(k.namespace, k.accountName, k.accountUID)
 	if err != nil {
@@ -51,11 +52,11 @@ func (c *tokenController) reconcileAbsentSecret(ctx context.Context, k key) erro
 		err = c.removeReference(ctx, k)
 	}
 	if ctx.Err() != nil {
-		// What was cut short is left to the successor.
+		// What was interrupted is left to the successor.
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Removing the reference to a deleted secret failed", "key", k)
+		klog.FromContext(ctx).Error(err, "Failed to remove the reference to a deleted secret", "key", k)
 	}
 	c.known.remove(k.uid)
 	return nil
@@ -63,7 +64,7 @@ func (c *tokenController) reconcileAbsentSecret(ctx context.Context, k key) erro
 
 // deleteSecret deletes one incarnation of a Secret.
 func (c *tokenController) deleteSecret(ctx context.Context, namespace, name string, uid types.UID) error {
-	err := c.client.CoreV1().Secrets(namespace).Delete(ctx, name, metav1.DeleteOptions{
+	err := c.Client.CoreV1().Secrets(namespace).Delete(ctx, name, metav1.DeleteOptions{
 		Preconditions: metav1.NewUIDPreconditions(string(uid)),
 	})
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {

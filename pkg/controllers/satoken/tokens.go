@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// Claims of a legacy service account token. There is no claim about time: such a token is
-// valid for as long as its Secret holds it.
+// Claims of a legacy service account token. There is no time claim: such a token is valid as
+// long as its Secret holds it.
 const (
 	issuer           = "kubernetes/serviceaccount"
 	issuerClaim      = "iss"
@@ -29,10 +29,10 @@ const (
 	accountUIDClaim  = "kubernetes.io/serviceaccount/service-account.uid"
 )
 
-// signer signs tokens with one private key. It may be used concurrently.
+// signer signs tokens with a private key. It is safe for concurrent use.
 type signer struct{ jose jose.Signer }
 
-// loadSigner makes the signer of the private key in a PEM file.
+// loadSigner returns a signer with the private key in a PEM file.
 func loadSigner(file string) (*signer, error) {
 	privateKey, err := keyutil.PrivateKeyFromFile(file)
 	if err != nil {
@@ -82,7 +82,7 @@ func algorithmOf(privateKey any) (jose.SignatureAlgorithm, error) {
 	return "", fmt.Errorf("unknown private key type %T, must be RSA or ECDSA", privateKey)
 }
 
-// keyID is the name under which verifiers know a public key.
+// keyID returns the ID by which verifiers find a public key.
 func keyID(publicKey crypto.PublicKey) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(publicKey)
 	if err != nil {
@@ -92,7 +92,7 @@ func keyID(publicKey crypto.PublicKey) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(sum[:]), nil
 }
 
-// sign makes the token of an account that a Secret is to hold.
+// sign returns the token of an account for a Secret.
 func (s *signer) sign(account *corev1.ServiceAccount, secret *corev1.Secret) (string, error) {
 	payload, err := json.Marshal(claims(account, secret))
 	if err != nil {

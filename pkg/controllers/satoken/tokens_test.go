@@ -21,7 +21,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"k8s.io/client-go/util/cert"
 
-	"kcmd.dev/pkg/controllers/kit/cabundle"
+	"kcmd.dev/pkg/controller"
 )
 
 func ecdsaKey(t testing.TB, curve elliptic.Curve) *ecdsa.PrivateKey {
@@ -42,6 +42,7 @@ func rsaKey(t testing.TB) *rsa.PrivateKey {
 	return k
 }
 
+// Pins SAT-41, SAT-42, SAT-43, SAT-44, SAT-45, SAT-46, SAT-47 and SAT-48.
 func TestTokenFormat(t *testing.T) {
 	for name, tc := range map[string]struct {
 		key       crypto.Signer
@@ -97,6 +98,7 @@ func TestTokenFormat(t *testing.T) {
 	}
 }
 
+// Pins SAT-4.
 func TestSignerRefusesOtherKeys(t *testing.T) {
 	_, edwards, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -155,6 +157,7 @@ func keyPEM(t testing.TB) []byte {
 	return append(block("EC PARAMETERS", []byte{6, 8}), block("EC PRIVATE KEY", der)...)
 }
 
+// Pins SAT-12.
 func TestLoadSigner(t *testing.T) {
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(ecdsaKey(t, elliptic.P384()))
 	if err != nil {
@@ -209,6 +212,7 @@ func caPEM(t testing.TB) []byte {
 	return encoded
 }
 
+// Pins SAT-10 and SAT-11.
 func TestLoadCA(t *testing.T) {
 	// The comment must survive: the bytes of the file are published, not what was parsed.
 	ca := append([]byte("# internal CA\n"), caPEM(t)...)
@@ -223,9 +227,9 @@ func TestLoadCA(t *testing.T) {
 		"missing file":         {file: filepath.Join(t.TempDir(), "nothing"), fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := cabundle.Load(tc.file, []byte(tc.inline))
+			got, err := controller.Env{ClusterCA: []byte(tc.inline)}.CABundle(tc.file)
 			if (err != nil) != tc.fails {
-				t.Fatalf("cabundle.Load = %v, want failure %v", err, tc.fails)
+				t.Fatalf("CABundle = %v, want failure %v", err, tc.fails)
 			}
 			if tc.fails && !strings.HasPrefix(err.Error(), "error parsing root-ca-file at "+tc.file+": ") {
 				t.Errorf("error %q does not name the file", err)

@@ -15,14 +15,14 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controllertest"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
 )
 
 func start(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *serviceAccountController) {
 	t.Helper()
 	env := controllertest.New(t, objects...)
-	c, err := newController(env.Env)
+	c, err := newController(env.Env, config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,6 +31,7 @@ func start(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *servi
 	return env, c
 }
 
+// Pins SA-15.
 func TestReconcileCreatesTheAccountWithNameAndNamespaceOnly(t *testing.T) {
 	env, c := start(t, namespace("a", corev1.NamespaceActive), account("a", "other"))
 	if err := c.reconcile(env.Context(), "a"); err != nil {
@@ -48,9 +49,9 @@ func TestReconcileCreatesTheAccountWithNameAndNamespaceOnly(t *testing.T) {
 
 func TestReconcileLeavesEverythingElseAlone(t *testing.T) {
 	for name, objects := range map[string][]runtime.Object{
-		"account exists":        {namespace("a", corev1.NamespaceActive), account("a", "default")},
-		"namespace gone":        {},
-		"namespace terminating": {namespace("a", corev1.NamespaceTerminating)},
+		"SA-14, SA-16: account exists": {namespace("a", corev1.NamespaceActive), account("a", "default")},
+		"SA-12: namespace gone":        {},
+		"SA-13: namespace terminating": {namespace("a", corev1.NamespaceTerminating)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := start(t, objects...)
@@ -69,13 +70,13 @@ func TestReconcileRetriesWhatIsNotSettled(t *testing.T) {
 		refusal error
 		retry   bool
 	}{
-		"stale cache":           {apierrors.NewAlreadyExists(corev1.Resource("serviceaccounts"), "default"), true},
-		"namespace terminating": {terminatingRefusal(), false},
-		"namespace not found":   {apierrors.NewNotFound(corev1.Resource("namespaces"), "a"), true},
-		"quota":                 {apierrors.NewForbidden(corev1.Resource("serviceaccounts"), "default", errors.New("exceeded quota")), true},
-		"connection lost":       {errors.New("connection refused"), true},
-		"internal server error": {apierrors.NewInternalError(errors.New("boom")), true},
-		"conflict":              {apierrors.NewConflict(corev1.Resource("serviceaccounts"), "default", errors.New("x")), true},
+		"SA-28: stale cache":            {apierrors.NewAlreadyExists(corev1.Resource("serviceaccounts"), "default"), true},
+		"SA-15b: namespace terminating": {terminatingRefusal(), false},
+		"SA-15c: namespace not found":   {apierrors.NewNotFound(corev1.Resource("namespaces"), "a"), true},
+		"SA-15c: quota":                 {apierrors.NewForbidden(corev1.Resource("serviceaccounts"), "default", errors.New("exceeded quota")), true},
+		"SA-15c: connection lost":       {errors.New("connection refused"), true},
+		"SA-15c: internal server error": {apierrors.NewInternalError(errors.New("boom")), true},
+		"SA-15c: conflict":              {apierrors.NewConflict(corev1.Resource("serviceaccounts"), "default", errors.New("x")), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := start(t, namespace("a", corev1.NamespaceActive))
@@ -98,6 +99,7 @@ func TestReconcileRetriesWhatIsNotSettled(t *testing.T) {
 
 // An account that is created and deleted while the watch is interrupted causes no event. So
 // an answer that there is one is believed only until the cache has had time to show it.
+// Pins SA-28.
 func TestRunMakesAnAccountAgainThatWentUnseen(t *testing.T) {
 	for name, answer := range map[string]error{
 		"created by somebody else": apierrors.NewAlreadyExists(corev1.Resource("serviceaccounts"), "default"),
@@ -118,6 +120,7 @@ func TestRunMakesAnAccountAgainThatWentUnseen(t *testing.T) {
 	}
 }
 
+// Pins SA-28.
 func TestAnAccountThatTheCacheShowsCostsNoFurtherRequest(t *testing.T) {
 	env, c := start(t, namespace("a", corev1.NamespaceActive))
 	env.Run(t, c)
@@ -132,6 +135,7 @@ func TestAnAccountThatTheCacheShowsCostsNoFurtherRequest(t *testing.T) {
 	}
 }
 
+// Pins SA-6 and SA-7.
 func TestRunKeepsTheAccountOfActiveNamespaces(t *testing.T) {
 	env, c := start(t, namespace("a", corev1.NamespaceActive), namespace("later", ""), account("a", "other"))
 	env.Run(t, c)
@@ -154,6 +158,7 @@ func TestRunKeepsTheAccountOfActiveNamespaces(t *testing.T) {
 	awaitAccount(t, env, "new")
 }
 
+// Pins SA-29.
 func TestDeletingAnotherAccountQueuesNothing(t *testing.T) {
 	env, c := start(t, account("a", "other"), account("b", "default"))
 	for _, a := range []*corev1.ServiceAccount{account("a", "other"), account("b", "default")} {
@@ -168,6 +173,7 @@ func TestDeletingAnotherAccountQueuesNothing(t *testing.T) {
 	}
 }
 
+// Pins SA-11.
 func TestDescriptor(t *testing.T) {
 	d := Descriptor()
 	cfg := v1beta1.NewDefault()

@@ -11,19 +11,19 @@ import (
 	"kcmd.dev/pkg/controllers/kit/slowstart"
 )
 
-// maxBatch is the largest number of pods of a parallel set that are worked on at once.
+// maxBatch is the largest number of pods of a parallel set that are processed at once.
 const maxBatch = 500
 
-// task is what there is to do for one pod.
+// task is the next action for one pod.
 type task struct {
-	// run does it; nil if there is nothing to do.
+	// run performs it; nil if there is none.
 	run func(ctx context.Context) error
-	// last says that an ordered set goes no further in this reconcile.
+	// last ends the reconcile of an ordered set after this task.
 	last bool
 }
 
-// advance takes the pods of a set one step towards what its spec asks for, and returns
-// the status that goes with what was observed.
+// advance brings the pods of a set one step closer to its spec, and returns the status of the
+// observed state.
 func (c *statefulSetController) advance(ctx context.Context, p *pass) (appsv1.StatefulSetStatus, error) {
 	build := builder{set: p.set, revisions: p.revisions, updateIsSet: c.equalities.of(p.set, p.update) == identical}
 	l, err := layOut(p.set, p.members, p.now, build.pod)
@@ -51,9 +51,9 @@ func (c *statefulSetController) advance(ctx context.Context, p *pass) (appsv1.St
 	return status, err
 }
 
-// forEach runs the tasks of pods: those of an ordered set one by one, until one fails or
-// is the last; those of a parallel set all, in a slow start. It is done if none failed
-// and, in an ordered set, none was the last.
+// forEach runs the tasks of pods: those of an ordered set one by one, until one fails or is the
+// last; those of a parallel set all, in a slow start. It returns true if none failed and, in an
+// ordered set, none was the last.
 func (c *statefulSetController) forEach(ctx context.Context, set *appsv1.StatefulSet, all []*corev1.Pod, next func(*corev1.Pod) task) (done bool, err error) {
 	if isOrdered(set) {
 		return inOrder(ctx, all, next)
@@ -86,7 +86,7 @@ func inOrder(ctx context.Context, all []*corev1.Pod, next func(*corev1.Pod) task
 	return true, nil
 }
 
-// replicaTask is what there is to do for the pod of a slot that is to be filled.
+// replicaTask returns the task for the pod of a slot to be filled.
 func (c *statefulSetController) replicaTask(ctx context.Context, p *pass, pod *corev1.Pod) task {
 	next := replicaStep(p.set, pod, p.now)
 	switch next {
@@ -114,8 +114,8 @@ func (c *statefulSetController) replicaTask(ctx context.Context, p *pass, pod *c
 	return t
 }
 
-// isConsistent reports that a pod has the identity and volumes of its slot, and its
-// claims their owners. If the claims cannot be read they are taken to be right.
+// isConsistent reports whether a pod has the identity and volumes of its slot, and its claims
+// their owners. If the claims cannot be read, they are assumed to be right.
 func (c *statefulSetController) isConsistent(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) bool {
 	if !identityMatches(set, pod) || !storageMatches(set, pod) {
 		return false
@@ -124,8 +124,8 @@ func (c *statefulSetController) isConsistent(ctx context.Context, set *appsv1.St
 	return matches || err != nil
 }
 
-// disownTask gives the claims of a condemned pod the owners that the policy asks for,
-// before the pod goes.
+// disownTask sets the owners of a condemned pod's claims as the policy requires, before the pod
+// is deleted.
 func (c *statefulSetController) disownTask(ctx context.Context, p *pass, pod *corev1.Pod) task {
 	matches, err := c.claimsMatchPolicy(ctx, p.set, pod)
 	if err != nil {
@@ -137,7 +137,7 @@ func (c *statefulSetController) disownTask(ctx context.Context, p *pass, pod *co
 	return task{run: func(ctx context.Context) error { return c.fixClaimOwners(ctx, p.set, pod) }}
 }
 
-// condemnedTask is what there is to do for a condemned pod.
+// condemnedTask returns the task for a condemned pod.
 func (c *statefulSetController) condemnedTask(p *pass, pod, firstUnavailable *corev1.Pod) task {
 	switch condemnedStep(p.set, pod, firstUnavailable, p.now) {
 	case stepWait:
@@ -148,7 +148,7 @@ func (c *statefulSetController) condemnedTask(p *pass, pod, firstUnavailable *co
 	return task{}
 }
 
-// roll deletes the pods whose turn it is to be updated. The status no longer counts them
+// roll deletes the pods that are next in the rolling update. The status no longer counts them
 // as current ones.
 func (c *statefulSetController) roll(ctx context.Context, p *pass, replicas []*corev1.Pod, status *appsv1.StatefulSetStatus) error {
 	victims, err := c.victims(p, replicas)

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"k8s.io/klog/v2"
-
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -15,19 +13,9 @@ func BenchmarkReconcile(b *testing.B) {
 	for _, size := range []struct{ own, others int }{{3, 0}, {3, 10_000}, {1_000, 0}, {10_000, 0}} {
 		b.Run(fmt.Sprintf("own=%d/others=%d", size.own, size.others), func(b *testing.B) {
 			f := benchFixture(b, size.own, size.others)
-			ctx := klog.NewContext(b.Context(), klog.Logger{})
-			if err := f.reconcile(ctx, key); err != nil {
-				b.Fatal(err)
-			}
-			if requests := f.requests(); len(requests) != 0 {
-				b.Fatalf("not idle: %v", requests[0])
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := f.reconcile(ctx, key); err != nil {
-					b.Fatal(err)
-				}
-			}
+			f.MustReconcile(b)
+			f.WantRequests(b)
+			f.MeasureIdle(b)
 		})
 	}
 }
@@ -36,11 +24,11 @@ func BenchmarkReconcile(b *testing.B) {
 func BenchmarkOrphanEvent(b *testing.B) {
 	f := benchFixture(b, 0, 10_000)
 	pod := podAt(newSet(1), "r", 0, orphaned)
-	f.podAdded(reconcile.Fresh, pod)
+	f.c.podsOfOwners().Added(reconcile.Fresh, pod)
 	b.ReportAllocs()
 	for b.Loop() {
-		f.queued.take()
-		f.podAdded(reconcile.Fresh, pod)
+		f.Queued.Clear()
+		f.c.podsOfOwners().Added(reconcile.Fresh, pod)
 	}
 }
 
@@ -52,14 +40,14 @@ func benchFixture(b *testing.B, own, others int) *fixture {
 	set := newSet(int32(own), claims("data"), retention(retain, retain), settledAt(revision.Name))
 	f := newFixture(b, set, revision)
 	for i := range own {
-		f.cache(b, podAt(set, revision.Name, i), newClaim(set, &set.Spec.VolumeClaimTemplates[0], i))
+		f.Cache(b, podAt(set, revision.Name, i), newClaim(set, &set.Spec.VolumeClaimTemplates[0], i))
 	}
 	for i := range others {
 		name := fmt.Sprint("other-", i)
 		other := newSet(1, withName(name), settledAt(name))
 		other.Spec.Selector = other.Spec.Selector.DeepCopy()
 		other.Spec.Selector.MatchLabels["app"] = name
-		f.cache(b, other, podAt(other, name, 0))
+		f.Cache(b, other, podAt(other, name, 0))
 	}
 	return f
 }

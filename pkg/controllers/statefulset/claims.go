@@ -17,8 +17,8 @@ func claimName(set *appsv1.StatefulSet, template *corev1.PersistentVolumeClaim, 
 	return template.Name + "-" + set.Name + "-" + strconv.Itoa(ordinal)
 }
 
-// newClaim makes the claim of a slot for a template. It has the owner that the retention
-// policy asks for from the start, which saves an update.
+// newClaim returns the claim of a slot for a template. It already has the owner that the
+// retention policy requires, which saves an update.
 func newClaim(set *appsv1.StatefulSet, template *corev1.PersistentVolumeClaim, ordinal int) *corev1.PersistentVolumeClaim {
 	claim := template.DeepCopy()
 	claim.Name = claimName(set, template, ordinal)
@@ -35,8 +35,8 @@ func newClaim(set *appsv1.StatefulSet, template *corev1.PersistentVolumeClaim, o
 	return claim
 }
 
-// claimsOf calls do with the claims of the slot of a pod that the cache has, and stops at
-// the first error. A claim that does not exist is skipped.
+// claimsOf calls do with the cached claims of a pod's slot, and stops at the first error. A
+// claim that does not exist is skipped.
 func (c *statefulSetController) claimsOf(set *appsv1.StatefulSet, pod *corev1.Pod, do func(*corev1.PersistentVolumeClaim) error) error {
 	ordinal := ordinalOf(pod)
 	for i := range set.Spec.VolumeClaimTemplates {
@@ -55,8 +55,8 @@ func (c *statefulSetController) claimsOf(set *appsv1.StatefulSet, pod *corev1.Po
 	return nil
 }
 
-// createClaims creates the claims of the slot of a pod that do not exist. It tries all of
-// them. A claim that is being deleted is an error: it is not there to stay.
+// createClaims creates the missing claims of a pod's slot. It attempts all of them. A claim
+// that is being deleted is an error.
 func (c *statefulSetController) createClaims(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) error {
 	ordinal := ordinalOf(pod)
 	var errs []error
@@ -79,12 +79,15 @@ func (c *statefulSetController) createClaims(ctx context.Context, set *appsv1.St
 }
 
 func (c *statefulSetController) createClaim(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) error {
-	created, err := c.client.CoreV1().PersistentVolumeClaims(set.Namespace).Create(ctx, claim, metav1.CreateOptions{})
+	created, err := c.Client.CoreV1().PersistentVolumeClaims(set.Namespace).Create(ctx, claim, metav1.CreateOptions{})
 	if err == nil {
-		c.tracker.Wrote(keyOf(set), set.UID, claimResource, created.ResourceVersion)
+		c.owners.Writes.Wrote(set, claimResource, created.ResourceVersion)
 	}
-	if !apierrors.IsAlreadyExists(err) {
-		c.claimEvent(ctx, set, pod, claim, err)
+	switch {
+	case err == nil:
+		c.Record(claimCreated(set, pod, claim))
+	case ctx.Err() == nil && !apierrors.IsAlreadyExists(err):
+		c.Record(claimFailed(set, pod, claim, err))
 	}
 	return err
 }

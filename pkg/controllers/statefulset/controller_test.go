@@ -1,8 +1,7 @@
 package statefulset
 
 import (
-	"fmt"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,10 +11,11 @@ import (
 	ktesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controller"
-	"kcmd.dev/pkg/controllers/kit/controllertest"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/test/controllertest"
 )
 
+// Pins STS-3.
 func TestValue(t *testing.T) {
 	d := Descriptor()
 	gate := func(name string, on bool) func(*controller.Config) {
@@ -42,34 +42,20 @@ func TestValue(t *testing.T) {
 	}
 }
 
+// Pins STS-46 and STS-67.
 func TestMetricNames(t *testing.T) {
 	env := controllertest.New(t)
 	m := newMetrics(env.Metrics)
 	m.staleSyncSkipped(setResource)
 	m.rolling(newSet(1, parallel), 2, 1)
-	families, err := env.Metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]string{}
-	for _, family := range families {
-		var text strings.Builder
-		for _, metric := range family.Metric {
-			for _, label := range metric.Label {
-				fmt.Fprintf(&text, "%s=%s ", label.GetName(), label.GetValue())
-			}
-			fmt.Fprint(&text, metric.GetCounter().GetValue()+metric.GetGauge().GetValue())
-		}
-		got[family.GetName()] = text.String()
-	}
 	const labels = "pod_management_policy=Parallel statefulset_name=web statefulset_namespace=ns "
 	for name, want := range map[string]string{
 		"statefulset_controller_stale_sync_skips_total":           "group=apps resource=statefulsets 1",
 		"statefulset_controller_statefulset_max_unavailable":      labels + "2",
 		"statefulset_controller_statefulset_unavailable_replicas": labels + "1",
 	} {
-		if got[name] != want {
-			t.Errorf("%s: %q, want %q", name, got[name], want)
+		if got := env.Series(t, name); !slices.Equal(got, []string{want}) {
+			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
 }
@@ -87,9 +73,6 @@ func TestRun(t *testing.T) {
 	instance, err := d.New(env.Env, d.Value(v1beta1.NewDefault()))
 	if err != nil {
 		t.Fatal(err)
-	}
-	if _, ok := instance.(controller.HandsOver); !ok {
-		t.Error("hands nothing over")
 	}
 	env.Start(t)
 	env.Run(t, instance)

@@ -14,9 +14,8 @@ import (
 	"kcmd.dev/pkg/controllers/kit/pods"
 )
 
-// split takes the name of a pod apart into that of its set and an ordinal. The ordinal is
-// -1 if the digits are no number that a set would give, and the parent is empty if there
-// are no digits.
+// split splits the name of a pod into the name of its set and an ordinal. The ordinal is -1 if
+// the digits are not a canonical number, and the name is empty if there are no digits.
 func split(pod string) (parent string, ordinal int) {
 	dash := strings.LastIndexByte(pod, '-')
 	if dash < 0 {
@@ -42,13 +41,13 @@ func ordinalOf(pod *corev1.Pod) int {
 	return ordinal
 }
 
-// isMember reports that the name of a pod is one for pods of the set.
+// isMember reports whether the name of a pod belongs to the set.
 func isMember(set *appsv1.StatefulSet, pod *corev1.Pod) bool {
 	parent, _ := split(pod.Name)
 	return parent == set.Name
 }
 
-// firstOrdinal is the first slot that is to be filled.
+// firstOrdinal returns the first slot to be filled.
 func firstOrdinal(set *appsv1.StatefulSet) int {
 	if set.Spec.Ordinals == nil {
 		return 0
@@ -56,16 +55,16 @@ func firstOrdinal(set *appsv1.StatefulSet) int {
 	return int(set.Spec.Ordinals.Start)
 }
 
-// replicasOf is the number of slots to be filled. The API server defaults it to 1.
+// replicasOf returns the number of slots to be filled. The API server defaults it to 1.
 func replicasOf(set *appsv1.StatefulSet) int { return int(ptr.Deref(set.Spec.Replicas, 1)) }
 
-// inRange reports that an ordinal is that of a slot to be filled.
+// inRange reports whether an ordinal is that of a slot to be filled.
 func inRange(set *appsv1.StatefulSet, ordinal int) bool {
 	first := firstOrdinal(set)
 	return ordinal >= first && ordinal < first+replicasOf(set)
 }
 
-// newPod makes the pod of a slot from the template of the set.
+// newPod returns the pod of a slot, made from the template of the set.
 func newPod(set *appsv1.StatefulSet, revision string, ordinal int) *corev1.Pod {
 	pod := pods.FromTemplate(&set.Spec.Template, set, *metav1.NewControllerRef(set, setKind))
 	pod.Name = podName(set, ordinal)
@@ -88,8 +87,8 @@ func identityLabels(set *appsv1.StatefulSet, ordinal int) map[string]string {
 	}
 }
 
-// volumes puts the volumes of the claims of a slot in front of those of the template, of
-// which they replace the ones of the same name.
+// volumes returns the volumes of a slot's claims, followed by those volumes of the template
+// whose names differ from them.
 func volumes(set *appsv1.StatefulSet, ordinal int, others []corev1.Volume) []corev1.Volume {
 	all := claimVolumes(set, ordinal)
 	for _, volume := range others {
@@ -100,7 +99,7 @@ func volumes(set *appsv1.StatefulSet, ordinal int, others []corev1.Volume) []cor
 	return all
 }
 
-// hasTemplate reports that a set has a claim template of the name.
+// hasTemplate reports whether a set has a claim template of the name.
 func hasTemplate(set *appsv1.StatefulSet, name string) bool {
 	return slices.ContainsFunc(set.Spec.VolumeClaimTemplates, func(t corev1.PersistentVolumeClaim) bool { return t.Name == name })
 }
@@ -119,14 +118,14 @@ func claimVolumes(set *appsv1.StatefulSet, ordinal int) []corev1.Volume {
 	return all
 }
 
-// identityMatches reports that a pod has the name and label of its slot.
+// identityMatches reports whether a pod has the name and label of its slot.
 func identityMatches(set *appsv1.StatefulSet, pod *corev1.Pod) bool {
 	parent, ordinal := split(pod.Name)
 	return ordinal >= 0 && parent == set.Name && pod.Namespace == set.Namespace &&
 		pod.Labels[appsv1.StatefulSetPodNameLabel] == pod.Name
 }
 
-// storageMatches reports that a pod mounts the claims of its slot.
+// storageMatches reports whether a pod mounts the claims of its slot.
 func storageMatches(set *appsv1.StatefulSet, pod *corev1.Pod) bool {
 	ordinal := ordinalOf(pod)
 	if ordinal < 0 {
@@ -144,10 +143,10 @@ func storageMatches(set *appsv1.StatefulSet, pod *corev1.Pod) bool {
 	return true
 }
 
-// revisionOf is the name of the revision that a pod was made at.
+// revisionOf returns the name of the revision of a pod.
 func revisionOf(pod *corev1.Pod) string { return pod.Labels[appsv1.ControllerRevisionHashLabelKey] }
 
-// isCreated reports that a pod exists, other than one that newPod made.
+// isCreated reports whether a pod exists, as opposed to one returned by newPod.
 func isCreated(pod *corev1.Pod) bool { return pod.Status.Phase != "" }
 
 func isRunningAndReady(pod *corev1.Pod) bool {

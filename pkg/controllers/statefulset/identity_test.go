@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// Pins STS-11 and STS-66.
 func TestSplit(t *testing.T) {
 	for name, want := range map[string]struct {
 		parent  string
@@ -34,6 +35,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
+// Pins STS-11.
 func TestMembersHaveTheNameOfTheSet(t *testing.T) {
 	set := newSet(1)
 	for name, want := range map[string]bool{"web-0": true, "web-99": true, "web-x": false, "other-0": false, "web-a-0": false, "web": false} {
@@ -43,6 +45,7 @@ func TestMembersHaveTheNameOfTheSet(t *testing.T) {
 	}
 }
 
+// Pins STS-11.
 func TestRange(t *testing.T) {
 	set := newSet(2, startingAt(5))
 	for ordinal, want := range map[int]bool{-1: false, 0: false, 4: false, 5: true, 6: true, 7: false} {
@@ -59,6 +62,7 @@ func TestRange(t *testing.T) {
 	}
 }
 
+// Pins STS-12, STS-48 and WL-31.
 func TestNewPod(t *testing.T) {
 	set := newSet(3, claims("data", "logs"), func(set *appsv1.StatefulSet) {
 		set.Spec.Template.Annotations = map[string]string{"note": "n"}
@@ -97,6 +101,7 @@ func TestNewPod(t *testing.T) {
 	}
 }
 
+// Pins STS-14.
 func TestIdentityAndStorage(t *testing.T) {
 	set := newSet(3, claims("data"))
 	for _, test := range []struct {
@@ -138,6 +143,7 @@ func TestIdentityAndStorage(t *testing.T) {
 	}
 }
 
+// Pins STS-13.
 func TestNewClaim(t *testing.T) {
 	set := newSet(2, claims("data"))
 	claim := newClaim(set, &set.Spec.VolumeClaimTemplates[0], 1)

@@ -11,10 +11,10 @@ import (
 	"kcmd.dev/pkg/controllers/kit/pods"
 )
 
-// layout is the pods of a set by slot.
+// layout holds the pods of a set by slot.
 type layout struct {
-	// replicas holds a pod for each slot that is to be filled, lowest first. Those that
-	// do not exist yet were made to be created.
+	// replicas holds a pod for each slot to be filled, lowest first. Missing pods were built
+	// and are to be created.
 	replicas []*corev1.Pod
 	// condemned holds the pods of other slots, highest first.
 	condemned []*corev1.Pod
@@ -23,7 +23,7 @@ type layout struct {
 	firstUnavailable *corev1.Pod
 }
 
-// layOut sorts pods into slots and has the missing ones made.
+// layOut assigns pods to slots and builds the missing ones.
 func layOut(set *appsv1.StatefulSet, members []*corev1.Pod, now time.Time, missing func(ordinal int) (*corev1.Pod, error)) (layout, error) {
 	first := firstOrdinal(set)
 	l := layout{replicas: make([]*corev1.Pod, replicasOf(set))}
@@ -67,17 +67,17 @@ func firstUnavailable(set *appsv1.StatefulSet, replicas, condemned []*corev1.Pod
 // all returns the pods of all slots.
 func (l layout) all() []*corev1.Pod { return slices.Concat(l.replicas, l.condemned) }
 
-// isAvailable reports that a pod runs and has been ready for minReadySeconds.
+// isAvailable reports whether a pod is running and has been ready for minReadySeconds.
 func isAvailable(set *appsv1.StatefulSet, pod *corev1.Pod, now time.Time) bool {
 	return isRunningAndReady(pod) && pods.IsAvailable(pod, set.Spec.MinReadySeconds, now)
 }
 
-// isUnavailable reports that a pod does not serve, or will not for long.
+// isUnavailable reports whether a pod is not available or is being deleted.
 func isUnavailable(set *appsv1.StatefulSet, pod *corev1.Pod, now time.Time) bool {
 	return pod.DeletionTimestamp != nil || !isAvailable(set, pod, now)
 }
 
-// isOrdered reports that the pods of a set wait for one another.
+// isOrdered reports whether the pods of a set are processed one at a time.
 func isOrdered(set *appsv1.StatefulSet) bool {
 	return set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement
 }

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 )
 
 const subsystem = "statefulset_controller"
@@ -53,7 +53,7 @@ func (m *controllerMetrics) rolling(set *appsv1.StatefulSet, maxUnavailable, una
 	m.unavailableReplicas.WithLabelValues(labels...).Set(float64(unavailable))
 }
 
-// forget drops the series of a set that is gone.
+// forget drops the series of a deleted set.
 func (m *controllerMetrics) forget(set types.NamespacedName) {
 	for _, policy := range []appsv1.PodManagementPolicyType{appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement} {
 		labels := map[string]string{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,8 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 const (
@@ -43,108 +46,115 @@ func settled(t testing.TB, replicas int32, changes ...setChange) *fixture {
 	return newFixture(t, objects...)
 }
 
+// Pins STS-25 and STS-25c.
 func TestOrderedSetsGrowOneByOne(t *testing.T) {
 	set := newSet(2, claims("data"))
 	f := newFixture(t, set)
 	revision := revisionAt(t, 1).Name
-	f.mustReconcile(t)
-	f.wantRequests(t, "create controllerrevisions "+revision, "create persistentvolumeclaims data-web-0", createWeb0, putStatus)
-	f.wantEvents(t,
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "create controllerrevisions "+revision, "create persistentvolumeclaims data-web-0", createWeb0, putStatus)
+	f.WantEvents(t,
 		"Normal SuccessfulCreate Create Claim data-web-0 Pod web-0 in StatefulSet web success",
 		"Normal SuccessfulCreate Create Pod web-0 in StatefulSet web successful")
 	if got := f.status(t); got.Replicas != 0 || got.CurrentRevision != revision || got.UpdateRevision != revision || got.ObservedGeneration != 1 {
 		t.Errorf("status %+v", got)
 	}
-	f.catchUp(t)
-	f.mustReconcile(t)
-	f.wantRequests(t)
-	f.wantQueued(t, "web in 100ms") // one pod is there: nobody waits for that
+	f.CatchUp(t)
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t)
+	f.Queued.Want(t, "web in 100ms") // one pod is there: nobody waits for that
 
 	f.kubelet(t)
-	f.mustReconcile(t)
-	f.wantRequests(t, "create persistentvolumeclaims data-web-1", createWeb1)
-	f.wantQueued(t, "web in 100ms")
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "create persistentvolumeclaims data-web-1", createWeb1)
+	f.Queued.Want(t, "web in 100ms")
 	f.kubelet(t)
-	f.mustReconcile(t)
-	f.wantRequests(t, putStatus)
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, putStatus)
 	if got := f.status(t); got.Replicas != 2 || got.ReadyReplicas != 2 || got.AvailableReplicas != 2 || got.CurrentReplicas != 2 || got.UpdatedReplicas != 2 {
 		t.Errorf("status %+v", got)
 	}
-	f.catchUp(t)
-	f.mustReconcile(t)
-	f.wantRequests(t)
+	f.CatchUp(t)
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t)
 }
 
+// Pins STS-25.
 func TestParallelSetsGrowAtOnce(t *testing.T) {
 	f := newFixture(t, newSet(3, parallel))
-	f.mustReconcile(t)
-	f.wantRequests(t, "create controllerrevisions "+revisionAt(t, 1).Name, createWeb0, createWeb1, createWeb2, putStatus)
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "create controllerrevisions "+revisionAt(t, 1).Name, createWeb0, createWeb1, createWeb2, putStatus)
 }
 
+// Pins STS-25 and WL-67.
 func TestParallelSetsStopAtAFailedBatch(t *testing.T) {
 	f := settled(t, 0, parallel, func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To[int32](9) })
-	f.fail("create", "pods", errTest)
-	err := f.reconcile(f.env.Context(), key)
+	f.Refuse("create pods", errTest)
+	err := f.Reconcile()
 	if err == nil || err.Error() != "no" {
 		t.Errorf("got %v", err)
 	}
-	f.wantRequests(t, createWeb0)
-	f.wantEvents(t, "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: no")
+	f.WantRequestsInAnyOrder(t, createWeb0)
+	f.WantEvents(t, "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: no")
 }
 
+// Pins STS-27.
 func TestScaleDown(t *testing.T) {
 	f := settled(t, 3, func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To[int32](1) })
-	f.mustReconcile(t)
-	f.wantRequests(t, "delete pods web-2")
-	f.wantEvents(t, "Normal SuccessfulDelete Delete Pod web-2 in StatefulSet web successful")
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "delete pods web-2")
+	f.WantEvents(t, "Normal SuccessfulDelete Delete Pod web-2 in StatefulSet web successful")
 
 	f = settled(t, 3, parallel, func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To[int32](1) })
-	f.mustReconcile(t)
-	f.wantRequests(t, "delete pods web-1", "delete pods web-2")
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "delete pods web-1", "delete pods web-2")
 }
 
+// Pins STS-62.
 func TestNothingIsDoneUntilTheCacheShowsTheLastDeletion(t *testing.T) {
 	f := settled(t, 3, func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To[int32](1) })
-	f.mustReconcile(t)
-	f.requests()
-	f.mustReconcile(t)
-	f.wantRequests(t)
-	f.wantQueued(t, "web in 5m0s")
+	f.MustReconcile(t)
+	f.Requests()
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t)
+	f.Queued.Want(t, "web in 5m0s")
 	// The pod is gone, and so is the next one.
-	f.catchUp(t)
-	f.mustReconcile(t)
-	f.wantRequests(t, "delete pods web-1", putStatus)
+	f.CatchUp(t)
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "delete pods web-1", putStatus)
 }
 
+// Pins STS-25b.
 func TestFailedPodsAreReplaced(t *testing.T) {
 	f := settled(t, 2)
 	set := newSet(2)
-	f.cache(t, podAt(set, revisionAt(t, 1).Name, 0, phase(corev1.PodFailed), notReady))
-	f.mustReconcile(t)
-	f.wantRequests(t, "delete pods web-0", putStatus)
+	f.Cache(t, podAt(set, revisionAt(t, 1).Name, 0, phase(corev1.PodFailed), notReady))
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "delete pods web-0", putStatus)
 }
 
+// Pins STS-29.
 func TestRollingUpdate(t *testing.T) {
 	f := settled(t, 3, image("v2"), edited, partition(1))
 	old, update := revisionAt(t, 1).Name, revisionAt(t, 2, image("v2")).Name
-	f.mustReconcile(t)
-	f.wantRequests(t, "create controllerrevisions "+update, "delete pods web-2", putStatus)
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "create controllerrevisions "+update, "delete pods web-2", putStatus)
 	if got := f.status(t); got.CurrentReplicas != 2 || got.UpdatedReplicas != 0 || got.CurrentRevision != old || got.UpdateRevision != update {
 		t.Errorf("status %+v", got)
 	}
-	f.catchUp(t)
-	f.mustReconcile(t)
-	if f.requests(); len(f.podImages(t)) != 3 || f.podImages(t)[2] != "v2" {
+	f.CatchUp(t)
+	f.MustReconcile(t)
+	if f.Requests(); len(f.podImages(t)) != 3 || f.podImages(t)[2] != "v2" {
 		t.Errorf("images %v", f.podImages(t))
 	}
 	f.kubelet(t)
-	f.mustReconcile(t)
-	f.catchUp(t)
-	f.mustReconcile(t)
+	f.MustReconcile(t)
+	f.CatchUp(t)
+	f.MustReconcile(t)
 	f.kubelet(t)
-	f.env.Clock.Step(time.Second)
-	f.mustReconcile(t)
-	f.catchUp(t)
+	f.Clock.Step(time.Second)
+	f.MustReconcile(t)
+	f.CatchUp(t)
 	if got := f.podImages(t); fmt.Sprint(got) != "[v1 v2 v2]" {
 		t.Errorf("images %v", got)
 	}
@@ -152,11 +162,11 @@ func TestRollingUpdate(t *testing.T) {
 		t.Errorf("status %+v", got)
 	}
 	// A deleted pod below the partition comes back as it was.
-	if err := f.env.Fake.CoreV1().Pods("ns").Delete(t.Context(), "web-0", metav1.DeleteOptions{}); err != nil {
+	if err := f.Fake.CoreV1().Pods("ns").Delete(t.Context(), "web-0", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	f.catchUp(t)
-	f.mustReconcile(t)
+	f.CatchUp(t)
+	f.MustReconcile(t)
 	if got := f.podImages(t); fmt.Sprint(got) != "[v1 v2 v2]" {
 		t.Errorf("images %v", got)
 	}
@@ -164,23 +174,21 @@ func TestRollingUpdate(t *testing.T) {
 
 func (f *fixture) podImages(t *testing.T) []string {
 	t.Helper()
-	list, err := f.env.Fake.CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var images []string
-	for _, pod := range list.Items {
+	for _, pod := range controllertest.AllStored[*corev1.Pod](t, f.Env, "ns") {
 		images = append(images, pod.Spec.Containers[0].Image)
 	}
 	return images
 }
 
+// Pins STS-28.
 func TestOnDeleteLeavesPodsAlone(t *testing.T) {
 	f := settled(t, 2, image("v2"), edited, onDelete)
-	f.mustReconcile(t)
-	f.wantRequests(t, "create controllerrevisions "+revisionAt(t, 2, image("v2")).Name, putStatus)
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "create controllerrevisions "+revisionAt(t, 2, image("v2")).Name, putStatus)
 }
 
+// Pins STS-29a.
 func TestMaxUnavailableGate(t *testing.T) {
 	v := defaultGates
 	v.maxUnavailable = true
@@ -193,40 +201,42 @@ func TestMaxUnavailableGate(t *testing.T) {
 		objects = append(objects, podAt(set, revision.Name, n))
 	}
 	f := newFixtureWith(t, v, objects...)
-	f.mustReconcile(t)
-	f.wantRequests(t, "create controllerrevisions "+revisionAt(t, 2, image("v2")).Name, "delete pods web-2", "delete pods web-3", putStatus)
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "create controllerrevisions "+revisionAt(t, 2, image("v2")).Name, "delete pods web-2", "delete pods web-3", putStatus)
 	if got := f.status(t); got.CurrentReplicas != 2 {
 		t.Errorf("status %+v", got)
 	}
 }
 
+// Pins STS-24.
 func TestASetThatIsBeingDeletedOnlyReports(t *testing.T) {
 	f := settled(t, 1, image("v2"), edited, func(set *appsv1.StatefulSet) {
 		set.DeletionTimestamp, set.Finalizers = &metav1.Time{Time: start}, []string{"foregroundDeletion"}
 		set.Spec.Replicas = ptr.To[int32](3)
 	})
-	f.mustReconcile(t)
-	f.wantRequests(t, "create controllerrevisions "+revisionAt(t, 2, image("v2")).Name, putStatus)
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "create controllerrevisions "+revisionAt(t, 2, image("v2")).Name, putStatus)
 }
 
+// Pins STS-31.
 func TestHistoryIsTruncated(t *testing.T) {
 	limit := func(set *appsv1.StatefulSet) { set.Spec.RevisionHistoryLimit = ptr.To[int32](1) }
 	f := settled(t, 1, limit)
 	for i, name := range []string{"a", "b", "c", "d"} {
-		f.cache(t, renamed(name, revisionAt(t, int64(i)-9, image(name))))
+		f.Cache(t, renamed(name, revisionAt(t, int64(i)-9, image(name))))
 	}
 	set := newSet(1)
-	f.cache(t, podAt(set, "b", 0)) // its revision is live
-	f.mustReconcile(t)
+	f.Cache(t, podAt(set, "b", 0)) // its revision is live
+	f.MustReconcile(t)
 	want := []string{"delete controllerrevisions a", "delete controllerrevisions c", "delete pods web-0", putStatus}
-	f.wantRequests(t, want...)
+	f.WantRequestsInAnyOrder(t, want...)
 
 	// Also if something failed.
 	f = settled(t, 1, limit, func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To[int32](2) })
-	f.cache(t, renamed("a", revisionAt(t, -2, image("a"))), renamed("b", revisionAt(t, -1, image("b"))))
-	f.fail("create", "pods", errTest)
-	f.fail("delete", "controllerrevisions", errors.New("nor this"))
-	err := f.reconcile(f.env.Context(), key)
+	f.Cache(t, renamed("a", revisionAt(t, -2, image("a"))), renamed("b", revisionAt(t, -1, image("b"))))
+	f.Refuse("create pods", errTest)
+	f.Refuse("delete controllerrevisions", errors.New("nor this"))
+	err := f.Reconcile()
 	if err == nil || !strings.Contains(err.Error(), "no,") || !strings.Contains(err.Error(), "nor this") {
 		t.Errorf("got %v", err)
 	}
@@ -239,77 +249,62 @@ func TestCompletionFreesTheOldRevisionAtOnce(t *testing.T) {
 		set.Spec.RevisionHistoryLimit = ptr.To[int32](0)
 	})
 	f := newFixture(t, set, old, update, podAt(set, update.Name, 0))
-	f.mustReconcile(t)
-	f.wantRequests(t, putStatus, "delete controllerrevisions "+old.Name)
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, putStatus, "delete controllerrevisions "+old.Name)
 	if got := f.status(t); got.CurrentRevision != update.Name || got.CurrentReplicas != 1 {
 		t.Errorf("status %+v", got)
 	}
 }
 
+// Pins STS-32.
 func TestMinReadySecondsAreWaitedFor(t *testing.T) {
 	f := settled(t, 1, minReady(10))
 	set := newSet(1)
-	f.cache(t, podAt(set, revisionAt(t, 1).Name, 0, readySince(start.Add(-4*time.Second))))
-	f.mustReconcile(t)
-	f.wantQueued(t, "web in 6s")
+	f.Cache(t, podAt(set, revisionAt(t, 1).Name, 0, readySince(start.Add(-4*time.Second))))
+	f.MustReconcile(t)
+	f.Queued.Want(t, "web in 6s")
 	if got := f.status(t); got.ReadyReplicas != 1 || got.AvailableReplicas != 0 {
 		t.Errorf("status %+v", got)
 	}
-	f.cache(t, podAt(set, revisionAt(t, 1).Name, 0, readySince(time.Time{})))
-	f.showSet(t)
-	f.mustReconcile(t)
-	f.wantQueued(t, "web in 10s")
+	f.Cache(t, podAt(set, revisionAt(t, 1).Name, 0, readySince(time.Time{})))
+	f.Env.CatchUp(t, &appsv1.StatefulSet{}) // pods stay as the test cached them
+	f.MustReconcile(t)
+	f.Queued.Want(t, "web in 10s")
 }
 
-// showSet makes only the set current, so that pods stay as the test cached them.
-func (f *fixture) showSet(t *testing.T) {
-	t.Helper()
-	sets, err := f.env.Fake.AppsV1().StatefulSets("ns").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	replace(t, f.store(&appsv1.StatefulSet{}), sets.Items)
-}
-
+// Pins STS-15.
 func TestStaleCachesAreWaitedFor(t *testing.T) {
 	f := settled(t, 1, func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To[int32](2) })
-	f.mustReconcile(t)
-	f.wantRequests(t, createWeb1)
-	f.cache(t, podAt(newSet(1), "r", 8, func(p *corev1.Pod) { p.Name, p.ResourceVersion = "unrelated", "50"; orphaned(p) }))
-	err := f.reconcile(f.env.Context(), key)
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, createWeb1)
+	f.Cache(t, podAt(newSet(1), "r", 8, func(p *corev1.Pod) { p.Name, p.ResourceVersion = "unrelated", "50"; orphaned(p) }))
+	err := f.Reconcile()
 	if !reconcile.IsRequeue(err) || !strings.HasPrefix(err.Error(), "read version: 50 is not as new as written version: 1") {
 		t.Errorf("got %v", err)
 	}
-	f.wantRequests(t)
+	f.WantRequestsInAnyOrder(t)
 	if got := counter(t, f, "statefulset_controller_stale_sync_skips_total"); got != 1 {
 		t.Errorf("counted %v", got)
 	}
 	// The successor knows too.
-	env := f.env.Env
-	env.Metrics = nil
-	successor, err := newController(env, defaultGates)
+	f.Succeed(f.c.owners.HandOver())
+	successor, err := newController(f.Env.Env, defaultGates)
 	if err != nil {
 		t.Fatal(err)
 	}
-	successor.tracker.Adopt(f.HandOver())
-	if err := successor.sync(f.env.Context(), key); !reconcile.IsRequeue(err) {
+	successor.owners.Writes.TakeOver(f.c.owners.HandOver())
+	if err := successor.owners.Reconcile(f.Context(), key); !reconcile.IsRequeue(err) {
 		t.Errorf("got %v", err)
 	}
 }
 
+// counter is the sum of the series of a metric.
 func counter(t *testing.T, f *fixture, name string) float64 {
 	t.Helper()
-	families, err := f.env.Metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
 	sum := 0.0
-	for _, family := range families {
-		for _, metric := range family.Metric {
-			if family.GetName() == name {
-				sum += metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
-			}
-		}
+	for _, series := range f.Series(t, name) {
+		fields := strings.Fields(series)
+		sum += must.Get(strconv.ParseFloat(fields[len(fields)-1], 64))(t)
 	}
 	return sum
 }
@@ -318,51 +313,53 @@ func TestWithoutTheGateOldCachesOnlyReport(t *testing.T) {
 	revision := revisionAt(t, 1)
 	set := newSet(1, settledAt(revision.Name))
 	f := newFixtureWith(t, value{concurrentSyncs: 1}, set, revision)
-	f.tracker.Wrote(key, "o", pods.Resource, "99")
-	f.cache(t, podAt(set, revision.Name, 8, orphaned, func(p *corev1.Pod) { p.Name = "unrelated" }))
-	f.mustReconcile(t)
-	f.wantRequests(t, putStatus)
-	f.wantQueued(t, "web in 1s")
+	f.c.owners.Writes.Wrote(newSet(1), pods.Resource, "99")
+	f.Cache(t, podAt(set, revision.Name, 8, orphaned, func(p *corev1.Pod) { p.Name = "unrelated" }))
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, putStatus)
+	f.Queued.Want(t, "web in 1s")
 }
 
+// Pins STS-44.
 func TestStatusConflicts(t *testing.T) {
 	f := settled(t, 1, func(set *appsv1.StatefulSet) { set.Status.ReadyReplicas = 0 })
 	conflict := apierrors.NewConflict(setResource, "web", errors.New("changed"))
 	conflicts := 1
-	f.env.Fake.PrependReactor("update", "statefulsets", func(ktesting.Action) (bool, runtime.Object, error) {
+	f.Fake.PrependReactor("update", "statefulsets", func(ktesting.Action) (bool, runtime.Object, error) {
 		conflicts--
 		return conflicts >= 0, nil, conflict
 	})
-	f.mustReconcile(t)
-	f.wantRequests(t, putStatus, "get statefulsets web", putStatus)
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, putStatus, "get statefulsets web", putStatus)
 
 	conflicts = 99
-	f.env.Clock.Step(time.Second)
-	f.catchUp(t)
-	f.cache(t, newSet(1, func(set *appsv1.StatefulSet) { set.ResourceVersion = "2000000" }))
-	if err := f.reconcile(f.env.Context(), key); !reconcile.IsRequeue(err) || !apierrors.IsConflict(err) {
+	f.Clock.Step(time.Second)
+	f.CatchUp(t)
+	f.Cache(t, newSet(1, func(set *appsv1.StatefulSet) { set.ResourceVersion = "2000000" }))
+	if err := f.Reconcile(); !reconcile.IsRequeue(err) || !apierrors.IsConflict(err) {
 		t.Errorf("got %v", err)
 	}
-	if got := len(f.requests()); got != 9 {
+	if got := len(f.Requests()); got != 9 {
 		t.Errorf("%d requests", got)
 	}
 	conflicts = 1
-	f.fail("get", "statefulsets", nil)
-	f.env.Fake.PrependReactor("get", "statefulsets", func(ktesting.Action) (bool, runtime.Object, error) {
+	f.Refuse("get statefulsets", nil)
+	f.Fake.PrependReactor("get", "statefulsets", func(ktesting.Action) (bool, runtime.Object, error) {
 		return true, newSet(1, func(set *appsv1.StatefulSet) { set.UID = "new" }), nil
 	})
-	if err := f.reconcile(f.env.Context(), key); !reconcile.IsRequeue(err) || !strings.Contains(err.Error(), "recreated") {
+	if err := f.Reconcile(); !reconcile.IsRequeue(err) || !strings.Contains(err.Error(), "recreated") {
 		t.Errorf("got %v", err)
 	}
 }
 
+// Pins STS-15.
 func TestSetsThatAreGoneOrUnreadable(t *testing.T) {
 	f := newFixture(t)
-	f.tracker.Hold(key, "o", time.Hour)
-	f.metrics.rolling(newSet(1, parallel), 1, 2)
-	f.mustReconcile(t)
-	f.wantRequests(t)
-	if ok, _ := f.tracker.Settled(key, "o"); !ok {
+	f.c.owners.Writes.Hold(newSet(1), time.Hour)
+	f.c.metrics.rolling(newSet(1, parallel), 1, 2)
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t)
+	if ok, _ := f.c.owners.Writes.Settled(newSet(1)); !ok {
 		t.Error("something is remembered")
 	}
 	if got := counter(t, f, "statefulset_controller_statefulset_unavailable_replicas"); got != 0 {
@@ -371,20 +368,21 @@ func TestSetsThatAreGoneOrUnreadable(t *testing.T) {
 	f = newFixture(t, newSet(1, func(set *appsv1.StatefulSet) {
 		set.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: "?"}}}
 	}))
-	f.mustReconcile(t)
-	f.wantRequests(t)
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t)
 }
 
+// Pins STS-68.
 func TestACutOffReconcileWritesNoStatus(t *testing.T) {
 	f := settled(t, 1, func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To[int32](2); set.Status.ReadyReplicas = 0 })
-	ctx, cut := context.WithCancel(f.env.Context())
-	f.env.Fake.PrependReactor("create", "pods", func(ktesting.Action) (bool, runtime.Object, error) {
+	ctx, cut := context.WithCancel(f.Context())
+	f.Fake.PrependReactor("create", "pods", func(ktesting.Action) (bool, runtime.Object, error) {
 		cut()
 		return true, nil, context.Canceled
 	})
-	if err := f.reconcile(ctx, key); !errors.Is(err, context.Canceled) {
+	if err := f.Work(ctx, key); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	f.wantRequests(t, createWeb1)
-	f.wantEvents(t)
+	f.WantRequestsInAnyOrder(t, createWeb1)
+	f.WantEvents(t)
 }

@@ -21,37 +21,37 @@ func (c *statefulSetController) createPod(ctx context.Context, set *appsv1.State
 		return err
 	}
 	if stale {
-		return nil // the deletion of the claim brings the set back here
+		return nil // the deletion of the claim enqueues the set again
 	}
 	if err := c.createClaims(ctx, set, pod); err != nil {
-		c.podEvent(ctx, set, pod, verbCreate, err)
+		c.recordPod(ctx, set, pod, verbCreate, err)
 		return err
 	}
-	created, err := c.client.CoreV1().Pods(set.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+	created, err := c.Client.CoreV1().Pods(set.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	if err == nil {
-		c.tracker.Wrote(keyOf(set), set.UID, pods.Resource, created.ResourceVersion)
+		c.owners.Writes.Wrote(set, pods.Resource, created.ResourceVersion)
 		pod = created
 	}
 	if err := c.fixOwners(ctx, set, pod); err != nil {
 		return err
 	}
-	c.podEvent(ctx, set, pod, verbCreate, err)
+	c.recordPod(ctx, set, pod, verbCreate, err)
 	return err
 }
 
-// fixOwners is fixClaimOwners with an event if it fails.
+// fixOwners calls fixClaimOwners and records an event if it fails.
 func (c *statefulSetController) fixOwners(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) error {
 	err := c.fixClaimOwners(ctx, set, pod)
 	if err != nil {
-		c.podEvent(ctx, set, pod, verbUpdate, err)
+		c.recordPod(ctx, set, pod, verbUpdate, err)
 	}
 	return err
 }
 
-// fixPending creates missing claims of a pod that waits for them, and sets their owners.
+// fixPending creates missing claims of a pending pod, and sets their owners.
 func (c *statefulSetController) fixPending(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) error {
 	if err := c.createClaims(ctx, set, pod); err != nil {
 		return err
@@ -59,12 +59,12 @@ func (c *statefulSetController) fixPending(ctx context.Context, set *appsv1.Stat
 	return c.fixOwners(ctx, set, pod)
 }
 
-// updatePod gives a pod the identity and volumes of its slot, and its claims their owners.
-// The API server refuses new volumes; the event says so.
+// updatePod restores the identity and volumes of a pod's slot, and the owners of its claims.
+// The API server rejects new volumes, which is recorded as an event.
 func (c *statefulSetController) updatePod(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) error {
 	if !storageMatches(set, pod) {
 		if err := c.createClaims(ctx, set, pod); err != nil {
-			c.podEvent(ctx, set, pod, verbUpdate, err)
+			c.recordPod(ctx, set, pod, verbUpdate, err)
 			return err
 		}
 	}
@@ -77,16 +77,16 @@ func (c *statefulSetController) updatePod(ctx context.Context, set *appsv1.State
 	if err != nil || patch == nil {
 		return err
 	}
-	updated, err := c.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	updated, err := c.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	if err == nil {
-		c.tracker.Wrote(keyOf(set), set.UID, pods.Resource, updated.ResourceVersion)
+		c.owners.Writes.Wrote(set, pods.Resource, updated.ResourceVersion)
 	}
-	c.podEvent(ctx, set, pod, verbUpdate, err)
+	c.recordPod(ctx, set, pod, verbUpdate, err)
 	return err
 }
 
-// podPatch returns the strategic merge patch that gives a pod the labels and volumes of
-// its slot, nil if it has them.
+// podPatch returns the strategic merge patch that sets the labels and volumes of a pod's slot,
+// nil if the pod has them.
 func podPatch(set *appsv1.StatefulSet, pod *corev1.Pod) ([]byte, error) {
 	body := map[string]any{}
 	metadata := map[string]any{"uid": pod.UID}
@@ -108,7 +108,7 @@ func podPatch(set *appsv1.StatefulSet, pod *corev1.Pod) ([]byte, error) {
 	return patch, nil
 }
 
-// volumePatches replaces what the volumes of the claim templates are.
+// volumePatches returns the patches that replace the volumes of claim templates.
 func volumePatches(set *appsv1.StatefulSet, ordinal int) []map[string]any {
 	var patches []map[string]any
 	for _, volume := range claimVolumes(set, ordinal) {
@@ -121,18 +121,32 @@ func volumePatches(set *appsv1.StatefulSet, ordinal int) []map[string]any {
 	return patches
 }
 
-// deletePod deletes a pod as it was observed. That it is gone, or that its name belongs to
-// another pod by now, is as good as having deleted it.
+// deletePod deletes a pod by UID. It succeeds if the pod no longer exists. A conflict, usually since
+// another pod has the name, is no failure to report: the cache will show what the next attempt needs.
 func (c *statefulSetController) deletePod(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) error {
-	c.tracker.Deleting(keyOf(set), set.UID, pods.Resource, pod)
+	c.owners.Writes.Deleting(set, pods.Resource, pod)
 	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}
-	err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	err := c.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
+	if apierrors.IsNotFound(err) {
 		err = nil
 	}
 	if err != nil {
-		c.tracker.DeleteFailed(keyOf(set), pods.Resource, pod)
+		c.owners.Writes.DeleteFailed(set, pods.Resource, pod)
 	}
-	c.podEvent(ctx, set, pod, verbDelete, err)
+	if apierrors.IsConflict(err) {
+		return err
+	}
+	c.recordPod(ctx, set, pod, verbDelete, err)
 	return err
+}
+
+// recordPod records the result of a request about a pod, unless it was cancelled because the
+// instance ends.
+func (c *statefulSetController) recordPod(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod, v verb, err error) {
+	switch {
+	case err == nil:
+		c.Record(podSucceeded(set, pod, v))
+	case ctx.Err() == nil:
+		c.Record(podFailed(set, pod, v, err))
+	}
 }

@@ -16,13 +16,14 @@ import (
 
 var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
 
-// policy says whether claims outlive the set, and the pods of slots that are scaled away.
+// policy is whether claims are retained when the set is deleted, and when a slot is scaled
+// down.
 type policy struct{ deleteWithSet, deleteWithPod bool }
 
-// retainsAll is the policy under which claims have no owner of ours.
+// retainsAll is the policy under which claims are not given owners.
 var retainsAll = policy{}
 
-// policyOf returns the retention policy of a set. Unknown values retain.
+// policyOf returns the retention policy of a set. Unknown values mean Retain.
 func policyOf(set *appsv1.StatefulSet) policy {
 	p := set.Spec.PersistentVolumeClaimRetentionPolicy
 	if p == nil {
@@ -34,7 +35,7 @@ func policyOf(set *appsv1.StatefulSet) policy {
 	}
 }
 
-// knownPolicy reports that the retention policy of a set has known values only.
+// knownPolicy reports whether the retention policy of a set has known values only.
 func knownPolicy(set *appsv1.StatefulSet) bool {
 	known := func(v appsv1.PersistentVolumeClaimRetentionPolicyType) bool {
 		return v == "" || v == appsv1.DeletePersistentVolumeClaimRetentionPolicyType || v == appsv1.RetainPersistentVolumeClaimRetentionPolicyType
@@ -43,13 +44,13 @@ func knownPolicy(set *appsv1.StatefulSet) bool {
 	return p == nil || known(p.WhenDeleted) && known(p.WhenScaled)
 }
 
-// owners says which of the set and the pod of a slot own a claim.
-type owners struct{ set, pod bool }
+// ownedBy is which of the set and the pod of a slot own a claim.
+type ownedBy struct{ set, pod bool }
 
-// wantedOwners is what a policy asks for. A condemned pod owns its claims, so that they go
-// with it; the set owns those of the slots that stay.
-func wantedOwners(p policy, inRange bool) owners {
-	return owners{
+// wantedOwners returns the owners that a policy requires. A condemned pod owns its claims, so
+// that they are deleted with it; the set owns those of the slots that stay.
+func wantedOwners(p policy, inRange bool) ownedBy {
+	return ownedBy{
 		set: p.deleteWithSet && (inRange || !p.deleteWithPod),
 		pod: p.deleteWithPod && !inRange,
 	}
@@ -66,15 +67,15 @@ type candidate struct {
 func setCandidate(set *appsv1.StatefulSet) candidate { return candidate{setKind, set.Name, set.UID} }
 func podCandidate(pod *corev1.Pod) candidate         { return candidate{podKind, pod.Name, pod.UID} }
 
-// isNamed reports that a reference names the candidate or a namesake of it.
+// isNamed reports whether a reference refers to the candidate or a namesake.
 func (c candidate) isNamed(ref *metav1.OwnerReference) bool {
 	return ref.APIVersion == c.kind.GroupVersion().String() && ref.Kind == c.kind.Kind && ref.Name == c.name
 }
 
-// isOwner reports that a reference is to the candidate itself.
+// isOwner reports whether a reference refers to the candidate itself.
 func (c candidate) isOwner(ref *metav1.OwnerReference) bool { return c.uid != "" && ref.UID == c.uid }
 
-// isStale reports that a reference is to an earlier namesake of the candidate.
+// isStale reports whether a reference refers to an earlier namesake of the candidate.
 func (c candidate) isStale(ref *metav1.OwnerReference) bool {
 	return c.isNamed(ref) && !c.isOwner(ref)
 }
@@ -90,16 +91,16 @@ func (c candidate) reference() metav1.OwnerReference {
 	}
 }
 
-// claimOwners is what the owner references of a claim say, as far as the set and the pod of
-// its slot are concerned.
+// claimOwners is what the owner references of a claim state about the set and the pod of its
+// slot.
 type claimOwners struct {
-	owners
-	// stalePod and staleSet say that there is a reference to an earlier namesake: the
-	// claim is about to be deleted by the garbage collector.
+	ownedBy
+	// stalePod and staleSet: there is a reference to an earlier namesake, so the garbage
+	// collector is about to delete the claim.
 	stalePod, staleSet bool
-	// foreign says that something else controls the claim.
+	// foreign: another object controls the claim.
 	foreign bool
-	// weak says that the set or the pod owns the claim without controlling it.
+	// weak: the set or the pod owns the claim without controlling it.
 	weak bool
 }
 
@@ -123,14 +124,14 @@ func ownersOf(claim *corev1.PersistentVolumeClaim, set *appsv1.StatefulSet, pod 
 	return found
 }
 
-// conflicts reports that something else claims to be responsible for the claim, so that
-// the policy is ignored for it.
+// conflicts reports whether another object manages the claim, so that the policy is ignored for
+// it.
 func (o claimOwners) conflicts(p policy) bool {
 	return p != retainsAll && (o.foreign || o.staleSet || o.stalePod)
 }
 
-// upToDate reports that the claim of a slot has the owners that the policy asks for, or
-// that they are not to be touched.
+// upToDate reports whether a claim has the owners that the policy requires, or must not be
+// changed.
 func (o claimOwners) upToDate(p policy, inRange bool) bool {
 	switch {
 	case o.staleSet || o.stalePod:
@@ -140,16 +141,16 @@ func (o claimOwners) upToDate(p policy, inRange bool) bool {
 	case o.weak:
 		return false
 	}
-	return o.owners == wantedOwners(p, inRange)
+	return o.ownedBy == wantedOwners(p, inRange)
 }
 
-// withOwners returns a copy of a claim with the owners that the policy asks for.
+// withOwners returns a copy of a claim with the owners that the policy requires.
 func withOwners(claim *corev1.PersistentVolumeClaim, set *appsv1.StatefulSet, pod *corev1.Pod) *corev1.PersistentVolumeClaim {
 	bySet, byPod := setCandidate(set), podCandidate(pod)
 	p := policyOf(set)
 	wanted := wantedOwners(p, inRange(set, ordinalOf(pod)))
 	if ownersOf(claim, set, pod).conflicts(p) {
-		wanted = owners{}
+		wanted = ownedBy{}
 	}
 	changed := claim.DeepCopy()
 	changed.OwnerReferences = nil
@@ -168,11 +169,11 @@ func withOwners(claim *corev1.PersistentVolumeClaim, set *appsv1.StatefulSet, po
 	return changed
 }
 
-// claimsMatchPolicy reports that the claims of the slot of a pod have the owners that the
-// policy asks for.
+// claimsMatchPolicy reports whether the claims of a pod's slot have the owners that the policy
+// requires.
 func (c *statefulSetController) claimsMatchPolicy(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) (bool, error) {
 	if !knownPolicy(set) {
-		klog.FromContext(ctx).Error(nil, "Unknown claim retention policy, claims are retained",
+		klog.FromContext(ctx).Error(nil, "Unknown claim retention policy, retaining claims",
 			"statefulSet", klog.KObj(set), "policy", set.Spec.PersistentVolumeClaimRetentionPolicy)
 	}
 	p, slotStays := policyOf(set), inRange(set, ordinalOf(pod))
@@ -184,8 +185,8 @@ func (c *statefulSetController) claimsMatchPolicy(ctx context.Context, set *apps
 	return matches, err
 }
 
-// claimsAreStale reports that a claim of the slot of a pod belongs to an earlier pod of
-// that name, with which the garbage collector will delete it.
+// claimsAreStale reports whether a claim of a pod's slot is owned by an earlier pod of that
+// name, so that the garbage collector will delete it.
 func (c *statefulSetController) claimsAreStale(set *appsv1.StatefulSet, pod *corev1.Pod) (bool, error) {
 	if !policyOf(set).deleteWithPod {
 		return false, nil
@@ -198,25 +199,25 @@ func (c *statefulSetController) claimsAreStale(set *appsv1.StatefulSet, pod *cor
 	return stale, err
 }
 
-// fixClaimOwners gives the claims of the slot of a pod the owners that the policy asks for.
+// fixClaimOwners sets the owners of the claims of a pod's slot as the policy requires.
 func (c *statefulSetController) fixClaimOwners(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) error {
 	p, slotStays := policyOf(set), inRange(set, ordinalOf(pod))
 	return c.claimsOf(set, pod, func(claim *corev1.PersistentVolumeClaim) error {
 		found := ownersOf(claim, set, pod)
-		if found.conflicts(p) {
-			c.conflictEvent(ctx, set, claim)
+		if found.conflicts(p) && ctx.Err() == nil {
+			c.Record(conflictingController(set, claim))
 		}
 		if found.upToDate(p, slotStays) {
 			return nil
 		}
-		updated, err := c.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, withOwners(claim, set, pod), metav1.UpdateOptions{})
+		updated, err := c.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, withOwners(claim, set, pod), metav1.UpdateOptions{})
 		if apierrors.IsNotFound(err) {
-			return nil // the cache has yet to show it
+			return nil // the cache does not show it yet
 		}
 		if err != nil {
 			return fmt.Errorf("could not update claim %s for delete policy ownerRefs: %w", claim.Name, err)
 		}
-		c.tracker.Wrote(keyOf(set), set.UID, claimResource, updated.ResourceVersion)
+		c.owners.Writes.Wrote(set, claimResource, updated.ResourceVersion)
 		return nil
 	})
 }

@@ -47,6 +47,7 @@ func describe(refs []metav1.OwnerReference) string {
 }
 
 // TestRetention goes through the policies for a slot that stays and one that does not.
+// Pins STS-39.
 func TestRetention(t *testing.T) {
 	const set, pod = "StatefulSet/o/true", "Pod/web-1/true"
 	for _, test := range []struct {
@@ -92,15 +93,15 @@ func TestOtherOwnersOfClaims(t *testing.T) {
 		upToDate, conflicts bool
 		fixed               string
 	}{
-		{"a bystander stays", retention(discard, retain), []metav1.OwnerReference{bystander}, false, false, "Backup/b/false StatefulSet/o/true"},
-		{"a namesake of another group is a bystander", retention(discard, retain), []metav1.OwnerReference{otherGroup, bySet}, true, false, "StatefulSet/x/false StatefulSet/o/true"},
-		{"a stale set is left alone", retention(discard, retain), []metav1.OwnerReference{staleSet}, true, true, ""},
-		{"a stale pod is left alone", retention(discard, discard), []metav1.OwnerReference{stalePod, bySet}, true, true, ""},
-		{"a stale set is left alone when all is retained", retention(retain, retain), []metav1.OwnerReference{staleSet}, true, false, ""},
-		{"a foreign controller", retention(discard, retain), []metav1.OwnerReference{foreign}, true, true, "Backup/b/true"},
-		{"a foreign controller and our own", retention(discard, retain), []metav1.OwnerReference{foreign, weakSet}, false, true, "Backup/b/true"},
-		{"a foreign controller and the pod", retention(discard, retain), []metav1.OwnerReference{foreign, weakPod}, false, true, "Backup/b/true"},
-		{"a foreign controller when all is retained", retention(retain, retain), []metav1.OwnerReference{foreign}, true, false, "Backup/b/true"},
+		{"STS-40: a bystander stays", retention(discard, retain), []metav1.OwnerReference{bystander}, false, false, "Backup/b/false StatefulSet/o/true"},
+		{"STS-35: a namesake of another group is a bystander", retention(discard, retain), []metav1.OwnerReference{otherGroup, bySet}, true, false, "StatefulSet/x/false StatefulSet/o/true"},
+		{"STS-36: a stale set is left alone", retention(discard, retain), []metav1.OwnerReference{staleSet}, true, true, ""},
+		{"STS-36: a stale pod is left alone", retention(discard, discard), []metav1.OwnerReference{stalePod, bySet}, true, true, ""},
+		{"STS-36: a stale set is left alone when all is retained", retention(retain, retain), []metav1.OwnerReference{staleSet}, true, false, ""},
+		{"STS-37: a foreign controller", retention(discard, retain), []metav1.OwnerReference{foreign}, true, true, "Backup/b/true"},
+		{"STS-37: a foreign controller and our own", retention(discard, retain), []metav1.OwnerReference{foreign, weakSet}, false, true, "Backup/b/true"},
+		{"STS-37: a foreign controller and the pod", retention(discard, retain), []metav1.OwnerReference{foreign, weakPod}, false, true, "Backup/b/true"},
+		{"STS-37: a foreign controller when all is retained", retention(retain, retain), []metav1.OwnerReference{foreign}, true, false, "Backup/b/true"},
 		{"no policy", func(*appsv1.StatefulSet) {}, []metav1.OwnerReference{foreign, weakSet}, false, false, "Backup/b/true"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -120,6 +121,7 @@ func TestOtherOwnersOfClaims(t *testing.T) {
 	}
 }
 
+// Pins STS-53.
 func TestAPodThatIsNotCreatedOwnsNothing(t *testing.T) {
 	set := newSet(2, claims("data"), retention(retain, discard))
 	pod := newPod(set, "r", 1)
@@ -134,6 +136,7 @@ func TestAPodThatIsNotCreatedOwnsNothing(t *testing.T) {
 	}
 }
 
+// Pins STS-39.
 func TestKnownPolicy(t *testing.T) {
 	for _, test := range []struct {
 		deleted, scaled appsv1.PersistentVolumeClaimRetentionPolicyType

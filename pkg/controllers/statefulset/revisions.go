@@ -17,41 +17,40 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/controllers/kit/history"
-	"kcmd.dev/pkg/controllers/kit/ownership"
-	"kcmd.dev/pkg/controllers/kit/podtemplate"
+	"kcmd.dev/pkg/controllers/kit/owners"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/workloads/history"
+	"kcmd.dev/pkg/controllers/kit/workloads/podtemplate"
 )
 
-// maxEqualities bounds the memory of equalities. They are forgotten in order of use.
+// maxEqualities is the size of the LRU cache of equalities.
 const maxEqualities = 10_000
 
-// revisions are the two revisions that a set moves between; they are the same when no
-// update is under way.
+// revisions are the current and the update revision of a set; they are the same when no update
+// is in progress.
 type revisions struct {
 	current, update *appsv1.ControllerRevision
 	// collisions counts names of revisions that were taken.
 	collisions int32
 }
 
-// equality says how a revision equals the template of a set.
+// equality is how a revision equals the template of a set.
 type equality int
 
 const (
-	// identical means that it holds the same payload.
+	// identical means that it has the same payload.
 	identical equality = iota + 1
-	// equivalent means that it holds the payload that another version of the API made of
-	// the same template.
+	// equivalent means that it has the payload of the same template encoded by another version
+	// of the API.
 	equivalent
 )
 
-// equalities remembers which revisions equal the template of a set, so that a reconcile
-// of a set that does not change encodes nothing. Losing one costs time only, and they are
-// found again every five minutes: in a cluster that was restored from a backup a set gets a
-// generation twice.
+// equalities caches which revisions equal the template of a set, so that reconciling an
+// unchanged set encodes nothing. Entries expire after five minutes: in a cluster restored from
+// a backup, a generation of a set can occur twice.
 type equalities struct{ cache *utilcache.LRUExpireCache }
 
-// equalityTime is for how long one is remembered.
+// equalityTime is how long an entry is cached.
 const equalityTime = 5 * time.Minute
 
 type equalityKey struct {
@@ -60,7 +59,7 @@ type equalityKey struct {
 	version    string // of the revision
 }
 
-// payloadKey is for an equivalence that does not depend on the rest of the spec.
+// payloadKey is the key of an equivalence that does not depend on the rest of the spec.
 type payloadKey struct {
 	set     types.UID
 	version string // of the revision
@@ -85,7 +84,7 @@ func (e *equalities) remember(set *appsv1.StatefulSet, revision *appsv1.Controll
 	}
 }
 
-// equivalentTo reports that a revision was found equivalent to a payload.
+// equivalentTo reports whether a revision was found equivalent to a payload.
 func (e *equalities) equivalentTo(set *appsv1.StatefulSet, revision *appsv1.ControllerRevision, payload []byte) bool {
 	_, ok := e.cache.Get(payloadKey{set.UID, revision.ResourceVersion, sha256.Sum256(payload)})
 	return ok
@@ -98,7 +97,7 @@ func (e *equalities) rememberEquivalent(set *appsv1.StatefulSet, revision *appsv
 	}
 }
 
-// listRevisions returns the history of a set, having adopted the orphans in it.
+// listRevisions adopts orphaned revisions and returns the history of a set.
 func (c *statefulSetController) listRevisions(ctx context.Context, set *appsv1.StatefulSet, selector labels.Selector) ([]*appsv1.ControllerRevision, error) {
 	listed, err := c.history.List(setKind.Kind, set, selector)
 	if err != nil {
@@ -110,7 +109,7 @@ func (c *statefulSetController) listRevisions(ctx context.Context, set *appsv1.S
 			continue
 		}
 		if !checked {
-			if err := c.canAdopt(set)(ctx); err != nil {
+			if err := c.owners.CanAdopt(set)(ctx); err != nil {
 				return nil, revisionsNotAdopted(set, err)
 			}
 			checked = true
@@ -122,8 +121,8 @@ func (c *statefulSetController) listRevisions(ctx context.Context, set *appsv1.S
 	return listed, nil
 }
 
-// revisionsNotAdopted is an expected reason to wait if the set is being deleted: it is
-// tried again until the set is gone.
+// revisionsNotAdopted returns a Requeue error if the set is being deleted, since that is
+// expected until the set is gone.
 func revisionsNotAdopted(set *appsv1.StatefulSet, cause error) error {
 	err := fmt.Errorf("can't adopt ControllerRevisions: %w", cause)
 	if set.DeletionTimestamp != nil {
@@ -133,7 +132,7 @@ func revisionsNotAdopted(set *appsv1.StatefulSet, cause error) error {
 }
 
 func (c *statefulSetController) adoptRevision(ctx context.Context, set *appsv1.StatefulSet, revision *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
-	patch, err := ownership.AdoptPatch(revision.UID, *metav1.NewControllerRef(set, setKind))
+	patch, err := owners.AdoptPatch(revision.UID, *metav1.NewControllerRef(set, setKind))
 	if err != nil {
 		return nil, err
 	}
@@ -145,15 +144,15 @@ func (c *statefulSetController) adoptRevision(ctx context.Context, set *appsv1.S
 	return adopted, nil
 }
 
-// wroteRevision records a write, unless there was none because the revision existed.
+// wroteRevision records a write, unless the revision already existed.
 func (c *statefulSetController) wroteRevision(set *appsv1.StatefulSet, revision *appsv1.ControllerRevision) {
 	if c.value.staleConsistency {
-		c.tracker.Wrote(keyOf(set), set.UID, revisionResource, revision.ResourceVersion)
+		c.owners.Writes.Wrote(set, revisionResource, revision.ResourceVersion)
 	}
 }
 
-// currentRevisions finds the revisions of a set in its sorted history. A template that is
-// not there is added; one that is there and not the newest becomes the newest.
+// currentRevisions returns the two revisions of a set from its sorted history. A revision of
+// the template is created if it is missing, and renumbered if it is not the newest.
 func (c *statefulSetController) currentRevisions(ctx context.Context, set *appsv1.StatefulSet, sorted []*appsv1.ControllerRevision) (revisions, error) {
 	found := revisions{collisions: ptr.Deref(set.Status.CollisionCount, 0)}
 	var err error
@@ -221,8 +220,8 @@ func lastHolding(sorted []*appsv1.ControllerRevision, payload []byte) *appsv1.Co
 	return nil
 }
 
-// isEquivalent reports that a revision holds what an earlier version of the API made of
-// the template of the set. Such a revision must not cause an update of all pods.
+// isEquivalent reports whether a revision holds the set's template as encoded by an earlier
+// version of the API. Such a revision must not cause an update of all pods.
 func (c *statefulSetController) isEquivalent(ctx context.Context, set *appsv1.StatefulSet, revision *appsv1.ControllerRevision, payload []byte) bool {
 	if c.equalities.of(set, revision) == equivalent {
 		return true
@@ -234,30 +233,30 @@ func (c *statefulSetController) isEquivalent(ctx context.Context, set *appsv1.St
 	return false
 }
 
-// wasFound reports that the revision is the one that was found for the spec as it is. The
-// API server counts the generation up with every change of the spec, but not when a newer
-// version of the API adds a default to what is stored: it does not matter which.
+// wasFound reports whether the revision was found for the present generation of the spec. The
+// API server increments the generation with every change of the spec, but not when a newer
+// version of the API adds a default to the stored object.
 func wasFound(set *appsv1.StatefulSet, revision *appsv1.ControllerRevision) bool {
 	return set.Generation != 0 && set.Status.ObservedGeneration == set.Generation && set.Status.UpdateRevision == revision.Name
 }
 
-// hasSameTemplate compares a revision with the template of the set, with the defaults that
-// are known. That is for sets whose spec was changed while nobody looked after them.
+// hasSameTemplate compares a revision with the template of the set after applying the known
+// defaults. It is needed if the spec was changed while no controller ran.
 func (c *statefulSetController) hasSameTemplate(ctx context.Context, set *appsv1.StatefulSet, revision *appsv1.ControllerRevision, payload []byte) bool {
 	at, err := atRevision(set, revision)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Revision cannot be compared", "revision", klog.KObj(revision))
+		klog.FromContext(ctx).Error(err, "Failed to compare a revision", "revision", klog.KObj(revision))
 		return false
 	}
 	equal, err := sameTemplate(&at.Spec.Template, &set.Spec.Template, payload)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Revision cannot be compared", "revision", klog.KObj(revision))
+		klog.FromContext(ctx).Error(err, "Failed to compare a revision", "revision", klog.KObj(revision))
 		return false
 	}
 	return equal
 }
 
-// sameTemplate reports that a stored template equals the present one, whose payload is
+// sameTemplate reports whether a stored template equals the present one, whose payload is
 // given, when both have the defaults of the API.
 func sameTemplate(stored, present *corev1.PodTemplateSpec, payload []byte) (bool, error) {
 	again, err := history.Payload(stored)
@@ -278,8 +277,8 @@ func sameTemplate(stored, present *corev1.PodTemplateSpec, payload []byte) (bool
 	return bytes.Equal(a, b), nil
 }
 
-// atRevision returns the set as it is now with the template of a revision. It shares
-// memory with the set, unless the revision has an unusual form.
+// atRevision returns the set with the template of a revision. It shares memory with the set,
+// unless the revision has an unusual form.
 func atRevision(set *appsv1.StatefulSet, revision *appsv1.ControllerRevision) (*appsv1.StatefulSet, error) {
 	template, ok := history.Template(revision.Data.Raw)
 	if !ok {
@@ -290,12 +289,12 @@ func atRevision(set *appsv1.StatefulSet, revision *appsv1.ControllerRevision) (*
 	return &at, nil
 }
 
-// builder makes the pods of slots at the current or the update revision. Revisions are
-// decoded when they are first needed, at most once.
+// builder builds the pods of slots at the current or the update revision. Revisions are decoded
+// on first use, at most once.
 type builder struct {
 	set *appsv1.StatefulSet
 	revisions
-	// updateIsSet says that the set itself is at the update revision.
+	// updateIsSet means that the update revision equals the template of the set.
 	updateIsSet bool
 
 	atCurrent, atUpdate *appsv1.StatefulSet
@@ -322,8 +321,8 @@ func (b *builder) decode(revision *appsv1.ControllerRevision) (*appsv1.StatefulS
 	return atRevision(b.set, revision)
 }
 
-// startsAtCurrent reports that a pod for the slot is created at the current revision,
-// because a rolling update has not come to it yet.
+// startsAtCurrent reports whether a pod for the slot is created at the current revision,
+// because a rolling update has not reached it yet.
 func startsAtCurrent(set *appsv1.StatefulSet, ordinal int) bool {
 	strategy := set.Spec.UpdateStrategy
 	first := firstOrdinal(set)
@@ -333,7 +332,7 @@ func startsAtCurrent(set *appsv1.StatefulSet, ordinal int) bool {
 	return ordinal < first+partitionOf(set)
 }
 
-// partitionOf is the number of slots at the bottom that a rolling update leaves alone.
+// partitionOf returns the number of lowest slots that a rolling update does not update.
 func partitionOf(set *appsv1.StatefulSet) int {
 	if set.Spec.UpdateStrategy.RollingUpdate == nil {
 		return 0

@@ -17,9 +17,9 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/controllers/kit/history"
-	"kcmd.dev/pkg/controllers/kit/podtemplate"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/workloads/history"
+	"kcmd.dev/pkg/controllers/kit/workloads/podtemplate"
 )
 
 // drifted is the revision of image v1 as an earlier version stored it: with a null
@@ -51,18 +51,18 @@ func TestRevisions(t *testing.T) {
 		current  string
 		requests []string
 	}{
-		{"first", nil, "", revisionAt(t, 1).Name, 1, revisionAt(t, 1).Name, []string{create}},
-		{"unchanged", []*appsv1.ControllerRevision{renamed("a", revisionAt(t, 1))}, "a", "a", 1, "a", nil},
-		{"no status yet", []*appsv1.ControllerRevision{renamed("a", revisionAt(t, 1))}, "", "a", 1, "a", nil},
-		{"changed", []*appsv1.ControllerRevision{renamed("a", revisionAt(t, 4, image("v0")))}, "a", revisionAt(t, 1).Name, 5, "a", []string{create}},
-		{"rolled back", []*appsv1.ControllerRevision{renamed("a", revisionAt(t, 1)), renamed("b", revisionAt(t, 2, image("v2")))}, "b", "a", 3, "b",
+		{"STS-19d: first", nil, "", revisionAt(t, 1).Name, 1, revisionAt(t, 1).Name, []string{create}},
+		{"STS-19a: unchanged", []*appsv1.ControllerRevision{renamed("a", revisionAt(t, 1))}, "a", "a", 1, "a", nil},
+		{"STS-19: no status yet", []*appsv1.ControllerRevision{renamed("a", revisionAt(t, 1))}, "", "a", 1, "a", nil},
+		{"STS-19d: changed", []*appsv1.ControllerRevision{renamed("a", revisionAt(t, 4, image("v0")))}, "a", revisionAt(t, 1).Name, 5, "a", []string{create}},
+		{"STS-19b: rolled back", []*appsv1.ControllerRevision{renamed("a", revisionAt(t, 1)), renamed("b", revisionAt(t, 2, image("v2")))}, "b", "a", 3, "b",
 			[]string{"update controllerrevisions a"}},
-		{"duplicate, the last is equal", []*appsv1.ControllerRevision{renamed("a", revisionAt(t, 1)), renamed("b", revisionAt(t, 2))}, "a", "b", 2, "a", nil},
-		{"duplicate, the last is not", []*appsv1.ControllerRevision{renamed("a", revisionAt(t, 1)), renamed("b", revisionAt(t, 2)), renamed("c", revisionAt(t, 3, image("v2")))}, "c", "b", 4, "c",
+		{"STS-19a: duplicate, the last is equal", []*appsv1.ControllerRevision{renamed("a", revisionAt(t, 1)), renamed("b", revisionAt(t, 2))}, "a", "b", 2, "a", nil},
+		{"STS-19b: duplicate, the last is not", []*appsv1.ControllerRevision{renamed("a", revisionAt(t, 1)), renamed("b", revisionAt(t, 2)), renamed("c", revisionAt(t, 3, image("v2")))}, "c", "b", 4, "c",
 			[]string{"update controllerrevisions b"}},
-		{"drifted", []*appsv1.ControllerRevision{renamed("a", drifted(t, 1))}, "a", "a", 1, "a", nil},
-		{"drifted, not the last", []*appsv1.ControllerRevision{renamed("a", drifted(t, 1)), renamed("b", revisionAt(t, 2, image("v2")))}, "b", revisionAt(t, 1).Name, 3, "b", []string{create}},
-		{"current is gone", []*appsv1.ControllerRevision{renamed("a", revisionAt(t, 1))}, "gone", "a", 1, "a", nil},
+		{"STS-19c: drifted", []*appsv1.ControllerRevision{renamed("a", drifted(t, 1))}, "a", "a", 1, "a", nil},
+		{"STS-19c: drifted, not the last", []*appsv1.ControllerRevision{renamed("a", drifted(t, 1)), renamed("b", revisionAt(t, 2, image("v2")))}, "b", revisionAt(t, 1).Name, 3, "b", []string{create}},
+		{"STS-19: current is gone", []*appsv1.ControllerRevision{renamed("a", revisionAt(t, 1))}, "gone", "a", 1, "a", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			set := newSet(1)
@@ -73,22 +73,22 @@ func TestRevisions(t *testing.T) {
 				objects = append(objects, r)
 			}
 			f := newFixture(t, objects...)
-			got, err := f.currentRevisions(t.Context(), set, test.history)
+			got, err := f.c.currentRevisions(t.Context(), set, test.history)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got.update.Name != test.update || got.update.Revision != test.number || got.current.Name != test.current || got.collisions != 0 {
 				t.Errorf("update %s %d, current %s", got.update.Name, got.update.Revision, got.current.Name)
 			}
-			f.wantRequests(t, test.requests...)
+			f.WantRequestsInAnyOrder(t, test.requests...)
 			if len(test.requests) > 0 {
 				return
 			}
 			// The second time, what equals the template is remembered.
-			if f.equalities.of(set, got.update) == 0 {
+			if f.c.equalities.of(set, got.update) == 0 {
 				t.Error("nothing is remembered")
 			}
-			again, err := f.currentRevisions(t.Context(), set, test.history)
+			again, err := f.c.currentRevisions(t.Context(), set, test.history)
 			if err != nil || again.update != got.update {
 				t.Errorf("got %v, %v", again.update, err)
 			}
@@ -99,6 +99,7 @@ func TestRevisions(t *testing.T) {
 // TestADefaultThatIsNotKnownCausesNoUpdate: the template of the set got a default, which this
 // version knows nothing of, after its revision was stored. What the generation of the set
 // says of it holds for as long as the template stays.
+// Pins STS-65.
 func TestADefaultThatIsNotKnownCausesNoUpdate(t *testing.T) {
 	defaulted := func(set *appsv1.StatefulSet) { set.Spec.Template.Spec.EnableServiceLinks = ptr.To(true) }
 	observed := func(revision string, generation int64) func(*appsv1.StatefulSet) {
@@ -131,7 +132,7 @@ func TestADefaultThatIsNotKnownCausesNoUpdate(t *testing.T) {
 			var got revisions
 			for _, changes := range test.passes {
 				var err error
-				if got, err = f.currentRevisions(t.Context(), newSet(1, append(changes, defaulted)...), history); err != nil {
+				if got, err = f.c.currentRevisions(t.Context(), newSet(1, append(changes, defaulted)...), history); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -142,28 +143,31 @@ func TestADefaultThatIsNotKnownCausesNoUpdate(t *testing.T) {
 	}
 }
 
+// Pins STS-3 and STS-19c.
 func TestDriftCausesAnUpdateWithoutTheGate(t *testing.T) {
 	set, old := newSet(1), drifted(t, 1)
 	f := newFixtureWith(t, value{}, set, old)
-	got, err := f.currentRevisions(t.Context(), set, []*appsv1.ControllerRevision{old})
+	got, err := f.c.currentRevisions(t.Context(), set, []*appsv1.ControllerRevision{old})
 	if err != nil || got.update.Name != revisionAt(t, 1).Name || got.update.Revision != 2 {
 		t.Errorf("got %v, %v", got.update, err)
 	}
 }
 
+// Pins STS-19d.
 func TestCollisionsCount(t *testing.T) {
 	taken := revisionAt(t, 1)
 	taken.Data.Raw, taken.Labels = []byte(`{}`), nil
 	set := newSet(1)
 	set.Status.CollisionCount = ptr.To[int32](0)
 	f := newFixture(t, set, taken)
-	got, err := f.currentRevisions(t.Context(), set, nil)
+	got, err := f.c.currentRevisions(t.Context(), set, nil)
 	if err != nil || got.collisions != 1 || got.update.Name == taken.Name || *set.Status.CollisionCount != 0 {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
 
 // TestSameTemplate leaves defaults out of stored templates.
+// Pins STS-19c and STS-65.
 func TestSameTemplate(t *testing.T) {
 	probe := func() *corev1.Probe {
 		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(1)}}}
@@ -217,7 +221,7 @@ func TestSameTemplate(t *testing.T) {
 		{"same", &minimal, &minimal, true},
 		{"defaulted since", &minimal, full, true},
 		{"defaulted no more", full, &minimal, true},
-		{"changed", full, changed, false},
+		{"STS-19d: changed", full, changed, false},
 		{"changed from the default", &minimal, changed, false},
 	} {
 		payload, err := history.Payload(test.present)
@@ -233,6 +237,7 @@ func TestSameTemplate(t *testing.T) {
 	}
 }
 
+// Pins STS-20.
 func TestBuilderMakesPodsAtTheirRevision(t *testing.T) {
 	set := newSet(2, partition(1), image("v2"))
 	old, update := revisionAt(t, 1), revisionAt(t, 2, image("v2"))
@@ -258,6 +263,7 @@ func TestBuilderMakesPodsAtTheirRevision(t *testing.T) {
 	}
 }
 
+// Pins STS-16.
 func TestAdoptingRevisions(t *testing.T) {
 	orphan := revisionAt(t, 1)
 	orphan.OwnerReferences = nil
@@ -268,15 +274,15 @@ func TestAdoptingRevisions(t *testing.T) {
 	adopt := []string{"get statefulsets web", "patch controllerrevisions " + orphan.Name, "patch controllerrevisions other"}
 
 	f := newFixture(t, set, orphan, other)
-	got, err := f.listRevisions(t.Context(), set, selector)
+	got, err := f.c.listRevisions(t.Context(), set, selector)
 	if err != nil || len(got) != 2 || len(got[0].OwnerReferences) != 1 || got[0].OwnerReferences[0].UID != "o" {
 		t.Errorf("got %v, %v", got, err)
 	}
-	f.wantRequests(t, adopt...)
+	f.WantRequestsInAnyOrder(t, adopt...)
 
 	f = newFixture(t, set, orphan)
-	f.fail("get", "statefulsets", errTest)
-	if _, err := f.listRevisions(t.Context(), set, selector); err == nil || err.Error() != "can't adopt ControllerRevisions: can't recheck DeletionTimestamp: no" {
+	f.Refuse("get statefulsets", errTest)
+	if _, err := f.c.listRevisions(t.Context(), set, selector); err == nil || err.Error() != "can't adopt ControllerRevisions: can't recheck DeletionTimestamp: no" {
 		t.Errorf("got %v", err)
 	}
 
@@ -284,13 +290,13 @@ func TestAdoptingRevisions(t *testing.T) {
 	deleted.DeletionTimestamp = podAt(set, "r", 0, terminating).DeletionTimestamp
 	deleted.Finalizers = []string{"orphan"}
 	f = newFixture(t, deleted, orphan)
-	if _, err := f.listRevisions(t.Context(), deleted, selector); !reconcile.IsRequeue(err) || !strings.HasPrefix(err.Error(), "can't adopt ControllerRevisions: ns/web has just been deleted") {
+	if _, err := f.c.listRevisions(t.Context(), deleted, selector); !reconcile.IsRequeue(err) || !strings.HasPrefix(err.Error(), "can't adopt ControllerRevisions: ns/web has just been deleted") {
 		t.Errorf("got %v", err)
 	}
 
 	f = newFixture(t, set, orphan)
-	f.fail("patch", "controllerrevisions", apierrors.NewNotFound(appsv1.Resource("controllerrevisions"), orphan.Name))
-	if _, err := f.listRevisions(t.Context(), set, selector); !apierrors.IsNotFound(err) {
+	f.Refuse("patch controllerrevisions", apierrors.NewNotFound(appsv1.Resource("controllerrevisions"), orphan.Name))
+	if _, err := f.c.listRevisions(t.Context(), set, selector); !apierrors.IsNotFound(err) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -12,14 +12,15 @@ import (
 	"kcmd.dev/pkg/controllers/kit/pods"
 )
 
-// isOutdated reports that a pod runs, or is about to, at another than the update revision.
-// One that is only now created, or has finished and is deleted for that, does not.
+// isOutdated reports whether a pod runs, or will run, at a revision other than the update
+// revision. It returns false for a pod that does not exist yet, or has finished and is deleted
+// for that reason.
 func isOutdated(pod *corev1.Pod, update string) bool {
 	return revisionOf(pod) != update && isCreated(pod) && pods.IsActive(pod)
 }
 
-// nextVictim returns the pod that a rolling update deletes next: the topmost outdated one,
-// if every pod above it is available. Nil if there is none or it has to wait.
+// nextVictim returns the pod that a rolling update deletes next: the topmost outdated one, if
+// every pod above it is available. It returns nil if there is none or if it has to wait.
 func nextVictim(set *appsv1.StatefulSet, replicas []*corev1.Pod, update string, now time.Time) []*corev1.Pod {
 	for i := len(replicas) - 1; i >= partitionOf(set); i-- {
 		if isOutdated(replicas[i], update) {
@@ -57,8 +58,8 @@ func countUnavailable(set *appsv1.StatefulSet, replicas []*corev1.Pod, now time.
 	return count
 }
 
-// maxUnavailableOf is the number of pods that may be unavailable during a rolling update:
-// a percentage is rounded down, and it is at least 1, which is the default.
+// maxUnavailableOf returns the number of pods that may be unavailable during a rolling update.
+// A percentage is rounded down; the minimum and default is 1.
 func maxUnavailableOf(set *appsv1.StatefulSet) (int, error) {
 	rolling := set.Spec.UpdateStrategy.RollingUpdate
 	if rolling == nil || rolling.MaxUnavailable == nil {

@@ -16,7 +16,7 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// countStatus makes the status of a set from its pods. Pods that are being deleted count,
+// countStatus computes the status of a set from its pods. Pods that are being deleted count,
 // but not as current or updated ones.
 func countStatus(set *appsv1.StatefulSet, at revisions, observed []*corev1.Pod, now time.Time) appsv1.StatefulSetStatus {
 	status := appsv1.StatefulSetStatus{
@@ -62,7 +62,7 @@ func completed(set *appsv1.StatefulSet, status appsv1.StatefulSetStatus) appsv1.
 	return status
 }
 
-// saysMore reports that a status says something that the stored one does not.
+// saysMore reports whether a status differs from the stored one.
 func saysMore(next, stored *appsv1.StatefulSetStatus) bool {
 	return next.ObservedGeneration > stored.ObservedGeneration ||
 		next.Replicas != stored.Replicas ||
@@ -74,9 +74,9 @@ func saysMore(next, stored *appsv1.StatefulSetStatus) bool {
 		next.UpdateRevision != stored.UpdateRevision
 }
 
-// isUrgent reports that someone may be waiting for what a status says: that a change of
-// the spec was seen, that a revision changed, or that a count has come to where it was
-// bound for. Without settings for rolling updates the next reconcile depends on it.
+// isUrgent reports whether somebody may be waiting for a status: because a change of the spec
+// was observed, a revision changed, or a count reached its final value. Without settings for
+// rolling updates the next reconcile depends on it.
 func isUrgent(set *appsv1.StatefulSet, next *appsv1.StatefulSetStatus) bool {
 	stored, desired := &set.Status, replicasOf(set)
 	reached := func(was, is int32, goals ...int) bool {
@@ -98,16 +98,14 @@ func isUrgent(set *appsv1.StatefulSet, next *appsv1.StatefulSetStatus) bool {
 		reached(stored.CurrentReplicas, next.CurrentReplicas, desired, partitionOf(set))
 }
 
-// report brings the status of a set up to date, now or, if it says nothing that anyone
-// waits for, shortly. It returns the name of the current revision as stored.
+// report updates the status of a set, after a short delay if the change is not urgent. It
+// returns the name of the current revision as stored.
 func (c *statefulSetController) report(ctx context.Context, set *appsv1.StatefulSet, status appsv1.StatefulSetStatus) (current string, err error) {
 	status = completed(set, status)
 	if !saysMore(&status, &set.Status) {
 		return set.Status.CurrentRevision, nil
 	}
-	key := keyOf(set)
-	if wait := c.statusWrites.Delay(key); wait > 0 && !isUrgent(set, &status) {
-		c.queue.AddAfter(key, wait)
+	if !isUrgent(set, &status) && c.owners.PutOff(set) {
 		return set.Status.CurrentRevision, nil
 	}
 	if err := c.writeStatus(ctx, set, status); err != nil {
@@ -116,11 +114,11 @@ func (c *statefulSetController) report(ctx context.Context, set *appsv1.Stateful
 	return status.CurrentRevision, nil
 }
 
-// writeStatus sends a status. On a conflict it is tried again on the live object, five
-// times in all.
+// writeStatus updates the status. On a conflict it retries with the live object, with five
+// attempts in total.
 func (c *statefulSetController) writeStatus(ctx context.Context, set *appsv1.StatefulSet, status appsv1.StatefulSetStatus) error {
 	klog.FromContext(ctx).V(4).Info("Updating status", "statefulSet", klog.KObj(set), "status", status)
-	client := c.client.AppsV1().StatefulSets(set.Namespace)
+	client := c.Client.AppsV1().StatefulSets(set.Namespace)
 	base, conflicted := set, false
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		if conflicted {
@@ -129,7 +127,7 @@ func (c *statefulSetController) writeStatus(ctx context.Context, set *appsv1.Sta
 				return err
 			}
 			if live.UID != set.UID {
-				return reconcile.Requeue(fmt.Errorf("%s was recreated: got uid %s, wanted %s", keyOf(set), live.UID, set.UID))
+				return reconcile.Requeue(fmt.Errorf("%s was recreated: got uid %s, wanted %s", klog.KObj(set), live.UID, set.UID))
 			}
 			base = live
 		}
@@ -140,23 +138,20 @@ func (c *statefulSetController) writeStatus(ctx context.Context, set *appsv1.Sta
 		if err != nil {
 			return err
 		}
-		c.statusWrites.Wrote(keyOf(set), written.ResourceVersion)
-		if c.value.staleConsistency {
-			c.tracker.Wrote(keyOf(set), set.UID, setResource, written.ResourceVersion)
-		}
+		c.owners.WroteStatus(set, written)
 		return nil
 	})
 }
 
-// checkAvailability queues a set for when the next of its pods becomes available.
+// checkAvailability enqueues a set for when its next pod becomes available.
 func (c *statefulSetController) checkAvailability(set *appsv1.StatefulSet, status *appsv1.StatefulSetStatus, members []*corev1.Pod, asOf time.Time) {
 	minReady := set.Spec.MinReadySeconds
 	if minReady <= 0 || status.ReadyReplicas == status.AvailableReplicas {
 		return
 	}
-	after, ok := pods.NextAvailabilityCheck(members, minReady, asOf, c.clock)
+	after, ok := pods.NextAvailabilityCheck(members, minReady, asOf, c.Clock)
 	if !ok {
 		after = time.Duration(minReady) * time.Second
 	}
-	c.queue.AddAfter(keyOf(set), after)
+	c.owners.EnqueueAfter(set, after)
 }

@@ -15,6 +15,7 @@ func named(name string) *appsv1.ControllerRevision {
 	return &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
+// Pins STS-42.
 func TestCountStatus(t *testing.T) {
 	set := newSet(9, minReady(10))
 	set.Generation = 7
@@ -43,6 +44,7 @@ func TestCountStatus(t *testing.T) {
 	}
 }
 
+// Pins STS-43.
 func TestCompleted(t *testing.T) {
 	full := appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 2, UpdatedReplicas: 2, CurrentReplicas: 0, CurrentRevision: "a", UpdateRevision: "b"}
 	for _, test := range []struct {
@@ -69,6 +71,7 @@ func TestCompleted(t *testing.T) {
 	}
 }
 
+// Pins STS-44.
 func TestSaysMore(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*appsv1.StatefulSetStatus)
@@ -96,6 +99,7 @@ func TestSaysMore(t *testing.T) {
 	}
 }
 
+// Pins STS-68.
 func TestUrgency(t *testing.T) {
 	for name, test := range map[string]struct {
 		set    setChange

@@ -9,13 +9,13 @@ import (
 	"kcmd.dev/pkg/controllers/kit/pods"
 )
 
-// step is what is next for a pod.
+// step is the next action for a pod.
 type step string
 
 const (
-	// stepKeep leaves the pod and goes on with the next one.
+	// stepKeep leaves the pod and continues with the next one.
 	stepKeep step = "keep"
-	// stepWait leaves the pod and, in an ordered set, those after it.
+	// stepWait leaves the pod and, in an ordered set, the following ones.
 	stepWait step = "wait"
 	// stepCreate creates the pod.
 	stepCreate step = "create"
@@ -23,7 +23,7 @@ const (
 	stepRemove step = "remove"
 )
 
-// replicaStep is what is next for the pod of a slot that is to be filled.
+// replicaStep returns the next step for the pod of a slot to be filled.
 func replicaStep(set *appsv1.StatefulSet, pod *corev1.Pod, now time.Time) step {
 	switch {
 	case pods.IsTerminal(pod) && pod.DeletionTimestamp == nil:
@@ -33,13 +33,13 @@ func replicaStep(set *appsv1.StatefulSet, pod *corev1.Pod, now time.Time) step {
 	case !isCreated(pod):
 		return stepCreate
 	case isOrdered(set) && isUnavailable(set, pod, now):
-		// Deleted, not Running and Ready, or not for long enough: it will be.
+		// It is being deleted, not Running and Ready, or not long enough.
 		return stepWait
 	}
 	return stepKeep
 }
 
-// condemnedStep is what is next for a condemned pod. In an ordered set a pod that is not
+// condemnedStep returns the next step for a condemned pod. In an ordered set a pod that is not
 // available waits, unless it is the first of the set that is not.
 func condemnedStep(set *appsv1.StatefulSet, pod, firstUnavailable *corev1.Pod, now time.Time) step {
 	switch {

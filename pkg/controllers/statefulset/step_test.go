@@ -25,16 +25,16 @@ func TestReplicaStep(t *testing.T) {
 		ordered, parallel step
 	}{
 		{"ready", nil, nil, stepKeep, stepKeep},
-		{"not created", []podChange{phase(""), notReady}, nil, stepCreate, stepCreate},
+		{"STS-25c: not created", []podChange{phase(""), notReady}, nil, stepCreate, stepCreate},
 		{"pending", []podChange{phase(corev1.PodPending), notReady}, nil, stepWait, stepKeep},
-		{"running, not ready", []podChange{notReady}, nil, stepWait, stepKeep},
-		{"ready, phase unknown", []podChange{phase(corev1.PodUnknown)}, nil, stepWait, stepKeep},
+		{"STS-25e: running, not ready", []podChange{notReady}, nil, stepWait, stepKeep},
+		{"STS-25e: ready, phase unknown", []podChange{phase(corev1.PodUnknown)}, nil, stepWait, stepKeep},
 		{"being deleted", []podChange{terminating}, nil, stepWait, stepKeep},
-		{"failed", []podChange{phase(corev1.PodFailed), notReady}, nil, stepRemove, stepRemove},
-		{"succeeded", []podChange{phase(corev1.PodSucceeded), notReady}, nil, stepRemove, stepRemove},
-		{"failed, being deleted", []podChange{phase(corev1.PodFailed), terminating}, nil, stepWait, stepWait},
-		{"ready, not for long enough", []podChange{justReady}, []setChange{minReady(6)}, stepWait, stepKeep},
-		{"ready just long enough", []podChange{justReady}, []setChange{minReady(5)}, stepKeep, stepKeep},
+		{"STS-25b: failed", []podChange{phase(corev1.PodFailed), notReady}, nil, stepRemove, stepRemove},
+		{"STS-25b: succeeded", []podChange{phase(corev1.PodSucceeded), notReady}, nil, stepRemove, stepRemove},
+		{"STS-25b: failed, being deleted", []podChange{phase(corev1.PodFailed), terminating}, nil, stepWait, stepWait},
+		{"STS-25e: ready, not for long enough", []podChange{justReady}, []setChange{minReady(6)}, stepWait, stepKeep},
+		{"STS-25e: ready just long enough", []podChange{justReady}, []setChange{minReady(5)}, stepKeep, stepKeep},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			set := newSet(1, test.set...)
@@ -50,6 +50,7 @@ func TestReplicaStep(t *testing.T) {
 	}
 }
 
+// Pins STS-27.
 func TestCondemnedStep(t *testing.T) {
 	for _, test := range []struct {
 		name              string
@@ -108,14 +109,14 @@ func TestLayOut(t *testing.T) {
 		pods                []at
 		filled, rest, first string
 	}{
-		{"nothing there", nil, 2, nil, "0+ 1+", "", "0"},
-		{"all there", nil, 2, []at{{1, ready}, {0, ready}}, "0 1", "", ""},
-		{"a gap", nil, 3, []at{{0, ready}, {2, ready}}, "0 1+ 2", "", "1"},
-		{"too many", nil, 1, []at{{1, ready}, {0, ready}, {3, ready}}, "0", "3 1", ""},
-		{"a condemned one is unavailable", nil, 1, []at{{3, notReady}, {0, ready}, {2, notReady}}, "0", "3 2", "2"},
-		{"a replica comes before condemned ones", nil, 2, []at{{0, ready}, {1, terminating}, {2, notReady}}, "0 1", "2", "1"},
-		{"start", []setChange{startingAt(5)}, 2, []at{{4, ready}, {5, ready}}, "5 6+", "4", "6"},
-		{"the start moved up", []setChange{startingAt(1)}, 1, []at{{0, ready}, {1, ready}}, "1", "0", ""},
+		{"STS-22: nothing there", nil, 2, nil, "0+ 1+", "", "0"},
+		{"STS-22: all there", nil, 2, []at{{1, ready}, {0, ready}}, "0 1", "", ""},
+		{"STS-22, STS-23: a gap", nil, 3, []at{{0, ready}, {2, ready}}, "0 1+ 2", "", "1"},
+		{"STS-22: too many", nil, 1, []at{{1, ready}, {0, ready}, {3, ready}}, "0", "3 1", ""},
+		{"STS-23: a condemned one is unavailable", nil, 1, []at{{3, notReady}, {0, ready}, {2, notReady}}, "0", "3 2", "2"},
+		{"STS-23: a replica comes before condemned ones", nil, 2, []at{{0, ready}, {1, terminating}, {2, notReady}}, "0 1", "2", "1"},
+		{"STS-22: start", []setChange{startingAt(5)}, 2, []at{{4, ready}, {5, ready}}, "5 6+", "4", "6"},
+		{"STS-22: the start moved up", []setChange{startingAt(1)}, 1, []at{{0, ready}, {1, ready}}, "1", "0", ""},
 		{"none wanted", nil, 0, []at{{0, ready}}, "", "0", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -146,6 +147,7 @@ func TestLayOut(t *testing.T) {
 	}
 }
 
+// Pins STS-22.
 func TestStartsAtCurrent(t *testing.T) {
 	current := func(n int32) setChange { return func(set *appsv1.StatefulSet) { set.Status.CurrentReplicas = n } }
 	for _, test := range []struct {
@@ -156,7 +158,7 @@ func TestStartsAtCurrent(t *testing.T) {
 		{"no partition", []setChange{current(2)}, "update update update update"},
 		{"partition", []setChange{partition(2), current(4)}, "current current update update"},
 		{"nil partition", []setChange{func(set *appsv1.StatefulSet) { set.Spec.UpdateStrategy.RollingUpdate.Partition = nil }}, "update update update update"},
-		{"no settings", []setChange{withoutRollingUpdate, current(3)}, "current current current update"},
+		{"STS-49: no settings", []setChange{withoutRollingUpdate, current(3)}, "current current current update"},
 		{"no settings, later start", []setChange{withoutRollingUpdate, startingAt(2), current(1)}, "current current current update"},
 		{"partition, later start", []setChange{partition(1), startingAt(1)}, "current current update update"},
 		{"OnDelete", []setChange{onDelete, current(4)}, "update update update update"},
@@ -176,6 +178,7 @@ func TestStartsAtCurrent(t *testing.T) {
 
 // TestRolling lays out four pods: u and c are at the update and current revision, U and C
 // likewise but not ready, D is being deleted, F has failed, + is not created.
+// Pins STS-29 and STS-29a.
 func TestRolling(t *testing.T) {
 	for _, test := range []struct {
 		pods      string
@@ -222,6 +225,7 @@ func TestRolling(t *testing.T) {
 	}
 }
 
+// Pins STS-29a.
 func TestMaxUnavailable(t *testing.T) {
 	for text, want := range map[string]int{"": 1, "0": 1, "3": 3, "0%": 1, "39%": 3, "100%": 10} {
 		set := newSet(10)

@@ -14,6 +14,7 @@ func withName(name string) setChange {
 	return func(set *appsv1.StatefulSet) { set.Name, set.UID = name, types.UID(name) }
 }
 
+// Pins STS-6.
 func TestPodEvents(t *testing.T) {
 	set := newSet(3, minReady(7))
 	other := newSet(3, withName("other"))
@@ -51,25 +52,13 @@ func TestPodEvents(t *testing.T) {
 			f := newFixture(t, set, other)
 			switch {
 			case test.old == nil:
-				f.podAdded(reconcile.Fresh, test.new)
+				f.c.podsOfOwners().Added(reconcile.Fresh, test.new)
 			case test.new == nil:
-				f.enqueueOwner(reconcile.Fresh, test.old)
+				f.c.podsOfOwners().Deleted(test.old)
 			default:
-				f.podUpdated(reconcile.Fresh, test.old, test.new)
+				f.c.podsOfOwners().Updated(reconcile.Fresh, test.old, test.new)
 			}
-			got := f.queued.take()
-			want := map[string]int{}
-			for _, key := range test.want {
-				want[key]++
-			}
-			for _, key := range got {
-				want[key]--
-			}
-			for key, n := range want {
-				if n != 0 {
-					t.Errorf("queued %q, want %q: %s", got, test.want, key)
-				}
-			}
+			f.Queued.WantInAnyOrder(t, test.want...)
 		})
 	}
 }
@@ -87,17 +76,18 @@ func TestSetEvents(t *testing.T) {
 		{"resynced", reconcile.Backlog, version("11"), []string{"backlog web"}},
 		{"own write of a new revision", reconcile.Fresh, func(set *appsv1.StatefulSet) { version("11")(set); set.Status.CurrentRevision = "x" }, []string{"web"}},
 		{"own write after a change", reconcile.Fresh, func(set *appsv1.StatefulSet) { version("11")(set); set.Generation = 2 }, []string{"web"}},
-		{"recreated", reconcile.Fresh, func(set *appsv1.StatefulSet) { version("11")(set); set.UID = "new" }, []string{"web"}},
+		{"recreated", reconcile.Fresh, func(set *appsv1.StatefulSet) { version("11")(set); set.UID = "new" }, []string{"web", "web"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t)
-			f.statusWrites.Wrote(key, "11")
-			f.setUpdated(test.lane, newSet(1), newSet(1, test.new))
-			f.wantQueued(t, test.want...)
+			f.c.owners.Writes.WroteStatus(newSet(1), "11")
+			f.c.owners.Updated(test.lane, newSet(1), newSet(1, test.new))
+			f.Queued.Want(t, test.want...)
 		})
 	}
 }
 
+// Pins STS-63.
 func TestDeletedClaimsBringTheirSetBack(t *testing.T) {
 	set := newSet(2, claims("data", "my-logs"))
 	dashed := newSet(2, withName("logs-web"), claims("my"))
@@ -111,7 +101,7 @@ func TestDeletedClaimsBringTheirSetBack(t *testing.T) {
 		"something-else-x": nil,
 	} {
 		f := newFixture(t, set, dashed)
-		f.claimDeleted(claimFor(name))
-		f.wantQueued(t, want...)
+		f.c.claimDeleted(claimFor(name))
+		f.Queued.Want(t, want...)
 	}
 }

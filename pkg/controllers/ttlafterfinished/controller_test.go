@@ -18,8 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controllertest"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
 )
 
 // start is when controllertest's clocks start.
@@ -47,20 +47,21 @@ func condition(kind batchv1.JobConditionType, status corev1.ConditionStatus, at 
 	return batchv1.JobCondition{Type: kind, Status: status, LastTransitionTime: metav1.NewTime(at)}
 }
 
+// Pins TTLF-3 and TTLF-7.
 func TestIsCandidate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*batchv1.Job)
 		want   bool
 	}{
-		"complete":          {func(*batchv1.Job) {}, true},
-		"failed":            {func(j *batchv1.Job) { j.Status.Conditions[1].Type = batchv1.JobFailed }, true},
-		"ttl of zero":       {func(j *batchv1.Job) { j.Spec.TTLSecondsAfterFinished = ptr.To(int32(0)) }, true},
-		"managed by others": {func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To("example.com/x") }, true},
-		"no ttl":            {func(j *batchv1.Job) { j.Spec.TTLSecondsAfterFinished = nil }, false},
-		"being deleted":     {func(j *batchv1.Job) { j.DeletionTimestamp = &metav1.Time{Time: start} }, false},
-		"unfinished":        {func(j *batchv1.Job) { j.Status.Conditions = j.Status.Conditions[:1] }, false},
-		"not yet true":      {func(j *batchv1.Job) { j.Status.Conditions[1].Status = corev1.ConditionFalse }, false},
-		"about to fail":     {func(j *batchv1.Job) { j.Status.Conditions[1].Type = batchv1.JobFailureTarget }, false},
+		"complete":                  {func(*batchv1.Job) {}, true},
+		"failed":                    {func(j *batchv1.Job) { j.Status.Conditions[1].Type = batchv1.JobFailed }, true},
+		"ttl of zero":               {func(j *batchv1.Job) { j.Spec.TTLSecondsAfterFinished = ptr.To(int32(0)) }, true},
+		"TTLF-1: managed by others": {func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To("example.com/x") }, true},
+		"no ttl":                    {func(j *batchv1.Job) { j.Spec.TTLSecondsAfterFinished = nil }, false},
+		"TTLF-15: being deleted":    {func(j *batchv1.Job) { j.DeletionTimestamp = &metav1.Time{Time: start} }, false},
+		"unfinished":                {func(j *batchv1.Job) { j.Status.Conditions = j.Status.Conditions[:1] }, false},
+		"not yet true":              {func(j *batchv1.Job) { j.Status.Conditions[1].Status = corev1.ConditionFalse }, false},
+		"about to fail":             {func(j *batchv1.Job) { j.Status.Conditions[1].Type = batchv1.JobFailureTarget }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := isCandidate(job(start, 60, tc.change)); got != tc.want {
@@ -76,8 +77,8 @@ func TestExpiryOf(t *testing.T) {
 		want time.Time
 		err  string
 	}{
-		"after the ttl": {job: job(start, 60), want: start.Add(time.Minute)},
-		"the first of several": {
+		"TTLF-7: after the ttl": {job: job(start, 60), want: start.Add(time.Minute)},
+		"TTLF-7: the first of several": {
 			job: job(start, 60, func(j *batchv1.Job) {
 				j.Status.Conditions = []batchv1.JobCondition{
 					condition(batchv1.JobFailed, corev1.ConditionFalse, start.Add(-time.Hour)),
@@ -88,7 +89,7 @@ func TestExpiryOf(t *testing.T) {
 			want: start.Add(61 * time.Second),
 		},
 		"a ttl beyond 32 bits of nanoseconds": {job: job(start, 2_000_000_000), want: start.Add(2_000_000_000 * time.Second)},
-		"no time":                             {job: job(time.Time{}, 60), err: "unable to find the time when the Job ns/job finished"},
+		"TTLF-7: no time":                     {job: job(time.Time{}, 60), err: "unable to find the time when the Job ns/job finished"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := expiryOf(tc.job)
@@ -117,6 +118,7 @@ func fixture(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *ttl
 	return env, c
 }
 
+// Pins TTLF-9, TTLF-10 and TTLF-19.
 func TestAnExpiredJobIsDeletedWithOneRequest(t *testing.T) {
 	env, c := fixture(t, job(start.Add(-90*time.Second), 60))
 	if err := c.reconcile(env.Context(), key); err != nil {
@@ -152,11 +154,11 @@ ttl_after_finished_controller_job_deletion_duration_seconds_count 1
 
 func TestWhatIsNotDue(t *testing.T) {
 	for name, objects := range map[string][]runtime.Object{
-		"gone":               nil,
-		"no longer finished": {job(start, 60, func(j *batchv1.Job) { j.Status.Conditions = nil })},
-		"ttl removed":        {job(start, 60, func(j *batchv1.Job) { j.Spec.TTLSecondsAfterFinished = nil })},
-		"not expired":        {job(start, 60)},
-		"finished later":     {job(start.Add(time.Hour), 0)},
+		"TTLF-6: gone":                 nil,
+		"TTLF-7: no longer finished":   {job(start, 60, func(j *batchv1.Job) { j.Status.Conditions = nil })},
+		"TTLF-7, TTLF-13: ttl removed": {job(start, 60, func(j *batchv1.Job) { j.Spec.TTLSecondsAfterFinished = nil })},
+		"TTLF-7: not expired":          {job(start, 60)},
+		"TTLF-7: finished later":       {job(start.Add(time.Hour), 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := fixture(t, objects...)
@@ -176,9 +178,9 @@ func TestFailures(t *testing.T) {
 		refusal        error
 		retry, failure bool
 	}{
-		"already gone":                           {apierrors.NewNotFound(resource, "job"), false, false},
-		"changed or replaced at the last moment": {apierrors.NewConflict(resource, "job", errors.New("precondition failed")), true, false},
-		"anything else":                          {errors.New("boom"), true, true},
+		"TTLF-20: already gone":                           {apierrors.NewNotFound(resource, "job"), false, false},
+		"TTLF-19: changed or replaced at the last moment": {apierrors.NewConflict(resource, "job", errors.New("precondition failed")), true, false},
+		"anything else":                                   {errors.New("boom"), true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := fixture(t, job(start.Add(-time.Hour), 1))
@@ -191,6 +193,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// Pins TTLF-7.
 func TestAJobWithoutATimeIsRetried(t *testing.T) {
 	env, c := fixture(t, job(time.Time{}, 1))
 	if err := c.reconcile(env.Context(), key); err == nil || reconcile.IsRequeue(err) {
@@ -198,6 +201,7 @@ func TestAJobWithoutATimeIsRetried(t *testing.T) {
 	}
 }
 
+// Pins TTLF-3.
 func TestOnlyCandidatesAreQueued(t *testing.T) {
 	unfinished := job(start, 60, func(j *batchv1.Job) { j.Name, j.Status.Conditions = "unfinished", nil })
 	_, c := fixture(t, job(start, 60), unfinished)
@@ -211,6 +215,7 @@ func TestOnlyCandidatesAreQueued(t *testing.T) {
 	}
 }
 
+// Pins TTLF-5.
 func TestDescriptor(t *testing.T) {
 	d := Descriptor()
 	cfg := v1beta1.NewDefault()

@@ -1,15 +1,16 @@
-// Package apis knows which resources the API server offers.
+// Package apis discovers which resources the API server serves.
 //
-//  1. One discovery serves the whole process: the REST mapper of all controllers and
-//     the question whether a controller's APIs are there.
-//  2. It is refreshed periodically, sooner after it failed and when a watch did: a kind may
-//     not be served any more, or when the mapper was asked for a kind that it does not
-//     know: it may be newer. Something that is waited for is looked for more often at
-//     first. In between it answers from memory.
-//  3. A group whose discovery fails counts as it last did: an aggregated API server
-//     that is down for a moment does not stop the controllers of its kinds.
+//  1. One discovery serves the whole process: the REST mapper of all controllers, and the
+//     check that the resources of a controller are served.
+//  2. It is refreshed periodically, and sooner after it failed, after a watch failed (a kind
+//     may no longer be served), or when the mapper was asked for an unknown kind (it may be
+//     new). While something is waited for, it is refreshed more often at first. In between,
+//     results come from memory.
+//  3. A group whose discovery fails keeps its last result: an aggregated API server that is
+//     down for a moment does not stop the controllers of its kinds.
 //  4. What is served, and what of it is preferred, has a generation, which grows with each
-//     change. Who depends on all that is served compares it with the one that was used.
+//     change. Users that depend on everything that is served compare it with the generation
+//     they used.
 package apis
 
 import (
@@ -33,8 +34,8 @@ import (
 const (
 	// RefreshPeriod is the period of discovery.
 	RefreshPeriod = 30 * time.Second
-	// RetryPeriod is when it is tried again after it failed. It doubles with each failure up
-	// to MaxRetryPeriod, once it has succeeded before.
+	// RetryPeriod is the delay after a failure. It doubles with each failure up to
+	// MaxRetryPeriod, once it has succeeded before.
 	RetryPeriod = time.Second
 	// MaxRetryPeriod is the longest of these periods.
 	MaxRetryPeriod = 5 * time.Second
@@ -53,18 +54,18 @@ type Catalog struct {
 
 	mu         sync.Mutex
 	known      bool
-	lacks      bool          // something was asked for that is not served
-	wait       time.Duration // until it is looked for again
+	lacks      bool          // a resource that is not served was asked for
+	wait       time.Duration // until the next attempt to find it
 	err        error
 	lists      []*metav1.APIResourceList // the preferred ones
 	served     map[schema.GroupVersionResource]bool
 	preferred  map[schema.GroupVersionResource]string // the verbs of those in lists
 	generation uint64
-	// unknown is what the mapper was asked for in vain since what is served last changed.
+	// unknown is what the mapper did not find since what is served last changed.
 	unknown map[string]bool
 }
 
-// New makes an empty catalog. Nothing is asked of the API server before Run.
+// New makes an empty catalog. No request is sent before Run.
 func New(client discovery.DiscoveryInterface, c clock.WithTicker) *Catalog {
 	cached := memory.NewMemCacheClient(client)
 	return &Catalog{
@@ -88,8 +89,8 @@ func (c *Catalog) Generation() uint64 {
 // Changed receives a value after what is served has changed.
 func (c *Catalog) Changed() <-chan struct{} { return c.changed }
 
-// Missing says which of the resources are not served, or why that is not known. It is
-// empty if all of them are.
+// Missing describes which of the resources are not served, or why that is not known. It is
+// empty if all of them are served.
 func (c *Catalog) Missing(resources []schema.GroupVersionResource) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,9 +99,9 @@ func (c *Catalog) Missing(resources []schema.GroupVersionResource) string {
 	}
 	if !c.known {
 		if c.err != nil {
-			return fmt.Sprintf("the API server cannot be asked what it serves: %v", c.err)
+			return fmt.Sprintf("API discovery failed: %v", c.err)
 		}
-		return "the API server has not been asked yet what it serves"
+		return "API discovery has not completed yet"
 	}
 	for _, r := range resources {
 		if !c.served[r] {
@@ -111,7 +112,8 @@ func (c *Catalog) Missing(resources []schema.GroupVersionResource) string {
 	return ""
 }
 
-// Suspect has the catalog refreshed soon: something failed that is served as far as it knows.
+// Suspect refreshes the catalog soon: a request failed for a resource that it lists as
+// served.
 func (c *Catalog) Suspect() {
 	select {
 	case c.suspect <- struct{}{}:
@@ -138,8 +140,9 @@ func (c *Catalog) Run(ctx context.Context) {
 	}
 }
 
-// nextRefresh is when to ask again. What is waited for is asked for after a time that
-// doubles from the last change on: it is found about as fast as it was away.
+// nextRefresh returns when to refresh next. While something is waited for, the interval
+// doubles from the last change on, so the delay in noticing it is proportional to how long it
+// was missing.
 func (c *Catalog) nextRefresh() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,7 +153,7 @@ func (c *Catalog) nextRefresh() time.Duration {
 	return c.wait
 }
 
-// pause waits for a time, or until there is a reason not to.
+// pause waits for a time, or until a refresh is requested.
 func (c *Catalog) pause(ctx context.Context, d time.Duration, unless <-chan struct{}) {
 	timer := c.clock.NewTimer(d)
 	defer timer.Stop()
@@ -161,14 +164,14 @@ func (c *Catalog) pause(ctx context.Context, d time.Duration, unless <-chan stru
 	}
 }
 
-// Complete reports that discovery has succeeded at least once.
+// Complete reports whether discovery has succeeded at least once.
 func (c *Catalog) Complete() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.known
 }
 
-// Refresh asks the API server. What fails keeps its last answer.
+// Refresh queries the API server. What fails keeps its last result.
 func (c *Catalog) Refresh(ctx context.Context) error {
 	c.mapper.Reset() // invalidates the discovery cache too
 	_, lists, err := c.cached.ServerGroupsAndResources()
@@ -181,7 +184,7 @@ func (c *Catalog) Refresh(ctx context.Context) error {
 		c.err = err
 		return err
 	}
-	preferred, _ := c.cached.ServerPreferredResources() // from memory; what failed has been dealt with
+	preferred, _ := c.cached.ServerPreferredResources() // from memory; failures have been handled
 	c.settle(servedBy(lists), failed, preferred)
 	return nil
 }

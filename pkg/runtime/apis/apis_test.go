@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"kcmd.dev/test/await"
 )
 
 var (
@@ -77,7 +79,7 @@ func TestWhatIsMissing(t *testing.T) {
 	s := newServer(deployments)
 	c := New(s, clock.RealClock{})
 	both := []schema.GroupVersionResource{deployments, widgets}
-	if got := c.Missing(both); !strings.Contains(got, "has not been asked yet") {
+	if got := c.Missing(both); !strings.Contains(got, "has not completed yet") {
 		t.Errorf("before discovery: %q", got)
 	}
 	if got := c.Missing(nil); got != "" {
@@ -179,47 +181,60 @@ func (s *counting) ServerGroups() (*metav1.APIGroupList, error) {
 	return s.server.ServerGroups()
 }
 
-// A watch that fails is a reason to ask again before the period is over, but not at once.
-func TestSuspicionIsFollowedUp(t *testing.T) {
-	s := &counting{newServer(deployments), make(chan struct{})}
-	fakeClock := clocktesting.NewFakeClock(time.Now())
-	c := New(s, fakeClock)
+// followed is a catalog that runs on a fake clock, until the end of the test.
+type followed struct {
+	*Catalog
+	t      *testing.T
+	server *counting
+	clock  *clocktesting.FakeClock
+}
+
+func follow(t *testing.T) *followed {
+	t.Helper()
+	f := &followed{t: t, server: &counting{newServer(deployments), make(chan struct{})}, clock: clocktesting.NewFakeClock(time.Now())}
+	f.Catalog = New(f.server, f.clock)
 	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c.Run(ctx)
+		f.Run(ctx)
 	}()
-	asked := func() {
-		t.Helper()
-		select {
-		case <-s.asked:
-		case <-time.After(10 * time.Second):
-			t.Fatal("the API server is not asked")
-		}
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return f
+}
+
+// asks waits until the API server is asked.
+func (f *followed) asks() {
+	f.t.Helper()
+	select {
+	case <-f.server.asked:
+	case <-time.After(10 * time.Second):
+		f.t.Fatal("the API server is not asked")
 	}
-	step := func(d time.Duration) {
-		t.Helper()
-		for !fakeClock.HasWaiters() {
-			if ctx.Err() != nil {
-				t.Fatal("ended")
-			}
-		}
-		fakeClock.Step(d)
-	}
-	asked()
+}
+
+// step moves the clock on once the catalog waits for it.
+func (f *followed) step(d time.Duration) {
+	f.t.Helper()
+	await.True(f.t, "the catalog waits", f.clock.HasWaiters)
+	f.clock.Step(d)
+}
+
+// A watch that fails is a reason to ask again before the period is over, but not at once.
+func TestSuspicionIsFollowedUp(t *testing.T) {
+	f := follow(t)
+	f.asks()
 	for range 5 {
-		c.Suspect()
+		f.Suspect()
 	}
-	step(suspectPause)
-	asked() // once for all of them
-	step(suspectPause)
-	step(RefreshPeriod - suspectPause)
-	asked()
-	cancel()
-	fakeClock.Step(RefreshPeriod)
-	<-done
+	f.step(suspectPause)
+	f.asks() // once for all of them
+	f.step(suspectPause)
+	f.step(RefreshPeriod - suspectPause)
+	f.asks()
 }
 
 func TestWhatIsMissingIsLookedForMoreOften(t *testing.T) {

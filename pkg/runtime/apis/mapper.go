@@ -6,10 +6,10 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// maxUnknown bounds what is remembered of what was asked for in vain.
+// maxUnknown bounds how many unknown kinds are remembered.
 const maxUnknown = 100
 
-// mapper is the mapper of a catalog, which it tells of what it does not know: a kind may be
+// mapper is the mapper of a catalog. It reports unknown kinds to the catalog: they may be
 // newer than the last discovery.
 type mapper struct {
 	*restmapper.DeferredDiscoveryRESTMapper
@@ -19,8 +19,8 @@ type mapper struct {
 // Mapper maps kinds to resources, from memory where it can.
 func (c *Catalog) Mapper() meta.RESTMapper { return mapper{c.mapper, c} }
 
-// noteUnknown has the catalog look for what is not known: at once if it was not asked for
-// since something changed, and like everything else that is waited for otherwise.
+// noteUnknown makes the catalog look for an unknown kind: immediately if it was not asked for
+// since the last change, otherwise like everything else that is waited for.
 func (c *Catalog) noteUnknown(err error) {
 	if !meta.IsNoMatchError(err) {
 		return

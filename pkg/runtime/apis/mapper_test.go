@@ -1,7 +1,6 @@
 package apis
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -9,57 +8,32 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
-	clocktesting "k8s.io/utils/clock/testing"
 )
 
 func TestAKindThatIsNotKnownIsLookedForAtOnce(t *testing.T) {
-	s := &counting{newServer(deployments), make(chan struct{})}
-	fakeClock := clocktesting.NewFakeClock(time.Now())
-	c := New(s, fakeClock)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		c.Run(ctx)
-	}()
-	asked := func() {
-		t.Helper()
-		select {
-		case <-s.asked:
-		case <-time.After(10 * time.Second):
-			t.Fatal("the API server is not asked")
-		}
-	}
+	f := follow(t)
 	changes := func() {
 		t.Helper()
 		select {
-		case <-c.Changed():
+		case <-f.Changed():
 		case <-time.After(10 * time.Second):
 			t.Fatal("nothing changed")
 		}
 	}
-	asked()
+	f.asks()
 	changes()
 	widget := schema.GroupKind{Group: widgets.Group, Kind: "Kind"}
-	if _, err := c.Mapper().RESTMapping(widget, widgets.Version); !meta.IsNoMatchError(err) {
+	if _, err := f.Mapper().RESTMapping(widget, widgets.Version); !meta.IsNoMatchError(err) {
 		t.Fatalf("got %v", err)
 	}
-	s.serve(deployments, widgets)
-	for !fakeClock.HasWaiters() {
-		if ctx.Err() != nil {
-			t.Fatal("ended")
-		}
-	}
-	fakeClock.Step(suspectPause)
-	asked()
+	f.server.serve(deployments, widgets)
+	f.step(suspectPause)
+	f.asks()
 	changes()
-	mapping, err := c.Mapper().RESTMapping(widget, widgets.Version)
+	mapping, err := f.Mapper().RESTMapping(widget, widgets.Version)
 	if err != nil || mapping.Resource != widgets {
 		t.Errorf("got %v, %v", mapping, err)
 	}
-	cancel()
-	fakeClock.Step(RefreshPeriod)
-	<-done
 }
 
 func TestWhatIsNotKnownIsNotLookedForForEver(t *testing.T) {

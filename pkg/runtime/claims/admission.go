@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Admission decides what may run under one lock. It does no I/O: it says what has to be
-// claimed, and is told what others were seen to claim. It is not safe for concurrent use.
+// Admission decides what may run under one lock. It does no I/O: it returns what has to be
+// claimed, and its caller passes in what others claim. It is not safe for concurrent use.
 type Admission struct {
 	lease     Lease
 	wanted    map[string]bool
@@ -30,8 +30,8 @@ func NewAdmission(lease Lease) *Admission {
 	}
 }
 
-// Claim is what the lease has to say: what is wanted under the lock, but for what had to be
-// taken back, and what has not stopped yet. It is sorted.
+// Claim returns the controllers that the lease has to list, sorted: those wanted under the
+// lock, except for withdrawn ones, and those that have not stopped yet.
 func (a *Admission) Claim() []string {
 	all := maps.Clone(a.active)
 	for c := range a.wanted {
@@ -48,7 +48,7 @@ func (a *Admission) Granted(controller string) bool { return a.granted[controlle
 // Grants reports whether anything may be started in this term.
 func (a *Admission) Grants() bool { return len(a.granted) > 0 }
 
-// Blocked says who stands in the way of the controllers that wait for it.
+// Blocked returns, by controller that waits, who blocks it.
 func (a *Admission) Blocked() map[string]string { return maps.Clone(a.blocked) }
 
 // Pending reports whether there is a controller to ask for.
@@ -72,12 +72,12 @@ func (a *Admission) Want(controllers []string) {
 	})
 }
 
-// Started takes note that a controller was permitted to run and has been told to.
+// Started records that a controller was permitted to run and has been told to start.
 func (a *Admission) Started(controller string) {
 	a.change(func() { a.active[controller] = true })
 }
 
-// Stopped takes note that nothing of a controller runs under the lock any more.
+// Stopped records that no instance of a controller runs under the lock any more.
 func (a *Admission) Stopped(controller string) {
 	a.change(func() {
 		delete(a.active, controller)
@@ -88,7 +88,7 @@ func (a *Admission) Stopped(controller string) {
 // Active lists the controllers that were started and not reported as stopped, sorted.
 func (a *Admission) Active() []string { return slices.Sorted(maps.Keys(a.active)) }
 
-// Lost takes note of the end of the term: all permissions end with it.
+// Lost records the end of the term: all permissions end with it.
 func (a *Admission) Lost() {
 	a.version++
 	clear(a.granted)
@@ -119,14 +119,13 @@ type Question struct {
 	claim   []string
 }
 
-// Ask returns the question of the moment. The claim has to be stored before the leases are
-// read.
+// Ask returns the current question. The claim has to be stored before the leases are read.
 func (a *Admission) Ask() Question { return Question{version: a.version, claim: a.Claim()} }
 
-// Answer takes note of the live claims of others, from a read that began when the claim of
-// the question was stored. It reports whether something changed: permissions, or the claim,
-// which has to be stored anew then. The answer to a question of earlier is dropped, see
-// rule 5 of the package comment.
+// Answer records the live claims of others, from a read that began when the claim of the
+// question was stored. It reports whether something changed: permissions, or the claim, which
+// has to be stored anew then. The answer to an earlier question is dropped, see rule 5 of the
+// package comment.
 func (a *Admission) Answer(q Question, others []Claim) (changed bool) {
 	if q.version != a.version {
 		return false
@@ -154,7 +153,7 @@ func (a *Admission) judge(controller string, claimed bool, others []Claim) {
 		delete(a.withdrawn, controller) // claimed again, and asked for again
 		return
 	}
-	a.blocked[controller] = fmt.Sprintf("lease %s held by %s still runs it", others[n].Lease, others[n].Holder)
+	a.blocked[controller] = fmt.Sprintf("the holder of lease %s (%s) still runs it", others[n].Lease, others[n].Holder)
 	if !a.active[controller] && slices.ContainsFunc(others, func(c Claim) bool {
 		return c.Lease.before(a.lease) && c.covers(controller)
 	}) {

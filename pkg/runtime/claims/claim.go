@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// ManagerLabel marks the leases of this program, with the value true, so that all of
-	// them are found by one request.
+	// ManagerLabel marks the leases of this program, with the value true, so that one request
+	// finds all of them.
 	ManagerLabel = "config.kcmd.dev/manager"
 	// ControllersAnnotation lists the controllers that are claimed, separated by commas.
 	ControllersAnnotation = "config.kcmd.dev/controllers"
@@ -24,7 +24,8 @@ type Lease struct{ Namespace, Name string }
 
 func (l Lease) String() string { return l.Namespace + "/" + l.Name }
 
-// before orders leases: of two claimants that block each other, the first one stays.
+// before orders leases: of two claimants that block each other, the first one keeps its
+// claim.
 func (l Lease) before(o Lease) bool {
 	return cmp.Or(strings.Compare(l.Namespace, o.Namespace), strings.Compare(l.Name, o.Name)) < 0
 }
@@ -40,7 +41,7 @@ func Annotations(identity string, controllers []string) map[string]string {
 	}
 }
 
-// Claim is what a lease says about who may run what.
+// Claim is what a lease records about who may run what.
 type Claim struct {
 	Lease  Lease
 	Holder string
@@ -53,7 +54,8 @@ func (c Claim) covers(controller string) bool {
 	return c.All || slices.Contains(c.Controllers, controller)
 }
 
-// claimOf reads the claim of a lease; main is the lease of those that know no claims.
+// claimOf reads the claim of a lease; main is the lease of processes that do not support
+// claims.
 func claimOf(l *coordinationv1.Lease, main Lease) Claim {
 	c := Claim{Lease: leaseOf(l), Holder: ptr.Deref(l.Spec.HolderIdentity, "")}
 	switch {

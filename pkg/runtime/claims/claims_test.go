@@ -142,7 +142,7 @@ func TestStranger(t *testing.T) {
 	}
 }
 
-// answer asks and is told of claims at once.
+// answer asks and receives the claims immediately.
 func answer(a *Admission, others ...Claim) bool { return a.Answer(a.Ask(), others) }
 
 func TestAdmission(t *testing.T) {
@@ -158,7 +158,7 @@ func TestAdmission(t *testing.T) {
 	if !answer(a, jobsOf(last)) || a.Granted("job") || !a.Granted("cronjob") || len(a.Claim()) != 2 {
 		t.Errorf("blocked %v, claims %v", a.Blocked(), a.Claim())
 	}
-	if want := "lease z/z held by other still runs it"; a.Blocked()["job"] != want {
+	if want := "the holder of lease z/z (other) still runs it"; a.Blocked()["job"] != want {
 		t.Errorf("blocked %v, want %q", a.Blocked(), want)
 	}
 	if answer(a, jobsOf(last)) {

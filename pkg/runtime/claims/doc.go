@@ -1,37 +1,37 @@
 // Package claims keeps two processes from running the same controller under different
-// leases. One lease has one holder; which controllers go with a lease is said in a file, and
-// replicas do not read a new file at the same moment. What they do at the same moment is
-// write and read leases, so the leases say it too.
+// leases. One lease has one holder, but the file assigns controllers to leases, and
+// replicas do not read a new file at the same moment. They do share the leases, so the
+// leases record the assignment too.
 //
 //  1. A held lease carries a claim: the controllers that its holder runs or may run under
-//     it, those included that still drain, and the holder's identity. A claim counts only
-//     while the identity in it is that of the holder: a process that knows nothing of
-//     claims leaves those of its predecessor as they are.
-//  2. Claim, then look. Before the holder of a lease starts a controller, its claim is
+//     it, including those that are still draining, and the holder's identity. A claim
+//     counts only while the identity in it is that of the holder: a process that does not
+//     support claims leaves those of its predecessor unchanged.
+//  2. Claim, then read. Before the holder of a lease starts a controller, its claim is
 //     stored, and then it reads the other leases once. It starts what no other lease with a
-//     live foreign holder claims. Of two claimants the one that wrote second reads after the
+//     live foreign holder claims. Of two claimants, the second to write reads after the
 //     first has written: so at least one sees the other, and at most one starts.
-//  3. A claim goes away when the controller has stopped, not before. So whoever no longer
-//     sees it may start.
-//  4. Permission lasts for one term of the lease. The end of a term ends all that relied on
-//     it, by the holder's own clock; a new term begins with a claim, which the write that
-//     acquired the lease has stored, and one read.
-//  5. A read that began before a claim was changed says nothing about it. What was asked for
-//     is asked again.
-//  6. A holder is dead when the record of its lease has not changed for the duration recorded
-//     in it, counted from when this process first saw it so, or when it has no holder.
-//     Timestamps are not looked at: clocks of machines differ.
-//  7. The main lease, held by somebody without a claim, is held by a process that knows no
-//     claims, and so by one that runs everything. It does not look around, so it need not be
-//     there first: whoever sees it ends the terms of all its other leases, and with them what
-//     runs there. In the terms that follow, it stands in the way like any claimant. It is seen
-//     by those who contend for the main lease, which all do. No other lease without a claim
-//     says anything: the migration lease is held by strangers, too.
-//  8. Leases of this process never stand in its own way: it has one instance of each
+//  3. A claim is removed when the controller has stopped, not before. So a process that no
+//     longer sees it may start the controller.
+//  4. Permission lasts for one term of the lease. The end of a term, by the holder's own
+//     clock, ends everything that relied on it; a new term begins with a claim, which the
+//     write that acquired the lease has stored, and one read.
+//  5. A read that began before a claim was changed does not reflect the change. It is
+//     repeated.
+//  6. A holder is dead when the record of its lease has not changed for the duration
+//     recorded in it, counted from when this process first saw it so, or when it has no
+//     holder. Timestamps are ignored, because the clocks of machines differ.
+//  7. A holder of the main lease without a claim is a process that does not support claims,
+//     and so runs every controller. It checks no claims, so it need not be there first: a
+//     process that sees it ends the terms of all its other leases, and stops what runs under
+//     them. In the terms that follow, it blocks controllers like any claimant. It is seen by
+//     every process that competes for the main lease, which all do. Any other lease without a
+//     claim means nothing: the migration lease is held by other components, too.
+//  8. Leases of this process never block its own controllers: it has one instance of each
 //     controller.
-//  9. Two claimants of which neither has started would wait for each other for ever. The one
-//     whose lease comes later by namespace and name takes its claim back, and claims again
+//  9. Two claimants that have both not started would wait for each other forever. The one
+//     whose lease comes later by namespace and name withdraws its claim, and claims again
 //     when it sees no other.
-//  10. Leases are read when there is something to ask: once per term, once after an edit
-//     that brings controllers to the lock, and every second at most while one is blocked.
+//  10. Leases are read only when needed: once per term, once after an edit that assigns
+//     controllers to the lock, and at most every second while one is blocked.
 package claims

@@ -11,6 +11,7 @@ import (
 
 // Whatever happens in whatever order: no controller has two owners, and when things calm
 // down each has one.
+// Pins MGR-174.
 func TestNoControllerHasTwoOwners(t *testing.T) {
 	controllers := []string{"a", "b", "c"}
 	leases := leasesOf(3)

@@ -9,24 +9,24 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Observer remembers since when the records of leases are as they are, and with that whose
-// holders live. It is one for the leases of one API server. The zero value has seen nothing.
-// It can be used by several goroutines.
+// Observer remembers since when the records of leases have not changed, and so which holders
+// are alive. There is one for the leases of each API server. The zero value has seen nothing.
+// It is safe for concurrent use.
 type Observer struct {
 	mu    sync.Mutex
 	since map[Lease]sighting
 }
 
-// sighting is the record of a lease and when it was first seen. Versions say nothing: they
-// change with what others write besides the record, and a restored etcd uses them again.
+// sighting is the record of a lease and when it was first seen. Versions do not help: they
+// also change when others write something else, and a restored etcd uses them again.
 type sighting struct {
 	record coordinationv1.LeaseSpec
 	at     time.Time
 }
 
-// Live takes note of the leases that a read showed, and returns the claims of those that
-// somebody but self holds and keeps. read is when the read began, main the lease of
-// processes that know no claims.
+// Live records the leases that a read showed, and returns the claims of those that somebody
+// but self holds and keeps. read is when the read began, main the lease of processes that do
+// not support claims.
 func (o *Observer) Live(leases []coordinationv1.Lease, self string, main Lease, read time.Time) []Claim {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -47,8 +47,8 @@ func (o *Observer) Live(leases []coordinationv1.Lease, self string, main Lease, 
 	return live
 }
 
-// Stranger is who holds the main lease, as it was seen last, and keeps it without a claim:
-// such a process runs everything. Empty if there is none, or no lease.
+// Stranger returns the last observed live holder of the main lease if that has no claim: such
+// a process runs everything. It is empty otherwise.
 func (o *Observer) Stranger(main *coordinationv1.Lease, self string, now time.Time) string {
 	if main == nil {
 		return ""
@@ -61,8 +61,8 @@ func (o *Observer) Stranger(main *coordinationv1.Lease, self string, now time.Ti
 	return ""
 }
 
-// note remembers a lease. Reads of several locks and what a watch tells can overlap, so that
-// an older record is noted later: that only makes the lease look younger.
+// note remembers a lease. Reads of several locks and events of a watch can overlap, so that
+// an older record is noted later: that only makes the lease look more recently renewed.
 func (o *Observer) note(l *coordinationv1.Lease, read time.Time) sighting {
 	seen, known := o.since[leaseOf(l)]
 	if !known || !equality.Semantic.DeepEqual(seen.record, l.Spec) {

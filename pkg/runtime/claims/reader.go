@@ -17,15 +17,15 @@ import (
 type Reader struct {
 	// Leases accesses the API server.
 	Leases coordinationv1client.LeasesGetter
-	// Main is the lease of processes that know no claims.
+	// Main is the lease of processes that do not support claims.
 	Main Lease
 
 	narrow atomic.Bool // listing over all namespaces is forbidden
 }
 
-// Read returns the leases that are marked as this program's, of all namespaces or, if that
-// is forbidden, of the namespace of own, the lease that is asked for. It adds the main lease
-// if that is neither own nor marked: its holder may know no claims. The read is consistent:
+// Read returns the leases that are marked as this program's, of all namespaces or, if that is
+// forbidden, of the namespace of own, the lease that is asked for. It adds the main lease if
+// that is neither own nor marked: its holder may not support claims. The read is consistent:
 // it shows every write that was answered before it began.
 func (r *Reader) Read(ctx context.Context, own Lease) ([]coordinationv1.Lease, error) {
 	list, err := r.list(ctx, own.Namespace)

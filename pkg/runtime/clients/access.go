@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// Where a pod finds what it reaches the API server with.
+// Where a pod finds the address of the API server and its credentials.
 const (
 	podTokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 	podCAFile    = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
@@ -35,16 +35,16 @@ type Access struct {
 	Config *rest.Config
 	// InlineCA is the CA data that the kubeconfig holds itself; empty if it names a file.
 	InlineCA []byte
-	// Files are the files all this was read from, the kubeconfig first.
+	// Files are the files that this was read from, the kubeconfig first.
 	Files []string
 
-	user string // of the kubeconfig: who an opaque token stands for
+	user string // of the kubeconfig: the owner of an opaque token
 }
 
-// LoadAccess is LoadConfig that reads the files named in the kubeconfig too, and refuses
-// what cannot work: a certificate that does not belong to its key or has expired, a CA file
-// without a certificate, an empty token file. now is what expiry is judged by. If it fails,
-// the Files of the result are those known to have a part in it.
+// LoadAccess is LoadConfig that reads the files named in the kubeconfig too, and refuses what
+// cannot work: a certificate that does not belong to its key or has expired, a CA file
+// without a certificate, an empty token file. now is compared with the expiry of
+// certificates. If it fails, the result still has the Files that were found.
 func LoadAccess(from Source, now time.Time) (*Access, error) {
 	a := &Access{Files: []string{podTokenFile, podCAFile}}
 	if from.Kubeconfig != "" {
@@ -61,8 +61,8 @@ func LoadAccess(from Source, now time.Time) (*Access, error) {
 	return a, nil
 }
 
-// namedIn are the files that the current context of a kubeconfig names; none if it cannot
-// be read, which is for LoadConfig to tell.
+// namedIn returns the files that the current context of a kubeconfig names; none if it cannot
+// be read, which LoadConfig reports.
 func (a *Access) namedIn(kubeconfig string) []string {
 	loaded, err := clientcmd.LoadFromFile(kubeconfig)
 	if err != nil || clientcmd.ResolveLocalPaths(loaded) != nil {
@@ -109,7 +109,7 @@ func (a *Access) resolve(now time.Time) error {
 	}
 	if len(c.CAData) > 0 {
 		if _, err := cert.ParseCertsPEM(c.CAData); err != nil {
-			return fmt.Errorf("the CA of the API server: %w", err)
+			return fmt.Errorf("reading the CA of the API server: %w", err)
 		}
 	}
 	return a.checkPair(now)
@@ -122,14 +122,14 @@ func (a *Access) checkPair(now time.Time) error {
 		return nil
 	}
 	if _, err := tls.X509KeyPair(c.CertData, c.KeyData); err != nil {
-		return fmt.Errorf("the client certificate and its key: %w", err)
+		return fmt.Errorf("checking the client certificate and its key: %w", err)
 	}
 	leaf, err := a.leaf()
 	if err != nil {
 		return err
 	}
 	if now.After(leaf.NotAfter) {
-		return fmt.Errorf("the client certificate has expired at %s", leaf.NotAfter.Format(time.RFC3339))
+		return fmt.Errorf("the client certificate expired at %s", leaf.NotAfter.Format(time.RFC3339))
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func (a *Access) checkPair(now time.Time) error {
 func (a *Access) leaf() (*x509.Certificate, error) {
 	chain, err := cert.ParseCertsPEM(a.Config.CertData)
 	if err != nil {
-		return nil, fmt.Errorf("the client certificate: %w", err)
+		return nil, fmt.Errorf("parsing the client certificate: %w", err)
 	}
 	return chain[0], nil
 }
@@ -155,7 +155,7 @@ const (
 	Elsewhere
 )
 
-// Compare tells how b differs from a.
+// Compare returns how b differs from a.
 func (a *Access) Compare(b *Access) (Difference, error) {
 	whereA, err := a.where()
 	if err != nil {
@@ -174,7 +174,7 @@ func (a *Access) Compare(b *Access) (Difference, error) {
 	return Renewed, nil
 }
 
-// where stands for the server and the user.
+// where identifies the server and the user.
 func (a *Access) where() (string, error) {
 	c := a.Config
 	exec, err := json.Marshal([]any{c.ExecProvider, c.AuthProvider})
@@ -189,9 +189,9 @@ func (a *Access) where() (string, error) {
 		c.Impersonate.UserName, who, exec, c.Impersonate), nil
 }
 
-// subject is who the credentials are for, as far as they tell: the subject of the
-// certificate, the user name, the subject of a JSON web token. Another token tells nothing,
-// so it stands for the user of the kubeconfig.
+// subject returns whom the credentials are for, as far as they show it: the subject of the
+// certificate, the user name, the subject of a JSON web token. For an opaque token it is the
+// user of the kubeconfig.
 func (a *Access) subject() (string, error) {
 	c := a.Config
 	var who []string
@@ -231,16 +231,16 @@ func (a *Access) tokenSubject() string {
 	return claims.Issuer + " " + claims.Subject
 }
 
-// transportKey stands for what connections are made with.
+// transportKey identifies what connections are made with.
 func (a *Access) transportKey() string { return a.anonymousKey() + a.ownKey() }
 
-// anonymousKey stands for what connections without credentials are made with.
+// anonymousKey identifies what connections without credentials are made with.
 func (a *Access) anonymousKey() string {
 	c := a.Config
 	return digest(c.CAData, fmt.Appendf(nil, "%v %q %q %q %v", c.Insecure, c.ServerName, c.NextProtos, a.proxy(), c.DisableCompression))
 }
 
-// ownKey stands for the credentials that connections are made with.
+// ownKey identifies the credentials that connections are made with.
 func (a *Access) ownKey() string {
 	return digest(a.Config.CertData, a.Config.KeyData, []byte(a.Config.Password))
 }
@@ -274,4 +274,4 @@ func digest(parts ...[]byte) string {
 }
 
 // errNoAccess is what New fails with without Options.Base.
-var errNoAccess = errors.New("making clients: Base is required")
+var errNoAccess = errors.New("creating clients: Base is required")

@@ -88,7 +88,7 @@ func TestUnusableFilesAreRefused(t *testing.T) {
 		"missing key":          {byFiles, map[string]string{"ca.crt": string(certificate), "client.crt": string(certificate)}, "no such file"},
 		"key of another":       {byFiles, map[string]string{"ca.crt": string(certificate), "client.crt": string(certificate), "client.key": string(oldKey)}, "the client certificate and its key"},
 		"half a certificate":   {byFiles, map[string]string{"ca.crt": string(certificate), "client.crt": string(certificate[:100]), "client.key": string(key)}, "the client certificate and its key"},
-		"expired certificate":  {byFiles, map[string]string{"ca.crt": string(certificate), "client.crt": string(old), "client.key": string(oldKey)}, "has expired at"},
+		"expired certificate":  {byFiles, map[string]string{"ca.crt": string(certificate), "client.crt": string(old), "client.key": string(oldKey)}, "expired at"},
 		"CA file without a CA": {byFiles, map[string]string{"ca.crt": "nothing", "client.crt": string(certificate), "client.key": string(key)}, "the CA of the API server"},
 		"empty token":          {token, map[string]string{"token": "\n"}, "is empty"},
 		"missing token":        {token, nil, "no such file"},

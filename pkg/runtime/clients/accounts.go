@@ -22,8 +22,8 @@ import (
 // Lifetime of tokens, as upstream's.
 const (
 	tokenLifetime = time.Hour
-	// minTokenLifetime is what a token is taken to live at least: less means that the clocks
-	// of this machine and of the API server differ.
+	// minTokenLifetime is the assumed minimum lifetime of a token: a shorter one means that
+	// the clocks of this machine and of the API server differ.
 	minTokenLifetime = 10 * time.Minute
 	// renewAfter is the part of its life after which a token is renewed, in percent.
 	renewAfter = 80
@@ -33,13 +33,13 @@ const (
 	// that wait for a token fail.
 	tokenAttempts = 4
 	tokenPause    = 500 * time.Millisecond
-	// minTokenAge is how old a token is at least that a refusal is blamed on: one that was
-	// refused when it was new will not be replaced by a better one.
+	// minTokenAge is the minimum age of a token that is replaced after a rejection: if a new
+	// token is rejected, another one will not help.
 	minTokenAge = time.Second
 )
 
-// accounts are the service accounts that controllers act as. Nothing is asked of the API
-// server before the first request of an account: making clients never waits for it.
+// accounts are the service accounts that controllers act as. No request is sent before the
+// first request of an account: creating clients never waits for the API server.
 type accounts struct {
 	core  corev1client.CoreV1Interface // with the credentials of the process
 	clock clock.Clock
@@ -89,10 +89,11 @@ type fetch struct {
 	err  error // valid after done is closed
 }
 
-var errTokenLost = errors.New("the token was refused while it was waited for")
+var errTokenLost = errors.New("the token was rejected while a request waited for it")
 
 // use returns a valid token, and when it was fetched. A token that is due for renewal is
-// renewed in the background; only without a valid one the request waits, until ctx ends.
+// renewed in the background; the request waits, until ctx ends, only if there is no valid
+// one.
 func (a *account) use(ctx context.Context) (token string, fetched time.Time, err error) {
 	a.mu.Lock()
 	now := a.clock.Now()
@@ -122,8 +123,8 @@ func (a *account) use(ctx context.Context) (token string, fetched time.Time, err
 	return a.token, a.fetched, nil
 }
 
-// refused drops the token that a request was refused with, unless it has been replaced
-// since. It reports whether asking again with another one makes sense.
+// refused drops the token that a request was rejected with, unless it has been replaced
+// since. It reports whether to send the request again with another one.
 func (a *account) refused(fetched time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -146,10 +147,10 @@ func (a *account) fetch(f *fetch) {
 	a.fetching = nil
 	now := a.clock.Now()
 	if err != nil {
-		f.err = fmt.Errorf("getting a token of service account %s: %w", a, err)
+		f.err = fmt.Errorf("requesting a token for service account %s: %w", a, err)
 		if a.token != "" && now.Before(a.expires) {
 			a.renewAt = now.Add(renewRetry)
-			klog.Background().Error(f.err, "Unable to renew a token, going on with the old one", "serviceAccount", a.name, "expires", a.expires)
+			klog.Background().Error(f.err, "Renewing a token failed, the old one stays in use", "serviceAccount", a.name, "expires", a.expires)
 		}
 		return
 	}
@@ -158,7 +159,7 @@ func (a *account) fetch(f *fetch) {
 	a.renewAt, a.expires = now.Add(life*renewAfter/100), now.Add(life)
 }
 
-// request asks for a token, a few times if need be.
+// request asks for a token, with a few attempts.
 func (a *account) request() (answer *authenticationv1.TokenRequest, err error) {
 	pause := tokenPause
 	for attempt := range tokenAttempts {
@@ -178,8 +179,8 @@ func (a *account) request() (answer *authenticationv1.TokenRequest, err error) {
 	return nil, err
 }
 
-// requestOnce asks for a token. That the account exists is taken for granted until the
-// answer says otherwise: it then is made, which needs no request in the usual case.
+// requestOnce asks for a token. It assumes that the account exists, which usually saves a
+// request, and creates it only if the response is that it does not.
 func (a *account) requestOnce() (*authenticationv1.TokenRequest, error) {
 	answer, err := a.create()
 	if !apierrors.IsNotFound(err) {
@@ -200,8 +201,8 @@ func (a *account) create() (*authenticationv1.TokenRequest, error) {
 	return a.core.ServiceAccounts(metav1.NamespaceSystem).CreateToken(ctx, a.name, want, metav1.CreateOptions{})
 }
 
-// ensure makes the account, and its namespace if that is missing too. That the process may
-// not make namespaces is no failure: somebody else will.
+// ensure creates the account, and its namespace if that is missing too. If the process may
+// not create namespaces, that is no failure: somebody else will.
 func (a *account) ensure() error {
 	ctx, cancel := context.WithTimeout(a.life, bootstrapTimeout)
 	defer cancel()
@@ -217,12 +218,12 @@ func (a *account) ensure() error {
 	if apierrors.IsNotFound(err) {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
 		if _, err := a.core.Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-			klog.Background().V(2).Info("The namespace of service accounts is missing and cannot be made", "err", err)
+			klog.Background().V(2).Info("The namespace of service accounts is missing and cannot be created", "err", err)
 		}
 		err = create()
 	}
 	if err != nil {
-		return fmt.Errorf("making the account: %w", err)
+		return fmt.Errorf("creating the account: %w", err)
 	}
 	return nil
 }
@@ -260,7 +261,7 @@ func (t *asAccount) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !ok {
 		return resp, nil
 	}
-	_ = resp.Body.Close() // nothing of the refusal is of interest
+	_ = resp.Body.Close() // the body of the rejection is not needed
 	token, _, err = t.account.use(req.Context())
 	if err != nil {
 		closeBody(again)
@@ -269,7 +270,7 @@ func (t *asAccount) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(withToken(again, token))
 }
 
-// repeat returns a request that can be sent after its body has been used up.
+// repeat returns a copy of a request whose body can be sent again.
 func repeat(req *http.Request) (*http.Request, bool) {
 	if req.Body == nil || req.Body == http.NoBody {
 		return req, true

@@ -129,6 +129,7 @@ func usedTokens(s *server) (used []string, bootstrap []string) {
 	return used, bootstrap
 }
 
+// Pins MGR-47 and MGR-183.
 func TestTokenIsFetchedWithTheFirstRequest(t *testing.T) {
 	s, _, c, _ := acting(t)
 	for range 3 {
@@ -137,7 +138,7 @@ func TestTokenIsFetchedWithTheFirstRequest(t *testing.T) {
 		}
 	}
 	if seen := s.seen(); len(seen) != 0 {
-		t.Fatalf("making clients sent %d requests", len(seen))
+		t.Fatalf("creating clients sent %d requests", len(seen))
 	}
 	for range 3 {
 		mustWrite(t, c)
@@ -154,6 +155,7 @@ func TestTokenIsFetchedWithTheFirstRequest(t *testing.T) {
 	}
 }
 
+// Pins MGR-45 and MGR-183.
 func TestMissingAccountIsMade(t *testing.T) {
 	s, a, c, _ := acting(t)
 	a.exists["job-controller"] = false
@@ -164,6 +166,7 @@ func TestMissingAccountIsMade(t *testing.T) {
 	}
 }
 
+// Pins MGR-48 and MGR-169.
 func TestTokenIsRenewedInTheBackground(t *testing.T) {
 	s, a, c, clk := acting(t)
 	mustWrite(t, c)
@@ -183,6 +186,7 @@ func TestTokenIsRenewedInTheBackground(t *testing.T) {
 	}
 }
 
+// Pins MGR-49.
 func TestRenewalThatFailsKeepsTheOldTokenUntilItExpires(t *testing.T) {
 	s, a, c, clk := acting(t)
 	mustWrite(t, c)
@@ -194,13 +198,14 @@ func TestRenewalThatFailsKeepsTheOldTokenUntilItExpires(t *testing.T) {
 	}
 	clk.Step(12 * time.Minute)
 	err := write(t.Context(), t, c)
-	if err == nil || !strings.Contains(err.Error(), "getting a token of service account kube-system/job-controller") || !apierrors.IsForbidden(errors.Unwrap(err)) && !strings.Contains(err.Error(), "no") {
+	if err == nil || !strings.Contains(err.Error(), "requesting a token for service account kube-system/job-controller") || !apierrors.IsForbidden(errors.Unwrap(err)) && !strings.Contains(err.Error(), "no") {
 		t.Errorf("without a valid token a write gives %v", err)
 	}
 	a.change(func() { a.refuse = 0 })
 	mustWrite(t, c)
 }
 
+// Pins MGR-50 and MGR-169.
 func TestRefusedTokenIsReplacedAndTheRequestRepeated(t *testing.T) {
 	s, a, c, clk := acting(t)
 	mustWrite(t, c)
@@ -232,6 +237,7 @@ func TestRefusedNewTokenIsKept(t *testing.T) {
 }
 
 // However many wait for a token, it is asked for once, and each waits as long as it wants.
+// Pins MGR-46.
 func TestWaitersShareOneRequestForAToken(t *testing.T) {
 	s, a, c, _ := acting(t)
 	a.held = make(chan struct{})
@@ -260,6 +266,7 @@ func TestWaitersShareOneRequestForAToken(t *testing.T) {
 	}
 }
 
+// Pins MGR-47.
 func TestTokenIsAskedForAFewTimes(t *testing.T) {
 	s, a, c, clk := acting(t)
 	a.refuse = http.StatusInternalServerError
@@ -269,7 +276,7 @@ func TestTokenIsAskedForAFewTimes(t *testing.T) {
 		select {
 		case err := <-failed:
 			over = true
-			if err == nil || !strings.Contains(err.Error(), "getting a token") {
+			if err == nil || !strings.Contains(err.Error(), "requesting a token") {
 				t.Errorf("got %v", err)
 			}
 		default:

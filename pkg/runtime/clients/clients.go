@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/transport"
 	"k8s.io/component-base/version"
 	"k8s.io/utils/clock"
+
+	"kcmd.dev/pkg/controller"
 )
 
 const (
@@ -30,28 +32,28 @@ const (
 
 // Options configure Clients.
 type Options struct {
-	// Base says how to reach the API server, see LoadConfig. Its limits and user agent are
+	// Base is how to reach the API server, see LoadConfig. Its limits and user agent are
 	// ignored.
 	Base *rest.Config
 	// Version is part of the user agent. The zero Info means that of the binary.
 	Version apiversion.Info
-	// ServiceAccounts makes identities with a service account act as it: with its first
-	// request a token is requested, and the account created if it does not exist. Without
-	// it they use the credentials of Base. Default false.
+	// ServiceAccounts makes identities with a service account act as that account: with its
+	// first request a token is requested, and the account created if it does not exist.
+	// Without it they use the credentials of Base. Default false.
 	ServiceAccounts bool
 	// QPS and Burst limit each client of each Set, see SetLimits.
 	QPS   float32
 	Burst int
-	// Recorder is told of every write under a fence. Optional.
+	// Recorder is notified of every write under a fence. Optional.
 	Recorder Recorder
 	// ForbiddenManager is the field manager of objects that must not be written. Empty
 	// permits all.
 	ForbiddenManager string
-	// Clock tells when tokens have to be renewed. Default: the real one.
+	// Clock determines when tokens are renewed. Default: the real one.
 	Clock clock.Clock
 }
 
-// Identity says on whose behalf a Set acts.
+// Identity is on whose behalf a Set acts.
 type Identity struct {
 	// Name is the canonical name of the controller, for errors.
 	Name string
@@ -61,8 +63,14 @@ type Identity struct {
 	ClientName string
 	// Limits scale the limits of this identity.
 	Limits LimitFactors
+	// Pauses are the namespaces in which nothing may be written. Nil means none.
+	Pauses *controller.Pauses
+	// Deletions are asked before each deletion. Nil means that none counts.
+	Deletions *controller.Deletions
 	// ConsistentLists makes lists that would accept any version consistent reads.
 	ConsistentLists bool
+	// Observer is told of every write of the Set and its outcome. Optional.
+	Observer Observer
 }
 
 // Set is the clients of one identity. All respect the same fence.
@@ -81,6 +89,7 @@ type Clients struct {
 	host      string // URL of the API server
 	path      string // path of Host, without trailing slash
 	own       *link  // with the credentials of Base, but for a token
+	pace      pace   // of the connections of own
 	token     atomic.Pointer[string]
 	anonymous *link // without credentials; nil without ServiceAccounts
 	limits    *limits
@@ -103,7 +112,7 @@ func New(o Options) (*Clients, error) {
 	}
 	url, _, err := rest.DefaultServerUrlFor(o.Base)
 	if err != nil {
-		return nil, fmt.Errorf("making clients: %w", err)
+		return nil, fmt.Errorf("creating clients: %w", err)
 	}
 	c := &Clients{
 		options: o,
@@ -113,7 +122,7 @@ func New(o Options) (*Clients, error) {
 		access:  &Access{Config: o.Base},
 	}
 	c.token.Store(&o.Base.BearerToken)
-	if c.own, err = newLink(o.Base); err != nil {
+	if c.own, err = newLink(o.Base, &c.pace); err != nil {
 		return nil, err
 	}
 	if o.ServiceAccounts {
@@ -124,36 +133,39 @@ func New(o Options) (*Clients, error) {
 
 func (c *Clients) prepareServiceAccounts() error {
 	var err error
-	if c.anonymous, err = newLink(rest.AnonymousClientConfig(c.options.Base)); err != nil {
+	if c.anonymous, err = newLink(rest.AnonymousClientConfig(c.options.Base), nil); err != nil {
 		return err
 	}
 	bootstrap := c.config(credentials{shared: c.ownCredentials(), suffix: component}, nil, LimitFactors{})
 	core, err := kubernetes.NewForConfigAndClient(bootstrap, &http.Client{Transport: bootstrap.Transport, Timeout: bootstrapTimeout})
 	if err != nil {
-		return fmt.Errorf("making the client for service accounts: %w", err)
+		return fmt.Errorf("creating the client for service accounts: %w", err)
 	}
 	c.accounts = newAccounts(core.CoreV1(), c.options.Clock)
 	return nil
 }
 
-// Renew goes on with other credentials for the same API server and user, see
+// ReadAtOnce ends the pauses in reading watches of Leases for ten seconds: somebody waits for a
+// cache to be up to date.
+func (c *Clients) ReadAtOnce() { c.pace.hurry() }
+
+// Renew uses other credentials for the same API server and user from now on, see
 // Access.Compare. Sets stay as they are: their next requests use the new credentials. A new
 // token changes nothing else. Other certificates need other connections: requests under way
-// are finished on the old ones, watches end there without an error and are resumed by those
-// who opened them, and then the old connections are closed. If it fails, nothing has
-// changed.
+// are finished on the old ones, watches end there without an error and are resumed by their
+// clients, and then the old connections are closed. If it fails, nothing has changed.
 func (c *Clients) Renew(a *Access) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var own, anonymous *lane
 	var err error
 	if c.access.transportKey() != a.transportKey() {
-		if own, err = newLane(a.Config); err != nil {
+		if own, err = newLane(a.Config, &c.pace); err != nil {
 			return err
 		}
 	}
 	if c.anonymous != nil && c.access.anonymousKey() != a.anonymousKey() {
-		if anonymous, err = newLane(rest.AnonymousClientConfig(a.Config)); err != nil {
+		if anonymous, err = newLane(rest.AnonymousClientConfig(a.Config), nil); err != nil {
 			return err
 		}
 	}
@@ -195,25 +207,33 @@ func (c *Clients) Close() {
 }
 
 // For makes the clients of an identity, which write while fence permits it; a nil fence
-// permits always. It sends no request: with service accounts, the first request of a
-// client sees to the account and its token.
+// permits always. It sends no request: with service accounts, the first request of a client
+// requests the token, and creates the account if needed.
 func (c *Clients) For(id Identity, fence Fence) (*Set, error) {
-	config := c.config(c.credentials(id), fence, id.Limits)
+	of := c.credentials(id)
+	of.pauses, of.deletions = id.Pauses, id.Deletions
+	config := c.config(of, fence, id.Limits)
 	if id.ConsistentLists {
 		config.Transport = &consistentTransport{next: config.Transport}
 	}
+	if id.Observer != nil {
+		config.Transport = &observingTransport{observer: id.Observer, clock: c.options.Clock, next: config.Transport, base: c.path}
+	}
 	set, err := c.newSet(config, id.Limits)
 	if err != nil {
-		return nil, fmt.Errorf("making clients of %s: %w", id.Name, err)
+		return nil, fmt.Errorf("creating clients of %s: %w", id.Name, err)
 	}
 	return set, nil
 }
 
-// credentials are how an identity presents itself.
+// credentials are those of an identity.
 type credentials struct {
 	shared  http.RoundTripper
 	account *account // whose token is added; nil if shared has credentials
 	suffix  string   // end of the user agent
+	pauses  *controller.Pauses
+
+	deletions *controller.Deletions
 }
 
 func (c *Clients) ownCredentials() http.RoundTripper { return &bearer{token: &c.token, next: c.own} }
@@ -234,8 +254,8 @@ func (c *Clients) credentials(id Identity) credentials {
 	}
 }
 
-// config describes the way of the requests of a Set: user agent, token, guard, fence, and
-// the shared transport. The fence is asked last: getting a token can take a while.
+// config builds the transport of a Set: user agent, token, guard, fence, and the shared
+// transport. The fence is checked last: getting a token can take a while.
 func (c *Clients) config(id credentials, fence Fence, factors LimitFactors) *rest.Config {
 	base, userAgent := c.options.Base, UserAgent(c.options.Version, id.suffix)
 	rt := id.shared
@@ -244,6 +264,12 @@ func (c *Clients) config(id credentials, fence Fence, factors LimitFactors) *res
 	}
 	if fence != nil {
 		rt = &fencedTransport{fence: fence, next: rt, base: c.path}
+	}
+	if id.deletions != nil {
+		rt = &deletingTransport{deletions: id.deletions, next: rt, base: c.path}
+	}
+	if id.pauses != nil {
+		rt = &pausedTransport{pauses: id.pauses, next: rt, base: c.path}
 	}
 	if c.options.ForbiddenManager != "" {
 		rt = &guardedTransport{manager: c.options.ForbiddenManager, next: rt}

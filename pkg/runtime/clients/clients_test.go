@@ -22,6 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // again makes another typed client of a set's Config.
 func (s *Set) again() (kubernetes.Interface, error) { return kubernetes.NewForConfig(s.Config) }
 
+// Pins MGR-3 and MGR-3a.
 func TestUserAgent(t *testing.T) {
 	platform := goruntime.GOOS + "/" + goruntime.GOARCH
 	for want, v := range map[string]version.Info{
@@ -35,6 +36,7 @@ func TestUserAgent(t *testing.T) {
 	}
 }
 
+// Pins MGR-3b and MGR-43.
 func TestRequestsSayWhoTheyAreFrom(t *testing.T) {
 	const prefix = "kube-controller-manager/v1.36.3 ("
 	s := newServer(t)
@@ -126,8 +128,8 @@ func TestManySetsShareConnectionsAndLeakNothing(t *testing.T) {
 	if got := s.connections.Load(); got > 2 {
 		t.Errorf("%d connections, want one with the credentials of the process and one without", got)
 	}
-	if got := lookups.n.Load(); got != 2 {
-		t.Errorf("%d transports were asked for, want one with the credentials of the process and one without", got)
+	if got := lookups.n.Load(); got != 3 {
+		t.Errorf("%d transports were asked for, want two with the credentials of the process, of which one is for watches of Leases, and one without", got)
 	}
 	for deadline := time.Now().Add(5 * time.Second); goruntime.NumGoroutine() > goroutines+5; goruntime.Gosched() {
 		if time.Now().After(deadline) {

@@ -13,7 +13,7 @@ import (
 // component is what every user agent starts with.
 const component = "kube-controller-manager"
 
-// Source says where to find how to reach the API server.
+// Source is where to find out how to reach the API server.
 type Source struct {
 	// Kubeconfig is the path of a kubeconfig file. Empty means the credentials of the pod
 	// the process runs in.
@@ -42,7 +42,7 @@ func LoadConfig(from Source) (*rest.Config, error) {
 	return config, nil
 }
 
-// UserAgent is what a client with the given suffix calls itself.
+// UserAgent returns the user agent of a client with the given suffix.
 func UserAgent(v version.Info, suffix string) string {
 	gitVersion, _, _ := strings.Cut(v.GitVersion, "-")
 	if gitVersion == "" {

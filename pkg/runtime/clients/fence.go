@@ -6,24 +6,25 @@ import (
 	"time"
 )
 
-// ErrFenced is what a write fails with because its fence is down. It wraps the cause.
+// ErrFenced is the error of a write whose fence is closed. It wraps the cause.
 var ErrFenced = errors.New("write refused: the controller may no longer write")
 
 // ErrClosed is the cause of a fence that was closed without one.
 var ErrClosed = errors.New("fence closed")
 
-// Fence permits writes. Once down, it stays down. A context.Context is a Fence.
+// Fence permits writes until it is closed. Once closed, it stays closed. A context.Context is
+// a Fence.
 type Fence interface {
-	// Err is nil while writes are permitted, and then why they are not.
+	// Err returns nil while writes are permitted, and afterwards why they are not.
 	Err() error
-	// Done is closed when the fence comes down.
+	// Done is closed when the fence closes.
 	Done() <-chan struct{}
-	// Deadline is when the fence comes down unless the permission is renewed; false if
-	// there is no such time. It can move.
+	// Deadline returns when the fence closes unless the permission is renewed; false if there
+	// is no such time. It can move.
 	Deadline() (time.Time, bool)
 }
 
-// ManualFence is a Fence that is down once it is closed. Use NewFence.
+// ManualFence is a Fence that is closed by a call. Use NewFence.
 type ManualFence struct {
 	done chan struct{}
 	mu   sync.Mutex
@@ -33,7 +34,7 @@ type ManualFence struct {
 // NewFence returns a fence that permits writes until Close.
 func NewFence() *ManualFence { return &ManualFence{done: make(chan struct{})} }
 
-// Close takes the fence down. Only the first call counts. A nil cause means ErrClosed.
+// Close closes the fence. Only the first call has an effect. A nil cause means ErrClosed.
 func (f *ManualFence) Close(cause error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,10 +61,10 @@ func (f *ManualFence) Done() <-chan struct{} { return f.done }
 // Deadline implements Fence: there is none.
 func (f *ManualFence) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// Fences returns a Fence that is down if any of the fences is. Nil fences are left out.
+// Fences returns a Fence that is closed if any of the fences is. Nil fences are left out.
 //
-// The first call of Done starts a goroutine that ends when the first of the fences comes
-// down: one of them has to be closed when the result is no longer needed.
+// The first call of Done starts a goroutine that ends when the first of the fences closes:
+// one of them has to be closed when the result is no longer needed.
 func Fences(fences ...Fence) Fence {
 	c := &combined{}
 	for _, f := range fences {

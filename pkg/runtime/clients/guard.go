@@ -10,11 +10,11 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// ErrShrunk is what a write fails with that would send an object which is not complete.
+// ErrShrunk is the error of a write that would send an incomplete object.
 var ErrShrunk = errors.New("refused: the object comes from a cache that dropped parts of it, and writing it would delete them; patch it, or read it from the API server first")
 
 // guardedTransport refuses to write objects that a field manager manages, which marks those
-// that a cache has shrunk. The name may occur anywhere else in them: it is the user's there.
+// that a cache has shrunk. Elsewhere in an object the name may occur in data of users.
 type guardedTransport struct {
 	manager string
 	next    http.RoundTripper

@@ -90,6 +90,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
+// Pins MGR-170.
 func TestShrunkObjectsAreRefusedAndTheMarkOfAUserIsNot(t *testing.T) {
 	for contentType, body := range encodings(t, shrunk()) {
 		for _, method := range []string{http.MethodPost, http.MethodPut} {

@@ -20,7 +20,7 @@ type LimitFactors struct {
 	Burst int
 }
 
-// limits are what all buckets of all Sets follow.
+// limits are the limits that all buckets of all Sets follow.
 type limits struct {
 	mu      sync.Mutex
 	current *limit

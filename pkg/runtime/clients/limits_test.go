@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
+// Pins MGR-168.
 func TestNoLimitByDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLimits(0, 0).newBucket(LimitFactors{QPS: 2})
@@ -35,6 +36,7 @@ func spend(t *testing.T, b *bucket, n int) time.Duration {
 	return time.Since(start).Round(10 * time.Millisecond)
 }
 
+// Pins MGR-168.
 func TestLimitsScaleAndChangeLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimits(10, 5)

@@ -28,8 +28,8 @@ const (
 	dialKeepAlive = 30 * time.Second
 )
 
-// link is a way to the API server whose connections can be replaced by others, made with
-// other credentials, while it is in use. It implements http.RoundTripper.
+// link is a transport whose connections can be replaced by others, made with other
+// credentials, while it is in use. It implements http.RoundTripper.
 type link struct {
 	mu      sync.RWMutex
 	current *lane
@@ -37,17 +37,17 @@ type link struct {
 
 var _ utilnet.RoundTripperWrapper = &link{}
 
-func newLink(base *rest.Config) (*link, error) {
-	first, err := newLane(base)
+func newLink(base *rest.Config, p *pace) (*link, error) {
+	first, err := newLane(base, p)
 	if err != nil {
 		return nil, err
 	}
 	return &link{current: first}, nil
 }
 
-// replace sends what comes from now on over next. Requests under way are finished on the
-// connections they were sent on; watches are ended there as the API server ends them, so
-// that they are opened again over next from where they were.
+// replace sends further requests over next. Requests in flight finish on the connections they
+// were sent on; watches are ended there as the API server ends them, so that they are opened
+// again over next from where they were.
 func (l *link) replace(next *lane) {
 	l.mu.Lock()
 	old := l.current
@@ -63,7 +63,7 @@ func (l *link) WrappedRoundTripper() http.RoundTripper {
 	return l.current.next
 }
 
-// enter counts a request in, under the lock: one that is counted is waited for.
+// enter counts a request, under the lock: retiring a lane waits for counted requests.
 func (l *link) enter() *lane {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -74,6 +74,14 @@ func (l *link) enter() *lane {
 // RoundTrip implements http.RoundTripper.
 func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
 	on := l.enter()
+	if on.closed.Load() {
+		// A transport that has not noticed yet would send on a connection that is closed.
+		on.leave()
+		if req.Body != nil {
+			_ = req.Body.Close() // nothing was read from it
+		}
+		return nil, errLaneClosed
+	}
 	if isWatch(req) {
 		return on.watch(req)
 	}
@@ -94,7 +102,7 @@ func (l *link) cut() {
 	l.current.cut()
 }
 
-// close closes all connections for good.
+// close closes all connections permanently.
 func (l *link) close() {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -112,20 +120,21 @@ func isWatch(req *http.Request) bool {
 // lane is a set of connections made with one set of credentials.
 type lane struct {
 	next     http.RoundTripper
+	paced    http.RoundTripper // for watches of which isPaced is true; nil for none
 	dialer   *connrotation.Dialer
 	requests atomic.Int64 // begun and not finished, and 1 for the link
-	closed   atomic.Bool  // nothing may be dialled any more
+	closed   atomic.Bool  // no connection may be dialled any more
 	open     sync.Map     // net.Conn, as dialled, to true
 
-	// inUse ends, through retired, when another lane has taken over.
+	// inUse ends, through retired, when another lane has replaced this one.
 	inUse   context.Context
 	retired context.CancelFunc
 }
 
 var errLaneClosed = errors.New("connections with these credentials have been closed")
 
-// newLane prepares connections. It opens none.
-func newLane(base *rest.Config) (*lane, error) {
+// newLane prepares connections. It opens none. Without a pace no watch has a paced connection.
+func newLane(base *rest.Config, p *pace) (*lane, error) {
 	l := &lane{}
 	l.inUse, l.retired = context.WithCancel(context.Background())
 	l.requests.Store(1)
@@ -144,26 +153,37 @@ func newLane(base *rest.Config) (*lane, error) {
 		l.open.Store(conn, true)
 		return &laneConn{Conn: conn, lane: l}, nil
 	})
+	var err error
+	if l.next, err = transportFor(base, l.dialer.DialContext); err != nil {
+		return nil, err
+	}
+	if p != nil {
+		l.paced, err = transportFor(base, dialPaced(l.dialer, p))
+	}
+	return l, err
+}
+
+// transportFor makes a transport with connections of its own.
+func transportFor(base *rest.Config, dial func(ctx context.Context, network, address string) (net.Conn, error)) (http.RoundTripper, error) {
 	config := rest.CopyConfig(base)
 	config.UserAgent = ""   // differs by Set
 	config.BearerToken = "" // see bearer
-	config.Dial = l.dialer.DialContext
+	config.Dial = dial
 	if config.Proxy == nil {
-		// It is what nil stands for, but set it keeps the transport out of the cache that
-		// client-go has for all of the process: there the transport would be kept for ever,
-		// through its dialer, and with it the credentials of a lane that was replaced.
+		// It equals the default, but setting it keeps the transport out of client-go's
+		// process-wide cache, which would keep the transport, through its dialer, and the
+		// credentials of a replaced lane forever.
 		config.Proxy = http.ProxyFromEnvironment
 	}
 	next, err := rest.TransportFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("making the transport to the API server: %w", err)
+		return nil, fmt.Errorf("creating the transport to the API server: %w", err)
 	}
 	if !klog.V(6).Enabled() { // otherwise client-go has it logged already
 		// The verbosity can be raised later.
 		next = transport.NewDebuggingRoundTripper(next, transport.DebugByContext)
 	}
-	l.next = next
-	return l, nil
+	return next, nil
 }
 
 // retire ends the lane once the last request on it has ended.
@@ -172,8 +192,8 @@ func (l *lane) retire() {
 	l.leave()
 }
 
-// leave counts a request out. The last one of a retired lane closes its connections, which
-// would otherwise stay open, idle, for a minute and a half.
+// leave uncounts a request. The last one of a retired lane closes its connections, which
+// would otherwise stay idle for 90 seconds.
 func (l *lane) leave() {
 	if l.requests.Add(-1) == 0 {
 		l.close()
@@ -183,18 +203,21 @@ func (l *lane) leave() {
 func (l *lane) close() {
 	l.closed.Store(true)
 	utilnet.CloseIdleConnectionsFor(l.next)
+	if l.paced != nil {
+		utilnet.CloseIdleConnectionsFor(l.paced)
+	}
 	l.dialer.CloseAll()
 }
 
-// cut breaks all connections, as link.cut says. Closed in the ordinary way, the system would
-// go on trying to deliver what was written for minutes.
+// cut breaks all connections, as link.cut says. Closed in the ordinary way, the kernel would
+// try for minutes to deliver what was written.
 func (l *lane) cut() {
 	l.open.Range(func(key, _ any) bool {
 		conn := key.(net.Conn)
 		if tcp, ok := conn.(*net.TCPConn); ok {
 			_ = tcp.SetLinger(0) // fails for a connection that is closed already
 		}
-		_ = conn.Close() // its user learns from its next read or write
+		_ = conn.Close() // its user notices at the next read or write
 		return true
 	})
 }
@@ -215,7 +238,11 @@ func (c *laneConn) Close() error {
 func (l *lane) watch(req *http.Request) (*http.Response, error) {
 	began := time.Now()
 	ctx, cancel := context.WithCancel(req.Context())
-	resp, err := l.next.RoundTrip(req.WithContext(ctx))
+	next := l.next
+	if l.paced != nil && isPaced(req) {
+		next = l.paced
+	}
+	resp, err := next.RoundTrip(req.WithContext(ctx))
 	if err != nil {
 		cancel()
 		l.leave()
@@ -232,7 +259,7 @@ func (l *lane) watch(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// countedBody tells when the answer has been read or dropped.
+// countedBody reports when the response has been read or dropped.
 type countedBody struct {
 	io.ReadCloser
 	done func()

@@ -17,8 +17,8 @@ var (
 	cborPrefix = []byte{0xd9, 0xd9, 0xf7}
 )
 
-// managedBy reports that the object or patch in a body says that the field manager manages
-// the object. A body that names the manager and cannot be read may say so.
+// managedBy reports whether the object or patch in a body says that the field manager manages
+// the object. A body that contains the name and cannot be decoded is assumed to.
 func managedBy(body []byte, manager string) bool {
 	if !bytes.Contains(body, []byte(manager)) {
 		return false
@@ -61,7 +61,7 @@ func protobufManagedBy(encoded []byte, manager string) bool {
 // managerPath is where an object names its field managers. The asterisk is any index.
 var managerPath = []string{"metadata", "managedFields", "*", "manager"}
 
-// names reports that what a path leads to in a value, any of it, is the manager.
+// names reports whether any value at a path is the manager.
 func names(value any, path []string, manager string) bool {
 	if len(path) == 0 {
 		return value == any(manager)
@@ -79,7 +79,7 @@ func names(value any, path []string, manager string) bool {
 	return false
 }
 
-// patchNames reports that an operation of a JSON patch writes the manager.
+// patchNames reports whether an operation of a JSON patch writes the manager.
 func patchNames(operations []any, manager string) bool {
 	for _, operation := range operations {
 		o, ok := operation.(map[string]any)

@@ -20,13 +20,13 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Recorder is told of the outcome of every write that a fence let pass. It must not block,
-// and is called from several goroutines.
+// Recorder is notified of the outcome of every write that a fence permitted. It must not
+// block, and is called from several goroutines.
 type Recorder interface {
 	// Stored reports a write that the API server has carried out. version is the resource
 	// version in its answer, empty if there is none; began is when the write was sent.
 	Stored(resource schema.GroupResource, version string, began time.Time)
-	// Lost reports a write that may have been carried out: there was no answer.
+	// Lost reports a write that may have been carried out: there was no response.
 	Lost(resource schema.GroupResource)
 }
 

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// outcomes notes what it is told of writes.
+// outcomes records the writes that are reported to it.
 type outcomes struct {
 	mu  sync.Mutex
 	all []string
@@ -114,19 +114,8 @@ func TestWritesAreRecordedWithTheVersionInTheirAnswer(t *testing.T) {
 					test.answer(w, contentType == runtime.ContentTypeProtobuf)
 				})
 				written := &outcomes{}
-				config := s.config()
-				config.ContentType = contentType
-				config.Host += "/prefix" // the resource is found after it
-				all, err := New(Options{Base: config, Version: testVersion, Recorder: written})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer all.Close()
-				set, err := all.For(Identity{Name: "x"}, NewFence())
-				if err != nil {
-					t.Fatal(err)
-				}
-				err = test.send(t.Context(), set.Kubernetes)
+				set := s.prefixed(contentType, written, Identity{Name: "x"})
+				err := test.send(t.Context(), set.Kubernetes)
 				if got := written.String(); got != test.want {
 					t.Errorf("recorded %s, want %s (error %v)", got, test.want, err)
 				}

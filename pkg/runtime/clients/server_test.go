@@ -116,6 +116,20 @@ func (s *server) clients(change func(*Options)) *Clients {
 	return c
 }
 
+// prefixed returns clients that send a content type, to an API whose paths have a prefix.
+func (s *server) prefixed(contentType string, recorder Recorder, id Identity) *Set {
+	s.t.Helper()
+	set, err := s.clients(func(o *Options) {
+		o.Base.ContentType = contentType
+		o.Base.Host += "/prefix"
+		o.Recorder = recorder
+	}).For(id, NewFence())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return set
+}
+
 func (s *server) set(id Identity, fence Fence) *Set {
 	s.t.Helper()
 	set, err := s.clients(nil).For(id, fence)

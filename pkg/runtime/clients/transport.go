@@ -13,7 +13,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// minRecheck bounds how often a fence is asked that is past its deadline and not down.
+// minRecheck bounds how often a fence is checked that is past its deadline and not closed.
 const minRecheck = 10 * time.Millisecond
 
 // fencedTransport lets reads pass, and writes while its fence permits them.
@@ -30,7 +30,7 @@ func (t *fencedTransport) WrappedRoundTripper() http.RoundTripper { return t.nex
 
 // RoundTrip implements http.RoundTripper.
 func (t *fencedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if !t.writes(req) {
+	if !isWrite(req, t.base) {
 		return t.next.RoundTrip(req)
 	}
 	if err := t.fence.Err(); err != nil {
@@ -50,12 +50,13 @@ func (t *fencedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 // reviews are the API groups whose resources are questions: creating one stores nothing.
 var reviews = [...]string{"/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/"}
 
-func (t *fencedTransport) writes(req *http.Request) bool {
+// isWrite reports whether a request may change something. base is the path before /api and /apis.
+func isWrite(req *http.Request, base string) bool {
 	switch req.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, "":
 		return false
 	case http.MethodPost:
-		path := strings.TrimPrefix(req.URL.Path, t.base)
+		path := strings.TrimPrefix(req.URL.Path, base)
 		for _, group := range reviews {
 			if strings.HasPrefix(path, group) {
 				return false
@@ -71,11 +72,11 @@ func fenced(req *http.Request, cause error) error {
 
 func closeBody(req *http.Request) {
 	if req.Body != nil {
-		_ = req.Body.Close() // as RoundTripper demands; there is nobody to tell
+		_ = req.Body.Close() // as RoundTripper requires; an error cannot be reported
 	}
 }
 
-// fenceWatch cancels one write when its fence comes down.
+// fenceWatch cancels one write when its fence closes.
 type fenceWatch struct {
 	fence  Fence
 	ctx    context.Context
@@ -91,7 +92,7 @@ func (t *fencedTransport) watch(parent context.Context) *fenceWatch {
 	return w
 }
 
-// follow waits for a fence to come down, at its deadline even if nobody says so.
+// follow waits for a fence to close, at its deadline even without a signal.
 func (w *fenceWatch) follow(f Fence) {
 	for {
 		over, down := w.wait(f)
@@ -109,7 +110,7 @@ func (w *fenceWatch) follow(f Fence) {
 	}
 }
 
-// wait returns when the request is over, the fence is down, or its deadline has passed,
+// wait returns when the request is over, the fence is closed, or its deadline has passed,
 // which may have moved since.
 func (w *fenceWatch) wait(f Fence) (over, down bool) {
 	var timeout <-chan time.Time
@@ -130,12 +131,12 @@ func (w *fenceWatch) wait(f Fence) (over, down bool) {
 
 func (w *fenceWatch) end() { w.cancel(context.Canceled) }
 
-// fenceDown is the cause of a context that was cancelled by a fence.
+// fenceDown is the cause of a context that a fence cancelled.
 type fenceDown struct{ cause error }
 
 func (e *fenceDown) Error() string { return e.cause.Error() }
 
-// explain tells a cancellation by the fence from any other error.
+// explain distinguishes a cancellation by the fence from any other error.
 func (w *fenceWatch) explain(req *http.Request, err error) error {
 	var down *fenceDown
 	if errors.As(context.Cause(w.ctx), &down) {

@@ -250,7 +250,7 @@ func TestWhatCountsAsWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Method = tc.method
-		if got := rt.writes(req); got != tc.want {
+		if got := isWrite(req, rt.base); got != tc.want {
 			t.Errorf("%s %s is a write: %v", tc.method, tc.path, got)
 		}
 	}

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// maxConflicts is how often in a row a write is tried again at once.
+	// maxConflicts is how many times in a row a write is retried immediately.
 	maxConflicts = 2
-	// maxRequests is how many requests follow each other without a wait. The longest row
-	// that makes sense is three conflicts, each after a read, and two renewals that something
-	// has asked for meanwhile.
+	// maxRequests is how many requests follow each other without a wait. The longest useful
+	// sequence is three conflicts, each after a read, and two renewals that were requested
+	// meanwhile.
 	maxRequests = 8
 )
 
-var errUnsettled = fmt.Errorf("%d requests have not settled who holds the lease", maxRequests)
+var errUnsettled = fmt.Errorf("the holder of the lease is not known after %d requests", maxRequests)
 
-// step decides and acts until there is nothing to do but wait. It returns for how long.
+// step decides and acts until it has to wait, and returns for how long.
 func (e *Elector) step(ctx context.Context) time.Duration {
 	e.turn <- struct{}{}
 	defer func() { <-e.turn }()
@@ -46,7 +46,7 @@ func (e *Elector) step(ctx context.Context) time.Duration {
 	return 0
 }
 
-// snapshot returns what to decide on, after taking note of a Term that has run out.
+// snapshot returns the view to decide on, after ending a Term that has run out.
 func (e *Elector) snapshot(ctx context.Context) (view, Timings) {
 	e.mu.Lock()
 	over := e.term != nil && !e.term.Valid()
@@ -65,7 +65,7 @@ func (e *Elector) snapshot(ctx context.Context) (view, Timings) {
 	return v, e.timings
 }
 
-// delay is how long a lease that anybody may take is left to other candidates.
+// delay returns how long a lease that anybody may take is left to other candidates.
 func (e *Elector) delay(v view) time.Duration {
 	self := e.opts.Identity
 	if e.opts.Delay == nil || e.lastHolder == self || !v.contestable(e.opts.Clock.Now(), self) {
@@ -74,7 +74,7 @@ func (e *Elector) delay(v view) time.Duration {
 	return e.opts.Delay()
 }
 
-// draft is what a request that makes this process the holder is made of.
+// draft holds the data of a request that makes this process the holder.
 type draft struct {
 	start    time.Time
 	timings  Timings
@@ -93,7 +93,7 @@ func (e *Elector) draft(t Timings) draft {
 	return d
 }
 
-// do sends one request and takes note of the outcome.
+// do sends one request and records the outcome.
 func (e *Elector) do(ctx context.Context, v verb, t Timings) {
 	request, cancel := context.WithTimeout(ctx, t.requestTimeout())
 	defer cancel()
@@ -142,13 +142,13 @@ func (e *Elector) countSlowPath() {
 	e.refetched = false
 }
 
-// wrote takes note of the outcome of writing this process as the holder.
+// wrote records the outcome of writing this process as the holder.
 func (e *Elector) wrote(ctx context.Context, d draft, lease *coordinationv1.Lease, err error) {
 	if err == nil {
 		e.won(ctx, d, lease)
 		return
 	}
-	e.forget() // another version is stored, or it is unclear which
+	e.forget() // another version is stored, or it is unknown which
 	e.conflicts++
 	conflict := apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
 	if conflict {
@@ -166,7 +166,7 @@ func (e *Elector) forget() {
 	e.view.known = false
 }
 
-// failed puts the next attempt off.
+// failed delays the next attempt.
 func (e *Elector) failed(ctx context.Context, err error) {
 	e.conflicts = 0
 	if errors.Is(err, context.Canceled) {
@@ -184,7 +184,7 @@ func (e *Elector) failed(ctx context.Context, err error) {
 	klog.FromContext(ctx).Error(err, "lease attempt failed", "lease", klog.KRef(e.opts.Namespace, e.opts.Name), "leading", leading)
 }
 
-// won takes note of a lease that names this process as the holder, as it was stored.
+// won records a lease that names this process as the holder, as it was stored.
 func (e *Elector) won(ctx context.Context, d draft, lease *coordinationv1.Lease) {
 	now := e.opts.Clock.Now()
 	e.lastHolder = e.opts.Identity
@@ -217,7 +217,7 @@ func (e *Elector) won(ctx context.Context, d draft, lease *coordinationv1.Lease)
 func (e *Elector) beginTerm(ctx context.Context, deadline time.Time, before, acquired *coordinationv1.Lease) {
 	now := e.opts.Clock.Now()
 	e.mu.Lock()
-	late := !now.Before(deadline) // the answer is of no use
+	late := !now.Before(deadline) // the response came too late
 	if late {
 		e.view.retryAt = now.Add(e.timings.RetryPeriod)
 	}

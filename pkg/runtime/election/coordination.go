@@ -17,7 +17,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Coordination has the API server choose the holder of the lease, from the LeaseCandidates
+// Coordination lets the API server choose the holder of the lease, from the LeaseCandidates
 // that name it (KEP-4355, feature gate CoordinatedLeaderElection, API
 // coordination.k8s.io/v1beta1). The Elector then keeps the LeaseCandidate of this process,
 // named like Options.Identity: no two leases of a namespace can have the same Identity.
@@ -29,7 +29,7 @@ type Coordination struct {
 	// what it emulates, such as one built without a version, counts as what it emulates.
 	// Required.
 	BinaryVersion, EmulationVersion string
-	// Strategy says how to choose. Default: OldestEmulationVersion.
+	// Strategy is how to choose. Default: OldestEmulationVersion.
 	Strategy coordinationv1.CoordinatedLeaseStrategy
 }
 
@@ -75,9 +75,9 @@ func (e *Elector) beginCandidacy(ctx context.Context) (retire context.CancelFunc
 	return retire
 }
 
-// withdraw ends the candidacy for good and leaves a LeaseCandidate that counts as expired:
-// the API server would choose this process again otherwise, which has been a good candidate
-// until now. It may not delete the LeaseCandidate; the API server does.
+// withdraw ends the candidacy permanently and leaves a LeaseCandidate that counts as expired:
+// the API server might otherwise choose this process again. It may not delete the
+// LeaseCandidate; the API server does.
 func (e *Elector) withdraw(ctx context.Context) error {
 	e.mu.Lock()
 	retire := e.retire
@@ -122,7 +122,7 @@ func (e *Elector) stand(ctx context.Context) {
 	}
 	candidate, informers, err := leaderelection.NewCandidate(c.Client, o.Namespace, o.Identity, o.Name, c.BinaryVersion, c.EmulationVersion, c.Strategy)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "making the lease candidate failed", "leaseCandidate", klog.KRef(o.Namespace, o.Identity))
+		klog.FromContext(ctx).Error(err, "creating the lease candidate failed", "leaseCandidate", klog.KRef(o.Namespace, o.Identity))
 		return
 	}
 	e.mu.Lock()
@@ -149,7 +149,7 @@ func (e *Elector) refreshCandidate(ctx context.Context) error {
 		return fmt.Errorf("reading lease candidate: %w", err)
 	}
 	if candidate.Spec.LeaseName != e.opts.Name {
-		return fmt.Errorf("lease candidate %s is one for lease %s, not %s", candidate.Name, candidate.Spec.LeaseName, e.opts.Name)
+		return fmt.Errorf("lease candidate %s is for lease %s, not %s", candidate.Name, candidate.Spec.LeaseName, e.opts.Name)
 	}
 	candidate.Spec = v1beta1.LeaseCandidateSpec{
 		LeaseName:        e.opts.Name,

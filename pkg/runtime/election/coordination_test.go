@@ -56,6 +56,7 @@ func (s *server) chosen(t *testing.T, name string) (*process, *Term) {
 	return p, p.leading(t)
 }
 
+// Pins MGR-93.
 func TestCoordinatedCandidateTakesOnlyWhatItIsGiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -94,6 +95,7 @@ func TestCoordinatedCandidateTakesOnlyWhatItIsGiven(t *testing.T) {
 	})
 }
 
+// Pins MGR-93.
 func TestCoordinatedTermEndsWhenAnotherIsPreferred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -153,6 +155,7 @@ func candidateOf(t *testing.T, p *process) *v1beta1.LeaseCandidate {
 	return c
 }
 
+// Pins MGR-92.
 func TestLeaseCandidateIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, start := newServer(), time.Now()
@@ -317,6 +320,7 @@ func TestCandidacyIsChecked(t *testing.T) {
 	}
 }
 
+// Pins MGR-92.
 func TestVersionsOfCandidates(t *testing.T) {
 	client := fake.NewClientset()
 	for _, tc := range []struct{ binary, emulated, wantBinary, wantEmulated string }{

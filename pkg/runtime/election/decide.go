@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Timings are the rhythm of an election.
+// Timings are the durations of an election.
 type Timings struct {
 	// LeaseDuration is how long other candidates leave a lease alone that is not renewed.
 	// The record holds whole seconds, at least one. Kubernetes' default is 15s.
@@ -31,7 +31,7 @@ func (t Timings) validFor(seconds int32) time.Duration {
 // is time for a second one, but at least a second.
 func (t Timings) requestTimeout() time.Duration { return max(time.Second, t.RenewDeadline/2) }
 
-// verb is what an elector can do.
+// verb is an action of an elector.
 type verb string
 
 const (
@@ -60,7 +60,7 @@ func waitFor(d time.Duration) action { return action{verb: wait, after: d} }
 
 // view is what a decision rests on.
 type view struct {
-	known     bool          // the fields below are what the API server last said
+	known     bool          // the fields below are what the API server last reported
 	exists    bool          // the lease exists; if not, the record is the last one that did
 	holder    string        // identity of the holder, empty after a release
 	foreign   bool          // the record names self, and somebody else has written it
@@ -69,7 +69,7 @@ type view struct {
 	changedAt time.Time     // local time at which the last change was observed
 	freeAt    time.Time     // local time at which it was first seen without holder
 	seenAt    time.Time     // local time at which the lease was last read
-	watched   bool          // changes are told by a watch
+	watched   bool          // a watch reports changes
 	leading   bool          // self has a valid Term
 	renewedAt time.Time     // start of the last successful renewal
 	renewNow  bool          // do not wait for the next renewal
@@ -121,7 +121,7 @@ func decideCoordinated(v view, now time.Time, self string, t Timings) action {
 	return action{verb: acquire}
 }
 
-// keep renews in time.
+// keep renews the lease in time.
 func (v view) keep(now time.Time, t Timings) action {
 	if next := v.renewedAt.Add(t.RetryPeriod); !v.renewNow && now.Before(next) {
 		return waitFor(next.Sub(now))
@@ -129,21 +129,21 @@ func (v view) keep(now time.Time, t Timings) action {
 	return action{verb: renew}
 }
 
-// expiry is when the record, as last seen, ceases to be in force.
+// expiry returns when the record, as last seen, expires.
 func (v view) expiry() time.Time { return v.changedAt.Add(v.duration) }
 
-// own reports that self is the holder by a record that it has written.
+// own reports whether self is the holder by a record that it has written.
 func (v view) own(self string) bool { return v.holder == self && !v.foreign }
 
-// contestable reports that any candidate may take the lease now: nobody holds it, or
+// contestable reports whether any candidate may take the lease now: nobody holds it, or
 // another one that did not renew it.
 func (v view) contestable(now time.Time, self string) bool {
 	return v.known && !v.leading && !v.own(self) && (v.holder == "" || !now.Before(v.expiry()))
 }
 
-// takeAt is when self may take the lease, if nothing happens until then. The holder of a
-// deleted lease does not know yet: it is treated like the holder of a lease that exists. Whoever
-// has written a foreign record holds the lease, whatever name it uses.
+// takeAt returns when self may take the lease, if nothing happens until then. The holder of a
+// deleted lease may not have noticed yet: it is treated like the holder of a lease that exists.
+// Whoever has written a foreign record holds the lease, whatever name it uses.
 func (v view) takeAt(self string) time.Time {
 	var at time.Time
 	switch {
@@ -159,7 +159,7 @@ func (v view) takeAt(self string) time.Time {
 	return at
 }
 
-// orPoll waits for d, and reads the lease every RetryPeriod if no watch tells of changes.
+// orPoll waits for d, and reads the lease every RetryPeriod if no watch reports changes.
 func (v view) orPoll(d time.Duration, now time.Time, t Timings) action {
 	if v.watched {
 		return waitFor(d)

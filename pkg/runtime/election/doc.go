@@ -6,41 +6,43 @@
 //     timer: it ends on time even if the elector is stuck or the process was paused. As
 //     RenewDeadline is shorter than the lease, no two candidates have a valid Term at once.
 //  2. A Term that ended never becomes valid again. Losing the lease ends the Term and
-//     nothing else: the elector stands by and tries again.
+//     nothing else: the elector becomes a standby and tries again.
 //  3. What to do next is decided by a pure function, decide, from what was observed, the
 //     time and the timings. Acting on it is elsewhere.
 //  4. Expiry is judged by the local time at which the last change of the record was
 //     observed, never by timestamps in the record: clocks of machines differ.
-//  5. What an API server answers to a request of the elector is true, whatever its resource
-//     version; only events of watches can be out of date. Versions that go back mean that etcd
-//     was restored: a holder that is not recorded any more gets the time of its lease to
-//     notice, and no watch is believed for a while.
-//  6. A record that names this process makes it the holder only if it has written it. Another
-//     record means another process of the same identity, or that later writes are lost: it ends
-//     the Term, and the lease is left alone until it expires, like that of any other holder.
-//  7. The holder renews with one UPDATE per RetryPeriod and no GET. Only after a conflict
-//     or a failure it reads the lease again.
-//  8. A standby watches the lease and sends nothing else. It takes a released lease at
-//     once and an abandoned one when it expires, plus at most 100ms of jitter. While the
-//     watch does not work it reads the lease every RetryPeriod.
-//  9. Timings change live. A shorter RenewDeadline shortens the Term at once; a longer one
-//     counts from the renewal that has told the other candidates of the longer lease.
-//  10. The lease is given back only by Release, or by Yield to go on contending, when what it
-//     protects has stopped. The end of Run does not release it.
-//  11. What the process tells others about itself are annotations of the lease. They are
+//  5. The response of an API server to a request of the elector is true, whatever its
+//     resource version; only watch events can be out of date. Versions that go back mean
+//     that etcd was restored: a holder that is no longer recorded has the duration of its
+//     lease to notice, and watches are not trusted for a while.
+//  6. A record that names this process makes it the holder only if this process wrote it.
+//     Another record means another process of the same identity, or that later writes are
+//     lost: it ends the Term, and the lease is left alone until it expires, like that of
+//     any other holder.
+//  7. The holder renews with one UPDATE per RetryPeriod and no GET. It reads the lease
+//     again only after a conflict or a failure.
+//  8. A standby watches the lease and sends nothing else. It takes a released lease
+//     immediately and an abandoned one when it expires, plus at most 100ms of jitter. While
+//     the watch does not work it reads the lease every RetryPeriod.
+//  9. Timings change live. A shorter RenewDeadline shortens the Term immediately; a longer
+//     one counts from the renewal that announced the longer lease to the other candidates.
+//  10. The lease is released only by Release, or by Yield to keep competing for it, when
+//     what it protects has stopped. The end of Run does not release it.
+//  11. The process publishes information about itself in annotations of the lease. They are
 //     part of every write of the holder, so they are never older than its Term; Publish
 //     waits until a change is stored.
-//  12. Several candidates for several leases share them out by Delay: who has more goes
-//     later. The lease decides all the same: Delay can only make a candidate wait.
-//  13. With Coordination the API server chooses the holder: the elector then neither creates
-//     nor takes a lease, but renews one that names this process. When the API server prefers
-//     another candidate, or the lease is gone, the Term ends at once with ErrNotChosen. The
-//     lease expires by itself, or is passed on at once by a Yield after the controllers have
-//     stopped, and the elector stands by for the next choice.
-//  14. Release ends the candidacy, too, before it gives the lease back: the API server would
-//     choose the same process again.
+//  12. Several candidates for several leases distribute them by Delay: a candidate with
+//     more leases waits longer. The lease still decides: Delay can only make a candidate
+//     wait.
+//  13. With Coordination the API server chooses the holder: the elector then neither
+//     creates nor takes a lease, but renews one that names this process. When the API
+//     server prefers another candidate, or the lease is gone, the Term ends immediately
+//     with ErrNotChosen. The lease expires, or is handed over immediately by a Yield after
+//     the controllers have stopped, and the elector stands by for the next choice.
+//  14. Release also ends the candidacy before it releases the lease: otherwise the API
+//     server would choose the same process again.
 //
-// To have the API server choose, where config.Enabled(cfg, "CoordinatedLeaderElection"):
+// To let the API server choose, if gates.Enabled(cfg, "CoordinatedLeaderElection"):
 //
 //	Options.Coordinated = &election.Coordination{
 //		Client:           set.Kubernetes, // of the identity that holds the lease

@@ -46,7 +46,7 @@ type Options struct {
 	// asked for a lease that this process was the last to hold. It must not block; it may
 	// call State. Default: none.
 	Delay func() time.Duration
-	// Coordinated has the API server choose the holder: see Coordination. Optional.
+	// Coordinated lets the API server choose the holder: see Coordination. Optional.
 	Coordinated *Coordination
 	// OnChange is called with every new State, by the goroutine that runs the election: it
 	// must not block. Optional.
@@ -89,7 +89,7 @@ type Elector struct {
 
 	policy func(v view, now time.Time, self string, t Timings) action
 
-	// turn is held by whoever decides and sends requests, who has put something into it:
+	// turn is held, by putting a value into it, by the one that decides and sends requests:
 	// Run, Release or Yield. It guards what follows.
 	turn       chan struct{}
 	mayHold    bool   // a write may have made this process the holder
@@ -110,7 +110,7 @@ type Elector struct {
 	lease    *coordinationv1.Lease // as last seen, nil if it was never seen
 	view     view                  // leading, holder and duration are derived, see snapshot
 	term     *Term
-	// unwatchedUntil is until when no watch of the lease is believed.
+	// unwatchedUntil is until when watches of the lease are not trusted.
 	unwatchedUntil time.Time
 	termID         uint64 // ID of the newest Term
 	released       bool
@@ -204,10 +204,10 @@ func (e *Elector) signal() {
 }
 
 // Run contends for the lease until ctx ends or Release is called, and returns when every
-// goroutine it started has. Whatever Term is left then ends, as nobody renews it any more.
-// The lease itself is not released: see Release. Run may be called once.
+// goroutine it started has. The current Term, if any, then ends, since nobody renews it any
+// more. The lease itself is not released: see Release. Run may be called once.
 func (e *Elector) Run(ctx context.Context) {
-	klog.FromContext(ctx).Info("contending for lease", "lease", klog.KRef(e.opts.Namespace, e.opts.Name), "identity", e.opts.Identity)
+	klog.FromContext(ctx).Info("competing for lease", "lease", klog.KRef(e.opts.Namespace, e.opts.Name), "identity", e.opts.Identity)
 	e.opts.Metrics.SetLeading(e.opts.Name, false)
 	watcher := &watcher{elector: e}
 	retire := e.beginCandidacy(ctx)
@@ -271,7 +271,7 @@ func (e *Elector) isReleased() bool {
 	return e.released
 }
 
-// publish tells OnChange of a new State.
+// publish reports a new State to OnChange.
 func (e *Elector) publish() {
 	e.publishing.Lock()
 	defer e.publishing.Unlock()

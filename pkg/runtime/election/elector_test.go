@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 )
 
+// Pins MGR-81, MGR-82 and MGR-83.
 func TestAcquiresAndRenews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, start := newServer(), time.Now()
@@ -49,6 +50,7 @@ func TestAcquiresAndRenews(t *testing.T) {
 	})
 }
 
+// Pins MGR-81.
 func TestStandbyTakesOverWhenTheLeaseExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -81,6 +83,7 @@ func TestStandbyTakesOverWhenTheLeaseExpires(t *testing.T) {
 	})
 }
 
+// Pins MGR-164.
 func TestLostLeaseEndsTheTermInTimeAndIsRegained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, start := newServer(), time.Now()
@@ -169,6 +172,7 @@ func TestTermEndsInTimeWhileTheElectorIsStuck(t *testing.T) {
 	})
 }
 
+// Pins MGR-82.
 func TestConflictTakesTheSlowPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -252,6 +256,7 @@ func TestDeletedLeaseIsCreatedAgainByItsHolder(t *testing.T) {
 	})
 }
 
+// Pins MGR-182.
 func TestWithoutWatchTheStandbyPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
@@ -276,6 +281,7 @@ func TestWithoutWatchTheStandbyPolls(t *testing.T) {
 	})
 }
 
+// Pins MGR-182.
 func TestWatchIsOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()

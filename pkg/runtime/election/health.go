@@ -14,9 +14,9 @@ const watchdogTolerance = 20 * time.Second
 // HealthCheckName is the name of the health check, as upstream's.
 const HealthCheckName = "leaderElection"
 
-// Check fails if this process should renew the lease and nothing has come of it until 20s
-// after the lease ended: the elector is stuck. A standby is always healthy, also one that
-// lost the lease because it cannot reach the API server.
+// Check fails if this process should have renewed the lease and has not until 20s after the
+// lease ended: the elector is stuck. A standby is always healthy, also one that lost the
+// lease because it cannot reach the API server.
 func (e *Elector) Check(*http.Request) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -45,7 +45,7 @@ func (e *Elector) CheckCandidate(req *http.Request) error {
 	return candidate.Check(req)
 }
 
-// Status is what there is to know about an election.
+// Status is the state of an election.
 type Status struct {
 	Identity string `json:"identity"`
 	// Leading is whether this process holds the lease; Term counts its Terms.
@@ -58,7 +58,7 @@ type Status struct {
 	Transitions int32     `json:"transitions"`
 	// Renewed is when this process last saw the record change, or changed it.
 	Renewed time.Time `json:"renewed,omitzero"`
-	// Watching is whether a standby is told of changes; else it asks every RetryPeriod.
+	// Watching is whether a standby watches the lease; if not, it reads it every RetryPeriod.
 	Watching bool `json:"watching"`
 	// LastError is the failure of the newest attempt, empty if it succeeded.
 	LastError     string    `json:"lastError,omitempty"`

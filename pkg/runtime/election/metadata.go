@@ -93,8 +93,7 @@ func (e *Elector) awaitStored(ctx context.Context, term *Term, edition uint64) e
 	}
 }
 
-// setStored takes note of the edition of the metadata that is on the lease. The caller
-// holds mu.
+// setStored records the edition of the metadata that is on the lease. The caller holds mu.
 func (e *Elector) setStored(edition uint64) {
 	if e.stored == edition {
 		return

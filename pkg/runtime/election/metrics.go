@@ -8,9 +8,9 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Metrics is told what an Elector does. lease is the name of the Lease.
+// Metrics receives what an Elector does. lease is the name of the Lease.
 type Metrics interface {
-	// SetLeading tells whether this process holds the lease.
+	// SetLeading records whether this process holds the lease.
 	SetLeading(lease string, leading bool)
 	// SlowPath counts a renewal that had to read the lease first.
 	SlowPath(lease string)

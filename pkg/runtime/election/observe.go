@@ -10,9 +10,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// answered takes note of the lease in the answer to a request of this process. It is what is
-// stored, whatever its version: if that is older than one seen before, versions have gone
-// back.
+// answered records the lease in the response to a request of this process. It is current,
+// whatever its version: if that is older than one seen before, versions have gone back.
 func (e *Elector) answered(ctx context.Context, lease *coordinationv1.Lease) {
 	if e.lease != nil && older(lease, e.lease) {
 		e.recede(ctx, lease)
@@ -20,8 +19,8 @@ func (e *Elector) answered(ctx context.Context, lease *coordinationv1.Lease) {
 	e.see(ctx, lease)
 }
 
-// told takes note of what a watch tells of the lease, unless it is older than what is known:
-// an answer is ahead of a watch.
+// told records a watch event of the lease, unless it is older than what is known: responses
+// can be ahead of a watch.
 func (e *Elector) told(ctx context.Context, lease *coordinationv1.Lease, deleted bool) {
 	switch {
 	case e.view.exists && older(lease, e.lease):
@@ -34,9 +33,9 @@ func (e *Elector) told(ctx context.Context, lease *coordinationv1.Lease, deleted
 
 // recede prepares for versions that have gone back, as after a restore of etcd. The record of
 // another holder may be lost while its Term goes on: it is given the time of its lease to
-// notice. A watch that was open may wait for versions that were there before, and one of an
-// API server that has gone on may tell of them: neither is believed for as long as it takes to
-// see by reads that a holder is dead.
+// notice. An open watch may wait for versions that were lost, or report them if its API server
+// has not been restored: no watch is trusted for as long as it takes to see by reads that a
+// holder is dead.
 func (e *Elector) recede(ctx context.Context, lease *coordinationv1.Lease) {
 	klog.FromContext(ctx).Info("Resource versions have gone back, as after a restore of etcd", "lease", klog.KRef(e.opts.Namespace, e.opts.Name),
 		"from", e.lease.ResourceVersion, "to", lease.ResourceVersion)
@@ -50,7 +49,7 @@ func (e *Elector) recede(ctx context.Context, lease *coordinationv1.Lease) {
 	e.unwatchedUntil = now.Add(2 * max(lasts, durationOf(lease)))
 }
 
-// see takes note of the lease as the API server has it.
+// see records the lease as the API server has it.
 func (e *Elector) see(ctx context.Context, lease *coordinationv1.Lease) {
 	now, holder := e.opts.Clock.Now(), holderOf(lease)
 	e.mu.Lock()
@@ -71,7 +70,7 @@ func (e *Elector) see(ctx context.Context, lease *coordinationv1.Lease) {
 	}
 	switch {
 	case holder != e.opts.Identity:
-		e.written.only() // what is still under way meets another version
+		e.written.only() // what is still in flight meets another version
 		e.loseTerm(ctx, ErrTaken)
 	case e.foreign(lease):
 		e.lastHolder = "" // somebody else of that name
@@ -81,20 +80,20 @@ func (e *Elector) see(ctx context.Context, lease *coordinationv1.Lease) {
 	}
 }
 
-// own reports that a record makes this process the holder: it has written the record, or the
-// API server has chosen it.
+// own reports whether a record makes this process the holder: it has written the record, or
+// the API server has chosen it.
 func (e *Elector) own(lease *coordinationv1.Lease) bool {
 	return holderOf(lease) == e.opts.Identity && (e.opts.Coordinated != nil || !e.foreign(lease))
 }
 
-// foreign reports that a record names this process and was written by somebody else. The API
-// server writes such a record when it prefers another candidate: then that is what counts.
+// foreign reports whether a record names this process and was written by somebody else. The
+// API server writes such a record when it prefers another candidate: that is not foreign.
 func (e *Elector) foreign(lease *coordinationv1.Lease) bool {
 	return holderOf(lease) == e.opts.Identity && !e.written.has(lease.Spec) &&
 		(e.opts.Coordinated == nil || preferredOf(lease) == "")
 }
 
-// seeNone takes note that there is no lease.
+// seeNone records that there is no lease.
 func (e *Elector) seeNone() {
 	e.mayHold = false
 	e.mu.Lock()
@@ -104,7 +103,7 @@ func (e *Elector) seeNone() {
 	e.view.known, e.view.exists, e.view.seenAt = true, false, now
 }
 
-// setFree takes note of whether the lease has a holder. The caller holds mu.
+// setFree records whether the lease has a holder. The caller holds mu.
 func (e *Elector) setFree(now time.Time, free bool) {
 	switch {
 	case !free:
@@ -114,7 +113,7 @@ func (e *Elector) setFree(now time.Time, free bool) {
 	}
 }
 
-// older reports that a was stored before b.
+// older reports whether a was stored before b.
 func older(a, b *coordinationv1.Lease) bool {
 	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
 	return err == nil && order < 0

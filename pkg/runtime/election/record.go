@@ -30,8 +30,8 @@ func durationOf(l *coordinationv1.Lease) time.Duration {
 	return time.Duration(secondsOf(l)) * time.Second
 }
 
-// preferredOf is who should hold the lease instead of its holder, by the will of the API
-// server; empty if there is no such candidate.
+// preferredOf returns the candidate that the API server prefers to the holder, empty if there
+// is none.
 func preferredOf(l *coordinationv1.Lease) string {
 	if l == nil {
 		return ""
@@ -39,7 +39,7 @@ func preferredOf(l *coordinationv1.Lease) string {
 	return ptr.Deref(l.Spec.PreferredHolder, "")
 }
 
-// heldSpec is the record of self holding the lease, renewed at now. own says that self is the
+// heldSpec is the record of self holding the lease, renewed at now. own is set if self is the
 // holder according to the current record. The time of acquisition stays while the holder
 // stays; the count of transitions tells changes of the holder.
 func heldSpec(current *coordinationv1.Lease, exists, own bool, self string, now time.Time, t Timings) coordinationv1.LeaseSpec {
@@ -85,15 +85,16 @@ func withSpec(l *coordinationv1.Lease, spec coordinationv1.LeaseSpec) *coordinat
 	return l
 }
 
-// records are those that this process has written as the holder: the stored one first, as far
-// as is known, and then those of which it is unclear whether they were stored. They are told
-// by their times, which everybody sets who writes a record to hold the lease.
+// records are those that this process has written as the holder: first the stored one, as far
+// as is known, then those that may have been stored. They are identified by their times,
+// which every holder sets.
 type records []times
 
 // times are those of a record in microseconds, to which they are rounded on the wire.
 type times struct{ acquired, renewed int64 }
 
-// maxRecords bounds what is remembered. Requests that failed long ago do not arrive any more.
+// maxRecords bounds what is remembered. Requests that failed long ago will not arrive any
+// more.
 const maxRecords = 8
 
 func timesOf(s coordinationv1.LeaseSpec) times {
@@ -117,14 +118,14 @@ func (r *records) drop(s coordinationv1.LeaseSpec) {
 	}
 }
 
-// confirm takes note of the record that is stored. Those that were sent before it are not.
+// confirm records the record that is stored. Those that were sent before it are not.
 func (r *records) confirm(s coordinationv1.LeaseSpec) {
 	if n := slices.Index(*r, timesOf(s)); n > 0 {
 		*r = slices.Delete(*r, 0, n)
 	}
 }
 
-// only takes note that no others can be stored any more.
+// only records that no others can be stored any more.
 func (r *records) only(stored ...coordinationv1.LeaseSpec) {
 	*r = (*r)[:0]
 	for _, s := range stored {

@@ -21,15 +21,15 @@ func (e *Elector) Release(ctx context.Context) error {
 	}
 	e.mu.Unlock()
 	if err := e.withdraw(ctx); err != nil {
-		klog.FromContext(ctx).Error(err, "The API server may choose this process once more")
+		klog.FromContext(ctx).Error(err, "The API server may choose this process again")
 	}
 	return e.end(ctx)
 }
 
-// Yield gives the lease back like Release, for another candidate to take it, and goes on
-// contending: this process takes the lease again only when backoff has passed and nobody
-// else holds it then. If it fails, the lease may still name this process; it is left
-// alone for backoff all the same, and others take it when it expires.
+// Yield gives the lease back like Release, for another candidate to take it, and keeps
+// contending: this process takes the lease again only when backoff has passed and nobody else
+// holds it then. If it fails, the lease may still name this process; it is still left alone
+// for backoff, and others take it when it expires.
 func (e *Elector) Yield(ctx context.Context, backoff time.Duration) error {
 	e.mu.Lock()
 	e.view.holdOff = e.opts.Clock.Now().Add(backoff)
@@ -37,7 +37,7 @@ func (e *Elector) Yield(ctx context.Context, backoff time.Duration) error {
 	return e.end(ctx)
 }
 
-// end ends the current Term at once, and gives the lease back when it is our turn.
+// end ends the current Term immediately, and gives the lease back when it holds turn.
 func (e *Elector) end(ctx context.Context) error {
 	defer e.signal()
 	defer e.publish()

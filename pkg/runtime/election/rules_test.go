@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// Pins MGR-81, MGR-82 and MGR-182.
 func TestDecide(t *testing.T) {
 	now := time.Unix(100000, 0)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
@@ -87,6 +88,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// Pins MGR-93.
 func TestDecideCoordinated(t *testing.T) {
 	now := time.Unix(100000, 0)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
@@ -161,6 +163,7 @@ func TestContestable(t *testing.T) {
 	}
 }
 
+// Pins MGR-80 and MGR-53.
 func TestTimings(t *testing.T) {
 	short := Timings{LeaseDuration: 1900 * time.Millisecond, RenewDeadline: 1500 * time.Millisecond, RetryPeriod: 200 * time.Millisecond}
 	if got := short.seconds(); got != 1 {
@@ -183,6 +186,7 @@ func TestTimings(t *testing.T) {
 	}
 }
 
+// Pins MGR-81 and MGR-82.
 func TestHeldSpec(t *testing.T) {
 	then, now := time.Unix(1000, 0), time.Unix(2000, 0)
 	lease := func(holder string) *coordinationv1.Lease {
@@ -271,6 +275,7 @@ func TestAlways(t *testing.T) {
 	}
 }
 
+// Pins MGR-87 and MGR-131.
 func TestMetricsAreUpstreams(t *testing.T) {
 	r := metrics.NewKubeRegistry()
 	first, err := NewMetrics(r)

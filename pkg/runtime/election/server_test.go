@@ -306,7 +306,7 @@ func (e *events) expect(t *testing.T, want ...string) {
 	e.list = nil
 }
 
-// countingMetrics remembers what it is told.
+// countingMetrics records what it receives.
 type countingMetrics struct {
 	mu      sync.Mutex
 	leading bool

@@ -18,10 +18,10 @@ var (
 	ErrTaken = errors.New("another candidate holds the lease")
 	// ErrForeignRecord means that the lease names this process by a record of which it knows
 	// nothing. Another process has the same identity, or what this one has written is lost.
-	ErrForeignRecord = errors.New("the lease names this process, but somebody else has written it, or it was restored")
+	ErrForeignRecord = errors.New("the lease names this process, but another process wrote it, or it was restored")
 	// ErrNotChosen means that the lease is to go to another candidate, which the API server
 	// prefers, or that the API server was made to choose again. See Coordination.
-	ErrNotChosen = errors.New("the API server gives the lease to another candidate")
+	ErrNotChosen = errors.New("the API server assigned the lease to another candidate")
 	// ErrReleased means that the lease was given back.
 	ErrReleased = errors.New("the lease was released")
 	// ErrStopped means that nobody renews the lease any more.
@@ -56,7 +56,7 @@ func newTerm(id uint64, deadline time.Time, c clock.Clock) *Term {
 // Valid reports whether the lease is held now.
 func (t *Term) Valid() bool { return t.Err() == nil }
 
-// Err is nil while the Term is valid, and then why it ended.
+// Err returns nil while the Term is valid, and afterwards why it ended.
 func (t *Term) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -73,7 +73,7 @@ func (t *Term) errLocked() error {
 // Done is closed when the Term ends.
 func (t *Term) Done() <-chan struct{} { return t.done }
 
-// Deadline is when the Term ends unless the lease is renewed; false if it never ends.
+// Deadline returns when the Term ends unless the lease is renewed; false if it never ends.
 // Renewals move it.
 func (t *Term) Deadline() (time.Time, bool) {
 	t.mu.Lock()

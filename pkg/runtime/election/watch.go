@@ -21,7 +21,7 @@ const never = time.Duration(math.MaxInt64)
 
 var errWatchEnded = errors.New("the watch ended")
 
-// watcher has the lease watched while the elector stands by. Its methods are called by Run.
+// watcher watches the lease while the elector stands by. Its methods are called by Run.
 type watcher struct {
 	elector   *Elector
 	running   sync.WaitGroup
@@ -32,7 +32,7 @@ type watcher struct {
 	notBefore time.Time // no watch before, after a failure
 }
 
-// sighting is what a watch tells: that it is open, a version of the lease, which may be the
+// sighting is what a watch reports: that it is open, a version of the lease, which may be the
 // last one, or its own end.
 type sighting struct {
 	open  bool
@@ -73,7 +73,7 @@ func (w *watcher) ensure(ctx context.Context) time.Duration {
 	return never
 }
 
-// stop ends the watch. What it had to tell is dropped.
+// stop ends the watch. Pending sightings are dropped.
 func (w *watcher) stop() {
 	if w.cancel == nil {
 		return
@@ -89,7 +89,7 @@ func (w *watcher) setWatched(watched bool) {
 	w.elector.mu.Unlock()
 }
 
-// handle takes note of a sighting.
+// handle records a sighting.
 func (w *watcher) handle(ctx context.Context, s sighting) {
 	e := w.elector
 	switch {
@@ -118,7 +118,7 @@ func (w *watcher) ended(ctx context.Context, err error) {
 	e.view.known = false // otherwise it is read anyway within RetryPeriod, see orPoll
 }
 
-// watch tells of changes of the lease after a resource version until ctx ends or the watch
+// watch reports changes of the lease after a resource version until ctx ends or the watch
 // fails.
 func (e *Elector) watch(ctx context.Context, from string, out chan<- sighting) {
 	tell := func(s sighting) {

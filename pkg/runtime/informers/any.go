@@ -8,9 +8,9 @@ import (
 )
 
 // AnyFor returns an informer of the whole objects of a resource if this process caches them
-// whole anyway, of their metadata otherwise: that is if Options.Whole says so, or if another
-// scope holds an informer of all of them at the moment. The first answer for a resource holds
-// as long as the scope.
+// whole anyway, of their metadata otherwise: that is if Options.Whole reports it, or if
+// another scope currently holds an informer of all of them. The first answer for a resource
+// holds as long as the scope.
 func (s *Scope) AnyFor(resource schema.GroupVersionResource) (informers.GenericInformer, error) {
 	if s.formOf(resource) == Typed {
 		return s.ForResource(resource)
@@ -57,9 +57,9 @@ func (i *Informers) formOf(resource schema.GroupVersionResource, whole func(sche
 
 // Release gives back an informer that was obtained through the scope: its handlers of this
 // scope are removed, and it stops at once, without a grace period, if no other scope holds
-// it. It is for a kind that is no longer served, whose informer would go on asking for it.
-// It does not wait for a call of a handler in progress. An informer that was released, or
-// that the scope does not hold, is ignored; requested again, it is a new one.
+// it. It is for a kind that is no longer served, whose informer would keep requesting it. It
+// does not wait for a call of a handler in progress. An informer that was released, or that
+// the scope does not hold, is ignored; requested again, it is a new one.
 func (s *Scope) Release(of cache.SharedIndexInformer) {
 	w, ok := of.(*informer)
 	if !ok || w.scope != s {
@@ -72,8 +72,8 @@ func (s *Scope) Release(of cache.SharedIndexInformer) {
 	s.informers.releaseOne(s, w.base)
 }
 
-// letGo forgets an informer and returns its handlers. They stay listed until they are
-// removed, see drop.
+// letGo removes an informer from the scope and returns its handlers. They stay listed until
+// they are removed, see drop.
 func (s *Scope) letGo(w *informer) []*handler {
 	s.mu.Lock()
 	defer s.mu.Unlock()

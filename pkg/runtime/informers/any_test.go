@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 )
 
 // formOfInformer requests a resource and returns the form it got.
@@ -28,6 +28,7 @@ func formOfInformer(t *testing.T, h *harness, s *Scope, resource schema.GroupVer
 	return ""
 }
 
+// Pins MGR-170.
 func TestAnyForTakesWholeObjectsOnlyIfTheyAreCachedAnyway(t *testing.T) {
 	pods, secrets := corev1.SchemeGroupVersion.WithResource("pods"), corev1.SchemeGroupVersion.WithResource("secrets")
 	nodes := corev1.SchemeGroupVersion.WithResource("nodes")

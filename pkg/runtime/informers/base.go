@@ -17,14 +17,14 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 )
 
-// Form says how much of an object is cached.
+// Form is how much of an object is cached.
 type Form string
 
 const (
-	// Typed objects are whole, but for what the transform of the kind drops.
+	// Typed objects are whole, except for what the transform of the kind drops.
 	Typed Form = "typed"
 	// Metadata objects are metav1.PartialObjectMetadata.
 	Metadata Form = "metadata"
@@ -49,13 +49,13 @@ func (k key) String() string {
 	return name + describe(k.filter)
 }
 
-// base is a shared informer and what is known about it.
+// base is a shared informer and its state.
 type base struct {
 	key      key
 	informer cache.SharedIndexInformer
 	clock    clock.PassiveClock
 	handlers atomic.Int64
-	// onFailure is called when a list or watch failed; nil if nobody wants to know.
+	// onFailure is called when a list or watch failed; nil if there is no callback.
 	onFailure func()
 	// halted is closed when the informer has been told to stop.
 	halted chan struct{}
@@ -81,8 +81,8 @@ type failure struct {
 	err    error
 	at     time.Time
 	logged time.Time
-	// version is what the reflector had reached. A watch error is over once it moved on;
-	// that of an index is lasting, since objects are missing from it.
+	// version is what the reflector had reached. A watch error is over once it has made
+	// progress; that of an index is lasting, since objects are missing from it.
 	version string
 	lasting bool
 }
@@ -106,11 +106,11 @@ func (b *base) configure(transform cache.TransformFunc) {
 		b.informer.SetWatchErrorHandlerWithContext(b.watchFailed),
 	)
 	if err != nil {
-		klog.Background().Error(err, "configuring an informer that was started by somebody else", "informer", b.key.String())
+		klog.Background().Error(err, "configuring an informer that was started elsewhere", "informer", b.key.String())
 	}
 }
 
-// halt stops the informer for good. It does not wait.
+// halt stops the informer permanently. It does not wait.
 func (b *base) halt() {
 	if b.stop != nil {
 		b.stop()
@@ -186,7 +186,7 @@ func (b *base) watchFailed(ctx context.Context, r *cache.Reflector, err error) {
 	case apierrors.IsResourceExpired(err) || apierrors.IsGone(err):
 		logger.V(4).Info("watch expired", "err", err)
 	case errors.Is(err, io.EOF):
-		// The server ended the watch; that is routine.
+		// The API server ended the watch, as it does routinely.
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		logger.V(1).Info("watch closed unexpectedly", "err", err)
 	default:
@@ -197,7 +197,7 @@ func (b *base) watchFailed(ctx context.Context, r *cache.Reflector, err error) {
 	}
 }
 
-// failed records an error and logs it, at level 0 only if it is news.
+// failed records an error and logs it, at level 0 only if it is new.
 func (b *base) failed(logger klog.Logger, f failure) {
 	if b.note(f) {
 		logger.Error(f.err, "informer failed", "informer", b.key.String())
@@ -221,14 +221,14 @@ func (b *base) note(f failure) (news bool) {
 	return news
 }
 
-// unserved reports that the API server has answered that there is no such resource, and the
-// reflector has not got past that.
+// unserved reports whether the newest error is that the API server does not serve the
+// resource.
 func (b *base) unserved() bool {
 	last, failing := b.lastFailure()
 	return failing && apierrors.IsNotFound(last.err)
 }
 
-// lastFailure returns the newest error that the reflector has not got past.
+// lastFailure returns the newest error, unless the reflector has recovered from it.
 func (b *base) lastFailure() (failure, bool) {
 	b.errorMu.Lock()
 	last := b.failure

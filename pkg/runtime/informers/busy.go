@@ -4,12 +4,12 @@ import (
 	"slices"
 	"time"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 )
 
-// Busy lists the handlers of the scope that have been at work on one notification for at
-// least a time, the longest first. They ought to return at once: what they hold up is every
-// later notification.
+// Busy lists the handlers of the scope that have been processing one notification for at
+// least a time, the longest first. Handlers should return immediately, because they delay
+// every later notification.
 func (s *Scope) Busy(atLeast time.Duration) []controller.InFlight {
 	s.mu.Lock()
 	defer s.mu.Unlock()

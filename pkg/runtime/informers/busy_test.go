@@ -38,7 +38,7 @@ func TestHandlerThatDoesNotReturnIsShown(t *testing.T) {
 	eventually(t, "the handler to be done", func() bool { return len(s.Busy(0)) == 0 })
 }
 
-// Whoever asked is told when a list or watch fails.
+// The callback is called when a list or watch fails.
 func TestFailureOfAWatchIsTold(t *testing.T) {
 	h := newHarness(t)
 	told, once := make(chan struct{}), sync.Once{}

@@ -10,8 +10,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// handler stands between an informer and the handler of a controller. It is also the
-// registration that the controller gets.
+// handler wraps the handler of a controller. It is also the registration that the controller
+// gets.
 type handler struct {
 	scope *Scope
 	base  *base
@@ -84,10 +84,10 @@ func (h *handler) label() {
 	pprof.SetGoroutineLabels(h.scope.labels)
 }
 
-// awaitInitialList holds the first notification back until client-go has queued the last
-// one of the initial list. client-go (0.36) counts queued against delivered ones and takes
-// a handler that keeps up, so that the count is zero in between, for synced if it happens
-// to look at the wrong time (synctrack.SingleFileTracker.Finished).
+// awaitInitialList holds the first notification back until client-go has queued the last one
+// of the initial list. client-go (0.36) counts queued against delivered ones and takes a
+// handler that keeps up, so that the count is zero in between, for synced if it checks at the
+// wrong time (synctrack.SingleFileTracker.Finished).
 func (h *handler) awaitInitialList() {
 	h.listed = true
 	for _, queued := range []<-chan struct{}{h.base.informer.HasSyncedChecker().Done(), h.ready} {
@@ -129,7 +129,7 @@ func (h *handler) isolated(f func(cache.ResourceEventHandler)) (failure *PanicEr
 	return nil
 }
 
-// HasSynced reports that the handler has been shown the complete state of the cache.
+// HasSynced reports whether the handler has been shown the complete state of the cache.
 func (h *handler) HasSynced() bool {
 	h.mu.Lock()
 	r := h.registration
@@ -137,8 +137,8 @@ func (h *handler) HasSynced() bool {
 	return r != nil && r.HasSynced()
 }
 
-// HasSyncedChecker is done when the handler has been shown the complete state of the
-// cache; while the handler is still being added, when that is over.
+// HasSyncedChecker is done when the handler has been shown the complete state of the cache;
+// while the handler is still being added, when it has been added.
 func (h *handler) HasSyncedChecker() cache.DoneChecker {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -154,7 +154,7 @@ type adding struct{ h *handler }
 func (a adding) Name() string          { return "event handler for " + a.h.base.key.String() }
 func (a adding) Done() <-chan struct{} { return a.h.ready }
 
-// registered takes over what client-go returned, and gives it back at once if the handler
+// registered stores what client-go returned, and unregisters it immediately if the handler
 // was removed while it was being added.
 func (h *handler) registered(r cache.ResourceEventHandlerRegistration) {
 	h.mu.Lock()
@@ -182,8 +182,8 @@ func (h *handler) unregister() {
 	h.mu.Lock()
 	r := h.registration
 	h.mu.Unlock()
-	// An informer that has stopped ends its handlers itself, and while it does that it
-	// does not let others in: a handler that removes itself would wait for itself.
+	// An informer that has stopped ends its handlers itself, holding its lock: a handler that
+	// removes itself would deadlock.
 	if r == nil || h.base.informer.IsStopped() {
 		return
 	}
@@ -206,7 +206,7 @@ func (s *Scope) adopt(h *handler) error {
 	return nil
 }
 
-// drop removes a handler for good.
+// drop removes a handler permanently.
 func (s *Scope) drop(h *handler) {
 	h.remove() // first: Close relies on every handler being listed or removed
 	s.mu.Lock()

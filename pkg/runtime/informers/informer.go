@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// informer is what a scope hands out: the shared informer, with handlers that belong to
-// the scope.
+// informer is the shared informer as a scope returns it, with handlers that belong to the
+// scope.
 type informer struct {
 	scope *Scope
 	base  *base
@@ -33,14 +33,14 @@ func (w *informer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler,
 // AddEventHandlerWithOptions adds a handler. A nil ResyncPeriod follows the scope.
 func (w *informer) AddEventHandlerWithOptions(next cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
 	if w.scope.open.Err() != nil {
-		return nil, fmt.Errorf("adding a handler to the informer for %s: %w", w.base.key, ErrClosed)
+		return nil, w.refused(ErrClosed)
 	}
 	if w.scope.dry {
 		return registration{w.base.informer}, nil
 	}
 	h := newHandler(w.scope, w.base, next, o.ResyncPeriod)
 	if err := w.scope.adopt(h); err != nil {
-		return nil, fmt.Errorf("adding a handler to the informer for %s: %w", w.base.key, err)
+		return nil, w.refused(err)
 	}
 	registered, err := w.base.informer.AddEventHandlerWithOptions(h, cache.HandlerOptions{
 		Logger:       o.Logger,
@@ -48,10 +48,15 @@ func (w *informer) AddEventHandlerWithOptions(next cache.ResourceEventHandler, o
 	})
 	if err != nil {
 		w.scope.drop(h)
-		return nil, fmt.Errorf("adding a handler to the informer for %s: %w", w.base.key, err)
+		return nil, w.refused(err)
 	}
 	h.registered(registered)
 	return h, nil
+}
+
+// refused returns the error of a handler that could not be added.
+func (w *informer) refused(err error) error {
+	return w.scope.refuse(fmt.Errorf("adding a handler to the informer for %s: %w", w.base.key, err))
 }
 
 // RemoveEventHandler removes a handler of this scope. It does not wait for a call in
@@ -82,12 +87,17 @@ type syncer interface {
 // GetStore is GetIndexer.
 func (w *informer) GetStore() cache.Store { return w.GetIndexer() }
 
-// GetIndexer returns the shared cache. It answers also after the scope was closed and
-// after the informer was stopped, then with the last state.
-func (w *informer) GetIndexer() cache.Indexer { return indexer{w.base.informer.GetIndexer(), w.base} }
+// GetIndexer returns the shared cache. It remains usable after the scope was closed or the
+// informer stopped, with the last state.
+func (w *informer) GetIndexer() cache.Indexer { return indexer{w.base.informer.GetIndexer(), w} }
 
 // AddIndexers adds the indexes whose names the informer does not know yet.
-func (w *informer) AddIndexers(indexers cache.Indexers) error { return w.base.addIndexers(indexers) }
+func (w *informer) AddIndexers(indexers cache.Indexers) error {
+	if err := w.base.addIndexers(indexers); err != nil {
+		return w.scope.refuse(err)
+	}
+	return nil
+}
 
 // GetController returns a controller that cannot be run.
 func (w *informer) GetController() cache.Controller { return w.base.informer.GetController() }
@@ -110,7 +120,7 @@ func (w *informer) HasSyncedChecker() cache.DoneChecker { return w.base.informer
 
 func (w *informer) LastSyncResourceVersion() string { return w.base.informer.LastSyncResourceVersion() }
 
-// IsStopped reports that handlers can no longer be added.
+// IsStopped reports whether handlers can no longer be added.
 func (w *informer) IsStopped() bool {
 	return w.scope.open.Err() != nil || w.base.informer.IsStopped()
 }
@@ -132,11 +142,11 @@ func (w *informer) refuse(what string) error {
 	return fmt.Errorf("setting a %s: the informer for %s is shared", what, w.base.key)
 }
 
-// indexer is the shared cache, on which indexes can be declared by anybody.
+// indexer is the shared cache, to which every scope can add indexes.
 type indexer struct {
 	cache.Indexer
-	base *base
+	informer *informer
 }
 
-func (x indexer) AddIndexers(indexers cache.Indexers) error { return x.base.addIndexers(indexers) }
-func (x indexer) GetIndexers() cache.Indexers               { return x.base.indexers() }
+func (x indexer) AddIndexers(indexers cache.Indexers) error { return x.informer.AddIndexers(indexers) }
+func (x indexer) GetIndexers() cache.Indexers               { return x.informer.base.indexers() }

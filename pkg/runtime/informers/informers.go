@@ -24,11 +24,11 @@ type Options struct {
 	Client kubernetes.Interface
 	// Metadata lists and watches metadata-only objects. Required by MetadataFor only.
 	Metadata metadata.Interface
-	// Whole reports that the process caches the whole objects of a resource, so that AnyFor
-	// takes them instead of caching metadata besides. Nil means that it caches none.
+	// Whole reports whether the process caches the whole objects of a resource, so that
+	// AnyFor takes them instead of caching metadata besides. Nil means that it caches none.
 	Whole func(schema.GroupVersionResource) bool
 	// Failed is called when a list or watch failed, from any goroutine; it must not block.
-	// Nil means that nobody wants to know.
+	// Nil means no callback.
 	Failed func()
 	// Transforms are applied to typed objects before they are stored. Kinds that are not
 	// listed lose their managedFields. Nil means DefaultTransforms.
@@ -68,7 +68,7 @@ type Informers struct {
 	shutDown bool
 }
 
-// New makes Informers that hold nothing yet. No request is sent before Start.
+// New makes empty Informers. No request is sent before Start.
 func New(o Options) *Informers {
 	i := &Informers{
 		client:     o.Client,
@@ -168,8 +168,8 @@ func (i *Informers) acquire(s *Scope, k key, create func() (cache.SharedIndexInf
 	return b
 }
 
-// release drops the references of the scope. Informers without any become idle; those of
-// resources that the API server does not have any more are stopped.
+// release drops the references of the scope. Informers without references become idle; those
+// of resources that are no longer served are stopped.
 func (i *Informers) release(s *Scope) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -181,7 +181,8 @@ func (i *Informers) release(s *Scope) {
 		delete(b.refs, s)
 		b.idleSince = now
 		if len(b.refs) == 0 && b.unserved() {
-			// It would go on asking for the grace period, and keep nothing worth to be kept.
+			// It would keep sending requests during the grace period, and its cache is
+			// useless.
 			delete(i.bases, k)
 			b.halt()
 		}

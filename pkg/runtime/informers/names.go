@@ -8,19 +8,19 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 )
 
-// maxTaken is how many names that others have taken are skipped.
+// maxTaken is the number of taken names that are skipped.
 const maxTaken = 3
 
-// metricNames hands out the identities under which informers publish metrics.
+// metricNames assigns the identities under which informers publish metrics.
 //
-// A cache.InformerName accepts each resource once and cannot forget one, so an informer
-// that is made again after a stop needs another name. Names are numbered: an informer gets
-// the lowest number under which its type has not been used. A name that nobody uses any
-// more is released as a whole, so the numbers stay small. As long as no kind is stopped and
-// requested again, the plain name is the only one.
+// A cache.InformerName accepts each resource once and cannot forget one, so an informer that
+// is made again after a stop needs another name. Names are numbered: an informer gets the
+// lowest number under which its type has not been used. A name is released as a whole when it
+// is no longer used, so the numbers stay small. As long as no kind is stopped and requested
+// again, the plain name is the only one.
 type metricNames struct {
 	name string
 
@@ -104,7 +104,7 @@ func (m *metricNames) release(slot *nameSlot) {
 	clear(slot.spent)
 }
 
-// close ends handing out names.
+// close ends the assignment of names.
 func (m *metricNames) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

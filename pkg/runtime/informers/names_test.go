@@ -7,9 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 )
 
+// Pins MGR-59.
 func TestMetricNames(t *testing.T) {
 	m := newMetricNames("names-test")
 	pod, node := reflect.TypeFor[*corev1.Pod](), reflect.TypeFor[*corev1.Node]()

@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/client-go/tools/cache"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 )
 
 // TestEverythingAtOnce lets the race detector look at all that can coincide.

@@ -7,30 +7,31 @@ import (
 	"kcmd.dev/pkg/runtime/takeover"
 )
 
-// Barrier says whether caches that are complete contain what they have to, see package
+// Barrier reports whether caches that are complete contain what they have to, see package
 // takeover.
 type Barrier interface {
 	// Passed returns a channel that is closed once the cache does. It does not block.
 	Passed(takeover.Cache) <-chan struct{}
-	// Lacking says what a cache lacks, empty if it has passed or was not asked for.
+	// Lacking describes what a cache lacks, empty if it has passed or Passed was not called
+	// for it.
 	Lacking(takeover.Cache) string
 }
 
 // obstacle is something that a scope waits for.
 type obstacle struct {
 	over <-chan struct{}
-	gone <-chan struct{} // it does not matter any more; may be nil
+	gone <-chan struct{} // no longer waited for; may be nil
 	what func() string
 }
 
-// AddBarrier adds one to ScopeOptions.Barrier. It has to be added before anybody waits.
+// AddBarrier adds one to ScopeOptions.Barrier. It must be called before anybody waits.
 func (s *Scope) AddBarrier(b Barrier) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.barriers = append(s.barriers, b)
 }
 
-// Ready reports that every informer requested through the scope has a complete cache, that
+// Ready reports whether every informer requested through the scope has a complete cache, that
 // each has passed the barriers, and that every handler has been shown all of its cache. It is
 // false for a scope that is closed or has panicked.
 func (s *Scope) Ready() bool {
@@ -70,8 +71,7 @@ func (s *Scope) WaitUntilReady(ctx context.Context) bool {
 	}
 }
 
-// anyHaltedLocked reports that an informer was stopped although the scope holds it: nothing
-// is cached any more.
+// anyHaltedLocked reports whether an informer was stopped although the scope holds it.
 func (s *Scope) anyHaltedLocked() bool {
 	for _, w := range s.held {
 		select {
@@ -83,10 +83,10 @@ func (s *Scope) anyHaltedLocked() bool {
 	return false
 }
 
-// Waiting says what WaitUntilReady waits for, sorted; nil if nobody waits.
+// Waiting describes what WaitUntilReady waits for, sorted; nil if nobody waits.
 func (s *Scope) Waiting() []string {
 	if s.waiters.Load() == 0 {
-		return nil // asking would begin comparisons that nobody needs
+		return nil // it would begin comparisons without need
 	}
 	s.mu.Lock()
 	obstacles := s.obstaclesLocked()
@@ -99,8 +99,8 @@ func (s *Scope) Waiting() []string {
 	return slices.Compact(waiting)
 }
 
-// obstaclesLocked lists what the scope waits for at the moment. Further ones can turn up
-// when these are over: a cache is only compared when it is complete.
+// obstaclesLocked lists what the scope currently waits for. Others can appear when these are
+// over: a cache is only compared when it is complete.
 func (s *Scope) obstaclesLocked() []obstacle {
 	var found []obstacle
 	for _, w := range s.held {
@@ -113,7 +113,7 @@ func (s *Scope) obstaclesLocked() []obstacle {
 			found = append(found, obstacle{
 				over: h.HasSyncedChecker().Done(),
 				gone: h.gone,
-				what: func() string { return "handlers have not been shown all of " + h.base.key.String() },
+				what: func() string { return "handlers have not received all of " + h.base.key.String() },
 			})
 		}
 	}
@@ -138,13 +138,13 @@ func (s *Scope) obstacleOf(b *base) (o obstacle, waits bool) {
 		}
 		return obstacle{
 			over: passed,
-			what: func() string { return "the cache of " + b.key.String() + " lacks " + barrier.Lacking(cache) },
+			what: func() string { return "the cache of " + b.key.String() + " is behind: " + barrier.Lacking(cache) },
 		}, true
 	}
 	return obstacle{}, false
 }
 
-// cacheOf is an informer as a Barrier sees it.
+// cacheOf returns an informer as a Barrier sees it.
 func (i *Informers) cacheOf(b *base) takeover.Cache {
 	i.mu.Lock()
 	defer i.mu.Unlock()

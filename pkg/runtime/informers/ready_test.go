@@ -134,7 +134,7 @@ func TestAScopeIsReadyWhenEveryCacheHasPassedTheBarrier(t *testing.T) {
 	outcome := waiting(t, s)
 	w.open("pods")
 	eventually(t, "the pods to have passed", func() bool {
-		return slices.Equal(s.Waiting(), []string{"the cache of nodes lacks what was written before"})
+		return slices.Equal(s.Waiting(), []string{"the cache of nodes is behind: what was written before"})
 	})
 	w.open("nodes")
 	if !<-outcome {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// SetGracePeriod changes how long informers outlive their last user, for those that are
-// idle already too. Zero means DefaultGracePeriod.
+// SetGracePeriod changes how long informers outlive their last user, including those that are
+// already idle. Zero means DefaultGracePeriod.
 func (i *Informers) SetGracePeriod(d time.Duration) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -16,8 +16,8 @@ type resourceTable struct {
 	resources map[reflect.Type]schema.GroupVersionResource
 }
 
-// resources is computed from the scheme and the generated factory, so that it needs no
-// maintenance when client-go gains a kind.
+// resources is computed from the scheme and the generated factory, so that it stays complete
+// when client-go adds a kind.
 var resources = sync.OnceValue(func() resourceTable {
 	table := resourceTable{
 		types:     map[schema.GroupVersionResource]reflect.Type{},

@@ -19,6 +19,7 @@ func listMeta(version string) metav1.ListMeta { return metav1.ListMeta{ResourceV
 
 // TestForResourceKnowsWhatClientGoKnows walks all generated accessors, Core().V1().Pods()
 // and so on, and asks for each of them as a resource.
+// Pins MGR-60.
 func TestForResourceKnowsWhatClientGoKnows(t *testing.T) {
 	h := newHarness(t)
 	s := h.open(ScopeOptions{Name: "parity"})

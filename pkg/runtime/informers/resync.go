@@ -10,8 +10,8 @@ import (
 const minResyncPeriod = time.Second
 
 // SetResyncPeriod changes the period of the handlers that follow the scope; zero means no
-// resync. It counts from a handler's last resync, so a shorter period can make one due at
-// once.
+// resync. It counts from a handler's last resync, so a shorter period can make one due
+// immediately.
 func (s *Scope) SetResyncPeriod(period time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -19,8 +19,8 @@ func (s *Scope) SetResyncPeriod(period time.Duration) {
 	s.rescheduleLocked()
 }
 
-// rescheduleLocked makes the resync goroutine look again, and starts it if there is none
-// and a handler has a period.
+// rescheduleLocked makes the resync goroutine compute the next resync again, and starts it if
+// there is none and a handler has a period.
 func (s *Scope) rescheduleLocked() {
 	if s.resyncerOn {
 		select {
@@ -82,7 +82,7 @@ func (s *Scope) resyncLoop() {
 }
 
 // nextResync returns the handlers whose resync is due and, if there is none, how long the
-// first one has left. more is false when the loop has nothing to do any more.
+// first one has left. more is false when the loop can end.
 func (s *Scope) nextResync() (due []*handler, next time.Duration, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,8 +109,8 @@ func (s *Scope) nextResync() (due []*handler, next time.Duration, more bool) {
 	return due, next, true
 }
 
-// resync shows the handler every object in the cache. A handler that is still being shown
-// the initial state has no need of it.
+// resync shows the handler every object in the cache. A handler that is still receiving the
+// initial list is skipped.
 func (h *handler) resync() {
 	if !h.HasSynced() {
 		return

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
+// Pins MGR-171.
 func TestResyncFollowsTheScope(t *testing.T) {
 	h := newHarness(t, pods(4)...)
 	s := h.open(ScopeOptions{Name: "resync", ResyncPeriod: time.Hour})

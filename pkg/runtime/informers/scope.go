@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 )
 
 // ErrClosed is the cause of a wait that ended because the scope was closed, and the error
@@ -42,10 +42,10 @@ type ScopeOptions struct {
 	// a handler. A standby keeps its caches warm with it. Registrations of its handlers
 	// are synced when the informer is.
 	Dry bool
-	// Whole overrides Options.Whole for the scope. Nil leaves that.
+	// Whole overrides Options.Whole for the scope. Nil means Options.Whole.
 	Whole func(schema.GroupVersionResource) bool
-	// Barrier says what the caches have to contain besides being complete, before the scope
-	// is ready. Nil means nothing.
+	// Barrier decides what complete caches have to contain before the scope is ready. Nil
+	// means nothing.
 	Barrier Barrier
 }
 
@@ -88,6 +88,7 @@ type Scope struct {
 	period      time.Duration
 	resyncerOn  bool
 	barriers    []Barrier
+	refused     error // see Err
 }
 
 var _ controller.Scope = (*Scope)(nil)
@@ -140,9 +141,9 @@ func (i *Informers) NewScope(o ScopeOptions) *Scope {
 }
 
 // Close ends the scope: its handlers are removed, its resyncs stopped, and its references
-// released. It then waits for handlers that are being called, so it must not be called
-// from one. Listers and indexers obtained through the scope go on answering from the
-// cache. Further calls only wait.
+// released. It then waits for handlers that are being called, so it must not be called from
+// one. Listers and indexers obtained through the scope still read the cache. Further calls
+// only wait.
 func (s *Scope) Close() {
 	s.mu.Lock()
 	first := !s.closed
@@ -157,14 +158,31 @@ func (s *Scope) Close() {
 	if first {
 		s.informers.release(s)
 	}
-	// From here on nothing new is called and nothing is held: a handler that hangs
-	// keeps Close waiting, but no informer alive.
+	// From here on no handler is called and no informer is held: a handler that hangs delays
+	// Close, but keeps no informer alive.
 	s.calls.Lock()
 	s.calls.Unlock() //nolint:staticcheck // the point is to have waited
 	s.resyncing.Wait()
 	s.mu.Lock()
 	clear(s.handlers)
 	s.mu.Unlock()
+}
+
+// Err returns the first error of adding a handler or an index to an informer of the scope.
+func (s *Scope) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refused
+}
+
+// refuse keeps the first error for Err, and returns the one it is given.
+func (s *Scope) refuse(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refused == nil {
+		s.refused = err
+	}
+	return err
 }
 
 // Filtered returns the view of the objects that the filter selects.
@@ -227,7 +245,7 @@ func (s *Scope) start() {
 	s.informers.start(bases)
 }
 
-// startOne starts an informer whatever else the scope holds.
+// startOne starts one informer of the scope.
 func (s *Scope) startOne(b *base) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,13 +14,14 @@ import (
 )
 
 // sharing lets pods that came from one template share the parts that are equal in all of
-// them. Decoded one by one, each pod brings its own copy of the same resources, labels,
-// ports and tolerations, which is most of what is left of a pod that was shrunk.
+// them. Decoded one by one, each pod brings its own copy of the same resources, labels, ports
+// and tolerations, which is most of a shrunk pod.
 //
 //  1. Objects in a cache are never changed, so a part may belong to many of them.
-//  2. A pod is compared with one relative: the last one with the same generateName, else
-//     the last one with the same image. Parts that differ stay its own.
-//  3. Relatives are referred to weakly: sharing keeps no pod alive that the cache has let go.
+//  2. A pod is compared with one relative: the last one with the same generateName, else the
+//     last one with the same image. Parts that differ are not shared.
+//  3. References to relatives are weak: sharing keeps no pod alive that the cache has
+//     dropped.
 type sharing struct {
 	mu      sync.Mutex
 	byName  relatives
@@ -67,8 +68,8 @@ func (s *sharing) meet(pod *corev1.Pod) *corev1.Pod {
 // family is a namespace and a generateName or an image.
 type family struct{ namespace, name string }
 
-// relatives are the newest pod of each family. Families of which no pod is left are removed
-// whenever the number of families has doubled.
+// relatives are the newest pod of each family. Families without pods are removed whenever the
+// number of families has doubled.
 type relatives struct {
 	newest  map[family]weak.Pointer[corev1.Pod]
 	sweepAt int
@@ -252,8 +253,8 @@ func shareDeep[T any](own **T, other *T) {
 	}
 }
 
-// identical reports that two values consist of the same bytes: they are equal, and share all
-// that they refer to. It is false for equal values that have copies of something.
+// identical reports whether two values consist of the same bytes: they are equal, and share
+// all that they refer to. It is false for equal values in different memory.
 func identical[T any](a, b *T) bool {
 	return bytesOf(a) == bytesOf(b)
 }

@@ -19,11 +19,11 @@ type Status struct {
 
 	// Running is false before the informer was started.
 	Running bool `json:"running"`
-	// Synced reports that the cache was complete at least once.
+	// Synced reports whether the cache was complete at least once.
 	Synced bool `json:"synced"`
 	// Objects is the number of objects in the cache.
 	Objects int `json:"objects"`
-	// ResourceVersion is how far the cache is.
+	// ResourceVersion is that of the newest state of the cache.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// Indexes are the names of the indexes, sorted.
 	Indexes []string `json:"indexes,omitempty"`
@@ -32,7 +32,7 @@ type Status struct {
 	Handlers int      `json:"handlers"`
 	Refs     int      `json:"refs"`
 	Scopes   []string `json:"scopes,omitempty"`
-	// IdleSince is when the last scope let go of it; zero while there is one.
+	// IdleSince is when the last scope released it; zero while there is one.
 	IdleSince time.Time `json:"idleSince,omitzero"`
 	// LastError is the error that keeps it from making progress, empty if there is none.
 	LastError     string    `json:"lastError,omitempty"`

@@ -12,9 +12,9 @@ import (
 const tokenVolumePrefix = "kube-api-access-"
 
 // dropTokenVolume drops the volume with the token of the service account and its mounts. It
-// refers to nothing that a controller looks for, and its generated name is all that keeps the
-// containers and volumes of one template from being equal. It stays where containers may
-// mount it under different SELinux labels, which is reported with its name.
+// refers to nothing that a controller needs, and its generated name is the only difference
+// between the containers and volumes of one template. It stays where containers may mount it
+// under different SELinux labels, which is reported with its name.
 func dropTokenVolume(spec *corev1.PodSpec) {
 	token := slices.IndexFunc(spec.Volumes, isTokenVolume)
 	if token < 0 || anyContainer(spec, hasSELinuxOptions) {
@@ -41,7 +41,7 @@ func dropMount(mounts *[]corev1.VolumeMount, volume string) {
 	*mounts = without(*mounts, func(m corev1.VolumeMount) bool { return m.Name == volume })
 }
 
-// without deletes in place; of nothing left it keeps no array.
+// without deletes in place; it returns nil if nothing is left.
 func without[T any](all []T, unwanted func(T) bool) []T {
 	if all = slices.DeleteFunc(all, unwanted); len(all) == 0 {
 		return nil

@@ -14,7 +14,7 @@ const ShrunkMarker = "kcmd.dev/shrunk"
 // is never changed.
 var shrunkFields = []metav1.ManagedFieldsEntry{{Manager: ShrunkMarker}}
 
-// Shrunk reports that obj lacks parts its original has, so that it must not be written
+// Shrunk reports whether obj lacks parts its original has, so that it must not be written
 // back. Copies of a shrunk object are shrunk.
 func Shrunk(obj any) bool {
 	object, err := meta.Accessor(obj)
@@ -27,9 +27,10 @@ func Shrunk(obj any) bool {
 
 // DefaultTransforms returns what is dropped from each kind, besides managedFields.
 //
-// Only pods are shrunk, and share what they have in common: there are more of them than of
-// anything else, and no controller here needs most of what a kubelet does. Kinds that carry a pod template keep it, since it
-// is compared and copied; nodes keep all, since their status is updated with whole objects.
+// Only pods are shrunk, and share equal parts: there are more of them than of any other kind, and
+// no controller here needs most of what a kubelet does. Kinds that carry a pod template keep it,
+// since it is compared and copied; nodes keep all, since their status is updated with whole
+// objects.
 //
 // What pods keep, and for whom. All that is not named below as dropped is kept.
 //
@@ -64,8 +65,8 @@ func DefaultTransforms() Transforms {
 }
 
 // StripManagedFields drops managedFields, the largest part of many objects, which no
-// controller reads. The result is complete as far as writes are concerned: the API server
-// keeps the managedFields of an object that is updated without any.
+// controller reads. The result can be written back: the API server keeps the managedFields of
+// an object that is updated without any.
 func StripManagedFields(obj any) (any, error) {
 	if object, err := meta.Accessor(obj); err == nil {
 		object.SetManagedFields(nil)
@@ -90,7 +91,7 @@ func ShrinkPod(obj any) (any, error) {
 		shrinkContainer(&spec.Containers[n])
 	}
 	for n := range spec.EphemeralContainers {
-		// The common fields are the same in the same order, by contract of the API.
+		// The common fields are the same and in the same order, as the API guarantees.
 		shrinkContainer((*corev1.Container)(&spec.EphemeralContainers[n].EphemeralContainerCommon))
 	}
 	for n := range spec.Volumes {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// Pins MGR-170.
 func TestShrinkPod(t *testing.T) {
 	secretKey := &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "env-secret"}, Key: "k"}
 	requests := corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
@@ -128,6 +129,7 @@ func TestShrinkPod(t *testing.T) {
 	}
 }
 
+// Pins MGR-170.
 func TestShrunkObjectsCanBeTold(t *testing.T) {
 	a, b := pod("a"), pod("b")
 	if Shrunk(a) {
@@ -156,6 +158,7 @@ func TestShrunkObjectsCanBeTold(t *testing.T) {
 	}
 }
 
+// Pins MGR-58.
 func TestStripManagedFields(t *testing.T) {
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "d", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x"}}}}
 	deployment.Spec.Template.Spec.Containers = []corev1.Container{{Command: []string{"kept"}}}

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 )
 
 // view is a SharedInformerFactory on the part of the objects that a filter selects. The
@@ -37,7 +37,7 @@ func (v *view) tweak() internalinterfaces.TweakListOptionsFunc {
 	if fields == "" && labels == "" {
 		return nil
 	}
-	// The function is kept by the informer, so it must not hold on to the scope.
+	// The informer keeps the function, so it must not refer to the scope.
 	return func(o *metav1.ListOptions) {
 		o.FieldSelector = fields
 		o.LabelSelector = labels
@@ -45,8 +45,8 @@ func (v *view) tweak() internalinterfaces.TweakListOptionsFunc {
 }
 
 // InformerFor returns the shared informer for the type of obj, made by newFunc if there is
-// none in the process. As in client-go the type (here with the filter) is all that
-// identifies an informer, so newFunc must select what everybody else expects.
+// none in the process. As in client-go the type (here with the filter) is all that identifies
+// an informer, so newFunc must select the same objects for all callers.
 func (v *view) InformerFor(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) cache.SharedIndexInformer {
 	objectType := reflect.TypeOf(obj)
 	k := key{
@@ -75,7 +75,7 @@ func (v *view) ForResource(resource schema.GroupVersionResource) (informers.Gene
 	}
 	obj := reflect.New(objectType.Elem()).Interface().(runtime.Object)
 	informer := v.InformerFor(obj, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		// A factory that is thrown away knows how to make the informer.
+		// A temporary factory makes the informer.
 		generic, err := informers.NewSharedInformerFactoryWithOptions(client, resync,
 			informers.WithNamespace(v.filter.Namespace),
 			informers.WithTweakListOptions(v.tweak()),
@@ -113,8 +113,8 @@ func (v *view) StartWithContext(ctx context.Context) {
 	}
 }
 
-// Shutdown makes further calls of Start do nothing. There is nothing to wait for: the
-// informers belong to the process.
+// Shutdown makes further calls of Start do nothing. It does not wait, since the informers
+// belong to the process.
 func (v *view) Shutdown() { v.scope.refuseStart() }
 
 // WaitForCacheSync is WaitForCacheSyncWithContext for callers that have a channel.

@@ -1,8 +1,8 @@
-// Package logging applies the logging part of the configuration to the process, again and
-// again. component-base does so once per process and refuses a second time, so here its
-// loggers are put behind a sink that can be pointed at another one.
+// Package logging applies the logging part of the configuration to the process, repeatedly.
+// component-base does so once per process and rejects a second time, so its loggers are put
+// behind a sink whose target can be replaced.
 //
-//  1. Loggers that were made before a change write through it like all others.
+//  1. Loggers that were created before a change write through it like all others.
 //  2. A change has two phases: Prepare does what can fail and has no effect, Commit cannot
 //     fail.
 //  3. Formats, options and keys are component-base's: text is klog's, json is that of
@@ -22,10 +22,11 @@ import (
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	jsonlogs "k8s.io/component-base/logs/json"
+	_ "k8s.io/component-base/logs/json/register" // makes the log format json known
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
-	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/gates"
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
@@ -52,8 +53,7 @@ func newOutput(streams logsapi.LoggingOptions) *Output {
 	return o
 }
 
-// Change is a configuration that is ready to be that of the process. It holds nothing that
-// has to be given back.
+// Change is a configuration that is ready to be that of the process. It holds no resources.
 type Change struct {
 	output *Output
 	config logsapi.LoggingConfiguration
@@ -63,7 +63,7 @@ type Change struct {
 
 // Prepare does everything about a configuration that can fail.
 func (o *Output) Prepare(c *v1beta1.KubeControllerManagerConfiguration) (*Change, error) {
-	gates, err := config.LoggingGates(c)
+	gates, err := gates.Logging(c)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (o *Output) Prepare(c *v1beta1.KubeControllerManagerConfiguration) (*Change
 	return &Change{output: o, config: c.Logging, logger: logger, flush: flush}, nil
 }
 
-// Commit makes the configuration that of the process. The first one takes over klog.
+// Commit applies the configuration to the process. The first one takes over klog.
 func (n *Change) Commit() {
 	o := n.output
 	o.mu.Lock()
@@ -87,8 +87,8 @@ func (n *Change) Commit() {
 	if key == o.applied {
 		return
 	}
-	// A process has one klog, which must not be given a logger while it is used: what has
-	// taken it over before is pointed elsewhere.
+	// A process has one klog, whose logger must not be replaced while it is used: the sink
+	// that it has is pointed elsewhere instead.
 	ours, taken := klog.Background().GetSink().(*sink)
 	if first && taken {
 		o.root = ours.root
@@ -102,7 +102,7 @@ func (n *Change) Commit() {
 }
 
 // SetVerbosity sets the log level until the logging configuration changes, or the process
-// ends. It returns a sentence about what it did, in upstream's words.
+// ends. It returns a sentence about what it did, worded as upstream's.
 func (o *Output) SetVerbosity(level string) (string, error) {
 	v, err := strconv.ParseUint(strings.TrimSpace(level), 10, 31)
 	if err != nil {
@@ -136,8 +136,8 @@ func (o *Output) logger(c logsapi.LoggingConfiguration) (logr.Logger, func(), er
 	return textlogger.NewLogger(text), flush, nil
 }
 
-// pointAt has everything logged by a logger, and sets the levels that klog checks before it
-// asks the logger.
+// pointAt sends all logs to a logger, and sets the levels that klog checks before it calls
+// the logger.
 func (o *Output) pointAt(logger logr.Logger, flush func(), c logsapi.LoggingConfiguration) {
 	o.root.pointAt(logger.GetSink(), flush)
 	o.current = c

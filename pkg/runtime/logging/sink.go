@@ -6,12 +6,12 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// root is what all sinks of an Output lead to.
+// root is where all sinks of an Output write to.
 type root struct {
 	target atomic.Pointer[target]
 }
 
-// target is a logger of component-base. Its address tells it from the one before.
+// target is a logger of component-base. Its address distinguishes it from the previous one.
 type target struct {
 	sink  logr.LogSink
 	flush func()

@@ -24,7 +24,7 @@ func (o *Output) textStreams(c logsapi.TextOptions) (io.Writer, func()) {
 // maxBuffer is the largest buffer of info messages, in bytes.
 const maxBuffer = 2 << 30
 
-// split sends lines of severity info one way and the others another way. klog's text
+// split writes lines of severity info to one stream and the others to another. klog's text
 // format begins a line with the first letter of its severity.
 type split struct{ info, problems io.Writer }
 

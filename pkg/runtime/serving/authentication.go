@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,19 +22,19 @@ import (
 )
 
 const (
-	// lookupConfigMap is where kube-apiserver tells whom it trusts.
+	// lookupConfigMap is where kube-apiserver publishes whom it trusts.
 	lookupConfigMap = "extension-apiserver-authentication"
-	// tokenReviewTimeout bounds one question whose token it is.
+	// tokenReviewTimeout bounds one TokenReview.
 	tokenReviewTimeout = 10 * time.Second
-	// reviewQPS and reviewBurst keep a client of the endpoint from being limited by this
-	// side: the API server limits.
+	// reviewQPS and reviewBurst are so high that this side does not limit reviews: the API
+	// server does.
 	reviewQPS, reviewBurst = 200, 400
 )
 
 // authenticateBy decides who a request is from: the front proxy, the owner of a client
 // certificate or of a token, else anonymous. What has to be looked up in the cluster is
 // looked up in the background, for as long as it takes and again when it changes. The
-// endpoint need not wait for the API server: who is not known yet is anonymous.
+// endpoint does not wait for the API server: a client that is not known yet is anonymous.
 func (in *infos) authenticateBy(c v1beta1.Authentication) error {
 	client, err := reviewClient(c.Kubeconfig)
 	if err != nil {
@@ -72,13 +73,13 @@ func (in *infos) authenticateBy(c v1beta1.Authentication) error {
 	return err
 }
 
-// reviewClient asks whose a token is. It is nil if there is no API server to ask: neither a
-// kubeconfig nor a pod that the process runs in.
+// reviewClient returns the client for TokenReviews. It is nil if there is no API server to
+// ask: neither a kubeconfig nor a pod that the process runs in.
 func reviewClient(kubeconfig string) (kubernetes.Interface, error) {
 	if kubeconfig == "" {
 		config, err := rest.InClusterConfig()
 		if err != nil {
-			klog.Background().Info("There is no API server to ask whose a token is", "reason", err.Error())
+			klog.Background().Info("There is no API server that can review tokens", "reason", err.Error())
 			return nil, nil
 		}
 		return newReviewClient(config)
@@ -95,7 +96,8 @@ func newReviewClient(config *rest.Config) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// clientCA is what client certificates are verified with, nil if they are not.
+// clientCA returns the CAs that client certificates are verified against, nil if they are not
+// verified.
 func clientCA(c v1beta1.Authentication, lookup kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
 	if c.ClientCAFile != "" {
 		return dynamiccertificates.NewDynamicCAContentFromFile("client-ca-bundle", c.ClientCAFile)
@@ -106,8 +108,8 @@ func clientCA(c v1beta1.Authentication, lookup kubernetes.Interface) (dynamiccer
 	return dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem, lookupConfigMap, "client-ca-file", lookup)
 }
 
-// frontProxy is how a proxy in front of the endpoint proves that it is the one, and tells
-// whom it speaks for. It is nil if there is none.
+// frontProxy returns how a front proxy authenticates itself and which user it acts for. It is
+// nil if there is none.
 func frontProxy(c v1beta1.Authentication, lookup kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
 	if h := c.RequestHeader; h.ClientCAFile != "" {
 		o := options.RequestHeaderAuthenticationOptions{
@@ -143,19 +145,28 @@ func frontProxy(c v1beta1.Authentication, lookup kubernetes.Interface) (*authent
 	}, nil
 }
 
-// lookedUp follows all that the cluster says about the front proxy. As long as the CA is not
-// known, no request counts as one of the proxy.
+// lookedUp follows the cluster's settings of the front proxy. As long as the CA is not known,
+// no request is accepted as one of the proxy.
 type lookedUp struct {
 	*dynamiccertificates.ConfigMapCAController
 	headers *headerrequest.RequestHeaderAuthRequestController
 }
 
-// RunOnce implements dynamiccertificates.ControllerRunner. It does not ask the API server,
-// which may not answer: Run will.
+// RunOnce implements dynamiccertificates.ControllerRunner. It does not query the API server,
+// which may not respond: Run does.
 func (lookedUp) RunOnce(context.Context) error { return nil }
 
 // Run implements dynamiccertificates.ControllerRunner.
 func (l lookedUp) Run(ctx context.Context, workers int) {
 	go l.headers.Run(ctx, workers)
 	l.ConfigMapCAController.Run(ctx, workers)
+}
+
+// ReviewFiles returns the kubeconfigs that are used for reviews.
+func ReviewFiles(c v1beta1.Serving) []string {
+	if *c.Port == 0 {
+		return nil
+	}
+	return slices.DeleteFunc([]string{c.Authentication.Kubeconfig, c.Authorization.Kubeconfig},
+		func(name string) bool { return name == "" })
 }

@@ -12,10 +12,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// bound is a socket on which nobody is served yet. Neither step fails.
+// bound is a socket that is not served yet. Neither step fails.
 type bound struct {
 	*net.TCPListener
-	takeOver func() // has the socket get the clients of its place
+	takeOver func() // lets the socket accept the clients of its place
 	giveUp   func() // closes it, and leaves the current socket as it was
 }
 
@@ -41,7 +41,7 @@ func bindBeside(ctx context.Context, at place, current *listening) (*bound, erro
 	if !errors.Is(err, syscall.EADDRINUSE) || current.place.port != at.port {
 		return alone, err
 	}
-	// What is in the way may be the current listener.
+	// The address may be taken by the current listener.
 	sharePort(current.socket, true)
 	unshare := func() { sharePort(current.socket, current.place.sharePort) }
 	shared, err := at.bindShared(ctx)
@@ -115,16 +115,16 @@ func (p place) sockaddr() (family int, address unix.Sockaddr) {
 	return unix.AF_INET6, &unix.SockaddrInet6{Port: int(p.port), Addr: [16]byte(ip.To16())}
 }
 
-// takeAgain returns a second listener on the socket of the current one: it goes on when the
-// first is closed.
+// takeAgain returns a second listener on the socket of the current one: it stays open when
+// the first is closed.
 func takeAgain(at place, current *listening) (*bound, error) {
 	file, err := current.socket.File()
 	if err != nil {
-		return nil, fmt.Errorf("taking the port over: %w", err)
+		return nil, fmt.Errorf("taking over the port: %w", err)
 	}
 	socket, err := listenerOf(file)
 	if err != nil {
-		return nil, fmt.Errorf("taking the port over: %w", err)
+		return nil, fmt.Errorf("taking over the port: %w", err)
 	}
 	return &bound{TCPListener: socket, takeOver: func() { sharePort(socket, at.sharePort) }, giveUp: closing(socket)}, nil
 }

@@ -30,8 +30,8 @@ func (s *Server) Prepare(ctx context.Context, c v1beta1.Serving) (*Change, error
 	return s.prepareLocked(ctx, c)
 }
 
-// Renew prepares to serve the same configuration with what it names as it is now:
-// certificates, and the kubeconfigs of who is asked about requests.
+// Renew prepares to serve the same configuration with the current content of the files it
+// names: certificates, and the kubeconfigs for reviews.
 func (s *Server) Renew(ctx context.Context) (*Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +56,7 @@ func (s *Server) prepareLocked(ctx context.Context, c v1beta1.Serving) (*Change,
 	return next, nil
 }
 
-// Commit serves under the configuration from now on.
+// Commit serves with the configuration from now on.
 func (c *Change) Commit(ctx context.Context) {
 	s := c.server
 	s.mu.Lock()

@@ -11,19 +11,19 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// maxConnections is how many connections are open at once. With what one connection may
-// make the process keep (maxHeaderBytes, streamBuffer) it bounds the memory that strangers
-// can take.
+// maxConnections is how many connections are open at once. With what one connection may make
+// the process keep (maxHeaderBytes, streamBuffer) it bounds the memory that strangers can
+// use.
 const maxConnections = 500
 
 // connections are the open connections of a server, over all of its listeners.
 //
 //  1. There are never more than a limit.
 //  2. When one more comes, another one has to go: the oldest of the address that has the
-//     most. Whoever floods the endpoint replaces his own connections, and a kubelet that
-//     probes it gets through.
-//  3. A connection on which the API server has authorized a request is not given up that
-//     way. If there are only such connections, the new one is refused.
+//     most. A client that floods the endpoint loses its own connections, and probes of a
+//     kubelet are still served.
+//  3. A connection on which the API server has authorized a request is not closed that way.
+//     If there are only such connections, the new one is refused.
 type connections struct {
 	limit   int
 	metrics *Metrics
@@ -66,7 +66,7 @@ func (l listener) Accept() (net.Conn, error) {
 	}
 }
 
-// add takes a connection in, or closes it and returns nil.
+// add registers a connection, or closes it and returns nil.
 func (s *connections) add(accepted net.Conn) *conn {
 	c := &conn{Conn: accepted, of: s, address: host(accepted.RemoteAddr())}
 	victim, ok := s.makeRoom(c)
@@ -80,8 +80,8 @@ func (s *connections) add(accepted net.Conn) *conn {
 	return c
 }
 
-// makeRoom registers a connection. It returns the one that has to go for it, and false if
-// there is no room.
+// makeRoom registers a connection. It returns the one that has to be closed for it, and false
+// if there is no room.
 func (s *connections) makeRoom(c *conn) (victim *conn, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *connections) heaviestLocked() *conn {
 	return most[0]
 }
 
-// forgetLocked takes a connection out of the books, once.
+// forgetLocked unregisters a connection, once.
 func (s *connections) forgetLocked(c *conn) {
 	c.gone.Do(func() {
 		s.open--
@@ -144,7 +144,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// trust notes that the API server has authorized a request on the connection.
+// trust records that the API server has authorized a request on the connection.
 func (c *conn) trust() {
 	if c == nil || c.trusted.Swap(true) {
 		return

@@ -11,11 +11,15 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
-// debugPrefix is the path below which controllers show themselves.
+// debugPrefix is the path below which the debugging handlers of controllers are served.
 const debugPrefix = "/debug/controllers/"
+
+// whyPath is where the last writes of an object are explained.
+const whyPath = "/debug/why"
 
 func (c Content) installDebugging(m *mux.PathRecorderMux, s v1beta1.Serving) {
 	m.HandlePrefix(debugPrefix, http.HandlerFunc(c.serveController))
+	readable{m}.Handle(whyPath, c.Why)
 	if !*s.Profiling {
 		return
 	}

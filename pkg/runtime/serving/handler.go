@@ -26,6 +26,8 @@ type Content struct {
 	Flags func() map[string]string
 	// Status is what /statusz shows, in the forms that readers ask for.
 	Status Status
+	// Why answers under /debug/why what controllers did with an object, and what they wait for.
+	Why http.Handler
 	// Debug is what a controller shows under /debug/controllers/<name>/, nil if nothing.
 	Debug func(controller string) http.Handler
 	// SetVerbosity sets the log level, from what is sent to /debug/flags/v, and returns
@@ -56,7 +58,7 @@ func (c Content) Handler(s v1beta1.Serving) http.Handler {
 	healthz.InstallLivezHandler(reading, c.Live...)
 	healthz.InstallReadyzHandler(reading, c.Ready...)
 	reading.Handle("/metrics", promhttp.HandlerFor(c.Metrics, promhttp.HandlerOpts{
-		// One family that cannot be gathered must not hide the others.
+		// A family that cannot be gathered must not hide the others.
 		ErrorHandling:       promhttp.ContinueOnError,
 		MaxRequestsInFlight: maxScrapes,
 	}))
@@ -68,7 +70,7 @@ func (c Content) Handler(s v1beta1.Serving) http.Handler {
 	return m
 }
 
-// readable serves what can only be read.
+// readable permits reading only.
 type readable struct{ *mux.PathRecorderMux }
 
 // Handle adds a path.
@@ -76,7 +78,7 @@ func (m readable) Handle(path string, handler http.Handler) {
 	m.PathRecorderMux.Handle(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, "it can only be read", http.StatusMethodNotAllowed)
+			http.Error(w, "this path can only be read", http.StatusMethodNotAllowed)
 			return
 		}
 		handler.ServeHTTP(w, r)
@@ -86,7 +88,7 @@ func (m readable) Handle(path string, handler http.Handler) {
 func writeJSON(w http.ResponseWriter, v any) {
 	body, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
-		http.Error(w, "encoding the answer: "+err.Error(), http.StatusInternalServerError)
+		http.Error(w, "encoding the response: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -90,7 +90,7 @@ func (l *listening) drain() {
 }
 
 // connectionErrors logs what goes wrong with single connections, such as failed handshakes.
-// Strangers cause these at will, so that they are shown only to who looks for them.
+// Strangers can cause them at will, so they are logged at a high verbosity only.
 type connectionErrors struct{}
 
 // connectionVerbosity is the log level of errors of connections.

@@ -2,13 +2,13 @@ package serving
 
 import "k8s.io/component-base/metrics"
 
-// Metrics count who is at the endpoint.
+// Metrics count the clients of the endpoint.
 type Metrics struct {
 	connections *metrics.Gauge
 	turnedAway  *metrics.CounterVec
 }
 
-// Reasons for turning somebody away, as in the label.
+// Reasons for rejecting a client, as in the label.
 const (
 	tooManyConnections = "connections"
 	tooManyRequests    = "requests"
@@ -25,7 +25,7 @@ func NewMetrics(r interface {
 		}),
 		turnedAway: metrics.NewCounterVec(&metrics.CounterOpts{
 			Namespace: "kcmd", Subsystem: "serving", Name: "turned_away_total", StabilityLevel: metrics.ALPHA,
-			Help: "Total number of connections that were closed, and of requests that were answered with 429, because clients that are not authorized had too many, by what there were too many of.",
+			Help: "Total number of connections closed and of requests rejected with 429 because unauthorized clients had too many of them, by reason.",
 		}, []string{"reason"}),
 	}
 	r.MustRegister(m.connections, m.turnedAway)

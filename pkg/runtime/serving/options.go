@@ -15,7 +15,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
-// infos are what an HTTPS server is made from.
+// infos is what an HTTPS server is made from.
 type infos struct {
 	serving        *server.SecureServingInfo
 	authentication server.AuthenticationInfo
@@ -51,12 +51,12 @@ func (in *infos) protect(handler http.Handler, c v1beta1.Serving, clk clock.Pass
 	return hardened(bounds.admit(chain))
 }
 
-// bodyTimeout is how long the body of a request may take. A timeout of the server would be
-// one of the answer, too: net/http ends a request whose client is silent for that long, and
-// the client of a profile is.
+// bodyTimeout is how long the body of a request may take. A timeout of the server would limit
+// the response too: net/http ends a request whose client is silent for that long, as it is
+// during a profile.
 const bodyTimeout = 30 * time.Second
 
-// hardened bounds the body of requests and forbids browsers to guess.
+// hardened bounds the body of requests and forbids browsers to guess content types.
 func hardened(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -69,15 +69,15 @@ func hardened(next http.Handler) http.Handler {
 	})
 }
 
-// unhinted keeps the names of the client CAs from clients. They are read from the API
-// server after the listener is open, in parts, and a client that is told of some sends no
-// certificate of another: its connection would be anonymous for good. Without any name it
-// sends what it has, and each request is judged by what is known then.
+// unhinted keeps the names of the client CAs from clients. They are read from the API server
+// after the listener is open, in parts, and a client that receives some of them sends no
+// certificate of another CA: its connection would stay anonymous. Without names it sends the
+// certificate it has, and each request is authenticated by what is known then.
 type unhinted struct {
 	dynamiccertificates.CAContentProvider
 }
 
-// CurrentCABundleContent is what the listener tells clients.
+// CurrentCABundleContent returns what the listener sends to clients.
 func (unhinted) CurrentCABundleContent() []byte { return nil }
 
 // RunOnce implements dynamiccertificates.ControllerRunner.

@@ -1,17 +1,18 @@
 // Package serving is the HTTPS endpoint of the process: health, metrics, status and
 // profiling, with delegated authentication and authorization.
 //
-//  1. The endpoint is there from the start, on a standby too.
-//  2. A change has two phases. Prepare does everything that can fail, and nobody notices it:
-//     certificates are loaded and the new socket is bound, but nobody is served on it. Commit
-//     cannot fail: the new listener is there before the old one goes, on the same socket if
-//     the address stays, and requests under way get time to end.
-//  3. A configuration that cannot be served is refused in Prepare. What was served before
-//     never stopped.
-//  4. Certificates are followed: files that are replaced are used for the next handshake,
-//     and a pair that does not fit leaves the one before in use.
-//  5. Strangers can take a bounded amount of memory, of time and of the API server's
-//     attention, and never keep health from being read. See connections and strangers.
+//  1. The endpoint is served from the start, on a standby too.
+//  2. A change has two phases. Prepare does everything that can fail, without a visible
+//     effect: certificates are loaded and the new socket is bound, but not served. Commit
+//     cannot fail: the new listener is opened before the old one is closed, on the same
+//     socket if the address stays, and requests in flight get time to finish.
+//  3. A configuration that cannot be served is rejected in Prepare, and the endpoint is
+//     served as before without interruption.
+//  4. Certificates are reloaded: replaced files are used for the next handshake, and a pair
+//     that does not match leaves the previous one in use.
+//  5. Unauthorized clients can use only a bounded amount of memory, time and requests to
+//     the API server, and cannot prevent health from being read. See connections and
+//     strangers.
 package serving
 
 import (
@@ -50,7 +51,7 @@ func New(handler func(v1beta1.Serving) http.Handler, m *Metrics) *Server {
 	return &Server{handler: handler, clock: clock.RealClock{}, metrics: m, connections: newConnections(maxConnections, m)}
 }
 
-// leaveLocked stops a listener, if there is one. Its requests may still end.
+// leaveLocked stops a listener, if there is one. Its requests may still finish.
 func (s *Server) leaveLocked(old *listening) {
 	if old == nil {
 		return

@@ -14,7 +14,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
-// keepAlive is how long a silent TCP connection is left alone.
+// keepAlive is how long a TCP connection is idle before it is probed.
 const keepAlive = 3 * time.Minute
 
 // place is what a socket is bound to, and how.
@@ -47,13 +47,13 @@ func (p place) bind(ctx context.Context) (*net.TCPListener, error) {
 	return socket, nil
 }
 
-// sameSocket reports that a socket of one place serves the other as well. All addresses are
-// the same place however they are written.
+// sameSocket reports whether a socket of one place serves the other as well. The wildcard
+// address is the same place however it is written.
 func (p place) sameSocket(other place) bool {
 	return p.port == other.port && (p.address == other.address || p.everywhere() && other.everywhere())
 }
 
-// everywhere reports that all addresses of the machine are meant.
+// everywhere reports whether the address is that of all interfaces.
 func (p place) everywhere() bool { return net.ParseIP(p.address).IsUnspecified() }
 
 // control sets the options of a socket before it is bound.
@@ -64,12 +64,12 @@ func (p place) control(_, _ string, raw syscall.RawConn) error {
 	}
 	if p.sharePort {
 		if err := errors.Join(raw.Control(set(unix.SO_REUSEPORT)), failed); err != nil {
-			return fmt.Errorf("permitting that the port is shared: %w", err)
+			return fmt.Errorf("permitting port sharing: %w", err)
 		}
 	}
 	if p.shareAddresses {
 		if err := errors.Join(raw.Control(set(unix.SO_REUSEADDR)), failed); err != nil {
-			return fmt.Errorf("permitting that the address is shared: %w", err)
+			return fmt.Errorf("permitting address sharing: %w", err)
 		}
 	}
 	return nil

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// maxURL is the longest path with query. What was asked for is part of what is
-	// remembered of answers of the API server.
+	// maxURL is the longest path with query. The path is part of the keys under which
+	// responses of the API server are cached.
 	maxURL = 2048
-	// maxBody is the largest request body, in bytes. What has one are the addresses whose
-	// symbols a profile needs, and a new log verbosity.
+	// maxBody is the largest request body, in bytes. Requests have one to look up the symbols
+	// of a profile, and to set the log verbosity.
 	maxBody = 64 << 10
 
 	// strangerRate and strangerBurst bound the requests of one address that may lead to
@@ -24,16 +24,16 @@ const (
 	// strangersBurst those of all addresses.
 	strangerRate, strangerBurst   = 20, 40
 	strangersRate, strangersBurst = 100, 200
-	// maxStranger and maxStrangers bound how many of them are worked on at once.
+	// maxStranger and maxStrangers bound how many of them are processed at once.
 	maxStranger, maxStrangers = 16, 64
-	// rememberedAddresses is for how many addresses the rate is known.
+	// rememberedAddresses is the number of addresses whose rate is remembered.
 	rememberedAddresses = 1024
 )
 
-// strangers bounds what those can cause whom the API server has not authorized yet: each
-// of their requests may lead to questions to the API server and to a line in the log.
-// Requests for health that claim to be from nobody in particular lead to none, and are not
-// bounded. Neither is who has been authorized on the same connection.
+// strangers bounds what clients can cause that the API server has not authorized yet: each of
+// their requests may lead to questions to the API server and to a line in the log. Anonymous
+// requests for health cause none, and are not bounded. Neither are clients that have been
+// authorized on the same connection.
 type strangers struct {
 	free    func(path string) bool // whether anybody may read the path
 	clock   clock.PassiveClock
@@ -82,7 +82,7 @@ func (s *strangers) admit(next http.Handler) http.Handler {
 	})
 }
 
-// costsNothing reports that a request is answered without asking the API server.
+// costsNothing reports whether a request is answered without asking the API server.
 func (s *strangers) costsNothing(r *http.Request) bool {
 	return s.free(r.URL.Path) && r.Header.Get("Authorization") == ""
 }
@@ -117,8 +117,8 @@ func (s *strangers) end(address string) {
 	}
 }
 
-// trusting marks the connection of a request that gets here as one of somebody whom the
-// API server has authorized. It goes behind authorization.
+// trusting marks the connection of a request that gets here as one of somebody whom the API
+// server has authorized. It is called after authorization.
 func (s *strangers) trusting(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.free(r.URL.Path) {
@@ -135,8 +135,8 @@ func addressOf(r *http.Request, c *conn) string {
 	return r.RemoteAddr
 }
 
-// freePaths tells the paths that anybody may read, in the notation of the configuration:
-// a trailing * matches a prefix, a leading / may be missing.
+// freePaths matches the paths that anybody may read, in the notation of the configuration: a
+// trailing * matches a prefix, a leading / may be missing.
 func freePaths(patterns []string) func(path string) bool {
 	return func(path string) bool {
 		path = strings.TrimPrefix(path, "/")

@@ -26,6 +26,7 @@ func visit(h http.Handler, from, path, token string) int {
 
 var nothing = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 
+// Pins MGR-185.
 func TestStrangersAreBoundedInRate(t *testing.T) {
 	clk := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	h := newStrangers(freePaths([]string{"/healthz"}), clk, NewMetrics(metrics.NewKubeRegistry())).admit(nothing)
@@ -64,6 +65,7 @@ func TestStrangersAreBoundedInRate(t *testing.T) {
 	}
 }
 
+// Pins MGR-185.
 func TestStrangersAreBoundedInNumber(t *testing.T) {
 	s := newStrangers(freePaths(nil), clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), NewMetrics(metrics.NewKubeRegistry()))
 	for range maxStranger {

@@ -14,19 +14,19 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
 
-	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/curves"
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
-// generated is a self-signed pair that is kept in memory. It stays the same as long as it
-// is good for the address.
+// generated is a self-signed pair that is kept in memory. It stays the same as long as it is
+// valid for the address.
 type generated struct {
 	address string
 	pair    dynamiccertificates.CertKeyContentProvider
 }
 
-// certificates loads what the endpoint proves its identity with. Files that are replaced
-// later are seen by the providers, which keep the old content if the new is not good.
+// certificates loads the serving certificates. The providers follow their files, and keep the
+// old content if the new one is invalid.
 func certificates(c v1beta1.Serving, last *generated) (*server.SecureServingInfo, *generated, error) {
 	in := &server.SecureServingInfo{}
 	var err error
@@ -41,7 +41,7 @@ func certificates(c v1beta1.Serving, last *generated) (*server.SecureServingInfo
 		in.SNICerts = append(in.SNICerts, content)
 	}
 	if in.MinTLSVersion, err = cliflag.TLSVersion(c.TLS.MinVersion); err != nil {
-		return nil, nil, fmt.Errorf("reading the lowest TLS version: %w", err)
+		return nil, nil, fmt.Errorf("reading the minimum TLS version: %w", err)
 	}
 	if len(c.TLS.CipherSuites) > 0 {
 		if in.CipherSuites, err = cliflag.TLSCipherSuites(c.TLS.CipherSuites); err != nil {
@@ -53,7 +53,7 @@ func certificates(c v1beta1.Serving, last *generated) (*server.SecureServingInfo
 			"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256: add one of them to tls.cipherSuites, or set http2.enabled to false")
 	}
 	for _, name := range c.TLS.CurvePreferences {
-		curve, ok := config.CurveID(name)
+		curve, ok := curves.ID(name)
 		if !ok {
 			return nil, nil, fmt.Errorf("reading the curve preferences: %q is unknown", name)
 		}
@@ -62,15 +62,16 @@ func certificates(c v1beta1.Serving, last *generated) (*server.SecureServingInfo
 	return in, last, nil
 }
 
-// goodForHTTP2 reports that a server with these cipher suites can offer HTTP/2, by the rule
-// of RFC 7540, section 9.2.2, which net/http enforces.
+// goodForHTTP2 reports whether a server with these cipher suites can offer HTTP/2, by the
+// rule of RFC 7540, section 9.2.2, which net/http enforces.
 func goodForHTTP2(suites []uint16, lowest uint16) bool {
 	return len(suites) == 0 || lowest >= tls.VersionTLS13 ||
 		slices.Contains(suites, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256) ||
 		slices.Contains(suites, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256)
 }
 
-// defaultCertificate is the one for clients that ask for no name that has its own.
+// defaultCertificate returns the certificate for clients that request no name with a
+// certificate of its own.
 func defaultCertificate(c v1beta1.Serving, last *generated) (dynamiccertificates.CertKeyContentProvider, *generated, error) {
 	inMemory := c.TLS.CertFile == "" && c.TLS.CertDirectory == ""
 	if inMemory && last != nil && last.address == c.BindAddress {
@@ -81,7 +82,7 @@ func defaultCertificate(c v1beta1.Serving, last *generated) (dynamiccertificates
 	o.ServerCert.CertKey = options.CertKey{CertFile: c.TLS.CertFile, KeyFile: c.TLS.PrivateKeyFile}
 	o.ServerCert.CertDirectory, o.ServerCert.PairName = c.TLS.CertDirectory, component
 	if err := o.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
-		return nil, nil, fmt.Errorf("making a self-signed certificate: %w", err)
+		return nil, nil, fmt.Errorf("creating a self-signed certificate: %w", err)
 	}
 	if pair := o.ServerCert.GeneratedCert; pair != nil {
 		return pair, &generated{address: c.BindAddress, pair: pair}, nil

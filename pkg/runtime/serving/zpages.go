@@ -25,9 +25,9 @@ const (
 	formStructured             // upstream's: application/{json,yaml,cbor};v=…;g=config.k8s.io;as=Statusz
 )
 
-// accepted chooses the form for an Accept header: that of the entry with the highest
-// weight, and of the first of several. What nobody here knows is left to upstream's
-// negotiation, which refuses it in its own words.
+// accepted chooses the form for an Accept header: that of the entry with the highest weight,
+// and of the first of several. Unknown forms are left to upstream's negotiation, which
+// refuses them in its own words.
 func accepted(header string) form {
 	if strings.TrimSpace(header) == "" {
 		return formText
@@ -66,8 +66,8 @@ func formOf(media string, structured bool) (form, bool) {
 	return formStructured, false
 }
 
-// handler serves the status in the form that the reader accepts. paths are what else there
-// is to read.
+// handler serves the status in the form that the reader accepts. paths are the other paths
+// that are served.
 func (s Status) handler(paths []string) http.Handler {
 	var upstream handlerMux
 	registry := statusz.NewRegistry(compatibility.DefaultBuildEffectiveVersion(), statusz.WithListedPaths(paths))
@@ -114,7 +114,7 @@ func (s Status) servePage(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(page)
 }
 
-// flags are what a reader of flags sees.
+// flags implements flagz.Reader.
 type flags map[string]string
 
 // GetFlagz implements flagz.Reader.

@@ -104,6 +104,7 @@ func TestStatuszInEveryForm(t *testing.T) {
 	}
 }
 
+// Pins MGR-107, MGR-108 and MGR-112.
 func TestZPagesInUpstreamsForms(t *testing.T) {
 	h := site().Handler(v1beta1.Serving{Profiling: ptr.To(false)})
 	for kind, path := range map[string]string{"Statusz": "/statusz", "Flagz": "/flagz"} {
@@ -170,6 +171,7 @@ func TestWhatCanOnlyBeRead(t *testing.T) {
 	}
 }
 
+// Pins MGR-110.
 func TestTheVerbosityIsPut(t *testing.T) {
 	h := site().Handler(v1beta1.Serving{Profiling: ptr.To(true)})
 	put := func(body string) *httptest.ResponseRecorder {

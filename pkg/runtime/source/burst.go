@@ -32,7 +32,7 @@ func (b burst) due(settle time.Duration) time.Time {
 	return quiet
 }
 
-// exhausted reports that the file has to be taken as it is.
+// exhausted reports whether the file has to be read although it still changes.
 func (b burst) exhausted(now time.Time, settle time.Duration) bool {
 	return !now.Before(b.first.Add(maxSettles * settle))
 }

@@ -89,7 +89,7 @@ func (w *Watcher) firstPending() (first *file, change Change) {
 	return first, change
 }
 
-// check reads a file and keeps the result for delivery if it is news.
+// check reads a file and keeps the result for delivery if it is new.
 func (w *Watcher) check(f *file, n *notifier) {
 	start := w.clock.Now()
 	w.mu.Lock()
@@ -110,18 +110,18 @@ func (w *Watcher) check(f *file, n *notifier) {
 			w.again(f, events.first)
 			return
 		}
-		w.again(f, w.clock.Now()) // take it as it is, and look again
+		w.again(f, w.clock.Now()) // deliver it as it is, and read it again
 	}
 	c := Change{Path: f.path, Content: content, Err: err, At: events.first}
 	if err == nil {
-		c.Hash = hashOf(content)
+		c.Hash = Hash(content)
 	}
 	w.mu.Lock()
 	f.offer(c)
 	w.mu.Unlock()
 }
 
-// offer makes c what is delivered next, unless the receiver knows it already.
+// offer makes c the next delivery, unless it was delivered already.
 func (f *file) offer(c Change) {
 	switch {
 	case c.state() == f.delivered:
@@ -134,8 +134,8 @@ func (f *file) offer(c Change) {
 	}
 }
 
-// again has a file that changed while it was looked at looked at again, as part of a
-// burst that began at first.
+// again schedules another read of a file that changed during the read, as part of a burst
+// that began at first.
 func (w *Watcher) again(f *file, first time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

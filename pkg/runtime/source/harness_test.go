@@ -75,7 +75,7 @@ func (h harness) expect(content string) Change {
 	if c.Err != nil || string(c.Content) != content {
 		h.Fatalf("got content %q, error %v, want content %q", c.Content, c.Err, content)
 	}
-	if c.Hash != hashOf([]byte(content)) {
+	if c.Hash != Hash([]byte(content)) {
 		h.Fatalf("hash %s does not belong to %q", c.Hash, content)
 	}
 	return c

@@ -76,7 +76,7 @@ func (t *trail) add(dir, name string) {
 	t.watch = append(t.watch, dir)
 }
 
-// equal reports that two walks went the same way.
+// equal reports whether two walks went the same way.
 func (t trail) equal(o trail) bool {
 	if len(t.watch) != len(o.watch) || len(t.names) != len(o.names) {
 		return false

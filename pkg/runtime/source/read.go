@@ -23,7 +23,7 @@ type TooLargeError struct {
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("read %s: file is larger than the limit of %d bytes", e.Path, e.Limit)
+	return fmt.Sprintf("reading %s: file is larger than the limit of %d bytes", e.Path, e.Limit)
 }
 
 // Read reads a file once, as a Watcher does: consistently and only up to maxSize bytes
@@ -34,10 +34,11 @@ func Read(path string, maxSize int64) (content []byte, hash string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	return content, hashOf(content), nil
+	return content, Hash(content), nil
 }
 
-func hashOf(content []byte) string {
+// Hash returns the SHA-256 of a content in hexadecimal.
+func Hash(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
 }

@@ -46,9 +46,9 @@ func TestBurst(t *testing.T) {
 func TestOffer(t *testing.T) {
 	early, late := time.Unix(1, 0), time.Unix(2, 0)
 	change := func(content string, at time.Time) Change {
-		return Change{Content: []byte(content), Hash: hashOf([]byte(content)), At: at}
+		return Change{Content: []byte(content), Hash: Hash([]byte(content)), At: at}
 	}
-	f := &file{delivered: hashOf([]byte("known"))}
+	f := &file{delivered: Hash([]byte("known"))}
 	f.offer(change("known", early))
 	if f.pending != nil {
 		t.Fatal("what the receiver knows is pending")

@@ -33,8 +33,8 @@ type Options struct {
 	MaxSize int64
 	// Clock defaults to the real one.
 	Clock clock.WithTicker
-	// Logger is told when notifications fail and when they work again. The zero Logger
-	// is silent.
+	// Logger reports when notifications fail and when they work again. The zero Logger is
+	// silent.
 	Logger klog.Logger
 }
 
@@ -85,12 +85,12 @@ type file struct {
 	// Guarded by Watcher.mu.
 	names   map[string]struct{} // events under these names concern the file
 	burst   burst
-	pending *Change // what the receiver does not know yet
+	pending *Change // not delivered yet
 
 	// Owned by Run.
 	lastRead  time.Time
 	notifyErr error  // why the file is polled
-	delivered string // the state the receiver knows
+	delivered string // the state that was delivered last
 }
 
 // New returns a Watcher that watches nothing. Nothing happens before Run.
@@ -155,7 +155,8 @@ func (w *Watcher) signal() {
 	}
 }
 
-// touched notes an event for whatever has this name on its trail; without a name, for all.
+// touched records an event for every file with this name on its trail; without a name, for
+// all.
 func (w *Watcher) touched(name string) {
 	now := w.clock.Now()
 	w.mu.Lock()

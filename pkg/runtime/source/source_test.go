@@ -171,7 +171,7 @@ func TestErrorsAreReportedOnceWithOneMessage(t *testing.T) {
 	if !errors.As(c.Err, &tooLarge) || tooLarge.Limit != 10 {
 		t.Fatalf("got error %v, want too large", c.Err)
 	}
-	if want := "read " + path + ": file is larger than the limit of 10 bytes"; c.Err.Error() != want {
+	if want := "reading " + path + ": file is larger than the limit of 10 bytes"; c.Err.Error() != want {
 		t.Fatalf("got message %q, want %q", c.Err, want)
 	}
 	put(t, path, "0123456789abc") // still too large: not news

@@ -10,8 +10,8 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"kcmd.dev/pkg/controllers/kit/concurrent"
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controller/concurrent"
 )
 
 // How long a controller may take to answer. None of it does more than a bounded amount of
@@ -23,15 +23,15 @@ const (
 	inspectLimit  = time.Second
 )
 
-// outcome is what became of a call.
+// outcome is the outcome of a call.
 type outcome[T any] struct {
 	value    T
 	panicked *concurrent.PanicError
 }
 
-// attempt calls what a controller has written, in a goroutine of its own that carries the
-// name of the controller. A panic is an error, and so is a call that takes longer than the
-// limit: it is left behind then, and late gets what it returns after all.
+// attempt calls code of a controller in a goroutine of its own, labelled with the name of the
+// controller. A panic is an error, and so is a call that takes longer than the limit: the
+// call is then abandoned, and late receives what it returns eventually.
 func attempt[T any](u *unit, what string, limit time.Duration, call func() T, late func(T)) (T, error) {
 	done := make(chan outcome[T], 1)
 	go pprof.Do(u.ctx, pprof.Labels("controller", u.d.Name), func(context.Context) {
@@ -47,14 +47,14 @@ func attempt[T any](u *unit, what string, limit time.Duration, call func() T, la
 				late(o.value)
 			}
 		}()
-		return o.value, fmt.Errorf("%s: no answer within %v", what, limit)
+		return o.value, fmt.Errorf("%s: no response within %v", what, limit)
 	case o.panicked != nil:
 		return o.value, fmt.Errorf("%s: %w", what, o.panicked)
 	}
 	return o.value, nil
 }
 
-// within receives from a channel, and reports that it came in time.
+// within receives from a channel, and reports whether a value came in time.
 func within[T any](u *unit, from <-chan T, limit time.Duration) (received T, ok bool) {
 	timer := u.options.Clock.NewTimer(limit)
 	defer timer.Stop()
@@ -71,53 +71,57 @@ func within[T any](u *unit, from <-chan T, limit time.Duration) (received T, ok 
 	}
 }
 
-// view is the last look at the loops of an instance. There is one look at a time, so that
-// an instance that does not answer costs one goroutine, however often it is asked.
+// view is the last inspection of the loops of an instance. There is one inspection at a time,
+// so that an instance that does not respond costs one goroutine, however often it is asked.
 type view struct {
-	turn  chan struct{} // holds a value during a look
+	turn  chan struct{} // holds a value during an inspection
 	since atomic.Int64  // when that began, in nanoseconds; 0 if there is none
 }
 
 func newView() *view { return &view{turn: make(chan struct{}, 1)} }
 
-// loops returns the work loops of an instance, none if it does not answer.
-func (u *unit) loops(r *running) []controller.LoopStatus {
+// loops returns the work loops of an instance, none if it does not respond.
+func (u *unit) loops(r *running) []controller.LoopStatus { return inspect(u, r, r.Loops) }
+
+// inspect asks an instance about its work loops. It returns nothing if the instance does not
+// respond.
+func inspect[T any](u *unit, r *running, ask func() T) (none T) {
 	timer := u.options.Clock.NewTimer(inspectLimit)
 	defer timer.Stop()
 	select {
 	case r.view.turn <- struct{}{}:
 	case <-timer.C():
-		return nil
+		return none
 	}
 	r.view.since.Store(u.options.Clock.Now().UnixNano())
 	over := func() {
 		r.view.since.Store(0)
 		<-r.view.turn
 	}
-	loops, err := attempt(u, "looking at the loops", inspectLimit, func() []controller.LoopStatus {
+	answer, err := attempt(u, "inspecting the loops", inspectLimit, func() T {
 		defer over()
-		return r.Loops()
+		return ask()
 	}, nil)
 	if err != nil {
-		klog.FromContext(u.ctx).Error(err, "The work loops of a controller cannot be looked at")
+		klog.FromContext(u.ctx).Error(err, "The work loops of a controller cannot be inspected")
 	}
-	return loops
+	return answer
 }
 
-// debuggingHandler is what an instance shows of itself. A page that panics is the business of
-// the server, which recovers that.
+// debuggingHandler returns the debugging handler of an instance. The server recovers a panic
+// in a page.
 func (u *unit) debuggingHandler(r *running) http.Handler {
-	handler, err := attempt(u, "looking for what it shows of itself", inspectLimit, r.DebuggingHandler, nil)
+	handler, err := attempt(u, "getting the debugging handler", inspectLimit, r.DebuggingHandler, nil)
 	if err == nil {
 		return handler
 	}
-	klog.FromContext(u.ctx).Error(err, "A controller cannot show itself")
+	klog.FromContext(u.ctx).Error(err, "The debugging handler of a controller is not available")
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "the controller does not answer, see the log", http.StatusInternalServerError)
+		http.Error(w, "the controller does not respond, see the log", http.StatusInternalServerError)
 	})
 }
 
-// unanswered is for how long an instance has not said what it does; 0 if it has.
+// unanswered returns how long an instance has not responded to an inspection; 0 if it has.
 func (u *unit) unanswered(r *running) time.Duration {
 	since := r.view.since.Load()
 	if since == 0 {

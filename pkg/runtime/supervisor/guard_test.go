@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/config/plan"
+	"kcmd.dev/pkg/controller"
 )
 
 // misbehaviours are what a controller may do wherever it is called.
@@ -55,6 +56,23 @@ func TestAHandOverThatFailsHoldsUpNothing(t *testing.T) {
 	}
 }
 
+// shutDown shuts down while time passes: what hangs is left behind after a time.
+func (h *harness) shutDown() {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		h.Shutdown()
+	}()
+	h.stepUntil(time.Second, "it ends", func() bool {
+		select {
+		case <-ended:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
 func TestAShutdownEndsWhateverAControllerDoes(t *testing.T) {
 	for name, misbehave := range misbehaviours(t) {
 		for where, install := range map[string]func(i *fakeInstance){
@@ -65,34 +83,23 @@ func TestAShutdownEndsWhateverAControllerDoes(t *testing.T) {
 				h := newHarness(t, "a")
 				h.sync(wants(map[string]string{"a": "1"}))
 				install(h.instances("a")[0])
-				ended := make(chan struct{})
-				go func() {
-					defer close(ended)
-					h.Shutdown()
-				}()
-				h.stepUntil(time.Second, "it ends", func() bool {
-					select {
-					case <-ended:
-						return true
-					default:
-						return false
-					}
-				})
+				h.shutDown()
 			})
 		}
 	}
 }
 
+// Pins MGR-166.
 func TestAControllerThatCannotBeBuiltFailsAlone(t *testing.T) {
 	for name, misbehave := range misbehaviours(t) {
 		for what, state := range map[string]State{"instance": Running, "standby": Standby} {
 			t.Run(what+" "+name, func(t *testing.T) {
 				h := newHarness(t, "a", "b")
-				defer h.Shutdown()
+				defer h.shutDown() // it may be tried again by then
 				h.builder.onBuild = map[string]func(){"a": misbehave}
 				h.builder.onWarm = h.builder.onBuild
 				desired := wants(map[string]string{"b": "1"})
-				desired["a"] = Want{State: state, Spec: Spec{Value: "1"}}
+				desired["a"] = Want{State: state, Spec: Spec{Planned: plan.Spec{Value: "1"}}}
 				failed := make(chan error, 1)
 				go func() { failed <- h.Synchronize(desired, CauseStart, false) }()
 				var err error
@@ -118,7 +125,7 @@ func TestAControllerThatCannotBeBuiltFailsAlone(t *testing.T) {
 // What is built too late was given up: nobody will run it.
 func TestAnInstanceThatIsBuiltTooLateIsReleased(t *testing.T) {
 	h := newHarness(t, "a")
-	defer h.Shutdown()
+	defer h.shutDown()
 	late := make(chan struct{})
 	h.builder.onBuild = map[string]func(){"a": func() { <-late }}
 	failed := make(chan error, 1)
@@ -138,7 +145,7 @@ func TestAnInstanceThatIsBuiltTooLateIsReleased(t *testing.T) {
 // A transaction that fails releases what it has built. An event handler of it may hang.
 func TestADiscardedInstanceThatHangsHoldsUpNobody(t *testing.T) {
 	h := newHarness(t, "a", "b")
-	defer h.Shutdown()
+	defer h.shutDown()
 	hang := make(chan struct{})
 	defer close(hang)
 	h.builder.onBuild = map[string]func(){"b": func() { h.instances("a")[0].handler = hang }}
@@ -153,7 +160,7 @@ func TestADiscardedInstanceThatHangsHoldsUpNobody(t *testing.T) {
 
 func TestLoopsThatPanicAreNotShown(t *testing.T) {
 	h := newHarness(t, "a")
-	defer h.Shutdown()
+	defer h.shutDown()
 	h.sync(wants(map[string]string{"a": "1"}))
 	i := h.instances("a")[0]
 	i.mu.Lock()
@@ -167,7 +174,7 @@ func TestLoopsThatPanicAreNotShown(t *testing.T) {
 // A loop that does not answer is as stuck as one that works on a key for too long.
 func TestLoopsThatDoNotAnswerAreStuck(t *testing.T) {
 	h := newHarness(t, "a", "b")
-	defer h.Shutdown()
+	defer h.shutDown()
 	h.sync(wants(map[string]string{"a": "1", "b": "1"}))
 	hang := make(chan struct{})
 	defer close(hang)
@@ -175,17 +182,19 @@ func TestLoopsThatDoNotAnswerAreStuck(t *testing.T) {
 	i.mu.Lock()
 	i.onLoops = func() { <-hang }
 	i.mu.Unlock()
-	generation := func(name string) uint64 {
+	of := func(name string) Status { // h.status asks the loops
 		u := h.units[name]
 		u.mu.Lock()
 		defer u.mu.Unlock()
-		return u.status.Generation
+		return u.status
 	}
-	h.stepUntil(10*time.Second, "a is replaced", func() bool { return generation("a") == 2 })
-	if s := h.status("a"); s.Restarts[string(causeStuck)] != 1 || !strings.Contains(s.LastError, "does not answer") {
+	h.stepUntil(10*time.Second, "a is found to be stuck", func() bool { return strings.Contains(of("a").LastError, "has not returned") })
+	// From now on in small steps: building the next instance has a limit of time.
+	h.stepUntil(100*time.Millisecond, "a is replaced", func() bool { return of("a").Generation == 2 })
+	if s := h.status("a"); s.Restarts[string(causeStuck)] != 1 {
 		t.Errorf("%+v", s)
 	}
-	if generation("b") != 1 {
+	if of("b").Generation != 1 {
 		t.Error("b suffered")
 	}
 }
@@ -194,7 +203,7 @@ func TestAControllerThatCannotShowItself(t *testing.T) {
 	for name, misbehave := range misbehaviours(t) {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, "a")
-			defer h.Shutdown()
+			defer h.shutDown()
 			h.sync(wants(map[string]string{"a": "1"}))
 			page := func() int {
 				answer := httptest.NewRecorder()

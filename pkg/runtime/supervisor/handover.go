@@ -6,14 +6,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// HandOverTime is for how long what an instance handed over is kept for its successor. By
-// then caches show what was written, and a process that stands by gives the memory back. A
-// lease may change hands twice within it, so a successor concludes nothing from what it
-// was handed that another process could have undone.
+// HandOverTime is how long what an instance handed over is kept for its successor. After
+// that, caches show what was written, and a standby frees the memory. A lease may change
+// holders twice within this time, so a successor must not conclude anything from it that
+// another process could have undone.
 const HandOverTime = 5 * time.Minute
 
-// legacy is what an instance handed over. It is of use to a successor that talks to the
-// same API server: another one has other objects, and versions that cannot be compared.
+// legacy is what an instance handed over, for a successor that talks to the same API server:
+// another one has other objects, and versions that cannot be compared.
 type legacy struct {
 	value   any
 	clients uint64
@@ -21,7 +21,8 @@ type legacy struct {
 	expiry  <-chan time.Time // frees the memory
 }
 
-// expired receives a value when the time is over. Nil waits for ever.
+// expired receives a value when the time is over. It is nil, which blocks forever, if there
+// is nothing to expire.
 func (l *legacy) expired() <-chan time.Time {
 	if l == nil {
 		return nil
@@ -29,8 +30,9 @@ func (l *legacy) expired() <-chan time.Time {
 	return l.expiry
 }
 
-// inherit asks an instance that has ended for what its successor needs. If it does not get
-// to it, nothing is handed over: that is what every start of a process copes with.
+// inherit asks an instance that has ended for what its successor needs. If it does not
+// respond, nothing is handed over: controllers can handle that, since a process starts the
+// same way.
 func (u *unit) inherit(r *running) {
 	u.legacy = nil
 	value, err := attempt(u, "handing over", handOverLimit, r.HandOver, nil)
@@ -42,7 +44,7 @@ func (u *unit) inherit(r *running) {
 	u.mu.Unlock()
 	if err != nil {
 		u.options.Metrics.lost.WithLabelValues(u.d.Name).Inc()
-		klog.FromContext(u.ctx).Error(err, "Controller handed nothing over; its successor starts without", "stacks", Stacks(u.d.Name))
+		klog.FromContext(u.ctx).Error(err, "Controller handed nothing over, its successor starts without its state", "stacks", Stacks(u.d.Name))
 		return
 	}
 	if value != nil {
@@ -55,15 +57,15 @@ func (u *unit) inherit(r *running) {
 	}
 }
 
-// disinherit drops what was handed over if it is of no use for what is wanted now.
+// disinherit drops what was handed over if the wanted instance cannot use it.
 func (u *unit) disinherit(next Want) {
-	uses := next.State == Running || next.State == Standby
+	uses := next.State == Running || next.State == Standby || next.State == Paused
 	if u.legacy != nil && (next.State == Disabled || uses && next.Spec.Clients != u.legacy.clients) {
 		u.legacy = nil
 	}
 }
 
-// bequeath gives away what was handed over.
+// bequeath returns what was handed over, for the next instance, and forgets it.
 func (u *unit) bequeath() any {
 	left := u.legacy
 	u.legacy = nil

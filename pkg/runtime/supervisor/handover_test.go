@@ -5,10 +5,14 @@ import (
 	"testing"
 	"time"
 	"weak"
+
+	"kcmd.dev/pkg/config/plan"
 )
 
 // spec is what the instances of a hand-over test are made from.
-func spec(value string, clients uint64) Spec { return Spec{Value: value, Clients: clients, Term: 1} }
+func spec(value string, clients uint64) Spec {
+	return Spec{Planned: plan.Spec{Value: value}, Clients: clients, Term: 1}
+}
 
 func runs(s Spec) map[string]Want { return map[string]Want{"a": {State: Running, Spec: s}} }
 
@@ -16,6 +20,11 @@ func TestWhatIsHandedOverBelongsToAConnectionAndATime(t *testing.T) {
 	standby := func(clients uint64) func(*harness) {
 		return func(h *harness) {
 			h.sync(map[string]Want{"a": {State: Standby, Spec: spec("1", clients)}})
+		}
+	}
+	paused := func(clients uint64) func(*harness) {
+		return func(h *harness) {
+			h.sync(map[string]Want{"a": {State: Paused, Spec: spec("1", clients)}})
 		}
 	}
 	in := func(s State) func(*harness) {
@@ -33,11 +42,13 @@ func TestWhatIsHandedOverBelongsToAConnectionAndATime(t *testing.T) {
 		{"replaced", nil, spec("2", 1), "from 1"},
 		{"another connection", nil, spec("2", 2), nil},
 		{"after a standby", []func(*harness){standby(1), pass(4 * time.Minute)}, spec("2", 1), "from 1"},
-		{"under a later term", []func(*harness){standby(1)}, Spec{Value: "2", Clients: 1, Term: 7}, "from 1"},
+		{"under a later term", []func(*harness){standby(1)}, Spec{Planned: plan.Spec{Value: "2"}, Clients: 1, Term: 7}, "from 1"},
 		{"after a long standby", []func(*harness){standby(1), pass(HandOverTime)}, spec("2", 1), nil},
 		{"a standby on another connection", []func(*harness){standby(2)}, spec("2", 1), nil},
 		{"after waiting for an API", []func(*harness){in(Waiting), pass(time.Minute)}, spec("2", 1), "from 1"},
 		{"after waiting for an API, on another connection", []func(*harness){in(Waiting)}, spec("2", 2), nil},
+		{"after a pause", []func(*harness){paused(1), pass(4 * time.Minute)}, spec("2", 1), "from 1"},
+		{"after a pause on another connection", []func(*harness){paused(2)}, spec("2", 1), nil},
 		{"after waiting for long", []func(*harness){in(Waiting), pass(HandOverTime)}, spec("2", 1), nil},
 		{"after it was disabled", []func(*harness){in(Disabled)}, spec("2", 1), nil},
 	} {
@@ -73,7 +84,7 @@ func TestWhatIsHandedOverExpiresWhileTheControllerBacksOff(t *testing.T) {
 	h.builder.mu.Lock()
 	delete(h.builder.refuse, "a")
 	h.builder.mu.Unlock()
-	h.stepUntil(10*time.Second, "it runs", func() bool { return h.status("a").State == Running })
+	h.stepUntil(100*time.Millisecond, "it runs", func() bool { return h.status("a").State == Running })
 	last := h.instances("a")[1]
 	h.eventually("it has begun", func() bool { ran, _ := last.counts(); return ran == 1 })
 	if last.predecessor != nil {

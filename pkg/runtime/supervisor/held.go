@@ -12,7 +12,8 @@ type held struct {
 	start <-chan time.Time
 }
 
-// due receives a value when the wait is over. Nil waits for ever.
+// due receives a value when the wait is over. It is nil, which blocks forever, if nothing
+// waits.
 func (h *held) due() <-chan time.Time {
 	if h == nil {
 		return nil
@@ -28,11 +29,11 @@ func (u *unit) startOrHold(m *move) {
 		return
 	}
 	u.held = &held{move: m, start: u.options.Clock.After(delay)}
-	u.setState(Waiting, fmt.Sprintf("starts %v after it could, so that not all controllers begin at once", delay.Round(time.Millisecond)))
+	u.setState(Waiting, fmt.Sprintf("starts after a delay of %v, so that not all controllers start at the same time", delay.Round(time.Millisecond)))
 }
 
-// startDelay is how long the first instance of a term waits. What the API server serves may
-// become known only after the lease was won.
+// startDelay returns how long the first instance of a term waits. What the API server serves
+// may become known only after the lease was won.
 func (u *unit) startDelay(m *move) time.Duration {
 	first := !u.begun || u.beganIn != m.want.Spec.Term
 	u.begun, u.beganIn = true, m.want.Spec.Term
@@ -49,7 +50,7 @@ func (u *unit) startHeld() {
 	u.start(m.instance, m.failed, m.decided)
 }
 
-// dropHeld gives up the wait for a start.
+// dropHeld drops the instance that waits for its start.
 func (u *unit) dropHeld() {
 	if u.held == nil {
 		return

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"kcmd.dev/pkg/config/plan"
 )
 
 // begin asks for a and b in a term.
@@ -38,7 +40,7 @@ func TestControllersOfATermStartOneAfterAnother(t *testing.T) {
 			h.SetStartInterval(time.Minute)
 			h.begin(1, cause)
 			for _, s := range h.Status() {
-				if ok, _ := s.Healthy(); s.State != Waiting || !strings.HasPrefix(s.Reason, "starts 1m") || !ok {
+				if ok, _ := s.Healthy(); s.State != Waiting || !strings.HasPrefix(s.Reason, "starts after a delay of 1m") || !ok {
 					t.Errorf("%s is %s: %s", s.Name, s.State, s.Reason)
 				}
 			}
@@ -76,7 +78,7 @@ func TestWaitForAStartIsInterrupted(t *testing.T) {
 	h := newHarness(t, "a", "b")
 	h.SetStartInterval(time.Hour)
 	h.begin(1, CauseLease)
-	h.sync(map[string]Want{"a": {State: Running, Spec: Spec{Value: "2", Term: 1}}, "b": {State: Standby, Spec: Spec{Value: "1"}}})
+	h.sync(map[string]Want{"a": {State: Running, Spec: spec("2", 0)}, "b": {State: Standby, Spec: Spec{Planned: plan.Spec{Value: "1"}}}})
 	if s := h.status("a"); s.State != Running {
 		t.Errorf("after an edit a is %s", s.State)
 	}

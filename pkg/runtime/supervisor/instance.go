@@ -7,17 +7,24 @@ import (
 	"runtime/pprof"
 	"time"
 
-	"kcmd.dev/pkg/controllers/kit/concurrent"
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"kcmd.dev/pkg/config/plan"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controller/concurrent"
 )
 
 // Spec is what an instance is made from. Instances with equal specs are
 // interchangeable, so a controller whose spec did not change is left alone.
 type Spec struct {
-	// Value is the part of the configuration the controller reads.
-	Value any
+	// Planned is what the controller depends on in the configuration: with the Plan of an
+	// edit, it determines whether the edit replaces the instance. The other fields do not come
+	// from the configuration.
+	Planned plan.Spec
 	// Files is a fingerprint of the contents of the files the value names.
 	Files string
+	// Chosen is the one of the alternatives of the controller that is served.
+	Chosen schema.GroupVersionResource
 	// Clients is the generation of the clients and caches of the process.
 	Clients uint64
 	// Term is the leadership term under which the instance may write; 0 for
@@ -26,8 +33,8 @@ type Spec struct {
 	// Served is the generation of what the API server serves, for a standby whose caches
 	// depend on that; 0 for everything else.
 	Served uint64
-	// Cold says that a standby is not to keep anything filled: Warm only finds out
-	// whether an instance could be built.
+	// Cold is set if a standby keeps no caches: then Warm only checks that an instance can be
+	// built.
 	Cold bool
 }
 
@@ -40,9 +47,9 @@ type Instance interface {
 	HandOver() any
 	// Fence refuses and cancels all writes of the instance from now on.
 	Fence(cause error)
-	// Close releases everything the instance holds. It is called once: after Run
-	// returned, instead of Run, or when an instance that does not stop is given up. It
-	// may have to wait for an event handler.
+	// Close releases everything the instance holds. It is called once: after Run returned,
+	// instead of Run, or when an instance that does not stop is abandoned. It may have to
+	// wait for an event handler.
 	Close()
 	// SetResync changes the resync period of the handlers.
 	SetResync(time.Duration)
@@ -50,6 +57,8 @@ type Instance interface {
 	DebuggingHandler() http.Handler
 	// Loops are the work loops of the instance.
 	Loops() []controller.LoopStatus
+	// Keys are what the loops hold of the keys whose text is wanted.
+	Keys(wanted func(key string) bool) []controller.LoopKey
 }
 
 // Builder makes instances. It is the supervisor's only view of the rest of the process.
@@ -58,12 +67,12 @@ type Builder interface {
 	// run with this spec. failed is to be called, at most once, if the instance
 	// cannot go on for a reason that does not show in Run.
 	Build(d controller.Descriptor, spec Spec, failed func(error)) (Instance, error)
-	// Warm opens what an instance would read and keeps it filled, without
-	// running anything. It fails if an instance could not be built.
+	// Warm keeps the caches filled that an instance would read, without running anything. It
+	// fails if an instance could not be built.
 	Warm(d controller.Descriptor, spec Spec) (release func(), err error)
 }
 
-// errEnded is the failure of a Run that returned without being asked to.
+// errEnded is the error of a Run that returned before it was asked to.
 var errEnded = errors.New("the controller returned without being stopped")
 
 // running is an instance whose Run was called.

@@ -38,21 +38,21 @@ func NewMetrics(r interface {
 		}, []string{"name", "reason"}),
 		start: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Namespace: "kcmd", Subsystem: "controller", Name: "start_duration_seconds", StabilityLevel: metrics.ALPHA,
-			Help:    "Time from the decision to start an instance until it runs, the drain of its predecessor included.",
+			Help:    "Time from the decision to start an instance until it runs, including the drain of its predecessor.",
 			Buckets: metrics.ExponentialBuckets(0.001, 4, 8),
 		}, []string{"name"}),
 		drain: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Namespace: "kcmd", Subsystem: "controller", Name: "drain_duration_seconds", StabilityLevel: metrics.ALPHA,
-			Help:    "Time an instance took to finish the work in flight after it was told to stop.",
+			Help:    "Time an instance took to finish the work in flight after its stop was requested.",
 			Buckets: metrics.ExponentialBuckets(0.001, 4, 8),
 		}, []string{"name"}),
 		abandoned: metrics.NewCounterVec(&metrics.CounterOpts{
 			Namespace: "kcmd", Subsystem: "controller", Name: "abandoned_instances_total", StabilityLevel: metrics.ALPHA,
-			Help: "Number of instances that did not stop within the drain timeout and were left behind, fenced.",
+			Help: "Number of instances that did not stop within the drain timeout and were abandoned, fenced.",
 		}, []string{"name"}),
 		lost: metrics.NewCounterVec(&metrics.CounterOpts{
 			Namespace: "kcmd", Subsystem: "controller", Name: "hand_over_failures_total", StabilityLevel: metrics.ALPHA,
-			Help: "Number of instances that panicked or did not answer when they were to hand over to their successor.",
+			Help: "Number of instances that panicked or did not respond when they had to hand over to their successor.",
 		}, []string{"name"}),
 		managed: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "running_managed_controllers", StabilityLevel: metrics.BETA,

@@ -3,7 +3,7 @@ package supervisor
 import (
 	"time"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 )
 
 // State is what a controller is doing.
@@ -14,9 +14,11 @@ const (
 	Disabled State = "Disabled"
 	// Standby: another process holds the lease; the caches are kept warm.
 	Standby State = "Standby"
-	// Waiting: something the controller needs is missing; Status.Reason says what.
+	// Paused: the configuration pauses the controller; the caches are kept warm.
+	Paused State = "Paused"
+	// Waiting: something the controller needs is missing; see Status.Reason.
 	Waiting State = "Waiting"
-	// Idle: enabled, but its configuration gives it nothing to do.
+	// Idle: enabled, but with nothing to do in this configuration.
 	Idle State = "Idle"
 	// Running: an instance runs.
 	Running State = "Running"
@@ -27,7 +29,7 @@ const (
 )
 
 // States are all states, in the order in which they are listed.
-var States = []State{Disabled, Standby, Waiting, Idle, Running, Stopping, BackingOff}
+var States = []State{Disabled, Standby, Paused, Waiting, Idle, Running, Stopping, BackingOff}
 
 // Status is a snapshot of one controller.
 type Status struct {
@@ -35,8 +37,8 @@ type Status struct {
 	State State  `json:"state"`
 	// Reason explains a state that is not Running.
 	Reason string `json:"reason,omitempty"`
-	// Pending says that a decision about the controller is still to be carried out, so
-	// State is about to change.
+	// Pending is set while a decision about the controller is not carried out yet, so State
+	// is about to change.
 	Pending bool `json:"pending,omitempty"`
 	// Generation counts the instances that ran in this process.
 	Generation uint64 `json:"generation"`
@@ -52,13 +54,13 @@ type Status struct {
 	// HandOverError is why the last instance that ended handed nothing over, empty if it
 	// did.
 	HandOverError string `json:"handOverError,omitempty"`
-	// Abandoned counts instances that did not stop and were left behind, fenced.
+	// Abandoned counts instances that did not stop and were fenced and abandoned.
 	Abandoned uint64 `json:"abandoned,omitempty"`
 	// Loops are the work loops of the running instance.
 	Loops []controller.LoopStatus `json:"loops,omitempty"`
 }
 
-// Healthy reports whether the controller does what is asked of it, and if not, why.
+// Healthy reports whether the controller does what is wanted, with the reason if not.
 func (s Status) Healthy() (bool, string) {
 	switch {
 	case s.Stuck != "":

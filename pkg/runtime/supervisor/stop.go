@@ -7,15 +7,15 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"kcmd.dev/pkg/controllers/kit/concurrent"
+	"kcmd.dev/pkg/controller/concurrent"
 )
 
 // fencedGrace is how long an instance that was fenced at the end of its drain timeout
 // may take to notice.
 const fencedGrace = time.Second
 
-// stop ends the current instance: it is asked to finish, fenced if it takes too long,
-// and left behind if it does not notice that either.
+// stop ends the current instance: it is asked to finish, fenced if it takes too long, and
+// abandoned if it ignores that too.
 func (u *unit) stop(cause error) {
 	r := u.current
 	began := u.options.Clock.Now()
@@ -37,13 +37,13 @@ func (u *unit) stop(cause error) {
 	u.bury(r)
 }
 
-// wait reports that something happened in time.
+// wait reports whether something happened in time.
 func (u *unit) wait(done <-chan struct{}, limit time.Duration) bool {
 	_, ok := within(u, done, limit)
 	return ok
 }
 
-// bury takes what a stopped instance hands over and releases the rest.
+// bury takes over what a stopped instance hands over, and releases the rest.
 func (u *unit) bury(r *running) {
 	r.Fence(errors.New("the instance has ended"))
 	if !r.panics {
@@ -52,8 +52,8 @@ func (u *unit) bury(r *running) {
 	u.release(r.Instance)
 }
 
-// release closes an instance, which waits for its event handlers. One that
-// hangs is left behind.
+// release closes an instance, which waits for its event handlers. One that hangs is
+// abandoned.
 func (u *unit) release(i Instance) {
 	_, err := attempt(u, "releasing an instance", max(time.Duration(u.drainTimeout.Load()), fencedGrace),
 		func() struct{} {
@@ -61,19 +61,19 @@ func (u *unit) release(i Instance) {
 			return struct{}{}
 		}, nil)
 	if err != nil {
-		u.leaveBehind(err, "What a controller that was stopped holds cannot be released; it is left behind and can write nothing")
+		u.leaveBehind(err, "The resources of a stopped controller cannot be released; it is abandoned and cannot write")
 	}
 }
 
-// abandon leaves an instance behind that does not stop. It is fenced, and what it holds is
-// released although it still runs, so that its successor has the name to itself. As it can
+// abandon gives up an instance that does not stop. It is fenced, and what it holds is
+// released although it still runs, so that its successor replaces it completely. As it can
 // write nothing, there is no reason to end the process.
 func (u *unit) abandon(r *running) {
-	u.leaveBehind(nil, "Controller did not stop; its writes are refused from now on and it is left behind")
+	u.leaveBehind(nil, "Controller did not stop; it is abandoned and its writes are refused from now on")
 	// Not waited for: a handler that hangs would hold up the successor.
 	go func() {
 		if panicked := concurrent.Catch(r.Close); panicked != nil {
-			klog.FromContext(u.ctx).Error(panicked, "Releasing a controller that was left behind")
+			klog.FromContext(u.ctx).Error(panicked, "Releasing an abandoned controller")
 		}
 	}()
 }

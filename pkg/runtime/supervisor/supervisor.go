@@ -12,22 +12,23 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/config/plan"
+	"kcmd.dev/pkg/controller"
 )
 
 // Want is what one controller should be doing.
 type Want struct {
-	// State is Disabled, Waiting, Standby or Running.
+	// State is Disabled, Waiting, Standby, Paused or Running.
 	State State
 	// Reason explains a State that is not Running.
 	Reason string
-	// Spec is what the instance is made from, if the state is Standby or Running.
+	// Spec is what the instance is made from, if the state is Standby, Paused or Running.
 	Spec Spec
 	// Resync is the resync period of its handlers; it changes in place.
 	Resync time.Duration
 }
 
-// equal reports that no instance has to be replaced to get from one want to the other.
+// equal reports whether no instance has to be replaced to get from one want to the other.
 func (w Want) equal(o Want) bool {
 	return w.State == o.State && w.Spec == o.Spec
 }
@@ -40,13 +41,12 @@ type Options struct {
 	// BackoffMin and BackoffMax bound the delay before a failed controller is tried
 	// again; it doubles with each failure. Defaults: 1 s and 5 min.
 	BackoffMin, BackoffMax time.Duration
-	// StuckAfter is how long a controller may work on one key before its instance
-	// is replaced. Default: 10 min. CheckEvery is how often that is looked at.
-	// Default: 5 s.
+	// StuckAfter is how long a controller may work on one key before its instance is
+	// replaced. Default: 10 min. CheckEvery is how often that is checked. Default: 5 s.
 	StuckAfter, CheckEvery time.Duration
 }
 
-// Cause says why Synchronize was called. It ends up in the restarts metric.
+// Cause is why Synchronize was called, as shown in the restarts metric.
 type Cause string
 
 // The causes. Those that are not exported are the supervisor's own.
@@ -106,39 +106,38 @@ func (s *Supervisor) SetDrainTimeout(d time.Duration) {
 	}
 }
 
-// SetStartInterval has each controller that is started from now on because the process
-// has, or because a lease was won, wait for a random time between d and twice d first. A
-// controller that is started for any other reason does not wait. 0 means no wait.
+// SetStartInterval delays each controller that is started from now on because the process
+// started or a lease was won, by a random time between d and twice d. A controller that is
+// started for any other reason does not wait. 0 means no wait.
 func (s *Supervisor) SetStartInterval(d time.Duration) {
 	for _, u := range s.units {
 		u.interval.Store(int64(d))
 	}
 }
 
-// Synchronize makes every controller do what is wanted of it. Controllers that are not
-// in desired are disabled.
+// Synchronize makes every controller do what is desired. Controllers that are not in desired
+// are disabled.
 //
 //   - unchanged: the instance is kept, its resync period adjusted
-//   - no longer wanted: the instance is told to stop
+//   - no longer wanted: the instance is stopped
 //   - new or changed: a new instance is built, and started once the old one stopped
 //
 // It returns when all instances are built, not when they run. A controller that cannot be
-// built backs off and tries again; the failures are returned.
-func (s *Supervisor) Synchronize(desired map[string]Want, cause Cause) error {
+// built backs off and tries again; the failures are returned, with what was done.
+func (s *Supervisor) Synchronize(desired map[string]Want, cause Cause) ([]Done, error) {
 	prepared, err := s.Prepare(desired, cause)
-	prepared.Commit()
-	return err
+	return prepared.Commit(), err
 }
 
-// Prepared is what Synchronize is going to do. Either Commit or Discard is to be called,
+// Prepared is what a Synchronize is going to do. Either Commit or Discard is to be called,
 // before anything else is prepared.
 type Prepared struct {
 	supervisor *Supervisor
 	moves      []move
 }
 
-// Prepare builds what a Synchronize needs, without any effect on what runs. The error says
-// which controllers could not be built; what was prepared can be committed nevertheless.
+// Prepare builds what a Synchronize needs, without any effect on what runs. The error names
+// the controllers that could not be built; what was prepared can be committed nevertheless.
 func (s *Supervisor) Prepare(desired map[string]Want, cause Cause) (*Prepared, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,10 +150,11 @@ func (s *Supervisor) Prepare(desired map[string]Want, cause Cause) (*Prepared, e
 			want = Want{State: Disabled}
 		}
 		if u.wanted.equal(want) {
-			prepared.moves = append(prepared.moves, move{unit: u, want: want, keep: true})
+			prepared.moves = append(prepared.moves, move{unit: u, before: u.wanted, want: want, keep: true})
 			continue
 		}
 		m := u.prepare(want, cause)
+		m.before = u.wanted
 		if m.err != nil {
 			failures = append(failures, fmt.Errorf("%s: %w", name, m.err))
 		}
@@ -163,13 +163,48 @@ func (s *Supervisor) Prepare(desired map[string]Want, cause Cause) (*Prepared, e
 	return prepared, errors.Join(failures...)
 }
 
-// Commit tells every controller what to do.
-func (p *Prepared) Commit() {
+// Done is what one controller was told to do.
+type Done struct {
+	Name string
+	// Before is what it was told last.
+	Before, After Want
+}
+
+// Action is what happens to its instance; off if it has none before and after.
+func (d Done) Action() plan.Action {
+	switch was, is := d.Before.State == Paused, d.After.State == Paused; {
+	case was && is:
+		return plan.Keep
+	case is:
+		return plan.Pause
+	case was && d.After.State == Running:
+		return plan.Resume
+	case was && d.After.State == Disabled:
+		return plan.Stop
+	}
+	switch was, is := d.Before.State == Running, d.After.State == Running; {
+	case was && is && d.Before.equal(d.After):
+		return plan.Keep
+	case was && is:
+		return plan.Restart
+	case was:
+		return plan.Stop
+	case is:
+		return plan.Start
+	}
+	return plan.Off
+}
+
+// Commit tells every controller what to do, and returns what it told them.
+func (p *Prepared) Commit() []Done {
 	p.supervisor.mu.Lock()
 	defer p.supervisor.mu.Unlock()
+	all := make([]Done, 0, len(p.moves))
 	for _, m := range p.moves {
 		m.unit.command(m)
+		all = append(all, Done{Name: m.unit.d.Name, Before: m.before, After: m.want})
 	}
+	return all
 }
 
 // Discard releases what was built. Nothing has changed.
@@ -179,7 +214,7 @@ func (p *Prepared) Discard() {
 	}
 }
 
-// Shutdown stops all controllers and returns when they have stopped or were given up.
+// Shutdown stops all controllers and returns when they have stopped or were abandoned.
 func (s *Supervisor) Shutdown() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,6 +238,24 @@ func (s *Supervisor) DebuggingHandler(name string) http.Handler {
 		return nil
 	}
 	return u.debuggingHandler(current)
+}
+
+// Keys returns, by controller, what running instances hold of the keys whose text is wanted.
+func (s *Supervisor) Keys(wanted func(key string) bool) map[string][]controller.LoopKey {
+	all := map[string][]controller.LoopKey{}
+	for name, u := range s.units {
+		u.mu.Lock()
+		current := u.current
+		u.mu.Unlock()
+		if current == nil {
+			continue
+		}
+		ask := func() []controller.LoopKey { return current.Keys(wanted) }
+		if keys := inspect(u, current, ask); len(keys) > 0 {
+			all[name] = keys
+		}
+	}
+	return all
 }
 
 // Status returns a snapshot of every controller, sorted by name.

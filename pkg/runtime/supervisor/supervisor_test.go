@@ -16,7 +16,8 @@ import (
 	"k8s.io/klog/v2/ktesting"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/config/plan"
+	"kcmd.dev/pkg/controller"
 )
 
 // fakeBuilder makes fake instances and remembers them.
@@ -52,6 +53,7 @@ type fakeInstance struct {
 	predecessor any
 	resync      time.Duration
 	loops       []controller.LoopStatus
+	keys        []controller.LoopKey
 }
 
 func (b *fakeBuilder) Build(d controller.Descriptor, spec Spec, failed func(error)) (Instance, error) {
@@ -63,7 +65,7 @@ func (b *fakeBuilder) Build(d controller.Descriptor, spec Spec, failed func(erro
 	if err := b.refuse[d.Name]; err != nil {
 		return nil, err
 	}
-	if spec.Value == "idle" {
+	if spec.Planned.Value == "idle" {
 		return nil, nil
 	}
 	i := &fakeInstance{builder: b, name: d.Name, spec: spec, failed: failed, ended: make(chan error, 1)}
@@ -144,7 +146,7 @@ func (i *fakeInstance) HandOver() any {
 	if i.leaves != nil {
 		return i.leaves
 	}
-	return "from " + i.spec.Value.(string)
+	return "from " + i.spec.Planned.Value.(string)
 }
 
 func (i *fakeInstance) Fence(cause error) {
@@ -181,6 +183,12 @@ func (i *fakeInstance) SetResync(d time.Duration) {
 	i.resync = d
 }
 
+func (i *fakeInstance) Keys(wanted func(string) bool) []controller.LoopKey {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(i.keys), func(k controller.LoopKey) bool { return !wanted(k.Key) })
+}
+
 func (i *fakeInstance) Loops() []controller.LoopStatus {
 	i.mu.Lock()
 	loops, onLoops := i.loops, i.onLoops
@@ -201,7 +209,8 @@ type harness struct {
 // Synchronize is that of the Supervisor, or both of its phases as a transaction.
 func (h *harness) Synchronize(desired map[string]Want, cause Cause, transactional bool) error {
 	if !transactional {
-		return h.Supervisor.Synchronize(desired, cause)
+		_, err := h.Supervisor.Synchronize(desired, cause)
+		return err
 	}
 	prepared, err := h.Prepare(desired, cause)
 	if err != nil {
@@ -236,7 +245,7 @@ func newHarness(t *testing.T, names ...string) *harness {
 func wants(values map[string]string) map[string]Want {
 	all := map[string]Want{}
 	for name, value := range values {
-		all[name] = Want{State: Running, Spec: Spec{Value: value, Term: 1}}
+		all[name] = Want{State: Running, Spec: spec(value, 0)}
 	}
 	return all
 }
@@ -406,7 +415,7 @@ func TestTheNewestOfSeveralCommandsWins(t *testing.T) {
 		ran, closed := i.counts()
 		// The first command was under way when the others came, the second was replaced
 		// before its turn.
-		value := i.spec.Value
+		value := i.spec.Planned.Value
 		if (ran == 1) == (value == "3") {
 			t.Errorf("instance %d with value %v ran %d times", n, value, ran)
 		}
@@ -457,6 +466,7 @@ func TestAHungHandlerIsLeftBehind(t *testing.T) {
 	h.Shutdown()
 }
 
+// Pins MGR-166.
 func TestFailuresAreIsolatedAndBackOff(t *testing.T) {
 	for name, fail := range map[string]func(i *fakeInstance){
 		"returns an error":        func(i *fakeInstance) { i.ended <- errors.New("broken") },
@@ -484,6 +494,7 @@ func TestFailuresAreIsolatedAndBackOff(t *testing.T) {
 	}
 }
 
+// Pins MGR-166.
 func TestAPanicInRunIsAFailure(t *testing.T) {
 	h := newHarness(t, "a")
 	defer h.Shutdown()
@@ -513,10 +524,10 @@ func TestBackoffGrowsUntilACommandComes(t *testing.T) {
 	h.builder.refuse["a"] = errors.New("broken")
 	_ = h.Synchronize(wants(map[string]string{"a": "1"}), CauseStart, false)
 	for _, delay := range []string{"1s", "2s", "4s", "8s"} {
-		h.stepUntil(100*time.Millisecond, "next try in "+delay, func() bool { return h.status("a").Reason == "next try in "+delay })
+		h.stepUntil(100*time.Millisecond, "next attempt in "+delay, func() bool { return h.status("a").Reason == "next attempt in "+delay })
 	}
 	_ = h.Synchronize(wants(map[string]string{"a": "2"}), CauseConfig, false)
-	h.eventually("the backoff begins anew", func() bool { return h.status("a").Reason == "next try in 1s" })
+	h.eventually("the backoff begins anew", func() bool { return h.status("a").Reason == "next attempt in 1s" })
 }
 
 func TestAStuckInstanceIsReplaced(t *testing.T) {
@@ -527,15 +538,29 @@ func TestAStuckInstanceIsReplaced(t *testing.T) {
 	i.mu.Lock()
 	i.loops = []controller.LoopStatus{{Queue: "q", InFlight: []controller.InFlight{{Key: "ns/x", Since: h.clock.Now()}}}}
 	i.mu.Unlock()
-	h.stepUntil(time.Minute, "a is replaced", func() bool { return h.status("a").Generation == 2 })
-	if s := h.status("a"); s.Restarts[string(causeStuck)] != 1 || !strings.Contains(s.LastError, "ns/x") {
-		t.Errorf("%+v", s)
+	h.stepUntil(time.Minute, "a is found to be stuck", func() bool { return h.status("a").Restarts[string(causeStuck)] == 1 })
+	h.eventually("the reason is reported", func() bool { return strings.Contains(h.status("a").LastError, "ns/x") })
+	// From now on in small steps: building the next instance has a limit of time.
+	h.stepUntil(100*time.Millisecond, "a is replaced", func() bool { return h.status("a").Generation == 2 })
+}
+
+func TestKeysOfControllersThatRun(t *testing.T) {
+	h := newHarness(t, "a", "b", "c")
+	defer h.Shutdown()
+	h.sync(wants(map[string]string{"a": "1", "b": "1"}))
+	i := h.instances("a")[0]
+	i.mu.Lock()
+	i.keys = []controller.LoopKey{{Key: "ns/x"}, {Key: "ns/y"}}
+	i.mu.Unlock()
+	got := h.Keys(func(key string) bool { return key == "ns/y" })
+	if len(got) != 1 || len(got["a"]) != 1 || got["a"][0].Key != "ns/y" {
+		t.Errorf("the keys are %+v", got)
 	}
 }
 
 func TestStandbyKeepsWarmAndRunsNothing(t *testing.T) {
 	h := newHarness(t, "a")
-	standby := map[string]Want{"a": {State: Standby, Spec: Spec{Value: "1"}, Reason: "another process holds the lease"}}
+	standby := map[string]Want{"a": {State: Standby, Spec: Spec{Planned: plan.Spec{Value: "1"}}, Reason: "another process holds the lease"}}
 	h.sync(standby)
 	if h.builder.warm != 1 || len(h.instances("a")) != 0 {
 		t.Errorf("warm %d, instances %d", h.builder.warm, len(h.instances("a")))
@@ -551,6 +576,56 @@ func TestStandbyKeepsWarmAndRunsNothing(t *testing.T) {
 	h.Shutdown()
 	if h.builder.warm != 0 {
 		t.Error("the shutdown kept caches warm")
+	}
+}
+
+// A paused controller has no instance, and goes on where it was when it is resumed.
+func TestAPausedControllerKeepsWarm(t *testing.T) {
+	h := newHarness(t, "a")
+	defer h.Shutdown()
+	spec := Spec{Planned: plan.Spec{Value: "1"}}
+	running, paused := map[string]Want{"a": {State: Running, Spec: spec}}, map[string]Want{"a": {State: Paused, Spec: spec, Reason: "paused in the configuration"}}
+	h.sync(running)
+	h.sync(paused)
+	if s := h.status("a"); h.builder.warm != 1 || s.State != Paused || s.Reason != "paused in the configuration" {
+		t.Errorf("warm %d, %+v", h.builder.warm, s)
+	}
+	h.sync(running)
+	if s := h.status("a"); h.builder.warm != 0 || s.State != Running || s.Generation != 2 {
+		t.Errorf("warm %d, %+v", h.builder.warm, s)
+	}
+}
+
+func TestKeysThatAreHeldBackAreShown(t *testing.T) {
+	for _, test := range []struct {
+		held []int
+		want string
+	}{{nil, ""}, {[]int{0, 0}, ""}, {[]int{1, 0}, "1 key is held back by a pause"}, {[]int{1, 2}, "3 keys are held back by a pause"}} {
+		var loops []controller.LoopStatus
+		for _, n := range test.held {
+			loops = append(loops, controller.LoopStatus{Held: n})
+		}
+		if got := heldBack(loops); got != test.want {
+			t.Errorf("%v: %q, want %q", test.held, got, test.want)
+		}
+	}
+}
+
+func TestKeysThatWaitForTheBreakerAreShown(t *testing.T) {
+	for _, test := range []struct {
+		waiting []int
+		want    string
+	}{
+		{nil, ""}, {[]int{0, 0}, ""}, {[]int{1, 0}, "1 key waits until deletions go on (deletionBreaker)"},
+		{[]int{1, 2}, "3 keys wait until deletions go on (deletionBreaker)"},
+	} {
+		var loops []controller.LoopStatus
+		for _, n := range test.waiting {
+			loops = append(loops, controller.LoopStatus{Stopped: n})
+		}
+		if got := stopped(loops); got != test.want {
+			t.Errorf("%v: %q, want %q", test.waiting, got, test.want)
+		}
 	}
 }
 

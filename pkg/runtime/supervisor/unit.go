@@ -11,11 +11,11 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 )
 
-// unit is one controller: what is wanted of it and the instance it has. Its loop is
-// the only place where instances start and stop, so there are never two at work.
+// unit is one controller: what is wanted, and its instance. Instances start and stop only in
+// its loop, so there are never two at work.
 type unit struct {
 	ctx          context.Context // carries the logger only
 	d            controller.Descriptor
@@ -49,6 +49,7 @@ type unit struct {
 // move is what Synchronize decided for one unit.
 type move struct {
 	unit     *unit
+	before   Want // what was wanted until then
 	want     Want
 	cause    Cause
 	keep     bool
@@ -59,7 +60,7 @@ type move struct {
 	err      error
 }
 
-// discard releases what a move holds that is not going to happen.
+// discard releases what a move holds, which will not be carried out.
 func (m move) discard() {
 	if m.instance != nil {
 		m.unit.release(m.instance)
@@ -82,7 +83,7 @@ func newUnit(ctx context.Context, d controller.Descriptor, o Options) *unit {
 	}
 	u.drainTimeout.Store(int64(10 * time.Second))
 	o.Metrics.setState(d.Name, Disabled)
-	o.Metrics.lost.WithLabelValues(d.Name) // there from the start, so that a first increase is seen
+	o.Metrics.lost.WithLabelValues(d.Name) // created at the start, so that the first increase is visible
 	return u
 }
 
@@ -93,7 +94,7 @@ func (u *unit) prepare(want Want, cause Cause) move {
 	case Running:
 		m.failed = make(chan error, 1)
 		m.instance, m.err = u.build(want.Spec, m.failed)
-	case Standby:
+	case Standby, Paused:
 		m.warm, m.err = u.keepWarm(want.Spec)
 	}
 	return m
@@ -111,7 +112,7 @@ func (b built) discard(u *unit) { move{unit: u, instance: b.instance, warm: b.wa
 
 // build makes an instance. A panic in the controller's New is an error.
 func (u *unit) build(spec Spec, failed chan error) (Instance, error) {
-	b, err := attempt(u, "making an instance", buildLimit, func() (b built) {
+	b, err := attempt(u, "creating an instance", buildLimit, func() (b built) {
 		b.instance, b.err = u.options.Builder.Build(u.d, spec, func(err error) {
 			select {
 			case failed <- err:
@@ -129,9 +130,9 @@ func (u *unit) build(spec Spec, failed chan error) (Instance, error) {
 	return b.instance, b.err
 }
 
-// keepWarm fills what an instance would read.
+// keepWarm fills the caches that an instance would read.
 func (u *unit) keepWarm(spec Spec) (func(), error) {
-	b, err := attempt(u, "making an instance to stand by", buildLimit, func() (b built) {
+	b, err := attempt(u, "creating a standby instance", buildLimit, func() (b built) {
 		b.warm, b.err = u.options.Builder.Warm(u.d, spec)
 		return b
 	}, func(b built) { b.discard(u) })
@@ -207,7 +208,7 @@ func causeOf(r *running) Cause {
 	return causeCrash
 }
 
-// carryOut does what the newest command says.
+// carryOut carries out the newest command.
 func (u *unit) carryOut() {
 	for {
 		u.mu.Lock()
@@ -242,7 +243,7 @@ func (u *unit) moveTo(m *move) {
 	u.settleInto(m)
 }
 
-// settleInto takes over what a move has built. Nothing runs when it is called.
+// settleInto installs what a move has built. Nothing runs when it is called.
 func (u *unit) settleInto(m *move) {
 	u.warm = m.warm
 	switch {
@@ -251,7 +252,7 @@ func (u *unit) settleInto(m *move) {
 	case m.want.State != Running:
 		u.setState(m.want.State, m.want.Reason)
 	case m.instance == nil:
-		u.setState(Idle, "nothing to do with this configuration")
+		u.setState(Idle, "nothing to do in this configuration")
 	default:
 		u.startOrHold(m)
 	}
@@ -301,7 +302,7 @@ func (u *unit) backOff(err error, limit time.Duration) {
 	u.status.LastError = err.Error()
 	u.status.LastErrorTime = u.options.Clock.Now()
 	u.mu.Unlock()
-	u.setState(BackingOff, fmt.Sprintf("next try in %v", delay))
+	u.setState(BackingOff, fmt.Sprintf("next attempt in %v", delay))
 	klog.FromContext(u.ctx).Error(err, "Controller failed", "retryIn", delay)
 }
 
@@ -329,7 +330,7 @@ func (u *unit) checkStuck() {
 	u.crashed(errors.New("stuck on "+stuck), causeStuck)
 }
 
-// stuckOn says what an instance has been at for too long, empty if nothing.
+// stuckOn describes what an instance has been working on for too long, empty if nothing.
 func (u *unit) stuckOn(r *running) string {
 	for _, loop := range u.loops(r) {
 		if len(loop.InFlight) == 0 {
@@ -341,12 +342,12 @@ func (u *unit) stuckOn(r *running) string {
 		}
 	}
 	if silent := u.unanswered(r); silent >= u.options.StuckAfter {
-		return fmt.Sprintf("something that does not answer for %v", silent.Round(time.Second))
+		return fmt.Sprintf("a call to the controller that has not returned for %v", silent.Round(time.Second))
 	}
 	return ""
 }
 
-// end stops everything for good.
+// end stops everything, permanently.
 func (u *unit) end() {
 	u.mu.Lock()
 	pending := u.next
@@ -395,12 +396,12 @@ func (u *unit) snapshot() Status {
 	u.mu.Unlock()
 	if current != nil {
 		s.Loops = u.loops(current)
-		s.Reason = cmp.Or(s.Reason, waiting(s.Loops))
+		s.Reason = cmp.Or(s.Reason, waiting(s.Loops), stopped(s.Loops), heldBack(s.Loops))
 	}
 	return s
 }
 
-// waiting says what keeps loops from working, empty if nothing does.
+// waiting describes what keeps loops from working, empty if nothing does.
 func waiting(loops []controller.LoopStatus) string {
 	for _, l := range loops {
 		if l.Waiting != "" {
@@ -408,4 +409,34 @@ func waiting(loops []controller.LoopStatus) string {
 		}
 	}
 	return ""
+}
+
+// stopped says how many keys wait until deletions go on, empty if none does.
+func stopped(loops []controller.LoopStatus) string {
+	n := 0
+	for _, l := range loops {
+		n += l.Stopped
+	}
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return "1 key waits until deletions go on (deletionBreaker)"
+	}
+	return fmt.Sprintf("%d keys wait until deletions go on (deletionBreaker)", n)
+}
+
+// heldBack says how many keys wait for the end of a pause, empty if none does.
+func heldBack(loops []controller.LoopStatus) string {
+	n := 0
+	for _, l := range loops {
+		n += l.Held
+	}
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return "1 key is held back by a pause"
+	}
+	return fmt.Sprintf("%d keys are held back by a pause", n)
 }

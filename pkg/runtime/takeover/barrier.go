@@ -14,15 +14,15 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 )
 
 const (
-	// pollEvery is how often it is checked whether a cache has got further. An informer does
-	// not report its resource version.
+	// pollEvery is how often the version of a cache is checked. An informer does not report
+	// its resource version.
 	pollEvery = 2 * time.Millisecond
-	// patience is how long a version is waited for before the objects are read instead: the
-	// version may never come, after a restore of etcd.
+	// patience is how long to wait for a version before the objects are read instead: after a
+	// restore of etcd it may never come.
 	patience = time.Second
 	// rereadAfter is how long a cache may lack what a read has shown before the objects are
 	// read again.
@@ -48,15 +48,15 @@ func (c Cache) String() string { return c.Resource.GroupResource().String() }
 type Options struct {
 	// Left is what the predecessor left, see LeftOn.
 	Left Versions
-	// Ledger takes note of what was found out.
+	// Ledger records what was found out.
 	Ledger *Ledger
 	// Read reads objects consistently.
 	Read  Reader
 	Clock clock.WithTicker
 }
 
-// Barrier holds a controller up until its caches contain the last writes of its
-// predecessor. It can be used by several goroutines.
+// Barrier delays a controller until its caches contain the last writes of its predecessor. It
+// is safe for concurrent use.
 type Barrier struct {
 	options Options
 	began   time.Time
@@ -69,7 +69,7 @@ type Barrier struct {
 	checks map[cache.Indexer]*check
 }
 
-// check is what is known of one cache.
+// check is what is known about one cache.
 type check struct {
 	cache  Cache
 	passed chan struct{}
@@ -85,11 +85,11 @@ func New(ctx context.Context, o Options) *Barrier {
 	return b
 }
 
-// End ends what the barrier has under way and returns when that is over. What has not
-// passed by then never will.
+// End cancels the checks of the barrier and returns when they have ended. What has not passed
+// by then never will.
 func (b *Barrier) End() {
 	b.end()
-	b.mu.Lock()   // nothing begins any more
+	b.mu.Lock()   // no check begins from here on
 	b.mu.Unlock() //nolint:staticcheck // the point is to have waited
 	b.running.Wait()
 }
@@ -101,7 +101,7 @@ func (b *Barrier) Passed(c Cache) <-chan struct{} {
 	defer b.mu.Unlock()
 	k, known := b.checks[c.Store]
 	if !known {
-		k = &check{cache: c, passed: make(chan struct{}), lacking: "not compared yet with what was written before"}
+		k = &check{cache: c, passed: make(chan struct{}), lacking: "not yet compared with earlier writes"}
 		b.checks[c.Store] = k
 		if b.passesAtOnce(c) {
 			close(k.passed)
@@ -112,7 +112,7 @@ func (b *Barrier) Passed(c Cache) <-chan struct{} {
 	return k.passed
 }
 
-// Lacking says what a cache lacks that has not passed, empty if it has.
+// Lacking describes what a cache lacks, empty if it has passed.
 func (b *Barrier) Lacking(c Cache) string {
 	b.mu.Lock()
 	k := b.checks[c.Store]
@@ -147,8 +147,8 @@ func (b *Barrier) passesAtOnce(c Cache) bool {
 	return known && reached(c, version)
 }
 
-// reached reports that a cache is as new as a version. Of what cannot be compared it is not
-// known.
+// reached reports whether a cache is known to be as new as a version: versions may not be
+// comparable.
 func reached(c Cache, version string) bool {
 	order, err := resourceversion.CompareResourceVersion(c.Store.LastStoreSyncResourceVersion(), version)
 	return version == none || err == nil && order >= 0
@@ -167,7 +167,7 @@ func (b *Barrier) awaitVersion(k *check) bool {
 	if !known {
 		return false
 	}
-	k.lacks(fmt.Sprintf("not as new yet as resource version %s, which was written before", version))
+	k.lacks(fmt.Sprintf("older than resource version %s, which was written before", version))
 	return b.poll(patience, func() bool { return reached(k.cache, version) })
 }
 
@@ -181,7 +181,7 @@ func (b *Barrier) awaitObjects(k *check) bool {
 			return false
 		}
 		if err != nil {
-			k.lacks(fmt.Sprintf("not compared yet with what was written before: %v", err))
+			k.lacks(fmt.Sprintf("not yet compared with earlier writes: %v", err))
 			logger.Error(err, "Cache cannot be compared with the API server, controllers wait for it")
 			b.poll(patience, func() bool { return false })
 			continue
@@ -234,7 +234,7 @@ func (b *Barrier) poll(limit time.Duration, done func() bool) bool {
 	return true
 }
 
-// maxNamed is how many objects are named that a cache lacks.
+// maxNamed is the number of missing objects that are named.
 const maxNamed = 3
 
 func describe(missing []difference) string {

@@ -139,10 +139,11 @@ func TestACacheThatIsNewEnoughPassesWithoutARequest(t *testing.T) {
 	}
 }
 
+// Pins MGR-175.
 func TestAVersionThatComesIsWaitedForWithoutARequest(t *testing.T) {
 	s := newServer(t, true, "12")
 	f := newFixture(t, s, left("12"), pod("a", "1", "10"))
-	f.wantWaiting(t, "not as new yet as resource version 12")
+	f.wantWaiting(t, "older than resource version 12")
 	f.cache.Store.Bookmark("12")
 	f.wantPassed(t, "pods=12 *=0")
 	if len(s.Actions()) > 0 {
@@ -150,15 +151,16 @@ func TestAVersionThatComesIsWaitedForWithoutARequest(t *testing.T) {
 	}
 }
 
+// Pins MGR-175.
 func TestWithoutVersionsTheObjectsAreCompared(t *testing.T) {
 	for _, streams := range []bool{true, false} {
 		s := newServer(t, streams, "12", pod("a", "1", "10"), pod("b", "2", "11"))
 		f := newFixture(t, s, NothingLeft(), pod("a", "1", "10"), pod("c", "3", "9"))
-		f.wantWaiting(t, "ns/b at version 11, ns/c is gone")
+		f.wantWaiting(t, "ns/b at version 11, the deletion of ns/c")
 		if err := f.cache.Store.Add(pod("b", "2", "11")); err != nil {
 			t.Fatal(err)
 		}
-		f.wantWaiting(t, "ns/c is gone")
+		f.wantWaiting(t, "the deletion of ns/c")
 		if err := f.cache.Store.Delete(pod("c", "3", "12")); err != nil {
 			t.Fatal(err)
 		}

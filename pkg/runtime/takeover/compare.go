@@ -31,13 +31,13 @@ type difference struct {
 
 func (d difference) String() string {
 	if d.want == (object{}) {
-		return d.key + " is gone"
+		return "the deletion of " + d.key
 	}
 	return d.key + " at version " + d.want.version
 }
 
-// missingFrom returns what a cache lacks of the snapshot. What the cache shows and the
-// snapshot does not is gone, or newer than the snapshot.
+// missingFrom returns what a cache lacks of the snapshot. An object that only the cache has
+// is deleted, or newer than the snapshot.
 func (s snapshot) missingFrom(store cache.Indexer) []difference {
 	var missing []difference
 	for key, o := range s.objects {
@@ -57,7 +57,7 @@ func (s snapshot) missingFrom(store cache.Indexer) []difference {
 	return missing
 }
 
-// shownBy reports that the cache is past the difference.
+// shownBy reports whether the cache shows the difference, or something newer.
 func (d difference) shownBy(store cache.Indexer) bool {
 	item, exists, err := store.GetByKey(d.key)
 	if err != nil {
@@ -74,7 +74,7 @@ func (d difference) shownBy(store cache.Indexer) bool {
 		return cached.GetUID() != d.was
 	}
 	if cached.GetUID() != d.want.uid {
-		// A namesake that is newer is there because this one is gone.
+		// A newer object of the same name exists because this one is gone.
 		return newer(cached.GetResourceVersion(), d.want.version)
 	}
 	return cached.GetResourceVersion() == d.want.version || newer(cached.GetResourceVersion(), d.want.version)

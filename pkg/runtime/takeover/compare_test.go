@@ -42,10 +42,10 @@ func TestWhatACacheLacksOfARead(t *testing.T) {
 		{"an object", read(pod("a", "1", "10")), nil, "ns/a at version 10"},
 		{"an update", read(pod("a", "1", "10")), []*corev1.Pod{pod("a", "1", "9")}, "ns/a at version 10"},
 		{"nothing: it is newer", read(pod("a", "1", "10")), []*corev1.Pod{pod("a", "1", "101")}, ""},
-		{"a deletion", read(), []*corev1.Pod{pod("a", "1", "10")}, "ns/a is gone"},
+		{"a deletion", read(), []*corev1.Pod{pod("a", "1", "10")}, "the deletion of ns/a"},
 		{"nothing: it was created since", read(), []*corev1.Pod{pod("a", "1", "101")}, ""},
 		{"nothing: it was replaced since", read(pod("a", "1", "10")), []*corev1.Pod{pod("a", "2", "101")}, ""},
-		{"a replacement", read(pod("a", "2", "20")), []*corev1.Pod{pod("a", "1", "10")}, "ns/a at version 20, ns/a is gone"},
+		{"a replacement", read(pod("a", "2", "20")), []*corev1.Pod{pod("a", "1", "10")}, "ns/a at version 20, the deletion of ns/a"},
 		{"versions that cannot be compared", read(pod("a", "1", "x")), []*corev1.Pod{pod("a", "1", "y")}, "ns/a at version x"},
 		{"nothing: equal versions that cannot be compared", read(pod("a", "1", "x")), []*corev1.Pod{pod("a", "1", "x")}, ""},
 	} {

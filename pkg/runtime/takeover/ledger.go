@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// settleTime is how long the API server can still be at work on a write whose answer was
+// settleTime is how long the API server can still be processing a write whose response was
 // lost: it ends requests after a minute by default.
 const settleTime = 2 * time.Minute
 
@@ -24,7 +24,7 @@ type Ledger struct {
 	rest    string // as in Versions; empty before anything was inherited
 }
 
-// entry is what is known of the writes of one resource.
+// entry is what is known about the writes of one resource.
 type entry struct {
 	version string // the highest that an answer carried; empty only while unsettled
 	// unsettled is set if a write has no version. A write that begins after settled and
@@ -54,14 +54,14 @@ func (l *Ledger) Stored(resource schema.GroupResource, version string, began tim
 	e.raise(version)
 }
 
-// Lost records a write of which it is not known whether it was or will be carried out.
+// Lost records a write that may or may not have been, or still be, carried out.
 func (l *Ledger) Lost(resource schema.GroupResource) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.of(resource).unsettle(l.clock.Now().Add(settleTime))
 }
 
-// Inherit adds what was written before by the one from whom this process takes over.
+// Inherit adds what the previous holder wrote.
 func (l *Ledger) Inherit(v Versions) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,7 +122,7 @@ func (e *entry) raise(version string) {
 	}
 }
 
-// newer reports that a is a later version than b. What cannot be compared is not.
+// newer reports whether a is known to be a later version than b.
 func newer(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order > 0

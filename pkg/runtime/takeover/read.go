@@ -25,8 +25,8 @@ type Reader struct {
 
 var errIncomplete = errors.New("the stream ended before all objects were sent")
 
-// streamTime bounds a stream. A server that does not know streaming lists may take the request
-// for an ordinary watch and never say that it has sent everything.
+// streamTime bounds a stream. A server that does not support streaming lists may treat the
+// request as an ordinary watch and never mark the end of the initial events.
 const streamTime = time.Minute
 
 var errTooLong = fmt.Errorf("the end of the list was not sent within %v", streamTime)
@@ -82,7 +82,7 @@ func (r Reader) stream(ctx context.Context, c Cache) (snapshot, error) {
 	}
 }
 
-// take adds what an event tells, and reports whether it was the last one.
+// take adds the object of an event, and reports whether it was the last one.
 func (s *snapshot) take(event watch.Event) (complete bool, err error) {
 	if event.Type == watch.Error {
 		return false, apierrors.FromObject(event.Object)

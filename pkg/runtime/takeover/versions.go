@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Annotation is where a process that gives a lease back says how new the caches of its
+// Annotation is where a process that gives a lease back states how new the caches of its
 // successor have to be. Its value is the number of transitions of the lease, then a word for
 // each resource: `7 pods=1234 jobs.batch=? *=0`.
 const Annotation = "config.kcmd.dev/written"
@@ -26,7 +26,7 @@ const none = "0"
 // others stands for the resources that Versions do not list.
 const others = "*"
 
-// Versions say how new caches have to be to contain certain writes.
+// Versions are how new caches have to be to contain certain writes.
 type Versions struct {
 	// ByResource are resource versions, or Unknown.
 	ByResource map[schema.GroupResource]string
@@ -34,10 +34,10 @@ type Versions struct {
 	Rest string
 }
 
-// NothingLeft are the Versions of a predecessor of which nothing is known.
+// NothingLeft returns the Versions of a predecessor about which nothing is known.
 func NothingLeft() Versions { return Versions{Rest: Unknown} }
 
-// NothingWritten are the Versions where there was no predecessor.
+// NothingWritten returns the Versions if there was no predecessor.
 func NothingWritten() Versions { return Versions{Rest: none} }
 
 // of returns the version that a cache of the resource has to reach, none if any will do.
@@ -89,14 +89,13 @@ func valid(version string) bool {
 	return err == nil
 }
 
-// Leave is what the holder of a lease that gives it back puts on it.
+// Leave returns the annotation value for a holder that gives the lease back.
 func Leave(l *coordinationv1.Lease, v Versions) string {
 	return strconv.Itoa(transitions(l)) + " " + v.String()
 }
 
-// LeftOn returns what the last holder of a lease has left there for its successor. Of a
-// lease that is nil, still has a holder, or was held by somebody who left nothing, nothing
-// is known.
+// LeftOn returns what the last holder of a lease has left there for its successor. If the
+// lease is nil, still has a holder, or its last holder left nothing, nothing is known.
 func LeftOn(l *coordinationv1.Lease) Versions {
 	if l == nil || ptr.Deref(l.Spec.HolderIdentity, "") != "" {
 		return NothingLeft()
@@ -107,7 +106,7 @@ func LeftOn(l *coordinationv1.Lease) Versions {
 	}
 	left, err := parse(versions)
 	if err != nil {
-		return NothingLeft() // by a version of this program that writes something else
+		return NothingLeft() // written by a version of this program with another format
 	}
 	return left
 }

@@ -13,11 +13,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/runtime/source"
 )
 
-// Exposition says which metrics are exposed, and with which labels. component-base applies
-// these options to metrics as they are made, once and for good. Here they are applied to
-// what is read, so that they can change while the process runs, in both directions.
+// Exposition determines which metrics are exposed, and with which labels. component-base
+// applies these options to metrics when they are created, permanently. Here they are applied
+// when metrics are read, so that they can change in both directions while the process runs.
 type Exposition struct {
 	showHidden bool
 	disabled   sets.Set[string]
@@ -76,7 +77,7 @@ const disabledTotal = "disabled_metrics_total"
 // deprecated is what component-base puts in front of the help of a deprecated metric.
 var deprecated = regexp.MustCompile(`^\[(ALPHA|BETA|STABLE|INTERNAL)\] \(Deprecated since (\d+\.\d+\.\d+)[^)]*\)`)
 
-// hidden reports that a metric is hidden in a version, by the rule of component-base: a
+// hidden reports whether a metric is hidden in a version, by the rule of component-base: a
 // deprecated metric is shown for as many minor versions as its stability promises.
 func hidden(help string, version semver.Version) bool {
 	match := deprecated.FindStringSubmatch(help)
@@ -91,11 +92,11 @@ func hidden(help string, version semver.Version) bool {
 	return since.Major < version.Major || since.Minor+shown <= version.Minor
 }
 
-// unexpected is the value that stands for label values that are not allowed.
+// unexpected replaces label values that are not allowed.
 const unexpected = "unexpected"
 
-// constrain replaces label values that are not allowed. Series that have the same labels
-// then are added up.
+// constrain replaces label values that are not allowed. Series that then have the same labels
+// are added up.
 func constrain(series []*dto.Metric, allowed map[string]sets.Set[string]) []*dto.Metric {
 	merged := make([]*dto.Metric, 0, len(series))
 	at := map[string]*dto.Metric{}
@@ -160,4 +161,25 @@ func addHistogram(to, from *dto.Histogram) {
 func sum[T uint64 | float64](a, b *T) *T {
 	total := *a + *b
 	return &total
+}
+
+// ExpositionFiles returns the files that determine which metrics are exposed.
+func ExpositionFiles(c v1beta1.Metrics) []string {
+	if c.AllowListMappingManifest == "" {
+		return nil
+	}
+	return []string{c.AllowListMappingManifest}
+}
+
+// ReadExposition makes an Exposition from the options of metrics and the file that they name.
+func ReadExposition(c v1beta1.Metrics) (Exposition, error) {
+	var manifest []byte
+	for _, name := range ExpositionFiles(c) {
+		content, _, err := source.Read(name, source.DefaultMaxSize)
+		if err != nil {
+			return Exposition{}, fmt.Errorf("reading the allowed label values: %w", err)
+		}
+		manifest = content
+	}
+	return NewExposition(c, manifest)
 }

@@ -109,6 +109,7 @@ func TestAllowedValuesOfAManifest(t *testing.T) {
 	}
 }
 
+// Pins MGR-138.
 func TestHiddenMetrics(t *testing.T) {
 	now := semver.MustParse("1.36.3")
 	for help, want := range map[string]bool{
@@ -129,8 +130,12 @@ func TestHiddenMetrics(t *testing.T) {
 	}
 }
 
-// SetShowHidden of component-base cannot be taken back in a process, so this is one test.
+// SetShowHidden of component-base cannot be taken back in a process, so this is one test, and
+// it runs once however often tests are repeated.
 func TestHiddenMetricsAreShownOnRequest(t *testing.T) {
+	if metrics.ShouldShowHidden() {
+		t.Skip("hidden metrics are shown in this process since they were asked for")
+	}
 	h := NewHub()
 	h.version = semver.MustParse("1.36.3")
 	r := NewRegistry()

@@ -6,7 +6,7 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Outcomes counts what became of changed files, under the names that kube-apiserver has for
+// Outcomes counts the outcomes of changed files, under the names that kube-apiserver uses for
 // the files it reloads.
 type Outcomes struct {
 	total *metrics.CounterVec

@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/blang/semver/v4"
@@ -30,8 +32,8 @@ func NewHub() *Hub {
 // Expose changes what is exposed.
 func (h *Hub) Expose(e Exposition) {
 	if e.showHidden {
-		// Hidden metrics are not even counted until somebody wants to see them; from then
-		// on they are, also while they are not shown.
+		// Hidden metrics are not counted before they are exposed for the first time; from
+		// then on they are, even while they are not shown.
 		metrics.SetShowHidden()
 	}
 	h.mu.Lock()
@@ -44,8 +46,8 @@ func (h *Hub) Expose(e Exposition) {
 	}
 }
 
-// Attach exposes the metrics of a registry until it is detached. Registries that are
-// attached at the same time must not hold the same series.
+// Attach exposes the metrics of a registry until it is detached. Series that several attached
+// registries hold are added up: the work queues of some controllers share a name.
 func (h *Hub) Attach(r *Registry) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -68,25 +70,23 @@ func (h *Hub) Attached() int {
 
 // Gather implements prometheus.Gatherer.
 func (h *Hub) Gather() ([]*dto.MetricFamily, error) {
-	all := prometheus.Gatherers{legacyregistry.DefaultGatherer}
 	h.mu.Lock()
-	for r := range h.attached {
-		all = append(all, r)
-	}
+	attached := slices.Collect(maps.Keys(h.attached))
 	exposition := h.exposition
 	h.mu.Unlock()
+	all := append(prometheus.Gatherers{legacyregistry.DefaultGatherer}, distinct(attached)...)
 	families, err := all.Gather()
 	return exposition.apply(families, h.version), err
 }
 
-// Registry holds the metrics of one controller instance. Unlike a component-base
-// KubeRegistry it is garbage once nobody refers to it.
+// Registry holds the metrics of one controller instance. Unlike a component-base KubeRegistry
+// it is garbage-collected once it is unused.
 type Registry struct {
 	version    semver.Version
 	prometheus *prometheus.Registry
 
 	mu     sync.Mutex
-	hidden []metrics.Registerable // registered, and not counted while nobody sees them
+	hidden []metrics.Registerable // registered, and not counted while hidden
 }
 
 // NewRegistry makes an empty registry.
@@ -105,7 +105,7 @@ func currentVersion() semver.Version {
 	return v
 }
 
-// reveal begins to count metrics that were hidden.
+// reveal starts counting metrics that were hidden.
 func (r *Registry) reveal() {
 	r.mu.Lock()
 	were := r.hidden

@@ -5,8 +5,8 @@
 //  2. Metrics of a controller instance live in a Registry of their own, which is
 //     attached to the Hub while the instance runs. When it is detached, all of its
 //     series are gone.
-//  3. What is exposed can be changed at any time: the options of component-base apply to
-//     what is read, not to what is counted.
+//  3. What is exposed can be changed at any time: the options of component-base apply when
+//     metrics are read, not when they are recorded.
 //  4. Names follow those of kube-apiserver's reloaded configuration files.
 package telemetry
 
@@ -22,6 +22,9 @@ type Reload struct {
 	info     *metrics.GaugeVec
 	took     *metrics.Histogram
 	now      *metrics.Gauge
+	lastGood *metrics.Gauge
+	notKept  *metrics.Gauge
+	deviated *metrics.Counter
 }
 
 // NewReload makes the metrics and registers them.
@@ -42,9 +45,21 @@ func NewReload(r interface {
 	}
 	m.now = metrics.NewGauge(&metrics.GaugeOpts{
 		Namespace: "kcmd", Subsystem: "config", Name: "rejected", StabilityLevel: metrics.ALPHA,
-		Help: "1 while the configuration file as it is now is not in force, 0 otherwise.",
+		Help: "1 while the current content of the configuration file is not in force, 0 otherwise.",
 	})
-	r.MustRegister(m.info, m.took, m.now)
+	m.lastGood = metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace: "kcmd", Subsystem: "config", Name: "last_good_in_force", StabilityLevel: metrics.ALPHA,
+		Help: "1 while the last good configuration is in force because the process could not start with its file, 0 otherwise.",
+	})
+	m.notKept = metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace: "kcmd", Subsystem: "config", Name: "not_kept", StabilityLevel: metrics.ALPHA,
+		Help: "1 while the configuration in force could not be kept as the last good one, 0 otherwise.",
+	})
+	m.deviated = metrics.NewCounter(&metrics.CounterOpts{
+		Namespace: "kcmd", Subsystem: "config", Name: "plan_deviations_total", StabilityLevel: metrics.ALPHA,
+		Help: "Number of times a reload did something to a controller, a lease or the connection that its Plan does not say and nothing explains.",
+	})
+	r.MustRegister(m.info, m.took, m.now, m.lastGood, m.notKept, m.deviated)
 	return m
 }
 
@@ -57,9 +72,18 @@ func (m *Reload) Record(status string, at time.Time, took time.Duration) {
 }
 
 // Rejected records whether the file as it is now is rejected.
-func (m *Reload) Rejected(is bool) {
-	m.now.Set(map[bool]float64{true: 1}[is])
-}
+func (m *Reload) Rejected(is bool) { set(m.now, is) }
+
+// LastGood records whether the last good configuration is in force instead of the file.
+func (m *Reload) LastGood(is bool) { set(m.lastGood, is) }
+
+// NotKept records whether the configuration in force could not be kept.
+func (m *Reload) NotKept(is bool) { set(m.notKept, is) }
+
+func set(g *metrics.Gauge, is bool) { g.Set(map[bool]float64{true: 1}[is]) }
+
+// Deviated counts something that a reload did other than planned.
+func (m *Reload) Deviated() { m.deviated.Inc() }
 
 // InForce records the hash of the configuration in force.
 func (m *Reload) InForce(hash string) {

@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +30,7 @@ func find(t *testing.T, h *Hub, name string) *dto.MetricFamily {
 	return nil
 }
 
+// Pins MGR-180.
 func TestMetricsComeAndGoWithTheirRegistry(t *testing.T) {
 	h := NewHub()
 	a, b := NewRegistry(), NewRegistry()
@@ -48,6 +51,26 @@ func TestMetricsComeAndGoWithTheirRegistry(t *testing.T) {
 	}
 	if find(t, h, "go_goroutines") == nil {
 		t.Error("the metrics of the process are missing")
+	}
+}
+
+func TestSeriesThatSeveralRegistriesHoldAreAddedUp(t *testing.T) {
+	h := NewHub()
+	for n, queues := range [][]string{{"shared", "one"}, {"shared", "two"}, {"shared"}} {
+		r := NewRegistry()
+		for _, queue := range queues {
+			depth := gauge(queue)
+			r.MustRegister(depth)
+			depth.Set(float64(n + 1))
+		}
+		h.Attach(r)
+	}
+	got := map[string]float64{}
+	for _, m := range find(t, h, "test_depth").Metric {
+		got[m.Label[0].GetValue()] = m.Gauge.GetValue()
+	}
+	if want := map[string]float64{"shared": 6, "one": 1, "two": 2}; !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
@@ -76,5 +99,36 @@ kcmd_config_last_config_info{hash="sha256:bb"} 1
 		"kcmd_config_automatic_reload_last_timestamp_seconds", "kcmd_config_automatic_reloads_total", "kcmd_config_last_config_info")
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// What is the case now is a gauge of 0 or 1, and 0 at first.
+func TestWhatIsTheCaseNowIsAGauge(t *testing.T) {
+	r := metrics.NewKubeRegistry()
+	m := NewReload(r)
+	for name, record := range map[string]func(bool){
+		"kcmd_config_rejected": m.Rejected, "kcmd_config_last_good_in_force": m.LastGood, "kcmd_config_not_kept": m.NotKept,
+	} {
+		value := func() float64 {
+			families, err := r.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range families {
+				if f.GetName() == name {
+					return f.Metric[0].GetGauge().GetValue()
+				}
+			}
+			t.Fatalf("there is no %s", name)
+			return 0
+		}
+		got := []float64{value()}
+		for _, is := range []bool{true, false} {
+			record(is)
+			got = append(got, value())
+		}
+		if want := []float64{0, 1, 0}; !slices.Equal(got, want) {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
 	}
 }

@@ -35,6 +35,13 @@ func Render(root string, f *File) (Rendered, error) {
 	for name, image := range plots {
 		rendered[Images+"/"+name] = image
 	}
+	masses, err := massFailurePlot(root)
+	if err != nil {
+		return nil, err
+	}
+	if masses != nil {
+		rendered[Images+"/"+massFailureImage] = masses
+	}
 	rendered[Page], err = replaceGenerated(page, generated(f.Environment, f.commands(), comparisons, voided, plots))
 	return rendered, err
 }

@@ -4,8 +4,8 @@
 //  1. A Result is one measurement: one phase of a scenario, one subject, one round.
 //     Results are kept in a JSON file; a run replaces the results of the scenarios and
 //     modes it repeats and leaves the others.
-//  2. What is shown of several rounds is the median, and as spread the distance of the
-//     farthest value from it. A ratio is that of two medians, ours to upstream's.
+//  2. For several rounds the median is shown, and as spread the distance of the farthest
+//     value from it. A ratio is that of two medians, ours to upstream's.
 //  3. A result is void when its end state is not the expected one, or differs between
 //     the subjects. Void results are listed with the reason and enter no figure.
 //  4. Every number in the documentation is computed here from the checked-in results:

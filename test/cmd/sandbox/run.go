@@ -71,7 +71,7 @@ func resolveConfig(root, config string) (string, error) {
 
 // run builds first, so that a compile error shows before anything is started.
 func run(ctx context.Context, f folder, shape cluster, config string) error {
-	bin, err := binaries.Build(ctx, os.Stderr, binaries.All()...)
+	bin, err := binaries.Build(ctx, os.Stderr, programs(shape.csi)...)
 	if err != nil {
 		return err
 	}

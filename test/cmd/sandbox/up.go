@@ -19,31 +19,42 @@ import (
 type cluster struct {
 	nodes         int
 	scheduler     bool
+	csi           bool
 	apiServerArgs []string
 }
 
 func (c *cluster) register(command *cobra.Command, nodes int) {
 	command.Flags().IntVar(&c.nodes, "nodes", nodes, "number of simulated nodes; 0 runs no kwok")
 	command.Flags().BoolVar(&c.scheduler, "scheduler", true, "run kube-scheduler")
+	command.Flags().BoolVar(&c.csi, "csi", false, "run a CSI driver, and the programs that provision, attach and expand its volumes")
 	command.Flags().StringArrayVar(&c.apiServerArgs, "apiserver-arg", nil, "a further flag of kube-apiserver, for example --apiserver-arg=--v=4; may be repeated")
 }
 
 // args are the flags that make another invocation run the same control plane.
 func (c *cluster) args() []string {
-	args := []string{fmt.Sprintf("--nodes=%d", c.nodes), fmt.Sprintf("--scheduler=%t", c.scheduler)}
+	args := []string{fmt.Sprintf("--nodes=%d", c.nodes), fmt.Sprintf("--scheduler=%t", c.scheduler), fmt.Sprintf("--csi=%t", c.csi)}
 	for _, arg := range c.apiServerArgs {
 		args = append(args, "--apiserver-arg="+arg)
 	}
 	return args
 }
 
+// programs are the names of all that may be of use with the control plane.
+func programs(csi bool) []string {
+	if csi {
+		return append(binaries.All(), binaries.CSI()...)
+	}
+	return binaries.All()
+}
+
 func newBuildCommand() *cobra.Command {
-	return &cobra.Command{
+	var csi bool
+	command := &cobra.Command{
 		Use:   "build",
 		Short: "Build the programs of the control plane into .bin, if they are missing or of another version",
 		Args:  cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			folder, err := binaries.Build(command.Context(), os.Stderr, binaries.All()...)
+			folder, err := binaries.Build(command.Context(), os.Stderr, programs(csi)...)
 			if err != nil {
 				return err
 			}
@@ -51,6 +62,8 @@ func newBuildCommand() *cobra.Command {
 			return nil
 		},
 	}
+	command.Flags().BoolVar(&csi, "csi", false, "build a CSI driver, too, and the programs that provision, attach and expand its volumes")
+	return command
 }
 
 func newUpCommand(dir *string) *cobra.Command {
@@ -65,7 +78,7 @@ func newUpCommand(dir *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if _, err := binaries.Build(command.Context(), os.Stderr, binaries.All()...); err != nil {
+			if _, err := binaries.Build(command.Context(), os.Stderr, programs(shape.csi)...); err != nil {
 				return err
 			}
 			if detached {
@@ -107,11 +120,13 @@ func withControlPlane(ctx context.Context, f folder, shape cluster, body func(co
 		}
 	}()
 	c, err := controlplane.Start(ctx, controlplane.Options{
-		Nodes:         shape.nodes,
-		Scheduler:     shape.scheduler,
-		APIServerArgs: shape.apiServerArgs,
-		Dir:           f.clusterDir(),
-		Log:           os.Stderr,
+		Nodes:          shape.nodes,
+		NodesKeepTaint: true,
+		Scheduler:      shape.scheduler,
+		CSI:            shape.csi,
+		APIServerArgs:  shape.apiServerArgs,
+		Dir:            f.clusterDir(),
+		Log:            os.Stderr,
 	})
 	if err != nil {
 		return err

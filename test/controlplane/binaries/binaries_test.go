@@ -48,7 +48,8 @@ func TestPinnedVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{Etcd: "v3.6.8", KubeAPIServer: "v1.36.3", KubeScheduler: "v1.36.3", Kubectl: "v1.36.3", Kwok: "v0.8.0", KwokStages: "v0.8.0", UpstreamManager: "v1.36.3"}
+	want := map[string]string{Etcd: "v3.6.8", KubeAPIServer: "v1.36.3", KubeScheduler: "v1.36.3", Kubectl: "v1.36.3", Kwok: "v0.8.0", KwokStages: "v0.8.0", UpstreamManager: "v1.36.3", Kubelet: "v1.36.3", EmptyRuntime: "v1.36.3",
+		CSIProvisioner: "v6.3.0", CSIAttacher: "v4.13.0", CSIResizer: "v2.3.0", CSIDriver: "v1.13.0", Prometheus: "v0.316.0"}
 	for _, tool := range tools() {
 		version, _, err := builder{root: root}.stamp(tool)
 		if err != nil || version != want[tool.name] {
@@ -66,7 +67,7 @@ func TestProductDoesNotRequireKubernetes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, module := range []string{"k8s.io/kubernetes", "go.etcd.io/etcd/server/v3", "sigs.k8s.io/kwok"} {
+	for _, module := range []string{"k8s.io/kubernetes", "go.etcd.io/etcd/server/v3", "sigs.k8s.io/kwok", "github.com/container-storage-interface/spec", "github.com/prometheus/prometheus"} {
 		if version, err := requiredVersion(string(data), module); err == nil {
 			t.Errorf("go.mod of the product requires %s %s", module, version)
 		}
@@ -113,6 +114,32 @@ func TestBuildOnlyWhenTheStampDiffers(t *testing.T) {
 	}
 	if progress := build(); progress == "" {
 		t.Error("not built again after the file vanished")
+	}
+}
+
+// The version of a program that is written here says nothing about its source.
+func TestAnOwnProgramIsBuiltAgainAfterAnEdit(t *testing.T) {
+	b, tool := sampleBuilder(t)
+	folder := filepath.Join(b.root, "test", "tools", tool.module, "own")
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	tool.pkg = "kcmd.dev/test/tools/sample/own"
+	stamp := func(source string) string {
+		t.Helper()
+		write(t, filepath.Join(folder, "main.go"), source)
+		_, stamp, err := b.stamp(tool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stamp
+	}
+	first := stamp("package main\n")
+	if stamp("package main // edited\n") == first {
+		t.Error("an edit does not change the stamp")
+	}
+	if stamp("package main\n") != first {
+		t.Error("the stamp of the same source differs")
 	}
 }
 

@@ -33,8 +33,35 @@ func (b builder) stamp(t tool) (version, stamp string, err error) {
 		return "", "", fmt.Errorf("reading the version of %s: %w", t.name, err)
 	}
 	dependencies := sha256.Sum256(append(gomod, gosum...))
-	return version, fmt.Sprintf("package: %s\nversion: %s\ntags: %s\nldflags: %s\ngo: %s %s/%s\ndependencies: %x\n",
-		t.pkg, version, t.tags, linkerFlags(t, version), runtime.Version(), runtime.GOOS, runtime.GOARCH, dependencies), nil
+	stamp = fmt.Sprintf("package: %s\nversion: %s\ntags: %s\nldflags: %s\ngo: %s %s/%s\ndependencies: %x\n",
+		t.pkg, version, t.tags, linkerFlags(t, version), runtime.Version(), runtime.GOOS, runtime.GOARCH, dependencies)
+	if folder, ours := strings.CutPrefix(t.pkg, "kcmd.dev/test/tools/"+t.module+"/"); ours {
+		sources, err := hashSources(filepath.Join(module, folder))
+		if err != nil {
+			return "", "", fmt.Errorf("reading the sources of %s: %w", t.name, err)
+		}
+		stamp += fmt.Sprintf("sources: %x\n", sources)
+	}
+	return version, stamp, nil
+}
+
+// hashSources covers the Go files of a folder. The version of a program of this repository does not
+// change with them.
+func hashSources(folder string) ([]byte, error) {
+	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	hash := sha256.New()
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(hash, "%s %d\n", filepath.Base(file), len(data))
+		hash.Write(data)
+	}
+	return hash.Sum(nil), nil
 }
 
 func (b builder) stampFile(t tool) string {

@@ -5,7 +5,8 @@
 //     the sources. The product's own go.mod never sees them.
 //  2. A program lands in .bin at the root of the repository, next to a stamp that
 //     says what it was built from. It is built again only when the stamp would
-//     differ: module versions, build tags, linker flags or Go version changed.
+//     differ: module versions, build tags, linker flags, Go version or, of the programs that are
+//     written here, the source changed.
 //  3. One builder works at a time, serialised by a file lock; the others wait and
 //     find the work done. A running program is never overwritten: a new one is
 //     moved into its place.
@@ -29,6 +30,18 @@ const (
 	// release, which the benchmark compares with ours. The name keeps it apart from
 	// ours in .bin. It is no part of the control plane: All leaves it out.
 	UpstreamManager = "upstream-kube-controller-manager"
+	// Kubelet and the container runtime it needs, which runs nothing, are for tests in
+	// which a node joins. All leaves them out.
+	Kubelet      = "kubelet"
+	EmptyRuntime = "emptyruntime"
+	// CSIProvisioner, CSIAttacher and CSIResizer are what watches claims and volumes on behalf of
+	// a CSI driver, and CSIDriver is such a driver: see CSI. All leaves them out.
+	CSIProvisioner = "csi-provisioner"
+	CSIAttacher    = "csi-attacher"
+	CSIResizer     = "csi-resizer"
+	CSIDriver      = "csi-driver"
+	// Prometheus is for the tests of alerts and of the dashboard. All leaves it out.
+	Prometheus = "prometheus"
 	// KwokStages is not a program but the YAML with kwok's standard fast stages.
 	KwokStages = "kwok-stages.yaml"
 )
@@ -65,14 +78,40 @@ func tools() []tool {
 	upstream := kubernetes("kube-controller-manager", "about 5 minutes")
 	// As its releases are built; without the tag it would be a third larger.
 	upstream.name, upstream.onDemand, upstream.tags = UpstreamManager, true, "grpcnotrace"
+	kubelet := kubernetes(Kubelet, "about 3 minutes")
+	runtime := tool{name: EmptyRuntime, module: "kubernetes", pkg: "kcmd.dev/test/tools/kubernetes/emptyruntime", pins: "k8s.io/kubernetes", first: "a few seconds"}
+	kubelet.onDemand, runtime.onDemand = true, true
+	// csi-provisioner does not compile with the version of client-go that the others require, so it
+	// has a module of its own.
+	csi := func(folder, name, module, first string) tool {
+		return tool{
+			name: name, module: folder, pkg: module + "/cmd/" + name, pins: module, onDemand: true,
+			ldflags: func(version string) []string { return []string{"-X main.version=" + version} }, first: first,
+		}
+	}
 	return []tool{
 		{name: Etcd, module: "etcd", pkg: "go.etcd.io/etcd/server/v3", pins: "go.etcd.io/etcd/server/v3", first: "about a minute"},
 		kubernetes(KubeAPIServer, "about 4 minutes"),
 		kubernetes(KubeScheduler, "about half a minute"),
 		kubernetes(Kubectl, "about 40 seconds"),
 		upstream,
+		kubelet,
+		runtime,
 		{name: Kwok, module: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok", pins: "sigs.k8s.io/kwok", first: "about 2 minutes"},
 		{name: KwokStages, module: "kwok", pkg: "kcmd.dev/test/tools/kwok/stages", pins: "sigs.k8s.io/kwok", printed: true, first: "a few seconds"},
+		csi("csiprovisioner", CSIProvisioner, "github.com/kubernetes-csi/external-provisioner/v6", "about 4 minutes"),
+		csi("csi", CSIAttacher, "github.com/kubernetes-csi/external-attacher/v4", "about 3 minutes"),
+		csi("csi", CSIResizer, "github.com/kubernetes-csi/external-resizer/v2", "about half a minute"),
+		{
+			name: CSIDriver, module: "csi", pkg: "kcmd.dev/test/tools/csi/driver",
+			pins: "github.com/container-storage-interface/spec", onDemand: true, first: "a few seconds",
+		},
+		// Of the ways to find targets it has those that need no library of a cloud, and its own
+		// pages are left out: both are most of what it consists of.
+		{
+			name: Prometheus, module: "prometheus", pkg: "github.com/prometheus/prometheus/cmd/prometheus",
+			pins: "github.com/prometheus/prometheus", onDemand: true, tags: "remove_all_sd", first: "about 5 minutes",
+		},
 	}
 }
 
@@ -87,13 +126,20 @@ func All() []string {
 	return names
 }
 
+// CSI returns the names of a CSI driver and of the programs that serve it.
+func CSI() []string {
+	return []string{CSIProvisioner, CSIAttacher, CSIResizer, CSIDriver}
+}
+
 func find(name string) (tool, error) {
+	var known []string
 	for _, t := range tools() {
 		if t.name == name {
 			return t, nil
 		}
+		known = append(known, t.name)
 	}
-	return tool{}, fmt.Errorf("unknown tool %q, known are %s", name, strings.Join(append(All(), UpstreamManager), ", "))
+	return tool{}, fmt.Errorf("unknown tool %q, known are %s", name, strings.Join(known, ", "))
 }
 
 // kubernetesVersion makes /version, user agents and `kubectl version` say what

@@ -8,7 +8,7 @@
 //     child has ended.
 //  3. Stop asks the group with SIGTERM, waits a grace period, then sends SIGKILL.
 //     It returns when the child is gone.
-//  4. An end nobody asked for is an *ExitError that carries the tail of the log.
+//  4. An unexpected exit is an *ExitError with the tail of the log.
 //
 // The package needs Linux (parent-death signal, /proc).
 package process
@@ -43,6 +43,9 @@ type Spec struct {
 	Output io.Writer
 	// Stderr, when set, receives stderr in place of Output.
 	Stderr io.Writer
+	// PrivateMounts keeps what the child mounts to itself, so that it ends with the child.
+	// It needs root.
+	PrivateMounts bool
 }
 
 // Process is a started child.
@@ -82,6 +85,9 @@ func Start(spec Spec) (*Process, error) {
 	p.cmd.Env = append(os.Environ(), spec.Env...)
 	p.cmd.Dir = spec.Dir
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if spec.PrivateMounts {
+		p.cmd.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
+	}
 	// A grandchild that holds the output open must not keep Wait from returning.
 	p.cmd.WaitDelay = time.Second
 

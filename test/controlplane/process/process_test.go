@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"kcmd.dev/test/await"
 )
 
 // parentMode makes the test binary act as a parent that starts a child, prints
@@ -58,7 +60,7 @@ func TestChildDiesWithAKilledParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = parent.Wait() // always "signal: killed"
-	eventually(t, func() bool { return !child.Alive() })
+	await.True(t, "the child is gone", func() bool { return !child.Alive() })
 }
 
 func TestStopKillsWhatIgnoresSIGTERM(t *testing.T) {
@@ -67,7 +69,7 @@ func TestStopKillsWhatIgnoresSIGTERM(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { _, err := os.Stat(ready); return err == nil })
+	await.True(t, "the child is ready", func() bool { _, err := os.Stat(ready); return err == nil })
 	if err := p.Stop(50 * time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +125,7 @@ func TestStopReachesGrandchildren(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { _, err := os.Stat(pidFile); return err == nil })
+	await.True(t, "the grandchild is there", func() bool { _, err := os.Stat(pidFile); return err == nil })
 	written, err := os.ReadFile(pidFile)
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +141,7 @@ func TestStopReachesGrandchildren(t *testing.T) {
 	if err := p.Stop(5 * time.Second); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { return !grandchild.Alive() })
+	await.True(t, "the grandchild is gone", func() bool { return !grandchild.Alive() })
 }
 
 func TestIdentity(t *testing.T) {
@@ -177,20 +179,5 @@ func TestParseStat(t *testing.T) {
 				t.Errorf("got %s %d", state, start)
 			}
 		})
-	}
-}
-
-func eventually(t *testing.T, condition func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatal("the condition did not hold within 10 s")
-		}
 	}
 }

@@ -20,7 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/cli/check"
@@ -28,6 +27,7 @@ import (
 	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/runtime"
 	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controlplane"
 	"kcmd.dev/test/manager"
 )
@@ -162,10 +162,10 @@ func TestCommandsAskARunningProcess(t *testing.T) {
 
 	t.Run("without credentials", func(t *testing.T) {
 		p.run(t, as([]string{"status"})...).failed(t, `403 Forbidden: forbidden: User "system:anonymous" cannot get path "/statusz"`,
-			"Give some with --kubeconfig or --token-file.")
+			"Set them with --kubeconfig or --token-file.")
 	})
 	t.Run("with a token of nobody", func(t *testing.T) {
-		p.run(t, as([]string{"status"}, "--token-file", file(t, "token", []byte("x.y.z")))...).failed(t, "does not know who you are: 401 Unauthorized")
+		p.run(t, as([]string{"status"}, "--token-file", file(t, "token", []byte("x.y.z")))...).failed(t, "could not authenticate the request: 401 Unauthorized")
 	})
 	t.Run("without trust", func(t *testing.T) {
 		p.run(t, "status", "--config", m.ConfigFile(), "--token-file", viewer).failed(t, "signed by an unknown authority", "--ca-file")
@@ -180,12 +180,9 @@ func TestCommandsAskARunningProcess(t *testing.T) {
 	})
 
 	grant(t, namespace, "viewer")
-	visible := func(ctx context.Context) (bool, error) {
-		return p.command(ctx, as([]string{"status"}, "--token-file", viewer)...).Run() == nil, nil
-	}
-	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 15*time.Second, true, visible); err != nil {
-		t.Fatalf("what was advised does not help: %v", p.run(t, as([]string{"status"}, "--token-file", viewer)...))
-	}
+	await.True(t, "what was advised helps", func() bool {
+		return p.command(t.Context(), as([]string{"status"}, "--token-file", viewer)...).Run() == nil
+	})
 	t.Run("status", func(t *testing.T) { checkStatus(t, p, as([]string{"status"}, "--token-file", viewer)) })
 	t.Run("status as an administrator", func(t *testing.T) {
 		p.run(t, as([]string{"status"}, "--kubeconfig", plane.AdminKubeconfig())...).good(t, "Configuration:  generation 1, ")
@@ -206,7 +203,7 @@ func TestCommandsAskARunningProcess(t *testing.T) {
 }
 
 func checkStatus(t *testing.T, p program, command []string) {
-	p.run(t, command...).good(t, "kube-controller-manager ", "Configuration:  generation 1, sha256:", "Last reload:    none since the start",
+	p.run(t, command...).good(t, "kube-controller-manager ", "Configuration:  generation 1, sha256:", "Last reload:    none since startup",
 		"\nmain ", "\ndeployment-controller ", " Running ")
 	got := p.run(t, append(command, "-o", "json")...)
 	got.good(t)
@@ -253,7 +250,7 @@ func checkAgainstLive(t *testing.T, p program, m *manager.Process, flags []strin
 	command := append([]string{"check-config", file(t, "next.yaml", data), "--against", "live"}, flags...)
 	const change = "deployment-controller  restart  controllers.deployment-controller.concurrentSyncs: 5 → 7\n"
 	p.run(t, command...).good(t, change)
-	if err := m.Edit(t.Context(), edit); err != nil {
+	if err := errors.Join(m.Edit(t.Context(), edit), m.WaitRunning(t.Context())); err != nil { // the restart is counted
 		t.Fatal(err)
 	}
 	got := p.run(t, append(command, "-o", "json")...)
@@ -296,7 +293,7 @@ func checkWatch(t *testing.T, p program, m *manager.Process, command []string) {
 	if err := m.Write(append(valid, "\nmistake: 1\n"...)); err != nil {
 		t.Fatal(err)
 	}
-	awaitText(t, reader, "Rejected:       the file as it is now is not in force:\n  "+m.ConfigFile()+":")
+	awaitText(t, reader, "Rejected:       the current content of the file is not in force:\n  "+m.ConfigFile()+":")
 	// The file of the process says where to ask, although it is not valid any more.
 	once := p.run(t, slices.DeleteFunc(slices.Clone(command), func(arg string) bool { return arg == "--watch" })...)
 	once.good(t, ": mistake: unknown field")

@@ -19,17 +19,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controlplane"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/must"
 )
 
 const (
-	nodes    = 10
-	deadline = time.Minute
+	nodes = 10
 )
 
 var (
@@ -40,7 +41,7 @@ var (
 
 func TestMain(m *testing.M) {
 	options := controlplane.Options{Nodes: nodes, Scheduler: true}
-	os.Exit(manager.RunTests(m, options, nil, func(cp *controlplane.ControlPlane, started *manager.Manager) {
+	os.Exit(manager.RunTests(m, options, runtime.Options{}, nil, func(cp *controlplane.ControlPlane, started *manager.Manager) {
 		plane, kcm, admin = cp, started, cp.AdminClient()
 	}))
 }
@@ -80,11 +81,8 @@ func units() []unit {
 			d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
 				Replicas: &replicas, Selector: selector, Template: podTemplate(corev1.RestartPolicyAlways),
 			}}
-			create(t, func(ctx context.Context) error {
-				_, err := admin.AppsV1().Deployments(namespace).Create(ctx, d, metav1.CreateOptions{})
-				return err
-			})
-			eventually(t, "the deployment is available", func(ctx context.Context) error {
+			must.Get(admin.AppsV1().Deployments(namespace).Create(t.Context(), d, metav1.CreateOptions{}))(t)
+			await.That(t, "the deployment is available", func(ctx context.Context) error {
 				now, err := admin.AppsV1().Deployments(namespace).Get(ctx, "web", metav1.GetOptions{})
 				if err == nil && (now.Status.AvailableReplicas != replicas || now.Status.ObservedGeneration != now.Generation) {
 					err = fmt.Errorf("status %+v", now.Status)
@@ -95,10 +93,7 @@ func units() []unit {
 	}
 	service := func(t *testing.T, namespace string) {
 		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{{Port: 80}}}}
-		create(t, func(ctx context.Context) error {
-			_, err := admin.CoreV1().Services(namespace).Create(ctx, s, metav1.CreateOptions{})
-			return err
-		})
+		must.Get(admin.CoreV1().Services(namespace).Create(t.Context(), s, metav1.CreateOptions{}))(t)
 	}
 	jobs := func(count int, ttl *int32) func(*testing.T, string) {
 		return func(t *testing.T, namespace string) {
@@ -107,12 +102,9 @@ func units() []unit {
 					TTLSecondsAfterFinished: ttl, Template: podTemplate(corev1.RestartPolicyNever),
 				}}
 				job.Spec.Template.Labels = nil
-				create(t, func(ctx context.Context) error {
-					_, err := admin.BatchV1().Jobs(namespace).Create(ctx, job, metav1.CreateOptions{})
-					return err
-				})
+				must.Get(admin.BatchV1().Jobs(namespace).Create(t.Context(), job, metav1.CreateOptions{}))(t)
 			}
-			eventually(t, "the jobs have ended", func(ctx context.Context) error {
+			await.That(t, "the jobs have ended", func(ctx context.Context) error {
 				list, err := admin.BatchV1().Jobs(namespace).List(ctx, metav1.ListOptions{})
 				if err != nil {
 					return err
@@ -133,11 +125,8 @@ func units() []unit {
 			set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.StatefulSetSpec{
 				Replicas: ptr.To(int32(10)), Selector: selector, Template: podTemplate(corev1.RestartPolicyAlways),
 			}}
-			create(t, func(ctx context.Context) error {
-				_, err := admin.AppsV1().StatefulSets(namespace).Create(ctx, set, metav1.CreateOptions{})
-				return err
-			})
-			eventually(t, "the set is complete", func(ctx context.Context) error {
+			must.Get(admin.AppsV1().StatefulSets(namespace).Create(t.Context(), set, metav1.CreateOptions{}))(t)
+			await.That(t, "the set is complete", func(ctx context.Context) error {
 				now, err := admin.AppsV1().StatefulSets(namespace).Get(ctx, "web", metav1.GetOptions{})
 				if err == nil && now.Status.AvailableReplicas != 10 {
 					err = fmt.Errorf("status %+v", now.Status)
@@ -147,11 +136,8 @@ func units() []unit {
 		}},
 		{account: "daemon-set-controller", each: "node", count: nodes, upstream: "1 POST, up to 1 PUT status per sync", most: 2.5, work: func(t *testing.T, namespace string) {
 			set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: podTemplate(corev1.RestartPolicyAlways)}}
-			create(t, func(ctx context.Context) error {
-				_, err := admin.AppsV1().DaemonSets(namespace).Create(ctx, set, metav1.CreateOptions{})
-				return err
-			})
-			eventually(t, "the set is complete", func(ctx context.Context) error {
+			must.Get(admin.AppsV1().DaemonSets(namespace).Create(t.Context(), set, metav1.CreateOptions{}))(t)
+			await.That(t, "the set is complete", func(ctx context.Context) error {
 				now, err := admin.AppsV1().DaemonSets(namespace).Get(ctx, "web", metav1.GetOptions{})
 				if err == nil && now.Status.NumberAvailable != nodes {
 					err = fmt.Errorf("status %+v", now.Status)
@@ -162,7 +148,7 @@ func units() []unit {
 		{account: "job-controller", each: "job of one pod", count: 10, upstream: "1 POST, 1 PATCH, 4 PUT status", most: 6, work: jobs(10, nil)},
 		{account: "ttl-after-finished-controller", each: "job", count: 10, upstream: "1 GET, 1 DELETE", most: 1.2, work: func(t *testing.T, namespace string) {
 			jobs(10, ptr.To(int32(3)))(t, namespace)
-			eventually(t, "the jobs are gone", func(ctx context.Context) error {
+			await.That(t, "the jobs are gone", func(ctx context.Context) error {
 				list, err := admin.BatchV1().Jobs(namespace).List(ctx, metav1.ListOptions{})
 				if err == nil && len(list.Items) > 0 {
 					err = fmt.Errorf("%d are left", len(list.Items))
@@ -178,17 +164,11 @@ func units() []unit {
 					TimeZone:    ptr.To("UTC"),
 					JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: podTemplate(corev1.RestartPolicyNever)}},
 				}}
-				create(t, func(ctx context.Context) error {
-					created, err := admin.BatchV1().CronJobs(namespace).Create(ctx, cron, metav1.CreateOptions{})
-					if err != nil {
-						return err
-					}
-					patch := fmt.Sprintf(`{"status":{"lastScheduleTime":%q}}`, time.Now().Add(-2*time.Minute).UTC().Format(time.RFC3339))
-					_, err = admin.BatchV1().CronJobs(namespace).Patch(ctx, created.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
-					return err
-				})
+				created := must.Get(admin.BatchV1().CronJobs(namespace).Create(t.Context(), cron, metav1.CreateOptions{}))(t)
+				patch := fmt.Sprintf(`{"status":{"lastScheduleTime":%q}}`, time.Now().Add(-2*time.Minute).UTC().Format(time.RFC3339))
+				must.Get(admin.BatchV1().CronJobs(namespace).Patch(t.Context(), created.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status"))(t)
 			}
-			eventually(t, "each has run once", func(ctx context.Context) error {
+			await.That(t, "each has run once", func(ctx context.Context) error {
 				list, err := admin.BatchV1().CronJobs(namespace).List(ctx, metav1.ListOptions{})
 				if err != nil {
 					return err
@@ -205,11 +185,8 @@ func units() []unit {
 			budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: policyv1.PodDisruptionBudgetSpec{
 				Selector: selector, MaxUnavailable: ptr.To(intstr.FromInt32(3)),
 			}}
-			create(t, func(ctx context.Context) error {
-				_, err := admin.PolicyV1().PodDisruptionBudgets(namespace).Create(ctx, budget, metav1.CreateOptions{})
-				return err
-			})
-			eventually(t, "the budget is known", func(ctx context.Context) error {
+			must.Get(admin.PolicyV1().PodDisruptionBudgets(namespace).Create(t.Context(), budget, metav1.CreateOptions{}))(t)
+			await.That(t, "the budget is known", func(ctx context.Context) error {
 				now, err := admin.PolicyV1().PodDisruptionBudgets(namespace).Get(ctx, "web", metav1.GetOptions{})
 				if err == nil && now.Status.DisruptionsAllowed != 3 {
 					err = fmt.Errorf("status %+v", now.Status)
@@ -219,7 +196,7 @@ func units() []unit {
 		}},
 		{account: "endpoint-controller", each: "service of 20 pods", count: 1, upstream: "1 POST", most: 1, prepare: deploy(20), work: func(t *testing.T, namespace string) {
 			service(t, namespace)
-			eventually(t, "the endpoints are there", func(ctx context.Context) error {
+			await.That(t, "the endpoints are there", func(ctx context.Context) error {
 				now, err := admin.CoreV1().Endpoints(namespace).Get(ctx, "web", metav1.GetOptions{})
 				if err == nil && (len(now.Subsets) != 1 || len(now.Subsets[0].Addresses) != 20) {
 					err = errors.New("addresses are missing")
@@ -232,14 +209,9 @@ func units() []unit {
 			own := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: "bare"}, Subsets: []corev1.EndpointSubset{{
 				Addresses: []corev1.EndpointAddress{{IP: "10.9.8.7"}}, Ports: []corev1.EndpointPort{{Port: 80}},
 			}}}
-			create(t, func(ctx context.Context) error {
-				if _, err := admin.CoreV1().Services(namespace).Create(ctx, bare, metav1.CreateOptions{}); err != nil {
-					return err
-				}
-				_, err := admin.CoreV1().Endpoints(namespace).Create(ctx, own, metav1.CreateOptions{})
-				return err
-			})
-			eventually(t, "the slice is there", func(ctx context.Context) error {
+			must.Get(admin.CoreV1().Services(namespace).Create(t.Context(), bare, metav1.CreateOptions{}))(t)
+			must.Get(admin.CoreV1().Endpoints(namespace).Create(t.Context(), own, metav1.CreateOptions{}))(t)
+			await.That(t, "the slice is there", func(ctx context.Context) error {
 				list, err := admin.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{})
 				if err == nil && len(list.Items) != 1 {
 					err = fmt.Errorf("%d slices", len(list.Items))
@@ -249,10 +221,8 @@ func units() []unit {
 		}},
 		{account: "generic-garbage-collector", each: "dependent", count: 51, upstream: "1 GET, 1 DELETE, and 1 GET per owner", most: 2.2, prepare: deploy(50), work: func(t *testing.T, namespace string) {
 			background := metav1.DeletePropagationBackground
-			create(t, func(ctx context.Context) error {
-				return admin.AppsV1().Deployments(namespace).Delete(ctx, "web", metav1.DeleteOptions{PropagationPolicy: &background})
-			})
-			eventually(t, "the pods are gone", func(ctx context.Context) error {
+			must.Succeed(t, admin.AppsV1().Deployments(namespace).Delete(t.Context(), "web", metav1.DeleteOptions{PropagationPolicy: &background}))
+			await.That(t, "the pods are gone", func(ctx context.Context) error {
 				list, err := admin.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 				if err == nil && len(list.Items) > 0 {
 					err = fmt.Errorf("%d are left", len(list.Items))
@@ -263,30 +233,11 @@ func units() []unit {
 	}
 }
 
-func create(t *testing.T, do func(context.Context) error) {
-	t.Helper()
-	if err := do(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 25*time.Millisecond, deadline, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("not so: %s: %v", what, last)
-	}
-}
-
 // settled waits until no queue holds anything for half a second.
 func settled(t *testing.T) {
 	t.Helper()
 	quiet := time.Now()
-	eventually(t, "nothing is left to do", func(context.Context) error {
+	await.That(t, "nothing is left to do", func(context.Context) error {
 		for _, c := range kcm.Runtime.Controllers() {
 			for _, l := range c.Loops {
 				if l.Depth > 0 || len(l.InFlight) > 0 {
@@ -305,7 +256,7 @@ func TestRequestsPerUnitOfWork(t *testing.T) {
 	for _, u := range units() {
 		t.Run(u.account+"/"+u.each, func(t *testing.T) {
 			namespace := plane.Namespace(t)
-			eventually(t, "pods can be created", func(ctx context.Context) error {
+			await.That(t, "pods can be created", func(ctx context.Context) error {
 				_, err := admin.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
 				return err
 			})

@@ -19,6 +19,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/test/await"
+	"kcmd.dev/test/must"
 )
 
 // churn gives the managers work without end: ReplicaSets whose number of replicas changes
@@ -42,7 +45,7 @@ func churn(t testing.TB, period time.Duration) *podLog {
 				},
 			},
 		}, metav1.CreateOptions{})
-		must(t, err)
+		must.Succeed(t, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -93,11 +96,11 @@ func followPods(t testing.TB, namespace string) *podLog {
 	t.Helper()
 	pods := plane.AdminClient().CoreV1().Pods(namespace)
 	list, err := pods.List(t.Context(), metav1.ListOptions{})
-	must(t, err)
+	must.Succeed(t, err)
 	w, err := watchtools.NewRetryWatcherWithContext(t.Context(), list.ResourceVersion, &cache.ListWatch{
 		WatchFuncWithContext: pods.Watch,
 	})
-	must(t, err)
+	must.Succeed(t, err)
 	l := &podLog{namespace: namespace, changes: map[uint64]podChange{}}
 	done := make(chan struct{})
 	go func() {
@@ -135,7 +138,7 @@ func (l *podLog) grow(t testing.TB) {
 		return len(l.changes)
 	}
 	before := size()
-	eventually(t, "a pod changes", func(context.Context) error {
+	await.That(t, "a pod changes", func(context.Context) error {
 		if now := size(); now == before {
 			return fmt.Errorf("%d changes seen", now)
 		}
@@ -150,10 +153,10 @@ func (l *podLog) finish(t testing.TB) map[uint64]podChange {
 		ObjectMeta: metav1.ObjectMeta{Name: "last"},
 		Spec:       corev1.PodSpec{SchedulerName: "nobody", Containers: []corev1.Container{{Name: "c", Image: "x"}}},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	must.Succeed(t, err)
 	end, err := strconv.ParseUint(last.ResourceVersion, 10, 64)
-	must(t, err)
-	eventually(t, "the watch has caught up", func(context.Context) error {
+	must.Succeed(t, err)
+	await.That(t, "the watch has caught up", func(context.Context) error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if _, seen := l.changes[end]; !seen {
@@ -163,7 +166,7 @@ func (l *podLog) finish(t testing.TB) map[uint64]podChange {
 	})
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	must(t, l.err)
+	must.Succeed(t, l.err)
 	all := maps.Clone(l.changes)
 	maps.DeleteFunc(all, func(number uint64, _ podChange) bool { return number >= end })
 	return all

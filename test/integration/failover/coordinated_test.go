@@ -14,8 +14,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/runtime/election"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/must"
 )
 
 // candidate is an elector that the API server may choose, with the rights of the manager.
@@ -28,15 +31,15 @@ type candidate struct {
 func stand(t testing.TB, lease, name, emulation string) *candidate {
 	t.Helper()
 	config, err := plane.Config(controlplane.ManagerUser)
-	must(t, err)
+	must.Succeed(t, err)
 	client, err := kubernetes.NewForConfig(config)
-	must(t, err)
+	must.Succeed(t, err)
 	e, err := election.New(election.Options{
 		Leases: client.CoordinationV1(), Namespace: leaseNamespace, Name: lease, Identity: name,
 		Timings:     election.Timings{LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 200 * time.Millisecond},
 		Coordinated: &election.Coordination{Client: client, BinaryVersion: "1.36.3", EmulationVersion: emulation},
 	})
-	must(t, err)
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -52,7 +55,7 @@ func stand(t testing.TB, lease, name, emulation string) *candidate {
 func (c *candidate) led(t testing.TB) *election.Term {
 	t.Helper()
 	var term *election.Term
-	eventually(t, c.name+" leads", func(context.Context) error {
+	await.That(t, c.name+" leads", func(context.Context) error {
 		s := c.State()
 		if s.Term == nil || !s.Term.Valid() {
 			return fmt.Errorf("the holder is %q: %+v", s.Holder, c.Status())
@@ -66,8 +69,9 @@ func (c *candidate) led(t testing.TB) *election.Term {
 // TestAPIServerChoosesTheLeader covers coordinated leader election: the API server chooses
 // the candidate with the oldest emulation version, another one when that dies, and takes
 // the lease away for a better one, which gets it without two terms at once.
+// Pins MGR-92 and MGR-93.
 func TestAPIServerChoosesTheLeader(t *testing.T) {
-	lease := leaseOf(t)
+	lease := harness.LeaseOf(t)
 	young := stand(t, lease, lease+"_young", "1.36.0")
 	term := young.led(t)
 	l := storedLease(t, lease)
@@ -89,7 +93,7 @@ func TestAPIServerChoosesTheLeader(t *testing.T) {
 	if state := old.State(); state.Term != nil {
 		t.Error("two terms at once")
 	}
-	must(t, young.Yield(t.Context(), 0)) // as soon as its controllers have stopped
+	must.Succeed(t, young.Yield(t.Context(), 0)) // as soon as its controllers have stopped
 	oldTerm := old.led(t)
 	t.Logf("the API server preferred the older one %v after it stood, which led %v later", ended.Sub(joined).Round(time.Millisecond), time.Since(ended).Round(time.Millisecond))
 
@@ -100,7 +104,7 @@ func TestAPIServerChoosesTheLeader(t *testing.T) {
 	}
 	young.led(t)
 	t.Logf("another one was chosen %v after the leader died, with a lease of 3s", time.Since(killed).Round(time.Millisecond))
-	must(t, young.Release(t.Context()))
+	must.Succeed(t, young.Release(t.Context()))
 	if l := storedLease(t, lease); ptr.Deref(l.Spec.HolderIdentity, "") == young.name {
 		t.Errorf("the lease after the release: %+v", l.Spec)
 	}
@@ -110,7 +114,7 @@ func TestAPIServerChoosesTheLeader(t *testing.T) {
 // server chooses one, and the other when that one is cut off.
 func TestManagersThatTheAPIServerChooses(t *testing.T) {
 	s := setting{
-		lease:   leaseOf(t),
+		lease:   harness.LeaseOf(t),
 		timings: election.Timings{LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 200 * time.Millisecond},
 		edit:    func(c *manager.Config) { c.FeatureGates = map[string]bool{"CoordinatedLeaderElection": true} },
 	}
@@ -131,7 +135,7 @@ func TestManagersThatTheAPIServerChooses(t *testing.T) {
 	second.leads(t)
 	t.Logf("the other one worked %v after the first was cut off, with a lease of 3s", time.Since(cut).Round(time.Millisecond))
 	first.network.Heal()
-	eventually(t, "the successor writes", func(context.Context) error { return wrote(mark, second) })
+	await.That(t, "the successor writes", func(context.Context) error { return wrote(mark, second) })
 	for _, w := range readLedger(t, mark, s.lease, a, b).judge(a.name, b.name).double {
 		t.Errorf("a double writer: %s", w)
 	}
@@ -140,10 +144,11 @@ func TestManagersThatTheAPIServerChooses(t *testing.T) {
 // TestLeaseIsPassedOnToThePreferredManager covers what a manager does when the API server
 // prefers another one: it stops its controllers and gives the lease back, instead of letting
 // it expire.
+// Pins MGR-184.
 func TestLeaseIsPassedOnToThePreferredManager(t *testing.T) {
 	const lease = 2 * time.Minute // longer than the test has patience
 	young := setting{
-		lease:   leaseOf(t),
+		lease:   harness.LeaseOf(t),
 		timings: election.Timings{LeaseDuration: lease, RenewDeadline: time.Minute, RetryPeriod: 200 * time.Millisecond},
 		edit:    func(c *manager.Config) { c.FeatureGates = map[string]bool{"CoordinatedLeaderElection": true} },
 	}
@@ -161,7 +166,7 @@ func TestLeaseIsPassedOnToThePreferredManager(t *testing.T) {
 	b.leads(t)
 	t.Logf("the preferred one leads %v after it joined, with a lease of %v", time.Since(joined).Round(time.Millisecond), lease)
 	a.standsBy(t)
-	eventually(t, "the successor writes", func(context.Context) error { return wrote(mark, b) })
+	await.That(t, "the successor writes", func(context.Context) error { return wrote(mark, b) })
 	l := readLedger(t, mark, young.lease, a, b)
 	for _, w := range l.judge(a.name, b.name).double {
 		t.Errorf("a double writer: %s", w)
@@ -171,13 +176,13 @@ func TestLeaseIsPassedOnToThePreferredManager(t *testing.T) {
 func storedLease(t testing.TB, name string) *coordinationv1.Lease {
 	t.Helper()
 	l, err := plane.AdminClient().CoordinationV1().Leases(leaseNamespace).Get(t.Context(), name, metav1.GetOptions{})
-	must(t, err)
+	must.Succeed(t, err)
 	return l
 }
 
 func storedCandidate(t testing.TB, name string) *v1beta1.LeaseCandidate {
 	t.Helper()
 	c, err := plane.AdminClient().CoordinationV1beta1().LeaseCandidates(leaseNamespace).Get(t.Context(), name, metav1.GetOptions{})
-	must(t, err)
+	must.Succeed(t, err)
 	return c
 }

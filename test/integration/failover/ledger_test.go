@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/must"
 )
 
 // version is one stored version of a lease.
@@ -37,11 +38,13 @@ type write struct {
 	received, done time.Time
 }
 
-// cancelled reports that a manager gave a write up before it was answered, because its
-// term had ended. If it was on its way when the network was cut, it arrives late, with the
-// news that it is cancelled right behind it, and the API server drops it. That nothing of
-// it is stored is what misplaced verifies.
-func (w write) cancelled() bool { return w.code == http.StatusGatewayTimeout }
+// outcomeUnknown reports that the answer to a write does not say whether it was stored: the
+// API server gave up on it. That is mostly a write that a manager gave up itself because its
+// term had ended, which is logged as a timeout or, if the storage noticed it first, as an
+// error of the server. If it was on its way when the network was cut, it arrives late, with
+// the news that it is cancelled right behind it, and the API server drops it. That nothing of
+// it is stored in another's term is what misplaced verifies.
+func (w write) outcomeUnknown() bool { return w.code >= http.StatusInternalServerError }
 
 // ledger is what the API server says happened.
 type ledger struct {
@@ -58,7 +61,7 @@ func readLedger(t testing.TB, since controlplane.Mark, lease string, replicas ..
 		names[r.network.SourceIP()] = r.name
 	}
 	events, err := plane.Audit().Since(since, controlplane.Writes(), controlplane.ByStage(auditv1.StageResponseComplete))
-	must(t, err)
+	must.Succeed(t, err)
 	l := ledger{unfenced: map[string]int{}}
 	for _, e := range events {
 		if isLease(&e, lease) {
@@ -121,7 +124,7 @@ func writeOf(t testing.TB, by string, e *auditv1.Event) write {
 		w.creates = true
 		if w.code < 300 {
 			var pod metav1.PartialObjectMetadata
-			must(t, json.Unmarshal(e.ResponseObject.Raw, &pod))
+			must.Succeed(t, json.Unmarshal(e.ResponseObject.Raw, &pod))
 			w.stored = numberOf(t, pod.ResourceVersion)
 		}
 	}
@@ -131,14 +134,14 @@ func writeOf(t testing.TB, by string, e *auditv1.Event) write {
 func numberOf(t testing.TB, resourceVersion string) uint64 {
 	t.Helper()
 	number, err := strconv.ParseUint(resourceVersion, 10, 64)
-	must(t, err)
+	must.Succeed(t, err)
 	return number
 }
 
 func versionOf(t testing.TB, e *auditv1.Event) version {
 	t.Helper()
 	var l coordinationv1.Lease
-	must(t, json.Unmarshal(e.ResponseObject.Raw, &l))
+	must.Succeed(t, json.Unmarshal(e.ResponseObject.Raw, &l))
 	return version{numberOf(t, l.ResourceVersion), processOf(ptr.Deref(l.Spec.HolderIdentity, "")), e.RequestReceivedTimestamp.Time, e.StageTimestamp.Time}
 }
 
@@ -212,10 +215,10 @@ func (l ledger) first(at int) int {
 // misplaced lists the stored changes of pods that no write of the manager explains that
 // held the lease when they were stored. Resource versions are one sequence for all
 // objects: they tell exactly what was stored before what. A creation is explained by the
-// write that got this version as its answer, or by one that was cancelled; a step of a
+// write that got this version as its answer, or by one whose outcome is unknown; a step of a
 // deletion by a write that names the pod. After a theft the one that was robbed counts as
 // the holder.
-func (l ledger) misplaced(stored map[uint64]podChange) []string {
+func (l ledger) misplaced(stored map[uint64]podChange) []error {
 	l = l.withoutThefts()
 	type claim struct {
 		tenure int
@@ -230,11 +233,11 @@ func (l ledger) misplaced(stored map[uint64]podChange) []string {
 			deleted[c] = true
 		case w.stored > 0:
 			created[w.stored] = c
-		case w.creates && w.cancelled():
+		case w.creates && w.outcomeUnknown():
 			open[c]++
 		}
 	}
-	var all []string
+	var all []error
 	for _, number := range slices.Sorted(maps.Keys(stored)) {
 		change := stored[number]
 		tenure := l.tenureAt(func(v version) bool { return v.number < number })
@@ -249,7 +252,7 @@ func (l ledger) misplaced(stored map[uint64]podChange) []string {
 			open[c]--
 		case !change.created && deleted[claim{c.tenure, c.by, change.pod}]:
 		default:
-			all = append(all, fmt.Sprintf("version %d, %+v, stored in tenure %d, of %q, written by %+v", number, change, tenure, c.by, author))
+			all = append(all, fmt.Errorf("version %d, %+v, stored in tenure %d, of %q, written by %+v", number, change, tenure, c.by, author))
 		}
 	}
 	return all
@@ -354,6 +357,7 @@ func TestLedgerFindsMisplacedChanges(t *testing.T) {
 		"created after a theft":              {write{by: "b", creates: true, stored: 45, received: at(1490)}, 45, created, 0},
 		"created by another than the robbed": {write{by: "a", creates: true, stored: 45, received: at(1490)}, 45, created, 1},
 		"cancelled, yet created":             {write{by: "a", creates: true, code: 504, received: at(250)}, 25, created, 0},
+		"failed in the server, yet created":  {write{by: "a", creates: true, code: 500, received: at(250)}, 25, created, 0},
 		"cancelled, created by another":      {write{by: "b", creates: true, code: 504, received: at(250)}, 25, created, 1},
 		"cancelled, created too late":        {write{by: "a", creates: true, code: 504, received: at(1350)}, 35, created, 1},
 		"created by nobody":                  {write{by: "a", creates: true, code: 409, received: at(250)}, 25, created, 1},

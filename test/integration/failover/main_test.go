@@ -11,11 +11,7 @@
 package failover
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -26,33 +22,24 @@ import (
 
 	"kcmd.dev/pkg/runtime/election"
 	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/integration/harness"
+	"kcmd.dev/test/must"
 )
 
 const (
 	leaseNamespace = metav1.NamespaceSystem
 	// thief is a client with all rights that takes a lease by force.
 	thief = "lease-thief"
-	// patience bounds every wait for something that takes no time when all is well.
-	patience  = 30 * time.Second
-	pollEvery = 5 * time.Millisecond
 )
 
 // short are the shortest timings that make sense: a lease lasts whole seconds.
 var short = election.Timings{LeaseDuration: time.Second, RenewDeadline: 700 * time.Millisecond, RetryPeriod: 100 * time.Millisecond}
 
-// longer reads how much longer the tests are to be than by default.
+// losses is how often the lease is lost in a row.
 //
 //	KCMD_FAILOVER_LOSSES   how often the lease is lost, default 30
 //	KCMD_FAILOVER_DEFAULTS any value: failover is measured with Kubernetes' default timings, too
-func longer() (losses int, defaults bool, err error) {
-	losses = 30
-	if value := os.Getenv("KCMD_FAILOVER_LOSSES"); value != "" {
-		if losses, err = strconv.Atoi(value); err != nil {
-			return 0, false, fmt.Errorf("reading KCMD_FAILOVER_LOSSES: %w", err)
-		}
-	}
-	return losses, os.Getenv("KCMD_FAILOVER_DEFAULTS") != "", nil
-}
+func losses(t *testing.T) int { return harness.Size(t, "KCMD_FAILOVER_LOSSES", 30) }
 
 var plane *controlplane.ControlPlane
 
@@ -72,38 +59,11 @@ func TestMain(m *testing.M) {
 	os.Exit(controlplane.RunTests(m, options, func(c *controlplane.ControlPlane) { plane = c }))
 }
 
-// eventually waits until check returns nil.
-func eventually(t testing.TB, what string, check func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
-		err := check(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("waiting until %s: %v", what, errors.Join(context.Cause(ctx), err))
-		}
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // markAudit returns the current position in the audit log.
 func markAudit(t testing.TB) controlplane.Mark {
 	t.Helper()
 	mark, err := plane.Audit().Mark()
-	must(t, err)
+	must.Succeed(t, err)
 	return mark
 }
 
@@ -111,8 +71,8 @@ func markAudit(t testing.TB) controlplane.Mark {
 func asThief(t testing.TB) kubernetes.Interface {
 	t.Helper()
 	config, err := plane.Config(thief, "system:masters")
-	must(t, err)
+	must.Succeed(t, err)
 	client, err := kubernetes.NewForConfig(config)
-	must(t, err)
+	must.Succeed(t, err)
 	return client
 }

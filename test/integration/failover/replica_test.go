@@ -8,14 +8,16 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/runtime"
 	"kcmd.dev/pkg/runtime/election"
 	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/must"
 )
 
 // working is the controller whose writes are looked at.
@@ -51,7 +53,7 @@ func (s setting) configure(name, kubeconfig string) func(*manager.Config) {
 		c.LeaderElection.ResourceName = s.lease
 		c.LeaderElection.Identity = name
 		setTimings(c, s.timings)
-		c.Reload.SettleTime = &metav1.Duration{Duration: time.Millisecond}
+		harness.Settle(time.Millisecond)(c)
 		c.ControllerDefaults.Enabled = ptr.To(false)
 		c.Controllers.ReplicaSet.Enabled = ptr.To(true)
 		c.Controllers.Deployment.Enabled = ptr.To(true)
@@ -64,23 +66,21 @@ func (s setting) configure(name, kubeconfig string) func(*manager.Config) {
 }
 
 func setTimings(c *manager.Config, t election.Timings) {
-	c.LeaderElection.LeaseDuration = &metav1.Duration{Duration: t.LeaseDuration}
-	c.LeaderElection.RenewDeadline = &metav1.Duration{Duration: t.RenewDeadline}
-	c.LeaderElection.RetryPeriod = &metav1.Duration{Duration: t.RetryPeriod}
+	harness.Lease(t.LeaseDuration, t.RenewDeadline, t.RetryPeriod)(c)
 }
 
 // connect makes the network of a replica and the kubeconfig that leads through it.
 func connect(t testing.TB, name string) (network *controlplane.Proxy, kubeconfig string) {
 	t.Helper()
 	network, err := plane.NewProxy()
-	must(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := network.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	kubeconfig, err = network.Kubeconfig(name, controlplane.ManagerUser)
-	must(t, err)
+	must.Succeed(t, err)
 	return network, kubeconfig
 }
 
@@ -89,7 +89,7 @@ func (s setting) join(t testing.TB, name string) *replica {
 	t.Helper()
 	network, kubeconfig := connect(t, name)
 	m, err := manager.Begin(t.Context(), plane, runtime.Options{}, s.configure(name, kubeconfig))
-	must(t, err)
+	must.Succeed(t, err)
 	return s.keep(t, &replica{subject: m, name: name, network: network})
 }
 
@@ -98,7 +98,7 @@ func (s setting) joinProcess(t testing.TB, name string) *replica {
 	t.Helper()
 	network, kubeconfig := connect(t, name)
 	m, err := manager.BeginProcess(t.Context(), plane, s.configure(name, kubeconfig))
-	must(t, err)
+	must.Succeed(t, err)
 	return s.keep(t, &replica{subject: m, name: name, network: network, process: m})
 }
 
@@ -114,15 +114,13 @@ func (s setting) keep(t testing.TB, r *replica) *replica {
 
 func (r *replica) leadership(t testing.TB) runtime.LeadershipStatus {
 	t.Helper()
-	s, err := r.Status(t.Context())
-	must(t, err)
-	return s.Leadership
+	return must.Get(r.Status(t.Context()))(t).Leadership
 }
 
 // leads waits until a replica leads and its controllers work.
 func (r *replica) leads(t testing.TB) {
 	t.Helper()
-	eventually(t, r.name+" leads", r.works)
+	await.That(t, r.name+" leads", r.works)
 }
 
 // works is nil if a replica leads and its controllers work.
@@ -145,23 +143,12 @@ func (r *replica) works(ctx context.Context) error {
 // standsBy waits until a replica stands by with its caches filled.
 func (r *replica) standsBy(t testing.TB) {
 	t.Helper()
-	eventually(t, r.name+" stands by with warm caches", func(ctx context.Context) error {
+	await.That(t, r.name+" stands by with warm caches", func(ctx context.Context) error {
 		s, err := r.Status(ctx)
 		if err != nil {
 			return err
 		}
-		if s.Leadership.Leading {
-			return errors.New("it leads")
-		}
-		for _, i := range s.Informers {
-			if !i.Synced {
-				return fmt.Errorf("%s is not synced", i.Resource)
-			}
-		}
-		if len(s.Informers) == 0 {
-			return errors.New("no caches")
-		}
-		return nil
+		return harness.StandsBy(&s)
 	})
 }
 
@@ -169,7 +156,7 @@ func (r *replica) standsBy(t testing.TB) {
 func leader(t testing.TB, replicas ...*replica) *replica {
 	t.Helper()
 	var found *replica
-	eventually(t, "one of them leads", func(ctx context.Context) error {
+	await.That(t, "one of them leads", func(ctx context.Context) error {
 		var all []error
 		for _, r := range replicas {
 			err := r.works(ctx)
@@ -189,9 +176,4 @@ func leader(t testing.TB, replicas ...*replica) *replica {
 func processOf(identity string) string {
 	name, _, _ := strings.Cut(identity, "_")
 	return name
-}
-
-// leaseOf names the lease of a test.
-func leaseOf(t testing.TB) string {
-	return strings.Trim(strings.ToLower(strings.NewReplacer("/", "-", "_", "-", " ", "-", "#", "-").Replace(t.Name())), "-")
 }

@@ -13,18 +13,21 @@ import (
 
 	"kcmd.dev/pkg/runtime/claims"
 	"kcmd.dev/pkg/runtime/election"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/integration/harness"
+	"kcmd.dev/test/must"
 )
 
 // TestTheLeaseIsHeldAgainAfterARestoreOfEtcd: resource versions go back under two running
 // managers. One of them leads again, with no more requests than usual, and gives the lease
 // back in the end, also one that has not found out yet what happened.
 func TestTheLeaseIsHeldAgainAfterARestoreOfEtcd(t *testing.T) {
-	s := setting{lease: leaseOf(t), timings: election.Timings{LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 300 * time.Millisecond}}
+	s := setting{lease: harness.LeaseOf(t), timings: election.Timings{LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 300 * time.Millisecond}}
 	a, b := s.join(t, "a"), s.join(t, "b")
 	leader(t, a, b)
 	snapshot, err := plane.SnapshotEtcd(t.Context())
-	must(t, err)
+	must.Succeed(t, err)
 	leader(t, a, b)
 	goOn(t, s.lease, 300)
 
@@ -38,7 +41,7 @@ func TestTheLeaseIsHeldAgainAfterARestoreOfEtcd(t *testing.T) {
 	}
 	other := map[*replica]*replica{a: b, b: a}[found]
 	until := time.Now().Add(2 * s.timings.LeaseDuration)
-	eventually(t, "two lease durations have passed", func(context.Context) error {
+	await.That(t, "two lease durations have passed", func(context.Context) error {
 		if found.leadership(t).Leading && other.leadership(t).Leading {
 			t.Fatal("both lead")
 		}
@@ -57,7 +60,7 @@ func TestTheLeaseIsHeldAgainAfterARestoreOfEtcd(t *testing.T) {
 	}
 
 	began = time.Now()
-	must(t, found.Stop())
+	must.Succeed(t, found.Stop())
 	t.Logf("%s stopped within %v", found.name, time.Since(began).Round(time.Millisecond))
 	other.leads(t)
 	if took := time.Since(began); took > s.timings.LeaseDuration {
@@ -66,7 +69,7 @@ func TestTheLeaseIsHeldAgainAfterARestoreOfEtcd(t *testing.T) {
 	goOn(t, s.lease, 300)
 	restore(t, snapshot, s.lease)
 	began = time.Now()
-	must(t, other.Stop())
+	must.Succeed(t, other.Stop())
 	if took := time.Since(began); took > s.timings.LeaseDuration {
 		t.Errorf("a manager that finds an older lease took %v to stop", took)
 	}
@@ -76,14 +79,14 @@ func TestTheLeaseIsHeldAgainAfterARestoreOfEtcd(t *testing.T) {
 // others wait until they expire: those of other tests at once, that of this one after it.
 func restore(t *testing.T, snapshot, lease string) {
 	t.Helper()
-	must(t, plane.RestoreEtcd(t.Context(), snapshot))
+	must.Succeed(t, plane.RestoreEtcd(t.Context(), snapshot))
 	leases := plane.AdminClient().CoordinationV1().Leases(leaseNamespace)
 	ours := metav1.ListOptions{LabelSelector: claims.ManagerLabel}
 	all, err := leases.List(t.Context(), ours)
-	must(t, err)
+	must.Succeed(t, err)
 	for _, l := range all.Items {
 		if l.Name != lease {
-			must(t, leases.Delete(t.Context(), l.Name, metav1.DeleteOptions{}))
+			must.Succeed(t, leases.Delete(t.Context(), l.Name, metav1.DeleteOptions{}))
 		}
 	}
 	t.Cleanup(func() {
@@ -99,10 +102,10 @@ func goOn(t *testing.T, lease string, writes int) {
 	maps := plane.AdminClient().CoreV1().ConfigMaps(plane.Namespace(t))
 	for n := range writes {
 		_, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("map-", n)}}, metav1.CreateOptions{})
-		must(t, err)
+		must.Succeed(t, err)
 	}
 	last := storedLease(t, lease)
-	eventually(t, "the lease is renewed", func(context.Context) error {
+	await.That(t, "the lease is renewed", func(context.Context) error {
 		if storedLease(t, lease).ResourceVersion == last.ResourceVersion {
 			return errors.New("it is not")
 		}
@@ -115,6 +118,6 @@ func requestsForLease(t *testing.T, since controlplane.Mark, lease string, r *re
 	t.Helper()
 	events, err := plane.Audit().Since(since, controlplane.ByResource("leases"), controlplane.BySourceIP(r.network.SourceIP()),
 		func(e *auditv1.Event) bool { return e.ObjectRef.Name == lease || e.ObjectRef.Name == "" })
-	must(t, err)
+	must.Succeed(t, err)
 	return len(events)
 }

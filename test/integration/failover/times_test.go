@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -11,8 +12,11 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"kcmd.dev/pkg/runtime/election"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/must"
 )
 
 // event is what happens to a leader.
@@ -33,7 +37,7 @@ func events() []event {
 			name: "clean stop", process: true,
 			happens: func(t testing.TB, leader *replica) time.Time {
 				began := time.Now()
-				must(t, leader.Stop())
+				must.Succeed(t, leader.Stop())
 				return began
 			},
 			limit: func(election.Timings) time.Duration { return time.Second },
@@ -42,7 +46,7 @@ func events() []event {
 			name: "kill -9", process: true,
 			happens: func(t testing.TB, leader *replica) time.Time {
 				began := time.Now()
-				must(t, leader.process.Kill())
+				must.Succeed(t, leader.process.Kill())
 				return began
 			},
 			limit: func(s election.Timings) time.Duration { return s.LeaseDuration + slack },
@@ -61,10 +65,8 @@ func events() []event {
 // TestFailoverTimes measures how long nobody writes: from the event to the first write of
 // the successor, which has warm caches and work that waits.
 func TestFailoverTimes(t *testing.T) {
-	_, defaults, err := longer()
-	must(t, err)
 	all := []election.Timings{short, {LeaseDuration: 4 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: 500 * time.Millisecond}}
-	if defaults {
+	if os.Getenv("KCMD_FAILOVER_DEFAULTS") != "" {
 		all = append(all, election.Timings{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second})
 	}
 	table := []string{fmt.Sprintf("%-12s %-16s %14s %14s %14s", "event", "lease", "last write", "lease taken", "first write")}
@@ -80,7 +82,7 @@ func TestFailoverTimes(t *testing.T) {
 
 // measure has an event happen to a leader, and returns a line of the table.
 func measure(t *testing.T, e event, timings election.Timings) string {
-	s := setting{lease: leaseOf(t), timings: timings}
+	s := setting{lease: harness.LeaseOf(t), timings: timings}
 	history := markAudit(t)
 	var first *replica
 	if e.process {
@@ -93,11 +95,11 @@ func measure(t *testing.T, e event, timings election.Timings) string {
 	second.standsBy(t)
 	mark := markAudit(t)
 	churn(t, 20*time.Millisecond)
-	eventually(t, "the leader writes", func(context.Context) error { return wrote(mark, first) })
+	await.That(t, "the leader writes", func(context.Context) error { return wrote(mark, first) })
 
 	began := e.happens(t, first)
 	second.leads(t)
-	eventually(t, "the successor writes", func(context.Context) error { return wrote(mark, second) })
+	await.That(t, "the successor writes", func(context.Context) error { return wrote(mark, second) })
 	l := readLedger(t, history, s.lease, first, second)
 	v := l.judge(first.name, second.name)
 	for _, w := range v.double {
@@ -152,14 +154,14 @@ func (l ledger) taken(r *replica) time.Time {
 // TestTimingsChangeLive changes the timings of the leader while it works: it keeps its
 // lease and its term, and from then on the new ones count.
 func TestTimingsChangeLive(t *testing.T) {
-	s := setting{lease: leaseOf(t), timings: election.Timings{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}}
+	s := setting{lease: harness.LeaseOf(t), timings: election.Timings{LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}}
 	a := s.join(t, "a")
 	a.leads(t)
 	term, mark := a.leadership(t).Term, markAudit(t)
 	for _, timings := range []election.Timings{short, {LeaseDuration: time.Hour, RenewDeadline: 50 * time.Minute, RetryPeriod: time.Minute}, short} {
-		must(t, a.Edit(t.Context(), func(c *manager.Config) { setTimings(c, timings) }))
+		must.Succeed(t, a.Edit(t.Context(), func(c *manager.Config) { setTimings(c, timings) }))
 		want := int32(timings.LeaseDuration / time.Second)
-		eventually(t, fmt.Sprintf("the lease is one of %v", timings.LeaseDuration), func(context.Context) error {
+		await.That(t, fmt.Sprintf("the lease is one of %v", timings.LeaseDuration), func(context.Context) error {
 			if got := *storedLease(t, s.lease).Spec.LeaseDurationSeconds; got != want {
 				return fmt.Errorf("it is one of %ds", got)
 			}

@@ -54,11 +54,3 @@ func kubectl(ctx context.Context, t testing.TB, stdin []byte, args ...string) []
 	}
 	return stdout.Bytes()
 }
-
-// must fails the test at once.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

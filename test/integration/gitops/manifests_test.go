@@ -31,6 +31,7 @@ import (
 	"kcmd.dev/pkg/config"
 	daemon "kcmd.dev/pkg/runtime"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/must"
 )
 
 const name = "kube-controller-manager"
@@ -48,7 +49,7 @@ func objects(t testing.TB, data []byte) []runtime.Object {
 			t.Fatal(err)
 		}
 		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(raw.Raw, nil, nil)
-		must(t, err)
+		must.Succeed(t, err)
 		all = append(all, object)
 	}
 }
@@ -80,11 +81,11 @@ func TestTheDeploymentRunsUnderItsOwnRights(t *testing.T) {
 	data := one[*corev1.ConfigMap](t, all).Data["config.yaml"]
 
 	mark, err := plane.Audit().Mark()
-	must(t, err)
+	must.Succeed(t, err)
 	m := runAsServiceAccount(t, data)
-	must(t, m.WaitRunning(ctx))
+	must.Succeed(t, m.WaitRunning(ctx))
 	kubectl(ctx, t, nil, "-n", "kube-system", "rollout", "status", "deployment/"+name, "--timeout="+patience.String())
-	must(t, m.Wait(ctx, "the budget counts the replicas", func(*daemon.Status) error {
+	must.Succeed(t, m.Wait(ctx, "the budget counts the replicas", func(*daemon.Status) error {
 		budget, err := plane.AdminClient().PolicyV1().PodDisruptionBudgets("kube-system").Get(ctx, name, metav1.GetOptions{})
 		if err == nil && (budget.Status.CurrentHealthy != 2 || budget.Status.DisruptionsAllowed != 1) {
 			err = fmt.Errorf("%d are healthy, %d may be disrupted", budget.Status.CurrentHealthy, budget.Status.DisruptionsAllowed)
@@ -95,7 +96,7 @@ func TestTheDeploymentRunsUnderItsOwnRights(t *testing.T) {
 	refused, err := plane.Audit().Since(mark, func(e *auditv1.Event) bool {
 		return e.ResponseStatus != nil && e.ResponseStatus.Code == http.StatusForbidden
 	})
-	must(t, err)
+	must.Succeed(t, err)
 	for _, e := range refused {
 		t.Errorf("refused: %s %s to %s", e.Verb, e.RequestURI, e.User.Username)
 	}
@@ -106,9 +107,9 @@ func TestTheDeploymentRunsUnderItsOwnRights(t *testing.T) {
 func runAsServiceAccount(t *testing.T, data string) *manager.Process {
 	t.Helper()
 	document, err := config.Load("config.yaml", []byte(data))
-	must(t, err)
+	must.Succeed(t, err)
 	kubeconfig := serviceAccountKubeconfig(t)
-	return beginProcess(t, func(c *manager.Config) {
+	return manager.JoinProcess(t, plane, func(c *manager.Config) {
 		port := c.Serving.Port
 		key := c.ServiceAccounts.PrivateKeyFile
 		*c = *document.Config.DeepCopy()
@@ -121,27 +122,19 @@ func runAsServiceAccount(t *testing.T, data string) *manager.Process {
 	})
 }
 
-func beginProcess(t *testing.T, edit func(*manager.Config)) *manager.Process {
-	t.Helper()
-	p, err := manager.BeginProcess(t.Context(), plane, edit)
-	must(t, err)
-	t.Cleanup(func() { must(t, p.Stop()) })
-	return p
-}
-
 // serviceAccountKubeconfig writes a kubeconfig with a token of the Deployment's account.
 func serviceAccountKubeconfig(t *testing.T) string {
 	t.Helper()
 	token, err := plane.AdminClient().CoreV1().ServiceAccounts("kube-system").
 		CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	must(t, err)
+	must.Succeed(t, err)
 	c := clientcmdapi.NewConfig()
 	c.Clusters[name] = &clientcmdapi.Cluster{Server: plane.URL(), CertificateAuthority: plane.RootCAFile()}
 	c.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
 	c.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	c.CurrentContext = name
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, clientcmd.WriteToFile(*c, path))
+	must.Succeed(t, clientcmd.WriteToFile(*c, path))
 	return path
 }
 
@@ -150,11 +143,11 @@ func serviceAccountKubeconfig(t *testing.T) string {
 func TestEditsKeepTheNameOfTheConfigMap(t *testing.T) {
 	before := objects(t, kubectl(t.Context(), t, nil, "kustomize", configs(t, "deployment", "base")))
 	folder := filepath.Join(t.TempDir(), "base")
-	must(t, os.CopyFS(folder, os.DirFS(configs(t, "deployment", "base"))))
+	must.Succeed(t, os.CopyFS(folder, os.DirFS(configs(t, "deployment", "base"))))
 	file := filepath.Join(folder, "config.yaml")
 	data, err := os.ReadFile(file)
-	must(t, err)
-	must(t, os.WriteFile(file, bytes.Replace(data, []byte("verbosity: 2"), []byte("verbosity: 4"), 1), 0o600))
+	must.Succeed(t, err)
+	must.Succeed(t, os.WriteFile(file, bytes.Replace(data, []byte("verbosity: 2"), []byte("verbosity: 4"), 1), 0o600))
 	after := objects(t, kubectl(t.Context(), t, nil, "kustomize", folder))
 
 	was, is := one[*corev1.ConfigMap](t, before), one[*corev1.ConfigMap](t, after)
@@ -180,35 +173,36 @@ func TestTheHostedKustomization(t *testing.T) {
 	}
 	one[*policyv1.PodDisruptionBudget](t, all)
 	document, err := config.Load("config.yaml", []byte(one[*corev1.ConfigMap](t, all).Data["config.yaml"]))
-	must(t, err)
-	checkMounts(t, one[*appsv1.Deployment](t, all).Spec.Template.Spec, "/etc/kcmd/config.yaml", document)
+	must.Succeed(t, err)
+	checkMounts(t, one[*appsv1.Deployment](t, all).Spec.Template.Spec, "/etc/kcmd/config.yaml", "/var/lib/kcmd", document)
 }
 
 func TestTheStaticPod(t *testing.T) {
 	manifest, err := os.ReadFile(configs(t, "kubeadm", "kube-controller-manager.yaml"))
-	must(t, err)
+	must.Succeed(t, err)
 	pod := one[*corev1.Pod](t, objects(t, manifest))
 	account := kubectl(t.Context(), t, nil, "-n", "kube-system", "create", "serviceaccount", "default", "--dry-run=client", "-o", "yaml")
 	kubectl(t.Context(), t, account, "apply", "-f", "-") // every pod has one, a static pod does not need it
 	kubectl(t.Context(), t, manifest, "apply", "--dry-run=server", "-f", "-")
 	file := configs(t, "kubeadm", "config.yaml")
 	data, err := os.ReadFile(file)
-	must(t, err)
+	must.Succeed(t, err)
 	document, err := config.Load(file, data)
-	must(t, err)
-	checkMounts(t, pod.Spec, "/etc/kubernetes/controller-manager/config.yaml", document)
+	must.Succeed(t, err)
+	checkMounts(t, pod.Spec, "/etc/kubernetes/controller-manager/config.yaml", "/var/lib/kube-controller-manager", document)
 }
 
 // checkMounts checks that the process is started with the file, that every file of its
-// configuration is below a mount, that no mount is one that is never updated, and that it
-// is probed where it serves.
-func checkMounts(t *testing.T, pod corev1.PodSpec, file string, d *config.Document) {
+// configuration is below a mount, that no mount is one that is never updated, that the last
+// good configuration is kept where it may write and nowhere else, and that it is probed where
+// it serves.
+func checkMounts(t *testing.T, pod corev1.PodSpec, file, lastGood string, d *config.Document) {
 	t.Helper()
 	c := pod.Containers[0]
-	if !slices.Equal(c.Command, []string{name, "--config=" + file}) {
+	if !slices.Equal(c.Command, []string{name, "--config=" + file, "--last-good=" + lastGood}) {
 		t.Errorf("the command is %q", c.Command)
 	}
-	for _, path := range append(filesOf(t, d), file) {
+	for _, path := range append(filesOf(t, d), file, lastGood) {
 		if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
 			return path == m.MountPath || strings.HasPrefix(path, m.MountPath+"/")
 		}) {
@@ -216,6 +210,9 @@ func checkMounts(t *testing.T, pod corev1.PodSpec, file string, d *config.Docume
 		}
 	}
 	for _, m := range c.VolumeMounts {
+		if m.ReadOnly == (m.MountPath == lastGood) {
+			t.Errorf("%s is mounted read-only: %t", m.MountPath, m.ReadOnly)
+		}
 		if m.SubPath != "" {
 			t.Errorf("%s is mounted with a subPath, and so never updated", m.MountPath)
 		}
@@ -233,7 +230,7 @@ func checkMounts(t *testing.T, pod corev1.PodSpec, file string, d *config.Docume
 func filesOf(t *testing.T, d *config.Document) []string {
 	t.Helper()
 	data, err := json.Marshal(d.Config)
-	must(t, err)
+	must.Succeed(t, err)
 	var files []string
 	for _, quoted := range regexp.MustCompile(`"/etc/[^"]+"`).FindAllString(string(data), -1) {
 		files = append(files, strings.Trim(quoted, `"`))
@@ -249,7 +246,7 @@ func filesOf(t *testing.T, d *config.Document) []string {
 func TestEverySampleIsValid(t *testing.T) {
 	configurations := 0
 	root := configs(t)
-	must(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+	must.Succeed(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"kcmd.dev/test/must"
 )
 
 // volume is a mounted ConfigMap, written as kubelet's atomic writer does: the payload in a
@@ -20,7 +22,7 @@ type volume struct {
 func newVolume(t testing.TB) *volume {
 	t.Helper()
 	v := &volume{dir: t.TempDir()}
-	must(t, os.Symlink(filepath.Join("..data", "config.yaml"), v.file()))
+	must.Succeed(t, os.Symlink(filepath.Join("..data", "config.yaml"), v.file()))
 	return v
 }
 
@@ -31,13 +33,13 @@ func (v *volume) write(t testing.TB, data []byte) {
 	t.Helper()
 	v.n++
 	payload := fmt.Sprintf("..2026_01_02_03_%02d_%02d.%09d", v.n/60, v.n%60, v.n)
-	must(t, os.Mkdir(filepath.Join(v.dir, payload), 0o755))
-	must(t, os.WriteFile(filepath.Join(v.dir, payload, "config.yaml"), data, 0o644))
+	must.Succeed(t, os.Mkdir(filepath.Join(v.dir, payload), 0o755))
+	must.Succeed(t, os.WriteFile(filepath.Join(v.dir, payload, "config.yaml"), data, 0o644))
 	link := filepath.Join(v.dir, "..data_tmp")
-	must(t, os.Symlink(payload, link))
-	must(t, os.Rename(link, filepath.Join(v.dir, "..data")))
+	must.Succeed(t, os.Symlink(payload, link))
+	must.Succeed(t, os.Rename(link, filepath.Join(v.dir, "..data")))
 	if v.payload != "" {
-		must(t, os.RemoveAll(filepath.Join(v.dir, v.payload)))
+		must.Succeed(t, os.RemoveAll(filepath.Join(v.dir, v.payload)))
 	}
 	v.payload = payload
 }

@@ -12,11 +12,13 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/plan"
 	"kcmd.dev/pkg/controllers"
 	"kcmd.dev/pkg/runtime"
 	"kcmd.dev/pkg/runtime/supervisor"
 	"kcmd.dev/pkg/runtime/telemetry"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/must"
 )
 
 // step is one commit to the repository.
@@ -121,36 +123,33 @@ type walker struct {
 func newWalker(t *testing.T) *walker {
 	t.Helper()
 	w := &walker{volume: newVolume(t)}
-	var err error
-	w.process, err = manager.BeginProcess(t.Context(), plane, func(c *manager.Config) {
+	w.process = manager.JoinProcess(t, plane, func(c *manager.Config) {
 		c.LeaderElection.ResourceName = "walk"
 		c.Reload.SettleTime = duration(10 * time.Millisecond)
 		w.inForce = c.DeepCopy()
 		w.volume.write(t, w.encode(t, c))
 	}, "--config="+w.volume.file())
-	must(t, err)
-	t.Cleanup(func() { must(t, w.process.Stop()) })
-	must(t, w.process.WaitRunning(t.Context()))
+	must.Succeed(t, w.process.WaitRunning(t.Context()))
 	return w
 }
 
 func (w *walker) encode(t testing.TB, c *manager.Config) []byte {
 	t.Helper()
 	data, err := config.Marshal(c)
-	must(t, err)
+	must.Succeed(t, err)
 	return data
 }
 
 func (w *walker) status(t testing.TB) runtime.Status {
 	t.Helper()
 	s, err := w.process.Status(t.Context())
-	must(t, err)
+	must.Succeed(t, err)
 	return s
 }
 
 func (w *walker) wait(t testing.TB, what string, check func(*runtime.Status) error) {
 	t.Helper()
-	must(t, w.process.Wait(t.Context(), what, check))
+	must.Succeed(t, w.process.Wait(t.Context(), what, check))
 }
 
 // take makes one edit and checks everything that follows from it.
@@ -182,7 +181,7 @@ func (w *walker) take(t *testing.T, s step) {
 	if r := newest(&after); r.Status != telemetry.Success {
 		t.Fatalf("rejected: %s", r.Error)
 	}
-	must(t, w.process.WaitRunning(t.Context()))
+	must.Succeed(t, w.process.WaitRunning(t.Context()))
 	w.checkPlan(t, s, next, newest(&after))
 	w.unchanged(t, before, s.restarts, s.starts, s.stops)
 	w.inForce = next
@@ -214,7 +213,7 @@ func (w *walker) checkRejected(t *testing.T, s step, before, after runtime.Statu
 // with what the step says.
 func (w *walker) checkPlan(t *testing.T, s step, next *manager.Config, r runtime.Reload) {
 	t.Helper()
-	want := config.NewPlan(w.inForce, next, runtime.Subjects(controllers.All()))
+	want := plan.New(w.inForce, next, runtime.Subjects(controllers.All()))
 	if got := r.Plan.String(); got != want.String() {
 		t.Errorf("carried out:\n%swant:\n%s", got, want.String())
 	}

@@ -13,8 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/must"
 )
 
 // tokenRequests counts requests of the process for tokens, by account, and lists what else
@@ -56,7 +59,7 @@ func createReplicaSet(ctx context.Context, namespace string) error {
 // replicated waits until each ReplicaSet of a namespace has its pod.
 func replicated(t *testing.T, namespace string) {
 	t.Helper()
-	eventually(t, "every ReplicaSet has its pod", func() error {
+	await.That(t, "every ReplicaSet has its pod", func(context.Context) error {
 		list, err := plane.AdminClient().AppsV1().ReplicaSets(namespace).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -72,10 +75,11 @@ func replicated(t *testing.T, namespace string) {
 
 // Each account costs one request: for its token, with the first request it is needed for.
 // Restarts cost none.
+// Pins MGR-183.
 func TestAccountsCostOneRequestEach(t *testing.T) {
 	first := start(t, nil)
 	published(t) // the accounts exist
-	must(t, first.Stop())
+	must.Succeed(t, first.Stop())
 	from := mark(t)
 	m := start(t, nil)
 	published(t)
@@ -89,10 +93,10 @@ func TestAccountsCostOneRequestEach(t *testing.T) {
 		}
 	}
 	from = mark(t)
-	must(t, m.Edit(t.Context(), func(c *manager.Config) {
+	must.Succeed(t, m.Edit(t.Context(), func(c *manager.Config) {
 		c.ServiceAccounts.RootCAFile = plane.RequestHeaderCAFile() // restarts the publisher, which has a token
 	}))
-	must(t, m.WaitRunning(t.Context()))
+	must.Succeed(t, m.WaitRunning(t.Context()))
 	published(t)
 	if again, others := tokenRequests(t, from); again["root-ca-cert-publisher"] != 0 || len(others) > 0 {
 		t.Errorf("after a restart: requests for tokens %v, others %q", again, others)
@@ -106,16 +110,16 @@ func TestDeletedAccountIsReplaced(t *testing.T) {
 	const account = "replicaset-controller"
 	m := start(t, nil)
 	namespace := plane.Namespace(t)
-	must(t, createReplicaSet(t.Context(), namespace))
+	must.Succeed(t, createReplicaSet(t.Context(), namespace))
 	replicated(t, namespace)
 	old, err := accounts.Get(t.Context(), account, metav1.GetOptions{})
-	must(t, err)
-	must(t, accounts.Delete(t.Context(), account, metav1.DeleteOptions{}))
+	must.Succeed(t, err)
+	must.Succeed(t, accounts.Delete(t.Context(), account, metav1.DeleteOptions{}))
 	deleted := time.Now()
 	work := time.NewTicker(200 * time.Millisecond)
 	defer work.Stop()
 	// The API server goes on accepting the token for as long as it remembers it.
-	eventually(t, "the account is made anew", func() error {
+	await.That(t, "the account is made anew", func(context.Context) error {
 		select {
 		case <-work.C:
 			if err := createReplicaSet(t.Context(), namespace); err != nil {
@@ -131,7 +135,7 @@ func TestDeletedAccountIsReplaced(t *testing.T) {
 	})
 	t.Logf("made anew %v after it was deleted", time.Since(deleted).Round(time.Millisecond))
 	replicated(t, namespace)
-	for _, c := range status(t, m).Controllers {
+	for _, c := range harness.Status(t, m).Controllers {
 		if c.LastError != "" {
 			t.Errorf("%s failed: %s", c.Name, c.LastError)
 		}
@@ -142,7 +146,7 @@ func TestDeletedAccountIsReplaced(t *testing.T) {
 // does not answer.
 func TestReloadDoesNotWaitForTheAPIServer(t *testing.T) {
 	m := start(t, func(c *manager.Config) { c.Controllers.Job.Enabled = ptr.To(false) })
-	must(t, plane.PauseAPIServer())
+	must.Succeed(t, plane.PauseAPIServer())
 	resume := func() {
 		if err := plane.ResumeAPIServer(); err != nil {
 			t.Error(err)
@@ -155,14 +159,15 @@ func TestReloadDoesNotWaitForTheAPIServer(t *testing.T) {
 		}
 	}()
 	began := time.Now()
-	must(t, m.Edit(t.Context(), func(c *manager.Config) { c.Controllers.Job.Enabled = nil }))
-	if took := time.Since(began); took > time.Second {
+	must.Succeed(t, m.Edit(t.Context(), func(c *manager.Config) { c.Controllers.Job.Enabled = nil }))
+	// Less than a request waits for an answer, and time enough for a busy machine.
+	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("the edit took %v", took)
 	} else {
 		t.Logf("in force after %v", took.Round(time.Millisecond))
 	}
 	resume()
 	resumed = true
-	must(t, m.WaitRunning(t.Context()))
+	must.Succeed(t, m.WaitRunning(t.Context()))
 	published(t)
 }

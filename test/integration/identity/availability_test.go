@@ -17,12 +17,15 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers"
-	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/runtime"
 	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/must"
 )
 
 const autoscaler = "horizontal-pod-autoscaler-controller"
@@ -50,7 +53,7 @@ func instead(build func(controller.Env, noValue) (controller.Controller, error),
 	for n, d := range all {
 		if d.Name == deployment {
 			all[n] = controller.Describe(
-				controller.Descriptor{Name: deployment, Doc: "A fake.", ServiceAccount: "identity-fake", EventSource: "identity-fake", Requires: requires},
+				controller.Descriptor{Name: deployment, ServiceAccount: "identity-fake", EventSource: "identity-fake", Requires: requires},
 				func(*controller.Config) noValue { return noValue{} }, build)
 		}
 	}
@@ -83,11 +86,11 @@ func define(t *testing.T, client dynamic.Interface) {
 		},
 	}}
 	_, err := client.Resource(definitions).Create(t.Context(), definition, metav1.CreateOptions{})
-	must(t, err)
+	must.Succeed(t, err)
 	widget := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "w"},
 	}}
-	eventually(t, "a widget can be created", func() error {
+	await.That(t, "a widget can be created", func(context.Context) error {
 		_, err := client.Resource(widgets).Namespace(metav1.NamespaceDefault).Create(t.Context(), widget, metav1.CreateOptions{})
 		return err
 	})
@@ -97,14 +100,14 @@ func define(t *testing.T, client dynamic.Interface) {
 func restartWith(t *testing.T, args ...string) {
 	t.Helper()
 	plane.SetAPIServerArgs(args...)
-	must(t, plane.RestartAPIServer(context.WithoutCancel(t.Context())))
+	must.Succeed(t, plane.RestartAPIServer(context.WithoutCancel(t.Context())))
 }
 
 // waitStates waits until both controllers are in a state, and all others run.
 func waitStates(t *testing.T, m *manager.Manager, state supervisor.State) time.Duration {
 	t.Helper()
 	began := time.Now()
-	wait(t, m, fmt.Sprintf("both are %s and the others run", state), func(s *runtime.Status) error {
+	harness.Wait(t, m, fmt.Sprintf("both are %s and the others run", state), func(s *runtime.Status) error {
 		if len(s.Controllers) == 0 {
 			return errors.New("there are no controllers yet")
 		}
@@ -126,10 +129,11 @@ func waitStates(t *testing.T, m *manager.Manager, state supervisor.State) time.D
 
 // A kind that is not served is waited for, without haste. When it appears its controllers
 // start by themselves; when it goes they stop. Nobody else notices.
+// Pins MGR-173.
 func TestControllersFollowWhatIsServed(t *testing.T) {
 	const without = "--runtime-config=autoscaling/v2=false"
 	client, err := dynamic.NewForConfig(plane.AdminConfig())
-	must(t, err)
+	must.Succeed(t, err)
 	restartWith(t, without)
 	t.Cleanup(func() { restartWith(t) })
 	c := &counter{}
@@ -139,41 +143,42 @@ func TestControllersFollowWhatIsServed(t *testing.T) {
 		c.LeaderElection.RenewDeadline = &metav1.Duration{Duration: time.Minute}
 	})
 	waitStates(t, m, supervisor.Waiting)
-	s := status(t, m)
+	s := harness.Status(t, m)
 	for name, what := range map[string]string{autoscaler: "horizontalpodautoscalers in autoscaling/v2", deployment: "widgets in example.com/v1"} {
-		if reason := statusOf(&s, name).Reason; reason != "the API server does not serve "+what {
+		if reason := harness.ControllerOf(&s, name).Reason; reason != "the API server does not serve "+what {
 			t.Errorf("%s waits because of %q", name, reason)
 		}
 	}
 	published(t)
+	harness.Wait(t, m, "the others work", harness.LoopsBegan)
 	waitQuietly(t)
-	before := instances(status(t, m))
+	before := harness.Instances(harness.Status(t, m))
 
 	define(t, client)
 	restartWith(t)
 	t.Logf("both run %v after the kinds are served", waitStates(t, m, supervisor.Running))
-	eventually(t, "the widget is seen", func() error {
+	await.That(t, "the widget is seen", func(context.Context) error {
 		if c.seen.Load() != 1 {
 			return fmt.Errorf("%d are", c.seen.Load())
 		}
 		return nil
 	})
-	must(t, client.Resource(definitions).Delete(t.Context(), "widgets.example.com", metav1.DeleteOptions{}))
+	must.Succeed(t, client.Resource(definitions).Delete(t.Context(), "widgets.example.com", metav1.DeleteOptions{}))
 	restartWith(t, without)
 	t.Logf("both wait %v after the kinds are gone", waitStates(t, m, supervisor.Waiting))
 	restartWith(t)
-	wait(t, m, "the autoscaler is back", func(s *runtime.Status) error {
-		if a := statusOf(s, autoscaler); a.State != supervisor.Running || a.Generation != 2 {
+	harness.Wait(t, m, "the autoscaler is back", func(s *runtime.Status) error {
+		if a := harness.ControllerOf(s, autoscaler); a.State != supervisor.Running || a.Generation != 2 {
 			return fmt.Errorf("it is %s, instance %d", a.State, a.Generation)
 		}
 		return nil
 	})
-	for _, c := range status(t, m).Controllers {
+	for _, c := range harness.Status(t, m).Controllers {
 		if c.LastError != "" || c.Abandoned != 0 {
 			t.Errorf("%s failed: %s", c.Name, c.LastError)
 		}
-		if generation, ran := before[c.Name]; ran && c.Generation != generation {
-			t.Errorf("%s went from instance %d to %d", c.Name, generation, c.Generation)
+		if was, ran := before[c.Name]; ran && c.Generation != was.Generation {
+			t.Errorf("%s went from instance %d to %d", c.Name, was.Generation, c.Generation)
 		}
 	}
 }
@@ -183,7 +188,7 @@ func TestControllersFollowWhatIsServed(t *testing.T) {
 func waitQuietly(t *testing.T) {
 	t.Helper()
 	from := mark(t)
-	eventually(t, "the lease is renewed twice", func() error {
+	await.That(t, "the lease is renewed twice", func(context.Context) error {
 		events := since(t, from, controlplane.ByUserAgent("kube-controller-manager/"), controlplane.ByResource("leases"), controlplane.ByVerb("update"))
 		if len(events) < 2 {
 			return fmt.Errorf("it was %d times", len(events))
@@ -206,8 +211,9 @@ func waitQuietly(t *testing.T) {
 }
 
 // Without an API server the process starts, is alive and not ready, and goes on by itself.
+// Pins MGR-165.
 func TestStartWithoutAnAPIServer(t *testing.T) {
-	must(t, plane.StopAPIServer())
+	must.Succeed(t, plane.StopAPIServer())
 	there := false
 	t.Cleanup(func() {
 		if !there {
@@ -217,7 +223,7 @@ func TestStartWithoutAnAPIServer(t *testing.T) {
 	m := begin(t, runtime.Options{}, nil)
 	answers := func(path string, want int) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("%s answers %d", path, want), func() error {
+		await.That(t, fmt.Sprintf("%s answers %d", path, want), func(context.Context) error {
 			response, err := m.Client().Get(m.URL() + path)
 			if err != nil {
 				return err
@@ -234,11 +240,11 @@ func TestStartWithoutAnAPIServer(t *testing.T) {
 	restartWith(t)
 	there = true
 	began := time.Now()
-	must(t, m.WaitRunning(t.Context()))
+	must.Succeed(t, m.WaitRunning(t.Context()))
 	answers("/readyz", http.StatusOK)
 	t.Logf("ready %v after the API server", time.Since(began).Round(time.Millisecond))
 	published(t)
-	eventually(t, "the endpoint knows whom to trust", func() error {
+	await.That(t, "the endpoint knows whom to trust", func(context.Context) error {
 		_, err := m.Get(t.Context(), "/metrics")
 		return err
 	})

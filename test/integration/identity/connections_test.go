@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"kcmd.dev/test/must"
 )
 
 // established is the state of a connection in /proc/net/tcp.
@@ -18,15 +20,15 @@ const established = "01"
 func connectionsToAPIServer(t testing.TB) int {
 	t.Helper()
 	address, err := url.Parse(plane.URL())
-	must(t, err)
+	must.Succeed(t, err)
 	port, err := strconv.Atoi(address.Port())
-	must(t, err)
+	must.Succeed(t, err)
 	suffix := fmt.Sprintf(":%04X", port)
 	mine := sockets(t)
 	count := 0
 	for _, table := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
 		data, err := os.ReadFile(table)
-		must(t, err)
+		must.Succeed(t, err)
 		for _, line := range strings.Split(string(data), "\n") {
 			fields := strings.Fields(line)
 			if len(fields) > 9 && strings.HasSuffix(fields[2], suffix) && fields[3] == established && mine[fields[9]] {
@@ -41,7 +43,7 @@ func connectionsToAPIServer(t testing.TB) int {
 func sockets(t testing.TB) map[string]bool {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
-	must(t, err)
+	must.Succeed(t, err)
 	inodes := map[string]bool{}
 	for _, e := range entries {
 		target, err := os.Readlink(filepath.Join("/proc/self/fd", e.Name()))

@@ -12,10 +12,8 @@ package identity
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,9 +23,11 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"kcmd.dev/pkg/runtime"
-	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/must"
 )
 
 const (
@@ -35,10 +35,6 @@ const (
 	replicaSet = "replicaset-controller"
 	rootCA     = "root-ca-certificate-publisher-controller"
 	tokens     = "serviceaccount-token-controller"
-
-	// patience bounds every wait of these tests; nothing takes it when all is well.
-	patience  = 45 * time.Second
-	pollEvery = 10 * time.Millisecond
 )
 
 var plane *controlplane.ControlPlane
@@ -50,138 +46,36 @@ func TestMain(m *testing.M) {
 
 // ownLease keeps the managers of different tests apart, and has them react at once.
 func ownLease(t testing.TB, edit func(*manager.Config)) func(*manager.Config) {
-	return func(c *manager.Config) {
-		c.LeaderElection.ResourceName = strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
-		c.Reload.SettleTime = &metav1.Duration{Duration: 20 * time.Millisecond}
-		if edit != nil {
-			edit(c)
-		}
-	}
+	return harness.All(harness.OwnLease(t), harness.Settle(20*time.Millisecond), edit)
 }
 
 // begin runs a manager in this process and does not wait for its controllers.
 func begin(t testing.TB, o runtime.Options, edit func(*manager.Config)) *manager.Manager {
 	t.Helper()
-	m, err := manager.Begin(t.Context(), plane, o, ownLease(t, edit))
-	must(t, err)
-	t.Cleanup(func() {
-		if err := m.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return m
+	return manager.Join(t, plane, o, ownLease(t, edit))
 }
 
-// start runs a manager in this process and waits until its controllers run and its caches
-// are filled.
+// start runs a manager in this process and waits until its controllers work on filled caches.
 func start(t testing.TB, edit func(*manager.Config)) *manager.Manager {
 	t.Helper()
 	m := begin(t, runtime.Options{}, edit)
-	must(t, m.WaitRunning(t.Context()))
-	wait(t, m, "the caches are filled", cached)
+	must.Succeed(t, m.WaitRunning(t.Context()))
+	harness.Wait(t, m, "the caches are filled", harness.CachesFilled)
+	harness.Wait(t, m, "the controllers work", harness.LoopsBegan)
 	return m
-}
-
-func cached(s *runtime.Status) error {
-	for _, i := range s.Informers {
-		if !i.Synced {
-			return fmt.Errorf("%s is not", i.Resource)
-		}
-	}
-	return nil
-}
-
-func status(t testing.TB, m *manager.Manager) runtime.Status {
-	t.Helper()
-	s, err := m.Status(t.Context())
-	must(t, err)
-	return s
-}
-
-func wait(t testing.TB, m *manager.Manager, what string, check func(*runtime.Status) error) {
-	t.Helper()
-	must(t, m.Wait(t.Context(), what, check))
-}
-
-// eventually waits until check returns nil.
-func eventually(t testing.TB, what string, check func() error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("waiting until %s: %v", what, errors.Join(context.Cause(ctx), err))
-		}
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func statusOf(s *runtime.Status, name string) supervisor.Status {
-	for _, c := range s.Controllers {
-		if c.Name == name {
-			return c
-		}
-	}
-	return supervisor.Status{Name: name}
-}
-
-// instances are the running instances by controller.
-func instances(s runtime.Status) map[string]uint64 {
-	all := map[string]uint64{}
-	for _, c := range s.Controllers {
-		if c.State == supervisor.Running {
-			all[c.Name] = c.Generation
-		}
-	}
-	return all
-}
-
-// restarted fails unless exactly those in want run another instance than before, one newer.
-func restarted(t testing.TB, before, after runtime.Status, want ...string) {
-	t.Helper()
-	was, is := instances(before), instances(after)
-	var got []string
-	for name, generation := range was {
-		switch is[name] {
-		case generation:
-		case generation + 1:
-			got = append(got, name)
-		default:
-			t.Errorf("%s went from instance %d to %d", name, generation, is[name])
-		}
-	}
-	slices.Sort(got)
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("restarted were %q, want %q", got, want)
-	}
 }
 
 func mark(t testing.TB) controlplane.Mark {
 	t.Helper()
 	m, err := plane.Audit().Mark()
-	must(t, err)
+	must.Succeed(t, err)
 	return m
 }
 
 func since(t testing.TB, m controlplane.Mark, filters ...controlplane.Filter) []auditv1.Event {
 	t.Helper()
 	events, err := plane.Audit().Since(m, filters...)
-	must(t, err)
+	must.Succeed(t, err)
 	return events
 }
 
@@ -204,7 +98,7 @@ func published(t testing.TB) *corev1.ConfigMap {
 	t.Helper()
 	namespace := plane.Namespace(t)
 	var found *corev1.ConfigMap
-	eventually(t, "the CA bundle is published", func() (err error) {
+	await.That(t, "the CA bundle is published", func(context.Context) (err error) {
 		found, err = plane.AdminClient().CoreV1().ConfigMaps(namespace).Get(t.Context(), "kube-root-ca.crt", metav1.GetOptions{})
 		return err
 	})

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +19,10 @@ import (
 
 	"kcmd.dev/pkg/runtime"
 	"kcmd.dev/pkg/runtime/telemetry"
+	"kcmd.dev/test/await"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/must"
 )
 
 // held is what a test has seen of a manager that works.
@@ -33,13 +37,13 @@ func leaseOf(t testing.TB, m *manager.Manager) coordinationv1.LeaseSpec {
 	t.Helper()
 	c := m.Config().LeaderElection
 	l, err := plane.AdminClient().CoordinationV1().Leases(c.ResourceNamespace).Get(t.Context(), c.ResourceName, metav1.GetOptions{})
-	must(t, err)
+	must.Succeed(t, err)
 	return l.Spec
 }
 
 func hold(t *testing.T, m *manager.Manager) *held {
 	t.Helper()
-	return &held{t: t, m: m, lease: leaseOf(t, m), before: status(t, m)}
+	return &held{t: t, m: m, lease: leaseOf(t, m), before: harness.Status(t, m)}
 }
 
 // on fails unless the manager goes on as it did: the same instances, which work, on the same
@@ -47,9 +51,9 @@ func hold(t *testing.T, m *manager.Manager) *held {
 func (h *held) on() {
 	h.t.Helper()
 	published(h.t)
-	after, lease := status(h.t, h.m), leaseOf(h.t, h.m)
-	restarted(h.t, h.before, after)
-	if n, was := len(instances(after)), len(instances(h.before)); n != was {
+	after, lease := harness.Status(h.t, h.m), leaseOf(h.t, h.m)
+	harness.SameInstances(h.t, harness.Instances(h.before), harness.Instances(after))
+	if n, was := len(harness.Instances(after)), len(harness.Instances(h.before)); n != was {
 		h.t.Errorf("%d controllers run, before %d", n, was)
 	}
 	if ptr.Deref(lease.HolderIdentity, "") != ptr.Deref(h.lease.HolderIdentity, "") || !lease.AcquireTime.Equal(h.lease.AcquireTime) {
@@ -64,7 +68,7 @@ func (h *held) on() {
 func event(t testing.TB, m *manager.Manager, reason string, says ...string) {
 	t.Helper()
 	c := m.Config().LeaderElection
-	eventually(t, "the event is recorded", func() error {
+	await.That(t, "the event is recorded", func(context.Context) error {
 		events, err := plane.AdminClient().CoreV1().Events(c.ResourceNamespace).List(t.Context(),
 			metav1.ListOptions{FieldSelector: "involvedObject.name=" + c.ResourceName + ",reason=" + reason})
 		if err != nil {
@@ -92,7 +96,7 @@ func containsAll(text string, parts []string) error {
 func silent(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
@@ -125,7 +129,7 @@ func withToken(token string) func(*access) {
 func powerless(t *testing.T) string {
 	t.Helper()
 	path, err := plane.Kubeconfig("powerless-"+strings.ToLower(t.Name()), "powerless")
-	must(t, err)
+	must.Succeed(t, err)
 	return path
 }
 
@@ -146,7 +150,7 @@ func TestAnEditToAServerThatCannotBeUsedIsRejected(t *testing.T) {
 		says []string
 	}{
 		{"nobody listens", to("https://127.0.0.1:1"), []string{"clientConnection.server", "https://127.0.0.1:1", "connection refused"}},
-		{"nothing is answered", to(silent(t)), []string{"clientConnection.server", "no answer within"}},
+		{"nothing is answered", to(silent(t)), []string{"clientConnection.server", "no response within"}},
 		{"the credentials are refused", as(stranger(t, withToken("nonsense"))), []string{"clientConnection.kubeconfig", "Unauthorized"}},
 		{"the lease is forbidden", as(powerless(t)), []string{"clientConnection.kubeconfig", `"powerless" cannot get resource "leases"`}},
 	} {
@@ -159,7 +163,7 @@ func TestAnEditToAServerThatCannotBeUsedIsRejected(t *testing.T) {
 			if err := containsAll(err.Error(), one.says); err != nil {
 				t.Error(err)
 			}
-			s := status(t, m)
+			s := harness.Status(t, m)
 			if err := containsAll(s.Configuration.Rejected, one.says); err != nil {
 				t.Errorf("the status: %v", err)
 			}
@@ -171,11 +175,11 @@ func TestAnEditToAServerThatCannotBeUsedIsRejected(t *testing.T) {
 				t.Errorf("the metric does not show it: %v", err)
 			}
 			event(t, m, "ConfigurationRejected", one.says...)
-			must(t, m.Edit(t.Context(), func(c *manager.Config) {
+			must.Succeed(t, m.Edit(t.Context(), func(c *manager.Config) {
 				*c = *good.DeepCopy()
 				c.Reload.PollInterval.Duration += time.Second // what was in force before would be no reload
 			}))
-			if err := errorOf(status(t, m).Configuration.Rejected); err != nil {
+			if err := errorOf(harness.Status(t, m).Configuration.Rejected); err != nil {
 				t.Error(err)
 			}
 		})
@@ -202,22 +206,22 @@ func TestAKubeconfigThatLeadsToAServerThatCannotBeUsedIsRefused(t *testing.T) {
 		says   []string
 	}{
 		{"nobody listens", func() { a.cluster().Server = "https://127.0.0.1:1" }, []string{"https://127.0.0.1:1", "connection refused"}},
-		{"nothing is answered", func() { a.cluster().Server = silent(t) }, []string{"no answer within"}},
+		{"nothing is answered", func() { a.cluster().Server = silent(t) }, []string{"no response within"}},
 		{"the credentials are refused", func() { withToken("nonsense")(a) }, []string{"Unauthorized"}},
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			one.change()
 			a.write()
-			wait(t, m, "the failure is shown", func(s *runtime.Status) error { return containsAll(s.Connection.Error, one.says) })
+			harness.Wait(t, m, "the failure is shown", func(s *runtime.Status) error { return containsAll(s.Connection.Error, one.says) })
 			h.on()
 			if page, err := m.Get(t.Context(), "/metrics"); err != nil || strings.Contains(string(page), `kcmd_credentials_automatic_reloads_total{status="failure"} 0`) {
 				t.Errorf("the failure is not counted: %v", err)
 			}
 			event(t, m, "CredentialsRejected", one.says...)
 			a.put("kubeconfig", good)
-			wait(t, m, "it holds again what is in use", func(s *runtime.Status) error { return errorOf(s.Connection.Error) })
+			harness.Wait(t, m, "it holds again what is in use", func(s *runtime.Status) error { return errorOf(s.Connection.Error) })
 			config, err := clientcmd.Load(good)
-			must(t, err)
+			must.Succeed(t, err)
 			a.config = config
 		})
 	}
@@ -228,9 +232,9 @@ func TestAKubeconfigThatLeadsToAServerThatCannotBeUsedIsRefused(t *testing.T) {
 func opened(t *testing.T, address string) {
 	t.Helper()
 	target, err := url.Parse(plane.URL())
-	must(t, err)
+	must.Succeed(t, err)
 	listener, err := net.Listen("tcp", address)
-	must(t, err)
+	must.Succeed(t, err)
 	var mu sync.Mutex
 	var conns []net.Conn
 	keep := func(c net.Conn) {
@@ -269,7 +273,7 @@ func opened(t *testing.T, address string) {
 func closedAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	must.Succeed(t, err)
 	defer func() { _ = listener.Close() }()
 	return listener.Addr().String()
 }
@@ -284,21 +288,21 @@ func TestARejectedServerIsTriedAgain(t *testing.T) {
 			t.Fatal("the edit is in force")
 		}
 		h.on()
-		reloads := len(status(t, m).Reloads)
+		reloads := len(harness.Status(t, m).Reloads)
 		opened(t, address)
-		wait(t, m, "the edit is in force", func(s *runtime.Status) error {
+		harness.Wait(t, m, "the edit is in force", func(s *runtime.Status) error {
 			if s.Connection.Server != "https://"+address || s.Configuration.Generation != 2 {
 				return fmt.Errorf("connected to %s, generation %d", s.Connection.Server, s.Configuration.Generation)
 			}
 			return errorOf(s.Configuration.Rejected)
 		})
-		must(t, m.WaitRunning(t.Context()))
+		must.Succeed(t, m.WaitRunning(t.Context()))
 		published(t)
-		if n := len(status(t, m).Reloads); n != reloads+1 {
+		if n := len(harness.Status(t, m).Reloads); n != reloads+1 {
 			t.Errorf("%d reloads are shown, %d before the server answered: tries that change nothing are none", n, reloads)
 		}
-		must(t, m.Edit(t.Context(), func(c *manager.Config) { c.ClientConnection.Server = "" }))
-		must(t, m.WaitRunning(t.Context()))
+		must.Succeed(t, m.Edit(t.Context(), func(c *manager.Config) { c.ClientConnection.Server = "" }))
+		must.Succeed(t, m.WaitRunning(t.Context()))
 	})
 	t.Run("a kubeconfig", func(t *testing.T) {
 		a, address := newAccess(t), closedAddress(t)
@@ -307,27 +311,27 @@ func TestARejectedServerIsTriedAgain(t *testing.T) {
 		before := a.cluster().Server
 		a.cluster().Server = "https://" + address
 		a.write()
-		wait(t, m, "the failure is shown", func(s *runtime.Status) error {
+		harness.Wait(t, m, "the failure is shown", func(s *runtime.Status) error {
 			return containsAll(s.Connection.Error, []string{"connection refused"})
 		})
 		h.on()
 		opened(t, address)
-		wait(t, m, "it is in use", func(s *runtime.Status) error {
+		harness.Wait(t, m, "it is in use", func(s *runtime.Status) error {
 			if s.Connection.Server != "https://"+address {
 				return fmt.Errorf("connected to %s", s.Connection.Server)
 			}
 			return errorOf(s.Connection.Error)
 		})
-		must(t, m.WaitRunning(t.Context()))
+		must.Succeed(t, m.WaitRunning(t.Context()))
 		published(t)
 		a.cluster().Server = before
 		a.write()
-		wait(t, m, "the way back is in use", func(s *runtime.Status) error {
+		harness.Wait(t, m, "the way back is in use", func(s *runtime.Status) error {
 			if s.Connection.Server != before {
 				return fmt.Errorf("connected to %s", s.Connection.Server)
 			}
 			return nil
 		})
-		must(t, m.WaitRunning(t.Context()))
+		must.Succeed(t, m.WaitRunning(t.Context()))
 	})
 }

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -19,8 +20,11 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/must"
 )
 
 // credentialID is what the API server notes of the credentials of a request.
@@ -37,7 +41,7 @@ type access struct {
 func newAccess(t *testing.T) *access {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(plane.ManagerKubeconfig())
-	must(t, err)
+	must.Succeed(t, err)
 	a := &access{t: t, folder: t.TempDir(), config: config}
 	a.write()
 	return a
@@ -58,22 +62,22 @@ func (a *access) write() { a.t.Helper(); a.put("kubeconfig", a.encoded()) }
 func (a *access) encoded() []byte {
 	a.t.Helper()
 	data, err := clientcmd.Write(*a.config)
-	must(a.t, err)
+	must.Succeed(a.t, err)
 	return data
 }
 
 // put replaces a file in one step.
 func (a *access) put(name string, content []byte) {
 	a.t.Helper()
-	must(a.t, os.WriteFile(a.path(name)+".new", content, 0o600))
-	must(a.t, os.Rename(a.path(name)+".new", a.path(name)))
+	must.Succeed(a.t, os.WriteFile(a.path(name)+".new", content, 0o600))
+	must.Succeed(a.t, os.Rename(a.path(name)+".new", a.path(name)))
 }
 
 // issue makes another certificate for the manager.
 func (a *access) issue() (certificate, key []byte) {
 	a.t.Helper()
 	config, err := plane.Config(controlplane.ManagerUser)
-	must(a.t, err)
+	must.Succeed(a.t, err)
 	return config.CertData, config.KeyData
 }
 
@@ -104,7 +108,7 @@ func credentialsSince(t *testing.T, from controlplane.Mark) []string {
 func renewed(t *testing.T, m *manager.Manager, n uint64) {
 	t.Helper()
 	began := time.Now()
-	wait(t, m, "the credentials are renewed", func(s *runtime.Status) error {
+	harness.Wait(t, m, "the credentials are renewed", func(s *runtime.Status) error {
 		if s.Connection.Renewed != n || s.Connection.Error != "" {
 			return fmt.Errorf("they were renewed %d times, error %s", s.Connection.Renewed, s.Connection.Error)
 		}
@@ -117,7 +121,7 @@ func renewed(t *testing.T, m *manager.Manager, n uint64) {
 func inUse(t *testing.T, before []string) {
 	t.Helper()
 	from := mark(t)
-	eventually(t, "other credentials are in use", func() error {
+	await.That(t, "other credentials are in use", func(context.Context) error {
 		ids := credentialsSince(t, from)
 		if len(ids) == 0 || slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(before, id) }) {
 			return fmt.Errorf("in use are %q, before %q", ids, before)
@@ -130,7 +134,7 @@ func inUse(t *testing.T, before []string) {
 // until the watches have moved, and the connections of before are closed.
 func warm(t *testing.T, m *manager.Manager, before runtime.Status, from controlplane.Mark, connections int) {
 	t.Helper()
-	eventually(t, "no connection of before is left", func() error {
+	await.That(t, "no connection of before is left", func(context.Context) error {
 		if n := connectionsToAPIServer(t); n > connections {
 			return fmt.Errorf("there are %d connections, before %d", n, connections)
 		}
@@ -140,8 +144,8 @@ func warm(t *testing.T, m *manager.Manager, before runtime.Status, from controlp
 	if events := since(t, from, initial); len(events) > 0 {
 		t.Errorf("caches were filled again by %d requests:\n%s", len(events), lines(events))
 	}
-	after := status(t, m)
-	restarted(t, before, after)
+	after := harness.Status(t, m)
+	harness.SameInstances(t, harness.Instances(before), harness.Instances(after))
 	if after.Connection.Generation != before.Connection.Generation {
 		t.Errorf("connection %d became %d", before.Connection.Generation, after.Connection.Generation)
 	}
@@ -159,12 +163,12 @@ func TestCertificateFilesAreRotated(t *testing.T) {
 	a.write()
 	m := start(t, a.use)
 	published(t)
-	before, from, connections := status(t, m), mark(t), connectionsToAPIServer(t)
+	before, from, connections := harness.Status(t, m), mark(t), connectionsToAPIServer(t)
 	ids := credentialsSince(t, 0)
 
 	certificate, key := a.issue()
 	a.put("client.crt", certificate)
-	wait(t, m, "the mismatch is shown", func(s *runtime.Status) error {
+	harness.Wait(t, m, "the mismatch is shown", func(s *runtime.Status) error {
 		if !strings.Contains(s.Connection.Error, "the client certificate and its key") {
 			return fmt.Errorf("shown is %q", s.Connection.Error)
 		}
@@ -181,9 +185,9 @@ func TestCertificateFilesAreRotated(t *testing.T) {
 
 	// The CA file is replaced by one that holds another CA as well.
 	other, err := os.ReadFile(plane.RequestHeaderCAFile())
-	must(t, err)
+	must.Succeed(t, err)
 	old, err := os.ReadFile(a.path("ca.crt"))
-	must(t, err)
+	must.Succeed(t, err)
 	a.put("ca.crt", append(old, other...))
 	renewed(t, m, 2)
 	warm(t, m, before, from, connections)
@@ -192,6 +196,7 @@ func TestCertificateFilesAreRotated(t *testing.T) {
 
 // The kubeconfig itself is replaced: by an equal one, by one with another certificate, by one
 // with another CA, and by one that leads elsewhere.
+// Pins MGR-176.
 func TestKubeconfigIsRotated(t *testing.T) {
 	a := newAccess(t)
 	m := start(t, func(c *manager.Config) {
@@ -199,7 +204,7 @@ func TestKubeconfigIsRotated(t *testing.T) {
 		c.ServiceAccounts.RootCAFile = ""
 	})
 	published(t)
-	before, from, connections := status(t, m), mark(t), connectionsToAPIServer(t)
+	before, from, connections := harness.Status(t, m), mark(t), connectionsToAPIServer(t)
 	ids := credentialsSince(t, 0)
 
 	a.put("kubeconfig", append(a.encoded(), "# a comment\n"...))
@@ -210,32 +215,32 @@ func TestKubeconfigIsRotated(t *testing.T) {
 	warm(t, m, before, from, connections)
 
 	other, err := os.ReadFile(plane.RequestHeaderCAFile())
-	must(t, err)
+	must.Succeed(t, err)
 	a.cluster().CertificateAuthorityData = append(slices.Clone(a.cluster().CertificateAuthorityData), other...)
 	a.write()
 	renewed(t, m, 2)
-	wait(t, m, "those that publish the CA are back", func(s *runtime.Status) error {
-		if statusOf(s, rootCA).Generation != 2 {
+	harness.Wait(t, m, "those that publish the CA are back", func(s *runtime.Status) error {
+		if harness.ControllerOf(s, rootCA).Generation != 2 {
 			return errors.New("the publisher is not")
 		}
 		return m.WaitRunning(t.Context())
 	})
-	restarted(t, before, status(t, m), rootCA, tokens)
+	harness.SameInstances(t, harness.Instances(before), harness.Instances(harness.Status(t, m)), rootCA, tokens)
 	if bundle := published(t).Data["ca.crt"]; bundle != string(a.cluster().CertificateAuthorityData) {
 		t.Errorf("published is\n%s", bundle)
 	}
 
-	before = status(t, m)
+	before = harness.Status(t, m)
 	a.cluster().Server = strings.Replace(a.cluster().Server, "127.0.0.1", "localhost", 1)
 	a.write()
 	renewed(t, m, 3)
-	must(t, m.WaitRunning(t.Context()))
-	after := status(t, m)
+	must.Succeed(t, m.WaitRunning(t.Context()))
+	after := harness.Status(t, m)
 	if after.Connection.Server != a.cluster().Server || after.Connection.Generation != before.Connection.Generation+1 {
 		t.Errorf("the connection is %+v", after.Connection)
 	}
 	published(t)
-	eventually(t, "no connection of before is left", func() error {
+	await.That(t, "no connection of before is left", func(context.Context) error {
 		if n := connectionsToAPIServer(t); n > connections {
 			return fmt.Errorf("there are %d connections, before %d", n, connections)
 		}
@@ -247,20 +252,21 @@ func TestKubeconfigIsRotated(t *testing.T) {
 const processAccount = "manager-with-a-token"
 
 // A token file is replaced, as the kubelet does every hour: no connection is even closed.
+// Pins MGR-125.
 func TestTokenFileIsRotated(t *testing.T) {
 	core := plane.AdminClient().CoreV1().ServiceAccounts(metav1.NamespaceSystem)
 	_, err := core.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: processAccount}}, metav1.CreateOptions{})
-	must(t, err)
+	must.Succeed(t, err)
 	_, err = plane.AdminClient().RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: processAccount},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceSystem, Name: processAccount}},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	must.Succeed(t, err)
 	token := func() []byte {
 		t.Helper()
 		answer, err := core.CreateToken(t.Context(), processAccount, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-		must(t, err)
+		must.Succeed(t, err)
 		return []byte(answer.Status.Token + "\n")
 	}
 	a := newAccess(t)
@@ -269,7 +275,7 @@ func TestTokenFileIsRotated(t *testing.T) {
 	a.write()
 	m := start(t, a.use)
 	published(t)
-	before, from, connections := status(t, m), mark(t), connectionsToAPIServer(t)
+	before, from, connections := harness.Status(t, m), mark(t), connectionsToAPIServer(t)
 	ids := credentialsSince(t, 0)
 	watches := func(e *auditv1.Event) bool {
 		return e.Verb == "watch" && strings.HasPrefix(e.UserAgent, "kube-controller-manager/") && strings.HasSuffix(e.UserAgent, "-informers")
@@ -285,13 +291,13 @@ func TestTokenFileIsRotated(t *testing.T) {
 
 	// The API server refuses it: the one before stays in use.
 	a.put("token", []byte("nonsense\n"))
-	wait(t, m, "the refused token is shown", func(s *runtime.Status) error {
+	harness.Wait(t, m, "the refused token is shown", func(s *runtime.Status) error {
 		return containsAll(s.Connection.Error, []string{"Unauthorized"})
 	})
 	warm(t, m, before, from, connections)
 
 	a.put("token", []byte("\n"))
-	wait(t, m, "the empty token is shown", func(s *runtime.Status) error {
+	harness.Wait(t, m, "the empty token is shown", func(s *runtime.Status) error {
 		if !strings.Contains(s.Connection.Error, "is empty") {
 			return fmt.Errorf("shown is %q", s.Connection.Error)
 		}
@@ -301,22 +307,23 @@ func TestTokenFileIsRotated(t *testing.T) {
 }
 
 // The key that signs tokens is replaced: that restarts the controller that signs, alone.
+// Pins MGR-176.
 func TestSigningKeyIsRotated(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "sa.key")
 	content, err := os.ReadFile(plane.ServiceAccountKeyFile())
-	must(t, err)
-	must(t, os.WriteFile(key, content, 0o600))
+	must.Succeed(t, err)
+	must.Succeed(t, os.WriteFile(key, content, 0o600))
 	m := start(t, func(c *manager.Config) { c.ServiceAccounts.PrivateKeyFile = key })
-	before := status(t, m)
+	before := harness.Status(t, m)
 	_, other := newAccess(t).issue()
-	must(t, os.WriteFile(key, other, 0o600))
-	wait(t, m, "the controller is back", func(s *runtime.Status) error {
-		if c := statusOf(s, tokens); c.Generation != 2 || c.Pending {
+	must.Succeed(t, os.WriteFile(key, other, 0o600))
+	harness.Wait(t, m, "the controller is back", func(s *runtime.Status) error {
+		if c := harness.ControllerOf(s, tokens); c.Generation != 2 || c.Pending {
 			return fmt.Errorf("it is %s, instance %d", c.State, c.Generation)
 		}
 		return m.WaitRunning(t.Context())
 	})
-	restarted(t, before, status(t, m), tokens)
+	harness.SameInstances(t, harness.Instances(before), harness.Instances(harness.Status(t, m)), tokens)
 }
 
 // A configuration that comes before a file it names is taken as soon as the file is there.
@@ -327,26 +334,26 @@ func TestConfigurationThatWaitsForAFile(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Fatalf("the edit gives %v", err)
 	}
-	rejected := status(t, m)
-	must(t, os.Mkdir(filepath.Dir(late), 0o700))
-	must(t, os.WriteFile(late, []byte("half a certif"), 0o600))
-	wait(t, m, "it is judged again", func(s *runtime.Status) error {
+	rejected := harness.Status(t, m)
+	must.Succeed(t, os.Mkdir(filepath.Dir(late), 0o700))
+	must.Succeed(t, os.WriteFile(late, []byte("half a certif"), 0o600))
+	harness.Wait(t, m, "it is judged again", func(s *runtime.Status) error {
 		if len(s.Reloads) == len(rejected.Reloads) || !strings.Contains(s.Configuration.Rejected, "no certificates in PEM") {
 			return fmt.Errorf("%d reloads, rejected: %s", len(s.Reloads), s.Configuration.Rejected)
 		}
 		return nil
 	})
 	content, err := os.ReadFile(plane.RootCAFile())
-	must(t, err)
-	must(t, os.WriteFile(late, content, 0o600))
+	must.Succeed(t, err)
+	must.Succeed(t, os.WriteFile(late, content, 0o600))
 	began := time.Now()
-	wait(t, m, "it is in force", func(s *runtime.Status) error {
+	harness.Wait(t, m, "it is in force", func(s *runtime.Status) error {
 		if s.Configuration.Generation != rejected.Configuration.Generation+1 || s.Configuration.Rejected != "" {
 			return fmt.Errorf("in force is generation %d, rejected: %s", s.Configuration.Generation, s.Configuration.Rejected)
 		}
 		return nil
 	})
 	t.Logf("in force %v after the file", time.Since(began).Round(time.Millisecond))
-	must(t, m.WaitRunning(t.Context()))
-	restarted(t, rejected, status(t, m), rootCA, tokens)
+	must.Succeed(t, m.WaitRunning(t.Context()))
+	harness.SameInstances(t, harness.Instances(rejected), harness.Instances(harness.Status(t, m)), rootCA, tokens)
 }

@@ -27,9 +27,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
 )
 
@@ -40,10 +42,6 @@ const (
 	cronJobs    = "cronjob-controller"
 	namespaces  = "namespace-controller"
 	endpoints   = "endpoints-controller"
-
-	// patience bounds every wait. Nothing takes it when all is well.
-	patience  = 30 * time.Second
-	pollEvery = 5 * time.Millisecond
 
 	mainLease     = "kube-controller-manager"
 	leaseDuration = 3 * time.Second
@@ -63,10 +61,8 @@ func TestMain(m *testing.M) {
 
 // quick makes the manager notice edits at once and leases short.
 func quick(c *manager.Config) {
-	c.Reload.SettleTime = &metav1.Duration{Duration: time.Millisecond}
-	c.LeaderElection.LeaseDuration = &metav1.Duration{Duration: leaseDuration}
-	c.LeaderElection.RenewDeadline = &metav1.Duration{Duration: renewDeadline}
-	c.LeaderElection.RetryPeriod = &metav1.Duration{Duration: retryPeriod}
+	harness.Settle(time.Millisecond)(c)
+	harness.Lease(leaseDuration, renewDeadline, retryPeriod)(c)
 }
 
 // group makes a lease group, or replaces the one of the same name.
@@ -151,7 +147,7 @@ func (l *ledger) gap(controller string) time.Duration {
 }
 
 // idle is an error that tells of a controller that has an owner.
-func (l *ledger) idle() error {
+func (l *ledger) idle(context.Context) error {
 	for _, c := range fakes {
 		if owner := l.owner(c); owner != "" {
 			return fmt.Errorf("%s runs in %s", c, owner)
@@ -163,7 +159,7 @@ func (l *ledger) idle() error {
 // waitOwner waits until a controller runs in a process; an empty one stands for any.
 func (l *ledger) waitOwner(controller, process string) {
 	l.t.Helper()
-	eventually(l.t, fmt.Sprintf("%s runs in %q", controller, process), func() error {
+	await.That(l.t, fmt.Sprintf("%s runs in %q", controller, process), func(context.Context) error {
 		got := l.owner(controller)
 		if got == "" || process != "" && got != process {
 			return fmt.Errorf("it runs in %q", got)
@@ -186,7 +182,7 @@ func (l *ledger) descriptors(process string) []controller.Descriptor {
 	var all []controller.Descriptor
 	for _, name := range fakes {
 		all = append(all, controller.Describe(
-			controller.Descriptor{Name: name, Doc: "A fake."},
+			controller.Descriptor{Name: name},
 			func(*controller.Config) struct{} { return struct{}{} },
 			func(env controller.Env, _ struct{}) (controller.Controller, error) {
 				return &fake{ledger: l, process: process, name: name, fenced: env.Fenced}, nil
@@ -232,50 +228,16 @@ func processOf(identity string) string {
 // processOf.
 func (l *ledger) begin(name string, edit func(*manager.Config)) *manager.Manager {
 	l.t.Helper()
-	m, err := manager.Begin(l.t.Context(), plane, runtime.Options{Descriptors: l.descriptors(name)}, func(c *manager.Config) {
-		quick(c)
+	return manager.Join(l.t, plane, runtime.Options{Descriptors: l.descriptors(name)}, harness.All(quick, func(c *manager.Config) {
 		c.LeaderElection.Identity = name
 		c.Serving.Port = ptr.To[int32](0)
-		if edit != nil {
-			edit(c)
-		}
-	})
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	l.t.Cleanup(func() {
-		if err := m.Stop(); err != nil {
-			l.t.Error(err)
-		}
-	})
-	return m
-}
-
-// subject is a manager in this process or in one of its own.
-type subject interface {
-	Status(context.Context) (runtime.Status, error)
-	Edit(context.Context, func(*manager.Config)) error
-	Wait(context.Context, string, func(*runtime.Status) error) error
-}
-
-func edit(t *testing.T, m subject, change func(*manager.Config)) {
-	t.Helper()
-	if err := m.Edit(t.Context(), change); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func wait(t *testing.T, m subject, what string, check func(*runtime.Status) error) {
-	t.Helper()
-	if err := m.Wait(t.Context(), what, check); err != nil {
-		t.Fatal(err)
-	}
+	}, edit))
 }
 
 // waitLocks waits until a process holds exactly some locks.
-func waitLocks(t *testing.T, m subject, locks ...string) {
+func waitLocks(t *testing.T, m harness.Subject, locks ...string) {
 	t.Helper()
-	wait(t, m, fmt.Sprintf("it holds %v", locks), func(s *runtime.Status) error {
+	harness.Wait(t, m, fmt.Sprintf("it holds %v", locks), func(s *runtime.Status) error {
 		if held := locksOf(s); !slices.Equal(held, locks) {
 			return fmt.Errorf("it holds %v", held)
 		}
@@ -293,12 +255,9 @@ func locksOf(s *runtime.Status) []string {
 	return held
 }
 
-func status(t *testing.T, m subject) *runtime.Status {
+func status(t *testing.T, m harness.Subject) *runtime.Status {
 	t.Helper()
-	s, err := m.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := harness.Status(t, m)
 	return &s
 }
 
@@ -312,57 +271,6 @@ func leaseOf(s *runtime.Status, lock string) runtime.LeaseStatus {
 	return runtime.LeaseStatus{}
 }
 
-func eventually(t *testing.T, what string, check func() error) {
-	t.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			t.Fatalf("waiting until %s: %v", what, err)
-		}
-	}
-}
-
-// after returns when some time has passed: an edit that reaches one process later than the
-// other is what is tested.
-func after(t *testing.T, d time.Duration) {
-	t.Helper()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-t.Context().Done():
-		t.Fatal(context.Cause(t.Context()))
-	}
-}
-
-// stays fails if a condition ceases to hold within some time.
-func stays(t *testing.T, what string, d time.Duration, check func() error) {
-	t.Helper()
-	end := time.NewTimer(d)
-	defer end.Stop()
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
-		if err := check(); err != nil {
-			t.Fatalf("%s no longer: %v", what, err)
-		}
-		select {
-		case <-tick.C:
-		case <-end.C:
-			return
-		}
-	}
-}
-
 // lease reads a lease.
 func lease(t *testing.T, namespace, name string) *coordinationv1.Lease {
 	t.Helper()
@@ -371,13 +279,6 @@ func lease(t *testing.T, namespace, name string) *coordinationv1.Lease {
 		t.Fatal(err)
 	}
 	return l
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 var errNotYet = errors.New("not yet")

@@ -8,7 +8,10 @@ import (
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/test/await"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/must"
 )
 
 const (
@@ -37,6 +40,7 @@ func cloudOnly(c *manager.Config) {
 
 // Controllers move from one component to the other and back, live, while both run; whichever
 // reads its file first. Those that do not move do not notice.
+// Pins MGR-89 and MGR-174.
 func TestControllersMigrateBetweenComponents(t *testing.T) {
 	l := newLedger(t)
 	a := l.begin("a", leaders(ours, ours))
@@ -54,22 +58,22 @@ func TestControllersMigrateBetweenComponents(t *testing.T) {
 		if n >= 2 {
 			first, second = b, a
 		}
-		edit(t, first, leaders(to, to))
-		after(t, 300*time.Millisecond)
-		edit(t, second, leaders(to, to))
+		harness.Edit(t, first, leaders(to, to))
+		await.Elapse(t, 300*time.Millisecond)
+		harness.Edit(t, second, leaders(to, to))
 		owner := map[string]string{ours: "a", cloud: "b"}[to]
 		l.waitOwner(jobs, owner)
 		l.waitOwner(cronJobs, owner)
 		t.Logf("to %s: a gap of %v", to, l.gap(jobs))
 	}
 	// Any component: whoever holds the lease. It goes on when that one ends.
-	edit(t, a, leaders("*", "*"))
-	edit(t, b, leaders("*", "*"))
+	harness.Edit(t, a, leaders("*", "*"))
+	harness.Edit(t, b, leaders("*", "*"))
 	l.waitOwner(jobs, "a")
 	if got := generations(status(t, a))[deployments]; got != unmoved {
 		t.Errorf("a controller that does not move went from instance %d to %d", unmoved, got)
 	}
-	must(t, a.Stop())
+	must.Succeed(t, a.Stop())
 	l.waitOwner(jobs, "b")
 	l.waitOwner(cronJobs, "b")
 }
@@ -81,22 +85,22 @@ func TestMigrationIsSwitchedLive(t *testing.T) {
 	a := l.begin("a", nil)
 	l.waitAll()
 	b := l.begin("b", cloudOnly)
-	wait(t, b, "it waits for the other component", func(s *runtime.Status) error {
+	harness.Wait(t, b, "it waits for the other component", func(s *runtime.Status) error {
 		if len(leaseOf(s, "main").Blocked) != 2 {
 			return errNotYet
 		}
 		return nil
 	})
-	edit(t, b, leaders(cloud, cloud))
+	harness.Edit(t, b, leaders(cloud, cloud))
 	waitLocks(t, b, "main", "migration")
-	edit(t, a, leaders(cloud, cloud))
+	harness.Edit(t, a, leaders(cloud, cloud))
 	l.waitOwner(jobs, "b")
 	l.waitOwner(cronJobs, "b")
 	waitLocks(t, a, "main") // not the migration lock: nothing of a runs under it
 	for _, m := range []*manager.Manager{a, b} {
-		edit(t, m, func(c *manager.Config) { c.LeaderMigration.Enabled = ptr.To(false) })
+		harness.Edit(t, m, func(c *manager.Config) { c.LeaderMigration.Enabled = ptr.To(false) })
 	}
-	must(t, b.Stop())
+	must.Succeed(t, b.Stop())
 	l.waitOwner(jobs, "a")
 	l.waitAll()
 }

@@ -1,6 +1,7 @@
 package leadership
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -13,8 +14,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/must"
 )
 
 // twoGroups puts the deployment controller into one of two groups.
@@ -42,9 +46,9 @@ func TestAControllerMovesBetweenGroups(t *testing.T) {
 			first, second = second, first
 		}
 		began := time.Now()
-		edit(t, managers[first], twoGroups(to))
-		after(t, lag)
-		edit(t, managers[second], twoGroups(to))
+		harness.Edit(t, managers[first], twoGroups(to))
+		await.Elapse(t, lag)
+		harness.Edit(t, managers[second], twoGroups(to))
 		holder := processOf(*lease(t, metav1.NamespaceSystem, mainLease+"-"+to).Spec.HolderIdentity)
 		l.waitOwner(deployments, holder)
 		t.Logf("from %s to %s, %s read the file %v before %s: runs in %s %v after the first edit, after a gap of %v", of, to, first, lag, second, holder,
@@ -61,7 +65,7 @@ func pair(l *ledger, change func(*manager.Config)) (a, b *manager.Manager) {
 	a = l.begin("a", change)
 	l.waitAll()
 	b = l.begin("b", change)
-	wait(l.t, b, "it holds a lease", func(s *runtime.Status) error {
+	harness.Wait(l.t, b, "it holds a lease", func(s *runtime.Status) error {
 		if len(locksOf(s)) == 0 {
 			return errNotYet
 		}
@@ -95,7 +99,7 @@ func TestFilesThatDifferForGood(t *testing.T) {
 			l := newLedger(t)
 			plain, _ := starts(l)
 			l.waitAll()
-			stays(t, "every controller has one owner", time.Second, func() error {
+			await.Stays(t, "every controller has one owner", time.Second, func(context.Context) error {
 				for _, c := range fakes {
 					if l.owner(c) == "" {
 						return fmt.Errorf("%s has none", c)
@@ -103,7 +107,7 @@ func TestFilesThatDifferForGood(t *testing.T) {
 				}
 				return nil
 			})
-			must(t, plain.Stop())
+			must.Succeed(t, plain.Stop())
 			for _, c := range fakes {
 				l.waitOwner(c, "b")
 			}
@@ -138,7 +142,7 @@ func TestGroupsChangeLive(t *testing.T) {
 		{"and on", func(c *manager.Config) { c.Controllers.Job.Enabled = nil }, []string{jobs}, []string{"main", "group/apps"}},
 	} {
 		before := generations(status(t, m))
-		edit(t, m, step.change)
+		harness.Edit(t, m, step.change)
 		want := map[string]uint64{}
 		for name, n := range before {
 			want[name] = n
@@ -146,7 +150,7 @@ func TestGroupsChangeLive(t *testing.T) {
 		for _, name := range step.restart {
 			want[name]++
 		}
-		wait(t, m, step.name, func(s *runtime.Status) error {
+		harness.Wait(t, m, step.name, func(s *runtime.Status) error {
 			if got := generations(s); fmt.Sprint(got) != fmt.Sprint(want) {
 				return fmt.Errorf("instances %v, want %v", got, want)
 			}
@@ -185,7 +189,7 @@ func TestTheLockMovesUnderTwoReplicas(t *testing.T) {
 				a := l.begin("a", nil)
 				l.waitAll()
 				b := l.begin("b", nil)
-				wait(t, b, "it stands by", func(s *runtime.Status) error {
+				harness.Wait(t, b, "it stands by", func(s *runtime.Status) error {
 					if e := s.Leadership.Lease; e == nil || processOf(e.Holder) != "a" {
 						return errNotYet
 					}
@@ -196,11 +200,11 @@ func TestTheLockMovesUnderTwoReplicas(t *testing.T) {
 					first, second = b, a
 				}
 				began := time.Now()
-				edit(t, first, move.change)
-				after(t, time.Second)
-				edit(t, second, move.change)
+				harness.Edit(t, first, move.change)
+				await.Elapse(t, time.Second)
+				harness.Edit(t, second, move.change)
 				leader := ""
-				eventually(t, "one of them has everything", func() error {
+				await.That(t, "one of them has everything", func(context.Context) error {
 					held := map[string]int{"a": len(locksOf(status(t, a))), "b": len(locksOf(status(t, b)))}
 					for _, c := range fakes {
 						if leader = l.owner(c); held[leader] != 1 || held["a"]+held["b"] != 1 {
@@ -232,10 +236,10 @@ func allowLeases(t *testing.T, namespace string) {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: controlplane.ManagerUser}},
 	}
 	_, err := plane.AdminClient().RbacV1().Roles(namespace).Create(t.Context(), role, metav1.CreateOptions{})
-	must(t, err)
+	must.Succeed(t, err)
 	_, err = plane.AdminClient().RbacV1().RoleBindings(namespace).Create(t.Context(), binding, metav1.CreateOptions{})
-	must(t, err)
-	eventually(t, "the role is in force", func() error {
+	must.Succeed(t, err)
+	await.That(t, "the role is in force", func(context.Context) error {
 		c, err := plane.Config(controlplane.ManagerUser)
 		if err != nil {
 			return err

@@ -11,11 +11,14 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/runtime"
 	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/must"
 )
 
 // threeGroups are groups of the fakes, four leases with the main one.
@@ -38,11 +41,11 @@ func transitions(t *testing.T) int32 {
 }
 
 // waitSpread waits until two processes hold two of four leases each.
-func waitSpread(t *testing.T, a, b subject) {
+func waitSpread(t *testing.T, a, b harness.Subject) {
 	t.Helper()
-	eventually(t, "each holds two leases", func() error {
+	await.That(t, "each holds two leases", func(context.Context) error {
 		var inA, inB []string
-		for m, in := range map[subject]*[]string{a: &inA, b: &inB} {
+		for m, in := range map[harness.Subject]*[]string{a: &inA, b: &inB} {
 			s, err := m.Status(t.Context())
 			if err != nil {
 				return err // a process does not serve from its first moment on
@@ -68,7 +71,7 @@ func TestGroupsAreSpread(t *testing.T) {
 	l.waitAll()
 	waitLocks(t, a, allLocks...)
 	b := l.begin("b", sticky)
-	wait(t, b, "it knows who holds the leases", func(s *runtime.Status) error {
+	harness.Wait(t, b, "it knows who holds the leases", func(s *runtime.Status) error {
 		for _, e := range s.Leadership.Leases {
 			if e.Election == nil || processOf(e.Election.Holder) != "a" {
 				return errNotYet
@@ -77,7 +80,7 @@ func TestGroupsAreSpread(t *testing.T) {
 		return nil
 	})
 	before := transitions(t)
-	stays(t, "the first one holds everything", leaseDuration, func() error {
+	await.Stays(t, "the first one holds everything", leaseDuration, func(context.Context) error {
 		if got := transitions(t); got != before {
 			return fmt.Errorf("%d changes of a holder", got-before)
 		}
@@ -86,8 +89,8 @@ func TestGroupsAreSpread(t *testing.T) {
 
 	balanced := func(c *manager.Config) { c.LeaderElection.Spread = v1beta1.SpreadBalanced }
 	began := time.Now()
-	edit(t, b, balanced)
-	edit(t, a, balanced)
+	harness.Edit(t, b, balanced)
+	harness.Edit(t, a, balanced)
 	waitSpread(t, a, b)
 	t.Logf("two leases each %v after the switch to Balanced", time.Since(began).Round(time.Millisecond))
 	if !slices.Contains(locksOf(status(t, a)), "main") {
@@ -95,7 +98,7 @@ func TestGroupsAreSpread(t *testing.T) {
 	}
 	l.waitAll()
 	before = transitions(t)
-	stays(t, "the leases stay where they are", 2*leaseDuration, func() error {
+	await.Stays(t, "the leases stay where they are", 2*leaseDuration, func(context.Context) error {
 		if got := transitions(t); got != before {
 			return fmt.Errorf("%d changes of a holder", got-before)
 		}
@@ -116,13 +119,13 @@ func TestReplicasShareAFileWithAnIdentity(t *testing.T) {
 	a := l.begin("a", shared)
 	l.waitAll()
 	b := l.begin("b", shared)
-	wait(t, b, "it knows who holds the lease", func(s *runtime.Status) error {
+	harness.Wait(t, b, "it knows who holds the lease", func(s *runtime.Status) error {
 		if e := s.Leadership.Lease; e == nil || e.Holder == "" {
 			return errNotYet
 		}
 		return nil
 	})
-	stays(t, "the first one holds everything", leaseDuration, func() error {
+	await.Stays(t, "the first one holds everything", leaseDuration, func(context.Context) error {
 		if held := locksOf(status(t, b)); len(held) > 0 {
 			return fmt.Errorf("the second one holds %v", held)
 		}
@@ -132,7 +135,7 @@ func TestReplicasShareAFileWithAnIdentity(t *testing.T) {
 	if inA.Identity == inB.Identity || processOf(inA.Identity) != "shared" || processOf(inB.Identity) != "shared" || inB.Holder != inA.Identity {
 		t.Errorf("the first is %q, the second is %q and sees the holder %q", inA.Identity, inB.Identity, inB.Holder)
 	}
-	must(t, a.Stop())
+	must.Succeed(t, a.Stop())
 	for _, c := range fakes {
 		l.waitOwner(c, "b")
 	}
@@ -143,14 +146,14 @@ func TestReplicasShareAFileWithAnIdentity(t *testing.T) {
 func TestAReplicaIsCutOff(t *testing.T) {
 	l := newLedger(t)
 	proxy, err := plane.NewProxy()
-	must(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := proxy.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	kubeconfig, err := proxy.Kubeconfig("cut-off", controlplane.ManagerUser)
-	must(t, err)
+	must.Succeed(t, err)
 	a := l.begin("a", func(c *manager.Config) {
 		threeGroups(c)
 		c.ClientConnection.Kubeconfig = kubeconfig
@@ -176,25 +179,12 @@ func TestAReplicaIsCutOff(t *testing.T) {
 
 // Two real processes share the work; when one is killed, the other takes over each group.
 func TestAProcessIsKilled(t *testing.T) {
-	edit := func(c *manager.Config) {
-		quick(c)
-		threeGroups(c)
-	}
-	begin := func() *manager.Process {
-		p, err := manager.BeginProcess(t.Context(), plane, edit)
-		must(t, err)
-		t.Cleanup(func() {
-			if err := p.Stop(); err != nil {
-				t.Error(err)
-			}
-		})
-		return p
-	}
-	a := begin()
+	edit := harness.All(quick, threeGroups)
+	a := manager.JoinProcess(t, plane, edit)
 	waitLocks(t, a, allLocks...)
-	b := begin()
+	b := manager.JoinProcess(t, plane, edit)
 	waitSpread(t, a, b)
-	wait(t, b, "everything of its locks runs", func(s *runtime.Status) error {
+	harness.Wait(t, b, "everything of its locks runs", func(s *runtime.Status) error {
 		for _, lock := range locksOf(s) {
 			for _, name := range leaseOf(s, lock).Controllers {
 				if generations(s)[name] == 0 && slices.Contains(fakes, name) {
@@ -205,11 +195,11 @@ func TestAProcessIsKilled(t *testing.T) {
 		return nil
 	})
 	was := status(t, b)
-	must(t, a.Kill())
+	must.Succeed(t, a.Kill())
 	killed := time.Now()
 	waitLocks(t, b, allLocks...)
 	held := time.Since(killed)
-	wait(t, b, "everything runs", func(s *runtime.Status) error {
+	harness.Wait(t, b, "everything runs", func(s *runtime.Status) error {
 		for _, c := range s.Controllers {
 			if c.State == supervisor.Standby || c.Pending {
 				return fmt.Errorf("%s is %s: %s", c.Name, c.State, c.Reason)
@@ -248,9 +238,9 @@ func TestEachGroupIsGivenBackByItself(t *testing.T) {
 		threeGroups(c)
 		c.Serving.Port = ptr.To[int32](0)
 	})
-	must(t, err)
+	must.Succeed(t, err)
 	waitLocks(t, m, allLocks...)
-	wait(t, m, "everything runs", func(s *runtime.Status) error {
+	harness.Wait(t, m, "everything runs", func(s *runtime.Status) error {
 		for _, c := range s.Controllers {
 			if c.State != supervisor.Running {
 				return errNotYet
@@ -263,7 +253,7 @@ func TestEachGroupIsGivenBackByItself(t *testing.T) {
 	holder := func(name string) string {
 		return ptr.Deref(lease(t, metav1.NamespaceSystem, name).Spec.HolderIdentity, "")
 	}
-	eventually(t, "all but one lease are given back", func() error {
+	await.That(t, "all but one lease are given back", func(context.Context) error {
 		if holder(mainLease) != "" || holder(mainLease+"-apps") != "" || holder(mainLease+"-network") != "" {
 			return errNotYet
 		}
@@ -273,7 +263,7 @@ func TestEachGroupIsGivenBackByItself(t *testing.T) {
 		t.Error("the lease of a controller that still stops was given back")
 	}
 	close(release)
-	must(t, <-ended)
+	must.Succeed(t, <-ended)
 	if got := holder(mainLease + "-batch"); got != "" {
 		t.Errorf("a lease is left with %q", got)
 	}

@@ -18,12 +18,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/runtime"
 	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/test/await"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/must"
 )
 
 // A standby fills its caches before it leads, or keeps none. That is switched live, and
@@ -34,37 +36,27 @@ func TestWarmAndColdStandby(t *testing.T) {
 	namespace := ballast(t, pods)
 	work(t, namespace)
 	begin := func(standby string) *manager.Process {
-		p, err := manager.BeginProcess(t.Context(), plane, func(c *manager.Config) {
-			quick(c)
-			c.LeaderElection.Standby = standby
-		})
-		must(t, err)
-		t.Cleanup(func() {
-			if err := p.Stop(); err != nil {
-				t.Error(err)
-			}
-		})
-		return p
+		return manager.JoinProcess(t, plane, harness.All(quick, func(c *manager.Config) { c.LeaderElection.Standby = standby }))
 	}
 	cold := begin(v1beta1.StandbyCold)
-	wait(t, cold, "it stands by without caches", standsBy(0))
+	harness.Wait(t, cold, "it stands by without caches", standsBy(0))
 	inMemory := resident(t, cold.PID())
-	edit(t, cold, func(c *manager.Config) { c.LeaderElection.Standby = v1beta1.StandbyWarm })
-	wait(t, cold, "it stands by with caches", standsBy(pods))
+	harness.Edit(t, cold, func(c *manager.Config) { c.LeaderElection.Standby = v1beta1.StandbyWarm })
+	harness.Wait(t, cold, "it stands by with caches", standsBy(pods))
 	t.Logf("a standby with %d pods holds %d MiB cold, %d MiB warm", pods, inMemory>>20, resident(t, cold.PID())>>20)
-	edit(t, cold, func(c *manager.Config) { c.LeaderElection.Standby = v1beta1.StandbyCold })
-	wait(t, cold, "the caches are gone", standsBy(0))
-	edit(t, cold, func(c *manager.Config) { c.LeaderElection.Standby = v1beta1.StandbyWarm })
-	wait(t, cold, "the caches are back", standsBy(pods))
+	harness.Edit(t, cold, func(c *manager.Config) { c.LeaderElection.Standby = v1beta1.StandbyCold })
+	harness.Wait(t, cold, "the caches are gone", standsBy(0))
+	harness.Edit(t, cold, func(c *manager.Config) { c.LeaderElection.Standby = v1beta1.StandbyWarm })
+	harness.Wait(t, cold, "the caches are back", standsBy(pods))
 	warm := cold
 
 	takeover := func(from, to *manager.Process) time.Duration {
 		t.Helper()
-		must(t, from.Signal(syscall.SIGTERM))
-		must(t, from.WaitExit(t.Context()))
+		must.Succeed(t, from.Signal(syscall.SIGTERM))
+		must.Succeed(t, from.WaitExit(t.Context()))
 		ended := time.Now()
 		var first time.Time
-		wait(t, to, "it reconciles", func(s *runtime.Status) error {
+		harness.Wait(t, to, "it reconciles", func(s *runtime.Status) error {
 			for _, c := range s.Controllers {
 				if c.Name == replicaSets && len(c.Loops) > 0 && !c.Loops[0].FirstReconcile.IsZero() {
 					first = c.Loops[0].FirstReconcile
@@ -77,7 +69,7 @@ func TestWarmAndColdStandby(t *testing.T) {
 	}
 	fromWarm := takeover(leader, warm)
 	next := begin(v1beta1.StandbyCold)
-	wait(t, next, "it stands by without caches", standsBy(0))
+	harness.Wait(t, next, "it stands by without caches", standsBy(0))
 	fromCold := takeover(warm, next)
 	t.Logf("first reconcile after the end of the leader: warm %v, cold %v", fromWarm.Round(time.Millisecond), fromCold.Round(time.Millisecond))
 }
@@ -119,7 +111,7 @@ func standsBy(objects int) func(*runtime.Status) error {
 func ballast(t *testing.T, pods int) (namespace string) {
 	t.Helper()
 	namespace = plane.Namespace(t)
-	eventually(t, "the default service account exists", func() error {
+	await.That(t, "the default service account exists", func(context.Context) error {
 		_, err := plane.AdminClient().CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
 		return err
 	})
@@ -128,7 +120,7 @@ func ballast(t *testing.T, pods int) (namespace string) {
 	for n := range pods {
 		group.Go(func() error { return pod(ctx, namespace, n) })
 	}
-	must(t, group.Wait())
+	must.Succeed(t, group.Wait())
 	return namespace
 }
 
@@ -147,7 +139,7 @@ func work(t *testing.T, namespace string) {
 			},
 		},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	must.Succeed(t, err)
 }
 
 func pod(ctx context.Context, namespace string, n int) error {
@@ -162,11 +154,11 @@ func pod(ctx context.Context, namespace string, n int) error {
 func resident(t *testing.T, pid int) uint64 {
 	t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	must(t, err)
+	must.Succeed(t, err)
 	for line := range strings.Lines(string(data)) {
 		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
 			n, err := strconv.ParseUint(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
-			must(t, err)
+			must.Succeed(t, err)
 			return n << 10
 		}
 	}
@@ -176,26 +168,22 @@ func resident(t *testing.T, pid int) uint64 {
 
 // A standby caches what the garbage collector reads as kinds come and go: one that is added
 // has not to be listed when the lease is won, and one that is gone is not asked for any more.
+// What is served is asked for every half minute, by a clock that runs fast here.
 func TestStandbyFollowsWhatIsServed(t *testing.T) {
-	onlyCollector := func(c *manager.Config) {
-		quick(c)
-		c.ControllerDefaults.Enabled = new(bool)
-		c.Controllers.GarbageCollector.Enabled = ptr.To(true)
-	}
+	onlyCollector := harness.All(
+		harness.Only(func(c *manager.Config) []**bool { return []**bool{&c.Controllers.GarbageCollector.Enabled} }),
+		harness.Settle(time.Millisecond),
+		// Long enough by the clock of the standby, too.
+		harness.Lease(30*time.Second, 20*time.Second, retryPeriod),
+	)
 	manager.Start(t, plane, onlyCollector)
-	m, err := manager.Begin(t.Context(), plane, runtime.Options{}, onlyCollector)
-	must(t, err)
-	t.Cleanup(func() {
-		if err := m.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	wait(t, m, "it stands by with caches", standsBy(1))
+	m := manager.Join(t, plane, runtime.Options{Clock: harness.FastClock()}, onlyCollector)
+	harness.Wait(t, m, "it stands by with caches", standsBy(1))
 
 	const group = "standby.test.kcmd.dev"
 	definitions := dynamic.NewForConfigOrDie(plane.AdminConfig()).Resource(schema.GroupVersionResource{
 		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-	_, err = definitions.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+	_, err := definitions.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": map[string]any{"name": "gadgets." + group},
 		"spec": map[string]any{
@@ -207,7 +195,7 @@ func TestStandbyFollowsWhatIsServed(t *testing.T) {
 			}},
 		},
 	}}, metav1.CreateOptions{})
-	must(t, err)
+	must.Succeed(t, err)
 	gadgets := func(s *runtime.Status) (found, synced bool) {
 		for _, i := range s.Informers {
 			if i.Group == group {
@@ -216,14 +204,14 @@ func TestStandbyFollowsWhatIsServed(t *testing.T) {
 		}
 		return found, synced
 	}
-	wait(t, m, "the new kind is cached", func(s *runtime.Status) error {
+	harness.Wait(t, m, "the new kind is cached", func(s *runtime.Status) error {
 		if _, synced := gadgets(s); !synced {
 			return errNotYet
 		}
 		return standsBy(1)(s)
 	})
-	must(t, definitions.Delete(t.Context(), "gadgets."+group, metav1.DeleteOptions{}))
-	wait(t, m, "the kind is not asked for any more", func(s *runtime.Status) error {
+	must.Succeed(t, definitions.Delete(t.Context(), "gadgets."+group, metav1.DeleteOptions{}))
+	harness.Wait(t, m, "the kind is not asked for any more", func(s *runtime.Status) error {
 		if found, _ := gadgets(s); found {
 			return errNotYet
 		}

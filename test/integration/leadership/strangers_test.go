@@ -13,14 +13,17 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/test/await"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/must"
 )
 
 // seize writes the stranger into the main lease and leaves the rest as it is, as a leader
 // election does that knows of no annotations.
 func seize(t *testing.T) {
 	t.Helper()
-	eventually(t, "the stranger has taken the main lease", func() error {
+	await.That(t, "the stranger has taken the main lease", func(context.Context) error {
 		l := lease(t, metav1.NamespaceSystem, mainLease)
 		now := metav1.NowMicro()
 		l.Spec.HolderIdentity, l.Spec.AcquireTime, l.Spec.RenewTime = ptr.To("stranger"), &now, &now
@@ -35,7 +38,7 @@ func seize(t *testing.T) {
 func stranger(t *testing.T) (release, kill func()) {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(plane.AdminConfig())
-	must(t, err)
+	must.Succeed(t, err)
 	started, done := make(chan struct{}), make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
@@ -51,7 +54,7 @@ func stranger(t *testing.T) (release, kill func()) {
 			OnStoppedLeading: func() {},
 		},
 	})
-	must(t, err)
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer close(done)
@@ -66,7 +69,7 @@ func stranger(t *testing.T) (release, kill func()) {
 		}
 		l.Spec.HolderIdentity = new(string)
 		_, err := client.CoordinationV1().Leases(l.Namespace).Update(context.Background(), l, metav1.UpdateOptions{})
-		must(t, err)
+		must.Succeed(t, err)
 	}
 	t.Cleanup(kill)
 	<-started
@@ -91,7 +94,7 @@ func TestAnUnmodifiedManagerBlocksGroups(t *testing.T) {
 			if c.claimed {
 				m := l.begin("before", nil)
 				l.waitAll()
-				must(t, m.Stop())
+				must.Succeed(t, m.Stop())
 			}
 			release, kill := stranger(t)
 			if got := lease(t, metav1.NamespaceSystem, mainLease).Annotations["config.kcmd.dev/claimed-by"]; (processOf(got) == "before") != c.claimed {
@@ -99,18 +102,18 @@ func TestAnUnmodifiedManagerBlocksGroups(t *testing.T) {
 			}
 			m := l.begin("a", threeGroups)
 			waitLocks(t, m, allLocks[1:]...)
-			wait(t, m, "the groups are blocked", func(s *runtime.Status) error {
+			harness.Wait(t, m, "the groups are blocked", func(s *runtime.Status) error {
 				for _, lock := range allLocks[1:] {
 					l := leaseOf(s, lock)
 					for _, name := range l.Controllers {
-						if want := "lease kube-system/" + mainLease + " held by stranger still runs it"; l.Blocked[name] != want {
+						if want := "the holder of lease kube-system/" + mainLease + " (stranger) still runs it"; l.Blocked[name] != want {
 							return errNotYet
 						}
 					}
 				}
 				return nil
 			})
-			stays(t, "nothing runs", time.Second, func() error { return l.idle() })
+			await.Stays(t, "nothing runs", time.Second, func(context.Context) error { return l.idle(t.Context()) })
 			began := time.Now()
 			if c.killed {
 				kill()
@@ -139,17 +142,17 @@ func TestAnUnmodifiedManagerEndsGroups(t *testing.T) {
 	seize(t)
 	began := time.Now()
 	release, _ := stranger(t)
-	eventually(t, "nothing runs", l.idle)
+	await.That(t, "nothing runs", l.idle)
 	took := time.Since(began)
 	t.Logf("nothing runs any more %v after the stranger has taken the lease", took.Round(time.Millisecond))
 	if limit := renewDeadline; took > limit {
 		t.Errorf("it took %v, want at most %v", took, limit)
 	}
-	stays(t, "nothing runs", 2*leaseDuration, l.idle)
+	await.Stays(t, "nothing runs", 2*leaseDuration, l.idle)
 	for _, m := range []*manager.Manager{a, b} {
 		for _, k := range status(t, m).Leadership.Leases {
 			for _, name := range k.Controllers {
-				if want := "lease kube-system/" + mainLease + " held by stranger still runs it"; k.Leading && k.Blocked[name] != want {
+				if want := "the holder of lease kube-system/" + mainLease + " (stranger) still runs it"; k.Leading && k.Blocked[name] != want {
 					t.Errorf("%s under %s is blocked by %q", name, k.Lock, k.Blocked[name])
 				}
 			}
@@ -165,7 +168,7 @@ func TestAnUnmodifiedManagerEndsGroups(t *testing.T) {
 }
 
 // newestTerm is the number of terms that a process has had, of all locks.
-func newestTerm(t *testing.T, m subject) uint64 {
+func newestTerm(t *testing.T, m harness.Subject) uint64 {
 	t.Helper()
 	newest := uint64(0)
 	for _, k := range status(t, m).Leadership.Leases {

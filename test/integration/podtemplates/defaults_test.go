@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"kcmd.dev/pkg/controllers/kit/podtemplate"
+	"kcmd.dev/pkg/controllers/kit/workloads/podtemplate"
 	"kcmd.dev/test/controlplane"
 )
 

@@ -2,6 +2,7 @@ package promises
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/url"
 	"os"
@@ -22,6 +23,8 @@ import (
 	"kcmd.dev/pkg/runtime"
 	"kcmd.dev/pkg/runtime/source"
 	"kcmd.dev/pkg/runtime/telemetry"
+	"kcmd.dev/test/await"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
 )
 
@@ -64,7 +67,7 @@ func bads() [][]bad {
 		{
 			{"deep nesting", added("controllers2: " + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + "\n"), ""},
 			{"deep mapping", added("deep: " + strings.Repeat("{a: ", 500) + "1" + strings.Repeat("}", 500) + "\n"), "nested deeper than"},
-			{"anchors that multiply", added(bomb()), "aliases stand for more than"},
+			{"anchors that multiply", added(bomb()), "aliases expand to more than"},
 			{"anchor that contains itself", added("loop: &a [*a]\n"), "the anchor &a contains itself"},
 			{"another kind", replaced("kind: KubeControllerManagerConfiguration", "kind: KubeSchedulerConfiguration"), "kind"},
 			{"another version", replaced("config.kcmd.dev/v1beta1", "config.kcmd.dev/v9"), "apiVersion"},
@@ -82,7 +85,7 @@ func bads() [][]bad {
 			}), "serviceAccounts.privateKeyFile"},
 			{"certificate in place of a key", edited(func(c *manager.Config) {
 				c.ServiceAccounts.PrivateKeyFile = plane.RootCAFile()
-			}), "holds no private key"},
+			}), "contains no private key"},
 			{"many problems in other letters", added(unknownFields(60)), "größe"},
 		},
 		{
@@ -91,7 +94,7 @@ func bads() [][]bad {
 			}), "clientConnection.kubeconfig"},
 			{"kubeconfig that does not load", edited(func(c *manager.Config) {
 				c.ClientConnection.Kubeconfig = plane.RootCAFile()
-			}), "is not a usable kubeconfig"},
+			}), "is not a valid kubeconfig"},
 			{"controller's file is a directory", edited(func(c *manager.Config) {
 				c.ServiceAccounts.RootCAFile = plane.Dir()
 			}), "is not a file"},
@@ -112,8 +115,8 @@ func bads() [][]bad {
 func TestBadFileChangesNothing(t *testing.T) {
 	for n, group := range bads() {
 		t.Run(fmt.Sprintf("group%d", n), func(t *testing.T) {
-			lease := leaseOf(t)
-			m := start(t, func(c *manager.Config) { settle(c, 20*time.Millisecond) })
+			lease := harness.LeaseOf(t)
+			m := start(t, func(c *manager.Config) { harness.Settle(20 * time.Millisecond)(c) })
 			for _, b := range group {
 				t.Run(b.name, func(t *testing.T) { tryBadFile(t, m, lease, b) })
 			}
@@ -126,14 +129,14 @@ func tryBadFile(t *testing.T, m *manager.Manager, lease string, b bad) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, counted := status(t, m), series(t, m)
+	before, counted := harness.Status(t, m), series(t, m)
 	keepsRunning := func(when string, generation uint64) {
 		t.Helper()
-		s := status(t, m)
+		s := harness.Status(t, m)
 		if s.Configuration.Generation != generation {
 			t.Errorf("%s generation %d is in force, want %d", when, s.Configuration.Generation, generation)
 		}
-		sameInstances(t, instances(before), instances(s))
+		harness.SameInstances(t, harness.Instances(before), harness.Instances(s))
 	}
 	generation := before.Configuration.Generation
 
@@ -147,13 +150,13 @@ func tryBadFile(t *testing.T, m *manager.Manager, lease string, b bad) {
 
 	// What was there before: the same content is no reload, and no longer rejected.
 	put(t, m.ConfigFile(), good)
-	wait(t, m, "the file is no longer rejected", notRejected)
+	harness.Wait(t, m, "the file is no longer rejected", notRejected)
 	keepsRunning("with the previous content", generation)
 
 	// Something else that is good.
 	reject(t, m, b, good)
 	put(t, m.ConfigFile(), append(bytes.Clone(good), "# "+b.name+"\n"...))
-	wait(t, m, "the good file is in force", func(s *runtime.Status) error {
+	harness.Wait(t, m, "the good file is in force", func(s *runtime.Status) error {
 		if newest(s).Status != telemetry.Success || s.Configuration.Generation != generation+1 {
 			return fmt.Errorf("generation %d is in force", s.Configuration.Generation)
 		}
@@ -170,10 +173,10 @@ func tryBadFile(t *testing.T, m *manager.Manager, lease string, b bad) {
 // which has to be exactly what is wrong with the file.
 func reject(t *testing.T, m *manager.Manager, b bad, good []byte) string {
 	t.Helper()
-	last := newest(new(status(t, m)))
+	last := newest(new(harness.Status(t, m)))
 	b.spoil(t, m.ConfigFile(), good)
 	var shown string
-	wait(t, m, "the bad file is rejected", func(s *runtime.Status) error {
+	harness.Wait(t, m, "the bad file is rejected", func(s *runtime.Status) error {
 		r := newest(s)
 		if !r.Time.After(last.Time) || r.Status != telemetry.Failure {
 			return fmt.Errorf("the newest reload is %q of %v", r.Status, r.Time)
@@ -220,7 +223,7 @@ func wantRejectedEvent(t *testing.T, lease string, generation uint64, reason str
 	const longest = 1024
 	want := fmt.Sprintf("Generation %d stays in force. %s", generation, reason)
 	selector := fields.Set{"involvedObject.kind": "Lease", "involvedObject.name": lease, "reason": "ConfigurationRejected"}.String()
-	eventually(t, "the event is recorded", func() error {
+	await.That(t, "the event is recorded", func(context.Context) error {
 		events, err := plane.AdminClient().CoreV1().Events(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{FieldSelector: selector})
 		if err != nil {
 			return err

@@ -13,7 +13,9 @@ import (
 	"kcmd.dev/pkg/runtime"
 	"kcmd.dev/pkg/runtime/supervisor"
 	"kcmd.dev/pkg/runtime/telemetry"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/must"
 )
 
 // noticeWithin is the promise; it includes the default settleTime.
@@ -61,20 +63,20 @@ func (e *editing) current(t *testing.T) []byte {
 // which restarts the deployment controller only.
 func (e *editing) check(t *testing.T, write func(data []byte)) {
 	t.Helper()
-	before := status(t, e.m)
+	before := harness.Status(t, e.m)
 	data := e.next(t)
 	write(data)
 	written := time.Now()
-	wait(t, e.m, "the edit is in force and the controller back", func(s *runtime.Status) error {
+	harness.Wait(t, e.m, "the edit is in force and the controller back", func(s *runtime.Status) error {
 		switch r := newest(s); {
 		case s.Configuration.Generation == before.Configuration.Generation:
 			return fmt.Errorf("generation %d is in force, newest reload %q %s", s.Configuration.Generation, r.Status, r.Error)
-		case of(s, deployment).State != supervisor.Running || of(s, deployment).Pending:
-			return fmt.Errorf("the controller is %s", of(s, deployment).State)
+		case harness.ControllerOf(s, deployment).State != supervisor.Running || harness.ControllerOf(s, deployment).Pending:
+			return fmt.Errorf("the controller is %s", harness.ControllerOf(s, deployment).State)
 		}
 		return nil
 	})
-	after := status(t, e.m)
+	after := harness.Status(t, e.m)
 	r := newest(&after)
 	if took := r.Time.Sub(written); took > noticeWithin {
 		t.Errorf("the edit was in force after %v, want at most %v", took, noticeWithin)
@@ -85,15 +87,7 @@ func (e *editing) check(t *testing.T, write func(data []byte)) {
 	if len(after.Reloads) != len(before.Reloads)+1 && len(before.Reloads) < 20 {
 		t.Errorf("%d reloads, want one more than %d", len(after.Reloads), len(before.Reloads))
 	}
-	sameInstances(t, instances(before), instances(after), deployment)
-}
-
-// must fails the test at once.
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.SameInstances(t, harness.Instances(before), harness.Instances(after), deployment)
 }
 
 // Promise 5: `..data` symlink swaps, renames over the file, in-place writes, deletion and
@@ -104,42 +98,42 @@ func TestEveryKindOfChangeIsSeen(t *testing.T) {
 
 	t.Run("renamed over", func(t *testing.T) {
 		for range 3 {
-			e.check(t, func(data []byte) { must(t, e.m.Write(data)) })
+			e.check(t, func(data []byte) { must.Succeed(t, e.m.Write(data)) })
 		}
 	})
 	t.Run("written in place", func(t *testing.T) {
 		for range 3 {
-			e.check(t, func(data []byte) { must(t, os.WriteFile(path, data, 0o600)) })
+			e.check(t, func(data []byte) { must.Succeed(t, os.WriteFile(path, data, 0o600)) })
 		}
 	})
 	t.Run("deleted and made again", func(t *testing.T) {
 		e.check(t, func(data []byte) {
-			must(t, os.Remove(path))
-			must(t, os.WriteFile(path, data, 0o600))
+			must.Succeed(t, os.Remove(path))
+			must.Succeed(t, os.WriteFile(path, data, 0o600))
 		})
 	})
 	t.Run("deleted, noticed, and made again", func(t *testing.T) {
-		before := status(t, e.m)
-		must(t, os.Remove(path))
+		before := harness.Status(t, e.m)
+		must.Succeed(t, os.Remove(path))
 		waitRejected(t, e.m, before)
 		e.checkAfterRejection(t, path)
 	})
 	t.Run("folder moved away and back", func(t *testing.T) {
-		before := status(t, e.m)
+		before := harness.Status(t, e.m)
 		away := e.m.Dir() + "-away"
-		must(t, os.Rename(e.m.Dir(), away))
+		must.Succeed(t, os.Rename(e.m.Dir(), away))
 		waitRejected(t, e.m, before)
-		must(t, os.Rename(away, e.m.Dir()))
-		wait(t, e.m, "the file is back", notRejected)
-		sameInstances(t, instances(before), instances(status(t, e.m)))
-		e.check(t, func(data []byte) { must(t, e.m.Write(data)) })
+		must.Succeed(t, os.Rename(away, e.m.Dir()))
+		harness.Wait(t, e.m, "the file is back", notRejected)
+		harness.SameInstances(t, harness.Instances(before), harness.Instances(harness.Status(t, e.m)))
+		e.check(t, func(data []byte) { must.Succeed(t, e.m.Write(data)) })
 	})
 	t.Run("same content written again is no reload", func(t *testing.T) {
-		before := status(t, e.m)
-		must(t, e.m.Write(e.current(t)))
-		must(t, os.WriteFile(path, e.current(t), 0o600))
-		e.check(t, func(data []byte) { must(t, e.m.Write(data)) })
-		if after := status(t, e.m); after.Configuration.Generation != before.Configuration.Generation+1 {
+		before := harness.Status(t, e.m)
+		must.Succeed(t, e.m.Write(e.current(t)))
+		must.Succeed(t, os.WriteFile(path, e.current(t), 0o600))
+		e.check(t, func(data []byte) { must.Succeed(t, e.m.Write(data)) })
+		if after := harness.Status(t, e.m); after.Configuration.Generation != before.Configuration.Generation+1 {
 			t.Errorf("generation %d became %d", before.Configuration.Generation, after.Configuration.Generation)
 		}
 	})
@@ -147,20 +141,20 @@ func TestEveryKindOfChangeIsSeen(t *testing.T) {
 
 func waitRejected(t *testing.T, m *manager.Manager, before runtime.Status) {
 	t.Helper()
-	wait(t, m, "the missing file is noticed", func(s *runtime.Status) error {
+	harness.Wait(t, m, "the missing file is noticed", func(s *runtime.Status) error {
 		if s.Configuration.Rejected == "" {
 			return fmt.Errorf("it is not")
 		}
 		return nil
 	})
-	sameInstances(t, instances(before), instances(status(t, m)))
+	harness.SameInstances(t, harness.Instances(before), harness.Instances(harness.Status(t, m)))
 }
 
 // checkAfterRejection is check from a file that is not there.
 func (e *editing) checkAfterRejection(t *testing.T, path string) {
 	t.Helper()
-	e.check(t, func(data []byte) { must(t, os.WriteFile(path, data, 0o600)) })
-	if err := notRejected(new(status(t, e.m))); err != nil {
+	e.check(t, func(data []byte) { must.Succeed(t, os.WriteFile(path, data, 0o600)) })
+	if err := notRejected(new(harness.Status(t, e.m))); err != nil {
 		t.Error(err)
 	}
 }
@@ -179,13 +173,13 @@ func (w *mount) write(t *testing.T, data []byte) {
 	w.n++
 	name := fmt.Sprintf("..2026_01_02_03_04_%02d.%09d", w.n, w.n)
 	folder := filepath.Join(w.dir, name)
-	must(t, os.MkdirAll(folder, 0o755))
-	must(t, os.WriteFile(filepath.Join(folder, "config.yaml"), data, 0o644))
+	must.Succeed(t, os.MkdirAll(folder, 0o755))
+	must.Succeed(t, os.WriteFile(filepath.Join(folder, "config.yaml"), data, 0o644))
 	temporary := filepath.Join(w.dir, "..data_tmp")
-	must(t, os.Symlink(name, temporary))
-	must(t, os.Rename(temporary, filepath.Join(w.dir, "..data")))
+	must.Succeed(t, os.Symlink(name, temporary))
+	must.Succeed(t, os.Rename(temporary, filepath.Join(w.dir, "..data")))
 	if w.current != "" {
-		must(t, os.RemoveAll(filepath.Join(w.dir, w.current)))
+		must.Succeed(t, os.RemoveAll(filepath.Join(w.dir, w.current)))
 	}
 	w.current = name
 }
@@ -194,23 +188,23 @@ func (w *mount) write(t *testing.T, data []byte) {
 func repoint(t *testing.T, link, target string) {
 	t.Helper()
 	temporary := link + ".tmp"
-	must(t, os.Symlink(target, temporary))
-	must(t, os.Rename(temporary, link))
+	must.Succeed(t, os.Symlink(target, temporary))
+	must.Succeed(t, os.Rename(temporary, link))
 }
 
 func TestMountedConfigMapIsFollowed(t *testing.T) {
 	e := newEditing(t)
 	w := &mount{dir: filepath.Join(e.m.Dir(), "mount")}
 	w.write(t, e.current(t))
-	must(t, os.Symlink(filepath.Join("..data", "config.yaml"), filepath.Join(w.dir, "config.yaml")))
+	must.Succeed(t, os.Symlink(filepath.Join("..data", "config.yaml"), filepath.Join(w.dir, "config.yaml")))
 	// The path becomes a link into the mount. What it leads to is the same.
-	before := status(t, e.m)
+	before := harness.Status(t, e.m)
 	repoint(t, e.m.ConfigFile(), filepath.Join(w.dir, "config.yaml"))
 
 	for range 5 {
 		e.check(t, func(data []byte) { w.write(t, data) })
 	}
-	if after := status(t, e.m); after.Configuration.Generation != before.Configuration.Generation+5 {
+	if after := harness.Status(t, e.m); after.Configuration.Generation != before.Configuration.Generation+5 {
 		t.Errorf("generation %d became %d after 5 edits", before.Configuration.Generation, after.Configuration.Generation)
 	}
 }
@@ -219,15 +213,15 @@ func TestEveryHopOfALinkIsFollowed(t *testing.T) {
 	e := newEditing(t)
 	in := func(parts ...string) string { return filepath.Join(append([]string{e.m.Dir()}, parts...)...) }
 	for _, folder := range []string{"a", "b", "real-1", "real-2"} {
-		must(t, os.Mkdir(in(folder), 0o755))
+		must.Succeed(t, os.Mkdir(in(folder), 0o755))
 	}
 	// config.yaml -> a/first -> ../b/second -> ../folder/file, folder -> real-1
-	must(t, os.WriteFile(in("real-1", "file"), e.current(t), 0o600))
-	must(t, os.Symlink("real-1", in("folder")))
-	must(t, os.Symlink("../folder/file", in("b", "second")))
-	must(t, os.Symlink("../b/second", in("a", "first")))
+	must.Succeed(t, os.WriteFile(in("real-1", "file"), e.current(t), 0o600))
+	must.Succeed(t, os.Symlink("real-1", in("folder")))
+	must.Succeed(t, os.Symlink("../folder/file", in("b", "second")))
+	must.Succeed(t, os.Symlink("../b/second", in("a", "first")))
 	repoint(t, e.m.ConfigFile(), in("a", "first"))
-	e.check(t, func(data []byte) { must(t, os.WriteFile(in("real-1", "file"), data, 0o600)) })
+	e.check(t, func(data []byte) { must.Succeed(t, os.WriteFile(in("real-1", "file"), data, 0o600)) })
 
 	for _, hop := range []struct{ name, link, back string }{
 		{"the path itself", e.m.ConfigFile(), in("a", "first")},
@@ -237,28 +231,28 @@ func TestEveryHopOfALinkIsFollowed(t *testing.T) {
 		t.Run(hop.name, func(t *testing.T) {
 			elsewhere := in("elsewhere")
 			e.check(t, func(data []byte) {
-				must(t, os.WriteFile(elsewhere, data, 0o600))
+				must.Succeed(t, os.WriteFile(elsewhere, data, 0o600))
 				repoint(t, hop.link, elsewhere)
 			})
 			e.check(t, func(data []byte) {
-				must(t, os.WriteFile(in("real-1", "file"), data, 0o600))
+				must.Succeed(t, os.WriteFile(in("real-1", "file"), data, 0o600))
 				repoint(t, hop.link, hop.back)
 			})
 		})
 	}
 	t.Run("a link in place of a folder", func(t *testing.T) {
 		e.check(t, func(data []byte) {
-			must(t, os.WriteFile(in("real-2", "file"), data, 0o600))
+			must.Succeed(t, os.WriteFile(in("real-2", "file"), data, 0o600))
 			repoint(t, in("folder"), "real-2")
 		})
 	})
 	t.Run("renamed over at the end", func(t *testing.T) {
 		e.check(t, func(data []byte) {
-			must(t, os.WriteFile(in("real-2", "next"), data, 0o600))
-			must(t, os.Rename(in("real-2", "next"), in("real-2", "file")))
+			must.Succeed(t, os.WriteFile(in("real-2", "next"), data, 0o600))
+			must.Succeed(t, os.Rename(in("real-2", "next"), in("real-2", "file")))
 		})
 	})
 	t.Run("written in place at the end", func(t *testing.T) {
-		e.check(t, func(data []byte) { must(t, os.WriteFile(in("real-2", "file"), data, 0o600)) })
+		e.check(t, func(data []byte) { must.Succeed(t, os.WriteFile(in("real-2", "file"), data, 0o600)) })
 	})
 }

@@ -12,11 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/watch"
 	"kcmd.dev/pkg/runtime"
 	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/test/await"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
 )
 
@@ -56,14 +58,14 @@ func (s *signers) build(env controller.Env, v fakeValue) (controller.Controller,
 	one := &signer{signers: s, client: env.Client}
 	one.loop = reconcile.New(env, reconcile.Options[string]{Queue: "signer", Workers: int(v.workers)}, one.reconcile)
 	mine := env.Informers.Filtered(controller.Filter{Namespace: s.namespace}).Core().V1().ConfigMaps()
-	err := watch.Objects(mine.Informer(), watch.Funcs[*corev1.ConfigMap]{
+	watch.Objects(mine.Informer(), watch.Funcs[*corev1.ConfigMap]{
 		Add: func(lane reconcile.Lane, cm *corev1.ConfigMap) {
 			if cm.Annotations[doneBy] == "" && cm.Name != publishedCA {
 				one.loop.Enqueue(lane, cm.Name)
 			}
 		},
 	})
-	return one, err
+	return one, nil
 }
 
 func (s *signers) note(format string, args ...any) {
@@ -129,7 +131,7 @@ func (s *signers) create(t *testing.T, names ...string) {
 func (s *signers) wantSigned(t *testing.T, number int, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		eventually(t, fmt.Sprintf("%s is signed by %d", name, number), func() error {
+		await.That(t, fmt.Sprintf("%s is signed by %d", name, number), func(context.Context) error {
 			cm, err := plane.AdminClient().CoreV1().ConfigMaps(s.namespace).Get(t.Context(), name, metav1.GetOptions{})
 			if err == nil && cm.Annotations[doneBy] != fmt.Sprint(number) {
 				err = fmt.Errorf("it is signed by %q", cm.Annotations[doneBy])
@@ -144,7 +146,7 @@ func startSigners(t *testing.T) (*manager.Manager, *signers) {
 	t.Helper()
 	allow(t)
 	s := newSigners(plane.Namespace(t))
-	m := begin(t, runtime.Options{Descriptors: withFake(s.build)}, func(c *manager.Config) { settle(c, time.Millisecond) })
+	m := begin(t, runtime.Options{Descriptors: withFake(s.build)}, func(c *manager.Config) { harness.Settle(time.Millisecond)(c) })
 	waitRunning(t, m)
 	s.create(t, "warm-up") // rights that were just granted take a moment
 	s.wantSigned(t, 1, "warm-up")
@@ -159,23 +161,23 @@ func startSigners(t *testing.T) (*manager.Manager, *signers) {
 // in-flight work across any reload.
 func TestReloadOfOthersLeavesWorkInFlightAlone(t *testing.T) {
 	m, s := startSigners(t)
-	before := status(t, m)
-	inFlight := of(&before, deployment).Loops[0].InFlight
+	before := harness.Status(t, m)
+	inFlight := harness.ControllerOf(&before, deployment).Loops[0].InFlight
 	for n := range int32(5) {
-		edit(t, m, func(c *manager.Config) {
+		harness.Edit(t, m, func(c *manager.Config) {
 			*c.Controllers.ReplicaSet.ConcurrentSyncs = 20 + n
 			c.Resync.MinPeriod = duration(time.Duration(n+1) * time.Hour)
 		})
+		waitRunning(t, m) // the next edit would replace a restart that has not begun
 	}
-	waitRunning(t, m)
-	after := status(t, m)
-	if got := of(&after, deployment).Loops[0].InFlight; len(got) != 1 || got[0].Key != "slow" || !got[0].Since.Equal(inFlight[0].Since) {
+	after := harness.Status(t, m)
+	if got := harness.ControllerOf(&after, deployment).Loops[0].InFlight; len(got) != 1 || got[0].Key != "slow" || !got[0].Since.Equal(inFlight[0].Since) {
 		t.Errorf("in flight is %v, before the reloads %v", got, inFlight)
 	}
-	if got, want := of(&after, deployment).Generation, of(&before, deployment).Generation; got != want {
+	if got, want := harness.ControllerOf(&after, deployment).Generation, harness.ControllerOf(&before, deployment).Generation; got != want {
 		t.Errorf("instance %d, before the reloads %d", got, want)
 	}
-	if got, want := of(&after, replicaSet).Generation, of(&before, replicaSet).Generation+5; got != want {
+	if got, want := harness.ControllerOf(&after, replicaSet).Generation, harness.ControllerOf(&before, replicaSet).Generation+5; got != want {
 		t.Errorf("%s is instance %d, want %d: the reloads did nothing", replicaSet, got, want)
 	}
 	s.leave <- struct{}{}
@@ -188,15 +190,15 @@ func TestReloadOfOthersLeavesWorkInFlightAlone(t *testing.T) {
 // before the new instance starts, and nothing that was queued is lost.
 func TestKeyInFlightIsFinishedBeforeTheSuccessorStarts(t *testing.T) {
 	m, s := startSigners(t)
-	edit(t, m, workers(7))
-	wait(t, m, "the instance is asked to stop", func(s *runtime.Status) error {
-		if c := of(s, deployment); c.State != supervisor.Stopping {
+	harness.Edit(t, m, workers(7))
+	harness.Wait(t, m, "the instance is asked to stop", func(s *runtime.Status) error {
+		if c := harness.ControllerOf(s, deployment); c.State != supervisor.Stopping {
 			return fmt.Errorf("it is %s", c.State)
 		}
 		return nil
 	})
 	s.create(t, "a", "b", "c") // while nobody takes new keys
-	others := status(t, m)
+	others := harness.Status(t, m)
 	if err := othersRun(&others); err != nil {
 		t.Errorf("while one controller drains: %v", err)
 	}
@@ -222,9 +224,9 @@ func TestInstancesNeverOverlapUnderReloads(t *testing.T) {
 	s.leave <- struct{}{}
 	for n := range int32(30) {
 		s.create(t, fmt.Sprintf("object-%d", n))
-		edit(t, m, workers(10+n))
+		harness.Edit(t, m, workers(10+n))
 	}
-	eventually(t, "every config map is signed", func() error {
+	await.That(t, "every config map is signed", func(context.Context) error {
 		list, err := plane.AdminClient().CoreV1().ConfigMaps(s.namespace).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err

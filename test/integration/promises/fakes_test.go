@@ -10,9 +10,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controller/concurrent"
 	"kcmd.dev/pkg/controllers"
-	"kcmd.dev/pkg/controllers/kit/concurrent"
-	"kcmd.dev/pkg/controllers/kit/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/watch"
 )
@@ -45,7 +45,7 @@ func withFake(build func(controller.Env, fakeValue) (controller.Controller, erro
 			continue
 		}
 		all[n] = controller.Describe(
-			controller.Descriptor{Name: deployment, Doc: "A fake.", ServiceAccount: fakeAccount, EventSource: fakeAccount},
+			controller.Descriptor{Name: deployment, ServiceAccount: fakeAccount, EventSource: fakeAccount},
 			func(c *controller.Config) fakeValue {
 				return fakeValue{*c.Controllers.Deployment.ConcurrentSyncs}
 			},
@@ -105,8 +105,8 @@ func panicsBeside(controller.Env) (controller.Controller, error) {
 
 // panicsInHandler runs well, but panics when it is told of a namespace.
 func panicsInHandler(env controller.Env) (controller.Controller, error) {
-	err := watch.Objects(env.Informers.Core().V1().Namespaces().Informer(), watch.Funcs[*corev1.Namespace]{
+	watch.Objects(env.Informers.Core().V1().Namespaces().Informer(), watch.Funcs[*corev1.Namespace]{
 		Add: func(reconcile.Lane, *corev1.Namespace) { panic(errFake) },
 	})
-	return runFunc(idle), err
+	return runFunc(idle), nil
 }

@@ -1,6 +1,7 @@
 package promises
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,6 +15,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/test/await"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
 )
 
@@ -63,20 +66,20 @@ func inPlaceEdits() []inPlace {
 // any controller or giving up the lease.
 func TestInPlace(t *testing.T) {
 	namespace := plane.Namespace(t)
-	p := manager.StartProcess(t, plane, ownLease(t, func(c *manager.Config) { settle(c, 10*time.Millisecond) }))
+	p := manager.StartProcess(t, plane, ownLease(t, func(c *manager.Config) { harness.Settle(10 * time.Millisecond)(c) }))
 	createDeployment(t, namespace)
-	before, held := status(t, p), lease(t, leaseOf(t)).Spec
+	before, held := harness.Status(t, p), lease(t, harness.LeaseOf(t)).Spec
 	for _, change := range inPlaceEdits() {
 		ok := t.Run(change.name, func(t *testing.T) {
-			edit(t, p, change.edit)
+			harness.Edit(t, p, change.edit)
 			change.effect(t, p)
-			sameInstances(t, instances(before), instances(status(t, p)))
+			harness.SameInstances(t, harness.Instances(before), harness.Instances(harness.Status(t, p)))
 		})
 		if !ok {
 			break // what follows would fail for the same reason
 		}
 	}
-	sameLease(t, held, lease(t, leaseOf(t)).Spec)
+	sameLease(t, held, lease(t, harness.LeaseOf(t)).Spec)
 }
 
 // sameLease fails if a lease was given up meanwhile.
@@ -96,7 +99,7 @@ func sameLease(t *testing.T, before, after coordinationv1.LeaseSpec) {
 func leaseLasts(seconds int32) func(*testing.T, *manager.Process) {
 	return func(t *testing.T, _ *manager.Process) {
 		name, _, _ := strings.Cut(t.Name(), "/")
-		eventually(t, "the lease has the new duration", func() error {
+		await.That(t, "the lease has the new duration", func(context.Context) error {
 			if is := ptr.Deref(lease(t, strings.ToLower(name)).Spec.LeaseDurationSeconds, 0); is != seconds {
 				return fmt.Errorf("it lasts %d s", is)
 			}
@@ -111,7 +114,7 @@ func works(t *testing.T, _ *manager.Process) { controllersWork(t) }
 // logs waits for text in the log.
 func logs(text string) func(*testing.T, *manager.Process) {
 	return func(t *testing.T, p *manager.Process) {
-		eventually(t, "the log has changed", func() error {
+		await.That(t, "the log has changed", func(context.Context) error {
 			data, err := os.ReadFile(p.LogFile())
 			if err == nil && !strings.Contains(string(data), text) {
 				err = errors.New("it has not")
@@ -124,10 +127,10 @@ func logs(text string) func(*testing.T, *manager.Process) {
 // resyncs waits until controllers have looked at objects nothing happened to.
 func resyncs(names ...string) func(*testing.T, *manager.Process) {
 	return func(t *testing.T, p *manager.Process) {
-		first := status(t, p)
+		first := harness.Status(t, p)
 		for _, name := range names {
-			wait(t, p, name+" resyncs twice", func(s *runtime.Status) error {
-				was, is := reconciled(of(&first, name).Loops), reconciled(of(s, name).Loops)
+			harness.Wait(t, p, name+" resyncs twice", func(s *runtime.Status) error {
+				was, is := reconciled(harness.ControllerOf(&first, name).Loops), reconciled(harness.ControllerOf(s, name).Loops)
 				if is < was+2 {
 					return fmt.Errorf("%d reconciles, before %d", is, was)
 				}
@@ -139,7 +142,7 @@ func resyncs(names ...string) func(*testing.T, *manager.Process) {
 
 func answers(path string, want int) func(*testing.T, *manager.Process) {
 	return func(t *testing.T, p *manager.Process) {
-		eventually(t, "the endpoint answers as configured", func() error {
+		await.That(t, "the endpoint answers as configured", func(context.Context) error {
 			got, err := code(t, p.Client(), p.URL()+path, nil)
 			if err == nil && got != want {
 				err = fmt.Errorf("%s answers %d, want %d", path, got, want)
@@ -150,14 +153,14 @@ func answers(path string, want int) func(*testing.T, *manager.Process) {
 }
 
 func TestServingPortChangesInPlace(t *testing.T) {
-	m := start(t, func(c *manager.Config) { settle(c, 10*time.Millisecond) })
-	before, held := status(t, m), lease(t, leaseOf(t)).Spec
+	m := start(t, func(c *manager.Config) { harness.Settle(10 * time.Millisecond)(c) })
+	before, held := harness.Status(t, m), lease(t, harness.LeaseOf(t)).Spec
 	old := m.URL() + "/healthz"
 	if got, err := code(t, m.Client(), old, nil); err != nil || got != http.StatusOK {
 		t.Fatalf("the old port answers %d, %v", got, err)
 	}
 	port := freePort(t)
-	edit(t, m, func(c *manager.Config) { c.Serving.Port = ptr.To(port) })
+	harness.Edit(t, m, func(c *manager.Config) { c.Serving.Port = ptr.To(port) })
 	m.Client().CloseIdleConnections()
 	if got, err := code(t, m.Client(), fmt.Sprintf("https://127.0.0.1:%d/healthz", port), nil); err != nil || got != http.StatusOK {
 		t.Errorf("the new port answers %d, %v", got, err)
@@ -167,15 +170,15 @@ func TestServingPortChangesInPlace(t *testing.T) {
 	}
 
 	// Off and on again.
-	edit(t, m, func(c *manager.Config) { c.Serving.Port = ptr.To[int32](0) })
+	harness.Edit(t, m, func(c *manager.Config) { c.Serving.Port = ptr.To[int32](0) })
 	m.Client().CloseIdleConnections()
 	if got, err := code(t, m.Client(), fmt.Sprintf("https://127.0.0.1:%d/healthz", port), nil); err == nil {
 		t.Errorf("the port answers %d although serving is off", got)
 	}
-	edit(t, m, func(c *manager.Config) { c.Serving.Port = ptr.To(port) })
+	harness.Edit(t, m, func(c *manager.Config) { c.Serving.Port = ptr.To(port) })
 	if got, err := code(t, m.Client(), fmt.Sprintf("https://127.0.0.1:%d/healthz", port), nil); err != nil || got != http.StatusOK {
 		t.Errorf("the port answers %d, %v after it was switched on again", got, err)
 	}
-	sameInstances(t, instances(before), instances(status(t, m)))
-	sameLease(t, held, lease(t, leaseOf(t)).Spec)
+	harness.SameInstances(t, harness.Instances(before), harness.Instances(harness.Status(t, m)))
+	sameLease(t, held, lease(t, harness.LeaseOf(t)).Spec)
 }

@@ -16,11 +16,14 @@ import (
 
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/runtime"
 	"kcmd.dev/pkg/runtime/clients"
 	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/must"
 )
 
 // faults are the ways in which a controller can fail.
@@ -48,6 +51,7 @@ func faults() []struct {
 
 // Promise 9: a controller that panics, fails to start or hangs is isolated, backed off and
 // reported; the others run on.
+// Pins MGR-166.
 func TestFailingControllerIsIsolated(t *testing.T) {
 	for _, fault := range faults() {
 		t.Run(fault.name, func(t *testing.T) {
@@ -57,14 +61,14 @@ func TestFailingControllerIsIsolated(t *testing.T) {
 				Descriptors: withFake(fake.build),
 				Supervision: supervisor.Options{BackoffMin: time.Second, BackoffMax: time.Second},
 			}, nil)
-			wait(t, m, "the failing controller backs off and the others run", func(s *runtime.Status) error {
-				c := of(s, deployment)
+			harness.Wait(t, m, "the failing controller backs off and the others run", func(s *runtime.Status) error {
+				c := harness.ControllerOf(s, deployment)
 				if c.State != supervisor.BackingOff || !strings.Contains(c.LastError, fault.says) || c.LastErrorTime.IsZero() {
 					return fmt.Errorf("it is %s: %s %s", c.State, c.Reason, c.LastError)
 				}
 				return othersRun(s)
 			})
-			others := instances(status(t, m))
+			others := harness.Instances(harness.Status(t, m))
 			delete(others, deployment)
 			wantCode(t, m, "/healthz/"+deployment, http.StatusInternalServerError)
 			wantCode(t, m, "/readyz", http.StatusInternalServerError)
@@ -76,17 +80,20 @@ func TestFailingControllerIsIsolated(t *testing.T) {
 			waitRunning(t, m)
 			wantCode(t, m, "/healthz/"+deployment, http.StatusOK)
 			wantCode(t, m, "/readyz", http.StatusOK)
-			now := instances(status(t, m))
+			now := harness.Instances(harness.Status(t, m))
 			delete(now, deployment)
-			sameInstances(t, others, now)
+			harness.SameInstances(t, others, now)
 		})
 	}
 }
 
-// othersRun is nil if every enabled controller but the fake runs.
+// othersRun is nil if every enabled controller but the fake runs. One that is disabled for no reason is not
+// told yet what to do.
 func othersRun(s *runtime.Status) error {
 	for _, c := range s.Controllers {
-		if c.Name != deployment && !slices.Contains([]supervisor.State{supervisor.Running, supervisor.Idle, supervisor.Disabled}, c.State) {
+		told := !c.Pending && (c.State != supervisor.Disabled || c.Reason != "")
+		done := told && slices.Contains([]supervisor.State{supervisor.Running, supervisor.Idle, supervisor.Disabled}, c.State)
+		if c.Name != deployment && !done {
 			return fmt.Errorf("%s is %s: %s", c.Name, c.State, c.Reason)
 		}
 	}
@@ -102,12 +109,13 @@ func TestEditIsRejectedIfAControllerCannotBeBuilt(t *testing.T) {
 		t.Run(fault.name, func(t *testing.T) {
 			fake := &faulty{way: fault.way}
 			m := begin(t, runtime.Options{Descriptors: withFake(fake.build)}, func(c *manager.Config) {
-				settle(c, time.Millisecond)
+				harness.Settle(time.Millisecond)(c)
 				// It asks for informers while it runs, so they come and go with no edit.
 				c.Controllers.GarbageCollector.Enabled = ptr.To(false)
 			})
 			waitRunning(t, m)
-			before := status(t, m)
+			settled(t, m)
+			before := harness.Status(t, m)
 			fake.broken.Store(true)
 			// Both restart: what was built for the other one has to be thrown away.
 			err := m.Edit(t.Context(), func(c *manager.Config) {
@@ -117,14 +125,14 @@ func TestEditIsRejectedIfAControllerCannotBeBuilt(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), deployment) || !strings.Contains(err.Error(), fault.says) {
 				t.Errorf("the edit gives %v, want the failure of %s", err, deployment)
 			}
-			sameInstances(t, instances(before), instances(status(t, m)))
-			if got, want := handlersOf(status(t, m)), handlersOf(before); fmt.Sprint(got) != fmt.Sprint(want) {
+			harness.SameInstances(t, harness.Instances(before), harness.Instances(harness.Status(t, m)))
+			if got, want := handlersOf(harness.Status(t, m)), handlersOf(before); fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("informers are\n%v\nbefore\n%v", got, want)
 			}
 			fake.broken.Store(false)
-			edit(t, m, workers(8))
+			harness.Edit(t, m, workers(8))
 			waitRunning(t, m)
-			sameInstances(t, instances(before), instances(status(t, m)), deployment, replicaSet)
+			harness.SameInstances(t, harness.Instances(before), harness.Instances(harness.Status(t, m)), deployment, replicaSet)
 		})
 	}
 }
@@ -143,11 +151,11 @@ func TestStandbySurvivesAControllerThatCannotBeBuilt(t *testing.T) {
 				name, _, _ := strings.Cut(t.Name(), "/")
 				c.LeaderElection.ResourceName = strings.ToLower(name)
 			})
-			wait(t, standby, "the others stand by", func(s *runtime.Status) error {
-				if c := of(s, deployment); c.State != supervisor.BackingOff || !strings.Contains(c.LastError, fault.says) {
+			harness.Wait(t, standby, "the others stand by", func(s *runtime.Status) error {
+				if c := harness.ControllerOf(s, deployment); c.State != supervisor.BackingOff || !strings.Contains(c.LastError, fault.says) {
 					return fmt.Errorf("the fake is %s: %s", c.State, c.LastError)
 				}
-				if c := of(s, replicaSet); c.State != supervisor.Standby {
+				if c := harness.ControllerOf(s, replicaSet); c.State != supervisor.Standby {
 					return fmt.Errorf("%s is %s", c.Name, c.State)
 				}
 				return nil
@@ -188,15 +196,15 @@ func TestHangingControllerIsLeftBehindFenced(t *testing.T) {
 	h := &hanging{write: make(chan struct{}), wrote: make(chan error), resume: make(chan struct{})}
 	allow(t)
 	m := begin(t, runtime.Options{Descriptors: withFake(h.build)}, func(c *manager.Config) {
-		settle(c, time.Millisecond)
+		harness.Settle(time.Millisecond)(c)
 		c.Reload.DrainTimeout = duration(100 * time.Millisecond)
 	})
 	t.Cleanup(func() { close(h.resume) }) // runs before the manager is stopped
 	waitRunning(t, m)
-	before := status(t, m)
-	edit(t, m, workers(7))
-	wait(t, m, "the successor runs", func(s *runtime.Status) error {
-		if c := of(s, deployment); c.State != supervisor.Running || c.Abandoned != 1 {
+	before := harness.Status(t, m)
+	harness.Edit(t, m, workers(7))
+	harness.Wait(t, m, "the successor runs", func(s *runtime.Status) error {
+		if c := harness.ControllerOf(s, deployment); c.State != supervisor.Running || c.Abandoned != 1 {
 			return fmt.Errorf("it is %s, %d abandoned", c.State, c.Abandoned)
 		}
 		return nil
@@ -205,7 +213,7 @@ func TestHangingControllerIsLeftBehindFenced(t *testing.T) {
 	if err := <-h.wrote; !errors.Is(err, clients.ErrFenced) {
 		t.Errorf("a write of the abandoned instance gives %v, want %v", err, clients.ErrFenced)
 	}
-	sameInstances(t, instances(before), instances(status(t, m)), deployment)
+	harness.SameInstances(t, harness.Instances(before), harness.Instances(harness.Status(t, m)), deployment)
 	wantCode(t, m, "/healthz/"+deployment, http.StatusOK)
 	if n := series(t, m)[`kcmd_controller_abandoned_instances_total{name="`+deployment+`"}`]; n != 1 {
 		t.Errorf("the metric counts %v abandoned instances, want 1", n)
@@ -213,10 +221,27 @@ func TestHangingControllerIsLeftBehindFenced(t *testing.T) {
 	controllersWork(t)
 }
 
+// A controller need not check any field of its Env.
+func TestNoFieldOfTheEnvIsNil(t *testing.T) {
+	allow(t)
+	m := begin(t, runtime.Options{Descriptors: withFake(func(env controller.Env, _ fakeValue) (controller.Controller, error) {
+		if missing := controllertest.NilFields(env); len(missing) != 0 {
+			return nil, fmt.Errorf("nil: %q", missing)
+		}
+		return runFunc(idle), nil
+	})}, nil)
+	waitRunning(t, m)
+}
+
 // unwilling is a controller that misbehaves when it is asked for something.
 type unwilling struct {
-	runFunc
+	env       controller.Env
 	misbehave func()
+}
+
+func (u unwilling) Run(ctx context.Context) error {
+	controller.TakeOver(u.env, u)
+	return idle(ctx)
 }
 
 func (u unwilling) HandOver() any {
@@ -240,25 +265,25 @@ func TestAControllerThatDoesNotHandOverHoldsUpNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			allow(t)
-			m := begin(t, runtime.Options{Descriptors: withFake(func(controller.Env, fakeValue) (controller.Controller, error) {
-				return unwilling{idle, misbehave}, nil
-			})}, func(c *manager.Config) { settle(c, time.Millisecond) })
+			m := begin(t, runtime.Options{Descriptors: withFake(func(env controller.Env, _ fakeValue) (controller.Controller, error) {
+				return unwilling{env, misbehave}, nil
+			})}, harness.Settle(time.Millisecond))
 			waitRunning(t, m)
-			before := status(t, m)
-			edit(t, m, workers(7))
-			wait(t, m, "the successor runs", func(s *runtime.Status) error {
-				if c := of(s, deployment); c.State != supervisor.Running || c.Generation != 2 || c.HandOverError == "" {
+			before := harness.Status(t, m)
+			harness.Edit(t, m, workers(7))
+			harness.Wait(t, m, "the successor runs", func(s *runtime.Status) error {
+				if c := harness.ControllerOf(s, deployment); c.State != supervisor.Running || c.Generation != 2 || c.HandOverError == "" {
 					return fmt.Errorf("it is %s, generation %d, %q", c.State, c.Generation, c.HandOverError)
 				}
 				return nil
 			})
-			sameInstances(t, instances(before), instances(status(t, m)), deployment)
+			harness.SameInstances(t, harness.Instances(before), harness.Instances(harness.Status(t, m)), deployment)
 			if n := series(t, m)[`kcmd_controller_hand_over_failures_total{name="`+deployment+`"}`]; n != 1 {
 				t.Errorf("the metric counts %v, want 1", n)
 			}
 			wantCode(t, m, "/livez", http.StatusOK)
-			must(t, m.Stop())
-			if got := holder(t, leaseOf(t)); got != "" {
+			must.Succeed(t, m.Stop())
+			if got := holder(t, harness.LeaseOf(t)); got != "" {
 				t.Errorf("the lease is held by %q", got)
 			}
 		})
@@ -268,12 +293,12 @@ func TestAControllerThatDoesNotHandOverHoldsUpNothing(t *testing.T) {
 // A page of a controller that panics costs the request, and nothing else.
 func TestAPageOfAControllerThatPanics(t *testing.T) {
 	allow(t)
-	m := begin(t, runtime.Options{Descriptors: withFake(func(controller.Env, fakeValue) (controller.Controller, error) {
-		return unwilling{idle, func() { panic(errFake) }}, nil
+	m := begin(t, runtime.Options{Descriptors: withFake(func(env controller.Env, _ fakeValue) (controller.Controller, error) {
+		return unwilling{env, func() { panic(errFake) }}, nil
 	})}, nil)
 	waitRunning(t, m)
-	before := instances(status(t, m))
+	before := harness.Instances(harness.Status(t, m))
 	wantCode(t, m, "/debug/controllers/"+deployment+"/", http.StatusInternalServerError)
 	wantCode(t, m, "/livez", http.StatusOK)
-	sameInstances(t, before, instances(status(t, m)))
+	harness.SameInstances(t, before, harness.Instances(harness.Status(t, m)))
 }

@@ -1,6 +1,7 @@
 package promises
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,33 +13,36 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/must"
 )
 
 // restartsAll makes an edit that moves every controller to another term, and fails unless
 // each is restarted exactly once.
 func restartsAll(t *testing.T, m *manager.Manager, change func(*manager.Config)) {
 	t.Helper()
-	before := status(t, m)
-	edit(t, m, change)
-	wait(t, m, "every controller has a new instance", func(s *runtime.Status) error {
-		now := instances(*s)
-		for name, was := range instances(before) {
-			if now[name].generation <= was.generation {
-				return fmt.Errorf("%s is instance %d", name, now[name].generation)
+	before := harness.Status(t, m)
+	harness.Edit(t, m, change)
+	harness.Wait(t, m, "every controller has a new instance", func(s *runtime.Status) error {
+		now := harness.Instances(*s)
+		for name, was := range harness.Instances(before) {
+			if now[name].Generation <= was.Generation {
+				return fmt.Errorf("%s is instance %d", name, now[name].Generation)
 			}
 		}
 		return nil
 	})
-	was := instances(before)
-	sameInstances(t, was, instances(status(t, m)), slices.Collect(maps.Keys(was))...)
+	was := harness.Instances(before)
+	harness.SameInstances(t, was, harness.Instances(harness.Status(t, m)), slices.Collect(maps.Keys(was))...)
 	controllersWork(t)
 }
 
 func TestLeaderElectionIsSwitchedLive(t *testing.T) {
-	m := start(t, func(c *manager.Config) { settle(c, 10*time.Millisecond) })
-	name := leaseOf(t)
+	m := start(t, func(c *manager.Config) { harness.Settle(10 * time.Millisecond)(c) })
+	name := harness.LeaseOf(t)
 	if got := holder(t, name); got == "" {
 		t.Fatal("nobody holds the lease")
 	}
@@ -47,19 +51,19 @@ func TestLeaderElectionIsSwitchedLive(t *testing.T) {
 		if got := holder(t, name); got != "" {
 			t.Errorf("the lease is held by %q although leader election is off", got)
 		}
-		if s := status(t, m); s.Leadership.Lease != nil || !s.Leadership.Leading {
+		if s := harness.Status(t, m); s.Leadership.Lease != nil || !s.Leadership.Leading {
 			t.Errorf("leadership is %+v", s.Leadership)
 		}
 		restartsAll(t, m, func(c *manager.Config) { c.LeaderElection.LeaderElect = ptr.To(true) })
-		if got, want := holder(t, name), status(t, m).Leadership.Lease.Identity; got != want {
+		if got, want := holder(t, name), harness.Status(t, m).Leadership.Lease.Identity; got != want {
 			t.Errorf("the lease is held by %q, want %q", got, want)
 		}
 	}
 }
 
 func TestLockMovesLive(t *testing.T) {
-	m := start(t, func(c *manager.Config) { settle(c, 10*time.Millisecond) })
-	old, moved := leaseOf(t), leaseOf(t)+"-moved"
+	m := start(t, func(c *manager.Config) { harness.Settle(10 * time.Millisecond)(c) })
+	old, moved := harness.LeaseOf(t), harness.LeaseOf(t)+"-moved"
 	restartsAll(t, m, func(c *manager.Config) { c.LeaderElection.ResourceName = moved })
 	if got := holder(t, old); got != "" {
 		t.Errorf("the old lease is held by %q", got)
@@ -76,35 +80,27 @@ func TestLockMovesLive(t *testing.T) {
 // Another process may hold the new lock: then this one stands by. The other one runs nothing
 // as long as this one does, although it has a lock of its own.
 func TestLockMovesToOneThatIsHeld(t *testing.T) {
-	m := start(t, func(c *manager.Config) { settle(c, 10*time.Millisecond) })
-	theirs := leaseOf(t) + "-theirs"
-	other, err := manager.Begin(t.Context(), plane, runtime.Options{}, func(c *manager.Config) { c.LeaderElection.ResourceName = theirs })
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := other.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	wait(t, other, "it holds its lock and runs nothing", func(s *runtime.Status) error {
-		if !s.Leadership.Leading || len(instances(*s)) > 0 || len(s.Leadership.Leases[0].Blocked) == 0 {
-			return fmt.Errorf("leading %v, running %v, leases %+v", s.Leadership.Leading, instances(*s), s.Leadership.Leases)
+	m := start(t, func(c *manager.Config) { harness.Settle(10 * time.Millisecond)(c) })
+	theirs := harness.LeaseOf(t) + "-theirs"
+	other := manager.Join(t, plane, runtime.Options{}, func(c *manager.Config) { c.LeaderElection.ResourceName = theirs })
+	harness.Wait(t, other, "it holds its lock and runs nothing", func(s *runtime.Status) error {
+		if !s.Leadership.Leading || len(harness.Instances(*s)) > 0 || len(s.Leadership.Leases[0].Blocked) == 0 {
+			return fmt.Errorf("leading %v, running %v, leases %+v", s.Leadership.Leading, harness.Instances(*s), s.Leadership.Leases)
 		}
 		return nil
 	})
-	edit(t, m, func(c *manager.Config) { c.LeaderElection.ResourceName = theirs })
-	wait(t, m, "it stands by", func(s *runtime.Status) error {
-		if s.Leadership.Leading || len(instances(*s)) > 0 {
-			return fmt.Errorf("leading %v, running %v", s.Leadership.Leading, instances(*s))
+	harness.Edit(t, m, func(c *manager.Config) { c.LeaderElection.ResourceName = theirs })
+	harness.Wait(t, m, "it stands by", func(s *runtime.Status) error {
+		if s.Leadership.Leading || len(harness.Instances(*s)) > 0 {
+			return fmt.Errorf("leading %v, running %v", s.Leadership.Leading, harness.Instances(*s))
 		}
 		return nil
 	})
 	waitRunning(t, other)
-	if got := holder(t, leaseOf(t)); got != "" {
+	if got := holder(t, harness.LeaseOf(t)); got != "" {
 		t.Errorf("the old lease is held by %q", got)
 	}
-	must(t, other.Stop())
+	must.Succeed(t, other.Stop())
 	waitRunning(t, m)
 }
 
@@ -115,7 +111,7 @@ func TestKubeconfigChangesLive(t *testing.T) {
 	}
 	first := plane.ManagerKubeconfig()
 	m := start(t, func(c *manager.Config) {
-		settle(c, 10*time.Millisecond)
+		harness.Settle(10 * time.Millisecond)(c)
 		c.Serving.Port = ptr.To[int32](0) // it has connections of its own
 	})
 	use := func(path string) {
@@ -131,7 +127,7 @@ func TestKubeconfigChangesLive(t *testing.T) {
 		use(first)
 	}
 	use(second)
-	eventually(t, "nothing of the old connections is left", func() error {
+	await.That(t, "nothing of the old connections is left", func(context.Context) error {
 		var left []string
 		for stack, n := range stacks(t) {
 			if n > was[stack] && !closesByItself(stack) {

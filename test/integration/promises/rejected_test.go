@@ -15,8 +15,10 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/test/await"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
 )
 
@@ -55,7 +57,7 @@ func TestARejectedEditIsNeverInForce(t *testing.T) {
 	allow(t)
 	fake := &refusing{entered: make(chan struct{}), leave: make(chan struct{})}
 	m := begin(t, runtime.Options{Descriptors: withFake(fake.build)}, func(c *manager.Config) {
-		settle(c, 10*time.Millisecond)
+		harness.Settle(10 * time.Millisecond)(c)
 		workers(1)(c)
 	})
 	waitRunning(t, m)
@@ -75,9 +77,9 @@ func TestARejectedEditIsNeverInForce(t *testing.T) {
 		"other controller": func(c *manager.Config) { c.Controllers.CronJob.Enabled = ptr.To(false) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			good, before, counted, page := m.Config(), status(t, m), series(t, m), configz(t, m)
+			good, before, counted, page := m.Config(), harness.Status(t, m), series(t, m), configz(t, m)
 			edited := make(chan error, 1)
-			go func() { edited <- m.Edit(t.Context(), func(c *manager.Config) { edit(c); workers(2)(c) }) }()
+			go func() { edited <- m.Edit(t.Context(), harness.All(edit, workers(2))) }()
 			<-fake.entered
 			// While it is prepared.
 			untouched(t, m, before, counted, page)
@@ -100,7 +102,7 @@ func TestARejectedEditIsNeverInForce(t *testing.T) {
 			if err := m.Edit(t.Context(), back); err != nil {
 				t.Error(err)
 			}
-			if err := notRejected(new(status(t, m))); err != nil {
+			if err := notRejected(new(harness.Status(t, m))); err != nil {
 				t.Error(err)
 			}
 		})
@@ -137,8 +139,8 @@ func knock(m *manager.Manager, stop <-chan struct{}) error {
 // are only compared while no failure has been counted.
 func untouched(t *testing.T, m *manager.Manager, before runtime.Status, counted map[string]float64, page string) {
 	t.Helper()
-	s := status(t, m)
-	sameInstances(t, instances(before), instances(s))
+	s := harness.Status(t, m)
+	harness.SameInstances(t, harness.Instances(before), harness.Instances(s))
 	if s.Configuration.Generation != before.Configuration.Generation || s.Configuration.Hash != before.Configuration.Hash {
 		t.Errorf("in force is %+v", s.Configuration)
 	}
@@ -168,7 +170,7 @@ func leaseOfConfig(m *manager.Manager) string {
 func configz(t *testing.T, m *manager.Manager) string {
 	t.Helper()
 	var page []byte
-	eventually(t, "the configuration can be read", func() (err error) {
+	await.That(t, "the configuration can be read", func(context.Context) (err error) {
 		page, err = m.Get(t.Context(), "/configz")
 		return err
 	})
@@ -193,7 +195,7 @@ func TestAFileThatHasTurnedBadBlocksNoOtherEdit(t *testing.T) {
 	file := func(name string) string { return filepath.Join(folder, name) }
 	fill(t, file)
 	m := start(t, func(c *manager.Config) {
-		settle(c, 10*time.Millisecond)
+		harness.Settle(10 * time.Millisecond)(c)
 		c.ClientConnection.Kubeconfig = file("kubeconfig")
 		c.ServiceAccounts.RootCAFile = file("ca.crt")
 		c.ServiceAccounts.PrivateKeyFile = file("sa.key")
@@ -211,13 +213,13 @@ func TestAFileThatHasTurnedBadBlocksNoOtherEdit(t *testing.T) {
 				},
 			} {
 				spoil()
-				before := status(t, m)
-				edit(t, m, func(c *manager.Config) {
+				before := harness.Status(t, m)
+				harness.Edit(t, m, func(c *manager.Config) {
 					c.Controllers.Deployment.ConcurrentSyncs = ptr.To(*c.Controllers.Deployment.ConcurrentSyncs + 1)
 				})
 				waitRunning(t, m)
-				sameInstances(t, instances(before), instances(status(t, m)), deployment)
-				if log := logOf(t, m); strings.Count(log, "what was read of it before stays in use") <= n {
+				harness.SameInstances(t, harness.Instances(before), harness.Instances(harness.Status(t, m)), deployment)
+				if log := logOf(t, m); strings.Count(log, "its previous content stays in use") <= n {
 					t.Error("the log has no warning")
 				}
 			}
@@ -226,7 +228,7 @@ func TestAFileThatHasTurnedBadBlocksNoOtherEdit(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "serving.authentication.clientCAFile") {
 				t.Errorf("an edit that names a bad file gives %v", err)
 			}
-			edit(t, m, func(c *manager.Config) {
+			harness.Edit(t, m, func(c *manager.Config) {
 				c.Serving.Authentication.ClientCAFile = ""
 				c.Reload.PollInterval.Duration += time.Second // what was in force before would be no reload
 			})
@@ -236,16 +238,16 @@ func TestAFileThatHasTurnedBadBlocksNoOtherEdit(t *testing.T) {
 
 	// An edit that has the bad file read again says so.
 	put(t, file("ca.crt"), []byte("nonsense"))
-	before := status(t, m)
+	before := harness.Status(t, m)
 	err := m.Edit(t.Context(), func(c *manager.Config) { c.Controllers.ServiceAccountToken.ConcurrentSyncs = ptr.To[int32](7) })
 	if err == nil || !strings.Contains(err.Error(), tokens) || !strings.Contains(err.Error(), file("ca.crt")) {
 		t.Errorf("the edit gives %v", err)
 	}
-	sameInstances(t, instances(before), instances(status(t, m)))
+	harness.SameInstances(t, harness.Instances(before), harness.Instances(harness.Status(t, m)))
 	fill(t, file)
-	wait(t, m, "the edit is in force with the file", func(s *runtime.Status) error {
-		if of(s, tokens).Generation != of(&before, tokens).Generation+1 {
-			return fmt.Errorf("instance %d runs", of(s, tokens).Generation)
+	harness.Wait(t, m, "the edit is in force with the file", func(s *runtime.Status) error {
+		if harness.ControllerOf(s, tokens).Generation != harness.ControllerOf(&before, tokens).Generation+1 {
+			return fmt.Errorf("instance %d runs", harness.ControllerOf(s, tokens).Generation)
 		}
 		return notRejected(s)
 	})

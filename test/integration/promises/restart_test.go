@@ -2,6 +2,7 @@ package promises
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -17,7 +18,11 @@ import (
 	"kcmd.dev/pkg/controllers"
 	"kcmd.dev/pkg/runtime"
 	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/test/await"
+	"kcmd.dev/test/fakecloud"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/must"
 )
 
 const (
@@ -42,11 +47,16 @@ type footprint struct {
 // Promise 10, and the contract of a controller: after Run has returned nothing of an
 // instance is left. Every controller of the registry is stopped and started a hundred times.
 func TestEveryControllerStopsWithoutTrace(t *testing.T) {
-	m := start(t, func(c *manager.Config) { settle(c, 0) })
+	m := start(t, harness.All(harness.Settle(0), enableAll(true), func(c *manager.Config) {
+		c.Controllers.NodeIPAM.AllocateNodeCIDRs, c.Networking.ClusterCIDRs = ptr.To(true), []string{"10.244.0.0/16"}
+		c.Cloud.Provider = fakecloud.Name
+	}))
 	controllersWork(t) // whatever exists only once work was done is in the baseline
 	for range warmUp {
 		cycle(t, m)
 	}
+	series(t, m) // the first request for metrics makes series about such requests
+	settled(t, m)
 	baseline := measure(t, m)
 
 	began := time.Now()
@@ -55,15 +65,15 @@ func TestEveryControllerStopsWithoutTrace(t *testing.T) {
 	}
 	t.Logf("%d controllers stopped and started %d times in %v", len(controllers.All()), restarts, time.Since(began).Round(time.Millisecond))
 
-	s := status(t, m)
+	s := harness.Status(t, m)
 	for _, d := range controllers.All() {
 		if d.Gate != "" {
 			continue // off, and so are the APIs it needs
 		}
-		if got := of(&s, d.Name).Generation; got != restarts+warmUp+1 {
+		if got := harness.ControllerOf(&s, d.Name).Generation; got != restarts+warmUp+1 {
 			t.Errorf("%d instances of %s, want %d", got, d.Name, restarts+warmUp+1)
 		}
-		if got := of(&s, d.Name); got.LastError != "" || got.Abandoned != 0 {
+		if got := harness.ControllerOf(&s, d.Name); got.LastError != "" || got.Abandoned != 0 {
 			t.Errorf("%s: %d abandoned, last error %s", d.Name, got.Abandoned, got.LastError)
 		}
 	}
@@ -74,8 +84,8 @@ func TestEveryControllerStopsWithoutTrace(t *testing.T) {
 // cycle stops every controller and starts it again.
 func cycle(t *testing.T, m *manager.Manager) {
 	t.Helper()
-	edit(t, m, func(c *manager.Config) { c.ControllerDefaults.Enabled = ptr.To(false) })
-	wait(t, m, "every controller has stopped", func(s *runtime.Status) error {
+	harness.Edit(t, m, enableAll(false))
+	harness.Wait(t, m, "every controller has stopped", func(s *runtime.Status) error {
 		for _, c := range s.Controllers {
 			if c.State != supervisor.Disabled {
 				return fmt.Errorf("%s is %s", c.Name, c.State)
@@ -88,9 +98,22 @@ func cycle(t *testing.T, m *manager.Manager) {
 		}
 		return nil
 	})
-	edit(t, m, func(c *manager.Config) { c.ControllerDefaults.Enabled = ptr.To(true) })
+	harness.Edit(t, m, enableAll(true))
 	waitRunning(t, m)
-	wait(t, m, "every controller has caught up", caughtUp)
+	harness.Wait(t, m, "every controller has caught up", caughtUp)
+}
+
+// enableAll returns an edit that turns every controller of the registry on or off, those that
+// are off by default too.
+func enableAll(on bool) func(*manager.Config) {
+	return func(c *manager.Config) {
+		c.ControllerDefaults.Enabled = ptr.To(on)
+		for _, s := range c.Controllers.All() {
+			if s.OffByDefault {
+				s.Settings.Enabled = ptr.To(on)
+			}
+		}
+	}
 }
 
 // caughtUp is nil once every running controller has started to work and has nothing to do.
@@ -108,7 +131,7 @@ func caughtUp(s *runtime.Status) error {
 // measure takes the footprint now. The order matters: reading metrics needs connections.
 func measure(t *testing.T, m *manager.Manager) footprint {
 	t.Helper()
-	f := footprint{series: series(t, m), handlers: handlersOf(status(t, m))}
+	f := footprint{series: series(t, m), handlers: handlersOf(harness.Status(t, m))}
 	f.goroutines, f.stacks = goroutines(t, m)
 	f.heap = heap()
 	return f
@@ -129,7 +152,7 @@ func goroutines(t *testing.T, m *manager.Manager) (int, map[string]int) {
 	t.Helper()
 	m.Client().CloseIdleConnections()
 	stable, last := 0, 0
-	eventually(t, "the number of goroutines is stable", func() error {
+	await.That(t, "the number of goroutines is stable", func(context.Context) error {
 		n := goruntime.NumGoroutine()
 		if n != last {
 			stable, last = 0, n
@@ -146,7 +169,7 @@ func goroutines(t *testing.T, m *manager.Manager) (int, map[string]int) {
 func stacks(t *testing.T) map[string]int {
 	t.Helper()
 	var dump bytes.Buffer
-	must(t, pprof.Lookup("goroutine").WriteTo(&dump, 1))
+	must.Succeed(t, pprof.Lookup("goroutine").WriteTo(&dump, 1))
 	counts := map[string]int{}
 	for _, group := range strings.Split(dump.String(), "\n\n") {
 		var n int
@@ -187,11 +210,18 @@ func compare(t *testing.T, m *manager.Manager, baseline footprint) {
 			t.Errorf("series %s is gone", name)
 		}
 	}
-	if got := handlersOf(status(t, m)); !maps.Equal(got, baseline.handlers) {
-		t.Errorf("informers are\n%v\nwant\n%v", got, baseline.handlers)
+	// Some controllers ask for informers when they have begun.
+	err := await.Nil(t.Context(), patience, func(context.Context) error {
+		if got := handlersOf(harness.Status(t, m)); !maps.Equal(got, baseline.handlers) {
+			return fmt.Errorf("informers are\n%v\nwant\n%v", got, baseline.handlers)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 	m.Client().CloseIdleConnections()
-	err := within(t.Context(), patience, func() error {
+	err = await.Nil(t.Context(), patience, func(context.Context) error {
 		if n := goruntime.NumGoroutine(); n > baseline.goroutines {
 			return fmt.Errorf("%d goroutines, want %d", n, baseline.goroutines)
 		}

@@ -1,6 +1,7 @@
 package promises
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"net/http"
@@ -10,9 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kcmd.dev/test/await"
 )
 
 // Who may see what: health is for everybody, the rest is decided by the API server.
+// Pins MGR-97, MGR-99 and MGR-167.
 func TestServingAsksTheAPIServer(t *testing.T) {
 	m := start(t, nil)
 	namespace := plane.Namespace(t)
@@ -50,7 +54,7 @@ func TestServingAsksTheAPIServer(t *testing.T) {
 		for path, want := range try.want {
 			t.Run(try.who+" asks for "+path, func(t *testing.T) {
 				// Rights that were just granted take a moment.
-				eventually(t, "the answer is right", func() error {
+				await.That(t, "the answer is right", func(context.Context) error {
 					got, err := code(t, try.client, m.URL()+path, try.header)
 					if err == nil && got != want {
 						err = fmt.Errorf("the answer is %d, want %d", got, want)

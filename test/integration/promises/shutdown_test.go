@@ -18,7 +18,10 @@ import (
 
 	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/test/await"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/must"
 )
 
 // takeOverWithin is how long a cluster may be without a leader when one leaves.
@@ -26,22 +29,23 @@ const takeOverWithin = time.Second
 
 // A process that is told to end finishes, gives the lease back and ends with exit code 0;
 // the standby leads at once.
+// Pins MGR-164.
 func TestSignalEndsTheProcessInGoodOrder(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(signal.String(), func(t *testing.T) {
-			name := leaseOf(t)
+			name := harness.LeaseOf(t)
 			leader := manager.StartProcess(t, plane, ownLease(t, nil))
 			standby := begin(t, runtime.Options{}, nil)
-			wait(t, standby, "it stands by", standsBy)
+			harness.Wait(t, standby, "it stands by", standsBy)
 			held := holder(t, name)
 
-			must(t, leader.Signal(signal))
-			must(t, leader.WaitExit(t.Context()))
+			must.Succeed(t, leader.Signal(signal))
+			must.Succeed(t, leader.WaitExit(t.Context()))
 			ended := time.Now()
 			if got := holder(t, name); got == held {
 				t.Errorf("the lease is still held by %q", got)
 			}
-			wait(t, standby, "it leads", func(s *runtime.Status) error {
+			harness.Wait(t, standby, "it leads", func(s *runtime.Status) error {
 				if !s.Leadership.Leading {
 					return errors.New("it does not")
 				}
@@ -57,10 +61,11 @@ func TestSignalEndsTheProcessInGoodOrder(t *testing.T) {
 }
 
 // Without a standby the lease is left without a holder.
+// Pins MGR-164.
 func TestLeaseIsReleased(t *testing.T) {
 	m := start(t, nil)
-	must(t, m.Stop())
-	if got := holder(t, leaseOf(t)); got != "" {
+	must.Succeed(t, m.Stop())
+	if got := holder(t, harness.LeaseOf(t)); got != "" {
 		t.Errorf("the lease is held by %q", got)
 	}
 }
@@ -73,22 +78,23 @@ func standsBy(s *runtime.Status) error {
 }
 
 // A shutdown that hangs, here because the API server does not answer, can be cut short.
+// Pins MGR-164.
 func TestSecondSignalKills(t *testing.T) {
 	p := manager.StartProcess(t, plane, ownLease(t, nil))
 	t.Cleanup(func() { // or the managers of other tests wait until it expires
-		if err := plane.AdminClient().CoordinationV1().Leases(metav1.NamespaceSystem).Delete(context.Background(), leaseOf(t), metav1.DeleteOptions{}); err != nil {
+		if err := plane.AdminClient().CoordinationV1().Leases(metav1.NamespaceSystem).Delete(context.Background(), harness.LeaseOf(t), metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
-	must(t, plane.PauseAPIServer())
+	must.Succeed(t, plane.PauseAPIServer())
 	t.Cleanup(func() {
 		if err := plane.ResumeAPIServer(); err != nil {
 			t.Error(err)
 		}
 	})
-	must(t, p.Signal(syscall.SIGTERM))
+	must.Succeed(t, p.Signal(syscall.SIGTERM))
 	inLog(t, p, "Stopping controllers")
-	must(t, p.Signal(syscall.SIGTERM))
+	must.Succeed(t, p.Signal(syscall.SIGTERM))
 	var exit *exec.ExitError
 	err := p.WaitExit(t.Context())
 	if !errors.As(err, &exit) {
@@ -108,7 +114,7 @@ func TestUnusableFileAtTheStart(t *testing.T) {
 	folder := t.TempDir()
 	file := func(name, text string) string {
 		path := filepath.Join(folder, name)
-		must(t, os.WriteFile(path, []byte(text), 0o600))
+		must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	c := manager.Default(plane, int(freePort(t)))
@@ -147,8 +153,9 @@ func TestUnusableFileAtTheStart(t *testing.T) {
 
 // Without an API server the process starts, waits, alive and not ready, and gets to work when
 // the API server is there.
+// Pins MGR-165.
 func TestStartWithoutAPIServer(t *testing.T) {
-	must(t, plane.StopAPIServer())
+	must.Succeed(t, plane.StopAPIServer())
 	restart := sync.OnceValue(func() error { return plane.RestartAPIServer(context.WithoutCancel(t.Context())) })
 	t.Cleanup(func() {
 		if err := restart(); err != nil {
@@ -158,7 +165,7 @@ func TestStartWithoutAPIServer(t *testing.T) {
 
 	waiting := beginProcess(t, nil)
 	for path, want := range map[string]int{"/livez": http.StatusOK, "/readyz": http.StatusInternalServerError} {
-		eventually(t, fmt.Sprintf("%s answers %d", path, want), func() error {
+		await.That(t, fmt.Sprintf("%s answers %d", path, want), func(context.Context) error {
 			got, err := code(t, waiting.Client(), waiting.URL()+path, nil)
 			if err == nil && got != want {
 				err = fmt.Errorf("it answers %d", got)
@@ -166,9 +173,9 @@ func TestStartWithoutAPIServer(t *testing.T) {
 			return err
 		})
 	}
-	must(t, restart())
+	must.Succeed(t, restart())
 	there := time.Now()
-	eventually(t, "it is ready", func() error {
+	await.That(t, "it is ready", func(context.Context) error {
 		got, err := code(t, waiting.Client(), waiting.URL()+"/readyz", nil)
 		if err == nil && got != http.StatusOK {
 			err = fmt.Errorf("it answers %d", got)
@@ -182,14 +189,5 @@ func TestStartWithoutAPIServer(t *testing.T) {
 // beginProcess runs the real binary and does not wait for its controllers.
 func beginProcess(t *testing.T, edit func(*manager.Config)) *manager.Process {
 	t.Helper()
-	p, err := manager.BeginProcess(t.Context(), plane, ownLease(t, edit))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return p
+	return manager.JoinProcess(t, plane, ownLease(t, edit))
 }

@@ -1,6 +1,7 @@
 package promises
 
 import (
+	"context"
 	"net"
 	"testing"
 
@@ -9,14 +10,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/test/await"
 )
 
 // controllersWork fails unless a new namespace gets what two controllers make for it.
 func controllersWork(t testing.TB) {
 	t.Helper()
 	namespace := plane.Namespace(t)
-	eventually(t, "the namespace has its service account and its CA bundle", func() error {
+	await.That(t, "the namespace has its service account and its CA bundle", func(context.Context) error {
 		core := plane.AdminClient().CoreV1()
 		if _, err := core.ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
 			return err

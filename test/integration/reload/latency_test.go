@@ -9,7 +9,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
 )
 
@@ -23,18 +25,18 @@ func marshal(t *testing.T, c *manager.Config) []byte {
 	return data
 }
 
-// TestReloadsAreFastAndSendNoLists covers promises 1 and 2: with 5,000 pods cached, a
+// TestReloadsAreFastAndSendNoLists covers promises 1 and 2: with a thousand pods cached, a
 // changed file becomes a reconciling instance within 100 ms, without a LIST or WATCH, and
 // nobody else notices.
 func TestReloadsAreFastAndSendNoLists(t *testing.T) {
-	const pods, reloads = 5000, 100
+	const reloads = 100
+	pods := harness.Size(t, "KCMD_RELOAD_PODS", 1000)
 	m := manager.Start(t, plane, quick)
 	ballast(t, pods)
-	namespace := plane.Namespace(t)
-	waitForServiceAccount(t, namespace)
+	namespace := harness.NamespaceForPods(t, plane)
 	waitAvailable(t, deployment(t, namespace, "web", 5), 5, 30*time.Second)
 	// Pods of earlier tests that are still being deleted would be part of what is measured.
-	eventually(t, 90*time.Second, "all pods are cached, and no others", func(ctx context.Context) error {
+	await.Within(t, 90*time.Second, "all pods are cached, and no others", func(ctx context.Context) error {
 		s, err := m.Status(ctx)
 		if err != nil {
 			return err
@@ -65,7 +67,7 @@ func TestReloadsAreFastAndSendNoLists(t *testing.T) {
 			t.Fatal(err)
 		}
 		var first time.Time
-		eventually(t, 10*time.Second, "the new instance reconciles", func(ctx context.Context) error {
+		await.Within(t, 10*time.Second, "the new instance reconciles", func(ctx context.Context) error {
 			// Not the whole status: counting what is cached would be part of what is measured.
 			for _, s := range m.Runtime.Controllers() {
 				if s.Name == "replicaset-controller" && s.Generation == generation+1 && len(s.Loops) > 0 && !s.Loops[0].FirstReconcile.IsZero() {

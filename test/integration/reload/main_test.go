@@ -1,6 +1,11 @@
 // Package reload shows, on the real control plane, what the product exists for: a
 // running manager that is reconfigured under load, loses its lease, or dies, and what
-// that costs. Numbers are logged; run with -v to see them.
+// that costs. Numbers are logged; run with -v to see them. Variables in the environment make
+// the tests larger, with the same code:
+//
+//	KCMD_RELOAD_PODS         pods in the caches, default 1000
+//	KCMD_RELOADS             reloads during a rollout, default 150
+//	KCMD_DEPLOYMENT_REPLICAS replicas of the large Deployment, default 300
 package reload
 
 import (
@@ -15,12 +20,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
 )
 
@@ -33,23 +39,8 @@ func TestMain(m *testing.M) {
 
 // quick makes the manager notice edits at once, so that what is measured is the reload.
 func quick(c *manager.Config) {
-	c.Reload.SettleTime = &metav1.Duration{Duration: time.Millisecond}
-	c.LeaderElection.LeaseDuration = &metav1.Duration{Duration: 4 * time.Second}
-	c.LeaderElection.RenewDeadline = &metav1.Duration{Duration: 3 * time.Second}
-	c.LeaderElection.RetryPeriod = &metav1.Duration{Duration: 500 * time.Millisecond}
-}
-
-// eventually waits for a condition.
-func eventually(t *testing.T, limit time.Duration, what string, condition func(context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
-		last = condition(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("not so after %v: %s: %v", limit, what, last)
-	}
+	harness.Settle(time.Millisecond)(c)
+	harness.Lease(4*time.Second, 3*time.Second, 500*time.Millisecond)(c)
 }
 
 // controller is the status of one controller.
@@ -67,8 +58,7 @@ func controller(t *testing.T, m interface {
 // ballast fills the caches with pods that nobody schedules or owns.
 func ballast(t *testing.T, pods int) {
 	t.Helper()
-	namespace := plane.Namespace(t)
-	waitForServiceAccount(t, namespace)
+	namespace := harness.NamespaceForPods(t, plane)
 	group, ctx := errgroup.WithContext(t.Context())
 	group.SetLimit(32)
 	for n := range pods {
@@ -87,14 +77,6 @@ func ballast(t *testing.T, pods int) {
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func waitForServiceAccount(t *testing.T, namespace string) {
-	t.Helper()
-	eventually(t, 10*time.Second, "the default service account exists", func(ctx context.Context) error {
-		_, err := plane.AdminClient().CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
-		return err
-	})
 }
 
 // deployment makes a Deployment and waits until it is available.
@@ -124,16 +106,12 @@ func deployment(t *testing.T, namespace, name string, replicas int32) *appsv1.De
 
 func waitAvailable(t *testing.T, d *appsv1.Deployment, replicas int32, limit time.Duration) {
 	t.Helper()
-	eventually(t, limit, d.Name+" is available", func(ctx context.Context) error {
+	await.Within(t, limit, d.Name+" is available", func(ctx context.Context) error {
 		now, err := plane.AdminClient().AppsV1().Deployments(d.Namespace).Get(ctx, d.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		s := now.Status
-		if s.ObservedGeneration < now.Generation || s.AvailableReplicas != replicas || s.UpdatedReplicas != replicas || s.Replicas != replicas {
-			return fmt.Errorf("status is %+v", s)
-		}
-		return nil
+		return harness.Available(now, replicas)
 	})
 }
 

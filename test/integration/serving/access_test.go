@@ -2,6 +2,7 @@ package serving
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/manager"
 )
 
@@ -20,6 +22,7 @@ var (
 		"/healthz/leaderElection", "/healthz/" + deployment, "/livez/ping", "/readyz/informer-sync",
 		"/debug/pprof", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/profile?seconds=1", "/debug/pprof/symbol", "/debug/pprof/trace",
 		"/debug/flags", "/debug/flags/v", "/debug/controllers/garbage-collector-controller/graph",
+		"/debug/why", "/debug/why?type=deployment&name=web",
 		"/no-such-page", "//healthz", "/healthz/../metrics",
 	}
 	open  = []string{"/healthz", "/livez", "/readyz", "/healthz?verbose"}
@@ -33,7 +36,7 @@ func whoMayReadWhat(t *testing.T, m *manager.Process, monitor, stranger string) 
 	// A stranger who asks too much at a time is told to wait, which is no answer yet.
 	expect := func(who, method, path, bearer string, header http.Header, want int) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("%s gets %d for %s %s", who, want, method, path), func() error {
+		await.That(t, fmt.Sprintf("%s gets %d for %s %s", who, want, method, path), func(context.Context) error {
 			asked++
 			got, err := ask(t, from(t, asked), method, m.URL()+path, bearer, header)
 			if err == nil && got.code != want {

@@ -2,6 +2,7 @@ package serving
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,11 +10,16 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"kcmd.dev/test/await"
 )
 
 // browser is a headless Chromium, spoken to in the DevTools protocol over two pipes: JSON
@@ -74,10 +80,14 @@ func openBrowser(t *testing.T) *browser {
 	ctx, kill := context.WithCancel(context.WithoutCancel(t.Context()))
 	cmd := exec.CommandContext(ctx, path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+		"--disable-breakpad", "--disable-crash-reporter", // which would leave the process group
 		"--user-data-dir="+home, "--remote-debugging-pipe", "about:blank")
 	cmd.ExtraFiles = []*os.File{theirs, ours} // file descriptors 3 and 4
 	cmd.Env = append(os.Environ(), "HOME="+home)
 	cmd.WaitDelay = patience
+	// Its other processes notice its end a little later, and write into its folder until then.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -93,9 +103,33 @@ func openBrowser(t *testing.T) *browser {
 		_ = cmd.Wait()
 		_, _ = to.Close(), from.Close()
 		<-listening
+		err := await.Nil(context.WithoutCancel(t.Context()), patience, func(context.Context) error { return groupEnded(cmd.Process.Pid) })
+		if err != nil {
+			t.Error(err)
+		}
 	})
 	b.attach(t)
 	return b
+}
+
+// groupEnded is nil if no process of a group runs.
+func groupEnded(group int) error {
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		// The second field is in parentheses and may hold spaces. The third is the state, the fifth the group.
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if len(fields) > 2 && fields[2] == strconv.Itoa(group) && fields[0] != "Z" && fields[0] != "X" {
+			return fmt.Errorf("a process of the browser runs: %s", stat)
+		}
+	}
+	return nil
 }
 
 // attach opens a page and reports everything that happens in it.
@@ -199,7 +233,7 @@ func (b *browser) open(t *testing.T, url string, header map[string]string) {
 	if navigated.ErrorText != "" {
 		t.Fatalf("loading %s: %s", url, navigated.ErrorText)
 	}
-	eventually(t, "the page is loaded", func() error {
+	await.That(t, "the page is loaded", func(context.Context) error {
 		if len(b.events("Page.loadEventFired")) == 0 {
 			return errors.New("it is not")
 		}

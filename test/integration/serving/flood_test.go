@@ -2,6 +2,7 @@ package serving
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/manager"
 )
 
@@ -115,7 +117,7 @@ func logLevel(t *testing.T, m *manager.Process) {
 		t.Fatalf("the level is answered with %d %s", got.code, got.body)
 	}
 	// Requests are logged from level 3 on.
-	eventually(t, "requests are logged", func() error {
+	await.That(t, "requests are logged", func(context.Context) error {
 		if _, err := m.Get(t.Context(), "/healthz"); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -8,24 +9,17 @@ import (
 	"testing"
 
 	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/manager"
 )
 
 // standbyIsHealthy checks what a kubelet and a load balancer see of a process that waits
 // for the lease: it is alive, ready and healthy, and its page says why it runs nothing.
 func standbyIsHealthy(t *testing.T) {
-	standby, err := manager.Begin(t.Context(), plane, runtime.Options{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := standby.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	standby := manager.Join(t, plane, runtime.Options{}, nil)
 	client := from(t, 500)
 	for _, path := range []string{"/livez", "/readyz", "/healthz"} {
-		eventually(t, "a standby answers 200 on "+path, func() error {
+		await.That(t, "a standby answers 200 on "+path, func(context.Context) error {
 			got, err := ask(t, client, http.MethodGet, standby.URL()+path, "", nil)
 			if err == nil && (got.code != http.StatusOK || got.body != "ok") {
 				err = fmt.Errorf("%d %s", got.code, got.body)
@@ -40,7 +34,7 @@ func standbyIsHealthy(t *testing.T) {
 	if status.Leadership.Leading {
 		t.Error("it leads")
 	}
-	eventually(t, "the page says that it stands by", func() error {
+	await.That(t, "the page says that it stands by", func(context.Context) error {
 		page, err := ask(t, standby.Client(), http.MethodGet, standby.URL()+"/statusz", "", http.Header{"Accept": {"text/html"}})
 		if err == nil && !strings.Contains(page.body, "Standing by, ready to take over") {
 			err = errors.New("it does not")

@@ -25,6 +25,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controlplane"
 	"kcmd.dev/test/manager"
 )
@@ -34,8 +35,6 @@ const (
 	cronJob    = "cronjob-controller"
 	// patience bounds every wait of these tests.
 	patience = 20 * time.Second
-	// pollEvery is how often a condition is looked at.
-	pollEvery = 10 * time.Millisecond
 )
 
 var plane *controlplane.ControlPlane
@@ -51,7 +50,7 @@ func TestEndpoint(t *testing.T) {
 	monitor := token(t, namespace, "monitor")
 	bind(t, namespace, "monitor", "system:monitoring")
 	stranger := token(t, namespace, "stranger")
-	eventually(t, "the endpoint knows who is who", func() error {
+	await.That(t, "the endpoint knows who is who", func(context.Context) error {
 		_, err := m.Get(t.Context(), "/metrics")
 		return err
 	})
@@ -64,26 +63,6 @@ func TestEndpoint(t *testing.T) {
 	t.Run("documented metrics exist", func(t *testing.T) { documentedMetricsExist(t, m) })
 	t.Run("log level", func(t *testing.T) { logLevel(t, m) })
 	t.Run("flood", func(t *testing.T) { flood(t, m) })
-}
-
-// eventually waits until check returns nil.
-func eventually(t testing.TB, what string, check func() error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("waiting until %s: %v", what, err)
-		}
-	}
 }
 
 // from is a client with an address of its own, of all that the loopback device has. It

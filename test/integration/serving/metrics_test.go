@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/manager"
 )
 
@@ -61,7 +63,7 @@ func metricsFollowOptions(t *testing.T, m *manager.Process) {
 	}
 	names := func(want ...string) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("%s has the names %v", depth, want), func() error {
+		await.That(t, fmt.Sprintf("%s has the names %v", depth, want), func(context.Context) error {
 			if got := labelValues(families(t, m)[depth], "name"); !slices.Equal(got, want) {
 				return fmt.Errorf("it has %v", got)
 			}
@@ -88,7 +90,7 @@ func metricsFollowOptions(t *testing.T, m *manager.Process) {
 	names("deployment", "replicaset", "unexpected")
 
 	edit(t, m, func(c *manager.Config) { c.Metrics.DisabledMetrics, c.Metrics.AllowListMappingManifest = nil, "" })
-	eventually(t, "everything is shown again", func() error {
+	await.That(t, "everything is shown again", func(context.Context) error {
 		now := families(t, m)
 		if now[goroutines] == nil || len(labelValues(now[depth], "name")) != len(labelValues(before[depth], "name")) {
 			return errors.New("it is not")

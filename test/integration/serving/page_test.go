@@ -14,6 +14,8 @@ import (
 
 	"kcmd.dev/pkg/runtime"
 	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/test/await"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
 )
 
@@ -42,7 +44,7 @@ func pageInBrowser(t *testing.T, m *manager.Process, monitor string) {
 	if err := m.Edit(t.Context(), func(c *manager.Config) { c.Controllers.CronJob.Enabled = ptr.To(false) }); err != nil {
 		t.Fatal(err)
 	}
-	stopped := waitFor(t, m, "cronjob-controller is off and the others run", cronJobIs(supervisor.Disabled))
+	stopped := harness.Wait(t, m, "cronjob-controller is off and the others run", cronJobIs(supervisor.Disabled))
 	b.open(t, url, header)
 	showsControllers(t, b, stopped)
 	if got := b.text(t, "#verdict"); got != "Everything runs as configured" {
@@ -57,13 +59,14 @@ func pageInBrowser(t *testing.T, m *manager.Process, monitor string) {
 	if got := b.text(t, `tr[data-informer="deployments.apps"]`); !strings.Contains(got, "synced") {
 		t.Errorf("a cache is shown as %q", got)
 	}
+	drawsPlots(t, b, url, header)
 	b.screenshot(t, "good")
 	harmless(t, b)
 
 	if err := m.Write([]byte(hostile)); err != nil {
 		t.Fatal(err)
 	}
-	rejected := waitFor(t, m, "the hostile edit is rejected", func(s *runtime.Status) error {
+	rejected := harness.Wait(t, m, "the hostile edit is rejected", func(s *runtime.Status) error {
 		if s.Configuration.Rejected == "" {
 			return errors.New("it is not")
 		}
@@ -84,20 +87,8 @@ func pageInBrowser(t *testing.T, m *manager.Process, monitor string) {
 	if err := m.Edit(t.Context(), func(c *manager.Config) { c.Controllers.CronJob.Enabled = nil }); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, m, "cronjob-controller runs again", cronJobIs(supervisor.Running))
+	harness.Wait(t, m, "cronjob-controller runs again", cronJobIs(supervisor.Running))
 	asked(t, b, m)
-}
-
-// waitFor returns the status as soon as a check of it succeeds.
-func waitFor(t *testing.T, m *manager.Process, what string, check func(*runtime.Status) error) runtime.Status {
-	t.Helper()
-	var last runtime.Status
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := m.Wait(ctx, what, func(s *runtime.Status) error { last = *s; return check(s) }); err != nil {
-		t.Fatal(err)
-	}
-	return last
 }
 
 // cronJobIs checks that the controller is in a state, and that no other is about to change.
@@ -123,6 +114,37 @@ func showsControllers(t *testing.T, b *browser, s runtime.Status) {
 		if want := fmt.Sprintf("%s %s", c.State, c.State); shown[c.Name] != want {
 			t.Errorf("%s is shown as %q, want %q", c.Name, shown[c.Name], want)
 		}
+	}
+}
+
+// drawsPlots has the controllers do something, loads the page until there is another sample, and
+// looks at what is drawn of it.
+func drawsPlots(t *testing.T, b *browser, url string, header map[string]string) {
+	t.Helper()
+	const (
+		total = `[data-plot="Keys done per second"] svg.plot polyline`
+		one   = `tr[data-controller="root-ca-certificate-publisher-controller"] td[data-label="Done"] svg.spark polyline`
+	)
+	plane.Namespace(t)
+	await.That(t, "the page shows how many keys were done", func(context.Context) error {
+		b.open(t, url, header)
+		var drawn bool
+		b.evaluate(t, fmt.Sprintf("!!document.querySelector(%q) && !!document.querySelector(%q)", total, one), &drawn)
+		if !drawn {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	var shown struct {
+		Points, Width, Height int
+		Stroke, Fill          string
+		Plots                 int
+	}
+	b.evaluate(t, fmt.Sprintf(`(line => ({Points: line.points.numberOfItems, Width: Math.round(line.getBoundingClientRect().width),
+		Height: Math.round(line.ownerSVGElement.getBoundingClientRect().height), Stroke: getComputedStyle(line).stroke,
+		Fill: getComputedStyle(line).fill, Plots: document.querySelectorAll('[data-plot]').length}))(document.querySelector(%q))`, total), &shown)
+	if shown.Points < 2 || shown.Width < 1 || shown.Height != 60 || shown.Stroke == "none" || shown.Fill != "none" || shown.Plots != 2 {
+		t.Errorf("the plot is drawn as %+v", shown)
 	}
 }
 

@@ -18,6 +18,8 @@ import (
 
 	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/test/await"
+	"kcmd.dev/test/must"
 )
 
 // What may be more in the end than in the beginning.
@@ -60,7 +62,7 @@ func (f footprint) String() string {
 func (s *storm) measure() footprint {
 	s.t.Helper()
 	least, stable := footprint{}, 0
-	eventually(s.t, "the footprint is stable", func(ctx context.Context) error {
+	await.Within(s.t, patience, "the footprint is stable", func(ctx context.Context) error {
 		f, err := s.measureOnce(ctx)
 		if err != nil {
 			return err
@@ -133,7 +135,7 @@ func (f footprint) addSeries(name string, family *dto.MetricFamily) {
 // reflector waits for up to a minute before it opens another, with fewer goroutines.
 func (s *storm) watching() {
 	s.t.Helper()
-	eventually(s.t, "every cache has a watch", func(ctx context.Context) error {
+	await.Within(s.t, patience, "every cache has a watch", func(ctx context.Context) error {
 		status, err := s.manager.Status(ctx)
 		if err != nil {
 			return err
@@ -224,7 +226,7 @@ func TestFootprintFindsLeaks(t *testing.T) {
 	of := func(text string) footprint {
 		parser := expfmt.NewTextParser(model.UTF8Validation)
 		families, err := parser.TextToMetricFamilies(strings.NewReader(text))
-		must(t, err)
+		must.Succeed(t, err)
 		f := footprint{series: map[string]bool{}, gauges: map[string]bool{}, labels: map[string]bool{}}
 		for name, family := range families {
 			f.addSeries(name, family)
@@ -261,7 +263,7 @@ func TestFootprintFindsLeaks(t *testing.T) {
 func (s *storm) wellBehaved() {
 	s.t.Helper()
 	hash, err := config.Hash(s.manager.Config())
-	must(s.t, err)
+	must.Succeed(s.t, err)
 	s.wait("it can be read", func(st *runtime.Status) error {
 		if st.Configuration.Hash != hash || st.Configuration.Rejected != "" {
 			s.t.Errorf("in force is %s, want %s; rejected: %s", st.Configuration.Hash, hash, st.Configuration.Rejected)

@@ -13,6 +13,7 @@ import (
 	"kcmd.dev/pkg/runtime"
 	"kcmd.dev/test/controlplane"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/must"
 )
 
 // happening is one thing that can happen.
@@ -54,7 +55,7 @@ func (s *storm) pick() happening {
 func (s *storm) edit(change func(*manager.Config)) {
 	s.t.Helper()
 	s.edits++
-	must(s.t, s.manager.Edit(s.t.Context(), func(c *manager.Config) {
+	must.Succeed(s.t, s.manager.Edit(s.t.Context(), func(c *manager.Config) {
 		change(c)
 		c.Resync.MinPeriod = &metav1.Duration{Duration: 12*time.Hour + time.Duration(s.edits)*time.Second}
 	}))
@@ -89,11 +90,11 @@ func (s *storm) goodEdit() {
 func (s *storm) badEdit() {
 	s.t.Helper()
 	data, err := config.Marshal(s.manager.Config())
-	must(s.t, err)
+	must.Succeed(s.t, err)
 	missing := s.manager.Config()
 	missing.ServiceAccounts.RootCAFile = fmt.Sprintf("/nowhere/%d", s.random.Int())
 	late, err := config.Marshal(missing)
-	must(s.t, err)
+	must.Succeed(s.t, err)
 	number := fmt.Sprintf("# %d\n", s.random.Int()) // each is refused anew
 	contents := [][]byte{
 		append([]byte(number), data[:len(data)/2]...),
@@ -102,8 +103,8 @@ func (s *storm) badEdit() {
 		late,
 	}
 	before, err := s.manager.Status(s.t.Context())
-	must(s.t, err)
-	must(s.t, s.manager.Write(contents[s.random.IntN(len(contents))]))
+	must.Succeed(s.t, err)
+	must.Succeed(s.t, s.manager.Write(contents[s.random.IntN(len(contents))]))
 	s.wait("the bad edit is refused", func(st *runtime.Status) error {
 		if st.Configuration.Rejected == "" || !newestReload(st).After(newestReload(&before)) {
 			return fmt.Errorf("generation %d is in force, rejected: %s", st.Configuration.Generation, st.Configuration.Rejected)
@@ -127,27 +128,27 @@ func newestReload(st *runtime.Status) (at time.Time) {
 func (s *storm) rotate() {
 	s.t.Helper()
 	kubeconfig, err := clientcmd.LoadFromFile(plane.ManagerKubeconfig())
-	must(s.t, err)
+	must.Succeed(s.t, err)
 	issued, err := plane.Config(controlplane.ManagerUser)
-	must(s.t, err)
+	must.Succeed(s.t, err)
 	for _, user := range kubeconfig.AuthInfos {
 		user.ClientCertificateData, user.ClientKeyData = issued.CertData, issued.KeyData
 	}
 	data, err := clientcmd.Write(*kubeconfig)
-	must(s.t, err)
+	must.Succeed(s.t, err)
 	s.writeAccess(data)
 }
 
 func (s *storm) writeAccess(data []byte) {
 	s.t.Helper()
-	must(s.t, os.WriteFile(s.access+".new", data, 0o600))
-	must(s.t, os.Rename(s.access+".new", s.access))
+	must.Succeed(s.t, os.WriteFile(s.access+".new", data, 0o600))
+	must.Succeed(s.t, os.Rename(s.access+".new", s.access))
 }
 
 func (s *storm) rotateAndWait() {
 	s.t.Helper()
 	before, err := s.manager.Status(s.t.Context())
-	must(s.t, err)
+	must.Succeed(s.t, err)
 	s.rotate()
 	s.wait("the new certificate is in use", func(st *runtime.Status) error {
 		if st.Connection.Renewed == before.Connection.Renewed || st.Connection.Error != "" {
@@ -161,7 +162,7 @@ func (s *storm) rotateAndWait() {
 func (s *storm) halfRotation() {
 	s.t.Helper()
 	whole, err := os.ReadFile(s.access)
-	must(s.t, err)
+	must.Succeed(s.t, err)
 	s.writeAccess(whole[:len(whole)/2])
 	s.wait("the half is refused", func(st *runtime.Status) error {
 		if st.Connection.Error == "" {
@@ -178,7 +179,7 @@ func (s *storm) stealLease() {
 	leases := plane.AdminClient().CoordinationV1().Leases(metav1.NamespaceSystem)
 	name := s.manager.Config().LeaderElection.ResourceName
 	before, err := s.manager.Status(s.t.Context())
-	must(s.t, err)
+	must.Succeed(s.t, err)
 	err = func() error {
 		lease, err := leases.Get(s.t.Context(), name, metav1.GetOptions{})
 		if err != nil {
@@ -203,7 +204,7 @@ func (s *storm) stealLease() {
 // hangAPIServer suspends the API server, sometimes for longer than the lease allows.
 func (s *storm) hangAPIServer() {
 	s.t.Helper()
-	must(s.t, plane.PauseAPIServer())
+	must.Succeed(s.t, plane.PauseAPIServer())
 	timer := time.NewTimer(time.Duration(s.random.Int64N(int64(5 * time.Second))))
 	defer timer.Stop()
 	select {
@@ -211,10 +212,10 @@ func (s *storm) hangAPIServer() {
 	case <-s.manager.Done():
 		s.t.Error("the manager has ended")
 	}
-	must(s.t, plane.ResumeAPIServer())
+	must.Succeed(s.t, plane.ResumeAPIServer())
 }
 
 func (s *storm) restartAPIServer() {
 	s.t.Helper()
-	must(s.t, plane.RestartAPIServer(s.t.Context()))
+	must.Succeed(s.t, plane.RestartAPIServer(s.t.Context()))
 }

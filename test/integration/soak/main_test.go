@@ -13,29 +13,27 @@
 package soak
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/runtime"
 	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/must"
 )
 
 const (
 	// duration is how long things happen if SOAK_DURATION does not say.
 	duration = 15 * time.Second
-	// patience bounds every wait. The machine may be busy.
-	patience  = 90 * time.Second
-	pollEvery = 50 * time.Millisecond
+	// patience bounds the waits for the end state. The machine may be busy.
+	patience = 90 * time.Second
 	// pause is the longest time between two things that happen.
 	pause = 500 * time.Millisecond
 	nodes = 5
@@ -106,10 +104,8 @@ func newStorm(t *testing.T, random *rand.Rand) *storm {
 	s.rotate()
 	s.manager = manager.StartProcess(t, plane, func(c *manager.Config) {
 		c.ClientConnection.Kubeconfig = s.access
-		c.Reload.SettleTime = &metav1.Duration{Duration: 20 * time.Millisecond}
-		c.LeaderElection.LeaseDuration = &metav1.Duration{Duration: 4 * time.Second}
-		c.LeaderElection.RenewDeadline = &metav1.Duration{Duration: 3 * time.Second}
-		c.LeaderElection.RetryPeriod = &metav1.Duration{Duration: 500 * time.Millisecond}
+		harness.Settle(20 * time.Millisecond)(c)
+		harness.Lease(4*time.Second, 3*time.Second, 500*time.Millisecond)(c)
 		c.Serving.Profiling = ptr.To(true)
 	})
 	s.work.begin()
@@ -127,63 +123,20 @@ func (s *storm) pace() {
 	}
 }
 
-// eventually waits until check returns nil.
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	var last error // that is not just the deadline in the middle of a request
-	for {
-		err := check(ctx)
-		if err == nil {
-			return
-		}
-		if ctx.Err() == nil || last == nil {
-			last = err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("waiting until %s: %v", what, errors.Join(context.Cause(ctx), last))
-		}
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // wait waits for a state of the manager.
 func (s *storm) wait(what string, check func(*runtime.Status) error) {
 	s.t.Helper()
-	must(s.t, s.manager.Wait(s.t.Context(), what, check))
+	must.Succeed(s.t, s.manager.Wait(s.t.Context(), what, check))
 }
 
 // calm brings back the configuration of the beginning and waits until all is well.
 func (s *storm) calm() {
 	s.t.Helper()
 	s.edit(plain)
-	must(s.t, s.manager.WaitRunning(s.t.Context()))
+	must.Succeed(s.t, s.manager.WaitRunning(s.t.Context()))
 	s.work.converged()
 	s.wait("nothing is left to do and every cache is filled", func(st *runtime.Status) error {
-		for _, c := range st.Controllers {
-			for _, l := range c.Loops {
-				if l.Depth > 0 || len(l.InFlight) > 0 {
-					return fmt.Errorf("%s has %d keys waiting and %d in flight", c.Name, l.Depth, len(l.InFlight))
-				}
-			}
-		}
-		for _, i := range st.Informers {
-			if !i.Synced {
-				return fmt.Errorf("%s is not filled", i.Resource)
-			}
-		}
-		return nil
+		return errors.Join(harness.QueuesAreEmpty(st), harness.CachesFilled(st))
 	})
 	s.watching()
 }

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/test/await"
 )
 
 // deployments is how many there are at a time, replicas how many pods each has at most.
@@ -47,7 +49,7 @@ func (w *work) begin() {
 // try repeats a request until it succeeds: the API server may just be coming back.
 func (w *work) try(what string, request func(context.Context) error) {
 	w.t.Helper()
-	eventually(w.t, what, request)
+	await.Within(w.t, patience, what, request)
 }
 
 func (w *work) create() {
@@ -119,7 +121,7 @@ func (w *work) patch(name, patch string) {
 // converged waits until there is just what ought to be there.
 func (w *work) converged() {
 	w.t.Helper()
-	eventually(w.t, "all Deployments are available and nothing else is left", func(ctx context.Context) error {
+	await.Within(w.t, patience, "all Deployments are available and nothing else is left", func(ctx context.Context) error {
 		owners := map[types.UID]bool{}
 		found, err := w.client.AppsV1().Deployments(w.namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {

@@ -11,7 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/faultproxy"
+	"kcmd.dev/test/must"
 )
 
 // TestAControllerWaitsForCachesItReadsThroughListersOnly restarts a manager in the middle of
@@ -22,15 +24,15 @@ func TestAControllerWaitsForCachesItReadsThroughListersOnly(t *testing.T) {
 	first.leads(t)
 	namespace := plane.Namespace(t)
 	rollOutStatefulSet(t, namespace)
-	eventually(t, "the rollout has reached the partition", func(ctx context.Context) error { return statefulSetRolledOut(ctx, namespace) })
-	must(t, first.Stop())
+	await.That(t, "the rollout has reached the partition", func(ctx context.Context) error { return statefulSetRolledOut(ctx, namespace) })
+	must.Succeed(t, first.Stop())
 
 	revisions := faultproxy.Requests{Resource: schema.GroupResource{Group: appsv1.GroupName, Resource: "controllerrevisions"}, Verbs: []string{"list", "watch"}}
 	p := faultproxy.Start(t, plane)
 	held := p.HoldRequests(revisions)
 	second := &replica{Process: begin(t, p, lease), proxy: p}
 	second.leads(t)
-	eventually(t, "the controller says what it waits for", func(ctx context.Context) error {
+	await.That(t, "the controller says what it waits for", func(ctx context.Context) error {
 		c, err := second.Controller(ctx, "statefulset-controller")
 		if err != nil {
 			return err
@@ -42,12 +44,12 @@ func TestAControllerWaitsForCachesItReadsThroughListersOnly(t *testing.T) {
 	})
 	// Every pod below the partition that goes is made again: from which revision is the test.
 	pods := plane.AdminClient().CoreV1().Pods(namespace)
-	must(t, pods.Delete(t.Context(), "web-0", metav1.DeleteOptions{}))
+	must.Succeed(t, pods.Delete(t.Context(), "web-0", metav1.DeleteOptions{}))
 	if s, err := second.Controller(t.Context(), "statefulset-controller"); err != nil || len(s.Loops) == 0 || s.Loops[0].Reconciled > 0 {
 		t.Errorf("it works without revisions: %+v, %v", s.Loops, err)
 	}
 	held.Lift()
-	eventually(t, "the pod is back", func(ctx context.Context) error {
+	await.That(t, "the pod is back", func(ctx context.Context) error {
 		pod, err := pods.Get(ctx, "web-0", metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/faultproxy"
+	"kcmd.dev/test/must"
 )
 
 // TestTakeovers has a leader stopped or killed at a random moment of a scale-out, a rollout
@@ -40,17 +42,20 @@ func TestTakeovers(t *testing.T) {
 			created := count(t, namespace)
 			behind := successor.proxy.DelayEvents(faultproxy.Requests{Client: "informers"}, delay)
 			want := w.begin(t, namespace)
-			elapse(t, moment)
-			must(t, leader.Signal(signal))
+			await.Elapse(t, moment)
+			must.Succeed(t, leader.Signal(signal))
 			<-leader.Done()
 			successor.leads(t)
-			elapse(t, delay+time.Second) // it could do harm for as long as it has not seen what was written
+			await.Elapse(t, delay+time.Second) // it could do harm for as long as it has not seen what was written
 			behind.Lift()
-			eventually(t, "the workload is as asked for", func(ctx context.Context) error {
+			await.That(t, "the workload is as asked for", func(ctx context.Context) error {
+				if err := w.done(ctx, namespace); err != nil {
+					return fmt.Errorf("%d of %d pods were created: %w", created(), want, err)
+				}
 				if n := created(); n < want {
 					return fmt.Errorf("%d of %d pods were created", n, want)
 				}
-				return w.done(ctx, namespace)
+				return nil
 			})
 			if got := created(); got != want {
 				t.Errorf("%d pods were created, want %d", got, want)
@@ -60,16 +65,5 @@ func TestTakeovers(t *testing.T) {
 		if t.Failed() {
 			return
 		}
-	}
-}
-
-// elapse lets time pass: the moment at which something happens is part of the test.
-func elapse(t *testing.T, d time.Duration) {
-	t.Helper()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-t.Context().Done():
 	}
 }

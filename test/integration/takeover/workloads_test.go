@@ -11,7 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/test/await"
+	"kcmd.dev/test/must"
 )
 
 // workload is something that a leader is in the middle of when it ends.
@@ -55,7 +61,7 @@ func createReplicaSet(t *testing.T, namespace string) int {
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec:       appsv1.ReplicaSetSpec{Replicas: ptr.To[int32](scaleOut), Selector: selector(), Template: template("a", corev1.RestartPolicyAlways)},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	must.Succeed(t, err)
 	return scaleOut
 }
 
@@ -77,11 +83,11 @@ func rollOut(t *testing.T, namespace string) int {
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](rollout), Selector: selector(), Template: template("a", corev1.RestartPolicyAlways)},
 	}, metav1.CreateOptions{})
-	must(t, err)
-	eventually(t, "the first revision is complete", func(ctx context.Context) error { return rolledOut(ctx, namespace) })
+	must.Succeed(t, err)
+	await.That(t, "the first revision is complete", func(ctx context.Context) error { return rolledOut(ctx, namespace) })
 	_, err = deployments.Patch(t.Context(), "web", types.JSONPatchType,
 		[]byte(`[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"b"}]`), metav1.PatchOptions{})
-	must(t, err)
+	must.Succeed(t, err)
 	return 2 * rollout
 }
 
@@ -105,7 +111,7 @@ func createJob(t *testing.T, namespace string) int {
 			Template: template("a", corev1.RestartPolicyNever),
 		},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	must.Succeed(t, err)
 	return completions
 }
 
@@ -130,14 +136,14 @@ func rollOutStatefulSet(t *testing.T, namespace string) int {
 			Template: template("a", corev1.RestartPolicyAlways),
 		},
 	}, metav1.CreateOptions{})
-	must(t, err)
-	eventually(t, "the first revision is complete", func(ctx context.Context) error {
+	must.Succeed(t, err)
+	await.That(t, "the first revision is complete", func(ctx context.Context) error {
 		return statefulSetIs(ctx, namespace, func(s *appsv1.StatefulSetStatus) bool { return s.ReadyReplicas == ordinals })
 	})
 	_, err = sets.Patch(t.Context(), "web", types.JSONPatchType, []byte(
 		`[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"b"},
 		  {"op":"replace","path":"/spec/updateStrategy","value":{"type":"RollingUpdate","rollingUpdate":{"partition":2}}}]`), metav1.PatchOptions{})
-	must(t, err)
+	must.Succeed(t, err)
 	return ordinals + 2
 }
 
@@ -177,8 +183,15 @@ func statefulSetIs(ctx context.Context, namespace string, as func(*appsv1.Statef
 // as failed.
 func count(t *testing.T, namespace string) (created func() int) {
 	t.Helper()
-	w, err := plane.AdminClient().CoreV1().Pods(namespace).Watch(t.Context(), metav1.ListOptions{})
-	must(t, err)
+	pods := plane.AdminClient().CoreV1().Pods(namespace)
+	list, err := pods.List(t.Context(), metav1.ListOptions{})
+	must.Succeed(t, err)
+	w, err := watchtools.NewRetryWatcherWithContext(t.Context(), list.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return pods.Watch(ctx, options)
+		},
+	})
+	must.Succeed(t, err)
 	t.Cleanup(w.Stop)
 	var mu sync.Mutex
 	seen := map[types.UID]bool{}
@@ -186,7 +199,8 @@ func count(t *testing.T, namespace string) (created func() int) {
 		for event := range w.ResultChan() {
 			pod, ok := event.Object.(*corev1.Pod)
 			if !ok {
-				return // the test ends; if not, it misses pods
+				t.Errorf("the watch that counts pods ended with %+v", event.Object)
+				return
 			}
 			mu.Lock()
 			seen[pod.UID] = true

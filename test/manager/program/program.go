@@ -19,14 +19,14 @@ const Name = "kube-controller-manager"
 const versionVariable = "k8s.io/component-base/version.gitVersion"
 
 // Build compiles the manager of the repository at root into a file. The folder of the
-// command says in VERSION and TAGS how.
+// command says in app/VERSION and TAGS how.
 func Build(ctx context.Context, root, to string) error {
 	source := path.Join("cmd", Name)
 	read := func(name string) (string, error) {
-		data, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(source), name))
+		data, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(source), filepath.FromSlash(name)))
 		return strings.TrimSpace(string(data)), err
 	}
-	version, err := read("VERSION")
+	version, err := read("app/VERSION")
 	if err != nil {
 		return fmt.Errorf("building %s: %w", Name, err)
 	}

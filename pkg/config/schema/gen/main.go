@@ -36,8 +36,8 @@ func run(types, out string, check bool) error {
 	outputs := []output{
 		{filepath.Join(out, "schemas", schema.FileName), schema.Generate},
 		{filepath.Join(out, "schemas", filepath.FromSlash(schema.CatalogFileName)), schema.Generate},
-		{filepath.Join(out, "schemas", schema.UpstreamFileName), generateUpstream},
-		{filepath.Join(out, "schemas", filepath.FromSlash(schema.UpstreamCatalogFileName)), generateUpstream},
+		{filepath.Join(out, "schemas", schema.V1alpha1FileName), generateUpstream},
+		{filepath.Join(out, "schemas", filepath.FromSlash(schema.V1alpha1CatalogFileName)), generateUpstream},
 		{filepath.Join(out, "configs", schema.SampleFileName), schema.Sample},
 		{filepath.Join(out, "docs", schema.ReferenceFileName), schema.Reference},
 	}
@@ -57,7 +57,7 @@ func run(types, out string, check bool) error {
 }
 
 // generateUpstream needs no source: the table of the conversion describes the fields.
-func generateUpstream(string) ([]byte, error) { return schema.GenerateUpstream() }
+func generateUpstream(string) ([]byte, error) { return schema.GenerateV1alpha1() }
 
 func write(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/config/registry"
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
@@ -28,7 +29,7 @@ const unknownUpstream = "cloud-node-controller"
 
 // controllersToHub turns the list into the fields enabled. Of the entries for one
 // controller the first decides; * decides for those that have none and are on by
-// default (specs/manager.md section 6).
+// default (docs/specs/manager.md section 6).
 func (c *converter) controllersToHub() {
 	list := c.in.Generic.Controllers
 	all := slices.Contains(list, every)
@@ -38,7 +39,7 @@ func (c *converter) controllersToHub() {
 	for i, entry := range list {
 		path := fmt.Sprintf("%s[%d]", controllersPath, i)
 		typed, off := strings.CutPrefix(entry, "-")
-		name := c.build.Canonical(typed)
+		name, _ := registry.Canonical(typed)
 		first, again := decided[name]
 		switch {
 		case entry == every:
@@ -59,12 +60,9 @@ func (c *converter) controllersToHub() {
 	if _, named := decided[tokenController]; !all && !named && c.in.SAController.ServiceAccountKeyFile != "" {
 		c.set(tokenController, true, "SAController.ServiceAccountKeyFile")
 	}
-	if all {
-		c.noteMissing()
-	}
 }
 
-// known says whether upstream's list may have the name.
+// known reports whether upstream's list may have the name.
 func (c *converter) known(name string) bool {
 	return name != unknownUpstream && c.settings(name) != nil
 }
@@ -78,16 +76,14 @@ func (c *converter) settings(name string) *v1beta1.ControllerSettings {
 	return nil
 }
 
-// enable does what an entry of the list says.
+// enable applies an entry of the list.
 func (c *converter) enable(name string, on bool, path string) {
 	switch {
 	case name == tokenController && !on:
-		c.note(path, true, "upstream runs "+name+" whenever there is a private key file, whatever the list says, and so does this: "+
-			"set controllers."+name+".enabled to false to stop it")
+		c.note(path, true, "upstream runs "+name+" whenever there is a private key file, whatever the list says, and so does kcmd: "+
+			"set controllers."+name+".enabled to false to disable it")
 	case on && slices.Contains(neverUpstream, name):
-		c.note(path, true, name+" never runs in upstream 1.36, and is not enabled here: set controllers."+name+".enabled to true if it is to run")
-	case on && !c.build.Has(name):
-		c.note(path, true, name+" is not part of this build: it DOES NOT RUN here")
+		c.note(path, true, name+" never runs in upstream 1.36, and is not enabled here: set controllers."+name+".enabled to true to run it")
 	default:
 		c.set(name, on, path)
 	}
@@ -104,22 +100,8 @@ func (c *converter) collectorToHub() {
 	}
 }
 
-// noteMissing names what * would run upstream and this build does not have.
-func (c *converter) noteMissing() {
-	var missing []string
-	for _, controller := range c.out.Controllers.All() {
-		if !controller.OffByDefault && !c.build.Has(controller.Name) {
-			missing = append(missing, controller.Name)
-		}
-	}
-	if len(missing) > 0 {
-		c.note(controllersPath, true, "* is every controller of upstream, but these are not part of this build and DO NOT RUN here: "+strings.Join(missing, ", "))
-	}
-}
-
-// controllersFromHub writes the list. What it cannot say: anything of the token
-// controller, for which upstream ignores the list, and that a controller runs which
-// upstream lacks.
+// controllersFromHub writes the list. It cannot express anything about the token controller,
+// for which upstream ignores the list, nor that a controller runs that upstream lacks.
 func (c *exporter) controllersFromHub() {
 	list := []string{}
 	if *c.in.ControllerDefaults.Enabled {

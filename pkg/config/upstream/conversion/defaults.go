@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Group, APIVersion and Kind are what a file of upstream says it is. Group is
-// also the key under which /configz shows it.
+// Group, APIVersion and Kind identify a file of upstream. Group is also the key under which
+// /configz shows it.
 const (
 	Group      = v1alpha1.GroupName
 	APIVersion = Group + "/v1alpha1"

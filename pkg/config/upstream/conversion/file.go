@@ -48,8 +48,8 @@ func (f File) Bytes() ([]byte, error) {
 	return append([]byte(comment(head)), spaced(body.String())...), nil
 }
 
-// Written returns a function that says whether the file sets a field, or something in a
-// block: which is the case if it has not its default.
+// Written returns a function that reports whether the file sets a field, or a field in a
+// block. It sets those that differ from their defaults.
 func (f File) Written() (func(path string) bool, error) {
 	said, err := f.said()
 	if err != nil {
@@ -58,7 +58,7 @@ func (f File) Written() (func(path string) bool, error) {
 	return func(path string) bool { return has(said, path) }, nil
 }
 
-// said is what the file says of the configuration.
+// said is the part of the configuration that the file contains.
 func (f File) said() (map[string]any, error) {
 	actual, err := toMap(f.Config)
 	if err != nil {
@@ -229,7 +229,8 @@ func readable(value any, goType reflect.Type) any {
 	return v1beta1.FormatDuration(d)
 }
 
-// wholeNumber undoes that encoding/json decodes every number as float64.
+// wholeNumber turns a whole number, which encoding/json decodes as float64, back into an
+// integer.
 func wholeNumber(value any) any {
 	if f, ok := value.(float64); ok && f == float64(int64(f)) {
 		return int64(f)

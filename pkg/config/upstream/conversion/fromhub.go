@@ -19,6 +19,7 @@ func FromHub(in *v1beta1.KubeControllerManagerConfiguration) *v1alpha1.KubeContr
 	c.limitsFromHub()
 	c.migrationFromHub()
 	c.networksFromHub()
+	c.cloudFromHub()
 	c.volumesFromHub()
 	c.ignoredFromHub()
 	c.controllersFromHub()

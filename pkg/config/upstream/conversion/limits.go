@@ -19,11 +19,11 @@ const (
 // Unlimited is the qps of v1alpha1 with which clients have no limit.
 const Unlimited = -1
 
-const limitsHow = "what is set stays a limit, 20 and 30 included; a negative qps, or none, is no limit; 0 is 5 and 10, as client-go has it"
+const limitsHow = "a value that is set stays a limit, even 20 and 30; a qps that is negative or not set means no limit; 0 means 5 and 10, as in client-go"
 
-// limitsToHub carries over the limits in force. Upstream has limits unless someone
-// asks for none; here it is the other way round. Who reads a file therefore fills in
-// Unlimited, not upstream's default, for a limit that the file does not set.
+// limitsToHub carries over the limits in force. Upstream has limits unless someone asks for
+// none; here it is the other way round. A reader of a file therefore fills in Unlimited, not
+// upstream's default, for a limit that the file does not set.
 func (c *converter) limitsToHub() {
 	const qpsPath, burstPath = "Generic.ClientConnection.qps", "Generic.ClientConnection.burst"
 	qps, burst := c.in.Generic.ClientConnection.QPS, c.in.Generic.ClientConnection.Burst
@@ -36,7 +36,7 @@ func (c *converter) limitsToHub() {
 		if burst == 0 {
 			burst = clientGoBurst
 		}
-		c.note(qpsPath, true, "0 is no limit here, but 5 upstream, which is what it becomes")
+		c.note(qpsPath, true, "0 means no limit here, but 5 upstream: it becomes 5")
 	}
 	if burst <= 0 {
 		c.errs.addf(burstPath, "must be 1 or more with a qps, not %d: upstream fails to build its clients", burst)
@@ -44,7 +44,7 @@ func (c *converter) limitsToHub() {
 	}
 	if qps == DefaultQPS && burst == DefaultBurst {
 		c.note(qpsPath, false, "20 requests per second with bursts of 30, upstream's default, stays the limit: remove clientConnection.qps and burst "+
-			"to leave it to the API server's priority and fairness")
+			"to rely on API Priority and Fairness")
 	}
 	c.out.ClientConnection.QPS, c.out.ClientConnection.Burst = &qps, &burst
 	c.origin("clientConnection.qps", qpsPath)

@@ -27,7 +27,7 @@ func TestWhatV1alpha1CannotCarry(t *testing.T) {
 // are different after going there and back, sorted.
 func lost(t *testing.T, cfg *v1beta1.KubeControllerManagerConfiguration) []string {
 	t.Helper()
-	back, err := ToHub(FromHub(cfg), everything())
+	back, err := ToHub(FromHub(cfg))
 	if err != nil {
 		t.Fatalf("converting %+v: %v", cfg, err)
 	}

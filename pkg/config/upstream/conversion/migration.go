@@ -5,6 +5,7 @@ import (
 
 	generic "k8s.io/controller-manager/config/v1alpha1"
 
+	"kcmd.dev/pkg/config/registry"
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
@@ -13,7 +14,8 @@ const (
 	leasesLock    = "leases"
 )
 
-// migrationNames are the names that upstream's default migration has for controllers.
+// migrationNames are the names that upstream's default migration has for controllers. Files also
+// have former names.
 var migrationNames = map[string]string{"route-controller": "node-route-controller", "service-controller": "service-lb-controller"}
 
 // migrationToHub converts a migration that is described. None is described by an empty
@@ -24,10 +26,10 @@ func (c *converter) migrationToHub() {
 		return
 	}
 	if in.ResourceLock != leasesLock && in.ResourceLock != "" {
-		c.errs.addf(migrationPath+".resourceLock", "must be leases, not %q: upstream takes endpoints too, but fails to build such a lock", in.ResourceLock)
+		c.errs.addf(migrationPath+".resourceLock", "must be leases, not %q: upstream accepts endpoints too, but fails to create such a lock", in.ResourceLock)
 	}
 	if in.LeaderName == "" {
-		c.errs.addf(migrationPath+".leaderName", "must not be empty: upstream refuses it too")
+		c.errs.addf(migrationPath+".leaderName", "must not be empty: upstream rejects it too")
 	}
 	c.out.LeaderMigration.LeaderName = in.LeaderName
 	c.origin("leaderMigration.leaderName", migrationPath+".leaderName")
@@ -37,6 +39,7 @@ func (c *converter) migrationToHub() {
 		if canonical, ok := migrationNames[name]; ok {
 			name = canonical
 		}
+		name, _ = registry.Canonical(name)
 		leaders = append(leaders, v1beta1.ControllerLeader{Name: name, Component: leader.Component})
 	}
 	c.out.LeaderMigration.ControllerLeaders = leaders

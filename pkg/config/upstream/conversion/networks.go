@@ -27,8 +27,8 @@ func (c *converter) networksToHub() {
 	c.masksToHub()
 }
 
-// masksToHub applies the size for either family to the family of the one range there
-// is, and lets the sizes for one family be what they are.
+// masksToHub applies the size for either family to the family of the one range there is, and
+// leaves the sizes for single families alone.
 func (c *converter) masksToHub() {
 	in, out := c.in.NodeIPAMController, &c.out.Controllers.NodeIPAM
 	if in.NodeCIDRMaskSizeIPv4 != 0 {
@@ -45,9 +45,9 @@ func (c *converter) masksToHub() {
 	ranges := c.out.Networking.ClusterCIDRs
 	switch {
 	case in.NodeCIDRMaskSizeIPv4 != 0 || in.NodeCIDRMaskSizeIPv6 != 0:
-		c.errs.addf(maskPath, "cannot be combined with a size for one family: upstream refuses it too")
+		c.errs.addf(maskPath, "cannot be combined with a size for one family: upstream rejects it too")
 	case len(ranges) > 1:
-		c.errs.addf(maskPath, "must be a size for each family with two ranges in %s: upstream refuses it too", clusterCIDRPath)
+		c.errs.addf(maskPath, "must be a size for each family with two ranges in %s: upstream rejects it too", clusterCIDRPath)
 	case len(ranges) == 1 && isIPv6(ranges[0]):
 		out.NodeCIDRMaskSizeIPv6 = ptr.To(in.NodeCIDRMaskSize)
 		c.origin(ipamBlock+"nodeCIDRMaskSizeIPv6", maskPath)

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Note is something about a conversion that its user should know.
+// Note is what a user should know about a conversion.
 type Note struct {
 	// Field is what the note is about: a path in v1alpha1, or a flag with its hyphens.
 	Field string `json:"field"`
-	// Message says what becomes of it and why.
+	// Message states what becomes of it and why.
 	Message string `json:"message"`
 	// Important marks a note about something that will not be as it was.
 	Important bool `json:"important,omitempty"`
@@ -22,7 +22,7 @@ func (n Note) String() string { return n.Field + ": " + n.Message }
 type FieldError struct {
 	// Field is the path in v1alpha1.
 	Field string
-	// Message says what is allowed, and what upstream does with the value.
+	// Message states what is allowed, and what upstream does with the value.
 	Message string
 }
 

@@ -46,8 +46,8 @@ func fieldByName(value reflect.Value, name string) (reflect.Value, bool) {
 	return reflect.Value{}, false
 }
 
-// JSONName is the name of a struct field in JSON; inline says that the fields of the
-// field are those of the struct itself.
+// JSONName is the name of a struct field in JSON; inline is set if the fields of the field
+// are those of the struct itself.
 func JSONName(field reflect.StructField) (name string, inline bool) {
 	name, _, _ = strings.Cut(field.Tag.Get("json"), ",")
 	if name == "" && field.Anonymous {

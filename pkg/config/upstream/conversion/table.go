@@ -15,33 +15,44 @@ type Row struct {
 	// Field is the path in v1beta1, empty if there is none. A <name> in it stands for
 	// the name of any controller.
 	Field string
-	// Opposite says that true is false here.
+	// Opposite is set if true is false here.
 	Opposite bool
-	// NegativeIsZero says that upstream treats a negative value as zero.
+	// NegativeIsZero is set if upstream treats a negative value as zero.
 	NegativeIsZero bool
-	// How says how the value is converted by code of its own. Without it the value is
-	// taken over as it is, except for what Opposite and NegativeIsZero say.
+	// How describes how code of its own converts the value. Without it the value is copied,
+	// subject to Opposite and NegativeIsZero.
 	How string
-	// Why says why there is no field.
+	// Why is the reason why there is no field.
 	Why string
-	// Refused says what upstream does with the values that are refused here.
+	// Refused describes what upstream does with the values that are refused here.
 	Refused string
+	// Rejects are the values out of range that upstream refuses too.
+	Rejects Rejects
 	// Deprecated is upstream's notice, for a flag that upstream hides.
 	Deprecated string
 }
+
+// Rejects are values that upstream refuses.
+type Rejects int
+
+// Values out of range that upstream refuses, besides none of them.
+const (
+	RejectsLow  Rejects = 1 << iota // those below the range
+	RejectsHigh                     // those above it
+)
 
 // Table returns all settings of Kubernetes 1.36, in the order of upstream's --help.
 func Table() []Row {
 	return slices.Concat(processRows(), servingRows(), nodeRows(), storageRows(), controllerRows(), observabilityRows(), fieldsWithoutFlag())
 }
 
-// Conversion says how the value is converted, empty if it is taken over as it is.
+// Conversion describes how the value is converted, empty if it is copied.
 func (r Row) Conversion() string {
 	switch {
 	case r.Opposite:
 		return "the opposite"
 	case r.NegativeIsZero:
-		return "a negative value is 0"
+		return "a negative value becomes 0"
 	}
 	return r.How
 }
@@ -54,7 +65,7 @@ func (r Row) Fields() []string {
 	return strings.Split(r.Field, ", ")
 }
 
-// copied says whether the value has a pair and is copied without code of its own.
+// copied reports whether the value has a pair and is copied without code of its own.
 func (r Row) copied() bool { return r.Upstream != "" && r.Field != "" && r.How == "" }
 
 // Flag returns the row of a flag.
@@ -78,7 +89,7 @@ func find(match func(Row) bool) (Row, bool) {
 
 const (
 	noEffect     = "has no effect in Kubernetes 1.36"
-	noWorkers    = "upstream takes any number, and with 0 it starts no worker, so that the controller does nothing"
-	badTimings   = "upstream panics with timings that do not fit together"
-	notInProcess = "is about the command line and not about what the process does"
+	noWorkers    = "upstream accepts any number; with 0 it starts no workers, and the controller does nothing"
+	badTimings   = "upstream panics if the durations contradict each other"
+	notInProcess = "affects the command line only, not the running process"
 )

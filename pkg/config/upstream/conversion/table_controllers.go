@@ -3,7 +3,7 @@ package conversion
 // nodeRows are the settings of the controllers of nodes and of addresses.
 func nodeRows() []Row {
 	const ipam, lifecycle = "controllers.node-ipam-controller.", "controllers.node-lifecycle-controller."
-	const maskHow = "0 is the default; a size for the family of a single range becomes that of the family"
+	const maskHow = "0 means the default; with a single range, node-cidr-mask-size is the size for the family of that range"
 	return []Row{
 		{Flag: "concurrent-service-syncs", Upstream: "ServiceController.ConcurrentServiceSyncs", Field: "controllers.service-lb-controller.concurrentSyncs",
 			Refused: "upstream has no such controller in 1.36"},
@@ -14,9 +14,9 @@ func nodeRows() []Row {
 		{Flag: "node-cidr-mask-size-ipv4", Upstream: "NodeIPAMController.NodeCIDRMaskSizeIPv4", Field: ipam + "nodeCIDRMaskSizeIPv4", How: maskHow},
 		{Flag: "node-cidr-mask-size-ipv6", Upstream: "NodeIPAMController.NodeCIDRMaskSizeIPv6", Field: ipam + "nodeCIDRMaskSizeIPv6", How: maskHow},
 		{Flag: "node-monitor-grace-period", Upstream: "NodeLifecycleController.NodeMonitorGracePeriod", Field: lifecycle + "nodeMonitorGracePeriod",
-			Refused: "upstream takes healthy nodes for lost"},
+			Refused: "upstream treats healthy nodes as lost"},
 		{Flag: "node-startup-grace-period", Upstream: "NodeLifecycleController.NodeStartupGracePeriod", Field: lifecycle + "nodeStartupGracePeriod",
-			Refused: "upstream takes new nodes for lost"},
+			Refused: "upstream treats new nodes as lost"},
 		{Flag: "node-eviction-rate", Upstream: "NodeLifecycleController.NodeEvictionRate", Field: lifecycle + "nodeEvictionRate",
 			Refused: "upstream taints nodes at that rate"},
 		{Flag: "secondary-node-eviction-rate", Upstream: "NodeLifecycleController.SecondaryNodeEvictionRate", Field: lifecycle + "secondaryNodeEvictionRate",
@@ -37,16 +37,16 @@ func storageRows() []Row {
 		up       = "PersistentVolumeBinderController."
 		volumes  = up + "VolumeConfiguration."
 		pod      = volumes + "PersistentVolumeRecyclerConfiguration."
-		refused  = "upstream gives up on the recycler pod at once"
+		refused  = "upstream gives up on the recycler pod immediately"
 	)
 	return []Row{
 		{Flag: "attach-detach-reconcile-sync-period", Upstream: "AttachDetachController.ReconcilerSyncLoopPeriod", Field: attach + "reconcilerSyncPeriod",
-			How: "0s while disable-attach-detach-reconcile-sync is set", Refused: "upstream refuses less than 1s and checks at any longer period"},
+			How: "0s while disable-attach-detach-reconcile-sync is set", Refused: "upstream rejects less than 1s and accepts any longer period"},
 		{Flag: "disable-attach-detach-reconcile-sync", Upstream: "AttachDetachController.DisableAttachDetachReconcilerSync", Field: attach + "reconcilerSyncPeriod",
-			How: "true is 0s, never"},
+			How: "true becomes 0s, never"},
 		{Flag: "disable-force-detach-on-timeout", Upstream: "AttachDetachController.disableForceDetachOnTimeout", Field: attach + "forceDetachOnTimeout", Opposite: true},
 
-		{Flag: "pvclaimbinder-sync-period", Upstream: up + "PVClaimBinderSyncPeriod", Field: binder + "syncPeriod", Refused: "upstream never stops looking at every volume"},
+		{Flag: "pvclaimbinder-sync-period", Upstream: up + "PVClaimBinderSyncPeriod", Field: binder + "syncPeriod", Refused: "upstream checks all volumes without a pause"},
 		{Flag: "enable-dynamic-provisioning", Upstream: volumes + "EnableDynamicProvisioning", Field: binder + "dynamicProvisioning"},
 		{Flag: "enable-hostpath-provisioner", Upstream: volumes + "EnableHostPathProvisioning", Field: binder + "hostPathProvisioning"},
 		{Flag: "flex-volume-plugin-dir", Upstream: volumes + "FlexVolumePluginDir", Field: "volumes.flexVolumePluginDirectory"},
@@ -58,7 +58,7 @@ func storageRows() []Row {
 		{Flag: "pv-recycler-timeout-increment-hostpath", Upstream: pod + "IncrementTimeoutHostPath", Field: recycler + "hostPath.timeoutIncrement", Refused: refused},
 
 		{Flag: "concurrent-ephemeralvolume-syncs", Upstream: "EphemeralVolumeController.ConcurrentEphemeralVolumeSyncs", Field: workersOf("ephemeral-volume-controller"),
-			Refused: "upstream refuses 0 too"},
+			Refused: "upstream rejects 0 too", Rejects: RejectsLow},
 	}
 }
 
@@ -69,9 +69,9 @@ func controllerRows() []Row {
 		slices  = "controllers.endpointslice-controller."
 		mirror  = "controllers.endpointslice-mirroring-controller."
 		scaler  = "controllers.horizontal-pod-autoscaler-controller."
-		soon    = "upstream takes any period; a negative one is 0s"
-		same    = "upstream refuses it too"
-		zero    = "upstream refuses 0 too"
+		soon    = "upstream accepts any period; a negative one means 0s"
+		same    = "upstream rejects it too"
+		zero    = "upstream rejects 0 too"
 	)
 	return []Row{
 		{Flag: "cluster-signing-cert-file", Upstream: "CSRSigningController.ClusterSigningCertFile", Field: signing + "allSigners.certFile"},
@@ -85,34 +85,34 @@ func controllerRows() []Row {
 		{Flag: "cluster-signing-legacy-unknown-cert-file", Upstream: "CSRSigningController.LegacyUnknownSignerConfiguration.CertFile", Field: signing + "legacyUnknown.certFile"},
 		{Flag: "cluster-signing-legacy-unknown-key-file", Upstream: "CSRSigningController.LegacyUnknownSignerConfiguration.KeyFile", Field: signing + "legacyUnknown.privateKeyFile"},
 		{Flag: "cluster-signing-duration", Upstream: "CSRSigningController.ClusterSigningDuration", Field: signing + "certificateDuration",
-			Refused: "upstream signs certificates for that long"},
+			Refused: "upstream signs certificates with that duration"},
 
 		{Flag: "concurrent-deployment-syncs", Upstream: "DeploymentController.ConcurrentDeploymentSyncs", Field: workersOf("deployment-controller"), Refused: noWorkers},
-		{Flag: "concurrent-device-taint-eviction-syncs", Upstream: "DeviceTaintEvictionController.ConcurrentSyncs", Field: workersOf("device-taint-eviction-controller"), Refused: zero},
-		{Flag: "concurrent-resourceclaim-syncs", Upstream: "ResourceClaimController.ConcurrentSyncs", Field: workersOf("resourceclaim-controller"), Refused: zero},
-		{Flag: "concurrent-statefulset-syncs", Upstream: "StatefulSetController.ConcurrentStatefulSetSyncs", Field: workersOf("statefulset-controller"), Refused: zero},
-		{Flag: "concurrent-daemonset-syncs", Upstream: "DaemonSetController.ConcurrentDaemonSetSyncs", Field: workersOf("daemonset-controller"), Refused: zero},
+		{Flag: "concurrent-device-taint-eviction-syncs", Upstream: "DeviceTaintEvictionController.ConcurrentSyncs", Field: workersOf("device-taint-eviction-controller"), Refused: zero, Rejects: RejectsLow},
+		{Flag: "concurrent-resourceclaim-syncs", Upstream: "ResourceClaimController.ConcurrentSyncs", Field: workersOf("resourceclaim-controller"), Refused: zero, Rejects: RejectsLow},
+		{Flag: "concurrent-statefulset-syncs", Upstream: "StatefulSetController.ConcurrentStatefulSetSyncs", Field: workersOf("statefulset-controller"), Refused: zero, Rejects: RejectsLow},
+		{Flag: "concurrent-daemonset-syncs", Upstream: "DaemonSetController.ConcurrentDaemonSetSyncs", Field: workersOf("daemonset-controller"), Refused: zero, Rejects: RejectsLow},
 
 		{Flag: "concurrent-endpoint-syncs", Upstream: "EndpointController.ConcurrentEndpointSyncs", Field: workersOf("endpoints-controller"), Refused: noWorkers},
 		{Flag: "endpoint-updates-batch-period", Upstream: "EndpointController.EndpointUpdatesBatchPeriod",
 			Field: "controllers.endpoints-controller.endpointUpdatesBatchPeriod", NegativeIsZero: true, Refused: soon},
-		{Flag: "concurrent-service-endpoint-syncs", Upstream: "EndpointSliceController.ConcurrentServiceEndpointSyncs", Field: workersOf("endpointslice-controller"), Refused: same},
+		{Flag: "concurrent-service-endpoint-syncs", Upstream: "EndpointSliceController.ConcurrentServiceEndpointSyncs", Field: workersOf("endpointslice-controller"), Refused: same, Rejects: RejectsLow | RejectsHigh},
 		{Flag: "endpointslice-updates-batch-period", Upstream: "EndpointSliceController.EndpointUpdatesBatchPeriod", Field: slices + "endpointUpdatesBatchPeriod",
 			NegativeIsZero: true, Refused: soon},
-		{Flag: "max-endpoints-per-slice", Upstream: "EndpointSliceController.MaxEndpointsPerSlice", Field: slices + "maxEndpointsPerSlice", Refused: same},
+		{Flag: "max-endpoints-per-slice", Upstream: "EndpointSliceController.MaxEndpointsPerSlice", Field: slices + "maxEndpointsPerSlice", Refused: same, Rejects: RejectsLow | RejectsHigh},
 		{Flag: "mirroring-concurrent-service-endpoint-syncs", Upstream: "EndpointSliceMirroringController.MirroringConcurrentServiceEndpointSyncs",
-			Field: workersOf("endpointslice-mirroring-controller"), Refused: same},
+			Field: workersOf("endpointslice-mirroring-controller"), Refused: same, Rejects: RejectsLow | RejectsHigh},
 		{Flag: "mirroring-endpointslice-updates-batch-period", Upstream: "EndpointSliceMirroringController.MirroringEndpointUpdatesBatchPeriod",
 			Field: mirror + "endpointUpdatesBatchPeriod", NegativeIsZero: true, Refused: soon},
-		{Flag: "mirroring-max-endpoints-per-subset", Upstream: "EndpointSliceMirroringController.MirroringMaxEndpointsPerSubset", Field: mirror + "maxEndpointsPerSubset", Refused: same},
+		{Flag: "mirroring-max-endpoints-per-subset", Upstream: "EndpointSliceMirroringController.MirroringMaxEndpointsPerSubset", Field: mirror + "maxEndpointsPerSubset", Refused: same, Rejects: RejectsLow | RejectsHigh},
 
 		{Flag: "concurrent-gc-syncs", Upstream: "GarbageCollectorController.ConcurrentGCSyncs", Field: workersOf("garbage-collector-controller"), Refused: noWorkers},
 		{Flag: "enable-garbage-collector", Upstream: "GarbageCollectorController.EnableGarbageCollector", Field: "controllers.garbage-collector-controller.enabled",
-			How: "false is enabled: false; true leaves it to controllers"},
+			How: "false becomes enabled: false; true leaves the decision to controllers"},
 
-		{Flag: "concurrent-horizontal-pod-autoscaler-syncs", Upstream: "HPAController.ConcurrentHorizontalPodAutoscalerSyncs", Field: workersOf("horizontal-pod-autoscaler-controller"), Refused: zero},
+		{Flag: "concurrent-horizontal-pod-autoscaler-syncs", Upstream: "HPAController.ConcurrentHorizontalPodAutoscalerSyncs", Field: workersOf("horizontal-pod-autoscaler-controller"), Refused: zero, Rejects: RejectsLow},
 		{Flag: "horizontal-pod-autoscaler-sync-period", Upstream: "HPAController.HorizontalPodAutoscalerSyncPeriod", Field: scaler + "syncPeriod",
-			Refused: "upstream waits that long between two looks"},
+			Refused: "upstream waits that long between two evaluations"},
 		{Flag: "horizontal-pod-autoscaler-downscale-stabilization", Upstream: "HPAController.HorizontalPodAutoscalerDownscaleStabilizationWindow", Field: scaler + "downscaleStabilization",
 			Refused: "upstream remembers for that long"},
 		{Flag: "horizontal-pod-autoscaler-tolerance", Upstream: "HPAController.HorizontalPodAutoscalerTolerance", Field: scaler + "tolerance", Refused: "upstream compares with it"},
@@ -121,8 +121,8 @@ func controllerRows() []Row {
 		{Flag: "horizontal-pod-autoscaler-initial-readiness-delay", Upstream: "HPAController.HorizontalPodAutoscalerInitialReadinessDelay", Field: scaler + "initialReadinessDelay",
 			Refused: "upstream ignores pods for that long"},
 
-		{Flag: "concurrent-job-syncs", Upstream: "JobController.ConcurrentJobSyncs", Field: workersOf("job-controller"), Refused: zero},
-		{Flag: "concurrent-cron-job-syncs", Upstream: "CronJobController.ConcurrentCronJobSyncs", Field: workersOf("cronjob-controller"), Refused: zero},
+		{Flag: "concurrent-job-syncs", Upstream: "JobController.ConcurrentJobSyncs", Field: workersOf("job-controller"), Refused: zero, Rejects: RejectsLow},
+		{Flag: "concurrent-cron-job-syncs", Upstream: "CronJobController.ConcurrentCronJobSyncs", Field: workersOf("cronjob-controller"), Refused: zero, Rejects: RejectsLow},
 		{Flag: "legacy-service-account-token-clean-up-period", Upstream: "LegacySATokenCleaner.CleanUpPeriod",
 			Field: "controllers.legacy-serviceaccount-token-cleaner-controller.cleanUpPeriod", Refused: "upstream deletes tokens that were used on the same day"},
 		{Flag: "concurrent-namespace-syncs", Upstream: "NamespaceController.ConcurrentNamespaceSyncs", Field: workersOf("namespace-controller"), Refused: noWorkers},

@@ -14,7 +14,7 @@ import (
 )
 
 // The file lists the flags of kube-controller-manager 1.36.3, from its --help and its two
-// hidden ones (specs/config-fields.md).
+// hidden ones (docs/specs/config-fields.md).
 func TestEveryFlagOfUpstreamIsInTheTable(t *testing.T) {
 	data, err := os.ReadFile("testdata/flags.txt")
 	if err != nil {
@@ -94,8 +94,19 @@ var fieldsOfOurOwn = map[string]string{
 	"reload.settleTime":                                             "upstream reads no file",
 	"reload.pollInterval":                                           "upstream reads no file",
 	"controllers.cloud-node-controller.concurrentSyncs":             "a flag of cloud controller managers",
+	"controllers.cloud-node-controller.concurrentStatusUpdates":     "a flag of cloud controller managers",
 	"controllers.cloud-node-controller.nodeStatusUpdateFrequency":   "a flag of cloud controller managers",
 	"controllers.cloud-node-lifecycle-controller.nodeMonitorPeriod": "a flag of cloud controller managers",
+	"controllers.storage-version-migrator-controller.migrationRate": "upstream has the limits of its client only",
+	"deletionBreaker.mode":                                          "upstream deletes without asking",
+	"deletionBreaker.window":                                        "upstream deletes without asking",
+	"deletionBreaker.share":                                         "upstream deletes without asking",
+	"deletionBreaker.minimum":                                       "upstream deletes without asking",
+	"deletionBreaker.exemptResources":                               "upstream deletes without asking",
+	"deletionBreaker.allowUntil":                                    "upstream deletes without asking",
+	"pausedNamespaces":                                              "upstream pauses nothing",
+	"controllers.<name>.paused":                                     "upstream pauses nothing",
+	"controllers.<name>.pausedNamespaces":                           "upstream pauses nothing",
 	"controllers.<name>.resyncPeriod":                               "upstream has one period for all, except for namespaces",
 }
 

@@ -12,18 +12,9 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
-// Build is what a conversion has to know of the program it converts for.
-type Build struct {
-	// Canonical returns the canonical name of a controller for one of its former names,
-	// and any other name as it is.
-	Canonical func(name string) string
-	// Has says whether the controller of that canonical name is part of the program.
-	Has func(controller string) bool
-}
-
 // Result is a converted configuration.
 type Result struct {
-	// Config is complete: what the source does not say has its default.
+	// Config is complete: what the source does not set has its default.
 	Config *v1beta1.KubeControllerManagerConfiguration
 	// Notes are what the user should know, in the order of the table.
 	Notes []Note
@@ -33,10 +24,10 @@ type Result struct {
 
 // ToHub converts a configuration of upstream that is in force: a field that is zero
 // means zero (see NewDefault). The error, if any, is of type Errors and names every
-// value that cannot be converted. Whether the result is valid is up to the validation
+// value that cannot be converted; the result then has the others. Whether the result is valid is up to the validation
 // of v1beta1.
-func ToHub(in *v1alpha1.KubeControllerManagerConfiguration, build Build) (*Result, error) {
-	c := &converter{in: in, build: build, result: Result{Origins: map[string]string{}}}
+func ToHub(in *v1alpha1.KubeControllerManagerConfiguration) (*Result, error) {
+	c := &converter{in: in, result: Result{Origins: map[string]string{}}}
 	c.out = &v1beta1.KubeControllerManagerConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1beta1.APIVersion, Kind: v1beta1.Kind},
 	}
@@ -46,14 +37,15 @@ func ToHub(in *v1alpha1.KubeControllerManagerConfiguration, build Build) (*Resul
 	c.leaderElectionToHub()
 	c.migrationToHub()
 	c.networksToHub()
+	c.cloudToHub()
 	c.volumesToHub()
 	c.ignoredToHub()
 	c.controllersToHub()
-	if len(c.errs) > 0 {
-		return nil, c.errs
-	}
 	v1beta1.SetDefaults(c.out)
 	c.result.Config = c.out
+	if len(c.errs) > 0 {
+		return &c.result, c.errs
+	}
 	return &c.result, nil
 }
 
@@ -61,7 +53,6 @@ func ToHub(in *v1alpha1.KubeControllerManagerConfiguration, build Build) (*Resul
 type converter struct {
 	in     *v1alpha1.KubeControllerManagerConfiguration
 	out    *v1beta1.KubeControllerManagerConfiguration
-	build  Build
 	errs   Errors
 	result Result
 }
@@ -72,7 +63,7 @@ func (c *converter) note(field string, important bool, message string) {
 	c.result.Notes = append(c.result.Notes, Note{Field: field, Message: message, Important: important})
 }
 
-// copied takes over every pair that needs no code of its own.
+// copied copies every pair that needs no code of its own.
 func (c *converter) copied() {
 	standard := v1beta1.NewDefault()
 	for _, row := range Table() {
@@ -90,7 +81,7 @@ func (c *converter) copied() {
 	}
 }
 
-// withoutMeaning notes what has a value of its own and no field here.
+// withoutMeaning adds a note for each setting with a value of its own and no field here.
 func (c *converter) withoutMeaning() {
 	standard := NewDefault()
 	for _, row := range Table() {
@@ -103,16 +94,34 @@ func (c *converter) withoutMeaning() {
 		}
 	}
 	if kind := c.in.KubeCloudShared.CIDRAllocatorType; kind != "" && kind != "RangeAllocator" {
-		c.errs.addf(allocatorPath, "must be RangeAllocator, not %q: upstream refuses it too", kind)
+		c.errs.addf(allocatorPath, "must be RangeAllocator, not %q: upstream rejects it too", kind)
 	}
-	if name := c.in.KubeCloudShared.CloudProvider.Name; name != "" && name != "external" {
-		c.errs.addf("KubeCloudShared.CloudProvider.Name", "must be empty or external, not %q: upstream refuses it too", name)
+}
+
+// cloudToHub takes the name of the cloud provider, of which upstream has none.
+func (c *converter) cloudToHub() {
+	name := c.in.KubeCloudShared.CloudProvider.Name
+	if name != "" && name != v1beta1.NoCloudProvider {
+		c.errs.addf(cloudProviderPath, "must be empty or external, not %q: upstream rejects it too", name)
+		return
+	}
+	c.out.Cloud.Provider = name
+	c.origin("cloud.provider", cloudProviderPath)
+}
+
+// cloudFromHub writes external for a provider that is linked into this build: the
+// controllers of the cloud do not run in upstream's process.
+func (c *exporter) cloudFromHub() {
+	if c.in.Cloud.Provider != "" {
+		c.out.KubeCloudShared.CloudProvider.Name = v1beta1.NoCloudProvider
 	}
 }
 
 const (
 	resourceLockPath = "Generic.LeaderElection.resourceLock"
 	allocatorPath    = "KubeCloudShared.CIDRAllocatorType"
+
+	cloudProviderPath = "KubeCloudShared.CloudProvider.Name"
 )
 
 func (c *converter) leaderElectionToHub() {
@@ -121,7 +130,7 @@ func (c *converter) leaderElectionToHub() {
 		return
 	}
 	if elects := election.LeaderElect == nil || *election.LeaderElect; elects {
-		c.errs.addf(resourceLockPath, "must be leases, not %q: upstream refuses it too", election.ResourceLock)
+		c.errs.addf(resourceLockPath, "must be leases, not %q: upstream rejects it too", election.ResourceLock)
 		return
 	}
 	if election.ResourceLock != "" {
@@ -139,7 +148,7 @@ func (c *converter) volumesToHub() {
 		out.ReconcilerSyncPeriod = &metav1.Duration{}
 		c.origin(field, "AttachDetachController.DisableAttachDetachReconcilerSync")
 	case in.ReconcilerSyncLoopPeriod.Duration <= 0:
-		c.errs.addf(period, "must be 1s or more, not %s: upstream refuses it too", in.ReconcilerSyncLoopPeriod.Duration)
+		c.errs.addf(period, "must be 1s or more, not %s: upstream rejects it too", in.ReconcilerSyncLoopPeriod.Duration)
 	default:
 		out.ReconcilerSyncPeriod = ptr.To(in.ReconcilerSyncLoopPeriod)
 		c.origin(field, period)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,26 +21,8 @@ func with(change func(*v1alpha1.KubeControllerManagerConfiguration)) *v1alpha1.K
 	return cfg
 }
 
-// few is a build without two controllers, one of which is off by default. It knows some
-// former names.
-func few() Build {
-	former := map[string]string{
-		"deployment": "deployment-controller", "job": "job-controller", "service": "service-lb-controller", "serviceaccount-token": tokenController,
-		"tokencleaner": "token-cleaner-controller", "bootstrapsigner": "bootstrap-signer-controller",
-	}
-	return Build{
-		Canonical: func(name string) string {
-			if canonical, ok := former[name]; ok {
-				return canonical
-			}
-			return name
-		},
-		Has: func(name string) bool { return name != "ttl-controller" && name != "token-cleaner-controller" },
-	}
-}
-
 func TestDefaultsOfUpstreamAreOursExceptForTheLimits(t *testing.T) {
-	result, err := ToHub(NewDefault(), everything())
+	result, err := ToHub(NewDefault())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,13 +47,14 @@ func enabled(cfg *v1beta1.KubeControllerManagerConfiguration) map[string]bool {
 	return out
 }
 
+// Pins MGR-66 and MGR-67.
 func TestListsOfControllers(t *testing.T) {
 	tests := []struct {
 		name     string
 		list     []string
 		standard bool
 		want     map[string]bool
-		notes    []string // the fields of the notes, but for that on *
+		notes    []string // the fields of the notes
 	}{
 		{"everything", []string{"*"}, true, nil, nil},
 		{"nothing", nil, false, nil, nil},
@@ -82,7 +64,6 @@ func TestListsOfControllers(t *testing.T) {
 		{"the first entry decides, by any name", []string{"job", "*", "-job-controller"}, true, map[string]bool{"job-controller": true}, []string{"Generic.Controllers[2]"}},
 		{"the same twice is no news", []string{"*", "-job", "-job"}, true, map[string]bool{"job-controller": false}, nil},
 		{"off by default", []string{"*", "bootstrapsigner"}, true, map[string]bool{"bootstrap-signer-controller": true}, nil},
-		{"not in this build", []string{"*", "tokencleaner", "-ttl-controller"}, true, map[string]bool{"ttl-controller": false}, []string{"Generic.Controllers[1]"}},
 		{"never in upstream", []string{"*", "service"}, true, nil, []string{"Generic.Controllers[1]"}},
 		{"off what is never in upstream", []string{"*", "-service"}, true, map[string]bool{"service-lb-controller": false}, nil},
 		{"the list does not matter to upstream", []string{"*", "-serviceaccount-token"}, true, nil, []string{"Generic.Controllers[1]"}},
@@ -92,7 +73,7 @@ func TestListsOfControllers(t *testing.T) {
 			result, err := ToHub(with(func(c *v1alpha1.KubeControllerManagerConfiguration) {
 				c.Generic.Controllers = test.list
 				c.Generic.ClientConnection.QPS = Unlimited
-			}), few())
+			}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,9 +82,7 @@ func TestListsOfControllers(t *testing.T) {
 			}
 			var notes []string
 			for _, note := range result.Notes {
-				if note.Field != controllersPath {
-					notes = append(notes, note.Field)
-				}
+				notes = append(notes, note.Field)
 				if !note.Important {
 					t.Errorf("a note on controllers is important: %v", note)
 				}
@@ -115,24 +94,13 @@ func TestListsOfControllers(t *testing.T) {
 	}
 }
 
-func TestEveryControllerOfUpstreamThatIsNotHereIsNamed(t *testing.T) {
-	result, err := ToHub(NewDefault(), few())
-	if err != nil {
-		t.Fatal(err)
-	}
-	last := result.Notes[len(result.Notes)-1]
-	if !last.Important || !strings.HasSuffix(last.Message, "DO NOT RUN here: ttl-controller") {
-		t.Errorf("note: %v", last)
-	}
-}
-
 // Upstream runs that controller whenever it has a key, also if no * and no entry selects it.
 func TestTokenControllerRunsWithAKeyWhateverTheListSays(t *testing.T) {
 	for key, want := range map[string]map[string]bool{"": {"job-controller": true}, "sa.key": {"job-controller": true, tokenController: true}} {
 		result, err := ToHub(with(func(c *v1alpha1.KubeControllerManagerConfiguration) {
 			c.Generic.Controllers = []string{"job-controller"}
 			c.SAController.ServiceAccountKeyFile = key
-		}), everything())
+		}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +114,7 @@ func TestGarbageCollectorThatIsSwitchedOffIsDisabled(t *testing.T) {
 	result, err := ToHub(with(func(c *v1alpha1.KubeControllerManagerConfiguration) {
 		c.Generic.Controllers = []string{"*", collector}
 		c.GarbageCollectorController.EnableGarbageCollector = ptr.To(false)
-	}), everything())
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +146,7 @@ func TestLimits(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			result, err := ToHub(with(func(c *v1alpha1.KubeControllerManagerConfiguration) {
 				c.Generic.ClientConnection.QPS, c.Generic.ClientConnection.Burst = test.qps, test.burst
-			}), everything())
+			}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -208,7 +176,7 @@ func TestSizesOfNodeRanges(t *testing.T) {
 			result, err := ToHub(with(func(c *v1alpha1.KubeControllerManagerConfiguration) {
 				c.KubeCloudShared.ClusterCIDR = test.ranges
 				c.NodeIPAMController = v1alpha1.NodeIPAMControllerConfiguration{NodeCIDRMaskSize: test.any, NodeCIDRMaskSizeIPv4: test.ipv4, NodeCIDRMaskSizeIPv6: test.v6}
-			}), everything())
+			}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -225,7 +193,7 @@ func TestLeaderMigration(t *testing.T) {
 		c.Generic.LeaderMigrationEnabled = true
 		c.Generic.LeaderMigration = generic.LeaderMigrationConfiguration{LeaderName: "m", ResourceLock: "leases", ControllerLeaders: []generic.ControllerLeaderConfiguration{
 			{Name: "route-controller", Component: "*"}, {Name: "service-controller", Component: "cloud-controller-manager"}, {Name: "node-ipam-controller", Component: "kube-controller-manager"}}}
-	}), everything())
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,6 +201,29 @@ func TestLeaderMigration(t *testing.T) {
 		{Name: "node-route-controller", Component: "*"}, {Name: "service-lb-controller", Component: "cloud-controller-manager"}, {Name: "node-ipam-controller", Component: "kube-controller-manager"}}}
 	if diff := cmp.Diff(want, result.Config.LeaderMigration); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A file of leader migration names controllers as its release of Kubernetes did.
+func TestNamesInLeaderMigration(t *testing.T) {
+	for name, want := range map[string]string{
+		"route": "node-route-controller", "route-controller": "node-route-controller", "node-route-controller": "node-route-controller",
+		"service": "service-lb-controller", "service-controller": "service-lb-controller", "service-lb-controller": "service-lb-controller",
+		"cloud-node": "cloud-node-controller", "cloud-node-lifecycle": "cloud-node-lifecycle-controller",
+		"nodeipam": "node-ipam-controller", "node-ipam-controller": "node-ipam-controller", "attachdetach": "persistentvolume-attach-detach-controller",
+	} {
+		result, err := ToHub(with(func(c *v1alpha1.KubeControllerManagerConfiguration) {
+			c.Generic.LeaderMigrationEnabled = true
+			c.Generic.LeaderMigration = generic.LeaderMigrationConfiguration{
+				LeaderName: "m", ControllerLeaders: []generic.ControllerLeaderConfiguration{{Name: name, Component: "*"}},
+			}
+		}))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := result.Config.LeaderMigration.ControllerLeaders[0].Name; got != want {
+			t.Errorf("%s becomes %s, want %s", name, got, want)
+		}
 	}
 }
 
@@ -280,7 +271,7 @@ func TestValuesThatCannotBeConverted(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := ToHub(with(test.change), everything())
+			_, err := ToHub(with(test.change))
 			var problems Errors
 			if !errors.As(err, &problems) || len(problems) != 1 || problems[0].Field != test.field {
 				t.Errorf("errors %v, want one of %s", err, test.field)
@@ -293,7 +284,7 @@ func TestNegativeValuesThatUpstreamTakesForZero(t *testing.T) {
 	result, err := ToHub(with(func(c *v1alpha1.KubeControllerManagerConfiguration) {
 		c.PodGCController.TerminatedPodGCThreshold = -1
 		c.NamespaceController.NamespaceSyncPeriod = seconds(-1)
-	}), everything())
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,24 +5,22 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// endpointSlicesByService files EndpointSlices under the namespace and name of the
-// Service that their label names; those without the label are not filed.
+// endpointSlicesByService indexes EndpointSlices by the namespace and name of the Service in
+// their label; those without the label are not indexed.
 const endpointSlicesByService = "endpointSliceService"
 
 // EndpointSlices finds EndpointSlices by Service.
 type EndpointSlices struct{ indexer cache.Indexer }
 
 // NewEndpointSlices adds the index to the EndpointSlice informer if needed.
-func NewEndpointSlices(informer cache.SharedIndexInformer) (EndpointSlices, error) {
-	if err := Ensure(informer, endpointSlicesByService, endpointSliceKeys); err != nil {
-		return EndpointSlices{}, err
-	}
-	return EndpointSlices{informer.GetIndexer()}, nil
+func NewEndpointSlices(informer cache.SharedIndexInformer) EndpointSlices {
+	Ensure(informer, endpointSlicesByService, endpointSliceKeys)
+	return EndpointSlices{informer.GetIndexer()}
 }
 
 // Of returns the EndpointSlices labelled with a Service, whoever manages them.
 func (e EndpointSlices) Of(namespace, service string) ([]*discoveryv1.EndpointSlice, error) {
-	return appendFrom[*discoveryv1.EndpointSlice](nil, e.indexer, endpointSlicesByService, namespace+"/"+service)
+	return Append[*discoveryv1.EndpointSlice](nil, e.indexer, endpointSlicesByService, namespace+"/"+service)
 }
 
 func endpointSliceKeys(obj any) ([]string, error) {

@@ -1,16 +1,18 @@
-// Package index finds objects by the controller that owns them, without a scan of the
+// Package index finds objects by their controller, node, selector or devices, without scanning the
 // namespace.
 //
 // The model, in rules:
 //
-//  1. Each index files an object under its controller reference; objects without one
-//     are filed in the orphan bucket of their namespace.
-//  2. A finder (Pods, ReplicaSets) is made from the informer, which adds the index if it
-//     is not there yet. Indexes outlive the controller that asked for them.
-//  3. What a finder returns is the cached object: it must not be changed. The slice
-//     belongs to the caller.
+//  1. An index by controller has a key for each controller reference; objects without one are
+//     in the orphan bucket of their namespace.
+//  2. The constructor of a finder (Pods, ReplicaSets) adds the index to the informer unless it
+//     exists. Indexes outlive the controller that added them.
+//  3. A finder returns cached objects, which must not be modified. The slice belongs to the
+//     caller.
+//  4. If an informer rejects an index, its scope records the error, which fails the New of the
+//     controller; it need not be checked here.
 //
-// See specs/workload-common.md, section 2.
+// See docs/specs/workload-common.md, section 2.
 package index
 
 import (
@@ -20,18 +22,15 @@ import (
 )
 
 // Ensure adds an index to an informer unless it has one of that name.
-func Ensure(informer cache.SharedIndexInformer, name string, keys cache.IndexFunc) error {
+func Ensure(informer cache.SharedIndexInformer, name string, keys cache.IndexFunc) {
 	if _, ok := informer.GetIndexer().GetIndexers()[name]; ok {
-		return nil
+		return
 	}
-	if err := informer.AddIndexers(cache.Indexers{name: keys}); err != nil {
-		return fmt.Errorf("adding index %q: %w", name, err)
-	}
-	return nil
+	_ = informer.AddIndexers(cache.Indexers{name: keys}) // see rule 4
 }
 
-// appendFrom appends the objects that an index files under a key.
-func appendFrom[T any](to []T, indexer cache.Indexer, name, key string) ([]T, error) {
+// Append appends the cached objects that an index has under a key.
+func Append[T any](to []T, indexer cache.Indexer, name, key string) ([]T, error) {
 	objects, err := indexer.ByIndex(name, key)
 	if err != nil {
 		return nil, fmt.Errorf("looking up %q in index %q: %w", key, name, err)

@@ -16,19 +16,17 @@ const JobsByController = "jobController"
 type Jobs struct{ indexer cache.Indexer }
 
 // NewJobs adds the index to the Job informer if needed.
-func NewJobs(informer cache.SharedIndexInformer) (Jobs, error) {
-	if err := Ensure(informer, JobsByController, ControllerKeys); err != nil {
-		return Jobs{}, err
-	}
-	return Jobs{informer.GetIndexer()}, nil
+func NewJobs(informer cache.SharedIndexInformer) Jobs {
+	Ensure(informer, JobsByController, ControllerKeys)
+	return Jobs{informer.GetIndexer()}
 }
 
-// OwnedBy returns the Jobs that the owner, of the kind, controls. It fails if the owner
-// lacks a namespace, name or UID.
+// OwnedBy returns the Jobs that the owner, of the kind, controls. It returns an error if the
+// owner has no namespace, name or UID.
 func (j Jobs) OwnedBy(kind string, owner metav1.Object) ([]*batchv1.Job, error) {
 	if err := identified(kind, owner); err != nil {
 		return nil, fmt.Errorf("looking up jobs: %w", err)
 	}
 	key := controllerKey(owner.GetNamespace(), kind, owner.GetName(), owner.GetUID())
-	return appendFrom[*batchv1.Job](nil, j.indexer, JobsByController, key)
+	return Append[*batchv1.Job](nil, j.indexer, JobsByController, key)
 }

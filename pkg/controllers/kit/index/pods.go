@@ -14,7 +14,8 @@ import (
 // <namespace>/<kind>/<name>/<uid> of the controller, and <namespace> for orphans.
 const PodsByController = "podController"
 
-// ControllerKeys is the index function of PodsByController. It fits any namespaced kind.
+// ControllerKeys is the index function of PodsByController. It can be used for any namespaced
+// kind.
 func ControllerKeys(obj any) ([]string, error) {
 	object, err := meta.Accessor(obj)
 	if err != nil {
@@ -35,24 +36,22 @@ func controllerKey(namespace, kind, name string, uid types.UID) string {
 type Pods struct{ indexer cache.Indexer }
 
 // NewPods adds the index to the pod informer if needed.
-func NewPods(informer cache.SharedIndexInformer) (Pods, error) {
-	if err := Ensure(informer, PodsByController, ControllerKeys); err != nil {
-		return Pods{}, err
-	}
-	return Pods{informer.GetIndexer()}, nil
+func NewPods(informer cache.SharedIndexInformer) Pods {
+	Ensure(informer, PodsByController, ControllerKeys)
+	return Pods{informer.GetIndexer()}
 }
 
-// OwnedBy returns the pods that the owner, of the kind, controls. It fails if the owner
-// lacks a namespace, name or UID, because orphans would be found instead.
+// OwnedBy returns the pods that the owner, of the kind, controls. It returns an error if the
+// owner has no namespace, name or UID, since the key would then be that of orphans.
 func (p Pods) OwnedBy(kind string, owner metav1.Object) ([]*corev1.Pod, error) {
 	if err := identified(kind, owner); err != nil {
 		return nil, fmt.Errorf("looking up pods: %w", err)
 	}
 	key := controllerKey(owner.GetNamespace(), kind, owner.GetName(), owner.GetUID())
-	return appendFrom[*corev1.Pod](nil, p.indexer, PodsByController, key)
+	return Append[*corev1.Pod](nil, p.indexer, PodsByController, key)
 }
 
-// identified fails if an owner lacks a part of its key, because orphans would be found instead.
+// identified returns an error if a part of the owner's key is missing.
 func identified(kind string, owner metav1.Object) error {
 	if kind == "" || owner.GetNamespace() == "" || owner.GetName() == "" || owner.GetUID() == "" {
 		return fmt.Errorf("of %q %s/%s (%s): kind, namespace, name and uid are required",
@@ -61,9 +60,9 @@ func identified(kind string, owner metav1.Object) error {
 	return nil
 }
 
-// Orphans returns the pods of a namespace that nothing controls.
+// Orphans returns the pods of a namespace that have no controller.
 func (p Pods) Orphans(namespace string) ([]*corev1.Pod, error) {
-	return appendFrom[*corev1.Pod](nil, p.indexer, PodsByController, namespace)
+	return Append[*corev1.Pod](nil, p.indexer, PodsByController, namespace)
 }
 
 // OwnedByOrOrphans returns the pods that the owner controls or might adopt.
@@ -72,5 +71,5 @@ func (p Pods) OwnedByOrOrphans(kind string, owner metav1.Object) ([]*corev1.Pod,
 	if err != nil {
 		return nil, err
 	}
-	return appendFrom(owned, p.indexer, PodsByController, owner.GetNamespace())
+	return Append(owned, p.indexer, PodsByController, owner.GetNamespace())
 }

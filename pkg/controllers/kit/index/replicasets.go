@@ -11,7 +11,7 @@ import (
 )
 
 // ReplicaSetsByController is the name of the index of ReplicaSets by the UID of their
-// controller. Orphans are filed under <namespace>/, which no UID looks like.
+// controller. Orphans are indexed under <namespace>/, which no UID can equal.
 const ReplicaSetsByController = "controllerUID"
 
 // ControllerUIDKeys is the index function of ReplicaSetsByController.
@@ -32,16 +32,14 @@ func orphanKey(namespace string) string { return namespace + "/" }
 type ReplicaSets struct{ indexer cache.Indexer }
 
 // NewReplicaSets adds the index to the ReplicaSet informer if needed.
-func NewReplicaSets(informer cache.SharedIndexInformer) (ReplicaSets, error) {
-	if err := Ensure(informer, ReplicaSetsByController, ControllerUIDKeys); err != nil {
-		return ReplicaSets{}, err
-	}
-	return ReplicaSets{informer.GetIndexer()}, nil
+func NewReplicaSets(informer cache.SharedIndexInformer) ReplicaSets {
+	Ensure(informer, ReplicaSetsByController, ControllerUIDKeys)
+	return ReplicaSets{informer.GetIndexer()}
 }
 
 // OwnedBy returns the ReplicaSets of a namespace that the owner with the UID controls.
 func (r ReplicaSets) OwnedBy(namespace string, owner types.UID) ([]*appsv1.ReplicaSet, error) {
-	owned, err := appendFrom[*appsv1.ReplicaSet](nil, r.indexer, ReplicaSetsByController, string(owner))
+	owned, err := Append[*appsv1.ReplicaSet](nil, r.indexer, ReplicaSetsByController, string(owner))
 	if err != nil {
 		return nil, err
 	}
@@ -54,9 +52,9 @@ func (r ReplicaSets) OwnedBy(namespace string, owner types.UID) ([]*appsv1.Repli
 	return here, nil
 }
 
-// Orphans returns the ReplicaSets of a namespace that nothing controls.
+// Orphans returns the ReplicaSets of a namespace that have no controller.
 func (r ReplicaSets) Orphans(namespace string) ([]*appsv1.ReplicaSet, error) {
-	return appendFrom[*appsv1.ReplicaSet](nil, r.indexer, ReplicaSetsByController, orphanKey(namespace))
+	return Append[*appsv1.ReplicaSet](nil, r.indexer, ReplicaSetsByController, orphanKey(namespace))
 }
 
 // OwnedByOrOrphans returns the ReplicaSets that an owner controls or might adopt.
@@ -65,5 +63,5 @@ func (r ReplicaSets) OwnedByOrOrphans(owner metav1.Object) ([]*appsv1.ReplicaSet
 	if err != nil {
 		return nil, err
 	}
-	return appendFrom(owned, r.indexer, ReplicaSetsByController, orphanKey(owner.GetNamespace()))
+	return Append(owned, r.indexer, ReplicaSetsByController, orphanKey(owner.GetNamespace()))
 }

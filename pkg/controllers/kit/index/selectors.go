@@ -10,15 +10,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Services and the pods they select are found from one another through one label pair
-// of the selector, its anchor, instead of through a scan of the namespace:
+// One label pair of the selector, its anchor, leads from a Service to its pods and back,
+// without a scan of the namespace:
 //
 //  1. A selector has at most one anchor: of its pairs with a shared key (see shared) the
 //     one with the longest value, which tends to be the most specific one.
 //  2. A Service is indexed once: under its anchor, or under its namespace if it has none.
 //     A Service with a nil selector selects nothing and is not indexed.
 //  3. A pod is indexed under each of its label pairs with a shared key.
-//  4. What an index returns are candidates: the whole selector is matched afterwards.
+//  4. An index returns candidates; the whole selector is matched afterwards.
 const (
 	servicesBySelector = "serviceSelector"
 	podsByLabel        = "podLabel"
@@ -28,20 +28,18 @@ const (
 type Services struct{ indexer cache.Indexer }
 
 // NewServices adds the index to the Service informer if needed.
-func NewServices(informer cache.SharedIndexInformer) (Services, error) {
-	if err := Ensure(informer, servicesBySelector, serviceKeys); err != nil {
-		return Services{}, err
-	}
-	return Services{informer.GetIndexer()}, nil
+func NewServices(informer cache.SharedIndexInformer) Services {
+	Ensure(informer, servicesBySelector, serviceKeys)
+	return Services{informer.GetIndexer()}
 }
 
-// Selecting returns the Services of a namespace that select a pod with these labels. Its
-// work grows with the number of Services that have their anchor in common with the pod.
+// Selecting returns the Services of a namespace that select a pod with these labels. Its cost
+// is proportional to the number of Services whose anchor the pod has.
 func (s Services) Selecting(namespace string, pod labels.Set) ([]*corev1.Service, error) {
 	var candidates []*corev1.Service
 	var err error
 	for _, key := range append(labelKeys(namespace, pod), namespace) {
-		if candidates, err = appendFrom(candidates, s.indexer, servicesBySelector, key); err != nil {
+		if candidates, err = Append(candidates, s.indexer, servicesBySelector, key); err != nil {
 			return nil, err
 		}
 	}
@@ -54,15 +52,13 @@ func (s Services) Selecting(namespace string, pod labels.Set) ([]*corev1.Service
 type SelectedPods struct{ indexer cache.Indexer }
 
 // NewSelectedPods adds the index to the pod informer if needed.
-func NewSelectedPods(informer cache.SharedIndexInformer) (SelectedPods, error) {
-	if err := Ensure(informer, podsByLabel, podKeys); err != nil {
-		return SelectedPods{}, err
-	}
-	return SelectedPods{informer.GetIndexer()}, nil
+func NewSelectedPods(informer cache.SharedIndexInformer) SelectedPods {
+	Ensure(informer, podsByLabel, podKeys)
+	return SelectedPods{informer.GetIndexer()}
 }
 
-// By returns the pods of a namespace that a Service selector matches. An empty selector
-// matches every pod, and a nil one none.
+// By returns the pods of a namespace that a Service selector matches. An empty selector matches
+// every pod, a nil one matches none.
 func (p SelectedPods) By(namespace string, selector map[string]string) ([]*corev1.Pod, error) {
 	if selector == nil {
 		return nil, nil
@@ -71,7 +67,7 @@ func (p SelectedPods) By(namespace string, selector map[string]string) ([]*corev
 	if label, ok := anchor(selector); ok {
 		name, key = podsByLabel, pairKey(namespace, label, selector[label])
 	}
-	candidates, err := appendFrom[*corev1.Pod](nil, p.indexer, name, key)
+	candidates, err := Append[*corev1.Pod](nil, p.indexer, name, key)
 	if err != nil {
 		return nil, err
 	}
@@ -110,8 +106,8 @@ func labelKeys(namespace string, set labels.Set) []string {
 	return keys
 }
 
-// pairKey cannot clash with another one or with a namespace: names of namespaces have no
-// slash, names of labels no equals sign.
+// pairKey returns a unique key: names of namespaces contain no slash, label keys contain no
+// equals sign.
 func pairKey(namespace, label, value string) string { return namespace + "/" + label + "=" + value }
 
 // anchor returns the key of the pair that a selector is indexed by.
@@ -128,9 +124,9 @@ func anchor(selector map[string]string) (label string, ok bool) {
 	return label, ok
 }
 
-// shared is false for labels that controllers stamp on pods with values for one
-// revision, one Job or one index. Indexing pods by them costs an index bucket for every
-// few pods, and Services practically never select by nothing else.
+// shared is false for labels whose values are specific to one revision, Job or index. Indexing
+// pods by them costs a bucket for every few pods, and Services hardly ever select by them
+// alone.
 func shared(label string) bool {
 	switch label {
 	case appsv1.DefaultDeploymentUniqueLabelKey, appsv1.ControllerRevisionHashLabelKey,

@@ -51,31 +51,34 @@ func TestIndexesFindWhatAScanWouldFind(t *testing.T) {
 		add(t, services, service)
 		add(t, pods, pod)
 	}
-	matches := 0
-	for _, pod := range allPods {
-		var want []string
-		for _, service := range allServices {
-			if selects(service, pod) {
-				want = append(want, service.Name)
-			}
-		}
-		got, err := Services{services}.Selecting(pod.Namespace, pod.Labels)
-		compare(t, want, names(got), err)
-		matches += len(want)
-	}
-	for _, service := range allServices {
-		var want []string
-		for _, pod := range allPods {
-			if selects(service, pod) {
-				want = append(want, pod.Name)
-			}
-		}
-		got, err := SelectedPods{pods}.By(service.Namespace, service.Spec.Selector)
-		compare(t, want, names(got), err)
-	}
+	matches := sameAsScan(t, allPods, allServices, func(pod *corev1.Pod, service *corev1.Service) bool { return selects(service, pod) },
+		func(pod *corev1.Pod) ([]*corev1.Service, error) {
+			return Services{services}.Selecting(pod.Namespace, pod.Labels)
+		})
+	sameAsScan(t, allServices, allPods, selects, func(service *corev1.Service) ([]*corev1.Pod, error) {
+		return SelectedPods{pods}.By(service.Namespace, service.Spec.Selector)
+	})
 	if matches < 100 {
 		t.Errorf("only %d pairs matched: the test compares nothing", matches)
 	}
+}
+
+// sameAsScan compares what is found for each object with what a scan of all candidates finds,
+// and returns how many that is in all.
+func sameAsScan[T, C metav1.Object](t *testing.T, objects []T, candidates []C, match func(T, C) bool, find func(T) ([]C, error)) (matches int) {
+	t.Helper()
+	for _, object := range objects {
+		var want []string
+		for _, candidate := range candidates {
+			if match(object, candidate) {
+				want = append(want, candidate.GetName())
+			}
+		}
+		got, err := find(object)
+		compare(t, want, names(got), err)
+		matches += len(want)
+	}
+	return matches
 }
 
 func TestEndpointSlicesAreFiledUnderTheServiceOfTheirLabel(t *testing.T) {

@@ -5,20 +5,22 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"kcmd.dev/pkg/controllers/kit/ownership"
+	"kcmd.dev/pkg/controllers/kit/owners"
 )
 
-// Matters reports that a change of a pod can change what its owner does or reports. The
-// other changes, like addresses and container states, are most of what a pod goes
-// through.
+// Matters reports whether a change of a pod is relevant to its owner. Most changes of a pod,
+// such as those of addresses and container states, are not.
 func Matters(old, pod *corev1.Pod) bool {
 	return old.UID != pod.UID ||
 		old.Status.Phase != pod.Status.Phase ||
 		(old.DeletionTimestamp == nil) != (pod.DeletionTimestamp == nil) ||
 		!sameReadiness(ReadyCondition(old), ReadyCondition(pod)) ||
 		!maps.Equal(old.Labels, pod.Labels) ||
-		!ownership.SameController(old, pod)
+		!owners.SameController(old, pod)
 }
+
+// BecameReady reports whether a pod has changed from not ready to ready.
+func BecameReady(old, pod *corev1.Pod) bool { return !IsReady(old) && IsReady(pod) }
 
 func sameReadiness(a, b *corev1.PodCondition) bool {
 	if a == nil || b == nil {

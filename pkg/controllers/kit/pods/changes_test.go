@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// Pins WL-105.
 func TestMatters(t *testing.T) {
 	base := func() *corev1.Pod {
 		pod := FromTemplate(template(), owner(), *ref())

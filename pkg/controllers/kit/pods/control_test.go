@@ -17,6 +17,8 @@ import (
 	ktesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controller"
 )
 
 func owner() *appsv1.ReplicaSet {
@@ -40,6 +42,7 @@ func template() *corev1.PodTemplateSpec {
 	}
 }
 
+// Pins WL-27.
 func TestFromTemplate(t *testing.T) {
 	source := template()
 	got := FromTemplate(source, owner(), *ref())
@@ -65,6 +68,7 @@ func TestFromTemplate(t *testing.T) {
 	}
 }
 
+// Pins WL-27.
 func TestNamePrefix(t *testing.T) {
 	for name, want := range map[string]string{"rs": "rs-", "a.b": "a.b-", "Not-Valid": "Not-Valid"} {
 		if got := NamePrefix(name); got != want {
@@ -80,7 +84,7 @@ func control(verb string, err error) (Control, *fake.Clientset, *record.FakeReco
 		client.PrependReactor(verb, "pods", func(ktesting.Action) (bool, runtime.Object, error) { return true, nil, err })
 	}
 	events := record.NewFakeRecorder(10)
-	return Control{Client: client, Events: events}, client, events
+	return Control{Client: client, Record: controller.Env{Events: events}.Record}, client, events
 }
 
 func recorded(events *record.FakeRecorder) []string {
@@ -116,16 +120,16 @@ func TestCreate(t *testing.T) {
 		want     []string
 		requests int
 	}{
-		{name: "created", template: template(), ref: ref(), want: []string{"Normal SuccessfulCreate Created pod: "}, requests: 1},
-		{name: "refused", template: template(), ref: ref(), apiErr: boom, wantErr: "boom", want: []string{"Warning FailedCreate Error creating: boom"}, requests: 1},
-		{name: "namespace is going", template: template(), ref: ref(), apiErr: terminating, wantErr: terminating.Error(), requests: 1},
-		{name: "cut off", template: template(), ref: ref(), apiErr: boom, cut: true, wantErr: "boom", requests: 1},
-		{name: "no labels", template: &corev1.PodTemplateSpec{}, ref: ref(), wantErr: "unable to create pods, no labels"},
-		{name: "no reference", template: template(), wantErr: "controllerRef is nil"},
-		{name: "no version", template: template(), ref: change(func(r *metav1.OwnerReference) { r.APIVersion = "" }), wantErr: "controllerRef has empty APIVersion"},
-		{name: "no kind", template: template(), ref: change(func(r *metav1.OwnerReference) { r.Kind = "" }), wantErr: "controllerRef has empty Kind"},
-		{name: "no controller", template: template(), ref: change(func(r *metav1.OwnerReference) { r.Controller = nil }), wantErr: "controllerRef.Controller is not set to true"},
-		{name: "not blocking", template: template(), ref: change(func(r *metav1.OwnerReference) { r.BlockOwnerDeletion = ptr.To(false) }), wantErr: "controllerRef.BlockOwnerDeletion is not set to true"},
+		{name: "WL-30: created", template: template(), ref: ref(), want: []string{"Normal SuccessfulCreate Created pod: "}, requests: 1},
+		{name: "WL-29: refused", template: template(), ref: ref(), apiErr: boom, wantErr: "boom", want: []string{"Warning FailedCreate Error creating: boom"}, requests: 1},
+		{name: "WL-29: namespace is going", template: template(), ref: ref(), apiErr: terminating, wantErr: terminating.Error(), requests: 1},
+		{name: "WL-100: cut off", template: template(), ref: ref(), apiErr: boom, cut: true, wantErr: "boom", requests: 1},
+		{name: "WL-28: no labels", template: &corev1.PodTemplateSpec{}, ref: ref(), wantErr: "unable to create pods, no labels"},
+		{name: "WL-28: no reference", template: template(), wantErr: "controllerRef is nil"},
+		{name: "WL-28: no version", template: template(), ref: change(func(r *metav1.OwnerReference) { r.APIVersion = "" }), wantErr: "controllerRef has empty APIVersion"},
+		{name: "WL-28: no kind", template: template(), ref: change(func(r *metav1.OwnerReference) { r.Kind = "" }), wantErr: "controllerRef has empty Kind"},
+		{name: "WL-28: no controller", template: template(), ref: change(func(r *metav1.OwnerReference) { r.Controller = nil }), wantErr: "controllerRef.Controller is not set to true"},
+		{name: "WL-28: not blocking", template: template(), ref: change(func(r *metav1.OwnerReference) { r.BlockOwnerDeletion = ptr.To(false) }), wantErr: "controllerRef.BlockOwnerDeletion is not set to true"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c, client, events := control("create", test.apiErr)
@@ -180,10 +184,10 @@ func TestDelete(t *testing.T) {
 		wantErr string
 		want    []string
 	}{
-		{name: "deleted", want: []string{"Normal SuccessfulDelete Deleted pod: p"}},
-		{name: "gone already", apiErr: gone, wantErr: gone.Error()},
-		{name: "refused", apiErr: boom, wantErr: "unable to delete pods: boom", want: []string{"Warning FailedDelete Error deleting: boom"}},
-		{name: "cut off", apiErr: boom, cut: true, wantErr: "unable to delete pods: boom"},
+		{name: "WL-32: deleted", want: []string{"Normal SuccessfulDelete Deleted pod: p"}},
+		{name: "WL-32: gone already", apiErr: gone, wantErr: gone.Error()},
+		{name: "WL-32: refused", apiErr: boom, wantErr: "unable to delete pods: boom", want: []string{"Warning FailedDelete Error deleting: boom"}},
+		{name: "WL-100: cut off", apiErr: boom, cut: true, wantErr: "unable to delete pods: boom"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c, _, events := control("delete", test.apiErr)

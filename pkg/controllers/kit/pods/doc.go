@@ -1,19 +1,20 @@
-// Package pods holds what controllers that own pods share: making pods from a template,
-// deleting them, and judging the ones that exist.
+// Package pods holds what controllers that own pods share: creating pods from a template,
+// deleting them, and evaluating their state.
 //
 // The model, in rules:
 //
 //  1. A pod made from a template has the labels, annotations, finalizers and spec of the
-//     template, one owner reference, and a generated name that begins with the name of
-//     its owner. Nothing else of the template's metadata is taken over.
-//  2. Creating and deleting tell the owner's events what happened. Nothing is told about
-//     a failure that is not the pod's: a namespace that is going away, a pod that is gone
-//     already, a call that was cut off because the instance ends.
+//     template, one owner reference, and a generated name that begins with the name of its
+//     owner. No other metadata of the template is copied.
+//  2. Creations and deletions are recorded as events of the owner. There is no event for a
+//     namespace that is being deleted, a pod that no longer exists, or a request that was
+//     cancelled because the instance ends.
 //  3. A pod is active (it counts), terminal (it has finished) or terminating (it is being
-//     deleted and has not finished). Ready and available say how far an active pod is.
-//  4. Tracked creates and deletes many pods at once, and has a tracker (package
-//     expectations) remember them until the caches show it.
-//  5. Of pods to be deleted, those whose loss costs least go first. Prefer is that order.
+//     deleted and has not finished). Ready and available are states of an active pod.
+//  4. Tracked creates and deletes many pods at once, and remembers these writes until the
+//     caches show them (package writes).
+//  5. Surplus pods are deleted in the order of Preference, which puts the least costly loss
+//     first.
 //
-// See specs/workload-common.md, sections 5, 6, 9 and 10.
+// See docs/specs/workload-common.md, sections 5, 6, 9 and 10.
 package pods

@@ -1,15 +1,25 @@
 package pods
 
-// Reasons of the events that owners get, and of their ReplicaFailure condition.
+import "kcmd.dev/pkg/controller"
+
+// Reasons that the ReplicaFailure condition of an owner shares with its events.
 const (
-	// ReasonFailedCreate is the reason of the event, and of the condition, when a pod
-	// could not be created.
 	ReasonFailedCreate = "FailedCreate"
-	// ReasonSuccessfulCreate is the reason of the event for a created pod.
-	ReasonSuccessfulCreate = "SuccessfulCreate"
-	// ReasonFailedDelete is the reason of the event, and of the condition, when a pod
-	// could not be deleted.
 	ReasonFailedDelete = "FailedDelete"
-	// ReasonSuccessfulDelete is the reason of the event for a deleted pod.
-	ReasonSuccessfulDelete = "SuccessfulDelete"
 )
+
+func createdPod(owner Owner, pod string) controller.Event {
+	return controller.Normal(owner, "SuccessfulCreate", "Created pod: %v", pod)
+}
+
+func failedCreate(owner Owner, err error) controller.Event {
+	return controller.Warning(owner, ReasonFailedCreate, "Error creating: %v", err)
+}
+
+func deletedPod(owner Owner, pod string) controller.Event {
+	return controller.Normal(owner, "SuccessfulDelete", "Deleted pod: %v", pod)
+}
+
+func failedDelete(owner Owner, err error) controller.Event {
+	return controller.Warning(owner, ReasonFailedDelete, "Error deleting: %v", err)
+}

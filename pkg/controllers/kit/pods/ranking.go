@@ -11,19 +11,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Preference is the order in which pods are given up.
+// Preference is the order in which surplus pods are deleted.
 type Preference struct {
-	// Rank is the number of active related pods on the node of a pod. Pods of a higher
-	// rank go first. Nil means that all ranks are 0.
+	// Rank is the number of active related pods on the node of a pod. Pods of a higher rank are
+	// deleted first. Nil means that all ranks are 0.
 	Rank func(*corev1.Pod) int
-	// Now is the instant at which ages are taken. It must be the same for a whole sort.
+	// Now is the time at which ages are computed.
 	Now time.Time
 	// DeletionCost honours the annotation controller.kubernetes.io/pod-deletion-cost.
 	DeletionCost bool
 }
 
-// Sort puts the pods that should be deleted first in front. Equal pods are in no
-// particular order.
+// Sort sorts the pods that should be deleted first to the front. The sort is not stable.
 func (p Preference) Sort(pods []*corev1.Pod) {
 	victims := make([]victim, len(pods))
 	for i, pod := range pods {
@@ -35,7 +34,7 @@ func (p Preference) Sort(pods []*corev1.Pod) {
 	}
 }
 
-// victim is a pod with everything that decides its place, taken once per sort.
+// victim is a pod with its sort keys, computed once per sort.
 type victim struct {
 	pod             *corev1.Pod
 	assigned        bool
@@ -63,7 +62,8 @@ func (p Preference) victim(pod *corev1.Pod) victim {
 	return v
 }
 
-// compare is negative if a goes before b. The first rule that tells them apart decides.
+// compare returns a negative number if a is deleted before b. The first rule that distinguishes
+// them decides.
 func (p Preference) compare(a, b victim) int {
 	if a.assigned != b.assigned {
 		return first(!a.assigned)
@@ -99,9 +99,8 @@ func (p Preference) compareReady(a, b victim) int {
 	return p.compareAges(a.pod, b.pod, a.readySince.Time, b.readySince.Time)
 }
 
-// compareAges puts the pod of the younger instant first, where ages that round down to
-// the same power of two are told apart by UID, so that deletions spread over ages. An
-// unknown instant goes first. The instants differ.
+// compareAges sorts the later time first; ages in the same logarithmic bucket are ordered by
+// UID, so that deletions spread over ages. A zero time sorts first. The times differ.
 func (p Preference) compareAges(a, b *corev1.Pod, atA, atB time.Time) int {
 	if atA.IsZero() || atB.IsZero() || p.Now.IsZero() {
 		if atA.IsZero() != atB.IsZero() {
@@ -115,8 +114,8 @@ func (p Preference) compareAges(a, b *corev1.Pod, atA, atB time.Time) int {
 	return cmp.Compare(a.UID, b.UID)
 }
 
-// ageBucket is the binary logarithm of an age in nanoseconds, rounded down, or -1 for an
-// age that is not positive.
+// ageBucket returns the binary logarithm of an age in nanoseconds, rounded down, or -1 if the
+// age is not positive.
 func ageBucket(age time.Duration) int {
 	if age <= 0 {
 		return -1
@@ -124,7 +123,7 @@ func ageBucket(age time.Duration) int {
 	return bits.Len64(uint64(age)) - 1
 }
 
-// first is the order of two that differ: the former goes first if it is so.
+// first returns the order of two pods that differ in a property: negative if the former has it.
 func first(former bool) int {
 	if former {
 		return -1
@@ -132,7 +131,8 @@ func first(former bool) int {
 	return 1
 }
 
-// phaseOrder is Pending and everything unknown to the table, then Unknown, then Running.
+// phaseOrder sorts Pending and every phase not listed here before Unknown, and that before
+// Running.
 func phaseOrder(phase corev1.PodPhase) int {
 	switch phase {
 	case corev1.PodUnknown:
@@ -143,8 +143,8 @@ func phaseOrder(phase corev1.PodPhase) int {
 	return 0
 }
 
-// deletionCost reads the annotation. A value that is not an int32 in plain decimal form,
-// without leading plus or zeros, counts as 0.
+// deletionCost returns the value of the annotation. A value that is not a canonical decimal
+// int32, without leading plus or zeros, counts as 0.
 func deletionCost(annotations map[string]string) int32 {
 	value, ok := annotations[corev1.PodDeletionCost]
 	if !ok || !plainDecimal(value) {

@@ -53,43 +53,43 @@ func TestPreference(t *testing.T) {
 		equal        bool
 		change       func(*Preference)
 	}{
-		{name: "1 unassigned before assigned", first: pod(running, ready(h)), other: pod(node("n"))},
-		{name: "1 two unassigned are told apart by phase", first: pod(), other: pod(running)},
-		{name: "2 pending before unknown", first: pod(phase(corev1.PodPending)), other: pod(phase(corev1.PodUnknown))},
-		{name: "2 unknown before running", first: pod(phase(corev1.PodUnknown)), other: pod(running)},
-		{name: "2 another phase is like pending", first: pod(phase("Strange")), other: pod(phase(corev1.PodUnknown))},
-		{name: "2 another phase equals pending", first: pod(phase("Strange")), other: pod(phase(corev1.PodPending)), equal: true},
-		{name: "2 phase before readiness", first: pod(phase(corev1.PodPending), ready(h)), other: pod(running)},
-		{name: "3 not ready before ready", first: pod(running, notReady), other: pod(running, ready(s))},
-		{name: "3 readiness before cost", first: pod(running, cost("100")), other: pod(running, ready(s), cost("-100"))},
-		{name: "4 cheaper first", first: pod(cost("-5")), other: pod(cost("3"))},
-		{name: "4 no cost is 0", first: pod(), other: pod(cost("1"))},
-		{name: "4 an invalid cost is 0", first: pod(cost("-1")), other: pod(cost("+5"))},
-		{name: "4 cost before rank", first: pod(node("empty"), cost("1")), other: pod(node("crowded"), cost("2"))},
-		{name: "4 cost is ignored if told so", first: pod(cost("9")), other: pod(cost("1")), equal: true,
+		{name: "WL-57: 1 unassigned before assigned", first: pod(running, ready(h)), other: pod(node("n"))},
+		{name: "WL-57: 1 two unassigned are told apart by phase", first: pod(), other: pod(running)},
+		{name: "WL-58: 2 pending before unknown", first: pod(phase(corev1.PodPending)), other: pod(phase(corev1.PodUnknown))},
+		{name: "WL-58: 2 unknown before running", first: pod(phase(corev1.PodUnknown)), other: pod(running)},
+		{name: "WL-58: 2 another phase is like pending", first: pod(phase("Strange")), other: pod(phase(corev1.PodUnknown))},
+		{name: "WL-58: 2 another phase equals pending", first: pod(phase("Strange")), other: pod(phase(corev1.PodPending)), equal: true},
+		{name: "WL-56, WL-58: 2 phase before readiness", first: pod(phase(corev1.PodPending), ready(h)), other: pod(running)},
+		{name: "WL-59: 3 not ready before ready", first: pod(running, notReady), other: pod(running, ready(s))},
+		{name: "WL-56, WL-59: 3 readiness before cost", first: pod(running, cost("100")), other: pod(running, ready(s), cost("-100"))},
+		{name: "WL-60: 4 cheaper first", first: pod(cost("-5")), other: pod(cost("3"))},
+		{name: "WL-60: 4 no cost is 0", first: pod(), other: pod(cost("1"))},
+		{name: "WL-60: 4 an invalid cost is 0", first: pod(cost("-1")), other: pod(cost("+5"))},
+		{name: "WL-56, WL-60: 4 cost before rank", first: pod(node("empty"), cost("1")), other: pod(node("crowded"), cost("2"))},
+		{name: "WL-60: 4 cost is ignored if told so", first: pod(cost("9")), other: pod(cost("1")), equal: true,
 			change: func(p *Preference) { p.DeletionCost = false }},
-		{name: "5 higher rank first", first: pod(node("crowded")), other: pod(node("empty"))},
-		{name: "5 rank before ready time", first: pod(node("crowded"), ready(h)), other: pod(node("empty"), ready(s))},
-		{name: "5 no ranks", first: pod(node("crowded")), other: pod(node("empty")), equal: true,
+		{name: "WL-61: 5 higher rank first", first: pod(node("crowded")), other: pod(node("empty"))},
+		{name: "WL-56, WL-61: 5 rank before ready time", first: pod(node("crowded"), ready(h)), other: pod(node("empty"), ready(s))},
+		{name: "WL-61: 5 no ranks", first: pod(node("crowded")), other: pod(node("empty")), equal: true,
 			change: func(p *Preference) { p.Rank = nil }},
-		{name: "6 unknown ready time first", first: pod(ready(0)), other: pod(ready(s))},
-		{name: "6 ready for less time first", first: pod(ready(s)), other: pod(ready(h))},
-		{name: "6 ready in the future before everything known", first: pod(ready(-s), id("z")), other: pod(ready(1), id("a"))},
-		{name: "6 similar ready times by uid", first: pod(ready(3*h), id("a")), other: pod(ready(3*h-s), id("b"))},
-		{name: "6 uid decides even against restarts", first: pod(ready(3*h), id("a")), other: pod(ready(3*h-s), id("b"), restarts(9))},
-		{name: "6 without a clock newer first", first: pod(ready(3*h-s), id("b")), other: pod(ready(3*h), id("a")),
+		{name: "WL-62: 6 unknown ready time first", first: pod(ready(0)), other: pod(ready(s))},
+		{name: "WL-62: 6 ready for less time first", first: pod(ready(s)), other: pod(ready(h))},
+		{name: "WL-62: 6 ready in the future before everything known", first: pod(ready(-s), id("z")), other: pod(ready(1), id("a"))},
+		{name: "WL-62: 6 similar ready times by uid", first: pod(ready(3*h), id("a")), other: pod(ready(3*h-s), id("b"))},
+		{name: "WL-62: 6 uid decides even against restarts", first: pod(ready(3*h), id("a")), other: pod(ready(3*h-s), id("b"), restarts(9))},
+		{name: "WL-62: 6 without a clock newer first", first: pod(ready(3*h-s), id("b")), other: pod(ready(3*h), id("a")),
 			change: func(p *Preference) { p.Now = time.Time{} }},
-		{name: "6 ready times do not count while not ready", first: pod(notReady, restarts(1)), other: pod(notReady)},
-		{name: "7 more restarts first", first: pod(restarts(0, 7)), other: pod(restarts(5, 6))},
-		{name: "7 sidecar restarts if those are equal", first: pod(restarts(2), initRestarts("a", true, 3)), other: pod(restarts(2), initRestarts("a", true, 1))},
-		{name: "7 containers before sidecars", first: pod(restarts(3)), other: pod(restarts(2), initRestarts("a", true, 9))},
-		{name: "7 init containers that end do not count", first: pod(restarts(2), initRestarts("a", false, 9)), other: pod(restarts(2)), equal: true},
-		{name: "7 restarts before creation", first: pod(restarts(1), created(h)), other: pod(created(s))},
-		{name: "8 unknown creation first", first: pod(), other: pod(created(s))},
-		{name: "8 younger first", first: pod(created(s)), other: pod(created(h))},
-		{name: "8 similar ages by uid", first: pod(created(3*h), id("a")), other: pod(created(3*h-s), id("b"))},
-		{name: "8 the last of one bucket before the first of the next", first: pod(created(1<<40-1), id("z")), other: pod(created(1<<40), id("a"))},
-		{name: "9 equal", first: pod(created(h), id("a")), other: pod(created(h), id("b")), equal: true},
+		{name: "WL-62: 6 ready times do not count while not ready", first: pod(notReady, restarts(1)), other: pod(notReady)},
+		{name: "WL-63: 7 more restarts first", first: pod(restarts(0, 7)), other: pod(restarts(5, 6))},
+		{name: "WL-63: 7 sidecar restarts if those are equal", first: pod(restarts(2), initRestarts("a", true, 3)), other: pod(restarts(2), initRestarts("a", true, 1))},
+		{name: "WL-63: 7 containers before sidecars", first: pod(restarts(3)), other: pod(restarts(2), initRestarts("a", true, 9))},
+		{name: "WL-63: 7 init containers that end do not count", first: pod(restarts(2), initRestarts("a", false, 9)), other: pod(restarts(2)), equal: true},
+		{name: "WL-56, WL-63: 7 restarts before creation", first: pod(restarts(1), created(h)), other: pod(created(s))},
+		{name: "WL-64: 8 unknown creation first", first: pod(), other: pod(created(s))},
+		{name: "WL-64: 8 younger first", first: pod(created(s)), other: pod(created(h))},
+		{name: "WL-64: 8 similar ages by uid", first: pod(created(3*h), id("a")), other: pod(created(3*h-s), id("b"))},
+		{name: "WL-64: 8 the last of one bucket before the first of the next", first: pod(created(1<<40-1), id("z")), other: pod(created(1<<40), id("a"))},
+		{name: "WL-65: 9 equal", first: pod(created(h), id("a")), other: pod(created(h), id("b")), equal: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			preference := Preference{Rank: crowded, Now: now, DeletionCost: true}
@@ -111,6 +111,7 @@ func TestPreference(t *testing.T) {
 	}
 }
 
+// Pins WL-60.
 func TestDeletionCost(t *testing.T) {
 	for value, want := range map[string]int32{
 		"": 0, "0": 0, "1": 1, "-1": -1, "2147483647": 2147483647, "-2147483648": -2147483648,
@@ -125,6 +126,7 @@ func TestDeletionCost(t *testing.T) {
 	}
 }
 
+// Pins WL-62.
 func TestAgeBucket(t *testing.T) {
 	for age, want := range map[time.Duration]int{-time.Hour: -1, 0: -1, 1: 0, 2: 1, 3: 1, 4: 2, 1023: 9, 1024: 10, time.Second: 29} {
 		if got := ageBucket(age); got != want {
@@ -133,6 +135,7 @@ func TestAgeBucket(t *testing.T) {
 	}
 }
 
+// Pins WL-66.
 func TestSortIsInPlaceAndComplete(t *testing.T) {
 	want := []*corev1.Pod{
 		pod(id("1"), cost("-1")),

@@ -7,17 +7,17 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// IsTerminal reports that a pod has finished and will not run again.
+// IsTerminal reports whether a pod has finished and will not run again.
 func IsTerminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// IsActive reports that a pod has neither finished nor is being deleted.
+// IsActive reports whether a pod has neither finished nor is being deleted.
 func IsActive(pod *corev1.Pod) bool {
 	return !IsTerminal(pod) && pod.DeletionTimestamp == nil
 }
 
-// IsTerminating reports that a pod is being deleted and has not finished.
+// IsTerminating reports whether a pod is being deleted and has not finished.
 func IsTerminating(pod *corev1.Pod) bool {
 	return !IsTerminal(pod) && pod.DeletionTimestamp != nil
 }
@@ -32,14 +32,14 @@ func ReadyCondition(pod *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-// IsReady reports that the Ready condition of a pod is true, whatever its phase.
+// IsReady reports whether the Ready condition of a pod is true, whatever its phase.
 func IsReady(pod *corev1.Pod) bool {
 	ready := ReadyCondition(pod)
 	return ready != nil && ready.Status == corev1.ConditionTrue
 }
 
-// IsAvailable reports that a pod has been ready for minReadySeconds at the instant now.
-// A pod that has been ready for exactly that long is available.
+// IsAvailable reports whether a pod has been ready for minReadySeconds at the time now. A pod
+// that has been ready for exactly that long is available.
 func IsAvailable(pod *corev1.Pod, minReadySeconds int32, now time.Time) bool {
 	if !IsReady(pod) {
 		return false
@@ -51,10 +51,9 @@ func IsAvailable(pod *corev1.Pod, minReadySeconds int32, now time.Time) bool {
 	return !since.IsZero() && !since.Add(seconds(minReadySeconds)).After(now)
 }
 
-// NextAvailabilityCheck returns in how long the next of the pods may become available.
-// asOf is the instant at which availability was last judged: a pod that became available
-// since then, which nobody has noticed, makes the answer 0. It is false if no pod is
-// waited for.
+// NextAvailabilityCheck returns the delay until the next of the pods may become available, and
+// false if no pod will by time alone. asOf is when availability was last evaluated: the delay
+// is 0 if a pod has become available since.
 func NextAvailabilityCheck(pods []*corev1.Pod, minReadySeconds int32, asOf time.Time, c clock.PassiveClock) (time.Duration, bool) {
 	if minReadySeconds <= 0 {
 		return 0, false

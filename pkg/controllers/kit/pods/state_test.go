@@ -42,6 +42,7 @@ func notReady(p *corev1.Pod) {
 	})
 }
 
+// Pins WL-51.
 func TestLifecycle(t *testing.T) {
 	for _, test := range []struct {
 		phase                           corev1.PodPhase
@@ -70,6 +71,7 @@ func TestLifecycle(t *testing.T) {
 	}
 }
 
+// Pins WL-52 and WL-53.
 func TestReadyAndAvailable(t *testing.T) {
 	other := func(p *corev1.Pod) {
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
@@ -103,6 +105,7 @@ func TestReadyAndAvailable(t *testing.T) {
 	}
 }
 
+// Pins WL-54.
 func TestNextAvailabilityCheck(t *testing.T) {
 	for _, test := range []struct {
 		name     string

@@ -25,8 +25,8 @@ func FromTemplate(template *corev1.PodTemplateSpec, owner metav1.Object, ref met
 	}
 }
 
-// NamePrefix is what the names of the pods of an owner are generated from: its name and
-// a dash, or without the dash if that would be no valid prefix.
+// NamePrefix returns the prefix for generated names of the pods of an owner: its name and a
+// dash, without the dash if that is not a valid prefix.
 func NamePrefix(owner string) string {
 	prefix := owner + "-"
 	if len(validation.NameIsDNSSubdomain(prefix, true)) != 0 {
@@ -35,7 +35,7 @@ func NamePrefix(owner string) string {
 	return prefix
 }
 
-// validateRef checks that a reference makes its owner the controller of a pod.
+// validateRef returns an error unless the reference is a valid controller reference.
 func validateRef(ref *metav1.OwnerReference) error {
 	switch {
 	case ref == nil:

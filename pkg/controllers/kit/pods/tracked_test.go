@@ -17,7 +17,8 @@ import (
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"kcmd.dev/pkg/controllers/kit/expectations"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 // newTracked is a Tracked over a fake API server, which names pods p1, p2, … and gives
@@ -32,13 +33,13 @@ func newTracked(objects ...runtime.Object) (Tracked, *fake.Clientset) {
 		return false, nil, nil
 	})
 	return Tracked{
-		Control: Control{Client: client, Events: record.NewFakeRecorder(100)},
-		Tracker: expectations.New(clocktesting.NewFakePassiveClock(time.Unix(1, 0)), nil),
+		Control: Control{Client: client, Record: controller.Env{Events: record.NewFakeRecorder(100)}.Record},
+		Writes:  writes.New(clocktesting.NewFakePassiveClock(time.Unix(1, 0)), nil),
 	}, client
 }
 
-func remembered(t Tracked) expectations.OwnerState {
-	return t.Tracker.HandOver()[types.NamespacedName{Namespace: "ns", Name: "rs"}]
+func remembered(t Tracked) writes.Record {
+	return t.Writes.HandOver()[types.NamespacedName{Namespace: "ns", Name: "rs"}]
 }
 
 func TestCreateAll(t *testing.T) {

@@ -7,22 +7,36 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Lane says how urgent a key is.
-type Lane int
+// Lane is the priority of a key, and what it was queued for.
+type Lane struct {
+	_        [0]func() // not comparable: a lane can have any trigger
+	priority priority
+	trigger  trigger
+}
+
+type priority int
 
 const (
-	// Fresh is for keys of objects that something just happened to.
-	Fresh Lane = iota
-	// Backlog is for keys that were replayed from a cache or resynced.
-	Backlog
+	fresh priority = iota
+	backlog
 )
 
-// backlogShare is the share of the backlog while both lanes hold keys: one key in so many.
+var (
+	// Fresh is for keys of objects that have just changed.
+	Fresh = Lane{priority: fresh}
+	// Backlog is for keys that were replayed from a cache or resynced.
+	Backlog = Lane{priority: backlog}
+)
+
+// IsBacklog reports whether the lane is the backlog, with whatever trigger.
+func (l Lane) IsBacklog() bool { return l.priority == backlog }
+
+// backlogShare is the share of the backlog while both lanes hold keys: one key in backlogShare.
 const backlogShare = 8
 
-// lanes stores the waiting keys of a client-go work queue, which calls Touch, Push,
-// Pop and Len under a lock of its own. The lane of a key is announced before the key
-// is added, because the work queue has no room for it.
+// lanes stores the waiting keys of a client-go work queue, which calls Touch, Push, Pop and Len
+// under a lock of its own. The lane of a key is announced before the key is added, because the
+// work queue cannot carry it.
 type lanes[K comparable] struct {
 	clock    clock.PassiveClock
 	onPushed func()
@@ -31,11 +45,13 @@ type lanes[K comparable] struct {
 	mu        sync.Mutex
 	announced map[K]Lane
 	waiting   map[K]place
+	taken     map[K]trigger // of keys that were popped and that nobody has begun
+	delayed   map[K]delay   // when keys are added that wait for a time
 	queues    [2]fifo[K]
 	turn      int
 }
 
-// place is where a waiting key is, and since when it waits.
+// place is the lane of a waiting key, and since when it has been waiting.
 type place struct {
 	lane  Lane
 	since time.Time
@@ -48,6 +64,8 @@ func newLanes[K comparable](c clock.PassiveClock, onPushed func(), onPopped func
 		onPopped:  onPopped,
 		announced: map[K]Lane{},
 		waiting:   map[K]place{},
+		taken:     map[K]trigger{},
+		delayed:   map[K]delay{},
 	}
 }
 
@@ -56,18 +74,51 @@ func newLanes[K comparable](c clock.PassiveClock, onPushed func(), onPopped func
 func (l *lanes[K]) announce(key K, lane Lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if was, ok := l.announced[key]; ok && was == Fresh {
+	if was, ok := l.announced[key]; ok && !was.IsBacklog() && lane.IsBacklog() {
 		return
 	}
 	l.announced[key] = lane
 }
 
-// take returns and forgets the announced lane of a key. Unannounced keys are fresh:
-// they come from retries and timers, which are due now.
+// take returns and forgets the announced lane of a key. Unannounced keys are fresh: they come
+// from retries and timers.
 func (l *lanes[K]) take(key K) Lane {
-	lane := l.announced[key]
+	at := l.arrived(key)
+	lane, announced := l.announced[key]
+	if !announced {
+		return Lane{trigger: trigger{event: at.event}}
+	}
 	delete(l.announced, key)
 	return lane
+}
+
+// arrived returns what a key waited for whose time has come, and forgets it.
+func (l *lanes[K]) arrived(key K) delay {
+	at, delayed := l.delayed[key]
+	if !delayed || l.clock.Now().Before(at.due) {
+		return delay{}
+	}
+	delete(l.delayed, key)
+	return at
+}
+
+// delay records when a key is added. The work queue keeps the earlier of two times.
+func (l *lanes[K]) delay(key K, due time.Time, event Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at, ok := l.delayed[key]; !ok || due.Before(at.due) {
+		l.delayed[key] = delay{due: due, event: event}
+	}
+}
+
+// begin returns why a key that was popped had been waiting.
+func (l *lanes[K]) begin(key K) trigger {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	why := l.taken[key]
+	delete(l.taken, key)
+	l.arrived(key) // if it had been queued for something else already
+	return why
 }
 
 // Push implements workqueue.Queue.
@@ -76,7 +127,7 @@ func (l *lanes[K]) Push(key K) {
 	defer l.mu.Unlock()
 	lane := l.take(key)
 	l.waiting[key] = place{lane: lane, since: l.clock.Now()}
-	l.queues[lane].push(key)
+	l.queues[lane.priority].push(key)
 	l.onPushed()
 }
 
@@ -86,12 +137,14 @@ func (l *lanes[K]) Touch(key K) {
 	defer l.mu.Unlock()
 	lane := l.take(key)
 	at := l.waiting[key]
-	if lane == Backlog || at.lane == Fresh {
+	if lane.IsBacklog() {
 		return
 	}
-	// The entry that stays behind in the backlog is skipped by Pop.
-	l.waiting[key] = place{lane: Fresh, since: at.since}
-	l.queues[Fresh].push(key)
+	// Pop skips the entry that remains in the backlog.
+	l.waiting[key] = place{lane: lane, since: at.since}
+	if at.lane.IsBacklog() {
+		l.queues[fresh].push(key)
+	}
 }
 
 // Len implements workqueue.Queue.
@@ -101,12 +154,12 @@ func (l *lanes[K]) Len() int {
 	return len(l.waiting)
 }
 
-// depths returns the number of keys in all and in the backlog.
+// depths returns the number of keys in total and in the backlog.
 func (l *lanes[K]) depths() (all, backlog int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, at := range l.waiting {
-		if at.lane == Backlog {
+		if at.lane.IsBacklog() {
 			backlog++
 		}
 	}
@@ -118,32 +171,34 @@ func (l *lanes[K]) Pop() K {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.turn++
-	first, second := Fresh, Backlog
+	first, second := fresh, backlog
 	if l.turn%backlogShare == 0 {
-		first, second = Backlog, Fresh
+		first, second = backlog, fresh
 	}
 	key, ok := l.popFrom(first)
 	if !ok {
 		key, _ = l.popFrom(second)
 	}
-	l.onPopped(l.clock.Since(l.waiting[key].since))
+	at := l.waiting[key]
+	l.onPopped(l.clock.Since(at.since))
+	l.taken[key] = at.lane.trigger
 	delete(l.waiting, key)
 	return key
 }
 
-func (l *lanes[K]) popFrom(lane Lane) (K, bool) {
+func (l *lanes[K]) popFrom(p priority) (K, bool) {
 	for {
-		key, ok := l.queues[lane].pop()
+		key, ok := l.queues[p].pop()
 		if !ok {
 			return key, false
 		}
-		if at, waits := l.waiting[key]; waits && at.lane == lane {
+		if at, waits := l.waiting[key]; waits && at.lane.priority == p {
 			return key, true
 		}
 	}
 }
 
-// fifo is a queue that gives memory back when it drains.
+// fifo is a queue that releases memory as it drains.
 type fifo[K comparable] struct {
 	items []K
 	head  int

@@ -10,34 +10,43 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"kcmd.dev/pkg/controllers/kit/concurrent"
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controller/concurrent"
 )
 
-// Func brings the object behind a key to its desired state. ctx carries a logger
-// named for the controller and outlives a stop: it ends only if the instance is fenced.
+// Func reconciles the object of a key. ctx carries a logger named after the controller and
+// survives a stop: it ends only if the instance is fenced.
 type Func[K comparable] func(ctx context.Context, key K) error
 
-// Options describe a loop.
+// Options configures a Loop.
 type Options[K comparable] struct {
 	// Queue is the name of the work queue in metrics and status.
 	Queue string
-	// Workers is the number of keys worked on at once, at least 1.
+	// Workers is the number of keys processed concurrently, at least 1.
 	Workers int
-	// Backoff is the delay before a failed key is tried again. Default: client-go's
-	// controller limiter, 5 ms doubling to 1000 s for a key, and 10 retries per
-	// second with a burst of 100 over all keys.
+	// Backoff is the delay before a failed key is retried. Default: client-go's controller
+	// limiter, 5 ms doubling to 1000 s for a key, and 10 retries per second with a burst of 100
+	// over all keys.
 	Backoff workqueue.TypedRateLimiter[K]
-	// MaxRetries is the number of times a failing key is retried in a row before it
-	// is dropped until its next event. Default 0: without end.
+	// Ready waits until keys may be worked on, and returns false if ctx ended first.
+	// Default: until the scope of the instance is ready, see controller.Scope.
+	Ready func(ctx context.Context) bool
+	// MaxRetries is the number of times a failing key is retried in a row before it is dropped
+	// until its next event. Default 0: no limit.
 	MaxRetries int
+	// Namespace returns the namespace that a key belongs to, empty if it belongs to none. While
+	// the controller is paused there, the key is held back. Default: the namespace of a
+	// types.NamespacedName or cache.ObjectName, and none for keys of other types.
+	Namespace func(key K) string
+	// Regardless processes the keys of paused namespaces too. It is for a Func that writes
+	// nothing there and keeps in memory what other decisions need.
+	Regardless bool
 }
 
 // Loop is a queue and its workers.
 type Loop[K comparable] struct {
 	options Options[K]
 	name    string
-	ready   func(context.Context) bool
 	fenced  <-chan struct{}
 	clock   clock.WithTicker
 	work    Func[K]
@@ -46,6 +55,11 @@ type Loop[K comparable] struct {
 	queue   *workqueue.Typed[K]
 	metrics *queueMetrics
 	record  *record[K]
+	pauses  *controller.Pauses
+	held    heldKeys[K]
+
+	deletions *controller.Deletions
+	stopped   heldKeys[K]
 
 	mu      sync.Mutex
 	delayed workqueue.TypedDelayingInterface[K] // nil before Run
@@ -57,80 +71,94 @@ type parked[K comparable] struct {
 	due time.Time
 }
 
-// New makes the loop of a controller. It can take keys at once and works when Run is called.
+// New returns a loop. It accepts keys at once and processes them when Run is called.
 func New[K comparable](env controller.Env, o Options[K], work Func[K]) *Loop[K] {
 	if o.Backoff == nil {
 		o.Backoff = workqueue.DefaultTypedControllerRateLimiter[K]()
 	}
+	if o.Ready == nil {
+		o.Ready = env.Informers.WaitUntilReady
+	}
+	if o.Namespace == nil {
+		o.Namespace = namespaceOf[K]()
+	}
+	if o.Regardless {
+		o.Namespace = nil
+	}
 	l := &Loop[K]{
 		options: o,
 		name:    env.Name,
-		ready:   env.Informers.WaitUntilReady,
 		fenced:  env.Fenced,
 		clock:   env.Clock,
 		work:    work,
 		record:  newRecord[K](env.Clock),
+		pauses:  env.Pauses,
+
+		deletions: env.Deletions,
 	}
 	l.metrics = newQueueMetrics(o.Queue, l)
-	// Not method values: those would be bound to what the metrics are before they are registered.
+	// Not method values, which would bind the metrics as they are before registration.
 	l.lanes = newLanes[K](env.Clock,
 		func() { l.metrics.adds.Inc() },
 		func(waited time.Duration) { l.metrics.queueDuration.Observe(waited.Seconds()) })
 	l.queue = workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Clock: env.Clock, Queue: l.lanes})
-	if env.Metrics != nil {
-		l.metrics.register(env.Metrics)
-	}
-	if env.Inspect != nil {
-		env.Inspect(l)
-	}
+	l.metrics.register(env.Metrics)
+	env.Inspect(l)
 	return l
 }
 
-// Add queues a key in the fresh lane.
+// Add enqueues a key in the fresh lane.
 func (l *Loop[K]) Add(key K) { l.Enqueue(Fresh, key) }
 
-// Enqueue queues a key in a lane.
+// Enqueue enqueues a key in a lane.
 func (l *Loop[K]) Enqueue(lane Lane, key K) {
 	l.lanes.announce(key, lane)
 	l.queue.Add(key)
 }
 
-// AddAfter queues a key once the delay has passed. A key that waits already keeps the
+// AddAfter enqueues a key once the delay has passed. A key that is already waiting keeps the
 // earlier time.
-func (l *Loop[K]) AddAfter(key K, delay time.Duration) {
+func (l *Loop[K]) AddAfter(key K, delay time.Duration) { l.addAfter(key, delay, Timer) }
+
+func (l *Loop[K]) addAfter(key K, delay time.Duration, event Event) {
 	if delay <= 0 {
-		l.Add(key)
+		l.Enqueue(Lane{trigger: trigger{event: event}}, key)
 		return
 	}
+	due := l.clock.Now().Add(delay)
+	l.lanes.delay(key, due, event)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.delayed == nil {
-		l.parked = append(l.parked, parked[K]{key: key, due: l.clock.Now().Add(delay)})
+		l.parked = append(l.parked, parked[K]{key: key, due: due})
 		return
 	}
 	l.delayed.AddAfter(key, delay)
 }
 
-// AddRateLimited queues a key after the backoff that a failure would give it.
+// AddRateLimited enqueues a key after the backoff of a failure.
 func (l *Loop[K]) AddRateLimited(key K) {
 	l.metrics.retries.Inc()
-	l.AddAfter(key, l.options.Backoff.When(key))
+	l.addAfter(key, l.options.Backoff.When(key), Retry)
 }
 
-// Retries is the number of failures in a row of a key.
+// Retries returns the number of consecutive failures of a key.
 func (l *Loop[K]) Retries(key K) int { return l.options.Backoff.NumRequeues(key) }
 
-// Run waits until the controller may act on its caches, see controller.Scope, then
-// works until ctx ends and the reconciles in progress are finished.
+// Run waits until the controller may act on its caches, see controller.Scope, then processes
+// keys until ctx ends and the reconciles in progress have finished.
 func (l *Loop[K]) Run(ctx context.Context) error {
 	defer l.queue.ShutDown()
-	if !l.ready(ctx) {
+	if !l.options.Ready(ctx) {
 		return nil
 	}
+	l.record.begun()
 	delayed := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Clock: l.clock, Queue: l.queue})
 	l.release(delayed)
 	working, finish := WorkContext(ctx, l.fenced)
 	defer finish()
+	defer l.pauses.Follow(l.resume)()
+	defer l.deletions.Follow(l.resumeStopped)()
 	parts := []func(context.Context) error{func(ctx context.Context) error {
 		<-ctx.Done()
 		delayed.ShutDown() // ends the workers
@@ -145,7 +173,7 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 	return concurrent.Run(ctx, parts...)
 }
 
-// release hands the adds that were delayed before Run to the queue that can delay.
+// release passes the delayed adds made before Run to the delaying queue.
 func (l *Loop[K]) release(delayed workqueue.TypedDelayingInterface[K]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,9 +183,9 @@ func (l *Loop[K]) release(delayed workqueue.TypedDelayingInterface[K]) {
 	l.delayed, l.parked = delayed, nil
 }
 
-// WorkContext derives the context of work that survives a request to stop, which is the
-// end of ctx, and ends with the right to write, when fenced is closed. The function frees
-// its resources; the work has to have ended by then.
+// WorkContext derives a context that survives the end of ctx, which is a request to stop, and
+// ends when fenced is closed, which revokes the right to write. The returned function releases
+// its resources and must be called after the work has ended.
 func WorkContext(ctx context.Context, fenced <-chan struct{}) (context.Context, func()) {
 	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	done := make(chan struct{})
@@ -183,8 +211,8 @@ func (l *Loop[K]) worker(ctx, working context.Context) {
 		if shutdown {
 			return
 		}
-		// After a stop the queue still hands out what it holds; none of it is worked on.
-		if ctx.Err() == nil {
+		// After a stop the queue still returns the keys it holds; they are dropped.
+		if ctx.Err() == nil && !l.hold(key) {
 			l.process(working, key)
 		}
 		l.queue.Done(key)
@@ -192,14 +220,15 @@ func (l *Loop[K]) worker(ctx, working context.Context) {
 }
 
 func (l *Loop[K]) process(ctx context.Context, key K) {
-	began := l.record.begin(key)
-	err := l.guarded(ctx, key)
+	why := l.lanes.begin(key)
+	began := l.record.begin(key, why)
+	err := l.guarded(&working[K]{Context: ctx, loop: l, key: key, trigger: why}, key)
 	l.metrics.workDuration.Observe(l.clock.Since(began).Seconds())
 	l.conclude(ctx, key, err)
-	l.record.end(key, err) // last, so that a key is never shown as neither worked on nor waiting
+	l.record.end(key, err) // last, so that a key is always shown as either in flight or waiting
 }
 
-// conclude decides when a key is tried again.
+// conclude decides whether and when a key is retried.
 func (l *Loop[K]) conclude(ctx context.Context, key K, err error) {
 	logger := klog.FromContext(ctx)
 	if err == nil {
@@ -210,20 +239,32 @@ func (l *Loop[K]) conclude(ctx context.Context, key K, err error) {
 		logger.V(2).Info("Reconcile interrupted", "key", key, "cause", context.Cause(ctx))
 		return
 	}
+	if paused := controller.PausedIn(err); len(paused) > 0 {
+		logger.V(2).Info("Reconcile is held back by a pause", "key", key, "namespaces", paused, "cause", err)
+		l.holdFor(paused, key)
+		l.AddRateLimited(key) // there may be other causes too
+		return
+	}
+	if stopped, only := controller.StoppedIn(err); len(stopped) > 0 && l.holdStopped(stopped, key) && only {
+		logger.V(2).Info("Reconcile is held back by the breaker for deletions", "key", key, "resources", stopped, "cause", err)
+		return
+	}
 	if l.options.MaxRetries > 0 && l.Retries(key) >= l.options.MaxRetries {
 		logger.Error(err, "Dropping key after repeated failures", "key", key, "retries", l.options.MaxRetries)
 		l.options.Backoff.Forget(key)
+		l.record.dropped(key)
 		return
 	}
+	l.record.failed(key, err)
 	if IsRequeue(err) {
-		logger.V(4).Info("Reconcile again later", "key", key, "cause", err)
+		logger.V(4).Info("Reconcile will be retried", "key", key, "cause", err)
 	} else {
 		logger.Error(err, "Reconcile failed", "key", key)
 	}
 	l.AddRateLimited(key)
 }
 
-// guarded turns a panic of a reconcile into an error.
+// guarded calls the reconcile function and turns a panic into an error.
 func (l *Loop[K]) guarded(ctx context.Context, key K) (err error) {
 	if panicked := concurrent.Catch(func() { err = l.work(ctx, key) }); panicked != nil {
 		return panicked
@@ -231,16 +272,16 @@ func (l *Loop[K]) guarded(ctx context.Context, key K) (err error) {
 	return err
 }
 
-// requeue marks an expected reason to try again.
+// requeue marks an expected reason to retry.
 type requeue struct{ error }
 
 func (r requeue) Unwrap() error { return r.error }
 
-// Requeue wraps a reason to try a key again later that is no failure: it is logged at
-// verbosity 4 and not counted as failed.
+// Requeue wraps a reason to retry a key later that is not a failure: it is logged at verbosity
+// 4 and not counted as failed.
 func Requeue(reason error) error { return requeue{reason} }
 
-// IsRequeue reports that an error came from Requeue.
+// IsRequeue reports whether an error was made by Requeue.
 func IsRequeue(err error) bool {
 	var r requeue
 	return errors.As(err, &r)

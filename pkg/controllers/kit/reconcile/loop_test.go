@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-base/metrics/testutil"
 
-	"kcmd.dev/pkg/controllers/kit/concurrent"
-	"kcmd.dev/pkg/controllers/kit/controllertest"
+	"kcmd.dev/pkg/controller/concurrent"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
 )
 
 const deadline = 10 * time.Second
@@ -26,10 +26,12 @@ type running struct {
 	done chan error
 }
 
-func start(env *controllertest.Env, l *reconcile.Loop[string]) running {
+func start(env *controllertest.Env, l *reconcile.Loop[string]) running { return run(env, l.Run) }
+
+func run(env *controllertest.Env, loop func(context.Context) error) running {
 	ctx, stop := context.WithCancel(env.Context())
 	r := running{stop: stop, done: make(chan error, 1)}
-	go func() { r.done <- l.Run(ctx) }()
+	go func() { r.done <- loop(ctx) }()
 	return r
 }
 
@@ -52,6 +54,7 @@ func receive[T any](t *testing.T, from <-chan T, otherwise string) T {
 	}
 }
 
+// Pins WL-101.
 func TestFreshKeysOvertakeTheBacklog(t *testing.T) {
 	env := controllertest.New(t)
 	seen := make(chan string, 100)
@@ -80,6 +83,7 @@ func TestFreshKeysOvertakeTheBacklog(t *testing.T) {
 	}
 }
 
+// Pins WL-101.
 func TestTheBacklogIsNotStarved(t *testing.T) {
 	env := controllertest.New(t)
 	seen := make(chan string, 100)
@@ -103,6 +107,7 @@ func TestTheBacklogIsNotStarved(t *testing.T) {
 	}
 }
 
+// Pins WL-4 and WL-50.
 func TestAKeyIsNeverWorkedOnTwiceAtOnce(t *testing.T) {
 	env := controllertest.New(t)
 	entered, release := make(chan struct{}, 10), make(chan struct{})
@@ -127,6 +132,7 @@ func TestAKeyIsNeverWorkedOnTwiceAtOnce(t *testing.T) {
 	}
 }
 
+// Pins WL-4 and WL-5.
 func TestFailuresBackOffAndSuccessForgets(t *testing.T) {
 	env := controllertest.New(t)
 	attempts := make(chan int, 10)
@@ -237,6 +243,7 @@ func TestAKeyIsDroppedAfterItsLastRetry(t *testing.T) {
 	}
 }
 
+// Pins WL-102.
 func TestRequeueIsNoFailure(t *testing.T) {
 	env := controllertest.New(t)
 	l := reconcile.New(env.Env, reconcile.Options[string]{Queue: "q", Workers: 1}, func(context.Context, string) error {
@@ -252,6 +259,7 @@ func TestRequeueIsNoFailure(t *testing.T) {
 	}
 }
 
+// Pins WL-86 and WL-101.
 func TestAStopFinishesWhatIsInFlightAndDropsTheRest(t *testing.T) {
 	env := controllertest.New(t)
 	entered, release := make(chan string, 10), make(chan struct{})

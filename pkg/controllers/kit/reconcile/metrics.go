@@ -3,7 +3,7 @@ package reconcile
 import (
 	"k8s.io/component-base/metrics"
 
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
 )
 
 // queueMetrics are the metrics of one work queue under the names that client-go gives
@@ -16,7 +16,7 @@ type queueMetrics struct {
 	gauges        *gauges
 }
 
-// source is what the gauges are read from.
+// source provides the values of the gauges.
 type source interface {
 	ages() (sum, longest float64)
 	depth() float64
@@ -59,7 +59,7 @@ func (m *queueMetrics) register(r controller.MetricsRegistry) {
 	r.CustomMustRegister(m.gauges)
 }
 
-// gauges are read from the loop on every scrape.
+// gauges reads the gauges from the loop on every scrape.
 type gauges struct {
 	metrics.BaseStableCollector
 	queue                      string

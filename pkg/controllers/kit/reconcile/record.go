@@ -9,31 +9,43 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"kcmd.dev/pkg/controllers/kit/concurrent"
-	"kcmd.dev/pkg/controllers/kit/controller"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controller/concurrent"
 )
 
-// record keeps what can be asked of a loop while it runs.
+// record keeps the status of a running loop.
 type record[K comparable] struct {
 	clock clock.PassiveClock
 
 	mu       sync.Mutex
-	inFlight map[K]time.Time
+	inFlight map[K]inFlight
+	failing  map[K]failure // keys that are retried
 	status   controller.LoopStatus
 }
 
-func newRecord[K comparable](c clock.PassiveClock) *record[K] {
-	return &record[K]{clock: c, inFlight: map[K]time.Time{}}
+type inFlight struct {
+	since   time.Time
+	trigger trigger
 }
 
-func (r *record[K]) begin(key K) time.Time {
+// failure is why a key is retried.
+type failure struct {
+	err string
+	at  time.Time
+}
+
+func newRecord[K comparable](c clock.PassiveClock) *record[K] {
+	return &record[K]{clock: c, inFlight: map[K]inFlight{}, failing: map[K]failure{}}
+}
+
+func (r *record[K]) begin(key K, why trigger) time.Time {
 	now := r.clock.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.status.FirstReconcile.IsZero() {
 		r.status.FirstReconcile = now
 	}
-	r.inFlight[key] = now
+	r.inFlight[key] = inFlight{since: now, trigger: why}
 	return now
 }
 
@@ -42,7 +54,10 @@ func (r *record[K]) end(key K, err error) {
 	defer r.mu.Unlock()
 	delete(r.inFlight, key)
 	r.status.Reconciled++
-	if err == nil || IsRequeue(err) {
+	if err == nil {
+		delete(r.failing, key)
+	}
+	if err == nil || IsRequeue(err) || len(controller.PausedIn(err)) > 0 || isStop(err) {
 		return
 	}
 	r.status.Failed++
@@ -54,29 +69,58 @@ func (r *record[K]) end(key K, err error) {
 	r.status.LastErrorTime = r.clock.Now()
 }
 
+// isStop reports whether nothing but the breaker for deletions made a reconcile fail.
+func isStop(err error) bool {
+	_, only := controller.StoppedIn(err)
+	return only
+}
+
+// failed records why a key is retried.
+func (r *record[K]) failed(key K, err error) {
+	text := err.Error()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failing[key] = failure{err: text, at: r.clock.Now()}
+}
+
+// dropped forgets why a key was retried that is retried no more.
+func (r *record[K]) dropped(key K) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.failing, key)
+}
+
 // ages returns the time spent so far on all keys in flight, and on the slowest of them.
 func (r *record[K]) ages() (sum, longest time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, since := range r.inFlight {
-		age := r.clock.Since(since)
+	for _, now := range r.inFlight {
+		age := r.clock.Since(now.since)
 		sum += age
 		longest = max(longest, age)
 	}
 	return sum, longest
 }
 
+// begun records that the loop takes keys from now on.
+func (r *record[K]) begun() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status.Began = r.clock.Now()
+}
+
 // Inspect implements controller.Inspectable.
 func (l *Loop[K]) Inspect() controller.LoopStatus {
 	l.record.mu.Lock()
 	s := l.record.status
-	for key, since := range l.record.inFlight {
-		s.InFlight = append(s.InFlight, controller.InFlight{Key: fmt.Sprint(key), Since: since})
+	for key, now := range l.record.inFlight {
+		s.InFlight = append(s.InFlight, controller.InFlight{Key: fmt.Sprint(key), Since: now.since})
 	}
 	l.record.mu.Unlock()
 
 	sort.Slice(s.InFlight, func(i, j int) bool { return s.InFlight[i].Since.Before(s.InFlight[j].Since) })
 	s.Queue, s.Workers = l.options.Queue, l.options.Workers
 	s.Depth, s.Backlog = l.lanes.depths()
+	s.Held, s.Stopped = l.held.count(), l.stopped.count()
 	return s
 }

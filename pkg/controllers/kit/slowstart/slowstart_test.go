@@ -20,6 +20,7 @@ func (c *calls) add(i int) {
 	c.numbers = append(c.numbers, i)
 }
 
+// Pins WL-67.
 func TestDoStopsAfterTheBatchThatFails(t *testing.T) {
 	for _, test := range []struct {
 		name      string
@@ -62,6 +63,7 @@ func TestDoStopsAfterTheBatchThatFails(t *testing.T) {
 	}
 }
 
+// Pins WL-67.
 func TestDoMakesTheCallsOfABatchConcurrently(t *testing.T) {
 	// The calls of a batch wait for each other: run one by one they would never end.
 	var first, second, third sync.WaitGroup

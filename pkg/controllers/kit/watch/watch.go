@@ -1,9 +1,11 @@
 // Package watch turns the untyped notifications of informers into typed ones.
 //
-//  1. Objects arrive with their type; tombstones are unwrapped.
-//  2. Each add and update says which lane its keys belong in: what was replayed from
-//     the cache or resynced is backlog, everything else is fresh.
+//  1. Handlers receive typed objects; tombstones are unwrapped.
+//  2. Each add and update comes with the lane for its keys: Backlog if it was replayed from the
+//     cache or resynced, Fresh otherwise. The lane names the object, as the reason for the key.
 //  3. Objects of another type are logged and dropped.
+//  4. If an informer rejects a handler, its scope records the error, which fails the New of the
+//     controller; it need not be checked here.
 package watch
 
 import (
@@ -17,35 +19,30 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// Funcs are called for the objects of an informer, one at a time. Nil functions are skipped.
+// Funcs are the handlers of an informer, called one at a time. Nil functions are skipped.
 type Funcs[T metav1.Object] struct {
 	// Add is called for a new object, and for every object in the cache when the
 	// handler is added.
 	Add func(lane reconcile.Lane, obj T)
-	// Update is called for every change, and with old and new alike on a resync.
+	// Update is called for every change, and on a resync with the same object twice.
 	Update func(lane reconcile.Lane, old, new T)
-	// Delete is called with the last known state of an object that is gone.
+	// Delete is called with the last known state of a deleted object.
 	Delete func(obj T)
 }
 
-// Objects calls funcs for the objects of an informer, resynced at the period of the controller.
-func Objects[T metav1.Object](informer cache.SharedIndexInformer, funcs Funcs[T]) error {
-	_, err := informer.AddEventHandler(handler[T]{funcs})
-	return wrap[T](err)
+// Objects adds the handlers to an informer, with the resync period of the controller.
+func Objects[T metav1.Object](informer cache.SharedIndexInformer, funcs Funcs[T]) {
+	_, _ = informer.AddEventHandler(Handler(funcs)) // see rule 4
 }
 
-// ObjectsEvery is Objects with a resync period of its own; zero means no resync.
-func ObjectsEvery[T metav1.Object](informer cache.SharedIndexInformer, resync time.Duration, funcs Funcs[T]) error {
-	_, err := informer.AddEventHandlerWithResyncPeriod(handler[T]{funcs}, resync)
-	return wrap[T](err)
+// ObjectsEvery is like Objects, with the given resync period; zero means no resync.
+func ObjectsEvery[T metav1.Object](informer cache.SharedIndexInformer, resync time.Duration, funcs Funcs[T]) {
+	_, _ = informer.AddEventHandlerWithResyncPeriod(Handler(funcs), resync) // see rule 4
 }
 
-func wrap[T any](err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("adding a handler for %T: %w", *new(T), err)
-}
+// Handler returns the handlers for a caller that adds them to an informer itself, because it needs
+// to know when they have been shown all objects.
+func Handler[T metav1.Object](funcs Funcs[T]) cache.ResourceEventHandler { return handler[T]{funcs} }
 
 type handler[T metav1.Object] struct{ funcs Funcs[T] }
 
@@ -54,9 +51,9 @@ func (h handler[T]) OnAdd(obj any, isInInitialList bool) {
 	if !ok || h.funcs.Add == nil {
 		return
 	}
-	lane := reconcile.Fresh
+	lane := reconcile.Fresh.Because(reconcile.Added, typed)
 	if isInInitialList {
-		lane = reconcile.Backlog
+		lane = reconcile.Backlog.Because(reconcile.Replayed, typed)
 	}
 	h.funcs.Add(lane, typed)
 }
@@ -67,9 +64,9 @@ func (h handler[T]) OnUpdate(old, new any) {
 	if !okOld || !okNew || h.funcs.Update == nil {
 		return
 	}
-	lane := reconcile.Fresh
+	lane := reconcile.Fresh.Because(reconcile.Updated, is)
 	if was.GetResourceVersion() == is.GetResourceVersion() {
-		lane = reconcile.Backlog
+		lane = reconcile.Backlog.Because(reconcile.Resynced, is)
 	}
 	h.funcs.Update(lane, was, is)
 }

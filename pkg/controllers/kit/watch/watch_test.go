@@ -1,28 +1,33 @@
 package watch_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
+	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/watch"
+	"kcmd.dev/pkg/runtime/informers"
+	"kcmd.dev/test/controllertest"
 )
 
 // capturing is an informer that only remembers its handler.
 type capturing struct {
 	cache.SharedIndexInformer
 	handler cache.ResourceEventHandler
-	err     error
 }
 
 func (c *capturing) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	c.handler = h
-	return nil, c.err
+	return nil, nil
 }
 
 func pod(name, version string) *corev1.Pod {
@@ -30,22 +35,20 @@ func pod(name, version string) *corev1.Pod {
 }
 
 func lane(l reconcile.Lane) string {
-	return map[reconcile.Lane]string{reconcile.Fresh: "fresh", reconcile.Backlog: "backlog"}[l]
+	return map[bool]string{false: "fresh", true: "backlog"}[l.IsBacklog()]
 }
 
+// Pins WL-85.
 func TestObjects(t *testing.T) {
 	var seen []string
 	informer := &capturing{}
-	err := watch.Objects(informer, watch.Funcs[*corev1.Pod]{
+	watch.Objects(informer, watch.Funcs[*corev1.Pod]{
 		Add: func(l reconcile.Lane, p *corev1.Pod) { seen = append(seen, "add "+p.Name+" "+lane(l)) },
 		Update: func(l reconcile.Lane, old, new *corev1.Pod) {
 			seen = append(seen, fmt.Sprintf("update %s to %s %s", old.Name, new.Name, lane(l)))
 		},
 		Delete: func(p *corev1.Pod) { seen = append(seen, "delete "+p.Name) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	informer.handler.OnAdd(pod("replayed", "1"), true)
 	informer.handler.OnAdd(pod("new", "1"), false)
 	informer.handler.OnUpdate(pod("a", "1"), pod("b", "2"))
@@ -68,17 +71,64 @@ func TestObjects(t *testing.T) {
 
 func TestFunctionsMayBeMissing(t *testing.T) {
 	informer := &capturing{}
-	if err := watch.Objects(informer, watch.Funcs[*corev1.Pod]{}); err != nil {
-		t.Fatal(err)
-	}
+	watch.Objects(informer, watch.Funcs[*corev1.Pod]{})
 	informer.handler.OnAdd(pod("a", "1"), false)
 	informer.handler.OnUpdate(pod("a", "1"), pod("a", "2"))
 	informer.handler.OnDelete(pod("a", "2"))
 }
 
-func TestARefusedHandlerIsAnError(t *testing.T) {
-	err := watch.Objects(&capturing{err: fmt.Errorf("stopped")}, watch.Funcs[*corev1.Pod]{})
-	if err == nil || err.Error() != "adding a handler for *v1.Pod: stopped" {
-		t.Errorf("got %v", err)
+func TestARefusedHandlerOrIndexFailsTheScope(t *testing.T) {
+	for name, add := range map[string]func(informer cache.SharedIndexInformer){
+		"handler": func(informer cache.SharedIndexInformer) {
+			watch.Objects(informer, watch.Funcs[*corev1.Pod]{})
+		},
+		"handler with a resync period": func(informer cache.SharedIndexInformer) {
+			watch.ObjectsEvery(informer, time.Hour, watch.Funcs[*corev1.Pod]{})
+		},
+		"index": func(informer cache.SharedIndexInformer) { index.NewPods(informer) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			shared := informers.New(informers.Options{Client: fake.NewClientset()})
+			shared.Start(t.Context())
+			scope := shared.NewScope(informers.ScopeOptions{Name: "test"})
+			defer scope.Close()
+			informer := scope.Core().V1().Pods().Informer()
+			scope.StartWithContext(t.Context())
+			if !scope.WaitUntilReady(t.Context()) || scope.Err() != nil {
+				t.Fatalf("not ready: %v", scope.Err())
+			}
+			shared.Shutdown() // what is stopped takes nothing any more
+			add(informer)
+			if scope.Err() == nil {
+				t.Error("nobody learns of it")
+			}
+		})
+	}
+}
+
+// The lane of a notification names the object, so that who asks learns why a key was queued.
+func TestTheLaneNamesTheObject(t *testing.T) {
+	env := controllertest.New(t)
+	loop := reconcile.New(env.Env, reconcile.Options[string]{Queue: "q"}, func(context.Context, string) error { return nil })
+	informer := &capturing{}
+	watch.Objects(informer, watch.Funcs[*corev1.Pod]{
+		Add:    func(l reconcile.Lane, p *corev1.Pod) { loop.Enqueue(l, p.Name) },
+		Update: func(l reconcile.Lane, _, p *corev1.Pod) { loop.Enqueue(l, p.Name) },
+		Delete: func(p *corev1.Pod) { loop.Enqueue(reconcile.Gone(p), p.Name) },
+	})
+	informer.handler.OnAdd(pod("added", "1"), false)
+	informer.handler.OnAdd(pod("replayed", "1"), true)
+	informer.handler.OnUpdate(pod("updated", "1"), pod("updated", "2"))
+	informer.handler.OnUpdate(pod("resynced", "1"), pod("resynced", "1"))
+	informer.handler.OnDelete(pod("deleted", "1"))
+	want := map[string]string{"added": "Pod added added", "replayed": "start", "updated": "Pod updated updated", "resynced": "resync", "deleted": "Pod deleted deleted"}
+	for _, key := range loop.Keys(func(string) bool { return true }) {
+		if key.Trigger != want[key.Key] {
+			t.Errorf("%s was queued because of %q, want %q", key.Key, key.Trigger, want[key.Key])
+		}
+		delete(want, key.Key)
+	}
+	if len(want) > 0 {
+		t.Errorf("not queued: %v", want)
 	}
 }

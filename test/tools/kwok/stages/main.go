@@ -3,7 +3,9 @@
 // at once, completes if a Job owns it, and vanishes when it is deleted.
 //
 // The YAML is the one kwok publishes for this version, embedded in its module,
-// so that the sandbox simulates nodes and pods exactly as the pinned kwok does.
+// so that the sandbox simulates nodes and pods as the pinned kwok does, but for one thing: a pod
+// that is deleted without a grace period is left to the API server. kwok deletes pods by name, and
+// would delete the next pod of that name if it comes late.
 package main
 
 import (
@@ -16,13 +18,29 @@ import (
 	podfast "sigs.k8s.io/kwok/kustomize/stage/pod/fast"
 )
 
+// The condition under which kwok deletes a pod, and the one that is added.
+const (
+	isBeingDeleted = `
+    - key: '.metadata.deletionTimestamp'
+      operator: 'Exists'`
+	isNotAtOnce = `
+    - key: '.metadata.deletionGracePeriodSeconds == 0'
+      operator: 'NotIn'
+      values:
+      - 'true'`
+)
+
 func main() {
+	if !strings.Contains(podfast.DefaultPodDelete, isBeingDeleted) {
+		fmt.Fprintln(os.Stderr, "kwok's stage that deletes pods has another condition than expected")
+		os.Exit(1)
+	}
 	stages := []string{
 		nodefast.DefaultNodeInit,
 		nodeheartbeat.DefaultNodeHeartbeatWithLease,
 		podfast.DefaultPodReady,
 		podfast.DefaultPodComplete,
-		podfast.DefaultPodDelete,
+		strings.Replace(podfast.DefaultPodDelete, isBeingDeleted, isBeingDeleted+isNotAtOnce, 1),
 	}
 	if _, err := fmt.Println(strings.Join(stages, "\n---\n")); err != nil {
 		fmt.Fprintln(os.Stderr, "printing the stages:", err)

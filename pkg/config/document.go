@@ -1,0 +1,86 @@
+package config
+
+import (
+	"time"
+
+	"kcmd.dev/pkg/config/named"
+	"kcmd.dev/pkg/config/problem"
+	"kcmd.dev/pkg/config/tree"
+	"kcmd.dev/pkg/config/v1beta1"
+)
+
+// Document is a configuration together with where each of its fields was written.
+type Document struct {
+	// Name is the name given to Load, usually the path of the file.
+	Name string
+	// Config is the configuration, defaulted and valid. It must not be modified.
+	Config *v1beta1.KubeControllerManagerConfiguration
+	// Warnings are settings that are useless, deprecated or unsafe.
+	Warnings problem.Errors
+
+	places tree.Places
+	// upstream is set if the file has upstream's version.
+	upstream *upstreamOrigins
+}
+
+// Origin is where the value of a field comes from. The zero Origin is the default.
+type Origin struct {
+	// At is where the file sets the value.
+	At problem.Position
+	// Anchor is where the value itself is written, if there is an alias at At.
+	Anchor problem.Position
+	// Upstream is the field that the value was converted from, if the file has upstream's
+	// version. If At is zero, the value is what upstream does without the field.
+	Upstream string
+}
+
+// Origin is where the value of a field, or of an element of a list, comes from.
+func (d *Document) Origin(path string) Origin {
+	if d.upstream != nil {
+		return d.upstream.of(path)
+	}
+	value, ok := d.places.Values[path]
+	if !ok {
+		return Origin{}
+	}
+	return Origin{At: value.At, Anchor: value.Anchor}
+}
+
+// Position is where the value of the field was written; if the file does not set
+// the field, the nearest block around it that the file has.
+func (d *Document) Position(path string) problem.Position { return d.places.Position(path) }
+
+// CheckFiles checks, on this machine and now, the files that the configuration names. See
+// package named.
+func (d *Document) CheckFiles() problem.Errors {
+	problems, _ := d.CheckEdit(nil)
+	return problems
+}
+
+// CheckStart is CheckFiles for a process that starts. That time has passed does not keep it from
+// starting: a CA that has expired is a warning.
+func (d *Document) CheckStart() problem.Errors {
+	return append(named.CheckStart(d.Name, d.Config, d.places), d.checkNow()...)
+}
+
+// CheckEdit is CheckFiles for a configuration that follows another one, which is in force: a
+// file that the edit does not name anew, and that is bad now, is a warning. bad lists these
+// files.
+func (d *Document) CheckEdit(inForce *v1beta1.KubeControllerManagerConfiguration) (problems problem.Errors, bad []string) {
+	problems, bad = named.Check(d.Name, d.Config, d.places, inForce)
+	return append(problems, d.checkNow()...), bad
+}
+
+// maxAllowance is how far ahead deletionBreaker.allowUntil may be: a slip of the pen must not
+// disable the breaker for years.
+const maxAllowance = 24 * time.Hour
+
+// checkNow checks what depends on the time. What is right once stays so.
+func (d *Document) checkNow() problem.Errors {
+	const path = "deletionBreaker.allowUntil"
+	r := &problem.Report{File: d.Name}
+	if latest := time.Now().Add(maxAllowance); d.Config.DeletionBreaker.AllowedUntil().After(latest) {
+		r.Errorf(d.Position(path), path, "must be at most 24 hours from now, %s, not %s", latest.UTC().Format(time.RFC3339), d.Config.DeletionBreaker.AllowUntil)
+	}
+	return r.Errors()
+}

@@ -1,0 +1,176 @@
+package fromflags
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config/problem"
+	"kcmd.dev/pkg/config/rules"
+	"kcmd.dev/pkg/config/scalar"
+	"kcmd.dev/pkg/config/upstream/conversion"
+	"kcmd.dev/pkg/config/v1beta1"
+)
+
+// fit brings the values that upstream accepts, and that are out of range here, into the range:
+// a controller without workers is disabled, any other value becomes the nearest one allowed.
+// Values that upstream refuses too are errors when the file is checked.
+func (c *converter) fit() {
+	byPath := rules.ByPath()
+	for _, row := range conversion.Table() {
+		rule, ok := byPath[row.Field]
+		if row.Flag == "" || !ok || c.fields[row.Field] != row.Flag || isMask(row.Field) {
+			continue
+		}
+		value := reflect.Indirect(conversion.Lookup(c.out, row.Field))
+		message, fits := rule.Admits(plain(value), false)
+		nearest, low, found := nearest(rule, value)
+		switch {
+		case fits || !found || row.Rejects&side(low) != 0:
+		case low && strings.HasSuffix(row.Field, ".concurrentSyncs"):
+			c.disable(row)
+		default:
+			set(conversion.Lookup(c.out, row.Field), nearest)
+			message = fmt.Sprintf("%s; it becomes %s", message, write(nearest))
+			if row.Refused != "" {
+				message = fmt.Sprintf("%s (%s)", message, row.Refused)
+			}
+			c.note(row.Flag, c.runs(row.Field), message)
+			c.comment(row.Flag, c.text(row.Flag)+": "+message)
+		}
+	}
+}
+
+// isMask reports whether a field is the size of a range, for which the nearest one allowed is no
+// substitute.
+func isMask(field string) bool { return strings.Contains(field, "nodeCIDRMaskSize") }
+
+func side(low bool) conversion.Rejects {
+	if low {
+		return conversion.RejectsLow
+	}
+	return conversion.RejectsHigh
+}
+
+// disable disables a controller that has no workers upstream, which has the same effect.
+func (c *converter) disable(row conversion.Row) {
+	name := controllerOf(row.Field)
+	standard := v1beta1.NewDefault()
+	set(conversion.Lookup(c.out, row.Field), reflect.Indirect(conversion.Lookup(standard, row.Field)))
+	delete(c.fields, row.Field)
+	if !c.out.ControllerEnabled(name) {
+		c.note(row.Flag, false, c.text(row.Flag)+" is left out: at least 1 is needed, and "+name+" is disabled")
+		return
+	}
+	enabled := "controllers." + name + ".enabled"
+	conversion.Lookup(c.out, enabled).Set(reflect.ValueOf(ptr.To(false)))
+	c.fields[enabled] = row.Flag
+	message := "upstream starts no workers, so that " + name + " does nothing: here it is disabled"
+	c.note(row.Flag, true, message)
+	c.comments[enabled] = append(c.comments[enabled], c.text(row.Flag)+": "+message)
+}
+
+// leaveOut gives the fields that the file must not have their defaults, if they are settings of
+// controllers that do not run: upstream does not read them either. It reports whether there are
+// any.
+func (c *converter) leaveOut(problems problem.Errors) bool {
+	standard, found := v1beta1.NewDefault(), false
+	for _, p := range problems {
+		flag, known := c.fields[p.Path]
+		if p.Severity != problem.SeverityError || !known || c.runs(p.Path) {
+			continue
+		}
+		conversion.Lookup(c.out, p.Path).Set(conversion.Lookup(standard, p.Path))
+		delete(c.fields, p.Path)
+		c.note(flag, false, c.text(flag)+" is left out: "+p.Message+"; "+controllerOf(p.Path)+" is disabled")
+		found = true
+	}
+	return found
+}
+
+// runs reports whether something reads a field: it is none of the settings of a controller, or
+// the controller is enabled.
+func (c *converter) runs(field string) bool {
+	name := controllerOf(field)
+	return name == "" || strings.HasSuffix(field, ".enabled") || c.out.ControllerEnabled(name)
+}
+
+// controllerOf is the controller whose block has the field, or empty.
+func controllerOf(field string) string {
+	rest, ok := strings.CutPrefix(field, "controllers.")
+	if !ok {
+		return ""
+	}
+	name, _, _ := strings.Cut(rest, ".")
+	return name
+}
+
+// nearest is the allowed value that is nearest to one out of range; low reports whether the value
+// is below the range.
+func nearest(rule rules.Rule, value reflect.Value) (nearest reflect.Value, low, ok bool) {
+	switch v := plain(value).(type) {
+	case string:
+		if rule.Duration == nil {
+			return nearest, false, false
+		}
+		d, _ := time.ParseDuration(v)
+		low = d < rule.Duration.Min
+		bound := rule.Duration.Max
+		if low {
+			bound = rule.Duration.Min
+		}
+		return reflect.ValueOf(metav1.Duration{Duration: bound}), low, true
+	default:
+		n, isNumber := scalar.Float(v)
+		if rule.Number == nil || !isNumber || n != n {
+			return nearest, false, false
+		}
+		low = n < rule.Number.Min
+		bound := rule.Number.Max
+		if low {
+			bound = rule.Number.Min
+		}
+		return reflect.ValueOf(bound), low, true
+	}
+}
+
+// plain is a value as a decoder of a file leaves it.
+func plain(value reflect.Value) any {
+	switch v := value.Interface().(type) {
+	case metav1.Duration:
+		return v.Duration.String()
+	case logsapi.TimeOrMetaDuration:
+		return v.Duration.Duration.String()
+	}
+	switch {
+	case value.CanInt():
+		return value.Int()
+	case value.CanUint():
+		return value.Uint()
+	case value.CanFloat():
+		return value.Float()
+	}
+	return nil
+}
+
+// set sets a field, or what it points to, without changing what it pointed to.
+func set(field, value reflect.Value) {
+	if field.Kind() == reflect.Pointer {
+		field.Set(reflect.New(field.Type().Elem()))
+		field = field.Elem()
+	}
+	field.Set(value.Convert(field.Type()))
+}
+
+// write writes a value as in a file.
+func write(value reflect.Value) string {
+	if d, ok := value.Interface().(metav1.Duration); ok {
+		return v1beta1.FormatDuration(d.Duration)
+	}
+	return scalar.FormatNumber(value.Float())
+}

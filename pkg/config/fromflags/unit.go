@@ -1,0 +1,199 @@
+package fromflags
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var unitSetting = regexp.MustCompile(`(?m)^\s*(\[Service\]|ExecStart=)`)
+
+// isUnit reports whether text is a unit file of systemd, or lines of one.
+func isUnit(text string) bool { return unitSetting.MatchString(text) }
+
+// unit is what a unit file of systemd says about a command.
+type unit struct {
+	command     string
+	environment map[string]string
+	// files are the EnvironmentFiles, which are on the machine of the unit.
+	files []string
+	// unread are those of them that cannot be read here.
+	unread []string
+}
+
+// unitArguments returns the arguments of the program in a unit file, with the variables that
+// the unit itself sets, and those in its EnvironmentFiles as far as they are on this machine.
+func unitArguments(text string) ([]string, error) {
+	u, err := readUnit(text)
+	if err != nil {
+		return nil, err
+	}
+	if u.command == "" {
+		return nil, fmt.Errorf("the unit has no ExecStart of %s", program)
+	}
+	u.readFiles()
+	words, err := command(u.expand(u.command))
+	if err != nil {
+		return nil, err
+	}
+	hint := ""
+	if len(u.unread) > 0 {
+		hint = ", which " + strings.Join(u.unread, " or ") + " may set"
+	}
+	return known(words, hint)
+}
+
+// readUnit reads the settings of a unit. A setting with an empty value clears those before it.
+func readUnit(text string) (unit, error) {
+	u := unit{environment: map[string]string{}}
+	for _, line := range unitLines(text) {
+		name, value, _ := strings.Cut(line, "=")
+		value = strings.TrimSpace(value)
+		switch strings.TrimSpace(name) {
+		case "ExecStart":
+			if value == "" || strings.Contains(value, program) {
+				u.command = strings.TrimLeft(value, "-@:+!")
+			}
+		case "EnvironmentFile":
+			u.files = append(u.files, strings.TrimPrefix(value, "-"))
+			if value == "" {
+				u.files = nil
+			}
+		case "Environment":
+			if value == "" {
+				clear(u.environment)
+			}
+			commands, err := split(value)
+			if err != nil {
+				return unit{}, fmt.Errorf("reading Environment=%s: %w", value, err)
+			}
+			for _, assignment := range slices.Concat(commands...) {
+				name, value, _ := strings.Cut(assignment, "=")
+				u.environment[name] = value
+			}
+		}
+	}
+	return u, nil
+}
+
+// unitLines joins lines that end in a backslash, and drops comments, which systemd also allows
+// between such lines.
+func unitLines(text string) []string {
+	var out []string
+	continued := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
+			continue
+		}
+		part, more := strings.CutSuffix(line, "\\")
+		if continued {
+			out[len(out)-1] += " " + part
+		} else {
+			out = append(out, part)
+		}
+		continued = more
+	}
+	return out
+}
+
+// readFiles reads the EnvironmentFiles, which override what the unit sets, and each other.
+func (u *unit) readFiles() {
+	for _, pattern := range u.files {
+		names, err := filepath.Glob(pattern)
+		if err != nil || len(names) == 0 {
+			names = []string{pattern}
+		}
+		for _, name := range names {
+			text, err := readSmall(name)
+			if err != nil || u.readFile(text) != nil {
+				u.unread = append(u.unread, name)
+			}
+		}
+	}
+}
+
+// maxEnvironment is the largest EnvironmentFile that is read, in bytes.
+const maxEnvironment = 1 << 20
+
+// readSmall reads a regular file of a limited size.
+func readSmall(name string) (string, error) {
+	info, err := os.Stat(name)
+	switch {
+	case err != nil:
+		return "", err
+	case !info.Mode().IsRegular() || info.Size() > maxEnvironment:
+		return "", fmt.Errorf("%s is not a regular file of at most %d bytes", name, maxEnvironment)
+	}
+	data, err := os.ReadFile(name)
+	return string(data), err
+}
+
+// readFile reads assignments, one a line. Quotes are those of a shell.
+func (u *unit) readFile(text string) error {
+	for _, line := range unitLines(strings.ReplaceAll(text, "\r\n", "\n")) {
+		name, value, found := strings.Cut(line, "=")
+		if !found {
+			continue
+		}
+		value = strings.TrimSpace(value)
+		if strings.ContainsAny(value, `"'\`) {
+			s := splitter{rest: []rune(value)}
+			for len(s.rest) > 0 {
+				char := s.rest[0]
+				s.rest = s.rest[1:]
+				if s.quote == 0 && strings.ContainsRune(" \t", char) {
+					s.add(char) // only quotes and backslashes have a meaning here
+					continue
+				}
+				s.next(char)
+			}
+			if s.quote != 0 {
+				return fmt.Errorf("the value of %s ends within quotes", name)
+			}
+			value = s.word.String()
+		}
+		u.environment[strings.TrimSpace(strings.TrimPrefix(name, "export "))] = value
+	}
+	return nil
+}
+
+var unitVariable = regexp.MustCompile(`\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)`)
+
+// expand replaces the variables that are known. The value of ${NAME} stays in the word that it is
+// in, whatever it holds. $NAME becomes as many words as the value has, and so does one within
+// quotes of a shell's command: the value is inserted before the text is split.
+func (u unit) expand(text string) string {
+	var out strings.Builder
+	end := 0
+	for _, match := range unitVariable.FindAllStringIndex(text, -1) {
+		name := text[match[0]:match[1]]
+		value, ok := u.environment[strings.Trim(name, "${}")]
+		switch {
+		case !ok:
+			value = name
+		case strings.HasPrefix(name, "${") && !inSingleQuotes(text[:match[0]]):
+			value = wordBreaks.Replace(value)
+		}
+		out.WriteString(text[end:match[0]] + value)
+		end = match[1]
+	}
+	return out.String() + text[end:]
+}
+
+// wordBreaks escapes what has a meaning when text is split into words.
+var wordBreaks = strings.NewReplacer(" ", `\ `, "\t", "\\\t", `\`, `\\`, `"`, `\"`, "'", `\'`, "#", `\#`, ";", `\;`, "|", `\|`, "&", `\&`, "<", `\<`, ">", `\>`)
+
+// inSingleQuotes reports whether a text ends within single quotes.
+func inSingleQuotes(text string) bool {
+	s := splitter{rest: []rune(text)}
+	for len(s.rest) > 0 {
+		char := s.rest[0]
+		s.rest = s.rest[1:]
+		s.next(char)
+	}
+	return s.quote == '\''
+}

@@ -1,0 +1,333 @@
+// Package named checks the files that a configuration names.
+//
+//  1. They exist and can be read, kubeconfigs load, PEM files hold what they are used for, and
+//     certificates and keys belong together. Relative paths are relative to the working
+//     directory.
+//  2. What the configuration in force names in the same field was good when it came into force.
+//     If it is bad now, that is no fault of the edit: whatever read the file continues with its
+//     earlier content, so the problem is a warning. An edit that names a file anew, or in
+//     another field, or with another key, is at fault.
+package named
+
+import (
+	"crypto/ecdsa"
+	"crypto/rsa"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+	"sigs.k8s.io/yaml"
+
+	"kcmd.dev/pkg/config/authority"
+	"kcmd.dev/pkg/config/fieldpath"
+	"kcmd.dev/pkg/config/problem"
+	"kcmd.dev/pkg/config/rules"
+	"kcmd.dev/pkg/config/tree"
+	"kcmd.dev/pkg/config/v1beta1"
+)
+
+// maxReferencedBytes is the largest file that is read because a configuration names it.
+const maxReferencedBytes = 16 << 20
+
+// CheckStart is Check for a process that starts. That time has passed does not keep it from
+// starting: a CA that has expired is a warning, and an error of the controller that signs with
+// it.
+func CheckStart(name string, cfg *v1beta1.KubeControllerManagerConfiguration, places tree.Places) problem.Errors {
+	c := &fileChecker{report: &problem.Report{File: name}, places: places, starting: true}
+	c.check(cfg)
+	return c.report.Errors()
+}
+
+// Check checks, on this machine and now, the files that a configuration names, which was
+// loaded under the given name. inForce is the configuration that it follows, or nil; a file
+// that it names in the same field is no fault of the edit. bad lists these files if they are
+// bad now.
+func Check(name string, cfg *v1beta1.KubeControllerManagerConfiguration, places tree.Places,
+	inForce *v1beta1.KubeControllerManagerConfiguration) (problems problem.Errors, bad []string) {
+	c := &fileChecker{report: &problem.Report{File: name}, places: places, inForce: map[string]string{}}
+	if inForce != nil {
+		for _, n := range namesIn(inForce) {
+			c.inForce[n.path] = n.name
+		}
+	}
+	c.check(cfg)
+	return c.report.Errors(), c.bad
+}
+
+// Files lists the files that a configuration names and Check reads.
+func Files(cfg *v1beta1.KubeControllerManagerConfiguration) []string {
+	var names []string
+	for _, n := range namesIn(cfg) {
+		if !n.directory {
+			names = append(names, n.name)
+		}
+	}
+	return names
+}
+
+// namesIn lists the files and directories that a configuration names. It reads nothing.
+func namesIn(cfg *v1beta1.KubeControllerManagerConfiguration) []named {
+	c := &fileChecker{namesOnly: true}
+	c.check(cfg)
+	return c.names
+}
+
+// named is a field that names a file, or a directory.
+type named struct {
+	path, name string
+	directory  bool
+}
+
+type fileChecker struct {
+	report    *problem.Report
+	places    tree.Places
+	namesOnly bool
+	names     []named
+	inForce   map[string]string // names by field, of the configuration in force
+	bad       []string          // of these, files that are bad now
+	starting  bool              // see CheckStart
+}
+
+func (c *fileChecker) check(cfg *v1beta1.KubeControllerManagerConfiguration) {
+	a, z := cfg.Serving.Authentication, cfg.Serving.Authorization
+	c.file("clientConnection.kubeconfig", cfg.ClientConnection.Kubeconfig, checkKubeconfig)
+	c.file("serviceAccounts.privateKeyFile", cfg.ServiceAccounts.PrivateKeyFile, checkSigningKey)
+	c.file("serviceAccounts.rootCAFile", cfg.ServiceAccounts.RootCAFile, checkCertificates)
+	c.file("metrics.allowListMappingManifest", cfg.Metrics.AllowListMappingManifest, checkAllowList)
+	if cfg.Cloud.Linked() { // nobody else opens it
+		c.file("cloud.configFile", cfg.Cloud.ConfigFile, func(string, []byte) error { return nil })
+	}
+	c.controllers(cfg.Controllers)
+	if *cfg.Serving.Port == 0 {
+		return
+	}
+	c.file("serving.authentication.kubeconfig", a.Kubeconfig, checkKubeconfig)
+	c.file("serving.authentication.clientCAFile", a.ClientCAFile, checkCertificates)
+	c.file("serving.authentication.requestHeader.clientCAFile", a.RequestHeader.ClientCAFile, checkCertificates)
+	c.file("serving.authorization.kubeconfig", z.Kubeconfig, checkKubeconfig)
+	c.servingCertificates(cfg.Serving.TLS)
+}
+
+// controllers checks the files that blocks of controllers name.
+func (c *fileChecker) controllers(blocks v1beta1.Controllers) {
+	all := append([]v1beta1.Signer{{Path: v1beta1.AllSigners, CA: blocks.CSRSigning.AllSigners}}, blocks.CSRSigning.Signers()...)
+	for _, s := range all {
+		c.authority(s.Path, s.CA)
+	}
+	const recycler = "controllers.persistentvolume-binder-controller.recycler."
+	r := blocks.PersistentVolumeBinder.Recycler
+	c.file(recycler+"nfs.podTemplateFile", r.NFS.PodTemplateFile, checkPodTemplate)
+	c.file(recycler+"hostPath.podTemplateFile", r.HostPath.PodTemplateFile, checkPodTemplate)
+}
+
+// fail reports the first of some fields, which name what is bad together; as a warning if the
+// configuration in force names the same.
+func (c *fileChecker) fail(err error, fields ...named) {
+	path := fields[0].path
+	at := c.places.Position(path)
+	if slices.ContainsFunc(fields, func(f named) bool { return c.inForce[f.path] != f.name }) {
+		c.report.Errorf(at, path, "%v", err)
+		return
+	}
+	for _, f := range fields {
+		c.bad = append(c.bad, f.name)
+	}
+	c.report.Warnf(at, path, "%v; its previous content stays in use", err)
+}
+
+// file reads the file and checks its content; it returns nil if the content is bad.
+func (c *fileChecker) file(path, name string, check func(name string, content []byte) error) []byte {
+	if name == "" {
+		return nil
+	}
+	field := named{path: path, name: name}
+	c.names = append(c.names, field)
+	if c.namesOnly {
+		return nil
+	}
+	content, err := readFile(name)
+	if err == nil {
+		err = check(name, content)
+	}
+	if err != nil {
+		c.fail(err, field)
+		return nil
+	}
+	return content
+}
+
+// servingCertificates checks the serving certificates together with their keys.
+func (c *fileChecker) servingCertificates(t v1beta1.TLS) {
+	for i, sni := range t.SNICertificates {
+		path := fieldpath.Element("serving.tls.sniCertificates", i)
+		c.pair(path+".certFile", sni.CertFile, path+".privateKeyFile", sni.PrivateKeyFile)
+	}
+	if t.CertFile == "" {
+		c.directory(t.CertDirectory)
+		return
+	}
+	c.pair("serving.tls.certFile", t.CertFile, "serving.tls.privateKeyFile", t.PrivateKeyFile)
+}
+
+// pair checks a certificate together with its key; it returns nil if they are bad.
+func (c *fileChecker) pair(certPath, certFile, keyPath, keyFile string) (certificate, key []byte) {
+	certificate = c.file(certPath, certFile, checkCertificates)
+	key = c.file(keyPath, keyFile, checkPrivateKey)
+	if certificate == nil || key == nil {
+		return nil, nil
+	}
+	if _, err := tls.X509KeyPair(certificate, key); err != nil {
+		c.fail(fmt.Errorf("%s and %s do not match: %w", certFile, keyFile, err),
+			named{path: certPath, name: certFile}, named{path: keyPath, name: keyFile})
+		return nil, nil
+	}
+	return certificate, key
+}
+
+// authority checks the CA of a signer. That one has expired is no reason for a process not to
+// start: what does not sign may work.
+func (c *fileChecker) authority(path string, ca v1beta1.SigningCA) {
+	certificate := named{path: path + ".certFile", name: ca.CertFile}
+	key := named{path: path + ".privateKeyFile", name: ca.PrivateKeyFile}
+	cert, private := c.pair(certificate.path, certificate.name, key.path, key.name)
+	if cert == nil {
+		return
+	}
+	read, err := authority.Files{Cert: ca.CertFile, Key: ca.PrivateKeyFile}.Parse(cert, private)
+	if err != nil {
+		c.fail(err, certificate, key)
+		return
+	}
+	err = read.Expired(time.Now())
+	switch {
+	case err == nil:
+	case c.starting:
+		c.report.Warnf(c.places.Position(certificate.path), certificate.path, "%v", err)
+	default:
+		c.fail(err, certificate, key)
+	}
+}
+
+// directory accepts a directory that does not exist yet: it is created when needed.
+func (c *fileChecker) directory(name string) {
+	if name == "" {
+		return
+	}
+	field := named{path: "serving.tls.certDirectory", name: name, directory: true}
+	c.names = append(c.names, field)
+	if c.namesOnly {
+		return
+	}
+	info, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is not a directory", name)
+	}
+	if err != nil {
+		c.fail(err, field)
+	}
+}
+
+func readFile(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("the file %s does not exist", name)
+	case err != nil:
+		return nil, fmt.Errorf("the file cannot be read: %w", err)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a file", name)
+	case info.Size() == 0:
+		return nil, fmt.Errorf("the file %s is empty", name)
+	case info.Size() > maxReferencedBytes:
+		return nil, fmt.Errorf("the file %s has %d bytes: the limit is %d", name, info.Size(), maxReferencedBytes)
+	}
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("the file cannot be read: %w", err)
+	}
+	return content, nil
+}
+
+// checkKubeconfig loads the file as the clients will, files it names included.
+func checkKubeconfig(name string, _ []byte) error {
+	loaded, err := clientcmd.LoadFromFile(name)
+	if err == nil {
+		err = clientcmd.ResolveLocalPaths(loaded)
+	}
+	if err == nil {
+		_, err = clientcmd.NewDefaultClientConfig(*loaded, &clientcmd.ConfigOverrides{}).ClientConfig()
+	}
+	if err != nil {
+		return fmt.Errorf("%s is not a valid kubeconfig: %w", name, err)
+	}
+	return nil
+}
+
+func checkPrivateKey(name string, content []byte) error {
+	if _, err := keyutil.ParsePrivateKeyPEM(content); err != nil {
+		return fmt.Errorf("%s contains no private key in PEM format: %w", name, err)
+	}
+	return nil
+}
+
+// checkSigningKey accepts the kinds of keys that tokens are signed with.
+func checkSigningKey(name string, content []byte) error {
+	key, err := keyutil.ParsePrivateKeyPEM(content)
+	if err != nil {
+		return fmt.Errorf("%s contains no private key in PEM format: %w", name, err)
+	}
+	switch key.(type) {
+	case *rsa.PrivateKey, *ecdsa.PrivateKey:
+		return nil
+	}
+	return fmt.Errorf("%s contains a %T: the key must be an RSA or ECDSA key", name, key)
+}
+
+func checkCertificates(name string, content []byte) error {
+	if _, err := cert.ParseCertsPEM(content); err != nil {
+		return fmt.Errorf("%s contains no certificates in PEM format: %w", name, err)
+	}
+	return nil
+}
+
+// checkPodTemplate requires a pod with a volume, in place of which the volume to be emptied
+// is mounted.
+func checkPodTemplate(name string, content []byte) error {
+	pod := &corev1.Pod{}
+	if err := yaml.UnmarshalStrict(content, pod); err != nil {
+		return fmt.Errorf("%s contains no pod: %w", name, err)
+	}
+	if pod.APIVersion != "v1" || pod.Kind != "Pod" {
+		return fmt.Errorf("%s contains %q, kind %q: it must be a pod (v1, Pod)", name, pod.APIVersion, pod.Kind)
+	}
+	if len(pod.Spec.Volumes) == 0 {
+		return fmt.Errorf("the pod in %s has no volume: its first volume is replaced by the volume to be emptied", name)
+	}
+	return nil
+}
+
+// checkAllowList requires a map as in metrics.allowListMapping.
+func checkAllowList(name string, content []byte) error {
+	values := map[string]string{}
+	if err := yaml.UnmarshalStrict(content, &values); err != nil {
+		return fmt.Errorf("%s contains no map of \"metric,label\" to \"value,value\": %w", name, err)
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if !rules.IsMetricLabel(key) {
+			return fmt.Errorf("%s has the key %s: it must be the name of a metric, a comma and the name of a label", name, problem.Quote(key))
+		}
+	}
+	return nil
+}

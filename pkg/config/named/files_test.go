@@ -1,0 +1,253 @@
+package named_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"kcmd.dev/pkg/config"
+	"kcmd.dev/test/pki"
+)
+
+// header is what every good file starts with; the rest starts in line 3.
+const header = "apiVersion: config.kcmd.dev/v1beta1\nkind: KubeControllerManagerConfiguration\n"
+
+// writeFiles makes, in a new working directory, the files that the tests name:
+// two key pairs, a key of the wrong kind, and kubeconfigs.
+func writeFiles(t *testing.T) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"one", "two"} {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour)}
+		certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writePEM(t, name+".crt", "CERTIFICATE", certificate)
+		writeKey(t, name+".key", key)
+	}
+	for name, edits := range map[string][]func(*x509.Certificate){
+		"ca":      nil,
+		"expired": {func(c *x509.Certificate) { c.NotAfter = time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC) }},
+	} {
+		pair := pki.CA(t, time.Now(), edits...)
+		write(t, name+".crt", string(pair.Cert))
+		write(t, name+".key", string(pair.Key))
+	}
+	_, other, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeKey(t, "ed25519.key", other)
+	write(t, "recycler.yaml", "apiVersion: v1\nkind: Pod\nspec: {volumes: [{name: v, emptyDir: {}}], containers: []}\n")
+	write(t, "novolume.yaml", "apiVersion: v1\nkind: Pod\nspec: {containers: []}\n")
+	write(t, "nopod.yaml", "apiVersion: v1\nkind: Secret\n")
+	write(t, "labels.yaml", "\"a,b\": c,d\n\"a,e\": f\n")
+	write(t, "badlabels.yaml", "allowListMapping: {a: b}\n")
+	write(t, "badkey.yaml", "a: b\n")
+	write(t, "empty", "")
+	write(t, "text", "hello\n")
+	write(t, "bare.conf", "apiVersion: v1\nkind: Config\n")
+	kubeconfig := `apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: https://127.0.0.1:6443, certificate-authority: CA}}]
+users: [{name: u, user: {token: t}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+`
+	write(t, "good.conf", strings.Replace(kubeconfig, "CA", "one.crt", 1))
+	write(t, "bad.conf", strings.Replace(kubeconfig, "CA", "gone.crt", 1))
+}
+
+func writeKey(t *testing.T, name string, key any) {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writePEM(t, name, "PRIVATE KEY", der)
+}
+
+func writePEM(t *testing.T, name, kind string, der []byte) {
+	t.Helper()
+	write(t, name, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})))
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCheckFiles(t *testing.T) {
+	writeFiles(t)
+	directory, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name, text, want string
+	}{
+		{"none named", "", ""},
+		{"all good", "clientConnection: {kubeconfig: good.conf}\nserviceAccounts: {privateKeyFile: one.key, rootCAFile: two.crt}\n" +
+			"serving: {tls: {certFile: one.crt, privateKeyFile: one.key}, authentication: {kubeconfig: good.conf, clientCAFile: one.crt, " +
+			"requestHeader: {clientCAFile: two.crt}}, authorization: {kubeconfig: good.conf}}\n", ""},
+		{"missing", "clientConnection: {kubeconfig: gone.conf}\n", "f.yaml:3:32: clientConnection.kubeconfig: the file gone.conf does not exist"},
+		{"directory", "serviceAccounts: {rootCAFile: .}\n", "f.yaml:3:31: serviceAccounts.rootCAFile: . is not a file"},
+		{"empty", "serviceAccounts: {rootCAFile: empty}\n", "f.yaml:3:31: serviceAccounts.rootCAFile: the file empty is empty"},
+		{"kubeconfig without content", "clientConnection: {kubeconfig: bare.conf}\n", "f.yaml:3:32: clientConnection.kubeconfig: bare.conf is not a valid kubeconfig: " +
+			"invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable"},
+		{"kubeconfig that names a missing file", "serving: {authorization: {kubeconfig: bad.conf}}\n",
+			"f.yaml:3:39: serving.authorization.kubeconfig: bad.conf is not a valid kubeconfig: invalid configuration: " +
+				"unable to read certificate-authority DIR/gone.crt for c due to open DIR/gone.crt: no such file or directory"},
+		{"no key", "serviceAccounts: {privateKeyFile: one.crt}\n",
+			"f.yaml:3:35: serviceAccounts.privateKeyFile: one.crt contains no private key in PEM format: data does not contain a valid RSA or ECDSA private key"},
+		{"key that signs no tokens", "serviceAccounts: {privateKeyFile: ed25519.key}\n",
+			"f.yaml:3:35: serviceAccounts.privateKeyFile: ed25519.key contains a ed25519.PrivateKey: the key must be an RSA or ECDSA key"},
+		{"no certificates", "serviceAccounts: {rootCAFile: one.key}\n",
+			"f.yaml:3:31: serviceAccounts.rootCAFile: one.key contains no certificates in PEM format: data does not contain any valid RSA or ECDSA certificates"},
+		{"pair that does not belong together", "serving: {tls: {certFile: one.crt, privateKeyFile: two.key}}\n",
+			"f.yaml:3:27: serving.tls.certFile: one.crt and two.key do not match: tls: private key does not match public key"},
+		{"both of a pair", "serving: {tls: {certFile: gone.crt, privateKeyFile: text}}\n",
+			"f.yaml:3:27: serving.tls.certFile: the file gone.crt does not exist\n" +
+				"f.yaml:3:53: serving.tls.privateKeyFile: text contains no private key in PEM format: data does not contain a valid RSA or ECDSA private key"},
+		{"file as directory", "serving: {tls: {certDirectory: text}}\n", "f.yaml:3:32: serving.tls.certDirectory: text is not a directory"},
+		{"directory to be made", "serving: {tls: {certDirectory: new}}\n", ""},
+		{"certificates for host names", "serving: {tls: {sniCertificates: [{certFile: one.crt, privateKeyFile: one.key}, {certFile: one.crt, privateKeyFile: two.key}]}}\n",
+			"f.yaml:3:92: serving.tls.sniCertificates[1].certFile: one.crt and two.key do not match: tls: private key does not match public key"},
+		{"metric labels", "metrics: {allowListMappingManifest: labels.yaml}\n", ""},
+		{"metric labels in another form", "metrics: {allowListMappingManifest: badlabels.yaml}\n",
+			"f.yaml:3:37: metrics.allowListMappingManifest: badlabels.yaml contains no map of \"metric,label\" to \"value,value\": " +
+				"error unmarshaling JSON: while decoding JSON: json: cannot unmarshal object into Go value of type string"},
+		{"metric labels with a bad key", "metrics: {allowListMappingManifest: badkey.yaml}\n",
+			"f.yaml:3:37: metrics.allowListMappingManifest: badkey.yaml has the key \"a\": it must be the name of a metric, a comma and the name of a label"},
+		{"signing CAs", signersText("{certFile: ca.crt, privateKeyFile: ca.key}", "{certFile: ca.crt, privateKeyFile: ca.key}"), ""},
+		{"CSRS-59: signing CAs that are none", signersText("{certFile: one.crt, privateKeyFile: one.key}", "{certFile: expired.crt, privateKeyFile: expired.key}"),
+			"f.yaml:5:32: controllers.certificatesigningrequest-signing-controller.kubeletServing.certFile: error reading CA cert file \"one.crt\": the certificate is not that of a CA\n" +
+				"f.yaml:6:31: controllers.certificatesigningrequest-signing-controller.legacyUnknown.certFile: error reading CA cert file \"expired.crt\": the certificate has expired: NotAfter=2020-01-02 03:04:05 +0000 UTC"},
+		{"signing CAs that do not match", signersText("{certFile: one.crt, privateKeyFile: two.key}", "{certFile: gone.crt, privateKeyFile: text}"),
+			"f.yaml:5:32: controllers.certificatesigningrequest-signing-controller.kubeletServing.certFile: one.crt and two.key do not match: tls: private key does not match public key\n" +
+				"f.yaml:6:31: controllers.certificatesigningrequest-signing-controller.legacyUnknown.certFile: the file gone.crt does not exist\n" +
+				"f.yaml:6:57: controllers.certificatesigningrequest-signing-controller.legacyUnknown.privateKeyFile: text contains no private key in PEM format: data does not contain a valid RSA or ECDSA private key"},
+		{"recycler", recyclerText("recycler.yaml", "recycler.yaml"), ""},
+		{"recycler without pod or volume", recyclerText("nopod.yaml", "novolume.yaml"),
+			"f.yaml:3:86: controllers.persistentvolume-binder-controller.recycler.nfs.podTemplateFile: nopod.yaml contains \"v1\", kind \"Secret\": it must be a pod (v1, Pod)\n" +
+				"f.yaml:3:127: controllers.persistentvolume-binder-controller.recycler.hostPath.podTemplateFile: the pod in novolume.yaml has no volume: its first volume is replaced by the volume to be emptied"},
+		{"serving off", "serving: {port: 0, authentication: {clientCAFile: gone.crt}}\n", ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			doc, err := config.Load("f.yaml", []byte(header+test.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := strings.ReplaceAll(doc.CheckFiles().Error(), directory+string(filepath.Separator), "DIR/")
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What an edit names anew is held against it, what was in force before is not.
+func TestCheckEdit(t *testing.T) {
+	writeFiles(t)
+	const (
+		stays  = "; its previous content stays in use"
+		gone   = "the file gone.crt does not exist"
+		unpair = "one.crt and two.key do not match: tls: private key does not match public key"
+	)
+	tests := []struct {
+		name, old, new, want string
+		bad                  []string
+	}{
+		{"nothing is bad", "serviceAccounts: {rootCAFile: one.crt}\n", "serviceAccounts: {rootCAFile: one.crt}\n", "", nil},
+		{"turned bad", "serviceAccounts: {rootCAFile: gone.crt}\n", "serviceAccounts: {rootCAFile: gone.crt}\nresync: {minPeriod: 1h}\n",
+			"f.yaml:3:31: warning: serviceAccounts.rootCAFile: " + gone + stays, []string{"gone.crt"}},
+		{"named anew", "serviceAccounts: {rootCAFile: one.crt}\n", "serviceAccounts: {rootCAFile: gone.crt}\n",
+			"f.yaml:3:31: serviceAccounts.rootCAFile: " + gone, nil},
+		{"named in another field", "serviceAccounts: {rootCAFile: gone.crt}\n", "serving: {authentication: {clientCAFile: gone.crt}}\n",
+			"f.yaml:3:42: serving.authentication.clientCAFile: " + gone, nil},
+		{"in the old and in another field", "serviceAccounts: {rootCAFile: gone.crt}\n",
+			"serviceAccounts: {rootCAFile: gone.crt}\nserving: {authentication: {clientCAFile: gone.crt}}\n",
+			"f.yaml:3:31: warning: serviceAccounts.rootCAFile: " + gone + stays + "\n" +
+				"f.yaml:4:42: serving.authentication.clientCAFile: " + gone, []string{"gone.crt"}},
+		{"read by nothing before", "serving: {port: 0, authentication: {clientCAFile: gone.crt}}\n", "serving: {authentication: {clientCAFile: gone.crt}}\n",
+			"f.yaml:3:42: serving.authentication.clientCAFile: " + gone, nil},
+		{"a pair that no longer belongs together", "serving: {tls: {certFile: one.crt, privateKeyFile: two.key}}\n", "serving: {tls: {certFile: one.crt, privateKeyFile: two.key}}\n",
+			"f.yaml:3:27: warning: serving.tls.certFile: " + unpair + stays, []string{"one.crt", "two.key"}},
+		{"another key for the same certificate", "serving: {tls: {certFile: one.crt, privateKeyFile: one.key}}\n", "serving: {tls: {certFile: one.crt, privateKeyFile: two.key}}\n",
+			"f.yaml:3:27: serving.tls.certFile: " + unpair, nil},
+		{"another certificate for the same key", "serving: {tls: {certFile: two.crt, privateKeyFile: two.key}}\n", "serving: {tls: {certFile: one.crt, privateKeyFile: two.key}}\n",
+			"f.yaml:3:27: serving.tls.certFile: " + unpair, nil},
+		{"a directory that became a file", "serving: {tls: {certDirectory: text}}\n", "serving: {tls: {certDirectory: text}}\n",
+			"f.yaml:3:32: warning: serving.tls.certDirectory: text is not a directory" + stays, []string{"text"}},
+		{"another directory", "serving: {tls: {certDirectory: new}}\n", "serving: {tls: {certDirectory: text}}\n",
+			"f.yaml:3:32: serving.tls.certDirectory: text is not a directory", nil},
+		{"a certificate that moves in its list", "serving: {tls: {sniCertificates: [{certFile: gone.crt, privateKeyFile: one.key}]}}\n",
+			"serving: {tls: {sniCertificates: [{certFile: two.crt, privateKeyFile: two.key}, {certFile: gone.crt, privateKeyFile: one.key}]}}\n",
+			"f.yaml:3:92: serving.tls.sniCertificates[1].certFile: " + gone, nil},
+		{"the kubeconfig", "clientConnection: {kubeconfig: bare.conf}\n", "clientConnection: {kubeconfig: bare.conf, qps: 7}\n",
+			"f.yaml:3:32: warning: clientConnection.kubeconfig: bare.conf is not a valid kubeconfig: " +
+				"invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable" + stays, []string{"bare.conf"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			documents := map[string]*config.Document{}
+			for _, text := range []string{test.old, test.new} {
+				d, err := config.Load("f.yaml", []byte(header+text))
+				if err != nil {
+					t.Fatal(err)
+				}
+				documents[text] = d
+			}
+			problems, bad := documents[test.new].CheckEdit(documents[test.old].Config)
+			if diff := cmp.Diff(test.want, problems.Error()); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.bad, bad); diff != "" {
+				t.Errorf("bad files (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func signersText(serving, legacy string) string {
+	return "controllers:\n  certificatesigningrequest-signing-controller:\n    kubeletServing: " + serving + "\n    legacyUnknown: " + legacy + "\n"
+}
+
+func recyclerText(nfs, hostPath string) string {
+	return "controllers: {persistentvolume-binder-controller: {recycler: {nfs: {podTemplateFile: " + nfs + "}, hostPath: {podTemplateFile: " + hostPath + "}}}}\n"
+}
+
+// A CA that has expired since keeps no process from starting. Pins CSRS-59.
+func TestAnExpiredCAIsAWarningAtTheStart(t *testing.T) {
+	writeFiles(t)
+	doc, err := config.Load("f.yaml", []byte(header+signersText("{certFile: one.crt, privateKeyFile: two.key}", "{certFile: expired.crt, privateKeyFile: expired.key}")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const block = "controllers.certificatesigningrequest-signing-controller."
+	want := "f.yaml:5:32: " + block + "kubeletServing.certFile: one.crt and two.key do not match: tls: private key does not match public key\n" +
+		"f.yaml:6:31: warning: " + block + "legacyUnknown.certFile: error reading CA cert file \"expired.crt\": the certificate has expired: NotAfter=2020-01-02 03:04:05 +0000 UTC"
+	if diff := cmp.Diff(want, doc.CheckStart().Error()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,64 @@
+package plan
+
+import (
+	"reflect"
+	"slices"
+
+	"kcmd.dev/pkg/config/diff"
+)
+
+// difference holds two configurations and, for each changed field, the mixtures
+// that show what the field decides.
+type difference struct {
+	old, new *Config
+	changes  []diff.Change
+	only     []*Config // old with only this change
+	without  []*Config // new without this change
+}
+
+func newDifference(old, new *Config) *difference {
+	d := &difference{old: old, new: new, changes: diff.Between(old, new)}
+	for _, change := range d.changes {
+		d.only = append(d.only, diff.Mix(old, new, change))
+		d.without = append(d.without, diff.Mix(new, old, change))
+	}
+	return d
+}
+
+// causes returns the changes that make a part differ between old and new.
+func (d *difference) causes(read part) []diff.Change {
+	before, after := read(d.old), read(d.new)
+	if reflect.DeepEqual(before, after) {
+		return nil
+	}
+	var out []diff.Change
+	for i, change := range d.changes {
+		if !reflect.DeepEqual(read(d.only[i]), before) || !reflect.DeepEqual(read(d.without[i]), after) {
+			out = append(out, change)
+		}
+	}
+	if len(out) == 0 {
+		return d.jointCauses(read, before)
+	}
+	return out
+}
+
+// jointCauses drops, one after another, each change without which the rest still
+// makes a part differ from before.
+func (d *difference) jointCauses(read part, before any) []diff.Change {
+	needed := slices.Clone(d.changes)
+	for i := 0; i < len(needed); {
+		rest := slices.Delete(slices.Clone(needed), i, i+1)
+		if reflect.DeepEqual(read(diff.Mix(d.old, d.new, rest...)), before) {
+			i++
+			continue
+		}
+		needed = rest
+	}
+	return needed
+}
+
+// decides reports whether the new configuration without one change would differ in a part.
+func (d *difference) decides(change int, read part) bool {
+	return !reflect.DeepEqual(read(d.without[change]), read(d.new))
+}

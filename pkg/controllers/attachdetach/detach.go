@@ -1,0 +1,111 @@
+package attachdetach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// unconfirmed is why a detach was not requested: the API server does not confirm what was decided from the
+// cache, or cannot be asked.
+type unconfirmed struct{ error }
+
+// confirm reads the node, and returns an unconfirmed error unless the node still permits the detach that was
+// decided from the cache.
+func (c *attachDetachController) confirm(ctx context.Context, at place, why forced) error {
+	node, err := c.Client.CoreV1().Nodes().Get(ctx, at.node, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		node, err = nil, nil
+	}
+	switch {
+	case err != nil:
+		return unconfirmed{fmt.Errorf("reading node %s: %w", at.node, err)}
+	case !isSafe(node, at.volume, why):
+		return unconfirmed{fmt.Errorf("DetachVolume failed for volume %q on node %q : volume is still in use by node, according to Node status", at.volume, at.node)}
+	case why == notForced && node != nil && reports(node, at.volume):
+		return unconfirmed{fmt.Errorf("DetachVolume failed for volume %q on node %q : the node still reports that it is attached", at.volume, at.node)}
+	}
+	return nil
+}
+
+// detach requests that a volume be detached, and reports whether its completion has to be waited for.
+func (c *attachDetachController) detach(ctx context.Context, at place, o *operation, plugin string, why forced) (waits bool, err error) {
+	if err := c.confirm(ctx, at, why); err != nil {
+		return false, err
+	}
+	switch plugin {
+	case csiPlugin:
+		return c.deleteVA(ctx, at, o)
+	case iscsiPlugin, fcPlugin:
+		return false, nil
+	default:
+		_, id, _ := split(at.volume)
+		return false, c.plugins.flex.detach(ctx, plugin, id, at.node)
+	}
+}
+
+// reports reports whether the status of a node still tells the kubelet that a volume is attached. That is
+// possible only if the cache does not show the node.
+func reports(n *corev1.Node, volume corev1.UniqueVolumeName) bool {
+	return slices.ContainsFunc(n.Status.VolumesAttached, func(v corev1.AttachedVolume) bool { return v.Name == volume })
+}
+
+// deleteVA deletes the VolumeAttachment of a place, unless there is none or it is replaced meanwhile. One
+// that the cache does not show may exist.
+func (c *attachDetachController) deleteVA(ctx context.Context, at place, o *operation) (waits bool, err error) {
+	name := vaNameOf(at)
+	if name == "" {
+		return false, errors.New("volumeName missing expected data")
+	}
+	client := c.Client.StorageV1().VolumeAttachments()
+	va, found, err := reconcile.Found(c.attachments.Get(name))
+	if err == nil && !found {
+		va, err = client.Get(ctx, name, metav1.GetOptions{})
+	}
+	if err == nil {
+		c.remember(at, va.UID)
+		o.uid = va.UID
+		err = client.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(va.UID))})
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("kubernetes.io/csi: detacher.Detach failed to delete VolumeAttachment [%s]: %w", name, err)
+	case !found: // so that the cache cannot tell that it is gone
+		return false, fmt.Errorf("waiting for the deletion of VolumeAttachment %s: the cache does not show it yet", name)
+	}
+	return true, nil
+}
+
+// remember records that the deletion of a VolumeAttachment is requested, before it is: the answer may be
+// lost.
+func (c *attachDetachController) remember(at place, uid types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.world.links[at]; l != nil {
+		l.deleted = uid
+	}
+}
+
+// detachOutcome judges whether a detach has ended that has waited for some time. va is the
+// VolumeAttachment as cached, nil if there is none, uid that of the one which was deleted.
+func detachOutcome(va *storagev1.VolumeAttachment, uid types.UID, waited time.Duration) (ended bool, err error) {
+	switch {
+	case va == nil || va.UID != uid:
+		return true, nil
+	case va.Status.DetachError != nil && waited >= firstLook:
+		return true, errors.New(va.Status.DetachError.Message)
+	}
+	return waited >= driverWait, errTimedOut
+}

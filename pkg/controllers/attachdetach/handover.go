@@ -1,0 +1,143 @@
+package attachdetach
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// gap is how long nobody may have looked for what an instance left to hold. In a longer time, somebody may
+// have wanted a volume again, or have attached it, without anybody noticing.
+const gap = 10 * time.Second
+
+// handover is what an instance leaves to the next: what the API does not show.
+type handover struct {
+	at         time.Time
+	links      map[place]leftLink
+	operations map[corev1.UniqueVolumeName][]operation
+	failing    map[string]bool // nodes whose status may not be what it seems to be
+}
+
+type leftLink struct {
+	state         attachState
+	known         identified
+	mounted       bool
+	unwantedSince time.Time
+	deleted       types.UID
+	multiAttach   bool
+	pods          map[types.UID]podRef
+}
+
+// HandOver implements controller.HandsOver: without it the wait for nodes would begin again, failed
+// operations would be repeated at once, and pods be told again what they were.
+func (c *attachDetachController) HandOver() handover {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	left := handover{c.Clock.Now(), map[place]leftLink{}, map[corev1.UniqueVolumeName][]operation{}, map[string]bool{}}
+	for at, l := range c.world.links {
+		left.links[at] = leftLink{
+			l.state, c.world.volumes[at.volume].known, c.world.nodes[at.node].inUse[at.volume],
+			l.unwantedSince, l.deleted, l.multiAttach, maps.Clone(l.pods),
+		}
+	}
+	for name, v := range c.world.volumes {
+		for _, o := range v.operations {
+			left.operations[name] = append(left.operations[name], *o)
+		}
+	}
+	for name, n := range c.world.nodes {
+		if !n.report.known {
+			left.failing[name] = true
+		}
+	}
+	return left
+}
+
+// adopt completes the state of the world by what the predecessor left.
+func (c *attachDetachController) adopt(left handover) {
+	for at, was := range left.links {
+		c.adoptLink(at, was)
+	}
+	for name := range left.failing {
+		if n := c.world.nodes[name]; n != nil {
+			n.report.known = false
+		}
+	}
+	for name, all := range left.operations {
+		v := c.world.volumes[name]
+		if v == nil {
+			continue
+		}
+		for _, o := range all {
+			if o.running && (!o.waiting || v.links[o.node] == nil) {
+				continue
+			}
+			v.operations = append(v.operations, &o)
+		}
+	}
+}
+
+// adoptLink completes what is known of an attachment. What failed stays uncertain; what was attached
+// without its node having been told is so still if its VolumeAttachment says so.
+func (c *attachDetachController) adoptLink(at place, was leftLink) {
+	l := c.world.links[at]
+	now := detached
+	if l != nil {
+		now = l.state
+	}
+	switch adopted(now, was.state, c.isConfirmed(at, was.deleted)) {
+	case attached:
+		l = c.world.markAttached(at, was.known, "")
+	case uncertain:
+		if now != uncertain {
+			l = c.world.markUncertain(at, was.known)
+		}
+	case detached:
+	}
+	if l == nil {
+		return
+	}
+	l.deleted = was.deleted
+	n := c.world.nodes[at.node]
+	if now != attached && !was.mounted && l.state != detached && !c.showsInUse(at) {
+		delete(n.inUse, at.volume)
+	}
+	if !l.isWanted() {
+		l.unwantedSince = was.unwantedSince
+	}
+	l.multiAttach = was.multiAttach && l.isWanted()
+}
+
+// adopted is the state of an attachment of which the API says one thing, and the predecessor said another.
+func adopted(now, was attachState, confirmed bool) attachState {
+	switch {
+	case now == was || was == detached:
+		return now
+	case was == uncertain:
+		return uncertain
+	case confirmed:
+		return attached
+	}
+	return uncertain
+}
+
+// isConfirmed reports whether a volume is attached by its VolumeAttachment, or needs none.
+func (c *attachDetachController) isConfirmed(at place, deleted types.UID) bool {
+	name := vaNameOf(at)
+	if name == "" {
+		return true
+	}
+	va, found, err := reconcile.Found(c.attachments.Get(name))
+	return found && err == nil && va.Status.Attached && va.DeletionTimestamp == nil && va.UID != deleted
+}
+
+// showsInUse reports whether a node says that it uses a volume.
+func (c *attachDetachController) showsInUse(at place) bool {
+	n, found, err := reconcile.Found(c.nodes.Get(at.node))
+	return found && err == nil && slices.Contains(n.Status.VolumesInUse, at.volume)
+}

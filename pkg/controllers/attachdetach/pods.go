@@ -1,0 +1,196 @@
+package attachdetach
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/volumes"
+)
+
+// podRef is what is needed of a pod to tell it something.
+type podRef struct {
+	types.NamespacedName
+	UID types.UID
+}
+
+// podState is what a pod contributes to the state of the world.
+type podState struct {
+	uid  types.UID
+	node string
+	// wants are the volumes it wants attached to the node.
+	wants map[corev1.UniqueVolumeName]bool
+	// labels are those of all its volumes in metrics.
+	labels []string
+}
+
+// contribution is what the volumes of a pod were found to be.
+type contribution struct {
+	wanted []identified
+	// unattachable are volumes that were attachable maybe, and are not any more.
+	unattachable []corev1.UniqueVolumeName
+	labels       []string
+	// incomplete reports whether it is not known yet what a volume is.
+	incomplete bool
+}
+
+// contributionOf finds out what the volumes of a pod are. It calls drivers of FlexVolumes, so the lock must
+// not be held.
+func (c *attachDetachController) contributionOf(ctx context.Context, pod *corev1.Pod) contribution {
+	logger := klog.FromContext(ctx)
+	var found contribution
+	for i := range pod.Spec.Volumes {
+		spec, err := c.resolver.Resolve(logger, pod, &pod.Spec.Volumes[i])
+		if err != nil {
+			logger.V(4).Info("Skipping a volume of a pod", "pod", klog.KObj(pod), "volume", pod.Spec.Volumes[i].Name, "cause", err)
+			found.incomplete = true
+			continue
+		}
+		if _, label, ok := c.plugins.find(ctx, spec); ok {
+			found.labels = append(found.labels, label)
+		}
+		what, ok, err := c.plugins.identify(ctx, spec)
+		switch {
+		case err != nil:
+			logger.V(4).Info("Skipping a volume of a pod", "pod", klog.KObj(pod), "volume", pod.Spec.Volumes[i].Name, "cause", err)
+			found.incomplete = true
+		case ok:
+			found.wanted = append(found.wanted, what)
+		case spec.CSI() != nil:
+			csi := spec.CSI()
+			found.unattachable = append(found.unattachable, corev1.UniqueVolumeName(csiPlugin+"/"+csi.Driver+"^"+csi.VolumeHandle))
+		case spec.Volume != nil && spec.Volume.FlexVolume != nil, spec.PV != nil && spec.PV.Spec.FlexVolume != nil:
+			found.incomplete = true // the driver may be installed later
+		}
+	}
+	return found
+}
+
+// reconcilePod brings the desired state in line with a pod.
+func (c *attachDetachController) reconcilePod(ctx context.Context, key types.NamespacedName) error {
+	pod, found, err := reconcile.Found(c.pods.Pods(key.Namespace).Get(key.Name))
+	if err != nil {
+		return err
+	}
+	if !found {
+		pod = nil
+	}
+	c.placePod(ctx, key, pod)
+	return nil
+}
+
+// placePod brings the desired state in line with a pod, which is nil if there is none.
+func (c *attachDetachController) placePod(ctx context.Context, key types.NamespacedName, pod *corev1.Pod) {
+	var found contribution
+	if pod != nil && !isBound(pod) {
+		pod = nil
+	}
+	if pod != nil {
+		found = c.contributionOf(ctx, pod)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	state := c.world.pods[key]
+	if state != nil && (pod == nil || pod.UID != state.uid || pod.Spec.NodeName != state.node) {
+		c.releaseAll(state)
+		c.world.counts.pod(state.node, state.labels, nil)
+		delete(c.world.pods, key)
+		delete(c.world.incomplete, key)
+		state = nil
+	}
+	if pod == nil {
+		return
+	}
+	if state == nil {
+		state = &podState{uid: pod.UID, node: pod.Spec.NodeName, wants: map[corev1.UniqueVolumeName]bool{}}
+		c.world.pods[key] = state
+	}
+	c.world.counts.pod(state.node, state.labels, found.labels)
+	state.labels = found.labels
+	c.settle(key, pod, state, found)
+	if found.incomplete && !volumes.IsTerminated(pod) {
+		c.world.incomplete[key] = true
+	} else {
+		delete(c.world.incomplete, key)
+	}
+	if len(state.wants) == 0 && len(state.labels) == 0 && !c.world.incomplete[key] {
+		delete(c.world.pods, key) // most pods
+	}
+}
+
+// settle adds and removes the volumes that a pod wants. Whatever became of the pod, it says what
+// attachments are of which only the name is known.
+func (c *attachDetachController) settle(key types.NamespacedName, pod *corev1.Pod, state *podState, found contribution) {
+	for _, what := range found.wanted {
+		if l := c.world.links[place{what.name(), state.node}]; l != nil && l.state == attached {
+			if v := c.world.volumes[l.volume]; v.known.IsZero() {
+				c.world.learn(v, what)
+			}
+		}
+	}
+	if volumes.IsTerminated(pod) {
+		c.releaseAll(state)
+		return
+	}
+	for _, name := range found.unattachable {
+		if state.wants[name] {
+			c.release(state, name)
+		}
+	}
+	if n := c.world.nodes[state.node]; n == nil || !n.managed {
+		return
+	}
+	for _, what := range found.wanted {
+		at := place{what.name(), state.node}
+		state.wants[at.volume] = true
+		if c.world.want(at, what, podRef{key, pod.UID}) {
+			c.places.Add(at)
+		}
+	}
+}
+
+func (c *attachDetachController) releaseAll(state *podState) {
+	for name := range state.wants {
+		c.release(state, name)
+	}
+}
+
+func (c *attachDetachController) release(state *podState, name corev1.UniqueVolumeName) {
+	delete(state.wants, name)
+	at := place{name, state.node}
+	if c.world.unwant(at, state.uid) {
+		c.places.Add(at)
+	}
+}
+
+// isBound reports whether a pod may want volumes on a node.
+func isBound(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" && len(pod.Spec.Volumes) > 0 }
+
+// reconcileClaim has the pods examined that use a claim, which may have been bound since they were.
+func (c *attachDetachController) reconcileClaim(_ context.Context, key types.NamespacedName) error {
+	claim, found, err := reconcile.Found(c.claims.PersistentVolumeClaims(key.Namespace).Get(key.Name))
+	if err != nil {
+		return fmt.Errorf("failed to sync pvc %q, will retry again: %w", key.String(), err)
+	}
+	if !found || !isBoundClaim(claim) {
+		return nil
+	}
+	pods, err := c.usersOf.Of(key)
+	if err != nil {
+		return fmt.Errorf("failed to sync pvc %q, will retry again: %w", key.String(), err)
+	}
+	for _, pod := range pods {
+		if pod.Spec.NodeName != "" && !volumes.IsTerminated(pod) {
+			c.users.Add(reconcile.KeyOf(pod))
+		}
+	}
+	return nil
+}
+
+func isBoundClaim(claim *corev1.PersistentVolumeClaim) bool {
+	return claim.Status.Phase == corev1.ClaimBound && claim.Spec.VolumeName != ""
+}

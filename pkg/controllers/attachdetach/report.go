@@ -1,0 +1,184 @@
+package attachdetach
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+const (
+	// reportPeriod is the minimum time between two writes of volumesAttached of a node.
+	reportPeriod = 100 * time.Millisecond
+	// reportDelay is the time in which changes of volumesAttached become one write.
+	reportDelay = 10 * time.Millisecond
+)
+
+// report is what a node has been told about its attached volumes.
+type report struct {
+	// known reports whether shown is what the API server has, in the Node of that UID, as of the
+	// version. It is not while nothing was read or written, and after a write that failed: that one may
+	// have been carried out.
+	known   bool
+	uid     types.UID
+	version string
+	shown   []corev1.AttachedVolume
+	// sending reports whether a write is under way, sent what it says.
+	sending bool
+	sent    []corev1.AttachedVolume
+	// failing reports whether the last write failed. It is repeated.
+	failing bool
+	last    time.Time
+}
+
+// mayShow reports whether a kubelet may be told that a volume is attached.
+func (r report) mayShow(name corev1.UniqueVolumeName) bool {
+	is := func(v corev1.AttachedVolume) bool { return v.Name == name }
+	return !r.known || slices.ContainsFunc(r.shown, is) || r.sending && slices.ContainsFunc(r.sent, is)
+}
+
+// see takes over what a Node shows, unless something newer is known.
+func (r *report) see(n *corev1.Node) {
+	if r.uid == n.UID && !isNewer(n.ResourceVersion, r.version) {
+		return
+	}
+	if r.uid != n.UID {
+		r.known = !r.sending && !r.failing // else the write may have been to this one
+	}
+	r.uid, r.version, r.shown = n.UID, n.ResourceVersion, n.Status.VolumesAttached
+}
+
+// isNewer reports whether a version of an object is newer than another one. If they cannot be compared, it is
+// not.
+func isNewer(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return err == nil && order > 0
+}
+
+// volumesAttached is what is to be reported for a node, in order of names.
+func (w *world) volumesAttached(n *node) []corev1.AttachedVolume {
+	var list []corev1.AttachedVolume
+	for name, l := range n.links {
+		if l.listed {
+			list = append(list, corev1.AttachedVolume{Name: name, DevicePath: w.volumes[name].devicePath})
+		}
+	}
+	slices.SortFunc(list, func(a, b corev1.AttachedVolume) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+// isCurrent reports whether a node shows what is to be reported.
+func (w *world) isCurrent(n *node) bool {
+	if !n.report.known {
+		return false
+	}
+	shown := slices.Clone(n.report.shown)
+	slices.SortFunc(shown, func(a, b corev1.AttachedVolume) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.Equal(shown, w.volumesAttached(n))
+}
+
+// list has a volume reported that is attached.
+func (c *attachDetachController) list(l *link) {
+	if l.state == attached && !l.listed {
+		l.listed = true
+		c.announce(l.node)
+	}
+}
+
+// announce has the status of a node written soon. While writes fail, one is going to be repeated anyway.
+func (c *attachDetachController) announce(name string) {
+	n := c.world.nodes[name]
+	if n == nil || n.report.failing {
+		return
+	}
+	c.status.AddAfter(name, max(reportDelay, reportPeriod-c.Clock.Since(n.report.last)))
+}
+
+// reconcileNode writes which volumes are attached to a node, if that has changed, and enqueues the places that
+// waited for the write.
+func (c *attachDetachController) reconcileNode(ctx context.Context, name string) error {
+	target, list, err := c.prepareReport(name)
+	if target == nil || err != nil {
+		return err
+	}
+	written, err := c.writeReport(ctx, target, list)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.world.nodes[name]
+	n.report.sending, n.report.sent, n.report.last = false, nil, c.Clock.Now()
+	n.report.known, n.report.failing = err == nil, err != nil
+	if err == nil && (n.report.uid != written.UID || !isNewer(n.report.version, written.ResourceVersion)) {
+		n.report.uid, n.report.version, n.report.shown = written.UID, written.ResourceVersion, list
+	}
+	c.afterReport(name)
+	if err != nil {
+		return fmt.Errorf("reporting the volumes that are attached to node %s: %w", name, err)
+	}
+	return nil
+}
+
+// prepareReport returns the node to write and what to write, nil if there is nothing to do. A node that
+// is not in the cache needs no report.
+func (c *attachDetachController) prepareReport(name string) (target *corev1.Node, list []corev1.AttachedVolume, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.world.nodes[name]
+	if n == nil {
+		return nil, nil, nil
+	}
+	target, found, err := reconcile.Found(c.nodes.Get(name))
+	if err != nil {
+		return nil, nil, err
+	}
+	if !found {
+		n.report = report{known: true}
+		c.afterReport(name)
+		return nil, nil, nil
+	}
+	n.report.see(target)
+	if c.world.isCurrent(n) {
+		n.report.failing = false
+		c.afterReport(name)
+		return nil, nil, nil
+	}
+	list = c.world.volumesAttached(n)
+	n.report.sending, n.report.sent = true, list
+	return target, list, nil
+}
+
+// afterReport enqueues the attachments of a node that no pod needs, and the places that wait for them.
+func (c *attachDetachController) afterReport(name string) {
+	n := c.world.nodes[name]
+	for _, l := range n.links {
+		if !l.isWanted() && l.state != detached && !l.listed {
+			c.awaken(l.place)
+		}
+	}
+	c.world.tidyNode(name)
+}
+
+// writeReport replaces volumesAttached of a node, on condition of its UID.
+func (c *attachDetachController) writeReport(ctx context.Context, target *corev1.Node, list []corev1.AttachedVolume) (*corev1.Node, error) {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": target.UID},
+		"status":   map[string]any{"volumesAttached": list},
+	})
+	if err != nil {
+		return nil, err
+	}
+	written, err := c.Client.CoreV1().Nodes().Patch(ctx, target.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("waiting for the cache to show that it is gone: %w", err)
+	}
+	return written, err
+}

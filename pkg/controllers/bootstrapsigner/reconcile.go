@@ -1,0 +1,84 @@
+package bootstrapsigner
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+func (s *signer) reconcile(ctx context.Context, key types.NamespacedName) error {
+	info, found, err := reconcile.Found(s.configMaps.Get(key.Name))
+	if !found {
+		return err
+	}
+	if _, ok := info.Data[bootstrapapi.KubeConfigKey]; !ok {
+		klog.FromContext(ctx).V(3).Info("The ConfigMap has no kubeconfig to sign", "configMap", key)
+		return nil
+	}
+	tokens, err := s.tokens(ctx)
+	if err != nil {
+		return err
+	}
+	data, err := sign(info.Data, tokens)
+	if err != nil {
+		return err
+	}
+	s.returnFor(tokens)
+	if maps.Equal(data, info.Data) {
+		return nil
+	}
+	info = info.DeepCopy()
+	info.Data = data
+	_, err = s.Client.CoreV1().ConfigMaps(key.Namespace).Update(ctx, info, metav1.UpdateOptions{})
+	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("updating config map %s: %w", key, err)
+}
+
+// tokens returns the tokens that sign.
+func (s *signer) tokens(ctx context.Context) ([]token, error) {
+	secrets, err := s.secrets.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("listing bootstrap tokens in the cache: %w", err)
+	}
+	logger, now := klog.FromContext(ctx).V(3), s.Clock.Now()
+	var tokens []token
+	for _, secret := range secrets {
+		if !isToken(secret) {
+			continue
+		}
+		t, ok, wrong := tokenOf(secret, now)
+		if wrong != "" {
+			logger.Info("A bootstrap token cannot be used to sign", "secret", klog.KObj(secret), "reason", wrong)
+		}
+		if ok {
+			tokens = append(tokens, t)
+		}
+	}
+	return tokens, nil
+}
+
+// returnFor enqueues the ConfigMap for the moment when the first of its tokens expires: its
+// Secret stays if token-cleaner-controller is off.
+func (s *signer) returnFor(tokens []token) {
+	var first time.Duration
+	for _, t := range tokens {
+		if t.remaining > 0 && (first == 0 || t.remaining < first) {
+			first = t.remaining
+		}
+	}
+	if first > 0 {
+		s.loop.AddAfter(clusterInfo, first)
+	}
+}

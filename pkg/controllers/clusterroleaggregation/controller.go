@@ -1,0 +1,62 @@
+// Package clusterroleaggregation gives ClusterRoles with an aggregationRule the rules of the
+// ClusterRoles that it selects. That is how admin, edit and view get theirs.
+//
+// The model, in rules:
+//
+//  1. The rules of a role are those of its sources: for each of its selectors in order, the
+//     roles with matching labels, by name. A rule that equals an earlier one is left out.
+//  2. A role that has these rules already is not written. Otherwise they are applied with a
+//     forced server-side apply, which removes rules that others added.
+//  3. A change of a role reconciles the role itself and the roles that select its labels, the
+//     old or the new ones. Both are found through indexes.
+//  4. A role that aggregates may be the source of another one. The event of the write brings
+//     that one up to date.
+//
+// Behaviour: docs/specs/clusterrole-aggregation-controller.md.
+package clusterroleaggregation
+
+import (
+	"context"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+const (
+	controllerName = "clusterrole-aggregation-controller"
+	workers        = 5
+)
+
+// Descriptor describes clusterrole-aggregation-controller.
+func Descriptor() controller.Descriptor {
+	return controller.Describe(controller.Descriptor{
+		Name:           controllerName,
+		Aliases:        []string{"clusterrole-aggregation"},
+		ServiceAccount: controllerName,
+		ClusterScoped:  true,
+		Requires:       []schema.GroupVersionResource{rbacv1.SchemeGroupVersion.WithResource("clusterroles")},
+	}, func(*controller.Config) config { return config{} }, newAggregator)
+}
+
+// config is empty: the controller has no settings.
+type config struct{}
+
+type aggregator struct {
+	controller.Env
+	roles roles
+	loop  *reconcile.Loop[string]
+}
+
+func newAggregator(env controller.Env, _ config) (*aggregator, error) {
+	informer := env.Informers.Rbac().V1().ClusterRoles().Informer()
+	a := &aggregator{Env: env, roles: newRoles(informer)}
+	a.loop = reconcile.New(env, reconcile.Options[string]{Queue: "ClusterRoleAggregator", Workers: workers}, a.reconcile)
+	a.watch(informer)
+	return a, nil
+}
+
+// Run implements controller.Controller.
+func (a *aggregator) Run(ctx context.Context) error { return a.loop.Run(ctx) }

@@ -1,0 +1,262 @@
+package clusterroleaggregation
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
+)
+
+// aggregating makes a role that aggregates what a selector selects.
+func aggregating(name string, selectors ...metav1.LabelSelector) *rbacv1.ClusterRole {
+	r := role(name)
+	r.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: selectors}
+	return r
+}
+
+func labelled(r *rbacv1.ClusterRole, pairs ...string) *rbacv1.ClusterRole {
+	r.Labels = matching(pairs...).MatchLabels
+	return r
+}
+
+func start(t *testing.T, objects ...runtime.Object) (*controllertest.Env, *aggregator) {
+	t.Helper()
+	env := controllertest.New(t, objects...)
+	a, err := newAggregator(env.Env, config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	return env, a
+}
+
+// applied are the bodies of the requests, with what they were sent with.
+func applied(t *testing.T, env *controllertest.Env) []rbacv1.ClusterRole {
+	t.Helper()
+	var all []rbacv1.ClusterRole
+	for _, action := range env.Writes() {
+		patch, ok := action.(clienttesting.PatchActionImpl)
+		if !ok || patch.PatchType != types.ApplyPatchType || patch.PatchOptions.FieldManager != controllerName || !*patch.PatchOptions.Force {
+			t.Fatalf("unexpected request: %+v", action)
+		}
+		var body rbacv1.ClusterRole
+		if err := json.Unmarshal(patch.Patch, &body); err != nil {
+			t.Fatal(err)
+		}
+		if body.Name != patch.Name || body.ResourceVersion != "" || body.UID != "" {
+			t.Errorf("the body is for %+v, the request for %s", body.ObjectMeta, patch.Name)
+		}
+		all = append(all, body)
+	}
+	return all
+}
+
+func TestReconcile(t *testing.T) {
+	edit := matching("to", "edit")
+	for name, test := range map[string]struct {
+		objects []runtime.Object
+		want    [][]rbacv1.PolicyRule // of the requests
+	}{
+		"AGG-8: the role is gone": {},
+		"AGG-8: the role aggregates nothing": {
+			objects: []runtime.Object{role("edit", on("pods", "get"))},
+		},
+		"AGG-6, AGG-11: rules differ": {
+			objects: []runtime.Object{aggregating("edit", edit), labelled(role("a", on("pods", "get")), "to", "edit"), role("b", on("nodes", "get"))},
+			want:    [][]rbacv1.PolicyRule{{on("pods", "get")}},
+		},
+		"AGG-12: rules of one's own are replaced": {
+			objects: []runtime.Object{
+				func() *rbacv1.ClusterRole {
+					r := aggregating("edit", edit)
+					r.Rules = []rbacv1.PolicyRule{on("nodes", "get")}
+					return r
+				}(),
+				labelled(role("a", on("pods", "get")), "to", "edit"),
+			},
+			want: [][]rbacv1.PolicyRule{{on("pods", "get")}},
+		},
+		"AGG-10: rules are equal, nil and empty lists being equal": {
+			objects: []runtime.Object{
+				func() *rbacv1.ClusterRole {
+					r := aggregating("edit", edit)
+					r.Rules = []rbacv1.PolicyRule{on("pods", "get")}
+					r.Rules[0].ResourceNames = []string{}
+					return r
+				}(),
+				labelled(role("a", on("pods", "get")), "to", "edit"),
+			},
+		},
+		"AGG-10: no source, and no rules": {
+			objects: []runtime.Object{aggregating("edit", edit)},
+		},
+		"AGG-15: the last source is gone": {
+			objects: []runtime.Object{
+				func() *rbacv1.ClusterRole {
+					r := aggregating("edit", edit)
+					r.Rules = []rbacv1.PolicyRule{on("nodes", "get")}
+					return r
+				}(),
+			},
+			want: [][]rbacv1.PolicyRule{nil},
+		},
+		"AGG-18: two that aggregate one another": {
+			objects: []runtime.Object{
+				labelled(aggregating("edit", edit, matching("to", "both")), "to", "both"),
+				labelled(func() *rbacv1.ClusterRole {
+					r := aggregating("view", matching("to", "both"))
+					r.Rules = []rbacv1.PolicyRule{on("pods", "get")}
+					return r
+				}(), "to", "both"),
+			},
+			want: [][]rbacv1.PolicyRule{{on("pods", "get")}},
+		},
+		"AGG-12: a selector of everything": {
+			objects: []runtime.Object{aggregating("edit", metav1.LabelSelector{}), role("a", on("pods", "get"))},
+			want:    [][]rbacv1.PolicyRule{{on("pods", "get")}},
+		},
+		"AGG-9: every selector that the index cannot serve": {
+			objects: []runtime.Object{
+				aggregating("edit", where("to", metav1.LabelSelectorOpIn, "a", "b"), where("to", metav1.LabelSelectorOpExists)),
+				labelled(role("z", on("pods", "get")), "to", "a"), labelled(role("y", on("nodes", "get")), "to", "c"),
+			},
+			want: [][]rbacv1.PolicyRule{{on("pods", "get"), on("nodes", "get")}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, a := start(t, test.objects...)
+			if err := a.reconcile(env.Context(), "edit"); err != nil {
+				t.Fatal(err)
+			}
+			var got [][]rbacv1.PolicyRule
+			for _, body := range applied(t, env) {
+				got = append(got, body.Rules)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Pins AGG-9a.
+func TestAnInvalidSelectorWritesNothing(t *testing.T) {
+	env, a := start(t, aggregating("edit", matching("to", "edit"), where("a", "Like")), labelled(role("a", on("pods", "get")), "to", "edit"))
+	if err := a.reconcile(env.Context(), "edit"); err == nil {
+		t.Error("no error")
+	}
+	if got := env.Writes(); len(got) != 0 {
+		t.Errorf("requests: %v", got)
+	}
+}
+
+// An error of the API server is returned, and so retried. Pins AGG-11.
+func TestAnErrorOfTheAPIServerIsReturned(t *testing.T) {
+	env, a := start(t, aggregating("edit", matching("to", "edit")), labelled(role("a", on("pods", "get")), "to", "edit"))
+	boom := errors.New("boom")
+	env.Fake.PrependReactor("patch", "clusterroles", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, boom })
+	if err := a.reconcile(env.Context(), "edit"); !errors.Is(err, boom) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// A change reaches the roles that select the labels before or after it. Pins AGG-25 and AGG-26.
+func TestChangesOfSourcesReachTheRolesThatSelectThem(t *testing.T) {
+	for name, change := range map[string]func(*testing.T, *controllertest.Env){
+		"a source is created": func(t *testing.T, env *controllertest.Env) {
+			create(t, env, labelled(role("new", on("nodes", "get")), "to", "edit"))
+		},
+		"a source is deleted": func(t *testing.T, env *controllertest.Env) {
+			if err := env.Fake.RbacV1().ClusterRoles().Delete(t.Context(), "source", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a source has other rules": func(t *testing.T, env *controllertest.Env) {
+			update(t, env, labelled(role("source", on("nodes", "get")), "to", "edit"))
+		},
+		"a source loses its label": func(t *testing.T, env *controllertest.Env) {
+			update(t, env, role("source", on("pods", "get")))
+		},
+		"another role gets the label": func(t *testing.T, env *controllertest.Env) {
+			update(t, env, labelled(role("other", on("nodes", "get")), "to", "edit"))
+		},
+		"the role has other rules": func(t *testing.T, env *controllertest.Env) {
+			r := aggregating("edit", matching("to", "edit"))
+			r.Rules = []rbacv1.PolicyRule{on("nodes", "get")}
+			update(t, env, r)
+		},
+		"the role has another selector": func(t *testing.T, env *controllertest.Env) {
+			r := aggregating("edit", matching("to", "nothing"))
+			r.Rules = []rbacv1.PolicyRule{on("pods", "get")}
+			update(t, env, r)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			edit := aggregating("edit", matching("to", "edit"))
+			edit.Rules = []rbacv1.PolicyRule{on("pods", "get")}
+			env, a := start(t, edit, labelled(role("source", on("pods", "get")), "to", "edit"), role("other", on("nodes", "get")))
+			env.Run(t, a)
+			controllertest.Eventually(t, "the first reconcile", func() bool { return a.loop.Inspect().Reconciled >= 1 })
+			change(t, env)
+			controllertest.Eventually(t, "the rules are applied", func() bool {
+				for _, action := range env.Writes() {
+					if action.GetVerb() == "patch" {
+						return true
+					}
+				}
+				return false
+			})
+		})
+	}
+}
+
+func create(t *testing.T, env *controllertest.Env, r *rbacv1.ClusterRole) {
+	t.Helper()
+	if _, err := env.Fake.RbacV1().ClusterRoles().Create(t.Context(), r, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func update(t *testing.T, env *controllertest.Env, r *rbacv1.ClusterRole) {
+	t.Helper()
+	if _, err := env.Fake.RbacV1().ClusterRoles().Update(t.Context(), r, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What concerns no role that aggregates queues nothing. Pins AGG-26.
+func TestChangesThatConcernNoAggregateQueueNothing(t *testing.T) {
+	_, a := start(t, aggregating("edit", matching("to", "edit")), labelled(role("source", on("pods", "get")), "to", "edit"))
+	before := a.loop.Inspect().Depth
+	source := labelled(role("source", on("pods", "get")), "to", "edit")
+	annotated := source.DeepCopy()
+	annotated.Annotations = map[string]string{"a": "b"}
+	a.updated(reconcile.Fresh, source, annotated)
+	a.updated(reconcile.Fresh, role("other"), role("other", on("pods", "get")))
+	if got := a.loop.Inspect().Depth; got != before {
+		t.Errorf("%d keys were queued", got-before)
+	}
+}
+
+// Pins AGG-1, AGG-4, AGG-7 and AGG-13.
+func TestDescriptor(t *testing.T) {
+	d := Descriptor()
+	cfg := v1beta1.NewDefault()
+	if enabled, _ := d.Enabled(cfg); !enabled || d.Name != "clusterrole-aggregation-controller" || d.ServiceAccount != d.Name || d.Aliases[0] != "clusterrole-aggregation" || d.EventSource != "" {
+		t.Errorf("%+v", d)
+	}
+	_, a := start(t)
+	if s := a.loop.Inspect(); s.Queue != "ClusterRoleAggregator" || s.Workers != 5 {
+		t.Errorf("%+v", s)
+	}
+}

@@ -1,0 +1,133 @@
+package clusterroleaggregation
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	rbaclisters "k8s.io/client-go/listers/rbac/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"kcmd.dev/pkg/controllers/kit/index"
+)
+
+const (
+	aggregatingRoles = "clusterRoleAggregating"
+	rolesByLabel     = "clusterRoleLabel"
+	// aggregates is the only key of the index of aggregating roles.
+	aggregates = "true"
+)
+
+// roles finds ClusterRoles in the cache.
+type roles struct {
+	rbaclisters.ClusterRoleLister
+	indexer cache.Indexer
+}
+
+func newRoles(informer cache.SharedIndexInformer) roles {
+	index.Ensure(informer, aggregatingRoles, aggregatingKeys)
+	index.Ensure(informer, rolesByLabel, labelKeys)
+	return roles{rbaclisters.NewClusterRoleLister(informer.GetIndexer()), informer.GetIndexer()}
+}
+
+func (r roles) aggregating() ([]*rbacv1.ClusterRole, error) {
+	return r.indexed(aggregatingRoles, aggregates)
+}
+
+// sources returns the roles that each selector of an aggregation rule selects, in no particular
+// order.
+func (r roles) sources(rule *rbacv1.AggregationRule) ([][]*rbacv1.ClusterRole, error) {
+	all := make([][]*rbacv1.ClusterRole, 0, len(rule.ClusterRoleSelectors))
+	for n := range rule.ClusterRoleSelectors {
+		selector, err := metav1.LabelSelectorAsSelector(&rule.ClusterRoleSelectors[n])
+		if err != nil {
+			return nil, err
+		}
+		selected, err := r.selected(selector)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, selected)
+	}
+	return all, nil
+}
+
+// selected asks the index for the roles with one label that the selector requires. Without
+// such a label it compares all roles.
+func (r roles) selected(selector labels.Selector) ([]*rbacv1.ClusterRole, error) {
+	key, ok := requiredLabel(selector)
+	if !ok {
+		return r.List(selector)
+	}
+	candidates, err := r.indexed(rolesByLabel, key)
+	if err != nil {
+		return nil, err
+	}
+	var selected []*rbacv1.ClusterRole
+	for _, role := range candidates {
+		if selector.Matches(labels.Set(role.Labels)) {
+			selected = append(selected, role)
+		}
+	}
+	return selected, nil
+}
+
+func (r roles) indexed(name, key string) ([]*rbacv1.ClusterRole, error) {
+	return index.Append[*rbacv1.ClusterRole](nil, r.indexer, name, key)
+}
+
+// selects reports whether an aggregation rule selects any of the label sets. It returns true
+// for an invalid selector, so that the role is reconciled and the error reported.
+func selects(rule *rbacv1.AggregationRule, sets []labels.Set) bool {
+	for n := range rule.ClusterRoleSelectors {
+		selector, err := metav1.LabelSelectorAsSelector(&rule.ClusterRoleSelectors[n])
+		if err != nil {
+			return true
+		}
+		for _, set := range sets {
+			if selector.Matches(set) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// requiredLabel returns the index key of a label that every selected role has.
+func requiredLabel(selector labels.Selector) (key string, ok bool) {
+	requirements, selectable := selector.Requirements()
+	if !selectable {
+		return "", false
+	}
+	for _, r := range requirements {
+		switch r.Operator() {
+		case selection.Equals, selection.DoubleEquals, selection.In:
+			if values := r.ValuesUnsorted(); len(values) == 1 {
+				return labelKey(r.Key(), values[0]), true
+			}
+		}
+	}
+	return "", false
+}
+
+func aggregatingKeys(object any) ([]string, error) {
+	if role, ok := object.(*rbacv1.ClusterRole); ok && role.AggregationRule != nil {
+		return []string{aggregates}, nil
+	}
+	return nil, nil
+}
+
+func labelKeys(object any) ([]string, error) {
+	role, ok := object.(*rbacv1.ClusterRole)
+	if !ok {
+		return nil, nil
+	}
+	keys := make([]string, 0, len(role.Labels))
+	for label, value := range role.Labels {
+		keys = append(keys, labelKey(label, value))
+	}
+	return keys, nil
+}
+
+// labelKey is unique: the name of a label has no equals sign.
+func labelKey(label, value string) string { return label + "=" + value }

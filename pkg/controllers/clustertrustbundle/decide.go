@@ -1,0 +1,34 @@
+package clustertrustbundle
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// nameOf returns the name of the signer's ClusterTrustBundle with this content.
+func nameOf(bundle []byte) string {
+	sum := sha256.Sum256(bundle)
+	return strings.ReplaceAll(signerName, "/", ":") + ":" + hex.EncodeToString(sum[:12])
+}
+
+// plan is what has to be written.
+type plan struct {
+	create, update bool
+	// surplus has the names of those to delete, sorted.
+	surplus []string
+}
+
+// decide compares what the signer should have, one ClusterTrustBundle, with the names and
+// contents of those it has.
+func decide(name, trust string, existing map[string]string) plan {
+	published, found := existing[name]
+	surplus := slices.Sorted(maps.Keys(existing))
+	return plan{
+		create:  !found,
+		update:  found && published != trust,
+		surplus: slices.DeleteFunc(surplus, func(other string) bool { return other == name }),
+	}
+}

@@ -1,0 +1,46 @@
+package clustertrustbundle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// measured counts and times reconcile.
+func (p *publisher) measured(ctx context.Context, _ string) error {
+	began := p.Clock.Now()
+	err := p.reconcile(ctx)
+	p.metrics.observe(p.Clock.Since(began), err)
+	return err
+}
+
+// reconcile deletes nothing before the wanted ClusterTrustBundle exists.
+func (p *publisher) reconcile(ctx context.Context) error {
+	plan := decide(p.name, p.trust, p.bundles.existing())
+	if err := p.publish(ctx, plan); err != nil {
+		return err
+	}
+	var failures []error
+	for _, name := range plan.surplus {
+		if err := p.bundles.delete(ctx, name); err != nil && !apierrors.IsNotFound(err) {
+			failures = append(failures, fmt.Errorf("deleting cluster trust bundle %s: %w", name, err))
+		}
+	}
+	return errors.Join(failures...)
+}
+
+func (p *publisher) publish(ctx context.Context, plan plan) error {
+	switch {
+	case plan.create:
+		if err := p.bundles.create(ctx, p.name, p.trust); err != nil {
+			return fmt.Errorf("creating cluster trust bundle %s: %w", p.name, err)
+		}
+	case plan.update:
+		if err := p.bundles.update(ctx, p.name, p.trust); err != nil {
+			return fmt.Errorf("updating cluster trust bundle %s: %w", p.name, err)
+		}
+	}
+	return nil
+}

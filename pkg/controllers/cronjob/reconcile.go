@@ -1,0 +1,306 @@
+package cronjob
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/reference"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// pass is one reconcile of a CronJob.
+type pass struct {
+	*cronJobController
+	cj       *batchv1.CronJob // a copy, whose status is modified
+	children []*batchv1.Job
+	now      time.Time
+	dirty    bool // the status must be written
+	removed  []types.UID
+}
+
+func (c *cronJobController) record(cj *batchv1.CronJob, e event) {
+	c.Events.Event(cj, e.kind, e.reason, e.message)
+}
+
+func (c *cronJobController) reconcile(ctx context.Context, cached *batchv1.CronJob) error {
+	children, err := c.jobs.OwnedBy(kind.Kind, cached)
+	if err != nil {
+		return err
+	}
+	s := &pass{cronJobController: c, cj: cached.DeepCopy(), children: children, now: c.Clock.Now()}
+	wait, err := s.do(ctx)
+	if s.dirty {
+		written, failure := c.Client.BatchV1().CronJobs(cached.Namespace).UpdateStatus(ctx, s.cj, metav1.UpdateOptions{})
+		if failure != nil {
+			return statusFailure(cached, failure)
+		}
+		c.owners.Wrote(cached, written)
+	}
+	if wait == nil {
+		return err
+	}
+	c.owners.EnqueueAfter(cached, *wait)
+	return nil
+}
+
+func statusFailure(cj *batchv1.CronJob, err error) error {
+	err = fmt.Errorf("updating the status of cron job %s: %w", klog.KObj(cj), err)
+	if apierrors.IsConflict(err) {
+		return reconcile.Requeue(err)
+	}
+	return err
+}
+
+// in returns a pointer to a delay.
+func in(d time.Duration) *time.Duration { return &d }
+
+// do reconciles the CronJob and returns the delay until the next reconcile, nil if only an
+// event causes one.
+func (s *pass) do(ctx context.Context) (*time.Duration, error) {
+	s.prune(ctx)
+	if err := s.trackChildren(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.trackActive(ctx); err != nil {
+		return nil, err
+	}
+	if s.cj.DeletionTimestamp != nil {
+		return nil, nil
+	}
+	schedule, ok := s.schedule()
+	if !ok {
+		return nil, nil
+	}
+	return s.start(ctx, schedule)
+}
+
+// prune deletes finished Jobs beyond the history limits.
+func (s *pass) prune(ctx context.Context) {
+	for _, job := range surplus(s.cj, s.children) {
+		// A failed deletion is retried by the next reconcile.
+		_ = s.delete(ctx, job)
+	}
+}
+
+func (s *pass) delete(ctx context.Context, job *batchv1.Job) error {
+	err := s.Client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, metav1.DeleteOptions{
+		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
+		Preconditions:     metav1.NewUIDPreconditions(string(job.UID)),
+	})
+	if err != nil {
+		s.record(s.cj, failedDelete(err))
+		return err
+	}
+	removeActive(s.cj, job.UID)
+	s.removed = append(s.removed, job.UID)
+	s.record(s.cj, deletedJob(job.Name))
+	s.dirty = true
+	return nil
+}
+
+// trackChildren removes finished Jobs from the list of active ones, and reports Jobs missing
+// from it.
+func (s *pass) trackChildren(ctx context.Context) error {
+	if err := s.lookAgain(ctx); err != nil {
+		return err
+	}
+	for _, job := range s.children {
+		listed, how := isActive(s.cj, job.UID), howEnded(job)
+		if how == "" {
+			if !listed {
+				s.record(s.cj, unexpectedJob(job.Name))
+			}
+			continue
+		}
+		if listed {
+			removeActive(s.cj, job.UID)
+			s.record(s.cj, completedJob(job.Name, how))
+			s.dirty = true
+		}
+		if how == batchv1.JobComplete && noteSuccess(s.cj, job) {
+			s.dirty = true
+		}
+	}
+	return nil
+}
+
+// lookAgain reads the CronJob live if the cached status does not list a running Job, and
+// continues with the live one if that lists it. It runs before anything is recorded in the
+// status, since that would be lost.
+func (s *pass) lookAgain(ctx context.Context) error {
+	var unlisted []types.UID
+	for _, job := range s.children {
+		if howEnded(job) == "" && !isActive(s.cj, job.UID) {
+			unlisted = append(unlisted, job.UID)
+		}
+	}
+	if len(unlisted) == 0 {
+		return nil
+	}
+	live, err := s.Client.BatchV1().CronJobs(s.cj.Namespace).Get(ctx, s.cj.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading cron job %s/%s: %w", s.cj.Namespace, s.cj.Name, err)
+	}
+	if live.UID != s.cj.UID {
+		return reconcile.Requeue(fmt.Errorf("cron job %s/%s was recreated", s.cj.Namespace, s.cj.Name))
+	}
+	if !slices.ContainsFunc(unlisted, func(uid types.UID) bool { return isActive(live, uid) }) {
+		return nil
+	}
+	for _, uid := range s.removed {
+		removeActive(live, uid)
+	}
+	s.cj = live
+	return nil
+}
+
+// trackActive removes Jobs that no longer exist from the list of active ones.
+func (s *pass) trackActive(ctx context.Context) error {
+	known := map[types.UID]bool{}
+	for _, job := range s.children {
+		known[job.UID] = true
+	}
+	for _, ref := range append([]corev1.ObjectReference(nil), s.cj.Status.Active...) {
+		if known[ref.UID] {
+			continue
+		}
+		_, err := s.Client.BatchV1().Jobs(s.cj.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			s.record(s.cj, missingJob(ref.Name))
+			removeActive(s.cj, ref.UID)
+			s.dirty = true
+		case err != nil:
+			return fmt.Errorf("reading job %s/%s: %w", s.cj.Namespace, ref.Name, err)
+		}
+	}
+	return nil
+}
+
+// schedule returns the schedule to follow, if there is one.
+func (s *pass) schedule() (cron.Schedule, bool) {
+	spec := &s.cj.Spec
+	if spec.TimeZone != nil {
+		if _, err := time.LoadLocation(*spec.TimeZone); err != nil {
+			s.record(s.cj, unknownTimeZone(*spec.TimeZone, err))
+			return nil, false
+		}
+	}
+	if spec.Suspend != nil && *spec.Suspend {
+		return nil, false
+	}
+	if namesZone(spec) {
+		s.record(s.cj, unsupportedSchedule(spec.Schedule))
+	}
+	schedule, err := s.schedules.parse(effective(spec))
+	if err != nil {
+		s.record(s.cj, unparseableSchedule(spec.Schedule, err))
+		return nil, false
+	}
+	return schedule, true
+}
+
+// start creates the Job of the scheduled time that is due, if any.
+func (s *pass) start(ctx context.Context, schedule cron.Schedule) (*time.Duration, error) {
+	scheduled, count, err := due(s.cj, schedule, s.now)
+	if err != nil {
+		s.record(s.cj, invalidSchedule(s.cj.Spec.Schedule, err))
+		return nil, nil
+	}
+	if count == missedMany {
+		s.record(s.cj, tooManyMissedTimes())
+	}
+	next := in(untilNext(s.cj, schedule, s.now))
+	switch {
+	case scheduled == nil:
+		return next, nil
+	case isTooLate(s.cj, *scheduled, s.now):
+		s.record(s.cj, missSchedule(*scheduled))
+		return next, nil
+	case isProcessed(s.cj, *scheduled):
+		return next, nil
+	case s.cj.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(s.cj.Status.Active) > 0:
+		s.record(s.cj, jobAlreadyActive())
+		return next, nil
+	case s.cj.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent:
+		if err := s.replaceActive(ctx); err != nil {
+			return nil, err
+		}
+	}
+	job, err := s.create(ctx, *scheduled)
+	if job == nil || err != nil {
+		return nil, err
+	}
+	return in(s.started(job, *scheduled, schedule)), nil
+}
+
+// replaceActive deletes the running Jobs.
+func (s *pass) replaceActive(ctx context.Context) error {
+	for _, ref := range append([]corev1.ObjectReference(nil), s.cj.Status.Active...) {
+		job, err := s.Client.BatchV1().Jobs(s.cj.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		if err != nil {
+			s.record(s.cj, failedGet(err))
+			return fmt.Errorf("reading job %s/%s: %w", s.cj.Namespace, ref.Name, err)
+		}
+		if err := s.delete(ctx, job); err != nil {
+			return fmt.Errorf("could not replace job %s/%s: %w", job.Namespace, job.Name, err)
+		}
+	}
+	return nil
+}
+
+// create returns the Job of a scheduled time, created now or by an earlier attempt. It returns
+// nil if that time has been processed or its name is taken.
+func (s *pass) create(ctx context.Context, scheduled time.Time) (*batchv1.Job, error) {
+	job, err := newJob(s.cj, scheduled)
+	if err != nil {
+		return nil, fmt.Errorf("making the job of %s: %w", scheduled, err)
+	}
+	created, err := s.Client.BatchV1().Jobs(s.cj.Namespace).Create(ctx, job, metav1.CreateOptions{})
+	switch {
+	case err == nil:
+		s.metrics.creationSkew.Observe(created.CreationTimestamp.Sub(scheduled).Seconds())
+		s.record(s.cj, createdJob(created.Name))
+		return created, nil
+	case apierrors.IsAlreadyExists(err):
+		return s.createdEarlier(ctx, job.Name)
+	case pods.NamespaceTerminating(err):
+		return nil, fmt.Errorf("creating job %s/%s: %w", job.Namespace, job.Name, err)
+	}
+	s.record(s.cj, failedCreate(err))
+	return nil, fmt.Errorf("creating job %s/%s: %w", job.Namespace, job.Name, err)
+}
+
+func (s *pass) createdEarlier(ctx context.Context, name string) (*batchv1.Job, error) {
+	job, err := s.Client.BatchV1().Jobs(s.cj.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading job %s/%s: %w", s.cj.Namespace, name, err)
+	}
+	if !metav1.IsControlledBy(job, s.cj) || isActive(s.cj, job.UID) {
+		return nil, nil
+	}
+	return job, nil
+}
+
+// started records a Job in the status and returns the delay until the next scheduled time.
+func (s *pass) started(job *batchv1.Job, scheduled time.Time, schedule cron.Schedule) time.Duration {
+	if ref, err := reference.GetReference(scheme.Scheme, job); err == nil {
+		s.cj.Status.Active = append(s.cj.Status.Active, *ref)
+	}
+	s.cj.Status.LastScheduleTime = &metav1.Time{Time: scheduled}
+	s.dirty = true
+	return untilNext(s.cj, schedule, s.now)
+}

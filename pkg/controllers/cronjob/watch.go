@@ -1,0 +1,48 @@
+package cronjob
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers/kit/owners"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/watch"
+)
+
+func (c *cronJobController) watch(cronJobs, jobs cache.SharedIndexInformer) {
+	watch.Objects(cronJobs, watch.Funcs[*batchv1.CronJob]{
+		Add:    c.owners.Enqueue,
+		Update: c.cronJobUpdated,
+		Delete: c.owners.Deleted,
+	})
+	c.jobsOfOwners().Watch(jobs)
+}
+
+// cronJobUpdated enqueues a CronJob: for its next scheduled time if the schedule changed, and
+// immediately otherwise.
+func (c *cronJobController) cronJobUpdated(lane reconcile.Lane, old, cj *batchv1.CronJob) {
+	if old.Spec.Schedule == cj.Spec.Schedule && ptr.Equal(old.Spec.TimeZone, cj.Spec.TimeZone) {
+		c.owners.Enqueue(lane, cj)
+		return
+	}
+	schedule, err := c.schedules.parse(effective(&cj.Spec))
+	if err != nil {
+		c.record(cj, unparseableUpdate(cj.Spec.Schedule))
+		return
+	}
+	c.owners.EnqueueAfter(cj, untilNext(cj, schedule, c.Clock.Now()))
+}
+
+// jobsOfOwners declares which events of Jobs enqueue which CronJobs. The progress of a running
+// Job is irrelevant here.
+func (c *cronJobController) jobsOfOwners() owners.Dependents[*batchv1.CronJob, *batchv1.Job] {
+	return owners.Dependents[*batchv1.CronJob, *batchv1.Job]{Owners: c.owners, Matters: endsOrMoves}
+}
+
+// endsOrMoves reports whether a Job has finished or its controller has changed.
+func endsOrMoves(old, job *batchv1.Job) bool {
+	return !owners.SameController(old, job) ||
+		howEnded(old) != howEnded(job) ||
+		!ptr.Equal(old.Status.CompletionTime, job.Status.CompletionTime)
+}

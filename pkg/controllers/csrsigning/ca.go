@@ -1,0 +1,75 @@
+package csrsigning
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/config/authority"
+)
+
+// ca is the CA that was read from a pair of files. It stays in force if they become invalid.
+type ca struct {
+	files   authority.Files
+	inForce atomic.Pointer[authority.Authority]
+	// problem is why the files are not in force, empty if they are. Only follow uses it.
+	problem string
+}
+
+func loadCA(files authority.Files, now time.Time) (*ca, error) {
+	read, err := readCA(files, now)
+	if err != nil {
+		return nil, err
+	}
+	c := &ca{files: files}
+	c.inForce.Store(read)
+	return c, nil
+}
+
+// readCA reads a CA and verifies that it has not expired.
+func readCA(files authority.Files, now time.Time) (*authority.Authority, error) {
+	read, err := files.Read()
+	if err == nil {
+		err = read.Expired(now)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return read, nil
+}
+
+// follow reads the files again whenever they have changed.
+func (c *signingController) follow(ctx context.Context) error {
+	for {
+		select {
+		case <-c.FilesChanged:
+			for _, one := range c.cas {
+				one.renew(ctx, c.Clock.Now())
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// renew puts the content of the files in force if it is valid. It logs each problem once.
+func (c *ca) renew(ctx context.Context, now time.Time) {
+	logger := klog.FromContext(ctx).WithValues("certFile", c.files.Cert, "privateKeyFile", c.files.Key)
+	was := c.problem
+	next, err := readCA(c.files, now)
+	if err != nil {
+		if c.problem = err.Error(); c.problem != was {
+			logger.Error(err, "The CA of a signer has changed and cannot be used; the previous one stays in force")
+		}
+		return
+	}
+	c.problem = ""
+	if !next.Equal(c.inForce.Load()) {
+		c.inForce.Store(next)
+		logger.Info("The CA of a signer has changed", "subject", next.Certificate.Subject.String(), "notAfter", next.Certificate.NotAfter)
+	} else if was != "" {
+		logger.Info("The files contain the CA in force again")
+	}
+}

@@ -1,0 +1,57 @@
+package csrsigning
+
+import (
+	"crypto/x509"
+	"fmt"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+
+	"kcmd.dev/pkg/config/authority"
+	"kcmd.dev/pkg/controllers/kit/certificates"
+)
+
+// profile defines which requests a signer accepts.
+type profile struct {
+	name     string
+	validate func(*x509.CertificateRequest, []certificatesv1.KeyUsage) error
+}
+
+// profiles lists the signers of Kubernetes.
+var profiles = [...]profile{
+	{certificatesv1.KubeletServingSignerName, certificates.ValidateKubeletServing},
+	{certificatesv1.KubeAPIServerClientKubeletSignerName, certificates.ValidateKubeletClient},
+	{certificatesv1.KubeAPIServerClientSignerName, certificates.ValidateClient},
+	{certificatesv1beta1.LegacyUnknownSignerName, anything},
+}
+
+// anything accepts every request: the purpose of a legacy request is unknown.
+func anything(*x509.CertificateRequest, []certificatesv1.KeyUsage) error { return nil }
+
+// signer is a profile with the CA that signs for it.
+type signer struct {
+	profile
+	ca *ca
+}
+
+// equip gives each signer that has files its CA. Signers with the same files share one.
+func (c *signingController) equip(files [len(profiles)]authority.Files) error {
+	byFiles := map[authority.Files]*ca{}
+	for i, p := range profiles {
+		if files[i] == (authority.Files{}) {
+			c.skipped = append(c.skipped, p.name)
+			continue
+		}
+		shared := byFiles[files[i]]
+		if shared == nil {
+			var err error
+			if shared, err = loadCA(files[i], c.Clock.Now()); err != nil {
+				return fmt.Errorf("failed to init %s certificate controller: %w", p.name, err)
+			}
+			byFiles[files[i]] = shared
+			c.cas = append(c.cas, shared)
+		}
+		c.signers[p.name] = &signer{profile: p, ca: shared}
+	}
+	return nil
+}

@@ -1,0 +1,32 @@
+package csrsigning
+
+import (
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"kcmd.dev/pkg/controllers/kit/certificates"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/watch"
+)
+
+// watch enqueues requests that have to be signed. A deleted one needs no work.
+func (c *signingController) watch(requests cache.SharedIndexInformer) {
+	watch.Objects(requests, watch.Funcs[*certificatesv1.CertificateSigningRequest]{
+		Add:    c.enqueue,
+		Update: func(lane reconcile.Lane, _, csr *certificatesv1.CertificateSigningRequest) { c.enqueue(lane, csr) },
+	})
+}
+
+func (c *signingController) enqueue(lane reconcile.Lane, csr *certificatesv1.CertificateSigningRequest) {
+	if c.signerOf(csr) != nil {
+		c.loop.Enqueue(lane, csr.Name)
+	}
+}
+
+// signerOf returns the signer that has to sign a request now, or nil.
+func (c *signingController) signerOf(csr *certificatesv1.CertificateSigningRequest) *signer {
+	if certificates.Issued(csr) || !certificates.Approved(csr) || certificates.Failed(csr) {
+		return nil
+	}
+	return c.signers[csr.Spec.SignerName]
+}

@@ -1,0 +1,169 @@
+package daemonset
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/pods"
+)
+
+// pass is the observed state on which one reconcile of a set decides.
+type pass struct {
+	ds *appsv1.DaemonSet
+	// hash is the value of the label controller-revision-hash of pods made from the
+	// current template, generation that of pod-template-generation, if there is one.
+	hash       string
+	generation string
+	now        time.Time
+
+	// claimed are all pods of the set.
+	claimed []*corev1.Pod
+	// sites are the existing nodes, in no particular order.
+	sites []site
+	// strays are nodes that do not exist but have pods that run on or are pinned to them.
+	strays []site
+}
+
+// site is a node with the pods of one set.
+type site struct {
+	node string
+	eligibility
+	// pods are those that run on the node or are pinned to it, except for finished pods that
+	// are being deleted, which no longer occupy the node.
+	pods []*corev1.Pod
+}
+
+// observe groups the pods of a set by node, as cached.
+func (c *daemonSetController) observe(ctx context.Context, ds *appsv1.DaemonSet, b *blueprint, hash string, claimed []*corev1.Pod) (*pass, error) {
+	nodes, err := c.nodes.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	logger := klog.FromContext(ctx)
+	v := newPass(ds, hash, c.Clock.Now(), claimed)
+	v.place(nodes, func(node *corev1.Node) eligibility { return b.placement.on(logger, node) })
+	return v, nil
+}
+
+func newPass(ds *appsv1.DaemonSet, hash string, now time.Time, claimed []*corev1.Pod) *pass {
+	generation, _ := templateGeneration(ds)
+	return &pass{ds: ds, hash: hash, generation: generation, now: now, claimed: claimed}
+}
+
+// place groups the pods by node.
+func (v *pass) place(nodes []*corev1.Node, judge func(*corev1.Node) eligibility) {
+	byTarget := groupByTarget(v.claimed)
+	v.sites = make([]site, len(nodes))
+	for i, node := range nodes {
+		here := byTarget[node.Name]
+		delete(byTarget, node.Name)
+		v.sites[i] = site{node: node.Name, eligibility: judge(node), pods: here}
+	}
+	for node, there := range byTarget {
+		v.strays = append(v.strays, site{node: node, pods: there})
+	}
+}
+
+// groupByTarget omits pods without a target, and finished pods that are being deleted.
+func groupByTarget(claimed []*corev1.Pod) map[string][]*corev1.Pod {
+	byTarget := make(map[string][]*corev1.Pod, len(claimed))
+	for i, pod := range claimed {
+		target := targetOf(pod)
+		if target == "" || pods.IsTerminal(pod) && pod.DeletionTimestamp != nil {
+			continue
+		}
+		if group, ok := byTarget[target]; ok {
+			byTarget[target] = append(group, pod)
+			continue
+		}
+		// Nearly every node has one pod, which needs no extra slice.
+		byTarget[target] = claimed[i : i+1 : i+1]
+	}
+	return byTarget
+}
+
+// isUpdated reports whether a pod was made from the current template.
+func (v *pass) isUpdated(pod *corev1.Pod) bool {
+	return v.hasCurrentHash(pod) || v.generation != "" && pod.Labels[generationLabel] == v.generation
+}
+
+func (v *pass) hasCurrentHash(pod *corev1.Pod) bool {
+	return v.hash != "" && pod.Labels[appsv1.DefaultDaemonSetUniqueLabelKey] == v.hash
+}
+
+func (v *pass) isAvailable(pod *corev1.Pod) bool {
+	return pods.IsAvailable(pod, v.ds.Spec.MinReadySeconds, v.now)
+}
+
+// desired returns the number of nodes that should run a pod.
+func (v *pass) desired() int {
+	n := 0
+	for i := range v.sites {
+		if v.sites[i].run {
+			n++
+		}
+	}
+	return n
+}
+
+// maxSurge returns how many of n nodes may run two pods during an update.
+func (v *pass) maxSurge(n int) (int, error) {
+	strategy := v.ds.Spec.UpdateStrategy
+	if strategy.Type != appsv1.RollingUpdateDaemonSetStrategyType || strategy.RollingUpdate == nil {
+		return 0, nil
+	}
+	return scaled("maxSurge", strategy.RollingUpdate.MaxSurge, n)
+}
+
+// maxUnavailable returns how many of n nodes may lack an available pod during an update.
+func (v *pass) maxUnavailable(n int) (int, error) {
+	strategy := v.ds.Spec.UpdateStrategy
+	if strategy.Type != appsv1.RollingUpdateDaemonSetStrategyType || strategy.RollingUpdate == nil {
+		return 0, nil
+	}
+	return scaled("maxUnavailable", strategy.RollingUpdate.MaxUnavailable, n)
+}
+
+// scaled resolves a number or a percentage of n, rounded up. Nil is 0.
+func scaled(field string, value *intstr.IntOrString, n int) (int, error) {
+	count, err := intstr.GetScaledValueFromIntOrPercent(intstr.ValueOrDefault(value, intstr.FromInt32(0)), n, true)
+	if err != nil {
+		return 0, fmt.Errorf("reading %s: %w", field, err)
+	}
+	return count, nil
+}
+
+// surges reports whether updated pods are created beside old ones. It depends only on the spec,
+// not on whether an update is in progress.
+func (v *pass) surges() bool {
+	surge, err := v.maxSurge(1)
+	return err == nil && surge > 0
+}
+
+// oldestFirst orders pods of one node: scheduled before unscheduled, then by age.
+func oldestFirst(a, b *corev1.Pod) int {
+	if scheduled := a.Spec.NodeName != ""; scheduled != (b.Spec.NodeName != "") {
+		if scheduled {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+}
+
+// first returns the oldest pod of a site, or nil.
+func (s *site) first() *corev1.Pod {
+	if len(s.pods) == 0 {
+		return nil
+	}
+	return slices.MinFunc(s.pods, oldestFirst)
+}

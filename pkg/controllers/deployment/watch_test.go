@@ -1,0 +1,131 @@
+package deployment
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// other is a Deployment beside web that selects app=other.
+func other(d *appsv1.Deployment) {
+	d.Name, d.UID = "other", "d-2"
+	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "other"}}
+}
+
+// Pins DEP-6.
+func TestWhichEventsQueueADeployment(t *testing.T) {
+	orphan := func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil }
+	labelled := func(app string) setChange {
+		return func(rs *appsv1.ReplicaSet) { rs.Labels = map[string]string{"app": app} }
+	}
+	unlabelled := func(rs *appsv1.ReplicaSet) { rs.Labels = nil }
+	deleting := func(rs *appsv1.ReplicaSet) { rs.DeletionTimestamp = ptr.To(metav1.NewTime(now)) }
+	ownedBy := func(uid string) setChange {
+		return func(rs *appsv1.ReplicaSet) {
+			rs.OwnerReferences[0].UID = "d-2"
+			rs.OwnerReferences[0].Name = uid
+		}
+	}
+	update := func(c *deploymentController, old, rs *appsv1.ReplicaSet) {
+		old.ResourceVersion, rs.ResourceVersion = "1", "2"
+		c.replicaSetsOfOwners().Updated(reconcile.Fresh, old, rs)
+	}
+	for _, tc := range []struct {
+		name  string
+		event func(*deploymentController)
+		want  int
+	}{
+		{"an owned ReplicaSet", func(c *deploymentController) { c.replicaSetsOfOwners().Added(reconcile.Fresh, makeSet(1, 1)) }, 1},
+		{"a ReplicaSet of an owner that is gone", func(c *deploymentController) {
+			c.replicaSetsOfOwners().Added(reconcile.Fresh, makeSet(1, 1, func(rs *appsv1.ReplicaSet) { rs.OwnerReferences[0].UID = "gone" }))
+		}, 0},
+		{"a ReplicaSet of another kind of owner", func(c *deploymentController) {
+			c.replicaSetsOfOwners().Added(reconcile.Fresh, makeSet(1, 1, func(rs *appsv1.ReplicaSet) { rs.OwnerReferences[0].Kind = "Rollout" }))
+		}, 0},
+		{"an orphan that matches", func(c *deploymentController) { c.replicaSetsOfOwners().Added(reconcile.Fresh, makeSet(1, 1, orphan)) }, 1},
+		{"an orphan that matches nothing", func(c *deploymentController) {
+			c.replicaSetsOfOwners().Added(reconcile.Fresh, makeSet(1, 1, orphan, labelled("x")))
+		}, 0},
+		{"an orphan without labels", func(c *deploymentController) {
+			c.replicaSetsOfOwners().Added(reconcile.Fresh, makeSet(1, 1, orphan, unlabelled))
+		}, 0},
+		{"an orphan in another namespace", func(c *deploymentController) {
+			c.replicaSetsOfOwners().Added(reconcile.Fresh, makeSet(1, 1, orphan, func(rs *appsv1.ReplicaSet) { rs.Namespace = "elsewhere" }))
+		}, 0},
+		{"an owned ReplicaSet added while being deleted", func(c *deploymentController) { c.replicaSetsOfOwners().Added(reconcile.Fresh, makeSet(1, 1, deleting)) }, 1},
+		{"an orphan added while being deleted", func(c *deploymentController) {
+			c.replicaSetsOfOwners().Added(reconcile.Fresh, makeSet(1, 1, orphan, deleting))
+		}, 0},
+		{"a resync of a ReplicaSet", func(c *deploymentController) {
+			rs := makeSet(1, 1)
+			c.replicaSetsOfOwners().Updated(reconcile.Backlog, rs, rs)
+		}, 0},
+		{"an owned ReplicaSet changed", func(c *deploymentController) { update(c, makeSet(1, 1), makeSet(1, 2)) }, 1},
+		{"a ReplicaSet moved from one owner to another", func(c *deploymentController) { update(c, makeSet(1, 1), makeSet(1, 1, ownedBy("other"))) }, 2},
+		{"a ReplicaSet released and matching another", func(c *deploymentController) { update(c, makeSet(1, 1), makeSet(1, 1, orphan, labelled("other"))) }, 2},
+		{"a ReplicaSet released with the labels it had", func(c *deploymentController) { update(c, makeSet(1, 1, ownedBy("other")), makeSet(1, 1, orphan)) }, 2},
+		{"an orphan whose labels changed", func(c *deploymentController) { update(c, makeSet(1, 1, orphan, labelled("x")), makeSet(1, 1, orphan)) }, 1},
+		{"an orphan that changed otherwise", func(c *deploymentController) { update(c, makeSet(1, 1, orphan), makeSet(1, 2, orphan)) }, 0},
+		{"an owned ReplicaSet deleted", func(c *deploymentController) { c.replicaSetsOfOwners().Deleted(makeSet(1, 1)) }, 1},
+		{"an orphan deleted", func(c *deploymentController) { c.replicaSetsOfOwners().Deleted(makeSet(1, 1, orphan)) }, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := newHarness(t, makeDeployment(1), makeDeployment(1, other))
+			h.CatchUp(t)
+			tc.event(h.c)
+			if got := h.c.owners.Loop.Inspect().Depth; got != tc.want {
+				t.Errorf("%d Deployments are queued, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestPodDeletionsMatterToARecreation(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		d    *appsv1.Deployment
+		left []corev1.PodPhase // pods of the ReplicaSet that are left
+		want int
+	}{
+		{"DEP-7: the last pod", makeDeployment(1, recreating), nil, 1},
+		{"DEP-7: another pod runs", makeDeployment(1, recreating), []corev1.PodPhase{corev1.PodRunning}, 0},
+		{"DEP-7: another pod is unknown", makeDeployment(1, recreating), []corev1.PodPhase{corev1.PodUnknown}, 0},
+		{"DEP-56: only ended pods are left", makeDeployment(1, recreating), []corev1.PodPhase{corev1.PodFailed, corev1.PodSucceeded}, 1},
+		{"DEP-7: a rolling update does not wait for pods", makeDeployment(1), nil, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			rs := makeSet(1, 1)
+			h := newHarness(t, tc.d, rs)
+			for i, phase := range tc.left {
+				if err := h.Fake.Tracker().Add(podOf(rs, string(rune('a'+i)), phase)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h.CatchUp(t)
+			h.c.podDeleted(podOf(rs, "deleted", corev1.PodRunning))
+			if got := h.c.owners.Loop.Inspect().Depth; got != tc.want {
+				t.Errorf("%d Deployments are queued, want %d", got, tc.want)
+			}
+			h.WantRequests(t)
+		})
+	}
+}
+
+// Pins DEP-7.
+func TestPodsOfNobodyDoNotMatter(t *testing.T) {
+	h := newHarness(t, makeDeployment(1, recreating), makeSet(1, 1))
+	h.CatchUp(t)
+	bare := podOf(makeSet(1, 1), "bare", corev1.PodRunning)
+	bare.OwnerReferences = nil
+	h.c.podDeleted(bare)
+	h.c.podDeleted(podOf(makeSet(2, 1), "of-a-gone-set", corev1.PodRunning))
+	h.c.podDeleted(podOf(makeSet(1, 1, func(rs *appsv1.ReplicaSet) { rs.UID = "namesake" }), "of-a-namesake", corev1.PodRunning))
+	if got := h.c.owners.Loop.Inspect().Depth; got != 0 {
+		t.Errorf("%d Deployments are queued, want 0", got)
+	}
+}

@@ -1,0 +1,108 @@
+package devicetainteviction
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// evict deletes a pod when its appointment is due. If the appointment was cancelled, it does nothing. If
+// the appointment was postponed, it enqueues the pod again for the new time.
+func (c *evictionController) evict(ctx context.Context, key item) error {
+	made, ok := c.appointmentWith(key)
+	if !ok {
+		return nil
+	}
+	if left := made.due.Sub(c.Clock.Now()); left > 0 {
+		c.loop.AddAfter(key, left)
+		return nil
+	}
+	pod, err := c.Client.CoreV1().Pods(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+	isAnother := err == nil && pod.UID != key.uid
+	if err == nil && !isAnother {
+		err = c.end(ctx, pod)
+	}
+	switch {
+	case isAnother || apierrors.IsNotFound(err):
+		c.ended(key, nil)
+		return nil
+	case apierrors.IsConflict(err): // another pod has its name, as the next attempt will show
+		return reconcile.Requeue(err)
+	case err != nil:
+		return fmt.Errorf("evicting pod %s: %w", key.NamespacedName, err)
+	}
+	c.ended(key, made.reasons)
+	c.metrics.deletions.Inc()
+	c.metrics.delay.Observe(c.Clock.Now().Sub(made.due).Seconds())
+	return nil
+}
+
+func (c *evictionController) appointmentWith(key item) (appointment, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.appointments.with(key)
+}
+
+// end marks a pod as the target of a disruption and deletes it with its own grace period, unless the pod
+// is already being deleted. The API server rejects both requests if another pod now has the name.
+func (c *evictionController) end(ctx context.Context, pod *corev1.Pod) error {
+	if pod.DeletionTimestamp != nil {
+		return nil
+	}
+	ctx, deletion, err := c.Deletions.Ask(ctx, corev1.Resource("pods"), pod.Namespace, pod.Name)
+	if err != nil {
+		return err
+	}
+	defer deletion.End()
+	klog.FromContext(ctx).Info("Evicting a pod that does not tolerate the taints of its devices", "pod", klog.KObj(pod), "node", pod.Spec.NodeName)
+	c.Record(evictionBegun(pod))
+	client := c.Client.CoreV1().Pods(pod.Namespace)
+	patch, err := pods.DisruptionPatch(pod, corev1.PodCondition{
+		Type:               corev1.DisruptionTarget,
+		Status:             corev1.ConditionTrue,
+		Reason:             "DeletionByDeviceTaintManager",
+		Message:            "Device Taint manager: deleting due to NoExecute taint",
+		LastTransitionTime: metav1.NewTime(c.Clock.Now()),
+	})
+	if err != nil {
+		return err
+	}
+	if patch != nil {
+		if _, err := client.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+			return fmt.Errorf("marking it as to be deleted: %w", err)
+		}
+	}
+	return client.Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+}
+
+// ended drops the appointment for a pod that is gone or is being deleted. reasons holds the reasons for
+// the eviction, and is nil if the pod was already gone.
+func (c *evictionController) ended(key item, reasons []reason) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.evicted.Add(key.uid, nil)
+	if made, ok := c.appointments.with(key); ok {
+		c.appointments.drop(key.NamespacedName)
+		c.reportLater(made.reasons)
+	}
+	for _, why := range reasons {
+		if why.isRule() && c.exists(why) {
+			c.counts[why.uid]++
+		}
+	}
+	c.reportLater(reasons)
+}
+
+// exists reports whether the rule of a reason still exists.
+func (c *evictionController) exists(why reason) bool {
+	rule, err := c.rules.Get(why.rule)
+	return err == nil && rule.UID == why.uid
+}

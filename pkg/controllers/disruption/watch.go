@@ -1,0 +1,97 @@
+package disruption
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/watch"
+)
+
+// watch adds the handlers. Owners of pods are only read: each of their relevant changes changes
+// pods as well.
+func (c *disruptionController) watch(budgetInformer, podInformer cache.SharedIndexInformer) {
+	watch.Objects(budgetInformer, watch.Funcs[*policyv1.PodDisruptionBudget]{
+		Add: func(lane reconcile.Lane, budget *policyv1.PodDisruptionBudget) {
+			c.budgetLoop.Enqueue(lane, keyOf(budget))
+		},
+		Update: c.budgetUpdated,
+		Delete: func(budget *policyv1.PodDisruptionBudget) { c.budgetLoop.Add(keyOf(budget)) },
+	})
+	watch.Objects(podInformer, watch.Funcs[*corev1.Pod]{
+		Add: func(lane reconcile.Lane, pod *corev1.Pod) {
+			c.wakeBudget(lane, pod)
+			c.awaitStale(lane, pod)
+		},
+		Update: c.podUpdated,
+		Delete: func(pod *corev1.Pod) { c.wakeBudget(reconcile.Gone(pod), pod) },
+	})
+}
+
+// budgetUpdated ignores the echo of the controller's own write: the status was computed from
+// the caches, and later changes have their own events.
+func (c *disruptionController) budgetUpdated(lane reconcile.Lane, _, budget *policyv1.PodDisruptionBudget) {
+	if !lane.IsBacklog() && c.writes.IsEcho(budget) {
+		return
+	}
+	c.budgetLoop.Enqueue(lane, keyOf(budget))
+}
+
+// podUpdated ignores changes that a budget does not depend on, which are most, and resyncs:
+// budgets are resynced themselves.
+func (c *disruptionController) podUpdated(lane reconcile.Lane, old, pod *corev1.Pod) {
+	if pods.Matters(old, pod) {
+		c.wakeBudget(lane, pod)
+	}
+	c.awaitStale(lane, pod)
+}
+
+// wakeBudget enqueues one of the budgets that select the pod.
+func (c *disruptionController) wakeBudget(lane reconcile.Lane, pod *corev1.Pod) {
+	budgets, err := c.budgetsOf.Candidates(pod.Namespace, pod.Labels)
+	if err != nil {
+		klog.Background().Error(err, "Failed to look up the budgets of a pod", "pod", klog.KObj(pod))
+		return
+	}
+	var chosen *policyv1.PodDisruptionBudget
+	selecting := 0
+	for _, budget := range budgets {
+		// An invalid selector selects nothing.
+		selector, err := c.selectors.Of(budget)
+		if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		selecting++
+		if chosen == nil {
+			chosen = budget
+		}
+	}
+	if chosen == nil {
+		return
+	}
+	if selecting > 1 {
+		c.Record(severalBudgets(pod, chosen.Name))
+	}
+	c.budgetLoop.Enqueue(lane, keyOf(chosen))
+}
+
+// awaitStale enqueues a pod for when its condition DisruptionTarget becomes stale.
+func (c *disruptionController) awaitStale(lane reconcile.Lane, pod *corev1.Pod) {
+	switch wait, candidate := untilStale(pod, c.Clock.Now()); {
+	case !candidate:
+	case wait > 0:
+		c.staleLoop.AddAfter(keyOf(pod), wait)
+	default:
+		c.staleLoop.Enqueue(lane, keyOf(pod))
+	}
+}
+
+func keyOf(object metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+}

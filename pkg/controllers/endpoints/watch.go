@@ -1,0 +1,52 @@
+package endpoints
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/services/podchanges"
+	"kcmd.dev/pkg/controllers/kit/watch"
+)
+
+func (c *endpointsController) watch(services, pods, endpoints cache.SharedIndexInformer) {
+	watch.Objects(services, podchanges.ServiceFuncs(c.serviceLoop))
+	watch.Objects(pods, podchanges.Funcs(c.podLoop))
+	watch.Objects(endpoints, c.endpointsFuncs())
+}
+
+// endpointsFuncs queue the Service of deleted Endpoints. Without one in the cache nothing is
+// to be made again: should there be a Service all the same, it is queued when the cache
+// shows it. Other changes are not watched: our own writes would cause most of them.
+func (c *endpointsController) endpointsFuncs() watch.Funcs[*corev1.Endpoints] {
+	return watch.Funcs[*corev1.Endpoints]{
+		Delete: func(e *corev1.Endpoints) {
+			if _, err := c.services.Services(e.Namespace).Get(e.Name); !apierrors.IsNotFound(err) {
+				c.serviceLoop.Add(reconcile.KeyOf(e))
+			}
+		},
+	}
+}
+
+// queueLeftovers queues the Endpoints whose Service went while nobody watched. Those with a
+// Service are queued with it, and those with a leader election record have none.
+func (c *endpointsController) queueLeftovers() error {
+	all, err := c.endpoints.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("listing Endpoints: %w", err)
+	}
+	for _, e := range all {
+		if _, isLock := e.Annotations[resourcelock.LeaderElectionRecordAnnotationKey]; isLock {
+			continue
+		}
+		if _, err := c.services.Services(e.Namespace).Get(e.Name); apierrors.IsNotFound(err) {
+			c.serviceLoop.Enqueue(reconcile.Backlog, reconcile.KeyOf(e))
+		}
+	}
+	return nil
+}

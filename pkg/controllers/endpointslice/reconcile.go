@@ -1,0 +1,94 @@
+package endpointslice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/endpointslice"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/services/podchanges"
+	"kcmd.dev/pkg/controllers/kit/services/slicewrites"
+)
+
+// begin does what has to be done before the first Service is reconciled.
+func (c *endpointSliceController) begin(ctx context.Context) error {
+	if err := c.inherit(); err != nil {
+		return err
+	}
+	c.reconciler = endpointslice.NewReconciler(c.Client, c.nodes, c.config.maxEndpoints,
+		c.written.Tracker, c.topology.cache, c.Events, managedBy,
+		endpointslice.WithPreferSameTrafficDistributionEnabled(c.config.preferSame))
+	return c.topology.refresh(ctx)
+}
+
+// reconcile brings the slices of one Service to their desired state.
+func (c *endpointSliceController) reconcile(ctx context.Context, key types.NamespacedName) error {
+	err := c.sync(ctx, key)
+	countSync(err)
+	if errors.Is(err, slicewrites.ErrStaleCache) {
+		return reconcile.Requeue(err)
+	}
+	return err
+}
+
+func (c *endpointSliceController) sync(ctx context.Context, key types.NamespacedName) error {
+	service, found, err := reconcile.Found(c.services.Services(key.Namespace).Get(key.Name))
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		c.forget(key)
+		return nil
+	case !podchanges.Selects(service):
+		return nil
+	}
+
+	pods, err := c.selected.By(key.Namespace, service.Spec.Selector)
+	if err != nil {
+		c.Record(failedListPods(service, err))
+		return fmt.Errorf("listing pods of Service %s: %w", key, err)
+	}
+	slices, err := c.slices.Of(key.Namespace, key.Name)
+	if err != nil {
+		c.Record(failedListSlices(service, err))
+		return fmt.Errorf("listing EndpointSlices of Service %s: %w", key, err)
+	}
+	slices = c.written.Current(slices)
+	if c.written.Stale(ctx, key, slices) {
+		return slicewrites.ErrStaleCache
+	}
+
+	// Computing the time also remembers it, so it comes before the decision to skip.
+	triggerTime := c.triggers.ComputeEndpointLastChangeTriggerTime(key.Namespace, service, pods)
+	digest := c.inputs.digest(service, pods, slices, c.topology.epoch.Load())
+	if c.inputs.settled(key, digest) {
+		return nil
+	}
+	err = c.reconciler.Reconcile(klog.FromContext(ctx), service, pods, slicewrites.Sortable(slices), triggerTime)
+	if err != nil {
+		c.Record(failedUpdateSlices(service, err))
+		return fmt.Errorf("updating EndpointSlices of Service %s: %w", key, err)
+	}
+	if c.written.Shown(key, slices) {
+		c.inputs.settle(key, digest)
+	}
+	return nil
+}
+
+// reconcilePodChange queues the Services that a change of a pod concerns.
+func (c *endpointSliceController) reconcilePodChange(_ context.Context, change podchanges.Change) error {
+	return change.Enqueue(c.selecting, c.serviceLoop, c.config.batchPeriod)
+}
+
+// forget drops what is remembered of a Service that is gone.
+func (c *endpointSliceController) forget(key types.NamespacedName) {
+	c.triggers.DeleteService(key.Namespace, key.Name)
+	c.reconciler.DeleteService(key.Namespace, key.Name)
+	c.written.Forget(key)
+	c.topology.forgetService(key)
+	c.inputs.forget(key)
+}

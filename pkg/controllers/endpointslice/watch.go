@@ -1,0 +1,85 @@
+package endpointslice
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/services/podchanges"
+	"kcmd.dev/pkg/controllers/kit/services/slicewrites"
+	"kcmd.dev/pkg/controllers/kit/watch"
+)
+
+func (c *endpointSliceController) watch(services, pods, slices, nodes cache.SharedIndexInformer) {
+	watch.Objects(services, podchanges.ServiceFuncs(c.serviceLoop))
+	watch.Objects(pods, podchanges.Funcs(c.podLoop))
+	watch.Objects(slices, c.sliceFuncs())
+	watch.Objects(nodes, c.nodeFuncs())
+}
+
+// sliceFuncs queue the Service of a slice that is not as this controller left it, and of
+// one that a reconcile waits for. Replayed slices are tracked instead: their Services are
+// replayed too.
+func (c *endpointSliceController) sliceFuncs() watch.Funcs[*discoveryv1.EndpointSlice] {
+	return watch.Funcs[*discoveryv1.EndpointSlice]{
+		Add: func(lane reconcile.Lane, slice *discoveryv1.EndpointSlice) {
+			if lane.IsBacklog() {
+				c.written.Found(slice)
+				return
+			}
+			if c.written.Differs(slice) {
+				c.queueServiceOf(slice)
+			}
+			c.resumeServiceOf(slice)
+		},
+		Update: func(_ reconcile.Lane, old, slice *discoveryv1.EndpointSlice) {
+			for _, affected := range c.written.Changed(old, slice) {
+				c.queueServiceOf(affected)
+			}
+			c.resumeServiceOf(slice)
+		},
+		Delete: func(slice *discoveryv1.EndpointSlice) {
+			if c.written.DeletedByOthers(slice) {
+				c.queueServiceOf(slice)
+			}
+			c.resumeServiceOf(slice)
+		},
+	}
+}
+
+// resumeServiceOf queues the Service of a slice if the cache was stale when it was last
+// reconciled. Endpoints under churn would otherwise wait for the retry, a second or more.
+func (c *endpointSliceController) resumeServiceOf(slice *discoveryv1.EndpointSlice) {
+	if service, ok := c.written.Awaited(slice); ok {
+		c.serviceLoop.Add(service)
+	}
+}
+
+func (c *endpointSliceController) queueServiceOf(slice *discoveryv1.EndpointSlice) {
+	service, err := slicewrites.ServiceOf(slice)
+	if err != nil {
+		klog.Background().Error(err, "cannot tell the Service of an EndpointSlice", "endpointSlice", klog.KObj(slice))
+		return
+	}
+	c.serviceLoop.AddAfter(service, sliceDelay(c.config.batchPeriod))
+}
+
+// nodeFuncs queue the one key of the topology loop. Replayed nodes are left out: Run
+// looks at all of them before it starts the loops.
+func (c *endpointSliceController) nodeFuncs() watch.Funcs[*corev1.Node] {
+	return watch.Funcs[*corev1.Node]{
+		Add: func(lane reconcile.Lane, _ *corev1.Node) {
+			if !lane.IsBacklog() {
+				c.topologyLoop.Add(topologyKey)
+			}
+		},
+		Update: func(lane reconcile.Lane, old, node *corev1.Node) {
+			if spreadsDifferently(old, node) {
+				c.topologyLoop.Enqueue(lane, topologyKey)
+			}
+		},
+		Delete: func(*corev1.Node) { c.topologyLoop.Add(topologyKey) },
+	}
+}

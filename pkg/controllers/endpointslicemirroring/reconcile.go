@@ -1,0 +1,64 @@
+package endpointslicemirroring
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/services/slicewrites"
+)
+
+// reconcile brings the mirrored slices of the Endpoints of one Service to their desired state.
+func (c *mirroringController) reconcile(ctx context.Context, id types.NamespacedName) error {
+	began := c.Clock.Now()
+	defer func() { c.metrics.syncDuration.Observe(c.Clock.Since(began).Seconds()) }()
+
+	endpoints, err := mirrored(id, c.cached)
+	if err != nil {
+		return err
+	}
+	cached, err := c.slices.Of(id.Namespace, id.Name)
+	if err != nil {
+		return fmt.Errorf("listing EndpointSlices of Endpoints %s: %w", id, err)
+	}
+	slices := c.written.Current(cached)
+	if endpoints == nil {
+		return c.cleanUp(ctx, id, slices)
+	}
+	if c.written.Stale(ctx, id, slices) {
+		return reconcile.Requeue(slicewrites.ErrStaleCache)
+	}
+	return c.mirror(ctx, id, endpoints, slices)
+}
+
+// mirror brings slices to what the Endpoints say.
+func (c *mirroringController) mirror(ctx context.Context, id types.NamespacedName, endpoints *corev1.Endpoints, slices []*discoveryv1.EndpointSlice) error {
+	groups, skipped := desiredGroups(endpoints, c.config.maxEndpoints)
+	c.warnSkipped(endpoints, skipped)
+	c.metrics.addressesSkipped.Observe(float64(skipped.total))
+
+	plan := newPlan(endpoints, groups, slices)
+	for _, slice := range plan.unchanged {
+		if !c.written.Tracker.Has(slice) {
+			c.written.Tracker.Update(slice)
+		}
+	}
+	c.metrics.observe(plan)
+	c.metrics.totals.set(id, plan.totals(len(groups)))
+	return c.apply(ctx, endpoints, plan)
+}
+
+// warnSkipped records what is not mirrored. It is recorded with every reconcile: the recorder
+// adds up equal events.
+func (c *mirroringController) warnSkipped(e *corev1.Endpoints, skipped skippedAddresses) {
+	if skipped.invalid > 0 {
+		c.Record(invalidAddresses(e, skipped.invalid))
+	}
+	if skipped.total > skipped.invalid {
+		c.Record(tooManyAddresses(e, c.config.maxEndpoints, skipped.total))
+	}
+}

@@ -1,0 +1,36 @@
+package horizontalpodautoscaler
+
+import (
+	"context"
+	"time"
+
+	"kcmd.dev/pkg/controller"
+)
+
+// handover is what an instance hands over to the next.
+type handover struct {
+	selectors *selectors
+	histories *histories
+	at        time.Time // when the last evaluation had ended
+}
+
+// HandOver implements controller.HandsOver.
+func (c *autoscalerController) HandOver() handover {
+	return handover{selectors: c.selectors, histories: c.histories, at: c.Clock.Now()}
+}
+
+// begin takes over the predecessor's state of the autoscalers that still exist. The handlers
+// have registered all of them by now.
+func (c *autoscalerController) begin(context.Context) error {
+	left, ok := controller.TakeOver(c.Env, c)
+	if !ok {
+		return nil
+	}
+	c.selectors.adopt(left.selectors)
+	c.histories = left.histories
+	c.histories.keep(c.selectors.has)
+	if c.Clock.Since(left.at) > c.config.syncPeriod {
+		c.histories.interrupt()
+	}
+	return nil
+}

@@ -1,0 +1,360 @@
+package job
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+var (
+	fresh   = reconcile.Fresh
+	backlog = reconcile.Backlog
+)
+
+func newVersion(pod *corev1.Pod) { pod.ResourceVersion = "21" }
+
+func otherJob(j *batchv1.Job) {
+	j.Name, j.UID = "other", "other-uid"
+	j.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "pi"}}
+}
+
+// Pins JOB-15, JOB-16 and JOB-17.
+func TestPodEvents(t *testing.T) {
+	owned := func(kind, name string, uid types.UID) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: kind, Name: name, UID: uid, Controller: ptr.To(true)}}
+		}
+	}
+	finished := withStatusCondition(batchv1.JobComplete, "True", "X")
+	const soon, both, orphanKey = "ns/pi in 1s", "ns/other in 1s, ns/pi in 1s", "ns/name p"
+	for _, test := range []struct {
+		name    string
+		job     *batchv1.Job
+		event   func(f *fixture)
+		queued  string
+		orphans string
+	}{
+		{"added", newJob(), func(f *fixture) { f.c.podAdded(fresh, newPod("p")) }, soon, ""},
+		{"replayed", newJob(), func(f *fixture) { f.c.podAdded(backlog, newPod("p")) }, "backlog ns/pi", ""},
+		{"added while it terminates", newJob(), func(f *fixture) { f.c.podAdded(fresh, newPod("p", leaving)) }, soon, ""},
+		{"added, of a job that is gone", newJob(), func(f *fixture) { f.c.podAdded(fresh, newPod("p", owned("Job", "pi", "old"))) }, "", ""},
+		{"added, of something else", newJob(), func(f *fixture) { f.c.podAdded(fresh, newPod("p", owned("ReplicaSet", "pi", "job-uid"))) }, "", ""},
+		{"orphan added", newJob(), func(f *fixture) { f.c.podAdded(fresh, newPod("p", alone)) }, both, orphanKey},
+		{"orphan without finalizer added", newJob(), func(f *fixture) { f.c.podAdded(fresh, newPod("p", alone, untracked)) }, both, ""},
+		{"resynced", newJob(), func(f *fixture) { f.c.podUpdated(backlog, newPod("p"), newPod("p")) }, "", ""},
+		{"updated", newJob(), func(f *fixture) { f.c.podUpdated(fresh, newPod("p"), newPod("p", newVersion)) }, soon, ""},
+		{"terminating", newJob(), func(f *fixture) { f.c.podUpdated(fresh, newPod("p"), newPod("p", newVersion, leaving)) }, soon, ""},
+		{"given to another job", newJob(), func(f *fixture) {
+			f.c.podUpdated(fresh, newPod("p"), newPod("p", newVersion, owned("Job", "other", "other-uid")))
+		}, "ns/pi in 1s, ns/other in 1s", ""},
+		{"released", newJob(), func(f *fixture) { f.c.podUpdated(fresh, newPod("p"), newPod("p", newVersion, alone)) }, "ns/pi in 1s, " + both, orphanKey},
+		{"orphan updated", newJob(), func(f *fixture) { f.c.podUpdated(fresh, newPod("p", alone), newPod("p", alone, newVersion)) }, "", orphanKey},
+		{"orphan relabeled", newJob(), func(f *fixture) {
+			f.c.podUpdated(fresh, newPod("p", alone, untracked, func(p *corev1.Pod) { p.Labels = nil }), newPod("p", alone, untracked, newVersion))
+		}, both, ""},
+		{"deleted", newJob(), func(f *fixture) { f.c.podDeleted(newPod("p")) }, soon, ""},
+		{"deleted, of a finished job", newJob(finished), func(f *fixture) { f.c.podDeleted(newPod("p")) }, "", orphanKey},
+		{"terminating, of a finished job", newJob(finished), func(f *fixture) { f.c.podUpdated(fresh, newPod("p"), newPod("p", newVersion, leaving)) }, "", orphanKey},
+		{"deleted without finalizer, of a finished job", newJob(finished), func(f *fixture) { f.c.podDeleted(newPod("p", untracked)) }, "", ""},
+		{"deleted, of a job that is gone", newJob(), func(f *fixture) { f.c.podDeleted(newPod("p", owned("Job", "pi", "old"))) }, "", orphanKey},
+		{"orphan deleted", newJob(), func(f *fixture) { f.c.podDeleted(newPod("p", alone)) }, "", orphanKey},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, defaults, test.job, newJob(otherJob))
+			test.event(f)
+			queued := strings.Join(f.Queued.Take(), ", ")
+			if test.queued == both || strings.HasSuffix(test.queued, both) {
+				parts := strings.Split(queued, ", ")
+				slices.Sort(parts[len(parts)-min(2, len(parts)):])
+				queued = strings.Join(parts, ", ")
+			}
+			if orphans := strings.Join(f.orphans.Take(), ", "); queued != test.queued || orphans != test.orphans {
+				t.Errorf("queued %q and %q, want %q and %q", queued, orphans, test.queued, test.orphans)
+			}
+		})
+	}
+}
+
+func TestJobEvents(t *testing.T) {
+	finished := withStatusCondition(batchv1.JobComplete, "True", "X")
+	generation2 := func(j *batchv1.Job) { j.Generation = 2 }
+	deadline := func(seconds int64) func(*batchv1.Job) {
+		return func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = &seconds }
+	}
+	const sweep = "ns/selector batch.kubernetes.io/controller-uid=job-uid"
+	for _, test := range []struct {
+		name    string
+		pod     *corev1.Pod
+		event   func(f *fixture)
+		queued  string
+		orphans string
+	}{
+		{"added", nil, func(f *fixture) { f.c.jobAdded(fresh, newJob()) }, "ns/pi", ""},
+		{"replayed", nil, func(f *fixture) { f.c.jobAdded(backlog, newJob()) }, "backlog ns/pi", ""},
+		{"JOB-11: status changed", nil, func(f *fixture) { f.c.jobUpdated(fresh, newJob(), newJob(started)) }, "ns/pi in 1s", ""},
+		{"resynced", nil, func(f *fixture) { f.c.jobUpdated(backlog, newJob(), newJob()) }, "backlog ns/pi", ""},
+		{"JOB-11: spec changed", nil, func(f *fixture) { f.c.jobUpdated(fresh, newJob(), newJob(generation2)) }, "ns/pi", ""},
+		{"JOB-11: deadline set", nil, func(f *fixture) { f.c.jobUpdated(fresh, newJob(started), newJob(started, generation2, deadline(3605))) }, "ns/pi, ns/pi in 5s", ""},
+		{"JOB-11: deadline changed to one that is over", nil, func(f *fixture) {
+			f.c.jobUpdated(fresh, newJob(started, deadline(9000)), newJob(started, generation2, deadline(60)))
+		}, "ns/pi, ns/pi in 0s", ""},
+		{"JOB-11: deadline set before the start", nil, func(f *fixture) { f.c.jobUpdated(fresh, newJob(), newJob(generation2, deadline(60))) }, "ns/pi", ""},
+		{"JOB-109: finished, no pod is left", newPod("p", untracked), func(f *fixture) { f.c.jobUpdated(fresh, newJob(), newJob(finished)) }, "", ""},
+		{"JOB-11, JOB-109: finished, a pod is left", newPod("p"), func(f *fixture) { f.c.jobUpdated(fresh, newJob(), newJob(finished)) }, "", sweep},
+		{"finished, a removal is not seen", newPod("p"), func(f *fixture) {
+			f.c.removals.add(key, []*corev1.Pod{newPod("p")})
+			f.c.jobUpdated(fresh, newJob(), newJob(finished))
+		}, "ns/pi in 1s", ""},
+		{"deleted", newPod("p"), func(f *fixture) { f.c.jobDeleted(newJob()) }, "ns/pi", sweep},
+		{"recreated in between", newPod("p"), func(f *fixture) {
+			f.c.jobUpdated(fresh, newJob(), newJob(func(j *batchv1.Job) { j.UID = "new" }))
+		}, "ns/pi, ns/pi in 1s", sweep},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, defaults)
+			if test.pod != nil {
+				f.Cache(t, test.pod)
+			}
+			test.event(f)
+			if queued, orphans := strings.Join(f.Queued.Take(), ", "), strings.Join(f.orphans.Take(), ", "); queued != test.queued || orphans != test.orphans {
+				t.Errorf("queued %q and %q, want %q and %q", queued, orphans, test.queued, test.orphans)
+			}
+		})
+	}
+}
+
+// Pins JOB-12.
+func TestADeletedJobIsForgottenAtOnce(t *testing.T) {
+	f := newFixture(t, defaults)
+	f.c.backoffs.set(key, "job-uid", backoffRecord{failures: 1, last: start})
+	f.c.finished.set(key, "job-uid", start)
+	f.c.owners.Writes.Wrote(newJob(), jobResource, "7")
+	f.c.jobDeleted(newJob())
+	if f.c.remembers(key) || len(f.c.owners.Writes.HandOver()) != 0 {
+		t.Error("it is remembered")
+	}
+}
+
+func TestOrphans(t *testing.T) {
+	finished := withStatusCondition(batchv1.JobFailed, "True", "X")
+	external := func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To("example.com/other") }
+	refer := func(apiVersion, kind string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion, p.OwnerReferences[0].Kind = apiVersion, kind }
+	}
+	gone := func(p *corev1.Pod) { p.OwnerReferences[0].UID = "old" }
+	for _, test := range []struct {
+		name string
+		job  *batchv1.Job
+		pod  *corev1.Pod
+		want string
+	}{
+		{"JOB-23: of a running job", newJob(), newPod("p"), ""},
+		{"JOB-23: of a finished job", newJob(finished), newPod("p"), "patch pods p"},
+		{"JOB-23: of a finished job that is managed elsewhere", newJob(finished, external), newPod("p"), ""},
+		{"JOB-103: of a job that is gone", newJob(), newPod("p", gone), "get jobs pi, patch pods p"},
+		{"JOB-23: of nobody", newJob(), newPod("p", alone), "patch pods p"},
+		{"JOB-23: of another kind", newJob(), newPod("p", gone, refer("batch/v1", "Task")), ""},
+		{"JOB-23: of another group", newJob(), newPod("p", gone, refer("example.com/v1", "Job")), ""},
+		{"JOB-23: without the finalizer", newJob(finished), newPod("p", untracked), ""},
+		{"JOB-22: not matched by the selector", newJob(finished), newPod("q", func(p *corev1.Pod) { p.Labels = nil }), ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, defaults, test.job, test.pod)
+			for _, k := range []orphan{{orphanPod, "ns", "p"}, {orphanSelector, "ns", "batch.kubernetes.io/controller-uid=job-uid"}} {
+				if err := f.c.reconcileOrphan(f.Context(), k); err != nil {
+					t.Errorf("%v: %v", k, err)
+				}
+				f.WantRequests(t, listed(test.want)...)
+			}
+		})
+	}
+}
+
+// That the cache has no Job says little about a Job that the cache has never shown: pods of
+// one that runs must stay until they are counted.
+// Pins JOB-103.
+func TestPodsOfAJobThatIsNotCachedYet(t *testing.T) {
+	finished := withStatusCondition(batchv1.JobFailed, "True", "X")
+	recreated := func(j *batchv1.Job) { j.UID = "new" }
+	external := func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To("example.com/other") }
+	for _, test := range []struct {
+		name           string
+		cached, stored *batchv1.Job
+		want           string
+	}{
+		{"it runs", nil, newJob(), "get jobs pi"},
+		{"it runs, and the cache shows its predecessor", newJob(recreated), newJob(), "get jobs pi"},
+		{"it is managed elsewhere", nil, newJob(finished, external), "get jobs pi"},
+		{"it has finished", nil, newJob(finished), "get jobs pi, patch pods p"},
+		{"it is gone", nil, nil, "get jobs pi, patch pods p"},
+		{"it was recreated", nil, newJob(recreated), "get jobs pi, patch pods p"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, defaults, newPod("p"))
+			if test.cached != nil {
+				f.Cache(t, test.cached)
+			}
+			if test.stored != nil {
+				if err := f.Fake.Tracker().Add(test.stored); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, k := range []orphan{{orphanPod, "ns", "p"}, {orphanSelector, "ns", "batch.kubernetes.io/controller-uid=job-uid"}} {
+				if err := f.c.reconcileOrphan(f.Context(), k); err != nil {
+					t.Errorf("%v: %v", k, err)
+				}
+				f.WantRequests(t, listed(test.want)...)
+			}
+		})
+	}
+}
+
+// Pins JOB-103.
+func TestASweepAsksForAJobOnce(t *testing.T) {
+	f := newFixture(t, defaults, newPod("a"), newPod("b"), newPod("c"))
+	if err := f.c.reconcileOrphan(f.Context(), orphan{orphanSelector, "ns", "app=pi"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(f.Requests(), ", "); strings.Count(got, "get jobs") != 1 || strings.Count(got, "patch pods") != 3 {
+		t.Errorf("requests %s", got)
+	}
+}
+
+// Pins JOB-103.
+func TestPodsKeepTheirFinalizerWhileTheirJobCannotBeRead(t *testing.T) {
+	f := newFixture(t, defaults, newPod("p"))
+	f.Refuse("get jobs pi", errBoom)
+	if err := f.c.reconcileOrphan(f.Context(), orphan{orphanPod, "ns", "p"}); !errors.Is(err, errBoom) {
+		t.Errorf("the error is %v", err)
+	}
+	f.WantRequests(t, "get jobs pi")
+}
+
+// Pins JOB-22 and JOB-23.
+func TestOrphanFailures(t *testing.T) {
+	f := newFixture(t, defaults, newPod("p", alone))
+	f.Refuse("patch pods p", errBoom)
+	if err := f.c.reconcileOrphan(f.Context(), orphan{orphanPod, "ns", "p"}); err == nil {
+		t.Error("a pod that keeps its finalizer is no error")
+	}
+	if err := f.c.reconcileOrphan(f.Context(), orphan{orphanSelector, "ns", "app=pi"}); err != nil {
+		t.Errorf("one pod stops the search: %v", err)
+	}
+	if err := f.c.reconcileOrphan(f.Context(), orphan{orphanSelector, "ns", "="}); err == nil {
+		t.Error("a bad selector is no error")
+	}
+}
+
+// Pins JOB-23 and JOB-106.
+func TestFinalizerPatch(t *testing.T) {
+	patch, err := finalizerPatch("u")
+	if want := `{"metadata":{"uid":"u","$deleteFromPrimitiveList/finalizers":["batch.kubernetes.io/job-tracking"]}}`; err != nil || string(patch) != want {
+		t.Errorf("%s, %v", patch, err)
+	}
+}
+
+// Pins JOB-10, JOB-14 and JOB-83.
+func TestEventMetrics(t *testing.T) {
+	f := newFixture(t, defaults)
+	f.c.podAdded(fresh, newPod("a", succeeded))
+	f.c.podAdded(fresh, newPod("b"))
+	f.c.podAdded(fresh, newPod("c", failed, untracked))
+	f.c.podUpdated(fresh, newPod("b"), newPod("b", failed, newVersion))
+	f.c.podUpdated(fresh, newPod("b", failed), newPod("b", failed, untracked, newVersion))
+	f.c.podDeleted(newPod("a", succeeded))
+	f.c.podDeleted(newPod("b", failed, untracked))
+	if got := f.metric(t, "job_controller_terminated_pods_tracking_finalizer_total"); got != "event=add 2, event=delete 2" {
+		t.Errorf("counted %q", got)
+	}
+	f.c.jobAdded(fresh, newJob(func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To("example.com/other") }))
+	f.c.jobAdded(fresh, newJob(func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To(batchv1.JobControllerName) }))
+	if got := f.metric(t, "job_controller_jobs_by_external_controller_total"); got != "controller_name=example.com/other 1" {
+		t.Errorf("counted %q", got)
+	}
+}
+
+// Pins JOB-83b.
+func TestFinishedMetrics(t *testing.T) {
+	f := newFixture(t, defaults)
+	before := batchv1.JobStatus{Succeeded: 2, Failed: 1, CompletedIndexes: "0,1,8", FailedIndexes: ptr.To("")}
+	after := func(job *batchv1.Job) *batchv1.Job {
+		job.Status = batchv1.JobStatus{Succeeded: 4, Failed: 2, CompletedIndexes: "0,1,3", FailedIndexes: ptr.To("2")}
+		return job
+	}
+	f.c.metrics.podsFinished(after(newJob()), &before)
+	f.c.metrics.podsFinished(after(newJob(perIndex(1), sized(5, 5))), &before)
+	f.c.metrics.podsFinished(newJob(indexed, sized(5, 5)), &before)
+	for name, want := range map[string]string{
+		"job_controller_job_pods_finished_total": "completion_mode=Indexed result=failed 1, completion_mode=Indexed result=succeeded 1, " +
+			"completion_mode=NonIndexed result=failed 1, completion_mode=NonIndexed result=succeeded 2",
+		"job_controller_job_finished_indexes_total": "backoffLimit=global status=succeeded 0, backoffLimit=perIndex status=failed 1, backoffLimit=perIndex status=succeeded 1",
+	} {
+		if got := f.metric(t, name); got != want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	f.c.metrics.podCreated("new", nil)
+	f.c.metrics.podCreated("new", errBoom)
+	if got := f.metric(t, "job_controller_job_pods_creation_total"); got != "reason=new status=failed 1, reason=new status=succeeded 2" {
+		t.Errorf("counted %q", got)
+	}
+	f.c.metrics.failuresHandled(map[batchv1.PodFailurePolicyAction]int{"Ignore": 3})
+	if got := f.metric(t, "job_controller_pod_failures_handled_by_failure_policy_total"); got != "action=Ignore 3" {
+		t.Errorf("counted %q", got)
+	}
+}
+
+// Pins JOB-2, JOB-3, JOB-4, JOB-5, JOB-6 and JOB-108.
+func TestValue(t *testing.T) {
+	gates := func(set map[string]bool) func(*v1beta1.KubeControllerManagerConfiguration) {
+		return func(c *v1beta1.KubeControllerManagerConfiguration) { c.FeatureGates = set }
+	}
+	with := func(change func(*value)) value {
+		v := defaults
+		change(&v)
+		return v
+	}
+	gang := with(func(v *value) { v.gangScheduling = true })
+	emulating := func(version, gate string) func(*v1beta1.KubeControllerManagerConfiguration) {
+		return func(c *v1beta1.KubeControllerManagerConfiguration) {
+			c.EmulatedVersion, c.FeatureGates = version, map[string]bool{gate: false}
+		}
+	}
+	// Emulated versions before 1.36 do not have two of the gates.
+	older := value{concurrentSyncs: 5, podReplacementPolicy: true, managedBy: true}
+	for _, test := range []struct {
+		name   string
+		change func(*v1beta1.KubeControllerManagerConfiguration)
+		want   value
+	}{
+		{"defaults", gates(nil), defaults},
+		{"workers", func(c *v1beta1.KubeControllerManagerConfiguration) { *c.Controllers.Job.ConcurrentSyncs = 7 }, with(func(v *value) { v.concurrentSyncs = 7 })},
+		{"consistency", gates(map[string]bool{"StaleControllerConsistencyJob": false}), with(func(v *value) { v.staleConsistency = false })},
+		{"start time", gates(map[string]bool{"MutableSchedulingDirectivesForSuspendedJobs": false}), with(func(v *value) { v.resetStartTimeOfSuspended = false })},
+		{"workloads without what they need", gates(map[string]bool{"WorkloadWithJob": true}), defaults},
+		{"workloads", gates(map[string]bool{"WorkloadWithJob": true, "GenericWorkload": true}), gang},
+		{"replacement policies", emulating("1.33", "JobPodReplacementPolicy"), value{concurrentSyncs: 5, managedBy: true}},
+		{"replacement policies, locked", emulating("1.34", "JobPodReplacementPolicy"), older},
+		{"other controllers", emulating("1.34", "JobManagedBy"), value{concurrentSyncs: 5, podReplacementPolicy: true}},
+		{"other controllers, locked", emulating("1.36", "JobManagedBy"), defaults},
+	} {
+		c := v1beta1.NewDefault()
+		test.change(c)
+		if got := Descriptor().Value(c); got != test.want {
+			t.Errorf("%s: %+v", test.name, got)
+		}
+	}
+	if n := len(Descriptor().Resources(gang)); n != 4 {
+		t.Errorf("with workloads %d resources are needed", n)
+	}
+}

@@ -1,0 +1,14 @@
+// Package certificates holds what the controllers of CertificateSigningRequests share.
+//
+// The model, in rules:
+//
+//  1. The state of a request is in its conditions. A condition counts by being there; only for
+//     Failed, its status matters.
+//  2. A request is parsed before it is validated. One that cannot be parsed is an error.
+//  3. A request is validated by the rules of its signer about the subject, the names and the
+//     usages of a certificate. The first violation is the result.
+//  4. Keys are names of requests. A failing key is retried after 200 ms, doubled up to 1000 s.
+//
+// Behaviour: docs/specs/certificatesigningrequest-signing-controller.md and
+// docs/specs/certificatesigningrequest-approving-controller.md.
+package certificates

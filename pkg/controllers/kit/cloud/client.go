@@ -1,0 +1,108 @@
+package cloud
+
+import (
+	"context"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	"kcmd.dev/pkg/controller"
+)
+
+// client is the client of the instance, with events that take the way of all events, and with
+// writes of nodes that the stop does not cut off.
+type client struct {
+	kubernetes.Interface
+	core core
+}
+
+func newClient(env controller.Env, g *guard) *client {
+	return &client{env.Client, core{env.Client.CoreV1(), env.Events, g, &incarnations{}}}
+}
+
+// CoreV1 implements kubernetes.Interface.
+func (c *client) CoreV1() typedcorev1.CoreV1Interface { return c.core }
+
+type core struct {
+	typedcorev1.CoreV1Interface
+	recorder record.EventRecorder
+	guard    *guard
+	judged   *incarnations
+}
+
+// Events implements typedcorev1.CoreV1Interface.
+func (c core) Events(namespace string) typedcorev1.EventInterface {
+	return events{c.CoreV1Interface.Events(namespace), c.recorder}
+}
+
+// Nodes implements typedcorev1.CoreV1Interface.
+func (c core) Nodes() typedcorev1.NodeInterface {
+	return nodes{c.CoreV1Interface.Nodes(), c.guard, c.judged}
+}
+
+// events passes the events of the library on, instead of sending them. They have been counted
+// up by then: one that is sent again is a patch.
+type events struct {
+	typedcorev1.EventInterface
+	recorder record.EventRecorder
+}
+
+// CreateWithEventNamespace implements typedcorev1.EventExpansion.
+func (e events) CreateWithEventNamespace(event *corev1.Event) (*corev1.Event, error) {
+	e.recorder.Event(&event.InvolvedObject, event.Type, event.Reason, event.Message)
+	return event, nil
+}
+
+// UpdateWithEventNamespace implements typedcorev1.EventExpansion.
+func (e events) UpdateWithEventNamespace(event *corev1.Event) (*corev1.Event, error) {
+	return e.CreateWithEventNamespace(event)
+}
+
+// PatchWithEventNamespace implements typedcorev1.EventExpansion.
+func (e events) PatchWithEventNamespace(event *corev1.Event, _ []byte) (*corev1.Event, error) {
+	return e.CreateWithEventNamespace(event)
+}
+
+// incarnations are the nodes of the round that the library is in.
+type incarnations struct {
+	nodes atomic.Pointer[[]*corev1.Node]
+}
+
+// uid is that of a node of the round.
+func (i *incarnations) uid(name string) (types.UID, bool) {
+	round := i.nodes.Load()
+	if round == nil {
+		return "", false
+	}
+	for _, node := range *round {
+		if node.Name == name {
+			return node.UID, true
+		}
+	}
+	return "", false
+}
+
+type nodes struct {
+	typedcorev1.NodeInterface
+	guard  *guard
+	judged *incarnations
+}
+
+// Update implements typedcorev1.NodeInterface.
+func (n nodes) Update(ctx context.Context, node *corev1.Node, o metav1.UpdateOptions) (*corev1.Node, error) {
+	return n.NodeInterface.Update(n.guard.bind(ctx), node, o)
+}
+
+// Delete implements typedcorev1.NodeInterface. It deletes the node that the provider was asked
+// about, and not a later one of the same name.
+func (n nodes) Delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
+	if uid, ok := n.judged.uid(name); ok {
+		o.Preconditions = metav1.NewUIDPreconditions(string(uid))
+	}
+	return n.NodeInterface.Delete(n.guard.bind(ctx), name, o)
+}

@@ -1,0 +1,202 @@
+package cloud
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/fake"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/test/await"
+	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
+)
+
+// Names of the providers of these tests.
+const (
+	echo     = "echo"     // the cluster ID is in the file
+	broken   = "broken"   // the factory fails
+	untagged = "untagged" // there is no cluster ID
+)
+
+// tagged is a provider that has a cluster ID or not, and remembers its file.
+type tagged struct {
+	fake.Cloud
+	file *string
+	id   bool
+}
+
+func (c *tagged) HasClusterID() bool { return c.id }
+
+func TestMain(m *testing.M) {
+	make := func(id bool) cloudprovider.Factory {
+		return func(config io.Reader) (cloudprovider.Interface, error) {
+			if config == nil {
+				return &tagged{id: id}, nil
+			}
+			content, err := io.ReadAll(config)
+			return &tagged{file: ptr.To(string(content)), id: id}, err
+		}
+	}
+	cloudprovider.RegisterCloudProvider(echo, make(true))
+	cloudprovider.RegisterCloudProvider(untagged, make(false))
+	cloudprovider.RegisterCloudProvider(broken, func(io.Reader) (cloudprovider.Interface, error) { return nil, errFake })
+	os.Exit(m.Run())
+}
+
+func TestProviderOfAConfiguration(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cloud.conf")
+	must.Succeed(t, os.WriteFile(file, []byte("content"), 0o600))
+	tests := map[string]struct {
+		cloud   v1beta1.Cloud
+		idle    bool
+		file    *string
+		want    string
+		refused string // by the constructor
+	}{
+		"CLOUD-4: there is no provider":                   {idle: true},
+		"CLOUD-44: external is another component":         {cloud: v1beta1.Cloud{Provider: "external", ConfigFile: "/nonexistent"}, idle: true},
+		"CLOUD-8: a factory gets nil without a file":      {cloud: v1beta1.Cloud{Provider: echo}},
+		"CLOUD-9: a factory gets the content of the file": {cloud: v1beta1.Cloud{Provider: echo, ConfigFile: file}, file: ptr.To("content")},
+		"CLOUD-9: a file that is missing is an error":     {cloud: v1beta1.Cloud{Provider: echo, ConfigFile: "/nonexistent"}, refused: "reading the configuration of the cloud provider echo: open /nonexistent: no such file or directory"},
+		"CLOUD-9: an error of the factory":                {cloud: v1beta1.Cloud{Provider: broken}, want: `could not init cloud provider "broken": a fake failure`},
+		"CLOUD-9: a name that nobody has registered":      {cloud: v1beta1.Cloud{Provider: "nobody"}, want: `unknown cloud provider "nobody"`},
+		"CLOUD-10: no cluster ID":                         {cloud: v1beta1.Cloud{Provider: untagged}, want: errUntagged.Error()},
+		"CLOUD-29: no cluster ID, which is allowed":       {cloud: v1beta1.Cloud{Provider: untagged, AllowUntagged: ptr.To(true)}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			cfg := v1beta1.NewDefault()
+			allowed := cfg.Cloud.AllowUntagged
+			cfg.Cloud = test.cloud
+			if cfg.Cloud.AllowUntagged == nil {
+				cfg.Cloud.AllowUntagged = allowed
+			}
+			config := ConfigOf(cfg)
+			if config.Linked() == test.idle {
+				t.Fatalf("there is a provider: %t", config.Linked())
+			}
+			if test.idle {
+				return
+			}
+			loop, err := New(controllertest.New(t).Env, config, nil)
+			if text(err) != test.refused {
+				t.Fatalf("New = %v", err)
+			}
+			if err != nil {
+				return
+			}
+			made, err := config.make(loop.content, logr.Discard())
+			if text(err) != test.want {
+				t.Fatalf("the error is %v, want %q", err, test.want)
+			}
+			if err != nil {
+				return
+			}
+			if got := made.(*tagged).file; ptr.Deref(got, "none") != ptr.Deref(test.file, "none") {
+				t.Errorf("the factory got %v", got)
+			}
+		})
+	}
+}
+
+// Run returns when what the library has started has ended, although the library does not wait.
+// Pins CLOUD-41.
+func TestRunWaitsForGoroutinesOfTheLibrary(t *testing.T) {
+	env := controllertest.New(t)
+	working, finish := make(chan struct{}), make(chan struct{})
+	loop := must.Get(New(env.Env, Config{provider: echo}, func(*Session) ([]Part, error) {
+		return []Part{Library(func(ctx context.Context, _ *Metrics) {
+			go workqueue.ParallelizeUntil(context.Background(), 1, 1, func(int) {
+				close(working)
+				<-finish
+			})
+			<-ctx.Done()
+		})}, nil
+	}))(t)
+	env.Start(t)
+	ctx, stop := context.WithCancel(t.Context())
+	returned := make(chan error, 1)
+	go func() { returned <- loop.Run(ctx) }()
+	<-working
+	stop()
+	await.Stays(t, "Run has not returned", 100*time.Millisecond, func(context.Context) error {
+		if len(returned) > 0 {
+			return errors.New("it has")
+		}
+		return nil
+	})
+	close(finish)
+	must.Succeed(t, <-returned)
+}
+
+// A provider that lacks what the controller needs leaves it idle, and says so.
+// Pins CLOUD-43.
+func TestLoopStaysIdleWithoutWhatItNeeds(t *testing.T) {
+	env := controllertest.New(t)
+	built := make(chan struct{})
+	loop := must.Get(New(env.Env, Config{provider: echo}, func(*Session) ([]Part, error) {
+		close(built)
+		return nil, errFake
+	}))(t)
+	env.Start(t)
+	ctx, stop := context.WithCancel(t.Context())
+	returned := make(chan error, 1)
+	go func() { returned <- loop.Run(ctx) }()
+	<-built
+	controllertest.Eventually(t, "the status says why", func() bool { return loop.calls.Inspect().LastError == errFake.Error() })
+	stop()
+	must.Succeed(t, <-returned)
+}
+
+func TestLibraryThatReturnsEarlyHasFailed(t *testing.T) {
+	if err := Library(func(context.Context, *Metrics) {})(t.Context()); !errors.Is(err, errReturned) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestGoroutinesAreFoundByTheirLabels(t *testing.T) {
+	const of = `# labels: {"cloud":"a-1", "controller":"a"}` + "\n"
+	const worker = "#\t0x1\tk8s.io/cloud-provider/controllers/service.(*Controller).serviceWorker+0x2c\tcontroller.go:305\n"
+	tests := map[string]struct {
+		profile string
+		want    bool
+	}{
+		"a worker":                    {"goroutine profile: total 9\n1 @ 0x1\n" + of + worker, true},
+		"one of another instance":     {"1 @ 0x1\n" + `# labels: {"cloud":"a-11"}` + "\n" + worker, false},
+		"a connection":                {"1 @ 0x1\n" + of + "#\t0x1\tnet/http.(*persistConn).readLoop+0x1\ttransport.go:1\n", false},
+		"the label is on another one": {"1 @ 0x1\n" + of + "#\t0x1\tmain.main+0x1\tmain.go:1\n\n1 @ 0x2\n" + worker, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := found([]byte(test.profile), "a-1"); got != test.want {
+				t.Errorf("found: %t", got)
+			}
+		})
+	}
+}
+
+// Whatever name a provider asks for, its clients are those of the controller that it works for.
+// Pins CLOUD-45.
+func TestClientsOfAProviderActAsTheController(t *testing.T) {
+	env := controllertest.New(t)
+	env.RESTConfig = &rest.Config{Host: "https://cluster", BearerToken: "of the controller", UserAgent: "manager"}
+	got := must.Get(builder{env.Env}.Config("cloud-tool"))(t)
+	if got.Host != env.RESTConfig.Host || got.BearerToken != env.RESTConfig.BearerToken || !strings.HasSuffix(got.UserAgent, "/cloud-tool") {
+		t.Errorf("the client is %+v", got)
+	}
+	if env.RESTConfig.UserAgent != "manager" {
+		t.Errorf("the controller is %s now", env.RESTConfig.UserAgent)
+	}
+}

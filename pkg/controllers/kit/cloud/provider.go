@@ -1,0 +1,117 @@
+package cloud
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+)
+
+// guarded is a provider under a guard. What the library does not call is the provider's own.
+type guarded struct {
+	cloudprovider.Interface
+	guard *guard
+}
+
+// LoadBalancer implements cloudprovider.Interface.
+func (c guarded) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
+	next, ok := c.Interface.LoadBalancer()
+	return balancer{next, c.guard}, ok
+}
+
+// Routes implements cloudprovider.Interface.
+func (c guarded) Routes() (cloudprovider.Routes, bool) {
+	next, ok := c.Interface.Routes()
+	return routes{next, c.guard}, ok
+}
+
+// InstancesV2 implements cloudprovider.Interface. The library compares what is returned with
+// nil.
+func (c guarded) InstancesV2() (cloudprovider.InstancesV2, bool) {
+	next, ok := c.Interface.InstancesV2()
+	if next == nil {
+		return nil, ok
+	}
+	return instancesV2{next, c.guard}, ok
+}
+
+// Instances implements cloudprovider.Interface.
+func (c guarded) Instances() (cloudprovider.Instances, bool) {
+	next, ok := c.Interface.Instances()
+	return instances{next, c.guard}, ok
+}
+
+// Zones implements cloudprovider.Interface.
+func (c guarded) Zones() (cloudprovider.Zones, bool) {
+	next, ok := c.Interface.Zones()
+	return zones{next, c.guard}, ok
+}
+
+type balancer struct {
+	cloudprovider.LoadBalancer
+	guard *guard
+}
+
+// GetLoadBalancer implements cloudprovider.LoadBalancer.
+func (b balancer) GetLoadBalancer(ctx context.Context, cluster string, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
+	exists := false
+	status, err := call(ctx, b.guard, "GetLoadBalancer "+keyOf(service), func(ctx context.Context) (status *corev1.LoadBalancerStatus, err error) {
+		status, exists, err = b.LoadBalancer.GetLoadBalancer(ctx, cluster, service)
+		return status, err
+	})
+	return status, exists, err
+}
+
+// EnsureLoadBalancer implements cloudprovider.LoadBalancer.
+func (b balancer) EnsureLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
+	return call(ctx, b.guard, "EnsureLoadBalancer "+keyOf(service), func(ctx context.Context) (*corev1.LoadBalancerStatus, error) {
+		return b.LoadBalancer.EnsureLoadBalancer(ctx, cluster, service, nodes)
+	})
+}
+
+// UpdateLoadBalancer implements cloudprovider.LoadBalancer.
+func (b balancer) UpdateLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node) error {
+	return do(ctx, b.guard, "UpdateLoadBalancer "+keyOf(service), func(ctx context.Context) error {
+		return b.LoadBalancer.UpdateLoadBalancer(ctx, cluster, service, nodes)
+	})
+}
+
+// EnsureLoadBalancerDeleted implements cloudprovider.LoadBalancer.
+func (b balancer) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, service *corev1.Service) error {
+	return do(ctx, b.guard, "EnsureLoadBalancerDeleted "+keyOf(service), func(ctx context.Context) error {
+		return b.LoadBalancer.EnsureLoadBalancerDeleted(ctx, cluster, service)
+	})
+}
+
+func keyOf(service *corev1.Service) string { return service.Namespace + "/" + service.Name }
+
+type routes struct {
+	cloudprovider.Routes
+	guard *guard
+}
+
+// ListRoutes implements cloudprovider.Routes. A round begins with it.
+func (r routes) ListRoutes(ctx context.Context, cluster string) ([]*cloudprovider.Route, error) {
+	r.guard.first()
+	return call(ctx, r.guard, "ListRoutes", func(ctx context.Context) ([]*cloudprovider.Route, error) {
+		return r.Routes.ListRoutes(ctx, cluster)
+	})
+}
+
+// CreateRoute implements cloudprovider.Routes.
+func (r routes) CreateRoute(ctx context.Context, cluster, hint string, route *cloudprovider.Route) error {
+	return do(ctx, r.guard, "CreateRoute "+nameOf(route), func(ctx context.Context) error {
+		return r.Routes.CreateRoute(ctx, cluster, hint, route)
+	})
+}
+
+// DeleteRoute implements cloudprovider.Routes.
+func (r routes) DeleteRoute(ctx context.Context, cluster string, route *cloudprovider.Route) error {
+	return do(ctx, r.guard, "DeleteRoute "+nameOf(route), func(ctx context.Context) error {
+		return r.Routes.DeleteRoute(ctx, cluster, route)
+	})
+}
+
+func nameOf(route *cloudprovider.Route) string {
+	return string(route.TargetNode) + " " + route.DestinationCIDR
+}

@@ -1,0 +1,228 @@
+package owners
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/writes"
+)
+
+// Options configures Owners.
+type Options[T metav1.Object] struct {
+	// Kind is written to owner references, Resource is used in requests.
+	Kind     schema.GroupVersionKind
+	Resource schema.GroupResource
+	// Informer caches the owners.
+	Informer cache.SharedIndexInformer
+	// Live reads an owner from the API server. Required if dependents are claimed.
+	Live func(ctx context.Context, namespace, name string) (T, error)
+	// Selector returns the selector of an owner. Default: owners adopt nothing.
+	Selector func(T) (labels.Selector, error)
+
+	// Written are the stores of the dependents that are written; that of the owners is added.
+	Written writes.Stores
+	// Fresh skips reconciles of an owner while the caches are older than what was written for
+	// it.
+	Fresh bool
+	// OnStale is called for each reconcile that Fresh skipped. Optional.
+	OnStale func(schema.GroupResource)
+	// Newest starts a reconcile from the object that the last write of the owner returned until
+	// the cache shows it.
+	Newest bool
+	// Echo reports whether an update that shows the controller's own status write, with the
+	// same generation, may be ignored. Default: every update is reconciled.
+	Echo func(old, owner T) bool
+	// OnGone is called when an owner no longer exists. Optional.
+	OnGone func(types.NamespacedName)
+
+	// Loop describes the work queue.
+	Loop reconcile.Options[types.NamespacedName]
+}
+
+// Queue is the part of a loop that accepts keys.
+type Queue interface {
+	Enqueue(lane reconcile.Lane, key types.NamespacedName)
+	AddAfter(key types.NamespacedName, delay time.Duration)
+}
+
+// Owners are the owners of one kind.
+type Owners[T metav1.Object] struct {
+	// Selectors are the parsed selectors of the owners.
+	Selectors *Selectors[T]
+	// Writes remembers what was written for the owners.
+	Writes *writes.Memory
+	// Queue accepts the keys of owners. It is the loop unless a test replaces it.
+	Queue Queue
+	// Loop reconciles the owners.
+	Loop *reconcile.Loop[types.NamespacedName]
+
+	env     controller.Env
+	options Options[T]
+	cached  cache.Indexer
+	written writes.Objects[T]
+	work    func(context.Context, T) error
+}
+
+// New returns the owners of a controller, with a loop that calls work for each of them.
+func New[T metav1.Object](env controller.Env, options Options[T], work func(ctx context.Context, owner T) error) *Owners[T] {
+	stores := writes.Stores{options.Resource: options.Informer.GetStore()}
+	maps.Copy(stores, options.Written)
+	memory := writes.New(env.Clock, stores)
+	o := &Owners[T]{
+		Selectors: NewSelectors(options.Selector),
+		Writes:    memory,
+		env:       env,
+		options:   options,
+		cached:    options.Informer.GetIndexer(),
+		written:   writes.ObjectsOf[T](memory, options.Resource),
+		work:      work,
+	}
+	o.Loop = reconcile.New(env, options.Loop, o.Reconcile)
+	o.Queue = o.Loop
+	return o
+}
+
+// Run takes over the writes of the predecessor and reconciles owners until ctx ends. A
+// controller that hands over more than its writes has its own Run.
+func (o *Owners[T]) Run(ctx context.Context) error {
+	if left, ok := controller.TakeOver(o.env, o); ok {
+		o.Writes.TakeOver(left)
+	}
+	return o.Loop.Run(ctx)
+}
+
+// HandOver implements controller.HandsOver: the successor must not act before its caches
+// show what this instance wrote.
+func (o *Owners[T]) HandOver() writes.State { return o.Writes.HandOver() }
+
+// Cached returns an owner from the cache, or a NotFound error.
+func (o *Owners[T]) Cached(key types.NamespacedName) (T, error) {
+	item, exists, err := o.cached.GetByKey(cache.ObjectName(key).String())
+	if err == nil && !exists {
+		err = apierrors.NewNotFound(o.options.Resource, key.Name)
+	}
+	owner, ok := item.(T)
+	if err == nil && !ok {
+		err = fmt.Errorf("reading %s %s: the cache holds a %T", o.options.Kind.Kind, key, item)
+	}
+	return owner, err
+}
+
+// Reconcile reads an owner and reconciles it.
+func (o *Owners[T]) Reconcile(ctx context.Context, key types.NamespacedName) error {
+	owner, err := o.read(key)
+	switch {
+	case apierrors.IsNotFound(err):
+		o.forget(key)
+		return nil
+	case reconcile.IsRequeue(err):
+		return err
+	case err != nil:
+		return fmt.Errorf("reading %s %s: %w", o.options.Kind.Kind, key, err)
+	}
+	return o.work(ctx, owner)
+}
+
+// read returns the state of an owner that a reconcile starts from.
+func (o *Owners[T]) read(key types.NamespacedName) (T, error) {
+	owner, err := o.fresh(key)
+	if err != nil || !o.options.Newest {
+		return owner, err
+	}
+	return o.written.Newest(owner, owner), nil
+}
+
+// fresh returns the cached owner. With Options.Fresh, it returns an error while the caches are
+// older than what was written for it.
+func (o *Owners[T]) fresh(key types.NamespacedName) (T, error) {
+	get := func() (T, error) { return o.Cached(key) }
+	if !o.options.Fresh {
+		return get()
+	}
+	owner, err := writes.Read(o.Writes, get)
+	var stale *writes.StaleError
+	if !errors.As(err, &stale) {
+		return owner, err
+	}
+	if o.options.OnStale != nil {
+		o.options.OnStale(stale.Resource)
+	}
+	return owner, reconcile.Requeue(err)
+}
+
+// forget drops all state of an owner that no longer exists.
+func (o *Owners[T]) forget(key types.NamespacedName) {
+	o.Writes.ForgetAll(key)
+	o.Selectors.Forget(key)
+	if o.options.OnGone != nil {
+		o.options.OnGone(key)
+	}
+}
+
+// Settled reports whether the caches show all earlier writes for an owner, so that its
+// dependents may be created and deleted. It must be called before they are listed. If it
+// returns false, the owner is enqueued for when that may change.
+func (o *Owners[T]) Settled(owner T) bool {
+	settled, retry := o.Writes.Settled(owner)
+	if retry > 0 {
+		o.EnqueueAfter(owner, retry)
+	}
+	return settled
+}
+
+// Wrote records that a write of the owner itself returned written.
+func (o *Owners[T]) Wrote(owner, written T) {
+	if o.options.Newest {
+		o.written.Wrote(owner, written)
+	}
+	if o.options.Fresh {
+		o.Writes.Wrote(owner, o.options.Resource, written.GetResourceVersion())
+	}
+}
+
+// WroteStatus records that a write of the status of an owner returned written.
+func (o *Owners[T]) WroteStatus(owner, written T) {
+	o.Writes.WroteStatus(owner, written.GetResourceVersion())
+	o.Wrote(owner, written)
+}
+
+// PutOff reports whether a status that is not urgent must wait because the last one was written
+// so recently. If so, the owner is enqueued for when it may be written.
+func (o *Owners[T]) PutOff(owner T) bool {
+	delay := o.Writes.StatusDelay(owner)
+	if delay > 0 {
+		o.EnqueueAfter(owner, delay)
+	}
+	return delay > 0
+}
+
+// CanAdopt returns the guard for the Claimer of an owner.
+func (o *Owners[T]) CanAdopt(owner T) func(context.Context) error {
+	return Recheck(owner, o.options.Kind.Kind, func(ctx context.Context) (T, error) {
+		return o.options.Live(ctx, owner.GetNamespace(), owner.GetName())
+	})
+}
+
+// ClaimerFor returns a Claimer of dependents of a kind for an owner; patch sends its patches.
+func ClaimerFor[T, D metav1.Object](o *Owners[T], owner T, kind string, selector labels.Selector, patch func(context.Context, D, []byte) error) Claimer[D] {
+	return Claimer[D]{
+		Owner:     owner,
+		OwnerKind: o.options.Kind,
+		Kind:      kind,
+		Selector:  selector,
+		CanAdopt:  o.CanAdopt(owner),
+		Patch:     patch,
+	}
+}

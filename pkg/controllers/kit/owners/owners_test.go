@@ -1,0 +1,215 @@
+package owners
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/writes"
+	"kcmd.dev/test/controllertest"
+)
+
+var (
+	setKind     = appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
+	setResource = appsv1.Resource("replicasets")
+	podResource = corev1.Resource("pods")
+)
+
+type setChange = func(*appsv1.ReplicaSet)
+
+// set makes a ReplicaSet of version 10 whose UID is its name, and that wants pods with the
+// label app of the same name.
+func set(name string, changes ...setChange) *appsv1.ReplicaSet {
+	rs := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Generation: 1, ResourceVersion: "10"},
+		Spec:       appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}},
+	}
+	for _, change := range changes {
+		change(rs)
+	}
+	return rs
+}
+
+func at(version string) setChange {
+	return func(rs *appsv1.ReplicaSet) { rs.ResourceVersion = version }
+}
+
+// bench has owners whose caches hold exactly what the test puts there.
+type bench struct {
+	*Owners[*appsv1.ReplicaSet]
+	env    *controllertest.Env
+	queued *controllertest.Queue[types.NamespacedName]
+	stale  []string
+	gone   []string
+	worked []*appsv1.ReplicaSet
+	fail   error
+}
+
+func newBench(t *testing.T, change func(*Options[*appsv1.ReplicaSet]), cached ...*appsv1.ReplicaSet) *bench {
+	t.Helper()
+	env := controllertest.New(t)
+	informer, podInformer := env.Informers.Apps().V1().ReplicaSets().Informer(), env.Informers.Core().V1().Pods().Informer()
+	f := &bench{env: env, queued: &controllertest.Queue[types.NamespacedName]{Namespace: "ns"}}
+	options := Options[*appsv1.ReplicaSet]{
+		Kind:     setKind,
+		Resource: setResource,
+		Informer: informer,
+		Selector: func(rs *appsv1.ReplicaSet) (labels.Selector, error) {
+			return metav1.LabelSelectorAsSelector(rs.Spec.Selector)
+		},
+		Written: writes.Stores{podResource: podInformer.GetStore()},
+		OnStale: func(r schema.GroupResource) { f.stale = append(f.stale, r.Resource) },
+		OnGone:  func(key types.NamespacedName) { f.gone = append(f.gone, key.Name) },
+		Loop:    reconcile.Options[types.NamespacedName]{Queue: "test", Workers: 1},
+	}
+	if change != nil {
+		change(&options)
+	}
+	f.Owners = New(env.Env, options, func(_ context.Context, rs *appsv1.ReplicaSet) error {
+		f.worked = append(f.worked, rs)
+		return f.fail
+	})
+	f.Queue = f.queued
+	for _, rs := range cached {
+		env.Cache(t, rs)
+	}
+	return f
+}
+
+func TestOwnerEvents(t *testing.T) {
+	annotated := func(rs *appsv1.ReplicaSet) { rs.Annotations = map[string]string{"a": "b"} }
+	echo := func(o *Options[*appsv1.ReplicaSet]) {
+		o.Echo = func(_, rs *appsv1.ReplicaSet) bool { return rs.Annotations == nil }
+	}
+	for _, test := range []struct {
+		name    string
+		options func(*Options[*appsv1.ReplicaSet])
+		lane    reconcile.Lane
+		now     *appsv1.ReplicaSet
+		want    []string
+	}{
+		{"changed by somebody", echo, reconcile.Fresh, set("a", at("12")), []string{"a"}},
+		{"own status write", echo, reconcile.Fresh, set("a", at("11")), nil},
+		{"own status write that is of interest", echo, reconcile.Fresh, set("a", at("11"), annotated), []string{"a"}},
+		{"own status write seen with a new spec", echo, reconcile.Fresh, set("a", at("11"), func(rs *appsv1.ReplicaSet) { rs.Generation = 2 }), []string{"a"}},
+		{"own status write seen with a deletion", echo, reconcile.Fresh, set("a", at("11"), func(rs *appsv1.ReplicaSet) { rs.DeletionTimestamp = &metav1.Time{} }), []string{"a"}},
+		{"own status write where echoes are not left out", nil, reconcile.Fresh, set("a", at("11")), []string{"a"}},
+		{"a resync", echo, reconcile.Backlog, set("a", at("11")), []string{"backlog a"}},
+		{"recreated", echo, reconcile.Fresh, set("a", at("11"), func(rs *appsv1.ReplicaSet) { rs.UID = "new" }), []string{"a", "a"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newBench(t, test.options)
+			f.WroteStatus(set("a"), set("a", at("11")))
+			f.Updated(test.lane, set("a"), test.now)
+			f.queued.WantInAnyOrder(t, test.want...)
+		})
+	}
+}
+
+func TestWhatWasWrittenIsForgottenWithTheOwner(t *testing.T) {
+	f := newBench(t, nil)
+	f.Writes.Hold(set("a"), time.Hour)
+	f.Deleted(set("a", func(rs *appsv1.ReplicaSet) { rs.UID = "earlier" }))
+	if f.Settled(set("a")) {
+		t.Error("the deletion of a namesake made it forget")
+	}
+	f.Deleted(set("a"))
+	if !f.Settled(set("a")) {
+		t.Error("it is remembered")
+	}
+	f.queued.WantInAnyOrder(t, "a", "a")
+}
+
+func TestReconcileReadsTheOwner(t *testing.T) {
+	f := newBench(t, nil, set("a"))
+	boom := errors.New("boom")
+	f.fail = boom
+	if err := f.Reconcile(t.Context(), reconcile.KeyOf(set("a"))); !errors.Is(err, boom) || len(f.worked) != 1 {
+		t.Errorf("got %v, worked on %v", err, f.worked)
+	}
+	f.Writes.Hold(set("b"), time.Hour)
+	if err := f.Reconcile(t.Context(), reconcile.KeyOf(set("b"))); err != nil || len(f.worked) != 1 {
+		t.Errorf("an owner that is gone: %v", err)
+	}
+	if !slices.Equal(f.gone, []string{"b"}) || len(f.HandOver()) != 0 {
+		t.Errorf("told that %q is gone, remembered %v", f.gone, f.HandOver())
+	}
+	if err := f.env.CacheOf(t, set("a")).Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Reconcile(t.Context(), types.NamespacedName{Namespace: "ns", Name: "pod"}); err == nil {
+		t.Error("something else is taken for an owner")
+	}
+}
+
+func TestFreshOwnersWaitForTheirCaches(t *testing.T) {
+	for _, fresh := range []bool{true, false} {
+		f := newBench(t, func(o *Options[*appsv1.ReplicaSet]) { o.Fresh = fresh }, set("a"))
+		f.Wrote(set("a"), set("a", at("11")))
+		err := f.Reconcile(t.Context(), reconcile.KeyOf(set("a")))
+		if reconcile.IsRequeue(err) != fresh || (len(f.worked) == 0) != fresh || (len(f.stale) == 1) != fresh {
+			t.Errorf("fresh %v: got %v, worked on %v, stale %v", fresh, err, f.worked, f.stale)
+		}
+		if settled := f.Settled(set("a")); settled == fresh {
+			t.Errorf("fresh %v: settled %v", fresh, settled)
+		}
+		f.env.Cache(t, set("a", at("11")))
+		if err := f.Reconcile(t.Context(), reconcile.KeyOf(set("a"))); err != nil {
+			t.Errorf("fresh %v: got %v", fresh, err)
+		}
+	}
+}
+
+func TestNewestOwnersStartFromTheirLastWrite(t *testing.T) {
+	for newest, want := range map[bool]string{true: "11", false: "10"} {
+		f := newBench(t, func(o *Options[*appsv1.ReplicaSet]) { o.Newest = newest }, set("a"))
+		f.WroteStatus(set("a"), set("a", at("11")))
+		if err := f.Reconcile(t.Context(), reconcile.KeyOf(set("a"))); err != nil || f.worked[0].ResourceVersion != want {
+			t.Errorf("newest %v: got %v, worked on %v", newest, err, f.worked)
+		}
+	}
+}
+
+func TestOwnersAreQueuedForWhenTheyCanGoOn(t *testing.T) {
+	f := newBench(t, nil)
+	if f.PutOff(set("a")) {
+		t.Error("the first status is put off")
+	}
+	f.WroteStatus(set("a"), set("a", at("11")))
+	if !f.PutOff(set("a")) {
+		t.Error("the second status is not put off")
+	}
+	f.queued.WantInAnyOrder(t, "a in 100ms")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}
+	f.env.Cache(t, pod)
+	f.Writes.Deleting(set("a"), podResource, pod)
+	if f.Settled(set("a")) {
+		t.Error("settled before the deletion is seen")
+	}
+	f.queued.WantInAnyOrder(t, "a in 5m0s")
+}
+
+func TestASuccessorWaitsForWhatWasWritten(t *testing.T) {
+	f := newBench(t, nil)
+	f.Writes.Hold(set("a"), time.Hour)
+	f.env.Succeed(f.HandOver())
+	successor := New(f.env.Env, f.options, func(context.Context, *appsv1.ReplicaSet) error { return nil })
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := successor.Run(ended); err != nil || successor.Settled(set("a")) {
+		t.Errorf("got %v, settled %v", err, successor.Settled(set("a")))
+	}
+	if left := f.env.Succession.HandOver(); len(left.(writes.State)) != 1 {
+		t.Errorf("left to the next is %v", left)
+	}
+}

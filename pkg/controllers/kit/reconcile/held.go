@@ -1,0 +1,132 @@
+package reconcile
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+// heldKeys are the keys that wait for the end of a pause, by its namespace, or until objects of a
+// kind may be deleted, by the kind.
+type heldKeys[K comparable] struct {
+	mu      sync.Mutex
+	byCause map[string]map[K]bool
+}
+
+// count returns the number of keys, those that wait for several causes once for each.
+func (h *heldKeys[K]) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := 0
+	for _, keys := range h.byCause {
+		n += len(keys)
+	}
+	return n
+}
+
+// add is to be called under the lock.
+func (h *heldKeys[K]) add(cause string, key K) {
+	if h.byCause == nil {
+		h.byCause = map[string]map[K]bool{}
+	}
+	if h.byCause[cause] == nil {
+		h.byCause[cause] = map[K]bool{}
+	}
+	h.byCause[cause][key] = true
+}
+
+// OfNamespace is Options.Namespace for keys that are the names of namespaces.
+func OfNamespace(name string) string { return name }
+
+// namespaceOf returns the namespace of keys that are names of objects, nil for other keys.
+func namespaceOf[K comparable]() func(K) string {
+	var of any
+	switch any(*new(K)).(type) {
+	case types.NamespacedName:
+		of = func(key types.NamespacedName) string { return key.Namespace }
+	case cache.ObjectName:
+		of = func(key cache.ObjectName) string { return key.Namespace }
+	}
+	known, _ := of.(func(K) string)
+	return known
+}
+
+// hold holds a key back if the controller is paused in its namespace.
+func (l *Loop[K]) hold(key K) bool {
+	if l.options.Namespace == nil || !l.pauses.Any() {
+		return false
+	}
+	if !l.holdIn(l.options.Namespace(key), key) {
+		return false
+	}
+	l.lanes.begin(key) // nobody will
+	return true
+}
+
+// holdIn holds a key back while a namespace is paused. It asks under the lock that resume
+// takes after a change, so that no key is held once its namespace is resumed.
+func (l *Loop[K]) holdIn(namespace string, key K) bool {
+	l.held.mu.Lock()
+	defer l.held.mu.Unlock()
+	if !l.pauses.Hold(namespace) {
+		return false
+	}
+	l.held.add(namespace, key)
+	return true
+}
+
+// holdFor has a key enqueued at the end of the pauses of namespaces.
+func (l *Loop[K]) holdFor(namespaces []string, key K) {
+	for _, namespace := range namespaces {
+		l.holdIn(namespace, key)
+	}
+}
+
+// holdStopped holds a key back until objects of some kinds may be deleted. It reports false if they
+// may be by now. Like holdIn, it asks under the lock that resume takes after a change.
+func (l *Loop[K]) holdStopped(kinds []schema.GroupResource, key K) bool {
+	l.stopped.mu.Lock()
+	defer l.stopped.mu.Unlock()
+	held := false
+	for _, kind := range kinds {
+		if l.deletions.Stopped(kind) {
+			l.stopped.add(kind.String(), key)
+			held = true
+		}
+	}
+	return held
+}
+
+// resume enqueues the keys of the namespaces that are no longer paused.
+func (l *Loop[K]) resume() { l.enqueueAll(l.held.released(l.pauses.Hold)) }
+
+// resumeStopped enqueues the keys that waited for kinds whose objects may be deleted again.
+func (l *Loop[K]) resumeStopped() {
+	l.enqueueAll(l.stopped.released(func(kind string) bool { return l.deletions.Stopped(schema.ParseGroupResource(kind)) }))
+}
+
+func (l *Loop[K]) enqueueAll(keys []K) {
+	for _, key := range keys {
+		l.options.Backoff.Forget(key)
+		l.Enqueue(Backlog, key)
+	}
+}
+
+// released takes out the keys whose cause is over, and returns them.
+func (h *heldKeys[K]) released(holds func(cause string) bool) []K {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []K
+	for cause, keys := range h.byCause {
+		if holds(cause) {
+			continue
+		}
+		for key := range keys {
+			all = append(all, key)
+		}
+		delete(h.byCause, cause)
+	}
+	return all
+}

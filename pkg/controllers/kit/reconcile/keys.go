@@ -1,0 +1,134 @@
+package reconcile
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"kcmd.dev/pkg/controller"
+)
+
+// working is the context of a reconcile. It describes the key, see controller.WorkOf.
+type working[K comparable] struct {
+	context.Context
+	loop    *Loop[K]
+	key     K
+	trigger trigger
+}
+
+// Value implements context.Context.
+func (w *working[K]) Value(key any) any {
+	if _, ok := key.(controller.WorkKey); ok {
+		return w
+	}
+	return w.Context.Value(key)
+}
+
+// Describe implements controller.Work.
+func (w *working[K]) Describe() controller.Task {
+	why := w.trigger.String()
+	if w.trigger.event == Retry {
+		why = fmt.Sprintf("%s %d", why, w.loop.Retries(w.key))
+	}
+	return controller.Task{Queue: w.loop.options.Queue, Key: keyText(w.key), Trigger: why}
+}
+
+// named is implemented by keys that are about one object and whose text says more than its name.
+type named interface {
+	ObjectName() types.NamespacedName
+}
+
+// keyText is a key as it is asked for: the name of an object if it is about one.
+func keyText[K comparable](key K) string {
+	switch key := any(key).(type) {
+	case types.NamespacedName:
+		return key.String()
+	case string:
+		return key
+	case named:
+		return key.ObjectName().String()
+	}
+	return fmt.Sprint(key)
+}
+
+// Keys implements controller.KeyHolder.
+func (l *Loop[K]) Keys(wanted func(key string) bool) []controller.LoopKey {
+	var found []controller.LoopKey
+	for key, h := range l.holdings() {
+		k := controller.LoopKey{Queue: l.options.Queue, Key: keyText(key), State: h.state, Since: h.since, Until: h.until}
+		if !wanted(k.Key) {
+			continue
+		}
+		k.Kinds = slices.Sorted(slices.Values(h.kinds))
+		k.Trigger, k.Retries = h.trigger.String(), l.Retries(key)
+		k.LastError, k.LastErrorTime = h.failure.err, h.failure.at
+		found = append(found, k)
+	}
+	slices.SortFunc(found, func(a, b controller.LoopKey) int { return cmp.Compare(a.Key, b.Key) })
+	return found
+}
+
+// holding is where a key is. Texts are not made of it before it is known to be wanted: it is
+// copied under the locks that the workers need.
+type holding struct {
+	state        controller.KeyState
+	since, until time.Time
+	trigger      trigger
+	failure      failure
+	kinds        []string // of a stopped key
+}
+
+// holdings returns what the loop holds. A key that is worked on and that is to be worked on once more
+// is shown once.
+func (l *Loop[K]) holdings() map[K]holding {
+	all := l.held.holdings(func(holding, string) holding { return holding{state: controller.KeyPaused} })
+	maps.Copy(all, l.stopped.holdings(func(h holding, kind string) holding {
+		return holding{state: controller.KeyStopped, kinds: append(h.kinds, kind)}
+	}))
+	maps.Copy(all, l.lanes.holdings())
+	l.record.mu.Lock()
+	defer l.record.mu.Unlock()
+	for key, now := range l.record.inFlight {
+		all[key] = holding{state: controller.KeyInFlight, since: now.since, trigger: now.trigger}
+	}
+	for key, failed := range l.record.failing {
+		if h, ok := all[key]; ok {
+			h.failure = failed
+			all[key] = h
+		}
+	}
+	return all
+}
+
+// holdings returns the keys that are held back. shown is how a key is shown, given how it is without
+// the cause.
+func (h *heldKeys[K]) holdings(shown func(without holding, cause string) holding) map[K]holding {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := map[K]holding{}
+	for cause, keys := range h.byCause {
+		for key := range keys {
+			all[key] = shown(all[key], cause)
+		}
+	}
+	return all
+}
+
+// holdings returns the keys that wait for a worker or for their time.
+func (l *lanes[K]) holdings() map[K]holding {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make(map[K]holding, len(l.delayed)+len(l.waiting))
+	for key, at := range l.delayed {
+		all[key] = holding{state: controller.KeyDelayed, until: at.due, trigger: trigger{event: at.event}}
+	}
+	for key, at := range l.waiting {
+		all[key] = holding{state: controller.KeyQueued, since: at.since, trigger: at.lane.trigger}
+	}
+	return all
+}

@@ -1,0 +1,162 @@
+// Package podchanges queues Services for changes of pods, and of themselves.
+//
+//  1. Of a notification only a small projection is kept, the Change: labels now and, for a
+//     relabelled pod, before. Changes can be compared, so that equal ones, as of the pods of
+//     one Deployment, are mapped once.
+//  2. What counts as a change is decided by k8s.io/endpointslice: readiness, addresses,
+//     deletion, labels, host name and subdomain. A change of the phase alone does not count.
+//  3. A relabelled pod concerns the Services that select it either before or after; if
+//     something else changed too, also those that select it before and after.
+//  4. Services are queued for every notification of their own, resyncs included.
+package podchanges
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/endpointslice/util"
+
+	"kcmd.dev/pkg/controllers/kit/index"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/watch"
+)
+
+// Change is what a notification of a pod tells about the Services it concerns.
+type Change struct {
+	namespace string
+	labels    string // in the form of labels.Set.String
+	// relabelled pods had oldLabels before.
+	relabelled bool
+	oldLabels  string
+	// podChanged says of a relabelled pod that something else changed too.
+	podChanged bool
+}
+
+// Queue takes the keys of Services. It is the loop that reconciles them.
+type Queue interface {
+	Enqueue(lane reconcile.Lane, service types.NamespacedName)
+	AddAfter(service types.NamespacedName, delay time.Duration)
+}
+
+// Selects reports that the addresses of a Service are those of the pods that it selects.
+func Selects(service *corev1.Service) bool {
+	return service.Spec.Type != corev1.ServiceTypeExternalName && service.Spec.Selector != nil
+}
+
+// ServiceFuncs queue a Service on every notification.
+func ServiceFuncs(queue Queue) watch.Funcs[*corev1.Service] {
+	return watch.Funcs[*corev1.Service]{
+		Add:    func(lane reconcile.Lane, s *corev1.Service) { queue.Enqueue(lane, reconcile.KeyOf(s)) },
+		Update: func(lane reconcile.Lane, _, s *corev1.Service) { queue.Enqueue(lane, reconcile.KeyOf(s)) },
+		Delete: func(s *corev1.Service) { queue.Enqueue(reconcile.Gone(s), reconcile.KeyOf(s)) },
+	}
+}
+
+// String is the key of the change in logs and status.
+func (c Change) String() string { return c.namespace + "/{" + c.labels + "}" }
+
+// Funcs queue the changes of pods. Replayed pods are left out: their Services are replayed
+// too, and reconciled only when the pods are known.
+func Funcs(loop *reconcile.Loop[Change]) watch.Funcs[*corev1.Pod] {
+	return watch.Funcs[*corev1.Pod]{
+		Add: func(lane reconcile.Lane, pod *corev1.Pod) {
+			if !lane.IsBacklog() {
+				loop.Add(Between(nil, pod))
+			}
+		},
+		Update: func(lane reconcile.Lane, old, pod *corev1.Pod) {
+			if change := util.GetPodUpdateProjectionKey(old, pod); change != nil {
+				loop.Enqueue(lane, of(change))
+			}
+		},
+		Delete: func(pod *corev1.Pod) {
+			loop.Add(Between(pod, nil))
+		},
+	}
+}
+
+// Between returns the change from one state of a pod to another; a nil old is an addition, a
+// nil pod a deletion. It is not meant for updates that change nothing.
+func Between(old, pod *corev1.Pod) Change { return of(projection(old, pod)) }
+
+// projection keeps nil pods from becoming interfaces that are not nil.
+func projection(old, pod *corev1.Pod) *util.PodProjectionKey {
+	switch {
+	case old == nil:
+		return util.GetPodUpdateProjectionKey(nil, pod)
+	case pod == nil:
+		return util.GetPodUpdateProjectionKey(old, nil)
+	}
+	return util.GetPodUpdateProjectionKey(old, pod)
+}
+
+func of(p *util.PodProjectionKey) Change {
+	change := Change{namespace: p.Namespace, labels: p.Labels.String(), podChanged: p.PodChanged}
+	// Labels before are nil also for a relabelled pod that had none. Without them it could
+	// only be selected by empty selectors, which select it still.
+	if p.OldLabels != nil {
+		change.relabelled, change.oldLabels = true, p.OldLabels.String()
+	}
+	return change
+}
+
+// Enqueue queues the Services that the change concerns, after a delay in which further changes
+// are gathered.
+func (c Change) Enqueue(services index.Services, queue Queue, delay time.Duration) error {
+	concerned, err := c.Concerned(services)
+	if err != nil {
+		return err
+	}
+	for _, service := range concerned {
+		queue.AddAfter(service, delay)
+	}
+	return nil
+}
+
+// Concerned returns the Services that the change concerns, each once.
+func (c Change) Concerned(services index.Services) ([]types.NamespacedName, error) {
+	now, err := c.selecting(services, c.labels)
+	if err != nil || !c.relabelled {
+		return now, err
+	}
+	before, err := c.selecting(services, c.oldLabels)
+	if err != nil {
+		return nil, err
+	}
+	is, was := sets.New(now...), sets.New(before...)
+	if c.podChanged {
+		return is.Union(was).UnsortedList(), nil
+	}
+	return is.SymmetricDifference(was).UnsortedList(), nil
+}
+
+func (c Change) selecting(services index.Services, podLabels string) ([]types.NamespacedName, error) {
+	found, err := services.Selecting(c.namespace, parseLabels(podLabels))
+	if err != nil {
+		return nil, fmt.Errorf("finding the Services of pod %s: %w", c, err)
+	}
+	keys := make([]types.NamespacedName, 0, len(found))
+	for _, service := range found {
+		keys = append(keys, reconcile.KeyOf(service))
+	}
+	return keys, nil
+}
+
+// parseLabels reads what labels.Set.String wrote. Neither keys nor values of labels can
+// hold a comma or an equals sign.
+func parseLabels(s string) labels.Set {
+	set := labels.Set{}
+	if s == "" {
+		return set
+	}
+	for pair := range strings.SplitSeq(s, ",") {
+		key, value, _ := strings.Cut(pair, "=")
+		set[key] = value
+	}
+	return set
+}

@@ -1,0 +1,191 @@
+// Package slicewrites knows the EndpointSlices of a controller as it last wrote or found
+// them, so that it never decides on a cache that lacks its own writes, and notices when
+// somebody else changes what it wrote.
+//
+//  1. A slice is tracked from the first write or from the initial list on. It stops being
+//     tracked when it is deleted, being deleted, or labelled as somebody else's: such a
+//     slice is not in the list that reconciles look at, and would be missed for ever.
+//  2. The cache is stale for a Service while it shows a slice older than tracked, shows
+//     one that we deleted, or lacks a tracked one.
+//  3. A cache that is stale for longer than StaleTimeout missed a notification. What it
+//     shows is then taken for the truth.
+//  4. The writes that the cache did not show when an instance ended are expected by its
+//     successor, unless it starts so late that the caches must be past them.
+package slicewrites
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/endpointslice/util"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// StaleTimeout is how long the cache may lack a write before it is given up on. It is
+// reached only if the write was undone without a notification.
+const StaleTimeout = 5 * time.Minute
+
+// ErrStaleCache ends a reconcile that would have been decided on an outdated cache.
+var ErrStaleCache = errors.New("EndpointSlice informer cache is out of date")
+
+// Ledger holds the writes of one controller, told from others by the managed-by label of
+// its slices.
+type Ledger struct {
+	// Tracker is what the library notes its writes in, or the controller its own.
+	Tracker *util.EndpointSliceTracker
+
+	managedBy string
+	clock     clock.PassiveClock
+
+	// mu keeps unseen, which reads a map of the tracker, apart from the handlers.
+	mu         sync.Mutex
+	staleSince map[types.NamespacedName]time.Time
+}
+
+// New returns an empty ledger of the slices with this managed-by label.
+func New(managedBy string, c clock.PassiveClock) *Ledger {
+	return &Ledger{
+		Tracker:    util.NewEndpointSliceTracker(),
+		managedBy:  managedBy,
+		clock:      c,
+		staleSince: map[types.NamespacedName]time.Time{},
+	}
+}
+
+// Found tracks a slice of the initial list. What is known of it already is newer.
+func (l *Ledger) Found(slice *discoveryv1.EndpointSlice) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ours(slice) && slice.DeletionTimestamp == nil && !l.Tracker.Has(slice) {
+		l.Tracker.Update(slice)
+	}
+}
+
+// Differs says whether a slice is ours and not as we left it.
+func (l *Ledger) Differs(slice *discoveryv1.EndpointSlice) bool {
+	return l.ours(slice) && l.Tracker.ShouldSync(slice)
+}
+
+// Changed returns the states of a slice, before and after, whose Services have to be
+// reconciled because of an update.
+func (l *Ledger) Changed(old, slice *discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
+	moved := old.Labels[discoveryv1.LabelServiceName] != slice.Labels[discoveryv1.LabelServiceName]
+	if l.ours(old) && (moved || !l.ours(slice)) {
+		l.mu.Lock()
+		l.Tracker.HandleDeletion(old)
+		l.mu.Unlock()
+	}
+	switch {
+	case moved:
+		return []*discoveryv1.EndpointSlice{slice, old}
+	case l.ours(old) != l.ours(slice) || l.Differs(slice):
+		return []*discoveryv1.EndpointSlice{slice}
+	default:
+		return nil
+	}
+}
+
+// DeletedByOthers notes the deletion of a slice and says whether it was tracked and the
+// deletion not ours.
+func (l *Ledger) DeletedByOthers(slice *discoveryv1.EndpointSlice) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ours(slice) && l.Tracker.Has(slice) && !l.Tracker.HandleDeletion(slice)
+}
+
+// Current returns those of the slices of a Service that are ours and not being deleted.
+func (l *Ledger) Current(slices []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	current := make([]*discoveryv1.EndpointSlice, 0, len(slices))
+	for _, slice := range slices {
+		switch {
+		case !l.ours(slice), slice.DeletionTimestamp != nil:
+			// The handler may have noted this before the library tracked its last write.
+			l.Tracker.HandleDeletion(slice)
+		default:
+			current = append(current, slice)
+		}
+	}
+	return current
+}
+
+// Stale says whether the cache is too old to reconcile the Service with these slices.
+func (l *Ledger) Stale(ctx context.Context, service types.NamespacedName, slices []*discoveryv1.EndpointSlice) bool {
+	isStale := !l.Shown(service, slices)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !isStale {
+		delete(l.staleSince, service)
+		return false
+	}
+	since, known := l.staleSince[service]
+	if !known {
+		l.staleSince[service] = l.clock.Now()
+		return true
+	}
+	if l.clock.Since(since) < StaleTimeout {
+		return true
+	}
+	klog.FromContext(ctx).Info("the cache never showed a write to an EndpointSlice, going on with what it shows",
+		"service", service, "staleSince", since)
+	delete(l.staleSince, service)
+	l.Tracker.DeleteService(service.Namespace, service.Name)
+	for _, slice := range slices {
+		l.Tracker.Update(slice)
+	}
+	return false
+}
+
+// Shown says whether these slices of a Service show everything that was written to them.
+// Called with the slices that a reconcile began with, it says whether the reconcile wrote
+// nothing that changed their number or content.
+func (l *Ledger) Shown(service types.NamespacedName, slices []*discoveryv1.EndpointSlice) bool {
+	named := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: service.Name}}
+	return !l.Tracker.StaleSlices(named, slices)
+}
+
+// Awaited returns the Service of a slice of ours if the cache was stale for it at the
+// last look.
+func (l *Ledger) Awaited(slice *discoveryv1.EndpointSlice) (types.NamespacedName, bool) {
+	service := serviceOf(slice)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, stale := l.staleSince[service]
+	return service, stale && l.ours(slice)
+}
+
+// ServiceOf returns the Service of a slice, which has the name of the Endpoints that it may be
+// made of. No Service can be told from a slice without the label that names it.
+func ServiceOf(slice *discoveryv1.EndpointSlice) (types.NamespacedName, error) {
+	service := serviceOf(slice)
+	if service.Name == "" {
+		return service, fmt.Errorf("finding the Service of EndpointSlice %s/%s: there is no label %s", slice.Namespace, slice.Name, discoveryv1.LabelServiceName)
+	}
+	return service, nil
+}
+
+func serviceOf(slice *discoveryv1.EndpointSlice) types.NamespacedName {
+	return types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
+}
+
+// Forget drops what is known of the slices of a Service.
+func (l *Ledger) Forget(service types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.staleSince, service)
+	l.Tracker.DeleteService(service.Namespace, service.Name)
+}
+
+// ours says whether this controller manages the slice.
+func (l *Ledger) ours(slice *discoveryv1.EndpointSlice) bool {
+	return slice.Labels[discoveryv1.LabelManagedBy] == l.managedBy
+}

@@ -1,0 +1,280 @@
+package slicewrites
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+)
+
+const ourselves = "our-controller"
+
+var web = types.NamespacedName{Namespace: "n", Name: "web"}
+
+func testSlice(name string, change ...sliceChange) *discoveryv1.EndpointSlice {
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "n", Name: name, UID: types.UID(name), Generation: 1,
+		Labels: map[string]string{discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: ourselves},
+	}}
+	for _, c := range change {
+		c(slice)
+	}
+	return slice
+}
+
+type sliceChange = func(*discoveryv1.EndpointSlice)
+
+func generation(g int64) sliceChange {
+	return func(s *discoveryv1.EndpointSlice) { s.Generation = g }
+}
+
+func service(name string) sliceChange {
+	return func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = name }
+}
+
+func manager(name string) sliceChange {
+	return func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = name }
+}
+
+func terminating(s *discoveryv1.EndpointSlice) { s.DeletionTimestamp = ptr.To(metav1.Now()) }
+
+func testLedger() (*Ledger, *clocktesting.FakePassiveClock) {
+	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	return New(ourselves, clock), clock
+}
+
+// Pins EPS-62.
+func TestFoundSlicesAreTracked(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before, found *discoveryv1.EndpointSlice
+		tracked       bool
+		differs       bool // in generation 2
+	}{
+		"ours":               {nil, testSlice("s", generation(2)), true, false},
+		"of somebody else":   {nil, testSlice("s", generation(2), manager("else")), false, true},
+		"being deleted":      {nil, testSlice("s", generation(2), terminating), false, true},
+		"written later":      {testSlice("s", generation(3)), testSlice("s", generation(2)), true, false},
+		"changed by someone": {testSlice("s", generation(1)), testSlice("s", generation(2)), true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := testLedger()
+			if tc.before != nil {
+				w.Tracker.Update(tc.before)
+			}
+			w.Found(tc.found)
+			if got := w.Tracker.Has(testSlice("s")); got != tc.tracked {
+				t.Errorf("tracked = %v, want %v", got, tc.tracked)
+			}
+			if got := w.Differs(testSlice("s", generation(2))); got != tc.differs {
+				t.Errorf("generation 2 differs = %v, want %v", got, tc.differs)
+			}
+		})
+	}
+}
+
+// Pins EPS-11a and EPM-11.
+func TestAddedSliceThatDiffers(t *testing.T) {
+	w, _ := testLedger()
+	w.Tracker.Update(testSlice("known", generation(2)))
+	for name, tc := range map[string]struct {
+		added *discoveryv1.EndpointSlice
+		want  bool
+	}{
+		"as written":       {testSlice("known", generation(2)), false},
+		"older":            {testSlice("known", generation(1)), false},
+		"newer":            {testSlice("known", generation(3)), true},
+		"unknown":          {testSlice("unknown"), true},
+		"of somebody else": {testSlice("unknown", manager("else")), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := w.Differs(tc.added); got != tc.want {
+				t.Errorf("differs = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// Pins EPS-11b and EPM-11.
+func TestUpdatedSlice(t *testing.T) {
+	for name, tc := range map[string]struct {
+		old, new []sliceChange
+		want     []string // Services to reconcile
+		tracked  bool     // afterwards, for the old Service
+	}{
+		"our write observed":    {nil, []sliceChange{generation(2)}, nil, true},
+		"changed by somebody":   {[]sliceChange{generation(2)}, []sliceChange{generation(3)}, []string{"web"}, true},
+		"moved":                 {nil, []sliceChange{service("other")}, []string{"other", "web"}, false},
+		"moved by a stranger":   {[]sliceChange{manager("else")}, []sliceChange{manager("else"), service("other")}, []string{"other", "web"}, true},
+		"taken from us":         {nil, []sliceChange{manager("else")}, []string{"web"}, false},
+		"given to us":           {[]sliceChange{manager("else")}, nil, []string{"web"}, true},
+		"other labels changed":  {nil, []sliceChange{func(s *discoveryv1.EndpointSlice) { s.Labels["x"] = "y" }}, nil, true},
+		"changed among others":  {[]sliceChange{manager("else")}, []sliceChange{manager("else"), generation(9)}, nil, true},
+		"begins to be deleted":  {nil, []sliceChange{terminating, generation(3)}, []string{"web"}, true},
+		"resynced":              {[]sliceChange{generation(2)}, []sliceChange{generation(2)}, nil, true},
+		"moved and taken":       {nil, []sliceChange{service("other"), manager("else")}, []string{"other", "web"}, false},
+		"older state than ours": {nil, []sliceChange{generation(1)}, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := testLedger()
+			w.Tracker.Update(testSlice("s", generation(2)))
+			var got []string
+			for _, s := range w.Changed(testSlice("s", tc.old...), testSlice("s", tc.new...)) {
+				got = append(got, s.Labels[discoveryv1.LabelServiceName])
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("Services are %v, want %v", got, tc.want)
+			}
+			if tracked := w.Tracker.Has(testSlice("s")); tracked != tc.tracked {
+				t.Errorf("tracked = %v, want %v", tracked, tc.tracked)
+			}
+		})
+	}
+}
+
+// Pins EPS-11c and EPM-11.
+func TestDeletedSlice(t *testing.T) {
+	for name, tc := range map[string]struct {
+		track func(*Ledger)
+		slice *discoveryv1.EndpointSlice
+		want  bool
+	}{
+		"by somebody else": {func(w *Ledger) { w.Found(testSlice("s")) }, testSlice("s"), true},
+		"by us":            {func(w *Ledger) { w.Tracker.ExpectDeletion(testSlice("s")) }, testSlice("s"), false},
+		"untracked":        {func(*Ledger) {}, testSlice("s"), false},
+		"with its Service": {func(w *Ledger) { w.Found(testSlice("s")); w.Forget(web) }, testSlice("s"), false},
+		"of somebody else": {func(w *Ledger) { w.Found(testSlice("s")) }, testSlice("s", manager("else")), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := testLedger()
+			tc.track(w)
+			if got := w.DeletedByOthers(tc.slice); got != tc.want {
+				t.Errorf("deleted by others = %v, want %v", got, tc.want)
+			}
+			if w.ours(tc.slice) && w.Tracker.Has(tc.slice) {
+				t.Error("a deleted slice is still tracked")
+			}
+		})
+	}
+}
+
+func TestCurrentSlices(t *testing.T) {
+	w, _ := testLedger()
+	w.Found(testSlice("b"))
+	// The library tracks a write when it has its answer, which may be after somebody
+	// else took the slice over and the handler noted that.
+	w.Tracker.Update(testSlice("c"))
+	got := w.Current([]*discoveryv1.EndpointSlice{
+		testSlice("a"), testSlice("b", terminating), testSlice("c", manager("else")),
+	})
+	if len(got) != 1 || got[0].Name != "a" {
+		t.Errorf("current slices are %v", got)
+	}
+	if w.Tracker.Has(testSlice("b")) {
+		t.Error("the slice being deleted is still expected in the list")
+	}
+	if w.Tracker.Has(testSlice("c")) {
+		t.Error("the slice of somebody else is still expected in the list")
+	}
+}
+
+// Pins EPS-23.
+func TestStaleness(t *testing.T) {
+	for name, tc := range map[string]struct {
+		tracked func(*Ledger)
+		cached  []*discoveryv1.EndpointSlice
+		want    bool
+	}{
+		"nothing tracked":      {func(*Ledger) {}, []*discoveryv1.EndpointSlice{testSlice("s")}, false},
+		"as written":           {func(w *Ledger) { w.Found(testSlice("s")) }, []*discoveryv1.EndpointSlice{testSlice("s")}, false},
+		"newer":                {func(w *Ledger) { w.Found(testSlice("s")) }, []*discoveryv1.EndpointSlice{testSlice("s", generation(2))}, false},
+		"older":                {func(w *Ledger) { w.Found(testSlice("s", generation(2))) }, []*discoveryv1.EndpointSlice{testSlice("s")}, true},
+		"missing":              {func(w *Ledger) { w.Found(testSlice("s")) }, nil, true},
+		"deleted, still there": {func(w *Ledger) { w.Tracker.ExpectDeletion(testSlice("s")) }, []*discoveryv1.EndpointSlice{testSlice("s")}, true},
+		"deleted and gone":     {func(w *Ledger) { w.Tracker.ExpectDeletion(testSlice("s")) }, nil, false},
+		"moved away": {func(w *Ledger) {
+			w.Found(testSlice("s"))
+			w.Changed(testSlice("s"), testSlice("s", service("other")))
+		}, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := testLedger()
+			tc.tracked(w)
+			if got := w.Stale(context.Background(), web, tc.cached); got != tc.want {
+				t.Errorf("stale = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// Pins EPS-66.
+func TestStalenessEndsAfterTheTimeout(t *testing.T) {
+	w, clock := testLedger()
+	ctx, cached := context.Background(), []*discoveryv1.EndpointSlice{testSlice("s")}
+	w.Found(testSlice("lost"))
+	if !w.Stale(ctx, web, cached) {
+		t.Fatal("not stale although a slice is missing")
+	}
+	clock.SetTime(clock.Now().Add(StaleTimeout - time.Second))
+	if !w.Stale(ctx, web, cached) {
+		t.Fatal("not stale any more before the timeout")
+	}
+	clock.SetTime(clock.Now().Add(time.Second))
+	if w.Stale(ctx, web, cached) {
+		t.Fatal("still stale after the timeout")
+	}
+	if w.Tracker.Has(testSlice("lost")) || !w.Tracker.Has(testSlice("s")) {
+		t.Error("the cache was not taken for the truth")
+	}
+	w.Found(testSlice("lost"))
+	if !w.Stale(ctx, web, cached) {
+		t.Error("the next staleness does not get its own time")
+	}
+}
+
+func TestUnseenWrites(t *testing.T) {
+	for name, tc := range map[string]struct {
+		track    func(*Ledger)
+		atLeave  []*discoveryv1.EndpointSlice
+		unseen   int
+		atReturn []*discoveryv1.EndpointSlice
+		stale    bool // for the successor
+	}{
+		"seen":               {func(w *Ledger) { w.Found(testSlice("s")) }, []*discoveryv1.EndpointSlice{testSlice("s")}, 0, nil, false},
+		"created, unseen":    {func(w *Ledger) { w.Found(testSlice("s")) }, nil, 1, nil, true},
+		"created, then seen": {func(w *Ledger) { w.Found(testSlice("s")) }, nil, 1, []*discoveryv1.EndpointSlice{testSlice("s")}, false},
+		"updated, unseen": {func(w *Ledger) { w.Found(testSlice("s", generation(2))) }, []*discoveryv1.EndpointSlice{testSlice("s")}, 1,
+			[]*discoveryv1.EndpointSlice{testSlice("s")}, true},
+		"updated, then deleted by others": {func(w *Ledger) { w.Found(testSlice("s", generation(2))) },
+			[]*discoveryv1.EndpointSlice{testSlice("s")}, 1, nil, false},
+		"deleted, unseen": {func(w *Ledger) { w.Tracker.ExpectDeletion(testSlice("s")) }, []*discoveryv1.EndpointSlice{testSlice("s")}, 1,
+			[]*discoveryv1.EndpointSlice{testSlice("s")}, true},
+		"deleted, then seen": {func(w *Ledger) { w.Tracker.ExpectDeletion(testSlice("s")) }, []*discoveryv1.EndpointSlice{testSlice("s")}, 1, nil, false},
+		"deleted, finalizing": {func(w *Ledger) { w.Tracker.ExpectDeletion(testSlice("s")) },
+			[]*discoveryv1.EndpointSlice{testSlice("s", terminating)}, 0, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			old, _ := testLedger()
+			tc.track(old)
+			unseen := old.unseenOf(web, tc.atLeave)
+			if len(unseen) != tc.unseen {
+				t.Fatalf("unseen writes are %+v, want %d", unseen, tc.unseen)
+			}
+			successor, _ := testLedger()
+			for _, s := range tc.atReturn {
+				successor.Found(s)
+			}
+			for _, w := range unseen {
+				successor.expect(w, tc.atReturn)
+			}
+			if got := successor.Stale(context.Background(), web, tc.atReturn); got != tc.stale {
+				t.Errorf("stale = %v, want %v", got, tc.stale)
+			}
+		})
+	}
+}

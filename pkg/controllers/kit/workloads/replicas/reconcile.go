@@ -1,0 +1,69 @@
+package replicas
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/owners"
+	"kcmd.dev/pkg/controllers/kit/pods"
+)
+
+func (e *Engine[T]) reconcile(ctx context.Context, owner T) error {
+	// Called before pods are listed: a pod that arrives in between must not count as missing.
+	mayAct := e.owners.Settled(owner) && owner.GetDeletionTimestamp() == nil
+
+	selector, err := e.owners.Selectors.Of(owner)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to parse the selector, ignoring the object until it changes", "owner", klog.KObj(owner))
+		return nil
+	}
+	observed, err := e.observe(ctx, owner, selector)
+	if err != nil {
+		return err
+	}
+	var failure error
+	if mayAct {
+		failure = e.manage(ctx, owner, observed.active)
+	}
+	if ctx.Err() != nil {
+		// The requests were cancelled, so their errors say nothing about the pods.
+		return errors.Join(context.Cause(ctx), failure)
+	}
+	if err := e.report(ctx, owner, observed, failure); err != nil {
+		return err
+	}
+	return failure
+}
+
+// pass is the observed state of one reconcile.
+type pass struct {
+	// active are the active pods that the owner controls.
+	active []*corev1.Pod
+	// terminating is the number of its pods that are being deleted and have not finished.
+	terminating int32
+}
+
+// observe claims the active pods of an owner and counts the terminating ones.
+func (e *Engine[T]) observe(ctx context.Context, owner T, selector labels.Selector) (pass, error) {
+	candidates, err := e.pods.OwnedByOrOrphans(e.kind.GroupVersionKind.Kind, owner)
+	if err != nil {
+		return pass{}, err
+	}
+	var observed pass
+	active := candidates[:0]
+	for _, pod := range candidates {
+		switch {
+		case pods.IsActive(pod):
+			active = append(active, pod)
+		case pods.IsTerminating(pod) && metav1.IsControlledBy(pod, owner) && selector.Matches(labels.Set(pod.Labels)):
+			observed.terminating++
+		}
+	}
+	observed.active, err = owners.ClaimerFor(e.owners, owner, "Pod", selector, e.control.PatchFor(owner)).Claim(ctx, active)
+	return observed, err
+}

@@ -1,0 +1,345 @@
+package replicas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/writes"
+)
+
+func lax(_ *Kind[*appsv1.ReplicaSet], o *Options) { o.RequireFresh = false }
+
+func repeat(request string, n int) []string { return slices.Repeat([]string{request}, n) }
+
+// Pins RS-23.
+func TestCreatesWhatIsMissing(t *testing.T) {
+	f := newFixture(t, nil, replicaSet(3), replicaPod("p1"))
+	f.MustReconcile(t)
+	// The status counts what was there before; the new pods count when the cache shows them.
+	f.WantRequestsInAnyOrder(t, "create pods", "create pods", "update replicasets/status")
+	f.WantEvents(t, "Normal SuccessfulCreate Created pod: rs-1", "Normal SuccessfulCreate Created pod: rs-2")
+	if got := f.status(t).Replicas; got != 1 {
+		t.Errorf("counts %d replicas", got)
+	}
+	f.CatchUp(t)
+	f.MustReconcile(t)
+	if got := f.status(t).Replicas; got != 3 {
+		t.Errorf("counts %d replicas", got)
+	}
+	pod, err := f.Fake.CoreV1().Pods("ns").Get(t.Context(), "rs-1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ref := metav1.GetControllerOf(pod); ref == nil || *ref.BlockOwnerDeletion != true || ref.UID != "o" || ref.APIVersion != "apps/v1" || ref.Kind != "ReplicaSet" || ref.Name != "rs" {
+		t.Errorf("controlled by %v", ref)
+	}
+}
+
+// Pins RS-5, RS-23 and RS-24.
+func TestActsOnAtMostABurst(t *testing.T) {
+	f := newFixture(t, nil, replicaSet(burst+100))
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, repeat("create pods", burst)...)
+
+	objects := []runtime.Object{replicaSet(10)}
+	for i := range burst + 100 {
+		objects = append(objects, replicaPod(fmt.Sprint("p", i)))
+	}
+	f = newFixture(t, nil, objects...)
+	f.MustReconcile(t)
+	if got := len(slices.DeleteFunc(f.Requests(), func(r string) bool { return r[:11] != "delete pods" })); got != burst {
+		t.Errorf("deleted %d", got)
+	}
+}
+
+// Pins RS-12.
+func TestDoesNothingWhileTheCacheIsOlderThanItsOwnWrites(t *testing.T) {
+	f := newFixture(t, nil, replicaSet(2))
+	f.EmptyCache(t, &corev1.Pod{}, "50")
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "create pods", "create pods")
+
+	err := f.Reconcile()
+	if want := "read version: 50 is not as new as written version: 1002 for group resource pods"; !reconcile.IsRequeue(err) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if !slices.Equal(f.stale, []schema.GroupResource{pods.Resource}) {
+		t.Errorf("counted %v", f.stale)
+	}
+	f.WantRequestsInAnyOrder(t)
+	f.CatchUp(t)
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "update replicasets/status")
+}
+
+// Pins RS-20 and WL-46.
+func TestItsOwnStatusWriteIsWaitedForToo(t *testing.T) {
+	f := newFixture(t, nil, replicaSet(1), replicaPod("p1"))
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "update replicasets/status")
+	err := f.Reconcile()
+	if want := "read version: 10 is not as new as written version: 11 for group resource replicasets.apps"; !reconcile.IsRequeue(err) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// Pins RS-51.
+func TestWithoutTheGateAStaleCacheStillUpdatesTheStatus(t *testing.T) {
+	f := newFixture(t, lax, replicaSet(2))
+	f.EmptyCache(t, &corev1.Pod{}, "50")
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "create pods", "create pods")
+	f.Queued.Want(t)
+
+	early := replicaPod("rs-1")
+	early.ResourceVersion = "1001"
+	f.Cache(t, early)
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "update replicasets/status")
+	f.Queued.Want(t, "rs in 1s")
+	if len(f.stale) != 0 {
+		t.Errorf("counted %v", f.stale)
+	}
+}
+
+// Pins RS-24.
+func TestDeletesSurplusInOrderOfPreference(t *testing.T) {
+	f := newFixture(t, nil, replicaSet(2),
+		replicaPod("good", readySince(start.Add(-time.Hour))),
+		replicaPod("better", readySince(start.Add(-100*time.Hour))),
+		replicaPod("not-ready"),
+		replicaPod("unassigned", func(p *corev1.Pod) { p.Spec.NodeName = "" }),
+	)
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "delete pods not-ready", "delete pods unassigned", "update replicasets/status")
+}
+
+// Pins RS-51.
+func TestDeletionsAreNotRepeatedBeforeTheCacheShowsThem(t *testing.T) {
+	f := newFixture(t, lax, replicaSet(1), replicaPod("p1"), replicaPod("p2", readySince(start)))
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "delete pods p1", "update replicasets/status")
+	f.Cache(t, replicaPod("p2", func(p *corev1.Pod) { p.ResourceVersion = "30" }))
+	f.MustReconcile(t)
+	if got := f.Requests(); slices.Contains(got, "delete pods p2") || slices.Contains(got, "delete pods p1") {
+		t.Errorf("deleted again: %v", got)
+	}
+	f.Cache(t, replicaPod("p1", beingDeleted), replicaSet(0, func(rs *appsv1.ReplicaSet) { rs.ResourceVersion = "99" }))
+	f.MustReconcile(t)
+	if got := f.Requests(); !slices.Contains(got, "delete pods p2") {
+		t.Errorf("does not go on: %v", got)
+	}
+}
+
+// Pins RS-24.
+func TestAPodThatIsGoneAlreadyIsNoFailure(t *testing.T) {
+	f := newFixture(t, nil, replicaSet(0, func(rs *appsv1.ReplicaSet) { rs.Status.Replicas, rs.Status.FullyLabeledReplicas = 1, 1 }), replicaPod("p1"))
+	f.Refuse("delete pods", apierrors.NewNotFound(pods.Resource, "p1"))
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "delete pods p1")
+	f.WantEvents(t)
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t)
+}
+
+// Pins RS-24 and RS-27.
+func TestAFailedDeletionIsReportedAndTriedAgain(t *testing.T) {
+	f := newFixture(t, nil, replicaSet(0), replicaPod("p1"))
+	works := f.Refuse("delete pods", errors.New("boom"))
+	for range 2 {
+		err := f.Reconcile()
+		if err == nil || err.Error() != "unable to delete pods: boom" {
+			t.Fatalf("got %v", err)
+		}
+		f.CatchUp(t)
+	}
+	f.WantEvents(t, "Warning FailedDelete Error deleting: boom", "Warning FailedDelete Error deleting: boom")
+	wantFailure(t, f.status(t), "FailedDelete", "unable to delete pods: boom")
+	works()
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "delete pods p1", "update replicasets/status")
+	wantFailure(t, f.status(t), "", "")
+}
+
+// Pins RS-27 and RS-40.
+func TestAFailedCreationIsTriedOnceAndReported(t *testing.T) {
+	f := newFixture(t, nil, replicaSet(100))
+	works := f.Refuse("create pods", errors.New("over quota"))
+	if err := f.Reconcile(); err == nil || err.Error() != "over quota" {
+		t.Fatalf("got %v", err)
+	}
+	f.WantRequestsInAnyOrder(t, "create pods", "update replicasets/status")
+	f.WantEvents(t, "Warning FailedCreate Error creating: over quota")
+	wantFailure(t, f.status(t), "FailedCreate", "over quota")
+
+	// The condition stays as it is while creations fail, and goes with the failure.
+	f.CatchUp(t)
+	worksAgain := f.Refuse("create pods", errors.New("still over quota"))
+	if err := f.Reconcile(); err == nil {
+		t.Fatal("no error")
+	}
+	f.WantRequestsInAnyOrder(t, "create pods")
+	worksAgain()
+	works()
+	f.MustReconcile(t)
+	wantFailure(t, f.status(t), "", "")
+}
+
+func wantFailure(t *testing.T, status appsv1.ReplicaSetStatus, reason, message string) {
+	t.Helper()
+	var got appsv1.ReplicaSetCondition
+	for _, c := range status.Conditions {
+		if c.Type == appsv1.ReplicaSetReplicaFailure {
+			got = c
+		}
+	}
+	if got.Reason != reason || got.Message != message || (got.Status == corev1.ConditionTrue) != (reason != "") {
+		t.Errorf("failure condition is %+v, want %s: %s", got, reason, message)
+	}
+}
+
+func TestAFailedCreationDoesNotHideThoseThatSucceeded(t *testing.T) {
+	f := newFixture(t, nil, replicaSet(10))
+	f.EmptyCache(t, &corev1.Pod{}, "50")
+	f.RefuseIf("create pods", errors.New("boom"), func(n int) bool { return n > 1 })
+	if err := f.Reconcile(); err == nil || err.Error() != "boom" {
+		t.Fatalf("got %v", err)
+	}
+	if err := f.engine.owners.Writes.Fresh(replicaSet(10)); err == nil {
+		t.Error("the pod that was created is not waited for")
+	}
+}
+
+// Pins RS-23 and WL-29.
+func TestIdlesWhileTheNamespaceIsGoing(t *testing.T) {
+	f := newFixture(t, nil, replicaSet(100))
+	going := apierrors.NewForbidden(pods.Resource, "", errors.New("going"))
+	going.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	works := f.Refuse("create pods", going)
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "create pods")
+	f.MustReconcile(t)
+	f.Clock.Step(writes.Timeout - time.Second)
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t)
+	f.WantEvents(t)
+	f.Queued.Want(t)
+
+	works()
+	f.Cache(t, replicaSet(1, named("rs", "another")))
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "create pods")
+}
+
+// Pins RS-54.
+func TestWhatWasCutOffIsNoFailureOfThePods(t *testing.T) {
+	f := newFixture(t, nil, replicaSet(3))
+	fenced := errors.New("fenced")
+	ctx, cancel := context.WithCancelCause(f.Context())
+	cancel(fenced)
+	if err := f.Work(ctx, key); !errors.Is(err, fenced) {
+		t.Errorf("got %v", err)
+	}
+	f.WantRequestsInAnyOrder(t)
+	f.WantEvents(t)
+}
+
+// Pins RS-24.
+func TestRanksVictimsByRelatedPods(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		related func(*appsv1.ReplicaSet) (map[string]int, error)
+		want    string
+	}{
+		{"crowded node first", func(*appsv1.ReplicaSet) (map[string]int, error) { return map[string]int{"n1": 1, "n2": 2}, nil }, "delete pods older"},
+		{"unknown", func(*appsv1.ReplicaSet) (map[string]int, error) { return nil, errors.New("boom") }, "delete pods younger"},
+		{"RS-42: none", nil, "delete pods younger"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, func(k *Kind[*appsv1.ReplicaSet], _ *Options) { k.RelatedByNode = test.related }, replicaSet(1),
+				replicaPod("younger", on("n1"), createdAt(start.Add(-time.Second))),
+				replicaPod("older", on("n2"), createdAt(start.Add(-time.Hour))))
+			f.MustReconcile(t)
+			f.WantRequestsInAnyOrder(t, test.want, "update replicasets/status")
+		})
+	}
+}
+
+// Pins RS-32 and RS-41.
+func TestAgeRatios(t *testing.T) {
+	aged := func(name string, age time.Duration) *corev1.Pod {
+		return replicaPod(name, createdAt(start.Add(-age)), readySince(start.Add(-age)))
+	}
+	notReady := replicaPod("n", createdAt(start.Add(-time.Second)))
+	for _, test := range []struct {
+		name   string
+		active []*corev1.Pod
+		n      int
+		want   []float64
+	}{
+		{"whole multiples of the youngest ready", []*corev1.Pod{aged("a", 25*time.Second), aged("b", 10*time.Second)}, 2, []float64{2, 1}},
+		{"victims only", []*corev1.Pod{aged("a", 25*time.Second), aged("b", 10*time.Second)}, 1, []float64{2}},
+		{"pods that are not ready neither count nor are counted", []*corev1.Pod{notReady, aged("a", 20*time.Second)}, 2, []float64{1}},
+		{"the youngest has no age", []*corev1.Pod{aged("a", 25*time.Second), aged("b", 0)}, 2, nil},
+		{"the youngest is less than a millisecond old", []*corev1.Pod{aged("a", time.Second), aged("b", 999*time.Microsecond)}, 2, nil},
+		{"from the future", []*corev1.Pod{aged("a", 4*time.Second), aged("b", -2*time.Second)}, 2, []float64{-2, 1}},
+		{"none ready", []*corev1.Pod{notReady}, 1, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := ageRatios(test.active, test.n, start); !slices.Equal(got, test.want) {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// Pins RS-32.
+func TestAgeRatiosAreReportedWhenThereWasAChoice(t *testing.T) {
+	old := func(p *corev1.Pod) { createdAt(start.Add(-time.Hour))(p); readySince(start.Add(-time.Hour))(p) }
+	f := newFixture(t, nil, replicaSet(1), replicaPod("p1", old), replicaPod("p2", old))
+	f.MustReconcile(t)
+	if !slices.Equal(f.ratios, []float64{1}) {
+		t.Errorf("got %v", f.ratios)
+	}
+	f = newFixture(t, nil, replicaSet(0), replicaPod("p1", old))
+	f.MustReconcile(t)
+	if f.ratios != nil {
+		t.Errorf("got %v", f.ratios)
+	}
+}
+
+// Pins WL-104.
+func TestTheSuccessorWaitsForThePredecessorsWrites(t *testing.T) {
+	f := newFixture(t, lax, replicaSet(2))
+	f.EmptyCache(t, &corev1.Pod{}, "50")
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "create pods", "create pods")
+
+	f.Succeed(f.engine.owners.HandOver())
+	next, err := New(f.Env.Env, testKind(f.Env), Options{Queue: "test", CountTerminating: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if err := next.Run(stopped); err != nil {
+		t.Fatal(err)
+	}
+	if err := next.owners.Reconcile(f.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	f.WantRequestsInAnyOrder(t)
+}

@@ -1,0 +1,53 @@
+package writes
+
+import (
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// State is the content of a Memory that is handed over, by owner.
+type State map[types.NamespacedName]Record
+
+// HandOver returns a copy of the records.
+func (m *Memory) HandOver() State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	state := make(State, len(m.owners))
+	for owner, r := range m.owners {
+		state[owner] = r.clone()
+	}
+	return state
+}
+
+// TakeOver adds the State that an earlier Memory of the same controller handed over; existing
+// records are newer and are kept.
+func (m *Memory) TakeOver(state State) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for owner, inherited := range state {
+		if _, known := m.owners[owner]; known {
+			continue
+		}
+		r := inherited.clone()
+		m.owners[owner] = &r
+		if !r.Status.At.IsZero() {
+			m.statuses = append(m.statuses, statusWrite{owner: owner, at: r.Status.At})
+		}
+	}
+	slices.SortFunc(m.statuses, func(a, b statusWrite) int { return a.at.Compare(b.at) })
+}
+
+func (r *Record) clone() Record {
+	copied := *r
+	copied.Versions = maps.Clone(r.Versions)
+	copied.Deletions = maps.Clone(r.Deletions)
+	copied.Objects = make(map[schema.GroupResource]map[types.UID]metav1.Object, len(r.Objects))
+	for resource, objects := range r.Objects {
+		copied.Objects[resource] = maps.Clone(objects)
+	}
+	return copied
+}

@@ -1,0 +1,183 @@
+package writes
+
+import (
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/clock"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// Timeout is how long the memory waits for a write that the cache never shows, and how long an
+// owner is put on hold. It starts with the last write for the owner.
+const Timeout = 5 * time.Minute
+
+// Store is the part of an informer's store that the memory uses.
+type Store interface {
+	// GetByKey returns the object with the key namespace/name.
+	GetByKey(key string) (item any, exists bool, err error)
+	// LastStoreSyncResourceVersion returns the newest version in the store, empty if unknown.
+	LastStoreSyncResourceVersion() string
+}
+
+// Stores are the informer stores in which writes become visible, by resource.
+type Stores map[schema.GroupResource]Store
+
+// Memory remembers writes. It is safe for concurrent use.
+type Memory struct {
+	clock  clock.PassiveClock
+	stores Stores
+
+	mu     sync.Mutex
+	owners map[types.NamespacedName]*Record
+	// reached is the version of each store when it was last read.
+	reached map[schema.GroupResource]string
+	// statuses are the recent status writes, oldest first.
+	statuses []statusWrite
+}
+
+// Record holds the writes for one owner.
+type Record struct {
+	UID types.UID
+	// Versions holds, per resource, the highest written version that is not visible yet.
+	Versions map[schema.GroupResource]string
+	// Written is when a version or an object was last recorded.
+	Written time.Time
+	// Deletions holds the deleted objects and when each is given up.
+	Deletions map[Object]time.Time
+	// Hold is until when the owner is on hold.
+	Hold time.Time
+	// Objects holds the objects that writes returned and the caches do not show yet, by UID.
+	// They are shared and never modified.
+	Objects map[schema.GroupResource]map[types.UID]metav1.Object
+	// Status is the last write of the status.
+	Status Status
+}
+
+// Status is a write of the status of an owner.
+type Status struct {
+	At      time.Time
+	Version string
+}
+
+// Object is a deleted object.
+type Object struct {
+	Resource schema.GroupResource
+	Name     types.NamespacedName
+	UID      types.UID
+}
+
+// New returns an empty Memory.
+func New(c clock.PassiveClock, stores Stores) *Memory {
+	return &Memory{
+		clock:   c,
+		stores:  stores,
+		owners:  map[types.NamespacedName]*Record{},
+		reached: map[schema.GroupResource]string{},
+	}
+}
+
+// Wrote records that a create, patch or update for the owner returned an object of the resource
+// with the version.
+func (m *Memory) Wrote(owner metav1.Object, resource schema.GroupResource, version string) {
+	if version == "" {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.read(resource)
+	r := m.of(owner)
+	r.Written = m.clock.Now()
+	if r.Versions == nil {
+		r.Versions = map[schema.GroupResource]string{}
+	}
+	if order, err := resourceversion.CompareResourceVersion(r.Versions[resource], version); err == nil && order > 0 {
+		return
+	}
+	r.Versions[resource] = version
+}
+
+// Deleting records that the object is about to be deleted for the owner. It must be called
+// before the request, so that a deletion whose response is lost is remembered.
+func (m *Memory) Deleting(owner metav1.Object, resource schema.GroupResource, object metav1.Object) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.read(resource)
+	r := m.of(owner)
+	if r.Deletions == nil {
+		r.Deletions = map[Object]time.Time{}
+	}
+	r.Deletions[objectOf(resource, object)] = m.clock.Now().Add(Timeout)
+}
+
+// DeleteFailed undoes Deleting for an object that could not be deleted.
+func (m *Memory) DeleteFailed(owner metav1.Object, resource schema.GroupResource, object metav1.Object) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.owners[reconcile.KeyOf(owner)]; r != nil {
+		delete(r.Deletions, objectOf(resource, object))
+	}
+}
+
+// Hold makes Settled return false for the owner until the duration has passed.
+func (m *Memory) Hold(owner metav1.Object, d time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(owner).Hold = m.clock.Now().Add(d)
+}
+
+// Forget drops the record of a deleted owner, but not that of a namesake.
+func (m *Memory) Forget(owner metav1.Object) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := reconcile.KeyOf(owner)
+	if r, ok := m.owners[key]; ok && r.UID == owner.GetUID() {
+		delete(m.owners, key)
+	}
+}
+
+// ForgetAll drops the record of any owner of that name.
+func (m *Memory) ForgetAll(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.owners, key)
+}
+
+// of returns the record of an owner; the record of an earlier owner of that name is replaced.
+func (m *Memory) of(owner metav1.Object) *Record {
+	key := reconcile.KeyOf(owner)
+	r, ok := m.owners[key]
+	if !ok || r.UID != owner.GetUID() {
+		r = &Record{UID: owner.GetUID()}
+		m.owners[key] = r
+	}
+	return r
+}
+
+// known returns the record of an owner, nil if there is none. That of an earlier owner of
+// the name is dropped.
+func (m *Memory) known(owner metav1.Object) *Record {
+	key := reconcile.KeyOf(owner)
+	r, ok := m.owners[key]
+	if ok && r.UID != owner.GetUID() {
+		delete(m.owners, key)
+		return nil
+	}
+	return r
+}
+
+// prune drops the record of an owner if it is empty.
+func (m *Memory) prune(key types.NamespacedName, r *Record) {
+	if len(r.Versions) == 0 && len(r.Deletions) == 0 && len(r.Objects) == 0 && r.Hold.IsZero() && r.Status.At.IsZero() {
+		delete(m.owners, key)
+	}
+}
+
+func objectOf(resource schema.GroupResource, o metav1.Object) Object {
+	return Object{Resource: resource, Name: reconcile.KeyOf(o), UID: o.GetUID()}
+}

@@ -1,0 +1,77 @@
+package writes
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// Window is the minimum time between two status writes of one owner that are not urgent.
+const Window = 100 * time.Millisecond
+
+// echoTime is how long after a write its watch event is recognized.
+const echoTime = 10 * time.Second
+
+// statusWrite is an owner whose status was written and when, so that it can expire.
+type statusWrite struct {
+	owner types.NamespacedName
+	at    time.Time
+}
+
+// StatusDelay returns how long to wait before the status of the owner is written next, 0
+// if it may be written now.
+func (m *Memory) StatusDelay(owner metav1.Object) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.known(owner)
+	if r == nil || r.Status.At.IsZero() {
+		return 0
+	}
+	return min(Window, max(0, Window-m.clock.Since(r.Status.At)))
+}
+
+// WroteStatus records a status write of the owner that returned the version.
+func (m *Memory) WroteStatus(owner metav1.Object, version string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.clock.Now()
+	m.expireStatuses(now)
+	m.of(owner).Status = Status{At: now, Version: version}
+	m.statuses = append(m.statuses, statusWrite{owner: reconcile.KeyOf(owner), at: now})
+}
+
+// IsEcho reports whether the owner has the version of its last recorded status write. If so,
+// the cache shows that write, and it is dropped from Objects.
+func (m *Memory) IsEcho(owner metav1.Object) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.owners[reconcile.KeyOf(owner)]
+	if r == nil || r.UID != owner.GetUID() {
+		return false
+	}
+	last := r.Status
+	if last.Version == "" || last.Version != owner.GetResourceVersion() || m.clock.Since(last.At) > echoTime {
+		return false
+	}
+	for resource := range r.Objects {
+		r.drop(resource, owner.GetUID())
+	}
+	return true
+}
+
+// expireStatuses drops expired status writes.
+func (m *Memory) expireStatuses(now time.Time) {
+	old := 0
+	for old < len(m.statuses) && now.Sub(m.statuses[old].at) > echoTime {
+		write := m.statuses[old]
+		if r := m.owners[write.owner]; r != nil && r.Status.At.Equal(write.at) {
+			r.Status = Status{}
+			m.prune(write.owner, r)
+		}
+		old++
+	}
+	m.statuses = m.statuses[old:]
+}

@@ -1,0 +1,102 @@
+package writes
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// named is an owner whose UID is its name.
+func named(name string) *corev1.Pod { return pod(name, types.UID(name), "1") }
+
+// Pins WL-103.
+func TestDelayIsTheRestOfTheWindow(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	w := New(clock, nil)
+	check := func(key string, want time.Duration) {
+		t.Helper()
+		if got := w.StatusDelay(named(key)); got != want {
+			t.Errorf("delay of %s is %v, want %v", key, got, want)
+		}
+	}
+	check("a", 0)
+	w.WroteStatus(named("a"), "1")
+	check("a", Window)
+	check("b", 0)
+	clock.Step(Window / 4)
+	check("a", Window*3/4)
+	w.WroteStatus(named("a"), "2")
+	check("a", Window)
+	clock.Step(Window)
+	check("a", 0)
+	w.WroteStatus(named("a"), "3")
+	clock.SetTime(time.Unix(0, 0))
+	check("a", Window)
+}
+
+// Pins WL-103.
+func TestIsEchoKnowsTheLastWriteOnly(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	w := New(clock, nil)
+	w.WroteStatus(named("a"), "1")
+	w.WroteStatus(named("a"), "2")
+	w.WroteStatus(named("unversioned"), "")
+	if w.IsEcho(pod("a", "recreated", "2")) {
+		t.Error("a namesake is taken for the owner")
+	}
+	for _, test := range []struct {
+		key, version string
+		want         bool
+	}{
+		{"a", "2", true},
+		{"a", "1", false},
+		{"a", "", false},
+		{"b", "2", false},
+		{"unversioned", "", false},
+	} {
+		if got := w.IsEcho(pod(test.key, types.UID(test.key), test.version)); got != test.want {
+			t.Errorf("IsEcho(%q, %q) = %v", test.key, test.version, got)
+		}
+	}
+}
+
+// An object that shows a version again long after it was written was brought back by a
+// backup.
+func TestAnOldVersionIsNoEcho(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	w := New(clock, nil)
+	w.WroteStatus(named("a"), "1")
+	clock.Step(echoTime)
+	if !w.IsEcho(pod("a", "a", "1")) {
+		t.Error("it is not recognised")
+	}
+	clock.Step(1)
+	if w.IsEcho(pod("a", "a", "1")) {
+		t.Error("it is recognised for ever")
+	}
+}
+
+func TestOldWritesAreForgotten(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	w := New(clock, nil)
+	for i := range 1000 {
+		w.WroteStatus(named(fmt.Sprint("once", i)), "1")
+		w.WroteStatus(named("often"), fmt.Sprint(i))
+		clock.Step(100 * time.Millisecond)
+	}
+	if limit := int(2 * echoTime / (100 * time.Millisecond)); len(w.owners) > limit || len(w.statuses) > limit+2 {
+		t.Errorf("remembers %d objects, %d writes", len(w.owners), len(w.statuses))
+	}
+	if !w.IsEcho(pod("often", "often", "999")) || w.IsEcho(pod("once0", "once0", "1")) {
+		t.Error("forgot a recent write, or remembers an old one")
+	}
+	clock.Step(echoTime + time.Second)
+	w.WroteStatus(named("last"), "1")
+	if len(w.owners) != 1 || len(w.statuses) != 1 {
+		t.Errorf("remembers %d objects, %d writes", len(w.owners), len(w.statuses))
+	}
+}

@@ -1,0 +1,69 @@
+package namespace
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+func (c *namespaceController) reconcile(ctx context.Context, name string) error {
+	_, found, err := reconcile.Found(c.namespaces.Get(name))
+	if err != nil {
+		return err
+	}
+	if !found {
+		c.memory.forget(name)
+		return nil
+	}
+	ns, err := c.read(ctx, name)
+	if err != nil || ns == nil || ns.DeletionTimestamp == nil {
+		return err
+	}
+	ns, err = c.markTerminating(ctx, ns)
+	if err != nil || ns == nil || ns.DeletionTimestamp == nil || len(ns.Spec.Finalizers) == 0 {
+		return err
+	}
+	ns, estimate, err := c.empty(ctx, ns)
+	if err != nil {
+		return err
+	}
+	if estimate > 0 {
+		c.repeat(ctx, name, estimate)
+		return nil
+	}
+	return c.finalize(ctx, ns)
+}
+
+// read reads a namespace live. It returns nil if there is none.
+func (c *namespaceController) read(ctx context.Context, name string) (*corev1.Namespace, error) {
+	ns, err := c.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading namespace %s: %w", name, err)
+	}
+	return ns, nil
+}
+
+// repeat enqueues a namespace for when its content is expected to be gone. That is neither a
+// failure nor a success: its past failures are kept.
+func (c *namespaceController) repeat(ctx context.Context, name string, estimate int64) {
+	pause := recheckAfter(estimate)
+	klog.FromContext(ctx).V(4).Info("Content remains in the namespace", "namespace", name, "recheckAfter", pause)
+	c.backoff.keep(name)
+	c.loop.AddAfter(name, pause)
+}
+
+// recheckAfter returns the delay before a namespace is swept again whose content takes an
+// estimated number of seconds to disappear.
+func recheckAfter(estimate int64) time.Duration {
+	return time.Duration(estimate/2+1) * time.Second
+}

@@ -1,0 +1,84 @@
+package nodeipam
+
+import (
+	"net/netip"
+
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// handover is what an instance hands over: where it would look for the next free block, and the
+// blocks that it has chosen for nodes which the cache has not shown with them.
+type handover struct {
+	next    map[division]int
+	unshown []holding
+}
+
+// division is a range of the cluster and the bits of the network part of its blocks.
+type division struct {
+	cluster netip.Prefix
+	bits    int
+}
+
+// HandOver implements controller.HandsOver.
+func (c *ipamController) HandOver() handover { return c.ranges.handOver() }
+
+// takeOver continues what the predecessor began. The nodes that it chose blocks for are queued:
+// an instance that does not see one of them must find out whether it exists.
+func (c *ipamController) takeOver() {
+	left, ok := controller.TakeOver(c.Env, c)
+	if !ok {
+		return
+	}
+	for _, name := range c.ranges.inherit(left) {
+		c.queue.Enqueue(reconcile.Backlog, name)
+	}
+}
+
+func (r *ranges) handOver() handover {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	left := handover{next: map[division]int{}}
+	for _, s := range r.sets {
+		left.next[division{s.cluster, s.bits}] = s.next
+	}
+	for _, all := range r.holdings {
+		for _, h := range all {
+			if !h.shown {
+				left.unshown = append(left.unshown, h)
+			}
+		}
+	}
+	return left
+}
+
+// inherit adds what a predecessor handed over, and returns the nodes concerned. Another process
+// may have held the lease in between: what nodes are known to hold is newer.
+func (r *ranges) inherit(left handover) (nodes []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.sets {
+		s.next = left.next[division{s.cluster, s.bits}]
+	}
+	for _, h := range left.unshown {
+		if r.find(h.incarnation) >= 0 || !r.areFree(h.prefixes) {
+			continue
+		}
+		r.occupy(h.prefixes)
+		r.add(h)
+		nodes = append(nodes, h.name)
+	}
+	return nodes
+}
+
+// areFree reports whether nothing holds any of the blocks that ranges overlap.
+func (r *ranges) areFree(prefixes []netip.Prefix) bool {
+	for _, s := range r.sets {
+		for _, p := range prefixes {
+			if !s.isFree(p) {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,277 @@
+package nodeipam
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	netutils "k8s.io/utils/net"
+
+	"kcmd.dev/pkg/controllers/kit/writes"
+)
+
+// ranges records who holds which blocks of the ranges of the cluster, and who waits for one.
+// It is safe for concurrent use.
+type ranges struct {
+	metrics controllerMetrics
+	retry   func(node string)
+
+	mu   sync.Mutex
+	sets []*blockSet
+	// holdings are those of the incarnations of a node by its name; rarely of more than one.
+	holdings map[string][]holding
+	waiting  waiting
+}
+
+// incarnation is one of the nodes that have a name one after another.
+type incarnation struct {
+	name string
+	uid  types.UID
+}
+
+func incarnationOf(node *corev1.Node) incarnation { return incarnation{node.Name, node.UID} }
+
+// holding is what an incarnation of a node holds.
+type holding struct {
+	incarnation
+	prefixes []netip.Prefix
+	// shown is set once the cache has shown them.
+	shown bool
+	// written is when they were written to the node; zero if that is not known to have happened.
+	written time.Time
+}
+
+// awaited reports whether the cache is to show soon what was written.
+func (h holding) awaited(now time.Time) bool {
+	return h.shown || !h.written.IsZero() && now.Sub(h.written) < writes.Timeout
+}
+
+// newRanges calls retry with a node that waits, for each block that is freed. Retry must not
+// call back.
+func newRanges(sets []*blockSet, m controllerMetrics, retry func(node string)) *ranges {
+	for _, s := range sets {
+		m.created(s)
+	}
+	return &ranges{sets: sets, metrics: m, retry: retry, holdings: map[string][]holding{}}
+}
+
+// reserve holds, for ever, the blocks that a range overlaps.
+func (r *ranges) reserve(p netip.Prefix) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.occupy([]netip.Prefix{p})
+}
+
+// observe records the podCIDRs of a node. It returns those that are not a range within that
+// of the cluster; blocks that they overlap nevertheless are held.
+func (r *ranges) observe(node *corev1.Node) (strange []string) {
+	if len(node.Spec.PodCIDRs) == 0 {
+		return nil
+	}
+	prefixes, strange := prefixesOf(node.Spec.PodCIDRs)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range prefixes {
+		if !slices.ContainsFunc(r.sets, func(s *blockSet) bool { return s.cluster.Overlaps(p) }) {
+			strange = append(strange, p.String())
+		}
+	}
+	r.waiting.remove(node.Name)
+	who := incarnationOf(node)
+	i := r.find(who)
+	if i >= 0 && slices.Equal(r.holdings[node.Name][i].prefixes, prefixes) {
+		r.holdings[node.Name][i].shown = true
+		return strange
+	}
+	// Occupied before the others are released, so that what is in both is free at no time.
+	r.occupy(prefixes)
+	if i >= 0 {
+		r.drop(who)
+	}
+	r.add(holding{incarnation: who, prefixes: prefixes, shown: true})
+	return strange
+}
+
+// prefixesOf parses podCIDRs, as leniently as the API server does.
+func prefixesOf(cidrs []string) (prefixes []netip.Prefix, strange []string) {
+	for _, cidr := range cidrs {
+		_, parsed, err := netutils.ParseCIDRSloppy(cidr)
+		if err != nil {
+			strange = append(strange, cidr)
+			continue
+		}
+		address, _ := netip.AddrFromSlice(parsed.IP)
+		bits, _ := parsed.Mask.Size()
+		prefixes = append(prefixes, netip.PrefixFrom(address, bits))
+	}
+	return prefixes, strange
+}
+
+// choose returns the blocks to write to a node without podCIDRs: those that it holds already,
+// or free ones, which it holds from now on. There are none if they have been written.
+func (r *ranges) choose(who incarnation, now time.Time) ([]netip.Prefix, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := r.find(who); i >= 0 {
+		held := r.holdings[who.name][i]
+		if held.awaited(now) {
+			return nil, nil
+		}
+		if r.fit(held.prefixes) {
+			return held.prefixes, nil
+		}
+		r.drop(who) // chosen by a predecessor, out of other ranges
+	}
+	prefixes, err := r.take()
+	if err != nil {
+		r.waiting.add(who.name)
+		return nil, err
+	}
+	r.waiting.remove(who.name)
+	r.add(holding{incarnation: who, prefixes: prefixes})
+	return prefixes, nil
+}
+
+// take holds a free block of each set, or none at all.
+func (r *ranges) take() ([]netip.Prefix, error) {
+	if i := r.firstFull(); i >= 0 {
+		return nil, fmt.Errorf("failed to allocate cidr from cluster cidr at idx:%d: %w", i, errFull)
+	}
+	taken := make([]netip.Prefix, len(r.sets))
+	for i, s := range r.sets {
+		p, passed := s.take()
+		r.metrics.passed(s, passed)
+		r.metrics.changed(s, 1, 0)
+		taken[i] = p
+	}
+	return taken, nil
+}
+
+// firstFull returns the first set in which no block is free, negative if there is none.
+func (r *ranges) firstFull() int {
+	return slices.IndexFunc(r.sets, func(s *blockSet) bool { return s.used == s.size })
+}
+
+// fit reports whether blocks are one of each set, in their order.
+func (r *ranges) fit(prefixes []netip.Prefix) bool {
+	if len(prefixes) != len(r.sets) {
+		return false
+	}
+	for i, p := range prefixes {
+		if !r.sets[i].gives(p) {
+			return false
+		}
+	}
+	return true
+}
+
+// wrote records that the blocks of a node have been written to it.
+func (r *ranges) wrote(who incarnation, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := r.find(who); i >= 0 {
+		r.holdings[who.name][i].written = now
+	}
+}
+
+// settled reports whether nothing is to be done for a node without podCIDRs: they have been
+// written, or it waits for a block.
+func (r *ranges) settled(who incarnation, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i := r.find(who)
+	return i >= 0 && r.holdings[who.name][i].awaited(now) || r.waiting.has(who.name)
+}
+
+// abandon frees the blocks that were chosen for a node and not written to it.
+func (r *ranges) abandon(who incarnation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := r.find(who); i >= 0 && !r.holdings[who.name][i].shown {
+		r.drop(who)
+	}
+}
+
+// passOn retries another node that waits, if blocks are free: the node that may have been
+// retried for them gets none.
+func (r *ranges) passOn(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting.remove(name)
+	if r.firstFull() >= 0 {
+		return
+	}
+	if next, ok := r.waiting.pop(); ok {
+		r.retry(next)
+	}
+}
+
+// gone frees the blocks of a node that has been deleted.
+func (r *ranges) gone(who incarnation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.find(who) >= 0 {
+		r.drop(who)
+	}
+	if len(r.holdings[who.name]) == 0 {
+		r.waiting.remove(who.name)
+	}
+}
+
+// unshown are the incarnations of a name, other than that with the UID, that hold blocks which
+// the cache has not shown.
+func (r *ranges) unshown(name string, except types.UID) []incarnation {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []incarnation
+	for _, h := range r.holdings[name] {
+		if !h.shown && h.uid != except {
+			all = append(all, h.incarnation)
+		}
+	}
+	return all
+}
+
+func (r *ranges) find(who incarnation) int {
+	return slices.IndexFunc(r.holdings[who.name], func(h holding) bool { return h.uid == who.uid })
+}
+
+func (r *ranges) add(h holding) { r.holdings[h.name] = append(r.holdings[h.name], h) }
+
+// occupy adds a holder of blocks.
+func (r *ranges) occupy(prefixes []netip.Prefix) {
+	for _, s := range r.sets {
+		for _, p := range prefixes {
+			r.metrics.changed(s, s.occupy(p), 0)
+		}
+	}
+}
+
+// drop removes the holding of an incarnation, which there is, and retries who waits.
+func (r *ranges) drop(who incarnation) {
+	all, i := r.holdings[who.name], r.find(who)
+	freed := 0
+	for _, s := range r.sets {
+		for _, p := range all[i].prefixes {
+			n := s.release(p)
+			r.metrics.changed(s, 0, n)
+			freed += n
+		}
+	}
+	if all = slices.Delete(all, i, i+1); len(all) == 0 {
+		delete(r.holdings, who.name)
+	} else {
+		r.holdings[who.name] = all
+	}
+	for ; freed > 0; freed-- {
+		name, ok := r.waiting.pop()
+		if !ok {
+			return
+		}
+		r.retry(name)
+	}
+}

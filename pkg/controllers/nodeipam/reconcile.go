@@ -1,0 +1,146 @@
+package nodeipam
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// tries is how often a write is tried before the key is retried with backoff.
+const tries = 3
+
+func (c *ipamController) reconcile(ctx context.Context, name string) error {
+	node, found, err := reconcile.Found(c.nodes.Get(name))
+	if err != nil {
+		return err
+	}
+	var uid types.UID
+	if found {
+		uid = node.UID
+	}
+	if err := c.forget(ctx, name, uid); err != nil {
+		return err
+	}
+	switch {
+	case !found, node.DeletionTimestamp != nil:
+		c.ranges.passOn(name)
+		return nil
+	case len(node.Spec.PodCIDRs) > 0:
+		if strange := c.ranges.observe(node); len(strange) > 0 {
+			klog.FromContext(ctx).Info("Node has pod ranges that are not of the cluster", "node", name, "podCIDRs", strange)
+		}
+		return nil
+	}
+	blocks, err := c.ranges.choose(incarnationOf(node), c.Clock.Now())
+	switch {
+	case err != nil:
+		c.Record(notAvailable(node))
+		return err
+	case len(blocks) == 0:
+		return nil
+	}
+	return c.assign(ctx, node, blocks)
+}
+
+// forget frees what is held by earlier incarnations of a node that the cache has never shown
+// with podCIDRs, which takes a live read. They are rare: see rule 5.
+func (c *ipamController) forget(ctx context.Context, name string, cached types.UID) error {
+	unshown := c.ranges.unshown(name, cached)
+	if len(unshown) == 0 {
+		return nil
+	}
+	var lives types.UID
+	node, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		lives = node.UID
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("looking whether node %s exists: %w", name, err)
+	}
+	for _, who := range unshown {
+		if who.uid != lives {
+			c.ranges.abandon(who)
+		}
+	}
+	return nil
+}
+
+// assign writes the blocks that have been chosen for a node to it.
+func (c *ipamController) assign(ctx context.Context, node *corev1.Node, blocks []netip.Prefix) error {
+	body, err := patchOf(node.UID, blocks)
+	if err != nil {
+		return err
+	}
+	who, unknown := incarnationOf(node), false
+	for range tries {
+		if _, err = c.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}); err == nil {
+			c.ranges.wrote(who, c.Clock.Now())
+			klog.FromContext(ctx).V(2).Info("Gave node its pod ranges", "node", node.Name, "podCIDRs", blocks)
+			return nil
+		}
+		if apierrors.IsNotFound(err) {
+			c.ranges.abandon(who)
+			return nil
+		}
+		if apierrors.IsConflict(err) { // another node has its name, as the cache will show, or others change this one
+			c.ranges.abandon(who)
+			return reconcile.Requeue(fmt.Errorf("giving node %s the pod ranges %v: %w", node.Name, blocks, err))
+		}
+		unknown = unknown || !isRefusal(err)
+	}
+	c.Record(assignmentFailed(node))
+	if !unknown {
+		c.ranges.abandon(who)
+	}
+	return fmt.Errorf("giving node %s the pod ranges %v: %w", node.Name, blocks, err)
+}
+
+// isRefusal reports whether an error of a write says that it has not been executed. A timeout
+// and an error inside the API server do not say so, nor does one of the connection.
+func isRefusal(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
+}
+
+type patch struct {
+	Metadata patchMetadata `json:"metadata"`
+	Spec     patchSpec     `json:"spec"`
+}
+
+type patchMetadata struct {
+	UID types.UID `json:"uid"`
+}
+
+type patchSpec struct {
+	PodCIDR  string   `json:"podCIDR"`
+	PodCIDRs []string `json:"podCIDRs"`
+}
+
+// patchOf is the strategic merge patch that gives a node its ranges. It has no resource version:
+// the status of a node changes often, and its podCIDRs at most once.
+func patchOf(uid types.UID, blocks []netip.Prefix) ([]byte, error) {
+	spec := patchSpec{PodCIDR: blocks[0].String()}
+	for _, block := range blocks {
+		spec.PodCIDRs = append(spec.PodCIDRs, block.String())
+	}
+	body, err := json.Marshal(patch{patchMetadata{uid}, spec})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the pod ranges of a node: %w", err)
+	}
+	return body, nil
+}

@@ -1,0 +1,231 @@
+package nodelifecycle
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// cluster holds the state of nodes and zones.
+type cluster struct {
+	config
+	// renewal returns when the cached Lease of a node was renewed, nil if there is none.
+	renewal func(node string) *metav1.MicroTime
+
+	mu    sync.Mutex
+	nodes map[string]*record // by name
+	zones map[string]*zone
+	gone  []identity // announced ones whose removal is to be announced
+	sight sight
+	// passed is the start of the last pass, ended its end.
+	passed, ended time.Time
+	// next is the earliest end of a grace period that had not ended in the last pass, zero if
+	// there is none.
+	next time.Time
+}
+
+// identity identifies a node by name and UID.
+type identity struct {
+	name string
+	uid  types.UID
+}
+
+func (n identity) compare(other identity) int { return cmp.Compare(n.name, other.name) }
+
+func newCluster(c config, renewal func(node string) *metav1.MicroTime) *cluster {
+	return &cluster{config: c, renewal: renewal, nodes: map[string]*record{}, zones: map[string]*zone{}, sight: newSight(c.grace, c.period)}
+}
+
+// show records the cached state of a node.
+func (c *cluster) show(node *corev1.Node, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.nodes[node.Name]
+	if r != nil && r.uid != node.UID {
+		c.remove(r)
+		r = nil
+	}
+	if r == nil {
+		r = &record{name: node.Name, uid: node.UID, seen: now}
+		c.nodes[node.Name] = r
+		r.renew(c.renewal(node.Name), now)
+		r.show(node, now)
+		return
+	}
+	if r.isBehind(node, now) {
+		return
+	}
+	r.wrote = time.Time{}
+	if c.update(r, node, now) {
+		c.sight.reached(now)
+	}
+}
+
+// update changes the state of a node. A node that changes its zone leaves the queue of the old one.
+func (c *cluster) update(r *record, node *corev1.Node, now time.Time) (heartbeat bool) {
+	was := r.zone
+	heartbeat = r.show(node, now)
+	if r.zone != was {
+		c.settle(r, was)
+	}
+	return heartbeat
+}
+
+// settle cancels the pending change to the evicting taints of a node.
+func (c *cluster) settle(r *record, name string) {
+	if z := c.zones[name]; z != nil && r.eviction == waiting {
+		z.leave(r)
+	}
+	r.eviction = none
+}
+
+// delete forgets a node that is gone.
+func (c *cluster) delete(node *corev1.Node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.nodes[node.Name]; r != nil && r.uid == node.UID {
+		c.remove(r)
+	}
+}
+
+func (c *cluster) remove(r *record) {
+	c.settle(r, r.zone)
+	delete(c.nodes, r.name)
+	if r.registered {
+		c.gone = append(c.gone, identity{r.name, r.uid})
+	}
+}
+
+// renew records a renewal of a Lease. It is called for each renewal that the watch delivers.
+func (c *cluster) renew(node string, at *metav1.MicroTime, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sight.sawLeases(now)
+	if r := c.nodes[node]; r != nil {
+		r.renew(at, now)
+	}
+}
+
+// wrote records the state of a node that a write returned. The write does not count as a heartbeat.
+func (c *cluster) wrote(node *corev1.Node, now time.Time) { c.answered(node, now, false) }
+
+// read records the state of a node that was read live. It may contain a new heartbeat.
+func (c *cluster) read(node *corev1.Node, now time.Time) { c.answered(node, now, true) }
+
+func (c *cluster) answered(node *corev1.Node, now time.Time, read bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.nodes[node.Name]
+	if r == nil || r.uid != node.UID || isOlder(node, r.node) {
+		return
+	}
+	node.ManagedFields = nil
+	seen := r.seen
+	c.update(r, node, now)
+	if !read {
+		r.seen = seen
+	}
+	r.wrote = now
+}
+
+// newest returns the newest known state of a node, nil if there is none, and the pending change to its
+// evicting taints.
+func (c *cluster) newest(name string) (*corev1.Node, eviction) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.nodes[name]; r != nil {
+		return r.node, r.eviction
+	}
+	return nil, none
+}
+
+// readiness returns the status of the Ready condition of a node, empty if there is none.
+func (c *cluster) readiness(name string) corev1.ConditionStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.nodes[name]; r != nil {
+		return r.ready
+	}
+	return ""
+}
+
+// tainted records that the pending change to the taints of a node is done. It returns the zone.
+func (c *cluster) tainted(node *corev1.Node, done eviction) (zone string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.nodes[node.Name]
+	if r == nil || r.uid != node.UID {
+		return ""
+	}
+	if r.eviction == done && done != waiting {
+		r.eviction = none
+	}
+	return r.zone
+}
+
+// marked records that the pods of a node are marked. It reports whether that is still needed.
+func (c *cluster) marked(name string, done bool) (needed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.nodes[name]
+	if r == nil || !r.unmarked {
+		return false
+	}
+	r.unmarked = !done && isNotReady(r.ready)
+	return r.unmarked
+}
+
+// mark records that the pods of a node have to be marked.
+func (c *cluster) mark(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.nodes[name]; r != nil {
+		r.unmarked = true
+	}
+}
+
+func isNotReady(ready corev1.ConditionStatus) bool {
+	return ready != "" && ready != corev1.ConditionTrue
+}
+
+// news returns the added and the deleted nodes that were not announced yet. It records them as announced.
+func (c *cluster) news() (added, gone []identity) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.nodes {
+		if !r.registered {
+			r.registered = true
+			added = append(added, identity{r.name, r.uid})
+		}
+	}
+	gone, c.gone = c.gone, nil
+	slices.SortFunc(added, identity.compare)
+	return added, gone
+}
+
+// silence returns the silent nodes and a suspect. The suspect is a node whose silence is long enough to
+// justify checking the instance's own view, or "" if there is none. silence calls judged after each node.
+func (c *cluster) silence(now time.Time, judged func()) (silent []string, suspect string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.next = time.Time{}
+	for _, r := range c.nodes {
+		is := c.silent(r, now)
+		if end := c.graceEnd(r); r.ready != corev1.ConditionUnknown && end.After(now) && (c.next.IsZero() || end.Before(c.next)) {
+			c.next = end
+		}
+		if is {
+			silent = append(silent, r.name)
+		}
+		if is || r.ready != corev1.ConditionUnknown && now.Sub(c.sight.silentSince(r.seen)) > c.sight.quiet {
+			suspect = r.name
+		}
+		judged()
+	}
+	return silent, suspect
+}

@@ -1,0 +1,96 @@
+package nodelifecycle
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+)
+
+// tries is how often a pass tries to write the conditions of a silent node.
+const tries = 3
+
+// giveUp shows that a node is silent: in its conditions, and by the pods on it. If the node has
+// changed meanwhile it is read, and judged once more. What fails is tried again by the next pass.
+func (c *lifecycleController) giveUp(ctx context.Context, name string) {
+	logger := klog.FromContext(ctx).WithValues("node", name)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	for range tries {
+		node, _ := c.cluster.newest(name)
+		if node == nil || !c.cluster.isSilent(name) {
+			return
+		}
+		err := c.writeSilence(ctx, node)
+		switch {
+		case err == nil:
+			logger.Info("Node is silent, its conditions are unknown", "was", string(statusOf(node)))
+			if statusOf(node) == corev1.ConditionTrue {
+				c.Record(nodeNotReady(identity{node.Name, node.UID}))
+				c.cluster.mark(name)
+				c.markLoop.Add(name)
+			}
+			return
+		case !apierrors.IsConflict(err):
+			logger.Error(err, "Cannot update the conditions of a silent node")
+			return
+		}
+		if !c.refresh(ctx, name) {
+			return
+		}
+	}
+}
+
+func (c *lifecycleController) writeSilence(ctx context.Context, node *corev1.Node) error {
+	now := c.Clock.Now()
+	changed := node.DeepCopy()
+	changed.Status.Conditions = silenced(node, now)
+	written, err := c.Client.CoreV1().Nodes().UpdateStatus(ctx, changed, metav1.UpdateOptions{})
+	if err != nil {
+		return err
+	}
+	c.cluster.wrote(written, now)
+	return nil
+}
+
+// refresh reads a node that has changed. It returns false if that fails.
+func (c *lifecycleController) refresh(ctx context.Context, name string) bool {
+	now := c.Clock.Now()
+	node, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Cannot read a node that has changed", "node", name, "err", err)
+		return false
+	}
+	c.cluster.read(node, now)
+	return true
+}
+
+// isSilent reports whether a node is known to be silent, see areSilent.
+func (c *cluster) isSilent(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.nodes[name]
+	return r != nil && c.silent(r, c.sight.leases)
+}
+
+// silent reports whether a node has exceeded its grace period but its conditions do not show that. A
+// heartbeat since the previous pass is never too old, however short the grace period.
+func (c *cluster) silent(r *record, now time.Time) bool {
+	return r.ready != corev1.ConditionUnknown && r.seen.Before(c.passed) && now.After(c.graceEnd(r))
+}
+
+// graceEnd returns the end of the grace period of a node.
+func (c *cluster) graceEnd(r *record) time.Time {
+	return c.sight.silentSince(r.seen).Add(c.graceOf(r))
+}
+
+// statusOf returns the status of the Ready condition of a node, empty if it has none.
+func statusOf(node *corev1.Node) corev1.ConditionStatus {
+	if ready := conditionOf(node, corev1.NodeReady); ready != nil {
+		return ready.Status
+	}
+	return ""
+}

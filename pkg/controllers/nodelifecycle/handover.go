@@ -1,0 +1,153 @@
+package nodelifecycle
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"kcmd.dev/pkg/controller"
+)
+
+// handover is the state that an instance passes to its successor.
+type handover struct {
+	nodes map[string]leftNode
+	zones map[string]leftZone
+	gone  []identity
+	sight sight
+}
+
+type leftNode struct {
+	uid        types.UID
+	seen       time.Time
+	heartbeat  metav1.Time
+	renewed    metav1.MicroTime
+	registered bool
+	unmarked   bool
+	eviction   eviction
+}
+
+type leftZone struct {
+	state   zoneState
+	count   count
+	limiter limiter
+	waiting []string
+}
+
+// HandOver implements controller.HandsOver. Without it, the successor would detect silent nodes later and
+// taint nodes at another rate.
+func (c *lifecycleController) HandOver() handover { return c.cluster.handOver() }
+
+func (c *cluster) handOver() handover {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	left := handover{nodes: map[string]leftNode{}, zones: map[string]leftZone{}, gone: c.gone, sight: c.sight}
+	for name, r := range c.nodes {
+		left.nodes[name] = leftNode{r.uid, r.seen, r.heartbeat, r.renewed, r.registered, r.unmarked, r.eviction}
+	}
+	for name, z := range c.zones {
+		l := leftZone{state: z.state, count: z.count, limiter: z.limiter}
+		for _, r := range z.waiting {
+			l.waiting = append(l.waiting, r.name)
+		}
+		left.zones[name] = l
+	}
+	return left
+}
+
+// begin continues from the state of the predecessor. If there is none, pods of nodes that are already
+// silent may still have to be marked.
+func (c *lifecycleController) begin(context.Context) error {
+	left, ok := controller.TakeOver(c.Env, c)
+	unmarked, granted := c.cluster.begin(left, ok, c.Clock.Now())
+	for _, name := range unmarked {
+		c.markLoop.Add(name)
+	}
+	for _, name := range granted {
+		c.nodeLoop.Add(name)
+	}
+	return nil
+}
+
+// begin adopts the state of a predecessor, if there was one. The event handlers have already received all
+// nodes and Leases. begin returns the nodes whose pods have to be marked, and the nodes whose taints have
+// to change.
+func (c *cluster) begin(left handover, ok bool, now time.Time) (unmarked, changing []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ok {
+		c.adopt(left, now)
+	} else {
+		c.sight.begin(now)
+	}
+	for name, r := range c.nodes {
+		if !ok && r.ready == corev1.ConditionUnknown {
+			r.unmarked = true
+		}
+		if r.unmarked {
+			unmarked = append(unmarked, name)
+		}
+		if r.eviction == granted || r.eviction == stripped {
+			changing = append(changing, name)
+		}
+	}
+	return unmarked, changing
+}
+
+func (c *cluster) adopt(left handover, now time.Time) {
+	c.sight.adopt(left.sight)
+	c.gone = append(c.gone, left.gone...)
+	for name, l := range left.nodes {
+		r := c.nodes[name]
+		if r == nil || r.uid != l.uid {
+			if l.registered {
+				c.gone = append(c.gone, identity{name, l.uid})
+			}
+			continue
+		}
+		r.registered, r.unmarked = l.registered, l.unmarked
+		if r.heartbeat.Equal(&l.heartbeat) && r.renewed.Equal(&l.renewed) {
+			r.seen = l.seen
+		}
+		if l.eviction != waiting {
+			r.eviction = l.eviction
+		}
+	}
+	c.adoptZones(left.zones, now)
+}
+
+// adoptZones adopts the states of zones, and their queues in order. It uses the rates of the current
+// configuration, which may have changed.
+func (c *cluster) adoptZones(left map[string]leftZone, now time.Time) {
+	allFull := true
+	for _, l := range left {
+		allFull = allFull && (l.state == full || l.state == uncounted)
+	}
+	for name, l := range left {
+		z := &zone{state: l.state, count: l.count, limiter: l.limiter}
+		if rate := c.rates.rateOf(l.state, l.count.all()); l.state != full || !allFull {
+			z.limiter.set(rate, now)
+		}
+		for _, node := range l.waiting {
+			if r := c.nodes[node]; r != nil && r.zone == name && isNotReady(r.ready) && r.eviction == none {
+				r.eviction = waiting
+				z.waiting = append(z.waiting, r)
+			}
+		}
+		c.zones[name] = z
+	}
+}
+
+// adopt continues the view of a predecessor, and then applies the later observations of this instance.
+func (s *sight) adopt(left sight) {
+	own := *s
+	s.since, s.sign, s.leases = left.since, left.sign, left.leases
+	if own.sign.After(s.sign) {
+		s.reached(own.sign)
+	}
+	if own.leases.After(s.leases) {
+		s.leases = own.leases
+	}
+}

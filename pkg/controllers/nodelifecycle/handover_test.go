@@ -1,0 +1,165 @@
+package nodelifecycle
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"kcmd.dev/test/controllertest"
+)
+
+// Pins NLC-91.
+func TestASuccessorContinues(t *testing.T) {
+	t.Run("a countdown", func(t *testing.T) {
+		w := newWorld(t, settings, node("n"), node("other"), pod("p", "n"))
+		w.work(t)
+		w.fall("n")
+		w.live(t, 40*time.Second)
+		w.RecordedEvents()
+		w.succeed(t, settings, w.HandOver())
+		w.live(t, 10*time.Second)
+		w.wantReady(t, "n", corev1.ConditionTrue)
+		w.live(t, 5*time.Second)
+		w.wantReady(t, "n", corev1.ConditionUnknown)
+		w.WantEvents(t, "Normal NodeNotReady Node n status is now: NodeNotReady", "Warning NodeNotReady Node is not ready")
+	})
+	t.Run("but not of a node that was seen meanwhile", func(t *testing.T) {
+		w := newWorld(t, settings, node("n"), node("other"))
+		w.work(t)
+		w.fall("n")
+		w.live(t, 40*time.Second)
+		left := w.HandOver()
+		controllertest.Change(t, w.Env, "", "n", func(n *corev1.Node) {
+			conditionOf(n, corev1.NodeReady).LastHeartbeatTime.Time = at.Add(39 * time.Second)
+		})
+		w.succeed(t, settings, left)
+		w.live(t, 45*time.Second)
+		w.wantReady(t, "n", corev1.ConditionTrue)
+	})
+	t.Run("nor when nobody was there for a while", func(t *testing.T) {
+		w := newWorld(t, settings, node("n"), node("other"))
+		w.work(t)
+		w.fall("n")
+		w.live(t, 40*time.Second)
+		left := w.HandOver()
+		w.Env.Clock.Step(time.Minute)
+		w.succeed(t, settings, left)
+		w.live(t, 50*time.Second)
+		w.wantReady(t, "n", corev1.ConditionTrue)
+		w.live(t, 10*time.Second)
+		w.wantReady(t, "n", corev1.ConditionUnknown)
+	})
+	t.Run("nor of another node of the name", func(t *testing.T) {
+		w := newWorld(t, settings, node("n"), node("other"))
+		w.work(t)
+		w.fall("n")
+		w.live(t, 40*time.Second)
+		w.RecordedEvents()
+		left := w.HandOver()
+		w.Env.Store(t, node("n", func(n *corev1.Node) { n.UID = "n-2" }))
+		w.succeed(t, settings, left)
+		w.live(t, 15*time.Second)
+		w.wantReady(t, "n", corev1.ConditionTrue)
+		w.WantEvents(t, "Normal RemovingNode Node n event: Removing Node n from Controller", "Normal RegisteredNode Node n event: Registered Node n in Controller")
+	})
+	t.Run("queues and rates", func(t *testing.T) {
+		w := newWorld(t, settings, append(group("a", 4, ready(corev1.ConditionUnknown)), group("b", 6)...)...)
+		w.work(t)
+		w.wantEvicted(t, "a00")
+		w.live(t, 5*time.Second)
+		w.succeed(t, settings, w.HandOver())
+		w.work(t)
+		w.wantEvicted(t, "a00")
+		w.live(t, 5*time.Second)
+		w.wantEvicted(t, "a00 a01")
+	})
+	t.Run("queues in their order", func(t *testing.T) {
+		w := newWorld(t, settings, append(group("a", 4, ready(corev1.ConditionFalse)), group("b", 6)...)...)
+		w.work(t)
+		w.fall(namesOf(group("a", 4))...)
+		w.Env.Clock.Step(time.Second)
+		w.renew("a01") // by which it would be last, if it came to the queue now
+		w.succeed(t, settings, w.HandOver())
+		w.live(t, 10*time.Second)
+		w.wantEvicted(t, "a00 a01")
+	})
+	t.Run("with another rate", func(t *testing.T) {
+		w := newWorld(t, settings, append(group("a", 4, ready(corev1.ConditionUnknown)), group("b", 6)...)...)
+		w.work(t)
+		faster := settings
+		faster.rates.normal = 1
+		w.succeed(t, faster, w.HandOver())
+		w.live(t, 15*time.Second)
+		w.wantEvicted(t, "a00 a01 a02 a03")
+	})
+	t.Run("while all zones are down", func(t *testing.T) {
+		w := newWorld(t, settings, group("a", 4, ready(corev1.ConditionUnknown))...)
+		w.work(t)
+		w.succeed(t, settings, w.HandOver())
+		w.live(t, time.Minute)
+		w.wantEvicted(t, "")
+	})
+	t.Run("a taint that was granted and not written", func(t *testing.T) {
+		w := newWorld(t, settings, append(group("a", 1, ready(corev1.ConditionUnknown)), group("b", 6)...)...)
+		w.pass(w.Context(), w.Context())
+		w.grant()
+		w.succeed(t, settings, w.HandOver())
+		if w.nodeLoop.Inspect().Depth != 1 {
+			t.Error("the node is not queued")
+		}
+		w.work(t)
+		w.wantEvicted(t, "a00")
+	})
+	t.Run("pods that are not marked yet", func(t *testing.T) {
+		w := newWorld(t, settings, node("n"), node("other"), pod("p", "n"))
+		w.Refuse("patch pods/status p", errors.New("boom"))
+		w.cluster.mark("n")
+		w.report(t, "n", ready(corev1.ConditionUnknown))
+		w.succeed(t, settings, w.HandOver())
+		if w.markLoop.Inspect().Depth != 1 || !w.cluster.marked("n", false) {
+			t.Error("the pods are not to be marked")
+		}
+	})
+	t.Run("what it did not announce", func(t *testing.T) {
+		w := newWorld(t, settings, node("n"))
+		w.work(t)
+		w.RecordedEvents()
+		w.cluster.delete(node("n"))
+		w.Env.Remove(t, node("n"))
+		w.succeed(t, settings, w.HandOver())
+		w.work(t)
+		w.WantEvents(t, "Normal RemovingNode Node n event: Removing Node n from Controller")
+	})
+}
+
+// Pins NLC-84, NLC-88 and NLC-91. Nothing was handed over: the process is new, or another had
+// the lease.
+func TestAnInstanceWithoutAPredecessor(t *testing.T) {
+	evicted := []func(*corev1.Node){ready(corev1.ConditionUnknown), tainted(noSchedule(corev1.TaintNodeUnreachable), evicting(corev1.TaintNodeUnreachable))}
+	objects := []runtime.Object{node("gone", evicted...), node("back", tainted(evicting(corev1.TaintNodeUnreachable))), node("n"), node("m"), pod("p", "gone")}
+	w := newWorld(t, settings, objects...)
+	w.Env.Clock.Step(time.Hour)
+	w = restarted(t, w)
+	w.work(t)
+	w.WantRequestsInAnyOrder(t, "patch nodes back", "patch pods/status p") // it may not have come to marking the pod
+	if got := w.RecordedEvents(); len(got) != 5 {
+		t.Errorf("events are %q", got)
+	}
+	w.fall("n")
+	w.live(t, 50*time.Second)
+	w.WantRequests(t)
+	w.live(t, 5*time.Second)
+	w.wantReady(t, "n", corev1.ConditionUnknown)
+	if got := w.stored(t, "gone").Spec.Taints; got[1].TimeAdded != nil {
+		t.Errorf("a taint was added again: %+v", got)
+	}
+}
+
+func restarted(t *testing.T, w *world) *world {
+	t.Helper()
+	w.succeed(t, settings, nil)
+	return w
+}

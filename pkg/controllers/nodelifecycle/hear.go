@@ -1,0 +1,129 @@
+package nodelifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controller"
+)
+
+// requestTimeout limits how long a pass waits for the API server: once to check its own view, and once for
+// each silent node.
+const requestTimeout = 5 * time.Second
+
+// heard returns the nodes that are really silent. If the instance has not heard from any node for a while,
+// the instance itself may be the cause. It then reads the suspect from the API server. If the observed
+// Leases may be stale, it reads them live. If a read fails, heard returns no nodes.
+func (c *lifecycleController) heard(ctx context.Context, silent []string, suspect string) []string {
+	logger := klog.FromContext(ctx)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	asked := false
+	if now := c.Clock.Now(); !c.cluster.isOpen(now) {
+		asked = true
+		if err := c.ask(ctx, suspect, now); err != nil {
+			logger.V(2).Info("No node is heard of, and the API server does not answer", "err", err)
+			return nil
+		}
+	}
+	if now := c.Clock.Now(); !c.cluster.areSilent(silent) {
+		asked = true
+		if err := c.readLeases(ctx, now); err != nil {
+			logger.Error(err, "Cannot find out whether nodes are silent", "nodes", len(silent))
+			return nil
+		}
+	}
+	if asked {
+		silent, _ = c.cluster.silence(c.Clock.Now(), func() {})
+	}
+	return silent
+}
+
+// ask reads a node to check that the API server is reachable.
+func (c *lifecycleController) ask(ctx context.Context, name string, now time.Time) error {
+	node, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("reading node %s: %w", name, err)
+	}
+	c.cluster.reached(now)
+	if err == nil {
+		c.cluster.read(node, now)
+	}
+	return nil
+}
+
+// readLeases reads all node Leases through a separate informer, whose first list is consistent. The role
+// of this controller does not permit reading Leases. The role of the process, which fills the caches, does.
+func (c *lifecycleController) readLeases(ctx context.Context, now time.Time) error {
+	filter := controller.Filter{Namespace: corev1.NamespaceNodeLease}
+	view := c.Informers.Filtered(filter)
+	leases := view.Coordination().V1().Leases()
+	informer := leases.Informer()
+	defer c.Informers.Release(informer)
+	view.StartWithContext(ctx)
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		return errors.Join(errors.New("reading the Leases of nodes: the API server did not answer"), context.Cause(ctx))
+	}
+	all, err := leases.Lister().List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	c.cluster.readLeases(all, now)
+	return nil
+}
+
+// renewalOf returns when the cached Lease of a node was renewed, nil if there is none.
+func (c *lifecycleController) renewalOf(node string) *metav1.MicroTime {
+	lease, err := c.leases.Get(node)
+	if err != nil {
+		return nil
+	}
+	return lease.Spec.RenewTime
+}
+
+// readLeases records Leases as they were at a time.
+func (c *cluster) readLeases(leases []*coordinationv1.Lease, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sight.sawLeases(now)
+	for _, lease := range leases {
+		if r := c.nodes[lease.Name]; r != nil {
+			r.renew(lease.Spec.RenewTime, now)
+		}
+	}
+}
+
+func (c *cluster) isOpen(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sight.isOpen(now)
+}
+
+// areSilent reports whether all these nodes had exceeded their grace period when the observed Leases were
+// last known to be current.
+func (c *cluster) areSilent(names []string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, name := range names {
+		if r := c.nodes[name]; r != nil && !c.silent(r, c.sight.leases) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *cluster) reached(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sight.reached(now)
+}

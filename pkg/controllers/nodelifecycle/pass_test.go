@@ -1,0 +1,425 @@
+package nodelifecycle
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
+)
+
+var nodesResource = schema.GroupResource{Resource: "nodes"}
+
+// TestWhenANodeIsSilent has one node that is observed, beside one that is fine.
+func TestWhenANodeIsSilent(t *testing.T) {
+	for name, tc := range map[string]struct {
+		node *corev1.Node
+		// then is what happens to it, between passes, after 40 seconds.
+		then func(t *testing.T, w *world)
+		want time.Duration // when Ready becomes Unknown, 0 for never
+	}{
+		"NLC-8, NLC-45: nothing is heard": {node: node("n"), want: 55 * time.Second},
+		"NLC-44: its Lease is renewed":    {node: node("n"), then: func(_ *testing.T, w *world) { w.renew("n") }, want: 95 * time.Second},
+		"NLC-44: its Lease is renewed by a clock that is behind, but moves": {
+			node: node("n"), want: 95 * time.Second,
+			then: func(_ *testing.T, w *world) {
+				renewed := metav1.NewMicroTime(at.Add(-time.Hour))
+				w.cluster.renew("n", &renewed, w.Env.Clock.Now())
+			},
+		},
+		"NLC-44: its Lease is shown without a renewal": {
+			node: node("n"), want: 55 * time.Second,
+			then: func(_ *testing.T, w *world) { w.cluster.renew("n", nil, w.Env.Clock.Now()) },
+		},
+		"NLC-43: its status has a heartbeat": {node: node("n"), then: func(t *testing.T, w *world) { w.report(t, "n") }, want: 95 * time.Second},
+		"NLC-43: its labels change": {
+			node: node("n"), want: 55 * time.Second,
+			then: func(t *testing.T, w *world) {
+				w.show(t, node("n", func(n *corev1.Node) { n.ResourceVersion, n.Labels["x"] = "2", "y" }))
+			},
+		},
+		"NLC-7, NLC-85: it has no condition": {node: node("n", lacks(corev1.NodeReady)), want: 65 * time.Second},
+		"NLC-85: its condition vanishes": {
+			node: node("n"), then: func(t *testing.T, w *world) { w.report(t, "n", lacks(corev1.NodeReady)) }, want: 65 * time.Second,
+		},
+		"NLC-43: its condition appears": {
+			node: node("n", lacks(corev1.NodeReady)), want: 95 * time.Second,
+			then: func(t *testing.T, w *world) { w.report(t, "n", ready(corev1.ConditionTrue)) },
+		},
+		"NLC-47: it never posted a status, but renews": {
+			node: node("n", lacks(corev1.NodeReady)), then: func(_ *testing.T, w *world) { w.silent["n"] = false },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, settings, tc.node, node("other", inZone("b")))
+			w.work(t)
+			w.fall("n")
+			w.live(t, 40*time.Second)
+			if tc.then != nil {
+				tc.then(t, w)
+			}
+			for passed := 40 * time.Second; passed < 3*time.Minute; passed += w.period {
+				w.live(t, w.period)
+				since := passed + w.period
+				if unknown := statusOf(w.stored(t, "n")) == corev1.ConditionUnknown; unknown != (tc.want > 0 && since >= tc.want) {
+					t.Fatalf("Unknown is %v after %v, want it after %v", unknown, since, tc.want)
+				}
+			}
+			w.wantReady(t, "other", corev1.ConditionTrue)
+		})
+	}
+}
+
+// Pins NLC-19, NLC-39b, NLC-39c, NLC-46, NLC-51, NLC-67, NLC-86 and NLC-87. All that is sent for a node.
+func TestANodeFallsSilentAndComesBack(t *testing.T) {
+	w := newWorld(t, settings, node("n"), node("other"), pod("p", "n"), pod("elsewhere", "other"),
+		controllertest.Pod("ns", "never", controllertest.OnNode("n")))
+	w.work(t)
+	w.WantRequests(t)
+	w.WantEvents(t, "Normal RegisteredNode Node n event: Registered Node n in Controller", "Normal RegisteredNode Node other event: Registered Node other in Controller")
+	w.fall("n")
+	w.live(t, time.Minute)
+	w.WantRequestsInAnyOrder(t, "update nodes/status n", "patch nodes n", "patch pods/status p")
+	w.WantEvents(t, "Normal NodeNotReady Node n status is now: NodeNotReady", "Warning NodeNotReady Node is not ready")
+	w.wantReady(t, "n", corev1.ConditionUnknown)
+	if got := names(w.stored(t, "n").Spec.Taints); got != "unreachable:NoSchedule unreachable:NoExecute" {
+		t.Errorf("taints are %s", got)
+	}
+	p := controllertest.MustStored[*corev1.Pod](t, w.Env, "ns", "p")
+	if c := p.Status.Conditions[0]; c.Status != corev1.ConditionFalse || !c.LastTransitionTime.Time.Equal(at.Add(55*time.Second)) {
+		t.Errorf("the condition of the pod is %+v", c)
+	}
+	if got := w.Series(t, "node_collector_evictions_total"); !slices.Equal(got, []string{"zone=" + zoneNamed("a") + " 1"}) {
+		t.Errorf("evictions are %q", got)
+	}
+
+	w.live(t, 5*time.Minute)
+	w.WantRequests(t)
+	delete(w.silent, "n")
+	w.report(t, "n", ready(corev1.ConditionTrue))
+	w.work(t)
+	w.WantRequests(t, "patch nodes n")
+	w.wantEvicted(t, "")
+	w.live(t, 5*time.Minute)
+	w.WantRequests(t)
+	w.WantEvents(t)
+}
+
+// Pins NLC-39e, NLC-52, NLC-67 and NLC-71. That a kubelet reports its node as not ready is no silence.
+func TestAKubeletReportsItsNodeAsNotReady(t *testing.T) {
+	hasty := settings
+	hasty.period, hasty.grace = time.Second, time.Millisecond
+	w := newWorld(t, hasty, node("n"), node("other"), pod("p", "n"))
+	w.work(t)
+	w.report(t, "n", ready(corev1.ConditionFalse))
+	w.Env.Clock.Step(time.Second)
+	w.renew("other")
+	w.work(t)
+	if got := names(w.stored(t, "n").Spec.Taints); got != "not-ready:NoSchedule not-ready:NoExecute" {
+		t.Errorf("taints are %s", got)
+	}
+	w.RecordedEvents()
+	w.Env.Clock.Step(time.Second)
+	w.renew("other")
+	w.work(t)
+	w.wantReady(t, "n", corev1.ConditionUnknown)
+	if got := names(w.stored(t, "n").Spec.Taints); got != "unreachable:NoSchedule unreachable:NoExecute" {
+		t.Errorf("taints are %s", got)
+	}
+	w.WantEvents(t)
+	if p := controllertest.MustStored[*corev1.Pod](t, w.Env, "ns", "p"); !isShownReady(p) {
+		t.Error("a pod was marked")
+	}
+}
+
+// Pins NLC-33, NLC-35, NLC-36, NLC-67, NLC-85 and NLC-95.
+func TestNodesAreAnnounced(t *testing.T) {
+	w := newWorld(t, settings, node("n"))
+	w.WantEvents(t)
+	w.work(t)
+	w.WantEvents(t, "Normal RegisteredNode Node n event: Registered Node n in Controller")
+	w.live(t, time.Minute)
+	w.WantEvents(t)
+	again := node("n", lacks(corev1.NodeReady), func(n *corev1.Node) { n.UID = "n-2" })
+	w.Env.Store(t, again)
+	w.show(t, again)
+	w.work(t)
+	w.WantEvents(t, "Normal RemovingNode Node n event: Removing Node n from Controller", "Normal RegisteredNode Node n event: Registered Node n in Controller")
+	if got := statusOf(w.stored(t, "n")); got != "" {
+		t.Errorf("a node that was created again is %s", got)
+	}
+	w.cluster.delete(again)
+	w.Env.Remove(t, again)
+	w.Uncache(t, again)
+	w.pass(w.Context(), w.Context())
+	w.WantEvents(t, "Normal RemovingNode Node n event: Removing Node n from Controller")
+	if len(w.cluster.nodes) != 0 || len(w.cluster.zones) != 0 {
+		t.Errorf("%d nodes and %d zones are remembered", len(w.cluster.nodes), len(w.cluster.zones))
+	}
+}
+
+func TestWritesThatFail(t *testing.T) {
+	boom, conflict := errors.New("boom"), apierrors.NewConflict(nodesResource, "n", errors.New("changed"))
+	first := func(n int) bool { return n == 1 }
+	t.Run("NLC-37, NLC-79, NLC-94: a conflict of the status", func(t *testing.T) {
+		w := newWorld(t, settings, node("n"), node("other"))
+		w.RefuseIf("update nodes/status n", conflict, first)
+		w.work(t)
+		w.fall("n")
+		w.live(t, 55*time.Second)
+		w.WantRequests(t, "update nodes/status n", "get nodes n", "update nodes/status n", "patch nodes n")
+	})
+	t.Run("NLC-37, NLC-43: a conflict, because the node has a heartbeat", func(t *testing.T) {
+		w := newWorld(t, settings, node("n"), node("other"))
+		w.RefuseIf("update nodes/status n", conflict, first)
+		w.work(t)
+		w.fall("n")
+		w.live(t, 50*time.Second)
+		controllertest.Change(t, w.Env, "", "n", func(n *corev1.Node) {
+			conditionOf(n, corev1.NodeReady).LastHeartbeatTime = metav1.NewTime(w.Env.Clock.Now())
+		})
+		w.live(t, 5*time.Second)
+		w.WantRequests(t, "update nodes/status n", "get nodes n")
+		w.wantReady(t, "n", corev1.ConditionTrue)
+	})
+	t.Run("NLC-94: another failure is retried by the next pass", func(t *testing.T) {
+		w := newWorld(t, settings, node("n"), node("other"))
+		w.RefuseIf("update nodes/status n", boom, first)
+		w.work(t)
+		w.fall("n")
+		w.live(t, 55*time.Second)
+		w.WantRequests(t, "update nodes/status n")
+		w.live(t, 5*time.Second)
+		w.wantReady(t, "n", corev1.ConditionUnknown)
+	})
+	t.Run("NLC-49: a conflict of taints", func(t *testing.T) {
+		w := newWorld(t, settings, node("n", ready(corev1.ConditionFalse)))
+		w.RefuseIf("patch nodes n", conflict, first)
+		if err := w.reconcileNode(w.Context(), "n"); err != nil {
+			t.Fatal(err)
+		}
+		w.WantRequests(t, "patch nodes n", "get nodes n", "patch nodes n")
+	})
+	t.Run("NLC-39d, NLC-93: a pod that cannot be marked", func(t *testing.T) {
+		w := newWorld(t, settings, node("n"), node("other"), pod("p", "n"), pod("q", "n"), pod("r", "n"))
+		w.Refuse("patch pods/status q", apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "q"))
+		allow := w.Refuse("patch pods/status p", boom)
+		w.fall("n")
+		for range 12 {
+			w.pass(w.Context(), w.Context())
+			w.Env.Clock.Step(5 * time.Second)
+			w.renew("other")
+		}
+		w.RecordedEvents()
+		if err := w.markPodsOf(w.Context(), "n"); err == nil || !errors.Is(err, boom) {
+			t.Errorf("error %v", err)
+		}
+		w.WantEvents(t, "Warning NodeNotReady Node is not ready", "Warning NodeNotReady Node is not ready") // p and r
+		allow()
+		w.CatchUp(t, &corev1.Pod{})
+		if err := w.markPodsOf(w.Context(), "n"); err != nil {
+			t.Error(err)
+		}
+		w.WantRequestsInAnyOrder(t, "patch pods/status p", "patch pods/status q")
+		if err := w.markPodsOf(w.Context(), "n"); err != nil {
+			t.Error(err)
+		}
+		w.WantRequests(t)
+	})
+	t.Run("NLC-87, NLC-93: a conflict of a pod", func(t *testing.T) {
+		w := newWorld(t, settings, node("n", ready(corev1.ConditionFalse)), pod("p", "n"))
+		w.RefuseIf("patch pods/status p", apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p", errors.New("changed")), first)
+		if err := w.reconcilePod(w.Context(), podKey); !reconcile.IsRequeue(err) {
+			t.Errorf("error is %v, want a requeue", err)
+		}
+		w.WantEvents(t)
+		if err := w.reconcilePod(w.Context(), podKey); err != nil {
+			t.Error(err)
+		}
+		w.WantEvents(t, "Warning NodeNotReady Node is not ready")
+		w.WantRequests(t, "patch pods/status p", "patch pods/status p")
+	})
+	t.Run("NLC-29: a conflict of labels", func(t *testing.T) {
+		w := newWorld(t, settings, node("n", func(n *corev1.Node) { n.Labels[corev1.LabelOSStable] = "linux" }))
+		w.RefuseIf("patch nodes n", conflict, first)
+		if err := w.reconcileLabels(w.Context(), "n"); !reconcile.IsRequeue(err) {
+			t.Errorf("error is %v, want a requeue", err)
+		}
+		if err := w.reconcileLabels(w.Context(), "n"); err != nil {
+			t.Error(err)
+		}
+		w.WantRequests(t, "patch nodes n", "patch nodes n")
+	})
+}
+
+// Pins NLC-18, NLC-29, NLC-49 and NLC-86.
+func TestPatches(t *testing.T) {
+	n := node("n", tainted(noSchedule(foreign)))
+	for want, body := range map[string]func() ([]byte, error){
+		`{"metadata":{"resourceVersion":"1","uid":"n-1"},"spec":{"taints":[{"key":"example.com/foreign","effect":"NoSchedule"}]}}`: func() ([]byte, error) {
+			return taintsPatch(n, n.Spec.Taints)
+		},
+		`{"metadata":{"resourceVersion":"1","uid":"n-1"},"spec":{"taints":[]}}`: func() ([]byte, error) { return taintsPatch(n, nil) },
+		`{"metadata":{"labels":{"beta.kubernetes.io/os":"linux"},"uid":"n-1"}}`: func() ([]byte, error) {
+			return labelsPatch(n, map[string]string{"beta.kubernetes.io/os": "linux"})
+		},
+		`{"metadata":{"uid":"p"},"status":{"conditions":[{"lastTransitionTime":"2026-01-02T03:04:05Z","status":"False","type":"Ready"}]}}`: func() ([]byte, error) {
+			return notReadyPatch(pod("p", "n"), at)
+		},
+	} {
+		if got, err := body(); err != nil || string(got) != want {
+			t.Errorf("patch %s, error %v, want %s", got, err, want)
+		}
+	}
+}
+
+func TestPodsThatAreBound(t *testing.T) {
+	unready := controllertest.Pod("ns", "p", controllertest.OnNode("n"))
+	for name, tc := range map[string]struct {
+		node   *corev1.Node
+		pod    *corev1.Pod
+		queued int
+		want   []string
+	}{
+		"NLC-32: to a node that is not ready":         {node("n", ready(corev1.ConditionFalse)), pod("p", "n"), 1, []string{"patch pods/status p"}},
+		"NLC-32: to a node that is ready":             {node("n"), pod("p", "n"), 0, nil},
+		"NLC-32: to a node without a condition":       {node("n", lacks(corev1.NodeReady)), pod("p", "n"), 0, nil},
+		"NLC-31, NLC-83: to a node that nobody knows": {node("other"), pod("p", "n"), 0, nil},
+		"NLC-51, NLC-83: one that is not ready":       {node("n", ready(corev1.ConditionFalse)), unready, 0, nil},
+		"NLC-15: one that is not bound":               {node("n", ready(corev1.ConditionFalse)), pod("p", ""), 0, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, settings, tc.node, tc.pod)
+			w.bound(tc.pod)
+			if got := w.podLoop.Inspect().Depth; got != tc.queued {
+				t.Errorf("%d queued, want %d", got, tc.queued)
+			}
+			if err := w.reconcilePod(w.Context(), podKey); err != nil {
+				t.Fatal(err)
+			}
+			w.WantRequests(t, tc.want...)
+		})
+	}
+	t.Run("NLC-30: one that is gone", func(t *testing.T) {
+		w := newWorld(t, settings, node("n", ready(corev1.ConditionFalse)))
+		if err := w.reconcilePod(w.Context(), podKey); err != nil {
+			t.Fatal(err)
+		}
+		w.WantRequests(t)
+	})
+}
+
+// Pins NLC-84. Nobody is heard of any more: either all nodes are down, or nothing reaches us.
+func TestNothingIsHeard(t *testing.T) {
+	cut := errors.New("connection refused")
+	t.Run("all nodes are down", func(t *testing.T) {
+		w := newWorld(t, settings, node("n"), node("m"))
+		w.work(t)
+		w.fall("n", "m")
+		w.live(t, 55*time.Second)
+		w.wantReady(t, "n", corev1.ConditionUnknown)
+		w.wantReady(t, "m", corev1.ConditionUnknown)
+		w.wantEvicted(t, "")
+		w.Requests()
+		w.live(t, 5*time.Minute)
+		w.WantRequests(t)
+	})
+	t.Run("the connection is cut for two minutes", func(t *testing.T) {
+		w := newWorld(t, settings, node("n"), node("m"))
+		w.work(t)
+		w.live(t, time.Minute)
+		w.fall("n", "m")
+		allow := w.Refuse("get nodes", cut)
+		refused := w.Refuse("update nodes/status", cut)
+		w.Requests()
+		w.live(t, 2*time.Minute)
+		if requests := w.Requests(); slices.Contains(requests, "update nodes/status n") || len(requests) > 24 {
+			t.Errorf("sent %q", requests)
+		}
+		allow()
+		refused()
+		w.live(t, 50*time.Second)
+		w.wantReady(t, "n", corev1.ConditionTrue)
+		w.live(t, 10*time.Second)
+		w.wantReady(t, "n", corev1.ConditionUnknown)
+	})
+	t.Run("no watch shows Leases any more", func(t *testing.T) {
+		w := newWorld(t, settings, node("n"), node("m"))
+		w.work(t)
+		w.fall("n", "m")
+		for range 60 {
+			w.live(t, 5*time.Second)
+			renewed := metav1.NewMicroTime(w.Env.Clock.Now())
+			for _, name := range []string{"n", "m"} {
+				w.Env.Store(t, &coordinationv1.Lease{
+					ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name},
+					Spec:       coordinationv1.LeaseSpec{RenewTime: &renewed},
+				})
+			}
+		}
+		w.wantReady(t, "n", corev1.ConditionTrue)
+		w.wantReady(t, "m", corev1.ConditionTrue)
+		if got := w.WriteVerbs(); len(got) != 0 {
+			t.Errorf("sent %q", got)
+		}
+	})
+}
+
+// Pins NLC-84. What happened to a node after Leases were last shown counts only once they are again.
+func TestSilenceCountsAsFarAsLeasesAreShown(t *testing.T) {
+	w := newWorld(t, settings, node("n"), node("other"))
+	w.work(t)
+	w.fall("n")
+	w.live(t, 50*time.Second) // the other one was heard 5 seconds ago
+	w.Env.Clock.Step(5 * time.Second)
+	silent, _ := w.cluster.silence(w.Env.Clock.Now(), func() {})
+	if !slices.Equal(silent, []string{"n"}) || w.cluster.areSilent(silent) || w.cluster.isSilent("n") {
+		t.Errorf("%q seem to be silent, and are known to be", silent)
+	}
+	w.renew("other")
+	if !w.cluster.areSilent(silent) || !w.cluster.isSilent("n") {
+		t.Error("it is not known that the node is silent")
+	}
+}
+
+// A silent node is shown as such when its grace period has ended, and not with the next regular
+// pass. What cannot be done then is tried again with that one. Pins NLC-98.
+func TestAPassComesWhenAGracePeriodEnds(t *testing.T) {
+	c := newCluster(config{period: 5 * time.Second, grace: 50 * time.Second}, func(string) *metav1.MicroTime { return nil })
+	c.sight.begin(at)
+	c.show(node("node"), at)
+	pass := func(now time.Time) {
+		c.silence(now, func() {})
+		c.hasPassed(now)
+	}
+	for _, step := range []struct {
+		after time.Duration
+		due   bool
+	}{
+		{0, true}, // the first one
+		{time.Second, false},
+		{5 * time.Second, true},
+		{47 * time.Second, true},
+		{49 * time.Second, false},
+		{50 * time.Second, false}, // not over yet
+		{50*time.Second + time.Millisecond, true},
+		{51 * time.Second, false}, // nothing could be done about it
+		{56 * time.Second, true},
+	} {
+		now := at.Add(step.after)
+		if got := c.isDue(now); got != step.due {
+			t.Errorf("after %v a pass is due: %t", step.after, got)
+		}
+		if step.due {
+			pass(now)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package nodelifecycle
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// markPodsOf marks the pods of a node that has fallen silent.
+func (c *lifecycleController) markPodsOf(ctx context.Context, node string) error {
+	if !c.cluster.marked(node, false) {
+		return nil
+	}
+	all, err := c.podsOn.On(node)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, pod := range all {
+		errs = append(errs, c.markPod(ctx, pod))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	c.cluster.marked(node, true)
+	return nil
+}
+
+// reconcilePod marks a pod that was bound to a node which is not ready.
+func (c *lifecycleController) reconcilePod(ctx context.Context, key types.NamespacedName) error {
+	pod, found, err := reconcile.Found(c.pods.Pods(key.Namespace).Get(key.Name))
+	if !found {
+		return err
+	}
+	if !isNotReady(c.cluster.readiness(pod.Spec.NodeName)) {
+		return nil
+	}
+	return c.markPod(ctx, pod)
+}
+
+// isShownReady reports whether a pod has to be marked when its node is not ready.
+func isShownReady(pod *corev1.Pod) bool {
+	ready := pods.ReadyCondition(pod)
+	return ready != nil && ready.Status != corev1.ConditionFalse
+}
+
+// markPod marks a pod as not ready, unless it is already marked. After a conflict it has to be tried again: another
+// pod has its name, as the cache will show, or others change this one, and no event of a pod on a node brings it
+// back.
+func (c *lifecycleController) markPod(ctx context.Context, pod *corev1.Pod) error {
+	if !isShownReady(pod) {
+		return nil
+	}
+	body, err := notReadyPatch(pod, c.Clock.Now())
+	if err != nil {
+		return err
+	}
+	_, err = c.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsConflict(err):
+		return reconcile.Requeue(fmt.Errorf("marking pod %s/%s as not ready: %w", pod.Namespace, pod.Name, err))
+	}
+	c.Record(podNotReady(pod))
+	if err != nil {
+		return fmt.Errorf("marking pod %s/%s as not ready: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// notReadyPatch returns the strategic merge patch that sets the Ready condition of a pod to False and keeps
+// its other fields. The API server rejects the patch for another pod of the same name.
+func notReadyPatch(pod *corev1.Pod, now time.Time) ([]byte, error) {
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID},
+		"status": map[string]any{"conditions": []any{map[string]any{
+			"type": corev1.PodReady, "status": corev1.ConditionFalse, "lastTransitionTime": metav1.NewTime(now),
+		}}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the condition of a pod: %w", err)
+	}
+	return body, nil
+}

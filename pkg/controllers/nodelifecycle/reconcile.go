@@ -1,0 +1,90 @@
+package nodelifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// reconcileNode corrects the taints and the labels of a node.
+func (c *lifecycleController) reconcileNode(ctx context.Context, name string) error {
+	return errors.Join(c.reconcileTaints(ctx, name), c.reconcileLabels(ctx, name))
+}
+
+// reconcileTaints patches the newest state of a node that is known. If there is a newer one, that
+// is read, and patched instead.
+func (c *lifecycleController) reconcileTaints(ctx context.Context, name string) error {
+	err := c.patchTaints(ctx, name)
+	if apierrors.IsConflict(err) && c.refresh(ctx, name) {
+		err = c.patchTaints(ctx, name)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil // the cache will show that it is gone
+	case apierrors.IsConflict(err):
+		return reconcile.Requeue(err)
+	}
+	return err
+}
+
+func (c *lifecycleController) patchTaints(ctx context.Context, name string) error {
+	node, what := c.cluster.newest(name)
+	if node == nil {
+		return nil
+	}
+	change := changeOf(node, what)
+	if change.isEmpty() {
+		c.cluster.tainted(node, what)
+		return nil
+	}
+	now := c.Clock.Now()
+	body, err := taintsPatch(node, change.applyTo(node.Spec.Taints, now))
+	if err != nil {
+		return err
+	}
+	written, err := c.Client.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("changing the taints of node %s: %w", name, err)
+	}
+	klog.FromContext(ctx).V(2).Info("Changed the taints of a node", "node", name, "added", change.add, "removed", change.remove)
+	c.cluster.wrote(written, now)
+	if zone := c.cluster.tainted(node, what); what == granted && change.evicts() {
+		klog.FromContext(ctx).Info("Tainted a node so that its pods are evicted", "node", name, "zone", zone)
+		c.metrics.evictions.WithLabelValues(zone).Inc()
+	}
+	return nil
+}
+
+func (c *lifecycleController) reconcileLabels(ctx context.Context, name string) error {
+	node, _ := c.cluster.newest(name)
+	if node == nil {
+		return nil
+	}
+	missing := missingLabels(node)
+	if missing == nil {
+		return nil
+	}
+	body, err := labelsPatch(node, missing)
+	if err != nil {
+		return err
+	}
+	now := c.Clock.Now()
+	written, err := c.Client.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsConflict(err): // another node has its name, as the cache will show, or others change this one
+		return reconcile.Requeue(fmt.Errorf("labeling node %s: %w", name, err))
+	case err != nil:
+		return fmt.Errorf("labeling node %s: %w", name, err)
+	}
+	c.cluster.wrote(written, now)
+	return nil
+}

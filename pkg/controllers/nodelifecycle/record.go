@@ -1,0 +1,113 @@
+package nodelifecycle
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/component-helpers/node/topology"
+
+	"kcmd.dev/pkg/controllers/kit/writes"
+)
+
+// excludeLabel, with any value, excludes a node from the state of its zone.
+const excludeLabel = "node.kubernetes.io/exclude-disruption"
+
+// record holds the state of one node, identified by its UID.
+type record struct {
+	name string
+	uid  types.UID
+	// node is the newest known state of the node, from the cache or from the response to a write.
+	node *corev1.Node
+	// wrote is the time of that response, zero if the state is from the cache.
+	wrote time.Time
+
+	// ready is the status of its Ready condition, empty if it has none.
+	ready    corev1.ConditionStatus
+	zone     string
+	excluded bool // whether it does not count in the state of its zone
+
+	// seen is when the last heartbeat was observed, or else when the node was first observed.
+	seen      time.Time
+	heartbeat metav1.Time      // the last one in its Ready condition
+	renewed   metav1.MicroTime // the last renewal of its Lease, zero if there was none
+
+	// registered reports whether the node was announced.
+	registered bool
+	// unmarked reports whether some pods may still be shown as ready although the node is silent.
+	unmarked bool
+	eviction eviction
+}
+
+// eviction is the pending change to the taints of a node that evict its pods.
+type eviction int
+
+const (
+	// none: no change is pending.
+	none eviction = iota
+	// waiting: the node waits in the queue of its zone for a taint.
+	waiting
+	// granted: the node may get the taint now.
+	granted
+	// stripped: the taints have to be removed, because no zone has a ready node.
+	stripped
+)
+
+// show updates the record with a state of its node. It reports whether it has a heartbeat.
+func (r *record) show(node *corev1.Node, now time.Time) (heartbeat bool) {
+	r.node = node
+	r.zone = topology.GetZoneKey(node)
+	_, r.excluded = node.Labels[excludeLabel]
+	ready := conditionOf(node, corev1.NodeReady)
+	if ready == nil {
+		r.ready = ""
+		return false
+	}
+	heartbeat = r.ready == "" || !r.heartbeat.Equal(&ready.LastHeartbeatTime)
+	r.ready, r.heartbeat = ready.Status, ready.LastHeartbeatTime
+	if heartbeat {
+		r.seen = now
+	}
+	return heartbeat
+}
+
+// isBehind reports whether the cached state of the node is older than the response to a recent write. The
+// cache will catch up soon.
+func (r *record) isBehind(cached *corev1.Node, now time.Time) bool {
+	return !r.wrote.IsZero() && now.Sub(r.wrote) < writes.Timeout && isOlder(cached, r.node)
+}
+
+// isOlder returns false if the versions cannot be compared.
+func isOlder(a, b *corev1.Node) bool {
+	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+	return err == nil && order < 0
+}
+
+// renew notes a renewal of the Lease of the node, and reports whether it is a new one.
+func (r *record) renew(at *metav1.MicroTime, now time.Time) bool {
+	if at == nil || !r.renewed.Before(at) {
+		return false
+	}
+	r.renewed, r.seen = *at, now
+	return true
+}
+
+// graceOf returns the grace period of a node.
+func (c config) graceOf(r *record) time.Duration {
+	if r.ready == "" {
+		return c.startupGrace
+	}
+	return c.grace
+}
+
+// conditionOf returns a condition of a node, nil if it has none of the type.
+func conditionOf(node *corev1.Node, is corev1.NodeConditionType) *corev1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == is {
+			return &node.Status.Conditions[i]
+		}
+	}
+	return nil
+}

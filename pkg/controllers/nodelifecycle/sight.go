@@ -1,0 +1,57 @@
+package nodelifecycle
+
+import "time"
+
+// sight describes whether the instance itself is able to observe heartbeats. It cannot judge a node while
+// it is disconnected from the API server, right after it reconnects, or while its watch may be stale. The
+// lock of the cluster protects it.
+type sight struct {
+	// quiet is how long the instance may hear nothing from any node before it checks its own view.
+	quiet time.Duration
+	// interruption is the maximum time without a sign of the API server. After a longer time,
+	// earlier silence no longer counts.
+	interruption time.Duration
+
+	// since is the earliest time from which silence counts.
+	since time.Time
+	// sign is the last time at which the API server was known to be reachable.
+	sign time.Time
+	// leases is the last time at which the observed Leases were known to be current. The instance
+	// knows nothing about later renewals.
+	leases time.Time
+}
+
+// newSight returns the sight of an instance with this grace period and this time between passes. By
+// default, quiet is 12.5 and interruption is 22.5 seconds. Kubelets report every 10 seconds.
+func newSight(grace, period time.Duration) sight {
+	quiet := grace / 4
+	return sight{quiet: quiet, interruption: quiet + 2*period}
+}
+
+// begin is called when an instance begins without a predecessor.
+func (s *sight) begin(now time.Time) { s.since, s.sign = now, now }
+
+// reached records a sign of the API server. After an interruption, silence counts from now.
+func (s *sight) reached(now time.Time) {
+	if now.Sub(s.sign) > s.interruption {
+		s.since = now
+	}
+	s.sign = now
+}
+
+// sawLeases records that the observed Leases are current.
+func (s *sight) sawLeases(now time.Time) {
+	s.reached(now)
+	s.leases = now
+}
+
+// isOpen reports whether there was a recent sign of the API server.
+func (s *sight) isOpen(now time.Time) bool { return now.Sub(s.sign) <= s.quiet }
+
+// silentSince returns the time from which the silence of a node counts, given when it was last seen.
+func (s *sight) silentSince(seen time.Time) time.Time {
+	if seen.Before(s.since) {
+		return s.since
+	}
+	return seen
+}

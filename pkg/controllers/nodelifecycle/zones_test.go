@@ -1,0 +1,153 @@
+package nodelifecycle
+
+import (
+	"testing"
+	"time"
+)
+
+var usual = rates{normal: 0.1, disrupted: 0.01, large: 50, unhealthy: 0.55}
+
+func TestStateOfAZone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		count count
+		want  zoneState
+	}{
+		"NLC-60: all ready":                    {count{ready: 10}, normal},
+		"NLC-60: one not":                      {count{ready: 9, notReady: 1}, normal},
+		"NLC-60: two of three are too few":     {count{ready: 1, notReady: 2}, normal},
+		"NLC-60: three of five":                {count{ready: 2, notReady: 3}, partial},
+		"NLC-60: three of six":                 {count{ready: 3, notReady: 3}, normal},
+		"NLC-60: just the share":               {count{ready: 9, notReady: 11}, partial},
+		"NLC-60: just below":                   {count{ready: 10, notReady: 12}, normal},
+		"NLC-60: the last one lost":            {count{notReady: 20}, full},
+		"NLC-60, NLC-77: a single node is all": {count{notReady: 1}, full},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := usual.stateOf(tc.count); got != tc.want {
+				t.Errorf("state is %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestRateOfAZone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		state zoneState
+		nodes int
+		want  float32
+	}{
+		"NLC-61: normal":                    {normal, 10, 0.1},
+		"NLC-61: down, while others are up": {full, 100, 0.1},
+		"NLC-11, NLC-61: disrupted, large":  {partial, 51, 0.01},
+		"NLC-11, NLC-61: disrupted, small":  {partial, 50, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := usual.rateOf(tc.state, tc.nodes); got != tc.want {
+				t.Errorf("rate is %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestReactionToStatesOfZones(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before, now []zoneState
+		want        reaction
+	}{
+		"NLC-66: no zone counts":                    {nil, nil, keep},
+		"NLC-66: the first pass":                    {[]zoneState{initial, initial}, []zoneState{normal, partial}, follow},
+		"NLC-66: one goes down":                     {[]zoneState{normal, normal}, []zoneState{normal, full}, follow},
+		"NLC-66: still down":                        {[]zoneState{full, full}, []zoneState{full, full}, keep},
+		"NLC-64: the last one goes down":            {[]zoneState{full, partial}, []zoneState{full, full}, stop},
+		"NLC-64: down at the beginning":             {[]zoneState{initial}, []zoneState{full}, stop},
+		"NLC-64: a zone comes that is down, too":    {[]zoneState{full, initial}, []zoneState{full, full}, stop},
+		"NLC-65: one comes back":                    {[]zoneState{full, full}, []zoneState{partial, full}, resume},
+		"NLC-63: those that are gone do not matter": {[]zoneState{full}, []zoneState{normal}, resume},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := reactionTo(tc.before, tc.now); got != tc.want {
+				t.Errorf("reaction is %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+// let returns at which seconds of some a limiter lets one through.
+func let(l *limiter, from, to int) (all []int) {
+	for s := from; s <= to; s++ {
+		for l.take(at.Add(time.Duration(s) * time.Second)) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+func TestLimiter(t *testing.T) {
+	second := func(s int) time.Time { return at.Add(time.Duration(s) * time.Second) }
+	for name, tc := range map[string]struct {
+		run  func(l *limiter) []int
+		rate float32
+		want []int
+	}{
+		"NLC-34, NLC-69: one at once, then at the rate": {func(l *limiter) []int { return let(l, 0, 25) }, 0.1, []int{0, 10, 20}},
+		"NLC-69: no more than one is saved up":          {func(l *limiter) []int { return let(l, 100, 111) }, 0.1, []int{100, 110}},
+		"NLC-97: rate 0 lets none through":              {func(l *limiter) []int { return let(l, 0, 100) }, 0, nil},
+		"NLC-59: stopped":                               {func(l *limiter) []int { l.set(0, second(0)); return let(l, 0, 100) }, 0.1, nil},
+		"NLC-59: nothing is saved while it is stopped": {func(l *limiter) []int {
+			l.set(0, second(0))
+			l.set(0.1, second(100))
+			return let(l, 100, 115)
+		}, 0.1, []int{110}},
+		"NLC-59: the one that was saved stays": {func(l *limiter) []int { l.set(0.01, second(0)); return let(l, 0, 99) }, 0.1, []int{0}},
+		"NLC-59: a part of one does not": {func(l *limiter) []int {
+			l.take(second(0))
+			l.set(0.5, second(9))
+			return let(l, 9, 12)
+		}, 0.1, []int{11}},
+		"NLC-59: the same rate changes nothing": {func(l *limiter) []int {
+			l.take(second(0))
+			l.set(0.1, second(9))
+			return let(l, 9, 12)
+		}, 0.1, []int{10}},
+		"NLC-59: rate 1 resumes": {func(l *limiter) []int {
+			l.set(0, second(0))
+			l.set(1, second(5))
+			return let(l, 5, 7)
+		}, 1, []int{6, 7}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLimiter(tc.rate, at)
+			if got := tc.run(&l); len(got) != len(tc.want) || len(got) > 0 && got[0] != tc.want[0] || len(got) > 1 && got[len(got)-1] != tc.want[len(got)-1] {
+				t.Errorf("lets through at %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestSight(t *testing.T) {
+	second := func(s float64) time.Time { return at.Add(time.Duration(s * float64(time.Second))) }
+	for name, tc := range map[string]struct {
+		signs []float64
+		want  float64 // from when on silence counts
+	}{
+		"NLC-84: it began":                  {nil, 0},
+		"NLC-84: signs all the time":        {[]float64{10, 20, 42.5}, 0},
+		"NLC-84: an interruption":           {[]float64{10, 33}, 33},
+		"NLC-84: an interruption, then not": {[]float64{10, 40, 50, 60}, 40},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSight(50*time.Second, 5*time.Second)
+			s.begin(at)
+			for _, sign := range tc.signs {
+				s.reached(second(sign))
+			}
+			if got := s.silentSince(at.Add(-time.Hour)); !got.Equal(second(tc.want)) {
+				t.Errorf("silence counts from %v", got.Sub(at))
+			}
+			later := second(tc.want + 1)
+			if got := s.silentSince(later); !got.Equal(later) {
+				t.Errorf("silence of a node that was seen later counts from %v", got.Sub(at))
+			}
+		})
+	}
+}

@@ -1,0 +1,120 @@
+package noderoute
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"kcmd.dev/pkg/config/gates"
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/fakecloud"
+	"kcmd.dev/test/must"
+)
+
+func nodeWith(name, podRange string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDRs: []string{podRange}}}
+}
+
+// run runs an instance until the end of the test, in a cloud with some routes. It returns how often the
+// routes have been listed.
+func run(t *testing.T, cfg config, node *corev1.Node, routes ...cloudprovider.Route) (env *controllertest.Env, rounds func() int) {
+	t.Helper()
+	memory := fakecloud.The()
+	memory.SetRoutes("kubernetes", routes...)
+	env = controllertest.New(t, node)
+	c := must.Get(newController(env.Env, cfg))(t)
+	env.Start(t)
+	t.Cleanup(env.Run(t, c))
+	return env, func() int { return len(memory.Calls("ListRoutes")) }
+}
+
+// A round in which nothing has changed lists the routes, and writes nothing. Pins ROUTE-11 and ROUTE-28.
+func TestRoundsFollowOneAnother(t *testing.T) {
+	fakecloud.The().Reset()
+	cfg := configOf(nil)
+	cfg.period = time.Millisecond
+	env, rounds := run(t, cfg, nodeWith("periodic", "10.244.4.0/24"))
+	nodes := env.CacheOf(t, &corev1.Node{})
+	controllertest.Eventually(t, "the cache shows the condition", func() bool {
+		node, ok, err := nodes.GetByKey("periodic")
+		return err == nil && ok && len(node.(*corev1.Node).Status.Conditions) == 1
+	})
+	awaitRounds := func() {
+		more := rounds() + 3
+		controllertest.Eventually(t, "there are more rounds", func() bool { return rounds() >= more })
+	}
+	awaitRounds() // one may have begun before
+	written := len(env.Writes())
+	awaitRounds()
+	if created := fakecloud.The().Calls("CreateRoute periodic"); len(created) != 1 || len(env.Writes()) != written {
+		t.Errorf("the provider was asked for %v, and %v were sent", created, env.WriteVerbs())
+	}
+}
+
+// With the gate, the first event has a round at once. Further ones share one of their own, ten seconds
+// later, and so has a failure. Pins ROUTE-11 and ROUTE-26.
+func TestRoundsAfterEventsAreLimited(t *testing.T) {
+	memory := fakecloud.The()
+	memory.Reset()
+	began := time.Now()
+	cfg := configOf(func(c *v1beta1.KubeControllerManagerConfiguration) {
+		c.FeatureGates = map[string]bool{gates.CloudWatchBasedRoutes: true}
+	})
+	cfg.period = time.Millisecond // has no effect
+	memory.Fail("ListRoutes", errors.New("busy"))
+	env, rounds := run(t, cfg, nodeWith("early", "10.244.5.0/24"))
+	controllertest.Eventually(t, "the routes are listed", func() bool { return rounds() == 1 })
+	memory.Fail("ListRoutes", nil)
+	env.Store(t, nodeWith("late", "10.244.6.0/24"))
+	controllertest.Eventually(t, "both nodes have routes", func() bool {
+		return len(memory.Routes("early")) == 1 && len(memory.Routes("late")) == 1
+	})
+	if took := time.Since(began); took < 9*time.Second || rounds() != 2 {
+		t.Errorf("there were %d rounds within %v", rounds(), took)
+	}
+}
+
+// Routes with the addresses of nodes are deleted before others are created; without them, one does not
+// wait for the other. A route without a node goes if it is in a range of the cluster. Pins ROUTE-14,
+// ROUTE-15 and ROUTE-22.
+func TestRoutesAreDeletedAndCreated(t *testing.T) {
+	for name, addresses := range map[string]bool{"deleted-first": true, "at-once": false} {
+		t.Run(name, func(t *testing.T) {
+			memory := fakecloud.The()
+			memory.Reset()
+			stale := types.NodeName("")
+			if addresses {
+				stale = "gone"
+			}
+			route := cloudprovider.Route{Name: "stale", TargetNode: stale, DestinationCIDR: "10.244.9.0/24", EnableNodeAddresses: addresses}
+			deletion := memory.Hold("DeleteRoute")
+			t.Cleanup(deletion.Release)
+			_, _ = run(t, configOf(nil), nodeWith(name, "10.244.8.0/24"), route)
+			created := func() []fakecloud.Call { return memory.Calls("CreateRoute " + name) }
+			deleted := "DeleteRoute"
+			if addresses {
+				deleted += " gone"
+			}
+			controllertest.Eventually(t, "the deletion has begun", func() bool {
+				calls := memory.Calls(deleted)
+				return len(calls) > 0 && calls[len(calls)-1].What == deleted
+			})
+			if addresses {
+				deletion.Release()
+			}
+			controllertest.Eventually(t, "the route is created", func() bool { return len(memory.Routes(name)) == 1 })
+			deletion.Release()
+			controllertest.Eventually(t, "the stale route is deleted", func() bool { return len(memory.Routes(string(stale))) == 0 })
+			if calls := created(); len(calls) != 1 || addresses && slices.Contains(calls[0].Open, deleted) {
+				t.Errorf("the calls are %+v", calls)
+			}
+		})
+	}
+}

@@ -1,0 +1,112 @@
+package podgc
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/index"
+)
+
+// passPeriod is the time between the end of a pass and the next one.
+const passPeriod = 20 * time.Second
+
+// pass finds and deletes pods once. No further pod is started once ctx has ended; requests use
+// the context working.
+func (gc *podGC) pass(ctx, working context.Context) {
+	gc.deleteAll(ctx, working, gc.excessive(), reasonTerminated)
+	gc.deleteAll(ctx, working, gc.outOfService(ctx), reasonOutOfService)
+	gc.deleteAll(ctx, working, gc.orphaned(ctx, working), reasonOrphaned)
+	gc.deleteAll(ctx, working, gc.indexed(terminatingIndex, unscheduled), reasonUnscheduled)
+}
+
+// excessive returns the finished pods beyond the threshold that are not being deleted already.
+func (gc *podGC) excessive() []*corev1.Pod {
+	if gc.threshold <= 0 {
+		return nil
+	}
+	return excess(gc.indexed(terminatedIndex, terminated), gc.threshold)
+}
+
+// outOfService returns the pods being deleted on nodes that are out of service.
+func (gc *podGC) outOfService(ctx context.Context) []*corev1.Pod {
+	var found []*corev1.Pod
+	for _, name := range gc.pods.ListIndexFuncValues(terminatingIndex) {
+		if name == unscheduled {
+			continue
+		}
+		node, err := gc.nodes.Get(name)
+		if err != nil {
+			klog.FromContext(ctx).V(2).Info("Skipping pods being deleted on an unknown node", "node", name, "err", err)
+			continue
+		}
+		if isOutOfService(node) {
+			found = append(found, gc.indexed(terminatingIndex, name)...)
+		}
+	}
+	inOrder(found)
+	return found
+}
+
+// orphaned returns the pods of nodes that are known not to exist.
+func (gc *podGC) orphaned(ctx, working context.Context) []*corev1.Pod {
+	now := gc.Clock.Now()
+	gc.quarantine.release(gc.isShown)
+	for _, name := range gc.pods.ListIndexFuncValues(index.PodsByNode) {
+		if !gc.isShown(name) {
+			gc.quarantine.add(name, now)
+		}
+	}
+	var found []*corev1.Pod
+	for _, name := range gc.quarantine.due(now) {
+		if ctx.Err() != nil {
+			return nil
+		}
+		gone, err := gc.isGone(working, name)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to read a missing node, keeping its pods", "node", name)
+		}
+		if gone {
+			found = append(found, gc.indexed(index.PodsByNode, name)...)
+		}
+	}
+	return found
+}
+
+// isShown reports whether the cache contains a node. Its lister returns no error other than
+// NotFound.
+func (gc *podGC) isShown(name string) bool {
+	_, err := gc.nodes.Get(name)
+	return err == nil
+}
+
+// isGone reads live whether a node that is not cached exists.
+func (gc *podGC) isGone(ctx context.Context, name string) (bool, error) {
+	if gc.isShown(name) {
+		return false, nil
+	}
+	_, err := gc.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return false, err
+}
+
+// indexed returns the pods that an index has under a key.
+func (gc *podGC) indexed(name, key string) []*corev1.Pod {
+	objects, err := gc.pods.ByIndex(name, key)
+	if err != nil {
+		return nil // the index was added when the controller was built
+	}
+	found := make([]*corev1.Pod, 0, len(objects))
+	for _, object := range objects {
+		if pod, ok := object.(*corev1.Pod); ok {
+			found = append(found, pod)
+		}
+	}
+	return found
+}

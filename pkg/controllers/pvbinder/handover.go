@@ -1,0 +1,58 @@
+package pvbinder
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"kcmd.dev/pkg/controller"
+)
+
+// handover is what an instance leaves to its successor. All else is in the API: the annotations and the
+// phases of volumes and claims show how far each of them is.
+type handover struct {
+	// failures block operations that have failed recently.
+	failures map[string]failure
+	// starts are when provisioning and deletions that have not been completed began.
+	starts map[startKey]start
+	// recycles are the pods at work. Without them, the successor would take such a pod for a remnant,
+	// delete it, and mark the volume as Failed.
+	recycles map[types.UID]recyclerPod
+}
+
+// recyclerPod is the pod that empties a volume.
+type recyclerPod struct {
+	volume, namespace, name string
+	uid                     types.UID
+}
+
+// HandOver implements controller.HandsOver.
+func (c *binderController) HandOver() handover {
+	return handover{failures: c.operations.failures(), starts: c.timings.copied(), recycles: c.recycles.copied()}
+}
+
+// takeOver continues what the predecessor began.
+func (c *binderController) takeOver() {
+	left, ok := controller.TakeOver(c.Env, c)
+	if !ok {
+		return
+	}
+	c.operations.inherit(left.failures)
+	c.timings.inherit(left.starts)
+	c.recycles.inherit(left.recycles)
+	for volume, pod := range left.recycles {
+		if v := c.volumes.get(pod.volume); v == nil || v.UID != volume {
+			c.operations.start(recycleName(pod.volume, volume), func(_, working context.Context) error {
+				c.abandonRecycle(working, volume)
+				return nil
+			})
+		}
+	}
+}
+
+// start is when an operation was first tried.
+type start struct {
+	at     time.Time
+	plugin string
+}

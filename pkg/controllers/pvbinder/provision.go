@@ -1,0 +1,94 @@
+package pvbinder
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/component-helpers/storage/volume"
+)
+
+// provision starts to have a volume made for a claim. The claim is bound once the volume exists.
+func (c *binderController) provision(claim *corev1.PersistentVolumeClaim) error {
+	if !c.provisions {
+		return nil
+	}
+	class, err := c.classes.Get(volume.GetPersistentVolumeClaimClass(claim))
+	if err != nil {
+		c.recordAll(provisioningFailed(claim, err.Error()))
+		return nil
+	}
+	internal, external, err := c.plugins.provisionerFor(class)
+	if err != nil {
+		c.recordAll(provisioningFailed(claim, err.Error()))
+		return nil
+	}
+	plugin, run := external, c.askProvisioner(external)
+	if internal != nil {
+		plugin, run = internal.Name(), c.provisionBy(internal, class)
+	}
+	key, uid := keyOf(claim), claim.UID
+	c.operations.start(fmt.Sprintf("provision-%s[%s]", key, uid), func(stopping, working context.Context) error {
+		claim := c.claims.get(key)
+		if claim == nil || claim.UID != uid {
+			return nil // it is gone
+		}
+		c.timings.begin(operationProvision, uid, plugin)
+		err := run(stopping, working, claim)
+		if err != nil {
+			c.timings.fail(operationProvision, uid)
+		}
+		return err
+	})
+	return nil
+}
+
+// provisioning is an operation for a claim.
+type provisioning func(stopping, working context.Context, claim *corev1.PersistentVolumeClaim) error
+
+// askProvisioner returns the operation that asks an external provisioner for a volume.
+func (c *binderController) askProvisioner(provisioner string) provisioning {
+	return func(_, working context.Context, claim *corev1.PersistentVolumeClaim) error {
+		if asking := handedOver(claim, provisioner); asking != nil {
+			written, err := c.updateClaim(working, asking)
+			if err != nil {
+				c.recordAll(provisioningFailed(claim, fmt.Sprintf("Error saving claim: %v", err)))
+				return fmt.Errorf("asking %s for a volume for claim %s: %w", provisioner, keyOf(claim), err)
+			}
+			claim = written
+		}
+		c.recordAll(waitsForProvisioner(claim, provisioner))
+		return nil
+	}
+}
+
+// volumeFor returns the volume that a plugin made for a claim.
+func volumeFor(claim *corev1.PersistentVolumeClaim, ref *corev1.ObjectReference, class *storagev1.StorageClass, plugin string, made *provisionedStorage) *corev1.PersistentVolume {
+	v := &corev1.PersistentVolume{}
+	v.Name = volumeNameFor(claim)
+	v.Annotations = map[string]string{volume.AnnBoundByController: "yes", volume.AnnDynamicallyProvisioned: plugin}
+	for key, value := range made.Annotations {
+		v.Annotations[key] = value
+	}
+	v.Spec = corev1.PersistentVolumeSpec{
+		PersistentVolumeSource:        made.Source,
+		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+		AccessModes:                   claim.Spec.AccessModes,
+		Capacity:                      corev1.ResourceList{corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage]},
+		ClaimRef:                      ref,
+		StorageClassName:              class.Name,
+	}
+	if len(v.Spec.AccessModes) == 0 {
+		v.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	}
+	if class.ReclaimPolicy != nil {
+		v.Spec.PersistentVolumeReclaimPolicy = *class.ReclaimPolicy
+	}
+	if v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
+		v.Finalizers = []string{volume.PVDeletionInTreeProtectionFinalizer}
+	}
+	return v
+}
+
+func volumeNameFor(claim *corev1.PersistentVolumeClaim) string { return "pvc-" + string(claim.UID) }

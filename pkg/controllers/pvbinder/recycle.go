@@ -1,0 +1,144 @@
+package pvbinder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/index"
+	"kcmd.dev/pkg/controllers/kit/protection"
+	"kcmd.dev/pkg/controllers/kit/volumes"
+)
+
+// recycles remembers the pods that empty volumes, by the volume.
+type recycles struct {
+	mu sync.Mutex
+	of map[types.UID]recyclerPod
+}
+
+func newRecycles() *recycles { return &recycles{of: map[types.UID]recyclerPod{}} }
+
+func (r *recycles) podOf(volume types.UID) (recyclerPod, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pod, ok := r.of[volume]
+	return pod, ok
+}
+
+func (r *recycles) add(volume types.UID, pod recyclerPod) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.of[volume] = pod
+}
+
+func (r *recycles) remove(volume types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.of, volume)
+}
+
+func (r *recycles) copied() map[types.UID]recyclerPod {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.of)
+}
+
+func (r *recycles) inherit(left map[types.UID]recyclerPod) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.Copy(r.of, left)
+}
+
+// recycleVolume empties a volume and makes it available again. It ends without an error: what did not
+// succeed is tried again with the next pass.
+func (c *binderController) recycleVolume(stopping, working context.Context, v *corev1.PersistentVolume) {
+	logger := klog.FromContext(working).WithValues("volume", v.Name)
+	live, err := c.liveReleased(working, v)
+	switch {
+	case err != nil:
+		logger.V(3).Info("A volume is not emptied now", "err", err)
+		return
+	case live == nil:
+		c.abandonRecycle(working, v.UID)
+		return
+	}
+	used, err := c.podsUsing(working, live)
+	if err != nil {
+		logger.V(3).Info("A volume is not emptied now: whether pods use it is not known", "err", err)
+		return
+	}
+	if len(used) > 0 {
+		c.recordAll(usedByPods(live, strings.Join(used, ",")))
+		return
+	}
+	plugin := c.plugins.recyclerFor(live)
+	if plugin == nil {
+		c.failRecycle(working, live, "No recycler plugin found for the volume!")
+		return
+	}
+	err = c.runRecycler(stopping, working, live, plugin.RecyclerPod(live))
+	switch {
+	case errors.Is(err, errHandedOver):
+		return
+	case err != nil:
+		c.failRecycle(working, live, fmt.Sprintf("Recycle failed: %v", err))
+		return
+	}
+	c.recordAll(recycled(live))
+	if err := c.unbind(working, live); err != nil {
+		logger.V(3).Info("A volume that was emptied could not be unbound, and is emptied again", "err", err)
+	}
+}
+
+// failRecycle marks a volume as Failed.
+func (c *binderController) failRecycle(ctx context.Context, v *corev1.PersistentVolume, message string) {
+	if _, err := c.setPhase(ctx, v, corev1.VolumeFailed, recyclingFailed(v, message)); err != nil {
+		klog.FromContext(ctx).V(3).Info("Marking a volume as failed failed", "volume", v.Name, "err", err)
+	}
+}
+
+// podsUsing returns the pods that may still use a released volume, sorted. A claim of that name that is
+// known is another one, and so the pods use another volume. That no pod uses the volume is concluded from
+// a live list: the cache may lack a pod.
+func (c *binderController) podsUsing(ctx context.Context, v *corev1.PersistentVolume) ([]string, error) {
+	if c.claims.get(claimKeyOf(v)) != nil {
+		return nil, nil
+	}
+	ref := v.Spec.ClaimRef
+	cached, err := c.pods.Of(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
+	if err != nil {
+		return nil, err
+	}
+	if used := usersOf(cached); len(used) > 0 {
+		return used, nil
+	}
+	var live []*corev1.Pod
+	_, err = protection.EachPod(ctx, c.Client, ref.Namespace, fields.Everything(), func(pod *corev1.Pod) {
+		uses := func(of corev1.Volume) bool { return index.ClaimOf(pod, &of) == ref.Name }
+		if slices.ContainsFunc(pod.Spec.Volumes, uses) {
+			live = append(live, pod.DeepCopy())
+		}
+	})
+	return usersOf(live), err
+}
+
+// usersOf returns the keys of the pods that use their volumes, sorted.
+func usersOf(pods []*corev1.Pod) []string {
+	var keys []string
+	for _, pod := range pods {
+		if !volumes.IsTerminated(pod) {
+			keys = append(keys, keyOf(pod))
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,280 @@
+package pvbinder
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"kcmd.dev/test/controllertest"
+)
+
+// toRecycle is a volume to be emptied whose claim is gone.
+func toRecycle(changes ...func(*pv)) *pv {
+	return aVolume("volume", append([]func(*pv){claimedBy(claimUID), byController, onHostPath("/data"), policy(corev1.PersistentVolumeReclaimRecycle), inPhase(corev1.VolumeReleased)}, changes...)...)
+}
+
+const (
+	podName   = "recycler-for-volume"
+	listPods  = "list pods"
+	watchPods = "watch pods"
+	watchEv   = "watch events"
+	createPod = "create pods " + podName
+	deletePod = "delete pods " + podName
+)
+
+// asked are the requests before a pod is created.
+var asked = []string{getVolume, getClaim, listPods, watchPods, watchEv}
+
+// recycling starts to empty a volume, and returns when the pod exists.
+func recycling(t *testing.T, f *fixture) {
+	t.Helper()
+	if err := f.c.reconcileVolume(f.Context(), "volume"); err != nil {
+		t.Fatal(err)
+	}
+	controllertest.Eventually(t, "the pod is known", func() bool {
+		_, ok := f.c.recycles.podOf("volume-uid")
+		return ok
+	})
+}
+
+func setPod(t *testing.T, f *fixture, phase corev1.PodPhase, message string) {
+	t.Helper()
+	controllertest.Change(t, f.Env, metav1.NamespaceDefault, podName, func(p *corev1.Pod) { p.Status.Phase, p.Status.Message = phase, message })
+}
+
+// Pins PVB-39, PVB-40, PVB-85, PVB-85b and PVB-85c.
+func TestAVolumeIsRecycled(t *testing.T) {
+	f := begin(t, toRecycle())
+	recycling(t, f)
+	f.WantRequests(t, append(asked, createPod)...)
+	f.mustSync(t, func() error { return f.c.reconcileVolume(f.Context(), "volume") }) // it is running
+	pod := controllertest.MustStored[*corev1.Pod](t, f.Env, metav1.NamespaceDefault, podName)
+	if pod.Spec.Volumes[0].HostPath.Path != "/data" || pod.Spec.Volumes[0].HostPath.Type != nil || *pod.Spec.ActiveDeadlineSeconds != 150 {
+		t.Errorf("the pod is %+v", pod.Spec)
+	}
+	f.Store(t, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "e"}, Type: corev1.EventTypeNormal, Reason: "Pulling", Message: "pulling it"})
+	controllertest.Eventually(t, "the event was passed on", func() bool { return len(f.Env.Events.Events) > 0 })
+	setPod(t, f, corev1.PodSucceeded, "")
+	f.c.operations.await()
+	f.WantRequests(t, deletePod, putVolume, putVolumeStatus)
+	f.WantEvents(t, "Normal RecyclerPod Recycler pod: pulling it", "Normal VolumeRecycled Volume recycled")
+	if v := f.volume(t); v.Spec.ClaimRef != nil || v.Status.Phase != corev1.VolumeAvailable {
+		t.Errorf("the volume is %s of %v", v.Status.Phase, v.Spec.ClaimRef)
+	}
+}
+
+func TestARecyclerPodFails(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ending func(t *testing.T, f *fixture)
+		want   string
+	}{
+		"PVB-85c: it fails":    {func(t *testing.T, f *fixture) { setPod(t, f, corev1.PodFailed, "") }, "failed to recycle volume: pod failed, pod.Status.Message unknown"},
+		"PVB-85c: it says why": {func(t *testing.T, f *fixture) { setPod(t, f, corev1.PodFailed, "too slow") }, "failed to recycle volume: too slow"},
+		"PVB-85c: it is deleted": {func(t *testing.T, f *fixture) {
+			f.Remove(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: podName}})
+		}, "failed to recycle volume: recycler pod was deleted"},
+		"PVB-85c: it cannot be deleted": {func(t *testing.T, f *fixture) {
+			f.Refuse(deletePod, errors.New("boom"))
+			setPod(t, f, corev1.PodSucceeded, "")
+		}, "failed to delete recycler pod: boom"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := begin(t, toRecycle())
+			recycling(t, f)
+			f.WantRequests(t, append(asked, createPod)...)
+			tc.ending(t, f)
+			f.c.operations.await()
+			f.WantRequests(t, deletePod, putVolumeStatus)
+			f.WantEvents(t, "Warning VolumeFailedRecycle Recycle failed: "+tc.want)
+			if v := f.volume(t); v.Status.Phase != corev1.VolumeFailed || v.Status.Message != "Recycle failed: "+tc.want || v.Spec.ClaimRef == nil {
+				t.Errorf("the volume is %+v", v.Status)
+			}
+			if f.c.operations.isBlocked("recycle-volume[volume-uid]") {
+				t.Error("PVB-46: it is blocked")
+			}
+		})
+	}
+}
+
+func TestARecyclerPodIsNotCreated(t *testing.T) {
+	exists := apierrors.NewAlreadyExists(corev1.Resource("pods"), podName)
+	const prefix = "Warning VolumeFailedRecycle Recycle failed: failed to recycle volume: "
+	for name, tc := range map[string]struct {
+		create, remove error
+		want           string
+		requests       []string
+	}{
+		"PVB-85c, PVB-110: an old one": {create: exists, want: "old recycler pod found, will retry later", requests: []string{createPod, deletePod, putVolumeStatus}},
+		"PVB-85c: an old one stays":    {create: exists, remove: errors.New("boom"), want: "failed to delete old recycler pod default/recycler-for-volume: boom", requests: []string{createPod, deletePod, putVolumeStatus}},
+		"PVB-85c: it is refused":       {create: errors.New("quota"), want: "unexpected error creating recycler pod:  quota", requests: []string{createPod, putVolumeStatus}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := begin(t, toRecycle())
+			f.Refuse(createPod, tc.create)
+			if tc.remove != nil {
+				f.Refuse(deletePod, tc.remove)
+			} else {
+				f.Store(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: podName}})
+			}
+			f.mustSync(t, f.syncVolume)
+			f.WantRequests(t, append(asked, tc.requests...)...)
+			f.WantEvents(t, prefix+tc.want)
+		})
+	}
+}
+
+func TestAVolumeIsNotRecycled(t *testing.T) {
+	user := controllertest.Pod(namespace, "b", using)
+	another := controllertest.Pod(namespace, "a", using, controllertest.InPhase(corev1.PodPending))
+	inUse := "Normal VolumeFailedRecycle Volume is used by pods: ns/a,ns/b"
+	for name, tc := range map[string]struct {
+		stored, live []runtime.Object
+		requests     []string
+		events       []string
+	}{
+		"PVB-85: pods use it":                        {stored: []runtime.Object{toRecycle(), user, another}, requests: []string{getVolume, getClaim}, events: []string{inUse}},
+		"PVB-115: pods use it that are not cached":   {stored: []runtime.Object{toRecycle()}, live: []runtime.Object{user, another}, requests: []string{getVolume, getClaim, listPods}, events: []string{inUse}},
+		"PVB-85: it is not released":                 {stored: []runtime.Object{toRecycle()}, live: []runtime.Object{toRecycle(func(v *pv) { v.Spec.ClaimRef = nil })}, requests: []string{getVolume}},
+		"PVB-115, PVB-107: another has its name":     {stored: []runtime.Object{toRecycle()}, live: []runtime.Object{toRecycle(func(v *pv) { v.UID = "second" })}, requests: []string{getVolume}},
+		"PVB-115, PVB-100: its claim is not cached":  {stored: []runtime.Object{toRecycle()}, live: []runtime.Object{aClaim(naming("volume"))}, requests: []string{getVolume, getClaim}},
+		"PVB-115: its claim, bound elsewhere, lives": {stored: []runtime.Object{toRecycle()}, live: []runtime.Object{aClaim()}, requests: []string{getVolume, getClaim}},
+		"PVB-85: there is no plugin": {stored: []runtime.Object{toRecycle(onLocal)}, requests: []string{getVolume, getClaim, listPods, putVolumeStatus},
+			events: []string{"Warning VolumeFailedRecycle No recycler plugin found for the volume!"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := begin(t, tc.stored...)
+			for _, object := range tc.live {
+				f.Store(t, object)
+			}
+			f.mustSync(t, f.syncVolume)
+			f.WantRequests(t, tc.requests...)
+			f.WantEvents(t, tc.events...)
+		})
+	}
+}
+
+// Pods of a claim that has the name now use another volume, and pods that have ended use none.
+//
+// Pins PVB-85 and PVB-85a.
+func TestPodsThatDoNotUseAVolume(t *testing.T) {
+	f := begin(t, toRecycle(), aClaim(recreatedClaim), controllertest.Pod(namespace, "b", using))
+	recycling(t, f)
+	setPod(t, f, corev1.PodSucceeded, "")
+	f.c.operations.await()
+	f.WantEvents(t, "Normal VolumeRecycled Volume recycled")
+
+	f = begin(t, toRecycle(), controllertest.Pod(namespace, "b", using, controllertest.InPhase(corev1.PodSucceeded)))
+	recycling(t, f)
+	setPod(t, f, corev1.PodSucceeded, "")
+	f.c.operations.await()
+	f.WantEvents(t, "Normal VolumeRecycled Volume recycled")
+}
+
+// The deletion of a recycler pod is for its UID. Pins PVB-116.
+func TestTheDeletionOfARecyclerPodHasPreconditions(t *testing.T) {
+	f := begin(t, toRecycle())
+	recycling(t, f)
+	pod := controllertest.MustStored[*corev1.Pod](t, f.Env, metav1.NamespaceDefault, podName)
+	f.Intercept(deletePod, func(a clienttesting.Action) error {
+		if d, ok := a.(clienttesting.DeleteActionImpl); !ok || *d.DeleteOptions.Preconditions.UID != pod.UID {
+			t.Errorf("got %+v", a)
+		}
+		return nil
+	})
+	setPod(t, f, corev1.PodSucceeded, "")
+	f.c.operations.await()
+}
+
+// Pins PVB-109, PVB-110 and PVB-120.
+func TestARecyclerPodIsHandedOver(t *testing.T) {
+	stopped := func(t *testing.T, changes ...func(*pv)) (*fixture, handover) {
+		t.Helper()
+		f := begin(t, toRecycle(changes...))
+		ctx, stop := context.WithCancel(t.Context())
+		f.c.operations.begin(ctx, t.Context())
+		recycling(t, f)
+		stop()
+		f.c.operations.await()
+		f.WantRequests(t, append(asked, createPod)...)
+		f.WantEvents(t)
+		if phase := f.volume(t).Status.Phase; phase != corev1.VolumeReleased {
+			t.Errorf("the volume is %s", phase)
+		}
+		return f, f.c.HandOver()
+	}
+	succeed := func(t *testing.T, f *fixture, left handover) *fixture {
+		t.Helper()
+		f.Succeed(left)
+		c, err := newController(f.Env.Env, defaults())
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := wired(t, f.Env, c)
+		c.takeOver()
+		return next
+	}
+	t.Run("the pod goes on", func(t *testing.T) {
+		f, left := stopped(t)
+		next := succeed(t, f, left)
+		if err := next.c.reconcileVolume(f.Context(), "volume"); err != nil {
+			t.Fatal(err)
+		}
+		controllertest.Eventually(t, "the pod was read", func() bool { return len(f.Fake.Actions()) >= 6 })
+		setPod(t, f, corev1.PodSucceeded, "")
+		next.c.operations.await()
+		f.WantRequests(t, append(asked, "get pods "+podName, deletePod, putVolume, putVolumeStatus)...)
+		f.WantEvents(t, "Normal VolumeRecycled Volume recycled")
+	})
+	t.Run("the pod is gone", func(t *testing.T) {
+		f, left := stopped(t)
+		f.Remove(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: podName}})
+		next := succeed(t, f, left)
+		if err := next.c.reconcileVolume(f.Context(), "volume"); err != nil {
+			t.Fatal(err)
+		}
+		controllertest.Eventually(t, "there is another pod", func() bool { return len(f.Fake.Actions()) >= 7 })
+		setPod(t, f, corev1.PodSucceeded, "")
+		next.c.operations.await()
+		f.WantRequests(t, append(asked, "get pods "+podName, createPod, deletePod, putVolume, putVolumeStatus)...)
+	})
+	t.Run("the volume was freed", func(t *testing.T) {
+		f, left := stopped(t)
+		f.Store(t, toRecycle(claimedBy("")))
+		next := succeed(t, f, left)
+		next.c.volumes.seen("volume", toRecycle())
+		f.mustSync(t, next.syncVolume)
+		f.WantRequests(t, getVolume, deletePod)
+	})
+	t.Run("the volume is gone", func(t *testing.T) {
+		f, left := stopped(t)
+		f.Remove(t, toRecycle())
+		next := succeed(t, f, left)
+		next.c.operations.await()
+		f.WantRequests(t, deletePod)
+	})
+}
+
+// Failures and times are handed over. Pins PVB-109.
+func TestFailuresAreHandedOver(t *testing.T) {
+	f := begin(t, released("/data"))
+	f.mustSync(t, f.syncVolume)
+	f.Clock.Step(time.Millisecond)
+	f.Succeed(f.c.HandOver())
+	c, err := newController(f.Env.Env, defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := wired(t, f.Env, c)
+	c.takeOver()
+	f.mustSync(t, next.syncVolume)
+	f.WantRequests(t)
+	c.volumeGone(released("/data"))
+	wantSeries(t, next, "volume_operation_total_seconds", "operation_name=delete plugin_name=kubernetes.io/host-path 1")
+}

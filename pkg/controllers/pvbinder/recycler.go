@@ -1,0 +1,165 @@
+package pvbinder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+)
+
+// errHandedOver ends the wait for a pod because the instance is to stop. The pod goes on.
+var errHandedOver = errors.New("the instance is to stop")
+
+// runRecycler empties a volume by a pod, and deletes the pod. If a predecessor has started the pod, it is
+// waited for.
+func (c *binderController) runRecycler(stopping, working context.Context, v *corev1.PersistentVolume, pod *corev1.Pod) error {
+	seen, err := c.watchPod(working, pod)
+	if err != nil {
+		return err
+	}
+	defer seen.stop()
+	started, err := c.beginRecycle(working, v, pod)
+	if err != nil {
+		return fmt.Errorf("failed to recycle volume: %w", err)
+	}
+	if err = c.awaitRecycler(stopping, v, started, seen); errors.Is(err, errHandedOver) {
+		return err
+	}
+	c.recycles.remove(v.UID)
+	deleted := c.deletePod(working, started)
+	switch {
+	case err != nil:
+		return fmt.Errorf("failed to recycle volume: %w", err)
+	case deleted != nil:
+		return fmt.Errorf("failed to delete recycler pod: %w", deleted)
+	}
+	return nil
+}
+
+// podWatches show what happens to a recycler pod.
+type podWatches struct{ pods, events watch.Interface }
+
+func (w podWatches) stop() {
+	w.pods.Stop()
+	w.events.Stop()
+}
+
+// watchPod watches a pod, whether it exists or not, and the events about it.
+func (c *binderController) watchPod(ctx context.Context, pod *corev1.Pod) (podWatches, error) {
+	pods, err := c.Client.CoreV1().Pods(pod.Namespace).Watch(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", pod.Name).String(),
+	})
+	if err != nil {
+		return podWatches{}, fmt.Errorf("watching recycler pod %s: %w", keyOf(pod), err)
+	}
+	events, err := c.Client.CoreV1().Events(pod.Namespace).Watch(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("involvedObject.name", pod.Name).String(),
+	})
+	if err != nil {
+		pods.Stop()
+		return podWatches{}, fmt.Errorf("watching the events of recycler pod %s: %w", keyOf(pod), err)
+	}
+	return podWatches{pods, events}, nil
+}
+
+// beginRecycle returns the pod to wait for: the one that a predecessor has left, if it exists, or
+// else a new one. It records the pod.
+func (c *binderController) beginRecycle(ctx context.Context, v *corev1.PersistentVolume, pod *corev1.Pod) (recyclerPod, error) {
+	pods := c.Client.CoreV1().Pods(pod.Namespace)
+	if left, ok := c.recycles.podOf(v.UID); ok {
+		live, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
+		if err == nil && live.UID == left.uid && live.Namespace == left.namespace {
+			return left, nil
+		}
+		c.recycles.remove(v.UID)
+	}
+	created, err := pods.Create(ctx, pod, metav1.CreateOptions{})
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		if err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return recyclerPod{}, fmt.Errorf("failed to delete old recycler pod %s: %w", keyOf(pod), err)
+		}
+		return recyclerPod{}, errors.New("old recycler pod found, will retry later")
+	case err != nil:
+		return recyclerPod{}, fmt.Errorf("unexpected error creating recycler pod:  %w", err)
+	}
+	started := recyclerPod{volume: v.Name, namespace: created.Namespace, name: created.Name, uid: created.UID}
+	c.recycles.add(v.UID, started)
+	return started, nil
+}
+
+// awaitRecycler waits until a pod has succeeded. It passes the events of the pod on to the volume.
+func (c *binderController) awaitRecycler(stopping context.Context, v *corev1.PersistentVolume, pod recyclerPod, seen podWatches) error {
+	pods, events := seen.pods.ResultChan(), seen.events.ResultChan()
+	for pods != nil || events != nil {
+		select {
+		case <-stopping.Done():
+			return errHandedOver
+		case e, ok := <-pods:
+			if !ok {
+				pods = nil
+				continue
+			}
+			if done, err := judgeRecycler(e, pod.uid); done {
+				return err
+			}
+		case e, ok := <-events:
+			if !ok {
+				events = nil
+				continue
+			}
+			if about, isEvent := e.Object.(*corev1.Event); isEvent && e.Type == watch.Added {
+				c.recordAll(recyclerEvent(v, about))
+			}
+		}
+	}
+	return fmt.Errorf("recycler pod %q watch channel had been closed", pod.name)
+}
+
+// judgeRecycler decides whether a pod has ended, and how. Other pods of its name do not count.
+func judgeRecycler(e watch.Event, uid types.UID) (done bool, err error) {
+	pod, ok := e.Object.(*corev1.Pod)
+	switch {
+	case !ok || pod.UID != uid:
+		return false, nil
+	case e.Type == watch.Deleted:
+		return true, errors.New("recycler pod was deleted")
+	case pod.Status.Phase == corev1.PodSucceeded:
+		return true, nil
+	case pod.Status.Phase == corev1.PodFailed && pod.Status.Message != "":
+		return true, errors.New(pod.Status.Message)
+	case pod.Status.Phase == corev1.PodFailed:
+		return true, errors.New("pod failed, pod.Status.Message unknown")
+	}
+	return false, nil
+}
+
+// deletePod deletes a recycler pod, and no other of its name.
+func (c *binderController) deletePod(ctx context.Context, pod recyclerPod) error {
+	err := c.Client.CoreV1().Pods(pod.namespace).Delete(ctx, pod.name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(pod.uid)}})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // it is gone
+	}
+	return err
+}
+
+// abandonRecycle deletes the pod that a predecessor started to empty a volume which is not to be emptied
+// any more.
+func (c *binderController) abandonRecycle(ctx context.Context, volume types.UID) {
+	pod, ok := c.recycles.podOf(volume)
+	if !ok {
+		return
+	}
+	c.recycles.remove(volume)
+	if err := c.deletePod(ctx, pod); err != nil {
+		klog.FromContext(ctx).V(3).Info("Deleting a recycler pod failed", "pod", pod.name, "err", err)
+	}
+}

@@ -1,0 +1,95 @@
+package pvbinder
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/watch"
+)
+
+// watch keeps the stores up to date, and queues what has changed.
+func (c *binderController) watch(volumes, claims cache.SharedIndexInformer) {
+	watch.Objects(volumes, watch.Funcs[*corev1.PersistentVolume]{
+		Add: c.volumeSeen,
+		Update: func(lane reconcile.Lane, old, v *corev1.PersistentVolume) {
+			if old.UID != v.UID { // deleted and recreated, seen as one update
+				c.volumeGone(old)
+			}
+			c.volumeSeen(lane, v)
+		},
+		Delete: c.volumeGone,
+	})
+	watch.Objects(claims, watch.Funcs[*corev1.PersistentVolumeClaim]{
+		Add: c.claimSeen,
+		Update: func(lane reconcile.Lane, old, claim *corev1.PersistentVolumeClaim) {
+			if old.UID != claim.UID {
+				c.claimGone(old)
+			}
+			c.claimSeen(lane, claim)
+		},
+		Delete: c.claimGone,
+	})
+}
+
+func (c *binderController) volumeSeen(lane reconcile.Lane, v *corev1.PersistentVolume) {
+	c.volumes.seen(v.Name, v)
+	c.volumeQ.Enqueue(lane, v.Name)
+}
+
+func (c *binderController) claimSeen(lane reconcile.Lane, claim *corev1.PersistentVolumeClaim) {
+	c.claims.seen(keyOf(claim), claim)
+	c.claimQueue.Enqueue(lane, reconcile.KeyOf(claim))
+}
+
+// volumeGone has the claim of a deleted volume noticed to be lost.
+func (c *binderController) volumeGone(v *corev1.PersistentVolume) {
+	c.volumes.gone(v.Name)
+	c.gone.forget(v.Name)
+	c.timings.complete(operationDelete, v.UID)
+	if ref := v.Spec.ClaimRef; ref != nil {
+		c.claimQueue.Enqueue(reconcile.Fresh, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
+	}
+}
+
+// claimGone has the volume of a deleted claim released.
+func (c *binderController) claimGone(claim *corev1.PersistentVolumeClaim) {
+	c.claims.gone(keyOf(claim))
+	c.timings.drop(operationProvision, claim.UID)
+	if claim.Spec.VolumeName != "" {
+		c.volumeQ.Enqueue(reconcile.Gone(claim), claim.Spec.VolumeName)
+	}
+}
+
+// resync queues the claims and volumes for which something may have to be done although they have not
+// changed.
+func (c *binderController) resync(context.Context, context.Context) {
+	for _, claim := range c.claims.all() {
+		if !c.isSettled(claim, c.volumes.get(claim.Spec.VolumeName)) {
+			c.claimQueue.Enqueue(reconcile.Backlog, reconcile.KeyOf(claim))
+		}
+	}
+	for _, v := range c.volumes.all() {
+		if v.Spec.ClaimRef == nil || !c.isSettled(c.claims.get(claimKeyOf(v)), v) {
+			c.volumeQ.Enqueue(reconcile.Backlog, v.Name)
+		}
+	}
+}
+
+// isSettled reports whether nothing is to be done for a claim and a volume: they are bound to each other,
+// and both say so. Either may be nil.
+func (c *binderController) isSettled(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
+	switch {
+	case claim == nil, v == nil, v.Spec.ClaimRef == nil:
+		return false
+	case claim.Spec.VolumeName != v.Name, v.Spec.ClaimRef.UID != claim.UID, claimKeyOf(v) != keyOf(claim):
+		return false
+	case !isBindCompleted(claim), claim.Status.Phase != corev1.ClaimBound, v.Status.Phase != corev1.VolumeBound:
+		return false
+	}
+	status, err := boundStatus(claim, v, c.vac)
+	return err == nil && status == nil && fixedClaim(claim) == nil && fixedVolume(v) == nil
+}

@@ -1,0 +1,66 @@
+package pvcprotection
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kcmd.dev/pkg/controllers/kit/index"
+	kitpods "kcmd.dev/pkg/controllers/kit/pods"
+)
+
+// uses reports whether a pod uses a claim. If the claim is being deleted, the result says whether
+// the pod holds the claim. Otherwise it says whether the pod counts for the condition Unused.
+func uses(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
+	for i := range pod.Spec.Volumes {
+		if usesFor(pod, &pod.Spec.Volumes[i], claim) {
+			return true
+		}
+	}
+	return false
+}
+
+// usesFor reports whether a pod uses a claim for one of its volumes.
+func usesFor(pod *corev1.Pod, volume *corev1.Volume, claim *corev1.PersistentVolumeClaim) bool {
+	if index.ClaimOf(pod, volume) != claim.Name || pod.Namespace != claim.Namespace {
+		return false
+	}
+	isOwn := volume.PersistentVolumeClaim == nil // made for a generic ephemeral volume
+	if isOwn && !metav1.IsControlledBy(claim, pod) {
+		return false
+	}
+	if claim.DeletionTimestamp == nil {
+		return !isTerminated(pod)
+	}
+	return pod.Spec.NodeName != "" && !(isOwn && isShutDown(pod))
+}
+
+// mayRelease reports whether a pod may hold fewer than all of its claims. A finished pod is included
+// because its deletion follows.
+func mayRelease(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName == "" || isTerminated(pod) || isShutDown(pod)
+}
+
+// isTerminated reports whether no container of a pod runs or will run.
+func isTerminated(pod *corev1.Pod) bool {
+	if kitpods.IsTerminal(pod) {
+		return true
+	}
+	return pod.DeletionTimestamp != nil && haveStopped(pod.Status.InitContainerStatuses) &&
+		haveStopped(pod.Status.ContainerStatuses) && haveStopped(pod.Status.EphemeralContainerStatuses)
+}
+
+// haveStopped reports whether containers are known not to run.
+func haveStopped(containers []corev1.ContainerStatus) bool {
+	for i := range containers {
+		if state := &containers[i].State; state.Terminated == nil && state.Waiting == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// isShutDown reports whether the kubelet has shut down a pod or does not need to. Then only finalizers
+// keep the pod from being removed, and one of them may wait until the claims of the pod are gone.
+func isShutDown(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
+}

@@ -1,0 +1,63 @@
+package pvcprotection
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"kcmd.dev/pkg/controllers/kit/index"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/watch"
+)
+
+func (c *protectionController) watch(claims, pods cache.SharedIndexInformer) {
+	watch.Objects(claims, watch.Funcs[*corev1.PersistentVolumeClaim]{
+		Add:    c.claimSeen,
+		Update: func(lane reconcile.Lane, _, claim *corev1.PersistentVolumeClaim) { c.claimSeen(lane, claim) },
+	})
+	watch.Objects(pods, watch.Funcs[*corev1.Pod]{
+		Add:    c.podSeen,
+		Update: c.podUpdated,
+		Delete: func(pod *corev1.Pod) { c.enqueueClaimsOf(reconcile.Gone(pod), pod) },
+	})
+}
+
+func (c *protectionController) claimSeen(lane reconcile.Lane, claim *corev1.PersistentVolumeClaim) {
+	if finalizer.Concerns(claim) || c.unusedSince && unusedCondition(claim) == nil {
+		c.loop.Enqueue(lane, reconcile.KeyOf(claim))
+	}
+}
+
+func (c *protectionController) podSeen(lane reconcile.Lane, pod *corev1.Pod) {
+	if c.unusedSince || mayRelease(pod) {
+		c.enqueueClaimsOf(lane, pod)
+	}
+}
+
+func (c *protectionController) podUpdated(lane reconcile.Lane, old, pod *corev1.Pod) {
+	if old.UID != pod.UID { // deleted and recreated, seen as one update
+		c.enqueueClaimsOf(lane, old)
+	}
+	c.podSeen(lane, pod)
+}
+
+// enqueueClaimsOf enqueues the claims of a pod that depend on their pods. If the cache does not
+// contain a claim or its deletion yet, the event of the claim enqueues it.
+func (c *protectionController) enqueueClaimsOf(lane reconcile.Lane, pod *corev1.Pod) {
+	for i := range pod.Spec.Volumes {
+		name := index.ClaimOf(pod, &pod.Spec.Volumes[i])
+		if name == "" {
+			continue
+		}
+		claim, err := c.claims.PersistentVolumeClaims(pod.Namespace).Get(name)
+		if err != nil || !c.dependsOnPods(claim) {
+			continue
+		}
+		c.loop.Enqueue(lane, types.NamespacedName{Namespace: pod.Namespace, Name: name})
+	}
+}
+
+// dependsOnPods reports whether reconciling a claim depends on the pods that refer to it.
+func (c *protectionController) dependsOnPods(claim *corev1.PersistentVolumeClaim) bool {
+	return finalizer.Blocks(claim) || c.unusedSince && claim.DeletionTimestamp == nil
+}

@@ -1,0 +1,570 @@
+package resourcepoolstatusrequest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
+)
+
+var epoch = controllertest.Epoch
+
+// request asks for all pools of the driver.
+func request(change ...func(*resourcev1alpha3.ResourcePoolStatusRequest)) *resourcev1alpha3.ResourcePoolStatusRequest {
+	r := &resourcev1alpha3.ResourcePoolStatusRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: "request", UID: "uid", ResourceVersion: "7", CreationTimestamp: metav1.NewTime(epoch)},
+		Spec:       resourcev1alpha3.ResourcePoolStatusRequestSpec{Driver: driver},
+	}
+	for _, c := range change {
+		c(r)
+	}
+	return r
+}
+
+func limit(n int32) func(*resourcev1alpha3.ResourcePoolStatusRequest) {
+	return func(r *resourcev1alpha3.ResourcePoolStatusRequest) { r.Spec.Limit = &n }
+}
+
+func answered(conditions ...metav1.Condition) func(*resourcev1alpha3.ResourcePoolStatusRequest) {
+	return func(r *resourcev1alpha3.ResourcePoolStatusRequest) {
+		r.Status = &resourcev1alpha3.ResourcePoolStatusRequestStatus{PoolCount: ptr.To[int32](0), Conditions: conditions}
+	}
+}
+
+// claim has devices, each named as driver/pool/device.
+func claim(namespace, name string, devices ...string) *resourcev1.ResourceClaim {
+	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if devices == nil {
+		return c
+	}
+	c.Status.Allocation = &resourcev1.AllocationResult{}
+	for _, device := range devices {
+		parts := strings.Split(device, "/")
+		c.Status.Allocation.Devices.Results = append(c.Status.Allocation.Devices.Results,
+			resourcev1.DeviceRequestAllocationResult{Driver: parts[0], Pool: parts[1], Device: parts[2]})
+	}
+	return c
+}
+
+// fixture is a controller whose caches and whose API server hold objects. The cache of slices is as
+// new as any request.
+func fixture(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *statusController) {
+	t.Helper()
+	env := controllertest.New(t, objects...)
+	c, err := newController(env.Env, config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.EmptyCache(t, slice("p", 1, 1, 1), "100")
+	env.Cache(t, objects...)
+	return env, c
+}
+
+// answer reconciles the request and returns what its status was set to, nil if it was not.
+func answer(t testing.TB, env *controllertest.Env, c *statusController) *resourcev1alpha3.ResourcePoolStatusRequest {
+	t.Helper()
+	if err := c.reconcile(env.Context(), "request"); err != nil {
+		t.Fatal(err)
+	}
+	writes := env.Writes()
+	if len(writes) == 0 {
+		return nil
+	}
+	env.WantRequests(t, "update resourcepoolstatusrequests/status request")
+	return writes[0].(clienttesting.UpdateAction).GetObject().(*resourcev1alpha3.ResourcePoolStatusRequest)
+}
+
+func TestAnswers(t *testing.T) {
+	type objects = []runtime.Object
+	other := slice("p", 1, 1, 1, func(s *resourcev1.ResourceSlice) { s.Name, s.Spec.Driver = "other", "other.example.com" })
+	for name, tc := range map[string]struct {
+		objects objects
+		count   int32 // -1 for no answer
+		pools   []resourcev1alpha3.PoolStatus
+	}{
+		"RPSR-15: no pools":             {objects{request()}, 0, nil},
+		"RPSR-9: of another driver":     {objects{request(), other}, 0, nil},
+		"RPSR-10, RPSR-15: a pool":      {objects{request(), slice("p", 1, 1, 1), other}, 1, []resourcev1alpha3.PoolStatus{status("p", 1, 2, 0, 2)}},
+		"RPSR-9: by an empty pool name": {objects{request(func(r *resourcev1alpha3.ResourcePoolStatusRequest) { r.Spec.PoolName = ptr.To("") }), slice("p", 1, 1, 1)}, 1, []resourcev1alpha3.PoolStatus{status("p", 1, 2, 0, 2)}},
+		"RPSR-9: by pool name": {
+			objects{request(func(r *resourcev1alpha3.ResourcePoolStatusRequest) { r.Spec.PoolName = ptr.To("q") }), slice("p", 1, 2, 1), slice("q", 1, 1, 1)}, 1,
+			[]resourcev1alpha3.PoolStatus{status("q", 1, 2, 0, 2)},
+		},
+		"RPSR-11: allocated devices, of all namespaces": {
+			objects{
+				request(), slice("p", 1, 1, 1), claim("ns", "none"),
+				claim("ns", "one", driver+"/p/a", driver+"/other/a", "other.example.com/p/a"), claim("other", "two", driver+"/p/unknown"),
+			}, 1,
+			[]resourcev1alpha3.PoolStatus{status("p", 1, 2, 2, 0)},
+		},
+		"RPSR-11: a device is counted as often as it is allocated": {
+			objects{request(), slice("p", 1, 1, 1), claim("ns", "one", driver+"/p/a", driver+"/p/a"), claim("ns", "two", driver+"/p/a")}, 1,
+			[]resourcev1alpha3.PoolStatus{status("p", 1, 2, 3, 0)},
+		},
+		"RPSR-13: limited": {
+			objects{request(limit(2)), slice("r", 1, 1, 1), slice("q", 1, 1, 1), slice("p", 1, 1, 1)}, 3,
+			[]resourcev1alpha3.PoolStatus{status("p", 1, 2, 0, 2), status("q", 1, 2, 0, 2)},
+		},
+		"RPSR-14: incomplete, but not returned": {objects{request(limit(1)), slice("q", 1, 2, 1), slice("p", 1, 1, 1)}, 2, []resourcev1alpha3.PoolStatus{status("p", 1, 2, 0, 2)}},
+		"RPSR-14: incomplete":                   {objects{request(limit(1)), slice("p", 1, 2, 1), slice("q", 1, 1, 1)}, -1, nil},
+		"RPSR-8: gone":                          {objects{slice("p", 1, 1, 1)}, -1, nil},
+		"RPSR-8: answered":                      {objects{request(answered()), slice("p", 1, 1, 1)}, -1, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := fixture(t, tc.objects...)
+			got := answer(t, env, c)
+			if tc.count < 0 {
+				if got != nil {
+					t.Errorf("answered with %+v", got.Status)
+				}
+				if series := env.Series(t, "resourcepoolstatusrequest_controller_requests_processed_total"); len(series) > 0 {
+					t.Errorf("processed are %q", series)
+				}
+				return
+			}
+			want := &resourcev1alpha3.ResourcePoolStatusRequestStatus{
+				PoolCount: &tc.count, Pools: tc.pools,
+				Conditions: []metav1.Condition{{
+					Type: "Complete", Status: "True", LastTransitionTime: metav1.NewTime(epoch), Reason: "CalculationComplete",
+					Message: fmt.Sprintf("Calculated status for %d pools", len(tc.pools)),
+				}},
+			}
+			if tc.pools == nil {
+				want.Pools = []resourcev1alpha3.PoolStatus{}
+			}
+			if !reflect.DeepEqual(got.Status, want) || got.UID != "uid" || got.ResourceVersion != "7" {
+				t.Errorf("got %+v of %+v", got.Status, got.ObjectMeta)
+			}
+			env.WantEvents(t)
+		})
+	}
+}
+
+// Pins RPSR-13.
+func TestAHundredPoolsAreReturnedWithoutALimit(t *testing.T) {
+	objects := []runtime.Object{request()}
+	for n := range 101 {
+		objects = append(objects, slice(fmt.Sprintf("p%03d", n), 1, 1, 1))
+	}
+	env, c := fixture(t, objects...)
+	if got := answer(t, env, c).Status; *got.PoolCount != 101 || len(got.Pools) != 100 || got.Conditions[0].Message != "Calculated status for 100 pools" {
+		t.Errorf("%d of %d pools: %s", len(got.Pools), *got.PoolCount, got.Conditions[0].Message)
+	}
+}
+
+// What an index cannot answer fails the request for good. Pins RPSR-16.
+func TestARequestFailsIfNothingCanBeCalculated(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spoil   func(*statusController, cache.Indexer)
+		message string
+	}{
+		"slices": {func(c *statusController, none cache.Indexer) { c.slices = none }, "Failed to list ResourceSlices: "},
+		"claims": {func(c *statusController, none cache.Indexer) { c.claims = none }, "Failed to list ResourceClaims: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := fixture(t, request(), slice("p", 1, 1, 1))
+			tc.spoil(c, cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}))
+			got := answer(t, env, c).Status
+			if *got.PoolCount != 0 || got.Pools != nil || len(got.Conditions) != 1 {
+				t.Fatalf("got %+v", got)
+			}
+			if is := got.Conditions[0]; is.Type != "Failed" || is.Status != "True" || is.Reason != "CalculationFailed" || !strings.HasPrefix(is.Message, tc.message) {
+				t.Errorf("got %+v", is)
+			}
+		})
+	}
+}
+
+func TestThereIsNoPoolOnlyIfThatIsCertain(t *testing.T) {
+	asks := "list resourceslices"
+	answers := "update resourcepoolstatusrequests/status request"
+	q := func(r *resourcev1alpha3.ResourcePoolStatusRequest) { r.Spec.PoolName = ptr.To("q") }
+	for name, tc := range map[string]struct {
+		request  *resourcev1alpha3.ResourcePoolStatusRequest
+		cached   string // version of the cache of slices
+		stored   *resourcev1.ResourceSlice
+		refusal  error
+		requests []string
+		err      string
+	}{
+		"RPSR-32: the cache is as new as the request":    {request(), "7", slice("p", 1, 1, 1), nil, []string{answers}, ""},
+		"RPSR-32: it is older, and right":                {request(), "6", nil, nil, []string{asks, answers}, ""},
+		"RPSR-32: it is older, and lacks slices":         {request(), "6", slice("p", 1, 1, 1), nil, []string{asks}, "the cache does not show the slices yet"},
+		"RPSR-32: it lacks those of another pool":        {request(q), "6", slice("p", 1, 1, 1), nil, []string{asks, answers}, ""},
+		"RPSR-32: it lacks those of the pool":            {request(q), "6", slice("q", 1, 1, 1), nil, []string{asks}, "the cache does not show the slices yet"},
+		"RPSR-32: it has no version":                     {request(), "", nil, nil, []string{asks, answers}, ""},
+		"RPSR-32: the API server does not say":           {request(), "6", nil, errors.New("boom"), []string{asks}, "listing the ResourceSlices of driver gpu.example.com: boom"},
+		"RPSR-32: versions cannot be compared by anyone": {request(func(r *resourcev1alpha3.ResourcePoolStatusRequest) { r.ResourceVersion = "" }), "7", nil, nil, []string{asks, answers}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := fixture(t, tc.request)
+			env.EmptyCache(t, slice("p", 1, 1, 1), tc.cached)
+			if tc.stored != nil {
+				env.Store(t, tc.stored)
+			}
+			env.Fake.ClearActions()
+			if tc.refusal != nil {
+				env.Refuse(asks, tc.refusal)
+			}
+			env.Intercept(asks, func(action clienttesting.Action) error {
+				if got := action.(clienttesting.ListActionImpl).ListOptions.FieldSelector; got != "spec.driver="+driver {
+					t.Errorf("asks for %s", got)
+				}
+				return nil
+			})
+			err := c.reconcile(env.Context(), "request")
+			if err == nil != (tc.err == "") || err != nil && err.Error() != tc.err {
+				t.Errorf("got %v", err)
+			}
+			env.WantRequests(t, tc.requests...)
+		})
+	}
+}
+
+// Pins RPSR-33.
+func TestARequestIsAnsweredOnceThoughTheCacheDoesNotShowIt(t *testing.T) {
+	env, c := fixture(t, request(), slice("p", 1, 1, 1))
+	env.CompleteWrites()
+	env.EmptyCache(t, request(), "7")
+	env.Cache(t, request())
+	if answer(t, env, c) == nil {
+		t.Fatal("not answered")
+	}
+	c.sliceChanged(reconcile.Fresh, slice("p", 1, 1, 1))
+	if err := c.reconcile(env.Context(), "request"); err != nil {
+		t.Fatal(err)
+	}
+	env.WantRequests(t)
+
+	again := request(func(r *resourcev1alpha3.ResourcePoolStatusRequest) { r.UID = "another" })
+	env.Cache(t, again)
+	env.Store(t, again)
+	env.Fake.ClearActions()
+	if answer(t, env, c) == nil {
+		t.Error("another request of that name is not answered")
+	}
+	c.seen(reconcile.Fresh, request(answered()))
+	c.seen(reconcile.Fresh, request(answered(), func(r *resourcev1alpha3.ResourcePoolStatusRequest) { r.UID = "another" }))
+	if left := c.written.HandOver(); len(left) > 0 {
+		t.Errorf("%+v is remembered of what the cache shows", left)
+	}
+}
+
+// Six attempts within 155 ms. Pins RPSR-3, RPSR-7, RPSR-18, RPSR-19 and RPSR-26.
+func TestAWriteThatFailsIsRetriedFiveTimes(t *testing.T) {
+	conflict := apierrors.NewConflict(resource.GroupResource(), "request", errors.New("changed"))
+	env := controllertest.New(t, request(), slice("p", 1, 1, 1))
+	env.Refuse("update resourcepoolstatusrequests/status request", conflict)
+	c, err := newController(env.Env, config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	env.Run(t, c)
+	began := env.Clock.Now()
+	env.EventuallyAsTimePasses(t, "there are six attempts", 5*time.Millisecond, func() bool { return len(env.Writes()) == 6 })
+	if took := env.Clock.Since(began); took < 155*time.Millisecond {
+		t.Errorf("they took %v", took)
+	}
+	env.AwaitIdle(t)
+	env.Clock.Step(time.Hour)
+	env.AwaitIdle(t)
+	if n := len(env.Writes()); n != 6 {
+		t.Errorf("%d attempts", n)
+	}
+	for metric, help := range map[string]string{
+		"requests_processed_total":            "Total number of ResourcePoolStatusRequests processed",
+		"request_processing_errors_total":     "Total number of errors encountered while processing ResourcePoolStatusRequests",
+		"request_processing_duration_seconds": "Time taken to process a ResourcePoolStatusRequest",
+	} {
+		name := "resourcepoolstatusrequest_controller_" + metric
+		if got := env.Series(t, name); !slices.Equal(got, []string{"driver_name=gpu.example.com 6"}) {
+			t.Errorf("%s is %q", metric, got)
+		}
+		families, err := env.Metrics.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range families {
+			if family.GetName() != name {
+				continue
+			}
+			if family.GetHelp() != "[ALPHA] "+help {
+				t.Errorf("%s: %s", name, family.GetHelp())
+			}
+			if h := family.Metric[0].GetHistogram(); h != nil && (len(h.Bucket) != 15 || h.Bucket[0].GetUpperBound() != 0.001 || h.Bucket[14].GetUpperBound() != 16.384) {
+				t.Errorf("buckets are %v", h.Bucket)
+			}
+		}
+	}
+	// An event begins a new series of attempts.
+	if _, err := env.Fake.ResourceV1().ResourceSlices().Create(env.Context(), slice("p", 1, 1, 2), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	env.EventuallyAsTimePasses(t, "there are six more", 5*time.Millisecond, func() bool {
+		return len(slices.DeleteFunc(env.WriteVerbs(), func(verb string) bool { return verb != "update" })) == 12
+	})
+}
+
+// Pins RPSR-15, RPSR-18 and RPSR-31.
+func TestARequestWaitsForThePoolsToBeComplete(t *testing.T) {
+	env := controllertest.New(t, request(), slice("p", 1, 2, 1))
+	c, err := newController(env.Env, config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	env.Run(t, c)
+	env.AwaitIdle(t)
+	if writes := env.Writes(); len(writes) > 0 {
+		t.Fatalf("sent %v", writes)
+	}
+	if _, err := env.Fake.ResourceV1().ResourceSlices().Create(env.Context(), slice("p", 1, 2, 2), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	controllertest.Eventually(t, "it is answered", func() bool {
+		r := controllertest.MustStored[*resourcev1alpha3.ResourcePoolStatusRequest](t, env, "", "request")
+		return r.Status != nil && *r.Status.Pools[0].TotalDevices == 4
+	})
+	env.AwaitIdle(t)
+	if got := env.Series(t, "resourcepoolstatusrequest_controller_requests_processed_total"); !slices.Equal(got, []string{"driver_name=gpu.example.com 1"}) {
+		t.Errorf("processed are %q", got)
+	}
+	if got := env.Series(t, "resourcepoolstatusrequest_controller_request_processing_errors_total"); len(got) > 0 {
+		t.Errorf("errors are %q", got)
+	}
+}
+
+func TestWhatIsQueued(t *testing.T) {
+	other := slice("p", 1, 1, 1, func(s *resourcev1.ResourceSlice) { s.Spec.Driver = "other.example.com" })
+	for name, tc := range map[string]struct {
+		cached runtime.Object
+		event  func(requests, slices cache.ResourceEventHandler)
+		want   int
+	}{
+		"RPSR-4: added":                         {request(), func(r, _ cache.ResourceEventHandler) { r.OnAdd(request(), false) }, 1},
+		"RPSR-4, RPSR-29: replayed":             {request(), func(r, _ cache.ResourceEventHandler) { r.OnAdd(request(), true) }, 1},
+		"RPSR-4: added with an answer":          {request(), func(r, _ cache.ResourceEventHandler) { r.OnAdd(request(answered()), false) }, 0},
+		"RPSR-4: updated or resynced":           {request(), func(r, _ cache.ResourceEventHandler) { r.OnUpdate(request(), request()) }, 1},
+		"RPSR-4: answered":                      {request(), func(r, _ cache.ResourceEventHandler) { r.OnUpdate(request(), request(answered())) }, 0},
+		"RPSR-4: deleted":                       {request(), func(r, _ cache.ResourceEventHandler) { r.OnDelete(request()) }, 0},
+		"RPSR-31: a slice":                      {request(), func(_, s cache.ResourceEventHandler) { s.OnAdd(slice("p", 1, 1, 1), false) }, 1},
+		"RPSR-31: a slice changes":              {request(), func(_, s cache.ResourceEventHandler) { s.OnUpdate(slice("p", 1, 2, 1), slice("p", 1, 1, 1)) }, 1},
+		"RPSR-31: a slice goes":                 {request(), func(_, s cache.ResourceEventHandler) { s.OnDelete(slice("p", 1, 1, 1)) }, 1},
+		"RPSR-31: a slice of another driver":    {request(), func(_, s cache.ResourceEventHandler) { s.OnAdd(other, false) }, 0},
+		"RPSR-31: a slice, and an answer is in": {request(answered()), func(_, s cache.ResourceEventHandler) { s.OnAdd(slice("p", 1, 1, 1), false) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, c := fixture(t, tc.cached)
+			requests, slices := &captured{}, &captured{}
+			c.watch(requests, slices)
+			tc.event(requests, slices)
+			if depth := c.loop.Inspect().Depth; depth != tc.want {
+				t.Errorf("%d keys are queued, want %d", depth, tc.want)
+			}
+		})
+	}
+}
+
+// captured is an informer that keeps the handler it was given.
+type captured struct {
+	cache.SharedIndexInformer
+	cache.ResourceEventHandler
+}
+
+func (c *captured) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	c.ResourceEventHandler = h
+	return nil, nil
+}
+
+func (c *captured) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	c.ResourceEventHandler = h
+	return nil, nil
+}
+
+func TestIsExpired(t *testing.T) {
+	at := func(kind string, ago time.Duration) metav1.Condition {
+		return metav1.Condition{Type: kind, LastTransitionTime: metav1.NewTime(epoch.Add(-ago))}
+	}
+	created := func(ago time.Duration) func(*resourcev1alpha3.ResourcePoolStatusRequest) {
+		return func(r *resourcev1alpha3.ResourcePoolStatusRequest) {
+			r.CreationTimestamp = metav1.NewTime(epoch.Add(-ago))
+		}
+	}
+	never := func(r *resourcev1alpha3.ResourcePoolStatusRequest) { r.CreationTimestamp = metav1.Time{} }
+	const hour, day = time.Hour, 24 * time.Hour
+	type changes = []func(*resourcev1alpha3.ResourcePoolStatusRequest)
+	for name, tc := range map[string]struct {
+		changes changes
+		want    bool
+	}{
+		"RPSR-17, RPSR-19: pending for a day":          {changes{created(day)}, false},
+		"RPSR-17, RPSR-19: pending for longer":         {changes{created(day + 1)}, true},
+		"RPSR-17: pending since nobody knows when":     {changes{never}, false},
+		"RPSR-17, RPSR-19: answered an hour ago":       {changes{created(day * 2), answered(at("Complete", hour))}, false},
+		"RPSR-17, RPSR-19: answered longer ago":        {changes{answered(at("Complete", hour+1))}, true},
+		"RPSR-17: failed longer ago":                   {changes{answered(at("Failed", hour+1))}, true},
+		"RPSR-17: the first of both counts":            {changes{answered(at("Failed", hour), at("Complete", day))}, false},
+		"RPSR-17: other conditions do not":             {changes{created(1), answered(at("Other", day))}, false},
+		"RPSR-17: without a condition, since creation": {changes{created(hour + 1), answered()}, true},
+		"RPSR-17: answered nobody knows when":          {changes{created(day * 2), answered(metav1.Condition{Type: "Complete"})}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := isExpired(request(tc.changes...), epoch); got != tc.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+func named(name string, answeredAgo time.Duration) *resourcev1alpha3.ResourcePoolStatusRequest {
+	return request(answered(metav1.Condition{Type: "Complete", LastTransitionTime: metav1.NewTime(epoch.Add(-answeredAgo))}),
+		func(r *resourcev1alpha3.ResourcePoolStatusRequest) { r.Name, r.UID = name, types.UID("uid-of-"+name) })
+}
+
+// Pins RPSR-6, RPSR-17 and RPSR-30.
+func TestAPassDeletesWhatHasExpired(t *testing.T) {
+	env, c := fixture(t, named("old", 2*time.Hour), named("new", time.Minute), request())
+	c.pass(env.Context(), env.Context())
+	writes := env.Writes()
+	env.WantRequests(t, "delete resourcepoolstatusrequests old")
+	if is := writes[0].(clienttesting.DeleteActionImpl).DeleteOptions; *is.Preconditions.UID != "uid-of-old" || is.Preconditions.ResourceVersion != nil {
+		t.Errorf("deleted with %+v", is)
+	}
+}
+
+func TestWhatAPassCannotDelete(t *testing.T) {
+	for name, tc := range map[string]struct {
+		refusal error
+		logged  bool
+	}{
+		"RPSR-17: gone":          {apierrors.NewNotFound(resource.GroupResource(), "a"), false},
+		"RPSR-17: replaced":      {apierrors.NewConflict(resource.GroupResource(), "a", errors.New("the UID differs")), true},
+		"RPSR-17: anything else": {errors.New("boom"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := fixture(t, named("a", 2*time.Hour), named("b", 2*time.Hour))
+			env.Refuse("delete resourcepoolstatusrequests a", tc.refusal)
+			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+			c.pass(klog.NewContext(t.Context(), logger), t.Context())
+			env.WantRequestsInAnyOrder(t, "delete resourcepoolstatusrequests a", "delete resourcepoolstatusrequests b")
+			log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+			if got := strings.Contains(log, "deleting ResourcePoolStatusRequest a: "); got != tc.logged {
+				t.Errorf("log:\n%s", log)
+			}
+		})
+	}
+}
+
+// Pins RPSR-17, RPSR-19, RPSR-27 and RPSR-29.
+func TestAPassAtTheStartAndTenMinutesAfterTheLast(t *testing.T) {
+	env := controllertest.New(t, named("old", 2*time.Hour), named("next", 55*time.Minute))
+	c, err := newController(env.Env, config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	stop := env.Run(t, c)
+	deletes := func(n int) func() bool { return func() bool { return len(env.Writes()) == n } }
+	controllertest.Eventually(t, "the pass at the start", deletes(1))
+	controllertest.Eventually(t, "it waits", func() bool { return env.Clock.Waiters() >= 2 })
+	env.Clock.Step(10*time.Minute - time.Second)
+	if !deletes(1)() {
+		t.Error("there is a pass before ten minutes are over")
+	}
+	env.Clock.Step(time.Second)
+	controllertest.Eventually(t, "the pass after ten minutes", deletes(2))
+	stop()
+	env.Clock.Step(time.Hour)
+	if !deletes(2)() {
+		t.Error("there is a pass after the end")
+	}
+}
+
+// Pins RPSR-27.
+func TestAPassEndsWithTheController(t *testing.T) {
+	env, c := fixture(t, named("a", 2*time.Hour), named("b", 2*time.Hour), named("c", 2*time.Hour))
+	ctx, cancel := context.WithCancel(t.Context())
+	env.Intercept("delete resourcepoolstatusrequests", func(clienttesting.Action) error {
+		cancel()
+		return nil
+	})
+	c.pass(ctx, t.Context())
+	if got := len(env.Writes()); got != 1 {
+		t.Errorf("%d requests", got)
+	}
+}
+
+// Pins RPSR-1, RPSR-2, RPSR-3 and RPSR-34.
+func TestDescriptor(t *testing.T) {
+	d := Descriptor()
+	cfg := v1beta1.NewDefault()
+	if enabled, why := d.Enabled(cfg); enabled || why != "needs the feature gate DRAResourcePoolStatus" {
+		t.Errorf("enabled %v: %s", enabled, why)
+	}
+	cfg.FeatureGates = map[string]bool{"DRAResourcePoolStatus": true}
+	if enabled, why := d.Enabled(cfg); !enabled {
+		t.Error(why)
+	}
+	if d.Name != "resourcepoolstatusrequest-controller" || len(d.Aliases) != 0 || d.ServiceAccount != "resourcepoolstatusrequest-controller" || d.EventSource != "" ||
+		d.Requires[0].String() != "resource.k8s.io/v1alpha3, Resource=resourcepoolstatusrequests" {
+		t.Errorf("%+v", d)
+	}
+	c, err := d.New(controllertest.New(t).Env, d.Value(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := c.(*statusController).loop.Inspect(); s.Workers != 1 || s.Queue != "resourcepoolstatusrequest" {
+		t.Errorf("loop: %+v", s)
+	}
+}
+
+// indexed is a cache of which nobody may ask for everything.
+type indexed struct{ cache.Indexer }
+
+func (indexed) List() []any { panic("everything is listed") }
+
+// Pins RPSR-35.
+func TestNoAnswerListsEverything(t *testing.T) {
+	env, c := fixture(t, request(), slice("p", 1, 1, 1), claim("ns", "one", driver+"/p/a"))
+	c.slices, c.claims = indexed{c.slices}, indexed{c.claims}
+	if got := answer(t, env, c); *got.Status.Pools[0].AllocatedDevices != 1 {
+		t.Errorf("got %+v", got.Status)
+	}
+}
+
+// An answer costs as much as its pools have slices and claims, however many there are of others.
+func BenchmarkAnswer(b *testing.B) {
+	env, c := fixture(b, request(), slice("p", 1, 1, 1), claim("ns", "one", driver+"/p/a"))
+	for n := range 10_000 {
+		env.Cache(b, claim("ns", fmt.Sprint("other-", n), driver+"/q/a"))
+	}
+	ctx := klog.NewContext(b.Context(), klog.Logger{})
+	b.ReportAllocs()
+	for b.Loop() {
+		status, err := c.answer(ctx, request())
+		if err != nil || *status.PoolCount != 1 {
+			b.Fatal(status, err)
+		}
+	}
+}

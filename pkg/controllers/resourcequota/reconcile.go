@@ -1,0 +1,167 @@
+package resourcequota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/index"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// errInProgress is why a key waits that a worker of the other queue has.
+var errInProgress = errors.New("the quota is being reconciled already")
+
+// reconcile brings the status of a quota up to date.
+func (c *quotaController) reconcile(ctx context.Context, key types.NamespacedName) error {
+	if _, busy := c.inProgress.LoadOrStore(key, true); busy {
+		return reconcile.Requeue(errInProgress)
+	}
+	defer c.inProgress.Delete(key)
+	cached, found, err := reconcile.Found(c.quotas.ResourceQuotas(key.Namespace).Get(key.Name))
+	if !found {
+		if err == nil {
+			c.forget(key)
+		}
+		return err
+	}
+	quota := c.written.Newest(cached, cached)
+	if delay := c.memory.StatusDelay(quota); delay > 0 && !lacksUsage(quota, c.evaluators.know) {
+		c.primary.AddAfter(key, delay)
+		return nil
+	}
+	status, failed := c.statusOf(quota)
+	if same(status.Hard, quota.Status.Hard) && same(status.Used, quota.Status.Used) {
+		return failed
+	}
+	err = c.write(ctx, quota, status)
+	if failed == nil && apierrors.IsConflict(err) {
+		return reconcile.Requeue(err) // the API server has admitted something
+	}
+	return errors.Join(err, failed)
+}
+
+// statusOf returns the status that a quota is to have. If the usage of something cannot be
+// computed, the status still has what is known.
+func (c *quotaController) statusOf(quota *corev1.ResourceQuota) (corev1.ResourceQuotaStatus, error) {
+	hard := quota.Spec.Hard.DeepCopy()
+	names := slices.Sorted(maps.Keys(hard))
+	computed, err := c.evaluators.usage(quota.Namespace, names, selectedBy(quota.Spec))
+	if err != nil {
+		err = fmt.Errorf("computing the usage of resourcequota %s/%s: %w", quota.Namespace, quota.Name, err)
+	}
+	return corev1.ResourceQuotaStatus{Hard: hard, Used: merge(hard, quota.Status.Used, computed)}, err
+}
+
+// merge returns the usage of what is limited: as computed, as it was if it could not be computed,
+// and nothing if it never was.
+func merge(hard, was, computed corev1.ResourceList) corev1.ResourceList {
+	used := corev1.ResourceList{}
+	for name := range hard {
+		quantity, ok := computed[name]
+		if !ok {
+			quantity, ok = was[name]
+		}
+		if ok {
+			used[name] = quantity.DeepCopy()
+		}
+	}
+	return used
+}
+
+// write replaces the status of a quota, on condition that the quota has not changed.
+func (c *quotaController) write(ctx context.Context, quota *corev1.ResourceQuota, status corev1.ResourceQuotaStatus) error {
+	updated := quota.DeepCopy()
+	updated.Status = status
+	written, err := c.Client.CoreV1().ResourceQuotas(quota.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+	if err != nil {
+		c.memory.Answered(quota, err)
+		return fmt.Errorf("updating the status of resourcequota %s/%s: %w", quota.Namespace, quota.Name, err)
+	}
+	c.written.Wrote(quota, written)
+	c.memory.WroteStatus(quota, written.ResourceVersion)
+	return nil
+}
+
+// forget drops what was remembered of a deleted quota, and of its namespace if that was the last.
+func (c *quotaController) forget(key types.NamespacedName) {
+	c.memory.ForgetAll(key)
+	if len(c.quotasOf(key.Namespace)) > 0 {
+		return
+	}
+	c.evaluators.forget(key.Namespace)
+	// A quota that was created meanwhile may have been reconciled. Without accounts it would
+	// not be told of changes.
+	for _, quota := range c.quotasOf(key.Namespace) {
+		c.primary.Add(reconcile.KeyOf(quota))
+	}
+}
+
+// replenish queues the quotas that limit what has changed.
+func (c *quotaController) replenish(_ context.Context, changed change) error {
+	evaluator := c.evaluators.of(changed.resource)
+	if evaluator == nil {
+		return nil
+	}
+	for _, quota := range c.quotasOf(changed.namespace) {
+		if limitsAny(evaluator, c.written.Newest(quota, quota).Status.Hard) {
+			c.primary.Add(reconcile.KeyOf(quota))
+		}
+	}
+	return nil
+}
+
+func limitsAny(e evaluator, hard corev1.ResourceList) bool {
+	for name := range hard {
+		if e.limitedBy(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// reconcileLimiting queues the quotas that limit a resource whose monitor is new.
+func (c *quotaController) reconcileLimiting(added []*monitor) {
+	for _, quota := range c.allQuotas() {
+		for _, m := range added {
+			if e := c.evaluators.of(m.resource.GroupResource()); e != nil && limitsAny(e, quota.Spec.Hard) {
+				c.classify(reconcile.Fresh, quota)
+				break
+			}
+		}
+	}
+}
+
+// recalculate queues all quotas.
+func (c *quotaController) recalculate(context.Context, context.Context) {
+	for _, quota := range c.allQuotas() {
+		c.primary.Enqueue(reconcile.Backlog, reconcile.KeyOf(quota))
+	}
+}
+
+func (c *quotaController) allQuotas() []*corev1.ResourceQuota {
+	all, err := c.quotas.List(labels.Everything())
+	if err != nil {
+		klog.Background().Error(err, "Listing cached quotas failed")
+	}
+	return all
+}
+
+// quotasOf returns the cached quotas of a namespace.
+func (c *quotaController) quotasOf(namespace string) []*corev1.ResourceQuota {
+	all, err := index.Append[*corev1.ResourceQuota](nil, c.indexer, cache.NamespaceIndex, namespace)
+	if err != nil {
+		klog.Background().Error(err, "Looking up cached quotas failed", "namespace", namespace)
+	}
+	return all
+}

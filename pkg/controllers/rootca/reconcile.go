@@ -1,0 +1,51 @@
+package rootca
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// measured calls reconcile and records metrics.
+func (p *publisher) measured(ctx context.Context, namespace string) error {
+	began := p.Clock.Now()
+	err := p.reconcile(ctx, namespace)
+	p.metrics.observe(p.Clock.Since(began), err)
+	return err
+}
+
+func (p *publisher) reconcile(ctx context.Context, namespace string) error {
+	published, found, err := reconcile.Found(p.configMaps.ConfigMaps(namespace).Get(configMapName))
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return p.create(ctx, namespace)
+	case correct(published, p.bundle):
+		return nil
+	}
+	_, err = p.Client.CoreV1().ConfigMaps(namespace).Update(ctx, corrected(published, p.bundle), metav1.UpdateOptions{})
+	if err != nil {
+		return fmt.Errorf("updating config map %s/%s: %w", namespace, configMapName, err)
+	}
+	return nil
+}
+
+func (p *publisher) create(ctx context.Context, namespace string) error {
+	ns, found, err := reconcile.Found(p.namespaces.Get(namespace))
+	if !found || leaving(ns) {
+		return err
+	}
+	_, err = p.Client.CoreV1().ConfigMaps(namespace).Create(ctx, newConfigMap(namespace, p.bundle), metav1.CreateOptions{})
+	if err == nil {
+		p.loop.AddAfter(namespace, recheckAfter)
+		return nil
+	}
+	if namespaceGone(err) {
+		return nil
+	}
+	return fmt.Errorf("creating config map %s/%s: %w", namespace, configMapName, err)
+}

@@ -1,0 +1,58 @@
+package selinuxwarning
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// left is what an instance hands over: the uses it knew, as plain data.
+type left []known
+
+type known struct {
+	pod       types.NamespacedName
+	uid       types.UID
+	use       use
+	mountable bool
+}
+
+// takeOver continues with the uses that the predecessor knew, so that the conflicts among them are
+// not reported again. Uses of pods that are gone or have finished since are dropped before any pod is
+// compared with them.
+func (c *warner) takeOver(context.Context) error {
+	inherited, _ := controller.TakeOver(c.Env, c)
+	for _, k := range inherited {
+		pod, found, err := reconcile.Found(c.pods.Pods(k.pod.Namespace).Get(k.pod.Name))
+		if err != nil {
+			return err
+		}
+		if found && pod.UID == k.uid && !hasFinished(pod) {
+			c.uses.set(k.pod, k.uid, k.use, k.mountable)
+		}
+	}
+	return nil
+}
+
+// HandOver implements controller.HandsOver.
+func (c *warner) HandOver() left { return c.uses.all() }
+
+func (u *uses) all() left {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var all left
+	for key, p := range u.pods {
+		for name, request := range p.requests {
+			v := u.volumes[name]
+			all = append(all, known{key, p.uid, use{name, v.driver, request}, v.mountable})
+		}
+	}
+	return all
+}
+
+func hasFinished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}

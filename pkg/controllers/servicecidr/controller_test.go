@@ -1,0 +1,333 @@
+package servicecidr
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
+)
+
+func deleted(cidr *networkingv1.ServiceCIDR, ago time.Duration) *networkingv1.ServiceCIDR {
+	cidr.DeletionTimestamp = &metav1.Time{Time: controllertest.Epoch.Add(-ago)}
+	return cidr
+}
+
+func newAddress(name string, family corev1.IPFamily, manager string) *networkingv1.IPAddress {
+	return &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+		networkingv1.LabelIPAddressFamily: string(family), networkingv1.LabelManagedBy: manager,
+	}}}
+}
+
+func allocatedAddress(name string) *networkingv1.IPAddress {
+	return newAddress(name, corev1.IPv4Protocol, allocator)
+}
+
+// subject is a controller with the keys that it enqueues with a delay.
+type subject struct {
+	*controllertest.Subject[string]
+	c *cidrController
+}
+
+// newSubject creates a controller whose caches match the API server.
+func newSubject(t *testing.T, objects ...runtime.Object) *subject {
+	t.Helper()
+	s := &subject{Subject: controllertest.NewSubject(t, "is", objects...)}
+	c, err := newController(s.Env.Env, config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.c, s.Work = c, c.reconcile
+	s.Env.Start(t)
+	metadata := s.Informers.MetadataFor(networkingv1.SchemeGroupVersion.WithResource("ipaddresses")).Informer()
+	for _, o := range objects {
+		if address, ok := o.(*networkingv1.IPAddress); ok {
+			if err := metadata.GetIndexer().Add(metadataOf(address)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s.Requests()
+	return s
+}
+
+// sent returns the writes with their bodies.
+func sent(t *testing.T, s *subject) []string {
+	t.Helper()
+	var all []string
+	for _, action := range s.Writes() {
+		patch, ok := action.(clienttesting.PatchActionImpl)
+		if !ok {
+			t.Fatalf("unexpected request: %+v", action)
+		}
+		if patch.PatchType == types.ApplyPatchType && (patch.PatchOptions.FieldManager != "service-cidr-controller" || !*patch.PatchOptions.Force) {
+			t.Errorf("applied with %+v", patch.PatchOptions)
+		}
+		all = append(all, string(patch.PatchType)+" "+patch.Subresource+" "+string(patch.Patch))
+	}
+	return all
+}
+
+func applied(status, reason, message string) string {
+	return `application/apply-patch+yaml status {"kind":"ServiceCIDR","apiVersion":"networking.k8s.io/v1","metadata":{"name":"is","uid":"is"},"status":{"conditions":[` +
+		`{"type":"Ready","status":"` + status + `","lastTransitionTime":"` + controllertest.Epoch.UTC().Format(time.RFC3339) + `","reason":"` + reason + `","message":"` + message + `"}]}}`
+}
+
+const (
+	addsFinalizer    = `application/strategic-merge-patch+json  {"metadata":{"finalizers":["networking.k8s.io/service-cidr-finalizer"],"uid":"is"}}`
+	deletesFinalizer = `application/strategic-merge-patch+json  {"metadata":{"$deleteFromPrimitiveList/finalizers":["networking.k8s.io/service-cidr-finalizer"],"uid":"is"}}`
+)
+
+func TestReconcile(t *testing.T) {
+	isReady := applied("True", "", "Kubernetes Service CIDR is ready")
+	isHeld := applied("False", "Terminating", "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR")
+	with := func(cidr *networkingv1.ServiceCIDR, condition metav1.Condition) *networkingv1.ServiceCIDR {
+		condition.LastTransitionTime = metav1.NewTime(controllertest.Epoch.Add(-time.Hour))
+		cidr.Status.Conditions = []metav1.Condition{condition}
+		return cidr
+	}
+	unprotected := func(cidr *networkingv1.ServiceCIDR) *networkingv1.ServiceCIDR {
+		cidr.Finalizers = nil
+		return cidr
+	}
+	is := func() *networkingv1.ServiceCIDR { return newCIDR("is", "192.168.0.0/24", "2001:db2::/64") }
+	for name, test := range map[string]struct {
+		objects []runtime.Object
+		want    []string
+	}{
+		"CIDR-17: gone": {},
+		"CIDR-19, CIDR-19c, CIDR-10, CIDR-16, CIDR-36, CIDR-45: new": {
+			objects: []runtime.Object{unprotected(is())},
+			want:    []string{addsFinalizer, isReady},
+		},
+		"CIDR-19b, CIDR-12: protected":     {objects: []runtime.Object{is()}, want: []string{isReady}},
+		"CIDR-20: ready":                   {objects: []runtime.Object{with(is(), ready)}},
+		"CIDR-19b: somebody set it False":  {objects: []runtime.Object{with(is(), terminating)}, want: []string{isReady}},
+		"CIDR-25: the message of another":  {objects: []runtime.Object{with(is(), metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Message: "Kubernetes default Service CIDR is ready"})}, want: []string{isReady}},
+		"CIDR-11, CIDR-18e: nothing in it": {objects: []runtime.Object{deleted(is(), 11*time.Second)}, want: []string{deletesFinalizer}},
+		"CIDR-18c, CIDR-21: in use": {
+			objects: []runtime.Object{deleted(is(), 11*time.Second), allocatedAddress("192.168.0.24")},
+			want:    []string{isHeld},
+		},
+		"CIDR-18c: in use, at once": {
+			objects: []runtime.Object{deleted(is(), 0), allocatedAddress("192.168.0.24")},
+			want:    []string{isHeld},
+		},
+		"CIDR-18c, CIDR-20: in use, and shown": {
+			objects: []runtime.Object{with(deleted(is(), 11*time.Second), terminating), allocatedAddress("192.168.0.24")},
+		},
+		"CIDR-18b: IPv6": {
+			objects: []runtime.Object{deleted(is(), 11*time.Second), newAddress("2001:db2::7", corev1.IPv6Protocol, allocator)},
+			want:    []string{isHeld},
+		},
+		"CIDR-18a: in use, and another one has it": {
+			objects: []runtime.Object{deleted(is(), 11*time.Second), allocatedAddress("192.168.0.24"), newCIDR("other", "192.168.0.0/16", "2001:db2::/48")},
+			want:    []string{deletesFinalizer},
+		},
+		"CIDR-18b: another one has not": {
+			objects: []runtime.Object{deleted(is(), 11*time.Second), allocatedAddress("192.168.0.24"), newCIDR("other", "192.168.1.0/24", "2001:db2::/48")},
+			want:    []string{isHeld},
+		},
+		"CIDR-30: of another manager": {
+			objects: []runtime.Object{deleted(is(), 11*time.Second), newAddress("192.168.0.24", corev1.IPv4Protocol, "example.com")},
+			want:    []string{deletesFinalizer},
+		},
+		"CIDR-18b: what is no address": {
+			objects: []runtime.Object{deleted(is(), 11*time.Second), allocatedAddress("nonsense")},
+			want:    []string{deletesFinalizer},
+		},
+		"CIDR-18d, CIDR-31: just deleted":                         {objects: []runtime.Object{with(deleted(is(), 9*time.Second), ready)}},
+		"CIDR-18e, CIDR-32: the finalizer goes, the status stays": {objects: []runtime.Object{with(deleted(is(), time.Hour), terminating)}, want: []string{deletesFinalizer}},
+		"CIDR-18e: without the finalizer": {objects: []runtime.Object{func() *networkingv1.ServiceCIDR {
+			c := deleted(is(), time.Hour)
+			c.Finalizers = []string{"other"}
+			return c
+		}()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSubject(t, test.objects...)
+			s.MustReconcile(t)
+			if diff := cmp.Diff(test.want, sent(t, s)); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+			if events := s.RecordedEvents(); len(events) > 0 {
+				t.Errorf("events: %q", events)
+			}
+		})
+	}
+}
+
+// The caches lack the only address, or show a range that is gone: the API server is asked before
+// the finalizer goes. Pins CIDR-43.
+func TestALateCacheLeavesNoAddressWithoutARange(t *testing.T) {
+	for name, change := range map[string]func(*testing.T, *subject){
+		"an address is not shown": func(t *testing.T, s *subject) {
+			if err := s.Fake.Tracker().Add(allocatedAddress("192.168.0.24")); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a range is shown that is gone": func(t *testing.T, s *subject) {
+			if err := s.Fake.Tracker().Add(allocatedAddress("192.168.0.24")); err != nil {
+				t.Fatal(err)
+			}
+			s.c.ranges.show(rangeOf(newCIDR("other", "192.168.0.0/16")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSubject(t, deleted(newCIDR("is", "192.168.0.0/24"), time.Hour))
+			change(t, s)
+			s.Requests()
+			s.MustReconcile(t)
+			s.WantRequests(t, "list servicecidrs", "list ipaddresses", "patch servicecidrs/status is")
+		})
+	}
+}
+
+// Pins CIDR-40.
+func TestRequestsOfADeletion(t *testing.T) {
+	s := newSubject(t, deleted(newCIDR("is", "192.168.0.0/24"), time.Hour), newCIDR("other", "192.168.0.0/16"))
+	s.MustReconcile(t)
+	s.WantRequests(t, "list servicecidrs", "patch servicecidrs is")
+}
+
+// Pins CIDR-18d, CIDR-24, CIDR-34 and CIDR-38.
+func TestADeletionIsJudgedAgainAfterTheGracePeriod(t *testing.T) {
+	s := newSubject(t, deleted(newCIDR("is", "192.168.0.0/24"), 4*time.Second))
+	s.Run(t, s.c)
+	controllertest.Eventually(t, "it has been judged", func() bool { return s.c.loop.Inspect().Reconciled > 0 })
+	s.AwaitIdle(t)
+	if got := sent(t, s); len(got) > 0 {
+		t.Errorf("requests before the grace period ended: %q", got)
+	}
+	s.Clock.Step(6*time.Second + time.Millisecond)
+	controllertest.Eventually(t, "the finalizer is deleted", func() bool { return slices.Equal(sent(t, s), []string{deletesFinalizer}) })
+}
+
+// Pins CIDR-13, CIDR-19b and CIDR-22.
+func TestAStatusThatCannotBeWrittenIsAnEvent(t *testing.T) {
+	s := newSubject(t, newCIDR("is", "192.168.0.0/24"))
+	boom := errors.New("boom")
+	s.Refuse("patch servicecidrs/status", boom)
+	if err := s.Reconcile(); !errors.Is(err, boom) {
+		t.Errorf("error is %v", err)
+	}
+	s.WantEvents(t, "Warning KubernetesServiceCIDRError The ServiceCIDR Status can not be set to Ready=True")
+
+	s = newSubject(t, deleted(newCIDR("is", "192.168.0.0/24"), time.Hour), allocatedAddress("192.168.0.24"))
+	s.Refuse("patch servicecidrs/status", boom)
+	if err := s.Reconcile(); !errors.Is(err, boom) {
+		t.Errorf("error is %v", err)
+	}
+	s.WantEvents(t)
+}
+
+// Pins CIDR-14, CIDR-19a and CIDR-45.
+func TestErrorsOfThePatchOfTheFinalizer(t *testing.T) {
+	boom := errors.New("boom")
+	resource := networkingv1.Resource("servicecidrs")
+	conflict := apierrors.NewConflict(resource, "is", boom)
+	for name, test := range map[string]struct {
+		err, want error
+		requests  []string
+	}{
+		"gone":     {apierrors.NewNotFound(resource, "is"), nil, []string{"patch servicecidrs is", "patch servicecidrs/status is"}},
+		"conflict": {conflict, conflict, []string{"patch servicecidrs is"}},
+		"another":  {boom, boom, []string{"patch servicecidrs is"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cidr := newCIDR("is", "192.168.0.0/24")
+			cidr.Finalizers = nil
+			s := newSubject(t, cidr)
+			s.Refuse("patch servicecidrs is", test.err)
+			if err := s.Reconcile(); !errors.Is(err, test.want) {
+				t.Errorf("error is %v", err)
+			} else if reconcile.IsRequeue(err) != apierrors.IsConflict(err) {
+				t.Errorf("error is %v, want a requeue just for a conflict", err)
+			}
+			s.WantRequests(t, test.requests...)
+			s.WantEvents(t)
+		})
+	}
+}
+
+// A list that fails does not let a range go. Pins CIDR-43.
+func TestAFailedListLetsNothingGo(t *testing.T) {
+	boom := errors.New("boom")
+	for _, refused := range []string{"list servicecidrs", "list ipaddresses"} {
+		s := newSubject(t, deleted(newCIDR("is", "192.168.0.0/24"), time.Hour))
+		s.Refuse(refused, boom)
+		if err := s.Reconcile(); !errors.Is(err, boom) {
+			t.Errorf("error is %v", err)
+		}
+		if got := sent(t, s); len(got) > 0 {
+			t.Errorf("requests after a failed %s: %q", refused, got)
+		}
+	}
+}
+
+// Pins CIDR-6, CIDR-7, CIDR-27, CIDR-41 and CIDR-44.
+func TestEventsQueueWhatTheyMayChange(t *testing.T) {
+	is, going := newCIDR("is", "192.168.0.0/24"), deleted(newCIDR("going", "192.168.0.0/16"), 0)
+	other := newCIDR("other", "10.0.0.0/8")
+	for name, test := range map[string]struct {
+		event func(*cidrController)
+		want  []string
+	}{
+		"a new range, and what it overlaps with": {func(c *cidrController) { c.addCIDR(reconcile.Fresh, newCIDR("new", "192.168.0.0/20")) }, []string{"going", "is", "new"}},
+		"a changed range":                        {func(c *cidrController) { c.updateCIDR(reconcile.Fresh, is) }, []string{"is"}},
+		"a range that is gone":                   {func(c *cidrController) { c.deleteCIDR(is) }, []string{"is"}},
+		"a new address":                          {func(c *cidrController) { c.addAddress(reconcile.Fresh, metadataOf(allocatedAddress("192.168.0.7"))) }, []string{"going"}},
+		"an address of the cache":                {func(c *cidrController) { c.addAddress(reconcile.Backlog, metadataOf(allocatedAddress("192.168.0.7"))) }, nil},
+		"an address that is gone":                {func(c *cidrController) { c.addressChanged(metadataOf(allocatedAddress("192.168.0.7"))) }, []string{"going"}},
+		"an address of no such range":            {func(c *cidrController) { c.addressChanged(metadataOf(allocatedAddress("10.0.0.7"))) }, nil},
+		"an address of another manager": {func(c *cidrController) {
+			c.addressChanged(metadataOf(newAddress("192.168.0.7", corev1.IPv4Protocol, "example.com")))
+		}, nil},
+		"an address without a family": {func(c *cidrController) { c.addressChanged(metadataOf(newAddress("192.168.0.7", "", allocator))) }, []string{"going"}},
+		"what is no address":          {func(c *cidrController) { c.addressChanged(metadataOf(allocatedAddress("nonsense"))) }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := controllertest.New(t)
+			c, err := newController(env.Env, config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, cidr := range []*networkingv1.ServiceCIDR{is, going, other} {
+				c.ranges.show(rangeOf(cidr))
+			}
+			queued := &controllertest.Queue[string]{}
+			c.queue = queued
+			test.event(c)
+			queued.WantInAnyOrder(t, test.want...)
+		})
+	}
+}
+
+func metadataOf(address *networkingv1.IPAddress) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: address.ObjectMeta}
+}
+
+// Pins CIDR-1, CIDR-2, CIDR-4, CIDR-15 and CIDR-23.
+func TestDescriptor(t *testing.T) {
+	d := Descriptor()
+	cfg := v1beta1.NewDefault()
+	if enabled, _ := d.Enabled(cfg); !enabled || d.Name != "service-cidr-controller" || d.ServiceAccount != "service-cidrs-controller" || len(d.Aliases) != 0 || d.EventSource != d.Name || d.Gate != "MultiCIDRServiceAllocator" {
+		t.Errorf("%+v", d)
+	}
+	s := newSubject(t)
+	if l := s.c.loop.Inspect(); l.Queue != "ipaddresses" || l.Workers != 5 {
+		t.Errorf("%+v", l)
+	}
+}

@@ -1,0 +1,101 @@
+package servicecidr
+
+import (
+	"context"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+)
+
+// pageSize is the page size of live lists.
+const pageSize = 500
+
+// allocated selects the addresses of an IP family that API servers have allocated.
+func allocated(family corev1.IPFamily) labels.Selector {
+	return labels.SelectorFromSet(labels.Set{networkingv1.LabelIPAddressFamily: string(family), networkingv1.LabelManagedBy: allocator})
+}
+
+// held reports whether the caches contain an address that would be left without a range if the
+// ServiceCIDR were removed.
+func (c *cidrController) held(r serviceRange) (bool, error) {
+	others := protectorsOf(r, c.ranges.list())
+	if r.isCovered(others) {
+		return false, nil
+	}
+	for _, family := range r.families() {
+		addresses, err := c.addresses.List(allocated(family))
+		if err != nil {
+			return false, err
+		}
+		for _, address := range addresses {
+			if holds(r, nameOf(address), others) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// heldLive is like held, but lists ServiceCIDRs and addresses from the API server.
+func (c *cidrController) heldLive(ctx context.Context, r serviceRange) (bool, error) {
+	cidrs, err := c.Client.NetworkingV1().ServiceCIDRs().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return false, err
+	}
+	all := make([]serviceRange, len(cidrs.Items))
+	for i := range cidrs.Items {
+		all[i] = rangeOf(&cidrs.Items[i])
+	}
+	others := protectorsOf(r, all)
+	if r.isCovered(others) {
+		return false, nil
+	}
+	for _, family := range r.families() {
+		if held, err := c.anyHolds(ctx, r, family, others); held || err != nil {
+			return held, err
+		}
+	}
+	return false, nil
+}
+
+// anyHolds lists the addresses of an IP family page by page until one holds the ServiceCIDR.
+func (c *cidrController) anyHolds(ctx context.Context, r serviceRange, family corev1.IPFamily, others []serviceRange) (bool, error) {
+	options := metav1.ListOptions{Limit: pageSize, LabelSelector: allocated(family).String()}
+	for {
+		page, err := c.Client.NetworkingV1().IPAddresses().List(ctx, options)
+		if err != nil {
+			return false, err
+		}
+		for i := range page.Items {
+			if holds(r, page.Items[i].Name, others) {
+				return true, nil
+			}
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			return false, nil
+		}
+	}
+}
+
+// holds calls serviceRange.holds for the name of an IPAddress. An invalid name holds nothing.
+func holds(r serviceRange, name string, others []serviceRange) bool {
+	address, err := netip.ParseAddr(name)
+	if err != nil {
+		klog.Background().Info("An IPAddress has a name that is no address", "ipAddress", name)
+		return false
+	}
+	return r.holds(address, others)
+}
+
+func nameOf(object runtime.Object) string {
+	if o, err := meta.Accessor(object); err == nil {
+		return o.GetName()
+	}
+	return ""
+}

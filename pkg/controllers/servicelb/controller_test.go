@@ -1,0 +1,230 @@
+package servicelb
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cloud-provider/api"
+	"k8s.io/cloud-provider/names"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/fakecloud"
+)
+
+func configOf(workers int32) config {
+	cfg := v1beta1.NewDefault()
+	cfg.Cloud.Provider = fakecloud.Name
+	cfg.Controllers.ServiceLB.ConcurrentSyncs = ptr.To(workers)
+	return valueOf(cfg)
+}
+
+// Pins SLB-1, SLB-3, SLB-4 and CLOUD-23.
+func TestNamesAndValue(t *testing.T) {
+	d := Descriptor()
+	if d.Name != names.ServiceLBController || names.CCMControllerAliases()[d.Aliases[0]] != d.Name {
+		t.Errorf("it is called %s, formerly %v", d.Name, d.Aliases)
+	}
+	if got := configOf(7); got.workers != 7 || got.cluster != "kubernetes" {
+		t.Errorf("the value is %+v", got)
+	}
+	if built, err := newController(controllertest.New(t).Env, valueOf(v1beta1.NewDefault())); built != nil || err != nil {
+		t.Errorf("without a provider New = %v, %v", built, err)
+	}
+}
+
+const finalizer = "service.kubernetes.io/load-balancer-cleanup"
+
+func balanced(name string, edits ...func(*corev1.Service)) *corev1.Service {
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID("uid-of-" + name)},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+	for _, edit := range edits {
+		edit(s)
+	}
+	return s
+}
+
+func finalized(s *corev1.Service) { s.Finalizers = []string{finalizer} }
+func ofClass(s *corev1.Service)   { s.Spec.LoadBalancerClass = ptr.To("other") }
+func internal(s *corev1.Service)  { s.Spec.Type = corev1.ServiceTypeClusterIP }
+func deleted(s *corev1.Service)   { s.DeletionTimestamp = &metav1.Time{Time: controllertest.Epoch} }
+
+// numbers tells Services apart: the provider remembers them for as long as the process runs.
+var numbers atomic.Int64
+
+// What an instance does about a Service that it finds: what it asks the provider for, and what it
+// writes.
+func TestServices(t *testing.T) {
+	const ensuring, ensured = "Normal EnsuringLoadBalancer Ensuring load balancer", "Normal EnsuredLoadBalancer Ensured load balancer"
+	const gone, none = "Normal DeletedLoadBalancer Deleted load balancer", "Warning UnAvailableLoadBalancer There are no available nodes for LoadBalancer"
+	tests := map[string]struct {
+		edits  []func(*corev1.Service)
+		calls  []string
+		writes int
+		events []string
+	}{
+		"SLB-13, SLB-14, SLB-27: one that wants a load balancer": {nil, []string{"EnsureLoadBalancer"}, 2, []string{ensuring, none, ensured}},
+		"SLB-13: one with the finalizer gets no second one":      {[]func(*corev1.Service){finalized}, []string{"EnsureLoadBalancer"}, 1, []string{ensuring, none, ensured}},
+		"SLB-6a, SLB-23: one of another class":                   {[]func(*corev1.Service){ofClass, finalized}, nil, 0, nil},
+		"SLB-6a: one that wants none":                            {[]func(*corev1.Service){internal}, nil, 0, nil},
+		"SLB-12, SLB-21: one that wants none any more":           {[]func(*corev1.Service){internal, finalized}, []string{"GetLoadBalancer"}, 1, []string{gone}},
+		"SLB-12: one that is being deleted":                      {[]func(*corev1.Service){deleted, finalized}, []string{"GetLoadBalancer"}, 1, []string{gone}},
+		"SLB-23: one of another class that is being deleted":     {[]func(*corev1.Service){ofClass, deleted, finalized}, []string{"GetLoadBalancer"}, 1, []string{gone}},
+	}
+	for name, test := range tests {
+		about := fmt.Sprint("service-", numbers.Add(1))
+		t.Run(name, func(t *testing.T) {
+			cloud := fakecloud.The()
+			last := "last-of-" + about
+			env := controllertest.New(t, balanced(about, test.edits...))
+			c, err := newController(env.Env, configOf(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			env.Start(t)
+			stop := env.Run(t, c)
+			controllertest.Eventually(t, "the provider was asked, and all is written", func() bool {
+				return len(callsOf(about)) >= len(test.calls) && len(env.Writes()) >= test.writes
+			})
+			// The only worker comes to what is created later when the first one is done.
+			env.Store(t, balanced(last))
+			var events []string
+			controllertest.Eventually(t, "the last one has a load balancer, and the events have arrived", func() bool {
+				events = append(events, env.RecordedEvents()...)
+				return len(cloud.Calls("EnsureLoadBalancer a/"+last)) == 1 && len(events) >= len(test.events)
+			})
+			stop()
+			if got := callsOf(about); !slices.Equal(got, test.calls) {
+				t.Errorf("the provider was asked for %v, want %v", got, test.calls)
+			}
+			var got []string
+			for _, action := range env.Writes() {
+				if p, ok := action.(interface{ GetName() string }); ok && p.GetName() == about {
+					got = append(got, action.GetVerb()+" "+action.GetSubresource())
+				}
+			}
+			if len(got) != test.writes || slices.ContainsFunc(got, func(w string) bool { return w != "patch status" }) {
+				t.Errorf("%v were sent, want %d patches of the status", got, test.writes)
+			}
+			if !slices.Equal(events[:len(test.events)], test.events) {
+				t.Errorf("events are %q, want %q first", events, test.events)
+			}
+		})
+	}
+}
+
+// callsOf are the methods that were called for a Service.
+func callsOf(name string) []string {
+	var methods []string
+	for _, call := range fakecloud.The().Calls("") {
+		if method, about, _ := strings.Cut(call.What, " "); about == "a/"+name {
+			methods = append(methods, method)
+		}
+	}
+	return methods
+}
+
+// A Service is gone when the only worker comes to it. It loses its load balancer if the instance has made
+// it, as often as that has to be tried. Pins SLB-10 and SLB-22.
+func TestAServiceThatIsGoneLosesItsLoadBalancer(t *testing.T) {
+	const deleting = "EnsureLoadBalancerDeleted a/vanishing"
+	cloud := fakecloud.The()
+	cloud.Reset()
+	held := cloud.Hold("EnsureLoadBalancer a/vanishing")
+	t.Cleanup(held.Release)
+	cloud.Fail(deleting, fmt.Errorf("wrapped: %w", api.NewRetryError("busy", 20*time.Millisecond)))
+	env := controllertest.New(t, balanced("vanishing"))
+	c, err := newController(env.Env, configOf(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	stop := env.Run(t, c)
+	controllertest.Eventually(t, "the load balancer is asked for", func() bool { return len(cloud.Calls("EnsureLoadBalancer a/vanishing")) == 1 })
+	env.Store(t, balanced("vanishing", func(s *corev1.Service) { s.Annotations = map[string]string{"a": "reason to work on it"} }))
+	if err := env.Client.CoreV1().Services("a").Delete(t.Context(), "vanishing", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	held.Release()
+	controllertest.Eventually(t, "the deletion fails, and is tried again", func() bool { return len(cloud.Calls(deleting)) > 1 })
+	cloud.Fail(deleting, nil)
+	awaitEvents(t, env, "Normal DeletingLoadBalancer Deleting load balancer", "Warning DeleteLoadBalancerFailed Error deleting load balancer: wrapped: busy",
+		"Normal DeletedLoadBalancer Deleted load balancer")
+	stop()
+	if _, ok := cloud.Hosts(balanced("vanishing")); ok {
+		t.Error("the load balancer is still there")
+	}
+}
+
+// awaitEvents waits for these events, in this order, among others.
+func awaitEvents(t *testing.T, env *controllertest.Env, want ...string) {
+	t.Helper()
+	var got []string
+	controllertest.Eventually(t, fmt.Sprintf("the events are %q", want), func() bool {
+		got = append(got, env.RecordedEvents()...)
+		next := 0
+		for _, event := range got {
+			if next < len(want) && event == want[next] {
+				next++
+			}
+		}
+		return next == len(want)
+	})
+}
+
+// The nodes of a load balancer cannot be replaced, nor is it known whether there is one: all of it is done
+// again. Pins SLB-19.
+func TestAFailedUpdateOfHostsIsRetried(t *testing.T) {
+	cloud := fakecloud.The()
+	cloud.Reset()
+	cloud.Fail("UpdateLoadBalancer a/hosted", errors.New("busy"))
+	cloud.Fail("GetLoadBalancer a/hosted", errors.New("busy, too"))
+	env := controllertest.New(t, balanced("hosted"))
+	c, err := newController(env.Env, configOf(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	stop := env.Run(t, c)
+	awaitEvents(t, env, "Normal EnsuredLoadBalancer Ensured load balancer")
+	env.Store(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "host"}})
+	awaitEvents(t, env, "Warning UpdateLoadBalancerFailed Error updating load balancer with new hosts [host] [node names limited, total number of nodes: 1], error: busy",
+		"Normal EnsuredLoadBalancer Ensured load balancer")
+	stop()
+	if hosts, _ := cloud.Hosts(balanced("hosted")); !slices.Equal(hosts, []string{"host"}) {
+		t.Errorf("its nodes are %v", hosts)
+	}
+}
+
+// Pins SLB-9 and SLB-18.
+func TestProviderDecidesWhenItIsAskedAgain(t *testing.T) {
+	cloud := fakecloud.The()
+	cloud.Reset()
+	about := "EnsureLoadBalancer a/pending"
+	cloud.Fail(about, fmt.Errorf("wrapped: %w", api.NewRetryError("not yet", 20*time.Millisecond)))
+	cloud.Fail("EnsureLoadBalancer a/refused", errors.New("refused"))
+	env := controllertest.New(t, balanced("pending"), balanced("refused"))
+	c, err := newController(env.Env, configOf(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	stop := env.Run(t, c)
+	controllertest.Eventually(t, "it is asked again and again", func() bool { return len(cloud.Calls(about)) > 5 })
+	stop()
+	// Five seconds are the least that another failure waits.
+	if calls := cloud.Calls("EnsureLoadBalancer a/refused"); len(calls) != 1 {
+		t.Errorf("a failure was retried %d times", len(calls)-1)
+	}
+}

@@ -1,0 +1,143 @@
+// Package storageversionmigrator carries out StorageVersionMigrations: it has the API server store
+// every object of a resource anew, in the current storage version and with the current encryption
+// key.
+//
+// The model, in rules:
+//
+//  1. Three loops work on a migration in turn. The runner starts it and sets the condition Running.
+//     The second loop sets status.resourceVersion: only objects up to that version may need to be
+//     rewritten. The migrator rewrites them and sets the condition Succeeded or Failed. Then the
+//     runner sets Running to False.
+//  2. Of the migrations of a resource one runs at a time, the oldest first.
+//  3. An object is rewritten by a server-side apply that contains only the UID and the resource
+//     version from the cache. The API server then stores the object again if its encoding has
+//     changed. No other part of the object is sent, and only its metadata is returned. If somebody
+//     else has updated or deleted the object since, the request ends in a conflict, and the object
+//     does not need to be rewritten. The request never creates an object.
+//  4. Objects come from a cache, shared with garbage-collector-controller if that watches the
+//     resource. The cache has to have reached status.resourceVersion: then it has every object that
+//     may have to be rewritten. An object of a higher version has been rewritten already.
+//  5. Objects are rewritten in the order of their names, so that one name says how far a migration
+//     is. After an error that may pass, and after a restart of the controller, it goes on from
+//     there. The successor in another process begins anew, and skips what rule 4 says.
+//  6. The configured rate limits how many objects all migrations together rewrite per second.
+//  7. A CustomResourceDefinition shows that its objects are migrated by condition StorageMigrating.
+//     After success its status.storedVersions become the storage version, unless its spec has
+//     changed since the start.
+//  8. A resource that the API server does not serve is waited for until the migration is a minute
+//     old, as discovery may lag behind.
+//
+// Behaviour: docs/specs/storage-version-migrator-controller.md.
+package storageversionmigrator
+
+import (
+	"context"
+
+	migrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	migrationlisters "k8s.io/client-go/listers/storagemigration/v1beta1"
+	"k8s.io/client-go/tools/cache"
+
+	"kcmd.dev/pkg/config/gates"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/index"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/writes"
+)
+
+const (
+	// controllerName is also the field manager of the objects that are rewritten.
+	controllerName = "storage-version-migrator-controller"
+	// runnerName is the field manager of the status of CustomResourceDefinitions.
+	runnerName  = "migration-runner-controller"
+	versionName = "resource-version-controller"
+	// migrators is the number of migrations whose objects are rewritten at a time.
+	migrators = 5
+)
+
+// migrationResource is that of migrations.
+var migrationResource = migrationv1beta1.SchemeGroupVersion.WithResource("storageversionmigrations")
+
+// Descriptor describes storage-version-migrator-controller.
+func Descriptor() controller.Descriptor {
+	return controller.Describe(controller.Descriptor{
+		Name:           controllerName,
+		Aliases:        []string{"svm"},
+		ServiceAccount: controllerName,
+		Gate:           gates.StorageVersionMigrator,
+		Requires:       []schema.GroupVersionResource{migrationResource},
+		Limits:         controller.LimitFactors{QPS: 20, Burst: 100},
+	}, configOf, newController)
+}
+
+// config is what the controller reads of the configuration.
+type config struct {
+	// rate is the number of objects that are rewritten per second; 0 means any number.
+	rate float32
+}
+
+func configOf(c *controller.Config) config {
+	return config{rate: *c.Controllers.StorageVersionMigrator.MigrationRate}
+}
+
+type migrationController struct {
+	controller.Env
+	migrations migrationlisters.StorageVersionMigrationLister
+	byResource cache.Indexer // migrations, by resourceIndex
+	written    *writes.Memory
+	newest     writes.Objects[*migrationv1beta1.StorageVersionMigration]
+
+	runner   *reconcile.Loop[schema.GroupResource]
+	version  *reconcile.Loop[string]
+	migrator *reconcile.Loop[string]
+
+	caches   *caches
+	progress *progress
+	pace     *pace
+	hints    *hints
+	// stopped is closed when the controller is to stop.
+	stopped chan struct{}
+}
+
+func newController(env controller.Env, cfg config) (*migrationController, error) {
+	migrations := env.Informers.Storagemigration().V1beta1().StorageVersionMigrations()
+	index.Ensure(migrations.Informer(), resourceIndex, resourceKeys)
+	stopped := make(chan struct{})
+	c := &migrationController{
+		Env:        env,
+		migrations: migrations.Lister(),
+		byResource: migrations.Informer().GetIndexer(),
+		written:    writes.New(env.Clock, writes.Stores{migrationResource.GroupResource(): migrations.Informer().GetStore()}),
+		caches:     newCaches(env.Informers, env.Clock, stopped),
+		progress:   newProgress(),
+		pace:       newPace(cfg.rate, env.Clock, stopped),
+		hints:      newHints(),
+		stopped:    stopped,
+	}
+	c.newest = writes.ObjectsOf[*migrationv1beta1.StorageVersionMigration](c.written, migrationResource.GroupResource())
+	c.runner = reconcile.New(env, reconcile.Options[schema.GroupResource]{Queue: runnerName, Workers: 1}, c.run)
+	c.version = reconcile.New(env, reconcile.Options[string]{Queue: versionName, Workers: 1}, c.determineVersion)
+	c.migrator = reconcile.New(env, reconcile.Options[string]{Queue: controllerName, Workers: migrators, Backoff: c.hints}, c.migrate)
+	c.watch(migrations.Informer())
+	return c, nil
+}
+
+// Run implements controller.Controller.
+func (c *migrationController) Run(ctx context.Context) error {
+	return reconcile.Run(ctx, c.Env, c.begin, c.runner.Run, c.version.Run, c.migrator.Run, func(ctx context.Context) error {
+		<-ctx.Done()
+		close(c.stopped)
+		return nil
+	})
+}
+
+// begin takes over how far migrations are.
+func (c *migrationController) begin(context.Context) error {
+	if left, ok := controller.TakeOver(c.Env, c); ok {
+		c.progress.takeOver(left, c.migrations)
+	}
+	return nil
+}
+
+// HandOver implements controller.HandsOver.
+func (c *migrationController) HandOver() handOver { return c.progress.handOver() }

@@ -1,0 +1,143 @@
+package storageversionmigrator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	migrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/retry"
+)
+
+// storageMigrating is the condition of a CustomResourceDefinition whose objects are migrated.
+const storageMigrating = "StorageMigrating"
+
+var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// definition is what is read and written of a CustomResourceDefinition.
+type definition struct {
+	Metadata metav1.ObjectMeta `json:"metadata"`
+	Spec     struct {
+		Versions []struct {
+			Name    string `json:"name"`
+			Storage bool   `json:"storage"`
+		} `json:"versions"`
+	} `json:"spec"`
+	Status struct {
+		Conditions     []metav1.Condition `json:"conditions"`
+		StoredVersions []string           `json:"storedVersions"`
+	} `json:"status"`
+}
+
+// storageVersion is the version in which objects are stored now.
+func (d *definition) storageVersion() string {
+	for _, version := range d.Spec.Versions {
+		if version.Storage {
+			return version.Name
+		}
+	}
+	return ""
+}
+
+// definitionStatus is what a migration applies to the status of a definition. Its manager owns all
+// of storedVersions, so that it always applies them: an apply without them would remove them.
+type definitionStatus struct {
+	status          metav1.ConditionStatus
+	reason, message string
+	storedVersions  []string
+}
+
+// startOf tells what the start of a migration applies to a definition.
+func startOf(migration *migrationv1beta1.StorageVersionMigration) func(*definition) *definitionStatus {
+	return func(d *definition) *definitionStatus {
+		return &definitionStatus{
+			status: metav1.ConditionTrue, reason: "MigrationRunning", message: "Migration " + migration.Name + " is running",
+			storedVersions: d.Status.StoredVersions,
+		}
+	}
+}
+
+// endOf tells what the end of a migration applies to a definition. It is nil if it has been applied:
+// deciding once more, from what was applied then, could have another result.
+func endOf(succeeded bool) func(*definition) *definitionStatus {
+	return func(d *definition) *definitionStatus {
+		now := meta.FindStatusCondition(d.Status.Conditions, storageMigrating)
+		if now != nil && now.Status == metav1.ConditionFalse && (now.Reason == "MigrationSucceeded" || now.Reason == "MigrationFailed") {
+			return nil
+		}
+		end := &definitionStatus{status: metav1.ConditionFalse, storedVersions: d.Status.StoredVersions}
+		storage := d.storageVersion()
+		switch {
+		case !succeeded:
+			end.reason, end.message = "MigrationFailed", "The migration has failed"
+		case now == nil || now.ObservedGeneration != d.Metadata.Generation || storage == "":
+			end.reason, end.message = "MigrationSucceeded", "The migration has succeeded but the stored versions have not been updated due to a generation mismatch"
+		default:
+			end.reason, end.message = "MigrationSucceeded", "The migration has succeeded and the stored versions have been updated"
+			end.storedVersions = []string{storage}
+		}
+		return end
+	}
+}
+
+// applyToDefinition applies to the definition of a resource what is decided on it as it is now. If
+// the resource is not a custom one, there is nothing to do.
+func (c *migrationController) applyToDefinition(ctx context.Context, migrated schema.GroupResource, decide func(*definition) *definitionStatus) error {
+	if migrated.Group == "" {
+		return nil
+	}
+	name := migrated.Resource + "." + migrated.Group
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		object, err := c.Dynamic.Resource(definitions).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading CustomResourceDefinition %s: %w", name, err)
+		}
+		var d definition
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &d); err != nil {
+			return fmt.Errorf("decoding CustomResourceDefinition %s: %w", name, err)
+		}
+		status := decide(&d)
+		if status == nil {
+			return nil
+		}
+		_, err = c.Dynamic.Resource(definitions).ApplyStatus(ctx, name, status.on(&d, c.Clock.Now()), metav1.ApplyOptions{FieldManager: runnerName, Force: true})
+		if err != nil {
+			return fmt.Errorf("applying the status of CustomResourceDefinition %s: %w", name, err)
+		}
+		return nil
+	})
+}
+
+// on is the apply configuration for a definition that was read.
+func (s *definitionStatus) on(d *definition, now time.Time) *unstructured.Unstructured {
+	status := map[string]any{"conditions": []any{map[string]any{
+		"type":               storageMigrating,
+		"status":             string(s.status),
+		"lastTransitionTime": now.UTC().Format(time.RFC3339),
+		"reason":             s.reason,
+		"message":            s.message,
+		"observedGeneration": d.Metadata.Generation,
+	}}}
+	if len(s.storedVersions) > 0 {
+		versions := make([]any, len(s.storedVersions))
+		for i, version := range s.storedVersions {
+			versions[i] = version
+		}
+		status["storedVersions"] = versions
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": definitions.GroupVersion().String(),
+		"kind":       "CustomResourceDefinition",
+		"metadata":   map[string]any{"name": d.Metadata.Name, "resourceVersion": d.Metadata.ResourceVersion},
+		"status":     status,
+	}}
+}

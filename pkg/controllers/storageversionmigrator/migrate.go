@@ -1,0 +1,130 @@
+package storageversionmigrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	migrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+const (
+	// syncTimeout bounds the wait for a cache, so that it does not keep a worker.
+	syncTimeout = 10 * time.Second
+	// catchUpPeriod is the time between two looks at a cache that is behind. In a resource that
+	// nobody writes, a cache moves on about once a minute, with a bookmark.
+	catchUpPeriod = time.Second
+)
+
+// permanentError ends a migration.
+type permanentError struct{ error }
+
+func (e permanentError) Unwrap() error { return e.error }
+
+// errStopped tells that the controller is to stop. Its successor goes on.
+var errStopped = errors.New("the controller stops")
+
+// errBehind tells that a cache does not have every object yet.
+var errBehind = errors.New("GC cache is not up to date")
+
+// migrate rewrites the objects of a migration, in as many attempts as it takes.
+func (c *migrationController) migrate(ctx context.Context, name string) error {
+	migration, found, err := c.get(name)
+	if err != nil {
+		return err
+	}
+	if !found || isOver(migration) {
+		c.release(name)
+		return nil
+	}
+	if migration.Status.ResourceVersion == "" {
+		return nil // the update is an event
+	}
+	err = c.attempt(ctx, migration)
+	var permanent permanentError
+	switch {
+	case err == nil:
+		err = c.setOnce(ctx, migration, migrationv1beta1.MigrationSucceeded, "StorageVersionMigrationSucceeded", "")
+	case errors.Is(err, errStopped):
+		return nil
+	case errors.Is(err, errBehind):
+		klog.FromContext(ctx).V(4).Info("The cache is behind", "migration", name, "cause", err)
+		c.migrator.AddAfter(name, catchUpPeriod)
+		return nil
+	case errors.As(err, &permanent):
+		klog.FromContext(ctx).Error(err, "A migration has failed", "migration", name)
+		err = c.fail(ctx, migration, fmt.Sprintf("migration encountered unhandled error: %v", err))
+	}
+	if delay, ok := apierrors.SuggestsClientDelay(err); ok {
+		c.hints.expect(name, time.Duration(delay)*time.Second)
+	}
+	return err
+}
+
+// release gives back what is held for a migration that is over or gone.
+func (c *migrationController) release(name string) {
+	c.caches.release(name)
+	c.progress.forget(name)
+	c.hints.forget(name)
+}
+
+// attempt rewrites what is left of a migration. A permanentError ends it.
+func (c *migrationController) attempt(ctx context.Context, migration *migrationv1beta1.StorageVersionMigration) error {
+	resource, err := c.find(resourceOf(migration))
+	switch {
+	case errors.Is(err, errNotServed) && c.isYoung(migration):
+		return reconcile.Requeue(err)
+	case errors.Is(err, errNotServed):
+		return permanentError{errors.New("unable to obtain GVR from discovery")}
+	case err != nil:
+		return err
+	}
+	objects, err := c.objectsOf(ctx, migration, resource)
+	if err != nil {
+		return err
+	}
+	kind, err := c.Mapper.KindFor(resource)
+	if err != nil {
+		return permanentError{fmt.Errorf("finding the kind of %s: %w", resource, err)}
+	}
+	return c.rewriteAll(ctx, migration, resource, kind, objects)
+}
+
+// objectsOf returns all objects that may have to be rewritten, and others.
+func (c *migrationController) objectsOf(ctx context.Context, migration *migrationv1beta1.StorageVersionMigration, resource schema.GroupVersionResource) ([]any, error) {
+	informer, since, err := c.caches.acquire(ctx, migration.Name, resource)
+	if err != nil {
+		return nil, fmt.Errorf("no monitor found for resource %s: %w", resource, err)
+	}
+	if !c.caches.awaitSync(ctx, informer, syncTimeout) {
+		if c.isYoung(migration) || c.Clock.Since(since) < discoveryGrace {
+			return nil, reconcile.Requeue(fmt.Errorf("the cache of %s is not complete", resource))
+		}
+		return nil, permanentError{errors.New("resource does not exist in GC: its cache cannot be completed")}
+	}
+	if err := reached(informer.GetStore(), migration.Status.ResourceVersion); err != nil {
+		return nil, err
+	}
+	return informer.GetStore().List(), nil
+}
+
+// reached is nil if a cache is at least as new as a resource version, errBehind if it is not.
+func reached(store cache.Store, version string) error {
+	shown := store.LastStoreSyncResourceVersion()
+	order, err := resourceversion.CompareResourceVersion(shown, version)
+	if err != nil {
+		return permanentError{fmt.Errorf("error comparing resource versions between GC and SVM resource: %w", err)}
+	}
+	if order < 0 {
+		return fmt.Errorf("%w: it shows %s, the migration needs %s", errBehind, shown, version)
+	}
+	return nil
+}

@@ -1,0 +1,303 @@
+package storageversionmigrator
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
+)
+
+const (
+	succeeded = "Succeeded=True StorageVersionMigrationSucceeded: "
+	unhandled = "Failed=True StorageVersionMigrationFailed: migration encountered unhandled error: "
+)
+
+// newMigratingWorld has a migration at version 100 and widgets.
+func newMigratingWorld(t *testing.T, objects ...string) *world {
+	t.Helper()
+	w := newWorld(t, newMigration("m", with("Running"), atVersion("100")))
+	for _, object := range objects {
+		w.listed = append(w.listed, widget(object))
+	}
+	return w
+}
+
+// Pins SVM-9, SVM-63, SVM-58, SVM-35, SVM-37, SVM-40, SVM-50, SVM-51 and SVM-52.
+func TestObjectsAreRewritten(t *testing.T) {
+	w := newMigratingWorld(t, "ns/c@101", "ns/b@100", "a/z@90", "ns/a@9")
+	must.Succeed(t, w.c.migrate(w.Context(), "m"))
+	body := func(name, version string) string {
+		return fmt.Sprintf(`application/apply-patch+yaml {"apiVersion":"example.com/v2","kind":"Widget","metadata":{"resourceVersion":%q,"uid":"uid-of-%s"}}`, version, name)
+	}
+	if want := []string{"a/z " + body("z", "90"), "ns/a " + body("a", "9"), "ns/b " + body("b", "100")}; !slices.Equal(w.patches, want) {
+		t.Errorf("patches are %q", w.patches)
+	}
+	w.WantRequests(t, "update storageversionmigrations/status m")
+	w.wantShown(t, "m", "at 100", "Running=True", succeeded)
+	w.WantEvents(t)
+}
+
+// Pins SVM-30 and SVM-42.
+func TestWhatIsNotTheMigratorsTurn(t *testing.T) {
+	for name, migration := range map[string]*migrationType{
+		"gone":       newMigration("another", atVersion("100")),
+		"succeeded":  newMigration("m", with("Running", "Succeeded"), atVersion("100")),
+		"failed":     newMigration("m", with("Running", "Failed"), atVersion("100")),
+		"no version": newMigration("m", with("Running")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, migration)
+			w.listed = []metav1.PartialObjectMetadata{widget("ns/a@1")}
+			must.Succeed(t, w.c.migrate(w.Context(), "m"))
+			w.WantRequests(t)
+			if got := w.patched(); len(got) > 0 || len(w.lists) > 0 {
+				t.Errorf("patched %q", got)
+			}
+		})
+	}
+	w := newWorld(t, newMigration("m", atVersion("100")))
+	must.Succeed(t, w.c.migrate(w.Context(), "m"))
+	w.wantShown(t, "m", "at 100", succeeded)
+}
+
+// Pins SVM-58.
+func TestTheAnswerToAPatch(t *testing.T) {
+	group := widgets.GroupResource()
+	status := func(code int32, reason metav1.StatusReason) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Reason: reason, Message: string(reason)}}
+	}
+	for name, test := range map[string]struct {
+		answer error
+		want   string // the condition; empty if the attempt is repeated
+	}{
+		"SVM-34a: conflict":                    {apierrors.NewConflict(group, "a", errors.New("changed")), succeeded},
+		"SVM-58: server timeout":               {apierrors.NewServerTimeout(group, "patch", 0), ""},
+		"SVM-58: too many requests":            {apierrors.NewTooManyRequests("slow down", 1), ""},
+		"SVM-58: service unavailable":          {apierrors.NewServiceUnavailable("later"), ""},
+		"SVM-58: a webhook does not answer":    {apierrors.NewInternalError(errors.New("failed calling webhook")), ""},
+		"SVM-58: timeout":                      {apierrors.NewTimeoutError("slow", 0), ""},
+		"SVM-58, SVM-59: nobody is there":      {errors.New("connection refused"), ""},
+		"SVM-58, SVM-59: unknown credentials":  {apierrors.NewUnauthorized("expired"), ""},
+		"SVM-34c, SVM-36: a webhook refuses":   {apierrors.NewForbidden(group, "a", errors.New("denied the request: no")), unhandled + "applying to example.com/v2, Resource=widgets ns/a: widgets.example.com \"a\" is forbidden: denied the request: no"},
+		"SVM-34c: the definition has vanished": {status(404, metav1.StatusReasonNotFound), unhandled + "applying to example.com/v2, Resource=widgets ns/a: NotFound"},
+		"SVM-34c: invalid":                     {status(422, metav1.StatusReasonInvalid), unhandled + "applying to example.com/v2, Resource=widgets ns/a: Invalid"},
+		"SVM-34c: too large":                   {status(413, metav1.StatusReasonRequestEntityTooLarge), unhandled + "applying to example.com/v2, Resource=widgets ns/a: RequestEntityTooLarge"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newMigratingWorld(t, "ns/a@1")
+			w.answer = func(string) error { return test.answer }
+			err := w.c.migrate(w.Context(), "m")
+			if test.want == "" {
+				if !errors.Is(err, test.answer) {
+					t.Errorf("error is %v", err)
+				}
+				w.wantShown(t, "m", "at 100", "Running=True")
+				return
+			}
+			must.Succeed(t, err)
+			w.wantShown(t, "m", "at 100", "Running=True", test.want)
+		})
+	}
+}
+
+// A webhook can say more than a condition can hold. Pins SVM-36 and SVM-62.
+func TestALongMessageIsCut(t *testing.T) {
+	w := newMigratingWorld(t, "ns/a@1")
+	w.answer = func(string) error {
+		return apierrors.NewForbidden(widgets.GroupResource(), "a", errors.New(strings.Repeat("ä", 40<<10)))
+	}
+	must.Succeed(t, w.c.migrate(w.Context(), "m"))
+	if message := conditionOf(controllertest.MustStored[*migrationType](t, w.Env, "", "m"), "Failed").Message; len(message) > 32768 || len(message) < 32760 || !strings.HasSuffix(message, "ä") {
+		t.Errorf("the message has %d bytes", len(message))
+	}
+}
+
+// Pins SVM-58, SVM-57 and SVM-55.
+func TestAMigrationGoesOnWhereItWas(t *testing.T) {
+	w := newMigratingWorld(t, "ns/a@1", "ns/b@2", "ns/c@3", "ns/d@4")
+	refused := "b"
+	boom := apierrors.NewServiceUnavailable("later")
+	w.answer = func(name string) error {
+		if name == refused {
+			return boom
+		}
+		return nil
+	}
+	attempt := func(name string, want ...string) {
+		t.Helper()
+		refused = name
+		if err := w.c.migrate(w.Context(), "m"); (err == nil) != (name == "") {
+			t.Errorf("error is %v", err)
+		}
+		if got := w.patched(); !slices.Equal(got, want) {
+			t.Errorf("patched %q, want %q", got, want)
+		}
+	}
+	attempt("b", "ns/a", "ns/b")
+	attempt("c", "ns/b", "ns/c")
+	left := w.c.HandOver()
+	w.succeed(t, left)
+	must.Succeed(t, w.c.begin(w.Context()))
+	attempt("", "ns/c", "ns/d")
+	must.Succeed(t, w.c.migrate(w.Context(), "m")) // it is over
+	if left := w.c.HandOver(); len(left) > 0 {
+		t.Errorf("remembers %v", left)
+	}
+}
+
+// Pins SVM-57.
+func TestANamesakeBeginsAnew(t *testing.T) {
+	p := newProgress()
+	first, second := newMigration("m"), newMigration("m")
+	second.UID = "another"
+	p.reached(first, types.NamespacedName{Namespace: "ns", Name: "a"})
+	if at := p.of(second); at != (types.NamespacedName{}) {
+		t.Errorf("it is at %s", at)
+	}
+	w := newWorld(t, second)
+	q := newProgress()
+	q.takeOver(p.handOver(), w.c.migrations)
+	if len(q.all) > 0 {
+		t.Errorf("took over %v", q.all)
+	}
+}
+
+// Pins SVM-57, SVM-47 and SVM-49.
+func TestTheCacheHasToBeNewEnough(t *testing.T) {
+	w := newMigratingWorld(t, "ns/a@1")
+	w.listedAt = "99"
+	must.Succeed(t, w.c.migrate(w.Context(), "m"))
+	w.WantRequests(t)
+	if got := w.patched(); len(got) > 0 {
+		t.Errorf("patched %q", got)
+	}
+	informer := must.Get(w.Informers.AnyFor(widgets))(t).Informer()
+	informer.GetStore().Bookmark("100")
+	must.Succeed(t, w.c.migrate(w.Context(), "m"))
+	w.wantShown(t, "m", "at 100", "Running=True", succeeded)
+}
+
+// Pins SVM-31, SVM-57, SVM-58 and SVM-39.
+func TestAMigrationThatCannotBegin(t *testing.T) {
+	const compare = unhandled + "error comparing "
+	for name, test := range map[string]struct {
+		change func(*migrationType)
+		world  func(*world)
+		want   string // the condition; empty if it is retried
+	}{
+		"SVM-31: not served, young":         {func(m *migrationType) { of("example.com", "gadgets")(m); created(time.Minute - 1)(m) }, nil, ""},
+		"SVM-31: not served":                {func(m *migrationType) { of("example.com", "gadgets")(m); created(time.Minute)(m) }, nil, unhandled + "unable to obtain GVR from discovery"},
+		"SVM-57: the cache has no version":  {nil, func(w *world) { w.listedAt = "" }, compare},
+		"SVM-57: the cache has another one": {nil, func(w *world) { w.listedAt = "abc" }, compare},
+		"SVM-58: an object has another one": {nil, func(w *world) { w.listed = []metav1.PartialObjectMetadata{widget("ns/a@abc")} }, compare},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMigration("m", with("Running"), atVersion("100"))
+			if test.change != nil {
+				test.change(m)
+			}
+			w := newWorld(t, m)
+			if test.world != nil {
+				test.world(w)
+			}
+			err := w.c.migrate(w.Context(), "m")
+			if test.want == "" {
+				if !reconcile.IsRequeue(err) {
+					t.Errorf("error is %v", err)
+				}
+				w.WantRequests(t)
+				return
+			}
+			must.Succeed(t, err)
+			if got := w.shown(t, "m"); len(got) != 3 || !strings.HasPrefix(got[2], test.want) {
+				t.Errorf("it is %q", got)
+			}
+		})
+	}
+}
+
+// Pins SVM-57 and SVM-39.
+func TestACacheThatCannotBeCompleted(t *testing.T) {
+	w := newMigratingWorld(t, "ns/a@1")
+	w.listFailure = errors.New("boom")
+	attempt := func() error {
+		ended := make(chan error, 1)
+		go func() { ended <- w.c.migrate(w.Context(), "m") }()
+		controllertest.Eventually(t, "it waits", w.Clock.HasWaiters)
+		w.Clock.Step(10*time.Second - 1)
+		select {
+		case err := <-ended:
+			t.Fatalf("it does not wait: %v", err)
+		default:
+		}
+		w.Clock.Step(1)
+		return <-ended
+	}
+	if err := attempt(); !reconcile.IsRequeue(err) {
+		t.Errorf("error is %v", err)
+	}
+	w.Clock.Step(time.Minute)
+	must.Succeed(t, attempt())
+	w.wantShown(t, "m", "at 100", "Running=True", unhandled+"resource does not exist in GC: its cache cannot be completed")
+}
+
+// Pins SVM-29 and SVM-35.
+func TestTheResultIsWrittenAgainIfThatFails(t *testing.T) {
+	w := newMigratingWorld(t, "ns/a@1")
+	allow := w.Refuse("update storageversionmigrations/status", errors.New("boom"))
+	if err := w.c.migrate(w.Context(), "m"); err == nil {
+		t.Error("no error")
+	}
+	allow()
+	must.Succeed(t, w.c.migrate(w.Context(), "m"))
+	w.wantShown(t, "m", "at 100", "Running=True", succeeded)
+	if got := w.patched(); len(got) != 1 {
+		t.Errorf("patched %q", got)
+	}
+}
+
+// Pins SVM-57.
+func TestACacheIsHeldUntilTheMigrationIsOver(t *testing.T) {
+	w := newMigratingWorld(t, "ns/a@1")
+	w.listedAt = "99"
+	held := func(want int) {
+		t.Helper()
+		if got := len(w.c.caches.byResource); got != want {
+			t.Errorf("%d caches are held, want %d", got, want)
+		}
+	}
+	must.Succeed(t, w.c.migrate(w.Context(), "m"))
+	held(1)
+	first, _, err := w.c.caches.acquire(w.Context(), "another", widgets)
+	must.Succeed(t, err)
+	w.c.caches.release("another")
+	held(1)
+	second, _, err := w.c.caches.acquire(w.Context(), "m", widgets)
+	must.Succeed(t, err)
+	if first != second {
+		t.Error("two migrations have two caches")
+	}
+	w.Remove(t, newMigration("m"))
+	controllertest.Eventually(t, "the cache shows that it is gone", func() bool { _, err := w.c.migrations.Get("m"); return err != nil })
+	must.Succeed(t, w.c.migrate(w.Context(), "m"))
+	held(0)
+
+	// Migrations can be migrated. Their informer stays.
+	own, _, err := w.c.caches.acquire(w.Context(), "m", migrationResource)
+	must.Succeed(t, err)
+	w.c.caches.release("m")
+	again := must.Get(w.Informers.AnyFor(migrationResource))(t).Informer()
+	if own != again {
+		t.Error("the informer of migrations was released")
+	}
+}

@@ -1,0 +1,108 @@
+package storageversionmigrator
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	migrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// rewriteAll rewrites those of the objects that may have been stored before the migration, in order,
+// from where the last attempt got to.
+func (c *migrationController) rewriteAll(ctx context.Context, migration *migrationv1beta1.StorageVersionMigration, resource schema.GroupVersionResource, kind schema.GroupVersionKind, objects []any) error {
+	stale, err := outdated(objects, migration.Status.ResourceVersion)
+	if err != nil {
+		return permanentError{err}
+	}
+	for _, object := range after(stale, c.progress.of(migration)) {
+		if !c.pace.wait(ctx) {
+			return errStopped
+		}
+		if err := c.rewrite(ctx, resource, kind, object); err != nil {
+			return err
+		}
+		c.progress.reached(migration, nameOf(object))
+	}
+	return nil
+}
+
+// outdated returns the objects that have at most a resource version, in the order of their names.
+func outdated(objects []any, version string) ([]metav1.Object, error) {
+	var stale []metav1.Object
+	for _, stored := range objects {
+		object, err := meta.Accessor(stored)
+		if err != nil {
+			return nil, fmt.Errorf("reading the metadata of a cached object: %w", err)
+		}
+		order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), version)
+		if err != nil {
+			return nil, fmt.Errorf("error comparing the resource version of %s: %w", nameOf(object), err)
+		}
+		if order <= 0 {
+			stale = append(stale, object)
+		}
+	}
+	slices.SortFunc(stale, func(a, b metav1.Object) int { return compareNames(nameOf(a), nameOf(b)) })
+	return stale, nil
+}
+
+func nameOf(object metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
+func compareNames(a, b types.NamespacedName) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// after returns the objects, sorted by name, that follow a name.
+func after(objects []metav1.Object, last types.NamespacedName) []metav1.Object {
+	from, found := slices.BinarySearchFunc(objects, last, func(object metav1.Object, last types.NamespacedName) int {
+		return compareNames(nameOf(object), last)
+	})
+	if found {
+		from++
+	}
+	return objects[from:]
+}
+
+// rewrite has the API server store an object anew. Without the UID an object that was deleted could
+// be created again, and without the resource version a namesake be taken for it.
+func (c *migrationController) rewrite(ctx context.Context, resource schema.GroupVersionResource, kind schema.GroupVersionKind, object metav1.Object) error {
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": kind.GroupVersion().String(),
+		"kind":       kind.Kind,
+		"metadata":   map[string]any{"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion()},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding an apply configuration: %w", err)
+	}
+	patch := c.Metadata.Resource(resource).Namespace(object.GetNamespace()).Patch
+	_, err = patch(ctx, object.GetName(), types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: controllerName})
+	if err == nil || apierrors.IsConflict(err) {
+		return nil
+	}
+	err = fmt.Errorf("applying to %s %s: %w", resource, nameOf(object), err)
+	if ctx.Err() != nil || mayPass(err) {
+		return err
+	}
+	return permanentError{err}
+}
+
+// mayPass reports whether a request may succeed later: the API server could not be asked, was not
+// able to answer, or did not know who asks.
+func mayPass(err error) bool {
+	var answer apierrors.APIStatus
+	return !errors.As(err, &answer) ||
+		apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsUnauthorized(err)
+}

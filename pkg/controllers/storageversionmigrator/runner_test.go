@@ -1,0 +1,192 @@
+package storageversionmigrator
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
+)
+
+// Pins SVM-18 and SVM-19.
+func TestChoose(t *testing.T) {
+	for name, test := range map[string]struct {
+		all  []*migrationType
+		over []string
+		next string
+	}{
+		"none":                              {},
+		"the oldest":                        {all: []*migrationType{newMigration("a"), newMigration("b", created(time.Second))}, next: "b"},
+		"of the same age, by name":          {all: []*migrationType{newMigration("b"), newMigration("a")}, next: "a"},
+		"another one is running":            {all: []*migrationType{newMigration("a"), newMigration("b", with("Running"))}},
+		"SVM-19a: another one is over":      {all: []*migrationType{newMigration("a"), newMigration("b", with("Running", "Succeeded"))}, over: []string{"b"}, next: "a"},
+		"SVM-19a: one has failed":           {all: []*migrationType{newMigration("b", with("Running", "Failed"))}, over: []string{"b"}},
+		"SVM-19a: one is over, one runs":    {all: []*migrationType{newMigration("a", with("Running")), newMigration("b", with("Running", "Failed")), newMigration("c")}, over: []string{"b"}},
+		"SVM-19a: over, without having run": {all: []*migrationType{newMigration("a", with("Failed"))}},
+		"ended":                             {all: []*migrationType{newMigration("a", with("Running=False", "Succeeded"))}},
+		"SVM-61: taken back by hand":        {all: []*migrationType{newMigration("a", with("Running=False")), newMigration("b")}, next: "b"},
+		"unknown is not set":                {all: []*migrationType{newMigration("a", with("Running=Unknown"))}, next: "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			over, next := choose(test.all)
+			if got := controllertest.Names(over); !slices.Equal(got, test.over) {
+				t.Errorf("over are %q", got)
+			}
+			if next == nil && test.next != "" || next != nil && next.Name != test.next {
+				t.Errorf("next is %v", next)
+			}
+		})
+	}
+}
+
+const (
+	runs      = "Running=True MigrationRunning: The migration is running"
+	completed = "Running=False MigrationCompleted: Migration completed"
+	isStarted = "StorageMigrating=True MigrationRunning: Migration m is running (3)"
+)
+
+// Pins SVM-9, SVM-60, SVM-37 and SVM-46.
+func TestAMigrationIsStarted(t *testing.T) {
+	w := newWorld(t, newMigration("m", of("", "secrets")), newMigration("n", of("", "secrets")))
+	must.Succeed(t, w.c.run(w.Context(), secrets.GroupResource()))
+	w.wantShown(t, "m", runs)
+	w.wantShown(t, "n")
+	w.WantRequests(t, "update storageversionmigrations/status m")
+	w.WantEvents(t)
+}
+
+// What the cache does not show yet counts. Pins SVM-19.
+func TestOneMigrationOfAResourceRuns(t *testing.T) {
+	w := newWorld(t, newMigration("m"))
+	must.Succeed(t, w.c.run(w.Context(), widgets.GroupResource()))
+	w.Store(t, newMigration("a"))
+	controllertest.Eventually(t, "the cache has another one", func() bool {
+		_, err := w.c.migrations.Get("a")
+		return err == nil
+	})
+	must.Succeed(t, w.c.run(w.Context(), widgets.GroupResource()))
+	w.WantRequests(t, "update storageversionmigrations/status m")
+}
+
+// Pins SVM-63, SVM-11, SVM-20, SVM-60, SVM-22, SVM-38 and SVM-45.
+func TestADefinitionShowsItsMigration(t *testing.T) {
+	w := newWorld(t, newMigration("m"))
+	w.define(t, newDefinition("v1", "v2"))
+	must.Succeed(t, w.c.run(w.Context(), widgets.GroupResource()))
+	w.wantShown(t, "m", runs)
+	if got := w.defined(t); !slices.Equal(got, []string{"stored v1 v2", isStarted}) {
+		t.Errorf("definition has %q", got)
+	}
+
+	running := must.Get(w.Client.StoragemigrationV1beta1().StorageVersionMigrations().Get(t.Context(), "m", metav1.GetOptions{}))(t)
+	with("Succeeded")(running)
+	w.Store(t, running)
+	controllertest.Eventually(t, "the cache has it", func() bool {
+		m, err := w.c.migrations.Get("m")
+		return err == nil && isOver(m)
+	})
+	w.Requests()
+	w.Clock.Step(time.Minute)
+	must.Succeed(t, w.c.run(w.Context(), widgets.GroupResource()))
+	w.WantRequests(t, "update storageversionmigrations/status m")
+	w.wantShown(t, "m", completed, "Succeeded=True")
+	if c := conditionOf(controllertest.MustStored[*migrationType](t, w.Env, "", "m"), "Running"); c.ObservedGeneration != 1 || !c.LastTransitionTime.Time.Equal(w.Clock.Now()) {
+		t.Errorf("condition is %+v", c)
+	}
+	want := []string{"stored v2", "StorageMigrating=False MigrationSucceeded: The migration has succeeded and the stored versions have been updated (3)"}
+	if got := w.defined(t); !slices.Equal(got, want) {
+		t.Errorf("definition has %q", got)
+	}
+}
+
+// Pins SVM-22.
+func TestTheEndOfAMigrationInItsDefinition(t *testing.T) {
+	started := metav1.Condition{Type: storageMigrating, Status: metav1.ConditionTrue, Reason: "MigrationRunning", ObservedGeneration: 3}
+	changed, done := started, started
+	changed.ObservedGeneration = 2
+	done.Status, done.Reason = metav1.ConditionFalse, "MigrationSucceeded"
+	const mismatch = "The migration has succeeded but the stored versions have not been updated due to a generation mismatch"
+	for name, test := range map[string]struct {
+		now       []metav1.Condition
+		succeeded bool
+		want      []string // nil: nothing
+	}{
+		"SVM-22a: success":                                {[]metav1.Condition{started}, true, []string{"MigrationSucceeded", "The migration has succeeded and the stored versions have been updated", "v2"}},
+		"SVM-22a, SVM-45: its spec has changed":           {[]metav1.Condition{changed}, true, []string{"MigrationSucceeded", mismatch, "v1", "v2"}},
+		"SVM-6, SVM-22a: no condition":                    {nil, true, []string{"MigrationSucceeded", mismatch, "v1", "v2"}},
+		"SVM-22b, SVM-60: failure":                        {[]metav1.Condition{started}, false, []string{"MigrationFailed", "The migration has failed", "v1", "v2"}},
+		"SVM-60: the decision is not made again, success": {[]metav1.Condition{done}, true, nil},
+		"SVM-60: the decision is not made again, failure": {[]metav1.Condition{done}, false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDefinition("v1", "v2")
+			d.Status.Conditions = test.now
+			got := endOf(test.succeeded)(d)
+			if got == nil || test.want == nil {
+				if got != nil || test.want != nil {
+					t.Errorf("got %+v", got)
+				}
+				return
+			}
+			if is := append([]string{got.reason, got.message}, got.storedVersions...); !slices.Equal(is, test.want) || got.status != metav1.ConditionFalse {
+				t.Errorf("got %q, %s", is, got.status)
+			}
+		})
+	}
+}
+
+// Pins SVM-60 and SVM-39.
+func TestAConflictInADefinitionIsRetriedWithAFreshCopy(t *testing.T) {
+	for name, test := range map[string]struct{ conflicts, gets int }{"four": {4, 5}, "five": {5, 5}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newMigration("m"))
+			w.define(t, newDefinition("v1"))
+			client, gets, patches := w.Dynamic.(*dynamicfake.FakeDynamicClient), 0, 0
+			client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				if action.GetVerb() == "get" {
+					gets++
+					return false, nil, nil
+				}
+				patches++
+				return patches <= test.conflicts, nil, apierrors.NewConflict(definitions.GroupResource(), "", errors.New("changed"))
+			})
+			err := w.c.run(w.Context(), widgets.GroupResource())
+			if failed := test.conflicts > 4; (err != nil) != failed || gets != test.gets {
+				t.Errorf("%d reads, error %v", gets, err)
+			}
+		})
+	}
+}
+
+// Pins SVM-20 and SVM-60.
+func TestAMigrationIsNotWrittenBeforeItsDefinition(t *testing.T) {
+	for name, migration := range map[string]*migrationType{"start": newMigration("m"), "end": newMigration("m", with("Running", "Failed"))} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, migration, newMigration("n"))
+			boom := errors.New("boom")
+			w.Dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, boom })
+			if err := w.c.run(w.Context(), widgets.GroupResource()); !errors.Is(err, boom) {
+				t.Errorf("error is %v", err)
+			}
+			w.WantRequests(t)
+		})
+	}
+}
+
+// Pins SVM-61 and SVM-57.
+func TestAConflictInAMigrationIsRetried(t *testing.T) {
+	w := newWorld(t, newMigration("m"))
+	w.Refuse("update storageversionmigrations/status", apierrors.NewConflict(migrationResource.GroupResource(), "m", errors.New("changed")))
+	if err := w.c.run(w.Context(), widgets.GroupResource()); !reconcile.IsRequeue(err) {
+		t.Errorf("error is %v", err)
+	}
+}

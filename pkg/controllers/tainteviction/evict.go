@@ -1,0 +1,93 @@
+package tainteviction
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+// evict deletes a pod when its appointment is due. One that was cancelled needs nothing; one that
+// was postponed is enqueued for its time.
+func (c *evictionController) evict(ctx context.Context, key identity) error {
+	// Before the eviction is announced. What is not deleted after all is given back.
+	ctx, deletion, err := c.Deletions.Ask(ctx, corev1.Resource("pods"), key.Namespace, key.Name)
+	if err != nil {
+		return err
+	}
+	defer deletion.End()
+	now := c.Clock.Now()
+	made, first, ok := c.appointments.begin(key, now)
+	if !ok {
+		return nil
+	}
+	if left := made.due.Sub(now); left > 0 {
+		c.evictions.AddAfter(key, left)
+		return nil
+	}
+	if first {
+		klog.FromContext(ctx).Info("Evicting a pod that does not tolerate the taints of its node", "pod", key.NamespacedName, "node", made.node)
+		c.Record(evictionBegun(key.NamespacedName))
+	}
+	pod, found, err := reconcile.Found(c.pods.Pods(key.Namespace).Get(key.Name))
+	switch {
+	case err != nil:
+		return err
+	case !found || pod.UID != key.uid:
+		c.appointments.end(key)
+		return nil
+	}
+	err = c.delete(ctx, pod)
+	switch {
+	case apierrors.IsNotFound(err):
+		c.appointments.end(key)
+		return nil
+	case apierrors.IsConflict(err): // another pod has its name, as the cache will show
+		return reconcile.Requeue(err)
+	case err != nil:
+		return err
+	}
+	c.appointments.end(key)
+	c.metrics.deletions.Inc()
+	c.metrics.delay.Observe(c.Clock.Now().Sub(made.due).Seconds())
+	return nil
+}
+
+// delete marks a pod as the target of a disruption and deletes it, with its own grace period. Both
+// are refused if another pod has its name by now.
+func (c *evictionController) delete(ctx context.Context, pod *corev1.Pod) error {
+	client := c.Client.CoreV1().Pods(pod.Namespace)
+	patch, err := pods.DisruptionPatch(pod, conditionFor(pod, c.Clock.Now()))
+	if err != nil {
+		return err
+	}
+	if patch != nil {
+		if _, err := client.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+			return fmt.Errorf("marking pod %s/%s as to be deleted: %w", pod.Namespace, pod.Name, err)
+		}
+	}
+	if err := client.Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}); err != nil {
+		return fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// conditionFor is the condition of a pod that is about to be deleted.
+func conditionFor(pod *corev1.Pod, now time.Time) corev1.PodCondition {
+	return corev1.PodCondition{
+		Type:               corev1.DisruptionTarget,
+		Status:             corev1.ConditionTrue,
+		Reason:             "DeletionByTaintManager",
+		Message:            "Taint manager: deleting due to NoExecute taint",
+		ObservedGeneration: pod.Generation,
+		LastTransitionTime: metav1.NewTime(now),
+	}
+}

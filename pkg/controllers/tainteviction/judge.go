@@ -1,0 +1,50 @@
+package tainteviction
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+)
+
+// verdict is what becomes of the appointment with a pod.
+type verdict struct {
+	// cancelled says that the existing one is cancelled.
+	cancelled bool
+	// made is the one that is made, nil if none is.
+	made *appointment
+}
+
+// judge decides about a pod on a node with at least one taint. existing is the appointment with
+// the pod, nil if there is none. before says that this is found when the instance begins.
+func (c config) judge(logger klog.Logger, pod *corev1.Pod, taints []corev1.Taint, existing *appointment, now time.Time, before bool) verdict {
+	tolerances, all := c.tolerances(logger, pod.Spec.Tolerations, taints)
+	if !all {
+		return atOnce(pod, existing, now)
+	}
+	lasts := shortest(tolerances)
+	if lasts == forever {
+		return verdict{cancelled: existing != nil}
+	}
+	made := appointment{uid: pod.UID, node: pod.Spec.NodeName, created: now, due: now.Add(lasts)}
+	switch {
+	case existing == nil && before:
+		made.created, made.due = resumed(pod, tolerances, now)
+		return verdict{made: &made}
+	case existing == nil:
+		return verdict{made: &made}
+	case existing.begun || existing.isImmediate() || existing.created.Before(now) || existing.due.Equal(made.due):
+		return verdict{}
+	default: // the clock was set back
+		made.created = existing.created
+		return verdict{cancelled: true, made: &made}
+	}
+}
+
+// atOnce decides about a pod that does not tolerate a taint. An eviction that has begun goes on.
+func atOnce(pod *corev1.Pod, existing *appointment, now time.Time) verdict {
+	if existing != nil && (existing.begun || existing.isImmediate()) {
+		return verdict{}
+	}
+	return verdict{cancelled: existing != nil, made: &appointment{uid: pod.UID, node: pod.Spec.NodeName, created: now, due: now}}
+}

@@ -1,0 +1,63 @@
+package tainteviction
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// A time in the API is cut off to the second; what it says has happened is up to that much later.
+const precision = time.Second
+
+// resumed returns the appointment of a pod that was found when the instance began, so that its time
+// may have been counted before. It is that of the first of the taints whose time of addition is
+// known and which are tolerated for a limited time. The appointment is never earlier than that of
+// an instance that has been there all the time, except that it does not know of taints that are
+// gone.
+//
+// It begins now, if the API does not show since when the pod has been there or tolerates the
+// taints.
+func resumed(pod *corev1.Pod, tolerances []tolerance, now time.Time) (created, due time.Time) {
+	unknown := now.Add(shortest(tolerances))
+	if pod.Generation != 1 {
+		return now, unknown // its tolerations may have been others
+	}
+	first, ok := firstAdded(tolerances)
+	if !ok {
+		return now, unknown
+	}
+	since := first.taint.TimeAdded.Time
+	if bound := boundAt(pod); bound.After(since) {
+		since = bound
+	}
+	since = since.Add(precision)
+	if !since.Before(now) {
+		return now, unknown
+	}
+	return since, since.Add(first.lasts)
+}
+
+// firstAdded returns which of the taints that are tolerated for a limited time was added first, as
+// far as the API shows when. Of several, it is the one that is tolerated for the shortest time.
+func firstAdded(tolerances []tolerance) (first tolerance, ok bool) {
+	for _, t := range tolerances {
+		if t.lasts == forever || t.taint.TimeAdded == nil {
+			continue
+		}
+		if !ok || t.taint.TimeAdded.Before(first.taint.TimeAdded) || t.taint.TimeAdded.Equal(first.taint.TimeAdded) && t.lasts < first.lasts {
+			first, ok = t, true
+		}
+	}
+	return first, ok
+}
+
+// boundAt returns when a pod was bound to its node, or created, if it was bound from the beginning.
+func boundAt(pod *corev1.Pod) time.Time {
+	for i := range pod.Status.Conditions {
+		condition := &pod.Status.Conditions[i]
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionTrue && condition.LastTransitionTime.After(pod.CreationTimestamp.Time) {
+			return condition.LastTransitionTime.Time
+		}
+	}
+	return pod.CreationTimestamp.Time
+}

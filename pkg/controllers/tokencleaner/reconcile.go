@@ -1,0 +1,46 @@
+package tokencleaner
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+func (c *cleaner) reconcile(ctx context.Context, key types.NamespacedName) error {
+	secret, found, err := reconcile.Found(c.secrets.Get(key.Name))
+	if !found || !isToken(secret) {
+		return err
+	}
+	logger := klog.FromContext(ctx).WithValues("secret", key)
+	switch verdict, remaining := fateOf(secret, c.Clock.Now()); verdict {
+	case expires:
+		c.loop.AddAfter(key, remaining)
+	case expired:
+		logger.V(3).Info("Deleting an expired bootstrap token")
+		return c.delete(ctx, secret)
+	case malformed:
+		// Its owner finds no other trace of the cause.
+		logger.Info("Deleting a bootstrap token whose expiration is not an RFC 3339 time")
+		return c.delete(ctx, secret)
+	case stays:
+	}
+	return nil
+}
+
+// delete deletes a token, unless it has changed since it was cached.
+func (c *cleaner) delete(ctx context.Context, secret *corev1.Secret) error {
+	err := c.Client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion},
+	})
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return fmt.Errorf("deleting secret %s/%s: %w", secret.Namespace, secret.Name, err)
+}

@@ -1,0 +1,186 @@
+package vapstatus
+
+import (
+	"maps"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apiserver/pkg/cel/environment"
+)
+
+// The overhead of an expression, of a variable, and of each name in a type besides the first, in bytes
+// of source that take the same time.
+const (
+	expressionOverhead = 1 << 10
+	variableOverhead   = 64
+	typeOverhead       = 32
+)
+
+// unlimited is more than any limit. Sums do not exceed it.
+const unlimited = 1 << 30
+
+// parser returns an environment that parses what the library compiles.
+var parser = sync.OnceValue(func() *cel.Env {
+	return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).StoredExpressionsEnv()
+})
+
+// costs estimates what it costs to compile the expressions of a policy, in bytes of source.
+//
+// Source is not all that counts, since a type can be much larger than the expression that has it: with
+// v1 = {v0: v0}, v2 = {v1: v1} and so on, each type is twice as large as the one before. The library
+// walks through whole types and cannot be interrupted. So the sizes of types are estimated beforehand,
+// from the syntax alone. The size of a type is the number of names in it: 2 for list(int).
+type costs struct {
+	// variables is the cost of all variables, which are compiled with each expression.
+	variables int
+	// types are the sizes of the types of variables, and largest is the largest of them.
+	types   map[string]int
+	largest int
+}
+
+func newCosts(variables []admissionregistrationv1.Variable) *costs {
+	c := &costs{types: map[string]int{}}
+	for _, v := range variables {
+		size, excess := c.typesIn(v.Expression)
+		c.variables = sum(c.variables, variableOverhead, len(v.Expression), excess*typeOverhead)
+		c.types[v.Name] = size
+		c.largest = max(c.largest, size)
+	}
+	return c
+}
+
+// of returns the cost of an expression for one type of object.
+func (c *costs) of(expression string) int {
+	_, excess := c.typesIn(expression)
+	return sum(c.variables, expressionOverhead, len(expression), excess*typeOverhead)
+}
+
+// typesIn returns the size of the type of an expression, and by how many names the types of all its
+// parts exceed one each. What cannot be parsed has no type.
+func (c *costs) typesIn(expression string) (size, excess int) {
+	parsed, issues := parser().Parse(expression)
+	if issues.Err() != nil {
+		return 1, 0
+	}
+	m := &measure{costs: c, scope: map[string]int{}}
+	return m.size(parsed.NativeRep().Expr()), m.excess
+}
+
+// measure estimates the sizes of the types in one expression. An estimate may be too large.
+type measure struct {
+	*costs
+	scope  map[string]int // types of what comprehensions declare
+	excess int
+}
+
+// variablesName is the object whose fields are the variables.
+const variablesName = "variables"
+
+func (m *measure) size(e ast.Expr) int {
+	size := m.sizeOf(e)
+	m.excess = sum(m.excess, size-1)
+	return size
+}
+
+func (m *measure) sizeOf(e ast.Expr) int {
+	switch e.Kind() {
+	case ast.IdentKind:
+		return m.ident(e.AsIdent())
+	case ast.SelectKind:
+		return m.selected(e.AsSelect())
+	case ast.CallKind:
+		return m.call(e.AsCall())
+	case ast.ListKind:
+		return sum(1, m.largestOf(e.AsList().Elements()...))
+	case ast.MapKind:
+		keys, values := 1, 1
+		for _, entry := range e.AsMap().Entries() {
+			keys, values = max(keys, m.size(entry.AsMapEntry().Key())), max(values, m.size(entry.AsMapEntry().Value()))
+		}
+		return sum(1, keys, values)
+	case ast.StructKind:
+		for _, field := range e.AsStruct().Fields() {
+			m.size(field.AsStructField().Value())
+		}
+	case ast.ComprehensionKind:
+		return m.comprehension(e.AsComprehension())
+	}
+	return 1
+}
+
+func (m *measure) ident(name string) int {
+	size, local := m.scope[name]
+	switch {
+	case local:
+		return size
+	case name == variablesName:
+		return sum(1, m.largest)
+	}
+	return 1
+}
+
+// selected measures a field of an object, or an entry of a map.
+func (m *measure) selected(s ast.SelectExpr) int {
+	operand := s.Operand()
+	if _, local := m.scope[variablesName]; !local && operand.Kind() == ast.IdentKind && operand.AsIdent() == variablesName {
+		return max(1, m.types[s.FieldName()])
+	}
+	return m.size(operand)
+}
+
+// mapInsert is the function with which the library makes a map of the key and the value of each entry.
+const mapInsert = "cel.@mapInsert"
+
+func (m *measure) call(c ast.CallExpr) int {
+	size := 1
+	if c.IsMemberFunction() {
+		size = m.size(c.Target())
+	}
+	switch c.FunctionName() {
+	case mapInsert:
+		for _, a := range c.Args() {
+			size = sum(size, m.size(a))
+		}
+		return size
+	case operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.NotStrictlyFalse, operators.In,
+		operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
+		m.largestOf(c.Args()...)
+		return 1
+	}
+	return max(size, m.largestOf(c.Args()...))
+}
+
+func (m *measure) largestOf(all ...ast.Expr) int {
+	largest := 1
+	for _, e := range all {
+		largest = max(largest, m.size(e))
+	}
+	return largest
+}
+
+func (m *measure) comprehension(c ast.ComprehensionExpr) int {
+	elements, result := m.size(c.IterRange()), m.size(c.AccuInit())
+	outer := m.scope
+	m.scope = maps.Clone(outer)
+	m.scope[c.IterVar()], m.scope[c.AccuVar()] = elements, result
+	if c.HasIterVar2() {
+		m.scope[c.IterVar2()] = elements
+	}
+	m.size(c.LoopCondition())
+	m.scope[c.AccuVar()] = max(result, m.size(c.LoopStep()))
+	size := m.size(c.Result())
+	m.scope = outer
+	return size
+}
+
+// sum adds, up to unlimited.
+func sum(all ...int) int {
+	total := 0
+	for _, n := range all {
+		total = min(total+n, unlimited)
+	}
+	return total
+}

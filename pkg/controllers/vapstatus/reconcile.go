@@ -1,0 +1,54 @@
+package vapstatus
+
+import (
+	"context"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	admissionapply "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+)
+
+func (s *statusController) reconcile(ctx context.Context, name string) error {
+	policy, found, err := reconcile.Found(s.policies.Get(name))
+	if !found || observed(policy) {
+		return err
+	}
+	warnings, err := s.check(ctx, policy)
+	if err != nil {
+		return fmt.Errorf("checking ValidatingAdmissionPolicy %s: %w", name, err)
+	}
+	if err := s.apply(ctx, policy, warnings); err != nil {
+		return fmt.Errorf("applying the status of ValidatingAdmissionPolicy %s: %w", name, err)
+	}
+	klog.FromContext(ctx).V(2).Info("Checked the types in a ValidatingAdmissionPolicy",
+		"policy", name, "generation", policy.Generation, "warnings", len(warnings))
+	return nil
+}
+
+// observed reports whether this generation of a policy has been checked.
+func observed(policy *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
+	return policy.Generation <= policy.Status.ObservedGeneration
+}
+
+// apply writes the result of a check, even if it contains no warnings. The controller does not own
+// other fields of the status.
+func (s *statusController) apply(ctx context.Context, policy *admissionregistrationv1.ValidatingAdmissionPolicy, warnings []admissionregistrationv1.ExpressionWarning) error {
+	result := admissionapply.TypeChecking()
+	for _, w := range warnings {
+		result.WithExpressionWarnings(admissionapply.ExpressionWarning().WithFieldRef(w.FieldRef).WithWarning(w.Warning))
+	}
+	configuration := admissionapply.ValidatingAdmissionPolicy(policy.Name).WithUID(policy.UID).WithStatus(
+		admissionapply.ValidatingAdmissionPolicyStatus().WithObservedGeneration(policy.Generation).WithTypeChecking(result))
+	policies, options := s.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies(), metav1.ApplyOptions{FieldManager: queueName, Force: true}
+	applied, err := policies.ApplyStatus(ctx, configuration, options)
+	if err == nil && applied.Status.TypeChecking == nil {
+		// The API server removes the warnings of an earlier result, and then also removes the
+		// empty result. If the controller applies the empty result again, the API server keeps it.
+		_, err = policies.ApplyStatus(ctx, configuration, options)
+	}
+	return err
+}

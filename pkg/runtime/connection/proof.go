@@ -1,0 +1,72 @@
+package connection
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kcmd.dev/pkg/runtime/claims"
+	"kcmd.dev/pkg/runtime/clients"
+)
+
+// proofTimeout bounds one proof.
+const proofTimeout = 3 * time.Second
+
+var errNoAnswer = fmt.Errorf("no response within %v", proofTimeout)
+
+// Proof is a question to the API server that a connection leads to. The answer shows whether
+// the connection can be relied on.
+type Proof func(context.Context, *Connection) error
+
+// Ask asks, and waits for the answer for a limited time.
+func (p Proof) Ask(ctx context.Context, conn *Connection) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, proofTimeout, errNoAnswer)
+	defer cancel()
+	err := p(ctx, conn)
+	if err != nil && errors.Is(context.Cause(ctx), errNoAnswer) {
+		return errNoAnswer
+	}
+	return err
+}
+
+// ServesAPIs asks what is served, and requires a response that only an API server gives.
+func ServesAPIs(ctx context.Context, conn *Connection) error {
+	set, err := conn.clients.For(clients.Identity{Name: "controller-discovery", ClientName: "controller-discovery"}, nil)
+	if err != nil {
+		return err
+	}
+	answer := set.Discovery.RESTClient().Get().AbsPath("/apis").SetHeader("Accept", "application/json").Do(ctx)
+	if err := answer.Error(); err != nil { // not that of Raw, which has no reason
+		return fmt.Errorf("requesting API discovery: %w", err)
+	}
+	body, err := answer.Raw()
+	if err != nil {
+		return fmt.Errorf("requesting API discovery: %w", err)
+	}
+	groups := metav1.APIGroupList{}
+	if err := json.Unmarshal(body, &groups); err != nil || groups.Kind != "APIGroupList" {
+		return errors.New("requesting API discovery: the response is not that of an API server")
+	}
+	return nil
+}
+
+// LeaseReadable reads a lease. It fails if reading is forbidden, but not if the lease does
+// not exist yet.
+func LeaseReadable(l claims.Lease) Proof {
+	return func(ctx context.Context, conn *Connection) error {
+		set, err := conn.ElectionClients()
+		if err != nil {
+			return err
+		}
+		_, err = set.Kubernetes.CoordinationV1().Leases(l.Namespace).Get(ctx, l.Name, metav1.GetOptions{})
+		if err == nil || apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("reading the lease %s: %w", l, err)
+	}
+}

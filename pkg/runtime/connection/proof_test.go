@@ -1,0 +1,119 @@
+package connection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/runtime/claims"
+)
+
+// servedBy is a connection to a server with a handler, which has not begun.
+func servedBy(t *testing.T, handler http.HandlerFunc) *Connection {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: %q}}]
+users: [{name: u, user: {token: t}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+`, server.URL)
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := v1beta1.NewDefault().ClientConnection
+	c.Kubeconfig = kubeconfig
+	conn, err := New(t.Context(), 1, c, func(schema.GroupVersionResource) bool { return false }, clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		conn.Retire()
+		<-conn.Closed()
+	})
+	return conn
+}
+
+func answer(code int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_, _ = w.Write([]byte(body))
+	}
+}
+
+func refusal(code int, reason string) http.HandlerFunc {
+	return answer(code, fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no: %s","reason":%q,"code":%d}`, reason, reason, code))
+}
+
+func TestWhatProvesAConnection(t *testing.T) {
+	lease := LeaseReadable(claims.Lease{Namespace: "kube-system", Name: "kube-controller-manager"})
+	for _, c := range []struct {
+		name     string
+		question Proof
+		answer   http.HandlerFunc
+		want     string // empty: it is proved
+	}{
+		{"API groups", ServesAPIs, answer(200, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`), ""},
+		{"another server", ServesAPIs, answer(200, "<html>welcome</html>"), "not that of an API server"},
+		{"another kind", ServesAPIs, answer(200, `{"kind":"Status","apiVersion":"v1"}`), "not that of an API server"},
+		{"unknown credentials", ServesAPIs, refusal(401, "Unauthorized"), "no: Unauthorized"},
+		{"forbidden discovery", ServesAPIs, refusal(403, "Forbidden"), "no: Forbidden"},
+		{"a server that fails", ServesAPIs, refusal(500, "InternalError"), "no: InternalError"},
+		{"a lease", lease, answer(200, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"kube-controller-manager"}}`), ""},
+		{"no lease yet", lease, refusal(404, "NotFound"), ""},
+		{"a forbidden lease", lease, refusal(403, "Forbidden"), "reading the lease kube-system/kube-controller-manager"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := c.question.Ask(t.Context(), servedBy(t, c.answer))
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// A connection that is only proved sends what proves it, and nothing in the background.
+func TestAConnectionThatHasNotBegunSendsNothing(t *testing.T) {
+	var paths []string
+	conn := servedBy(t, func(w http.ResponseWriter, r *http.Request) {
+		paths = append(paths, r.URL.Path)
+		answer(200, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)(w, r)
+	})
+	if err := Proof(ServesAPIs).Ask(t.Context(), conn); err != nil {
+		t.Fatal(err)
+	}
+	conn.Retire()
+	<-conn.Closed()
+	if len(paths) != 1 || paths[0] != "/apis" {
+		t.Errorf("asked for %q", paths)
+	}
+}
+
+func TestAProofIsBounded(t *testing.T) {
+	asked := Proof(func(ctx context.Context, _ *Connection) error {
+		deadline, bounded := ctx.Deadline()
+		if !bounded || time.Until(deadline) > proofTimeout {
+			t.Errorf("the deadline is %v (there is one: %t)", deadline, bounded)
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}).Ask(t.Context(), nil)
+	if !errors.Is(asked, errNoAnswer) {
+		t.Errorf("got %v", asked)
+	}
+}

@@ -1,0 +1,40 @@
+package connection
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"kcmd.dev/pkg/runtime/telemetry"
+)
+
+// What is worth reporting of changes of credentials: each failure once, and the end of it.
+func TestWhatIsReportedOfChangedCredentials(t *testing.T) {
+	r := NewRotation(telemetry.NewOutcomes(telemetry.NewRegistry(), "credentials", "changes", "change"))
+	now := time.Unix(1000, 0)
+	broken, other := errors.New("a certificate without its key"), errors.New("no such file")
+	for n, step := range []struct {
+		changed bool
+		err     error
+		want    News
+		files   int
+		renewed uint64
+	}{
+		{false, nil, Nothing, 0, 0},
+		{true, nil, Renewed, 0, 1},
+		{true, broken, Failed, 1, 1},
+		{true, broken, Nothing, 1, 1},
+		{true, other, Failed, 1, 1},
+		{false, nil, Restored, 0, 1},
+		{false, nil, Nothing, 0, 1},
+		{true, broken, Failed, 1, 1},
+		{true, nil, Renewed, 0, 2},
+	} {
+		if got := r.Note(now, []string{"kubeconfig"}, step.changed, step.err); got != step.want {
+			t.Errorf("step %d: got %v, want %v", n, got, step.want)
+		}
+		if len(r.Found()) != step.files || r.renewed != step.renewed {
+			t.Errorf("step %d: found %v, renewed %d times", n, r.Found(), r.renewed)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package events
+
+import (
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/runtime/clients"
+)
+
+// reasonFlush marks an event that is not sent: when it comes to the end of a pipeline, all
+// that was recorded before has been delivered or given up.
+const reasonFlush = "Flush"
+
+// flushes are the marks on their way through pipelines.
+type flushes struct {
+	mu      sync.Mutex
+	last    int
+	waiting map[types.UID]chan struct{}
+}
+
+// begin returns a mark, and a channel that is closed when it has arrived.
+func (f *flushes) begin() (*corev1.ObjectReference, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last++
+	mark := &corev1.ObjectReference{Kind: reasonFlush, Name: reasonFlush, UID: types.UID(strconv.Itoa(f.last))}
+	arrived := make(chan struct{})
+	if f.waiting == nil {
+		f.waiting = map[types.UID]chan struct{}{}
+	}
+	f.waiting[mark.UID] = arrived
+	return mark, arrived
+}
+
+// arrived reports whether an event is a mark, and notifies whoever waits for it.
+func (f *flushes) arrived(e *corev1.Event) bool {
+	if e.Reason != reasonFlush || e.InvolvedObject.Kind != reasonFlush {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c, ok := f.waiting[e.InvolvedObject.UID]; ok {
+		close(c)
+		delete(f.waiting, e.InvolvedObject.UID)
+	}
+	return true
+}
+
+// deliverable is the end of a pipeline. It consumes marks, and drops what may not be sent
+// because the term is over or the namespace paused: retrying, which pipelines do twelve times, ten seconds apart,
+// would delay all later events, including those of the next term.
+type deliverable struct {
+	record.EventSink
+	of *Pipelines
+}
+
+// Create implements record.EventSink.
+func (s deliverable) Create(e *corev1.Event) (*corev1.Event, error) {
+	if s.of.flushing.arrived(e) {
+		return e, nil
+	}
+	stored, err := s.EventSink.Create(e)
+	return unlessRefused(e, stored, err)
+}
+
+// Patch implements record.EventSink.
+func (s deliverable) Patch(e *corev1.Event, data []byte) (*corev1.Event, error) {
+	stored, err := s.EventSink.Patch(e, data)
+	return unlessRefused(e, stored, err)
+}
+
+// unlessRefused treats an event that may not be sent as delivered: its fence is closed, or its
+// controller is paused in its namespace.
+func unlessRefused(e, stored *corev1.Event, err error) (*corev1.Event, error) {
+	because := ""
+	switch {
+	case errors.Is(err, clients.ErrFenced):
+		because = "the process does not hold the lease"
+	case len(controller.PausedIn(err)) > 0:
+		because = "the controller is paused in its namespace"
+	default:
+		return stored, err
+	}
+	klog.Background().V(2).Info("event dropped, "+because, "object", klog.KRef(e.InvolvedObject.Namespace, e.InvolvedObject.Name), "reason", e.Reason)
+	return e, nil
+}
+
+// Flush waits until what was recorded so far has been delivered, at most for a time.
+func (p *Pipelines) Flush(limit time.Duration, clk clock.WithTicker) {
+	p.mu.Lock()
+	waiting := map[string]<-chan struct{}{}
+	for name, one := range p.byName {
+		mark, arrived := p.flushing.begin()
+		one.recorder.Event(mark, corev1.EventTypeNormal, reasonFlush, "")
+		waiting[name] = arrived
+	}
+	p.mu.Unlock()
+	timer := clk.NewTimer(limit)
+	defer timer.Stop()
+	for name, arrived := range waiting {
+		select {
+		case <-arrived:
+		case <-timer.C():
+			klog.Background().Error(nil, "Events were not delivered in time and may be lost", "source", name, "waited", limit)
+			return
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package events
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	clienttesting "k8s.io/client-go/testing"
+	testclock "k8s.io/utils/clock/testing"
+
+	"kcmd.dev/pkg/runtime/clients"
+)
+
+// TestFencedEventsHoldNothingUp records an event that a fence refuses, and another: the
+// first is not tried again, and the second is delivered without delay.
+func TestFencedEventsHoldNothingUp(t *testing.T) {
+	var mu sync.Mutex
+	var delivered []string
+	client := fake.NewClientset()
+	client.PrependReactor("create", "events", func(action clienttesting.Action) (bool, k8sruntime.Object, error) {
+		e := action.(clienttesting.CreateAction).GetObject().(*corev1.Event)
+		if e.Reason == "Refused" {
+			return true, nil, fmt.Errorf("POST events: %w", clients.ErrFenced)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		delivered = append(delivered, e.Reason)
+		return true, e, nil
+	})
+	p := New(t.Context())
+	defer p.Close()
+	recorder, err := p.Open("one", "one", func() (corev1client.EventsGetter, error) { return client.CoreV1(), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	pod := &corev1.Pod{}
+	pod.Name, pod.Namespace = "p", "n"
+	recorder.Event(pod, corev1.EventTypeNormal, "Refused", "not in this term")
+	recorder.Event(pod, corev1.EventTypeNormal, "Permitted", "in the next term")
+	flushed := make(chan struct{})
+	go func() {
+		defer close(flushed)
+		p.Flush(time.Second, testclock.NewFakeClock(time.Now())) // which never is over
+	}()
+	select {
+	case <-flushed:
+	case <-time.After(5 * time.Second):
+		t.Fatal("an event that may not be sent holds up those after it")
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if want := []string{"Permitted"}; !slices.Equal(delivered, want) {
+		t.Errorf("delivered %q, want %q", delivered, want)
+	}
+}

@@ -1,0 +1,116 @@
+package leadership
+
+import (
+	"maps"
+	"slices"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/runtime/claims"
+	"kcmd.dev/pkg/runtime/election"
+	"kcmd.dev/pkg/runtime/takeover"
+)
+
+// beginTerm prepares the barrier of the controllers that start in a term of a lock.
+func (l *Leadership) beginTerm(k *Lock, t *election.Term) {
+	ledger := k.connection.Ledger()
+	if t.Acquired == nil {
+		// Without leader election any earlier process ended before this one began, and the
+		// first reads of its caches are consistent.
+		ledger.Inherit(takeover.NothingWritten())
+		return
+	}
+	left := takeover.LeftOn(t.Before)
+	if k.heldBefore(t) {
+		left = ledger.Versions() // this process is its own predecessor
+	} else {
+		ledger.Inherit(left)
+	}
+	k.held = transitions(t.Acquired)
+	k.barrier, k.barriers = l.newBarrier(k, left), map[string]*takeover.Barrier{}
+}
+
+// heldBefore reports whether nobody held the lease between the last term and this one.
+func (k *Lock) heldBefore(t *election.Term) bool {
+	return t.Before != nil && transitions(t.Before) == k.held && transitions(t.Acquired) == k.held
+}
+
+func transitions(l *coordinationv1.Lease) int { return int(ptr.Deref(l.Spec.LeaseTransitions, 0)) }
+
+// endTerm ends the barriers of a term. It does not wait for them.
+func (l *Leadership) endTerm(k *Lock) {
+	for _, b := range k.allBarriers() {
+		l.options.Tasks.Go(b.End)
+	}
+	k.barrier, k.barriers = nil, nil
+}
+
+func (k *Lock) allBarriers() []*takeover.Barrier {
+	all := slices.Collect(maps.Values(k.barriers))
+	if k.barrier != nil {
+		all = append(all, k.barrier)
+	}
+	return all
+}
+
+func (l *Leadership) newBarrier(k *Lock, left takeover.Versions) *takeover.Barrier {
+	return k.connection.NewBarrier(klog.NewContext(l.options.Tasks.Context(), klog.Background().WithValues("lock", k.Name)), left)
+}
+
+// controllersByLease returns the controllers by the leases of some locks; nil if there are
+// none.
+func controllersByLease(locks []*Lock) map[claims.Lease][]string {
+	var all map[claims.Lease][]string
+	for _, k := range locks {
+		if all == nil {
+			all = map[claims.Lease][]string{}
+		}
+		all[k.key.lease] = k.Controllers
+	}
+	return all
+}
+
+// arrived records controllers that a lock has now and that ran under another lease before the
+// configuration changed: another process may have run them until a moment ago. A process that
+// starts knows no lease before.
+func (k *Lock) arrived(before map[claims.Lease][]string, now []string) {
+	for _, c := range now {
+		if before == nil || slices.Contains(before[k.key.lease], c) {
+			continue
+		}
+		if k.arrivals == nil {
+			k.arrivals = map[string]bool{}
+		}
+		k.arrivals[c] = true
+	}
+}
+
+// granted gives a barrier of their own to controllers that were granted after another
+// process, which ran them under another lease, has given them up: what that wrote is not
+// among what the predecessor under this lease has left. waited are those that others were
+// seen to run when the question was last answered.
+func (l *Leadership) granted(k *Lock, waited map[string]string) {
+	var barrier *takeover.Barrier
+	for _, c := range k.Controllers {
+		_, blocked := waited[c]
+		if k.barriers[c] != nil || !k.admission.Granted(c) || !blocked && !k.arrivals[c] {
+			continue
+		}
+		delete(k.arrivals, c)
+		if barrier == nil {
+			barrier = l.newBarrier(k, takeover.NothingLeft())
+			k.connection.Ledger().Inherit(takeover.NothingLeft())
+		}
+		k.barriers[c] = barrier
+	}
+}
+
+// barrierOf returns what a controller that starts under the lock waits for; nil for nothing.
+func (k *Lock) barrierOf(controller string) *takeover.Barrier {
+	if own := k.barriers[controller]; own != nil {
+		return own
+	}
+	return k.barrier
+}

@@ -1,0 +1,159 @@
+package leadership
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config/locks"
+	"kcmd.dev/pkg/runtime/claims"
+	"kcmd.dev/pkg/runtime/election"
+	"kcmd.dev/pkg/runtime/loop"
+	"kcmd.dev/pkg/runtime/takeover"
+)
+
+var (
+	mainLease  = claims.Lease{Namespace: "n", Name: "main"}
+	groupLease = claims.Lease{Namespace: "n", Name: "group"}
+)
+
+// remembering is a connection that has a ledger and nothing else.
+type remembering struct {
+	Connection
+	ledger *takeover.Ledger
+}
+
+func (r remembering) Ledger() *takeover.Ledger { return r.ledger }
+
+func (r remembering) NewBarrier(ctx context.Context, left takeover.Versions) *takeover.Barrier {
+	return takeover.New(ctx, takeover.Options{Left: left, Ledger: r.ledger, Clock: clocktesting.NewFakeClock(start())})
+}
+
+// lockOf is a lock with a lease and the controllers that go with it.
+func lockOf(lease claims.Lease, controllers ...string) *Lock {
+	k := &Lock{Lock: locks.Lock{Name: lease.Name, Controllers: controllers}, held: -1}
+	k.key.lease = lease
+	k.admission = claims.NewAdmission(lease)
+	k.connection = remembering{ledger: takeover.NewLedger(clocktesting.NewFakePassiveClock(start()))}
+	return k
+}
+
+func TestControllersThatArriveUnderALease(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		before []*Lock
+		now    []string
+		want   []string
+	}{
+		{"the process starts", nil, []string{"a", "b"}, nil},
+		{"nothing changes", []*Lock{lockOf(mainLease, "a", "b")}, []string{"a", "b"}, nil},
+		{"one comes from a group", []*Lock{lockOf(mainLease, "a"), lockOf(groupLease, "b")}, []string{"a", "b"}, []string{"b"}},
+		{"one goes", []*Lock{lockOf(mainLease, "a", "b")}, []string{"a"}, nil},
+		{"the lease is another", []*Lock{lockOf(groupLease, "a")}, []string{"a"}, []string{"a"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			k := lockOf(mainLease)
+			k.arrived(controllersByLease(test.before), test.now)
+			if got := slices.Sorted(maps.Keys(k.arrivals)); !slices.Equal(got, test.want) {
+				t.Errorf("arrived: %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestWhatATermWaitsFor(t *testing.T) {
+	lease := func(holder string, transitions int32, left string) *coordinationv1.Lease {
+		return &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{takeover.Annotation: left}},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseTransitions: &transitions},
+		}
+	}
+	for _, test := range []struct {
+		name   string
+		held   int // transitions of the lease when this process acquired it last
+		term   *election.Term
+		ledger string
+	}{
+		{"it was released", -1, &election.Term{Before: lease("", 3, "3 pods=7 *=0"), Acquired: lease("me", 4, "")}, "pods=7 *=0"},
+		{"it expired", -1, &election.Term{Before: lease("other", 3, ""), Acquired: lease("me", 4, "")}, "*=?"},
+		{"nobody else held it", 4, &election.Term{Before: lease("me", 4, ""), Acquired: lease("me", 4, "")}, "pods=5 *=0"},
+		{"a write of this process that was not answered took it", 3, &election.Term{Before: lease("me", 4, ""), Acquired: lease("me", 4, "")}, "pods=5 *=?"},
+		{"there was none", -1, &election.Term{Acquired: lease("me", 0, "")}, "*=?"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l := New(Options{Tasks: tasks(t), Clock: clocktesting.NewFakeClock(start())})
+			k := lockOf(mainLease, "a")
+			k.held = test.held
+			if test.held >= 0 {
+				k.connection.Ledger().Inherit(takeover.Versions{Rest: "0"})
+				k.connection.Ledger().Stored(podsOf(), "5", start())
+			}
+			l.beginTerm(k, test.term)
+			if k.barrier == nil || k.barrierOf("a") != k.barrier {
+				t.Error("nothing is waited for")
+			}
+			if got := k.connection.Ledger().Versions().String(); got != test.ledger {
+				t.Errorf("the ledger has %q, want %q", got, test.ledger)
+			}
+			if want := ptr.Deref(test.term.Acquired.Spec.LeaseTransitions, 0); k.held != int(want) {
+				t.Errorf("held %d, want %d", k.held, want)
+			}
+			l.endTerm(k)
+			if k.barrierOf("a") != nil {
+				t.Error("the barrier outlives its term")
+			}
+		})
+	}
+}
+
+func TestWithoutLeaderElectionNothingIsWaitedFor(t *testing.T) {
+	l := New(Options{Tasks: tasks(t), Clock: clocktesting.NewFakeClock(start())})
+	k := lockOf(mainLease, "a")
+	l.beginTerm(k, election.Always())
+	if k.barrierOf("a") != nil {
+		t.Error("waits for a predecessor")
+	}
+	if got := k.connection.Ledger().Versions().String(); got != "*=0" {
+		t.Errorf("the ledger has %q", got)
+	}
+}
+
+func TestWhatComesFromAnotherLeaseHasABarrierOfItsOwn(t *testing.T) {
+	l := New(Options{Tasks: tasks(t), Clock: clocktesting.NewFakeClock(start())})
+	k := lockOf(mainLease, "stays", "waited", "arrived", "refused")
+	k.arrivals = map[string]bool{"arrived": true}
+	k.admission.Want([]string{"stays", "waited", "arrived"})
+	l.beginTerm(k, &election.Term{
+		Before:   &coordinationv1.Lease{},
+		Acquired: &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("me")}},
+	})
+	k.admission.Answer(k.admission.Ask(), nil)
+	l.granted(k, map[string]string{"waited": "another process ran it"})
+	own := k.barrierOf("arrived")
+	if own == k.barrier || k.barrierOf("waited") != own || k.barrierOf("stays") != k.barrier || k.barrierOf("refused") != k.barrier {
+		t.Errorf("barriers: %v, that of the term: %p", k.barriers, k.barrier)
+	}
+	l.granted(k, nil)
+	if k.barrierOf("arrived") != own || len(k.arrivals) > 0 {
+		t.Error("what arrived once arrives again")
+	}
+	l.endTerm(k)
+}
+
+func start() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
+
+func tasks(t *testing.T) *loop.Tasks {
+	all := loop.NewTasks()
+	t.Cleanup(all.End)
+	return all
+}
+
+func podsOf() schema.GroupResource { return schema.GroupResource{Resource: "pods"} }

@@ -1,0 +1,57 @@
+package leadership
+
+import "cmp"
+
+// Right is what may run under a lock. The zero value permits nothing.
+type Right struct {
+	// Term is the number of the term of the lock; 0 while it is not held, for the given
+	// Reason.
+	Term   uint64
+	Reason string
+	// Granted reports what may run; nil permits everything. Blocked is who blocks the rest,
+	// as far as is known.
+	Granted func(controller string) bool
+	Blocked map[string]string
+}
+
+// Refuses returns why a controller may not run under the lock, empty if it may.
+func (r Right) Refuses(name string) string {
+	switch {
+	case r.Term == 0:
+		return cmp.Or(r.Reason, "the lock is not held")
+	case r.Granted == nil || r.Granted(name):
+		return ""
+	case r.Blocked[name] != "":
+		return r.Blocked[name]
+	case r.Reason != "":
+		return r.Reason
+	}
+	return "checking whether another process still runs it"
+}
+
+// Rights is what may run under each of some locks.
+func Rights(locks []*Lock) map[string]Right {
+	all := make(map[string]Right, len(locks))
+	for _, k := range locks {
+		all[k.Name] = k.right()
+	}
+	return all
+}
+
+func (k *Lock) right() Right {
+	switch {
+	case !k.begun:
+		return Right{Reason: "the lock is being replaced"}
+	case k.handingTo != "":
+		return Right{Reason: "the lease is being handed over to " + k.handingTo}
+	case k.term == nil:
+		return Right{Reason: "another process holds the lease"}
+	case k.elector == nil:
+		return Right{Term: k.number}
+	}
+	r := Right{Term: k.number, Granted: k.admission.Granted, Blocked: k.admission.Blocked()}
+	if k.trouble != "" {
+		r.Reason = k.trouble
+	}
+	return r
+}

@@ -1,0 +1,68 @@
+package leadership
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/config/locks"
+	"kcmd.dev/pkg/runtime/election"
+)
+
+// errStranger is why terms end that others would share with a process that runs everything.
+var errStranger = errors.New("the main lease is held by a process that writes no claims and so runs every controller")
+
+// stranger is the holder of the main lease if it runs everything, empty otherwise: see rule 7
+// of package claims.
+func (l *Leadership) stranger(main *Lock) string {
+	return main.connection.Observer().Stranger(main.elector.Lease(), l.identityOf(main), l.options.Clock.Now())
+}
+
+// mainChanged reacts to a change of the main lease. If a stranger ends terms, they end
+// immediately, without waiting for the loop. Electors call it.
+func (l *Leadership) mainChanged(main *Lock) {
+	defer l.notify()
+	if l.stranger(main) == "" {
+		return
+	}
+	for _, e := range *l.electors.Load() {
+		if term := e.State().Term; e != main.elector && term != nil {
+			term.End(errStranger)
+		}
+	}
+}
+
+// shareElectors gives mainChanged access to the electors of all locks.
+func (l *Leadership) shareElectors() {
+	var all []*election.Elector
+	for _, k := range l.all() {
+		if k.elector != nil {
+			all = append(all, k.elector)
+		}
+	}
+	l.electors.Store(&all)
+}
+
+// heedStranger ends the terms in which something may run that a stranger runs, too.
+// Permission may have been requested before the stranger appeared, and granted after
+// mainChanged was called.
+func (l *Leadership) heedStranger(ctx context.Context) {
+	for _, main := range l.locks {
+		if main.Name != locks.Main || main.elector == nil {
+			continue
+		}
+		holder := l.stranger(main)
+		if holder == "" {
+			continue
+		}
+		for _, k := range l.all() {
+			if k == main || k.elector == nil || k.term == nil || !k.admission.Grants() {
+				continue
+			}
+			klog.FromContext(ctx).Info("A process that writes no claims holds the main lease and runs every controller; controllers under other leases stop",
+				"lock", k.Name, "holder", holder)
+			k.term.End(errStranger)
+		}
+	}
+}

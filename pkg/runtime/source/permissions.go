@@ -1,0 +1,48 @@
+package source
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+)
+
+// Permissions of everybody on the machine.
+const (
+	anybodyWrites fs.FileMode = 0o002
+	anybodyReads  fs.FileMode = 0o004
+)
+
+// secrets are what files hold that grant something to whoever reads them: private keys, and
+// the credentials in a kubeconfig.
+var secrets = [][]byte{
+	[]byte("PRIVATE KEY-----"), []byte("client-key-data:"), []byte("token:"), []byte("password:"),
+}
+
+// PermissionProblem describes unsafe permissions that everybody has on a file, empty if there
+// are none. It ignores a file that cannot be read.
+func PermissionProblem(name string) string {
+	info, err := os.Stat(name)
+	if err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	if info.Mode()&anybodyWrites != 0 {
+		return "anybody on this machine may change it"
+	}
+	if info.Mode()&anybodyReads == 0 {
+		return ""
+	}
+	content, err := os.ReadFile(name)
+	if err != nil || !holdsSecret(content) {
+		return ""
+	}
+	return "anybody on this machine may read it, and it contains a private key or credentials"
+}
+
+func holdsSecret(content []byte) bool {
+	for _, mark := range secrets {
+		if bytes.Contains(content, mark) {
+			return true
+		}
+	}
+	return false
+}

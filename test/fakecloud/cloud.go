@@ -1,0 +1,235 @@
+// Package fakecloud is a cloud in memory, and registers the provider of it under the name fake.
+//
+//  1. There is one cloud in a process. Every provider that is made works with it: those of the
+//     controllers of one manager, and those of several managers.
+//  2. Load balancers and routes are those of k8s.io/cloud-provider/fake. Instances are made up: a
+//     node has one, with addresses, a zone and a type, unless a test says that it is gone.
+//  3. The first line of the configuration file of a provider is the name of its owner. Every call
+//     is recorded with the owner, in the order in which calls begin.
+//  4. A test can hold calls: they begin, and end when they are released or their context ends.
+package fakecloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/fake"
+)
+
+// Name is that of the provider.
+const Name = "fake"
+
+// What instances have, and the address of load balancers.
+const (
+	Zone         = "zone-1"
+	Region       = "region-1"
+	InstanceType = "large"
+	InternalIP   = "192.0.2.10"
+	BalancerIP   = "203.0.113.7"
+)
+
+func init() {
+	cloudprovider.RegisterCloudProvider(Name, func(config io.Reader) (cloudprovider.Interface, error) {
+		return shared.provider(config)
+	})
+}
+
+// The is the cloud of this process.
+func The() *Cloud { return shared }
+
+var shared = &Cloud{
+	backend: &fake.Cloud{ExternalIP: net.ParseIP(BalancerIP), RouteMap: map[string]*fake.Route{}},
+	gone:    map[string]bool{},
+	off:     map[string]bool{},
+	fails:   map[string]error{},
+}
+
+// Cloud is a cloud in memory. Its methods may be called from several goroutines.
+type Cloud struct {
+	mu      sync.Mutex
+	backend *fake.Cloud
+	gone    map[string]bool  // nodes without an instance
+	off     map[string]bool  // nodes whose instance is shut down
+	fails   map[string]error // calls that fail
+	holds   []*Hold
+	calls   []*Call
+}
+
+// Call is one call of a provider.
+type Call struct {
+	// Owner is the first line of the file of the provider.
+	Owner string
+	// What is the name of the method and what it was about.
+	What string
+	// Ended is set when the call has returned, and Err is what it returned.
+	Ended bool
+	Err   error
+	// Open are the calls of the same owner that had not ended when this one began.
+	Open []string
+	// Beside is the owner of a call of the same method that had not ended when this one
+	// began, if that was another one.
+	Beside string
+}
+
+// Hold holds calls.
+type Hold struct {
+	prefix  string
+	release chan struct{}
+	once    sync.Once
+}
+
+// Release lets the calls that are held end, and holds no more.
+func (h *Hold) Release() { h.once.Do(func() { close(h.release) }) }
+
+// Hold holds calls whose What begins with prefix.
+func (c *Cloud) Hold(prefix string) *Hold {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := &Hold{prefix: prefix, release: make(chan struct{})}
+	c.holds = append(c.holds, h)
+	return h
+}
+
+// Fail has calls fail of which What is this; nil ends that.
+func (c *Cloud) Fail(what string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fails[what] = err
+}
+
+// Remove removes the instance of a node.
+func (c *Cloud) Remove(node string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gone[node] = true
+}
+
+// ShutDown shuts down the instance of a node.
+func (c *Cloud) ShutDown(node string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.off[node] = true
+}
+
+// Calls returns the calls so far whose What begins with prefix.
+func (c *Cloud) Calls(prefix string) []Call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var calls []Call
+	for _, call := range c.calls {
+		if strings.HasPrefix(call.What, prefix) {
+			calls = append(calls, *call)
+		}
+	}
+	return calls
+}
+
+// Routes returns the destinations of the routes to a node.
+func (c *Cloud) Routes(node string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var destinations []string
+	for _, r := range c.backend.RouteMap {
+		if string(r.Route.TargetNode) == node {
+			destinations = append(destinations, r.Route.DestinationCIDR)
+		}
+	}
+	return destinations
+}
+
+// Reset empties the cloud and forgets the calls, for a test that runs more than once. No controller may run.
+func (c *Cloud) Reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.gone)
+	clear(c.off)
+	clear(c.fails)
+	clear(c.backend.RouteMap)
+	clear(c.backend.Balancers)
+	c.holds, c.calls = nil, nil
+}
+
+// SetRoutes replaces all routes by some of a cluster.
+func (c *Cloud) SetRoutes(cluster string, routes ...cloudprovider.Route) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.backend.RouteMap)
+	for i, r := range routes {
+		c.backend.RouteMap[fmt.Sprint(i)] = &fake.Route{ClusterName: cluster, Route: r}
+	}
+}
+
+// Hosts returns the names of the nodes behind the load balancer of a Service; false if there is
+// none.
+func (c *Cloud) Hosts(service *corev1.Service) ([]string, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	balancer, ok := c.backend.Balancers[cloudprovider.DefaultLoadBalancerName(service)]
+	var names []string
+	for _, node := range balancer.Hosts {
+		names = append(names, node.Name)
+	}
+	return names, ok
+}
+
+var errHeld = errors.New("the call was cancelled")
+
+// do records a call, waits while it is held, and makes it.
+func (c *Cloud) do(ctx context.Context, owner, method, about string, f func() error) error {
+	call := c.begin(owner, method, about)
+	err := c.wait(ctx, call.What)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil {
+		err = c.fails[call.What]
+	}
+	if err == nil {
+		err = f()
+	}
+	call.Ended, call.Err = true, err
+	return err
+}
+
+func (c *Cloud) begin(owner, method, about string) *Call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	call := &Call{Owner: owner, What: strings.TrimSpace(method + " " + about)}
+	for _, other := range c.calls {
+		switch {
+		case other.Ended:
+		case other.Owner == owner:
+			call.Open = append(call.Open, other.What)
+		case strings.HasPrefix(other.What, method):
+			call.Beside = other.Owner
+		}
+	}
+	c.calls = append(c.calls, call)
+	return call
+}
+
+// wait waits while a call is held.
+func (c *Cloud) wait(ctx context.Context, what string) error {
+	c.mu.Lock()
+	var held []*Hold
+	for _, h := range c.holds {
+		if strings.HasPrefix(what, h.prefix) {
+			held = append(held, h)
+		}
+	}
+	c.mu.Unlock()
+	for _, h := range held {
+		select {
+		case <-h.release:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", errHeld, context.Cause(ctx))
+		}
+	}
+	return nil
+}

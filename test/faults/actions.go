@@ -1,0 +1,195 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+)
+
+// In does something in another namespace than that of the run.
+func In(namespace string, do Action) Action {
+	return func(ctx context.Context, w *world) error {
+		return do(ctx, &world{client: w.client, mapper: w.mapper, namespace: namespace})
+	}
+}
+
+// Forget deletes an object that a run that was broken off may have left.
+func Forget(resource, name string) Action {
+	return func(ctx context.Context, w *world) error {
+		err := Delete(resource, name, metav1.DeletePropagationBackground)(ctx, w)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	}
+}
+
+// Evict has the API server delete a pod if no budget is against it.
+func Evict(pod string) Action {
+	return func(ctx context.Context, w *world) error {
+		client, err := w.of("pods")
+		if err != nil {
+			return err
+		}
+		eviction := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "policy/v1", "kind": "Eviction", "metadata": map[string]any{"name": pod, "namespace": w.namespace},
+		}}
+		_, err = client.Create(ctx, eviction, metav1.CreateOptions{}, "eviction")
+		return err
+	}
+}
+
+// CreateOwned creates an object of a YAML text whose owners are ConfigMaps.
+func CreateOwned(text string, owners ...string) Action {
+	return func(ctx context.Context, w *world) error {
+		client, err := w.of("configmaps")
+		if err != nil {
+			return err
+		}
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(text), o); err != nil {
+			return fmt.Errorf("decoding %s: %w", text, err)
+		}
+		var references []metav1.OwnerReference
+		for _, name := range owners {
+			owner, err := client.Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			references = append(references, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: owner.GetUID()})
+		}
+		o.SetOwnerReferences(references)
+		whole, err := yaml.Marshal(o.Object)
+		if err != nil {
+			return fmt.Errorf("encoding %s: %w", text, err)
+		}
+		return Create(string(whole))(ctx, w)
+	}
+}
+
+// DeleteNamespace deletes the namespace of the run.
+func DeleteNamespace(ctx context.Context, w *world) error {
+	return w.client.Resource(namespaces).Delete(ctx, w.namespace, metav1.DeleteOptions{})
+}
+
+// NamespaceGone is that the namespace of the run is gone.
+func NamespaceGone(ctx context.Context, w *world) error {
+	_, err := w.client.Resource(namespaces).Get(ctx, w.namespace, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	}
+	return errors.New("the namespace is still there")
+}
+
+// Values is that the objects that a selector of labels selects have these values at a JSON path, in any order and
+// separated by spaces.
+func Values(resource, labels, path, want string) Condition {
+	return func(ctx context.Context, w *world) error {
+		_, list, err := w.selected(ctx, resource, labels)
+		if err != nil {
+			return err
+		}
+		var values []string
+		for i := range list.Items {
+			is, err := valueAt(path, &list.Items[i])
+			if err != nil {
+				return err
+			}
+			values = append(values, strings.Fields(is)...)
+		}
+		slices.Sort(values)
+		if got := strings.Join(values, " "); got != want {
+			return fmt.Errorf("%s of %s is %q, want %q", path, resource, got, want)
+		}
+		return nil
+	}
+}
+
+// Contains is that the value of an object at a JSON path contains a text.
+func Contains(resource, name, path, part string) Condition {
+	return func(ctx context.Context, w *world) error {
+		client, err := w.of(resource)
+		if err != nil {
+			return err
+		}
+		o, err := client.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		is, err := valueAt(path, o)
+		if err == nil && !strings.Contains(is, part) {
+			err = fmt.Errorf("%s of %s is %q, which does not contain %q", path, name, is, part)
+		}
+		return err
+	}
+}
+
+// OwnedBy is that an object, which is not being deleted, belongs to the pod that now has a name.
+func OwnedBy(pod, resource, name string) Condition {
+	return func(ctx context.Context, w *world) error {
+		owner, err := w.client.Resource(pods).Namespace(w.namespace).Get(ctx, pod, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		client, err := w.of(resource)
+		if err != nil {
+			return err
+		}
+		o, err := client.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if !metav1.IsControlledBy(o, owner) || o.GetDeletionTimestamp() != nil {
+			return fmt.Errorf("%s/%s belongs to %v, and is deleted at %v", resource, name, o.GetOwnerReferences(), o.GetDeletionTimestamp())
+		}
+		return nil
+	}
+}
+
+// ClaimRecorded is that the status of a pod names a claim that exists and is not being deleted.
+func ClaimRecorded(pod string) Condition {
+	return func(ctx context.Context, w *world) error {
+		o, err := w.client.Resource(pods).Namespace(w.namespace).Get(ctx, pod, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		statuses, _, err := unstructured.NestedSlice(o.Object, "status", "resourceClaimStatuses")
+		if err != nil || len(statuses) != 1 {
+			return errors.Join(err, fmt.Errorf("the claims of %s are %v", pod, statuses))
+		}
+		status, _ := statuses[0].(map[string]any)
+		name, _, err := unstructured.NestedString(status, "resourceClaimName")
+		if err != nil {
+			return err
+		}
+		return OwnedBy(pod, "resourceclaims", name)(ctx, w)
+	}
+}
+
+// podOn is a pod of a name with the label app=web on a node.
+func podOn(node int, name string) string {
+	return fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s, labels: {app: web}}, spec: {nodeName: node-%d, terminationGracePeriodSeconds: 0, containers: [{name: web, image: "web:1"}]}}`, name, node)
+}
+
+// isReady is that a pod is.
+func isReady(pod string) Condition {
+	return Has("pods", pod, "{.status.conditions[?(@.type=='Ready')].status}", "True")
+}
+
+// configMap is a ConfigMap of a name.
+func configMap(name string) string {
+	return fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: %s}}", name)
+}
+
+var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}

@@ -1,0 +1,31 @@
+// Package faults runs controllers under every fault that it can inject, and compares what comes of it with a
+// run without one.
+//
+//  1. A Scenario is a script of what users do, in a namespace of its own, with the controllers that react.
+//     Objects without a namespace belong to the run in which they were created. Scenarios about nodes and volumes
+//     take place in a cluster without nodes and scheduler, and play other programs themselves: kubelets, an
+//     attacher. The reference run has no fault. It tells which writes the controllers send and in which order,
+//     which kinds they read, and how everything ends.
+//  2. From that, the faults follow (patterns.go), as in "Automatic Reliability Testing For Cluster Management
+//     Controllers" (Sieve, OSDI 2022). Intermediate states: the process ends right before, or right
+//     after, each write. Stale states: a cache shows the past, of each kind, at each step, also across a restart
+//     and a takeover. Unobserved states: a cache never shows what was between two moments. And refusals: each
+//     write is refused once, in every way in which the API server refuses.
+//  3. Every fault ends. Then the final state has to be that of the reference, and stay so (verdict.go): nothing
+//     was deleted that the reference keeps, nothing created beyond it, at no time more existed than the
+//     scenario allows, and no more than three times its writes were sent.
+//  4. A run is named by its scenario and its fault: the pattern and, for one at a write, how many writes of that
+//     verb to that resource came before it. So a name tells the same in every run, whatever the order in which
+//     writes to different resources come. What depends on chance or on the time of day is removed from states
+//     before they are compared (state.go).
+//
+// How to run it, with a control plane of its own:
+//
+//	go test ./test/faults                        the scenarios, and the sample of faults in sample.go
+//	make faults                                  all faults, which takes hours
+//	make faults SCENARIO=statefulset FAULTS=50   50 faults of one scenario, drawn by chance
+//	make faults SCENARIO=statefulset/killed-after/create-pods-2   one of them
+//
+// "Kill" breaks the connections of a manager at the proxy, and leaves it alone with that: to the API server, and
+// so to the next manager, this is the same as kill -9.
+package faults

@@ -1,0 +1,139 @@
+package faults
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"kcmd.dev/test/manager"
+)
+
+var (
+	volumeClaims           = corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
+	resourceClaims         = resourcev1.SchemeGroupVersion.WithResource("resourceclaims")
+	resourceClaimTemplates = resourcev1.SchemeGroupVersion.WithResource("resourceclaimtemplates")
+)
+
+// claimScenarios are those of the controllers of what pods claim.
+func claimScenarios() []Scenario {
+	return []Scenario{ephemeralVolume(), claimProtection(), resourceClaim()}
+}
+
+// podWith is a pod of a name without a node, with more in its spec.
+func podWith(name, more string) string {
+	return fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {schedulerName: nobody, terminationGracePeriodSeconds: 0, containers: [{name: web, image: "web:1"}], %s}}`, name, more)
+}
+
+// volumeClaim is a claim of a name, which nobody binds.
+func volumeClaim(name string) string {
+	return fmt.Sprintf("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: %s}, spec: {%s}}", name, volumeClaimSpec)
+}
+
+const volumeClaimSpec = "storageClassName: none, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}"
+
+func ephemeralVolume() Scenario {
+	const volume = "{name: %s, ephemeral: {volumeClaimTemplate: {metadata: {labels: {of: %s}}, spec: {" + volumeClaimSpec + "}}}}"
+	pod := Create(podWith("web", "volumes: ["+fmt.Sprintf(volume, "data", "data")+", "+fmt.Sprintf(volume, "cache", "cache")+"]"))
+	claimed := []Condition{OwnedBy("web", "persistentvolumeclaims", "web-data"), OwnedBy("web", "persistentvolumeclaims", "web-cache")}
+	return Scenario{
+		Name: "ephemeralvolume",
+		Controllers: func(c *manager.Config) []**bool {
+			return []**bool{&c.Controllers.EphemeralVolume.Enabled, &c.Controllers.PersistentVolumeClaimProtection.Enabled}
+		},
+		Kinds:  []schema.GroupVersionResource{pods, volumeClaims},
+		AtMost: map[string]int{"persistentvolumeclaims/web-data": 1, "persistentvolumeclaims/web-cache": 1},
+		Steps: []Step{
+			{"create a pod", []Action{pod}, claimed},
+			{"delete a claim", []Action{Delete("persistentvolumeclaims", "web-data", metav1.DeletePropagationBackground)}, claimed},
+			{"delete the pod", []Action{Delete("pods", "web", metav1.DeletePropagationBackground)}, []Condition{Gone("pods", "web")}},
+			{
+				"create it again, and collect the claims of the first",
+				[]Action{
+					pod,
+					Delete("persistentvolumeclaims", "web-data", metav1.DeletePropagationBackground),
+					Delete("persistentvolumeclaims", "web-cache", metav1.DeletePropagationBackground),
+				},
+				claimed,
+			},
+		},
+	}
+}
+
+func claimProtection() Scenario {
+	const finalizer = "kubernetes.io/pvc-protection"
+	user := Create(`{apiVersion: v1, kind: Pod, metadata: {name: user}, spec: {nodeName: node-0, terminationGracePeriodSeconds: 0, containers: [{name: web, image: "web:1"}],
+  volumes: [{name: used, persistentVolumeClaim: {claimName: used}}]}}`)
+	isProtected := func(name string) Condition {
+		return Has("persistentvolumeclaims", name, "{.metadata.finalizers[*]}", finalizer)
+	}
+	remove := func(name string) Action {
+		return Delete("persistentvolumeclaims", name, metav1.DeletePropagationBackground)
+	}
+	return Scenario{
+		Name: "pvcprotection",
+		Controllers: func(c *manager.Config) []**bool {
+			return []**bool{&c.Controllers.PersistentVolumeClaimProtection.Enabled}
+		},
+		Kinds: []schema.GroupVersionResource{pods, volumeClaims},
+		Steps: []Step{
+			{
+				"create claims and a pod that uses one",
+				[]Action{Create(volumeClaim("used") + "\n---\n" + volumeClaim("unused") + "\n---\n" + volumeClaim("kept")), user},
+				[]Condition{isReady("user")},
+			},
+			{"take a finalizer off", []Action{Patch("persistentvolumeclaims", "kept", `{"metadata":{"finalizers":null}}`)}, []Condition{isProtected("kept")}},
+			{"delete claims", []Action{remove("used"), remove("unused")}, []Condition{Gone("persistentvolumeclaims", "unused"), isProtected("used")}},
+			{"end the pod", []Action{Delete("pods", "user", metav1.DeletePropagationBackground)}, []Condition{Gone("persistentvolumeclaims", "used")}},
+			{"create a claim again under the name, and use it", []Action{Create(volumeClaim("used")), user}, []Condition{isReady("user")}},
+			{"delete the claim while it is in use", []Action{remove("used")}, []Condition{isProtected("used")}},
+		},
+	}
+}
+
+func resourceClaim() Scenario {
+	const spec = "{devices: {requests: [{name: device, exactly: {deviceClassName: none}}]}}"
+	const made = "resourceclaims"
+	pod := Create(podWith("web", "resourceClaims: [{name: device, resourceClaimTemplateName: one}]"))
+	recorded := []Condition{ClaimRecorded("web"), Count(made, "of=template", 1)}
+	// shares is a pod that bypasses the scheduler.
+	shares := func(name string) Action {
+		return Create(fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {nodeName: ghost, terminationGracePeriodSeconds: 0, containers: [{name: web, image: "web:1"}], resourceClaims: [{name: s, resourceClaimName: shared}]}}`, name))
+	}
+	reserved := func(names string) []Condition {
+		return []Condition{Values(made, "!of", "{.status.reservedFor[*].name}", names)}
+	}
+	return Scenario{
+		Name:        "resourceclaim",
+		Controllers: func(c *manager.Config) []**bool { return []**bool{&c.Controllers.ResourceClaim.Enabled} },
+		Kinds:       []schema.GroupVersionResource{pods, resourceClaims, resourceClaimTemplates},
+		AtMost:      map[string]int{"resourceclaims/web-device-*": 1},
+		Steps: []Step{
+			{
+				"create a pod whose claim is made of a template",
+				[]Action{
+					Create("{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: one}, spec: {metadata: {labels: {of: template}}, spec: " + spec + "}}"),
+					pod,
+				},
+				recorded,
+			},
+			{"delete the claim", []Action{DeleteOne(made, "of=template")}, recorded},
+			{
+				"share a claim that is allocated",
+				[]Action{
+					Create("{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: shared, finalizers: [resource.kubernetes.io/delete-protection]}, spec: " + spec + "}"),
+					PatchStatus(made, "shared", `{"status":{"allocation":{"devices":{"results":[{"request":"device","driver":"faults.kcmd.dev","pool":"pool","device":"device-0"}]}}}}`),
+					shares("a"), shares("b"),
+				},
+				reserved("a b"),
+			},
+			{"lose a pod", []Action{Delete("pods", "a", metav1.DeletePropagationBackground)}, reserved("b")},
+			{"end a pod", []Action{PatchStatus("pods", "b", `{"status":{"phase":"Succeeded"}}`)}, append(reserved(""), Has(made, "shared", "{.status.allocation}", ""))},
+			{"end the pod with a claim of its own", []Action{PatchStatus("pods", "web", `{"status":{"phase":"Succeeded"}}`)}, []Condition{Count(made, "of=template", 0)}},
+			// Its status still names the claim, which had another name in each run.
+			{"delete that pod", []Action{Delete("pods", "web", metav1.DeletePropagationBackground)}, []Condition{Gone("pods", "web")}},
+		},
+	}
+}

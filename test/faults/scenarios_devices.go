@@ -1,0 +1,91 @@
+package faults
+
+import (
+	"context"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"kcmd.dev/test/manager"
+)
+
+var (
+	slicesOfDevices = resourcev1.SchemeGroupVersion.WithResource("resourceslices")
+	deviceClaims    = resourcev1.SchemeGroupVersion.WithResource("resourceclaims")
+)
+
+const devicePool = "pool"
+
+// useDevice creates a pod on a node with a claim of the same name, and does what the scheduler does: the pod gets
+// a device. The claim tolerates taints as its request says.
+func useDevice(name, device, tolerations string) Action {
+	return func(ctx context.Context, w *world) error {
+		err := Create(`
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: `+name+`}
+spec: {devices: {requests: [{name: device, exactly: {deviceClassName: faults, tolerations: [`+tolerations+`]}}]}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: `+name+`}
+spec:
+  nodeName: node-a
+  terminationGracePeriodSeconds: 0
+  resourceClaims: [{name: device, resourceClaimName: `+name+`}]
+  containers: [{name: web, image: "web:1", resources: {claims: [{name: device}]}}]
+`)(ctx, w)
+		if err != nil {
+			return err
+		}
+		pod, err := w.admin.CoreV1().Pods(w.namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		claim, err := w.admin.ResourceV1().ResourceClaims(w.namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		result := resourcev1.DeviceRequestAllocationResult{Request: "device", Driver: csiDriver, Pool: devicePool, Device: device}
+		result.Tolerations = claim.Spec.Devices.Requests[0].Exactly.Tolerations
+		claim.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{result}}}
+		claim.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: name, UID: pod.UID}}
+		_, err = w.admin.ResourceV1().ResourceClaims(w.namespace).UpdateStatus(ctx, claim, metav1.UpdateOptions{})
+		return err
+	}
+}
+
+func deviceTaintEviction() Scenario {
+	const broken = `{"key":"broken","effect":"NoExecute"}`
+	const tolerated = "{key: broken, operator: Exists, effect: NoExecute"
+	devices := func(first, second string) Action {
+		return Patch("resourceslices", "faults-slice", `{"spec":{"devices":[{"name":"device-0","taints":[`+first+`]},{"name":"device-1","taints":[`+second+`]}]}}`)
+	}
+	return Scenario{
+		Name:        "device-taint-eviction",
+		Bare:        true,
+		Controllers: func(c *manager.Config) []**bool { return []**bool{&c.Controllers.DeviceTaintEviction.Enabled} },
+		Clock:       fast,
+		Kinds:       []schema.GroupVersionResource{slicesOfDevices, deviceClaims, nodes, pods},
+		Steps: []Step{
+			{
+				"run pods with devices",
+				[]Action{
+					Node("node-a"),
+					Create(`
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: faults-slice}
+spec: {driver: ` + csiDriver + `, allNodes: true, pool: {name: ` + devicePool + `, generation: 1, resourceSliceCount: 1}, devices: [{name: device-0}, {name: device-1}]}
+`),
+					useDevice("at-once", "device-0", ""), useDevice("later", "device-0", tolerated+", tolerationSeconds: 16}"),
+					useDevice("never", "device-0", tolerated+"}"), useDevice("elsewhere", "device-1", ""),
+				},
+				[]Condition{Count("pods", "", 4)},
+			},
+			{"break a device", []Action{devices(broken, "")}, []Condition{Gone("pods", "at-once"), Gone("pods", "later")}},
+			{"repair it, and break the other one", []Action{useDevice("canceled", "device-0", tolerated+", tolerationSeconds: 3600}"), devices("", broken)}, []Condition{Gone("pods", "elsewhere"), Count("pods", "", 2)}},
+		},
+	}
+}

@@ -1,0 +1,92 @@
+package faults
+
+import (
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"kcmd.dev/test/manager"
+)
+
+var cronJobs = batchv1.SchemeGroupVersion.WithResource("cronjobs")
+
+// jobScenarios are those of the controllers that create and delete Jobs. The Jobs are carried out by users.
+func jobScenarios() []Scenario { return []Scenario{cronJob(), ttlAfterFinished()} }
+
+// jobSpec is the spec of all Jobs, in one line.
+const jobSpec = `managedBy: test.kcmd.dev/user, template: {spec: {restartPolicy: Never, containers: [{name: web, image: "web:1"}]}}`
+
+// completed is a patch of the status of a Job that completed long ago.
+const completed = `{"status":{"startTime":"2026-01-01T00:00:00Z","completionTime":"2026-01-01T00:00:01Z","succeeded":1,"conditions":[` +
+	`{"type":"SuccessCriteriaMet","status":"True","lastTransitionTime":"2026-01-01T00:00:01Z"},{"type":"Complete","status":"True","lastTransitionTime":"2026-01-01T00:00:01Z"}]}}`
+
+func cronJob() Scenario {
+	// They run once a year, on a day that has been a while ago, so that nothing depends on the time that the
+	// scenario takes.
+	day := func(ago int) time.Time { return time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -ago) }
+	jobOf := func(name string) string { return fmt.Sprintf("%s-%d", name, day(60).Unix()/60) }
+	suspended := func(name string, keep int) Action {
+		return Create(fmt.Sprintf(`
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: %s}
+spec: {schedule: "0 0 %d %d *", timeZone: Etc/UTC, suspend: true, successfulJobsHistoryLimit: %d, jobTemplate: {spec: {%s}}}
+`, name, day(60).Day(), day(60).Month(), keep, jobSpec))
+	}
+	ranBefore := func(name string) Action {
+		return PatchStatus("cronjobs", name, fmt.Sprintf(`{"status":{"lastScheduleTime":%q}}`, day(100).Format(time.RFC3339)))
+	}
+	resume := func(name string) Action { return Patch("cronjobs", name, `{"spec":{"suspend":false}}`) }
+	active := func(name, job string) Condition {
+		return Has("cronjobs", name, "{.status.active[*].name}", job)
+	}
+	return Scenario{
+		Name:        "cronjob",
+		Controllers: func(c *manager.Config) []**bool { return []**bool{&c.Controllers.CronJob.Enabled} },
+		Kinds:       []schema.GroupVersionResource{cronJobs, jobs},
+		Steps: []Step{
+			{"create two that are suspended", []Action{suspended("web", 1), ranBefore("web"), suspended("brief", 0), ranBefore("brief")}, nil},
+			{"resume one", []Action{resume("web")}, []Condition{active("web", jobOf("web"))}},
+			{"complete its Job", []Action{PatchStatus("jobs", jobOf("web"), completed)}, []Condition{active("web", "")}},
+			{"resume the other", []Action{resume("brief")}, []Condition{active("brief", jobOf("brief"))}},
+			{"complete the Job that is not kept", []Action{PatchStatus("jobs", jobOf("brief"), completed)}, []Condition{active("brief", ""), Gone("jobs", jobOf("brief"))}},
+		},
+	}
+}
+
+func ttlAfterFinished() Scenario {
+	create := func(name, ttl string) Action {
+		return Create(fmt.Sprintf("{apiVersion: batch/v1, kind: Job, metadata: {name: %s}, spec: {%s %s}}", name, ttl, jobSpec))
+	}
+	// Nobody collects the dependents, which the Job waits for.
+	isDeleted := func(name string) Condition {
+		return Has("jobs", name, "{.metadata.finalizers[0]}", metav1.FinalizerDeleteDependents)
+	}
+	return Scenario{
+		Name:        "ttlafterfinished",
+		Controllers: func(c *manager.Config) []**bool { return []**bool{&c.Controllers.TTLAfterFinished.Enabled} },
+		Kinds:       []schema.GroupVersionResource{jobs},
+		Steps: []Step{
+			{
+				"create",
+				[]Action{create("soon", "ttlSecondsAfterFinished: 1,"), create("later", "ttlSecondsAfterFinished: 2000000000,"), create("never", "")},
+				[]Condition{Count("jobs", "", 3)},
+			},
+			{
+				"complete",
+				[]Action{PatchStatus("jobs", "never", completed), PatchStatus("jobs", "later", completed), PatchStatus("jobs", "soon", completed)},
+				[]Condition{isDeleted("soon")},
+			},
+			{"shorten a time", []Action{Patch("jobs", "later", `{"spec":{"ttlSecondsAfterFinished":1}}`)}, []Condition{isDeleted("later")}},
+			{
+				"create again under the name",
+				[]Action{Patch("jobs", "soon", `{"metadata":{"finalizers":null}}`), create("soon", "")},
+				[]Condition{Has("jobs", "soon", "{.spec.ttlSecondsAfterFinished}", "")},
+			},
+			{"complete that without a time", []Action{PatchStatus("jobs", "soon", completed)}, nil},
+		},
+	}
+}

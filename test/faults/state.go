@@ -1,0 +1,243 @@
+package faults
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// object is what of an object does not depend on chance or on the time of day.
+type object struct {
+	// key is its resource and name: pods/web-*, where the API server made up the rest.
+	key string
+	// content is JSON.
+	content string
+}
+
+// state is what exists at a moment, in order.
+type state []object
+
+var (
+	timePattern    = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
+	uidPattern     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	hashed         = regexp.MustCompile(`^csi-[0-9a-f]{64}$`)
+	madeUp         = regexp.MustCompile(`^[bcdfghjklmnpqrstvwxz2456789]{5}$`)
+	addressPattern = regexp.MustCompile(`\b(\d{1,3}\.){3}\d{1,3}\b`)
+)
+
+// keyOf is what an object is called in every run.
+func keyOf(resource string, o *unstructured.Unstructured) string {
+	return resource + "/" + publicName(o)
+}
+
+// publicName is the name of an object without what the API server has made up of it. That of a VolumeAttachment
+// is the hash of what it attaches, and where.
+func publicName(o *unstructured.Unstructured) string {
+	if hashed.MatchString(o.GetName()) {
+		return "csi-*"
+	}
+	prefix := o.GetGenerateName()
+	if service := o.GetLabels()[discoveryv1.LabelServiceName]; prefix == "" && service != "" {
+		prefix = service + "-" // an update of a mirrored EndpointSlice leaves generateName out
+	}
+	if prefix != "" && madeUp.MatchString(strings.TrimPrefix(o.GetName(), prefix)) {
+		return prefix + "*"
+	}
+	return o.GetName()
+}
+
+// stateOf removes from objects, by resource, what differs from run to run.
+func stateOf(namespace string, objects map[string][]unstructured.Unstructured) (state, error) {
+	replace := []string{namespace, "NAMESPACE", base64.StdEncoding.EncodeToString([]byte(namespace)), "NAMESPACE"}
+	for _, list := range objects {
+		for i := range list {
+			if name, public := list[i].GetName(), publicName(&list[i]); name != public {
+				replace = append(replace, name, public)
+			}
+		}
+	}
+	names := strings.NewReplacer(replace...)
+	var all state
+	for resource, list := range objects {
+		for i := range list {
+			o := list[i].DeepCopy()
+			key := keyOf(resource, o)
+			prune(o)
+			content, err := json.Marshal(steady(o.Object, names))
+			if err != nil {
+				return nil, fmt.Errorf("encoding %s: %w", key, err)
+			}
+			all = append(all, object{key, string(content)})
+		}
+	}
+	slices.SortFunc(all, func(a, b object) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.content, b.content)) })
+	return all, nil
+}
+
+// unordered are fields whose lists have no order, or one that depends on addresses and made-up names.
+var unordered = []string{"active", "addresses", "endpoints", "notReadyAddresses", "reservedFor", "resourceClaimStatuses"}
+
+// prune removes what counts changes, when the last one was seen, what is encrypted, and where the scheduler put a pod.
+func prune(o *unstructured.Unstructured) {
+	for _, field := range []string{"uid", "resourceVersion", "generation", "managedFields"} {
+		unstructured.RemoveNestedField(o.Object, "metadata", field)
+	}
+	unstructured.RemoveNestedField(o.Object, "metadata", "annotations", corev1.EndpointsLastChangeTriggerTime)
+	if len(o.GetAnnotations()) == 0 {
+		o.SetAnnotations(nil)
+	}
+	if token, _, err := unstructured.NestedString(o.Object, "data", corev1.ServiceAccountTokenKey); err == nil && token != "" {
+		_ = unstructured.SetNestedField(o.Object, "TOKEN", "data", corev1.ServiceAccountTokenKey) // it is signed for a time
+	}
+	for _, field := range []string{"observedGeneration", "resourceVersion"} {
+		unstructured.RemoveNestedField(o.Object, "status", field)
+	}
+	unstructured.RemoveNestedField(o.Object, "spec", "claimRef", "resourceVersion")
+	if _, issued, err := unstructured.NestedString(o.Object, "status", "certificate"); err == nil && issued {
+		_ = unstructured.SetNestedField(o.Object, "CERTIFICATE", "status", "certificate") // it is an object
+	}
+	if o.GetKind() == "Pod" {
+		unstructured.RemoveNestedField(o.Object, "spec", "nodeName")
+	}
+	for _, label := range []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion} {
+		unstructured.RemoveNestedField(o.Object, "metadata", "labels", label)
+	}
+}
+
+// steady returns a copy of a JSON value without times, UIDs, addresses and made-up names. Lists of which the
+// order means nothing are sorted.
+func steady(value any, names *strings.Replacer) any {
+	switch v := value.(type) {
+	case map[string]any:
+		copied := make(map[string]any, len(v))
+		for key, one := range v {
+			copied[key] = steady(one, names)
+		}
+		for list, order := range orders {
+			if elements, ok := copied[list].([]any); ok {
+				slices.SortStableFunc(elements, order)
+			}
+		}
+		for _, key := range unordered {
+			if list, ok := copied[key].([]any); ok {
+				slices.SortFunc(list, func(a, b any) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+			}
+		}
+		return copied
+	case []any:
+		copied := make([]any, 0, len(v))
+		for _, one := range v {
+			copied = append(copied, steady(one, names))
+		}
+		return copied
+	case string:
+		v = timePattern.ReplaceAllString(v, "TIME")
+		v = uidPattern.ReplaceAllString(v, "UID")
+		return names.Replace(addressPattern.ReplaceAllString(v, "ADDRESS"))
+	}
+	return value
+}
+
+// orders are those of lists of which the order means nothing.
+var orders = map[string]func(a, b any) int{"conditions": by("type"), "taints": by("key", "effect"), "volumesAttached": by("name")}
+
+// by compares elements of a list by fields that are texts.
+func by(fields ...string) func(a, b any) int {
+	text := func(element any) string {
+		object, _ := element.(map[string]any)
+		var all []string
+		for _, field := range fields {
+			one, _ := object[field].(string)
+			all = append(all, one)
+		}
+		return strings.Join(all, "/")
+	}
+	return func(a, b any) int { return cmp.Compare(text(a), text(b)) }
+}
+
+// differences lists what two states do not share. Of an object that is there in both, as its key tells, only
+// what differs is listed.
+func differences(want, got state) []string {
+	missing, extra := without(want, got), without(got, want)
+	var all []string
+	for _, m := range missing {
+		i := slices.IndexFunc(extra, func(e object) bool { return e.key == m.key })
+		if i < 0 {
+			all = append(all, fmt.Sprintf("missing: %s %s", m.key, m.content))
+			continue
+		}
+		all = append(all, fmt.Sprintf("%s differs: %s", m.key, changes(m.content, extra[i].content)))
+		extra = slices.Delete(extra, i, i+1)
+	}
+	for _, e := range extra {
+		all = append(all, fmt.Sprintf("too much: %s %s", e.key, e.content))
+	}
+	return all
+}
+
+// without returns the objects of a that b does not have, each as often as it is too much.
+func without(a, b state) state {
+	counts := map[object]int{}
+	for _, o := range b {
+		counts[o]++
+	}
+	var rest state
+	for _, o := range a {
+		if counts[o]--; counts[o] < 0 {
+			rest = append(rest, o)
+		}
+	}
+	return rest
+}
+
+// changes lists the values that differ between two JSON texts, by their paths.
+func changes(want, got string) string {
+	before, after := flat(want), flat(got)
+	paths := slices.Collect(maps.Keys(before))
+	for path := range after {
+		if _, both := before[path]; !both {
+			paths = append(paths, path)
+		}
+	}
+	slices.Sort(paths)
+	var all []string
+	for _, path := range paths {
+		if before[path] != after[path] {
+			all = append(all, fmt.Sprintf("%s is %q instead of %q", path, after[path], before[path]))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// flat returns the values of a JSON text by their paths.
+func flat(text string) map[string]string {
+	var value any
+	_ = json.Unmarshal([]byte(text), &value) // a text that is none has no values
+	all := map[string]string{}
+	var walk func(path string, value any)
+	walk = func(path string, value any) {
+		switch v := value.(type) {
+		case map[string]any:
+			for key, one := range v {
+				walk(path+"."+key, one)
+			}
+		case []any:
+			for i, one := range v {
+				walk(fmt.Sprintf("%s[%d]", path, i), one)
+			}
+		default:
+			all[path] = fmt.Sprint(v)
+		}
+	}
+	walk("", value)
+	return all
+}
