@@ -64,6 +64,10 @@ golangci-lint:
 	@cd test/tools/lint && CGO_ENABLED=0 GOWORK=off go build -ldflags '-s -w' -o ../../../.bin/golangci-lint \
 	  github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
+.PHONY: gotestsum
+gotestsum:
+	@cd test/tools/gotestsum && CGO_ENABLED=0 GOWORK=off go build -ldflags '-s -w' -o ../../../.bin/gotestsum gotest.tools/gotestsum
+
 .PHONY: generate
 generate: ## Write the JSON Schema and the generated parts of docs/ and README.md
 	go run ./pkg/config/schema/gen
@@ -113,9 +117,16 @@ vet: ## Run go vet
 lint: golangci-lint ## Run golangci-lint, with the rules of .golangci.yml
 	.bin/golangci-lint run ./...
 
+# What fails is run once more by itself, unless more than ten tests fail, or one panics or races. If it passes then, it is
+# flaky: that is a fault, which is printed at the end, and does not keep a change waiting.
+GOTESTSUM = .bin/gotestsum --format-icons text --hide-summary skipped --rerun-fails=1 \
+  --rerun-fails-run-root-test --rerun-fails-abort-on-data-race --rerun-fails-report .bin/flaky-$@.txt
+FLAKY = if [ -s .bin/flaky-$@.txt ]; then echo '$@: failed, and passed when run again, find out why:'; cat .bin/flaky-$@.txt; fi
+
 .PHONY: unit
-unit: ## Run the tests that need no control plane, with the race detector
-	go test -race ./pkg/... ./cmd/...
+unit: gotestsum ## Run the tests that need no control plane, with the race detector
+	$(GOTESTSUM) --packages './pkg/... ./cmd/...' -- -race
+	@$(FLAKY)
 
 .PHONY: fuzz
 fuzz: ## Search for configuration files that Load cannot handle, for FUZZTIME (10m)
@@ -123,9 +134,10 @@ fuzz: ## Search for configuration files that Load cannot handle, for FUZZTIME (1
 
 # One package after another: each starts control planes of its own.
 .PHONY: integration
-integration: sandbox ## Run the tests that run against real control planes
+integration: sandbox gotestsum ## Run the tests that run against real control planes
 	.bin/sandbox build --csi
-	go test -p 1 -timeout 30m ./test/...
+	$(GOTESTSUM) --packages ./test/... -- -p 1 -timeout 30m
+	@$(FLAKY)
 
 # The same tests, with what takes long in full: the clock of the manager does not run fast
 # (KCMD_REAL_CLOCK), and there is more of everything else.

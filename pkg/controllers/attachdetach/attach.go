@@ -174,7 +174,7 @@ func (c *attachDetachController) finish(ctx context.Context, l *link, o *operati
 	switch {
 	case ended.kind == attaching && err == nil:
 		c.world.markAttached(l.place, ended.what, ended.device)
-		c.announce(l.node)
+		c.announce(l.node, c.world.delayOfAttached(l.node))
 		c.doubt(l)
 		for _, pod := range ended.pods {
 			c.Record(volumeAttached(pod, ended.what.Name()))

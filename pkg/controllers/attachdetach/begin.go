@@ -31,7 +31,7 @@ func (c *attachDetachController) begin(ctx context.Context) error {
 	}
 	for name, n := range c.world.nodes {
 		if !c.world.isCurrent(n) {
-			c.announce(name)
+			c.announce(name, reportDelay)
 		}
 	}
 	return nil

@@ -18,15 +18,18 @@
 //     the volume and the node. One with another name is somebody else's. Deletions are on condition of
 //     the UID, and one whose deletion was requested never counts as attached again.
 //  6. A kubelet mounts only what node.status.volumesAttached names, and adds it to volumesInUse before
-//     that. So a volume is detached in this order: it is removed from volumesAttached, the write has
-//     succeeded, the node is read live and does not use the volume, the VolumeAttachment is deleted.
+//     that. So a volume is detached in this order: it is removed from volumesAttached, the answer to that
+//     write, or a live read after it, shows that the node does not use the volume, the VolumeAttachment is
+//     deleted. Changes that nobody waits for are gathered for a second, and written together.
 //  7. A volume that a node uses is detached only if the node is not healthy, or gone, and six minutes have
 //     passed, or if the taint node.kubernetes.io/out-of-service vouches that the node is shut
 //     down. This is also confirmed by a live read.
 //  8. A failed or unfinished operation leaves an attachment uncertain: it is not reported to the kubelet until
 //     an attach succeeds, and it is detached if nobody wants it. A detach that the live read forbids changes
 //     nothing: what was attached stays so, and no other node gets it.
-//  9. An instance that begins rebuilds both states from the caches. In the same process it also continues
+//  9. What is attached when a process begins may be wanted by pods that its caches do not show yet. Before
+//     it is detached, the API server is asked for the pods of the node.
+//  10. An instance that begins rebuilds both states from the caches. In the same process it also continues
 //     what its predecessor left: times, backoffs, operations that wait, and what was uncertain.
 //
 // Behaviour: docs/specs/persistentvolume-attach-detach-controller.md.

@@ -20,9 +20,29 @@ import (
 // cache, or cannot be asked.
 type unconfirmed struct{ error }
 
-// confirm reads the node, and returns an unconfirmed error unless the node still permits the detach that was
-// decided from the cache.
-func (c *attachDetachController) confirm(ctx context.Context, at place, why forced) error {
+// questions are what the API server is asked before a volume is detached that nobody wants by the cache.
+type questions struct {
+	// pods is asked if no pod was ever seen that wanted the volume: whether the cache lacks one.
+	pods bool
+	// node is asked unless the answer to the last write of its status says it: whether it still permits the detach.
+	node bool
+}
+
+// confirm asks these questions, and returns an unconfirmed error unless the answers permit the detach.
+func (c *attachDetachController) confirm(ctx context.Context, at place, why forced, ask questions) error {
+	if ask.pods {
+		if err := c.confirmPods(ctx, at.node); err != nil {
+			return err
+		}
+	}
+	if !ask.node {
+		return nil
+	}
+	return c.confirmNode(ctx, at, why)
+}
+
+// confirmNode reads the node, and returns an unconfirmed error unless it still permits the detach.
+func (c *attachDetachController) confirmNode(ctx context.Context, at place, why forced) error {
 	node, err := c.Client.CoreV1().Nodes().Get(ctx, at.node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		node, err = nil, nil
@@ -39,8 +59,8 @@ func (c *attachDetachController) confirm(ctx context.Context, at place, why forc
 }
 
 // detach requests that a volume be detached, and reports whether its completion has to be waited for.
-func (c *attachDetachController) detach(ctx context.Context, at place, o *operation, plugin string, why forced) (waits bool, err error) {
-	if err := c.confirm(ctx, at, why); err != nil {
+func (c *attachDetachController) detach(ctx context.Context, at place, o *operation, plugin string, why forced, ask questions) (waits bool, err error) {
+	if err := c.confirm(ctx, at, why, ask); err != nil {
 		return false, err
 	}
 	switch plugin {

@@ -30,6 +30,7 @@ type leftLink struct {
 	unwantedSince time.Time
 	deleted       types.UID
 	multiAttach   bool
+	seen          bool
 	pods          map[types.UID]podRef
 }
 
@@ -42,7 +43,7 @@ func (c *attachDetachController) HandOver() handover {
 	for at, l := range c.world.links {
 		left.links[at] = leftLink{
 			l.state, c.world.volumes[at.volume].known, c.world.nodes[at.node].inUse[at.volume],
-			l.unwantedSince, l.deleted, l.multiAttach, maps.Clone(l.pods),
+			l.unwantedSince, l.deleted, l.multiAttach, l.seen, maps.Clone(l.pods),
 		}
 	}
 	for name, v := range c.world.volumes {
@@ -103,6 +104,7 @@ func (c *attachDetachController) adoptLink(at place, was leftLink) {
 		return
 	}
 	l.deleted = was.deleted
+	l.seen = l.seen || was.seen
 	n := c.world.nodes[at.node]
 	if now != attached && !was.mounted && l.state != detached && !c.showsInUse(at) {
 		delete(n.inUse, at.volume)

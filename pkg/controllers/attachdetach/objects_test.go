@@ -17,9 +17,12 @@ import (
 
 const driver = "csi.example.com"
 
-// soon is long enough for everything that is not delayed on purpose. The status of a node is written at most
-// every reportPeriod.
-const soon = 2 * reportPeriod
+// promptly is long enough for what somebody waits for, soon for everything that is not delayed on purpose. The status
+// of a node is written at most every reportPeriod.
+const (
+	promptly = 2 * reportPeriod
+	soon     = gatherPeriod + promptly
+)
 
 var once = corev1.ReadWriteOnce
 

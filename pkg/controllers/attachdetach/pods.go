@@ -40,11 +40,11 @@ type contribution struct {
 
 // contributionOf finds out what the volumes of a pod are. It calls drivers of FlexVolumes, so the lock must
 // not be held.
-func (c *attachDetachController) contributionOf(ctx context.Context, pod *corev1.Pod) contribution {
+func (c *attachDetachController) contributionOf(ctx context.Context, pod *corev1.Pod, resolver volumes.Resolver) contribution {
 	logger := klog.FromContext(ctx)
 	var found contribution
 	for i := range pod.Spec.Volumes {
-		spec, err := c.resolver.Resolve(logger, pod, &pod.Spec.Volumes[i])
+		spec, err := resolver.Resolve(logger, pod, &pod.Spec.Volumes[i])
 		if err != nil {
 			logger.V(4).Info("Skipping a volume of a pod", "pod", klog.KObj(pod), "volume", pod.Spec.Volumes[i].Name, "cause", err)
 			found.incomplete = true
@@ -90,7 +90,7 @@ func (c *attachDetachController) placePod(ctx context.Context, key types.Namespa
 		pod = nil
 	}
 	if pod != nil {
-		found = c.contributionOf(ctx, pod)
+		found = c.contributionOf(ctx, pod, c.resolver)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

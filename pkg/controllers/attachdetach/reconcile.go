@@ -76,7 +76,7 @@ func (c *attachDetachController) decideDetach(ctx context.Context, l *link, v *v
 	}
 	l.listed = false
 	if c.world.nodes[l.node].report.mayShow(l.volume) {
-		c.announce(l.node)
+		c.announce(l.node, v.delayOfWithdrawal())
 		return nil // this place is enqueued once the status is written
 	}
 	o, ok := v.start(key, detaching, now)
@@ -89,8 +89,13 @@ func (c *attachDetachController) decideDetach(ctx context.Context, l *link, v *v
 		c.metrics.forced.WithLabelValues(string(verdict.why)).Inc()
 	}
 	klog.FromContext(ctx).V(2).Info("Detaching a volume", "volume", l.volume, "node", l.node, "forced", verdict.why)
+	n := c.world.nodes[l.node]
+	ask := questions{
+		pods: !l.seen && !n.podsKnown,
+		node: verdict.why != notForced || !l.released.holds(n.report.uid, now),
+	}
 	return func() {
-		c.perform(ctx, l.place, o, func() (bool, error) { return c.detach(ctx, l.place, o, plugin, verdict.why) })
+		c.perform(ctx, l.place, o, func() (bool, error) { return c.detach(ctx, l.place, o, plugin, verdict.why, ask) })
 	}
 }
 

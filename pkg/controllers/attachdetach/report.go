@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
@@ -22,7 +23,23 @@ const (
 	reportPeriod = 100 * time.Millisecond
 	// reportDelay is the time in which changes of volumesAttached become one write.
 	reportDelay = 10 * time.Millisecond
+	// gatherPeriod is that time for changes for which nobody waits, or which others are about to follow.
+	gatherPeriod = time.Second
+	// releaseLifetime is how long the answer to a write stands in for a live read of the node.
+	releaseLifetime = 10 * time.Second
 )
+
+// release is what the answer to a write said of a volume: the Node of that UID neither reports it any more nor
+// uses it. A kubelet that has not said that it uses a volume before cannot mount it from then on.
+type release struct {
+	uid types.UID
+	at  time.Time
+}
+
+// holds reports whether a release is about the Node of a UID, and recent.
+func (r release) holds(uid types.UID, now time.Time) bool {
+	return !r.at.IsZero() && r.uid == uid && now.Sub(r.at) <= releaseLifetime
+}
 
 // report is what a node has been told about its attached volumes.
 type report struct {
@@ -90,18 +107,41 @@ func (w *world) isCurrent(n *node) bool {
 // list has a volume reported that is attached.
 func (c *attachDetachController) list(l *link) {
 	if l.state == attached && !l.listed {
-		l.listed = true
-		c.announce(l.node)
+		l.listed, l.released = true, release{}
+		c.announce(l.node, reportDelay)
 	}
 }
 
-// announce has the status of a node written soon. While writes fail, one is going to be repeated anyway.
-func (c *attachDetachController) announce(name string) {
+// announce has the status of a node written after a delay, or sooner if that was asked for before. While writes
+// fail, one is going to be repeated anyway.
+func (c *attachDetachController) announce(name string, delay time.Duration) {
 	n := c.world.nodes[name]
 	if n == nil || n.report.failing {
 		return
 	}
-	c.status.AddAfter(name, max(reportDelay, reportPeriod-c.Clock.Since(n.report.last)))
+	c.status.AddAfter(name, max(delay, reportPeriod-c.Clock.Since(n.report.last)))
+}
+
+// delayOfAttached is how long the report of a volume that is attached may wait: for others that are being attached
+// to the node.
+func (w *world) delayOfAttached(node string) time.Duration {
+	for name := range w.nodes[node].links {
+		if o := w.volumes[name].running(node); o != nil && o.kind == attaching {
+			return gatherPeriod
+		}
+	}
+	return reportDelay
+}
+
+// delayOfWithdrawal is how long a volume may stay reported that is to be detached: not at all if it is wanted on
+// another node.
+func (v *volume) delayOfWithdrawal() time.Duration {
+	for _, l := range v.links {
+		if l.isWanted() {
+			return reportDelay
+		}
+	}
+	return gatherPeriod
 }
 
 // reconcileNode writes which volumes are attached to a node, if that has changed, and enqueues the places that
@@ -120,11 +160,28 @@ func (c *attachDetachController) reconcileNode(ctx context.Context, name string)
 	if err == nil && (n.report.uid != written.UID || !isNewer(n.report.version, written.ResourceVersion)) {
 		n.report.uid, n.report.version, n.report.shown = written.UID, written.ResourceVersion, list
 	}
+	if err == nil {
+		n.release(written, list, n.report.last)
+	}
 	c.afterReport(name)
 	if err != nil {
 		return fmt.Errorf("reporting the volumes that are attached to node %s: %w", name, err)
 	}
 	return nil
+}
+
+// release records which volumes a Node released at a time: those that the answer to a write of list does not show as
+// used.
+func (n *node) release(written *corev1.Node, list []corev1.AttachedVolume, at time.Time) {
+	kept := sets.New(written.Status.VolumesInUse...)
+	for _, v := range list {
+		kept.Insert(v.Name)
+	}
+	for name, l := range n.links {
+		if !l.listed && !kept.Has(name) {
+			l.released = release{written.UID, at}
+		}
+	}
 }
 
 // prepareReport returns the node to write and what to write, nil if there is nothing to do. A node that

@@ -19,6 +19,7 @@ const (
 	read     = "get volumeattachments"
 	reported = "patch nodes/status "
 	look     = "get nodes "
+	inquired = "list pods"
 
 	succeeded  = `Normal SuccessfulAttachVolume AttachVolume.Attach succeeded for volume "v" `
 	failed     = `Warning FailedAttachVolume AttachVolume.Attach failed for volume "v" : `
@@ -57,7 +58,7 @@ func TestAVolumeIsForcedFromANodeThatIsNotHealthy(t *testing.T) {
 	s.run()
 	s.pass(maxWait)
 	s.sent(create, reported+"a")
-	s.pass(reportDelay + 1)
+	s.pass(soon)
 	s.sent(reported+"a", look+"a", remove)
 	s.is()
 	s.wantForced("reason=timeout 1")
@@ -126,16 +127,16 @@ func TestADetachThatFailsLeavesTheAttachmentUncertain(t *testing.T) {
 	s.Remove(t, aPod("pod", "a", "v"))
 	controllertest.Change(t, s.Env, "", "a", uses())
 	s.pass(soon)
-	s.sent(reported+"a", look+"a", remove)
+	s.sent(reported+"a", remove)
 	s.change(vaOf("v", "a"), detachError("stuck"))
-	s.pass(soon)
+	s.pass(reportPeriod)
 	s.is("v@a attached") // the error may be from an earlier try
-	s.pass(firstLook - soon)
+	s.pass(firstLook)
 	s.is("v@a uncertain")
 	s.shows("a")
 
 	s.Store(t, aPod("next", "a", "v"))
-	s.pass(soon)
+	s.pass(promptly)
 	s.is("v@a wanted uncertain")
 	s.shows("a")
 	s.WantEvents(t, failed+"volume attachment is being deleted")
@@ -221,7 +222,7 @@ func TestAVolumeForOneNodeIsNotAttachedToAnother(t *testing.T) {
 
 	controllertest.Change(t, s.Env, "", "a", uses())
 	s.pass(soon)
-	s.sent(reported+"a", look+"a", remove, create, reported+"b")
+	s.sent(reported+"a", remove, create, reported+"b")
 	s.is("v@b wanted attached listed")
 	s.WantEvents(t, succeeded)
 }
@@ -319,7 +320,7 @@ func TestAnAttachWaitsForTheDetach(t *testing.T) {
 	s.idle = false
 	s.pass(soon)
 	s.is("v@a wanted attached listed")
-	s.sent(create, reported+"a", reported+"a", look+"a", remove, create, reported+"a")
+	s.sent(create, reported+"a", reported+"a", remove, create, reported+"a")
 }
 
 // Pins ATT-39h, ATT-87 and ATT-21.
@@ -377,7 +378,7 @@ func TestAVolumeIsNotAttachedElsewhereWhileItsNodeCannotBeRead(t *testing.T) {
 	controllertest.Change(t, s.Env, "", "a", uses("v"))
 	s.Remove(t, aPod("pod", "a", "v"))
 	s.Store(t, aPod("other", "b", "v"))
-	s.pass(soon)
+	s.pass(promptly)
 	s.sent(reported+"a", look+"a")
 	s.pass(time.Minute)
 	s.is("v@a attached", "v@b wanted")

@@ -97,7 +97,7 @@ func TestForeignVolumeAttachmentsAreLeftAlone(t *testing.T) {
 	controllertest.Change(t, s.Env, "", "a", uses())
 	s.pass(time.Minute)
 	s.is()
-	s.sent(look+"a", read)
+	s.sent(inquired, look+"a", read)
 	s.change("foreign", func(va *storagev1.VolumeAttachment) { va.Status.Attached = false })
 	s.change("foreign", beingDeleted)
 	s.idle = true
@@ -151,7 +151,7 @@ func TestANodeOfAnotherUIDIsNotWritten(t *testing.T) {
 	s := newStage(t, aNode("a"), aVolume("v", once), aClaim("v"))
 	s.hide(&corev1.Node{})
 	s.Store(t, aNode("a", another), aPod("pod", "a", "v"))
-	s.pass(soon)
+	s.pass(promptly)
 	s.sent(create, reported+"a")
 	s.shows("a")
 	s.hide()
@@ -299,7 +299,7 @@ func TestARestartDoesNotRestartTheTimer(t *testing.T) {
 			s.Clock.Step(tc.between)
 			s.Succeed(left)
 			s.start(s.c.config)
-			s.pass(2*time.Minute + time.Second - tc.between)
+			s.pass(2*time.Minute + soon - tc.between)
 			s.is(tc.want...)
 		})
 	}
@@ -365,7 +365,7 @@ func TestAVolumeAttachmentThatTheCacheDoesNotShowIsDeleted(t *testing.T) {
 	s.hide(&storagev1.VolumeAttachment{})
 	s.idle = true
 	s.Store(t, aNode("b"), aPod("pod", "b", "v"))
-	s.pass(driverWait + soon)
+	s.pass(driverWait + promptly)
 	s.is("v@b wanted uncertain")
 	s.Remove(t, aPod("pod", "b", "v"))
 	controllertest.Change(t, s.Env, "", "b", uses())

@@ -91,7 +91,7 @@ func (c *attachDetachController) verifyPlace(ctx context.Context, at place) {
 	} else {
 		c.world.markDetached(l)
 	}
-	c.announce(at.node)
+	c.announce(at.node, reportDelay)
 	c.awaken(at)
 }
 

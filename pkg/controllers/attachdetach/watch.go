@@ -178,7 +178,7 @@ func (c *attachDetachController) nodeChanged(last *corev1.Node) {
 		return
 	}
 	if (len(n.links) > 0 || len(n.report.shown) > 0) && !c.world.isCurrent(n) {
-		c.announce(current.Name)
+		c.announce(current.Name, gatherPeriod)
 	}
 	c.judgeUnwanted(n)
 }

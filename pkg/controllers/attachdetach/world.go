@@ -45,6 +45,11 @@ type link struct {
 	// deleted is the UID of the VolumeAttachment whose deletion was requested. That one is never
 	// taken for an attachment again, also while the cache does not show the deletion.
 	deleted types.UID
+	// released is when the node was last seen to have released the volume. Only an unwanted link has it.
+	released release
+	// seen reports whether this process has seen a pod that wanted the volume there. It has not if the link was
+	// made from what is attached, and the cache does not show such a pod, maybe not yet.
+	seen bool
 }
 
 func (l *link) isWanted() bool { return len(l.pods) > 0 }
@@ -68,6 +73,9 @@ type node struct {
 	// inUse are the volumes that are mounted, or that may be.
 	inUse  map[corev1.UniqueVolumeName]bool
 	report report
+	// podsKnown reports whether a live read has shown that the volumes are known which pods want there. So
+	// those that were wanted when this process began are.
+	podsKnown bool
 }
 
 func (n *node) hasWanted() bool {
@@ -177,6 +185,7 @@ func (w *world) want(at place, what identified, pod podRef) (first bool) {
 	if first {
 		l.wanted = what
 	}
+	l.seen = true
 	l.pods[pod.UID] = pod
 	w.volumes[at.volume].exclusive = w.volumes[at.volume].exclusive || !what.allowsMultiple()
 	w.recount(l)
@@ -223,7 +232,7 @@ func (w *world) mark(at place, state attachState, what identified, devicePath st
 	if l.state == detached {
 		w.node(at.node).inUse[at.volume] = true
 	}
-	l.state = state
+	l.state, l.released = state, release{}
 	v := w.volumes[at.volume]
 	v.devicePath = devicePath
 	w.learn(v, what)

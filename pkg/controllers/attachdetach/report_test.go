@@ -1,0 +1,181 @@
+package attachdetach
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"kcmd.dev/test/controllertest"
+)
+
+// twoAttached is a stage with two volumes that pods use on a node, of which the node says nothing.
+func twoAttached(t *testing.T, more ...string) *stage {
+	t.Helper()
+	s := newStage(t, aNode("a"), aVolume("v", once), aClaim("v"), aPod("pod", "a", "v"),
+		aVolume("w", once), aClaim("w"), aPod("other", "a", "w"))
+	for _, node := range more {
+		s.Store(t, aNode(node))
+	}
+	controllertest.Change(t, s.Env, "", "a", uses())
+	s.pass(soon)
+	s.shows("a", "v", "w")
+	s.requests = nil
+	return s
+}
+
+// Volumes that nobody waits for are withdrawn together, and the answer tells that each is released.
+//
+// Pins ATT-88 and ATT-89.
+func TestVolumesAreWithdrawnTogether(t *testing.T) {
+	s := twoAttached(t)
+	s.Remove(t, aPod("pod", "a", "v"))
+	s.pass(gatherPeriod / 2)
+	s.Remove(t, aPod("other", "a", "w"))
+	s.pass(gatherPeriod/2 - time.Millisecond)
+	s.sent()
+	s.pass(time.Millisecond)
+	s.sent(reported+"a", remove, remove)
+	s.is()
+}
+
+// Pins ATT-88.
+func TestAVolumeThatIsWantedElsewhereIsWithdrawnAtOnce(t *testing.T) {
+	s := twoAttached(t, "b")
+	s.Store(t, aPod("next", "b", "v"))
+	s.run()
+	s.Remove(t, aPod("pod", "a", "v"))
+	s.pass(reportDelay)
+	s.sent(reported+"a", remove, create)
+	s.pass(reportDelay)
+	s.is("v@b wanted attached listed", "w@a wanted attached listed")
+}
+
+// While more are being attached, a node is told of those that are once a second.
+//
+// Pins ATT-88.
+func TestVolumesAreReportedTogether(t *testing.T) {
+	s := newStage(t, aNode("a"), aVolume("v", once), aClaim("v"), aVolume("w", once), aClaim("w"))
+	s.idle = true
+	s.Store(t, aPod("pod", "a", "v"), aPod("other", "a", "w"))
+	s.run()
+	s.change(vaOf("v", "a"), isAttached)
+	s.pass(gatherPeriod - time.Millisecond)
+	s.shows("a")
+	s.pass(time.Millisecond)
+	s.shows("a", "v")
+	s.change(vaOf("w", "a"), isAttached)
+	s.pass(reportPeriod)
+	s.shows("a", "v", "w")
+	s.sent(create, create, reported+"a", reported+"a")
+}
+
+// A kubelet has begun to use a volume that the cache does not show as used. The answer to the write does.
+//
+// Pins ATT-39h and ATT-89.
+func TestAVolumeThatTheAnswerShowsAsUsedIsNotReleased(t *testing.T) {
+	s := twoAttached(t)
+	s.hide(&corev1.Node{})
+	controllertest.Change(t, s.Env, "", "a", uses("v"))
+	s.Remove(t, aPod("pod", "a", "v"))
+	s.pass(soon)
+	s.sent(reported+"a", look+"a")
+	s.is("v@a attached", "w@a wanted attached listed")
+}
+
+// Pins ATT-89.
+func TestAReleaseIsOfANodeAndRecent(t *testing.T) {
+	at := controllertest.Epoch
+	for name, tc := range map[string]struct {
+		release release
+		want    bool
+	}{
+		"ATT-89: recent":               {release{"a", at}, true},
+		"ATT-89: of another Node":      {release{"b", at}, false},
+		"ATT-89: there was none":       {release{}, false},
+		"ATT-89: of long ago":          {release{"a", at.Add(-releaseLifetime - 1)}, false},
+		"ATT-89: as old as it may get": {release{"a", at.Add(-releaseLifetime)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.release.holds("a", at); got != tc.want {
+				t.Errorf("%v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// Pins ATT-89.
+func TestAReleaseEnds(t *testing.T) {
+	at := place{volumeName("v"), "a"}
+	for name, end := range map[string]func(s *stage, l *link){
+		"ATT-89: reported again":   func(s *stage, l *link) { l.listed = false; s.c.list(l) },
+		"ATT-89: attached again":   func(s *stage, _ *link) { s.c.world.markAttached(at, identified{}, "") },
+		"ATT-89: not certain":      func(s *stage, _ *link) { s.c.world.markUncertain(at, identified{}) },
+		"ATT-89: another instance": func(s *stage, _ *link) { s.restart() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := twoAttached(t)
+			l := s.c.world.links[at]
+			l.released = release{"a", s.Clock.Now()}
+			end(s, l)
+			if got := s.c.world.links[at].released; got != (release{}) {
+				t.Errorf("it was released: %+v", got)
+			}
+		})
+	}
+}
+
+// Another process has attached a volume for a pod that the caches of this one do not show, or not with its claim.
+//
+// Pins ATT-90.
+func TestAVolumeIsKeptThatAnUnseenPodWants(t *testing.T) {
+	for name, hidden := range map[string]runtime.Object{
+		"ATT-90: the pod": &corev1.Pod{}, "ATT-90: the claim": &corev1.PersistentVolumeClaim{}, "ATT-90: the volume": &corev1.PersistentVolume{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			s.hide(hidden)
+			s.Store(t, aNode("a", showing("v")), aVolume("v", once), aClaim("v"), anAttachment("v", "a", isAttached), aPod("pod", "a", "v"))
+			s.coldStart()
+			controllertest.Change(t, s.Env, "", "a", uses())
+			s.pass(time.Minute)
+			if va := s.va("v", "a"); va.DeletionTimestamp != nil {
+				t.Error("it is being detached")
+			}
+			s.hide()
+			s.pass(time.Minute)
+			s.is("v@a wanted attached listed")
+			s.Remove(t, aPod("pod", "a", "v"))
+			s.requests = nil
+			s.pass(soon)
+			s.sent(reported+"a", remove)
+		})
+	}
+}
+
+// Pods that want nothing, have ended, or are on nodes without attachments are not waited for, nor are claims that do not
+// exist. The pods of a node are listed once.
+//
+// Pins ATT-90.
+func TestAVolumeThatNoPodWantsIsDetached(t *testing.T) {
+	s := newStage(t)
+	s.Store(t, aNode("a", showing("v", "w")), aVolume("v", once), aVolume("w", once),
+		anAttachment("v", "a", isAttached), anAttachment("w", "a", isAttached),
+		aPod("lost", "a", "nothing"), aPod("plain", "a"), aPod("elsewhere", "b", "v"),
+		controllertest.Changed(aPod("done", "a", "v"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }))
+	s.coldStart()
+	s.requests = nil
+	controllertest.Change(t, s.Env, "", "a", uses())
+	s.pass(soon)
+	s.is()
+	lists := 0
+	for _, request := range s.requests {
+		if request == inquired {
+			lists++
+		}
+	}
+	if lists != 1 {
+		t.Errorf("pods were listed %d times: %q", lists, s.requests)
+	}
+}

@@ -1,0 +1,129 @@
+package attachdetach
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"kcmd.dev/pkg/controllers/kit/index"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/volumes"
+)
+
+// What is attached when a process takes over can be wanted by a pod that its caches do not show yet: the one before
+// had seen the pod, and has not written it.
+
+// confirmPods returns an unconfirmed error if there may be a pod on a node whose volumes are not known to be wanted
+// there. This is asked until it is known once, and only for volumes that no pod was ever seen to want.
+func (c *attachDetachController) confirmPods(ctx context.Context, name string) error {
+	onNode := fields.OneTermEqualSelector("spec.nodeName", name).String()
+	pods, err := c.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: onNode})
+	if err != nil {
+		return unconfirmed{fmt.Errorf("listing the pods on node %s: %w", name, err)}
+	}
+	var wanted []use
+	for i := range pods.Items {
+		if pods.Items[i].Spec.NodeName != name {
+			continue
+		}
+		uses, err := c.usesOf(ctx, &pods.Items[i])
+		if err != nil {
+			return unconfirmed{err}
+		}
+		wanted = append(wanted, uses...)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.world.nodes[name]
+	if n == nil {
+		return nil
+	}
+	if missing, ok := n.unseen(wanted); ok {
+		return unconfirmed{fmt.Errorf("waiting for the caches to show pod %s on node %s, and its volumes", missing.pod, name)}
+	}
+	n.podsKnown = true
+	return nil
+}
+
+// use is a volume that a pod wants on its node.
+type use struct {
+	volume corev1.UniqueVolumeName
+	pod    podRef
+}
+
+// unseen returns the first of these uses that is not known. On a node that is not managed no volume is wanted.
+func (n *node) unseen(uses []use) (missing use, ok bool) {
+	if !n.managed {
+		return use{}, false
+	}
+	for _, u := range uses {
+		if l := n.links[u.volume]; l == nil || l.pods[u.pod.UID] != u.pod {
+			return u, true
+		}
+	}
+	return use{}, false
+}
+
+// usesOf finds out which volumes a pod wants, from the API server where the caches do not say it.
+func (c *attachDetachController) usesOf(ctx context.Context, pod *corev1.Pod) ([]use, error) {
+	if !isBound(pod) || volumes.IsTerminated(pod) {
+		return nil, nil
+	}
+	found := c.contributionOf(ctx, pod, c.resolver)
+	if found.incomplete {
+		live, err := c.liveResolver(ctx, pod)
+		if err != nil {
+			return nil, err
+		}
+		found = c.contributionOf(ctx, pod, live)
+	}
+	var uses []use
+	for _, what := range found.wanted {
+		uses = append(uses, use{what.name(), podRef{reconcile.KeyOf(pod), pod.UID}})
+	}
+	return uses, nil
+}
+
+// liveResolver resolves the volumes of a pod by claims and PersistentVolumes that were just read.
+func (c *attachDetachController) liveResolver(ctx context.Context, pod *corev1.Pod) (volumes.Resolver, error) {
+	claims := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	pvs := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	for i := range pod.Spec.Volumes {
+		name := index.ClaimOf(pod, &pod.Spec.Volumes[i])
+		if name == "" {
+			continue
+		}
+		claim, found, err := reconcile.Found(c.Client.CoreV1().PersistentVolumeClaims(pod.Namespace).Get(ctx, name, metav1.GetOptions{}))
+		if err != nil {
+			return volumes.Resolver{}, fmt.Errorf("reading claim %s/%s: %w", pod.Namespace, name, err)
+		}
+		if !found {
+			continue
+		}
+		if err := claims.Add(claim); err != nil {
+			return volumes.Resolver{}, err
+		}
+		if claim.Spec.VolumeName == "" {
+			continue
+		}
+		pv, found, err := reconcile.Found(c.Client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{}))
+		if err != nil {
+			return volumes.Resolver{}, fmt.Errorf("reading volume %s: %w", claim.Spec.VolumeName, err)
+		}
+		if !found {
+			continue
+		}
+		if err := pvs.Add(pv); err != nil {
+			return volumes.Resolver{}, err
+		}
+	}
+	return volumes.Resolver{
+		Claims:  corelisters.NewPersistentVolumeClaimLister(claims),
+		Volumes: corelisters.NewPersistentVolumeLister(pvs),
+	}, nil
+}
