@@ -143,9 +143,10 @@ func (p *Proxy) URL() string { return p.url }
 // SourceIP is the address the audit log names for requests that came through the proxy.
 func (p *Proxy) SourceIP() string { return p.source.String() }
 
-// Kubeconfig is ControlPlane.Kubeconfig for a client that goes through the proxy.
+// Kubeconfig is ControlPlane.Kubeconfig for a client that goes through the proxy. Each proxy has files of its own: a
+// manager would follow another proxy that writes to its file.
 func (p *Proxy) Kubeconfig(name, user string, groups ...string) (path string, err error) {
-	return p.plane.KubeconfigVia(p.url, name, user, groups...)
+	return p.plane.KubeconfigVia(p.url, name+"-via-"+p.SourceIP(), user, groups...)
 }
 
 // Config is ControlPlane.Config for a client that goes through the proxy.

@@ -154,7 +154,7 @@ func (r *run) begin(proxy *faultproxy.Proxy) (*replica, error) {
 		writes: proxy.Record(r.selectWrites()),
 		reads:  proxy.Record(faultproxy.Requests{Client: "informers", Verbs: []string{"watch"}}),
 	}
-	kubeconfig, err := proxy.Kubeconfig(proxy.SourceIP(), controlplane.ManagerUser)
+	kubeconfig, err := proxy.Kubeconfig("manager", controlplane.ManagerUser)
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ func heldElsewhere(pv *corev1.PersistentVolume) string {
 // A volume is attached before kubelet may mount it, and detached when nothing uses it. The node is told
 // first that it goes.
 //
-// Pins ATT-1, ATT-23, ATT-40, ATT-40f, ATT-48 and ATT-75.
+// Pins ATT-1, ATT-23, ATT-40, ATT-40f, ATT-48, ATT-75 and ATT-89.
 func TestAVolumeComesAndGoesWithAPod(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	a := attach(t, namespace)
@@ -62,7 +62,7 @@ func TestAVolumeComesAndGoesWithAPod(t *testing.T) {
 	a.awaitNoVA(node)
 	a.awaitShown(node)
 
-	want := []string{"create volumeattachments", "patch nodes/status", "patch nodes/status", "get nodes", "delete volumeattachments"}
+	want := []string{"create volumeattachments", "patch nodes/status", "patch nodes/status", "delete volumeattachments"}
 	await.That(t, fmt.Sprintf("the requests are %q", want), func(context.Context) error {
 		events, err := cluster.Audit().Since(from, func(e *auditv1.Event) bool {
 			ref := e.ObjectRef
