@@ -2,6 +2,7 @@ package attachdetach
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,7 +90,8 @@ func (c *attachDetachController) usesOf(ctx context.Context, pod *corev1.Pod) ([
 	return uses, nil
 }
 
-// liveResolver resolves the volumes of a pod by claims and PersistentVolumes that were just read.
+// liveResolver resolves the volumes of a pod by claims and PersistentVolumes that were just read. The role of the
+// controller lets it list them, and not get one.
 func (c *attachDetachController) liveResolver(ctx context.Context, pod *corev1.Pod) (volumes.Resolver, error) {
 	claims := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	pvs := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
@@ -98,32 +100,41 @@ func (c *attachDetachController) liveResolver(ctx context.Context, pod *corev1.P
 		if name == "" {
 			continue
 		}
-		claim, found, err := reconcile.Found(c.Client.CoreV1().PersistentVolumeClaims(pod.Namespace).Get(ctx, name, metav1.GetOptions{}))
+		list, err := c.Client.CoreV1().PersistentVolumeClaims(pod.Namespace).List(ctx, named(name))
 		if err != nil {
 			return volumes.Resolver{}, fmt.Errorf("reading claim %s/%s: %w", pod.Namespace, name, err)
 		}
-		if !found {
-			continue
-		}
-		if err := claims.Add(claim); err != nil {
-			return volumes.Resolver{}, err
-		}
-		if claim.Spec.VolumeName == "" {
-			continue
-		}
-		pv, found, err := reconcile.Found(c.Client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{}))
-		if err != nil {
-			return volumes.Resolver{}, fmt.Errorf("reading volume %s: %w", claim.Spec.VolumeName, err)
-		}
-		if !found {
-			continue
-		}
-		if err := pvs.Add(pv); err != nil {
-			return volumes.Resolver{}, err
+		for i := range list.Items {
+			claim := &list.Items[i]
+			if err := errors.Join(claims.Add(claim), c.readVolume(ctx, claim.Spec.VolumeName, pvs)); err != nil {
+				return volumes.Resolver{}, err
+			}
 		}
 	}
 	return volumes.Resolver{
 		Claims:  corelisters.NewPersistentVolumeClaimLister(claims),
 		Volumes: corelisters.NewPersistentVolumeLister(pvs),
 	}, nil
+}
+
+// readVolume reads a PersistentVolume, if there is one of the name.
+func (c *attachDetachController) readVolume(ctx context.Context, name string, into cache.Store) error {
+	if name == "" {
+		return nil
+	}
+	list, err := c.Client.CoreV1().PersistentVolumes().List(ctx, named(name))
+	if err != nil {
+		return fmt.Errorf("reading volume %s: %w", name, err)
+	}
+	for i := range list.Items {
+		if err := into.Add(&list.Items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// named selects the object of a name.
+func named(name string) metav1.ListOptions {
+	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 }

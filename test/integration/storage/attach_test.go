@@ -56,6 +56,10 @@ func TestAVolumeComesAndGoesWithAPod(t *testing.T) {
 	cluster.WaitForEvent(t, namespace, pod.UID, attachSucceeded(pv))
 
 	a.reports(node, corev1.ConditionTrue, "data")
+	other := a.createNode(namespace + "-2")
+	a.createVolume(namespace, "other", once)
+	createUser(t, namespace, other, "seen", "other")
+	a.awaitShown(other, "other") // so the report before it was seen
 	cluster.DeletePodNow(t, namespace, "pod")
 	a.awaitShown(node, "data")
 	a.reports(node, corev1.ConditionTrue)
