@@ -75,9 +75,12 @@ func (c *attachDetachController) decideDetach(ctx context.Context, l *link, v *v
 		return nil
 	}
 	l.listed = false
-	if c.world.nodes[l.node].report.mayShow(l.volume) {
+	switch report := c.world.nodes[l.node].report; {
+	case report.mayShow(l.volume):
 		c.announce(l.node, v.delayOfWithdrawal())
 		return nil // this place is enqueued once the status is written
+	case report.sending: // the cache shows the write already, and its answer is under way
+		return nil
 	}
 	o, ok := v.start(key, detaching, now)
 	if !ok {

@@ -3,12 +3,14 @@ package harness
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -107,11 +109,31 @@ func (c *Cluster) SetReady(t testing.TB, namespace, name string, status corev1.C
 	}}})
 }
 
-// PatchPodStatus changes the status of a pod, as a kubelet would.
+// PatchPodStatus changes the status of a pod, as a kubelet would. A phase is changed when the pod is not Pending any
+// more: the simulated kubelet of its node, which has it Running once, would replace it.
 func (c *Cluster) PatchPodStatus(t testing.TB, namespace, name string, status map[string]any) {
 	t.Helper()
+	if _, ok := status["phase"]; ok {
+		await.That(t, "the pod "+name+" has left Pending", func(ctx context.Context) error { return c.hasBegun(ctx, namespace, name) })
+	}
 	patch := must.Get(json.Marshal(map[string]any{"status": status}))(t)
 	must.Get(c.Admin.CoreV1().Pods(namespace).Patch(t.Context(), name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"))(t)
+}
+
+// hasBegun returns an error while a simulated kubelet has yet to run a pod.
+func (c *Cluster) hasBegun(ctx context.Context, namespace, name string) error {
+	pod, err := c.Admin.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil || pod.Spec.NodeName == "" || pod.Status.Phase != corev1.PodPending {
+		return err
+	}
+	node, err := c.Admin.CoreV1().Nodes().Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && node.Annotations["kwok.x-k8s.io/node"] == "" {
+		return nil
+	}
+	if err == nil {
+		err = errors.New("it is Pending")
+	}
+	return err
 }
 
 // PatchPod applies a merge patch.
