@@ -39,7 +39,7 @@ func collection() []Case {
 				{File: collector + "/absent.go", Old: "a.cache.Add(id, a.clock.Now())", New: "a.cache.Add(id.uid, a.clock.Now())"},
 				{File: collector + "/absent.go", Old: "a.cache.Get(id)", New: "a.cache.Get(id.uid)"},
 			},
-			Caught: Test{collector, "TestAttempt", ""},
+			Caught: Test{collector, "TestWhatIsAbsentIsOneClaimForAUID", ""},
 		},
 		{
 			Name:   "a kind that cannot be listed keeps the collector from starting",
@@ -50,7 +50,7 @@ func collection() []Case {
 				{File: collector + "/controller.go", Old: "			c.startWorker.openAfter(ctx, c.Clock, syncTimeout)\n", New: "			<-ctx.Done()\n"},
 				{File: collector + "/monitors.go", Old: "		case <-timer.C():\n			return false\n", New: ""},
 			},
-			Caught: Test{collector, "TestRestart", ""},
+			Caught: Test{collector, "TestAKindThatCannotBeListedHoldsUpNothingElse", ""},
 		},
 	}
 }

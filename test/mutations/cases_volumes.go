@@ -14,12 +14,11 @@ func volumes() []Case {
 			Issues: []int{93902, 72181},
 			Story: "The controller read that a volume is attached, then looked whether a detach runs, which ended in between: it " +
 				"detached again, or told the kubelet that the volume is attached while it was being detached.",
-			Edits: []Edit{{
-				File: attach + "/reconcile.go",
-				Old:  "	if o := v.matching(key); o != nil && o.running {\n		return nil // this place is enqueued when the operation ends\n	} else if o != nil",
-				New:  "	if o := v.matching(key); o != nil && !o.running",
-			}},
-			Caught: Test{attach, "TestJudgeDetach", ""},
+			Edits: []Edit{
+				{File: attach + "/reconcile.go", Old: "		if l = c.world.links[at]; l == nil {\n			return nil\n		}\n", New: ""},
+				{File: attach + "/reconcile.go", Old: "	if l.state == detached {\n		return nil\n	}\n", New: ""},
+			},
+			Caught: Test{attach, "TestAVolumeIsAttachedAndDetached", ""},
 		},
 		{
 			Name:   "a VolumeAttachment that is being deleted counts as attached",
