@@ -90,9 +90,13 @@ func perform(ctx context.Context, plane *controlplane.ControlPlane, w *world, s 
 	if err := errors.Join(r.script(f), r.settle(reference)); err != nil {
 		out.unrest = err.Error()
 	}
+	out.footprint = r.hold()
 	cancel()
 	r.others.Wait()
 	r.end()
+	if out.left, err = r.leftBehind(context.WithoutCancel(ctx)); err != nil {
+		return outcome{}, err
+	}
 	final, err := w.state(context.WithoutCancel(ctx), s.Kinds)
 	if err != nil {
 		return outcome{}, err
