@@ -24,8 +24,8 @@ func cluster() []Case {
 		{
 			Name:   "one kind that cannot be listed keeps quotas from being counted",
 			Issues: []int{96066, 71450, 78217},
-			Story: "A custom resource with a broken webhook could not be listed. After a restart the controller waited for it for " +
-				"ever: new quotas had no status, so that nothing could be created in their namespaces.",
+			Story: "A custom resource with a broken webhook could not be listed. The controller waited for it for ever, and new " +
+				"quotas had no status.",
 			Edits: []Edit{{
 				File: quotas + "/controller.go",
 				Old:  "	timer := c.Clock.NewTimer(syncTimeout)\n",
@@ -36,8 +36,8 @@ func cluster() []Case {
 		{
 			Name:   "a reference to a deleted token stays",
 			Issues: []int{21995},
-			Story: "A Secret with a token was deleted. Its account was read from a cache that did not show the reference yet, so " +
-				"that it was left there, and pods waited for a Secret that did not exist.",
+			Story: "A token was deleted right after it was made. The cached account did not list it yet, so that nothing was removed " +
+				"from it: the account went on naming a Secret that is gone.",
 			Edits: []Edit{{
 				File: tokens + "/references.go",
 				Old:  "	account, err := c.liveAccount(ctx, k.namespace, k.accountName, k.accountUID)\n",

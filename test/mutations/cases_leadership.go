@@ -11,8 +11,7 @@ func leadership() []Case {
 		{
 			Name:   "a new leader waits for what never comes",
 			Issues: []int{74397},
-			Story: "After a failover one process held the lease and did nothing, without a word: deployments were not rolled " +
-				"out, nodes not watched, until somebody restarted it.",
+			Story: "After a failover the new leader was silent: it held the lease, and its controllers did nothing.",
 			Edits: []Edit{{
 				File: takeover + "/barrier.go",
 				Old:  "	return b.poll(patience, func() bool { return reached(k.cache, version) })\n",

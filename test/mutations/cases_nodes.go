@@ -24,8 +24,8 @@ func nodes() []Case {
 		{
 			Name:   "a watch that shows no Leases makes nodes not ready",
 			Issues: []int{85221},
-			Story: "The watch of the Leases stood still after a failure of the network. The kubelets went on renewing, and all " +
-				"nodes were marked as not ready.",
+			Story: "In large clusters the watch of the Leases was lost. The kubelets went on renewing, and their nodes were marked as " +
+				"not ready.",
 			Edits: []Edit{
 				{File: lifecycle + "/hear.go", Old: "	asked := false\n", New: "	if len(silent) > 0 {\n		return silent\n	}\n	asked := false\n"},
 				{File: lifecycle + "/giveup.go", Old: "	return r != nil && c.silent(r, c.sight.leases)\n", New: "	return r != nil\n"},
@@ -35,8 +35,8 @@ func nodes() []Case {
 		{
 			Name:   "two nodes get the same block of addresses",
 			Issues: []int{127792},
-			Story: "An autoscaler held nodes that were being deleted by a finalizer. Their addresses were freed at once and given " +
-				"to new nodes while their pods still ran: pods of two nodes had the same addresses.",
+			Story: "An autoscaler kept nodes that were being deleted by a finalizer, for minutes. Their addresses were freed at once " +
+				"and given to new nodes: two nodes had the same block.",
 			Edits: []Edit{{
 				File: ipam + "/watch.go",
 				Old:  "	if old.UID != node.UID { // deleted and recreated, seen as one update\n",

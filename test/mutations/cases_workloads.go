@@ -14,8 +14,8 @@ func workloads() []Case {
 		{
 			Name:   "a ReplicaSet that was made anew is left alone",
 			Issues: []int{69376},
-			Story: "A ReplicaSet was deleted and made anew under its name. The controller took it for the old one, whose pods it " +
-				"still waited for, and created none.",
+			Story: "A ReplicaSet was deleted and made anew under its name, so fast that the controller took it for the old one. It " +
+				"waited for what it had done for that one, and created no pods.",
 			Edits: []Edit{{
 				File: writes + "/memory.go",
 				Old:  "	if ok && r.UID != owner.GetUID() {\n		delete(m.owners, key)\n		return nil\n	}\n",
@@ -24,16 +24,24 @@ func workloads() []Case {
 			Caught: Test{writes, "TestARecreatedOwnerStartsClean", ""},
 		},
 		{
-			Name:   "a pod of a Job is counted twice",
+			Name:   "a pod of a Job is counted while it can be counted again",
 			Issues: []int{104666},
-			Story: "The controller counted a finished pod before its finalizer was gone, and was killed. Its successor found the " +
-				"pod with its finalizer, and counted it again: Jobs completed with pods that never ran.",
+			Story: "With more than 500 finished pods, UIDs left the status of a Job and were counted while their pods still had the " +
+				"finalizer, by which they could be counted once more.",
 			Edits: []Edit{{
 				File: job + "/accounting.go",
 				Old:  "		if a.tracked.Has(uid) {\n",
 				New:  "		if false && a.tracked.Has(uid) {\n",
 			}},
 			Caught: Test{job, "TestAccounting", "JOB-47: pods in the status still have the finalizer"},
+		},
+		{
+			Name:   "a pod of a Job is counted twice",
+			Issues: []int{105200},
+			Story: "A finished pod was counted and lost its finalizer. The cache of pods still showed it with the finalizer when " +
+				"the Job was looked at again: it was counted a second time, and the Job completed too early.",
+			Edits:  []Edit{{File: job + "/removals.go", Old: "		unseen.Insert(uid)\n", New: ""}},
+			Caught: Test{job, "TestAStaleCacheCountsNothingTwice", ""},
 		},
 		{
 			Name:   "a CronJob that missed a hundred times never starts again",
