@@ -20,6 +20,9 @@ import (
 // read that they were closed.
 const lingering = 15 * time.Second
 
+// ofProcess begins the stacks of goroutines that the first manager starts, and that are there for all.
+const ofProcess = "k8s.io/klog/v2.(*flushDaemon)"
+
 // footprint is what a run held and what it left behind.
 type footprint struct {
 	// held is what the leader holds in the end of each cache, registries the number of its instances, by their
@@ -76,7 +79,7 @@ func (r *run) leftBehind(ctx context.Context) ([]string, error) {
 		}
 		left = append(left, panics...)
 	}
-	goroutines, err := lastGoroutines(ctx)
+	goroutines, err := r.lastGoroutines(ctx)
 	return append(left, goroutines...), err
 }
 
@@ -110,21 +113,32 @@ func panicsIn(log io.Reader) []string {
 	return all
 }
 
-// lastGoroutines returns the goroutines of managers that do not end.
-func lastGoroutines(ctx context.Context) ([]string, error) {
-	var stacks map[string]int
+// lastGoroutines returns the goroutines of managers that do not end, other than those of an earlier run.
+func (r *run) lastGoroutines(ctx context.Context) ([]string, error) {
+	var left []string
 	var failure error
 	_ = await.Nil(ctx, lingering, func(context.Context) error { // what is left is told below
-		if stacks, failure = manager.Goroutines(); failure == nil && len(stacks) > 0 {
-			return fmt.Errorf("%d stacks", len(stacks))
+		var stacks map[string]int
+		if stacks, failure = manager.Goroutines(); failure != nil {
+			return nil
+		}
+		if left = beyond(r.before, stacks); len(left) > 0 {
+			return fmt.Errorf("%d stacks", len(left))
 		}
 		return nil
 	})
+	return left, failure
+}
+
+// beyond describes the goroutines that there are now and were not before.
+func beyond(before, now map[string]int) []string {
 	var all []string
-	for _, stack := range slices.Sorted(maps.Keys(stacks)) {
-		all = append(all, fmt.Sprintf("%d goroutines are left: %s", stacks[stack], stack))
+	for _, stack := range slices.Sorted(maps.Keys(now)) {
+		if n := now[stack] - before[stack]; n > 0 && !strings.HasPrefix(stack, ofProcess) {
+			all = append(all, fmt.Sprintf("%d goroutines are left: %s", n, stack))
+		}
 	}
-	return all, failure
+	return all
 }
 
 // leaks returns what a run held beyond the reference, and what it left.

@@ -57,3 +57,11 @@ func TestPanicsInALog(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestGoroutinesOfEarlierRunsDoNotCount(t *testing.T) {
+	before, now := map[string]int{"a": 1, "b": 1}, map[string]int{"a": 3, "b": 1, "c": 1, ofProcess + ".run": 1}
+	want := []string{"2 goroutines are left: a", "1 goroutines are left: c"}
+	if got := beyond(before, now); !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}

@@ -11,7 +11,7 @@ func leadership() []Case {
 		{
 			Name:   "a new leader waits for what never comes",
 			Issues: []int{74397},
-			Story: "After a failover the new leader was silent: it held the lease, and its controllers did nothing.",
+			Story:  "After a failover the new leader was silent: it held the lease, and its controllers did nothing.",
 			Edits: []Edit{{
 				File: takeover + "/barrier.go",
 				Old:  "	return b.poll(patience, func() bool { return reached(k.cache, version) })\n",
