@@ -25,6 +25,7 @@ func Goroutines() (map[string]int, error) {
 // which the goroutines of handlers have instead.
 func labelled(profile string) map[string]int {
 	found := map[string]int{}
+	_, profile, _ = strings.Cut(profile, "\n") // how many there are in all
 	for _, group := range strings.Split(profile, "\n\n") {
 		var n int
 		if _, err := fmt.Sscanf(group, "%d @", &n); err != nil {
