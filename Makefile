@@ -157,12 +157,20 @@ soak: sandbox ## Expose a manager to random events and failures, for SOAK_DURATI
 	SOAK_DURATION=$(SOAK_DURATION) go test -count=1 -v -timeout 24h ./test/integration/soak
 
 # make faults FAULTS=50 SCENARIO=statefulset, or SCENARIO=statefulset/killed-after/create-pods-2
+# make faults RACE=-race: under the race detector
 FAULTS ?= 100000
 SCENARIO ?= .
+RACE ?=
 .PHONY: faults
 faults: sandbox ## Inject every fault at every write of every scenario, or FAULTS of each SCENARIO
 	.bin/sandbox build
-	KCMD_FAULTS=$(FAULTS) go test -count=1 -v -timeout 24h -run 'TestFaults/$(SCENARIO)' ./test/faults
+	KCMD_FAULTS=$(FAULTS) go test $(RACE) -count=1 -v -timeout 24h -run 'TestFaults/$(SCENARIO)' ./test/faults
+
+# make mutations CASE=CronJob: the cases whose names contain that
+CASE ?= .
+.PHONY: mutations
+mutations: ## Put each known failure of the original back into the code, and require that a test catches it
+	KCMD_MUTATIONS=yes go test -count=1 -v -timeout 3h -run 'TestCasesAreCaught/$(CASE)' ./test/mutations
 
 ##@ Measure
 

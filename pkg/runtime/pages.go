@@ -186,6 +186,10 @@ func (r *Runtime) Status() status.Status {
 	return s
 }
 
+// Registries is the number of registries whose metrics are exposed: that of the process, and one of each instance of
+// a controller. It is 0 once Run has returned.
+func (r *Runtime) Registries() int { return r.hub.Attached() }
+
 // Controllers returns a snapshot of every controller, sorted by name.
 func (r *Runtime) Controllers() []supervisor.Status {
 	s := r.currentSupervisor()

@@ -13,7 +13,9 @@
 //     write is refused once, in every way in which the API server refuses.
 //  3. Every fault ends. Then the final state has to be that of the reference, and stay so (verdict.go): nothing
 //     was deleted that the reference keeps, nothing created beyond it, at no time more existed than the
-//     scenario allows, and no more than three times its writes were sent.
+//     scenario allows, and no more than three times its writes were sent. Nor may anything be left behind
+//     (oracle_leaks.go): handlers and instances beyond those of the reference while a manager leads, goroutines
+//     and metrics when all have ended, a panic in a log.
 //  4. A run is named by its scenario and its fault: the pattern and, for one at a write, how many writes of that
 //     verb to that resource came before it. So a name tells the same in every run, whatever the order in which
 //     writes to different resources come. What depends on chance or on the time of day is removed from states
@@ -25,6 +27,7 @@
 //	make faults                                  all faults, which takes hours
 //	make faults SCENARIO=statefulset FAULTS=50   50 faults of one scenario, drawn by chance
 //	make faults SCENARIO=statefulset/killed-after/create-pods-2   one of them
+//	make faults RACE=-race                       under the race detector
 //
 // "Kill" breaks the connections of a manager at the proxy, and leaves it alone with that: to the API server, and
 // so to the next manager, this is the same as kill -9.

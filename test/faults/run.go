@@ -56,6 +56,7 @@ type run struct {
 	gone     map[*replica]bool
 	failed   []error
 	others   sync.WaitGroup // what goes on beside the script
+	before   map[string]int // the goroutines that an earlier run has left
 }
 
 // perform runs a scenario with a fault, nil for none, and tells what came of it. Without a reference it ends
@@ -63,7 +64,11 @@ type run struct {
 func perform(ctx context.Context, plane *controlplane.ControlPlane, w *world, s *Scenario, f *fault, reference *outcome) (outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r := &run{ctx: ctx, scenario: s, world: w, plane: plane, standby: f != nil && f.standby, gone: map[*replica]bool{}}
+	before, err := manager.Goroutines()
+	if err != nil {
+		return outcome{}, err
+	}
+	r := &run{ctx: ctx, scenario: s, world: w, plane: plane, standby: f != nil && f.standby, gone: map[*replica]bool{}, before: before}
 	if err := w.begin(ctx, s.Kinds); err != nil {
 		return outcome{}, err
 	}
@@ -90,9 +95,13 @@ func perform(ctx context.Context, plane *controlplane.ControlPlane, w *world, s 
 	if err := errors.Join(r.script(f), r.settle(reference)); err != nil {
 		out.unrest = err.Error()
 	}
+	out.footprint = r.hold()
 	cancel()
 	r.others.Wait()
 	r.end()
+	if out.left, err = r.leftBehind(context.WithoutCancel(ctx)); err != nil {
+		return outcome{}, err
+	}
 	final, err := w.state(context.WithoutCancel(ctx), s.Kinds)
 	if err != nil {
 		return outcome{}, err

@@ -12,6 +12,7 @@ const tolerance = 3
 // outcome is what came of a run.
 type outcome struct {
 	history
+	footprint
 	writes []write
 	reads  []string // the kinds that were watched, as group resources
 	final  state
@@ -44,5 +45,5 @@ func judge(s *Scenario, reference, run outcome) []string {
 	if n, most := len(run.writes), tolerance*len(reference.writes); n > most {
 		violations = append(violations, fmt.Sprintf("%d writes were sent, %d in the reference", n, len(reference.writes)))
 	}
-	return violations
+	return append(violations, leaks(reference.footprint, run.footprint)...)
 }

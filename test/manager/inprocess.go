@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/pprof"
 	"sync"
 	"testing"
 	"time"
@@ -105,11 +106,11 @@ func Begin(ctx context.Context, cp *controlplane.ControlPlane, o runtime.Options
 	done := make(chan struct{})
 	var outcome error
 	m.done, m.failure = done, func() error { return outcome }
-	go func() {
+	go pprof.Do(ctx, pprof.Labels(label, i.Dir()), func(ctx context.Context) {
 		defer close(done)
 		defer func() { _ = log.Close() }()
 		outcome = r.Run(ctx)
-	}()
+	})
 	return m, nil
 }
 

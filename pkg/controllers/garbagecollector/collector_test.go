@@ -9,12 +9,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -429,6 +431,40 @@ func TestRestart(t *testing.T) {
 		if get, ok := action.(clienttesting.GetAction); ok && get.GetName() == "kept" {
 			t.Error("a known owner is looked up again")
 		}
+	}
+}
+
+// TestWhatIsAbsentIsOneClaimForAUID: that nothing is where one reference says does not concern a reference that says
+// something else of the same UID (kubernetes/kubernetes#98471). Pins GC-65.
+func TestWhatIsAbsentIsOneClaimForAUID(t *testing.T) {
+	wrong, right := typed(secrets, object("a", "wrong", owner("Secret", "parent"))), typed(secrets, object("a", "right", owner("ConfigMap", "parent")))
+	w := newWorld(t, typed(configMaps, object("a", "parent")), wrong, right)
+	for _, o := range []*metav1.PartialObjectMetadata{wrong, right} {
+		w.graph.apply(added(secrets, o))
+	}
+	for _, name := range []string{"wrong", "right"} {
+		if err := w.attemptToDelete(t.Context(), w.node(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := w.writes(); !slices.Equal(got, []string{"delete wrong Background wrong@1"}) {
+		t.Errorf("the writes are %q", got)
+	}
+}
+
+// TestAKindThatCannotBeListedHoldsUpNothingElse for longer than a time limit (kubernetes/kubernetes#101078).
+func TestAKindThatCannotBeListedHoldsUpNothingElse(t *testing.T) {
+	w := newWorld(t, typed(configMaps, object("a", "orphan", owner("ConfigMap", "gone"))), typed(configMaps, object("a", "kept")))
+	broken := errors.New("conversion webhook failed")
+	w.server.PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, broken })
+	w.server.PrependWatchReactor("secrets", func(clienttesting.Action) (bool, watch.Interface, error) { return true, nil, broken })
+	w.env.Run(t, w.collector)
+	w.env.EventuallyAsTimePasses(t, "what has no owner is gone", time.Second, func() bool { return !w.exists(t, configMaps, "a", "orphan") })
+	if passed := w.env.Clock.Since(controllertest.Epoch); passed < syncTimeout {
+		t.Errorf("after %v", passed)
+	}
+	if !w.exists(t, configMaps, "a", "kept") {
+		t.Error("an object without an owner is gone")
 	}
 }
 

@@ -154,13 +154,23 @@ func newLane(base *rest.Config, p *pace) (*lane, error) {
 		return &laneConn{Conn: conn, lane: l}, nil
 	})
 	var err error
-	if l.next, err = transportFor(base, l.dialer.DialContext); err != nil {
+	if l.next, err = transportFor(base, l.dial); err != nil {
 		return nil, err
 	}
 	if p != nil {
-		l.paced, err = transportFor(base, dialPaced(l.dialer, p))
+		l.paced, err = transportFor(base, dialPaced(l.dial, p))
 	}
 	return l, err
+}
+
+// dial opens a connection. net/http does not interrupt that when nobody waits for it any more, so that the lane may
+// have been closed in the meantime.
+func (l *lane) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := l.dialer.DialContext(ctx, network, address)
+	if err == nil && l.closed.Load() {
+		return nil, errors.Join(errLaneClosed, conn.Close())
+	}
+	return conn, err
 }
 
 // transportFor makes a transport with connections of its own.

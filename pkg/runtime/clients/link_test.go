@@ -326,3 +326,31 @@ func TestCloseLeavesNoConnection(t *testing.T) {
 		t.Errorf("a write after the end gives %v", err)
 	}
 }
+
+// TestAConnectionThatIsBeingMadeWhenItsLaneClosesIsClosed: net/http goes on dialling for a request that has been given up.
+func TestAConnectionThatIsBeingMadeWhenItsLaneClosesIsClosed(t *testing.T) {
+	dialling, goOn := make(chan struct{}), make(chan struct{})
+	near, far := net.Pipe()
+	l, err := newLane(&rest.Config{Host: "http://localhost", Dial: func(context.Context, string, string) (net.Conn, error) {
+		close(dialling)
+		<-goOn
+		return near, nil
+	}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dialled := make(chan error)
+	go func() {
+		_, err := l.dial(t.Context(), "tcp", "localhost:80")
+		dialled <- err
+	}()
+	<-dialling
+	l.close()
+	close(goOn)
+	if err := <-dialled; !errors.Is(err, errLaneClosed) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := far.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("reading from the other side gives %v", err)
+	}
+}

@@ -66,9 +66,9 @@ func (p *pace) pause(d time.Duration) {
 }
 
 // dialPaced makes connections that are read in batches.
-func dialPaced(dialer *connrotation.Dialer, p *pace) func(ctx context.Context, network, address string) (net.Conn, error) {
+func dialPaced(dial connrotation.DialFunc, p *pace) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := dialer.DialContext(ctx, network, address)
+		conn, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}

@@ -14,9 +14,6 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/config/v1beta1"
 )
@@ -24,11 +21,8 @@ import (
 const (
 	// lookupConfigMap is where kube-apiserver publishes whom it trusts.
 	lookupConfigMap = "extension-apiserver-authentication"
-	// tokenReviewTimeout bounds one TokenReview.
-	tokenReviewTimeout = 10 * time.Second
-	// reviewQPS and reviewBurst are so high that this side does not limit reviews: the API
-	// server does.
-	reviewQPS, reviewBurst = 200, 400
+	// reviewTimeout bounds one TokenReview or SubjectAccessReview.
+	reviewTimeout = 10 * time.Second
 )
 
 // authenticateBy decides who a request is from: the front proxy, the owner of a client
@@ -36,7 +30,7 @@ const (
 // looked up in the background, for as long as it takes and again when it changes. The
 // endpoint does not wait for the API server: a client that is not known yet is anonymous.
 func (in *infos) authenticateBy(c v1beta1.Authentication) error {
-	client, err := reviewClient(c.Kubeconfig)
+	client, err := in.reviews.client(c.Kubeconfig, 0) // it watches as well
 	if err != nil {
 		return err
 	}
@@ -44,7 +38,7 @@ func (in *infos) authenticateBy(c v1beta1.Authentication) error {
 		Anonymous:                &apiserverconfig.AnonymousAuthConfig{Enabled: true},
 		CacheTTL:                 c.CacheTTL.Duration,
 		WebhookRetryBackoff:      options.DefaultAuthWebhookRetryBackoff(),
-		TokenAccessReviewTimeout: tokenReviewTimeout,
+		TokenAccessReviewTimeout: reviewTimeout,
 	}
 	lookup := client
 	if *c.SkipLookup {
@@ -71,29 +65,6 @@ func (in *infos) authenticateBy(c v1beta1.Authentication) error {
 	}
 	in.authentication.Authenticator, _, err = by.New()
 	return err
-}
-
-// reviewClient returns the client for TokenReviews. It is nil if there is no API server to
-// ask: neither a kubeconfig nor a pod that the process runs in.
-func reviewClient(kubeconfig string) (kubernetes.Interface, error) {
-	if kubeconfig == "" {
-		config, err := rest.InClusterConfig()
-		if err != nil {
-			klog.Background().Info("There is no API server that can review tokens", "reason", err.Error())
-			return nil, nil
-		}
-		return newReviewClient(config)
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("loading the kubeconfig: %w", err)
-	}
-	return newReviewClient(config)
-}
-
-func newReviewClient(config *rest.Config) (kubernetes.Interface, error) {
-	config.QPS, config.Burst = reviewQPS, reviewBurst
-	return kubernetes.NewForConfig(config)
 }
 
 // clientCA returns the CAs that client certificates are verified against, nil if they are not

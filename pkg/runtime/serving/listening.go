@@ -38,7 +38,8 @@ type listening struct {
 	socket *net.TCPListener
 	server *http.Server
 	cancel context.CancelFunc // ends following certificates
-	served chan struct{}      // closed when nothing is accepted any more
+	asked  *reviews
+	served chan struct{} // closed when nothing is accepted any more
 }
 
 // newHTTPServer makes a server with the limits.
@@ -83,6 +84,7 @@ func (l *listening) stopListening() {
 func (l *listening) drain() {
 	ctx, cancel := context.WithTimeout(context.Background(), requestGrace)
 	defer cancel()
+	defer l.asked.close()
 	defer l.cancel()
 	if err := l.server.Shutdown(ctx); err != nil {
 		_ = l.server.Close()

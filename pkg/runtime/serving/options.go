@@ -6,6 +6,11 @@ import (
 	"net/http"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/authorization/path"
+	"k8s.io/apiserver/pkg/authorization/union"
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/server/options"
@@ -20,6 +25,7 @@ type infos struct {
 	serving        *server.SecureServingInfo
 	authentication server.AuthenticationInfo
 	authorization  server.AuthorizationInfo
+	reviews        *reviews
 }
 
 // prepare reads certificates and looks up who may do what. It opens nothing.
@@ -30,7 +36,7 @@ func prepare(c v1beta1.Serving, last *generated) (*infos, *generated, error) {
 	}
 	certs.DisableHTTP2 = !*c.HTTP2.Enabled
 	certs.HTTP2MaxStreamsPerConnection = int(*c.HTTP2.MaxStreamsPerConnection)
-	in := infos{serving: certs}
+	in := infos{serving: certs, reviews: newReviews()}
 	if err := in.authenticateBy(c.Authentication); err != nil {
 		return nil, nil, fmt.Errorf("setting up authentication: %w", err)
 	}
@@ -95,13 +101,30 @@ func (u unhinted) Run(ctx context.Context, workers int) {
 	}
 }
 
+// authorizeBy decides what a request may do: anything if it is from an administrator, what everybody may, and else
+// what the API server says.
 func (in *infos) authorizeBy(c v1beta1.Authorization) error {
-	o := options.NewDelegatingAuthorizationOptions()
-	o.RemoteKubeConfigFile = c.Kubeconfig
-	o.RemoteKubeConfigFileOptional = true
-	o.AllowCacheTTL = c.AuthorizedTTL.Duration
-	o.DenyCacheTTL = c.UnauthorizedTTL.Duration
-	o.AlwaysAllowPaths = c.AlwaysAllowPaths
-	o.AlwaysAllowGroups = []string{"system:masters"}
-	return o.ApplyTo(&in.authorization)
+	everybody, err := path.NewAuthorizer(c.AlwaysAllowPaths)
+	if err != nil {
+		return err
+	}
+	all := []authorizer.Authorizer{authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup), everybody}
+	client, err := in.reviews.client(c.Kubeconfig, reviewTimeout)
+	if err != nil {
+		return err
+	}
+	if client != nil {
+		asked, err := authorizerfactory.DelegatingAuthorizerConfig{
+			SubjectAccessReviewClient: client.AuthorizationV1(),
+			AllowCacheTTL:             c.AuthorizedTTL.Duration,
+			DenyCacheTTL:              c.UnauthorizedTTL.Duration,
+			WebhookRetryBackoff:       options.DefaultAuthWebhookRetryBackoff(),
+		}.New()
+		if err != nil {
+			return err
+		}
+		all = append(all, asked)
+	}
+	in.authorization.Authorizer = union.New(all...)
+	return nil
 }

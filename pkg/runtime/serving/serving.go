@@ -61,7 +61,7 @@ func (s *Server) leaveLocked(old *listening) {
 }
 
 func (s *Server) listen(ctx context.Context, socket *net.TCPListener, c v1beta1.Serving, in *infos) *listening {
-	l := &listening{place: placeOf(c), socket: socket, served: make(chan struct{})}
+	l := &listening{place: placeOf(c), socket: socket, served: make(chan struct{}), asked: in.reviews}
 	ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	l.server = newHTTPServer(in.protect(s.handler(c), c, s.clock, s.metrics), in.serving)
 	l.server.TLSConfig = negotiate(ctx, in.serving)

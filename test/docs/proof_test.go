@@ -1,0 +1,37 @@
+package docs
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"testing"
+
+	"kcmd.dev/test/mutations"
+)
+
+// TestProofIsUpToDate: docs/proof.md lists the failures of the past that tests catch.
+func TestProofIsUpToDate(t *testing.T) {
+	var table strings.Builder
+	table.WriteString("| issue | what happened | put back in | caught by |\n|---|---|---|---|\n")
+	for _, c := range mutations.Cases() {
+		var issues, files []string
+		for _, n := range c.Issues {
+			issues = append(issues, fmt.Sprintf("[#%d](https://github.com/kubernetes/kubernetes/issues/%d)", n, n))
+		}
+		for _, e := range c.Edits {
+			if link := fmt.Sprintf("[%s](../%s)", path.Base(e.File), e.File); !strings.Contains(strings.Join(files, " "), link) {
+				files = append(files, link)
+			}
+		}
+		caught := "`" + c.Caught.Name + "`"
+		if c.Caught.Row != "" {
+			caught += ", row “" + c.Caught.Row + "”"
+		}
+		fmt.Fprintf(&table, "| %s | **%s.** %s | %s | %s in [%s](../%s) |\n", strings.Join(issues, ", "), capital(c.Name), c.Story,
+			strings.Join(files, ", "), caught, path.Base(c.Caught.Package), c.Caught.Package)
+	}
+	checkGenerated(t, "docs/proof.md", table.String())
+}
+
+// capital begins a sentence.
+func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
