@@ -2,10 +2,16 @@ package faults
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/test/await"
+	"kcmd.dev/test/integration/harness"
 )
 
 // leapingClock is the real clock, put forward by a scenario when it likes. What waits for a time that is past then,
@@ -96,9 +102,20 @@ func (t *leapingTimer) Reset(d time.Duration) bool {
 	return t.real.Reset(d)
 }
 
-// Pass puts the clock of the controllers forward.
+// postpone has the clock count as put forward just now.
+func (c *leapingClock) postpone() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leapt = time.Now()
+}
+
+// Pass puts the clock of the controllers forward when they run: a manager that does something else just then gives
+// up, since it takes minutes or days.
 func Pass(d time.Duration) Action {
-	return func(_ context.Context, w *world) error {
+	return func(ctx context.Context, w *world) error {
+		if err := await.Nil(ctx, patience, w.settled); err != nil {
+			return fmt.Errorf("waiting until controllers run: %w", err)
+		}
 		w.clock.leap(d)
 		return nil
 	}
@@ -108,13 +125,46 @@ func Pass(d time.Duration) Action {
 const pace = time.Second
 
 // InTime is that a condition holds once some more time has passed: what has failed is tried again in the next pass,
-// minutes or days later. The clock is put forward by a period again and again until it does.
+// minutes or days later. The clock is put forward by a period again and again until it does. A lease may end by that,
+// after which controllers get the time to run again.
 func InTime(period time.Duration, condition Condition) Condition {
 	return func(ctx context.Context, w *world) error {
 		err := condition(ctx, w)
-		if err != nil && !w.clock.lately(pace) {
+		switch {
+		case err == nil || w.clock.lately(pace):
+		case w.settled(ctx) != nil:
+			w.clock.postpone()
+		default:
 			w.clock.leap(period)
 		}
 		return err
 	}
+}
+
+// settled is nil if a manager leads that does nothing but run controllers, and no fault is just being injected.
+func (w *world) settled(ctx context.Context) error {
+	if n := w.faults.Load(); n > 0 {
+		return fmt.Errorf("%d faults are being injected", n)
+	}
+	leader, err := w.leader(ctx)
+	if err != nil {
+		return err
+	}
+	status, err := leader.Status(ctx)
+	if err != nil {
+		return err
+	}
+	var running bool
+	for _, c := range status.Controllers {
+		switch {
+		case c.Pending || c.State == supervisor.Stopping:
+			return fmt.Errorf("%s is %s", c.Name, c.State)
+		case c.State == supervisor.Running:
+			running = true
+		}
+	}
+	if !running {
+		return errors.New("no controller runs")
+	}
+	return harness.LoopsBegan(&status)
 }

@@ -277,6 +277,8 @@ func meanwhile[T any](r *run, happened <-chan T, do func() error) {
 		case <-r.ctx.Done():
 			return
 		}
+		r.world.faults.Add(1)
+		defer r.world.faults.Add(-1)
 		if err := do(); err != nil {
 			r.fail(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +32,8 @@ type world struct {
 	before map[schema.GroupResource][]string
 	// clock is that of the controllers if the script puts it forward.
 	clock *leapingClock
+	// faults counts what is being done about faults beside the script.
+	faults atomic.Int32
 	// leader returns the manager that leads.
 	leader func(context.Context) (*manager.Manager, error)
 	// silent are the nodes whose kubelets report nothing.
