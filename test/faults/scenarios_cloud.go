@@ -195,6 +195,7 @@ func cloudNodes() Scenario {
 		Name:        "cloud-node",
 		Bare:        true,
 		Controllers: func(c *manager.Config) []**bool { return []**bool{&c.Controllers.CloudNode.Enabled} },
+		Clock:       fast,
 		Configure:   withCloud,
 		Before:      emptyCloud,
 		Kinds:       []schema.GroupVersionResource{nodes},

@@ -154,6 +154,7 @@ spec:
 			settings.SyncPeriod = &metav1.Duration{Duration: time.Second}
 			settings.CPUInitializationPeriod, settings.InitialReadinessDelay = &metav1.Duration{}, &metav1.Duration{}
 		},
+		Clock:  fast, // it looks every second
 		Before: []Action{ServeMetrics},
 		Kinds:  []schema.GroupVersionResource{autoscalers, deployments, pods},
 		Steps: []Step{
