@@ -35,7 +35,7 @@ func podGroupProtection() Scenario {
 		Steps: []Step{
 			{
 				"create groups",
-				[]Action{Node("node-a"), group("empty"), group("used"), group("kept"), member("a", "used"), member("b", "used"), member("c", "kept")},
+				[]Action{group("empty"), group("used"), group("kept"), member("a", "used"), member("b", "used"), member("c", "kept")},
 				nil,
 			},
 			{"delete groups", []Action{remove("podgroups", "empty"), remove("podgroups", "used")}, []Condition{Gone("podgroups", "empty")}},
