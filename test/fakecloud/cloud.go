@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 
@@ -46,6 +47,7 @@ func The() *Cloud { return shared }
 
 var shared = &Cloud{
 	backend: &fake.Cloud{ExternalIP: net.ParseIP(BalancerIP), RouteMap: map[string]*fake.Route{}},
+	owners:  map[string]string{},
 	gone:    map[string]bool{},
 	off:     map[string]bool{},
 	fails:   map[string]error{},
@@ -55,9 +57,10 @@ var shared = &Cloud{
 type Cloud struct {
 	mu      sync.Mutex
 	backend *fake.Cloud
-	gone    map[string]bool  // nodes without an instance
-	off     map[string]bool  // nodes whose instance is shut down
-	fails   map[string]error // calls that fail
+	owners  map[string]string // the Services of load balancers, as <namespace>/<name>, by name
+	gone    map[string]bool   // nodes without an instance
+	off     map[string]bool   // nodes whose instance is shut down
+	fails   map[string]error  // calls that fail
 	holds   []*Hold
 	calls   []*Call
 }
@@ -118,6 +121,14 @@ func (c *Cloud) ShutDown(node string) {
 	c.off[node] = true
 }
 
+// Restore brings the instance of a node back, and starts it.
+func (c *Cloud) Restore(node string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.gone, node)
+	delete(c.off, node)
+}
+
 // Calls returns the calls so far whose What begins with prefix.
 func (c *Cloud) Calls(prefix string) []Call {
 	c.mu.Lock()
@@ -144,6 +155,27 @@ func (c *Cloud) Routes(node string) []string {
 	return destinations
 }
 
+// Contents lists what controllers have made in the cloud, sorted: load balancers with the nodes behind them, and
+// routes.
+func (c *Cloud) Contents() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []string
+	for name, balancer := range c.backend.Balancers {
+		var hosts []string
+		for _, node := range balancer.Hosts {
+			hosts = append(hosts, node.Name)
+		}
+		slices.Sort(hosts)
+		all = append(all, fmt.Sprintf("load balancer of %s: %s", c.owners[name], strings.Join(hosts, " ")))
+	}
+	for _, r := range c.backend.RouteMap {
+		all = append(all, fmt.Sprintf("route to %s: %s", r.Route.TargetNode, r.Route.DestinationCIDR))
+	}
+	slices.Sort(all)
+	return all
+}
+
 // Reset empties the cloud and forgets the calls, for a test that runs more than once. No controller may run.
 func (c *Cloud) Reset() {
 	c.mu.Lock()
@@ -151,6 +183,7 @@ func (c *Cloud) Reset() {
 	clear(c.gone)
 	clear(c.off)
 	clear(c.fails)
+	clear(c.owners)
 	clear(c.backend.RouteMap)
 	clear(c.backend.Balancers)
 	c.holds, c.calls = nil, nil

@@ -89,6 +89,7 @@ func (p *provider) GetLoadBalancer(ctx context.Context, cluster string, service 
 func (p *provider) EnsureLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node) (status *corev1.LoadBalancerStatus, err error) {
 	err = p.do(ctx, "EnsureLoadBalancer", keyOf(service), func() error {
 		var err error
+		p.cloud.owners[cloudprovider.DefaultLoadBalancerName(service)] = keyOf(service)
 		status, err = p.cloud.backend.EnsureLoadBalancer(ctx, cluster, service, nodes)
 		return err
 	})

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/yaml"
 )
 
@@ -174,6 +175,37 @@ func ClaimRecorded(pod string) Condition {
 			return err
 		}
 		return OwnedBy(pod, "resourceclaims", name)(ctx, w)
+	}
+}
+
+// Seen is that the caches of the manager that leads show an object as it is, or something newer.
+func Seen(resource, name string) Condition {
+	return func(ctx context.Context, w *world) error {
+		client, err := w.of(resource)
+		if err != nil {
+			return err
+		}
+		o, err := client.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		leader, err := w.leader(ctx)
+		if err != nil {
+			return err
+		}
+		status, err := leader.Status(ctx)
+		if err != nil {
+			return err
+		}
+		for _, cache := range status.Informers {
+			if cache.Resource != schema.ParseGroupResource(resource).Resource {
+				continue
+			}
+			if order, err := resourceversion.CompareResourceVersion(cache.ResourceVersion, o.GetResourceVersion()); err != nil || order < 0 {
+				return errors.Join(err, fmt.Errorf("a cache of %s is at %q, %s at %s", resource, cache.ResourceVersion, name, o.GetResourceVersion()))
+			}
+		}
+		return nil
 	}
 }
 

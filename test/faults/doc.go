@@ -4,8 +4,9 @@
 //  1. A Scenario is a script of what users do, in a namespace of its own, with the controllers that react.
 //     Objects without a namespace belong to the run in which they were created. Scenarios about nodes and volumes
 //     take place in a cluster without nodes and scheduler, and play other programs themselves: kubelets, an
-//     attacher. The reference run has no fault. It tells which writes the controllers send and in which order,
-//     which kinds they read, and how everything ends.
+//     attacher. Scenarios about what happens minutes or days later put the clock of the controllers forward. Those
+//     about a cloud have one in memory, and what is in it counts. The reference run has no fault. It tells which
+//     writes the controllers send and in which order, which kinds they read, and how everything ends.
 //  2. From that, the faults follow (patterns.go), as in "Automatic Reliability Testing For Cluster Management
 //     Controllers" (Sieve, OSDI 2022). Intermediate states: the process ends right before, or right
 //     after, each write. Stale states: a cache shows the past, of each kind, at each step, also across a restart

@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	kcmruntime "kcmd.dev/pkg/runtime"
@@ -77,7 +78,16 @@ func perform(ctx context.Context, plane *controlplane.ControlPlane, w *world, s 
 		return outcome{}, err
 	}
 	defer seen.stop()
+	if s.Leaps {
+		w.clock = newLeapingClock()
+	}
+	w.leader = r.leader
 	defer r.end()
+	for _, do := range s.Before {
+		if err := do(ctx, w); err != nil {
+			return outcome{}, err
+		}
+	}
 	if err := r.start(); err != nil {
 		return outcome{}, err
 	}
@@ -102,7 +112,7 @@ func perform(ctx context.Context, plane *controlplane.ControlPlane, w *world, s 
 	if out.left, err = r.leftBehind(context.WithoutCancel(ctx)); err != nil {
 		return outcome{}, err
 	}
-	final, err := w.state(context.WithoutCancel(ctx), s.Kinds)
+	final, err := w.state(context.WithoutCancel(ctx), s)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -167,7 +177,7 @@ func (r *run) begin(proxy *faultproxy.Proxy) (*replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	one.Manager, err = manager.Begin(r.ctx, r.plane, kcmruntime.Options{Clock: r.scenario.Clock}, func(c *manager.Config) {
+	one.Manager, err = manager.Begin(r.ctx, r.plane, kcmruntime.Options{Clock: r.clock()}, func(c *manager.Config) {
 		c.ClientConnection.Kubeconfig = kubeconfig
 		harness.Settle(time.Millisecond)(c)
 		c.Reload.DrainTimeout = &metav1.Duration{Duration: drainTimeout}
@@ -180,6 +190,8 @@ func (r *run) begin(proxy *faultproxy.Proxy) (*replica, error) {
 			harness.WithoutLease(c)
 		} else if r.scenario.Clock != nil { // leases last by the clock of the manager
 			harness.Lease(2*time.Minute, 80*time.Second, 16*time.Second)(c)
+		} else if r.scenario.Leaps {
+			harness.Lease(time.Hour, 50*time.Minute, 2*time.Second)(c)
 		}
 		c.LeaderElection.ResourceName = r.world.namespace
 	})
@@ -190,6 +202,14 @@ func (r *run) begin(proxy *faultproxy.Proxy) (*replica, error) {
 	defer r.mu.Unlock()
 	r.replicas = append(r.replicas, one)
 	return one, nil
+}
+
+// clock is that of the managers.
+func (r *run) clock() clock.WithTicker {
+	if r.scenario.Leaps {
+		return r.world.clock
+	}
+	return r.scenario.Clock
 }
 
 // first is the manager that was started first.
@@ -266,6 +286,8 @@ func meanwhile[T any](r *run, happened <-chan T, do func() error) {
 		case <-r.ctx.Done():
 			return
 		}
+		r.world.faults.Add(1)
+		defer r.world.faults.Add(-1)
 		if err := do(); err != nil {
 			r.fail(err)
 		}
@@ -333,7 +355,7 @@ func (r *run) settle(reference *outcome) error {
 		err := r.idle()
 		if err == nil && reference != nil {
 			var is state
-			if is, err = r.world.state(r.ctx, r.scenario.Kinds); err == nil && len(differences(reference.final, is)) > 0 {
+			if is, err = r.world.state(r.ctx, r.scenario); err == nil && len(differences(reference.final, is)) > 0 {
 				err = errors.New("the final state differs")
 			}
 		}
@@ -347,6 +369,8 @@ func (r *run) settle(reference *outcome) error {
 		return nil
 	})
 }
+
+var errNoLeader = errors.New("no manager leads")
 
 // idle is nil if no manager that leads has anything to do.
 func (r *run) idle() error {
@@ -372,9 +396,24 @@ func (r *run) idle() error {
 		}
 	}
 	if !leads {
-		return errors.New("no manager leads")
+		return errNoLeader
 	}
 	return nil
+}
+
+// leader returns the manager that leads.
+func (r *run) leader(ctx context.Context) (*manager.Manager, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, one := range r.replicas {
+		if r.gone[one] {
+			continue
+		}
+		if s, err := one.Status(ctx); err == nil && s.Leadership.Leading {
+			return one.Manager, nil
+		}
+	}
+	return nil, errNoLeader
 }
 
 // workersOf returns the numbers of workers of the controllers that are on.

@@ -32,12 +32,18 @@ type Scenario struct {
 	Bare bool
 	// Clock is that of the controllers; the real one if it is nil.
 	Clock clock.WithTicker
+	// Leaps has each run have a clock of its own, which the script puts forward.
+	Leaps bool
+	// Before is done before the controllers begin. Optional.
+	Before []Action
 	// Beside is what other programs do meanwhile, until their context ends. Optional.
 	Beside []func(context.Context, *world) error
 	// Kinds are those of the objects whose final state counts. What exists of them before a run in the whole
 	// cluster is no part of it.
 	Kinds []schema.GroupVersionResource
-	Steps []Step
+	// Outside lists what counts besides objects of the API server, each on a line. Optional.
+	Outside func() []string
+	Steps   []Step
 	// AtMost is how many objects may exist at any time that are not being deleted and have not ended, by
 	// resource and name: pods/web-*.
 	AtMost map[string]int

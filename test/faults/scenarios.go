@@ -16,6 +16,9 @@ func Scenarios() []Scenario {
 		collectionScenarios(),
 		[]Scenario{volumeBinder(), attachDetach(), volumeExpander(), volumeProtection(), classProtection()},
 		[]Scenario{nodeLifecycle(), taintEviction(), podGarbageCollector(), nodeIPAM(), nodeTTL()},
+		cloudScenarios(),
+		cleaningScenarios(),
+		[]Scenario{autoscalerWithMetrics(), trustBundlePublisher(), podGroupProtection(), poolStatus(), seLinuxWarning()},
 		[]Scenario{certificates(), roleAggregation(), serviceRanges(), admissionPolicies(), storageVersionGC(), storageVersionMigrator(), deviceTaintEviction()},
 	)
 }

@@ -2,8 +2,11 @@ package faults
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -13,6 +16,7 @@ import (
 var (
 	slicesOfDevices = resourcev1.SchemeGroupVersion.WithResource("resourceslices")
 	deviceClaims    = resourcev1.SchemeGroupVersion.WithResource("resourceclaims")
+	poolRequests    = resourcev1alpha3.SchemeGroupVersion.WithResource("resourcepoolstatusrequests")
 )
 
 const devicePool = "pool"
@@ -53,6 +57,62 @@ spec:
 		claim.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: name, UID: pod.UID}}
 		_, err = w.admin.ResourceV1().ResourceClaims(w.namespace).UpdateStatus(ctx, claim, metav1.UpdateOptions{})
 		return err
+	}
+}
+
+// poolStatus answers requests about the pools of drivers. Answers are deleted after an hour, requests without one
+// after a day, in passes that are ten minutes apart.
+func poolStatus() Scenario {
+	// slice is one of several of a pool.
+	slice := func(name, driver, pool string, of int) Action {
+		return Create(fmt.Sprintf(`
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: %s}
+spec: {driver: %s, allNodes: true, pool: {name: %s, generation: 1, resourceSliceCount: %d}, devices: [{name: %s-0}, {name: %s-1}]}
+`, name, driver, pool, of, name, name))
+	}
+	request := func(name, driver string) Action {
+		return Create(fmt.Sprintf("{apiVersion: resource.k8s.io/v1alpha3, kind: ResourcePoolStatusRequest, metadata: {name: %s}, spec: {driver: %s}}", name, driver))
+	}
+	answered := func(name, total, allocated string) Condition {
+		return Has("resourcepoolstatusrequests", name, "{.status.conditions[?(@.type=='Complete')].status}", "True",
+			"{.status.pools[*].totalDevices}", total, "{.status.pools[*].allocatedDevices}", allocated)
+	}
+	gone := func(name string) Condition {
+		return InTime(10*time.Minute, Gone("resourcepoolstatusrequests", name))
+	}
+	const other = "other.example.com"
+	return Scenario{
+		Name: "resourcepoolstatusrequest",
+		Bare: true,
+		Controllers: func(c *manager.Config) []**bool {
+			return []**bool{&c.Controllers.ResourcePoolStatusRequest.Enabled}
+		},
+		Configure: func(c *manager.Config) { c.FeatureGates = map[string]bool{"DRAResourcePoolStatus": true} },
+		Leaps:     true,
+		Kinds:     []schema.GroupVersionResource{poolRequests, slicesOfDevices, deviceClaims, pods},
+		Steps: []Step{
+			{"use a device", []Action{slice("first", csiDriver, devicePool, 1), useDevice("user", "first-0", "")}, []Condition{Seen("resourceslices", "first"), Seen("resourceclaims", "user")}},
+			{
+				"ask for pools, also as soon as they are published",
+				[]Action{request("known", csiDriver), slice("second", other, "whole", 1), request("fresh", other), request("none", "unknown.example.com")},
+				[]Condition{answered("known", "2", "1"), answered("fresh", "2", "0"), answered("none", "", "")},
+			},
+			{"ask for a pool that is not complete", []Action{slice("third", "late.example.com", "half", 2), request("waits", "late.example.com")}, nil},
+			{"complete it", []Action{slice("fourth", "late.example.com", "half", 2)}, []Condition{answered("waits", "4", "0")}},
+			{
+				"ask again under the name",
+				[]Action{Delete("resourcepoolstatusrequests", "known", metav1.DeletePropagationBackground), request("known", csiDriver)},
+				[]Condition{answered("known", "2", "1")},
+			},
+			{
+				"let an hour pass",
+				[]Action{slice("fifth", "never.example.com", "half", 2), request("pending", "never.example.com"), Pass(70 * time.Minute)},
+				[]Condition{gone("known"), gone("fresh"), gone("none"), gone("waits")},
+			},
+			{"let a day pass", []Action{Check(Count("resourcepoolstatusrequests", "", 1)), Pass(24 * time.Hour)}, []Condition{gone("pending")}},
+		},
 	}
 }
 

@@ -73,6 +73,7 @@ spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, minRe
 			c.Controllers.HorizontalPodAutoscaler.SyncPeriod = &metav1.Duration{Duration: time.Second}
 			return []**bool{&c.Controllers.HorizontalPodAutoscaler.Enabled}
 		},
+		Clock: fast,
 		Kinds: []schema.GroupVersionResource{autoscalers, deployments},
 		Steps: []Step{
 			{"create a Deployment", []Action{Create(deployment)}, nil},

@@ -27,7 +27,7 @@ type object struct {
 type state []object
 
 var (
-	timePattern    = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
+	timePattern    = regexp.MustCompile(`\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d))?`)
 	uidPattern     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	hashed         = regexp.MustCompile(`^csi-[0-9a-f]{64}$`)
 	madeUp         = regexp.MustCompile(`^[bcdfghjklmnpqrstvwxz2456789]{5}$`)

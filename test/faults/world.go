@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/test/await"
+	"kcmd.dev/test/manager"
 )
 
 // world is where a scenario takes place: a namespace, and what was created in the cluster beside it since the
@@ -28,6 +30,12 @@ type world struct {
 	// before are the names of the cluster-scoped objects of the kinds of the scenario that existed before the
 	// run, which are no part of it.
 	before map[schema.GroupResource][]string
+	// clock is that of the controllers if the script puts it forward.
+	clock *leapingClock
+	// faults counts what is being done about faults beside the script.
+	faults atomic.Int32
+	// leader returns the manager that leads.
+	leader func(context.Context) (*manager.Manager, error)
 	// silent are the nodes whose kubelets report nothing.
 	silent sync.Map
 }
@@ -114,9 +122,9 @@ func (w *world) list(ctx context.Context, kinds []schema.GroupVersionResource) (
 	return all, nil
 }
 
-// state returns what exists of some kinds, without what differs from run to run.
-func (w *world) state(ctx context.Context, kinds []schema.GroupVersionResource) (state, error) {
-	exists, err := w.list(ctx, kinds)
+// state returns what exists of the kinds of a scenario and outside, without what differs from run to run.
+func (w *world) state(ctx context.Context, s *Scenario) (state, error) {
+	exists, err := w.list(ctx, s.Kinds)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +132,13 @@ func (w *world) state(ctx context.Context, kinds []schema.GroupVersionResource) 
 	for kind, list := range exists {
 		objects[kind.Resource] = list
 	}
-	return stateOf(w.namespace, objects)
+	all, err := stateOf(w.namespace, objects)
+	if err == nil && s.Outside != nil {
+		for _, line := range s.Outside() {
+			all = append(all, object{key: strings.ReplaceAll(line, w.namespace, "NAMESPACE")})
+		}
+	}
+	return all, err
 }
 
 // clear deletes what a run has left. The namespace itself stays: there is nobody to end it.

@@ -67,11 +67,11 @@ func TestCasesAreCaught(t *testing.T) {
 			continue
 		}
 		t.Run(c.Name, func(t *testing.T) {
-			if err := must.Get(c.Caught.Run(t.Context(), root, ""))(t).passes(); err != nil {
+			if err := must.Get(c.Caught.run(t.Context(), root, ""))(t).passes(); err != nil {
 				t.Fatalf("without the edits: %v", err)
 			}
 			overlay := must.Get(c.Overlay(root, t.TempDir()))(t)
-			if err := must.Get(c.Caught.Run(t.Context(), root, overlay))(t).catches(); err != nil {
+			if err := must.Get(c.Caught.run(t.Context(), root, overlay))(t).catches(); err != nil {
 				t.Fatal(err)
 			}
 		})

@@ -26,8 +26,8 @@ type event struct {
 	Action, Test, Output string
 }
 
-// Run runs a test, with an overlay unless that is empty.
-func (t Test) Run(ctx context.Context, root, overlay string) (outcome, error) {
+// run runs a test, with an overlay unless that is empty.
+func (t Test) run(ctx context.Context, root, overlay string) (outcome, error) {
 	// Vet could report the edit, and would be taken for a failure.
 	args := []string{"test", "-json", "-vet=off", "-run", t.Pattern()}
 	if overlay != "" {

@@ -74,13 +74,8 @@ func (c *attachDetachController) decideDetach(ctx context.Context, l *link, v *v
 		klog.FromContext(ctx).V(2).Info("Leaving a volume attached whose plugin is not known", "volume", l.volume, "node", l.node)
 		return nil
 	}
-	l.listed = false
-	switch report := c.world.nodes[l.node].report; {
-	case report.mayShow(l.volume):
-		c.announce(l.node, v.delayOfWithdrawal())
+	if !c.withdraw(l, v) {
 		return nil // this place is enqueued once the status is written
-	case report.sending: // the cache shows the write already, and its answer is under way
-		return nil
 	}
 	o, ok := v.start(key, detaching, now)
 	if !ok {
@@ -100,6 +95,18 @@ func (c *attachDetachController) decideDetach(ctx context.Context, l *link, v *v
 	return func() {
 		c.perform(ctx, l.place, o, func() (bool, error) { return c.detach(ctx, l.place, o, plugin, verdict.why, ask) })
 	}
+}
+
+// withdraw reports whether the kubelet of a node does not find a volume reported any more, and has that written
+// otherwise.
+func (c *attachDetachController) withdraw(l *link, v *volume) (done bool) {
+	l.listed = false
+	report := c.world.nodes[l.node].report
+	if report.mayShow(l.volume) {
+		c.announce(l.node, v.delayOfWithdrawal())
+		return false
+	}
+	return !report.sending // the cache can show a write before it is answered
 }
 
 // verdictOn judges an attachment that nobody wants by what is known of its node.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -232,6 +233,48 @@ func TestReconcile(t *testing.T) {
 			cj, err := env.Fake.BatchV1().CronJobs("ns").Get(t.Context(), "cj", metav1.GetOptions{})
 			if err != nil || !tc.check(cj) {
 				t.Errorf("status: %+v, %v", cj.Status, err)
+			}
+		})
+	}
+}
+
+func suspended(cj *batchv1.CronJob) { cj.Spec.Suspend = ptr.To(true) }
+
+// A Job that is created and deleted while the watch of Jobs is broken causes no event.
+// Pins CRON-19 and CRON-51.
+func TestAJobThatTheCacheNeverShowsIsMissedInTheEnd(t *testing.T) {
+	env, c := fixture(t, cronJob("0 * * * *", lastScheduled(at("03:00:00")), listing("new"), suspended))
+	var deleted atomic.Bool
+	env.Fake.PrependReactor("get", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return !deleted.Swap(true), child("new"), nil
+	})
+	env.Run(t, c)
+	env.EventuallyAsTimePasses(t, "the Job is not listed any more", time.Second, func() bool {
+		cj, err := env.Client.BatchV1().CronJobs("ns").Get(t.Context(), "cj", metav1.GetOptions{})
+		return err == nil && len(cj.Status.Active) == 0
+	})
+	if got := requests(env); !slices.Contains(got, "get jobs new") || !deleted.Load() {
+		t.Errorf("the requests are %q", got)
+	}
+}
+
+// Pins CRON-38 and CRON-51.
+func TestTheCacheIsBehindIfItLacksAJobOfTheCronJob(t *testing.T) {
+	for name, tc := range map[string]struct {
+		live *batchv1.Job
+		want bool
+	}{
+		"it exists":                     {child("new"), true},
+		"another one has its name":      {child("new", func(j *batchv1.Job) { j.UID = "another" }), false},
+		"it was taken from the CronJob": {child("new", func(j *batchv1.Job) { j.OwnerReferences = nil }), false},
+		"it belongs to a namesake":      {child("new", func(j *batchv1.Job) { j.OwnerReferences[0].UID = "another" }), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := fixture(t)
+			env.Fake.PrependReactor("get", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) { return true, tc.live, nil })
+			s := &pass{cronJobController: c, cj: cronJob("0 * * * *", listing("new"))}
+			if err := s.trackActive(t.Context()); err != nil || s.behind != tc.want || len(s.cj.Status.Active) != 1 {
+				t.Errorf("%v, behind: %t, active: %v", err, s.behind, s.cj.Status.Active)
 			}
 		})
 	}

@@ -28,6 +28,7 @@ type pass struct {
 	children []*batchv1.Job
 	now      time.Time
 	dirty    bool // the status must be written
+	behind   bool // a Job that is listed as active exists, and the cache does not show it
 	removed  []types.UID
 }
 
@@ -49,12 +50,21 @@ func (c *cronJobController) reconcile(ctx context.Context, cached *batchv1.CronJ
 		}
 		c.owners.Wrote(cached, written)
 	}
-	if wait == nil {
+	if wait == nil && err != nil {
 		return err
 	}
-	c.owners.EnqueueAfter(cached, *wait)
+	if s.behind && (wait == nil || *wait > againAfter) {
+		wait = in(againAfter)
+	}
+	if wait != nil {
+		c.owners.EnqueueAfter(cached, *wait)
+	}
 	return nil
 }
+
+// againAfter is when Jobs that the cache does not show are looked for again. If they are deleted before it does, no
+// event tells.
+const againAfter = 10 * time.Second
 
 func statusFailure(cj *batchv1.CronJob, err error) error {
 	err = fmt.Errorf("updating the status of cron job %s: %w", klog.KObj(cj), err)
@@ -177,13 +187,15 @@ func (s *pass) trackActive(ctx context.Context) error {
 		if known[ref.UID] {
 			continue
 		}
-		_, err := s.Client.BatchV1().Jobs(s.cj.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		job, err := s.Client.BatchV1().Jobs(s.cj.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		switch {
+		case err == nil:
+			s.behind = s.behind || job.UID == ref.UID && metav1.IsControlledBy(job, s.cj)
 		case apierrors.IsNotFound(err):
 			s.record(s.cj, missingJob(ref.Name))
 			removeActive(s.cj, ref.UID)
 			s.dirty = true
-		case err != nil:
+		default:
 			return fmt.Errorf("reading job %s/%s: %w", s.cj.Namespace, ref.Name, err)
 		}
 	}
