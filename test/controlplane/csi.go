@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -128,7 +127,7 @@ func (c *ControlPlane) CSIVolumes() (map[string]CSIVolume, error) {
 }
 
 // PauseCSIDriver suspends the driver: calls are sent and not answered.
-func (c *ControlPlane) PauseCSIDriver() error { return c.signal(binaries.CSIDriver, syscall.SIGSTOP) }
+func (c *ControlPlane) PauseCSIDriver() error { return c.suspend(binaries.CSIDriver) }
 
 // ResumeCSIDriver lets a paused driver go on.
-func (c *ControlPlane) ResumeCSIDriver() error { return c.signal(binaries.CSIDriver, syscall.SIGCONT) }
+func (c *ControlPlane) ResumeCSIDriver() error { return c.resume(binaries.CSIDriver) }

@@ -19,12 +19,12 @@ const serverGrace = time.Second
 // PauseAPIServer suspends kube-apiserver: connections stay open, nothing is
 // answered, as when its machine hangs.
 func (c *ControlPlane) PauseAPIServer() error {
-	return c.signal(binaries.KubeAPIServer, syscall.SIGSTOP)
+	return c.suspend(binaries.KubeAPIServer)
 }
 
 // ResumeAPIServer lets a paused kube-apiserver go on.
 func (c *ControlPlane) ResumeAPIServer() error {
-	return c.signal(binaries.KubeAPIServer, syscall.SIGCONT)
+	return c.resume(binaries.KubeAPIServer)
 }
 
 // StopAPIServer ends kube-apiserver; its port refuses connections until
@@ -154,14 +154,24 @@ func (c *ControlPlane) restartEtcd(meanwhile func() error) (*process.Process, er
 	return etcd, nil
 }
 
-func (c *ControlPlane) signal(name string, sig syscall.Signal) error {
+func (c *ControlPlane) suspend(name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p, err := c.program(name)
 	if err != nil {
 		return err
 	}
-	return p.Signal(sig)
+	return p.Suspend()
+}
+
+func (c *ControlPlane) resume(name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, err := c.program(name)
+	if err != nil {
+		return err
+	}
+	return p.Signal(syscall.SIGCONT)
 }
 
 // apiServer returns the current kube-apiserver; the caller holds mu.

@@ -14,17 +14,23 @@
 package process
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 )
+
+// suspendTimeout bounds how long threads may take to stop, which is microseconds on an idle machine.
+const suspendTimeout = 10 * time.Second
 
 // Spec says what to run.
 type Spec struct {
@@ -163,6 +169,42 @@ func (p *Process) Signal(sig os.Signal) error {
 		return fmt.Errorf("sending %v to %s: %w", sig, p.spec.Name, err)
 	}
 	return nil
+}
+
+// Suspend has the process stop until it is sent SIGCONT, and returns when none of its threads runs any more: those that
+// run on other processors do so for a moment after SIGSTOP.
+func (p *Process) Suspend() error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(suspendTimeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if stopped, err := allStopped(p.PID()); err != nil || stopped {
+			return err
+		}
+	}
+	return fmt.Errorf("%s still runs %s after SIGSTOP", p.spec.Name, suspendTimeout)
+}
+
+// allStopped reports whether all threads of a process are stopped.
+func allStopped(pid int) (bool, error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil {
+		return false, err
+	}
+	for _, file := range files {
+		stat, err := os.ReadFile(file)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // the thread has ended
+		}
+		if err != nil {
+			return false, fmt.Errorf("reading the state of a thread: %w", err)
+		}
+		// The state follows the name, which is in parentheses.
+		if _, state, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " "); !strings.HasPrefix(state, "T") {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // Stop ends the process and its children: SIGTERM (and SIGCONT, in case it is

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -86,8 +85,11 @@ func TestStopEndsASuspendedProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Signal(syscall.SIGSTOP); err != nil {
+	if err := p.Suspend(); err != nil {
 		t.Fatal(err)
+	}
+	if stopped, err := allStopped(p.PID()); err != nil || !stopped {
+		t.Errorf("all threads are stopped: %t, %v", stopped, err)
 	}
 	begin := time.Now()
 	if err := p.Stop(20 * time.Second); err != nil {

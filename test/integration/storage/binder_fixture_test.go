@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -205,6 +206,18 @@ func (b binding) recyclerPod(volume string, former types.UID) *corev1.Pod {
 func (b binding) succeed(pod *corev1.Pod) {
 	b.Helper()
 	cluster.PatchPodStatus(b, pod.Namespace, pod.Name, map[string]any{"phase": corev1.PodSucceeded})
+}
+
+// succeedIfThere has a recycler pod succeed, and returns false if the controller has deleted it: it does when it finds
+// that the volume is not to be emptied any more.
+func (b binding) succeedIfThere(pod *corev1.Pod) bool {
+	b.Helper()
+	patch := fmt.Appendf(nil, `{"status":{"phase":%q}}`, corev1.PodSucceeded)
+	_, err := admin.CoreV1().Pods(pod.Namespace).Patch(b.Context(), pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil && !apierrors.IsNotFound(err) {
+		b.Fatal(err)
+	}
+	return err == nil
 }
 
 // awaitRecyclerGone waits until a recycler pod is gone. Nobody runs it.
