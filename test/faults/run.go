@@ -109,14 +109,19 @@ func perform(ctx context.Context, plane *controlplane.ControlPlane, w *world, s 
 	cancel()
 	r.others.Wait()
 	r.end()
-	if out.left, err = r.leftBehind(context.WithoutCancel(ctx)); err != nil {
+	return r.complete(context.WithoutCancel(ctx), seen, out)
+}
+
+// complete adds to an outcome what is known when the managers have ended.
+func (r *run) complete(ctx context.Context, seen *observer, out outcome) (outcome, error) {
+	var err error
+	if out.left, err = r.leftBehind(ctx); err != nil {
 		return outcome{}, err
 	}
-	final, err := w.state(context.WithoutCancel(ctx), s)
-	if err != nil {
+	if out.final, err = r.world.state(ctx, r.scenario); err != nil {
 		return outcome{}, err
 	}
-	out.final, out.history = final, seen.sofar()
+	out.history = seen.sofar()
 	out.writes, out.reads = r.writes(), readsOf(r.replicas[0].reads.Entries())
 	for _, err := range r.failed {
 		if !errors.Is(err, context.Canceled) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ func TestTheContextDescribesTheWork(t *testing.T) {
 	env := controllertest.New(t)
 	type contextKey struct{}
 	seen := make(chan controller.Task, 1)
-	failing := false
+	var failing atomic.Bool
 	l := reconcile.New(env.Env, reconcile.Options[string]{
 		Queue: "q", Workers: 1,
 		Backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute),
@@ -34,8 +35,9 @@ func TestTheContextDescribesTheWork(t *testing.T) {
 		}
 		derived, cancel := context.WithTimeout(ctx, time.Hour)
 		defer cancel()
+		fails := failing.Load() // before the test learns of this work, and changes it for the next
 		seen <- controller.WorkOf(derived)
-		if failing {
+		if fails {
 			return errors.New("broken")
 		}
 		return nil
@@ -78,8 +80,8 @@ func TestTheContextDescribesTheWork(t *testing.T) {
 			}
 		})
 	}
+	failing.Store(true)
 	l.AddAfter("ns/a", time.Second)
-	failing = true
 	timer("timer")
 	timer("retry 1")
 	timer("retry 2")
