@@ -132,6 +132,7 @@ func TestAReleaseEnds(t *testing.T) {
 func TestAVolumeIsKeptThatAnUnseenPodWants(t *testing.T) {
 	for name, hidden := range map[string]runtime.Object{
 		"ATT-90: the pod": &corev1.Pod{}, "ATT-90: the claim": &corev1.PersistentVolumeClaim{}, "ATT-90: the volume": &corev1.PersistentVolume{},
+		"ATT-90: the node": &corev1.Node{},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)

@@ -38,36 +38,44 @@ func (c *attachDetachController) confirmPods(ctx context.Context, name string) e
 		}
 		wanted = append(wanted, uses...)
 	}
+	missing, managed, ok := c.unseen(name, wanted)
+	if !ok {
+		return nil
+	}
+	if !managed {
+		node, found, err := reconcile.Found(c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}))
+		if err != nil {
+			return unconfirmed{fmt.Errorf("reading node %s: %w", name, err)}
+		}
+		if !found || !metav1.HasAnnotation(node.ObjectMeta, managedAnnotation) {
+			return nil // no volume is wanted there, whatever its pods say
+		}
+	}
+	return unconfirmed{fmt.Errorf("waiting for the caches to show pod %s on node %s, and its volumes", missing.pod, name)}
+}
+
+// unseen returns the first of these uses that is not known, and whether the node is known to be managed. If there is
+// none, the pods of the node are known from now on.
+func (c *attachDetachController) unseen(name string, uses []use) (missing use, managed, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.world.nodes[name]
 	if n == nil {
-		return nil
+		return use{}, false, false
 	}
-	if missing, ok := n.unseen(wanted); ok {
-		return unconfirmed{fmt.Errorf("waiting for the caches to show pod %s on node %s, and its volumes", missing.pod, name)}
+	for _, u := range uses {
+		if l := n.links[u.volume]; l == nil || l.pods[u.pod.UID] != u.pod {
+			return u, n.managed, true
+		}
 	}
 	n.podsKnown = true
-	return nil
+	return use{}, n.managed, false
 }
 
 // use is a volume that a pod wants on its node.
 type use struct {
 	volume corev1.UniqueVolumeName
 	pod    podRef
-}
-
-// unseen returns the first of these uses that is not known. On a node that is not managed no volume is wanted.
-func (n *node) unseen(uses []use) (missing use, ok bool) {
-	if !n.managed {
-		return use{}, false
-	}
-	for _, u := range uses {
-		if l := n.links[u.volume]; l == nil || l.pods[u.pod.UID] != u.pod {
-			return u, true
-		}
-	}
-	return use{}, false
 }
 
 // usesOf finds out which volumes a pod wants, from the API server where the caches do not say it.
