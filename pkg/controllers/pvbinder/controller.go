@@ -19,9 +19,10 @@
 //     resource version. That a claim or a volume is gone is concluded only from a live read. What is deleted
 //     or emptied is read live before, and is deleted by its UID.
 //  6. Decisions are made on what the cache shows or what this instance has written, whichever is newer
-//     (see store). Claims and volumes are two queues with a worker each. The worker of a kind decides only
-//     about objects of that kind, except that binding a claim writes its volume as well. If both write a
-//     volume, one of the updates is rejected, and retried.
+//     (see store). Claims and volumes are two queues. The workers of a kind decide only about objects of
+//     that kind, except that binding a claim writes its volume as well. If both write a volume, one of
+//     the updates is rejected, and retried. Claims have several workers, since binding one takes up to four
+//     writes after each other; only one at a time chooses a volume and reserves it (see take).
 //  7. Provisioning, deleting and emptying are operations, which run beside the workers (see operationSet). On a
 //     stop they are finished, except for a pod that empties a volume: it is left running, and handed over.
 //  8. There are no events for classes, pods and other things that a waiting claim or volume depends on. All
@@ -32,6 +33,7 @@ package pvbinder
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -101,6 +103,9 @@ func (c config) Files() []string {
 	return files
 }
 
+// claimWorkers is how many claims are bound at a time.
+const claimWorkers = 5
+
 type binderController struct {
 	controller.Env
 	config
@@ -115,6 +120,8 @@ type binderController struct {
 	volumes *volumeStore
 	claims  *store[*corev1.PersistentVolumeClaim]
 	gone    *goneClaims
+	// taking is held while a volume is chosen for a claim and reserved.
+	taking sync.Mutex
 
 	operations    *operationSet
 	recycles      *recycles
@@ -170,7 +177,7 @@ func newWithPlugins(env controller.Env, cfg config, known plugins) *binderContro
 	}
 	c.volumes = newVolumeStore(env.Clock, c.cachedVolumes.Get, counts.volumeChanged)
 	c.claims = newStore(env.Clock, c.cachedClaim, counts.claimChanged)
-	c.claimLoop = reconcile.New(env, reconcile.Options[types.NamespacedName]{Queue: "claims", Workers: 1}, c.reconcileClaim)
+	c.claimLoop = reconcile.New(env, reconcile.Options[types.NamespacedName]{Queue: "claims", Workers: claimWorkers}, c.reconcileClaim)
 	c.volumeLoop = reconcile.New(env, reconcile.Options[string]{Queue: "volumes", Workers: 1, Namespace: c.namespaceOf}, c.reconcileVolume)
 	c.claimQueue, c.volumeQ = c.claimLoop, c.volumeLoop
 	c.watch(volumes.Informer(), claims.Informer())

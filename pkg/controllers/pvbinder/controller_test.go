@@ -37,13 +37,13 @@ func TestDescriptor(t *testing.T) {
 	}
 }
 
-// Pins PVB-43, PVB-93 and PVB-111.
+// Pins PVB-43, PVB-93, PVB-111 and PVB-126.
 func TestQueues(t *testing.T) {
 	c, err := newController(controllertest.New(t).Env, defaults())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := c.claimLoop.Inspect(); s.Queue != "claims" || s.Workers != 1 {
+	if s := c.claimLoop.Inspect(); s.Queue != "claims" || s.Workers != 5 {
 		t.Errorf("claims: %+v", s)
 	}
 	if s := c.volumeLoop.Inspect(); s.Queue != "volumes" || s.Workers != 1 {

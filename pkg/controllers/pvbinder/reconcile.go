@@ -105,23 +105,41 @@ func (c *binderController) match(ctx context.Context, claim *corev1.PersistentVo
 	if err != nil {
 		return err
 	}
-	found, err := c.volumes.find(claim, delayed, c.vac)
-	if err != nil {
-		return fmt.Errorf("error finding PV for claim %q: %w", keyOf(claim), err)
-	}
+	found, err := c.take(ctx, claim, delayed)
 	if found == nil {
+		if err != nil {
+			return err
+		}
 		facts, err := c.factsOf(claim, delayed)
 		if err != nil {
 			return err
 		}
 		return c.carryOut(ctx, claim, nil, judgeUnmatched(claim, facts))
 	}
-	if err := c.bind(ctx, found, claim); err != nil {
+	if err == nil {
+		err = c.bind(ctx, found, claim)
+	}
+	if err != nil {
 		c.timings.fail(operationProvision, claim.UID)
 		return err
 	}
 	c.timings.complete(operationProvision, claim.UID)
 	return nil
+}
+
+// take finds a volume for a claim and reserves it, which no other worker does meanwhile: two of them
+// would choose the same one. It returns nil if there is none, and the volume also if reserving it fails.
+func (c *binderController) take(ctx context.Context, claim *corev1.PersistentVolumeClaim, delayed bool) (*corev1.PersistentVolume, error) {
+	c.taking.Lock()
+	defer c.taking.Unlock()
+	found, err := c.volumes.find(claim, delayed, c.vac)
+	if err != nil {
+		return nil, fmt.Errorf("error finding PV for claim %q: %w", keyOf(claim), err)
+	}
+	if found == nil {
+		return nil, nil
+	}
+	return c.reserve(ctx, found, claim)
 }
 
 // factsOf finds out what the decision about a claim without a volume depends on.

@@ -2,13 +2,16 @@ package pvbinder
 
 import (
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/utils/ptr"
 
@@ -72,6 +75,35 @@ func TestAConflictIsTriedAgain(t *testing.T) {
 	f.Refuse(putVolumeStatus, errConflict)
 	if err := f.syncClaim(); !reconcile.IsRequeue(err) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Claims are bound side by side, and no two choose the same volume. Pins PVB-126.
+func TestClaimsThatAreBoundAtTheSameTime(t *testing.T) {
+	const count = 20
+	var objects []runtime.Object
+	for n := range count {
+		objects = append(objects, aVolume(fmt.Sprintf("volume-%02d", n)), aClaim(func(c *pvc) {
+			c.Name, c.UID = fmt.Sprintf("claim-%02d", n), types.UID(fmt.Sprintf("uid-%02d", n))
+		}))
+	}
+	f := begin(t, objects...)
+	var workers sync.WaitGroup
+	for n := range count {
+		workers.Go(func() {
+			if err := f.c.reconcileClaim(f.Context(), types.NamespacedName{Namespace: namespace, Name: fmt.Sprintf("claim-%02d", n)}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	workers.Wait()
+	for _, claim := range controllertest.AllStored[*pvc](t, f.Env, namespace) {
+		if claim.Status.Phase != corev1.ClaimBound {
+			t.Errorf("claim %s is %s", claim.Name, claim.Status.Phase)
+		}
+	}
+	if taken := len(f.Requests()); taken != 4*count {
+		t.Errorf("%d requests", taken)
 	}
 }
 

@@ -86,12 +86,9 @@ func (c *binderController) bind(ctx context.Context, v *corev1.PersistentVolume,
 	failed := func(step string, err error) error {
 		return fmt.Errorf("binding claim %s to volume %s: updating %s: %w", keyOf(claim), v.Name, step, err)
 	}
-	reserved, changed, err := volume.GetBindVolumeToClaim(v, claim)
-	if err == nil && changed {
-		v, err = c.updateVolume(ctx, reserved)
-	}
+	v, err := c.reserve(ctx, v, claim)
 	if err != nil {
-		return failed("the volume", err)
+		return err
 	}
 	if v, err = c.setPhase(ctx, v, corev1.VolumeBound, nil); err != nil {
 		return err
@@ -109,6 +106,18 @@ func (c *binderController) bind(ctx context.Context, v *corev1.PersistentVolume,
 		return failed("the status of the claim", err)
 	}
 	return nil
+}
+
+// reserve has a volume name the claim.
+func (c *binderController) reserve(ctx context.Context, v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) (*corev1.PersistentVolume, error) {
+	reserved, changed, err := volume.GetBindVolumeToClaim(v, claim)
+	if err == nil && changed {
+		reserved, err = c.updateVolume(ctx, reserved)
+	}
+	if err != nil {
+		return v, fmt.Errorf("binding claim %s to volume %s: updating the volume: %w", keyOf(claim), v.Name, err)
+	}
+	return reserved, nil
 }
 
 // recordAll records the events that are not nil.
