@@ -99,8 +99,12 @@ func (p *Pipelines) Flush(limit time.Duration, clk clock.WithTicker) {
 	p.mu.Lock()
 	waiting := map[string]<-chan struct{}{}
 	for name, one := range p.byName {
+		r := one.running.Load()
+		if r == nil {
+			continue // nothing was recorded
+		}
 		mark, arrived := p.flushing.begin()
-		one.recorder.Event(mark, corev1.EventTypeNormal, reasonFlush, "")
+		r.Event(mark, corev1.EventTypeNormal, reasonFlush, "")
 		waiting[name] = arrived
 	}
 	p.mu.Unlock()

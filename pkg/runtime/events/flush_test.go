@@ -60,3 +60,38 @@ func TestFencedEventsHoldNothingUp(t *testing.T) {
 		t.Errorf("delivered %q, want %q", delivered, want)
 	}
 }
+
+// Most sources record nothing: they cost no queues and goroutines, and there is nothing to flush.
+func TestAPipelineStartsWithItsFirstEvent(t *testing.T) {
+	client := fake.NewClientset()
+	p := New(t.Context())
+	defer p.Close()
+	sink := func() (corev1client.EventsGetter, error) { return client.CoreV1(), nil }
+	recorder, err := p.Open("used", "used", sink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Open("idle", "idle", sink); err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{}
+	pod.Name, pod.Namespace = "p", "n"
+	recorder.Event(pod, corev1.EventTypeNormal, "First", "")
+	p.Flush(time.Minute, testclock.NewFakeClock(time.Now())) // which never is over
+	if p.byName["used"].running.Load() == nil || p.byName["idle"].running.Load() != nil {
+		t.Error("other pipelines run than those that are used")
+	}
+	p.Close()
+	if recorder, err = p.Open("idle", "idle", sink); err != nil {
+		t.Fatal(err)
+	}
+	recorder.Event(pod, corev1.EventTypeNormal, "Late", "")
+	if p.byName["idle"].running.Load() != nil {
+		t.Error("a pipeline was started after the end")
+	}
+	for _, action := range client.Actions() {
+		if e := action.(clienttesting.CreateAction).GetObject().(*corev1.Event); e.Reason != "First" {
+			t.Errorf("event %s was sent", e.Reason)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -26,10 +27,19 @@ type Pipelines struct {
 	flushing flushes
 }
 
-// pipeline delivers the events of one source.
+// pipeline delivers the events of one source. It starts with the first of them: it takes 64 KiB of queues
+// and three goroutines, and most sources record nothing.
 type pipeline struct {
+	of     *Pipelines
+	source string
+	events corev1client.EventsGetter
+
+	running atomic.Pointer[running] // nil before the first event
+}
+
+type running struct {
+	record.EventRecorder
 	broadcaster record.EventBroadcaster
-	recorder    record.EventRecorder
 }
 
 // New makes an empty set. Deliveries are given up when ctx ends.
@@ -37,12 +47,12 @@ func New(ctx context.Context) *Pipelines {
 	return &Pipelines{ctx: ctx, byName: map[string]*pipeline{}}
 }
 
-// Open returns the recorder of a source, and starts its pipeline if there is none.
+// Open returns the recorder of a source. Sources of one name have one pipeline.
 func (p *Pipelines) Open(name, source string, sink func() (corev1client.EventsGetter, error)) (record.EventRecorder, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if existing, ok := p.byName[name]; ok {
-		return existing.recorder, nil
+		return recorder{existing}, nil
 	}
 	if p.closed {
 		return nil, fmt.Errorf("opening events of %s: the process is shutting down", name)
@@ -51,12 +61,31 @@ func (p *Pipelines) Open(name, source string, sink func() (corev1client.EventsGe
 	if err != nil {
 		return nil, fmt.Errorf("opening events of %s: %w", name, err)
 	}
-	b := record.NewBroadcaster(record.WithContext(p.ctx))
-	b.StartStructuredLogging(eventVerbosity)
-	b.StartRecordingToSink(deliverable{&corev1client.EventSinkImpl{Interface: events.Events("")}, p})
-	opened := &pipeline{broadcaster: b, recorder: b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: source})}
+	opened := &pipeline{of: p, source: source, events: events}
 	p.byName[name] = opened
-	return opened.recorder, nil
+	return recorder{opened}, nil
+}
+
+// recorder returns the recorder of a pipeline that runs, and starts it if it does not. It returns nil if
+// the process shuts down.
+func (l *pipeline) recorder() record.EventRecorder {
+	if r := l.running.Load(); r != nil {
+		return r
+	}
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
+	if r := l.running.Load(); r != nil {
+		return r
+	}
+	if l.of.closed {
+		return nil
+	}
+	b := record.NewBroadcaster(record.WithContext(l.of.ctx))
+	b.StartStructuredLogging(eventVerbosity)
+	b.StartRecordingToSink(deliverable{&corev1client.EventSinkImpl{Interface: l.events.Events("")}, l.of})
+	r := &running{b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: l.source}), b}
+	l.running.Store(r)
+	return r
 }
 
 // Close ends all pipelines.
@@ -65,6 +94,8 @@ func (p *Pipelines) Close() {
 	defer p.mu.Unlock()
 	p.closed = true
 	for _, one := range p.byName {
-		one.broadcaster.Shutdown()
+		if r := one.running.Load(); r != nil {
+			r.broadcaster.Shutdown()
+		}
 	}
 }
