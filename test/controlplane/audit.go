@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -51,7 +52,10 @@ type Mark int64
 type Filter func(*auditv1.Event) bool
 
 func (c *ControlPlane) auditPolicyFile() string { return c.path("audit-policy.yaml") }
-func (c *ControlPlane) auditLogFile() string    { return c.path("audit.log") }
+
+// auditLogFile is in a folder of its own: managers watch the folders of the files that they read, and
+// would be notified of each request.
+func (c *ControlPlane) auditLogFile() string { return c.path(filepath.Join("audit", "audit.log")) }
 
 // auditRules say what is audited: the first rule that fits a request counts.
 func (o Options) auditRules() []auditv1.PolicyRule {
@@ -79,7 +83,11 @@ func (c *ControlPlane) writeAuditPolicy() error {
 	if err != nil {
 		return fmt.Errorf("writing the audit policy: %w", err)
 	}
-	if err := os.WriteFile(c.auditPolicyFile(), data, 0o600); err != nil {
+	err = errors.Join(
+		os.WriteFile(c.auditPolicyFile(), data, 0o600),
+		os.MkdirAll(filepath.Dir(c.auditLogFile()), 0o700),
+	)
+	if err != nil {
 		return fmt.Errorf("writing the audit policy: %w", err)
 	}
 	return nil

@@ -103,8 +103,13 @@ func (c config) Files() []string {
 	return files
 }
 
-// claimWorkers is how many claims are bound at a time.
-const claimWorkers = 5
+const (
+	// claimWorkers is how many claims are bound at a time.
+	claimWorkers = 5
+	// maxAsking is how many claims are handed to provisioners at a time. More requests than a connection
+	// carries would open others, each with a handshake that costs more than the request.
+	maxAsking = 20
+)
 
 type binderController struct {
 	controller.Env
@@ -122,6 +127,7 @@ type binderController struct {
 	gone    *goneClaims
 	// taking is held while a volume is chosen for a claim and reserved.
 	taking sync.Mutex
+	asking chan struct{} // holds an element for each claim that is handed to a provisioner
 
 	operations    *operationSet
 	recycles      *recycles
@@ -169,6 +175,7 @@ func newWithPlugins(env controller.Env, cfg config, known plugins) *binderContro
 		nodes:         core.Nodes().Lister(),
 		pods:          index.NewClaimPods(core.Pods().Informer()),
 		gone:          newGoneClaims(env.Clock),
+		asking:        make(chan struct{}, maxAsking),
 		operations:    newOperations(env.Clock),
 		recycles:      newRecycles(),
 		timings:       newTimings(env.Clock, m),

@@ -49,7 +49,13 @@ type provisioning func(stopping, working context.Context, claim *corev1.Persiste
 
 // askProvisioner returns the operation that asks an external provisioner for a volume.
 func (c *binderController) askProvisioner(provisioner string) provisioning {
-	return func(_, working context.Context, claim *corev1.PersistentVolumeClaim) error {
+	return func(stopping, working context.Context, claim *corev1.PersistentVolumeClaim) error {
+		select {
+		case c.asking <- struct{}{}:
+			defer func() { <-c.asking }()
+		case <-stopping.Done():
+			return nil // the next instance asks
+		}
 		if asking := handedOver(claim, provisioner); asking != nil {
 			written, err := c.updateClaim(working, asking)
 			if err != nil {

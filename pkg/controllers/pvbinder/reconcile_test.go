@@ -273,6 +273,25 @@ func TestAskingAProvisionerFails(t *testing.T) {
 	f.WantRequests(t, putClaim)
 }
 
+// So many claims are handed to provisioners at a time, and the others wait. Pins PVB-126.
+func TestClaimsWaitToBeHandedToAProvisioner(t *testing.T) {
+	f := begin(t, aClaim(), aClass("gold", "csi.example.com"))
+	f.CatchUp(t, &storagev1.StorageClass{})
+	for range maxAsking {
+		f.c.asking <- struct{}{}
+	}
+	if err := f.c.reconcileClaim(f.Context(), claimKey); err != nil {
+		t.Fatal(err)
+	}
+	f.WantRequests(t)
+	<-f.c.asking // one of them is through
+	f.c.operations.await()
+	f.WantRequests(t, putClaim)
+	if len(f.c.asking) != maxAsking-1 {
+		t.Errorf("%d places are taken", len(f.c.asking))
+	}
+}
+
 // Pins PVB-15 and PVB-65.
 func TestProvisioningIsOff(t *testing.T) {
 	cfg := defaults()
