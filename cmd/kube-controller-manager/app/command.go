@@ -16,6 +16,7 @@ import (
 
 	"kcmd.dev/pkg/controllers"
 	"kcmd.dev/pkg/runtime"
+	"kcmd.dev/pkg/runtime/footprint"
 )
 
 // Exit codes.
@@ -129,6 +130,7 @@ func run(ctx context.Context, o runtime.Options) error {
 	defer stop()
 	context.AfterFunc(ctx, stop) // back to the default: a second signal kills
 	defer klog.Flush()
+	defer footprint.Keep()()
 
 	if err := pinClientGates(); err != nil {
 		return err
