@@ -11,66 +11,84 @@ import (
 )
 
 const (
-	// busy and idle are how far apart two cycles of the collector are while there is much to do, and while
-	// there is little. At rest, the collector runs every two minutes without need.
-	busy = 2 * time.Second
-	idle = 10 * time.Second
+	// busy is the time between two cycles of the collector below which the process works, quiet the time
+	// without one after which it is at rest. Without need, the collector runs every two minutes.
+	busy  = 2 * time.Second
+	quiet = 3 * time.Second
+	// often and seldom are the times between two cycles, at rest, below and above which the heap may grow
+	// more, or less.
+	often  = 10 * time.Second
+	seldom = 30 * time.Second
 
-	// Percentages of what is alive by which the heap may grow before the next cycle.
+	// Percentages of what is alive by which the heap may grow until the next cycle.
 	mostGrowth  = 100
 	leastGrowth = 40
 	step        = 20
 )
 
-// pace follows the cycles of the collector. The zero value has seen none.
+// pace decides how much the heap may grow.
 type pace struct {
-	last   time.Time
-	growth int
+	last   time.Time // of the cycles
 	atRest bool
+	growth int
 }
 
-// cycle is called after each cycle. It returns the growth to allow from now on, and whether the process
-// has just come to rest.
-func (p *pace) cycle(now time.Time) (growth int, rests bool) {
-	if p.last.IsZero() {
-		p.last, p.growth = now, mostGrowth
-		return p.growth, false
-	}
+func newPace(now time.Time) pace { return pace{last: now, growth: mostGrowth} }
+
+// cycle is called after each cycle.
+func (p *pace) cycle(now time.Time) {
 	apart := now.Sub(p.last)
 	p.last = now
 	switch {
 	case apart < busy:
-		p.growth, p.atRest = mostGrowth, false
-	case apart > idle:
-		p.growth, rests = max(leastGrowth, p.growth-step), !p.atRest
-		p.atRest = true
+		p.atRest, p.growth = false, mostGrowth
+	case !p.atRest:
+	case apart < often:
+		p.growth = min(p.growth+step, mostGrowth)
+	case apart > seldom:
+		p.growth = max(p.growth-step, leastGrowth)
 	}
-	return p.growth, rests
 }
 
-// keeper applies what a pace says.
+// rest is called when there was no cycle for a while. It reports whether the process worked before.
+func (p *pace) rest() bool {
+	if p.atRest {
+		return false
+	}
+	p.atRest, p.growth = true, leastGrowth
+	return true
+}
+
+// keeper applies what a pace decides.
 type keeper struct {
 	mu      sync.Mutex
 	pace    pace
-	applied int // percentage; 0 if the collector is left alone
+	applied int // the percentage that is set; 0 if the collector is left alone
+	quiet   *time.Timer
 	stopped bool
 }
 
 // Keep follows the rules of this package until the returned function is called.
 func Keep() (stop func()) {
-	k := &keeper{}
-	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		k.applied = mostGrowth
-	}
+	k := newKeeper(os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "")
 	giveBackProgram()
 	k.follow()
 	return k.stop
 }
 
+func newKeeper(sets bool) *keeper {
+	k := &keeper{pace: newPace(time.Now())}
+	if sets {
+		k.applied = mostGrowth
+	}
+	k.quiet = time.AfterFunc(quiet, k.rest)
+	return k
+}
+
 // sentinel is garbage as soon as it is made. Its finalizer runs after the next cycle.
 type sentinel struct{ _ *sentinel }
 
-// follow has the next cycle noticed.
+// follow has the next cycle noticed, and those after it.
 func (k *keeper) follow() {
 	runtime.SetFinalizer(&sentinel{}, func(*sentinel) {
 		if k.cycle(time.Now()) {
@@ -79,31 +97,43 @@ func (k *keeper) follow() {
 	})
 }
 
-// cycle reports whether to follow the next cycle, too.
+// cycle reports whether to go on.
 func (k *keeper) cycle(now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.stopped {
 		return false
 	}
-	growth, rests := k.pace.cycle(now)
-	if k.applied != 0 && growth != k.applied {
-		debug.SetGCPercent(growth)
-		k.applied = growth
-	}
-	if rests {
-		giveBackProgram()
-	}
+	k.pace.cycle(now)
+	k.apply()
+	k.quiet.Reset(quiet)
 	return true
+}
+
+func (k *keeper) rest() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.stopped || !k.pace.rest() {
+		return
+	}
+	k.apply()
+	giveBackProgram()
+}
+
+func (k *keeper) apply() {
+	if k.applied != 0 && k.applied != k.pace.growth {
+		debug.SetGCPercent(k.pace.growth)
+		k.applied = k.pace.growth
+	}
 }
 
 func (k *keeper) stop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.stopped = true
-	if k.applied != 0 && k.applied != mostGrowth {
-		debug.SetGCPercent(mostGrowth)
-	}
+	k.quiet.Stop()
+	k.pace.growth = mostGrowth
+	k.apply()
 }
 
 func giveBackProgram() {
