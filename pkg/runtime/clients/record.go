@@ -94,20 +94,24 @@ func recordedResource(req *http.Request, base string) (schema.GroupResource, boo
 // names, of which the longest have 253 bytes.
 const headSize = 2048
 
+// heads are buffers for the beginnings of answers.
+var heads = sync.Pool{New: func() any { return new([headSize]byte) }}
+
 // recordedBody keeps the beginning of an answer until it has been read or dropped.
 type recordedBody struct {
 	io.ReadCloser
-	head []byte
-	once sync.Once
-	done func(head []byte)
+	done func(head []byte) // head is valid until it returns
+
+	mu        sync.Mutex
+	concluded bool
+	buffer    *[headSize]byte // of heads, nil while nothing was read
+	length    int
 }
 
 // Read implements io.Reader.
 func (b *recordedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if room := headSize - len(b.head); room > 0 {
-		b.head = append(b.head, p[:min(n, room)]...)
-	}
+	b.keep(p[:n])
 	if err != nil {
 		b.conclude()
 	}
@@ -120,7 +124,34 @@ func (b *recordedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-func (b *recordedBody) conclude() { b.once.Do(func() { b.done(b.head) }) }
+// keep copies what has room. The end may come from another goroutine, by Close.
+func (b *recordedBody) keep(read []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.concluded || len(read) == 0 {
+		return
+	}
+	if b.buffer == nil {
+		b.buffer = heads.Get().(*[headSize]byte)
+	}
+	b.length += copy(b.buffer[b.length:], read)
+}
+
+func (b *recordedBody) conclude() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.concluded {
+		return
+	}
+	b.concluded = true
+	if b.buffer == nil {
+		b.done(nil)
+		return
+	}
+	b.done(b.buffer[:b.length])
+	heads.Put(b.buffer)
+	b.buffer = nil
+}
 
 // versionIn finds metadata.resourceVersion in the beginning of an object, empty if it is not
 // there.
