@@ -3,6 +3,7 @@ package connection
 import (
 	"context"
 	"slices"
+	"time"
 
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
@@ -90,11 +91,12 @@ func (c *Connection) ElectionClients() (*clients.Set, error) {
 func (c *Connection) CutAccounts() { c.clients.CutAccounts() }
 
 // NewBarrier makes a barrier that controllers wait for until caches contain what was left to
-// them.
-func (c *Connection) NewBarrier(ctx context.Context, left takeover.Versions) *takeover.Barrier {
+// them by those who wrote until began, which is now if it is zero.
+func (c *Connection) NewBarrier(ctx context.Context, left takeover.Versions, began time.Time) *takeover.Barrier {
 	c.clients.ReadAtOnce()
 	return takeover.New(ctx, takeover.Options{
 		Left:   left,
+		Began:  began,
 		Ledger: c.ledger,
 		Read:   takeover.Reader{Metadata: c.metadata},
 		Clock:  c.clock,
@@ -104,7 +106,7 @@ func (c *Connection) NewBarrier(ctx context.Context, left takeover.Versions) *ta
 // CatchUp makes a barrier that an instance waits for until caches contain everything that
 // this process has written so far. It lives until it is ended, not until ctx is.
 func (c *Connection) CatchUp(ctx context.Context) *takeover.Barrier {
-	return c.NewBarrier(context.WithoutCancel(ctx), c.ledger.Versions())
+	return c.NewBarrier(context.WithoutCancel(ctx), c.ledger.Versions(), time.Time{})
 }
 
 // FlushEvents waits until what was recorded so far has been delivered, for a bounded time.

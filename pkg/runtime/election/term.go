@@ -36,6 +36,9 @@ type Term struct {
 	// Before is the lease that this process replaced when the Term began, nil if there was
 	// none, and Acquired what it stored then. Both are nil for Always. Read only.
 	Before, Acquired *coordinationv1.Lease
+	// Began is when the answer to that write had come: no other process leads from here on. It is zero for
+	// Always.
+	Began time.Time
 
 	clock clock.Clock
 	done  chan struct{}
@@ -50,7 +53,7 @@ type Term struct {
 func Always() *Term { return &Term{done: make(chan struct{})} }
 
 func newTerm(id uint64, deadline time.Time, c clock.Clock) *Term {
-	return &Term{ID: id, clock: c, done: make(chan struct{}), moved: make(chan struct{}, 1), deadline: deadline}
+	return &Term{ID: id, Began: c.Now(), clock: c, done: make(chan struct{}), moved: make(chan struct{}, 1), deadline: deadline}
 }
 
 // Valid reports whether the lease is held now.

@@ -3,6 +3,7 @@ package leadership
 import (
 	"maps"
 	"slices"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/klog/v2"
@@ -29,7 +30,8 @@ func (l *Leadership) beginTerm(k *Lock, t *election.Term) {
 		ledger.Inherit(left)
 	}
 	k.held = transitions(t.Acquired)
-	k.barrier, k.barriers = l.newBarrier(k, left), map[string]*takeover.Barrier{}
+	// Not now: other things may have been done since, such as filling caches.
+	k.barrier, k.barriers = l.newBarrier(k, left, t.Began), map[string]*takeover.Barrier{}
 }
 
 // heldBefore reports whether nobody held the lease between the last term and this one.
@@ -55,8 +57,8 @@ func (k *Lock) allBarriers() []*takeover.Barrier {
 	return all
 }
 
-func (l *Leadership) newBarrier(k *Lock, left takeover.Versions) *takeover.Barrier {
-	return k.connection.NewBarrier(klog.NewContext(l.options.Tasks.Context(), klog.Background().WithValues("lock", k.Name)), left)
+func (l *Leadership) newBarrier(k *Lock, left takeover.Versions, began time.Time) *takeover.Barrier {
+	return k.connection.NewBarrier(klog.NewContext(l.options.Tasks.Context(), klog.Background().WithValues("lock", k.Name)), left, began)
 }
 
 // controllersByLease returns the controllers by the leases of some locks; nil if there are
@@ -100,7 +102,7 @@ func (l *Leadership) granted(k *Lock, waited map[string]string) {
 		}
 		delete(k.arrivals, c)
 		if barrier == nil {
-			barrier = l.newBarrier(k, takeover.NothingLeft())
+			barrier = l.newBarrier(k, takeover.NothingLeft(), time.Time{})
 			k.connection.Ledger().Inherit(takeover.NothingLeft())
 		}
 		k.barriers[c] = barrier

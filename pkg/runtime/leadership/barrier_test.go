@@ -33,8 +33,8 @@ type remembering struct {
 
 func (r remembering) Ledger() *takeover.Ledger { return r.ledger }
 
-func (r remembering) NewBarrier(ctx context.Context, left takeover.Versions) *takeover.Barrier {
-	return takeover.New(ctx, takeover.Options{Left: left, Ledger: r.ledger, Clock: clocktesting.NewFakeClock(start())})
+func (r remembering) NewBarrier(ctx context.Context, left takeover.Versions, began time.Time) *takeover.Barrier {
+	return takeover.New(ctx, takeover.Options{Left: left, Began: began, Ledger: r.ledger, Clock: clocktesting.NewFakeClock(start())})
 }
 
 // lockOf is a lock with a lease and the controllers that go with it.

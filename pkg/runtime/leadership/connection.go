@@ -2,6 +2,7 @@ package leadership
 
 import (
 	"context"
+	"time"
 
 	"kcmd.dev/pkg/runtime/claims"
 	"kcmd.dev/pkg/runtime/clients"
@@ -22,8 +23,8 @@ type Connection interface {
 	// Ledger records what this process has written.
 	Ledger() *takeover.Ledger
 	// NewBarrier makes a barrier that controllers wait for until caches contain what was left
-	// to them.
-	NewBarrier(ctx context.Context, left takeover.Versions) *takeover.Barrier
+	// to them by those who wrote until began, which is now if it is zero.
+	NewBarrier(ctx context.Context, left takeover.Versions, began time.Time) *takeover.Barrier
 	// FlushEvents waits until what was recorded has been delivered, for a bounded time.
 	FlushEvents()
 	// CutAccounts discards requests of controllers with accounts of their own that are not

@@ -48,6 +48,8 @@ func (c Cache) String() string { return c.Resource.GroupResource().String() }
 type Options struct {
 	// Left is what the predecessor left, see LeftOn.
 	Left Versions
+	// Began is when the term began. Zero means now.
+	Began time.Time
 	// Ledger records what was found out.
 	Ledger *Ledger
 	// Read reads objects consistently.
@@ -78,9 +80,12 @@ type check struct {
 	lacking string // guarded by mu; what is waited for
 }
 
-// New makes the barrier of a term that begins now. ctx carries the logger and ends it.
+// New makes the barrier of a term. ctx carries the logger and ends it.
 func New(ctx context.Context, o Options) *Barrier {
-	b := &Barrier{options: o, began: o.Clock.Now(), reads: make(chan struct{}, maxReads), checks: map[cache.Indexer]*check{}}
+	b := &Barrier{options: o, began: o.Began, reads: make(chan struct{}, maxReads), checks: map[cache.Indexer]*check{}}
+	if b.began.IsZero() {
+		b.began = o.Clock.Now()
+	}
 	b.ctx, b.end = context.WithCancel(ctx)
 	return b
 }

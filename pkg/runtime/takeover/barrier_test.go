@@ -139,6 +139,20 @@ func TestACacheThatIsNewEnoughPassesWithoutARequest(t *testing.T) {
 	}
 }
 
+// The barrier is made a while after the term began: a cache that was filled in between passes.
+func TestATermBeganBeforeItsBarrier(t *testing.T) {
+	s := newServer(t, true, "10")
+	f := newFixture(t, s, NothingLeft(), pod("a", "1", "10"))
+	f.Barrier = New(t.Context(), Options{
+		Left: NothingLeft(), Began: f.cache.Started.Add(-time.Millisecond), Ledger: f.ledger, Read: Reader{s}, Clock: clock.RealClock{},
+	})
+	t.Cleanup(f.End)
+	f.wantPassed(t, "pods=10 *=?")
+	if len(s.Actions()) > 0 {
+		t.Errorf("sent %v", s.Actions())
+	}
+}
+
 // Pins MGR-175.
 func TestAVersionThatComesIsWaitedForWithoutARequest(t *testing.T) {
 	s := newServer(t, true, "12")

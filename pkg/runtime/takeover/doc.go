@@ -15,8 +15,8 @@
 //  4. A write whose response has no version (as for some deletions), or that got no
 //     response, makes the version of its resource unknown, until a later write of the same
 //     resource returns one.
-//  5. A term of a lease begins with a Barrier. A cache passes if it was first filled after
-//     the term began, since the first read of an informer is consistent; if it is as new as
+//  5. A term of a lease has a Barrier. A cache passes if it was first filled after the term
+//     began, since the first read of an informer is consistent; if it is as new as
 //     the Versions; or if it contains everything that a consistent read of the same objects
 //     returned.
 //  6. The consistent read is a streaming list of metadata, once per cache and term, and only
