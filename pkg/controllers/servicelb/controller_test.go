@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/runtime/informers"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/fakecloud"
 )
@@ -226,5 +227,42 @@ func TestProviderDecidesWhenItIsAskedAgain(t *testing.T) {
 	// Five seconds are the least that another failure waits.
 	if calls := cloud.Calls("EnsureLoadBalancer a/refused"); len(calls) != 1 {
 		t.Errorf("a failure was retried %d times", len(calls)-1)
+	}
+}
+
+// A resync of the Services has those cleaned up whose cleanup has failed, before their retry is due. Pins
+// SLB-6 and SLB-28.
+func TestServicesAreResynced(t *testing.T) {
+	const asking = "GetLoadBalancer a/resynced"
+	cloud := fakecloud.The()
+	cloud.Reset()
+	cloud.Fail(asking, errors.New("busy"))
+	env := controllertest.New(t, balanced("resynced", internal, finalized), balanced("settled"))
+	shared := informers.New(informers.Options{Client: env.Client, Metadata: env.Metadata, Clock: env.Clock})
+	shared.Start(t.Context())
+	scope := shared.NewScope(informers.ScopeOptions{Name: t.Name()})
+	env.Informers = scope
+	t.Cleanup(func() {
+		scope.Close()
+		shared.Shutdown()
+	})
+	c, err := newController(env.Env, configOf(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	stop := env.Run(t, c)
+	defer stop()
+	asked := func(about string) int { return len(cloud.Calls(about)) }
+	controllertest.Eventually(t, "the cleanup fails", func() bool { return asked(asking) == 1 && asked("EnsureLoadBalancer a/settled") == 1 })
+	began := time.Now()
+	controllertest.Eventually(t, "the resync is waited for", env.Clock.HasWaiters)
+	env.Clock.Step(30 * time.Second)
+	controllertest.Eventually(t, "the cleanup is tried again", func() bool { return asked(asking) > 1 })
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v, which is after the retry", took)
+	}
+	if asked("EnsureLoadBalancer a/settled") != 1 {
+		t.Error("a Service that needs nothing was worked on")
 	}
 }
