@@ -82,9 +82,14 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// TestWhatControllersWaitFor is about those that would take what a cache lacks for what does not exist.
+// TestWhatControllersWaitFor is about those that would take what a cache lacks for what does not exist. These kinds are
+// all that they watch.
 func TestWhatControllersWaitFor(t *testing.T) {
 	for name, resources := range map[string][]string{
+		"CRON-3: cronjob-controller":         {"cronjobs", "jobs"},
+		"JOB-7: job-controller":              {"jobs", "pods"},
+		"PDB-3: disruption-controller":       {"poddisruptionbudgets", "pods", "replicationcontrollers", "replicasets", "deployments", "statefulsets"},
+		"STS-7: statefulset-controller":      {"statefulsets", "pods", "persistentvolumeclaims", "controllerrevisions"},
 		"NLC-4: node-lifecycle-controller":   {"nodes", "pods", "leases"},
 		"TAINT-4: taint-eviction-controller": {"nodes", "pods"},
 	} {
@@ -93,6 +98,11 @@ func TestWhatControllersWaitFor(t *testing.T) {
 				_, of, _ := strings.Cut(name, ": ")
 				d, env := descriptorOf(t, of), controllertest.New(t)
 				env.WantWaitsFor(t, must.Get(d.New(env.Env, d.Value(v1beta1.NewDefault())))(t), resource)
+				for _, action := range env.Fake.Actions() {
+					if listed := action.GetResource().Resource; action.GetVerb() == "list" && !slices.Contains(resources, listed) {
+						t.Errorf("%s are watched", listed)
+					}
+				}
 			})
 		}
 	}
