@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
@@ -160,19 +159,15 @@ func TestCallsOfTheProviderAreLimited(t *testing.T) {
 	const limit = 200
 	memory := fakecloud.The()
 	memory.Reset()
-	memory.SetRoutes("kubernetes")
-	hold := memory.Hold("CreateRoute")
-	t.Cleanup(hold.Release)
-	var nodes []runtime.Object
-	for i := range limit + 1 {
-		nodes = append(nodes, nodeWith(fmt.Sprint("limited-", i), fmt.Sprintf("10.244.%d.0/24", i)))
+	node := nodeWith("limited", "10.244.0.0/24") // and all the others, so that one condition is written
+	for i := range limit {
+		node.Spec.PodCIDRs = append(node.Spec.PodCIDRs, fmt.Sprintf("10.244.%d.0/24", i+1))
 	}
 	cfg := configOf(nil)
 	cfg.period = time.Hour
-	env := controllertest.New(t, nodes...)
-	c := must.Get(newController(env.Env, cfg))(t)
-	env.Start(t)
-	t.Cleanup(env.Run(t, c))
+	hold := memory.Hold("CreateRoute")
+	run(t, cfg, node)
+	t.Cleanup(hold.Release) // before the stop
 	calls := func() int { return len(memory.Calls("CreateRoute")) }
 	controllertest.Eventually(t, "all but one are asked for", func() bool { return calls() >= limit })
 	await.Stays(t, "the last one waits", 50*time.Millisecond, func(context.Context) error {
