@@ -1,8 +1,16 @@
 package controllers
 
 import (
+	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
+
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 func TestDescriptorsAreCompleteAndUnique(t *testing.T) {
@@ -23,6 +31,79 @@ func TestDescriptorsAreCompleteAndUnique(t *testing.T) {
 		}
 		if (d.ServiceAccount == "") == (d.ClientName == "") {
 			t.Errorf("%s must have either a service account or a client name", d.Name)
+		}
+	}
+}
+
+func descriptorOf(t *testing.T, name string) controller.Descriptor {
+	t.Helper()
+	all := All()
+	i := slices.IndexFunc(all, func(d controller.Descriptor) bool { return d.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no %s", name)
+	}
+	return all[i]
+}
+
+// TestIdentities is about what users and other components know a controller by: names, service account, source of
+// events, and the names of its queues, each with its workers. All of these run by default.
+func TestIdentities(t *testing.T) {
+	for name, c := range map[string]struct {
+		name, alias, account, source string
+		queues                       []string
+	}{
+		"JOB-1: job-controller":                {"job-controller", "job", "job-controller", "job-controller", []string{"job 5", "job_orphan_pod 5"}},
+		"STS-1, STS-2: statefulset-controller": {"statefulset-controller", "statefulset", "statefulset-controller", "statefulset-controller", []string{"statefulset 5"}},
+		"DS-1, DS-2: daemonset-controller":     {"daemonset-controller", "daemonset", "daemon-set-controller", "daemonset-controller", []string{"daemonset 2", "daemonset-node-updates 2"}},
+		"DEP-1, DEP-2: deployment-controller":  {"deployment-controller", "deployment", "deployment-controller", "deployment-controller", []string{"deployment 5"}},
+		"RS-1, RS-2: replicaset-controller":    {"replicaset-controller", "replicaset", "replicaset-controller", "replicaset-controller", []string{"replicaset 5"}},
+		"CRON-1: cronjob-controller":           {"cronjob-controller", "cronjob", "cronjob-controller", "cronjob-controller", []string{"cronjob 5"}},
+		"PDB-1: disruption-controller":         {"disruption-controller", "disruption", "disruption-controller", "controllermanager", []string{"disruption 1", "disruption_recheck 1", "stale_pod_disruption 1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, cfg := descriptorOf(t, c.name), v1beta1.NewDefault()
+			if enabled, _ := d.Enabled(cfg); !enabled || d.Gate != "" {
+				t.Errorf("it is enabled: %t, if %q", enabled, d.Gate)
+			}
+			if !slices.Equal(d.Aliases, []string{c.alias}) || d.ServiceAccount != c.account || d.EventSource != c.source {
+				t.Errorf("it is also called %q, acts as %s, and its events are those of %s", d.Aliases, d.ServiceAccount, d.EventSource)
+			}
+			env := controllertest.New(t)
+			must.Get(d.New(env.Env, d.Value(cfg)))(t)
+			var queues []string
+			for _, loop := range env.Loops() {
+				queues = append(queues, fmt.Sprint(loop.Queue, " ", loop.Workers))
+			}
+			slices.Sort(queues)
+			if !slices.Equal(queues, c.queues) {
+				t.Errorf("its queues are %q, want %q", queues, c.queues)
+			}
+		})
+	}
+}
+
+// TestWhatControllersWaitFor is about those that would take what a cache lacks for what does not exist. These kinds are
+// all that they watch.
+func TestWhatControllersWaitFor(t *testing.T) {
+	for name, resources := range map[string][]string{
+		"CRON-3: cronjob-controller":         {"cronjobs", "jobs"},
+		"JOB-7: job-controller":              {"jobs", "pods"},
+		"PDB-3: disruption-controller":       {"poddisruptionbudgets", "pods", "replicationcontrollers", "replicasets", "deployments", "statefulsets"},
+		"STS-7: statefulset-controller":      {"statefulsets", "pods", "persistentvolumeclaims", "controllerrevisions"},
+		"NLC-4: node-lifecycle-controller":   {"nodes", "pods", "leases"},
+		"TAINT-4: taint-eviction-controller": {"nodes", "pods"},
+	} {
+		for _, resource := range resources {
+			t.Run(name+" "+resource, func(t *testing.T) {
+				_, of, _ := strings.Cut(name, ": ")
+				d, env := descriptorOf(t, of), controllertest.New(t)
+				env.WantWaitsFor(t, must.Get(d.New(env.Env, d.Value(v1beta1.NewDefault())))(t), resource)
+				for _, action := range env.Fake.Actions() {
+					if listed := action.GetResource().Resource; action.GetVerb() == "list" && !slices.Contains(resources, listed) {
+						t.Errorf("%s are watched", listed)
+					}
+				}
+			})
 		}
 	}
 }

@@ -1,6 +1,11 @@
 package controllertest
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,6 +49,40 @@ func (e *Env) AwaitIdle(t testing.TB) {
 		}
 		return true
 	})
+}
+
+// Loops are the loops of the controller, in the order in which it made them.
+func (e *Env) Loops() []controller.LoopStatus {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var all []controller.LoopStatus
+	for _, loop := range e.loops {
+		all = append(all, loop.Inspect())
+	}
+	return all
+}
+
+// WantWaitsFor runs a controller whose informers have not been started, and wants its loops to
+// begin once a resource can be listed, and not before.
+func (e *Env) WantWaitsFor(t testing.TB, c controller.Controller, resource string) {
+	t.Helper()
+	var refused atomic.Bool
+	allow := e.RefuseIf("list "+resource, errors.New("not yet"), func(int) bool {
+		refused.Store(true)
+		return true
+	})
+	e.Informers.StartWithContext(e.ctx)
+	e.Run(t, c)
+	Eventually(t, "a list of "+resource+" has failed", refused.Load)
+	began := func(loop controller.LoopStatus) bool { return !loop.Began.IsZero() }
+	await.Stays(t, "no loop begins", 50*time.Millisecond, func(context.Context) error {
+		if i := slices.IndexFunc(e.Loops(), began); i >= 0 {
+			return fmt.Errorf("%s has begun", e.Loops()[i].Queue)
+		}
+		return nil
+	})
+	allow()
+	Eventually(t, "the loops begin", func() bool { return slices.ContainsFunc(e.Loops(), began) })
 }
 
 func idle(loop controller.LoopStatus) bool {

@@ -51,6 +51,7 @@ var shared = &Cloud{
 	gone:    map[string]bool{},
 	off:     map[string]bool{},
 	fails:   map[string]error{},
+	shapes:  map[string]func(*cloudprovider.InstanceMetadata){},
 }
 
 // Cloud is a cloud in memory. Its methods may be called from several goroutines.
@@ -61,6 +62,7 @@ type Cloud struct {
 	gone    map[string]bool   // nodes without an instance
 	off     map[string]bool   // nodes whose instance is shut down
 	fails   map[string]error  // calls that fail
+	shapes  map[string]func(*cloudprovider.InstanceMetadata)
 	holds   []*Hold
 	calls   []*Call
 }
@@ -119,6 +121,13 @@ func (c *Cloud) ShutDown(node string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.off[node] = true
+}
+
+// Shape changes what is made up of the instance of a node.
+func (c *Cloud) Shape(node string, change func(*cloudprovider.InstanceMetadata)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shapes[node] = change
 }
 
 // Restore brings the instance of a node back, and starts it.
@@ -183,6 +192,7 @@ func (c *Cloud) Reset() {
 	clear(c.gone)
 	clear(c.off)
 	clear(c.fails)
+	clear(c.shapes)
 	clear(c.owners)
 	clear(c.backend.RouteMap)
 	clear(c.backend.Balancers)

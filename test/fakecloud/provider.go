@@ -170,6 +170,9 @@ func (p *provider) InstanceMetadata(ctx context.Context, node *corev1.Node) (met
 			Zone:          Zone,
 			Region:        Region,
 		}
+		if change := p.cloud.shapes[node.Name]; change != nil {
+			change(metadata)
+		}
 		return nil
 	})
 	return metadata, err

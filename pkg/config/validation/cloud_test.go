@@ -11,7 +11,7 @@ func init() {
 	cloudprovider.RegisterCloudProvider("linked", func(io.Reader) (cloudprovider.Interface, error) { return nil, nil })
 }
 
-// Pins CLOUD-4, CLOUD-44, ROUTE-5, ROUTE-30, CNODE-6 and CNODE-30.
+// Pins CLOUD-4, CLOUD-44, ROUTE-5, ROUTE-30, CNODE-6, CNODE-30 and SLB-29.
 func TestValidateCloud(t *testing.T) {
 	checkProblems(t, []problemTest{
 		{"cloud: {provider: aws}", []string{
@@ -25,6 +25,9 @@ func TestValidateCloud(t *testing.T) {
 			"4:48: controllers.node-route-controller.enabled: needs networking.clusterCIDRs",
 		}},
 		{"cloud: {provider: linked}\nnetworking: {clusterCIDRs: [10.0.0.0/16]}\ncontrollers: {node-route-controller: {enabled: true}}", nil},
+		{"controllers: {service-lb-controller: {concurrentSyncs: 0}}", []string{
+			"3:56: controllers.service-lb-controller.concurrentSyncs: must be 1 to 1000, not 0",
+		}},
 		{"controllers: {cloud-node-controller: {concurrentSyncs: 0, concurrentStatusUpdates: -1}}", []string{
 			"3:56: controllers.cloud-node-controller.concurrentSyncs: must be 1 to 1000, not 0",
 			"3:84: controllers.cloud-node-controller.concurrentStatusUpdates: must be 0 to 1000, not -1",

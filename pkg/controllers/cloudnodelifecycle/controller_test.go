@@ -1,15 +1,21 @@
 package cloudnodelifecycle
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clienttesting "k8s.io/client-go/testing"
+	cloudproviderapi "k8s.io/cloud-provider/api"
 	"k8s.io/cloud-provider/names"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/fakecloud"
 )
@@ -30,19 +36,16 @@ func TestNamesAndIdleness(t *testing.T) {
 	}
 }
 
-// Pins CNLC-4, CNLC-6, CNLC-15, CNLC-16, CNLC-21 and CNLC-22.
-func TestRoundOverTheNodes(t *testing.T) {
-	nodeOf := func(name string, ready corev1.ConditionStatus) *corev1.Node {
-		return &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: t.Name() + "-" + name, UID: "uid-of-the-node"},
-			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
-		}
+func nodeOf(t *testing.T, name string, ready corev1.ConditionStatus) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: t.Name() + "-" + name, UID: "uid-of-the-node"},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
 	}
-	gone, ready, fine := nodeOf("gone", corev1.ConditionUnknown), nodeOf("ready", corev1.ConditionTrue), nodeOf("fine", corev1.ConditionFalse)
-	cloud := fakecloud.The()
-	cloud.Remove(gone.Name)
-	cloud.Remove(ready.Name)
-	env := controllertest.New(t, gone, ready, fine)
+}
+
+// run runs an instance with the defaults.
+func run(t *testing.T, env *controllertest.Env) (stop func()) {
+	t.Helper()
 	cfg := v1beta1.NewDefault()
 	cfg.Cloud.Provider = fakecloud.Name
 	c, err := newController(env.Env, valueOf(cfg))
@@ -50,7 +53,19 @@ func TestRoundOverTheNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	env.Start(t)
-	stop := env.Run(t, c)
+	return env.Run(t, c)
+}
+
+// The node that is gone was never initialized.
+// Pins CNLC-4, CNLC-6, CNLC-15, CNLC-16, CNLC-21, CNLC-22 and CNODE-26.
+func TestRoundOverTheNodes(t *testing.T) {
+	gone, ready, fine := nodeOf(t, "gone", corev1.ConditionUnknown), nodeOf(t, "ready", corev1.ConditionTrue), nodeOf(t, "fine", corev1.ConditionFalse)
+	gone.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Effect: corev1.TaintEffectNoSchedule}}
+	cloud := fakecloud.The()
+	cloud.Remove(gone.Name)
+	cloud.Remove(ready.Name)
+	env := controllertest.New(t, gone, ready, fine)
+	stop := run(t, env)
 	controllertest.Eventually(t, "the node that is gone is deleted, and the other asked about", func() bool {
 		return len(env.Writes()) == 1 && len(cloud.Calls("InstanceShutdown "+fine.Name)) == 1
 	})
@@ -64,5 +79,50 @@ func TestRoundOverTheNodes(t *testing.T) {
 	}
 	if calls := cloud.Calls("InstanceExists " + ready.Name); len(calls) > 0 {
 		t.Errorf("the cloud was asked about a node that is ready: %v", calls)
+	}
+}
+
+// One call of the provider holds up the whole round. Pins CNLC-18.
+func TestNodesAreJudgedOneAfterAnother(t *testing.T) {
+	cloud := fakecloud.The()
+	held := cloud.Hold("InstanceExists " + t.Name())
+	t.Cleanup(held.Release)
+	env := controllertest.New(t, nodeOf(t, "a", corev1.ConditionFalse), nodeOf(t, "b", corev1.ConditionFalse))
+	run(t, env)
+	asked := func() int { return len(cloud.Calls("InstanceExists " + t.Name())) }
+	controllertest.Eventually(t, "the provider is asked", func() bool { return asked() == 1 })
+	await.Stays(t, "it is asked about one node", 50*time.Millisecond, func(context.Context) error {
+		if n := asked(); n != 1 {
+			return fmt.Errorf("it is asked about %d", n)
+		}
+		return nil
+	})
+	held.Release()
+	controllertest.Eventually(t, "it is asked about the other", func() bool { return asked() == 2 })
+}
+
+// Pins CNLC-13.
+func TestTaintIsTriedFiveTimes(t *testing.T) {
+	node := nodeOf(t, "off", corev1.ConditionFalse)
+	fakecloud.The().ShutDown(node.Name)
+	env := controllertest.New(t, node)
+	var tries []time.Time
+	env.Intercept("get nodes "+node.Name, func(clienttesting.Action) error {
+		tries = append(tries, time.Now())
+		return apierrors.NewConflict(corev1.Resource("nodes"), node.Name, errors.New("the object has been modified"))
+	})
+	stop := run(t, env)
+	controllertest.Eventually(t, "the next round has begun", func() bool { return len(fakecloud.The().Calls("InstanceExists "+node.Name)) == 2 })
+	stop()
+	if len(tries) < 6 {
+		t.Fatalf("%d tries in two rounds", len(tries))
+	}
+	for i := range 4 {
+		if pause := tries[i+1].Sub(tries[i]); pause < 100*time.Millisecond {
+			t.Errorf("a pause of %v", pause)
+		}
+	}
+	if pause := tries[5].Sub(tries[4]); pause < 5*time.Second {
+		t.Errorf("the next round began %v after the one before", pause)
 	}
 }

@@ -11,15 +11,16 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
+
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/utils/clock"
 
@@ -35,12 +36,21 @@ type catalogue struct {
 	mu    sync.Mutex
 	lists []*metav1.APIResourceList
 	err   error
+	asked int
 }
 
 func (c *catalogue) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.asked++
 	return c.lists, c.err
+}
+
+// looks is how often it was asked.
+func (c *catalogue) looks() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asked
 }
 
 func (c *catalogue) set(err error, lists ...*metav1.APIResourceList) {
@@ -452,15 +462,13 @@ func TestWhatIsAbsentIsOneClaimForAUID(t *testing.T) {
 	}
 }
 
-// TestAKindThatCannotBeListedHoldsUpNothingElse for longer than a time limit (kubernetes/kubernetes#101078).
+// TestAKindThatCannotBeListedHoldsUpNothingElse for longer than a time limit (kubernetes/kubernetes#101078). Pins GC-55.
 func TestAKindThatCannotBeListedHoldsUpNothingElse(t *testing.T) {
 	w := newWorld(t, typed(configMaps, object("a", "orphan", owner("ConfigMap", "gone"))), typed(configMaps, object("a", "kept")))
-	broken := errors.New("conversion webhook failed")
-	w.server.PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, broken })
-	w.server.PrependWatchReactor("secrets", func(clienttesting.Action) (bool, watch.Interface, error) { return true, nil, broken })
+	w.refuseLists("secrets")
 	w.env.Run(t, w.collector)
 	w.env.EventuallyAsTimePasses(t, "what has no owner is gone", time.Second, func() bool { return !w.exists(t, configMaps, "a", "orphan") })
-	if passed := w.env.Clock.Since(controllertest.Epoch); passed < syncTimeout {
+	if passed := w.env.Clock.Since(controllertest.Epoch); passed < 30*time.Second {
 		t.Errorf("after %v", passed)
 	}
 	if !w.exists(t, configMaps, "a", "kept") {
@@ -556,7 +564,7 @@ func TestDebuggingHandler(t *testing.T) {
 	}
 }
 
-// Pins GC-60.
+// Pins GC-16 and GC-60.
 func TestInvalidReferencesAreTold(t *testing.T) {
 	w := newWorld(t)
 	w.graph.apply(added(configMaps, object("a", "parent")))
@@ -564,6 +572,10 @@ func TestInvalidReferencesAreTold(t *testing.T) {
 	want := []string{`Warning OwnerRefInvalidNamespace ownerRef [v1/ConfigMap, namespace: b, name: parent, uid: parent] does not exist in namespace "b"`}
 	if got := w.env.RecordedEvents(); !slices.Equal(got, want) {
 		t.Errorf("events are %q, want %q", got, want)
+	}
+	event := ownerInOtherNamespace(invalidReference{dependent: id("Secret", "b", "child"), owner: id("ConfigMap", "b", "parent")})
+	if o, ok := event.About.(*corev1.ObjectReference); !ok || o.Namespace != "b" || o.Kind != "Secret" || o.Name != "child" || o.UID != "child" {
+		t.Errorf("the event is about %v", event.About)
 	}
 }
 

@@ -230,6 +230,13 @@ func TestApply(t *testing.T) {
 			want:    "attempt ConfigMap a/parent; attempt Secret a/child",
 			graph:   "ConfigMap a/parent foreground <child false; Secret a/child",
 		},
+		"GC-22: what was observed and is being deleted stays so": {
+			changes: []*change{
+				added(configMaps, object("a", "parent", deleted(foreground))), updated(configMaps, object("a", "parent", deleted(foreground)), parent),
+				added(secrets, child),
+			},
+			graph: "ConfigMap a/parent foreground <child false; Secret a/child",
+		},
 		"GC-38: foreground deletion goes on": {
 			changes: []*change{
 				added(configMaps, object("a", "parent", deleted(foreground))),

@@ -28,7 +28,7 @@ import (
 
 var errBoom = errors.New("boom")
 
-// Pins JOB-55, JOB-82, JOB-99 and JOB-54.
+// Pins JOB-31, JOB-54, JOB-55, JOB-82 and JOB-99.
 func TestAJobOfOnePod(t *testing.T) {
 	f := newFixture(t, defaults, newJob())
 	f.MustReconcile(t)
@@ -72,7 +72,7 @@ func TestAJobOfOnePod(t *testing.T) {
 	}
 }
 
-// Pins JOB-51 and JOB-85.
+// Pins JOB-44, JOB-51, JOB-52 and JOB-85.
 func TestStatusIsWrittenBeforeFinalizersGo(t *testing.T) {
 	f := newFixture(t, defaults, newJob(sized(2, 2), started), newPod("a", succeeded), newPod("b", succeeded))
 	works := f.Refuse("update jobs/status", errBoom)
@@ -311,6 +311,39 @@ func TestStartTimeOfASuspendedJobMayStay(t *testing.T) {
 	}
 }
 
+// What a reconcile that began is counted as.
+func TestReconcilesAreCounted(t *testing.T) {
+	suspended := func(j *batchv1.Job) { j.Spec.Suspend = ptr.To(true) }
+	for _, test := range []struct {
+		name    string
+		objects []runtime.Object
+		refused string
+		want    string
+	}{
+		{"JOB-30, JOB-83a: nothing to do with its pods", []runtime.Object{newJob(started, func(j *batchv1.Job) { j.DeletionTimestamp = &metav1.Time{Time: start} })}, "",
+			"action=reconciling completion_mode=NonIndexed result=success 1"},
+		{"JOB-30, JOB-83a: the pods are as they should be", []runtime.Object{newJob(started), newPod("a")}, "",
+			"action=tracking completion_mode=NonIndexed result=success 1"},
+		{"JOB-30, JOB-83a: a pod is created", []runtime.Object{newJob()}, "", "action=pods_created completion_mode=NonIndexed result=success 1"},
+		{"JOB-30, JOB-83a: a pod cannot be created", []runtime.Object{newJob()}, "create pods", "action=pods_created completion_mode=NonIndexed result=error 1"},
+		{"JOB-30, JOB-83a: a pod is deleted", []runtime.Object{newJob(suspended, started), newPod("a")}, "", "action=pods_deleted completion_mode=NonIndexed result=success 1"},
+		{"JOB-30, JOB-83a: the status cannot be written", []runtime.Object{newJob(started), newPod("a")}, "update jobs/status", "action=tracking completion_mode=NonIndexed result=error 1"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, defaults, test.objects...)
+			if test.refused != "" {
+				f.Refuse(test.refused, errBoom)
+			}
+			if err := f.Reconcile(); (err != nil) != (test.refused != "") {
+				t.Errorf("the error is %v", err)
+			}
+			if got := f.metric(t, "job_controller_job_syncs_total"); got != test.want {
+				t.Errorf("counted %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 func TestJobsThatAreLeftAlone(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -406,7 +439,7 @@ func TestANamespaceThatIsGoingIsNoFailure(t *testing.T) {
 	f.WantRequests(t)
 }
 
-// Pins JOB-64.
+// Pins JOB-39 and JOB-64.
 func TestBackoffIsRememberedOnceReported(t *testing.T) {
 	f := newFixture(t, defaults, newJob(started), newPod("f", exited(1, 4*time.Second)))
 	works := f.Refuse("update jobs/status", errBoom)

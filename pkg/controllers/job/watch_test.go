@@ -2,9 +2,11 @@ package job
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -101,15 +103,15 @@ func TestJobEvents(t *testing.T) {
 	}{
 		{"added", nil, func(f *fixture) { f.c.jobAdded(fresh, newJob()) }, "ns/pi", ""},
 		{"replayed", nil, func(f *fixture) { f.c.jobAdded(backlog, newJob()) }, "backlog ns/pi", ""},
-		{"JOB-11: status changed", nil, func(f *fixture) { f.c.jobUpdated(fresh, newJob(), newJob(started)) }, "ns/pi in 1s", ""},
+		{"JOB-8, JOB-11: status changed", nil, func(f *fixture) { f.c.jobUpdated(fresh, newJob(), newJob(started)) }, "ns/pi in 1s", ""},
 		{"resynced", nil, func(f *fixture) { f.c.jobUpdated(backlog, newJob(), newJob()) }, "backlog ns/pi", ""},
-		{"JOB-11: spec changed", nil, func(f *fixture) { f.c.jobUpdated(fresh, newJob(), newJob(generation2)) }, "ns/pi", ""},
+		{"JOB-8, JOB-11: spec changed", nil, func(f *fixture) { f.c.jobUpdated(fresh, newJob(), newJob(generation2)) }, "ns/pi", ""},
 		{"JOB-11: deadline set", nil, func(f *fixture) { f.c.jobUpdated(fresh, newJob(started), newJob(started, generation2, deadline(3605))) }, "ns/pi, ns/pi in 5s", ""},
 		{"JOB-11: deadline changed to one that is over", nil, func(f *fixture) {
 			f.c.jobUpdated(fresh, newJob(started, deadline(9000)), newJob(started, generation2, deadline(60)))
 		}, "ns/pi, ns/pi in 0s", ""},
 		{"JOB-11: deadline set before the start", nil, func(f *fixture) { f.c.jobUpdated(fresh, newJob(), newJob(generation2, deadline(60))) }, "ns/pi", ""},
-		{"JOB-109: finished, no pod is left", newPod("p", untracked), func(f *fixture) { f.c.jobUpdated(fresh, newJob(), newJob(finished)) }, "", ""},
+		{"JOB-93, JOB-109: finished, no pod is left", newPod("p", untracked), func(f *fixture) { f.c.jobUpdated(fresh, newJob(), newJob(finished)) }, "", ""},
 		{"JOB-11, JOB-109: finished, a pod is left", newPod("p"), func(f *fixture) { f.c.jobUpdated(fresh, newJob(), newJob(finished)) }, "", sweep},
 		{"finished, a removal is not seen", newPod("p"), func(f *fixture) {
 			f.c.removals.add(key, []*corev1.Pod{newPod("p")})
@@ -263,10 +265,25 @@ func TestFinalizerPatch(t *testing.T) {
 	}
 }
 
-// Pins JOB-10, JOB-14 and JOB-83.
+// Pins JOB-20 and JOB-21.
+func TestFailuresBackOff(t *testing.T) {
+	jobs, orphans := backoffOf[types.NamespacedName](), backoffOf[orphan]()
+	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+		if got := [2]time.Duration{jobs.When(key), orphans.When(orphan{})}; got != [2]time.Duration{want * time.Second, want * time.Second} {
+			t.Errorf("the delays are %v, want %v seconds", got, int(want))
+		}
+	}
+	for n := range 200 { // without a limit for all keys together
+		if got := jobs.When(types.NamespacedName{Name: fmt.Sprint(n)}); got != time.Second {
+			t.Fatalf("the first delay of another Job is %v", got)
+		}
+	}
+}
+
+// Pins JOB-10, JOB-14, JOB-83 and JOB-111.
 func TestEventMetrics(t *testing.T) {
 	f := newFixture(t, defaults)
-	f.c.podAdded(fresh, newPod("a", succeeded))
+	f.c.podAdded(backlog, newPod("a", succeeded))
 	f.c.podAdded(fresh, newPod("b"))
 	f.c.podAdded(fresh, newPod("c", failed, untracked))
 	f.c.podUpdated(fresh, newPod("b"), newPod("b", failed, newVersion))
@@ -276,14 +293,14 @@ func TestEventMetrics(t *testing.T) {
 	if got := f.metric(t, "job_controller_terminated_pods_tracking_finalizer_total"); got != "event=add 2, event=delete 2" {
 		t.Errorf("counted %q", got)
 	}
-	f.c.jobAdded(fresh, newJob(func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To("example.com/other") }))
+	f.c.jobAdded(backlog, newJob(func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To("example.com/other") }))
 	f.c.jobAdded(fresh, newJob(func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To(batchv1.JobControllerName) }))
 	if got := f.metric(t, "job_controller_jobs_by_external_controller_total"); got != "controller_name=example.com/other 1" {
 		t.Errorf("counted %q", got)
 	}
 }
 
-// Pins JOB-83b.
+// Pins JOB-83b and JOB-95.
 func TestFinishedMetrics(t *testing.T) {
 	f := newFixture(t, defaults)
 	before := batchv1.JobStatus{Succeeded: 2, Failed: 1, CompletedIndexes: "0,1,8", FailedIndexes: ptr.To("")}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -18,9 +19,11 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controller/concurrent"
 	"kcmd.dev/test/controllertest"
 )
@@ -68,8 +71,8 @@ func TestReconcileOfANamespaceThatIsGoneOrUnreadable(t *testing.T) {
 		err   error
 		retry bool
 	}{
-		"NS-23: gone":       {apierrors.NewNotFound(corev1.Resource("namespaces"), "ns"), false},
-		"NS-23: unreadable": {errors.New("outage"), true},
+		"NS-23, NS-49: gone": {apierrors.NewNotFound(corev1.Resource("namespaces"), "ns"), false},
+		"NS-23: unreadable":  {errors.New("outage"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := start(t, serving(pods), terminating())
@@ -81,7 +84,7 @@ func TestReconcileOfANamespaceThatIsGoneOrUnreadable(t *testing.T) {
 	}
 }
 
-// Pins NS-24, NS-30 and NS-60.
+// Pins NS-13, NS-14, NS-15, NS-24, NS-30, NS-33 and NS-60.
 func TestAnEmptyNamespaceGoesWithOneListPerType(t *testing.T) {
 	f := start(t, serving(pods, secrets, deployments), terminating(func(ns *corev1.Namespace) {
 		ns.Status.Phase = corev1.NamespaceActive
@@ -91,6 +94,16 @@ func TestAnEmptyNamespaceGoesWithOneListPerType(t *testing.T) {
 	if err := f.reconcile(f.Context(), "ns"); err != nil {
 		t.Fatal(err)
 	}
+	lists := 0
+	for _, action := range f.Fake.Actions() {
+		if action.GetVerb() == "list" && action.GetResource() == pods && action.GetNamespace() == "ns" {
+			lists++
+		}
+	}
+	if lists != 1 {
+		t.Errorf("pods were listed %d times", lists)
+	}
+	f.WantEvents(t)
 	if diff := cmp.Diff([]string{"get", "update status", "update status", "create finalize"}, f.written()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
@@ -124,7 +137,7 @@ func TestForeignFinalizersAloneAreSweptButNotWritten(t *testing.T) {
 	}
 }
 
-// Pins NS-29b, NS-29c and NS-47.
+// Pins NS-16, NS-29b, NS-29c and NS-47.
 func TestContentIsDeletedInTheBackground(t *testing.T) {
 	s := serving(pods, secrets)
 	s.add(configMaps, "delete", "list")
@@ -262,7 +275,7 @@ func TestAnErrorOfOneTypeDoesNotKeepTheOthers(t *testing.T) {
 	}
 }
 
-// Pins NS-28a and NS-41.
+// Pins NS-28, NS-28a and NS-41.
 func TestPodsGoFirst(t *testing.T) {
 	grace := int64(30)
 	running := pod(corev1.PodRunning, &grace)
@@ -692,7 +705,7 @@ func TestFinalizeKeepsMetadataAndSpecAndLeavesStatusEmpty(t *testing.T) {
 	}
 }
 
-// Pins NS-10, NS-19 and NS-21.
+// Pins NS-10, NS-19, NS-21, NS-42 and NS-54.
 func TestRunWaitsBeforeTheFirstSweepAndAfterAnEstimate(t *testing.T) {
 	f := start(t, serving(pods, widgets), terminating(), terminating(func(ns *corev1.Namespace) {
 		ns.Name, ns.UID, ns.DeletionTimestamp, ns.Status.Phase = "active", "uid-2", nil, corev1.NamespaceActive
@@ -703,7 +716,7 @@ func TestRunWaitsBeforeTheFirstSweepAndAfterAnEstimate(t *testing.T) {
 
 	// The delaying queue of a running loop always has a heartbeat, and one timer for keys.
 	controllertest.Eventually(t, "the namespace waits", func() bool { return f.Clock.Waiters() >= 2 })
-	f.Clock.Step(settleTime - time.Nanosecond)
+	f.Clock.Step(5*time.Second - time.Nanosecond)
 	if got := reconciled(); got != 0 {
 		t.Fatalf("%d reconciles before the settle time is over", got)
 	}
@@ -718,11 +731,17 @@ func TestRunWaitsBeforeTheFirstSweepAndAfterAnEstimate(t *testing.T) {
 	controllertest.Eventually(t, "it is swept again", func() bool { return reconciled() >= 2 })
 }
 
-// Pins NS-3 and NS-18.
+// Pins NS-1, NS-2, NS-3, NS-6, NS-7, NS-8 and NS-18.
 func TestDescriptor(t *testing.T) {
 	d := Descriptor()
 	cfg := v1beta1.NewDefault()
 	before := d.Value(cfg)
+	if enabled, _ := d.Enabled(cfg); !enabled || d.Name != "namespace-controller" || !slices.Equal(d.Aliases, []string{"namespace"}) || d.ServiceAccount != d.Name || d.Gate != "" {
+		t.Errorf("%+v", d)
+	}
+	if before.(config).concurrentSyncs != 10 || cfg.Controllers.Namespace.ResyncPeriod.Duration != 5*time.Minute {
+		t.Errorf("%+v, resynced every %v", before, cfg.Controllers.Namespace.ResyncPeriod)
+	}
 	cfg.Controllers.Namespace.ResyncPeriod = &metav1.Duration{Duration: time.Second}
 	if d.Value(cfg) != before {
 		t.Error("a resync period restarts the controller")
@@ -733,11 +752,26 @@ func TestDescriptor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, ok := c.(controller.Debuggable); ok {
+		t.Error("it serves pages for debugging")
+	}
 	if got := c.(*namespaceController).loop.Inspect(); got.Workers != 3 || got.Queue != "namespace" {
 		t.Errorf("loop = %+v", got)
 	}
 	if d.Limits.QPS != 20 || d.Limits.Burst != 100 {
 		t.Errorf("limits = %+v", d.Limits)
+	}
+}
+
+// Pins NS-9.
+func TestAllNamespacesAreWatchedWithoutAnIndex(t *testing.T) {
+	f := start(t, serving(), terminating(func(ns *corev1.Namespace) { ns.Labels = map[string]string{"a": "b"} }))
+	informer := f.Env.Informers.Core().V1().Namespaces().Informer()
+	if got := slices.Collect(maps.Keys(informer.GetIndexer().GetIndexers())); !slices.Equal(got, []string{cache.NamespaceIndex}) {
+		t.Errorf("indexes are %q", got)
+	}
+	if got := informer.GetStore().ListKeys(); !slices.Equal(got, []string{"ns"}) {
+		t.Errorf("cached are %q", got)
 	}
 }
 

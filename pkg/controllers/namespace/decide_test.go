@@ -393,7 +393,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// Pins NS-20.
+// Pins NS-20 and NS-50.
 func TestBackoff(t *testing.T) {
 	b := newBackoff()
 	var last time.Duration

@@ -1,18 +1,23 @@
 package noderoute
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
 	"kcmd.dev/pkg/config/gates"
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/fakecloud"
 	"kcmd.dev/test/must"
@@ -114,6 +119,99 @@ func TestRoutesAreDeletedAndCreated(t *testing.T) {
 			controllertest.Eventually(t, "the stale route is deleted", func() bool { return len(memory.Routes(string(stale))) == 0 })
 			if calls := created(); len(calls) != 1 || addresses && slices.Contains(calls[0].Open, deleted) {
 				t.Errorf("the calls are %+v", calls)
+			}
+		})
+	}
+}
+
+// A conflict of the provider is tried again, five times in all. What fails in the first round is an event
+// already, and the condition says so. Pins ROUTE-19 and ROUTE-25.
+func TestConflictsOfTheProviderAreTriedFiveTimes(t *testing.T) {
+	memory := fakecloud.The()
+	memory.Reset()
+	cfg := configOf(nil)
+	cfg.period = time.Hour
+	memory.Fail("CreateRoute refused", apierrors.NewConflict(corev1.Resource("routes"), "", errors.New("busy")))
+	began := time.Now()
+	env, _ := run(t, cfg, nodeWith("refused", "10.244.7.0/24"))
+	controllertest.Eventually(t, "the condition is written", func() bool { return len(env.Writes()) == 1 })
+	if took, calls := time.Since(began), memory.Calls("CreateRoute refused"); len(calls) != 5 || took < 400*time.Millisecond {
+		t.Errorf("the provider was asked %d times within %v", len(calls), took)
+	}
+	node := controllertest.MustStored[*corev1.Node](t, env, "", "refused")
+	if c := node.Status.Conditions; len(c) != 1 || c[0].Reason != "NoRouteCreated" || c[0].Status != corev1.ConditionTrue {
+		t.Errorf("conditions are %+v", c)
+	}
+	var events []string
+	controllertest.Eventually(t, "each failure is an event", func() bool {
+		events = append(events, env.RecordedEvents()...)
+		return len(events) == 5
+	})
+	for _, event := range events {
+		if !strings.HasPrefix(event, "Warning FailedToCreateRoute Could not create route ") {
+			t.Errorf("the event is %q", event)
+		}
+	}
+}
+
+// Pins ROUTE-19.
+func TestCallsOfTheProviderAreLimited(t *testing.T) {
+	const limit = 200
+	memory := fakecloud.The()
+	memory.Reset()
+	node := nodeWith("limited", "10.244.0.0/24") // and all the others, so that one condition is written
+	for i := range limit {
+		node.Spec.PodCIDRs = append(node.Spec.PodCIDRs, fmt.Sprintf("10.244.%d.0/24", i+1))
+	}
+	cfg := configOf(nil)
+	cfg.period = time.Hour
+	hold := memory.Hold("CreateRoute")
+	run(t, cfg, node)
+	t.Cleanup(hold.Release) // before the stop
+	calls := func() int { return len(memory.Calls("CreateRoute")) }
+	controllertest.Eventually(t, "all but one are asked for", func() bool { return calls() >= limit })
+	await.Stays(t, "the last one waits", 50*time.Millisecond, func(context.Context) error {
+		if n := calls(); n != limit {
+			return fmt.Errorf("%d calls are in flight", n)
+		}
+		return nil
+	})
+	hold.Release()
+	controllertest.Eventually(t, "the last one is asked for", func() bool { return calls() == limit+1 })
+}
+
+// What another manager with other nodes has made goes, if it has the same name of the cluster.
+func TestTwoManagersInOneCloud(t *testing.T) {
+	for name, test := range map[string]struct {
+		cluster string
+		fight   bool
+	}{
+		"ROUTE-24: of one cluster":  {"kubernetes", true},
+		"ROUTE-24: of two clusters": {"another", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			memory := fakecloud.The()
+			memory.Reset()
+			cfg := configOf(nil)
+			cfg.period = time.Millisecond
+			_, rounds := run(t, cfg, nodeWith("one", "10.244.1.0/24"))
+			cfg.cluster = test.cluster
+			env := controllertest.New(t, nodeWith("two", "10.244.2.0/24"))
+			c := must.Get(newController(env.Env, cfg))(t)
+			env.Start(t)
+			t.Cleanup(env.Run(t, c))
+			lost := func() [2]int {
+				return [2]int{len(memory.Calls("DeleteRoute one")), len(memory.Calls("DeleteRoute two"))}
+			}
+			if test.fight {
+				controllertest.Eventually(t, "each takes the route of the other, again and again", func() bool { return lost()[0] > 1 && lost()[1] > 1 })
+				return
+			}
+			controllertest.Eventually(t, "each has a route", func() bool { return len(memory.Routes("one"))+len(memory.Routes("two")) == 2 })
+			more := rounds() + 10
+			controllertest.Eventually(t, "there are more rounds", func() bool { return rounds() > more })
+			if lost() != [2]int{} {
+				t.Errorf("%v routes were deleted", lost())
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,12 +14,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -48,7 +54,8 @@ func deleting(p *corev1.Pod) {
 	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: start}, ptr.To(int64(30))
 	p.Finalizers = []string{"example.com/finalizer"} // the fake API server insists
 }
-func held(p *corev1.Pod) { deleting(p); p.DeletionGracePeriodSeconds = ptr.To(int64(0)) }
+func mirror(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }
+func held(p *corev1.Pod)   { deleting(p); p.DeletionGracePeriodSeconds = ptr.To(int64(0)) }
 
 func node(name string, ready corev1.ConditionStatus, taints ...string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -227,7 +234,13 @@ func TestPass(t *testing.T) {
 			[]string{"delete old with grace 0"}},
 		"PODGC-8, PODGC-13: an ended pod without a phase is failed first": {1, []runtime.Object{ready, pod("new", phase(corev1.PodSucceeded)), pod("odd", phase(""), age(time.Hour))},
 			[]string{"patch status of odd", "delete odd with grace 0"}},
-		"PODGC-2: no threshold":           {0, []runtime.Object{ready, pod("done", phase(corev1.PodSucceeded)), pod("done2", phase(corev1.PodSucceeded))}, nil},
+		"PODGC-2: no threshold": {0, []runtime.Object{ready, pod("done", phase(corev1.PodSucceeded)), pod("done2", phase(corev1.PodSucceeded))}, nil},
+		"PODGC-23: a mirror pod is like any other": {1, []runtime.Object{ready, pod("new", phase(corev1.PodSucceeded)), pod("mirror", phase(corev1.PodFailed), age(time.Hour), mirror)},
+			[]string{"delete mirror with grace 0"}},
+		"PODGC-21: an unscheduled one is on no node": {0, []runtime.Object{node("", corev1.ConditionFalse, corev1.TaintNodeOutOfService), pod("never", on(""), deleting)},
+			[]string{"patch status of never", "delete never with grace 0"}},
+		"PODGC-7, PODGC-12: a pod in two parts, in their order": {1, []runtime.Object{gone, pod("new", phase(corev1.PodSucceeded), on("")), pod("stuck", on("out"), deleting, phase(corev1.PodFailed), age(time.Hour)), pod("never", on(""), deleting)},
+			[]string{"delete stuck with grace 0", "delete stuck with grace 0", "patch status of never", "delete never with grace 0"}},
 		"PODGC-9: out of service":         {1, []runtime.Object{gone, pod("stuck", on("out"), deleting), pod("stays", on("out"))}, []string{"patch status of stuck", "delete stuck with grace 0"}},
 		"PODGC-11, PODGC-22: unscheduled": {0, []runtime.Object{ready, pod("never", on(""), deleting), pod("waits", on(""))}, []string{"patch status of never", "delete never with grace 0"}},
 	} {
@@ -240,7 +253,7 @@ func TestPass(t *testing.T) {
 	}
 }
 
-// Pins PODGC-10 and PODGC-16.
+// Each node is read once, when its time is over. Pins PODGC-10, PODGC-16 and PODGC-19.
 func TestPodsOfAMissingNode(t *testing.T) {
 	env, gc := fixture(t, 0, node("node", corev1.ConditionTrue), pod("lost", on("missing")), pod("ended", on("missing"), phase(corev1.PodSucceeded)), pod("fine"))
 	if got := pass(env, gc); got != nil {
@@ -256,6 +269,153 @@ func TestPodsOfAMissingNode(t *testing.T) {
 	if want := []string{"delete ended with grace 0", "delete lost with grace 0", "get missing", "patch status of lost"}; !slices.Equal(got, want) {
 		t.Errorf("after quarantine: %q", got)
 	}
+	if got := pass(env, gc); got != nil {
+		t.Errorf("in the pass after it: %q", got)
+	}
+	env.WantEvents(t)
+}
+
+// The requests name no preconditions and no propagation policy: a later pod of the name is saved by the UID in the
+// patch before. Pins PODGC-4, PODGC-14 and PODGC-17.
+func TestRequestsOfADeletion(t *testing.T) {
+	env, gc := fixture(t, 0, node("node", corev1.ConditionTrue), pod("never", on(""), deleting))
+	gc.pass(env.Context(), env.Context())
+	var patch clienttesting.PatchActionImpl
+	var deletion clienttesting.DeleteActionImpl
+	for _, action := range env.Fake.Actions() {
+		switch a := action.(type) {
+		case clienttesting.PatchActionImpl:
+			if deletion.Name != "" {
+				t.Error("the pod is deleted before its phase is set")
+			}
+			patch = a
+		case clienttesting.DeleteActionImpl:
+			deletion = a
+		}
+	}
+	if patch.PatchType != types.StrategicMergePatchType || patch.Subresource != "status" || !strings.Contains(string(patch.Patch), `"phase":"Failed"`) {
+		t.Errorf("the patch is %s of %q: %s", patch.PatchType, patch.Subresource, patch.Patch)
+	}
+	if o := deletion.DeleteOptions; o.Preconditions != nil || o.PropagationPolicy != nil || *o.GracePeriodSeconds != 0 {
+		t.Errorf("the options of the deletion are %+v", o)
+	}
+	env.WantEvents(t)
+}
+
+// Pins PODGC-29.
+func TestPodsAreDeletedAFewAtATime(t *testing.T) {
+	const all = 45
+	objects := []runtime.Object{node("node", corev1.ConditionTrue)}
+	for n := range all {
+		objects = append(objects, pod(fmt.Sprint("never-", n), on(""), deleting, phase(corev1.PodFailed)))
+	}
+	env, gc := fixture(t, 0, objects...)
+	var working, most atomic.Int32
+	release := make(chan struct{})
+	gc.Client = holding{gc.Client, func() {
+		n := working.Add(1)
+		defer working.Add(-1)
+		for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
+		}
+		<-release
+	}}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		gc.pass(env.Context(), env.Context())
+	}()
+	controllertest.Eventually(t, "some are being deleted", func() bool { return working.Load() == 20 })
+	close(release)
+	<-done
+	if most.Load() != 20 {
+		t.Errorf("%d were deleted at once", most.Load())
+	}
+}
+
+// holding is a client that calls held before each deletion of a pod.
+type holding struct {
+	kubernetes.Interface
+	held func()
+}
+
+func (h holding) CoreV1() typedcorev1.CoreV1Interface {
+	return holdingCore{h.Interface.CoreV1(), h.held}
+}
+
+type holdingCore struct {
+	typedcorev1.CoreV1Interface
+	held func()
+}
+
+func (h holdingCore) Pods(namespace string) typedcorev1.PodInterface {
+	return holdingPods{h.CoreV1Interface.Pods(namespace), h.held}
+}
+
+type holdingPods struct {
+	typedcorev1.PodInterface
+	held func()
+}
+
+func (h holdingPods) Delete(context.Context, string, metav1.DeleteOptions) error {
+	h.held()
+	return nil
+}
+
+// Workers wait for the caches of pods and of nodes: without its node, a pod would be an orphan.
+func TestPassesBeginWithCompleteCaches(t *testing.T) {
+	for name, late := range map[string]string{"PODGC-3: pods": "pods", "PODGC-3: nodes": "nodes"} {
+		t.Run(name, func(t *testing.T) {
+			env := controllertest.New(t, node("node", corev1.ConditionTrue), pod("never", on(""), deleting))
+			var refused, allowed atomic.Bool
+			env.Fake.PrependReactor("list", late, func(clienttesting.Action) (bool, runtime.Object, error) {
+				refused.Store(true)
+				return !allowed.Load(), nil, errors.New("not yet")
+			})
+			gc, err := newController(env.Env, config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			env.Informers.StartWithContext(env.Context())
+			env.Run(t, gc)
+			controllertest.Eventually(t, "the list has failed", refused.Load)
+			await.Stays(t, "nothing is deleted", 50*time.Millisecond, func(context.Context) error {
+				if sent := env.Writes(); len(sent) > 0 {
+					return fmt.Errorf("%v", sent)
+				}
+				return nil
+			})
+			allowed.Store(true)
+			controllertest.Eventually(t, "the pod is deleted", func() bool { return len(env.Writes()) == 2 })
+		})
+	}
+}
+
+// A pass over a healthy cluster reads what the indexes have, and lists no pod. Pins PODGC-26 and PODGC-28.
+func TestAPassOverAHealthyClusterLooksAtNoPod(t *testing.T) {
+	env, gc := fixture(t, 1, node("node", corev1.ConditionTrue), pod("a"), pod("b"), pod("c", phase(corev1.PodPending)))
+	gc.pods = indexOnly{gc.pods, t}
+	if got := pass(env, gc); got != nil {
+		t.Errorf("sent %q", got)
+	}
+}
+
+// indexOnly is an indexer that must not be listed, nor asked for the pods of a node.
+type indexOnly struct {
+	cache.Indexer
+	t *testing.T
+}
+
+func (i indexOnly) List() []any {
+	i.t.Error("all pods were listed")
+	return nil
+}
+
+func (i indexOnly) ByIndex(name, key string) ([]any, error) {
+	found, err := i.Indexer.ByIndex(name, key)
+	if len(found) > 0 {
+		i.t.Errorf("%d pods of %s %s were looked at", len(found), name, key)
+	}
+	return found, err
 }
 
 // Pins PODGC-10 and PODGC-20.
@@ -404,9 +564,13 @@ func TestANodeThatWasRegisteredInBetweenGetsItsWholeTime(t *testing.T) {
 	}
 }
 
+// Pins PODGC-1.
 func TestDescriptor(t *testing.T) {
 	d := Descriptor()
 	cfg := v1beta1.NewDefault()
+	if enabled, _ := d.Enabled(cfg); !enabled || d.Name != "pod-garbage-collector-controller" || !slices.Equal(d.Aliases, []string{"podgc"}) || d.ServiceAccount != "pod-garbage-collector" || d.Gate != "" {
+		t.Errorf("%+v", d)
+	}
 	if d.Value(cfg) != (config{threshold: 12500}) {
 		t.Errorf("value: %+v", d.Value(cfg))
 	}

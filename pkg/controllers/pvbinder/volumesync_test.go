@@ -41,11 +41,11 @@ func TestWhatIsDoneForAVolume(t *testing.T) {
 		"PVB-78: its claim has another mode": {volume: aVolume("volume", mine, volumeBlock), claim: aClaim(), phase: corev1.VolumeAvailable, events: []string{
 			`Warning VolumeMismatch Cannot bind PersistentVolume to requested PersistentVolumeClaim "claim" due to incompatible volumeMode.`,
 			`Warning VolumeMismatch Cannot bind PersistentVolume "volume" to requested PersistentVolumeClaim due to incompatible volumeMode.`}},
-		"PVB-79: its claim names it":           {volume: aVolume("volume", mine), claim: aClaim(naming("volume")), requests: []string{putVolumeStatus}, phase: corev1.VolumeBound},
-		"PVB-80: its claim has another volume": {volume: aVolume("volume", mine, byController, bound), claim: aClaim(naming("other")), requests: []string{putVolume, putVolumeStatus}, phase: corev1.VolumeAvailable},
-		"PVB-80: provisioned for nothing":      {volume: aVolume("volume", mine, byController, deletes, provisionedBy("x")), claim: aClaim(naming("other")), requests: []string{putVolumeStatus}, phase: corev1.VolumeReleased},
-		"PVB-74, PVB-53: finalizers":           {volume: aVolume("volume", deletes, provisionedBy("kubernetes.io/rbd")), requests: []string{putVolume}, phase: corev1.VolumeAvailable},
-		"PVB-55: one that is being deleted":    {volume: aVolume("volume", mine, bound, volumeDeleted), requests: []string{getClaim, putVolumeStatus}, phase: corev1.VolumeReleased},
+		"PVB-79: its claim names it":                {volume: aVolume("volume", mine), claim: aClaim(naming("volume")), requests: []string{putVolumeStatus}, phase: corev1.VolumeBound},
+		"PVB-80: its claim has another volume":      {volume: aVolume("volume", mine, byController, bound), claim: aClaim(naming("other")), requests: []string{putVolume, putVolumeStatus}, phase: corev1.VolumeAvailable},
+		"PVB-80: provisioned for nothing":           {volume: aVolume("volume", mine, byController, deletes, provisionedBy("x")), claim: aClaim(naming("other")), requests: []string{putVolumeStatus}, phase: corev1.VolumeReleased},
+		"PVB-74, PVB-53: finalizers":                {volume: aVolume("volume", deletes, provisionedBy("kubernetes.io/rbd")), requests: []string{putVolume}, phase: corev1.VolumeAvailable},
+		"PVB-55, PVP-20: one that is being deleted": {volume: aVolume("volume", mine, bound, volumeDeleted), requests: []string{getClaim, putVolumeStatus}, phase: corev1.VolumeReleased},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := []runtime.Object{tc.volume}

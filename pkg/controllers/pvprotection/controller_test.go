@@ -61,17 +61,17 @@ func TestWhatIsDoneForAVolume(t *testing.T) {
 		writes  bool
 		want    []string
 	}{
-		"PVP-10: not protected":               {changes{unprotected}, true, protected},
-		"PVP-10: not protected, bound":        {changes{unprotected, in(corev1.VolumeBound)}, true, protected},
-		"PVP-11: protected":                   {changes{}, false, protected},
-		"PVP-11: deleted, not protected":      {changes{unprotected, deleted}, false, released},
-		"PVP-9: deleted, without a phase":     {changes{deleted}, true, released},
-		"PVP-9, PVP-15: deleted, pending":     {changes{deleted, in(corev1.VolumePending)}, true, released},
-		"PVP-9, PVP-15: deleted, available":   {changes{deleted, in(corev1.VolumeAvailable), claimed}, true, released},
-		"PVP-9, PVP-12: deleted, released":    {changes{deleted, in(corev1.VolumeReleased), claimed}, true, released},
-		"PVP-9: deleted, failed":              {changes{deleted, in(corev1.VolumeFailed), claimed}, true, released},
-		"PVP-9: deleted, bound":               {changes{deleted, in(corev1.VolumeBound)}, false, protected},
-		"PVP-18: deleted, its finalizer only": {changes{deleted, func(v *corev1.PersistentVolume) { v.Finalizers = v.Finalizers[1:] }}, true, nil},
+		"PVP-10: not protected":                    {changes{unprotected}, true, protected},
+		"PVP-10: not protected, bound":             {changes{unprotected, in(corev1.VolumeBound)}, true, protected},
+		"PVP-11: protected":                        {changes{}, false, protected},
+		"PVP-11: deleted, not protected":           {changes{unprotected, deleted}, false, released},
+		"PVP-9: deleted, without a phase":          {changes{deleted}, true, released},
+		"PVP-9, PVP-15: deleted, pending":          {changes{deleted, in(corev1.VolumePending)}, true, released},
+		"PVP-9, PVP-15: deleted, available":        {changes{deleted, in(corev1.VolumeAvailable), claimed}, true, released},
+		"PVP-9, PVP-12, PVP-22: deleted, released": {changes{deleted, in(corev1.VolumeReleased), claimed}, true, released},
+		"PVP-9: deleted, failed":                   {changes{deleted, in(corev1.VolumeFailed), claimed}, true, released},
+		"PVP-9: deleted, bound":                    {changes{deleted, in(corev1.VolumeBound)}, false, protected},
+		"PVP-18: deleted, its finalizer only":      {changes{deleted, func(v *corev1.PersistentVolume) { v.Finalizers = v.Finalizers[1:] }}, true, nil},
 		"PVP-9: deleted, protected twice": {changes{deleted, func(v *corev1.PersistentVolume) {
 			v.Finalizers = []string{string(finalizer), other, string(finalizer), "kubernetes.io/pv-controller"}
 		}}, true, []string{other, "kubernetes.io/pv-controller"}},

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/writes"
 	"kcmd.dev/test/controllertest"
@@ -26,6 +27,7 @@ func TestReconcile(t *testing.T) {
 		"QUOTA-28, QUOTA-33: a quota with other limits":                  {quota: quota(hard, status("pods=5 configmaps=4", "pods=1 configmaps=2")), hard: hard, used: "pods=1 configmaps=2"},
 		"QUOTA-32: a quota whose usage is another":                       {quota: quota(hard, status(hard, "pods=5 configmaps=5")), hard: hard, used: "pods=1 configmaps=2"},
 		"QUOTA-31, QUOTA-69: usage that is not limited":                  {quota: quota("pods=5", status("pods=5", "pods=1 configmaps=2")), hard: "pods=5", used: "pods=1"},
+		"QUOTA-67: usage of an object that is not cached yet":            {quota: quota(hard, status(hard, "pods=2 configmaps=2")), hard: hard, used: "pods=1 configmaps=2"},
 		"QUOTA-32: a quota that is true":                                 {quota: quota(hard, status(hard, "pods=1 configmaps=2"))},
 		"QUOTA-32: a quota that is true, in other formats":               {quota: quota("cpu=1 pods=1k", status("cpu=1000m pods=1000", "cpu=500m pods=1"))},
 		"QUOTA-31: a name that nobody knows has no usage":                {quota: quota("pods=5 x=1"), hard: "pods=5 x=1", used: "pods=1"},
@@ -93,6 +95,36 @@ func TestErrorsOfWrites(t *testing.T) {
 		})
 	}
 }
+
+// What fails is tried again by the workers that had it, until it succeeds. Pins QUOTA-21.
+func TestFailuresStayInTheirQueue(t *testing.T) {
+	for name, test := range map[string]struct {
+		quota  *corev1.ResourceQuota
+		failed func(loops) controller.LoopStatus
+		idle   func(loops) controller.LoopStatus
+	}{
+		"without usage": {quota("pods=5"), priorityStatus, primaryStatus},
+		"with usage":    {quota("pods=5", status("pods=5", "pods=3")), primaryStatus, priorityStatus},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSubject(t, test.quota)
+			s.c.period = 0
+			s.RefuseIf("update resourcequotas/status quota", errors.New("boom"), func(n int) bool { return n <= 2 })
+			s.run(t)
+			s.wantUsed(t, "pods=0")
+			s.AwaitIdle(t)
+			if got := test.failed(s.c.loops); got.Reconciled != 3 || got.Failed != 2 {
+				t.Errorf("%d reconciles, of which %d failed, want 3 and 2", got.Reconciled, got.Failed)
+			}
+			if got := test.idle(s.c.loops); got.Reconciled != 0 {
+				t.Errorf("the other queue had %d keys", got.Reconciled)
+			}
+		})
+	}
+}
+
+func primaryStatus(l loops) controller.LoopStatus  { return l.primary.Inspect() }
+func priorityStatus(l loops) controller.LoopStatus { return l.priority.Inspect() }
 
 // A key that the other queue has is tried again. Pins QUOTA-83.
 func TestAKeyIsReconciledOnceAtATime(t *testing.T) {

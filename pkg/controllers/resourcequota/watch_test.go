@@ -195,6 +195,46 @@ func TestQuotasThatAreReplayed(t *testing.T) {
 	controllertest.Eventually(t, "the deletion is queued", func() bool { return slices.Equal(r.primary.Take(), []string{"ns/quota"}) })
 }
 
+// Pins QUOTA-97.
+func TestHandlersHaveNoResyncPeriod(t *testing.T) {
+	s := newSubject(t)
+	for name, add := range map[string]func(*controllertest.Captured) error{
+		"quotas": func(informer *controllertest.Captured) error {
+			s.c.watchQuotas(informer)
+			return nil
+		},
+		"accounts": func(informer *controllertest.Captured) error {
+			_, err := follow(informer, func(*corev1.Pod) bool { return false }, nil, nil)
+			return err
+		},
+		"monitors": func(informer *controllertest.Captured) error { return (&monitor{}).add(informer, nil) },
+	} {
+		informer := &controllertest.Captured{Resync: time.Hour}
+		if err := add(informer); err != nil {
+			t.Fatal(err)
+		}
+		if informer.Resync != 0 {
+			t.Errorf("the handler of %s has the resync period %v", name, informer.Resync)
+		}
+	}
+}
+
+// The index of ResourceClaims outlives an instance. Pins QUOTA-74.
+func TestASuccessorFindsTheIndex(t *testing.T) {
+	s := newSubject(t)
+	s.Succeed(s.c.HandOver())
+	if _, err := newController(s.Env.Env, s.c.config); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Informers.Err(); err != nil {
+		t.Fatal(err)
+	}
+	claims := s.Informers.Resource().V1().ResourceClaims().Informer()
+	if claims.GetIndexer().GetIndexers()[claimsByPod] == nil {
+		t.Error("there is no index")
+	}
+}
+
 // Pins QUOTA-26 and QUOTA-92.
 func TestChangesQueueTheQuotasThatLimitTheObjects(t *testing.T) {
 	called := func(name string) func(*corev1.ResourceQuota) { return func(q *corev1.ResourceQuota) { q.Name = name } }

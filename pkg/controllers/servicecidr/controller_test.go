@@ -1,8 +1,13 @@
 package servicecidr
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,10 +18,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -112,9 +120,12 @@ func TestReconcile(t *testing.T) {
 			objects: []runtime.Object{unprotected(is())},
 			want:    []string{addsFinalizer, isReady},
 		},
-		"CIDR-19b, CIDR-12: protected":     {objects: []runtime.Object{is()}, want: []string{isReady}},
-		"CIDR-20: ready":                   {objects: []runtime.Object{with(is(), ready)}},
-		"CIDR-19b: somebody set it False":  {objects: []runtime.Object{with(is(), terminating)}, want: []string{isReady}},
+		"CIDR-19b, CIDR-12, CIDR-33: protected": {objects: []runtime.Object{is()}, want: []string{isReady}},
+		"CIDR-20: ready":                        {objects: []runtime.Object{with(is(), ready)}},
+		"CIDR-19b: somebody set it False":       {objects: []runtime.Object{with(is(), terminating)}, want: []string{isReady}},
+		"CIDR-35: the ranges of an API server that was configured for the other family first": {
+			objects: []runtime.Object{with(newCIDR("is", "2001:db2::/64", "192.168.0.0/24"), ready), newCIDR("kubernetes", "10.0.0.0/24")},
+		},
 		"CIDR-25: the message of another":  {objects: []runtime.Object{with(is(), metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Message: "Kubernetes default Service CIDR is ready"})}, want: []string{isReady}},
 		"CIDR-11, CIDR-18e: nothing in it": {objects: []runtime.Object{deleted(is(), 11*time.Second)}, want: []string{deletesFinalizer}},
 		"CIDR-18c, CIDR-21: in use": {
@@ -329,5 +340,62 @@ func TestDescriptor(t *testing.T) {
 	s := newSubject(t)
 	if l := s.c.loop.Inspect(); l.Queue != "ipaddresses" || l.Workers != 5 {
 		t.Errorf("%+v", l)
+	}
+}
+
+// Pins CIDR-5.
+func TestNoIndexIsAdded(t *testing.T) {
+	env := controllertest.New(t)
+	cidrs := env.Informers.Networking().V1().ServiceCIDRs().Informer()
+	addresses := env.Informers.MetadataFor(networkingv1.SchemeGroupVersion.WithResource("ipaddresses")).Informer()
+	before := [][]string{indexes(cidrs), indexes(addresses)}
+	if _, err := newController(env.Env, config{}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, [][]string{indexes(cidrs), indexes(addresses)}); diff != "" {
+		t.Errorf("indexes (-before +after):\n%s", diff)
+	}
+}
+
+func indexes(informer cache.SharedIndexInformer) []string {
+	return slices.Sorted(maps.Keys(informer.GetIndexer().GetIndexers()))
+}
+
+// The workers wait for the caches of ServiceCIDRs and of addresses.
+func TestWorkBeginsWithCompleteCaches(t *testing.T) {
+	for name, serverOf := range map[string]func(*controllertest.Env) *clienttesting.Fake{
+		"CIDR-8: servicecidrs": func(env *controllertest.Env) *clienttesting.Fake { return &env.Fake.Fake },
+		"CIDR-8: ipaddresses": func(env *controllertest.Env) *clienttesting.Fake {
+			return &env.Metadata.(*metadatafake.FakeMetadataClient).Fake
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := controllertest.New(t, newCIDR("is", "192.168.0.0/24"))
+			_, resource, _ := strings.Cut(name, ": ")
+			var refused atomic.Int32
+			var allowed atomic.Bool
+			serverOf(env).PrependReactor("list", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+				if allowed.Load() {
+					return false, nil, nil
+				}
+				refused.Add(1)
+				return true, nil, errors.New("not yet")
+			})
+			c, err := newController(env.Env, config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			env.Informers.StartWithContext(env.Context())
+			env.Run(t, c)
+			controllertest.Eventually(t, "a list has failed", func() bool { return refused.Load() > 0 })
+			await.Stays(t, "nothing is worked on", 50*time.Millisecond, func(context.Context) error {
+				if l := c.loop.Inspect(); !l.Began.IsZero() {
+					return fmt.Errorf("it began at %v", l.Began)
+				}
+				return nil
+			})
+			allowed.Store(true)
+			controllertest.Eventually(t, "the ServiceCIDR is ready", func() bool { return c.loop.Inspect().Reconciled > 0 })
+		})
 	}
 }

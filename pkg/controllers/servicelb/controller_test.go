@@ -11,12 +11,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/cloud-provider/api"
 	"k8s.io/cloud-provider/names"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/runtime/informers"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/fakecloud"
 )
@@ -226,5 +229,40 @@ func TestProviderDecidesWhenItIsAskedAgain(t *testing.T) {
 	// Five seconds are the least that another failure waits.
 	if calls := cloud.Calls("EnsureLoadBalancer a/refused"); len(calls) != 1 {
 		t.Errorf("a failure was retried %d times", len(calls)-1)
+	}
+}
+
+// A resync of the Services has those cleaned up that still show what was cleaned up, without a failure that
+// would be tried again. Pins SLB-6 and SLB-28.
+func TestServicesAreResynced(t *testing.T) {
+	const asking = "GetLoadBalancer a/resynced"
+	cloud := fakecloud.The()
+	cloud.Reset()
+	env := controllertest.New(t, balanced("resynced", internal, finalized), balanced("settled"))
+	env.Fake.PrependReactor("patch", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &corev1.Service{}, nil // and nothing is written
+	})
+	shared := informers.New(informers.Options{Client: env.Client, Metadata: env.Metadata, Clock: env.Clock})
+	shared.Start(t.Context())
+	scope := shared.NewScope(informers.ScopeOptions{Name: t.Name()})
+	env.Informers = scope
+	t.Cleanup(func() {
+		scope.Close()
+		shared.Shutdown()
+	})
+	c, err := newController(env.Env, configOf(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	stop := env.Run(t, c)
+	defer stop()
+	asked := func(about string) int { return len(cloud.Calls(about)) }
+	controllertest.Eventually(t, "all is done", func() bool { return asked(asking) == 1 && asked("EnsureLoadBalancer a/settled") == 1 })
+	controllertest.Eventually(t, "the resync is waited for", env.Clock.HasWaiters)
+	env.Clock.Step(30 * time.Second)
+	controllertest.Eventually(t, "it is cleaned up again", func() bool { return asked(asking) > 1 })
+	if asked("EnsureLoadBalancer a/settled") != 1 {
+		t.Error("a Service that needs nothing was worked on")
 	}
 }

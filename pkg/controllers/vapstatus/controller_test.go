@@ -116,6 +116,8 @@ func TestAPanicInACheckFailsThePolicyOnly(t *testing.T) {
 	s.Subject.Run(t, s.statusController)
 	s.loop.Add("policy")
 	controllertest.Eventually(t, "the check has failed", func() bool { return s.loop.Inspect().Panicked > 0 })
+	s.loop.Add("gone") // for the only worker, while time stands still
+	controllertest.Eventually(t, "the worker goes on", func() bool { l := s.loop.Inspect(); return l.Reconciled > l.Panicked })
 }
 
 // Pins VAP-1, VAP-2, VAP-3 and VAP-5.

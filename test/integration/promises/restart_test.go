@@ -46,6 +46,7 @@ type footprint struct {
 
 // Promise 10, and the contract of a controller: after Run has returned nothing of an
 // instance is left. Every controller of the registry is stopped and started a hundred times.
+// Pins ATT-74, CIDR-39, NS-56 and QUOTA-74.
 func TestEveryControllerStopsWithoutTrace(t *testing.T) {
 	m := start(t, harness.All(harness.Settle(0), enableAll(true), func(c *manager.Config) {
 		c.Controllers.NodeIPAM.AllocateNodeCIDRs, c.Networking.ClusterCIDRs = ptr.To(true), []string{"10.244.0.0/16"}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,10 +12,16 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/controllers/node"
+	"k8s.io/cloud-provider/controllers/route"
+	"k8s.io/cloud-provider/controllers/service"
 	"k8s.io/cloud-provider/fake"
+	"k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/controller-manager/pkg/features/register" // the gate that the library reads
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
@@ -198,5 +205,36 @@ func TestClientsOfAProviderActAsTheController(t *testing.T) {
 	}
 	if env.RESTConfig.UserAgent != "manager" {
 		t.Errorf("the controller is %s now", env.RESTConfig.UserAgent)
+	}
+}
+
+// The metrics of the library are those of the process, however often its controllers are made. Pins CLOUD-38.
+func TestLibraryIsMadeAgain(t *testing.T) {
+	env := controllertest.New(t)
+	nodes := env.Informers.Core().V1().Nodes()
+	provider := &fake.Cloud{}
+	for range 2 {
+		must.Get(service.New(provider, env.Client, env.Informers.Core().V1().Services(), nodes, "", utilfeature.DefaultFeatureGate))(t)
+		must.Get(route.New(provider, env.Client, nodes, "", []*net.IPNet{{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}}))(t)
+		must.Get(node.NewCloudNodeController(nodes, env.Client, provider, time.Hour, 1, 1))(t)
+		if Library(func(context.Context, *Metrics) {})(t.Context()) == nil {
+			t.Error("it returned, which is no failure")
+		}
+	}
+	series := map[string]int{
+		"service_controller_loadbalancer_sync_total": 0, "route_controller_route_sync_total": 0,
+		"node_controller_initial_node_sync_delay_seconds": 0, "running_managed_controllers": 0,
+	}
+	metrics().ControllerStarted("any")
+	families := must.Get(legacyregistry.DefaultGatherer.Gather())(t)
+	for _, family := range families {
+		if n, ok := series[family.GetName()]; ok {
+			series[family.GetName()] = n + len(family.GetMetric())
+		}
+	}
+	for name, n := range series {
+		if n != 1 {
+			t.Errorf("there are %d series of %s", n, name)
+		}
 	}
 }

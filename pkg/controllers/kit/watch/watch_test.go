@@ -38,7 +38,7 @@ func lane(l reconcile.Lane) string {
 	return map[bool]string{false: "fresh", true: "backlog"}[l.IsBacklog()]
 }
 
-// Pins WL-85.
+// Pins WL-85 and CIDR-8.
 func TestObjects(t *testing.T) {
 	var seen []string
 	informer := &capturing{}
