@@ -1,10 +1,12 @@
 package benchmark
 
 import (
+	"bytes"
 	"math"
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"testing"
@@ -105,6 +107,80 @@ func TestScaled(t *testing.T) {
 		}
 	}
 }
+
+func TestScaledHundreds(t *testing.T) {
+	for _, tc := range []struct {
+		size  int
+		scale float64
+		want  int
+	}{{0, 1, 0}, {0, 0.1, 0}, {1000, 1, 1000}, {1000, 0.01, 100}, {50000, 0.05, 2500}, {5000, 0.33, 1700}} {
+		if got := scaledHundreds(tc.size, tc.scale); got != tc.want {
+			t.Errorf("%d by %v is %d, want %d", tc.size, tc.scale, got, tc.want)
+		}
+	}
+}
+
+func TestEveryKindOfTheSlopesHasObjects(t *testing.T) {
+	for _, kind := range report.SlopeKinds {
+		if n, known := slopeObjects[kind]; !known || (n == 0) != (kind == report.NoKind) {
+			t.Errorf("%s: %d objects, %t", kind, n, known)
+		}
+	}
+	if len(slopeObjects) != len(report.SlopeKinds) {
+		t.Errorf("there are %d kinds, want %v", len(slopeObjects), report.SlopeKinds)
+	}
+}
+
+func TestEveryOther(t *testing.T) {
+	if got := everyOther([]string{"a", "b", "c", "d", "e"}); !slices.Equal(got, []string{"b", "d"}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// TestParseHeap reads a profile of this process.
+func TestParseHeap(t *testing.T) {
+	var profile bytes.Buffer
+	if err := pprof.Lookup("heap").WriteTo(&profile, 1); err != nil {
+		t.Fatal(err)
+	}
+	size, err := parseHeap(profile.Bytes())
+	if err != nil || size < 0.1 || size > 1000 {
+		t.Errorf("got %v MiB, %v", size, err)
+	}
+	for _, profile := range []string{"", "# HeapAlloc = much\n", "# HeapInuse = 3\n"} {
+		if size, err := parseHeap([]byte(profile)); err == nil {
+			t.Errorf("%q: got %v", profile, size)
+		}
+	}
+	if size, err := parseHeap([]byte("# Alloc = 7\n# HeapAlloc = 3145728\n")); err != nil || size != 3 {
+		t.Errorf("got %v MiB, %v", size, err)
+	}
+}
+
+func TestSettingsChooseControllers(t *testing.T) {
+	enabled := func(s settings) []string {
+		c := &manager.Config{}
+		s.apply(c)
+		var names []string
+		for _, controller := range c.Controllers.All() {
+			if c.ControllerEnabled(controller.Name) {
+				names = append(names, controller.Name)
+			}
+		}
+		return names
+	}
+	if got := enabled(settings{mode: Unlimited}); !slices.Equal(sorted(got), sorted(controllerNames())) {
+		t.Errorf("by default %v", got)
+	}
+	if got := enabled(settings{mode: Unlimited, controllers: []string{"job-controller", "token-cleaner-controller"}}); !slices.Equal(sorted(got), []string{"job-controller", "token-cleaner-controller"}) {
+		t.Errorf("of two %v", got)
+	}
+	if got := enabled(settings{mode: Unlimited, controllers: []string{}}); len(got) != 0 {
+		t.Errorf("of none %v", got)
+	}
+}
+
+func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
 
 func event(verb, group, resource, subresource string, stage auditv1.Stage, code int32) auditv1.Event {
 	return auditv1.Event{

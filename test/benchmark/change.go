@@ -38,7 +38,7 @@ func (s *stage) storePods(ctx context.Context) (int, error) {
 	if err := s.namespace(ctx, load); err != nil {
 		return 0, err
 	}
-	pods := scaled(changePods/100, s.options.Scale) * 100
+	pods := scaledHundreds(changePods, s.options.Scale)
 	return pods, createPods(ctx, s.client, load, 0, pods)
 }
 

@@ -7,10 +7,11 @@
 //  2. A scenario has phases, each measured by itself: processor time, memory, bytes and
 //     time from the kernel, requests from the API server's audit log. All of it covers only
 //     the manager, whatever it reports itself, and only the phase: a phase ends when the
-//     manager is idle. Time is the time until the work was done.
-//  3. Both run the same controllers, those that kcmd has, with the same service accounts,
-//     each with its lease, with the flags of a kubeadm cluster. A Mode defines their client
-//     limits.
+//     manager is idle. Time is the time until the work was done. What is alive in the heap
+//     is the only figure that the managers report; Go's runtime counts it for both.
+//  3. Both run the same controllers, all those that run by default, with the same service
+//     accounts, each with its lease, with the flags of a kubeadm cluster. A Mode defines their
+//     client limits.
 //  4. The state at the end of a phase is described and compared. If it is not the requested
 //     state, or differs between the two, the figures are void.
 //  5. The benchmark watches with few and small requests; its own processor time is part

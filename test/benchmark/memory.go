@@ -22,9 +22,6 @@ const (
 	ballastTemplate = "0123456789abcdefghijklmnopqrstuvwxyz\n"
 )
 
-// growthPods are the numbers of pods of the growth scenario.
-var growthPods = [...]int{1000, 5000, 10000}
-
 // runBallast starts a manager on a cluster full of objects that no controller reads.
 func runBallast(ctx context.Context, s *stage) error {
 	if err := s.namespace(ctx, load); err != nil {
@@ -71,37 +68,5 @@ func (s *stage) holdAfter(ctx context.Context, figures map[string]float64, start
 		return err
 	}
 	figures[report.Wall] = took.Seconds()
-	return nil
-}
-
-// runGrowth starts a manager with more and more pods.
-func runGrowth(ctx context.Context, s *stage) error {
-	if err := s.namespace(ctx, load); err != nil {
-		return err
-	}
-	have := 0
-	for _, full := range growthPods {
-		pods := scaled(full/100, s.options.Scale) * 100
-		begin := s.start
-		if s.manager != nil {
-			if err := s.manager.Stop(); err != nil {
-				return err
-			}
-			s.manager = nil
-			begin = func(ctx context.Context) error { return s.startAgain(ctx, settings{mode: s.mode}) }
-		}
-		if err := createPods(ctx, s.client, load, have, pods); err != nil {
-			return err
-		}
-		have = pods
-		err := s.measure(ctx, phase{
-			name: fmt.Sprintf("growth-%d", full), size: fmt.Sprintf("start with %d pods", pods), units: float64(pods), unit: "pod",
-			work:  func(ctx context.Context, figures map[string]float64) error { return s.holdAfter(ctx, figures, begin) },
-			check: s.describe(pods),
-		})
-		if err != nil {
-			return err
-		}
-	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -28,6 +29,9 @@ const (
 	// toleration is how long pods tolerate an unreachable node, instead of five minutes.
 	toleration = 5 * time.Second
 )
+
+// imageDigest is what follows the name of an image.
+const imageDigest = "@sha256:0000000000000000000000000000000000000000000000000000000000000000"
 
 // runNodes measures lease renewals of a fleet, then silences one node, then many nodes.
 func runNodes(ctx context.Context, s *stage) error {
@@ -130,7 +134,6 @@ func (f *fleet) create(ctx context.Context) error {
 func nodeName(i int) string { return numbered("fleet", i) }
 
 func (f *fleet) createNode(ctx context.Context, i int) error {
-	now := metav1.Now()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), Labels: map[string]string{
 		corev1.LabelTopologyRegion: "region", corev1.LabelTopologyZone: numbered("zone", i%fleetZones), corev1.LabelHostname: nodeName(i),
 	}}}
@@ -138,15 +141,7 @@ func (f *fleet) createNode(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
-		status := corev1.ConditionFalse
-		if kind == corev1.NodeReady {
-			status = corev1.ConditionTrue
-		}
-		created.Status.Conditions = append(created.Status.Conditions, corev1.NodeCondition{
-			Type: kind, Status: status, Reason: "KubeletReports", Message: "reported by the kubelet", LastHeartbeatTime: now, LastTransitionTime: now,
-		})
-	}
+	created.Status = nodeStatus(metav1.Now())
 	if _, err := f.client.CoreV1().Nodes().UpdateStatus(ctx, created, metav1.UpdateOptions{}); err != nil {
 		return err
 	}
@@ -157,6 +152,39 @@ func (f *fleet) createNode(ctx context.Context, i int) error {
 		},
 	}, metav1.CreateOptions{})
 	return err
+}
+
+// nodeImages is the number of images that a node reports; kubelets report up to 50.
+const nodeImages = 20
+
+// nodeStatus is the status of a ready node, of the size that a kubelet reports.
+func nodeStatus(now metav1.Time) corev1.NodeStatus {
+	resources := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("200Gi"), corev1.ResourcePods: resource.MustParse("110"),
+	}
+	status := corev1.NodeStatus{
+		Capacity: resources, Allocatable: resources,
+		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
+		NodeInfo: corev1.NodeSystemInfo{
+			KernelVersion: "6.12.0", OSImage: "Linux", ContainerRuntimeVersion: "containerd://2.1.0", KubeletVersion: "v1.36.0",
+			OperatingSystem: "linux", Architecture: "amd64",
+		},
+	}
+	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+		state := corev1.ConditionFalse
+		if kind == corev1.NodeReady {
+			state = corev1.ConditionTrue
+		}
+		status.Conditions = append(status.Conditions, corev1.NodeCondition{
+			Type: kind, Status: state, Reason: "KubeletReports", Message: "reported by the kubelet", LastHeartbeatTime: now, LastTransitionTime: now,
+		})
+	}
+	for i := range nodeImages {
+		name := "registry.example.com/team/" + numbered("image", i)
+		status.Images = append(status.Images, corev1.ContainerImage{Names: []string{name + imageDigest, name + ":1.2.3"}, SizeBytes: 100 << 20})
+	}
+	return status
 }
 
 func (f *fleet) createPod(ctx context.Context, node, i int) error {
@@ -170,17 +198,37 @@ func (f *fleet) createPod(ctx context.Context, node, i int) error {
 			Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To(int64(toleration.Seconds())),
 		})
 	}
+	return f.run(ctx, pod)
+}
+
+// run creates a pod and reports that it runs, as a kubelet does.
+func (f *fleet) run(ctx context.Context, pod *corev1.Pod) error {
 	created, err := f.client.CoreV1().Pods(load).Create(ctx, pod, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
-	now := metav1.Now()
-	created.Status = corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &now}
-	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
-		created.Status.Conditions = append(created.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
-	}
+	created.Status = runningStatus(created, metav1.Now())
 	_, err = f.client.CoreV1().Pods(load).UpdateStatus(ctx, created, metav1.UpdateOptions{})
 	return err
+}
+
+// runningStatus is the status of a pod that runs and is ready.
+func runningStatus(pod *corev1.Pod, now metav1.Time) corev1.PodStatus {
+	const address = "10.244.0.1"
+	status := corev1.PodStatus{
+		Phase: corev1.PodRunning, StartTime: &now, QOSClass: pod.Status.QOSClass,
+		HostIP: "192.0.2.1", HostIPs: []corev1.HostIP{{IP: "192.0.2.1"}}, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}},
+	}
+	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
+		status.Conditions = append(status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
+	}
+	for _, c := range pod.Spec.Containers {
+		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
+			Name: c.Name, Image: c.Image, ImageID: c.Image + imageDigest, ContainerID: "containerd://" + string(pod.UID) + c.Name,
+			Ready: true, Started: ptr.To(true), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+		})
+	}
+	return status
 }
 
 // beat renews the leases of all nodes that are not silent until the caller calls stop. It spreads the

@@ -110,22 +110,33 @@ func count(items int, meta metav1.ListMeta) int {
 // one asks for a single object, and with it for the number of the others.
 var one = metav1.ListOptions{Limit: 1}
 
+// podsPerSet is the number of pods of each ReplicaSet.
+const podsPerSet = 100
+
 // createPods creates ReplicaSets of a hundred pods each, and their pods, as they are when
 // no scheduler has seen them. No manager may run, or it would create the pods.
 func createPods(ctx context.Context, client kubernetes.Interface, namespace string, from, to int) error {
-	const perSet = 100
-	if from%perSet != 0 {
+	if from%podsPerSet != 0 {
 		return errors.New("the first pod is not the first of a ReplicaSet")
 	}
-	sets := (to - from + perSet - 1) / perSet
+	sets := (to - from + podsPerSet - 1) / podsPerSet
 	return each(ctx, sets, func(ctx context.Context, i int) error {
-		first := from + i*perSet
-		last := min(first+perSet, to)
-		return createReplicaSet(ctx, client, namespace, numbered("set", first/perSet), last-first)
+		first := from + i*podsPerSet
+		set, err := createReplicaSet(ctx, client, namespace, numbered("set", first/podsPerSet), min(podsPerSet, to-first))
+		if err != nil {
+			return err
+		}
+		for p := range int(*set.Spec.Replicas) {
+			if _, err := client.CoreV1().Pods(namespace).Create(ctx, newPod(set, p), metav1.CreateOptions{}); err != nil {
+				return fmt.Errorf("creating a pod: %w", err)
+			}
+		}
+		return nil
 	})
 }
 
-func createReplicaSet(ctx context.Context, client kubernetes.Interface, namespace, name string, pods int) error {
+// createReplicaSet creates a ReplicaSet without its pods.
+func createReplicaSet(ctx context.Context, client kubernetes.Interface, namespace, name string, pods int) (*appsv1.ReplicaSet, error) {
 	labels := map[string]string{"app": name}
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: appsv1.ReplicaSetSpec{
 		Replicas: ptr.To(int32(pods)),
@@ -134,15 +145,15 @@ func createReplicaSet(ctx context.Context, client kubernetes.Interface, namespac
 	}}
 	created, err := client.AppsV1().ReplicaSets(namespace).Create(ctx, set, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("creating a ReplicaSet: %w", err)
+		return nil, fmt.Errorf("creating a ReplicaSet: %w", err)
 	}
-	owner := metav1.NewControllerRef(created, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
-	for i := range pods {
-		pod := &corev1.Pod{ObjectMeta: created.Spec.Template.ObjectMeta, Spec: *created.Spec.Template.Spec.DeepCopy()}
-		pod.Name, pod.OwnerReferences = numbered(name, i), []metav1.OwnerReference{*owner}
-		if _, err := client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("creating a pod: %w", err)
-		}
-	}
-	return nil
+	return created, nil
+}
+
+// newPod is the i-th pod of a ReplicaSet.
+func newPod(set *appsv1.ReplicaSet, i int) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: *set.Spec.Template.ObjectMeta.DeepCopy(), Spec: *set.Spec.Template.Spec.DeepCopy()}
+	pod.Name = numbered(set.Name, i)
+	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
+	return pod
 }

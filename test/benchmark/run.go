@@ -63,6 +63,9 @@ func (r *runner) repeat(ctx context.Context, scenario Scenario, mode Mode) error
 	r.file.Forget(scenario.Name, string(mode))
 	for round := range r.options.Rounds {
 		for _, name := range r.options.order(round) {
+			if scenario.oursOnly && name != report.Ours {
+				continue
+			}
 			began := time.Now()
 			err := r.once(ctx, scenario, mode, name, round)
 			r.sort()

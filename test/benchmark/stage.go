@@ -42,6 +42,8 @@ type phase struct {
 	unit  string
 	// work does it and returns when it is done. It may add figures of its own.
 	work func(ctx context.Context, figures map[string]float64) error
+	// after adds figures when the others have been taken, so that what it costs the manager is in none.
+	after func(ctx context.Context, figures map[string]float64) error
 	// check returns a description of the state at the end; it is not measured. An
 	// error voids the result.
 	check func(ctx context.Context) (string, error)
@@ -61,14 +63,21 @@ func (s *stage) startWith(ctx context.Context, with settings) error {
 	return s.ready(ctx)
 }
 
+// retire stops the manager, if one runs.
+func (s *stage) retire() error {
+	if s.manager == nil {
+		return nil
+	}
+	err := s.manager.Stop()
+	s.manager = nil
+	return err
+}
+
 // startAgain stops the manager, if one runs, and starts another one, which need not wait for the end
 // of the lease of the first.
 func (s *stage) startAgain(ctx context.Context, with settings) error {
-	if s.manager != nil {
-		if err := s.manager.Stop(); err != nil {
-			return err
-		}
-		s.manager = nil
+	if err := s.retire(); err != nil {
+		return err
 	}
 	err := s.client.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(ctx, program, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -199,6 +208,9 @@ func (s *stage) measure(ctx context.Context, p phase) error {
 		Size: p.size, Units: p.units, Unit: p.unit, Figures: map[string]float64{},
 	}
 	err := s.observe(ctx, p, &result)
+	if err == nil && p.after != nil {
+		err = p.after(ctx, result.Figures)
+	}
 	if err == nil && p.check != nil {
 		result.EndState, err = p.check(ctx)
 	}

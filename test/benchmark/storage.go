@@ -116,10 +116,9 @@ func (d *driver) measureAttaching(ctx context.Context, nodes int) error {
 // measureIdle stores more bound claims while no manager runs.
 func (d *driver) measureIdle(ctx context.Context) error {
 	from, n := scaled(attachedVolumes, d.options.Scale), scaled(idleClaims, d.options.Scale)
-	if err := d.manager.Stop(); err != nil {
+	if err := d.retire(); err != nil {
 		return err
 	}
-	d.manager = nil
 	if err := each(ctx, n-from, func(ctx context.Context, i int) error { return d.storeBound(ctx, from+i) }); err != nil {
 		return err
 	}

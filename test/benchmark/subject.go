@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+
+	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers"
@@ -24,6 +27,8 @@ type running interface {
 	PID() int
 	// Signal sends a signal.
 	Signal(os.Signal) error
+	// Get reads a path of its endpoint.
+	Get(ctx context.Context, path string) ([]byte, error)
 	// Exited is closed when the process has ended.
 	Exited() <-chan struct{}
 	// Stop ends the process and waits for its end.
@@ -37,6 +42,8 @@ type settings struct {
 	deploymentSyncs int32
 	// alone switches leader election off.
 	alone bool
+	// controllers are those that run, of ours only; nil are those that run by default.
+	controllers []string
 }
 
 // limits returns requests per second and burst; ok is false for the product's default.
@@ -61,6 +68,12 @@ func (s settings) apply(c *manager.Config) {
 	}
 	elect := !s.alone
 	c.LeaderElection.LeaderElect = &elect
+	if s.controllers == nil {
+		return
+	}
+	for _, controller := range c.Controllers.All() {
+		controller.Settings.Enabled = ptr.To(slices.Contains(s.controllers, controller.Name))
+	}
 }
 
 // subject is a program that is measured.
@@ -111,8 +124,8 @@ func link(binary string, plane *controlplane.ControlPlane) (string, error) {
 	return path, nil
 }
 
-// controllerNames are the controllers that both run: those we have that run by default. Those of a
-// cloud, of which upstream does not know all, do not.
+// controllerNames are the controllers that both run: those that run by default. Those of a cloud, of
+// which upstream does not know all, do not.
 func controllerNames() []string {
 	var names []string
 	byDefault := v1beta1.NewDefault()

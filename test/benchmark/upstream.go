@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"kcmd.dev/test/controlplane"
 	"kcmd.dev/test/controlplane/process"
+	"kcmd.dev/test/manager"
 )
 
 // stopGrace is what a manager gets to end by itself.
@@ -29,7 +31,15 @@ func (u upstream) start(_ context.Context, plane *controlplane.ControlPlane, s s
 	if err != nil {
 		return nil, err
 	}
-	return startUpstream(plane, path, upstreamArgs(plane, port, s))
+	client, err := manager.NewClient(plane.AdminConfig())
+	if err != nil {
+		return nil, err
+	}
+	p, err := startUpstream(plane, path, upstreamArgs(plane, port, s))
+	if err != nil {
+		return nil, err
+	}
+	return upstreamProcess{p, client, fmt.Sprintf("https://127.0.0.1:%d", port)}, nil
 }
 
 // change ends the process and starts another one with other flags, as an edit of its
@@ -46,8 +56,8 @@ func (u upstream) change(ctx context.Context, plane *controlplane.ControlPlane, 
 	return u.start(ctx, plane, s)
 }
 
-// upstreamArgs are the flags kubeadm gives it, with the restriction to our
-// controllers and the chosen limits.
+// upstreamArgs are the flags kubeadm gives it, with the controllers that both run and the
+// chosen limits.
 func upstreamArgs(plane *controlplane.ControlPlane, port int, s settings) []string {
 	args := []string{
 		"--kubeconfig=" + plane.ManagerKubeconfig(),
@@ -75,17 +85,29 @@ func upstreamArgs(plane *controlplane.ControlPlane, port int, s settings) []stri
 }
 
 // upstreamProcess is a running upstream manager.
-type upstreamProcess struct{ *process.Process }
+type upstreamProcess struct {
+	*process.Process
+	client *http.Client
+	url    string
+}
 
 // Stop ends the process and waits for its end.
-func (p upstreamProcess) Stop() error { return p.Process.Stop(stopGrace) }
+func (p upstreamProcess) Stop() error {
+	p.client.CloseIdleConnections()
+	return p.Process.Stop(stopGrace)
+}
 
-func startUpstream(plane *controlplane.ControlPlane, binary string, args []string) (running, error) {
+// Get reads a path of its endpoint.
+func (p upstreamProcess) Get(ctx context.Context, path string) ([]byte, error) {
+	return get(ctx, p.client, p.url+path)
+}
+
+func startUpstream(plane *controlplane.ControlPlane, binary string, args []string) (*process.Process, error) {
 	folder, err := os.MkdirTemp(plane.Dir(), "manager-")
 	if err != nil {
 		return nil, fmt.Errorf("creating the manager's folder: %w", err)
 	}
-	p, err := process.Start(process.Spec{
+	return process.Start(process.Spec{
 		Name:    program,
 		Path:    binary,
 		Args:    args,
@@ -93,10 +115,6 @@ func startUpstream(plane *controlplane.ControlPlane, binary string, args []strin
 		Dir:     folder,
 		LogFile: filepath.Join(folder, "manager.log"),
 	})
-	if err != nil {
-		return nil, err
-	}
-	return upstreamProcess{p}, nil
 }
 
 // freePort returns a port of the loopback address that nobody listens on.

@@ -58,7 +58,7 @@ func newInstance(cp *controlplane.ControlPlane, edit func(*Config)) (*instance, 
 	if err != nil {
 		return nil, err
 	}
-	client, err := newClient(cp.AdminConfig())
+	client, err := NewClient(cp.AdminConfig())
 	if err != nil {
 		return nil, err
 	}
@@ -87,10 +87,10 @@ func freePort() (int, error) {
 	return 0, fmt.Errorf("looking for a free port: %w", failure)
 }
 
-// newClient returns a client with the certificate of a member of system:masters.
-// The manager's own certificate is self-signed unless configured, so it is not
-// verified.
-func newClient(admin *rest.Config) (*http.Client, error) {
+// NewClient returns a client of a manager's endpoint, with the certificate of a member
+// of system:masters. The manager's own certificate is self-signed unless configured, so
+// it is not verified.
+func NewClient(admin *rest.Config) (*http.Client, error) {
 	pair, err := tls.X509KeyPair(admin.CertData, admin.KeyData)
 	if err != nil {
 		return nil, fmt.Errorf("making the manager's client: %w", err)

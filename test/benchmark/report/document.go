@@ -42,7 +42,7 @@ func Render(root string, f *File) (Rendered, error) {
 	if masses != nil {
 		rendered[Images+"/"+massFailureImage] = masses
 	}
-	rendered[Page], err = replaceGenerated(page, generated(f.Environment, f.commands(), comparisons, voided, plots))
+	rendered[Page], err = replaceGenerated(page, summary(f.Environment, comparisons), generated(f.Environment, f.commands(), comparisons, voided, plots))
 	return rendered, err
 }
 
@@ -72,13 +72,23 @@ func (r Rendered) Write(root string) error {
 	return nil
 }
 
-func replaceGenerated(page []byte, part string) ([]byte, error) {
-	before, rest, found := strings.Cut(string(page), beginMarker)
-	_, after, ended := strings.Cut(rest, endMarker)
-	if !found || !ended {
-		return nil, fmt.Errorf("rendering the documentation: %s has no generated part", Page)
+// replaceGenerated replaces the generated parts of a page, of which there must be as many as given.
+func replaceGenerated(page []byte, parts ...string) ([]byte, error) {
+	var b strings.Builder
+	rest := string(page)
+	for _, part := range parts {
+		before, from, found := strings.Cut(rest, beginMarker)
+		_, after, ended := strings.Cut(from, endMarker)
+		if !found || !ended {
+			return nil, fmt.Errorf("rendering the documentation: %s has too few generated parts", Page)
+		}
+		b.WriteString(before + beginMarker + "\n\n" + part + "\n" + endMarker)
+		rest = after
 	}
-	return []byte(before + beginMarker + "\n\n" + part + "\n" + endMarker + after), nil
+	if strings.Contains(rest, beginMarker) {
+		return nil, fmt.Errorf("rendering the documentation: %s has too many generated parts", Page)
+	}
+	return []byte(b.String() + rest), nil
 }
 
 // captions of the images, in the order of the page.
@@ -89,6 +99,12 @@ var captions = []struct{ file, about string }{
 	{"writes.svg", "Requests that write"},
 	{"time.svg", "Time until done"},
 	{"change.svg", "Changes and failovers"},
+}
+
+// summary is the part at the beginning of the page.
+func summary(e Environment, comparisons []Comparison) string {
+	return fmt.Sprintf("kcmd %s and kube-controller-manager %s, both without client-side limits, on %d cores of %s. A ratio below 1 is less.\n\n",
+		e.Ours, e.Upstream, e.Cores, e.CPU) + Summary(comparisons)
 }
 
 func generated(e Environment, commands []string, comparisons []Comparison, voided []Voided, plots map[string][]byte) string {
@@ -102,29 +118,16 @@ func generated(e Environment, commands []string, comparisons []Comparison, voide
 			fmt.Fprintf(&b, "\n![%s](performance/%s)\n", caption.about, caption.file)
 		}
 	}
-	b.WriteString("\n## Growth\n\n" + Growth(comparisons))
+	b.WriteString("\n## Growth\n\nPods of `growth` wait for a scheduler, those of `growth-large` run.\n\n" + Growth(comparisons))
+	if table := Slopes(comparisons); table != "" {
+		b.WriteString("\n## Memory for each object\n\nWhat a start needs more when more objects are stored, divided by their number.\n\n" + table)
+	}
+	if table := Controllers(comparisons); table != "" {
+		b.WriteString("\n## Memory and processor time for each controller\n\nkcmd in an empty cluster with nothing to do.\n\n" + table)
+	}
 	b.WriteString("\n## Medians and spreads\n" + Details(comparisons))
 	if len(voided) > 0 {
 		b.WriteString("\n## What does not count\n\n" + Voids(voided))
 	}
 	return strings.TrimRight(b.String(), "\n") + "\n"
-}
-
-// Growth is a table in Markdown of memory and processor time by the number of pods.
-func Growth(comparisons []Comparison) string {
-	var b strings.Builder
-	b.WriteString("| pods | upstream: peak RSS, MiB | kcmd | upstream: CPU of the start, s | kcmd |\n|---|---|---|---|---|\n")
-	for i := range comparisons {
-		c := &comparisons[i]
-		if !strings.HasPrefix(c.Phase, growthPrefix) {
-			continue
-		}
-		cell := func(subject, figure string, format func(float64) string) string {
-			s, ok := c.Figure(subject, figure)
-			return s.text(ok, format)
-		}
-		fmt.Fprintf(&b, "| %.0f | %s | %s | %s | %s |\n", c.Units,
-			cell(Upstream, PeakRSS, decimals(0)), cell(Ours, PeakRSS, decimals(0)), cell(Upstream, CPU, decimals(2)), cell(Ours, CPU, decimals(2)))
-	}
-	return b.String()
 }

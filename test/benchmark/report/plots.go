@@ -88,13 +88,11 @@ func ratioBars(comparisons []Comparison, figure, title string) []byte {
 
 // label is short: the phase, and the mode when it is not the usual one.
 func (c *Comparison) label() string {
-	if c.Mode == "unlimited" {
+	if c.Mode == usualMode {
 		return c.Phase
 	}
 	return c.Phase + " (" + c.Mode + ")"
 }
-
-const growthPrefix = "growth-"
 
 // growthLines shows memory over the number of pods.
 func growthLines(comparisons []Comparison) []byte {
@@ -130,8 +128,14 @@ func growthLines(comparisons []Comparison) []byte {
 		c.line(left, y, plotWidth-90, y, "grid")
 		c.text(left-8, y+4, atEnd, "small soft", fmt.Sprintf("%.0f MiB", v))
 	}
-	for _, p := range lines[Ours] {
-		c.text(place(p).x, bottom+20, atMiddle, "small soft", fmt.Sprintf("%.0f pods", p.x))
+	// From the right, since points are closer the fewer pods there are.
+	free := math.Inf(1)
+	for _, p := range slices.Backward(lines[Ours]) {
+		const width = 70
+		if at := place(p).x; at+width/2 <= free {
+			c.text(at, bottom+20, atMiddle, "small soft", fmt.Sprintf("%.0f pods", p.x))
+			free = at - width/2
+		}
 	}
 	c.series(lines[Upstream], place, "theirs")
 	c.series(lines[Ours], place, "ours")

@@ -208,16 +208,20 @@ func TestNiceStep(t *testing.T) {
 
 func TestReplaceGenerated(t *testing.T) {
 	page := "a\n" + beginMarker + "\nold\n" + endMarker + "\nb\n"
-	got, err := replaceGenerated([]byte(page), "new\n")
-	if want := "a\n" + beginMarker + "\n\nnew\n\n" + endMarker + "\nb\n"; err != nil || string(got) != want {
+	page += page
+	got, err := replaceGenerated([]byte(page), "new\n", "newer\n")
+	want := "a\n" + beginMarker + "\n\nnew\n\n" + endMarker + "\nb\na\n" + beginMarker + "\n\nnewer\n\n" + endMarker + "\nb\n"
+	if err != nil || string(got) != want {
 		t.Errorf("got %q, %v", got, err)
 	}
-	again, err := replaceGenerated(got, "new\n")
+	again, err := replaceGenerated(got, "new\n", "newer\n")
 	if err != nil || !bytes.Equal(again, got) {
 		t.Errorf("the second time it is %q, %v", again, err)
 	}
-	if _, err := replaceGenerated([]byte("a\n"), "new"); err == nil {
-		t.Error("a page without a generated part is accepted")
+	for name, parts := range map[string][]string{"few": {"new"}, "many": {"new", "newer", "newest"}} {
+		if _, err := replaceGenerated([]byte(page), parts...); err == nil {
+			t.Errorf("too %s parts are accepted", name)
+		}
 	}
 }
 

@@ -36,6 +36,7 @@ const (
 	PeakRSS     = "peakRSSMiB"
 	RSS         = "rssMiB"
 	Anonymous   = "anonymousMiB" // the part of rssMiB that is not the program's file
+	Heap        = "heapMiB"      // what is alive after a collection, where that was asked for
 	Writes      = "writes"       // of objects; not of events, leases and credentials
 	Events      = "events"       // creations and patches of events
 	Gets        = "gets"         // reads of single objects

@@ -19,6 +19,7 @@ func columns() []column {
 		{PeakRSS, "peak RSS, MiB", decimals(0)},
 		{RSS, "RSS at the end, MiB", decimals(0)},
 		{Anonymous, "of it anonymous, MiB", decimals(0)},
+		{Heap, "live heap, MiB", decimals(1)},
 		{Writes, "writes", decimals(0)},
 		{Events, "events", decimals(0)},
 		{Gets, "GETs", decimals(0)},
@@ -38,8 +39,8 @@ var ratioColumns = []struct{ figure, title string }{
 	{CPU, "CPU"}, {PeakRSS, "peak RSS"}, {RSS, "RSS"}, {Writes, "writes"}, {Gets, "GETs"}, {Received, "received"}, {Wall, "time"},
 }
 
-// Ratios is a table in Markdown with one line for each comparison: ours divided by
-// upstream's.
+// Ratios is a table in Markdown with one line for each comparison of two subjects: ours
+// divided by upstream's.
 func Ratios(comparisons []Comparison) string {
 	var b strings.Builder
 	b.WriteString("| | limits | rounds |")
@@ -49,6 +50,9 @@ func Ratios(comparisons []Comparison) string {
 	b.WriteString("\n|---|---|---|" + strings.Repeat("---|", len(ratioColumns)) + "\n")
 	for i := range comparisons {
 		c := &comparisons[i]
+		if len(c.Samples) < 2 {
+			continue
+		}
 		fmt.Fprintf(&b, "| %s | %s | %d |", c.Size, c.Mode, c.Rounds())
 		for _, column := range ratioColumns {
 			fmt.Fprintf(&b, " %s |", c.ratioText(column.figure))
