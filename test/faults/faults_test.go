@@ -153,14 +153,15 @@ func inject(t *testing.T, plane *controlplane.ControlPlane, s *Scenario, referen
 				t.Error(story(s, &f, o, violations))
 			}
 		})
-		if ran { // it is selected
-			run.Injected = append(run.Injected, results.Injection{Pattern: f.pattern, Name: f.name(), Violated: !passed})
+		if !ran { // it is not selected
+			continue
+		}
+		run.Injected = append(run.Injected, results.Injection{Pattern: f.pattern, Name: f.name(), Violated: !passed})
+		if path := os.Getenv("KCMD_FAULTS_RESULTS"); path != "" {
+			must.Succeed(t, results.Record(path, s.Name, run)) // each one: the campaign may be broken off
 		}
 	}
 	t.Logf("%d of %d faults were injected", len(run.Injected), len(all))
-	if path := os.Getenv("KCMD_FAULTS_RESULTS"); path != "" {
-		must.Succeed(t, results.Record(path, s.Name, run))
-	}
 }
 
 // story tells what happened in a run, so that it can be understood without running it again.
