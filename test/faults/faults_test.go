@@ -145,15 +145,15 @@ func inject(t *testing.T, plane *controlplane.ControlPlane, s *Scenario, referen
 		run.Exist[f.pattern]++
 	}
 	for _, f := range choose(t, s, all) {
-		var ran bool
+		var judged bool
 		passed := t.Run(f.name(), func(t *testing.T) {
-			ran = true
 			o := once(t, plane, s, &f, &reference)
+			judged = true
 			if violations := judge(s, reference, o); len(violations) > 0 {
 				t.Error(story(s, &f, o, violations))
 			}
 		})
-		if !ran { // it is not selected
+		if !judged { // it is not selected, or the control plane has ended
 			continue
 		}
 		run.Injected = append(run.Injected, results.Injection{Pattern: f.pattern, Name: f.name(), Violated: !passed})

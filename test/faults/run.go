@@ -227,12 +227,15 @@ func (r *run) clock() clock.WithTicker {
 func (r *run) first() *replica { return r.replicas[0] }
 
 // abandon stops a manager that the API server does not hear of any more, and does not wait for it. Its connections are
-// broken: it need not find out by itself that nobody answers.
+// broken: it need not find out by itself that nobody answers. Until it has stopped, the clock is not put forward, by
+// which it would have no time left to stop.
 func (r *run) abandon(one *replica) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.gone[one] = true
+	r.world.faults.Add(1)
 	r.others.Go(func() {
+		defer r.world.faults.Add(-1)
 		if err := one.proxy.Close(); err != nil {
 			r.fail(err)
 		}
