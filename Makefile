@@ -164,7 +164,7 @@ RACE ?=
 .PHONY: faults
 faults: sandbox ## Inject every fault at every write of every scenario, or FAULTS of each SCENARIO
 	.bin/sandbox build
-	KCMD_FAULTS=$(FAULTS) go test $(RACE) -count=1 -v -timeout 24h -run 'TestFaults/$(SCENARIO)' ./test/faults
+	KCMD_FAULTS=$(FAULTS) KCMD_FAULTS_RESULTS=$(CURDIR)/test/faults/results/results.json go test $(RACE) -count=1 -v -timeout 24h -run 'TestFaults/$(SCENARIO)' ./test/faults
 
 # make mutations CASE=CronJob: the cases whose names contain that
 CASE ?= .

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"kcmd.dev/test/faults"
+	"kcmd.dev/test/faults/results"
 	"kcmd.dev/test/mutations"
 )
 
@@ -31,6 +33,19 @@ func TestProofIsUpToDate(t *testing.T) {
 			strings.Join(files, ", "), caught, path.Base(c.Caught.Package), c.Caught.Package)
 	}
 	checkGenerated(t, "docs/proof.md", table.String())
+}
+
+// TestInjectedFaultsAreUpToDate: docs/proof.md tells of which faults were injected.
+func TestInjectedFaultsAreUpToDate(t *testing.T) {
+	stored, err := results.Stored()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var scenarios []string
+	for _, s := range faults.Scenarios() {
+		scenarios = append(scenarios, s.Name)
+	}
+	checkPart(t, "docs/proof.md", faultsMark, stored.Table(scenarios))
 }
 
 // capital begins a sentence.

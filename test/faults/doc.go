@@ -30,6 +30,8 @@
 //	make faults SCENARIO=statefulset/killed-after/create-pods-2   one of them
 //	make faults RACE=-race                       under the race detector
 //
+// make faults adds what came of them to results/results.json, and make generate puts that into docs/proof.md.
+//
 // "Kill" breaks the connections of a manager at the proxy, and leaves it alone with that: to the API server, and
 // so to the next manager, this is the same as kill -9.
 package faults

@@ -11,12 +11,14 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
 
 	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/faults/results"
 	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/must"
 )
@@ -24,7 +26,7 @@ import (
 var plane *controlplane.ControlPlane
 
 // bareOptions turn on what only some scenarios need.
-var bareOptions = controlplane.Options{NoServiceAccountAdmission: true, APIServerArgs: []string{
+var bareOptions = controlplane.Options{NoServiceAccountAdmission: true, NoAudit: true, APIServerArgs: []string{
 	"--feature-gates=StorageVersionAPI=true,StorageVersionMigrator=true,ClusterTrustBundle=true,DRAResourcePoolStatus=true,GenericWorkload=true,PodCertificateRequest=true",
 	"--runtime-config=internal.apiserver.k8s.io/v1alpha1=true,storagemigration.k8s.io/v1beta1=true," +
 		"certificates.k8s.io/v1beta1=true,resource.k8s.io/v1alpha3=true,scheduling.k8s.io/v1alpha2=true",
@@ -32,7 +34,7 @@ var bareOptions = controlplane.Options{NoServiceAccountAdmission: true, APIServe
 }}
 
 func TestMain(m *testing.M) {
-	options := controlplane.Options{Nodes: 3, Scheduler: true, NoServiceAccountAdmission: true}
+	options := controlplane.Options{Nodes: 3, Scheduler: true, NoServiceAccountAdmission: true, NoAudit: true}
 	os.Exit(controlplane.RunTests(m, options, func(c *controlplane.ControlPlane) { plane = c }))
 }
 
@@ -48,6 +50,14 @@ func startBare(t *testing.T) *controlplane.ControlPlane {
 	return started
 }
 
+// mappers know the kinds of a control plane: to ask for all of them takes long.
+var mappers sync.Map
+
+func mapperOf(plane *controlplane.ControlPlane) meta.RESTMapper {
+	known, _ := mappers.LoadOrStore(plane, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(plane.AdminClient().Discovery())))
+	return known.(meta.RESTMapper)
+}
+
 // newWorld makes a namespace for a run of a scenario that has no place, which stays until the control plane ends.
 func newWorld(t *testing.T, plane *controlplane.ControlPlane, s *Scenario) *world {
 	t.Helper()
@@ -61,7 +71,7 @@ func newWorld(t *testing.T, plane *controlplane.ControlPlane, s *Scenario) *worl
 	return &world{
 		admin:     plane.AdminClient(),
 		client:    must.Get(dynamic.NewForConfig(config))(t),
-		mapper:    restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(plane.AdminClient().Discovery())),
+		mapper:    mapperOf(plane),
 		namespace: namespace,
 	}
 }
@@ -120,21 +130,38 @@ func TestFaults(t *testing.T) {
 			if violations := judge(&s, reference, reference); len(violations) > 0 {
 				t.Fatal(story(&s, &fault{pattern: "none", detail: "no write"}, reference, violations))
 			}
-			all := faultsOf(&s, reference)
-			count := len(all)
-			injected := map[string]int{}
-			for _, f := range choose(t, &s, all) {
-				injected[f.pattern]++
-				t.Run(f.name(), func(t *testing.T) {
-					o := once(t, plane, &s, &f, &reference)
-					if violations := judge(&s, reference, o); len(violations) > 0 {
-						t.Error(story(&s, &f, o, violations))
-					}
-				})
-			}
-			t.Logf("%d of %d faults were injected: %v", sum(injected), count, injected)
+			inject(t, plane, &s, reference)
 		})
 	}
+}
+
+// inject runs a scenario with each of the faults that are chosen. With KCMD_FAULTS_RESULTS it adds to that file what
+// came of them.
+func inject(t *testing.T, plane *controlplane.ControlPlane, s *Scenario, reference outcome) {
+	t.Helper()
+	all := faultsOf(s, reference)
+	run := results.Run{Exist: map[string]int{}}
+	for _, f := range all {
+		run.Exist[f.pattern]++
+	}
+	for _, f := range choose(t, s, all) {
+		var judged bool
+		passed := t.Run(f.name(), func(t *testing.T) {
+			o := once(t, plane, s, &f, &reference)
+			judged = true
+			if violations := judge(s, reference, o); len(violations) > 0 {
+				t.Error(story(s, &f, o, violations))
+			}
+		})
+		if !judged { // it is not selected, or the control plane has ended
+			continue
+		}
+		run.Injected = append(run.Injected, results.Injection{Pattern: f.pattern, Name: f.name(), Violated: !passed})
+		if path := os.Getenv("KCMD_FAULTS_RESULTS"); path != "" {
+			must.Succeed(t, results.Record(path, s.Name, run)) // each one: the campaign may be broken off
+		}
+	}
+	t.Logf("%d of %d faults were injected", len(run.Injected), len(all))
 }
 
 // story tells what happened in a run, so that it can be understood without running it again.
@@ -145,11 +172,4 @@ func story(s *Scenario, f *fault, o outcome, violations []string) string {
 	}
 	return fmt.Sprintf("users: %s\nfault: %s, at %s\nwrites: %v\nviolated:\n  %s",
 		strings.Join(steps, "; "), f.pattern, f.detail, o.writes, strings.Join(violations, "\n  "))
-}
-
-func sum(counts map[string]int) (n int) {
-	for _, one := range counts {
-		n += one
-	}
-	return n
 }

@@ -29,6 +29,8 @@ type observer struct {
 	mu   sync.Mutex
 	now  map[types.UID]string // the keys of objects that exist and live
 	seen history
+	// events counts what was seen.
+	events int
 }
 
 // observe follows the objects of some kinds in a world where there are none yet.
@@ -80,6 +82,7 @@ func (o *observer) note(what watch.EventType, resource string, object *unstructu
 	key, uid := keyOf(resource, object), object.GetUID()
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.events++
 	switch what {
 	case watch.Added:
 		o.seen.created[key]++
@@ -92,6 +95,13 @@ func (o *observer) note(what watch.EventType, resource string, object *unstructu
 	}
 	o.now[uid] = key
 	o.seen.most[key] = max(o.seen.most[key], o.count(key))
+}
+
+// changes is how often something has changed so far.
+func (o *observer) changes() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.events
 }
 
 func (o *observer) count(key string) (n int) {

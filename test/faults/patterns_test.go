@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"kcmd.dev/test/faults/results"
 )
 
 // The patterns of faults at writes, and of those of caches.
@@ -48,6 +50,20 @@ func TestEveryFaultIsListed(t *testing.T) {
 		if !names[name] {
 			t.Errorf("there is no %s", name)
 		}
+	}
+}
+
+// Every pattern is in a family, in which it is counted.
+func TestEveryPatternIsInAFamily(t *testing.T) {
+	var inFamilies []string
+	for _, family := range results.Families() {
+		inFamilies = append(inFamilies, family.Patterns...)
+	}
+	patterns := slices.Concat(atWrites, ofCaches)
+	slices.Sort(inFamilies)
+	slices.Sort(patterns)
+	if !slices.Equal(inFamilies, patterns) {
+		t.Errorf("in families are %q, want %q", inFamilies, patterns)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"sync"
@@ -25,7 +26,7 @@ import (
 const (
 	// patience bounds the wait for what has to come of a step, and of the script. The machine may be busy.
 	patience = time.Minute
-	// calm is how long nothing is written in the end.
+	// calm is how long nothing happens in the end.
 	calm = 500 * time.Millisecond
 	// drainTimeout bounds the end of a manager that has lost its connections.
 	drainTimeout = 2 * time.Second
@@ -102,7 +103,11 @@ func perform(ctx context.Context, plane *controlplane.ControlPlane, w *world, s 
 		f.begin(r)
 	}
 	out := outcome{}
-	if err := errors.Join(r.script(f), r.settle(reference)); err != nil {
+	err = r.script(f)
+	if err == nil {
+		err = r.settle(seen, reference)
+	}
+	if err != nil {
 		out.unrest = err.Error()
 	}
 	out.footprint = r.hold()
@@ -185,6 +190,7 @@ func (r *run) begin(proxy *faultproxy.Proxy) (*replica, error) {
 	one.Manager, err = manager.Begin(r.ctx, r.plane, kcmruntime.Options{Clock: r.clock()}, func(c *manager.Config) {
 		c.ClientConnection.Kubeconfig = kubeconfig
 		harness.Settle(time.Millisecond)(c)
+		c.Serving.TLS.CertDirectory = filepath.Join(r.plane.Dir(), "serving") // made once: to make a key takes long
 		c.Reload.DrainTimeout = &metav1.Duration{Duration: drainTimeout}
 		harness.Only(r.scenario.Controllers)(c)
 		for _, workers := range workersOf(c) {
@@ -220,12 +226,21 @@ func (r *run) clock() clock.WithTicker {
 // first is the manager that was started first.
 func (r *run) first() *replica { return r.replicas[0] }
 
-// abandon stops a manager that the API server does not hear of any more, and does not wait for it.
+// abandon stops a manager that the API server does not hear of any more, and does not wait for it. Its connections are
+// broken: it need not find out by itself that nobody answers. Until it has stopped, the clock is not put forward, by
+// which it would have no time left to stop.
 func (r *run) abandon(one *replica) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.gone[one] = true
-	r.others.Go(func() { _ = one.Stop() }) // it may complain about its connections
+	r.world.faults.Add(1)
+	r.others.Go(func() {
+		defer r.world.faults.Add(-1)
+		if err := one.proxy.Close(); err != nil {
+			r.fail(err)
+		}
+		_ = one.Stop() // it may complain about its connections
+	})
 }
 
 // end stops what runs.
@@ -349,29 +364,33 @@ func (r *run) script(f *fault) error {
 	return nil
 }
 
-// settle returns when the state is that of the reference, nothing is left to do, and nothing is written.
-func (r *run) settle(reference *outcome) error {
-	var wrote int
+// settle returns when nothing is left to do, for some time nothing was written and nothing has changed, and the state is
+// that of the reference.
+func (r *run) settle(seen *observer, reference *outcome) error {
+	var happened int
 	var since time.Time
 	return r.await("everything is done", func() error {
-		if now := len(r.writes()); since.IsZero() || now != wrote {
-			wrote, since = now, time.Now()
+		if now := len(r.writes()) + seen.changes(); since.IsZero() || now != happened {
+			happened, since = now, time.Now()
 		}
-		err := r.idle()
-		if err == nil && reference != nil {
-			var is state
-			if is, err = r.world.state(r.ctx, r.scenario); err == nil && len(differences(reference.final, is)) > 0 {
-				err = errors.New("the final state differs")
-			}
-		}
-		if err != nil {
+		if err := r.idle(); err != nil {
 			since = time.Time{}
 			return err
 		}
 		if quiet := time.Since(since); quiet < calm {
-			return fmt.Errorf("something was written %s ago", quiet)
+			return fmt.Errorf("something has happened %s ago", quiet)
 		}
-		return nil
+		if reference == nil {
+			return nil
+		}
+		is, err := r.world.state(r.ctx, r.scenario)
+		if err == nil && len(differences(reference.final, is)) > 0 {
+			err = errors.New("the final state differs")
+		}
+		if err != nil {
+			since = time.Time{}
+		}
+		return err
 	})
 }
 

@@ -373,9 +373,10 @@ func classProtection() Scenario {
 		Controllers: func(c *manager.Config) []**bool {
 			return []**bool{&c.Controllers.VolumeAttributesClassProtection.Enabled}
 		},
-		// What refers to a class is read from caches only (VAC-20): while that of claims or of volumes is behind, a
-		// class that is used may go.
 		Kinds: []schema.GroupVersionResource{modifications, volumes, claims},
+		// What refers to a class is read from caches only (VAC-20): while that of claims or of volumes is behind, a
+		// class that is used may go, and nothing else is to be expected.
+		Reads: []string{"volumeattributesclasses.storage.k8s.io"},
 		Steps: []Step{
 			{
 				"create classes",

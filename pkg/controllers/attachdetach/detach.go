@@ -28,17 +28,30 @@ type questions struct {
 	node bool
 }
 
-// confirm asks these questions, and returns an unconfirmed error unless the answers permit the detach.
+// confirm asks these questions, and returns an unconfirmed error unless the answers permit the detach, and still nobody
+// wants the volume when they are there.
 func (c *attachDetachController) confirm(ctx context.Context, at place, why forced, ask questions) error {
 	if ask.pods {
 		if err := c.confirmPods(ctx, at.node); err != nil {
 			return err
 		}
 	}
-	if !ask.node {
-		return nil
+	if ask.node {
+		if err := c.confirmNode(ctx, at, why); err != nil {
+			return err
+		}
 	}
-	return c.confirmNode(ctx, at, why)
+	return c.confirmUnwanted(at)
+}
+
+// confirmUnwanted returns an unconfirmed error if a pod has come to want the volume since the detach was decided.
+func (c *attachDetachController) confirmUnwanted(at place) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.world.links[at]; l != nil && l.isWanted() {
+		return unconfirmed{fmt.Errorf("volume %q is wanted on node %q again", at.volume, at.node)}
+	}
+	return nil
 }
 
 // confirmNode reads the node, and returns an unconfirmed error unless it still permits the detach.

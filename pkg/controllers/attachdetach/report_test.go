@@ -1,12 +1,15 @@
 package attachdetach
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -151,6 +154,48 @@ func TestAVolumeIsKeptThatAnUnseenPodWants(t *testing.T) {
 			s.requests = nil
 			s.pass(soon)
 			s.sent(reported+"a", remove)
+		})
+	}
+}
+
+// A pod is seen while the API server is asked whether a volume may be detached: what it answers is known by then, and
+// no reason to detach.
+//
+// Pins ATT-90.
+func TestAVolumeIsKeptThatIsWantedMeanwhile(t *testing.T) {
+	for question, before := range map[string]func(*stage){
+		inquired: func(s *stage) {
+			s.Store(t, aNode("a", showing("v")), aVolume("v", once), aClaim("v"), anAttachment("v", "a", isAttached))
+			s.coldStart()
+		},
+		look + "a": func(s *stage) {
+			s.Store(t, aNode("a", uses("v")), aVolume("v", once), aClaim("v"), aPod("pod", "a", "v"))
+			s.pass(soon)
+			s.Remove(t, aPod("pod", "a", "v"))
+			s.pass(2 * maxWait) // so that the time is a reason to detach it, and the node has to be asked
+		},
+	} {
+		t.Run(question, func(t *testing.T) {
+			s := newStage(t)
+			before(s)
+			asked := 0
+			s.Intercept(question, func(action) error {
+				asked++
+				next := aPod("next", "a", "v")
+				s.Store(t, next)
+				s.c.placePod(s.Context(), reconcile.KeyOf(next), next)
+				return nil
+			})
+			controllertest.Change(t, s.Env, "", "a", uses())
+			s.pass(time.Minute)
+			if asked != 1 {
+				t.Errorf("it was asked %d times", asked)
+			}
+			isDetach := func(request string) bool { return strings.HasPrefix(request, remove) }
+			if requests := append(s.requests, s.Requests()...); slices.ContainsFunc(requests, isDetach) {
+				t.Errorf("it was detached: %q", requests)
+			}
+			s.is("v@a wanted attached listed")
 		})
 	}
 }

@@ -180,13 +180,26 @@ func (c *cluster) marked(name string, done bool) (needed bool) {
 	return r.unmarked
 }
 
-// mark records that the pods of a node have to be marked.
-func (c *cluster) mark(name string) {
+// expect records that a write is about to show the silence of a node, which may be done without being answered.
+func (c *cluster) expect(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.nodes[name]; r != nil {
-		r.unmarked = true
+		r.silencing = r.ready == corev1.ConditionTrue
 	}
+}
+
+// shownSilent reports whether a node is shown as silent, as expected. Its pods have to be marked from then on, and it is
+// reported once.
+func (c *cluster) shownSilent(name string) (identity, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.nodes[name]
+	if r == nil || !r.silencing || r.ready != corev1.ConditionUnknown {
+		return identity{}, false
+	}
+	r.silencing, r.unmarked = false, true
+	return identity{r.name, r.uid}, true
 }
 
 func isNotReady(ready corev1.ConditionStatus) bool {

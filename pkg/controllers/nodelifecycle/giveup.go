@@ -24,15 +24,12 @@ func (c *lifecycleController) giveUp(ctx context.Context, name string) {
 		if node == nil || !c.cluster.isSilent(name) {
 			return
 		}
+		c.cluster.expect(name)
 		err := c.writeSilence(ctx, node)
 		switch {
 		case err == nil:
 			logger.Info("Node is silent, its conditions are unknown", "was", string(statusOf(node)))
-			if statusOf(node) == corev1.ConditionTrue {
-				c.Record(nodeNotReady(identity{node.Name, node.UID}))
-				c.cluster.mark(name)
-				c.markLoop.Add(name)
-			}
+			c.followSilence(name)
 			return
 		case !apierrors.IsConflict(err):
 			logger.Error(err, "Cannot update the conditions of a silent node")
@@ -41,6 +38,16 @@ func (c *lifecycleController) giveUp(ctx context.Context, name string) {
 		if !c.refresh(ctx, name) {
 			return
 		}
+		c.followSilence(name)
+	}
+}
+
+// followSilence has the pods of a node marked that was ready until this controller showed its silence, once that is
+// known: the answer to the write may have been lost.
+func (c *lifecycleController) followSilence(name string) {
+	if node, ok := c.cluster.shownSilent(name); ok {
+		c.Record(nodeNotReady(node))
+		c.markLoop.Add(name)
 	}
 }
 

@@ -25,6 +25,7 @@ type leftNode struct {
 	heartbeat  metav1.Time
 	renewed    metav1.MicroTime
 	registered bool
+	silencing  bool
 	unmarked   bool
 	eviction   eviction
 }
@@ -45,7 +46,7 @@ func (c *cluster) handOver() handover {
 	defer c.mu.Unlock()
 	left := handover{nodes: map[string]leftNode{}, zones: map[string]leftZone{}, gone: c.gone, sight: c.sight}
 	for name, r := range c.nodes {
-		left.nodes[name] = leftNode{r.uid, r.seen, r.heartbeat, r.renewed, r.registered, r.unmarked, r.eviction}
+		left.nodes[name] = leftNode{r.uid, r.seen, r.heartbeat, r.renewed, r.registered, r.silencing, r.unmarked, r.eviction}
 	}
 	for name, z := range c.zones {
 		l := leftZone{state: z.state, count: z.count, limiter: z.limiter}
@@ -83,8 +84,8 @@ func (c *cluster) begin(left handover, ok bool, now time.Time) (unmarked, changi
 		c.sight.begin(now)
 	}
 	for name, r := range c.nodes {
-		if !ok && r.ready == corev1.ConditionUnknown {
-			r.unmarked = true
+		if r.ready == corev1.ConditionUnknown && (!ok || r.silencing) {
+			r.silencing, r.unmarked = false, true
 		}
 		if r.unmarked {
 			unmarked = append(unmarked, name)
@@ -109,7 +110,7 @@ func (c *cluster) adopt(left handover, now time.Time) {
 		}
 		r.registered, r.unmarked = l.registered, l.unmarked
 		if r.heartbeat.Equal(&l.heartbeat) && r.renewed.Equal(&l.renewed) {
-			r.seen = l.seen
+			r.seen, r.silencing = l.seen, l.silencing
 		}
 		if l.eviction != waiting {
 			r.eviction = l.eviction

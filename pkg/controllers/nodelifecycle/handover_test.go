@@ -116,7 +116,7 @@ func TestASuccessorContinues(t *testing.T) {
 	t.Run("pods that are not marked yet", func(t *testing.T) {
 		w := newWorld(t, settings, node("n"), node("other"), pod("p", "n"))
 		w.Refuse("patch pods/status p", errors.New("boom"))
-		w.cluster.mark("n")
+		w.cluster.nodes["n"].unmarked = true
 		w.report(t, "n", ready(corev1.ConditionUnknown))
 		w.succeed(t, settings, w.HandOver())
 		if w.markLoop.Inspect().Depth != 1 || !w.cluster.marked("n", false) {

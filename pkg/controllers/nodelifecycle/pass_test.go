@@ -200,6 +200,32 @@ func TestWritesThatFail(t *testing.T) {
 		w.live(t, 5*time.Second)
 		w.wantReady(t, "n", corev1.ConditionUnknown)
 	})
+	for name, find := range map[string]func(*world){
+		"seen": func(w *world) { w.show(t, w.stored(t, "n")) },
+		"read after a conflict": func(w *world) {
+			w.RefuseIf("update nodes/status n", conflict, first)
+			w.wait("other")
+			w.WantRequests(t, "update nodes/status n", "update nodes/status n", "get nodes n")
+		},
+		"seen by another instance": func(w *world) { w.succeed(t, settings, w.HandOver()) },
+	} {
+		t.Run("NLC-100: the answer is lost, and what was written is "+name, func(t *testing.T) {
+			w := newWorld(t, settings, node("n"), node("other"), pod("p", "n"))
+			w.work(t)
+			w.RefuseIf("update nodes/status n", boom, first)
+			w.fall("n")
+			w.live(t, 50*time.Second)
+			w.wait("other")
+			controllertest.Change(t, w.Env, "", "n", func(n *corev1.Node) { n.Status.Conditions = silenced(n, w.Env.Clock.Now()) })
+			find(w)
+			if err := w.markPodsOf(w.Context(), "n"); err != nil {
+				t.Error(err)
+			}
+			if p := controllertest.MustStored[*corev1.Pod](t, w.Env, "ns", "p"); isShownReady(p) {
+				t.Error("the pod is shown as ready")
+			}
+		})
+	}
 	t.Run("NLC-49: a conflict of taints", func(t *testing.T) {
 		w := newWorld(t, settings, node("n", ready(corev1.ConditionFalse)))
 		w.RefuseIf("patch nodes n", conflict, first)

@@ -36,6 +36,9 @@ type record struct {
 
 	// registered reports whether the node was announced.
 	registered bool
+	// silencing reports whether a write was sent that shows the silence of the node, which was ready, and neither that nor
+	// a heartbeat was seen since.
+	silencing bool
 	// unmarked reports whether some pods may still be shown as ready although the node is silent.
 	unmarked bool
 	eviction eviction
@@ -68,7 +71,7 @@ func (r *record) show(node *corev1.Node, now time.Time) (heartbeat bool) {
 	heartbeat = r.ready == "" || !r.heartbeat.Equal(&ready.LastHeartbeatTime)
 	r.ready, r.heartbeat = ready.Status, ready.LastHeartbeatTime
 	if heartbeat {
-		r.seen = now
+		r.seen, r.silencing = now, false
 	}
 	return heartbeat
 }

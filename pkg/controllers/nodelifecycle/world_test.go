@@ -166,6 +166,13 @@ func (w *world) live(t testing.TB, d time.Duration) {
 	}
 }
 
+// wait is a period in which one node renews its Lease, and the pass after it. No cache shows what that writes.
+func (w *world) wait(renews string) {
+	w.Env.Clock.Step(w.period)
+	w.renew(renews)
+	w.pass(w.Context(), w.Context())
+}
+
 // fall has nodes fall silent.
 func (w *world) fall(names ...string) {
 	for _, name := range names {
