@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,6 +18,7 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 // errInProgress is why a key waits that a worker of the other queue has.
@@ -36,7 +38,7 @@ func (c *quotaController) reconcile(ctx context.Context, key types.NamespacedNam
 		return err
 	}
 	quota := c.written.Newest(cached, cached)
-	if delay := c.memory.StatusDelay(quota); delay > 0 && !lacksUsage(quota, c.evaluators.know) {
+	if delay := c.memory.StatusDelayIn(quota, windowOf(quota)); delay > 0 && !lacksUsage(quota, c.evaluators.know) {
 		c.primary.AddAfter(key, delay)
 		return nil
 	}
@@ -49,6 +51,23 @@ func (c *quotaController) reconcile(ctx context.Context, key types.NamespacedNam
 		return reconcile.Requeue(err) // the API server has admitted something
 	}
 	return errors.Join(err, failed)
+}
+
+// roomyWindow is the time between two writes of a quota that has room: what is deleted makes more of it, for
+// which nobody waits.
+const roomyWindow = 500 * time.Millisecond
+
+// windowOf returns the time between two writes of a quota. One that is more than half used may have refused
+// an object that has room after the next deletion.
+func windowOf(quota *corev1.ResourceQuota) time.Duration {
+	for name, hard := range quota.Status.Hard {
+		used := quota.Status.Used[name]
+		used.Add(used)
+		if used.Cmp(hard) > 0 {
+			return writes.Window
+		}
+	}
+	return roomyWindow
 }
 
 // statusOf returns the status that a quota is to have. If the usage of something cannot be

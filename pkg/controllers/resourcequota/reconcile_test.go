@@ -151,6 +151,46 @@ func TestBurstsAreFewWrites(t *testing.T) {
 	})
 }
 
+// Pins QUOTA-82.
+func TestAQuotaThatHasRoomIsWrittenLessOften(t *testing.T) {
+	for name, tc := range map[string]struct {
+		hard, used string
+		want       time.Duration
+	}{
+		"nothing is used":                {"pods=4 services=4", "pods=0 services=0", roomyWindow},
+		"half is used":                   {"pods=4 services=4", "pods=2 services=2", roomyWindow},
+		"of one resource more than half": {"pods=4 services=4", "pods=0 services=3", writes.Window},
+		"it is used up":                  {"pods=4", "pods=4", writes.Window},
+		"what is used is not known":      {"pods=4", "", roomyWindow},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := quota(tc.hard, status(tc.hard, tc.used))
+			if got := windowOf(q); got != tc.want {
+				t.Errorf("got %s", got)
+			}
+			if used := list(tc.used); !same(q.Status.Used, used) {
+				t.Errorf("the quota was changed: %v", q.Status.Used)
+			}
+		})
+	}
+}
+
+// A burst of deletions is one write at once, and then one for each half of a second. Pins QUOTA-82.
+func TestBurstsInAQuotaThatHasRoom(t *testing.T) {
+	s := newSubject(t, quota("pods=50", status("pods=50", "pods=5")), named("a", "1"), named("b", "1"))
+	s.run(t)
+	s.WantRequests(t, "update resourcequotas/status quota")
+	wrote := s.Clock.Now()
+	s.Remove(t, named("a", "1"))
+	controllertest.Eventually(t, "the deletion is seen", func() bool { return s.c.loops.changes.Inspect().Reconciled == 1 })
+	s.EventuallyAsTimePasses(t, "the usage is written", 10*time.Millisecond, func() bool {
+		return same(controllertest.MustStored[*corev1.ResourceQuota](t, s.Env, "ns", "quota").Status.Used, list("pods=1"))
+	})
+	if after := s.Clock.Since(wrote); after < roomyWindow {
+		t.Errorf("written again after %s", after)
+	}
+}
+
 // The state that the last write returned is what the next one is based on. Pins QUOTA-82.
 func TestTheCacheIsBehindTheLastWrite(t *testing.T) {
 	s := newSubject(t, quota("pods=5"), named("a", "1"))

@@ -24,13 +24,18 @@ type statusWrite struct {
 // StatusDelay returns how long to wait before the status of the owner is written next, 0
 // if it may be written now.
 func (m *Memory) StatusDelay(owner metav1.Object) time.Duration {
+	return m.StatusDelayIn(owner, Window)
+}
+
+// StatusDelayIn is StatusDelay with another time than Window between two writes.
+func (m *Memory) StatusDelayIn(owner metav1.Object, window time.Duration) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.known(owner)
 	if r == nil || r.Status.At.IsZero() {
 		return 0
 	}
-	return min(Window, max(0, Window-m.clock.Since(r.Status.At)))
+	return min(window, max(0, window-m.clock.Since(r.Status.At)))
 }
 
 // WroteStatus records a status write of the owner that returned the version.
