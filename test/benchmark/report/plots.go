@@ -53,6 +53,9 @@ func ratioBars(comparisons []Comparison, figure, title string) []byte {
 	most := 1.2
 	for i := range comparisons {
 		c := &comparisons[i]
+		if strings.HasPrefix(c.Phase, slopesPrefix) {
+			continue // what is of interest about these starts is their difference
+		}
 		if ratio, ok := c.Ratio(figure); ok {
 			rows = append(rows, row{c.label(), ratio})
 			most = min(max(most, ratio*1.1), 2)

@@ -28,8 +28,10 @@ var slopeNotes = map[string]string{
 	KindConfigMap: "of 1 KiB",
 }
 
+const slopesPrefix = "slopes-"
+
 // SlopePhase is the name of the start after the objects of a kind were added.
-func SlopePhase(kind string) string { return "slopes-" + strings.ToLower(kind) }
+func SlopePhase(kind string) string { return slopesPrefix + strings.ToLower(kind) }
 
 // Slopes is a table in Markdown of the memory for each object of a kind; empty if none was measured.
 func Slopes(comparisons []Comparison) string {
