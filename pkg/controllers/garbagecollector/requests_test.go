@@ -244,7 +244,7 @@ func TestTheWaitForASyncIsBounded(t *testing.T) {
 	}
 	w.monitors.mu.Unlock()
 	w.env.Clock.Step(30*time.Second - 1)
-	await.Stays(t, "the sync is waited for", 20*time.Millisecond, func(context.Context) error {
+	await.Stays(t, "the sync is waited for", 100*time.Millisecond, func(context.Context) error {
 		select {
 		case <-done:
 			return errors.New("the wait is over")
@@ -285,7 +285,7 @@ func TestDiscoveryIsRepeated(t *testing.T) {
 	for pass := range 3 {
 		controllertest.Eventually(t, "the next pass is waited for", func() bool { return w.served.looks() == pass+1 && w.startWorker.isOpen() && w.env.Clock.HasWaiters() })
 		w.env.Clock.Step(30*time.Second - 1)
-		await.Stays(t, "nothing is looked at within 30 seconds", 20*time.Millisecond, func(context.Context) error {
+		await.Stays(t, "nothing is looked at within 30 seconds", 100*time.Millisecond, func(context.Context) error {
 			if looks := w.served.looks(); looks != pass+1 {
 				return fmt.Errorf("%d passes", looks)
 			}
