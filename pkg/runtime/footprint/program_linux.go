@@ -4,8 +4,8 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"runtime/debug"
 	"strconv"
 	"strings"
 
@@ -19,32 +19,67 @@ func dropProgram() error {
 	if err != nil {
 		return fmt.Errorf("finding the program: %w", err)
 	}
-	maps, err := os.Open("/proc/self/maps")
+	file, err := os.Open("/proc/self/smaps")
 	if err != nil {
 		return fmt.Errorf("reading what is mapped: %w", err)
 	}
-	defer maps.Close()
+	defer file.Close()
+	mappings, err := readMappings(file)
+	if err != nil {
+		return fmt.Errorf("reading what is mapped: %w", err)
+	}
 	var errs []error
-	lines := bufio.NewScanner(maps)
-	for lines.Scan() {
-		m, ok := parseMapping(lines.Text())
-		if !ok || m.file != name || !m.equalsFile(isRelocated()) {
+	for _, m := range mappings {
+		if m.file != name || !m.equalsFile() {
 			continue
 		}
 		if _, _, no := unix.Syscall(unix.SYS_MADVISE, m.from, m.to-m.from, unix.MADV_DONTNEED); no != 0 {
 			errs = append(errs, fmt.Errorf("giving back %x-%x: %w", m.from, m.to, no))
 		}
 	}
-	return errors.Join(append(errs, lines.Err())...)
+	return errors.Join(errs...)
 }
 
-// mapping is a line of /proc/PID/maps.
+// mapping is an entry of /proc/PID/smaps.
 type mapping struct {
 	from, to    uintptr
 	permissions string // such as r-xp
 	file        string
+	// own reports whether some of its pages are not those of the file: they were changed, for instance
+	// when the program was relocated as it was loaded.
+	own bool
 }
 
+// equalsFile reports whether all that is mapped is in the file, and stays so.
+func (m mapping) equalsFile() bool {
+	return (m.permissions == "r-xp" || m.permissions == "r--p") && !m.own
+}
+
+// readMappings reads the entries of files.
+func readMappings(from io.Reader) ([]mapping, error) {
+	var all []mapping
+	ofFile := false
+	lines := bufio.NewScanner(from)
+	for lines.Scan() {
+		key, value, isAttribute := strings.Cut(lines.Text(), ": ")
+		if !isAttribute {
+			var m mapping
+			if m, ofFile = parseMapping(lines.Text()); ofFile {
+				all = append(all, m)
+			}
+			continue
+		}
+		switch key {
+		case "Private_Dirty", "Anonymous", "Swap":
+			if ofFile && strings.TrimSpace(value) != "0 kB" {
+				all[len(all)-1].own = true
+			}
+		}
+	}
+	return all, lines.Err()
+}
+
+// parseMapping reads the first line of an entry.
 func parseMapping(line string) (mapping, bool) {
 	fields := strings.Fields(line)
 	if len(fields) != 6 {
@@ -57,24 +92,4 @@ func parseMapping(line string) (mapping, bool) {
 		return mapping{}, false
 	}
 	return mapping{from: uintptr(begin), to: uintptr(end), permissions: fields[1], file: fields[5]}, true
-}
-
-// equalsFile reports whether what is mapped cannot differ from the file, so that nothing is lost. Data
-// that is only read now may have been changed before if the program is relocated when it is loaded.
-func (m mapping) equalsFile(relocated bool) bool {
-	return m.permissions == "r-xp" || m.permissions == "r--p" && !relocated
-}
-
-// isRelocated reports whether the program is position independent. When in doubt, it is.
-func isRelocated() bool {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return true
-	}
-	for _, s := range info.Settings {
-		if s.Key == "-buildmode" {
-			return s.Value != "exe"
-		}
-	}
-	return true
 }
