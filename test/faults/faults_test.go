@@ -113,16 +113,28 @@ func choose(t *testing.T, s *Scenario, all []fault) []fault {
 	return slices.DeleteFunc(all, func(f fault) bool { return !slices.Contains(sample[s.Name], f.name()) })
 }
 
-// TestFaults runs every scenario, and injects faults into it.
+// TestFaults runs every scenario, and injects faults into it: those that are bare side by side with the others, since
+// most of the time is spent waiting.
 func TestFaults(t *testing.T) {
-	bare := sync.OnceValue(func() *controlplane.ControlPlane { return startBare(t) })
+	var both sync.WaitGroup
+	both.Go(func() {
+		runAll(t, false, func() *controlplane.ControlPlane { return plane })
+	})
+	both.Go(func() {
+		runAll(t, true, sync.OnceValue(func() *controlplane.ControlPlane { return startBare(t) }))
+	})
+	both.Wait()
+}
+
+// runAll runs the scenarios that are bare or those that are not, one after the other.
+func runAll(t *testing.T, bare bool, plane func() *controlplane.ControlPlane) {
+	t.Helper()
 	for _, s := range Scenarios() {
+		if s.Bare != bare {
+			continue
+		}
 		t.Run(s.Name, func(t *testing.T) {
-			plane := plane
-			if s.Bare {
-				plane = bare()
-			}
-			reference := once(t, plane, &s, nil, nil)
+			reference := once(t, plane(), &s, nil, nil)
 			if reference.unrest != "" {
 				t.Fatal(reference.unrest)
 			}
@@ -130,7 +142,7 @@ func TestFaults(t *testing.T) {
 			if violations := judge(&s, reference, reference); len(violations) > 0 {
 				t.Fatal(story(&s, &fault{pattern: "none", detail: "no write"}, reference, violations))
 			}
-			inject(t, plane, &s, reference)
+			inject(t, plane(), &s, reference)
 		})
 	}
 }

@@ -95,6 +95,34 @@ func report(ctx context.Context, w *world, node *corev1.Node) error {
 	return err
 }
 
+// removal is how often kubelets look for pods that should be gone.
+const removal = 3 * time.Second
+
+// removePods removes pods that have been leaving for longer than removal, until the context ends. A kubelet tries again
+// until a pod is gone; the simulated ones try once, and a request of a manager that is killed may end between the two
+// writes by which the API server deletes a pod without grace.
+func removePods(ctx context.Context, w *world) {
+	ticker := time.NewTicker(removal)
+	defer ticker.Stop()
+	pods := w.admin.CoreV1().Pods(w.namespace)
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		list, err := pods.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			continue
+		}
+		for i := range list.Items {
+			if at := list.Items[i].DeletionTimestamp; at != nil && time.Since(at.Time) > removal {
+				_ = pods.Delete(ctx, list.Items[i].Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(list.Items[i].UID))})
+			}
+		}
+	}
+}
+
 // Silence has the kubelet of a node report nothing.
 func Silence(node string) Action {
 	return func(_ context.Context, w *world) error {

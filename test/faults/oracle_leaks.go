@@ -13,7 +13,6 @@ import (
 
 	kcmruntime "kcmd.dev/pkg/runtime"
 	"kcmd.dev/test/await"
-	"kcmd.dev/test/manager"
 )
 
 // lingering is how long goroutines may take to end after their manager has: connections notice at their next
@@ -113,16 +112,20 @@ func panicsIn(log io.Reader) []string {
 	return all
 }
 
-// lastGoroutines returns the goroutines of managers that do not end, other than those of an earlier run.
+// lastGoroutines returns the goroutines of the managers of a run that do not end.
 func (r *run) lastGoroutines(ctx context.Context) ([]string, error) {
 	var left []string
 	var failure error
 	_ = await.Nil(ctx, lingering, func(context.Context) error { // what is left is told below
-		var stacks map[string]int
-		if stacks, failure = manager.Goroutines(); failure != nil {
-			return nil
+		left = nil
+		for _, one := range r.replicas {
+			var stacks map[string]int
+			if stacks, failure = one.Goroutines(); failure != nil {
+				return nil
+			}
+			left = append(left, lingers(stacks)...)
 		}
-		if left = beyond(r.before, stacks); len(left) > 0 {
+		if len(left) > 0 {
 			return fmt.Errorf("%d stacks", len(left))
 		}
 		return nil
@@ -130,12 +133,12 @@ func (r *run) lastGoroutines(ctx context.Context) ([]string, error) {
 	return left, failure
 }
 
-// beyond describes the goroutines that there are now and were not before.
-func beyond(before, now map[string]int) []string {
+// lingers describes goroutines that should have ended.
+func lingers(stacks map[string]int) []string {
 	var all []string
-	for _, stack := range slices.Sorted(maps.Keys(now)) {
-		if n := now[stack] - before[stack]; n > 0 && !strings.HasPrefix(stack, ofProcess) {
-			all = append(all, fmt.Sprintf("%d goroutines are left: %s", n, stack))
+	for _, stack := range slices.Sorted(maps.Keys(stacks)) {
+		if !strings.HasPrefix(stack, ofProcess) {
+			all = append(all, fmt.Sprintf("%d goroutines are left: %s", stacks[stack], stack))
 		}
 	}
 	return all

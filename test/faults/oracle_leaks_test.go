@@ -58,10 +58,10 @@ func TestPanicsInALog(t *testing.T) {
 	}
 }
 
-func TestGoroutinesOfEarlierRunsDoNotCount(t *testing.T) {
-	before, now := map[string]int{"a": 1, "b": 1}, map[string]int{"a": 3, "b": 1, "c": 1, ofProcess + ".run": 1}
-	want := []string{"2 goroutines are left: a", "1 goroutines are left: c"}
-	if got := beyond(before, now); !slices.Equal(got, want) {
+func TestGoroutinesThatLinger(t *testing.T) {
+	stacks := map[string]int{"a < b": 2, "k8s.io/klog/v2.(*flushDaemon).run < c": 1}
+	want := []string{"2 goroutines are left: a < b"}
+	if got := lingers(stacks); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
 }

@@ -58,7 +58,6 @@ type run struct {
 	gone     map[*replica]bool
 	failed   []error
 	others   sync.WaitGroup // what goes on beside the script
-	before   map[string]int // the goroutines that an earlier run has left
 }
 
 // perform runs a scenario with a fault, nil for none, and tells what came of it. Without a reference it ends
@@ -66,11 +65,7 @@ type run struct {
 func perform(ctx context.Context, plane *controlplane.ControlPlane, w *world, s *Scenario, f *fault, reference *outcome) (outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	before, err := manager.Goroutines()
-	if err != nil {
-		return outcome{}, err
-	}
-	r := &run{ctx: ctx, scenario: s, world: w, plane: plane, standby: f != nil && f.standby, gone: map[*replica]bool{}, before: before}
+	r := &run{ctx: ctx, scenario: s, world: w, plane: plane, standby: f != nil && f.standby, gone: map[*replica]bool{}}
 	if err := w.begin(ctx, s.Kinds); err != nil {
 		return outcome{}, err
 	}
@@ -98,6 +93,9 @@ func perform(ctx context.Context, plane *controlplane.ControlPlane, w *world, s 
 				r.fail(err)
 			}
 		})
+	}
+	if !s.Bare {
+		r.others.Go(func() { removePods(ctx, w) })
 	}
 	if f != nil && f.begin != nil {
 		f.begin(r)

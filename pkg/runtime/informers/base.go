@@ -57,6 +57,8 @@ type base struct {
 	handlers atomic.Int64
 	// onFailure is called when a list or watch failed; nil if there is no callback.
 	onFailure func()
+	// ctx is that of the running informer; set before it runs, and not read before a notification.
+	ctx context.Context
 	// halted is closed when the informer has been told to stop.
 	halted chan struct{}
 

@@ -75,13 +75,13 @@ func (h *handler) OnDelete(obj any) {
 }
 
 // label makes the goroutine that notifications are delivered on recognizable as one of the
-// controller, in stacks and profiles.
+// controller, in stacks and profiles, and leaves it the labels of the informers.
 func (h *handler) label() {
 	if h.labelled {
 		return
 	}
 	h.labelled = true
-	pprof.SetGoroutineLabels(h.scope.labels)
+	pprof.SetGoroutineLabels(pprof.WithLabels(h.base.ctx, pprof.Labels("controller", h.scope.name)))
 }
 
 // awaitInitialList holds the first notification back until client-go has queued the last one

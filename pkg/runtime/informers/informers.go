@@ -207,7 +207,7 @@ func (i *Informers) startLocked(b *base) {
 	}
 	logger := klog.FromContext(i.run).WithValues("informer", b.key.String())
 	ctx, stop := context.WithCancel(klog.NewContext(i.run, logger))
-	b.stop, b.started = stop, i.clock.Now()
+	b.ctx, b.stop, b.started = ctx, stop, i.clock.Now()
 	context.AfterFunc(ctx, func() { close(b.halted) })
 	i.running.Go(func() {
 		defer stop()

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"reflect"
 	"runtime/debug"
-	"runtime/pprof"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -58,8 +57,6 @@ type Scope struct {
 	whole     func(schema.GroupVersionResource) bool
 	onPanic   func(error)
 
-	// labels carries the profiler label of goroutines that work for the scope.
-	labels context.Context
 	// open ends, through end, when the scope is closed.
 	open context.Context
 	end  context.CancelCauseFunc
@@ -131,7 +128,6 @@ func (i *Informers) NewScope(o ScopeOptions) *Scope {
 		s.barriers = append(s.barriers, o.Barrier)
 	}
 	s.open, s.end = context.WithCancelCause(context.Background())
-	s.labels = pprof.WithLabels(context.Background(), pprof.Labels("controller", o.Name))
 	s.view = &view{scope: s}
 	s.views[controller.Filter{}] = s.view
 	i.mu.Lock()

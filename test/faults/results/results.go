@@ -17,6 +17,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"sync"
 )
 
 // Count is how many faults of a pattern there are in a scenario, and how many of them were injected.
@@ -122,8 +123,13 @@ func load(path string) (Results, error) {
 	return decode(data)
 }
 
-// Record adds a run of a scenario to a file.
+// recording is held while a file is read and written.
+var recording sync.Mutex
+
+// Record adds a run of a scenario to a file. Scenarios of one process may be recorded side by side.
 func Record(path, scenario string, run Run) error {
+	recording.Lock()
+	defer recording.Unlock()
 	all, err := load(path)
 	if err != nil {
 		return err
