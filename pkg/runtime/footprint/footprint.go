@@ -4,6 +4,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"sync"
 	"time"
 
@@ -11,52 +12,80 @@ import (
 )
 
 const (
-	// busy is the time between two cycles of the collector below which the process works, quiet the time
-	// without one after which it is at rest. Without need, the collector runs every two minutes.
-	busy  = 2 * time.Second
-	quiet = 3 * time.Second
+	// look is how long after the last cycle of the collector it is decided whether the process works.
+	look = 3 * time.Second
+	// working is how many bytes a process that works allocates in a second, at least; lasting is how long
+	// it does so until the heap may grow by room.
+	working = 4 << 20
+	lasting = 3 * time.Second
+	room    = 48 << 20
 	// often and seldom are the times between two cycles, at rest, below and above which the heap may grow
-	// more, or less.
+	// more, or less. Without need, the collector runs every two minutes.
 	often  = 10 * time.Second
 	seldom = 30 * time.Second
 
-	// Percentages of what is alive by which the heap may grow until the next cycle.
-	mostGrowth  = 100
+	// Percentages of what is alive by which the heap may grow until the next cycle: at work, and at rest.
+	workGrowth  = 100
 	leastGrowth = 40
 	step        = 20
 )
 
-// pace decides how much the heap may grow.
-type pace struct {
-	last   time.Time // of the cycles
-	atRest bool
-	growth int
+// reading is what the runtime says at a time: how many bytes were allocated so far, and how many were alive in
+// the last cycle.
+type reading struct {
+	at              time.Time
+	allocated, live uint64
 }
 
-func newPace(now time.Time) pace { return pace{last: now, growth: mostGrowth} }
+func read() reading {
+	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
+	metrics.Read(samples)
+	return reading{time.Now(), samples[0].Value.Uint64(), samples[1].Value.Uint64()}
+}
+
+// pace decides how much the heap may grow.
+type pace struct {
+	cycled, looked reading   // the last cycle, and the last look
+	began          time.Time // of the work; zero at rest
+	growth         int
+}
+
+func newPace(now reading) pace {
+	return pace{cycled: now, looked: now, began: now.at, growth: workGrowth}
+}
 
 // cycle is called after each cycle.
-func (p *pace) cycle(now time.Time) {
-	apart := now.Sub(p.last)
-	p.last = now
+func (p *pace) cycle(now reading) {
+	apart := now.at.Sub(p.cycled.at)
+	works := now.worksSince(p.cycled)
+	p.cycled, p.looked = now, now
 	switch {
-	case apart < busy:
-		p.atRest, p.growth = false, mostGrowth
-	case !p.atRest:
+	case works && p.began.IsZero():
+		p.began, p.growth = now.at, workGrowth
+	case works && now.at.Sub(p.began) >= lasting:
+		p.growth = max(workGrowth, int(room*100/max(now.live, 1<<20)))
+	case !p.began.IsZero():
 	case apart < often:
-		p.growth = min(p.growth+step, mostGrowth)
+		p.growth = min(p.growth+step, workGrowth)
 	case apart > seldom:
 		p.growth = max(p.growth-step, leastGrowth)
 	}
 }
 
-// rest is called when there was no cycle for a while. It reports whether the process worked before.
-func (p *pace) rest() bool {
-	if p.atRest {
+// look is called when there was no cycle for a while. It reports whether the process has come to rest.
+func (p *pace) look(now reading) bool {
+	works := now.worksSince(p.looked)
+	p.looked = now
+	if works || p.began.IsZero() {
 		return false
 	}
-	p.atRest, p.growth = true, leastGrowth
+	p.began, p.growth = time.Time{}, leastGrowth
 	return true
+}
+
+// worksSince reports whether the process has worked since an earlier reading.
+func (r reading) worksSince(earlier reading) bool {
+	return float64(r.allocated-earlier.allocated) >= working*r.at.Sub(earlier.at).Seconds()
 }
 
 // keeper applies what a pace decides.
@@ -64,24 +93,25 @@ type keeper struct {
 	mu      sync.Mutex
 	pace    pace
 	applied int // the percentage that is set; 0 if the collector is left alone
-	quiet   *time.Timer
+	read    func() reading
+	timer   *time.Timer
 	stopped bool
 }
 
 // Keep follows the rules of this package until the returned function is called.
 func Keep() (stop func()) {
-	k := newKeeper(os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "")
+	k := newKeeper(os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "", read)
 	giveBackProgram()
 	k.follow()
 	return k.stop
 }
 
-func newKeeper(sets bool) *keeper {
-	k := &keeper{pace: newPace(time.Now())}
+func newKeeper(sets bool, read func() reading) *keeper {
+	k := &keeper{read: read, pace: newPace(read())}
 	if sets {
-		k.applied = mostGrowth
+		k.applied = workGrowth
 	}
-	k.quiet = time.AfterFunc(quiet, k.rest)
+	k.timer = time.AfterFunc(look, k.look)
 	return k
 }
 
@@ -91,33 +121,39 @@ type sentinel struct{ _ *sentinel }
 // follow has the next cycle noticed, and those after it.
 func (k *keeper) follow() {
 	runtime.SetFinalizer(&sentinel{}, func(*sentinel) {
-		if k.cycle(time.Now()) {
+		if k.cycle() {
 			k.follow()
 		}
 	})
 }
 
 // cycle reports whether to go on.
-func (k *keeper) cycle(now time.Time) bool {
+func (k *keeper) cycle() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.stopped {
 		return false
 	}
-	k.pace.cycle(now)
+	k.pace.cycle(k.read())
 	k.apply()
-	k.quiet.Reset(quiet)
+	k.timer.Reset(look)
 	return true
 }
 
-func (k *keeper) rest() {
+// look decides whether the process works, and looks again later if it does.
+func (k *keeper) look() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.stopped || !k.pace.rest() {
+	if k.stopped {
 		return
 	}
-	k.apply()
-	giveBackProgram()
+	if k.pace.look(k.read()) {
+		k.apply()
+		giveBackProgram()
+	}
+	if !k.pace.began.IsZero() {
+		k.timer.Reset(look)
+	}
 }
 
 func (k *keeper) apply() {
@@ -131,8 +167,8 @@ func (k *keeper) stop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.stopped = true
-	k.quiet.Stop()
-	k.pace.growth = mostGrowth
+	k.timer.Stop()
+	k.pace.growth = workGrowth
 	k.apply()
 }
 
