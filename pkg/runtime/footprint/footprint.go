@@ -19,6 +19,8 @@ const (
 	working = 4 << 20
 	lasting = 3 * time.Second
 	room    = 48 << 20
+	// apart is the least time between two times at which what the work has left is freed.
+	apart = time.Minute
 	// often and seldom are the times between two cycles, at rest, below and above which the heap may grow
 	// more, or less. Without need, the collector runs every two minutes.
 	often  = 10 * time.Second
@@ -56,7 +58,7 @@ func newPace(now reading) pace {
 
 // cycle is called after each cycle.
 func (p *pace) cycle(now reading) {
-	apart := now.at.Sub(p.cycled.at)
+	passed := now.at.Sub(p.cycled.at)
 	works := now.worksSince(p.cycled)
 	p.cycled, p.looked = now, now
 	switch {
@@ -65,9 +67,9 @@ func (p *pace) cycle(now reading) {
 	case works && now.at.Sub(p.began) >= lasting:
 		p.growth = max(workGrowth, int(room*100/max(now.live, 1<<20)))
 	case !p.began.IsZero():
-	case apart < often:
+	case passed < often:
 		p.growth = min(p.growth+step, workGrowth)
-	case apart > seldom:
+	case passed > seldom:
 		p.growth = max(p.growth-step, leastGrowth)
 	}
 }
@@ -94,6 +96,10 @@ type keeper struct {
 	pace    pace
 	applied int // the percentage that is set; 0 if the collector is left alone
 	read    func() reading
+	free    func()    // collects the garbage, and gives the memory back
+	freed   time.Time // when that was done
+	left    bool      // there has been work since
+	forced  bool      // the next cycle is the one of free
 	timer   *time.Timer
 	stopped bool
 }
@@ -107,7 +113,7 @@ func Keep() (stop func()) {
 }
 
 func newKeeper(sets bool, read func() reading) *keeper {
-	k := &keeper{read: read, pace: newPace(read())}
+	k := &keeper{read: read, free: debug.FreeOSMemory, pace: newPace(read())}
 	if sets {
 		k.applied = workGrowth
 	}
@@ -134,25 +140,42 @@ func (k *keeper) cycle() bool {
 	if k.stopped {
 		return false
 	}
+	if k.forced { // it says nothing about the work
+		k.forced = false
+		return true
+	}
 	k.pace.cycle(k.read())
 	k.apply()
 	k.timer.Reset(look)
 	return true
 }
 
-// look decides whether the process works, and looks again later if it does.
+// look decides whether the process works, and looks again later if it does, or if something is to be freed then.
 func (k *keeper) look() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.stopped {
 		return
 	}
-	if k.pace.look(k.read()) {
+	now := k.read()
+	if k.pace.look(now) {
 		k.apply()
-		giveBackProgram()
+		k.left = true
 	}
-	if !k.pace.began.IsZero() {
+	wait := apart - now.at.Sub(k.freed)
+	switch {
+	case !k.pace.began.IsZero():
 		k.timer.Reset(look)
+	case !k.left:
+	case wait > 0:
+		k.timer.Reset(wait)
+	default:
+		k.left, k.freed = false, now.at
+		if k.applied != 0 {
+			k.forced = true
+			k.free()
+		}
+		giveBackProgram()
 	}
 }
 

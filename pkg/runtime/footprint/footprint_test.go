@@ -80,6 +80,8 @@ func TestTheCollectorIsSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var allocated atomic.Uint64
 		k := newKeeper(true, func() reading { return reading{time.Now(), allocated.Load(), 16 << 20} })
+		var freed atomic.Int32
+		k.free = func() { freed.Add(1) }
 		wait := func(d time.Duration, want int) {
 			t.Helper()
 			time.Sleep(d)
@@ -92,6 +94,8 @@ func TestTheCollectorIsSet(t *testing.T) {
 		k.cycle()
 		wait(look-1, workGrowth)
 		wait(1, leastGrowth)
+		k.cycle() // that of free
+		wait(0, leastGrowth)
 		k.cycle()
 		wait(time.Second, leastGrowth+step)
 		allocated.Add(working)
@@ -100,6 +104,17 @@ func TestTheCollectorIsSet(t *testing.T) {
 		allocated.Add(10 * working)
 		wait(look, workGrowth) // it is looked again
 		wait(look, leastGrowth)
+		if n := freed.Load(); n != 1 {
+			t.Errorf("the memory was freed %d times within a minute", n)
+		}
+		wait(apart, leastGrowth)
+		if n := freed.Load(); n != 2 {
+			t.Errorf("the memory was freed %d times after a minute", n)
+		}
+		wait(time.Hour, leastGrowth)
+		if n := freed.Load(); n != 2 {
+			t.Errorf("the memory was freed %d times after one piece of work", n)
+		}
 		k.stop()
 		wait(time.Hour, workGrowth)
 		if k.cycle() {
@@ -113,6 +128,7 @@ func TestAnOperatorDecides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKeeper(false, read)
 		defer k.stop()
+		k.free = func() { t.Error("the memory is freed") }
 		time.Sleep(look)
 		synctest.Wait()
 		if got := growth(); got != 55 {
