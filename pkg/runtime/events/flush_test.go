@@ -1,8 +1,12 @@
 package events
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"runtime/pprof"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -92,6 +96,33 @@ func TestAPipelineStartsWithItsFirstEvent(t *testing.T) {
 	for _, action := range client.Actions() {
 		if e := action.(clienttesting.CreateAction).GetObject().(*corev1.Event); e.Reason != "First" {
 			t.Errorf("event %s was sent", e.Reason)
+		}
+	}
+}
+
+// Cloud loops wait until no goroutine carries their label. A pipeline goes on after them.
+func TestAPipelineIsNotTakenForAPartOfTheFirstThatRecords(t *testing.T) {
+	client := fake.NewClientset()
+	p := New(t.Context())
+	defer p.Close()
+	recorder, err := p.Open("one", "one", func() (corev1client.EventsGetter, error) { return client.CoreV1(), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	label := pprof.Labels("instance", t.Name())
+	pprof.Do(t.Context(), label, func(context.Context) {
+		pod := &corev1.Pod{}
+		pod.Name, pod.Namespace = "p", "n"
+		recorder.Event(pod, corev1.EventTypeNormal, "First", "")
+		p.Flush(time.Minute, testclock.NewFakeClock(time.Now())) // which never is over
+	})
+	var profile bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+		t.Fatal(err)
+	}
+	for stack := range strings.SplitSeq(profile.String(), "\n\n") {
+		if strings.Contains(stack, t.Name()) && !strings.Contains(stack, "testing.tRunner") {
+			t.Errorf("a goroutine of the pipeline carries the label of the instance:\n%s", stack)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package events
 import (
 	"context"
 	"fmt"
+	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 
@@ -80,12 +81,23 @@ func (l *pipeline) recorder() record.EventRecorder {
 	if l.of.closed {
 		return nil
 	}
-	b := record.NewBroadcaster(record.WithContext(l.of.ctx))
-	b.StartStructuredLogging(eventVerbosity)
-	b.StartRecordingToSink(deliverable{&corev1client.EventSinkImpl{Interface: l.events.Events("")}, l.of})
-	r := &running{b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: l.source}), b}
+	r := l.start()
 	l.running.Store(r)
 	return r
+}
+
+// start starts the goroutines of a pipeline. They outlive whoever records the first event, and must not carry the
+// profiler labels by which the goroutines of that instance are recognized.
+func (l *pipeline) start() *running {
+	started := make(chan *running)
+	go func() {
+		pprof.SetGoroutineLabels(l.of.ctx)
+		b := record.NewBroadcaster(record.WithContext(l.of.ctx))
+		b.StartStructuredLogging(eventVerbosity)
+		b.StartRecordingToSink(deliverable{&corev1client.EventSinkImpl{Interface: l.events.Events("")}, l.of})
+		started <- &running{b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: l.source}), b}
+	}()
+	return <-started
 }
 
 // Close ends all pipelines.

@@ -2,6 +2,7 @@ package informers
 
 import (
 	"context"
+	"runtime/pprof"
 	"sync"
 	"time"
 
@@ -211,6 +212,7 @@ func (i *Informers) startLocked(b *base) {
 	context.AfterFunc(ctx, func() { close(b.halted) })
 	i.running.Go(func() {
 		defer stop()
+		pprof.SetGoroutineLabels(ctx) // they are shared, and not a part of who starts them
 		b.informer.RunWithContext(ctx)
 	})
 }
