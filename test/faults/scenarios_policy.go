@@ -1,12 +1,16 @@
 package faults
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -84,6 +88,21 @@ spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, minRe
 	}
 }
 
+// chargesWhatIsCreated is that the API server knows a quota that allows no Service. Until it sees a quota, it admits
+// what nobody charges, and that is only found by the next full recalculation.
+func chargesWhatIsCreated(ctx context.Context, w *world) error {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "refused"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	_, err := w.admin.CoreV1().Services(w.namespace).Create(ctx, service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	switch {
+	case err == nil:
+		return errors.New("the API server does not know the quota yet")
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
+		return nil
+	default:
+		return err
+	}
+}
+
 func resourceQuota() Scenario {
 	used := func(pods, configMaps int) []Condition {
 		return []Condition{Has("resourcequotas", "web", "{.status.used.pods}", fmt.Sprint(pods), `{.status.used.count/configmaps}`, fmt.Sprint(configMaps))}
@@ -97,8 +116,8 @@ func resourceQuota() Scenario {
 			{"create what is counted", []Action{Create(podOn(0, "a") + "\n---\n" + podOn(1, "b") + "\n---\n" + configMap("first"))}, []Condition{isReady("a"), isReady("b")}},
 			{
 				"create a quota",
-				[]Action{Create("{apiVersion: v1, kind: ResourceQuota, metadata: {name: web}, spec: {hard: {pods: 3, count/configmaps: 3}}}")},
-				used(2, 1),
+				[]Action{Create("{apiVersion: v1, kind: ResourceQuota, metadata: {name: web}, spec: {hard: {pods: 3, count/configmaps: 3, services: 0}}}")},
+				append(used(2, 1), chargesWhatIsCreated),
 			},
 			{"create more", []Action{Create(configMap("second"))}, used(2, 2)},
 			{"lose a pod and a ConfigMap", []Action{Delete("pods", "a", metav1.DeletePropagationBackground), Delete("configmaps", "first", metav1.DeletePropagationBackground)}, used(1, 1)},
