@@ -61,7 +61,7 @@ const roomyWindow = 500 * time.Millisecond
 // an object that has room after the next deletion.
 func windowOf(quota *corev1.ResourceQuota) time.Duration {
 	for name, hard := range quota.Status.Hard {
-		used := quota.Status.Used[name]
+		used := quota.Status.Used[name].DeepCopy() // a large quantity is a pointer into the cache
 		used.Add(used)
 		if used.Cmp(hard) > 0 {
 			return writes.Window

@@ -162,6 +162,7 @@ func TestAQuotaThatHasRoomIsWrittenLessOften(t *testing.T) {
 		"of one resource more than half": {"pods=4 services=4", "pods=0 services=3", writes.Window},
 		"it is used up":                  {"pods=4", "pods=4", writes.Window},
 		"what is used is not known":      {"pods=4", "", roomyWindow},
+		"a number that is no int64":      {"pods=100000000000000000000", "pods=60000000000000000000", writes.Window},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := quota(tc.hard, status(tc.hard, tc.used))
