@@ -67,6 +67,7 @@ func (p *pace) cycle(now reading) {
 	case works && now.at.Sub(p.began) >= lasting:
 		p.growth = max(workGrowth, int(room*100/max(now.live, 1<<20)))
 	case !p.began.IsZero():
+		p.growth = workGrowth
 	case passed < often:
 		p.growth = min(p.growth+step, workGrowth)
 	case passed > seldom:

@@ -20,6 +20,7 @@ func TestTheWorkDecides(t *testing.T) {
 	for name, moments := range map[string][]moment{
 		"it works":                            {{time.Second, much, false, 100}, {lasting - time.Second - 1, much, false, 100}},
 		"the work lasts":                      {{lasting, much, false, 300}, {time.Minute, much, false, 300}, {look, much, true, 300}},
+		"less work is left":                   {{lasting, much, false, 300}, {time.Second, little, false, 100}, {time.Second, much, false, 300}},
 		"it comes to rest":                    {{look, little, true, 40}, {time.Minute, little, false, 40}},
 		"it comes to rest after long work":    {{lasting, much, false, 300}, {look, little, true, 40}},
 		"a cycle in between":                  {{time.Second, little, false, 100}, {look, much, true, 100}, {look, little, true, 40}},
@@ -75,6 +76,7 @@ func growth() int {
 	return percent
 }
 
+// As in all tests with a keeper, the time is that of a synctest bubble: nothing waits.
 func TestTheCollectorIsSet(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(workGrowth))
 	synctest.Test(t, func(t *testing.T) {
