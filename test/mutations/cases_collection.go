@@ -20,8 +20,8 @@ func collection() []Case {
 		{
 			Name:   "an owner that is not cached yet counts as absent",
 			Issues: []int{88097},
-			Story: "The control plane was upgraded, and the new leader deleted hundreds of custom resources whose owners lived: " +
-				"it looked at them before it had seen their owners.",
+			Story: "After an upgrade of the control plane, the new leader deleted hundreds of custom resources whose owners still " +
+				"existed: it processed them before its cache contained the owners.",
 			Edits: []Edit{{
 				File: collector + "/owners.go",
 				Old:  "	at, err := c.locate(claimed(ref, item.namespace))\n",

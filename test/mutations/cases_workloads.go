@@ -38,8 +38,8 @@ func workloads() []Case {
 		{
 			Name:   "a pod of a Job is counted twice",
 			Issues: []int{105200},
-			Story: "A finished pod was counted and lost its finalizer. The cache of pods still showed it with the finalizer when " +
-				"the Job was looked at again: it was counted a second time, and the Job completed too early.",
+			Story: "A finished pod was counted and its finalizer removed. At the next sync of the Job, the pod cache was stale and still " +
+				"showed the finalizer, so the pod was counted a second time and the Job completed too early.",
 			Edits:  []Edit{{File: job + "/removals.go", Old: "		unseen.Insert(uid)\n", New: ""}},
 			Caught: Test{job, "TestAStaleCacheCountsNothingTwice", ""},
 		},

@@ -27,7 +27,7 @@ type Caches interface {
 type Options struct {
 	// Caches are those in use, nil if there is no connection.
 	Caches func() Caches
-	// Announce is told when a kind is stopped or, in the mode Warn, would be. It must not block.
+	// Announce is called when deletions of a kind are stopped or, in Warn mode, would be. It must not block.
 	Announce func(ctx context.Context, s Stop, stopped bool)
 	Metrics  *Metrics
 	Clock    clock.PassiveClock

@@ -69,7 +69,7 @@ type Identity struct {
 	Deletions *controller.Deletions
 	// ConsistentLists makes lists that would accept any version consistent reads.
 	ConsistentLists bool
-	// Observer is told of every write of the Set and its outcome. Optional.
+	// Observer receives every write of the Set with its outcome. Optional.
 	Observer Observer
 }
 

@@ -16,6 +16,7 @@ const defaultCapacity = 1 << 30
 
 // controller creates, attaches and expands volumes.
 type controller struct {
+	// It answers the calls of capabilities that are not announced with the code that CSI specifies for them.
 	csi.UnimplementedControllerServer
 
 	mu      sync.Mutex // one call at a time
