@@ -53,6 +53,7 @@ func (k key) String() string {
 type base struct {
 	key      key
 	informer cache.SharedIndexInformer
+	feed     *feed
 	clock    clock.PassiveClock
 	handlers atomic.Int64
 	// onFailure is called when a list or watch failed; nil if there is no callback.
@@ -93,6 +94,7 @@ func newBase(k key, informer cache.SharedIndexInformer, freeName func(), c clock
 	return &base{
 		key:      k,
 		informer: informer,
+		feed:     newFeed(informer),
 		clock:    c,
 		halted:   make(chan struct{}),
 		refs:     map[*Scope]struct{}{},

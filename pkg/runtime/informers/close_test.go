@@ -116,11 +116,9 @@ func TestCloseWhileAHandlerIsAdded(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Close()
-	registered, err := w.base.informer.AddEventHandler(adding)
-	if err != nil {
+	if err := w.base.feed.join(adding); err != nil {
 		t.Fatal(err)
 	}
-	adding.registered(registered)
 	goleak.VerifyNone(t, before)
 
 	if err := s.adopt(newHandler(s, w.base, newRecorder(), nil)); !errors.Is(err, ErrClosed) {

@@ -1,13 +1,13 @@
 package informers
 
 import (
+	"context"
 	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 )
 
 // handler wraps the handler of a controller. It is also the registration that the controller
@@ -22,11 +22,17 @@ type handler struct {
 	// Guarded by Scope.mu.
 	resynced time.Time
 
-	// listed is set when the initial list is queued as a whole. Only the goroutine that
-	// client-go delivers notifications on uses it.
-	listed bool
-	// labelled is set when that goroutine carries the name of the scope.
-	labelled bool
+	// labels are those of the goroutine that it is called on. Only that goroutine uses them.
+	labels context.Context
+
+	// Guarded by feed.mu; first and at belong to the goroutine while there is one.
+	reading bool
+	// first are the objects that it is shown first.
+	first []any
+	// at is the notification that it has read last.
+	at *notification
+	// synced is closed when it has been shown the complete state of the cache.
+	synced chan struct{}
 
 	// since is when the call in progress began, in nanoseconds; 0 if there is none.
 	since atomic.Int64
@@ -37,12 +43,6 @@ type handler struct {
 
 	// calling is held while next is called: it keeps resyncs and notifications apart.
 	calling sync.Mutex
-
-	// mu guards what client-go returned, nil before and after.
-	mu           sync.Mutex
-	registration cache.ResourceEventHandlerRegistration
-	// ready is closed when there is a registration.
-	ready chan struct{}
 }
 
 func newHandler(s *Scope, b *base, next cache.ResourceEventHandler, period *time.Duration) *handler {
@@ -51,56 +51,55 @@ func newHandler(s *Scope, b *base, next cache.ResourceEventHandler, period *time
 		base:   b,
 		next:   next,
 		period: period,
+		synced: make(chan struct{}),
 		gone:   make(chan struct{}),
-		ready:  make(chan struct{}),
 	}
 }
 
-func (h *handler) OnAdd(obj any, isInInitialList bool) {
+// read delivers what there is to read, on a goroutine of its own.
+func (h *handler) read() {
 	h.label()
-	if isInInitialList && !h.listed {
-		h.awaitInitialList()
+	feed := h.base.feed
+	for _, obj := range h.first {
+		if feed.calls(h) {
+			h.call(func(next cache.ResourceEventHandler) { next.OnAdd(obj, true) })
+		}
 	}
-	h.call(func(next cache.ResourceEventHandler) { next.OnAdd(obj, isInInitialList) })
-}
-
-func (h *handler) OnUpdate(old, obj any) {
-	h.label()
-	h.call(func(next cache.ResourceEventHandler) { next.OnUpdate(old, obj) })
-}
-
-func (h *handler) OnDelete(obj any) {
-	h.label()
-	h.call(func(next cache.ResourceEventHandler) { next.OnDelete(obj) })
-}
-
-// label makes the goroutine that notifications are delivered on recognizable as one of the
-// controller, in stacks and profiles, and leaves it the labels of the informers.
-func (h *handler) label() {
-	if h.labelled {
-		return
-	}
-	h.labelled = true
-	pprof.SetGoroutineLabels(pprof.WithLabels(h.base.ctx, pprof.Labels("controller", h.scope.name)))
-}
-
-// awaitInitialList holds the first notification back until client-go has queued the last one
-// of the initial list. client-go (0.36) counts queued against delivered ones and takes a
-// handler that keeps up, so that the count is zero in between, for synced if it checks at the
-// wrong time (synctrack.SingleFileTracker.Finished).
-func (h *handler) awaitInitialList() {
-	h.listed = true
-	for _, queued := range []<-chan struct{}{h.base.informer.HasSyncedChecker().Done(), h.ready} {
-		select {
-		case <-queued:
-		case <-h.gone:
-			return
-		case <-h.scope.open.Done():
-			return
-		case <-h.base.halted:
+	h.first = nil
+	for {
+		for n := h.at.next.Load(); n != nil && feed.calls(h); n = n.next.Load() {
+			h.at = n
+			h.deliver(n)
+		}
+		if feed.rest(h) {
 			return
 		}
 	}
+}
+
+func (h *handler) deliver(n *notification) {
+	switch n.kind {
+	case listed, added:
+		h.call(func(next cache.ResourceEventHandler) { next.OnAdd(n.obj, n.kind == listed) })
+	case updated:
+		h.call(func(next cache.ResourceEventHandler) { next.OnUpdate(n.old, n.obj) })
+	case deleted:
+		h.call(func(next cache.ResourceEventHandler) { next.OnDelete(n.obj) })
+	case synced:
+		if n.synced == h {
+			close(h.synced)
+		}
+	case nothing:
+	}
+}
+
+// label makes the goroutine recognizable as one of the controller, in stacks and profiles, and
+// leaves it the labels of the informers.
+func (h *handler) label() {
+	if h.labels == nil {
+		h.labels = pprof.WithLabels(h.base.ctx, pprof.Labels("controller", h.scope.name))
+	}
+	pprof.SetGoroutineLabels(h.labels)
 }
 
 func (h *handler) call(f func(cache.ResourceEventHandler)) {
@@ -130,66 +129,25 @@ func (h *handler) isolated(f func(cache.ResourceEventHandler)) (failure *PanicEr
 }
 
 // HasSynced reports whether the handler has been shown the complete state of the cache.
-func (h *handler) HasSynced() bool {
-	h.mu.Lock()
-	r := h.registration
-	h.mu.Unlock()
-	return r != nil && r.HasSynced()
-}
+func (h *handler) HasSynced() bool { return cache.IsDone(h) }
 
-// HasSyncedChecker is done when the handler has been shown the complete state of the cache;
-// while the handler is still being added, when it has been added.
-func (h *handler) HasSyncedChecker() cache.DoneChecker {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.registration == nil {
-		return adding{h}
-	}
-	return h.registration.HasSyncedChecker()
-}
+// HasSyncedChecker is done when the handler has been shown the complete state of the cache.
+func (h *handler) HasSyncedChecker() cache.DoneChecker { return h }
 
-// adding is done when client-go has accepted the handler.
-type adding struct{ h *handler }
+// Name and Done make the handler its own cache.DoneChecker.
+func (h *handler) Name() string { return "event handler for " + h.base.key.String() }
 
-func (a adding) Name() string          { return "event handler for " + a.h.base.key.String() }
-func (a adding) Done() <-chan struct{} { return a.h.ready }
+// Done is closed when the handler is synced.
+func (h *handler) Done() <-chan struct{} { return h.synced }
 
-// registered stores what client-go returned, and unregisters it immediately if the handler
-// was removed while it was being added.
-func (h *handler) registered(r cache.ResourceEventHandlerRegistration) {
-	h.mu.Lock()
-	h.registration = r
-	close(h.ready)
-	h.mu.Unlock()
-	if h.removed.Load() {
-		h.unregister()
-	}
-}
-
-// remove makes sure that no further call begins and ends the goroutines of the handler.
-// It does not wait for a call in progress.
+// remove makes sure that no further call begins. It does not wait for a call in progress.
 func (h *handler) remove() {
 	if !h.removed.CompareAndSwap(false, true) {
 		return
 	}
 	close(h.gone)
 	h.base.handlers.Add(-1)
-	h.unregister()
-}
-
-// unregister may be called twice, by remove and by registered.
-func (h *handler) unregister() {
-	h.mu.Lock()
-	r := h.registration
-	h.mu.Unlock()
-	// An informer that has stopped ends its handlers itself, holding its lock: a handler that
-	// removes itself would deadlock.
-	if r == nil || h.base.informer.IsStopped() {
-		return
-	}
-	if err := h.base.informer.RemoveEventHandler(r); err != nil {
-		klog.Background().Error(err, "removing an event handler", "informer", h.base.key.String(), "scope", h.scope.name)
-	}
+	h.base.feed.leave(h)
 }
 
 // adopt records a handler that is about to be added.

@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 )
 
 // informer is the shared informer as a scope returns it, with handlers that belong to the
@@ -30,7 +29,7 @@ func (w *informer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler,
 	return w.AddEventHandlerWithOptions(h, cache.HandlerOptions{ResyncPeriod: &period})
 }
 
-// AddEventHandlerWithOptions adds a handler. A nil ResyncPeriod follows the scope.
+// AddEventHandlerWithOptions adds a handler. A nil ResyncPeriod follows the scope. The logger is not used.
 func (w *informer) AddEventHandlerWithOptions(next cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
 	if w.scope.open.Err() != nil {
 		return nil, w.refused(ErrClosed)
@@ -42,15 +41,10 @@ func (w *informer) AddEventHandlerWithOptions(next cache.ResourceEventHandler, o
 	if err := w.scope.adopt(h); err != nil {
 		return nil, w.refused(err)
 	}
-	registered, err := w.base.informer.AddEventHandlerWithOptions(h, cache.HandlerOptions{
-		Logger:       o.Logger,
-		ResyncPeriod: ptr.To(time.Duration(0)),
-	})
-	if err != nil {
+	if err := w.base.feed.join(h); err != nil {
 		w.scope.drop(h)
 		return nil, w.refused(err)
 	}
-	h.registered(registered)
 	return h, nil
 }
 

@@ -210,10 +210,13 @@ func (i *Informers) startLocked(b *base) {
 	ctx, stop := context.WithCancel(klog.NewContext(i.run, logger))
 	b.ctx, b.stop, b.started = ctx, stop, i.clock.Now()
 	context.AfterFunc(ctx, func() { close(b.halted) })
+	b.feed.begin(ctx)
 	i.running.Go(func() {
 		defer stop()
 		pprof.SetGoroutineLabels(ctx) // they are shared, and not a part of who starts them
 		b.informer.RunWithContext(ctx)
+		stop()
+		b.feed.end()
 	})
 }
 

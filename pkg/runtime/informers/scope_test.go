@@ -229,7 +229,7 @@ func TestHandlersAreNotSyncedTooEarly(t *testing.T) {
 		informer := s.Core().V1().Pods().Informer()
 		var early atomic.Bool
 		registered := addHandler(t, informer, cache.ResourceEventHandlerFuncs{AddFunc: func(any) {
-			if !informer.HasSynced() || !onlyHandler(s).isRegistered() {
+			if !informer.HasSynced() {
 				early.Store(true)
 			}
 		}})
@@ -327,12 +327,6 @@ func onlyHandler(s *Scope) *handler {
 		return h
 	}
 	return nil
-}
-
-func (h *handler) isRegistered() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.registration != nil
 }
 
 func byNode(obj any) ([]string, error) { return []string{obj.(*corev1.Pod).Spec.NodeName}, nil }
