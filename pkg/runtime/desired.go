@@ -70,7 +70,7 @@ func want(in inputs, d controller.Descriptor) supervisor.Want {
 	if reason := right.Refuses(d.Name); reason != "" || spec.Paused {
 		w.State, w.Reason = supervisor.Standby, reason
 		w.Spec.Planned.Lock = locks.Key{} // it has none, and keeps its caches when the lock changes
-		w.Spec.Cold = right.Term == 0 && in.config.LeaderElection.Standby == v1beta1.StandbyCold
+		w.Spec.Cold = right.Undecided || right.Term == 0 && in.config.LeaderElection.Standby == v1beta1.StandbyCold
 		if d.ReadsServed && !w.Spec.Cold {
 			w.Spec.Served = in.served
 		}

@@ -127,6 +127,12 @@ func TestDesired(t *testing.T) {
 			},
 			want: with(standby("another process holds the lease", false)),
 		},
+		"nobody knows who leads yet, so no cache is filled": {
+			change: func(in *inputs) {
+				in.locks[locks.Main] = leadership.Right{Reason: "the lease is being read", Undecided: true}
+			},
+			want: with(standby("the lease is being read", true)),
+		},
 		"another process leads, cold": {
 			change: func(in *inputs) {
 				in.locks[locks.Main] = leadership.Right{Reason: "another process holds the lease"}

@@ -72,10 +72,13 @@ type State struct {
 	// does not exist. A standby sees a change at once. The holder sees what others wrote
 	// after its next renewal, within RetryPeriod.
 	Annotations map[string]string
+	// Decided is set once the lease has been looked at, and taken if it was free, or that has
+	// failed.
+	Decided bool
 }
 
 func (s State) equal(other State) bool {
-	return s.Term == other.Term && s.Holder == other.Holder && maps.Equal(s.Annotations, other.Annotations)
+	return s.Term == other.Term && s.Holder == other.Holder && s.Decided == other.Decided && maps.Equal(s.Annotations, other.Annotations)
 }
 
 // Elector contends for a lease. Use New.
@@ -110,6 +113,7 @@ type Elector struct {
 	lease    *coordinationv1.Lease // as last seen, nil if it was never seen
 	view     view                  // leading, holder and duration are derived, see snapshot
 	term     *Term
+	decided  bool
 	// unwatchedUntil is until when watches of the lease are not trusted.
 	unwatchedUntil time.Time
 	termID         uint64 // ID of the newest Term
@@ -162,7 +166,7 @@ func New(o Options) (*Elector, error) {
 func (e *Elector) State() State {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := State{Term: e.term}
+	s := State{Term: e.term, Decided: e.decided}
 	if e.view.exists {
 		s.Holder = holderOf(e.lease)
 		s.Annotations = maps.Clone(e.lease.Annotations)
@@ -213,6 +217,7 @@ func (e *Elector) Run(ctx context.Context) {
 	retire := e.beginCandidacy(ctx)
 	for ctx.Err() == nil && !e.isReleased() {
 		after := e.step(ctx)
+		e.noteDecided()
 		e.publish()
 		e.pause(ctx, watcher, after)
 	}
@@ -229,6 +234,12 @@ func (e *Elector) Run(ctx context.Context) {
 	watcher.running.Wait()
 	e.candidacy.Wait()
 	e.terms.Wait()
+}
+
+func (e *Elector) noteDecided() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.decided = true
 }
 
 // pause returns when a new decision is due.

@@ -281,6 +281,51 @@ func TestWithoutWatchTheStandbyPolls(t *testing.T) {
 	})
 }
 
+// A process that starts fills its caches as soon as it knows whether it leads, or that it cannot know.
+func TestTheFirstDecisionIsTold(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		leads   string
+		down    bool
+		led     bool
+		decided bool
+	}{
+		{name: "the lease is free", led: true, decided: true},
+		{name: "another process holds it", leads: "other", decided: true},
+		{name: "requests fail", down: true, decided: true},
+		{name: "the first request is under way"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer()
+				if tc.leads != "" {
+					s.run(t, tc.leads, defaults)
+					synctest.Wait()
+				}
+				var told []State
+				b := s.runWith(t, "b", defaults, func(o *Options) {
+					o.OnChange = func(state State) { told = append(told, state) }
+				})
+				s.do(func() { b.down = tc.down })
+				if !tc.led && !tc.decided {
+					b.hangFor(time.Second)
+				}
+				if b.State().Decided {
+					t.Error("decided before there was an answer")
+				}
+				synctest.Wait()
+				if got := b.State(); got.Decided != tc.decided || (got.Term != nil) != tc.led {
+					t.Errorf("state %+v", got)
+				}
+				if got := len(told) > 0 && told[0].Decided; got != tc.decided || len(told) > 1 {
+					t.Errorf("told %+v", told)
+				}
+				pass(2 * time.Second)
+			})
+		})
+	}
+}
+
 // Pins MGR-182.
 func TestWatchIsOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -148,6 +148,7 @@ func (l *Leadership) Adopt(ctx context.Context, next []*Lock, cfg *v1beta1.KubeC
 		if k.begun {
 			continue
 		}
+		k.first = before == nil
 		k.after = map[*Lock]bool{}
 		for _, old := range l.retiring {
 			if old.Name == k.Name || old.key.lease == k.key.lease {

@@ -45,6 +45,7 @@ type Lock struct {
 	running   sync.WaitGroup // the elector
 
 	begun  bool
+	first  bool           // it is there since the process started
 	after  map[*Lock]bool // what has to be given back before this lock begins
 	always *election.Term // without leader election, once it has begun
 

@@ -8,6 +8,10 @@ type Right struct {
 	// Reason.
 	Term   uint64
 	Reason string
+	// Undecided is set while a process that starts does not know yet whether it gets the lock.
+	// It fills no caches before: those that are filled after the term has begun need not be
+	// compared with the API server once more.
+	Undecided bool
 	// Granted reports what may run; nil permits everything. Blocked is who blocks the rest,
 	// as far as is known.
 	Granted func(controller string) bool
@@ -38,12 +42,19 @@ func Rights(locks []*Lock) map[string]Right {
 	return all
 }
 
+// undecided reports whether the first request for the lease is under way.
+func (k *Lock) undecided() bool {
+	return k.term == nil && k.elector != nil && !k.elector.State().Decided
+}
+
 func (k *Lock) right() Right {
 	switch {
 	case !k.begun:
 		return Right{Reason: "the lock is being replaced"}
 	case k.handingTo != "":
 		return Right{Reason: "the lease is being handed over to " + k.handingTo}
+	case k.first && k.undecided():
+		return Right{Reason: "the lease is being read", Undecided: true}
 	case k.term == nil:
 		return Right{Reason: "another process holds the lease"}
 	case k.elector == nil:
