@@ -167,8 +167,8 @@ func (f *feed) registerLocked() error {
 	return nil
 }
 
-// awaitListLocked waits, on a goroutine, until the initial list has been passed on, once the informer runs
-// and has a handler.
+// awaitListLocked waits on a goroutine, once the informer runs and has a handler, until the
+// initial list has been passed on.
 func (f *feed) awaitListLocked() {
 	if f.ctx == nil || f.registration == nil {
 		return
@@ -263,7 +263,8 @@ func (f *feed) wakeLocked(h *handler) {
 // calls reports whether a handler is to be called any more.
 func (f *feed) calls(h *handler) bool { return !h.removed.Load() && !f.ended.Load() }
 
-// rest ends the goroutine of a handler that has read all, was removed, or whose informer has stopped.
+// rest reports that the goroutine of a handler can end: it has read all, was removed, or its
+// informer has stopped.
 func (f *feed) rest(h *handler) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -279,11 +280,11 @@ func (f *feed) rest(h *handler) bool {
 	if f.reading == 0 {
 		f.last.old, f.last.obj = nil, nil // everybody has read it
 	}
-	f.running.Done()
 	return true
 }
 
-// syncLocked tells handlers that they are synced once they have been shown what the store contains.
+// syncLocked tells handlers that they are synced once they have been shown what the store
+// contains.
 func (f *feed) syncLocked(handlers ...*handler) {
 	if ahead := f.aheadLocked(); len(ahead) > 0 {
 		f.lags = append(f.lags, &lag{ahead, handlers})
@@ -298,7 +299,8 @@ func (f *feed) tellLocked(handlers []*handler) {
 	}
 }
 
-// aheadLocked returns the states of the store that are yet to be passed on, nil for an object that is gone.
+// aheadLocked returns the states of the store that are yet to be passed on, nil for an object
+// that is gone.
 func (f *feed) aheadLocked() map[cache.ObjectName]any {
 	ahead := map[cache.ObjectName]any{}
 	stored := f.informer.GetStore().List()

@@ -58,8 +58,9 @@ func newHandler(s *Scope, b *base, next cache.ResourceEventHandler, period *time
 
 // read delivers what there is to read, on a goroutine of its own.
 func (h *handler) read() {
-	h.label()
 	feed := h.base.feed
+	defer feed.running.Done() // also if a handler ends its goroutine
+	h.label()
 	for _, obj := range h.first {
 		if feed.calls(h) {
 			h.call(func(next cache.ResourceEventHandler) { next.OnAdd(obj, true) })
