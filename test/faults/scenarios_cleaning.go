@@ -79,7 +79,8 @@ func legacyTokens() Scenario {
 				"revive a token",
 				[]Action{
 					Check(valid("used")), Check(valid("mounted")), Check(valid("manual")),
-					Patch("secrets", "revived", `{"metadata":{"labels":{"kubernetes.io/legacy-token-invalid-since":null}}}`),
+					// As the API server does when it is used. Otherwise a pass of a process that starts makes it invalid again.
+					Patch("secrets", "revived", fmt.Sprintf(`{"metadata":{"labels":{"kubernetes.io/legacy-token-invalid-since":null,"kubernetes.io/legacy-token-last-used":%q}}}`, day(-12).Format(time.DateOnly))),
 				},
 				[]Condition{Seen("secrets", "revived")},
 			},

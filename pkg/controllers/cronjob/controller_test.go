@@ -202,6 +202,24 @@ func TestReconcile(t *testing.T) {
 		"CRON-45: a namesake's job is no child": {
 			objects: []runtime.Object{hourly(done, limits(0, 0)), child("x", ended(batchv1.JobComplete, at("03:00:00"), at("03:01:00")), func(j *batchv1.Job) { j.OwnerReferences[0].UID = "another" })},
 		},
+		"CRON-52: a success that is not kept is recorded before its job is deleted": {
+			objects:  []runtime.Object{hourly(done, limits(0, 0), listing("s")), child("s", ended(batchv1.JobComplete, at("03:00:00"), at("03:01:00")))},
+			requests: []string{"update cronjobs/status"},
+			events:   []string{"Normal SawCompletedJob Saw completed job: s, condition: Complete"},
+			check: func(cj *batchv1.CronJob) bool {
+				return len(cj.Status.Active) == 0 && cj.Status.LastSuccessfulTime.Time.Equal(at("03:01:00"))
+			},
+		},
+		"CRON-17, CRON-52: a success that is recorded": {
+			objects: []runtime.Object{
+				hourly(done, limits(0, 0), func(cj *batchv1.CronJob) {
+					cj.Status.LastSuccessfulTime = &metav1.Time{Time: at("03:01:00")}
+				}),
+				child("s", ended(batchv1.JobComplete, at("03:00:00"), at("03:01:00"))),
+			},
+			requests: []string{"delete jobs s"},
+			events:   []string{"Normal SuccessfulDelete Deleted job s"},
+		},
 		"CRON-17: history beyond the limits": {
 			objects: []runtime.Object{
 				hourly(done, limits(1, 0), listing("s1")),
@@ -236,6 +254,23 @@ func TestReconcile(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Pins CRON-52: the reconcile that follows deletes the Job, and the success stays if the write failed first.
+func TestASuccessIsRecordedAlthoughItsJobIsNotKept(t *testing.T) {
+	env, c := fixture(t,
+		cronJob("0 * * * *", lastScheduled(at("03:00:00")), limits(0, 0), listing("s"), suspended),
+		child("s", ended(batchv1.JobComplete, at("03:00:00"), at("03:01:00"))))
+	var failed atomic.Bool
+	env.Fake.PrependReactor("update", "cronjobs", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return !failed.Swap(true), nil, errors.New("down")
+	})
+	env.Run(t, c)
+	env.EventuallyAsTimePasses(t, "the Job is gone, and its success is recorded", time.Second, func() bool {
+		cj, err := env.Client.BatchV1().CronJobs("ns").Get(t.Context(), "cj", metav1.GetOptions{})
+		_, gone := env.Client.BatchV1().Jobs("ns").Get(t.Context(), "s", metav1.GetOptions{})
+		return err == nil && cj.Status.LastSuccessfulTime != nil && apierrors.IsNotFound(gone)
+	})
 }
 
 func suspended(cj *batchv1.CronJob) { cj.Spec.Suspend = ptr.To(true) }

@@ -66,18 +66,23 @@ func removeActive(cj *batchv1.CronJob, uid types.UID) {
 	cj.Status.Active = slices.DeleteFunc(cj.Status.Active, func(ref corev1.ObjectReference) bool { return ref.UID == uid })
 }
 
-// noteSuccess records the completion time of a Job as the last success if it is newer.
-func noteSuccess(cj *batchv1.CronJob, job *batchv1.Job) (changed bool) {
-	done := job.Status.CompletionTime
+// isNews reports whether a Job has succeeded, later than the last one that is recorded.
+func isNews(cj *batchv1.CronJob, job *batchv1.Job) bool {
+	if howEnded(job) != batchv1.JobComplete || job.Status.CompletionTime == nil {
+		return false
+	}
 	last := cj.Status.LastSuccessfulTime
-	if last != nil && (done == nil || !done.After(last.Time)) {
-		return false
+	return last == nil || job.Status.CompletionTime.After(last.Time)
+}
+
+// newestNews returns the Job that has succeeded last if that is not recorded, else nil.
+func newestNews(cj *batchv1.CronJob, children []*batchv1.Job) (newest *batchv1.Job) {
+	for _, job := range children {
+		if isNews(cj, job) && (newest == nil || job.Status.CompletionTime.After(newest.Status.CompletionTime.Time)) {
+			newest = job
+		}
 	}
-	if last == nil && done == nil {
-		return false
-	}
-	cj.Status.LastSuccessfulTime = done
-	return true
+	return newest
 }
 
 // newJob returns the Job of a scheduled time.

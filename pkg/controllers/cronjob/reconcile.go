@@ -29,6 +29,7 @@ type pass struct {
 	now      time.Time
 	dirty    bool // the status must be written
 	behind   bool // a Job that is listed as active exists, and the cache does not show it
+	kept     bool // a Job was not deleted, since only it tells when it succeeded
 	removed  []types.UID
 }
 
@@ -52,6 +53,9 @@ func (c *cronJobController) reconcile(ctx context.Context, cached *batchv1.CronJ
 	}
 	if wait == nil && err != nil {
 		return err
+	}
+	if s.kept {
+		wait = in(0) // the status tells now
 	}
 	if s.behind && (wait == nil || *wait > againAfter) {
 		wait = in(againAfter)
@@ -97,9 +101,15 @@ func (s *pass) do(ctx context.Context) (*time.Duration, error) {
 	return s.start(ctx, schedule)
 }
 
-// prune deletes finished Jobs beyond the history limits.
+// prune deletes finished Jobs beyond the history limits, except for the one whose success is yet
+// to be recorded in the status: if that write failed, it would never be.
 func (s *pass) prune(ctx context.Context) {
+	news := newestNews(s.cj, s.children)
 	for _, job := range surplus(s.cj, s.children) {
+		if job == news {
+			s.kept = true
+			continue
+		}
 		// A failed deletion is retried by the next reconcile.
 		_ = s.delete(ctx, job)
 	}
@@ -114,10 +124,10 @@ func (s *pass) delete(ctx context.Context, job *batchv1.Job) error {
 		s.record(s.cj, failedDelete(err))
 		return err
 	}
+	s.dirty = s.dirty || isActive(s.cj, job.UID)
 	removeActive(s.cj, job.UID)
 	s.removed = append(s.removed, job.UID)
 	s.record(s.cj, deletedJob(job.Name))
-	s.dirty = true
 	return nil
 }
 
@@ -140,7 +150,8 @@ func (s *pass) trackChildren(ctx context.Context) error {
 			s.record(s.cj, completedJob(job.Name, how))
 			s.dirty = true
 		}
-		if how == batchv1.JobComplete && noteSuccess(s.cj, job) {
+		if isNews(s.cj, job) {
+			s.cj.Status.LastSuccessfulTime = job.Status.CompletionTime
 			s.dirty = true
 		}
 	}
