@@ -50,6 +50,9 @@ type Scenario struct {
 	// Spare is how many more objects than in the reference may be created and deleted under a fault, by
 	// resource and name. What is not named has none.
 	Spare map[string]int
+	// Final are writes whose refusal ends the work for good, as the specification wants it: such refusals are
+	// not injected. By verb and resource, as faults name them.
+	Final []string
 	// Reads are the kinds whose caches show the past under a fault, as group resources. All that the controllers
 	// read, if it is empty.
 	Reads []string

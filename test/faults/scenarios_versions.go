@@ -133,6 +133,7 @@ func storageVersionMigrator() Scenario {
 		},
 		Configure: func(c *manager.Config) { c.FeatureGates = map[string]bool{"StorageVersionMigrator": true} },
 		Kinds:     []schema.GroupVersionResource{migrations},
+		Final:     []string{"patch secrets"}, // SVM-34c
 		Steps: []Step{
 			{
 				"migrate Secrets",

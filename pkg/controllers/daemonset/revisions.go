@@ -32,6 +32,9 @@ func (c *daemonSetController) construct(ctx context.Context, ds *appsv1.DaemonSe
 	number := history.NextNumber(old)
 	if len(matching) == 0 {
 		current, err := c.snapshot(ctx, ds, b.payload, number)
+		if err == nil {
+			c.wroteRevision(ds, current)
+		}
 		return revisions{current: current, old: old}, claimed, err
 	}
 	current := matching[len(matching)-1]
@@ -42,8 +45,17 @@ func (c *daemonSetController) construct(ctx context.Context, ds *appsv1.DaemonSe
 		if current, err = c.history.Renumber(ctx, current, number); err != nil {
 			return revisions{}, nil, err
 		}
+		c.wroteRevision(ds, current)
 	}
 	return revisions{current: current, old: old}, claimed, nil
+}
+
+// wroteRevision has the next reconcile wait until the cache shows a revision: the next one would
+// get the same number.
+func (c *daemonSetController) wroteRevision(ds *appsv1.DaemonSet, revision *appsv1.ControllerRevision) {
+	if c.value.requireFresh {
+		c.owners.Writes.Wrote(ds, revisionResource, revision.ResourceVersion)
+	}
 }
 
 // claimRevisions returns the revisions of a set. All have the label with their hash.

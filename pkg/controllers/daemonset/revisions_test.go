@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -51,6 +53,28 @@ func TestARollbackTakesTheOldRevisionUpAgain(t *testing.T) {
 	}
 	if pod := h.pods(t)[0]; pod.Labels[appsv1.DefaultDaemonSetUniqueLabelKey] != hashLabel(first) {
 		t.Errorf("the pod has labels %v", pod.Labels)
+	}
+}
+
+// Pins DS-64: it would give the next revision the number of the one that it does not know.
+func TestARevisionThatTheCacheDoesNotShowIsWaitedFor(t *testing.T) {
+	h := newHarness(t, true, newSet(), newNode("n0"))
+	h.reconcile(t)
+	all := h.Kinds
+	h.Kinds = []runtime.Object{&appsv1.DaemonSet{}, &corev1.Pod{}, &corev1.Node{}}
+	h.change(t, image("agent:2"))
+	h.CatchUp(t)
+	h.Fake.ClearActions()
+	if err := h.Reconcile(); !reconcile.IsRequeue(err) {
+		t.Errorf("got %v, want another attempt", err)
+	}
+	if requests := h.Requests(); len(requests) > 0 {
+		t.Errorf("requests are %v", requests)
+	}
+	h.Kinds = all
+	h.settle(t)
+	if revisions := h.revisions(t); !slices.Equal(numbers(revisions), []int64{1, 2}) {
+		t.Errorf("revisions are %v", numbers(revisions))
 	}
 }
 
