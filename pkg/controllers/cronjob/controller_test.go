@@ -256,15 +256,17 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
-// Pins CRON-52: the reconcile that follows deletes the Job, and the success stays if the write failed first.
+// Pins CRON-52: the reconcile that follows deletes the Job, and the success stays if both failed first.
 func TestASuccessIsRecordedAlthoughItsJobIsNotKept(t *testing.T) {
 	env, c := fixture(t,
 		cronJob("0 * * * *", lastScheduled(at("03:00:00")), limits(0, 0), listing("s"), suspended),
 		child("s", ended(batchv1.JobComplete, at("03:00:00"), at("03:01:00"))))
-	var failed atomic.Bool
-	env.Fake.PrependReactor("update", "cronjobs", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return !failed.Swap(true), nil, errors.New("down")
-	})
+	for verb, resource := range map[string]string{"update": "cronjobs", "delete": "jobs"} {
+		var failed atomic.Bool
+		env.Fake.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+			return !failed.Swap(true), nil, errors.New("down")
+		})
+	}
 	env.Run(t, c)
 	env.EventuallyAsTimePasses(t, "the Job is gone, and its success is recorded", time.Second, func() bool {
 		cj, err := env.Client.BatchV1().CronJobs("ns").Get(t.Context(), "cj", metav1.GetOptions{})

@@ -27,9 +27,8 @@ type pass struct {
 	cj       *batchv1.CronJob // a copy, whose status is modified
 	children []*batchv1.Job
 	now      time.Time
-	dirty    bool // the status must be written
-	behind   bool // a Job that is listed as active exists, and the cache does not show it
-	kept     bool // a Job was not deleted, since only it tells when it succeeded
+	dirty    bool           // the status must be written
+	again    *time.Duration // when it is reconciled again at the latest, nil if only an event causes that
 	removed  []types.UID
 }
 
@@ -54,11 +53,8 @@ func (c *cronJobController) reconcile(ctx context.Context, cached *batchv1.CronJ
 	if wait == nil && err != nil {
 		return err
 	}
-	if s.kept {
-		wait = in(0) // the status tells now
-	}
-	if s.behind && (wait == nil || *wait > againAfter) {
-		wait = in(againAfter)
+	if s.again != nil && (wait == nil || *wait > *s.again) {
+		wait = s.again
 	}
 	if wait != nil {
 		c.owners.EnqueueAfter(cached, *wait)
@@ -66,9 +62,16 @@ func (c *cronJobController) reconcile(ctx context.Context, cached *batchv1.CronJ
 	return nil
 }
 
-// againAfter is when Jobs that the cache does not show are looked for again. If they are deleted before it does, no
-// event tells.
+// againAfter is when a Job is looked at again that could not be deleted, or that exists and is not shown by the cache:
+// if it is deleted before the cache shows it, no event tells.
 const againAfter = 10 * time.Second
+
+// within has the CronJob reconciled again after a delay, or before.
+func (s *pass) within(delay time.Duration) {
+	if s.again == nil || *s.again > delay {
+		s.again = &delay
+	}
+}
 
 func statusFailure(cj *batchv1.CronJob, err error) error {
 	err = fmt.Errorf("updating the status of cron job %s: %w", klog.KObj(cj), err)
@@ -107,11 +110,12 @@ func (s *pass) prune(ctx context.Context) {
 	news := newestNews(s.cj, s.children)
 	for _, job := range surplus(s.cj, s.children) {
 		if job == news {
-			s.kept = true
+			s.within(0) // the status tells then
 			continue
 		}
-		// A failed deletion is retried by the next reconcile.
-		_ = s.delete(ctx, job)
+		if s.delete(ctx, job) != nil {
+			s.within(againAfter)
+		}
 	}
 }
 
@@ -201,7 +205,9 @@ func (s *pass) trackActive(ctx context.Context) error {
 		job, err := s.Client.BatchV1().Jobs(s.cj.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		switch {
 		case err == nil:
-			s.behind = s.behind || job.UID == ref.UID && metav1.IsControlledBy(job, s.cj)
+			if job.UID == ref.UID && metav1.IsControlledBy(job, s.cj) {
+				s.within(againAfter)
+			}
 		case apierrors.IsNotFound(err):
 			s.record(s.cj, missingJob(ref.Name))
 			removeActive(s.cj, ref.UID)
