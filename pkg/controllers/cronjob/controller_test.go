@@ -310,8 +310,8 @@ func TestTheCacheIsBehindIfItLacksAJobOfTheCronJob(t *testing.T) {
 			env, c := fixture(t)
 			env.Fake.PrependReactor("get", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) { return true, tc.live, nil })
 			s := &pass{cronJobController: c, cj: cronJob("0 * * * *", listing("new"))}
-			if err := s.trackActive(t.Context()); err != nil || s.behind != tc.want || len(s.cj.Status.Active) != 1 {
-				t.Errorf("%v, behind: %t, active: %v", err, s.behind, s.cj.Status.Active)
+			if err := s.trackActive(t.Context()); err != nil || (s.again != nil) != tc.want || len(s.cj.Status.Active) != 1 {
+				t.Errorf("%v, again: %v, active: %v", err, s.again, s.cj.Status.Active)
 			}
 		})
 	}
