@@ -132,7 +132,7 @@ func TestCustomObjectsAreStoredInTheNewVersion(t *testing.T) {
 	if got := g.shown(t.Context(), t); !slices.Equal(got, []string{"v2", "False MigrationSucceeded"}) {
 		t.Errorf("definition has %q", got)
 	}
-	for _, e := range must.Get(cluster.Audit().Since(from, controlplane.ByUser(migrator), controlplane.ByResource("gadgets")))(t) {
+	for _, e := range must.Get(cluster.Audit().Since(from, controlplane.ByUser(migrator), controlplane.ByResource("gadgets"), controlplane.ByNamespace(g.namespace)))(t) {
 		if code := e.ResponseStatus.Code; code != 200 && code != 409 {
 			t.Errorf("%s %s: %d %s", e.Verb, e.RequestURI, code, e.ResponseStatus.Message)
 		}
