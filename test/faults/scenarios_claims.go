@@ -134,6 +134,8 @@ func resourceClaim() Scenario {
 			{"end the pod with a claim of its own", []Action{PatchStatus("pods", "web", `{"status":{"phase":"Succeeded"}}`)}, []Condition{Count(made, "of=template", 0)}},
 			// Its status still names the claim, which had another name in each run.
 			{"delete that pod", []Action{Delete("pods", "web", metav1.DeletePropagationBackground)}, []Condition{Gone("pods", "web")}},
+			// A finalizer that could not be taken off a claim that is free stays until the claim is deleted, RCLM-26.
+			{"delete the claim that was shared", []Action{Delete(made, "shared", metav1.DeletePropagationBackground)}, []Condition{Gone(made, "shared")}},
 		},
 	}
 }

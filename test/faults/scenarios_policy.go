@@ -84,6 +84,8 @@ spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, minRe
 			{"create an autoscaler", []Action{Create(autoscaler)}, scaledTo(3)},
 			{"ask for fewer replicas than the least", []Action{Patch("deployments", "web", `{"spec":{"replicas":1}}`)}, scaledTo(2)},
 			{"change the bounds", []Action{Patch("horizontalpodautoscalers", "web", `{"spec":{"minReplicas":4,"maxReplicas":6}}`)}, scaledTo(4)},
+			// Without metrics, a status that could not be written is not made up for.
+			{"delete the autoscaler", []Action{Delete("horizontalpodautoscalers", "web", metav1.DeletePropagationBackground)}, []Condition{Gone("horizontalpodautoscalers", "web")}},
 		},
 	}
 }
