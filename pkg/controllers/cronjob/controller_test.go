@@ -256,7 +256,8 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
-// Pins CRON-52: the reconcile that follows deletes the Job, and the success stays if both failed first.
+// TestASuccessIsRecordedAlthoughItsJobIsNotKept also if the write and the deletion failed first: the reconcile that
+// follows deletes the Job. Pins CRON-52.
 func TestASuccessIsRecordedAlthoughItsJobIsNotKept(t *testing.T) {
 	env, c := fixture(t,
 		cronJob("0 * * * *", lastScheduled(at("03:00:00")), limits(0, 0), listing("s"), suspended),

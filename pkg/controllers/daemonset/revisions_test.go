@@ -56,7 +56,8 @@ func TestARollbackTakesTheOldRevisionUpAgain(t *testing.T) {
 	}
 }
 
-// Pins DS-64: it would give the next revision the number of the one that it does not know.
+// TestARevisionThatTheCacheDoesNotShowIsWaitedFor, since the next one would get the number of the one that the cache does
+// not show. Pins DS-64.
 func TestARevisionThatTheCacheDoesNotShowIsWaitedFor(t *testing.T) {
 	h := newHarness(t, true, newSet(), newNode("n0"))
 	h.reconcile(t)
