@@ -239,6 +239,7 @@ func typicalPod() *corev1.Pod {
 			},
 		}
 	}
+	started := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	fields := metav1.ManagedFieldsEntry{
 		Manager: "kube-controller-manager", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
 		FieldsV1: metav1.NewFieldsV1(strings.Repeat("x", 1200)),
@@ -271,11 +272,12 @@ func typicalPod() *corev1.Pod {
 		},
 		Status: corev1.PodStatus{
 			Phase: corev1.PodRunning, PodIP: "10.1.2.3", PodIPs: []corev1.PodIP{{IP: "10.1.2.3"}}, HostIP: "192.0.2.1", QOSClass: corev1.PodQOSBurstable,
+			StartTime:         &started,
 			ContainerStatuses: []corev1.ContainerStatus{status("web"), status("sidecar")},
 		},
 	}
 	for _, condition := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady, corev1.PodReadyToStartContainers} {
-		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: condition, Status: corev1.ConditionTrue})
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: condition, Status: corev1.ConditionTrue, LastTransitionTime: started})
 	}
 	return p
 }

@@ -15,6 +15,9 @@ import (
 	"weak"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -355,6 +358,33 @@ func TestAHandlerThatHangsHoldsUpNoOther(t *testing.T) {
 	eventually(t, "the other handler", func() bool { return len(seen.versions()) == 100 })
 	close(release)
 	eventually(t, "the handler that hung", func() bool { return late.Load() == 100 })
+}
+
+// TestAListOfWhatIsKnownKeepsNoHandlerWaiting: a list that follows an expired watch puts other copies of unchanged objects
+// into the store, of which client-go tells only those that it takes for resyncing.
+func TestAListOfWhatIsKnownKeepsNoHandlerWaiting(t *testing.T) {
+	h := newHarness(t, pods(3)...)
+	var watches atomic.Int32
+	h.client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+		if watches.Add(1) > 1 {
+			return false, nil, nil
+		}
+		expires := watch.NewFake()
+		go expires.Error(&apierrors.NewResourceExpired("too old").ErrStatus)
+		return true, expires, nil
+	})
+	before := h.open(ScopeOptions{Name: "before"})
+	addHandler(t, before.Core().V1().Pods().Informer(), newRecorder())
+	startAndSync(t, before)
+	eventually(t, "another list", func() bool { return h.requests("list", "pods") == 2 })
+	h.awaitWatch()
+	seen := newRecorder()
+	after := h.open(ScopeOptions{Name: "after"})
+	addHandler(t, after.Core().V1().Pods().Informer(), seen)
+	startAndSync(t, after)
+	if adds, _ := seen.count(); adds != 3 {
+		t.Errorf("was shown %d pods of 3", adds)
+	}
 }
 
 // BenchmarkNotifications is one change of an object that 20 handlers are told of.

@@ -203,11 +203,17 @@ func shareStatus(own, other *corev1.PodStatus) {
 		shareString(&c.Reason, o.Reason)
 		shareString(&c.Message, o.Message)
 	}
-	for n := range own.ContainerStatuses[:min(len(own.ContainerStatuses), len(other.ContainerStatuses))] {
-		c, o := &own.ContainerStatuses[n], &other.ContainerStatuses[n]
+	shareSlice(&own.Conditions, other.Conditions, equalConditions) // they say in which second
+	sharePointer(&own.StartTime, other.StartTime)
+	shareContainerStatuses(&own.InitContainerStatuses, other.InitContainerStatuses)
+	shareContainerStatuses(&own.ContainerStatuses, other.ContainerStatuses)
+}
+
+func shareContainerStatuses(own *[]corev1.ContainerStatus, other []corev1.ContainerStatus) {
+	same := len(*own) == len(other)
+	for n := range (*own)[:min(len(*own), len(other))] {
+		c, o := &(*own)[n], &other[n]
 		shareString(&c.Name, o.Name)
-		shareString(&c.Image, o.Image)
-		shareString(&c.ImageID, o.ImageID)
 		sharePointer(&c.Started, o.Started)
 		shareQuantities(&c.AllocatedResources, o.AllocatedResources)
 		if c.Resources != nil && o.Resources != nil {
@@ -217,6 +223,10 @@ func shareStatus(own, other *corev1.PodStatus) {
 			}
 		}
 		shareDeep(&c.User, o.User)
+		same = same && identical(c, o)
+	}
+	if same {
+		*own = other
 	}
 }
 
@@ -273,6 +283,12 @@ func equalTolerations(a, b corev1.Toleration) bool {
 func equalOwners(a, b metav1.OwnerReference) bool {
 	return a.UID == b.UID && a.Name == b.Name && a.Kind == b.Kind && a.APIVersion == b.APIVersion &&
 		equalPointers(a.Controller, b.Controller) && equalPointers(a.BlockOwnerDeletion, b.BlockOwnerDeletion)
+}
+
+func equalConditions(a, b corev1.PodCondition) bool {
+	return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message &&
+		a.ObservedGeneration == b.ObservedGeneration &&
+		a.LastProbeTime.Equal(&b.LastProbeTime) && a.LastTransitionTime.Equal(&b.LastTransitionTime)
 }
 
 func equalPointers[T comparable](a, b *T) bool {

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 )
@@ -67,6 +69,12 @@ func TestPodsOfOneTemplateShareWhatIsEqual(t *testing.T) {
 		t.Error("tolerations are not shared")
 	case &first.OwnerReferences[0] != &second.OwnerReferences[0]:
 		t.Error("owner references are not shared")
+	case &first.Status.Conditions[0] != &second.Status.Conditions[0]:
+		t.Error("conditions are not shared")
+	case &first.Status.ContainerStatuses[0] != &second.Status.ContainerStatuses[0]:
+		t.Error("container statuses are not shared")
+	case first.Status.StartTime != second.Status.StartTime:
+		t.Error("start times are not shared")
 	}
 }
 
@@ -141,7 +149,18 @@ func TestSharingChangesNothing(t *testing.T) {
 		"condition": func(p *corev1.Pod) {
 			p.Status.Conditions[3].Status, p.Status.Conditions[3].Reason = "False", "NotReady"
 		},
-		"not started": func(p *corev1.Pod) { p.Status.ContainerStatuses[0].Started = ptr.To(false) },
+		"condition's time": func(p *corev1.Pod) {
+			p.Status.Conditions[3].LastTransitionTime = metav1.NewTime(p.Status.Conditions[3].LastTransitionTime.Add(time.Second))
+		},
+		"fewer conditions": func(p *corev1.Pod) { p.Status.Conditions = p.Status.Conditions[1:] },
+		"started":          func(p *corev1.Pod) { p.Status.StartTime = ptr.To(metav1.NewTime(p.Status.StartTime.Add(time.Second))) },
+		"restarted":        func(p *corev1.Pod) { p.Status.ContainerStatuses[1].RestartCount++ },
+		"fewer statuses":   func(p *corev1.Pod) { p.Status.ContainerStatuses = p.Status.ContainerStatuses[:1] },
+		"ended": func(p *corev1.Pod) {
+			p.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3}}
+		},
+		"sidecar's status": func(p *corev1.Pod) { p.Status.InitContainerStatuses = p.Status.ContainerStatuses[:1] },
+		"not started":      func(p *corev1.Pod) { p.Status.ContainerStatuses[0].Started = ptr.To(false) },
 		"allocated": func(p *corev1.Pod) {
 			p.Status.ContainerStatuses[0].AllocatedResources = corev1.ResourceList{"cpu": resource.MustParse("2")}
 		},

@@ -57,7 +57,8 @@ func Shrunk(obj any) bool {
 // projected sources that are not secrets; of pods, DNS settings, host aliases and
 // service links, and the volume with the token of the service account, whose name is
 // another in each pod, unless a container has SELinux options of its own; of container
-// statuses, the mounts.
+// statuses, the mounts, the images, the ID of the container, since when it runs, and how the
+// one before it ended.
 func DefaultTransforms() Transforms {
 	return Transforms{
 		corev1.SchemeGroupVersion.WithResource("pods"): newSharing().shrinkPod,
@@ -101,7 +102,7 @@ func ShrinkPod(obj any) (any, error) {
 		pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses,
 	} {
 		for n := range statuses {
-			statuses[n].VolumeMounts = nil
+			shrinkContainerStatus(&statuses[n])
 		}
 	}
 	spec.HostAliases = nil
@@ -130,6 +131,18 @@ func shrinkContainer(c *corev1.Container) {
 	c.TerminationMessagePath = ""
 	c.TerminationMessagePolicy = ""
 	c.ImagePullPolicy = ""
+}
+
+// runs is the state of every container that runs. It is never changed.
+var runs = &corev1.ContainerStateRunning{}
+
+func shrinkContainerStatus(s *corev1.ContainerStatus) {
+	s.VolumeMounts = nil
+	s.Image, s.ImageID, s.ContainerID = "", "", ""
+	s.LastTerminationState = corev1.ContainerState{}
+	if s.State.Running != nil {
+		s.State.Running = runs
+	}
 }
 
 // secretVariables returns the variables that refer to a secret, without what only a kubelet

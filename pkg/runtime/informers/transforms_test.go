@@ -82,7 +82,15 @@ func TestShrinkPod(t *testing.T) {
 	status := corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "1.2.3.4", Conditions: []corev1.PodCondition{{Type: corev1.PodReady}}}
 
 	in := &corev1.Pod{ObjectMeta: *meta.DeepCopy(), Spec: *common.DeepCopy(), Status: status}
-	in.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", VolumeMounts: []corev1.VolumeMountStatus{{Name: "v"}}}}
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, ContainerID: "containerd://0"}}
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
+	in.Status.ContainerStatuses = []corev1.ContainerStatus{
+		{
+			Name: "c", Ready: true, RestartCount: 2, State: running, LastTerminationState: ended, Resources: requests.DeepCopy(),
+			Image: "image:1", ImageID: "sha256:1", ContainerID: "containerd://1", VolumeMounts: []corev1.VolumeMountStatus{{Name: "v"}},
+		},
+		{Name: "d", State: ended},
+	}
 	in.Annotations[corev1.LastAppliedConfigAnnotation] = "{}"
 	in.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}, {Manager: "kubelet"}}
 	in.Spec.DNSPolicy, in.Spec.DNSConfig = corev1.DNSDefault, &corev1.PodDNSConfig{}
@@ -104,7 +112,13 @@ func TestShrinkPod(t *testing.T) {
 	}
 
 	want := &corev1.Pod{ObjectMeta: meta, Spec: common, Status: status}
-	want.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c"}}
+	want.Status.ContainerStatuses = []corev1.ContainerStatus{
+		{
+			Name: "c", Ready: true, RestartCount: 2, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+			Resources: &requests,
+		},
+		{Name: "d", State: ended},
+	}
 	want.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: ShrunkMarker}}
 	want.Spec.Containers = []corev1.Container{kept}
 	want.Spec.InitContainers = []corev1.Container{kept}
