@@ -68,7 +68,12 @@ func (c *endpointSliceController) sync(ctx context.Context, key types.Namespaced
 	if c.inputs.settled(key, digest) {
 		return nil
 	}
-	err = c.reconciler.Reconcile(klog.FromContext(ctx), service, pods, slicewrites.Sortable(slices), triggerTime)
+	undone, err := c.written.Writing(key, func() error {
+		return c.reconciler.Reconcile(klog.FromContext(ctx), service, pods, slicewrites.Sortable(slices), triggerTime)
+	})
+	if undone {
+		c.serviceLoop.AddAfter(key, sliceDelay(c.config.batchPeriod))
+	}
 	if err != nil {
 		c.Record(failedUpdateSlices(service, err))
 		return fmt.Errorf("updating EndpointSlices of Service %s: %w", key, err)

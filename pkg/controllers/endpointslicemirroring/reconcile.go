@@ -32,7 +32,11 @@ func (c *mirroringController) reconcile(ctx context.Context, id types.Namespaced
 	if c.written.Stale(ctx, id, slices) {
 		return reconcile.Requeue(slicewrites.ErrStaleCache)
 	}
-	return c.mirror(ctx, id, endpoints, slices)
+	undone, err := c.written.Writing(id, func() error { return c.mirror(ctx, id, endpoints, slices) })
+	if undone {
+		c.loop.AddAfter(id, c.config.batchPeriod)
+	}
+	return err
 }
 
 // mirror brings slices to what the Endpoints say.

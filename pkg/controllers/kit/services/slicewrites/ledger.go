@@ -9,7 +9,9 @@
 //     one that we deleted, or lacks a tracked one.
 //  3. A cache that is stale for longer than StaleTimeout missed a notification. What it
 //     shows is then taken for the truth.
-//  4. The writes that the cache did not show when an instance ended are expected by its
+//  4. The answer to a write can come after the cache has shown that the slice is deleted or
+//     taken over since: Writing stops tracking such a slice, which no notification would.
+//  5. The writes that the cache did not show when an instance ended are expected by its
 //     successor, unless it starts so late that the caches must be past them.
 package slicewrites
 
@@ -48,6 +50,9 @@ type Ledger struct {
 	// mu keeps unseen, which reads a map of the tracker, apart from the handlers.
 	mu         sync.Mutex
 	staleSince map[types.NamespacedName]time.Time
+	// ended are the slices of Services that are being written for, and that have been shown
+	// to be gone, or not ours any more, since Writing began.
+	ended map[types.NamespacedName][]*discoveryv1.EndpointSlice
 }
 
 // New returns an empty ledger of the slices with this managed-by label.
@@ -57,6 +62,7 @@ func New(managedBy string, c clock.PassiveClock) *Ledger {
 		managedBy:  managedBy,
 		clock:      c,
 		staleSince: map[types.NamespacedName]time.Time{},
+		ended:      map[types.NamespacedName][]*discoveryv1.EndpointSlice{},
 	}
 }
 
@@ -80,7 +86,7 @@ func (l *Ledger) Changed(old, slice *discoveryv1.EndpointSlice) []*discoveryv1.E
 	moved := old.Labels[discoveryv1.LabelServiceName] != slice.Labels[discoveryv1.LabelServiceName]
 	if l.ours(old) && (moved || !l.ours(slice)) {
 		l.mu.Lock()
-		l.Tracker.HandleDeletion(old)
+		l.endLocked(old)
 		l.mu.Unlock()
 	}
 	switch {
@@ -98,7 +104,38 @@ func (l *Ledger) Changed(old, slice *discoveryv1.EndpointSlice) []*discoveryv1.E
 func (l *Ledger) DeletedByOthers(slice *discoveryv1.EndpointSlice) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.ours(slice) && l.Tracker.Has(slice) && !l.Tracker.HandleDeletion(slice)
+	if !l.ours(slice) {
+		return false
+	}
+	tracked := l.Tracker.Has(slice)
+	return !l.endLocked(slice) && tracked
+}
+
+// endLocked stops tracking a slice, and says whether that was expected.
+func (l *Ledger) endLocked(slice *discoveryv1.EndpointSlice) (expected bool) {
+	service := serviceOf(slice)
+	if ended, writing := l.ended[service]; writing {
+		l.ended[service] = append(ended, slice)
+	}
+	return l.Tracker.HandleDeletion(slice)
+}
+
+// Writing calls what writes slices of a Service, and says whether one of them was deleted or
+// taken over by somebody else before the answer to the write of it came. The Service has to be
+// reconciled again then. Of one Service there may be one call at a time.
+func (l *Ledger) Writing(service types.NamespacedName, write func() error) (undone bool, err error) {
+	l.mu.Lock()
+	l.ended[service] = nil
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, slice := range l.ended[service] {
+			undone = l.Tracker.Has(slice) && !l.Tracker.HandleDeletion(slice) || undone
+		}
+		delete(l.ended, service)
+	}()
+	return false, write()
 }
 
 // Current returns those of the slices of a Service that are ours and not being deleted.

@@ -2,6 +2,7 @@ package slicewrites
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -158,6 +159,50 @@ func TestDeletedSlice(t *testing.T) {
 			}
 			if w.ours(tc.slice) && w.Tracker.Has(tc.slice) {
 				t.Error("a deleted slice is still tracked")
+			}
+		})
+	}
+}
+
+// TestTheAnswerToAWriteComesLate has the slice that is being written end before the answer is tracked.
+func TestTheAnswerToAWriteComesLate(t *testing.T) {
+	answered := testSlice("s", generation(2))
+	for name, tc := range map[string]struct {
+		tracked bool // before
+		ends    func(*Ledger)
+		undone  bool
+	}{
+		"EPS-69, EPM-50: a tracked slice is deleted":   {true, func(l *Ledger) { l.DeletedByOthers(answered) }, true},
+		"EPS-69, EPM-50: a new slice is deleted":       {false, func(l *Ledger) { l.DeletedByOthers(answered) }, true},
+		"EPS-69, EPM-50: it is of another Service now": {true, func(l *Ledger) { l.Changed(answered, testSlice("s", generation(2), service("other"))) }, true},
+		"EPS-69, EPM-50: somebody else manages it now": {true, func(l *Ledger) { l.Changed(answered, testSlice("s", generation(2), manager("else"))) }, true},
+		"another slice is deleted":                     {true, func(l *Ledger) { l.DeletedByOthers(testSlice("other")) }, false},
+		"a slice of somebody else is deleted":          {true, func(l *Ledger) { l.DeletedByOthers(testSlice("s", manager("else"))) }, false},
+		"nothing ends":                                 {true, func(*Ledger) {}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, _ := testLedger()
+			if tc.tracked {
+				l.Tracker.Update(testSlice("s"))
+			}
+			failure := errors.New("another write failed")
+			undone, err := l.Writing(web, func() error {
+				tc.ends(l)
+				l.Tracker.Update(answered)
+				return failure
+			})
+			if !errors.Is(err, failure) || undone != tc.undone {
+				t.Errorf("undone %v, error %v", undone, err)
+			}
+			cached := []*discoveryv1.EndpointSlice{answered}
+			if tc.undone {
+				cached = nil
+			}
+			if l.Stale(t.Context(), web, cached) {
+				t.Error("waits for a write that no cache will show")
+			}
+			if len(l.ended) > 0 {
+				t.Errorf("remembers %v", l.ended)
 			}
 		})
 	}
