@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -362,8 +363,8 @@ func (r *run) script(f *fault) error {
 	return nil
 }
 
-// settle returns when nothing is left to do, for some time nothing was written and nothing has changed, and the state is
-// that of the reference.
+// settle returns when nothing is left to do, for some time nothing was written and nothing has changed, and the state and
+// what the leader holds are those of the reference.
 func (r *run) settle(seen *observer, reference *outcome) error {
 	var happened int
 	var since time.Time
@@ -384,6 +385,10 @@ func (r *run) settle(seen *observer, reference *outcome) error {
 		is, err := r.world.state(r.ctx, r.scenario)
 		if err == nil && len(differences(reference.final, is)) > 0 {
 			err = errors.New("the final state differs")
+		}
+		// A successor may have nothing left to do, and so be done before all of its controllers run.
+		if missed := leaks(reference.footprint, r.hold()); err == nil && len(missed) > 0 {
+			err = errors.New(strings.Join(missed, "; "))
 		}
 		if err != nil {
 			since = time.Time{}

@@ -394,10 +394,10 @@ func classProtection() Scenario {
 				[]Action{
 					Check(isProtected(resource, "fast")), class("slow"),
 					Volume("disk", "disks", "1Gi", onDriver("disk")+"\n  volumeAttributesClassName: slow"),
-					Delete(resource, "slow", metav1.DeletePropagationBackground),
 				},
-				[]Condition{isProtected(resource, "slow")},
+				[]Condition{Seen("persistentvolumes", "disk")}, // else the class may go (VAC-20)
 			},
+			{"delete it", []Action{Delete(resource, "slow", metav1.DeletePropagationBackground)}, []Condition{isProtected(resource, "slow")}},
 			{
 				"delete the claim",
 				[]Action{Patch("persistentvolumeclaims", "data", harness.NoFinalizers), Delete("persistentvolumeclaims", "data", metav1.DeletePropagationBackground)},
