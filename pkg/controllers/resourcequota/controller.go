@@ -131,8 +131,10 @@ type quotaController struct {
 	// that workers of either have. changes queue quotas. They are the loops, but in tests.
 	primary, priority queue
 	inProgress        sync.Map
-	changes           interface{ Add(change) }
-	loops             loops
+	// recounts is when quotas with new limits are counted once more, by key.
+	recounts sync.Map
+	changes  interface{ Add(change) }
+	loops    loops
 	// started is closed when the loops may work.
 	started chan struct{}
 }

@@ -42,15 +42,39 @@ func (c *quotaController) reconcile(ctx context.Context, key types.NamespacedNam
 		c.primary.AddAfter(key, delay)
 		return nil
 	}
+	c.recountLater(key)
 	status, failed := c.statusOf(quota)
 	if same(status.Hard, quota.Status.Hard) && same(status.Used, quota.Status.Used) {
 		return failed
 	}
 	err = c.write(ctx, quota, status)
+	if err == nil && !same(status.Hard, quota.Status.Hard) {
+		c.recounts.Store(key, c.Clock.Now().Add(recountAfter))
+		c.recountLater(key)
+	}
 	if failed == nil && apierrors.IsConflict(err) {
 		return reconcile.Requeue(err) // the API server has admitted something
 	}
 	return errors.Join(err, failed)
+}
+
+// recountAfter is when the usage of new limits is computed once more. The API server charges what it admits from
+// when it knows of a quota. What it admitted just before may not have been cached when the usage was computed first,
+// and its creation queues nothing.
+const recountAfter = 5 * time.Second
+
+// recountLater queues a quota again for the time at which it is to be counted once more, if that has not come. Each
+// reconcile calls it: a queue keeps one delay of a key, the shortest.
+func (c *quotaController) recountLater(key types.NamespacedName) {
+	at, ok := c.recounts.Load(key)
+	if !ok {
+		return
+	}
+	if delay := at.(time.Time).Sub(c.Clock.Now()); delay > 0 {
+		c.primary.AddAfter(key, delay)
+		return
+	}
+	c.recounts.Delete(key)
 }
 
 // roomyWindow is the time between two writes of a quota that has room: what is deleted makes more of it, for
@@ -115,6 +139,7 @@ func (c *quotaController) write(ctx context.Context, quota *corev1.ResourceQuota
 // forget drops what was remembered of a deleted quota, and of its namespace if that was the last.
 func (c *quotaController) forget(key types.NamespacedName) {
 	c.memory.ForgetAll(key)
+	c.recounts.Delete(key)
 	if len(c.quotasOf(key.Namespace)) > 0 {
 		return
 	}

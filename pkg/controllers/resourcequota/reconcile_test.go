@@ -192,6 +192,29 @@ func TestBurstsInAQuotaThatHasRoom(t *testing.T) {
 	}
 }
 
+// A ConfigMap that is cached after the usage of a new quota was computed, and whose creation the API server did not charge.
+// Pins QUOTA-98.
+func TestNewLimitsAreCountedTwice(t *testing.T) {
+	for name, q := range map[string]*corev1.ResourceQuota{
+		"a new quota":      quota("configmaps=5"),
+		"a quota's limits": quota("configmaps=5", status("configmaps=4", "configmaps=0")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSubject(t, q)
+			s.run(t)
+			s.wantUsed(t, "configmaps=0")
+			counted := s.Clock.Now()
+			s.Store(t, configMap("late"))
+			s.EventuallyAsTimePasses(t, "the ConfigMap is counted", time.Second, func() bool {
+				return same(controllertest.MustStored[*corev1.ResourceQuota](t, s.Env, "ns", "quota").Status.Used, list("configmaps=1"))
+			})
+			if after := s.Clock.Since(counted); after > 2*recountAfter {
+				t.Errorf("counted after %s", after)
+			}
+		})
+	}
+}
+
 // The state that the last write returned is what the next one is based on. Pins QUOTA-82.
 func TestTheCacheIsBehindTheLastWrite(t *testing.T) {
 	s := newSubject(t, quota("pods=5"), named("a", "1"))
@@ -215,6 +238,8 @@ func TestAllQuotasAreRecalculatedPeriodically(t *testing.T) {
 	s.run(t)
 	s.wantUsed(t, "pods=0")
 	for range 5 {
+		counted := s.Clock.Now()
+		s.EventuallyAsTimePasses(t, "new limits are counted twice", time.Second, func() bool { return s.Clock.Since(counted) > 2*recountAfter })
 		began := s.Clock.Now()
 		controllertest.Change(t, s.Env, "ns", "quota", status("pods=99", "pods=98"))
 		s.EventuallyAsTimePasses(t, "the status is true again", 10*time.Second, func() bool {
