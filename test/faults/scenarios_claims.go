@@ -9,6 +9,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"kcmd.dev/test/manager"
@@ -47,7 +48,7 @@ func ephemeralVolume() Scenario {
 			return []**bool{&c.Controllers.EphemeralVolume.Enabled, &c.Controllers.PersistentVolumeClaimProtection.Enabled}
 		},
 		Kinds:  []schema.GroupVersionResource{pods, volumeClaims},
-		Beside: []func(context.Context, *world) error{collectClaims},
+		Beside: []func(context.Context, *world) error{collect(volumeClaims)},
 		AtMost: map[string]int{"persistentvolumeclaims/web-data": 1, "persistentvolumeclaims/web-cache": 1},
 		// A cache of pods that is behind has a claim of the first pod made once more, which is collected too.
 		Spare: map[string]int{"persistentvolumeclaims/web-data": 2, "persistentvolumeclaims/web-cache": 2},
@@ -60,32 +61,36 @@ func ephemeralVolume() Scenario {
 	}
 }
 
-// collectClaims deletes claims whose pod is gone, as the garbage collector does.
-func collectClaims(ctx context.Context, w *world) error {
-	ticker := time.NewTicker(removal / 10)
-	defer ticker.Stop()
-	client := w.admin.CoreV1()
-	for {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return nil
-		}
-		claims, err := client.PersistentVolumeClaims(w.namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			continue
-		}
-		for i := range claims.Items {
-			claim := &claims.Items[i]
-			owner := metav1.GetControllerOf(claim)
-			if owner == nil || claim.DeletionTimestamp != nil {
+// collect deletes objects of a kind whose pod is gone, as the garbage collector does.
+func collect(kind schema.GroupVersionResource) func(context.Context, *world) error {
+	return func(ctx context.Context, w *world) error {
+		ticker := time.NewTicker(removal / 10)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return nil
+			}
+			list, err := w.client.Resource(kind).Namespace(w.namespace).List(ctx, metav1.ListOptions{})
+			if err != nil {
 				continue
 			}
-			pod, err := client.Pods(w.namespace).Get(ctx, owner.Name, metav1.GetOptions{})
-			if apierrors.IsNotFound(err) || err == nil && pod.UID != owner.UID {
-				_ = client.PersistentVolumeClaims(w.namespace).Delete(ctx, claim.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(claim.UID))})
+			for i := range list.Items {
+				collectOne(ctx, w, kind, &list.Items[i])
 			}
 		}
+	}
+}
+
+func collectOne(ctx context.Context, w *world, kind schema.GroupVersionResource, o *unstructured.Unstructured) {
+	owner := metav1.GetControllerOf(o)
+	if owner == nil || o.GetDeletionTimestamp() != nil {
+		return
+	}
+	pod, err := w.client.Resource(pods).Namespace(w.namespace).Get(ctx, owner.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && pod.GetUID() != owner.UID {
+		_ = w.client.Resource(kind).Namespace(w.namespace).Delete(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(o.GetUID()))})
 	}
 }
 
@@ -136,7 +141,10 @@ func resourceClaim() Scenario {
 		Name:        "resourceclaim",
 		Controllers: func(c *manager.Config) []**bool { return []**bool{&c.Controllers.ResourceClaim.Enabled} },
 		Kinds:       []schema.GroupVersionResource{pods, resourceClaims, resourceClaimTemplates},
+		Beside:      []func(context.Context, *world) error{collect(resourceClaims)},
 		AtMost:      map[string]int{"resourceclaims/web-device-*": 1},
+		// A cache of pods that is behind has a claim made for a pod that has ended.
+		Spare: map[string]int{"resourceclaims/web-device-*": 1},
 		Steps: []Step{
 			{
 				"create a pod whose claim is made of a template",
