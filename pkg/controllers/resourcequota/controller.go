@@ -133,8 +133,10 @@ type quotaController struct {
 	inProgress        sync.Map
 	// recounts is when quotas with new limits are counted once more, by key.
 	recounts sync.Map
-	changes  interface{ Add(change) }
-	loops    loops
+	// conflicts are the versions of quotas that a write was refused for last, by key.
+	conflicts sync.Map
+	changes   interface{ Add(change) }
+	loops     loops
 	// started is closed when the loops may work.
 	started chan struct{}
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -53,9 +54,32 @@ func (c *quotaController) reconcile(ctx context.Context, key types.NamespacedNam
 		c.recountLater(key)
 	}
 	if failed == nil && apierrors.IsConflict(err) {
-		return reconcile.Requeue(err) // the API server has admitted something
+		return reconcile.Requeue(c.catchUp(ctx, quota, err)) // the API server has admitted something
 	}
 	return errors.Join(err, failed)
+}
+
+// catchUp has the next attempt begin with what the API server has, if this was the second conflict of one version: the
+// cache is behind, and nobody knows for how long. It returns the conflict.
+func (c *quotaController) catchUp(ctx context.Context, quota *corev1.ResourceQuota, conflict error) error {
+	key := reconcile.KeyOf(quota)
+	if was, _ := c.conflicts.Swap(key, quota.ResourceVersion); was != quota.ResourceVersion {
+		return conflict
+	}
+	c.conflicts.Delete(key)
+	// The controller may list quotas, but not get one.
+	live, err := c.Client.CoreV1().ResourceQuotas(quota.Namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, quota.Name).String(),
+	})
+	if err != nil {
+		return errors.Join(conflict, fmt.Errorf("reading resourcequota %s: %w", key, err))
+	}
+	for i := range live.Items {
+		if live.Items[i].UID == quota.UID {
+			c.written.Wrote(quota, &live.Items[i])
+		}
+	}
+	return conflict
 }
 
 // recountAfter is when the usage of new limits is computed once more. The API server charges what it admits from
@@ -131,6 +155,7 @@ func (c *quotaController) write(ctx context.Context, quota *corev1.ResourceQuota
 		c.memory.Answered(quota, err)
 		return fmt.Errorf("updating the status of resourcequota %s/%s: %w", quota.Namespace, quota.Name, err)
 	}
+	c.conflicts.Delete(reconcile.KeyOf(quota))
 	c.written.Wrote(quota, written)
 	c.memory.WroteStatus(quota, written.ResourceVersion)
 	return nil
@@ -140,6 +165,7 @@ func (c *quotaController) write(ctx context.Context, quota *corev1.ResourceQuota
 func (c *quotaController) forget(key types.NamespacedName) {
 	c.memory.ForgetAll(key)
 	c.recounts.Delete(key)
+	c.conflicts.Delete(key)
 	if len(c.quotasOf(key.Namespace)) > 0 {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -94,6 +95,27 @@ func TestErrorsOfWrites(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The cache does not show what the API server has charged. Pins QUOTA-99.
+func TestAfterTwoConflictsTheQuotaIsReadLive(t *testing.T) {
+	s := newSubject(t, quota("pods=5"), named("a", "1"))
+	cached := quota("pods=5")
+	live := quota("pods=5", status("pods=5", "pods=3"), func(q *corev1.ResourceQuota) { q.ResourceVersion = "9" })
+	s.Fake.PrependReactor("list", "resourcequotas", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &corev1.ResourceQuotaList{Items: []corev1.ResourceQuota{*live}}, nil
+	})
+	allow := s.Refuse("update resourcequotas/status quota", apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "quota", nil))
+	for range 2 {
+		if err := s.c.reconcile(s.Context(), key); !reconcile.IsRequeue(err) {
+			t.Fatalf("error is %v", err)
+		}
+	}
+	s.WantRequests(t, "update resourcequotas/status quota", "update resourcequotas/status quota", "list resourcequotas")
+	if got := s.c.written.Newest(cached, cached); got.ResourceVersion != "9" {
+		t.Errorf("goes on with version %s", got.ResourceVersion)
+	}
+	allow()
 }
 
 // What fails is tried again by the workers that had it, until it succeeds. Pins QUOTA-21.
