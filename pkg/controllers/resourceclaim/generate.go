@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -23,9 +24,14 @@ import (
 // pageSize is the page size of live lists of claims.
 const pageSize = 500
 
+// againAfter is when an owner is reconciled again whose claim the cache does not show yet. If the claim is deleted before
+// it does, no event tells.
+const againAfter = 10 * time.Second
+
 // owner is a pod or a PodGroup that claims are generated for.
 type owner struct {
 	metav1.Object
+	key       key
 	reference metav1.OwnerReference
 	// owns returns an error if a claim was not generated for the owner.
 	owns func(*resourcev1.ResourceClaim) error
@@ -38,6 +44,7 @@ func (o owner) identity() metav1.Object { return identity(o.GetNamespace(), o.Ge
 func (c *claimController) podOwner(pod *corev1.Pod) owner {
 	return owner{
 		Object:    pod,
+		key:       keyOf(kindPod, pod),
 		reference: metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Controller: ptr.To(true)},
 		owns:      func(claim *resourcev1.ResourceClaim) error { return c.isForPod(pod, claim) },
 		cached: func() ([]*resourcev1.ResourceClaim, error) {
@@ -49,6 +56,7 @@ func (c *claimController) podOwner(pod *corev1.Pod) owner {
 func (c *claimController) groupOwner(group *schedulingv1alpha2.PodGroup) owner {
 	return owner{
 		Object: group,
+		key:    keyOf(kindPodGroup, group),
 		reference: metav1.OwnerReference{
 			APIVersion: schedulingv1alpha2.SchemeGroupVersion.String(), Kind: "PodGroup", Name: group.Name, UID: group.UID, Controller: ptr.To(true),
 		},
@@ -104,6 +112,7 @@ func (c *claimController) recorded(ctx context.Context, of owner, entry known) (
 		return nil, err
 	}
 	if i := slices.IndexFunc(all, func(c *resourcev1.ResourceClaim) bool { return c.Name == *entry.name }); i >= 0 {
+		c.queue.AddAfter(of.key, againAfter)
 		return all[i], nil
 	}
 	claim, err = c.Client.ResourceV1().ResourceClaims(of.GetNamespace()).Get(ctx, *entry.name, metav1.GetOptions{})

@@ -229,6 +229,22 @@ func TestTheClaimOfAFormerPodDoesNotMakeThatOfTheNextForgotten(t *testing.T) {
 	s.WantRequests(t, recording)
 }
 
+// The claim comes and goes while the watch of claims is broken: no event tells of it. Pins RCLM-61.
+func TestAClaimThatTheCacheNeverShows(t *testing.T) {
+	s := begin(t, defaults, podKey, pod(with(ofTemplate("gpu", "template"))), template())
+	s.MustReconcile(t)
+	s.Env.CatchUp(t, &corev1.Pod{})
+	s.MustReconcile(t)
+	if queued := s.Queued.Take(); !slices.Equal(queued, []string{"pod:ns/pod in 10s"}) {
+		t.Errorf("queued %q", queued)
+	}
+	s.Remove(t, stored(t, s, "pod-gpu-1"))
+	s.NextVersion() // that of the deletion
+	s.CatchUp(t)
+	s.MustReconcile(t)
+	wantStatuses(t, s, []string{"gpu", "pod-gpu-2"})
+}
+
 // Pins RCLM-31 and RCLM-50.
 func TestAFreshClaimThatIsDeletedIsCreatedAgain(t *testing.T) {
 	s := begin(t, defaults, podKey, pod(with(ofTemplate("gpu", "template"))), template())
