@@ -100,7 +100,7 @@ spec: {driver: %s, allNodes: true, pool: {name: %s, generation: 1, resourceSlice
 				[]Condition{answered("known", "2", "1"), answered("fresh", "2", "0"), answered("none", "", "")},
 			},
 			{"ask for a pool that is not complete", []Action{slice("third", "late.example.com", "half", 2), request("waits", "late.example.com")}, nil},
-			{"complete it", []Action{slice("fourth", "late.example.com", "half", 2)}, []Condition{answered("waits", "4", "0")}},
+			{"complete it", []Action{slice("fourth", "late.example.com", "half", 2)}, []Condition{answered("waits", "4", "0"), Seen("resourceclaims", "user")}},
 			{
 				"ask again under the name",
 				[]Action{Delete("resourcepoolstatusrequests", "known", metav1.DeletePropagationBackground), request("known", csiDriver)},

@@ -99,7 +99,7 @@ func (b *base) observe(s *Status) {
 	s.Synced = b.informer.HasSynced()
 	s.Running = s.Running && !b.informer.IsStopped()
 	s.Objects = len(b.informer.GetStore().ListKeys())
-	s.ResourceVersion = b.informer.LastSyncResourceVersion()
+	s.ResourceVersion = b.informer.GetStore().LastStoreSyncResourceVersion()
 	s.Handlers = int(b.handlers.Load())
 	s.Indexes = slices.Sorted(maps.Keys(b.indexers()))
 	if last, found := b.lastFailure(); found {
