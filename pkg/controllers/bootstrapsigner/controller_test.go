@@ -155,21 +155,23 @@ func data(t *testing.T, env *controllertest.Env) map[string]string {
 	return cm.Data
 }
 
-// Pins BOOT-32.
 func TestAnUpdateThatFailsIsRepeated(t *testing.T) {
-	env, s := start(t, info(map[string]string{"kubeconfig": "payload"}), secret())
-	failed := false
-	env.Fake.PrependReactor("update", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if failed {
-			return false, nil, nil
-		}
-		failed = true
-		return true, nil, errors.New("boom")
-	})
-	env.Run(t, s)
-	env.EventuallyAsTimePasses(t, "the ConfigMap is signed", time.Millisecond, func() bool {
-		return data(t, env)["jws-kubeconfig-abc123"] == vector
-	})
+	for name, test := range map[string]struct {
+		refusal error
+		step    time.Duration
+	}{
+		"BOOT-32: with backoff":                        {errors.New("boom"), time.Millisecond},
+		"BOOT-37: a conflict, and nothing has changed": {apierrors.NewConflict(corev1.Resource("configmaps"), "cluster-info", errors.New("a webhook says so")), time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, s := start(t, info(map[string]string{"kubeconfig": "payload"}), secret())
+			env.RefuseIf("update configmaps cluster-info", test.refusal, func(n int) bool { return n == 1 })
+			env.Run(t, s)
+			env.EventuallyAsTimePasses(t, "the ConfigMap is signed", test.step, func() bool {
+				return data(t, env)["jws-kubeconfig-abc123"] == vector
+			})
+		})
+	}
 }
 
 // What happens to the ConfigMap and the tokens is followed. Pins BOOT-5, BOOT-6 and BOOT-8.

@@ -16,6 +16,9 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
+// againAfter is when the ConfigMap is reconciled again after a conflict, if the cache shows no change of it before.
+const againAfter = 10 * time.Second
+
 func (s *signer) reconcile(ctx context.Context, key types.NamespacedName) error {
 	info, found, err := reconcile.Found(s.configMaps.Get(key.Name))
 	if !found {
@@ -40,7 +43,11 @@ func (s *signer) reconcile(ctx context.Context, key types.NamespacedName) error 
 	info = info.DeepCopy()
 	info.Data = data
 	_, err = s.Client.CoreV1().ConfigMaps(key.Namespace).Update(ctx, info, metav1.UpdateOptions{})
-	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	if apierrors.IsConflict(err) {
+		s.loop.AddAfter(key, againAfter)
+		return nil
+	}
+	if err == nil || apierrors.IsNotFound(err) {
 		return nil
 	}
 	return fmt.Errorf("updating config map %s: %w", key, err)

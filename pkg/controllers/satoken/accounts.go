@@ -29,7 +29,7 @@ func (c *tokenController) reconcileAccount(ctx context.Context, k key) error {
 	}
 	var failures []error
 	for _, secret := range tokensOf(k.account(), secrets) {
-		failures = append(failures, c.deleteSecret(ctx, secret.Namespace, secret.Name, secret.UID))
+		failures = append(failures, c.deleteSecret(ctx, k, secret.Name, secret.UID))
 	}
 	return errors.Join(failures...)
 }

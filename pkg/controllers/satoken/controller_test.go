@@ -241,6 +241,31 @@ func TestReconcileRetries(t *testing.T) {
 	}
 }
 
+// The API server answers once with a conflict although nothing has changed, as a webhook can. Pins SAT-80.
+func TestAConflictWithoutAnEvent(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cached  []runtime.Object
+		request string
+		done    func(*corev1.Secret, error) bool
+	}{
+		"completing a secret": {objects(account("sa", "u1"), secret("s", "u1")), "update secrets s", func(s *corev1.Secret, err error) bool {
+			return err == nil && needsOf(s, []byte("ca")) == (needs{})
+		}},
+		"deleting that of no account": {objects(secret("s", "u1")), "delete secrets s", func(_ *corev1.Secret, err error) bool {
+			return apierrors.IsNotFound(err)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := start(t, tc.cached)
+			env.RefuseIf(tc.request, apierrors.NewConflict(corev1.Resource("secrets"), "s", errors.New("a webhook says so")), func(n int) bool { return n == 1 })
+			env.Run(t, c)
+			env.EventuallyAsTimePasses(t, "what was refused is done", time.Second, func() bool {
+				return tc.done(env.Client.CoreV1().Secrets("ns").Get(t.Context(), "s", metav1.GetOptions{}))
+			})
+		})
+	}
+}
+
 // Pins SAT-30.
 func TestDeletesOfADeadAccountAreAllAttempted(t *testing.T) {
 	env, c := start(t, objects(secret("s", "u1"), secret("t", "u1"), secret("u", "u1")))

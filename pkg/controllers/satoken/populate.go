@@ -3,10 +3,8 @@ package satoken
 import (
 	"bytes"
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 )
@@ -27,7 +25,7 @@ func needsOf(secret *corev1.Secret, ca []byte) needs {
 // populate adds what a Secret lacks. The update starts from the cached Secret, which lacks only
 // its managed fields; its resource version makes the update fail if it is stale, and then the
 // event of the newer state enqueues the key again.
-func (c *tokenController) populate(ctx context.Context, account *corev1.ServiceAccount, secret *corev1.Secret) error {
+func (c *tokenController) populate(ctx context.Context, k key, account *corev1.ServiceAccount, secret *corev1.Secret) error {
 	lacking := needsOf(secret, c.ca)
 	if lacking == (needs{}) {
 		return nil
@@ -42,10 +40,7 @@ func (c *tokenController) populate(ctx context.Context, account *corev1.ServiceA
 	}
 	completed := complete(secret, account, lacking, c.ca, token)
 	_, err := c.Client.CoreV1().Secrets(secret.Namespace).Update(ctx, completed, metav1.UpdateOptions{})
-	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil
-	}
-	return fmt.Errorf("updating secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	return c.concluded(k, "updating", secret.Name, err)
 }
 
 // complete returns a copy of a Secret with the missing data, bound to the account.

@@ -3,6 +3,7 @@ package satoken
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,9 +28,9 @@ func (c *tokenController) reconcileSecret(ctx context.Context, k key) error {
 		return err
 	}
 	if account == nil {
-		return c.deleteSecret(ctx, k.namespace, k.name, k.uid)
+		return c.deleteSecret(ctx, k, k.name, k.uid)
 	}
-	return c.populate(ctx, account, secret)
+	return c.populate(ctx, k, account, secret)
 }
 
 // findAccount returns the account of a Secret, nil if it certainly does not exist.
@@ -62,13 +63,26 @@ func (c *tokenController) reconcileAbsentSecret(ctx context.Context, k key) erro
 	return nil
 }
 
-// deleteSecret deletes one incarnation of a Secret.
-func (c *tokenController) deleteSecret(ctx context.Context, namespace, name string, uid types.UID) error {
-	err := c.Client.CoreV1().Secrets(namespace).Delete(ctx, name, metav1.DeleteOptions{
+// againAfter is when a key is reconciled again after a conflict, if the cache shows no change of the Secret before.
+const againAfter = 10 * time.Second
+
+// deleteSecret deletes one incarnation of a Secret in the namespace of a key.
+func (c *tokenController) deleteSecret(ctx context.Context, k key, name string, uid types.UID) error {
+	err := c.Client.CoreV1().Secrets(k.namespace).Delete(ctx, name, metav1.DeleteOptions{
 		Preconditions: metav1.NewUIDPreconditions(string(uid)),
 	})
-	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	return c.concluded(k, "deleting", name, err)
+}
+
+// concluded returns the error of a write of a Secret for a key. One that is gone was written, and so was one that has
+// changed: the event of the change enqueues it again.
+func (c *tokenController) concluded(k key, doing, name string, err error) error {
+	if apierrors.IsConflict(err) {
+		c.loop.AddAfter(k, againAfter)
 		return nil
 	}
-	return fmt.Errorf("deleting secret %s/%s: %w", namespace, name, err)
+	if err == nil || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("%s secret %s/%s: %w", doing, k.namespace, name, err)
 }

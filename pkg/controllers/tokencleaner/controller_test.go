@@ -171,22 +171,24 @@ func deleted(env *controllertest.Env) bool {
 	return false
 }
 
-// Pins TOK-22.
 func TestADeleteThatFailsIsRepeated(t *testing.T) {
-	env, c := start(t, token(in(-time.Hour)))
-	failed := false
-	env.Fake.PrependReactor("delete", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if failed {
-			return false, nil, nil
-		}
-		failed = true
-		return true, nil, errors.New("boom")
-	})
-	env.Run(t, c)
-	env.EventuallyAsTimePasses(t, "the token is gone", time.Millisecond, func() bool {
-		_, err := env.Fake.CoreV1().Secrets(key.Namespace).Get(t.Context(), key.Name, metav1.GetOptions{})
-		return apierrors.IsNotFound(err)
-	})
+	for name, test := range map[string]struct {
+		refusal error
+		step    time.Duration
+	}{
+		"TOK-22: with backoff":                        {errors.New("boom"), time.Millisecond},
+		"TOK-26: a conflict, and nothing has changed": {apierrors.NewConflict(corev1.Resource("secrets"), key.Name, errors.New("a webhook says so")), time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := start(t, token(in(-time.Hour)))
+			env.RefuseIf("delete secrets "+key.Name, test.refusal, func(n int) bool { return n == 1 })
+			env.Run(t, c)
+			env.EventuallyAsTimePasses(t, "the token is gone", test.step, func() bool {
+				_, err := env.Fake.CoreV1().Secrets(key.Namespace).Get(t.Context(), key.Name, metav1.GetOptions{})
+				return apierrors.IsNotFound(err)
+			})
+		})
+	}
 }
 
 // Timers follow what is in the cache, and the clock of the process. Pins TOK-17.

@@ -3,6 +3,7 @@ package tokencleaner
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,12 +35,19 @@ func (c *cleaner) reconcile(ctx context.Context, key types.NamespacedName) error
 	return nil
 }
 
+// againAfter is when a token is reconciled again after a conflict, if the cache shows no change of it before.
+const againAfter = 10 * time.Second
+
 // delete deletes a token, unless it has changed since it was cached.
 func (c *cleaner) delete(ctx context.Context, secret *corev1.Secret) error {
 	err := c.Client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion},
 	})
-	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	if apierrors.IsConflict(err) {
+		c.loop.AddAfter(reconcile.KeyOf(secret), againAfter)
+		return nil
+	}
+	if err == nil || apierrors.IsNotFound(err) {
 		return nil
 	}
 	return fmt.Errorf("deleting secret %s/%s: %w", secret.Namespace, secret.Name, err)
