@@ -266,6 +266,23 @@ func TestAConflictWithoutAnEvent(t *testing.T) {
 	}
 }
 
+// The account comes and goes while the watch of accounts is broken: no event tells of it. Pins SAT-81.
+func TestAnAccountThatTheCacheNeverShows(t *testing.T) {
+	env, c := start(t, objects(secret("s", "u1", withData("ca", "ns", "t"))))
+	var reads atomic.Int32
+	env.Fake.PrependReactor("get", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return reads.Add(1) == 1, account("sa", "u1"), nil
+	})
+	env.Run(t, c)
+	env.EventuallyAsTimePasses(t, "the secret is deleted", time.Second, func() bool {
+		_, err := env.Client.CoreV1().Secrets("ns").Get(t.Context(), "s", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	if n := reads.Load(); n != 2 {
+		t.Errorf("the account was read %d times", n)
+	}
+}
+
 // Pins SAT-30.
 func TestDeletesOfADeadAccountAreAllAttempted(t *testing.T) {
 	env, c := start(t, objects(secret("s", "u1"), secret("t", "u1"), secret("u", "u1")))

@@ -39,7 +39,11 @@ func (c *tokenController) findAccount(ctx context.Context, k key) (*corev1.Servi
 	if err != nil || account != nil {
 		return account, err
 	}
-	return c.liveAccount(ctx, k.namespace, k.accountName, k.accountUID)
+	account, err = c.liveAccount(ctx, k.namespace, k.accountName, k.accountUID)
+	if account != nil {
+		c.loop.AddAfter(k, againAfter) // if it is deleted before the cache shows it, no event tells
+	}
+	return account, err
 }
 
 // reconcileAbsentSecret removes the references to a deleted Secret. An account that is not
@@ -63,7 +67,8 @@ func (c *tokenController) reconcileAbsentSecret(ctx context.Context, k key) erro
 	return nil
 }
 
-// againAfter is when a key is reconciled again after a conflict, if the cache shows no change of the Secret before.
+// againAfter is when a key is reconciled again after a conflict, if the cache shows no change of the Secret before, and
+// while the cache does not show the account.
 const againAfter = 10 * time.Second
 
 // deleteSecret deletes one incarnation of a Secret in the namespace of a key.

@@ -159,6 +159,18 @@ func TestALeaseThatIsNotCachedYetIsReadLive(t *testing.T) {
 	s.WantRequests(t, get, "get leases a")
 }
 
+// The lease comes and goes while the watch of leases is broken: no event tells of it. Pins SVGC-39.
+func TestALeaseThatTheCacheNeverShows(t *testing.T) {
+	lease := newLease("a")
+	s := newSubject(t, newStorageVersion("a=v1"), lease)
+	must.Succeed(t, s.Informers.Filtered(identities).Coordination().V1().Leases().Informer().GetIndexer().Replace(nil, "1"))
+	s.c.storageVersions.Add("apps.deployments")
+	s.Run(t, s.c)
+	controllertest.Eventually(t, "the lease is read", func() bool { return s.c.storageVersions.Inspect().Reconciled > 0 })
+	s.Remove(t, lease)
+	s.EventuallyAsTimePasses(t, "the StorageVersion is gone", time.Second, func() bool { return slices.Equal(s.shown(t), []string{"deleted"}) })
+}
+
 // The loss of an API server concerns every StorageVersion; its lease is read once a second.
 // Pins SVGC-34 and SVGC-36.
 func TestAnAnswerIsUsedAgainForASecond(t *testing.T) {
