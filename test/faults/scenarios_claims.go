@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"kcmd.dev/test/manager"
 )
@@ -61,11 +62,13 @@ func ephemeralVolume() Scenario {
 	}
 }
 
-// collect deletes objects of a kind whose pod is gone, as the garbage collector does.
+// collect deletes objects of a kind whose pod is gone, as the garbage collector does. It comes when caches that are
+// behind have caught up: what is made for such a pod until then is not collected over and over.
 func collect(kind schema.GroupVersionResource) func(context.Context, *world) error {
 	return func(ctx context.Context, w *world) error {
 		ticker := time.NewTicker(removal / 10)
 		defer ticker.Stop()
+		since := map[types.UID]time.Time{}
 		for {
 			select {
 			case <-ticker.C:
@@ -77,21 +80,29 @@ func collect(kind schema.GroupVersionResource) func(context.Context, *world) err
 				continue
 			}
 			for i := range list.Items {
-				collectOne(ctx, w, kind, &list.Items[i])
+				o := &list.Items[i]
+				if !isOrphan(ctx, w, o) {
+					continue
+				}
+				if _, known := since[o.GetUID()]; !known {
+					since[o.GetUID()] = time.Now()
+				}
+				if time.Since(since[o.GetUID()]) > 2*staleFor {
+					_ = w.client.Resource(kind).Namespace(w.namespace).Delete(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(o.GetUID()))})
+				}
 			}
 		}
 	}
 }
 
-func collectOne(ctx context.Context, w *world, kind schema.GroupVersionResource, o *unstructured.Unstructured) {
+// isOrphan reports whether the pod that controls an object is gone.
+func isOrphan(ctx context.Context, w *world, o *unstructured.Unstructured) bool {
 	owner := metav1.GetControllerOf(o)
 	if owner == nil || o.GetDeletionTimestamp() != nil {
-		return
+		return false
 	}
 	pod, err := w.client.Resource(pods).Namespace(w.namespace).Get(ctx, owner.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && pod.GetUID() != owner.UID {
-		_ = w.client.Resource(kind).Namespace(w.namespace).Delete(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(o.GetUID()))})
-	}
+	return apierrors.IsNotFound(err) || err == nil && pod.GetUID() != owner.UID
 }
 
 func claimProtection() Scenario {
