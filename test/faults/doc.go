@@ -28,6 +28,7 @@
 //	make faults                                  all faults, which takes hours
 //	make faults SCENARIO=statefulset FAULTS=50   50 faults of one scenario, drawn by chance
 //	make faults SCENARIO=statefulset/killed-after/create-pods-2   one of them
+//	make faults SCENARIO='(job|cronjob)$'        those of some scenarios; several may run side by side
 //	make faults RACE=-race                       under the race detector
 //
 // make faults adds what came of them to results/results.json, and make generate puts that into docs/proof.md.

@@ -16,8 +16,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
-	"sync"
+	"syscall"
 )
 
 // Count is how many faults of a pattern there are in a scenario, and how many of them were injected.
@@ -123,13 +124,25 @@ func load(path string) (Results, error) {
 	return decode(data)
 }
 
-// recording is held while a file is read and written.
-var recording sync.Mutex
+// lock waits until nobody else records in a folder, this process or another.
+func lock(folder string) (unlock func() error, err error) {
+	opened, err := os.Open(folder)
+	if err != nil {
+		return nil, fmt.Errorf("opening the folder of the results: %w", err)
+	}
+	if err := syscall.Flock(int(opened.Fd()), syscall.LOCK_EX); err != nil {
+		return nil, errors.Join(fmt.Errorf("locking the folder of the results: %w", err), opened.Close())
+	}
+	return opened.Close, nil
+}
 
-// Record adds a run of a scenario to a file. Scenarios of one process may be recorded side by side.
-func Record(path, scenario string, run Run) error {
-	recording.Lock()
-	defer recording.Unlock()
+// Record adds a run of a scenario to a file. Scenarios may be recorded side by side, by several processes too.
+func Record(path, scenario string, run Run) (err error) {
+	unlock, err := lock(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
 	all, err := load(path)
 	if err != nil {
 		return err

@@ -2,6 +2,8 @@ package results
 
 import (
 	"path/filepath"
+	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -84,6 +86,27 @@ func TestRecord(t *testing.T) {
 	each := Scenario{Faults: map[string]Count{"behind": {1, 2}}, Open: []string{"behind/pods-in-step-1"}}
 	if diff := cmp.Diff(Results{"one": each, "other": each}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestRecordsSideBySide(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "results.json")
+	var recording sync.WaitGroup
+	for n := range 50 {
+		recording.Go(func() {
+			if err := Record(path, strconv.Itoa(n), Run{Exist: map[string]int{"behind": 1}}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	recording.Wait()
+	got, err := load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 50 {
+		t.Errorf("%d of 50 scenarios are recorded", len(got))
 	}
 }
 
