@@ -53,6 +53,7 @@ type run struct {
 	world    *world
 	plane    *controlplane.ControlPlane
 	standby  bool
+	clock    clock.WithTicker // of the managers, nil for the real one
 
 	mu       sync.Mutex
 	replicas []*replica
@@ -75,8 +76,12 @@ func perform(ctx context.Context, plane *controlplane.ControlPlane, w *world, s 
 		return outcome{}, err
 	}
 	defer seen.stop()
-	if s.Leaps {
+	switch {
+	case s.Leaps:
 		w.clock = newLeapingClock()
+		r.clock = w.clock
+	case s.Clock != nil:
+		r.clock = s.Clock()
 	}
 	w.leader = r.leader
 	defer r.end()
@@ -186,7 +191,7 @@ func (r *run) begin(proxy *faultproxy.Proxy) (*replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	one.Manager, err = manager.Begin(r.ctx, r.plane, kcmruntime.Options{Clock: r.clock()}, func(c *manager.Config) {
+	one.Manager, err = manager.Begin(r.ctx, r.plane, kcmruntime.Options{Clock: r.clock}, func(c *manager.Config) {
 		c.ClientConnection.Kubeconfig = kubeconfig
 		harness.Settle(time.Millisecond)(c)
 		c.Serving.TLS.CertDirectory = filepath.Join(r.plane.Dir(), "serving") // made once: to make a key takes long
@@ -212,14 +217,6 @@ func (r *run) begin(proxy *faultproxy.Proxy) (*replica, error) {
 	defer r.mu.Unlock()
 	r.replicas = append(r.replicas, one)
 	return one, nil
-}
-
-// clock is that of the managers.
-func (r *run) clock() clock.WithTicker {
-	if r.scenario.Leaps {
-		return r.world.clock
-	}
-	return r.scenario.Clock
 }
 
 // first is the manager that was started first.

@@ -30,8 +30,9 @@ type Scenario struct {
 	// Bare has the scenario take place in a cluster without nodes, scheduler and kubelets: there are only the
 	// nodes that it creates.
 	Bare bool
-	// Clock is that of the controllers; the real one if it is nil.
-	Clock clock.WithTicker
+	// Clock makes that of the controllers, for each run: one that is fast is ahead of the API server by the longer,
+	// the longer it runs. The real one if it is nil.
+	Clock func() clock.WithTicker
 	// Leaps has each run have a clock of its own, which the script puts forward.
 	Leaps bool
 	// Before is done before the controllers begin. Optional.

@@ -18,8 +18,8 @@ import (
 
 var nodes = corev1.SchemeGroupVersion.WithResource("nodes")
 
-// fast is the clock of controllers that wait for half a minute or more.
-var fast = harness.FastClock()
+// fast makes the clock of controllers that wait for half a minute or more.
+var fast = harness.FastClock
 
 // Node creates a node.
 func Node(name string) Action {
