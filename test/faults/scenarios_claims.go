@@ -72,25 +72,31 @@ func collect(kind schema.GroupVersionResource) func(context.Context, *world) err
 		for {
 			select {
 			case <-ticker.C:
+				collectOnce(ctx, w, kind, since)
 			case <-ctx.Done():
 				return nil
 			}
-			list, err := w.client.Resource(kind).Namespace(w.namespace).List(ctx, metav1.ListOptions{})
-			if err != nil {
-				continue
-			}
-			for i := range list.Items {
-				o := &list.Items[i]
-				if !isOrphan(ctx, w, o) {
-					continue
-				}
-				if _, known := since[o.GetUID()]; !known {
-					since[o.GetUID()] = time.Now()
-				}
-				if time.Since(since[o.GetUID()]) > 2*staleFor {
-					_ = w.client.Resource(kind).Namespace(w.namespace).Delete(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(o.GetUID()))})
-				}
-			}
+		}
+	}
+}
+
+// collectOnce deletes those that have been orphans for long enough, and notes since when the others have.
+func collectOnce(ctx context.Context, w *world, kind schema.GroupVersionResource, since map[types.UID]time.Time) {
+	client := w.client.Resource(kind).Namespace(w.namespace)
+	list, err := client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return // the next round looks again
+	}
+	for i := range list.Items {
+		o := &list.Items[i]
+		if !isOrphan(ctx, w, o) {
+			continue
+		}
+		if _, known := since[o.GetUID()]; !known {
+			since[o.GetUID()] = time.Now()
+		}
+		if time.Since(since[o.GetUID()]) > 2*staleFor {
+			_ = client.Delete(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(o.GetUID()))})
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package vacprotection
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
@@ -164,7 +166,7 @@ func TestARefusedWriteIsRetriedUntilItSucceeds(t *testing.T) {
 	for name, is := range map[string]*storagev1.VolumeAttributesClass{"adding": class(unprotected), "removing": class(deleted)} {
 		t.Run(name, func(t *testing.T) {
 			env := controllertest.New(t, is)
-			env.RefuseIf(put, apierrors.NewConflict(storagev1.Resource("volumeattributesclasses"), "gold", nil), func(n int) bool { return n <= 2 })
+			env.RefuseIf(put, apierrors.NewInternalError(errors.New("boom")), func(n int) bool { return n <= 2 })
 			c, err := newController(env.Env, config{})
 			if err != nil {
 				t.Fatal(err)
@@ -179,6 +181,36 @@ func TestARefusedWriteIsRetriedUntilItSucceeds(t *testing.T) {
 			if got := env.Requests()[:3]; !slices.Equal(got, []string{put, put, put}) {
 				t.Errorf("requests are %q", got)
 			}
+		})
+	}
+}
+
+// The cache shows a version that the API server has no more. Pins VAC-32.
+func TestAfterAConflictTheClassIsReadLive(t *testing.T) {
+	const get = "get volumeattributesclasses gold"
+	newer := func(c *storagev1.VolumeAttributesClass) { c.ResourceVersion = "8" }
+	for name, tc := range map[string]struct {
+		cached, live *storagev1.VolumeAttributesClass
+		want         []string
+	}{
+		"it is still to be released":  {class(deleted), class(deleted, newer), []string{put, get, put}},
+		"it is still to be protected": {class(unprotected), class(unprotected, newer), []string{put, get, put}},
+		"it was released":             {class(deleted), class(deleted, unprotected, newer), []string{put, get}},
+		"it was protected":            {class(unprotected), class(newer), []string{put, get}},
+		"it is gone":                  {class(deleted), nil, []string{put, get}},
+		"it is another one":           {class(deleted), class(deleted, newer, func(c *storagev1.VolumeAttributesClass) { c.UID = "other" }), []string{put, get}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := begin(t, tc.cached)
+			s.RefuseIf(put, apierrors.NewConflict(storagev1.Resource("volumeattributesclasses"), "gold", nil), func(n int) bool { return n == 1 })
+			s.Fake.PrependReactor("get", "volumeattributesclasses", func(clienttesting.Action) (bool, runtime.Object, error) {
+				if tc.live == nil {
+					return true, nil, apierrors.NewNotFound(storagev1.Resource("volumeattributesclasses"), "gold")
+				}
+				return true, tc.live, nil
+			})
+			s.MustReconcile(t)
+			s.WantRequests(t, tc.want...)
 		})
 	}
 }

@@ -2,7 +2,12 @@ package vacprotection
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"kcmd.dev/pkg/controllers/kit/protection"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -13,10 +18,9 @@ func (c *protectionController) reconcile(ctx context.Context, name string) error
 	if !found {
 		return err
 	}
-	update := c.Client.StorageV1().VolumeAttributesClasses().Update
 	switch {
 	case finalizer.IsMissing(class):
-		if err := protection.Add(ctx, finalizer, class, update); err != nil {
+		if err := c.change(ctx, class, finalizer.IsMissing, protection.Add); err != nil {
 			return fmt.Errorf("protecting volume attributes class %s: %w", name, err)
 		}
 	case finalizer.Blocks(class):
@@ -27,11 +31,36 @@ func (c *protectionController) reconcile(ctx context.Context, name string) error
 		if used {
 			return nil
 		}
-		if err := protection.Remove(ctx, finalizer, class, update); err != nil {
+		if err := c.change(ctx, class, finalizer.Blocks, protection.Remove); err != nil {
 			return fmt.Errorf("releasing volume attributes class %s: %w", name, err)
 		}
 	}
 	return nil
+}
+
+type (
+	update = protection.Update[*storagev1.VolumeAttributesClass]
+	change = func(context.Context, protection.Finalizer, *storagev1.VolumeAttributesClass, update) error
+)
+
+// change makes a change to the finalizers of a class. After a conflict, which means that the cache is behind, it is made
+// to what the API server has, if that still needs it: nobody knows when the cache will have caught up.
+func (c *protectionController) change(ctx context.Context, class *storagev1.VolumeAttributesClass, needs func(metav1.Object) bool, apply change) error {
+	classes := c.Client.StorageV1().VolumeAttributesClasses()
+	err := apply(ctx, finalizer, class, classes.Update)
+	if !apierrors.IsConflict(err) {
+		return err
+	}
+	live, failed := classes.Get(ctx, class.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(failed):
+		return nil
+	case failed != nil:
+		return errors.Join(err, failed)
+	case live.UID != class.UID || !needs(live):
+		return nil // the event of that queues it
+	}
+	return apply(ctx, finalizer, live, classes.Update)
 }
 
 // isUsed reports whether a volume or a claim refers to a class.
