@@ -215,6 +215,14 @@ func TestAfterAConflictTheClassIsReadLive(t *testing.T) {
 	}
 }
 
+// Pins VAC-32.
+func TestAClassThatIsGoneIsWrittenOnce(t *testing.T) {
+	s, _ := begin(t, class(deleted))
+	s.Refuse(put, apierrors.NewNotFound(storagev1.Resource("volumeattributesclasses"), "gold"))
+	s.MustReconcile(t)
+	s.WantRequests(t, put)
+}
+
 func TestWhatIsQueued(t *testing.T) {
 	isClass := func(changes ...func(*storagev1.VolumeAttributesClass)) func(*protectionController) {
 		return func(c *protectionController) { c.classSeen(reconcile.Fresh, class(changes...)) }
