@@ -26,8 +26,8 @@ func leadership() []Case {
 				"its health page said that all was well.",
 			Edits: []Edit{{
 				File: election + "/elector.go",
-				Old:  "		after := e.step(ctx)\n		e.publish()\n",
-				New:  "		after := e.step(ctx)\n		e.publish()\n		if e.termID > 0 && e.State().Term == nil {\n			<-ctx.Done()\n		}\n",
+				Old:  "		e.noteDecided()\n		e.publish()\n",
+				New:  "		e.noteDecided()\n		e.publish()\n		if e.termID > 0 && e.State().Term == nil {\n			<-ctx.Done()\n		}\n",
 			}},
 			Caught: Test{election, "TestLostLeaseEndsTheTermInTimeAndIsRegained", ""},
 		},
