@@ -76,13 +76,7 @@ func perform(ctx context.Context, plane *controlplane.ControlPlane, w *world, s 
 		return outcome{}, err
 	}
 	defer seen.stop()
-	switch {
-	case s.Leaps:
-		w.clock = newLeapingClock()
-		r.clock = w.clock
-	case s.Clock != nil:
-		r.clock = s.Clock()
-	}
+	r.setClock()
 	w.leader = r.leader
 	defer r.end()
 	for _, do := range s.Before {
@@ -119,6 +113,17 @@ func perform(ctx context.Context, plane *controlplane.ControlPlane, w *world, s 
 	r.others.Wait()
 	r.end()
 	return r.complete(context.WithoutCancel(ctx), seen, out)
+}
+
+// setClock makes the clock of the managers.
+func (r *run) setClock() {
+	switch {
+	case r.scenario.Leaps:
+		r.world.clock = newLeapingClock()
+		r.clock = r.world.clock
+	case r.scenario.Clock != nil:
+		r.clock = r.scenario.Clock()
+	}
 }
 
 // complete adds to an outcome what is known when the managers have ended.
