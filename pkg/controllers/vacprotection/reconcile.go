@@ -43,8 +43,9 @@ type (
 	change = func(context.Context, protection.Finalizer, *storagev1.VolumeAttributesClass, update) error
 )
 
-// change makes a change to the finalizers of a class, unless that is gone. After a conflict, which means that the cache is behind, it is made
-// to what the API server has, if that still needs it: nobody knows when the cache will have caught up.
+// change makes a change to the finalizers of a class, unless that is gone. After a conflict, which means that the cache
+// is behind, it is made to what the API server has, if that still needs it: nobody knows when the cache will have caught
+// up.
 func (c *protectionController) change(ctx context.Context, class *storagev1.VolumeAttributesClass, needs func(metav1.Object) bool, apply change) error {
 	classes := c.Client.StorageV1().VolumeAttributesClasses()
 	err := apply(ctx, finalizer, class, classes.Update)
