@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -302,9 +303,14 @@ func TestTheFirstDecisionIsTold(t *testing.T) {
 					s.run(t, tc.leads, defaults)
 					synctest.Wait()
 				}
+				var mu sync.Mutex
 				var told []State
 				b := s.runWith(t, "b", defaults, func(o *Options) {
-					o.OnChange = func(state State) { told = append(told, state) }
+					o.OnChange = func(state State) {
+						mu.Lock()
+						defer mu.Unlock()
+						told = append(told, state)
+					}
 				})
 				s.do(func() { b.down = tc.down })
 				if !tc.led && !tc.decided {
@@ -317,9 +323,11 @@ func TestTheFirstDecisionIsTold(t *testing.T) {
 				if got := b.State(); got.Decided != tc.decided || (got.Term != nil) != tc.led {
 					t.Errorf("state %+v", got)
 				}
+				mu.Lock()
 				if got := len(told) > 0 && told[0].Decided; got != tc.decided || len(told) > 1 {
 					t.Errorf("told %+v", told)
 				}
+				mu.Unlock()
 				pass(2 * time.Second)
 			})
 		})
