@@ -62,7 +62,7 @@ func (c *cronJobController) reconcile(ctx context.Context, cached *batchv1.CronJ
 	return nil
 }
 
-// againAfter is when a Job is looked at again that could not be deleted, or that exists and is not shown by the cache:
+// againAfter is when a Job is reconciled again that could not be deleted, or that exists and is not shown by the cache:
 // if it is deleted before the cache shows it, no event tells.
 const againAfter = 10 * time.Second
 

@@ -14,7 +14,7 @@ import (
 	"kcmd.dev/pkg/controller"
 )
 
-// Observer is told what became of every write of a Set, also of those that were refused before
+// Observer receives the outcome of every write of a Set, also of those that were refused before
 // they were sent. It must not block, and is called from several goroutines.
 type Observer interface {
 	// Observe is called once per write. ctx is the context of the request.

@@ -72,7 +72,7 @@ type State struct {
 	// does not exist. A standby sees a change at once. The holder sees what others wrote
 	// after its next renewal, within RetryPeriod.
 	Annotations map[string]string
-	// Decided is set once the lease has been looked at, and taken if it was free, or that has
+	// Decided is set once the lease has been read, and taken if it was free, or that has
 	// failed.
 	Decided bool
 }
