@@ -16,9 +16,6 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// againAfter is when the ConfigMap is reconciled again after a conflict, if the cache shows no change of it before.
-const againAfter = 10 * time.Second
-
 func (s *signer) reconcile(ctx context.Context, key types.NamespacedName) error {
 	info, found, err := reconcile.Found(s.configMaps.Get(key.Name))
 	if !found {
@@ -44,7 +41,7 @@ func (s *signer) reconcile(ctx context.Context, key types.NamespacedName) error 
 	info.Data = data
 	_, err = s.Client.CoreV1().ConfigMaps(key.Namespace).Update(ctx, info, metav1.UpdateOptions{})
 	if apierrors.IsConflict(err) {
-		s.loop.AddAfter(key, againAfter)
+		s.loop.AddAfter(key, reconcile.RecheckAfter)
 		return nil
 	}
 	if err == nil || apierrors.IsNotFound(err) {

@@ -62,10 +62,6 @@ func (c *cronJobController) reconcile(ctx context.Context, cached *batchv1.CronJ
 	return nil
 }
 
-// againAfter is when a Job is reconciled again that could not be deleted, or that exists and is not shown by the cache:
-// if it is deleted before the cache shows it, no event tells.
-const againAfter = 10 * time.Second
-
 // within has the CronJob reconciled again after a delay, or before.
 func (s *pass) within(delay time.Duration) {
 	if s.again == nil || *s.again > delay {
@@ -114,7 +110,7 @@ func (s *pass) prune(ctx context.Context) {
 			continue
 		}
 		if s.delete(ctx, job) != nil {
-			s.within(againAfter)
+			s.within(reconcile.RecheckAfter)
 		}
 	}
 }
@@ -206,7 +202,7 @@ func (s *pass) trackActive(ctx context.Context) error {
 		switch {
 		case err == nil:
 			if job.UID == ref.UID && metav1.IsControlledBy(job, s.cj) {
-				s.within(againAfter)
+				s.within(reconcile.RecheckAfter)
 			}
 		case apierrors.IsNotFound(err):
 			s.record(s.cj, missingJob(ref.Name))

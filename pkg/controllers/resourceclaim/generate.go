@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -23,10 +22,6 @@ import (
 
 // pageSize is the page size of live lists of claims.
 const pageSize = 500
-
-// againAfter is when an owner is reconciled again whose claim the cache does not show yet. If the claim is deleted before
-// it does, no event tells.
-const againAfter = 10 * time.Second
 
 // owner is a pod or a PodGroup that claims are generated for.
 type owner struct {
@@ -112,7 +107,7 @@ func (c *claimController) recorded(ctx context.Context, of owner, entry known) (
 		return nil, err
 	}
 	if i := slices.IndexFunc(all, func(c *resourcev1.ResourceClaim) bool { return c.Name == *entry.name }); i >= 0 {
-		c.queue.AddAfter(of.key, againAfter)
+		c.queue.AddAfter(of.key, reconcile.RecheckAfter)
 		return all[i], nil
 	}
 	claim, err = c.Client.ResourceV1().ResourceClaims(of.GetNamespace()).Get(ctx, *entry.name, metav1.GetOptions{})

@@ -3,7 +3,6 @@ package satoken
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,7 +40,7 @@ func (c *tokenController) findAccount(ctx context.Context, k key) (*corev1.Servi
 	}
 	account, err = c.liveAccount(ctx, k.namespace, k.accountName, k.accountUID)
 	if account != nil {
-		c.loop.AddAfter(k, againAfter) // if it is deleted before the cache shows it, no event tells
+		c.loop.AddAfter(k, reconcile.RecheckAfter)
 	}
 	return account, err
 }
@@ -67,10 +66,6 @@ func (c *tokenController) reconcileAbsentSecret(ctx context.Context, k key) erro
 	return nil
 }
 
-// againAfter is when a key is reconciled again after a conflict, if the cache shows no change of the Secret before, and
-// while the cache does not show the account.
-const againAfter = 10 * time.Second
-
 // deleteSecret deletes one incarnation of a Secret in the namespace of a key.
 func (c *tokenController) deleteSecret(ctx context.Context, k key, name string, uid types.UID) error {
 	err := c.Client.CoreV1().Secrets(k.namespace).Delete(ctx, name, metav1.DeleteOptions{
@@ -83,7 +78,7 @@ func (c *tokenController) deleteSecret(ctx context.Context, k key, name string, 
 // changed: the event of the change enqueues it again.
 func (c *tokenController) concluded(k key, doing, name string, err error) error {
 	if apierrors.IsConflict(err) {
-		c.loop.AddAfter(k, againAfter)
+		c.loop.AddAfter(k, reconcile.RecheckAfter)
 		return nil
 	}
 	if err == nil || apierrors.IsNotFound(err) {

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	apiserverinternalv1alpha1 "k8s.io/api/apiserverinternal/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/storageversion"
 	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // reconcileLease removes the entries of an API server from all StorageVersions, unless its lease
@@ -33,10 +34,6 @@ func (c *collector) reconcileLease(ctx context.Context, id string) error {
 	return errors.Join(failures...)
 }
 
-// againAfter is when a StorageVersion is reconciled again because of a lease that the cache does not show yet. If the
-// lease is deleted before it does, no event tells.
-const againAfter = 10 * time.Second
-
 // reconcileStorageVersion removes the entries of a StorageVersion whose API servers do not exist.
 func (c *collector) reconcileStorageVersion(ctx context.Context, name string) error {
 	sv, err := c.Client.InternalV1alpha1().StorageVersions().Get(ctx, name, metav1.GetOptions{})
@@ -55,7 +52,7 @@ func (c *collector) reconcileStorageVersion(ctx context.Context, name string) er
 		}
 		gone[id] = !valid
 		if valid && !c.servers.cached(id) {
-			c.storageVersions.AddAfter(name, againAfter)
+			c.storageVersions.AddAfter(name, reconcile.RecheckAfter)
 		}
 	}
 	return c.keep(ctx, sv, without(sv.Status.StorageVersions, gone))

@@ -3,7 +3,6 @@ package tokencleaner
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,16 +34,13 @@ func (c *cleaner) reconcile(ctx context.Context, key types.NamespacedName) error
 	return nil
 }
 
-// againAfter is when a token is reconciled again after a conflict, if the cache shows no change of it before.
-const againAfter = 10 * time.Second
-
 // delete deletes a token, unless it has changed since it was cached.
 func (c *cleaner) delete(ctx context.Context, secret *corev1.Secret) error {
 	err := c.Client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion},
 	})
 	if apierrors.IsConflict(err) {
-		c.loop.AddAfter(reconcile.KeyOf(secret), againAfter)
+		c.loop.AddAfter(reconcile.KeyOf(secret), reconcile.RecheckAfter)
 		return nil
 	}
 	if err == nil || apierrors.IsNotFound(err) {
