@@ -125,7 +125,7 @@ func BenchmarkCachedPod(b *testing.B) {
 	}
 	whole := func(obj any) (any, error) { return obj, nil }
 	for name, transform := range map[string]cache.TransformFunc{
-		"whole": whole, "stripped": StripManagedFields, "shrunk": ShrinkPod, "shrunk and shared": newSharing().shrinkPod,
+		"whole": whole, "stripped": StripManagedFields, "shrunk": ShrinkPod, "shrunk and shared": newPodSharing().shrink,
 	} {
 		b.Run(name, func(b *testing.B) {
 			const n = 5000
@@ -173,7 +173,7 @@ func replicaOf(p *corev1.Pod, n int) *corev1.Pod {
 
 // BenchmarkTransformPod is what is done to one pod when it arrives.
 func BenchmarkTransformPod(b *testing.B) {
-	for name, transform := range map[string]cache.TransformFunc{"shrunk": ShrinkPod, "shrunk and shared": newSharing().shrinkPod} {
+	for name, transform := range map[string]cache.TransformFunc{"shrunk": ShrinkPod, "shrunk and shared": newPodSharing().shrink} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			pods := make([]*corev1.Pod, 0, 1000)

@@ -3,18 +3,23 @@ package informers
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"runtime"
 	"testing"
 	"time"
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/test/must"
 )
 
 // decoded is a pod as an informer gets it: no part of it belongs to another one.
@@ -31,9 +36,9 @@ func decoded(t testing.TB, p *corev1.Pod) *corev1.Pod {
 	return fresh
 }
 
-func arrive(t testing.TB, s *sharing, p *corev1.Pod) *corev1.Pod {
+func arrive(t testing.TB, s *podSharing, p *corev1.Pod) *corev1.Pod {
 	t.Helper()
-	out, err := s.shrinkPod(decoded(t, p))
+	out, err := s.shrink(decoded(t, p))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +61,7 @@ func same[M ~map[K]V, K comparable, V any](a, b M) bool {
 }
 
 func TestPodsOfOneTemplateShareWhatIsEqual(t *testing.T) {
-	s := newSharing()
+	s := newPodSharing()
 	first, second := arrive(t, s, replicaOf(typicalPod(), 1)), arrive(t, s, replicaOf(typicalPod(), 2))
 	switch {
 	case !same(first.Labels, second.Labels):
@@ -79,7 +84,7 @@ func TestPodsOfOneTemplateShareWhatIsEqual(t *testing.T) {
 }
 
 func TestContainersThatDifferShareWhatIsEqual(t *testing.T) {
-	s := newSharing()
+	s := newPodSharing()
 	other := replicaOf(typicalPod(), 2)
 	other.Spec.Containers[0].Ports[0].ContainerPort = 81
 	first, second := arrive(t, s, replicaOf(typicalPod(), 1)), arrive(t, s, other)
@@ -169,7 +174,7 @@ func TestSharingChangesNothing(t *testing.T) {
 	for relative, prepare := range differences {
 		for name, change := range differences {
 			t.Run(relative+" then "+name, func(t *testing.T) {
-				s := newSharing()
+				s := newPodSharing()
 				before := typicalPod()
 				prepare(before)
 				kept := arrive(t, s, before)
@@ -194,21 +199,78 @@ func TestSharingChangesNothing(t *testing.T) {
 }
 
 func TestATransformedPodIsLeftAlone(t *testing.T) {
-	s := newSharing()
+	s := newPodSharing()
 	pod := arrive(t, s, typicalPod())
-	again, err := s.shrinkPod(pod)
+	again, err := s.shrink(pod)
 	if err != nil || again != any(pod) {
 		t.Errorf("got %p, %v, want the same pod", again, err)
 	}
 	tombstone := cache.DeletedFinalStateUnknown{Key: "a/b"}
-	if got, err := s.shrinkPod(tombstone); err != nil || got != any(tombstone) {
+	if got, err := s.shrink(tombstone); err != nil || got != any(tombstone) {
 		t.Errorf("got %v, %v, want the tombstone", got, err)
+	}
+}
+
+// jobOf is a Job of a CronJob as an informer gets it.
+func jobOf(t testing.TB, name, cronJob string) *batchv1.Job {
+	t.Helper()
+	pod := typicalPod()
+	job := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, ManagedFields: pod.ManagedFields},
+		Spec:       batchv1.JobSpec{Parallelism: ptr.To(int32(1)), Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: pod.Labels}, Spec: pod.Spec}},
+	}
+	if cronJob != "" {
+		job.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(cronJob), Controller: ptr.To(true)}}
+	}
+	fresh := &batchv1.Job{}
+	must.Succeed(t, fresh.Unmarshal(must.Get(job.Marshal())(t)))
+	return fresh
+}
+
+func TestObjectsOfOneControllerShareTheirTemplates(t *testing.T) {
+	transform := DefaultTransforms()[batchv1.SchemeGroupVersion.WithResource("jobs")]
+	arrived := func(name, cronJob string) *batchv1.Job {
+		job := jobOf(t, name, cronJob)
+		want := job.DeepCopy()
+		want.ManagedFields = nil
+		if got := must.Get(transform(job))(t); got != any(job) || !reflect.DeepEqual(job, want) {
+			t.Errorf("%s was changed: %s", name, cmp.Diff(want, got))
+		}
+		return job
+	}
+	first, alone, second, stranger := arrived("a-1", "a"), arrived("alone", ""), arrived("a-2", "a"), arrived("b-1", "b")
+	containers := func(job *batchv1.Job) *corev1.Container { return &job.Spec.Template.Spec.Containers[0] }
+	switch {
+	case containers(first) != containers(second):
+		t.Error("Jobs of one CronJob do not share their containers")
+	case first.Spec.Parallelism != second.Spec.Parallelism:
+		t.Error("Jobs of one CronJob do not share their settings")
+	case containers(first) == containers(stranger), containers(first) == containers(alone):
+		t.Error("Jobs of different controllers were compared")
+	}
+	if another := arrived("another", ""); containers(alone) != containers(another) {
+		t.Error("Jobs without a controller do not share their containers")
+	}
+}
+
+func TestASharedObjectIsLeftAlone(t *testing.T) {
+	transform := DefaultTransforms()[batchv1.SchemeGroupVersion.WithResource("jobs")]
+	must.Get(transform(jobOf(t, "first", "")))(t)
+	second := jobOf(t, "second", "")
+	second.ManagedFields = nil // as in the cache
+	containers := &second.Spec.Template.Spec.Containers[0]
+	if got := must.Get(transform(second))(t); got != any(second) || &second.Spec.Template.Spec.Containers[0] != containers {
+		t.Error("an object in the cache was changed")
+	}
+	tombstone := cache.DeletedFinalStateUnknown{Key: "a/b", Obj: second}
+	if got := must.Get(transform(tombstone))(t); got != any(tombstone) {
+		t.Errorf("got %v, want the tombstone", got)
 	}
 }
 
 // TestFamiliesThatDiedOutAreForgotten makes many families of one pod each, such as Jobs.
 func TestFamiliesThatDiedOutAreForgotten(t *testing.T) {
-	s := newSharing()
+	s := newPodSharing()
 	for n := range 4 * firstSweep {
 		pod := typicalPod()
 		pod.GenerateName = fmt.Sprintf("job-%d-", n)

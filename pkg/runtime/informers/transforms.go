@@ -1,6 +1,8 @@
 package informers
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,10 +29,10 @@ func Shrunk(obj any) bool {
 
 // DefaultTransforms returns what is dropped from each kind, besides managedFields.
 //
-// Only pods are shrunk, and share equal parts: there are more of them than of any other kind, and
-// no controller here needs most of what a kubelet does. Kinds that carry a pod template keep it,
-// since it is compared and copied; nodes keep all, since their status is updated with whole
-// objects.
+// Only pods are shrunk: there are more of them than of any other kind, and no controller here needs
+// most of what a kubelet does. Kinds that carry a pod template keep it, since it is compared and
+// copied; nodes keep all, since their status is updated with whole objects. Of all of these, those
+// that are alike share what is equal.
 //
 // What pods keep, and for whom. All that is not named below as dropped is kept.
 //
@@ -60,8 +62,20 @@ func Shrunk(obj any) bool {
 // statuses, the mounts, the images, the ID of the container, since when it runs, and how the
 // one before it ended.
 func DefaultTransforms() Transforms {
+	core, apps, batch := corev1.SchemeGroupVersion.WithResource, appsv1.SchemeGroupVersion.WithResource, batchv1.SchemeGroupVersion.WithResource
 	return Transforms{
-		corev1.SchemeGroupVersion.WithResource("pods"): newSharing().shrinkPod,
+		core("pods"):                   newPodSharing().shrink,
+		core("nodes"):                  shareWithSiblings[corev1.Node](),
+		core("services"):               shareWithSiblings[corev1.Service](),
+		core("persistentvolumes"):      shareWithSiblings[corev1.PersistentVolume](),
+		core("persistentvolumeclaims"): shareWithSiblings[corev1.PersistentVolumeClaim](),
+		core("replicationcontrollers"): shareWithSiblings[corev1.ReplicationController](),
+		apps("deployments"):            shareWithSiblings[appsv1.Deployment](),
+		apps("replicasets"):            shareWithSiblings[appsv1.ReplicaSet](),
+		apps("statefulsets"):           shareWithSiblings[appsv1.StatefulSet](),
+		apps("daemonsets"):             shareWithSiblings[appsv1.DaemonSet](),
+		batch("jobs"):                  shareWithSiblings[batchv1.Job](),
+		batch("cronjobs"):              shareWithSiblings[batchv1.CronJob](),
 	}
 }
 
