@@ -47,9 +47,14 @@ type lanes[K comparable] struct {
 	waiting   map[K]place
 	taken     map[K]trigger // of keys that were popped and that nobody has begun
 	delayed   map[K]delay   // when keys are added that wait for a time
+	most      int           // how many keys waited at most since waiting was made
 	queues    [2]fifo[K]
 	turn      int
 }
+
+// keptPlaces is how many places of waiting keys are kept once none waits. A map never shrinks, and at the start of
+// a controller every key waits.
+const keptPlaces = 1024
 
 // place is the lane of a waiting key, and since when it has been waiting.
 type place struct {
@@ -127,6 +132,7 @@ func (l *lanes[K]) Push(key K) {
 	defer l.mu.Unlock()
 	lane := l.take(key)
 	l.waiting[key] = place{lane: lane, since: l.clock.Now()}
+	l.most = max(l.most, len(l.waiting))
 	l.queues[lane.priority].push(key)
 	l.onPushed()
 }
@@ -183,6 +189,9 @@ func (l *lanes[K]) Pop() K {
 	l.onPopped(l.clock.Since(at.since))
 	l.taken[key] = at.lane.trigger
 	delete(l.waiting, key)
+	if len(l.waiting) == 0 && l.most > keptPlaces {
+		l.waiting, l.most = map[K]place{}, 0
+	}
 	return key
 }
 
