@@ -113,7 +113,7 @@ func startUpstream(plane *controlplane.ControlPlane, binary string, args []strin
 		Args:    args,
 		Env:     []string{"HOME=" + folder, "KUBECONFIG="},
 		Dir:     folder,
-		LogFile: filepath.Join(folder, "manager.log"),
+		LogFile: filepath.Join(folder, "logs", "manager.log"),
 	})
 }
 

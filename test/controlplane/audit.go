@@ -53,9 +53,7 @@ type Filter func(*auditv1.Event) bool
 
 func (c *ControlPlane) auditPolicyFile() string { return c.path("audit-policy.yaml") }
 
-// auditLogFile is in a folder of its own: managers watch the folders of the files that they read, and
-// would be notified of each request.
-func (c *ControlPlane) auditLogFile() string { return c.path(filepath.Join("audit", "audit.log")) }
+func (c *ControlPlane) auditLogFile() string { return c.logFile("audit") }
 
 // auditRules say what is audited: the first rule that fits a request counts.
 func (o Options) auditRules() []auditv1.PolicyRule {

@@ -174,7 +174,7 @@ func (c *ControlPlane) spec(name string, args ...string) process.Spec {
 		Args:    args,
 		Env:     []string{"HOME=" + c.dir, "KUBECONFIG="},
 		Dir:     c.dir,
-		LogFile: c.path(name + ".log"),
+		LogFile: c.logFile(name),
 	}
 }
 

@@ -217,7 +217,7 @@ func (c *ControlPlane) discardServers() error {
 	defer c.mu.Unlock()
 	err := stopAll(c.running)
 	for _, p := range c.running {
-		err = errors.Join(err, os.Remove(c.path(p.Name()+".log")))
+		err = errors.Join(err, os.Remove(c.logFile(p.Name())))
 	}
 	c.running = nil
 	return errors.Join(err, os.RemoveAll(c.etcdData()))

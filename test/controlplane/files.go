@@ -29,6 +29,12 @@ type credentials struct {
 
 func (c *ControlPlane) path(name string) string { return filepath.Join(c.dir, name) }
 
+// logFile returns the path of the log of a program. Logs are in a folder of their own: managers watch the folders of
+// the files that they read, and every line would wake them.
+func (c *ControlPlane) logFile(program string) string {
+	return c.path(filepath.Join("logs", program+".log"))
+}
+
 // Dir returns the folder with data, logs (*.log), certificates and kubeconfigs.
 func (c *ControlPlane) Dir() string { return c.dir }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -68,7 +67,7 @@ func RunTests(m *testing.M, o Options, set func(*ControlPlane)) (code int) {
 			code = 1
 		}
 	}()
-	defer logToFile(filepath.Join(c.Dir(), "libraries.log"))()
+	defer logToFile(c.logFile("libraries"))()
 	set(c)
 	return m.Run()
 }

@@ -62,12 +62,16 @@ func newInstance(cp *controlplane.ControlPlane, edit func(*Config)) (*instance, 
 	if err != nil {
 		return nil, err
 	}
-	return &instance{
+	i := &instance{
 		file:   f,
 		folder: folder,
 		url:    fmt.Sprintf("https://%s:%d", c.Serving.BindAddress, *c.Serving.Port),
 		client: client,
-	}, nil
+	}
+	if err := os.Mkdir(filepath.Dir(i.LogFile()), 0o700); err != nil {
+		return nil, fmt.Errorf("creating the folder of the manager's log: %w", err)
+	}
+	return i, nil
 }
 
 // freePort returns a port of the loopback address that nobody listens on, outside
@@ -110,11 +114,11 @@ func (i *instance) URL() string { return i.url }
 // Client returns a client of the endpoint that may do everything there.
 func (i *instance) Client() *http.Client { return i.client }
 
-// Dir returns the folder with the configuration and, in manager.log, the log.
+// Dir returns the folder with the configuration.
 func (i *instance) Dir() string { return i.folder }
 
-// LogFile returns the path of the log.
-func (i *instance) LogFile() string { return filepath.Join(i.folder, "manager.log") }
+// LogFile returns the path of the log. It is not beside the configuration, since a manager watches that folder.
+func (i *instance) LogFile() string { return filepath.Join(i.folder, "logs", "manager.log") }
 
 // Get reads a path of the endpoint, for example "/metrics" or
 // "/statusz?format=json". Every answer but 200 is an error.

@@ -43,7 +43,7 @@ type Spec struct {
 	Env []string
 	// Dir is the working directory; default: the parent's.
 	Dir string
-	// LogFile receives stdout and stderr, appended. It wins over Output.
+	// LogFile receives stdout and stderr, appended. Its folder is created. It wins over Output.
 	LogFile string
 	// Output receives stdout and stderr when LogFile is empty; nil discards them.
 	Output io.Writer
@@ -131,6 +131,9 @@ func (p *Process) run(started chan<- error, closeOutput func()) {
 func (s Spec) output() (io.Writer, func(), error) {
 	if s.LogFile == "" {
 		return s.Output, func() {}, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(s.LogFile), 0o700); err != nil {
+		return nil, nil, fmt.Errorf("creating the folder of the log of %s: %w", s.Name, err)
 	}
 	f, err := os.OpenFile(s.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

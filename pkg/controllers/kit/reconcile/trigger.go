@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"reflect"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,11 +53,20 @@ func kindOf(obj metav1.Object) string {
 		return partial.Kind
 	}
 	t := reflect.TypeOf(obj)
-	if _, ok := obj.(runtime.Object); ok && t.Kind() == reflect.Pointer {
-		return t.Elem().Name()
+	if kind, found := kinds.Load(t); found {
+		return kind.(string)
 	}
-	return ""
+	kind := ""
+	if _, ok := obj.(runtime.Object); ok && t.Kind() == reflect.Pointer {
+		kind = t.Elem().Name()
+	}
+	kinds.Store(t, kind)
+	return kind
 }
+
+// kinds are the kinds of types seen before, since the name of a type is slow to find. All notifications
+// ask.
+var kinds sync.Map // reflect.Type to string
 
 // String is the trigger as the status shows it.
 func (t trigger) String() string {
