@@ -25,7 +25,7 @@ type clientRequest struct {
 	losing *Fault
 	// last is the fault that nothing passes after; nil if there is none.
 	last *Fault
-	// answered is told the code of the answer.
+	// answered is called with the code of the answer.
 	answered func(code int)
 	// edit changes the answer; nil if it is passed on as it is.
 	edit func(*http.Response) error

@@ -116,7 +116,7 @@ func panicsIn(log io.Reader) []string {
 func (r *run) lastGoroutines(ctx context.Context) ([]string, error) {
 	var left []string
 	var failure error
-	_ = await.Nil(ctx, lingering, func(context.Context) error { // what is left is told below
+	_ = await.Nil(ctx, lingering, func(context.Context) error { // what is left is reported below
 		left = nil
 		for _, one := range r.replicas {
 			var stacks map[string]int

@@ -179,7 +179,7 @@ func podClaiming(name, node, claim string) Action {
 	return podAt(name, node, "  volumes: [{name: data, persistentVolumeClaim: {claimName: "+claim+"}}]")
 }
 
-// shows is that a node is told that a number of volumes are attached.
+// shows is that the status of a node names a number of attached volumes.
 func shows(node string, handles ...string) Condition {
 	var list string
 	for i, handle := range handles {
@@ -243,7 +243,7 @@ func attachDetach() Scenario {
 	}
 }
 
-// attached is that a node has a number of volumes attached, and is told so.
+// attached is that a node has a number of volumes attached, and that its status names them.
 func attached(node string, want int) Condition {
 	return func(ctx context.Context, w *world) error {
 		list, err := w.admin.StorageV1().VolumeAttachments().List(ctx, metav1.ListOptions{})
@@ -261,7 +261,7 @@ func attached(node string, want int) Condition {
 			return err
 		}
 		if told := len(n.Status.VolumesAttached); are != want || told != want {
-			return fmt.Errorf("%d volumes are attached to %s, which is told of %d, want %d", are, node, told, want)
+			return fmt.Errorf("%d volumes are attached to %s, whose status names %d, want %d", are, node, told, want)
 		}
 		return nil
 	}

@@ -6,7 +6,7 @@
 //     filter. It runs under the context of Informers.Start, never under that of a caller,
 //     and does one LIST (or streaming list) and one WATCH however many controllers use it. The
 //     first is a consistent read: it shows all that was stored when it began.
-//     One handler of it, its feed, hands what it is told to the handlers of all scopes.
+//     One handler of it, its feed, passes its notifications on to the handlers of all scopes.
 //  2. A Scope is the view of one instance of a controller. It is a client-go
 //     SharedInformerFactory. The scope holds a reference to each informer that is requested
 //     through it until Close, and its handlers and their resyncs end with Close. Objects

@@ -21,7 +21,7 @@ type Attacher struct {
 	Driver string
 
 	client kubernetes.Interface
-	failed func(error) // is told what goes wrong
+	failed func(error) // is called with each error
 
 	mu sync.Mutex
 	// idle has it do nothing, broken has it report an error instead.
@@ -29,7 +29,7 @@ type Attacher struct {
 	broken string
 }
 
-// NewAttacher makes an attacher that works while it runs. failed is told of requests that fail.
+// NewAttacher makes an attacher that works while it runs. failed is called with the errors of requests.
 func NewAttacher(client kubernetes.Interface, driver string, failed func(error)) *Attacher {
 	return &Attacher{Driver: driver, client: client, failed: failed}
 }
