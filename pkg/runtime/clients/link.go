@@ -258,7 +258,7 @@ func (l *lane) watch(req *http.Request) (*http.Response, error) {
 		l.leave()
 		return nil, err
 	}
-	body := &watchBody{ReadCloser: resp.Body}
+	body := &watchBody{ReadCloser: &batchedBody{ReadCloser: resp.Body}}
 	stay := context.AfterFunc(l.inUse, func() { body.move(ctx, cancel, began) })
 	body.done = sync.OnceFunc(func() {
 		stay()
