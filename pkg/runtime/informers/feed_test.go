@@ -11,7 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
+	"testing/synctest"
 	"weak"
 
 	corev1 "k8s.io/api/core/v1"
@@ -209,7 +209,7 @@ func TestAHandlerIsSyncedWhenItKnowsWhatTheStoreContained(t *testing.T) {
 		{name: "two objects", change: func(l *lagging) { l.set("a"); l.set("b"); l.set("a") }, passes: 3},
 		{name: "changes that come later", change: func(l *lagging) { l.set("a") }, passes: 1, later: 2},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
+		t.Run(tc.name, bubble(func(t *testing.T) {
 			source, _, add := newLagging(t, "a", "b")
 			first := add(follow(t))
 			source.pass(-1)
@@ -222,7 +222,7 @@ func TestAHandlerIsSyncedWhenItKnowsWhatTheStoreContained(t *testing.T) {
 				source.set("a")
 			}
 			for n := range tc.passes {
-				time.Sleep(5 * time.Millisecond) // it must not be synced, however long one waits
+				synctest.Wait()
 				if second.HasSynced() {
 					t.Fatalf("synced after %d changes of %d", n, tc.passes)
 				}
@@ -234,8 +234,13 @@ func TestAHandlerIsSyncedWhenItKnowsWhatTheStoreContained(t *testing.T) {
 			}
 			source.pass(-1)
 			eventually(t, "the rest", func() bool { return maps.Equal(seen.versions(), source.versions()) })
-		})
+		}))
 	}
+}
+
+// bubble runs a test in a bubble.
+func bubble(test func(*testing.T)) func(*testing.T) {
+	return func(t *testing.T) { synctest.Test(t, test) }
 }
 
 // TestHandlersThatComeAndGoMissNothing changes a store, passes changes on, and adds and removes handlers, all at the

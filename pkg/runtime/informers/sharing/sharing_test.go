@@ -187,7 +187,9 @@ func random[T any](t *testing.T, seed int64) []byte {
 	t.Helper()
 	object := new(T)
 	randfill.NewWithSeed(seed).NilChance(0.3).NumElements(1, 3).MaxDepth(20).Funcs(
-		func(q *resource.Quantity, c randfill.Continue) { *q = *resource.NewQuantity(c.Int63n(1000), resource.BinarySI) },
+		func(q *resource.Quantity, c randfill.Continue) {
+			*q = *resource.NewQuantity(c.Int63n(1000), resource.BinarySI)
+		},
 		func(at *metav1.Time, c randfill.Continue) { at.Time = time.Unix(1+c.Int63n(1<<30), 0) },
 		func(at *metav1.MicroTime, c randfill.Continue) { at.Time = time.Unix(1+c.Int63n(1<<30), 0) },
 		func(v *intstr.IntOrString, c randfill.Continue) { *v = intstr.FromInt32(c.Int31()) },
