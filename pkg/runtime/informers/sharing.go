@@ -41,30 +41,51 @@ func (s *podSharing) shrink(obj any) (any, error) {
 	if _, err := ShrinkPod(pod); err != nil {
 		return nil, err
 	}
-	if relative := s.meet(pod); relative != nil {
-		s.share(pod, relative)
-	}
 	pod.Spec.NodeName = canonical(pod.Spec.NodeName)
 	pod.Status.HostIP = canonical(pod.Status.HostIP)
 	if ips := pod.Status.PodIPs; len(ips) > 0 && ips[0].IP == pod.Status.PodIP {
 		ips[0].IP = pod.Status.PodIP
 	}
+	if relative := s.relative(pod); relative != nil {
+		s.share(pod, relative) // from here on parts of it belong to others
+	}
+	s.remember(pod)
 	return pod, nil
 }
 
-// meet returns the relative of a pod, nil if there is none, and remembers the pod for those that come
-// after it.
-func (s *podSharing) meet(pod *corev1.Pod) *corev1.Pod {
-	var relative *corev1.Pod
-	if pod.GenerateName != "" {
-		relative = s.byName.meet(family{pod.Namespace, pod.GenerateName}, pod)
-	}
-	if len(pod.Spec.Containers) > 0 {
-		if other := s.byImage.meet(family{pod.Namespace, pod.Spec.Containers[0].Image}, pod); relative == nil {
-			relative = other
+// relative returns the relative of a pod, nil if there is none.
+func (s *podSharing) relative(pod *corev1.Pod) *corev1.Pod {
+	if name, ok := sameName(pod); ok {
+		if relative := s.byName.last(name); relative != nil {
+			return relative
 		}
 	}
-	return relative
+	if image, ok := sameImage(pod); ok {
+		return s.byImage.last(image)
+	}
+	return nil
+}
+
+// remember has a pod be the relative of those that come after it.
+func (s *podSharing) remember(pod *corev1.Pod) {
+	if name, ok := sameName(pod); ok {
+		s.byName.remember(name, pod)
+	}
+	if image, ok := sameImage(pod); ok {
+		s.byImage.remember(image, pod)
+	}
+}
+
+// sameName and sameImage are the families of a pod, if it has them.
+func sameName(pod *corev1.Pod) (family, bool) {
+	return family{pod.Namespace, pod.GenerateName}, pod.GenerateName != ""
+}
+
+func sameImage(pod *corev1.Pod) (family, bool) {
+	if len(pod.Spec.Containers) == 0 {
+		return family{}, false
+	}
+	return family{pod.Namespace, pod.Spec.Containers[0].Image}, true
 }
 
 // shareWithSiblings returns a transform of whole objects that drops their managedFields and shares the
@@ -84,9 +105,10 @@ func shareWithSiblings[T any, P interface {
 		if controller := metav1.GetControllerOfNoCopy(object); controller != nil {
 			of.name = string(controller.UID)
 		}
-		if sibling := siblings.meet(of, object); sibling != nil {
+		if sibling := siblings.last(of); sibling != nil {
 			share(object, sibling)
 		}
+		siblings.remember(of, object)
 		return obj, nil
 	}
 }
@@ -109,21 +131,23 @@ func newRelatives[T any]() *relatives[T] {
 	return &relatives[T]{newest: map[family]weak.Pointer[T]{}, sweepAt: firstSweep}
 }
 
-// meet returns the last object of a family, nil if there is none, and remembers this one.
-func (r *relatives[T]) meet(of family, object *T) *T {
-	self := weak.Make(object)
+// last returns the newest object of a family, nil if there is none.
+func (r *relatives[T]) last(of family) *T {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	previous, known := r.newest[of]
-	r.newest[of] = self
-	if known {
-		return previous.Value()
-	}
-	if len(r.newest) >= r.sweepAt {
+	return r.newest[of].Value()
+}
+
+// remember is called with an object that is complete: others may be compared with it from now on.
+func (r *relatives[T]) remember(of family, object *T) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, known := r.newest[of]
+	r.newest[of] = weak.Make(object)
+	if !known && len(r.newest) >= r.sweepAt {
 		maps.DeleteFunc(r.newest, func(_ family, p weak.Pointer[T]) bool { return p.Value() == nil })
 		r.sweepAt = max(firstSweep, 2*len(r.newest))
 	}
-	return nil
 }
 
 // canonical returns the one copy of a string that many pods have, such as the name of a node.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 	"unsafe"
@@ -196,6 +197,25 @@ func TestSharingChangesNothing(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Two informers can have pods of one family, as one of a single namespace beside that of all. An object is a relative of
+// others only once it does not change any more, which the race detector checks.
+func TestObjectsOfTwoInformersShare(t *testing.T) {
+	s := newPodSharing()
+	jobs := DefaultTransforms()[batchv1.SchemeGroupVersion.WithResource("jobs")]
+	var informers sync.WaitGroup
+	for range 4 {
+		informers.Go(func() {
+			for n := range 50 {
+				arrive(t, s, replicaOf(typicalPod(), n))
+				if _, err := jobs(jobOf(t, "job", "")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	informers.Wait()
 }
 
 func TestATransformedPodIsLeftAlone(t *testing.T) {
