@@ -6,6 +6,7 @@ const (
 	cronjob = "pkg/controllers/cronjob"
 	daemons = "pkg/controllers/daemonset"
 	scaler  = "pkg/controllers/horizontalpodautoscaler"
+	budgets = "pkg/controllers/disruption"
 )
 
 // workloads are the cases of controllers that run pods.
@@ -78,6 +79,21 @@ func workloads() []Case {
 				New:  "",
 			}},
 			Caught: Test{scaler, "TestFromPods", ""},
+		},
+		{
+			Name:   "an eviction that a budget was charged for is forgotten",
+			Issues: []int{82149},
+			Story: "The controller wrote the status of a budget while the API server charged an eviction to it. After the conflict it " +
+				"wrote what it had computed before into the new version, without that eviction, and one pod too many could be evicted.",
+			Edits: []Edit{{
+				File: budgets + "/reconcile.go",
+				Old:  "	written, err := c.Client.PolicyV1().PodDisruptionBudgets(budget.Namespace).UpdateStatus(ctx, budget, metav1.UpdateOptions{})\n",
+				New: "	client := c.Client.PolicyV1().PodDisruptionBudgets(budget.Namespace)\n" +
+					"	written, err := client.UpdateStatus(ctx, budget, metav1.UpdateOptions{})\n" +
+					"	if live, failed := client.Get(ctx, budget.Name, metav1.GetOptions{}); apierrors.IsConflict(err) && failed == nil {\n" +
+					"		live.Status = budget.Status\n		written, err = client.UpdateStatus(ctx, live, metav1.UpdateOptions{})\n	}\n",
+			}},
+			Caught: Test{budgets, "TestConflicts", ""},
 		},
 	}
 }
