@@ -97,16 +97,16 @@ func TestDifference(t *testing.T) {
 
 func TestControllers(t *testing.T) {
 	var all []Result
-	for i, r := range []struct{ units, rss, heap, cpu float64 }{{0, 40, 10, 0.1}, {20, 50, 14, 0.2}, {40, 60, 20, 0.5}} {
-		figures := map[string]float64{RSS: r.rss, Anonymous: r.rss - 30, Heap: r.heap, CPU: r.cpu, Wall: 120}
+	for i, r := range []struct{ units, anonymous, heap, cpu float64 }{{0, 10, 10, 0.1}, {20, 20, 14, 0.2}, {40, 30, 20, 0.5}} {
+		figures := map[string]float64{RSS: 100 - r.anonymous, Anonymous: r.anonymous, Heap: r.heap, CPU: r.cpu, Wall: 120}
 		all = append(all, results(ControllersPhases[i], "controller", r.units, figures, 1)[1])
 	}
 	comparisons, _ := Aggregate(all)
 	wantLines(t, Controllers(comparisons),
-		"| 0 | 40.0 | 10.0 | 10.0 | 50 |",
-		"| 20 | 50.0 | 20.0 | 14.0 | 100 |",
-		"| 40 | 60.0 | 30.0 | 20.0 | 250 |",
-		"One more controller costs 512 KiB of memory, of it 256 KiB of live heap, and 5.0 ms of processor time per minute.",
+		"| 0 | 90.0 | 10.0 | 10.0 | 50 |",
+		"| 20 | 80.0 | 20.0 | 14.0 | 100 |",
+		"| 40 | 70.0 | 30.0 | 20.0 | 250 |",
+		"One more controller costs 512 KiB of anonymous memory, of it 256 KiB of live heap, and 5.0 ms of processor time per minute.",
 	)
 	if got := Controllers(comparisons[:2]); got != "" {
 		t.Errorf("without the last phase: %q", got)
