@@ -241,13 +241,16 @@ func TestReader(t *testing.T) {
 			}
 			client := fake.NewClientset(objects...)
 			client.PrependReactor("list", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				if o := a.(clienttesting.ListActionImpl).ListOptions; o.ResourceVersion != "7" || o.ResourceVersionMatch != metav1.ResourceVersionMatchNotOlderThan {
+					t.Errorf("asked for leases of version %q, match %q", o.ResourceVersion, o.ResourceVersionMatch)
+				}
 				if c.forbidden && a.GetNamespace() == metav1.NamespaceAll {
 					return true, nil, apierrors.NewForbidden(coordinationv1.Resource("leases"), "", nil)
 				}
 				return false, nil, nil
 			})
 			r := &Reader{Leases: client.CoordinationV1(), Main: mainLease}
-			got, err := r.Read(context.Background(), c.own)
+			got, err := r.Read(context.Background(), c.own, "7")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,8 +9,9 @@
 //     support claims leaves those of its predecessor unchanged.
 //  2. Claim, then read. Before the holder of a lease starts a controller, its claim is
 //     stored, and then it reads the other leases once. It starts what no other lease with a
-//     live foreign holder claims. Of two claimants, the second to write reads after the
-//     first has written: so at least one sees the other, and at most one starts.
+//     live foreign holder claims. What it reads is not older than its claim. Of two
+//     claimants, the second to write reads what the first has written: so at least one sees
+//     the other, and at most one starts.
 //  3. A claim is removed when the controller has stopped, not before. So a process that no
 //     longer sees it may start the controller.
 //  4. Permission lasts for one term of the lease. The end of a term, by the holder's own

@@ -25,10 +25,11 @@ type Reader struct {
 
 // Read returns the leases that are marked as this program's, of all namespaces or, if that is
 // forbidden, of the namespace of own, the lease that is asked for. It adds the main lease if
-// that is neither own nor marked: its holder may not support claims. The read is consistent:
-// it shows every write that was answered before it began.
-func (r *Reader) Read(ctx context.Context, own Lease) ([]coordinationv1.Lease, error) {
-	list, err := r.list(ctx, own.Namespace)
+// that is neither own nor marked: its holder may not support claims. The leases are at least as
+// new as written, the resource version of own with the claim of this process, or, if that is
+// empty, as of when the read began.
+func (r *Reader) Read(ctx context.Context, own Lease, written string) ([]coordinationv1.Lease, error) {
+	list, err := r.list(ctx, own.Namespace, written)
 	if err != nil {
 		return nil, fmt.Errorf("reading the claims of other leases: %w", err)
 	}
@@ -45,9 +46,14 @@ func (r *Reader) Read(ctx context.Context, own Lease) ([]coordinationv1.Lease, e
 	return append(list.Items, *main), nil
 }
 
-// list asks for the marked leases, without a resource version: that is a consistent read.
-func (r *Reader) list(ctx context.Context, namespace string) (*coordinationv1.LeaseList, error) {
-	options := metav1.ListOptions{LabelSelector: labels.SelectorFromSet(Labels()).String()}
+// list asks for the marked leases, not older than a resource version. A consistent read would take longer: when
+// anything has been written after the last lease, the API server waits until etcd confirms that its cache is current,
+// for which it asks every tenth of a second.
+func (r *Reader) list(ctx context.Context, namespace, written string) (*coordinationv1.LeaseList, error) {
+	options := metav1.ListOptions{LabelSelector: labels.SelectorFromSet(Labels()).String(), ResourceVersion: written}
+	if written != "" {
+		options.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
+	}
 	if !r.narrow.Load() {
 		list, err := r.Leases.Leases(metav1.NamespaceAll).List(ctx, options)
 		if !apierrors.IsForbidden(err) {

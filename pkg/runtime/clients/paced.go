@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/connrotation"
 )
 
@@ -23,8 +24,11 @@ const (
 // isPaced reports whether a watch belongs on a paced connection. Every node renews a Lease every ten
 // seconds, and nobody acts on a renewal; a cluster of 1,000 nodes sends 100 of them per second. Read
 // one by one, each wakes up the process: the connection, the decoder, the cache and its handlers.
+//
+// Who watches one Lease acts on it: a standby takes over what was released.
 func isPaced(req *http.Request) bool {
-	return strings.HasPrefix(req.URL.Path, "/apis/coordination.k8s.io/") && strings.HasSuffix(req.URL.Path, "/leases")
+	return strings.HasPrefix(req.URL.Path, "/apis/coordination.k8s.io/") && strings.HasSuffix(req.URL.Path, "/leases") &&
+		!strings.Contains(req.URL.Query().Get("fieldSelector"), metav1.ObjectNameField)
 }
 
 // pace suspends the pauses of paced connections for a time. The zero value suspends nothing.

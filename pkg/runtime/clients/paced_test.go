@@ -90,11 +90,13 @@ func TestAFullReadIsFollowedByAnother(t *testing.T) {
 
 func TestWatchesOfLeasesArePaced(t *testing.T) {
 	for path, want := range map[string]bool{
-		"/apis/coordination.k8s.io/v1/leases?watch=true":                            true,
-		"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases?watch=true": true,
-		"/api/v1/pods?watch=true":                                                   false,
-		"/apis/example.com/v1/leases?watch=true":                                    false,
-		"/apis/coordination.k8s.io/v1beta1/leasecandidates?watch=true":              false,
+		"/apis/coordination.k8s.io/v1/leases?watch=true":                                                                              true,
+		"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases?watch=true":                                                   true,
+		"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?fieldSelector=metadata.name%3Dkube-controller-manager&watch=true": false,
+
+		"/api/v1/pods?watch=true":                                      false,
+		"/apis/example.com/v1/leases?watch=true":                       false,
+		"/apis/coordination.k8s.io/v1beta1/leasecandidates?watch=true": false,
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://127.0.0.1"+path, nil)
 		if err != nil {

@@ -103,6 +103,11 @@ func (c *Connection) NewBarrier(ctx context.Context, left takeover.Versions, beg
 	})
 }
 
+// CachesOf are the complete caches that controllers use, or would use while they stand by.
+func (c *Connection) CachesOf(controllers []string) []takeover.Cache {
+	return c.informers.CachesOf(controllers)
+}
+
 // CatchUp makes a barrier that an instance waits for until caches contain everything that
 // this process has written so far. It lives until it is ended, not until ctx is.
 func (c *Connection) CatchUp(ctx context.Context) *takeover.Barrier {

@@ -17,8 +17,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// maxJitter spreads candidates that wait for the same lease to expire.
-const maxJitter = 100 * time.Millisecond
+// maxJitter spreads candidates that wait for the same lease to expire: if two are as fast, the API server refuses
+// one of them.
+const maxJitter = 20 * time.Millisecond
 
 // Options configure an Elector.
 type Options struct {

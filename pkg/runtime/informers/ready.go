@@ -2,6 +2,7 @@ package informers
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"kcmd.dev/pkg/runtime/takeover"
@@ -148,10 +149,28 @@ func (s *Scope) obstacleOf(b *base) (o obstacle, waits bool) {
 func (i *Informers) cacheOf(b *base) takeover.Cache {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	return b.cacheLocked()
+}
+
+func (b *base) cacheLocked() takeover.Cache {
 	return takeover.Cache{
 		Resource: b.key.resource,
 		Filter:   b.key.filter,
 		Store:    b.informer.GetIndexer(),
 		Started:  b.started,
 	}
+}
+
+// CachesOf returns the complete caches that scopes with these names hold, as a Barrier sees them.
+func (i *Informers) CachesOf(names []string) []takeover.Cache {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var caches []takeover.Cache
+	for _, b := range i.bases {
+		held := slices.ContainsFunc(slices.Collect(maps.Keys(b.refs)), func(s *Scope) bool { return slices.Contains(names, s.name) })
+		if held && b.informer.HasSynced() {
+			caches = append(caches, b.cacheLocked())
+		}
+	}
+	return caches
 }

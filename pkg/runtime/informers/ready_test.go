@@ -182,3 +182,36 @@ func TestAWaitForTheBarrierEnds(t *testing.T) {
 		t.Error("ready when the scope was closed")
 	}
 }
+
+func TestCachesOfControllers(t *testing.T) {
+	h := newHarness(t, pods(2)...)
+	for name, get := range map[string]func(*Scope){
+		"a": func(s *Scope) { s.Core().V1().Pods().Lister() },
+		"b": func(s *Scope) { s.Core().V1().Nodes().Lister() },
+	} {
+		s := h.open(ScopeOptions{Name: name, Dry: true})
+		get(s)
+		if got := h.CachesOf([]string{name}); len(got) > 0 {
+			t.Errorf("%s holds %v, which are not complete", name, got)
+		}
+		s.StartWithContext(t.Context())
+	}
+	if !h.WaitForCacheSync(t.Context()) {
+		t.Fatal("not synced")
+	}
+	for _, test := range []struct{ controllers, want []string }{
+		{[]string{"a"}, []string{"pods"}},
+		{[]string{"b", "c"}, []string{"nodes"}},
+		{[]string{"a", "b"}, []string{"nodes", "pods"}},
+		{nil, nil},
+	} {
+		var got []string
+		for _, c := range h.CachesOf(test.controllers) {
+			got = append(got, c.String())
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%v hold %v, want %v", test.controllers, got, test.want)
+		}
+	}
+}

@@ -14,7 +14,8 @@ import (
 	"kcmd.dev/pkg/runtime/takeover"
 )
 
-// beginTerm prepares the barrier of the controllers that start in a term of a lock.
+// beginTerm prepares the barrier of the controllers that start in a term of a lock. While they are granted and built,
+// the caches that they stood by with are compared.
 func (l *Leadership) beginTerm(k *Lock, t *election.Term) {
 	ledger := k.connection.Ledger()
 	if t.Acquired == nil {
@@ -32,6 +33,7 @@ func (l *Leadership) beginTerm(k *Lock, t *election.Term) {
 	k.held = transitions(t.Acquired)
 	// Not now: other things may have been done since, such as filling caches.
 	k.barrier, k.barriers = l.newBarrier(k, left, t.Began), map[string]*takeover.Barrier{}
+	k.barrier.Begin(k.connection.CachesOf(k.Controllers))
 }
 
 // heldBefore reports whether nobody held the lease between the last term and this one.

@@ -37,6 +37,8 @@ func (r remembering) NewBarrier(ctx context.Context, left takeover.Versions, beg
 	return takeover.New(ctx, takeover.Options{Left: left, Began: began, Ledger: r.ledger, Clock: clocktesting.NewFakeClock(start())})
 }
 
+func (r remembering) CachesOf([]string) []takeover.Cache { return nil }
+
 // lockOf is a lock with a lease and the controllers that go with it.
 func lockOf(lease claims.Lease, controllers ...string) *Lock {
 	k := &Lock{Lock: locks.Lock{Name: lease.Name, Controllers: controllers}, held: -1}

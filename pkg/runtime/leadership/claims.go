@@ -43,7 +43,11 @@ func (k *Lock) lookAround(ctx context.Context, term *election.Term, l *Leadershi
 		return nil, time.Time{}, err
 	}
 	read := l.options.Clock.Now()
-	leases, err := k.reader.Read(ctx, k.key.lease)
+	written := ""
+	if lease := k.elector.Lease(); lease != nil {
+		written = lease.ResourceVersion
+	}
+	leases, err := k.reader.Read(ctx, k.key.lease, written)
 	return leases, read, err
 }
 

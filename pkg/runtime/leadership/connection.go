@@ -25,6 +25,8 @@ type Connection interface {
 	// NewBarrier makes a barrier that controllers wait for until caches contain what was left
 	// to them by those who wrote until began, which is now if it is zero.
 	NewBarrier(ctx context.Context, left takeover.Versions, began time.Time) *takeover.Barrier
+	// CachesOf are the complete caches that controllers use, or would use while they stand by.
+	CachesOf(controllers []string) []takeover.Cache
 	// FlushEvents waits until what was recorded has been delivered, for a bounded time.
 	FlushEvents()
 	// CutAccounts discards requests of controllers with accounts of their own that are not

@@ -122,15 +122,23 @@ func (s *Supervisor) SetStartInterval(d time.Duration) {
 //   - no longer wanted: the instance is stopped
 //   - new or changed: a new instance is built, and started once the old one stopped
 //
-// It returns when all instances are built, not when they run. A controller that cannot be
-// built backs off and tries again; the failures are returned, with what was done.
+// Each controller is told as soon as its instance is built. It returns when all instances are built, not when they run. A
+// controller that cannot be built backs off and tries again; the failures are returned, with what was done.
 func (s *Supervisor) Synchronize(desired map[string]Want, cause Cause) ([]Done, error) {
-	prepared, err := s.Prepare(desired, cause)
-	return prepared.Commit(), err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]Done, 0, len(s.order))
+	var failures []error
+	for _, name := range s.order {
+		m, err := s.prepare(name, desired, cause)
+		all = append(all, m.commit())
+		failures = append(failures, err)
+	}
+	return all, errors.Join(failures...)
 }
 
-// Prepared is what a Synchronize is going to do. Either Commit or Discard is to be called,
-// before anything else is prepared.
+// Prepared is what a Synchronize would do. Either Commit or Discard is to be called, before
+// anything else is prepared.
 type Prepared struct {
 	supervisor *Supervisor
 	moves      []move
@@ -144,23 +152,35 @@ func (s *Supervisor) Prepare(desired map[string]Want, cause Cause) (*Prepared, e
 	prepared := &Prepared{supervisor: s}
 	var failures []error
 	for _, name := range s.order {
-		u := s.units[name]
-		want, ok := desired[name]
-		if !ok {
-			want = Want{State: Disabled}
-		}
-		if u.wanted.equal(want) {
-			prepared.moves = append(prepared.moves, move{unit: u, before: u.wanted, want: want, keep: true})
-			continue
-		}
-		m := u.prepare(want, cause)
-		m.before = u.wanted
-		if m.err != nil {
-			failures = append(failures, fmt.Errorf("%s: %w", name, m.err))
-		}
+		m, err := s.prepare(name, desired, cause)
 		prepared.moves = append(prepared.moves, m)
+		failures = append(failures, err)
 	}
 	return prepared, errors.Join(failures...)
+}
+
+// prepare builds what one controller needs. The error names it.
+func (s *Supervisor) prepare(name string, desired map[string]Want, cause Cause) (move, error) {
+	u := s.units[name]
+	want, ok := desired[name]
+	if !ok {
+		want = Want{State: Disabled}
+	}
+	if u.wanted.equal(want) {
+		return move{unit: u, before: u.wanted, want: want, keep: true}, nil
+	}
+	m := u.prepare(want, cause)
+	m.before = u.wanted
+	if m.err != nil {
+		return m, fmt.Errorf("%s: %w", name, m.err)
+	}
+	return m, nil
+}
+
+// commit tells a controller what to do, and returns what that was.
+func (m move) commit() Done {
+	m.unit.command(m)
+	return Done{Name: m.unit.d.Name, Before: m.before, After: m.want}
 }
 
 // Done is what one controller was told to do.
@@ -201,8 +221,7 @@ func (p *Prepared) Commit() []Done {
 	defer p.supervisor.mu.Unlock()
 	all := make([]Done, 0, len(p.moves))
 	for _, m := range p.moves {
-		m.unit.command(m)
-		all = append(all, Done{Name: m.unit.d.Name, Before: m.before, After: m.want})
+		all = append(all, m.commit())
 	}
 	return all
 }

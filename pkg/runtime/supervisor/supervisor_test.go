@@ -397,6 +397,22 @@ func TestASuccessorWaitsForItsPredecessorAndNobodyElseDoes(t *testing.T) {
 	}
 }
 
+// A lease that was won starts one controller after the other: the first does not wait for the last to be built.
+func TestAControllerStartsAsSoonAsItIsBuilt(t *testing.T) {
+	h := newHarness(t, "first", "last")
+	defer h.Shutdown()
+	h.builder.onBuild = map[string]func(){"last": func() {
+		h.eventually("first runs", func() bool { return h.status("first").State == Running })
+	}}
+	if err := h.Synchronize(wants(map[string]string{"first": "1", "last": "1"}), CauseLease, false); err != nil {
+		t.Fatal(err)
+	}
+	h.settle()
+	if s := h.status("last"); s.State != Running {
+		t.Errorf("last: %+v", s)
+	}
+}
+
 func TestTheNewestOfSeveralCommandsWins(t *testing.T) {
 	h := newHarness(t, "a")
 	defer h.Shutdown()

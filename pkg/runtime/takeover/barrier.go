@@ -1,6 +1,7 @@
 package takeover
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -28,7 +29,7 @@ const (
 	// read again.
 	rereadAfter = 10 * time.Second
 	// maxReads is how many consistent reads are under way at the same time.
-	maxReads = 4
+	maxReads = 16
 )
 
 // Cache is the cache of one informer.
@@ -97,6 +98,22 @@ func (b *Barrier) End() {
 	b.mu.Lock()   // no check begins from here on
 	b.mu.Unlock() //nolint:staticcheck // the point is to have waited
 	b.running.Wait()
+}
+
+// Begin checks caches before anybody waits for them: those of controllers that are about to start. The largest come
+// first, since they take longest.
+func (b *Barrier) Begin(caches []Cache) {
+	for _, c := range largestFirst(caches) {
+		b.Passed(c)
+	}
+}
+
+func largestFirst(caches []Cache) []Cache {
+	size := map[cache.Indexer]int{}
+	for _, c := range caches {
+		size[c.Store] = len(c.Store.ListKeys())
+	}
+	return slices.SortedFunc(slices.Values(caches), func(a, b Cache) int { return cmp.Compare(size[b.Store], size[a.Store]) })
 }
 
 // Passed returns a channel that is closed once the cache, which must be complete, contains

@@ -1,6 +1,8 @@
 package takeover
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -238,5 +240,37 @@ func TestABarrierThatEndsLetsNothingPass(t *testing.T) {
 			t.Error("passed")
 		default:
 		}
+	}
+}
+
+func TestTheLargestCacheComesFirst(t *testing.T) {
+	var caches []Cache
+	for name, size := range map[string]int{"small": 1, "large": 3, "medium": 2} {
+		var objects []*corev1.Pod
+		for i := range size {
+			objects = append(objects, pod(strconv.Itoa(i), "1", "10"))
+		}
+		caches = append(caches, Cache{Resource: schema.GroupVersionResource{Resource: name}, Store: storeOf(t, objects...)})
+	}
+	var names []string
+	for _, c := range largestFirst(caches) {
+		names = append(names, c.Resource.Resource)
+	}
+	if want := []string{"large", "medium", "small"}; !slices.Equal(names, want) {
+		t.Errorf("the order is %v, want %v", names, want)
+	}
+}
+
+// What has begun to be compared is not compared again for the controllers that wait for it.
+func TestAComparisonThatHasBegunServesThoseWhoWait(t *testing.T) {
+	s := newServer(t, true, "12", pod("a", "1", "10"))
+	f := newFixture(t, s, NothingLeft(), pod("a", "1", "10"))
+	f.Begin([]Cache{f.cache})
+	if verb := <-s.reads; verb != "watch" {
+		t.Errorf("sent %s", verb)
+	}
+	f.wantPassed(t, "pods=12 *=?")
+	if n := len(s.Actions()); n != 1 {
+		t.Errorf("sent %d requests", n)
 	}
 }

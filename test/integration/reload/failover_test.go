@@ -143,7 +143,29 @@ func leaderAndStandby(t *testing.T) (leader *manager.Process, standby *manager.M
 
 	standby = manager.Join(t, plane, runtime.Options{}, quick)
 	harness.Wait(t, standby, "the standby is warm", harness.StandsBy)
+	renewed(t) // a standby counts from what it has seen
 	return leader, standby, d
+}
+
+// renewed waits for the next renewal of the lease.
+func renewed(t *testing.T) {
+	t.Helper()
+	before := renewal(t)
+	await.Within(t, 30*time.Second, "the lease is renewed", func(context.Context) error {
+		if !renewal(t).After(before) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
+func renewal(t *testing.T) time.Time {
+	t.Helper()
+	lease, err := plane.AdminClient().CoordinationV1().Leases(leaseNamespace).Get(t.Context(), leaseName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease.Spec.RenewTime.Time
 }
 
 // noneTerminating is nil when no namespace is being deleted. A leader that stops in the middle
