@@ -13,6 +13,12 @@ type Captured struct {
 	Resync  time.Duration
 }
 
+// AddEventHandler implements cache.SharedInformer. The handler has the resync period of the controller.
+func (c *Captured) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	c.Handler = h
+	return nil, nil
+}
+
 // AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
 func (c *Captured) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, resync time.Duration) (cache.ResourceEventHandlerRegistration, error) {
 	c.Handler, c.Resync = h, resync

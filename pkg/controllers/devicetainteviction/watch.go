@@ -16,13 +16,11 @@ import (
 
 func (c *evictionController) watchPods(pods cache.SharedIndexInformer) {
 	watch.ObjectsEvery(pods, 0, watch.Funcs[*corev1.Pod]{
-		Add: func(_ reconcile.Lane, pod *corev1.Pod) { c.podChanged(pod) },
-		Update: func(_ reconcile.Lane, old, pod *corev1.Pod) {
-			if !sameUse(old, pod) {
-				c.podChanged(pod)
-			}
-		},
-		Delete: c.podChanged,
+		Only:     func(pod *corev1.Pod) bool { return len(pod.Spec.ResourceClaims) > 0 },
+		UpdateIf: func(old, pod *corev1.Pod) bool { return !sameUse(old, pod) },
+		Add:      func(_ reconcile.Lane, pod *corev1.Pod) { c.podChanged(pod) },
+		Update:   func(_ reconcile.Lane, _, pod *corev1.Pod) { c.podChanged(pod) },
+		Delete:   c.podChanged,
 	})
 }
 

@@ -29,8 +29,9 @@ func (c *disruptionController) watch(budgetInformer, podInformer cache.SharedInd
 			c.wakeBudget(lane, pod)
 			c.awaitStale(lane, pod)
 		},
-		Update: c.podUpdated,
-		Delete: func(pod *corev1.Pod) { c.wakeBudget(reconcile.Gone(pod), pod) },
+		UpdateIf: func(old, pod *corev1.Pod) bool { return pods.Matters(old, pod) || markOf(&pod.Status) != nil },
+		Update:   c.podUpdated,
+		Delete:   func(pod *corev1.Pod) { c.wakeBudget(reconcile.Gone(pod), pod) },
 	})
 }
 

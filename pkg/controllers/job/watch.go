@@ -14,7 +14,12 @@ import (
 
 func (c *jobController) watch(jobs, podInformer cache.SharedIndexInformer) {
 	watch.Objects(jobs, watch.Funcs[*batchv1.Job]{Add: c.jobAdded, Update: c.jobUpdated, Delete: c.jobDeleted})
-	watch.Objects(podInformer, watch.Funcs[*corev1.Pod]{Add: c.podAdded, Update: c.podUpdated, Delete: c.podDeleted})
+	watch.Objects(podInformer, watch.Funcs[*corev1.Pod]{
+		Only:   func(pod *corev1.Pod) bool { return c.owners.MayOwn(pod) || isTracked(pod) },
+		Add:    c.podAdded,
+		Update: c.podUpdated,
+		Delete: c.podDeleted,
+	})
 }
 
 // podsOfOwners declares which events of pods enqueue which Jobs, except for pods that are being

@@ -14,13 +14,14 @@
 //     the gate OrderedNamespaceDeletion can make pods a type like all others.)
 //  4. A type is deleted as a collection, or item by item where that is not supported, and
 //     is clean once a live list is empty to its last page.
-//  5. A sweep that finds every type clean ends in finalization. One with an error is retried
+//  5. When the last pod is gone that a sweep has left, the namespace is swept at once.
+//  6. A sweep that finds every type clean ends in finalization. One with an error is retried
 //     with backoff. One that leaves items is repeated after half the time they are expected to
 //     take: the grace period of pods, 15 seconds for finalizers.
-//  6. A repeated sweep begins with the types that are not known to be clean, and continues with
+//  7. A repeated sweep begins with the types that are not known to be clean, and continues with
 //     the others only once these are: finalization always follows a live list of every type in
 //     the same reconcile.
-//  7. Types are swept a few at a time. One discovery serves all namespaces whose deletion was
+//  8. Types are swept a few at a time. One discovery serves all namespaces whose deletion was
 //     seen before it began. None of this state is needed after a restart.
 //
 // Behaviour: docs/specs/namespace-controller.md.
@@ -28,10 +29,12 @@ package namespace
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"kcmd.dev/pkg/config/gates"
 	"kcmd.dev/pkg/controller"
@@ -68,6 +71,7 @@ type config struct {
 type namespaceController struct {
 	controller.Env
 	namespaces corelisters.NamespaceLister
+	pods       cache.Indexer
 	catalogue  *catalogue
 	podsFirst  bool
 	memory     *memory
@@ -77,9 +81,14 @@ type namespaceController struct {
 
 func newController(env controller.Env, cfg config) (*namespaceController, error) {
 	namespaces := env.Informers.Core().V1().Namespaces()
+	shown, err := env.Informers.AnyFor(pods)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the cache of pods: %w", err)
+	}
 	c := &namespaceController{
 		Env:        env,
 		namespaces: namespaces.Lister(),
+		pods:       shown.Informer().GetIndexer(),
 		catalogue:  newCatalogue(env.Discovery, env.Clock),
 		podsFirst:  cfg.podsFirst,
 		memory:     newMemory(),
@@ -89,6 +98,7 @@ func newController(env controller.Env, cfg config) (*namespaceController, error)
 		Queue: "namespace", Workers: cfg.concurrentSyncs, Backoff: c.backoff, Namespace: reconcile.OfNamespace,
 	}, c.reconcile)
 	c.watch(namespaces.Informer())
+	c.watchPods(shown.Informer())
 	return c, nil
 }
 

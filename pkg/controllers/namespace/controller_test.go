@@ -735,6 +735,54 @@ func TestRunWaitsBeforeTheFirstSweepAndAfterAnEstimate(t *testing.T) {
 	controllertest.Eventually(t, "it is swept again", func() bool { return reconciled() >= 2 })
 }
 
+// Pins NS-68. The pods have five minutes to end; the namespace is swept again when they have, at once.
+func TestTheEndOfTheLastPodIsNotWaitedForLonger(t *testing.T) {
+	grace := int64(300)
+	first, second := pod(corev1.PodRunning, &grace), pod(corev1.PodRunning, &grace)
+	second.Name = "second"
+	f := start(t, serving(pods, secrets), terminating(), first, second)
+	f.store.put(pods, first.Name, "example.com/hold")
+	f.Env.Run(t, f.namespaceController)
+	reconciled := func() uint64 { return f.loop.Inspect().Reconciled }
+	controllertest.Eventually(t, "the namespace waits", func() bool { return f.Clock.Waiters() >= 2 })
+	f.Clock.Step(5 * time.Second)
+	controllertest.Eventually(t, "it is swept", func() bool { return reconciled() == 1 })
+
+	end := func(name string) {
+		t.Helper()
+		if _, exists, _ := f.pods.GetByKey("ns/" + name); !exists {
+			t.Fatalf("the cache does not show %s", name)
+		}
+		if err := f.Fake.CoreV1().Pods("ns").Delete(f.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		controllertest.Eventually(t, "the cache has seen it", func() bool {
+			_, exists, _ := f.pods.GetByKey("ns/" + name)
+			return !exists
+		})
+	}
+	end(first.Name)
+	await.Stays(t, "one pod is left", 200*time.Millisecond, func(context.Context) error {
+		if got := reconciled(); got != 1 {
+			return fmt.Errorf("%d reconciles", got)
+		}
+		return nil
+	})
+	f.store.clear(pods)
+	end(second.Name)
+	controllertest.Eventually(t, "it is swept at once", func() bool { return reconciled() >= 2 })
+}
+
+// Pins NS-68.
+func TestPodsThatTheCacheDoesNotShowAreLookedForAgain(t *testing.T) {
+	f := start(t, serving(pods), terminating())
+	f.awaitPods(terminating())
+	f.Env.Run(t, f.namespaceController)
+	controllertest.Eventually(t, "the namespace waits", func() bool { return f.Clock.Waiters() >= 2 })
+	f.Clock.Step(time.Second)
+	controllertest.Eventually(t, "it is swept", func() bool { return f.loop.Inspect().Reconciled >= 1 })
+}
+
 // Pins NS-1, NS-2, NS-3, NS-6, NS-7, NS-8 and NS-18.
 func TestDescriptor(t *testing.T) {
 	d := Descriptor()

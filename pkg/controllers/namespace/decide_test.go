@@ -393,6 +393,41 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// Pins NS-68.
+func TestTheLastPodThatANamespaceWaitedFor(t *testing.T) {
+	m, ns := newMemory(), terminating()
+	left := 0
+	shown := func() int { return left }
+	gone := func(what string, want bool) {
+		t.Helper()
+		if got := m.podGone("ns", shown); got != want {
+			t.Errorf("%s: last is %v, want %v", what, got, want)
+		}
+	}
+	m.awaitPods(ns, 1)
+	gone("of a namespace that was not observed", false)
+	m.observe(ns, epoch)
+	gone("before any was waited for", false)
+	m.awaitPods(ns, 2)
+	gone("one of two", false)
+	gone("the last", true)
+	gone("one more", false)
+
+	m.awaitPods(ns, 1)
+	left = 2 // the pods that are gone were not among those counted
+	gone("of before", false)
+	left = 1
+	gone("one of two", false)
+	left = 0
+	gone("the last", true)
+
+	m.awaitPods(terminating(func(ns *corev1.Namespace) { ns.UID = "another" }), 1)
+	gone("of a namespace of before", false)
+	m.awaitPods(ns, 1)
+	m.forget("ns")
+	gone("of a namespace that is gone", false)
+}
+
 // Pins NS-20 and NS-50.
 func TestBackoff(t *testing.T) {
 	b := newBackoff()

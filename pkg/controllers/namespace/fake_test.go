@@ -206,6 +206,7 @@ func start(t testing.TB, s *server, objects ...runtime.Object) *fixture {
 	env.Clock.SetTime(epoch)
 	f := &fixture{Env: env, store: newStore(), server: s}
 	env.Metadata, env.Env.Discovery = f.store, s
+	env.Informers.Core().V1().Pods().Informer() // as other controllers do
 	c, err := newController(env.Env, config{concurrentSyncs: 1, podsFirst: true})
 	if err != nil {
 		t.Fatal(err)

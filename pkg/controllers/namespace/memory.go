@@ -27,6 +27,8 @@ type recollection struct {
 	seen time.Time
 	// clean are the types that were clean when they were last swept.
 	clean sets.Set[schema.GroupVersionResource]
+	// pods is how many pods the cache shows at least whose end is waited for; zero if none is.
+	pods int
 }
 
 func newMemory() *memory { return &memory{namespaces: map[string]recollection{}} }
@@ -68,6 +70,33 @@ func (m *memory) note(ns *corev1.Namespace, swept sweep) {
 	}
 	known.clean = clean
 	m.namespaces[ns.Name] = known
+}
+
+// awaitPods remembers how many pods a namespace waits for.
+func (m *memory) awaitPods(ns *corev1.Namespace, shown int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known, ok := m.namespaces[ns.Name]; ok && known.uid == ns.UID {
+		known.pods = shown
+		m.namespaces[ns.Name] = known
+	}
+}
+
+// podGone counts the end of a pod, and reports whether it was the last one that a namespace waited for. shown counts
+// the pods that the cache shows: it is asked only when none may be left.
+func (m *memory) podGone(namespace string, shown func() int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known, ok := m.namespaces[namespace]
+	if !ok || known.pods == 0 {
+		return false
+	}
+	known.pods--
+	if known.pods == 0 { // more than are gone may have been counted: the cache is ahead of its notifications
+		known.pods = shown()
+	}
+	m.namespaces[namespace] = known
+	return known.pods == 0
 }
 
 func (m *memory) forget(name string) {

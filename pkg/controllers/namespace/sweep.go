@@ -31,12 +31,15 @@ func (c *namespaceController) empty(ctx context.Context, ns *corev1.Namespace) (
 	found := c.catalogue.since(known.seen)
 	swept := c.sweep(ctx, ns, found.types, known.clean)
 	c.memory.note(ns, swept)
+	if swept.leavesPods() {
+		c.awaitPods(ns)
+	}
 
 	ns = c.report(ctx, ns, findingsOf(found, swept))
 	return ns, swept.estimate(), swept.failure(ns.Name, found)
 }
 
-// sweep deletes content in the order of rules 3 and 6 of the package comment.
+// sweep deletes content in the order of rules 3 and 7 of the package comment.
 func (c *namespaceController) sweep(ctx context.Context, ns *corev1.Namespace, found resourceTypes, clean sets.Set[schema.GroupVersionResource]) sweep {
 	var all sweep
 	for _, stage := range stages(found, clean, c.podsFirst) {
@@ -118,6 +121,10 @@ func (s sweep) allowsMore() bool {
 		}
 		return !o.clean()
 	})
+}
+
+func (s sweep) leavesPods() bool {
+	return slices.ContainsFunc(s, func(o outcome) bool { return o.resource == pods && o.remaining > 0 })
 }
 
 func (s sweep) estimate() int64 {

@@ -94,20 +94,9 @@ func captured(t testing.TB) (c *lifecycleController, nodes, pods, leases *contro
 	core := env.Informers.Core().V1()
 	pods = &controllertest.Captured{SharedIndexInformer: core.Pods().Informer()}
 	leases = &controllertest.Captured{SharedIndexInformer: env.Informers.Coordination().V1().Leases().Informer()}
-	watched := &nodeHandlers{SharedIndexInformer: core.Nodes().Informer()}
-	c.watch(watched, pods, leases)
-	return c, &controllertest.Captured{Handler: watched.handler}, pods, leases
-}
-
-// nodeHandlers keeps a handler that has the resync period of the controller.
-type nodeHandlers struct {
-	cache.SharedIndexInformer
-	handler cache.ResourceEventHandler
-}
-
-func (n *nodeHandlers) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	n.handler = h
-	return nil, nil
+	nodes = &controllertest.Captured{SharedIndexInformer: core.Nodes().Informer()}
+	c.watch(nodes, pods, leases)
+	return c, nodes, pods, leases
 }
 
 // Pins NLC-14, NLC-15, NLC-76 and NLC-83.

@@ -18,16 +18,13 @@ func (c *lifecycleController) watch(nodes, pods, leases cache.SharedIndexInforme
 		Delete: c.cluster.delete,
 	})
 	watch.ObjectsEvery(pods, 0, watch.Funcs[*corev1.Pod]{
+		UpdateIf: func(old, pod *corev1.Pod) bool { return old.Spec.NodeName != pod.Spec.NodeName },
 		Add: func(lane reconcile.Lane, pod *corev1.Pod) {
 			if !lane.IsBacklog() {
 				c.bound(pod)
 			}
 		},
-		Update: func(_ reconcile.Lane, old, pod *corev1.Pod) {
-			if old.Spec.NodeName != pod.Spec.NodeName {
-				c.bound(pod)
-			}
-		},
+		Update: func(_ reconcile.Lane, _, pod *corev1.Pod) { c.bound(pod) },
 	})
 	watch.ObjectsEvery(leases, 0, watch.Funcs[*coordinationv1.Lease]{
 		Add:    c.renewed,

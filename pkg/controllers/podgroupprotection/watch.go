@@ -17,6 +17,7 @@ func (c *protectionController) watch(groups, pods cache.SharedIndexInformer) {
 		Update: func(lane reconcile.Lane, _, group *schedulingv1alpha2.PodGroup) { c.groupSeen(lane, group) },
 	})
 	watch.Objects(pods, watch.Funcs[*corev1.Pod]{
+		Only:   func(pod *corev1.Pod) bool { return index.GroupOf(pod) != "" },
 		Add:    c.podSeen,
 		Update: c.podUpdated,
 		Delete: func(pod *corev1.Pod) { c.podGone(reconcile.Gone(pod), pod) },

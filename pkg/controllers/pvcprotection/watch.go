@@ -1,6 +1,8 @@
 package pvcprotection
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -16,6 +18,7 @@ func (c *protectionController) watch(claims, pods cache.SharedIndexInformer) {
 		Update: func(lane reconcile.Lane, _, claim *corev1.PersistentVolumeClaim) { c.claimSeen(lane, claim) },
 	})
 	watch.Objects(pods, watch.Funcs[*corev1.Pod]{
+		Only:   usesClaims,
 		Add:    c.podSeen,
 		Update: c.podUpdated,
 		Delete: func(pod *corev1.Pod) { c.enqueueClaimsOf(reconcile.Gone(pod), pod) },
@@ -26,6 +29,11 @@ func (c *protectionController) claimSeen(lane reconcile.Lane, claim *corev1.Pers
 	if finalizer.Concerns(claim) || c.unusedSince && unusedCondition(claim) == nil {
 		c.loop.Enqueue(lane, reconcile.KeyOf(claim))
 	}
+}
+
+// usesClaims reports whether a pod has volumes that are claims.
+func usesClaims(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
 }
 
 func (c *protectionController) podSeen(lane reconcile.Lane, pod *corev1.Pod) {

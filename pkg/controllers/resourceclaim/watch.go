@@ -16,7 +16,8 @@ import (
 
 func (c *claimController) watch(pods, claims, templates, groups cache.SharedIndexInformer) {
 	watch.Objects(pods, watch.Funcs[*corev1.Pod]{
-		Add: c.podSeen,
+		Only: usesClaims,
+		Add:  c.podSeen,
 		Update: func(lane reconcile.Lane, old, pod *corev1.Pod) {
 			if old.UID != pod.UID {
 				c.podGone(old)

@@ -15,12 +15,11 @@ import (
 // something else, where that may matter. A resync shows nothing that was not judged before.
 func (c *evictionController) watch(pods, nodes cache.SharedIndexInformer) {
 	watch.ObjectsEvery(pods, 0, watch.Funcs[*corev1.Pod]{
-		Add: c.enqueue,
-		Update: func(lane reconcile.Lane, old, pod *corev1.Pod) {
-			if old.UID != pod.UID || old.Spec.NodeName != pod.Spec.NodeName || !equality.Semantic.DeepEqual(old.Spec.Tolerations, pod.Spec.Tolerations) {
-				c.enqueue(lane, pod)
-			}
+		UpdateIf: func(old, pod *corev1.Pod) bool {
+			return old.UID != pod.UID || old.Spec.NodeName != pod.Spec.NodeName || !equality.Semantic.DeepEqual(old.Spec.Tolerations, pod.Spec.Tolerations)
 		},
+		Add:    c.enqueue,
+		Update: func(lane reconcile.Lane, _, pod *corev1.Pod) { c.enqueue(lane, pod) },
 		Delete: func(pod *corev1.Pod) { c.enqueue(reconcile.Gone(pod), pod) },
 	})
 	watch.ObjectsEvery(nodes, 0, watch.Funcs[*corev1.Node]{

@@ -18,7 +18,8 @@ import (
 // notification.
 //
 //  1. The feed is the only handler that client-go knows. It appends each notification to a list,
-//     which every handler reads at its own pace. A handler that has read all has no goroutine.
+//     which every handler reads at its own pace. A handler that has read all has no goroutine, and
+//     gets none for what it does not want.
 //  2. A handler that joins is shown every object in the state that was passed on last, then
 //     everything that follows: nothing is missing, and nothing comes twice.
 //  3. It is synced when it has been shown all that the store contained when it joined. The store
@@ -227,25 +228,41 @@ func (f *feed) pass(n *notification) {
 	if f.ended.Load() {
 		return
 	}
+	kind, obj := n.kind, n.obj
 	if len(f.handlers) > 0 {
 		f.appendLocked(n)
 	}
 	switch {
 	case err != nil: // not an API object: nothing is cached either
-	case n.kind == deleted:
+	case kind == deleted:
 		delete(f.shown, name)
 		f.caughtUpLocked(name, nil)
 	default:
-		f.shown[name] = n.obj
-		f.caughtUpLocked(name, n.obj)
+		f.shown[name] = obj
+		f.caughtUpLocked(name, obj)
 	}
 }
 
 func (f *feed) appendLocked(n *notification) {
-	f.last.next.Store(n)
+	before := f.last
+	before.next.Store(n)
 	f.last = n
 	for _, h := range f.handlers {
-		f.wakeLocked(h)
+		switch {
+		case h.reading:
+		case h.wants(n):
+			f.wakeLocked(h)
+		case h.at == before:
+			h.at = n
+		}
+	}
+	f.freeLocked()
+}
+
+// freeLocked lets go of what the last notification shows once nobody reads any more.
+func (f *feed) freeLocked() {
+	if f.reading == 0 {
+		f.last.old, f.last.obj = nil, nil
 	}
 }
 
@@ -277,9 +294,7 @@ func (f *feed) rest(h *handler) bool {
 	}
 	h.reading = false
 	f.reading--
-	if f.reading == 0 {
-		f.last.old, f.last.obj = nil, nil // everybody has read it
-	}
+	f.freeLocked()
 	return true
 }
 

@@ -322,6 +322,52 @@ func TestAHandlerAtRestHasNoGoroutine(t *testing.T) {
 	eventually(t, "the handler to rest again", func() bool { return seen.versions()["a"] == "2" && atRest() })
 }
 
+// choosy wants updates to even versions only, and panics when it is asked about a deletion.
+type choosy struct {
+	asked, called atomic.Int32
+	deleted       atomic.Bool
+}
+
+func (c *choosy) WantsAdd(any) bool { return true }
+
+func (c *choosy) WantsUpdate(_, obj any) bool {
+	c.asked.Add(1)
+	version, _ := strconv.Atoi(obj.(*corev1.Pod).ResourceVersion)
+	return version%2 == 0
+}
+
+func (c *choosy) WantsDelete(any) bool { panic("asked about a deletion") }
+
+func (c *choosy) OnAdd(any, bool)   {}
+func (c *choosy) OnUpdate(any, any) { c.called.Add(1) }
+func (c *choosy) OnDelete(any)      { c.deleted.Store(true) }
+
+// TestAHandlerIsWokenUpForWhatItWants also shows that it keeps nothing of the rest.
+func TestAHandlerIsWokenUpForWhatItWants(t *testing.T) {
+	source, f, add := newLagging(t, "a") // version 1
+	seen := &choosy{}
+	h := add(seen)
+	source.pass(-1)
+	<-h.Done()
+	idle := func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.reading == 0 && f.last.obj == nil && h.at == f.last
+	}
+	eventually(t, "the handler to rest", idle)
+	for _, step := range []struct{ version, called int32 }{{2, 1}, {3, 1}, {4, 2}, {5, 2}} {
+		source.set("a")
+		source.pass(-1)
+		eventually(t, "the handler to rest", idle)
+		if asked, called := seen.asked.Load(), seen.called.Load(); asked != step.version-1 || called != step.called {
+			t.Errorf("version %d: asked %d times, called %d times, want %d", step.version, asked, called, step.called)
+		}
+	}
+	source.unset("a")
+	source.pass(-1)
+	eventually(t, "the deletion, in spite of a panic", seen.deleted.Load)
+}
+
 // TestARemovedHandlerKeepsNoNotifications: its owner may keep the registration for long.
 func TestARemovedHandlerKeepsNoNotifications(t *testing.T) {
 	source, _, add := newLagging(t, "a")

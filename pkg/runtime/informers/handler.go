@@ -10,12 +10,23 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
+// Selective is a handler that needs some notifications only. A goroutine is woken up for these; while it runs, the
+// handler is called for all. It is asked on the goroutine of the informer, under a lock: its methods must be quick,
+// depend on nothing but the objects, and not block.
+type Selective interface {
+	WantsAdd(obj any) bool
+	WantsUpdate(old, obj any) bool
+	WantsDelete(obj any) bool
+}
+
 // handler wraps the handler of a controller. It is also the registration that the controller
 // gets.
 type handler struct {
 	scope *Scope
 	base  *base
 	next  cache.ResourceEventHandler
+	// selects is next if it is selective, else nil.
+	selects Selective
 	// period is what the handler asked for; nil follows the scope.
 	period *time.Duration
 	// resynced is when the last resync began, at first when the handler was added.
@@ -46,7 +57,7 @@ type handler struct {
 }
 
 func newHandler(s *Scope, b *base, next cache.ResourceEventHandler, period *time.Duration) *handler {
-	return &handler{
+	h := &handler{
 		scope:  s,
 		base:   b,
 		next:   next,
@@ -54,6 +65,8 @@ func newHandler(s *Scope, b *base, next cache.ResourceEventHandler, period *time
 		synced: make(chan struct{}),
 		gone:   make(chan struct{}),
 	}
+	h.selects, _ = next.(Selective)
+	return h
 }
 
 // read delivers what there is to read, on a goroutine of its own.
@@ -76,6 +89,31 @@ func (h *handler) read() {
 			return
 		}
 	}
+}
+
+// wants reports whether the handler has to be called for a notification.
+func (h *handler) wants(n *notification) (wanted bool) {
+	if n.kind == synced {
+		return n.synced == h
+	}
+	if h.selects == nil {
+		return true
+	}
+	defer func() {
+		if recover() != nil {
+			wanted = true // the call will panic as well, where that is reported
+		}
+	}()
+	switch n.kind {
+	case listed, added:
+		return h.selects.WantsAdd(n.obj)
+	case updated:
+		return h.selects.WantsUpdate(n.old, n.obj)
+	case deleted:
+		return h.selects.WantsDelete(n.obj)
+	case nothing, synced:
+	}
+	return true
 }
 
 func (h *handler) deliver(n *notification) {

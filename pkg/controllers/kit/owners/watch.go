@@ -64,6 +64,12 @@ func (o *Owners[T]) Of(dependent metav1.Object) (T, bool) {
 	})
 }
 
+// MayOwn reports whether an owner of the kind controls a dependent, or nobody does.
+func (o *Owners[T]) MayOwn(dependent metav1.Object) bool {
+	ref := metav1.GetControllerOfNoCopy(dependent)
+	return ref == nil || ref.Kind == o.options.Kind.Kind
+}
+
 // matching calls do with every owner whose selector matches the labels of an orphan.
 func (o *Owners[T]) matching(orphan metav1.Object, do func(T)) {
 	set := labels.Set(orphan.GetLabels())
@@ -98,7 +104,12 @@ type Dependents[T, D metav1.Object] struct {
 
 // Watch adds the handlers to the informer of the dependents.
 func (d Dependents[T, D]) Watch(informer cache.SharedIndexInformer) {
-	watch.Objects(informer, watch.Funcs[D]{Add: d.Added, Update: d.Updated, Delete: d.Deleted})
+	watch.Objects(informer, watch.Funcs[D]{
+		Only:   func(dependent D) bool { return d.Owners.MayOwn(dependent) },
+		Add:    d.Added,
+		Update: d.Updated,
+		Delete: d.Deleted,
+	})
 }
 
 // Added handles a new dependent. After a restart of the watch, a dependent may already be being

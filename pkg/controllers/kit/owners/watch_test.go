@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/runtime/informers"
+	"kcmd.dev/test/controllertest"
 )
 
 type podsOf = Dependents[*appsv1.ReplicaSet, *corev1.Pod]
@@ -74,6 +76,29 @@ func TestAddedDependents(t *testing.T) {
 			d.Added(test.lane, test.pod)
 			f.queued.WantInAnyOrder(t, test.want...)
 		})
+	}
+}
+
+// Dependents of owners of other kinds do not even wake up the handler.
+func TestWhatNoOwnerMayOwnIsNotWatched(t *testing.T) {
+	f := dependentsBench(t)
+	captured := &controllertest.Captured{}
+	podsOf{Owners: f.Owners}.Watch(captured)
+	h := captured.Handler.(informers.Selective)
+	foreign := of(set("a"), "a")
+	foreign.OwnerReferences[0].Kind = "Job"
+	for name, test := range map[string]struct{ got, want bool }{
+		"owned":              {h.WantsAdd(of(set("a"), "a")), true},
+		"orphan":             {h.WantsAdd(of(nil, "a")), true},
+		"of another kind":    {h.WantsAdd(foreign), false},
+		"taken by another":   {h.WantsUpdate(of(nil, "a"), foreign), true},
+		"of another, before": {h.WantsUpdate(foreign, of(nil, "a")), true},
+		"stays with another": {h.WantsUpdate(foreign, foreign), false},
+		"another's is gone":  {h.WantsDelete(foreign), false},
+	} {
+		if test.got != test.want {
+			t.Errorf("%s: wanted %v, want %v", name, test.got, test.want)
+		}
 	}
 }
 

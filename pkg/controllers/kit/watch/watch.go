@@ -4,7 +4,9 @@
 //  2. Each add and update comes with the lane for its keys: Backlog if it was replayed from the
 //     cache or resynced, Fresh otherwise. The lane names the object, as the reason for the key.
 //  3. Objects of another type are logged and dropped.
-//  4. If an informer rejects a handler, its scope records the error, which fails the New of the
+//  4. What Funcs have no function for, or do not want, does not reach them, and wakes up no
+//     goroutine of theirs.
+//  5. If an informer rejects a handler, its scope records the error, which fails the New of the
 //     controller; it need not be checked here.
 package watch
 
@@ -20,7 +22,16 @@ import (
 )
 
 // Funcs are the handlers of an informer, called one at a time. Nil functions are skipped.
+//
+// Only and UpdateIf are called by the informer. They have to be quick, depend on nothing but the objects, and not
+// block.
 type Funcs[T metav1.Object] struct {
+	// Only reports whether an object matters at all. An update is skipped if neither version does. Nil means that
+	// all do.
+	Only func(obj T) bool
+	// UpdateIf reports whether an update matters, and whether a resync does, which shows an object as old and new.
+	// Nil means that all do.
+	UpdateIf func(old, new T) bool
 	// Add is called for a new object, and for every object in the cache when the
 	// handler is added.
 	Add func(lane reconcile.Lane, obj T)
@@ -32,12 +43,12 @@ type Funcs[T metav1.Object] struct {
 
 // Objects adds the handlers to an informer, with the resync period of the controller.
 func Objects[T metav1.Object](informer cache.SharedIndexInformer, funcs Funcs[T]) {
-	_, _ = informer.AddEventHandler(Handler(funcs)) // see rule 4
+	_, _ = informer.AddEventHandler(Handler(funcs)) // see rule 5
 }
 
 // ObjectsEvery is like Objects, with the given resync period; zero means no resync.
 func ObjectsEvery[T metav1.Object](informer cache.SharedIndexInformer, resync time.Duration, funcs Funcs[T]) {
-	_, _ = informer.AddEventHandlerWithResyncPeriod(Handler(funcs), resync) // see rule 4
+	_, _ = informer.AddEventHandlerWithResyncPeriod(Handler(funcs), resync) // see rule 5
 }
 
 // Handler returns the handlers for a caller that adds them to an informer itself, because it needs
@@ -48,7 +59,7 @@ type handler[T metav1.Object] struct{ funcs Funcs[T] }
 
 func (h handler[T]) OnAdd(obj any, isInInitialList bool) {
 	typed, ok := as[T](obj)
-	if !ok || h.funcs.Add == nil {
+	if !ok || !h.WantsAdd(obj) {
 		return
 	}
 	lane := reconcile.Fresh.Because(reconcile.Added, typed)
@@ -61,7 +72,7 @@ func (h handler[T]) OnAdd(obj any, isInInitialList bool) {
 func (h handler[T]) OnUpdate(old, new any) {
 	was, okOld := as[T](old)
 	is, okNew := as[T](new)
-	if !okOld || !okNew || h.funcs.Update == nil {
+	if !okOld || !okNew || !h.WantsUpdate(old, new) {
 		return
 	}
 	lane := reconcile.Fresh.Because(reconcile.Updated, is)
@@ -76,10 +87,37 @@ func (h handler[T]) OnDelete(obj any) {
 		obj = tombstone.Obj
 	}
 	typed, ok := as[T](obj)
-	if !ok || h.funcs.Delete == nil {
+	if !ok || !h.WantsDelete(obj) {
 		return
 	}
 	h.funcs.Delete(typed)
+}
+
+// WantsAdd implements informers.Selective.
+func (h handler[T]) WantsAdd(obj any) bool { return h.funcs.Add != nil && h.concerns(obj) }
+
+// WantsUpdate implements informers.Selective.
+func (h handler[T]) WantsUpdate(old, new any) bool {
+	if h.funcs.Update == nil || !h.concerns(new) && !h.concerns(old) {
+		return false
+	}
+	was, okOld := old.(T)
+	is, okNew := new.(T)
+	return h.funcs.UpdateIf == nil || !okOld || !okNew || h.funcs.UpdateIf(was, is)
+}
+
+// WantsDelete implements informers.Selective.
+func (h handler[T]) WantsDelete(obj any) bool {
+	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = tombstone.Obj
+	}
+	return h.funcs.Delete != nil && h.concerns(obj)
+}
+
+// concerns reports whether an object matters. What has another type reaches the handler, which logs it.
+func (h handler[T]) concerns(obj any) bool {
+	typed, ok := obj.(T)
+	return h.funcs.Only == nil || !ok || h.funcs.Only(typed)
 }
 
 func as[T any](obj any) (T, bool) {

@@ -69,12 +69,57 @@ func TestObjects(t *testing.T) {
 	}
 }
 
+// What Funcs do not want does not reach them, whoever calls them, and informers are told so.
+func TestOnlyWhatIsWanted(t *testing.T) {
+	var seen []string
+	informer := &capturing{}
+	watch.Objects(informer, watch.Funcs[*corev1.Pod]{
+		Only:     func(p *corev1.Pod) bool { return p.Name != "other" },
+		UpdateIf: func(old, new *corev1.Pod) bool { return old.ResourceVersion != new.ResourceVersion },
+		Add:      func(_ reconcile.Lane, p *corev1.Pod) { seen = append(seen, p.Name) },
+		Update:   func(_ reconcile.Lane, _, p *corev1.Pod) { seen = append(seen, p.Name) },
+		Delete:   func(p *corev1.Pod) { seen = append(seen, p.Name) },
+	})
+	h := informer.handler.(informers.Selective)
+	mine, newer, other := pod("mine", "1"), pod("mine", "2"), pod("other", "1")
+	for name, test := range map[string]struct {
+		tell  func()
+		wants bool
+		want  bool
+	}{
+		"added":               {func() { informer.handler.OnAdd(mine, false) }, h.WantsAdd(mine), true},
+		"another is added":    {func() { informer.handler.OnAdd(other, false) }, h.WantsAdd(other), false},
+		"updated":             {func() { informer.handler.OnUpdate(mine, newer) }, h.WantsUpdate(mine, newer), true},
+		"without a change":    {func() { informer.handler.OnUpdate(mine, mine) }, h.WantsUpdate(mine, mine), false},
+		"another is updated":  {func() { informer.handler.OnUpdate(other, pod("other", "2")) }, h.WantsUpdate(other, pod("other", "2")), false},
+		"begins to matter":    {func() { informer.handler.OnUpdate(other, newer) }, h.WantsUpdate(other, newer), true},
+		"ceases to matter":    {func() { informer.handler.OnUpdate(newer, other) }, h.WantsUpdate(newer, other), true},
+		"deleted":             {func() { informer.handler.OnDelete(mine) }, h.WantsDelete(mine), true},
+		"another is deleted":  {func() { informer.handler.OnDelete(other) }, h.WantsDelete(other), false},
+		"found to be deleted": {func() { informer.handler.OnDelete(cache.DeletedFinalStateUnknown{Obj: mine}) }, h.WantsDelete(cache.DeletedFinalStateUnknown{Obj: mine}), true},
+		"another is missed":   {func() { informer.handler.OnDelete(cache.DeletedFinalStateUnknown{Obj: other}) }, h.WantsDelete(cache.DeletedFinalStateUnknown{Obj: other}), false},
+	} {
+		seen = nil
+		test.tell()
+		if reached := len(seen) == 1; reached != test.want || test.wants != test.want {
+			t.Errorf("%s: reached the functions: %v, is wanted: %v, want %v", name, reached, test.wants, test.want)
+		}
+	}
+	// What has another type is wanted, so that it is logged.
+	if !h.WantsAdd("odd") || !h.WantsUpdate("odd", mine) || !h.WantsUpdate(mine, nil) || !h.WantsDelete(nil) {
+		t.Error("an object of another type is not wanted")
+	}
+}
+
 func TestFunctionsMayBeMissing(t *testing.T) {
 	informer := &capturing{}
 	watch.Objects(informer, watch.Funcs[*corev1.Pod]{})
 	informer.handler.OnAdd(pod("a", "1"), false)
 	informer.handler.OnUpdate(pod("a", "1"), pod("a", "2"))
 	informer.handler.OnDelete(pod("a", "2"))
+	if h := informer.handler.(informers.Selective); h.WantsAdd(pod("a", "1")) || h.WantsUpdate(pod("a", "1"), pod("a", "2")) || h.WantsDelete(pod("a", "2")) {
+		t.Error("it wants something without a function for it")
+	}
 }
 
 func TestARefusedHandlerOrIndexFailsTheScope(t *testing.T) {
