@@ -197,6 +197,42 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
+// A process that is asked too often says when to ask again.
+func TestTooManyRequestsAreRepeated(t *testing.T) {
+	p := startProcess(t)
+	for name, test := range map[string]struct {
+		refusals   int
+		retryAfter string
+		asked      int
+		want       string
+	}{
+		"a few":                    {2, "0", 3, ""},
+		"one, for a second":        {1, "1", 2, ""},
+		"all":                      {100, "0", attempts, "429 Too Many Requests: too many"},
+		"without a time":           {1, "", 1, "429 Too Many Requests: too many"},
+		"with what is not seconds": {1, "soon", 1, "429 Too Many Requests: too many"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0
+			p.handler = func(w http.ResponseWriter, r *http.Request) {
+				if asked++; asked <= test.refusals {
+					w.Header().Set("Retry-After", test.retryAfter)
+					http.Error(w, "too many", http.StatusTooManyRequests)
+					return
+				}
+				answer(status.Status{Configuration: status.Configuration{Hash: "abc"}})(w, r)
+			}
+			_, _, err := open(t, p.trusting(t, "good")).Status(t.Context())
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("the error is %v, want %q", err, test.want)
+			}
+			if asked != test.asked {
+				t.Errorf("asked %d times, want %d", asked, test.asked)
+			}
+		})
+	}
+}
+
 func TestAnInsecureConnectionIsAsked(t *testing.T) {
 	p := startProcess(t)
 	p.handler = answer(status.Status{Configuration: status.Configuration{Hash: "abc"}})

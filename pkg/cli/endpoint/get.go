@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -24,6 +25,8 @@ const (
 	configPath = "/configz"
 	// maxAnswer bounds the size of a response: a status lists every informer.
 	maxAnswer = 64 << 20
+	// attempts is how often a process is asked that is asked too often.
+	attempts = 5
 )
 
 // Status gets the status. raw is the unchanged response, in JSON.
@@ -73,24 +76,51 @@ func (c *Client) Config(ctx context.Context) (*v1beta1.KubeControllerManagerConf
 	return document.Config, nil
 }
 
+// get asks for a path, and again if the process is asked too often and says when it can answer.
 func (c *Client) get(ctx context.Context, path, query string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Server+path+query, nil)
+	for attempt := 1; ; attempt++ {
+		r, err := c.ask(ctx, path+query)
+		if err != nil {
+			return nil, err
+		}
+		if r.code == http.StatusOK {
+			return r.body, nil
+		}
+		pause, err := strconv.Atoi(r.retryAfter)
+		if r.code != http.StatusTooManyRequests || err != nil || attempt == attempts {
+			return nil, c.refused(path, r.code, reason(r.body))
+		}
+		select {
+		case <-time.After(time.Duration(pause) * time.Second):
+		case <-ctx.Done():
+			return nil, c.unreachable(context.Cause(ctx))
+		}
+	}
+}
+
+// response is what a request was answered with.
+type response struct {
+	code       int
+	retryAfter string // the header of that name
+	body       []byte
+}
+
+// ask sends one request.
+func (c *Client) ask(ctx context.Context, query string) (response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Server+query, nil)
 	if err != nil {
-		return nil, fmt.Errorf("requesting %s: %w", c.Server, err)
+		return response{}, fmt.Errorf("requesting %s: %w", c.Server, err)
 	}
 	request.Header.Set("Accept", "application/json")
-	response, err := c.http.Do(request)
+	answer, err := c.http.Do(request)
 	if err != nil {
-		return nil, c.unreachable(err)
+		return response{}, c.unreachable(err)
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-	if err := errors.Join(err, response.Body.Close()); err != nil {
-		return nil, fmt.Errorf("reading the response of %s: %w", c.Server, err)
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	if err := errors.Join(err, answer.Body.Close()); err != nil {
+		return response{}, fmt.Errorf("reading the response of %s: %w", c.Server, err)
 	}
-	if response.StatusCode != http.StatusOK {
-		return nil, c.refused(path, response.StatusCode, reason(body))
-	}
-	return body, nil
+	return response{answer.StatusCode, answer.Header.Get("Retry-After"), body}, nil
 }
 
 // reason is the message of a response, which may be an API Status or plain text.

@@ -21,8 +21,9 @@
 //     returned.
 //  6. The consistent read is a streaming list of metadata, once per cache and term, and only
 //     where the Versions are unknown or not reached in time: the predecessor died, was an
-//     unmodified kube-controller-manager, or etcd was restored. Nothing in it relies on
-//     resource versions of different resources being comparable.
+//     unmodified kube-controller-manager, or etcd was restored. It begins with the term, the
+//     largest cache first. Nothing in it relies on resource versions of different resources
+//     being comparable.
 //  7. Controllers wait without limit for a cache that lacks something, and the status shows
 //     what it lacks. A read is repeated periodically, because its result can become
 //     outdated as well.
