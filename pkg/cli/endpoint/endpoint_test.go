@@ -204,13 +204,16 @@ func TestTooManyRequestsAreRepeated(t *testing.T) {
 		refusals   int
 		retryAfter string
 		asked      int
+		takes      time.Duration // at least
 		want       string
 	}{
-		"a few":                    {2, "0", 3, ""},
-		"one, for a second":        {1, "1", 2, ""},
-		"all":                      {100, "0", attempts, "429 Too Many Requests: too many"},
-		"without a time":           {1, "", 1, "429 Too Many Requests: too many"},
-		"with what is not seconds": {1, "soon", 1, "429 Too Many Requests: too many"},
+		"a few":                    {2, "0", 3, 0, ""},
+		"one, for a second":        {1, "1", 2, time.Second, ""},
+		"all":                      {100, "0", attempts, 0, "429 Too Many Requests: too many"},
+		"for too long":             {1, "3600", 1, 0, "429 Too Many Requests: too many"},
+		"without a time":           {1, "", 1, 0, "429 Too Many Requests: too many"},
+		"with what is not seconds": {1, "soon", 1, 0, "429 Too Many Requests: too many"},
+		"in the past":              {1, "-1", 1, 0, "429 Too Many Requests: too many"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := 0
@@ -222,7 +225,11 @@ func TestTooManyRequestsAreRepeated(t *testing.T) {
 				}
 				answer(status.Status{Configuration: status.Configuration{Hash: "abc"}})(w, r)
 			}
+			began := time.Now()
 			_, _, err := open(t, p.trusting(t, "good")).Status(t.Context())
+			if took := time.Since(began); took < test.takes {
+				t.Errorf("asked again within %v", took)
+			}
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("the error is %v, want %q", err, test.want)
 			}

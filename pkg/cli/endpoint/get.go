@@ -25,8 +25,9 @@ const (
 	configPath = "/configz"
 	// maxAnswer bounds the size of a response: a status lists every informer.
 	maxAnswer = 64 << 20
-	// attempts is how often a process is asked that is asked too often.
-	attempts = 5
+	// attempts is how often a process is asked that is asked too often, and longestPause the longest
+	// time between two attempts that it may ask for.
+	attempts, longestPause = 5, 10 * time.Second
 )
 
 // Status gets the status. raw is the unchanged response, in JSON.
@@ -86,12 +87,13 @@ func (c *Client) get(ctx context.Context, path, query string) ([]byte, error) {
 		if r.code == http.StatusOK {
 			return r.body, nil
 		}
-		pause, err := strconv.Atoi(r.retryAfter)
-		if r.code != http.StatusTooManyRequests || err != nil || attempt == attempts {
+		seconds, err := strconv.ParseUint(r.retryAfter, 10, 16)
+		pause := time.Duration(seconds) * time.Second
+		if r.code != http.StatusTooManyRequests || err != nil || pause > longestPause || attempt == attempts {
 			return nil, c.refused(path, r.code, reason(r.body))
 		}
 		select {
-		case <-time.After(time.Duration(pause) * time.Second):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return nil, c.unreachable(context.Cause(ctx))
 		}
