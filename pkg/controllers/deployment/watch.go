@@ -15,13 +15,7 @@ import (
 func (c *deploymentController) watch(replicaSets, pods cache.SharedIndexInformer) {
 	c.owners.Watch()
 	c.replicaSetsOfOwners().Watch(replicaSets)
-	watch.Objects(pods, watch.Funcs[*corev1.Pod]{
-		Only: func(pod *corev1.Pod) bool {
-			ref := metav1.GetControllerOfNoCopy(pod)
-			return ref != nil && ref.Kind == replicaSetKind.Kind
-		},
-		Delete: c.podDeleted,
-	})
+	watch.Objects(pods, watch.Funcs[*corev1.Pod]{Delete: c.podDeleted})
 }
 
 // replicaSetsOfOwners declares which events of ReplicaSets enqueue which Deployments.

@@ -12,11 +12,7 @@ import (
 )
 
 func (c *volumeController) watch(pods, claims cache.SharedIndexInformer) {
-	watch.Objects(pods, watch.Funcs[*corev1.Pod]{
-		Only:   func(pod *corev1.Pod) bool { return slices.ContainsFunc(pod.Spec.Volumes, isEphemeral) },
-		Add:    c.podSeen,
-		Update: c.podUpdated,
-	})
+	watch.Objects(pods, watch.Funcs[*corev1.Pod]{Only: wantsClaims, Add: c.podSeen, Update: c.podUpdated})
 	watch.Objects(claims, watch.Funcs[*corev1.PersistentVolumeClaim]{Delete: c.claimGone})
 }
 

@@ -1,8 +1,6 @@
 package pvcprotection
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -33,7 +31,12 @@ func (c *protectionController) claimSeen(lane reconcile.Lane, claim *corev1.Pers
 
 // usesClaims reports whether a pod has volumes that are claims.
 func usesClaims(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
+	for i := range pod.Spec.Volumes {
+		if index.ClaimOf(pod, &pod.Spec.Volumes[i]) != "" {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *protectionController) podSeen(lane reconcile.Lane, pod *corev1.Pod) {
