@@ -304,6 +304,13 @@ func newer(a, b string) bool {
 	return x > y
 }
 
+// isAtRest reports whether a handler has passed everything, and nobody reads or keeps anything.
+func isAtRest(f *feed, h *handler) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.reading == 0 && f.last.obj == nil && h.at == f.last
+}
+
 // TestAHandlerAtRestHasNoGoroutine also shows that it takes no part of what is passed on.
 func TestAHandlerAtRestHasNoGoroutine(t *testing.T) {
 	source, f, add := newLagging(t, "a")
@@ -311,11 +318,7 @@ func TestAHandlerAtRestHasNoGoroutine(t *testing.T) {
 	h := add(seen)
 	source.pass(-1)
 	<-h.Done()
-	atRest := func() bool {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return f.reading == 0 && f.last.obj == nil
-	}
+	atRest := func() bool { return isAtRest(f, h) }
 	eventually(t, "the handler to rest", atRest)
 	source.set("a")
 	source.pass(-1)
@@ -349,11 +352,7 @@ func TestAHandlerIsWokenUpForWhatItWants(t *testing.T) {
 	h := add(seen)
 	source.pass(-1)
 	<-h.Done()
-	idle := func() bool {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return f.reading == 0 && f.last.obj == nil && h.at == f.last
-	}
+	idle := func() bool { return isAtRest(f, h) }
 	eventually(t, "the handler to rest", idle)
 	for _, step := range []struct{ version, called int32 }{{2, 1}, {3, 1}, {4, 2}, {5, 2}} {
 		source.set("a")

@@ -2,7 +2,6 @@ package informers
 
 import (
 	"context"
-	"maps"
 	"slices"
 
 	"kcmd.dev/pkg/runtime/takeover"
@@ -167,10 +166,18 @@ func (i *Informers) CachesOf(names []string) []takeover.Cache {
 	defer i.mu.Unlock()
 	var caches []takeover.Cache
 	for _, b := range i.bases {
-		held := slices.ContainsFunc(slices.Collect(maps.Keys(b.refs)), func(s *Scope) bool { return slices.Contains(names, s.name) })
-		if held && b.informer.HasSynced() {
+		if b.heldByLocked(names) && b.informer.HasSynced() {
 			caches = append(caches, b.cacheLocked())
 		}
 	}
 	return caches
+}
+
+func (b *base) heldByLocked(names []string) bool {
+	for s := range b.refs {
+		if slices.Contains(names, s.name) {
+			return true
+		}
+	}
+	return false
 }

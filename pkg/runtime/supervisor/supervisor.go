@@ -122,8 +122,9 @@ func (s *Supervisor) SetStartInterval(d time.Duration) {
 //   - no longer wanted: the instance is stopped
 //   - new or changed: a new instance is built, and started once the old one stopped
 //
-// Each controller is told as soon as its instance is built. It returns when all instances are built, not when they run. A
-// controller that cannot be built backs off and tries again; the failures are returned, with what was done.
+// A controller whose instance is built does not wait for the others. Synchronize returns when all
+// instances are built, not when they run. A controller that cannot be built backs off and tries
+// again; the failures are returned, with what was done.
 func (s *Supervisor) Synchronize(desired map[string]Want, cause Cause) ([]Done, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
