@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/runtime/informers"
+	"kcmd.dev/test/controllertest"
 )
 
 // queued is "all/backlog" of the keys that wait for a budget to be looked at.
@@ -107,6 +109,28 @@ func TestChangesOfPodsThatMatter(t *testing.T) {
 				t.Errorf("%s are queued, want %s", got, tc.want)
 			}
 		})
+	}
+}
+
+// A pod that is marked is looked at with every update: its condition may become stale.
+func TestUpdatesThatWakeTheHandler(t *testing.T) {
+	pods := &controllertest.Captured{}
+	newIdle(t).c.watch(&controllertest.Captured{}, pods)
+	h := pods.Handler.(informers.Selective)
+	address := func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.1" }
+	for name, test := range map[string]struct {
+		old, now *corev1.Pod
+		want     bool
+	}{
+		"an address":                 {pod("a"), pod("a", address), false},
+		"readiness":                  {pod("a"), pod("a", notReady), true},
+		"a mark":                     {pod("a"), pod("a", marked("", 0)), true},
+		"an address of a marked pod": {pod("a", marked("", 0)), pod("a", marked("", 0), address), true},
+		"a mark that is gone":        {pod("a", marked("", 0)), pod("a"), false},
+	} {
+		if got := h.WantsUpdate(test.old, test.now); got != test.want {
+			t.Errorf("%s: wanted %v, want %v", name, got, test.want)
+		}
 	}
 }
 

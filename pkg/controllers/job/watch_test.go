@@ -16,6 +16,8 @@ import (
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/runtime/informers"
+	"kcmd.dev/test/controllertest"
 )
 
 var (
@@ -28,6 +30,27 @@ func newVersion(pod *corev1.Pod) { pod.ResourceVersion = "21" }
 func otherJob(j *batchv1.Job) {
 	j.Name, j.UID = "other", "other-uid"
 	j.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "pi"}}
+}
+
+// Whoever owns a pod, its finalizer is this controller's to remove.
+func TestPodsThatWakeTheHandler(t *testing.T) {
+	pods := &controllertest.Captured{}
+	newFixture(t, defaults).c.watch(&controllertest.Captured{}, pods)
+	h := pods.Handler.(informers.Selective)
+	foreign := func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" }
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		want bool
+	}{
+		"of a Job":                          {newPod("p", untracked), true},
+		"an orphan":                         {newPod("p", untracked, alone), true},
+		"of something else":                 {newPod("p", untracked, foreign), false},
+		"of something else, with finalizer": {newPod("p", foreign), true},
+	} {
+		if h.WantsAdd(test.pod) != test.want || h.WantsUpdate(test.pod, test.pod) != test.want || h.WantsDelete(test.pod) != test.want {
+			t.Errorf("%s: is wanted, want %v", name, test.want)
+		}
+	}
 }
 
 // Pins JOB-15, JOB-16 and JOB-17.

@@ -779,7 +779,14 @@ func TestPodsThatTheCacheDoesNotShowAreLookedForAgain(t *testing.T) {
 	f.awaitPods(terminating())
 	f.Env.Run(t, f.namespaceController)
 	controllertest.Eventually(t, "the namespace waits", func() bool { return f.Clock.Waiters() >= 2 })
-	f.Clock.Step(time.Second)
+	f.Clock.Step(time.Second - time.Nanosecond)
+	await.Stays(t, "nothing is swept before that", 200*time.Millisecond, func(context.Context) error {
+		if got := f.loop.Inspect().Reconciled; got != 0 {
+			return fmt.Errorf("%d reconciles", got)
+		}
+		return nil
+	})
+	f.Clock.Step(time.Nanosecond)
 	controllertest.Eventually(t, "it is swept", func() bool { return f.loop.Inspect().Reconciled >= 1 })
 }
 

@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
@@ -29,6 +30,7 @@ var (
 type remembering struct {
 	Connection
 	ledger *takeover.Ledger
+	caches map[string]takeover.Cache // by controller
 }
 
 func (r remembering) Ledger() *takeover.Ledger { return r.ledger }
@@ -37,7 +39,15 @@ func (r remembering) NewBarrier(ctx context.Context, left takeover.Versions, beg
 	return takeover.New(ctx, takeover.Options{Left: left, Began: began, Ledger: r.ledger, Clock: clocktesting.NewFakeClock(start())})
 }
 
-func (r remembering) CachesOf([]string) []takeover.Cache { return nil }
+func (r remembering) CachesOf(controllers []string) []takeover.Cache {
+	var caches []takeover.Cache
+	for _, c := range controllers {
+		if used, ok := r.caches[c]; ok {
+			caches = append(caches, used)
+		}
+	}
+	return caches
+}
 
 // lockOf is a lock with a lease and the controllers that go with it.
 func lockOf(lease claims.Lease, controllers ...string) *Lock {
@@ -114,6 +124,31 @@ func TestWhatATermWaitsFor(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Caches are checked from the beginning of the term, before a controller has been granted or built.
+func TestATermBeginsToCheckCaches(t *testing.T) {
+	l := New(Options{Tasks: tasks(t), Clock: clocktesting.NewFakeClock(start())})
+	k := lockOf(mainLease, "a")
+	behind := func() takeover.Cache {
+		return takeover.Cache{Resource: podsOf().WithVersion("v1"), Store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), Started: start().Add(-time.Hour)}
+	}
+	own, other := behind(), behind()
+	k.connection = remembering{ledger: k.connection.Ledger(), caches: map[string]takeover.Cache{"a": own, "b": other}}
+	l.beginTerm(k, &election.Term{
+		Began: start(),
+		Before: &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{takeover.Annotation: "0 pods=7 *=0"}},
+		},
+		Acquired: &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("me")}},
+	})
+	if k.barrier.Lacking(own) == "" {
+		t.Error("the cache of a controller is not checked")
+	}
+	if k.barrier.Lacking(other) != "" {
+		t.Error("the cache of a controller of another lock is checked")
+	}
+	l.endTerm(k)
 }
 
 func TestWithoutLeaderElectionNothingIsWaitedFor(t *testing.T) {

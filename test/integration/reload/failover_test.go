@@ -68,6 +68,9 @@ func TestAStandbyTakesOverFromAKilledLeader(t *testing.T) {
 		case isSweep(&l):
 		case isLook(&l):
 			looks++
+			if !strings.Contains(l.RequestURI, "resourceVersionMatch=NotOlderThan") {
+				t.Errorf("the look at other leases waits for etcd: %s", l.RequestURI)
+			}
 		default:
 			t.Errorf("the new leader sent %s %s", l.Verb, l.RequestURI)
 		}
