@@ -16,7 +16,7 @@ import (
 
 func (c *endpointsController) watch(services, pods, endpoints cache.SharedIndexInformer) {
 	watch.Objects(services, podchanges.ServiceFuncs(c.serviceLoop))
-	watch.Objects(pods, podchanges.Funcs(c.podLoop))
+	watch.Objects(pods, podchanges.Funcs(c.podLoop, c.selecting))
 	watch.Objects(endpoints, c.endpointsFuncs())
 }
 

@@ -14,7 +14,7 @@ import (
 
 func (c *endpointSliceController) watch(services, pods, slices, nodes cache.SharedIndexInformer) {
 	watch.Objects(services, podchanges.ServiceFuncs(c.serviceLoop))
-	watch.Objects(pods, podchanges.Funcs(c.podLoop))
+	watch.Objects(pods, podchanges.Funcs(c.podLoop, c.selecting))
 	watch.Objects(slices, c.sliceFuncs())
 	watch.Objects(nodes, c.nodeFuncs())
 }

@@ -99,16 +99,21 @@ func (c *Connection) open(ctx context.Context, whole func(schema.GroupVersionRes
 	if err != nil {
 		return err
 	}
+	client, transforms, err := informers.ForCaches(reads.Kubernetes, reads.Config)
+	if err != nil {
+		return err
+	}
 	ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	c.metadata = metadataReads.Metadata
 	c.catalog = apis.New(lookup.Discovery, c.clock)
 	c.informers = informers.New(informers.Options{
-		Client:   reads.Kubernetes,
-		Metadata: metadataReads.Metadata,
-		Whole:    whole,
-		Failed:   c.catalog.Suspect,
-		Clock:    c.clock,
-		Name:     component,
+		Client:     client,
+		Metadata:   metadataReads.Metadata,
+		Transforms: transforms,
+		Whole:      whole,
+		Failed:     c.catalog.Suspect,
+		Clock:      c.clock,
+		Name:       component,
 	})
 	c.events = events.New(ctx)
 	c.begin = sync.OnceFunc(func() {

@@ -13,11 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 )
@@ -146,6 +148,37 @@ func BenchmarkCachedPod(b *testing.B) {
 				runtime.KeepAlive(cached)
 			}
 			b.ReportMetric(float64(len(encoded[0])), "wire-B/pod")
+		})
+	}
+}
+
+// BenchmarkArrivingPod is what it takes to decode a watched pod and to make it what is cached.
+func BenchmarkArrivingPod(b *testing.B) {
+	usual := scheme.Codecs.WithoutConversion()
+	encoder := scheme.Codecs.EncoderForVersion(protobufOf(usual), corev1.SchemeGroupVersion)
+	var raw [replicas][]byte
+	for i := range raw {
+		var err error
+		if raw[i], err = kruntime.Encode(encoder, replicaOf(typicalPod(), i)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	shared := newPodSharing()
+	for name, decoder := range map[string]kruntime.Decoder{
+		"whole": usual.DecoderToVersion(protobufOf(usual), corev1.SchemeGroupVersion),
+		"parts": watching(shared),
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				pod, err := kruntime.Decode(decoder, raw[i%replicas])
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := shared.shrink(pod); err != nil {
+					b.Fatal(err)
+				}
+			}
 		})
 	}
 }

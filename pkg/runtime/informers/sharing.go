@@ -25,42 +25,81 @@ import (
 // else the last one with the same image.
 type podSharing struct {
 	share           sharing.Func[corev1.Pod]
+	shareMetadata   sharing.Func[metav1.ObjectMeta]
+	shareSpec       sharing.Func[corev1.PodSpec]
+	shareStatus     sharing.Func[corev1.PodStatus]
 	byName, byImage *relatives[corev1.Pod]
 }
 
 func newPodSharing() *podSharing {
-	return &podSharing{sharing.Of[corev1.Pod](), newRelatives[corev1.Pod](), newRelatives[corev1.Pod]()}
+	return &podSharing{
+		share:         sharing.Of[corev1.Pod](),
+		shareMetadata: sharing.Of[metav1.ObjectMeta](),
+		shareSpec:     sharing.Of[corev1.PodSpec](),
+		shareStatus:   sharing.Of[corev1.PodStatus](),
+		byName:        newRelatives[corev1.Pod](),
+		byImage:       newRelatives[corev1.Pod](),
+	}
 }
 
-// shrink is ShrinkPod followed by sharing.
+// shrink is ShrinkPod followed by sharing. Of a pod that was shrunk while it was decoded, only what is its
+// own is shared: the rest is shared already, and others may be reading it.
 func (s *podSharing) shrink(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
-	if !ok || Shrunk(pod) {
+	if !ok || Shrunk(pod) && !preshrunk(pod) {
 		return obj, nil // a tombstone, or in the cache already
 	}
-	if _, err := ShrinkPod(pod); err != nil {
-		return nil, err
+	whole := !preshrunk(pod)
+	pod.ManagedFields = shrunkFields
+	if whole {
+		if _, err := ShrinkPod(pod); err != nil {
+			return nil, err
+		}
 	}
 	pod.Spec.NodeName = canonical(pod.Spec.NodeName)
 	pod.Status.HostIP = canonical(pod.Status.HostIP)
 	if ips := pod.Status.PodIPs; len(ips) > 0 && ips[0].IP == pod.Status.PodIP {
 		ips[0].IP = pod.Status.PodIP
 	}
-	if relative := s.relative(pod); relative != nil {
+	switch relative := s.relative(pod); {
+	case relative == nil:
+	case whole:
 		s.share(pod, relative) // from here on parts of it belong to others
+	default:
+		s.shareStatus(&pod.Status, &relative.Status)
 	}
 	s.remember(pod)
 	return pod, nil
 }
 
+// newMetadata is called with what pods will have in common, before any of them has it.
+func (s *podSharing) newMetadata(m *metav1.ObjectMeta) {
+	shrinkMetadata(m)
+	if name, ok := sameName(m); ok {
+		if relative := s.byName.last(name); relative != nil {
+			s.shareMetadata(m, &relative.ObjectMeta)
+		}
+	}
+}
+
+// newSpec is called with what pods will have in common, before any of them has it.
+func (s *podSharing) newSpec(spec *corev1.PodSpec) {
+	shrinkSpec(spec)
+	if image, ok := sameImage(spec); ok {
+		if relative := s.byImage.last(image); relative != nil {
+			s.shareSpec(spec, &relative.Spec)
+		}
+	}
+}
+
 // relative returns the relative of a pod, nil if there is none.
 func (s *podSharing) relative(pod *corev1.Pod) *corev1.Pod {
-	if name, ok := sameName(pod); ok {
+	if name, ok := sameName(&pod.ObjectMeta); ok {
 		if relative := s.byName.last(name); relative != nil {
 			return relative
 		}
 	}
-	if image, ok := sameImage(pod); ok {
+	if image, ok := sameImage(&pod.Spec); ok {
 		return s.byImage.last(image)
 	}
 	return nil
@@ -68,24 +107,24 @@ func (s *podSharing) relative(pod *corev1.Pod) *corev1.Pod {
 
 // remember has a pod be the relative of those that come after it.
 func (s *podSharing) remember(pod *corev1.Pod) {
-	if name, ok := sameName(pod); ok {
+	if name, ok := sameName(&pod.ObjectMeta); ok {
 		s.byName.remember(name, pod)
 	}
-	if image, ok := sameImage(pod); ok {
+	if image, ok := sameImage(&pod.Spec); ok {
 		s.byImage.remember(image, pod)
 	}
 }
 
 // sameName and sameImage are the families of a pod, if it has them.
-func sameName(pod *corev1.Pod) (family, bool) {
-	return family{pod.Namespace, pod.GenerateName}, pod.GenerateName != ""
+func sameName(m *metav1.ObjectMeta) (family, bool) {
+	return family{m.Namespace, m.GenerateName}, m.GenerateName != ""
 }
 
-func sameImage(pod *corev1.Pod) (family, bool) {
-	if len(pod.Spec.Containers) == 0 {
+func sameImage(spec *corev1.PodSpec) (family, bool) {
+	if len(spec.Containers) == 0 {
 		return family{}, false
 	}
-	return family{pod.Namespace, pod.Spec.Containers[0].Image}, true
+	return family{name: spec.Containers[0].Image}, true
 }
 
 // shareWithSiblings returns a transform of whole objects that drops their managedFields and shares the

@@ -16,10 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/runtime/informers/podwire"
 	"kcmd.dev/test/must"
 )
 
@@ -39,11 +42,27 @@ func decoded(t testing.TB, p *corev1.Pod) *corev1.Pod {
 
 func arrive(t testing.TB, s *podSharing, p *corev1.Pod) *corev1.Pod {
 	t.Helper()
-	out, err := s.shrink(decoded(t, p))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out.(*corev1.Pod)
+	return must.Get(s.shrink(decoded(t, p)))(t).(*corev1.Pod)
+}
+
+// arriveWatched is like arrive for a pod that was shrunk while it was decoded.
+func arriveWatched(t testing.TB, s *podSharing, watched kruntime.Decoder, p *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	raw := must.Get(kruntime.Encode(scheme.Codecs.EncoderForVersion(protobufOf(scheme.Codecs.WithoutConversion()), corev1.SchemeGroupVersion), p))(t)
+	pod := must.Get(kruntime.Decode(watched, raw))(t)
+	clear(raw) // it is used for the next event
+	return must.Get(s.shrink(pod))(t).(*corev1.Pod)
+}
+
+// watching returns the decoder of a client whose pods s shares.
+func watching(s *podSharing) kruntime.Decoder {
+	serializer := podwire.Serializer(scheme.Codecs.WithoutConversion(), s.decoding())
+	return serializer.DecoderToVersion(protobufOf(serializer), corev1.SchemeGroupVersion)
+}
+
+func protobufOf(s kruntime.NegotiatedSerializer) kruntime.Serializer {
+	info, _ := kruntime.SerializerInfoForMediaType(s.SupportedMediaTypes(), kruntime.ContentTypeProtobuf)
+	return info.Serializer
 }
 
 // encoded is an object as text, quantities in their format included.
@@ -191,8 +210,14 @@ func TestSharingChangesNothing(t *testing.T) {
 				if diff := cmp.Diff(encoded(t, want), encoded(t, got)); diff != "" {
 					t.Errorf("sharing has changed the pod: %s", diff)
 				}
-				if !equality.Semantic.DeepEqual(kept, reference) {
-					t.Error("the relative was changed")
+				watched := watching(s)
+				for range 2 { // its parts are new, and then known
+					if diff := cmp.Diff(encoded(t, want), encoded(t, arriveWatched(t, s, watched, pod))); diff != "" {
+						t.Errorf("as a watched pod it is another one: %s", diff)
+					}
+				}
+				if !equality.Semantic.DeepEqual(kept, reference) || !equality.Semantic.DeepEqual(got, want) {
+					t.Error("a relative was changed")
 				}
 			})
 		}
@@ -200,15 +225,23 @@ func TestSharingChangesNothing(t *testing.T) {
 }
 
 // Two informers can have pods of one family, as one of a single namespace beside that of all. An object is a relative of
-// others only once it does not change any more, which the race detector checks.
+// others only once it does not change any more, and what watched pods have in common never changes, which the race
+// detector checks.
 func TestObjectsOfTwoInformersShare(t *testing.T) {
 	s := newPodSharing()
+	watched := watching(s)
 	jobs := DefaultTransforms()[batchv1.SchemeGroupVersion.WithResource("jobs")]
 	var informers sync.WaitGroup
 	for range 4 {
 		informers.Go(func() {
 			for n := range 50 {
-				arrive(t, s, replicaOf(typicalPod(), n))
+				template := typicalPod()
+				template.Spec.Containers[0].Image = fmt.Sprint("image:", n%3)
+				whole := arrive(t, s, replicaOf(template.DeepCopy(), n))
+				same := arriveWatched(t, s, watched, replicaOf(template, n))
+				if diff := cmp.Diff(whole, same); diff != "" {
+					t.Error(diff)
+				}
 				if _, err := jobs(jobOf(t, "job", "")); err != nil {
 					t.Error(err)
 				}
@@ -216,6 +249,39 @@ func TestObjectsOfTwoInformersShare(t *testing.T) {
 		})
 	}
 	informers.Wait()
+}
+
+// The spec of a new template is compared with that of the one before, as are metadata and statuses.
+func TestWatchedPodsShareWhatIsEqual(t *testing.T) {
+	s := newPodSharing()
+	watched := watching(s)
+	a := arriveWatched(t, s, watched, replicaOf(typicalPod(), 1))
+	b := arriveWatched(t, s, watched, replicaOf(typicalPod(), 2))
+	changed := replicaOf(typicalPod(), 3)
+	changed.Spec.Containers[1].Image = "other"
+	changed.Annotations["checksum/config"] = "other"
+	c := arriveWatched(t, s, watched, changed)
+	for name, equal := range map[string]bool{
+		"specs":           &a.Spec.Containers[0] == &b.Spec.Containers[0] && &a.Spec.Tolerations[0] == &b.Spec.Tolerations[0],
+		"labels":          same(a.Labels, b.Labels) && same(b.Labels, c.Labels),
+		"owners":          &a.OwnerReferences[0] == &c.OwnerReferences[0],
+		"resources":       same(a.Spec.Containers[0].Resources.Requests, c.Spec.Containers[0].Resources.Requests),
+		"tolerations":     &a.Spec.Tolerations[0] == &c.Spec.Tolerations[0],
+		"conditions":      &a.Status.Conditions[0] == &b.Status.Conditions[0],
+		"the marker":      &a.ManagedFields[0] == &shrunkFields[0],
+		"addresses":       unsafe.StringData(a.Status.PodIP) == unsafe.StringData(a.Status.PodIPs[0].IP),
+		"names of a node": unsafe.StringData(a.Spec.NodeName) == unsafe.StringData(arriveWatched(t, s, watched, replicaOf(typicalPod(), 11)).Spec.NodeName),
+	} {
+		if !equal {
+			t.Errorf("%s are not shared", name)
+		}
+	}
+	if len(a.Spec.Volumes) != 1 || a.Annotations[corev1.LastAppliedConfigAnnotation] != "" {
+		t.Errorf("it is not shrunk: %v, %v", a.Spec.Volumes, a.Annotations)
+	}
+	if again, err := s.shrink(a); err != nil || again != any(a) {
+		t.Errorf("in the cache it becomes %v, %v", again, err)
+	}
 }
 
 func TestATransformedPodIsLeftAlone(t *testing.T) {

@@ -61,10 +61,12 @@ func Shrunk(obj any) bool {
 // another in each pod, unless a container has SELinux options of its own; of container
 // statuses, the mounts, the images, the ID of the container, since when it runs, and how the
 // one before it ended.
-func DefaultTransforms() Transforms {
+func DefaultTransforms() Transforms { return transformsWith(newPodSharing()) }
+
+func transformsWith(shared *podSharing) Transforms {
 	core, apps, batch := corev1.SchemeGroupVersion.WithResource, appsv1.SchemeGroupVersion.WithResource, batchv1.SchemeGroupVersion.WithResource
 	return Transforms{
-		core("pods"):                   newPodSharing().shrink,
+		core("pods"):                   shared.shrink,
 		core("nodes"):                  shareWithSiblings[corev1.Node](),
 		core("services"):               shareWithSiblings[corev1.Service](),
 		core("persistentvolumes"):      shareWithSiblings[corev1.PersistentVolume](),
@@ -96,8 +98,15 @@ func ShrinkPod(obj any) (any, error) {
 		return obj, nil // a tombstone of something stored before
 	}
 	pod.ManagedFields = shrunkFields
-	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation)
-	spec := &pod.Spec
+	shrinkMetadata(&pod.ObjectMeta)
+	shrinkSpec(&pod.Spec)
+	shrinkStatus(&pod.Status)
+	return pod, nil
+}
+
+func shrinkMetadata(m *metav1.ObjectMeta) { delete(m.Annotations, corev1.LastAppliedConfigAnnotation) }
+
+func shrinkSpec(spec *corev1.PodSpec) {
 	dropTokenVolume(spec)
 	for n := range spec.InitContainers {
 		shrinkContainer(&spec.InitContainers[n])
@@ -112,18 +121,18 @@ func ShrinkPod(obj any) (any, error) {
 	for n := range spec.Volumes {
 		shrinkVolume(&spec.Volumes[n].VolumeSource)
 	}
-	for _, statuses := range [][]corev1.ContainerStatus{
-		pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses,
-	} {
-		for n := range statuses {
-			shrinkContainerStatus(&statuses[n])
-		}
-	}
 	spec.HostAliases = nil
 	spec.DNSConfig = nil
 	spec.DNSPolicy = ""
 	spec.EnableServiceLinks = nil
-	return pod, nil
+}
+
+func shrinkStatus(s *corev1.PodStatus) {
+	for _, statuses := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
+		for n := range statuses {
+			shrinkContainerStatus(&statuses[n])
+		}
+	}
 }
 
 func shrinkContainer(c *corev1.Container) {

@@ -48,6 +48,12 @@ func (s Services) Selecting(namespace string, pod labels.Set) ([]*corev1.Service
 	}), nil
 }
 
+// Select reports whether any of the Services selects a pod. Its cost is that of Selecting.
+func (s Services) Select(pod *corev1.Pod) bool {
+	selecting, err := s.Selecting(pod.Namespace, pod.Labels)
+	return err != nil || len(selecting) > 0 // the error is reported by those who look for the Services
+}
+
 // SelectedPods finds pods by a selector that matches them.
 type SelectedPods struct{ indexer cache.Indexer }
 

@@ -201,7 +201,7 @@ func (o *Owners[T]) WroteStatus(owner, written T) {
 // PutOff reports whether a status that is not urgent must wait because the last one was written
 // so recently. If so, the owner is enqueued for when it may be written.
 func (o *Owners[T]) PutOff(owner T) bool {
-	delay := o.Writes.StatusDelay(owner)
+	delay := o.Writes.StatusDelayIn(owner, writes.CountsWindow)
 	if delay > 0 {
 		o.EnqueueAfter(owner, delay)
 	}

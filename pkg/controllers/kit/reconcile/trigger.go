@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"reflect"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,39 +33,40 @@ const (
 // trigger is why a key was queued. It holds names only: the object it is about may be replaced
 // in the cache while the key waits.
 type trigger struct {
-	event                 Event
-	kind, namespace, name string
+	event           Event
+	namespace, name string
+	// objectType is the Go type of the object, metadataOf the kind of one that is metadata only.
+	objectType reflect.Type
+	metadataOf string
 }
 
 // Because returns the lane with what happened to an object as the reason.
 func (l Lane) Because(event Event, obj metav1.Object) Lane {
-	l.trigger = trigger{event: event, kind: kindOf(obj), namespace: obj.GetNamespace(), name: obj.GetName()}
+	l.trigger = trigger{event: event, namespace: obj.GetNamespace(), name: obj.GetName()}
+	if partial, ok := obj.(*metav1.PartialObjectMetadata); ok {
+		l.trigger.metadataOf = partial.Kind
+	} else {
+		l.trigger.objectType = reflect.TypeOf(obj)
+	}
 	return l
 }
 
 // Gone is the fresh lane for the keys that the deletion of an object concerns.
 func Gone(obj metav1.Object) Lane { return Fresh.Because(Deleted, obj) }
 
-// kindOf is the kind of an object, which objects of a Go type do not say themselves.
-func kindOf(obj metav1.Object) string {
-	if partial, ok := obj.(*metav1.PartialObjectMetadata); ok {
-		return partial.Kind
-	}
-	t := reflect.TypeOf(obj)
-	if kind, found := kinds.Load(t); found {
-		return kind.(string)
-	}
-	kind := ""
-	if _, ok := obj.(runtime.Object); ok && t.Kind() == reflect.Pointer {
-		kind = t.Elem().Name()
-	}
-	kinds.Store(t, kind)
-	return kind
-}
+// objects are what the types of API objects implement.
+var objects = reflect.TypeFor[runtime.Object]()
 
-// kinds are the kinds of types seen before, since the name of a type is slow to find. All notifications
-// ask.
-var kinds sync.Map // reflect.Type to string
+// kind is that of the object, which objects of a Go type do not say themselves.
+func (t trigger) kind() string {
+	switch {
+	case t.metadataOf != "":
+		return t.metadataOf
+	case t.objectType == nil || t.objectType.Kind() != reflect.Pointer || !t.objectType.Implements(objects):
+		return "object"
+	}
+	return t.objectType.Elem().Name()
+}
 
 // String is the trigger as the status shows it.
 func (t trigger) String() string {
@@ -90,14 +90,10 @@ func (t trigger) String() string {
 }
 
 func (t trigger) object() string {
-	kind := t.kind
-	if kind == "" {
-		kind = "object"
-	}
 	if t.namespace == "" {
-		return kind + " " + t.name
+		return t.kind() + " " + t.name
 	}
-	return kind + " " + t.namespace + "/" + t.name
+	return t.kind() + " " + t.namespace + "/" + t.name
 }
 
 // delay is a key that is added later.

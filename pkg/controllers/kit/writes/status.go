@@ -9,8 +9,13 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// Window is the minimum time between two status writes of one owner that are not urgent.
-const Window = 100 * time.Millisecond
+const (
+	// Window is the minimum time between two status writes of one owner that are not urgent.
+	Window = 100 * time.Millisecond
+	// CountsWindow is Window for counts of pods on their way. Pods change for longer, and the next count replaces
+	// the last.
+	CountsWindow = 300 * time.Millisecond
+)
 
 // echoTime is how long after a write its watch event is recognized.
 const echoTime = 10 * time.Second

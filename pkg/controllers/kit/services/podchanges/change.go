@@ -7,7 +7,9 @@
 //     deletion, labels, host name and subdomain. A change of the phase alone does not count.
 //  3. A relabelled pod concerns the Services that select it either before or after; if
 //     something else changed too, also those that select it before and after.
-//  4. Services are queued for every notification of their own, resyncs included.
+//  4. A pod that no Service in the cache selects concerns none: one that comes later, or selects it later, is queued
+//     by that notification of its own, and finds the pod as it is then.
+//  5. Services are queued for every notification of their own, resyncs included.
 package podchanges
 
 import (
@@ -60,22 +62,27 @@ func ServiceFuncs(queue Queue) watch.Funcs[*corev1.Service] {
 // String is the key of the change in logs and status.
 func (c Change) String() string { return c.namespace + "/{" + c.labels + "}" }
 
-// Funcs queue the changes of pods. Replayed pods are left out: their Services are replayed
-// too, and reconciled only when the pods are known.
-func Funcs(loop *reconcile.Loop[Change]) watch.Funcs[*corev1.Pod] {
+// Funcs queue the changes of pods that Services select. Replayed pods are left out: their Services are
+// replayed too, and reconciled only when the pods are known.
+func Funcs(loop *reconcile.Loop[Change], services index.Services) watch.Funcs[*corev1.Pod] {
 	return watch.Funcs[*corev1.Pod]{
 		Add: func(lane reconcile.Lane, pod *corev1.Pod) {
-			if !lane.IsBacklog() {
+			if !lane.IsBacklog() && services.Select(pod) {
 				loop.Add(Between(nil, pod))
 			}
 		},
 		Update: func(lane reconcile.Lane, old, pod *corev1.Pod) {
+			if !services.Select(pod) && !services.Select(old) {
+				return
+			}
 			if change := util.GetPodUpdateProjectionKey(old, pod); change != nil {
 				loop.Enqueue(lane, of(change))
 			}
 		},
 		Delete: func(pod *corev1.Pod) {
-			loop.Add(Between(pod, nil))
+			if services.Select(pod) {
+				loop.Add(Between(pod, nil))
+			}
 		},
 	}
 }

@@ -37,7 +37,7 @@ func pod(version string, set map[string]string, change ...func(*corev1.Pod)) *co
 
 func notReady(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }
 
-var a, b = map[string]string{"app": "a"}, map[string]string{"app": "b"}
+var a, b, c = map[string]string{"app": "a"}, map[string]string{"app": "b"}, map[string]string{"app": "c"}
 
 func TestNotifications(t *testing.T) {
 	update := func(old, new *corev1.Pod) func(watch.Funcs[*corev1.Pod]) {
@@ -59,17 +59,27 @@ func TestNotifications(t *testing.T) {
 			f.Add(reconcile.Fresh, pod("1", a))
 			f.Add(reconcile.Fresh, pod("1", b))
 		}, 2},
-		"EP-13: resynced":   {update(pod("1", a), pod("1", a, notReady)), 0},
-		"EP-16: irrelevant": {update(pod("1", a), pod("2", a)), 0},
-		"EP-16: phase":      {update(pod("1", a), pod("2", a, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })), 0},
-		"EP-14: ready":      {update(pod("1", a, notReady), pod("2", a)), 1},
-		"EP-15: relabelled": {update(pod("1", a), pod("2", b)), 1},
-		"EP-15: hostname":   {update(pod("1", a), pod("2", a, func(p *corev1.Pod) { p.Spec.Hostname = "h" })), 1},
-		"EP-14: address":    {update(pod("1", a), pod("2", a, func(p *corev1.Pod) { p.Status.PodIPs[0].IP = "10.0.0.2" })), 1},
+		"EP-62, EPS-61: pods that nothing selects": {func(f watch.Funcs[*corev1.Pod]) {
+			f.Add(reconcile.Fresh, pod("1", c))
+			update(pod("1", c), pod("2", nil))(f)
+			f.Delete(pod("2", nil))
+		}, 0},
+		"EP-62, EPS-61: selected from now on":  {update(pod("1", c), pod("2", a)), 1},
+		"EP-62, EPS-61: not selected any more": {update(pod("1", a), pod("2", nil)), 1},
+		"EP-13: resynced":                      {update(pod("1", a), pod("1", a, notReady)), 0},
+		"EP-16: irrelevant":                    {update(pod("1", a), pod("2", a)), 0},
+		"EP-16: phase":                         {update(pod("1", a), pod("2", a, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })), 0},
+		"EP-14: ready":                         {update(pod("1", a, notReady), pod("2", a)), 1},
+		"EP-15: relabelled":                    {update(pod("1", a), pod("2", b)), 1},
+		"EP-15: hostname":                      {update(pod("1", a), pod("2", a, func(p *corev1.Pod) { p.Spec.Hostname = "h" })), 1},
+		"EP-14: address":                       {update(pod("1", a), pod("2", a, func(p *corev1.Pod) { p.Status.PodIPs[0].IP = "10.0.0.2" })), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			env := controllertest.New(t)
+			selecting := index.NewServices(env.Informers.Core().V1().Services().Informer())
+			env.Cache(t, service("n", "a", a), service("n", "b", b), service("m", "c", c))
 			loop := newLoop(t)
-			tc.notify(podchanges.Funcs(loop))
+			tc.notify(podchanges.Funcs(loop, selecting))
 			if s := loop.Inspect(); s.Depth != tc.want {
 				t.Errorf("queue holds %d keys, want %d", s.Depth, tc.want)
 			}

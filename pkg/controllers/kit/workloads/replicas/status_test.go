@@ -189,14 +189,14 @@ func TestABurstOfObservationsIsWrittenFirstAndLast(t *testing.T) {
 		t.Fatalf("the first observation is not written: %d ready", got)
 	}
 	f.Queued.Want(t)
-	f.Clock.Step(writes.Window / 2)
+	f.Clock.Step(writes.CountsWindow / 2)
 	becomesReady("b")
 	becomesReady("c")
 	if got := f.status(t).ReadyReplicas; got != 1 {
 		t.Errorf("written within the window: %d ready", got)
 	}
-	f.Queued.Want(t, "rs in 50ms", "rs in 50ms")
-	f.Clock.Step(writes.Window / 2)
+	f.Queued.Want(t, "rs in 150ms", "rs in 150ms")
+	f.Clock.Step(writes.CountsWindow / 2)
 	becomesReady()
 	if got := f.status(t).ReadyReplicas; got != 3 {
 		t.Errorf("the last observation is lost: %d ready", got)

@@ -1,0 +1,38 @@
+package podwire
+
+// generation is how many parts are made before older ones are forgotten that were not used meanwhile. It spans the
+// templates whose pods change at the same time; a list comes in the order of names, so that the pods of one template
+// are beside each other.
+const generation = 256
+
+// largest is the most bytes of an encoded part that is remembered.
+const largest = 64 << 10
+
+// table remembers decoded parts by their bytes: those used since the last change of generations, and those used in the
+// one before.
+type table[T any] struct {
+	young, old map[string]*T
+}
+
+// get returns the part that was decoded from such bytes, nil if it is not remembered.
+func (t *table[T]) get(encoded []byte) *T {
+	if part, found := t.young[string(encoded)]; found {
+		return part
+	}
+	part, found := t.old[string(encoded)]
+	if found {
+		t.put(encoded, part)
+	}
+	return part
+}
+
+// put remembers a part. Nobody may change it from now on.
+func (t *table[T]) put(encoded []byte, part *T) {
+	if len(encoded) > largest {
+		return
+	}
+	if t.young == nil || len(t.young) >= generation {
+		t.young, t.old = map[string]*T{}, t.young
+	}
+	t.young[string(encoded)] = part
+}
