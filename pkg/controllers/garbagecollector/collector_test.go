@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -348,6 +349,48 @@ func TestFinalizerConflicts(t *testing.T) {
 	want := "updateMaxRetries(4) has reached. The garbage collector will retry later for owner [v1/ConfigMap, namespace: a, name: parent, uid: parent]"
 	if err == nil || err.Error() != want || len(w.writes()) != 4 {
 		t.Errorf("after %d writes: %v", len(w.writes()), err)
+	}
+}
+
+// A finalizer is removed from the state in the cache, and only if that is outdated from one that is read.
+// Pins GC-99.
+func TestFinalizersAreRemovedWithoutARead(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "parent", errors.New("changed"))
+	for name, tc := range map[string]struct {
+		first error // of the first patch
+		want  []string
+	}{
+		"the cache is up to date": {nil, []string{"patch"}},
+		"the cache is behind":     {conflict, []string{"patch", "get", "patch"}},
+		"it is gone":              {apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "parent"), []string{"patch"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, typed(configMaps, object("a", "parent", deleted("x", foreground))))
+			var refused atomic.Bool
+			w.server.PrependReactor("patch", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return tc.first != nil && refused.CompareAndSwap(false, true), nil, tc.first
+			})
+			w.env.Run(t, w.collector)
+			w.settle(t)
+			var got []string
+			controllertest.Eventually(t, "the finalizer is removed", func() bool {
+				got = nil
+				for _, action := range w.server.Actions() {
+					if verb := action.GetVerb(); verb != "list" && verb != "watch" {
+						got = append(got, verb)
+					}
+				}
+				return len(got) >= len(tc.want)
+			})
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("the requests are %q, want %q", got, tc.want)
+			}
+			for _, write := range w.writes() {
+				if want := `patch parent {"metadata":{"finalizers":["x"],"resourceVersion":"1"}}`; write != want {
+					t.Errorf("the write is %s, want %s", write, want)
+				}
+			}
+		})
 	}
 }
 

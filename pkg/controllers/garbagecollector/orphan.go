@@ -72,25 +72,36 @@ func (c *collector) release(ctx context.Context, dependent *node, owner types.UI
 	return err
 }
 
-// removeFinalizer removes a garbage collection finalizer from an object.
+// removeFinalizer removes a garbage collection finalizer from an object: from the state in the cache, if that is the
+// newest one, else from the one that is read.
 func (c *collector) removeFinalizer(ctx context.Context, n *node, s state, finalizer string) error {
 	at, err := c.locateNode(n, s)
 	if err != nil {
 		return err
+	}
+	if object, found := c.monitors.cached(s.resource, n.identity); found && slices.Contains(object.GetFinalizers(), finalizer) {
+		if err := c.dropFinalizer(ctx, at, object, finalizer); !apierrors.IsConflict(err) {
+			return err
+		}
 	}
 	err = retry.RetryOnConflict(finalizerRetries(), func() error {
 		object, err := c.read(ctx, at, n.uid)
 		if err != nil || object == nil || !slices.Contains(object.Finalizers, finalizer) {
 			return err
 		}
-		_, err = c.patch(ctx, at, types.MergePatchType, finalizersMerge(object, finalizer))
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return err
+		return c.dropFinalizer(ctx, at, object, finalizer)
 	})
 	if apierrors.IsConflict(err) {
 		return fmt.Errorf("updateMaxRetries(%d) has reached. The garbage collector will retry later for owner %s", finalizerRetries().Steps, n)
+	}
+	return err
+}
+
+// dropFinalizer removes a finalizer from an object that has not changed since it was read.
+func (c *collector) dropFinalizer(ctx context.Context, at location, object metav1.Object, finalizer string) error {
+	_, err := c.patch(ctx, at, types.MergePatchType, finalizersMerge(object, finalizer))
+	if apierrors.IsNotFound(err) {
+		return nil
 	}
 	return err
 }

@@ -128,8 +128,8 @@ func TestManySetsShareConnectionsAndLeakNothing(t *testing.T) {
 	if got := s.connections.Load(); got > 2 {
 		t.Errorf("%d connections, want one with the credentials of the process and one without", got)
 	}
-	if got := lookups.n.Load(); got != 3 {
-		t.Errorf("%d transports were asked for, want two with the credentials of the process, of which one is for watches of Leases, and one without", got)
+	if got := lookups.n.Load(); got != 4 {
+		t.Errorf("%d transports were asked for, want three with the credentials of the process, of which two are for watches, and one without", got)
 	}
 	for deadline := time.Now().Add(5 * time.Second); goruntime.NumGoroutine() > goroutines+5; goruntime.Gosched() {
 		if time.Now().After(deadline) {

@@ -120,7 +120,7 @@ func isWatch(req *http.Request) bool {
 // lane is a set of connections made with one set of credentials.
 type lane struct {
 	next     http.RoundTripper
-	paced    http.RoundTripper // for watches of which isPaced is true; nil for none
+	paced    map[*rhythm]http.RoundTripper // for watches that have a rhythm; nil if none is paced
 	dialer   *connrotation.Dialer
 	requests atomic.Int64 // begun and not finished, and 1 for the link
 	closed   atomic.Bool  // no connection may be dialled any more
@@ -157,10 +157,16 @@ func newLane(base *rest.Config, p *pace) (*lane, error) {
 	if l.next, err = transportFor(base, l.dial); err != nil {
 		return nil, err
 	}
-	if p != nil {
-		l.paced, err = transportFor(base, dialPaced(l.dial, p))
+	if p == nil {
+		return l, nil
 	}
-	return l, err
+	l.paced = map[*rhythm]http.RoundTripper{}
+	for _, r := range []*rhythm{renewals, changes} {
+		if l.paced[r], err = transportFor(base, dialPaced(l.dial, r, p)); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
 }
 
 // dial opens a connection. net/http does not interrupt that when nobody waits for it any more, so that the lane may
@@ -213,8 +219,8 @@ func (l *lane) leave() {
 func (l *lane) close() {
 	l.closed.Store(true)
 	utilnet.CloseIdleConnectionsFor(l.next)
-	if l.paced != nil {
-		utilnet.CloseIdleConnectionsFor(l.paced)
+	for _, paced := range l.paced {
+		utilnet.CloseIdleConnectionsFor(paced)
 	}
 	l.dialer.CloseAll()
 }
@@ -249,8 +255,8 @@ func (l *lane) watch(req *http.Request) (*http.Response, error) {
 	began := time.Now()
 	ctx, cancel := context.WithCancel(req.Context())
 	next := l.next
-	if l.paced != nil && isPaced(req) {
-		next = l.paced
+	if paced := l.paced[rhythmOf(req)]; paced != nil {
+		next = paced
 	}
 	resp, err := next.RoundTrip(req.WithContext(ctx))
 	if err != nil {

@@ -8,27 +8,45 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/connrotation"
 )
 
 const (
-	// paceInterval is the time between two reads from a paced connection.
-	paceInterval = 250 * time.Millisecond
 	// paceAfter is the age from which a connection is paced. Before that, caches are filled.
 	paceAfter = 10 * time.Second
 	// hurryTime is how long connections are read without pauses after pace.hurry.
 	hurryTime = 10 * time.Second
 )
 
-// isPaced reports whether a watch belongs on a paced connection. Every node renews a Lease every ten
-// seconds, and nobody acts on a renewal; a cluster of 1,000 nodes sends 100 of them per second. Read
-// one by one, each wakes up the process: the connection, the decoder, the cache and its handlers.
-//
-// Who watches one Lease acts on it: a standby takes over what was released.
-func isPaced(req *http.Request) bool {
-	return strings.HasPrefix(req.URL.Path, "/apis/coordination.k8s.io/") && strings.HasSuffix(req.URL.Path, "/leases") &&
-		!strings.Contains(req.URL.Query().Get("fieldSelector"), metav1.ObjectNameField)
+// rhythm is how often a connection is read that carries watches of one kind. Read one by one, each event wakes up the
+// process: the connection, the decoder, the cache and its handlers.
+type rhythm struct {
+	// perSecond is how often it is read when much arrives, burst how often beyond that after a time without.
+	perSecond rate.Limit
+	burst     int
+}
+
+var (
+	// renewals are the watches of all Leases. Every node renews one every ten seconds, and nobody acts on a renewal; a
+	// cluster of 1,000 nodes sends 100 of them per second.
+	renewals = &rhythm{perSecond: 4, burst: 1}
+	// changes are the watches of other objects: what somebody does by hand is read at once, and what a rollout of
+	// thousands of pods does fifty times per second.
+	changes = &rhythm{perSecond: 50, burst: 25}
+)
+
+// rhythmOf returns the rhythm of a watch, nil if it is read at once: who watches one object acts on it, like a standby
+// that takes over what was released.
+func rhythmOf(req *http.Request) *rhythm {
+	switch {
+	case strings.Contains(req.URL.Query().Get("fieldSelector"), metav1.ObjectNameField):
+		return nil
+	case strings.HasPrefix(req.URL.Path, "/apis/coordination.k8s.io/") && strings.HasSuffix(req.URL.Path, "/leases"):
+		return renewals
+	}
+	return changes
 }
 
 // pace suspends the pauses of paced connections for a time. The zero value suspends nothing.
@@ -49,10 +67,15 @@ func (p *pace) hurry() {
 	}
 }
 
-// pause waits for a time, or until connections are to be read without pauses.
-func (p *pace) pause(d time.Duration) {
+// pause waits until the next read is due, or until connections are to be read without pauses.
+func (p *pace) pause(reads *rate.Limiter) {
 	p.mu.Lock()
-	if d <= 0 || time.Now().Before(p.until) {
+	if time.Now().Before(p.until) {
+		p.mu.Unlock()
+		return
+	}
+	wait := reads.Reserve().Delay()
+	if wait == 0 {
 		p.mu.Unlock()
 		return
 	}
@@ -61,7 +84,7 @@ func (p *pace) pause(d time.Duration) {
 	}
 	hurried := p.hurried
 	p.mu.Unlock()
-	timer := time.NewTimer(d)
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -69,14 +92,14 @@ func (p *pace) pause(d time.Duration) {
 	}
 }
 
-// dialPaced makes connections that are read in batches.
-func dialPaced(dial connrotation.DialFunc, p *pace) func(ctx context.Context, network, address string) (net.Conn, error) {
+// dialPaced makes connections that are read in a rhythm.
+func dialPaced(dial connrotation.DialFunc, r *rhythm, p *pace) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		return &pacedConn{Conn: conn, pace: p, began: time.Now()}, nil
+		return newPacedConn(conn, r, p), nil
 	}
 }
 
@@ -84,21 +107,22 @@ func dialPaced(dial connrotation.DialFunc, p *pace) func(ctx context.Context, ne
 // arrives during the pause is read at once after it.
 type pacedConn struct {
 	net.Conn
-	pace  *pace
-	began time.Time
-	// drained is when the last read returned less than it could have; zero if it did not.
-	drained time.Time
+	pace    *pace
+	began   time.Time
+	reads   *rate.Limiter
+	drained bool // the last read returned less than it could have
+}
+
+func newPacedConn(conn net.Conn, r *rhythm, p *pace) *pacedConn {
+	return &pacedConn{Conn: conn, pace: p, began: time.Now(), reads: rate.NewLimiter(r.perSecond, r.burst)}
 }
 
 // Read implements net.Conn.
 func (c *pacedConn) Read(p []byte) (int, error) {
-	if !c.drained.IsZero() && c.drained.Sub(c.began) > paceAfter {
-		c.pace.pause(time.Until(c.drained.Add(paceInterval)))
+	if c.drained && time.Since(c.began) > paceAfter {
+		c.pace.pause(c.reads)
 	}
 	n, err := c.Conn.Read(p)
-	c.drained = time.Time{}
-	if n < len(p) {
-		c.drained = time.Now()
-	}
+	c.drained = n < len(p)
 	return n, err
 }

@@ -6,28 +6,33 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // TestPacedConnectionsAreReadInBatches sends 100 small messages per second over a paced connection
-// and counts how many reads it takes to receive those of one second. As in all tests of this file, the
-// time is that of a synctest bubble: nothing waits.
+// and counts how many reads it takes to receive those of the first and of the next second. As in all tests of this
+// file, the time is that of a synctest bubble: nothing waits.
 func TestPacedConnectionsAreReadInBatches(t *testing.T) {
 	tests := map[string]struct {
-		age   time.Duration // of the connection
-		hurry bool
-		reads int
+		rhythm      *rhythm
+		age         time.Duration // of the connection
+		hurry       bool
+		first, next int
 	}{
-		"a new connection":                 {reads: 100},
-		"a connection that filled caches":  {age: time.Minute, reads: 4},
-		"somebody waits for a cache":       {age: time.Minute, hurry: true, reads: 100},
-		"nobody has waited for some while": {age: hurryTime + paceAfter, reads: 4},
+		"a new connection":                 {rhythm: renewals, first: 100, next: 100},
+		"a connection that filled caches":  {rhythm: renewals, age: time.Minute, first: 4, next: 4},
+		"somebody waits for a cache":       {rhythm: renewals, age: time.Minute, hurry: true, first: 100, next: 100},
+		"nobody has waited for some while": {rhythm: renewals, age: hurryTime + paceAfter, first: 4, next: 4},
+		"changes of objects":               {rhythm: changes, age: time.Minute, first: 74, next: 50},
+		"and somebody waits for a cache":   {rhythm: changes, age: time.Minute, hurry: true, first: 100, next: 100},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &pace{}
 				p.hurry()
-				conn := &pacedConn{Conn: newPacedTestConn(), pace: p, began: time.Now()}
+				conn := newPacedConn(newPacedTestConn(), tc.rhythm, p)
 				read := func() {
 					if _, err := conn.Read(make([]byte, 1<<20)); err != nil {
 						t.Fatal(err)
@@ -39,16 +44,42 @@ func TestPacedConnectionsAreReadInBatches(t *testing.T) {
 				if tc.hurry {
 					p.hurry()
 				}
-				reads := 0
-				for end := time.Now().Add(time.Second); time.Now().Before(end); reads++ {
-					read()
-				}
-				if reads != tc.reads {
-					t.Errorf("%d reads in a second, want %d", reads, tc.reads)
+				for n, want := range []int{tc.first, tc.next} {
+					reads := 0
+					for end := time.Now().Add(time.Second); time.Now().Before(end); reads++ {
+						read()
+					}
+					if reads != want {
+						t.Errorf("%d reads in second %d, want %d", reads, n, want)
+					}
 				}
 			})
 		})
 	}
+}
+
+// After a hurry, the pauses are as long as before: what was read meanwhile does not count.
+func TestAHurryIsNotPaidFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pace{}
+		conn := newPacedConn(newPacedTestConn(), changes, p)
+		time.Sleep(time.Minute)
+		p.hurry()
+		for end := time.Now().Add(hurryTime); time.Now().Before(end); {
+			if _, err := conn.Read(make([]byte, 1<<20)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 10 {
+			began := time.Now()
+			if _, err := conn.Read(make([]byte, 1<<20)); err != nil {
+				t.Fatal(err)
+			}
+			if waited := time.Since(began); waited > 20*time.Millisecond {
+				t.Errorf("a read took %v", waited)
+			}
+		}
+	})
 }
 
 // TestHurryEndsAPause waits for a paced read, which has a pause of its own to wait for.
@@ -60,7 +91,9 @@ func TestHurryEndsAPause(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			p.hurry()
 		}()
-		p.pause(time.Hour)
+		reads := rate.NewLimiter(rate.Every(time.Hour), 1)
+		reads.Allow()
+		p.pause(reads)
 		if waited := time.Since(began); waited != time.Millisecond {
 			t.Errorf("paused for %v after the pauses were ended", waited)
 		}
@@ -70,40 +103,42 @@ func TestHurryEndsAPause(t *testing.T) {
 // TestAFullReadIsFollowedByAnother reads what has arrived in buffers that are smaller than that.
 func TestAFullReadIsFollowedByAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn := &pacedConn{Conn: newPacedTestConn(), pace: &pace{}, began: time.Now()}
+		conn := newPacedConn(newPacedTestConn(), renewals, &pace{})
 		time.Sleep(time.Minute)
 		if _, err := conn.Read(make([]byte, 1<<20)); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(time.Second)
 		began := time.Now()
-		time.Sleep(paceInterval)
 		for range 3 {
 			if _, err := conn.Read(make([]byte, 10)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if waited := time.Since(began) - paceInterval; waited != 0 {
+		if waited := time.Since(began); waited != 0 {
 			t.Errorf("waited %v between buffers of what had arrived", waited)
 		}
 	})
 }
 
-func TestWatchesOfLeasesArePaced(t *testing.T) {
-	for path, want := range map[string]bool{
-		"/apis/coordination.k8s.io/v1/leases?watch=true":                                                                              true,
-		"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases?watch=true":                                                   true,
-		"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?fieldSelector=metadata.name%3Dkube-controller-manager&watch=true": false,
+func TestWatchesHaveARhythm(t *testing.T) {
+	for path, want := range map[string]*rhythm{
+		"/apis/coordination.k8s.io/v1/leases?watch=true":                                                                              renewals,
+		"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases?watch=true":                                                   renewals,
+		"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?fieldSelector=metadata.name%3Dkube-controller-manager&watch=true": nil,
 
-		"/api/v1/pods?watch=true":                                      false,
-		"/apis/example.com/v1/leases?watch=true":                       false,
-		"/apis/coordination.k8s.io/v1beta1/leasecandidates?watch=true": false,
+		"/api/v1/pods?watch=true": changes,
+		"/api/v1/namespaces/ns/pods?fieldSelector=metadata.name%3Drecycler&watch=true": nil,
+		"/api/v1/pods?fieldSelector=spec.nodeName%3Dn&watch=true":                      changes,
+		"/apis/example.com/v1/leases?watch=true":                                       changes,
+		"/apis/coordination.k8s.io/v1beta1/leasecandidates?watch=true":                 changes,
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://127.0.0.1"+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := isPaced(req); got != want {
-			t.Errorf("%s is paced: %v, want %v", path, got, want)
+		if got := rhythmOf(req); got != want {
+			t.Errorf("%s has the rhythm %+v, want %+v", path, got, want)
 		}
 	}
 }

@@ -22,7 +22,7 @@
 //  7. The holder renews with one UPDATE per RetryPeriod and no GET. It reads the lease
 //     again only after a conflict or a failure.
 //  8. A standby watches the lease and sends nothing else. It takes a released lease
-//     immediately and an abandoned one when it expires, plus at most 100ms of jitter. While
+//     immediately and an abandoned one when it expires, plus at most 20ms of jitter. While
 //     the watch does not work it reads the lease every RetryPeriod.
 //  9. Timings change live. A shorter RenewDeadline shortens the Term immediately; a longer
 //     one counts from the renewal that announced the longer lease to the other candidates.
