@@ -18,6 +18,7 @@ import (
 	"kcmd.dev/pkg/runtime/clients"
 	"kcmd.dev/pkg/runtime/events"
 	"kcmd.dev/pkg/runtime/informers"
+	"kcmd.dev/pkg/runtime/informers/wire"
 	"kcmd.dev/pkg/runtime/takeover"
 )
 
@@ -95,6 +96,9 @@ func (c *Connection) open(ctx context.Context, whole func(schema.GroupVersionRes
 	if err != nil {
 		return err
 	}
+	if c.metadata, err = wire.MetadataClient(metadataReads.Metadata, metadataReads.Config); err != nil {
+		return err
+	}
 	lookup, err := c.clients.For(clients.Identity{Name: "controller-discovery", ClientName: "controller-discovery"}, nil)
 	if err != nil {
 		return err
@@ -104,11 +108,10 @@ func (c *Connection) open(ctx context.Context, whole func(schema.GroupVersionRes
 		return err
 	}
 	ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	c.metadata = metadataReads.Metadata
 	c.catalog = apis.New(lookup.Discovery, c.clock)
 	c.informers = informers.New(informers.Options{
 		Client:     client,
-		Metadata:   metadataReads.Metadata,
+		Metadata:   c.metadata,
 		Transforms: transforms,
 		Whole:      whole,
 		Failed:     c.catalog.Suspect,

@@ -10,7 +10,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
-	"kcmd.dev/pkg/runtime/informers/podwire"
+	"kcmd.dev/pkg/runtime/informers/wire"
 )
 
 // preshrunkFields is the managedFields of a pod that was shrunk while it was decoded, and whose metadata and spec
@@ -31,14 +31,14 @@ type cacheClient struct {
 func (c cacheClient) CoreV1() corev1client.CoreV1Interface { return c.core }
 
 // ForCaches returns a client of the same configuration as an ordinary one that fills caches, whose watches of pods
-// return what a cache keeps of them, and the DefaultTransforms that go with it. See package podwire.
+// return what a cache keeps of them, and the DefaultTransforms that go with it. See package wire.
 func ForCaches(ordinary kubernetes.Interface, config *rest.Config) (kubernetes.Interface, Transforms, error) {
 	shared := newPodSharing()
 	version := corev1.SchemeGroupVersion
 	config = rest.CopyConfig(config)
 	config.APIPath = "/api"
 	config.GroupVersion = &version
-	config.NegotiatedSerializer = podwire.Serializer(scheme.Codecs.WithoutConversion(), shared.decoding())
+	config.NegotiatedSerializer = wire.Pods(scheme.Codecs.WithoutConversion(), shared.decoding())
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("creating the client that fills caches: %w", err)
@@ -47,8 +47,8 @@ func ForCaches(ordinary kubernetes.Interface, config *rest.Config) (kubernetes.I
 }
 
 // decoding is how pods are decoded whose parts are shared.
-func (s *podSharing) decoding() podwire.Options {
-	return podwire.Options{
+func (s *podSharing) decoding() wire.Options {
+	return wire.Options{
 		Metadata:    s.newMetadata,
 		Spec:        s.newSpec,
 		Status:      shrinkStatus,

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/runtime/informers/podwire"
+	"kcmd.dev/pkg/runtime/informers/wire"
 	"kcmd.dev/test/must"
 )
 
@@ -56,7 +56,7 @@ func arriveWatched(t testing.TB, s *podSharing, watched kruntime.Decoder, p *cor
 
 // watching returns the decoder of a client whose pods s shares.
 func watching(s *podSharing) kruntime.Decoder {
-	serializer := podwire.Serializer(scheme.Codecs.WithoutConversion(), s.decoding())
+	serializer := wire.Pods(scheme.Codecs.WithoutConversion(), s.decoding())
 	return serializer.DecoderToVersion(protobufOf(serializer), corev1.SchemeGroupVersion)
 }
 

@@ -1,4 +1,4 @@
-package podwire
+package wire
 
 import "google.golang.org/protobuf/encoding/protowire"
 

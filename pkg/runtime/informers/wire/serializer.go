@@ -1,4 +1,4 @@
-package podwire
+package wire
 
 import (
 	"bytes"
@@ -10,17 +10,28 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Serializer returns a serializer for a client that decodes watched pods as this package describes, and all else as
-// base does.
-func Serializer(base runtime.NegotiatedSerializer, o Options) runtime.NegotiatedSerializer {
+// Pods returns a serializer for a client that decodes watched pods as this package describes, and all else as base
+// does.
+func Pods(base runtime.NegotiatedSerializer, o Options) runtime.NegotiatedSerializer {
 	d := newDecoder(o)
+	return serializer(base, objects{kind: podType, decode: func(encoded []byte) runtime.Object {
+		if pod := d.decode(encoded); pod != nil {
+			return pod
+		}
+		return nil
+	}})
+}
+
+// serializer returns base with another decoder of watched objects of one kind.
+func serializer(base runtime.NegotiatedSerializer, watched objects) runtime.NegotiatedSerializer {
 	var infos []runtime.SerializerInfo
 	for _, info := range base.SupportedMediaTypes() {
 		if info.MediaType == runtime.ContentTypeProtobuf && info.StreamSerializer != nil {
 			stream := *info.StreamSerializer
 			stream.Serializer = events{stream.Serializer}
 			info.StreamSerializer = &stream
-			info.Serializer = objects{info.Serializer, d}
+			watched.Serializer = info.Serializer
+			info.Serializer = watched
 		}
 		infos = append(infos, info)
 	}
@@ -34,46 +45,54 @@ type negotiated struct {
 
 func (n negotiated) SupportedMediaTypes() []runtime.SerializerInfo { return n.infos }
 
-// objects decodes pods for those who do not say what to decode them into, as watches do.
+// objects decodes objects of a kind for those who do not say what to decode them into, as watches do.
 type objects struct {
 	runtime.Serializer
-	pods *decoder
+	kind   typeMeta
+	decode func(encoded []byte) runtime.Object // nil if it has to be decoded otherwise
 }
-
-var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
 
 func (s objects) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	if into == nil {
-		if encoded := podIn(data); encoded != nil {
-			if pod := s.pods.decode(encoded); pod != nil {
-				kind := podKind
-				pod.SetGroupVersionKind(kind)
-				return pod, &kind, nil
+		if encoded := s.kind.in(data); encoded != nil {
+			if object := s.decode(encoded); object != nil {
+				kind := s.kind.kind
+				object.GetObjectKind().SetGroupVersionKind(kind)
+				return object, &kind, nil
 			}
 		}
 	}
 	return s.Serializer.Decode(data, defaults, into)
 }
 
-// What an encoded pod begins with: the magic number of the encoding, and a runtime.TypeMeta.
+// magic is the number that encoded objects begin with.
+var magic = []byte("k8s\x00")
+
+// typeMeta is a kind, and how it is encoded before an object.
+type typeMeta struct {
+	kind    schema.GroupVersionKind
+	encoded []byte
+}
+
+// Encoded are runtime.TypeMeta, which consist of the version of the API and the kind.
 var (
-	magic   = []byte("k8s\x00")
-	podType = []byte("\x0a\x02v1\x12\x03Pod")
+	podType     = typeMeta{corev1.SchemeGroupVersion.WithKind("Pod"), []byte("\x0a\x02v1\x12\x03Pod")}
+	partialType = typeMeta{metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"), []byte("\x0a\x0emeta.k8s.io/v1\x12\x15PartialObjectMetadata")}
 )
 
-// podIn returns the encoded pod of an encoded object, nil if it is of another kind or not encoded as usual.
-func podIn(data []byte) []byte {
-	const typeMeta, raw = 1, 2
+// in returns the encoded object of this kind, nil if it is of another kind or not encoded as usual.
+func (t typeMeta) in(data []byte) []byte {
+	const kindOf, raw = 1, 2 // of runtime.Unknown
 	data, ok := bytes.CutPrefix(data, magic)
 	if !ok {
 		return nil
 	}
 	kind, data, ok := next(data)
-	if !ok || kind.number != typeMeta || !bytes.Equal(kind.value, podType) {
+	if !ok || kind.number != kindOf || !bytes.Equal(kind.value, t.encoded) {
 		return nil
 	}
-	pod, rest, ok := next(data)
-	if !ok || pod.number != raw {
+	object, rest, ok := next(data)
+	if !ok || object.number != raw {
 		return nil
 	}
 	// The encoding and type of the content follow, which are empty.
@@ -83,7 +102,7 @@ func podIn(data []byte) []byte {
 			return nil
 		}
 	}
-	return pod.value
+	return object.value
 }
 
 // events decodes the events of a watch. The object of an event is not copied: it is valid until the next one is decoded,

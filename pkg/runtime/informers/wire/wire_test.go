@@ -1,4 +1,4 @@
-package podwire
+package wire
 
 import (
 	"bytes"
@@ -123,7 +123,7 @@ func TestDecodedPodsAreWhole(t *testing.T) {
 		"no status":      func(p *corev1.Pod) { p.Status = corev1.PodStatus{} },
 		"no metadata":    func(p *corev1.Pod) { p.ObjectMeta = metav1.ObjectMeta{} },
 		"a group":        func(p *corev1.Pod) { p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{} },
-		"a long value":   func(p *corev1.Pod) { p.Annotations["long"] = strings.Repeat("x", largest) },
+		"a long value":   func(p *corev1.Pod) { p.Annotations["long"] = strings.Repeat("x", generationBytes) },
 	}
 	for before, prepare := range changes {
 		for name, change := range changes {
@@ -257,19 +257,34 @@ func TestPartsThatAreNotUsedAreForgotten(t *testing.T) {
 	if made.get(encoded(5)) != nil {
 		t.Error("one that is not used is remembered")
 	}
-	made.put(make([]byte, largest+1), new(int))
-	if made.get(make([]byte, largest+1)) != nil {
-		t.Error("a part of any size is remembered")
+	large := func(n byte) []byte { return bytes.Repeat([]byte{n}, generationBytes/4) }
+	for n := range byte(100) {
+		made.put(large(n), new(int))
+		size := 0
+		for _, parts := range []map[string]*int{made.young, made.old} {
+			for encoded := range parts {
+				size += len(encoded)
+			}
+		}
+		if size > 2*generationBytes {
+			t.Fatalf("%d bytes are remembered", size)
+		}
+	}
+	if made.get(large(99)) == nil || made.get(large(1)) != nil {
+		t.Error("not the last ones are remembered")
 	}
 }
 
-// decoderOf reads a stream of events as a client does.
-func decoderOf(stream []byte) *restwatch.Decoder {
-	info := protobuf(Serializer(scheme.Codecs.WithoutConversion(), testOptions()))
+// decoderOf reads a stream of events as a client with a serializer does.
+func decoderOf(s runtime.NegotiatedSerializer, stream []byte) *restwatch.Decoder {
+	info := protobuf(s)
 	frames := info.StreamSerializer.Framer.NewFrameReader(io.NopCloser(bytes.NewReader(stream)))
-	return restwatch.NewDecoder(streaming.NewDecoder(frames, info.StreamSerializer.Serializer),
-		Serializer(scheme.Codecs.WithoutConversion(), testOptions()).DecoderToVersion(info.Serializer, corev1.SchemeGroupVersion))
+	return restwatch.NewDecoder(streaming.NewDecoder(frames, info.StreamSerializer.Serializer), s.DecoderToVersion(info.Serializer, corev1.SchemeGroupVersion))
 }
+
+func usual() runtime.NegotiatedSerializer { return scheme.Codecs.WithoutConversion() }
+
+func pods() runtime.NegotiatedSerializer { return Pods(usual(), testOptions()) }
 
 func protobuf(s runtime.NegotiatedSerializer) runtime.SerializerInfo {
 	info, _ := runtime.SerializerInfoForMediaType(s.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
@@ -300,7 +315,7 @@ func TestWatchedPodsAreDecoded(t *testing.T) {
 		{Type: watch.Added, Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}},
 		{Type: watch.Error, Object: failure},
 	}
-	decoder := decoderOf(streamOf(t, sent...))
+	decoder := decoderOf(pods(), streamOf(t, sent...))
 	var got []watch.Event
 	for range sent {
 		event, object, err := decoder.Decode()
@@ -326,7 +341,7 @@ func TestWatchedPodsAreDecoded(t *testing.T) {
 
 // What is asked for by its type is whole, such as the answer to a GET.
 func TestRequestedPodsAreWhole(t *testing.T) {
-	ours, usual := Serializer(scheme.Codecs.WithoutConversion(), testOptions()), scheme.Codecs.WithoutConversion()
+	ours, usual := pods(), usual()
 	raw := must.Get(runtime.Encode(scheme.Codecs.EncoderForVersion(protobuf(usual).Serializer, corev1.SchemeGroupVersion), replica(1)))(t)
 	pod := &corev1.Pod{}
 	if _, _, err := protobuf(ours).Serializer.Decode(raw, nil, pod); err != nil {
@@ -348,18 +363,12 @@ func TestBrokenEventsAreReported(t *testing.T) {
 	sent := replica(1)
 	sent.ManagedFields = nil
 	valid := streamOf(t, watch.Event{Type: watch.Added, Object: sent})
-	usual := func(stream []byte) *restwatch.Decoder {
-		info := protobuf(scheme.Codecs.WithoutConversion())
-		frames := info.StreamSerializer.Framer.NewFrameReader(io.NopCloser(bytes.NewReader(stream)))
-		return restwatch.NewDecoder(streaming.NewDecoder(frames, info.StreamSerializer.Serializer),
-			scheme.Codecs.WithoutConversion().DecoderToVersion(info.Serializer, corev1.SchemeGroupVersion))
-	}
 	for at := range valid {
 		for _, change := range []byte{0xff, 0x01} {
 			broken := bytes.Clone(valid)
 			broken[at] ^= change
-			wantType, want, wantErr := usual(broken).Decode()
-			gotType, got, err := decoderOf(broken).Decode()
+			wantType, want, wantErr := decoderOf(usual(), broken).Decode()
+			gotType, got, err := decoderOf(pods(), broken).Decode()
 			if fmt.Sprint(err) != fmt.Sprint(wantErr) || gotType != wantType {
 				t.Fatalf("with byte %d changed: %s, error %v, want %s, %v", at, gotType, err, wantType, wantErr)
 			}
