@@ -62,14 +62,26 @@ import (
 	"kcmd.dev/pkg/controllers/vapstatus"
 )
 
-// All returns the descriptors of all controllers. serviceaccount-token-controller is first
-// because others may depend on its tokens; otherwise the order is insignificant.
+// All returns the descriptors of all controllers, in the order in which they start.
+// serviceaccount-token-controller is first because others may depend on its tokens. Those that keep workloads
+// running follow, so that after a failover they do not wait for the processor until others have read their caches.
+// Otherwise the order is insignificant.
 func All() []controller.Descriptor {
 	return []controller.Descriptor{
 		satoken.Descriptor(),
-		attachdetach.Descriptor(),
-		bootstrapsigner.Descriptor(),
+		replicaset.Descriptor(),
+		deployment.Descriptor(),
+		statefulset.Descriptor(),
 		daemonset.Descriptor(),
+		job.Descriptor(),
+		endpointslice.Descriptor(),
+		endpoints.Descriptor(),
+		nodelifecycle.Descriptor(),
+		tainteviction.Descriptor(),
+		pvbinder.Descriptor(),
+		attachdetach.Descriptor(),
+
+		bootstrapsigner.Descriptor(),
 		csrapproving.Descriptor(),
 		csrcleaner.Descriptor(),
 		csrsigning.Descriptor(),
@@ -78,30 +90,23 @@ func All() []controller.Descriptor {
 		clusterroleaggregation.Descriptor(),
 		clustertrustbundle.Descriptor(),
 		cronjob.Descriptor(),
-		deployment.Descriptor(),
 		devicetainteviction.Descriptor(),
 		disruption.Descriptor(),
-		endpoints.Descriptor(),
-		endpointslice.Descriptor(),
 		endpointslicemirroring.Descriptor(),
 		ephemeralvolume.Descriptor(),
 		garbagecollector.Descriptor(),
 		horizontalpodautoscaler.Descriptor(),
-		job.Descriptor(),
 		legacytokencleaner.Descriptor(),
 		namespace.Descriptor(),
 		nodeipam.Descriptor(),
-		nodelifecycle.Descriptor(),
 		noderoute.Descriptor(),
 		pcrcleaner.Descriptor(),
 		podgc.Descriptor(),
 		podgroupprotection.Descriptor(),
-		pvbinder.Descriptor(),
 		pvcprotection.Descriptor(),
 		pvexpander.Descriptor(),
 		pvprotection.Descriptor(),
 		ttlafterfinished.Descriptor(),
-		replicaset.Descriptor(),
 		replicationcontroller.Descriptor(),
 		resourceclaim.Descriptor(),
 		resourcepoolstatusrequest.Descriptor(),
@@ -111,10 +116,8 @@ func All() []controller.Descriptor {
 		serviceaccount.Descriptor(),
 		servicecidr.Descriptor(),
 		servicelb.Descriptor(),
-		statefulset.Descriptor(),
 		storageversiongc.Descriptor(),
 		storageversionmigrator.Descriptor(),
-		tainteviction.Descriptor(),
 		tokencleaner.Descriptor(),
 		ttl.Descriptor(),
 		vapstatus.Descriptor(),

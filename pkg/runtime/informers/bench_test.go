@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
-	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
@@ -159,19 +158,19 @@ func BenchmarkArrivingPod(b *testing.B) {
 	var raw [replicas][]byte
 	for i := range raw {
 		var err error
-		if raw[i], err = kruntime.Encode(encoder, replicaOf(typicalPod(), i)); err != nil {
+		if raw[i], err = apiruntime.Encode(encoder, replicaOf(typicalPod(), i)); err != nil {
 			b.Fatal(err)
 		}
 	}
 	shared := newPodSharing()
-	for name, decoder := range map[string]kruntime.Decoder{
+	for name, decoder := range map[string]apiruntime.Decoder{
 		"whole": usual.DecoderToVersion(protobufOf(usual), corev1.SchemeGroupVersion),
 		"parts": watching(shared),
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				pod, err := kruntime.Decode(decoder, raw[i%replicas])
+				pod, err := apiruntime.Decode(decoder, raw[i%replicas])
 				if err != nil {
 					b.Fatal(err)
 				}

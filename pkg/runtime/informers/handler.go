@@ -74,9 +74,10 @@ func (h *handler) read() {
 	feed := h.base.feed
 	defer feed.running.Done() // also if a handler ends its goroutine
 	h.label()
-	for _, obj := range h.first {
-		if feed.calls(h) {
-			h.call(func(next cache.ResourceEventHandler) { next.OnAdd(obj, true) })
+	shown := notification{kind: listed}
+	for _, shown.obj = range h.first {
+		if h.wants(&shown) && feed.calls(h) {
+			h.deliver(&shown)
 		}
 	}
 	h.first = nil

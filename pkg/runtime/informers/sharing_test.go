@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kruntime "k8s.io/apimachinery/pkg/runtime"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
@@ -46,22 +46,22 @@ func arrive(t testing.TB, s *podSharing, p *corev1.Pod) *corev1.Pod {
 }
 
 // arriveWatched is like arrive for a pod that was shrunk while it was decoded.
-func arriveWatched(t testing.TB, s *podSharing, watched kruntime.Decoder, p *corev1.Pod) *corev1.Pod {
+func arriveWatched(t testing.TB, s *podSharing, watched apiruntime.Decoder, p *corev1.Pod) *corev1.Pod {
 	t.Helper()
-	raw := must.Get(kruntime.Encode(scheme.Codecs.EncoderForVersion(protobufOf(scheme.Codecs.WithoutConversion()), corev1.SchemeGroupVersion), p))(t)
-	pod := must.Get(kruntime.Decode(watched, raw))(t)
+	raw := must.Get(apiruntime.Encode(scheme.Codecs.EncoderForVersion(protobufOf(scheme.Codecs.WithoutConversion()), corev1.SchemeGroupVersion), p))(t)
+	pod := must.Get(apiruntime.Decode(watched, raw))(t)
 	clear(raw) // it is used for the next event
 	return must.Get(s.shrink(pod))(t).(*corev1.Pod)
 }
 
 // watching returns the decoder of a client whose pods s shares.
-func watching(s *podSharing) kruntime.Decoder {
+func watching(s *podSharing) apiruntime.Decoder {
 	serializer := wire.Pods(scheme.Codecs.WithoutConversion(), s.decoding())
 	return serializer.DecoderToVersion(protobufOf(serializer), corev1.SchemeGroupVersion)
 }
 
-func protobufOf(s kruntime.NegotiatedSerializer) kruntime.Serializer {
-	info, _ := kruntime.SerializerInfoForMediaType(s.SupportedMediaTypes(), kruntime.ContentTypeProtobuf)
+func protobufOf(s apiruntime.NegotiatedSerializer) apiruntime.Serializer {
+	info, _ := apiruntime.SerializerInfoForMediaType(s.SupportedMediaTypes(), apiruntime.ContentTypeProtobuf)
 	return info.Serializer
 }
 

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -324,7 +325,7 @@ func TestWatchedPodsAreDecoded(t *testing.T) {
 		}
 		got = append(got, watch.Event{Type: event, Object: object})
 	}
-	if _, _, err := decoder.Decode(); err != io.EOF {
+	if _, _, err := decoder.Decode(); !errors.Is(err, io.EOF) {
 		t.Errorf("after the last event: %v", err)
 	}
 	want := sent
