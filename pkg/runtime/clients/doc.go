@@ -18,10 +18,10 @@
 //  7. Sets share connections. A process has one transport with its own credentials and, if
 //     controllers use service accounts, one without; a Set only wraps them. Creating and
 //     dropping a Set opens nothing, sends nothing and leaks nothing.
-//     Watches have connections of their own, which are read in a rhythm, so that the process wakes up for many events
-//     at once: those of Leases, nearly all of whose events are renewals by nodes, four times per second; those of
-//     other objects fifty times per second once more than a few events arrive. They are read at once while they are
-//     new and while a controller that starts waits for its caches, see ReadAtOnce; a watch of a single object always.
+//     Some watches have connections of their own, which are read in a rhythm, so that the process wakes up for many
+//     events at once: those of Leases, nearly all of whose events are renewals by nodes, four times per second, and
+//     those of pods fifty times per second once more than a few events arrive. They are read at once while they are
+//     new and while a controller that starts waits for its caches, see ReadAtOnce.
 //  8. A service account costs one request, for its token, with the first request that needs
 //     it, and one for each renewal, in the background. The account is assumed to exist
 //     until the API server reports that it does not; then it is created. A token that is

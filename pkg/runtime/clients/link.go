@@ -161,7 +161,7 @@ func newLane(base *rest.Config, p *pace) (*lane, error) {
 		return l, nil
 	}
 	l.paced = map[*rhythm]http.RoundTripper{}
-	for _, r := range []*rhythm{renewals, changes} {
+	for _, r := range []*rhythm{renewals, pods} {
 		if l.paced[r], err = transportFor(base, dialPaced(l.dial, r, p)); err != nil {
 			return nil, err
 		}

@@ -32,21 +32,25 @@ var (
 	// renewals are the watches of all Leases. Every node renews one every ten seconds, and nobody acts on a renewal; a
 	// cluster of 1,000 nodes sends 100 of them per second.
 	renewals = &rhythm{perSecond: 4, burst: 1}
-	// changes are the watches of other objects: what somebody does by hand is read at once, and what a rollout of
-	// thousands of pods does fifty times per second.
-	changes = &rhythm{perSecond: 50, burst: 25}
+	// pods are the watches of pods. What a few of them do is read at once, and what thousands do in a rollout fifty
+	// times per second.
+	pods = &rhythm{perSecond: 50, burst: 25}
 )
 
-// rhythmOf returns the rhythm of a watch, nil if it is read at once: who watches one object acts on it, like a standby
-// that takes over what was released.
+// rhythmOf returns the rhythm of a watch, nil if it is read at once. Most are: of the events of two watches, those who
+// watch both then nearly always see first what happened first. Who watches one object acts on it, like a standby that
+// takes over what was released.
 func rhythmOf(req *http.Request) *rhythm {
+	path := req.URL.Path
 	switch {
 	case strings.Contains(req.URL.Query().Get("fieldSelector"), metav1.ObjectNameField):
 		return nil
-	case strings.HasPrefix(req.URL.Path, "/apis/coordination.k8s.io/") && strings.HasSuffix(req.URL.Path, "/leases"):
+	case strings.HasPrefix(path, "/apis/coordination.k8s.io/") && strings.HasSuffix(path, "/leases"):
 		return renewals
+	case strings.HasPrefix(path, "/api/v1/") && strings.HasSuffix(path, "/pods"):
+		return pods
 	}
-	return changes
+	return nil
 }
 
 // pace suspends the pauses of paced connections for a time. The zero value suspends nothing.

@@ -24,8 +24,8 @@ func TestPacedConnectionsAreReadInBatches(t *testing.T) {
 		"a connection that filled caches":  {rhythm: renewals, age: time.Minute, first: 4, next: 4},
 		"somebody waits for a cache":       {rhythm: renewals, age: time.Minute, hurry: true, first: 100, next: 100},
 		"nobody has waited for some while": {rhythm: renewals, age: hurryTime + paceAfter, first: 4, next: 4},
-		"changes of objects":               {rhythm: changes, age: time.Minute, first: 74, next: 50},
-		"and somebody waits for a cache":   {rhythm: changes, age: time.Minute, hurry: true, first: 100, next: 100},
+		"changes of pods":                  {rhythm: pods, age: time.Minute, first: 74, next: 50},
+		"and somebody waits for a cache":   {rhythm: pods, age: time.Minute, hurry: true, first: 100, next: 100},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestPacedConnectionsAreReadInBatches(t *testing.T) {
 func TestAHurryIsNotPaidFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pace{}
-		conn := newPacedConn(newPacedTestConn(), changes, p)
+		conn := newPacedConn(newPacedTestConn(), pods, p)
 		time.Sleep(time.Minute)
 		p.hurry()
 		for end := time.Now().Add(hurryTime); time.Now().Before(end); {
@@ -127,11 +127,14 @@ func TestWatchesHaveARhythm(t *testing.T) {
 		"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases?watch=true":                                                   renewals,
 		"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?fieldSelector=metadata.name%3Dkube-controller-manager&watch=true": nil,
 
-		"/api/v1/pods?watch=true": changes,
+		"/api/v1/nodes?watch=true":                                                     nil,
+		"/apis/metrics.k8s.io/v1beta1/pods?watch=true":                                 nil,
+		"/api/v1/namespaces/ns/pods?watch=true":                                        pods,
+		"/api/v1/pods?watch=true":                                                      pods,
 		"/api/v1/namespaces/ns/pods?fieldSelector=metadata.name%3Drecycler&watch=true": nil,
-		"/api/v1/pods?fieldSelector=spec.nodeName%3Dn&watch=true":                      changes,
-		"/apis/example.com/v1/leases?watch=true":                                       changes,
-		"/apis/coordination.k8s.io/v1beta1/leasecandidates?watch=true":                 changes,
+		"/api/v1/pods?fieldSelector=spec.nodeName%3Dn&watch=true":                      pods,
+		"/apis/example.com/v1/leases?watch=true":                                       nil,
+		"/apis/coordination.k8s.io/v1beta1/leasecandidates?watch=true":                 nil,
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://127.0.0.1"+path, nil)
 		if err != nil {

@@ -38,7 +38,7 @@ func ForCaches(ordinary kubernetes.Interface, config *rest.Config) (kubernetes.I
 	config = rest.CopyConfig(config)
 	config.APIPath = "/api"
 	config.GroupVersion = &version
-	config.NegotiatedSerializer = wire.Pods(scheme.Codecs.WithoutConversion(), shared.decoding())
+	config.NegotiatedSerializer = wire.Pods(rest.CodecFactoryForGeneratedClient(scheme.Scheme, scheme.Codecs).WithoutConversion(), shared.decoding())
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("creating the client that fills caches: %w", err)

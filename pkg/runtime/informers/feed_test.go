@@ -325,13 +325,13 @@ func TestAHandlerAtRestHasNoGoroutine(t *testing.T) {
 	eventually(t, "the handler to rest again", func() bool { return seen.versions()["a"] == "2" && atRest() })
 }
 
-// choosy wants updates to even versions only, and panics when it is asked about a deletion.
+// choosy wants all but one object, and updates to even versions only, and panics when it is asked about a deletion.
 type choosy struct {
-	asked, called atomic.Int32
-	deleted       atomic.Bool
+	asked, called, added atomic.Int32
+	deleted              atomic.Bool
 }
 
-func (c *choosy) WantsAdd(any) bool { return true }
+func (c *choosy) WantsAdd(obj any) bool { return obj.(*corev1.Pod).Name != "unwanted" }
 
 func (c *choosy) WantsUpdate(_, obj any) bool {
 	c.asked.Add(1)
@@ -341,7 +341,7 @@ func (c *choosy) WantsUpdate(_, obj any) bool {
 
 func (c *choosy) WantsDelete(any) bool { panic("asked about a deletion") }
 
-func (c *choosy) OnAdd(any, bool)   {}
+func (c *choosy) OnAdd(any, bool)   { c.added.Add(1) }
 func (c *choosy) OnUpdate(any, any) { c.called.Add(1) }
 func (c *choosy) OnDelete(any)      { c.deleted.Store(true) }
 
@@ -365,6 +365,18 @@ func TestAHandlerIsWokenUpForWhatItWants(t *testing.T) {
 	source.unset("a")
 	source.pass(-1)
 	eventually(t, "the deletion, in spite of a panic", seen.deleted.Load)
+}
+
+func TestAHandlerIsNotShownAtFirstWhatItDoesNotWant(t *testing.T) {
+	source, _, add := newLagging(t, "a", "unwanted", "b")
+	before := add(follow(t))
+	source.pass(-1)
+	<-before.Done()
+	seen := &choosy{}
+	<-add(seen).Done()
+	if added := seen.added.Load(); added != 2 {
+		t.Errorf("it was shown %d objects, want 2", added)
+	}
 }
 
 // TestARemovedHandlerKeepsNoNotifications: its owner may keep the registration for long.

@@ -14,6 +14,7 @@ package podchanges
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -72,7 +73,7 @@ func Funcs(loop *reconcile.Loop[Change], services index.Services) watch.Funcs[*c
 			}
 		},
 		Update: func(lane reconcile.Lane, old, pod *corev1.Pod) {
-			if !services.Select(pod) && !services.Select(old) {
+			if !services.Select(pod) && (maps.Equal(old.Labels, pod.Labels) || !services.Select(old)) {
 				return
 			}
 			if change := util.GetPodUpdateProjectionKey(old, pod); change != nil {
