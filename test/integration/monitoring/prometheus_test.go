@@ -133,7 +133,7 @@ func (p *prometheus) get(ctx context.Context, path string) (json.RawMessage, err
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, p.process.Err()) // if it has ended, with the end of its log
 	}
 	defer response.Body.Close()
 	if !strings.HasPrefix(path, "/api/") {
