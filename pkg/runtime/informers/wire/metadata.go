@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// decodeMetadata decodes metadata, nil if it has to be decoded otherwise.
-func decodeMetadata(encoded []byte) runtime.Object {
+// decodePartial decodes metadata, nil if it has to be decoded otherwise.
+func decodePartial(encoded []byte) runtime.Object {
 	f, rest, ok := next(encoded)
 	if !ok || f.number != 1 || f.value == nil || len(rest) > 0 {
 		return nil

@@ -56,7 +56,7 @@ func TestWatchedMetadataHasNoManagedFields(t *testing.T) {
 		{Type: watch.Error, Object: &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Message: "too old", Code: 410}},
 	}
 	base := metadata.ConfigFor(&rest.Config{}).NegotiatedSerializer
-	decoder := decoderOf(serializer(base, objects{kind: partialType, decode: decodeMetadata}), frames(t, sent...))
+	decoder := decoderOf(serializer(base, objects{kind: partialType, decode: decodePartial}), frames(t, sent...))
 	for n, event := range sent {
 		kind, got, err := decoder.Decode()
 		if err != nil || kind != event.Type {
@@ -75,7 +75,7 @@ func TestWatchedMetadataHasNoManagedFields(t *testing.T) {
 
 func TestUnexpectedMetadataIsDecodedWhole(t *testing.T) {
 	valid := must.Get((&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", ManagedFields: replica(1).ManagedFields}}).Marshal())(t)
-	if decodeMetadata(valid) == nil {
+	if decodePartial(valid) == nil {
 		t.Fatal("valid metadata is not decoded")
 	}
 	afterManaged := append([]byte{0x0a, 0x05, 0x8a, 0x01, 0x00}, 0x0a, 0x00) // managedFields, and then a name
@@ -89,7 +89,7 @@ func TestUnexpectedMetadataIsDecodedWhole(t *testing.T) {
 		"a name that is none":       {0x0a, 0x02, 0x08, 0x05},
 		"fields after the last one": afterManaged,
 	} {
-		if got := decodeMetadata(encoded); got != nil {
+		if got := decodePartial(encoded); got != nil {
 			t.Errorf("%s is decoded as %v", name, got)
 		}
 	}

@@ -21,7 +21,7 @@ func MetadataClient(ordinary metadata.Interface, config *rest.Config) (metadata.
 	config = metadata.ConfigFor(config)
 	config.GroupVersion = &schema.GroupVersion{}
 	config.APIPath = "/" // of which none is used: paths are absolute
-	config.NegotiatedSerializer = serializer(config.NegotiatedSerializer, objects{kind: partialType, decode: decodeMetadata})
+	config.NegotiatedSerializer = serializer(config.NegotiatedSerializer, objects{kind: partialType, decode: decodePartial})
 	watches, err := rest.RESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating the client that watches metadata: %w", err)

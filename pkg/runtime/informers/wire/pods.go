@@ -24,8 +24,8 @@ type Options struct {
 
 // decoder decodes pods. It can be used by several goroutines.
 type decoder struct {
-	options     Options
-	placeholder []byte // what the name of each token volume is replaced by; as long as that
+	options Options
+	blank   []byte // what the name of each token volume is replaced by; as long as that
 
 	mu       sync.Mutex
 	metadata table[metav1.ObjectMeta]
@@ -46,8 +46,8 @@ const random = 5
 
 func newDecoder(o Options) *decoder {
 	// It is in no name that the API server accepts.
-	placeholder := o.TokenVolume + string(make([]byte, random))
-	return &decoder{options: o, placeholder: []byte(placeholder)}
+	blank := o.TokenVolume + string(make([]byte, random))
+	return &decoder{options: o, blank: []byte(blank)}
 }
 
 // decode returns the pod that is encoded, nil if it has to be decoded whole.
@@ -129,8 +129,8 @@ func (d *decoder) decodeSpec(encoded []byte, into *corev1.PodSpec) bool {
 	return into.Unmarshal(d.own) == nil
 }
 
-// renameTokenVolume replaces the name of the token volume by the placeholder, which is as long, wherever the common
-// fields of a spec have it. It is not ok if they have the placeholder already, so that it would get a meaning.
+// renameTokenVolume replaces the name of the token volume by the blank, which is as long, wherever the common
+// fields of a spec have it. It is not ok if they have the blank already, so that it would get a meaning.
 func (d *decoder) renameTokenVolume() (renamed, ok bool) {
 	if d.options.TokenVolume == "" {
 		return false, true
@@ -139,7 +139,7 @@ func (d *decoder) renameTokenVolume() (renamed, ok bool) {
 	if name == nil {
 		return false, true
 	}
-	if bytes.Contains(d.common, d.placeholder) {
+	if bytes.Contains(d.common, d.blank) {
 		return false, false
 	}
 	name = bytes.Clone(name)
@@ -148,7 +148,7 @@ func (d *decoder) renameTokenVolume() (renamed, ok bool) {
 		if found < 0 {
 			return true, true
 		}
-		at += found + copy(d.common[at+found:], d.placeholder)
+		at += found + copy(d.common[at+found:], d.blank)
 	}
 }
 
@@ -162,7 +162,7 @@ func (d *decoder) tokenVolume() []byte {
 		}
 		if f.number == volumes {
 			name, _, ok := next(f.value)
-			if ok && name.number == volumeName && len(name.value) == len(d.placeholder) && bytes.HasPrefix(name.value, []byte(d.options.TokenVolume)) {
+			if ok && name.number == volumeName && len(name.value) == len(d.blank) && bytes.HasPrefix(name.value, []byte(d.options.TokenVolume)) {
 				return name.value
 			}
 		}
@@ -171,8 +171,8 @@ func (d *decoder) tokenVolume() []byte {
 	return nil
 }
 
-// namesTokenVolume reports whether a spec has the placeholder anywhere.
+// namesTokenVolume reports whether a spec has the blank anywhere.
 func (d *decoder) namesTokenVolume(s *corev1.PodSpec) bool {
 	encoded, err := s.Marshal()
-	return err != nil || bytes.Contains(encoded, d.placeholder)
+	return err != nil || bytes.Contains(encoded, d.blank)
 }

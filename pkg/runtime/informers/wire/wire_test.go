@@ -178,12 +178,12 @@ func TestPodsOfOneTemplateAreDecodedOnce(t *testing.T) {
 
 // Where the name of the token volume is left, in whatever place, it is that of the pod.
 func TestTokenVolumesThatAreKeptHaveTheirNames(t *testing.T) {
-	placeholder := tokenVolume + "\x00\x00\x00\x00\x00"
+	blank := tokenVolume + "\x00\x00\x00\x00\x00"
 	for name, change := range map[string]func(*corev1.Pod){
 		"the volume":    func(p *corev1.Pod) { p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{} },
 		"another place": func(p *corev1.Pod) { p.Spec.PriorityClassName = p.Spec.Volumes[1].Name },
 		"a part":        func(p *corev1.Pod) { p.Spec.PriorityClassName = "is-" + p.Spec.Volumes[1].Name + "-it" },
-		"a placeholder": func(p *corev1.Pod) { p.Spec.PriorityClassName = placeholder },
+		"a blank":       func(p *corev1.Pod) { p.Spec.PriorityClassName = blank },
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDecoder(testOptions())
