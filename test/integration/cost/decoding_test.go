@@ -43,7 +43,9 @@ func TestCachesAreFilledWithoutDecodingAllOfIt(t *testing.T) {
 		SendInitialEvents: ptr.To(true), AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 	}
 	var pods []*corev1.Pod
-	for _, object := range initial(t, func(ctx context.Context) (watch.Interface, error) { return caches.CoreV1().Pods(namespace).Watch(ctx, all) }) {
+	for _, object := range initial(t, func(ctx context.Context) (watch.Interface, error) {
+		return caches.CoreV1().Pods(namespace).Watch(ctx, all)
+	}) {
 		pods = append(pods, object.(*corev1.Pod))
 	}
 	if len(pods) != 2 || !informers.Shrunk(pods[0]) || &pods[0].Spec.Containers[0] != &pods[1].Spec.Containers[0] || pods[0].Spec.Containers[0].Command != nil {
