@@ -21,6 +21,7 @@ VERSION ?= $(shell cat $(MANAGER)/app/VERSION)
 VERSION_PACKAGE := k8s.io/component-base/version
 # Without grpcnotrace the linker keeps every method of every type, see test/manager/program.
 TAGS := $(shell cat $(MANAGER)/TAGS)
+GO_BUILD = CGO_ENABLED=0 go build -trimpath -tags '$(TAGS)' -ldflags '-s -w -X $(VERSION_PACKAGE).gitVersion=$(VERSION)'
 
 .PHONY: help
 help: ## Show this list
@@ -45,13 +46,11 @@ sandbox-down: sandbox ## Stop the control plane that runs in the background
 
 .PHONY: build
 build: ## Build the manager into .bin
-	go build -o .bin/kube-controller-manager -tags '$(TAGS)' \
-	  -ldflags '-X $(VERSION_PACKAGE).gitVersion=$(VERSION)' ./$(MANAGER)
+	$(GO_BUILD) -o .bin/kube-controller-manager ./$(MANAGER)
 
 .PHONY: image
 image: ## Build the container image with docker
-	CGO_ENABLED=0 go build -trimpath -o build/kube-controller-manager -tags '$(TAGS)' \
-	  -ldflags '-s -w -X $(VERSION_PACKAGE).gitVersion=$(VERSION)' ./$(MANAGER)
+	$(GO_BUILD) -o build/kube-controller-manager ./$(MANAGER)
 	docker build -t kcmd/kube-controller-manager:$(VERSION) build
 
 .PHONY: sandbox

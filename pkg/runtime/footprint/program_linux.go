@@ -70,7 +70,9 @@ func readMappings(from io.Reader) ([]mapping, error) {
 			continue
 		}
 		switch key {
-		case "Private_Dirty", "Anonymous", "Swap":
+		// Private_Dirty does not tell: it also counts pages of a file that was written a moment ago and is
+		// not on the disk yet.
+		case "Anonymous", "Swap":
 			if ofFile && strings.TrimSpace(value) != "0 kB" {
 				all[len(all)-1].own = true
 			}

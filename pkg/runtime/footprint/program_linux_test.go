@@ -23,6 +23,9 @@ Swap:                  4 kB
 Private_Dirty:     61368 kB
 04000000-04001000 r--p 00000000 fe:00 9979022 /usr/bin/a (deleted)
 Private_Dirty:         4 kB
+05000000-05001000 r-xp 00000000 fe:00 9979022 /usr/bin/b
+Private_Dirty:         4 kB
+Anonymous:             0 kB
 x-05000000 r-xp 00000000 fe:00 9979022 /usr/bin/a
 `))
 	if err != nil {
@@ -32,6 +35,7 @@ x-05000000 r-xp 00000000 fe:00 9979022 /usr/bin/a
 		{0x400000, 0x1fa5000, "r-xp", "/usr/bin/a", false},
 		{0x3fb3000, 0x3fb4000, "r--p", "/usr/bin/a", true},
 		{0x3fb4000, 0x3fb5000, "r--p", "/usr/bin/a", true},
+		{0x5000000, 0x5001000, "r-xp", "/usr/bin/b", false}, // just written
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

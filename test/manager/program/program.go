@@ -18,8 +18,8 @@ const Name = "kube-controller-manager"
 
 const versionVariable = "k8s.io/component-base/version.gitVersion"
 
-// Build compiles the manager of the repository at root into a file. The folder of the
-// command says in app/VERSION and TAGS how.
+// Build compiles the manager of the repository at root into a file, as it is released. The folder of
+// the command says in app/VERSION and TAGS how.
 func Build(ctx context.Context, root, to string) error {
 	source := path.Join("cmd", Name)
 	read := func(name string) (string, error) {
@@ -38,7 +38,8 @@ func Build(ctx context.Context, root, to string) error {
 	err = process.Run(ctx, process.Spec{
 		Name:   "go build",
 		Path:   "go",
-		Args:   []string{"build", "-tags", tags, "-ldflags", "-X " + versionVariable + "=" + version, "-o", to, "./" + source},
+		Args:   []string{"build", "-trimpath", "-tags", tags, "-ldflags", "-s -w -X " + versionVariable + "=" + version, "-o", to, "./" + source},
+		Env:    []string{"CGO_ENABLED=0"},
 		Dir:    root,
 		Output: &messages,
 	})
