@@ -266,8 +266,8 @@ func TestTally(t *testing.T) {
 }
 
 func TestOnlyReadyEndpointsCount(t *testing.T) {
-	slice := func(uids ...types.UID) discoveryv1.EndpointSlice {
-		s := discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: "web"}}}
+	slice := func(uids ...types.UID) *discoveryv1.EndpointSlice {
+		s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: "web"}}}
 		for _, uid := range uids {
 			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
 				TargetRef:  &corev1.ObjectReference{UID: uid},
@@ -276,11 +276,11 @@ func TestOnlyReadyEndpointsCount(t *testing.T) {
 		}
 		return s
 	}
-	got := endpointsByService([]discoveryv1.EndpointSlice{slice("a", "leaving"), slice("a", "b")})
+	got := endpointsByService([]*discoveryv1.EndpointSlice{slice("a", "leaving"), slice("a", "b")})
 	if !got["web"].Equal(sets.New[types.UID]("a", "b")) {
 		t.Errorf("got %v", got)
 	}
-	addresses := addressesByService([]corev1.Endpoints{{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Subsets: []corev1.EndpointSubset{
+	addresses := addressesByService([]*corev1.Endpoints{{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Subsets: []corev1.EndpointSubset{
 		{Addresses: make([]corev1.EndpointAddress, 2), NotReadyAddresses: make([]corev1.EndpointAddress, 1)}, {Addresses: make([]corev1.EndpointAddress, 3)},
 	}}})
 	if addresses["web"] != 5 {

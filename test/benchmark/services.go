@@ -2,13 +2,19 @@ package benchmark
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	discoverylisters "k8s.io/client-go/listers/discovery/v1"
 	"k8s.io/utils/ptr"
 )
 
@@ -16,7 +22,7 @@ const (
 	services       = 200
 	serviceGroups  = 4  // each Service selects the pods of one of as many Deployments
 	servicePods    = 50 // of each of these Deployments
-	slicesInterval = 5 * pollInterval
+	slicesInterval = 10 * time.Millisecond
 )
 
 // runServices shares few pods among many Services: a pod that changes concerns all
@@ -38,6 +44,11 @@ func runServices(ctx context.Context, s *stage) error {
 	if err := s.settle(ctx); err != nil {
 		return err
 	}
+	seen, stop, err := s.followEndpoints(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	n := scaled(services, s.options.Scale)
 	created := phase{
 		name: "services", size: fmt.Sprintf("%d Services of %d pods created", n, servicePods), units: float64(n), unit: "Service",
@@ -49,9 +60,9 @@ func runServices(ctx context.Context, s *stage) error {
 			if err != nil {
 				return err
 			}
-			return s.untilEvery(ctx, slicesInterval, "all have their endpoints", s.endpointsComplete(n))
+			return s.untilEvery(ctx, slicesInterval, "all have their endpoints", seen.complete(n))
 		},
-		check: s.describeEndpoints,
+		check: seen.describe,
 	}
 	if err := s.measure(ctx, created); err != nil {
 		return err
@@ -70,9 +81,9 @@ func runServices(ctx context.Context, s *stage) error {
 			if err := s.until(ctx, "all pods are replaced", complete); err != nil {
 				return err
 			}
-			return s.untilEvery(ctx, slicesInterval, "all have the new endpoints", s.endpointsComplete(n))
+			return s.untilEvery(ctx, slicesInterval, "all have the new endpoints", seen.complete(n))
 		},
-		check: s.describeEndpoints,
+		check: seen.describe,
 	})
 }
 
@@ -86,14 +97,39 @@ func newService(i int) *corev1.Service {
 	}
 }
 
+// endpointsSeen is what a watch has shown of the pods of a namespace, their EndpointSlices and Endpoints.
+// Asking the API server for all of them again and again would take longer than what is measured.
+type endpointsSeen struct {
+	pods      corelisters.PodLister
+	slices    discoverylisters.EndpointSliceLister
+	endpoints corelisters.EndpointsLister
+}
+
+func (s *stage) followEndpoints(ctx context.Context) (_ endpointsSeen, stop func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	factory := informers.NewSharedInformerFactoryWithOptions(s.client, 0, informers.WithNamespace(load))
+	core, discovery := factory.Core().V1(), factory.Discovery().V1()
+	seen := endpointsSeen{core.Pods().Lister(), discovery.EndpointSlices().Lister(), core.Endpoints().Lister()}
+	factory.Start(ctx.Done())
+	for kind, synced := range factory.WaitForCacheSync(ctx.Done()) {
+		if !synced {
+			err = errors.Join(err, fmt.Errorf("the cache of %s is not filled", kind))
+		}
+	}
+	return seen, func() {
+		cancel()
+		factory.Shutdown()
+	}, err
+}
+
 // readyPods returns the UIDs of the ready pods by the group they belong to.
-func (s *stage) readyPods(ctx context.Context) (map[string]sets.Set[types.UID], error) {
-	list, err := s.client.CoreV1().Pods(load).List(ctx, metav1.ListOptions{})
+func (e endpointsSeen) readyPods() (map[string]sets.Set[types.UID], error) {
+	pods, err := e.pods.List(labels.Everything())
 	if err != nil {
 		return nil, err
 	}
 	groups := map[string]sets.Set[types.UID]{}
-	for _, p := range list.Items {
+	for _, p := range pods {
 		if p.DeletionTimestamp != nil || p.Status.PodIP == "" {
 			continue
 		}
@@ -106,23 +142,23 @@ func (s *stage) readyPods(ctx context.Context) (map[string]sets.Set[types.UID], 
 	return groups, nil
 }
 
-// endpointsComplete returns nil when the EndpointSlices of each of n Services name its
-// ready pods and no others, and its Endpoints as many.
-func (s *stage) endpointsComplete(n int) func(context.Context) error {
-	return func(ctx context.Context) error {
-		slices, err := s.client.DiscoveryV1().EndpointSlices(load).List(ctx, metav1.ListOptions{})
+// complete returns nil when the EndpointSlices of each of n Services name its ready pods and no others, and
+// its Endpoints as many.
+func (e endpointsSeen) complete(n int) func(context.Context) error {
+	return func(context.Context) error {
+		slices, err := e.slices.List(labels.Everything())
 		if err != nil {
 			return err
 		}
-		endpoints, err := s.client.CoreV1().Endpoints(load).List(ctx, metav1.ListOptions{})
+		endpoints, err := e.endpoints.List(labels.Everything())
 		if err != nil {
 			return err
 		}
-		pods, err := s.readyPods(ctx)
+		pods, err := e.readyPods()
 		if err != nil {
 			return err
 		}
-		found, addresses := endpointsByService(slices.Items), addressesByService(endpoints.Items)
+		found, addresses := endpointsByService(slices), addressesByService(endpoints)
 		for i := range n {
 			service := newService(i)
 			want := pods[service.Spec.Selector["group"]]
@@ -137,7 +173,7 @@ func (s *stage) endpointsComplete(n int) func(context.Context) error {
 	}
 }
 
-func endpointsByService(slices []discoveryv1.EndpointSlice) map[string]sets.Set[types.UID] {
+func endpointsByService(slices []*discoveryv1.EndpointSlice) map[string]sets.Set[types.UID] {
 	found := map[string]sets.Set[types.UID]{}
 	for _, slice := range slices {
 		service := slice.Labels[discoveryv1.LabelServiceName]
@@ -154,7 +190,7 @@ func endpointsByService(slices []discoveryv1.EndpointSlice) map[string]sets.Set[
 	return found
 }
 
-func addressesByService(endpoints []corev1.Endpoints) map[string]int {
+func addressesByService(endpoints []*corev1.Endpoints) map[string]int {
 	found := map[string]int{}
 	for _, e := range endpoints {
 		for _, subset := range e.Subsets {
@@ -164,18 +200,20 @@ func addressesByService(endpoints []corev1.Endpoints) map[string]int {
 	return found
 }
 
-func (s *stage) describeEndpoints(ctx context.Context) (string, error) {
-	slices, err := s.client.DiscoveryV1().EndpointSlices(load).List(ctx, metav1.ListOptions{})
+// describe counts what there is at the end.
+func (e endpointsSeen) describe(context.Context) (string, error) {
+	slices, err := e.slices.List(labels.Everything())
 	if err != nil {
 		return "", err
 	}
-	endpoints, err := s.client.CoreV1().Endpoints(load).List(ctx, metav1.ListOptions{})
+	endpoints, err := e.endpoints.List(labels.Everything())
 	if err != nil {
 		return "", err
 	}
+	addresses := addressesByService(endpoints)
 	t := tally{}
-	for service, uids := range endpointsByService(slices.Items) {
-		t.add("Services with %d endpoints and %d addresses", uids.Len(), addressesByService(endpoints.Items)[service])
+	for service, uids := range endpointsByService(slices) {
+		t.add("Services with %d endpoints and %d addresses", uids.Len(), addresses[service])
 	}
 	return t.String(), nil
 }

@@ -9,6 +9,8 @@
 //     and does not delay what is recorded after it.
 //  3. Before a lease is given back, and before a connection is closed, what was recorded so
 //     far is flushed, for a bounded time.
-//  4. An instance that was built and does not run records nothing: its [Recorder] is
+//  4. What repeats an event is counted in the stored one. Of the updates of one event within two seconds,
+//     only the last is sent.
+//  5. An instance that was built and does not run records nothing: its [Recorder] is
 //     connected when it runs.
 package events

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
@@ -41,18 +42,18 @@ func (f *flushes) begin() (*corev1.ObjectReference, <-chan struct{}) {
 	return mark, arrived
 }
 
-// arrived reports whether an event is a mark, and notifies whoever waits for it.
-func (f *flushes) arrived(e *corev1.Event) bool {
-	if e.Reason != reasonFlush || e.InvolvedObject.Kind != reasonFlush {
-		return false
-	}
+func isMark(e *corev1.Event) bool {
+	return e.Reason == reasonFlush && e.InvolvedObject.Kind == reasonFlush
+}
+
+// arrived notifies whoever waits for a mark.
+func (f *flushes) arrived(mark *corev1.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if c, ok := f.waiting[e.InvolvedObject.UID]; ok {
+	if c, ok := f.waiting[mark.InvolvedObject.UID]; ok {
 		close(c)
-		delete(f.waiting, e.InvolvedObject.UID)
+		delete(f.waiting, mark.InvolvedObject.UID)
 	}
-	return true
 }
 
 // deliverable is the end of a pipeline. It consumes marks, and drops what may not be sent
@@ -60,22 +61,42 @@ func (f *flushes) arrived(e *corev1.Event) bool {
 // would delay all later events, including those of the next term.
 type deliverable struct {
 	record.EventSink
-	of *Pipelines
+	of     *Pipelines
+	counts *counts
+}
+
+func newDeliverable(sink record.EventSink, of *Pipelines) deliverable {
+	s := deliverable{EventSink: sink, of: of}
+	s.counts = &counts{send: s.update}
+	return s
 }
 
 // Create implements record.EventSink.
 func (s deliverable) Create(e *corev1.Event) (*corev1.Event, error) {
-	if s.of.flushing.arrived(e) {
+	if isMark(e) {
+		s.counts.deliver()
+		s.of.flushing.arrived(e)
 		return e, nil
 	}
 	stored, err := s.EventSink.Create(e)
 	return unlessRefused(e, stored, err)
 }
 
-// Patch implements record.EventSink.
+// Patch implements record.EventSink. The update is sent later, see [counts].
 func (s deliverable) Patch(e *corev1.Event, data []byte) (*corev1.Event, error) {
-	stored, err := s.EventSink.Patch(e, data)
-	return unlessRefused(e, stored, err)
+	s.counts.hold(e, data)
+	return e, nil
+}
+
+// update sends an update of a stored event, which is created again if it has expired.
+func (s deliverable) update(e *corev1.Event, data []byte) error {
+	_, err := s.EventSink.Patch(e, data)
+	if apierrors.IsNotFound(err) {
+		e.ResourceVersion = ""
+		_, err = s.EventSink.Create(e)
+	}
+	_, err = unlessRefused(e, nil, err)
+	return err
 }
 
 // unlessRefused treats an event that may not be sent as delivered: its fence is closed, or its

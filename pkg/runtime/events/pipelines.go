@@ -41,6 +41,12 @@ type pipeline struct {
 type running struct {
 	record.EventRecorder
 	broadcaster record.EventBroadcaster
+	counts      *counts
+}
+
+func (r *running) stop() {
+	r.broadcaster.Shutdown()
+	r.counts.stop()
 }
 
 // New makes an empty set. Deliveries are given up when ctx ends.
@@ -94,8 +100,9 @@ func (l *pipeline) start() *running {
 		pprof.SetGoroutineLabels(l.of.ctx)
 		b := record.NewBroadcaster(record.WithContext(l.of.ctx))
 		b.StartStructuredLogging(eventVerbosity)
-		b.StartRecordingToSink(deliverable{&corev1client.EventSinkImpl{Interface: l.events.Events("")}, l.of})
-		started <- &running{b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: l.source}), b}
+		sink := newDeliverable(&corev1client.EventSinkImpl{Interface: l.events.Events("")}, l.of)
+		b.StartRecordingToSink(sink)
+		started <- &running{b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: l.source}), b, sink.counts}
 	}()
 	return <-started
 }
@@ -107,7 +114,7 @@ func (p *Pipelines) Close() {
 	p.closed = true
 	for _, one := range p.byName {
 		if r := one.running.Load(); r != nil {
-			r.broadcaster.Shutdown()
+			r.stop()
 		}
 	}
 }

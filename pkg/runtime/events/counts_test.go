@@ -1,0 +1,200 @@
+package events
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	restclient "k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+
+	"kcmd.dev/pkg/runtime/clients"
+)
+
+var eventsGVR = schema.GroupResource{Resource: "events"}
+
+// sent is a pipeline whose requests are recorded, as "create" or "patch" and the count of the event.
+type sent struct {
+	*Pipelines
+
+	mu       sync.Mutex
+	requests []string
+	refuses  func(request string) error // nil: everything is stored
+}
+
+func newSent(t *testing.T) (*sent, func(reason string)) {
+	t.Helper()
+	client := fake.NewClientset()
+	s := &sent{Pipelines: New(t.Context())}
+	note := func(verb string, e *corev1.Event) (bool, k8sruntime.Object, error) {
+		request := fmt.Sprintf("%s %s %d", verb, e.Reason, e.Count)
+		s.mu.Lock()
+		s.requests = append(s.requests, request)
+		refuses := s.refuses
+		s.mu.Unlock()
+		if refuses != nil {
+			return true, nil, refuses(request)
+		}
+		return true, e, nil
+	}
+	client.PrependReactor("create", "events", func(action clienttesting.Action) (bool, k8sruntime.Object, error) {
+		return note("create", action.(clienttesting.CreateAction).GetObject().(*corev1.Event))
+	})
+	client.PrependReactor("patch", "events", func(action clienttesting.Action) (bool, k8sruntime.Object, error) {
+		var e corev1.Event
+		if err := json.Unmarshal(action.(clienttesting.PatchAction).GetPatch(), &e); err != nil {
+			t.Error(err)
+		}
+		return note("patch", &e)
+	})
+	recorder, err := s.Open("one", "one", func() (corev1client.EventsGetter, error) { return client.CoreV1(), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{}
+	pod.Name, pod.Namespace = "p", "n"
+	return s, func(reason string) { recorder.Event(pod, corev1.EventTypeNormal, reason, "") }
+}
+
+// refuse has requests fail from now on with what a function returns.
+func (s *sent) refuse(with func(request string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuses = with
+}
+
+func (s *sent) expect(t *testing.T, when string, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Equal(s.requests, want) {
+		t.Errorf("%s: sent %q, want %q", when, s.requests, want)
+	}
+	s.requests = nil
+}
+
+func times(n int, do func(string), reason string) {
+	for range n {
+		do(reason)
+	}
+}
+
+// Pins MGR-186.
+func TestRepeatedEventsAreCountedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, record := newSent(t)
+		defer s.Close()
+		times(5, record, "Often")
+		record("Once")
+		s.expect(t, "at once", "create Often 1", "create Once 1")
+		time.Sleep(gathered - time.Millisecond)
+		s.expect(t, "shortly before the time is over")
+		time.Sleep(time.Millisecond)
+		s.expect(t, "when it is over", "patch  5")
+		times(2, record, "Often")
+		time.Sleep(gathered)
+		s.expect(t, "next time", "patch  7")
+		time.Sleep(time.Hour)
+		s.expect(t, "later")
+	})
+}
+
+// What was counted is delivered before a lease is given back.
+func TestAFlushDeliversCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, record := newSent(t)
+		defer s.Close()
+		times(3, record, "Often")
+		began := time.Now()
+		s.Flush(time.Minute, clock.RealClock{})
+		if took := time.Since(began); took != 0 {
+			t.Errorf("the flush took %s", took)
+		}
+		s.expect(t, "after the flush", "create Often 1", "patch  3")
+		time.Sleep(time.Hour)
+		s.expect(t, "later")
+	})
+}
+
+func TestAnEventThatExpiredIsCreatedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, record := newSent(t)
+		defer s.Close()
+		times(2, record, "Often")
+		s.expect(t, "at once", "create Often 1")
+		s.refuse(func(request string) error {
+			if request == "patch  2" {
+				return apierrors.NewNotFound(eventsGVR, "p")
+			}
+			return nil
+		})
+		time.Sleep(gathered)
+		s.expect(t, "later", "patch  2", "create Often 2")
+	})
+}
+
+func TestFailedCounts(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		err   error
+		tries int
+	}{
+		{"without an answer", errors.New("connection refused"), updateTries},
+		{"refused by the API server", apierrors.NewForbidden(eventsGVR, "p", errors.New("no")), 1},
+		{"that cannot be sent", &restclient.RequestConstructionError{Err: errors.New("no URL")}, 1},
+		{"without the lease", fmt.Errorf("PATCH events: %w", clients.ErrFenced), 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, record := newSent(t)
+				defer s.Close()
+				times(2, record, "Often")
+				s.expect(t, "at once", "create Often 1")
+				s.refuse(func(string) error { return test.err })
+				time.Sleep(gathered + (updateTries+1)*updateAgain)
+				s.expect(t, "later", slices.Repeat([]string{"patch  2"}, test.tries)...)
+			})
+		})
+	}
+}
+
+func TestANewerCountReplacesOneThatFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, record := newSent(t)
+		defer s.Close()
+		times(2, record, "Often")
+		s.expect(t, "at once", "create Often 1")
+		s.refuse(func(string) error {
+			s.refuse(nil)
+			record("Often") // while the request is under way
+			time.Sleep(time.Millisecond)
+			return errors.New("connection refused")
+		})
+		time.Sleep(gathered + updateAgain)
+		s.expect(t, "later", "patch  2", "patch  3")
+	})
+}
+
+func TestNothingIsSentAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, record := newSent(t)
+		times(2, record, "Often")
+		s.expect(t, "at once", "create Often 1")
+		s.Close()
+		time.Sleep(time.Hour)
+		s.expect(t, "later")
+	})
+}
