@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
@@ -294,7 +295,8 @@ func (s *pass) create(ctx context.Context, scheduled time.Time) (*batchv1.Job, e
 	if err != nil {
 		return nil, fmt.Errorf("making the job of %s: %w", scheduled, err)
 	}
-	created, err := s.Client.BatchV1().Jobs(s.cj.Namespace).Create(ctx, job, metav1.CreateOptions{})
+	// Name, UID and time of the Job are all that is read.
+	created, err := s.Client.BatchV1().Jobs(s.cj.Namespace).Create(controller.OnlyMetadata(ctx), job, metav1.CreateOptions{})
 	switch {
 	case err == nil:
 		s.metrics.creationSkew.Observe(created.CreationTimestamp.Sub(scheduled).Seconds())

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
@@ -39,7 +40,7 @@ func (c *disruptionController) reconcileStale(ctx context.Context, key types.Nam
 	if err != nil {
 		return fmt.Errorf("making the patch of pod %s: %w", key, err)
 	}
-	_, err = c.Client.CoreV1().Pods(key.Namespace).Patch(ctx, key.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = c.Client.CoreV1().Pods(key.Namespace).Patch(controller.OnlyMetadata(ctx), key.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil // deleted after all

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/endpointslice/util"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -128,7 +129,7 @@ func (c *endpointsController) remove(ctx context.Context, key types.NamespacedNa
 func (c *endpointsController) create(ctx context.Context, key types.NamespacedName, endpoints *corev1.Endpoints) error {
 	// Before the request, because one without an answer may have been served.
 	again := c.memory.noteCreate(key)
-	_, err := c.Client.CoreV1().Endpoints(key.Namespace).Create(ctx, endpoints, metav1.CreateOptions{})
+	_, err := c.Client.CoreV1().Endpoints(key.Namespace).Create(controller.OnlyMetadata(ctx), endpoints, metav1.CreateOptions{})
 	switch {
 	case err == nil:
 		return nil
@@ -142,7 +143,7 @@ func (c *endpointsController) create(ctx context.Context, key types.NamespacedNa
 }
 
 func (c *endpointsController) update(ctx context.Context, key types.NamespacedName, current, endpoints *corev1.Endpoints) error {
-	updated, err := c.Client.CoreV1().Endpoints(current.Namespace).Update(ctx, endpoints, metav1.UpdateOptions{})
+	updated, err := c.Client.CoreV1().Endpoints(current.Namespace).Update(controller.OnlyMetadata(ctx), endpoints, metav1.UpdateOptions{})
 	if err != nil {
 		c.Record(failedUpdate(endpoints, err))
 		return fmt.Errorf("updating Endpoints %s: %w", key, err)

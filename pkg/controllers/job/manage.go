@@ -127,7 +127,7 @@ func (c *jobController) create(ctx context.Context, o *pass, p plan) error {
 	base := o.template()
 	ref := metav1.NewControllerRef(o.job, jobKind)
 	reason := creationReason(o)
-	errs := c.pods.CreateEach(ctx, o.job, p.create, func(ctx context.Context, n int) (*corev1.Pod, error) {
+	errs := c.pods.CreateEach(ctx, o.job, p.create, func(ctx context.Context, n int) (*metav1.ObjectMeta, error) {
 		template, prefix := base, pods.NamePrefix(o.job.Name)
 		if p.indexes != nil {
 			template, prefix = o.indexTemplate(base, p.indexes[n]), indexPrefix(o.job.Name, p.indexes[n])

@@ -189,9 +189,9 @@ func (c *jobController) removeFinalizer(ctx context.Context, o *pass, pod *corev
 	return err
 }
 
-// patchFinalizer sends the patch that removes the finalizer. The pod it returns is nil if
+// patchFinalizer sends the patch that removes the finalizer. The metadata that it returns is nil if
 // there is no such pod.
-func (c *jobController) patchFinalizer(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+func (c *jobController) patchFinalizer(ctx context.Context, pod *corev1.Pod) (*metav1.ObjectMeta, error) {
 	patch, err := finalizerPatch(pod.UID)
 	if err != nil {
 		return nil, err

@@ -6,6 +6,8 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kcmd.dev/pkg/controller"
 )
 
 // track writes the status and removes the finalizers of the pods it accounts for, in the
@@ -73,7 +75,7 @@ func (c *jobController) writeStatus(ctx context.Context, a *accounting) (wrote b
 		return false, nil
 	}
 	o := a.o
-	updated, err := c.Client.BatchV1().Jobs(o.job.Namespace).UpdateStatus(ctx, o.job, metav1.UpdateOptions{})
+	updated, err := c.Client.BatchV1().Jobs(o.job.Namespace).UpdateStatus(controller.OnlyMetadata(ctx), o.job, metav1.UpdateOptions{})
 	if err != nil {
 		return false, err
 	}

@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -27,7 +28,7 @@ func (p *publisher) reconcile(ctx context.Context, namespace string) error {
 	case correct(published, p.bundle):
 		return nil
 	}
-	_, err = p.Client.CoreV1().ConfigMaps(namespace).Update(ctx, corrected(published, p.bundle), metav1.UpdateOptions{})
+	_, err = p.Client.CoreV1().ConfigMaps(namespace).Update(controller.OnlyMetadata(ctx), corrected(published, p.bundle), metav1.UpdateOptions{})
 	if err != nil {
 		return fmt.Errorf("updating config map %s/%s: %w", namespace, configMapName, err)
 	}
@@ -39,7 +40,7 @@ func (p *publisher) create(ctx context.Context, namespace string) error {
 	if !found || leaving(ns) {
 		return err
 	}
-	_, err = p.Client.CoreV1().ConfigMaps(namespace).Create(ctx, newConfigMap(namespace, p.bundle), metav1.CreateOptions{})
+	_, err = p.Client.CoreV1().ConfigMaps(namespace).Create(controller.OnlyMetadata(ctx), newConfigMap(namespace, p.bundle), metav1.CreateOptions{})
 	if err == nil {
 		p.loop.AddAfter(namespace, recheckAfter)
 		return nil

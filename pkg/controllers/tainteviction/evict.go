@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
@@ -70,7 +71,7 @@ func (c *evictionController) delete(ctx context.Context, pod *corev1.Pod) error 
 		return err
 	}
 	if patch != nil {
-		if _, err := client.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		if _, err := client.Patch(controller.OnlyMetadata(ctx), pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 			return fmt.Errorf("marking pod %s/%s as to be deleted: %w", pod.Namespace, pod.Name, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -23,7 +24,7 @@ func (c *ttlController) reconcile(ctx context.Context, name string) error {
 	if _, err := shown(node); err != nil {
 		klog.FromContext(ctx).Info("Replacing an annotation that is not a number", "node", name, "err", err)
 	}
-	_, err = c.Client.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, patchTo(seconds), metav1.PatchOptions{})
+	_, err = c.Client.CoreV1().Nodes().Patch(controller.OnlyMetadata(ctx), name, types.StrategicMergePatchType, patchTo(seconds), metav1.PatchOptions{})
 	if err != nil {
 		return fmt.Errorf("patching node %s: %w", name, err)
 	}

@@ -254,7 +254,7 @@ func (c *Clients) credentials(id Identity) credentials {
 	}
 }
 
-// config builds the transport of a Set: user agent, token, guard, fence, and the shared
+// config builds the transport of a Set: user agent, answers, token, guard, fence, and the shared
 // transport. The fence is checked last: getting a token can take a while.
 func (c *Clients) config(id credentials, fence Fence, factors LimitFactors) *rest.Config {
 	base, userAgent := c.options.Base, UserAgent(c.options.Version, id.suffix)
@@ -277,6 +277,7 @@ func (c *Clients) config(id credentials, fence Fence, factors LimitFactors) *res
 	if id.account != nil {
 		rt = &asAccount{account: id.account, next: rt}
 	}
+	rt = &answerTransport{next: rt}
 	return &rest.Config{
 		Host:                      c.host,
 		APIPath:                   base.APIPath,

@@ -40,4 +40,6 @@
 //     metadata is read.
 //  13. The user agent starts with kube-controller-manager/ whatever the binary is called:
 //     the API server takes the owner of fields from it.
+//  14. A writer that needs no more of an answer than its metadata says so, see controller.OnlyMetadata. The rest is
+//     then neither sent nor decoded.
 package clients

@@ -8,11 +8,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/runtime/clients"
 	"kcmd.dev/pkg/runtime/informers"
 	"kcmd.dev/pkg/runtime/informers/wire"
 	"kcmd.dev/test/integration/harness"
@@ -62,6 +65,30 @@ func TestCachesAreFilledWithoutDecodingAllOfIt(t *testing.T) {
 	if len(objects) != 2 {
 		t.Errorf("the metadata of %d pods is sent", len(objects))
 	}
+}
+
+// The answer to a write has no more than the metadata if no more is read. Sent and decoded whole, everything would
+// work as before and cost more.
+func TestAnswersAreSentWithoutAllOfThem(t *testing.T) {
+	namespace := harness.NamespaceForPods(t, plane)
+	all := must.Get(clients.New(clients.Options{Base: plane.AdminConfig()}))(t)
+	t.Cleanup(all.Close)
+	pods := must.Get(all.For(clients.Identity{Name: "test"}, clients.NewFence()))(t).Kubernetes.CoreV1().Pods(namespace)
+	wanted := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "web-", Labels: map[string]string{"app": "web"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "image"}}},
+	}
+	brief := controller.OnlyMetadata(t.Context())
+	created := must.Get(pods.Create(brief, wanted, metav1.CreateOptions{}))(t)
+	stored := must.Get(pods.Get(brief, created.Name, metav1.GetOptions{}))(t)
+	patched := must.Get(pods.Patch(brief, created.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"app":"other"}}}`), metav1.PatchOptions{}))(t)
+	if created.UID != stored.UID || created.Labels["app"] != "web" || created.Spec.Containers != nil || len(stored.Spec.Containers) != 1 {
+		t.Errorf("created %v\nstored %v", created, stored)
+	}
+	if patched.Labels["app"] != "other" || patched.ResourceVersion == "" || patched.Spec.Containers != nil {
+		t.Errorf("patched %v", patched)
+	}
+	must.Succeed(t, pods.Delete(t.Context(), created.Name, metav1.DeleteOptions{}))
 }
 
 // initial returns the objects that a watch begins with.

@@ -29,14 +29,14 @@ type Control struct {
 	Record func(controller.Event)
 }
 
-// Create creates a pod from the template in the namespace of the owner, controlled by ref.
-// Errors of the API server are returned unwrapped.
-func (c Control) Create(ctx context.Context, owner Owner, template *corev1.PodTemplateSpec, ref *metav1.OwnerReference) (*corev1.Pod, error) {
+// Create creates a pod from the template in the namespace of the owner, controlled by ref, and returns its
+// metadata. Errors of the API server are returned unwrapped.
+func (c Control) Create(ctx context.Context, owner Owner, template *corev1.PodTemplateSpec, ref *metav1.OwnerReference) (*metav1.ObjectMeta, error) {
 	return c.CreateNamed(ctx, owner, template, ref, NamePrefix(owner.GetName()))
 }
 
 // CreateNamed is like Create, with the given prefix for the generated name.
-func (c Control) CreateNamed(ctx context.Context, owner Owner, template *corev1.PodTemplateSpec, ref *metav1.OwnerReference, prefix string) (*corev1.Pod, error) {
+func (c Control) CreateNamed(ctx context.Context, owner Owner, template *corev1.PodTemplateSpec, ref *metav1.OwnerReference, prefix string) (*metav1.ObjectMeta, error) {
 	if err := validateRef(ref); err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (c Control) CreateNamed(ctx context.Context, owner Owner, template *corev1.
 	}
 	desired := FromTemplate(template, owner, *ref)
 	desired.GenerateName = prefix
-	pod, err := c.Client.CoreV1().Pods(owner.GetNamespace()).Create(ctx, desired, metav1.CreateOptions{})
+	pod, err := c.Client.CoreV1().Pods(owner.GetNamespace()).Create(controller.OnlyMetadata(ctx), desired, metav1.CreateOptions{})
 	if err != nil {
 		if ctx.Err() == nil && !NamespaceTerminating(err) {
 			c.Record(failedCreate(owner, err))
@@ -54,7 +54,7 @@ func (c Control) CreateNamed(ctx context.Context, owner Owner, template *corev1.
 	}
 	klog.FromContext(ctx).V(4).Info("Created pod", "owner", klog.KObj(owner), "pod", klog.KObj(pod))
 	c.Record(createdPod(owner, pod.Name))
-	return pod, nil
+	return &pod.ObjectMeta, nil
 }
 
 // Delete deletes a pod with its own grace period. A NotFound error is returned unwrapped, every
@@ -74,9 +74,14 @@ func (c Control) Delete(ctx context.Context, owner Owner, namespace, name string
 	return fmt.Errorf("unable to delete pods: %w", err)
 }
 
-// Patch sends a strategic merge patch for a pod and returns the patched pod.
-func (c Control) Patch(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error) {
-	return c.Client.CoreV1().Pods(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+// Patch sends a strategic merge patch for a pod and returns the metadata of the patched pod.
+func (c Control) Patch(ctx context.Context, namespace, name string, patch []byte) (*metav1.ObjectMeta, error) {
+	pod, err := c.Client.CoreV1().Pods(namespace).
+		Patch(controller.OnlyMetadata(ctx), name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return &pod.ObjectMeta, nil
 }
 
 // NamespaceTerminating reports whether a create failed because the namespace is being deleted.

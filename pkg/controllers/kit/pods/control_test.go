@@ -158,12 +158,12 @@ func TestCreate(t *testing.T) {
 func TestNamesAreGeneratedFrom(t *testing.T) {
 	for _, test := range []struct {
 		want   string
-		create func(c Control) (*corev1.Pod, error)
+		create func(c Control) (*metav1.ObjectMeta, error)
 	}{
-		{"other-0-", func(c Control) (*corev1.Pod, error) {
+		{"other-0-", func(c Control) (*metav1.ObjectMeta, error) {
 			return c.CreateNamed(t.Context(), owner(), template(), ref(), "other-0-")
 		}},
-		{NamePrefix(owner().GetName()), func(c Control) (*corev1.Pod, error) {
+		{NamePrefix(owner().GetName()), func(c Control) (*metav1.ObjectMeta, error) {
 			return c.Create(t.Context(), owner(), template(), ref())
 		}},
 	} {

@@ -35,13 +35,13 @@ var errNamespaceGoing = errors.New("the namespace is being deleted")
 // be safe for concurrent use. It returns the errors. It is no error if the namespace is being
 // deleted: the owner, which will be deleted too, is put on hold.
 func (t Tracked) CreateAll(ctx context.Context, owner Owner, ref *metav1.OwnerReference, n int, template func(i int) *corev1.PodTemplateSpec) []error {
-	return t.CreateEach(ctx, owner, n, func(ctx context.Context, i int) (*corev1.Pod, error) {
+	return t.CreateEach(ctx, owner, n, func(ctx context.Context, i int) (*metav1.ObjectMeta, error) {
 		return t.Create(ctx, owner, template(i), ref)
 	})
 }
 
 // CreateEach is like CreateAll, with a function that creates the i-th pod.
-func (t Tracked) CreateEach(ctx context.Context, owner Owner, n int, create func(ctx context.Context, i int) (*corev1.Pod, error)) []error {
+func (t Tracked) CreateEach(ctx context.Context, owner Owner, n int, create func(ctx context.Context, i int) (*metav1.ObjectMeta, error)) []error {
 	_, errs := slowstart.Do(ctx, n, 0, func(ctx context.Context, i int) error {
 		pod, err := create(ctx, i)
 		if NamespaceTerminating(err) {
@@ -97,8 +97,8 @@ func (t Tracked) PatchFor(owner Owner) func(ctx context.Context, pod *corev1.Pod
 
 // Patched records that a patch for the owner returned the pod. A pod that the owner does not
 // control afterwards is not waited for.
-func (t Tracked) Patched(owner Owner, pod *corev1.Pod) {
+func (t Tracked) Patched(owner Owner, pod metav1.Object) {
 	if metav1.IsControlledBy(pod, owner) {
-		t.Writes.Wrote(owner, Resource, pod.ResourceVersion)
+		t.Writes.Wrote(owner, Resource, pod.GetResourceVersion())
 	}
 }
