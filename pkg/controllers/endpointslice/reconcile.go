@@ -19,7 +19,7 @@ func (c *endpointSliceController) begin(ctx context.Context) error {
 	if err := c.inherit(); err != nil {
 		return err
 	}
-	c.reconciler = endpointslice.NewReconciler(c.Client, c.nodes, c.config.maxEndpoints,
+	c.reconciler = endpointslice.NewReconciler(briefClient{c.Client}, c.nodes, c.config.maxEndpoints,
 		c.written.Tracker, c.topology.cache, c.Events, managedBy,
 		endpointslice.WithPreferSameTrafficDistributionEnabled(c.config.preferSame))
 	return c.topology.refresh(ctx)

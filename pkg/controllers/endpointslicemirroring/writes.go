@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"kcmd.dev/pkg/controller"
 )
 
 // apply makes the writes of a plan, until one fails.
@@ -18,7 +20,7 @@ func (c *mirroringController) apply(ctx context.Context, endpoints *corev1.Endpo
 		if endpoints.DeletionTimestamp != nil {
 			break // what is created now would be deleted with its owner
 		}
-		created, err := client.Create(ctx, slice, metav1.CreateOptions{})
+		created, err := client.Create(controller.OnlyMetadata(ctx), slice, metav1.CreateOptions{})
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			return nil
 		}
@@ -29,7 +31,7 @@ func (c *mirroringController) apply(ctx context.Context, endpoints *corev1.Endpo
 		c.metrics.changes.WithLabelValues("create").Inc()
 	}
 	for _, slice := range p.update {
-		updated, err := client.Update(ctx, slice, metav1.UpdateOptions{})
+		updated, err := client.Update(controller.OnlyMetadata(ctx), slice, metav1.UpdateOptions{})
 		if err != nil {
 			return fmt.Errorf("updating EndpointSlice %s/%s: %w", slice.Namespace, slice.Name, err)
 		}

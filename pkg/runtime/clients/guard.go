@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
@@ -32,41 +33,54 @@ func (t *guardedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	default:
 		return t.next.RoundTrip(req)
 	}
-	req, body, err := readBody(req)
+	req, refused, err := t.examine(req)
 	if err != nil {
 		closeBody(req)
 		return nil, fmt.Errorf("reading the body of %s %s: %w", req.Method, req.URL.Path, err)
 	}
-	if managedBy(body, t.manager) {
+	if refused {
 		closeBody(req)
 		return nil, fmt.Errorf("%s %s: body names the field manager %q: %w", req.Method, req.URL.Path, t.manager, ErrShrunk)
 	}
 	return t.next.RoundTrip(req)
 }
 
-// readBody returns the body, and a request that still has it.
-func readBody(req *http.Request) (*http.Request, []byte, error) {
+// copies are buffers for bodies of requests.
+var copies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// largestCopy is the size of buffers that are kept.
+const largestCopy = 64 << 10
+
+// examine reports whether the body of a request is refused, and returns a request that still has it.
+func (t *guardedTransport) examine(req *http.Request) (_ *http.Request, refused bool, err error) {
 	if req.Body == nil || req.Body == http.NoBody {
-		return req, nil, nil
+		return req, false, nil
 	}
-	if req.GetBody != nil {
-		copied, err := req.GetBody()
-		if err != nil {
-			return req, nil, err
+	if req.GetBody == nil {
+		body, err := io.ReadAll(req.Body)
+		if err == nil {
+			err = req.Body.Close()
 		}
-		defer copied.Close()
-		body, err := io.ReadAll(copied)
-		return req, body, err
+		if err != nil {
+			return req, false, err
+		}
+		again := req.Clone(req.Context()) // a RoundTripper must not change its request
+		again.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		again.Body, _ = again.GetBody()
+		return again, managedBy(body, t.manager), nil
 	}
-	body, err := io.ReadAll(req.Body)
+	body, err := req.GetBody()
 	if err != nil {
-		return req, nil, err
+		return req, false, err
 	}
-	if err := req.Body.Close(); err != nil {
-		return req, nil, err
-	}
-	again := req.Clone(req.Context()) // a RoundTripper must not change its request
-	again.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	again.Body, _ = again.GetBody()
-	return again, body, nil
+	defer body.Close()
+	buffer := copies.Get().(*bytes.Buffer)
+	defer func() {
+		if buffer.Cap() <= largestCopy {
+			buffer.Reset()
+			copies.Put(buffer)
+		}
+	}()
+	_, err = buffer.ReadFrom(body)
+	return req, managedBy(buffer.Bytes(), t.manager), err
 }
