@@ -62,7 +62,7 @@ func (gc *podGC) delete(ctx context.Context, pod *corev1.Pod, reason string) err
 			return fmt.Errorf("setting the phase of pod %s/%s to Failed: %w", pod.Namespace, pod.Name, err)
 		}
 	}
-	err := gc.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))})
+	err := gc.Client.CoreV1().Pods(pod.Namespace).Delete(controller.OnlyMetadata(ctx), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))})
 	if err != nil {
 		return fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}

@@ -75,7 +75,7 @@ func (c *evictionController) delete(ctx context.Context, pod *corev1.Pod) error 
 			return fmt.Errorf("marking pod %s/%s as to be deleted: %w", pod.Namespace, pod.Name, err)
 		}
 	}
-	if err := client.Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}); err != nil {
+	if err := client.Delete(controller.OnlyMetadata(ctx), pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}); err != nil {
 		return fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil

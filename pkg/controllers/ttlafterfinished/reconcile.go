@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -36,7 +37,7 @@ func (c *ttlController) reconcile(ctx context.Context, key types.NamespacedName)
 }
 
 func (c *ttlController) delete(ctx context.Context, job *batchv1.Job, expiry time.Time) error {
-	err := c.Client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, metav1.DeleteOptions{
+	err := c.Client.BatchV1().Jobs(job.Namespace).Delete(controller.OnlyMetadata(ctx), job.Name, metav1.DeleteOptions{
 		PropagationPolicy: ptr.To(metav1.DeletePropagationForeground),
 		Preconditions:     &metav1.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion},
 	})

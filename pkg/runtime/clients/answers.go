@@ -16,9 +16,8 @@ import (
 )
 
 // answerTransport asks for the metadata alone where a writer reads no more of the answer, see
-// controller.OnlyMetadata, and where nobody reads it, as after deletions. It serves typed clients, which accept
-// protobuf. They know the type that they expect and are not told another: a PartialObjectMetadata has its metadata
-// where every object has it.
+// controller.OnlyMetadata. It serves typed clients, which accept protobuf. They know the type that they expect and
+// are not told another: a PartialObjectMetadata has its metadata where every object has it.
 type answerTransport struct{ next http.RoundTripper }
 
 var _ utilnet.RoundTripperWrapper = &answerTransport{}
@@ -32,7 +31,7 @@ const acceptMetadata = runtime.ContentTypeProtobuf + ";as=PartialObjectMetadata;
 // RoundTrip implements http.RoundTripper.
 func (t *answerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	accept := req.Header.Get("Accept")
-	if !readsOnlyMetadata(req) || accept != runtime.ContentTypeProtobuf && !strings.HasPrefix(accept, runtime.ContentTypeProtobuf+",") {
+	if req.Method == http.MethodGet || !controller.WantsOnlyMetadata(req.Context()) || accept != runtime.ContentTypeProtobuf && !strings.HasPrefix(accept, runtime.ContentTypeProtobuf+",") {
 		return t.next.RoundTrip(req)
 	}
 	changed := *req
@@ -46,17 +45,6 @@ func (t *answerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp.ContentLength = -1
 	resp.Header.Del("Content-Length")
 	return resp, nil
-}
-
-func readsOnlyMetadata(req *http.Request) bool {
-	switch req.Method {
-	case http.MethodDelete:
-		return true
-	case http.MethodPost, http.MethodPut, http.MethodPatch:
-		return controller.WantsOnlyMetadata(req.Context())
-	default:
-		return false
-	}
 }
 
 // metadataPrefix begins every PartialObjectMetadata: the magic number and the type, in the first field of

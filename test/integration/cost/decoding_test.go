@@ -88,7 +88,7 @@ func TestAnswersAreSentWithoutAllOfThem(t *testing.T) {
 	if patched.Labels["app"] != "other" || patched.ResourceVersion == "" || patched.Spec.Containers != nil {
 		t.Errorf("patched %v", patched)
 	}
-	must.Succeed(t, pods.Delete(t.Context(), created.Name, metav1.DeleteOptions{}))
+	must.Succeed(t, pods.Delete(brief, created.Name, metav1.DeleteOptions{}))
 }
 
 // initial returns the objects that a watch begins with.

@@ -60,7 +60,7 @@ func (c Control) CreateNamed(ctx context.Context, owner Owner, template *corev1.
 // Delete deletes a pod with its own grace period. A NotFound error is returned unwrapped, every
 // other error is wrapped.
 func (c Control) Delete(ctx context.Context, owner Owner, namespace, name string) error {
-	err := c.Client.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{})
+	err := c.Client.CoreV1().Pods(namespace).Delete(controller.OnlyMetadata(ctx), name, metav1.DeleteOptions{})
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).V(4).Info("Deleted pod", "owner", klog.KObj(owner), "pod", klog.KRef(namespace, name))
