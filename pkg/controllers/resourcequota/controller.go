@@ -21,7 +21,8 @@
 //     the API server. The first change is written at once, further ones 100 ms after the last
 //     write. A status that is true already is not written.
 //  6. A write is on condition that nobody else has written: the API server does so whenever it
-//     admits something. After a conflict the usage is computed again.
+//     admits something. After a conflict the usage is computed again. It is also computed again
+//     some seconds after each write: what was admitted may not have been cached before.
 //  7. The set of resources follows discovery every 30 seconds. The quotas that limit a new one
 //     are reconciled once its objects are known. One that is no longer served is not computed:
 //     its usage remains what it was.
@@ -131,7 +132,7 @@ type quotaController struct {
 	// that workers of either have. changes queue quotas. They are the loops, but in tests.
 	primary, priority queue
 	inProgress        sync.Map
-	// recounts is when quotas with new limits are counted once more, by key.
+	// recounts is when quotas that were written are counted once more, by key.
 	recounts sync.Map
 	// conflicts are the versions of quotas that a write was refused for last, by key.
 	conflicts sync.Map

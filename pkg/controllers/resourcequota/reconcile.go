@@ -49,7 +49,7 @@ func (c *quotaController) reconcile(ctx context.Context, key types.NamespacedNam
 		return failed
 	}
 	err = c.write(ctx, quota, status)
-	if err == nil && !same(status.Hard, quota.Status.Hard) {
+	if err == nil {
 		c.recounts.Store(key, c.Clock.Now().Add(recountAfter))
 		c.recountLater(key)
 	}
@@ -82,9 +82,9 @@ func (c *quotaController) catchUp(ctx context.Context, quota *corev1.ResourceQuo
 	return conflict
 }
 
-// recountAfter is when the usage of new limits is computed once more. The API server charges what it admits from
-// when it knows of a quota. What it admitted just before may not have been cached when the usage was computed first,
-// and its creation queues nothing.
+// recountAfter is when usage that was written is computed once more. What the API server had admitted, and charged,
+// may not have been cached when the usage was computed, so that the write took the charge back; of new limits
+// it may not have known yet. When the object is cached, its creation queues nothing.
 const recountAfter = 5 * time.Second
 
 // recountLater queues a quota again for the time at which it is to be counted once more, if that has not come. Each

@@ -214,12 +214,13 @@ func TestBurstsInAQuotaThatHasRoom(t *testing.T) {
 	}
 }
 
-// A ConfigMap that is cached after the usage of a new quota was computed, and whose creation the API server did not charge.
-// Pins QUOTA-98.
-func TestNewLimitsAreCountedTwice(t *testing.T) {
+// A ConfigMap that is cached after the usage was computed. The API server did not charge its creation, since it did not know
+// of the limits, or did, and the write took that back. Pins QUOTA-98.
+func TestWhatIsWrittenIsCountedTwice(t *testing.T) {
 	for name, q := range map[string]*corev1.ResourceQuota{
 		"a new quota":      quota("configmaps=5"),
 		"a quota's limits": quota("configmaps=5", status("configmaps=4", "configmaps=0")),
+		"usage":            quota("configmaps=5", status("configmaps=5", "configmaps=1")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSubject(t, q)
