@@ -3,7 +3,7 @@ package clients
 import (
 	"bytes"
 	"context"
-	"fmt"
+	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -139,7 +139,7 @@ func TestAnErrorIsNotAnAnswer(t *testing.T) {
 }
 
 func TestMetadataBody(t *testing.T) {
-	broken := fmt.Errorf("connection reset")
+	broken := errors.New("connection reset")
 	typed := string(metadataPrefix)
 	for _, test := range []struct {
 		name, body, want string
@@ -164,7 +164,7 @@ func TestMetadataBody(t *testing.T) {
 				n, err = b.Read(p)
 				got.Write(p[:n])
 			}
-			if got.String() != test.want || err != test.err {
+			if got.String() != test.want || !errors.Is(err, test.err) {
 				t.Errorf("got %q and %v, want %q and %v", got.String(), err, test.want, test.err)
 			}
 		})
