@@ -82,9 +82,11 @@ func (s deliverable) Create(e *corev1.Event) (*corev1.Event, error) {
 	return unlessRefused(e, stored, err)
 }
 
-// Patch implements record.EventSink. The update is sent later, see [counts].
+// Patch implements record.EventSink. The update is sent later, see [counts], when the pipeline may still read
+// the event.
 func (s deliverable) Patch(e *corev1.Event, data []byte) (*corev1.Event, error) {
-	s.counts.hold(e, data)
+	held := *e
+	s.counts.hold(&held, data)
 	return e, nil
 }
 
