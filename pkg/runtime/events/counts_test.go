@@ -18,6 +18,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	restclient "k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/runtime/clients"
@@ -95,16 +96,16 @@ func times(n int, do func(string), reason string) {
 // Pins MGR-186.
 func TestRepeatedEventsAreCountedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, record := newSent(t)
+		s, happen := newSent(t)
 		defer s.Close()
-		times(5, record, "Often")
-		record("Once")
+		times(5, happen, "Often")
+		happen("Once")
 		s.expect(t, "at once", "create Often 1", "create Once 1")
 		time.Sleep(gathered - time.Millisecond)
 		s.expect(t, "shortly before the time is over")
 		time.Sleep(time.Millisecond)
 		s.expect(t, "when it is over", "patch  5")
-		times(2, record, "Often")
+		times(2, happen, "Often")
 		time.Sleep(gathered)
 		s.expect(t, "next time", "patch  7")
 		time.Sleep(time.Hour)
@@ -115,9 +116,9 @@ func TestRepeatedEventsAreCountedTogether(t *testing.T) {
 // What was counted is delivered before a lease is given back.
 func TestAFlushDeliversCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, record := newSent(t)
+		s, happen := newSent(t)
 		defer s.Close()
-		times(3, record, "Often")
+		times(3, happen, "Often")
 		began := time.Now()
 		s.Flush(time.Minute, clock.RealClock{})
 		if took := time.Since(began); took != 0 {
@@ -131,9 +132,9 @@ func TestAFlushDeliversCounts(t *testing.T) {
 
 func TestAnEventThatExpiredIsCreatedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, record := newSent(t)
+		s, happen := newSent(t)
 		defer s.Close()
-		times(2, record, "Often")
+		times(2, happen, "Often")
 		s.expect(t, "at once", "create Often 1")
 		s.refuse(func(request string) error {
 			if request == "patch  2" {
@@ -144,6 +145,29 @@ func TestAnEventThatExpiredIsCreatedAgain(t *testing.T) {
 		time.Sleep(gathered)
 		s.expect(t, "later", "patch  2", "create Often 2")
 	})
+}
+
+// The pipeline may still read an event whose update it has handed over.
+func TestAnUpdateHasItsOwnEvent(t *testing.T) {
+	s := newDeliverable(gone{}, New(t.Context()))
+	e := &corev1.Event{}
+	e.ResourceVersion = "7"
+	if _, err := s.Patch(e, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.counts.deliver()
+	if e.ResourceVersion != "7" {
+		t.Error("the event of the pipeline was changed")
+	}
+}
+
+// gone is a sink whose events have expired.
+type gone struct{ record.EventSink }
+
+func (gone) Create(e *corev1.Event) (*corev1.Event, error) { return e, nil }
+
+func (gone) Patch(*corev1.Event, []byte) (*corev1.Event, error) {
+	return nil, apierrors.NewNotFound(eventsGVR, "p")
 }
 
 func TestFailedCounts(t *testing.T) {
@@ -159,9 +183,9 @@ func TestFailedCounts(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, record := newSent(t)
+				s, happen := newSent(t)
 				defer s.Close()
-				times(2, record, "Often")
+				times(2, happen, "Often")
 				s.expect(t, "at once", "create Often 1")
 				s.refuse(func(string) error { return test.err })
 				time.Sleep(gathered + (updateTries+1)*updateAgain)
@@ -173,13 +197,13 @@ func TestFailedCounts(t *testing.T) {
 
 func TestANewerCountReplacesOneThatFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, record := newSent(t)
+		s, happen := newSent(t)
 		defer s.Close()
-		times(2, record, "Often")
+		times(2, happen, "Often")
 		s.expect(t, "at once", "create Often 1")
 		s.refuse(func(string) error {
 			s.refuse(nil)
-			record("Often") // while the request is under way
+			happen("Often") // while the request is under way
 			time.Sleep(time.Millisecond)
 			return errors.New("connection refused")
 		})
@@ -190,8 +214,8 @@ func TestANewerCountReplacesOneThatFailed(t *testing.T) {
 
 func TestNothingIsSentAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, record := newSent(t)
-		times(2, record, "Often")
+		s, happen := newSent(t)
+		times(2, happen, "Often")
 		s.expect(t, "at once", "create Often 1")
 		s.Close()
 		time.Sleep(time.Hour)
