@@ -124,6 +124,7 @@ FLAKY = if [ -s .bin/flaky-$@.txt ]; then echo '$@: failed, and passed when run 
 
 .PHONY: unit
 unit: gotestsum ## Run the tests that need no control plane, with the race detector
+	@rm -f .bin/flaky-$@.txt
 	$(GOTESTSUM) --packages './pkg/... ./cmd/...' -- -race
 	@$(FLAKY)
 
@@ -135,6 +136,7 @@ fuzz: ## Search for configuration files that Load cannot handle, for FUZZTIME (1
 .PHONY: integration
 integration: sandbox gotestsum ## Run the tests that run against real control planes
 	.bin/sandbox build --csi
+	@rm -f .bin/flaky-$@.txt
 	$(GOTESTSUM) --packages ./test/... -- -p 2 -timeout 30m
 	@$(FLAKY)
 
