@@ -2,7 +2,6 @@ package clients
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -64,7 +63,6 @@ type metadataBody struct {
 	io.ReadCloser
 	begun bool
 	head  []byte // of what is left to read
-	err   error  // what follows the head, nil if there is more
 }
 
 // Read implements io.Reader.
@@ -77,23 +75,15 @@ func (b *metadataBody) Read(p []byte) (int, error) {
 		b.head = b.head[n:]
 		return n, nil
 	}
-	if b.err != nil {
-		return 0, b.err
-	}
 	return b.ReadCloser.Read(p)
 }
 
 func (b *metadataBody) begin() {
 	b.begun = true
 	head := make([]byte, len(metadataPrefix))
-	n, err := io.ReadFull(b.ReadCloser, head)
+	n, _ := io.ReadFull(b.ReadCloser, head) // what a body has ended with, it returns again
 	b.head = head[:n]
-	switch {
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		b.err = io.EOF
-	case err != nil:
-		b.err = err
-	case bytes.Equal(head, metadataPrefix):
+	if bytes.Equal(b.head, metadataPrefix) {
 		b.head = protobufPrefix
 	}
 }

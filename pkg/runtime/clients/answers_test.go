@@ -151,6 +151,7 @@ func TestMetadataBody(t *testing.T) {
 		{"metadata", typed + "rest", "k8s\x00rest", io.EOF},
 		{"metadata alone", typed, "k8s\x00", io.EOF},
 		{"cut off", typed[:9], typed[:9], broken},
+		{"shorter than announced", "{", "{", io.ErrUnexpectedEOF},
 		{"cut off later", typed + "re", "k8s\x00re", broken},
 	} {
 		t.Run(test.name, func(t *testing.T) {
