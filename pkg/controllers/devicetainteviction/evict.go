@@ -81,7 +81,7 @@ func (c *evictionController) end(ctx context.Context, pod *corev1.Pod) error {
 			return fmt.Errorf("marking it as to be deleted: %w", err)
 		}
 	}
-	return client.Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+	return client.Delete(controller.OnlyMetadata(ctx), pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 }
 
 // ended drops the appointment for a pod that is gone or is being deleted. reasons holds the reasons for

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
 )
 
@@ -126,7 +127,7 @@ func volumePatches(set *appsv1.StatefulSet, ordinal int) []map[string]any {
 func (c *statefulSetController) deletePod(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) error {
 	c.owners.Writes.Deleting(set, pods.Resource, pod)
 	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}
-	err := c.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
+	err := c.Client.CoreV1().Pods(pod.Namespace).Delete(controller.OnlyMetadata(ctx), pod.Name, options)
 	if apierrors.IsNotFound(err) {
 		err = nil
 	}

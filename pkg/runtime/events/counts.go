@@ -15,7 +15,8 @@ import (
 const (
 	// gathered is how long updates of stored events are held back.
 	gathered = 2 * time.Second
-	// An update without an answer is sent again as often and as far apart as client-go does with events.
+	// An update without an answer is sent again as often as client-go does with events, and as far apart unless
+	// other updates are due before.
 	updateTries = 12
 	updateAgain = 10 * time.Second
 )

@@ -24,7 +24,7 @@ import (
 	"kcmd.dev/pkg/runtime/clients"
 )
 
-var eventsGVR = schema.GroupResource{Resource: "events"}
+var eventsResource = schema.GroupResource{Resource: "events"}
 
 // sent is a pipeline whose requests are recorded, as "create" or "patch" and the count of the event.
 type sent struct {
@@ -138,7 +138,7 @@ func TestAnEventThatExpiredIsCreatedAgain(t *testing.T) {
 		s.expect(t, "at once", "create Often 1")
 		s.refuse(func(request string) error {
 			if request == "patch  2" {
-				return apierrors.NewNotFound(eventsGVR, "p")
+				return apierrors.NewNotFound(eventsResource, "p")
 			}
 			return nil
 		})
@@ -167,7 +167,7 @@ type gone struct{ record.EventSink }
 func (gone) Create(e *corev1.Event) (*corev1.Event, error) { return e, nil }
 
 func (gone) Patch(*corev1.Event, []byte) (*corev1.Event, error) {
-	return nil, apierrors.NewNotFound(eventsGVR, "p")
+	return nil, apierrors.NewNotFound(eventsResource, "p")
 }
 
 func TestFailedCounts(t *testing.T) {
@@ -177,7 +177,7 @@ func TestFailedCounts(t *testing.T) {
 		tries int
 	}{
 		{"without an answer", errors.New("connection refused"), updateTries},
-		{"refused by the API server", apierrors.NewForbidden(eventsGVR, "p", errors.New("no")), 1},
+		{"refused by the API server", apierrors.NewForbidden(eventsResource, "p", errors.New("no")), 1},
 		{"that cannot be sent", &restclient.RequestConstructionError{Err: errors.New("no URL")}, 1},
 		{"without the lease", fmt.Errorf("PATCH events: %w", clients.ErrFenced), 1},
 	} {
