@@ -3,10 +3,12 @@
 //
 // The rules:
 //
-//  1. While the process works, which is seen by how much it allocates, the garbage collector lets the
-//     heap grow to twice what is alive, its default: each of its cycles takes time. When the work lasts,
-//     the heap may also grow by 48 MiB, if that is more. At rest it may grow less, as long as cycles
-//     stay rare, and what the work has left is freed, at most once in a minute.
+//  1. Before the garbage collector runs, the heap may grow to twice what is alive, its default, or by
+//     24 MiB, if that is more: each of its cycles takes time, and with a small heap they would follow
+//     each other closely as soon as there is work, which is seen by how much is allocated. When the work
+//     lasts, it may be 48 MiB.
+//     At rest nothing waits for a cycle, so that garbage is collected when it reaches a share of what is
+//     alive, less the rarer that is. What the work has left is freed, at most once in a minute.
 //  2. Much of the program is needed only once, to register all kinds of objects, or at the start. When
 //     the process begins, and whenever what the work has left is freed, the pages of the program leave
 //     its memory. The kernel keeps them cached as long as there is memory for that, and maps again those

@@ -10,23 +10,29 @@ import (
 )
 
 func TestTheWorkDecides(t *testing.T) {
-	const little, much = working - 1, working // bytes in a second
+	const (
+		little, much = working - 1, working // bytes in a second
+		burst, long  = 150, 300             // percent of 16 MiB
+	)
 	type moment struct {
-		after  time.Duration
-		rate   uint64
-		looks  bool // otherwise a cycle ended
-		growth int
+		after   time.Duration
+		rate    uint64
+		looks   bool // otherwise a cycle ended
+		growth  int
+		garbage int // percent, at rest
 	}
+	rests := moment{look, little, true, burst, 40}
 	for name, moments := range map[string][]moment{
-		"it works":                            {{time.Second, much, false, 100}, {lasting - time.Second - 1, much, false, 100}},
-		"the work lasts":                      {{lasting, much, false, 300}, {time.Minute, much, false, 300}, {look, much, true, 300}},
-		"less work is left":                   {{lasting, much, false, 300}, {time.Second, little, false, 100}, {time.Second, much, false, 300}},
-		"it comes to rest":                    {{look, little, true, 40}, {time.Minute, little, false, 40}},
-		"it comes to rest after long work":    {{lasting, much, false, 300}, {look, little, true, 40}},
-		"a cycle in between":                  {{time.Second, little, false, 100}, {look, much, true, 100}, {look, little, true, 40}},
-		"work ends the rest at once":          {{look, little, true, 40}, {time.Minute, little, false, 40}, {time.Second, much, false, 100}, {lasting - 1, much, false, 100}, {1, much, false, 300}},
-		"cycles that come often are too many": {{look, little, true, 40}, {0, 0, false, 60}, {often - 1, little, false, 80}, {often - 1, little, false, 100}, {often - 1, little, false, 100}},
-		"there can be more of them":           {{look, little, true, 40}, {time.Second, little, false, 60}, {often, little, false, 60}, {seldom, little, false, 60}, {seldom + 1, little, false, 40}, {seldom + 1, little, false, 40}},
+		"it works":                            {{time.Second, much, false, burst, 0}, {lasting - time.Second - 1, much, false, burst, 0}},
+		"the work lasts":                      {{lasting, much, false, long, 0}, {time.Minute, much, false, long, 0}, {look, much, true, long, 0}},
+		"less work is left":                   {{lasting, much, false, long, 0}, {time.Second, little, false, long, 0}},
+		"it comes to rest":                    {rests, {time.Minute, little, false, burst, 40}},
+		"it comes to rest after long work":    {{lasting, much, false, long, 0}, rests},
+		"work ends the rest at once":          {rests, {time.Minute, little, false, burst, 40}, {time.Second, much, false, burst, 0}, {lasting - 1, much, false, burst, 0}, {1, much, false, long, 0}},
+		"it is seen since the last look":      {rests, {time.Minute, 0, false, burst, 40}, {look, 0, true, burst, 40}, {time.Second, much, false, burst, 0}},
+		"a moment does not tell":              {rests, {time.Second / 2, much, false, burst, 60}},
+		"cycles that come often are too many": {rests, {0, 0, false, burst, 60}, {often - 1, little, false, burst, 80}, {often - 1, little, false, burst, 100}, {often - 1, little, false, burst, 100}},
+		"there can be more of them":           {rests, {time.Second, little, false, burst, 60}, {often, little, false, burst, 60}, {seldom, little, false, burst, 60}, {seldom + 1, little, false, burst, 40}, {seldom + 1, little, false, burst, 40}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := reading{at: time.Now(), live: 16 << 20}
@@ -42,21 +48,39 @@ func TestTheWorkDecides(t *testing.T) {
 				} else {
 					p.cycle(now)
 				}
-				if p.growth != m.growth {
-					t.Errorf("moment %d: the heap may grow by %d%%, want %d%%", n, p.growth, m.growth)
+				if got := p.growth(); got != m.growth {
+					t.Errorf("moment %d: the heap may grow by %d%%, want %d%%", n, got, m.growth)
+				}
+				if works := !p.began.IsZero(); works != (m.garbage == 0) || !works && p.garbage != m.garbage {
+					t.Errorf("moment %d: it works: %t, and %d%% may be garbage, want %d%%", n, works, p.garbage, m.garbage)
 				}
 			}
 		})
 	}
 }
 
-func TestALargeHeapGrowsByItsSize(t *testing.T) {
-	now := reading{at: time.Now(), live: 1 << 30}
+func TestTheHeapGrowsByItsSize(t *testing.T) {
+	for _, c := range []struct {
+		live uint64
+		want int
+	}{{0, 600}, {4 << 20, 600}, {24 << 20, 100}, {1 << 30, 100}} {
+		p := newPace(reading{at: time.Now(), live: c.live})
+		if got := p.growth(); got != c.want {
+			t.Errorf("with %d bytes alive, the heap may grow by %d%%, want %d%%", c.live, got, c.want)
+		}
+	}
+}
+
+func TestGarbageIsCountedAtRest(t *testing.T) {
+	now := reading{at: time.Now(), live: 100}
 	p := newPace(now)
-	now.at = now.at.Add(lasting)
-	now.allocated = 1 << 30
-	if p.cycle(now); p.growth != workGrowth {
-		t.Errorf("the heap may grow by %d%%", p.growth)
+	later := func(garbage uint64) reading { return reading{now.at.Add(look), now.allocated + garbage, now.live} }
+	if p.full(later(1000)) {
+		t.Error("it is collected during the work")
+	}
+	p.look(later(0))
+	if p.full(later(39)) || !p.full(later(40)) {
+		t.Error("not 40% of what is alive may be garbage")
 	}
 }
 
@@ -71,54 +95,60 @@ func TestRestBeginsOnce(t *testing.T) {
 
 // growth returns the percentage that is set.
 func growth() int {
-	percent := debug.SetGCPercent(workGrowth)
+	percent := debug.SetGCPercent(leastGrowth)
 	debug.SetGCPercent(percent)
 	return percent
 }
 
 // As in all tests with a keeper, the time is that of a synctest bubble: nothing waits.
 func TestTheCollectorIsSet(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(workGrowth))
+	defer debug.SetGCPercent(debug.SetGCPercent(leastGrowth))
 	synctest.Test(t, func(t *testing.T) {
+		const burst, long = 150, 300
 		var allocated atomic.Uint64
 		k := newKeeper(true, func() reading { return reading{time.Now(), allocated.Load(), 16 << 20} })
-		var freed atomic.Int32
+		var freed, collected atomic.Int32
 		k.free = func() { freed.Add(1) }
-		wait := func(d time.Duration, want int) {
+		k.collect = func() { collected.Add(1) }
+		wait := func(d time.Duration, wantGrowth, wantFreed, wantCollected int) {
 			t.Helper()
 			time.Sleep(d)
 			synctest.Wait()
-			if got := growth(); got != want {
-				t.Errorf("the heap grows by %d%%, want %d%%", got, want)
+			if got := growth(); got != wantGrowth {
+				t.Errorf("the heap grows by %d%%, want %d%%", got, wantGrowth)
+			}
+			if got := int(freed.Load()); got != wantFreed {
+				t.Errorf("the memory was freed %d times, want %d", got, wantFreed)
+			}
+			if got := int(collected.Load()); got != wantCollected {
+				t.Errorf("%d cycles were begun at rest, want %d", got, wantCollected)
 			}
 		}
-		wait(look-1, workGrowth)
+		wait(look-1, burst, 0, 0)
 		k.cycle()
-		wait(look-1, workGrowth)
-		wait(1, leastGrowth)
+		wait(look-1, burst, 0, 0)
+		wait(1, burst, 1, 0)
 		k.cycle() // that of free
-		wait(0, leastGrowth)
-		k.cycle()
-		wait(time.Second, leastGrowth+step)
+		wait(look, burst, 1, 0)
 		allocated.Add(working)
+		wait(look, burst, 1, 0)
+		allocated.Add(working)
+		wait(look, burst, 1, 1) // half of what is alive
 		k.cycle()
-		wait(0, workGrowth)
+		wait(look, burst, 1, 1)
 		allocated.Add(10 * working)
-		wait(look, workGrowth) // it is looked again
-		wait(look, leastGrowth)
-		if n := freed.Load(); n != 1 {
-			t.Errorf("the memory was freed %d times within a minute", n)
-		}
-		wait(apart, leastGrowth)
-		if n := freed.Load(); n != 2 {
-			t.Errorf("the memory was freed %d times after a minute", n)
-		}
-		wait(time.Hour, leastGrowth)
-		if n := freed.Load(); n != 2 {
-			t.Errorf("the memory was freed %d times after one piece of work", n)
-		}
+		k.cycle()
+		wait(0, burst, 1, 1)
+		allocated.Add(10 * working)
+		wait(look, burst, 1, 1) // it is looked again
+		allocated.Add(10 * working)
+		k.cycle()
+		wait(0, long, 1, 1)
+		wait(look, burst, 1, 1) // it was freed less than a minute ago
+		wait(apart, burst, 2, 1)
+		wait(time.Hour, burst, 2, 1)
 		k.stop()
-		wait(time.Hour, workGrowth)
+		wait(time.Hour, leastGrowth, 2, 1)
 		if k.cycle() {
 			t.Error("cycles are followed after the end")
 		}
@@ -128,9 +158,13 @@ func TestTheCollectorIsSet(t *testing.T) {
 func TestAnOperatorDecides(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(55))
 	synctest.Test(t, func(t *testing.T) {
-		k := newKeeper(false, read)
+		var allocated atomic.Uint64
+		k := newKeeper(false, func() reading { return reading{time.Now(), allocated.Load(), 1} })
 		defer k.stop()
 		k.free = func() { t.Error("the memory is freed") }
+		k.collect = func() { t.Error("the garbage is collected") }
+		time.Sleep(look)
+		allocated.Add(100)
 		time.Sleep(look)
 		synctest.Wait()
 		if got := growth(); got != 55 {
@@ -169,11 +203,11 @@ func TestCyclesAreNoticed(t *testing.T) {
 
 // The program goes on with what Keep does.
 func TestKeep(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(workGrowth))
+	defer debug.SetGCPercent(debug.SetGCPercent(leastGrowth))
 	stop := Keep()
 	runtime.GC()
 	stop()
-	if got := growth(); got != workGrowth {
+	if got := growth(); got != leastGrowth {
 		t.Errorf("after the end, the heap grows by %d%%", got)
 	}
 }
