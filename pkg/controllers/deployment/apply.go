@@ -185,7 +185,7 @@ func (r *pass) writeStatus(ctx context.Context) error {
 		r.checkProgressLater()
 		return nil
 	case gradual:
-		if r.owners.PutOff(r.stored) {
+		if r.owners.PutOffFor(r.stored, statusWindow) {
 			return nil
 		}
 	}

@@ -2,11 +2,16 @@ package deployment
 
 import (
 	"maps"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
 )
+
+// statusWindow is the minimum time between two gradual writes of a status. Its numbers are sums of those of
+// ReplicaSets, from which rollouts proceed: nothing waits for them.
+const statusWindow = 2 * time.Second
 
 // urgency is whether a status of a Deployment must be written, and how soon.
 type urgency int
@@ -32,7 +37,7 @@ func urgencyOf(stored, d *appsv1.Deployment) urgency {
 	case was.ObservedGeneration != is.ObservedGeneration,
 		!ptr.Equal(was.CollisionCount, is.CollisionCount),
 		!maps.Equal(verdicts(was.Conditions), verdicts(is.Conditions)),
-		isSettled(d):
+		isSettled(d) && !isSettled(stored):
 		return urgent
 	}
 	return gradual

@@ -49,6 +49,15 @@ func TestUrgencyOf(t *testing.T) {
 	}
 }
 
+func TestNumbersReachTheirEndOnce(t *testing.T) {
+	stored := makeDeployment(10, counts(10, 10, 10, 10))
+	d := stored.DeepCopy()
+	d.Status.TerminatingReplicas = ptr.To[int32](2)
+	if got := urgencyOf(stored, d); got != gradual {
+		t.Errorf("urgencyOf() = %d, want %d", got, gradual)
+	}
+}
+
 func TestOrderOfConditionsIsStored(t *testing.T) {
 	a, b := condition("Progressing", "True", "A"), condition("Available", "True", "B")
 	if got := urgencyOf(makeDeployment(1, conditions(a, b)), makeDeployment(1, conditions(b, a))); got != gradual {

@@ -189,7 +189,7 @@ func TestOwnersAreQueuedForWhenTheyCanGoOn(t *testing.T) {
 	if !f.PutOff(set("a")) {
 		t.Error("the second status is not put off")
 	}
-	f.queued.WantInAnyOrder(t, "a in 300ms")
+	f.queued.WantInAnyOrder(t, "a in 1s")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}
 	f.env.Cache(t, pod)
 	f.Writes.Deleting(set("a"), podResource, pod)

@@ -27,7 +27,8 @@
 //     object that arrives in between must not count as missing. A controller that continues
 //     from the state its last write returned, instead of waiting, uses Objects.
 //  8. A burst of observations causes few status writes. The first write of an owner is made at
-//     once; one within a Window after it is delayed, unless somebody may be waiting for it.
+//     once; one within a window after it is delayed, unless somebody may be waiting for it.
+//     So is one within a window after CountsChange: what the owner has is about to change.
 //     StatusDelay returns the delay, after which the caller enqueues the owner again, so the
 //     last observation is never lost.
 //  9. The watch event of a status write is recognized for 10 seconds, which saves a reconcile

@@ -34,8 +34,8 @@ func (m *Memory) TakeOver(state State) {
 		}
 		r := inherited.clone()
 		m.owners[owner] = &r
-		if !r.Status.At.IsZero() {
-			m.statuses = append(m.statuses, statusWrite{owner: owner, at: r.Status.At})
+		if at := r.Status.latest(); !at.IsZero() {
+			m.statuses = append(m.statuses, statusWrite{owner: owner, at: at})
 		}
 	}
 	slices.SortFunc(m.statuses, func(a, b statusWrite) int { return a.at.Compare(b.at) })

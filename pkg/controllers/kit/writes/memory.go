@@ -63,6 +63,16 @@ type Record struct {
 type Status struct {
 	At      time.Time
 	Version string
+	// Counts is when what it counts began to change by writes to dependents; zero once it was written.
+	Counts time.Time
+}
+
+// latest returns the later of the times; zero if there is none.
+func (s Status) latest() time.Time {
+	if s.Counts.After(s.At) {
+		return s.Counts
+	}
+	return s.At
 }
 
 // Object is a deleted object.
@@ -173,7 +183,7 @@ func (m *Memory) known(owner metav1.Object) *Record {
 
 // prune drops the record of an owner if it is empty.
 func (m *Memory) prune(key types.NamespacedName, r *Record) {
-	if len(r.Versions) == 0 && len(r.Deletions) == 0 && len(r.Objects) == 0 && r.Hold.IsZero() && r.Status.At.IsZero() {
+	if len(r.Versions) == 0 && len(r.Deletions) == 0 && len(r.Objects) == 0 && r.Hold.IsZero() && r.Status.latest().IsZero() {
 		delete(m.owners, key)
 	}
 }

@@ -14,13 +14,14 @@ const (
 	Window = 100 * time.Millisecond
 	// CountsWindow is Window for counts of pods on their way. Pods change for longer, and the next count replaces
 	// the last.
-	CountsWindow = 300 * time.Millisecond
+	CountsWindow = time.Second
 )
 
 // echoTime is how long after a write its watch event is recognized.
 const echoTime = 10 * time.Second
 
-// statusWrite is an owner whose status was written and when, so that it can expire.
+// statusWrite is an owner whose status was written, or whose counts began to change, and when, so that
+// it can expire.
 type statusWrite struct {
 	owner types.NamespacedName
 	at    time.Time
@@ -37,10 +38,26 @@ func (m *Memory) StatusDelayIn(owner metav1.Object, window time.Duration) time.D
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.known(owner)
-	if r == nil || r.Status.At.IsZero() {
+	if r == nil || r.Status.latest().IsZero() {
 		return 0
 	}
-	return min(window, max(0, window-m.clock.Since(r.Status.At)))
+	return min(window, max(0, window-m.clock.Since(r.Status.latest())))
+}
+
+// CountsChange records that writes to dependents are about to change what the status of the owner counts.
+// Until they show, within a CountsWindow, nobody misses the status. It is not put off again by further
+// writes before it is written.
+func (m *Memory) CountsChange(owner metav1.Object) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.clock.Now()
+	m.expireStatuses(now)
+	status := &m.of(owner).Status
+	if now.Sub(status.Counts) < 2*CountsWindow {
+		return
+	}
+	status.Counts = now
+	m.statuses = append(m.statuses, statusWrite{owner: reconcile.KeyOf(owner), at: now})
 }
 
 // WroteStatus records a status write of the owner that returned the version.
@@ -77,7 +94,7 @@ func (m *Memory) expireStatuses(now time.Time) {
 	old := 0
 	for old < len(m.statuses) && now.Sub(m.statuses[old].at) > echoTime {
 		write := m.statuses[old]
-		if r := m.owners[write.owner]; r != nil && r.Status.At.Equal(write.at) {
+		if r := m.owners[write.owner]; r != nil && r.Status.latest().Equal(write.at) {
 			r.Status = Status{}
 			m.prune(write.owner, r)
 		}

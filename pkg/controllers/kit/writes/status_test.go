@@ -38,6 +38,41 @@ func TestDelayIsTheRestOfTheWindow(t *testing.T) {
 	check("a", Window)
 }
 
+// Pins RS-53.
+func TestCountsThatChangePutAStatusOffOnce(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	w, owner := New(clock, nil), named("a")
+	check := func(want time.Duration) {
+		t.Helper()
+		if got := w.StatusDelayIn(owner, CountsWindow); got != want {
+			t.Errorf("the delay is %v, want %v", got, want)
+		}
+	}
+	w.WroteStatus(owner, "1")
+	clock.Step(CountsWindow / 2)
+	w.CountsChange(owner)
+	check(CountsWindow)
+	if !w.IsEcho(pod("a", "a", "1")) {
+		t.Error("the last write is forgotten")
+	}
+	clock.Step(CountsWindow)
+	w.CountsChange(owner)
+	check(0)
+	w.WroteStatus(owner, "2")
+	clock.Step(CountsWindow)
+	check(0)
+	w.CountsChange(owner)
+	check(CountsWindow)
+	clock.Step(2 * CountsWindow) // nothing was to be written
+	w.CountsChange(owner)
+	check(CountsWindow)
+	clock.Step(echoTime + 1)
+	w.CountsChange(named("another"))
+	if len(w.owners) != 1 || len(w.statuses) != 1 {
+		t.Errorf("remembers %d owners, %d times", len(w.owners), len(w.statuses))
+	}
+}
+
 // Pins WL-103.
 func TestIsEchoKnowsTheLastWriteOnly(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))

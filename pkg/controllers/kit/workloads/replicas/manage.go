@@ -14,18 +14,26 @@ import (
 // manage creates missing pods or deletes surplus ones, and returns the first error.
 func (e *Engine[T]) manage(ctx context.Context, owner T, active []*corev1.Pod) error {
 	missing := int(e.kind.Spec(owner).Replicas) - len(active)
+	if missing == 0 {
+		return nil
+	}
+	if err := e.scale(ctx, owner, active, missing); err != nil {
+		return err
+	}
+	e.owners.Writes.CountsChange(owner)
+	return nil
+}
+
+func (e *Engine[T]) scale(ctx context.Context, owner T, active []*corev1.Pod, missing int) error {
 	logger := klog.FromContext(ctx)
-	switch {
-	case missing > 0:
+	if missing > 0 {
 		n := min(missing, burst)
 		logger.V(2).Info("Too few replicas", "owner", klog.KObj(owner), "missing", missing, "creating", n)
 		return e.create(ctx, owner, n)
-	case missing < 0:
-		n := min(-missing, burst)
-		logger.V(2).Info("Too many replicas", "owner", klog.KObj(owner), "surplus", -missing, "deleting", n)
-		return e.delete(ctx, owner, e.chooseVictims(ctx, owner, active, n))
 	}
-	return nil
+	n := min(-missing, burst)
+	logger.V(2).Info("Too many replicas", "owner", klog.KObj(owner), "surplus", -missing, "deleting", n)
+	return e.delete(ctx, owner, e.chooseVictims(ctx, owner, active, n))
 }
 
 func (e *Engine[T]) create(ctx context.Context, owner T, n int) error {

@@ -107,18 +107,15 @@ func nextConditions(current []Condition, failure error, active, desired int, now
 	})
 }
 
-// urgent reports whether somebody may be waiting for a status: because a change of the spec was
-// observed, a failure appeared or disappeared, a count reached the desired number, or the last
-// terminating pod is gone.
+// urgent reports whether somebody may be waiting for a status: because a failure appeared or disappeared, or
+// a count reached the desired number.
 func urgent(current, next Status, desired int32) bool {
 	reached := func(was, is int32) bool { return was != is && is == desired }
-	return current.ObservedGeneration != next.ObservedGeneration ||
-		!equality.Semantic.DeepEqual(current.Conditions, next.Conditions) ||
+	return !equality.Semantic.DeepEqual(current.Conditions, next.Conditions) ||
 		reached(current.Replicas, next.Replicas) ||
 		reached(current.FullyLabeled, next.FullyLabeled) ||
 		reached(current.Ready, next.Ready) ||
-		reached(current.Available, next.Available) ||
-		ptr.Deref(current.Terminating, 0) != 0 && ptr.Deref(next.Terminating, 0) == 0
+		reached(current.Available, next.Available)
 }
 
 // writeStatus updates the status. After any error it retries once with the live object.

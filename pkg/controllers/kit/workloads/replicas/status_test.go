@@ -89,8 +89,8 @@ func TestUrgent(t *testing.T) {
 		{"all labeled", func(s *Status) { s.FullyLabeled = 10 }, true},
 		{"all ready", func(s *Status) { s.Ready = 10 }, true},
 		{"all available", func(s *Status) { s.Available = 10 }, true},
-		{"none terminating", func(s *Status) { s.Terminating = ptr.To[int32](0) }, true},
-		{"spec observed", func(s *Status) { s.ObservedGeneration = 2 }, true},
+		{"none terminating", func(s *Status) { s.Terminating = ptr.To[int32](0) }, false},
+		{"spec observed", func(s *Status) { s.ObservedGeneration = 2 }, false},
 		{"failure", func(s *Status) { s.Conditions = []Condition{{Type: ReplicaFailure}} }, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestABurstOfObservationsIsWrittenFirstAndLast(t *testing.T) {
 	if got := f.status(t).ReadyReplicas; got != 1 {
 		t.Errorf("written within the window: %d ready", got)
 	}
-	f.Queued.Want(t, "rs in 150ms", "rs in 150ms")
+	f.Queued.Want(t, "rs in 500ms", "rs in 500ms")
 	f.Clock.Step(writes.CountsWindow / 2)
 	becomesReady()
 	if got := f.status(t).ReadyReplicas; got != 3 {
@@ -205,6 +205,32 @@ func TestABurstOfObservationsIsWrittenFirstAndLast(t *testing.T) {
 	if got := f.status(t).ReadyReplicas; got != 10 {
 		t.Errorf("what everybody waits for is put off: %d ready", got)
 	}
+	f.Queued.Want(t)
+}
+
+// The pods of an owner are never as many as it has asked for: each that is created goes away.
+// Pins RS-53.
+func TestAStatusIsNotPutOffForEver(t *testing.T) {
+	f := newFixture(t, lax, replicaSet(2, func(rs *appsv1.ReplicaSet) { rs.Generation = 2 }))
+	for range 3 {
+		f.MustReconcile(t)
+		f.WantRequestsInAnyOrder(t, "create pods", "create pods")
+		f.Clock.Step(writes.CountsWindow / 3)
+	}
+	f.Clock.Step(writes.CountsWindow / 3)
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "create pods", "create pods", "update replicasets/status")
+}
+
+// A failure is retried with growing delays, and reported at once.
+// Pins RS-53.
+func TestAFailureBeginsNoWindow(t *testing.T) {
+	f := newFixture(t, lax, replicaSet(2, func(rs *appsv1.ReplicaSet) { rs.Generation = 2 }))
+	f.Refuse("create pods", errors.New("boom"))
+	if err := f.Reconcile(); err == nil {
+		t.Error("no failure")
+	}
+	f.WantRequestsInAnyOrder(t, "create pods", "update replicasets/status")
 	f.Queued.Want(t)
 }
 
