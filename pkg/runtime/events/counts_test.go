@@ -46,7 +46,7 @@ func newSent(t *testing.T) (*sent, func(reason string)) {
 		refuses := s.refuses
 		s.mu.Unlock()
 		if refuses != nil {
-			return true, nil, refuses(request)
+			return true, e, refuses(request)
 		}
 		return true, e, nil
 	}

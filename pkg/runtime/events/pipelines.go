@@ -100,7 +100,7 @@ func (l *pipeline) start() *running {
 		pprof.SetGoroutineLabels(l.of.ctx)
 		b := record.NewBroadcaster(record.WithContext(l.of.ctx))
 		b.StartStructuredLogging(eventVerbosity)
-		sink := newDeliverable(&corev1client.EventSinkImpl{Interface: l.events.Events("")}, l.of)
+		sink := newDeliverable(apiServer{l.events.Events("")}, l.of)
 		b.StartRecordingToSink(sink)
 		started <- &running{b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: l.source}), b, sink.counts}
 	}()
