@@ -45,11 +45,12 @@ func (c *cronJobController) reconcile(ctx context.Context, cached *batchv1.CronJ
 	s := &pass{cronJobController: c, cj: cached.DeepCopy(), children: children, now: c.Clock.Now()}
 	wait, err := s.do(ctx)
 	if s.dirty {
-		written, failure := c.Client.BatchV1().CronJobs(cached.Namespace).UpdateStatus(ctx, s.cj, metav1.UpdateOptions{})
+		written, failure := c.Client.BatchV1().CronJobs(cached.Namespace).UpdateStatus(controller.OnlyMetadata(ctx), s.cj, metav1.UpdateOptions{})
 		if failure != nil {
 			return statusFailure(cached, failure)
 		}
-		c.owners.Wrote(cached, written)
+		s.cj.ObjectMeta = written.ObjectMeta
+		c.owners.Wrote(cached, s.cj)
 	}
 	if wait == nil && err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -189,12 +190,14 @@ func (r *pass) writeStatus(ctx context.Context) error {
 			return nil
 		}
 	}
-	updated, err := r.Client.AppsV1().Deployments(r.d.Namespace).UpdateStatus(ctx, r.d, metav1.UpdateOptions{})
+	answer, err := r.Client.AppsV1().Deployments(r.d.Namespace).UpdateStatus(controller.OnlyMetadata(ctx), r.d, metav1.UpdateOptions{})
 	if err != nil {
 		return fmt.Errorf("updating the status of Deployment %s: %w", klog.KObj(r.stored), err)
 	}
-	r.owners.WroteStatus(r.stored, updated)
-	r.goOnFrom(updated)
+	updated := *r.d
+	updated.ObjectMeta = answer.ObjectMeta
+	r.owners.WroteStatus(r.stored, &updated)
+	r.goOnFrom(&updated)
 	return nil
 }
 

@@ -29,7 +29,13 @@ func kind(env controller.Env, f family) replicas.Kind[*appsv1.ReplicaSet] {
 		Template: func(rs *appsv1.ReplicaSet) *corev1.PodTemplateSpec { return &rs.Spec.Template },
 		Status:   statusOf,
 		WriteStatus: func(ctx context.Context, rs *appsv1.ReplicaSet, status replicas.Status) (*appsv1.ReplicaSet, error) {
-			return client.ReplicaSets(rs.Namespace).UpdateStatus(ctx, withStatus(rs, status), metav1.UpdateOptions{})
+			sent := withStatus(rs, status)
+			written, err := client.ReplicaSets(rs.Namespace).UpdateStatus(controller.OnlyMetadata(ctx), sent, metav1.UpdateOptions{})
+			if err != nil {
+				return nil, err
+			}
+			sent.ObjectMeta = written.ObjectMeta
+			return sent, nil
 		},
 		RelatedByNode: f.activeByNode,
 	}

@@ -28,7 +28,13 @@ func kind(env controller.Env) replicas.Kind[*corev1.ReplicationController] {
 		Template: templateOf,
 		Status:   statusOf,
 		WriteStatus: func(ctx context.Context, rc *corev1.ReplicationController, status replicas.Status) (*corev1.ReplicationController, error) {
-			return client.ReplicationControllers(rc.Namespace).UpdateStatus(ctx, withStatus(rc, status), metav1.UpdateOptions{})
+			sent := withStatus(rc, status)
+			written, err := client.ReplicationControllers(rc.Namespace).UpdateStatus(controller.OnlyMetadata(ctx), sent, metav1.UpdateOptions{})
+			if err != nil {
+				return nil, err
+			}
+			sent.ObjectMeta = written.ObjectMeta
+			return sent, nil
 		},
 	}
 }
