@@ -60,8 +60,19 @@ func awaitHeld(t *testing.T, name string) {
 func awaitCIDRGone(t *testing.T, name string) {
 	t.Helper()
 	await.That(t, "ServiceCIDR "+name+" is gone", func(ctx context.Context) error {
-		_, err := admin.NetworkingV1().ServiceCIDRs().Get(ctx, name, metav1.GetOptions{})
-		return await.Gone(err)
+		cidr, err := admin.NetworkingV1().ServiceCIDRs().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return await.Gone(err)
+		}
+		addresses, err := admin.NetworkingV1().IPAddresses().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		names := []string{}
+		for _, a := range addresses.Items {
+			names = append(names, fmt.Sprintf("%s of %s/%s", a.Name, a.Spec.ParentRef.Namespace, a.Spec.ParentRef.Name))
+		}
+		return fmt.Errorf("finalizers %q, conditions %+v, stored addresses %q", cidr.Finalizers, cidr.Status.Conditions, names)
 	})
 }
 
