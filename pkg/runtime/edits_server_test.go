@@ -60,11 +60,40 @@ func (s *leaseServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.mu.Lock()
 			s.events = append(s.events, e)
 			s.mu.Unlock()
-			answer(w, http.StatusCreated, map[string]any{"kind": "Event", "apiVersion": "v1"})
+			answer(w, http.StatusCreated, e)
 		}
+	case r.Method == http.MethodPatch && strings.Contains(path, "/events/"):
+		s.repeatEvent(w, r, path[strings.LastIndex(path, "/")+1:])
 	default:
 		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound)
 	}
+}
+
+// repeatEvent adds a stored event as often as a patch says that it has occurred.
+func (s *leaseServer) repeatEvent(w http.ResponseWriter, r *http.Request, name string) {
+	var patch corev1.Event
+	if err := json.NewDecoder(r.Body).Decode(&patch); err != nil {
+		refuse(w, http.StatusBadRequest, metav1.StatusReason(err.Error()))
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var stored *corev1.Event
+	occurred := int32(0)
+	for _, e := range s.events {
+		if e.Name == name {
+			stored = e
+			occurred++
+		}
+	}
+	if stored == nil {
+		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound)
+		return
+	}
+	for ; occurred < patch.Count; occurred++ {
+		s.events = append(s.events, stored)
+	}
+	answer(w, http.StatusOK, stored)
 }
 
 func (s *leaseServer) serveLeases(w http.ResponseWriter, r *http.Request, path string) {
