@@ -91,11 +91,14 @@ func (p *pace) growth() int {
 func (p *pace) look(now reading) bool {
 	works := now.worksSince(p.looked)
 	p.looked = now
-	if works || p.began.IsZero() {
-		return false
+	switch {
+	case works && p.began.IsZero():
+		p.began = now.at
+	case !works && !p.began.IsZero():
+		p.began, p.garbage = time.Time{}, leastGarbage
+		return true
 	}
-	p.began, p.garbage = time.Time{}, leastGarbage
-	return true
+	return false
 }
 
 // full reports whether the process rests and has as much garbage as it may have.

@@ -29,6 +29,7 @@ func TestTheWorkDecides(t *testing.T) {
 		"it comes to rest":                    {rests, {time.Minute, little, false, burst, 40}},
 		"it comes to rest after long work":    {{lasting, much, false, long, 0}, rests},
 		"work ends the rest at once":          {rests, {time.Minute, little, false, burst, 40}, {time.Second, much, false, burst, 0}, {lasting - 1, much, false, burst, 0}, {1, much, false, long, 0}},
+		"work that needs no cycle":            {rests, {look, much, true, burst, 0}, rests},
 		"it is seen since the last look":      {rests, {time.Minute, 0, false, burst, 40}, {look, 0, true, burst, 40}, {time.Second, much, false, burst, 0}},
 		"a moment does not tell":              {rests, {time.Second / 2, much, false, burst, 60}},
 		"cycles that come often are too many": {rests, {0, 0, false, burst, 60}, {often - 1, little, false, burst, 80}, {often - 1, little, false, burst, 100}, {often - 1, little, false, burst, 100}},
