@@ -1,7 +1,6 @@
 package events
 
 import (
-	"context"
 	"errors"
 	"strconv"
 	"sync"
@@ -10,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -55,36 +53,6 @@ func (f *flushes) arrived(mark *corev1.Event) {
 	if c, ok := f.waiting[mark.InvolvedObject.UID]; ok {
 		close(c)
 		delete(f.waiting, mark.InvolvedObject.UID)
-	}
-}
-
-// apiServer stores events. Of the answers, pipelines need no more than the metadata.
-type apiServer struct{ corev1client.EventInterface }
-
-// Create implements record.EventSink.
-func (s apiServer) Create(e *corev1.Event) (*corev1.Event, error) {
-	return withMetadata(e)(s.CreateWithEventNamespaceWithContext(controller.OnlyMetadata(context.Background()), e))
-}
-
-// Update implements record.EventSink.
-func (s apiServer) Update(e *corev1.Event) (*corev1.Event, error) {
-	return withMetadata(e)(s.UpdateWithEventNamespaceWithContext(controller.OnlyMetadata(context.Background()), e))
-}
-
-// Patch implements record.EventSink, but for what it returns: see [deliverable.Patch].
-func (s apiServer) Patch(e *corev1.Event, data []byte) (*corev1.Event, error) {
-	return s.PatchWithEventNamespaceWithContext(controller.OnlyMetadata(context.Background()), e, data)
-}
-
-// withMetadata returns the event that was sent with the metadata of the one that was stored.
-func withMetadata(sent *corev1.Event) func(*corev1.Event, error) (*corev1.Event, error) {
-	return func(stored *corev1.Event, err error) (*corev1.Event, error) {
-		if err != nil {
-			return nil, err
-		}
-		e := *sent
-		e.ObjectMeta = stored.ObjectMeta
-		return &e, nil
 	}
 }
 
