@@ -12,6 +12,7 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 // counts is the part of the status that counts nodes.
@@ -97,7 +98,7 @@ func (c *daemonSetController) report(ctx context.Context, v *pass, observedGener
 	is, standing := v.count()
 	newGeneration := ds.Status.ObservedGeneration < observedGeneration
 	if was != is || newGeneration {
-		if putOff := !urgent(was, is, newGeneration) && c.owners.PutOff(ds); !putOff {
+		if putOff := !urgent(was, is, newGeneration) && c.owners.PutOff(ds, is, writes.CountsWindow); !putOff {
 			if err := c.writeStatus(ctx, ds, is, observedGeneration); err != nil {
 				return fmt.Errorf("error storing status for daemon set %s: %w", klog.KObj(ds), err)
 			}

@@ -186,7 +186,7 @@ func (r *pass) writeStatus(ctx context.Context) error {
 		r.checkProgressLater()
 		return nil
 	case gradual:
-		if r.owners.PutOffFor(r.stored, statusWindow) {
+		if r.owners.PutOff(r.stored, numbersOf(r.d.Status), statusWindow) {
 			return nil
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/workloads/podtemplate"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 var current = scaledFor("10", "13")
@@ -465,9 +466,22 @@ func TestGradualChangesAreWrittenOncePerWindow(t *testing.T) {
 	h.changed(t, "web-1", observed(10, 8, 8))
 	h.reconcile(t)
 	h.WantRequests(t, "update deployments/status") // minimum availability
+	end := h.Clock.Now().Add(statusWindow)
+	for available := int32(8); h.Clock.Now().Before(end); available = 17 - available {
+		h.changed(t, "web-1", observed(10, 9, available))
+		h.reconcile(t)
+		h.WantRequests(t) // they keep changing
+		h.Clock.Step(writes.CountsQuiet / 2)
+	}
 	h.changed(t, "web-1", observed(10, 9, 9))
 	h.reconcile(t)
+	h.WantRequests(t, "update deployments/status")
+	h.changed(t, "web-1", observed(10, 8, 8))
+	h.reconcile(t)
 	h.WantRequests(t)
+	h.Clock.Step(writes.CountsQuiet)
+	h.reconcile(t)
+	h.WantRequests(t, "update deployments/status") // they do not change any more
 	h.changed(t, "web-1", observed(10, 10, 10))
 	h.reconcile(t)
 	h.WantRequests(t, "update deployments/status") // complete

@@ -9,8 +9,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// statusWindow is the minimum time between two gradual writes of a status. Its numbers are sums of those of
-// ReplicaSets, from which rollouts proceed: nothing waits for them.
+// statusWindow is the time between two writes of numbers that keep changing. They are sums of those of the
+// ReplicaSets, from which rollouts proceed: no controller waits for them.
 const statusWindow = 2 * time.Second
 
 // urgency is whether a status of a Deployment must be written, and how soon.
@@ -37,10 +37,16 @@ func urgencyOf(stored, d *appsv1.Deployment) urgency {
 	case was.ObservedGeneration != is.ObservedGeneration,
 		!ptr.Equal(was.CollisionCount, is.CollisionCount),
 		!maps.Equal(verdicts(was.Conditions), verdicts(is.Conditions)),
-		isSettled(d) && !isSettled(stored):
+		isSettled(d) && (!isSettled(stored) || ptr.Deref(is.TerminatingReplicas, 0) == 0):
 		return urgent
 	}
 	return gradual
+}
+
+// numbersOf returns a status without its conditions, whose times change with each number.
+func numbersOf(status appsv1.DeploymentStatus) appsv1.DeploymentStatus {
+	status.Conditions = nil
+	return status
 }
 
 // verdict is a condition without its times.

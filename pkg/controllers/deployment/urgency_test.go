@@ -52,9 +52,12 @@ func TestUrgencyOf(t *testing.T) {
 func TestNumbersReachTheirEndOnce(t *testing.T) {
 	stored := makeDeployment(10, counts(10, 10, 10, 10))
 	d := stored.DeepCopy()
-	d.Status.TerminatingReplicas = ptr.To[int32](2)
+	stored.Status.TerminatingReplicas, d.Status.TerminatingReplicas = ptr.To[int32](0), ptr.To[int32](2)
 	if got := urgencyOf(stored, d); got != gradual {
 		t.Errorf("urgencyOf() = %d, want %d", got, gradual)
+	}
+	if got := urgencyOf(d, stored); got != urgent {
+		t.Errorf("when the last terminating pod is gone, urgencyOf() = %d, want %d", got, urgent)
 	}
 }
 

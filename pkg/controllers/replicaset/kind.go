@@ -24,18 +24,14 @@ func kind(env controller.Env, f family) replicas.Kind[*appsv1.ReplicaSet] {
 		Live: func(ctx context.Context, namespace, name string) (*appsv1.ReplicaSet, error) {
 			return client.ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
 		},
-		Selector: selectorOf,
-		Spec:     specOf,
-		Template: func(rs *appsv1.ReplicaSet) *corev1.PodTemplateSpec { return &rs.Spec.Template },
-		Status:   statusOf,
-		WriteStatus: func(ctx context.Context, rs *appsv1.ReplicaSet, status replicas.Status) (*appsv1.ReplicaSet, error) {
-			sent := withStatus(rs, status)
-			written, err := client.ReplicaSets(rs.Namespace).UpdateStatus(controller.OnlyMetadata(ctx), sent, metav1.UpdateOptions{})
-			if err != nil {
-				return nil, err
-			}
-			sent.ObjectMeta = written.ObjectMeta
-			return sent, nil
+		Selector:   selectorOf,
+		Spec:       specOf,
+		Template:   func(rs *appsv1.ReplicaSet) *corev1.PodTemplateSpec { return &rs.Spec.Template },
+		Status:     statusOf,
+		Metadata:   func(rs *appsv1.ReplicaSet) *metav1.ObjectMeta { return &rs.ObjectMeta },
+		WithStatus: withStatus,
+		UpdateStatus: func(ctx context.Context, rs *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
+			return client.ReplicaSets(rs.Namespace).UpdateStatus(ctx, rs, metav1.UpdateOptions{})
 		},
 		RelatedByNode: f.activeByNode,
 	}

@@ -23,18 +23,14 @@ func kind(env controller.Env) replicas.Kind[*corev1.ReplicationController] {
 		Live: func(ctx context.Context, namespace, name string) (*corev1.ReplicationController, error) {
 			return client.ReplicationControllers(namespace).Get(ctx, name, metav1.GetOptions{})
 		},
-		Selector: selectorOf,
-		Spec:     specOf,
-		Template: templateOf,
-		Status:   statusOf,
-		WriteStatus: func(ctx context.Context, rc *corev1.ReplicationController, status replicas.Status) (*corev1.ReplicationController, error) {
-			sent := withStatus(rc, status)
-			written, err := client.ReplicationControllers(rc.Namespace).UpdateStatus(controller.OnlyMetadata(ctx), sent, metav1.UpdateOptions{})
-			if err != nil {
-				return nil, err
-			}
-			sent.ObjectMeta = written.ObjectMeta
-			return sent, nil
+		Selector:   selectorOf,
+		Spec:       specOf,
+		Template:   templateOf,
+		Status:     statusOf,
+		Metadata:   func(rc *corev1.ReplicationController) *metav1.ObjectMeta { return &rc.ObjectMeta },
+		WithStatus: withStatus,
+		UpdateStatus: func(ctx context.Context, rc *corev1.ReplicationController) (*corev1.ReplicationController, error) {
+			return client.ReplicationControllers(rc.Namespace).UpdateStatus(ctx, rc, metav1.UpdateOptions{})
 		},
 	}
 }

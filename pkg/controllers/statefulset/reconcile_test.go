@@ -62,12 +62,12 @@ func TestOrderedSetsGrowOneByOne(t *testing.T) {
 	f.CatchUp(t)
 	f.MustReconcile(t)
 	f.WantRequestsInAnyOrder(t)
-	f.Queued.Want(t, "web in 1s") // one pod is there: nobody waits for that
+	f.Queued.Want(t, "web in 300ms") // one pod is there: nobody waits for that
 
 	f.kubelet(t)
 	f.MustReconcile(t)
 	f.WantRequestsInAnyOrder(t, "create persistentvolumeclaims data-web-1", createWeb1)
-	f.Queued.Want(t, "web in 1s")
+	f.Queued.Want(t, "web in 300ms")
 	f.kubelet(t)
 	f.MustReconcile(t)
 	f.WantRequestsInAnyOrder(t, putStatus)

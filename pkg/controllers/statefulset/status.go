@@ -14,6 +14,7 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 // countStatus computes the status of a set from its pods. Pods that are being deleted count,
@@ -105,7 +106,7 @@ func (c *statefulSetController) report(ctx context.Context, set *appsv1.Stateful
 	if !saysMore(&status, &set.Status) {
 		return set.Status.CurrentRevision, nil
 	}
-	if !isUrgent(set, &status) && c.owners.PutOff(set) {
+	if !isUrgent(set, &status) && c.owners.PutOff(set, status, writes.CountsWindow) {
 		return set.Status.CurrentRevision, nil
 	}
 	if err := c.writeStatus(ctx, set, status); err != nil {

@@ -198,13 +198,10 @@ func (o *Owners[T]) WroteStatus(owner, written T) {
 	o.Wrote(owner, written)
 }
 
-// PutOff reports whether a status that is not urgent must wait because the last one was written
-// so recently, or because its counts began to change. If so, the owner is enqueued for when it may be written.
-func (o *Owners[T]) PutOff(owner T) bool { return o.PutOffFor(owner, writes.CountsWindow) }
-
-// PutOffFor is PutOff with another time than CountsWindow between two writes.
-func (o *Owners[T]) PutOffFor(owner T, window time.Duration) bool {
-	delay := o.Writes.StatusDelayIn(owner, window)
+// PutOff reports whether a status that is not urgent must wait, see writes.Memory.CountsDelay. If so, the
+// owner is enqueued for when it may be written.
+func (o *Owners[T]) PutOff(owner T, counts any, window time.Duration) bool {
+	delay := o.Writes.CountsDelay(owner, counts, window)
 	if delay > 0 {
 		o.EnqueueAfter(owner, delay)
 	}

@@ -182,14 +182,14 @@ func TestNewestOwnersStartFromTheirLastWrite(t *testing.T) {
 
 func TestOwnersAreQueuedForWhenTheyCanGoOn(t *testing.T) {
 	f := newBench(t, nil)
-	if f.PutOff(set("a")) {
+	if f.PutOff(set("a"), 1, writes.CountsWindow) {
 		t.Error("the first status is put off")
 	}
 	f.WroteStatus(set("a"), set("a", at("11")))
-	if !f.PutOff(set("a")) {
+	if !f.PutOff(set("a"), 1, writes.CountsWindow) {
 		t.Error("the second status is not put off")
 	}
-	f.queued.WantInAnyOrder(t, "a in 1s")
+	f.queued.WantInAnyOrder(t, "a in 300ms")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}
 	f.env.Cache(t, pod)
 	f.Writes.Deleting(set("a"), podResource, pod)

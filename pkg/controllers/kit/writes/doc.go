@@ -28,9 +28,10 @@
 //     from the state its last write returned, instead of waiting, uses Objects.
 //  8. A burst of observations causes few status writes. The first write of an owner is made at
 //     once; one within a window after it is delayed, unless somebody may be waiting for it.
-//     So is one within a window after CountsChange: what the owner has is about to change.
 //     StatusDelay returns the delay, after which the caller enqueues the owner again, so the
-//     last observation is never lost.
+//     last observation is never lost. Counts of pods have longer windows, which also begin when
+//     their owner creates or deletes some, and end early when the counts come to a stop, see
+//     CountsDelay.
 //  9. The watch event of a status write is recognized for 10 seconds, which saves a reconcile
 //     that finds nothing to do. Missing an echo costs no more than that. An object that shows
 //     the version again much later was restored from a backup, and is reconciled.

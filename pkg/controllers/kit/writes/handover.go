@@ -43,6 +43,7 @@ func (m *Memory) TakeOver(state State) {
 
 func (r *Record) clone() Record {
 	copied := *r
+	copied.Status.waiting = nil
 	copied.Versions = maps.Clone(r.Versions)
 	copied.Deletions = maps.Clone(r.Deletions)
 	copied.Objects = make(map[schema.GroupResource]map[types.UID]metav1.Object, len(r.Objects))

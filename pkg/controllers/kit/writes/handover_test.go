@@ -44,6 +44,7 @@ func TestStatusesAndObjectsAreHandedOver(t *testing.T) {
 	f.clock.Step(Window / 2)
 	other := pod("other", "x", "12")
 	f.WroteStatus(other, "12")
+	f.CountsChange(other)
 	ObjectsOf[*corev1.Pod](f.Memory, podResource).Wrote(owner, pod("p", "1", "20"))
 	successor := New(f.clock, f.stores)
 	successor.TakeOver(f.HandOver())
@@ -58,6 +59,9 @@ func TestStatusesAndObjectsAreHandedOver(t *testing.T) {
 	successor.TakeOver(f.HandOver()) // what the question after the recreated owner dropped
 	if got := successor.StatusDelay(owner); got != Window/2 {
 		t.Errorf("the delay is %v", got)
+	}
+	if successor.CountsDelay(other, 1, CountsWindow) == 0 || !successor.CountsChanging(other) {
+		t.Error("that counts change is not known")
 	}
 	if !successor.IsEcho(pod("rs", "o", "11")) || !successor.IsEcho(other) {
 		t.Error("the echoes are not recognised")

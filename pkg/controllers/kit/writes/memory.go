@@ -65,6 +65,9 @@ type Status struct {
 	Version string
 	// Counts is when what it counts began to change by writes to dependents; zero once it was written.
 	Counts time.Time
+	// waiting are the counts that were put off last, and changed is since when. They are not handed over.
+	waiting any
+	changed time.Time
 }
 
 // latest returns the later of the times; zero if there is none.

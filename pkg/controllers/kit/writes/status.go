@@ -1,6 +1,7 @@
 package writes
 
 import (
+	"reflect"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,9 +13,11 @@ import (
 const (
 	// Window is the minimum time between two status writes of one owner that are not urgent.
 	Window = 100 * time.Millisecond
-	// CountsWindow is Window for counts of pods on their way. Pods change for longer, and the next count replaces
-	// the last.
+	// CountsWindow is the time between two writes of counts of pods while they keep changing: the next count
+	// replaces the last.
 	CountsWindow = time.Second
+	// CountsQuiet is how long counts must not have changed to be written sooner.
+	CountsQuiet = 300 * time.Millisecond
 )
 
 // echoTime is how long after a write its watch event is recognized.
@@ -38,15 +41,32 @@ func (m *Memory) StatusDelayIn(owner metav1.Object, window time.Duration) time.D
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.known(owner)
-	if r == nil || r.Status.latest().IsZero() {
+	if r == nil || r.Status.At.IsZero() {
 		return 0
 	}
-	return min(window, max(0, window-m.clock.Since(r.Status.latest())))
+	return min(window, max(0, window-m.clock.Since(r.Status.At)))
+}
+
+// CountsDelay returns how long to wait before the status of the owner, which counts pods on their way, is
+// written next, 0 if it may be written now: when the counts have not changed for CountsQuiet, and at the latest
+// when the window is over that begins with the last write, or with CountsChange. It compares the counts, which
+// must not contain a time, with those of the call before.
+func (m *Memory) CountsDelay(owner metav1.Object, counts any, window time.Duration) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, now := m.known(owner), m.clock.Now()
+	if r == nil || now.Sub(r.Status.latest()) >= window {
+		return 0
+	}
+	if !reflect.DeepEqual(r.Status.waiting, counts) {
+		r.Status.waiting, r.Status.changed = counts, now
+	}
+	delay := min(window-now.Sub(r.Status.latest()), CountsQuiet-now.Sub(r.Status.changed))
+	return min(CountsQuiet, max(0, delay))
 }
 
 // CountsChange records that writes to dependents are about to change what the status of the owner counts.
-// Until they show, within a CountsWindow, nobody misses the status. It is not put off again by further
-// writes before it is written.
+// It begins a window, which further writes do not extend.
 func (m *Memory) CountsChange(owner metav1.Object) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -54,10 +74,18 @@ func (m *Memory) CountsChange(owner metav1.Object) {
 	m.expireStatuses(now)
 	status := &m.of(owner).Status
 	if now.Sub(status.Counts) < 2*CountsWindow {
-		return
+		return // it runs, or has ended just now, and what waited for that is written next
 	}
 	status.Counts = now
 	m.statuses = append(m.statuses, statusWrite{owner: reconcile.KeyOf(owner), at: now})
+}
+
+// CountsChanging reports whether such a window runs, and nothing was written since.
+func (m *Memory) CountsChanging(owner metav1.Object) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.known(owner)
+	return r != nil && m.clock.Since(r.Status.Counts) < CountsWindow
 }
 
 // WroteStatus records a status write of the owner that returned the version.

@@ -38,34 +38,74 @@ func TestDelayIsTheRestOfTheWindow(t *testing.T) {
 	check("a", Window)
 }
 
-// Pins RS-53.
-func TestCountsThatChangePutAStatusOffOnce(t *testing.T) {
+// Pins WL-103.
+func TestCountsAreWrittenWhenTheyAreQuiet(t *testing.T) {
+	const window = 4 * CountsQuiet
 	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	w, owner := New(clock, nil), named("a")
+	check := func(counts int, want time.Duration) {
+		t.Helper()
+		if got := w.CountsDelay(owner, counts, window); got != want {
+			t.Errorf("the delay of %d is %v, want %v", counts, got, want)
+		}
+	}
+	check(1, 0)
+	w.WroteStatus(owner, "1")
+	check(2, CountsQuiet)
+	clock.Step(CountsQuiet / 3)
+	check(2, CountsQuiet*2/3)
+	check(3, CountsQuiet)
+	clock.Step(CountsQuiet)
+	check(3, 0)
+	w.WroteStatus(owner, "2")
+	check(3, CountsQuiet) // what was put off is forgotten
+	for n := range 7 {
+		clock.Step(CountsQuiet / 2)
+		check(10+n, min(CountsQuiet, window-time.Duration(n+1)*CountsQuiet/2))
+	}
+	clock.Step(CountsQuiet / 2)
+	check(20, 0) // they still change, but the window is over
+	w.WroteStatus(owner, "3")
+	clock.SetTime(time.Unix(0, 0))
+	check(21, CountsQuiet)
+	clock.Step(CountsQuiet)
+	check(21, 0)
+}
+
+// Pins RS-53.
+func TestCountsThatChangeBeginAWindow(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	w, owner := New(clock, nil), named("a")
+	counts := 0
 	check := func(want time.Duration) {
 		t.Helper()
-		if got := w.StatusDelayIn(owner, CountsWindow); got != want {
-			t.Errorf("the delay is %v, want %v", got, want)
+		counts++
+		if got := w.CountsDelay(owner, counts, CountsWindow); got != want || w.CountsChanging(owner) != (want > 0) {
+			t.Errorf("the delay is %v, want %v; they change: %v", got, want, w.CountsChanging(owner))
 		}
 	}
 	w.WroteStatus(owner, "1")
-	clock.Step(CountsWindow / 2)
+	clock.Step(CountsWindow)
+	check(0)
 	w.CountsChange(owner)
-	check(CountsWindow)
+	check(CountsQuiet)
 	if !w.IsEcho(pod("a", "a", "1")) {
 		t.Error("the last write is forgotten")
 	}
 	clock.Step(CountsWindow)
-	w.CountsChange(owner)
+	w.CountsChange(owner) // which does not extend it
 	check(0)
 	w.WroteStatus(owner, "2")
 	clock.Step(CountsWindow)
-	check(0)
 	w.CountsChange(owner)
-	check(CountsWindow)
+	check(CountsQuiet)
 	clock.Step(2 * CountsWindow) // nothing was to be written
 	w.CountsChange(owner)
-	check(CountsWindow)
+	check(CountsQuiet)
+	if w.CountsChanging(pod("a", "recreated", "1")) {
+		t.Error("a namesake is taken for the owner")
+	}
+	w.CountsChange(owner)
 	clock.Step(echoTime + 1)
 	w.CountsChange(named("another"))
 	if len(w.owners) != 1 || len(w.statuses) != 1 {

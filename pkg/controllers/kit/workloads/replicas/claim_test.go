@@ -52,6 +52,7 @@ func TestAPodBeingDeletedIsReplacedAtOnce(t *testing.T) {
 	f := newFixture(t, nil, replicaSet(1), replicaPod("leaving", beingDeleted))
 	f.MustReconcile(t)
 	f.WantRequestsInAnyOrder(t, "create pods")
+	f.Queued.Want(t, "rs in 300ms") // for the status
 }
 
 // Pins RS-16 and WL-21.

@@ -15,11 +15,10 @@
 //     the owner is being deleted.
 //  4. The status counts the pods as observed before rule 3; its effects are counted once the
 //     caches show them. A failure of rule 3 is reported in the condition ReplicaFailure.
-//  5. A status is written only if it has changed. In a burst of new counts, and in the second
-//     after pods were created or deleted, only those that somebody may be waiting for are
-//     written at once (package writes). The event of the
-//     controller's own write causes no reconcile, and until it arrives the next reconcile
-//     starts from the object that the write returned.
+//  5. A status is written only if it has changed. In a burst of new counts, and after pods were
+//     created or deleted, only those that somebody may be waiting for are written at once
+//     (package writes). The event of the controller's own write causes no reconcile, and until
+//     it arrives the next reconcile starts from the object as it was stored.
 //  6. The owner is reconciled again when a pod becomes available by time alone.
 //  7. Writes that the caches may not show yet are handed over to the next instance.
 //

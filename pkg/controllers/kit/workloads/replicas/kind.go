@@ -34,8 +34,12 @@ type Kind[T pods.Owner] struct {
 
 	// Status returns the status of an owner.
 	Status func(T) Status
-	// WriteStatus updates the status of the owner and returns the updated object.
-	WriteStatus func(ctx context.Context, owner T, status Status) (T, error)
+	// Metadata returns the metadata of an owner.
+	Metadata func(T) *metav1.ObjectMeta
+	// WithStatus returns a copy of an owner with another status, which shares everything else with it.
+	WithStatus func(owner T, status Status) T
+	// UpdateStatus stores the status of the owner. Of the object that it returns only the metadata is read.
+	UpdateStatus func(ctx context.Context, owner T) (T, error)
 
 	// RelatedByNode returns the number of active pods related to an owner by node
 	// name, which ranks its pods for deletion. Nil if the kind has no related pods.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -53,24 +54,37 @@ func testKind(env *controllertest.Env) Kind[*appsv1.ReplicaSet] {
 			}
 			return status
 		},
-		WriteStatus: func(ctx context.Context, rs *appsv1.ReplicaSet, s Status) (*appsv1.ReplicaSet, error) {
+		Metadata: func(rs *appsv1.ReplicaSet) *metav1.ObjectMeta { return &rs.ObjectMeta },
+		WithStatus: func(rs *appsv1.ReplicaSet, s Status) *appsv1.ReplicaSet {
+			out := *rs
+			out.Status = appsv1.ReplicaSetStatus{
+				Replicas: s.Replicas, FullyLabeledReplicas: s.FullyLabeled, ReadyReplicas: s.Ready, AvailableReplicas: s.Available,
+				TerminatingReplicas: s.Terminating, ObservedGeneration: s.ObservedGeneration,
+			}
+			for _, c := range s.Conditions {
+				out.Status.Conditions = append(out.Status.Conditions, appsv1.ReplicaSetCondition{
+					Type: appsv1.ReplicaSetConditionType(c.Type), Status: c.Status,
+					LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message,
+				})
+			}
+			return &out
+		},
+		// The API server answers with the metadata alone, as it is asked to.
+		UpdateStatus: func(ctx context.Context, rs *appsv1.ReplicaSet) (*appsv1.ReplicaSet, error) {
+			if !controller.WantsOnlyMetadata(ctx) {
+				return nil, errors.New("the whole object is asked for")
+			}
 			rs = rs.DeepCopy()
 			version, err := strconv.Atoi("0" + rs.ResourceVersion)
 			if err != nil {
 				return nil, errors.New("the cached version is no number")
 			}
 			rs.ResourceVersion = strconv.Itoa(version + 1)
-			rs.Status = appsv1.ReplicaSetStatus{
-				Replicas: s.Replicas, FullyLabeledReplicas: s.FullyLabeled, ReadyReplicas: s.Ready, AvailableReplicas: s.Available,
-				TerminatingReplicas: s.Terminating, ObservedGeneration: s.ObservedGeneration,
+			stored, err := client.ReplicaSets(rs.Namespace).UpdateStatus(ctx, rs, metav1.UpdateOptions{})
+			if err != nil {
+				return nil, err
 			}
-			for _, c := range s.Conditions {
-				rs.Status.Conditions = append(rs.Status.Conditions, appsv1.ReplicaSetCondition{
-					Type: appsv1.ReplicaSetConditionType(c.Type), Status: c.Status,
-					LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message,
-				})
-			}
-			return client.ReplicaSets(rs.Namespace).UpdateStatus(ctx, rs, metav1.UpdateOptions{})
+			return &appsv1.ReplicaSet{ObjectMeta: stored.ObjectMeta}, nil
 		},
 	}
 }

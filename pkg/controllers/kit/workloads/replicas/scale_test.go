@@ -30,7 +30,7 @@ func TestCreatesWhatIsMissing(t *testing.T) {
 	f.MustReconcile(t)
 	// The status waits for the events of the new pods.
 	f.WantRequestsInAnyOrder(t, "create pods", "create pods")
-	f.Queued.Want(t, "rs in 1s")
+	f.Queued.Want(t, "rs in 300ms")
 	f.WantEvents(t, "Normal SuccessfulCreate Created pod: rs-1", "Normal SuccessfulCreate Created pod: rs-2")
 	f.CatchUp(t)
 	f.MustReconcile(t)
@@ -273,6 +273,7 @@ func TestRanksVictimsByRelatedPods(t *testing.T) {
 				replicaPod("older", on("n2"), createdAt(start.Add(-time.Hour))))
 			f.MustReconcile(t)
 			f.WantRequestsInAnyOrder(t, test.want)
+			f.Queued.Want(t, "rs in 300ms") // for the status
 		})
 	}
 }

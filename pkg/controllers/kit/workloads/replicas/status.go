@@ -12,8 +12,10 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 // report updates the status of an owner, after a short delay if the change is not urgent, and
@@ -25,7 +27,8 @@ func (e *Engine[T]) report(ctx context.Context, owner T, observed pass, failure 
 	next.Conditions = nextConditions(current.Conditions, failure, len(observed.active), int(spec.Replicas), now)
 
 	if !equality.Semantic.DeepEqual(current, next) {
-		if putOff := !urgent(current, next, spec.Replicas) && e.owners.PutOff(owner); !putOff {
+		isUrgent := urgent(current, next, spec.Replicas, e.owners.Writes.CountsChanging(owner))
+		if putOff := !isUrgent && e.owners.PutOff(owner, next, writes.CountsWindow); !putOff {
 			if err := e.writeStatus(ctx, owner, next); err != nil {
 				return err
 			}
@@ -107,21 +110,34 @@ func nextConditions(current []Condition, failure error, active, desired int, now
 	})
 }
 
-// urgent reports whether somebody may be waiting for a status: because a failure appeared or disappeared, or
-// a count reached the desired number.
-func urgent(current, next Status, desired int32) bool {
+// urgent reports whether somebody may be waiting for a status: because a change of the spec was
+// observed, a failure appeared or disappeared, a count reached the desired number, or the last
+// terminating pod is gone. While the counts are about to change, a spec without them tells little.
+func urgent(current, next Status, desired int32, changing bool) bool {
 	reached := func(was, is int32) bool { return was != is && is == desired }
-	return !equality.Semantic.DeepEqual(current.Conditions, next.Conditions) ||
+	return !changing && current.ObservedGeneration != next.ObservedGeneration ||
+		!equality.Semantic.DeepEqual(current.Conditions, next.Conditions) ||
 		reached(current.Replicas, next.Replicas) ||
 		reached(current.FullyLabeled, next.FullyLabeled) ||
 		reached(current.Ready, next.Ready) ||
-		reached(current.Available, next.Available)
+		reached(current.Available, next.Available) ||
+		ptr.Deref(current.Terminating, 0) != 0 && ptr.Deref(next.Terminating, 0) == 0
+}
+
+// updateStatus returns the owner as it was stored.
+func (e *Engine[T]) updateStatus(ctx context.Context, owner T, status Status) (T, error) {
+	stored := e.kind.WithStatus(owner, status)
+	answer, err := e.kind.UpdateStatus(controller.OnlyMetadata(ctx), stored)
+	if err == nil {
+		*e.kind.Metadata(stored) = *e.kind.Metadata(answer)
+	}
+	return stored, err
 }
 
 // writeStatus updates the status. After any error it retries once with the live object.
 func (e *Engine[T]) writeStatus(ctx context.Context, owner T, status Status) error {
 	klog.FromContext(ctx).V(4).Info("Updating status", "owner", klog.KObj(owner), "status", status)
-	written, err := e.kind.WriteStatus(ctx, owner, status)
+	written, err := e.updateStatus(ctx, owner, status)
 	if err != nil {
 		live, getErr := e.kind.Live(ctx, owner.GetNamespace(), owner.GetName())
 		if getErr != nil {
@@ -130,7 +146,7 @@ func (e *Engine[T]) writeStatus(ctx context.Context, owner T, status Status) err
 		if live.GetUID() != owner.GetUID() {
 			return reconcile.Requeue(fmt.Errorf("%s was recreated: got uid %s, wanted %s", reconcile.KeyOf(owner), live.GetUID(), owner.GetUID()))
 		}
-		if written, err = e.kind.WriteStatus(ctx, live, status); err != nil {
+		if written, err = e.updateStatus(ctx, live, status); err != nil {
 			return err
 		}
 	}

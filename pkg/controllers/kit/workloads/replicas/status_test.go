@@ -89,20 +89,28 @@ func TestUrgent(t *testing.T) {
 		{"all labeled", func(s *Status) { s.FullyLabeled = 10 }, true},
 		{"all ready", func(s *Status) { s.Ready = 10 }, true},
 		{"all available", func(s *Status) { s.Available = 10 }, true},
-		{"none terminating", func(s *Status) { s.Terminating = ptr.To[int32](0) }, false},
-		{"spec observed", func(s *Status) { s.ObservedGeneration = 2 }, false},
+		{"none terminating", func(s *Status) { s.Terminating = ptr.To[int32](0) }, true},
+		{"spec observed", func(s *Status) { s.ObservedGeneration = 2 }, true},
 		{"failure", func(s *Status) { s.Conditions = []Condition{{Type: ReplicaFailure}} }, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			next := base
 			test.change(&next)
-			if got := urgent(base, next, 10); got != test.want {
+			if got := urgent(base, next, 10, false); got != test.want {
 				t.Errorf("got %v", got)
 			}
 		})
 	}
-	if all := (Status{Replicas: 10, Ready: 10}); urgent(all, Status{Replicas: 10, Ready: 9}, 10) {
+	if all := (Status{Replicas: 10, Ready: 10}); urgent(all, Status{Replicas: 10, Ready: 9}, 10, false) {
 		t.Error("a count that was reached before is taken for news")
+	}
+	observed := base
+	observed.ObservedGeneration = 2
+	if urgent(base, observed, 10, true) {
+		t.Error("a spec without the counts that it causes is urgent")
+	}
+	if observed.Ready = 10; !urgent(base, observed, 10, true) {
+		t.Error("all are ready, and it is not urgent")
 	}
 }
 
@@ -191,12 +199,15 @@ func TestABurstOfObservationsIsWrittenFirstAndLast(t *testing.T) {
 	f.Queued.Want(t)
 	f.Clock.Step(writes.CountsWindow / 2)
 	becomesReady("b")
+	f.Clock.Step(writes.CountsQuiet / 3)
 	becomesReady("c")
+	f.Clock.Step(writes.CountsQuiet / 3)
+	becomesReady()
 	if got := f.status(t).ReadyReplicas; got != 1 {
 		t.Errorf("written within the window: %d ready", got)
 	}
-	f.Queued.Want(t, "rs in 500ms", "rs in 500ms")
-	f.Clock.Step(writes.CountsWindow / 2)
+	f.Queued.Want(t, "rs in 300ms", "rs in 300ms", "rs in 200ms")
+	f.Clock.Step(writes.CountsQuiet * 2 / 3)
 	becomesReady()
 	if got := f.status(t).ReadyReplicas; got != 3 {
 		t.Errorf("the last observation is lost: %d ready", got)
@@ -212,14 +223,16 @@ func TestABurstOfObservationsIsWrittenFirstAndLast(t *testing.T) {
 // Pins RS-53.
 func TestAStatusIsNotPutOffForEver(t *testing.T) {
 	f := newFixture(t, lax, replicaSet(2, func(rs *appsv1.ReplicaSet) { rs.Generation = 2 }))
-	for range 3 {
+	for range 2 {
 		f.MustReconcile(t)
 		f.WantRequestsInAnyOrder(t, "create pods", "create pods")
-		f.Clock.Step(writes.CountsWindow / 3)
+		f.Clock.Step(writes.CountsQuiet / 2)
 	}
-	f.Clock.Step(writes.CountsWindow / 3)
 	f.MustReconcile(t)
 	f.WantRequestsInAnyOrder(t, "create pods", "create pods", "update replicasets/status")
+	if got := f.status(t); got.Replicas != 0 || got.ObservedGeneration != 2 {
+		t.Errorf("more is counted than the cache shows: %+v", got)
+	}
 }
 
 // A failure is retried with growing delays, and reported at once.
