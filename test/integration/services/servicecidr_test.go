@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -88,6 +89,16 @@ func createServiceAt(t *testing.T, namespace, name, address string) {
 	})
 }
 
+// deleteServiceAt deletes a Service and its address. The API server deletes the address too, if it
+// knows of a range that has it just then. It need not where ranges come and go.
+func deleteServiceAt(t *testing.T, namespace, name, address string) {
+	t.Helper()
+	must.Succeed(t, admin.CoreV1().Services(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
+	if err := admin.NetworkingV1().IPAddresses().Delete(t.Context(), address, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+		must.Succeed(t, err)
+	}
+}
+
 // Pins CIDR-3 and CIDR-25.
 func TestTheDefaultRangeIsProtected(t *testing.T) {
 	t.Parallel()
@@ -117,6 +128,10 @@ func TestARangeGoesIfAnotherOneHasItsAddresses(t *testing.T) {
 	awaitHeld(t, "part")
 	createCIDR(t, "whole", "10.202.0.0/16")
 	awaitCIDRGone(t, "part")
+	deleteCIDR(t, "whole")
+	awaitHeld(t, "whole")
+	deleteServiceAt(t, namespace, "web", "10.202.1.7")
+	awaitCIDRGone(t, "whole")
 }
 
 // A Service gets an address while the cache of addresses is late, and never catches up. A restart
@@ -149,6 +164,6 @@ func TestOneOfTwoEqualRangesStays(t *testing.T) {
 	awaitHeld(t, "equal-b")
 	awaitCIDRGone(t, "equal-a")
 	awaitHeld(t, "equal-b")
-	must.Succeed(t, admin.CoreV1().Services(namespace).Delete(t.Context(), "web", metav1.DeleteOptions{}))
+	deleteServiceAt(t, namespace, "web", "10.204.0.7")
 	awaitCIDRGone(t, "equal-b")
 }
