@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -21,7 +20,8 @@ import (
 
 const cidrFinalizer = "networking.k8s.io/service-cidr-finalizer"
 
-// createCIDR creates a ServiceCIDR, and waits until it is protected and ready.
+// createCIDR creates a ServiceCIDR, and waits until it is protected and ready. From then on every
+// new Service may get an address of it, and hold it: tests that wait for a range to go run alone.
 func createCIDR(t *testing.T, name string, cidrs ...string) {
 	t.Helper()
 	client := admin.NetworkingV1().ServiceCIDRs()
@@ -89,16 +89,6 @@ func createServiceAt(t *testing.T, namespace, name, address string) {
 	})
 }
 
-// deleteServiceAt deletes a Service and its address. The API server deletes the address too, if it
-// knows of a range that has it just then. It need not where ranges come and go.
-func deleteServiceAt(t *testing.T, namespace, name, address string) {
-	t.Helper()
-	must.Succeed(t, admin.CoreV1().Services(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
-	if err := admin.NetworkingV1().IPAddresses().Delete(t.Context(), address, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
-		must.Succeed(t, err)
-	}
-}
-
 // Pins CIDR-3 and CIDR-25.
 func TestTheDefaultRangeIsProtected(t *testing.T) {
 	t.Parallel()
@@ -107,7 +97,6 @@ func TestTheDefaultRangeIsProtected(t *testing.T) {
 
 // Pins CIDR-18, CIDR-18c, CIDR-27 and CIDR-37.
 func TestARangeStaysWhileAServiceHasAnAddressOfIt(t *testing.T) {
-	t.Parallel()
 	namespace := cluster.Namespace(t)
 	createCIDR(t, "used", "10.201.0.0/24")
 	createServiceAt(t, namespace, "web", "10.201.0.7")
@@ -120,7 +109,6 @@ func TestARangeStaysWhileAServiceHasAnAddressOfIt(t *testing.T) {
 // Another range that has the addresses frees it, even one that is created later.
 // Pins CIDR-6, CIDR-18a and CIDR-37.
 func TestARangeGoesIfAnotherOneHasItsAddresses(t *testing.T) {
-	t.Parallel()
 	namespace := cluster.Namespace(t)
 	createCIDR(t, "part", "10.202.1.0/24")
 	createServiceAt(t, namespace, "web", "10.202.1.7")
@@ -130,7 +118,7 @@ func TestARangeGoesIfAnotherOneHasItsAddresses(t *testing.T) {
 	awaitCIDRGone(t, "part")
 	deleteCIDR(t, "whole")
 	awaitHeld(t, "whole")
-	deleteServiceAt(t, namespace, "web", "10.202.1.7")
+	must.Succeed(t, admin.CoreV1().Services(namespace).Delete(t.Context(), "web", metav1.DeleteOptions{}))
 	awaitCIDRGone(t, "whole")
 }
 
@@ -154,7 +142,6 @@ func TestAnAddressThatTheCacheDoesNotShowHoldsItsRange(t *testing.T) {
 
 // Two equal ranges that are deleted at once do not rely on one another. Pins CIDR-42.
 func TestOneOfTwoEqualRangesStays(t *testing.T) {
-	t.Parallel()
 	namespace := cluster.Namespace(t)
 	createCIDR(t, "equal-a", "10.204.0.0/24")
 	createCIDR(t, "equal-b", "10.204.0.0/24")
@@ -164,6 +151,6 @@ func TestOneOfTwoEqualRangesStays(t *testing.T) {
 	awaitHeld(t, "equal-b")
 	awaitCIDRGone(t, "equal-a")
 	awaitHeld(t, "equal-b")
-	deleteServiceAt(t, namespace, "web", "10.204.0.7")
+	must.Succeed(t, admin.CoreV1().Services(namespace).Delete(t.Context(), "web", metav1.DeleteOptions{}))
 	awaitCIDRGone(t, "equal-b")
 }
