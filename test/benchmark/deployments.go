@@ -141,13 +141,17 @@ func runSteady(ctx context.Context, s *stage) error {
 
 // idle lets time pass; how long it took is no figure.
 func idle(ctx context.Context, period time.Duration, figures map[string]float64) error {
+	figures[report.Wall] = 0
+	return pause(ctx, period)
+}
+
+func pause(ctx context.Context, period time.Duration) error {
 	timer := time.NewTimer(period)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	figures[report.Wall] = 0
-	return nil
 }

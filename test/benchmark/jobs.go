@@ -46,10 +46,8 @@ func runCronJobs(ctx context.Context, s *stage) error {
 		return errors.New("the CronJobs were due before the manager was ready")
 	}
 	// The phase begins with the work: how long the manager waits for it differs from run to run.
-	select {
-	case <-time.After(time.Until(due.Add(-time.Second))):
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := pause(ctx, time.Until(due.Add(-time.Second))); err != nil {
+		return err
 	}
 	return s.measure(ctx, phase{
 		name: "cronjobs", size: fmt.Sprintf("%d CronJobs due in the same minute, until all have run", n), units: float64(n), unit: "run",
