@@ -70,7 +70,7 @@ func logged(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle
 
 // identity says what the driver is able to do.
 type identity struct {
-	csi.UnimplementedIdentityServer // every call of today is below; gRPC wants it for those of later versions
+	csi.UnsafeIdentityServer // every call is below: one that a later version adds has to be written too
 }
 
 func (identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
