@@ -126,6 +126,17 @@ func refused(code int) error {
 	return err
 }
 
+// What was written, and is not shown for long, stays held when the same is written again and refused. Pins IPAM-19.
+func TestARangeThatWasWrittenIsNotGivenToOthersWhenTheNextWriteIsRefused(t *testing.T) {
+	w := newWorld(t, single, node("a", "10.0.2.0/23"), node("b", "10.0.1.0/24"), node("n"), node("next"))
+	wantCIDRs(t, w.allot(t, "n"), "[10.0.0.0/24]")
+	w.Env.Clock.Step(6 * time.Minute)
+	controllertest.Change(t, w.Env, "", "n", func(n *corev1.Node) { n.Spec = corev1.NodeSpec{} })
+	w.Refuse("patch nodes n", refused(403))
+	w.allot(t, "n")
+	wantCIDRs(t, w.allot(t, "next"), "failed to allocate cidr from cluster cidr at idx:0: "+full)
+}
+
 func TestAWriteFails(t *testing.T) {
 	const failed = "Normal CIDRAssignmentFailed Node n status is now: CIDRAssignmentFailed"
 	for name, tc := range map[string]struct {
@@ -172,21 +183,31 @@ func TestAConflictIsTriedAgain(t *testing.T) {
 
 // Pins IPAM-19 and IPAM-31.
 func TestARangeOfAWriteWithUnknownOutcomeIsNotGivenToOthers(t *testing.T) {
+	const held = "failed to allocate cidr from cluster cidr at idx:0: " + full
+	lost := errors.New("unexpected EOF")
 	for name, tc := range map[string]struct {
-		err  error
+		errs []error // of one reconciliation after another
 		want string
 	}{
-		"IPAM-19: refused":        {refused(422), "[10.0.0.0/24]"},
-		"IPAM-19: nobody knows":   {refused(504), "failed to allocate cidr from cluster cidr at idx:0: " + full},
-		"IPAM-19: nobody answers": {errors.New("unexpected EOF"), "failed to allocate cidr from cluster cidr at idx:0: " + full},
+		"IPAM-19: refused":                               {[]error{refused(422)}, "[10.0.0.0/24]"},
+		"IPAM-19: nobody knows":                          {[]error{refused(504)}, held},
+		"IPAM-19: nobody answers":                        {[]error{lost}, held},
+		"IPAM-19: nobody answers, then refused":          {[]error{lost, refused(403)}, held},
+		"IPAM-19: nobody answers, then too often":        {[]error{lost, refused(429), refused(401)}, held},
+		"IPAM-42: nobody answers, then others change it": {[]error{lost, refused(409)}, held},
+		"IPAM-42: others change it, then refused":        {[]error{refused(409), refused(422)}, "[10.0.0.0/24]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, single, node("a", "10.0.2.0/23"), node("b", "10.0.1.0/24"), node("n"), node("next"))
-			allow := w.Refuse("patch nodes n", tc.err)
-			w.allot(t, "n")
+			allow := func() {}
+			for _, err := range tc.errs {
+				allow()
+				allow = w.Refuse("patch nodes n", err)
+				w.allot(t, "n")
+			}
 			wantCIDRs(t, w.allot(t, "next"), tc.want)
 			allow()
-			if tc.want != "[10.0.0.0/24]" {
+			if tc.want == held {
 				wantCIDRs(t, w.allot(t, "n"), "[10.0.0.0/24]")
 			}
 		})

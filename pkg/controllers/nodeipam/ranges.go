@@ -43,6 +43,8 @@ type holding struct {
 	shown bool
 	// written is when they were written to the node; zero if that is not known to have happened.
 	written time.Time
+	// unknown is set if they may have been written: nobody knows whether a write was executed.
+	unknown bool
 }
 
 // awaited reports whether the cache is to show soon what was written.
@@ -178,6 +180,15 @@ func (r *ranges) wrote(who incarnation, now time.Time) {
 	}
 }
 
+// unsure records that the blocks of a node may have been written to it.
+func (r *ranges) unsure(who incarnation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := r.find(who); i >= 0 {
+		r.holdings[who.name][i].unknown = true
+	}
+}
+
 // settled reports whether nothing is to be done for a node without podCIDRs: they have been
 // written, or it waits for a block.
 func (r *ranges) settled(who incarnation, now time.Time) bool {
@@ -187,7 +198,21 @@ func (r *ranges) settled(who incarnation, now time.Time) bool {
 	return i >= 0 && r.holdings[who.name][i].awaited(now) || r.waiting.has(who.name)
 }
 
-// abandon frees the blocks that were chosen for a node and not written to it.
+// refused frees the blocks whose write to a node was refused, unless an earlier write of them may have
+// been executed: only the node itself tells.
+func (r *ranges) refused(who incarnation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i := r.find(who)
+	if i < 0 {
+		return
+	}
+	if h := r.holdings[who.name][i]; !h.shown && !h.unknown && h.written.IsZero() {
+		r.drop(who)
+	}
+}
+
+// abandon frees the blocks that were chosen for a node that is gone.
 func (r *ranges) abandon(who incarnation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

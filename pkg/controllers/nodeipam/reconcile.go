@@ -82,7 +82,7 @@ func (c *ipamController) assign(ctx context.Context, node *corev1.Node, blocks [
 	if err != nil {
 		return err
 	}
-	who, unknown := incarnationOf(node), false
+	who := incarnationOf(node)
 	for range tries {
 		if _, err = c.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}); err == nil {
 			c.ranges.wrote(who, c.Clock.Now())
@@ -94,15 +94,15 @@ func (c *ipamController) assign(ctx context.Context, node *corev1.Node, blocks [
 			return nil
 		}
 		if apierrors.IsConflict(err) { // another node has its name, as the cache will show, or others change this one
-			c.ranges.abandon(who)
+			c.ranges.refused(who)
 			return reconcile.Requeue(fmt.Errorf("giving node %s the pod ranges %v: %w", node.Name, blocks, err))
 		}
-		unknown = unknown || !isRefusal(err)
+		if !isRefusal(err) {
+			c.ranges.unsure(who)
+		}
 	}
 	c.Record(assignmentFailed(node))
-	if !unknown {
-		c.ranges.abandon(who)
-	}
+	c.ranges.refused(who)
 	return fmt.Errorf("giving node %s the pod ranges %v: %w", node.Name, blocks, err)
 }
 

@@ -6,16 +6,16 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 // cluster holds the state of nodes and zones.
 type cluster struct {
 	config
-	// renewal returns when the cached Lease of a node was renewed, nil if there is none.
-	renewal func(node string) *metav1.MicroTime
+	// lease returns the cached Lease of a node, nil if there is none.
+	lease func(node string) *coordinationv1.Lease
 
 	mu    sync.Mutex
 	nodes map[string]*record // by name
@@ -37,8 +37,8 @@ type identity struct {
 
 func (n identity) compare(other identity) int { return cmp.Compare(n.name, other.name) }
 
-func newCluster(c config, renewal func(node string) *metav1.MicroTime) *cluster {
-	return &cluster{config: c, renewal: renewal, nodes: map[string]*record{}, zones: map[string]*zone{}, sight: newSight(c.grace, c.period)}
+func newCluster(c config, lease func(node string) *coordinationv1.Lease) *cluster {
+	return &cluster{config: c, lease: lease, nodes: map[string]*record{}, zones: map[string]*zone{}, sight: newSight(c.grace, c.period)}
 }
 
 // show records the cached state of a node.
@@ -53,7 +53,7 @@ func (c *cluster) show(node *corev1.Node, now time.Time) {
 	if r == nil {
 		r = &record{name: node.Name, uid: node.UID, seen: now}
 		c.nodes[node.Name] = r
-		r.renew(c.renewal(node.Name), now)
+		r.renew(c.lease(node.Name), now)
 		r.show(node, now)
 		return
 	}
@@ -102,12 +102,12 @@ func (c *cluster) remove(r *record) {
 }
 
 // renew records a renewal of a Lease. It is called for each renewal that the watch delivers.
-func (c *cluster) renew(node string, at *metav1.MicroTime, now time.Time) {
+func (c *cluster) renew(lease *coordinationv1.Lease, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sight.sawLeases(now)
-	if r := c.nodes[node]; r != nil {
-		r.renew(at, now)
+	if r := c.nodes[lease.Name]; r != nil {
+		r.renew(lease, now)
 	}
 }
 

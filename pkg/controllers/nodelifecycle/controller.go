@@ -128,7 +128,7 @@ func newController(env controller.Env, config config) (*lifecycleController, err
 		leases:  leases.Lister().Leases(corev1.NamespaceNodeLease),
 		metrics: newMetrics(env.Metrics),
 	}
-	c.cluster = newCluster(config, c.renewalOf)
+	c.cluster = newCluster(config, c.leaseOf)
 	ofNode := func(queue string, workers int) reconcile.Options[string] {
 		return reconcile.Options[string]{Queue: queue, Workers: workers, Backoff: reconcile.Backoff[string](retryFirst, retryMost)}
 	}

@@ -78,6 +78,7 @@ func (c *lifecycleController) begin(context.Context) error {
 func (c *cluster) begin(left handover, ok bool, now time.Time) (unmarked, changing []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.noteLeases()
 	if ok {
 		c.adopt(left, now)
 	} else {
@@ -95,6 +96,16 @@ func (c *cluster) begin(left handover, ok bool, now time.Time) (unmarked, changi
 		}
 	}
 	return unmarked, changing
+}
+
+// noteLeases notes the renewals of nodes that were shown before their Leases. They do not count as heartbeats:
+// nobody knows how old they are.
+func (c *cluster) noteLeases() {
+	for name, r := range c.nodes {
+		if r.renewed.IsZero() {
+			r.renew(c.lease(name), r.seen)
+		}
+	}
 }
 
 func (c *cluster) adopt(left handover, now time.Time) {

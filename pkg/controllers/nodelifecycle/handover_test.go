@@ -158,6 +158,22 @@ func TestAnInstanceWithoutAPredecessor(t *testing.T) {
 	}
 }
 
+// The Lease that was there before is no heartbeat, in whichever order the caches are filled. Pins NLC-84.
+func TestALeaseThatIsShownAfterItsNode(t *testing.T) {
+	w := newWorld(t, settings, node("n"))
+	w.Succeed(nil)
+	w.build(t, settings, node("n"))
+	last := lease("n", "1", at.Add(-time.Hour))
+	w.Env.Store(t, last)
+	w.Cache(t, last)
+	w.start(t)
+	w.fall("n")
+	w.live(t, 50*time.Second)
+	w.wantReady(t, "n", corev1.ConditionTrue)
+	w.live(t, 5*time.Second)
+	w.wantReady(t, "n", corev1.ConditionUnknown)
+}
+
 func restarted(t *testing.T, w *world) *world {
 	t.Helper()
 	w.succeed(t, settings, nil)

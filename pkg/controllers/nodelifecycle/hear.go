@@ -82,13 +82,13 @@ func (c *lifecycleController) readLeases(ctx context.Context, now time.Time) err
 	return nil
 }
 
-// renewalOf returns when the cached Lease of a node was renewed, nil if there is none.
-func (c *lifecycleController) renewalOf(node string) *metav1.MicroTime {
+// leaseOf returns the cached Lease of a node, nil if there is none.
+func (c *lifecycleController) leaseOf(node string) *coordinationv1.Lease {
 	lease, err := c.leases.Get(node)
 	if err != nil {
 		return nil
 	}
-	return lease.Spec.RenewTime
+	return lease
 }
 
 // readLeases records Leases as they were at a time.
@@ -98,7 +98,7 @@ func (c *cluster) readLeases(leases []*coordinationv1.Lease, now time.Time) {
 	c.sight.sawLeases(now)
 	for _, lease := range leases {
 		if r := c.nodes[lease.Name]; r != nil {
-			r.renew(lease.Spec.RenewTime, now)
+			r.renew(lease, now)
 		}
 	}
 }

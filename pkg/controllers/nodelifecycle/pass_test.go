@@ -31,13 +31,14 @@ func TestWhenANodeIsSilent(t *testing.T) {
 		"NLC-44: its Lease is renewed by a clock that is behind, but moves": {
 			node: node("n"), want: 95 * time.Second,
 			then: func(_ *testing.T, w *world) {
-				renewed := metav1.NewMicroTime(at.Add(-time.Hour))
-				w.cluster.renew("n", &renewed, w.Env.Clock.Now())
+				w.cluster.renew(lease("n", "1", at.Add(-time.Hour)), w.Env.Clock.Now())
 			},
 		},
 		"NLC-44: its Lease is shown without a renewal": {
 			node: node("n"), want: 55 * time.Second,
-			then: func(_ *testing.T, w *world) { w.cluster.renew("n", nil, w.Env.Clock.Now()) },
+			then: func(_ *testing.T, w *world) {
+				w.cluster.renew(&coordinationv1.Lease{ObjectMeta: lease("n", "1", at).ObjectMeta}, w.Env.Clock.Now())
+			},
 		},
 		"NLC-43: its status has a heartbeat": {node: node("n"), then: func(t *testing.T, w *world) { w.report(t, "n") }, want: 95 * time.Second},
 		"NLC-43: its labels change": {
@@ -383,12 +384,8 @@ func TestNothingIsHeard(t *testing.T) {
 		w.fall("n", "m")
 		for range 60 {
 			w.live(t, 5*time.Second)
-			renewed := metav1.NewMicroTime(w.Env.Clock.Now())
 			for _, name := range []string{"n", "m"} {
-				w.Env.Store(t, &coordinationv1.Lease{
-					ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name},
-					Spec:       coordinationv1.LeaseSpec{RenewTime: &renewed},
-				})
+				w.Env.Store(t, lease(name, "", w.Env.Clock.Now()))
 			}
 		}
 		w.wantReady(t, "n", corev1.ConditionTrue)
@@ -397,6 +394,32 @@ func TestNothingIsHeard(t *testing.T) {
 			t.Errorf("sent %q", got)
 		}
 	})
+}
+
+// The clock of a node says nothing about when a renewal came. Pins NLC-44 and NLC-85.
+func TestTheClockOfANodeIsSetBack(t *testing.T) {
+	for name, tc := range map[string]struct {
+		version string // of the Lease that is shown after 40 seconds, with a renewal two hours before the last one
+		want    time.Duration
+	}{
+		"NLC-85: a newer Lease renews it":         {"6", 90 * time.Second},
+		"NLC-85: an older one does not":           {"4", 50 * time.Second},
+		"NLC-85: nor does the same":               {"5", 50 * time.Second},
+		"NLC-85: nor one that cannot be compared": {"", 50 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, settings, node("n"), node("other"))
+			w.work(t)
+			w.fall("n")
+			w.renewed(reconcile.Fresh, lease("n", "5", at.Add(2*time.Hour)))
+			w.live(t, 40*time.Second)
+			w.renewed(reconcile.Fresh, lease("n", tc.version, at))
+			w.live(t, tc.want-40*time.Second)
+			w.wantReady(t, "n", corev1.ConditionTrue)
+			w.live(t, w.period)
+			w.wantReady(t, "n", corev1.ConditionUnknown)
+		})
+	}
 }
 
 // Pins NLC-84. What happened to a node after Leases were last shown counts only once they are again.
@@ -419,7 +442,7 @@ func TestSilenceCountsAsFarAsLeasesAreShown(t *testing.T) {
 // A silent node is shown as such when its grace period has ended, and not with the next regular
 // pass. What cannot be done then is tried again with that one. Pins NLC-98.
 func TestAPassComesWhenAGracePeriodEnds(t *testing.T) {
-	c := newCluster(config{period: 5 * time.Second, grace: 50 * time.Second}, func(string) *metav1.MicroTime { return nil })
+	c := newCluster(config{period: 5 * time.Second, grace: 50 * time.Second}, func(string) *coordinationv1.Lease { return nil })
 	c.sight.begin(at)
 	c.show(node("node"), at)
 	pass := func(now time.Time) {

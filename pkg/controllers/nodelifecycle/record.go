@@ -3,6 +3,7 @@ package nodelifecycle
 import (
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,6 +34,7 @@ type record struct {
 	seen      time.Time
 	heartbeat metav1.Time      // the last one in its Ready condition
 	renewed   metav1.MicroTime // the last renewal of its Lease, zero if there was none
+	lease     string           // the resource version of that Lease
 
 	// registered reports whether the node was announced.
 	registered bool
@@ -83,17 +85,23 @@ func (r *record) isBehind(cached *corev1.Node, now time.Time) bool {
 }
 
 // isOlder returns false if the versions cannot be compared.
-func isOlder(a, b *corev1.Node) bool {
-	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+func isOlder(a, b *corev1.Node) bool { return isOlderVersion(a.ResourceVersion, b.ResourceVersion) }
+
+func isOlderVersion(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0
 }
 
-// renew notes a renewal of the Lease of the node, and reports whether it is a new one.
-func (r *record) renew(at *metav1.MicroTime, now time.Time) bool {
-	if at == nil || !r.renewed.Before(at) {
+// renew notes a renewal of the Lease of the node, which may be nil, and reports whether it is a new one. A clock
+// that was set back renews to a time before the last one: that is a renewal if the Lease is a newer one.
+func (r *record) renew(lease *coordinationv1.Lease, now time.Time) bool {
+	if lease == nil || lease.Spec.RenewTime == nil || r.renewed.Equal(lease.Spec.RenewTime) {
 		return false
 	}
-	r.renewed, r.seen = *at, now
+	if lease.Spec.RenewTime.Before(&r.renewed) && !isOlderVersion(r.lease, lease.ResourceVersion) {
+		return false
+	}
+	r.renewed, r.lease, r.seen = *lease.Spec.RenewTime, lease.ResourceVersion, now
 	return true
 }
 

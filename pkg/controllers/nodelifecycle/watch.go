@@ -41,11 +41,11 @@ func (c *lifecycleController) shown(lane reconcile.Lane, node *corev1.Node) {
 	}
 }
 
-// renewed notes the renewal of a Lease. What is replayed from the cache was shown before, and is
-// seen together with its node.
+// renewed notes the renewal of a Lease. What is replayed from the cache is no renewal: it is noted together with its
+// node, or when the instance begins.
 func (c *lifecycleController) renewed(lane reconcile.Lane, lease *coordinationv1.Lease) {
 	if !lane.IsBacklog() && lease.Namespace == corev1.NamespaceNodeLease {
-		c.cluster.renew(lease.Name, lease.Spec.RenewTime, c.Clock.Now())
+		c.cluster.renew(lease, c.Clock.Now())
 	}
 }
 

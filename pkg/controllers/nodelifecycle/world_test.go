@@ -124,11 +124,16 @@ func (w *world) report(t testing.TB, name string, changes ...func(*corev1.Node))
 
 // renew has the Lease of a node renewed, which a watch shows.
 func (w *world) renew(name string) {
-	renewed := metav1.NewMicroTime(w.Env.Clock.Now())
-	w.renewed(reconcile.Fresh, &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name},
+	w.renewed(reconcile.Fresh, lease(name, "", w.Env.Clock.Now()))
+}
+
+// lease returns the Lease of a node.
+func lease(name, version string, at time.Time) *coordinationv1.Lease {
+	renewed := metav1.NewMicroTime(at)
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name, ResourceVersion: version},
 		Spec:       coordinationv1.LeaseSpec{RenewTime: &renewed},
-	})
+	}
 }
 
 // work makes a pass, lets nodes through queues, and reconciles all keys until nothing changes.
