@@ -117,7 +117,7 @@ func newController(env controller.Env, v value) (*daemonSetController, error) {
 	c.owners = owners.New(env, owners.Options[*appsv1.DaemonSet]{
 		Kind: daemonSetKind, Resource: daemonSetResource, Informer: apps.DaemonSets().Informer(), Live: c.live, Selector: selectorOf,
 		Written: writes.Stores{pods.Resource: core.Pods().Informer().GetStore(), revisionResource: apps.ControllerRevisions().Informer().GetStore()},
-		Fresh:   v.requireFresh, OnStale: newMetrics(env.Metrics).staleSyncSkipped, Echo: sameAnnotations, OnGone: c.blueprints.forget,
+		Fresh:   v.requireFresh, OnStale: newMetrics(env.Metrics).staleSyncSkipped, Echo: mayBeEcho, OnGone: c.blueprints.forget,
 		Loop: reconcile.Options[types.NamespacedName]{Queue: "daemonset", Workers: v.concurrentSyncs},
 	}, c.reconcile)
 	c.control = pods.NewTracked(env, c.owners.Writes)

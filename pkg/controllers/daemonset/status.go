@@ -6,7 +6,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
@@ -20,10 +19,9 @@ type counts struct {
 	desired, current, misscheduled, ready, updated, available, unavailable int32
 }
 
-// count counts the nodes, and returns one pod for each node that should run one and does.
-func (v *pass) count() (counts, []*corev1.Pod) {
+// count counts the nodes.
+func (v *pass) count() counts {
 	var c counts
-	var standing []*corev1.Pod
 	for i := range v.sites {
 		s := &v.sites[i]
 		pod := s.first()
@@ -36,7 +34,6 @@ func (v *pass) count() (counts, []*corev1.Pod) {
 		if !s.run || pod == nil {
 			continue
 		}
-		standing = append(standing, pod)
 		c.current++
 		if pods.IsReady(pod) {
 			c.ready++
@@ -49,7 +46,7 @@ func (v *pass) count() (counts, []*corev1.Pod) {
 		}
 	}
 	c.unavailable = c.desired - c.available
-	return c, standing
+	return c
 }
 
 func countsOf(s appsv1.DaemonSetStatus) counts {
@@ -95,7 +92,7 @@ func urgent(was, is counts, newGeneration bool) bool {
 // set for when a pod becomes available.
 func (c *daemonSetController) report(ctx context.Context, v *pass, observedGeneration int64) error {
 	was, ds := countsOf(v.ds.Status), v.ds
-	is, standing := v.count()
+	is := v.count()
 	newGeneration := ds.Status.ObservedGeneration < observedGeneration
 	if was != is || newGeneration {
 		if putOff := !urgent(was, is, newGeneration) && c.owners.PutOff(ds, is, writes.CountsWindow); !putOff {
@@ -104,14 +101,20 @@ func (c *daemonSetController) report(ctx context.Context, v *pass, observedGener
 			}
 		}
 	}
-	if ds.Spec.MinReadySeconds > 0 && is.ready != is.available {
-		after, ok := pods.NextAvailabilityCheck(standing, ds.Spec.MinReadySeconds, v.now, c.Clock)
-		if !ok {
-			after = time.Duration(ds.Spec.MinReadySeconds) * time.Second
-		}
+	if after, ok := c.nextAvailability(v, is); ok {
 		c.owners.EnqueueAfter(ds, after)
 	}
 	return nil
+}
+
+// nextAvailability returns when a pod may become available next, and false if none will by time alone. A rollout that
+// surges waits for pods that are not counted.
+func (c *daemonSetController) nextAvailability(v *pass, is counts) (time.Duration, bool) {
+	seconds := v.ds.Spec.MinReadySeconds
+	if after, ok := pods.NextAvailabilityCheck(v.claimed, seconds, v.now, c.Clock); ok {
+		return after, true
+	}
+	return time.Duration(seconds) * time.Second, seconds > 0 && is.ready != is.available
 }
 
 // writeStatus updates the counts. After any error it retries once with the live object.

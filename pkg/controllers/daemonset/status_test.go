@@ -8,6 +8,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/test/controllertest"
 )
 
 // Pins DS-38.
@@ -36,12 +38,37 @@ func TestCount(t *testing.T) {
 		{"nodes that are gone do not count", newSet(), nil, []*corev1.Pod{newPod("a", "gone")}, counts{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, standing := passOf(test.set, test.sites, test.pods...).count()
+			got := passOf(test.set, test.sites, test.pods...).count()
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(counts{})); diff != "" {
 				t.Error(diff)
 			}
-			if len(standing) != int(got.current) {
-				t.Errorf("%d pods stand for %d nodes", len(standing), got.current)
+		})
+	}
+}
+
+// Pins DS-40.
+func TestNextAvailability(t *testing.T) {
+	readySince := func(d time.Duration) func(*corev1.Pod) { return controllertest.ReadySince(start.Add(-d)) }
+	for _, test := range []struct {
+		name string
+		set  *appsv1.DaemonSet
+		pods []*corev1.Pod
+		want time.Duration // negative for never
+	}{
+		{"it is available as soon as it is ready", newSet(), []*corev1.Pod{newPod("a", "n0")}, -1},
+		{"all are available", newSet(minReady(30)), []*corev1.Pod{newPod("a", "n0", readySince(30*time.Second))}, -1},
+		{"nothing is ready", newSet(minReady(30)), []*corev1.Pod{newPod("a", "n0", unready)}, -1},
+		{"the next of two", newSet(minReady(30)), []*corev1.Pod{newPod("a", "n0", readySince(5*time.Second)), newPod("b", "n1", readySince(10*time.Second))}, 20 * time.Second},
+		{"nobody knows since when it is ready", newSet(minReady(30)), []*corev1.Pod{newPod("a", "n0", controllertest.ReadySince(time.Time{}))}, 30 * time.Second},
+		{"a surge: the old one is available, the new one is not yet", newSet(surging(1), minReady(30)),
+			[]*corev1.Pod{newPod("new", "n0", readySince(5*time.Second)), newPod("old", "n0", old, age(time.Hour), readySince(time.Hour))}, 25 * time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := newHarness(t, true)
+			v := passOf(test.set, sitesOf(2), test.pods...)
+			got, ok := h.c.nextAvailability(v, v.count())
+			if ok != (test.want >= 0) || ok && got != test.want {
+				t.Errorf("it looks again in %v, %v, want %v", got, ok, test.want)
 			}
 		})
 	}

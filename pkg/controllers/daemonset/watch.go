@@ -24,10 +24,11 @@ func (c *daemonSetController) watch(apps appsinformers.Interface, core coreinfor
 	})
 }
 
-// sameAnnotations reports whether an update may be the echo of a status write. The annotations
-// must be equal because one of them is the template generation.
-func sameAnnotations(old, ds *appsv1.DaemonSet) bool {
-	return maps.Equal(old.Annotations, ds.Annotations)
+// mayBeEcho reports whether an update may be the echo of a status write. The annotations must be equal because one of
+// them is the template generation, and the misscheduled pods because changes of nodes are mapped to sets by their
+// number in the cache.
+func mayBeEcho(old, ds *appsv1.DaemonSet) bool {
+	return maps.Equal(old.Annotations, ds.Annotations) && old.Status.NumberMisscheduled == ds.Status.NumberMisscheduled
 }
 
 // revisionsOfOwners declares which events of revisions enqueue which sets. The addition of a

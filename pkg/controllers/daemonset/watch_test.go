@@ -213,6 +213,25 @@ func TestNodeEvents(t *testing.T) {
 	}
 }
 
+// What nodes are compared with may have changed between what a status was computed from and its echo. Pins DS-49 and DS-63.
+func TestMayBeEcho(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*appsv1.DaemonSet)
+		want   bool
+	}{
+		{"counts", func(ds *appsv1.DaemonSet) { ds.Status.NumberReady = 1 }, true},
+		{"the template generation", func(ds *appsv1.DaemonSet) {
+			ds.Annotations = map[string]string{appsv1.DeprecatedTemplateGeneration: "2"}
+		}, false},
+		{"misscheduled pods", func(ds *appsv1.DaemonSet) { ds.Status.NumberMisscheduled = 1 }, false},
+	} {
+		if got := mayBeEcho(newSet(), newSet(test.change)); got != test.want {
+			t.Errorf("%s: %v", test.name, got)
+		}
+	}
+}
+
 // Pins DS-13.
 func TestConcerned(t *testing.T) {
 	for _, test := range []struct {

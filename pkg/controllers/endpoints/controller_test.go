@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -241,6 +242,22 @@ func TestEndpointsOfAServiceThatTheCacheDoesNotShowStay(t *testing.T) {
 	if got := b.WriteVerbs(); len(got) != 0 {
 		t.Errorf("writes are %v", got)
 	}
+}
+
+// The Service may be gone before the cache has shown it, and then no event says so. Pins EP-58.
+func TestEndpointsOfAServiceThatTheCacheNeverShowsGo(t *testing.T) {
+	b := newBench(t, defaults, testEndpoints(nil))
+	var gone atomic.Bool
+	b.Fake.PrependReactor("get", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return !gone.Load(), testService(), nil
+	})
+	b.run(t)
+	b.AwaitIdle(t)
+	if b.stored(t) == nil {
+		t.Fatal("the Endpoints are gone")
+	}
+	gone.Store(true)
+	b.EventuallyAsTimePasses(t, "the Endpoints are gone", reconcile.RecheckAfter, func() bool { return b.stored(t) == nil })
 }
 
 // Pins EP-58.

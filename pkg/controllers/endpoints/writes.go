@@ -113,7 +113,8 @@ func (m *memory) forget(key types.NamespacedName) {
 func (c *endpointsController) remove(ctx context.Context, key types.NamespacedName) error {
 	_, err := c.Client.CoreV1().Services(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 	if err == nil {
-		return nil // it is queued when the cache shows it
+		c.serviceLoop.AddAfter(key, reconcile.RecheckAfter) // sooner if the cache shows it
+		return nil
 	}
 	if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("reading Service %s: %w", key, err)

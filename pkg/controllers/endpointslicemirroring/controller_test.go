@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -133,6 +134,23 @@ func TestSlicesStayWhileOnlyACacheLacksWhatTheyMirror(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What only the API server shows may be gone before the cache has shown it, and then no event says so.
+// Pins EPM-45.
+func TestSlicesOfAServiceThatTheCacheNeverShowsGo(t *testing.T) {
+	b := newBench(t, defaults, oneAddress(), sliceOf("ours", oneAddress()))
+	var gone atomic.Bool
+	b.Fake.PrependReactor("get", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return !gone.Load(), testService(nil), nil
+	})
+	b.run(t)
+	b.AwaitIdle(t)
+	if len(b.stored(t)) != 1 {
+		t.Fatal("the slice is gone")
+	}
+	gone.Store(true)
+	b.EventuallyAsTimePasses(t, "the slice is gone", reconcile.RecheckAfter, func() bool { return len(b.stored(t)) == 0 })
 }
 
 func TestSkippedAddressesAreReported(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // apply makes the writes of a plan, until one fails.
@@ -58,12 +59,16 @@ func (c *mirroringController) delete(ctx context.Context, slice *discoveryv1.End
 }
 
 // cleanUp deletes the slices of Endpoints that are not mirrored, if the API server says so
-// too: a cache may not show yet what the slices are for. It is queued when the cache does.
+// too: a cache may not show yet what the slices are for.
 func (c *mirroringController) cleanUp(ctx context.Context, id types.NamespacedName, slices []*discoveryv1.EndpointSlice) error {
 	if len(slices) > 0 {
 		endpoints, err := mirrored(id, c.live(ctx))
-		if err != nil || endpoints != nil {
+		if err != nil {
 			return err
+		}
+		if endpoints != nil {
+			c.loop.AddAfter(id, reconcile.RecheckAfter)
+			return nil
 		}
 	}
 	c.written.Forget(id)

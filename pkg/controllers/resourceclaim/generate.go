@@ -107,16 +107,17 @@ func (c *claimController) recorded(ctx context.Context, of owner, entry known) (
 		return nil, err
 	}
 	if i := slices.IndexFunc(all, func(c *resourcev1.ResourceClaim) bool { return c.Name == *entry.name }); i >= 0 {
-		c.queue.AddAfter(of.key, reconcile.RecheckAfter)
-		return all[i], nil
+		claim = all[i]
+	} else {
+		claim, err = c.Client.ResourceV1().ResourceClaims(of.GetNamespace()).Get(ctx, *entry.name, metav1.GetOptions{})
 	}
-	claim, err = c.Client.ResourceV1().ResourceClaims(of.GetNamespace()).Get(ctx, *entry.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("checking for claim before creating it: %w", err)
 	}
+	c.queue.AddAfter(of.key, reconcile.RecheckAfter)
 	return claim, nil
 }
 

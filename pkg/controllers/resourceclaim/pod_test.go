@@ -263,6 +263,7 @@ func TestARecordedClaimThatIsNotCachedIsLookedUpLive(t *testing.T) {
 	s.EmptyCache(t, claim(), "1")
 	s.MustReconcile(t)
 	s.WantRequests(t, "get resourceclaims claim")
+	s.Queued.Want(t, "pod:ns/pod in 10s") // the claim may be gone before the cache shows it
 	s.Refuse("get resourceclaims", errors.New("boom"))
 	if err := s.Reconcile(); err == nil {
 		t.Error("no error")

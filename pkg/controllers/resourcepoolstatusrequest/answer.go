@@ -2,7 +2,6 @@ package resourcepoolstatusrequest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -27,7 +26,7 @@ func (c *statusController) answer(ctx context.Context, request *resourcev1alpha3
 	}
 	pools := poolsOf(slices, name)
 	if len(pools) == 0 {
-		if err := c.confirmNone(ctx, request, driver, name); err != nil {
+		if none, err := c.confirmNone(ctx, request, driver, name); !none || err != nil {
 			return nil, err
 		}
 	}
@@ -49,25 +48,26 @@ func (c *statusController) answer(ctx context.Context, request *resourcev1alpha3
 	return calculated(count, statuses, now), nil
 }
 
-// confirmNone returns an error unless there is no pool that a request asks for. The cache proves
-// that if it is as new as the request.
-func (c *statusController) confirmNone(ctx context.Context, request *resourcev1alpha3.ResourcePoolStatusRequest, driver, name string) error {
+// confirmNone reports whether there is no pool that a request asks for. The cache proves that if it is as new as the
+// request. A pool that the cache does not show yet answers the request when it does.
+func (c *statusController) confirmNone(ctx context.Context, request *resourcev1alpha3.ResourcePoolStatusRequest, driver, name string) (bool, error) {
 	order, err := resourceversion.CompareResourceVersion(c.slices.LastStoreSyncResourceVersion(), request.ResourceVersion)
 	if err == nil && order >= 0 {
-		return nil
+		return true, nil
 	}
 	list, err := c.Client.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(resourcev1.ResourceSliceSelectorDriver, driver).String(),
 	})
 	if err != nil {
-		return fmt.Errorf("listing the ResourceSlices of driver %s: %w", driver, err)
+		return false, fmt.Errorf("listing the ResourceSlices of driver %s: %w", driver, err)
 	}
 	for i := range list.Items {
 		if name == "" || list.Items[i].Spec.Pool.Name == name {
-			return reconcile.Requeue(errors.New("the cache does not show the slices yet"))
+			c.loop.AddAfter(request.Name, reconcile.RecheckAfter)
+			return false, nil
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // calculated is the answer to a request that count pools match, of which these are returned.

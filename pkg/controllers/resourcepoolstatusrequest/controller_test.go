@@ -206,15 +206,16 @@ func TestThereIsNoPoolOnlyIfThatIsCertain(t *testing.T) {
 		refusal  error
 		requests []string
 		err      string
+		again    bool // whether it is queued again: the slices may be gone before the cache shows them
 	}{
-		"RPSR-32: the cache is as new as the request":    {request(), "7", slice("p", 1, 1, 1), nil, []string{answers}, ""},
-		"RPSR-32: it is older, and right":                {request(), "6", nil, nil, []string{asks, answers}, ""},
-		"RPSR-32: it is older, and lacks slices":         {request(), "6", slice("p", 1, 1, 1), nil, []string{asks}, "the cache does not show the slices yet"},
-		"RPSR-32: it lacks those of another pool":        {request(q), "6", slice("p", 1, 1, 1), nil, []string{asks, answers}, ""},
-		"RPSR-32: it lacks those of the pool":            {request(q), "6", slice("q", 1, 1, 1), nil, []string{asks}, "the cache does not show the slices yet"},
-		"RPSR-32: it has no version":                     {request(), "", nil, nil, []string{asks, answers}, ""},
-		"RPSR-32: the API server does not say":           {request(), "6", nil, errors.New("boom"), []string{asks}, "listing the ResourceSlices of driver gpu.example.com: boom"},
-		"RPSR-32: versions cannot be compared by anyone": {request(func(r *resourcev1alpha3.ResourcePoolStatusRequest) { r.ResourceVersion = "" }), "7", nil, nil, []string{asks, answers}, ""},
+		"RPSR-32: the cache is as new as the request":    {request(), "7", slice("p", 1, 1, 1), nil, []string{answers}, "", false},
+		"RPSR-32: it is older, and right":                {request(), "6", nil, nil, []string{asks, answers}, "", false},
+		"RPSR-32: it is older, and lacks slices":         {request(), "6", slice("p", 1, 1, 1), nil, []string{asks}, "", true},
+		"RPSR-32: it lacks those of another pool":        {request(q), "6", slice("p", 1, 1, 1), nil, []string{asks, answers}, "", false},
+		"RPSR-32: it lacks those of the pool":            {request(q), "6", slice("q", 1, 1, 1), nil, []string{asks}, "", true},
+		"RPSR-32: it has no version":                     {request(), "", nil, nil, []string{asks, answers}, "", false},
+		"RPSR-32: the API server does not say":           {request(), "6", nil, errors.New("boom"), []string{asks}, "listing the ResourceSlices of driver gpu.example.com: boom", false},
+		"RPSR-32: versions cannot be compared by anyone": {request(func(r *resourcev1alpha3.ResourcePoolStatusRequest) { r.ResourceVersion = "" }), "7", nil, nil, []string{asks, answers}, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := fixture(t, tc.request)
@@ -237,6 +238,10 @@ func TestThereIsNoPoolOnlyIfThatIsCertain(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			env.WantRequests(t, tc.requests...)
+			if keys := c.loop.Keys(func(string) bool { return true }); len(keys) == 1 != tc.again ||
+				tc.again && !keys[0].Until.Equal(env.Clock.Now().Add(reconcile.RecheckAfter)) {
+				t.Errorf("queued are %+v", keys)
+			}
 		})
 	}
 }

@@ -200,8 +200,10 @@ func TestALateCacheLeavesNoAddressWithoutARange(t *testing.T) {
 			s := newSubject(t, deleted(newCIDR("is", "192.168.0.0/24"), time.Hour))
 			change(t, s)
 			s.Requests()
+			s.c.queue = s.Queued
 			s.MustReconcile(t)
 			s.WantRequests(t, "list servicecidrs", "list ipaddresses", "patch servicecidrs/status is")
+			s.Queued.Want(t, "is in 10s") // the address may be gone before the cache shows it
 		})
 	}
 }

@@ -59,6 +59,7 @@ func (c *cidrController) release(ctx context.Context, cidr *networkingv1.Service
 		return fmt.Errorf("finding out what depends on ServiceCIDR %s: %w", cidr.Name, err)
 	}
 	if held {
+		c.queue.AddAfter(cidr.Name, reconcile.RecheckAfter) // the cache does not show yet by what
 		return c.show(ctx, cidr, terminating)
 	}
 	if err := c.patchFinalizers(ctx, cidr, "$deleteFromPrimitiveList/finalizers"); err != nil {

@@ -14,8 +14,8 @@ import (
 	"kcmd.dev/pkg/controllers/kit/pods"
 )
 
-// split splits the name of a pod into the name of its set and an ordinal. The ordinal is -1 if
-// the digits are not a canonical number, and the name is empty if there are no digits.
+// split splits the name of a pod into the name of its set and an ordinal. The ordinal is -1 if there is none or it is too
+// large. The name is empty if the pod belongs to no set, because the digits are missing or are not a canonical number.
 func split(pod string) (parent string, ordinal int) {
 	dash := strings.LastIndexByte(pod, '-')
 	if dash < 0 {
@@ -25,8 +25,11 @@ func split(pod string) (parent string, ordinal int) {
 	if digits == "" || strings.Trim(digits, "0123456789") != "" {
 		return "", -1
 	}
+	if digits[0] == '0' && digits != "0" {
+		return "", -1
+	}
 	n, err := strconv.ParseInt(digits, 10, 32)
-	if err != nil || strconv.FormatInt(n, 10) != digits {
+	if err != nil {
 		return pod[:dash], -1
 	}
 	return pod[:dash], int(n)

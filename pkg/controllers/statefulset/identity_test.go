@@ -20,7 +20,7 @@ func TestSplit(t *testing.T) {
 		"my-web-12":             {"my-web", 12},
 		"web-2147483647":        {"web", 2147483647},
 		"web-2147483648":        {"web", -1}, // beyond int32
-		"web-01":                {"web", -1}, // no set gives this name
+		"web-01":                {"", -1},    // no set gives this name
 		"web-x":                 {"", -1},
 		"web-":                  {"", -1},
 		"web":                   {"", -1},
@@ -35,10 +35,10 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// Pins STS-11.
+// Pins STS-11 and STS-66.
 func TestMembersHaveTheNameOfTheSet(t *testing.T) {
 	set := newSet(1)
-	for name, want := range map[string]bool{"web-0": true, "web-99": true, "web-x": false, "other-0": false, "web-a-0": false, "web": false} {
+	for name, want := range map[string]bool{"web-0": true, "web-99": true, "web-4294967296": true, "web-x": false, "web-01": false, "other-0": false, "web-a-0": false, "web": false} {
 		if got := isMember(set, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}); got != want {
 			t.Errorf("%s: %v", name, got)
 		}

@@ -64,7 +64,9 @@ func (s *podSharing) shrink(obj any) (any, error) {
 	switch relative := s.relative(pod); {
 	case relative == nil:
 	case whole:
-		s.share(pod, relative) // from here on parts of it belong to others
+		deletion := pod.DeletionTimestamp
+		s.share(pod, relative)           // from here on parts of it belong to others
+		pod.DeletionTimestamp = deletion // k8s.io/endpointslice compares the pointers of two states of a pod
 	default:
 		s.shareStatus(&pod.Status, &relative.Status)
 	}

@@ -103,6 +103,23 @@ func TestPodsOfOneTemplateShareWhatIsEqual(t *testing.T) {
 	}
 }
 
+// k8s.io/endpointslice compares the pointers: an update of a terminating pod counts as a change. Pins EP-14.
+func TestDeletionTimestampsAreNotShared(t *testing.T) {
+	s := newPodSharing()
+	watched := watching(s)
+	pod := replicaOf(typicalPod(), 1)
+	pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1000, 0)}
+	arrives := map[string]func() *corev1.Pod{
+		"decoded whole": func() *corev1.Pod { return arrive(t, s, pod) },
+		"watched":       func() *corev1.Pod { return arriveWatched(t, s, watched, pod) },
+	}
+	for name, arrives := range arrives {
+		if old, pod := arrives(), arrives(); old.DeletionTimestamp == pod.DeletionTimestamp || !old.DeletionTimestamp.Equal(pod.DeletionTimestamp) {
+			t.Errorf("%s: %p and %p", name, old.DeletionTimestamp, pod.DeletionTimestamp)
+		}
+	}
+}
+
 func TestContainersThatDifferShareWhatIsEqual(t *testing.T) {
 	s := newPodSharing()
 	other := replicaOf(typicalPod(), 2)

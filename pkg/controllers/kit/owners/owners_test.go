@@ -3,6 +3,7 @@ package owners
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -166,6 +167,28 @@ func TestFreshOwnersWaitForTheirCaches(t *testing.T) {
 		f.env.Cache(t, set("a", at("11")))
 		if err := f.Reconcile(t.Context(), reconcile.KeyOf(set("a"))); err != nil {
 			t.Errorf("fresh %v: got %v", fresh, err)
+		}
+	}
+}
+
+// The event that was waited for is no echo. Pins WL-103.
+func TestTheEchoThatASkippedReconcileWaitsForQueuesTheOwner(t *testing.T) {
+	f := newBench(t, func(o *Options[*appsv1.ReplicaSet]) {
+		o.Fresh, o.Echo = true, func(_, _ *appsv1.ReplicaSet) bool { return true }
+	}, set("a"))
+	for i, skips := range []bool{true, false} {
+		was, is := set("a", at(fmt.Sprint(10+i))), set("a", at(fmt.Sprint(11+i)))
+		f.WroteStatus(was, is)
+		if skips {
+			if err := f.Reconcile(t.Context(), reconcile.KeyOf(was)); !reconcile.IsRequeue(err) {
+				t.Fatalf("got %v, want a stale cache", err)
+			}
+		}
+		f.env.Cache(t, is)
+		f.Updated(reconcile.Fresh, was, is)
+		f.queued.WantInAnyOrder(t, slices.Repeat([]string{"a"}, map[bool]int{true: 1}[skips])...)
+		if err := f.Reconcile(t.Context(), reconcile.KeyOf(was)); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -57,6 +57,8 @@ type Record struct {
 	Objects map[schema.GroupResource]map[types.UID]metav1.Object
 	// Status is the last write of the status.
 	Status Status
+	// skipped is set while the owner waits for a cache: its last reconcile was skipped because one was stale.
+	skipped bool
 }
 
 // Status is a write of the status of an owner.

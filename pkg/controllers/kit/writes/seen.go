@@ -35,7 +35,9 @@ func (m *Memory) Fresh(owner metav1.Object) error {
 	if r == nil {
 		return nil
 	}
-	if stale := m.stale(r); stale != nil {
+	stale := m.stale(r)
+	r.skipped = stale != nil
+	if stale != nil {
 		return stale
 	}
 	m.prune(reconcile.KeyOf(owner), r)

@@ -98,8 +98,8 @@ func (m *Memory) WroteStatus(owner metav1.Object, version string) {
 	m.statuses = append(m.statuses, statusWrite{owner: reconcile.KeyOf(owner), at: now})
 }
 
-// IsEcho reports whether the owner has the version of its last recorded status write. If so,
-// the cache shows that write, and it is dropped from Objects.
+// IsEcho reports whether the owner has the version of its last recorded status write, so that there is nothing to
+// reconcile. There is if a reconcile was skipped until the cache shows that write. The write is dropped from Objects.
 func (m *Memory) IsEcho(owner metav1.Object) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -114,7 +114,7 @@ func (m *Memory) IsEcho(owner metav1.Object) bool {
 	for resource := range r.Objects {
 		r.drop(resource, owner.GetUID())
 	}
-	return true
+	return !r.skipped
 }
 
 // expireStatuses drops expired status writes.
