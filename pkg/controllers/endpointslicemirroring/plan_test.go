@@ -101,7 +101,7 @@ func TestPortsInAnyOrder(t *testing.T) {
 	}
 }
 
-// Pins EPM-20c.
+// Pins EPM-20c and EPM-51.
 func TestMetadataOfASlice(t *testing.T) {
 	endpoints := oneAddress(func(e *corev1.Endpoints) {
 		e.Labels = map[string]string{"team": "a", discoveryv1.LabelManagedBy: "x", discoveryv1.LabelServiceName: "x", "endpoints.kubernetes.io/managed-by": "endpoint-controller"}

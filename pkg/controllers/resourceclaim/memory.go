@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/maphash"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -174,8 +175,9 @@ func (r *record) state() map[types.UID]time.Time {
 }
 
 func (r *record) adopt(left map[types.UID]time.Time) {
-	for uid, at := range left {
-		r.put(uid, at)
+	oldestFirst := slices.SortedFunc(maps.Keys(left), func(a, b types.UID) int { return left[a].Compare(left[b]) })
+	for _, uid := range oldestFirst {
+		r.put(uid, left[uid])
 	}
 }
 
