@@ -28,6 +28,8 @@ import (
 const (
 	controllerName = "clusterrole-aggregation-controller"
 	workers        = 5
+	// ownRole is the role of the controller's service account.
+	ownRole = "system:controller:" + controllerName
 )
 
 // Descriptor describes clusterrole-aggregation-controller.

@@ -3,7 +3,9 @@ package clusterroleaggregation
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -218,6 +220,22 @@ func TestChangesOfSourcesReachTheRolesThatSelectThem(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What is forbidden is tried again once the role of the controller changes, and not after its backoff. Pins AGG-26.
+func TestARoleThatMayBeWrittenNowIsTriedAgain(t *testing.T) {
+	env, a := start(t, aggregating("edit", matching("to", "edit")), labelled(role("source", on("pods", "get")), "to", "edit"), role(ownRole))
+	allow := env.Refuse("patch clusterroles edit", errors.New("forbidden"))
+	env.Run(t, a)
+	env.EventuallyAsTimePasses(t, "it has failed often", time.Second, func() bool { return a.loop.Retries("edit") >= 15 }) // the next is in 80 s
+	allow()
+	env.AwaitIdle(t)
+	env.Writes()
+	changed := env.Clock.Now()
+	update(t, env, role(ownRole, on("clusterroles", "escalate")))
+	env.EventuallyAsTimePasses(t, "it is written", 100*time.Millisecond, func() bool {
+		return env.Clock.Since(changed) < 30*time.Second && slices.Contains(env.Requests(), "patch clusterroles edit")
+	})
 }
 
 func create(t *testing.T, env *controllertest.Env, r *rbacv1.ClusterRole) {

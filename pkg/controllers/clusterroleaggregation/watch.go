@@ -1,6 +1,8 @@
 package clusterroleaggregation
 
 import (
+	"time"
+
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
@@ -24,6 +26,7 @@ func (a *aggregator) added(lane reconcile.Lane, role *rbacv1.ClusterRole) {
 	a.enqueue(lane, role)
 	if !lane.IsBacklog() {
 		a.enqueueAggregatesOf(role.Labels)
+		a.permitted(role)
 	}
 }
 
@@ -36,6 +39,22 @@ func (a *aggregator) updated(lane reconcile.Lane, old, role *rbacv1.ClusterRole)
 	if relabelled || ruled {
 		a.enqueueAggregatesOf(old.Labels, role.Labels)
 	}
+	if ruled {
+		a.permitted(role)
+	}
+}
+
+// permitted enqueues the roles that could not be written: a change of its own role may have permitted the controller to.
+// The API server learns of it by a watch, too.
+func (a *aggregator) permitted(role *rbacv1.ClusterRole) {
+	if role.Name != ownRole {
+		return
+	}
+	for _, role := range a.aggregating() {
+		if a.loop.Retries(role.Name) > 0 {
+			a.loop.AddAfter(role.Name, time.Second)
+		}
+	}
 }
 
 func (a *aggregator) enqueue(lane reconcile.Lane, role *rbacv1.ClusterRole) {
@@ -46,14 +65,18 @@ func (a *aggregator) enqueue(lane reconcile.Lane, role *rbacv1.ClusterRole) {
 
 // enqueueAggregatesOf enqueues the roles that select one of these sets of labels.
 func (a *aggregator) enqueueAggregatesOf(sets ...labels.Set) {
-	aggregating, err := a.roles.aggregating()
-	if err != nil {
-		klog.Background().Error(err, "Failed to find the ClusterRoles that aggregate others")
-		return
-	}
-	for _, role := range aggregating {
+	for _, role := range a.aggregating() {
 		if selects(role.AggregationRule, sets) {
 			a.loop.Add(role.Name)
 		}
 	}
+}
+
+// aggregating returns the roles that aggregate others.
+func (a *aggregator) aggregating() []*rbacv1.ClusterRole {
+	all, err := a.roles.aggregating()
+	if err != nil {
+		klog.Background().Error(err, "Failed to find the ClusterRoles that aggregate others")
+	}
+	return all
 }

@@ -296,6 +296,19 @@ func TestOnlyCandidatesAreQueued(t *testing.T) {
 	}
 }
 
+// A kubelet creates its request again under the same name. Pins CSRA-27.
+func TestTheBackoffOfADeletedRequestIsForgotten(t *testing.T) {
+	env, a := start(t, nil)
+	a.deleted(csr(t))
+	if s := a.loop.Inspect(); s.Depth != 0 {
+		t.Errorf("one that has not failed: %+v", s)
+	}
+	a.loop.AddRateLimited("csr")
+	a.deleted(csr(t))
+	env.Run(t, a)
+	controllertest.Eventually(t, "it is forgotten", func() bool { return a.loop.Retries("csr") == 0 })
+}
+
 // Pins CSRA-28.
 func TestAFailureIsLogged(t *testing.T) {
 	_, a := start(t, nil, csr(t, func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Request = nil }))

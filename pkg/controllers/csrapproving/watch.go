@@ -9,12 +9,20 @@ import (
 	"kcmd.dev/pkg/controllers/kit/watch"
 )
 
-// watch enqueues candidates. A deleted request needs no work.
+// watch enqueues candidates. A deleted one needs no work, but its backoff has to be
+// forgotten: a kubelet creates its request again under the same name.
 func (a *approver) watch(requests cache.SharedIndexInformer) {
 	watch.Objects(requests, watch.Funcs[*certificatesv1.CertificateSigningRequest]{
 		Add:    a.enqueue,
 		Update: func(lane reconcile.Lane, _, csr *certificatesv1.CertificateSigningRequest) { a.enqueue(lane, csr) },
+		Delete: a.deleted,
 	})
+}
+
+func (a *approver) deleted(csr *certificatesv1.CertificateSigningRequest) {
+	if a.loop.Retries(csr.Name) > 0 {
+		a.loop.Enqueue(reconcile.Gone(csr), csr.Name)
+	}
 }
 
 func (a *approver) enqueue(lane reconcile.Lane, csr *certificatesv1.CertificateSigningRequest) {

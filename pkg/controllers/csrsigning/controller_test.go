@@ -523,6 +523,19 @@ func TestARunningControllerSignsWithTheNewCA(t *testing.T) {
 	})
 }
 
+// A kubelet creates its request again under the same name. Pins CSRS-63.
+func TestTheBackoffOfADeletedRequestIsForgotten(t *testing.T) {
+	env, c := start(t, one(files(t)))
+	c.deleted(csr(t))
+	if s := c.loop.Inspect(); s.Depth != 0 {
+		t.Errorf("one that has not failed: %+v", s)
+	}
+	c.loop.AddRateLimited("csr")
+	c.deleted(csr(t))
+	env.Run(t, c)
+	controllertest.Eventually(t, "it is forgotten", func() bool { return c.loop.Retries("csr") == 0 })
+}
+
 // A resync of requests that need nothing, however many, queues and copies nothing.
 // Pins CSRS-57 and CSRS-63.
 func TestWhatNeedsNothingCostsNothing(t *testing.T) {

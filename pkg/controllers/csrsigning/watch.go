@@ -9,12 +9,20 @@ import (
 	"kcmd.dev/pkg/controllers/kit/watch"
 )
 
-// watch enqueues requests that have to be signed. A deleted one needs no work.
+// watch enqueues requests that have to be signed. A deleted one needs no work, but its backoff has to be
+// forgotten: a kubelet creates its request again under the same name.
 func (c *signingController) watch(requests cache.SharedIndexInformer) {
 	watch.Objects(requests, watch.Funcs[*certificatesv1.CertificateSigningRequest]{
 		Add:    c.enqueue,
 		Update: func(lane reconcile.Lane, _, csr *certificatesv1.CertificateSigningRequest) { c.enqueue(lane, csr) },
+		Delete: c.deleted,
 	})
+}
+
+func (c *signingController) deleted(csr *certificatesv1.CertificateSigningRequest) {
+	if c.loop.Retries(csr.Name) > 0 {
+		c.loop.Enqueue(reconcile.Gone(csr), csr.Name)
+	}
 }
 
 func (c *signingController) enqueue(lane reconcile.Lane, csr *certificatesv1.CertificateSigningRequest) {
