@@ -1,6 +1,7 @@
 package vapstatus
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -43,13 +44,14 @@ func expressions(policy *admissionregistrationv1.ValidatingAdmissionPolicy) []ex
 	return all
 }
 
-// check returns the warnings for a policy. It fails if it cannot read the index of types from the API
+// check returns the warnings for a policy. It fails if it cannot read the resources or the index of types from the API
 // server, or if the context has ended.
 func (s *statusController) check(ctx context.Context, policy *admissionregistrationv1.ValidatingAdmissionPolicy) ([]admissionregistrationv1.ExpressionWarning, error) {
 	lookup := s.schemas.begin()
-	checker := &validating.TypeChecker{SchemaResolver: lookup, RestMapper: s.Mapper}
+	kinds := &kinds{RESTMapper: s.Mapper}
+	checker := &validating.TypeChecker{SchemaResolver: lookup, RestMapper: kinds}
 	types := checker.CreateContext(policy)
-	if err := lookup.err(); err != nil {
+	if err := cmp.Or(kinds.err, lookup.err()); err != nil {
 		return nil, err
 	}
 	left := budget{source: maxSource, text: maxWarnings}

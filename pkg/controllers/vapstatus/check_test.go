@@ -192,6 +192,30 @@ func TestAPolicyIsNotObservedIfTypesCannotBeAskedFor(t *testing.T) {
 	s.WantRequests(t)
 }
 
+// Pins VAP-35.
+func TestAPolicyIsNotObservedIfResourcesCannotBeAskedFor(t *testing.T) {
+	boom := errors.New("boom")
+	for name, test := range map[string]struct {
+		failures int // of lookups
+		err      error
+	}{
+		"the first fails": {1, nil},
+		"all fail":        {2, boom},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSubject(t, newPolicy("object.spec.replicas > 0"))
+			s.mapper.failures, s.mapper.err = test.failures, boom
+			s.Requests()
+			if err := s.Reconcile(); !errors.Is(err, test.err) {
+				t.Errorf("error is %v, want %v", err, test.err)
+			}
+			if written := len(s.Writes()) > 0; written != (test.err == nil) {
+				t.Errorf("the status was written: %v", written)
+			}
+		})
+	}
+}
+
 // Pins VAP-34.
 func TestACheckIsLimited(t *testing.T) {
 	const types = 32

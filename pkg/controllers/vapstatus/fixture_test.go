@@ -66,9 +66,20 @@ func (c *counted) ServerRelativeURL() string {
 type resets struct {
 	meta.RESTMapper
 	n int
+
+	failures int // how many lookups fail next, and how
+	err      error
 }
 
 func (r *resets) Reset() { r.n++ }
+
+func (r *resets) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
+	if r.failures > 0 {
+		r.failures--
+		return nil, r.err
+	}
+	return r.RESTMapper.KindsFor(resource)
+}
 
 type subject struct {
 	*controllertest.Subject[string]
