@@ -41,8 +41,8 @@ func (c *attachDetachController) begin(ctx context.Context) error {
 func (c *attachDetachController) rebuild(ctx context.Context) error {
 	c.plugins.flex.prepare(klog.FromContext(ctx))
 	c.mu.Lock()
+	c.begun.Store(true) // changes from now on wait for the lock, those before are in the caches
 	err := c.rebuildActual(ctx)
-	c.begun.Store(true) // changes from now on are made to the state, those before are in the caches
 	c.mu.Unlock()
 	if err != nil {
 		return err

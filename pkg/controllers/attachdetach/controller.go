@@ -124,7 +124,7 @@ type attachDetachController struct {
 	bound  queue[types.NamespacedName] // claims
 	loops  []func(context.Context) error
 
-	// begun is set once the state of the world was rebuilt.
+	// begun is set when the state of the world begins to be rebuilt, with mu held.
 	begun atomic.Bool
 	mu    sync.Mutex
 	world *world

@@ -1,15 +1,62 @@
 package attachdetach
 
 import (
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"kcmd.dev/test/controllertest"
 )
+
+// lateNodes is a lister of which a node is deleted once it was listed.
+type lateNodes struct {
+	corelisters.NodeLister
+	deleted func()
+}
+
+func (l lateNodes) List(selector labels.Selector) ([]*corev1.Node, error) {
+	all, err := l.NodeLister.List(selector)
+	l.deleted()
+	return all, err
+}
+
+// What happens while the state is rebuilt is seen afterwards. Pins ATT-72.
+func TestANodeThatIsDeletedDuringTheRebuild(t *testing.T) {
+	node := aNode("a", showing("v"))
+	s := newStage(t, node, aVolume("v", once), anAttachment("v", "a", isAttached))
+	s.Succeed(nil)
+	s.build(s.c.config)
+	var handler sync.WaitGroup
+	var handled atomic.Bool
+	s.c.nodes = lateNodes{s.c.nodes, func() {
+		if handled.Swap(true) {
+			return
+		}
+		s.Uncache(t, node)
+		entered := make(chan struct{})
+		handler.Go(func() {
+			close(entered)
+			s.c.nodeChanged(node)
+		})
+		<-entered
+	}}
+	if err := s.c.rebuild(s.Context()); err != nil {
+		t.Fatal(err)
+	}
+	handler.Wait()
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	if n := s.c.world.nodes["a"]; n != nil && n.exists {
+		t.Error("the node is taken for one that exists")
+	}
+}
 
 // TestStart covers what an instance makes of what it finds.
 func TestStart(t *testing.T) {

@@ -256,6 +256,20 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
+// What has the name may be gone by then, which is no event of the CronJob. Pins CRON-53.
+func TestACronJobWhoseJobHasANamesakeIsReconciledAtTheNextTime(t *testing.T) {
+	env, c := fixture(t, cronJob("0 * * * *"), child(due0300, func(j *batchv1.Job) { j.OwnerReferences = nil }))
+	queue := &controllertest.Queue[types.NamespacedName]{}
+	c.owners.Queue = queue
+	if err := c.owners.Reconcile(env.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	next := at("04:00:00").Sub(env.Clock.Now())
+	if got := queue.TakeDelay(key); got < next || got > next+time.Second {
+		t.Errorf("it is reconciled in %v, want %v", got, next)
+	}
+}
+
 // TestASuccessIsRecordedAlthoughItsJobIsNotKept also if the write and the deletion failed first: the reconcile that
 // follows deletes the Job. Pins CRON-52.
 func TestASuccessIsRecordedAlthoughItsJobIsNotKept(t *testing.T) {

@@ -268,8 +268,11 @@ func (s *pass) start(ctx context.Context, schedule cron.Schedule) (*time.Duratio
 		}
 	}
 	job, err := s.create(ctx, *scheduled)
-	if job == nil || err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case job == nil:
+		return next, nil
 	}
 	return in(s.started(job, *scheduled, schedule)), nil
 }

@@ -62,6 +62,9 @@ func (c *jobController) remove(ctx context.Context, o *pass, victims []*corev1.P
 			o.ready-- // it is deleted, even if it continues to run for a while
 		}
 		if err != nil {
+			if !released[i] {
+				c.removals.failed(o.key, victims[i])
+			}
 			c.owners.Writes.DeleteFailed(o.job, pods.Resource, victims[i])
 			continue
 		}
@@ -77,7 +80,6 @@ func (c *jobController) remove(ctx context.Context, o *pass, victims []*corev1.P
 func (c *jobController) giveUp(ctx context.Context, o *pass, pod *corev1.Pod) (released bool, err error) {
 	if isTracked(pod) {
 		if err := c.removeFinalizer(ctx, o, pod); err != nil {
-			c.removals.failed(o.key, pod)
 			return false, err
 		}
 	}

@@ -280,6 +280,19 @@ func TestSuspendAndResume(t *testing.T) {
 	}
 }
 
+// A pod that was not reached before the instance ended still has its finalizer. Pins JOB-96.
+func TestOnlyPodsWhoseFinalizerWasRemovedAreRemembered(t *testing.T) {
+	f := newFixture(t, defaults, newJob(started, suspended), newPod("a"), newPod("b"))
+	ctx, end := context.WithCancel(f.Context())
+	end()
+	if err := f.c.owners.Reconcile(ctx, key); !errors.Is(err, context.Canceled) {
+		t.Fatalf("the error is %v", err)
+	}
+	if left := f.c.removals.jobs[key]; len(left) != 0 {
+		t.Errorf("remembered are %v", left)
+	}
+}
+
 // Pins JOB-70.
 func TestVictimsAreNotReadyOnceTheyLostTheirFinalizer(t *testing.T) {
 	for _, test := range []struct {

@@ -2,7 +2,6 @@ package pvbinder
 
 import (
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -127,7 +126,7 @@ func judgeUnmatched(claim *corev1.PersistentVolumeClaim, facts unmatched) claimP
 		return claimPlan{action: setClass, class: facts.defaultClass}
 	case facts.delayed && !volume.IsDelayBindingProvisioning(claim):
 		if len(facts.waiting) > 0 {
-			return claimPlan{action: leavePending, event: waitsForPods(claim, strings.Join(facts.waiting, ","))}
+			return claimPlan{action: leavePending, event: waitsForPods(claim, facts.waiting)}
 		}
 		return claimPlan{action: leavePending, event: waitsForConsumer(claim)}
 	case volume.GetPersistentVolumeClaimClass(claim) != "":

@@ -116,7 +116,7 @@ func TestJudgeUnmatched(t *testing.T) {
 		"PVB-58e: it waits for a pod to be scheduled": {claim: aClaim(), facts: unmatched{delayed: true, waiting: []string{"a"}}, action: leavePending,
 			event: "Normal WaitForPodScheduled waiting for pod a to be scheduled"},
 		"PVB-58e: it waits for two": {claim: aClaim(), facts: unmatched{delayed: true, waiting: []string{"b", "a"}}, action: leavePending,
-			event: "Normal WaitForPodScheduled waiting for pod b,a to be scheduled"},
+			event: "Normal WaitForPodScheduled waiting for pods b,a to be scheduled"},
 		"PVB-58e, PVB-51: a node was selected": {claim: aClaim(selected), facts: unmatched{delayed: true, waiting: []string{"a"}}, action: provision},
 		"PVB-58f: it has a class":              {claim: aClaim(), action: provision},
 	} {

@@ -1,6 +1,8 @@
 package pvbinder
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"kcmd.dev/pkg/controller"
@@ -32,8 +34,12 @@ func waitsForConsumer(claim *corev1.PersistentVolumeClaim) *controller.Event {
 	return event(controller.Normal(claim, "WaitForFirstConsumer", "waiting for first consumer to be created before binding"))
 }
 
-func waitsForPods(claim *corev1.PersistentVolumeClaim, pods string) *controller.Event {
-	return event(controller.Normal(claim, "WaitForPodScheduled", "waiting for pod %s to be scheduled", pods))
+func waitsForPods(claim *corev1.PersistentVolumeClaim, pods []string) *controller.Event {
+	noun := "pod"
+	if len(pods) > 1 {
+		noun = "pods"
+	}
+	return event(controller.Normal(claim, "WaitForPodScheduled", "waiting for %s %s to be scheduled", noun, strings.Join(pods, ",")))
 }
 
 func waitsForProvisioner(claim *corev1.PersistentVolumeClaim, provisioner string) *controller.Event {

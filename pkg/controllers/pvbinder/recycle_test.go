@@ -105,7 +105,7 @@ func TestARecyclerPodFails(t *testing.T) {
 
 func TestARecyclerPodIsNotCreated(t *testing.T) {
 	exists := apierrors.NewAlreadyExists(corev1.Resource("pods"), podName)
-	const prefix = "Warning VolumeFailedRecycle Recycle failed: failed to recycle volume: "
+	const prefix = "Warning VolumeFailedRecycle Recycle failed: "
 	for name, tc := range map[string]struct {
 		create, remove error
 		want           string

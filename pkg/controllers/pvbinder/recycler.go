@@ -28,7 +28,7 @@ func (c *binderController) runRecycler(stopping, working context.Context, v *cor
 	defer seen.stop()
 	started, err := c.beginRecycle(working, v, pod)
 	if err != nil {
-		return fmt.Errorf("failed to recycle volume: %w", err)
+		return err
 	}
 	if err = c.awaitRecycler(stopping, v, started, seen); errors.Is(err, errHandedOver) {
 		return err
