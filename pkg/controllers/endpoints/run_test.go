@@ -34,7 +34,7 @@ func (b *bench) listed(t *testing.T) int {
 	return n
 }
 
-// Pins EP-11.
+// Pins EP-11 and EP-65.
 func TestOnlyDeletedEndpointsAreWatched(t *testing.T) {
 	b := newBench(t, defaults, testService()).begin(t)
 	funcs := b.c.endpointsFuncs()
