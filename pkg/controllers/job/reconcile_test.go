@@ -280,7 +280,7 @@ func TestSuspendAndResume(t *testing.T) {
 	}
 }
 
-// A pod that was not reached before the instance ended still has its finalizer. Pins JOB-96.
+// A pod that was not reached before the instance ended still has its finalizer. Pins JOB-107.
 func TestOnlyPodsWhoseFinalizerWasRemovedAreRemembered(t *testing.T) {
 	f := newFixture(t, defaults, newJob(started, suspended), newPod("a"), newPod("b"))
 	ctx, end := context.WithCancel(f.Context())
