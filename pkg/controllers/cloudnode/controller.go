@@ -8,7 +8,8 @@
 //  2. Addresses are compared in rounds, and a round asks the cloud about every node. The library
 //     makes one whenever it starts. Here rounds are begun by this package, so that an instance
 //     that follows another one in this process begins with the next round that is due. When the
-//     last one began is handed over.
+//     last one began is handed over. One that a stop cut short does not count, nor does one that
+//     another provider was asked in, or the same with another file.
 //  3. Without a provider that is linked into the program there is nothing to run. A provider
 //     without instances leaves the controller idle.
 //
@@ -82,14 +83,20 @@ func newController(env controller.Env, cfg config) (*nodeController, error) {
 
 // Run implements controller.Controller.
 func (c *nodeController) Run(ctx context.Context) error {
-	if last, ok := controller.TakeOver(c.Env, c); ok {
-		c.rounds.last = last
+	if memory, ok := controller.TakeOver(c.Env, c); ok && memory.source == c.loop.Source() {
+		c.rounds.last = memory.last
 	}
 	return c.loop.Run(ctx)
 }
 
-// HandOver implements controller.HandsOver. It tells when the last round began.
-func (c *nodeController) HandOver() time.Time { return c.rounds.last }
+// memory is what is handed over: when the last round began, and which provider was asked.
+type memory struct {
+	last   time.Time
+	source cloud.Source
+}
+
+// HandOver implements controller.HandsOver.
+func (c *nodeController) HandOver() memory { return memory{c.rounds.last, c.loop.Source()} }
 
 var errNoInstances = errors.New("cloud provider does not support instances")
 

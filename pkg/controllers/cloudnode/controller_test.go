@@ -3,6 +3,9 @@ package cloudnode
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -10,12 +13,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cloud-provider/names"
+	testclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/fakecloud"
+	"kcmd.dev/test/must"
 )
 
 // Pins CNODE-1 and CLOUD-5.
@@ -114,6 +119,43 @@ func TestRounds(t *testing.T) {
 	<-ended
 	if want := controllertest.Epoch.Add(2 * time.Minute); !r.last.Equal(want) {
 		t.Errorf("the last round began at %v, want %v", r.last, want)
+	}
+}
+
+// A round that the stop cuts short may have left nodes out. Pins CNODE-29.
+func TestRoundThatIsCutShortDoesNotCount(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	r := rounds{passed: make(chan struct{})}
+	r.list(nil)
+	r.run(ctx, testclock.NewFakeClock(controllertest.Epoch), time.Minute, func(context.Context) error {
+		stop()
+		runtime.Goexit()
+		return nil
+	})
+	if !r.last.IsZero() {
+		t.Errorf("the last round began at %v", r.last)
+	}
+}
+
+// A round counts if the successor asks the same provider, with the same file. Pins CNODE-29.
+func TestRoundOfAnotherProviderDoesNotCount(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cloud.conf")
+	must.Succeed(t, os.WriteFile(path, []byte("a"), 0o600))
+	of := func(file string) memory {
+		cfg := v1beta1.NewDefault()
+		cfg.Cloud.Provider, cfg.Cloud.ConfigFile = fakecloud.Name, file
+		return must.Get(newController(controllertest.New(t).Env, valueOf(cfg)))(t).HandOver()
+	}
+	former := of(path)
+	if of(path) != former {
+		t.Error("the same file is another source")
+	}
+	if of("") == former {
+		t.Error("no file is the same source")
+	}
+	must.Succeed(t, os.WriteFile(path, []byte("b"), 0o600))
+	if of(path) == former {
+		t.Error("another content is the same source")
 	}
 }
 

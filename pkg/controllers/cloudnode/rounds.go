@@ -18,7 +18,7 @@ const never = time.Duration(math.MaxInt64)
 
 // rounds are those in which the addresses of all nodes are compared with the cloud's.
 type rounds struct {
-	// last is when the last round began; the zero time if none did.
+	// last is when the last round began; the zero time if none did, or if the stop cut it short.
 	last time.Time
 	// passed is closed when the library has begun its own round.
 	passed chan struct{}
@@ -55,6 +55,9 @@ func (r *rounds) run(ctx context.Context, clk clock.Clock, period time.Duration,
 				klog.FromContext(ctx).Error(err, "Failed to update the addresses of nodes")
 			}
 		})()
+		if ctx.Err() != nil { // some nodes may have been left out
+			r.last = time.Time{}
+		}
 		wait = period
 	}
 }

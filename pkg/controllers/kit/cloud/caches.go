@@ -43,10 +43,11 @@ func (s servicesOf) Get(name string) (*corev1.Service, error) {
 }
 
 // NodesInRounds are the nodes of the scope, for a controller that lists them once a round. That
-// it lists them is passed to list, which returns what it gets.
+// it lists them is passed to list, which returns what it gets. The library reads one where its work
+// on a key begins, and before it writes to the node.
 func (s *Session) NodesInRounds(list func([]*corev1.Node) []*corev1.Node) coreinformers.NodeInformer {
 	shared := s.Informers.Core().V1().Nodes()
-	return nodeInformer{shared, nodeLister{shared.Lister(), list}}
+	return nodeInformer{shared, nodeLister{shared.Lister(), s.guard, list}}
 }
 
 // Judged records the nodes of a round, so that none is deleted but those.
@@ -67,7 +68,14 @@ func (n nodeInformer) Lister() corelisters.NodeLister { return n.lister }
 
 type nodeLister struct {
 	corelisters.NodeLister
-	list func([]*corev1.Node) []*corev1.Node
+	guard *guard
+	list  func([]*corev1.Node) []*corev1.Node
+}
+
+// Get implements corelisters.NodeLister.
+func (n nodeLister) Get(name string) (*corev1.Node, error) {
+	n.guard.first()
+	return n.NodeLister.Get(name)
 }
 
 // List implements corelisters.NodeLister.

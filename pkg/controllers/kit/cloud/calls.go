@@ -82,8 +82,5 @@ func (c *calls) Inspect() controller.LoopStatus {
 
 var _ controller.Inspectable = &calls{}
 
-// patience is how long goroutines that end are looked for at first, and at most, in a row.
-const (
-	shortest = time.Millisecond
-	longest  = 50 * time.Millisecond
-)
+// shortest is the first pause between two looks for goroutines that have to end.
+const shortest = time.Millisecond

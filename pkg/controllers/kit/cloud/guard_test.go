@@ -149,6 +149,7 @@ func TestStopBeginsNothing(t *testing.T) {
 		begins bool
 	}{
 		"a Service is read":                   {func() { _, _ = session.Services().Lister().Services("a").Get("b") }, true},
+		"a node is read":                      {func() { _, _ = session.NodesInRounds(nil).Lister().Get("a") }, true},
 		"routes are listed":                   {func() { _, _ = routes.ListRoutes(ctx, "") }, true},
 		"whether an instance exists":          {func() { _, _ = v2.InstanceExists(ctx, node) }, true},
 		"its metadata":                        {func() { _, _ = v2.InstanceMetadata(ctx, node) }, true},
@@ -194,6 +195,29 @@ func TestMetadataThatTheProviderLacks(t *testing.T) {
 		})
 	}
 }
+
+// The library reads each route that is listed.
+// Pins CLOUD-43.
+func TestRouteWithoutContent(t *testing.T) {
+	routes, _ := guarded{&listing{}, newWorld(t).guard}.Routes()
+	if listed, err := routes.ListRoutes(t.Context(), ""); !errors.Is(err, errNoRoute) || len(listed) > 0 {
+		t.Errorf("the answer is %v, %v", listed, err)
+	}
+}
+
+// listing is a provider that lists a route, and another one that is nil.
+type listing struct{ fake.Cloud }
+
+func (l *listing) Routes() (cloudprovider.Routes, bool) { return l, true }
+
+func (*listing) ListRoutes(context.Context, string) ([]*cloudprovider.Route, error) {
+	return []*cloudprovider.Route{{}, nil}, nil
+}
+
+func (*listing) CreateRoute(context.Context, string, string, *cloudprovider.Route) error {
+	return errFake
+}
+func (*listing) DeleteRoute(context.Context, string, *cloudprovider.Route) error { return errFake }
 
 // The library takes an interface that is not nil for an implementation.
 // Pins CLOUD-7.

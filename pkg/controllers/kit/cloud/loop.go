@@ -58,6 +58,16 @@ func New(env controller.Env, config Config, build Build) (*Loop, error) {
 	return l, nil
 }
 
+// Source is where the provider of an instance comes from. Instances whose sources are equal work with
+// the same cloud, as the same user.
+type Source struct {
+	config  Config
+	content string
+}
+
+// Source returns that of the instance.
+func (l *Loop) Source() Source { return Source{l.config, string(l.content)} }
+
 // Run implements controller.Controller. It makes the provider, builds the controller of the library,
 // and runs the parts of it until ctx ends. The handlers that were added are shown the caches before
 // the parts run. An error of the build is logged, and nothing runs.
@@ -76,6 +86,12 @@ func (l *Loop) Run(ctx context.Context) error {
 	provider.Initialize(builder{l.env}, stop)
 	if user, ok := provider.(cloudprovider.InformerUser); ok {
 		user.SetInformers(l.env.Informers)
+	}
+	if ctx.Err() != nil { // the provider may have taken its time
+		return nil
+	}
+	if err := l.env.Informers.Err(); err != nil {
+		return fmt.Errorf("passing the caches to the cloud provider: %w", err)
 	}
 	guard := &guard{stopping: ctx.Done(), working: working, record: l.calls}
 	session := &Session{Env: l.env, Cloud: guarded{provider, guard}, Client: newClient(l.env, guard), guard: guard}
@@ -99,14 +115,17 @@ func (l *Loop) run(ctx context.Context, session *Session) (err error) {
 
 func (l *Loop) work(ctx context.Context, session *Session) error {
 	parts, err := l.build(session)
+	if refused := l.env.Informers.Err(); refused != nil {
+		ended, end := context.WithCancel(ctx)
+		end()
+		_ = concurrent.Run(ended, parts...) // ends what the library has begun
+		return fmt.Errorf("building %s: %w", l.env.Name, refused)
+	}
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "The controller stays idle: the cloud provider lacks what it needs", "provider", session.Cloud.ProviderName())
 		l.calls.idle(err)
 		<-ctx.Done()
 		return nil
-	}
-	if err := l.env.Informers.Err(); err != nil {
-		return fmt.Errorf("building %s: %w", l.env.Name, err)
 	}
 	l.env.Informers.StartWithContext(ctx)
 	l.calls.began()

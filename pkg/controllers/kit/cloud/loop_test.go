@@ -34,6 +34,7 @@ import (
 const (
 	echo     = "echo"     // the cluster ID is in the file
 	broken   = "broken"   // the factory fails
+	slow     = "slow"     // Initialize waits, see slowly
 	untagged = "untagged" // there is no cluster ID
 )
 
@@ -46,6 +47,19 @@ type tagged struct {
 
 func (c *tagged) HasClusterID() bool { return c.id }
 
+// slowly is a provider that tells when it is initialized, and waits.
+type slowly struct {
+	tagged
+	begun, goOn chan struct{}
+}
+
+func (s *slowly) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {
+	close(s.begun)
+	<-s.goOn
+}
+
+var initializes = &slowly{tagged: tagged{id: true}, begun: make(chan struct{}), goOn: make(chan struct{})}
+
 func TestMain(m *testing.M) {
 	make := func(id bool) cloudprovider.Factory {
 		return func(config io.Reader) (cloudprovider.Interface, error) {
@@ -57,6 +71,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	cloudprovider.RegisterCloudProvider(echo, make(true))
+	cloudprovider.RegisterCloudProvider(slow, func(io.Reader) (cloudprovider.Interface, error) { return initializes, nil })
 	cloudprovider.RegisterCloudProvider(untagged, make(false))
 	cloudprovider.RegisterCloudProvider(broken, func(io.Reader) (cloudprovider.Interface, error) { return nil, errFake })
 	os.Exit(m.Run())
@@ -148,6 +163,40 @@ func TestRunWaitsForGoroutinesOfTheLibrary(t *testing.T) {
 	must.Succeed(t, <-returned)
 }
 
+// A provider takes so long to be initialized that the instance has been told to stop, and has been given up, before
+// anything is built. Pins CLOUD-41.
+func TestNothingIsBuiltAfterTheStop(t *testing.T) {
+	env := controllertest.New(t)
+	loop := must.Get(New(env.Env, Config{provider: slow}, func(*Session) ([]Part, error) {
+		t.Error("the controller of the library is built")
+		return nil, nil
+	}))(t)
+	env.Start(t)
+	ctx, stop := context.WithCancel(t.Context())
+	returned := make(chan error, 1)
+	go func() { returned <- loop.Run(ctx) }()
+	<-initializes.begun
+	stop()
+	env.Informers.(interface{ Close() }).Close()
+	close(initializes.goOn)
+	must.Succeed(t, <-returned)
+}
+
+// The handlers of the library are refused: what it has started ends, and the instance fails. Pins CLOUD-43.
+func TestRefusedHandlersFailTheInstance(t *testing.T) {
+	env := controllertest.New(t)
+	env.Informers.Core().V1().Services().Informer()
+	loop := must.Get(New(env.Env, Config{provider: echo}, func(s *Session) ([]Part, error) {
+		env.Informers.(interface{ Close() }).Close()
+		library, err := service.New(&fake.Cloud{}, s.Client, s.Services(), s.Informers.Core().V1().Nodes(), "", utilfeature.DefaultFeatureGate)
+		return []Part{Library(func(ctx context.Context, m *Metrics) { library.Run(ctx, 1, m) })}, err
+	}))(t)
+	env.Start(t)
+	if err := loop.Run(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "building ") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 // A provider that lacks what the controller needs leaves it idle, and says so.
 // Pins CLOUD-43.
 func TestLoopStaysIdleWithoutWhatItNeeds(t *testing.T) {
@@ -229,7 +278,12 @@ func TestLibraryIsMadeAgain(t *testing.T) {
 	families := must.Get(legacyregistry.DefaultGatherer.Gather())(t)
 	for _, family := range families {
 		if n, ok := series[family.GetName()]; ok {
-			series[family.GetName()] = n + len(family.GetMetric())
+			for _, metric := range family.GetMetric() {
+				if family.GetName() != "running_managed_controllers" || strings.Contains(metric.String(), `"any"`) {
+					n++
+				}
+			}
+			series[family.GetName()] = n
 		}
 	}
 	for name, n := range series {

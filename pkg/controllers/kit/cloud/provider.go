@@ -2,6 +2,8 @@ package cloud
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
@@ -94,9 +96,15 @@ type routes struct {
 func (r routes) ListRoutes(ctx context.Context, cluster string) ([]*cloudprovider.Route, error) {
 	r.guard.first()
 	return call(ctx, r.guard, "ListRoutes", func(ctx context.Context) ([]*cloudprovider.Route, error) {
-		return r.Routes.ListRoutes(ctx, cluster)
+		listed, err := r.Routes.ListRoutes(ctx, cluster)
+		if slices.Contains(listed, nil) { // which the library would read
+			return nil, errors.Join(err, errNoRoute)
+		}
+		return listed, err
 	})
 }
+
+var errNoRoute = errors.New("the cloud provider has listed a route without content")
 
 // CreateRoute implements cloudprovider.Routes.
 func (r routes) CreateRoute(ctx context.Context, cluster, hint string, route *cloudprovider.Route) error {
