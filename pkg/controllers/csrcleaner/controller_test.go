@@ -132,7 +132,7 @@ func start(t *testing.T, objects ...runtime.Object) (*controllertest.Env, *clean
 }
 
 func named(name string) edit {
-	return func(r *certificatesv1.CertificateSigningRequest) { r.Name, r.UID = name, types.UID("uid-of-"+name) }
+	return func(r *certificatesv1.CertificateSigningRequest) { r.Name, r.UID, r.ResourceVersion = name, types.UID("uid-of-"+name), "7" }
 }
 
 // Pins CSRC-4, CSRC-14, CSRC-24 and CSRC-26.
@@ -143,7 +143,7 @@ func TestAPassDeletesWhatIsDueWithOneRequestEach(t *testing.T) {
 	deleted := map[string]bool{}
 	for _, action := range env.Writes() {
 		d, ok := action.(clienttesting.DeleteActionImpl)
-		if !ok || *d.DeleteOptions.Preconditions.UID != types.UID("uid-of-"+d.Name) || d.DeleteOptions.Preconditions.ResourceVersion != nil {
+		if !ok || *d.DeleteOptions.Preconditions.UID != types.UID("uid-of-"+d.Name) || *d.DeleteOptions.Preconditions.ResourceVersion != "7" {
 			t.Errorf("unexpected request: %+v", action)
 			continue
 		}
@@ -170,7 +170,7 @@ func TestWhatCannotBeDeleted(t *testing.T) {
 		logged  string
 	}{
 		"CSRC-26: gone":          {apierrors.NewNotFound(resource, "a"), ""},
-		"CSRC-26: replaced":      {apierrors.NewConflict(resource, "a", errors.New("the UID differs")), ""},
+		"CSRC-26: changed":       {apierrors.NewConflict(resource, "a", errors.New("the version differs")), ""},
 		"CSRC-5: anything else":  {errors.New("boom"), `unable to delete CSR \"a\": boom`},
 		"CSRC-5: forbidden, say": {apierrors.NewForbidden(resource, "a", nil), `unable to delete CSR \"a\": certificatesigningrequests`},
 	} {

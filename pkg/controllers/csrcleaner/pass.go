@@ -39,10 +39,11 @@ func (c *cleaner) pass(ctx, working context.Context) {
 	}
 }
 
-// delete deletes a request, unless it is gone or was replaced by another one of its name.
+// delete deletes a request as it was looked at, which may be long ago. It is no error if it is gone, has changed or was
+// replaced by another one of its name: the next pass looks again.
 func (c *cleaner) delete(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) error {
 	err := c.Client.CertificatesV1().CertificateSigningRequests().Delete(ctx, csr.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &csr.UID},
+		Preconditions: &metav1.Preconditions{UID: &csr.UID, ResourceVersion: &csr.ResourceVersion},
 	})
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil

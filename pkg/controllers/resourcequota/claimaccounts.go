@@ -27,8 +27,15 @@ func newDeviceClaims(c clock.PassiveClock, classes deviceClasses, pods cache.Ind
 	return d
 }
 
+// limits reports whether a quota of that name limits ResourceClaims. As long as the classes are not known, it may
+// if it limits an extended resource.
 func (d *deviceClaims) limits(name corev1.ResourceName) bool {
-	return limitsDeviceClaim(name) || d.classes != nil && limitsClassAsExtended(name, d.classes)
+	if limitsDeviceClaim(name) || d.classes == nil {
+		return limitsDeviceClaim(name)
+	}
+	_, source := d.existing("")
+	awaited := source.objects != nil && !source.complete()
+	return limitsClassAsExtended(name, d.classes) || awaited && isExtendedQuota(name)
 }
 
 func (d *deviceClaims) describe(claim *resourcev1.ResourceClaim, now time.Time) entry[unscoped] {

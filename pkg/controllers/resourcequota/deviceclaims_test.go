@@ -98,10 +98,11 @@ func TestLimitsDeviceClaim(t *testing.T) {
 		"count/resourceclaims":                             {false, false},
 	} {
 		for extended, want := range map[bool]bool{false: want.always, true: want.extended} {
-			d := &deviceClaims{}
+			var backing deviceClasses
 			if extended {
-				d.classes = known
+				backing = known
 			}
+			d := newDeviceClaims(nil, backing, nil, features{})
 			if got := d.limits(name); got != want {
 				t.Errorf("%s: %v, want %v (extended resources: %v)", name, got, want, extended)
 			}

@@ -3,6 +3,7 @@ package resourcequota
 import (
 	"errors"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -134,6 +135,31 @@ func TestClaimsAreNotComputedBeforeTheClassesAreKnown(t *testing.T) {
 	if used, err := c.claims.usage("ns", selected{}); err == nil {
 		t.Errorf("got %v", used)
 	}
+	status, err := c.statusOf(quota("requests.example.com/gpu=9", status("requests.example.com/gpu=9", "requests.example.com/gpu=5")))
+	if err == nil {
+		t.Error("the extended resources of a quota are known")
+	}
+	wantList(t, status.Used, "requests.example.com/gpu=5")
+}
+
+// Pods are counted without ResourceClaims once these are not served any more. Pins QUOTA-85.
+func TestClaimsThatAreNotServedAnyMoreHideNoPods(t *testing.T) {
+	backed := "example.com/gpu"
+	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: &backed}}
+	asking := controllertest.Pod("ns", "pod", with(container("c", "example.com/gpu=2", "")))
+	s := newSubject(t, quota("requests.example.com/gpu=5"), class, asking)
+	s.run(t)
+	s.wantUsed(t, "requests.example.com/gpu=2")
+	s.discovery.lists = slices.DeleteFunc(served(), func(l *metav1.APIResourceList) bool { return l.GroupVersion == resourcev1.SchemeGroupVersion.String() })
+	s.c.refresh(s.Context())
+	if s.c.monitors.byKind[claims.GroupResource()] != nil {
+		t.Fatal("claims are still watched")
+	}
+	s.Remove(t, asking)
+	controllertest.Eventually(t, "nothing is used", func() bool {
+		status, err := s.c.statusOf(quota("requests.example.com/gpu=5"))
+		return err == nil && same(status.Used, list("requests.example.com/gpu=0"))
+	})
 }
 
 // Without the gate, the number of ResourceClaims is limited as that of any other kind. Pins

@@ -39,24 +39,43 @@ func (c *quotaController) reconcile(ctx context.Context, key types.NamespacedNam
 		return err
 	}
 	quota := c.written.Newest(cached, cached)
-	if delay := c.memory.StatusDelayIn(quota, windowOf(quota)); delay > 0 && !lacksUsage(quota, c.evaluators.know) {
+	delay := c.memory.StatusDelayIn(quota, windowOf(quota))
+	if delay > 0 && !lacksUsage(quota, c.evaluators.know) {
 		c.primary.AddAfter(key, delay)
 		return nil
 	}
 	c.recountLater(key)
 	status, failed := c.statusOf(quota)
-	if same(status.Hard, quota.Status.Hard) && same(status.Used, quota.Status.Used) {
+	switch {
+	case same(status.Hard, quota.Status.Hard) && same(status.Used, quota.Status.Used):
+		return failed
+	case delay > 0 && !completes(quota.Status, status):
+		c.primary.AddAfter(key, delay)
 		return failed
 	}
+	c.countAgain(key) // whatever the answer: a write may be executed and fail
 	err = c.write(ctx, quota, status)
-	if err == nil {
-		c.recounts.Store(key, c.Clock.Now().Add(recountAfter))
-		c.recountLater(key)
+	if !apierrors.IsConflict(err) {
+		return errors.Join(err, failed)
 	}
-	if failed == nil && apierrors.IsConflict(err) {
-		return reconcile.Requeue(c.catchUp(ctx, quota, err)) // the API server has admitted something
+	err = c.catchUp(ctx, quota, err) // the API server has admitted something
+	if failed != nil {
+		return errors.Join(err, failed)
 	}
-	return errors.Join(err, failed)
+	return reconcile.Requeue(err)
+}
+
+// completes reports whether a status is of other limits than it was, or has usage that it lacked.
+func completes(was, is corev1.ResourceQuotaStatus) bool {
+	if !same(was.Hard, is.Hard) {
+		return true
+	}
+	for name := range is.Used {
+		if _, ok := was.Used[name]; !ok {
+			return true
+		}
+	}
+	return false
 }
 
 // catchUp has the next attempt begin with what the API server has, if this was the second conflict of one version: the
@@ -84,8 +103,15 @@ func (c *quotaController) catchUp(ctx context.Context, quota *corev1.ResourceQuo
 
 // recountAfter is when usage that was written is computed once more. What the API server had admitted, and charged,
 // may not have been cached when the usage was computed, so that the write took the charge back; of new limits
-// it may not have known yet. When the object is cached, its creation queues nothing.
+// it may not have known yet. When the object is cached, its creation queues nothing. Nor does a charge that is cached
+// after the object which it was for has gone.
 const recountAfter = 5 * time.Second
+
+// countAgain has the usage of a quota computed once more.
+func (c *quotaController) countAgain(key types.NamespacedName) {
+	c.recounts.Store(key, c.Clock.Now().Add(recountAfter))
+	c.recountLater(key)
+}
 
 // recountLater queues a quota again for the time at which it is to be counted once more, if that has not come. Each
 // reconcile calls it: a queue keeps one delay of a key, the shortest.
@@ -185,7 +211,9 @@ func (c *quotaController) replenish(_ context.Context, changed change) error {
 	}
 	for _, quota := range c.quotasOf(changed.namespace) {
 		if limitsAny(evaluator, c.written.Newest(quota, quota).Status.Hard) {
-			c.primary.Add(reconcile.KeyOf(quota))
+			key := reconcile.KeyOf(quota)
+			c.recounts.Store(key, c.Clock.Now().Add(recountAfter))
+			c.primary.Add(key)
 		}
 	}
 	return nil

@@ -118,6 +118,19 @@ func TestAfterTwoConflictsTheQuotaIsReadLive(t *testing.T) {
 	allow()
 }
 
+// So it is if something cannot be computed, which is the failure that is reported. Pins QUOTA-99.
+func TestAfterTwoConflictsAQuotaThatIsNotKnownWhollyIsReadLive(t *testing.T) {
+	s := newSubject(t, quota("pods=5 configmaps=5"), named("a", "1"))
+	s.c.evaluators.counters[schema.GroupResource{Resource: "configmaps"}].complete = func() bool { return false }
+	s.Refuse("update resourcequotas/status quota", apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "quota", nil))
+	for range 2 {
+		if err := s.c.reconcile(s.Context(), key); err == nil || reconcile.IsRequeue(err) {
+			t.Fatalf("error is %v", err)
+		}
+	}
+	s.WantRequests(t, "update resourcequotas/status quota", "update resourcequotas/status quota", "list resourcequotas")
+}
+
 // What fails is tried again by the workers that had it, until it succeeds. Pins QUOTA-21.
 func TestFailuresStayInTheirQueue(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -171,6 +184,29 @@ func TestBurstsAreFewWrites(t *testing.T) {
 	s.EventuallyAsTimePasses(t, "the usage is written", 10*time.Millisecond, func() bool {
 		return same(controllertest.MustStored[*corev1.ResourceQuota](t, s.Env, "ns", "quota").Status.Used, list("pods=1"))
 	})
+}
+
+// Usage that cannot be computed is no reason to write the rest at once. Pins QUOTA-82.
+func TestBurstsInAQuotaThatIsNotKnownWholly(t *testing.T) {
+	s := newSubject(t, quota("pods=5 configmaps=5", status("pods=5 configmaps=5", "pods=5")), named("a", "1"), named("b", "1"))
+	s.c.evaluators.counters[schema.GroupResource{Resource: "configmaps"}].complete = func() bool { return false }
+	reconciled := func() {
+		t.Helper()
+		if err := s.c.reconcile(s.Context(), key); err == nil {
+			t.Fatal("configmaps are known")
+		}
+	}
+	reconciled()
+	s.Remove(t, named("a", "1"))
+	controllertest.Eventually(t, "the deletion is seen", func() bool {
+		used, err := s.c.pods.usage("ns", selected{})
+		return err == nil && same(corev1.ResourceList{"pods": used["pods"]}, list("pods=1"))
+	})
+	reconciled()
+	s.WantRequests(t, "update resourcequotas/status quota")
+	s.Clock.Step(roomyWindow)
+	reconciled()
+	wantList(t, controllertest.MustStored[*corev1.ResourceQuota](t, s.Env, "ns", "quota").Status.Used, "pods=1")
 }
 
 // Pins QUOTA-82.
@@ -235,6 +271,62 @@ func TestWhatIsWrittenIsCountedTwice(t *testing.T) {
 				t.Errorf("counted after %s", after)
 			}
 		})
+	}
+}
+
+// A write is executed, and fails: the charge that it has taken back was for a ConfigMap that is cached later.
+// Pins QUOTA-98.
+func TestAWriteWithoutAnswerIsCountedTwice(t *testing.T) {
+	s := newSubject(t, quota("configmaps=5", status("configmaps=5", "configmaps=1")))
+	s.c.period = 0
+	failed := false
+	s.Fake.PrependReactor("update", "resourcequotas", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if failed {
+			return false, nil, nil
+		}
+		failed = true
+		written := action.(clienttesting.UpdateAction).GetObject().(*corev1.ResourceQuota).DeepCopy()
+		written.ResourceVersion = "2"
+		s.Store(t, written)
+		return true, nil, apierrors.NewInternalError(errors.New("lost"))
+	})
+	s.run(t)
+	s.wantUsed(t, "configmaps=0")
+	s.Store(t, configMap("late"))
+	s.EventuallyAsTimePasses(t, "the ConfigMap is counted", time.Second, func() bool {
+		return same(controllertest.MustStored[*corev1.ResourceQuota](t, s.Env, "ns", "quota").Status.Used, list("configmaps=1"))
+	})
+}
+
+// An object is created and deleted before the charge for it is cached: then the usage is as it was, and nothing is
+// written. Pins QUOTA-98.
+func TestAChargeThatIsCachedAfterItsObjectHasGoneIsTakenBack(t *testing.T) {
+	s := newSubject(t, quota("pods=5", status("pods=5", "pods=0")))
+	s.c.period = 0
+	s.run(t)
+	s.AwaitIdle(t)
+	s.Store(t, named("a", "1"))
+	s.Remove(t, named("a", "1"))
+	controllertest.Eventually(t, "the deletion is seen", func() bool { return s.c.loops.changes.Inspect().Reconciled == 1 })
+	s.AwaitIdle(t)
+	s.WantRequests(t)
+	controllertest.Change(t, s.Env, "ns", "quota", func(q *corev1.ResourceQuota) { q.Status.Used = list("pods=1") })
+	s.EventuallyAsTimePasses(t, "the charge is taken back", time.Second, func() bool {
+		return same(controllertest.MustStored[*corev1.ResourceQuota](t, s.Env, "ns", "quota").Status.Used, list("pods=0"))
+	})
+}
+
+// A conflict drops what the last write returned, and the cache shows what is true of an older state. Pins QUOTA-98.
+func TestAfterAConflictAQuotaIsCountedAgain(t *testing.T) {
+	s := newSubject(t, quota("pods=5", status("pods=5", "pods=0")))
+	newer := quota("pods=5", status("pods=5", "pods=1"), func(q *corev1.ResourceQuota) { q.ResourceVersion = "8" })
+	s.c.written.Wrote(newer, newer)
+	s.Refuse("update resourcequotas/status quota", apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "quota", nil))
+	if err := s.c.reconcile(s.Context(), key); !reconcile.IsRequeue(err) {
+		t.Fatalf("error is %v", err)
+	}
+	if at, ok := s.c.recounts.Load(key); !ok || !at.(time.Time).Equal(s.Clock.Now().Add(recountAfter)) {
+		t.Errorf("it is counted again at %v", at)
 	}
 }
 

@@ -116,7 +116,10 @@ func (c *quotaController) watchObjects() error {
 // watchClaims watches ResourceClaims and what their usage depends on.
 func (c *quotaController) watchClaims() (*monitor, error) {
 	informers := c.Informers.Resource().V1()
-	m := &monitor{resource: claims, end: func() { c.claims.readFrom(source{}) }}
+	m := &monitor{resource: claims, end: func() {
+		c.classes.Store(nil)
+		c.claims.readFrom(source{})
+	}}
 	if c.extendedResources {
 		classes := extendedresourcecache.NewExtendedResourceCache(klog.Background(), cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(any) { c.claims.lookAgain() },
