@@ -62,10 +62,12 @@ func (c *jobController) remove(ctx context.Context, o *pass, victims []*corev1.P
 			o.ready-- // it is deleted, even if it continues to run for a while
 		}
 		if err != nil {
-			if !released[i] {
+			if released[i] {
+				c.pods.DeleteFailed(o.job, victims[i], err)
+			} else { // nothing was deleted yet
 				c.removals.failed(o.key, victims[i])
+				c.owners.Writes.DeleteFailed(o.job, pods.Resource, victims[i])
 			}
-			c.owners.Writes.DeleteFailed(o.job, pods.Resource, victims[i])
 			continue
 		}
 		gone[victims[i]] = true

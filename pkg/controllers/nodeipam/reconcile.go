@@ -3,9 +3,7 @@ package nodeipam
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 // tries is how often a write is tried before the key is retried with backoff.
@@ -97,24 +96,13 @@ func (c *ipamController) assign(ctx context.Context, node *corev1.Node, blocks [
 			c.ranges.refused(who)
 			return reconcile.Requeue(fmt.Errorf("giving node %s the pod ranges %v: %w", node.Name, blocks, err))
 		}
-		if !isRefusal(err) {
+		if !writes.IsRefusal(err) {
 			c.ranges.unsure(who)
 		}
 	}
 	c.Record(assignmentFailed(node))
 	c.ranges.refused(who)
 	return fmt.Errorf("giving node %s the pod ranges %v: %w", node.Name, blocks, err)
-}
-
-// isRefusal reports whether an error of a write says that it has not been executed. A timeout
-// and an error inside the API server do not say so, nor does one of the connection.
-func isRefusal(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return false
-	}
-	code := status.Status().Code
-	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
 }
 
 type patch struct {

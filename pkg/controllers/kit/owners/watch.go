@@ -125,7 +125,7 @@ func (d Dependents[T, D]) Added(lane reconcile.Lane, dependent D) {
 	}
 }
 
-// Updated handles a change of a dependent.
+// Updated handles a change of a dependent. After a restart of the watch, it may be another one of the name.
 func (d Dependents[T, D]) Updated(lane reconcile.Lane, old, dependent D) {
 	if old.GetResourceVersion() == dependent.GetResourceVersion() || d.Matters != nil && !d.Matters(old, dependent) {
 		return
@@ -141,7 +141,7 @@ func (d Dependents[T, D]) Updated(lane reconcile.Lane, old, dependent D) {
 		}
 	case dependent.GetDeletionTimestamp() != nil:
 		// No owner may adopt it.
-	case moved || !maps.Equal(old.GetLabels(), dependent.GetLabels()):
+	case moved || old.GetUID() != dependent.GetUID() || !maps.Equal(old.GetLabels(), dependent.GetLabels()):
 		d.enqueueMatching(lane, dependent)
 	}
 }

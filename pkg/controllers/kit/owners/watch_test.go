@@ -34,6 +34,8 @@ func of(owner *appsv1.ReplicaSet, app string, changes ...func(*corev1.Pod)) *cor
 
 func leaving(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }
 
+func another(p *corev1.Pod) { p.UID = "another" }
+
 func newer(p *corev1.Pod) { p.ResourceVersion = "21" }
 
 // dependentsBench knows the owners a and b, an owner that matches everything, whose
@@ -124,6 +126,7 @@ func TestUpdatedDependents(t *testing.T) {
 		{"orphaned by an owner that is gone", nil, of(set("gone"), "a"), of(nil, "a", newer), []string{"a"}, nil},
 		{"orphan relabelled", nil, of(nil, "a"), of(nil, "b", newer), []string{"b"}, nil},
 		{"orphan changed otherwise", nil, of(nil, "a"), of(nil, "a", newer), nil, nil},
+		{"WL-109: orphan of a name that another orphan had", nil, of(nil, "a", leaving), of(nil, "a", newer, another), []string{"a"}, nil},
 		{"WL-107: orphan relabelled while being deleted", nil, of(nil, "a"), of(nil, "b", newer, leaving), nil, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -77,10 +77,20 @@ func (t Tracked) DeleteAll(ctx context.Context, owner Owner, victims []*corev1.P
 			return nil // the cache does not show it yet
 		}
 		if err != nil {
-			t.Writes.DeleteFailed(owner, Resource, pod)
+			t.DeleteFailed(owner, pod, err)
 		}
 		return err
 	})
+}
+
+// DeleteFailed records the error of a deletion. If it does not tell whether the pod was deleted, the owner waits for
+// a while to see it deleted, so that it does not delete another one instead.
+func (t Tracked) DeleteFailed(owner Owner, pod *corev1.Pod, err error) {
+	if writes.IsRefusal(err) {
+		t.Writes.DeleteFailed(owner, Resource, pod)
+	} else {
+		t.Writes.DeleteUnanswered(owner, Resource, pod)
+	}
 }
 
 // PatchFor returns the Patch function of the owner's owners.Claimer.

@@ -3,6 +3,8 @@ package pods
 import (
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
@@ -56,7 +59,7 @@ func TestCreateAll(t *testing.T) {
 	}{
 		{"all are created", nil, 5, 0, "5", false},
 		{"a failure ends it", boom, 1, 1, "", false},
-		{"a namespace that is going away is no failure", going, 1, 0, "", true},
+		{"WL-108: a namespace that is going away is no failure", going, 1, 0, "", true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			tracked, client := newTracked()
@@ -93,28 +96,32 @@ func TestCreateAll(t *testing.T) {
 	}
 }
 
+// Pins RS-39 and WL-97.
 func TestDeleteAll(t *testing.T) {
 	pod := func(name string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
 	}
-	tracked, client := newTracked(pod("a"), pod("refused"))
-	boom := errors.New("boom")
+	tracked, client := newTracked(pod("a"), pod("refused"), pod("lost"))
+	failures := map[string]error{"refused": apierrors.NewForbidden(Resource, "refused", nil), "lost": io.ErrUnexpectedEOF}
 	client.PrependReactor("delete", "pods", func(action ktesting.Action) (bool, runtime.Object, error) {
-		if action.(ktesting.DeleteAction).GetName() == "refused" {
-			return true, nil, boom
-		}
-		return false, nil, nil
+		err := failures[action.(ktesting.DeleteAction).GetName()]
+		return err != nil, nil, err
 	})
-	errs := tracked.DeleteAll(t.Context(), owner(), []*corev1.Pod{pod("a"), pod("gone"), pod("refused")})
-	if len(errs) != 1 || !errors.Is(errs[0], boom) {
+	errs := tracked.DeleteAll(t.Context(), owner(), []*corev1.Pod{pod("a"), pod("gone"), pod("refused"), pod("lost")})
+	for _, err := range errs {
+		if !errors.Is(err, failures["lost"]) && !errors.Is(err, failures["refused"]) {
+			t.Errorf("a failure is %v", err)
+		}
+	}
+	if len(errs) != len(failures) {
 		t.Errorf("failures are %v", errs)
 	}
-	names := map[string]bool{}
-	for object := range remembered(tracked).Deletions {
-		names[object.Name.Name] = true
+	waits := map[string]time.Duration{}
+	for object, until := range remembered(tracked).Deletions {
+		waits[object.Name.Name] = until.Sub(time.Unix(1, 0))
 	}
-	if len(names) != 2 || !names["a"] || !names["gone"] {
-		t.Errorf("remembered is %v", names)
+	if want := map[string]time.Duration{"a": writes.Timeout, "gone": writes.Timeout, "lost": reconcile.RecheckAfter}; !maps.Equal(waits, want) {
+		t.Errorf("the owner waits for %v, want %v", waits, want)
 	}
 }
 

@@ -130,7 +130,19 @@ func (m *Memory) Deleting(owner metav1.Object, resource schema.GroupResource, ob
 	r.Deletions[objectOf(resource, object)] = m.clock.Now().Add(Timeout)
 }
 
-// DeleteFailed undoes Deleting for an object that could not be deleted.
+// DeleteUnanswered shortens the wait for an object of which nobody knows whether it was deleted:
+// if the cache does not show it within reconcile.RecheckAfter, it was not.
+func (m *Memory) DeleteUnanswered(owner metav1.Object, resource schema.GroupResource, object metav1.Object) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.owners[reconcile.KeyOf(owner)]; r != nil {
+		if deleted := objectOf(resource, object); !r.Deletions[deleted].IsZero() {
+			r.Deletions[deleted] = m.clock.Now().Add(reconcile.RecheckAfter)
+		}
+	}
+}
+
+// DeleteFailed undoes Deleting for an object that was not deleted.
 func (m *Memory) DeleteFailed(owner metav1.Object, resource schema.GroupResource, object metav1.Object) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

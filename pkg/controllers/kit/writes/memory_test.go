@@ -1,18 +1,25 @@
 package writes
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -275,6 +282,50 @@ func TestDeletionsAreWaitedForUntilTheStoreShowsThem(t *testing.T) {
 				t.Errorf("remembers %v", f.owners)
 			}
 		})
+	}
+}
+
+// Pins WL-97.
+func TestADeletionWithoutAnswerIsWaitedForBriefly(t *testing.T) {
+	f := newFixture()
+	p, q := pod("p", "1", "10"), pod("q", "2", "11")
+	f.store(t, p)
+	f.store(t, q)
+	f.DeleteUnanswered(owner, podResource, q) // nor was it about to be deleted
+	f.Deleting(owner, podResource, p)
+	f.DeleteUnanswered(owner, podResource, p)
+	f.wantSettled(t, false, reconcile.RecheckAfter)
+	f.DeleteUnanswered(owner, podResource, q)
+	f.clock.Step(reconcile.RecheckAfter)
+	f.wantSettled(t, true, 0)
+	f.DeleteUnanswered(owner, podResource, p)
+	f.wantSettled(t, true, 0)
+}
+
+// Pins WL-97.
+func TestRefusals(t *testing.T) {
+	answer := func(code int) error {
+		return fmt.Errorf("deleting: %w", apierrors.NewGenericServerResponse(code, "delete", podResource, "p", "", 0, false))
+	}
+	for name, test := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"forbidden":                 {answer(http.StatusForbidden), true},
+		"a conflict":                {answer(http.StatusConflict), true},
+		"too many requests":         {answer(http.StatusTooManyRequests), true},
+		"a namespace at rest":       {fmt.Errorf("deleting: %w", &controller.PausedError{}), true},
+		"too many deletions":        {fmt.Errorf("deleting: %w", &controller.StoppedError{}), true},
+		"the request timed out":     {answer(http.StatusRequestTimeout), false},
+		"the server timed out":      {answer(http.StatusGatewayTimeout), false},
+		"the server failed":         {answer(http.StatusInternalServerError), false},
+		"nobody listens":            {fmt.Errorf("deleting: %w", syscall.ECONNREFUSED), true},
+		"the connection was closed": {io.ErrUnexpectedEOF, false},
+		"the instance has ended":    {context.Canceled, false},
+	} {
+		if got := IsRefusal(test.err); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }
 

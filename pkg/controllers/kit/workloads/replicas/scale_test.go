@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -143,6 +145,29 @@ func TestDeletionsAreNotRepeatedBeforeTheCacheShowsThem(t *testing.T) {
 	}
 }
 
+// Nobody knows whether a deletion was carried out, and by now another pod would be chosen. Pins RS-39 and WL-97.
+func TestNoOtherPodIsDeletedInPlaceOfOneThatMayBe(t *testing.T) {
+	f := newFixture(t, lax, replicaSet(1), replicaPod("p1"), replicaPod("p2", readySince(start)))
+	answers := f.Refuse("delete pods", io.ErrUnexpectedEOF)
+	if err := f.Reconcile(); err == nil {
+		t.Fatal("got no error")
+	}
+	f.WantRequestsInAnyOrder(t, "delete pods p1", "update replicasets/status")
+	answers()
+	f.CatchUp(t)
+	f.Cache(t, replicaPod("p1", readySince(start), func(p *corev1.Pod) { p.ResourceVersion = "30" }))
+	f.Cache(t, replicaPod("p2", func(p *corev1.Pod) { p.ResourceVersion = "31" }))
+	f.MustReconcile(t)
+	if got := f.Requests(); slices.Contains(got, "delete pods p2") {
+		t.Errorf("another pod is deleted: %v", got)
+	}
+	f.Clock.Step(reconcile.RecheckAfter)
+	f.MustReconcile(t)
+	if got := f.Requests(); !slices.Contains(got, "delete pods p2") {
+		t.Errorf("does not go on: %v", got)
+	}
+}
+
 // Pins RS-24.
 func TestAPodThatIsGoneAlreadyIsNoFailure(t *testing.T) {
 	f := newFixture(t, nil, replicaSet(0, func(rs *appsv1.ReplicaSet) { rs.Status.Replicas, rs.Status.FullyLabeledReplicas = 1, 1 }), replicaPod("p1"))
@@ -157,7 +182,7 @@ func TestAPodThatIsGoneAlreadyIsNoFailure(t *testing.T) {
 // Pins RS-24 and RS-27.
 func TestAFailedDeletionIsReportedAndTriedAgain(t *testing.T) {
 	f := newFixture(t, nil, replicaSet(0), replicaPod("p1"))
-	works := f.Refuse("delete pods", errors.New("boom"))
+	works := f.Refuse("delete pods", &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusForbidden, Message: "boom"}})
 	for range 2 {
 		err := f.Reconcile()
 		if err == nil || err.Error() != "unable to delete pods: boom" {
