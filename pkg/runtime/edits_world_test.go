@@ -55,9 +55,15 @@ type world struct {
 // begin starts a process with a configuration.
 func begin(t *testing.T, cfg *plan.Config) *world {
 	t.Helper()
+	return beginWith(t, cfg, fakes())
+}
+
+// beginWith is begin with controllers of the test.
+func beginWith(t *testing.T, cfg *plan.Config, descriptors []controller.Descriptor) *world {
+	t.Helper()
 	w := &world{file: filepath.Join(t.TempDir(), "config.yaml"), inForce: cfg}
 	w.write(t, cfg)
-	r, err := runtime.New(runtime.Options{ConfigFile: w.file, Descriptors: fakes()})
+	r, err := runtime.New(runtime.Options{ConfigFile: w.file, Descriptors: descriptors})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,6 +77,9 @@ func (r *Runtime) configChanged(ctx context.Context, change source.Change) {
 func (r *Runtime) try(ctx context.Context, change source.Change, always bool) {
 	began := r.options.Clock.Now()
 	outcome, err := r.reload(ctx, change)
+	if err != nil && ctx.Err() != nil {
+		return // the process ends, which says nothing about the change
+	}
 	if err != nil && !always && outcome.Error == r.rejected {
 		return
 	}

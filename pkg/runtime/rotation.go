@@ -39,7 +39,7 @@ type rotation struct {
 	judged   *rejected         // the newest that was checked
 	edit     retry             // of the configuration that was rejected
 	access   retry             // of credentials for another server or user
-	endpoint map[string]string // states of the files of the endpoint
+	endpoint map[string]string // states of the files of the endpoint, which the configuration in force names
 }
 
 // rejected is a configuration that waits for its files.
@@ -83,18 +83,15 @@ func (r *Runtime) namedFileChanged(ctx context.Context, change source.Change) {
 }
 
 // news reports whether a file of the endpoint differs from what it was when it was first
-// seen, or last.
+// read, or last seen.
 func (s *rotation) news(change source.Change) bool {
-	was, seen := s.endpoint[change.Path]
-	if s.endpoint == nil {
-		s.endpoint = map[string]string{}
-	}
-	s.endpoint[change.Path] = stateOf(change.Hash, change.Err)
-	return seen && was != s.endpoint[change.Path]
+	was, state := s.endpoint[change.Path], stateOf(change.Hash, change.Err)
+	s.endpoint[change.Path] = state
+	return was != state
 }
 
 func stateNow(path string) string {
-	_, hash, err := source.Read(path, source.DefaultMaxSize)
+	_, hash, err := source.Read(path, named.MaxFileBytes)
 	return stateOf(hash, err)
 }
 
@@ -204,6 +201,9 @@ func (r *Runtime) reconnect(ctx context.Context) error {
 // noteAccess reports the outcome of a change of credentials. An error that stays the same is
 // not reported again, and neither is a change without effect.
 func (r *Runtime) noteAccess(ctx context.Context, found []string, changed bool, err error) {
+	if ctx.Err() != nil {
+		return // the process ends, which says nothing about them
+	}
 	news := r.credentials.Note(r.options.Clock.Now(), found, changed, err)
 	r.watchFiles()
 	r.retryLater(ctx, &r.rotation.access, err, "the changed kubeconfig", r.renewAccess)

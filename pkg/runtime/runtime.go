@@ -299,8 +299,6 @@ func (r *Runtime) applyInPlace() {
 	c := plan.Effective(r.document.Config)
 	r.watcher.SetTiming(max(c.Reload.SettleTime.Duration, time.Nanosecond), c.Reload.PollInterval.Duration)
 	r.watchFiles()
-	r.supervisor.SetDrainTimeout(c.Reload.DrainTimeout.Duration)
-	r.supervisor.SetStartInterval(c.ControllerStartInterval.Duration)
 	r.connection.Clients().SetLimits(*c.ClientConnection.QPS, c.ClientConnection.EffectiveBurst())
 	r.connection.Informers().SetGracePeriod(connection.CacheGrace(c.LeaderElection))
 }

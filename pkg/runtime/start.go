@@ -56,7 +56,7 @@ func (r *Runtime) startWith(ctx context.Context, start candidate) error {
 	logWarnings(ctx, start.document)
 	r.supervise(ctx)
 	r.watcher = source.New(source.Options{
-		MaxSize: config.MaxFileBytes + 1,
+		MaxSize: named.MaxFileBytes, // of all; that of a configuration is checked when it is loaded
 		Clock:   r.options.Clock,
 		Logger:  klog.FromContext(ctx),
 	})

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"maps"
 	"reflect"
 	"slices"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/named"
 	"kcmd.dev/pkg/config/plan"
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/runtime/connection"
@@ -39,6 +41,9 @@ func (r *Runtime) basis() basis {
 //     or not the change is committed.
 //  2. Commit does what cannot fail. If anything could not be prepared, what was prepared is
 //     discarded instead. So there is nothing to roll back.
+//
+// Instances that end by the change begin nothing more once it is committed: what it allows, such as
+// writes where they were paused, is not for them.
 type transaction struct {
 	*Runtime // what is in force
 	next     basis
@@ -61,6 +66,7 @@ func (t *transaction) effective() *v1beta1.KubeControllerManagerConfiguration {
 
 // step is what one part of the process is going to do.
 type step struct {
+	halt    func()                // called before anything is committed; nil: nothing
 	commit  func(context.Context) // nil: nothing
 	discard func()                // nil: nothing is held
 }
@@ -74,12 +80,14 @@ func (r *Runtime) begin(cause supervisor.Cause) *transaction {
 func (t *transaction) participants() []func(context.Context) (step, error) {
 	return []func(context.Context) (step, error){
 		t.log,
+		t.endpointFiles,
 		t.metrics,
 		t.endpoint,
 		t.connect,
 		t.locks,
 		t.pause,
 		t.limitDeletions,
+		t.pace,
 		t.controllers,
 		t.inPlace,
 	}
@@ -112,6 +120,11 @@ func (t *transaction) commit(ctx context.Context) {
 	t.document, t.connection, t.files = t.next.document, t.next.connection, t.next.files
 	t.mu.Unlock()
 	for _, s := range t.prepared {
+		if s.halt != nil {
+			s.halt()
+		}
+	}
+	for _, s := range t.prepared {
 		if s.commit != nil {
 			s.commit(ctx)
 		}
@@ -134,6 +147,20 @@ func (t *transaction) log(context.Context) (step, error) {
 		return step{}, err
 	}
 	return step{commit: func(context.Context) { change.Commit() }}, nil
+}
+
+// endpointFiles notes what the files of the endpoint are before they are read for the first time, so that
+// it is noticed if they change until they are watched.
+func (t *transaction) endpointFiles(context.Context) (step, error) {
+	states := map[string]string{}
+	for _, path := range endpointFiles(t.next.document.Config) {
+		state, known := t.rotation.endpoint[path]
+		if !known {
+			state = stateNow(path)
+		}
+		states[path] = state
+	}
+	return step{commit: func(context.Context) { t.rotation.endpoint = states }}, nil
 }
 
 // metrics prepares the metrics, unless the edit does not concern them: then no file is read.
@@ -252,12 +279,22 @@ func (t *transaction) limitDeletions(context.Context) (step, error) {
 	}}, nil
 }
 
+// pace takes over how fast controllers start and stop, before any does.
+func (t *transaction) pace(context.Context) (step, error) {
+	c := t.effective()
+	return step{commit: func(context.Context) {
+		t.supervisor.SetDrainTimeout(c.Reload.DrainTimeout.Duration)
+		t.supervisor.SetStartInterval(c.ControllerStartInterval.Duration)
+	}}, nil
+}
+
 // controllers builds what is to run. What runs under a new lock is built as on a standby
 // first. It runs once that is held.
 func (t *transaction) controllers(ctx context.Context) (step, error) {
 	t.builder.Use(t.connection, t.leadership.Terms(t.leadership.Locks()))
 	committed := &atomic.Bool{}
 	t.builder.Offer(&instance.Offer{Connection: t.next.connection, Whole: t.wholeWith(t.next.document.Config, committed)})
+	again := t.readAgain()
 	wants := desired(t.inputs(t.next), t.options.Descriptors)
 	prepared, err := t.supervisor.Prepare(wants, t.cause)
 	discard := func() {
@@ -271,12 +308,43 @@ func (t *transaction) controllers(ctx context.Context) (step, error) {
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Some controllers could not be built", "cause", t.cause)
 	}
-	return step{discard: discard, commit: func(context.Context) {
+	return step{discard: discard, halt: prepared.Halt, commit: func(context.Context) {
 		committed.Store(true)
+		for _, path := range again {
+			delete(t.refused, path)
+		}
 		t.builder.Use(t.next.connection, t.leadership.Terms(t.next.locks))
 		t.did.controllers = prepared.Commit()
 		t.leadership.Started(termsOf(wants))
 	}}, nil
+}
+
+// readAgain finds the files that controllers have refused and will read again: those whose readers are
+// all built again, for whatever reason. The next basis has what these contain now.
+func (t *transaction) readAgain() (paths []string) {
+	if t.first || len(t.refused) == 0 {
+		return nil
+	}
+	old, next := desired(t.inputs(t.basis()), t.options.Descriptors), desired(t.inputs(t.next), t.options.Descriptors)
+	kept := map[string]bool{}
+	for _, d := range t.options.Descriptors {
+		if spec := specOf(t.next.document.Config, d); spec.Runs() && old[d.Name].Spec == next[d.Name].Spec {
+			for _, path := range d.Files(spec.Value) {
+				kept[path] = true
+			}
+		}
+	}
+	t.next.files = maps.Clone(t.next.files)
+	for path := range t.refused {
+		if _, read := t.next.files[path]; !read || kept[path] {
+			continue
+		}
+		if _, hash, err := source.Read(path, named.MaxFileBytes); err == nil {
+			t.next.files[path] = hash
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }
 
 // inPlace is everything else that changes without a restart, which needs no preparation.
@@ -291,7 +359,7 @@ func (r *Runtime) filesFor(paths, bad []string) map[string]string {
 	hashes := map[string]string{}
 	for _, p := range paths {
 		was, known := r.files[p]
-		_, hash, err := source.Read(p, source.DefaultMaxSize)
+		_, hash, err := source.Read(p, named.MaxFileBytes)
 		if err != nil || known && (slices.Contains(bad, p) || hash == r.refused[p]) {
 			hash = was
 		}

@@ -35,8 +35,8 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
-// maxReferencedBytes is the largest file that is read because a configuration names it.
-const maxReferencedBytes = 16 << 20
+// MaxFileBytes is the largest file that is read because a configuration names it.
+const MaxFileBytes = 16 << 20
 
 // CheckStart is Check for a process that starts. That time has passed does not keep it from
 // starting: a CA that has expired is a warning, and an error of the controller that signs with
@@ -250,8 +250,8 @@ func readFile(name string) ([]byte, error) {
 		return nil, fmt.Errorf("%s is not a file", name)
 	case info.Size() == 0:
 		return nil, fmt.Errorf("the file %s is empty", name)
-	case info.Size() > maxReferencedBytes:
-		return nil, fmt.Errorf("the file %s has %d bytes: the limit is %d", name, info.Size(), maxReferencedBytes)
+	case info.Size() > MaxFileBytes:
+		return nil, fmt.Errorf("the file %s has %d bytes: the limit is %d", name, info.Size(), MaxFileBytes)
 	}
 	content, err := os.ReadFile(name)
 	if err != nil {

@@ -132,7 +132,9 @@ func start(t *testing.T, objects ...runtime.Object) (*controllertest.Env, *clean
 }
 
 func named(name string) edit {
-	return func(r *certificatesv1.CertificateSigningRequest) { r.Name, r.UID, r.ResourceVersion = name, types.UID("uid-of-"+name), "7" }
+	return func(r *certificatesv1.CertificateSigningRequest) {
+		r.Name, r.UID, r.ResourceVersion = name, types.UID("uid-of-"+name), "7"
+	}
 }
 
 // Pins CSRC-4, CSRC-14, CSRC-24 and CSRC-26.

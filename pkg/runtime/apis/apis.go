@@ -176,17 +176,30 @@ func (c *Catalog) Refresh(ctx context.Context) error {
 	c.mapper.Reset() // invalidates the discovery cache too
 	_, lists, err := c.cached.ServerGroupsAndResources()
 	failed := map[schema.GroupVersion]error{}
+	if err := c.note(err, failed); err != nil {
+		return err
+	}
+	// From memory, unless somebody else has reset the mapper.
+	preferred, err := c.cached.ServerPreferredResources()
+	if err := c.note(err, failed); err != nil {
+		return err
+	}
+	c.settle(servedBy(lists), failed, preferred)
+	return nil
+}
+
+// note adds to the groups and versions that could not be asked. It returns an error if nothing could be.
+func (c *Catalog) note(err error, failed map[schema.GroupVersion]error) error {
 	if groups, ok := discovery.GroupDiscoveryFailedErrorGroups(err); ok {
-		failed = groups
-	} else if err != nil {
+		maps.Copy(failed, groups)
+		return nil
+	}
+	if err != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.err = err
-		return err
 	}
-	preferred, _ := c.cached.ServerPreferredResources() // from memory; failures have been handled
-	c.settle(servedBy(lists), failed, preferred)
-	return nil
+	return err
 }
 
 // Preferred returns the preferred resources as of the last discovery that succeeded, at

@@ -136,6 +136,48 @@ func TestWhatFailsKeepsItsLastAnswer(t *testing.T) {
 	}
 }
 
+// Another user of the mapper resets it in the middle of a refresh, so that the API server is asked again, which fails.
+func TestWhatFailsInTheMiddleKeepsItsLastAnswer(t *testing.T) {
+	down := errors.New("down")
+	for name, test := range map[string]struct {
+		fails func(*server)
+		err   error
+	}{
+		"all of it": {func(s *server) { s.down = down }, down},
+		"a group":   {func(s *server) { s.broken[widgets.GroupVersion()] = down }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(deployments, widgets)
+			c := New(s, clock.RealClock{})
+			if err := c.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			want, generation := len(c.Preferred()), c.Generation()
+			c.cached = &resetting{CachedDiscoveryInterface: c.cached, between: func() {
+				c.mapper.Reset()
+				test.fails(s)
+			}}
+			if err := c.Refresh(t.Context()); !errors.Is(err, test.err) {
+				t.Errorf("error is %v", err)
+			}
+			if got := len(c.Preferred()); got != want || c.Generation() != generation {
+				t.Errorf("%d lists are preferred, in generation %d; %d were, in %d", got, c.Generation(), want, generation)
+			}
+		})
+	}
+}
+
+// resetting calls a function when the resources were asked for, before the preferred ones are.
+type resetting struct {
+	discovery.CachedDiscoveryInterface
+	between func()
+}
+
+func (r *resetting) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
+	r.between()
+	return r.CachedDiscoveryInterface.ServerPreferredResources()
+}
+
 func TestDiscoveryIsQuickUntilItSucceeds(t *testing.T) {
 	s := newServer(deployments)
 	s.down = errors.New("down")

@@ -62,7 +62,8 @@ func deletedBy(method, path string) (of Target, deletes bool) {
 // carriedOut reports whether a write was carried out, or may have been.
 func carriedOut(resp *http.Response, err error) bool {
 	if err != nil {
-		return !errors.Is(err, ErrFenced)
+		var unanswered *unansweredError
+		return !errors.Is(err, ErrFenced) || errors.As(err, &unanswered)
 	}
 	return resp.StatusCode < http.StatusMultipleChoices || resp.StatusCode >= http.StatusInternalServerError
 }

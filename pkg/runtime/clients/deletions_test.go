@@ -48,6 +48,9 @@ func deletions(ctx context.Context, set *Set) map[string]func() error {
 		"c configmaps ns/z": func() error {
 			return set.Dynamic.Resource(configMaps).Namespace("ns").Delete(ctx, "z", metav1.DeleteOptions{})
 		},
+		"c leases.coordination.k8s.io ns/x": func() error {
+			return set.Kubernetes.CoordinationV1().Leases("ns").Delete(ctx, "x", metav1.DeleteOptions{})
+		},
 		"c nodes /n":       func() error { return core.Nodes().Delete(ctx, "n", metav1.DeleteOptions{}) },
 		"c namespaces /ns": func() error { return core.Namespaces().Delete(ctx, "ns", metav1.DeleteOptions{}) },
 		"c deployments.apps ns/": func() error {
@@ -112,6 +115,19 @@ func TestWhatTheServerRefusesIsNotCounted(t *testing.T) {
 	set := s.set(Identity{Name: "c", Deletions: controller.DeletionsBy("c", c)}, fence)
 	if err := set.Kubernetes.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}); !errors.Is(err, ErrFenced) || c.counted != 0 {
 		t.Errorf("behind a fence: %v, counted %d", err, c.counted)
+	}
+}
+
+// The right to write ends while a deletion is under way.
+func TestADeletionWithoutAnswerIsCounted(t *testing.T) {
+	s, c, fence := newServer(t), &counter{}, NewFence()
+	s.answer(func(_ http.ResponseWriter, r *http.Request) {
+		fence.Close(errors.New("over"))
+		<-r.Context().Done()
+	})
+	set := s.set(Identity{Name: "c", Deletions: controller.DeletionsBy("c", c)}, fence)
+	if err := set.Kubernetes.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}); !errors.Is(err, ErrFenced) || c.counted != 1 {
+		t.Errorf("%v, counted %d", err, c.counted)
 	}
 }
 

@@ -33,6 +33,9 @@ func usersOwn() *corev1.Pod {
 	p.ManagedFields = []metav1.ManagedFieldsEntry{{
 		Manager:  "kubectl",
 		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:kcmd.dev/shrunk":{}}}}`),
+	}, {
+		Manager: mark, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
+		FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`),
 	}}
 	p.Finalizers = []string{mark}
 	p.Annotations = map[string]string{mark: "true", "managedFields": `[{"manager":"kcmd.dev/shrunk"}]`}
@@ -123,6 +126,7 @@ func TestWhatAPatchWritesIsLookedAt(t *testing.T) {
 		{"whole object", string(types.JSONPatchType), `[{"op":"replace","path":"","value":{"metadata":{"managedFields":[{"manager":"kcmd.dev/shrunk"}]}}}]`, true},
 		{"metadata", string(types.JSONPatchType), `[{"op":"replace","path":"/metadata","value":{"managedFields":[{"manager":"kcmd.dev/shrunk"}]}}]`, true},
 		{"managed fields", string(types.JSONPatchType), `[{"op":"add","path":"/metadata/managedFields","value":[{"manager":"kcmd.dev/shrunk"}]}]`, true},
+		{"a user of that name", string(types.MergePatchType), `{"metadata":{"managedFields":[{"manager":"kcmd.dev/shrunk","operation":"Apply"}]}}`, false},
 		{"one of them", string(types.JSONPatchType), `[{"op":"add","path":"/metadata/managedFields/-","value":{"manager":"kcmd.dev/shrunk"}}]`, true},
 		{"its manager", string(types.JSONPatchType), `[{"op":"replace","path":"/metadata/managedFields/0/manager","value":"kcmd.dev/shrunk"}]`, true},
 		{"a finalizer", string(types.JSONPatchType), `[{"op":"test","path":"/metadata/finalizers/0","value":"kcmd.dev/shrunk"},{"op":"remove","path":"/metadata/finalizers/0"}]`, false},

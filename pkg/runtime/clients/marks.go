@@ -18,7 +18,9 @@ var (
 )
 
 // managedBy reports whether the object or patch in a body says that the field manager manages
-// the object. A body that contains the name and cannot be decoded is assumed to.
+// the object, and nothing of what it did. A body that contains the name and cannot be decoded is
+// assumed to. An API server stores what a manager did: such an entry is of a user who has called
+// himself by that name.
 func managedBy(body []byte, manager string) bool {
 	if !bytes.Contains(body, []byte(manager)) {
 		return false
@@ -51,7 +53,7 @@ func protobufManagedBy(encoded []byte, manager string) bool {
 		return true
 	}
 	for _, entry := range object.ManagedFields {
-		if entry.Manager == manager {
+		if entry.Manager == manager && entry.Operation == "" {
 			return true
 		}
 	}
@@ -68,6 +70,9 @@ func names(value any, path []string, manager string) bool {
 	}
 	switch value := value.(type) {
 	case map[string]any:
+		if operation, _ := value["operation"].(string); len(path) == 1 && operation != "" {
+			return false
+		}
 		return names(value[path[0]], path[1:], manager)
 	case []any:
 		for _, item := range value {

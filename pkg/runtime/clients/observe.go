@@ -66,6 +66,7 @@ func (t *observingTransport) WrappedRoundTripper() http.RoundTripper { return t.
 // RoundTrip implements http.RoundTripper.
 func (t *observingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	w, observed := writeOf(req.Method, strings.TrimPrefix(req.URL.Path, t.base))
+	observed = observed && !unrecorded.Has(w.Resource)
 	if !observed {
 		return t.next.RoundTrip(req)
 	}
@@ -118,9 +119,8 @@ const (
 	verbDeleteCollection = "deletecollection"
 )
 
-// writeOf returns the write that a request is, and whether it is one to tell of: reads, reviews
-// and tokens store nothing, and events and leases explain themselves. path is that below the
-// base of the API server.
+// writeOf returns the write that a request is, and whether it is one: reads, reviews and tokens store
+// nothing. path is that below the base of the API server.
 //
 // The parts of a path are those that apiserver's RequestInfoFactory finds. That one allocates
 // a kilobyte for each request.
@@ -148,7 +148,7 @@ func writeOf(method, path string) (w Write, ok bool) {
 	if w.Verb == verbDelete && w.Name == "" {
 		w.Verb = verbDeleteCollection
 	}
-	return w, w.Resource.Resource != "" && w.Subresource != "token" && !unrecorded.Has(w.Resource)
+	return w, w.Resource.Resource != "" && w.Subresource != "token"
 }
 
 // verbOf returns the verb of a method that writes, empty for another one.

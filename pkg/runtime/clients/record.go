@@ -45,7 +45,7 @@ func (t *recordingTransport) WrappedRoundTripper() http.RoundTripper { return t.
 
 // RoundTrip implements http.RoundTripper.
 func (t *recordingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	resource, recorded := recordedResource(req, t.base)
+	resource, collection, recorded := recordedResource(req, t.base)
 	if !recorded {
 		return t.next.RoundTrip(req)
 	}
@@ -57,14 +57,18 @@ func (t *recordingTransport) RoundTrip(req *http.Request) (*http.Response, error
 	case resp.StatusCode < http.StatusMultipleChoices:
 		protobuf := strings.Contains(resp.Header.Get("Content-Type"), "protobuf")
 		resp.Body = &recordedBody{ReadCloser: resp.Body, done: func(head []byte) {
-			t.recorder.Stored(resource, versionIn(head, protobuf), began)
+			version := ""
+			if !collection { // of which the answer is the list as it was before
+				version = versionIn(head, protobuf)
+			}
+			t.recorder.Stored(resource, version, began)
 		}}
 	}
 	return resp, err
 }
 
 // unrecorded are resources that no controller reads from a cache, or whose creation stores
-// nothing.
+// nothing. They explain themselves, so the journal does without them.
 var unrecorded = sets.New(
 	schema.GroupResource{Resource: "events"},
 	schema.GroupResource{Group: eventsv1.GroupName, Resource: "events"},
@@ -73,21 +77,22 @@ var unrecorded = sets.New(
 
 var requestInfos = apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
-// recordedResource is the resource that a request may change, if it is one to record.
-func recordedResource(req *http.Request, base string) (schema.GroupResource, bool) {
+// recordedResource is the resource that a request may change, if it is one to record, and whether it deletes a
+// collection.
+func recordedResource(req *http.Request, base string) (resource schema.GroupResource, collection, recorded bool) {
 	switch req.Method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
 	default:
-		return schema.GroupResource{}, false
+		return schema.GroupResource{}, false, false
 	}
 	url := *req.URL
 	url.Path = strings.TrimPrefix(url.Path, base)
 	info, err := requestInfos.NewRequestInfo(&http.Request{Method: req.Method, URL: &url})
 	if err != nil || !info.IsResourceRequest || info.Subresource == "token" {
-		return schema.GroupResource{}, false
+		return schema.GroupResource{}, false, false
 	}
-	resource := schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
-	return resource, !unrecorded.Has(resource)
+	resource = schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
+	return resource, info.Verb == verbDeleteCollection, !unrecorded.Has(resource)
 }
 
 // headSize is how much of an answer is kept to find the resource version in: it comes after

@@ -92,6 +92,11 @@ func TestWritesAreRecordedWithTheVersionInTheirAnswer(t *testing.T) {
 		{"of a whole collection", func(ctx context.Context, c kubernetes.Interface) error {
 			return c.CoreV1().Pods("ns").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 		}, func(w http.ResponseWriter, binary bool) { answer(w, http.StatusOK, binary, deleted) }, `stored pods ""`},
+		{"of a whole collection, answered with the list as it was", func(ctx context.Context, c kubernetes.Interface) error {
+			return c.CoreV1().Pods("ns").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+		}, func(w http.ResponseWriter, binary bool) {
+			answer(w, http.StatusOK, binary, &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "9"}})
+		}, `stored pods ""`},
 		{"a refusal", create, func(w http.ResponseWriter, binary bool) { answer(w, http.StatusConflict, binary, deleted) }, ""},
 		{"an error of the server", create, func(w http.ResponseWriter, binary bool) { answer(w, http.StatusInternalServerError, binary, deleted) }, "lost pods"},
 		{"a connection that breaks", remove, func(http.ResponseWriter, bool) { panic(http.ErrAbortHandler) }, "lost pods"},

@@ -140,10 +140,16 @@ func (e *fenceDown) Error() string { return e.cause.Error() }
 func (w *fenceWatch) explain(req *http.Request, err error) error {
 	var down *fenceDown
 	if errors.As(context.Cause(w.ctx), &down) {
-		return fenced(req, fmt.Errorf("%w (%w)", down.cause, err))
+		return fenced(req, fmt.Errorf("%w (%w)", down.cause, &unansweredError{err}))
 	}
 	return err
 }
+
+// unansweredError is that of a request which was sent, and may have been carried out.
+type unansweredError struct{ error }
+
+// Unwrap returns the error of the request.
+func (e *unansweredError) Unwrap() error { return e.error }
 
 // watchedBody ends the watch of a write when its answer has been read.
 type watchedBody struct {

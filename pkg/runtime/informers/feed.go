@@ -143,6 +143,7 @@ func (f *feed) leave(h *handler) {
 	if !h.reading { // else it does so itself
 		h.first, h.at = nil, nil
 	}
+	f.freeLocked()
 }
 
 // registerLocked has client-go call the feed, from the first handler on.
@@ -262,7 +263,7 @@ func (f *feed) appendLocked(n *notification) {
 // freeLocked lets go of what the last notification shows once nobody reads any more.
 func (f *feed) freeLocked() {
 	if f.reading == 0 {
-		f.last.old, f.last.obj = nil, nil
+		f.last.old, f.last.obj, f.last.synced = nil, nil, nil
 	}
 }
 

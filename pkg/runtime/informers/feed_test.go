@@ -403,6 +403,37 @@ func TestARemovedHandlerKeepsNoNotifications(t *testing.T) {
 	runtime.KeepAlive(goes)
 }
 
+// TestARemovedHandlerIsKeptByNobody: a quiet informer has told it last that it is synced, and outlives it.
+func TestARemovedHandlerIsKeptByNobody(t *testing.T) {
+	for name, others := range map[string]bool{"with another one": true, "the last one": false} {
+		t.Run(name, func(t *testing.T) {
+			source, f, add := newLagging(t, "a")
+			if others {
+				<-passed(source, add(follow(t))).Done()
+			}
+			gone := func() weak.Pointer[follower] {
+				next := follow(t)
+				h := add(next)
+				<-passed(source, h).Done()
+				f.leave(h)
+				h.remove()
+				return weak.Make(next)
+			}()
+			eventually(t, "the handler to be freed", func() bool {
+				runtime.GC()
+				return gone.Value() == nil
+			})
+			runtime.KeepAlive(f)
+		})
+	}
+}
+
+// passed has a handler told all there is.
+func passed(source *lagging, h *handler) *handler {
+	source.pass(-1)
+	return h
+}
+
 func TestAHandlerThatHangsHoldsUpNoOther(t *testing.T) {
 	source, _, add := newLagging(t)
 	release := make(chan struct{})

@@ -191,7 +191,8 @@ func (r *relatives[T]) remember(of family, object *T) {
 	}
 }
 
-// canonical returns the one copy of a string that many pods have, such as the name of a node.
+// canonical returns the one copy of a string that many pods have, such as the name of a node. After a collection of
+// garbage there is a new one: what came before keeps its own.
 func canonical[T ~string](s T) T {
 	if s == "" {
 		return s

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unique"
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
@@ -272,6 +273,8 @@ func TestObjectsOfTwoInformersShare(t *testing.T) {
 func TestWatchedPodsShareWhatIsEqual(t *testing.T) {
 	s := newPodSharing()
 	watched := watching(s)
+	node := unique.Make(replicaOf(typicalPod(), 1).Spec.NodeName)
+	defer runtime.KeepAlive(node) // else a collection in between would have another copy made
 	a := arriveWatched(t, s, watched, replicaOf(typicalPod(), 1))
 	b := arriveWatched(t, s, watched, replicaOf(typicalPod(), 2))
 	changed := replicaOf(typicalPod(), 3)

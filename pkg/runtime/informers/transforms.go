@@ -17,14 +17,15 @@ const ShrunkMarker = "kcmd.dev/shrunk"
 var shrunkFields = []metav1.ManagedFieldsEntry{{Manager: ShrunkMarker}}
 
 // Shrunk reports whether obj lacks parts its original has, so that it must not be written
-// back. Copies of a shrunk object are shrunk.
+// back. Copies of a shrunk object are shrunk. A user may call himself by the name of the marker:
+// then the API server has stored what he did.
 func Shrunk(obj any) bool {
 	object, err := meta.Accessor(obj)
 	if err != nil {
 		return false
 	}
 	fields := object.GetManagedFields()
-	return len(fields) == 1 && fields[0].Manager == ShrunkMarker
+	return len(fields) == 1 && fields[0].Manager == ShrunkMarker && fields[0].Operation == ""
 }
 
 // DefaultTransforms returns what is dropped from each kind, besides managedFields.

@@ -167,6 +167,9 @@ func TestShrunkObjectsCanBeTold(t *testing.T) {
 	if !bytes.Contains(encoded, []byte(ShrunkMarker)) {
 		t.Error("the marker is not in the protobuf encoding")
 	}
+	if Shrunk(&metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: ShrunkMarker, Operation: metav1.ManagedFieldsOperationUpdate}}}) {
+		t.Error("what a user of that name has written is taken for shrunk")
+	}
 	if Shrunk("no object") || Shrunk(&metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}}) {
 		t.Error("something else is shrunk")
 	}

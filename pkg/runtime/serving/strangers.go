@@ -82,9 +82,11 @@ func (s *strangers) admit(next http.Handler) http.Handler {
 	})
 }
 
-// costsNothing reports whether a request is answered without asking the API server.
+// costsNothing reports whether a request is answered without looking at any credentials: those in the
+// headers, of which a web socket has its own, and those of the connection.
 func (s *strangers) costsNothing(r *http.Request) bool {
-	return s.free(r.URL.Path) && r.Header.Get("Authorization") == ""
+	return s.free(r.URL.Path) && r.Header.Get("Authorization") == "" && r.Header.Get("Sec-WebSocket-Protocol") == "" &&
+		(r.TLS == nil || len(r.TLS.PeerCertificates) == 0)
 }
 
 func (s *strangers) begin(address string) bool {

@@ -2,6 +2,8 @@ package serving
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -50,6 +52,21 @@ func TestStrangersAreBoundedInRate(t *testing.T) {
 	}
 	if got := visit(h, "a", "/healthz", "x"); got != http.StatusTooManyRequests {
 		t.Errorf("health with a token, which has to be reviewed, is answered with %d", got)
+	}
+	for what, credentials := range map[string]func(*http.Request){
+		"a token of a web socket": func(r *http.Request) {
+			r.Header.Set("Sec-WebSocket-Protocol", "base64url.bearer.authorization.k8s.io.eA, x")
+		},
+		"a client certificate": func(r *http.Request) { r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}} },
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/healthz", nil)
+		r.RemoteAddr = "a"
+		credentials(r)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusTooManyRequests {
+			t.Errorf("health with %s is answered with %d", what, w.Code)
+		}
 	}
 	clk.SetTime(clk.Now().Add(time.Second))
 	if got := admitted("a", 100); got != strangerRate {

@@ -216,6 +216,17 @@ func (d Done) Action() plan.Action {
 	return plan.Off
 }
 
+// Halt has the instances that are going to be replaced or stopped begin nothing more. Commit is to follow.
+func (p *Prepared) Halt() {
+	p.supervisor.mu.Lock()
+	defer p.supervisor.mu.Unlock()
+	for _, m := range p.moves {
+		if !m.keep {
+			m.unit.halt(m.cause)
+		}
+	}
+}
+
 // Commit tells every controller what to do, and returns what it told them.
 func (p *Prepared) Commit() []Done {
 	p.supervisor.mu.Lock()

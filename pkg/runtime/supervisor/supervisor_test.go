@@ -217,6 +217,7 @@ func (h *harness) Synchronize(desired map[string]Want, cause Cause, transactiona
 		prepared.Discard()
 		return err
 	}
+	prepared.Halt()
 	prepared.Commit()
 	return nil
 }
@@ -441,6 +442,69 @@ func TestTheNewestOfSeveralCommandsWins(t *testing.T) {
 	}
 }
 
+// An instance that is going to be replaced ends before the command comes, which is no failure of it. One that is kept
+// works on.
+func TestAHaltedInstanceBeginsNothingMore(t *testing.T) {
+	h := newHarness(t, "a", "b")
+	defer h.Shutdown()
+	h.sync(wants(map[string]string{"a": "1", "b": "1"}))
+	prepared, err := h.Prepare(wants(map[string]string{"a": "2", "b": "1"}), CauseConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	works := func(name string) bool {
+		h.builder.mu.Lock()
+		defer h.builder.mu.Unlock()
+		return h.builder.running[name] == 1
+	}
+	h.eventually("both work", func() bool { return works("a") && works("b") })
+	prepared.Halt()
+	h.eventually("a has ended", func() bool { return !works("a") })
+	h.clock.Step(time.Second) // its loop looks at it
+	if !works("b") {
+		t.Error("b has ended")
+	}
+	prepared.Commit()
+	h.settle()
+	s := h.status("a")
+	if s.State != Running || s.Generation != 2 || s.Restarts[string(CauseConfig)] != 1 || s.Restarts[string(causeCrash)] != 0 || s.LastError != "" {
+		t.Errorf("%+v", s)
+	}
+	if got := h.instances("a")[1]; got.predecessor != "from 1" {
+		t.Errorf("the successor was handed %v", got.predecessor)
+	}
+}
+
+// What is started between a halt and its command, because a wait was over, is halted, too.
+func TestAnInstanceThatIsStartedLateIsHalted(t *testing.T) {
+	h := newHarness(t, "a")
+	defer h.Shutdown()
+	h.builder.refuse["a"] = errors.New("broken")
+	_ = h.Synchronize(wants(map[string]string{"a": "1"}), CauseConfig, false)
+	h.eventually("it waits", func() bool { return h.status("a").State == BackingOff })
+	h.builder.mu.Lock()
+	delete(h.builder.refuse, "a")
+	h.builder.mu.Unlock()
+	prepared, err := h.Prepare(wants(map[string]string{"a": "2"}), CauseConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prepared.Halt()
+	h.stepUntil(time.Second, "the wait is over", func() bool { return len(h.instances("a")) == 2 })
+	late := h.instances("a")[1]
+	h.eventually("the instance has ended", func() bool {
+		ran, _ := late.counts()
+		h.builder.mu.Lock()
+		defer h.builder.mu.Unlock()
+		return ran == 1 && h.builder.running["a"] == 0
+	})
+	prepared.Commit()
+	h.settle()
+	if s := h.status("a"); s.State != Running || s.Restarts[string(causeCrash)] != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
 func TestAHungInstanceIsFencedAndLeftBehind(t *testing.T) {
 	h := newHarness(t, "a")
 	h.sync(wants(map[string]string{"a": "1"}))
@@ -558,6 +622,27 @@ func TestAStuckInstanceIsReplaced(t *testing.T) {
 	h.eventually("the reason is reported", func() bool { return strings.Contains(h.status("a").LastError, "ns/x") })
 	// From now on in small steps: building the next instance has a limit of time.
 	h.stepUntil(100*time.Millisecond, "a is replaced", func() bool { return h.status("a").Generation == 2 })
+}
+
+// A stuck instance takes long to end, and meanwhile the controller is to stand by: then nothing is stuck any more.
+func TestAStandbyIsNotStuck(t *testing.T) {
+	h := newHarness(t, "a")
+	defer h.Shutdown()
+	h.sync(wants(map[string]string{"a": "1"}))
+	i := h.instances("a")[0]
+	defer close(i.hang())
+	i.mu.Lock()
+	i.loops = []controller.LoopStatus{{Queue: "q", InFlight: []controller.InFlight{{Key: "ns/x", Since: h.clock.Now()}}}}
+	i.mu.Unlock()
+	h.stepUntil(time.Minute, "a is found to be stuck", func() bool { return h.status("a").Stuck != "" })
+	standby := map[string]Want{"a": {State: Standby, Spec: Spec{Planned: plan.Spec{Value: "1"}}}}
+	if err := h.Synchronize(standby, CauseLease, false); err != nil {
+		t.Fatal(err)
+	}
+	h.stepUntil(time.Second, "a stands by", func() bool { return h.status("a").State == Standby })
+	if ok, why := h.status("a").Healthy(); !ok {
+		t.Error(why)
+	}
 }
 
 func TestKeysOfControllersThatRun(t *testing.T) {

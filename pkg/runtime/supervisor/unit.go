@@ -32,6 +32,7 @@ type unit struct {
 	mu      sync.Mutex
 	next    *move // the newest command not yet carried out
 	pending bool  // a command is under way
+	halted  bool  // a command follows; see halt
 	status  Status
 	current *running
 
@@ -142,6 +143,32 @@ func (u *unit) keepWarm(spec Spec) (func(), error) {
 	return b.warm, b.err
 }
 
+// halt has the instance begin nothing more: a command to replace or stop it follows. Its end, or that of
+// one which is started meanwhile, is no failure.
+func (u *unit) halt(cause Cause) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.halted = true
+	if u.current != nil {
+		u.current.cancel(ordered(cause))
+	}
+}
+
+// isHalted reports whether a command follows, or waits to be carried out.
+func (u *unit) isHalted() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.isHaltedLocked()
+}
+
+func (u *unit) isHaltedLocked() bool { return u.halted || u.next != nil }
+
+// errHalted is why an instance has to end that was started when a command was about to come.
+var errHalted = errors.New("stopped: it is about to be replaced")
+
+// ordered is why an instance has to end.
+func ordered(by Cause) error { return fmt.Errorf("stopped: %s", by) }
+
 // command hands a move to the loop. A move that was not carried out yet is replaced.
 func (u *unit) command(m move) {
 	u.mu.Lock()
@@ -158,7 +185,7 @@ func (u *unit) command(m move) {
 		return
 	}
 	replaced := u.next
-	u.next = &m
+	u.next, u.halted = &m, false
 	u.pending = true
 	u.mu.Unlock()
 	if replaced != nil {
@@ -176,7 +203,7 @@ func (u *unit) loop() {
 	for {
 		var done <-chan struct{}
 		var failed <-chan error
-		if u.current != nil {
+		if u.current != nil && !u.isHalted() {
 			done, failed = u.current.done, u.current.failed
 		}
 		select {
@@ -185,6 +212,9 @@ func (u *unit) loop() {
 		case <-u.held.due():
 			u.startHeld()
 		case <-done:
+			if u.isHalted() {
+				continue // until the command
+			}
 			u.crashed(u.current.err, causeOf(u.current))
 		case err := <-failed:
 			u.crashed(err, causePanic)
@@ -232,8 +262,11 @@ func (u *unit) moveTo(m *move) {
 		if m.want.State == Running {
 			u.countRestart(m.cause)
 		}
-		u.stop(fmt.Errorf("stopped: %s", m.cause))
+		u.stop(ordered(m.cause))
 	}
+	u.mu.Lock()
+	u.status.Stuck = ""
+	u.mu.Unlock()
 	if u.warm != nil {
 		defer u.warm()
 		u.warm = nil
@@ -260,11 +293,18 @@ func (u *unit) settleInto(m *move) {
 
 func (u *unit) start(i Instance, failed chan error, decided time.Time) {
 	now := u.options.Clock.Now()
-	i.SetResync(time.Duration(u.resync.Load()))
+	period := u.resync.Load()
+	i.SetResync(time.Duration(period))
 	r := start(u.ctx, u.d.Name, i, failed, u.bequeath(), now)
 
 	u.mu.Lock()
 	u.current = r
+	if now := u.resync.Load(); now != period { // by a command that did not see the instance
+		r.SetResync(time.Duration(now))
+	}
+	if u.isHaltedLocked() {
+		r.cancel(errHalted)
+	}
 	u.status.Generation++
 	u.status.Started = now
 	u.status.Stuck = ""

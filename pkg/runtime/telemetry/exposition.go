@@ -12,6 +12,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"sigs.k8s.io/yaml"
 
+	"kcmd.dev/pkg/config/named"
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/runtime/source"
 )
@@ -175,7 +176,7 @@ func ExpositionFiles(c v1beta1.Metrics) []string {
 func ReadExposition(c v1beta1.Metrics) (Exposition, error) {
 	var manifest []byte
 	for _, name := range ExpositionFiles(c) {
-		content, _, err := source.Read(name, source.DefaultMaxSize)
+		content, _, err := source.Read(name, named.MaxFileBytes)
 		if err != nil {
 			return Exposition{}, fmt.Errorf("reading the allowed label values: %w", err)
 		}
