@@ -80,6 +80,8 @@ func (s *Scope) letGo(w *informer) []*handler {
 	if s.held[w.base.key] == w {
 		delete(s.held, w.base.key)
 	}
+	close(s.released)
+	s.released = make(chan struct{})
 	var handlers []*handler
 	for h := range s.handlers {
 		if h.base == w.base {

@@ -48,7 +48,7 @@ func (s *Scope) WaitUntilReady(ctx context.Context) bool {
 	defer s.waiters.Add(-1)
 	for {
 		s.mu.Lock()
-		obstacles, hopeless := s.obstaclesLocked(), s.anyHaltedLocked()
+		obstacles, hopeless, released := s.obstaclesLocked(), s.anyHaltedLocked(), s.released
 		s.mu.Unlock()
 		if len(obstacles) == 0 {
 			return s.Ready()
@@ -56,17 +56,16 @@ func (s *Scope) WaitUntilReady(ctx context.Context) bool {
 		if hopeless {
 			return false
 		}
-		for _, o := range obstacles {
-			select {
-			case <-o.over:
-			case <-o.gone:
-			case <-s.failure:
-				return false
-			case <-s.open.Done():
-				return false
-			case <-ctx.Done():
-				return s.Ready()
-			}
+		select { // the next obstacle may be another one then
+		case <-obstacles[0].over:
+		case <-obstacles[0].gone:
+		case <-released:
+		case <-s.failure:
+			return false
+		case <-s.open.Done():
+			return false
+		case <-ctx.Done():
+			return s.Ready()
 		}
 	}
 }

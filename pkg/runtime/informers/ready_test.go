@@ -73,6 +73,34 @@ func TestAReleasedInformerIsNotWaitedFor(t *testing.T) {
 	}
 }
 
+// So it is if others hold it, and if it is complete and behind.
+func TestAnInformerThatOthersHoldIsNotWaitedForOnceItIsReleased(t *testing.T) {
+	for name, behind := range map[string]bool{"incomplete": false, "behind": true} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, pods(1)...)
+			options := ScopeOptions{Name: "a"}
+			if behind {
+				options.Barrier = newWall()
+			} else {
+				h.hold("nodes")
+			}
+			s, other := h.open(options), h.open(ScopeOptions{Name: "b"})
+			other.Core().V1().Nodes().Informer()
+			other.StartWithContext(t.Context())
+			nodes := s.Core().V1().Nodes().Informer()
+			s.StartWithContext(t.Context())
+			if behind {
+				startAndSync(t, other)
+			}
+			outcome := waiting(t, s)
+			s.Release(nodes)
+			if !<-outcome {
+				t.Error("not ready")
+			}
+		})
+	}
+}
+
 func TestNobodyWaitsForCachesThatWereStopped(t *testing.T) {
 	h := newHarness(t)
 	let := h.hold("nodes")

@@ -80,6 +80,7 @@ type Scope struct {
 	startDenied bool
 	views       map[controller.Filter]*view
 	held        map[key]*informer
+	released    chan struct{} // closed, and replaced, when an informer is released
 	forms       map[schema.GroupVersionResource]Form // of AnyFor
 	handlers    map[*handler]struct{}
 	period      time.Duration
@@ -121,6 +122,7 @@ func (i *Informers) NewScope(o ScopeOptions) *Scope {
 		resync:    make(chan struct{}, 1),
 		views:     map[controller.Filter]*view{},
 		held:      map[key]*informer{},
+		released:  make(chan struct{}),
 		handlers:  map[*handler]struct{}{},
 		period:    o.ResyncPeriod,
 	}
