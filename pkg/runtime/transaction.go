@@ -213,6 +213,7 @@ func (t *transaction) connect(ctx context.Context) (step, error) {
 		t.events.Connect(recorder)
 		if old != nil {
 			t.did.reconnected = true
+			t.credentials.Forget()
 			old.Retire()
 		}
 	}}, nil

@@ -80,6 +80,13 @@ func (r *Rotation) Note(now time.Time, found []string, changed bool, err error) 
 	return Nothing
 }
 
+// Forget drops what is known of credentials that cannot be used: they were for a connection that is replaced.
+func (r *Rotation) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failure, r.found = "", nil
+}
+
 // Found are the files of credentials that cannot be used. They are worth watching besides
 // those of the connection.
 func (r *Rotation) Found() []string {

@@ -38,3 +38,16 @@ func TestWhatIsReportedOfChangedCredentials(t *testing.T) {
 		}
 	}
 }
+
+// What is wrong with the credentials of one connection says nothing about the next.
+func TestAConnectionThatIsReplacedIsForgotten(t *testing.T) {
+	r := NewRotation(telemetry.NewOutcomes(telemetry.NewRegistry(), "credentials", "changes", "change"))
+	r.Note(time.Unix(1, 0), []string{"kubeconfig"}, true, errors.New("no certificate"))
+	r.Forget()
+	if len(r.Found()) > 0 || r.failure != "" {
+		t.Errorf("%q of %q is known", r.failure, r.Found())
+	}
+	if got := r.Note(time.Unix(2, 0), nil, false, nil); got != Nothing {
+		t.Errorf("the next attempt is news %d", got)
+	}
+}
