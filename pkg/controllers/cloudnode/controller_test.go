@@ -173,7 +173,7 @@ func TestRestartMakesNoRound(t *testing.T) {
 	}
 	env.Start(t)
 	stop := env.Run(t, first)
-	controllertest.Eventually(t, "the first instance makes a round", func() bool { return asked() == 1 })
+	controllertest.Eventually(t, "the first instance has made a round", func() bool { return asked() == 1 && env.Clock.HasWaiters() })
 	stop()
 
 	env.Succeed(first.HandOver())

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -285,7 +286,7 @@ func TestFailuresOfTheAPI(t *testing.T) {
 	})
 	t.Run("DS-29: deleting", func(t *testing.T) {
 		h := newHarness(t, true, newSet(), newNode("n0", taint("NoExecute")), newPod("x", "n0"))
-		h.Refuse("delete pods", boom)
+		h.Refuse("delete pods", &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusForbidden, Message: "boom"}})
 		h.CatchUp(t)
 		if err := h.Reconcile(); err == nil || err.Error() != "unable to delete pods: boom" {
 			t.Errorf("got %v", err)
