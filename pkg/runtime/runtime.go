@@ -232,13 +232,7 @@ type runner struct{ r *Runtime }
 func (o runner) Synchronize(ctx context.Context) { o.r.synchronize(ctx, supervisor.CauseLease) }
 
 // Pending implements leadership.Runner.
-func (o runner) Pending() map[string]bool {
-	all := map[string]bool{}
-	for _, s := range o.r.supervisor.Status() {
-		all[s.Name] = s.Pending
-	}
-	return all
-}
+func (o runner) Pending() map[string]bool { return o.r.supervisor.Pending() }
 
 // termsOf returns the terms in which controllers are to run, by the names of the controllers.
 func termsOf(wants map[string]supervisor.Want) map[string]uint64 {

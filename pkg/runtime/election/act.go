@@ -240,12 +240,14 @@ func (e *Elector) beginTerm(ctx context.Context, deadline time.Time, before, acq
 func (e *Elector) loseTerm(ctx context.Context, cause error) {
 	e.mu.Lock()
 	term := e.term
+	if term != nil {
+		term.End(cause) // first: who sees that there is none asks it why
+	}
 	e.term = nil
 	e.mu.Unlock()
 	if term == nil {
 		return
 	}
-	term.End(cause)
 	e.opts.Metrics.SetLeading(e.opts.Name, false)
 	e.event("stopped leading")
 	klog.FromContext(ctx).Info("no longer holding lease, standing by", "lease", klog.KRef(e.opts.Namespace, e.opts.Name), "term", term.ID, "reason", term.Err())

@@ -30,7 +30,7 @@ func (s *server) choose(holder string) {
 	chosen := func(l *coordinationv1.Lease) {
 		l.Spec = coordinationv1.LeaseSpec{
 			HolderIdentity: &holder, LeaseDurationSeconds: ptr.To[int32](5), LeaseTransitions: ptr.To[int32](3),
-			AcquireTime: &metav1.MicroTime{Time: time.Now()}, RenewTime: &metav1.MicroTime{Time: time.Now()},
+			RenewTime: &metav1.MicroTime{Time: time.Now()}, // it leaves the time of acquisition to the holder
 			Strategy: ptr.To(coordinationv1.OldestEmulationVersion),
 		}
 	}

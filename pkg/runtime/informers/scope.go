@@ -80,7 +80,7 @@ type Scope struct {
 	startDenied bool
 	views       map[controller.Filter]*view
 	held        map[key]*informer
-	released    chan struct{} // closed, and replaced, when an informer is released
+	released    chan struct{}                        // closed, and replaced, when an informer is released
 	forms       map[schema.GroupVersionResource]Form // of AnyFor
 	handlers    map[*handler]struct{}
 	period      time.Duration

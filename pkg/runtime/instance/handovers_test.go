@@ -2,21 +2,25 @@ package instance
 
 import "testing"
 
-func TestAnInstanceWithoutAHandOverIsNoticedByItsSuccessor(t *testing.T) {
+func TestAnInstanceThatLacksAHandOverKnowsIt(t *testing.T) {
 	var h handOvers
-	wantLost := func(what string, lost, want bool) {
+	begins := func(what, controller string, connection uint64, got, want bool) {
 		t.Helper()
-		if lost != want {
-			t.Errorf("%s: lost %v, want %v", what, lost, want)
+		if lacks := h.begin(controller, connection, got); lacks != want {
+			t.Errorf("%s: lacks it %v, want %v", what, lacks, want)
 		}
 	}
-	wantLost("the first one", h.begin("a", 1), false)
-	wantLost("another controller", h.begin("b", 1), false)
-	h.end("a")
-	wantLost("after a hand-over", h.begin("a", 1), false)
-	wantLost("after a panic", h.begin("a", 1), true)
-	wantLost("after two", h.begin("a", 1), true)
-	wantLost("on another connection", h.begin("a", 2), false)
-	h.end("a")
-	wantLost("after a hand-over again", h.begin("a", 2), false)
+	begins("the first one", "a", 1, false, false)
+	begins("another controller", "b", 1, false, false)
+	h.end("a", true)
+	begins("after a hand-over", "a", 1, true, false)
+	begins("after a panic", "a", 1, false, true)
+	begins("after two", "a", 1, false, true)
+	begins("on another connection", "a", 2, false, false)
+	h.end("a", true)
+	begins("after a hand-over again", "a", 2, true, false)
+	h.end("a", true)
+	begins("after one that was dropped", "a", 2, false, true)
+	h.end("a", false)
+	begins("after one of nothing", "a", 2, false, false)
 }

@@ -39,6 +39,7 @@ type instance struct {
 	hub        *telemetry.Hub
 	recorder   *events.Recorder
 	memory     *handOvers
+	knows      bool // what its predecessor has written; set by Run
 	clock      clock.WithTicker
 	sink       func() (corev1client.EventsGetter, error)
 	pauses     *controller.Pauses
@@ -356,19 +357,25 @@ func (i *instance) Run(ctx context.Context, predecessor any) error {
 		i.recorder.Connect(recorder)
 	}
 	i.hub.Attach(i.metrics)
-	if i.memory.begin(i.descriptor.Name, i.connection.Generation()) {
+	i.knows = true
+	if i.memory.begin(i.descriptor.Name, i.connection.Generation(), predecessor != nil) {
+		i.knows = false
 		catchUp := i.connection.CatchUp(ctx)
 		defer catchUp.End()
 		i.scope.AddBarrier(catchUp)
+		defer func() { i.knows = i.scope.Ready() }()
 	}
 	i.scope.StartWithContext(ctx)
 	return i.controller.Run(ctx)
 }
 
-// HandOver implements supervisor.Instance.
+// HandOver implements supervisor.Instance. What an instance leaves that never knew what its predecessor wrote is not
+// all that its successor needs.
 func (i *instance) HandOver() any {
 	left := i.succession.HandOver()
-	i.memory.end(i.descriptor.Name)
+	if i.knows {
+		i.memory.end(i.descriptor.Name, left != nil)
+	}
 	return left
 }
 

@@ -20,8 +20,13 @@ func (l *Leadership) beginTerm(k *Lock, t *election.Term) {
 	ledger := k.connection.Ledger()
 	if t.Acquired == nil {
 		// Without leader election any earlier process ended before this one began, and the
-		// first reads of its caches are consistent.
+		// first reads of its caches are consistent. If this process ran controllers on another
+		// connection, they have written until now.
 		ledger.Inherit(takeover.NothingWritten())
+		if k.moved {
+			k.barrier, k.barriers = l.newBarrier(k, takeover.NothingLeft(), l.options.Clock.Now()), map[string]*takeover.Barrier{}
+			k.barrier.Begin(k.connection.CachesOf(k.Controllers))
+		}
 		return
 	}
 	left := takeover.LeftOn(t.Before)
@@ -30,15 +35,26 @@ func (l *Leadership) beginTerm(k *Lock, t *election.Term) {
 	} else {
 		ledger.Inherit(left)
 	}
-	k.held = transitions(t.Acquired)
+	k.held, k.acquired = transitions(t.Acquired), acquiredAt(t.Acquired)
 	// Not now: other things may have been done since, such as filling caches.
 	k.barrier, k.barriers = l.newBarrier(k, left, t.Began), map[string]*takeover.Barrier{}
 	k.barrier.Begin(k.connection.CachesOf(k.Controllers))
 }
 
-// heldBefore reports whether nobody held the lease between the last term and this one.
+// heldBefore reports whether nobody held the lease between the last term and this one: the record is still of that
+// time. An API server that chooses the holder does not count transitions, and leaves the time of acquisition to it.
 func (k *Lock) heldBefore(t *election.Term) bool {
-	return t.Before != nil && transitions(t.Before) == k.held && transitions(t.Acquired) == k.held
+	return t.Before != nil && transitions(t.Before) == k.held && transitions(t.Acquired) == k.held &&
+		!k.acquired.IsZero() && acquiredAt(t.Before).Equal(k.acquired)
+}
+
+// acquiredAt is when the lease was acquired by its holder, zero if it does not say so. It is as precise as API objects
+// are.
+func acquiredAt(l *coordinationv1.Lease) time.Time {
+	if l.Spec.AcquireTime == nil {
+		return time.Time{}
+	}
+	return l.Spec.AcquireTime.Truncate(time.Microsecond)
 }
 
 func transitions(l *coordinationv1.Lease) int { return int(ptr.Deref(l.Spec.LeaseTransitions, 0)) }
@@ -81,9 +97,15 @@ func controllersByLease(locks []*Lock) map[claims.Lease][]string {
 // starts knows no lease before.
 func (k *Lock) arrived(before map[claims.Lease][]string, now []string) {
 	for _, c := range now {
-		if before == nil || slices.Contains(before[k.key.lease], c) {
-			continue
+		if before != nil && !slices.Contains(before[k.key.lease], c) {
+			k.arrive(c)
 		}
+	}
+}
+
+// arrive records controllers that another process may have run until a moment ago.
+func (k *Lock) arrive(controllers ...string) {
+	for _, c := range controllers {
 		if k.arrivals == nil {
 			k.arrivals = map[string]bool{}
 		}
@@ -99,15 +121,26 @@ func (l *Leadership) granted(k *Lock, waited map[string]string) {
 	var barrier *takeover.Barrier
 	for _, c := range k.Controllers {
 		_, blocked := waited[c]
-		if k.barriers[c] != nil || !k.admission.Granted(c) || !blocked && !k.arrivals[c] {
+		if !k.admission.Granted(c) || !blocked && !k.arrivals[c] {
 			continue
 		}
 		delete(k.arrivals, c)
+		l.endBarrierOf(k, c)
 		if barrier == nil {
 			barrier = l.newBarrier(k, takeover.NothingLeft(), time.Time{})
 			k.connection.Ledger().Inherit(takeover.NothingLeft())
 		}
 		k.barriers[c] = barrier
+	}
+}
+
+// endBarrierOf ends the barrier that a controller had for itself, or with others: what passed it earlier in the term
+// says nothing of what was written since.
+func (l *Leadership) endBarrierOf(k *Lock, controller string) {
+	old := k.barriers[controller]
+	delete(k.barriers, controller)
+	if old != nil && !slices.Contains(k.allBarriers(), old) {
+		l.options.Tasks.Go(old.End)
 	}
 }
 

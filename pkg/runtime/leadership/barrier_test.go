@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/locks"
+	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/runtime/claims"
 	"kcmd.dev/pkg/runtime/election"
 	"kcmd.dev/pkg/runtime/loop"
@@ -85,8 +86,14 @@ func TestWhatATermWaitsFor(t *testing.T) {
 	lease := func(holder string, transitions int32, left string) *coordinationv1.Lease {
 		return &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{takeover.Annotation: left}},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseTransitions: &transitions},
+			Spec: coordinationv1.LeaseSpec{
+				HolderIdentity: &holder, LeaseTransitions: &transitions, AcquireTime: &metav1.MicroTime{Time: start()},
+			},
 		}
+	}
+	chosen := func(l *coordinationv1.Lease) *coordinationv1.Lease {
+		l.Spec.AcquireTime = nil
+		return l
 	}
 	for _, test := range []struct {
 		name   string
@@ -98,6 +105,7 @@ func TestWhatATermWaitsFor(t *testing.T) {
 		{"it expired", -1, &election.Term{Before: lease("other", 3, ""), Acquired: lease("me", 4, "")}, "*=?"},
 		{"nobody else held it", 4, &election.Term{Before: lease("me", 4, ""), Acquired: lease("me", 4, "")}, "pods=5 *=0"},
 		{"a write of this process that was not answered took it", 3, &election.Term{Before: lease("me", 4, ""), Acquired: lease("me", 4, "")}, "pods=5 *=?"},
+		{"the API server has chosen it again, after another one", 4, &election.Term{Before: chosen(lease("me", 4, "")), Acquired: lease("me", 4, "")}, "pods=5 *=?"},
 		{"there was none", -1, &election.Term{Acquired: lease("me", 0, "")}, "*=?"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -105,6 +113,7 @@ func TestWhatATermWaitsFor(t *testing.T) {
 			k := lockOf(mainLease, "a")
 			k.held = test.held
 			if test.held >= 0 {
+				k.acquired = start()
 				k.connection.Ledger().Inherit(takeover.Versions{Rest: "0"})
 				k.connection.Ledger().Stored(podsOf(), "5", start())
 			}
@@ -163,6 +172,38 @@ func TestWithoutLeaderElectionNothingIsWaitedFor(t *testing.T) {
 	}
 }
 
+// Without leader election, the controllers of this process have written through another connection until now.
+func TestAConnectionThatReplacesAnotherWaitsForWhatThatWrote(t *testing.T) {
+	l := New(Options{Tasks: tasks(t), Clock: clocktesting.NewFakeClock(start())})
+	k := lockOf(mainLease, "a")
+	k.key.connection = 2
+	old := lockOf(mainLease, "a")
+	old.key.connection = 1
+	l.locks = []*Lock{old}
+	l.Adopt(t.Context(), []*Lock{k}, v1beta1.NewDefault(), func(string) []string { return []string{"a"} })
+	l.beginTerm(k, election.Always())
+	if k.barrierOf("a") == nil {
+		t.Error("nothing is waited for")
+	}
+	l.endTerm(k)
+}
+
+// What follows the term ends with the lock, which may be replaced many times.
+func TestATermWithoutLeaderElectionEndsWithItsLock(t *testing.T) {
+	k := lockOf(mainLease, "a")
+	k.cancel = func() {}
+	k.begin(t.Context())
+	term := k.valid()
+	if err := k.resign(t.Context()); err != nil || term.Valid() {
+		t.Errorf("error is %v, the term is valid: %t", err, term.Valid())
+	}
+	select {
+	case <-term.Done():
+	default:
+		t.Error("whoever follows it waits on")
+	}
+}
+
 func TestWhatComesFromAnotherLeaseHasABarrierOfItsOwn(t *testing.T) {
 	l := New(Options{Tasks: tasks(t), Clock: clocktesting.NewFakeClock(start())})
 	k := lockOf(mainLease, "stays", "waited", "arrived", "refused")
@@ -181,6 +222,35 @@ func TestWhatComesFromAnotherLeaseHasABarrierOfItsOwn(t *testing.T) {
 	l.granted(k, nil)
 	if k.barrierOf("arrived") != own || len(k.arrivals) > 0 {
 		t.Error("what arrived once arrives again")
+	}
+	// It goes back and comes again within the term: in between, others have written.
+	k.arrive("arrived")
+	l.granted(k, nil)
+	if again := k.barrierOf("arrived"); again == own || again == k.barrier || k.barrierOf("waited") != own {
+		t.Error("what comes again waits for what it has waited for before")
+	}
+	l.endTerm(k)
+}
+
+// The term ends while another process is seen to run a controller, and begins again when that has given it up unseen.
+func TestWhatWasBlockedHasABarrierOfItsOwnInTheNextTerm(t *testing.T) {
+	l := New(Options{Tasks: tasks(t), Clock: clocktesting.NewFakeClock(start())})
+	k := lockOf(mainLease, "a", "b")
+	k.admission.Want([]string{"a", "b"})
+	k.term = election.Always()
+	k.admission.Answer(k.admission.Ask(), []claims.Claim{{Holder: "another", Controllers: []string{"a"}}})
+	if len(k.admission.Blocked()) != 1 {
+		t.Fatalf("blocked are %v", k.admission.Blocked())
+	}
+	l.takeTerm(t.Context(), k) // there is none any more
+	l.beginTerm(k, &election.Term{
+		Before:   &coordinationv1.Lease{},
+		Acquired: &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("me")}},
+	})
+	k.admission.Answer(k.admission.Ask(), nil)
+	l.granted(k, nil)
+	if k.barrierOf("a") == k.barrier || k.barrierOf("b") != k.barrier {
+		t.Errorf("barriers: %v, that of the term: %p", k.barriers, k.barrier)
 	}
 	l.endTerm(k)
 }

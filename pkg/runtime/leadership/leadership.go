@@ -3,6 +3,7 @@ package leadership
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -151,6 +152,7 @@ func (l *Leadership) Adopt(ctx context.Context, next []*Lock, cfg *v1beta1.KubeC
 		k.first = before == nil
 		k.after = map[*Lock]bool{}
 		for _, old := range l.retiring {
+			k.moved = k.moved || old.key.connection != k.key.connection
 			if old.Name == k.Name || old.key.lease == k.key.lease {
 				k.after[old] = true
 			}
@@ -229,6 +231,7 @@ func (l *Leadership) takeTerm(ctx context.Context, k *Lock) {
 	if t == k.term {
 		return
 	}
+	k.arrive(slices.Collect(maps.Keys(k.admission.Blocked()))...) // whoever ran them may not be seen any more
 	k.admission.Lost()
 	l.endTerm(k)
 	notChosen := k.term != nil && errors.Is(k.term.Err(), election.ErrNotChosen)

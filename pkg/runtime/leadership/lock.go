@@ -46,6 +46,7 @@ type Lock struct {
 
 	begun  bool
 	first  bool           // it is there since the process started
+	moved  bool           // controllers of this process ran on another connection before
 	after  map[*Lock]bool // what has to be given back before this lock begins
 	always *election.Term // without leader election, once it has begun
 
@@ -55,6 +56,7 @@ type Lock struct {
 	barriers map[string]*takeover.Barrier
 	arrivals map[string]bool // controllers that ran, or may have run, under another lock before
 	held     int             // transitions of the lease when it was last acquired; -1 before
+	acquired time.Time       // when that was, as the lease says; zero before
 
 	term    *election.Term // the valid one, nil while the lock is not held
 	number  uint64         // of the newest term, among all terms of the process
@@ -193,6 +195,9 @@ func (k *Lock) valid() *election.Term {
 func (k *Lock) resign(ctx context.Context) error {
 	defer k.running.Wait()
 	defer k.cancel()
+	if k.always != nil {
+		k.always.End(election.ErrReleased)
+	}
 	if k.elector == nil || !k.begun {
 		return nil
 	}

@@ -255,6 +255,17 @@ func (s *Supervisor) Shutdown() {
 	s.wg.Wait()
 }
 
+// Pending returns the controllers, and whether each has yet to carry out its last command.
+func (s *Supervisor) Pending() map[string]bool {
+	all := make(map[string]bool, len(s.units))
+	for name, u := range s.units {
+		u.mu.Lock()
+		all[name] = u.pending
+		u.mu.Unlock()
+	}
+	return all
+}
+
 // DebuggingHandler is what the running instance of a controller shows of itself, nil if
 // it does not run or shows nothing.
 func (s *Supervisor) DebuggingHandler(name string) http.Handler {
