@@ -56,9 +56,10 @@ func (r *Runtime) startWith(ctx context.Context, start candidate) error {
 	logWarnings(ctx, start.document)
 	r.supervise(ctx)
 	r.watcher = source.New(source.Options{
-		MaxSize: named.MaxFileBytes, // of all; that of a configuration is checked when it is loaded
-		Clock:   r.options.Clock,
-		Logger:  klog.FromContext(ctx),
+		MaxSize:  named.MaxFileBytes,
+		MaxSizes: map[string]int64{r.options.ConfigFile: config.MaxFileBytes + 1},
+		Clock:    r.options.Clock,
+		Logger:   klog.FromContext(ctx),
 	})
 	if start.kept != nil {
 		r.leadership.SetLastGood("sha256:" + hash)

@@ -31,7 +31,7 @@ func (s *server) choose(holder string) {
 		l.Spec = coordinationv1.LeaseSpec{
 			HolderIdentity: &holder, LeaseDurationSeconds: ptr.To[int32](5), LeaseTransitions: ptr.To[int32](3),
 			RenewTime: &metav1.MicroTime{Time: time.Now()}, // it leaves the time of acquisition to the holder
-			Strategy: ptr.To(coordinationv1.OldestEmulationVersion),
+			Strategy:  ptr.To(coordinationv1.OldestEmulationVersion),
 		}
 	}
 	if !exists {

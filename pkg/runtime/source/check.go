@@ -104,7 +104,11 @@ func (w *Watcher) check(f *file, n *notifier) {
 	if !w.watch(f, n) {
 		w.again(f, w.clock.Now())
 	}
-	content, stable, err := readStable(f.path, w.maxSize)
+	limit, own := w.limits[f.path]
+	if !own {
+		limit = w.maxSize
+	}
+	content, stable, err := readStable(f.path, limit)
 	if err == nil && !stable {
 		if !events.exhausted(start, settle) {
 			w.again(f, events.first)

@@ -29,8 +29,10 @@ type Options struct {
 	Settle time.Duration
 	// Poll is the period of reading a file without an event. Default 30s. Changes live.
 	Poll time.Duration
-	// MaxSize is the largest file that is read, in bytes. Default 4 MiB.
-	MaxSize int64
+	// MaxSize is the largest file that is read, in bytes. Default 4 MiB. MaxSizes are those of paths
+	// that have another limit.
+	MaxSize  int64
+	MaxSizes map[string]int64
 	// Clock defaults to the real one.
 	Clock clock.WithTicker
 	// Logger reports when notifications fail and when they work again. The zero Logger is
@@ -64,6 +66,7 @@ func (c *Change) state() string {
 // Watcher watches files. Use New.
 type Watcher struct {
 	maxSize int64
+	limits  map[string]int64 // of paths that have another one
 	clock   clock.WithTicker
 	logger  klog.Logger
 	openFS  func() (*fsnotify.Watcher, error)
@@ -97,6 +100,7 @@ type file struct {
 func New(o Options) *Watcher {
 	w := &Watcher{
 		maxSize: o.MaxSize,
+		limits:  o.MaxSizes,
 		clock:   o.Clock,
 		logger:  o.Logger,
 		openFS:  fsnotify.NewWatcher,

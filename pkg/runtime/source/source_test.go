@@ -187,6 +187,15 @@ func TestErrorsAreReportedOnceWithOneMessage(t *testing.T) {
 	h.expect("")
 }
 
+func TestFilesCanHaveLimitsOfTheirOwn(t *testing.T) {
+	small, large := filepath.Join(t.TempDir(), "small"), filepath.Join(t.TempDir(), "large")
+	put(t, small, "0123456789")
+	put(t, large, "0123456789")
+	h := start(t, Options{MaxSize: 10, MaxSizes: map[string]int64{small: 5}}, small, large)
+	h.message("reading " + small + ": file is larger than the limit of 5 bytes")
+	h.expect("0123456789")
+}
+
 func TestSameContentIsNoChange(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
