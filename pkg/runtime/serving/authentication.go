@@ -53,6 +53,7 @@ func (in *infos) authenticateBy(c v1beta1.Authentication) error {
 	if by.RequestHeaderConfig, err = frontProxy(c, lookup); err != nil {
 		return err
 	}
+	in.trusts = trusted{client: by.ClientCertificateCAContentProvider, proxy: by.RequestHeaderConfig}
 	in.authentication.RequestHeaderConfig = by.RequestHeaderConfig
 	if ca := by.ClientCertificateCAContentProvider; ca != nil {
 		err = in.authentication.ApplyClientCert(ca, in.serving)

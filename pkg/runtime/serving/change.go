@@ -53,6 +53,10 @@ func (s *Server) prepareLocked(ctx context.Context, c v1beta1.Serving) (*Change,
 	if err != nil {
 		return nil, fmt.Errorf("serving on %s port %d: %w", c.BindAddress, *c.Port, err)
 	}
+	next.infos.follow(ctx)
+	if s.current != nil {
+		next.infos.trusts.awaitThoseOf(ctx, s.current.infos.trusts)
+	}
 	return next, nil
 }
 
@@ -78,5 +82,6 @@ func (c *Change) Commit(ctx context.Context) {
 func (c *Change) Discard() {
 	if c.socket != nil {
 		c.socket.giveUp()
+		c.infos.close()
 	}
 }

@@ -37,8 +37,7 @@ type listening struct {
 	place  place
 	socket *net.TCPListener
 	server *http.Server
-	cancel context.CancelFunc // ends following certificates
-	asked  *reviews
+	infos  *infos
 	served chan struct{} // closed when nothing is accepted any more
 }
 
@@ -84,8 +83,7 @@ func (l *listening) stopListening() {
 func (l *listening) drain() {
 	ctx, cancel := context.WithTimeout(context.Background(), requestGrace)
 	defer cancel()
-	defer l.asked.close()
-	defer l.cancel()
+	defer l.infos.close()
 	if err := l.server.Shutdown(ctx); err != nil {
 		_ = l.server.Close()
 	}

@@ -2,6 +2,7 @@ package serving
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net/http"
 	"time"
@@ -26,6 +27,21 @@ type infos struct {
 	authentication server.AuthenticationInfo
 	authorization  server.AuthorizationInfo
 	reviews        *reviews
+	trusts         trusted
+	tls            *tls.Config        // nil until follow
+	unfollow       context.CancelFunc // nil until follow
+}
+
+// follow has what the server is made from read, and read again when it changes, until close. ctx is for logging only.
+func (in *infos) follow(ctx context.Context) {
+	ctx, in.unfollow = context.WithCancel(context.WithoutCancel(ctx))
+	in.tls = negotiate(ctx, in.serving)
+}
+
+// close ends what follow began, and the questions to the API server.
+func (in *infos) close() {
+	in.unfollow()
+	in.reviews.close()
 }
 
 // prepare reads certificates and looks up who may do what. It opens nothing.

@@ -61,11 +61,10 @@ func (s *Server) leaveLocked(old *listening) {
 }
 
 func (s *Server) listen(ctx context.Context, socket *net.TCPListener, c v1beta1.Serving, in *infos) *listening {
-	l := &listening{place: placeOf(c), socket: socket, served: make(chan struct{}), asked: in.reviews}
-	ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	l := &listening{place: placeOf(c), socket: socket, infos: in, served: make(chan struct{})}
 	l.server = newHTTPServer(in.protect(s.handler(c), c, s.clock, s.metrics), in.serving)
-	l.server.TLSConfig = negotiate(ctx, in.serving)
-	go l.serve(ctx, listener{Listener: socket, connections: s.connections})
+	l.server.TLSConfig = in.tls
+	go l.serve(context.WithoutCancel(ctx), listener{Listener: socket, connections: s.connections})
 	klog.FromContext(ctx).Info("Serving securely", "address", socket.Addr().String())
 	return l
 }

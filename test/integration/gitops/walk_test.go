@@ -140,15 +140,11 @@ func (w *walker) encode(t testing.TB, c *manager.Config) []byte {
 	return data
 }
 
-// status is that of the program. An endpoint that an edit has replaced may not know yet whom the API server trusts, so it
-// is asked until it does.
-func (w *walker) status(t testing.TB) (status runtime.Status) {
+func (w *walker) status(t testing.TB) runtime.Status {
 	t.Helper()
-	w.wait(t, "the status is shown", func(now *runtime.Status) error {
-		status = *now
-		return nil
-	})
-	return status
+	s, err := w.process.Status(t.Context())
+	must.Succeed(t, err)
+	return s
 }
 
 func (w *walker) wait(t testing.TB, what string, check func(*runtime.Status) error) {

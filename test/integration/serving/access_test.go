@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -68,6 +69,37 @@ func whoMayReadWhat(t *testing.T, m *manager.Process, monitor, stranger string) 
 	}
 	expect("monitoring", http.MethodDelete, "/metrics/slis", monitor, nil, http.StatusForbidden)
 	t.Logf("%d requests", asked)
+}
+
+// clientsStayKnown checks that a client with a certificate is not taken for a stranger by an endpoint that replaces
+// another one. Pins MGR-187.
+func clientsStayKnown(t *testing.T, m *manager.Process) {
+	stop, asked := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				if n == 0 {
+					asked <- errors.New("nothing was asked")
+				}
+				close(asked)
+				return
+			default:
+			}
+			if got, err := ask(t, m.Client(), http.MethodGet, m.URL()+"/metrics/slis", "", nil); err == nil && got.code != http.StatusOK {
+				asked <- fmt.Errorf("request %d is answered with %d: %s", n, got.code, got.body)
+				return
+			}
+		}
+	}()
+	before := m.Config().Serving.TLS.MinVersion
+	for _, version := range []string{"VersionTLS13", "VersionTLS12", "VersionTLS13", before} {
+		edit(t, m, func(c *manager.Config) { c.Serving.TLS.MinVersion = version })
+	}
+	close(stop)
+	if err := <-asked; err != nil {
+		t.Error(err)
+	}
 }
 
 // readable are the pages that are looked through for secrets.

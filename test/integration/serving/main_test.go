@@ -56,6 +56,7 @@ func TestEndpoint(t *testing.T) {
 	})
 
 	t.Run("who may read what", func(t *testing.T) { whoMayReadWhat(t, m, monitor, stranger) })
+	t.Run("clients stay known", func(t *testing.T) { clientsStayKnown(t, m) })
 	t.Run("no page shows a secret", func(t *testing.T) { noSecrets(t, m, monitor) })
 	t.Run("the status page in a browser", func(t *testing.T) { pageInBrowser(t, m, monitor) })
 	t.Run("standby is healthy", standbyIsHealthy)
