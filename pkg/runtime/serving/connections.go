@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 
@@ -20,16 +21,18 @@ const maxConnections = 500
 //
 //  1. There are never more than a limit.
 //  2. When one more comes, another one has to go: the oldest of the address that has the
-//     most. A client that floods the endpoint loses its own connections, and probes of a
-//     kubelet are still served.
-//  3. A connection on which the API server has authorized a request is not closed that way.
-//     If there are only such connections, the new one is refused.
+//     most, and of several such addresses the oldest of all. A client that floods the
+//     endpoint loses its own connections, and probes of a kubelet are still served. The
+//     addresses of an IPv6 network of 64 bits count as one: a client may have all of them.
+//  3. A connection on which somebody was served what only some may read is not closed that
+//     way (see strangers.trusting). If there are only such connections, the new one is refused.
 type connections struct {
 	limit   int
 	metrics *Metrics
 
 	mu        sync.Mutex
 	open      int
+	accepted  uint64             // so far
 	strangers map[string][]*conn // by address, oldest first
 }
 
@@ -38,6 +41,7 @@ type conn struct {
 	net.Conn
 	of      *connections
 	address string
+	number  uint64 // in the order of arrival
 
 	trusted atomic.Bool
 	gone    sync.Once
@@ -93,6 +97,8 @@ func (s *connections) makeRoom(c *conn) (victim *conn, ok bool) {
 		s.forgetLocked(victim)
 	}
 	s.open++
+	s.accepted++
+	c.number = s.accepted
 	s.metrics.connections.Inc()
 	s.strangers[c.address] = append(s.strangers[c.address], c)
 	return victim, true
@@ -102,7 +108,7 @@ func (s *connections) makeRoom(c *conn) (victim *conn, ok bool) {
 func (s *connections) heaviestLocked() *conn {
 	var most []*conn
 	for _, all := range s.strangers {
-		if len(all) > len(most) {
+		if len(all) > len(most) || len(all) == len(most) && all[0].number < most[0].number {
 			most = all
 		}
 	}
@@ -144,9 +150,9 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// trust records that the API server has authorized a request on the connection.
+// trust records that the connection is one of somebody whom the API server has authorized.
 func (c *conn) trust() {
-	if c == nil || c.trusted.Swap(true) {
+	if c.trusted.Swap(true) {
 		return
 	}
 	c.of.mu.Lock()
@@ -176,10 +182,17 @@ func connOf(ctx context.Context) *conn {
 	return c
 }
 
-// host is the address without the port.
+// networkBits is the length of the prefix of IPv6 addresses that one client may have all of.
+const networkBits = 64
+
+// host is the address without the port, or its network if it is one of IPv6.
 func host(a net.Addr) string {
-	if tcp, ok := a.(*net.TCPAddr); ok {
-		return tcp.IP.String()
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return a.String()
 	}
-	return a.String()
+	if address := tcp.AddrPort().Addr().Unmap(); address.Is6() && !address.IsLoopback() {
+		return netip.PrefixFrom(address.WithZone(""), networkBits).Masked().String()
+	}
+	return tcp.IP.String()
 }

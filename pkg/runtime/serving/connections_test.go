@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"fmt"
 	"net"
 	"testing"
 
@@ -41,6 +42,27 @@ func TestAFloodReplacesItsOwnConnections(t *testing.T) {
 	}
 	if s.count() != 4 || turnedAway(t, s.metrics, tooManyConnections) != 2 {
 		t.Errorf("%d connections, %v turned away, want 4 and 2", s.count(), turnedAway(t, s.metrics, tooManyConnections))
+	}
+}
+
+// A client may have every address of its network.
+func TestAFloodFromANetworkReplacesItsOwnConnections(t *testing.T) {
+	for what, flood := range map[string]func(n int) string{
+		"IPv6":                   func(n int) string { return fmt.Sprintf("2001:db8::%x", n+1) },
+		"older than the kubelet": func(n int) string { return fmt.Sprintf("10.1.0.%d", n+1) },
+	} {
+		s := newConnections(8, NewMetrics(metrics.NewKubeRegistry()))
+		for n := range 8 {
+			s.add(&pipe{from: flood(n)})
+		}
+		kubelet := &pipe{from: "2001:db8:0:1::1"}
+		s.add(kubelet)
+		for n := range 7 {
+			s.add(&pipe{from: flood(8 + n)})
+		}
+		if kubelet.closed {
+			t.Errorf("%s: the connection of the kubelet was closed", what)
+		}
 	}
 }
 

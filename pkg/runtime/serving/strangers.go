@@ -2,11 +2,15 @@ package serving
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 )
@@ -33,7 +37,7 @@ const (
 // strangers bounds what clients can cause that the API server has not authorized yet: each of
 // their requests may lead to questions to the API server and to a line in the log. Anonymous
 // requests for health cause none, and are not bounded. Neither are clients that have been
-// authorized on the same connection.
+// served, on the same connection, what only some may read.
 type strangers struct {
 	free    func(path string) bool // whether anybody may read the path
 	clock   clock.PassiveClock
@@ -119,16 +123,53 @@ func (s *strangers) end(address string) {
 	}
 }
 
-// trusting marks the connection of a request that gets here as one of somebody whom the API
-// server has authorized. It is called after authorization.
+// trusting marks the connection of whoever is served a page that only some may read as one of somebody whom the API
+// server has authorized. It is called after authentication and authorization. A request that is merely authorized proves
+// nothing: anybody may ask for /version, and every account for what is below /api, which are not served here.
 func (s *strangers) trusting(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.free(r.URL.Path) {
-			connOf(r.Context()).trust()
+		c := connOf(r.Context())
+		if c != nil && !s.free(r.URL.Path) && !anonymous(r) {
+			w = responsewriter.WrapForHTTP1Or2(&trustingWriter{ResponseWriter: w, conn: c})
 		}
 		next.ServeHTTP(w, r)
 	})
 }
+
+// anonymous reports whether nobody knows who a request is from.
+func anonymous(r *http.Request) bool {
+	by, ok := request.UserFrom(r.Context())
+	return !ok || slices.Contains(by.GetGroups(), user.AllUnauthenticated)
+}
+
+// trustingWriter trusts the connection of a request that is answered with something.
+type trustingWriter struct {
+	http.ResponseWriter
+	conn   *conn
+	headed bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *trustingWriter) WriteHeader(code int) {
+	if !w.headed && code >= http.StatusOK {
+		w.headed = true
+		if code < http.StatusBadRequest {
+			w.conn.trust()
+		}
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// Write implements http.ResponseWriter.
+func (w *trustingWriter) Write(body []byte) (int, error) {
+	if !w.headed {
+		w.WriteHeader(http.StatusOK)
+	}
+	return w.ResponseWriter.Write(body)
+}
+
+// Unwrap implements responsewriter.UserProvidedDecorator.
+func (w *trustingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func addressOf(r *http.Request, c *conn) string {
 	if c != nil {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/component-base/metrics"
 	clocktesting "k8s.io/utils/clock/testing"
 )
@@ -106,18 +108,36 @@ func TestWhoIsAuthorizedIsNotBounded(t *testing.T) {
 	s := newStrangers(freePaths([]string{"/healthz"}), clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), NewMetrics(metrics.NewKubeRegistry()))
 	all := newConnections(10, s.metrics)
 	c := all.add(&pipe{from: "10.0.0.1"})
-	h := s.admit(s.trusting(nothing))
-	ask := func(path string) int {
+	h := s.admit(s.trusting(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/version" {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = w.Write([]byte("ok"))
+	})))
+	ask := func(by user.Info, path string) int {
 		r := httptest.NewRequest(http.MethodGet, path, nil)
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), connKey{}, c)))
+		ctx := context.WithValue(r.Context(), connKey{}, c)
+		h.ServeHTTP(w, r.WithContext(request.WithUser(ctx, by)))
 		return w.Code
 	}
-	if ask("/healthz"); c.trusted.Load() {
-		t.Error("whoever reads health is trusted")
+	stranger := &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
+	monitor := &user.DefaultInfo{Name: "monitor", Groups: []string{user.AllAuthenticated}}
+	for what, not := range map[string]struct {
+		by   user.Info
+		path string
+	}{
+		"whoever reads health":                       {monitor, "/healthz"},
+		"nobody in particular, whatever he may read": {stranger, "/metrics"},
+		"whoever may read what is not served":        {monitor, "/version"},
+	} {
+		if ask(not.by, not.path); c.trusted.Load() {
+			t.Errorf("%s is trusted", what)
+		}
 	}
 	for range 3 * strangerBurst {
-		if got := ask("/metrics"); got != http.StatusOK {
+		if got := ask(monitor, "/metrics"); got != http.StatusOK {
 			t.Fatalf("answered with %d", got)
 		}
 	}
