@@ -16,7 +16,8 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// reconcileAccount deletes the token Secrets of a deleted account.
+// reconcileAccount deletes the token Secrets of a deleted account. Those that name no UID belong to whichever account has
+// the name now: whether there is one, is found out for each of them.
 func (c *tokenController) reconcileAccount(ctx context.Context, k key) error {
 	account, err := c.cachedAccount(k.namespace, k.name, k.uid)
 	if err != nil || account != nil {
@@ -29,7 +30,11 @@ func (c *tokenController) reconcileAccount(ctx context.Context, k key) error {
 	}
 	var failures []error
 	for _, secret := range tokensOf(k.account(), secrets) {
-		failures = append(failures, c.deleteSecret(ctx, k, secret.Name, secret.UID))
+		if of := secretKey(secret); of.accountUID != k.uid {
+			c.loop.Add(of)
+			continue
+		}
+		failures = append(failures, c.deleteSecret(ctx, k, secret))
 	}
 	return errors.Join(failures...)
 }

@@ -11,9 +11,11 @@
 //  3. A Secret whose account does not exist is deleted. Only a live read proves that: the cache
 //     of accounts may be older than that of Secrets.
 //  4. When a Secret has been deleted, its name is removed from the secrets of its account.
-//  5. When an account has been deleted, all its token Secrets are deleted.
-//  6. Deletes carry the UID, updates the UID and the resource version that was read. A conflict
-//     means that the event of a newer state will follow.
+//  5. When an account has been deleted, all its token Secrets are deleted. Of those that name
+//     only its name, rule 3 decides.
+//  6. What a Secret names may change while a key waits. A key that is not that of the cached
+//     Secret is dropped, and deletes and updates carry the resource version that was read. A
+//     conflict means that the event of a newer state will follow.
 //  7. A key that keeps failing is dropped after ten retries, until its next event.
 //  8. Rule 4 holds across instances: the known Secrets are handed over, and the successor
 //     reconciles those that were deleted in between.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
 )
@@ -104,10 +106,10 @@ func TestReconcileRequests(t *testing.T) {
 		"SAT-20, SAT-30: account gone: its secrets are deleted, others stay": {
 			accountKey(account("sa", "u1")),
 			objects(full("u1"), secret("t", "", withData("ca", "ns", "t")), secret("u", "u2"), other), nil,
-			[]string{"delete secrets s", "delete secrets t"}},
-		"SAT-30, SAT-55: account recreated: secrets without a UID go with the old one": {
+			[]string{"delete secrets s"}},
+		"SAT-30, SAT-28: account recreated: the secrets of the old one go": {
 			accountKey(account("sa", "u1")), objects(account("sa", "u2"), full("u1"), secret("t", ""), secret("u", "u2")), nil,
-			[]string{"delete secrets s", "delete secrets t"}},
+			[]string{"delete secrets s"}},
 
 		"SAT-34: secret complete": {
 			secretKey(full("u1")), objects(account("sa", "u1"), full("u1")), nil, []string{}},
@@ -149,10 +151,15 @@ func TestReconcileRequests(t *testing.T) {
 		"SAT-32: secret gone, no UID named": {
 			secretKey(full("")), objects(account("sa", "u2", "s")), nil,
 			[]string{"get serviceaccounts sa", "get secrets s", "update serviceaccounts sa"}},
-		"secret replaced under its name": {
+		"SAT-56, SAT-76: secret replaced under its name": {
 			key{kind: secretKind, namespace: "ns", name: "s", uid: "old", accountName: "sa", accountUID: "u1"},
 			objects(account("sa", "u1", "s"), full("u1")), nil,
-			[]string{"get serviceaccounts sa", "get secrets s", "update serviceaccounts sa"}},
+			[]string{"get serviceaccounts sa", "get secrets s"}},
+		"SAT-60, SAT-82: secret names another account by now": {
+			secretKey(secret("s", "", func(s *corev1.Secret) { s.Annotations[corev1.ServiceAccountNameKey] = "typo" })),
+			objects(account("sa", "u1"), secret("s", "")), nil, []string{}},
+		"SAT-82: secret names the account without its former UID by now": {
+			secretKey(full("u1")), objects(account("sa", "u2"), secret("s", "")), nil, []string{}},
 		"SAT-24: invalid key": {
 			secretKey(secret("s", "", func(s *corev1.Secret) { s.Annotations = nil })), objects(secret("s", "")), nil, []string{}},
 	} {
@@ -167,9 +174,9 @@ func TestReconcileRequests(t *testing.T) {
 			}
 			for _, action := range env.Fake.Actions() {
 				if d, ok := action.(clienttesting.DeleteActionImpl); ok {
-					want := types.UID(d.Name + "-uid")
-					if p := d.DeleteOptions.Preconditions; p == nil || p.UID == nil || *p.UID != want {
-						t.Errorf("delete of %s has preconditions %v, want UID %s", d.Name, p, want)
+					uid, version := types.UID(d.Name+"-uid"), "1"
+					if diff := cmp.Diff(&metav1.Preconditions{UID: &uid, ResourceVersion: &version}, d.DeleteOptions.Preconditions); diff != "" {
+						t.Errorf("preconditions of deleting %s (-want +got):\n%s", d.Name, diff)
 					}
 				}
 			}
@@ -292,6 +299,64 @@ func TestDeletesOfADeadAccountAreAllAttempted(t *testing.T) {
 	}
 	if got := requests(env); len(got) != 3 {
 		t.Errorf("requests = %v, want three deletes", got)
+	}
+}
+
+// An account is deleted and created again, with a Secret that names it without a UID, while the namespace is paused. What
+// was held is worked off afterwards. Pins SAT-83.
+func TestAnAccountIsCreatedAgainDuringAPause(t *testing.T) {
+	for name, tc := range map[string]struct {
+		again bool
+		want  string
+	}{
+		"it is there": {true, "update secrets s"},
+		"it is gone":  {false, "delete secrets s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cached := objects(secret("s", ""))
+			if tc.again {
+				cached = append(cached, account("sa", "u2"))
+			}
+			env, c := start(t, cached)
+			c.accountUpdated(account("sa", "u1"), account("sa", "u2"))
+			env.Run(t, c)
+			env.AwaitIdle(t)
+			if !slices.Contains(requests(env), tc.want) {
+				t.Errorf("requests = %v, want %s", requests(env), tc.want)
+			}
+			if n := len(writesOf(env)); n != 1 {
+				t.Errorf("%d writes, want one: %v", n, requests(env))
+			}
+		})
+	}
+}
+
+// writesOf are the requests that change something.
+func writesOf(env *controllertest.Env) []string {
+	return slices.DeleteFunc(requests(env), func(request string) bool { return strings.HasPrefix(request, "get ") })
+}
+
+// A reference could not be removed: the next instance tries again, or the end of the pause. Pins SAT-84.
+func TestAReferenceThatStaysIsNotForgotten(t *testing.T) {
+	for name, tc := range map[string]struct {
+		refusal error
+		held    bool
+	}{
+		"the lease was lost":      {errors.New("fenced"), false},
+		"the namespace is paused": {&controller.PausedError{Namespace: testNamespace}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := start(t, objects(account("sa", "u1", "s")))
+			refuse(env, "update", "serviceaccounts", tc.refusal)
+			k := secretKey(secret("s", "u1"))
+			c.known.add(k)
+			if err := c.reconcile(env.Context(), k); len(controller.PausedIn(err)) > 0 != tc.held {
+				t.Errorf("reconcile = %v, want to be held: %v", err, tc.held)
+			}
+			if diff := cmp.Diff(handover{secrets: []key{k}}, c.HandOver(), cmp.AllowUnexported(handover{}, key{})); diff != "" {
+				t.Errorf("handed over (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -45,12 +45,12 @@ func (c *tokenController) tryRemoveReference(ctx context.Context, k key) error {
 	if changed == nil {
 		return nil
 	}
-	// So far only a cache shows that the Secret was deleted.
-	secret, err := c.Client.CoreV1().Secrets(k.namespace).Get(ctx, k.name, metav1.GetOptions{})
+	// So far only a cache shows that the Secret was deleted. A reference to another one of its name is one to that.
+	_, err = c.Client.CoreV1().Secrets(k.namespace).Get(ctx, k.name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("reading secret %s/%s: %w", k.namespace, k.name, err)
 	}
-	if err == nil && secret.UID == k.uid {
+	if err == nil {
 		return nil
 	}
 	_, err = c.Client.CoreV1().ServiceAccounts(k.namespace).Update(ctx, changed, metav1.UpdateOptions{})

@@ -7,9 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -22,12 +22,15 @@ func (c *tokenController) reconcileSecret(ctx context.Context, k key) error {
 	if secret == nil || secret.UID != k.uid {
 		return c.reconcileAbsentSecret(ctx, k)
 	}
+	if secretKey(secret) != k {
+		return nil // it names another account than when the key was queued, and the event of that queued another key
+	}
 	account, err := c.findAccount(ctx, k)
 	if err != nil {
 		return err
 	}
 	if account == nil {
-		return c.deleteSecret(ctx, k, k.name, k.uid)
+		return c.deleteSecret(ctx, k, secret)
 	}
 	return c.populate(ctx, k, account, secret)
 }
@@ -59,19 +62,23 @@ func (c *tokenController) reconcileAbsentSecret(ctx context.Context, k key) erro
 		// What was interrupted is left to the successor.
 		return context.Cause(ctx)
 	}
+	if len(controller.PausedIn(err)) > 0 {
+		return err
+	}
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to remove the reference to a deleted secret", "key", k)
+		klog.FromContext(ctx).Error(err, "Failed to remove the reference to a deleted secret, the next instance will try again", "key", k)
+		return nil
 	}
 	c.known.remove(k.uid)
 	return nil
 }
 
-// deleteSecret deletes one incarnation of a Secret in the namespace of a key.
-func (c *tokenController) deleteSecret(ctx context.Context, k key, name string, uid types.UID) error {
-	err := c.Client.CoreV1().Secrets(k.namespace).Delete(ctx, name, metav1.DeleteOptions{
-		Preconditions: metav1.NewUIDPreconditions(string(uid)),
+// deleteSecret deletes a Secret as it was read: what it names decided about it.
+func (c *tokenController) deleteSecret(ctx context.Context, k key, secret *corev1.Secret) error {
+	err := c.Client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion},
 	})
-	return c.concluded(k, "deleting", name, err)
+	return c.concluded(k, "deleting", secret.Name, err)
 }
 
 // concluded returns the error of a write of a Secret for a key. One that is gone was written, and so was one that has
