@@ -89,7 +89,7 @@ func (c *collector) considerCached(ctx context.Context, n *node, s state) (settl
 	if apierrors.IsConflict(err) {
 		return false, nil
 	}
-	return true, c.settle(ctx, n, err)
+	return true, c.settle(ctx, at, n, err)
 }
 
 // considerUnwatched decides about an object that no informer shows, from a live read alone.
@@ -127,15 +127,15 @@ func (c *collector) find(ctx context.Context, n *node, s state) (location, *meta
 	}
 	item, err := c.read(ctx, at, n.uid)
 	if err == nil && item == nil {
-		err = c.gone(ctx, n)
+		err = c.gone(ctx, at, n)
 	}
 	return at, item, err
 }
 
 // decide acts on an object as its owners, as just read, require.
 func (c *collector) decide(ctx context.Context, at location, n *node, s state, item *metav1.PartialObjectMetadata) error {
-	if len(item.OwnerReferences) == 0 {
-		return nil
+	if len(item.OwnerReferences) == 0 || item.DeletionTimestamp != nil {
+		return nil // who deletes it has said what is to become of its dependents
 	}
 	o, err := c.classify(ctx, n.identity, item.OwnerReferences)
 	if err != nil {
@@ -146,29 +146,46 @@ func (c *collector) decide(ctx context.Context, at location, n *node, s state, i
 	switch v.action {
 	case disown:
 		logger.V(2).Info("Removing owners that are gone or being deleted", "object", n.identity, "owners", v.disowned)
-		return c.settle(ctx, n, c.disown(ctx, at, n, v.disowned))
+		return c.settle(ctx, at, n, c.disown(ctx, at, n, v.disowned))
 	case unblock:
-		if item, err = c.unblock(ctx, at, n, item); err != nil {
-			return c.settle(ctx, n, err)
+		if item, err = c.unblock(ctx, at, item); err != nil {
+			return c.settle(ctx, at, n, err)
 		}
-		return c.settle(ctx, n, c.deleteUnchanged(ctx, at, item, v.policy))
+		return c.settle(ctx, at, n, c.deleteUnchanged(ctx, at, item, v.policy))
 	case discard:
-		return c.settle(ctx, n, c.deleteUnchanged(ctx, at, item, v.policy))
+		return c.settle(ctx, at, n, c.deleteUnchanged(ctx, at, item, v.policy))
 	}
 	return nil
 }
 
-// settle turns the NotFound error of a write into errGone.
-func (c *collector) settle(ctx context.Context, n *node, err error) error {
-	if apierrors.IsNotFound(err) {
-		return c.gone(ctx, n)
+// settle turns the NotFound error of a write into errGone if the object is indeed gone: an admission webhook can refuse
+// a write with such an error.
+func (c *collector) settle(ctx context.Context, at location, n *node, err error) error {
+	if err = c.confirm(ctx, at, n, err); errors.Is(err, errGone) {
+		return c.gone(ctx, at, n)
 	}
 	return err
 }
 
-// gone records in the graph that there is no object with the identity of a node.
-func (c *collector) gone(ctx context.Context, n *node) error {
-	c.apply(ctx, &change{kind: absent, identity: n.identity})
+// confirm returns errGone for the NotFound error of a write if a live read shows that there is no object of a node.
+func (c *collector) confirm(ctx context.Context, at location, n *node, err error) error {
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	switch item, failed := c.read(ctx, at, n.uid); {
+	case failed != nil:
+		return failed
+	case item != nil:
+		return err
+	}
+	return errGone
+}
+
+// gone records in the graph that there is no object of a node where it was looked for.
+func (c *collector) gone(ctx context.Context, at location, n *node) error {
+	id := n.identity
+	id.namespace = at.namespace // that of a virtual node is a guess: its kind may have none
+	c.apply(ctx, &change{kind: absent, identity: id})
 	return errGone
 }
 
@@ -202,20 +219,22 @@ func (c *collector) deleteIf(ctx context.Context, at location, preconditions met
 	return nil
 }
 
-// deleteUnchanged deletes an object if its owners have not changed since they were read. Other
-// changes do not prevent that, or an object that is updated all the time would never be
+// deleteUnchanged deletes an object if its owners have not changed since they were read, nor what is to become of its
+// dependents. Other changes do not prevent that, or an object that is updated all the time would never be
 // deleted: see kubernetes/kubernetes#114603.
 func (c *collector) deleteUnchanged(ctx context.Context, at location, item *metav1.PartialObjectMetadata, policy metav1.DeletionPropagation) error {
 	conflict := c.delete(ctx, at, item, policy)
 	if !apierrors.IsConflict(conflict) {
 		return conflict
 	}
-	now, err := c.at(at).Get(ctx, at.name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	now, err := c.read(ctx, at, item.UID)
+	switch {
+	case err != nil:
 		return err
-	}
-	if err != nil || now.UID != item.UID || now.ResourceVersion == item.ResourceVersion ||
-		!sameReferences(now.OwnerReferences, item.OwnerReferences) {
+	case now == nil:
+		return apierrors.NewNotFound(at.resource.GroupResource(), at.name)
+	case now.ResourceVersion == item.ResourceVersion || now.DeletionTimestamp != nil ||
+		policyOf(now.Finalizers) != policyOf(item.Finalizers) || !sameReferences(now.OwnerReferences, item.OwnerReferences):
 		return conflict
 	}
 	return c.deleteIf(ctx, at, metav1.Preconditions{UID: &item.UID}, policy)

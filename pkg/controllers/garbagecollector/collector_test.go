@@ -159,14 +159,17 @@ func TestAttempt(t *testing.T) {
 	}
 	claim := owner("ConfigMap", "parent")
 	anew := func(m *metav1.ObjectMeta) { m.UID = "anew" }
+	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "child")
+	unsupported := apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", schema.GroupResource{}, "", "", 0, false)
 	for name, c := range map[string]struct {
-		server  []runtime.Object
-		graph   []*change
-		attempt string
-		fail    map[string]error // by verb and resource
-		writes  []string
-		retried bool // as expected
-		failed  bool // with an error
+		server   []runtime.Object
+		graph    []*change
+		attempt  string
+		fail     map[string]error // by verb and resource
+		vanishes bool             // when it is deleted
+		writes   []string
+		retried  bool // as expected
+		failed   bool // with an error
 	}{
 		"GC-44e: no owners":                    {server: []runtime.Object{child()}, graph: []*change{added(secrets, child())}},
 		"GC-44g: a live owner":                 {server: []runtime.Object{child(claim), parent()}, graph: []*change{added(secrets, child(claim))}},
@@ -187,9 +190,28 @@ func TestAttempt(t *testing.T) {
 			retried: true,
 		},
 		"GC-44j: gone when it is deleted": {
-			server: []runtime.Object{child(claim)}, graph: []*change{added(secrets, child(claim))},
-			fail:   map[string]error{"delete secrets": apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "child")},
+			server: []runtime.Object{child(claim)}, graph: []*change{added(secrets, child(claim))}, vanishes: true,
+			fail:   map[string]error{"delete secrets": missing},
 			writes: []string{"delete child Background child@1"},
+		},
+		"GC-101: a webhook refuses its deletion as if it did not exist": {
+			server: []runtime.Object{child(claim)}, graph: []*change{added(secrets, child(claim)), added(secrets, object("a", "grandchild", owner("Secret", "child")))},
+			fail:   map[string]error{"delete secrets": missing},
+			writes: []string{"delete child Background child@1"}, failed: true,
+		},
+		"GC-101: a webhook refuses to remove an owner": {
+			server: []runtime.Object{child(claim, owner("ConfigMap", "other")), parent()}, graph: []*change{added(secrets, child(claim, owner("ConfigMap", "other")))},
+			fail:   map[string]error{"patch secrets": missing},
+			writes: []string{`patch child {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"other"}],"uid":"child"}}`}, failed: true,
+		},
+		"GC-101: a webhook refuses to release an owner": {
+			server: []runtime.Object{parent(deleted(foreground))}, graph: []*change{added(configMaps, parent(deleted(foreground)))}, attempt: "parent",
+			fail:   map[string]error{"patch configmaps": missing},
+			writes: []string{`patch parent {"metadata":{"finalizers":null,"resourceVersion":"1"}}`}, failed: true,
+		},
+		"GC-102: being deleted by somebody else, with dependents": {
+			server: []runtime.Object{child(claim, deleted(orphan)), parent(deleted(foreground))},
+			graph:  []*change{added(secrets, child(claim)), added(secrets, object("a", "grandchild", owner("Secret", "child")))},
 		},
 		"GC-44g, GC-49: one of two owners is gone": {
 			server: []runtime.Object{child(claim, owner("ConfigMap", "other")), parent()}, graph: []*change{added(secrets, child(claim, owner("ConfigMap", "other")))},
@@ -197,7 +219,7 @@ func TestAttempt(t *testing.T) {
 		},
 		"GC-50: no strategic merge patches": {
 			server: []runtime.Object{child(claim, owner("ConfigMap", "other")), parent()}, graph: []*change{added(secrets, child(claim, owner("ConfigMap", "other")))},
-			fail: map[string]error{"patch secrets": apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", schema.GroupResource{}, "", "", 0, false)},
+			fail: map[string]error{"patch secrets": unsupported},
 			writes: []string{
 				`patch child {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"other"}],"uid":"child"}}`,
 				`patch child {"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"parent","uid":"parent"}],"resourceVersion":"1"}}`,
@@ -212,7 +234,26 @@ func TestAttempt(t *testing.T) {
 			server: []runtime.Object{child(owner("ConfigMap", "parent", blocking)), parent(deleted(foreground))},
 			graph:  []*change{added(secrets, child(owner("ConfigMap", "parent", blocking))), added(configMaps, parent(deleted(foreground), owner("Secret", "child")))},
 			writes: []string{
-				`patch child {"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"parent","uid":"parent","blockOwnerDeletion":false}],"uid":"child"}}`,
+				`patch child {"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"parent","uid":"parent","blockOwnerDeletion":false}],"resourceVersion":"1","uid":"child"}}`,
+				"delete child Foreground child@1",
+			},
+		},
+		"GC-100: a cycle that changes meanwhile": {
+			server: []runtime.Object{child(owner("ConfigMap", "parent", blocking)), parent(deleted(foreground))},
+			graph:  []*change{added(secrets, child(owner("ConfigMap", "parent", blocking))), added(configMaps, parent(deleted(foreground), owner("Secret", "child")))},
+			fail:   map[string]error{"patch secrets": apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, "child", errors.New("changed"))},
+			writes: []string{
+				`patch child {"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"parent","uid":"parent","blockOwnerDeletion":false}],"resourceVersion":"1","uid":"child"}}`,
+			},
+			failed: true,
+		},
+		"GC-100: a cycle without strategic merge patches": {
+			server: []runtime.Object{child(owner("ConfigMap", "parent", blocking)), parent(deleted(foreground))},
+			graph:  []*change{added(secrets, child(owner("ConfigMap", "parent", blocking))), added(configMaps, parent(deleted(foreground), owner("Secret", "child")))},
+			fail:   map[string]error{"patch secrets": unsupported},
+			writes: []string{
+				`patch child {"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"parent","uid":"parent","blockOwnerDeletion":false}],"resourceVersion":"1","uid":"child"}}`,
+				`patch child {"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"parent","uid":"parent","blockOwnerDeletion":false}],"resourceVersion":"1"}}`,
 				"delete child Foreground child@1",
 			},
 		},
@@ -245,6 +286,9 @@ func TestAttempt(t *testing.T) {
 				w.server.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 					failing := first || verb != "patch"
 					first = false
+					if c.vanishes {
+						_ = w.server.Tracker().Delete(secrets.resource, "a", "child")
+					}
 					return failing, nil, err
 				})
 			}
@@ -258,6 +302,9 @@ func TestAttempt(t *testing.T) {
 			if c.retried != (err != nil && reconcile.IsRequeue(err)) || c.failed != (err != nil && !reconcile.IsRequeue(err)) {
 				t.Errorf("the outcome is %v", err)
 			}
+			if c.failed && w.node(c.attempt) == nil {
+				t.Error("it is not in the graph any more")
+			}
 			if got := w.writes(); !slices.Equal(got, c.writes) {
 				t.Errorf("the writes are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(c.writes, "\n"))
 			}
@@ -265,8 +312,8 @@ func TestAttempt(t *testing.T) {
 	}
 }
 
-// TestConflictOnDelete repeats a delete only if the owners are those that were judged.
-// Pins GC-53 and GC-86.
+// TestConflictOnDelete repeats a delete only if the owners are those that were judged, and its dependents are to become
+// what they were to. Pins GC-53, GC-86 and GC-102.
 func TestConflictOnDelete(t *testing.T) {
 	child := typed(secrets, object("a", "child", owner("ConfigMap", "parent")))
 	newer := func(edits ...func(*metav1.ObjectMeta)) *metav1.PartialObjectMetadata {
@@ -279,7 +326,10 @@ func TestConflictOnDelete(t *testing.T) {
 	}{
 		"other changes":      {newer(owner("ConfigMap", "parent")), []string{"delete child Background child@1", "delete child Background child"}, false},
 		"an owner was added": {newer(owner("ConfigMap", "parent"), owner("ConfigMap", "new")), []string{"delete child Background child@1"}, true},
-		"no change at all":   {child, []string{"delete child Background child@1"}, true},
+		"it is deleted":      {newer(owner("ConfigMap", "parent"), deleted(orphan)), []string{"delete child Background child@1"}, true},
+		"another policy": {newer(owner("ConfigMap", "parent"), func(m *metav1.ObjectMeta) { m.Finalizers = []string{orphan} }),
+			[]string{"delete child Background child@1"}, true},
+		"no change at all": {child, []string{"delete child Background child@1"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, child)
@@ -306,8 +356,50 @@ func TestConflictOnDelete(t *testing.T) {
 	}
 }
 
-// Pins GC-54.
+// TestKindsThatGoDuringADeletion say nothing about the object. Pins GC-91.
+func TestKindsThatGoDuringADeletion(t *testing.T) {
+	child := typed(secrets, object("a", "child", owner("ConfigMap", "parent")))
+	w := newWorld(t, child)
+	w.graph.apply(added(secrets, child))
+	w.server.PrependReactor("delete", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		w.server.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", "404 page not found", 0, true)
+		})
+		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, "child", errors.New("changed"))
+	})
+	if err := w.attemptToDelete(t.Context(), w.node("child")); !reconcile.IsRequeue(err) || w.node("child") == nil {
+		t.Errorf("the outcome is %v, and the graph has %v", err, w.node("child"))
+	}
+}
+
+// TestAnOwnerOfNoNamespaceIsLookedUpOnce for dependents of all namespaces. Pins GC-103.
+func TestAnOwnerOfNoNamespaceIsLookedUpOnce(t *testing.T) {
+	w := newWorld(t)
+	for _, namespace := range []string{"a", "b"} {
+		w.graph.apply(added(secrets, typed(secrets, object(namespace, "child-"+namespace, owner("Node", "parent")))))
+	}
+	if err := w.attemptToDelete(t.Context(), w.node("parent")); err != nil {
+		t.Fatal(err)
+	}
+	if left := w.node("parent"); left != nil {
+		t.Errorf("it is looked up again as %s", left)
+	}
+	if depth := w.attempt.loop.Inspect().Depth; depth != 2 {
+		t.Errorf("%d dependents are examined, want 2", depth)
+	}
+}
+
+// Pins GC-54 and GC-101.
 func TestOrphaning(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"an error": errors.New("boom"),
+		"a webhook says that the dependent does not exist": apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "child"),
+	} {
+		t.Run(name, func(t *testing.T) { testOrphaning(t, refusal) })
+	}
+}
+
+func testOrphaning(t *testing.T, refusal error) {
 	parent := typed(configMaps, object("a", "parent", deleted(orphan)))
 	child := typed(secrets, object("a", "child", owner("ConfigMap", "parent")))
 	lostChild := object("a", "lost", owner("ConfigMap", "parent"))
@@ -318,7 +410,7 @@ func TestOrphaning(t *testing.T) {
 	fails := true
 	w.server.PrependReactor("patch", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		if name := a.(clienttesting.PatchAction).GetName(); name == "child" && fails {
-			return true, nil, errors.New("boom")
+			return true, nil, refusal
 		}
 		return false, nil, nil
 	})
@@ -362,12 +454,15 @@ func TestFinalizersAreRemovedWithoutARead(t *testing.T) {
 	}{
 		"the cache is up to date": {nil, []string{"patch"}},
 		"the cache is behind":     {conflict, []string{"patch", "get", "patch"}},
-		"it is gone":              {apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "parent"), []string{"patch"}},
+		"it is gone":              {apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "parent"), []string{"patch", "get"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, typed(configMaps, object("a", "parent", deleted("x", foreground))))
 			var refused atomic.Bool
 			w.server.PrependReactor("patch", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+				if apierrors.IsNotFound(tc.first) {
+					_ = w.server.Tracker().Delete(configMaps.resource, "a", "parent")
+				}
 				return tc.first != nil && refused.CompareAndSwap(false, true), nil, tc.first
 			})
 			w.env.Run(t, w.collector)

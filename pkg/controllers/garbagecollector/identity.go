@@ -35,6 +35,15 @@ func (i identity) matches(ref metav1.OwnerReference) bool {
 	return i == claimed(ref, i.namespace)
 }
 
+// covers reports whether the absence of an object with the identity is that of one with the other identity: without a
+// namespace, its kind has none, whatever the other one claims.
+func (i identity) covers(other identity) bool {
+	if i.namespace == "" {
+		other.namespace = ""
+	}
+	return i == other
+}
+
 // elsewhere reports whether the identity is in a namespace other than that of a dependent,
 // which it therefore cannot own.
 func (i identity) elsewhere(dependent identity) bool {

@@ -65,8 +65,8 @@ func (c *collector) release(ctx context.Context, dependent *node, owner types.UI
 	if err != nil {
 		return err
 	}
-	err = c.disown(ctx, at, dependent, []types.UID{owner})
-	if apierrors.IsNotFound(err) {
+	err = c.confirm(ctx, at, dependent, c.disown(ctx, at, dependent, []types.UID{owner}))
+	if errors.Is(err, errGone) {
 		return nil
 	}
 	return err
@@ -80,7 +80,7 @@ func (c *collector) removeFinalizer(ctx context.Context, n *node, s state, final
 		return err
 	}
 	if object, found := c.monitors.cached(s.resource, n.identity); found && slices.Contains(object.GetFinalizers(), finalizer) {
-		if err := c.dropFinalizer(ctx, at, object, finalizer); !apierrors.IsConflict(err) {
+		if err := c.dropFinalizer(ctx, at, n, object, finalizer); !apierrors.IsConflict(err) {
 			return err
 		}
 	}
@@ -89,7 +89,7 @@ func (c *collector) removeFinalizer(ctx context.Context, n *node, s state, final
 		if err != nil || object == nil || !slices.Contains(object.Finalizers, finalizer) {
 			return err
 		}
-		return c.dropFinalizer(ctx, at, object, finalizer)
+		return c.dropFinalizer(ctx, at, n, object, finalizer)
 	})
 	if apierrors.IsConflict(err) {
 		return fmt.Errorf("updateMaxRetries(%d) has reached. The garbage collector will retry later for owner %s", finalizerRetries().Steps, n)
@@ -98,9 +98,9 @@ func (c *collector) removeFinalizer(ctx context.Context, n *node, s state, final
 }
 
 // dropFinalizer removes a finalizer from an object that has not changed since it was read.
-func (c *collector) dropFinalizer(ctx context.Context, at location, object metav1.Object, finalizer string) error {
+func (c *collector) dropFinalizer(ctx context.Context, at location, n *node, object metav1.Object, finalizer string) error {
 	_, err := c.patch(ctx, at, types.MergePatchType, finalizersMerge(object, finalizer))
-	if apierrors.IsNotFound(err) {
+	if err = c.confirm(ctx, at, n, err); errors.Is(err, errGone) {
 		return nil
 	}
 	return err

@@ -55,12 +55,12 @@ func TestPatches(t *testing.T) {
 	blocks[0].BlockOwnerDeletion = ptr.To(true)
 	held := object("a", "x", deleted("f", foreground))
 	for want, got := range map[string][]byte{
-		`{"metadata":{"ownerReferences":[{"$patch":"delete","uid":"a"},{"$patch":"delete","uid":"b"}],"uid":"x"}}`:                            disownStrategic("x", []types.UID{"a", "b"}),
-		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"a","uid":"a","blockOwnerDeletion":false}],"uid":"x"}}`: unblockStrategic("x", blocks),
-		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"b","uid":"b"}],"resourceVersion":"7"}}`:                ownersMerge("7", withoutOwners(blocks, []types.UID{"a"})),
-		`{"metadata":{"ownerReferences":null,"resourceVersion":"8"}}`:                                                                         ownersMerge("8", withoutOwners(blocks, []types.UID{"a", "b"})),
-		`{"metadata":{"finalizers":["f"],"resourceVersion":"1"}}`:                                                                             finalizersMerge(held, foreground),
-		`{"metadata":{"finalizers":null,"resourceVersion":"1"}}`:                                                                              finalizersMerge(object("a", "x", deleted(orphan)), orphan),
+		`{"metadata":{"ownerReferences":[{"$patch":"delete","uid":"a"},{"$patch":"delete","uid":"b"}],"uid":"x"}}`:                                                  disownStrategic("x", []types.UID{"a", "b"}),
+		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"a","uid":"a","blockOwnerDeletion":false}],"resourceVersion":"7","uid":"x"}}`: unblockStrategic(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "x", ResourceVersion: "7", OwnerReferences: blocks}}),
+		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"b","uid":"b"}],"resourceVersion":"7"}}`:                                      ownersMerge("7", withoutOwners(blocks, []types.UID{"a"})),
+		`{"metadata":{"ownerReferences":null,"resourceVersion":"8"}}`:                                                                                               ownersMerge("8", withoutOwners(blocks, []types.UID{"a", "b"})),
+		`{"metadata":{"finalizers":["f"],"resourceVersion":"1"}}`:                                                                                                   finalizersMerge(held, foreground),
+		`{"metadata":{"finalizers":null,"resourceVersion":"1"}}`:                                                                                                    finalizersMerge(object("a", "x", deleted(orphan)), orphan),
 	} {
 		if string(got) != want {
 			t.Errorf("got  %s\nwant %s", got, want)

@@ -42,15 +42,16 @@ func disownStrategic(object types.UID, owners []types.UID) []byte {
 	return metadataPatch(map[string]any{"uid": object, "ownerReferences": refs})
 }
 
-// unblockStrategic returns the patch that resets blockOwnerDeletion of blocking references.
-func unblockStrategic(object types.UID, refs []metav1.OwnerReference) []byte {
+// unblockStrategic returns the patch that resets blockOwnerDeletion of blocking references. The UID and the resource
+// version of the object are preconditions: what deletes it then knows all of its owners.
+func unblockStrategic(item *metav1.PartialObjectMetadata) []byte {
 	var blocking []metav1.OwnerReference
-	for _, ref := range refs {
+	for _, ref := range item.OwnerReferences {
 		if ptr.Deref(ref.BlockOwnerDeletion, false) {
 			blocking = append(blocking, ref)
 		}
 	}
-	return metadataPatch(map[string]any{"uid": object, "ownerReferences": unblocked(blocking)})
+	return metadataPatch(map[string]any{"uid": item.UID, "resourceVersion": item.ResourceVersion, "ownerReferences": unblocked(blocking)})
 }
 
 // ownersMerge returns the merge patch that replaces the list of owners, with the resource
@@ -77,50 +78,57 @@ func withoutOwners(refs []metav1.OwnerReference, owners []types.UID) []metav1.Ow
 	})
 }
 
-// disown removes owners from an object.
+// disown removes owners from an object. The merge patch is based on the cached references, or on the live ones if the
+// cache is stale.
 func (c *collector) disown(ctx context.Context, at location, n *node, owners []types.UID) error {
-	_, err := c.patchOwners(ctx, at, n, disownStrategic(n.uid, owners), func(refs []metav1.OwnerReference) []metav1.OwnerReference {
-		return withoutOwners(refs, owners)
-	})
-	return err
-}
-
-// unblock resets blockOwnerDeletion in all references of an object, and returns the patched
-// object.
-func (c *collector) unblock(ctx context.Context, at location, n *node, item *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, error) {
-	if !slices.ContainsFunc(item.OwnerReferences, func(ref metav1.OwnerReference) bool { return ptr.Deref(ref.BlockOwnerDeletion, false) }) {
-		return item, nil
+	_, supported, err := c.patchStrategically(ctx, at, disownStrategic(n.uid, owners))
+	if supported {
+		return err
 	}
-	return c.patchOwners(ctx, at, n, unblockStrategic(n.uid, item.OwnerReferences), unblocked)
-}
-
-// patchOwners sends a strategic merge patch, or a merge patch to resources that do not support
-// it. The latter is based on the cached references, or on the live ones if the cache is stale.
-func (c *collector) patchOwners(ctx context.Context, at location, n *node, strategic []byte, change func([]metav1.OwnerReference) []metav1.OwnerReference) (*metav1.PartialObjectMetadata, error) {
-	if !c.mergeOnly.has(at.resource) {
-		object, err := c.patch(ctx, at, types.StrategicMergePatchType, strategic)
-		if !apierrors.IsUnsupportedMediaType(err) {
-			return object, err
-		}
-		c.mergeOnly.add(at.resource)
-	}
-	merge := func(object metav1.Object) (*metav1.PartialObjectMetadata, error) {
-		patch := ownersMerge(object.GetResourceVersion(), change(object.GetOwnerReferences()))
-		return c.patch(ctx, at, types.MergePatchType, patch)
+	merge := func(object metav1.Object) error {
+		patch := ownersMerge(object.GetResourceVersion(), withoutOwners(object.GetOwnerReferences(), owners))
+		_, err := c.patch(ctx, at, types.MergePatchType, patch)
+		return err
 	}
 	if cached, found := c.monitors.cached(at.resource, n.identity); found {
-		if object, err := merge(cached); !apierrors.IsConflict(err) {
-			return object, err
+		if err := merge(cached); !apierrors.IsConflict(err) {
+			return err
 		}
 	}
 	object, err := c.read(ctx, at, n.uid)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if object == nil {
-		return nil, apierrors.NewNotFound(at.resource.GroupResource(), at.name)
+		return apierrors.NewNotFound(at.resource.GroupResource(), at.name)
 	}
 	return merge(object)
+}
+
+// unblock resets blockOwnerDeletion in all references of an object, if it has not changed since it was read, and returns
+// the patched object.
+func (c *collector) unblock(ctx context.Context, at location, item *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, error) {
+	if !slices.ContainsFunc(item.OwnerReferences, func(ref metav1.OwnerReference) bool { return ptr.Deref(ref.BlockOwnerDeletion, false) }) {
+		return item, nil
+	}
+	patched, supported, err := c.patchStrategically(ctx, at, unblockStrategic(item))
+	if supported {
+		return patched, err
+	}
+	return c.patch(ctx, at, types.MergePatchType, ownersMerge(item.ResourceVersion, unblocked(item.OwnerReferences)))
+}
+
+// patchStrategically sends a strategic merge patch, unless the resource is known not to support it.
+func (c *collector) patchStrategically(ctx context.Context, at location, patch []byte) (object *metav1.PartialObjectMetadata, supported bool, err error) {
+	if c.mergeOnly.has(at.resource) {
+		return nil, false, nil
+	}
+	object, err = c.patch(ctx, at, types.StrategicMergePatchType, patch)
+	if apierrors.IsUnsupportedMediaType(err) {
+		c.mergeOnly.add(at.resource)
+		return nil, false, nil
+	}
+	return object, true, err
 }
 
 func (c *collector) patch(ctx context.Context, at location, as types.PatchType, patch []byte) (*metav1.PartialObjectMetadata, error) {

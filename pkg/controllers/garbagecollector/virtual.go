@@ -30,7 +30,7 @@ func (g *graph) confirmVirtualAbsent(n *node, id identity, e *effects) {
 		return
 	}
 	g.condemn(matching, id, e)
-	if n.identity != id {
+	if !id.covers(n.identity) {
 		return
 	}
 	if next, found := alternate(others, id); found {
