@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/named"
 	"kcmd.dev/pkg/config/plan"
 	"kcmd.dev/pkg/runtime/pausing"
 	"kcmd.dev/pkg/runtime/source"
@@ -45,22 +47,58 @@ func (r *Runtime) fileChanged(ctx context.Context, change source.Change) {
 	logger := klog.FromContext(ctx).WithValues("file", change.Path)
 	was, known := r.files[change.Path]
 	switch {
-	case !known || was == change.Hash:
+	case !known:
 		return
 	case change.Err != nil:
 		logger.Error(change.Err, "A file that controllers use cannot be read; they continue with its previous content")
 		return
+	case was == change.Hash:
+		delete(r.refused, change.Path)
 	}
-	tx := r.begin(supervisor.CauseFile)
-	tx.next.files = maps.Clone(r.files)
-	tx.next.files[change.Path] = change.Hash
-	if err := tx.run(ctx); err != nil {
+	// Whatever was refused may have been so because of this file, whose content can be the one in use again.
+	if others := r.refusedNow(change.Path); len(others) > 0 && r.useFiles(ctx, change, others) == nil {
+		logger.Info("A file that controllers use has changed, and others can be used with it", "others", slices.Sorted(maps.Keys(others)))
+		return
+	}
+	if was == change.Hash {
+		return
+	}
+	if err := r.useFiles(ctx, change, nil); err != nil {
 		r.refused[change.Path] = change.Hash
 		logger.Error(err, "A file that controllers use has changed and cannot be used; they continue with its previous content")
 		return
 	}
-	delete(r.refused, change.Path)
 	logger.Info("A file that controllers use has changed")
+}
+
+// refusedNow returns the hashes of what is in the files, but for one, that controllers have refused.
+func (r *Runtime) refusedNow(except string) map[string]string {
+	hashes := map[string]string{}
+	for path := range r.refused {
+		if _, read := r.files[path]; !read || path == except {
+			continue
+		}
+		if _, hash, err := source.Read(path, named.MaxFileBytes); err == nil {
+			hashes[path] = hash
+		}
+	}
+	return hashes
+}
+
+// useFiles has controllers use the content of a changed file, and of others.
+func (r *Runtime) useFiles(ctx context.Context, change source.Change, others map[string]string) error {
+	tx := r.begin(supervisor.CauseFile)
+	tx.next.files = maps.Clone(r.files)
+	tx.next.files[change.Path] = change.Hash
+	maps.Copy(tx.next.files, others)
+	if err := tx.run(ctx); err != nil {
+		return err
+	}
+	delete(r.refused, change.Path)
+	for path := range others {
+		delete(r.refused, path)
+	}
+	return nil
 }
 
 // configChanged puts the changed file in force, or shows why it cannot.

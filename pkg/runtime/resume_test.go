@@ -3,7 +3,10 @@ package runtime_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -47,7 +50,10 @@ func (f follower) Run(ctx context.Context) error {
 	return nil
 }
 
-const jobs = "job-controller"
+const (
+	jobs     = "job-controller"
+	cronJobs = "cronjob-controller"
+)
 
 // following are the controllers of fakes, of which the one for Jobs notes when a pause of it ends.
 func following(r *recorder) []controller.Descriptor {
@@ -104,76 +110,138 @@ type pair struct{ key, ca string }
 // Files implements controller.FileReader.
 func (p pair) Files() []string { return []string{p.key, p.ca} }
 
-// A controller reads two files. One cannot be used, so that a change of the other one is not either, until the first is
-// right. From then on the change is in use, and can be taken back. Pins MGR-176.
+// The files of controllers are used as soon as all who read one can use it, whatever changed to allow that: what was
+// refused because of another file is used with the next content of that one, or with its former one. Pins MGR-176.
 func TestAFileThatWasRefusedIsInUseWithAnother(t *testing.T) {
+	w := newReaders(t)
+	w.uses("both p1 c1", "one c1")
+	w.refused("ca", "bad")
+	w.refused("key", "p2")
+	w.write("ca", "c3")
+	w.uses("both p2 c3", "one c3")
+	w.write("key", "p1")
+	w.uses("both p1 c3", "one c3")
+
+	w.refused("ca", "bad")
+	w.refused("key", "p4")
+	w.write("ca", "c3") // what is in use
+	w.uses("both p4 c3", "one c3")
+
+	w.refused("key", "bad")
+	w.refused("ca", "c5")
+	w.write("key", "p4")
+	w.uses("both p4 c5", "one c5")
+
+	w.refused("key", "bad")
+	w.refused("ca", "c6")
+	w.write("key", "p7")
+	w.uses("both p7 c6", "one c6")
+}
+
+// readers are two controllers that read files: the one for Jobs a key and a CA, the one for CronJobs only the CA.
+type readers struct {
+	*world
+	t      *testing.T
+	folder string
+
+	mu    sync.Mutex
+	inUse map[string]string
+	tried map[string]string // the content of each file that a controller was built with last
+}
+
+func newReaders(t *testing.T) *readers {
+	t.Helper()
 	cfg, _ := base(t, newLeaseServer(t))
-	folder := t.TempDir()
-	files := pair{folder + "/key", folder + "/ca"}
-	write := func(path, content string) {
-		t.Helper()
-		if err := os.WriteFile(path+".next", []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(path+".next", path); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(files.key, "p1")
-	write(files.ca, "c1")
-	var mu sync.Mutex
-	var inUse string
-	tried := 0
+	r := &readers{t: t, folder: t.TempDir(), inUse: map[string]string{}, tried: map[string]string{}}
+	r.write("key", "p1")
+	r.write("ca", "c1")
 	all := fakes()
 	for n, d := range all {
-		if d.Name == jobs {
-			bare := controller.Descriptor{Name: d.Name}
-			all[n] = controller.Describe(bare, func(*plan.Config) pair { return files }, func(controller.Env, pair) (controller.Controller, error) {
-				key, keyErr := os.ReadFile(files.key)
-				ca, caErr := os.ReadFile(files.ca)
-				mu.Lock()
-				defer mu.Unlock()
-				tried++
-				if keyErr != nil || caErr != nil || string(ca) == "bad" {
-					return nil, fmt.Errorf("unusable: %s", ca)
-				}
-				inUse = string(key) + string(ca)
-				return idle{}, nil
-			})
+		switch d.Name {
+		case jobs:
+			all[n] = r.descriptor(d.Name, "both", "key", "ca")
+		case cronJobs:
+			all[n] = r.descriptor(d.Name, "one", "ca")
 		}
 	}
-	w := beginWith(t, cfg, all)
-	uses := func(want string) {
-		t.Helper()
-		w.wait(t, want+" is in use", func() error {
-			mu.Lock()
-			defer mu.Unlock()
-			if inUse != want {
-				return fmt.Errorf("%s is", inUse)
-			}
-			return nil
-		})
+	r.world = beginWith(t, cfg, all)
+	return r
+}
+
+// reading is the value of a controller that reads files.
+type reading struct{ files [2]string }
+
+// Files implements controller.FileReader.
+func (r reading) Files() []string {
+	return slices.DeleteFunc(r.files[:], func(f string) bool { return f == "" })
+}
+
+func (r *readers) descriptor(name, as string, names ...string) controller.Descriptor {
+	var of reading
+	for n, file := range names {
+		of.files[n] = filepath.Join(r.folder, file)
 	}
-	refused := func(change func()) {
-		t.Helper()
-		mu.Lock()
-		before := tried
-		mu.Unlock()
-		change()
-		w.wait(t, "it was tried", func() error {
-			mu.Lock()
-			defer mu.Unlock()
-			if tried == before {
-				return fmt.Errorf("%d attempts", tried)
-			}
-			return nil
-		})
+	return controller.Describe(controller.Descriptor{Name: name}, func(*plan.Config) reading { return of },
+		func(controller.Env, reading) (controller.Controller, error) { return r.build(as, of) })
+}
+
+func (r *readers) build(as string, of reading) (controller.Controller, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	uses, usable := as, true
+	for _, file := range of.Files() {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		r.tried[filepath.Base(file)] = string(content)
+		usable = usable && string(content) != "bad"
+		uses += " " + string(content)
 	}
-	uses("p1c1")
-	refused(func() { write(files.ca, "bad") })
-	refused(func() { write(files.key, "p2") })
-	write(files.ca, "c3")
-	uses("p2c3")
-	write(files.key, "p1")
-	uses("p1c3")
+	if !usable {
+		return nil, fmt.Errorf("unusable: %s", uses)
+	}
+	r.inUse[as] = uses
+	return idle{}, nil
+}
+
+func (r *readers) write(name, content string) {
+	r.t.Helper()
+	path := filepath.Join(r.folder, name)
+	if err := os.WriteFile(path+".next", []byte(content), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.Rename(path+".next", path); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// uses waits until the controllers use what they are to.
+func (r *readers) uses(want ...string) {
+	r.t.Helper()
+	r.wait(r.t, fmt.Sprintf("%q are in use", want), func() error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if got := slices.Sorted(maps.Values(r.inUse)); !slices.Equal(got, want) {
+			return fmt.Errorf("%q are", got)
+		}
+		return nil
+	})
+}
+
+// refused changes a file, and waits until some controller was built with the new content.
+func (r *readers) refused(name, content string) {
+	r.t.Helper()
+	r.mu.Lock()
+	r.tried = map[string]string{}
+	r.mu.Unlock()
+	r.write(name, content)
+	r.wait(r.t, content+" was tried", func() error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.tried[name] != content {
+			return fmt.Errorf("%v was", r.tried)
+		}
+		return nil
+	})
 }

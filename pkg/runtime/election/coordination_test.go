@@ -113,7 +113,7 @@ func TestCoordinatedTermEndsWhenAnotherIsPreferred(t *testing.T) {
 		if !s.stored().Spec.RenewTime.Equal(&renewed) {
 			t.Fatal("the lease was renewed")
 		}
-		if err := a.Yield(t.Context(), 0); err != nil {
+		if err := a.Yield(t.Context(), nil, 0); err != nil {
 			t.Fatal(err)
 		}
 		l := s.stored()

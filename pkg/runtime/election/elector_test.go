@@ -134,6 +134,7 @@ func TestLostLeaseEndsTheTermInTimeAndIsRegained(t *testing.T) {
 	})
 }
 
+// A holder that is stuck writes nothing after its deadline, and is unhealthy 20s after the end of its lease. Pins MGR-86.
 func TestTermEndsInTimeWhileTheElectorIsStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()

@@ -72,7 +72,7 @@ func surviveFaults(t *testing.T, r *rand.Rand, identities map[string]string) {
 		case 5:
 			p.SetAnnotations(map[string]string{"turn": fmt.Sprint(turn)})
 		case 6:
-			yields.Go(func() { _ = p.Yield(context.Background(), backoff) }) // may hang like any request
+			yields.Go(func() { _ = p.Yield(context.Background(), p.State().Term, backoff) }) // may hang like any request
 		default:
 			s.do(func() { p.down, p.deaf, p.noWatch = false, false, false })
 		}

@@ -2,6 +2,7 @@ package election
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -26,32 +27,41 @@ func (e *Elector) Release(ctx context.Context) error {
 	return e.end(ctx)
 }
 
+// errOtherTerm is why a lease is not given back: what relies on that Term has not stopped.
+var errOtherTerm = errors.New("another term has begun")
+
 // Yield gives the lease back like Release, for another candidate to take it, and keeps
 // contending: this process takes the lease again only when backoff has passed and nobody else
-// holds it then. If it fails, the lease may still name this process; it is still left alone
-// for backoff, and others take it when it expires.
-func (e *Elector) Yield(ctx context.Context, backoff time.Duration) error {
+// holds it then. of is the Term under which everything has stopped; nil if there is none. If
+// another one has begun, its lease is kept, which is an error. If Yield fails otherwise, the
+// lease may still name this process; it is still left alone for backoff, and others take it
+// when it expires.
+func (e *Elector) Yield(ctx context.Context, of *Term, backoff time.Duration) error {
 	e.mu.Lock()
 	e.view.holdOff = e.opts.Clock.Now().Add(backoff)
+	if of != nil {
+		of.End(ErrReleased)
+	}
 	e.mu.Unlock()
 	return e.end(ctx)
 }
 
-// end ends the current Term immediately, and gives the lease back when it holds turn.
+// end gives the lease back when it holds turn, unless there is a Term that has not ended.
 func (e *Elector) end(ctx context.Context) error {
 	defer e.signal()
 	defer e.publish()
-	e.mu.Lock()
-	if e.term != nil {
-		e.term.End(ErrReleased)
-	}
-	e.mu.Unlock()
 	select {
 	case e.turn <- struct{}{}:
 	case <-ctx.Done():
 		return fmt.Errorf("releasing lease %s: %w", klog.KRef(e.opts.Namespace, e.opts.Name), context.Cause(ctx))
 	}
 	defer func() { <-e.turn }()
+	e.mu.Lock()
+	again := e.term != nil && e.term.Valid()
+	e.mu.Unlock()
+	if again {
+		return fmt.Errorf("releasing lease %s: %w", klog.KRef(e.opts.Namespace, e.opts.Name), errOtherTerm)
+	}
 	e.loseTerm(ctx, ErrReleased)
 	return e.giveBack(ctx)
 }

@@ -57,7 +57,7 @@ func TestATermEndsWhenATwinHasWritten(t *testing.T) {
 		if !errors.Is(term.Err(), ErrForeignRecord) {
 			t.Fatalf("the term ended with %v", term.Err())
 		}
-		if err := a.Yield(t.Context(), 0); err != nil || holderOf(s.stored()) != "a" {
+		if err := a.Yield(t.Context(), nil, 0); err != nil || holderOf(s.stored()) != "a" {
 			t.Fatalf("giving back what another holds: %v, lease %+v", err, s.stored().Spec)
 		}
 		pass(15*time.Second + maxJitter)

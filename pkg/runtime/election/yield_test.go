@@ -17,7 +17,7 @@ func TestYieldPassesTheLeaseOn(t *testing.T) {
 		pass(time.Minute + time.Second)
 		term, yielded := a.leading(t), time.Now()
 		a.sent()
-		if err := a.Yield(t.Context(), 5*time.Second); err != nil {
+		if err := a.Yield(t.Context(), a.State().Term, 5*time.Second); err != nil {
 			t.Fatal(err)
 		}
 		if !errors.Is(term.Err(), ErrReleased) {
@@ -37,7 +37,7 @@ func TestYieldPassesTheLeaseOn(t *testing.T) {
 		if a.standingBy(t); a.State().Holder != "b" {
 			t.Fatalf("a stands by for %q", a.State().Holder)
 		}
-		if err := b.Yield(t.Context(), 5*time.Second); err != nil { // and back
+		if err := b.Yield(t.Context(), b.State().Term, 5*time.Second); err != nil { // and back
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -51,7 +51,7 @@ func TestYieldedLeaseThatNobodyWantsIsTakenAgain(t *testing.T) {
 		a := s.run(t, "a", defaults)
 		synctest.Wait()
 		a.leading(t)
-		if err := a.Yield(t.Context(), 5*time.Second); err != nil {
+		if err := a.Yield(t.Context(), a.State().Term, 5*time.Second); err != nil {
 			t.Fatal(err)
 		}
 		pass(5*time.Second - 1)
@@ -79,7 +79,7 @@ func TestYieldThatFailsHoldsOffAllTheSame(t *testing.T) {
 		pass(time.Second)
 		term := a.leading(t)
 		s.do(func() { a.down = true })
-		if err := a.Yield(t.Context(), 40*time.Second); !errors.Is(err, errDown) {
+		if err := a.Yield(t.Context(), a.State().Term, 40*time.Second); !errors.Is(err, errDown) {
 			t.Fatalf("got %v", err)
 		}
 		if term.Valid() {
@@ -163,7 +163,7 @@ func TestDelayCountsFromWhenTheLeaseIsFreeAndIsAskedAgain(t *testing.T) {
 		}
 		was := asked
 		pass(time.Minute)
-		if err := a.Yield(t.Context(), time.Second); err != nil {
+		if err := a.Yield(t.Context(), a.State().Term, time.Second); err != nil {
 			t.Fatal(err)
 		}
 		pass(time.Second)
@@ -171,6 +171,31 @@ func TestDelayCountsFromWhenTheLeaseIsFreeAndIsAskedAgain(t *testing.T) {
 		a.leading(t)
 		if asked != was {
 			t.Fatal("asked for a lease that it was the last to hold")
+		}
+	})
+}
+
+// A term ends, and another one begins before the lease is given back: the lease is kept.
+func TestYieldOfAnEarlierTermKeepsTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer()
+		a := s.run(t, "a", defaults)
+		synctest.Wait()
+		earlier := a.leading(t)
+		if err := a.Yield(t.Context(), earlier, 0); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		term := a.leading(t)
+		for _, of := range []*Term{earlier, nil} {
+			if err := a.Yield(t.Context(), of, time.Second); !errors.Is(err, errOtherTerm) {
+				t.Fatalf("got %v", err)
+			}
+		}
+		pass(time.Minute)
+		synctest.Wait()
+		if !term.Valid() || holderOf(s.stored()) != "a" {
+			t.Fatalf("the term ended with %v, and %q holds the lease", term.Err(), holderOf(s.stored()))
 		}
 	})
 }
@@ -188,7 +213,7 @@ func TestYieldDoesNotWaitForAStuckRequest(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		if err := a.Yield(ctx, 40*time.Second); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+		if err := a.Yield(ctx, a.State().Term, 40*time.Second); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
 			t.Fatalf("got %v after %v", err, time.Since(start))
 		}
 		if !errors.Is(term.Err(), ErrReleased) {

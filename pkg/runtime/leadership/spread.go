@@ -127,16 +127,17 @@ func (l *Leadership) considerRequests(ctx context.Context) {
 // handOver gives a lease back under which nothing runs any more, for another process to
 // take it.
 func (l *Leadership) handOver(ctx context.Context, k *Lock) {
-	requested, backoff := k.term != nil, l.election.LeaseDuration.Duration
+	term, backoff := k.term, l.election.LeaseDuration.Duration
 	l.options.Tasks.Do(func(background context.Context) func() {
 		var err error
-		if requested {
+		if term != nil {
+			k.connection.FlushEvents()          // those of controllers may only be written under the lease
 			err = k.elector.Publish(background) // the request is removed from the lease
 		} else {
 			backoff = 0 // the API server chooses who is next, possibly this process again
 		}
 		if err == nil {
-			err = k.elector.Yield(background, backoff)
+			err = k.elector.Yield(background, term, backoff)
 		}
 		return func() {
 			k.returning, k.handingTo = false, ""

@@ -93,7 +93,7 @@ func TestAPIServerChoosesTheLeader(t *testing.T) {
 	if state := old.State(); state.Term != nil {
 		t.Error("two terms at once")
 	}
-	must.Succeed(t, young.Yield(t.Context(), 0)) // as soon as its controllers have stopped
+	must.Succeed(t, young.Yield(t.Context(), nil, 0)) // as soon as its controllers have stopped
 	oldTerm := old.led(t)
 	t.Logf("the API server preferred the older one %v after it stood, which led %v later", ended.Sub(joined).Round(time.Millisecond), time.Since(ended).Round(time.Millisecond))
 
