@@ -4,7 +4,9 @@
 // The model, in rules:
 //
 //  1. There is one key. It is reconciled at the start, whenever a ClusterTrustBundle of the
-//     signer changes, and on a resync. Those of other signers, or of none, are ignored.
+//     signer changes, on a resync, and once more after one was created: if that is deleted while
+//     the watch is interrupted, there is no event. Those of other signers, or of none, are
+//     ignored.
 //  2. The name of the ClusterTrustBundle follows from the bundle, so that another bundle is
 //     another object. It is created if it is missing, and gets the bundle back if that was
 //     changed.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -324,6 +325,33 @@ func TestTheKeyIsQueuedAtTheStart(t *testing.T) {
 	_, p := start(t, certificate(t))
 	if s := p.loop.Inspect(); s.Depth != 1 || s.Workers != 1 || s.Queue != "ca_cert_publisher_cluster_trust_bundles" {
 		t.Errorf("the loop is %+v", s)
+	}
+}
+
+// One that is created and deleted while the watch is interrupted causes no event. Pins CTB-35.
+func TestRunPublishesAgainWhatWentUnseen(t *testing.T) {
+	env, p := start(t, certificate(t))
+	var answered atomic.Bool
+	env.Fake.PrependReactor("create", "clustertrustbundles", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return answered.CompareAndSwap(false, true), bundle(p.name, signerName, p.trust), nil
+	})
+	env.Run(t, p)
+	env.EventuallyAsTimePasses(t, "there is a ClusterTrustBundle", time.Second, func() bool {
+		_, ok := controllertest.Stored[*certificatesv1beta1.ClusterTrustBundle](t, env, "", p.name)
+		return ok
+	})
+}
+
+// Pins CTB-35.
+func TestWhatTheCacheShowsCostsNoFurtherRequest(t *testing.T) {
+	env, p := start(t, certificate(t))
+	env.Run(t, p)
+	controllertest.Eventually(t, "the cache shows the bundle", func() bool { return len(p.bundles.existing()) == 1 })
+	env.AwaitIdle(t)
+	before := p.loop.Inspect().Reconciled
+	env.EventuallyAsTimePasses(t, "the key is looked at again", time.Second, func() bool { return p.loop.Inspect().Reconciled > before })
+	if got := env.Writes(); len(got) != 1 {
+		t.Errorf("writes are %v, want the create alone", got)
 	}
 }
 

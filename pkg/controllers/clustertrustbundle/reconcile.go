@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // measured counts and times reconcile.
@@ -37,6 +39,7 @@ func (p *publisher) publish(ctx context.Context, plan plan) error {
 		if err := p.bundles.create(ctx, p.name, p.trust); err != nil {
 			return fmt.Errorf("creating cluster trust bundle %s: %w", p.name, err)
 		}
+		p.loop.AddAfter(key, reconcile.RecheckAfter)
 	case plan.update:
 		if err := p.bundles.update(ctx, p.name, p.trust); err != nil {
 			return fmt.Errorf("updating cluster trust bundle %s: %w", p.name, err)

@@ -14,8 +14,8 @@
 //     label.
 //  4. The cache may be stale. Writes are conditional on the cached version of the Secret, so
 //     that a use which the cache does not show prevents them. That no pod refers to a Secret
-//     is verified with a live list, once per namespace and pass, and only if the cache shows
-//     no such pod.
+//     is verified with a live list, once per namespace and pass even if that fails, and only if
+//     the cache shows no such pod.
 //
 // Behaviour: docs/specs/legacy-serviceaccount-token-cleaner-controller.md.
 package legacytokencleaner

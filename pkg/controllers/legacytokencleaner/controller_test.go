@@ -1,6 +1,7 @@
 package legacytokencleaner
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -189,6 +190,46 @@ func TestPodsAreListedOncePerNamespaceAndPass(t *testing.T) {
 		if diff := cmp.Diff(map[string]int{"get configmaps": pass, "list pods": pass, "patch secrets": 5 * pass}, counts); diff != "" {
 			t.Errorf("requests after pass %d (-want +got):\n%s", pass, diff)
 		}
+	}
+}
+
+// Each candidate of a namespace whose pods cannot be listed would wait as long for the failure. Pins LSAT-39.
+func TestAFailureToListPodsIsRememberedForThePass(t *testing.T) {
+	env, c := start(t)
+	allow := env.Refuse("list pods", apierrors.NewInternalError(errors.New("boom")))
+	used := newUsage(c)
+	ended, end := context.WithCancel(env.Context())
+	end() // as the time limit would
+	if _, err := used.refersTo(ended, "ns", "a"); err == nil {
+		t.Fatal("no error")
+	}
+	allow()
+	if _, err := used.refersTo(env.Context(), "ns", "b"); err == nil {
+		t.Error("the pods are listed a second time in one pass")
+	}
+	if _, err := used.refersTo(env.Context(), "other", "a"); err != nil {
+		t.Errorf("another namespace: %v", err)
+	}
+	if _, err := newUsage(c).refersTo(env.Context(), "ns", "b"); err != nil {
+		t.Errorf("the next pass: %v", err)
+	}
+}
+
+// Pins LSAT-39.
+func TestAStopDuringTheListOfPodsIsNoFailure(t *testing.T) {
+	env, c := start(t, tracking("2025-01-01"), secret(), account())
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	ctx, stop := context.WithCancel(klog.NewContext(env.Context(), logger))
+	env.Intercept("list pods", func(clienttesting.Action) error {
+		stop()
+		return apierrors.NewInternalError(errors.New("boom"))
+	})
+	c.pass(ctx, env.Context())
+	if log := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); strings.Contains(log, "failed, the next try") || strings.Contains(log, "Retiring an unused token failed") {
+		t.Errorf("the log is %s", log)
+	}
+	if got := env.Writes(); len(got) != 0 {
+		t.Errorf("writes are %v after the stop", got)
 	}
 }
 

@@ -53,6 +53,9 @@ func (c *cleaner) clean(ctx, working context.Context) error {
 			continue
 		}
 		next, err := c.next(ctx, secret, used, now.Add(-c.period))
+		if ctx.Err() != nil {
+			return nil // an error may be that of the interrupted list alone
+		}
 		if err == nil {
 			err = c.take(working, next, secret, now)
 		}

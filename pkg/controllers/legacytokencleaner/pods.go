@@ -20,11 +20,18 @@ const listTimeout = time.Minute
 // usage knows which Secrets pods refer to. It is used for one pass.
 type usage struct {
 	*cleaner
-	cached, live map[string]sets.Set[string] // by namespace
+	cached, live map[string]answer // by namespace
+}
+
+// answer is what the list of the pods of a namespace led to. A failure is remembered too: each
+// further Secret of the namespace would wait for the next one.
+type answer struct {
+	secrets sets.Set[string]
+	err     error
 }
 
 func newUsage(c *cleaner) *usage {
-	return &usage{cleaner: c, cached: map[string]sets.Set[string]{}, live: map[string]sets.Set[string]{}}
+	return &usage{cleaner: c, cached: map[string]answer{}, live: map[string]answer{}}
 }
 
 // refersTo reports whether a pod refers to a Secret. The cache proves that one does; that none
@@ -38,16 +45,16 @@ func (u *usage) refersTo(ctx context.Context, namespace, name string) (bool, err
 	return live.Has(name), err
 }
 
-func remembered(sets map[string]sets.Set[string], namespace string, list func(string) ([]*corev1.Pod, error)) (sets.Set[string], error) {
-	if names, ok := sets[namespace]; ok {
-		return names, nil
+func remembered(answers map[string]answer, namespace string, list func(string) ([]*corev1.Pod, error)) (sets.Set[string], error) {
+	if known, ok := answers[namespace]; ok {
+		return known.secrets, known.err
 	}
 	pods, err := list(namespace)
 	if err != nil {
-		return nil, fmt.Errorf("listing the pods of namespace %s: %w", namespace, err)
+		err = fmt.Errorf("listing the pods of namespace %s: %w", namespace, err)
 	}
-	sets[namespace] = secretsOf(pods)
-	return sets[namespace], nil
+	answers[namespace] = answer{secrets: secretsOf(pods), err: err}
+	return answers[namespace].secrets, err
 }
 
 func (u *usage) cachedPods(namespace string) ([]*corev1.Pod, error) {

@@ -8,11 +8,12 @@
 //  3. Pods being deleted on nodes that are not ready and tainted out-of-service.
 //  4. Pods bound to nodes that do not exist. A missing node is put into quarantine for 40
 //     seconds and then read live, so that neither a stale cache nor the re-registration of a
-//     node costs pods. The 40 seconds start again if a pass finds the node, or if no passes ran
-//     for a while.
+//     node costs pods. The 40 seconds start again if a pass finds the node, after it was read,
+//     or if no passes ran for a while.
 //  5. Pods being deleted that were never scheduled.
 //  6. A pod is deleted with grace period 0, after its phase was set to Failed if it had not
-//     finished, which its owner relies on. If that fails, it is not deleted.
+//     finished, which its owner relies on. If that fails, it is not deleted. Another pod that
+//     has got its name is left alone.
 //
 // The pods are found through indexes, so that a pass over a healthy cluster costs next to
 // nothing. Behaviour: docs/specs/pod-garbage-collector-controller.md.

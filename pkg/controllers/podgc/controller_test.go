@@ -24,6 +24,7 @@ import (
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/test/await"
 	"kcmd.dev/test/controllertest"
 )
@@ -46,6 +47,7 @@ func pod(name string, options ...podOption) *corev1.Pod {
 
 func phase(is corev1.PodPhase) podOption { return func(p *corev1.Pod) { p.Status.Phase = is } }
 func on(node string) podOption           { return func(p *corev1.Pod) { p.Spec.NodeName = node } }
+func uid(is types.UID) podOption         { return func(p *corev1.Pod) { p.UID = is } }
 func age(d time.Duration) podOption {
 	return func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(start.Add(-d)) }
 }
@@ -153,9 +155,8 @@ func TestOutOfService(t *testing.T) {
 // Pins PODGC-30.
 func TestQuarantine(t *testing.T) {
 	q := newQuarantine()
-	q.add("a", start)
-	q.add("a", start.Add(30*time.Second)) // the earlier time stays
-	q.add("b", start.Add(10*time.Second))
+	q.update([]string{"a", "there-again"}, start)
+	q.update([]string{"a", "b"}, start.Add(10*time.Second)) // the earlier time stays
 	if due := q.due(start.Add(39 * time.Second)); len(due) != 0 {
 		t.Errorf("due early: %v", due)
 	}
@@ -167,11 +168,14 @@ func TestQuarantine(t *testing.T) {
 	if len(late.ends) != 0 {
 		t.Errorf("adopted after nobody had looked for longer than between two passes: %v", late.ends)
 	}
-	if due := successor.due(start.Add(50 * time.Second)); !slices.Equal(due, []string{"a", "b"}) {
-		t.Errorf("due: %v", due)
+	for range 2 { // they stay due
+		if due := successor.due(start.Add(50 * time.Second)); !slices.Equal(due, []string{"a", "b"}) {
+			t.Errorf("due: %v", due)
+		}
 	}
-	if due := successor.due(start.Add(time.Hour)); len(due) != 0 {
-		t.Errorf("due twice: %v", due)
+	successor.renew([]string{"b"}, start.Add(50*time.Second))
+	if due := successor.due(start.Add(89 * time.Second)); !slices.Equal(due, []string{"a"}) {
+		t.Errorf("due in the new period of b: %v", due)
 	}
 }
 
@@ -255,7 +259,7 @@ func TestPass(t *testing.T) {
 	}
 }
 
-// Each node is read once, when its time is over. Pins PODGC-10, PODGC-16 and PODGC-19.
+// Each node is read once, when its time is over. Pins PODGC-10, PODGC-16 and PODGC-33.
 func TestPodsOfAMissingNode(t *testing.T) {
 	env, gc := fixture(t, 0, node("node", corev1.ConditionTrue), pod("lost", on("missing")), pod("ended", on("missing"), phase(corev1.PodSucceeded)), pod("fine"))
 	if got := pass(env, gc); got != nil {
@@ -271,14 +275,83 @@ func TestPodsOfAMissingNode(t *testing.T) {
 	if want := []string{"delete ended with grace 0", "delete lost with grace 0", "get missing", "patch status of lost"}; !slices.Equal(got, want) {
 		t.Errorf("after quarantine: %q", got)
 	}
-	if got := pass(env, gc); got != nil {
-		t.Errorf("in the pass after it: %q", got)
+	controllertest.Eventually(t, "the pods are gone", func() bool { return len(gc.indexed(index.PodsByNode, "missing")) == 0 })
+	for range 3 {
+		if got := pass(env, gc); got != nil {
+			t.Errorf("in a pass after it: %q", got)
+		}
+		env.Clock.Step(passPeriod)
 	}
 	env.WantEvents(t)
 }
 
-// The requests name no preconditions and no propagation policy: a later pod of the name is saved by the UID in the
-// patch before. Pins PODGC-4, PODGC-14 and PODGC-17.
+// A new pod may have been bound to a node that is registered again while it is read. Pins PODGC-12.
+func TestPodsThatArriveWhileTheirNodeIsReadAreKept(t *testing.T) {
+	env, gc := fixture(t, 0, pod("lost", on("missing")))
+	pass(env, gc)
+	env.Intercept("get nodes missing", func(clienttesting.Action) error {
+		env.Store(t, pod("new", on("missing")))
+		controllertest.Eventually(t, "the cache shows it", func() bool { return len(gc.indexed(index.PodsByNode, "missing")) == 2 })
+		return apierrors.NewNotFound(corev1.Resource("nodes"), "missing")
+	})
+	env.Clock.Step(quarantinePeriod)
+	if got, want := pass(env, gc), []string{"get missing", "patch status of lost", "delete lost with grace 0"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestAnOrphanThatCouldNotBeDeletedIsTriedAgainAfterAnotherQuarantine(t *testing.T) {
+	for name, refused := range map[string]string{"PODGC-19: it cannot be failed": "patch pods/status lost", "PODGC-34: its node cannot be read": "get nodes missing"} {
+		t.Run(name, func(t *testing.T) {
+			env, gc := fixture(t, 0, pod("lost", on("missing")))
+			env.RefuseIf(refused, apierrors.NewInternalError(errors.New("boom")), func(n int) bool { return n == 1 })
+			pass(env, gc)
+			env.Clock.Step(quarantinePeriod)
+			if got := pass(env, gc); !slices.Contains(got, "get missing") || slices.Contains(got, "delete lost with grace 0") {
+				t.Errorf("when it is refused: %q", got)
+			}
+			env.Clock.Step(passPeriod)
+			if got := pass(env, gc); got != nil {
+				t.Errorf("in the next pass: %q", got)
+			}
+			env.Clock.Step(passPeriod)
+			if got, want := pass(env, gc), []string{"get missing", "patch status of lost", "delete lost with grace 0"}; !slices.Equal(got, want) {
+				t.Errorf("in the pass after it: %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// The cache may still show a pod whose name belongs to another one, such as that of a StatefulSet. Pins PODGC-32.
+func TestAPodThatTookTheNameIsKept(t *testing.T) {
+	env := controllertest.New(t, pod("web-0", uid("b")))
+	gc, err := newController(env.Env, config{threshold: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Cache(t, node("node", corev1.ConditionTrue), pod("young", phase(corev1.PodSucceeded)), pod("web-0", uid("a"), phase(corev1.PodFailed), age(time.Hour)))
+	env.Intercept("delete pods web-0", func(action clienttesting.Action) error {
+		p := action.(clienttesting.DeleteActionImpl).DeleteOptions.Preconditions
+		if p == nil || *p.UID == "b" {
+			return nil
+		}
+		return apierrors.NewConflict(corev1.Resource("pods"), "web-0", errors.New("the UID in the precondition is another"))
+	})
+	if got, want := pass(env, gc), []string{"delete web-0 with grace 0"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if _, ok := controllertest.Stored[*corev1.Pod](t, env, "ns", "web-0"); !ok {
+		t.Error("another pod was deleted")
+	}
+	for _, metric := range []string{"pod_gc_collector_force_delete_pods_total", "pod_gc_collector_force_delete_pod_errors_total"} {
+		if got, want := env.Series(t, metric), []string{"namespace=ns reason=terminated 1"}; !slices.Equal(got, want) {
+			t.Errorf("%s is %q, want %q", metric, got, want)
+		}
+	}
+}
+
+// Both requests name the UID, which saves a later pod of the name; the deletion has no propagation policy. Pins PODGC-4,
+// PODGC-14, PODGC-17 and PODGC-32.
 func TestRequestsOfADeletion(t *testing.T) {
 	env, gc := fixture(t, 0, node("node", corev1.ConditionTrue), pod("never", on(""), deleting))
 	gc.pass(env.Context(), env.Context())
@@ -295,10 +368,15 @@ func TestRequestsOfADeletion(t *testing.T) {
 			deletion = a
 		}
 	}
-	if patch.PatchType != types.StrategicMergePatchType || patch.Subresource != "status" || !strings.Contains(string(patch.Patch), `"phase":"Failed"`) {
+	if patch.PatchType != types.StrategicMergePatchType || patch.Subresource != "status" || !strings.Contains(string(patch.Patch), `"phase":"Failed"`) ||
+		!strings.Contains(string(patch.Patch), `"uid":"uid-of-pod"`) {
 		t.Errorf("the patch is %s of %q: %s", patch.PatchType, patch.Subresource, patch.Patch)
 	}
-	if o := deletion.DeleteOptions; o.Preconditions != nil || o.PropagationPolicy != nil || *o.GracePeriodSeconds != 0 {
+	o := deletion.DeleteOptions
+	if o.Preconditions == nil || *o.Preconditions.UID != "uid-of-pod" || o.Preconditions.ResourceVersion != nil {
+		t.Errorf("the preconditions of the deletion are %v", o.Preconditions)
+	}
+	if o.PropagationPolicy != nil || *o.GracePeriodSeconds != 0 {
 		t.Errorf("the options of the deletion are %+v", o)
 	}
 	env.WantEvents(t)
@@ -468,6 +546,35 @@ func TestAStopEndsAPassBetweenPods(t *testing.T) {
 	}
 }
 
+// Pins PODGC-31.
+func TestAStopLetsTheDeletionsEndThatRun(t *testing.T) {
+	objects := []runtime.Object{node("node", corev1.ConditionTrue)}
+	for n := range 2 * maxConcurrent {
+		objects = append(objects, pod(fmt.Sprint("never-", n), on(""), deleting, phase(corev1.PodFailed)))
+	}
+	env, gc := fixture(t, 0, objects...)
+	var begun, ended atomic.Int32
+	release := make(chan struct{})
+	gc.Client = holding{gc.Client, func() {
+		begun.Add(1)
+		<-release
+		ended.Add(1)
+	}}
+	stopped, stop := context.WithCancel(env.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		gc.pass(stopped, env.Context())
+	}()
+	controllertest.Eventually(t, "some are being deleted", func() bool { return begun.Load() == maxConcurrent })
+	stop()
+	close(release)
+	<-done
+	if begun.Load() != maxConcurrent || ended.Load() != maxConcurrent {
+		t.Errorf("%d deletions were begun, %d ended", begun.Load(), ended.Load())
+	}
+}
+
 // Pins PODGC-6.
 func TestRunPassesAgainAndAgainAndHandsOver(t *testing.T) {
 	env, gc := fixture(t, 0, pod("lost", on("missing")))
@@ -505,6 +612,32 @@ func TestTheQuarantineGoesOnAfterARestart(t *testing.T) {
 	env.Clock.Step(35 * time.Second)
 	if got := after(t, env, gc.HandOver(), 5*time.Second); !slices.Contains(got, "delete lost with grace 0") {
 		t.Errorf("got %q", got)
+	}
+}
+
+// Wherever a stop ends the pass in which nodes are due, the successor continues with them in its first pass.
+// Pins PODGC-30.
+func TestNodesThatWereDueAtAStopAreHandedOver(t *testing.T) {
+	for _, last := range []string{"get nodes", "patch pods/status", "delete pods"} {
+		t.Run(last, func(t *testing.T) {
+			env, gc := fixture(t, 0, pod("a", on("missing-a")), pod("b", on("missing-b")))
+			pass(env, gc)
+			stopped, stop := context.WithCancel(env.Context())
+			defer stop()
+			allow := env.Refuse(last, apierrors.NewInternalError(errors.New("boom")))
+			env.Intercept(last, func(clienttesting.Action) error {
+				stop()
+				return nil
+			})
+			env.Clock.Step(quarantinePeriod)
+			gc.pass(stopped, env.Context())
+			allow()
+			env.Fake.ClearActions()
+			got := after(t, env, gc.HandOver(), time.Second)
+			if !slices.Contains(got, "delete a with grace 0") || !slices.Contains(got, "delete b with grace 0") {
+				t.Errorf("the successor sent %q", got)
+			}
+		})
 	}
 }
 

@@ -50,11 +50,13 @@ func (gc *podGC) deleteAll(ctx, working context.Context, list []*corev1.Pod, rea
 		gc.metrics.deleted.WithLabelValues(pod.Namespace, reason).Inc()
 		if err := gc.delete(working, pod, reason); err != nil {
 			gc.metrics.failed.WithLabelValues(pod.Namespace, reason).Inc()
-			klog.FromContext(working).Error(err, "Failed to delete a pod, retrying in the next pass", "pod", klog.KObj(pod), "reason", reason)
+			klog.FromContext(working).Error(err, "Failed to delete a pod, retrying in a later pass", "pod", klog.KObj(pod), "reason", reason)
 		}
 	})
 }
 
+// delete deletes a pod without a grace period. The cache may be late, and another pod may have its
+// name by now: then both requests are refused.
 func (gc *podGC) delete(ctx context.Context, pod *corev1.Pod, reason string) error {
 	klog.FromContext(ctx).V(2).Info("Deleting pod", "pod", klog.KObj(pod), "reason", reason)
 	if !pods.IsTerminal(pod) {
@@ -62,8 +64,8 @@ func (gc *podGC) delete(ctx context.Context, pod *corev1.Pod, reason string) err
 			return fmt.Errorf("setting the phase of pod %s/%s to Failed: %w", pod.Namespace, pod.Name, err)
 		}
 	}
-	err := gc.Client.CoreV1().Pods(pod.Namespace).Delete(controller.OnlyMetadata(ctx), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))})
-	if err != nil {
+	options := metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}
+	if err := gc.Client.CoreV1().Pods(pod.Namespace).Delete(controller.OnlyMetadata(ctx), pod.Name, options); err != nil {
 		return fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil

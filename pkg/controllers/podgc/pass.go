@@ -2,6 +2,7 @@ package podgc
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +21,7 @@ const passPeriod = 20 * time.Second
 func (gc *podGC) pass(ctx, working context.Context) {
 	gc.deleteAll(ctx, working, gc.excessive(), reasonTerminated)
 	gc.deleteAll(ctx, working, gc.outOfService(ctx), reasonOutOfService)
-	gc.deleteAll(ctx, working, gc.orphaned(ctx, working), reasonOrphaned)
+	gc.deleteOrphaned(ctx, working)
 	gc.deleteAll(ctx, working, gc.indexed(terminatingIndex, unscheduled), reasonUnscheduled)
 }
 
@@ -52,26 +53,35 @@ func (gc *podGC) outOfService(ctx context.Context) []*corev1.Pod {
 	return found
 }
 
-// orphaned returns the pods of nodes that are known not to exist.
-func (gc *podGC) orphaned(ctx, working context.Context) []*corev1.Pod {
+// deleteOrphaned deletes the pods of nodes that do not exist. Whatever became of its pods, a node
+// that was due has a new period. If ctx ends before all are done, the nodes stay due, for the
+// successor.
+func (gc *podGC) deleteOrphaned(ctx, working context.Context) {
 	now := gc.Clock.Now()
-	gc.quarantine.release(gc.isShown)
-	for _, name := range gc.pods.ListIndexFuncValues(index.PodsByNode) {
-		if !gc.isShown(name) {
-			gc.quarantine.add(name, now)
-		}
+	missing := slices.DeleteFunc(gc.pods.ListIndexFuncValues(index.PodsByNode), gc.isShown)
+	gc.quarantine.update(missing, now)
+	due := gc.quarantine.due(now)
+	gc.deleteAll(ctx, working, gc.orphaned(ctx, working, due), reasonOrphaned)
+	if ctx.Err() == nil {
+		gc.quarantine.renew(due, now)
 	}
+}
+
+// orphaned returns the pods of those of the nodes that are known not to exist.
+func (gc *podGC) orphaned(ctx, working context.Context, nodes []string) []*corev1.Pod {
 	var found []*corev1.Pod
-	for _, name := range gc.quarantine.due(now) {
+	for _, name := range nodes {
 		if ctx.Err() != nil {
 			return nil
 		}
+		// Before the node is read: it may be registered again afterwards, and get new pods.
+		bound := gc.indexed(index.PodsByNode, name)
 		gone, err := gc.isGone(working, name)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Failed to read a missing node, keeping its pods", "node", name)
 		}
 		if gone {
-			found = append(found, gc.indexed(index.PodsByNode, name)...)
+			found = append(found, bound...)
 		}
 	}
 	return found

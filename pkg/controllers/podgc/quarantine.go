@@ -9,8 +9,8 @@ import (
 // quarantinePeriod is how long a node has to be missing before it is read live.
 const quarantinePeriod = 40 * time.Second
 
-// quarantine holds nodes that are missing. A missing node is known by its name only, so it
-// stays in only while every pass finds it missing. Only passes use it, one at a time.
+// quarantine holds nodes that are missing and have pods. A missing node is known by its name
+// only, so it stays in only while every pass finds it missing. Only passes use it, one at a time.
 type quarantine struct {
 	ends map[string]time.Time
 }
@@ -23,29 +23,37 @@ type handover struct {
 
 func newQuarantine() *quarantine { return &quarantine{ends: map[string]time.Time{}} }
 
-// add puts a node into quarantine, unless it is there already.
-func (q *quarantine) add(node string, now time.Time) {
-	if _, in := q.ends[node]; !in {
-		q.ends[node] = now.Add(quarantinePeriod)
+// update removes the nodes that are not missing and adds those that are, unless they are there
+// already.
+func (q *quarantine) update(missing []string, now time.Time) {
+	ends := make(map[string]time.Time, len(missing))
+	for _, node := range missing {
+		end, in := q.ends[node]
+		if !in {
+			end = now.Add(quarantinePeriod)
+		}
+		ends[node] = end
 	}
+	q.ends = ends
 }
 
-// release removes the nodes that exist again.
-func (q *quarantine) release(exists func(node string) bool) {
-	maps.DeleteFunc(q.ends, func(node string, _ time.Time) bool { return exists(node) })
-}
-
-// due removes and returns the nodes whose period has passed, sorted.
+// due returns the nodes whose period has passed, sorted. They stay due until it is renewed.
 func (q *quarantine) due(now time.Time) []string {
 	var over []string
 	for node, end := range q.ends {
 		if !end.After(now) {
 			over = append(over, node)
-			delete(q.ends, node)
 		}
 	}
 	slices.Sort(over)
 	return over
+}
+
+// renew begins the period of nodes again.
+func (q *quarantine) renew(nodes []string, now time.Time) {
+	for _, node := range nodes {
+		q.ends[node] = now.Add(quarantinePeriod)
+	}
 }
 
 // state returns the state to hand over.

@@ -5,7 +5,7 @@
 //
 //  1. A key is a namespace. It is reconciled when the namespace is added, updated while Active
 //     or resynced, when its ConfigMap is changed or deleted, and once more after the ConfigMap
-//     was created.
+//     was created, or was rejected because the namespace leaves or is gone.
 //  2. The ConfigMap is correct if its data is exactly {ca.crt: bundle} and it carries a
 //     description. A correct ConfigMap is not written.
 //  3. A missing ConfigMap is created, unless the namespace is being deleted. An incorrect one
@@ -39,8 +39,10 @@ const (
 	workers = 5
 
 	// recheckAfter is the delay before a namespace is reconciled again after its ConfigMap was
-	// created: a deletion while the watch is interrupted causes no event. By then the cache
-	// shows the ConfigMap, so this costs no request.
+	// created, as a deletion while the watch is interrupted causes no event, or was rejected
+	// because of the state of the namespace, as the API server may still know only the namespace
+	// of that name which was there before. By then the cache shows the ConfigMap, or that the
+	// namespace leaves, so this costs no request.
 	recheckAfter = 5 * time.Second
 )
 

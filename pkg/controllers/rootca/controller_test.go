@@ -125,6 +125,99 @@ func TestRunMakesAConfigMapAgainThatWentUnseen(t *testing.T) {
 	})
 }
 
+// The API server may refuse because of a namespace that is gone, while the cache shows the one of the same name that
+// was created since. Pins ROOTCA-42.
+func TestRunTriesAgainInANamespaceThatIsActive(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"terminating": terminatingRefusal(),
+		"not found":   apierrors.NewNotFound(corev1.Resource("namespaces"), "a"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, p := start(t, namespace("a", corev1.NamespaceActive))
+			env.RefuseIf("create configmaps", refusal, func(n int) bool { return n == 1 })
+			env.Run(t, p)
+			env.EventuallyAsTimePasses(t, "there is a ConfigMap", time.Second, func() bool {
+				_, ok := controllertest.Stored[*corev1.ConfigMap](t, env, "a", configMapName)
+				return ok
+			})
+		})
+	}
+}
+
+// One that is new costs a create, one with another bundle an update, and one that is deleted nothing.
+// Pins ROOTCA-32.
+func TestWritesInTheLifeOfANamespace(t *testing.T) {
+	env, p := start(t)
+	env.CompleteWrites("configmaps")
+	stop := env.Run(t, p)
+	written := func(p *publisher, want ...string) {
+		t.Helper()
+		controllertest.Eventually(t, "the cache shows the bundle", func() bool {
+			cm, err := p.configMaps.ConfigMaps("a").Get(configMapName)
+			return err == nil && correct(cm, p.bundle)
+		})
+		controllertest.Eventually(t, "the queue is empty", func() bool { s := p.loop.Inspect(); return s.Depth == 0 && len(s.InFlight) == 0 })
+		before := p.loop.Inspect().Reconciled
+		p.loop.Add("a")
+		controllertest.Eventually(t, "the namespace is looked at again", func() bool { return p.loop.Inspect().Reconciled > before })
+		if diff := cmp.Diff(want, env.WriteVerbs()); diff != "" {
+			t.Errorf("writes (-want +got):\n%s", diff)
+		}
+	}
+	env.Store(t, namespace("a", corev1.NamespaceActive))
+	written(p, "create")
+
+	stop()
+	env.Succeed(nil)
+	env.ClusterCA = []byte("another bundle")
+	next, err := newPublisher(env.Env, config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	env.Fake.ClearActions()
+	env.Run(t, next)
+	written(next, "update")
+
+	env.Fake.ClearActions()
+	env.Store(t, namespace("a", corev1.NamespaceTerminating))
+	controllertest.Eventually(t, "the cache shows that it is deleted", func() bool {
+		ns, err := next.namespaces.Get("a")
+		return err == nil && leaving(ns)
+	})
+	before := next.loop.Inspect().Reconciled
+	env.Remove(t, newConfigMap("a", ""))
+	controllertest.Eventually(t, "the deletion of the ConfigMap is noticed", func() bool { return next.loop.Inspect().Reconciled > before })
+	if got := env.Writes(); len(got) != 0 {
+		t.Errorf("writes are %v in a namespace that is deleted", got)
+	}
+}
+
+// Pins ROOTCA-38.
+func TestThereAreFiveWorkers(t *testing.T) {
+	if _, p := start(t); p.loop.Inspect().Workers != 5 {
+		t.Errorf("the loop is %+v", p.loop.Inspect())
+	}
+}
+
+// Pins ROOTCA-40.
+func TestOnlyConfigMapsOfThisNameAreCached(t *testing.T) {
+	env := controllertest.New(t)
+	if _, err := newPublisher(env.Env, config{}); err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	got := map[string]string{}
+	for _, action := range env.Fake.Actions() {
+		if list, ok := action.(clienttesting.ListActionImpl); ok {
+			got[list.Resource.Resource] = list.Namespace + list.ListOptions.FieldSelector
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"namespaces": "", "configmaps": "metadata.name=kube-root-ca.crt"}, got); diff != "" {
+		t.Errorf("lists (-want +got):\n%s", diff)
+	}
+}
+
 // Pins ROOTCA-20, ROOTCA-21 and ROOTCA-22.
 func TestMetricsCountEveryReconcileByCode(t *testing.T) {
 	env, p := start(t, namespace("a", corev1.NamespaceActive), namespace("b", corev1.NamespaceActive))

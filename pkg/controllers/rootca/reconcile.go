@@ -41,11 +41,8 @@ func (p *publisher) create(ctx context.Context, namespace string) error {
 		return err
 	}
 	_, err = p.Client.CoreV1().ConfigMaps(namespace).Create(controller.OnlyMetadata(ctx), newConfigMap(namespace, p.bundle), metav1.CreateOptions{})
-	if err == nil {
+	if err == nil || namespaceGone(err) {
 		p.loop.AddAfter(namespace, recheckAfter)
-		return nil
-	}
-	if namespaceGone(err) {
 		return nil
 	}
 	return fmt.Errorf("creating config map %s/%s: %w", namespace, configMapName, err)

@@ -11,8 +11,10 @@
 //  4. A create is complete once the cache shows the account. Until then the namespace is
 //     requeued, even after an AlreadyExists error: if the account is deleted while the watch is
 //     interrupted, there is no event.
-//  5. A create that is rejected because the namespace is terminating needs no retry. Any other
-//     failure is retried without limit: there is no resync that would make up for a lost key.
+//  5. A create that is rejected because the namespace is terminating is no failure, but the
+//     namespace is reconciled once more: the API server may still know only the namespace of
+//     that name which was there before. Any other failure is retried without limit: there is no
+//     resync that would make up for a lost key.
 //
 // Behaviour: docs/specs/serviceaccount-controller.md.
 package serviceaccount
@@ -38,7 +40,8 @@ const (
 	workers = 5
 
 	// recheckAfter is the delay before a namespace is reconciled again after its account was
-	// created. By then the cache shows the account, so this costs no request.
+	// created, or was rejected because the namespace is terminating. By then the cache shows the
+	// account, or that the namespace leaves, so this costs no request.
 	recheckAfter = 5 * time.Second
 )
 

@@ -120,6 +120,49 @@ func TestRunMakesAnAccountAgainThatWentUnseen(t *testing.T) {
 	}
 }
 
+// The API server may refuse because of a namespace that is gone, while the cache shows the one of the same name that
+// was created since. Pins SA-32.
+func TestRunTriesAgainInANamespaceThatIsActive(t *testing.T) {
+	env, c := start(t, namespace("a", corev1.NamespaceActive))
+	env.RefuseIf("create serviceaccounts", terminatingRefusal(), func(n int) bool { return n == 1 })
+	env.Run(t, c)
+	env.EventuallyAsTimePasses(t, "there is an account", time.Second, func() bool {
+		_, ok := controllertest.Stored[*corev1.ServiceAccount](t, env, "a", "default")
+		return ok
+	})
+}
+
+// Pins SA-32.
+func TestANamespaceThatIsTerminatingCostsOneRefusal(t *testing.T) {
+	env, c := start(t, namespace("a", corev1.NamespaceActive))
+	env.Refuse("create serviceaccounts", terminatingRefusal())
+	env.Run(t, c)
+	controllertest.Eventually(t, "the create is refused", func() bool { return len(env.Writes()) == 1 })
+	env.Store(t, namespace("a", corev1.NamespaceTerminating))
+	controllertest.Eventually(t, "the cache shows why", func() bool {
+		ns, err := c.namespaces.Get("a")
+		return err == nil && ns.Status.Phase == corev1.NamespaceTerminating
+	})
+	env.EventuallyAsTimePasses(t, "the namespace is looked at again", time.Second, func() bool { return c.loop.Inspect().Reconciled > 1 })
+	if got := env.Writes(); len(got) != 1 {
+		t.Errorf("writes are %v, want the refused create alone", got)
+	}
+}
+
+// Pins SA-21.
+func TestAnAccountHeldByAFinalizerIsReplacedOnceItIsGone(t *testing.T) {
+	held := account("a", "default")
+	deleting(&held.ObjectMeta)
+	env, c := start(t, namespace("a", corev1.NamespaceActive), held)
+	env.Run(t, c)
+	controllertest.Eventually(t, "the namespace is looked at", func() bool { return c.loop.Inspect().Reconciled > 0 })
+	if got := env.Writes(); len(got) != 0 {
+		t.Errorf("writes are %v while the account is held", got)
+	}
+	env.Remove(t, held)
+	awaitAccount(t, env, "a")
+}
+
 // Pins SA-28.
 func TestAnAccountThatTheCacheShowsCostsNoFurtherRequest(t *testing.T) {
 	env, c := start(t, namespace("a", corev1.NamespaceActive))
@@ -135,7 +178,7 @@ func TestAnAccountThatTheCacheShowsCostsNoFurtherRequest(t *testing.T) {
 	}
 }
 
-// Pins SA-6 and SA-7.
+// Pins SA-6, SA-7 and SA-31.
 func TestRunKeepsTheAccountOfActiveNamespaces(t *testing.T) {
 	env, c := start(t, namespace("a", corev1.NamespaceActive), namespace("later", ""), account("a", "other"))
 	env.Run(t, c)
@@ -173,7 +216,7 @@ func TestDeletingAnotherAccountQueuesNothing(t *testing.T) {
 	}
 }
 
-// Pins SA-11.
+// Pins SA-11 and SA-30.
 func TestDescriptor(t *testing.T) {
 	d := Descriptor()
 	cfg := v1beta1.NewDefault()
@@ -186,8 +229,8 @@ func TestDescriptor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if queue := c.(*serviceAccountController).loop.Inspect().Queue; queue != "serviceaccount" {
-		t.Errorf("queue = %q", queue)
+	if s := c.(*serviceAccountController).loop.Inspect(); s.Queue != "serviceaccount" || s.Workers != 5 {
+		t.Errorf("the loop is %+v", s)
 	}
 }
 

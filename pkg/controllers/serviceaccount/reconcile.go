@@ -27,10 +27,8 @@ func (c *serviceAccountController) create(ctx context.Context, namespace string)
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: accountName, Namespace: namespace}}
 	_, err := c.Client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})
 	switch {
-	case err == nil:
+	case err == nil, apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		c.loop.AddAfter(namespace, recheckAfter)
-		return nil
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil
 	case apierrors.IsAlreadyExists(err):
 		return reconcile.Requeue(fmt.Errorf("the cache does not show service account %s/%s: %w", namespace, accountName, err))
