@@ -7,8 +7,8 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"syscall"
 
+	"golang.org/x/sys/unix"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
@@ -16,9 +16,9 @@ import (
 // on bytes, not requests: TLS is between the client and the API server.
 //
 //   - While it is cut, nothing arrives on either side and nothing is refused: connections
-//     stay open, and new ones are accepted but lead nowhere. What was on its way arrives
-//     after Heal, also if its sender has closed the connection, as with real networks. See
-//     Lose for the exception.
+//     stay open, and new ones are accepted but lead nowhere. After Cut, what was on its way
+//     arrives with Heal, also if its sender has closed the connection: no real network keeps
+//     anything for seconds. After Lose it does not arrive.
 //   - Its connections to the API server come from a loopback address of their own,
 //     which the audit log names: that tells clients with the same user apart.
 type Proxy struct {
@@ -201,7 +201,8 @@ func (p *Proxy) pump(to, from net.Conn) {
 	}
 }
 
-// lost reports that what came from a connection is not sent again, see Lose.
+// lost reports that what came from a connection is not sent again, since its sender has reset it, see Lose. An error
+// of the socket would tell that only to the first who asks.
 func (p *Proxy) lost(from net.Conn) bool {
 	p.mu.Lock()
 	loses := p.loses
@@ -214,12 +215,12 @@ func (p *Proxy) lost(from net.Conn) bool {
 	if err != nil {
 		return true // closed
 	}
-	var reset int
+	var info *unix.TCPInfo
 	var failure error
 	err = raw.Control(func(fd uintptr) {
-		reset, failure = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_ERROR)
+		info, failure = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 	})
-	return err != nil || failure != nil || reset != 0
+	return err != nil || failure != nil || info.State == unix.BPF_TCP_CLOSE
 }
 
 // passable returns once the network works; false if the proxy is closed.

@@ -131,7 +131,7 @@ func TestManagersThatTheAPIServerChooses(t *testing.T) {
 		t.Errorf("the API server has not chosen: %+v", l.Spec)
 	}
 	cut := time.Now()
-	first.network.Cut()
+	first.network.Lose()
 	second.leads(t)
 	t.Logf("the other one worked %v after the first was cut off, with a lease of 3s", time.Since(cut).Round(time.Millisecond))
 	first.network.Heal()

@@ -41,9 +41,8 @@ type write struct {
 // outcomeUnknown reports that the answer to a write does not say whether it was stored: the
 // API server gave up on it. That is mostly a write that a manager gave up itself because its
 // term had ended, which is logged as a timeout or, if the storage noticed it first, as an
-// error of the server. If it was on its way when the network was cut, it arrives late, with
-// the news that it is cancelled right behind it, and the API server drops it. That nothing of
-// it is stored in another's term is what misplaced verifies.
+// error of the server. The API server may go on with it all the same. That nothing of it is
+// stored in another's term is what misplaced verifies.
 func (w write) outcomeUnknown() bool { return w.code >= http.StatusInternalServerError }
 
 // ledger is what the API server says happened.
@@ -148,9 +147,8 @@ func versionOf(t testing.TB, e *auditv1.Event) version {
 // verdict is what is wrong with the writes of a ledger.
 type verdict struct {
 	// double are writes that arrived when the lease named another manager, or nobody, and
-	// succeeded. Those that came to nothing are only counted: what was on its way when the
-	// network was cut arrives after the end of the term, and nothing can call it back. The
-	// manager has cancelled it, or the API server finds that it is out of date.
+	// succeeded. Those that were refused or given up are only counted: what was on its way at
+	// the end of the term can arrive afterwards, and nothing can call it back.
 	double  []string
 	dropped int
 	// late is the longest time that a manager wrote after a thief took its lease.
