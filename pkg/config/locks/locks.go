@@ -175,6 +175,8 @@ type Key struct {
 	// Coordinated is set if the API server chooses the holder. As upstream, it does so for
 	// the main lock only: a candidate has one lease.
 	Coordinated bool
+	// Emulated is the version by which the API server chooses, then.
+	Emulated string
 }
 
 // KeyOf is the key of a lock.
@@ -184,6 +186,8 @@ func KeyOf(cfg *v1beta1.KubeControllerManagerConfiguration, lock string) Key {
 		return key
 	}
 	key.Lease.Namespace, key.Lease.Name = LeaseOf(cfg, lock)
-	key.Coordinated = lock == Main && gates.Enabled(cfg, gates.CoordinatedLeaderElection)
+	if key.Coordinated = lock == Main && gates.Enabled(cfg, gates.CoordinatedLeaderElection); key.Coordinated {
+		key.Emulated = cfg.EmulatedVersion
+	}
 	return key
 }

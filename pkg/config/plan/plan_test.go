@@ -140,7 +140,7 @@ clientConnection: {qps: 50, burst: 100}
 leaderElection: {leaseDuration: 30s, renewDeadline: 20s, retryPeriod: 4s}
 resync: {minPeriod: 1h}
 reload: {drainTimeout: 20s}
-serving: {port: 10258, tls: {cipherSuites: [TLS_AES_128_GCM_SHA256]}, authorization: {alwaysAllowPaths: [/healthz]}}
+serving: {port: 10258, tls: {cipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]}, authorization: {alwaysAllowPaths: [/healthz]}}
 controllers: {deployment-controller: {resyncPeriod: 10m}}
 `, `
 in place      clientConnection.burst: 0 → 100
@@ -153,7 +153,7 @@ in place      reload.drainTimeout: 10s → 20s
 in place      resync.minPeriod: 12h → 1h
 in place      serving.authorization.alwaysAllowPaths: [/healthz, /readyz, /livez] → [/healthz]
 in place      serving.port: 10257 → 10258
-in place      serving.tls.cipherSuites: (not set) → [TLS_AES_128_GCM_SHA256]
+in place      serving.tls.cipherSuites: (not set) → [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]
 3 controllers keep running
 `},
 		{"process-wide", "", "clientConnection: {kubeconfig: /a b}\ncontrollers: {deployment-controller: {concurrentSyncs: 20}, replicaset-controller: {enabled: false}}\n", `

@@ -85,6 +85,7 @@ type key struct {
 	coordinated bool
 	main, lease claims.Lease
 	identity    string // as configured
+	emulated    string // version, which the API server is told
 }
 
 func keyOf(connection uint64, cfg *v1beta1.KubeControllerManagerConfiguration, l locks.Lock) key {
@@ -96,6 +97,7 @@ func keyOf(connection uint64, cfg *v1beta1.KubeControllerManagerConfiguration, l
 		main:        claims.Lease(k.Election.Main),
 		lease:       claims.Lease(k.Lease),
 		identity:    k.Election.Identity,
+		emulated:    k.Emulated,
 	}
 }
 

@@ -7,11 +7,12 @@ import (
 
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/config/gates"
 	"kcmd.dev/pkg/config/locks"
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
-// What restarts in the plan is what gets a new lock, and what is kept keeps it.
+// What restarts in the plan is what gets a new lock, and what is kept keeps it. Pins MGR-92.
 func TestLocksAreReplacedWhenTheirKeyChanges(t *testing.T) {
 	keys := func(change func(*v1beta1.KubeControllerManagerConfiguration)) string {
 		cfg := v1beta1.NewDefault()
@@ -25,11 +26,20 @@ func TestLocksAreReplacedWhenTheirKeyChanges(t *testing.T) {
 		}
 		return fmt.Sprint(all)
 	}
+	coordinated := func(version string) func(*v1beta1.KubeControllerManagerConfiguration) {
+		return func(c *v1beta1.KubeControllerManagerConfiguration) {
+			c.FeatureGates, c.EmulatedVersion = map[string]bool{gates.CoordinatedLeaderElection: true}, version
+		}
+	}
+	if keys(coordinated("1.36")) == keys(coordinated("1.35")) {
+		t.Error("the API server goes on choosing by the former version")
+	}
 	same := keys(nil)
 	for name, c := range map[string]struct {
 		change   func(*v1beta1.KubeControllerManagerConfiguration)
 		replaced bool
 	}{
+		"version": {func(c *v1beta1.KubeControllerManagerConfiguration) { c.EmulatedVersion = "1.35" }, false},
 		"timings": {func(c *v1beta1.KubeControllerManagerConfiguration) { c.LeaderElection.LeaseDuration.Duration *= 2 }, false},
 		"members": {func(c *v1beta1.KubeControllerManagerConfiguration) {
 			c.LeaderElection.Groups[0].Controllers[0] = "job-controller"
