@@ -17,6 +17,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/runtime/clients"
 	"kcmd.dev/pkg/runtime/connection"
+	"kcmd.dev/pkg/runtime/serving"
 	"kcmd.dev/pkg/runtime/source"
 	"kcmd.dev/pkg/runtime/supervisor"
 )
@@ -124,14 +125,25 @@ func (r *Runtime) judge(change source.Change) (d *config.Document, bad []string,
 func (r *Runtime) statesOf(c *v1beta1.KubeControllerManagerConfiguration) map[string]string {
 	paths := append(named.Files(c), files(c, r.options.Descriptors)...)
 	paths = append(paths, followed(c, r.options.Descriptors)...)
-	// Even if loading fails, the files that were found are known.
-	access, _ := clients.LoadAccess(connection.SourceOf(c.ClientConnection), r.options.Clock.Now())
-	paths = append(paths, access.Files...)
+	for _, source := range accessesOf(c) {
+		// Even if loading fails, the files that were found are known.
+		access, _ := clients.LoadAccess(source, r.options.Clock.Now())
+		paths = append(paths, access.Files...)
+	}
 	states := make(map[string]string, len(paths))
 	for _, path := range paths {
 		states[path] = stateNow(path)
 	}
 	return states
+}
+
+// accessesOf returns how a configuration has the process reach API servers, also for reviews of requests.
+func accessesOf(c *v1beta1.KubeControllerManagerConfiguration) []clients.Source {
+	all := []clients.Source{connection.SourceOf(c.ClientConnection)}
+	for _, kubeconfig := range serving.ReviewFiles(c.Serving) {
+		all = append(all, clients.Source{Kubeconfig: kubeconfig})
+	}
+	return all
 }
 
 // noteRejected keeps a configuration that was rejected together with the states of its files.

@@ -357,3 +357,27 @@ func TestConfigurationThatWaitsForAFile(t *testing.T) {
 	must.Succeed(t, m.WaitRunning(t.Context()))
 	harness.SameInstances(t, harness.Instances(rejected), harness.Instances(harness.Status(t, m)), rootCA, tokens)
 }
+
+// A configuration whose kubeconfig for reviews comes before the certificate that this names is taken as soon as that is
+// there.
+func TestConfigurationThatWaitsForAFileOfItsKubeconfig(t *testing.T) {
+	m := start(t, nil)
+	a := newAccess(t)
+	certificate, key := a.user().ClientCertificateData, a.user().ClientKeyData
+	a.user().ClientCertificateData, a.user().ClientKeyData = nil, nil
+	a.user().ClientCertificate, a.user().ClientKey = "client.crt", "client.key"
+	a.put("client.key", key)
+	a.write()
+	err := m.Edit(t.Context(), func(c *manager.Config) { c.Serving.Authentication.Kubeconfig = a.path("kubeconfig") })
+	if err == nil || !strings.Contains(err.Error(), "client.crt") {
+		t.Fatalf("the edit gives %v", err)
+	}
+	rejected := harness.Status(t, m)
+	a.put("client.crt", certificate)
+	harness.Wait(t, m, "it is in force", func(s *runtime.Status) error {
+		if s.Configuration.Generation != rejected.Configuration.Generation+1 || s.Configuration.Rejected != "" {
+			return fmt.Errorf("in force is generation %d, rejected: %s", s.Configuration.Generation, s.Configuration.Rejected)
+		}
+		return nil
+	})
+}
