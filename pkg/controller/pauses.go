@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -97,20 +96,20 @@ func PausedIn(err error) []string {
 
 // collectPauses walks the tree of wrapped and joined errors.
 func collectPauses(err error, to *[]string) {
-	var paused *PausedError
-	if !errors.As(err, &paused) {
-		return
-	}
-	if paused, is := err.(*PausedError); is { //nolint:errorlint // the tree is walked here
-		*to = append(*to, paused.Namespace)
-		return
-	}
-	switch wrapped := err.(type) { //nolint:errorlint // the tree is walked here
+	switch e := err.(type) { //nolint:errorlint // the tree is walked here
+	case *PausedError:
+		*to = append(*to, e.Namespace)
 	case interface{ Unwrap() []error }:
-		for _, one := range wrapped.Unwrap() {
-			collectPauses(one, to)
-		}
+		collectAllPauses(e.Unwrap(), to)
+	case interface{ Errors() []error }: // k8s.io/apimachinery/pkg/util/errors
+		collectAllPauses(e.Errors(), to)
 	case interface{ Unwrap() error }:
-		collectPauses(wrapped.Unwrap(), to)
+		collectPauses(e.Unwrap(), to)
+	}
+}
+
+func collectAllPauses(all []error, to *[]string) {
+	for _, err := range all {
+		collectPauses(err, to)
 	}
 }

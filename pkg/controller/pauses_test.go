@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 )
 
 func TestPausesAreLive(t *testing.T) {
@@ -43,6 +45,8 @@ func TestPausedIn(t *testing.T) {
 		{fmt.Errorf("writing: %w", a), []string{"a"}},
 		{errors.Join(other, fmt.Errorf("writing: %w", b), a, a), []string{"a", "b"}},
 		{fmt.Errorf("%w: %w", errors.Join(other), fmt.Errorf("x: %w", errors.Join(b))), []string{"b"}},
+		{fmt.Errorf("x: %w", utilerrors.NewAggregate([]error{other, fmt.Errorf("writing: %w", a)})), []string{"a"}},
+		{errors.Join(utilerrors.NewAggregate([]error{utilerrors.NewAggregate([]error{b}), other}), a), []string{"a", "b"}},
 	} {
 		if got := PausedIn(test.err); !slices.Equal(got, test.want) {
 			t.Errorf("%v: %v, want %v", test.err, got, test.want)

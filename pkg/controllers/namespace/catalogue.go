@@ -12,15 +12,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
-const (
-	// propagation is how long a type that was served when the deletion was seen may take to
-	// appear in the discovery of every API server.
-	propagation = time.Second
-
-	// maxAge bounds how long one discovery is used. A namespace that is stuck for longer then
-	// includes types that were restored in the meantime.
-	maxAge = time.Minute
-)
+// maxAge bounds how long one discovery is used. A namespace that is stuck for longer then
+// includes types that were restored in the meantime.
+const maxAge = time.Minute
 
 // discoverer is the part of a discovery client that is used.
 type discoverer interface {
@@ -67,10 +61,11 @@ func (c *catalogue) since(seen time.Time) discovered {
 }
 
 // serves reports whether a discovery may be used now for a namespace whose deletion was seen at
-// some time. An incomplete one may be used only by callers that asked before it ended: another
+// some time. It must have begun when nothing could be created in the namespace any more, or a type that appeared just
+// before would be missed. An incomplete one may be used only by callers that asked before it ended: another
 // one is needed, but not one for each of them.
 func (d discovered) serves(seen, asked, now time.Time) bool {
-	if d.began.IsZero() || d.began.Before(seen.Add(propagation)) {
+	if d.began.IsZero() || d.began.Before(seen.Add(settleTime)) {
 		return false
 	}
 	if d.failed != nil || d.unparsable != nil {

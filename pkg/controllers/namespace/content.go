@@ -2,7 +2,9 @@ package namespace
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,8 +17,13 @@ import (
 	"k8s.io/client-go/tools/pager"
 )
 
-// finalizerEstimate is the estimated number of seconds that finalizers take.
-const finalizerEstimate = 15
+const (
+	// finalizerEstimate is the estimated number of seconds that finalizers take.
+	finalizerEstimate = 15
+
+	// longestEstimate is the largest number of seconds that a duration holds. The API limits no grace period.
+	longestEstimate = int64(math.MaxInt64 / time.Second)
+)
 
 // content is the items of one type in one namespace.
 type content struct {
@@ -25,6 +32,8 @@ type content struct {
 	// canList and canDeleteTogether are what the type supports according to discovery. The
 	// server may still answer that it does not.
 	canList, canDeleteTogether bool
+	// stillDeleted fails unless the namespace is still the one to sweep, and still being deleted.
+	stillDeleted func(context.Context) error
 }
 
 // sweepType deletes the content of one type and evaluates what is left. Errors are returned
@@ -85,7 +94,7 @@ func (c *namespaceController) listPods(ctx context.Context, namespace string) ([
 
 // graceOf is the number of seconds that the pods of a namespace may take to end: the
 // longest grace period among those that have not, or zero once that much time has passed
-// since the namespace was deleted.
+// since the namespace was deleted. It is at most longestEstimate.
 func graceOf(running []*corev1.Pod, sinceDeletion time.Duration) int64 {
 	var longest int64
 	for _, pod := range running {
@@ -96,6 +105,7 @@ func graceOf(running []*corev1.Pod, sinceDeletion time.Duration) int64 {
 			longest = max(longest, *grace)
 		}
 	}
+	longest = min(longest, longestEstimate)
 	if sinceDeletion >= time.Duration(longest)*time.Second {
 		return 0
 	}
@@ -162,6 +172,30 @@ func (c content) list(ctx context.Context) (items []metav1.Object, listed bool, 
 	return items, err == nil, err
 }
 
+// errRestored is the error of the deletion of content of a namespace that is not being deleted any more, as after
+// the API server's data was restored from a backup.
+var errRestored = errors.New("namespace is no longer being deleted")
+
+// stillDeleted returns a function that reads the namespace live and fails unless its content may be deleted. Another
+// client may finalize the namespace during a sweep and create it anew. A namespace that is gone may be recreated at
+// any time.
+func (c *namespaceController) stillDeleted(ns *corev1.Namespace) func(context.Context) error {
+	return func(ctx context.Context) error {
+		latest, err := c.read(ctx, ns.Name)
+		switch {
+		case err != nil:
+			return err
+		case latest == nil:
+			return fmt.Errorf("namespace %s is gone", ns.Name)
+		case latest.UID != ns.UID:
+			return errRecreated
+		case latest.DeletionTimestamp == nil:
+			return errRestored
+		}
+		return nil
+	}
+}
+
 // inBackground is set on every delete: a type may orphan dependents by default, which would add
 // a finalizer to each item.
 func inBackground() metav1.DeleteOptions {
@@ -171,22 +205,34 @@ func inBackground() metav1.DeleteOptions {
 
 // deleteAll deletes every item, as a collection if that is supported, otherwise one by one. A
 // type that supports neither is skipped.
+//
+// The request for a collection says nothing about the namespace, so the last thing before it is to look whether that
+// is still the one to sweep. Single items are listed before, and deleted by UID: they are those of this namespace,
+// even if it is recreated meanwhile.
 func (c content) deleteAll(ctx context.Context) error {
 	if c.canDeleteTogether {
+		if err := c.stillDeleted(ctx); err != nil {
+			return err
+		}
 		err := c.client.DeleteCollection(ctx, inBackground(), metav1.ListOptions{})
 		if !unsupported(err) {
 			return err
 		}
 	}
 	items, listed, err := c.list(ctx)
-	if err != nil || !listed {
+	if err != nil || !listed || len(items) == 0 {
+		return err
+	}
+	if err := c.stillDeleted(ctx); err != nil {
 		return err
 	}
 	for _, item := range items {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := c.client.Delete(ctx, item.GetName(), inBackground()); err != nil && !unsupported(err) {
+		options := inBackground()
+		options.Preconditions = metav1.NewUIDPreconditions(string(item.GetUID()))
+		if err := c.client.Delete(ctx, item.GetName(), options); err != nil && !unsupported(err) {
 			return err
 		}
 	}

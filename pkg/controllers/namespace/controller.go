@@ -22,7 +22,9 @@
 //     the others only once these are: finalization always follows a live list of every type in
 //     the same reconcile.
 //  8. Types are swept a few at a time. One discovery serves all namespaces whose deletion was
-//     seen before it began. None of this state is needed after a restart.
+//     seen five seconds before it began. None of this state is needed after a restart.
+//  9. The namespace is read again before content of a type is deleted: another client may
+//     finalize it during a sweep and create it anew. Single items are deleted by UID.
 //
 // Behaviour: docs/specs/namespace-controller.md.
 package namespace

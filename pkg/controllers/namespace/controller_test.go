@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	clienttesting "k8s.io/client-go/testing"
@@ -138,7 +139,7 @@ func TestForeignFinalizersAloneAreSweptButNotWritten(t *testing.T) {
 	}
 }
 
-// Pins NS-16, NS-29b, NS-29c and NS-47.
+// Pins NS-16, NS-29b, NS-29c, NS-47 and NS-71.
 func TestContentIsDeletedInTheBackground(t *testing.T) {
 	s := serving(pods, secrets)
 	s.add(configMaps, "delete", "list")
@@ -159,10 +160,66 @@ func TestContentIsDeletedInTheBackground(t *testing.T) {
 	if diff := cmp.Diff([]string{"list configmaps limit=1", "list configmaps", "delete configmaps a", "delete configmaps b", "list configmaps"}, of("configmaps")); diff != "" {
 		t.Errorf("deleted one by one (-want +got):\n%s", diff)
 	}
-	for _, options := range f.store.deletes {
-		want := metav1.DeletePropagationBackground
-		if diff := cmp.Diff(metav1.DeleteOptions{PropagationPolicy: &want}, options); diff != "" {
-			t.Errorf("delete options (-want +got):\n%s", diff)
+	background := metav1.DeletePropagationBackground
+	want := []metav1.DeleteOptions{
+		{PropagationPolicy: &background},
+		{PropagationPolicy: &background, Preconditions: metav1.NewUIDPreconditions("a")},
+		{PropagationPolicy: &background, Preconditions: metav1.NewUIDPreconditions("b")},
+	}
+	uidOf := func(o metav1.DeleteOptions) types.UID {
+		if o.Preconditions == nil {
+			return ""
+		}
+		return ptr.Deref(o.Preconditions.UID, "")
+	}
+	slices.SortFunc(f.store.deletes, func(a, b metav1.DeleteOptions) int { return strings.Compare(string(uidOf(a)), string(uidOf(b))) })
+	if diff := cmp.Diff(want, f.store.deletes); diff != "" {
+		t.Errorf("delete options (-want +got):\n%s", diff)
+	}
+}
+
+func TestNothingIsDeletedOnceTheNamespaceIsAnotherOne(t *testing.T) {
+	another := func(ns *corev1.Namespace) { ns.UID = "another" }
+	lives := func(ns *corev1.Namespace) { ns.DeletionTimestamp = nil }
+	for name, tc := range map[string]struct {
+		latest *corev1.Namespace
+		err    error
+		want   string
+	}{
+		"NS-48, NS-70: recreated":              {terminating(another, lives), nil, errRecreated.Error()},
+		"NS-48, NS-70: recreated, and deleted": {terminating(another), nil, errRecreated.Error()},
+		"NS-70: restored":                      {terminating(lives), nil, errRestored.Error()},
+		"NS-70: gone":                          {nil, apierrors.NewNotFound(corev1.Resource("namespaces"), "ns"), "namespace ns is gone"},
+		"NS-70: unreadable":                    {nil, errors.New("outage"), "reading namespace ns: outage"},
+	} {
+		// The namespace changes with the last list before a deletion.
+		for how, last := range map[string]struct {
+			verbs metav1.Verbs
+			limit int64
+		}{
+			"together":   {allVerbs, 1},
+			"one by one": {metav1.Verbs{"delete", "list"}, 0},
+		} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				s := &server{}
+				s.add(widgets, last.verbs...)
+				f := start(t, s, terminating())
+				finalized := f.finalized()
+				f.store.put(widgets, "w")
+				changed := false
+				f.store.onList = func(_ schema.GroupVersionResource, limit int64) {
+					changed = changed || (limit == 1) == (last.limit == 1)
+				}
+				f.Fake.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return changed, tc.latest, tc.err
+				})
+				if err := f.reconcile(f.Context(), "ns"); textOf(err) != tc.want {
+					t.Errorf("reconcile = %v, want %q", err, tc.want)
+				}
+				if len(f.store.deletes) != 0 || len(*finalized) != 0 {
+					t.Errorf("requests are %v, finalized %v", f.store.requests(), *finalized)
+				}
+			})
 		}
 	}
 }
@@ -523,6 +580,25 @@ func TestDiscoveryIsShared(t *testing.T) {
 	}
 }
 
+// Until five seconds after the deletion, something can be created of a type that was not served before. Pins NS-61.
+func TestADiscoveryThatIsOlderThanTheLastContentIsNotUsed(t *testing.T) {
+	s := serving(pods)
+	f := start(t, s, terminating())
+	f.memory.observe(terminating(), epoch)
+	finalized := f.finalized()
+	f.Clock.Step(settleTime - time.Second)
+	f.catalogue.since(epoch.Add(-time.Minute)) // for another namespace
+	s.add(widgets, allVerbs...)
+	f.store.put(widgets, "w")
+	f.Clock.Step(time.Second)
+	if err := f.reconcile(f.Context(), "ns"); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.store.items[widgets]) != 0 || len(*finalized) != 1 || s.calls != 2 {
+		t.Errorf("%d widgets are left, finalized %v after %d discoveries", len(f.store.items[widgets]), *finalized, s.calls)
+	}
+}
+
 // Pins NS-26 and NS-52.
 func TestErrorsWinOverTheEstimate(t *testing.T) {
 	f := start(t, serving(pods, secrets, widgets), terminating())
@@ -570,7 +646,7 @@ func TestContentThatRemainsIsNoSuccess(t *testing.T) {
 func TestUnchangedConditionsAreNotWritten(t *testing.T) {
 	f := start(t, serving(pods, widgets), terminating())
 	f.store.put(widgets, "w", "example.com/hold")
-	for _, want := range [][]string{{"get", "update status"}, {"get"}} {
+	for _, want := range [][]string{{"get", "get", "update status"}, {"get", "get"}} {
 		if err := f.reconcile(f.Context(), "ns"); err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package namespace
 
 import (
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -58,6 +59,16 @@ func TestGraceOf(t *testing.T) {
 				t.Errorf("graceOf = %d, want %d", got, tc.want)
 			}
 		})
+	}
+}
+
+// No grace period is so long that the namespace is swept again at once. Pins NS-69.
+func TestTheLongestGracePeriods(t *testing.T) {
+	for _, grace := range []int64{20_000_000_000, math.MaxInt64} {
+		estimate := graceOf([]*corev1.Pod{pod(corev1.PodRunning, &grace)}, time.Hour)
+		if pause := recheckAfter(estimate); estimate != longestEstimate || pause < 100*365*24*time.Hour {
+			t.Errorf("a grace period of %d s is taken for %d s, and the namespace is swept again after %v", grace, estimate, pause)
+		}
 	}
 }
 
@@ -309,8 +320,8 @@ func TestDiscoveredServes(t *testing.T) {
 		"none yet":                             {discovered{}, 6 * time.Second, 6 * time.Second, false},
 		"began after the deletion was seen":    {complete(5 * time.Second), 6 * time.Second, 6 * time.Second, true},
 		"began before":                         {complete(-5 * time.Second), 6 * time.Second, 6 * time.Second, false},
-		"began too soon after":                 {complete(propagation - 1), 6 * time.Second, 6 * time.Second, false},
-		"began just late enough":               {complete(propagation), 6 * time.Second, 6 * time.Second, true},
+		"began too soon after":                 {complete(settleTime - 1), 6 * time.Second, 6 * time.Second, false},
+		"began just late enough":               {complete(settleTime), 6 * time.Second, 6 * time.Second, true},
 		"too old":                              {complete(5 * time.Second), 65 * time.Second, 65 * time.Second, false},
 		"failed":                               {broken, 6 * time.Second, 6 * time.Second, false},
 		"failed while one was waiting for it":  {broken, 5500 * time.Millisecond, 6 * time.Second, true},
@@ -404,16 +415,22 @@ func TestTheLastPodThatANamespaceWaitedFor(t *testing.T) {
 			t.Errorf("%s: last is %v, want %v", what, got, want)
 		}
 	}
-	m.awaitPods(ns, 1)
+	await := func(ns *corev1.Namespace, count int) {
+		t.Helper()
+		if got := m.awaitPods(ns, func() int { return count }); got != count {
+			t.Errorf("%d pods are waited for, want %d", got, count)
+		}
+	}
+	await(ns, 1)
 	gone("of a namespace that was not observed", false)
 	m.observe(ns, epoch)
 	gone("before any was waited for", false)
-	m.awaitPods(ns, 2)
+	await(ns, 2)
 	gone("one of two", false)
 	gone("the last", true)
 	gone("one more", false)
 
-	m.awaitPods(ns, 1)
+	await(ns, 1)
 	left = 2 // the pods that are gone were not among those counted
 	gone("of before", false)
 	left = 1
@@ -421,11 +438,29 @@ func TestTheLastPodThatANamespaceWaitedFor(t *testing.T) {
 	left = 0
 	gone("the last", true)
 
-	m.awaitPods(terminating(func(ns *corev1.Namespace) { ns.UID = "another" }), 1)
+	await(terminating(func(ns *corev1.Namespace) { ns.UID = "another" }), 1)
 	gone("of a namespace of before", false)
-	m.awaitPods(ns, 1)
+	await(ns, 1)
 	m.forget("ns")
 	gone("of a namespace that is gone", false)
+}
+
+// A pod that ends while pods are counted is one of those that are waited for. Pins NS-68.
+func TestAPodThatEndsWhilePodsAreCounted(t *testing.T) {
+	m, ns := newMemory(), terminating()
+	m.observe(ns, epoch)
+	last := make(chan bool, 1)
+	m.awaitPods(ns, func() int {
+		go func() { last <- m.podGone("ns", func() int { return 0 }) }()
+		if m.mu.TryLock() { // then nothing makes the end of the pod wait until it has been counted
+			m.mu.Unlock()
+			last <- <-last
+		}
+		return 1
+	})
+	if !<-last {
+		t.Error("the last pod is not noticed")
+	}
 }
 
 // Pins NS-20 and NS-50.

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	clienttesting "k8s.io/client-go/testing"
@@ -39,8 +40,10 @@ type store struct {
 	undying map[schema.GroupVersionResource]bool
 	// emptyFirst are types whose lists begin with an empty page.
 	emptyFirst map[schema.GroupVersionResource]bool
-	log        []string // "verb resource name", lists with their limit
-	deletes    []metav1.DeleteOptions
+	// onList is called for each list, nil if nothing is to happen.
+	onList  func(resource schema.GroupVersionResource, limit int64)
+	log     []string // "verb resource name", lists with their limit
+	deletes []metav1.DeleteOptions
 }
 
 func newStore() *store {
@@ -58,7 +61,7 @@ func (s *store) put(resource schema.GroupVersionResource, name string, finalizer
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.items[resource] = append(s.items[resource], metav1.PartialObjectMetadata{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Finalizers: finalizers},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Finalizers: finalizers},
 	})
 }
 
@@ -103,6 +106,9 @@ func (c collection) enter(verb, detail string) error {
 func (c collection) List(_ context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
+	if c.store.onList != nil {
+		c.store.onList(c.resource, options.Limit)
+	}
 	detail := ""
 	if options.Limit == 1 {
 		detail = " limit=1"

@@ -72,14 +72,17 @@ func (m *memory) note(ns *corev1.Namespace, swept sweep) {
 	m.namespaces[ns.Name] = known
 }
 
-// awaitPods remembers how many pods a namespace waits for.
-func (m *memory) awaitPods(ns *corev1.Namespace, shown int) {
+// awaitPods remembers and returns how many pods a namespace waits for. shown counts those that the cache shows. None
+// of them can end unnoticed in between, since podGone waits for this.
+func (m *memory) awaitPods(ns *corev1.Namespace, shown func() int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	count := shown()
 	if known, ok := m.namespaces[ns.Name]; ok && known.uid == ns.UID {
-		known.pods = shown
+		known.pods = count
 		m.namespaces[ns.Name] = known
 	}
+	return count
 }
 
 // podGone counts the end of a pod, and reports whether it was the last one that a namespace waited for. shown counts

@@ -63,7 +63,7 @@ func (c *namespaceController) repeat(ctx context.Context, name string, estimate 
 }
 
 // recheckAfter returns the delay before a namespace is swept again whose content takes an
-// estimated number of seconds to disappear.
+// estimated number of seconds to disappear, of which there are at most longestEstimate.
 func recheckAfter(estimate int64) time.Duration {
 	return time.Duration(estimate/2+1) * time.Second
 }

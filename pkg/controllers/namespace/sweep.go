@@ -79,6 +79,7 @@ type stage struct {
 func (c *namespaceController) sweepTypes(ctx context.Context, ns *corev1.Namespace, found resourceTypes, s stage) sweep {
 	slices.SortFunc(s.types, func(a, b schema.GroupVersionResource) int { return cmp.Compare(a.String(), b.String()) })
 	swept := make(sweep, len(s.types))
+	stillDeleted := c.stillDeleted(ns)
 	concurrent.Each(len(s.types), typesAtOnce, func(i int) {
 		resource := s.types[i]
 		// An error of one type does not keep the others from being swept.
@@ -87,6 +88,7 @@ func (c *namespaceController) sweepTypes(ctx context.Context, ns *corev1.Namespa
 			resource:          resource,
 			canList:           found.supports(resource, "list"),
 			canDeleteTogether: found.supports(resource, "deletecollection"),
+			stillDeleted:      stillDeleted,
 		})
 		swept[i].podsFirst = s.podsFirst
 	})

@@ -36,9 +36,7 @@ const lookAgain = time.Second
 
 // awaitPods has watchPods enqueue a namespace.
 func (c *namespaceController) awaitPods(ns *corev1.Namespace) {
-	shown := c.podsShown(ns.Name)
-	c.memory.awaitPods(ns, shown)
-	if shown == 0 {
+	if c.memory.awaitPods(ns, func() int { return c.podsShown(ns.Name) }) == 0 {
 		c.loop.AddAfter(ns.Name, lookAgain)
 	}
 }

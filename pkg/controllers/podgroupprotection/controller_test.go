@@ -140,10 +140,10 @@ func TestACacheOlderThanTheDeletionProvesNothing(t *testing.T) {
 		"the cache is older, the pod has ended": {cached: "7", stored: []corev1.Pod{*pod(phase(corev1.PodFailed))}, goes: true, asks: 1},
 		"the cache is older, another's pod":     {cached: "7", stored: []corev1.Pod{*other}, goes: true, asks: 1},
 		"the cache has no version":              {stored: []corev1.Pod{*pod()}, asks: 1},
-		"the answer for another group serves":   {cached: "7", known: answer{namespace: key.Namespace, version: "9"}, goes: true},
-		"an answer of another namespace":        {cached: "7", known: answer{namespace: "other", version: "9"}, stored: []corev1.Pod{*pod()}, asks: 1},
-		"an answer from before the deletion":    {cached: "7", known: answer{namespace: key.Namespace, version: "7"}, stored: []corev1.Pod{*pod()}, asks: 1},
-		"an answer that showed a pod":           {cached: "7", known: answer{namespace: key.Namespace, version: "9", active: map[string]bool{key.Name: true}}, goes: true, asks: 1},
+		"the answer for another group serves":   {cached: "7", known: answer{namespace: key.Namespace, asked: controllertest.Epoch, version: "9"}, goes: true},
+		"an answer of another namespace":        {cached: "7", known: answer{namespace: "other", asked: controllertest.Epoch, version: "9"}, stored: []corev1.Pod{*pod()}, asks: 1},
+		"an answer from before the deletion":    {cached: "7", known: answer{namespace: key.Namespace, asked: controllertest.Epoch, version: "7"}, stored: []corev1.Pod{*pod()}, asks: 1},
+		"an answer that showed a pod":           {cached: "7", known: answer{namespace: key.Namespace, asked: controllertest.Epoch, version: "9", active: map[string]bool{key.Name: true}}, goes: true, asks: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := fixture(t, group(at("8")))
@@ -161,6 +161,33 @@ func TestACacheOlderThanTheDeletionProvesNothing(t *testing.T) {
 				t.Errorf("the finalizer goes: %v, asked %d times", goes, asked)
 			}
 		})
+	}
+}
+
+// Pins PGP-22.
+func TestAnAnswerIsReusedForAMinute(t *testing.T) {
+	named := func(name string) func(*schedulingv1alpha2.PodGroup) {
+		return func(g *schedulingv1alpha2.PodGroup) { g.Name, g.ResourceVersion = name, "8" }
+	}
+	env, c := fixture(t, group(named("a")), group(named("b")), group(named("c")))
+	c.pods = lagging{c.pods, "7"}
+	asked := 0
+	env.Fake.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		asked++
+		return true, &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "9"}}, nil
+	})
+	for _, step := range []struct {
+		group string
+		after time.Duration
+		asks  int
+	}{{"a", 0, 1}, {"b", answerLife - 1, 1}, {"c", 1, 2}} {
+		env.Clock.Step(step.after)
+		if err := c.reconcile(env.Context(), types.NamespacedName{Namespace: key.Namespace, Name: step.group}); err != nil {
+			t.Fatal(err)
+		}
+		if asked != step.asks {
+			t.Errorf("group %s: the API server was asked %d times, want %d", step.group, asked, step.asks)
+		}
 	}
 }
 

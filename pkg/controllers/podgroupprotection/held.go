@@ -3,6 +3,7 @@ package podgroupprotection
 import (
 	"context"
 	"errors"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
@@ -15,11 +16,16 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
+// answerLife is how long an answer is reused.
+const answerLife = time.Minute
+
 // answer is a live list of the active pods of a namespace. The deletion of a workload deletes
 // many groups at once, so the list is reused for groups whose deletion is older. It is reused
-// only for groups without pods in it: a listed pod may have finished since.
+// only for groups without pods in it: a listed pod may have finished since. It is not reused for long, because versions
+// count again from an earlier one when the API server's data is restored from a backup.
 type answer struct {
 	namespace string
+	asked     time.Time
 	version   string          // as of which it holds
 	active    map[string]bool // groups with active pods
 }
@@ -32,7 +38,7 @@ func (c *protectionController) isHeld(ctx context.Context, group *schedulingv1al
 	if err != nil || len(active) > 0 {
 		return true, err
 	}
-	if reaches(cached, group.ResourceVersion) || c.last.frees(group) {
+	if reaches(cached, group.ResourceVersion) || c.last.frees(group, c.Clock.Now()) {
 		return false, nil
 	}
 	if c.last, err = c.ask(ctx, group.Namespace); err != nil {
@@ -45,9 +51,9 @@ func (c *protectionController) isHeld(ctx context.Context, group *schedulingv1al
 	return false, nil
 }
 
-// frees reports whether a group had no active pods after its deletion began.
-func (a answer) frees(group *schedulingv1alpha2.PodGroup) bool {
-	return a.namespace == group.Namespace && reaches(a.version, group.ResourceVersion) && !a.active[group.Name]
+// frees reports whether an answer that is still valid shows that a group had no active pods after its deletion began.
+func (a answer) frees(group *schedulingv1alpha2.PodGroup, now time.Time) bool {
+	return a.namespace == group.Namespace && now.Sub(a.asked) < answerLife && reaches(a.version, group.ResourceVersion) && !a.active[group.Name]
 }
 
 // reaches reports whether a state at one version includes the write with another version.
@@ -58,7 +64,7 @@ func reaches(version, written string) bool {
 
 // ask lists the active pods of a namespace live.
 func (c *protectionController) ask(ctx context.Context, namespace string) (answer, error) {
-	is := answer{namespace: namespace, active: map[string]bool{}}
+	is := answer{namespace: namespace, asked: c.Clock.Now(), active: map[string]bool{}}
 	activePods := fields.AndSelectors(
 		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
 		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),

@@ -21,7 +21,7 @@
 //     unfinished pod, scheduled or not, has referred to the claim.
 //
 // Instances hand nothing over: each instance finds every claim that lacks the finalizer or is being
-// deleted in its caches.
+// deleted in its caches, and looks at the pods of every claim that is not shown as unused.
 //
 // Behaviour: docs/specs/persistentvolumeclaim-protection-controller.md.
 package pvcprotection

@@ -24,9 +24,15 @@ func (c *protectionController) watch(claims, pods cache.SharedIndexInformer) {
 }
 
 func (c *protectionController) claimSeen(lane reconcile.Lane, claim *corev1.PersistentVolumeClaim) {
-	if finalizer.Concerns(claim) || c.unusedSince && unusedCondition(claim) == nil {
+	if finalizer.Concerns(claim) || c.unusedSince && (unusedCondition(claim) == nil || lane.IsBacklog() && mayBeUnused(claim)) {
 		c.loop.Enqueue(lane, reconcile.KeyOf(claim))
 	}
+}
+
+// mayBeUnused reports whether no event may follow that leads to the condition of a claim: its last pod may have gone
+// while no instance ran.
+func mayBeUnused(claim *corev1.PersistentVolumeClaim) bool {
+	return claim.DeletionTimestamp == nil && !isShownUnused(claim)
 }
 
 // usesClaims reports whether a pod has volumes that are claims.

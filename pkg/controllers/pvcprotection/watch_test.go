@@ -23,6 +23,9 @@ func TestWhatIsQueued(t *testing.T) {
 	isClaim := func(changes ...func(*corev1.PersistentVolumeClaim)) func(*protectionController) {
 		return func(c *protectionController) { c.claimSeen(reconcile.Fresh, claim("claim", changes...)) }
 	}
+	replayed := func(changes ...func(*corev1.PersistentVolumeClaim)) func(*protectionController) {
+		return func(c *protectionController) { c.claimSeen(reconcile.Backlog, claim("claim", changes...)) }
+	}
 	own := controllertest.Pod(namespace, "claim-of")
 	ofEphemeral := []runtime.Object{claim("claim-of-web", deleted, madeFor(own))}
 	waits := []runtime.Object{claim("claim", deleted)}
@@ -57,6 +60,11 @@ func TestWhatIsQueued(t *testing.T) {
 		"PVCP-22: no condition":                 {gate: true, event: isClaim(), want: 1},
 		"PVCP-22: no condition, deleted":        {gate: true, event: isClaim(deleted, unprotected), want: 1},
 		"PVCP-22: a condition":                  {gate: true, event: isClaim(condition(corev1.ConditionFalse)), want: 0},
+		"PVCP-50: replayed, not unused":         {gate: true, event: replayed(condition(corev1.ConditionFalse)), want: 1},
+		"PVCP-50: replayed, unknown":            {gate: true, event: replayed(condition(corev1.ConditionUnknown)), want: 1},
+		"PVCP-50: replayed, unused":             {gate: true, event: replayed(condition(corev1.ConditionTrue)), want: 0},
+		"PVCP-50: replayed, deleted":            {gate: true, event: replayed(condition(corev1.ConditionFalse), deleted, unprotected), want: 0},
+		"PVCP-7: replayed, without the gate":    {event: replayed(condition(corev1.ConditionFalse)), want: 0},
 		"PVCP-22: a pod runs":                   {gate: true, cached: []runtime.Object{claim("claim")}, event: seen(pod("p")), want: 1},
 		"PVCP-47: a pod runs, deleted claim":    {gate: true, cached: waits, event: seen(pod("p")), want: 1},
 		"PVCP-47: a pod runs, a released claim": {gate: true, cached: []runtime.Object{claim("claim", deleted, unprotected)}, event: seen(pod("p")), want: 0},
@@ -69,6 +77,25 @@ func TestWhatIsQueued(t *testing.T) {
 				t.Errorf("%d keys are queued, want %d", depth, tc.want)
 			}
 		})
+	}
+}
+
+// The last pod of a claim goes while no instance runs, and no event is left. Pins PVCP-50.
+func TestANewInstanceLooksAtWhatIsShownAsUsed(t *testing.T) {
+	env := controllertest.New(t, claim("claim", condition(corev1.ConditionFalse)), claim("used", condition(corev1.ConditionFalse)),
+		pod("p", func(p *corev1.Pod) { p.Spec.Volumes = nil }, referring("used")))
+	c, err := newController(env.Env, config{unusedSince: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	env.Run(t, c)
+	env.AwaitIdle(t)
+	if writes := env.Writes(); len(writes) != 1 {
+		t.Errorf("wrote %v", writes)
+	}
+	if stored := controllertest.MustStored[*corev1.PersistentVolumeClaim](t, env, namespace, "claim"); !isShownUnused(stored) {
+		t.Errorf("conditions are %+v", stored.Status.Conditions)
 	}
 }
 
