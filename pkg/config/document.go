@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"time"
 
 	"kcmd.dev/pkg/config/named"
@@ -57,30 +58,36 @@ func (d *Document) CheckFiles() problem.Errors {
 	return problems
 }
 
-// CheckStart is CheckFiles for a process that starts. That time has passed does not keep it from
-// starting: a CA that has expired is a warning.
+// CheckStart is CheckFiles for a process that starts. That time has passed, or that the clock is
+// wrong, does not keep it from starting: a CA that has expired is a warning, and so is a time that
+// is too far ahead, which then allows nothing.
 func (d *Document) CheckStart() problem.Errors {
-	return append(named.CheckStart(d.Name, d.Config, d.places), d.checkNow()...)
+	return append(named.CheckStart(d.Name, d.Config, d.places), d.checkNow(true)...)
 }
 
 // CheckEdit is CheckFiles for a configuration that follows another one, which is in force: a
-// file that the edit does not name anew, and that is bad now, is a warning. bad lists these
-// files.
+// file that the edit does not name anew, and that is bad now, is a warning, and so is a time that
+// is too far ahead. bad lists these files.
 func (d *Document) CheckEdit(inForce *v1beta1.KubeControllerManagerConfiguration) (problems problem.Errors, bad []string) {
 	problems, bad = named.Check(d.Name, d.Config, d.places, inForce)
-	return append(problems, d.checkNow()...), bad
+	kept := inForce != nil && inForce.DeletionBreaker.AllowUntil == d.Config.DeletionBreaker.AllowUntil
+	return append(problems, d.checkNow(kept)...), bad
 }
 
-// maxAllowance is how far ahead deletionBreaker.allowUntil may be: a slip of the pen must not
-// disable the breaker for years.
-const maxAllowance = 24 * time.Hour
-
-// checkNow checks what depends on the time. What is right once stays so.
-func (d *Document) checkNow() problem.Errors {
+// checkNow checks what depends on the time. What is right once stays so, unless the clock is set
+// back. tolerant says that it was right once, and makes it a warning.
+func (d *Document) checkNow(tolerant bool) problem.Errors {
 	const path = "deletionBreaker.allowUntil"
 	r := &problem.Report{File: d.Name}
-	if latest := time.Now().Add(maxAllowance); d.Config.DeletionBreaker.AllowedUntil().After(latest) {
-		r.Errorf(d.Position(path), path, "must be at most 24 hours from now, %s, not %s", latest.UTC().Format(time.RFC3339), d.Config.DeletionBreaker.AllowUntil)
+	latest, at := time.Now().Add(v1beta1.MaxAllowance), d.Position(path)
+	if !d.Config.DeletionBreaker.AllowedUntil().After(latest) {
+		return nil
+	}
+	message := fmt.Sprintf("must be at most 24 hours from now, %s, not %s", latest.UTC().Format(time.RFC3339), d.Config.DeletionBreaker.AllowUntil)
+	if tolerant {
+		r.Warnf(at, path, "%s: it allows nothing; is the clock right?", message)
+	} else {
+		r.Errorf(at, path, "%s", message)
 	}
 	return r.Errors()
 }

@@ -172,8 +172,8 @@ func TestLoadIsBounded(t *testing.T) {
 		{"anchors bomb", anchorsBomb(), "aliases expand to more than 10000 values"},
 		{"flow nesting", []byte(header + "resync: " + strings.Repeat("[", 100) + strings.Repeat("]", 100)), "nested deeper than 64 levels"},
 		{"extreme nesting", bytes.Repeat([]byte("["), separators), "f.yaml:1:1: not valid YAML: exceeded max depth of 10000"},
-		{"everything unknown", []byte(manyUnknown.String()), "and more: only the first 1000 problems are shown"},
-		{"only bad bytes", bytes.Repeat([]byte{0xff}, MaxFileBytes), "f.yaml:1:1000: and more: only the first 1000 problems are shown"},
+		{"everything unknown", []byte(manyUnknown.String()), "and more: only the first 1000 errors are shown"},
+		{"only bad bytes", bytes.Repeat([]byte{0xff}, MaxFileBytes), "f.yaml:1:1000: and more: only the first 1000 errors are shown"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -193,6 +193,27 @@ func TestLoadIsBounded(t *testing.T) {
 				t.Errorf("Load took %s", took)
 			}
 		})
+	}
+}
+
+// Warnings never keep a file from being used, however many there are, and errors are not lost
+// among them.
+func TestManyWarningsAreNoError(t *testing.T) {
+	var names strings.Builder
+	for i := range 1_500 {
+		fmt.Fprintf(&names, "n%d,", i)
+	}
+	text := header + "pausedNamespaces: [" + names.String() + "]\ncontrollers: {job-controller: {pausedNamespaces: [" + names.String() + "]}}\n"
+	doc, err := Load("f.yaml", []byte(text))
+	if err != nil {
+		t.Fatalf("Load rejected a file without errors: %.300s", err)
+	}
+	const more = "warning: and more: only the first 1000 warnings are shown"
+	if last := doc.Warnings[len(doc.Warnings)-1].Error(); len(doc.Warnings) != 1001 || !strings.HasSuffix(last, more) {
+		t.Errorf("%d warnings, the last is %q", len(doc.Warnings), last)
+	}
+	if problems := problemsOf(t, text+"deletionBreaker: {mode: Warn, share: 0}\n"); !strings.Contains(problems, "deletionBreaker.share: must be 1 to 100, not 0") || !strings.HasSuffix(problems, more) {
+		t.Errorf("an error is lost among warnings: %.300s", problems)
 	}
 }
 
@@ -396,8 +417,10 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// A time that is right once stays so: a file that was valid is valid when a process starts later.
+// A time that is right once stays so: a file that was valid is valid when a process starts later,
+// or follows itself, even if the clock was set back.
 func TestDeletionsAreAllowedForADayAtMost(t *testing.T) {
+	const tooFar, nothing = "deletionBreaker.allowUntil: must be at most 24 hours from now, ", ": it allows nothing; is the clock right?"
 	check := func(ahead time.Duration, want bool) {
 		t.Helper()
 		until := time.Now().Add(ahead).Format(time.RFC3339)
@@ -405,10 +428,18 @@ func TestDeletionsAreAllowedForADayAtMost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, problems := range []problem.Errors{doc.CheckFiles(), doc.CheckStart()} {
+		edited, _ := doc.CheckEdit(v1beta1.NewDefault())
+		for _, problems := range []problem.Errors{doc.CheckFiles(), edited} {
 			text := problems.Error()
-			if problems.HasErrors() == want || !want && (!strings.HasPrefix(text, "f.yaml:5:15: deletionBreaker.allowUntil: must be at most 24 hours from now, ") || !strings.HasSuffix(text, ", not "+until)) {
+			if problems.HasErrors() == want || !want && (!strings.HasPrefix(text, "f.yaml:5:15: "+tooFar) || !strings.HasSuffix(text, ", not "+until)) {
 				t.Errorf("%s: %v, want it to be valid: %t", ahead, problems, want)
+			}
+		}
+		kept, _ := doc.CheckEdit(doc.Config)
+		for _, problems := range []problem.Errors{doc.CheckStart(), kept} {
+			text := problems.Error()
+			if problems.HasErrors() || want != (text == "") || !want && (!strings.HasPrefix(text, "f.yaml:5:15: warning: "+tooFar) || !strings.HasSuffix(text, ", not "+until+nothing)) {
+				t.Errorf("%s: %v, want at most a warning", ahead, problems)
 			}
 		}
 	}

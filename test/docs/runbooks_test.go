@@ -5,11 +5,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
+	"kcmd.dev/pkg/runtime/supervisor"
 	"kcmd.dev/test/controlplane/binaries"
 )
 
@@ -60,35 +63,74 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 	}
 }
 
+// When the instance that is stuck is replaced, what it worked on counts from zero again: the alert
+// has to fire a minute before that, or it never does.
+func TestTheAlertAboutStuckWorkFiresInTime(t *testing.T) {
+	root, err := binaries.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "KubeControllerManagerWorkIsStuck"
+	rules := rulesOf(t, root)
+	i := slices.IndexFunc(rules, func(r rule) bool { return r.Alert == name })
+	if i < 0 {
+		t.Fatalf("there is no alert %s", name)
+	}
+	_, threshold, _ := strings.Cut(rules[i].Expr, "(workqueue_longest_running_processor_seconds{}) > ")
+	seconds, err := strconv.Atoi(strings.TrimSpace(threshold))
+	if err != nil {
+		t.Fatalf("%s has no threshold in seconds: %s", name, rules[i].Expr)
+	}
+	lasts, err := time.ParseDuration(rules[i].For)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fires := time.Duration(seconds)*time.Second + lasts; fires+time.Minute > supervisor.DefaultStuckAfter {
+		t.Errorf("%s fires after %s, and the instance is replaced after %s", name, fires, supervisor.DefaultStuckAfter)
+	}
+}
+
+// rule is an alert, or a series to record.
+type rule struct {
+	Alert       string            `json:"alert"`
+	Expr        string            `json:"expr"`
+	For         string            `json:"for"`
+	Annotations map[string]string `json:"annotations"`
+}
+
 // alertsOf returns the alerts by name with their `runbook_url`.
 func alertsOf(t *testing.T, root string) map[string]string {
+	t.Helper()
+	alerts := map[string]string{}
+	for _, r := range rulesOf(t, root) {
+		if r.Alert != "" {
+			alerts[r.Alert] = r.Annotations["runbook_url"]
+		}
+	}
+	return alerts
+}
+
+func rulesOf(t *testing.T, root string) []rule {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(root, "configs", "monitoring", "prometheusrule.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var rule struct {
+	var file struct {
 		Spec struct {
 			Groups []struct {
-				Rules []struct {
-					Alert       string            `json:"alert"`
-					Annotations map[string]string `json:"annotations"`
-				} `json:"rules"`
+				Rules []rule `json:"rules"`
 			} `json:"groups"`
 		} `json:"spec"`
 	}
-	if err := yaml.Unmarshal(data, &rule); err != nil {
+	if err := yaml.Unmarshal(data, &file); err != nil {
 		t.Fatal(err)
 	}
-	alerts := map[string]string{}
-	for _, group := range rule.Spec.Groups {
-		for _, r := range group.Rules {
-			if r.Alert != "" {
-				alerts[r.Alert] = r.Annotations["runbook_url"]
-			}
-		}
+	var rules []rule
+	for _, group := range file.Spec.Groups {
+		rules = append(rules, group.Rules...)
 	}
-	return alerts
+	return rules
 }
 
 // inOrder reports whether a text contains all parts, none before the one that precedes it.

@@ -80,7 +80,7 @@ type checkConfig struct {
 }
 
 func (c *checkConfig) run(cmd *cobra.Command, names []string) error {
-	if err := c.sensible(cmd, names); err != nil {
+	if err := c.sensible(names); err != nil {
 		return err
 	}
 	colors, err := c.color.colors(cmd)
@@ -112,7 +112,7 @@ func (c *checkConfig) run(cmd *cobra.Command, names []string) error {
 }
 
 // sensible checks that arguments and flags can be combined.
-func (c *checkConfig) sensible(cmd *cobra.Command, names []string) error {
+func (c *checkConfig) sensible(names []string) error {
 	if err := c.output.check(); err != nil {
 		return err
 	}
@@ -128,12 +128,7 @@ func (c *checkConfig) sensible(cmd *cobra.Command, names []string) error {
 	case c.against == live:
 		return nil
 	}
-	for _, name := range c.connection.names() {
-		if cmd.Flags().Changed(name) {
-			return misuse{fmt.Errorf("--%s needs --against %s", name, live)}
-		}
-	}
-	return nil
+	return c.connection.need("--against " + live)
 }
 
 func (c *checkConfig) report(ctx context.Context, checker check.Checker, names []string) (*check.Report, error) {

@@ -76,6 +76,11 @@ func TestMisuse(t *testing.T) {
 			"defaults of no controller", []string{"config", "print-defaults", "--controller", "jobs"},
 			`there is no field "jobs" in controllers, did you mean controllers.job-controller?`, "config print-defaults",
 		},
+		{
+			"defaults of a field", []string{"config", "print-defaults", "--controller", "job-controller.enabled"},
+			`there is no controller "job-controller.enabled"`, "config print-defaults",
+		},
+		{"defaults of nothing", []string{"config", "print-defaults", "--controller", "."}, `there is no controller "."`, "config print-defaults"},
 		{"unknown version", []string{"config", "schema", "--version", "v1"}, `there is no schema of version "v1", only of v1alpha1, v1beta1`, "config schema"},
 		{"nothing to convert", []string{"config", "convert"}, `"kube-controller-manager config convert" takes one FILE, not 0`, "config convert"},
 		{
@@ -99,6 +104,12 @@ func TestMisuse(t *testing.T) {
 			"trust and none", []string{"status", "--ca-file", "a", "--insecure-skip-tls-verify"},
 			`--ca-file and --insecure-skip-tls-verify cannot be combined`, "status",
 		},
+		{"a context of a token", []string{"status", "--context", "a", "--token-file", "b"}, `--token-file and --context cannot be combined`, "status"},
+		{"an interval of one look", []string{"status", "--interval", "1s"}, `--interval needs --watch`, "status"},
+		{"a connection to nothing", []string{"controllers", "--token-file", "x"}, `--token-file needs --live`, "controllers"},
+		{"a configuration of nothing", []string{"controllers", "podgc", "--config", "x"}, `--config needs --live`, "controllers"},
+		{"a server without TLS", []string{"status", "--server", "http://x"}, `--server: "http://x" must use https`, "status"},
+		{"no server", []string{"status", "--server", "https://:1"}, `--server: "https://:1" is not a URL such as https://127.0.0.1:10257`, "status"},
 		{"no time", []string{"status", "--timeout", "0s"}, `--timeout must be more than 0s`, "status"},
 		{
 			"mistyped command", []string{"chek-config", "a"},

@@ -114,6 +114,9 @@ be used as a starting point: fields that are not changed can be removed.`,
 				if err != nil {
 					return err
 				}
+				if field.Path != "controllers."+field.Name {
+					return misuse{fmt.Errorf("there is no controller %q", options.Controller)}
+				}
 				options.Controller = field.Name
 			}
 			tree, err := fields.Tree()

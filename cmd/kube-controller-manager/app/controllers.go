@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -48,15 +49,12 @@ the flags of 'status' define how to reach it. NAME is a name or a former name.`,
 				return err
 			}
 			if ask {
-				client, err := connection.open()
-				if err != nil {
-					return err
-				}
-				status, _, err := client.Status(background(cmd.Context()))
-				if err != nil {
-					return err
-				}
-				list.AddStatus(status.Controllers)
+				err = addStatus(cmd.Context(), list, &connection)
+			} else {
+				err = connection.need("--live")
+			}
+			if err != nil {
+				return err
 			}
 			if err := selectControllers(list, names); err != nil {
 				return err
@@ -75,6 +73,20 @@ the flags of 'status' define how to reach it. NAME is a name or a former name.`,
 	color.add(cmd)
 	connection.add(cmd)
 	return cmd
+}
+
+// addStatus adds the state of a running process.
+func addStatus(ctx context.Context, list *controllerlist.List, connection *connectionFlags) error {
+	client, err := connection.open()
+	if err != nil {
+		return err
+	}
+	status, _, err := client.Status(background(ctx))
+	if err != nil {
+		return err
+	}
+	list.AddStatus(status.Controllers)
+	return nil
 }
 
 func controllerList() (*controllerlist.List, error) {

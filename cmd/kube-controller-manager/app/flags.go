@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
 	"kcmd.dev/pkg/cli/endpoint"
@@ -77,10 +79,12 @@ func completeArgs(values func() []string) cobra.CompletionFunc {
 type connectionFlags struct {
 	connection endpoint.Connection
 	config     string
+	set        *pflag.FlagSet
 }
 
 func (f *connectionFlags) add(cmd *cobra.Command) {
 	flags, c := cmd.Flags(), &f.connection
+	f.set = flags
 	flags.StringVar(&c.Server, "server", "", "`URL` of the running process (default: the address in --config, else "+endpoint.DefaultServer+")")
 	flags.StringVar(&f.config, "config", "", "configuration `FILE` of the running process, used for its address and port")
 	flags.StringVar(&c.Kubeconfig, "kubeconfig", "", "`FILE` with the credentials (default: $KUBECONFIG or ~/.kube/config)")
@@ -96,11 +100,23 @@ func (f *connectionFlags) names() []string {
 	return []string{"server", "config", "kubeconfig", "context", "token-file", "ca-file", "insecure-skip-tls-verify", "timeout"}
 }
 
+// need checks that none of them is set although no process is asked, which needs what is named.
+func (f *connectionFlags) need(what string) error {
+	for _, name := range f.names() {
+		if f.set.Changed(name) {
+			return misuse{fmt.Errorf("--%s needs %s", name, what)}
+		}
+	}
+	return nil
+}
+
 // open prepares a client for the process.
 func (f *connectionFlags) open() (*endpoint.Client, error) {
 	switch c := f.connection; {
 	case c.TokenFile != "" && c.Kubeconfig != "":
 		return nil, misuse{fmt.Errorf("--token-file and --kubeconfig cannot be combined")}
+	case c.TokenFile != "" && c.Context != "":
+		return nil, misuse{fmt.Errorf("--token-file and --context cannot be combined")}
 	case c.CAFile != "" && c.Insecure:
 		return nil, misuse{fmt.Errorf("--ca-file and --insecure-skip-tls-verify cannot be combined")}
 	case c.Timeout <= 0:
@@ -114,7 +130,12 @@ func (f *connectionFlags) open() (*endpoint.Client, error) {
 		}
 		connection.Serving = serving
 	}
-	return connection.Open()
+	client, err := connection.Open()
+	var address *endpoint.AddressError
+	if errors.As(err, &address) {
+		return nil, misuse{fmt.Errorf("--server: %w", err)}
+	}
+	return client, err
 }
 
 // servingOf returns where the process with a configuration serves. The file may have become

@@ -37,8 +37,11 @@ of system:masters have it. If you do not, the error says how to grant it.`,
 			if err := output.check(); err != nil {
 				return err
 			}
-			if interval <= 0 {
+			switch {
+			case interval <= 0:
 				return misuse{errors.New("--interval must be more than 0s")}
+			case cmd.Flags().Changed("interval") && !watch:
+				return misuse{errors.New("--interval needs --watch")}
 			}
 			colors, err := color.colors(cmd)
 			if err != nil {

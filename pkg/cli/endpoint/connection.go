@@ -92,7 +92,12 @@ func isAnonymous(r *rest.Config) bool {
 		len(r.CertData) == 0 && r.CertFile == ""
 }
 
-// server is the URL without a path.
+// AddressError reports that a Server is not the URL of a process.
+type AddressError struct{ Server, Why string }
+
+func (e *AddressError) Error() string { return fmt.Sprintf("%q %s", e.Server, e.Why) }
+
+// server is the URL without a path. The error about Server is an *AddressError.
 func (c Connection) server() (string, error) {
 	if c.Server == "" {
 		return serverOf(c.Serving)
@@ -102,11 +107,11 @@ func (c Connection) server() (string, error) {
 		text = "https://" + text
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" {
-		return "", fmt.Errorf("the server %q is not a URL such as %s", c.Server, DefaultServer)
+	if err != nil || u.Hostname() == "" {
+		return "", &AddressError{c.Server, "is not a URL such as " + DefaultServer}
 	}
 	if u.Scheme != "https" {
-		return "", fmt.Errorf("the server %q must use https", c.Server)
+		return "", &AddressError{c.Server, "must use https"}
 	}
 	return "https://" + u.Host, nil
 }

@@ -197,6 +197,18 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
+// An error is safe to show on a terminal.
+func TestErrorsHaveNoControlCharacters(t *testing.T) {
+	for body, want := range map[string]string{
+		"no \x1b[2J": "no \uFFFD[2J",
+		`{"kind":"Status","message":"no \u001b[2J"}`: "no \uFFFD[2J",
+	} {
+		if got := reason([]byte(body)); got != want {
+			t.Errorf("%q is shown as %q, want %q", body, got, want)
+		}
+	}
+}
+
 // A process that is asked too often says when to ask again.
 func TestTooManyRequestsAreRepeated(t *testing.T) {
 	p := startProcess(t)

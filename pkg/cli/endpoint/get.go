@@ -16,6 +16,7 @@ import (
 
 	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/runtime/plain"
 	"kcmd.dev/pkg/runtime/status"
 	"kcmd.dev/pkg/runtime/why"
 )
@@ -129,10 +130,10 @@ func (c *Client) ask(ctx context.Context, query string) (response, error) {
 func reason(body []byte) string {
 	var status metav1.Status
 	if json.Unmarshal(body, &status) == nil && status.Message != "" {
-		return status.Message
+		return plain.Text(status.Message)
 	}
 	const longest = 300
-	text := strings.Join(strings.Fields(string(body)), " ")
+	text := plain.Text(strings.Join(strings.Fields(string(body)), " "))
 	if len(text) > longest {
 		text = strings.ToValidUTF8(text[:longest], "") + "…"
 	}

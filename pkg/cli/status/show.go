@@ -14,6 +14,7 @@ import (
 	"kcmd.dev/pkg/cli/terminal"
 	"kcmd.dev/pkg/runtime/breaker"
 	"kcmd.dev/pkg/runtime/leadership"
+	"kcmd.dev/pkg/runtime/plain"
 	"kcmd.dev/pkg/runtime/status"
 	"kcmd.dev/pkg/runtime/supervisor"
 	"kcmd.dev/pkg/runtime/telemetry"
@@ -38,7 +39,7 @@ func showConfiguration(out io.Writer, s *status.Status, now time.Time, colors te
 		fmt.Fprintf(out, "%s      in force instead of the file; kept in %s when it came into force, %s\n", colors.Red("Last good:"), g.File, g.At.UTC().Format(time.RFC3339))
 	}
 	if c.NotKept != "" {
-		fmt.Fprintf(out, "%s       as the last good configuration: %s\n", colors.Yellow("Not kept:"), c.NotKept)
+		fmt.Fprintf(out, "%s       as the last good configuration: %s\n", colors.Yellow("Not kept:"), plain.Text(c.NotKept))
 	}
 	if len(s.Reloads) == 0 {
 		fmt.Fprintln(out, "Last reload:    none since startup")
@@ -84,7 +85,7 @@ func showDeletions(out io.Writer, d *breaker.Status, now time.Time, colors termi
 
 // block writes lines below a title.
 func block(out io.Writer, text string) {
-	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
+	for line := range strings.SplitSeq(strings.TrimRight(plain.Text(text), "\n"), "\n") {
 		fmt.Fprintf(out, "  %s\n", line)
 	}
 }
@@ -111,7 +112,7 @@ func showLeases(out io.Writer, s *status.Status, now time.Time, colors terminal.
 		}
 		t.Row(l.Lock, yes(l.Leading), strconv.FormatUint(l.Term, 10), holder, orDash(since), controllers, problem)
 		for _, name := range slices.Sorted(maps.Keys(l.Blocked)) {
-			blocked = append(blocked, fmt.Sprintf("%s does not run yet: %s", name, l.Blocked[name]))
+			blocked = append(blocked, plain.Text(fmt.Sprintf("%s does not run yet: %s", name, l.Blocked[name])))
 		}
 	}
 	t.Style = func(row, column int, cell, padded string) string {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -104,6 +105,25 @@ Rejected:       the current content of the file is not in force:
 `
 	if got := show(t, s, terminal.Never); !strings.Contains(got, want) {
 		t.Errorf("the status is\n%s\nwithout\n%s", got, want)
+	}
+}
+
+// Whoever can make a request fail does not decide what the terminal of an operator does.
+func TestShowWhatOthersWroteWithoutControlCharacters(t *testing.T) {
+	const evil = "denied \x1b[2J\u009b2K\rend"
+	s := &status.Status{Started: now, Version: "v1", Configuration: status.Configuration{File: "f", Hash: "h", NotKept: evil}}
+	s.Controllers = []supervisor.Status{{Name: "a", State: supervisor.BackingOff, LastError: evil}, {Name: "b", Stuck: evil}}
+	s.Reloads = []status.Reload{{Status: "failure", Time: now, Error: "one\n" + evil}}
+	s.Leadership.Leases = []leadership.LeaseStatus{{Lock: "main", Blocked: map[string]string{"b": evil}, Election: &election.Status{Holder: evil, LastError: evil}}}
+	got := show(t, s, terminal.Never)
+	if i := strings.IndexFunc(strings.ReplaceAll(got, "\n", ""), unicode.IsControl); i >= 0 {
+		t.Errorf("the status contains a control character:\n%q", got)
+	}
+	if n := strings.Count(got, "denied \uFFFD[2J\uFFFD2K\uFFFDend"); n != 7 {
+		t.Errorf("it shows the text %d times:\n%q", n, got)
+	}
+	if !strings.Contains(got, "\n  one\n  denied ") {
+		t.Errorf("lines of an error are lost:\n%q", got)
 	}
 }
 

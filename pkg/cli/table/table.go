@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"kcmd.dev/pkg/runtime/plain"
 )
 
 // gap is the space between two columns.
@@ -24,7 +26,7 @@ func New(head ...string) *Table { return &Table{rows: [][]string{head}} }
 // Row adds a row.
 func (t *Table) Row(cells ...string) { t.rows = append(t.rows, cells) }
 
-// Write writes the table. Line breaks in cells become spaces.
+// Write writes the table. Line breaks in cells become spaces; other control characters are replaced.
 func (t *Table) Write(out io.Writer) error { return t.write(out, 0) }
 
 // WriteBody writes the table without its head.
@@ -63,7 +65,7 @@ func (t *Table) widths(first int) []int {
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
-			row[i] = strings.TrimRight(lineBreaks.Replace(cell), " ")
+			row[i] = strings.TrimRight(plain.Text(lineBreaks.Replace(cell)), " ")
 			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
 		}
 	}

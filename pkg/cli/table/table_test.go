@@ -8,12 +8,12 @@ import (
 func TestWrite(t *testing.T) {
 	table := New("NAME", "N", "WHAT")
 	table.Row("ä", "100", "one\ntwo")
-	table.Row("longer", "", "")
+	table.Row("longer", "", "\x1b[2J")
 	var out strings.Builder
 	if err := table.Write(&out); err != nil {
 		t.Fatal(err)
 	}
-	if want := "NAME    N    WHAT\nä       100  one two\nlonger\n"; out.String() != want {
+	if want := "NAME    N    WHAT\nä       100  one two\nlonger       \uFFFD[2J\n"; out.String() != want {
 		t.Errorf("the table is\n%q\nwant\n%q", out.String(), want)
 	}
 	out.Reset()
@@ -26,7 +26,7 @@ func TestWrite(t *testing.T) {
 	if err := table.WriteBody(&out); err != nil {
 		t.Fatal(err)
 	}
-	if want := "ä       <100  >one two\nlonger\n"; out.String() != want {
+	if want := "ä       <100  >one two\nlonger       \uFFFD[2J\n"; out.String() != want {
 		t.Errorf("the table is\n%q\nwant\n%q", out.String(), want)
 	}
 }

@@ -2,8 +2,8 @@
 //
 //  1. A problem has the position and the path of its field, a message and a severity. The
 //     message states what is allowed and suggests what was probably meant.
-//  2. A Report collects the problems of one file: the first 1,000, sorted by position. From
-//     the 101st on, messages make no suggestions.
+//  2. A Report collects the problems of one file: the first 1,000 errors and the first 1,000
+//     warnings, sorted by position. From the 101st problem on, messages make no suggestions.
 package problem
 
 import (
@@ -23,7 +23,8 @@ const (
 	SeverityWarning Severity = "warning"
 )
 
-// maxProblems bounds the report of a file that is wrong everywhere.
+// maxProblems bounds the report of a file that is wrong everywhere: the errors, and apart from
+// them the warnings, so that no number of warnings prevents the use of a configuration.
 const maxProblems = 1000
 
 // maxSuggestions is the number of problems with a suggestion: finding one compares words.
@@ -132,7 +133,8 @@ type Report struct {
 	File string
 
 	problems Errors
-	dropped  int
+	reported map[Severity]int
+	dropped  map[Severity]bool // whether there are more than are reported
 }
 
 // Errorf adds a problem that prevents the use of the configuration.
@@ -147,25 +149,36 @@ func (r *Report) Warnf(at Position, path, format string, args ...any) {
 
 // Add adds a problem of this file that is worded already.
 func (r *Report) Add(p Error) {
-	if r.full() {
-		r.dropped++
+	if r.full(p.Severity) {
 		return
 	}
+	if r.reported == nil {
+		r.reported = map[Severity]int{}
+	}
+	r.reported[p.Severity]++
 	p.File = r.File
 	r.problems = append(r.problems, p)
 }
 
 // addf words the problem only if it is reported.
 func (r *Report) addf(severity Severity, at Position, path, format string, args []any) {
-	if r.full() {
-		r.dropped++
+	if r.full(severity) {
 		return
 	}
 	r.Add(Error{Position: at, Path: path, Message: fmt.Sprintf(format, args...), Severity: severity})
 }
 
-// full reports whether further problems are only counted.
-func (r *Report) full() bool { return len(r.problems) >= maxProblems }
+// full reports whether no further problem of a severity is reported, and notes that there is one.
+func (r *Report) full(severity Severity) bool {
+	if r.reported[severity] < maxProblems {
+		return false
+	}
+	if r.dropped == nil {
+		r.dropped = map[Severity]bool{}
+	}
+	r.dropped[severity] = true
+	return true
+}
 
 // Terse reports whether there are so many problems that messages make no suggestions.
 func (r *Report) Terse() bool { return len(r.problems) >= maxSuggestions }
@@ -182,13 +195,18 @@ func (r *Report) Failed() map[string]bool {
 }
 
 // Errors returns the problems, sorted by position, then path, then message, each once. If
-// there were too many, the last one states that.
+// there were too many of a severity, a last one of that severity states that.
 func (r *Report) Errors() Errors {
 	out := r.problems.sorted()
-	if r.dropped == 0 {
+	if len(out) == 0 {
 		return out
 	}
 	last := out[len(out)-1].Position
-	return append(out, Error{File: r.File, Position: last, Severity: SeverityError,
-		Message: fmt.Sprintf("and more: only the first %d problems are shown", maxProblems)})
+	for _, severity := range []Severity{SeverityWarning, SeverityError} {
+		if r.dropped[severity] {
+			out = append(out, Error{File: r.File, Position: last, Severity: severity,
+				Message: fmt.Sprintf("and more: only the first %d %ss are shown", maxProblems, severity)})
+		}
+	}
+	return out
 }

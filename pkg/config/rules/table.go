@@ -22,6 +22,7 @@ var (
 	hostPattern      = regexp.MustCompile(`^(\*\.)?` + dnsLabel + `(\.` + dnsLabel + `)*$`)
 	serverPattern    = regexp.MustCompile(`^(https?://[^\s]+)?$`)
 	resourcePattern  = regexp.MustCompile(`^` + dnsLabel + `$`)
+	groupPattern     = regexp.MustCompile(`^(` + dnsLabel + `(\.` + dnsLabel + `)*)?$`)
 	timePattern      = regexp.MustCompile(`^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d))?$`)
 
 	metricPattern      = regexp.MustCompile(`^` + metricName + `$`)
@@ -37,6 +38,7 @@ const (
 	wordWords        = "a name without white space"
 	pathWords        = "the path of a file"
 	resourceWords    = "the plural name of a resource, of lower-case letters, digits and '-'"
+	groupWords       = "an API group without a version, such as apps or events.k8s.io, or empty"
 	hostWords        = "a host name such as example.org or *.example.org"
 	serverWords      = "a URL such as https://10.0.0.1:6443"
 	timeWords        = "a time such as 2026-01-31T15:00:00Z"
@@ -148,6 +150,7 @@ func ofFields() []Rule {
 		duration("deletionBreaker.window", 10*time.Second, 24*time.Hour),
 		number("deletionBreaker.share", 1, 100),
 		number("deletionBreaker.minimum", 0, 1_000_000),
+		pattern("deletionBreaker.exemptResources[].group", groupPattern, MaxSubdomain, groupWords),
 		required(pattern("deletionBreaker.exemptResources[].resource", resourcePattern, MaxSubdomain, resourceWords)),
 		pattern("deletionBreaker.allowUntil", timePattern, 35, timeWords),
 
@@ -192,6 +195,7 @@ func ofFields() []Rule {
 		resync("endpointslice-mirroring-controller"),
 		number("controllers.endpointslice-mirroring-controller.maxEndpointsPerSubset", 1, 1000),
 		durationOrZero("controllers.endpointslice-mirroring-controller.endpointUpdatesBatchPeriod", "no batching", 0, time.Hour),
+		pattern("controllers.garbage-collector-controller.ignoredResources[].group", groupPattern, MaxSubdomain, groupWords),
 		required(pattern("controllers.garbage-collector-controller.ignoredResources[].resource", resourcePattern, MaxSubdomain, resourceWords)),
 
 		workers("resourcequota-controller", maxWorkers),
@@ -292,6 +296,7 @@ var nearly = map[*regexp.Regexp]func(string) string{
 	subdomainPattern: asName,
 	labelPattern:     asName,
 	resourcePattern:  asName,
+	groupPattern:     asGroup,
 	hostPattern:      strings.ToLower,
 	serverPattern: func(text string) string {
 		if strings.Contains(text, "://") {
@@ -303,6 +308,12 @@ var nearly = map[*regexp.Regexp]func(string) string{
 
 // asName spells a word as names of objects are spelt.
 func asName(text string) string { return strings.ReplaceAll(strings.ToLower(text), "_", "-") }
+
+// asGroup leaves out the version that follows a group in apiVersion.
+func asGroup(text string) string {
+	group, _, _ := strings.Cut(text, "/")
+	return asName(group)
+}
 
 // list is a list without duplicates; highest 0 means any number of elements.
 func list(path string, lowest, highest int) Rule {

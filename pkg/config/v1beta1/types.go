@@ -99,11 +99,12 @@ type ClientConnection struct {
 	// the clients and restarts every controller.
 	ContentType string `json:"contentType,omitempty"`
 	// Requests per second that each client may send on average. Default: 0, no client-side
-	// limit: API Priority and Fairness in the API server applies. Range: 0 or more. A
+	// limit: API Priority and Fairness in the API server applies. Range: 0 to 1000000. A
 	// change applies in place.
 	QPS *float32 `json:"qps,omitempty"`
 	// Requests that a client may send in a burst before qps limits it. Default: 0, which
-	// means twice qps, rounded up. Range: 0 or more; needs qps. A change applies in place.
+	// means twice qps, rounded up. Range: 0 to 1000000; needs qps. A change applies in
+	// place.
 	Burst *int32 `json:"burst,omitempty"`
 	// Whether each controller uses its own service account in kube-system instead of the
 	// identity in the kubeconfig. Default: false. A change rebuilds the clients and

@@ -13,6 +13,10 @@ const (
 	DeletionsStop     = "Stop"
 )
 
+// MaxAllowance is how far ahead DeletionBreaker.AllowUntil may be: a slip of the pen must not
+// disable the breaker for years.
+const MaxAllowance = 24 * time.Hour
+
 // DeletionBreaker limits the share of a kind of object that controllers may delete within a
 // window. Counted are the deletions by the controllers that can delete a large part of a cluster
 // by mistake: garbage-collector-controller, namespace-controller,
@@ -37,7 +41,8 @@ type DeletionBreaker struct {
 	ExemptResources []GroupResource `json:"exemptResources,omitempty"`
 	// Time until which controllers may delete whatever they want to: nothing is counted, and
 	// what was stopped goes on. From then on the counting begins anew. Default: empty, they may
-	// not. At most 24 hours from now, in the format of RFC 3339. A change applies in place.
+	// not. At most 24 hours from now, in the format of RFC 3339; a process that starts with a
+	// later one warns, and allows nothing. A change applies in place.
 	AllowUntil string `json:"allowUntil,omitempty"`
 }
 

@@ -16,15 +16,16 @@ const AnyComponent = "*"
 
 // LeaderElection configures the lease that decides which process runs the controllers, or
 // several leases, which let several processes share the work. The three durations must
-// satisfy leaseDuration > renewDeadline > 1.2 × retryPeriod.
+// satisfy leaseDuration > renewDeadline > 1.2 × retryPeriod, and the whole seconds of
+// leaseDuration, which are what the lease records, must be more than 1.2 × retryPeriod too.
 type LeaderElection struct {
 	// Whether the controllers run only while the lease is held. Default: true. Without it,
 	// two processes in one cluster would work against each other. A change starts a new
 	// term, which restarts every controller.
 	LeaderElect *bool `json:"leaderElect,omitempty"`
 	// How long others wait, after the last renewal they saw, before they take the lease.
-	// Default: 15s. Range: 1s to 1h; other processes see whole seconds. A change applies in
-	// place, with the next renewal.
+	// Default: 15s. Range: 1s to 1h; other processes see whole seconds, which must be more
+	// than 1.2 × retryPeriod. A change applies in place, with the next renewal.
 	LeaseDuration *metav1.Duration `json:"leaseDuration,omitempty"`
 	// How long the holder tries to renew the lease before it stops its controllers.
 	// Default: 10s. Range: more than 1.2 × retryPeriod, less than leaseDuration. A change
@@ -43,8 +44,9 @@ type LeaderElection struct {
 	ResourceNamespace string `json:"resourceNamespace,omitempty"`
 	// Name of this process in its leases. A random suffix that is new at each start is
 	// always added (name_uuid), so that processes may share a file. Default: empty, which
-	// means the host name. At most 253 characters. A change starts a new term, which
-	// restarts every controller.
+	// means the host name. At most 253 characters; with the feature gate
+	// CoordinatedLeaderElection at most 216 letters, digits, '-', '_' and '.'. A change
+	// starts a new term, which restarts every controller.
 	Identity string `json:"identity,omitempty"`
 	// How a standby prepares for a takeover. Warm: it fills its caches before it holds the
 	// lease. Cold: it caches nothing. Default: Warm. Allowed: Warm, Cold. A change applies

@@ -17,8 +17,8 @@ type Serving struct {
 	// Default: false. A change applies in place.
 	PermitPortSharing *bool `json:"permitPortSharing,omitempty"`
 	// Whether the process listens on an address although connections of an ended process to
-	// it remain, and on a specific address although 0.0.0.0 is in use (SO_REUSEADDR).
-	// Default: false. A change applies in place.
+	// it remain, and on a specific address although 0.0.0.0 is in use (SO_REUSEADDR). Has
+	// no effect on Linux, where every listener does. Default: false. A change applies in place.
 	PermitAddressSharing *bool `json:"permitAddressSharing,omitempty"`
 	// The serving certificates and the TLS parameters.
 	TLS TLS `json:"tls"`
@@ -63,8 +63,9 @@ type TLS struct {
 	// VersionTLS11, VersionTLS12, VersionTLS13. A change applies in place.
 	MinVersion string `json:"minVersion,omitempty"`
 	// Cipher suites offered for TLS 1.2 and below, by the names of Go's
-	// crypto/tls. Default: empty, which means Go's own choice. A change applies
-	// in place.
+	// crypto/tls. Default: empty, which means Go's own choice. With HTTP/2 and a
+	// minVersion below VersionTLS13, one must be TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256
+	// or TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256. A change applies in place.
 	CipherSuites []string `json:"cipherSuites,omitempty"`
 	// Key exchange mechanisms offered, by the names of Go's crypto/tls; their order
 	// has no meaning. Default: empty, which means Go's own choice. Allowed:

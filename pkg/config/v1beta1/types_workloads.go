@@ -106,7 +106,7 @@ type GarbageCollectorController struct {
 
 // GroupResource names a resource of any version.
 type GroupResource struct {
-	// Name of the API group. Default: empty, the core group.
+	// Name of the API group, without a version. Default: empty, the core group.
 	Group string `json:"group,omitempty"`
 	// Plural name of the resource, in lower case.
 	Resource string `json:"resource"`

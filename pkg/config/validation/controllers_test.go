@@ -34,6 +34,10 @@ func TestValidateControllers(t *testing.T) {
 			"3:65: controllers.garbage-collector-controller.ignoredResources[0].resource: is missing",
 			"3:88: controllers.garbage-collector-controller.ignoredResources[1].resource: must be the plural name of a resource, of lower-case letters, digits and '-', not \"Pods\", did you mean \"pods\"?",
 		}},
+		{"controllers: {garbage-collector-controller: {ignoredResources: [{group: '', resource: a}, {group: b.example.org, resource: c}, {group: apps/v1, resource: d}, {group: Apps, resource: e}]}}", []string{
+			"3:136: controllers.garbage-collector-controller.ignoredResources[2].group: must be an API group without a version, such as apps or events.k8s.io, or empty, not \"apps/v1\", did you mean \"apps\"?",
+			"3:167: controllers.garbage-collector-controller.ignoredResources[3].group: must be an API group without a version, such as apps or events.k8s.io, or empty, not \"Apps\", did you mean \"apps\"?",
+		}},
 		{"pausedNamespaces: [a, A, a]\ncontrollers: {deployment-controller: {paused: true, pausedNamespaces: [b, a.b]}, job-controller: {pausedNamespaces: [a, b]}, ttl-controller: {pausedNamespaces: [a]}}", []string{
 			"3:23: pausedNamespaces[1]: must be a name of lower-case letters, digits and '-' that starts and ends with a letter or digit, not \"A\", did you mean \"a\"?",
 			"3:26: pausedNamespaces[2]: \"a\" is already in the list",

@@ -17,6 +17,10 @@ func TestValidateDeletionBreaker(t *testing.T) {
 		{"deletionBreaker: {mode: Stop, allowUntil: 2026-02-31T15:00:00Z}", []string{
 			"3:43: deletionBreaker.allowUntil: must be a time that exists, not \"2026-02-31T15:00:00Z\"",
 		}},
+		{"deletionBreaker: {mode: Stop, exemptResources: [{group: /v1, resource: a}, {group: batch/v1, resource: b}, {group: '', resource: c}]}", []string{
+			"3:57: deletionBreaker.exemptResources[0].group: must be an API group without a version, such as apps or events.k8s.io, or empty, not \"/v1\"",
+			"3:84: deletionBreaker.exemptResources[1].group: must be an API group without a version, such as apps or events.k8s.io, or empty, not \"batch/v1\", did you mean \"batch\"?",
+		}},
 		{"deletionBreaker: {share: 5}", []string{
 			"3:26: warning: deletionBreaker.share: has no effect while deletionBreaker.mode is Disabled",
 		}},

@@ -3,7 +3,10 @@ package validation
 import (
 	"time"
 
+	apivalidation "k8s.io/apimachinery/pkg/util/validation"
+
 	"kcmd.dev/pkg/config/fieldpath"
+	"kcmd.dev/pkg/config/gates"
 	"kcmd.dev/pkg/config/locks"
 	"kcmd.dev/pkg/config/problem"
 	"kcmd.dev/pkg/config/registry"
@@ -22,8 +25,33 @@ func (v *validator) validateLeaderElection() {
 		v.errorf(v.firstSet(renew, retry), "renewDeadline (%s) must be more than 1.2 × retryPeriod (%s)",
 			v1beta1.FormatDuration(l.RenewDeadline.Duration), v1beta1.FormatDuration(l.RetryPeriod.Duration))
 	}
-	if v.decoded(lease) && l.LeaseDuration.Duration%time.Second != 0 {
-		v.warnf(lease, "other processes see whole seconds only: they wait %s", v1beta1.FormatDuration(l.LeaseDuration.Truncate(time.Second)))
+	whole := l.LeaseDuration.Truncate(time.Second)
+	switch {
+	case !v.decoded(lease) || whole == l.LeaseDuration.Duration:
+	case v.decoded(retry) && float64(whole) <= 1.2*float64(l.RetryPeriod.Duration):
+		v.errorf(v.firstSet(lease, retry), "the whole seconds of leaseDuration (%s), which are recorded in the lease, must be more than 1.2 × retryPeriod (%s)",
+			v1beta1.FormatDuration(whole), v1beta1.FormatDuration(l.RetryPeriod.Duration))
+	default:
+		v.warnf(lease, "other processes see whole seconds only: they wait %s", v1beta1.FormatDuration(whole))
+	}
+}
+
+// maxCandidateIdentity is the greatest length of an identity to which an underscore and a UUID are
+// added, so that the result can be the name of a LeaseCandidate.
+const maxCandidateIdentity = rules.MaxSubdomain - 37
+
+// validateCandidate requires an identity of which the name of a LeaseCandidate can be made, if the
+// API server chooses the holder of the lease. An empty one stands for the name of the host.
+func (v *validator) validateCandidate() {
+	const identity, elect, gate = "leaderElection.identity", "leaderElection.leaderElect", "featureGates." + gates.CoordinatedLeaderElection
+	e := v.cfg.LeaderElection
+	if e.Identity == "" || !v.decoded(identity, elect, gate, "emulatedVersion") || !*e.LeaderElect || !gates.Enabled(v.cfg, gates.CoordinatedLeaderElection) {
+		return
+	}
+	// Names of LeaseCandidates have the syntax of the keys of a ConfigMap.
+	if len(e.Identity) > maxCandidateIdentity || len(apivalidation.IsConfigMapKey(e.Identity+"_")) > 0 {
+		v.errorf(identity, "must be at most %d letters, digits, '-', '_' and '.', and not start with '..', with the feature gate %s: it becomes part of the name of a LeaseCandidate",
+			maxCandidateIdentity, gates.CoordinatedLeaderElection)
 	}
 }
 

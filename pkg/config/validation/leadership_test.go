@@ -1,14 +1,27 @@
 package validation_test
 
 import (
+	"strings"
 	"testing"
 )
 
 func TestValidateLeadership(t *testing.T) {
+	const noCandidate = "3:28: leaderElection.identity: must be at most 216 letters, digits, '-', '_' and '.', and not start with '..', " +
+		"with the feature gate CoordinatedLeaderElection: it becomes part of the name of a LeaseCandidate"
 	checkProblems(t, []problemTest{
 		{"leaderElection: {standby: warm, spread: Even}", []string{
 			"3:27: leaderElection.standby: must be one of Warm, Cold, not \"warm\", did you mean \"Warm\"?",
 			"3:41: leaderElection.spread: must be one of Balanced, Sticky, not \"Even\"",
+		}},
+		{"leaderElection: {identity: 'a:b'}", nil},
+		{"leaderElection: {identity: A.b_c-1}\nfeatureGates: {CoordinatedLeaderElection: true}", nil},
+		{"leaderElection: {identity: " + strings.Repeat("a", 216) + "}\nfeatureGates: {CoordinatedLeaderElection: true}", nil},
+		{"leaderElection: {identity: " + strings.Repeat("a", 217) + "}", nil},
+		{"leaderElection: {identity: " + strings.Repeat("a", 217) + "}\nfeatureGates: {CoordinatedLeaderElection: true}", []string{noCandidate}},
+		{"leaderElection: {identity: 'a:b'}\nfeatureGates: {CoordinatedLeaderElection: true}", []string{noCandidate}},
+		{"leaderElection: {identity: ..a}\nfeatureGates: {CoordinatedLeaderElection: true}", []string{noCandidate}},
+		{"leaderElection: {identity: 'a:b', leaderElect: false}\nfeatureGates: {CoordinatedLeaderElection: true}", []string{
+			"3:28: warning: leaderElection.identity: has no effect while leaderElection.leaderElect is false",
 		}},
 		{"leaderElection: {groups: [{name: a, controllers: [job-controller]}, {name: a, controllers: [cronjob-controller]}]}", []string{
 			"3:76: leaderElection.groups[1].name: another group has the name \"a\"",

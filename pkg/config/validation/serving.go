@@ -34,6 +34,7 @@ func (v *validator) validateTLS() {
 		v.warnf("serving.tls.minVersion", "%s is insecure: use VersionTLS12 or VersionTLS13", t.MinVersion)
 	}
 	v.validateCipherSuites()
+	v.validateSuitesOfHTTP2()
 	v.validateCurves()
 	v.validateSNI()
 }
@@ -75,8 +76,44 @@ func (v *validator) validateCipherSuites() {
 				message = ", " + problem.Hint(suite, preferred)
 			}
 			v.errorf(path, "unknown cipher suite %s%s", problem.Quote(suite), message)
+			v.undecoded[path] = true // the list needs no further report
 		}
 	})
+}
+
+// suitesOfHTTP2 are the cipher suites of which a server that offers HTTP/2 with TLS 1.2 needs one.
+// It is a rule of RFC 7540, section 9.2.2, which net/http enforces.
+var suitesOfHTTP2 = []string{"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"}
+
+// validateSuitesOfHTTP2 requires a cipher suite with which HTTP/2 can be offered.
+func (v *validator) validateSuitesOfHTTP2() {
+	const suites, lowest, http2 = "serving.tls.cipherSuites", "serving.tls.minVersion", "serving.http2.enabled"
+	s := v.cfg.Serving
+	if !v.decoded("serving.port", suites, lowest, http2) || *s.Port == 0 || !*s.HTTP2.Enabled {
+		return
+	}
+	if len(s.TLS.CipherSuites) == 0 || s.TLS.MinVersion == "VersionTLS13" {
+		return
+	}
+	good := func(suite string) bool { return slices.Contains(suitesOfHTTP2, suite) }
+	if !slices.ContainsFunc(s.TLS.CipherSuites, good) && !v.anyUndecoded(suites) {
+		v.errorf(suites, "must contain %s for HTTP/2: add one, or set %s to false, or %s to VersionTLS13",
+			strings.Join(suitesOfHTTP2, " or "), http2, lowest)
+	}
+}
+
+// anyUndecoded reports whether an element of a list was left out.
+func (v *validator) anyUndecoded(path string) bool {
+	list, ok := v.places.Values[path]
+	if !ok {
+		return false
+	}
+	for i := range list.Items {
+		if !v.decoded(fieldpath.Element(path, i)) {
+			return true
+		}
+	}
+	return false
 }
 
 // eachItem calls check for every decoded string of a list, with its own path.

@@ -34,6 +34,20 @@ func TestValidateServing(t *testing.T) {
 		{"serving: {authentication: {requestHeader: {clientCAFile: a, uidHeaders: [X-Remote-Uid]}}}\nfeatureGates: {RemoteRequestHeaderUID: false}", []string{
 			"3:73: serving.authentication.requestHeader.uidHeaders: needs the feature gate RemoteRequestHeaderUID, which is disabled",
 		}},
+		{"serving: {tls: {cipherSuites: [TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384]}}", []string{
+			"3:31: serving.tls.cipherSuites: must contain TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 or TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 for HTTP/2: add one, or set serving.http2.enabled to false, or serving.tls.minVersion to VersionTLS13",
+		}},
+		{"serving: {tls: {minVersion: VersionTLS12, cipherSuites: [TLS_AES_128_GCM_SHA256]}}", []string{
+			"3:57: serving.tls.cipherSuites: must contain TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 or TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 for HTTP/2: add one, or set serving.http2.enabled to false, or serving.tls.minVersion to VersionTLS13",
+		}},
+		{"serving: {tls: {cipherSuites: [TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]}}", nil},
+		{"serving: {tls: {cipherSuites: [TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384]}, http2: {enabled: false}}", nil},
+		{"serving: {tls: {minVersion: VersionTLS13, cipherSuites: [TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384]}}", []string{
+			"3:57: warning: serving.tls.cipherSuites: has no effect while serving.tls.minVersion is VersionTLS13",
+		}},
+		{"serving: {port: 0, tls: {cipherSuites: [TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384]}}", []string{
+			"3:25: warning: serving.tls: has no effect while serving.port is 0",
+		}},
 		{"metrics: {showHiddenMetricsForVersion: '1.34', disabledMetrics: [a-b, ok], allowListMapping: {bad: x, 'ok,l': 'a,b'}, allowListMappingManifest: f}", []string{
 			"3:40: metrics.showHiddenMetricsForVersion: must be one of 1.35, not \"1.34\"",
 			"3:66: metrics.disabledMetrics[0]: must be the name of a metric such as workqueue_depth, not \"a-b\"",

@@ -33,6 +33,7 @@ func Validate(cfg *v1beta1.KubeControllerManagerConfiguration, places tree.Place
 	v.validateRules()
 	v.validateClientConnection()
 	v.validateLeaderElection()
+	v.validateCandidate()
 	v.validateLeaseGroups()
 	v.validateLeaderMigration()
 	v.validateLeaseNames()

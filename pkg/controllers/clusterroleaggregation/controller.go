@@ -6,7 +6,8 @@
 //  1. The rules of a role are those of its sources: for each of its selectors in order, the
 //     roles with matching labels, by name. A rule that equals an earlier one is left out.
 //  2. A role that has these rules already is not written. Otherwise they are applied with a
-//     forced server-side apply, which removes rules that others added.
+//     forced server-side apply, which removes rules that others added. It carries the UID of the
+//     role, so that it creates none.
 //  3. A change of a role reconciles the role itself and the roles that select its labels, the
 //     old or the new ones. Both are found through indexes.
 //  4. A role that aggregates may be the source of another one. The event of the write brings

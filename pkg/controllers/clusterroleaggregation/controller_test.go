@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,7 +56,7 @@ func applied(t *testing.T, env *controllertest.Env) []rbacv1.ClusterRole {
 		if err := json.Unmarshal(patch.Patch, &body); err != nil {
 			t.Fatal(err)
 		}
-		if body.Name != patch.Name || body.ResourceVersion != "" || body.UID != "" {
+		if body.Name != patch.Name || body.ResourceVersion != "" || body.UID != types.UID(patch.Name) {
 			t.Errorf("the body is for %+v, the request for %s", body.ObjectMeta, patch.Name)
 		}
 		all = append(all, body)
@@ -73,7 +74,7 @@ func TestReconcile(t *testing.T) {
 		"AGG-8: the role aggregates nothing": {
 			objects: []runtime.Object{role("edit", on("pods", "get"))},
 		},
-		"AGG-6, AGG-11: rules differ": {
+		"AGG-6, AGG-11, AGG-29: rules differ": {
 			objects: []runtime.Object{aggregating("edit", edit), labelled(role("a", on("pods", "get")), "to", "edit"), role("b", on("nodes", "get"))},
 			want:    [][]rbacv1.PolicyRule{{on("pods", "get")}},
 		},
@@ -123,6 +124,14 @@ func TestReconcile(t *testing.T) {
 			},
 			want: [][]rbacv1.PolicyRule{{on("pods", "get")}},
 		},
+		"AGG-21: a source that is being deleted": {
+			objects: []runtime.Object{aggregating("edit", edit), labelled(func() *rbacv1.ClusterRole {
+				r := role("a", on("pods", "get"))
+				r.DeletionTimestamp, r.Finalizers = &metav1.Time{Time: controllertest.Epoch}, []string{"example.com/held"}
+				return r
+			}(), "to", "edit")},
+			want: [][]rbacv1.PolicyRule{{on("pods", "get")}},
+		},
 		"AGG-12: a selector of everything": {
 			objects: []runtime.Object{aggregating("edit", metav1.LabelSelector{}), role("a", on("pods", "get"))},
 			want:    [][]rbacv1.PolicyRule{{on("pods", "get")}},
@@ -169,6 +178,19 @@ func TestAnErrorOfTheAPIServerIsReturned(t *testing.T) {
 	env.Fake.PrependReactor("patch", "clusterroles", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, boom })
 	if err := a.reconcile(env.Context(), "edit"); !errors.Is(err, boom) {
 		t.Errorf("error is %v", err)
+	}
+}
+
+// The role is gone, or another one has its name: the key waits for the cache, which is no failure. Pins AGG-29.
+func TestARoleThatIsGoneIsWaitedFor(t *testing.T) {
+	env, a := start(t, aggregating("edit", matching("to", "edit")), labelled(role("a", on("pods", "get")), "to", "edit"))
+	env.Refuse("patch clusterroles edit", apierrors.NewConflict(rbacv1.Resource("clusterroles"), "edit", errors.New("uid mismatch")))
+	if err := a.reconcile(env.Context(), "edit"); !reconcile.IsRequeue(err) || !apierrors.IsConflict(err) {
+		t.Errorf("error is %v, want one that is retried", err)
+	}
+	env.Uncache(t, aggregating("edit"))
+	if err := a.reconcile(env.Context(), "edit"); err != nil {
+		t.Errorf("error is %v once the cache shows that it is gone", err)
 	}
 }
 

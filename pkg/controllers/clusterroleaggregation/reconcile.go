@@ -6,6 +6,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	rbacv1apply "k8s.io/client-go/applyconfigurations/rbac/v1"
 	"k8s.io/klog/v2"
@@ -26,8 +27,8 @@ func (a *aggregator) reconcile(ctx context.Context, name string) error {
 	if equality.Semantic.DeepEqual(rules, role.Rules) {
 		return nil
 	}
-	if err := a.apply(ctx, name, rules); err != nil {
-		return fmt.Errorf("applying the rules of ClusterRole %s: %w", name, err)
+	if err := a.apply(ctx, role, rules); err != nil {
+		return err
 	}
 	klog.FromContext(ctx).V(2).Info("Aggregated the rules of a ClusterRole", "clusterRole", name, "rules", len(rules))
 	return nil
@@ -35,8 +36,11 @@ func (a *aggregator) reconcile(ctx context.Context, name string) error {
 
 // apply omits the field rules if there are none. The API server then removes the rules that
 // only this controller owns.
-func (a *aggregator) apply(ctx context.Context, role string, rules []rbacv1.PolicyRule) error {
-	configuration := rbacv1apply.ClusterRole(role)
+//
+// The UID keeps it from creating a role that is gone, which would have no aggregationRule. After a conflict the key is
+// tried again: the role is gone, or another one has its name, as the cache will show, or others change this one.
+func (a *aggregator) apply(ctx context.Context, role *rbacv1.ClusterRole, rules []rbacv1.PolicyRule) error {
+	configuration := rbacv1apply.ClusterRole(role.Name).WithUID(role.UID)
 	for _, rule := range rules {
 		configuration.WithRules(rbacv1apply.PolicyRule().
 			WithVerbs(rule.Verbs...).
@@ -46,5 +50,12 @@ func (a *aggregator) apply(ctx context.Context, role string, rules []rbacv1.Poli
 			WithNonResourceURLs(rule.NonResourceURLs...))
 	}
 	_, err := a.Client.RbacV1().ClusterRoles().Apply(ctx, configuration, metav1.ApplyOptions{FieldManager: controllerName, Force: true})
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("applying the rules of ClusterRole %s: %w", role.Name, err)
+	if apierrors.IsConflict(err) {
+		return reconcile.Requeue(err)
+	}
 	return err
 }

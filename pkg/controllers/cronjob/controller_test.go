@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
@@ -47,6 +49,11 @@ func ended(how batchv1.JobConditionType, started, completed time.Time) jobOption
 		}
 		job.Status.Conditions = []batchv1.JobCondition{{Type: how, Status: corev1.ConditionTrue}}
 	}
+}
+
+// namesake is a Job of somebody else that has the name of a Job of the CronJob.
+func namesake(name string) *batchv1.Job {
+	return child(name, func(job *batchv1.Job) { job.UID, job.OwnerReferences = "another", nil })
 }
 
 func listing(names ...string) func(*batchv1.CronJob) {
@@ -161,6 +168,14 @@ func TestReconcile(t *testing.T) {
 				return len(cj.Status.Active) == 1 && cj.Status.Active[0].Name == due0300
 			},
 		},
+		"CRON-54: another job has the name of the one that ran": {
+			objects:  []runtime.Object{hourly(policy(batchv1.ForbidConcurrent), listing("old")), namesake("old")},
+			requests: []string{"get jobs old", "create jobs " + due0300, "update cronjobs/status"},
+			events:   []string{"Normal MissingJob Active job went missing: old", "Normal SuccessfulCreate Created job " + due0300},
+			check: func(cj *batchv1.CronJob) bool {
+				return len(cj.Status.Active) == 1 && cj.Status.Active[0].Name == due0300
+			},
+		},
 		"CRON-27c, CRON-32: started by an earlier attempt": {
 			objects:  []runtime.Object{hourly(), child(due0300, func(j *batchv1.Job) { ended(batchv1.JobComplete, at("03:00:00"), at("03:01:00"))(j) })},
 			requests: []string{"create jobs " + due0300, "get jobs " + due0300, "update cronjobs/status"},
@@ -201,6 +216,9 @@ func TestReconcile(t *testing.T) {
 		},
 		"CRON-45: a namesake's job is no child": {
 			objects: []runtime.Object{hourly(done, limits(0, 0)), child("x", ended(batchv1.JobComplete, at("03:00:00"), at("03:01:00")), func(j *batchv1.Job) { j.OwnerReferences[0].UID = "another" })},
+		},
+		"CRON-36: a job without the labels of the template is a child": {
+			objects: []runtime.Object{hourly(done, listing("old")), child("old")},
 		},
 		"CRON-52: a success that is not kept is recorded before its job is deleted": {
 			objects:  []runtime.Object{hourly(done, limits(0, 0), listing("s")), child("s", ended(batchv1.JobComplete, at("03:00:00"), at("03:01:00")))},
@@ -310,23 +328,26 @@ func TestAJobThatTheCacheNeverShowsIsMissedInTheEnd(t *testing.T) {
 	}
 }
 
-// Pins CRON-38 and CRON-51.
 func TestTheCacheIsBehindIfItLacksAJobOfTheCronJob(t *testing.T) {
 	for name, tc := range map[string]struct {
-		live *batchv1.Job
-		want bool
+		live   *batchv1.Job
+		again  bool
+		active int
 	}{
-		"it exists":                     {child("new"), true},
-		"another one has its name":      {child("new", func(j *batchv1.Job) { j.UID = "another" }), false},
-		"it was taken from the CronJob": {child("new", func(j *batchv1.Job) { j.OwnerReferences = nil }), false},
-		"it belongs to a namesake":      {child("new", func(j *batchv1.Job) { j.OwnerReferences[0].UID = "another" }), false},
+		"CRON-51: it exists":                     {child("new"), true, 1},
+		"CRON-54: another one has its name":      {namesake("new"), false, 0},
+		"CRON-51: it was taken from the CronJob": {child("new", func(j *batchv1.Job) { j.OwnerReferences = nil }), false, 1},
+		"CRON-51: it belongs to a namesake":      {child("new", func(j *batchv1.Job) { j.OwnerReferences[0].UID = "another" }), false, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := fixture(t)
 			env.Fake.PrependReactor("get", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) { return true, tc.live, nil })
 			s := &pass{cronJobController: c, cj: cronJob("0 * * * *", listing("new"))}
-			if err := s.trackActive(t.Context()); err != nil || (s.again != nil) != tc.want || len(s.cj.Status.Active) != 1 {
+			if err := s.trackActive(t.Context()); err != nil || (s.again != nil) != tc.again || len(s.cj.Status.Active) != tc.active {
 				t.Errorf("%v, again: %v, active: %v", err, s.again, s.cj.Status.Active)
+			}
+			if s.dirty != (tc.active == 0) {
+				t.Errorf("to be written: %v", s.dirty)
 			}
 		})
 	}
@@ -483,6 +504,50 @@ func TestAReplacedJobThatCannotBeDeletedKeepsItsPlace(t *testing.T) {
 	}
 }
 
+func TestOnlyTheJobThatIsListedIsReplaced(t *testing.T) {
+	for name, tc := range map[string]struct {
+		live     *batchv1.Job
+		requests []string
+		events   []string
+	}{
+		"CRON-47: it is deleted by UID": {
+			live:     child("old"),
+			requests: []string{"get jobs old", "delete jobs old", "create jobs " + due0300, "update cronjobs/status"},
+			events:   []string{"Normal SuccessfulDelete Deleted job old", "Normal SuccessfulCreate Created job " + due0300},
+		},
+		"CRON-47: a namesake of a listed Job is not replaced": {
+			live:     namesake("old"),
+			requests: []string{"get jobs old", "create jobs " + due0300, "update cronjobs/status"},
+			events:   []string{"Normal MissingJob Active job went missing: old", "Normal SuccessfulCreate Created job " + due0300},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// The cache shows the Job that is listed, whatever has its name by now.
+			env, c := fixture(t, cronJob("0 * * * *", listing("old"), func(cj *batchv1.CronJob) { cj.Spec.ConcurrencyPolicy = batchv1.ReplaceConcurrent }), child("old"))
+			env.Fake.PrependReactor("get", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) { return true, tc.live, nil })
+			env.Fake.PrependReactor("delete", "jobs", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				if p := action.(clienttesting.DeleteActionImpl).DeleteOptions.Preconditions; p == nil || ptr.Deref(p.UID, "") != "old" {
+					t.Errorf("deleted on condition of %v", p)
+				}
+				return false, nil, nil
+			})
+			if err := c.owners.Reconcile(env.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+			if got := requests(env); !slices.Equal(got, tc.requests) {
+				t.Errorf("requests: %q", got)
+			}
+			if got := env.RecordedEvents(); !slices.Equal(got, tc.events) {
+				t.Errorf("events: %q", got)
+			}
+			cj := controllertest.MustStored[*batchv1.CronJob](t, env, "ns", "cj")
+			if len(cj.Status.Active) != 1 || cj.Status.Active[0].Name != due0300 {
+				t.Errorf("active: %v", cj.Status.Active)
+			}
+		})
+	}
+}
+
 func TestWhichJobUpdatesMatter(t *testing.T) {
 	cj := cronJob("0 * * * *", lastScheduled(at("03:00:00")))
 	other := func(j *batchv1.Job) { j.OwnerReferences = nil }
@@ -504,6 +569,46 @@ func TestWhichJobUpdatesMatter(t *testing.T) {
 				t.Errorf("%d keys are queued", depth)
 			}
 		})
+	}
+}
+
+// Pins CRON-6.
+func TestACronJobThatAppearsOrGoesIsReconciledAtOnce(t *testing.T) {
+	c := unwatched(t)
+	queue, informer := &controllertest.Queue[types.NamespacedName]{Namespace: "ns"}, &controllertest.Captured{}
+	c.owners.Queue = queue
+	c.watch(informer, c.Informers.Batch().V1().Jobs().Informer())
+	informer.Handler.OnAdd(cronJob("0 * * * *"), false)
+	queue.Want(t, "cj")
+	informer.Handler.OnDelete(cronJob("0 * * * *"))
+	queue.Want(t, "cj")
+	informer.Handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/cj", Obj: cronJob("0 * * * *")})
+	queue.Want(t, "cj")
+}
+
+// Pins CRON-30.
+func TestTheSkewOfACreationIsMeasured(t *testing.T) {
+	env, c := fixture(t, cronJob("0 * * * *"))
+	env.Fake.PrependReactor("create", "jobs", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		action.(clienttesting.CreateAction).GetObject().(*batchv1.Job).CreationTimestamp = metav1.Time{Time: at("03:00:05")}
+		return false, nil, nil
+	})
+	if err := c.owners.Reconcile(env.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	const name = "cronjob_controller_job_creation_skew_duration_seconds"
+	want := "# HELP " + name + " [STABLE] Time between when a cronjob is scheduled to be run, and when the corresponding job is created\n" +
+		"# TYPE " + name + " histogram\n"
+	for bound := 1; bound <= 512; bound *= 2 {
+		count := 0
+		if bound >= 5 {
+			count = 1
+		}
+		want += fmt.Sprintf("%s_bucket{le=\"%d\"} %d\n", name, bound, count)
+	}
+	want += name + "_bucket{le=\"+Inf\"} 1\n" + name + "_sum 5\n" + name + "_count 1\n"
+	if err := testutil.GatherAndCompare(env.Metrics, strings.NewReader(want), name); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -190,7 +190,8 @@ func (s *pass) lookAgain(ctx context.Context) error {
 	return nil
 }
 
-// trackActive removes Jobs that no longer exist from the list of active ones.
+// trackActive removes Jobs that no longer exist from the list of active ones, also if another one
+// has the name.
 func (s *pass) trackActive(ctx context.Context) error {
 	known := map[types.UID]bool{}
 	for _, job := range s.children {
@@ -202,19 +203,24 @@ func (s *pass) trackActive(ctx context.Context) error {
 		}
 		job, err := s.Client.BatchV1().Jobs(s.cj.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		switch {
-		case err == nil:
-			if job.UID == ref.UID && metav1.IsControlledBy(job, s.cj) {
+		case err == nil && job.UID == ref.UID:
+			if metav1.IsControlledBy(job, s.cj) {
 				s.within(reconcile.RecheckAfter)
 			}
-		case apierrors.IsNotFound(err):
-			s.record(s.cj, missingJob(ref.Name))
-			removeActive(s.cj, ref.UID)
-			s.dirty = true
+		case err == nil, apierrors.IsNotFound(err):
+			s.missing(ref)
 		default:
 			return fmt.Errorf("reading job %s/%s: %w", s.cj.Namespace, ref.Name, err)
 		}
 	}
 	return nil
+}
+
+// missing removes a Job that no longer exists from the list of active ones.
+func (s *pass) missing(ref corev1.ObjectReference) {
+	s.record(s.cj, missingJob(ref.Name))
+	removeActive(s.cj, ref.UID)
+	s.dirty = true
 }
 
 // schedule returns the schedule to follow, if there is one.
@@ -277,13 +283,17 @@ func (s *pass) start(ctx context.Context, schedule cron.Schedule) (*time.Duratio
 	return in(s.started(job, *scheduled, schedule)), nil
 }
 
-// replaceActive deletes the running Jobs.
+// replaceActive deletes the running Jobs, but none that only has the name of one.
 func (s *pass) replaceActive(ctx context.Context) error {
 	for _, ref := range append([]corev1.ObjectReference(nil), s.cj.Status.Active...) {
 		job, err := s.Client.BatchV1().Jobs(s.cj.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		if err != nil {
 			s.record(s.cj, failedGet(err))
 			return fmt.Errorf("reading job %s/%s: %w", s.cj.Namespace, ref.Name, err)
+		}
+		if job.UID != ref.UID {
+			s.missing(ref)
+			continue
 		}
 		if err := s.delete(ctx, job); err != nil {
 			return fmt.Errorf("could not replace job %s/%s: %w", job.Namespace, job.Name, err)

@@ -1,6 +1,7 @@
 package daemonset
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -25,6 +26,14 @@ type plan struct {
 // empty reports whether the plan neither creates nor deletes pods.
 func (p *plan) empty() bool { return len(p.create) == 0 && len(p.delete) == 0 }
 
+// sort orders the plan by node and pod, so that what is put off beyond the burst, and the order of events, follow from
+// what was observed.
+func (p *plan) sort() {
+	slices.Sort(p.create)
+	slices.SortFunc(p.delete, byTarget)
+	slices.SortFunc(p.events, func(a, b controller.Event) int { return cmp.Compare(a.Message, b.Message) })
+}
+
 func (p *plan) retryAfter(wait time.Duration) {
 	if p.retry == 0 || wait < p.retry {
 		p.retry = wait
@@ -41,7 +50,7 @@ func (v *pass) manage(f failures) plan {
 	for _, s := range v.strays {
 		p.delete = append(p.delete, unscheduled(s.pods)...)
 	}
-	slices.Sort(p.create)
+	p.sort()
 	return p
 }
 

@@ -1,6 +1,7 @@
 package daemonset
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -103,7 +104,7 @@ func TestManage(t *testing.T) {
 		},
 
 		{
-			"surge: a deleting pod does not hold the node", newSet(surging(1)), sitesOf(1), []*corev1.Pod{newPod("a", "n0", deleting)},
+			"DS-50: surge: a deleting pod does not hold the node, although nothing is updated", newSet(surging(1)), sitesOf(1), []*corev1.Pod{newPod("a", "n0", deleting)},
 			decision{none("n0"), none()}, nil,
 		},
 		{
@@ -149,6 +150,11 @@ func TestManage(t *testing.T) {
 			"surge: the template generation does not count", newSet(surging(1), templateGenerationOf("7")), sitesOf(1),
 			[]*corev1.Pod{newPod("old1", "n0", old, age(1), generation("7")), newPod("old2", "n0", old, generation("7"))},
 			decision{none(), none("old2")}, nil,
+		},
+		{
+			"DS-48: surge: nor beside a new pod", newSet(surging(1), templateGenerationOf("7")), sitesOf(1),
+			[]*corev1.Pod{newPod("old", "n0", old, age(1), generation("7")), newPod("new", "n0", unready)},
+			decision{none(), none()}, nil,
 		},
 		{
 			"one percent allows a surge", newSet(strategy(intstr.FromInt32(0), intstr.FromString("1%"))), sitesOf(1),
@@ -237,5 +243,64 @@ func TestTheEarliestRetryCounts(t *testing.T) {
 	p := passOf(ds, sitesOf(2), newPod("a", "n0", failed), newPod("b", "n1", failed)).manage(f)
 	if p.retry != time.Second || !p.empty() {
 		t.Errorf("retry %v, delete %v", p.retry, controllertest.Names(p.delete))
+	}
+}
+
+// Pins DS-58.
+func TestWhatIsDeletedFirstFollowsFromWhatIsObserved(t *testing.T) {
+	const n = 9
+	f := newFailures(clocktesting.NewFakeClock(start))
+	manage := func(v *pass) (plan, error) { return v.manage(f), nil }
+	inOrder := func(all []*corev1.Pod) (names []string) {
+		for _, pod := range all {
+			names = append(names, pod.Name)
+		}
+		return names
+	}
+	for _, test := range []struct {
+		name   string
+		set    *appsv1.DaemonSet
+		on     eligibility
+		pod    func(*corev1.Pod)
+		decide func(v *pass) (plan, error)
+	}{
+		{"pods that may not remain", newSet(), never, unready, manage},
+		{"pods that have ended, and their events", newSet(), runs, phase(corev1.PodFailed), manage},
+		{"old pods that are not available", newSet(), runs, controllertest.All(old, unready), (*pass).rollingUpdate},
+		{"old pods of a surging set that need not run", newSet(surging(1)), never, controllertest.All(old, unready), (*pass).rollingUpdate},
+	} {
+		var claimed []*corev1.Pod
+		var nodes []*corev1.Node
+		var want []string
+		for i := range n {
+			name := fmt.Sprint("n", i)
+			claimed, want = append(claimed, newPod(name, name, test.pod)), append(want, name)
+			nodes = append([]*corev1.Node{newNode(name)}, nodes...)
+		}
+		v := newPass(test.set, "new", start, claimed)
+		v.place(nodes, func(*corev1.Node) eligibility { return test.on })
+		p, err := test.decide(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, inOrder(p.delete)); diff != "" {
+			t.Errorf("%s: %s", test.name, diff)
+		}
+		var messages []string
+		for _, event := range p.events {
+			messages = append(messages, event.Message)
+		}
+		if !slices.IsSorted(messages) {
+			t.Errorf("%s: the events are %q", test.name, messages)
+		}
+	}
+
+	var claimed []*corev1.Pod
+	var want []string
+	for i := range n {
+		claimed, want = append(claimed, newPod(fmt.Sprint("p", i), fmt.Sprint("gone", n-i), pinned)), append(want, fmt.Sprint("p", n-1-i))
+	}
+	if diff := cmp.Diff(want, inOrder(passOf(newSet(), nil, claimed...).manage(f).delete)); diff != "" {
+		t.Errorf("pods of nodes that are gone: %s", diff)
 	}
 }

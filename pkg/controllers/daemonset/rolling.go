@@ -92,6 +92,7 @@ func (v *pass) replace(maxUnavailable int) plan {
 		}
 		return nil
 	})
+	slices.SortFunc(broken, byTarget)
 	slices.SortFunc(candidates, byTarget)
 	return plan{delete: append(broken, take(candidates, maxUnavailable-unavailable)...)}
 }
@@ -103,7 +104,7 @@ func (v *pass) surge(maxSurge, desired int) (plan, error) {
 	if err := v.updateSites(func(s *site, exists bool) error { return v.overlapOn(&o, s, exists) }); err != nil {
 		return plan{}, err
 	}
-	slices.Sort(o.plan.create)
+	o.plan.sort()
 	slices.Sort(o.candidates)
 	slices.SortFunc(o.sunset, byTarget)
 	o.plan.create = append(o.plan.create, take(o.candidates, maxSurge-o.surging)...)
@@ -165,5 +166,7 @@ func (o *overlap) succeed(s *site, old *corev1.Pod, available bool) {
 // take returns the first n, or as many as there are.
 func take[T any](all []T, n int) []T { return all[:min(len(all), max(0, n))] }
 
-// byTarget orders pods by their node, so that the same nodes come first every time.
-func byTarget(a, b *corev1.Pod) int { return cmp.Compare(targetOf(a), targetOf(b)) }
+// byTarget orders pods by their node, and those of a node by name, so that the same ones come first every time.
+func byTarget(a, b *corev1.Pod) int {
+	return cmp.Or(cmp.Compare(targetOf(a), targetOf(b)), cmp.Compare(a.Name, b.Name))
+}

@@ -56,7 +56,7 @@ func TestReplace(t *testing.T) {
 		{"a limit of two leaves one", unavailable(num(2)), sitesOf(3), with(oldPods(2), newPod("x", "n2", unready)), none("p0")},
 		{"a pod on a node that is gone counts", unavailable(num(1)), sitesOf(2), with(oldPods(2), newPod("x", "gone", unready)), none()},
 
-		{"DS-30: same template generation", newSet(templateGenerationOf("3")), sitesOf(2), oldPods(2, generation("3")), none()},
+		{"DS-30, DS-48: same template generation", newSet(templateGenerationOf("3")), sitesOf(2), oldPods(2, generation("3")), none()},
 		{"DS-30: another template generation", newSet(templateGenerationOf("3")), sitesOf(2), oldPods(2, generation("2")), none("p0")},
 		{"no template generation", newSet(templateGenerationOf("none")), sitesOf(2), oldPods(2, generation("none")), none("p0")},
 		{"ready, not yet available", newSet(minReady(9)), sitesOf(2), with(oldPods(1, age(60)), newPod("x", "n1")), none("p0")},

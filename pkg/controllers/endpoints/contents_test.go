@@ -128,3 +128,15 @@ func TestAppliedContents(t *testing.T) {
 		})
 	}
 }
+
+// Pins EP-50.
+func TestTheCachedServiceIsLeftAsItIs(t *testing.T) {
+	service := testService(func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone })
+	before := service.DeepCopy()
+	for name, current := range map[string]*corev1.Endpoints{"created": nil, "updated": testEndpoints(nil)} {
+		got := newContents(service, pods(1)).applied(current, created)
+		if _, headless := got.Labels[corev1.IsHeadlessService]; !headless || !equality.Semantic.DeepEqual(service, before) {
+			t.Errorf("%s: the labels are %v, those of the Service %v", name, got.Labels, service.Labels)
+		}
+	}
+}

@@ -12,7 +12,8 @@
 //  3. There are two queues. Services are reconciled from endpoint. Changes of pods are
 //     mapped to Services from a queue of their own; equal changes are mapped once.
 //  4. A Service is not reconciled while the cache shows the Endpoints as they were before our
-//     last write (see writes): the changes since would be lost.
+//     last write (see writes): the changes since would be lost. While they may be so, because the
+//     write got no answer, they are written again even if they are as wanted.
 //  5. A deleted Endpoints object of a Service is made again; other changes of it by somebody else stay
 //     until the next reconcile of the Service.
 //  6. At the start, all Endpoints without a Service are deleted, unless they carry a leader

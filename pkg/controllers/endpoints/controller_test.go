@@ -93,13 +93,19 @@ func TestServicesThatAreLeftAlone(t *testing.T) {
 	}
 }
 
-// Pins EP-36 and EP-45.
+// Pins EP-18, EP-36 and EP-45.
 func TestExistingEndpointsAreAdopted(t *testing.T) {
 	foreign := &corev1.Endpoints{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "web", ResourceVersion: "1", Labels: map[string]string{"old": "label"}, Annotations: map[string]string{"kept": "yes"}},
 		Subsets:    []corev1.EndpointSubset{{Addresses: []corev1.EndpointAddress{{IP: "1.2.3.4"}}}},
 	}
 	b := newBench(t, defaults, testService(), testPod(1), foreign).begin(t)
+	b.Intercept("update endpoints web", func(action clienttesting.Action) error {
+		if sent := action.(clienttesting.UpdateActionImpl).Object.(*corev1.Endpoints); sent.ResourceVersion != "1" {
+			t.Errorf("the update is of version %q, want that of the cache", sent.ResourceVersion)
+		}
+		return nil
+	})
 	b.MustReconcile(t)
 	stored := b.stored(t)
 	if fmt.Sprint(addresses(stored.Subsets)) != "[[http:8080/TCP] [web-1] []]" || stored.Annotations["kept"] != "yes" ||
@@ -182,6 +188,52 @@ func TestUpdateWithoutEffect(t *testing.T) {
 	b.MustReconcile(t)
 	if got := b.WriteVerbs(); len(got) != 2 {
 		t.Errorf("writes are %v, want two updates", got)
+	}
+}
+
+// An update without an answer may have been executed, which the cache does not show yet when the pod is ready again.
+// What is as wanted in the cache is written all the same: the API server knows, and answers with a conflict if it was.
+// Pins EP-66.
+func TestReadinessThatFlipsBackAfterAnUpdateWithoutAnswer(t *testing.T) {
+	for name, test := range map[string]struct {
+		failure  error
+		executed bool
+		expired  bool     // the cache shows the same for long
+		want     []string // the requests once the pod is ready again
+	}{
+		"EP-66: executed":     {failure: errors.New("connection lost"), executed: true, want: []string{"update endpoints web"}},
+		"EP-66: not executed": {failure: apierrors.NewTimeoutError("later", 1), want: []string{"update endpoints web"}},
+		"EP-66: refused":      {failure: apierrors.NewForbidden(corev1.Resource("endpoints"), "web", errors.New("no"))},
+		"EP-66: long ago":     {failure: errors.New("connection lost"), expired: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, defaults, testService(), testPod(1), testEndpoints(pods(2)[1:])).begin(t)
+			allow := b.serveEndpoints(t, test.failure, test.executed)
+			b.Cache(t, testPod(1, notReady))
+			if err := b.Reconcile(); !errors.Is(err, test.failure) {
+				t.Fatalf("error is %v", err)
+			}
+			allow()
+			b.observed(t)
+			b.Cache(t, testEndpoints(pods(2)[1:]), testPod(1)) // the first lags
+			if test.expired {
+				b.Clock.Step(outdatedFor)
+			}
+			b.Requests()
+			if err := b.Reconcile(); apierrors.IsConflict(err) != test.executed || (err != nil) != test.executed {
+				t.Errorf("error is %v, want a conflict: %t", err, test.executed)
+			}
+			b.WantRequests(t, test.want...)
+			b.Cache(t, b.stored(t))
+			b.MustReconcile(t)
+			if got := fmt.Sprint(addresses(b.stored(t).Subsets)); got != "[[http:8080/TCP] [web-1] []]" {
+				t.Errorf("subsets are %s", got)
+			}
+			b.Cache(t, b.stored(t))
+			b.Requests()
+			b.MustReconcile(t) // nothing is in doubt any longer
+			b.WantRequests(t)
+		})
 	}
 }
 

@@ -1,11 +1,15 @@
 package endpoints
 
 import (
+	"errors"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/must"
@@ -44,6 +48,36 @@ func (b *bench) stored(t testing.TB) *corev1.Endpoints {
 	t.Helper()
 	stored, _ := controllertest.Stored[*corev1.Endpoints](t, b.Env, web.Namespace, web.Name)
 	return stored
+}
+
+// serveEndpoints makes the API server treat updates of Endpoints as a real one does: outdated ones are conflicts, and
+// one that changes nothing leaves the version as it is. Until fine is called they fail, executed or not.
+func (b *bench) serveEndpoints(t testing.TB, failure error, executed bool) (fine func()) {
+	t.Helper()
+	failing := true
+	b.Fake.PrependReactor("update", "endpoints", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		sent := action.(clienttesting.UpdateActionImpl).Object.(*corev1.Endpoints)
+		object, err := b.Fake.Tracker().Get(action.GetResource(), sent.Namespace, sent.Name)
+		if err != nil {
+			return true, nil, err
+		}
+		stored := object.(*corev1.Endpoints)
+		switch {
+		case sent.ResourceVersion != stored.ResourceVersion:
+			return true, nil, apierrors.NewConflict(corev1.Resource("endpoints"), sent.Name, errors.New("old"))
+		case failing && !executed:
+			return true, nil, failure
+		case !failing && equality.Semantic.DeepEqual(sent.Subsets, stored.Subsets):
+			return true, stored, nil
+		}
+		updated := sent.DeepCopy()
+		updated.ResourceVersion = b.NextVersion()
+		if err := b.Fake.Tracker().Update(action.GetResource(), updated, sent.Namespace); err != nil || !failing {
+			return true, updated, err
+		}
+		return true, nil, failure
+	})
+	return func() { failing = false }
 }
 
 // observed waits until the cache shows the stored Endpoints as they are.

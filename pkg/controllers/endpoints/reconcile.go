@@ -51,7 +51,7 @@ func (c *endpointsController) write(ctx context.Context, key types.NamespacedNam
 			current.ResourceVersion, key))
 	}
 	wanted := newContents(service, pods)
-	if wanted.stored(current) {
+	if wanted.stored(current) && !c.memory.doubtful(key, current.ResourceVersion, c.Clock.Now()) {
 		return nil
 	}
 	return c.update(ctx, key, current, wanted.applied(current, triggerTime))

@@ -14,6 +14,7 @@ import (
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 // memory is what is known of each Service besides what the caches show. It outlives the
@@ -26,8 +27,8 @@ type memory struct {
 	mu sync.Mutex
 	// pending has the trigger time of each Service whose last reconcile failed.
 	pending map[types.NamespacedName]time.Time
-	// replaced has the resource version that our last update replaced. A cache that shows
-	// it has not seen the update (kubernetes#125638).
+	// replaced has the resource version that our last update replaced, or may have replaced. A
+	// cache that shows it has not seen the update (kubernetes#125638).
 	replaced map[types.NamespacedName]replacement
 	// created has the keys whose Endpoints we may have created without the cache having
 	// shown any since.
@@ -38,6 +39,8 @@ type memory struct {
 type replacement struct {
 	version string
 	at      time.Time
+	// unanswered says that the update failed, although it may have been executed.
+	unanswered bool
 }
 
 // outdatedFor is how long a cache is waited for that shows what was replaced. After that the
@@ -74,18 +77,40 @@ func (m *memory) outdated(key types.NamespacedName, resourceVersion string, now 
 	defer m.mu.Unlock()
 	delete(m.created, key)
 	last := m.replaced[key]
-	return last.version == resourceVersion && now.Sub(last.at) < outdatedFor
+	return last.shownBy(resourceVersion, now) && !last.unanswered
 }
 
-// noteUpdate remembers what an update replaced. One that changed nothing replaced nothing:
-// the cache will go on showing that version, rightly (kubernetes#127370).
-func (m *memory) noteUpdate(key types.NamespacedName, sent, returned string, now time.Time) {
-	if sent == returned {
-		return
-	}
+// doubtful says whether the Endpoints that the cache shows may be those that an update without
+// an answer replaced. Only another update tells: nothing that is equal is to be trusted.
+func (m *memory) doubtful(key types.NamespacedName, resourceVersion string, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.replaced[key] = replacement{sent, now}
+	last := m.replaced[key]
+	return last.shownBy(resourceVersion, now) && last.unanswered
+}
+
+// shownBy says whether a cache with this version shows what was replaced.
+func (r replacement) shownBy(resourceVersion string, now time.Time) bool {
+	return r.version == resourceVersion && now.Sub(r.at) < outdatedFor
+}
+
+// noteUpdate remembers what an update replaced. One that changed nothing replaced nothing, nor
+// did one before it: the cache will go on showing that version, rightly (kubernetes#127370).
+func (m *memory) noteUpdate(key types.NamespacedName, sent, returned string, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if sent == returned {
+		delete(m.replaced, key)
+		return
+	}
+	m.replaced[key] = replacement{version: sent, at: now}
+}
+
+// noteUnanswered remembers what an update may have replaced.
+func (m *memory) noteUnanswered(key types.NamespacedName, sent string, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.replaced[key] = replacement{version: sent, at: now, unanswered: true}
 }
 
 // noteCreate remembers a create, and says whether there was one before that the cache has
@@ -146,6 +171,9 @@ func (c *endpointsController) create(ctx context.Context, key types.NamespacedNa
 func (c *endpointsController) update(ctx context.Context, key types.NamespacedName, current, endpoints *corev1.Endpoints) error {
 	updated, err := c.Client.CoreV1().Endpoints(current.Namespace).Update(controller.OnlyMetadata(ctx), endpoints, metav1.UpdateOptions{})
 	if err != nil {
+		if !writes.IsRefusal(err) {
+			c.memory.noteUnanswered(key, current.ResourceVersion, c.Clock.Now())
+		}
 		c.Record(failedUpdate(endpoints, err))
 		return fmt.Errorf("updating Endpoints %s: %w", key, err)
 	}

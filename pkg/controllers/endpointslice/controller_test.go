@@ -3,6 +3,7 @@ package endpointslice
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -15,9 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
 )
@@ -187,6 +190,143 @@ func TestSlicesHoldAtMostMaxEndpoints(t *testing.T) {
 	}
 }
 
+// packed is a Service whose five pods are in a slice of four and one of one.
+func packed(t *testing.T) (b *bench, full, other *discoveryv1.EndpointSlice) {
+	t.Helper()
+	objects := []runtime.Object{testService(), testNode("node-a", "zone-a")}
+	for i := range 5 {
+		objects = append(objects, testPod(i))
+	}
+	b = newBench(t, config{concurrentSyncs: 1, maxEndpoints: 4, preferSame: true}, objects...).begin(t)
+	b.MustReconcile(t)
+	b.observed(t)
+	b.Requests()
+	stored := b.stored(t)
+	if len(stored) == 2 && len(stored[0].Endpoints) < len(stored[1].Endpoints) {
+		slices.Reverse(stored)
+	}
+	if len(stored) != 2 || len(stored[0].Endpoints) != 4 || len(stored[1].Endpoints) != 1 {
+		t.Fatalf("stored are %+v", stored)
+	}
+	return b, stored[0], stored[1]
+}
+
+// podOf is the pod of an endpoint, by its number in the slice.
+func podOf(t *testing.T, slice *discoveryv1.EndpointSlice, n int, changes ...func(*corev1.Pod)) *corev1.Pod {
+	t.Helper()
+	var i int
+	if _, err := fmt.Sscanf(slice.Endpoints[n].TargetRef.Name, "web-%d", &i); err != nil {
+		t.Fatal(err)
+	}
+	return testPod(i, changes...)
+}
+
+// endpointsOf are the numbers of endpoints of the stored slices, by their names.
+func (b *bench) endpointsOf(t *testing.T) map[string]int {
+	t.Helper()
+	sizes := map[string]int{}
+	for _, slice := range b.stored(t) {
+		sizes[slice.Name] = len(slice.Endpoints)
+	}
+	return sizes
+}
+
+func TestSlicesChangeAsLittleAsPossible(t *testing.T) {
+	unready := func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }
+	toPort := func(port int32) *corev1.Service {
+		return testService(func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromInt32(port) })
+	}
+	for name, test := range map[string]struct {
+		change      func(b *bench, full, other *discoveryv1.EndpointSlice)
+		full, other int    // how many endpoints the slices have then, -1 without slice
+		fullWritten string // the verb, none if it stays as it is
+		alsoWritten string // the verb for the other one
+	}{
+		"EPS-29a: a pod goes": {func(b *bench, full, _ *discoveryv1.EndpointSlice) {
+			b.Uncache(t, podOf(t, full, 0))
+		}, 3, 1, "update", ""},
+		"EPS-29a: a pod changes": {func(b *bench, _, other *discoveryv1.EndpointSlice) {
+			b.Cache(t, podOf(t, other, 0, unready))
+		}, 4, 1, "", "update"},
+		"EPS-29a: a slice is empty": {func(b *bench, _, other *discoveryv1.EndpointSlice) {
+			b.Uncache(t, podOf(t, other, 0))
+		}, 4, -1, "", "delete"},
+		"EPS-29b: the fullest that is written is filled": {func(b *bench, full, other *discoveryv1.EndpointSlice) {
+			b.Uncache(t, podOf(t, full, 0))
+			b.Cache(t, podOf(t, other, 0, unready), testPod(8))
+		}, 4, 1, "update", "update"},
+		"EPS-29d: slices that would fit into one stay": {func(b *bench, full, _ *discoveryv1.EndpointSlice) {
+			b.Uncache(t, podOf(t, full, 0), podOf(t, full, 1), podOf(t, full, 2))
+		}, 1, 1, "update", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, full, other := packed(t)
+			test.change(b, full, other)
+			b.MustReconcile(t)
+			want := map[string]int{full.Name: test.full}
+			if test.other >= 0 {
+				want[other.Name] = test.other
+			}
+			if got := b.endpointsOf(t); !maps.Equal(got, want) {
+				t.Errorf("the slices have %v endpoints, want %v", got, want)
+			}
+			var requests []string
+			for slice, verb := range map[string]string{full.Name: test.fullWritten, other.Name: test.alsoWritten} {
+				if verb != "" {
+					requests = append(requests, verb+" endpointslices "+slice)
+				}
+			}
+			b.WantRequestsInAnyOrder(t, requests...)
+			b.observed(t)
+			b.MustReconcile(t)
+			b.WantRequests(t)
+		})
+	}
+	t.Run("EPS-30: of other ports", func(t *testing.T) {
+		b, full, other := packed(t)
+		b.Uncache(t, podOf(t, other, 0))
+		b.Cache(t, toPort(9))
+		b.MustReconcile(t)
+		slice := b.one(t) // under the name of one of them, see EPS-33
+		if *slice.Ports[0].Port != 9 || len(slice.Endpoints) != 4 || slice.Name != full.Name && slice.Name != other.Name {
+			t.Errorf("stored is %+v", slice)
+		}
+		b.WantRequests(t, "update endpointslices", "delete endpointslices")
+	})
+}
+
+// unindexed is an informer that refuses indexes, as one does that has stopped.
+type unindexed struct{ cache.SharedIndexInformer }
+
+func (unindexed) AddIndexers(cache.Indexers) error { return errors.New("it has stopped") }
+
+func TestCachesThatCannotBeLookedUp(t *testing.T) {
+	broken := unindexed{cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, cache.Indexers{})}
+	for name, test := range map[string]struct {
+		breakIt func(*endpointSliceController)
+		event   string
+	}{
+		"EPS-21, EPS-39: pods": {func(c *endpointSliceController) { c.selected = index.NewSelectedPods(broken) },
+			"Warning FailedToListPods Error listing Pods for Service n/web: "},
+		"EPS-21, EPS-39: slices": {func(c *endpointSliceController) { c.slices = index.NewEndpointSlices(broken) },
+			"Warning FailedToListEndpointSlices Error listing Endpoint Slices for Service n/web: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1)).begin(t)
+			test.breakIt(b.c)
+			if err := b.Reconcile(); err == nil || reconcile.IsRequeue(err) {
+				t.Errorf("error is %v", err)
+			}
+			if events := b.RecordedEvents(); len(events) != 1 || !strings.HasPrefix(events[0], test.event) {
+				t.Errorf("events are %q, want %s...", events, test.event)
+			}
+			if writes := b.WriteVerbs(); len(writes) != 0 {
+				t.Errorf("writes are %v", writes)
+			}
+		})
+	}
+}
+
 // Pins EPS-28b.
 func TestPodOnUnknownNodeIsSkippedAndRetried(t *testing.T) {
 	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1),
@@ -239,7 +379,7 @@ func TestTerminatingNamespaceEndsTheWork(t *testing.T) {
 	}
 }
 
-// Pins EPS-18 and EPS-23.
+// Pins EPS-18, EPS-23 and EPS-24.
 func TestStaleCacheIsNotActedOn(t *testing.T) {
 	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1)).begin(t)
 	b.c.written.Tracker.Update(testSlice("written")) // which the cache lacks
@@ -250,6 +390,9 @@ func TestStaleCacheIsNotActedOn(t *testing.T) {
 	}
 	if syncs(t, "stale") != stale+1 || len(b.RecordedEvents()) != 0 || len(b.Writes()) != 0 {
 		t.Error("a stale cache must be counted as stale, without event and write")
+	}
+	if len(b.c.triggers.ServiceStates) != 0 {
+		t.Error("the times of the last changes were taken")
 	}
 }
 

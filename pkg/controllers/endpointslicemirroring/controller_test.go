@@ -180,7 +180,7 @@ func TestSkippedAddressesAreReported(t *testing.T) {
 	}
 }
 
-// Pins EPM-16.
+// Pins EPM-16 and EPM-49.
 func TestStaleCacheIsWaitedFor(t *testing.T) {
 	b := newBench(t, defaults, testService(nil), oneAddress()).begin(t)
 	b.c.written.Tracker.Update(sliceOf("unseen", oneAddress()))

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/utils/ptr"
 
@@ -176,6 +177,34 @@ func TestTheFirstFailingVolumeEndsThePass(t *testing.T) {
 	allow()
 	f.MustReconcile(t)
 	f.wantCounted(t, 7, 2)
+}
+
+// The namespace is being deleted: it is tried again until the pod is gone. Pins EPHV-20.
+func TestATerminatingNamespaceIsRetried(t *testing.T) {
+	f := begin(t, pod())
+	terminating := apierrors.NewForbidden(claims, "web-data", errors.New("terminating"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	f.Refuse("create persistentvolumeclaims", terminating)
+	for range 2 {
+		if err := f.Reconcile(); !errors.Is(err, terminating) {
+			t.Errorf("got %v", err)
+		}
+	}
+	f.Uncache(t, pod())
+	f.MustReconcile(t)
+	f.wantCounted(t, 2, 2)
+}
+
+// The watch was interrupted when the claim was deleted. Pins EPHV-23.
+func TestADeletionThatWasMissedCounts(t *testing.T) {
+	f := begin(t)
+	f.Cache(t, pod())
+	claims := &controllertest.Captured{}
+	f.c.watch(&controllertest.Captured{}, claims)
+	claims.Handler.OnDelete(cache.DeletedFinalStateUnknown{Obj: claim("web-data", ofNobody)})
+	if depth := f.c.loop.Inspect().Depth; depth != 1 {
+		t.Errorf("%d keys are queued, want the pod", depth)
+	}
 }
 
 // A claim exists that the cache does not show.

@@ -242,6 +242,24 @@ func TestHistoryIsTruncated(t *testing.T) {
 	}
 }
 
+// Pins STS-69.
+func TestMissingFieldsHaveTheirDefaults(t *testing.T) {
+	bare := func(set *appsv1.StatefulSet) {
+		set.Spec.Replicas, set.Spec.RevisionHistoryLimit, set.Spec.UpdateStrategy.RollingUpdate.Partition = nil, nil, nil
+	}
+	f := settled(t, 1, bare)
+	for i := range 12 {
+		name := fmt.Sprintf("r%02d", i)
+		f.Cache(t, renamed(name, revisionAt(t, int64(i)-20, image(name))))
+	}
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "delete controllerrevisions r00", "delete controllerrevisions r01") // one pod and ten revisions stay
+
+	f = settled(t, 1, bare, image("v2"), edited)
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "create controllerrevisions", "delete pods web-0", putStatus) // the partition is empty
+}
+
 func TestCompletionFreesTheOldRevisionAtOnce(t *testing.T) {
 	old, update := revisionAt(t, 1), revisionAt(t, 2, image("v2"))
 	set := newSet(1, image("v2"), settledAt(old.Name), func(set *appsv1.StatefulSet) {

@@ -132,7 +132,7 @@ func (c *statefulSetController) deletePod(ctx context.Context, set *appsv1.State
 		err = nil
 	}
 	if err != nil {
-		c.owners.Writes.DeleteFailed(set, pods.Resource, pod)
+		c.tracked.DeleteFailed(set, pod, err)
 	}
 	if apierrors.IsConflict(err) {
 		return err

@@ -3,6 +3,8 @@ package statefulset
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -52,14 +54,61 @@ func TestADeletionThatConflictsIsTriedAgainAndNotReported(t *testing.T) {
 
 func TestAFailedDeletionIsTriedAgain(t *testing.T) {
 	f := settled(t, 1, func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To[int32](0) })
-	f.Refuse("delete pods", errTest)
+	f.Refuse("delete pods", &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusForbidden, Message: "no"}})
 	for range 2 {
-		if err := f.Reconcile(); !errors.Is(err, errTest) {
+		if err := f.Reconcile(); err == nil || err.Error() != "no" {
 			t.Errorf("got %v", err)
 		}
 		f.WantRequestsInAnyOrder(t, "delete pods web-0")
 		f.WantEvents(t, "Warning FailedDelete Delete Pod web-0 in StatefulSet web failed error: no")
 	}
+}
+
+func TestAPodThatCannotBeCreated(t *testing.T) {
+	going := apierrors.NewForbidden(pods.Resource, "web-0", errors.New("going"))
+	going.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for name, test := range map[string]struct{ refusal, status error }{
+		"STS-30: the status is written":                      {errTest, nil},
+		"STS-30: an error of that is the lesser one":         {errTest, errors.New("nor the status")},
+		"STS-56: a namespace that is going away is no other": {going, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, newSet(1))
+			f.Refuse("create pods", test.refusal)
+			if test.status != nil {
+				f.Refuse("update statefulsets/status", test.status)
+			}
+			if err := f.Reconcile(); err == nil || err.Error() != test.refusal.Error() {
+				t.Errorf("got %v", err)
+			}
+			if requests := f.Requests(); !slices.Contains(requests, putStatus) {
+				t.Errorf("requests are %q", requests)
+			}
+			f.WantEvents(t, "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: "+test.refusal.Error())
+		})
+	}
+}
+
+// Nobody knows whether the pod was deleted, and by now another one might be chosen. Pins WL-97.
+func TestADeletionWithoutAnAnswerIsWaitedForAWhile(t *testing.T) {
+	f := settled(t, 1, func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To[int32](0) })
+	f.Refuse("delete pods", errTest)
+	if err := f.Reconcile(); !errors.Is(err, errTest) {
+		t.Errorf("got %v", err)
+	}
+	f.WantRequestsInAnyOrder(t, "delete pods web-0")
+	f.Queued.Clear()
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t)
+	wait := f.Queued.TakeDelay(key)
+	if wait <= 0 || wait > reconcile.RecheckAfter {
+		t.Errorf("it is looked at again in %v", wait)
+	}
+	f.Clock.Step(wait)
+	if err := f.Reconcile(); !errors.Is(err, errTest) {
+		t.Errorf("got %v", err)
+	}
+	f.WantRequestsInAnyOrder(t, "delete pods web-0")
 }
 
 func TestClaimProblems(t *testing.T) {

@@ -47,7 +47,7 @@ func describe(refs []metav1.OwnerReference) string {
 }
 
 // TestRetention goes through the policies for a slot that stays and one that does not.
-// Pins STS-39.
+// Pins STS-38 and STS-39.
 func TestRetention(t *testing.T) {
 	const set, pod = "StatefulSet/o/true", "Pod/web-1/true"
 	for _, test := range []struct {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
@@ -138,6 +139,48 @@ func TestWhatIsDoneForAClass(t *testing.T) {
 				t.Errorf("finalizers are %q, want %q", got, tc.want)
 			}
 			s.WantEvents(t)
+		})
+	}
+}
+
+// The caches decide, even if they lack a claim. Pins VAC-20.
+func TestNothingIsListedLive(t *testing.T) {
+	s, _ := begin(t, class(deleted))
+	s.Store(t, claim("gold"))
+	s.MustReconcile(t)
+	s.WantRequests(t, put)
+}
+
+// A class is not released if it is not known what refers to it. Pins VAC-30.
+func TestAnIndexThatFailsReleasesNothing(t *testing.T) {
+	unindexed := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	for name, breakIt := range map[string]func(*protectionController){
+		"volumes": func(c *protectionController) { c.volumes = unindexed },
+		"claims":  func(c *protectionController) { c.claims = unindexed },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, c := begin(t, class(deleted))
+			breakIt(c)
+			if err := s.Reconcile(); err == nil {
+				t.Error("no error")
+			}
+			s.WantRequests(t)
+		})
+	}
+}
+
+// The watch was interrupted when what refers to a class was deleted. Pins VAC-31.
+func TestDeletionsThatWereMissedCount(t *testing.T) {
+	for name, missed := range map[string]any{"volume": volume("gold"), "claim": claim("gold")} {
+		t.Run(name, func(t *testing.T) {
+			s, c := begin(t)
+			s.Cache(t, class(deleted))
+			handlers := map[string]*controllertest.Captured{"volume": {}, "claim": {}}
+			c.watch(&controllertest.Captured{}, handlers["volume"], handlers["claim"])
+			handlers[name].Handler.OnDelete(cache.DeletedFinalStateUnknown{Obj: missed})
+			if depth := c.loop.Inspect().Depth; depth != 1 {
+				t.Errorf("%d keys are queued, want the class", depth)
+			}
 		})
 	}
 }

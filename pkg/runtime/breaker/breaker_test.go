@@ -261,6 +261,24 @@ func TestWhatWasNotDeletedIsGivenBack(t *testing.T) {
 	}
 }
 
+// A process may start with a time that is too far ahead, since its clock may be wrong.
+func TestATimeTooFarAheadAllowsNothing(t *testing.T) {
+	w := newWorld(t)
+	until := w.clock.Now().Add(v1beta1.MaxAllowance + time.Hour)
+	allow := func(b *v1beta1.DeletionBreaker) { b.AllowUntil = until.Format(time.RFC3339) }
+	w.edit(allow)
+	if n := w.delete(configMaps, 1000); n != 200 || !w.On() || !w.Status().AllowedUntil.IsZero() {
+		t.Errorf("%d were deleted, the status is %+v", n, w.Status())
+	}
+	w.pass(2 * time.Hour)
+	if n := w.delete(configMaps, 1); n != 0 || !w.On() {
+		t.Error("it is allowed without an edit")
+	}
+	if got := w.edit(allow); got != "configmaps" || w.On() {
+		t.Errorf("%q go on by an edit when the time is near enough", got)
+	}
+}
+
 // One edit lets what is stopped go on, for a time.
 func TestAnAllowanceEnds(t *testing.T) {
 	w := newWorld(t)

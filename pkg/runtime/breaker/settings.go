@@ -18,8 +18,10 @@ type settings struct {
 	allowUntil time.Time
 }
 
-// settingsOf returns the settings of a configuration, nil if the breaker is off.
-func settingsOf(b v1beta1.DeletionBreaker) *settings {
+// settingsOf returns the settings of a configuration that comes into force now, nil if the breaker
+// is off. A time that is too far ahead allows nothing: a process starts with it all the same,
+// since its clock may be wrong.
+func settingsOf(b v1beta1.DeletionBreaker, now time.Time) *settings {
 	if b.Mode == v1beta1.DeletionsDisabled {
 		return nil
 	}
@@ -30,6 +32,9 @@ func settingsOf(b v1beta1.DeletionBreaker) *settings {
 		minimum:    int(*b.Minimum),
 		exempt:     map[schema.GroupResource]bool{},
 		allowUntil: b.AllowedUntil(),
+	}
+	if s.allowUntil.After(now.Add(v1beta1.MaxAllowance)) {
+		s.allowUntil = time.Time{}
 	}
 	for _, r := range b.ExemptResources {
 		s.exempt[schema.GroupResource{Group: r.Group, Resource: r.Resource}] = true

@@ -291,3 +291,24 @@ func TestTokenIsAskedForAFewTimes(t *testing.T) {
 	a.change(func() { a.refuse = 0 })
 	mustWrite(t, c)
 }
+
+// A request that brings its credentials is sent with them, and needs no token of the account. Pins MGR-51.
+func TestCredentialsOfARequestAreKept(t *testing.T) {
+	var sent []string
+	acts := &asAccount{next: roundTripper(func(req *http.Request) (*http.Response, error) {
+		sent = append(sent, req.Header.Get("Authorization"))
+		return &http.Response{StatusCode: http.StatusUnauthorized, Body: http.NoBody}, nil
+	})}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://host/api", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer own")
+	resp, err := acts.RoundTrip(req)
+	if err != nil || resp.Body.Close() != nil || resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("the response is %+v, %v", resp, err)
+	}
+	if len(sent) != 1 || sent[0] != "Bearer own" {
+		t.Errorf("sent with %q", sent)
+	}
+}

@@ -58,7 +58,7 @@ type Change struct {
 	output *Output
 	config logsapi.LoggingConfiguration
 	logger logr.Logger
-	flush  func()
+	buffer *buffered
 }
 
 // Prepare does everything about a configuration that can fail.
@@ -70,11 +70,11 @@ func (o *Output) Prepare(c *v1beta1.KubeControllerManagerConfiguration) (*Change
 	if err := logsapi.Validate(&c.Logging, gates, nil).ToAggregate(); err != nil {
 		return nil, err
 	}
-	logger, flush, err := o.logger(c.Logging)
+	logger, buffer, err := o.logger(c.Logging)
 	if err != nil {
 		return nil, err
 	}
-	return &Change{output: o, config: c.Logging, logger: logger, flush: flush}, nil
+	return &Change{output: o, config: c.Logging, logger: logger, buffer: buffer}, nil
 }
 
 // Commit applies the configuration to the process. The first one takes over klog.
@@ -93,7 +93,7 @@ func (n *Change) Commit() {
 	if first && taken {
 		o.root = ours.root
 	}
-	o.pointAt(n.logger, n.flush, n.config)
+	o.pointAt(n.logger, n.buffer, n.config)
 	if first && !taken {
 		klog.SetLoggerWithOptions(logr.New(&sink{root: o.root}), klog.ContextualLogger(true), klog.FlushLogger(o.root.flush))
 	}
@@ -115,31 +115,33 @@ func (o *Output) SetVerbosity(level string) (string, error) {
 	}
 	c := o.current
 	c.Verbosity = logsapi.VerbosityLevel(v)
-	logger, flush, err := o.logger(c)
+	logger, buffer, err := o.logger(c)
 	if err != nil {
 		return "", err
 	}
-	o.pointAt(logger, flush, c)
+	o.pointAt(logger, buffer, c)
 	return fmt.Sprintf("successfully set klog.logging.verbosity to %d", v), nil
 }
 
-func (o *Output) logger(c logsapi.LoggingConfiguration) (logr.Logger, func(), error) {
-	output, flush := o.textStreams(c.Options.Text)
+// logger returns a logger, and what holds its lines back.
+func (o *Output) logger(c logsapi.LoggingConfiguration) (logr.Logger, *buffered, error) {
+	output, buffer := o.textStream(c.Options.Text.OutputRoutingOptions)
 	text := textlogger.NewConfig(textlogger.Verbosity(int(c.Verbosity)), textlogger.Output(output))
 	if err := text.VModule().Set(vmodule(c)); err != nil {
 		return logr.Logger{}, nil, fmt.Errorf("setting vmodule: %w", err)
 	}
 	if c.Format == logsapi.JSONLogFormat {
-		logger, control := jsonlogs.Factory{}.Create(c, o.streams)
-		return logger, control.Flush, nil
+		streams, buffer := o.jsonStreams(&c.Options.JSON.OutputRoutingOptions)
+		logger, _ := jsonlogs.Factory{}.Create(c, streams)
+		return logger, buffer, nil
 	}
-	return textlogger.NewLogger(text), flush, nil
+	return textlogger.NewLogger(text), buffer, nil
 }
 
 // pointAt sends all logs to a logger, and sets the levels that klog checks before it calls
 // the logger.
-func (o *Output) pointAt(logger logr.Logger, flush func(), c logsapi.LoggingConfiguration) {
-	o.root.pointAt(logger.GetSink(), flush)
+func (o *Output) pointAt(logger logr.Logger, buffer *buffered, c logsapi.LoggingConfiguration) {
+	o.root.pointAt(logger.GetSink(), buffer)
 	o.current = c
 	_, err := logs.GlogSetter(strconv.Itoa(int(c.Verbosity)))
 	if err := errors.Join(err, o.klog.Set("vmodule", vmodule(c))); err != nil {

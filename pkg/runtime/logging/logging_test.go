@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/resource"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
 
@@ -150,4 +152,41 @@ func TestTheLevelCanBeSetUntilTheConfigurationChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	shows(false)
+}
+
+// Lines are held back while a target is in use. Whoever loaded it before a change may write to it
+// after its last flush: such a line is not lost.
+func TestALineWrittenToAPreviousTargetIsNotLost(t *testing.T) {
+	for _, format := range []string{"text", "json"} {
+		t.Run(format, func(t *testing.T) {
+			var stderr, stdout bytes.Buffer
+			o := newOutput(logsapi.LoggingOptions{ErrorStream: &stderr, InfoStream: &stdout})
+			t.Cleanup(klog.ClearLogger)
+			c := configuration(format, 0)
+			c.FeatureGates = map[string]bool{"LoggingAlphaOptions": true}
+			routing := logsapi.OutputRoutingOptions{SplitStream: true, InfoBufferSize: resource.QuantityValue{Quantity: resource.MustParse("64Ki")}}
+			c.Logging.Options.Text.OutputRoutingOptions, c.Logging.Options.JSON.OutputRoutingOptions = routing, routing
+			if err := apply(o, c); err != nil {
+				t.Fatal(err)
+			}
+			previous := logr.New(o.root.target.Load().sink)
+			previous.Info("one")
+			previous.Error(nil, "two")
+			if stdout.Len() != 0 || !strings.Contains(stderr.String(), "two") {
+				t.Errorf("nothing is held back: stdout has %q, stderr %q", stdout.String(), stderr.String())
+			}
+			klog.Flush()
+			if !strings.Contains(stdout.String(), "one") {
+				t.Errorf("after a flush stdout has %q", stdout.String())
+			}
+			previous.Info("three")
+			if err := apply(o, configuration(format, 1)); err != nil {
+				t.Fatal(err)
+			}
+			previous.Info("four")
+			if !strings.Contains(stdout.String(), "three") || !strings.Contains(stdout.String(), "four") {
+				t.Errorf("after the change stdout has %q", stdout.String())
+			}
+		})
+	}
 }

@@ -11,22 +11,24 @@ type root struct {
 	target atomic.Pointer[target]
 }
 
-// target is a logger of component-base. Its address distinguishes it from the previous one.
+// target is a logger of component-base, with what its lines are held back in. Its address
+// distinguishes it from the previous one.
 type target struct {
-	sink  logr.LogSink
-	flush func()
+	sink   logr.LogSink
+	buffer *buffered
 }
 
-func (r *root) pointAt(s logr.LogSink, flush func()) {
+// pointAt replaces the target. Who has loaded the previous one just before still writes to it.
+func (r *root) pointAt(s logr.LogSink, buffer *buffered) {
 	if deeper, ok := s.(logr.CallDepthLogSink); ok {
 		s = deeper.WithCallDepth(1) // for the frame of sink
 	}
-	if old := r.target.Swap(&target{sink: s, flush: flush}); old != nil {
-		old.flush()
+	if old := r.target.Swap(&target{sink: s, buffer: buffer}); old != nil {
+		old.buffer.end()
 	}
 }
 
-func (r *root) flush() { r.target.Load().flush() }
+func (r *root) flush() { r.target.Load().buffer.flush() }
 
 // sink is a logr.LogSink that follows its root to whatever it points at. It repeats there
 // what it was derived with: names, values, call depths.

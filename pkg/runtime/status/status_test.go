@@ -113,6 +113,15 @@ func TestThePageShowsEverythingEscaped(t *testing.T) {
 	}
 }
 
+func TestTheTextHasNoControlCharacters(t *testing.T) {
+	now := time.Date(2026, 11, 21, 16, 0, 0, 0, time.UTC)
+	s := troubled(now)
+	s.Reloads[0].Error, s.Informers[0].LastError = "one\n\x1b[2J", "\u009b2J"
+	if text := s.Text(now); strings.ContainsAny(text, "\x1b\u009b") || !strings.Contains(text, "one\n\uFFFD[2J") {
+		t.Errorf("the text is\n%q", text)
+	}
+}
+
 func TestTheTextShowsTheSame(t *testing.T) {
 	now := time.Date(2026, 11, 21, 16, 0, 0, 0, time.UTC)
 	text := troubled(now).Text(now)

@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"kcmd.dev/pkg/runtime/breaker"
+	"kcmd.dev/pkg/runtime/plain"
 )
 
-// Text renders the status for a reader.
+// Text renders the status for a reader. It is safe to show on a terminal.
 func (s Status) Text(now time.Time) string {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "kube-controller-manager %s, up %v\n\n", s.Version, now.Sub(s.Started).Round(time.Second))
@@ -41,7 +42,7 @@ func (s Status) Text(now time.Time) string {
 	b.WriteString("\n")
 	s.informerTable(&b)
 	s.reloadList(&b)
-	return b.String()
+	return plain.Text(b.String())
 }
 
 // deletions says which are stopped, and until when none is.

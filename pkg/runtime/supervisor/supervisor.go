@@ -42,9 +42,12 @@ type Options struct {
 	// again; it doubles with each failure. Defaults: 1 s and 5 min.
 	BackoffMin, BackoffMax time.Duration
 	// StuckAfter is how long a controller may work on one key before its instance is
-	// replaced. Default: 10 min. CheckEvery is how often that is checked. Default: 5 s.
+	// replaced. Default: DefaultStuckAfter. CheckEvery is how often that is checked. Default: 5 s.
 	StuckAfter, CheckEvery time.Duration
 }
+
+// DefaultStuckAfter leaves an operator time to look: an alert fires before it is over.
+const DefaultStuckAfter = 10 * time.Minute
 
 // Cause is why Synchronize was called, as shown in the restarts metric.
 type Cause string
@@ -83,7 +86,7 @@ func New(ctx context.Context, o Options, descriptors []controller.Descriptor) *S
 		o.BackoffMax = 5 * time.Minute
 	}
 	if o.StuckAfter == 0 {
-		o.StuckAfter = 10 * time.Minute
+		o.StuckAfter = DefaultStuckAfter
 	}
 	if o.CheckEvery == 0 {
 		o.CheckEvery = 5 * time.Second

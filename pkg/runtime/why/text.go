@@ -6,9 +6,11 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"kcmd.dev/pkg/runtime/plain"
 )
 
-// Text is the answer for people.
+// Text is the answer for people, safe to show on a terminal.
 func (a *Answer) Text() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s\n\n", a.Object)
@@ -19,7 +21,7 @@ func (a *Answer) Text() string {
 	a.writeControllers(&text)
 	a.writeKeys(&text)
 	a.writeWrites(&text)
-	return text.String()
+	return plain.Text(text.String())
 }
 
 // String is the object as in kubectl, with its namespace.

@@ -82,6 +82,7 @@ func newWorld() *world {
 					{Name: "pods/status", SingularName: "", Kind: "Pod", Namespaced: true},
 					{Name: "namespaces", SingularName: "namespace", Kind: "Namespace", ShortNames: []string{"ns"}},
 				}},
+				{GroupVersion: "metrics.k8s.io/v1beta1", APIResources: []metav1.APIResource{{Name: "pods", SingularName: "pod", Kind: "PodMetrics", Namespaced: true}}},
 				{GroupVersion: "apps/v1", APIResources: []metav1.APIResource{
 					{Name: "deployments", SingularName: "deployment", Kind: "Deployment", Namespaced: true, ShortNames: []string{"deploy"}},
 				}},
@@ -138,6 +139,8 @@ func TestResolve(t *testing.T) {
 	for query, want := range map[string]string{
 		"deployment": "deployments.apps/x -n ns", "deployments": "deployments.apps/x -n ns", "Deployment": "deployments.apps/x -n ns",
 		"deploy": "deployments.apps/x -n ns", "deployments.apps": "deployments.apps/x -n ns", "deploy.apps": "deployments.apps/x -n ns",
+		"deployments.v1.apps": "deployments.apps/x -n ns", "deploy.v1beta2.apps": "deployments.apps/x -n ns",
+		"pods.v1.": "pods/x -n ns", "pods.": "pods/x -n ns", "podmetrics.v1.metrics.k8s.io": "pods.metrics.k8s.io/x -n ns",
 		"po": "pods/x -n ns", "namespaces": "namespaces/x", "ns": "namespaces/x",
 	} {
 		if a := w.ask(t, Query{Type: query, Namespace: "ns", Name: "x"}); a.Object.String() != want {
@@ -147,7 +150,7 @@ func TestResolve(t *testing.T) {
 	if a := w.ask(t, Query{Type: "pod", Name: "x"}); a.Object.Namespace != "default" {
 		t.Errorf("without a namespace it is %s", a.Object)
 	}
-	for _, q := range []Query{{Type: "pods"}, {Name: "x"}, {Type: "pods.apps", Name: "x"}, {Type: "pods/status", Name: "x"}, {Type: "widgets", Name: "x"}} {
+	for _, q := range []Query{{Type: "pods"}, {Name: "x"}, {Type: "pods.apps", Name: "x"}, {Type: "pods.v1.apps", Name: "x"}, {Type: "pods/status", Name: "x"}, {Type: "widgets", Name: "x"}} {
 		if a, err := w.Ask(q); err == nil {
 			t.Errorf("%+v is %s", q, a.Object)
 		}
@@ -360,6 +363,19 @@ func TestHandler(t *testing.T) {
 	var a Answer
 	if err := json.Unmarshal(get("?type=pod&name=p&namespace=ns&format=json&last=1").Body.Bytes(), &a); err != nil || len(a.Writes) != 1 || a.Writes[0].Code != 403 {
 		t.Errorf("%v, %+v", err, a)
+	}
+}
+
+// A webhook that repeats what a user wrote does not decide what the terminal of an operator does.
+func TestTheTextHasNoControlCharacters(t *testing.T) {
+	w := newWorld()
+	w.wrote(1, "replicaset-controller", "create", target(pods, "ns", "p"), clients.Target{}, 403, "denied \x1b[2J")
+	w.held = map[string][]controller.LoopKey{
+		"replicaset-controller": {{Queue: "replicaset", Key: "ns/p", State: controller.KeyDelayed, Until: now, LastError: "\u009b2J"}},
+	}
+	text := w.ask(t, Query{Type: "pod", Namespace: "ns", Name: "p"}).Text()
+	if strings.ContainsAny(text, "\x1b\u009b") || strings.Count(text, "denied \uFFFD[2J") != 2 || !strings.Contains(text, "\uFFFD2J\n") {
+		t.Errorf("the text is\n%q", text)
 	}
 }
 

@@ -39,7 +39,8 @@ import (
 
 // Every controller acts as its own service account, with the rights that the API server's
 // bootstrap policy gives it: each has something to do here, and none is refused anything.
-// Pins CRON-9, DEP-9, DS-11, GC-17, JOB-19, NLC-22, NS-17, PDB-8, PODGC-5, RS-9 and STS-9.
+// Pins CRON-9, DEP-9, DS-11, EP-21, EPM-13, EPS-14, GC-17, JOB-19, NLC-22, NS-17, PDB-8, PODGC-5, ROOTCA-12, RS-9, SA-10
+// and STS-9.
 func TestRightsOfEveryController(t *testing.T) {
 	from := mark(t)
 	w := &workload{t: t, client: plane.AdminClient(), namespace: plane.Namespace(t)}

@@ -72,7 +72,7 @@ func whoMayReadWhat(t *testing.T, m *manager.Process, monitor, stranger string) 
 }
 
 // clientsStayKnown checks that a client with a certificate is not taken for a stranger by an endpoint that replaces
-// another one. Pins MGR-187.
+// another one.
 func clientsStayKnown(t *testing.T, m *manager.Process) {
 	stop, asked := make(chan struct{}), make(chan error, 1)
 	go func() {

@@ -7,12 +7,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	cloudprovider "k8s.io/cloud-provider"
@@ -36,6 +38,7 @@ const (
 	broken   = "broken"   // the factory fails
 	slow     = "slow"     // Initialize waits, see slowly
 	untagged = "untagged" // there is no cluster ID
+	noted    = "noted"    // what is done with it is noted, see noting
 )
 
 // tagged is a provider that has a cluster ID or not, and remembers its file.
@@ -60,6 +63,23 @@ func (s *slowly) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct
 
 var initializes = &slowly{tagged: tagged{id: true}, begun: make(chan struct{}), goOn: make(chan struct{})}
 
+// noting is a provider that wants informers, and notes what is done in which order.
+type noting struct {
+	tagged
+	steps []string
+}
+
+func (n *noting) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {
+	n.steps = append(n.steps, "initialize")
+}
+
+// SetInformers implements cloudprovider.InformerUser.
+func (n *noting) SetInformers(informers.SharedInformerFactory) {
+	n.steps = append(n.steps, "set informers")
+}
+
+var notes = &noting{tagged: tagged{id: true}}
+
 func TestMain(m *testing.M) {
 	make := func(id bool) cloudprovider.Factory {
 		return func(config io.Reader) (cloudprovider.Interface, error) {
@@ -73,6 +93,10 @@ func TestMain(m *testing.M) {
 	cloudprovider.RegisterCloudProvider(echo, make(true))
 	cloudprovider.RegisterCloudProvider(slow, func(io.Reader) (cloudprovider.Interface, error) { return initializes, nil })
 	cloudprovider.RegisterCloudProvider(untagged, make(false))
+	cloudprovider.RegisterCloudProvider(noted, func(io.Reader) (cloudprovider.Interface, error) {
+		notes.steps = append(notes.steps, "create")
+		return notes, nil
+	})
 	cloudprovider.RegisterCloudProvider(broken, func(io.Reader) (cloudprovider.Interface, error) { return nil, errFake })
 	os.Exit(m.Run())
 }
@@ -161,6 +185,27 @@ func TestRunWaitsForGoroutinesOfTheLibrary(t *testing.T) {
 	})
 	close(finish)
 	must.Succeed(t, <-returned)
+}
+
+// Pins CLOUD-11.
+func TestOrderOfTheStart(t *testing.T) {
+	env := controllertest.New(t)
+	notes.steps = nil
+	ctx, stop := context.WithCancel(t.Context())
+	loop := must.Get(New(env.Env, Config{provider: noted}, func(*Session) ([]Part, error) {
+		notes.steps = append(notes.steps, "build")
+		return []Part{func(ctx context.Context) error {
+			notes.steps = append(notes.steps, "run")
+			stop()
+			<-ctx.Done()
+			return nil
+		}}, nil
+	}))(t)
+	env.Start(t)
+	must.Succeed(t, loop.Run(ctx))
+	if want := []string{"create", "initialize", "set informers", "build", "run"}; !slices.Equal(notes.steps, want) {
+		t.Errorf("the steps are %q, want %q", notes.steps, want)
+	}
 }
 
 // A provider takes so long to be initialized that the instance has been told to stop, and has been given up, before

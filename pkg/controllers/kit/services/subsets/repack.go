@@ -6,7 +6,7 @@
 //  2. Every port of every subset has a set of addresses, each ready or not; an address that
 //     is both is not ready.
 //  3. Ports with the same set share a subset. The addresses of subsets without ports make one
-//     subset without ports. Subsets without addresses are gone.
+//     subset without ports, unless a port has the same set. Subsets without addresses are gone.
 //  4. Addresses are ordered by IP, then by the UID of the target; ports and subsets by a
 //     hash of their content, as every kube-controller-manager has ordered them.
 //
@@ -128,7 +128,8 @@ type portAddresses struct {
 	ready map[int]bool
 }
 
-// portGroup is the ports that have one set of addresses in common.
+// portGroup is the ports that have one set of addresses in common. There is none if only the
+// lack of ports has this set.
 type portGroup struct {
 	ports []corev1.EndpointPort
 	set   []rankedAddress
@@ -140,7 +141,7 @@ type rankedAddress struct {
 	ready bool
 }
 
-// groupPorts returns the groups in the order in which their first port occurs.
+// groupPorts returns the groups in the order in which their first port, or the lack of any, occurs.
 func groupPorts(subsets []corev1.EndpointSubset, addresses addresses) []*portGroup {
 	var groups []*portGroup
 	byContent := map[string][]*portGroup{}
@@ -149,20 +150,18 @@ func groupPorts(subsets []corev1.EndpointSubset, addresses addresses) []*portGro
 		if len(set) == 0 {
 			continue
 		}
-		if p.port == nil {
-			groups = append(groups, &portGroup{set: set})
-			continue
-		}
 		content := bucket(set)
 		same := slices.IndexFunc(byContent[content], func(g *portGroup) bool { return slices.Equal(g.set, set) })
-		if same >= 0 {
+		if same < 0 {
+			group := &portGroup{set: set}
+			groups = append(groups, group)
+			same = len(byContent[content])
+			byContent[content] = append(byContent[content], group)
+		}
+		if p.port != nil {
 			group := byContent[content][same]
 			group.ports = append(group.ports, *p.port)
-			continue
 		}
-		group := &portGroup{ports: []corev1.EndpointPort{*p.port}, set: set}
-		groups = append(groups, group)
-		byContent[content] = append(byContent[content], group)
 	}
 	return groups
 }
