@@ -9,6 +9,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	basecompatibility "k8s.io/component-base/compatibility"
 	"k8s.io/component-base/version"
 
 	"kcmd.dev/pkg/config/v1beta1"
@@ -38,8 +39,9 @@ func (r *Runtime) pages() serving.Content {
 		Debug:        r.debug,
 		SetVerbosity: r.logging.SetVerbosity,
 		Status: serving.Status{
-			JSON: func() any { return r.Status() },
-			Text: func() string { return r.Status().Text(r.options.Clock.Now()) },
+			Version: func() basecompatibility.EffectiveVersion { return versionOf(r.configuration()) },
+			JSON:    func() any { return r.Status() },
+			Text:    func() string { return r.Status().Text(r.options.Clock.Now()) },
 			Page: func(refresh time.Duration) ([]byte, string, error) {
 				return r.Status().Page(r.options.Clock.Now(), refresh)
 			},

@@ -82,6 +82,7 @@ func (t *transaction) participants() []func(context.Context) (step, error) {
 		t.log,
 		t.endpointFiles,
 		t.metrics,
+		t.showGates,
 		t.endpoint,
 		t.connect,
 		t.locks,

@@ -20,8 +20,9 @@ import (
 	"os"
 	_ "time/tzdata" // time zones of CronJobs, wherever the process runs
 
-	_ "k8s.io/component-base/metrics/prometheus/restclient" // rest_client_* metrics
-	_ "k8s.io/component-base/metrics/prometheus/version"    // kubernetes_build_info
+	_ "k8s.io/component-base/metrics/prometheus/clientgo/fifo" // informer_* metrics
+	_ "k8s.io/component-base/metrics/prometheus/restclient"    // rest_client_* metrics
+	_ "k8s.io/component-base/metrics/prometheus/version"       // kubernetes_build_info
 )
 
 // Main runs the command line of the process and ends the process with its exit code.

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/server/mux"
+	"k8s.io/component-base/compatibility"
 	"k8s.io/component-base/metrics/prometheus/slis"
 
 	"kcmd.dev/pkg/config/v1beta1"
@@ -37,6 +38,8 @@ type Content struct {
 
 // Status is the status of the process in the forms that readers ask for.
 type Status struct {
+	// Version is that of the build, and what it emulates.
+	Version func() compatibility.EffectiveVersion
 	// JSON is what is encoded for programs.
 	JSON func() any
 	// Text is for terminals.

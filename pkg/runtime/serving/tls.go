@@ -3,10 +3,8 @@ package serving
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
-	"slices"
 
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -48,10 +46,6 @@ func certificates(c v1beta1.Serving, last *generated) (*server.SecureServingInfo
 			return nil, nil, fmt.Errorf("reading the cipher suites: %w", err)
 		}
 	}
-	if *c.HTTP2.Enabled && !goodForHTTP2(in.CipherSuites, in.MinTLSVersion) {
-		return nil, nil, errors.New("HTTP/2 needs the cipher suite TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 or " +
-			"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256: add one of them to tls.cipherSuites, or set http2.enabled to false")
-	}
 	for _, name := range c.TLS.CurvePreferences {
 		curve, ok := curves.ID(name)
 		if !ok {
@@ -60,14 +54,6 @@ func certificates(c v1beta1.Serving, last *generated) (*server.SecureServingInfo
 		in.CurvePreferences = append(in.CurvePreferences, curve)
 	}
 	return in, last, nil
-}
-
-// goodForHTTP2 reports whether a server with these cipher suites can offer HTTP/2, by the
-// rule of RFC 7540, section 9.2.2, which net/http enforces.
-func goodForHTTP2(suites []uint16, lowest uint16) bool {
-	return len(suites) == 0 || lowest >= tls.VersionTLS13 ||
-		slices.Contains(suites, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256) ||
-		slices.Contains(suites, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256)
 }
 
 // defaultCertificate returns the certificate for clients that request no name with a

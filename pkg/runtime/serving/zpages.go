@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/apiserver/pkg/server/flagz"
 	"k8s.io/apiserver/pkg/server/statusz"
-	"k8s.io/apiserver/pkg/util/compatibility"
 )
 
 // form is one of the forms of a status.
@@ -69,9 +68,11 @@ func formOf(media string, structured bool) (form, bool) {
 // handler serves the status in the form that the reader accepts. paths are the other paths
 // that are served.
 func (s Status) handler(paths []string) http.Handler {
-	var upstream handlerMux
-	registry := statusz.NewRegistry(compatibility.DefaultBuildEffectiveVersion(), statusz.WithListedPaths(paths))
-	statusz.Install(&upstream, component, registry)
+	upstream := func() http.Handler {
+		var made handlerMux
+		statusz.Install(&made, component, statusz.NewRegistry(s.Version(), statusz.WithListedPaths(paths)))
+		return made
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		as := accepted(r.Header.Get("Accept"))
 		if r.URL.Query().Get("format") == "json" {
@@ -85,10 +86,10 @@ func (s Status) handler(paths []string) http.Handler {
 		case formText:
 			r = r.Clone(r.Context())
 			r.Header.Del("Accept")
-			upstream.ServeHTTP(w, r)
+			upstream().ServeHTTP(w, r)
 			_, _ = w.Write([]byte("\n" + s.Text()))
 		default:
-			upstream.ServeHTTP(w, r)
+			upstream().ServeHTTP(w, r)
 		}
 	})
 }

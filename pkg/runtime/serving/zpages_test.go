@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	basecompatibility "k8s.io/component-base/compatibility"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
@@ -56,6 +59,11 @@ func site() Content {
 			return "successfully set klog.logging.verbosity to " + level, nil
 		},
 		Status: Status{
+			Version: func() basecompatibility.EffectiveVersion {
+				v := compatibility.DefaultKubeEffectiveVersionForTest()
+				v.SetEmulationVersion(version.MajorMinor(1, 34))
+				return v
+			},
 			JSON: func() any { return map[string]string{"version": "v1"} },
 			Text: func() string { return "controllers here" },
 			Page: func(refresh time.Duration) ([]byte, string, error) {
@@ -75,6 +83,7 @@ func get(h http.Handler, path, accept string) *httptest.ResponseRecorder {
 	return w
 }
 
+// Pins MGR-189.
 func TestStatuszInEveryForm(t *testing.T) {
 	h := site().Handler(v1beta1.Serving{Profiling: ptr.To(true)})
 	text := get(h, "/statusz", "")
@@ -118,6 +127,7 @@ func TestZPagesInUpstreamsForms(t *testing.T) {
 				Metadata         struct{ Name string }
 				Flags            map[string]string
 				BinaryVersion    string
+				EmulationVersion string
 			}
 			if err := decode(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
 				t.Errorf("%s as %s: %d, %v: %s", path, media, w.Code, err, w.Body)
@@ -126,7 +136,7 @@ func TestZPagesInUpstreamsForms(t *testing.T) {
 			if got.Kind != kind || got.APIVersion != "config.k8s.io/v1beta1" || got.Metadata.Name != component {
 				t.Errorf("%s as %s is %+v", path, media, got)
 			}
-			if (kind == "Flagz") != (got.Flags["serving.port"] == "10257") || (kind == "Statusz") != (got.BinaryVersion != "") {
+			if (kind == "Flagz") != (got.Flags["serving.port"] == "10257") || (kind == "Statusz") != (got.BinaryVersion != "") || (kind == "Statusz") != (got.EmulationVersion == "1.34") {
 				t.Errorf("%s as %s is %+v", path, media, got)
 			}
 		}
@@ -143,7 +153,7 @@ func TestZPagesInUpstreamsForms(t *testing.T) {
 	}
 }
 
-// Flags change with the configuration, so that none may be remembered.
+// Flags change with the configuration, so that none may be remembered. Pins MGR-189.
 func TestFlagzIsNotRemembered(t *testing.T) {
 	c := site()
 	value := "1"

@@ -102,6 +102,33 @@ func clientsStayKnown(t *testing.T, m *manager.Process) {
 	}
 }
 
+// strangersStayBounded checks that who is merely allowed to ask for something, as everybody is for /version and every
+// account for what is below /api, is a stranger on that connection still.
+func strangersStayBounded(t *testing.T, m *manager.Process, stranger string) {
+	for n, who := range []struct{ bearer, path string }{{"", "/version"}, {stranger, "/api/x"}} {
+		kept := from(t, 600+n)
+		kept.Transport.(*http.Transport).DisableKeepAlives = false
+		const requests = 100
+		refused := 0
+		for range requests {
+			got, err := ask(t, kept, http.MethodGet, m.URL()+who.path, who.bearer, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch got.code {
+			case http.StatusNotFound:
+			case http.StatusTooManyRequests:
+				refused++
+			default:
+				t.Fatalf("%s is answered with %d: %s", who.path, got.code, got.body)
+			}
+		}
+		if refused == 0 {
+			t.Errorf("none of %d requests for %s was refused", requests, who.path)
+		}
+	}
+}
+
 // readable are the pages that are looked through for secrets.
 var readable = []string{
 	"/healthz?verbose", "/livez?verbose", "/readyz?verbose", "/metrics", "/metrics/slis", "/configz", "/flagz", "/statusz", "/statusz?format=json",

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(controlplane.RunTests(m, controlplane.Options{}, func(cp *controlplane.ControlPlane) { plane = cp }))
 }
 
-// TestEndpoint runs the tests that share a process.
+// TestEndpoint runs the tests that share a process. Pins MGR-133 and MGR-134.
 func TestEndpoint(t *testing.T) {
 	m := manager.StartProcess(t, plane, nil)
 	namespace := plane.Namespace(t)
@@ -56,11 +56,13 @@ func TestEndpoint(t *testing.T) {
 	})
 
 	t.Run("who may read what", func(t *testing.T) { whoMayReadWhat(t, m, monitor, stranger) })
+	t.Run("strangers stay bounded", func(t *testing.T) { strangersStayBounded(t, m, stranger) })
 	t.Run("clients stay known", func(t *testing.T) { clientsStayKnown(t, m) })
 	t.Run("no page shows a secret", func(t *testing.T) { noSecrets(t, m, monitor) })
 	t.Run("the status page in a browser", func(t *testing.T) { pageInBrowser(t, m, monitor) })
 	t.Run("standby is healthy", standbyIsHealthy)
 	t.Run("metrics follow their options", func(t *testing.T) { metricsFollowOptions(t, m) })
+	t.Run("metrics of upstream exist", func(t *testing.T) { metricsOfUpstreamExist(t, m) })
 	t.Run("documented metrics exist", func(t *testing.T) { documentedMetricsExist(t, m) })
 	t.Run("log level", func(t *testing.T) { logLevel(t, m) })
 	t.Run("flood", func(t *testing.T) { flood(t, m) })

@@ -99,6 +99,44 @@ func metricsFollowOptions(t *testing.T, m *manager.Process) {
 	})
 }
 
+// metricsOfUpstreamExist looks for the labels and some values of the metrics that libraries publish.
+func metricsOfUpstreamExist(t *testing.T, m *manager.Process) {
+	all := families(t, m)
+	for name, labels := range map[string][]string{
+		"informer_queued_items":               {"group", "name", "resource", "version"},
+		"informer_processing_latency_seconds": {"group", "name", "resource", "version"},
+		"kubernetes_feature_enabled":          {"name", "stage"},
+		"kubernetes_build_info":               {"build_date", "compiler", "git_commit", "git_tree_state", "git_version", "go_version", "major", "minor", "platform"},
+		"version_info":                        {"binary", "component", "emulation", "min_compat"},
+		"registered_metrics_total":            {"deprecated_version", "stability_level"},
+	} {
+		if all[name] == nil {
+			t.Errorf("there is no %s", name)
+			continue
+		}
+		var got []string
+		for _, l := range all[name].GetMetric()[0].GetLabel() {
+			got = append(got, l.GetName())
+		}
+		if slices.Sort(got); !slices.Equal(got, labels) {
+			t.Errorf("%s has the labels %q, want %q", name, got, labels)
+		}
+	}
+	if got := labelValues(all["kubernetes_feature_enabled"], "stage"); !slices.Equal(got, []string{"", "ALPHA", "BETA", "DEPRECATED"}) {
+		t.Errorf("the stages of gates are %q", got)
+	}
+	if got := labelValues(all["informer_queued_items"], "name"); !slices.Contains(got, "kube-controller-manager") {
+		t.Errorf("the informers are those of %q", got)
+	}
+	before := m.Config().EmulatedVersion
+	edit(t, m, func(c *manager.Config) { c.EmulatedVersion = "1.35" })
+	now := families(t, m)["version_info"]
+	if emulation, oldest := labelValues(now, "emulation"), labelValues(now, "min_compat"); !slices.Equal(emulation, []string{"1.35"}) || !slices.Equal(oldest, []string{"1.34"}) {
+		t.Errorf("emulated is %q, compatible with %q", emulation, oldest)
+	}
+	edit(t, m, func(c *manager.Config) { c.EmulatedVersion = before })
+}
+
 func edit(t *testing.T, m *manager.Process, change func(*manager.Config)) {
 	t.Helper()
 	if err := m.Edit(t.Context(), change); err != nil {
