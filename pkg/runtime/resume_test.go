@@ -104,12 +104,6 @@ func TestAnInstanceThatEndsIsNotResumed(t *testing.T) {
 	})
 }
 
-// pair is the value of a controller that reads two files.
-type pair struct{ key, ca string }
-
-// Files implements controller.FileReader.
-func (p pair) Files() []string { return []string{p.key, p.ca} }
-
 // The files of controllers are used as soon as all who read one can use it, whatever changed to allow that: what was
 // refused because of another file is used with the next content of that one, or with its former one. Pins MGR-176.
 func TestAFileThatWasRefusedIsInUseWithAnother(t *testing.T) {

@@ -23,20 +23,20 @@ type trusted struct {
 	proxy  *authenticatorfactory.RequestHeaderConfig
 }
 
-// awaitThoseOf waits until all whom the current endpoint knows are known to the next one, as far as that trusts them: they
+// awaitThoseOf waits until all whom the current endpoint knows are known here, as far as they are trusted here: they
 // would be anonymous until the API server has told who they are, and be forbidden what they may do.
-func (next trusted) awaitThoseOf(ctx context.Context, current trusted) {
+func (t trusted) awaitThoseOf(ctx context.Context, current trusted) {
 	err := wait.PollUntilContextTimeout(ctx, lookupPoll, lookupPatience, true, func(context.Context) (bool, error) {
-		return next.knowsThoseOf(current), nil
+		return t.knowsThoseOf(current), nil
 	})
 	if err != nil {
 		klog.FromContext(ctx).Info("Clients with a certificate are anonymous until the API server says whom it trusts", "waited", lookupPatience)
 	}
 }
 
-func (next trusted) knowsThoseOf(current trusted) bool {
-	return (next.client == nil || next.knowsClients() || !current.knowsClients()) &&
-		(next.proxy == nil || next.knowsProxy() || !current.knowsProxy())
+func (t trusted) knowsThoseOf(current trusted) bool {
+	return (t.client == nil || t.knowsClients() || !current.knowsClients()) &&
+		(t.proxy == nil || t.knowsProxy() || !current.knowsProxy())
 }
 
 func (t trusted) knowsClients() bool {
