@@ -79,9 +79,9 @@ func since(t testing.TB, m controlplane.Mark, filters ...controlplane.Filter) []
 	return events
 }
 
-// initial passes requests that fill a cache: lists, and watches that begin with all objects.
+// initial passes requests that fill a cache: lists, and watches that begin with all objects. Controllers list live, too.
 func initial(e *auditv1.Event) bool {
-	return strings.HasPrefix(e.UserAgent, "kube-controller-manager/") &&
+	return strings.HasPrefix(e.UserAgent, "kube-controller-manager/") && strings.HasSuffix(e.UserAgent, "-informers") &&
 		(e.Verb == "list" || e.Verb == "watch" && strings.Contains(e.RequestURI, "sendInitialEvents=true") && e.Stage == auditv1.StageResponseStarted)
 }
 
