@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -177,6 +178,9 @@ func (b *Breaker) apply(s *settings) (resumed []Stop, followers []func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before, now := b.settings.Load(), b.options.Clock.Now()
+	if before != nil && reflect.DeepEqual(before, s) {
+		return nil, nil // an edit of something else: what was reported is not reported again
+	}
 	for of, k := range b.kinds {
 		stopped := before != nil && before.stops && k.stop != nil
 		if stopped && s.keeps(of, *k.stop, now) {

@@ -358,6 +358,11 @@ func TestAWarningStopsNothingAndIsGivenOncePerWindow(t *testing.T) {
 	if got := w.Status(); got.Mode != "Warn" || len(got.Stops) != 0 {
 		t.Errorf("the status is %+v", got)
 	}
+	w.edit(func(*v1beta1.DeletionBreaker) {}) // of something else
+	w.delete(configMaps, 400)
+	if len(w.announced) != 1 {
+		t.Errorf("announced %q", w.announced)
+	}
 	w.pass(5 * time.Minute)
 	w.delete(configMaps, 400)
 	if len(w.announced) != 2 {
