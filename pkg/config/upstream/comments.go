@@ -76,7 +76,11 @@ func (c *comments) add(path string, nodes ...*yaml.Node) {
 			found.lines = append(found.lines, lines(text)...)
 		}
 	}
-	if len(found.lines) > 0 {
+	switch {
+	case len(found.lines) == 0:
+	case path == "apiVersion" || path == "kind":
+		c.head = append(c.head, found.lines...) // the file begins with them
+	default:
 		c.fields = append(c.fields, found)
 	}
 }

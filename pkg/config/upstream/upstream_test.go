@@ -50,6 +50,18 @@ func TestConvertFileKeepsComments(t *testing.T) {
 	}
 }
 
+// What stands above the first line of a file is about the file.
+func TestConvertFileKeepsTheCommentAtTheTop(t *testing.T) {
+	const text = "# Ours since 2021.\napiVersion: kubecontrollermanager.config.k8s.io/v1alpha1\nkind: KubeControllerManagerConfiguration\n"
+	out, _, err := ConvertFile("f.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "# Ours since 2021.\napiVersion: config.kcmd.dev/v1beta1\n"; !strings.HasPrefix(string(out), want) {
+		t.Errorf("the file is\n%s", out)
+	}
+}
+
 func TestConvertFileMeansTheSame(t *testing.T) {
 	for _, name := range []string{"configz-kubeadm-1.36.json", "handwritten.yaml"} {
 		t.Run(name, func(t *testing.T) {
