@@ -172,7 +172,7 @@ type queue[K comparable] interface {
 func (c *attachDetachController) makeLoops() {
 	places := reconcile.New(c.Env, reconcile.Options[place]{Queue: "attach_detach_volumes", Workers: operators}, c.reconcile)
 	status := reconcile.New(c.Env, reconcile.Options[string]{
-		Queue: "attach_detach_nodes", Workers: reporters, Backoff: reconcile.Backoff[string](reportPeriod, 10*time.Second),
+		Queue: "attach_detach_nodes", Workers: reporters, Backoff: reportBackoff(),
 	}, c.reconcileNode)
 	users := reconcile.New(c.Env, reconcile.Options[types.NamespacedName]{Queue: "attach_detach_pods", Workers: examiners}, c.reconcilePod)
 	bound := reconcile.New(c.Env, reconcile.Options[types.NamespacedName]{Queue: "pvcs", Workers: 1}, c.reconcileClaim)

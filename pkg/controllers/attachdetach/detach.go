@@ -82,7 +82,10 @@ func (c *attachDetachController) detach(ctx context.Context, at place, o *operat
 	case iscsiPlugin, fcPlugin:
 		return false, nil
 	default:
-		_, id, _ := split(at.volume)
+		id := o.what.id
+		if id == "" {
+			_, id, _ = split(at.volume) // only the name is known
+		}
 		return false, c.plugins.flex.detach(ctx, plugin, id, at.node)
 	}
 }
@@ -105,14 +108,18 @@ func (c *attachDetachController) deleteVA(ctx context.Context, at place, o *oper
 	if err == nil && !found {
 		va, err = client.Get(ctx, name, metav1.GetOptions{})
 	}
-	if err == nil {
-		c.remember(at, va.UID)
-		o.uid = va.UID
-		err = client.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(va.UID))})
-	}
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, nil
+	case err != nil:
+		return false, unconfirmed{fmt.Errorf("reading VolumeAttachment %s: %w", name, err)}
+	}
+	c.remember(at, va.UID)
+	o.uid = va.UID
+	err = client.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(va.UID))})
+	switch {
+	case apierrors.IsNotFound(err):
+		return found, nil // until the cache drops it, an attach could take it for its own
 	case err != nil:
 		return false, fmt.Errorf("kubernetes.io/csi: detacher.Detach failed to delete VolumeAttachment [%s]: %w", name, err)
 	case !found: // so that the cache cannot tell that it is gone

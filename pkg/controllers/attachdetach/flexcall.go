@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os/exec"
+	"time"
 
 	"kcmd.dev/pkg/controllers/kit/volumes"
 )
@@ -38,6 +39,10 @@ type flexAnswer struct {
 
 var errNotSupported = errors.New("the driver does not support the command")
 
+// outputWait is how long the output of a driver is read that has exited, or was killed, while a process that it began
+// keeps it open.
+const outputWait = time.Second
+
 // call calls a driver, without a limit of time. A command that it does not know is not tried again.
 func (d *flexDriver) call(ctx context.Context, command string, args ...string) (flexAnswer, error) {
 	d.mu.Lock()
@@ -46,7 +51,12 @@ func (d *flexDriver) call(ctx context.Context, command string, args ...string) (
 	if unsupported {
 		return flexAnswer{}, errNotSupported
 	}
-	output, failed := exec.CommandContext(ctx, d.path, append([]string{command}, args...)...).CombinedOutput()
+	cmd := exec.CommandContext(ctx, d.path, append([]string{command}, args...)...)
+	cmd.WaitDelay = outputWait
+	output, failed := cmd.CombinedOutput()
+	if errors.Is(failed, exec.ErrWaitDelay) {
+		failed = nil // the driver itself has succeeded
+	}
 	var answer flexAnswer
 	if err := json.Unmarshal(output, &answer); err != nil {
 		return flexAnswer{}, fmt.Errorf("reading what FlexVolume driver %s answers to %s: %w", d.path, command, errors.Join(err, failed))

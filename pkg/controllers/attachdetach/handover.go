@@ -1,7 +1,6 @@
 package attachdetach
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -26,12 +25,12 @@ type handover struct {
 type leftLink struct {
 	state         attachState
 	known         identified
+	devicePath    string
 	mounted       bool
 	unwantedSince time.Time
 	deleted       types.UID
 	multiAttach   bool
 	seen          bool
-	pods          map[types.UID]podRef
 }
 
 // HandOver implements controller.HandsOver: without it the wait for nodes would begin again, failed
@@ -41,9 +40,10 @@ func (c *attachDetachController) HandOver() handover {
 	defer c.mu.Unlock()
 	left := handover{c.Clock.Now(), map[place]leftLink{}, map[corev1.UniqueVolumeName][]operation{}, map[string]bool{}}
 	for at, l := range c.world.links {
+		v := c.world.volumes[at.volume]
 		left.links[at] = leftLink{
-			l.state, c.world.volumes[at.volume].known, c.world.nodes[at.node].inUse[at.volume],
-			l.unwantedSince, l.deleted, l.multiAttach, l.seen, maps.Clone(l.pods),
+			l.state, v.known, v.devicePath, c.world.nodes[at.node].inUse[at.volume],
+			l.unwantedSince, l.deleted, l.multiAttach, l.seen,
 		}
 	}
 	for name, v := range c.world.volumes {
@@ -93,7 +93,7 @@ func (c *attachDetachController) adoptLink(at place, was leftLink) {
 	}
 	switch adopted(now, was.state, c.isConfirmed(at, was.deleted)) {
 	case attached:
-		l = c.world.markAttached(at, was.known, "")
+		l = c.world.markAttached(at, was.known, was.devicePath)
 	case uncertain:
 		if now != uncertain {
 			l = c.world.markUncertain(at, was.known)

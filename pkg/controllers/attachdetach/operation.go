@@ -24,8 +24,9 @@ const (
 type operation struct {
 	// key is the node whose operations exclude each other, empty for all nodes of the volume.
 	key string
-	// name is that of the first operation of this entry, by which its backoff counts.
-	name string
+	// attach and detach are the failures since an operation of the entry succeeded. Each has a backoff of its own:
+	// a detach from one node and an attach to another one would end each other's otherwise.
+	attach, detach failure
 
 	// running operations are at node, and are about what was known of the volume when they began.
 	running bool
@@ -40,15 +41,25 @@ type operation struct {
 	waiting bool
 	since   time.Time
 	uid     types.UID
+}
 
-	// Not running, it has failed, and may be tried again after the backoff.
-	failed  time.Time
+// failure is the last one of several in a row. The zero value is none.
+type failure struct {
+	at      time.Time
 	backoff time.Duration
 }
 
-// isBackingOff reports whether it is too early to try again.
-func (o *operation) isBackingOff(now time.Time) bool {
-	return !o.running && now.Sub(o.failed) <= o.backoff
+// wait is how long it is too early to try again, 0 if it is not.
+func (f failure) wait(now time.Time) time.Duration {
+	return max(0, f.backoff-now.Sub(f.at)+1)
+}
+
+// failure is that of the attaches or of the detaches.
+func (o *operation) failure(kind string) *failure {
+	if kind == attaching {
+		return &o.attach
+	}
+	return &o.detach
 }
 
 // matching returns the operation that excludes others of a key: one of the same key, or of all nodes.
@@ -84,22 +95,26 @@ func (v *volume) running(node string) *operation {
 	return nil
 }
 
-// start begins an operation unless another one excludes it. One that has failed is tried again in
-// the entry it has, which keeps its backoff and, once that is over, its name.
-func (v *volume) start(key, name string, now time.Time) (*operation, bool) {
+// backoff is how long it is too early to try an operation of a key again that has failed.
+func (v *volume) backoff(key, kind string, now time.Time) time.Duration {
+	if o := v.matching(key); o != nil && !o.running {
+		return o.failure(kind).wait(now)
+	}
+	return 0
+}
+
+// start begins an operation unless another one excludes it, or it is too early to try it again. One that has
+// failed is tried in the entry it has.
+func (v *volume) start(key, kind string, now time.Time) (*operation, bool) {
 	o := v.matching(key)
 	switch {
 	case o == nil:
-		o = &operation{name: name}
+		o = &operation{}
 		v.operations = append(v.operations, o)
-	case o.running:
+	case o.running, o.failure(kind).wait(now) > 0:
 		return nil, false
-	case o.isBackingOff(now) && o.name == name:
-		return nil, false
-	case o.isBackingOff(now):
-		o.name, o.backoff = name, 0
 	}
-	*o = operation{key: key, name: o.name, backoff: o.backoff, running: true, begun: now}
+	*o = operation{key: key, attach: o.attach, detach: o.detach, running: true, kind: kind, begun: now}
 	return o, true
 }
 
@@ -109,6 +124,7 @@ func (v *volume) end(o *operation, err error, now time.Time) {
 		v.operations = slices.DeleteFunc(v.operations, func(other *operation) bool { return other == o })
 		return
 	}
-	backoff := min(max(2*o.backoff, firstBackoff), lastBackoff)
-	*o = operation{key: o.key, name: o.name, failed: now, backoff: backoff}
+	last := o.failure(o.kind)
+	*last = failure{now, min(max(2*last.backoff, firstBackoff), lastBackoff)}
+	*o = operation{key: o.key, attach: o.attach, detach: o.detach}
 }

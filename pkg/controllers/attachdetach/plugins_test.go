@@ -1,15 +1,19 @@
 package attachdetach
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
@@ -202,6 +206,102 @@ func TestFlexVolumes(t *testing.T) {
 	s.is()
 	if got, want := calls(), []string{"detach data a"}; !slices.Equal(got, want) { // the driver does not support it
 		t.Errorf("calls are %q, want %q", got, want)
+	}
+}
+
+// flexStage is a stage with a FlexVolume driver and a pod that has a volume of it.
+func flexStage(t *testing.T, name, folder string) (s *stage, pod *corev1.Pod, directory string) {
+	t.Helper()
+	s = newStage(t, aNode("a"))
+	directory = filepath.Join(s.c.flexDirectory, folder)
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for file, text := range map[string]string{
+		filepath.Base(name): flexScript,
+		"init":              `{"status": "Success"}`,
+		"attach":            `{"status": "Success", "device": "/dev/sdx"}`,
+	} {
+		if err := os.WriteFile(filepath.Join(directory, file), []byte(text), 0o755); err != nil { //nolint:gosec // it is to be executed
+			t.Fatal(err)
+		}
+	}
+	pod = aPod("pod", "a")
+	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{FlexVolume: &corev1.FlexVolumeSource{Driver: name}}}}
+	return s, pod, directory
+}
+
+// The name of a volume of a driver without a vendor does not tell which part is the driver.
+//
+// Pins ATT-47.
+func TestAFlexVolumeOfADriverWithoutVendorIsDetached(t *testing.T) {
+	s, pod, directory := flexStage(t, "plain", "plain")
+	s.Store(t, pod)
+	s.pass(soon)
+	controllertest.Change(t, s.Env, "", "a", uses())
+	s.Remove(t, pod)
+	s.pass(soon)
+	s.is()
+	calls, err := os.ReadFile(filepath.Join(directory, "calls"))
+	if err != nil || !strings.HasSuffix(string(calls), "\ndetach data a\n") {
+		t.Errorf("calls are %q, %v", calls, err)
+	}
+}
+
+// A node has not been told of a volume before a restart. It is told with the path of the device.
+//
+// Pins ATT-84.
+func TestTheDeviceOfAFlexVolumeSurvivesARestart(t *testing.T) {
+	s, pod, _ := flexStage(t, "k8s/disk", "k8s~disk")
+	allow := s.Refuse("patch nodes/status a", apierrors.NewInternalError(errRefused))
+	s.Store(t, pod)
+	s.pass(soon)
+	s.is("data@a wanted attached listed")
+	s.restart()
+	allow()
+	s.pass(soon)
+	if got := controllertest.MustStored[*corev1.Node](t, s.Env, "", "a").Status.VolumesAttached; len(got) != 1 || got[0].DevicePath != "/dev/sdx" {
+		t.Errorf("the node shows %v", got)
+	}
+}
+
+// A process that a driver has begun keeps its output open. Neither the end of the driver nor that of the right to write
+// waits for it.
+//
+// Pins ATT-93.
+func TestWhatAFlexDriverLeavesIsNotWaitedFor(t *testing.T) {
+	directory := t.TempDir()
+	path, left := filepath.Join(directory, "disk"), filepath.Join(directory, "left")
+	script := "#!/bin/sh\nsleep 1000 &\necho $! > " + left + ".new\nmv " + left + ".new " + left + "\n" +
+		"if [ $1 = attach ]; then wait; fi\necho '{\"status\": \"Success\", \"device\": \"/dev/sdx\"}'\n"
+	if err := os.WriteFile(path, []byte(script), 0o755); err != nil { //nolint:gosec // it is to be executed
+		t.Fatal(err)
+	}
+	end := func() {
+		text, _ := os.ReadFile(left)
+		if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		_ = os.Remove(left)
+	}
+	t.Cleanup(end)
+	d := &flexDriver{path: path, unsupported: map[string]bool{}}
+	if answer, err := d.call(t.Context(), "init"); err != nil || answer.Device != "/dev/sdx" {
+		t.Errorf("it answers %+v, %v", answer, err)
+	}
+	end()
+	ctx, fence := context.WithCancel(t.Context())
+	defer fence()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := d.call(ctx, "attach")
+		answered <- err
+	}()
+	controllertest.Eventually(t, "the driver runs", func() bool { _, err := os.Stat(left); return err == nil })
+	fence()
+	controllertest.Eventually(t, "the call ends", func() bool { return len(answered) > 0 })
+	if err := <-answered; err == nil {
+		t.Error("no error")
 	}
 }
 

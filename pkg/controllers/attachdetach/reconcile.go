@@ -54,8 +54,9 @@ func (c *attachDetachController) decideDetach(ctx context.Context, l *link, v *v
 	}
 	if o := v.matching(key); o != nil && o.running {
 		return nil // this place is enqueued when the operation ends
-	} else if o != nil && o.name == detaching && o.isBackingOff(now) {
-		c.places.AddAfter(l.place, o.backoff-now.Sub(o.failed)+1)
+	}
+	if wait := v.backoff(key, detaching, now); wait > 0 {
+		c.places.AddAfter(l.place, wait)
 		return nil
 	}
 	if l.unwantedSince.IsZero() {
@@ -82,7 +83,7 @@ func (c *attachDetachController) decideDetach(ctx context.Context, l *link, v *v
 		c.list(l)
 		return nil
 	}
-	o.kind, o.node, o.what = detaching, l.node, v.known
+	o.node, o.what = l.node, v.known
 	if verdict.why != notForced {
 		c.metrics.forced.WithLabelValues(string(verdict.why)).Inc()
 	}
@@ -135,6 +136,7 @@ func (c *attachDetachController) decideAttach(ctx context.Context, l *link, v *v
 	case keep:
 		l.unwantedSince = time.Time{}
 		c.list(l)
+		c.awakenUntold(l, v)
 	case reportMultiAttach:
 		c.reportMultiAttach(l, holders)
 	case attach:
@@ -169,7 +171,8 @@ func (c *attachDetachController) isAboutToDetach(l *link, v *volume) bool {
 	if l.isWanted() || l.state == detached || c.world.nodes[l.node].report.failing || c.plugins.pluginOf(l.place, v.known) == "" {
 		return false
 	}
-	if o := v.matching(v.known.keyFor(l.node)); o != nil && (o.running || o.name == detaching && o.isBackingOff(c.Clock.Now())) {
+	key := v.known.keyFor(l.node)
+	if o := v.matching(key); o != nil && o.running || v.backoff(key, detaching, c.Clock.Now()) > 0 {
 		return false
 	}
 	return c.verdictOn(l).detach
@@ -195,12 +198,12 @@ func (c *attachDetachController) startAttach(ctx context.Context, l *link, v *vo
 	now := c.Clock.Now()
 	o, ok := v.start(key, attaching, now)
 	if !ok {
-		if m := v.matching(key); !m.running {
-			c.places.AddAfter(l.place, m.backoff-now.Sub(m.failed)+1)
+		if wait := v.backoff(key, attaching, now); wait > 0 {
+			c.places.AddAfter(l.place, wait)
 		}
 		return nil
 	}
-	o.kind, o.node, o.what = attaching, l.node, l.wanted
+	o.node, o.what = l.node, l.wanted
 	o.pods = slices.Collect(maps.Values(l.pods))
 	deleted := l.deleted
 	klog.FromContext(ctx).V(2).Info("Attaching a volume", "volume", l.volume, "node", l.node)
@@ -239,6 +242,19 @@ func (c *attachDetachController) awaken(at place) {
 			continue
 		}
 		if other.isWanted() || other.state != detached {
+			c.places.Add(other.place)
+		}
+	}
+}
+
+// awakenUntold enqueues the places where a volume for one node is wanted, and no pod was told that it is in use. They may
+// wait for a detach that does not take place, since the volume is wanted again where it is.
+func (c *attachDetachController) awakenUntold(l *link, v *volume) {
+	if !v.exclusive {
+		return
+	}
+	for _, other := range v.links {
+		if other != l && other.isWanted() && other.state != attached && !other.multiAttach {
 			c.places.Add(other.place)
 		}
 	}

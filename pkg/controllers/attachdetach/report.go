@@ -14,8 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/workqueue"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 const (
@@ -23,6 +25,8 @@ const (
 	reportPeriod = 100 * time.Millisecond
 	// reportDelay is the time in which changes of volumesAttached become one write.
 	reportDelay = 10 * time.Millisecond
+	// lastReportRetry is the longest time after which a write that has failed is repeated.
+	lastReportRetry = 10 * time.Second
 	// gatherPeriod is that time for changes for which nobody waits, or which others are about to follow.
 	gatherPeriod = time.Second
 	// releaseLifetime is how long the answer to a write stands in for a live read of the node.
@@ -50,12 +54,19 @@ type report struct {
 	uid     types.UID
 	version string
 	shown   []corev1.AttachedVolume
-	// sending reports whether a write is under way, sent what it says.
-	sending bool
-	sent    []corev1.AttachedVolume
+	// sending reports whether a write is under way, sent what it says. seen reports whether a state was taken from the
+	// cache since it was sent.
+	sending, seen bool
+	sent          []corev1.AttachedVolume
 	// failing reports whether the last write failed. It is repeated.
 	failing bool
 	last    time.Time
+}
+
+// reportBackoff delays writes that have failed, each node's by itself: what is not written keeps volumes from being
+// detached, however many nodes there are of the kind.
+func reportBackoff() workqueue.TypedRateLimiter[string] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[string](reportPeriod, lastReportRetry)
 }
 
 // mayShow reports whether a kubelet may be told that a volume is attached.
@@ -64,15 +75,25 @@ func (r report) mayShow(name corev1.UniqueVolumeName) bool {
 	return !r.known || slices.ContainsFunc(r.shown, is) || r.sending && slices.ContainsFunc(r.sent, is)
 }
 
-// see takes over what a Node shows, unless something newer is known.
-func (r *report) see(n *corev1.Node) {
-	if r.uid == n.UID && !isNewer(n.ResourceVersion, r.version) {
+// see takes over what a Node shows, unless something newer is known. That is believed for a while after a write only:
+// in a cluster that is restored from a backup, versions go back.
+func (r *report) see(n *corev1.Node, now time.Time) {
+	if r.uid == n.UID && !isNewer(n.ResourceVersion, r.version) && now.Sub(r.last) < writes.Timeout {
 		return
 	}
 	if r.uid != n.UID {
 		r.known = !r.sending && !r.failing // else the write may have been to this one
 	}
-	r.uid, r.version, r.shown = n.UID, n.ResourceVersion, n.Status.VolumesAttached
+	r.uid, r.version, r.shown, r.seen = n.UID, n.ResourceVersion, n.Status.VolumesAttached, true
+}
+
+// answered takes over what the answer to a write shows. Only what was seen meanwhile can be newer: a higher version
+// from before is of a cluster that was restored since.
+func (r *report) answered(written *corev1.Node, list []corev1.AttachedVolume) {
+	if r.seen && (r.uid != written.UID || isNewer(r.version, written.ResourceVersion)) {
+		return
+	}
+	r.uid, r.version, r.shown = written.UID, written.ResourceVersion, list
 }
 
 // isNewer reports whether a version of an object is newer than another one. If they cannot be compared, it is
@@ -157,10 +178,8 @@ func (c *attachDetachController) reconcileNode(ctx context.Context, name string)
 	n := c.world.nodes[name]
 	n.report.sending, n.report.sent, n.report.last = false, nil, c.Clock.Now()
 	n.report.known, n.report.failing = err == nil, err != nil
-	if err == nil && (n.report.uid != written.UID || !isNewer(n.report.version, written.ResourceVersion)) {
-		n.report.uid, n.report.version, n.report.shown = written.UID, written.ResourceVersion, list
-	}
 	if err == nil {
+		n.report.answered(written, list)
 		n.release(written, list, n.report.last)
 	}
 	c.afterReport(name)
@@ -202,14 +221,14 @@ func (c *attachDetachController) prepareReport(name string) (target *corev1.Node
 		c.afterReport(name)
 		return nil, nil, nil
 	}
-	n.report.see(target)
+	n.report.see(target, c.Clock.Now())
 	if c.world.isCurrent(n) {
 		n.report.failing = false
 		c.afterReport(name)
 		return nil, nil, nil
 	}
 	list = c.world.volumesAttached(n)
-	n.report.sending, n.report.sent = true, list
+	n.report.sending, n.report.seen, n.report.sent = true, false, list
 	return target, list, nil
 }
 

@@ -1,6 +1,7 @@
 package attachdetach
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/writes"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -223,5 +225,92 @@ func TestAVolumeThatNoPodWantsIsDetached(t *testing.T) {
 	}
 	if lists != 1 {
 		t.Errorf("pods were listed %d times: %q", lists, s.requests)
+	}
+}
+
+// restored makes the versions of a node go back, and its UID stays.
+func (s *stage) restored(name string, changes ...func(*corev1.Node)) {
+	s.t.Helper()
+	n := controllertest.MustStored[*corev1.Node](s.t, s.Env, "", name)
+	n.ResourceVersion = "1000000"
+	if err := s.Fake.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), n, ""); err != nil {
+		s.t.Fatal(err)
+	}
+	s.show()
+	controllertest.Change(s.t, s.Env, "", name, changes...)
+}
+
+// A cluster is restored from a backup. What is written to a node then is known to be.
+//
+// Pins ATT-92.
+func TestAVolumeIsDetachedAfterARestore(t *testing.T) {
+	s := twoAttached(t)
+	s.restored("a")
+	s.Remove(t, aPod("pod", "a", "v"))
+	s.pass(soon)
+	s.sent(reported+"a", remove)
+	s.is("w@a wanted attached listed")
+	s.shows("a", "w")
+}
+
+// What a node shows after a restore counts once no write can be newer.
+//
+// Pins ATT-92.
+func TestANodeIsCorrectedAfterARestore(t *testing.T) {
+	s := twoAttached(t)
+	s.restored("a", showing("v"))
+	s.pass(time.Minute)
+	s.sent()
+	s.pass(writes.Timeout)
+	controllertest.Change[*corev1.Node](t, s.Env, "", "a") // a heartbeat
+	s.pass(soon)
+	s.sent(reported + "a")
+	s.shows("a", "v", "w")
+}
+
+// The answer to a write counts unless something newer was seen before it came.
+//
+// Pins ATT-92.
+func TestTheAnswerToAWrite(t *testing.T) {
+	version := func(version string, changes ...func(*corev1.Node)) *corev1.Node {
+		return aNode("a", append(changes, func(n *corev1.Node) { n.ResourceVersion = version })...)
+	}
+	for name, tc := range map[string]struct {
+		seen *corev1.Node // while the write is under way
+		want string
+	}{
+		"ATT-92: nothing is seen":        {nil, "5"},
+		"ATT-92: something older is":     {version("4"), "5"},
+		"ATT-92: something newer is":     {version("1001"), "1001"},
+		"ATT-92: another node of a name": {version("4", another), "4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := report{known: true, uid: "a", version: "1000", sending: true}
+			if tc.seen != nil {
+				r.see(tc.seen, controllertest.Epoch)
+			}
+			r.answered(version("5"), nil)
+			if r.version != tc.want {
+				t.Errorf("version is %s, want %s", r.version, tc.want)
+			}
+		})
+	}
+}
+
+// However many nodes cannot be written, each is tried again in time.
+//
+// Pins ATT-78.
+func TestReportsAreRepeatedInTime(t *testing.T) {
+	backoff := reportBackoff()
+	for n := range 1000 {
+		if got := backoff.When(fmt.Sprint("node-", n)); got != reportPeriod {
+			t.Fatalf("node %d is tried again after %v", n, got)
+		}
+	}
+	for range 20 {
+		backoff.When("node-1")
+	}
+	if got := backoff.When("node-1"); got != lastReportRetry {
+		t.Errorf("it is tried again after %v", got)
 	}
 }

@@ -2,6 +2,7 @@ package attachdetach
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -207,6 +209,65 @@ func TestAttachesAreRepeatedWithABackoff(t *testing.T) {
 	s.is("v@a wanted uncertain")
 }
 
+// A volume is to be moved, and neither its detach nor its attach is permitted. Each is repeated after its own backoff.
+//
+// Pins ATT-91.
+func TestADetachAndAnAttachThatFailDoNotRepeatEachOther(t *testing.T) {
+	s := newStage(t, aNode("a"), aNode("b"), aVolume("v", once), aClaim("v"), aPod("pod", "a", "v"))
+	controllertest.Change(t, s.Env, "", "a", uses())
+	s.pass(soon)
+	s.requests = nil
+	allow := s.Refuse(create, apierrors.NewInternalError(errRefused))
+	s.Refuse(remove, apierrors.NewInternalError(errRefused))
+	s.Remove(t, aPod("pod", "a", "v"))
+	s.Store(t, aPod("next", "b", "v"))
+	s.pass(10 * time.Second)
+	s.is("v@a uncertain", "v@b wanted uncertain")
+	for _, request := range []string{create, remove} {
+		number := 0
+		for _, sent := range s.requests {
+			if strings.HasPrefix(sent, request) {
+				number++
+			}
+		}
+		if number != 5 { // after 0.5, 1, 2 and 4 seconds
+			t.Errorf("%s was sent %d times", request, number)
+		}
+	}
+	allow()
+	s.pass(10 * time.Second)
+	s.is("v@a uncertain", "v@b wanted attached listed")
+}
+
+// A volume is about to be detached for a pod elsewhere, and is then wanted again where it is.
+//
+// Pins ATT-40c.
+func TestAPodIsToldThatADetachDoesNotTakePlace(t *testing.T) {
+	for name, judged := range map[string]bool{"ATT-40c: the detach was considered": true, "ATT-40c: it was not": false} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, aNode("a"), aNode("b"), aVolume("v", once), aClaim("v"), aPod("pod", "a", "v"))
+			controllertest.Change(t, s.Env, "", "a", uses())
+			s.pass(soon)
+			s.WantEvents(t, succeeded)
+			pod, other := aPod("pod", "a", "v"), aPod("other", "b", "v")
+			s.Remove(t, pod)
+			s.Store(t, other)
+			s.c.placePod(s.Context(), reconcile.KeyOf(pod), nil)
+			s.c.placePod(s.Context(), reconcile.KeyOf(other), other)
+			if judged {
+				s.c.decide(s.Context(), place{volumeName("v"), "a"})
+			}
+			s.c.decide(s.Context(), place{volumeName("v"), "b"})
+			s.Store(t, pod)
+			s.c.placePod(s.Context(), reconcile.KeyOf(pod), pod)
+			s.places.forget(place{volumeName("v"), "b"})
+			s.pass(soon)
+			s.is("v@a wanted attached listed", "v@b wanted")
+			s.WantEvents(t, multiplied+"used by pod(s) pod")
+		})
+	}
+}
+
 // Pins ATT-40c and ATT-40i.
 func TestAVolumeForOneNodeIsNotAttachedToAnother(t *testing.T) {
 	s := newStage(t, aNode("a", uses("v")), aNode("b"), aVolume("v", once), aClaim("v"), aPod("pod", "a", "v"))
@@ -386,6 +447,30 @@ func TestAVolumeIsNotAttachedElsewhereWhileItsNodeCannotBeRead(t *testing.T) {
 	s.hide()
 	allow()
 	controllertest.Change(t, s.Env, "", "a", uses())
+	s.pass(time.Minute)
+	s.is("v@b wanted attached listed")
+}
+
+// The cache does not show the VolumeAttachment, and it cannot be read either. No other node gets the volume.
+//
+// Pins ATT-87.
+func TestAVolumeStaysAttachedWhileItsVolumeAttachmentCannotBeRead(t *testing.T) {
+	s := newStage(t, aNode("a"), aNode("b"), aVolume("v", once), aClaim("v"), aPod("pod", "a", "v"))
+	controllertest.Change(t, s.Env, "", "a", uses())
+	s.pass(soon)
+	s.requests = nil
+	s.hide(&storagev1.VolumeAttachment{})
+	s.Uncache(t, s.va("v", "a"))
+	allow := s.Refuse(read, apierrors.NewInternalError(errRefused))
+	s.Remove(t, aPod("pod", "a", "v"))
+	s.Store(t, aPod("other", "b", "v"))
+	s.pass(promptly)
+	s.sent(reported+"a", read)
+	s.pass(time.Minute)
+	s.is("v@a attached", "v@b wanted")
+
+	s.hide()
+	allow()
 	s.pass(time.Minute)
 	s.is("v@b wanted attached listed")
 }

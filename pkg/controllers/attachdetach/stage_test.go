@@ -64,6 +64,12 @@ func (q *timed[K]) AddAfter(key K, delay time.Duration) {
 	q.due[key] = at
 }
 
+// forget drops a key, as if a worker had taken it.
+func (q *timed[K]) forget(key K) {
+	q.keys = slices.DeleteFunc(q.keys, func(other K) bool { return other == key })
+	delete(q.due, key)
+}
+
 // work reconciles the keys that are due, and reports whether there were any.
 func (q *timed[K]) work(reconcile func(context.Context, K) error) (worked bool) {
 	for i := 0; i < len(q.keys); i++ {
@@ -108,7 +114,9 @@ func newStage(t *testing.T, objects ...runtime.Object) *stage {
 // start builds a controller and has it begin.
 func (s *stage) start(config config) {
 	s.t.Helper()
-	config.flexDirectory = s.t.TempDir()
+	if config.flexDirectory == "" {
+		config.flexDirectory = s.t.TempDir()
+	}
 	s.build(config)
 	s.begin()
 }

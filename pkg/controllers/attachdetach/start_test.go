@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -358,8 +359,11 @@ func TestADeletedVolumeAttachmentIsNotTrusted(t *testing.T) {
 		live func(*stage)
 		want []string
 	}{
-		"it is being deleted":  {func(*stage) {}, []string{"v@a wanted uncertain"}},
-		"it is gone":           {func(s *stage) { s.Remove(s.t, s.va("v", "a")) }, []string{"v@a wanted uncertain"}},
+		"it is being deleted": {func(*stage) {}, []string{"v@a wanted uncertain"}},
+		"it is gone":          {func(s *stage) { s.Remove(s.t, s.va("v", "a")) }, []string{"v@a wanted uncertain"}},
+		"it is gone, as another deletion shows": {
+			func(s *stage) { s.Remove(s.t, s.va("v", "a")); s.pass(firstBackoff + soon) }, []string{"v@a wanted uncertain"},
+		},
 		"it was never deleted": {func(s *stage) { s.Store(s.t, anAttachment("v", "a", isAttached)) }, []string{"v@a wanted attached listed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -368,7 +372,9 @@ func TestADeletedVolumeAttachmentIsNotTrusted(t *testing.T) {
 			s.idle = true
 			s.hide(&storagev1.VolumeAttachment{})
 			s.Fake.PrependReactor("delete", "volumeattachments", func(a action) (bool, runtime.Object, error) {
-				_, _, _ = s.deleteAttachment(a)
+				if _, _, err := s.deleteAttachment(a); apierrors.IsNotFound(err) {
+					return true, nil, err
+				}
 				return true, nil, errRefused // the answer is lost
 			})
 			controllertest.Change(t, s.Env, "", "a", uses())

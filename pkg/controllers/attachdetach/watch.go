@@ -194,7 +194,7 @@ func (c *attachDetachController) seeNode(current *corev1.Node) (began bool) {
 	began = annotated && !n.managed
 	n.managed = n.managed || annotated
 	n.setInUse(current.Status.VolumesInUse)
-	n.report.see(current)
+	n.report.see(current, c.Clock.Now())
 	return began
 }
 

@@ -31,7 +31,9 @@ func (c *warner) takeOver(context.Context) error {
 			return err
 		}
 		if found && pod.UID == k.uid && !hasFinished(pod) {
-			c.uses.set(k.pod, k.uid, k.use, k.mountable)
+			if _, err := c.uses.set(k.pod, k.uid, k.use, func() (bool, error) { return k.mountable, nil }); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -30,11 +30,11 @@ func (c *warner) reconcile(ctx context.Context, key types.NamespacedName) error 
 		c.Record(ambiguous(pod, name))
 	}
 	for _, use := range e.uses {
-		mountable, err := c.isMountable(use.driver)
+		conflicts, err := c.uses.set(key, pod.UID, use, func() (bool, error) { return c.isMountable(use.driver) })
 		if err != nil {
 			return err
 		}
-		if err := c.report(c.uses.set(key, pod.UID, use, mountable)); err != nil {
+		if err := c.report(conflicts); err != nil {
 			return err
 		}
 	}

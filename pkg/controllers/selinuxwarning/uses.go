@@ -34,10 +34,15 @@ func newUses() *uses {
 }
 
 // set records how a pod uses a volume, and whether the volume can be mounted with a label. It returns
-// the conflicts of all pods whose values changed because of that.
-func (u *uses) set(key types.NamespacedName, uid types.UID, use use, mountable bool) []conflict {
+// the conflicts of all pods whose values changed because of that. It is asked whether the volume is
+// mountable under the lock: who hears of a change of the driver later finds the pod among its users.
+func (u *uses) set(key types.NamespacedName, uid types.UID, use use, isMountable func() (bool, error)) ([]conflict, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	mountable, err := isMountable()
+	if err != nil {
+		return nil, err
+	}
 	p := u.pods[key]
 	if p == nil {
 		p = &pod{uid: uid, requests: map[string]request{}}
@@ -60,7 +65,7 @@ func (u *uses) set(key types.NamespacedName, uid types.UID, use use, mountable b
 	}
 	changed = u.update(changed, key, use.volume)
 	u.note(use.volume, v)
-	return v.conflictsOf(sorted(changed))
+	return v.conflictsOf(sorted(changed)), nil
 }
 
 // update appends a pod if its value for a volume has changed.

@@ -33,7 +33,8 @@ func (m model) set(pod, volume, text string, mountable bool) []string {
 		r = request{label: parse(":::s0"), policy: corev1.SELinuxChangePolicyRecursive}
 	}
 	driver, _, _ := strings.Cut(volume, "^")
-	return printed(m.uses.set(key(pod), types.UID(pod), use{volume, driver, r}, mountable))
+	conflicts, _ := m.uses.set(key(pod), types.UID(pod), use{volume, driver, r}, func() (bool, error) { return mountable, nil })
+	return printed(conflicts)
 }
 
 // active returns all conflicts, in order.

@@ -1,10 +1,12 @@
 package selinuxwarning
 
 import (
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -95,4 +97,40 @@ func TestAConflictAppearsAndVanishes(t *testing.T) {
 	controllertest.Eventually(t, "it does again", func() bool { return len(env.Series(t, metric)) == 2 })
 	env.Remove(t, user("ns", "p", ""))
 	controllertest.Eventually(t, "the pod is gone", func() bool { return len(env.Series(t, metric)) == 0 })
+}
+
+// lateDriver is a lister that finds no driver, and to whose cache it is added just then. The handler runs at once,
+// unless it has to wait for the lock.
+type lateDriver struct {
+	storagelisters.CSIDriverLister
+	c       *warner
+	added   func()
+	handled *sync.WaitGroup
+}
+
+func (l lateDriver) Get(name string) (*storagev1.CSIDriver, error) {
+	object, err := l.CSIDriverLister.Get(name)
+	l.added()
+	handle := func() { l.c.driverSeen(reconcile.Fresh, driver(ptr.To(true))) }
+	if !l.c.uses.mu.TryLock() {
+		l.handled.Go(handle)
+		return object, err
+	}
+	l.c.uses.mu.Unlock()
+	handle()
+	return object, err
+}
+
+// A driver appears while a pod is worked on that uses it first. The pod is judged anew.
+//
+// Pins SEL-11.
+func TestADriverThatAppearsMeanwhile(t *testing.T) {
+	f := begin(t, claim("ns"), persistent("ns"), user("ns", "p", "s0:c1"))
+	var handled sync.WaitGroup
+	f.c.drivers = lateDriver{f.c.drivers, f.c, func() { f.Cache(t, driver(ptr.To(true))) }, &handled}
+	f.see(t, "ns/p")
+	handled.Wait()
+	if depth := f.c.loop.Inspect().Depth; depth != 1 {
+		t.Errorf("%d keys are queued", depth)
+	}
 }

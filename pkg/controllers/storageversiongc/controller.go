@@ -15,7 +15,8 @@
 //     it does not exist is read live. An answer is used again for a second, unless the lease has
 //     appeared in the cache: the loss of an API server concerns every StorageVersion.
 //  4. Every write is of a StorageVersion that was read live, and only of the version read: an API
-//     server that has written in between keeps its entry.
+//     server that writes between the two keeps its entry. One that comes back within the second of
+//     rule 3 may lose an entry, until it writes it again, which API servers do regularly.
 //
 // Of all leases only those with the identity label in kube-system are cached.
 //

@@ -24,8 +24,9 @@
 //  7. A CustomResourceDefinition shows that its objects are migrated by condition StorageMigrating.
 //     After success its status.storedVersions become the storage version, unless its spec has
 //     changed since the start.
-//  8. A resource that the API server does not serve is waited for until the migration is a minute
-//     old, as discovery may lag behind.
+//  8. A resource that the API server does not serve is waited for until it has been absent for a
+//     minute: discovery may lag behind, and an API server that has just started does not know
+//     custom resources yet.
 //
 // Behaviour: docs/specs/storage-version-migrator-controller.md.
 package storageversionmigrator
@@ -93,6 +94,7 @@ type migrationController struct {
 
 	caches   *caches
 	progress *progress
+	absences *absences
 	pace     *pace
 	hints    *hints
 	// stopped is closed when the controller is to stop.
@@ -110,6 +112,7 @@ func newController(env controller.Env, cfg config) (*migrationController, error)
 		written:    writes.New(env.Clock, writes.Stores{migrationResource.GroupResource(): migrations.Informer().GetStore()}),
 		caches:     newCaches(env.Informers, env.Clock, stopped),
 		progress:   newProgress(),
+		absences:   newAbsences(),
 		pace:       newPace(cfg.rate, env.Clock, stopped),
 		hints:      newHints(),
 		stopped:    stopped,

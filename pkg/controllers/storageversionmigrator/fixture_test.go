@@ -79,11 +79,32 @@ func widget(text string) metav1.PartialObjectMetadata {
 	}
 }
 
+// mapper fails if it is told to.
+type mapper struct {
+	meta.RESTMapper
+	resourceErr, kindErr error
+}
+
+func (m *mapper) ResourcesFor(input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
+	if m.resourceErr != nil {
+		return nil, m.resourceErr
+	}
+	return m.RESTMapper.ResourcesFor(input)
+}
+
+func (m *mapper) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
+	if m.kindErr != nil {
+		return schema.GroupVersionKind{}, m.kindErr
+	}
+	return m.RESTMapper.KindFor(resource)
+}
+
 // world is a controller and the API server that it works on.
 type world struct {
 	*controllertest.Env
 	c        *migrationController
 	metadata *metadatafake.FakeMetadataClient
+	mapper   *mapper
 
 	mu sync.Mutex
 	// listed is what a list of widgets returns, at listedAt, or listFailure.
@@ -101,11 +122,12 @@ type world struct {
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	t.Helper()
 	w := &world{Env: controllertest.New(t, objects...), listedAt: "100", answer: func(string) error { return nil }}
-	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(fixtureKind, meta.RESTScopeNamespace)
-	mapper.Add(schema.GroupVersionKind{Group: "other.example.com", Version: "v1", Kind: "Widget"}, meta.RESTScopeNamespace)
-	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, meta.RESTScopeNamespace)
-	w.Mapper = mapper
+	known := meta.NewDefaultRESTMapper(nil)
+	known.Add(fixtureKind, meta.RESTScopeNamespace)
+	known.Add(schema.GroupVersionKind{Group: "other.example.com", Version: "v1", Kind: "Widget"}, meta.RESTScopeNamespace)
+	known.Add(schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, meta.RESTScopeNamespace)
+	w.mapper = &mapper{RESTMapper: known}
+	w.Mapper = w.mapper
 	w.Fake.Resources = []*metav1.APIResourceList{{GroupVersion: "example.com/v2", APIResources: []metav1.APIResource{
 		{Name: "widgets", Namespaced: true, Kind: "Widget", Verbs: []string{"get", "list", "patch", "update", "watch", "delete"}},
 	}}}

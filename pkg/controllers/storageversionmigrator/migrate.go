@@ -35,6 +35,9 @@ var errStopped = errors.New("the controller stops")
 // errBehind tells that a cache does not have every object yet.
 var errBehind = errors.New("GC cache is not up to date")
 
+// errOver tells that a migration is over or gone, so that no further object is to be rewritten.
+var errOver = errors.New("the migration is over")
+
 // migrate rewrites the objects of a migration, in as many attempts as it takes.
 func (c *migrationController) migrate(ctx context.Context, name string) error {
 	migration, found, err := c.get(name)
@@ -46,13 +49,16 @@ func (c *migrationController) migrate(ctx context.Context, name string) error {
 		return nil
 	}
 	if migration.Status.ResourceVersion == "" {
-		return nil // the update is an event
+		c.caches.release(name) // what a namesake has left
+		return nil             // the update is an event
 	}
 	err = c.attempt(ctx, migration)
 	var permanent permanentError
 	switch {
 	case err == nil:
 		err = c.setOnce(ctx, migration, migrationv1beta1.MigrationSucceeded, "StorageVersionMigrationSucceeded", "")
+	case errors.Is(err, errOver):
+		err = nil
 	case errors.Is(err, errStopped):
 		return nil
 	case errors.Is(err, errBehind):
@@ -62,6 +68,10 @@ func (c *migrationController) migrate(ctx context.Context, name string) error {
 	case errors.As(err, &permanent):
 		klog.FromContext(ctx).Error(err, "A migration has failed", "migration", name)
 		err = c.fail(ctx, migration, fmt.Sprintf("migration encountered unhandled error: %v", err))
+	}
+	if err == nil {
+		c.release(name)
+		return nil
 	}
 	if delay, ok := apierrors.SuggestsClientDelay(err); ok {
 		c.hints.expect(name, time.Duration(delay)*time.Second)
@@ -73,29 +83,24 @@ func (c *migrationController) migrate(ctx context.Context, name string) error {
 func (c *migrationController) release(name string) {
 	c.caches.release(name)
 	c.progress.forget(name)
+	c.absences.forget(name)
 	c.hints.forget(name)
 }
 
 // attempt rewrites what is left of a migration. A permanentError ends it.
 func (c *migrationController) attempt(ctx context.Context, migration *migrationv1beta1.StorageVersionMigration) error {
-	resource, err := c.find(resourceOf(migration))
+	to, err := c.locate(migration)
 	switch {
-	case errors.Is(err, errNotServed) && c.isYoung(migration):
-		return reconcile.Requeue(err)
-	case errors.Is(err, errNotServed):
+	case errors.Is(err, errAbsent):
 		return permanentError{errors.New("unable to obtain GVR from discovery")}
 	case err != nil:
 		return err
 	}
-	objects, err := c.objectsOf(ctx, migration, resource)
+	objects, err := c.objectsOf(ctx, migration, to.resource)
 	if err != nil {
 		return err
 	}
-	kind, err := c.Mapper.KindFor(resource)
-	if err != nil {
-		return permanentError{fmt.Errorf("finding the kind of %s: %w", resource, err)}
-	}
-	return c.rewriteAll(ctx, migration, resource, kind, objects)
+	return c.rewriteAll(ctx, migration, to, objects)
 }
 
 // objectsOf returns all objects that may have to be rewritten, and others.
@@ -105,6 +110,9 @@ func (c *migrationController) objectsOf(ctx context.Context, migration *migratio
 		return nil, fmt.Errorf("no monitor found for resource %s: %w", resource, err)
 	}
 	if !c.caches.awaitSync(ctx, informer, syncTimeout) {
+		if c.isStopping(ctx) {
+			return nil, errStopped
+		}
 		if c.isYoung(migration) || c.Clock.Since(since) < discoveryGrace {
 			return nil, reconcile.Requeue(fmt.Errorf("the cache of %s is not complete", resource))
 		}
@@ -114,6 +122,18 @@ func (c *migrationController) objectsOf(ctx context.Context, migration *migratio
 		return nil, err
 	}
 	return informer.GetStore().List(), nil
+}
+
+// isStopping reports whether the controller is to stop.
+func (c *migrationController) isStopping(ctx context.Context) bool {
+	select {
+	case <-c.stopped:
+		return true
+	case <-ctx.Done():
+		return true
+	default:
+		return false
+	}
 }
 
 // reached is nil if a cache is at least as new as a resource version, errBehind if it is not.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -195,8 +196,7 @@ func TestAMigrationThatCannotBegin(t *testing.T) {
 		world  func(*world)
 		want   string // the condition; empty if it is retried
 	}{
-		"SVM-31: not served, young":         {func(m *migrationType) { of("example.com", "gadgets")(m); created(time.Minute - 1)(m) }, nil, ""},
-		"SVM-31: not served":                {func(m *migrationType) { of("example.com", "gadgets")(m); created(time.Minute)(m) }, nil, unhandled + "unable to obtain GVR from discovery"},
+		"SVM-31: not served":                {of("example.com", "gadgets"), nil, ""},
 		"SVM-57: the cache has no version":  {nil, func(w *world) { w.listedAt = "" }, compare},
 		"SVM-57: the cache has another one": {nil, func(w *world) { w.listedAt = "abc" }, compare},
 		"SVM-58: an object has another one": {nil, func(w *world) { w.listed = []metav1.PartialObjectMetadata{widget("ns/a@abc")} }, compare},
@@ -224,6 +224,77 @@ func TestAMigrationThatCannotBegin(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An API server that has just started does not know custom resources. Pins SVM-64.
+func TestAResourceThatIsNotServedForAWhile(t *testing.T) {
+	noMatch, boom := &meta.NoResourceMatchError{PartialResource: widgets}, errors.New("boom")
+	type step struct {
+		after                time.Duration
+		resourceErr, kindErr error
+		want                 string // the condition; empty if it is retried
+	}
+	const failed = unhandled + "unable to obtain GVR from discovery"
+	for name, steps := range map[string][]step{
+		"SVM-31: for a moment":                    {{0, noMatch, nil, ""}, {time.Hour, nil, nil, succeeded}},
+		"SVM-31: for less than a minute":          {{0, noMatch, nil, ""}, {time.Minute - 1, noMatch, nil, ""}, {1, noMatch, nil, failed}},
+		"its kind, for a moment":                  {{0, nil, noMatch, ""}, {time.Second, nil, nil, succeeded}},
+		"its kind, for a minute":                  {{0, nil, noMatch, ""}, {time.Minute, nil, noMatch, failed}},
+		"first the kind, then the resource":       {{0, nil, noMatch, ""}, {time.Minute, noMatch, nil, failed}},
+		"SVM-31: nobody could be asked meanwhile": {{0, noMatch, nil, ""}, {time.Second, boom, nil, ""}, {time.Hour, noMatch, nil, ""}, {time.Minute, noMatch, nil, failed}},
+		"its kind could not be asked for":         {{0, nil, boom, ""}, {time.Hour, nil, boom, ""}, {time.Hour, nil, nil, succeeded}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newMigration("m", with("Running"), atVersion("100"), created(time.Hour)))
+			for i, step := range steps {
+				w.Clock.Step(step.after)
+				w.mapper.resourceErr, w.mapper.kindErr = step.resourceErr, step.kindErr
+				err := w.c.migrate(w.Context(), "m")
+				if step.want == "" {
+					w.wantShown(t, "m", "at 100", "Running=True")
+					failure := errors.Is(err, boom)
+					if wantFailure := errors.Is(errors.Join(step.resourceErr, step.kindErr), boom); failure != wantFailure || reconcile.IsRequeue(err) == wantFailure {
+						t.Errorf("error %d is %v", i, err)
+					}
+					continue
+				}
+				must.Succeed(t, err)
+				w.wantShown(t, "m", "at 100", "Running=True", step.want)
+			}
+			if left := w.c.absences.all; len(left) > 0 {
+				t.Errorf("remembers %v", left)
+			}
+		})
+	}
+}
+
+// Pins SVM-64.
+func TestANamesakeIsNotAbsent(t *testing.T) {
+	a, first, second := newAbsences(), newMigration("m"), newMigration("m")
+	second.UID = "another"
+	later := controllertest.Epoch.Add(time.Hour)
+	if at := a.since(first, controllertest.Epoch); !at.Equal(controllertest.Epoch) {
+		t.Errorf("since %s", at)
+	}
+	if at := a.since(second, later); !at.Equal(later) {
+		t.Errorf("since %s", at)
+	}
+}
+
+// Pins SVM-58.
+func TestAnAttemptThatWaitsEndsWithTheController(t *testing.T) {
+	w := newWorld(t, newMigration("m", with("Running"), atVersion("100"), created(time.Hour)))
+	w.listFailure = errors.New("boom")
+	_, _, err := w.c.caches.acquire(w.Context(), "m", widgets)
+	must.Succeed(t, err)
+	w.Clock.Step(time.Hour)
+	ended := make(chan error, 1)
+	go func() { ended <- w.c.migrate(w.Context(), "m") }()
+	controllertest.Eventually(t, "it waits", w.Clock.HasWaiters)
+	close(w.c.stopped)
+	must.Succeed(t, <-ended)
+	w.WantRequests(t)
+	w.wantShown(t, "m", "at 100", "Running=True")
 }
 
 // Pins SVM-57 and SVM-39.
@@ -264,6 +335,64 @@ func TestTheResultIsWrittenAgainIfThatFails(t *testing.T) {
 	if got := w.patched(); len(got) != 1 {
 		t.Errorf("patched %q", got)
 	}
+}
+
+// Pins SVM-65.
+func TestNoObjectIsRewrittenOnceTheMigrationIsOver(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, *world){
+		"gone": func(t *testing.T, w *world) {
+			w.Remove(t, newMigration("m"))
+			controllertest.Eventually(t, "it is gone", func() bool { _, err := w.c.migrations.Get("m"); return apierrors.IsNotFound(err) })
+		},
+		"a namesake": func(t *testing.T, w *world) {
+			w.Remove(t, newMigration("m"))
+			w.Store(t, newMigration("m", func(m *migrationType) { m.UID = "another" }))
+			controllertest.Eventually(t, "there is another", func() bool { m, err := w.c.migrations.Get("m"); return err == nil && m.UID == "another" })
+		},
+		"failed": func(t *testing.T, w *world) {
+			w.Store(t, newMigration("m", with("Running", "Failed"), atVersion("100")))
+			controllertest.Eventually(t, "it has failed", func() bool { m, err := w.c.migrations.Get("m"); return err == nil && isOver(m) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newMigratingWorld(t, "ns/a@1", "ns/b@2")
+			w.answer = func(string) error { end(t, w); return nil }
+			must.Succeed(t, w.c.migrate(w.Context(), "m"))
+			w.WantRequests(t)
+			if got := w.patched(); !slices.Equal(got, []string{"ns/a"}) {
+				t.Errorf("patched %q", got)
+			}
+			if held, left := len(w.c.caches.byResource), w.c.HandOver(); held > 0 || len(left) > 0 {
+				t.Errorf("%d caches are held, left %v", held, left)
+			}
+		})
+	}
+}
+
+// Pins SVM-57.
+func TestNoCacheIsHeldOnceAMigrationIsOver(t *testing.T) {
+	held := func(t *testing.T, w *world, want int) {
+		t.Helper()
+		if got := len(w.c.caches.byResource); got != want {
+			t.Errorf("%d caches are held, want %d", got, want)
+		}
+	}
+	for name, answer := range map[string]error{"succeeded": nil, "failed": apierrors.NewForbidden(widgets.GroupResource(), "a", errors.New("no"))} {
+		t.Run(name, func(t *testing.T) {
+			w := newMigratingWorld(t, "ns/a@1")
+			w.answer = func(string) error { return answer }
+			must.Succeed(t, w.c.migrate(w.Context(), "m"))
+			held(t, w, 0)
+		})
+	}
+	t.Run("a namesake has no version", func(t *testing.T) {
+		w := newWorld(t, newMigration("m", with("Running")))
+		_, _, err := w.c.caches.acquire(w.Context(), "m", widgets)
+		must.Succeed(t, err)
+		held(t, w, 1)
+		must.Succeed(t, w.c.migrate(w.Context(), "m"))
+		held(t, w, 0)
+	})
 }
 
 // Pins SVM-57.

@@ -12,14 +12,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // rewriteAll rewrites those of the objects that may have been stored before the migration, in order,
 // from where the last attempt got to.
-func (c *migrationController) rewriteAll(ctx context.Context, migration *migrationv1beta1.StorageVersionMigration, resource schema.GroupVersionResource, kind schema.GroupVersionKind, objects []any) error {
+func (c *migrationController) rewriteAll(ctx context.Context, migration *migrationv1beta1.StorageVersionMigration, to target, objects []any) error {
 	stale, err := outdated(objects, migration.Status.ResourceVersion)
 	if err != nil {
 		return permanentError{err}
@@ -28,7 +27,14 @@ func (c *migrationController) rewriteAll(ctx context.Context, migration *migrati
 		if !c.pace.wait(ctx) {
 			return errStopped
 		}
-		if err := c.rewrite(ctx, resource, kind, object); err != nil {
+		now, found, err := c.get(migration.Name)
+		if err != nil {
+			return err
+		}
+		if !found || now.UID != migration.UID || isOver(now) {
+			return errOver
+		}
+		if err := c.rewrite(ctx, to, object); err != nil {
 			return err
 		}
 		c.progress.reached(migration, nameOf(object))
@@ -77,21 +83,21 @@ func after(objects []metav1.Object, last types.NamespacedName) []metav1.Object {
 
 // rewrite has the API server store an object anew. Without the UID an object that was deleted could
 // be created again, and without the resource version a namesake be taken for it.
-func (c *migrationController) rewrite(ctx context.Context, resource schema.GroupVersionResource, kind schema.GroupVersionKind, object metav1.Object) error {
+func (c *migrationController) rewrite(ctx context.Context, to target, object metav1.Object) error {
 	body, err := json.Marshal(map[string]any{
-		"apiVersion": kind.GroupVersion().String(),
-		"kind":       kind.Kind,
+		"apiVersion": to.kind.GroupVersion().String(),
+		"kind":       to.kind.Kind,
 		"metadata":   map[string]any{"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion()},
 	})
 	if err != nil {
 		return fmt.Errorf("encoding an apply configuration: %w", err)
 	}
-	patch := c.Metadata.Resource(resource).Namespace(object.GetNamespace()).Patch
+	patch := c.Metadata.Resource(to.resource).Namespace(object.GetNamespace()).Patch
 	_, err = patch(ctx, object.GetName(), types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: controllerName})
 	if err == nil || apierrors.IsConflict(err) {
 		return nil
 	}
-	err = fmt.Errorf("applying to %s %s: %w", resource, nameOf(object), err)
+	err = fmt.Errorf("applying to %s %s: %w", to.resource, nameOf(object), err)
 	if ctx.Err() != nil || mayPass(err) {
 		return err
 	}

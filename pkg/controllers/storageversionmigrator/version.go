@@ -10,8 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-
-	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // nowhere is a namespace that cannot exist: a list of it says what the newest resource version is,
@@ -28,15 +26,14 @@ func (c *migrationController) determineVersion(ctx context.Context, name string)
 	if !is(migration, migrationv1beta1.MigrationRunning) || isOver(migration) || migration.Status.ResourceVersion != "" {
 		return nil
 	}
-	resource, err := c.find(resourceOf(migration))
+	at, err := c.locate(migration)
 	switch {
-	case errors.Is(err, errNotServed) && c.isYoung(migration):
-		return reconcile.Requeue(err)
-	case errors.Is(err, errNotServed):
+	case errors.Is(err, errAbsent):
 		return c.fail(ctx, migration, "resource does not exist in discovery")
 	case err != nil:
 		return err
 	}
+	resource := at.resource
 	described, err := c.describe(resource)
 	if err != nil {
 		return err

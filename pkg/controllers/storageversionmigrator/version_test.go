@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/must"
 )
 
@@ -17,6 +18,12 @@ func TestDetermineVersion(t *testing.T) {
 	const failed = "Failed=True StorageVersionMigrationFailed: "
 	const update = "update storageversionmigrations/status m"
 	const discovery = "get resource"
+	absent := func(w *world) {
+		if err := w.c.determineVersion(w.Context(), "m"); !reconcile.IsRequeue(err) {
+			t.Errorf("error is %v", err)
+		}
+		w.Clock.Step(time.Minute)
+	}
 	verbs := func(verbs ...string) func(*world) {
 		return func(w *world) { w.Fake.Resources[0].APIResources[0].Verbs = verbs }
 	}
@@ -35,10 +42,12 @@ func TestDetermineVersion(t *testing.T) {
 		"SVM-26, SVM-28, SVM-55: one of two resources": {newMigration("m", with("Running")), nil, []string{discovery, update}, "", []string{"at 100", "Running=True"}, []string{"@fake:svm_ns!"}},
 		"SVM-26: in no namespace": {newMigration("m", with("Running")), func(w *world) { w.Fake.Resources[0].APIResources[0].Namespaced = false },
 			[]string{discovery, update}, "", []string{"at 100", "Running=True"}, []string{""}},
-		"SVM-24: not served, young": {newMigration("m", with("Running"), of("example.com", "gadgets"), created(time.Minute-1)), nil, nil, "does not serve", []string{"Running=True"}, nil},
-		"SVM-24: not served": {newMigration("m", with("Running"), of("example.com", "gadgets"), created(time.Minute)), nil, []string{update}, "",
+		"SVM-24, SVM-64: not served": {newMigration("m", with("Running"), of("example.com", "gadgets"), created(time.Hour)), nil, nil, "does not serve", []string{"Running=True"}, nil},
+		"SVM-24, SVM-64: not served for almost a minute": {newMigration("m", with("Running"), of("example.com", "gadgets"), created(time.Hour)),
+			func(w *world) { absent(w); w.Clock.SetTime(w.Clock.Now().Add(-1)) }, nil, "does not serve", []string{"Running=True"}, nil},
+		"SVM-24, SVM-64: not served for a minute": {newMigration("m", with("Running"), of("example.com", "gadgets")), absent, []string{update}, "",
 			[]string{"Running=True", failed + "resource does not exist in discovery"}, nil},
-		"SVM-24: another group": {newMigration("m", with("Running"), of("", "widgets"), created(time.Hour)), nil, []string{update}, "",
+		"SVM-24: another group": {newMigration("m", with("Running"), of("", "widgets")), absent, []string{update}, "",
 			[]string{"Running=True", failed + "resource does not exist in discovery"}, nil},
 		"SVM-25: no such version": {newMigration("m", with("Running")), func(w *world) { w.Fake.Resources = nil }, []string{discovery, update}, "", []string{"Running=True", lacks}, nil},
 		"SVM-25: no update":       {newMigration("m", with("Running")), verbs("patch", "list"), []string{discovery, update}, "", []string{"Running=True", lacks}, nil},
@@ -86,8 +95,8 @@ func TestOfSeveralGroupsTheExactOneIsMigrated(t *testing.T) {
 	w := newWorld(t)
 	for _, group := range []string{"example.com", "other.example.com"} {
 		found := must.Get(w.c.find(schema.GroupResource{Group: group, Resource: "widgets"}))
-		if got := found(t); got.Group != group {
-			t.Errorf("%s is %s", group, got)
+		if got := found(t); got.resource.Group != group || got.kind.Group != group {
+			t.Errorf("%s is %v", group, got)
 		}
 	}
 }

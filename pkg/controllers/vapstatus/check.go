@@ -44,11 +44,11 @@ func expressions(policy *admissionregistrationv1.ValidatingAdmissionPolicy) []ex
 	return all
 }
 
-// check returns the warnings for a policy. It fails if it cannot read the resources or the index of types from the API
-// server, or if the context has ended.
+// check returns the warnings for a policy. It fails if the API server cannot be asked for the resources or the types,
+// or if the context has ended.
 func (s *statusController) check(ctx context.Context, policy *admissionregistrationv1.ValidatingAdmissionPolicy) ([]admissionregistrationv1.ExpressionWarning, error) {
 	lookup := s.schemas.begin()
-	kinds := &kinds{RESTMapper: s.Mapper}
+	kinds := &kinds{RESTMapper: s.Mapper, served: s.Served}
 	checker := &validating.TypeChecker{SchemaResolver: lookup, RestMapper: kinds}
 	types := checker.CreateContext(policy)
 	if err := cmp.Or(kinds.err, lookup.err()); err != nil {

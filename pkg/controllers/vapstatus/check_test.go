@@ -12,6 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Pins VAP-13.
@@ -190,6 +194,65 @@ func TestAPolicyIsNotObservedIfTypesCannotBeAskedFor(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 	s.WantRequests(t)
+}
+
+// Pins VAP-35.
+func TestADocumentThatCannotBeRead(t *testing.T) {
+	group := schema.GroupResource{Group: "apps", Resource: "v1"}
+	for name, test := range map[string]struct {
+		err      error
+		observed bool
+	}{
+		"nobody is there":     {err: errors.New("connection refused")},
+		"service unavailable": {err: apierrors.NewServiceUnavailable("later")},
+		"too many requests":   {err: apierrors.NewTooManyRequests("slow down", 1)},
+		"timeout":             {err: apierrors.NewTimeoutError("slow", 0)},
+		"unknown credentials": {err: apierrors.NewUnauthorized("expired")},
+		"VAP-16: not found":   {err: apierrors.NewNotFound(group, "v1"), observed: true},
+		"VAP-16: forbidden":   {err: apierrors.NewForbidden(group, "v1", nil), observed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSubject(t, with(newPolicy("object.spec.nope"), rules(rule("apps", "v1", "deployments", "replicasets"))))
+			s.documents.failures = map[string]error{"apis/apps/v1": test.err}
+			err := s.Reconcile()
+			if test.observed {
+				if err != nil || appliedStatus(t, s) != `{"observedGeneration":1,"typeChecking":{}}` {
+					t.Errorf("error is %v", err)
+				}
+				return
+			}
+			if !errors.Is(err, test.err) || len(s.Writes()) > 0 {
+				t.Errorf("error is %v", err)
+			}
+			s.documents.failures = nil
+			s.MustReconcile(t)
+			if !strings.Contains(appliedStatus(t, s), "undefined field") {
+				t.Error("it is observed without the warning")
+			}
+		})
+	}
+}
+
+// Pins VAP-35.
+func TestAPolicyIsNotObservedIfAGroupCannotBeAskedFor(t *testing.T) {
+	s := newSubject(t, with(newPolicy("object.spec.nope"), rules(rule("example.com", "v1", "widgets"))))
+	s.statusController.Served = func() []*metav1.APIResourceList {
+		return []*metav1.APIResourceList{
+			{GroupVersion: "apps/v1", APIResources: []metav1.APIResource{{Name: "deployments"}}},
+			{GroupVersion: "example.com/v1", APIResources: []metav1.APIResource{{Name: "gadgets"}, {Name: "widgets"}}},
+		}
+	}
+	if err := s.Reconcile(); !meta.IsNoMatchError(errors.Unwrap(errors.Unwrap(err))) || len(s.Writes()) > 0 {
+		t.Errorf("error is %v", err)
+	}
+	for _, version := range []string{"v1", "v2"} {
+		s.statusController.Served = func() []*metav1.APIResourceList {
+			return []*metav1.APIResourceList{{GroupVersion: "example.com/" + version, APIResources: []metav1.APIResource{{Name: "gadgets"}}}}
+		}
+		if _, err := s.check(t.Context(), with(newPolicy("true"), rules(rule("example.com", "v1", "widgets")))); err != nil {
+			t.Errorf("error is %v", err)
+		}
+	}
 }
 
 // Pins VAP-35.

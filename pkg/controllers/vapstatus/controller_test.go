@@ -7,7 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -69,6 +71,62 @@ func appliedStatus(t *testing.T, s *subject) string {
 		status = string(body.Status)
 	}
 	return status
+}
+
+// The API server removes warnings together with the empty result that is applied in their place.
+// Pins VAP-38.
+func TestACorrectedPolicyEndsWithAResult(t *testing.T) {
+	type policy = admissionregistrationv1.ValidatingAdmissionPolicy
+	faulty := with(newPolicy("true"), func(p *policy) {
+		p.Generation, p.Status.ObservedGeneration = 2, 1
+		p.Status.TypeChecking = &admissionregistrationv1.TypeChecking{ExpressionWarnings: []admissionregistrationv1.ExpressionWarning{{FieldRef: "spec", Warning: "faulty"}}}
+	})
+	stale := with(faulty.DeepCopy(), func(p *policy) { p.Status = admissionregistrationv1.ValidatingAdmissionPolicyStatus{} })
+	const unfinished, finished = `{"observedGeneration":1,"typeChecking":{}}`, `{"observedGeneration":2,"typeChecking":{}}`
+	for name, test := range map[string]struct {
+		cached  *policy
+		refused int // the number of the request that fails
+		want    []string
+	}{
+		"none fails":       {faulty, 0, []string{unfinished, finished}},
+		"the first fails":  {faulty, 1, []string{unfinished, unfinished, finished}},
+		"the second fails": {faulty, 2, []string{unfinished, finished, finished}},
+		"a stale cache":    {stale, 0, []string{finished, finished}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSubject(t, test.cached)
+			stored := faulty
+			var applied []string
+			s.Fake.PrependReactor("patch", "validatingadmissionpolicies", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				var sent struct{ Status json.RawMessage }
+				var body policy
+				patch := action.(clienttesting.PatchActionImpl).Patch
+				if err := errors.Join(json.Unmarshal(patch, &sent), json.Unmarshal(patch, &body)); err != nil {
+					return true, nil, err
+				}
+				applied = append(applied, string(sent.Status))
+				if len(applied) == test.refused {
+					return true, nil, apierrors.NewTooManyRequests("slow down", 1)
+				}
+				if hasWarnings(stored) {
+					body.Status.TypeChecking = nil
+				}
+				stored = with(stored.DeepCopy(), func(p *policy) { p.Status = body.Status })
+				return true, stored, nil
+			})
+			if err := s.Reconcile(); (err != nil) != (test.refused > 0) {
+				t.Errorf("error is %v", err)
+			}
+			s.Cache(t, stored)
+			s.MustReconcile(t)
+			if diff := cmp.Diff(test.want, applied); diff != "" {
+				t.Errorf("applied (-want +got):\n%s", diff)
+			}
+			if !observed(stored) || stored.Status.TypeChecking == nil {
+				t.Errorf("it is left with %+v", stored.Status)
+			}
+		})
+	}
 }
 
 // Pins VAP-9.

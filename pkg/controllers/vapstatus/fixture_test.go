@@ -23,9 +23,11 @@ import (
 // documents serves the OpenAPI documents of an API server and records the reads.
 type documents struct {
 	discovery.DiscoveryInterface
-	hash  string // of every document
-	err   error  // of the next reads of the index
-	reads []string
+	hash string // of every document
+	err  error  // of the next reads of the index
+	// failures are the errors of reading documents, by their path.
+	failures map[string]error
+	reads    []string
 
 	panics bool
 }
@@ -55,6 +57,9 @@ type counted struct {
 
 func (c *counted) Schema(contentType string) ([]byte, error) {
 	c.of.reads = append(c.of.reads, c.path)
+	if err := c.of.failures[c.path]; err != nil {
+		return nil, err
+	}
 	return c.GroupVersion.Schema(contentType)
 }
 

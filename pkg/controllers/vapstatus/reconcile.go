@@ -37,18 +37,34 @@ func observed(policy *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
 // apply writes the result of a check, even if it contains no warnings. The controller does not own
 // other fields of the status.
 func (s *statusController) apply(ctx context.Context, policy *admissionregistrationv1.ValidatingAdmissionPolicy, warnings []admissionregistrationv1.ExpressionWarning) error {
+	// The API server removes the warnings of an earlier result, and then also removes the empty
+	// result. If the controller applies the empty result again, the API server keeps it.
+	if len(warnings) == 0 && hasWarnings(policy) {
+		// Not yet as checked: should the next request fail, the policy would be left without a result.
+		if _, err := s.applyOnce(ctx, policy, policy.Status.ObservedGeneration, nil); err != nil {
+			return err
+		}
+	}
+	applied, err := s.applyOnce(ctx, policy, policy.Generation, warnings)
+	if err == nil && applied.Status.TypeChecking == nil {
+		// The cache did not show the warnings.
+		_, err = s.applyOnce(ctx, policy, policy.Generation, warnings)
+	}
+	return err
+}
+
+// hasWarnings reports whether the status of a policy contains warnings.
+func hasWarnings(policy *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
+	return policy.Status.TypeChecking != nil && len(policy.Status.TypeChecking.ExpressionWarnings) > 0
+}
+
+// applyOnce applies a result as that of a generation.
+func (s *statusController) applyOnce(ctx context.Context, policy *admissionregistrationv1.ValidatingAdmissionPolicy, generation int64, warnings []admissionregistrationv1.ExpressionWarning) (*admissionregistrationv1.ValidatingAdmissionPolicy, error) {
 	result := admissionapply.TypeChecking()
 	for _, w := range warnings {
 		result.WithExpressionWarnings(admissionapply.ExpressionWarning().WithFieldRef(w.FieldRef).WithWarning(w.Warning))
 	}
 	configuration := admissionapply.ValidatingAdmissionPolicy(policy.Name).WithUID(policy.UID).WithStatus(
-		admissionapply.ValidatingAdmissionPolicyStatus().WithObservedGeneration(policy.Generation).WithTypeChecking(result))
-	policies, options := s.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies(), metav1.ApplyOptions{FieldManager: queueName, Force: true}
-	applied, err := policies.ApplyStatus(ctx, configuration, options)
-	if err == nil && applied.Status.TypeChecking == nil {
-		// The API server removes the warnings of an earlier result, and then also removes the
-		// empty result. If the controller applies the empty result again, the API server keeps it.
-		_, err = policies.ApplyStatus(ctx, configuration, options)
-	}
-	return err
+		admissionapply.ValidatingAdmissionPolicyStatus().WithObservedGeneration(generation).WithTypeChecking(result))
+	return s.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies().ApplyStatus(ctx, configuration, metav1.ApplyOptions{FieldManager: queueName, Force: true})
 }

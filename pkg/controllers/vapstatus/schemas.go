@@ -2,10 +2,13 @@ package vapstatus
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/cel/openapi/resolver"
 	"k8s.io/client-go/discovery"
@@ -76,7 +79,8 @@ type lookup struct {
 	types int     // number of resolved types
 }
 
-// err returns the error from reading the index, if any. After an error no type is known.
+// err returns the error from reading the index, or a document that may be read later, if any. After an error no type is
+// known.
 func (l *lookup) err() error {
 	if l.index == nil {
 		return nil
@@ -138,7 +142,8 @@ func (i indexed) OpenAPIV3() openapi.Client { return i.index }
 type memory struct {
 	openapi.Client
 	paths map[string]openapi.GroupVersion
-	err   error
+	// err is why the index, or a document that may be read later, could not be read.
+	err error
 }
 
 // Paths implements openapi.Client.
@@ -153,7 +158,7 @@ func (m *memory) Paths() (map[string]openapi.GroupVersion, error) {
 	}
 	m.paths = make(map[string]openapi.GroupVersion, len(paths))
 	for path, document := range paths {
-		m.paths[path] = &remembered{GroupVersion: document}
+		m.paths[path] = &remembered{GroupVersion: document, path: path, index: m}
 	}
 	return m.paths, nil
 }
@@ -161,6 +166,8 @@ func (m *memory) Paths() (map[string]openapi.GroupVersion, error) {
 // remembered is a document that caches its content.
 type remembered struct {
 	openapi.GroupVersion
+	path    string
+	index   *memory
 	content []byte
 }
 
@@ -170,6 +177,24 @@ func (r *remembered) Schema(contentType string) ([]byte, error) {
 		return r.content, nil
 	}
 	content, err := r.GroupVersion.Schema(contentType)
+	if err != nil {
+		err = fmt.Errorf("reading the OpenAPI document of %s: %w", r.path, err)
+		if mayPass(err) {
+			r.index.err = err
+		}
+		return nil, err
+	}
 	r.content = content
-	return content, err
+	return content, nil
+}
+
+// mayPass reports whether a request may succeed later: the API server could not be asked, was not
+// able to answer, or did not know who asks.
+func mayPass(err error) bool {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
+		return true
+	}
+	code := answer.Status().Code
+	return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || code == http.StatusUnauthorized
 }
