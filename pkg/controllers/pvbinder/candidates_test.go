@@ -196,9 +196,12 @@ func TestWhatWasWrittenCountsForAWhile(t *testing.T) {
 	clock.Step(5 * time.Minute)
 	version("5", "when it was not shown for long")
 	s.wrote("v", written.DeepCopy())
-	s.refused("v", errConflict)
+	s.refused("v", written, errConflict)
 	version("5", "when a write based on it was refused")
 	s.wrote("v", written.DeepCopy())
+	s.wrote("v", aVolume("v", func(v *pv) { v.ResourceVersion = "11" }))
+	s.refused("v", written, errConflict)
+	version("11", "when a write based on an earlier version was refused")
 	s.seen("v", aVolume("v", func(v *pv) { v.UID, v.ResourceVersion = "second", "6" }))
 	version("6", "when it was replaced")
 }

@@ -42,6 +42,8 @@ type claimPlan struct {
 	class string
 	// missing is set if the decision rests on a volume that the store does not contain.
 	missing bool
+	// misbound is set if the decision rests on the claimRef of the volume in the store.
+	misbound bool
 }
 
 // judgeClaim decides what is done for a claim. named is the volume that the claim names, nil if the
@@ -78,11 +80,16 @@ func judgeBoundClaim(claim *corev1.PersistentVolumeClaim, named *corev1.Persiste
 		return claimPlan{action: declareLost, event: lostReference(claim)}
 	case named == nil:
 		return claimPlan{action: declareLost, event: lostVolume(claim), missing: true}
-	case named.Spec.ClaimRef == nil, named.Spec.ClaimRef.UID == claim.UID:
-		return claimPlan{action: bindClaim}
+	case isMisbound(claim, named):
+		return claimPlan{action: declareLost, event: misbound(claim), misbound: true}
 	default:
-		return claimPlan{action: declareLost, event: misbound(claim)}
+		return claimPlan{action: bindClaim}
 	}
+}
+
+// isMisbound reports whether the volume that a bound claim names is of another claim.
+func isMisbound(claim *corev1.PersistentVolumeClaim, named *corev1.PersistentVolume) bool {
+	return named.Spec.ClaimRef != nil && named.Spec.ClaimRef.UID != claim.UID
 }
 
 // mismatch returns why a claim cannot be bound to the volume that it names, empty if it can.

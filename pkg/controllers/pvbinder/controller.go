@@ -16,8 +16,8 @@
 //     emptied. This controller itself deletes and empties only some kinds of volumes (see plugins). All
 //     others belong to external provisioners, which go by phases and annotations.
 //  5. Data must not be lost. Every update is of the object that the decision was based on, with its UID and
-//     resource version. That a claim or a volume is gone is concluded only from a live read. What is deleted
-//     or emptied is read live before, and is deleted by its UID.
+//     resource version. That a claim or a volume is gone, or the volume of a claim another's, is concluded
+//     only from a live read. What is deleted or emptied is read live before, and is deleted by its UID.
 //  6. Decisions are made on what the cache shows or what this instance has written, whichever is newer
 //     (see store). Claims and volumes are two queues. The workers of a kind decide only about objects of
 //     that kind, except that binding a claim writes its volume as well. If both write a volume, one of

@@ -1,7 +1,6 @@
 package pvbinder
 
 import (
-	"context"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +24,8 @@ type handover struct {
 type recyclerPod struct {
 	volume, namespace, name string
 	uid                     types.UID
+	// claim is the UID of the claim that left the data.
+	claim types.UID
 }
 
 // HandOver implements controller.HandsOver.
@@ -40,15 +41,9 @@ func (c *binderController) takeOver() {
 	}
 	c.operations.inherit(left.failures)
 	c.timings.inherit(left.starts)
+	c.timings.retain(c.volumes.uids().Union(c.claims.uids())) // nobody noticed that the others went
 	c.recycles.inherit(left.recycles)
-	for volume, pod := range left.recycles {
-		if v := c.volumes.get(pod.volume); v == nil || v.UID != volume {
-			c.operations.start(recycleName(pod.volume, volume), func(_, working context.Context) error {
-				c.abandonRecycle(working, volume)
-				return nil
-			})
-		}
-	}
+	c.abandonRemnants()
 }
 
 // start is when an operation was first tried.

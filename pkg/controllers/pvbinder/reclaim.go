@@ -48,6 +48,11 @@ func (c *binderController) reclaim(ctx context.Context, v *corev1.PersistentVolu
 	}
 }
 
+// isRecycled reports whether this controller empties a volume when it is released.
+func isRecycled(v *corev1.PersistentVolume) bool {
+	return v.Annotations[volume.AnnMigratedTo] == "" && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle
+}
+
 func recycleName(volume string, uid types.UID) string {
 	return fmt.Sprintf("recycle-%s[%s]", volume, uid)
 }

@@ -30,8 +30,8 @@ func (c *binderController) reconcileClaim(ctx context.Context, key types.Namespa
 	}
 	named := c.volumes.get(claim.Spec.VolumeName)
 	plan := judgeClaim(claim, named, c.vac)
-	if plan.missing {
-		if err := c.confirmMissing(ctx, claim, plan); err != nil {
+	if plan.missing || plan.misbound {
+		if err := c.confirm(ctx, claim, plan); err != nil {
 			return err
 		}
 	}
@@ -78,9 +78,9 @@ func (c *binderController) setClaimLost(ctx context.Context, claim *corev1.Persi
 	return c.setClaimPhase(ctx, claim, corev1.ClaimLost, plan.event)
 }
 
-// confirmMissing looks whether a volume exists that the store does not contain, if the status of the
-// claim is to be cleared because of that. The cache may only be late.
-func (c *binderController) confirmMissing(ctx context.Context, claim *corev1.PersistentVolumeClaim, plan claimPlan) error {
+// confirm reads a volume live that the store does not contain, or shows to be of another claim, if the
+// status of the claim is to be cleared because of that. The cache may only be late.
+func (c *binderController) confirm(ctx context.Context, claim *corev1.PersistentVolumeClaim, plan claimPlan) error {
 	phase := corev1.ClaimPending
 	if plan.action == declareLost {
 		phase = corev1.ClaimLost
@@ -88,14 +88,15 @@ func (c *binderController) confirmMissing(ctx context.Context, claim *corev1.Per
 	if claim.Status.Phase == phase {
 		return nil
 	}
-	_, err := c.Client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
+	live, err := c.Client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
+	missing := apierrors.IsNotFound(err)
 	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
+	case err != nil && !missing:
 		return fmt.Errorf("looking whether volume %s of claim %s exists: %w", claim.Spec.VolumeName, keyOf(claim), err)
+	case missing && plan.missing, !missing && plan.misbound && isMisbound(claim, live):
+		return nil
 	default:
-		return reconcile.Requeue(errors.New("the cache does not show the volume of the claim yet"))
+		return reconcile.Requeue(errors.New("the cache does not show the volume of the claim as it is"))
 	}
 }
 
@@ -177,7 +178,7 @@ func (c *binderController) assignClass(ctx context.Context, claim *corev1.Persis
 	c.classMetrics.assigned.Inc()
 	if _, err := c.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, claim, metav1.UpdateOptions{}); err != nil {
 		c.classMetrics.failed.Inc()
-		c.claims.refused(keyOf(claim), err)
+		c.claims.refused(keyOf(claim), claim, err)
 		return fmt.Errorf("can't update PersistentVolumeClaim[%q]: %w", keyOf(claim), err)
 	}
 	return nil
@@ -213,8 +214,12 @@ func (c *binderController) reconcileVolume(ctx context.Context, name string) err
 
 // followClaim does for a volume what its claim, nil if there is none, requires.
 func (c *binderController) followClaim(ctx context.Context, v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) error {
+	action := judgeVolume(v, claim)
+	if action != release || !isRecycled(v) {
+		c.stopRecycle(v.Name, v.UID)
+	}
 	var err error
-	switch action := judgeVolume(v, claim); action {
+	switch action {
 	case setAvailable:
 		_, err = c.setPhase(ctx, v, corev1.VolumeAvailable, nil)
 	case setBound:

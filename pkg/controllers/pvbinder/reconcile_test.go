@@ -178,7 +178,7 @@ func TestAClaimThatIsNotBound(t *testing.T) {
 		"PVB-59a: and it was bound":           {claim: aClaim(naming("volume"), cleared), requests: []string{getVolume, putClaimStatus}},
 		"PVB-60: it has lost its reference":   {claim: aClaim(completed), requests: []string{putClaimStatus}, phase: corev1.ClaimLost, events: []string{"Warning ClaimLost Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"}},
 		"PVB-61: it has lost its volume":      {claim: aClaim(naming("volume"), completed, cleared), requests: []string{getVolume, putClaimStatus}, phase: corev1.ClaimLost, events: []string{"Warning ClaimLost Bound claim has lost its PersistentVolume. Data on the volume is lost!"}},
-		"PVB-63: it is misbound":              {claim: aClaim(naming("volume"), completed, cleared), objects: []runtime.Object{aVolume("volume", claimedByAnother)}, requests: []string{putClaimStatus}, phase: corev1.ClaimLost, events: []string{misboundEvent}},
+		"PVB-63: it is misbound":              {claim: aClaim(naming("volume"), completed, cleared), objects: []runtime.Object{aVolume("volume", claimedByAnother)}, requests: []string{getVolume, putClaimStatus}, phase: corev1.ClaimLost, events: []string{misboundEvent}},
 		"PVB-64: it is lost already":          {claim: aClaim(naming("volume"), completed, claimIn(corev1.ClaimLost)), phase: corev1.ClaimLost},
 		"PVB-56: its provisioner migrated":    {claim: aClaim(naming("volume"), claimNoted(volume.AnnStorageProvisioner, "kubernetes.io/gce-pd")), requests: []string{putClaim}},
 	} {
@@ -214,6 +214,34 @@ func TestAClaimIsNotLostWhileTheCacheIsBehind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := begin(t, claim)
 			f.Store(t, aVolume("volume", claimedBy(claimUID)))
+			if err := f.syncClaim(); !reconcile.IsRequeue(err) {
+				t.Errorf("got %v", err)
+			}
+			f.WantRequests(t, getVolume)
+			f.WantEvents(t)
+			f.Refuse(getVolume, errors.New("boom"))
+			if err := f.syncClaim(); err == nil || reconcile.IsRequeue(err) {
+				t.Errorf("when it cannot be read: %v", err)
+			}
+			f.WantRequests(t, getVolume)
+		})
+	}
+}
+
+// The cache shows a former claimRef of the volume. Pins PVB-127.
+func TestAClaimIsNotMisboundWhileTheCacheIsBehind(t *testing.T) {
+	for name, live := range map[string]*pv{
+		"the volume is its own": aVolume("volume", claimedBy(claimUID)),
+		"the volume is free":    aVolume("volume"),
+		"the volume is gone":    nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			former := aVolume("volume", claimedByAnother)
+			f := begin(t, former, aClaim(naming("volume"), completed, showing(former)))
+			if f.Remove(t, former); live != nil {
+				f.Store(t, live)
+			}
+			f.c.volumes.seen("volume", former)
 			if err := f.syncClaim(); !reconcile.IsRequeue(err) {
 				t.Errorf("got %v", err)
 			}

@@ -3,6 +3,7 @@ package pvbinder
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,7 +11,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/component-helpers/storage/volume"
 
 	"kcmd.dev/test/controllertest"
 )
@@ -192,6 +196,14 @@ func TestTheDeletionOfARecyclerPodHasPreconditions(t *testing.T) {
 	f.c.operations.await()
 }
 
+// wantRemembered fails unless the pod that empties the volume is known.
+func wantRemembered(t *testing.T, f *fixture) {
+	t.Helper()
+	if _, ok := f.c.recycles.podOf("volume-uid"); !ok {
+		t.Fatal("the pod was forgotten")
+	}
+}
+
 // Pins PVB-109, PVB-110 and PVB-120.
 func TestARecyclerPodIsHandedOver(t *testing.T) {
 	stopped := func(t *testing.T, changes ...func(*pv)) (*fixture, handover) {
@@ -255,10 +267,142 @@ func TestARecyclerPodIsHandedOver(t *testing.T) {
 	t.Run("the volume is gone", func(t *testing.T) {
 		f, left := stopped(t)
 		f.Remove(t, toRecycle())
+		allow := f.Refuse(deletePod, apierrors.NewServiceUnavailable("boom"))
 		next := succeed(t, f, left)
 		next.c.operations.await()
 		f.WantRequests(t, deletePod)
+		allow()
+		next.c.resync(f.Context(), f.Context())
+		next.c.operations.await()
+		next.c.resync(f.Context(), f.Context())
+		next.c.operations.await()
+		f.WantRequests(t, deletePod)
 	})
+	t.Run("the volume goes", func(t *testing.T) {
+		f, left := stopped(t)
+		next := succeed(t, f, left)
+		next.c.volumeGone(toRecycle())
+		next.c.operations.await()
+		f.WantRequests(t, deletePod)
+	})
+	t.Run("the pod cannot be read", func(t *testing.T) {
+		f, left := stopped(t)
+		next := succeed(t, f, left)
+		f.Refuse("get pods "+podName, apierrors.NewServiceUnavailable("boom"))
+		f.mustSync(t, next.syncVolume)
+		f.WantRequests(t, append(asked, "get pods "+podName, putVolumeStatus)...)
+		wantRemembered(t, next)
+	})
+	t.Run("another claim has left data meanwhile", func(t *testing.T) {
+		f, left := stopped(t)
+		setPod(t, f, corev1.PodSucceeded, "")
+		f.Store(t, toRecycle(claimedBy("second-uid")))
+		next := succeed(t, f, left)
+		f.mustSync(t, next.syncVolume)
+		f.WantRequests(t, append(asked, "get pods "+podName, createPod, deletePod, putVolumeStatus)...)
+		f.WantEvents(t, "Warning VolumeFailedRecycle Recycle failed: old recycler pod found, will retry later")
+	})
+	for name, tc := range map[string]struct {
+		claim   *pvc
+		changes []func(*pv)
+	}{
+		"the volume is free":           {changes: []func(*pv){inPhase(corev1.VolumeAvailable), func(v *pv) { v.Spec.ClaimRef = nil }}},
+		"the volume is kept":           {changes: []func(*pv){policy(corev1.PersistentVolumeReclaimRetain)}},
+		"a driver reclaims the volume": {changes: []func(*pv){noted(volume.AnnMigratedTo, "csi.example.com")}},
+		"the volume is of another":     {claim: aClaim(recreatedClaim, naming("volume")), changes: []func(*pv){claimedBy("second-uid"), inPhase(corev1.VolumeBound)}},
+		"another waits for the volume": {claim: aClaim(recreatedClaim), changes: []func(*pv){claimedBy("second-uid"), inPhase(corev1.VolumeAvailable)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, left := stopped(t)
+			setPod(t, f, corev1.PodSucceeded, "")
+			f.Store(t, toRecycle(tc.changes...))
+			if tc.claim != nil {
+				f.Store(t, tc.claim)
+			}
+			allow := f.Refuse(deletePod, apierrors.NewServiceUnavailable("boom"))
+			next := succeed(t, f, left)
+			f.mustSync(t, next.syncVolume)
+			f.WantRequests(t, deletePod)
+			wantRemembered(t, next)
+			allow()
+			f.mustSync(t, next.syncVolume)
+			f.WantRequests(t, deletePod)
+			if _, ok := next.c.recycles.podOf("volume-uid"); ok {
+				t.Error("the pod is remembered")
+			}
+			f.Store(t, toRecycle())
+			next.catchUp(t)
+			recycling(t, next)
+			if got := f.Requests(); !slices.Contains(got, createPod) {
+				t.Errorf("when it was released again the requests were %q", got)
+			}
+			setPod(t, f, corev1.PodSucceeded, "")
+			next.c.operations.await()
+			f.WantEvents(t, "Normal VolumeRecycled Volume recycled")
+		})
+	}
+}
+
+// The instance may no longer write, and so cannot see what becomes of the pod.
+//
+// Pins PVB-120.
+func TestARecyclerPodGoesOnWhenTheLeaseIsLost(t *testing.T) {
+	for name, lose := range map[string]func(t *testing.T, f *fixture, fence context.CancelFunc){
+		"the watches last": func(_ *testing.T, _ *fixture, fence context.CancelFunc) { fence() },
+		"the pod ends": func(t *testing.T, f *fixture, fence context.CancelFunc) {
+			t.Helper()
+			f.Intercept(deletePod, func(clienttesting.Action) error { fence(); return context.Canceled })
+			setPod(t, f, corev1.PodSucceeded, "")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := begin(t, toRecycle())
+			working, fence := context.WithCancel(t.Context())
+			f.c.operations.begin(t.Context(), working)
+			recycling(t, f)
+			f.WantRequests(t, append(asked, createPod)...)
+			lose(t, f, fence)
+			f.c.operations.await()
+			f.WantEvents(t)
+			wantRemembered(t, f)
+		})
+	}
+	t.Run("the watches end first", func(t *testing.T) {
+		f := begin(t)
+		working, fence := context.WithCancel(t.Context())
+		seen := podWatches{watch.NewFake(), watch.NewFake()}
+		seen.stop()
+		fence()
+		for range 20 { // the order in which a select sees what ends is random
+			if err := f.c.awaitRecycler(t.Context(), working, toRecycle(), recyclerPod{}, seen); !errors.Is(err, errHandedOver) {
+				t.Fatalf("got %v", err)
+			}
+		}
+	})
+}
+
+// What a successor inherits of claims and volumes that have gone meanwhile would never end. Pins PVB-120.
+func TestTimesOfWhatIsGoneAreNotHandedOver(t *testing.T) {
+	f := begin(t, aVolume("volume"), aClaim())
+	for _, object := range []types.UID{"volume-uid", "gone"} {
+		f.c.timings.begin(operationDelete, object, "plugin")
+	}
+	for _, object := range []types.UID{claimUID, "gone"} {
+		f.c.timings.begin(operationProvision, object, "plugin")
+	}
+	f.Succeed(f.c.HandOver())
+	c, err := newController(f.Env.Env, defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := wired(t, f.Env, c)
+	c.takeOver()
+	left := next.c.timings.copied()
+	_, deletes := left[startKey{operationDelete, "volume-uid"}]
+	_, provisions := left[startKey{operationProvision, claimUID}]
+	if len(left) != 2 || !deletes || !provisions {
+		t.Errorf("there are %v", left)
+	}
 }
 
 // Failures and times are handed over. Pins PVB-109.

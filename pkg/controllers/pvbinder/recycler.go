@@ -15,7 +15,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// errHandedOver ends the wait for a pod because the instance is to stop. The pod goes on.
+// errHandedOver ends the wait for a pod because the instance is to stop, or may no longer write. The pod
+// goes on.
 var errHandedOver = errors.New("the instance is to stop")
 
 // runRecycler empties a volume by a pod, and deletes the pod. If a predecessor has started the pod, it is
@@ -30,11 +31,14 @@ func (c *binderController) runRecycler(stopping, working context.Context, v *cor
 	if err != nil {
 		return err
 	}
-	if err = c.awaitRecycler(stopping, v, started, seen); errors.Is(err, errHandedOver) {
+	if err = c.awaitRecycler(stopping, working, v, started, seen); errors.Is(err, errHandedOver) {
 		return err
 	}
-	c.recycles.remove(v.UID)
 	deleted := c.deletePod(working, started)
+	if deleted != nil && working.Err() != nil {
+		return errHandedOver // the successor finds the pod as it has ended
+	}
+	c.recycles.remove(v.UID)
 	switch {
 	case err != nil:
 		return fmt.Errorf("failed to recycle volume: %w", err)
@@ -70,13 +74,16 @@ func (c *binderController) watchPod(ctx context.Context, pod *corev1.Pod) (podWa
 	return podWatches{pods, events}, nil
 }
 
-// beginRecycle returns the pod to wait for: the one that a predecessor has left, if it exists, or
-// else a new one. It records the pod.
+// beginRecycle returns the pod to wait for: the one that a predecessor has left, if it exists and was
+// started after the last claim of the volume, or else a new one. It records the pod.
 func (c *binderController) beginRecycle(ctx context.Context, v *corev1.PersistentVolume, pod *corev1.Pod) (recyclerPod, error) {
 	pods := c.Client.CoreV1().Pods(pod.Namespace)
 	if left, ok := c.recycles.podOf(v.UID); ok {
 		live, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
-		if err == nil && live.UID == left.uid && live.Namespace == left.namespace {
+		switch {
+		case err != nil && !apierrors.IsNotFound(err):
+			return recyclerPod{}, fmt.Errorf("reading recycler pod %s: %w", keyOf(pod), err)
+		case err == nil && live.UID == left.uid && live.Namespace == left.namespace && left.claim == v.Spec.ClaimRef.UID:
 			return left, nil
 		}
 		c.recycles.remove(v.UID)
@@ -91,17 +98,19 @@ func (c *binderController) beginRecycle(ctx context.Context, v *corev1.Persisten
 	case err != nil:
 		return recyclerPod{}, fmt.Errorf("unexpected error creating recycler pod:  %w", err)
 	}
-	started := recyclerPod{volume: v.Name, namespace: created.Namespace, name: created.Name, uid: created.UID}
+	started := recyclerPod{volume: v.Name, namespace: created.Namespace, name: created.Name, uid: created.UID, claim: v.Spec.ClaimRef.UID}
 	c.recycles.add(v.UID, started)
 	return started, nil
 }
 
 // awaitRecycler waits until a pod has succeeded. It passes the events of the pod on to the volume.
-func (c *binderController) awaitRecycler(stopping context.Context, v *corev1.PersistentVolume, pod recyclerPod, seen podWatches) error {
+func (c *binderController) awaitRecycler(stopping, working context.Context, v *corev1.PersistentVolume, pod recyclerPod, seen podWatches) error {
 	pods, events := seen.pods.ResultChan(), seen.events.ResultChan()
 	for pods != nil || events != nil {
 		select {
 		case <-stopping.Done():
+			return errHandedOver
+		case <-working.Done():
 			return errHandedOver
 		case e, ok := <-pods:
 			if !ok {
@@ -120,6 +129,9 @@ func (c *binderController) awaitRecycler(stopping context.Context, v *corev1.Per
 				c.recordAll(recyclerEvent(v, about))
 			}
 		}
+	}
+	if stopping.Err() != nil || working.Err() != nil { // which ends the watches as well
+		return errHandedOver
 	}
 	return fmt.Errorf("recycler pod %q watch channel had been closed", pod.name)
 }
@@ -151,15 +163,38 @@ func (c *binderController) deletePod(ctx context.Context, pod recyclerPod) error
 	return err
 }
 
+// abandonRemnants deletes the pods that a predecessor started to empty volumes that are gone.
+func (c *binderController) abandonRemnants() {
+	for volume, pod := range c.recycles.copied() {
+		if v := c.volumes.get(pod.volume); v == nil || v.UID != volume {
+			c.stopRecycle(pod.volume, volume)
+		}
+	}
+}
+
+// stopRecycle starts to delete the pod, if any, that a predecessor started to empty a volume. It does not
+// do so while this instance empties the volume.
+func (c *binderController) stopRecycle(volume string, uid types.UID) {
+	if _, ok := c.recycles.podOf(uid); !ok {
+		return
+	}
+	c.operations.start(recycleName(volume, uid), func(_, working context.Context) error {
+		c.abandonRecycle(working, uid)
+		return nil
+	})
+}
+
 // abandonRecycle deletes the pod that a predecessor started to empty a volume which is not to be emptied
-// any more.
+// any more. If that fails, the next pass tries again: the volume must not be taken for emptied by this pod
+// when it is released again.
 func (c *binderController) abandonRecycle(ctx context.Context, volume types.UID) {
 	pod, ok := c.recycles.podOf(volume)
 	if !ok {
 		return
 	}
-	c.recycles.remove(volume)
 	if err := c.deletePod(ctx, pod); err != nil {
 		klog.FromContext(ctx).V(3).Info("Deleting a recycler pod failed", "pod", pod.name, "err", err)
+		return
 	}
+	c.recycles.remove(volume)
 }

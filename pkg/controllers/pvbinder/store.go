@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/controllers/kit/writes"
@@ -79,15 +80,16 @@ func (s *store[T]) gone(key string) {
 	s.remove(key)
 }
 
-// refused handles the error of a write that was based on an object of the store. If the object is
-// outdated, the cache counts again.
-func (s *store[T]) refused(key string, err error) {
+// refused handles the error of a write. If the state that was sent is outdated, the cache counts again,
+// unless another worker has written the object since: what that write returned is newer.
+func (s *store[T]) refused(key string, sent T, err error) {
 	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e, ok := s.entries[key]; ok && !e.written.IsZero() {
+	e, ok := s.entries[key]
+	if ok && !e.written.IsZero() && e.object.GetResourceVersion() == sent.GetResourceVersion() {
 		s.recover(key)
 	}
 }
@@ -111,6 +113,15 @@ func (s *store[T]) all() []T {
 		all = append(all, e.object)
 	}
 	return all
+}
+
+// uids returns the UIDs of the objects.
+func (s *store[T]) uids() sets.Set[types.UID] {
+	uids := sets.New[types.UID]()
+	for _, object := range s.all() {
+		uids.Insert(object.GetUID())
+	}
+	return uids
 }
 
 // recover replaces an object by what the cache shows. An error of the lister means that the cache

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/controllers/kit/volumes"
@@ -88,4 +89,11 @@ func (t *timings) inherit(starts map[startKey]start) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	maps.Copy(t.starts, starts)
+}
+
+// retain forgets the operations on all other objects.
+func (t *timings) retain(objects sets.Set[types.UID]) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.starts, func(key startKey, _ start) bool { return !objects.Has(key.object) })
 }

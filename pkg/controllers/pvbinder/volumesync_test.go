@@ -170,6 +170,18 @@ func TestResyncSkipsWhatIsSettled(t *testing.T) {
 	}
 }
 
+// What is to be deleted is tried again, though nothing changes. Pins PVB-120.
+func TestResyncDoesNotSkipAVolumeThatAPodEmpties(t *testing.T) {
+	f := begin(t)
+	v, claim := boundPair()
+	if !f.c.isSettled(claim, v) {
+		t.Error("it is not settled")
+	}
+	if f.c.recycles.add(v.UID, recyclerPod{volume: v.Name}); f.c.isSettled(claim, v) {
+		t.Error("it is settled")
+	}
+}
+
 // Pins PVB-88, PVB-105 and PVB-111.
 func TestVolumesAndClaimsAreCounted(t *testing.T) {
 	f := begin(t)

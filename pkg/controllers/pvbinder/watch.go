@@ -50,6 +50,7 @@ func (c *binderController) volumeGone(v *corev1.PersistentVolume) {
 	c.volumes.gone(v.Name)
 	c.gone.forget(v.Name)
 	c.timings.complete(operationDelete, v.UID)
+	c.stopRecycle(v.Name, v.UID)
 	if ref := v.Spec.ClaimRef; ref != nil {
 		c.claimQueue.Enqueue(reconcile.Fresh, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
 	}
@@ -65,8 +66,9 @@ func (c *binderController) claimGone(claim *corev1.PersistentVolumeClaim) {
 }
 
 // resync queues the claims and volumes for which something may have to be done although they have not
-// changed.
+// changed, and deletes pods that empty volumes which are gone.
 func (c *binderController) resync(context.Context, context.Context) {
+	c.abandonRemnants()
 	for _, claim := range c.claims.all() {
 		if !c.isSettled(claim, c.volumes.get(claim.Spec.VolumeName)) {
 			c.claimQueue.Enqueue(reconcile.Backlog, reconcile.KeyOf(claim))
@@ -80,7 +82,7 @@ func (c *binderController) resync(context.Context, context.Context) {
 }
 
 // isSettled reports whether nothing is to be done for a claim and a volume: they are bound to each other,
-// and both say so. Either may be nil.
+// both say so, and no pod empties the volume. Either may be nil.
 func (c *binderController) isSettled(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
 	switch {
 	case claim == nil, v == nil, v.Spec.ClaimRef == nil:
@@ -88,6 +90,9 @@ func (c *binderController) isSettled(claim *corev1.PersistentVolumeClaim, v *cor
 	case claim.Spec.VolumeName != v.Name, v.Spec.ClaimRef.UID != claim.UID, claimKeyOf(v) != keyOf(claim):
 		return false
 	case !isBindCompleted(claim), claim.Status.Phase != corev1.ClaimBound, v.Status.Phase != corev1.VolumeBound:
+		return false
+	}
+	if _, recycled := c.recycles.podOf(v.UID); recycled {
 		return false
 	}
 	status, err := boundStatus(claim, v, c.vac)

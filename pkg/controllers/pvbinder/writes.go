@@ -36,7 +36,7 @@ func (c *binderController) updateClaimStatus(ctx context.Context, claim *corev1.
 // answered stores what an update returned.
 func answered[T object](in *store[T], sent, written T, err error) (T, error) {
 	if err != nil {
-		in.refused(keyOf(sent), err)
+		in.refused(keyOf(sent), sent, err)
 		return sent, err
 	}
 	in.wrote(keyOf(sent), written)

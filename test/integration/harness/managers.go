@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"kcmd.dev/pkg/controller"
 	kcmruntime "kcmd.dev/pkg/runtime"
 	"kcmd.dev/pkg/runtime/supervisor"
 	"kcmd.dev/test/manager"
@@ -124,13 +126,22 @@ func LoopsBegan(s *kcmruntime.Status) error {
 		if c.State != supervisor.Running {
 			continue
 		}
-		for _, l := range c.Loops {
-			if l.Waiting != "" || l.Began.IsZero() {
-				return fmt.Errorf("%s has not begun, it waits: %q", c.Name, l.Waiting)
-			}
+		if slices.ContainsFunc(c.Loops, func(l controller.LoopStatus) bool { return l.Waiting != "" || l.Began.IsZero() }) {
+			return fmt.Errorf("%s has not begun, it waits: %q", c.Name, waitedFor(c.Loops))
 		}
 	}
 	return nil
+}
+
+// waitedFor is what keeps loops from beginning. Caches have an entry of their own.
+func waitedFor(loops []controller.LoopStatus) string {
+	var all []string
+	for _, l := range loops {
+		if l.Waiting != "" {
+			all = append(all, l.Waiting)
+		}
+	}
+	return strings.Join(all, "; ")
 }
 
 // StandsBy is nil if a manager does not lead, runs nothing, and has caches that are filled.

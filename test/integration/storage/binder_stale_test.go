@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/ptr"
 
 	kcmruntime "kcmd.dev/pkg/runtime"
 	"kcmd.dev/test/faultproxy"
@@ -34,6 +36,43 @@ func startBinder(t *testing.T) (binding, harness.Replica) {
 	r := cluster.Behind(t, onlyBinder)
 	r.Works(t)
 	return newBinding(t), r
+}
+
+// settled waits until the binder of a replica has done whatever it does for what exists, and its caches show that.
+// If the events of a cache were held earlier, an instance that is started meanwhile would wait for ever until
+// the cache shows the last writes of its predecessor.
+func (b binding) settled(r harness.Replica) {
+	b.Helper()
+	b.shown(r, "shown-first") // what happened before has been queued
+	harness.Wait(b, r.Manager, "the queues are empty", harness.QueuesAreEmpty)
+	b.shown(r, "shown-last")
+}
+
+// shown waits until the caches of a replica are at least as new as a volume and a claim, which are created for
+// that, and the binder has looked at both. It does not write the claim, whose class does not exist.
+func (b binding) shown(r harness.Replica, name string) {
+	b.Helper()
+	b.volume(name, func(v *corev1.PersistentVolume) { v.Spec.StorageClassName = b.of(name) })
+	v := b.volumeIs(name, corev1.VolumeAvailable)
+	claim := b.claim(name, func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To(b.of("absent")) })
+	b.event(b.namespace, claim.UID, fmt.Sprintf("Warning ProvisioningFailed storageclass.storage.k8s.io %q not found", b.of("absent")))
+	versions := map[string]string{"persistentvolumes": v.ResourceVersion, "persistentvolumeclaims": claim.ResourceVersion}
+	harness.Wait(b, r.Manager, "the caches show it", func(s *kcmruntime.Status) error {
+		for _, i := range s.Informers {
+			version, ok := versions[i.Resource]
+			if !ok || !i.Running {
+				continue
+			}
+			order, err := resourceversion.CompareResourceVersion(i.ResourceVersion, version)
+			if err != nil {
+				return err
+			}
+			if order < 0 {
+				return fmt.Errorf("%s are at version %s, not %s", i.Resource, i.ResourceVersion, version)
+			}
+		}
+		return nil
+	})
 }
 
 // replaceBinder changes a setting of the binder of a replica, which has another instance take over.
@@ -84,6 +123,7 @@ func (b binding) keeps(path string) {
 // Pins PVB-76, PVB-100 and PVB-110.
 func TestAVolumeIsNotReleasedWhileTheCacheLacksItsClaim(t *testing.T) {
 	b, leader := startBinder(t)
+	b.settled(leader)
 	held := leader.HoldEvents(claimEvents)
 	claim := b.claim("claim", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = b.of("volume") })
 	asked := ofClaim("get", b.namespace, "claim")
@@ -120,6 +160,7 @@ func TestAVolumeThatIsTakenMeanwhileIsNotDeleted(t *testing.T) {
 	b.drop("claim")
 	b.volumeIs("volume", corev1.VolumeReleased)
 	leader.Asked(t, ofVolume("get", b.of("volume")), 0)
+	b.settled(leader)
 	lateVolumes, lateClaims := leader.HoldEvents(volumeEvents), leader.HoldEvents(claimEvents)
 	next := b.claim("next", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = b.of("volume") })
 	b.patchVolume("volume", map[string]any{"spec": map[string]any{"claimRef": map[string]any{"name": "next", "uid": next.UID, "resourceVersion": nil}}})
@@ -172,6 +213,7 @@ func TestAVolumeThatIsTakenMeanwhileIsNotUnbound(t *testing.T) {
 	b.volume("first")
 	claim := b.claim("claim")
 	b.bound("claim", "first")
+	b.settled(leader)
 	updates := ofVolume("update", b.of("second"))
 	held := leader.HoldRequests(updates)
 	b.volume("second", reservedFor(b.namespace, "claim", claim.UID)) // of a claim that has the first
@@ -292,6 +334,7 @@ func TestAVolumeIsNotEmptiedWhileAPodUsesIt(t *testing.T) {
 // Pins PVB-107, PVB-61, PVB-63 and PVB-117.
 func TestACacheThatIsBehindLosesNoClaim(t *testing.T) {
 	b, leader := startBinder(t)
+	b.settled(leader)
 	held := leader.HoldEvents(volumeEvents)
 	b.volume("volume")
 	claim := b.claim("claim", func(c *corev1.PersistentVolumeClaim) {
