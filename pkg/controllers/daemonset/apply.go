@@ -7,6 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // burst is the largest number of pods created, and of pods deleted, in one reconcile. Their
@@ -25,7 +28,10 @@ func (c *daemonSetController) apply(ctx context.Context, v *pass, b *blueprint, 
 	nodes, victims := take(p.create, burst), take(p.delete, burst)
 	klog.FromContext(ctx).V(2).Info("Changing pods", "daemonSet", klog.KObj(v.ds), "create", len(nodes), "delete", len(victims))
 	errs := c.create(ctx, v, b, nodes)
-	errs = append(errs, c.control.DeleteAll(ctx, v.ds, victims)...)
+	errs = pods.Failures(append(errs, c.control.DeleteAll(ctx, v.ds, victims)...))
+	if len(errs) > 0 && reconcile.IsRequeue(errs[0]) {
+		return reconcile.Requeue(utilerrors.NewAggregate(errs)) // an aggregate does not show what it holds
+	}
 	return utilerrors.NewAggregate(errs)
 }
 

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	appslisters "k8s.io/client-go/listers/apps/v1"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/workloads/history"
@@ -66,14 +67,15 @@ func templateGeneration(ds *appsv1.DaemonSet) (string, bool) {
 
 // blueprints caches the blueprint of each set. It is safe for concurrent use.
 type blueprints struct {
+	sets                appslisters.DaemonSetLister
 	comparisonOperators bool
 
 	mu   sync.RWMutex
 	made map[types.NamespacedName]*blueprint
 }
 
-func newBlueprints(comparisonOperators bool) *blueprints {
-	return &blueprints{comparisonOperators: comparisonOperators, made: map[types.NamespacedName]*blueprint{}}
+func newBlueprints(sets appslisters.DaemonSetLister, comparisonOperators bool) *blueprints {
+	return &blueprints{sets: sets, comparisonOperators: comparisonOperators, made: map[types.NamespacedName]*blueprint{}}
 }
 
 // of returns the blueprint of a set. It is shared and must not be modified.
@@ -91,8 +93,17 @@ func (s *blueprints) of(ds *appsv1.DaemonSet) (*blueprint, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.made[key] = made
+	if s.exists(ds) {
+		s.made[key] = made
+	}
 	return made, nil
+}
+
+// exists reports whether the cache has a set. A blueprint is stored only if it does, so that one that was made in the
+// meantime is not left behind by forget, which is called after the set has left the cache.
+func (s *blueprints) exists(ds *appsv1.DaemonSet) bool {
+	cached, err := s.sets.DaemonSets(ds.Namespace).Get(ds.Name)
+	return err == nil && cached.UID == ds.UID
 }
 
 // forget drops the blueprint of a deleted set.

@@ -111,7 +111,7 @@ func newController(env controller.Env, v value) (*daemonSetController, error) {
 		pods:       index.NewPods(core.Pods().Informer()),
 		podsOn:     index.NewNodePods(core.Pods().Informer()),
 		history:    history.NewControl(env.Client, apps.ControllerRevisions().Informer()),
-		blueprints: newBlueprints(v.comparisonOperators),
+		blueprints: newBlueprints(apps.DaemonSets().Lister(), v.comparisonOperators),
 		failures:   newFailures(env.Clock),
 	}
 	c.owners = owners.New(env, owners.Options[*appsv1.DaemonSet]{

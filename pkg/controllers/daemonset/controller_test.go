@@ -261,6 +261,29 @@ func TestAtMostABurstIsChangedAtOnce(t *testing.T) {
 	}
 }
 
+// The reconcile of a node may still hold a set that is gone, or was replaced, and has been forgotten.
+func TestBlueprintsOfSetsThatAreGoneAreNotKept(t *testing.T) {
+	recreated := newSet()
+	recreated.UID = "new"
+	for name, test := range map[string]struct {
+		cached []runtime.Object
+		kept   int
+	}{
+		"there":     {[]runtime.Object{newSet()}, 1},
+		"gone":      {nil, 0},
+		"recreated": {[]runtime.Object{recreated}, 0},
+	} {
+		h := newHarness(t, true, test.cached...)
+		h.CatchUp(t)
+		if made, err := h.c.blueprints.of(newSet()); err != nil || made.uid != newSet().UID {
+			t.Errorf("%s: got %v, %v", name, made, err)
+		}
+		if got := len(h.c.blueprints.made); got != test.kept {
+			t.Errorf("%s: %d are kept, want %d", name, got, test.kept)
+		}
+	}
+}
+
 func TestFailuresOfTheAPI(t *testing.T) {
 	boom := errors.New("boom")
 	t.Run("DS-29: creating", func(t *testing.T) {
@@ -294,6 +317,17 @@ func TestFailuresOfTheAPI(t *testing.T) {
 		h.CatchUp(t)
 		if err := h.Reconcile(); err == nil {
 			t.Error("it is not tried again")
+		}
+	})
+	t.Run("WL-112: deleting what is another pod by now", func(t *testing.T) {
+		h := newHarness(t, true, newSet(), newNode("n0", taint("NoExecute")), newPod("x", "n0"))
+		h.Refuse("delete pods", apierrors.NewConflict(pods.Resource, "x", errors.New("other UID")))
+		for range 2 {
+			h.CatchUp(t)
+			if err := h.Reconcile(); !reconcile.IsRequeue(err) {
+				t.Errorf("got %v", err)
+			}
+			h.WantEvents(t)
 		}
 	})
 	t.Run("DS-39: writing the status", func(t *testing.T) {

@@ -3,6 +3,7 @@ package job
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,14 +36,14 @@ func (c *jobController) manage(ctx context.Context, o *pass) (action string, err
 // accounted for. It reports whether no active pod is left.
 func (c *jobController) endPods(ctx context.Context, o *pass) (all bool, err error) {
 	errs := inBursts(ctx, len(o.active), func(ctx context.Context, i int) error {
-		err := c.pods.Delete(ctx, o.job, o.active[i].Namespace, o.active[i].Name)
+		err := c.pods.Delete(ctx, o.job, o.active[i])
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		return err
 	})
 	o.ready -= countReady(o.active)
-	return o.deleted(errs), cmp.Or(errs...)
+	return o.deleted(errs), worst(errs)
 }
 
 // remove deletes active pods without counting them, by removing the finalizer first.
@@ -74,7 +75,13 @@ func (c *jobController) remove(ctx context.Context, o *pass, victims []*corev1.P
 		o.removed.Insert(victims[i].UID)
 	}
 	o.drop(func(pod *corev1.Pod) bool { return gone[pod] })
-	return cmp.Or(results...)
+	return worst(results)
+}
+
+// worst returns the first error that is a failure or, if there is none, the first conflict, which is none.
+func worst(errs []error) error {
+	failures := slices.DeleteFunc(slices.Clone(errs), apierrors.IsConflict)
+	return cmp.Or(cmp.Or(failures...), cmp.Or(errs...))
 }
 
 // giveUp removes the finalizer of a pod and deletes it. It reports whether the finalizer was
@@ -85,7 +92,7 @@ func (c *jobController) giveUp(ctx context.Context, o *pass, pod *corev1.Pod) (r
 			return false, err
 		}
 	}
-	err = c.pods.Delete(ctx, o.job, pod.Namespace, pod.Name)
+	err = c.pods.Delete(ctx, o.job, pod)
 	if apierrors.IsNotFound(err) {
 		err = nil
 	}

@@ -32,6 +32,9 @@ func (c *statefulSetController) advance(ctx context.Context, p *pass) (appsv1.St
 	}
 	status := countStatus(p.set, p.revisions, l.all(), p.now)
 
+	if found, err := c.reclaim(ctx, p.set, l.replicas); found || err != nil {
+		return status, err // the update of the claims enqueues the set again
+	}
 	done, err := c.forEach(ctx, p.set, l.replicas, func(pod *corev1.Pod) task { return c.replicaTask(ctx, p, pod) })
 	if !done {
 		return status, err
@@ -122,6 +125,20 @@ func (c *statefulSetController) isConsistent(ctx context.Context, set *appsv1.St
 	}
 	matches, err := c.claimsMatchPolicy(ctx, set, pod)
 	return matches || err != nil
+}
+
+// reclaim takes the claims of slots to be filled from the pods that were given them while they were condemned, and
+// reports whether there were any. It comes before everything else and is in no order: a pod of them may be deleted at
+// any time, by anybody, and the garbage collector would delete its claims.
+func (c *statefulSetController) reclaim(ctx context.Context, set *appsv1.StatefulSet, replicas []*corev1.Pod) (found bool, err error) {
+	owning, err := c.owningClaims(set, replicas)
+	if err != nil || len(owning) == 0 {
+		return false, err
+	}
+	_, err = c.forEach(ctx, set, owning, func(pod *corev1.Pod) task {
+		return task{run: func(ctx context.Context) error { return c.fixOwners(ctx, set, pod) }}
+	})
+	return true, err
 }
 
 // disownTask sets the owners of a condemned pod's claims as the policy requires, before the pod

@@ -17,7 +17,8 @@
 //     time; a parallel one does not wait (step.go decides, replica.go acts).
 //  4. A slot has a claim for each claim template. Claims are created before the pod, and never
 //     deleted: to have the garbage collector delete them, they are given an owner, the set or
-//     the condemned pod (claims.go, retention.go).
+//     the condemned pod, from which they are taken if its slot is to be filled again (claims.go,
+//     retention.go).
 //  5. The status counts the observed pods, and is written even if something failed; the history
 //     is always truncated. A burst of new counts that are not urgent causes few writes (package
 //     writes).

@@ -172,6 +172,19 @@ func TestRollingUpdate(t *testing.T) {
 	}
 }
 
+// The template was edited twice, so the pod that is deleted next counts neither as current nor as updated. Pins STS-71.
+func TestARollingUpdateFromAnOlderOneDoesNotLowerCurrentReplicas(t *testing.T) {
+	f := settled(t, 3, image("v3"), edited)
+	between := revisionAt(t, 2, image("v2"))
+	f.Store(t, between)
+	f.Cache(t, between, podAt(newSet(3), between.Name, 2))
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "create controllerrevisions", "delete pods web-2", putStatus)
+	if got := f.status(t); got.CurrentReplicas != 2 || got.UpdatedReplicas != 0 {
+		t.Errorf("status %+v", got)
+	}
+}
+
 func (f *fixture) podImages(t *testing.T) []string {
 	t.Helper()
 	var images []string

@@ -22,7 +22,7 @@ func (c *statefulSetController) createPod(ctx context.Context, set *appsv1.State
 		return err
 	}
 	if stale {
-		return nil // the deletion of the claim enqueues the set again
+		return nil // the end of the claim, or of the reference, enqueues the set again
 	}
 	if err := c.createClaims(ctx, set, pod); err != nil {
 		c.recordPod(ctx, set, pod, verbCreate, err)

@@ -17,6 +17,7 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
 )
 
 // Pins STS-62.
@@ -206,6 +207,48 @@ func TestCondemnedPodsTakeTheirClaims(t *testing.T) {
 	claim, err := f.Fake.CoreV1().PersistentVolumeClaims("ns").Get(t.Context(), "data-web-1", metav1.GetOptions{})
 	if err != nil || describe(claim.OwnerReferences) != "Pod/web-1/true" {
 		t.Errorf("%v, %v", claim, err)
+	}
+}
+
+// A set was scaled down, and up again before the condemned pod was deleted. Whatever deletes the pod, its claim stays.
+// Pins STS-70.
+func TestPodsThatStayAfterAllReturnTheirClaims(t *testing.T) {
+	set := newSet(3, claims("data"))
+	revision := revisionAt(t, 1).Name
+	const updateClaim = "update persistentvolumeclaims data-web-2"
+	for name, test := range map[string]struct {
+		first, last podChange
+		change      setChange
+		want, next  []string
+	}{
+		"another pod is waited for":   {notReady, phase(corev1.PodRunning), edited, []string{updateClaim}, nil},
+		"it is not ready itself":      {phase(corev1.PodRunning), notReady, edited, []string{updateClaim}, nil},
+		"it has failed":               {phase(corev1.PodRunning), phase(corev1.PodFailed), edited, []string{updateClaim}, []string{"delete pods web-2"}},
+		"in any order":                {notReady, notReady, parallel, []string{updateClaim}, nil},
+		"it is being deleted already": {notReady, terminating, edited, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := settled(t, 3, claims("data"), retention(retain, discard), test.change)
+			claim := claimOwnedBy(ref("v1", "Pod", "web-2", "web-2", true))
+			claim.Name = "data-web-2"
+			f.Store(t, claim)
+			f.Cache(t, claim, podAt(set, revision, 0, test.first), podAt(set, revision, 1), podAt(set, revision, 2, test.last))
+			for _, want := range [][]string{test.want, test.next} {
+				f.MustReconcile(t)
+				got := slices.DeleteFunc(f.Requests(), func(request string) bool { return request == putStatus })
+				if !slices.Equal(got, want) {
+					t.Errorf("requests are %q, want %q", got, want)
+				}
+				f.Env.CatchUp(t, &appsv1.StatefulSet{}, &corev1.PersistentVolumeClaim{})
+			}
+			left := "Pod/web-2/true"
+			if test.want != nil {
+				left = ""
+			}
+			if stored := controllertest.MustStored[*corev1.PersistentVolumeClaim](t, f.Env, "ns", "data-web-2"); describe(stored.OwnerReferences) != left {
+				t.Errorf("the owners are %q, want %q", describe(stored.OwnerReferences), left)
+			}
+		})
 	}
 }
 

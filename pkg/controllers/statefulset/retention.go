@@ -199,6 +199,34 @@ func (c *statefulSetController) claimsAreStale(set *appsv1.StatefulSet, pod *cor
 	return stale, err
 }
 
+// owningClaims returns the pods of slots to be filled that own claims against the policy. A pod that is being deleted
+// keeps its claims: they go with it.
+func (c *statefulSetController) owningClaims(set *appsv1.StatefulSet, replicas []*corev1.Pod) ([]*corev1.Pod, error) {
+	p := policyOf(set)
+	if !p.deleteWithPod {
+		return nil, nil
+	}
+	var owning []*corev1.Pod
+	for _, pod := range replicas {
+		if !isCreated(pod) || pod.DeletionTimestamp != nil {
+			continue
+		}
+		owns := false
+		err := c.claimsOf(set, pod, func(claim *corev1.PersistentVolumeClaim) error {
+			found := ownersOf(claim, set, pod)
+			owns = owns || found.pod && !found.upToDate(p, true)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if owns {
+			owning = append(owning, pod)
+		}
+	}
+	return owning, nil
+}
+
 // fixClaimOwners sets the owners of the claims of a pod's slot as the policy requires.
 func (c *statefulSetController) fixClaimOwners(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) error {
 	p, slotStays := policyOf(set), inRange(set, ordinalOf(pod))

@@ -5,6 +5,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -17,7 +18,7 @@ import (
 func (c *statefulSetController) watch(podInformer, claims cache.SharedIndexInformer) {
 	c.owners.Watch()
 	c.podsOfOwners().Watch(podInformer)
-	watch.Objects(claims, watch.Funcs[*corev1.PersistentVolumeClaim]{Delete: c.claimDeleted})
+	watch.Objects(claims, c.claimFuncs())
 }
 
 // sameCurrentRevision reports whether an update may be the echo of a status write. The current
@@ -38,9 +39,20 @@ func (c *statefulSetController) podUpdated(set *appsv1.StatefulSet, old, pod *co
 	}
 }
 
-// claimDeleted enqueues the set to whose slot a claim belonged: the pod of the slot may be
-// waiting for its deletion.
-func (c *statefulSetController) claimDeleted(claim *corev1.PersistentVolumeClaim) {
+// claimFuncs are the handlers of claims. The pod of a slot may be waiting for the end of a claim that belongs to an
+// earlier one: it is deleted or, if it has other owners, only loses the reference.
+func (c *statefulSetController) claimFuncs() watch.Funcs[*corev1.PersistentVolumeClaim] {
+	return watch.Funcs[*corev1.PersistentVolumeClaim]{
+		UpdateIf: func(old, claim *corev1.PersistentVolumeClaim) bool {
+			return old.UID != claim.UID || !apiequality.Semantic.DeepEqual(old.OwnerReferences, claim.OwnerReferences)
+		},
+		Update: func(lane reconcile.Lane, _, claim *corev1.PersistentVolumeClaim) { c.claimChanged(lane, claim) },
+		Delete: func(claim *corev1.PersistentVolumeClaim) { c.claimChanged(reconcile.Gone(claim), claim) },
+	}
+}
+
+// claimChanged enqueues the set to whose slot a claim belongs.
+func (c *statefulSetController) claimChanged(lane reconcile.Lane, claim *corev1.PersistentVolumeClaim) {
 	names, ordinal := split(claim.Name)
 	// Names of templates and sets may contain dashes, so the name is ambiguous.
 	for dash := range len(names) {
@@ -50,7 +62,7 @@ func (c *statefulSetController) claimDeleted(claim *corev1.PersistentVolumeClaim
 		template, name := names[:dash], names[dash+1:]
 		set, err := c.owners.Cached(types.NamespacedName{Namespace: claim.Namespace, Name: name})
 		if err == nil && inRange(set, ordinal) && hasTemplate(set, template) {
-			c.owners.Enqueue(reconcile.Fresh, set)
+			c.owners.Enqueue(lane, set)
 		}
 	}
 }

@@ -5,9 +5,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/watch"
 )
 
 func withName(name string) setChange {
@@ -101,7 +103,32 @@ func TestDeletedClaimsBringTheirSetBack(t *testing.T) {
 		"something-else-x": nil,
 	} {
 		f := newFixture(t, set, dashed)
-		f.c.claimDeleted(claimFor(name))
+		watch.Handler(f.c.claimFuncs()).OnDelete(claimFor(name))
 		f.Queued.Want(t, want...)
+	}
+}
+
+// A claim that has other owners besides a pod that is gone is not deleted: it loses the reference. Pins STS-63.
+func TestClaimsThatChangeOwnersBringTheirSetBack(t *testing.T) {
+	claim := func(uid types.UID, version string, refs ...metav1.OwnerReference) *corev1.PersistentVolumeClaim {
+		c := claimOwnedBy(refs...)
+		c.UID, c.ResourceVersion = uid, version
+		return c
+	}
+	old := claim("c", "1", stalePod, bystander)
+	for name, test := range map[string]struct {
+		claim *corev1.PersistentVolumeClaim
+		want  []string
+	}{
+		"loses a reference": {claim("c", "2", bystander), []string{"web"}},
+		"is another one":    {claim("d", "2", stalePod, bystander), []string{"web"}},
+		"otherwise":         {claim("c", "2", stalePod, bystander), nil},
+		"resynced":          {old, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, newSet(2, claims("data")))
+			watch.Handler(f.c.claimFuncs()).OnUpdate(old, test.claim)
+			f.Queued.Want(t, test.want...)
+		})
 	}
 }

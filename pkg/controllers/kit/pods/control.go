@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // Owner is an object that owns pods.
@@ -57,17 +58,21 @@ func (c Control) CreateNamed(ctx context.Context, owner Owner, template *corev1.
 	return &pod.ObjectMeta, nil
 }
 
-// Delete deletes a pod with its own grace period. A NotFound error is returned unwrapped, every
-// other error is wrapped.
-func (c Control) Delete(ctx context.Context, owner Owner, namespace, name string) error {
-	err := c.Client.CoreV1().Pods(namespace).Delete(controller.OnlyMetadata(ctx), name, metav1.DeleteOptions{})
+// Delete deletes a pod by UID, with its own grace period. A NotFound error is returned unwrapped, every other error is
+// wrapped. A conflict, usually since another pod has the name, is no failure to report but a reason to requeue the
+// owner: the cache will show what the next attempt needs.
+func (c Control) Delete(ctx context.Context, owner Owner, pod *corev1.Pod) error {
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}
+	err := c.Client.CoreV1().Pods(pod.Namespace).Delete(controller.OnlyMetadata(ctx), pod.Name, options)
 	switch {
 	case err == nil:
-		klog.FromContext(ctx).V(4).Info("Deleted pod", "owner", klog.KObj(owner), "pod", klog.KRef(namespace, name))
-		c.Record(deletedPod(owner, name))
+		klog.FromContext(ctx).V(4).Info("Deleted pod", "owner", klog.KObj(owner), "pod", klog.KObj(pod))
+		c.Record(deletedPod(owner, pod.Name))
 		return nil
 	case apierrors.IsNotFound(err):
 		return err
+	case apierrors.IsConflict(err):
+		return reconcile.Requeue(fmt.Errorf("unable to delete pods: %w", err))
 	case ctx.Err() == nil:
 		c.Record(failedDelete(owner, err))
 	}

@@ -3,6 +3,7 @@ package pods
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -19,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 func owner() *appsv1.ReplicaSet {
@@ -177,6 +179,8 @@ func TestNamesAreGeneratedFrom(t *testing.T) {
 func TestDelete(t *testing.T) {
 	boom := errors.New("boom")
 	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "p")
+	namesake := apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p", errors.New("other UID"))
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}
 	for _, test := range []struct {
 		name    string
 		apiErr  error
@@ -187,21 +191,29 @@ func TestDelete(t *testing.T) {
 		{name: "WL-32: deleted", want: []string{"Normal SuccessfulDelete Deleted pod: p"}},
 		{name: "WL-32: gone already", apiErr: gone, wantErr: gone.Error()},
 		{name: "WL-32: refused", apiErr: boom, wantErr: "unable to delete pods: boom", want: []string{"Warning FailedDelete Error deleting: boom"}},
+		{name: "WL-112: another pod has the name", apiErr: namesake, wantErr: "unable to delete pods: " + namesake.Error()},
 		{name: "WL-100: cut off", apiErr: boom, cut: true, wantErr: "unable to delete pods: boom"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c, _, events := control("delete", test.apiErr)
+			c, client, events := control("delete", test.apiErr)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			if test.cut {
 				cancel()
 			}
-			err := c.Delete(ctx, owner(), "ns", "p")
+			err := c.Delete(ctx, owner(), pod)
+			options := client.Actions()[0].(ktesting.DeleteActionImpl).DeleteOptions
+			if want := (metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions("p")}); !reflect.DeepEqual(options, want) {
+				t.Errorf("deleted with %+v, want %+v", options, want)
+			}
 			if got := errorText(err); got != test.wantErr {
 				t.Errorf("got %q, want %q", got, test.wantErr)
 			}
 			if apierrors.IsNotFound(test.apiErr) && !apierrors.IsNotFound(err) {
 				t.Errorf("nobody can tell that the pod is gone: %v", err)
+			}
+			if reconcile.IsRequeue(err) != apierrors.IsConflict(test.apiErr) {
+				t.Errorf("a failure or none: %v", err)
 			}
 			if got := recorded(events); !slices.Equal(got, test.want) {
 				t.Errorf("events %q, want %q", got, test.want)

@@ -7,8 +7,8 @@
 //     template, one owner reference, and a generated name that begins with the name of its
 //     owner. No other metadata of the template is copied.
 //  2. Creations and deletions are recorded as events of the owner. There is no event for a
-//     namespace that is being deleted, a pod that no longer exists, or a request that was
-//     cancelled because the instance ends.
+//     namespace that is being deleted, a pod that no longer exists or whose name another one
+//     has, or a request that was cancelled because the instance ends.
 //  3. A pod is active (it counts), terminal (it has finished) or terminating (it is being
 //     deleted and has not finished). Ready and available are states of an active pod.
 //  4. Tracked creates and deletes many pods at once, and remembers these writes until the

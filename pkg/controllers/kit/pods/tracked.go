@@ -3,6 +3,7 @@ package pods
 import (
 	"context"
 	"errors"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/slowstart"
 	"kcmd.dev/pkg/controllers/kit/writes"
 )
@@ -65,14 +67,14 @@ func (t Tracked) CreateEach(ctx context.Context, owner Owner, n int, create func
 }
 
 // DeleteAll deletes pods of the owner concurrently and returns the errors. It is no error if a
-// pod does not exist.
+// pod does not exist. Conflicts are returned only if nothing else failed, see Failures.
 func (t Tracked) DeleteAll(ctx context.Context, owner Owner, victims []*corev1.Pod) []error {
 	for _, pod := range victims {
 		t.Writes.Deleting(owner, Resource, pod)
 	}
-	return slowstart.All(ctx, 0, len(victims), func(ctx context.Context, i int) error {
+	return Failures(slowstart.All(ctx, 0, len(victims), func(ctx context.Context, i int) error {
 		pod := victims[i]
-		err := t.Delete(ctx, owner, pod.Namespace, pod.Name)
+		err := t.Delete(ctx, owner, pod)
 		if apierrors.IsNotFound(err) {
 			return nil // the cache does not show it yet
 		}
@@ -80,7 +82,15 @@ func (t Tracked) DeleteAll(ctx context.Context, owner Owner, victims []*corev1.P
 			t.DeleteFailed(owner, pod, err)
 		}
 		return err
-	})
+	}))
+}
+
+// Failures returns the errors that are failures. If all are reasons to requeue the owner, it returns these.
+func Failures(errs []error) []error {
+	if failures := slices.DeleteFunc(slices.Clone(errs), reconcile.IsRequeue); len(failures) > 0 {
+		return failures
+	}
+	return errs
 }
 
 // DeleteFailed records the error of a deletion. If it does not tell whether the pod was deleted, the owner waits for

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -96,18 +97,19 @@ func TestCreateAll(t *testing.T) {
 	}
 }
 
-// Pins RS-39 and WL-97.
+// Pins WL-97.
 func TestDeleteAll(t *testing.T) {
 	pod := func(name string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
 	}
-	tracked, client := newTracked(pod("a"), pod("refused"), pod("lost"))
+	tracked, client := newTracked(pod("a"), pod("refused"), pod("lost"), pod("namesake"))
 	failures := map[string]error{"refused": apierrors.NewForbidden(Resource, "refused", nil), "lost": io.ErrUnexpectedEOF}
 	client.PrependReactor("delete", "pods", func(action ktesting.Action) (bool, runtime.Object, error) {
 		err := failures[action.(ktesting.DeleteAction).GetName()]
 		return err != nil, nil, err
 	})
-	errs := tracked.DeleteAll(t.Context(), owner(), []*corev1.Pod{pod("a"), pod("gone"), pod("refused"), pod("lost")})
+	answerConflict(client, "namesake")
+	errs := tracked.DeleteAll(t.Context(), owner(), []*corev1.Pod{pod("a"), pod("gone"), pod("refused"), pod("lost"), pod("namesake")})
 	for _, err := range errs {
 		if !errors.Is(err, failures["lost"]) && !errors.Is(err, failures["refused"]) {
 			t.Errorf("a failure is %v", err)
@@ -122,6 +124,48 @@ func TestDeleteAll(t *testing.T) {
 	}
 	if want := map[string]time.Duration{"a": writes.Timeout, "gone": writes.Timeout, "lost": reconcile.RecheckAfter}; !maps.Equal(waits, want) {
 		t.Errorf("the owner waits for %v, want %v", waits, want)
+	}
+}
+
+// The pod of the name is another one by now, but an admission webhook may answer so too. Pins WL-112.
+func TestDeletionsThatConflictAreTriedAgainAndNotReported(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "namesake", UID: "older"}}
+	tracked, client := newTracked()
+	events := record.NewFakeRecorder(10)
+	tracked.Record = controller.Env{Events: events}.Record
+	answerConflict(client, pod.Name)
+	errs := tracked.DeleteAll(t.Context(), owner(), []*corev1.Pod{pod})
+	if len(errs) != 1 || !reconcile.IsRequeue(errs[0]) {
+		t.Errorf("got %v", errs)
+	}
+	if got := recorded(events); len(got) > 0 {
+		t.Errorf("events are %q", got)
+	}
+	if left := remembered(tracked).Deletions; len(left) > 0 {
+		t.Errorf("the owner waits for %v", left)
+	}
+}
+
+// answerConflict makes the API server answer a conflict when pods of the name are deleted.
+func answerConflict(client *fake.Clientset, name string) {
+	client.PrependReactor("delete", "pods", func(action ktesting.Action) (bool, runtime.Object, error) {
+		if action.(ktesting.DeleteAction).GetName() != name {
+			return false, nil, nil
+		}
+		return true, nil, apierrors.NewConflict(Resource, name, errors.New("other UID"))
+	})
+}
+
+func TestFailures(t *testing.T) {
+	boom, again := errors.New("boom"), reconcile.Requeue(errors.New("again"))
+	for _, test := range []struct{ errs, want []error }{
+		{nil, nil},
+		{[]error{again, again}, []error{again, again}},
+		{[]error{again, boom, again}, []error{boom}},
+	} {
+		if got := Failures(test.errs); !slices.Equal(got, test.want) {
+			t.Errorf("failures of %v are %v, want %v", test.errs, got, test.want)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"kcmd.dev/pkg/controllers/kit/owners"
 	"kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 func (e *Engine[T]) reconcile(ctx context.Context, owner T) error {
@@ -34,10 +35,18 @@ func (e *Engine[T]) reconcile(ctx context.Context, owner T) error {
 		// The requests were cancelled, so their errors say nothing about the pods.
 		return errors.Join(context.Cause(ctx), failure)
 	}
-	if err := e.report(ctx, owner, observed, failure); err != nil {
+	if err := e.report(ctx, owner, observed, reportable(failure)); err != nil {
 		return err
 	}
 	return failure
+}
+
+// reportable returns an error that is to be reported in the status, nil for a reason to requeue the owner.
+func reportable(err error) error {
+	if reconcile.IsRequeue(err) {
+		return nil
+	}
+	return err
 }
 
 // pass is the observed state of one reconcile.

@@ -16,10 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ktesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/writes"
+	"kcmd.dev/test/controllertest"
 )
 
 func lax(_ *Kind[*appsv1.ReplicaSet], o *Options) { o.RequireFresh = false }
@@ -145,7 +148,7 @@ func TestDeletionsAreNotRepeatedBeforeTheCacheShowsThem(t *testing.T) {
 	}
 }
 
-// Nobody knows whether a deletion was carried out, and by now another pod would be chosen. Pins RS-39 and WL-97.
+// Nobody knows whether a deletion was carried out, and by now another pod would be chosen. Pins WL-97.
 func TestNoOtherPodIsDeletedInPlaceOfOneThatMayBe(t *testing.T) {
 	f := newFixture(t, lax, replicaSet(1), replicaPod("p1"), replicaPod("p2", readySince(start)))
 	answers := f.Refuse("delete pods", io.ErrUnexpectedEOF)
@@ -196,6 +199,49 @@ func TestAFailedDeletionIsReportedAndTriedAgain(t *testing.T) {
 	f.MustReconcile(t)
 	f.WantRequestsInAnyOrder(t, "delete pods p1", "update replicasets/status")
 	wantFailure(t, f.status(t), "", "")
+}
+
+// The cache shows a pod that was deleted and created again under its name. Pins WL-112.
+func TestTheSuccessorOfAPodIsNotDeletedInItsPlace(t *testing.T) {
+	f := newFixture(t, nil, replicaSet(0), replicaPod("p1", withUID("a")))
+	f.Store(t, replicaPod("p1", withUID("b")))
+	f.Intercept("delete pods", func(action ktesting.Action) error {
+		if uid := action.(ktesting.DeleteActionImpl).DeleteOptions.Preconditions; uid == nil || *uid.UID == "b" {
+			return nil
+		}
+		return apierrors.NewConflict(pods.Resource, "p1", errors.New("other UID"))
+	})
+	for range 2 { // nothing is waited for
+		if err := f.Reconcile(); !reconcile.IsRequeue(err) {
+			t.Fatalf("got %v", err)
+		}
+		if got := f.Requests(); !slices.Contains(got, "delete pods p1") {
+			t.Errorf("requests are %q", got)
+		}
+		f.Env.CatchUp(t, &appsv1.ReplicaSet{})
+	}
+	f.WantEvents(t)
+	wantFailure(t, f.status(t), "", "")
+	if pod := controllertest.MustStored[*corev1.Pod](t, f.Env, "ns", "p1"); pod.UID != "b" {
+		t.Errorf("the pod is %s", pod.UID)
+	}
+}
+
+func withUID(uid types.UID) func(*corev1.Pod) { return func(p *corev1.Pod) { p.UID = uid } }
+
+// Nobody knows whether a creation was carried out. It counts as failed, and nothing is waited for. Pins RS-39.
+func TestACreationWithoutAnAnswerIsTriedAgain(t *testing.T) {
+	f := newFixture(t, nil, replicaSet(1))
+	answers := f.Refuse("create pods", io.ErrUnexpectedEOF)
+	if err := f.Reconcile(); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Fatalf("got %v", err)
+	}
+	f.WantRequestsInAnyOrder(t, "create pods", "update replicasets/status")
+	wantFailure(t, f.status(t), "FailedCreate", io.ErrUnexpectedEOF.Error())
+	answers()
+	f.CatchUp(t)
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "create pods", "update replicasets/status")
 }
 
 // Pins RS-27 and RS-40.
