@@ -10,7 +10,8 @@
 //  3. The status lists the Jobs that run. Jobs that have finished or no longer exist are
 //     removed from it. What the last write returned counts until the cache shows it. If a
 //     running Job is missing even so, the CronJob is read live, before anything is recorded
-//     in the status.
+//     in the status. If that does not list it either, but the Job was created for a scheduled
+//     time later than the last one recorded, the write of the status was lost, and is made up for.
 //  4. When a scheduled time is due and the deadline, the concurrency policy and the suspension
 //     allow it, its Job is created. Of several missed times only the most recent one is run.
 //     The name of the Job is derived from the time, so a second attempt finds the Job of the

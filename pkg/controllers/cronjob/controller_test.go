@@ -1,6 +1,7 @@
 package cronjob
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -48,6 +49,13 @@ func ended(how batchv1.JobConditionType, started, completed time.Time) jobOption
 			job.Status.CompletionTime = &metav1.Time{Time: completed}
 		}
 		job.Status.Conditions = []batchv1.JobCondition{{Type: how, Status: corev1.ConditionTrue}}
+	}
+}
+
+// createdFor marks a Job as created for a scheduled time.
+func createdFor(scheduled time.Time) jobOption {
+	return func(job *batchv1.Job) {
+		job.Annotations = map[string]string{batchv1.CronJobScheduledTimestampAnnotation: scheduled.Format(time.RFC3339)}
 	}
 }
 
@@ -103,7 +111,8 @@ func requests(env *controllertest.Env) []string {
 	return all
 }
 
-const due0300 = "cj-29455380" // the Job of 03:00
+// The Jobs of 03:00 and later.
+const due0300, due0302, due0303, due0304 = "cj-29455380", "cj-29455382", "cj-29455383", "cj-29455384"
 
 func TestReconcile(t *testing.T) {
 	hourly := func(change ...func(*batchv1.CronJob)) *batchv1.CronJob { return cronJob("0 * * * *", change...) }
@@ -186,6 +195,51 @@ func TestReconcile(t *testing.T) {
 		"CRON-27c: the name is taken": {
 			objects:  []runtime.Object{hourly(), child(due0300, func(j *batchv1.Job) { j.OwnerReferences = nil })},
 			requests: []string{"create jobs " + due0300, "get jobs " + due0300},
+		},
+		"CRON-55: the status was not written after a job was created": {
+			objects:  []runtime.Object{hourly(), child(due0300, createdFor(at("03:00:00")))},
+			requests: []string{"get cronjobs cj", "update cronjobs/status"},
+			check: func(cj *batchv1.CronJob) bool {
+				return cj.Status.LastScheduleTime.Time.Equal(at("03:00:00")) && len(cj.Status.Active) == 1 &&
+					cj.Status.Active[0].Kind == "Job" && cj.Status.Active[0].APIVersion == "batch/v1" && cj.Status.Active[0].Name == due0300
+			},
+		},
+		"CRON-55: forbidden while a job runs that the status was to list": {
+			objects: []runtime.Object{
+				cronJob("*/2 * * * *", policy(batchv1.ForbidConcurrent), done), child(due0302, createdFor(at("03:02:00"))),
+			},
+			requests: []string{"get cronjobs cj", "update cronjobs/status"},
+			events:   []string{"Normal JobAlreadyActive Not starting job because prior execution is running and concurrency policy is Forbid"},
+			check: func(cj *batchv1.CronJob) bool {
+				return cj.Status.LastScheduleTime.Time.Equal(at("03:02:00")) && len(cj.Status.Active) == 1 && cj.Status.Active[0].Name == due0302
+			},
+		},
+		"CRON-55: replaces a job that the status was to list": {
+			objects: []runtime.Object{
+				cronJob("*/2 * * * *", policy(batchv1.ReplaceConcurrent), done), child(due0302, createdFor(at("03:02:00"))),
+			},
+			requests: []string{"get cronjobs cj", "get jobs " + due0302, "delete jobs " + due0302, "create jobs " + due0304, "update cronjobs/status"},
+			events:   []string{"Normal SuccessfulDelete Deleted job " + due0302, "Normal SuccessfulCreate Created job " + due0304},
+			check: func(cj *batchv1.CronJob) bool {
+				return cj.Status.LastScheduleTime.Time.Equal(at("03:04:00")) && len(cj.Status.Active) == 1 && cj.Status.Active[0].Name == due0304
+			},
+		},
+		"CRON-55: a job that was replaced is not listed again while it is cached": {
+			objects:  []runtime.Object{hourly(done), child(due0300, createdFor(at("03:00:00")))},
+			requests: []string{"get cronjobs cj"},
+			events:   []string{"Warning UnexpectedJob Saw a job that the controller did not create or forgot: " + due0300},
+		},
+		"CRON-35: the time before has the same minute, and its job runs": {
+			objects: []runtime.Object{cronJob("@every 30s", lastScheduled(at("03:03:10")), listing(due0303)), child(due0303)},
+		},
+		"CRON-35: the time before has the same minute, and its job has finished": {
+			objects: []runtime.Object{
+				cronJob("@every 30s", lastScheduled(at("03:03:10"))), child(due0303, ended(batchv1.JobFailed, at("03:03:10"), time.Time{})),
+			},
+			requests: []string{"create jobs " + due0303, "get jobs " + due0303, "update cronjobs/status"},
+			check: func(cj *batchv1.CronJob) bool {
+				return cj.Status.LastScheduleTime.Time.Equal(at("03:03:40")) && len(cj.Status.Active) == 1 && cj.Status.Active[0].Name == due0303
+			},
 		},
 		"CRON-18b: a job has completed": {
 			objects:  []runtime.Object{hourly(done, listing("a", "b")), child("a", ended(batchv1.JobComplete, at("03:00:00"), at("03:02:00"))), child("b")},
@@ -375,7 +429,7 @@ func TestTheListThatWasWrittenCountsBeforeItIsCached(t *testing.T) {
 	}
 	cached := cronJob("0 * * * *", lastScheduled(at("03:00:00")), version("1"))
 	env, c := fixture(t, cached, child("new"))
-	c.owners.Wrote(cached, cronJob("0 * * * *", lastScheduled(at("03:00:00")), listing("new"), version("2")))
+	c.owners.Wrote(cached, cronJob("0 * * * *", lastScheduled(at("03:00:00")), listing("new"), version(env.NextVersion())))
 	if err := c.owners.Reconcile(env.Context(), key); err != nil {
 		t.Fatal(err)
 	}
@@ -407,6 +461,11 @@ func TestAPassOverJobsLosesNothing(t *testing.T) {
 			cached: cronJob("0 * * * *", done, listing("completed")), stored: cronJob("0 * * * *", done, listing("completed", "new")),
 			children: []*batchv1.Job{completed, child("new")}, active: []string{"new"},
 			events: []string{"Normal SawCompletedJob Saw completed job: completed, condition: Complete"},
+		},
+		"CRON-55: a job that was replaced is not listed again": {
+			cached: cronJob("0 * * * *", lastScheduled(at("02:00:00"))), stored: cronJob("0 * * * *", done),
+			children: []*batchv1.Job{completed, child(due0300, createdFor(at("03:00:00")))},
+			events:   []string{"Warning UnexpectedJob Saw a job that the controller did not create or forgot: " + due0300},
 		},
 		"a stranger": {
 			cached: cronJob("0 * * * *", done), stored: cronJob("0 * * * *", done, listing("new")),
@@ -470,10 +529,14 @@ func TestFailures(t *testing.T) {
 		}}, true, false, nil},
 		"CRON-27: replace: read":   {running, "get", "jobs", boom, true, false, []string{"Warning FailedGet Get job: boom"}},
 		"CRON-27: replace: delete": {running, "delete", "jobs", boom, true, false, []string{"Warning FailedDelete Deleted job: boom"}},
-		"CRON-28: status":          {[]runtime.Object{cronJob("0 * * * *")}, "update", "cronjobs", boom, true, false, []string{"Normal SuccessfulCreate Created job " + due0300}},
-		"status conflict":          {[]runtime.Object{cronJob("0 * * * *")}, "update", "cronjobs", apierrors.NewConflict(batchv1.Resource("cronjobs"), "cj", boom), true, true, []string{"Normal SuccessfulCreate Created job " + due0300}},
+		"CRON-27: replace: gone": {running, "delete", "jobs", apierrors.NewNotFound(batchv1.Resource("jobs"), "old"), true, false,
+			[]string{`Warning FailedDelete Deleted job: jobs.batch "old" not found`}},
+		"CRON-28: status": {[]runtime.Object{cronJob("0 * * * *")}, "update", "cronjobs", boom, true, false, []string{"Normal SuccessfulCreate Created job " + due0300}},
+		"status conflict": {[]runtime.Object{cronJob("0 * * * *")}, "update", "cronjobs", apierrors.NewConflict(batchv1.Resource("cronjobs"), "cj", boom), true, true, []string{"Normal SuccessfulCreate Created job " + due0300}},
 		"CRON-17: history: delete": {[]runtime.Object{cronJob("0 * * * *", lastScheduled(at("03:00:00")), limits(0, 0)), child("f", ended(batchv1.JobFailed, at("02:00:00"), time.Time{}))},
 			"delete", "jobs", boom, false, false, []string{"Warning FailedDelete Deleted job: boom"}},
+		"CRON-59: history: gone": {[]runtime.Object{cronJob("0 * * * *", lastScheduled(at("03:00:00")), limits(0, 0), listing("f")), child("f", ended(batchv1.JobFailed, at("02:00:00"), time.Time{}))},
+			"delete", "jobs", apierrors.NewNotFound(batchv1.Resource("jobs"), "f"), false, false, nil},
 		"CRON-19: missing job: read":  {[]runtime.Object{cronJob("0 * * * *", lastScheduled(at("03:00:00")), listing("lost"))}, "get", "jobs", boom, true, false, nil},
 		"CRON-18a: unknown job: read": {[]runtime.Object{cronJob("0 * * * *", lastScheduled(at("03:00:00"))), child("new")}, "get", "cronjobs", boom, true, false, nil},
 	} {
@@ -487,6 +550,36 @@ func TestFailures(t *testing.T) {
 			if got := env.RecordedEvents(); !slices.Equal(got, tc.events) {
 				t.Errorf("events: %q", got)
 			}
+		})
+	}
+}
+
+// Pins CRON-58.
+func TestACutOffRequestReportsNothing(t *testing.T) {
+	running := []runtime.Object{cronJob("0 * * * *", listing("old"), func(cj *batchv1.CronJob) { cj.Spec.ConcurrencyPolicy = batchv1.ReplaceConcurrent }), child("old")}
+	for name, tc := range map[string]struct {
+		objects []runtime.Object
+		request string
+	}{
+		"create":          {[]runtime.Object{cronJob("0 * * * *")}, "create jobs"},
+		"replace: read":   {running, "get jobs"},
+		"replace: delete": {running, "delete jobs"},
+		"history: delete": {[]runtime.Object{cronJob("0 * * * *", lastScheduled(at("03:00:00")), limits(0, 0)), child("f", ended(batchv1.JobFailed, at("02:00:00"), time.Time{}))}, "delete jobs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := fixture(t, tc.objects...)
+			ctx, cancel := context.WithCancel(env.Context())
+			env.Intercept(tc.request, func(clienttesting.Action) error {
+				cancel()
+				return context.Canceled
+			})
+			if err := c.owners.Reconcile(ctx, key); err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+			if ctx.Err() == nil {
+				t.Error("nothing was cut off")
+			}
+			env.WantEvents(t)
 		})
 	}
 }
@@ -506,10 +599,17 @@ func TestAReplacedJobThatCannotBeDeletedKeepsItsPlace(t *testing.T) {
 
 func TestOnlyTheJobThatIsListedIsReplaced(t *testing.T) {
 	for name, tc := range map[string]struct {
-		live     *batchv1.Job
-		requests []string
-		events   []string
+		live      *batchv1.Job
+		requests  []string
+		events    []string
+		succeeded bool
 	}{
+		"CRON-56: one that has finished is kept": {
+			live:      child("old", ended(batchv1.JobComplete, at("02:00:00"), at("03:00:00"))),
+			requests:  []string{"get jobs old", "create jobs " + due0300, "update cronjobs/status"},
+			events:    []string{"Normal SawCompletedJob Saw completed job: old, condition: Complete", "Normal SuccessfulCreate Created job " + due0300},
+			succeeded: true,
+		},
 		"CRON-47: it is deleted by UID": {
 			live:     child("old"),
 			requests: []string{"get jobs old", "delete jobs old", "create jobs " + due0300, "update cronjobs/status"},
@@ -544,6 +644,9 @@ func TestOnlyTheJobThatIsListedIsReplaced(t *testing.T) {
 			if len(cj.Status.Active) != 1 || cj.Status.Active[0].Name != due0300 {
 				t.Errorf("active: %v", cj.Status.Active)
 			}
+			if (cj.Status.LastSuccessfulTime != nil) != tc.succeeded {
+				t.Errorf("last success: %v", cj.Status.LastSuccessfulTime)
+			}
 		})
 	}
 }
@@ -555,11 +658,12 @@ func TestWhichJobUpdatesMatter(t *testing.T) {
 		old, new *batchv1.Job
 		want     int
 	}{
-		"CRON-49: progress":     {child("a"), child("a", func(j *batchv1.Job) { j.Status.Active = 3 }), 0},
-		"CRON-5: end":           {child("a"), child("a", ended(batchv1.JobFailed, at("03:00:00"), time.Time{})), 1},
-		"CRON-5: no longer its": {child("a"), child("a", other), 1},
-		"CRON-5: now its":       {child("a", other), child("a"), 1},
-		"CRON-5: of no one":     {child("a", other), child("a", other, ended(batchv1.JobFailed, at("03:00:00"), time.Time{})), 0},
+		"CRON-49: progress":                        {child("a"), child("a", func(j *batchv1.Job) { j.Status.Active = 3 }), 0},
+		"CRON-5: end":                              {child("a"), child("a", ended(batchv1.JobFailed, at("03:00:00"), time.Time{})), 1},
+		"CRON-5: no longer its":                    {child("a"), child("a", other), 1},
+		"CRON-5: now its":                          {child("a", other), child("a"), 1},
+		"CRON-5, CRON-49: another one of the name": {child("a"), child("a", func(j *batchv1.Job) { j.UID = "another" }), 1},
+		"CRON-5: of no one":                        {child("a", other), child("a", other, ended(batchv1.JobFailed, at("03:00:00"), time.Time{})), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := unwatched(t, cj)
@@ -569,6 +673,35 @@ func TestWhichJobUpdatesMatter(t *testing.T) {
 				t.Errorf("%d keys are queued", depth)
 			}
 		})
+	}
+}
+
+// Pins CRON-4.
+func TestAJobThatAppearsOrGoesEnqueuesItsCronJob(t *testing.T) {
+	c := unwatched(t, cronJob("0 * * * *"))
+	queue, informer := &controllertest.Queue[types.NamespacedName]{Namespace: "ns"}, &controllertest.Captured{}
+	c.owners.Queue = queue
+	c.watch(c.Informers.Batch().V1().CronJobs().Informer(), informer)
+	for what, event := range map[string]func(job *batchv1.Job){
+		"added": func(job *batchv1.Job) { informer.Handler.OnAdd(job, false) },
+		"added while it is being deleted": func(job *batchv1.Job) {
+			job.DeletionTimestamp = &metav1.Time{Time: at("03:00:00")}
+			informer.Handler.OnAdd(job, false)
+		},
+		"deleted": func(job *batchv1.Job) { informer.Handler.OnDelete(job) },
+		"deleted unseen": func(job *batchv1.Job) {
+			informer.Handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/a", Obj: job})
+		},
+	} {
+		event(child("a"))
+		if got := queue.Take(); !slices.Equal(got, []string{"cj"}) {
+			t.Errorf("a Job that is %s: queued %q", what, got)
+		}
+		event(child("a", func(j *batchv1.Job) { j.OwnerReferences[0].UID = "another" }))
+		event(child("a", func(j *batchv1.Job) { j.OwnerReferences[0].Kind = "Other" }))
+		if got := queue.Take(); len(got) > 0 {
+			t.Errorf("a Job of somebody else that is %s: queued %q", what, got)
+		}
 	}
 }
 

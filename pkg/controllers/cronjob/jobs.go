@@ -66,6 +66,30 @@ func removeActive(cj *batchv1.CronJob, uid types.UID) {
 	cj.Status.Active = slices.DeleteFunc(cj.Status.Active, func(ref corev1.ObjectReference) bool { return ref.UID == uid })
 }
 
+// unrecorded returns the running Jobs of scheduled times that the status does not show as
+// started, in the order of these times. A Job of an earlier time than the last one that is
+// recorded was listed before.
+func unrecorded(cj *batchv1.CronJob, children []*batchv1.Job, now time.Time) []*batchv1.Job {
+	var last time.Time
+	if cj.Status.LastScheduleTime != nil {
+		last = cj.Status.LastScheduleTime.Time
+	}
+	var all []*batchv1.Job
+	for _, job := range children {
+		scheduled := scheduledTime(cj, job)
+		if isUnlisted(cj, job) && scheduled.After(last) && !scheduled.After(now) {
+			all = append(all, job)
+		}
+	}
+	slices.SortFunc(all, func(a, b *batchv1.Job) int { return scheduledTime(cj, a).Compare(scheduledTime(cj, b)) })
+	return all
+}
+
+// isUnlisted reports whether a Job runs but is not listed as active.
+func isUnlisted(cj *batchv1.CronJob, job *batchv1.Job) bool {
+	return howEnded(job) == "" && !isActive(cj, job.UID)
+}
+
 // isNews reports whether a Job has succeeded, later than the last one that is recorded.
 func isNews(cj *batchv1.CronJob, job *batchv1.Job) bool {
 	if howEnded(job) != batchv1.JobComplete || job.Status.CompletionTime == nil {

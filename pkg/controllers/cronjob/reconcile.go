@@ -111,7 +111,11 @@ func (s *pass) prune(ctx context.Context) {
 			s.within(0) // the status tells then
 			continue
 		}
-		if s.delete(ctx, job) != nil {
+		switch err := s.delete(ctx, job); {
+		case apierrors.IsNotFound(err):
+			s.gone(job)
+		case err != nil:
+			s.recordFailure(ctx, failedDelete(err))
 			s.within(reconcile.RecheckAfter)
 		}
 	}
@@ -123,54 +127,65 @@ func (s *pass) delete(ctx context.Context, job *batchv1.Job) error {
 		Preconditions:     metav1.NewUIDPreconditions(string(job.UID)),
 	})
 	if err != nil {
-		s.record(s.cj, failedDelete(err))
 		return err
 	}
-	s.dirty = s.dirty || isActive(s.cj, job.UID)
-	removeActive(s.cj, job.UID)
-	s.removed = append(s.removed, job.UID)
+	s.gone(job)
 	s.record(s.cj, deletedJob(job.Name))
 	return nil
 }
 
-// trackChildren removes finished Jobs from the list of active ones, and reports Jobs missing
-// from it.
+// gone removes a deleted Job from the list of active ones.
+func (s *pass) gone(job *batchv1.Job) {
+	s.dirty = s.dirty || isActive(s.cj, job.UID)
+	removeActive(s.cj, job.UID)
+	s.removed = append(s.removed, job.UID)
+}
+
+// recordFailure records that a request has failed. One that was cut off because the instance
+// ends says nothing about the Job.
+func (s *pass) recordFailure(ctx context.Context, e event) {
+	if ctx.Err() == nil {
+		s.record(s.cj, e)
+	}
+}
+
+// trackChildren removes finished Jobs from the list of active ones, adds those whose start is
+// not recorded, and reports other Jobs missing from it.
 func (s *pass) trackChildren(ctx context.Context) error {
 	if err := s.lookAgain(ctx); err != nil {
 		return err
 	}
+	for _, job := range unrecorded(s.cj, s.children, s.now) {
+		s.list(job, scheduledTime(s.cj, job))
+	}
 	for _, job := range s.children {
-		listed, how := isActive(s.cj, job.UID), howEnded(job)
-		if how == "" {
-			if !listed {
-				s.record(s.cj, unexpectedJob(job.Name))
-			}
-			continue
-		}
-		if listed {
-			removeActive(s.cj, job.UID)
-			s.record(s.cj, completedJob(job.Name, how))
-			s.dirty = true
-		}
-		if isNews(s.cj, job) {
-			s.cj.Status.LastSuccessfulTime = job.Status.CompletionTime
-			s.dirty = true
+		if how := howEnded(job); how != "" {
+			s.ended(job, how)
+		} else if !isActive(s.cj, job.UID) {
+			s.record(s.cj, unexpectedJob(job.Name))
 		}
 	}
 	return nil
 }
 
-// lookAgain reads the CronJob live if the cached status does not list a running Job, and
-// continues with the live one if that lists it. It runs before anything is recorded in the
-// status, since that would be lost.
-func (s *pass) lookAgain(ctx context.Context) error {
-	var unlisted []types.UID
-	for _, job := range s.children {
-		if howEnded(job) == "" && !isActive(s.cj, job.UID) {
-			unlisted = append(unlisted, job.UID)
-		}
+// ended removes a finished Job from the list of active ones, and records its success.
+func (s *pass) ended(job *batchv1.Job, how batchv1.JobConditionType) {
+	if isActive(s.cj, job.UID) {
+		removeActive(s.cj, job.UID)
+		s.record(s.cj, completedJob(job.Name, how))
+		s.dirty = true
 	}
-	if len(unlisted) == 0 {
+	if isNews(s.cj, job) {
+		s.cj.Status.LastSuccessfulTime = job.Status.CompletionTime
+		s.dirty = true
+	}
+}
+
+// lookAgain reads the CronJob live if the cached status does not list a running Job, and
+// continues with the live one. It runs before anything is recorded in the status, since that
+// would be lost.
+func (s *pass) lookAgain(ctx context.Context) error {
+	if !slices.ContainsFunc(s.children, func(job *batchv1.Job) bool { return isUnlisted(s.cj, job) }) {
 		return nil
 	}
 	live, err := s.Client.BatchV1().CronJobs(s.cj.Namespace).Get(ctx, s.cj.Name, metav1.GetOptions{})
@@ -179,9 +194,6 @@ func (s *pass) lookAgain(ctx context.Context) error {
 	}
 	if live.UID != s.cj.UID {
 		return reconcile.Requeue(fmt.Errorf("cron job %s/%s was recreated", s.cj.Namespace, s.cj.Name))
-	}
-	if !slices.ContainsFunc(unlisted, func(uid types.UID) bool { return isActive(live, uid) }) {
-		return nil
 	}
 	for _, uid := range s.removed {
 		removeActive(live, uid)
@@ -283,19 +295,24 @@ func (s *pass) start(ctx context.Context, schedule cron.Schedule) (*time.Duratio
 	return in(s.started(job, *scheduled, schedule)), nil
 }
 
-// replaceActive deletes the running Jobs, but none that only has the name of one.
+// replaceActive deletes the running Jobs, but none that has finished or only has the name of one.
 func (s *pass) replaceActive(ctx context.Context) error {
 	for _, ref := range append([]corev1.ObjectReference(nil), s.cj.Status.Active...) {
 		job, err := s.Client.BatchV1().Jobs(s.cj.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		if err != nil {
-			s.record(s.cj, failedGet(err))
+			s.recordFailure(ctx, failedGet(err))
 			return fmt.Errorf("reading job %s/%s: %w", s.cj.Namespace, ref.Name, err)
 		}
 		if job.UID != ref.UID {
 			s.missing(ref)
 			continue
 		}
+		if how := howEnded(job); how != "" {
+			s.ended(job, how) // the cache does not show it yet
+			continue
+		}
 		if err := s.delete(ctx, job); err != nil {
+			s.recordFailure(ctx, failedDelete(err))
 			return fmt.Errorf("could not replace job %s/%s: %w", job.Namespace, job.Name, err)
 		}
 	}
@@ -321,7 +338,7 @@ func (s *pass) create(ctx context.Context, scheduled time.Time) (*batchv1.Job, e
 	case pods.NamespaceTerminating(err):
 		return nil, fmt.Errorf("creating job %s/%s: %w", job.Namespace, job.Name, err)
 	}
-	s.record(s.cj, failedCreate(err))
+	s.recordFailure(ctx, failedCreate(err))
 	return nil, fmt.Errorf("creating job %s/%s: %w", job.Namespace, job.Name, err)
 }
 
@@ -338,10 +355,15 @@ func (s *pass) createdEarlier(ctx context.Context, name string) (*batchv1.Job, e
 
 // started records a Job in the status and returns the delay until the next scheduled time.
 func (s *pass) started(job *batchv1.Job, scheduled time.Time, schedule cron.Schedule) time.Duration {
+	s.list(job, scheduled)
+	return untilNext(s.cj, schedule, s.now)
+}
+
+// list adds the Job of a scheduled time to the list of active ones.
+func (s *pass) list(job *batchv1.Job, scheduled time.Time) {
 	if ref, err := reference.GetReference(scheme.Scheme, job); err == nil {
 		s.cj.Status.Active = append(s.cj.Status.Active, *ref)
 	}
 	s.cj.Status.LastScheduleTime = &metav1.Time{Time: scheduled}
 	s.dirty = true
-	return untilNext(s.cj, schedule, s.now)
 }

@@ -96,8 +96,11 @@ func earliest(cj *batchv1.CronJob, now time.Time, deadline bool) time.Time {
 	return from
 }
 
+// maxSeconds is the number of seconds that fit in a time.Duration.
+const maxSeconds = int64(math.MaxInt64 / time.Second)
+
 func startingDeadline(cj *batchv1.CronJob) time.Duration {
-	return time.Duration(*cj.Spec.StartingDeadlineSeconds) * time.Second
+	return time.Duration(min(*cj.Spec.StartingDeadlineSeconds, maxSeconds)) * time.Second
 }
 
 // mostRecent returns the newest scheduled time after from and not after now, nil if there is
@@ -169,6 +172,16 @@ func isProcessed(cj *batchv1.CronJob, scheduled time.Time) bool {
 	}
 	last := cj.Status.LastScheduleTime
 	return last != nil && last.Equal(&metav1.Time{Time: scheduled})
+}
+
+// scheduledTime returns the scheduled time that a Job was created for, zero if it was created
+// otherwise.
+func scheduledTime(cj *batchv1.CronJob, job *batchv1.Job) time.Time {
+	scheduled, err := time.Parse(time.RFC3339, job.Annotations[batchv1.CronJobScheduledTimestampAnnotation])
+	if err != nil || job.Name != jobName(cj, scheduled) {
+		return time.Time{}
+	}
+	return scheduled
 }
 
 // isTooLate reports whether the starting deadline of a scheduled time has passed.

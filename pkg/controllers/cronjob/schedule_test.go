@@ -2,6 +2,7 @@ package cronjob
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/test/controllertest"
 )
 
 // at is a time on the day of the tests, a Friday.
@@ -98,7 +101,8 @@ func TestEarliest(t *testing.T) {
 		"last schedule":                 {cronJob("", lastScheduled(at("05:00:00"))), true, at("05:00:00")},
 		"deadline":                      {cronJob("", startWithin(60)), true, at("09:59:00")},
 		"deadline longer than all time": {cronJob("", startWithin(86400)), true, at("02:59:59")},
-		"deadline not asked for":        {cronJob("", startWithin(60)), false, at("02:59:59")},
+		"CRON-57: deadline longer than a duration": {cronJob("", startWithin(9999999999)), true, at("02:59:59")},
+		"deadline not asked for":                   {cronJob("", startWithin(60)), false, at("02:59:59")},
 	} {
 		if got := earliest(tc.cj, now, tc.deadline); !got.Equal(tc.want) {
 			t.Errorf("%s: %v", name, got)
@@ -164,7 +168,7 @@ func TestUntilNext(t *testing.T) {
 	}
 }
 
-// Pins CRON-25 and CRON-26.
+// Pins CRON-25, CRON-26 and CRON-57.
 func TestIsProcessedAndTooLate(t *testing.T) {
 	scheduled := at("05:00:00")
 	active := func(name string) func(*batchv1.CronJob) {
@@ -187,6 +191,38 @@ func TestIsProcessedAndTooLate(t *testing.T) {
 	if isTooLate(cronJob(""), scheduled, at("23:00:00")) || isTooLate(cronJob("", startWithin(10)), scheduled, at("05:00:10")) ||
 		!isTooLate(cronJob("", startWithin(10)), scheduled, at("05:00:11")) {
 		t.Error("the starting deadline is inclusive and optional")
+	}
+	if isTooLate(cronJob("", startWithin(9999999999)), scheduled, at("23:00:00")) {
+		t.Error("a starting deadline that never comes has passed")
+	}
+}
+
+// Pins CRON-55.
+func TestUnrecorded(t *testing.T) {
+	five := child("cj-29455500", createdFor(at("05:00:00")))
+	six := child("cj-29455560", createdFor(at("06:00:00").In(time.FixedZone("", 3600))))
+	for name, tc := range map[string]struct {
+		cj   *batchv1.CronJob
+		jobs []*batchv1.Job
+		want []string
+	}{
+		"none was recorded":      {cronJob(""), []*batchv1.Job{five}, []string{five.Name}},
+		"the one before was":     {cronJob("", lastScheduled(at("04:00:00"))), []*batchv1.Job{five}, []string{five.Name}},
+		"two":                    {cronJob("", lastScheduled(at("04:00:00"))), []*batchv1.Job{six, five}, []string{five.Name, six.Name}},
+		"it was":                 {cronJob("", lastScheduled(at("05:00:00"))), []*batchv1.Job{five}, nil},
+		"the next was":           {cronJob("", lastScheduled(at("06:00:00"))), []*batchv1.Job{five}, nil},
+		"it is listed":           {cronJob("", listing(five.Name)), []*batchv1.Job{five}, nil},
+		"it has finished":        {cronJob(""), []*batchv1.Job{child(five.Name, createdFor(at("05:00:00")), ended(batchv1.JobFailed, at("05:00:00"), time.Time{}))}, nil},
+		"its time has not come":  {cronJob(""), []*batchv1.Job{child("cj-29455860", createdFor(at("11:00:00")))}, nil},
+		"a copy":                 {cronJob(""), []*batchv1.Job{child("copy", createdFor(at("05:00:00")))}, nil},
+		"without the annotation": {cronJob(""), []*batchv1.Job{child(five.Name)}, nil},
+		"not a time": {cronJob(""), []*batchv1.Job{child(five.Name, func(j *batchv1.Job) {
+			j.Annotations = map[string]string{batchv1.CronJobScheduledTimestampAnnotation: "5"}
+		})}, nil},
+	} {
+		if got := controllertest.Names(unrecorded(tc.cj, tc.jobs, at("10:00:00"))); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %q", name, got)
+		}
 	}
 }
 

@@ -40,9 +40,11 @@ func (c *cronJobController) jobsOfOwners() owners.Dependents[*batchv1.CronJob, *
 	return owners.Dependents[*batchv1.CronJob, *batchv1.Job]{Owners: c.owners, Matters: endsOrMoves}
 }
 
-// endsOrMoves reports whether a Job has finished or its controller has changed.
+// endsOrMoves reports whether a Job has finished or its controller has changed. After a restart
+// of the watch, it may be another one of the name.
 func endsOrMoves(old, job *batchv1.Job) bool {
-	return !owners.SameController(old, job) ||
+	return old.UID != job.UID ||
+		!owners.SameController(old, job) ||
 		howEnded(old) != howEnded(job) ||
 		!ptr.Equal(old.Status.CompletionTime, job.Status.CompletionTime)
 }

@@ -55,5 +55,14 @@ func (a appointments) with(pod item) (appointment, bool) {
 	return made, ok && made.uid == pod.uid
 }
 
+// because returns the pods with an appointment that has a rule as a reason.
+func (a appointments) because(rule types.UID) []item {
+	pods := make([]item, 0, len(a.byRule[rule]))
+	for key := range a.byRule[rule] {
+		pods = append(pods, item{NamespacedName: key, uid: a.all[key].uid})
+	}
+	return pods
+}
+
 // copied returns a copy of the current appointments.
 func (a appointments) copied() map[types.NamespacedName]appointment { return maps.Clone(a.all) }

@@ -13,11 +13,8 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// podChanged judges a pod that uses claims.
+// podChanged judges a pod that uses claims, or that replaces one of its name that did.
 func (c *evictionController) podChanged(pod *corev1.Pod) {
-	if len(pod.Spec.ResourceClaims) == 0 {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.nothingMatters() {
@@ -36,8 +33,8 @@ func (c *evictionController) claimChanged(claim *resourcev1.ResourceClaim) {
 	c.judgeUsers([]*resourcev1.ResourceClaim{claim})
 }
 
-// claimUpdated judges the pods that an update of a claim affects. An allocation does not change until the
-// claim is deallocated, so the update does not affect pods that keep their reservation.
+// claimUpdated judges the pods that an update of a claim affects. If the claim keeps its allocation, the update does
+// not affect pods that keep their reservation.
 func (c *evictionController) claimUpdated(old, claim *resourcev1.ResourceClaim) {
 	before, after := old.Status.ReservedFor, claim.Status.ReservedFor
 	switch {
@@ -59,9 +56,10 @@ func (c *evictionController) claimUpdated(old, claim *resourcev1.ResourceClaim) 
 }
 
 // sameAllocation reports whether two states belong to the same claim, with the same allocation and the
-// same owner.
+// same owner. A claim cannot be allocated otherwise before it is deallocated, but a watch that was interrupted may not
+// show that.
 func sameAllocation(old, claim *resourcev1.ResourceClaim) bool {
-	return old.UID == claim.UID && old.Status.Allocation != nil && claim.Status.Allocation != nil &&
+	return old.UID == claim.UID && equality.Semantic.DeepEqual(old.Status.Allocation, claim.Status.Allocation) &&
 		equality.Semantic.DeepEqual(old.OwnerReferences, claim.OwnerReferences)
 }
 

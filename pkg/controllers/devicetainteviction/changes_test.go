@@ -246,6 +246,7 @@ func TestWhomAnUpdateOfAClaimConcerns(t *testing.T) {
 		"DTE-14: nothing of concern":      {claim("d", "p", "d"), changed(func(c *resourcev1.ResourceClaim) { c.Labels = map[string]string{"a": "b"} }), nil},
 		"DTE-14: another claim":           {changed(func(c *resourcev1.ResourceClaim) { c.UID = "x" }), claim("d", "p", "d"), []string{"pod"}},
 		"DTE-14: another owner":           {changed(func(c *resourcev1.ResourceClaim) { c.OwnerReferences = []metav1.OwnerReference{{UID: "x"}} }), claim("d", "p", "d"), []string{"pod"}},
+		"DTE-62: allocated otherwise":     {changed(func(c *resourcev1.ResourceClaim) { c.Status.Allocation.Devices.Results[0].Device = "x" }), claim("d", "p", "d"), []string{"pod"}},
 		"DTE-61: one more consumer":       {claim("d", "p", "d"), changed(more), []string{"x"}},
 		"DTE-14: allocated for several":   {changed(free), changed(more), []string{"pod", "x"}},
 		"DTE-14: the consumer is another": {changed(func(c *resourcev1.ResourceClaim) { c.Status.ReservedFor[0].UID = "x" }), claim("d", "p", "d"), []string{"pod"}},
@@ -326,6 +327,18 @@ func TestHandlers(t *testing.T) {
 	env.Cache(t, pod("d"))
 	pods.Handler.OnAdd(pod("d"), false)
 	wantPending(t, c, 0)
+}
+
+// A pod that uses no claims may replace one that did, which the watch may show as an update. Pins DTE-42.
+func TestAPodIsReplacedByOneWithoutClaims(t *testing.T) {
+	env, c := taintedWorld(t)
+	pods := &controllertest.Captured{}
+	c.watchPods(pods)
+	another := controllertest.Changed(pod(), func(p *corev1.Pod) { p.UID = "x" })
+	env.Cache(t, another)
+	pods.Handler.OnUpdate(pod("d"), another)
+	wantPending(t, c, -1)
+	env.WantEvents(t)
 }
 
 // An update of a pod without claims, of which there are most, costs nothing worth naming; one of a slice

@@ -90,16 +90,16 @@ func (c *evictionController) count(rule *resourcev1beta2.DeviceTaintRule) (count
 }
 
 // countPending counts the pods with pending evictions because of a rule. It ignores pods that are already
-// being deleted.
+// being deleted, and other pods of the same name.
 func (c *evictionController) countPending(rule *resourcev1beta2.DeviceTaintRule) counts {
 	c.mu.Lock()
-	pending, evicted := slices.Collect(maps.Keys(c.appointments.byRule[rule.UID])), c.counts[rule.UID]
+	pending, evicted := c.appointments.because(rule.UID), c.counts[rule.UID]
 	c.mu.Unlock()
 	counted := counts{evicted: evicted}
 	namespaces := map[string]bool{}
 	for _, key := range pending {
 		pod, err := c.pods.Pods(key.Namespace).Get(key.Name)
-		if err != nil || pod.DeletionTimestamp != nil {
+		if err != nil || pod.UID != key.uid || pod.DeletionTimestamp != nil {
 			continue
 		}
 		counted.pods++
@@ -123,11 +123,7 @@ func (c *evictionController) simulate(rule *resourcev1beta2.DeviceTaintRule) (co
 	claims := c.selectedBy(rule)
 	users := map[types.NamespacedName]bool{}
 	for _, claim := range claims {
-		for i := range claim.Status.Allocation.Devices.Results {
-			if result := &claim.Status.Allocation.Devices.Results[i]; selects(rule, result.Driver, result.Pool, result.Device) {
-				counted.allocated++
-			}
-		}
+		counted.allocated += countAllocated(rule, claim)
 		c.usersOf(claim.Namespace, claim.Status.ReservedFor, func(user types.NamespacedName) { users[user] = true })
 	}
 	namespaces := map[string]bool{}
@@ -143,6 +139,20 @@ func (c *evictionController) simulate(rule *resourcev1beta2.DeviceTaintRule) (co
 	}
 	counted.namespaces = len(namespaces)
 	return counted, nil
+}
+
+// countAllocated counts the devices that a rule selects and that are allocated to a claim, which may have no allocation.
+func countAllocated(rule *resourcev1beta2.DeviceTaintRule, claim *resourcev1.ResourceClaim) int {
+	if claim.Status.Allocation == nil {
+		return 0
+	}
+	count := 0
+	for i := range claim.Status.Allocation.Devices.Results {
+		if result := &claim.Status.Allocation.Devices.Results[i]; selects(rule, result.Driver, result.Pool, result.Device) {
+			count++
+		}
+	}
+	return count
 }
 
 // countPublished counts the devices that a rule selects in the highest generation of their pools.

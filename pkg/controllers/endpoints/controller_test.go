@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
@@ -281,6 +282,37 @@ func TestEndpointsThatTheCacheDoesNotShowAreDeleted(t *testing.T) {
 		t.Error("the Endpoints are still there")
 	}
 	b.MustReconcile(t) // there is nothing to delete: the answer is 404
+}
+
+// A Service that comes after its absence was read may have made the Endpoints its own, and another process may have
+// created others. Pins EP-68.
+func TestOnlyEndpointsAsTheCacheShowsThemAreDeleted(t *testing.T) {
+	version := func(uid types.UID, version string) func(*corev1.Endpoints) {
+		return func(e *corev1.Endpoints) { e.UID, e.ResourceVersion = uid, version }
+	}
+	for name, live := range map[string]func(*corev1.Endpoints){
+		"EP-19, EP-68: changed since": version("endpoints", "2"),
+		"EP-68: recreated since":      version("other", "2"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, defaults, testEndpoints(nil)).begin(t)
+			b.boundDeletes()
+			b.Store(t, testEndpoints(nil, live))
+			b.Cache(t, testEndpoints(nil)) // it lags
+			b.c.memory.noteUpdate(web, "0", "1", b.Clock.Now())
+			if err := b.Reconcile(); !apierrors.IsConflict(err) || !reconcile.IsRequeue(err) {
+				t.Fatalf("error is %v, want another try", err)
+			}
+			if b.stored(t) == nil || len(b.c.memory.replaced) == 0 {
+				t.Error("the Endpoints are gone, or forgotten")
+			}
+			b.Cache(t, b.stored(t))
+			b.MustReconcile(t)
+			if b.stored(t) != nil {
+				t.Error("the Endpoints are still there")
+			}
+		})
+	}
 }
 
 // The cache may not show yet a Service that has Endpoints.

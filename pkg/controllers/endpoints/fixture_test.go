@@ -80,6 +80,23 @@ func (b *bench) serveEndpoints(t testing.TB, failure error, executed bool) (fine
 	return func() { failing = false }
 }
 
+// boundDeletes makes the API server check the preconditions of deletions.
+func (b *bench) boundDeletes() {
+	b.Fake.PrependReactor("delete", "endpoints", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		deletion := action.(clienttesting.DeleteActionImpl)
+		object, err := b.Fake.Tracker().Get(action.GetResource(), action.GetNamespace(), deletion.Name)
+		if err != nil {
+			return true, nil, err
+		}
+		stored := object.(*corev1.Endpoints)
+		p := deletion.DeleteOptions.Preconditions
+		if p != nil && (*p.UID != stored.UID || *p.ResourceVersion != stored.ResourceVersion) {
+			return true, nil, apierrors.NewConflict(corev1.Resource("endpoints"), deletion.Name, errors.New("precondition failed"))
+		}
+		return false, nil, nil
+	})
+}
+
 // observed waits until the cache shows the stored Endpoints as they are.
 func (b *bench) observed(t testing.TB) {
 	t.Helper()

@@ -46,7 +46,7 @@ func (c *endpointsController) write(ctx context.Context, key types.NamespacedNam
 		return c.create(ctx, key, newContents(service, pods).applied(nil, triggerTime))
 	}
 	if c.memory.outdated(key, current.ResourceVersion, c.Clock.Now()) {
-		return reconcile.Requeue(fmt.Errorf(
+		return reconcile.AwaitCache(fmt.Errorf(
 			"endpoints informer cache is out of date, resource version %s already processed for endpoints %s",
 			current.ResourceVersion, key))
 	}

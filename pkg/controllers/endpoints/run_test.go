@@ -139,6 +139,33 @@ func TestRunDropsAServiceThatFailsTooOften(t *testing.T) {
 	})
 }
 
+// Nobody watches updates of Endpoints: a Service that is dropped while it waits for the cache to show one would
+// lack what changed since. Pins EP-67.
+func TestAServiceThatWaitsForTheCacheIsNotDropped(t *testing.T) {
+	b := newBench(t, defaults, testService(), testPod(0), testEndpoints(nil))
+	b.Start(t)
+	b.c.memory.noteUpdate(web, "1", "2", b.Clock.Now())
+	b.Run(t, b.c)
+	looked := func(times uint64) {
+		t.Helper()
+		controllertest.Eventually(t, "the Service is reconciled", func() bool { return b.c.serviceLoop.Inspect().Reconciled >= times })
+	}
+	for i := 1; i < maxRetries; i++ {
+		looked(uint64(i))
+		b.Store(t, testPod(i))
+	}
+	looked(maxRetries)
+	b.Clock.Step(reconcile.RecheckAfter)
+	looked(maxRetries + 1)
+	b.AwaitIdle(t)
+	if writes := b.WriteVerbs(); len(writes) != 0 {
+		t.Errorf("writes are %v", writes)
+	}
+	b.Cache(t, testEndpoints(nil, func(e *corev1.Endpoints) { e.ResourceVersion = "2" }))
+	b.Clock.Step(reconcile.RecheckAfter)
+	controllertest.Eventually(t, "all pods are written", func() bool { return b.listed(t) == maxRetries })
+}
+
 // Pins EP-63.
 func TestSuccessorRemembersWrites(t *testing.T) {
 	b := newBench(t, defaults, testService(), testPod(1)).begin(t)

@@ -44,8 +44,7 @@ type replacement struct {
 }
 
 // outdatedFor is how long a cache is waited for that shows what was replaced. After that the
-// API server may have been restored from a backup and have nothing newer. It is less than
-// the retries of a key take.
+// API server may have been restored from a backup and have nothing newer.
 const outdatedFor = 2 * time.Minute
 
 // triggerTime is the time of the change that the next write of a Service is due to, zero if
@@ -134,9 +133,15 @@ func (m *memory) forget(key types.NamespacedName) {
 
 // remove deletes the Endpoints of a Service that is gone. The caches decide nothing here:
 // one may not show yet a Service whose Endpoints are in use, the other Endpoints that another
-// process created just before it lost the lease, which nobody would delete later.
+// process created just before it lost the lease, which nobody would delete later. Endpoints that
+// the cache does show are deleted as it shows them only: a Service that has come since may have
+// made them its own.
 func (c *endpointsController) remove(ctx context.Context, key types.NamespacedName) error {
-	_, err := c.Client.CoreV1().Services(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+	as, err := c.shown(key) // before the Service is asked for: what comes after that is not judged
+	if err != nil {
+		return err
+	}
+	_, err = c.Client.CoreV1().Services(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 	if err == nil {
 		c.serviceLoop.AddAfter(key, reconcile.RecheckAfter) // sooner if the cache shows it
 		return nil
@@ -144,12 +149,25 @@ func (c *endpointsController) remove(ctx context.Context, key types.NamespacedNa
 	if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("reading Service %s: %w", key, err)
 	}
-	err = c.Client.CoreV1().Endpoints(key.Namespace).Delete(ctx, key.Name, metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	err = c.Client.CoreV1().Endpoints(key.Namespace).Delete(ctx, key.Name, metav1.DeleteOptions{Preconditions: as})
+	switch {
+	case as != nil && apierrors.IsConflict(err):
+		return reconcile.AwaitCache(fmt.Errorf("the cache of Endpoints %s is behind: %w", key, err))
+	case err != nil && !apierrors.IsNotFound(err):
 		return fmt.Errorf("deleting Endpoints %s: %w", key, err)
 	}
 	c.memory.forget(key)
 	return nil
+}
+
+// shown returns the preconditions of a deletion that is bound to the Endpoints in the cache, nil if there
+// are none.
+func (c *endpointsController) shown(key types.NamespacedName) (*metav1.Preconditions, error) {
+	cached, found, err := reconcile.Found(c.endpoints.Endpoints(key.Namespace).Get(key.Name))
+	if !found {
+		return nil, err
+	}
+	return &metav1.Preconditions{UID: &cached.UID, ResourceVersion: &cached.ResourceVersion}, nil
 }
 
 func (c *endpointsController) create(ctx context.Context, key types.NamespacedName, endpoints *corev1.Endpoints) error {
@@ -162,7 +180,7 @@ func (c *endpointsController) create(ctx context.Context, key types.NamespacedNa
 	case apierrors.IsForbidden(err) && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil // and never will be
 	case again && apierrors.IsAlreadyExists(err):
-		return reconcile.Requeue(fmt.Errorf("endpoints informer cache does not show what was created: %w", err))
+		return reconcile.AwaitCache(fmt.Errorf("endpoints informer cache does not show what was created: %w", err))
 	}
 	c.Record(failedCreate(endpoints, err))
 	return fmt.Errorf("creating Endpoints %s: %w", key, err)

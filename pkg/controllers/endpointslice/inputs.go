@@ -58,7 +58,7 @@ type serviceInput struct {
 }
 
 // sliceInput is what counts of a slice. Its generation would not do: it does not move
-// with labels.
+// with annotations.
 type sliceInput struct {
 	uid             types.UID
 	resourceVersion string

@@ -195,6 +195,42 @@ func TestStaleCacheIsWaitedFor(t *testing.T) {
 	}
 }
 
+// TestAnnotationThatChangesBack: the cache still shows the slice with the first value, so all seems well, and no
+// generation tells when it comes to show the second. Pins EPM-33 and EPM-53.
+func TestAnnotationThatChangesBack(t *testing.T) {
+	noted := func(note string) *corev1.Endpoints {
+		return oneAddress(func(e *corev1.Endpoints) { e.Annotations = map[string]string{"note": note} })
+	}
+	first := sliceOf("s", noted("a"))
+	b := newBench(t, defaults, testService(nil), noted("a"), first).begin(t)
+	b.Fake.PrependReactor("update", "endpointslices", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		updated := action.(clienttesting.UpdateActionImpl).Object.(*discoveryv1.EndpointSlice).DeepCopy()
+		updated.UID, updated.Generation, updated.ResourceVersion = first.UID, first.Generation, b.NextVersion()
+		return true, updated, b.Fake.Tracker().Update(action.GetResource(), updated, updated.Namespace)
+	})
+	b.MustReconcile(t)
+	b.Cache(t, noted("b"))
+	b.MustReconcile(t)
+	second := b.stored(t)[0].DeepCopy()
+	if got := second.Annotations["note"]; got != "b" {
+		t.Fatalf("note is %q", got)
+	}
+	b.observed(t)
+	b.Cache(t, noted("a"), first) // the latter lags
+	if err := b.Reconcile(); !reconcile.IsRequeue(err) {
+		t.Fatalf("error is %v, want a stale cache", err)
+	}
+	b.Cache(t, second)
+	b.c.sliceFuncs().Update(reconcile.Fresh, first, second)
+	if got := b.c.loop.Inspect(); got.Depth == 0 || got.Backlog == got.Depth {
+		t.Errorf("queued when the write is seen: %+v, want the key, fresh", got)
+	}
+	b.MustReconcile(t)
+	if got := b.stored(t)[0].Annotations["note"]; got != "a" {
+		t.Errorf("note is %q", got)
+	}
+}
+
 // TestTerminatingSliceIsNotWaitedFor: a finalizer can keep it for ever.
 // Pins EPM-44.
 func TestTerminatingSliceIsNotWaitedFor(t *testing.T) {

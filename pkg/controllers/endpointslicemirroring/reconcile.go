@@ -21,16 +21,16 @@ func (c *mirroringController) reconcile(ctx context.Context, id types.Namespaced
 	if err != nil {
 		return err
 	}
-	cached, err := c.slices.Of(id.Namespace, id.Name)
+	list := func() ([]*discoveryv1.EndpointSlice, error) { return c.slices.Of(id.Namespace, id.Name) }
+	if endpoints == nil {
+		return c.cleanUp(ctx, id, list)
+	}
+	slices, stale, err := c.written.Look(ctx, id, list)
 	if err != nil {
 		return fmt.Errorf("listing EndpointSlices of Endpoints %s: %w", id, err)
 	}
-	slices := c.written.Current(cached)
-	if endpoints == nil {
-		return c.cleanUp(ctx, id, slices)
-	}
-	if c.written.Stale(ctx, id, slices) {
-		return reconcile.Requeue(slicewrites.ErrStaleCache)
+	if stale {
+		return reconcile.AwaitCache(slicewrites.ErrStaleCache)
 	}
 	undone, err := c.written.Writing(id, func() error { return c.mirror(ctx, id, endpoints, slices) })
 	if undone {
@@ -53,7 +53,7 @@ func (c *mirroringController) mirror(ctx context.Context, id types.NamespacedNam
 	}
 	c.metrics.observe(plan)
 	c.metrics.totals.set(id, plan.totals(len(groups)))
-	return c.apply(ctx, endpoints, plan)
+	return c.apply(ctx, endpoints, plan, slices)
 }
 
 // warnSkipped records what is not mirrored. It is recorded with every reconcile: the recorder

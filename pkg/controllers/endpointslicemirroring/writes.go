@@ -14,8 +14,8 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// apply makes the writes of a plan, until one fails.
-func (c *mirroringController) apply(ctx context.Context, endpoints *corev1.Endpoints, p *plan) error {
+// apply makes the writes of a plan for the slices in the cache, until one fails.
+func (c *mirroringController) apply(ctx context.Context, endpoints *corev1.Endpoints, p *plan, cached []*discoveryv1.EndpointSlice) error {
 	client := c.Client.DiscoveryV1().EndpointSlices(endpoints.Namespace)
 	for _, slice := range p.create {
 		if endpoints.DeletionTimestamp != nil {
@@ -36,7 +36,7 @@ func (c *mirroringController) apply(ctx context.Context, endpoints *corev1.Endpo
 		if err != nil {
 			return fmt.Errorf("updating EndpointSlice %s/%s: %w", slice.Namespace, slice.Name, err)
 		}
-		c.written.Tracker.Update(updated)
+		c.written.Updated(updated, cached)
 		c.metrics.changes.WithLabelValues("update").Inc()
 	}
 	for _, slice := range p.remove {
@@ -60,7 +60,12 @@ func (c *mirroringController) delete(ctx context.Context, slice *discoveryv1.End
 
 // cleanUp deletes the slices of Endpoints that are not mirrored, if the API server says so
 // too: a cache may not show yet what the slices are for.
-func (c *mirroringController) cleanUp(ctx context.Context, id types.NamespacedName, slices []*discoveryv1.EndpointSlice) error {
+func (c *mirroringController) cleanUp(ctx context.Context, id types.NamespacedName, list func() ([]*discoveryv1.EndpointSlice, error)) error {
+	cached, err := list()
+	if err != nil {
+		return fmt.Errorf("listing EndpointSlices of Endpoints %s: %w", id, err)
+	}
+	slices := c.written.Current(cached)
 	if len(slices) > 0 {
 		endpoints, err := mirrored(id, c.live(ctx))
 		if err != nil {

@@ -72,8 +72,19 @@ func temperByBehavior(in tempering, past *history, b behavior) tempered {
 	return out
 }
 
+// windows returns when the windows of the directions begin.
+func (b behavior) windows(now time.Time) (up, down time.Time) {
+	return now.Add(-b.up.window), now.Add(-b.down.window)
+}
+
+// obsolete says of recommendations that they count in no direction.
+func (b behavior) obsolete(now time.Time) func(at time.Time) bool {
+	up, down := b.windows(now)
+	return func(at time.Time) bool { return at.Before(up) && at.Before(down) }
+}
+
 func stabilize(in tempering, past *history, b behavior) int32 {
-	sinceUp, sinceDown := in.now.Add(-b.up.window), in.now.Add(-b.down.window)
+	sinceUp, sinceDown := b.windows(in.now)
 	lowest, highest := in.proposal, in.proposal
 	for _, r := range past.recommendations {
 		if r.at.After(sinceUp) {
@@ -83,7 +94,7 @@ func stabilize(in tempering, past *history, b behavior) int32 {
 			highest = max(highest, r.replicas)
 		}
 	}
-	past.record(in.proposal, in.now, func(at time.Time) bool { return at.Before(sinceUp) && at.Before(sinceDown) })
+	past.record(in.proposal, in.now, b.obsolete(in.now))
 	return min(max(in.current, lowest), highest)
 }
 

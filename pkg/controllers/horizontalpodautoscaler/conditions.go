@@ -26,7 +26,11 @@ func (e *evaluation) set(kind autoscalingv2.HorizontalPodAutoscalerConditionType
 }
 
 func (e *evaluation) hasCondition(kind autoscalingv2.HorizontalPodAutoscalerConditionType) bool {
-	return slices.ContainsFunc(e.hpa.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
+	return isTrue(e.hpa.Status.Conditions, kind)
+}
+
+func isTrue(conditions []autoscalingv2.HorizontalPodAutoscalerCondition, kind autoscalingv2.HorizontalPodAutoscalerConditionType) bool {
+	return slices.ContainsFunc(conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
 		return c.Type == kind && c.Status == corev1.ConditionTrue
 	})
 }

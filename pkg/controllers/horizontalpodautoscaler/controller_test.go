@@ -102,7 +102,7 @@ func TestAnAutoscalerThatIsGoneIsForgotten(t *testing.T) {
 		t.Fatal("there are no metrics")
 	}
 	gone := cache.NewObjectName("ns", "gone")
-	h.c.histories.of(gone, "u").seed(3, epoch)
+	h.c.histories.of(gone, "u").seed(3, epoch, before(epoch))
 	h.c.metrics.desired(gone, 3)
 	if err := h.c.reconcile(h.Context(), gone); err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestADeletedAutoscalerSelectsNothing(t *testing.T) {
 // Pins HPA-61.
 func TestAHistoryBelongsToOneUID(t *testing.T) {
 	all := newHistories()
-	all.of(webKey, "old").seed(9, epoch)
+	all.of(webKey, "old").seed(9, epoch, before(epoch))
 	if got := all.of(webKey, "new"); len(got.recommendations) != 0 {
 		t.Errorf("inherited %v", got.recommendations)
 	}
@@ -187,7 +187,7 @@ func (h *harness) stopped(t testing.TB) {
 func TestMemoryOfAnotherAutoscalerIsDropped(t *testing.T) {
 	first := newHarness(t, testConfig, newHPA())
 	first.registered(t, "web", "app=web")
-	first.c.histories.of(webKey, "u1").seed(9, epoch)
+	first.c.histories.of(webKey, "u1").seed(9, epoch, before(epoch))
 	first.stopped(t)
 
 	second := newHarness(t, testConfig, newHPA(func(hpa *autoscalingv2.HorizontalPodAutoscaler) { hpa.UID = "another" }))
@@ -213,7 +213,7 @@ func TestAfterABreakTheSizeFoundIsARecommendation(t *testing.T) {
 		"after a break":   {time.Hour, nil},
 	} {
 		first := newHarness(t, testConfig, newHPA())
-		first.c.histories.of(webKey, "u1").seed(1, epoch.Add(-time.Second))
+		first.c.histories.of(webKey, "u1").seed(1, epoch.Add(-time.Second), before(epoch))
 		first.stopped(t)
 
 		second := newHarness(t, testConfig, withPods(3, newHPA(withMetrics(external("queue", "5", ""))))...)
@@ -232,8 +232,8 @@ func TestMemoryIsHandedOver(t *testing.T) {
 	first := newHarness(t, testConfig, newHPA())
 	first.registered(t, "web", "app=web")
 	first.registered(t, "deleted", "app=web")
-	first.c.histories.of(webKey, "u1").seed(9, epoch)
-	first.c.histories.of(cache.NewObjectName("ns", "deleted"), "u2").seed(9, epoch)
+	first.c.histories.of(webKey, "u1").seed(9, epoch, before(epoch))
+	first.c.histories.of(cache.NewObjectName("ns", "deleted"), "u2").seed(9, epoch, before(epoch))
 	first.stopped(t)
 
 	second := newHarness(t, testConfig, newHPA())

@@ -10,7 +10,9 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	autoscalingclient "k8s.io/client-go/kubernetes/typed/autoscaling/v2"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
@@ -64,7 +66,8 @@ func (e *evaluation) run(ctx context.Context) error {
 	}
 	e.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededGetScale", "the HPA controller was able to get the target's current scale")
 	current := target.scale.Spec.Replicas
-	e.past.seed(current, e.now)
+	e.past.seed(current, e.now, e.obsolete())
+	e.recallZero(current)
 
 	wanted, err := e.decide(ctx, target.scale)
 	if wanted == nil {
@@ -81,6 +84,14 @@ func (e *evaluation) run(ctx context.Context) error {
 	}
 	e.metrics.desired(e.key, wanted.replicas)
 	return errors.Join(e.save(ctx), err)
+}
+
+// obsolete says of recommendations that none of the windows includes them.
+func (e *evaluation) obsolete() func(at time.Time) bool {
+	if e.hpa.Spec.Behavior == nil {
+		return before(e.now.Add(-e.config.downscaleStabilization))
+	}
+	return resolveBehavior(e.hpa.Spec.Behavior, e.config.downscaleStabilization).obsolete(e.now)
 }
 
 // want is the desired size of a target.
@@ -192,12 +203,32 @@ func (e *evaluation) save(ctx context.Context) error {
 	if apiequality.Semantic.DeepEqual(*e.before, e.hpa.Status) {
 		return nil
 	}
-	_, err := e.Client.AutoscalingV2().HorizontalPodAutoscalers(e.hpa.Namespace).UpdateStatus(ctx, e.hpa, metav1.UpdateOptions{})
+	client := e.Client.AutoscalingV2().HorizontalPodAutoscalers(e.hpa.Namespace)
+	_, err := client.UpdateStatus(ctx, e.hpa, metav1.UpdateOptions{})
+	if apierrors.IsConflict(err) && e.movesZero() {
+		err = e.saveLive(ctx, client, err)
+	}
 	if err == nil {
 		return nil
 	}
 	e.warn("FailedUpdateStatus", err)
 	return fmt.Errorf("updating the status of %s: %w", e.key, err)
+}
+
+// movesZero reports whether the evaluation changed who scaled the target to zero. No later one would find out.
+func (e *evaluation) movesZero() bool {
+	return isTrue(e.before.Conditions, autoscalingv2.ScaledToZero) != e.hasCondition(autoscalingv2.ScaledToZero)
+}
+
+// saveLive writes the status to the autoscaler as it is now, unless it is another one.
+func (e *evaluation) saveLive(ctx context.Context, client autoscalingclient.HorizontalPodAutoscalerInterface, conflict error) error {
+	live, err := client.Get(ctx, e.hpa.Name, metav1.GetOptions{})
+	if err != nil || live.UID != e.hpa.UID {
+		return conflict
+	}
+	live.Status = e.hpa.Status
+	_, err = client.UpdateStatus(ctx, live, metav1.UpdateOptions{})
+	return err
 }
 
 // saveOrLog calls save at the end of a failed evaluation, and logs its error.

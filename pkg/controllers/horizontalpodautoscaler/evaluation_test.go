@@ -235,6 +235,8 @@ func TestSelectorsThatCannotBeUsed(t *testing.T) {
 		"unusable": {"a in", nil, "False InvalidSelector: couldn't convert selector into a corresponding internal selector object: ", "Warning InvalidSelector couldn't convert"},
 		"ambiguous": {"app=web", map[string]string{"other": "app in (web,api)", "third": "app=api"},
 			"False AmbiguousSelector: pods by selector app=web are controlled by multiple HPAs: [ns/other ns/web]", "Warning AmbiguousSelector pods by selector app=web"},
+		"ambiguous, printed as it is": {"tier notin (x), app==web", map[string]string{"other": "app=web"},
+			"False AmbiguousSelector: pods by selector tier notin (x), app==web are controlled by multiple HPAs: [ns/other ns/web]", "Warning AmbiguousSelector pods by selector tier notin (x), app==web"},
 	} {
 		h := newHarness(t, testConfig, withPods(1, newHPA())...)
 		h.scale.Status.Selector = tc.selector
@@ -302,6 +304,107 @@ func TestRescaleFails(t *testing.T) {
 		}
 		want := "Warning FailedRescale New size: 10; reason: Current number of replicas above Spec.MaxReplicas; error: " + refusal.Error()
 		h.WantEvents(t, want)
+	}
+}
+
+// A write of the scale may have been executed although its answer is an error. Pins HPA-68.
+func TestRescaleWithoutAnswer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err      error
+		executed bool
+		works    bool
+	}{
+		"HPA-68: executed":       {errors.New("connection lost"), true, true},
+		"HPA-68: not executed":   {errors.New("connection lost"), false, false},
+		"HPA-68: refused anyway": {apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "web", errors.New("no")), true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, testConfig, newHPA(func(hpa *autoscalingv2.HorizontalPodAutoscaler) {
+				hpa.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{}
+			}))
+			h.scale.Spec.Replicas = 12
+			h.scaleErr = func(verb string) error {
+				if verb != "update" {
+					return nil
+				}
+				if tc.executed {
+					h.scale.Spec.Replicas = 10
+				}
+				return tc.err
+			}
+			hpa, err := h.evaluate(t)
+			if (err == nil) != tc.works || (hpa.Status.LastScaleTime != nil) != tc.works {
+				t.Errorf("%v, status %+v", err, hpa.Status)
+			}
+			if got := len(h.c.histories.of(webKey, "u1").removed) == 1; got != tc.works {
+				t.Errorf("kept as a scale event: %v", got)
+			}
+		})
+	}
+}
+
+// zeroing is an autoscaler whose next evaluation scales to zero.
+func zeroing(t *testing.T) *harness {
+	t.Helper()
+	gate := testConfig
+	gate.scaleToZero = true
+	gate.downscaleStabilization = 0
+	h := newHarness(t, gate, withPods(1, newHPA(withMetrics(external("queue", "5", "")), func(hpa *autoscalingv2.HorizontalPodAutoscaler) {
+		hpa.Spec.MinReplicas = ptr.To[int32](0)
+	}))...)
+	h.scale.Spec.Replicas, h.scale.Status.Replicas = 1, 1
+	h.series("0")
+	h.c.histories.of(webKey, "u1").seed(0, epoch.Add(-time.Hour), before(epoch))
+	return h
+}
+
+// That the workload was scaled to zero is lost if the status with the condition is: nobody would wake it. Pins HPA-69.
+func TestTheScaleToZeroIsRemembered(t *testing.T) {
+	const zeroed = "True ScaledToZero: the HPA controller scaled the workload to zero"
+	for name, tc := range map[string]struct {
+		refused   int // writes of the status
+		unanswers bool
+		stored    string // the condition after the evaluation, and after the next
+		later     string
+	}{
+		"HPA-69: one conflict":       {refused: 1, stored: zeroed, later: zeroed},
+		"HPA-69: conflicts":          {refused: 2, stored: "none", later: zeroed},
+		"HPA-69: scale not answered": {unanswers: true, stored: "none", later: zeroed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := zeroing(t)
+			h.RefuseIf("update horizontalpodautoscalers/status web", conflict(), func(n int) bool { return n <= tc.refused })
+			unanswered := false
+			h.scaleErr = func(verb string) error {
+				if verb == "update" && tc.unanswers {
+					h.scale.Spec.Replicas, unanswered = 0, true
+				}
+				if unanswered {
+					return errors.New("connection lost")
+				}
+				return nil
+			}
+			hpa, _ := h.evaluate(t)
+			if got := condition(hpa, autoscalingv2.ScaledToZero); h.scale.Spec.Replicas != 0 || got != tc.stored {
+				t.Errorf("replicas %d, %s", h.scale.Spec.Replicas, got)
+			}
+			unanswered, h.scaleErr = false, nil
+			h.Clock.Step(time.Second)
+			hpa, err := h.evaluate(t)
+			if got := condition(hpa, autoscalingv2.ScaledToZero); err != nil || got != tc.later {
+				t.Errorf("later: %v, %s", err, got)
+			}
+		})
+	}
+}
+
+// Pins HPA-69.
+func TestTheScaleToZeroIsForgottenWithReplicas(t *testing.T) {
+	h := zeroing(t)
+	h.c.histories.of(webKey, "u1").zeroed = true
+	h.series("5")
+	if _, err := h.evaluate(t); err != nil || h.c.histories.of(webKey, "u1").zeroed {
+		t.Errorf("%v, or it is remembered", err)
 	}
 }
 

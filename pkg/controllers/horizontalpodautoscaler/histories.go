@@ -21,6 +21,9 @@ type history struct {
 	recommendations []recommendation
 	added, removed  []scaleEvent // replicas, by changes of scale that succeeded
 	interrupted     bool         // the last evaluations are unknown
+	// zeroed says that the last scale to zero was this autoscaler's, or may have been, although its status need
+	// not say so.
+	zeroed bool
 }
 
 // recommendation is a size that the metrics required.
@@ -78,9 +81,9 @@ func (h *histories) interrupt() {
 
 // seed adds the present size as a recommendation if recent ones are unknown, so that a workload
 // is not scaled down before a whole window was observed.
-func (h *history) seed(current int32, now time.Time) {
+func (h *history) seed(current int32, now time.Time, obsolete func(time.Time) bool) {
 	if len(h.recommendations) == 0 || h.interrupted {
-		h.recommendations = append(h.recommendations, recommendation{current, now})
+		h.record(current, now, obsolete)
 		h.interrupted = false
 	}
 }

@@ -118,7 +118,7 @@ func (e *evaluation) findPods(scale *autoscalingv1.Scale) (*workload, error) {
 		return nil, err
 	}
 	if rivals := e.selectors.selecting(e.key.Namespace, pods); len(rivals) > 1 {
-		return nil, e.refuse("AmbiguousSelector", fmt.Errorf("pods by selector %v are controlled by multiple HPAs: %v", selector, rivals))
+		return nil, e.refuse("AmbiguousSelector", fmt.Errorf("pods by selector %v are controlled by multiple HPAs: %v", scale.Status.Selector, rivals))
 	}
 	return &workload{
 		size:     sizes{spec: scale.Spec.Replicas, status: scale.Status.Replicas},

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 // target is the scaled object of an autoscaler.
@@ -54,6 +56,7 @@ func (e *evaluation) findTarget(ctx context.Context) (target, error) {
 func (e *evaluation) rescale(ctx context.Context, t target, w want) error {
 	current := t.scale.Spec.Replicas
 	if err := e.writeScale(ctx, t, w.replicas); err != nil {
+		e.past.zeroed = !writes.IsRefusal(err) && e.zeroes(current, w.replicas)
 		e.Record(failedRescale(e.hpa, w, err))
 		e.set(autoscalingv2.AbleToScale, corev1.ConditionFalse, "FailedUpdateScale", fmt.Sprintf("the HPA controller was unable to update the target scale: %v", err))
 		e.report(current, e.before.DesiredReplicas, w.statuses)
@@ -72,7 +75,8 @@ func (e *evaluation) rescale(ctx context.Context, t target, w want) error {
 	return nil
 }
 
-// writeScale writes the number of replicas, and retries on conflicts.
+// writeScale writes the number of replicas, and retries on conflicts. A write without an answer counts as one
+// that worked if the scale is as wanted after it.
 func (e *evaluation) writeScale(ctx context.Context, t target, replicas int32) error {
 	scales, scale := e.scales.Scales(e.hpa.Namespace), t.scale.DeepCopy()
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -86,19 +90,41 @@ func (e *evaluation) writeScale(ctx context.Context, t target, replicas int32) e
 			klog.FromContext(ctx).Error(getErr, "Failed to read the scale after a failed write", "key", e.key)
 			return err
 		}
+		if !writes.IsRefusal(err) && fresh.Spec.Replicas == replicas {
+			return nil
+		}
 		scale = fresh
 		return err
 	})
 }
 
+// zeroes reports whether a change of the scale is to zero, and the autoscaler able to scale up again.
+func (e *evaluation) zeroes(current, desired int32) bool {
+	return e.config.scaleToZero && current > 0 && desired == 0 && e.min == 0 && e.hasMetricWithoutPods()
+}
+
+func (e *evaluation) setZero() {
+	e.set(autoscalingv2.ScaledToZero, corev1.ConditionTrue, "ScaledToZero", "the HPA controller scaled the workload to zero")
+}
+
+// recallZero makes the status say that this autoscaler scaled its target to zero, if that was not written. Once the
+// target has replicas, whoever scales it to zero does so anew.
+func (e *evaluation) recallZero(current int32) {
+	e.past.zeroed = e.past.zeroed && current == 0
+	if e.past.zeroed && e.config.scaleToZero {
+		e.setZero()
+	}
+}
+
 // noteZero records whether this autoscaler scaled its target to zero: only then may it scale it
 // up again.
 func (e *evaluation) noteZero(current, desired int32) {
+	e.past.zeroed = e.zeroes(current, desired)
 	switch {
 	case !e.config.scaleToZero:
 		e.removeCondition(autoscalingv2.ScaledToZero)
-	case current > 0 && desired == 0 && e.min == 0 && e.hasMetricWithoutPods():
-		e.set(autoscalingv2.ScaledToZero, corev1.ConditionTrue, "ScaledToZero", "the HPA controller scaled the workload to zero")
+	case e.past.zeroed:
+		e.setZero()
 	default:
 		e.set(autoscalingv2.ScaledToZero, corev1.ConditionFalse, "NotScaledToZero", "the HPA controller did not scale the workload to zero")
 	}

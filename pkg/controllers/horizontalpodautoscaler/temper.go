@@ -66,8 +66,7 @@ func scaleUpStabilized() finding {
 // the window counts, at most twice the present size is taken, and at least min. It records
 // the proposal.
 func temper(in tempering, past *history, window time.Duration) tempered {
-	cutoff := in.now.Add(-window)
-	old := func(at time.Time) bool { return at.Before(cutoff) }
+	old := before(in.now.Add(-window))
 	stabilized := in.proposal
 	for _, r := range past.recommendations {
 		if !old(r.at) {
@@ -82,6 +81,10 @@ func temper(in tempering, past *history, window time.Duration) tempered {
 	}
 	out.replicas, out.limited = bound(in, stabilized)
 	return out
+}
+
+func before(cutoff time.Time) func(at time.Time) bool {
+	return func(at time.Time) bool { return at.Before(cutoff) }
 }
 
 // bound limits a size to at least min, and to at most max and the number allowed at once.

@@ -129,8 +129,8 @@ func TestRecordScale(t *testing.T) {
 // Pins HPA-21.
 func TestSeedOnlyAnEmptyHistory(t *testing.T) {
 	h := &history{}
-	h.seed(4, epoch)
-	h.seed(9, epoch)
+	h.seed(4, epoch, before(epoch))
+	h.seed(9, epoch, before(epoch))
 	if len(h.recommendations) != 1 || h.recommendations[0] != ago(4, 0) {
 		t.Errorf("got %v", h.recommendations)
 	}
@@ -144,5 +144,18 @@ func TestCeiling(t *testing.T) {
 	}
 	if got := ceiling(math.NaN()); got != 0 {
 		t.Errorf("not a number: got %d", got)
+	}
+}
+
+// Pins HPA-62.
+func TestInterruptionsTakeNoMoreRoom(t *testing.T) {
+	var h history
+	for i := range 10 {
+		now := epoch.Add(time.Duration(i) * time.Hour)
+		h.interrupted = true
+		h.seed(3, now, before(now.Add(-time.Minute)))
+	}
+	if len(h.recommendations) != 1 {
+		t.Errorf("%d recommendations", len(h.recommendations))
 	}
 }

@@ -137,6 +137,7 @@ type jobController struct {
 // orphanQueue is the part of the orphan loop that accepts keys; tests replace it.
 type orphanQueue interface {
 	Enqueue(lane reconcile.Lane, key orphan)
+	AddAfter(key orphan, delay time.Duration)
 }
 
 func newController(env controller.Env, v value) (*jobController, error) {

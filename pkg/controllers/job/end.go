@@ -107,13 +107,16 @@ func (o *pass) pastDeadline() *batchv1.JobCondition {
 	return nil
 }
 
+// maxSeconds is the number of seconds that fit in a time.Duration.
+const maxSeconds = int64(math.MaxInt64 / time.Second)
+
 // untilDeadline returns false for a Job that has no deadline or has not started.
 func untilDeadline(job *batchv1.Job, now time.Time) (time.Duration, bool) {
 	if job.Spec.ActiveDeadlineSeconds == nil || job.Status.StartTime == nil {
 		return 0, false
 	}
-	deadline := time.Duration(*job.Spec.ActiveDeadlineSeconds) * time.Second
-	return deadline - now.Sub(job.Status.StartTime.Time), true
+	deadline := time.Duration(min(*job.Spec.ActiveDeadlineSeconds, maxSeconds)) * time.Second
+	return job.Status.StartTime.Add(deadline).Sub(now), true // does not overflow
 }
 
 func (o *pass) failedIndexes() *batchv1.JobCondition {

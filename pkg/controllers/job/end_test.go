@@ -71,6 +71,10 @@ func TestDecideEnd(t *testing.T) {
 		{"JOB-40d: restarts of pods that never restart", newJob(limit(0)), pods(newPod("p", restarted(9, 9))), ""},
 		{"JOB-40e: the deadline is reached", newJob(started, deadline(3600)), nil, late},
 		{"JOB-40e: the deadline is ahead", newJob(started, deadline(3601)), nil, ""},
+		{"JOB-115: the deadline never comes", newJob(started, deadline(9999999999)), nil, ""},
+		{"JOB-115: the deadline never comes, and the Job starts in the future", newJob(deadline(9999999999), func(j *batchv1.Job) {
+			j.Status.StartTime = &metav1.Time{Time: start.Add(time.Hour)}
+		}), nil, ""},
 		{"JOB-40e: the deadline of a suspended job", newJob(started, deadline(1), suspended), nil, ""},
 		{"JOB-40f: indexes succeeded, one failed", newJob(perIndex(0), sized(2, 2)), pods(newPod("p", failed, atIndex(0)), newPod("q", succeeded, atIndex(1))),
 			"FailureTarget FailedIndexes: Job has failed indexes"},

@@ -2,7 +2,10 @@ package job
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -10,7 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // orphan is a key of the queue of orphans: a pod, or all pods that a selector matches.
@@ -30,9 +34,22 @@ const (
 
 func (o orphan) String() string { return fmt.Sprintf("%s/%s %s", o.namespace, o.kind, o.value) }
 
+// reconcileOrphan frees the pods of a key. It is called again while a pod must stay because of a
+// Job that the cache does not show: no event may tell that this one is deleted.
 func (c *jobController) reconcileOrphan(ctx context.Context, key orphan) error {
+	asked := map[types.UID]bool{}
+	err := c.freeAll(ctx, key, asked)
+	if slices.Contains(slices.Collect(maps.Values(asked)), true) {
+		c.orphanQueue.AddAfter(key, reconcile.RecheckAfter)
+	}
+	return err
+}
+
+// freeAll frees the pods of a key. asked caches which Jobs want their pods, of those that were
+// read live.
+func (c *jobController) freeAll(ctx context.Context, key orphan, asked map[types.UID]bool) error {
 	if key.kind == orphanSelector {
-		return c.freeMatching(ctx, key)
+		return c.freeMatching(ctx, key, asked)
 	}
 	pod, err := c.podLister.Pods(key.namespace).Get(key.value)
 	if apierrors.IsNotFound(err) {
@@ -41,12 +58,12 @@ func (c *jobController) reconcileOrphan(ctx context.Context, key orphan) error {
 	if err != nil {
 		return fmt.Errorf("reading pod %s/%s: %w", key.namespace, key.value, err)
 	}
-	return c.free(ctx, pod, map[types.UID]bool{})
+	return c.free(ctx, pod, asked)
 }
 
 // freeMatching frees the pods that a selector matches. A failure does not affect the other
-// pods; the pod is retried on its next event.
-func (c *jobController) freeMatching(ctx context.Context, key orphan) error {
+// pods, but is one of the search: a pod that has finished may have no further event.
+func (c *jobController) freeMatching(ctx context.Context, key orphan, asked map[types.UID]bool) error {
 	selector, err := labels.Parse(key.value)
 	if err != nil {
 		return fmt.Errorf("parsing the selector of orphans %q: %w", key.value, err)
@@ -55,20 +72,19 @@ func (c *jobController) freeMatching(ctx context.Context, key orphan) error {
 	if err != nil {
 		return err
 	}
-	asked := map[types.UID]bool{}
+	var failures []error
 	for _, pod := range left {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if err := c.free(ctx, pod, asked); err != nil {
-			klog.FromContext(ctx).Error(err, "Failed to remove the finalizer of an orphaned pod", "pod", klog.KObj(pod))
+			failures = append(failures, err)
 		}
 	}
-	return nil
+	return errors.Join(failures...)
 }
 
-// free removes the finalizer from a pod whose Job does not exist or has finished. asked caches
-// the live reads of Jobs of one reconcile.
+// free removes the finalizer from a pod whose Job does not exist or has finished.
 func (c *jobController) free(ctx context.Context, pod *corev1.Pod, asked map[types.UID]bool) error {
 	if !isTracked(pod) {
 		return nil

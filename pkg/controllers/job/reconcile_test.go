@@ -194,6 +194,30 @@ func TestUnseenPodsKeepAJobFromActing(t *testing.T) {
 	f.Queued.Want(t, "ns/pi in 1s")
 }
 
+// What the caches learn after the pods were listed does not make the list complete.
+// Pins JOB-32.
+func TestPodsThatAreSeenAfterTheListAreNotMissing(t *testing.T) {
+	v := defaults
+	v.staleConsistency = false
+	f := newFixture(t, v, newJob(sized(3, 3)))
+	f.EmptyCache(t, &corev1.Pod{}, "5")
+	f.MustReconcile(t)
+	created := f.storedPods(t)
+	f.Cache(t, f.stored(t))
+	f.Cache(t, newPod("orphan", alone))
+	f.Requests()
+	f.Intercept("patch pods orphan", func(ktesting.Action) error { // between the list and the plan
+		for _, pod := range created {
+			f.Cache(t, pod)
+		}
+		return apierrors.NewNotFound(corev1.Resource("pods"), "orphan")
+	})
+	f.MustReconcile(t)
+	if got := strings.Join(f.Requests(), ", "); !strings.HasPrefix(got, "get jobs pi, patch pods orphan") || strings.Contains(got, "create") {
+		t.Errorf("requests %s", got)
+	}
+}
+
 // Pins JOB-41 and JOB-82.
 func TestAJobThatFails(t *testing.T) {
 	f := newFixture(t, defaults, newJob(sized(3, 3), started, func(j *batchv1.Job) { j.Spec.BackoffLimit = ptr.To[int32](0) }),
@@ -241,6 +265,40 @@ func TestAJobDoesNotEndWithPodsThatCannotBeDeleted(t *testing.T) {
 	f.MustReconcile(t)
 	if got := conditionsOf(f.stored(t)); got != "FailureTarget=True BackoffLimitExceeded" {
 		t.Errorf("conditions %s", got)
+	}
+}
+
+// The cache shows a pod that was deleted and created again under its name. Pins WL-112.
+func TestTheSuccessorOfAPodIsNotDeletedInItsPlace(t *testing.T) {
+	failing := func(j *batchv1.Job) { j.Spec.BackoffLimit = ptr.To[int32](0) }
+	for name, test := range map[string]struct {
+		change func(*batchv1.Job)
+		pods   []runtime.Object
+		events []string
+	}{
+		"the Job ends":         {failing, []runtime.Object{newPod("f", failed), newPod("a")}, nil},
+		"the Job is suspended": {suspended, []runtime.Object{newPod("a", untracked)}, []string{"Normal Suspended Job suspended"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, defaults, append(test.pods, newJob(sized(2, 2), started, test.change))...)
+			f.Intercept("delete pods a", func(action ktesting.Action) error {
+				if uid := action.(ktesting.DeleteActionImpl).DeleteOptions.Preconditions; uid == nil || *uid.UID != newPod("a").UID {
+					return nil
+				}
+				return apierrors.NewConflict(corev1.Resource("pods"), "a", errors.New("other UID"))
+			})
+			if err := f.Reconcile(); !reconcile.IsRequeue(err) {
+				t.Errorf("got %v", err)
+			}
+			f.WantEvents(t, test.events...)
+			if s := f.stored(t).Status; s.Active != 1 || conditionsOf(f.stored(t)) == "FailureTarget=True BackoffLimitExceeded" {
+				t.Errorf("the status is %+v", s)
+			}
+			f.CatchUp(t)
+			if err := f.Reconcile(); !reconcile.IsRequeue(err) {
+				t.Errorf("it waits: %v", err)
+			}
+		})
 	}
 }
 
@@ -472,6 +530,21 @@ func TestBackoffIsRememberedOnceReported(t *testing.T) {
 	f.Clock.Step(7 * time.Second)
 	f.MustReconcile(t)
 	f.WantRequests(t, "create pods", "update jobs/status")
+}
+
+// Pins JOB-86.
+func TestPodsThatRunAreCountedWhileAFailedOneBacksOff(t *testing.T) {
+	f := newFixture(t, defaults, newJob(sized(2, 2), started), newPod("f", exited(1, 4*time.Second)), newPod("r", ready))
+	for range 2 {
+		f.MustReconcile(t)
+		if s := f.stored(t).Status; s.Active != 1 || *s.Ready != 1 || s.Failed != 1 {
+			t.Errorf("the status is %+v", s)
+		}
+		if got := strings.Join(f.Requests(), ", "); strings.Contains(got, "create") {
+			t.Errorf("requests %s", got)
+		}
+		f.CatchUp(t)
+	}
 }
 
 // Pins JOB-64.

@@ -12,9 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/runtime/informers"
 	"kcmd.dev/test/controllertest"
@@ -72,11 +74,17 @@ func TestPodEvents(t *testing.T) {
 		{"added", newJob(), func(f *fixture) { f.c.podAdded(fresh, newPod("p")) }, soon, ""},
 		{"replayed", newJob(), func(f *fixture) { f.c.podAdded(backlog, newPod("p")) }, "backlog ns/pi", ""},
 		{"added while it terminates", newJob(), func(f *fixture) { f.c.podAdded(fresh, newPod("p", leaving)) }, soon, ""},
-		{"added, of a job that is gone", newJob(), func(f *fixture) { f.c.podAdded(fresh, newPod("p", owned("Job", "pi", "old"))) }, "", ""},
+		{"JOB-90: added, of a job that is gone", newJob(), func(f *fixture) { f.c.podAdded(fresh, newPod("p", owned("Job", "pi", "old"))) }, "", ""},
 		{"added, of something else", newJob(), func(f *fixture) { f.c.podAdded(fresh, newPod("p", owned("ReplicaSet", "pi", "job-uid"))) }, "", ""},
 		{"orphan added", newJob(), func(f *fixture) { f.c.podAdded(fresh, newPod("p", alone)) }, both, orphanKey},
 		{"orphan without finalizer added", newJob(), func(f *fixture) { f.c.podAdded(fresh, newPod("p", alone, untracked)) }, both, ""},
 		{"resynced", newJob(), func(f *fixture) { f.c.podUpdated(backlog, newPod("p"), newPod("p")) }, "", ""},
+		{"JOB-90: updated, of a job that is gone", newJob(), func(f *fixture) {
+			f.c.podUpdated(fresh, newPod("p", owned("Job", "pi", "old")), newPod("p", owned("Job", "pi", "old"), newVersion))
+		}, "", ""},
+		{"JOB-90: terminating, of a job that is gone", newJob(), func(f *fixture) {
+			f.c.podUpdated(fresh, newPod("p", owned("Job", "pi", "old")), newPod("p", owned("Job", "pi", "old"), newVersion, leaving))
+		}, "", orphanKey},
 		{"updated", newJob(), func(f *fixture) { f.c.podUpdated(fresh, newPod("p"), newPod("p", newVersion)) }, soon, ""},
 		{"terminating", newJob(), func(f *fixture) { f.c.podUpdated(fresh, newPod("p"), newPod("p", newVersion, leaving)) }, soon, ""},
 		{"given to another job", newJob(), func(f *fixture) {
@@ -133,6 +141,9 @@ func TestJobEvents(t *testing.T) {
 		{"JOB-11: deadline changed to one that is over", nil, func(f *fixture) {
 			f.c.jobUpdated(fresh, newJob(started, deadline(9000)), newJob(started, generation2, deadline(60)))
 		}, "ns/pi, ns/pi in 0s", ""},
+		{"JOB-115: deadline set to one that never comes", nil, func(f *fixture) {
+			f.c.jobUpdated(fresh, newJob(started), newJob(started, generation2, deadline(9999999999)))
+		}, "ns/pi, ns/pi in 2562046h47m16s", ""},
 		{"JOB-11: deadline set before the start", nil, func(f *fixture) { f.c.jobUpdated(fresh, newJob(), newJob(generation2, deadline(60))) }, "ns/pi", ""},
 		{"JOB-93, JOB-109: finished, no pod is left", newPod("p", untracked), func(f *fixture) { f.c.jobUpdated(fresh, newJob(), newJob(finished)) }, "", ""},
 		{"JOB-11, JOB-109: finished, a pod is left", newPod("p"), func(f *fixture) { f.c.jobUpdated(fresh, newJob(), newJob(finished)) }, "", sweep},
@@ -216,13 +227,15 @@ func TestPodsOfAJobThatIsNotCachedYet(t *testing.T) {
 		name           string
 		cached, stored *batchv1.Job
 		want           string
+		again          bool
 	}{
-		{"it runs", nil, newJob(), "get jobs pi"},
-		{"it runs, and the cache shows its predecessor", newJob(recreated), newJob(), "get jobs pi"},
-		{"it is managed elsewhere", nil, newJob(finished, external), "get jobs pi"},
-		{"it has finished", nil, newJob(finished), "get jobs pi, patch pods p"},
-		{"it is gone", nil, nil, "get jobs pi, patch pods p"},
-		{"it was recreated", nil, newJob(recreated), "get jobs pi, patch pods p"},
+		{"it runs", nil, newJob(), "get jobs pi", true},
+		{"it runs, and the cache shows its predecessor", newJob(recreated), newJob(), "get jobs pi", true},
+		{"it is managed elsewhere", nil, newJob(finished, external), "get jobs pi", true},
+		{"it runs, and the cache shows it", newJob(), newJob(), "", false},
+		{"it has finished", nil, newJob(finished), "get jobs pi, patch pods p", false},
+		{"it is gone", nil, nil, "get jobs pi, patch pods p", false},
+		{"it was recreated", nil, newJob(recreated), "get jobs pi, patch pods p", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, defaults, newPod("p"))
@@ -239,6 +252,11 @@ func TestPodsOfAJobThatIsNotCachedYet(t *testing.T) {
 					t.Errorf("%v: %v", k, err)
 				}
 				f.WantRequests(t, listed(test.want)...)
+				if test.again {
+					f.orphans.Want(t, k.String()+" in 10s")
+				} else {
+					f.orphans.Want(t)
+				}
 			}
 		})
 	}
@@ -265,16 +283,20 @@ func TestPodsKeepTheirFinalizerWhileTheirJobCannotBeRead(t *testing.T) {
 	f.WantRequests(t, "get jobs pi")
 }
 
-// Pins JOB-22 and JOB-23.
+// Pins JOB-22, JOB-23 and JOB-113.
 func TestOrphanFailures(t *testing.T) {
-	f := newFixture(t, defaults, newPod("p", alone))
+	f := newFixture(t, defaults, newPod("p", alone), newPod("q", alone), newPod("r", alone))
 	f.Refuse("patch pods p", errBoom)
+	f.Refuse("patch pods q", &controller.PausedError{Namespace: "ns"})
 	if err := f.c.reconcileOrphan(f.Context(), orphan{orphanPod, "ns", "p"}); err == nil {
 		t.Error("a pod that keeps its finalizer is no error")
 	}
-	if err := f.c.reconcileOrphan(f.Context(), orphan{orphanSelector, "ns", "app=pi"}); err != nil {
-		t.Errorf("one pod stops the search: %v", err)
+	f.WantRequests(t, "patch pods p")
+	err := f.c.reconcileOrphan(f.Context(), orphan{orphanSelector, "ns", "app=pi"})
+	if !errors.Is(err, errBoom) || !slices.Equal(controller.PausedIn(err), []string{"ns"}) {
+		t.Errorf("the search does not tell of all pods that keep their finalizer: %v", err)
 	}
+	f.WantRequestsInAnyOrder(t, "patch pods p", "patch pods q", "patch pods r")
 	if err := f.c.reconcileOrphan(f.Context(), orphan{orphanSelector, "ns", "="}); err == nil {
 		t.Error("a bad selector is no error")
 	}
@@ -303,7 +325,7 @@ func TestFailuresBackOff(t *testing.T) {
 	}
 }
 
-// Pins JOB-10, JOB-14, JOB-83 and JOB-111.
+// Pins JOB-10, JOB-14, JOB-83, JOB-111 and JOB-114.
 func TestEventMetrics(t *testing.T) {
 	f := newFixture(t, defaults)
 	f.c.podAdded(backlog, newPod("a", succeeded))
@@ -315,6 +337,12 @@ func TestEventMetrics(t *testing.T) {
 	f.c.podDeleted(newPod("b", failed, untracked))
 	if got := f.metric(t, "job_controller_terminated_pods_tracking_finalizer_total"); got != "event=add 2, event=delete 2" {
 		t.Errorf("counted %q", got)
+	}
+	pods := &controllertest.Captured{}
+	f.c.watch(&controllertest.Captured{}, pods)
+	pods.Handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/d", Obj: newPod("d", succeeded)})
+	if got := f.metric(t, "job_controller_terminated_pods_tracking_finalizer_total"); got != "event=add 2, event=delete 3" {
+		t.Errorf("after a tombstone, counted %q", got)
 	}
 	f.c.jobAdded(backlog, newJob(func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To("example.com/other") }))
 	f.c.jobAdded(fresh, newJob(func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To(batchv1.JobControllerName) }))

@@ -21,7 +21,9 @@ type cluster struct {
 	nodes map[string]*record // by name
 	zones map[string]*zone
 	gone  []identity // announced ones whose removal is to be announced
-	sight sight
+	// orders is the number of orders to mark the pods of a node that were given.
+	orders int
+	sight  sight
 	// passed is the start of the last pass, ended its end.
 	passed, ended time.Time
 	// next is the earliest end of a grace period that had not ended in the last pass, zero if
@@ -168,16 +170,34 @@ func (c *cluster) tainted(node *corev1.Node, done eviction) (zone string) {
 	return r.zone
 }
 
-// marked records that the pods of a node are marked. It reports whether that is still needed.
-func (c *cluster) marked(name string, done bool) (needed bool) {
+// mark orders that the pods of a node are marked. The caller holds the lock.
+func (c *cluster) mark(r *record) {
+	c.orders++
+	r.unmarked = c.orders
+}
+
+// toMark returns the order to mark the pods of a node, 0 if there is none or the node is ready by now.
+func (c *cluster) toMark(name string) (order int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.nodes[name]
-	if r == nil || !r.unmarked {
-		return false
+	if r == nil {
+		return 0
 	}
-	r.unmarked = !done && isNotReady(r.ready)
+	if !isNotReady(r.ready) {
+		r.unmarked = 0
+	}
 	return r.unmarked
+}
+
+// marked records that an order to mark the pods of a node was carried out. A newer one stays: meanwhile the node was
+// ready, and so may be pods that were marked.
+func (c *cluster) marked(name string, order int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.nodes[name]; r != nil && r.unmarked == order {
+		r.unmarked = 0
+	}
 }
 
 // expect records that a write is about to show the silence of a node, which may be done without being answered.
@@ -198,7 +218,8 @@ func (c *cluster) shownSilent(name string) (identity, bool) {
 	if r == nil || !r.silencing || r.ready != corev1.ConditionUnknown {
 		return identity{}, false
 	}
-	r.silencing, r.unmarked = false, true
+	r.silencing = false
+	c.mark(r)
 	return identity{r.name, r.uid}, true
 }
 

@@ -42,6 +42,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	coordinationlisters "k8s.io/client-go/listers/coordination/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/util/workqueue"
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/index"
@@ -129,8 +130,9 @@ func newController(env controller.Env, config config) (*lifecycleController, err
 		metrics: newMetrics(env.Metrics),
 	}
 	c.cluster = newCluster(config, c.leaseOf)
+	// Each node by itself: a limit for all together would delay the last of many nodes for minutes.
 	ofNode := func(queue string, workers int) reconcile.Options[string] {
-		return reconcile.Options[string]{Queue: queue, Workers: workers, Backoff: reconcile.Backoff[string](retryFirst, retryMost)}
+		return reconcile.Options[string]{Queue: queue, Workers: workers, Backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryMost)}
 	}
 	c.nodeLoop = reconcile.New(env, ofNode("node_lifecycle_controller", nodeWorkers), c.reconcileNode)
 	c.podLoop = reconcile.New(env, reconcile.Options[types.NamespacedName]{Queue: "node_lifecycle_controller_pods", Workers: podWorkers}, c.reconcilePod)

@@ -191,6 +191,28 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// What fails for many nodes is retried as soon as what fails for one. Pins NLC-83.
+func TestManyNodesAreRetriedSoon(t *testing.T) {
+	const many = 1_000
+	env := controllertest.New(t)
+	c, err := newController(env.Env, settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loops := []*reconcile.Loop[string]{c.nodeLoop, c.markLoop}
+	for _, loop := range loops {
+		for i := range many {
+			loop.AddRateLimited(fmt.Sprint(i))
+		}
+	}
+	env.Clock.Step(retryMost)
+	env.Start(t)
+	env.Run(t, c)
+	for _, loop := range loops {
+		controllertest.Eventually(t, "all nodes were retried", func() bool { return loop.Inspect().Reconciled == many })
+	}
+}
+
 // large is a controller with 1,000 nodes, and 10 pods on each.
 func large(b *testing.B) *world {
 	b.Helper()

@@ -25,9 +25,16 @@ type leftNode struct {
 	heartbeat  metav1.Time
 	renewed    metav1.MicroTime
 	registered bool
+	ready      corev1.ConditionStatus
 	silencing  bool
 	unmarked   bool
 	eviction   eviction
+}
+
+// isSilent reports whether the node was shown as silent when it was handed over, and a node is the same and has not
+// been heard of since.
+func (l leftNode) isSilent(r *record) bool {
+	return l.uid == r.uid && l.ready == corev1.ConditionUnknown && l.heartbeat.Equal(&r.heartbeat)
 }
 
 type leftZone struct {
@@ -46,7 +53,7 @@ func (c *cluster) handOver() handover {
 	defer c.mu.Unlock()
 	left := handover{nodes: map[string]leftNode{}, zones: map[string]leftZone{}, gone: c.gone, sight: c.sight}
 	for name, r := range c.nodes {
-		left.nodes[name] = leftNode{r.uid, r.seen, r.heartbeat, r.renewed, r.registered, r.silencing, r.unmarked, r.eviction}
+		left.nodes[name] = leftNode{r.uid, r.seen, r.heartbeat, r.renewed, r.registered, r.ready, r.silencing, r.unmarked != 0, r.eviction}
 	}
 	for name, z := range c.zones {
 		l := leftZone{state: z.state, count: z.count, limiter: z.limiter}
@@ -74,7 +81,8 @@ func (c *lifecycleController) begin(context.Context) error {
 
 // begin adopts the state of a predecessor, if there was one. The event handlers have already received all
 // nodes and Leases. begin returns the nodes whose pods have to be marked, and the nodes whose taints have
-// to change.
+// to change. If a node was not shown as silent when it was handed over, another process may have shown that, and not
+// have come to its pods.
 func (c *cluster) begin(left handover, ok bool, now time.Time) (unmarked, changing []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,10 +93,11 @@ func (c *cluster) begin(left handover, ok bool, now time.Time) (unmarked, changi
 		c.sight.begin(now)
 	}
 	for name, r := range c.nodes {
-		if r.ready == corev1.ConditionUnknown && (!ok || r.silencing) {
-			r.silencing, r.unmarked = false, true
+		if r.ready == corev1.ConditionUnknown && (r.silencing || !left.nodes[name].isSilent(r)) {
+			r.silencing = false
+			c.mark(r)
 		}
-		if r.unmarked {
+		if r.unmarked != 0 {
 			unmarked = append(unmarked, name)
 		}
 		if r.eviction == granted || r.eviction == stripped {
@@ -108,7 +117,11 @@ func (c *cluster) noteLeases() {
 	}
 }
 
+// adopt adopts the state of a predecessor. After an interruption, in which another process may have had the lease, a
+// taint is not granted any more: the node may have been heard of, or have got and lost it. Taints are stripped as long as
+// no zone has a ready node.
 func (c *cluster) adopt(left handover, now time.Time) {
+	interrupted, isDown := now.Sub(left.sight.sign) > c.sight.interruption, c.isDown()
 	c.sight.adopt(left.sight)
 	c.gone = append(c.gone, left.gone...)
 	for name, l := range left.nodes {
@@ -119,31 +132,44 @@ func (c *cluster) adopt(left handover, now time.Time) {
 			}
 			continue
 		}
-		r.registered, r.unmarked = l.registered, l.unmarked
+		r.registered = l.registered
+		if l.unmarked {
+			c.mark(r)
+		}
 		if r.heartbeat.Equal(&l.heartbeat) && r.renewed.Equal(&l.renewed) {
 			r.seen, r.silencing = l.seen, l.silencing
 		}
-		if l.eviction != waiting {
+		if l.eviction == granted && !interrupted || l.eviction == stripped && (!interrupted || isDown) {
 			r.eviction = l.eviction
 		}
 	}
-	c.adoptZones(left.zones, now)
+	c.adoptZones(left, now)
+}
+
+// isDown reports whether no node that counts is ready.
+func (c *cluster) isDown() bool {
+	for _, r := range c.nodes {
+		if r.ready == corev1.ConditionTrue && !r.excluded {
+			return false
+		}
+	}
+	return true
 }
 
 // adoptZones adopts the states of zones, and their queues in order. It uses the rates of the current
 // configuration, which may have changed.
-func (c *cluster) adoptZones(left map[string]leftZone, now time.Time) {
+func (c *cluster) adoptZones(left handover, now time.Time) {
 	allFull := true
-	for _, l := range left {
+	for _, l := range left.zones {
 		allFull = allFull && (l.state == full || l.state == uncounted)
 	}
-	for name, l := range left {
+	for name, l := range left.zones {
 		z := &zone{state: l.state, count: l.count, limiter: l.limiter}
 		if rate := c.rates.rateOf(l.state, l.count.all()); l.state != full || !allFull {
 			z.limiter.set(rate, now)
 		}
 		for _, node := range l.waiting {
-			if r := c.nodes[node]; r != nil && r.zone == name && isNotReady(r.ready) && r.eviction == none {
+			if r := c.nodes[node]; r != nil && r.uid == left.nodes[node].uid && r.zone == name && isNotReady(r.ready) && r.eviction == none {
 				r.eviction = waiting
 				z.waiting = append(z.waiting, r)
 			}

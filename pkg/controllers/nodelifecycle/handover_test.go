@@ -86,6 +86,17 @@ func TestASuccessorContinues(t *testing.T) {
 		w.live(t, 10*time.Second)
 		w.wantEvicted(t, "a00 a01")
 	})
+	t.Run("queues, in which another node of the name is the last", func(t *testing.T) {
+		w := newWorld(t, settings, append(group("a", 3, ready(corev1.ConditionFalse)), group("b", 6)...)...)
+		w.work(t)
+		w.fall(namesOf(group("a", 3))...)
+		w.Env.Clock.Step(time.Second)
+		left := w.HandOver()
+		w.Env.Store(t, node("a01", ready(corev1.ConditionFalse), func(n *corev1.Node) { n.UID = "a01-2" }))
+		w.succeed(t, settings, left)
+		w.live(t, 10*time.Second)
+		w.wantEvicted(t, "a00 a02")
+	})
 	t.Run("with another rate", func(t *testing.T) {
 		w := newWorld(t, settings, append(group("a", 4, ready(corev1.ConditionUnknown)), group("b", 6)...)...)
 		w.work(t)
@@ -113,13 +124,48 @@ func TestASuccessorContinues(t *testing.T) {
 		w.work(t)
 		w.wantEvicted(t, "a00")
 	})
+	t.Run("but not a taint that was granted when nobody was there for a while", func(t *testing.T) {
+		w := newWorld(t, settings, append(group("a", 1, ready(corev1.ConditionUnknown)), group("b", 6)...)...)
+		w.pass(w.Context(), w.Context())
+		w.grant()
+		left := w.HandOver()
+		w.Env.Clock.Step(time.Minute)
+		w.succeed(t, settings, left)
+		reconciled(t, w, "a00")
+		w.wantEvicted(t, "")
+		w.work(t)
+		w.wantEvicted(t, "a00")
+	})
+	for name, tc := range map[string]struct {
+		later   time.Duration
+		between corev1.ConditionStatus
+		want    string
+	}{
+		"taints that were stripped and not removed":                              {0, corev1.ConditionUnknown, ""},
+		"taints that were stripped, when nobody was there and all is down":       {time.Minute, corev1.ConditionUnknown, ""},
+		"but not taints that were stripped, when nobody was there and one is up": {time.Minute, corev1.ConditionTrue, "a00"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, settings, append(group("a", 1, ready(corev1.ConditionUnknown)), group("b", 1)...)...)
+			w.work(t)
+			w.wantEvicted(t, "a00")
+			w.report(t, "b00", ready(corev1.ConditionUnknown))
+			w.pass(w.Context(), w.Context())
+			left := w.HandOver()
+			w.Env.Clock.Step(tc.later)
+			controllertest.Change(t, w.Env, "", "b00", ready(tc.between))
+			w.succeed(t, settings, left)
+			reconciled(t, w, "a00")
+			w.wantEvicted(t, tc.want)
+		})
+	}
 	t.Run("pods that are not marked yet", func(t *testing.T) {
 		w := newWorld(t, settings, node("n"), node("other"), pod("p", "n"))
 		w.Refuse("patch pods/status p", errors.New("boom"))
-		w.cluster.nodes["n"].unmarked = true
+		w.cluster.mark(w.cluster.nodes["n"])
 		w.report(t, "n", ready(corev1.ConditionUnknown))
 		w.succeed(t, settings, w.HandOver())
-		if w.markLoop.Inspect().Depth != 1 || !w.cluster.marked("n", false) {
+		if w.markLoop.Inspect().Depth != 1 || w.cluster.toMark("n") == 0 {
 			t.Error("the pods are not to be marked")
 		}
 	})
@@ -133,6 +179,58 @@ func TestASuccessorContinues(t *testing.T) {
 		w.work(t)
 		w.WantEvents(t, "Normal RemovingNode Node n event: Removing Node n from Controller")
 	})
+}
+
+// Another process may have had the lease in between, and have ended before it marked pods. Pins NLC-91.
+func TestPodsOfNodesThatFellSilentBetweenInstances(t *testing.T) {
+	fell := func(n *corev1.Node) { n.Status.Conditions = silenced(n, at.Add(time.Minute)) }
+	beat := func(n *corev1.Node) {
+		conditionOf(n, corev1.NodeReady).LastHeartbeatTime.Time = at.Add(30 * time.Second)
+	}
+	for name, tc := range map[string]struct {
+		before, between func(*corev1.Node)
+		marked          bool
+	}{
+		"it was ready":                          {func(*corev1.Node) {}, fell, true},
+		"it was not ready":                      {ready(corev1.ConditionFalse), fell, true},
+		"it was silent before":                  {fell, func(*corev1.Node) {}, false},
+		"it was silent before, and between":     {fell, beat, true},
+		"it is another node of the name":        {fell, func(n *corev1.Node) { n.UID = "n-2" }, true},
+		"it is ready":                           {fell, ready(corev1.ConditionTrue), false},
+		"its kubelet says that it is not ready": {func(*corev1.Node) {}, ready(corev1.ConditionFalse), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, settings, node("n", tc.before), pod("p", "n"))
+			if err := w.markPodsOf(w.Context(), "n"); err != nil {
+				t.Fatal(err)
+			}
+			left := w.HandOver()
+			w.Env.Store(t, pod("p", "n"))
+			w.Cache(t, pod("p", "n"))
+			controllertest.Change(t, w.Env, "", "n", tc.between)
+			w.Requests()
+			w.succeed(t, settings, left)
+			if depth := w.markLoop.Inspect().Depth; (depth == 1) != tc.marked {
+				t.Errorf("%d nodes are queued", depth)
+			}
+			if err := w.markPodsOf(w.Context(), "n"); err != nil {
+				t.Fatal(err)
+			}
+			if tc.marked {
+				w.WantRequests(t, "patch pods/status p")
+			} else {
+				w.WantRequests(t)
+			}
+		})
+	}
+}
+
+// reconciled has the taints of a node changed, without a pass before.
+func reconciled(t *testing.T, w *world, name string) {
+	t.Helper()
+	if err := w.reconcileNode(w.Context(), name); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Pins NLC-84, NLC-88 and NLC-91. Nothing was handed over: the process is new, or another had

@@ -179,9 +179,9 @@ func (c *cluster) enqueue() {
 	for _, r := range c.nodes {
 		switch {
 		case r.ready == "":
-			r.unmarked = false
+			r.unmarked = 0
 		case r.ready == corev1.ConditionTrue:
-			r.unmarked = false
+			r.unmarked = 0
 			if r.eviction == waiting || r.eviction == granted {
 				c.settle(r, r.zone)
 			}

@@ -3,6 +3,7 @@ package nodelifecycle
 import (
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,7 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
 )
@@ -274,6 +277,18 @@ func TestWritesThatFail(t *testing.T) {
 		w.WantEvents(t, "Warning NodeNotReady Node is not ready")
 		w.WantRequests(t, "patch pods/status p", "patch pods/status p")
 	})
+	t.Run("NLC-101: a pod in a paused namespace", func(t *testing.T) {
+		w := newWorld(t, settings, node("n", ready(corev1.ConditionFalse)), pod("p", "n"))
+		w.RefuseIf("patch pods/status p", &controller.PausedError{Namespace: "ns"}, first)
+		if err := w.reconcilePod(w.Context(), podKey); len(controller.PausedIn(err)) != 1 {
+			t.Errorf("error is %v, want the pause", err)
+		}
+		w.WantEvents(t)
+		if err := w.reconcilePod(w.Context(), podKey); err != nil {
+			t.Error(err)
+		}
+		w.WantEvents(t, "Warning NodeNotReady Node is not ready")
+	})
 	t.Run("NLC-29: a conflict of labels", func(t *testing.T) {
 		w := newWorld(t, settings, node("n", func(n *corev1.Node) { n.Labels[corev1.LabelOSStable] = "linux" }))
 		w.RefuseIf("patch nodes n", conflict, first)
@@ -285,6 +300,32 @@ func TestWritesThatFail(t *testing.T) {
 		}
 		w.WantRequests(t, "patch nodes n", "patch nodes n")
 	})
+}
+
+// A node that comes back and falls silent again while its pods are marked has them marked once more. Pins NLC-93.
+func TestANodeFallsSilentAgainWhileItsPodsAreMarked(t *testing.T) {
+	w := newWorld(t, settings, node("n"), pod("p", "n"))
+	fall := func() {
+		w.cluster.expect("n")
+		n := w.stored(t, "n")
+		n.Status.Conditions = silenced(n, at)
+		w.show(t, n)
+	}
+	fall()
+	again := sync.OnceFunc(func() {
+		w.show(t, node("n"))
+		fall()
+	})
+	w.Intercept("patch pods/status p", func(clienttesting.Action) error {
+		again()
+		return nil
+	})
+	for range 3 {
+		if err := w.markPodsOf(w.Context(), "n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.WantRequests(t, "patch pods/status p", "patch pods/status p")
 }
 
 // Pins NLC-18, NLC-29, NLC-49 and NLC-86.

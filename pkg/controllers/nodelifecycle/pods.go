@@ -19,7 +19,8 @@ import (
 
 // markPodsOf marks the pods of a node that has fallen silent.
 func (c *lifecycleController) markPodsOf(ctx context.Context, node string) error {
-	if !c.cluster.marked(node, false) {
+	order := c.cluster.toMark(node)
+	if order == 0 {
 		return nil
 	}
 	all, err := c.podsOn.On(node)
@@ -33,7 +34,7 @@ func (c *lifecycleController) markPodsOf(ctx context.Context, node string) error
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	c.cluster.marked(node, true)
+	c.cluster.marked(node, order)
 	return nil
 }
 
@@ -72,6 +73,8 @@ func (c *lifecycleController) markPod(ctx context.Context, pod *corev1.Pod) erro
 		return nil
 	case apierrors.IsConflict(err):
 		return reconcile.Requeue(fmt.Errorf("marking pod %s/%s as not ready: %w", pod.Namespace, pod.Name, err))
+	case len(controller.PausedIn(err)) > 0: // the pod is shown as ready until the pause ends
+		return fmt.Errorf("marking pod %s/%s as not ready: %w", pod.Namespace, pod.Name, err)
 	}
 	c.Record(podNotReady(pod))
 	if err != nil {

@@ -81,17 +81,22 @@ func (a *appointments) drop(key types.NamespacedName) {
 	}
 }
 
-// begin returns the appointment with a pod, marked as begun if it is due, and whether it is the
-// first time. ok is false if there is none any more.
+// of returns the appointment with a pod, false if there is none any more.
+func (a *appointments) of(pod identity) (appointment, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	made, ok := a.all[pod.NamespacedName]
+	return made, ok && made.uid == pod.uid
+}
+
+// begin returns the appointment with a pod, marked as begun, and whether it is the first time. ok is
+// false if there is none any more, or none that is due.
 func (a *appointments) begin(pod identity, now time.Time) (made appointment, first, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	made, ok = a.all[pod.NamespacedName]
-	if !ok || made.uid != pod.uid {
+	if !ok || made.uid != pod.uid || made.due.After(now) {
 		return appointment{}, false, false
-	}
-	if made.due.After(now) {
-		return made, false, true
 	}
 	first = !made.begun
 	made.begun = true

@@ -466,9 +466,9 @@ func TestWithoutTheGateNothingIsEvictedWithoutNodeLifecycle(t *testing.T) {
 	}
 }
 
-// Evictions wait for the end of a pause, and taints are followed meanwhile.
+// Evictions wait for the end of a pause, and taints are followed meanwhile. Pins TAINT-50.
 func TestAnEvictionFromAPausedNamespaceCanBeCancelled(t *testing.T) {
-	env := controllertest.New(t, node(), tolerating())
+	env := controllertest.New(t, node(), tolerating(tolerates("b", 60)))
 	c, err := newController(env.Env, config{separate: true})
 	if err != nil {
 		t.Fatal(err)
@@ -485,12 +485,50 @@ func TestAnEvictionFromAPausedNamespaceCanBeCancelled(t *testing.T) {
 	}
 	taintWith(taint("a"))
 	controllertest.Eventually(t, "the eviction is held back", func() bool { return c.evictions.Inspect().Held == 1 })
+	taintWith(taint("b"))
+	controllertest.Eventually(t, "the eviction is postponed", func() bool {
+		in, ok := pending(env, c)
+		return ok && in == time.Minute
+	})
+	env.WantEvents(t)
+	env.Pauses.Set(nil)
+	controllertest.Eventually(t, "the eviction is let go", func() bool { return c.evictions.Inspect().Held == 0 })
+	env.AwaitIdle(t)
+	wantPending(t, env, c, time.Minute)
+	env.Pauses.Set([]string{"ns"})
 	taintWith()
 	controllertest.Eventually(t, "the eviction is cancelled", func() bool { return !c.appointments.has(podKey) })
 	env.Pauses.Set(nil)
 	env.AwaitIdle(t)
-	if verbs := env.WriteVerbs(); !slices.Equal(verbs, []string{"update", "update"}) {
+	if verbs := env.WriteVerbs(); !slices.Equal(verbs, []string{"update", "update", "update"}) {
 		t.Errorf("sent %q", verbs)
+	}
+}
+
+// The breaker is not asked for what is not to be deleted, or not yet. Pins TAINT-51.
+func TestOnlyWhatIsDueIsCounted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change  *corev1.Pod
+		stopped bool
+	}{
+		"it is due":           {tolerating(), true},
+		"it was postponed":    {tolerating(tolerates("a", 600)), false},
+		"it was cancelled":    {tolerating(tolerates("a")), false},
+		"it is another one's": {controllertest.Changed(tolerating(), func(p *corev1.Pod) { p.UID = "another" }), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := fixture(t, node(taint("a")), tolerating())
+			breaker := &controllertest.Breaker{}
+			c.Deletions = controller.DeletionsBy("c", breaker)
+			breaker.Stop(corev1.Resource("pods"))
+			podChanged(t, env, c, tc.change)
+			_, stopped := controller.StoppedIn(c.evict(env.Context(), podIdentity))
+			if stopped != tc.stopped {
+				t.Errorf("stopped is %v", stopped)
+			}
+			env.WantRequests(t)
+			env.WantEvents(t)
+		})
 	}
 }
 

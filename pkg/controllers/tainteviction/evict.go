@@ -19,20 +19,19 @@ import (
 // evict deletes a pod when its appointment is due. One that was cancelled needs nothing; one that
 // was postponed is enqueued for its time.
 func (c *evictionController) evict(ctx context.Context, key identity) error {
+	now := c.Clock.Now()
+	if !c.isDue(key, now) {
+		return nil
+	}
 	// Before the eviction is announced. What is not deleted after all is given back.
 	ctx, deletion, err := c.Deletions.Ask(ctx, corev1.Resource("pods"), key.Namespace, key.Name)
 	if err != nil {
 		return err
 	}
 	defer deletion.End()
-	now := c.Clock.Now()
 	made, first, ok := c.appointments.begin(key, now)
 	if !ok {
-		return nil
-	}
-	if left := made.due.Sub(now); left > 0 {
-		c.evictions.AddAfter(key, left)
-		return nil
+		return nil // who has postponed it meanwhile enqueues it
 	}
 	if first {
 		klog.FromContext(ctx).Info("Evicting a pod that does not tolerate the taints of its node", "pod", key.NamespacedName, "node", made.node)
@@ -60,6 +59,20 @@ func (c *evictionController) evict(ctx context.Context, key identity) error {
 	c.metrics.deletions.Inc()
 	c.metrics.delay.Observe(c.Clock.Now().Sub(made.due).Seconds())
 	return nil
+}
+
+// isDue reports whether a pod has to be evicted. If that was postponed, the pod is enqueued for its time:
+// until then, it was in the queue for an earlier one.
+func (c *evictionController) isDue(key identity, now time.Time) bool {
+	made, ok := c.appointments.of(key)
+	if !ok {
+		return false
+	}
+	left := made.due.Sub(now)
+	if left > 0 {
+		c.evictions.AddAfter(key, left)
+	}
+	return left <= 0
 }
 
 // delete marks a pod as the target of a disruption and deletes it, with its own grace period. Both

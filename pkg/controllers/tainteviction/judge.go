@@ -16,7 +16,9 @@ type verdict struct {
 }
 
 // judge decides about a pod on a node with at least one taint. existing is the appointment with
-// the pod, nil if there is none. before says that this is found when the instance begins.
+// the pod, nil if there is none. before says that this is found when the instance begins. One for at
+// once that is held back, and so has not begun, does not outlast its reason: it counts as none if the
+// pod tolerates the taints for some time.
 func (c config) judge(logger klog.Logger, pod *corev1.Pod, taints []corev1.Taint, existing *appointment, now time.Time, before bool) verdict {
 	tolerances, all := c.tolerances(logger, pod.Spec.Tolerations, taints)
 	if !all {
@@ -27,12 +29,13 @@ func (c config) judge(logger klog.Logger, pod *corev1.Pod, taints []corev1.Taint
 		return verdict{cancelled: existing != nil}
 	}
 	made := appointment{uid: pod.UID, node: pod.Spec.NodeName, created: now, due: now.Add(lasts)}
+	outlasts := existing != nil && existing.isImmediate() && !existing.begun && lasts > 0
 	switch {
-	case existing == nil && before:
+	case (existing == nil || outlasts) && before:
 		made.created, made.due = resumed(pod, tolerances, now)
-		return verdict{made: &made}
-	case existing == nil:
-		return verdict{made: &made}
+		return verdict{cancelled: outlasts, made: &made}
+	case existing == nil || outlasts:
+		return verdict{cancelled: outlasts, made: &made}
 	case existing.begun || existing.isImmediate() || existing.created.Before(now) || existing.due.Equal(made.due):
 		return verdict{}
 	default: // the clock was set back

@@ -79,7 +79,9 @@ func TestJudge(t *testing.T) {
 		"TAINT-17e: for a shorter time than before":                  {tolerating(tolerates("a", 1)), at(-9*time.Second, time.Minute), false, nil},
 		"TAINT-17e: the clock was set back":                          {tolerating(tolerates("a", 60)), at(9*time.Second, 2*time.Minute), true, at(9*time.Second, time.Minute)},
 		"TAINT-17e: judged again in the same moment":                 {tolerating(tolerates("a", 60)), at(0, time.Minute), false, nil},
-		"TAINT-18: for some time, but it is being evicted at once":   {tolerating(tolerates("a", 60)), at(0, 0), false, nil},
+		"TAINT-18: for some time, but it is being evicted at once":   {tolerating(tolerates("a", 60)), tried(at(0, 0)), false, nil},
+		"TAINT-50: for some time, and it was not tolerated":          {tolerating(tolerates("a", 60)), at(-9*time.Second, -9*time.Second), true, at(0, time.Minute)},
+		"TAINT-50: for no time, as before":                           {tolerating(tolerates("a", 0)), at(-9*time.Second, -9*time.Second), false, nil},
 		"TAINT-17f: the taint is older than the controller's notice": {tolerating(tolerates("a", 60)), nil, false, at(0, time.Minute)},
 		"TAINT-21: what is being deleted, or has ended, is like other": {func() *corev1.Pod {
 			p := tolerating()

@@ -152,6 +152,37 @@ ttl_after_finished_controller_job_deletion_duration_seconds_count 1
 	}
 }
 
+// Pins TTLF-11.
+func TestAJobWithoutTimeToLiveIsDeletedAtOnce(t *testing.T) {
+	env, c := fixture(t, job(start, 0))
+	if err := c.reconcile(env.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	env.WantRequests(t, "delete jobs job")
+}
+
+// The key of a Job that is gone is still waiting for the end of its time. Pins TTLF-16.
+func TestAJobThatWasRecreatedLivesForItsOwnTime(t *testing.T) {
+	env, c := fixture(t, job(start, 60))
+	env.Run(t, c)
+	env.AwaitIdle(t)
+	recreated := func(j *batchv1.Job) { j.UID = "another" }
+	env.Remove(t, job(start, 60))
+	env.Store(t, job(start, 90, recreated))
+	controllertest.Eventually(t, "the new Job is cached", func() bool {
+		cached, err := c.jobs.Jobs(key.Namespace).Get(key.Name)
+		return err == nil && cached.UID == "another"
+	})
+	env.Fake.ClearActions()
+	env.EventuallyAsTimePasses(t, "the new Job is deleted", time.Second, func() bool {
+		_, exists := controllertest.Stored[*batchv1.Job](t, env, key.Namespace, key.Name)
+		if lived := env.Clock.Since(start); !exists && lived < 90*time.Second {
+			t.Fatalf("the new Job was deleted after %v", lived)
+		}
+		return !exists
+	})
+}
+
 func TestWhatIsNotDue(t *testing.T) {
 	for name, objects := range map[string][]runtime.Object{
 		"TTLF-6: gone":                 nil,

@@ -16,3 +16,12 @@ func Backoff[K comparable](first, last time.Duration) workqueue.TypedRateLimiter
 		&workqueue.TypedBucketRateLimiter[K]{Limiter: rate.NewLimiter(10, 100)},
 	)
 }
+
+// firstLook is the delay before a cache that a key waits for is looked at again, the first time.
+const firstLook = 10 * time.Millisecond
+
+// newLooks delays keys that wait for a cache: by firstLook, doubled each time up to RecheckAfter. Keys are
+// not delayed because of others, for looking costs the API server nothing.
+func newLooks[K comparable]() workqueue.TypedRateLimiter[K] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[K](firstLook, RecheckAfter)
+}

@@ -109,7 +109,7 @@ func (l *Loop[K]) resumeStopped() {
 
 func (l *Loop[K]) enqueueAll(keys []K) {
 	for _, key := range keys {
-		l.options.Backoff.Forget(key)
+		l.forget(key)
 		l.Enqueue(Backlog, key)
 	}
 }

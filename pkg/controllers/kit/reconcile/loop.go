@@ -32,7 +32,7 @@ type Options[K comparable] struct {
 	// Default: until the scope of the instance is ready, see controller.Scope.
 	Ready func(ctx context.Context) bool
 	// MaxRetries is the number of times a failing key is retried in a row before it is dropped
-	// until its next event. Default 0: no limit.
+	// until its next event. Waiting for a cache does not count, see AwaitCache. Default 0: no limit.
 	MaxRetries int
 	// Namespace returns the namespace that a key belongs to, empty if it belongs to none. While
 	// the controller is paused there, the key is held back. Default: the namespace of a
@@ -55,6 +55,7 @@ type Loop[K comparable] struct {
 	queue   *workqueue.Typed[K]
 	metrics *queueMetrics
 	record  *record[K]
+	looks   workqueue.TypedRateLimiter[K] // at caches that are waited for
 	pauses  *controller.Pauses
 	held    heldKeys[K]
 
@@ -92,6 +93,7 @@ func New[K comparable](env controller.Env, o Options[K], work Func[K]) *Loop[K] 
 		clock:   env.Clock,
 		work:    work,
 		record:  newRecord[K](env.Clock),
+		looks:   newLooks[K](),
 		pauses:  env.Pauses,
 
 		deletions: env.Deletions,
@@ -138,12 +140,24 @@ func (l *Loop[K]) addAfter(key K, delay time.Duration, event Event) {
 
 // AddRateLimited enqueues a key after the backoff of a failure.
 func (l *Loop[K]) AddRateLimited(key K) {
-	l.metrics.retries.Inc()
-	l.addAfter(key, l.options.Backoff.When(key), Retry)
+	l.retryAfter(key, l.options.Backoff.When(key))
 }
 
-// Retries returns the number of consecutive failures of a key.
-func (l *Loop[K]) Retries(key K) int { return l.options.Backoff.NumRequeues(key) }
+func (l *Loop[K]) retryAfter(key K, delay time.Duration) {
+	l.metrics.retries.Inc()
+	l.addAfter(key, delay, Retry)
+}
+
+// Retries returns the number of times in a row that a key failed or had to wait.
+func (l *Loop[K]) Retries(key K) int {
+	return l.options.Backoff.NumRequeues(key) + l.looks.NumRequeues(key)
+}
+
+// forget makes the next delay of a key the first one.
+func (l *Loop[K]) forget(key K) {
+	l.options.Backoff.Forget(key)
+	l.looks.Forget(key)
+}
 
 // Run waits until the controller may act on its caches, see controller.Scope, then processes
 // keys until ctx ends and the reconciles in progress have finished.
@@ -232,7 +246,7 @@ func (l *Loop[K]) process(ctx context.Context, key K) {
 func (l *Loop[K]) conclude(ctx context.Context, key K, err error) {
 	logger := klog.FromContext(ctx)
 	if err == nil {
-		l.options.Backoff.Forget(key)
+		l.forget(key)
 		return
 	}
 	if ctx.Err() != nil {
@@ -249,9 +263,15 @@ func (l *Loop[K]) conclude(ctx context.Context, key K, err error) {
 		logger.V(2).Info("Reconcile is held back by the breaker for deletions", "key", key, "resources", stopped, "cause", err)
 		return
 	}
-	if l.options.MaxRetries > 0 && l.Retries(key) >= l.options.MaxRetries {
+	if isAwait(err) {
+		logger.V(4).Info("Reconcile waits for a cache", "key", key, "cause", err)
+		l.record.failed(key, err)
+		l.retryAfter(key, l.looks.When(key))
+		return
+	}
+	if l.options.MaxRetries > 0 && l.options.Backoff.NumRequeues(key) >= l.options.MaxRetries {
 		logger.Error(err, "Dropping key after repeated failures", "key", key, "retries", l.options.MaxRetries)
-		l.options.Backoff.Forget(key)
+		l.forget(key)
 		l.record.dropped(key)
 		return
 	}
@@ -285,4 +305,18 @@ func Requeue(reason error) error { return requeue{reason} }
 func IsRequeue(err error) bool {
 	var r requeue
 	return errors.As(err, &r)
+}
+
+// await marks waiting for a cache.
+type await struct{ error }
+
+func (a await) Unwrap() error { return a.error }
+
+// AwaitCache is Requeue for a key that waits for a cache to catch up, of which no event need tell: the key is
+// never dropped for that, and reconciled again after RecheckAfter at the latest.
+func AwaitCache(reason error) error { return await{Requeue(reason)} }
+
+func isAwait(err error) bool {
+	var a await
+	return errors.As(err, &a)
 }

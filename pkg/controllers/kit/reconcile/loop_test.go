@@ -243,6 +243,32 @@ func TestAKeyIsDroppedAfterItsLastRetry(t *testing.T) {
 	}
 }
 
+// TestAKeyThatWaitsForACacheIsNotDropped: nor does waiting use up the retries that a failure has. Pins WL-113.
+func TestAKeyThatWaitsForACacheIsNotDropped(t *testing.T) {
+	env := controllertest.New(t)
+	n := 0
+	l := reconcile.New(env.Env, reconcile.Options[string]{
+		Queue: "q", Workers: 1, MaxRetries: 3,
+		Backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](0, 0),
+	}, func(context.Context, string) error {
+		switch n++; {
+		case n <= 10:
+			return reconcile.AwaitCache(errors.New("the cache is behind"))
+		case n == 11:
+			return errors.New("broken")
+		}
+		return nil
+	})
+	r := start(env, l)
+	defer r.end(t)
+	l.Add("a")
+	env.EventuallyAsTimePasses(t, "it is done", reconcile.RecheckAfter, func() bool { return l.Inspect().Reconciled == 12 })
+	controllertest.Eventually(t, "the success resets the delays", func() bool { return l.Retries("a") == 0 })
+	if s := l.Inspect(); s.Failed != 1 || s.LastError != "a: broken" {
+		t.Errorf("status is %+v", s)
+	}
+}
+
 // Pins WL-102.
 func TestRequeueIsNoFailure(t *testing.T) {
 	env := controllertest.New(t)

@@ -6,7 +6,8 @@
 //     tracked when it is deleted, being deleted, or labelled as somebody else's: such a
 //     slice is not in the list that reconciles look at, and would be missed for ever.
 //  2. The cache is stale for a Service while it shows a slice older than tracked, shows
-//     one that we deleted, or lacks a tracked one.
+//     one that we deleted, or lacks a tracked one. Annotations do not move the generation that
+//     tells what is older: a slice that is shown as it was before our update is stale, too.
 //  3. A cache that is stale for longer than StaleTimeout missed a notification. What it
 //     shows is then taken for the truth.
 //  4. The answer to a write can come after the cache has shown that the slice is deleted or
@@ -19,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -53,6 +55,8 @@ type Ledger struct {
 	// ended are the slices of Services that are being written for, and that have been shown
 	// to be gone, or not ours any more, since Writing began.
 	ended map[types.NamespacedName][]*discoveryv1.EndpointSlice
+	// replaced has the resource version in which the cache showed a slice that was updated since.
+	replaced map[types.UID]string
 }
 
 // New returns an empty ledger of the slices with this managed-by label.
@@ -63,6 +67,7 @@ func New(managedBy string, c clock.PassiveClock) *Ledger {
 		clock:      c,
 		staleSince: map[types.NamespacedName]time.Time{},
 		ended:      map[types.NamespacedName][]*discoveryv1.EndpointSlice{},
+		replaced:   map[types.UID]string{},
 	}
 }
 
@@ -73,6 +78,19 @@ func (l *Ledger) Found(slice *discoveryv1.EndpointSlice) {
 	if l.ours(slice) && slice.DeletionTimestamp == nil && !l.Tracker.Has(slice) {
 		l.Tracker.Update(slice)
 	}
+}
+
+// Updated tracks the answer to an update of one of the slices that the cache showed. One that changed
+// nothing replaced nothing.
+func (l *Ledger) Updated(answer *discoveryv1.EndpointSlice, cached []*discoveryv1.EndpointSlice) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.Tracker.Update(answer)
+	if before := withUID(cached, answer.UID); before != nil && before.ResourceVersion != answer.ResourceVersion {
+		l.replaced[answer.UID] = before.ResourceVersion
+		return
+	}
+	delete(l.replaced, answer.UID)
 }
 
 // Differs says whether a slice is ours and not as we left it.
@@ -117,6 +135,12 @@ func (l *Ledger) endLocked(slice *discoveryv1.EndpointSlice) (expected bool) {
 	if ended, writing := l.ended[service]; writing {
 		l.ended[service] = append(ended, slice)
 	}
+	return l.dropLocked(slice)
+}
+
+// dropLocked forgets a slice, and says whether it was not tracked, or its deletion expected.
+func (l *Ledger) dropLocked(slice *discoveryv1.EndpointSlice) (expected bool) {
+	delete(l.replaced, slice.UID)
 	return l.Tracker.HandleDeletion(slice)
 }
 
@@ -131,7 +155,7 @@ func (l *Ledger) Writing(service types.NamespacedName, write func() error) (undo
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for _, slice := range l.ended[service] {
-			undone = l.Tracker.Has(slice) && !l.Tracker.HandleDeletion(slice) || undone
+			undone = l.Tracker.Has(slice) && !l.dropLocked(slice) || undone
 		}
 		delete(l.ended, service)
 	}()
@@ -147,7 +171,7 @@ func (l *Ledger) Current(slices []*discoveryv1.EndpointSlice) []*discoveryv1.End
 		switch {
 		case !l.ours(slice), slice.DeletionTimestamp != nil:
 			// The handler may have noted this before the library tracked its last write.
-			l.Tracker.HandleDeletion(slice)
+			l.dropLocked(slice)
 		default:
 			current = append(current, slice)
 		}
@@ -157,10 +181,9 @@ func (l *Ledger) Current(slices []*discoveryv1.EndpointSlice) []*discoveryv1.End
 
 // Stale says whether the cache is too old to reconcile the Service with these slices.
 func (l *Ledger) Stale(ctx context.Context, service types.NamespacedName, slices []*discoveryv1.EndpointSlice) bool {
-	isStale := !l.Shown(service, slices)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !isStale {
+	if l.shownLocked(service, slices) {
 		delete(l.staleSince, service)
 		return false
 	}
@@ -178,16 +201,42 @@ func (l *Ledger) Stale(ctx context.Context, service types.NamespacedName, slices
 	l.Tracker.DeleteService(service.Namespace, service.Name)
 	for _, slice := range slices {
 		l.Tracker.Update(slice)
+		delete(l.replaced, slice.UID)
 	}
 	return false
+}
+
+// Look returns what Current returns of the slices that list finds, and says whether they are Stale. If they
+// are, it lists them again: of what came before Awaited knew that somebody waits for it, no event tells.
+func (l *Ledger) Look(ctx context.Context, service types.NamespacedName, list func() ([]*discoveryv1.EndpointSlice, error)) ([]*discoveryv1.EndpointSlice, bool, error) {
+	for again := false; ; again = true {
+		listed, err := list()
+		if err != nil {
+			return nil, false, err
+		}
+		slices := l.Current(listed)
+		if stale := l.Stale(ctx, service, slices); !stale || again {
+			return slices, stale, nil
+		}
+	}
 }
 
 // Shown says whether these slices of a Service show everything that was written to them.
 // Called with the slices that a reconcile began with, it says whether the reconcile wrote
 // nothing that changed their number or content.
 func (l *Ledger) Shown(service types.NamespacedName, slices []*discoveryv1.EndpointSlice) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.shownLocked(service, slices)
+}
+
+func (l *Ledger) shownLocked(service types.NamespacedName, all []*discoveryv1.EndpointSlice) bool {
 	named := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: service.Name}}
-	return !l.Tracker.StaleSlices(named, slices)
+	asBefore := func(slice *discoveryv1.EndpointSlice) bool {
+		version, updated := l.replaced[slice.UID]
+		return updated && slice.ResourceVersion == version
+	}
+	return !l.Tracker.StaleSlices(named, all) && !slices.ContainsFunc(all, asBefore)
 }
 
 // Awaited returns the Service of a slice of ours if the cache was stale for it at the

@@ -35,6 +35,10 @@ func generation(g int64) sliceChange {
 	return func(s *discoveryv1.EndpointSlice) { s.Generation = g }
 }
 
+func version(v string) sliceChange {
+	return func(s *discoveryv1.EndpointSlice) { s.ResourceVersion = v }
+}
+
 func service(name string) sliceChange {
 	return func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = name }
 }
@@ -257,6 +261,80 @@ func TestStaleness(t *testing.T) {
 	}
 }
 
+// An update of annotations alone leaves the generation as it is. Pins EPM-53.
+func TestStalenessAfterAnUpdateOfAnnotations(t *testing.T) {
+	before, answer := testSlice("s", version("1")), testSlice("s", version("2"))
+	for name, tc := range map[string]struct {
+		answer, cached *discoveryv1.EndpointSlice
+		after          func(*Ledger, *clocktesting.FakePassiveClock)
+		want           bool
+	}{
+		"as before":           {answer: answer, cached: before, want: true},
+		"as written":          {answer: answer, cached: answer},
+		"changed since":       {answer: answer, cached: testSlice("s", version("3"))},
+		"nothing was changed": {answer: before, cached: before},
+		"changed back in place": {answer: answer, cached: before, after: func(l *Ledger, _ *clocktesting.FakePassiveClock) {
+			l.Updated(before, []*discoveryv1.EndpointSlice{before})
+		}},
+		"deleted": {answer: answer, cached: before, after: func(l *Ledger, _ *clocktesting.FakePassiveClock) { l.DeletedByOthers(before) }},
+		"for long": {answer: answer, cached: before, after: func(l *Ledger, clock *clocktesting.FakePassiveClock) {
+			l.Stale(context.Background(), web, []*discoveryv1.EndpointSlice{before})
+			clock.SetTime(clock.Now().Add(StaleTimeout))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, clock := testLedger()
+			l.Updated(tc.answer, []*discoveryv1.EndpointSlice{before})
+			if tc.after != nil {
+				tc.after(l, clock)
+			}
+			if got := l.Stale(t.Context(), web, []*discoveryv1.EndpointSlice{tc.cached}); got != tc.want {
+				t.Errorf("stale = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// What the cache shows just before it is known that somebody waits for that is found nevertheless. Pins EPM-49.
+func TestLookingAtACacheThatCatchesUp(t *testing.T) {
+	for name, tc := range map[string]struct {
+		written bool // by what comes after the first list
+		lists   int
+		stale   bool
+	}{
+		"it catches up":        {written: true, lists: 2},
+		"it does not catch up": {lists: 2, stale: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, _ := testLedger()
+			l.Found(testSlice("s", generation(2)))
+			cached, lists := testSlice("s"), 0
+			slices, stale, err := l.Look(t.Context(), web, func() ([]*discoveryv1.EndpointSlice, error) {
+				lists++
+				shown := cached
+				if tc.written && lists == 1 {
+					cached = testSlice("s", generation(2))
+					if _, awaited := l.Awaited(cached); awaited {
+						t.Error("it is awaited before anybody looked")
+					}
+				}
+				return []*discoveryv1.EndpointSlice{shown}, nil
+			})
+			if err != nil || stale != tc.stale || lists != tc.lists || slices[0] != cached {
+				t.Errorf("stale %v after %d lists, %v", stale, lists, err)
+			}
+			if _, awaited := l.Awaited(cached); awaited != tc.stale {
+				t.Errorf("awaited = %v", awaited)
+			}
+		})
+	}
+	l, _ := testLedger()
+	boom := errors.New("boom")
+	if _, _, err := l.Look(t.Context(), web, func() ([]*discoveryv1.EndpointSlice, error) { return nil, boom }); !errors.Is(err, boom) {
+		t.Errorf("error is %v", err)
+	}
+}
+
 // Pins EPS-66.
 func TestStalenessEndsAfterTheTimeout(t *testing.T) {
 	w, clock := testLedger()
@@ -297,6 +375,14 @@ func TestUnseenWrites(t *testing.T) {
 			[]*discoveryv1.EndpointSlice{testSlice("s")}, true},
 		"updated, then deleted by others": {func(w *Ledger) { w.Found(testSlice("s", generation(2))) },
 			[]*discoveryv1.EndpointSlice{testSlice("s")}, 1, nil, false},
+		"EPM-53: annotated, unseen": {func(w *Ledger) {
+			w.Updated(testSlice("s", version("2")), []*discoveryv1.EndpointSlice{testSlice("s", version("1"))})
+		},
+			[]*discoveryv1.EndpointSlice{testSlice("s", version("1"))}, 1, []*discoveryv1.EndpointSlice{testSlice("s", version("1"))}, true},
+		"EPM-53: annotated, then seen": {func(w *Ledger) {
+			w.Updated(testSlice("s", version("2")), []*discoveryv1.EndpointSlice{testSlice("s", version("1"))})
+		},
+			[]*discoveryv1.EndpointSlice{testSlice("s", version("1"))}, 1, []*discoveryv1.EndpointSlice{testSlice("s", version("2"))}, false},
 		"deleted, unseen": {func(w *Ledger) { w.Tracker.ExpectDeletion(testSlice("s")) }, []*discoveryv1.EndpointSlice{testSlice("s")}, 1,
 			[]*discoveryv1.EndpointSlice{testSlice("s")}, true},
 		"deleted, then seen": {func(w *Ledger) { w.Tracker.ExpectDeletion(testSlice("s")) }, []*discoveryv1.EndpointSlice{testSlice("s")}, 1, nil, false},

@@ -26,6 +26,8 @@ type write struct {
 	service    types.NamespacedName
 	slice      types.UID
 	generation int64 // deletedGeneration if the slice was deleted
+	// replaced is the version in which the cache showed the slice before, empty if that is not known.
+	replaced string
 	// existed says that the cache had an older state of the slice.
 	existed bool
 }
@@ -39,7 +41,7 @@ func (wr write) seen(cached *discoveryv1.EndpointSlice) bool {
 	case cached == nil:
 		return wr.existed
 	default:
-		return cached.Generation >= wr.generation
+		return cached.Generation >= wr.generation && (wr.replaced == "" || cached.ResourceVersion != wr.replaced)
 	}
 }
 
@@ -81,7 +83,7 @@ func (l *Ledger) unseenOf(service types.NamespacedName, cached []*discoveryv1.En
 	var unseen []write
 	for uid, generation := range generations {
 		slice := withUID(cached, uid)
-		noted := write{service: service, slice: uid, generation: generation}
+		noted := write{service: service, slice: uid, generation: generation, replaced: l.replaced[uid]}
 		if !noted.seen(slice) {
 			noted.existed = slice != nil
 			unseen = append(unseen, noted)
@@ -104,6 +106,9 @@ func (l *Ledger) expect(wr write, cached []*discoveryv1.EndpointSlice) {
 		return
 	}
 	l.Tracker.Update(slice)
+	if wr.replaced != "" {
+		l.replaced[wr.slice] = wr.replaced
+	}
 }
 
 func withUID(slices []*discoveryv1.EndpointSlice, uid types.UID) *discoveryv1.EndpointSlice {
