@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/endpointslice"
 	"k8s.io/klog/v2"
@@ -30,7 +31,7 @@ func (c *endpointSliceController) reconcile(ctx context.Context, key types.Names
 	err := c.sync(ctx, key)
 	countSync(err)
 	if errors.Is(err, slicewrites.ErrStaleCache) {
-		return reconcile.Requeue(err)
+		return reconcile.AwaitCache(err)
 	}
 	return err
 }
@@ -52,13 +53,14 @@ func (c *endpointSliceController) sync(ctx context.Context, key types.Namespaced
 		c.Record(failedListPods(service, err))
 		return fmt.Errorf("listing pods of Service %s: %w", key, err)
 	}
-	slices, err := c.slices.Of(key.Namespace, key.Name)
+	slices, stale, err := c.written.Look(ctx, key, func() ([]*discoveryv1.EndpointSlice, error) {
+		return c.slices.Of(key.Namespace, key.Name)
+	})
 	if err != nil {
 		c.Record(failedListSlices(service, err))
 		return fmt.Errorf("listing EndpointSlices of Service %s: %w", key, err)
 	}
-	slices = c.written.Current(slices)
-	if c.written.Stale(ctx, key, slices) {
+	if stale {
 		return slicewrites.ErrStaleCache
 	}
 
