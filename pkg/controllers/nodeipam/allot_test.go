@@ -119,6 +119,28 @@ func TestACacheThatIsBehindCausesNoSecondChoice(t *testing.T) {
 	w.queued.Want(t, "n")
 	wantCIDRs(t, w.allot(t, "n"), "[10.0.0.0/24]")
 	w.WantRequests(t, "patch nodes n")
+
+	// So is one that shows the node without what it has shown before.
+	w.show(t, heartbeat, node("n", "10.0.0.0/24"))
+	w.Env.Clock.Step(time.Second)
+	controllertest.Change(t, w.Env, "", "n", func(n *corev1.Node) { n.Spec = corev1.NodeSpec{} })
+	w.Fake.ClearActions()
+	w.show(t, node("n", "10.0.0.0/24"), heartbeat)
+	w.queued.Want(t, "n")
+	wantCIDRs(t, w.allot(t, "n"), "[10.0.0.0/24]")
+	w.WantRequests(t, "patch nodes n")
+	w.show(t, heartbeat, heartbeat)
+	w.queued.Want(t)
+}
+
+// A node that has lost its podCIDRs keeps what it held, whatever becomes of the next write. Pins IPAM-42.
+func TestARangeThatANodeHasLostIsNotGivenToOthers(t *testing.T) {
+	had := node("n", "10.0.0.0/24")
+	w := newWorld(t, single, node("a", "10.0.2.0/23"), node("b", "10.0.1.0/24"), had, node("next"))
+	w.show(t, had, node("n"))
+	w.Refuse("patch nodes n", refused(403))
+	w.allot(t, "n")
+	wantCIDRs(t, w.allot(t, "next"), "failed to allocate cidr from cluster cidr at idx:0: "+full)
 }
 
 func refused(code int) error {
@@ -325,6 +347,21 @@ func TestANodeIsRecreatedUnderItsName(t *testing.T) {
 		wantCIDRs(t, w.allot(t, "other"), "[10.0.2.0/24]")
 		if used := w.ranges.sets[0].used; used != 2 {
 			t.Errorf("%d blocks are held, want 2", used)
+		}
+	})
+	t.Run("IPAM-20: it goes while its key is reconciled", func(t *testing.T) {
+		second := node("n", "10.0.0.0/24")
+		w := newWorld(t, single, second)
+		if _, err := w.ranges.choose(incarnation{"n", "first"}, at); err != nil { // no event told of its end
+			t.Fatal(err)
+		}
+		w.Intercept("get nodes n", func(clienttesting.Action) error {
+			w.vanish(t, second)
+			return nil
+		})
+		w.allot(t, "n")
+		if used := w.ranges.sets[0].used; used != 0 {
+			t.Errorf("%d blocks are held, want none", used)
 		}
 	})
 	t.Run("IPAM-42: before its range was written", func(t *testing.T) {

@@ -74,14 +74,9 @@ func (r *ranges) observe(node *corev1.Node) (strange []string) {
 	if len(node.Spec.PodCIDRs) == 0 {
 		return nil
 	}
-	prefixes, strange := prefixesOf(node.Spec.PodCIDRs)
+	prefixes, strange := r.prefixesOf(node.Spec.PodCIDRs)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, p := range prefixes {
-		if !slices.ContainsFunc(r.sets, func(s *blockSet) bool { return s.cluster.Overlaps(p) }) {
-			strange = append(strange, p.String())
-		}
-	}
 	r.waiting.remove(node.Name)
 	who := incarnationOf(node)
 	i := r.find(who)
@@ -98,8 +93,9 @@ func (r *ranges) observe(node *corev1.Node) (strange []string) {
 	return strange
 }
 
-// prefixesOf parses podCIDRs, as leniently as the API server does.
-func prefixesOf(cidrs []string) (prefixes []netip.Prefix, strange []string) {
+// prefixesOf parses podCIDRs, as leniently as the API server does. It also returns those that are not a
+// range within that of the cluster.
+func (r *ranges) prefixesOf(cidrs []string) (prefixes []netip.Prefix, strange []string) {
 	for _, cidr := range cidrs {
 		_, parsed, err := netutils.ParseCIDRSloppy(cidr)
 		if err != nil {
@@ -109,6 +105,11 @@ func prefixesOf(cidrs []string) (prefixes []netip.Prefix, strange []string) {
 		address, _ := netip.AddrFromSlice(parsed.IP)
 		bits, _ := parsed.Mask.Size()
 		prefixes = append(prefixes, netip.PrefixFrom(address, bits))
+	}
+	for _, p := range prefixes {
+		if !slices.ContainsFunc(r.sets, func(s *blockSet) bool { return s.cluster.Overlaps(p) }) {
+			strange = append(strange, p.String())
+		}
 	}
 	return prefixes, strange
 }
@@ -186,6 +187,17 @@ func (r *ranges) unsure(who incarnation) {
 	defer r.mu.Unlock()
 	if i := r.find(who); i >= 0 {
 		r.holdings[who.name][i].unknown = true
+	}
+}
+
+// lost records that a node has lost its podCIDRs, which only a restore of the cluster from a backup does to
+// it. It holds them still, and is given them again.
+func (r *ranges) lost(who incarnation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := r.find(who); i >= 0 {
+		h := &r.holdings[who.name][i]
+		h.shown, h.written, h.unknown = false, time.Time{}, true
 	}
 }
 

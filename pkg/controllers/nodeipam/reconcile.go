@@ -36,7 +36,9 @@ func (c *ipamController) reconcile(ctx context.Context, name string) error {
 		c.ranges.passOn(name)
 		return nil
 	case len(node.Spec.PodCIDRs) > 0:
-		if strange := c.ranges.observe(node); len(strange) > 0 {
+		// The handlers have recorded them, or will. Here the node may be gone meanwhile, and what is recorded
+		// after that would never be freed.
+		if _, strange := c.ranges.prefixesOf(node.Spec.PodCIDRs); len(strange) > 0 {
 			klog.FromContext(ctx).Info("Node has pod ranges that are not of the cluster", "node", name, "podCIDRs", strange)
 		}
 		return nil

@@ -31,10 +31,13 @@ func (c *ipamController) seen(lane reconcile.Lane, node *corev1.Node) {
 }
 
 func (c *ipamController) updated(lane reconcile.Lane, old, node *corev1.Node) {
-	if old.UID != node.UID { // deleted and recreated, seen as one update
+	switch {
+	case old.UID != node.UID: // deleted and recreated, seen as one update
 		c.ranges.gone(incarnationOf(old))
-	} else if len(node.Spec.PodCIDRs) > 0 && slices.Equal(old.Spec.PodCIDRs, node.Spec.PodCIDRs) {
+	case len(node.Spec.PodCIDRs) > 0 && slices.Equal(old.Spec.PodCIDRs, node.Spec.PodCIDRs):
 		return
+	case len(node.Spec.PodCIDRs) == 0 && len(old.Spec.PodCIDRs) > 0:
+		c.ranges.lost(incarnationOf(node))
 	}
 	c.seen(lane, node)
 }

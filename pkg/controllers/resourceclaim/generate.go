@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 // pageSize is the page size of live lists of claims.
@@ -168,23 +168,13 @@ func (c *claimController) create(ctx context.Context, of owner, entry, name stri
 	created, err := c.Client.ResourceV1().ResourceClaims(claim.Namespace).Create(ctx, claim, metav1.CreateOptions{})
 	c.metrics.created(claim, err)
 	if err != nil {
-		if !isRefusal(err) {
+		if !writes.IsRefusal(err) {
 			c.memory.doubts.add(of.GetUID())
 		}
 		return nil, fmt.Errorf("create ResourceClaim %s: %w", claim.Name, err)
 	}
 	c.memory.generated.Wrote(of.identity(), created)
 	return created, nil
-}
-
-// isRefusal reports whether an error of a request proves that it had no effect.
-func isRefusal(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return false
-	}
-	code := status.Status().Code
-	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
 }
 
 // settleDoubts finds out which claims there are for an owner, if one may have been created by a

@@ -125,13 +125,19 @@ func (c *claimController) reserve(ctx context.Context, pod *corev1.Pod, group *s
 }
 
 // reserveClaim reserves a claim for one more consumer. Pods that share a claim are often created
-// together; they take turns, since all but one of the writes would be conflicts.
+// together; they take turns, since all but one of the writes would be conflicts. The claim is read again
+// when it is the turn of this pod: the cache may show the writes of those before, which are then no longer
+// remembered.
 func (c *claimController) reserveClaim(ctx context.Context, pod *corev1.Pod, claim *resourcev1.ResourceClaim, consumer consumer) error {
 	defer c.memory.turns.wait(claim.UID)()
-	if claim = c.memory.written.Newest(claim, claim); !c.isToReserve(pod, claim) {
+	cached, found, err := reconcile.Found(c.claims.ResourceClaims(claim.Namespace).Get(claim.Name))
+	if !found || cached.UID != claim.UID { // the event queues the pod again
+		return err
+	}
+	if claim = c.memory.written.Newest(cached, cached); !c.isToReserve(pod, claim) {
 		return nil
 	}
-	_, err := c.putStatus(ctx, withConsumer(claim, consumer))
+	_, err = c.putStatus(ctx, withConsumer(claim, consumer))
 	return err
 }
 

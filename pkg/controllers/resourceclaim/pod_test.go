@@ -3,6 +3,7 @@ package resourceclaim
 import (
 	"errors"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
 )
@@ -310,6 +312,39 @@ func TestAClaimWhoseCreationMayHaveSucceededIsNotCreatedAgain(t *testing.T) {
 	}
 }
 
+// The claim cannot have been created, so that nothing is to be found out before the next attempt. Pins RCLM-50.
+func TestAClaimThatWasNotSentIsCreatedAtOnce(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"its namespace is paused": &controller.PausedError{Namespace: "ns"},
+		"nobody listens":          syscall.ECONNREFUSED,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t, defaults, podKey, pod(with(ofTemplate("gpu", "template"))), template())
+			allow := s.Refuse(creating, refusal)
+			if err := s.Reconcile(); !errors.Is(err, refusal) {
+				t.Fatalf("got %v", err)
+			}
+			allow()
+			s.Requests()
+			s.MustReconcile(t)
+			s.WantRequests(t, creating, recording)
+		})
+	}
+}
+
+// The cache shows a claim that the watch was faster to show than the answer. Pins RCLM-50.
+func TestNothingIsRememberedOfAClaimThatTheCacheShows(t *testing.T) {
+	s := begin(t, defaults, podKey, pod(with(ofTemplate("gpu", "template"))), template())
+	s.Intercept(creating, func(clienttesting.Action) error {
+		s.EmptyCache(t, claim(), "2000")
+		return nil
+	})
+	s.MustReconcile(t)
+	if left := s.c.HandOver().ofOwners; len(left) != 0 {
+		t.Errorf("%+v is remembered", left)
+	}
+}
+
 // Pins RCLM-18g, RCLM-18i and RCLM-28.
 func TestARefusedClaim(t *testing.T) {
 	yes := true
@@ -396,6 +431,26 @@ func TestReservingFromOnesOwnWrite(t *testing.T) {
 	if got := stored(t, s, "claim").Status.ReservedFor; len(got) != 2 {
 		t.Errorf("reserved for %v", got)
 	}
+}
+
+// While a pod waits for its turn, the cache comes to show the reservations of others. Pins RCLM-53.
+func TestReservingFromWhatTheCacheShowsByThen(t *testing.T) {
+	p := pod(controllertest.OnNode("node"), with(ofClaim("gpu", "claim")))
+	before := claim(inUse())
+	s := begin(t, defaults, podKey, p, claim(inUse("a"), func(c *resourcev1.ResourceClaim) { c.ResourceVersion = "2" }))
+	s.CheckWrites("resourceclaims")
+	if err := s.c.reserveClaim(s.Context(), p, before, consumer{Resource: "pods", Name: "pod", UID: "pod"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := stored(t, s, "claim").Status.ReservedFor; len(got) != 2 {
+		t.Errorf("reserved for %v", got)
+	}
+	s.Requests()
+	s.EmptyCache(t, claim(), "2000")
+	if err := s.c.reserveClaim(s.Context(), p, before, consumer{Resource: "pods", Name: "pod", UID: "pod"}); err != nil {
+		t.Fatal(err)
+	}
+	s.WantRequests(t)
 }
 
 // Pins RCLM-21 and RCLM-41.

@@ -79,6 +79,7 @@ func (c *claimController) podSeen(lane reconcile.Lane, pod *corev1.Pod) {
 	case !usesClaims(pod):
 	case isDone(pod):
 		c.enqueueClaimsOf(lane, pod)
+		c.enqueueGeneratedFor(lane, pod)
 	case c.podNeedsWork(pod):
 		c.queue.Enqueue(lane, keyOf(kindPod, pod))
 	}
@@ -101,6 +102,18 @@ func (c *claimController) enqueueClaimsOf(lane reconcile.Lane, pod *corev1.Pod) 
 	}
 	if extended := pod.Status.ExtendedResourceClaimStatus; extended != nil {
 		c.enqueueClaim(lane, pod.Namespace, &extended.ResourceClaimName, nil)
+	}
+}
+
+// enqueueGeneratedFor queues the claims that were generated for a pod. The pod may be done before the name
+// of one was recorded.
+func (c *claimController) enqueueGeneratedFor(lane reconcile.Lane, pod *corev1.Pod) {
+	claims, err := c.find.claimsUnder(claimsByPod, string(pod.UID))
+	if err != nil {
+		klog.Background().Error(err, "Looking up the claims generated for a pod")
+	}
+	for _, claim := range claims {
+		c.queue.Enqueue(lane, keyOf(kindClaim, claim))
 	}
 }
 

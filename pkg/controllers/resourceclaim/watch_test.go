@@ -50,6 +50,7 @@ func TestPodEvents(t *testing.T) {
 			p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "extended"}
 		})
 	all := []string{"claim:ns/claim", "claim:ns/static", "claim:ns/extended"}
+	unrecorded := pod(controllertest.InPhase(corev1.PodFailed), with(gpu), uid[*corev1.Pod]("unrecorded"))
 	for name, tc := range map[string]struct {
 		event func(handlers)
 		want  []string
@@ -72,12 +73,14 @@ func TestPodEvents(t *testing.T) {
 		"RCLM-11: terminating on its node": {func(h handlers) {
 			h.pods.OnAdd(pod(controllertest.Terminating, controllertest.OnNode("node"), with(gpu)), false)
 		}, nil},
+		"RCLM-62: failed, nothing recorded": {func(h handlers) { h.pods.OnAdd(unrecorded, false) }, []string{"claim:ns/generated"}},
+		"RCLM-10: that was deleted":         {func(h handlers) { h.pods.OnDelete(unrecorded) }, nil},
 		"RCLM-57: replaced while nobody watched": {func(h handlers) {
 			h.pods.OnUpdate(pod(with(gpu), recorded("gpu", "claim")), pod(uid[*corev1.Pod]("another"), with(gpu)))
 		}, []string{"claim:ns/claim", "backlog pod:ns/pod"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := begin(t, gated, podKey)
+			s := begin(t, gated, podKey, claim(generatedFor("unrecorded", "gpu"), named("generated")))
 			tc.event(handlersOf(s))
 			s.Queued.Want(t, tc.want...)
 		})

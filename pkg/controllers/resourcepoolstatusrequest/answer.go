@@ -8,7 +8,6 @@ import (
 	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
@@ -20,11 +19,15 @@ import (
 func (c *statusController) answer(ctx context.Context, request *resourcev1alpha3.ResourcePoolStatusRequest) (*resourcev1alpha3.ResourcePoolStatusRequestStatus, error) {
 	now := metav1.NewTime(c.Clock.Now())
 	driver, name := request.Spec.Driver, ptr.Deref(request.Spec.PoolName, "")
-	slices, err := index.Append[*resourcev1.ResourceSlice](nil, c.slices, index.SlicesByPool, index.Driver(driver))
+	key := index.Driver(driver)
+	if name != "" {
+		key = index.Pool(driver, name)
+	}
+	slices, err := index.Append[*resourcev1.ResourceSlice](nil, c.slices, index.SlicesByPool, key)
 	if err != nil {
 		return failed("Failed to list ResourceSlices: "+err.Error(), now), nil
 	}
-	pools := poolsOf(slices, name)
+	pools := poolsOf(slices)
 	if len(pools) == 0 {
 		if none, err := c.confirmNone(ctx, request, driver, name); !none || err != nil {
 			return nil, err
@@ -48,13 +51,9 @@ func (c *statusController) answer(ctx context.Context, request *resourcev1alpha3
 	return calculated(count, statuses, now), nil
 }
 
-// confirmNone reports whether there is no pool that a request asks for. The cache proves that if it is as new as the
-// request. A pool that the cache does not show yet answers the request when it does.
+// confirmNone reports whether there is no pool that a request asks for. No version of the cache proves it: versions of
+// slices and of requests cannot be compared. A pool that the cache does not show yet answers the request when it does.
 func (c *statusController) confirmNone(ctx context.Context, request *resourcev1alpha3.ResourcePoolStatusRequest, driver, name string) (bool, error) {
-	order, err := resourceversion.CompareResourceVersion(c.slices.LastStoreSyncResourceVersion(), request.ResourceVersion)
-	if err == nil && order >= 0 {
-		return true, nil
-	}
 	list, err := c.Client.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(resourcev1.ResourceSliceSelectorDriver, driver).String(),
 	})

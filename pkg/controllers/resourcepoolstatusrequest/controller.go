@@ -8,12 +8,12 @@
 //     often as the allocations of ResourceClaims name them.
 //  3. A pool is incomplete while it has fewer slices than they say. A request waits while a pool
 //     that it would return is incomplete: it is reconciled when slices of its driver change.
-//  4. That there is no pool is answered only if the cache of slices is as new as the request, or the
-//     API server confirms it: slices are often published just before somebody asks.
+//  4. That there is no pool is answered only if the API server confirms it: slices are often published
+//     just before somebody asks.
 //  5. Requests are deleted an hour after they were answered, or a day after they were created
 //     without an answer. A pass at the start and then every ten minutes does so.
 //
-// Slices are found by driver and claims by pool, so that an answer costs as much as its pools have
+// Slices are found by driver or pool and claims by pool, so that an answer costs as much as its pools have
 // slices and claims.
 //
 // Behaviour: docs/specs/resourcepoolstatusrequest-controller.md.
@@ -56,9 +56,6 @@ func Descriptor() controller.Descriptor {
 // config is empty: the controller has no settings.
 type config struct{}
 
-// maxRetries is how often in a row a failing request is retried.
-const maxRetries = 5
-
 type statusController struct {
 	controller.Env
 	requests resourcelisters.ResourcePoolStatusRequestLister
@@ -86,7 +83,7 @@ func newController(env controller.Env, _ config) (*statusController, error) {
 		written:  writes.New(env.Clock, writes.Stores{resource.GroupResource(): requests.Informer().GetStore()}),
 		metrics:  newMetrics(env.Metrics),
 	}
-	c.loop = reconcile.New(env, reconcile.Options[string]{Queue: "resourcepoolstatusrequest", Workers: 1, MaxRetries: maxRetries}, c.reconcile)
+	c.loop = reconcile.New(env, reconcile.Options[string]{Queue: "resourcepoolstatusrequest", Workers: 1}, c.reconcile)
 	c.watch(requests.Informer(), slices)
 	return c, nil
 }

@@ -19,15 +19,12 @@ type pool struct {
 	slices []*resourcev1.ResourceSlice
 }
 
-// poolsOf returns the pools of a driver, in order of names. Of the slices, which are all of the
-// driver, only those of the highest generation of a pool count. An empty name means all pools.
-func poolsOf(all []*resourcev1.ResourceSlice, name string) []pool {
+// poolsOf returns the pools of which there are slices, in order of names. The slices are those of one driver, and
+// all that its pools have; only those of the highest generation of a pool count.
+func poolsOf(all []*resourcev1.ResourceSlice) []pool {
 	byName := map[string]*pool{}
 	for _, slice := range all {
 		is := &slice.Spec.Pool
-		if name != "" && is.Name != name {
-			continue
-		}
 		p := byName[is.Name]
 		if p == nil {
 			p = &pool{name: is.Name, generation: is.Generation}

@@ -58,34 +58,30 @@ func TestPools(t *testing.T) {
 	noNode := func(s *resourcev1alpha3.PoolStatus) { s.NodeName = nil }
 	for name, tc := range map[string]struct {
 		slices    slices
-		pool      string
 		allocated int32
 		want      statuses
 	}{
-		"RPSR-10, RPSR-12: one slice":                 {slices{slice("p", 1, 1, 1)}, "", 0, statuses{status("p", 1, 2, 0, 2)}},
-		"RPSR-10: several slices":                     {slices{slice("p", 1, 2, 2), slice("p", 1, 2, 1)}, "", 1, statuses{status("p", 2, 4, 1, 3)}},
-		"RPSR-12: more allocated than there are":      {slices{slice("p", 1, 1, 1)}, "", 3, statuses{status("p", 1, 2, 3, 0)}},
-		"RPSR-13: in order of names":                  {slices{slice("q", 1, 1, 1), slice("p", 1, 1, 1)}, "", 0, statuses{status("p", 1, 2, 0, 2), status("q", 1, 2, 0, 2)}},
-		"RPSR-9: by name":                             {slices{slice("q", 1, 1, 1), slice("p", 1, 1, 1)}, "q", 0, statuses{status("q", 1, 2, 0, 2)}},
-		"RPSR-9: by name, where case matters":         {slices{slice("P", 1, 1, 1), slice("p", 1, 1, 1)}, "P", 0, statuses{status("P", 1, 2, 0, 2)}},
-		"RPSR-9: no pool":                             {slices{slice("p", 1, 1, 1)}, "q", 0, statuses{}},
-		"RPSR-10: older generations do not count":     {slices{slice("p", 1, 1, 1), slice("p", 0, 3, 1)}, "", 0, statuses{status("p", 1, 2, 0, 2)}},
-		"RPSR-10: a newer generation comes":           {slices{slice("p", 0, 1, 1), slice("p", 1, 1, 1)}, "", 0, statuses{status("p", 1, 2, 0, 2)}},
-		"RPSR-10: no node":                            {slices{slice("p", 1, 1, 1, onNode(nil))}, "", 0, statuses{changed(status("p", 1, 2, 0, 2), noNode)}},
-		"RPSR-10: a node without a name":              {slices{slice("p", 1, 1, 1, onNode(ptr.To("")))}, "", 0, statuses{changed(status("p", 1, 2, 0, 2), noNode)}},
-		"RPSR-10: several nodes":                      {slices{slice("p", 1, 2, 1), slice("p", 1, 2, 2, onNode(ptr.To("x")))}, "", 0, statuses{changed(status("p", 2, 4, 0, 4), noNode)}},
-		"RPSR-10: a node for one of them":             {slices{slice("p", 1, 2, 1), slice("p", 1, 2, 2, onNode(nil))}, "", 0, statuses{changed(status("p", 2, 4, 0, 4), noNode)}},
-		"RPSR-12, RPSR-25: more slices than expected": {slices{slice("p", 1, 1, 1), slice("p", 1, 1, 2)}, "", 0, statuses{status("p", 2, 4, 0, 4)}},
-		"RPSR-24: the first slice says how many":      {slices{slice("p", 1, 3, 2), slice("p", 1, 2, 1)}, "", 0, statuses{status("p", 2, 4, 0, 4)}},
-		"RPSR-24: the first says more":                {slices{slice("p", 1, 2, 2), slice("p", 1, 3, 1)}, "", 0, statuses{incomplete("p", 1, "pool gpu.example.com/p is incomplete: observed 2/3 slices at generation 1")}},
+		"RPSR-10, RPSR-12: one slice":                 {slices{slice("p", 1, 1, 1)}, 0, statuses{status("p", 1, 2, 0, 2)}},
+		"RPSR-10: several slices":                     {slices{slice("p", 1, 2, 2), slice("p", 1, 2, 1)}, 1, statuses{status("p", 2, 4, 1, 3)}},
+		"RPSR-12: more allocated than there are":      {slices{slice("p", 1, 1, 1)}, 3, statuses{status("p", 1, 2, 3, 0)}},
+		"RPSR-13: in order of names":                  {slices{slice("q", 1, 1, 1), slice("p", 1, 1, 1)}, 0, statuses{status("p", 1, 2, 0, 2), status("q", 1, 2, 0, 2)}},
+		"RPSR-10: older generations do not count":     {slices{slice("p", 1, 1, 1), slice("p", 0, 3, 1)}, 0, statuses{status("p", 1, 2, 0, 2)}},
+		"RPSR-10: a newer generation comes":           {slices{slice("p", 0, 1, 1), slice("p", 1, 1, 1)}, 0, statuses{status("p", 1, 2, 0, 2)}},
+		"RPSR-10: no node":                            {slices{slice("p", 1, 1, 1, onNode(nil))}, 0, statuses{changed(status("p", 1, 2, 0, 2), noNode)}},
+		"RPSR-10: a node without a name":              {slices{slice("p", 1, 1, 1, onNode(ptr.To("")))}, 0, statuses{changed(status("p", 1, 2, 0, 2), noNode)}},
+		"RPSR-10: several nodes":                      {slices{slice("p", 1, 2, 1), slice("p", 1, 2, 2, onNode(ptr.To("x")))}, 0, statuses{changed(status("p", 2, 4, 0, 4), noNode)}},
+		"RPSR-10: a node for one of them":             {slices{slice("p", 1, 2, 1), slice("p", 1, 2, 2, onNode(nil))}, 0, statuses{changed(status("p", 2, 4, 0, 4), noNode)}},
+		"RPSR-12, RPSR-25: more slices than expected": {slices{slice("p", 1, 1, 1), slice("p", 1, 1, 2)}, 0, statuses{status("p", 2, 4, 0, 4)}},
+		"RPSR-24: the first slice says how many":      {slices{slice("p", 1, 3, 2), slice("p", 1, 2, 1)}, 0, statuses{status("p", 2, 4, 0, 4)}},
+		"RPSR-24: the first says more":                {slices{slice("p", 1, 2, 2), slice("p", 1, 3, 1)}, 0, statuses{incomplete("p", 1, "pool gpu.example.com/p is incomplete: observed 2/3 slices at generation 1")}},
 		"RPSR-12: incomplete beside a complete one": {
-			slices{slice("p", 7, 2, 1), slice("q", 1, 1, 1)}, "", 1,
+			slices{slice("p", 7, 2, 1), slice("q", 1, 1, 1)}, 1,
 			statuses{incomplete("p", 7, "pool gpu.example.com/p is incomplete: observed 1/2 slices at generation 7"), status("q", 1, 2, 1, 1)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := statuses{}
-			for _, p := range poolsOf(tc.slices, tc.pool) {
+			for _, p := range poolsOf(tc.slices) {
 				got = append(got, p.status(driver, tc.allocated))
 			}
 			if !reflect.DeepEqual(got, tc.want) {

@@ -20,8 +20,13 @@ func (c *statusController) watch(requests, slices cache.SharedIndexInformer) {
 		Delete: func(request *resourcev1alpha3.ResourcePoolStatusRequest) { c.written.Forget(request) },
 	})
 	watch.ObjectsEvery(slices, 0, watch.Funcs[*resourcev1.ResourceSlice]{
-		Add:    c.sliceChanged,
-		Update: func(lane reconcile.Lane, _, slice *resourcev1.ResourceSlice) { c.sliceChanged(lane, slice) },
+		Add: c.sliceChanged,
+		Update: func(lane reconcile.Lane, old, slice *resourcev1.ResourceSlice) {
+			if old.Spec.Driver != slice.Spec.Driver { // deleted and recreated, seen as one update
+				c.sliceChanged(lane, old)
+			}
+			c.sliceChanged(lane, slice)
+		},
 		Delete: func(slice *resourcev1.ResourceSlice) { c.sliceChanged(reconcile.Gone(slice), slice) },
 	})
 }

@@ -314,12 +314,16 @@ func TestEventsQueueWhatTheyMayChange(t *testing.T) {
 		want  []string
 	}{
 		"a new range, and what it overlaps with": {func(c *cidrController) { c.addCIDR(reconcile.Fresh, newCIDR("new", "192.168.0.0/20")) }, []string{"going", "is", "new"}},
-		"a changed range":                        {func(c *cidrController) { c.updateCIDR(reconcile.Fresh, is) }, []string{"is"}},
-		"a range that is gone":                   {func(c *cidrController) { c.deleteCIDR(is) }, []string{"is"}},
-		"a new address":                          {func(c *cidrController) { c.addAddress(reconcile.Fresh, metadataOf(allocatedAddress("192.168.0.7"))) }, []string{"going"}},
-		"an address of the cache":                {func(c *cidrController) { c.addAddress(reconcile.Backlog, metadataOf(allocatedAddress("192.168.0.7"))) }, nil},
-		"an address that is gone":                {func(c *cidrController) { c.addressChanged(metadataOf(allocatedAddress("192.168.0.7"))) }, []string{"going"}},
-		"an address of no such range":            {func(c *cidrController) { c.addressChanged(metadataOf(allocatedAddress("10.0.0.7"))) }, nil},
+		"an update":                              {func(c *cidrController) { c.updateCIDR(reconcile.Fresh, is, is) }, []string{"is"}},
+		"CIDR-46: a range that has grown":        {func(c *cidrController) { c.updateCIDR(reconcile.Fresh, newCIDR("is", "192.168.1.0/24"), is) }, []string{"going", "is"}},
+		"CIDR-46: a range that was recreated": {func(c *cidrController) {
+			c.updateCIDR(reconcile.Fresh, controllertest.Changed(is.DeepCopy(), func(cidr *networkingv1.ServiceCIDR) { cidr.UID = "another" }), is)
+		}, []string{"going", "is"}},
+		"a range that is gone":        {func(c *cidrController) { c.deleteCIDR(is) }, []string{"is"}},
+		"a new address":               {func(c *cidrController) { c.addAddress(reconcile.Fresh, metadataOf(allocatedAddress("192.168.0.7"))) }, []string{"going"}},
+		"an address of the cache":     {func(c *cidrController) { c.addAddress(reconcile.Backlog, metadataOf(allocatedAddress("192.168.0.7"))) }, nil},
+		"an address that is gone":     {func(c *cidrController) { c.addressChanged(metadataOf(allocatedAddress("192.168.0.7"))) }, []string{"going"}},
+		"an address of no such range": {func(c *cidrController) { c.addressChanged(metadataOf(allocatedAddress("10.0.0.7"))) }, nil},
 		"an address of another manager": {func(c *cidrController) {
 			c.addressChanged(metadataOf(newAddress("192.168.0.7", corev1.IPv4Protocol, "example.com")))
 		}, nil},

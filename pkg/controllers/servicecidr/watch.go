@@ -1,6 +1,8 @@
 package servicecidr
 
 import (
+	"slices"
+
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -12,13 +14,13 @@ import (
 // allocator is the managed-by label of the addresses that API servers allocate.
 const allocator = "ipallocator.k8s.io"
 
-// watch enqueues ServiceCIDRs. A new ServiceCIDR may release others that overlap with it, so watch
-// enqueues these too. An address event enqueues the ServiceCIDRs that contain the address and are
+// watch enqueues ServiceCIDRs. A new ServiceCIDR, or one with new ranges, may release others that overlap
+// with it, so watch enqueues these too. An address event enqueues the ServiceCIDRs that contain the address and are
 // being deleted.
 func (c *cidrController) watch(cidrs, addresses cache.SharedIndexInformer) {
 	watch.Objects(cidrs, watch.Funcs[*networkingv1.ServiceCIDR]{
 		Add:    c.addCIDR,
-		Update: func(lane reconcile.Lane, _, cidr *networkingv1.ServiceCIDR) { c.updateCIDR(lane, cidr) },
+		Update: c.updateCIDR,
 		Delete: c.deleteCIDR,
 	})
 	watch.ObjectsEvery(addresses, 0, watch.Funcs[*metav1.PartialObjectMetadata]{
@@ -36,8 +38,13 @@ func (c *cidrController) addCIDR(lane reconcile.Lane, cidr *networkingv1.Service
 	}
 }
 
-func (c *cidrController) updateCIDR(lane reconcile.Lane, cidr *networkingv1.ServiceCIDR) {
-	c.ranges.show(rangeOf(cidr))
+func (c *cidrController) updateCIDR(lane reconcile.Lane, old, cidr *networkingv1.ServiceCIDR) {
+	is := rangeOf(cidr)
+	if old.UID != cidr.UID || !slices.Equal(prefixesOf(old), is.prefixes) { // seen as one update if it was recreated
+		c.addCIDR(lane, cidr)
+		return
+	}
+	c.ranges.show(is)
 	c.queue.Enqueue(lane, cidr.Name)
 }
 

@@ -24,7 +24,8 @@ func (m *Memory) HandOver() State {
 }
 
 // TakeOver adds the State that an earlier Memory of the same controller handed over; existing
-// records are newer and are kept.
+// records are newer and are kept. Objects that the stores show are left out: their owners may be
+// gone since.
 func (m *Memory) TakeOver(state State) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -33,6 +34,10 @@ func (m *Memory) TakeOver(state State) {
 			continue
 		}
 		r := inherited.clone()
+		m.dropShown(&r)
+		if r.isEmpty() {
+			continue
+		}
 		m.owners[owner] = &r
 		if at := r.Status.latest(); !at.IsZero() {
 			m.statuses = append(m.statuses, statusWrite{owner: owner, at: at})

@@ -72,3 +72,25 @@ func TestStatusesAndObjectsAreHandedOver(t *testing.T) {
 		t.Errorf("remembers %d status writes and %d owners, one of them for its object", len(successor.statuses), len(successor.owners))
 	}
 }
+
+// An owner may have gone between two instances: nobody asks for its objects any more.
+func TestObjectsThatTheStoreShowsAreNotTakenOver(t *testing.T) {
+	f := newFixture()
+	f.pods.Bookmark("9")
+	other := pod("other", "x", "1")
+	f.objects().Wrote(owner, pod("p", "1", "20"))
+	f.objects().Wrote(owner, pod("q", "2", "21"))
+	f.objects().Wrote(other, pod("r", "3", "20"))
+	f.Hold(pod("held", "h", "1"), Timeout)
+	left := f.HandOver()
+	f.pods.Bookmark("20")
+	successor := fixture{Memory: New(f.clock, f.stores), clock: f.clock, pods: f.pods, sets: f.sets}
+	successor.TakeOver(left)
+	if successor.kept() != 1 || len(successor.owners) != 2 {
+		t.Errorf("%d objects and %d owners are kept, want the one object that is not shown, and its owner and the held one",
+			successor.kept(), len(successor.owners))
+	}
+	if f.kept() != 3 {
+		t.Error("the predecessor has lost something")
+	}
+}

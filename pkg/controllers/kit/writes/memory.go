@@ -1,6 +1,7 @@
 package writes
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -35,6 +36,9 @@ type Memory struct {
 
 	mu     sync.Mutex
 	owners map[types.NamespacedName]*Record
+	// added is the number of records added since the last sweep, and sweepAfter at how many the next
+	// one is.
+	added, sweepAfter int
 	// reached is the version of each store when it was last read.
 	reached map[schema.GroupResource]string
 	// statuses are the recent status writes, oldest first.
@@ -94,6 +98,8 @@ func New(c clock.PassiveClock, stores Stores) *Memory {
 		stores:  stores,
 		owners:  map[types.NamespacedName]*Record{},
 		reached: map[schema.GroupResource]string{},
+
+		sweepAfter: minSweep,
 	}
 }
 
@@ -180,10 +186,36 @@ func (m *Memory) of(owner metav1.Object) *Record {
 	key := reconcile.KeyOf(owner)
 	r, ok := m.owners[key]
 	if !ok || r.UID != owner.GetUID() {
+		m.sweep()
 		r = &Record{UID: owner.GetUID()}
 		m.owners[key] = r
 	}
 	return r
+}
+
+// minSweep is the number of records that are added at least from one sweep to the next.
+const minSweep = 100
+
+// sweep is called for each record that is added. It drops the records that have expired, once as many
+// were added as the last sweep left: those of owners that are gone, for which nobody asks. The owner may
+// have been deleted before the answer to a write for it came.
+func (m *Memory) sweep() {
+	if m.added++; m.added < m.sweepAfter {
+		return
+	}
+	now := m.clock.Now()
+	maps.DeleteFunc(m.owners, func(_ types.NamespacedName, r *Record) bool { return r.hasExpired(now) })
+	m.added, m.sweepAfter = 0, max(minSweep, len(m.owners))
+}
+
+// hasExpired reports whether a record says nothing any more, whatever the stores show.
+func (r *Record) hasExpired(now time.Time) bool {
+	for _, until := range r.Deletions {
+		if now.Before(until) {
+			return false
+		}
+	}
+	return now.Sub(r.Written) >= Timeout && !now.Before(r.Hold) && r.Status.latest().IsZero()
 }
 
 // known returns the record of an owner, nil if there is none. That of an earlier owner of
@@ -200,9 +232,13 @@ func (m *Memory) known(owner metav1.Object) *Record {
 
 // prune drops the record of an owner if it is empty.
 func (m *Memory) prune(key types.NamespacedName, r *Record) {
-	if len(r.Versions) == 0 && len(r.Deletions) == 0 && len(r.Objects) == 0 && r.Hold.IsZero() && r.Status.latest().IsZero() {
+	if r.isEmpty() {
 		delete(m.owners, key)
 	}
+}
+
+func (r *Record) isEmpty() bool {
+	return len(r.Versions) == 0 && len(r.Deletions) == 0 && len(r.Objects) == 0 && r.Hold.IsZero() && r.Status.latest().IsZero()
 }
 
 func objectOf(resource schema.GroupResource, o metav1.Object) Object {

@@ -1,6 +1,8 @@
 package writes
 
 import (
+	"maps"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,13 +27,17 @@ func ObjectsOf[T metav1.Object](m *Memory, resource schema.GroupResource) Object
 }
 
 // Wrote records the object that a write for the owner returned. It must not be modified
-// afterwards.
+// afterwards. Nothing is recorded if the store shows the write already: its event may have been
+// handled before the answer came, and so may the deletion of the owner, after which nobody asks for
+// the record any more. Whoever reads the cache from then on finds the write, or what followed it.
 func (o Objects[T]) Wrote(owner metav1.Object, written T) {
 	written.SetManagedFields(nil)
 	m := o.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.read(o.resource)
+	if isShown(written, m.read(o.resource)) {
+		return
+	}
 	r := m.of(owner)
 	r.Written = m.clock.Now()
 	if r.Objects == nil {
@@ -154,6 +160,21 @@ func (r *Record) drop(resource schema.GroupResource, uid types.UID) {
 	delete(r.Objects[resource], uid)
 	if len(r.Objects[resource]) == 0 {
 		delete(r.Objects, resource)
+	}
+}
+
+// isShown reports whether a store of a version shows an object, or something later. One whose version
+// is unknown does not.
+func isShown(obj metav1.Object, version string) bool { return version != "" && !isNewer(obj, version) }
+
+// dropShown drops the objects that the stores show.
+func (m *Memory) dropShown(r *Record) {
+	for resource, objects := range r.Objects {
+		shown := m.read(resource)
+		maps.DeleteFunc(objects, func(_ types.UID, object metav1.Object) bool { return isShown(object, shown) })
+		if len(objects) == 0 {
+			delete(r.Objects, resource)
+		}
 	}
 }
 
