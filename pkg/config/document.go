@@ -75,7 +75,8 @@ func (d *Document) CheckEdit(inForce *v1beta1.KubeControllerManagerConfiguration
 }
 
 // checkNow checks what depends on the time. What is right once stays so, unless the clock is set
-// back. tolerant says that it was right once, and makes it a warning.
+// back. tolerant makes it a warning: a process starts, or the time is that of the configuration in
+// force.
 func (d *Document) checkNow(tolerant bool) problem.Errors {
 	const path = "deletionBreaker.allowUntil"
 	r := &problem.Report{File: d.Name}

@@ -56,8 +56,8 @@ func (r *Runtime) fileChanged(ctx context.Context, change source.Change) {
 		delete(r.refused, change.Path)
 	}
 	// Whatever was refused may have been so because of this file, whose content can be the one in use again.
-	if others := r.refusedNow(change.Path); len(others) > 0 && r.useFiles(ctx, change, others) == nil {
-		logger.Info("A file that controllers use has changed, and others can be used with it", "others", slices.Sorted(maps.Keys(others)))
+	if used := r.useRefused(ctx, change); len(used) > 0 {
+		logger.Info("Files that controllers had refused are in use with this one", "files", used)
 		return
 	}
 	if was == change.Hash {
@@ -69,6 +69,22 @@ func (r *Runtime) fileChanged(ctx context.Context, change source.Change) {
 		return
 	}
 	logger.Info("A file that controllers use has changed")
+}
+
+// useRefused has controllers use the content of a changed file, and of the others that they have refused: all of them or, if
+// that fails, whichever can be used. It returns those that are.
+func (r *Runtime) useRefused(ctx context.Context, change source.Change) []string {
+	others := r.refusedNow(change.Path)
+	paths := slices.Sorted(maps.Keys(others))
+	if len(paths) == 0 || r.useFiles(ctx, change, others) == nil {
+		return paths
+	}
+	if len(paths) == 1 {
+		return nil
+	}
+	return slices.DeleteFunc(paths, func(path string) bool {
+		return r.useFiles(ctx, change, map[string]string{path: others[path]}) != nil
+	})
 }
 
 // refusedNow returns the hashes of what is in the files, but for one, that controllers have refused.

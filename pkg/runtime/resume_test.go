@@ -53,6 +53,7 @@ func (f follower) Run(ctx context.Context) error {
 const (
 	jobs     = "job-controller"
 	cronJobs = "cronjob-controller"
+	binder   = "persistentvolume-binder-controller"
 )
 
 // following are the controllers of fakes, of which the one for Jobs notes when a pause of it ends.
@@ -108,31 +109,38 @@ func TestAnInstanceThatEndsIsNotResumed(t *testing.T) {
 // refused because of another file is used with the next content of that one, or with its former one. Pins MGR-176.
 func TestAFileThatWasRefusedIsInUseWithAnother(t *testing.T) {
 	w := newReaders(t)
-	w.uses("both p1 c1", "one c1")
+	w.uses("both p1 c1", "one c1", "volumes t1")
 	w.refused("ca", "bad")
 	w.refused("key", "p2")
 	w.write("ca", "c3")
-	w.uses("both p2 c3", "one c3")
+	w.uses("both p2 c3", "one c3", "volumes t1")
 	w.write("key", "p1")
-	w.uses("both p1 c3", "one c3")
+	w.uses("both p1 c3", "one c3", "volumes t1")
 
 	w.refused("ca", "bad")
 	w.refused("key", "p4")
 	w.write("ca", "c3") // what is in use
-	w.uses("both p4 c3", "one c3")
+	w.uses("both p4 c3", "one c3", "volumes t1")
 
 	w.refused("key", "bad")
 	w.refused("ca", "c5")
 	w.write("key", "p4")
-	w.uses("both p4 c5", "one c5")
+	w.uses("both p4 c5", "one c5", "volumes t1")
 
 	w.refused("key", "bad")
 	w.refused("ca", "c6")
 	w.write("key", "p7")
-	w.uses("both p7 c6", "one c6")
+	w.uses("both p7 c6", "one c6", "volumes t1")
+
+	w.refused("template", "bad") // and stays so, which is the affair of its reader
+	w.refused("key", "bad")
+	w.refused("ca", "c8")
+	w.write("key", "p7")
+	w.uses("both p7 c8", "one c8", "volumes t1")
 }
 
-// readers are two controllers that read files: the one for Jobs a key and a CA, the one for CronJobs only the CA.
+// readers are controllers that read files: the one for Jobs a key and a CA, the one for CronJobs only the CA, and the one
+// for volumes a template.
 type readers struct {
 	*world
 	t      *testing.T
@@ -149,6 +157,7 @@ func newReaders(t *testing.T) *readers {
 	r := &readers{t: t, folder: t.TempDir(), inUse: map[string]string{}, tried: map[string]string{}}
 	r.write("key", "p1")
 	r.write("ca", "c1")
+	r.write("template", "t1")
 	all := fakes()
 	for n, d := range all {
 		switch d.Name {
@@ -156,6 +165,8 @@ func newReaders(t *testing.T) *readers {
 			all[n] = r.descriptor(d.Name, "both", "key", "ca")
 		case cronJobs:
 			all[n] = r.descriptor(d.Name, "one", "ca")
+		case binder:
+			all[n] = r.descriptor(d.Name, "volumes", "template")
 		}
 	}
 	r.world = beginWith(t, cfg, all)
@@ -195,8 +206,22 @@ func (r *readers) build(as string, of reading) (controller.Controller, error) {
 	if !usable {
 		return nil, fmt.Errorf("unusable: %s", uses)
 	}
-	r.inUse[as] = uses
-	return idle{}, nil
+	return reader{r, as, uses}, nil
+}
+
+// reader is an instance that says what it uses when it runs: others are built, and discarded.
+type reader struct {
+	of       *readers
+	as, uses string
+}
+
+// Run implements controller.Controller.
+func (r reader) Run(ctx context.Context) error {
+	r.of.mu.Lock()
+	r.of.inUse[r.as] = r.uses
+	r.of.mu.Unlock()
+	<-ctx.Done()
+	return nil
 }
 
 func (r *readers) write(name, content string) {

@@ -191,6 +191,7 @@ func (c *attachDetachController) finish(ctx context.Context, l *link, o *operati
 	case err == nil:
 		c.world.markDetached(l)
 	case errors.As(err, &unconfirmed{}): // no request was sent: it stays attached, and no other node gets it
+		l.released = release{} // the next detach asks for the node again
 	default:
 		c.world.markUncertain(l.place, ended.what)
 	}

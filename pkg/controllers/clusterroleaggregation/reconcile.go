@@ -38,7 +38,7 @@ func (a *aggregator) reconcile(ctx context.Context, name string) error {
 // only this controller owns.
 //
 // The UID keeps it from creating a role that is gone, which would have no aggregationRule. After a conflict the key is
-// tried again: the role is gone, or another one has its name, as the cache will show, or others change this one.
+// tried again: the role is gone, as the cache will show. That another one has its name is an error until then.
 func (a *aggregator) apply(ctx context.Context, role *rbacv1.ClusterRole, rules []rbacv1.PolicyRule) error {
 	configuration := rbacv1apply.ClusterRole(role.Name).WithUID(role.UID)
 	for _, rule := range rules {

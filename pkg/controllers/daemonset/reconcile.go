@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controllers/kit/owners"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 func (c *daemonSetController) reconcile(ctx context.Context, ds *appsv1.DaemonSet) error {
@@ -55,7 +56,7 @@ func (c *daemonSetController) work(ctx context.Context, ds *appsv1.DaemonSet) er
 		// The requests were cancelled, so their errors say nothing about the set.
 		return errors.Join(context.Cause(ctx), failure)
 	}
-	if err := c.report(ctx, v, ds.Generation); err != nil && failure == nil {
+	if err := c.report(ctx, v, ds.Generation); err != nil && (failure == nil || reconcile.IsRequeue(failure)) {
 		return err
 	}
 	return failure

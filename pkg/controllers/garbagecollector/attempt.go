@@ -233,7 +233,9 @@ func (c *collector) deleteUnchanged(ctx context.Context, at location, item *meta
 		return err
 	case now == nil:
 		return apierrors.NewNotFound(at.resource.GroupResource(), at.name)
-	case now.ResourceVersion == item.ResourceVersion || now.DeletionTimestamp != nil ||
+	case now.DeletionTimestamp != nil:
+		return nil // as in decide
+	case now.ResourceVersion == item.ResourceVersion ||
 		policyOf(now.Finalizers) != policyOf(item.Finalizers) || !sameReferences(now.OwnerReferences, item.OwnerReferences):
 		return conflict
 	}

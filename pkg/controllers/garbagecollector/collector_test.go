@@ -326,7 +326,7 @@ func TestConflictOnDelete(t *testing.T) {
 	}{
 		"other changes":      {newer(owner("ConfigMap", "parent")), []string{"delete child Background child@1", "delete child Background child"}, false},
 		"an owner was added": {newer(owner("ConfigMap", "parent"), owner("ConfigMap", "new")), []string{"delete child Background child@1"}, true},
-		"it is deleted":      {newer(owner("ConfigMap", "parent"), deleted(orphan)), []string{"delete child Background child@1"}, true},
+		"it is deleted":      {newer(owner("ConfigMap", "parent"), deleted(orphan)), []string{"delete child Background child@1"}, false},
 		"another policy": {newer(owner("ConfigMap", "parent"), func(m *metav1.ObjectMeta) { m.Finalizers = []string{orphan} }),
 			[]string{"delete child Background child@1"}, true},
 		"no change at all": {child, []string{"delete child Background child@1"}, true},

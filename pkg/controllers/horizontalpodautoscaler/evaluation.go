@@ -215,7 +215,8 @@ func (e *evaluation) save(ctx context.Context) error {
 	return fmt.Errorf("updating the status of %s: %w", e.key, err)
 }
 
-// movesZero reports whether the evaluation changed who scaled the target to zero. No later one would find out.
+// movesZero reports whether the evaluation changed who scaled the target to zero, which other processes know only from the
+// status.
 func (e *evaluation) movesZero() bool {
 	return isTrue(e.before.Conditions, autoscalingv2.ScaledToZero) != e.hasCondition(autoscalingv2.ScaledToZero)
 }

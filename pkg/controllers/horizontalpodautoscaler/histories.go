@@ -70,12 +70,13 @@ func (h *histories) keep(exists func(cache.ObjectName, types.UID) bool) {
 	}
 }
 
-// interrupt marks all histories as lacking recent recommendations.
+// interrupt marks all histories as lacking recent recommendations. Another process may have decided about a scale to
+// zero since.
 func (h *histories) interrupt() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, known := range h.byKey {
-		known.interrupted = true
+		known.interrupted, known.zeroed = true, false
 	}
 }
 

@@ -56,7 +56,9 @@ func (e *evaluation) findTarget(ctx context.Context) (target, error) {
 func (e *evaluation) rescale(ctx context.Context, t target, w want) error {
 	current := t.scale.Spec.Replicas
 	if err := e.writeScale(ctx, t, w.replicas); err != nil {
-		e.past.zeroed = !writes.IsRefusal(err) && e.zeroes(current, w.replicas)
+		if e.zeroes(current, w.replicas) {
+			e.past.zeroed = !writes.IsRefusal(err)
+		}
 		e.Record(failedRescale(e.hpa, w, err))
 		e.set(autoscalingv2.AbleToScale, corev1.ConditionFalse, "FailedUpdateScale", fmt.Sprintf("the HPA controller was unable to update the target scale: %v", err))
 		e.report(current, e.before.DesiredReplicas, w.statuses)

@@ -78,7 +78,7 @@ func (c *jobController) remove(ctx context.Context, o *pass, victims []*corev1.P
 	return worst(results)
 }
 
-// worst returns the first error that is a failure or, if there is none, the first conflict, which is none.
+// worst returns the first failure; if there are only conflicts, which are none, the first of them.
 func worst(errs []error) error {
 	failures := slices.DeleteFunc(slices.Clone(errs), apierrors.IsConflict)
 	return cmp.Or(cmp.Or(failures...), cmp.Or(errs...))

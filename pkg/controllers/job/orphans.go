@@ -61,6 +61,9 @@ func (c *jobController) freeAll(ctx context.Context, key orphan, asked map[types
 	return c.free(ctx, pod, asked)
 }
 
+// maxTold is how many failures of a search are told one by one.
+const maxTold = 10
+
 // freeMatching frees the pods that a selector matches. A failure does not affect the other
 // pods, but is one of the search: a pod that has finished may have no further event.
 func (c *jobController) freeMatching(ctx context.Context, key orphan, asked map[types.UID]bool) error {
@@ -80,6 +83,9 @@ func (c *jobController) freeMatching(ctx context.Context, key orphan, asked map[
 		if err := c.free(ctx, pod, asked); err != nil {
 			failures = append(failures, err)
 		}
+	}
+	if more := len(failures) - maxTold; more > 0 {
+		failures = append(failures[:maxTold], fmt.Errorf("and %d more", more))
 	}
 	return errors.Join(failures...)
 }

@@ -176,6 +176,11 @@ func (c content) list(ctx context.Context) (items []metav1.Object, listed bool, 
 // the API server's data was restored from a backup.
 var errRestored = errors.New("namespace is no longer being deleted")
 
+// unsureError is why it is not known that content may be deleted.
+type unsureError struct{ error }
+
+func (e unsureError) Unwrap() error { return e.error }
+
 // stillDeleted returns a function that reads the namespace live and fails unless its content may be deleted. Another
 // client may finalize the namespace during a sweep and create it anew. A namespace that is gone may be recreated at
 // any time.
@@ -184,13 +189,13 @@ func (c *namespaceController) stillDeleted(ns *corev1.Namespace) func(context.Co
 		latest, err := c.read(ctx, ns.Name)
 		switch {
 		case err != nil:
-			return err
+			return unsureError{err}
 		case latest == nil:
-			return fmt.Errorf("namespace %s is gone", ns.Name)
+			return unsureError{fmt.Errorf("namespace %s is gone", ns.Name)}
 		case latest.UID != ns.UID:
-			return errRecreated
+			return unsureError{errRecreated}
 		case latest.DeletionTimestamp == nil:
-			return errRestored
+			return unsureError{errRestored}
 		}
 		return nil
 	}

@@ -3,6 +3,7 @@ package namespace
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -115,11 +116,11 @@ func (o outcome) clean() bool { return o.err == nil && o.remaining == 0 && o.est
 
 // allowsMore reports whether types of the next stage may be swept. Remaining pods of the first
 // stage prevent that. An error about them does not, since it is no evidence of pods, unless the
-// breaker has stopped their deletion.
+// breaker has stopped their deletion, or it is not known whether anything may be deleted.
 func (s sweep) allowsMore() bool {
 	return !slices.ContainsFunc(s, func(o outcome) bool {
 		if _, stopped := controller.StoppedIn(o.err); o.podsFirst {
-			return o.remaining > 0 || stopped
+			return o.remaining > 0 || stopped || errors.As(o.err, &unsureError{})
 		}
 		return !o.clean()
 	})

@@ -54,15 +54,15 @@ func (gc *podGC) outOfService(ctx context.Context) []*corev1.Pod {
 }
 
 // deleteOrphaned deletes the pods of nodes that do not exist. Whatever became of its pods, a node
-// that was due has a new period. If ctx ends before all are done, the nodes stay due, for the
-// successor.
+// that was due has a new period. If ctx or working ends before all are done, the nodes stay due, for
+// the successor.
 func (gc *podGC) deleteOrphaned(ctx, working context.Context) {
 	now := gc.Clock.Now()
 	missing := slices.DeleteFunc(gc.pods.ListIndexFuncValues(index.PodsByNode), gc.isShown)
 	gc.quarantine.update(missing, now)
 	due := gc.quarantine.due(now)
 	gc.deleteAll(ctx, working, gc.orphaned(ctx, working, due), reasonOrphaned)
-	if ctx.Err() == nil {
+	if ctx.Err() == nil && working.Err() == nil {
 		gc.quarantine.renew(due, now)
 	}
 }

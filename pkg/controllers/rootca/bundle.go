@@ -1,6 +1,8 @@
 package rootca
 
 import (
+	"errors"
+
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,7 +53,16 @@ func leaving(ns *corev1.Namespace) bool {
 	return ns.DeletionTimestamp != nil || ns.Status.Phase == corev1.NamespaceTerminating
 }
 
-// namespaceGone reports whether a create was rejected because of the state of the namespace.
+// namespaceGone reports whether a create was rejected because of the state of the namespace. What else is not found, in the
+// words of an admission webhook, is not known.
 func namespaceGone(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return true
+	}
+	var answer apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &answer) {
+		return false
+	}
+	details := answer.Status().Details
+	return details != nil && details.Kind == "namespaces"
 }

@@ -184,6 +184,7 @@ func TestNamespaceGone(t *testing.T) {
 	}{
 		"namespace not found":   {apierrors.NewNotFound(corev1.Resource("namespaces"), "a"), true},
 		"namespace terminating": {terminatingRefusal(), true},
+		"something not found":   {apierrors.NewNotFound(corev1.Resource("policies"), "p"), false},
 		"exists":                {apierrors.NewAlreadyExists(corev1.Resource("configmaps"), configMapName), false},
 		"quota":                 {apierrors.NewForbidden(corev1.Resource("configmaps"), configMapName, errors.New("exceeded quota")), false},
 		"connection lost":       {errors.New("connection refused"), false},

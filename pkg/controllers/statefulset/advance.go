@@ -1,10 +1,13 @@
 package statefulset
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/klog/v2"
 
@@ -32,9 +35,16 @@ func (c *statefulSetController) advance(ctx context.Context, p *pass) (appsv1.St
 	}
 	status := countStatus(p.set, p.revisions, l.all(), p.now)
 
-	if found, err := c.reclaim(ctx, p.set, l.replicas); found || err != nil {
-		return status, err // the update of the claims enqueues the set again
+	wrote, refused := c.reclaim(ctx, p.set, l.replicas)
+	if wrote || refused != nil && ctx.Err() != nil {
+		return status, refused // the update of the claims enqueues the set again
 	}
+	status, err = c.fill(ctx, p, l, status)
+	return status, worst(present(err, refused))
+}
+
+// fill creates, replaces, removes and rolls pods.
+func (c *statefulSetController) fill(ctx context.Context, p *pass, l layout, status appsv1.StatefulSetStatus) (appsv1.StatefulSetStatus, error) {
 	done, err := c.forEach(ctx, p.set, l.replicas, func(pod *corev1.Pod) task { return c.replicaTask(ctx, p, pod) })
 	if !done {
 		return status, err
@@ -68,7 +78,24 @@ func (c *statefulSetController) forEach(ctx context.Context, set *appsv1.Statefu
 		}
 	}
 	_, errs := slowstart.Do(ctx, len(runs), maxBatch, func(ctx context.Context, i int) error { return runs[i](ctx) })
-	return len(errs) == 0, utilerrors.NewAggregate(errs)
+	return len(errs) == 0, worst(errs)
+}
+
+// present returns the errors that are not nil.
+func present(errs ...error) []error {
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+}
+
+// worst returns the failures; if there are only conflicts, which are none, the first of them.
+func worst(errs []error) error {
+	failures := slices.DeleteFunc(slices.Clone(errs), apierrors.IsConflict)
+	switch len(failures) {
+	case 0:
+		return cmp.Or(errs...)
+	case 1:
+		return failures[0]
+	}
+	return utilerrors.NewAggregate(failures)
 }
 
 func inOrder(ctx context.Context, all []*corev1.Pod, next func(*corev1.Pod) task) (done bool, err error) {
@@ -127,18 +154,16 @@ func (c *statefulSetController) isConsistent(ctx context.Context, set *appsv1.St
 	return matches || err != nil
 }
 
-// reclaim takes the claims of slots to be filled from the pods that were given them while they were condemned, and
-// reports whether there were any. It comes before everything else and is in no order: a pod of them may be deleted at
-// any time, by anybody, and the garbage collector would delete its claims.
-func (c *statefulSetController) reclaim(ctx context.Context, set *appsv1.StatefulSet, replicas []*corev1.Pod) (found bool, err error) {
+// reclaim takes the claims of slots to be filled from the pods that were given them while they were condemned, and reports
+// whether any was written. It comes before everything else and is in no order: a pod of them may be deleted at any time, by
+// anybody, and the garbage collector would delete its claims. What is refused keeps nothing else from being done.
+func (c *statefulSetController) reclaim(ctx context.Context, set *appsv1.StatefulSet, replicas []*corev1.Pod) (wrote bool, refused error) {
 	owning, err := c.owningClaims(set, replicas)
 	if err != nil || len(owning) == 0 {
 		return false, err
 	}
-	_, err = c.forEach(ctx, set, owning, func(pod *corev1.Pod) task {
-		return task{run: func(ctx context.Context) error { return c.fixOwners(ctx, set, pod) }}
-	})
-	return true, err
+	errs := slowstart.All(ctx, 0, len(owning), func(ctx context.Context, i int) error { return c.fixOwners(ctx, set, owning[i]) })
+	return len(errs) < len(owning), worst(errs)
 }
 
 // disownTask sets the owners of a condemned pod's claims as the policy requires, before the pod

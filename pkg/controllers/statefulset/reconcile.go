@@ -69,7 +69,7 @@ func (c *statefulSetController) finish(ctx context.Context, p *pass, mayAct bool
 		return errors.Join(context.Cause(ctx), failure)
 	}
 	current, err := c.report(ctx, p.set, status)
-	if failure == nil {
+	if failure == nil || err != nil && apierrors.IsConflict(failure) {
 		failure = err
 	}
 	if err := c.truncateHistory(ctx, p, current); err != nil {

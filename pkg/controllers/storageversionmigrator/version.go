@@ -21,6 +21,7 @@ const nowhere = "@fake:svm_ns!"
 func (c *migrationController) determineVersion(ctx context.Context, name string) error {
 	migration, found, err := c.get(name)
 	if !found {
+		c.absences.forget(name)
 		return err
 	}
 	if !is(migration, migrationv1beta1.MigrationRunning) || isOver(migration) || migration.Status.ResourceVersion != "" {

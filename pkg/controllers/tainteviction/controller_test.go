@@ -490,10 +490,10 @@ func TestAnEvictionFromAPausedNamespaceCanBeCancelled(t *testing.T) {
 		in, ok := pending(env, c)
 		return ok && in == time.Minute
 	})
-	env.WantEvents(t)
 	env.Pauses.Set(nil)
 	controllertest.Eventually(t, "the eviction is let go", func() bool { return c.evictions.Inspect().Held == 0 })
 	env.AwaitIdle(t)
+	env.WantEvents(t)
 	wantPending(t, env, c, time.Minute)
 	env.Pauses.Set([]string{"ns"})
 	taintWith()

@@ -17,7 +17,7 @@ type verdict struct {
 
 // judge decides about a pod on a node with at least one taint. existing is the appointment with
 // the pod, nil if there is none. before says that this is found when the instance begins. One for at
-// once that is held back, and so has not begun, does not outlast its reason: it counts as none if the
+// once that has not begun, as it may be held back, does not outlast its reason: it counts as none if the
 // pod tolerates the taints for some time.
 func (c config) judge(logger klog.Logger, pod *corev1.Pod, taints []corev1.Taint, existing *appointment, now time.Time, before bool) verdict {
 	tolerances, all := c.tolerances(logger, pod.Spec.Tolerations, taints)

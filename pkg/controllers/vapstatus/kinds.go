@@ -12,7 +12,8 @@ import (
 // not exist, also if the API server could not be asked; kinds remembers that. It is not safe for concurrent use.
 type kinds struct {
 	meta.RESTMapper
-	// served returns what the API server serves, also in groups that could not be asked.
+	// served returns what the API server serves, each resource in the version it prefers, also in groups that could not be
+	// asked.
 	served func() []*metav1.APIResourceList
 	// err is why a resource could not be mapped, other than that there is none.
 	err error

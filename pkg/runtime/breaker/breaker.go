@@ -165,7 +165,7 @@ func (b *Breaker) Follow(resumed func()) (end func()) {
 // Apply takes over the settings of a configuration, and returns the kinds whose deletions go on by
 // it, sorted. When it returns, whoever follows has been told.
 func (b *Breaker) Apply(cfg *v1beta1.KubeControllerManagerConfiguration) []Stop {
-	resumed, followers := b.apply(settingsOf(cfg.DeletionBreaker, b.options.Clock.Now()))
+	resumed, followers := b.apply(settingsOf(cfg.DeletionBreaker, b.settings.Load(), b.options.Clock.Now()))
 	if len(resumed) > 0 {
 		for _, told := range followers {
 			told()

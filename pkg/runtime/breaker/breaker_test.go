@@ -274,6 +274,10 @@ func TestATimeTooFarAheadAllowsNothing(t *testing.T) {
 	if n := w.delete(configMaps, 1); n != 0 || !w.On() {
 		t.Error("it is allowed without an edit")
 	}
+	if got := w.edit(allow); got != "" || !w.On() { // an edit of something else, or a file that has changed
+		t.Errorf("%q go on without an edit of the time", got)
+	}
+	until = until.Add(-time.Minute)
 	if got := w.edit(allow); got != "configmaps" || w.On() {
 		t.Errorf("%q go on by an edit when the time is near enough", got)
 	}

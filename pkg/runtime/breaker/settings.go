@@ -16,12 +16,13 @@ type settings struct {
 	minimum    int
 	exempt     map[schema.GroupResource]bool
 	allowUntil time.Time
+	allowance  string // as written
 }
 
 // settingsOf returns the settings of a configuration that comes into force now, nil if the breaker
-// is off. A time that is too far ahead allows nothing: a process starts with it all the same,
-// since its clock may be wrong.
-func settingsOf(b v1beta1.DeletionBreaker, now time.Time) *settings {
+// is off. A time that is too far ahead allows nothing, until another one is written: a process
+// starts with it all the same, since its clock may be wrong. before are those in force, if any.
+func settingsOf(b v1beta1.DeletionBreaker, before *settings, now time.Time) *settings {
 	if b.Mode == v1beta1.DeletionsDisabled {
 		return nil
 	}
@@ -32,8 +33,12 @@ func settingsOf(b v1beta1.DeletionBreaker, now time.Time) *settings {
 		minimum:    int(*b.Minimum),
 		exempt:     map[schema.GroupResource]bool{},
 		allowUntil: b.AllowedUntil(),
+		allowance:  b.AllowUntil,
 	}
-	if s.allowUntil.After(now.Add(v1beta1.MaxAllowance)) {
+	switch {
+	case before != nil && before.allowance == s.allowance:
+		s.allowUntil = before.allowUntil
+	case s.allowUntil.After(now.Add(v1beta1.MaxAllowance)):
 		s.allowUntil = time.Time{}
 	}
 	for _, r := range b.ExemptResources {

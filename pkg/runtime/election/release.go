@@ -58,6 +58,9 @@ func (e *Elector) end(ctx context.Context) error {
 	defer func() { <-e.turn }()
 	e.mu.Lock()
 	again := e.term != nil && e.term.Valid()
+	if again {
+		e.view.holdOff = time.Time{}
+	}
 	e.mu.Unlock()
 	if again {
 		return fmt.Errorf("releasing lease %s: %w", klog.KRef(e.opts.Namespace, e.opts.Name), errOtherTerm)

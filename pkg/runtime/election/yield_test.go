@@ -192,6 +192,9 @@ func TestYieldOfAnEarlierTermKeepsTheLease(t *testing.T) {
 				t.Fatalf("got %v", err)
 			}
 		}
+		if now := time.Now(); now.Before(a.view.holdOff) {
+			t.Fatalf("it would not take the lease before %v", a.view.holdOff.Sub(now))
+		}
 		pass(time.Minute)
 		synctest.Wait()
 		if !term.Valid() || holderOf(s.stored()) != "a" {

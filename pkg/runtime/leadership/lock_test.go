@@ -12,7 +12,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
-// What restarts in the plan is what gets a new lock, and what is kept keeps it. Pins MGR-92.
+// What restarts in the plan is what gets a new lock, and what is kept keeps it.
 func TestLocksAreReplacedWhenTheirKeyChanges(t *testing.T) {
 	keys := func(change func(*v1beta1.KubeControllerManagerConfiguration)) string {
 		cfg := v1beta1.NewDefault()

@@ -129,12 +129,15 @@ func (s *strangers) end(address string) {
 func (s *strangers) trusting(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := connOf(r.Context())
-		if c != nil && !s.free(r.URL.Path) && !anonymous(r) {
+		if c != nil && !s.free(r.URL.Path) && !isHealth(r.URL.Path) && !anonymous(r) {
 			w = responsewriter.WrapForHTTP1Or2(&trustingWriter{ResponseWriter: w, conn: c})
 		}
 		next.ServeHTTP(w, r)
 	})
 }
+
+// isHealth reports whether a path is one of those that every account may read by default.
+func isHealth(path string) bool { return path == "/healthz" || path == "/livez" || path == "/readyz" }
 
 // anonymous reports whether nobody knows who a request is from.
 func anonymous(r *http.Request) bool {

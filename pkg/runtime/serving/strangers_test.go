@@ -131,6 +131,7 @@ func TestWhoIsAuthorizedIsNotBounded(t *testing.T) {
 		"whoever reads health":                       {monitor, "/healthz"},
 		"nobody in particular, whatever he may read": {stranger, "/metrics"},
 		"whoever may read what is not served":        {monitor, "/version"},
+		"whoever reads health that is not free":      {monitor, "/livez"},
 	} {
 		if ask(not.by, not.path); c.trusted.Load() {
 			t.Errorf("%s is trusted", what)

@@ -38,7 +38,7 @@ func startBinder(t *testing.T) (binding, harness.Replica) {
 	return newBinding(t), r
 }
 
-// settled waits until the binder of a replica has done whatever it does for what exists, and its caches show that.
+// settled waits until the binder of a replica has nothing in its queues, and its caches show that.
 // If the events of a cache were held earlier, an instance that is started meanwhile would wait for ever until
 // the cache shows the last writes of its predecessor.
 func (b binding) settled(r harness.Replica) {

@@ -21,7 +21,7 @@ func Backoff[K comparable](first, last time.Duration) workqueue.TypedRateLimiter
 const firstLook = 10 * time.Millisecond
 
 // newLooks delays keys that wait for a cache: by firstLook, doubled each time up to RecheckAfter. Keys are
-// not delayed because of others, for looking costs the API server nothing.
+// not delayed because of others, for most looks cost the API server nothing, and the others a request or two.
 func newLooks[K comparable]() workqueue.TypedRateLimiter[K] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[K](firstLook, RecheckAfter)
 }

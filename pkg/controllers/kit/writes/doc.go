@@ -17,7 +17,7 @@
 //     instance never leaves an expectation that cannot be met.
 //  3. A Record belongs to the UID of the owner. A recreated owner starts without one.
 //  4. A write that is not visible after 5 minutes is given up: the cache will never show it. Records
-//     of owners that nobody asks for are dropped then as well.
+//     of owners that nobody asks for are dropped some time after, when others are added.
 //  5. A store that does not report its version, or one that cannot be compared, counts as
 //     new enough. Versions of different resources are never compared.
 //  6. A store that shows a lower version than before belongs to a cluster that was restored

@@ -7,7 +7,8 @@
 //     slice is not in the list that reconciles look at, and would be missed for ever.
 //  2. The cache is stale for a Service while it shows a slice older than tracked, shows
 //     one that we deleted, or lacks a tracked one. Annotations do not move the generation that
-//     tells what is older: a slice that is shown as it was before our update is stale, too.
+//     tells what is older: a slice that is shown as it was before an update that was noted by
+//     Updated is stale, too.
 //  3. A cache that is stale for longer than StaleTimeout missed a notification. What it
 //     shows is then taken for the truth.
 //  4. The answer to a write can come after the cache has shown that the slice is deleted or
@@ -208,18 +209,21 @@ func (l *Ledger) Stale(ctx context.Context, service types.NamespacedName, slices
 
 // Look returns what Current returns of the slices that list finds, and says whether they are Stale. If they
 // are, it lists them again: of what came before Awaited knew that somebody waits for it, no event tells.
-func (l *Ledger) Look(ctx context.Context, service types.NamespacedName, list func() ([]*discoveryv1.EndpointSlice, error)) ([]*discoveryv1.EndpointSlice, bool, error) {
+func (l *Ledger) Look(ctx context.Context, service types.NamespacedName, list lister) (found []*discoveryv1.EndpointSlice, stale bool, err error) {
 	for again := false; ; again = true {
 		listed, err := list()
 		if err != nil {
 			return nil, false, err
 		}
-		slices := l.Current(listed)
-		if stale := l.Stale(ctx, service, slices); !stale || again {
-			return slices, stale, nil
+		found = l.Current(listed)
+		if stale = l.Stale(ctx, service, found); !stale || again {
+			return found, stale, nil
 		}
 	}
 }
+
+// lister lists the slices of a Service in a cache.
+type lister = func() ([]*discoveryv1.EndpointSlice, error)
 
 // Shown says whether these slices of a Service show everything that was written to them.
 // Called with the slices that a reconcile began with, it says whether the reconcile wrote
