@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -110,30 +111,30 @@ func TestAnInstanceThatEndsIsNotResumed(t *testing.T) {
 func TestAFileThatWasRefusedIsInUseWithAnother(t *testing.T) {
 	w := newReaders(t)
 	w.uses("both p1 c1", "one c1", "volumes t1")
-	w.refused("ca", "bad")
+	w.refused("ca", "bad1")
 	w.refused("key", "p2")
 	w.write("ca", "c3")
 	w.uses("both p2 c3", "one c3", "volumes t1")
 	w.write("key", "p1")
 	w.uses("both p1 c3", "one c3", "volumes t1")
 
-	w.refused("ca", "bad")
+	w.refused("ca", "bad2")
 	w.refused("key", "p4")
 	w.write("ca", "c3") // what is in use
 	w.uses("both p4 c3", "one c3", "volumes t1")
 
-	w.refused("key", "bad")
+	w.refused("key", "bad3")
 	w.refused("ca", "c5")
 	w.write("key", "p4")
 	w.uses("both p4 c5", "one c5", "volumes t1")
 
-	w.refused("key", "bad")
+	w.refused("key", "bad4")
 	w.refused("ca", "c6")
 	w.write("key", "p7")
 	w.uses("both p7 c6", "one c6", "volumes t1")
 
-	w.refused("template", "bad") // and stays so, which is the affair of its reader
-	w.refused("key", "bad")
+	w.refused("template", "bad5") // and stays so, which is the affair of its reader
+	w.refused("key", "bad6")
 	w.refused("ca", "c8")
 	w.write("key", "p7")
 	w.uses("both p7 c8", "one c8", "volumes t1")
@@ -200,7 +201,7 @@ func (r *readers) build(as string, of reading) (controller.Controller, error) {
 			return nil, err
 		}
 		r.tried[filepath.Base(file)] = string(content)
-		usable = usable && string(content) != "bad"
+		usable = usable && !strings.HasPrefix(string(content), "bad")
 		uses += " " + string(content)
 	}
 	if !usable {

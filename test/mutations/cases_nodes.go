@@ -39,9 +39,9 @@ func nodes() []Case {
 				"and given to new nodes: two nodes had the same block.",
 			Edits: []Edit{{
 				File: ipam + "/watch.go",
-				Old:  "	if old.UID != node.UID { // deleted and recreated, seen as one update\n",
+				Old:  "	switch {\n	case old.UID != node.UID: // deleted and recreated, seen as one update\n",
 				New: "	if node.DeletionTimestamp != nil {\n		c.ranges.gone(incarnationOf(node))\n		return\n	}\n" +
-					"	if old.UID != node.UID { // deleted and recreated, seen as one update\n",
+					"	switch {\n	case old.UID != node.UID: // deleted and recreated, seen as one update\n",
 			}},
 			Caught: Test{ipam, "TestARangeIsFreedByTheEndOfItsNode", ""},
 		},

@@ -15,8 +15,8 @@ func services() []Case {
 				"first, so another one with the same endpoints was made.",
 			Edits: []Edit{{
 				File: sliceWrites + "/ledger.go",
-				Old:  "	isStale := !l.Shown(service, slices)\n",
-				New:  "	isStale := false && !l.Shown(service, slices)\n",
+				Old:  "	if l.shownLocked(service, slices) {\n",
+				New:  "	if true || l.shownLocked(service, slices) {\n",
 			}},
 			Caught: Test{sliceWrites, "TestStaleness", ""},
 		},
@@ -27,8 +27,8 @@ func services() []Case {
 				"from before the first, found to be none, and never written: traffic went nowhere until the next change.",
 			Edits: []Edit{{
 				File: endpoints + "/writes.go",
-				Old:  "	return last.version == resourceVersion && now.Sub(last.at) < outdatedFor\n",
-				New:  "	return false && last.version == resourceVersion && now.Sub(last.at) < outdatedFor\n",
+				Old:  "	return last.shownBy(resourceVersion, now) && !last.unanswered\n",
+				New:  "	return false && last.shownBy(resourceVersion, now) && !last.unanswered\n",
 			}},
 			Caught: Test{endpoints, "TestReadinessThatFlipsBack", ""},
 		},

@@ -26,8 +26,6 @@ type pass struct {
 	d *appsv1.Deployment
 	// sets are the ReplicaSets as last read or written.
 	sets replicaSets
-	// patched are the ReplicaSets that were adopted, as the answers show them.
-	patched map[types.UID]*appsv1.ReplicaSet
 	// awaitsProgress is set if the rollout could time out without further events.
 	awaitsProgress bool
 }
@@ -117,9 +115,6 @@ func (r *pass) claim(ctx context.Context) error {
 	}
 	for i, rs := range claimed {
 		claimed[i] = r.written.Newest(r.stored, rs)
-		if patched, ok := r.patched[rs.UID]; ok {
-			claimed[i] = patched // which the memory lacks if the cache shows it by now
-		}
 	}
 	r.sets = split(r.stored, claimed)
 	return nil
@@ -132,10 +127,6 @@ func (r *pass) patchReplicaSet(ctx context.Context, rs *appsv1.ReplicaSet, patch
 		return err
 	}
 	r.written.Wrote(r.stored, patched)
-	if r.patched == nil {
-		r.patched = map[types.UID]*appsv1.ReplicaSet{}
-	}
-	r.patched[patched.UID] = patched
 	return nil
 }
 

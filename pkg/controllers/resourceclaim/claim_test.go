@@ -267,22 +267,6 @@ func TestADeletionThatFails(t *testing.T) {
 	}
 }
 
-// The watch shows the end of a claim before the write that caused it is answered. Pins RCLM-50.
-func TestNothingIsRememberedOfAClaimThatGoesWithItsFinalizer(t *testing.T) {
-	s := begin(t, defaults, claimKey, claim(protected, terminating))
-	h := handlersOf(s)
-	s.Intercept(freeing, func(clienttesting.Action) error {
-		s.EmptyCache(t, claim(), "2000")
-		h.claims.OnDelete(claim(terminating))
-		return nil
-	})
-	s.MustReconcile(t)
-	s.WantRequests(t, freeing)
-	if left := s.c.HandOver().ofClaims; len(left) != 0 {
-		t.Errorf("%+v is remembered of a claim that is gone", left)
-	}
-}
-
 // Pins RCLM-23.
 func TestAClaimThatIsGone(t *testing.T) {
 	s := begin(t, defaults, claimKey)

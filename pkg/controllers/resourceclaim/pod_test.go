@@ -332,19 +332,6 @@ func TestAClaimThatWasNotSentIsCreatedAtOnce(t *testing.T) {
 	}
 }
 
-// The cache shows a claim that the watch was faster to show than the answer. Pins RCLM-50.
-func TestNothingIsRememberedOfAClaimThatTheCacheShows(t *testing.T) {
-	s := begin(t, defaults, podKey, pod(with(ofTemplate("gpu", "template"))), template())
-	s.Intercept(creating, func(clienttesting.Action) error {
-		s.EmptyCache(t, claim(), "2000")
-		return nil
-	})
-	s.MustReconcile(t)
-	if left := s.c.HandOver().ofOwners; len(left) != 0 {
-		t.Errorf("%+v is remembered", left)
-	}
-}
-
 // Pins RCLM-18g, RCLM-18i and RCLM-28.
 func TestARefusedClaim(t *testing.T) {
 	yes := true

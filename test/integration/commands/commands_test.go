@@ -295,7 +295,9 @@ func checkWatch(t *testing.T, p program, m *manager.Process, command []string) {
 	}
 	awaitText(t, reader, "Rejected:       the current content of the file is not in force:\n  "+m.ConfigFile()+":")
 	// The file of the process says where to ask, although it is not valid any more.
-	once := p.run(t, slices.DeleteFunc(slices.Clone(command), func(arg string) bool { return arg == "--watch" })...)
+	once := p.run(t, slices.DeleteFunc(slices.Clone(command), func(arg string) bool {
+		return arg == "--watch" || arg == "--interval" || arg == "20ms"
+	})...)
 	once.good(t, ": mistake: unknown field")
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)

@@ -27,18 +27,13 @@ func ObjectsOf[T metav1.Object](m *Memory, resource schema.GroupResource) Object
 }
 
 // Wrote records the object that a write for the owner returned. It must not be modified
-// afterwards. Nothing is recorded if the store shows the write already: its event may have been
-// handled before the answer came, and so may the deletion of the owner, after which nobody asks for
-// the record any more. Whoever reads the cache from then on finds the write, or what followed it;
-// a copy that was read before is to be replaced by written.
+// afterwards.
 func (o Objects[T]) Wrote(owner metav1.Object, written T) {
 	written.SetManagedFields(nil)
 	m := o.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if isShown(written, m.read(o.resource)) {
-		return
-	}
+	m.read(o.resource)
 	r := m.of(owner)
 	r.Written = m.clock.Now()
 	if r.Objects == nil {

@@ -132,28 +132,6 @@ func TestNothingIsKeptForAnOwnerWithoutObjects(t *testing.T) {
 	}
 }
 
-// The watch may be faster than the answer, and show the end of the owner, too: nobody would drop the object.
-func TestNothingIsKeptThatTheStoreShows(t *testing.T) {
-	for name, test := range map[string]struct {
-		shown string
-		kept  int
-	}{
-		"it is older":           {"19", 1},
-		"it has the version":    {"20", 0},
-		"it is newer":           {"21", 0},
-		"its version is hidden": {"", 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture()
-			f.pods.Bookmark(test.shown)
-			f.objects().Wrote(owner, pod("p", "1", "20"))
-			if f.kept() != test.kept || len(f.owners) != test.kept {
-				t.Errorf("%d objects of %d owners are kept, want %d", f.kept(), len(f.owners), test.kept)
-			}
-		})
-	}
-}
-
 // The cache shows an owner whose echo arrives, so its object takes no memory any more.
 func TestAnEchoFreesTheOwner(t *testing.T) {
 	f := newFixture()
