@@ -192,8 +192,11 @@ func TestYieldOfAnEarlierTermKeepsTheLease(t *testing.T) {
 				t.Fatalf("got %v", err)
 			}
 		}
-		if now := time.Now(); now.Before(a.view.holdOff) {
-			t.Fatalf("it would not take the lease before %v", a.view.holdOff.Sub(now))
+		a.Elector.mu.Lock()
+		holdOff := a.view.holdOff
+		a.Elector.mu.Unlock()
+		if now := time.Now(); now.Before(holdOff) {
+			t.Fatalf("it would not take the lease before %v", holdOff.Sub(now))
 		}
 		pass(time.Minute)
 		synctest.Wait()
