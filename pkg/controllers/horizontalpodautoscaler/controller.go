@@ -20,8 +20,8 @@
 //  6. A workload that was scaled to zero by somebody else is not scaled.
 //  7. Two autoscalers must not select the same pods. The selectors of all autoscalers are kept
 //     in memory to detect that (see selectors).
-//  8. State that is only in memory, the recommendations and scale events of each autoscaler and
-//     the selectors, is handed over to the next instance. All of it belongs to the UID of an
+//  8. State that is only in memory, the recommendations and scale events of each autoscaler, since
+//     when it waits, and the selectors, is handed over to the next instance. All of it belongs to the UID of an
 //     autoscaler. If that instance starts more than a period after the last one ended, another
 //     process may have evaluated in the meantime: the present size then counts as a
 //     recommendation, as in an autoscaler's first evaluation.

@@ -172,6 +172,48 @@ func TestEvaluationsAreOnePeriodApart(t *testing.T) {
 	}
 }
 
+// An instance that is replaced after less than a period does not postpone evaluations: what it has waited counts.
+//
+// Pins HPA-70.
+func TestWaitingIsHandedOver(t *testing.T) {
+	const waited = 10 * time.Second
+	for name, since := range map[string]func(*histories){
+		"since the last evaluation": func(h *histories) {
+			h.seen(webKey, "u1", epoch.Add(-time.Hour))
+			h.evaluated(webKey, "u1", epoch.Add(-waited))
+		},
+		"since it was first seen": func(h *histories) {
+			h.seen(webKey, "u1", epoch.Add(-waited))
+			h.seen(webKey, "u1", epoch.Add(-time.Second))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			left := newHistories()
+			since(left)
+			h := newHarness(t, testConfig, newHPA())
+			h.Succession.Leave(handover{selectors: newSelectors(), histories: left, at: epoch})
+			evaluated := make(chan time.Time, 10)
+			h.scaleErr = func(string) error {
+				evaluated <- h.Clock.Now()
+				return errors.New("no scale")
+			}
+			h.Run(t, h.c)
+			var at time.Time
+			h.EventuallyAsTimePasses(t, "it is evaluated", time.Second, func() bool {
+				select {
+				case at = <-evaluated:
+					return true
+				default:
+					return false
+				}
+			})
+			if wait := at.Sub(epoch); wait < testConfig.syncPeriod-waited || wait >= testConfig.syncPeriod {
+				t.Errorf("evaluated after %v", wait)
+			}
+		})
+	}
+}
+
 // stopped runs the controller for no time.
 func (h *harness) stopped(t testing.TB) {
 	t.Helper()
@@ -193,8 +235,8 @@ func TestMemoryOfAnotherAutoscalerIsDropped(t *testing.T) {
 	second := newHarness(t, testConfig, newHPA(func(hpa *autoscalingv2.HorizontalPodAutoscaler) { hpa.UID = "another" }))
 	second.Succession.Leave(first.c.HandOver())
 	second.stopped(t)
-	if len(second.c.histories.byKey) != 0 {
-		t.Errorf("histories %v", second.c.histories.byKey)
+	if got := second.c.histories.byKey[webKey]; got == nil || got.uid != "another" || len(got.recommendations) != 0 {
+		t.Errorf("history %+v", got)
 	}
 	if got := second.c.selectors.selecting("ns", []*corev1.Pod{aPod("p")}); len(got) != 0 {
 		t.Errorf("selectors %v", got)

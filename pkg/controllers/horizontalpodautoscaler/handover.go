@@ -20,15 +20,17 @@ func (c *autoscalerController) HandOver() handover {
 }
 
 // begin takes over the predecessor's state of the autoscalers that still exist. The handlers
-// have registered all of them by now.
+// have registered all of them by now, to be evaluated after a period; what has waited before
+// counts, or an instance that is replaced within each period would never evaluate anything.
 func (c *autoscalerController) begin(context.Context) error {
 	left, ok := controller.TakeOver(c.Env, c)
 	if !ok {
 		return nil
 	}
 	c.selectors.adopt(left.selectors)
-	c.histories = left.histories
-	c.histories.keep(c.selectors.has)
+	for key, since := range c.histories.adopt(left.histories) {
+		c.loop.AddAfter(key, max(0, c.config.syncPeriod-c.Clock.Since(since)))
+	}
 	if c.Clock.Since(left.at) > c.config.syncPeriod {
 		c.histories.interrupt()
 	}

@@ -14,10 +14,12 @@ type histories struct {
 	byKey map[cache.ObjectName]*history
 }
 
-// history holds the recommendations and scale events of one autoscaler. It is used by one
-// worker at a time.
+// history holds the recommendations and scale events of one autoscaler. But for waitsSince, it
+// is used by one worker at a time.
 type history struct {
-	uid             types.UID
+	uid types.UID
+	// waitsSince is when the autoscaler was first seen, or its last evaluation ended. Guarded by histories.mu.
+	waitsSince      time.Time
 	recommendations []recommendation
 	added, removed  []scaleEvent // replicas, by changes of scale that succeeded
 	interrupted     bool         // the last evaluations are unknown
@@ -45,6 +47,10 @@ func newHistories() *histories { return &histories{byKey: map[cache.ObjectName]*
 func (h *histories) of(key cache.ObjectName, uid types.UID) *history {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.get(key, uid)
+}
+
+func (h *histories) get(key cache.ObjectName, uid types.UID) *history {
 	known, ok := h.byKey[key]
 	if !ok || known.uid != uid {
 		known = &history{uid: uid}
@@ -53,21 +59,41 @@ func (h *histories) of(key cache.ObjectName, uid types.UID) *history {
 	return known
 }
 
+// seen notes when an autoscaler was seen. Only the first time counts.
+func (h *histories) seen(key cache.ObjectName, uid types.UID, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if known := h.get(key, uid); known.waitsSince.IsZero() {
+		known.waitsSince = now
+	}
+}
+
+// evaluated notes when an evaluation of an autoscaler ended.
+func (h *histories) evaluated(key cache.ObjectName, uid types.UID, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.get(key, uid).waitsSince = now
+}
+
 func (h *histories) forget(key cache.ObjectName) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.byKey, key)
 }
 
-// keep drops the histories of autoscalers that do not exist.
-func (h *histories) keep(exists func(cache.ObjectName, types.UID) bool) {
+// adopt takes the histories of the autoscalers that were seen from other, which nobody uses any more, and returns
+// since when each of them waits.
+func (h *histories) adopt(other *histories) map[cache.ObjectName]time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for key, known := range h.byKey {
-		if !exists(key, known.uid) {
-			delete(h.byKey, key)
+	since := map[cache.ObjectName]time.Time{}
+	for key, was := range other.byKey {
+		if known, ok := h.byKey[key]; ok && known.uid == was.uid {
+			h.byKey[key] = was
+			since[key] = was.waitsSince
 		}
 	}
+	return since
 }
 
 // interrupt marks all histories as lacking recent recommendations. Another process may have decided about a scale to

@@ -24,6 +24,9 @@ func (c *autoscalerController) reconcile(ctx context.Context, key cache.ObjectNa
 	e := c.newEvaluation(key, hpa.DeepCopy(), began)
 	err = e.run(ctx)
 	c.metrics.reconciled(e.action, err, c.Clock.Since(began))
+	if ctx.Err() == nil {
+		c.histories.evaluated(key, hpa.UID, c.Clock.Now())
+	}
 	if err != nil {
 		return err // the loop adds the key again, after the same delay
 	}

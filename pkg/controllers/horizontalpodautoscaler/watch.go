@@ -25,5 +25,6 @@ func (c *autoscalerController) watch(autoscalers cache.SharedIndexInformer) {
 func (c *autoscalerController) enqueue(hpa *autoscalingv2.HorizontalPodAutoscaler) {
 	key := cache.MetaObjectToName(hpa)
 	c.metrics.autoscalers.Set(float64(c.selectors.register(key, hpa.UID)))
+	c.histories.seen(key, hpa.UID, c.Clock.Now())
 	c.loop.AddRateLimited(key)
 }
