@@ -4,18 +4,22 @@ import (
 	"fmt"
 	"os"
 
-	"k8s.io/client-go/util/cert"
+	"kcmd.dev/pkg/config/cabundle"
 )
 
 // CABundle reads the CA bundle of the API server, in PEM: the bytes of the file as they are,
-// provided that they hold a certificate, or ClusterCA if no file is named.
+// provided that they hold a certificate, or ClusterCA if no file is named. One that holds a
+// private key is refused.
 func (e Env) CABundle(file string) ([]byte, error) {
 	if file == "" {
+		if err := cabundle.CheckNoKey(e.ClusterCA); err != nil {
+			return nil, fmt.Errorf("the CA of the client configuration cannot be published: %w", err)
+		}
 		return e.ClusterCA, nil
 	}
 	bundle, err := os.ReadFile(file)
 	if err == nil {
-		_, err = cert.ParseCertsPEM(bundle)
+		err = cabundle.Check(bundle)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("error parsing root-ca-file at %s: %w", file, err)

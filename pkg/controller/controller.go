@@ -47,9 +47,9 @@ type Env struct {
 	Dynamic   dynamic.Interface
 	Discovery discovery.DiscoveryInterface
 
-	// ClusterCA is the CA data that the client configuration of the process carries
-	// inline, in PEM; empty if it names a file or carries none. What publishes the CA of
-	// the cluster falls back to it when no CA file is configured. Read only.
+	// ClusterCA is the CA that the client configuration of the process carries or names, in
+	// PEM; empty if there is none. What publishes the CA of the cluster falls back to it when
+	// no CA file is configured. Read only.
 	ClusterCA []byte
 
 	// RESTConfig makes further clients of published libraries, of the same identity and

@@ -29,7 +29,7 @@ type inputs struct {
 	served uint64
 	// files are the hashes of the contents of the files that controllers read.
 	files map[string]string
-	// clusterCA is the fingerprint of the CA data of the kubeconfig.
+	// clusterCA is the fingerprint of the CA of the client configuration.
 	clusterCA string
 	// spread is a number in [0,1) that keeps processes from resyncing at the same time.
 	spread float64

@@ -193,7 +193,7 @@ func (r *Runtime) renewInPlace(ctx context.Context, next *clients.Access) error 
 		return err
 	}
 	klog.FromContext(ctx).Info("Credentials renewed", "server", next.Config.Host)
-	if string(before) != string(next.InlineCA) {
+	if string(before) != string(next.Config.CAData) {
 		r.synchronize(ctx, supervisor.CauseFile)
 	}
 	return nil

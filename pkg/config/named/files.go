@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"kcmd.dev/pkg/config/authority"
+	"kcmd.dev/pkg/config/cabundle"
 	"kcmd.dev/pkg/config/fieldpath"
 	"kcmd.dev/pkg/config/problem"
 	"kcmd.dev/pkg/config/rules"
@@ -101,7 +102,7 @@ func (c *fileChecker) check(cfg *v1beta1.KubeControllerManagerConfiguration) {
 	a, z := cfg.Serving.Authentication, cfg.Serving.Authorization
 	c.file("clientConnection.kubeconfig", cfg.ClientConnection.Kubeconfig, checkKubeconfig)
 	c.file("serviceAccounts.privateKeyFile", cfg.ServiceAccounts.PrivateKeyFile, checkSigningKey)
-	c.file("serviceAccounts.rootCAFile", cfg.ServiceAccounts.RootCAFile, checkCertificates)
+	c.file("serviceAccounts.rootCAFile", cfg.ServiceAccounts.RootCAFile, checkBundle)
 	c.file("metrics.allowListMappingManifest", cfg.Metrics.AllowListMappingManifest, checkAllowList)
 	if cfg.Cloud.Linked() { // nobody else opens it
 		c.file("cloud.configFile", cfg.Cloud.ConfigFile, func(string, []byte) error { return nil })
@@ -298,6 +299,17 @@ func checkSigningKey(name string, content []byte) error {
 func checkCertificates(name string, content []byte) error {
 	if _, err := cert.ParseCertsPEM(content); err != nil {
 		return fmt.Errorf("%s contains no certificates in PEM format: %w", name, err)
+	}
+	return nil
+}
+
+// checkBundle requires certificates, and that nothing else would be published with them.
+func checkBundle(name string, content []byte) error {
+	if err := checkCertificates(name, content); err != nil {
+		return err
+	}
+	if err := cabundle.CheckNoKey(content); err != nil {
+		return fmt.Errorf("%s cannot be published: %w", name, err)
 	}
 	return nil
 }

@@ -49,6 +49,7 @@ func writeFiles(t *testing.T) {
 		pair := pki.CA(t, time.Now(), edits...)
 		write(t, name+".crt", string(pair.Cert))
 		write(t, name+".key", string(pair.Key))
+		write(t, "both.pem", string(pair.Cert)+string(pair.Key))
 	}
 	_, other, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -123,6 +124,8 @@ func TestCheckFiles(t *testing.T) {
 			"f.yaml:3:35: serviceAccounts.privateKeyFile: ed25519.key contains a ed25519.PrivateKey: the key must be an RSA or ECDSA key"},
 		{"no certificates", "serviceAccounts: {rootCAFile: one.key}\n",
 			"f.yaml:3:31: serviceAccounts.rootCAFile: one.key contains no certificates in PEM format: data does not contain any valid RSA or ECDSA certificates"},
+		{"bundle with a key", "serviceAccounts: {rootCAFile: both.pem}\n",
+			"f.yaml:3:31: serviceAccounts.rootCAFile: both.pem cannot be published: it contains a private key, and everything in it would be published to all pods"},
 		{"pair that does not belong together", "serving: {tls: {certFile: one.crt, privateKeyFile: two.key}}\n",
 			"f.yaml:3:27: serving.tls.certFile: one.crt and two.key do not match: tls: private key does not match public key"},
 		{"both of a pair", "serving: {tls: {certFile: gone.crt, privateKeyFile: text}}\n",

@@ -142,7 +142,8 @@ type ServiceAccounts struct {
 	// A change restarts serviceaccount-token-controller.
 	PrivateKeyFile string `json:"privateKeyFile,omitempty"`
 	// PEM file with the CA certificates of the API server, published to pods.
-	// Default: empty, which means the CA data of the kubeconfig. A change
+	// Default: empty, which means the CA in the kubeconfig or in the file it names
+	// and, without a kubeconfig, that of the pod. A change
 	// restarts serviceaccount-token-controller,
 	// root-ca-certificate-publisher-controller and
 	// kube-apiserver-serving-clustertrustbundle-publisher-controller.

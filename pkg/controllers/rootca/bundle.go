@@ -32,8 +32,12 @@ func newConfigMap(namespace, bundle string) *corev1.ConfigMap {
 }
 
 // correct reports whether a ConfigMap needs no write. Any description is accepted: insisting on
-// ours could conflict with another writer. Binary data is ignored.
+// ours could conflict with another writer. Binary data is ignored. Whoever has no bundle leaves
+// one that is published to those who have.
 func correct(cm *corev1.ConfigMap, bundle string) bool {
+	if bundle == "" && cm.Data[bundleKey] != "" {
+		return true
+	}
 	return maps.Equal(cm.Data, map[string]string{bundleKey: bundle}) && cm.Annotations[descriptionAnnotation] != ""
 }
 

@@ -36,10 +36,11 @@ func certificate(t testing.TB) []byte {
 	return pem
 }
 
-// Pins ROOTCA-3 and ROOTCA-4.
+// Pins ROOTCA-3, ROOTCA-4 and ROOTCA-44.
 func TestLoadBundle(t *testing.T) {
 	// The comment must survive: the bytes of the file are published, not what was parsed.
 	pem := append([]byte("# internal CA\n"), certificate(t)...)
+	key := []byte("-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n")
 	dir := t.TempDir()
 	write := func(name string, content []byte) string {
 		path := filepath.Join(dir, name)
@@ -55,10 +56,12 @@ func TestLoadBundle(t *testing.T) {
 		fails  bool
 	}{
 		"bytes of the file":             {file: write("ca.crt", pem), inline: []byte("inline"), want: string(pem)},
-		"no file, inline data":          {inline: []byte("inline"), want: "inline"},
-		"no file, no inline data":       {want: ""},
+		"no file, the CA of the client": {inline: []byte("inline"), want: "inline"},
+		"no file, no CA of the client":  {want: ""},
 		"missing file":                  {file: filepath.Join(dir, "nothing"), fails: true},
 		"file without a certificate":    {file: write("junk", []byte("junk")), fails: true},
+		"file with a key":               {file: write("both", append(certificate(t), key...)), fails: true},
+		"client with a key":             {inline: key, fails: true},
 		"empty file":                    {file: write("empty", nil), fails: true},
 		"missing file is not fallen by": {file: filepath.Join(dir, "nothing"), inline: pem, fails: true},
 	} {
@@ -67,7 +70,7 @@ func TestLoadBundle(t *testing.T) {
 			if (err != nil) != tc.fails {
 				t.Fatalf("CABundle = %v, want failure %v", err, tc.fails)
 			}
-			if tc.fails && !strings.HasPrefix(err.Error(), "error parsing root-ca-file at "+tc.file+": ") {
+			if tc.fails && tc.file != "" && !strings.HasPrefix(err.Error(), "error parsing root-ca-file at "+tc.file+": ") {
 				t.Errorf("error %q does not name the file", err)
 			}
 			if string(got) != tc.want {
@@ -86,7 +89,7 @@ func configMap(change func(*corev1.ConfigMap)) *corev1.ConfigMap {
 	return cm
 }
 
-// Pins ROOTCA-16.
+// Pins ROOTCA-16 and ROOTCA-43.
 func TestCorrect(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*corev1.ConfigMap)
@@ -109,6 +112,9 @@ func TestCorrect(t *testing.T) {
 				t.Errorf("correct = %v, want %v", got, tc.want)
 			}
 		})
+	}
+	if !correct(configMap(func(cm *corev1.ConfigMap) { cm.Data["extra"] = "" }), "") {
+		t.Error("a bundle is replaced by none")
 	}
 	if correct(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{descriptionAnnotation: "x"}}}, "") {
 		t.Error("an empty bundle must still be published as an entry")

@@ -12,8 +12,9 @@
 //     is updated: its data is replaced as a whole, everything else is kept.
 //  4. The bundle is the content of the configured file, read once for each instance: a
 //     changed file means a new instance, whose replayed namespaces carry the new bundle
-//     everywhere. Without a file it is the CA of the client configuration, even if that
-//     is empty.
+//     everywhere. Without a file it is the CA of the client configuration.
+//  5. An empty bundle never replaces one that is published. It is published where there is
+//     none, since a pod does not start without the ConfigMap.
 //
 // Behaviour: docs/specs/root-ca-certificate-publisher-controller.md.
 package rootca

@@ -33,8 +33,6 @@ const (
 type Access struct {
 	// Config holds certificates, keys and token themselves; it names no file.
 	Config *rest.Config
-	// InlineCA is the CA data that the kubeconfig holds itself; empty if it names a file.
-	InlineCA []byte
 	// Files are the files that this was read from, the kubeconfig first.
 	Files []string
 
@@ -54,7 +52,7 @@ func LoadAccess(from Source, now time.Time) (*Access, error) {
 	if err != nil {
 		return a, err
 	}
-	a.Config, a.InlineCA = config, config.CAData
+	a.Config = config
 	if err := a.resolve(now); err != nil {
 		return a, fmt.Errorf("loading client configuration: %w", err)
 	}

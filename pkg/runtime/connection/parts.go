@@ -53,8 +53,9 @@ func (c *Connection) Server() string { return c.current().Config.Host }
 // Files are those the credentials were read from.
 func (c *Connection) Files() []string { return slices.Clone(c.current().Files) }
 
-// ClusterCA is the CA data of the kubeconfig.
-func (c *Connection) ClusterCA() []byte { return c.current().InlineCA }
+// ClusterCA is the CA of the API server in the kubeconfig, or in the file that it names; without a kubeconfig, that of
+// the pod. Empty if there is none.
+func (c *Connection) ClusterCA() []byte { return c.current().Config.CAData }
 
 // Closed is closed when the connection is.
 func (c *Connection) Closed() <-chan struct{} { return c.closed }

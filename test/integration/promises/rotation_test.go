@@ -10,6 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"kcmd.dev/pkg/runtime"
 	"kcmd.dev/pkg/runtime/supervisor"
@@ -90,11 +91,35 @@ func published(t *testing.T, namespace string, bundle []byte) {
 	})
 }
 
-// Without a file, the CA data of the kubeconfig is published.
-// Pins MGR-127.
-func TestCADataOfTheKubeconfigIsPublished(t *testing.T) {
-	start(t, func(c *manager.Config) { c.ServiceAccounts.RootCAFile = "" })
-	published(t, plane.Namespace(t), read(t, plane.RootCAFile()))
+// Without a file, the CA in the kubeconfig, or in the file that it names, is published.
+// Pins MGR-190.
+func TestTheCAOfTheKubeconfigIsPublished(t *testing.T) {
+	for name, kubeconfig := range map[string]func(*testing.T) string{
+		"inline":  func(*testing.T) string { return plane.ManagerKubeconfig() },
+		"by file": namingTheCA,
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := kubeconfig(t)
+			start(t, func(c *manager.Config) {
+				c.ServiceAccounts.RootCAFile = ""
+				c.ClientConnection.Kubeconfig = path
+			})
+			published(t, plane.Namespace(t), read(t, plane.RootCAFile()))
+		})
+	}
+}
+
+// namingTheCA is the kubeconfig of the manager with the name of the CA file instead of its content.
+func namingTheCA(t *testing.T) string {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(plane.ManagerKubeconfig())
+	must.Succeed(t, err)
+	for _, cluster := range config.Clusters {
+		cluster.CertificateAuthority, cluster.CertificateAuthorityData = plane.RootCAFile(), nil
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	must.Succeed(t, clientcmd.WriteToFile(*config, path))
+	return path
 }
 
 func read(t *testing.T, path string) []byte {

@@ -1,0 +1,42 @@
+package cabundle
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"kcmd.dev/test/pki"
+)
+
+// Pins ROOTCA-44.
+func TestCheck(t *testing.T) {
+	pair := pki.CA(t, time.Now())
+	comment := []byte("# internal\n")
+	encrypted := []byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n")
+	for name, tc := range map[string]struct {
+		bundle  []byte
+		refused string
+	}{
+		"certificates and comments":        {slices.Concat(comment, pair.Cert, comment, pair.Cert), ""},
+		"nothing":                          {nil, "data does not contain any valid"},
+		"no certificate":                   {pair.Key, "data does not contain any valid"},
+		"key after the certificate":        {slices.Concat(pair.Cert, pair.Key), "private key"},
+		"key before the certificate":       {slices.Concat(pair.Key, comment, pair.Cert), "private key"},
+		"key that needs a password to use": {slices.Concat(pair.Cert, encrypted), "private key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := Check(tc.bundle)
+			if (err != nil) != (tc.refused != "") || err != nil && !strings.Contains(err.Error(), tc.refused) {
+				t.Fatalf("got %v, want %q", err, tc.refused)
+			}
+			if err != nil && strings.Contains(err.Error(), "BEGIN") {
+				t.Error("the error shows what is in the file")
+			}
+			if isKey := errors.Is(CheckNoKey(tc.bundle), errPrivateKey); isKey != (strings.Contains(name, "key") || name == "no certificate") {
+				t.Errorf("CheckNoKey says %v", isKey)
+			}
+		})
+	}
+}
