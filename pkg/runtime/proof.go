@@ -75,7 +75,7 @@ func refused(err error) bool {
 // proveLeases proves those of prepared locks that are new.
 func (t *transaction) proveLeases(ctx context.Context, locks []*leadership.Lock) error {
 	conn := t.next.connection
-	for _, k := range t.leadership.New(locks) {
+	for _, k := range t.leadership.NewLeases(locks) {
 		field := lockField(k.Name)
 		if conn != t.connection {
 			field = connectionField(t.next.document.Config.ClientConnection)

@@ -39,16 +39,41 @@ func (e *Env) EventuallyAsTimePasses(t testing.TB, what string, step time.Durati
 // waits, and none is worked on. Keys that are delayed do not count.
 func (e *Env) AwaitIdle(t testing.TB) {
 	t.Helper()
-	Eventually(t, "the queues are empty", func() bool {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		for _, loop := range e.loops {
-			if !idle(loop.Inspect()) {
-				return false
-			}
+	Eventually(t, "the queues are empty", e.Idle)
+}
+
+// Idle reports whether the loops of the controller had nothing to do at one moment during the call, see AwaitIdle.
+func (e *Env) Idle() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, loop := range e.loops {
+		if !idle(loop.Inspect()) {
+			return false
 		}
-		return true
-	})
+	}
+	// A key may be on its way from one loop to another, or from a queue to its worker, and be seen in neither.
+	// What is done is counted before what was queued is: in the other order, a key that is queued in between
+	// would make up for one that is worked on.
+	var queued, done uint64
+	for _, loop := range e.loops {
+		done += countsOf(loop).done
+	}
+	for _, loop := range e.loops {
+		queued += countsOf(loop).queued
+	}
+	return done == queued
+}
+
+// counts are the numbers of the keys that a loop has queued and that it is done with. Only those of work queues have
+// any.
+type counts struct{ queued, done uint64 }
+
+func countsOf(loop controller.Inspectable) counts {
+	var c counts
+	if counting, ok := loop.(interface{ Counts() (queued, done uint64) }); ok {
+		c.queued, c.done = counting.Counts()
+	}
+	return c
 }
 
 // Loops are the loops of the controller, in the order in which it made them.

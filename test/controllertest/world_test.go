@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -226,5 +227,67 @@ func TestIdleControllersHaveWorked(t *testing.T) {
 	}
 	if got, want := e.Series(t, "workqueue_adds_total"), []string{"name=q 1"}; !slices.Equal(got, want) {
 		t.Errorf("series are %q, want %q", got, want)
+	}
+}
+
+// Between the queue and its worker, a key is in neither.
+func TestAControllerThatHasJustTakenAKeyIsNotIdle(t *testing.T) {
+	e := New(t)
+	taken, proceed := make(chan struct{}), make(chan struct{})
+	loop := reconcile.New(e.Env, reconcile.Options[string]{
+		Queue: "q",
+		// Asked for by a worker that has taken a key, before it begins to work on it.
+		Namespace: func(string) string {
+			taken <- struct{}{}
+			<-proceed
+			return ""
+		},
+	}, func(context.Context, string) error { return nil })
+	e.Start(t)
+	loop.Add("a")
+	e.Run(t, loop)
+	<-taken
+	if s := loop.Inspect(); s.Depth != 0 || len(s.InFlight) != 0 {
+		t.Errorf("the key is seen: %+v", s)
+	}
+	if e.Idle() {
+		t.Error("idle with a key that has been taken")
+	}
+	close(proceed)
+	e.AwaitIdle(t)
+}
+
+// passing is a loop that works on a key which it hands to the next one between the looks at the two.
+type passing struct {
+	queued, done uint64
+	looked       func()
+}
+
+func (p *passing) Inspect() controller.LoopStatus { return controller.LoopStatus{Began: Epoch} }
+
+func (p *passing) Counts() (queued, done uint64) {
+	queued, done = p.queued, p.done
+	if p.looked != nil {
+		p.looked()
+	}
+	return queued, done
+}
+
+func TestAKeyThatMovesFromLoopToLoopIsNotMissed(t *testing.T) {
+	e := New(t)
+	second := &passing{}
+	first := &passing{queued: 1, looked: func() { second.queued = 1 }}
+	e.inspect(second)
+	e.inspect(first)
+	if e.Idle() {
+		t.Error("idle while the key is at the first loop")
+	}
+	first.done = 1
+	if e.Idle() {
+		t.Error("idle while the key is at the second loop")
+	}
+	second.done = 1
+	if !e.Idle() {
+		t.Error("not idle")
 	}
 }

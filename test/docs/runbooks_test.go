@@ -76,7 +76,7 @@ func TestTheAlertAboutStuckWorkFiresInTime(t *testing.T) {
 	if i < 0 {
 		t.Fatalf("there is no alert %s", name)
 	}
-	_, threshold, _ := strings.Cut(rules[i].Expr, "(workqueue_longest_running_processor_seconds{}) > ")
+	_, threshold, _ := strings.Cut(rules[i].Expr, `(workqueue_longest_running_processor_seconds{job="kube-controller-manager"}) > `)
 	seconds, err := strconv.Atoi(strings.TrimSpace(threshold))
 	if err != nil {
 		t.Fatalf("%s has no threshold in seconds: %s", name, rules[i].Expr)

@@ -14,8 +14,8 @@ func leadership() []Case {
 			Story:  "After a failover the new leader was silent: it held the lease, and its controllers did nothing.",
 			Edits: []Edit{{
 				File: takeover + "/barrier.go",
-				Old:  "	return b.poll(patience, func() bool { return reached(k.cache, version) })\n",
-				New:  "	return b.poll(1000*time.Hour, func() bool { return reached(k.cache, version) })\n",
+				Old:  "	return b.poll(ctx, patience, func() bool { return reached(c, version) })\n",
+				New:  "	return b.poll(ctx, 1000*time.Hour, func() bool { return reached(c, version) })\n",
 			}},
 			Caught: Test{takeover, "TestAVersionThatDoesNotComeIsNotWaitedForLong", ""},
 		},

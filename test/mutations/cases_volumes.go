@@ -15,8 +15,8 @@ func volumes() []Case {
 			Story: "The controller read that a volume is attached, then looked whether a detach runs, which ended in between: it " +
 				"detached again, or told the kubelet that the volume is attached while it was being detached.",
 			Edits: []Edit{
-				{File: attach + "/reconcile.go", Old: "		if l = c.world.links[at]; l == nil {\n			return nil\n		}\n", New: ""},
-				{File: attach + "/reconcile.go", Old: "	if l.state == detached {\n		return nil\n	}\n", New: ""},
+				{File: attach + "/decide.go", Old: "		if l = c.world.links[at]; l == nil {\n			return nil\n		}\n", New: ""},
+				{File: attach + "/decide.go", Old: "	if l.state == detached {\n		return nil\n	}\n", New: ""},
 			},
 			Caught: Test{attach, "TestAVolumeIsAttachedAndDetached", ""},
 		},
@@ -38,7 +38,7 @@ func volumes() []Case {
 			Story: "A node lost its power, and its pods were deleted. Nobody was left to unmount their volumes, so they were " +
 				"never detached, and the pods that replaced them waited for ever.",
 			Edits: []Edit{{
-				File: attach + "/decide.go",
+				File: attach + "/judge.go",
 				Old:  "	if !mounted || timeout && !is.healthy || is.outOfService {\n",
 				New:  "	if !mounted || is.outOfService {\n",
 			}},

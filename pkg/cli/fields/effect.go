@@ -137,6 +137,8 @@ func describe(p plan.Plan, path []string) string {
 		return "applies in place"
 	case len(restarted) > 1 && len(restarted) == len(p.Controllers):
 		return "restarts every controller"
+	case len(restarted) > 0 && len(changed) > 0:
+		return "restarts " + strings.Join(restarted, ", ") + "; starts or stops " + strings.Join(changed, ", ")
 	case len(restarted) > 0:
 		return "restarts " + strings.Join(restarted, ", ")
 	case len(named[plan.Keep]) == 0:
@@ -150,7 +152,10 @@ func describe(p plan.Plan, path []string) string {
 func dependsOnValue(path []string) string {
 	switch {
 	case path[0] == "emulatedVersion":
-		return "starts, stops or restarts the controllers for which a gate changes"
+		return "starts, stops or restarts the controllers for which a gate changes; with the gate " +
+			gates.CoordinatedLeaderElection + ", restarts every controller under the main lease"
+	case strings.Join(path, ".") == "featureGates."+gates.CoordinatedLeaderElection:
+		return "restarts every controller under the main lease"
 	case path[0] == "leaderMigration":
 		return "restarts the controllers whose lease changes, starts or stops those that change the component"
 	case strings.Join(path, ".") == "leaderElection.groups":

@@ -153,7 +153,9 @@ func TestEffect(t *testing.T) {
 		{"logging.vmodule[].verbosity", "applies in place"},
 		{"reload", "applies in place"},
 		{"serviceAccounts.rootCAFile", "restarts every controller"},
-		{"emulatedVersion", "starts, stops or restarts the controllers for which a gate changes"},
+		{"emulatedVersion", "starts, stops or restarts the controllers for which a gate changes; with the gate CoordinatedLeaderElection, " +
+			"restarts every controller under the main lease"},
+		{"featureGates.CoordinatedLeaderElection", "restarts every controller under the main lease"},
 		{"minCompatibilityVersion", "applies in place"},
 		{"leaderElection.groups", "restarts the controllers whose lease changes"},
 		{"leaderElection.groups[].name", "restarts the controllers whose lease changes"},

@@ -31,10 +31,9 @@ const (
 type ControllerPlan struct {
 	Name   string `json:"name"`
 	Action Action `json:"action"`
-	// Causes are the fields that make it happen; for start, pause and resume also those that
-	// are in force then,
-	// for keep and off those without which something else would happen. None when the
-	// process starts.
+	// Causes are the changes that decide the action; for start, pause and resume also the
+	// fields that were in force already, for keep and off those without which the action
+	// would differ. Empty when the process starts.
 	Causes []diff.Change `json:"causes,omitempty"`
 }
 

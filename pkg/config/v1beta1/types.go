@@ -41,7 +41,8 @@ type KubeControllerManagerConfiguration struct {
 	Logging logsapi.LoggingConfiguration `json:"logging"`
 	// Kubernetes version whose feature gates are in force: the gates which that version
 	// had, with their stages and defaults. Default: 1.36. Allowed: 1.33, 1.34, 1.35, 1.36.
-	// A change restarts the controllers for which a gate changes.
+	// A change restarts the controllers for which a gate changes and, with the gate
+	// CoordinatedLeaderElection, every controller under the main lease.
 	EmulatedVersion string `json:"emulatedVersion,omitempty"`
 	// Oldest Kubernetes version that the other components of the cluster may have. Default:
 	// empty, the version before emulatedVersion, but not before 1.33. Allowed: 1.33 to
@@ -51,7 +52,8 @@ type KubeControllerManagerConfiguration struct {
 	// Feature gates by name. Default: empty, every gate at its own default. AllAlpha and
 	// AllBeta stand for all gates of a stage that are not named. It is an error to name an
 	// unknown gate, to change a locked gate, or to enable a gate that needs another one
-	// which is disabled. A change restarts the controllers that read the gate.
+	// which is disabled. A change restarts the controllers that read the gate, and one of
+	// CoordinatedLeaderElection every controller under the main lease.
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
 	// The files that service account credentials are made from.
 	ServiceAccounts ServiceAccounts `json:"serviceAccounts"`
@@ -61,8 +63,9 @@ type KubeControllerManagerConfiguration struct {
 	Volumes Volumes `json:"volumes"`
 	// The cloud provider of the controllers of load balancers, routes and cloud nodes.
 	Cloud Cloud `json:"cloud"`
-	// How long each controller waits before it starts, so that they do not all start at the
-	// same time; each waits a random time between this and twice this. Default: 0s, no
+	// How long each controller waits before it starts when the process starts, a lease is won
+	// or an API appears, so that they do not all start at the same time; each waits a random
+	// time between this and twice this. An edit waits for nothing. Default: 0s, no
 	// wait. Range: 0s to 10m. A change applies in place, to the next start.
 	ControllerStartInterval *metav1.Duration `json:"controllerStartInterval,omitempty"`
 	// Namespaces in which no controller writes anything, for maintenance or a restore: each

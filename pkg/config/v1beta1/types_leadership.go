@@ -84,7 +84,7 @@ type LeaseGroup struct {
 type LeaderMigration struct {
 	// Whether the controllers of controllerLeaders run under the migration lease.
 	// Default: false. Needs leaderElection.leaderElect. A change restarts the
-	// controllers whose lease changes.
+	// controllers whose lease changes, and starts or stops those of another component.
 	Enabled *bool `json:"enabled,omitempty"`
 	// Name of the migration lease, in leaderElection.resourceNamespace.
 	// Default: cloud-provider-extraction-migration. A DNS-1123 subdomain. A change

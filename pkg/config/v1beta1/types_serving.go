@@ -3,8 +3,8 @@ package v1beta1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // Serving configures the HTTPS endpoint: health, metrics, status, profiling. Every change
-// in it applies in place: a new listener is opened, and the old one is closed when its
-// requests have finished. Controllers are not affected.
+// in it applies in place: another address or port gets a listener of its own, the same one
+// keeps its socket, and requests in flight are finished. Controllers are not affected.
 type Serving struct {
 	// IP address to listen on. Default: 0.0.0.0, which like :: means every
 	// address of both families. A change applies in place.

@@ -25,7 +25,7 @@ const (
 )
 
 var (
-	errNotAttachable = errors.New("the volume is not attached any more")
+	errNotAttachable = errors.New("the volume needs no attach: its driver does not attach volumes")
 	errBeingDeleted  = errors.New("volume attachment is being deleted")
 )
 
@@ -149,7 +149,7 @@ func (c *attachDetachController) check(ctx context.Context, l *link, o *operatio
 	if waited < firstLook {
 		next = firstLook - waited
 	}
-	c.places.AddAfter(l.place, next)
+	c.placeQueue.AddAfter(l.place, next)
 	return false
 }
 
@@ -203,7 +203,9 @@ func metricOf(at place, o operation, err error) operations.Operation {
 	metric := operations.Operation{Plugin: o.what.label, Name: o.kind, Migrated: o.what.Migrated}
 	switch {
 	case errors.Is(err, errNotAttachable):
-		metric.Plugin = "UnknownAttachableVolumePlugin:" + o.what.CSI().Driver
+		if csi := o.what.CSI(); csi != nil { // the driver of a FlexVolume is the label
+			metric.Plugin = "UnknownAttachableVolumePlugin:" + csi.Driver
+		}
 	case metric.Plugin == "":
 		metric.Plugin, _, _ = split(at.volume)
 	}

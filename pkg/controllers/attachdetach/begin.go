@@ -27,7 +27,7 @@ func (c *attachDetachController) begin(ctx context.Context) error {
 		c.adopt(left)
 	}
 	for at := range c.world.links {
-		c.places.Add(at)
+		c.placeQueue.Add(at)
 	}
 	for name, n := range c.world.nodes {
 		if !c.world.isCurrent(n) {
@@ -40,11 +40,7 @@ func (c *attachDetachController) begin(ctx context.Context) error {
 // rebuild finds out what is attached, and then what is wanted.
 func (c *attachDetachController) rebuild(ctx context.Context) error {
 	c.plugins.flex.prepare(klog.FromContext(ctx))
-	c.mu.Lock()
-	c.begun.Store(true) // changes from now on wait for the lock, those before are in the caches
-	err := c.rebuildActual(ctx)
-	c.mu.Unlock()
-	if err != nil {
+	if err := c.rebuildActual(ctx); err != nil {
 		return err
 	}
 	pods, err := c.pods.List(labels.Everything())
@@ -60,6 +56,9 @@ func (c *attachDetachController) rebuild(ctx context.Context) error {
 }
 
 func (c *attachDetachController) rebuildActual(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.begun.Store(true) // changes from now on wait for the lock, those before are in the caches
 	nodes, err := c.nodes.List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("listing nodes: %w", err)

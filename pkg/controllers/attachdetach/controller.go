@@ -118,11 +118,11 @@ type attachDetachController struct {
 	plugins                  plugins
 	metrics                  controllerMetrics
 
-	places queue[place]                // volumes on nodes
-	status queue[string]               // nodes whose status may have to be written
-	users  queue[types.NamespacedName] // pods
-	bound  queue[types.NamespacedName] // claims
-	loops  []func(context.Context) error
+	placeQueue queue[place]
+	nodeQueue  queue[string]
+	podQueue   queue[types.NamespacedName]
+	claimQueue queue[types.NamespacedName]
+	loops      []func(context.Context) error
 
 	// begun is set when the state of the world begins to be rebuilt, with mu held.
 	begun atomic.Bool
@@ -170,14 +170,16 @@ type queue[K comparable] interface {
 }
 
 func (c *attachDetachController) makeLoops() {
-	places := reconcile.New(c.Env, reconcile.Options[place]{Queue: "attach_detach_volumes", Workers: operators}, c.reconcile)
-	status := reconcile.New(c.Env, reconcile.Options[string]{
+	placeLoop := reconcile.New(c.Env, reconcile.Options[place]{Queue: "attach_detach_volumes", Workers: operators}, c.reconcile)
+	nodeLoop := reconcile.New(c.Env, reconcile.Options[string]{
 		Queue: "attach_detach_nodes", Workers: reporters, Backoff: reportBackoff(),
 	}, c.reconcileNode)
-	users := reconcile.New(c.Env, reconcile.Options[types.NamespacedName]{Queue: "attach_detach_pods", Workers: examiners}, c.reconcilePod)
-	bound := reconcile.New(c.Env, reconcile.Options[types.NamespacedName]{Queue: "pvcs", Workers: 1}, c.reconcileClaim)
-	c.places, c.status, c.users, c.bound = places, status, users, bound
-	c.loops = []func(context.Context) error{places.Run, status.Run, users.Run, bound.Run, reconcile.Passes(c.Env, retryPeriod, c.retry), c.verifications}
+	podLoop := reconcile.New(c.Env, reconcile.Options[types.NamespacedName]{Queue: "attach_detach_pods", Workers: examiners}, c.reconcilePod)
+	claimLoop := reconcile.New(c.Env, reconcile.Options[types.NamespacedName]{Queue: "pvcs", Workers: 1}, c.reconcileClaim)
+	c.placeQueue, c.nodeQueue, c.podQueue, c.claimQueue = placeLoop, nodeLoop, podLoop, claimLoop
+	c.loops = []func(context.Context) error{
+		placeLoop.Run, nodeLoop.Run, podLoop.Run, claimLoop.Run, reconcile.Passes(c.Env, retryPeriod, c.retry), c.verifications,
+	}
 }
 
 // Run implements controller.Controller.
@@ -190,7 +192,7 @@ func (c *attachDetachController) retry(context.Context, context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key := range c.world.incomplete {
-		c.users.Enqueue(reconcile.Backlog, key)
+		c.podQueue.Enqueue(reconcile.Backlog, key)
 	}
 }
 

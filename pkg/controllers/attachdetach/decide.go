@@ -1,106 +1,155 @@
 package attachdetach
 
 import (
-	"slices"
+	"context"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	nodeutil "k8s.io/component-helpers/node/util"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// maxWait is how long a volume waits to be unmounted from a node that is not healthy.
-const maxWait = 6 * time.Minute
-
-// condition is what a detach depends on of a node.
-type condition struct {
-	healthy bool
-	// outOfService reports whether an administrator vouches that the node is shut down.
-	outOfService bool
+// decide returns what to do about a place now, nil if that is nothing.
+func (c *attachDetachController) decide(ctx context.Context, at place) (act func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.world.links[at]
+	if l == nil {
+		return nil
+	}
+	v := c.world.volumes[at.volume]
+	if o := v.running(at.node); o != nil {
+		if !o.waiting || !c.check(ctx, l, o) {
+			return nil
+		}
+		if l = c.world.links[at]; l == nil {
+			return nil
+		}
+	}
+	defer c.world.tidy(l)
+	if l.isWanted() {
+		return c.decideAttach(ctx, l, v)
+	}
+	return c.decideDetach(ctx, l, v)
 }
 
-// conditionOf judges a node, which is nil if there is none.
-func conditionOf(n *corev1.Node) condition {
-	if n == nil {
-		return condition{}
+// decideAttach decides about a volume that is wanted. Before it is found to be attached elsewhere,
+// what can be detached there is.
+func (c *attachDetachController) decideAttach(ctx context.Context, l *link, v *volume) (act func()) {
+	key := l.wanted.keyFor(l.node)
+	holders, wait := c.holders(l, v)
+	if wait {
+		return nil
 	}
-	_, ready := nodeutil.GetNodeCondition(&n.Status, corev1.NodeReady)
-	return condition{
-		healthy: ready != nil && ready.Status == corev1.ConditionTrue,
-		outOfService: slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-			return t.Key == corev1.TaintNodeOutOfService
-		}),
+	matching := v.matching(key)
+	switch judgeAttach(l.state, matching != nil && matching.running, len(holders) > 0) {
+	case keep:
+		l.unwantedSince = time.Time{}
+		c.list(l)
+		c.awakenUntold(l, v)
+	case reportMultiAttach:
+		c.reportMultiAttach(l, holders)
+	case attach:
+		return c.startAttach(ctx, l, v, key)
+	case busy:
+	}
+	return nil
+}
+
+// decideDetach decides whether to detach a volume that no pod on the node needs any more. It checks the
+// operations first, because one that is running or has just failed can change the rest of what is known.
+func (c *attachDetachController) decideDetach(ctx context.Context, l *link, v *volume) (act func()) {
+	now, key := c.Clock.Now(), v.known.keyFor(l.node)
+	if l.state == detached {
+		return nil
+	}
+	if o := v.matching(key); o != nil && o.running {
+		return nil // this place is enqueued when the operation ends
+	}
+	if wait := v.backoff(key, detaching, now); wait > 0 {
+		c.placeQueue.AddAfter(l.place, wait)
+		return nil
+	}
+	if l.unwantedSince.IsZero() {
+		l.unwantedSince = now
+	}
+	verdict := c.verdictOn(l)
+	if !verdict.detach {
+		c.list(l)
+		if verdict.again > 0 {
+			c.placeQueue.AddAfter(l.place, verdict.again)
+		}
+		return nil
+	}
+	plugin := c.plugins.pluginOf(l.place, v.known)
+	if plugin == "" {
+		klog.FromContext(ctx).V(2).Info("Leaving a volume attached whose plugin is not known", "volume", l.volume, "node", l.node)
+		return nil
+	}
+	if !c.withdraw(l, v) {
+		return nil // this place is enqueued once the status is written
+	}
+	o, ok := v.start(key, detaching, now)
+	if !ok {
+		c.list(l)
+		return nil
+	}
+	o.node, o.what = l.node, v.known
+	if verdict.why != notForced {
+		c.metrics.forced.WithLabelValues(string(verdict.why)).Inc()
+	}
+	klog.FromContext(ctx).V(2).Info("Detaching a volume", "volume", l.volume, "node", l.node, "forced", verdict.why)
+	n := c.world.nodes[l.node]
+	ask := questions{
+		pods: !l.seen && !n.podsKnown,
+		node: verdict.why != notForced || !l.released.holds(n.report.uid, now),
+	}
+	return func() {
+		c.perform(ctx, l.place, o, func() (bool, error) { return c.detach(ctx, l.place, o, plugin, verdict.why, ask) })
 	}
 }
 
-// forced is why a volume is detached that a node has not released.
-type forced string
-
-const (
-	notForced      forced = ""
-	byTimeout      forced = "timeout"
-	byOutOfService forced = "out-of-service"
-)
-
-// detachVerdict is what becomes of an attachment that nobody wants.
-type detachVerdict struct {
-	detach bool
-	why    forced
-	// again is when it has to be judged again if nothing else happens; 0 if never.
-	again time.Duration
+// holders returns the other links by which a single-node volume is attached. If one of them is about to be
+// detached, it returns wait instead; this link is enqueued when the detach ends.
+func (c *attachDetachController) holders(l *link, v *volume) (holders []*link, wait bool) {
+	if l.wanted.allowsMultiple() {
+		return nil, false
+	}
+	for _, other := range v.links {
+		switch {
+		case other == l:
+		case c.isAboutToDetach(other, v):
+			c.placeQueue.Add(other.place)
+			return nil, true
+		case other.state == attached:
+			holders = append(holders, other)
+		}
+	}
+	return holders, false
 }
 
-// judgeDetach decides whether a volume that nobody wants on a node may be detached from it. It was
-// found to be unwanted before the time waited.
-func judgeDetach(mounted bool, is condition, waited time.Duration, disableTimeout bool) detachVerdict {
-	timeout := waited > maxWait && !disableTimeout
-	v := detachVerdict{detach: true}
-	switch {
-	case timeout:
-		v.why = byTimeout
-	case is.outOfService:
-		v.why = byOutOfService
+// isAboutToDetach reports whether an attachment elsewhere is to be detached now, and nothing keeps that from
+// being done.
+func (c *attachDetachController) isAboutToDetach(l *link, v *volume) bool {
+	if l.isWanted() || l.state == detached || c.world.nodes[l.node].report.failing || c.plugins.pluginOf(l.place, v.known) == "" {
+		return false
 	}
-	if !mounted || timeout && !is.healthy || is.outOfService {
-		return v
+	key := v.known.keyFor(l.node)
+	if o := v.matching(key); o != nil && o.running || v.backoff(key, detaching, c.Clock.Now()) > 0 {
+		return false
 	}
-	v = detachVerdict{}
-	if !timeout && !disableTimeout {
-		v.again = maxWait - waited + time.Nanosecond
-	}
-	return v
+	return c.verdictOn(l).detach
 }
 
-// isSafe reports whether a node, as the API server has it, lets a volume be detached: the node is gone, does
-// not use the volume, or fulfils what forces the detach.
-func isSafe(n *corev1.Node, volume corev1.UniqueVolumeName, why forced) bool {
-	if n == nil || !slices.Contains(n.Status.VolumesInUse, volume) {
-		return true
+// verdictOn judges an attachment that nobody wants by what is known of its node.
+func (c *attachDetachController) verdictOn(l *link) detachVerdict {
+	n, _, err := reconcile.Found(c.nodes.Get(l.node))
+	if err != nil {
+		n = nil
 	}
-	is := conditionOf(n)
-	return why != notForced && is.outOfService || why == byTimeout && !is.healthy
-}
-
-// attachVerdict is what becomes of a volume that is wanted on a node.
-type attachVerdict int
-
-const (
-	keep attachVerdict = iota
-	attach
-	reportMultiAttach
-	busy
-)
-
-// judgeAttach decides about a volume that is wanted on a node. excluded says that an operation excludes
-// another one, held that the volume may be attached to one node only, and is to another one for
-// certain.
-func judgeAttach(state attachState, excluded, held bool) attachVerdict {
-	switch {
-	case excluded:
-		return busy
-	case state == attached:
-		return keep
-	case held:
-		return reportMultiAttach
+	waited := c.Clock.Since(l.unwantedSince)
+	if l.unwantedSince.IsZero() {
+		waited = 0
 	}
-	return attach
+	return judgeDetach(c.world.nodes[l.node].inUse[l.volume], conditionOf(n), waited, c.disableForceDetachOnTimeout)
 }

@@ -57,7 +57,7 @@ func (c *attachDetachController) confirmUnwanted(at place) error {
 // confirmNode reads the node, and returns an unconfirmed error unless it still permits the detach.
 func (c *attachDetachController) confirmNode(ctx context.Context, at place, why forced) error {
 	node, err := c.Client.CoreV1().Nodes().Get(ctx, at.node, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if reconcile.Absent(err) {
 		node, err = nil, nil
 	}
 	switch {
@@ -109,7 +109,7 @@ func (c *attachDetachController) deleteVA(ctx context.Context, at place, o *oper
 		va, err = client.Get(ctx, name, metav1.GetOptions{})
 	}
 	switch {
-	case apierrors.IsNotFound(err):
+	case reconcile.Absent(err):
 		return false, nil
 	case err != nil:
 		return false, unconfirmed{fmt.Errorf("reading VolumeAttachment %s: %w", name, err)}

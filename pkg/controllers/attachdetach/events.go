@@ -25,7 +25,7 @@ func attachFailed(pod podRef, volume string, err error) controller.Event {
 	return controller.Warning(pod.reference(), reasonFailedAttach, "%s", message("AttachVolume.Attach failed", volume, ": "+err.Error()))
 }
 
-// notAttachable is for a volume that became one that is not attached while it was about to be.
+// notAttachable is for an attach that finds that the driver of the volume does not attach volumes any more.
 func notAttachable(pod podRef, volume string) controller.Event {
 	return controller.Warning(pod.reference(), reasonFailedAttach, "%s", message("AttachVolume.FindAttachablePluginBySpec failed", volume, ""))
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -132,7 +133,7 @@ func TestADriverThatAttachesNothingAnyMore(t *testing.T) {
 	s.c.world.want(at, what, podRef{UID: "pod"})
 	s.Cache(t, aDriver(false))
 	s.hide(&storagev1.CSIDriver{})
-	s.places.Add(at)
+	s.placeQueue.Add(at)
 	s.run()
 	s.is("v@a wanted")
 	s.sent()
@@ -262,6 +263,31 @@ func TestTheDeviceOfAFlexVolumeSurvivesARestart(t *testing.T) {
 	s.pass(soon)
 	if got := controllertest.MustStored[*corev1.Node](t, s.Env, "", "a").Status.VolumesAttached; len(got) != 1 || got[0].DevicePath != "/dev/sdx" {
 		t.Errorf("the node shows %v", got)
+	}
+}
+
+// A driver is removed between an attach that fails and the next one.
+//
+// Pins ATT-94.
+func TestTheAttachOfAFlexVolumeWhoseDriverIsGone(t *testing.T) {
+	s, pod, directory := flexStage(t, "k8s/disk", "k8s~disk")
+	if err := os.WriteFile(filepath.Join(directory, "attach"), []byte(`{"status": "Failure", "message": "broken"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.Store(t, pod)
+	s.run()
+	s.WantEvents(t, `Warning FailedAttachVolume AttachVolume.Attach failed for volume "data" : attach command failed, status: Failure, reason: broken`)
+	if err := os.Remove(filepath.Join(directory, "disk")); err != nil {
+		t.Fatal(err)
+	}
+	s.pass(firstBackoff + time.Millisecond)
+	s.WantEvents(t, `Warning FailedAttachVolume AttachVolume.FindAttachablePluginBySpec failed for volume "data" `)
+	if got, want := s.Series(t, "storage_operation_duration_seconds"),
+		[]string{"migrated=false operation_name=volume_attach status=fail-unknown volume_plugin=k8s/disk 2"}; !slices.Equal(got, want) {
+		t.Errorf("counted are %q, want %q", got, want)
+	}
+	if len(s.placeQueue.keys) != 1 {
+		t.Errorf("queued are %v, want the place for its next try", s.placeQueue.keys)
 	}
 }
 

@@ -148,7 +148,7 @@ func (c *attachDetachController) settle(key types.NamespacedName, pod *corev1.Po
 		at := place{what.name(), state.node}
 		state.wants[at.volume] = true
 		if c.world.want(at, what, podRef{key, pod.UID}) {
-			c.places.Add(at)
+			c.placeQueue.Add(at)
 		}
 	}
 }
@@ -163,7 +163,7 @@ func (c *attachDetachController) release(state *podState, name corev1.UniqueVolu
 	delete(state.wants, name)
 	at := place{name, state.node}
 	if c.world.unwant(at, state.uid) {
-		c.places.Add(at)
+		c.placeQueue.Add(at)
 	}
 }
 
@@ -185,7 +185,7 @@ func (c *attachDetachController) reconcileClaim(_ context.Context, key types.Nam
 	}
 	for _, pod := range pods {
 		if pod.Spec.NodeName != "" && !volumes.IsTerminated(pod) {
-			c.users.Add(reconcile.KeyOf(pod))
+			c.podQueue.Add(reconcile.KeyOf(pod))
 		}
 	}
 	return nil

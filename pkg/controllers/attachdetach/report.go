@@ -27,14 +27,15 @@ const (
 	reportDelay = 10 * time.Millisecond
 	// lastReportRetry is the longest time after which a write that has failed is repeated.
 	lastReportRetry = 10 * time.Second
-	// gatherPeriod is that time for changes for which nobody waits, or which others are about to follow.
+	// gatherPeriod stands in for reportDelay if nobody waits for the change, or more volumes are being attached to the
+	// node.
 	gatherPeriod = time.Second
 	// releaseLifetime is how long the answer to a write stands in for a live read of the node.
 	releaseLifetime = 10 * time.Second
 )
 
-// release is what the answer to a write said of a volume: the Node of that UID neither reports it any more nor
-// uses it. A kubelet that has not said that it uses a volume before cannot mount it from then on.
+// release records that the answer to a status write showed a volume neither in volumesAttached nor in volumesInUse. A
+// kubelet that has not yet reported a volume in use cannot mount it afterwards.
 type release struct {
 	uid types.UID
 	at  time.Time
@@ -140,7 +141,7 @@ func (c *attachDetachController) announce(name string, delay time.Duration) {
 	if n == nil || n.report.failing {
 		return
 	}
-	c.status.AddAfter(name, max(delay, reportPeriod-c.Clock.Since(n.report.last)))
+	c.nodeQueue.AddAfter(name, max(delay, reportPeriod-c.Clock.Since(n.report.last)))
 }
 
 // delayOfAttached is how long the report of a volume that is attached may wait: for others that are being attached

@@ -95,7 +95,7 @@ func TestNothingHappensWhileNothingChanges(t *testing.T) {
 	pod := controllertest.MustStored[*corev1.Pod](t, s.Env, "ns", "pod")
 	s.c.podUpdated(reconcile.Fresh, pod, controllertest.Changed(pod.DeepCopy(), controllertest.ReadySince(controllertest.Epoch)))
 	s.c.nodeChanged(controllertest.MustStored[*corev1.Node](t, s.Env, "", "a"))
-	if n := len(s.places.keys) + len(s.status.keys) + len(s.users.keys) + len(s.bound.keys); n > 0 {
+	if n := len(s.placeQueue.keys) + len(s.nodeQueue.keys) + len(s.podQueue.keys) + len(s.claimQueue.keys); n > 0 {
 		t.Errorf("%d keys are queued", n)
 	}
 	s.sent()

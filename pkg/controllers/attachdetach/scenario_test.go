@@ -260,7 +260,7 @@ func TestAPodIsToldThatADetachDoesNotTakePlace(t *testing.T) {
 			s.c.decide(s.Context(), place{volumeName("v"), "b"})
 			s.Store(t, pod)
 			s.c.placePod(s.Context(), reconcile.KeyOf(pod), pod)
-			s.places.forget(place{volumeName("v"), "b"})
+			s.placeQueue.forget(place{volumeName("v"), "b"})
 			s.pass(soon)
 			s.is("v@a wanted attached listed", "v@b wanted")
 			s.WantEvents(t, multiplied+"used by pod(s) pod")

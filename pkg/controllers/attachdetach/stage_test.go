@@ -32,10 +32,10 @@ type stage struct {
 	t *testing.T
 	c *attachDetachController
 
-	places *timed[place]
-	status *timed[string]
-	users  *timed[types.NamespacedName]
-	bound  *timed[types.NamespacedName]
+	placeQueue *timed[place]
+	nodeQueue  *timed[string]
+	podQueue   *timed[types.NamespacedName]
+	claimQueue *timed[types.NamespacedName]
 
 	// idle stops the attacher, which otherwise does at once what VolumeAttachments ask for.
 	idle bool
@@ -128,11 +128,11 @@ func (s *stage) build(config config) {
 		s.t.Fatal(err)
 	}
 	s.c = c
-	s.places = &timed[place]{s: s, due: map[place]time.Time{}}
-	s.status = &timed[string]{s: s, due: map[string]time.Time{}}
-	s.users = &timed[types.NamespacedName]{s: s, due: map[types.NamespacedName]time.Time{}}
-	s.bound = &timed[types.NamespacedName]{s: s, due: map[types.NamespacedName]time.Time{}}
-	c.places, c.status, c.users, c.bound = s.places, s.status, s.users, s.bound
+	s.placeQueue = &timed[place]{s: s, due: map[place]time.Time{}}
+	s.nodeQueue = &timed[string]{s: s, due: map[string]time.Time{}}
+	s.podQueue = &timed[types.NamespacedName]{s: s, due: map[types.NamespacedName]time.Time{}}
+	s.claimQueue = &timed[types.NamespacedName]{s: s, due: map[types.NamespacedName]time.Time{}}
+	c.placeQueue, c.nodeQueue, c.podQueue, c.claimQueue = s.placeQueue, s.nodeQueue, s.podQueue, s.claimQueue
 	s.show()
 }
 
@@ -214,7 +214,7 @@ func (s *stage) tell(old, object runtime.Object) {
 		s.c.enqueueClaimOf(reconcile.Fresh, object)
 	case *corev1.PersistentVolumeClaim:
 		if s.c.begun.Load() {
-			s.bound.Add(reconcile.KeyOf(object))
+			s.claimQueue.Add(reconcile.KeyOf(object))
 		}
 	case *storagev1.CSIDriver:
 		s.c.enqueueUsersOf(object)
@@ -245,7 +245,7 @@ func (s *stage) run() {
 	for range 1000 {
 		s.actAsAttacher()
 		s.show()
-		if !s.bound.work(s.c.reconcileClaim) && !s.users.work(s.c.reconcilePod) && !s.status.work(s.c.reconcileNode) && !s.places.work(s.c.reconcile) {
+		if !s.claimQueue.work(s.c.reconcileClaim) && !s.podQueue.work(s.c.reconcilePod) && !s.nodeQueue.work(s.c.reconcileNode) && !s.placeQueue.work(s.c.reconcile) {
 			return
 		}
 	}
@@ -259,7 +259,7 @@ func (s *stage) pass(d time.Duration) {
 	s.run()
 	for {
 		next := end
-		for _, at := range []time.Time{s.places.next(), s.status.next(), s.users.next(), s.bound.next()} {
+		for _, at := range []time.Time{s.placeQueue.next(), s.nodeQueue.next(), s.podQueue.next(), s.claimQueue.next()} {
 			if !at.IsZero() && at.Before(next) {
 				next = at
 			}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	corelisters "k8s.io/client-go/listers/core/v1"
 
+	"kcmd.dev/pkg/controller/concurrent"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -56,6 +57,25 @@ func TestANodeThatIsDeletedDuringTheRebuild(t *testing.T) {
 	defer s.c.mu.Unlock()
 	if n := s.c.world.nodes["a"]; n != nil && n.exists {
 		t.Error("the node is taken for one that exists")
+	}
+}
+
+// brokenNodes panics.
+type brokenNodes struct{ corelisters.NodeLister }
+
+func (brokenNodes) List(labels.Selector) ([]*corev1.Node, error) { panic("no") }
+
+// What waits for the lock would never end otherwise: handlers, and what stops the instance.
+func TestAPanicDuringTheRebuildReleasesTheLock(t *testing.T) {
+	s := newStage(t)
+	s.Succeed(nil)
+	s.build(s.c.config)
+	s.c.nodes = brokenNodes{}
+	if panicked := concurrent.Catch(func() { _ = s.c.begin(s.Context()) }); panicked == nil {
+		t.Fatal("no panic")
+	}
+	if !s.c.mu.TryLock() {
+		t.Error("the lock is held")
 	}
 }
 

@@ -39,7 +39,7 @@ func (c *attachDetachController) podUpdated(lane reconcile.Lane, old, pod *corev
 
 func (c *attachDetachController) enqueuePod(lane reconcile.Lane, pod *corev1.Pod) {
 	if isBound(pod) && c.begun.Load() {
-		c.users.Enqueue(lane, reconcile.KeyOf(pod))
+		c.podQueue.Enqueue(lane, reconcile.KeyOf(pod))
 	}
 }
 
@@ -52,7 +52,7 @@ func (c *attachDetachController) isIncomplete(pod *corev1.Pod) bool {
 func (c *attachDetachController) watchClaims(claims cache.SharedIndexInformer) {
 	enqueue := func(lane reconcile.Lane, claim *corev1.PersistentVolumeClaim) {
 		if isBoundClaim(claim) && c.begun.Load() {
-			c.bound.Enqueue(lane, reconcile.KeyOf(claim))
+			c.claimQueue.Enqueue(lane, reconcile.KeyOf(claim))
 		}
 	}
 	watch.Objects(claims, watch.Funcs[*corev1.PersistentVolumeClaim]{
@@ -83,7 +83,7 @@ func claimUID(pv *corev1.PersistentVolume) types.UID {
 
 func (c *attachDetachController) enqueueClaimOf(lane reconcile.Lane, pv *corev1.PersistentVolume) {
 	if claimUID(pv) != "" && c.begun.Load() {
-		c.bound.Enqueue(lane, types.NamespacedName{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Spec.ClaimRef.Name})
+		c.claimQueue.Enqueue(lane, types.NamespacedName{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Spec.ClaimRef.Name})
 	}
 }
 
@@ -254,6 +254,6 @@ func (c *attachDetachController) attachmentChanged(name string) {
 	}
 	c.doubt(l)
 	if o := c.world.volumes[l.volume].running(l.node); o != nil && o.waiting {
-		c.places.Add(l.place)
+		c.placeQueue.Add(l.place)
 	}
 }

@@ -73,8 +73,8 @@ type node struct {
 	// inUse are the volumes that are mounted, or that may be.
 	inUse  map[corev1.UniqueVolumeName]bool
 	report report
-	// podsKnown reports whether a live read has shown that the volumes are known which pods want there. So
-	// those that were wanted when this process began are.
+	// podsKnown is set once a live list of the node's pods was compared with the links: from then on, no volume
+	// that was wanted when this process began is missing.
 	podsKnown bool
 }
 

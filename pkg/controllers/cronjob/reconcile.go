@@ -219,7 +219,7 @@ func (s *pass) trackActive(ctx context.Context) error {
 			if metav1.IsControlledBy(job, s.cj) {
 				s.within(reconcile.RecheckAfter)
 			}
-		case err == nil, apierrors.IsNotFound(err):
+		case err == nil, reconcile.Absent(err):
 			s.missing(ref)
 		default:
 			return fmt.Errorf("reading job %s/%s: %w", s.cj.Namespace, ref.Name, err)

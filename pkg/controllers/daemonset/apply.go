@@ -28,7 +28,7 @@ func (c *daemonSetController) apply(ctx context.Context, v *pass, b *blueprint, 
 	nodes, victims := take(p.create, burst), take(p.delete, burst)
 	klog.FromContext(ctx).V(2).Info("Changing pods", "daemonSet", klog.KObj(v.ds), "create", len(nodes), "delete", len(victims))
 	errs := c.create(ctx, v, b, nodes)
-	errs = pods.Failures(append(errs, c.control.DeleteAll(ctx, v.ds, victims)...))
+	errs = pods.Failures(append(errs, c.podControl.DeleteAll(ctx, v.ds, victims)...))
 	if len(errs) > 0 && reconcile.IsRequeue(errs[0]) {
 		return reconcile.Requeue(utilerrors.NewAggregate(errs)) // an aggregate does not show what it holds
 	}
@@ -41,7 +41,7 @@ func (c *daemonSetController) create(ctx context.Context, v *pass, b *blueprint,
 	}
 	template := b.podTemplate(v.ds, v.hash)
 	ref := metav1.NewControllerRef(v.ds, daemonSetKind)
-	return c.control.CreateAll(ctx, v.ds, ref, len(nodes), func(i int) *corev1.PodTemplateSpec {
+	return c.podControl.CreateAll(ctx, v.ds, ref, len(nodes), func(i int) *corev1.PodTemplateSpec {
 		pinned := *template
 		pinned.Spec.Affinity = pin(template.Spec.Affinity, nodes[i])
 		return &pinned

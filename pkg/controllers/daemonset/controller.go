@@ -92,11 +92,11 @@ type daemonSetController struct {
 	owners     *owners.Owners[*appsv1.DaemonSet]
 	sets       appslisters.DaemonSetLister
 	nodes      corelisters.NodeLister
-	pods       index.Pods
+	podIndex   index.Pods
 	podsOn     index.NodePods
 	history    history.Control
 	blueprints *blueprints
-	control    pods.Tracked
+	podControl pods.Tracked
 	failures   failures
 	nodeLoop   *reconcile.Loop[string]
 }
@@ -108,7 +108,7 @@ func newController(env controller.Env, v value) (*daemonSetController, error) {
 		value:      v,
 		sets:       apps.DaemonSets().Lister(),
 		nodes:      core.Nodes().Lister(),
-		pods:       index.NewPods(core.Pods().Informer()),
+		podIndex:   index.NewPods(core.Pods().Informer()),
 		podsOn:     index.NewNodePods(core.Pods().Informer()),
 		history:    history.NewControl(env.Client, apps.ControllerRevisions().Informer()),
 		blueprints: newBlueprints(apps.DaemonSets().Lister(), v.comparisonOperators),
@@ -117,10 +117,10 @@ func newController(env controller.Env, v value) (*daemonSetController, error) {
 	c.owners = owners.New(env, owners.Options[*appsv1.DaemonSet]{
 		Kind: daemonSetKind, Resource: daemonSetResource, Informer: apps.DaemonSets().Informer(), Live: c.live, Selector: selectorOf,
 		Written: writes.Stores{pods.Resource: core.Pods().Informer().GetStore(), revisionResource: apps.ControllerRevisions().Informer().GetStore()},
-		Fresh:   v.requireFresh, OnStale: newMetrics(env.Metrics).staleSyncSkipped, Echo: mayBeEcho, OnGone: c.blueprints.forget,
+		Fresh:   v.requireFresh, OnStale: writes.NewStaleSyncs(env.Metrics, "daemonset_controller").Skipped, Echo: mayBeEcho, OnGone: c.blueprints.forget,
 		Loop: reconcile.Options[types.NamespacedName]{Queue: "daemonset", Workers: v.concurrentSyncs},
 	}, c.reconcile)
-	c.control = pods.NewTracked(env, c.owners.Writes)
+	c.podControl = pods.NewTracked(env, c.owners.Writes)
 	c.nodeLoop = reconcile.New(env, reconcile.Options[string]{Queue: "daemonset-node-updates", Workers: v.concurrentSyncs}, c.reconcileNode)
 	c.watch(apps, core)
 	return c, nil

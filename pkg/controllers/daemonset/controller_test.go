@@ -339,6 +339,14 @@ func TestFailuresOfTheAPI(t *testing.T) {
 		}
 		h.WantRequestsInAnyOrder(t, "create controllerrevisions", "get daemonsets", "update daemonsets/status", "update daemonsets/status")
 	})
+	t.Run("WL-102: somebody else writes the status twice", func(t *testing.T) {
+		h := newHarness(t, true, newSet())
+		h.Refuse("update daemonsets/status", apierrors.NewConflict(daemonSetResource, "agent", boom))
+		h.CatchUp(t)
+		if err := h.Reconcile(); !reconcile.IsRequeue(err) || !apierrors.IsConflict(err) {
+			t.Errorf("got %v", err)
+		}
+	})
 	t.Run("creating the revision", func(t *testing.T) {
 		h := newHarness(t, true, newSet(), newNode("n0"))
 		h.Refuse("create controllerrevisions", boom)

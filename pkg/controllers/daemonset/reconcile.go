@@ -88,11 +88,11 @@ func (c *daemonSetController) claimPods(ctx context.Context, ds *appsv1.DaemonSe
 	if err != nil {
 		return nil, fmt.Errorf("reading the selector of DaemonSet %s: %w", klog.KObj(ds), err)
 	}
-	candidates, err := c.pods.OwnedByOrOrphans(daemonSetKind.Kind, ds)
+	candidates, err := c.podIndex.OwnedByOrOrphans(daemonSetKind.Kind, ds)
 	if err != nil {
 		return nil, err
 	}
-	return owners.ClaimerFor(c.owners, ds, "Pod", selector, c.control.PatchFor(ds)).Claim(ctx, candidates)
+	return owners.ClaimerFor(c.owners, ds, "Pod", selector, c.podControl.PatchFor(ds)).Claim(ctx, candidates)
 }
 
 // enqueueAfter enqueues a set after a delay, if there is one.

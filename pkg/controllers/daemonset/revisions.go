@@ -150,7 +150,10 @@ func (c *daemonSetController) countCollision(ctx context.Context, ds *appsv1.Dae
 	changed := live.DeepCopy()
 	changed.Status.CollisionCount = ptr.To(ptr.Deref(live.Status.CollisionCount, 0) + 1)
 	updated, err := client.UpdateStatus(ctx, changed, metav1.UpdateOptions{})
-	if err != nil {
+	switch {
+	case apierrors.IsConflict(err):
+		return reconcile.Requeue(err)
+	case err != nil:
 		return err
 	}
 	klog.FromContext(ctx).V(2).Info("Name of the new revision is taken", "daemonSet", klog.KObj(ds), "collisionCount", *changed.Status.CollisionCount)
@@ -178,17 +181,15 @@ func (c *daemonSetController) mergeInto(ctx context.Context, ds *appsv1.DaemonSe
 
 // relabel sets the hash label of all pods and returns them as patched.
 func (c *daemonSetController) relabel(ctx context.Context, ds *appsv1.DaemonSet, hash string, claimed []*corev1.Pod) ([]*corev1.Pod, error) {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"labels": map[string]string{appsv1.DefaultDaemonSetUniqueLabelKey: hash},
-	}})
-	if err != nil {
-		return nil, fmt.Errorf("encoding the label of a pod: %w", err)
-	}
 	relabelled := make([]*corev1.Pod, 0, len(claimed))
 	for _, pod := range claimed {
 		if pod.Labels[appsv1.DefaultDaemonSetUniqueLabelKey] == hash {
 			relabelled = append(relabelled, pod)
 			continue
+		}
+		patch, err := labelPatch(pod.UID, hash)
+		if err != nil {
+			return nil, err
 		}
 		patched, err := c.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 		if apierrors.IsNotFound(err) {
@@ -197,10 +198,23 @@ func (c *daemonSetController) relabel(ctx context.Context, ds *appsv1.DaemonSet,
 		if err != nil {
 			return nil, fmt.Errorf("labelling pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
-		c.control.Patched(ds, patched)
+		c.podControl.Patched(ds, patched)
 		relabelled = append(relabelled, patched)
 	}
 	return relabelled, nil
+}
+
+// labelPatch returns the merge patch that sets the hash label of a pod. By its UID it leaves alone a successor of that
+// name, which a stale cache does not show.
+func labelPatch(uid types.UID, hash string) ([]byte, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid":    uid,
+		"labels": map[string]string{appsv1.DefaultDaemonSetUniqueLabelKey: hash},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the label of a pod: %w", err)
+	}
+	return patch, nil
 }
 
 // prune deletes the revisions that exceed the limit of the set.

@@ -1,14 +1,18 @@
 package daemonset
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	ktesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -116,6 +120,23 @@ func TestDuplicatesAreMerged(t *testing.T) {
 	}
 }
 
+// A pod of the name may be another one than the cache shows. Pins DS-65.
+func TestPodsAreRelabelledByUID(t *testing.T) {
+	ds := newSet(onDelete)
+	payload := payloadOf(t, ds)
+	h := newHarness(t, true, ds, newNode("n0"), newRevision("new", 1, payload), newRevision("copy", 2, payload), newPod("a", "n0"))
+	h.CatchUp(t)
+	var sent struct{ Metadata metav1.ObjectMeta }
+	h.Intercept("patch pods", func(action ktesting.Action) error {
+		return json.Unmarshal(action.(ktesting.PatchAction).GetPatch(), &sent)
+	})
+	h.MustReconcile(t)
+	want := metav1.ObjectMeta{UID: newPod("a", "n0").UID, Labels: map[string]string{appsv1.DefaultDaemonSetUniqueLabelKey: "copy"}}
+	if diff := cmp.Diff(want, sent.Metadata); diff != "" || want.UID == "" {
+		t.Error(diff)
+	}
+}
+
 // Pins DS-33.
 func TestRevisionsAreAdoptedAndLabelled(t *testing.T) {
 	ds := newSet()
@@ -195,6 +216,15 @@ func TestANameThatIsTaken(t *testing.T) {
 			t.Fatalf("got %v", err)
 		}
 		h.WantRequestsInAnyOrder(t, "create controllerrevisions", "get controllerrevisions", "get daemonsets")
+	})
+	t.Run("WL-102: and somebody else changes the set", func(t *testing.T) {
+		h := newHarness(t, true, ds.DeepCopy(), newNode("n0"))
+		h.CatchUp(t)
+		h.Store(t, newRevision(name, 1, "{}"))
+		h.Refuse("update daemonsets/status", apierrors.NewConflict(daemonSetResource, "agent", errors.New("old")))
+		if err := h.Reconcile(); !reconcile.IsRequeue(err) || !apierrors.IsConflict(err) {
+			t.Fatalf("got %v", err)
+		}
 	})
 	t.Run("and the set was recreated", func(t *testing.T) {
 		h := newHarness(t, true, ds.DeepCopy(), newNode("n0"))

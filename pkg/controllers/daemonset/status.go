@@ -6,6 +6,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
@@ -117,7 +118,8 @@ func (c *daemonSetController) nextAvailability(v *pass, is counts) (time.Duratio
 	return time.Duration(seconds) * time.Second, seconds > 0 && is.ready != is.available
 }
 
-// writeStatus updates the counts. After any error it retries once with the live object.
+// writeStatus updates the counts. After any error it retries once with the live object. A second conflict is no
+// failure: somebody else was faster again.
 func (c *daemonSetController) writeStatus(ctx context.Context, ds *appsv1.DaemonSet, is counts, observedGeneration int64) error {
 	klog.FromContext(ctx).V(4).Info("Updating status", "daemonSet", klog.KObj(ds), "counts", fmt.Sprintf("%+v", is))
 	client := c.Client.AppsV1().DaemonSets(ds.Namespace)
@@ -130,7 +132,11 @@ func (c *daemonSetController) writeStatus(ctx context.Context, ds *appsv1.Daemon
 		if live.UID != ds.UID {
 			return reconcile.Requeue(fmt.Errorf("it was recreated: got uid %s, wanted %s", live.UID, ds.UID))
 		}
-		if written, err = client.UpdateStatus(ctx, withCounts(live, is, observedGeneration), metav1.UpdateOptions{}); err != nil {
+		written, err = client.UpdateStatus(ctx, withCounts(live, is, observedGeneration), metav1.UpdateOptions{})
+		switch {
+		case apierrors.IsConflict(err):
+			return reconcile.Requeue(err)
+		case err != nil:
 			return err
 		}
 	}

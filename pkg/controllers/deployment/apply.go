@@ -65,7 +65,7 @@ func (r *pass) ensureCurrent(ctx context.Context) error {
 	r.written.Wrote(r.stored, created)
 	r.sets.current = created
 	if size := sizeOf(created); size > 0 {
-		r.record(scaledEvent(created, 0, size))
+		r.Record(scaledEvent(r.d, created, 0, size))
 	}
 	r.takeRevision()
 	if hasDeadline(r.d) {
@@ -95,7 +95,7 @@ func (r *pass) createFailed(rs *appsv1.ReplicaSet, cause error) error {
 	if hasDeadline(r.d) {
 		r.setCondition(progressing(corev1.ConditionFalse, reasonCreateError, message, r.Clock.Now()))
 	}
-	r.record(createFailedEvent(message))
+	r.Record(createFailedEvent(r.d, message))
 	return fmt.Errorf("creating ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, cause)
 }
 
@@ -112,7 +112,7 @@ func (r *pass) resize(ctx context.Context, plan []resize) (bool, error) {
 		}
 		if from := sizeOf(step.rs); from != step.size {
 			changed = true
-			r.record(scaledEvent(step.rs, from, step.size))
+			r.Record(scaledEvent(r.d, step.rs, from, step.size))
 		}
 	}
 	return changed, nil
@@ -153,7 +153,7 @@ func (r *pass) rollBack(ctx context.Context, target int64) error {
 	}
 	after, news, done := rolledBack(r.d, r.sets, target)
 	if !done {
-		r.record(news)
+		r.Record(news)
 	}
 	updated, err := r.Client.AppsV1().Deployments(after.Namespace).Update(ctx, after, metav1.UpdateOptions{})
 	if err != nil {
@@ -162,7 +162,8 @@ func (r *pass) rollBack(ctx context.Context, target int64) error {
 	r.owners.Wrote(r.stored, updated)
 	r.goOnFrom(updated)
 	if done {
-		r.record(news)
+		news.About = r.d // as the write returned it
+		r.Record(news)
 	}
 	return nil
 }
@@ -218,5 +219,3 @@ func (r *pass) goOnFrom(updated *appsv1.Deployment) {
 func (r *pass) setCondition(c appsv1.DeploymentCondition) {
 	r.d.Status.Conditions = withCondition(r.d.Status.Conditions, c)
 }
-
-func (r *pass) record(e event) { r.Events.Event(r.d, e.kind, e.reason, e.message) }

@@ -1,50 +1,40 @@
 package deployment
 
 import (
-	"fmt"
-
-	corev1 "k8s.io/api/core/v1"
-
 	appsv1 "k8s.io/api/apps/v1"
+
+	"kcmd.dev/pkg/controller"
 )
 
-// event is an event of a Deployment. It is recorded on the Deployment as the last write
-// returned it.
-type event struct{ kind, reason, message string }
-
-func selectingAllEvent() event {
-	return event{corev1.EventTypeWarning, "SelectingAll",
-		"This deployment is selecting all pods. A non-empty selector is required."}
+func selectingAllEvent(d *appsv1.Deployment) controller.Event {
+	return controller.Warning(d, "SelectingAll", "This deployment is selecting all pods. A non-empty selector is required.")
 }
 
-func scaledEvent(rs *appsv1.ReplicaSet, from, to int32) event {
+func scaledEvent(d *appsv1.Deployment, rs *appsv1.ReplicaSet, from, to int32) controller.Event {
 	direction := "down"
 	if to > from {
 		direction = "up"
 	}
-	return event{corev1.EventTypeNormal, "ScalingReplicaSet",
-		fmt.Sprintf("Scaled %s replica set %s from %d to %d", direction, rs.Name, from, to)}
+	return controller.Normal(d, "ScalingReplicaSet", "Scaled %s replica set %s from %d to %d", direction, rs.Name, from, to)
 }
 
-func createFailedEvent(message string) event {
-	return event{corev1.EventTypeWarning, reasonCreateError, message}
+func createFailedEvent(d *appsv1.Deployment, message string) controller.Event {
+	return controller.Warning(d, reasonCreateError, "%s", message)
 }
 
-func rolledBackEvent(d *appsv1.Deployment, revision int64) event {
-	return event{corev1.EventTypeNormal, "DeploymentRollback",
-		fmt.Sprintf("Rolled back deployment %q to revision %d", d.Name, revision)}
+func rolledBackEvent(d *appsv1.Deployment, revision int64) controller.Event {
+	return controller.Normal(d, "DeploymentRollback", "Rolled back deployment %q to revision %d", d.Name, revision)
 }
 
-func sameTemplateEvent(d *appsv1.Deployment) event {
-	return event{corev1.EventTypeWarning, "DeploymentRollbackTemplateUnchanged",
-		fmt.Sprintf("The rollback revision contains the same template as current deployment %q", d.Name)}
+func sameTemplateEvent(d *appsv1.Deployment) controller.Event {
+	return controller.Warning(d, "DeploymentRollbackTemplateUnchanged",
+		"The rollback revision contains the same template as current deployment %q", d.Name)
 }
 
-func noLastRevisionEvent() event {
-	return event{corev1.EventTypeWarning, "DeploymentRollbackRevisionNotFound", "Unable to find last revision."}
+func noLastRevisionEvent(d *appsv1.Deployment) controller.Event {
+	return controller.Warning(d, "DeploymentRollbackRevisionNotFound", "Unable to find last revision.")
 }
 
-func revisionNotFoundEvent() event {
-	return event{corev1.EventTypeWarning, "DeploymentRollbackRevisionNotFound",
-		"Unable to find the revision to rollback to."}
+func revisionNotFoundEvent(d *appsv1.Deployment) controller.Event {
+	return controller.Warning(d, "DeploymentRollbackRevisionNotFound", "Unable to find the revision to rollback to.")
 }

@@ -37,6 +37,9 @@ func (c *deploymentController) reconcile(ctx context.Context, stored *appsv1.Dep
 	c.owners.Writes.Answered(stored, err)
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		// As a rule the Deployment goes with its namespace. But the API server may still know only the namespace
+		// of that name which was there before, and no event follows.
+		c.owners.EnqueueAfter(stored, reconcile.RecheckAfter)
 		return nil
 	case apierrors.IsConflict(err):
 		return reconcile.Requeue(err)
@@ -62,7 +65,7 @@ func selectsEverything(d *appsv1.Deployment) bool {
 // refuse only records an event and the observed generation of a Deployment that selects
 // everything.
 func (r *pass) refuse(ctx context.Context) error {
-	r.record(selectingAllEvent())
+	r.Record(selectingAllEvent(r.d))
 	if r.stored.Status.ObservedGeneration < r.stored.Generation {
 		r.d.Status.ObservedGeneration = r.stored.Generation
 	}

@@ -18,6 +18,7 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/workloads/podtemplate"
 	"kcmd.dev/pkg/controllers/kit/writes"
+	"kcmd.dev/test/controllertest"
 )
 
 var current = scaledFor("10", "13")
@@ -212,6 +213,18 @@ func TestTerminatingNamespaceIsNoFailure(t *testing.T) {
 	h.reconcile(t)
 	h.WantRequests(t, "create replicasets")
 	h.WantEvents(t)
+}
+
+// The API server may refuse because of a namespace that is gone, while there is another of its name. Pins DEP-62.
+func TestGoesOnInANamespaceThatWasMadeAnew(t *testing.T) {
+	h := newHarness(t, makeDeployment(10))
+	err := apierrors.NewForbidden(replicaSetResource, "x", errors.New("terminating"))
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: corev1.NamespaceTerminatingCause})
+	h.RefuseIf("create replicasets", err, func(n int) bool { return n == 1 })
+	h.run(t)
+	h.EventuallyAsTimePasses(t, "there is a ReplicaSet", time.Second, func() bool {
+		return len(controllertest.AllStored[*appsv1.ReplicaSet](t, h.Env, namespace)) == 1
+	})
 }
 
 // Pins DEP-13.

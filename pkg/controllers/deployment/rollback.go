@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
+
+	"kcmd.dev/pkg/controller"
 )
 
 // rollbackTarget returns the revision that a Deployment is to be rolled back to, 0 for the one
@@ -20,18 +22,18 @@ func rollbackTarget(d *appsv1.Deployment) (int64, bool) {
 
 // rolledBack returns the Deployment after a rollback, or after giving it up: in both cases
 // without the request. If done is true, the event must be recorded only after the write.
-func rolledBack(d *appsv1.Deployment, sets replicaSets, target int64) (after *appsv1.Deployment, news event, done bool) {
+func rolledBack(d *appsv1.Deployment, sets replicaSets, target int64) (after *appsv1.Deployment, news controller.Event, done bool) {
 	after = d.DeepCopy()
 	delete(after.Annotations, appsv1.DeprecatedRollbackTo)
 	if target == 0 {
 		if target = lastRevision(sets.all()); target == 0 {
-			return after, noLastRevisionEvent(), false
+			return after, noLastRevisionEvent(d), false
 		}
 	}
 	rs := withRevision(sets.all(), target)
 	switch {
 	case rs == nil:
-		return after, revisionNotFoundEvent(), false
+		return after, revisionNotFoundEvent(d), false
 	case sameTemplate(&rs.Spec.Template, &d.Spec.Template):
 		return after, sameTemplateEvent(d), false
 	}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+
+	"kcmd.dev/pkg/controller"
 )
 
 // Pins DEP-19.
@@ -39,23 +41,24 @@ func TestRolledBack(t *testing.T) {
 		target    int64
 		image     string
 		note      string
-		wantEvent event
+		wantEvent controller.Event
 	}{
 		{"to a revision", three, 1, "v1", "one",
-			event{"Normal", "DeploymentRollback", `Rolled back deployment "web" to revision 1`}},
+			controller.Event{Type: "Normal", Reason: "DeploymentRollback", Message: `Rolled back deployment "web" to revision 1`}},
 		{"to the one before the last", three, 0, "v2", "two",
-			event{"Normal", "DeploymentRollback", `Rolled back deployment "web" to revision 2`}},
+			controller.Event{Type: "Normal", Reason: "DeploymentRollback", Message: `Rolled back deployment "web" to revision 2`}},
 		{"to the current template", three, 3, "v3", "mine",
-			event{"Warning", "DeploymentRollbackTemplateUnchanged", `The rollback revision contains the same template as current deployment "web"`}},
+			controller.Event{Type: "Warning", Reason: "DeploymentRollbackTemplateUnchanged", Message: `The rollback revision contains the same template as current deployment "web"`}},
 		{"to an unknown revision", three, 9, "v3", "mine",
-			event{"Warning", "DeploymentRollbackRevisionNotFound", "Unable to find the revision to rollback to."}},
+			controller.Event{Type: "Warning", Reason: "DeploymentRollbackRevisionNotFound", Message: "Unable to find the revision to rollback to."}},
 		{"to the one before the first", currentAnd(makeSet(3, 1)), 0, "v3", "mine",
-			event{"Warning", "DeploymentRollbackRevisionNotFound", "Unable to find last revision."}},
+			controller.Event{Type: "Warning", Reason: "DeploymentRollbackRevisionNotFound", Message: "Unable to find last revision."}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := request("note", "mine")
 			after, got, done := rolledBack(d, tc.sets, tc.target)
-			if got != tc.wantEvent || done != (got.kind == "Normal") {
+			tc.wantEvent.About = d
+			if got != tc.wantEvent || done != (got.Type == "Normal") {
 				t.Errorf("event is %v, done %t, want %v", got, done, tc.wantEvent)
 			}
 			if image := after.Spec.Template.Spec.Containers[0].Image; image != tc.image {

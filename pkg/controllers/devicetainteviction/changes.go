@@ -97,14 +97,14 @@ func (c *evictionController) poolChanged(key poolKey) {
 	} else {
 		c.taints.pools[key] = after
 	}
-	for _, device := range differing(before, after) {
+	for _, device := range before.differing(after) {
 		c.judgeUsers(c.claimsBy(index.Device(key.driver, key.pool, device)))
 	}
 }
 
 // taintsIn finds the taints of a pool. If no slice of any generation has a taint, it does not list the
 // slices.
-func (c *evictionController) taintsIn(key poolKey) tainted {
+func (c *evictionController) taintsIn(key poolKey) taintedPool {
 	name := index.Pool(key.driver, key.pool)
 	if names, err := c.slices.IndexKeys(taintedIndex, name); err != nil || len(names) == 0 {
 		return nil

@@ -71,6 +71,39 @@ func TestTheOrderOfEventsDoesNotMatter(t *testing.T) {
 	}
 }
 
+// A node publishes a slice of the pool of another node. Pins DTE-64.
+func TestANodeEvictsNoPodsOfOthers(t *testing.T) {
+	mine := ofNode("node", slice("p", 1, device("d")))
+	env, c := fixture(t, mine, claim("d", "p", "d"), pod("d"))
+	intruder := ofNode("other", slice("p", 9, device("d", taint("a", 5))))
+	show(t, env, c, intruder)
+	wantPending(t, c, -1)
+	show(t, env, c, controllertest.Changed(pod("d"), controllertest.OnNode("other")))
+	wantPending(t, c, 5)
+	show(t, env, c, pod("d"))
+	wantPending(t, c, -1)
+	env.WantEvents(t, cancelling)
+	show(t, env, c, ofNode("node", slice("p", 1, device("d", taint("a", 7)))), ofNode("other", slice("p", 9, device("d"))))
+	wantPending(t, c, 7)
+	hide(t, env, c, intruder)
+	wantPending(t, c, 7)
+	show(t, env, c, mine)
+	wantPending(t, c, -1)
+	if !c.taints.none() {
+		t.Errorf("left is %v", c.taints)
+	}
+}
+
+// The first slice of a node takes the place of those that all share, also if it taints nothing. Pins DTE-64.
+func TestTheFirstSliceOfANode(t *testing.T) {
+	env, c := fixture(t, slice("p", 1, device("d", taint("a", 5))), claim("d", "p", "d"), pod("d"))
+	wantPending(t, c, 5)
+	show(t, env, c, ofNode("node", slice("p", 2, device("d"))))
+	wantPending(t, c, -1)
+	hide(t, env, c, ofNode("node", slice("p", 2, device("d"))))
+	wantPending(t, c, 5)
+}
+
 // tainted world is a pod whose claim has a device that is tainted 5 seconds after the epoch.
 func taintedWorld(t testing.TB) (*controllertest.Env, *evictionController) {
 	t.Helper()

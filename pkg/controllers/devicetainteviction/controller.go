@@ -6,7 +6,8 @@
 // The model, in rules:
 //
 //  1. A device has the taints in the slices of the highest generation of its pool, and the taints of
-//     the rules that select it. The controller keeps nothing else about slices and rules in memory.
+//     the rules that select it. A slice of one node counts only for pods on that node, and so does
+//     its generation. The controller keeps nothing else about slices and rules in memory.
 //  2. A pod is evicted when the first of the taints of the devices allocated to its claims is no
 //     longer tolerated. The API server stores everything that determines this time: when the taint
 //     was added, and the tolerations that the scheduler copied into the allocation. A restart
@@ -173,11 +174,4 @@ func newController(env controller.Env, config config) (*evictionController, erro
 // Run implements controller.Controller.
 func (c *evictionController) Run(ctx context.Context) error {
 	return reconcile.Run(ctx, c.Env, c.begin, c.loop.Run)
-}
-
-func (c *evictionController) reconcile(ctx context.Context, key item) error {
-	if key.rule {
-		return c.reportOn(ctx, key)
-	}
-	return c.evict(ctx, key)
 }

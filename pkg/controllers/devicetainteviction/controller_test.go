@@ -186,9 +186,7 @@ func TestFailuresAreRetriedUntilTheyNeedNotBe(t *testing.T) {
 			}
 			env.WantRequests(t, tc.requests...)
 			env.WantEvents(t, tc.events...)
-			if (pending(c) >= 0) != tc.retry {
-				t.Errorf("pending in %d seconds", pending(c))
-			}
+			wantPending(t, c, 0)
 			if got := env.Series(t, "device_taint_eviction_controller_pod_deletions_total"); !slices.Equal(got, []string{"0"}) {
 				t.Errorf("deletions are %q", got)
 			}
@@ -197,6 +195,44 @@ func TestFailuresAreRetriedUntilTheyNeedNotBe(t *testing.T) {
 				env.WantEvents(t, tc.events...)
 			}
 		})
+	}
+}
+
+// The API server may say so because of an admission webhook: only a read proves that a pod is gone. Pins DTE-63.
+func TestAWriteDoesNotProveThatAPodIsGone(t *testing.T) {
+	gone := apierrors.NewNotFound(corev1.Resource("pods"), "pod")
+	for _, request := range []string{"patch pods/status pod", "delete pods pod"} {
+		for name, isGone := range map[string]bool{"it is there": false, "it is gone": true} {
+			t.Run(request+": "+name, func(t *testing.T) {
+				env := controllertest.New(t, slice("p", 1, device("d", taint("a", 0))), claim("d", "p", "d"), pod("d"))
+				c, err := newController(env.Env, usual)
+				if err != nil {
+					t.Fatal(err)
+				}
+				env.RefuseIf(request, gone, func(n int) bool {
+					if n == 1 && isGone {
+						env.Remove(t, pod("d"))
+					}
+					return n == 1
+				})
+				env.Start(t)
+				env.Run(t, c)
+				controllertest.Eventually(t, "a write is refused", func() bool { return c.loop.Inspect().Reconciled == 1 })
+				if isGone {
+					controllertest.Eventually(t, "nothing is pending", func() bool { return pending(c) < 0 })
+				}
+				env.Requests()
+				env.EventuallyAsTimePasses(t, "the pod is looked at again", time.Second, func() bool { return c.loop.Inspect().Reconciled == 2 })
+				if took := env.Clock.Since(epoch); took < reconcile.RecheckAfter {
+					t.Errorf("it is looked at again after %v", took)
+				}
+				_, stored := controllertest.Stored[*corev1.Pod](t, env, "ns", "pod")
+				if writes := len(env.Writes()); stored || isGone != (writes == 0) {
+					t.Errorf("stored is %v after %d writes", stored, writes)
+				}
+				wantPending(t, c, -1)
+			})
+		}
 	}
 }
 
@@ -329,7 +365,10 @@ func TestWhatTheStatusOfARuleCounts(t *testing.T) {
 		"DTE-24: a claim that is not allocated": {rule("r", everything, noEffect), [][]runtime.Object{mine, {unallocated}}, counts{allocated: 1, pods: 1, namespaces: 1}},
 		"DTE-24: without a selector":            {rule("r", "", noEffect), [][]runtime.Object{mine, published(device("d"))}, counts{}},
 		"DTE-24: not those evicted otherwise":   {rule("r", "//e", noEffect), [][]runtime.Object{mine, {slice("p", 2, device("d", taint("a", 5)))}}, counts{}},
-		"DTE-24: nothing of another effect":     {rule("r", everything, "NoSchedule"), [][]runtime.Object{mine, published(device("d"))}, counts{}},
+		"DTE-64: published by nodes": {rule("r", everything, noEffect), [][]runtime.Object{{
+			ofNode("a", slice("p", 1, device("d"))), ofNode("b", slice("p", 9, device("d"), device("e"))), slice("p", 2, device("f")), slice("p", 1, device("g")),
+		}}, counts{published: 3}},
+		"DTE-24: nothing of another effect": {rule("r", everything, "NoSchedule"), [][]runtime.Object{mine, published(device("d"))}, counts{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := fixture(t, append(slices.Concat(tc.objects...), tc.rule)...)

@@ -109,8 +109,8 @@ func durationOf(seconds int64) time.Duration {
 	return time.Duration(max(0, seconds)) * time.Second
 }
 
-// of judges a claim by the taints of its allocated devices.
-func (t taints) of(claim *resourcev1.ResourceClaim) verdict {
+// of judges a claim for a pod on a node by the taints of its allocated devices.
+func (t taints) of(claim *resourcev1.ResourceClaim, node string) verdict {
 	var v verdict
 	if claim.Status.Allocation == nil {
 		return v
@@ -118,7 +118,7 @@ func (t taints) of(claim *resourcev1.ResourceClaim) verdict {
 	for i := range claim.Status.Allocation.Devices.Results {
 		result := &claim.Status.Allocation.Devices.Results[i]
 		driver, pool, device := result.Driver, result.Pool, result.Device
-		for _, p := range t.pools[poolKey{driver, pool}][device] {
+		for _, p := range t.pools[poolKey{driver, pool}].on(node)[device] {
 			v.consider(result.Tolerations, &p.taint, reason{driver: driver, pool: pool, device: device, position: p.position})
 		}
 		for name, rule := range t.rules {
@@ -153,7 +153,7 @@ func (t taints) ofPod(pod *corev1.Pod, podGroups bool, claimOf func(name string)
 		if claim == nil || generated && resourceclaim.IsForPod(pod, claim, podGroups) != nil || !resourceclaim.IsReservedForPod(pod, claim, podGroups) {
 			continue
 		}
-		of := t.of(claim)
+		of := t.of(claim, pod.Spec.NodeName)
 		v.earlier(of.due)
 		v.reasons = append(v.reasons, of.reasons...)
 	}

@@ -2,6 +2,7 @@ package devicetainteviction
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -100,13 +101,13 @@ func TestWhenAClaimIsNoLongerTolerated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			by := known([]*resourcev1.ResourceSlice{slice("p", 1, tc.device)}, tc.rules...)
-			if got := printed(by.of(claim("claim", "p", "d", tc.tolerations...))); got != tc.want {
+			if got := printed(by.of(claim("claim", "p", "d", tc.tolerations...), "node")); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
 	}
 	by := known([]*resourcev1.ResourceSlice{slice("p", 1, device("d", taint("a", 5)))})
-	if got := printed(by.of(&resourcev1.ResourceClaim{})); got != "" {
+	if got := printed(by.of(&resourcev1.ResourceClaim{}, "node")); got != "" {
 		t.Errorf("nothing is allocated: %q", got)
 	}
 }
@@ -130,7 +131,7 @@ func TestTaintsOfAPool(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for device := range taintedIn(tc.pool) {
+			for device := range taintedIn(tc.pool).on("node") {
 				got = append(got, device)
 			}
 			slices.Sort(got)
@@ -141,9 +142,61 @@ func TestTaintsOfAPool(t *testing.T) {
 	}
 }
 
+// Pins DTE-64.
+func TestSlicesOfANodeCountForPodsOnIt(t *testing.T) {
+	bad := taint("a", 5)
+	for name, tc := range map[string]struct {
+		pool []*resourcev1.ResourceSlice
+		want string // the devices that are tainted for pods on the nodes a, b and c
+	}{
+		"another node taints its devices": {
+			[]*resourcev1.ResourceSlice{ofNode("b", slice("p", 1, device("d"))), ofNode("a", slice("p", 9, device("d", bad)))},
+			"a:d b: c:",
+		},
+		"another node hides its taints": {
+			[]*resourcev1.ResourceSlice{ofNode("b", slice("p", 1, device("d", bad))), ofNode("a", slice("p", 9, device("d")))},
+			"a: b:d c:",
+		},
+		"each node has a generation": {
+			[]*resourcev1.ResourceSlice{ofNode("b", slice("p", 1, device("d", bad))), ofNode("b", slice("p", 2, device("e", bad))), ofNode("a", slice("p", 1, device("d", bad)))},
+			"a:d b:e c:",
+		},
+		"a node taints what all share": {
+			[]*resourcev1.ResourceSlice{slice("p", 1, device("d")), ofNode("a", slice("p", 9, device("d", bad)))},
+			"a:d b: c:",
+		},
+		"a node hides taints of what all share": {
+			[]*resourcev1.ResourceSlice{slice("p", 1, device("d", bad)), ofNode("a", slice("p", 9, device("d")))},
+			"a: b:d c:d",
+		},
+		"a newer generation for all": {
+			[]*resourcev1.ResourceSlice{slice("p", 9, device("d", bad)), ofNode("a", slice("p", 1, device("e", bad)))},
+			"a:d b:d c:d",
+		},
+		"one generation for all and for nodes": {
+			[]*resourcev1.ResourceSlice{slice("p", 1, device("d", bad)), ofNode("a", slice("p", 1, device("e", bad))), ofNode("b", slice("p", 1, device("f", bad)))},
+			"a:d,e b:d,f c:d",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, node := range []string{"a", "b", "c"} {
+				devices := slices.Sorted(maps.Keys(taintedIn(tc.pool).on(node)))
+				got = append(got, node+":"+strings.Join(devices, ","))
+			}
+			if strings.Join(got, " ") != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+	if found := taintedIn([]*resourcev1.ResourceSlice{ofNode("a", slice("p", 1, device("d")))}); found != nil {
+		t.Errorf("nothing is tainted, but kept is %v", found)
+	}
+}
+
 func TestDiffering(t *testing.T) {
 	in := func(devices ...resourcev1.Device) tainted {
-		return taintedIn([]*resourcev1.ResourceSlice{slice("p", 1, devices...)})
+		return taintedBy([]*resourcev1.ResourceSlice{slice("p", 1, devices...)})
 	}
 	valued := taint("a", 0)
 	valued.Value = "x"

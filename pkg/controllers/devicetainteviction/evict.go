@@ -16,7 +16,8 @@ import (
 )
 
 // evict deletes a pod when its appointment is due. If the appointment was cancelled, it does nothing. If
-// the appointment was postponed, it enqueues the pod again for the new time.
+// the appointment was postponed, it enqueues the pod again for the new time. Only a read proves that the pod
+// is gone: an admission webhook can reject a write with NotFound too.
 func (c *evictionController) evict(ctx context.Context, key item) error {
 	made, ok := c.appointmentWith(key)
 	if !ok {
@@ -27,13 +28,16 @@ func (c *evictionController) evict(ctx context.Context, key item) error {
 		return nil
 	}
 	pod, err := c.Client.CoreV1().Pods(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
-	isAnother := err == nil && pod.UID != key.uid
-	if err == nil && !isAnother {
+	if apierrors.IsNotFound(err) || err == nil && pod.UID != key.uid {
+		c.ended(key, nil)
+		return nil
+	}
+	if err == nil {
 		err = c.end(ctx, pod)
 	}
 	switch {
-	case isAnother || apierrors.IsNotFound(err):
-		c.ended(key, nil)
+	case apierrors.IsNotFound(err):
+		c.loop.AddAfter(key, reconcile.RecheckAfter)
 		return nil
 	case apierrors.IsConflict(err): // another pod has its name, as the next attempt will show
 		return reconcile.Requeue(err)

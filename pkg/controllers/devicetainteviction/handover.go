@@ -53,8 +53,8 @@ func (c *evictionController) begin(ctx context.Context) error {
 	for key := range c.appointments.copied() {
 		c.judge(key)
 	}
-	for key, devices := range c.taints.pools {
-		for device := range devices {
+	for key, pool := range c.taints.pools {
+		for _, device := range pool.devices() {
 			c.judgeUsers(c.claimsBy(index.Device(key.driver, key.pool, device)))
 		}
 	}

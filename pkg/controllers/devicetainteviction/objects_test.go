@@ -49,6 +49,12 @@ func slice(pool string, generation int64, devices ...resourcev1.Device) *resourc
 	}
 }
 
+// ofNode makes a slice one that the node publishes.
+func ofNode(node string, s *resourcev1.ResourceSlice) *resourcev1.ResourceSlice {
+	s.Name, s.Spec.NodeName = node+"-"+s.Name, &node
+	return s
+}
+
 // rule taints devices from the epoch on. What it selects is given as driver/pool/device, where an empty
 // part selects all; nothing at all is no selector.
 func rule(name, selected string, effect resourcev1beta2.DeviceTaintEffect, change ...func(*resourcev1beta2.DeviceTaintRule)) *resourcev1beta2.DeviceTaintRule {

@@ -155,7 +155,8 @@ func countAllocated(rule *resourcev1beta2.DeviceTaintRule, claim *resourcev1.Res
 	return count
 }
 
-// countPublished counts the devices that a rule selects in the highest generation of their pools.
+// countPublished counts the devices that a rule selects in the highest generation of their pools, as it is for each node
+// by itself.
 func countPublished(rule *resourcev1beta2.DeviceTaintRule, published []*resourcev1.ResourceSlice) int {
 	pools := map[poolKey][]*resourcev1.ResourceSlice{}
 	for _, slice := range published {
@@ -163,12 +164,23 @@ func countPublished(rule *resourcev1beta2.DeviceTaintRule, published []*resource
 	}
 	count := 0
 	for key, pool := range pools {
-		for _, slice := range newest(pool) {
-			for i := range slice.Spec.Devices {
-				if selects(rule, key.driver, key.pool, slice.Spec.Devices[i].Name) {
-					count++
+		for node, counting := range byNode(pool) {
+			for _, slice := range counting {
+				if nodeOf(slice) == node { // those of no node once
+					count += countSelected(rule, key, slice)
 				}
 			}
+		}
+	}
+	return count
+}
+
+// countSelected counts the devices of a slice that a rule selects.
+func countSelected(rule *resourcev1beta2.DeviceTaintRule, of poolKey, slice *resourcev1.ResourceSlice) int {
+	count := 0
+	for i := range slice.Spec.Devices {
+		if selects(rule, of.driver, of.pool, slice.Spec.Devices[i].Name) {
+			count++
 		}
 	}
 	return count

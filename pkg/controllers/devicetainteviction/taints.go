@@ -2,11 +2,13 @@ package devicetainteviction
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
 )
 
 // poolKey is a pool of a driver.
@@ -18,23 +20,76 @@ type positioned struct {
 	taint    resourcev1.DeviceTaint
 }
 
-// tainted maps the devices of a pool to their taints that evict pods. It is immutable once built.
+// tainted maps devices of a pool to their taints that evict pods. It is immutable once built.
 type tainted map[string][]positioned
+
+// taintedPool maps nodes to the devices of a pool that are tainted for pods on them. It is immutable once built. A node
+// with slices of its own has an entry, even if no device is tainted for it. The entry "" is for all other nodes.
+//
+// The credentials of a node permit slices for that node only, but of every pool and generation. They must not have pods
+// evicted from other nodes, nor prevent that.
+type taintedPool map[string]tainted
+
+// on returns the devices that are tainted for pods on a node.
+func (p taintedPool) on(node string) tainted {
+	if own, ok := p[node]; ok {
+		return own
+	}
+	return p[""]
+}
+
+// devices returns the devices that are tainted for pods on some node.
+func (p taintedPool) devices() []string {
+	return p.differing(nil)
+}
+
+// differing returns the devices whose taints differ for pods on some node.
+func (p taintedPool) differing(other taintedPool) []string {
+	found := map[string]bool{}
+	for _, pool := range []taintedPool{p, other} {
+		for node := range pool {
+			for _, device := range differing(p.on(node), other.on(node)) {
+				found[device] = true
+			}
+		}
+	}
+	return slices.Collect(maps.Keys(found))
+}
 
 // taints holds the taints that evict pods.
 type taints struct {
-	pools map[poolKey]tainted // none of them empty
+	pools map[poolKey]taintedPool // in each of them some device is tainted
 	rules map[string]*resourcev1beta2.DeviceTaintRule
 }
 
 func newTaints() taints {
-	return taints{pools: map[poolKey]tainted{}, rules: map[string]*resourcev1beta2.DeviceTaintRule{}}
+	return taints{pools: map[poolKey]taintedPool{}, rules: map[string]*resourcev1beta2.DeviceTaintRule{}}
 }
 
 // none reports whether no device has a taint.
 func (t taints) none() bool { return len(t.pools) == 0 && len(t.rules) == 0 }
 
-// newest returns the slices with the highest generation of a pool, sorted by name.
+// nodeOf returns the node of a slice, "" if it is not for one node by name.
+func nodeOf(slice *resourcev1.ResourceSlice) string { return ptr.Deref(slice.Spec.NodeName, "") }
+
+// byNode returns the slices of a pool that count for pods on a node: those of the highest generation among the slices of
+// the node and those of no node. The entry "" is for nodes that have no slices of their own.
+func byNode(pool []*resourcev1.ResourceSlice) map[string][]*resourcev1.ResourceSlice {
+	all := map[string][]*resourcev1.ResourceSlice{}
+	for _, slice := range pool {
+		all[nodeOf(slice)] = append(all[nodeOf(slice)], slice)
+	}
+	shared := all[""]
+	for node, own := range all {
+		if node != "" {
+			own = slices.Concat(shared, own)
+		}
+		all[node] = newest(own)
+	}
+	return all
+}
+
+// newest returns the slices with the highest generation, sorted by name.
 func newest(pool []*resourcev1.ResourceSlice) []*resourcev1.ResourceSlice {
 	var found []*resourcev1.ResourceSlice
 	for _, slice := range pool {
@@ -49,12 +104,27 @@ func newest(pool []*resourcev1.ResourceSlice) []*resourcev1.ResourceSlice {
 	return found
 }
 
-// taintedIn returns the devices with taints that evict pods, given all slices of a pool. If several slices
-// contain the same device, the first slice counts.
-func taintedIn(pool []*resourcev1.ResourceSlice) tainted {
+// taintedIn returns the devices with taints that evict pods, given all slices of a pool. It returns nil if there are
+// none.
+func taintedIn(pool []*resourcev1.ResourceSlice) taintedPool {
+	found := taintedPool{}
+	some := false
+	for node, counting := range byNode(pool) {
+		found[node] = taintedBy(counting)
+		some = some || len(found[node]) > 0
+	}
+	if !some {
+		return nil
+	}
+	return found
+}
+
+// taintedBy returns the devices with taints that evict pods, given the slices that count. If several slices contain the
+// same device, the first slice counts.
+func taintedBy(counting []*resourcev1.ResourceSlice) tainted {
 	found := tainted{}
 	seen := map[string]bool{}
-	for _, slice := range newest(pool) {
+	for _, slice := range counting {
 		for i := range slice.Spec.Devices {
 			device := &slice.Spec.Devices[i]
 			if seen[device.Name] {

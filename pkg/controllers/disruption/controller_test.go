@@ -375,6 +375,29 @@ func TestRunFollowsPodsAndTime(t *testing.T) {
 	b.EventuallyAsTimePasses(t, "the new pod counts", time.Second, func() bool { return b.stored(t).DisruptionsAllowed == 2 })
 }
 
+// A budget whose time has come is no failure: it is not delayed by those of others, and delays none. Pins PDB-45.
+func TestBudgetsWhoseTimeHasComeAreNotLimited(t *testing.T) {
+	b := newBench(t)
+	const many = 200 // more than the limit for all failed keys lets through at once
+	for n := range many {
+		if err := b.c.recheck(b.Context(), types.NamespacedName{Namespace: "n", Name: strconv.Itoa(n)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if depth := b.c.budgetLoop.Inspect().Depth; depth != many {
+		t.Errorf("%d budgets are queued, want %d", depth, many)
+	}
+}
+
+// A record that expires right now has not expired yet, and is looked at again later than now. Pins PDB-45.
+func TestARecordThatExpiresNow(t *testing.T) {
+	b := newBench(t)
+	b.c.recheckAt(b.Key, start)
+	if keys := b.c.recheckLoop.Keys(func(string) bool { return true }); len(keys) != 1 || !keys[0].Until.After(start) {
+		t.Errorf("keys are %+v", keys)
+	}
+}
+
 // TestRunAsksAgainForARememberedScale shows that a remembered scale is not the last word.
 // Pins PDB-42.
 func TestRunAsksAgainForARememberedScale(t *testing.T) {
@@ -384,8 +407,7 @@ func TestRunAsksAgainForARememberedScale(t *testing.T) {
 	b.Run(t, b.c)
 	controllertest.Eventually(t, "the scale is known", func() bool { return b.stored(t).ExpectedPods == 100 })
 	controllertest.Eventually(t, "the cache shows the write", func() bool {
-		s := b.c.budgetLoop.Inspect()
-		return s.Reconciled > 0 && s.Depth == 0 && len(s.InFlight) == 0 && b.c.writes.Fresh(budget(maxUnavailable("1"))) == nil
+		return b.c.writes.Fresh(budget(maxUnavailable("1"))) == nil && b.Idle()
 	})
 	b.serveScale(func(string) (runtime.Object, error) { return scaleTo("w", 2), nil })
 	b.Clock.Step(2 * writes.Window) // or the next write waits

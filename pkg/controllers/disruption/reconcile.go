@@ -166,15 +166,17 @@ func (c *disruptionController) store(ctx context.Context, budget *policyv1.PodDi
 	return nil
 }
 
-// recheckAt enqueues a budget for a time, unless that is zero.
+// recheckAt enqueues a budget for the moment after a time, unless that is zero: the record of an eviction expires when
+// its time has passed.
 func (c *disruptionController) recheckAt(key types.NamespacedName, at time.Time) {
 	if !at.IsZero() {
-		c.recheckLoop.AddAfter(key, at.Sub(c.Clock.Now()))
+		c.recheckLoop.AddAfter(key, max(at.Sub(c.Clock.Now()), time.Millisecond))
 	}
 }
 
-// recheck moves a budget whose time has come to the queue of budgets.
+// recheck moves a budget whose time has come to the queue of budgets. That is no failure: the limit for all failed keys
+// together delays neither it nor, because of it, others.
 func (c *disruptionController) recheck(_ context.Context, key types.NamespacedName) error {
-	c.budgetLoop.AddRateLimited(key)
+	c.budgetLoop.Add(key)
 	return nil
 }

@@ -42,8 +42,9 @@ func (c *disruptionController) reconcileStale(ctx context.Context, key types.Nam
 	}
 	_, err = c.Client.CoreV1().Pods(key.Namespace).Patch(controller.OnlyMetadata(ctx), key.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	switch {
-	case apierrors.IsNotFound(err):
-		return nil // deleted after all
+	case apierrors.IsNotFound(err): // deleted after all, unless an admission webhook answers so
+		c.staleLoop.AddAfter(key, reconcile.RecheckAfter)
+		return nil
 	case apierrors.IsConflict(err):
 		return reconcile.Requeue(fmt.Errorf("the cache of pod %s is behind: %w", key, err))
 	case err != nil:

@@ -13,6 +13,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
 )
 
 var podKey = types.NamespacedName{Namespace: "n", Name: "a"}
@@ -123,7 +124,7 @@ func TestUnmarkingThatFails(t *testing.T) {
 		fails, isRequeue bool
 	}{
 		{"changed meanwhile", apierrors.NewConflict(pods, "a", nil), true, true},
-		{"deleted meanwhile", apierrors.NewNotFound(pods, "a"), false, false},
+		{"gone meanwhile", apierrors.NewNotFound(pods, "a"), false, false},
 		{"refused", apierrors.NewForbidden(pods, "a", nil), true, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -133,6 +134,36 @@ func TestUnmarkingThatFails(t *testing.T) {
 			if (err != nil) != tc.fails || reconcile.IsRequeue(err) != tc.isRequeue {
 				t.Errorf("got %v", err)
 			}
+		})
+	}
+}
+
+// The API server may say so because of an admission webhook: the cache shows whether a pod is gone. Pins PDB-43.
+func TestAPatchDoesNotProveThatAPodIsGone(t *testing.T) {
+	for name, isGone := range map[string]bool{"it is there": false, "it is gone": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, pod("a", marked("", time.Hour)))
+			b.RefuseIf("patch pods/status a", apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "a"), func(n int) bool {
+				if n == 1 && isGone {
+					b.Remove(t, pod("a"))
+				}
+				return n == 1
+			})
+			b.Run(t, b.c)
+			controllertest.Eventually(t, "the patch is refused", func() bool {
+				_, err := b.c.pods.Pods("n").Get("a")
+				return b.c.staleLoop.Inspect().Reconciled == 1 && apierrors.IsNotFound(err) == isGone
+			})
+			b.Requests()
+			b.EventuallyAsTimePasses(t, "the pod is looked at again", time.Second, func() bool { return b.c.staleLoop.Inspect().Reconciled == 2 })
+			if took := b.Clock.Since(start); took < reconcile.RecheckAfter {
+				t.Errorf("it is looked at again after %v", took)
+			}
+			var want []string
+			if !isGone {
+				want = []string{"patch pods/status a"}
+			}
+			b.WantRequests(t, want...)
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -59,10 +60,12 @@ type replicaSum struct {
 }
 
 // replicasBehind sums up the desired replicas of the controllers of pods in a namespace. Each
-// is counted once, even a Deployment with pods of several ReplicaSets.
+// is counted once, even a Deployment with pods of several ReplicaSets. A sum that the status of a budget cannot hold is
+// the largest number that it can.
 func (w *workloads) replicasBehind(ctx context.Context, namespace string, selected []*corev1.Pod) (replicaSum, error) {
 	controllers, unmanaged := controllersOf(selected)
 	sum := replicaSum{unmanaged: unmanaged}
+	var replicas int64
 	counted := map[types.UID]bool{}
 	for _, c := range controllers {
 		found, until, err := w.find(ctx, namespace, c.ref)
@@ -77,9 +80,10 @@ func (w *workloads) replicasBehind(ctx context.Context, namespace string, select
 		}
 		if !counted[found.uid] {
 			counted[found.uid] = true
-			sum.replicas += found.replicas
+			replicas += int64(found.replicas)
 		}
 	}
+	sum.replicas = int32(min(replicas, math.MaxInt32))
 	return sum, nil
 }
 

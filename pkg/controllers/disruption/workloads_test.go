@@ -3,6 +3,7 @@ package disruption
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"testing"
 	"time"
@@ -40,6 +41,7 @@ func TestReplicasBehind(t *testing.T) {
 		replicaSet("deployment-of-others", 1, ownersOf("other.io/v1", "Deployment", "deploy")...),
 		replicaSet("unreadable", 1, ownersOf("a/b/c", "Deployment", "deploy")...),
 		replicaSet("unreadable-widget", 1, ownersOf("a/b/c", "Widget", "w")...),
+		replicaSet("third-1", 1_431_655_766), replicaSet("third-2", 1_431_655_766), replicaSet("third-3", 1_431_655_766),
 		&appsv1.StatefulSet{ObjectMeta: owner("set"), Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](5)}},
 	}
 	for _, tc := range []struct {
@@ -67,6 +69,16 @@ func TestReplicasBehind(t *testing.T) {
 			owners: []func(*corev1.Pod){
 				ownedBy("v1", "ReplicationController", "rc"), ownedBy("apps/v1", "ReplicaSet", "rs"), ownedBy("apps/v1", "StatefulSet", "set"),
 				ownedBy("apps/v1", "StatefulSet", "set"), func(*corev1.Pod) {},
+			},
+		},
+		{
+			name: "PDB-44: two of more than 32 bits together", want: math.MaxInt32,
+			owners: []func(*corev1.Pod){ownedBy("apps/v1", "ReplicaSet", "third-1"), ownedBy("apps/v1", "ReplicaSet", "third-2")},
+		},
+		{
+			name: "PDB-44: three of more than 32 bits together", want: math.MaxInt32,
+			owners: []func(*corev1.Pod){
+				ownedBy("apps/v1", "ReplicaSet", "third-1"), ownedBy("apps/v1", "ReplicaSet", "third-2"), ownedBy("apps/v1", "ReplicaSet", "third-3"),
 			},
 		},
 		{name: "live: a ReplicaSet that is not cached", owners: []func(*corev1.Pod){ownedBy("apps/v1", "ReplicaSet", "fresh")}, want: 100},

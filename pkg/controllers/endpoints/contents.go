@@ -40,13 +40,13 @@ func newContents(service *corev1.Service, pods []*corev1.Pod) contents {
 	return contents{service: service, subsets: kept, truncated: truncated}
 }
 
-// stored says whether Endpoints hold these contents. They may have been written in another
+// stored reports whether Endpoints hold these contents. They may have been written in another
 // order. The time of the last change does not count.
 func (c contents) stored(current *corev1.Endpoints) bool {
 	return c.marked(current) && c.labelled(current) && !overCapacity(current.Subsets) && c.described(current.Subsets)
 }
 
-// marked says whether Endpoints are marked as truncated if and only if these contents are.
+// marked reports whether Endpoints are marked as truncated if and only if these contents are.
 func (c contents) marked(current *corev1.Endpoints) bool {
 	value, marked := current.Annotations[corev1.EndpointsOverCapacity]
 	if !c.truncated {
@@ -60,7 +60,7 @@ func (c contents) described(current []corev1.EndpointSubset) bool {
 		ignoringVersions.DeepEqual(c.subsets, subsets.Repack(current))
 }
 
-// labelled says whether Endpoints have our mark and the labels of the Service. The label for
+// labelled reports whether Endpoints have our mark and the labels of the Service. The label for
 // headless Services does not count: it is kept up to date, but not written for its own sake.
 func (c contents) labelled(current *corev1.Endpoints) bool {
 	return current.Labels[managedByLabel] == managedBy &&

@@ -123,6 +123,7 @@ func (c *endpointsController) Run(ctx context.Context) error {
 func (c *endpointsController) begin(context.Context) error {
 	if left, ok := controller.TakeOver(c.Env, c); ok {
 		c.memory = left
+		c.queueForgotten()
 	}
 	return c.queueLeftovers()
 }

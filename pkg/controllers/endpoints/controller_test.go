@@ -298,6 +298,7 @@ func TestOnlyEndpointsAsTheCacheShowsThemAreDeleted(t *testing.T) {
 			b := newBench(t, defaults, testEndpoints(nil)).begin(t)
 			b.boundDeletes()
 			b.Store(t, testEndpoints(nil, live))
+			b.observed(t)
 			b.Cache(t, testEndpoints(nil)) // it lags
 			b.c.memory.noteUpdate(web, "0", "1", b.Clock.Now())
 			if err := b.Reconcile(); !apierrors.IsConflict(err) || !reconcile.IsRequeue(err) {

@@ -8,6 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -90,8 +93,7 @@ func TestRunDeletesLeftovers(t *testing.T) {
 		testEndpoints(nil), testEndpoints(nil, named("left")), testEndpoints(nil, lock))
 	b.run(t)
 	controllertest.Eventually(t, "the leftovers are deleted", func() bool {
-		s := b.c.serviceLoop.Inspect()
-		return len(b.WriteVerbs()) == 1 && s.Depth == 0 && len(s.InFlight) == 0
+		return len(b.WriteVerbs()) == 1 && b.Idle()
 	})
 	list, err := b.Fake.CoreV1().Endpoints("n").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) != 2 {
@@ -115,8 +117,7 @@ func TestRunGathersPodChangesForTheBatchPeriod(t *testing.T) {
 	}
 	controllertest.Eventually(t, "the changes are mapped", func() bool {
 		found, err := b.c.selected.By("n", map[string]string{"app": "web"})
-		s := b.c.podLoop.Inspect()
-		return err == nil && len(found) == 3 && s.Reconciled > 0 && s.Depth == 0 && len(s.InFlight) == 0
+		return err == nil && len(found) == 3 && b.c.podLoop.Inspect().Reconciled > 0 && b.Idle()
 	})
 	if n := b.c.serviceLoop.Inspect().Reconciled; n != 1 {
 		t.Fatalf("the Service was reconciled %d times before the batch period was over", n)
@@ -184,6 +185,48 @@ func TestSuccessorRemembersWrites(t *testing.T) {
 	next.MustReconcile(t)
 	if got, ok := next.stored(t).Annotations[corev1.EndpointsLastChangeTriggerTime]; ok {
 		t.Errorf("trigger time is %q: the Service seems new", got)
+	}
+}
+
+// Nobody sees the deletion of a Service between two instances. Pins EP-69.
+func TestSuccessorForgetsServicesThatAreGone(t *testing.T) {
+	for kind, remember := range map[string]func(*memory){
+		"trigger time": func(m *memory) { m.triggers.ComputeEndpointLastChangeTriggerTime("n", testService(), nil) },
+		"pending":      func(m *memory) { m.pending[web] = time.Unix(1, 0) },
+		"update":       func(m *memory) { m.noteUpdate(web, "1", "2", time.Unix(1, 0)) },
+		"create":       func(m *memory) { m.noteCreate(web) },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			b := newBench(t, defaults).begin(t)
+			remember(b.c.memory)
+			if keys := b.c.memory.keys(); !keys.Equal(sets.New(web)) {
+				t.Fatalf("%v are known", keys)
+			}
+			next := newBench(t, defaults)
+			next.Succession.Leave(b.Succession.HandOver())
+			next.run(t)
+			controllertest.Eventually(t, "the Service is reconciled", func() bool { return next.c.serviceLoop.Inspect().Reconciled == 1 })
+			next.AwaitIdle(t)
+			if keys := next.c.memory.keys(); len(keys) != 0 {
+				t.Errorf("%v are remembered", keys)
+			}
+		})
+	}
+}
+
+// What is remembered of a Service that only the cache lacks is kept. Pins EP-69.
+func TestSuccessorForgetsNoServiceThatExists(t *testing.T) {
+	b := newBench(t, defaults).begin(t)
+	b.c.memory.noteCreate(web)
+	next := newBench(t, defaults)
+	next.Succession.Leave(b.Succession.HandOver())
+	next.begin(t)
+	next.Fake.PrependReactor("get", "services", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, testService(), nil
+	})
+	next.MustReconcile(t)
+	if !next.c.memory.keys().Has(web) {
+		t.Error("it is forgotten")
 	}
 }
 

@@ -15,7 +15,7 @@ func overCapacity(all []corev1.EndpointSubset) bool {
 	return ready+notReady > maxAddresses
 }
 
-// truncate leaves maxAddresses addresses, and says whether there were more. Ready ones go
+// truncate leaves maxAddresses addresses, and reports whether there were more. Ready ones go
 // before others; what is kept is spread over the subsets by their size. A subset of which
 // nothing is left is dropped, because the API server refuses it.
 func truncate(all []corev1.EndpointSubset) (kept []corev1.EndpointSubset, truncated bool) {

@@ -33,6 +33,16 @@ func (c *endpointsController) endpointsFuncs() watch.Funcs[*corev1.Endpoints] {
 	}
 }
 
+// queueForgotten queues the Services that are remembered but gone: they went while nobody watched, and
+// are forgotten when they are reconciled.
+func (c *endpointsController) queueForgotten() {
+	for key := range c.memory.keys() {
+		if _, err := c.services.Services(key.Namespace).Get(key.Name); apierrors.IsNotFound(err) {
+			c.serviceLoop.Enqueue(reconcile.Backlog, key)
+		}
+	}
+}
+
 // queueLeftovers queues the Endpoints whose Service went while nobody watched. Those with a
 // Service are queued with it, and those with a leader election record have none.
 func (c *endpointsController) queueLeftovers() error {

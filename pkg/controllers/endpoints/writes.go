@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/endpointslice/util"
 
 	"kcmd.dev/pkg/controller"
@@ -69,7 +70,7 @@ func (m *memory) written(key types.NamespacedName) {
 	delete(m.pending, key)
 }
 
-// outdated notes that the cache shows Endpoints, and says whether they are those that our
+// outdated notes that the cache shows Endpoints, and reports whether they are those that our
 // last update replaced.
 func (m *memory) outdated(key types.NamespacedName, resourceVersion string, now time.Time) bool {
 	m.mu.Lock()
@@ -79,8 +80,8 @@ func (m *memory) outdated(key types.NamespacedName, resourceVersion string, now 
 	return last.shownBy(resourceVersion, now) && !last.unanswered
 }
 
-// doubtful says whether the Endpoints that the cache shows may be those that an update without
-// an answer replaced. Only another update tells: nothing that is equal is to be trusted.
+// doubtful reports whether the Endpoints that the cache shows may be those that an update without
+// an answer replaced. Then an update must be sent even if the content looks right.
 func (m *memory) doubtful(key types.NamespacedName, resourceVersion string, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,7 +89,7 @@ func (m *memory) doubtful(key types.NamespacedName, resourceVersion string, now 
 	return last.shownBy(resourceVersion, now) && last.unanswered
 }
 
-// shownBy says whether a cache with this version shows what was replaced.
+// shownBy reports whether a cache with this version shows what was replaced.
 func (r replacement) shownBy(resourceVersion string, now time.Time) bool {
 	return r.version == resourceVersion && now.Sub(r.at) < outdatedFor
 }
@@ -112,7 +113,7 @@ func (m *memory) noteUnanswered(key types.NamespacedName, sent string, now time.
 	m.replaced[key] = replacement{version: sent, at: now, unanswered: true}
 }
 
-// noteCreate remembers a create, and says whether there was one before that the cache has
+// noteCreate remembers a create, and reports whether there was one before that the cache has
 // not shown.
 func (m *memory) noteCreate(key types.NamespacedName) (again bool) {
 	m.mu.Lock()
@@ -120,6 +121,17 @@ func (m *memory) noteCreate(key types.NamespacedName) (again bool) {
 	again = m.created[key]
 	m.created[key] = true
 	return again
+}
+
+// keys returns the Services that something is known of.
+func (m *memory) keys() sets.Set[types.NamespacedName] {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	keys := sets.KeySet(m.replaced).Union(sets.KeySet(m.created)).Union(sets.KeySet(m.pending))
+	for key := range m.triggers.ServiceStates {
+		keys.Insert(types.NamespacedName(key))
+	}
+	return keys
 }
 
 func (m *memory) forget(key types.NamespacedName) {
@@ -178,7 +190,8 @@ func (c *endpointsController) create(ctx context.Context, key types.NamespacedNa
 	case err == nil:
 		return nil
 	case apierrors.IsForbidden(err) && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil // and never will be
+		c.serviceLoop.AddAfter(key, reconcile.RecheckAfter) // it may be of a namespace that was there before
+		return nil
 	case again && apierrors.IsAlreadyExists(err):
 		return reconcile.AwaitCache(fmt.Errorf("endpoints informer cache does not show what was created: %w", err))
 	}

@@ -3,6 +3,7 @@ package endpointslice
 import (
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/endpointslice/topologycache"
@@ -31,7 +32,19 @@ func (c *endpointSliceController) inherit() error {
 		past = handover{triggers: util.NewTriggerTimeTracker(), topology: topologycache.NewTopologyCache()}
 	}
 	c.triggers, c.topology.cache = past.triggers, past.topology
+	c.forgetGone()
 	return c.written.Expect(past.unseen, c.slices)
+}
+
+// forgetGone drops the trigger times and hints of Services that the cache lacks: no event tells of one
+// that was deleted since the predecessor stopped. Each Service with hints has trigger times.
+func (c *endpointSliceController) forgetGone() {
+	for key := range c.triggers.ServiceStates {
+		if _, err := c.services.Services(key.Namespace).Get(key.Name); apierrors.IsNotFound(err) {
+			c.triggers.DeleteService(key.Namespace, key.Name)
+			c.topology.forgetService(types.NamespacedName(key))
+		}
+	}
 }
 
 // HandOver implements controller.HandsOver.

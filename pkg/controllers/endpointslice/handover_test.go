@@ -72,6 +72,28 @@ func TestSuccessorRemembersTriggerTimesAndHints(t *testing.T) {
 	}
 }
 
+// Nobody sees the deletion of a Service between two instances. Pins EPS-71.
+func TestSuccessorForgetsServicesThatAreGone(t *testing.T) {
+	onB := func(p *corev1.Pod) { p.Spec.NodeName = "node-b" }
+	objects := []runtime.Object{testNode("node-a", "zone-a"), testNode("node-b", "zone-b"), testPod(1), testPod(2, onB), testService(topologyMode)}
+	b := newBench(t, defaults, objects...).begin(t)
+	b.MustReconcile(t)
+	if !b.c.topology.cache.HasPopulatedHints(web.String()) {
+		t.Fatal("there are no hints")
+	}
+	kept := succeed(t, b, objects...).begin(t)
+	if len(kept.c.triggers.ServiceStates) != 1 || !kept.c.topology.cache.HasPopulatedHints(web.String()) {
+		t.Error("a Service that exists is forgotten")
+	}
+	next := succeed(t, kept, objects[:4]...).begin(t)
+	if known := next.c.triggers.ServiceStates; len(known) != 0 {
+		t.Errorf("trigger times are remembered: %v", known)
+	}
+	if next.c.topology.cache.HasPopulatedHints(web.String()) {
+		t.Error("hints are remembered")
+	}
+}
+
 func TestSuccessorIgnoresWhatItDoesNotKnow(t *testing.T) {
 	b := newBench(t, defaults, testService())
 	b.Succession.Leave("something else")

@@ -30,7 +30,7 @@ func newInputs(nodes corelisters.NodeLister) *inputs {
 	return &inputs{nodes: nodes, seed: maphash.MakeSeed(), digests: map[types.NamespacedName]uint64{}}
 }
 
-// settled says whether the Service is known to need no writes with these inputs.
+// settled reports whether the Service is known to need no writes with these inputs.
 func (in *inputs) settled(key types.NamespacedName, digest uint64) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -82,8 +82,7 @@ func TestRunGathersPodChangesForTheBatchPeriod(t *testing.T) {
 		return err == nil && len(pods) == 3
 	})
 	controllertest.Eventually(t, "the changes are mapped", func() bool {
-		s := b.c.podLoop.Inspect()
-		return s.Reconciled > 0 && s.Depth == 0 && len(s.InFlight) == 0
+		return b.c.podLoop.Inspect().Reconciled > 0 && b.Idle()
 	})
 	if n := b.c.serviceLoop.Inspect().Reconciled; n != 1 {
 		t.Fatalf("the Service was reconciled %d times before the batch period was over", n)

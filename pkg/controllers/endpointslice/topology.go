@@ -62,7 +62,7 @@ func (c *endpointSliceController) reconcileTopology(ctx context.Context, _ strin
 	return nil
 }
 
-// spreadsDifferently says whether a change of a node matters to hints. The zone is
+// spreadsDifferently reports whether a change of a node matters to hints. The zone is
 // compared because cloud providers may set it after the node became ready.
 func spreadsDifferently(old, node *corev1.Node) bool {
 	return readyStatus(old) != readyStatus(node) ||

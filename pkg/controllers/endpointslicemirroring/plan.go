@@ -86,14 +86,14 @@ func (p *plan) recycle() {
 	})
 }
 
-// describes says whether labels, annotations and owner of a slice are those of the Endpoints.
+// describes reports whether labels, annotations and owner of a slice are those of the Endpoints.
 func describes(slice *discoveryv1.EndpointSlice, endpoints *corev1.Endpoints) bool {
 	return maps.Equal(withoutOurs(slice.Labels), withoutOurs(endpoints.Labels)) &&
 		maps.Equal(slice.Annotations, mirroredAnnotations(endpoints)) &&
 		!ownedByNamesake(slice, endpoints)
 }
 
-// ownedByNamesake says whether a slice is owned by Endpoints that were deleted and created
+// ownedByNamesake reports whether a slice is owned by Endpoints that were deleted and created
 // again since. The garbage collector would delete the slice (kubernetes#125354).
 func ownedByNamesake(slice *discoveryv1.EndpointSlice, endpoints *corev1.Endpoints) bool {
 	return slices.ContainsFunc(slice.OwnerReferences, func(ref metav1.OwnerReference) bool {

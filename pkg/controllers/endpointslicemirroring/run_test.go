@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -163,6 +165,16 @@ func TestRunMirrorsAndCleansUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.EventuallyAsTimePasses(t, "it is gone", time.Second, shows())
+}
+
+// The API server may refuse because of a namespace that is gone, while there is another of its name. Pins EPM-54.
+func TestRunGoesOnInANamespaceThatWasMadeAnew(t *testing.T) {
+	b := newBench(t, defaults, testService(nil), oneAddress())
+	ending := apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "web", errors.New("going"))
+	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	b.RefuseIf("create endpointslices", ending, func(n int) bool { return n == 1 })
+	b.run(t)
+	b.EventuallyAsTimePasses(t, "the slice is there", time.Second, func() bool { return len(b.stored(t)) == 1 })
 }
 
 // Pins EPM-38.

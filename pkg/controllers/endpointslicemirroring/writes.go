@@ -23,6 +23,8 @@ func (c *mirroringController) apply(ctx context.Context, endpoints *corev1.Endpo
 		}
 		created, err := client.Create(controller.OnlyMetadata(ctx), slice, metav1.CreateOptions{})
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			// The API server may still know only the namespace of that name which was there before.
+			c.loop.AddAfter(reconcile.KeyOf(endpoints), reconcile.RecheckAfter)
 			return nil
 		}
 		if err != nil {

@@ -389,6 +389,24 @@ func TestAnOwnerOfNoNamespaceIsLookedUpOnce(t *testing.T) {
 	}
 }
 
+// TestAnOwnerIsNotLookedUpWithoutDependents, although its kind is not served and nothing is known about it.
+// Pins GC-104.
+func TestAnOwnerIsNotLookedUpWithoutDependents(t *testing.T) {
+	w := newWorld(t, typed(secrets, object("a", "child", owner("Gadget", "parent"))))
+	w.env.Run(t, w.collector)
+	w.env.EventuallyAsTimePasses(t, "the owner is looked up in vain", time.Second, func() bool {
+		parent := w.node("parent")
+		return parent != nil && w.attempt.loop.Retries(parent) > 1
+	})
+	controllertest.AwaitWatches(t, &w.server.Fake)
+	if err := w.server.Tracker().Delete(secrets.resource, "a", "child"); err != nil {
+		t.Fatal(err)
+	}
+	w.env.EventuallyAsTimePasses(t, "the owner is forgotten", time.Second, func() bool {
+		return w.node("parent") == nil && len(w.attempt.left()) == 0
+	})
+}
+
 // Pins GC-54 and GC-101.
 func TestOrphaning(t *testing.T) {
 	for name, refusal := range map[string]error{

@@ -5,7 +5,8 @@
 //
 //  1. A graph holds every object of every resource that can be listed, watched and deleted,
 //     by UID, with its owners and dependents. An owner that no informer has shown is a
-//     virtual node. Informers are of metadata unless the kind is cached whole anyway.
+//     virtual node for as long as it has dependents. Informers are of metadata unless the kind is
+//     cached whole anyway.
 //  2. Changes reach the graph through one queue, in the order of each informer's notifications.
 //     Nodes affected by a change are added to two queues: attemptToDelete and attemptToOrphan.
 //     Only updates of owners, finalizers or the deletion timestamp of an object are queued.

@@ -164,7 +164,8 @@ func (g *graph) suspects(n, owner *node, ref metav1.OwnerReference, e *effects) 
 }
 
 // unlink removes a node from the dependents of owners, and adds owners that waited for it to
-// the effects.
+// the effects. A virtual owner leaves the graph with its last dependent: nothing would follow from
+// its absence, and a later reference looks it up anew.
 func (g *graph) unlink(n *node, refs []metav1.OwnerReference, e *effects) {
 	for _, ref := range refs {
 		owner, known := g.nodes[ref.UID]
@@ -175,7 +176,10 @@ func (g *graph) unlink(n *node, refs []metav1.OwnerReference, e *effects) {
 			continue
 		}
 		owner.detach(n)
-		if owner != n && owner.released() {
+		switch {
+		case owner.virtual && len(owner.dependents) == 0:
+			delete(g.nodes, owner.uid)
+		case owner != n && owner.released():
 			e.attempt = append(e.attempt, owner)
 		}
 	}
@@ -194,12 +198,13 @@ func (g *graph) remove(n *node, known identity, e *effects) {
 	}
 }
 
-// drop removes a node from the graph and from the dependents of its owners.
+// drop removes a node from the graph and from the dependents of its owners, of which it can be one
+// itself.
 func (g *graph) drop(n *node, e *effects) {
+	g.unlink(n, n.owners, e)
 	delete(g.nodes, n.uid)
 	delete(g.also, n.uid)
 	g.uncount(n.monitored)
-	g.unlink(n, n.owners, e)
 }
 
 // replace replaces a node by a copy with another identity, also in its owners.

@@ -220,6 +220,28 @@ func TestApply(t *testing.T) {
 			want:    "attempt ConfigMap a/parent",
 			graph:   "ConfigMap a/parent virtual <child false; Secret a/child",
 		},
+		"GC-104: the last dependent of an owner that nothing shows goes": {
+			changes: []*change{added(secrets, child), lost(secrets, child)},
+		},
+		"GC-104: the last dependent lets go of an owner that nothing shows": {
+			changes: []*change{added(secrets, child), updated(secrets, child, object("a", "child"))},
+			graph:   "Secret a/child",
+		},
+		"GC-104: one of two dependents of an owner that nothing shows goes": {
+			changes: []*change{added(secrets, child), added(secrets, object("a", "other", owner("ConfigMap", "parent"))), lost(secrets, child)},
+			graph:   "ConfigMap a/parent virtual <other false; Secret a/other",
+		},
+		"GC-104: a dependent refers twice to an owner that nothing shows, and goes": {
+			changes: []*change{
+				added(secrets, object("a", "child", owner("ConfigMap", "parent"), owner("ConfigMap", "parent", blocking))),
+				lost(secrets, object("a", "child", owner("ConfigMap", "parent"), owner("ConfigMap", "parent", blocking))),
+			},
+		},
+		"GC-104: an owner that nothing shows gets a dependent again": {
+			changes: []*change{added(secrets, child), lost(secrets, child), added(secrets, object("a", "other", owner("ConfigMap", "parent")))},
+			want:    "attempt ConfigMap a/parent",
+			graph:   "ConfigMap a/parent virtual <other false; Secret a/other",
+		},
 		"GC-38, GC-40: foreground deletion begins": {
 			changes: []*change{added(configMaps, parent), added(secrets, child), updated(configMaps, parent, object("a", "parent", deleted(foreground)))},
 			want:    "attempt ConfigMap a/parent; attempt Secret a/child",

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 var (
@@ -96,7 +98,7 @@ func (c *collector) read(ctx context.Context, l location, uid types.UID) (*metav
 	if err := l.unserved(err); err != nil {
 		return nil, err
 	}
-	if apierrors.IsNotFound(err) || err == nil && object.UID != uid {
+	if reconcile.Absent(err) || err == nil && object.UID != uid {
 		return nil, nil
 	}
 	if err != nil {
@@ -116,5 +118,5 @@ func (l location) unserved(err error) error {
 // noSuchResource distinguishes a missing resource from a missing object. Both are NotFound
 // errors, but the former is not an answer of the resource's server.
 func noSuchResource(err error) bool {
-	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	return apierrors.IsNotFound(err) && !reconcile.Absent(err)
 }

@@ -97,17 +97,7 @@ func (g *graph) forget(kinds map[schema.GroupResource]bool, e *effects) {
 		g.nodes[n.uid] = virtual
 		e.attempt = append(e.attempt, virtual)
 	}
-	g.dropChildless(e)
-	e.attempt = g.current(e.attempt)
-}
-
-// dropChildless removes virtual nodes whose dependents were forgotten as well.
-func (g *graph) dropChildless(e *effects) {
-	for _, n := range e.attempt {
-		if n.virtual && len(n.dependents) == 0 && g.nodes[n.uid] == n {
-			delete(g.nodes, n.uid)
-		}
-	}
+	e.attempt = g.current(e.attempt) // without those whose dependents were forgotten as well
 }
 
 // current omits nodes that are no longer in the graph.

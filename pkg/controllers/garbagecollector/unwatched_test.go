@@ -126,6 +126,15 @@ func TestObjectsOfKindsThatAreNotWatchedAnyMore(t *testing.T) {
 		"the kind is gone, of an owner and its dependent": {
 			changes: []*change{added(beta, parent), added(beta, child), end(beta), {kind: forgotten, kinds: kinds(beta)}},
 		},
+		"the kind is gone, of an object that owns itself": {
+			changes: []*change{added(beta, object("a", "x", owner("Widget", "x"))), end(beta), {kind: forgotten, kinds: kinds(beta)}},
+		},
+		"the kind is gone, of two objects that own each other": {
+			changes: []*change{
+				added(beta, object("a", "x", owner("Widget", "y"))), added(beta, object("a", "y", owner("Widget", "x"))),
+				end(beta), {kind: forgotten, kinds: kinds(beta)},
+			},
+		},
 		"a kind that is watched cannot be forgotten": {
 			changes: []*change{added(configMaps, parent), {kind: forgotten, kinds: kinds(configMaps)}},
 			graph:   "ConfigMap a/parent",

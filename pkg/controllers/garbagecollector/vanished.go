@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
@@ -72,5 +71,5 @@ func (c *collector) isGone(ctx context.Context, resource schema.GroupVersionReso
 		return false
 	}
 	_, err = c.Metadata.Resource(customResourceDefinitions).Get(ctx, resource.GroupResource().String(), metav1.GetOptions{})
-	return apierrors.IsNotFound(err) && !noSuchResource(err)
+	return reconcile.Absent(err)
 }

@@ -4,13 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	endpointsliceutil "k8s.io/endpointslice/util"
 )
-
-// All amounts are in thousandths of the unit of their metric.
 
 var (
 	errNoPods     = errors.New("no pods returned by selector while calculating replica count")
@@ -63,14 +62,14 @@ func fromRatio(ratio float64, size sizes, pods []*corev1.Pod, t tolerances) (int
 }
 
 // fromTotal computes the replicas among which a value is shared at the target of each. It
-// also returns the present share; without replicas that is the value.
+// also returns the present share; that is the value if there are none or one.
 func fromTotal(value, target int64, size sizes, t tolerances) (replicas int32, share int64) {
 	ratio := float64(value) / (float64(target) * float64(size.status))
 	replicas = size.status
 	if !t.within(ratio) {
 		replicas = ceiling(float64(value) / float64(target))
 	}
-	if size.status == 0 || value == math.MaxInt64 {
+	if size.status <= 1 || value == math.MaxInt64 {
 		return replicas, value
 	}
 	return replicas, int64(math.Ceil(float64(value) / float64(size.status)))
@@ -94,11 +93,11 @@ type goal interface {
 type averageGoal int64
 
 func (g averageGoal) read(s samples) (reading, error) {
-	var total int64
+	total := new(big.Int)
 	for _, sample := range s {
-		total += sample.amount
+		total.Add(total, big.NewInt(sample.amount))
 	}
-	average := total / int64(len(s))
+	average := fraction(total, 1, big.NewInt(int64(len(s))))
 	return reading{ratio: float64(average) / float64(g), average: average}, nil
 }
 
@@ -111,30 +110,30 @@ type utilizationGoal struct {
 }
 
 func (g utilizationGoal) read(s samples) (reading, error) {
-	var used, requested, pods int64
+	used, requested, pods := new(big.Int), new(big.Int), int64(0)
 	for pod, sample := range s {
 		request, ok := g.requests[pod]
 		if !ok {
 			continue
 		}
-		used += sample.amount
-		requested += request
+		used.Add(used, big.NewInt(sample.amount))
+		requested.Add(requested, big.NewInt(request))
 		pods++
 	}
-	if requested == 0 {
+	if requested.Sign() == 0 {
 		return reading{}, errNoRequests
 	}
 	// Whole percents: the ratio is that of what the status shows.
-	utilization := int32(used * 100 / requested)
+	utilization := int32(min(max(fraction(used, 100, requested), math.MinInt32), math.MaxInt32))
 	return reading{
 		ratio:       float64(utilization) / float64(g.percent),
-		average:     used / pods,
+		average:     fraction(used, 1, big.NewInt(pods)),
 		utilization: utilization,
 	}, nil
 }
 
 func (g utilizationGoal) assumed(pod string) int64 {
-	return g.requests[pod] * max(100, int64(g.percent)) / 100
+	return fraction(big.NewInt(g.requests[pod]), max(100, int64(g.percent)), big.NewInt(100))
 }
 
 // fromPods computes the replicas that bring the pods to their goal. Pods without a reliable

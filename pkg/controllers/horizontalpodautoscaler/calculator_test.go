@@ -145,6 +145,7 @@ func TestFromTotal(t *testing.T) {
 		"from zero":                                      {250, 100, sizes{}, 3, 250},
 		"from zero with nothing to do":                   {0, 100, sizes{}, 0, 0},
 		"saturated":                                      {math.MaxInt64, 1, sizes{status: 2}, math.MaxInt32, math.MaxInt64},
+		"HPA-71: almost saturated":                       {math.MaxInt64 - 1, 1, sizes{status: 1}, math.MaxInt32, math.MaxInt64 - 1},
 	} {
 		if got, share := fromTotal(tc.value, tc.target, tc.size, tenth); got != tc.want || share != tc.share {
 			t.Errorf("%s: got %d, %d", name, got, share)
@@ -155,6 +156,10 @@ func TestFromTotal(t *testing.T) {
 // Pins HPA-35.
 func TestReadings(t *testing.T) {
 	perPod := utilizationGoal{percent: 50, requests: map[string]int64{"p0": 1000, "p1": 300}}
+	const tera, most = 1e12 * 1000, math.MaxInt64
+	huge := utilizationGoal{percent: 50, requests: map[string]int64{"p0": 70 * tera, "p1": 50 * tera}}
+	tiny := utilizationGoal{percent: 50, requests: map[string]int64{"p0": 512, "p1": 512}}
+	full := utilizationGoal{percent: 50, requests: map[string]int64{"p0": most, "p1": most}}
 	for name, tc := range map[string]struct {
 		goal goal
 		s    samples
@@ -167,6 +172,11 @@ func TestReadings(t *testing.T) {
 		"pods without request are left out":      {perPod, amounts(500, 150, 9999), reading{ratio: 1, average: 325, utilization: 50}, nil},
 		"no pod has a request":                   {perPod, samples{"other": {amount: 5}}, reading{}, errNoRequests},
 		"requests of nothing cannot be utilized": {utilizationGoal{50, map[string]int64{"p0": 0}}, amounts(5), reading{}, errNoRequests},
+		"HPA-71: more than 92 terabytes":         {huge, amounts(63*tera, 45*tera), reading{ratio: 1.8, average: 54 * tera, utilization: 90}, nil},
+		"HPA-71: a tiny request":                 {tiny, amounts(20e9, 20e9), reading{ratio: math.MaxInt32 / 50.0, average: 20e9, utilization: math.MaxInt32}, nil},
+		"HPA-71: the most there can be":          {full, amounts(most, most), reading{ratio: 2, average: most, utilization: 100}, nil},
+		"HPA-71: an average of the most":         {averageGoal(most), amounts(most, most), reading{ratio: 1, average: most}, nil},
+		"HPA-71: an average of the least":        {averageGoal(most), amounts(-most, -most), reading{ratio: -1, average: -most}, nil},
 	} {
 		got, err := tc.goal.read(tc.s)
 		if got != tc.want || !errors.Is(err, tc.err) {
@@ -180,6 +190,9 @@ func TestFromPods(t *testing.T) {
 	const goal100 = averageGoal(100)
 	half := utilizationGoal{percent: 50, requests: map[string]int64{"p0": 1000, "p1": 1000, "p2": 1000, "p3": 1000}}
 	high := utilizationGoal{percent: 150, requests: map[string]int64{"p0": 1000, "p1": 1000, "p2": 1000}}
+	const tera = 1e12 * 1000
+	huge := utilizationGoal{percent: 50, requests: map[string]int64{"p0": 100 * tera, "p1": 100 * tera}}
+	tiny := utilizationGoal{percent: 50, requests: map[string]int64{"p0": 512}}
 	for name, tc := range map[string]struct {
 		known   samples
 		groups  podGroups
@@ -204,6 +217,8 @@ func TestFromPods(t *testing.T) {
 		"HPA-47: a surge does not turn an up into a down": {amounts(300, 300), podGroups{ready: 2, missing: []string{"p2"}}, goal100, 9, 9, 300},
 		"utilization: missing use their request":          {amounts(100, 100, 100), podGroups{ready: 3, missing: []string{"p3"}}, half, 4, 3, 100},
 		"utilization: or more if the goal is":             {amounts(300, 300), podGroups{ready: 2, missing: []string{"p2"}}, high, 3, 2, 300},
+		"HPA-71: up from a tiny request":                  {amounts(20e9), podGroups{ready: 1}, tiny, 1, math.MaxInt32/50 + 1, 20e9},
+		"HPA-71: missing use a huge request":              {amounts(10 * tera), podGroups{ready: 1, missing: []string{"p1"}}, huge, 2, 2, 10 * tera},
 	} {
 		got, r, err := fromPods(tc.known, tc.groups, tc.goal, tc.current, tenth)
 		if got != tc.want || r.average != tc.average || err != nil {

@@ -348,6 +348,7 @@ func TestExternalSumSaturates(t *testing.T) {
 		"less in the end":     {[]int64{5, -2}, 3, 3},
 		"negative for once":   {[]int64{-2, 5}, 3, math.MaxInt64},
 		"negative in the end": {[]int64{5, -7}, -2, math.MaxInt64},
+		"HPA-71: too little":  {[]int64{-math.MaxInt64, -5}, -math.MaxInt64, math.MaxInt64},
 	} {
 		if got := sumOf(series(tc.series...), false); got != tc.value {
 			t.Errorf("%s: the value is %d", name, got)

@@ -123,7 +123,7 @@ func (e *evaluation) objectMetric(w *workload, source autoscalingv2.ObjectMetric
 			return oneMetric{}, err
 		}
 		one.name = fmt.Sprintf("%s metric %s", source.DescribedObject.Kind, source.Metric.Name)
-		one.replicas, err = fromRatio(float64(value)/float64(aim.Value.MilliValue()), w.size, w.pods, e.tolerances())
+		one.replicas, err = fromRatio(float64(value)/float64(milli(*aim.Value)), w.size, w.pods, e.tolerances())
 		status.Current.Value = decimal(value)
 		return one, err
 	case aim.Type == autoscalingv2.AverageValueMetricType && aim.AverageValue != nil:
@@ -133,7 +133,7 @@ func (e *evaluation) objectMetric(w *workload, source autoscalingv2.ObjectMetric
 		}
 		one.name = externalName(source.Metric)
 		var share int64
-		one.replicas, share = fromTotal(value, aim.AverageValue.MilliValue(), w.size, e.tolerances())
+		one.replicas, share = fromTotal(value, milli(*aim.AverageValue), w.size, e.tolerances())
 		status.Current.AverageValue = decimal(share)
 		return one, nil
 	}
@@ -226,7 +226,7 @@ func (e *evaluation) computeResource(ctx context.Context, w *workload, name core
 
 // average returns the goal of an amount for each pod.
 func average(amount resource.Quantity) func() (goal, error) {
-	return func() (goal, error) { return averageGoal(amount.MilliValue()), nil }
+	return func() (goal, error) { return averageGoal(milli(amount)), nil }
 }
 
 // computePods computes a metric of pods. The goal is computed last, so that missing samples are
@@ -258,13 +258,13 @@ func (e *evaluation) externalMetric(w *workload, source autoscalingv2.ExternalMe
 			return oneMetric{}, computingError{fmt.Sprintf("failed to get %s external metric", source.Metric.Name), err}
 		}
 		var share int64
-		one.replicas, share = fromTotal(value, aim.AverageValue.MilliValue(), w.size, e.tolerances())
+		one.replicas, share = fromTotal(value, milli(*aim.AverageValue), w.size, e.tolerances())
 		status.Current.AverageValue = decimal(share)
 		return one, nil
 	case aim.Value != nil:
 		value, err := e.externalValue(source.Metric, false)
 		if err == nil {
-			one.replicas, err = fromRatio(float64(value)/float64(aim.Value.MilliValue()), w.size, w.pods, e.tolerances())
+			one.replicas, err = fromRatio(float64(value)/float64(milli(*aim.Value)), w.size, w.pods, e.tolerances())
 		}
 		if err != nil {
 			return oneMetric{}, computingError{"failed to get external metric " + source.Metric.Name, err}

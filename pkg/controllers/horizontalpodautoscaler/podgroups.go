@@ -125,7 +125,7 @@ func requestOf(pod *corev1.Pod, resource corev1.ResourceName, container string, 
 		if !ok {
 			return 0, fmt.Errorf("missing request for %s in container %s of Pod %s", resource, c.Name, pod.Name)
 		}
-		sum += request.MilliValue()
+		sum = plus(sum, milli(request))
 		found = true
 	}
 	if container != "" && !found {
@@ -142,7 +142,7 @@ func wholeRequest(pod *corev1.Pod, resource corev1.ResourceName) (int64, error) 
 	if !ok {
 		return 0, fmt.Errorf("missing pod-level request for %s in Pod %s", resource, pod.Name)
 	}
-	return request.MilliValue(), nil
+	return milli(request), nil
 }
 
 // runningContainers are the containers that run for as long as the pod: the regular ones

@@ -1,6 +1,7 @@
 package horizontalpodautoscaler
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -150,7 +151,11 @@ func TestRequests(t *testing.T) {
 			s.InitContainers = []corev1.Container{container("init", "9"), sidecar}
 		}, "memory", "1Gi"), "cpu", "", true, 9000, ""},
 		"a resource that pods cannot request": {podLevel(gpus, "cpu", "1"), "example.com/gpu", "", true, 4000, ""},
-		"a resource that nothing requests":    {podLevel(asIs, "cpu", "1"), "memory", "", true, 0, "missing pod-level request for memory in Pod p"},
+		"HPA-71: more than fits, together": {pod(func(s *corev1.PodSpec) {
+			s.Containers = []corev1.Container{container("a", "9000000000000000"), container("b", "9000000000000000")}
+		}), "cpu", "", true, math.MaxInt64, ""},
+		"HPA-71: more than fits, of the pod": {podLevel(asIs, "cpu", "10Pi"), "cpu", "", true, math.MaxInt64, ""},
+		"a resource that nothing requests":   {podLevel(asIs, "cpu", "1"), "memory", "", true, 0, "missing pod-level request for memory in Pod p"},
 	} {
 		got, err := requests([]*corev1.Pod{tc.pod}, tc.resource, tc.container, tc.podLevel)
 		if tc.err != "" {

@@ -62,7 +62,7 @@ func usage(pod *resourcev1beta1.PodMetrics, resource corev1.ResourceName, contai
 		if !has {
 			return 0, false
 		}
-		sum, ok = sum+used.MilliValue(), true
+		sum, ok = plus(sum, milli(used)), true
 	}
 	return sum, ok
 }
@@ -82,7 +82,7 @@ func (s metricSource) podSamples(namespace string, pods labels.Selector, metric 
 		if item.WindowSeconds != nil {
 			window = time.Duration(*item.WindowSeconds) * time.Second
 		}
-		all[item.DescribedObject.Name] = sample{amount: item.Value.MilliValue(), at: item.Timestamp.Time, window: window}
+		all[item.DescribedObject.Name] = sample{amount: milli(item.Value), at: item.Timestamp.Time, window: window}
 	}
 	return all, nil
 }
@@ -101,7 +101,7 @@ func (s metricSource) objectValue(namespace string, object autoscalingv2.CrossVe
 	if err != nil {
 		return 0, fmt.Errorf("unable to fetch metrics from custom metrics API: %w", err)
 	}
-	return value.Value.MilliValue(), nil
+	return milli(value.Value), nil
 }
 
 // externalValue sums the series of an external metric, which may be for pods to share.
@@ -120,11 +120,11 @@ func (s metricSource) externalValue(namespace, metric string, series labels.Sele
 // negative, as upstream.
 func sumOf(series []externalv1beta1.ExternalMetricValue, shared bool) (sum int64) {
 	for _, item := range series {
-		value := item.Value.MilliValue()
+		value := milli(item.Value)
 		if value > 0 && sum > math.MaxInt64-value {
 			return math.MaxInt64
 		}
-		sum += value
+		sum = plus(sum, value)
 		if shared && sum < 0 {
 			return math.MaxInt64
 		}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -22,14 +23,15 @@ type backoffRecord struct {
 }
 
 // after returns the record after further pods have finished. Failures that a policy ignores
-// count: pods that fail immediately should not be replaced immediately.
-func (r backoffRecord) after(succeeded, failed []*corev1.Pod) backoffRecord {
+// count: pods that fail immediately should not be replaced immediately. A pod whose node has a
+// clock that is ahead finishes now.
+func (r backoffRecord) after(succeeded, failed []*corev1.Pod, now time.Time) backoffRecord {
 	if len(succeeded) == 0 && len(failed) == 0 {
 		return r
 	}
 	var success time.Time
 	for _, pod := range succeeded {
-		if at := finishTime(pod); at.After(success) {
+		if at := earlier(finishTime(pod), now); at.After(success) {
 			success = at
 		}
 	}
@@ -37,7 +39,7 @@ func (r backoffRecord) after(succeeded, failed []*corev1.Pod) backoffRecord {
 		r = backoffRecord{}
 	}
 	for _, pod := range failed {
-		at := finishTime(pod)
+		at := earlier(finishTime(pod), now)
 		if len(succeeded) > 0 && !at.After(success) {
 			continue
 		}
@@ -61,5 +63,49 @@ func backoffWait(failures int, last, now time.Time) time.Duration {
 	if failures <= 6 {
 		delay = min(delay, podBackoff<<(failures-1))
 	}
-	return max(0, delay-now.Sub(last))
+	return max(0, delay-max(0, now.Sub(last)))
+}
+
+// sightings are when pods were first seen that finish in the future, because the clock of their
+// node is ahead. The finish itself would put off their replacement for as long.
+type sightings map[types.UID]time.Time
+
+// next returns the sightings of pods, which may be new.
+func (s sightings) next(failed map[int]*corev1.Pod, now time.Time) sightings {
+	next := sightings{}
+	for _, pod := range failed {
+		if seen, ok := s[pod.UID]; ok {
+			next[pod.UID] = seen
+		} else if finishTime(pod).After(now) {
+			next[pod.UID] = now
+		}
+	}
+	return next
+}
+
+// finish returns when a pod finished, at the latest when it was seen.
+func (s sightings) finish(pod *corev1.Pod) time.Time {
+	if seen, ok := s[pod.UID]; ok {
+		return earlier(finishTime(pod), seen)
+	}
+	return finishTime(pod)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// sight updates the sightings of the pods that are to be replaced in a Job with a limit per index.
+func (c *jobController) sight(o *pass) {
+	known, remembered := c.sightings.get(o.key, o.job.UID)
+	o.sightings = known.next(o.indexed.retained, o.now)
+	switch {
+	case len(o.sightings) > 0:
+		c.sightings.set(o.key, o.job.UID, o.sightings)
+	case remembered:
+		c.sightings.drop(o.key, o.job.UID)
+	}
 }

@@ -120,15 +120,16 @@ type jobController struct {
 	value   value
 	metrics *controllerMetrics
 
-	owners    *owners.Owners[*batchv1.Job]
-	podLister corelisters.PodLister
-	byOwner   index.Pods
-	tracked   trackedPods
-	pods      pods.Tracked
-	backoffs  memories[backoffRecord]
-	removals  *removals
-	finished  memories[time.Time] // when this process finished Jobs
-	gangs     *gangs              // nil unless the gate is on
+	owners        *owners.Owners[*batchv1.Job]
+	podLister     corelisters.PodLister
+	byOwner       index.Pods
+	withFinalizer trackedPods
+	podControl    pods.Tracked
+	backoffs      memories[backoffRecord]
+	sightings     memories[sightings]
+	removals      *removals
+	finished      memories[time.Time] // when this process finished Jobs
+	gangs         *gangs              // nil unless the gate is on
 
 	orphanQueue orphanQueue
 	orphanLoop  *reconcile.Loop[orphan]
@@ -143,13 +144,13 @@ type orphanQueue interface {
 func newController(env controller.Env, v value) (*jobController, error) {
 	jobs, podInformer := env.Informers.Batch().V1().Jobs().Informer(), env.Informers.Core().V1().Pods()
 	c := &jobController{
-		Env:       env,
-		value:     v,
-		metrics:   newMetrics(env.Metrics),
-		podLister: podInformer.Lister(),
-		byOwner:   index.NewPods(podInformer.Informer()),
-		tracked:   newTrackedPods(podInformer.Informer()),
-		gangs:     newGangs(env, v.gangScheduling),
+		Env:           env,
+		value:         v,
+		metrics:       newMetrics(env.Metrics),
+		podLister:     podInformer.Lister(),
+		byOwner:       index.NewPods(podInformer.Informer()),
+		withFinalizer: newTrackedPods(podInformer.Informer()),
+		gangs:         newGangs(env, v.gangScheduling),
 	}
 	c.removals = newRemovals(c.cachedPod, env.Clock)
 	c.owners = owners.New(env, owners.Options[*batchv1.Job]{
@@ -158,7 +159,7 @@ func newController(env controller.Env, v value) (*jobController, error) {
 		Fresh:   v.staleConsistency, OnStale: c.metrics.staleSyncSkipped, OnGone: c.forget,
 		Loop: reconcile.Options[types.NamespacedName]{Queue: "job", Workers: v.concurrentSyncs, Backoff: backoffOf[types.NamespacedName]()},
 	}, c.reconcile)
-	c.pods = pods.NewTracked(env, c.owners.Writes)
+	c.podControl = pods.NewTracked(env, c.owners.Writes)
 	c.orphanLoop = reconcile.New(env, reconcile.Options[orphan]{
 		Queue: "job_orphan_pod", Workers: v.concurrentSyncs, Backoff: backoffOf[orphan](), Namespace: func(o orphan) string { return o.namespace },
 	}, c.reconcileOrphan)
@@ -182,31 +183,4 @@ func (c *jobController) Run(ctx context.Context) error {
 		c.takeOver(left)
 	}
 	return concurrent.Run(ctx, c.owners.Loop.Run, c.orphanLoop.Run)
-}
-
-// memory is the state that an instance hands over to the next.
-type memory struct {
-	writes   writes.State
-	backoffs map[types.NamespacedName]memorized[backoffRecord]
-	removals map[types.NamespacedName]map[types.UID]removal
-	finished map[types.NamespacedName]memorized[time.Time]
-}
-
-// HandOver implements controller.HandsOver: the successor must neither count a pod again nor
-// act before its caches show what this instance wrote, and it continues the backoff of failed
-// pods.
-func (c *jobController) HandOver() memory {
-	return memory{
-		writes:   c.owners.Writes.HandOver(),
-		backoffs: c.backoffs.copy(),
-		removals: c.removals.copy(),
-		finished: c.finished.copy(),
-	}
-}
-
-func (c *jobController) takeOver(left memory) {
-	c.owners.Writes.TakeOver(left.writes)
-	c.backoffs.takeOver(left.backoffs)
-	c.removals.takeOver(left.removals)
-	c.finished.takeOver(left.finished)
 }

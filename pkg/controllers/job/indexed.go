@@ -145,7 +145,7 @@ func (o *pass) indexWait(i int) time.Duration {
 	if pod == nil {
 		return 0
 	}
-	return backoffWait(allFailures(pod)+1, finishTime(pod), o.now)
+	return backoffWait(allFailures(pod)+1, o.sightings.finish(pod), o.now)
 }
 
 // nextCounts returns the failure counts of the pod that replaces another, nil if there

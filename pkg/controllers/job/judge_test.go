@@ -111,12 +111,14 @@ func TestBackoffRecord(t *testing.T) {
 		{"failures after the success", []*corev1.Pod{ok(9), ok(6)}, []*corev1.Pod{fail(5), fail(3), fail(7)}, 2, 3},
 		{"no failure after the success", []*corev1.Pod{ok(2)}, []*corev1.Pod{fail(5)}, 0, -1},
 		{"a failure at the same time", []*corev1.Pod{ok(2)}, []*corev1.Pod{fail(2)}, 0, -1},
+		{"JOB-116: a failure in the future is one of this moment", nil, []*corev1.Pod{fail(-3600)}, 3, 0},
+		{"JOB-116: so is a success", []*corev1.Pod{ok(-3600)}, []*corev1.Pod{fail(5)}, 0, -1},
 	} {
 		want := backoffRecord{failures: test.wantFailures}
 		if test.wantAgo >= 0 {
 			want.last = start.Add(-s(test.wantAgo))
 		}
-		got := before.after(test.good, test.bad)
+		got := before.after(test.good, test.bad, start)
 		if got.failures != want.failures || !got.last.Equal(want.last) {
 			t.Errorf("%s: %+v, want %+v", test.name, got, want)
 		}
@@ -141,6 +143,15 @@ func TestBackoffWait(t *testing.T) {
 	} {
 		if got := backoffWait(test.failures, start.Add(-test.ago), start); got != test.want {
 			t.Errorf("%d failures %v ago: %v, want %v", test.failures, test.ago, got, test.want)
+		}
+	}
+}
+
+// Pins JOB-116.
+func TestBackoffWaitIsAtMostTheDelay(t *testing.T) {
+	for _, last := range []time.Time{start.Add(time.Second), start.Add(24 * time.Hour), start.AddDate(1000, 0, 0)} {
+		if got := backoffWait(1, last, start); got != 10*time.Second {
+			t.Errorf("after a failure at %v: %v", last, got)
 		}
 	}
 }

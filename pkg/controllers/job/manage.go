@@ -36,7 +36,7 @@ func (c *jobController) manage(ctx context.Context, o *pass) (action string, err
 // accounted for. It reports whether no active pod is left.
 func (c *jobController) endPods(ctx context.Context, o *pass) (all bool, err error) {
 	errs := inBursts(ctx, len(o.active), func(ctx context.Context, i int) error {
-		err := c.pods.Delete(ctx, o.job, o.active[i])
+		err := c.podControl.Delete(ctx, o.job, o.active[i])
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -64,7 +64,7 @@ func (c *jobController) remove(ctx context.Context, o *pass, victims []*corev1.P
 		}
 		if err != nil {
 			if released[i] {
-				c.pods.DeleteFailed(o.job, victims[i], err)
+				c.podControl.DeleteFailed(o.job, victims[i], err)
 			} else { // nothing was deleted yet
 				c.removals.failed(o.key, victims[i])
 				c.owners.Writes.DeleteFailed(o.job, pods.Resource, victims[i])
@@ -92,7 +92,7 @@ func (c *jobController) giveUp(ctx context.Context, o *pass, pod *corev1.Pod) (r
 			return false, err
 		}
 	}
-	err = c.pods.Delete(ctx, o.job, pod)
+	err = c.podControl.Delete(ctx, o.job, pod)
 	if apierrors.IsNotFound(err) {
 		err = nil
 	}
@@ -138,12 +138,12 @@ func (c *jobController) create(ctx context.Context, o *pass, p plan) error {
 	base := o.template()
 	ref := metav1.NewControllerRef(o.job, jobKind)
 	reason := creationReason(o)
-	errs := c.pods.CreateEach(ctx, o.job, p.create, func(ctx context.Context, n int) (*metav1.ObjectMeta, error) {
+	errs := c.podControl.CreateEach(ctx, o.job, p.create, func(ctx context.Context, n int) (*metav1.ObjectMeta, error) {
 		template, prefix := base, pods.NamePrefix(o.job.Name)
 		if p.indexes != nil {
 			template, prefix = o.indexTemplate(base, p.indexes[n]), indexPrefix(o.job.Name, p.indexes[n])
 		}
-		pod, err := c.pods.CreateNamed(ctx, o.job, template, ref, prefix)
+		pod, err := c.podControl.CreateNamed(ctx, o.job, template, ref, prefix)
 		c.metrics.podCreated(reason, err)
 		if err == nil {
 			o.created.Add(1)

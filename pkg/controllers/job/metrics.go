@@ -181,5 +181,5 @@ func (m *controllerMetrics) jobFinished(job *batchv1.Job, terminal *batchv1.JobC
 	if terminal.Type == batchv1.JobFailed {
 		result = resultFailed
 	}
-	m.finishedJobs.WithLabelValues(modeOf(job), result, terminal.Reason).Inc()
+	m.finishedJobs.WithLabelValues(modeOf(job), result, controller.LabelValue(terminal.Reason)).Inc()
 }

@@ -119,7 +119,7 @@ func (c *jobController) isWanted(ctx context.Context, pod *corev1.Pod, ref *meta
 		return wanted, nil
 	}
 	job, err := c.Client.BatchV1().Jobs(pod.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !reconcile.Absent(err) {
 		return false, fmt.Errorf("reading job %s/%s: %w", pod.Namespace, ref.Name, err)
 	}
 	wanted := err == nil && job.UID == ref.UID && c.countsPods(job)
@@ -138,7 +138,7 @@ func isJobRef(ref *metav1.OwnerReference) bool {
 // trackedPods returns the pods that match the selector of a Job and have the finalizer, except
 // for those from which it was removed but the cache does not show it yet.
 func (c *jobController) trackedPods(namespace string, selector labels.Selector) ([]*corev1.Pod, error) {
-	matching, err := c.tracked.matching(namespace, selector)
+	matching, err := c.withFinalizer.matching(namespace, selector)
 	if err != nil {
 		return nil, err
 	}

@@ -41,6 +41,7 @@ type pass struct {
 	// succeeded and failed count all pods that ever did, including those not in the status yet.
 	succeeded, failed int32
 	backoff           backoffRecord
+	sightings         sightings
 	// verdicts holds the results of the failure policy for failed pods.
 	verdicts map[types.UID]verdict
 
@@ -79,7 +80,7 @@ func observe(job *batchv1.Job, r replacement, all []*corev1.Pod, removed sets.Se
 	}
 	o.classify()
 	o.countFinished()
-	o.backoff = last.after(o.newSucceeded, o.newFailed)
+	o.backoff = last.after(o.newSucceeded, o.newFailed, now)
 	if isIndexed(job) {
 		o.indexed = o.observeIndexes()
 		o.succeeded = int32(o.indexed.succeeded.count())

@@ -58,13 +58,14 @@ func (c *jobController) hasFinished(job *batchv1.Job) bool {
 // forget drops the state of a Job that has finished or no longer exists.
 func (c *jobController) forget(key types.NamespacedName) {
 	c.backoffs.drop(key, "")
+	c.sightings.drop(key, "")
 	c.removals.drop(key)
 	c.finished.drop(key, "")
 }
 
 // remembers reports whether there is state of a Job that forget would drop.
 func (c *jobController) remembers(key types.NamespacedName) bool {
-	return c.backoffs.has(key) || c.removals.hasAny(key) || c.finished.has(key)
+	return c.backoffs.has(key) || c.sightings.has(key) || c.removals.hasAny(key) || c.finished.has(key)
 }
 
 // sync reconciles one Job. job is a copy.
@@ -89,6 +90,7 @@ func (c *jobController) sync(ctx context.Context, job *batchv1.Job) (err error) 
 	last, _ := c.backoffs.get(key, job.UID)
 	o := observe(job, replacementOf(job, c.value.podReplacementPolicy), all, removed, last, c.Clock.Now())
 	o.settled = settled
+	c.sight(o)
 	if o.podGroup, err = c.ensureGang(ctx, o); err != nil {
 		return err
 	}
@@ -164,7 +166,7 @@ func (c *jobController) claim(ctx context.Context, job *batchv1.Job) ([]*corev1.
 	if err != nil {
 		return nil, err
 	}
-	claimer := owners.ClaimerFor(c.owners, job, "Pod", selector, c.pods.PatchFor(job))
+	claimer := owners.ClaimerFor(c.owners, job, "Pod", selector, c.podControl.PatchFor(job))
 	claimer.Finalizers = []string{batchv1.JobTrackingFinalizer}
 	claimed, err := claimer.Claim(ctx, candidates)
 	if err != nil {

@@ -218,6 +218,20 @@ func TestPodsThatAreSeenAfterTheListAreNotMissing(t *testing.T) {
 	}
 }
 
+// TestAReasonThatIsNoTextIsCounted: who may write the status of a Job says why it fails, and the
+// API server accepts any bytes.
+//
+// Pins JOB-118.
+func TestAReasonThatIsNoTextIsCounted(t *testing.T) {
+	f := newFixture(t, defaults, newJob(sized(1, 1), started, func(j *batchv1.Job) {
+		j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue, Reason: "\xff"}}
+	}))
+	f.MustReconcile(t)
+	if got := f.metric(t, "job_controller_jobs_finished_total"); got != "completion_mode=NonIndexed reason=\uFFFD result=failed 1" {
+		t.Errorf("counted %q", got)
+	}
+}
+
 // Pins JOB-41 and JOB-82.
 func TestAJobThatFails(t *testing.T) {
 	f := newFixture(t, defaults, newJob(sized(3, 3), started, func(j *batchv1.Job) { j.Spec.BackoffLimit = ptr.To[int32](0) }),
@@ -477,8 +491,9 @@ func TestAnAdoptedFinishedPodIsCounted(t *testing.T) {
 // Pins JOB-72.
 func TestCreationFailures(t *testing.T) {
 	f := newFixture(t, defaults, newJob(sized(5, 5)))
-	works := f.Refuse("create pods", errBoom)
-	if err := f.Reconcile(); !errors.Is(err, errBoom) {
+	refusal := apierrors.NewBadRequest("boom")
+	works := f.Refuse("create pods", refusal)
+	if err := f.Reconcile(); !errors.Is(err, refusal) {
 		t.Errorf("the error is %v", err)
 	}
 	f.WantRequests(t, "create pods", "update jobs/status")
@@ -530,6 +545,49 @@ func TestBackoffIsRememberedOnceReported(t *testing.T) {
 	f.Clock.Step(7 * time.Second)
 	f.MustReconcile(t)
 	f.WantRequests(t, "create pods", "update jobs/status")
+}
+
+// The clock of a node does not put off the replacement of its pods. Pins JOB-116.
+func TestAClockThatIsAhead(t *testing.T) {
+	ahead := exited(1, -24*time.Hour)
+	for name, test := range map[string]struct {
+		job *batchv1.Job
+		pod *corev1.Pod
+	}{
+		"Job":   {newJob(started), newPod("f", ahead)},
+		"index": {newJob(started, perIndex(5)), newPod("f", ahead, atIndex(0))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, defaults, test.job, test.pod)
+			f.MustReconcile(t)
+			f.Queued.Want(t, "ns/pi in 10s")
+			f.CatchUp(t)
+			f.Clock.Step(4 * time.Second)
+			f.MustReconcile(t)
+			f.Requests()
+			f.Queued.Want(t, "ns/pi in 6s")
+			f.Clock.Step(6 * time.Second)
+			f.MustReconcile(t)
+			if got := strings.Join(f.Requests(), ", "); !strings.HasPrefix(got, "create pods") {
+				t.Errorf("after the delay: %q", got)
+			}
+		})
+	}
+}
+
+// Pins JOB-116.
+func TestSightingsEndWithTheirPods(t *testing.T) {
+	f := newFixture(t, defaults, newJob(started, perIndex(5)), newPod("f", exited(1, -24*time.Hour), atIndex(0)))
+	f.MustReconcile(t)
+	if got, _ := f.c.sightings.get(key, "job-uid"); len(got) != 1 {
+		t.Errorf("sighted %v", got)
+	}
+	f.CatchUp(t)
+	f.Uncache(t, newPod("f"))
+	f.MustReconcile(t)
+	if f.c.sightings.has(key) {
+		t.Error("the sighting is remembered")
+	}
 }
 
 // Pins JOB-86.
@@ -641,12 +699,52 @@ func TestARemovalThatIsNotSeenForLongIsLookedUp(t *testing.T) {
 // Pins JOB-25.
 func TestAJobThatIsGoneIsForgotten(t *testing.T) {
 	f := newFixture(t, defaults)
-	f.c.backoffs.set(key, "u", backoffRecord{failures: 1})
-	f.c.finished.set(key, "u", start)
-	f.c.removals.add(key, []*corev1.Pod{newPod("p")})
+	f.rememberAll("u")
 	f.MustReconcile(t)
 	if f.c.remembers(key) {
 		t.Error("it is remembered")
+	}
+}
+
+// rememberAll makes the controller have state of every kind of the Job.
+func (f *fixture) rememberAll(uid types.UID) {
+	f.c.backoffs.set(key, uid, backoffRecord{failures: 1, last: start})
+	f.c.sightings.set(key, uid, sightings{"p": start})
+	f.c.finished.set(key, uid, start)
+	f.c.removals.add(key, []*corev1.Pod{newPod("p")})
+}
+
+// Nobody sees the deletion of a Job between two instances. Pins JOB-117.
+func TestASuccessorForgetsAJobThatIsGone(t *testing.T) {
+	first := newFixture(t, defaults)
+	first.rememberAll("job-uid")
+	second := newFixture(t, defaults)
+	second.c.takeOver(first.c.HandOver())
+	second.Queued.Want(t, "ns/pi in 5m0s")
+	if !second.c.remembers(key) {
+		t.Error("the cache, which may be stale, is believed at once")
+	}
+	second.MustReconcile(t)
+	if second.c.remembers(key) || len(second.c.HandOver().jobs()) != 0 {
+		t.Error("it is remembered")
+	}
+}
+
+// Each kind of state alone makes a successor look at the Job. Pins JOB-117.
+func TestASuccessorLooksAtEveryJobOfWhichItHasState(t *testing.T) {
+	for kind, set := range map[string]func(*jobController){
+		"backoff":  func(c *jobController) { c.backoffs.set(key, "u", backoffRecord{failures: 1}) },
+		"sighting": func(c *jobController) { c.sightings.set(key, "u", sightings{"p": start}) },
+		"finish":   func(c *jobController) { c.finished.set(key, "u", start) },
+		"removal":  func(c *jobController) { c.removals.add(key, []*corev1.Pod{newPod("p")}) },
+	} {
+		first, second := newFixture(t, defaults), newFixture(t, defaults)
+		set(first.c)
+		second.c.takeOver(first.c.HandOver())
+		if !second.c.remembers(key) {
+			t.Errorf("%s: it was not handed over", kind)
+		}
+		second.Queued.Want(t, "ns/pi in 5m0s")
 	}
 }
 

@@ -184,7 +184,7 @@ func (c *jobController) removeFinalizers(ctx context.Context, o *pass, all []*co
 func (c *jobController) removeFinalizer(ctx context.Context, o *pass, pod *corev1.Pod) error {
 	patched, err := c.patchFinalizer(ctx, pod)
 	if err == nil && patched != nil {
-		c.pods.Patched(o.job, patched)
+		c.podControl.Patched(o.job, patched)
 	}
 	return err
 }
@@ -196,7 +196,7 @@ func (c *jobController) patchFinalizer(ctx context.Context, pod *corev1.Pod) (*m
 	if err != nil {
 		return nil, err
 	}
-	patched, err := c.pods.Patch(ctx, pod.Namespace, pod.Name, patch)
+	patched, err := c.podControl.Patch(ctx, pod.Namespace, pod.Name, patch)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

@@ -63,6 +63,7 @@ func (c *jobController) jobDeleted(job *batchv1.Job) {
 	key := reconcile.KeyOf(job)
 	c.finished.drop(key, job.UID)
 	c.backoffs.drop(key, job.UID)
+	c.sightings.drop(key, job.UID)
 	c.owners.Deleted(job)
 }
 

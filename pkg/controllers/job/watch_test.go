@@ -173,6 +173,7 @@ func TestJobEvents(t *testing.T) {
 func TestADeletedJobIsForgottenAtOnce(t *testing.T) {
 	f := newFixture(t, defaults)
 	f.c.backoffs.set(key, "job-uid", backoffRecord{failures: 1, last: start})
+	f.c.sightings.set(key, "job-uid", sightings{"p": start})
 	f.c.finished.set(key, "job-uid", start)
 	f.c.owners.Writes.Wrote(newJob(), jobResource, "7")
 	f.c.jobDeleted(newJob())

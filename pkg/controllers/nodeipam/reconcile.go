@@ -66,7 +66,7 @@ func (c *ipamController) forget(ctx context.Context, name string, cached types.U
 	switch {
 	case err == nil:
 		lives = node.UID
-	case !apierrors.IsNotFound(err):
+	case !reconcile.Absent(err):
 		return fmt.Errorf("looking whether node %s exists: %w", name, err)
 	}
 	for _, who := range unshown {

@@ -173,7 +173,7 @@ func (c *cluster) tainted(node *corev1.Node, done eviction) (zone string) {
 // mark orders that the pods of a node are marked. The caller holds the lock.
 func (c *cluster) mark(r *record) {
 	c.orders++
-	r.unmarked = c.orders
+	r.markOrder = c.orders
 }
 
 // toMark returns the order to mark the pods of a node, 0 if there is none or the node is ready by now.
@@ -185,9 +185,9 @@ func (c *cluster) toMark(name string) (order int) {
 		return 0
 	}
 	if !isNotReady(r.ready) {
-		r.unmarked = 0
+		r.markOrder = 0
 	}
-	return r.unmarked
+	return r.markOrder
 }
 
 // marked records that an order to mark the pods of a node was carried out. A newer one stays: meanwhile the node was
@@ -195,12 +195,12 @@ func (c *cluster) toMark(name string) (order int) {
 func (c *cluster) marked(name string, order int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r := c.nodes[name]; r != nil && r.unmarked == order {
-		r.unmarked = 0
+	if r := c.nodes[name]; r != nil && r.markOrder == order {
+		r.markOrder = 0
 	}
 }
 
-// expect records that a write is about to show the silence of a node, which may be done without being answered.
+// expect records that a write is about to show the silence of a node. It may succeed although its answer is lost.
 func (c *cluster) expect(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -42,8 +42,8 @@ func (c *lifecycleController) giveUp(ctx context.Context, name string) {
 	}
 }
 
-// followSilence has the pods of a node marked that was ready until this controller showed its silence, once that is
-// known: the answer to the write may have been lost.
+// followSilence marks the pods of a node not ready, once, when this controller's write of its silence is confirmed. The
+// answer may have been lost, so confirmation may come from a later read.
 func (c *lifecycleController) followSilence(name string) {
 	if node, ok := c.cluster.shownSilent(name); ok {
 		c.Record(nodeNotReady(node))

@@ -27,7 +27,7 @@ type leftNode struct {
 	registered bool
 	ready      corev1.ConditionStatus
 	silencing  bool
-	unmarked   bool
+	mustMark   bool
 	eviction   eviction
 }
 
@@ -53,7 +53,7 @@ func (c *cluster) handOver() handover {
 	defer c.mu.Unlock()
 	left := handover{nodes: map[string]leftNode{}, zones: map[string]leftZone{}, gone: c.gone, sight: c.sight}
 	for name, r := range c.nodes {
-		left.nodes[name] = leftNode{r.uid, r.seen, r.heartbeat, r.renewed, r.registered, r.ready, r.silencing, r.unmarked != 0, r.eviction}
+		left.nodes[name] = leftNode{r.uid, r.seen, r.heartbeat, r.renewed, r.registered, r.ready, r.silencing, r.markOrder != 0, r.eviction}
 	}
 	for name, z := range c.zones {
 		l := leftZone{state: z.state, count: z.count, limiter: z.limiter}
@@ -69,11 +69,11 @@ func (c *cluster) handOver() handover {
 // silent may still have to be marked.
 func (c *lifecycleController) begin(context.Context) error {
 	left, ok := controller.TakeOver(c.Env, c)
-	unmarked, granted := c.cluster.begin(left, ok, c.Clock.Now())
-	for _, name := range unmarked {
+	toMark, changing := c.cluster.begin(left, ok, c.Clock.Now())
+	for _, name := range toMark {
 		c.markLoop.Add(name)
 	}
-	for _, name := range granted {
+	for _, name := range changing {
 		c.nodeLoop.Add(name)
 	}
 	return nil
@@ -83,7 +83,7 @@ func (c *lifecycleController) begin(context.Context) error {
 // nodes and Leases. begin returns the nodes whose pods have to be marked, and the nodes whose taints have
 // to change. If a node was not shown as silent when it was handed over, another process may have shown that, and not
 // have come to its pods.
-func (c *cluster) begin(left handover, ok bool, now time.Time) (unmarked, changing []string) {
+func (c *cluster) begin(left handover, ok bool, now time.Time) (toMark, changing []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.noteLeases()
@@ -97,14 +97,14 @@ func (c *cluster) begin(left handover, ok bool, now time.Time) (unmarked, changi
 			r.silencing = false
 			c.mark(r)
 		}
-		if r.unmarked != 0 {
-			unmarked = append(unmarked, name)
+		if r.markOrder != 0 {
+			toMark = append(toMark, name)
 		}
 		if r.eviction == granted || r.eviction == stripped {
 			changing = append(changing, name)
 		}
 	}
-	return unmarked, changing
+	return toMark, changing
 }
 
 // noteLeases notes the renewals of nodes that were shown before their Leases. They do not count as heartbeats:
@@ -133,7 +133,7 @@ func (c *cluster) adopt(left handover, now time.Time) {
 			continue
 		}
 		r.registered = l.registered
-		if l.unmarked {
+		if l.mustMark {
 			c.mark(r)
 		}
 		if r.heartbeat.Equal(&l.heartbeat) && r.renewed.Equal(&l.renewed) {

@@ -54,7 +54,7 @@ func (c *lifecycleController) pass(ctx, working context.Context) {
 			c.giveUp(working, silent[i])
 		}
 	})
-	zones, stripped := c.cluster.judge(c.Clock.Now(), began)
+	zones, toStrip := c.cluster.judge(c.Clock.Now(), began)
 	for _, z := range zones {
 		c.metrics.counted(z.name, z.count)
 		c.metrics.evictions.WithLabelValues(z.name).Add(0)
@@ -62,7 +62,7 @@ func (c *lifecycleController) pass(ctx, working context.Context) {
 			klog.FromContext(working).Info("State of a zone has changed", "zone", z.name, "from", string(z.from), "to", string(z.to), "nodes", z.count.all(), "notReady", z.count.notReady)
 		}
 	}
-	for _, name := range stripped {
+	for _, name := range toStrip {
 		c.nodeLoop.Add(name)
 	}
 	c.metrics.pass.Observe(c.Clock.Now().Sub(began).Seconds())
@@ -89,7 +89,7 @@ type judged struct {
 // judge counts the nodes of all zones, sets the states and rates of zones, and puts nodes that are not
 // ready into the queues. It returns the zones, and the nodes whose taints have to be removed. began is the
 // start of the pass.
-func (c *cluster) judge(now, began time.Time) (zones []judged, stripped []string) {
+func (c *cluster) judge(now, began time.Time) (zones []judged, toStrip []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.passed = began
@@ -114,7 +114,7 @@ func (c *cluster) judge(now, began time.Time) (zones []judged, stripped []string
 	switch reaction := reactionTo(before, is); reaction {
 	case stop:
 		c.rate(zones, now, func(judged) float32 { return 0 })
-		stripped = c.strip()
+		toStrip = c.strip()
 	case resume:
 		c.sight.since = now
 		c.rate(zones, now, func(j judged) float32 { return c.rates.rateOf(j.to, j.count.all()) })
@@ -123,7 +123,7 @@ func (c *cluster) judge(now, began time.Time) (zones []judged, stripped []string
 			func(j judged) float32 { return c.rates.rateOf(j.to, j.count.all()) })
 	}
 	c.enqueue()
-	return zones, stripped
+	return zones, toStrip
 }
 
 // count counts the nodes of each zone.
@@ -179,9 +179,9 @@ func (c *cluster) enqueue() {
 	for _, r := range c.nodes {
 		switch {
 		case r.ready == "":
-			r.unmarked = 0
+			r.markOrder = 0
 		case r.ready == corev1.ConditionTrue:
-			r.unmarked = 0
+			r.markOrder = 0
 			if r.eviction == waiting || r.eviction == granted {
 				c.settle(r, r.zone)
 			}

@@ -239,8 +239,7 @@ func TestWritesThatFail(t *testing.T) {
 		w.WantRequests(t, "patch nodes n", "get nodes n", "patch nodes n")
 	})
 	t.Run("NLC-39d, NLC-93: a pod that cannot be marked", func(t *testing.T) {
-		w := newWorld(t, settings, node("n"), node("other"), pod("p", "n"), pod("q", "n"), pod("r", "n"))
-		w.Refuse("patch pods/status q", apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "q"))
+		w := newWorld(t, settings, node("n"), node("other"), pod("p", "n"), pod("r", "n"))
 		allow := w.Refuse("patch pods/status p", boom)
 		w.fall("n")
 		for range 12 {
@@ -258,11 +257,58 @@ func TestWritesThatFail(t *testing.T) {
 		if err := w.markPodsOf(w.Context(), "n"); err != nil {
 			t.Error(err)
 		}
-		w.WantRequestsInAnyOrder(t, "patch pods/status p", "patch pods/status q")
+		w.WantRequests(t, "patch pods/status p")
 		if err := w.markPodsOf(w.Context(), "n"); err != nil {
 			t.Error(err)
 		}
 		w.WantRequests(t)
+	})
+	noPod := apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "p")
+	t.Run("NLC-102: a pod of a silent node that is said to be gone", func(t *testing.T) {
+		w := newWorld(t, settings, node("n"), pod("p", "n"), pod("q", "n"))
+		fallSilent(t, w)
+		w.RefuseIf("patch pods/status p", noPod, first)
+		if err := w.markPodsOf(w.Context(), "n"); err != nil {
+			t.Error(err)
+		}
+		wantLater(t, w.markLoop.Keys)
+		w.WantRequestsInAnyOrder(t, "patch pods/status p", "patch pods/status q")
+		w.WantEvents(t, "Warning NodeNotReady Node is not ready") // q
+		w.CatchUp(t, &corev1.Pod{})
+		w.succeed(t, settings, w.HandOver())
+		for _, want := range [][]string{{"patch pods/status p"}, nil} {
+			if err := w.markPodsOf(w.Context(), "n"); err != nil {
+				t.Error(err)
+			}
+			w.WantRequests(t, want...)
+		}
+	})
+	t.Run("NLC-102: a pod of a silent node that is gone", func(t *testing.T) {
+		w := newWorld(t, settings, node("n"), pod("p", "n"))
+		fallSilent(t, w)
+		w.Refuse("patch pods/status p", noPod)
+		for _, want := range [][]string{{"patch pods/status p"}, nil} {
+			if err := w.markPodsOf(w.Context(), "n"); err != nil {
+				t.Error(err)
+			}
+			w.WantRequests(t, want...)
+			w.Uncache(t, pod("p", "n"))
+		}
+		if w.HandOver().nodes["n"].mustMark {
+			t.Error("its pods are still to be marked")
+		}
+	})
+	t.Run("NLC-102: a bound pod that is said to be gone", func(t *testing.T) {
+		w := newWorld(t, settings, node("n", ready(corev1.ConditionFalse)), pod("p", "n"))
+		w.RefuseIf("patch pods/status p", noPod, first)
+		for range 2 {
+			if err := w.reconcilePod(w.Context(), podKey); err != nil {
+				t.Error(err)
+			}
+			wantLater(t, w.podLoop.Keys)
+			w.WantRequests(t, "patch pods/status p")
+		}
+		w.WantEvents(t, "Warning NodeNotReady Node is not ready")
 	})
 	t.Run("NLC-87, NLC-93: a conflict of a pod", func(t *testing.T) {
 		w := newWorld(t, settings, node("n", ready(corev1.ConditionFalse)), pod("p", "n"))
@@ -300,6 +346,66 @@ func TestWritesThatFail(t *testing.T) {
 		}
 		w.WantRequests(t, "patch nodes n", "patch nodes n")
 	})
+}
+
+// fallSilent has the controller know that the node n, which is ready, is shown as silent, and its pods to be marked.
+func fallSilent(t *testing.T, w *world) {
+	t.Helper()
+	w.cluster.expect("n")
+	controllertest.Change(t, w.Env, "", "n", func(n *corev1.Node) { n.Status.Conditions = silenced(n, at) })
+	w.cluster.read(w.stored(t, "n"), at)
+	if _, ok := w.cluster.shownSilent("n"); !ok {
+		t.Fatal("the node is not shown as silent")
+	}
+	w.Requests()
+}
+
+// wantLater fails the test unless a loop holds one key, that waits for a recheck.
+func wantLater(t *testing.T, keys func(func(string) bool) []controller.LoopKey) {
+	t.Helper()
+	held := keys(func(string) bool { return true })
+	if len(held) != 1 || !held[0].Until.Equal(at.Add(reconcile.RecheckAfter)) {
+		t.Errorf("keys are %+v", held)
+	}
+}
+
+// The API server may say so because of an admission webhook: the cache shows whether a node is gone. Pins NLC-102.
+func TestAPatchDoesNotProveThatANodeIsGone(t *testing.T) {
+	labels := func(n *corev1.Node) { n.Labels[corev1.LabelOSStable] = "linux" }
+	for name, n := range map[string]*corev1.Node{
+		"taints": node("n", ready(corev1.ConditionFalse)),
+		"labels": node("n", labels),
+	} {
+		for what, isGone := range map[string]bool{"it is there": false, "it is gone": true} {
+			t.Run(name+": "+what, func(t *testing.T) {
+				env := controllertest.New(t, n)
+				env.RefuseIf("patch nodes n", apierrors.NewNotFound(nodesResource, "n"), func(times int) bool {
+					if times == 1 && isGone {
+						env.Remove(t, n)
+					}
+					return times == 1
+				})
+				c, err := newController(env.Env, settings)
+				if err != nil {
+					t.Fatal(err)
+				}
+				env.Start(t)
+				env.Run(t, c)
+				controllertest.Eventually(t, "the patch is refused", func() bool {
+					newest, _ := c.cluster.newest("n")
+					return c.nodeLoop.Inspect().Reconciled == 1 && (newest == nil) == isGone
+				})
+				env.Requests()
+				env.EventuallyAsTimePasses(t, "the node is looked at again", time.Second, func() bool { return c.nodeLoop.Inspect().Reconciled > 1 })
+				if took := env.Clock.Since(at); took < reconcile.RecheckAfter || took > 2*reconcile.RecheckAfter {
+					t.Errorf("it is looked at again after %v", took)
+				}
+				if patched := slices.Contains(env.Requests(), "patch nodes n"); patched == isGone {
+					t.Errorf("patched again is %v", patched)
+				}
+			})
+		}
+	}
 }
 
 // A node that comes back and falls silent again while its pods are marked has them marked once more. Pins NLC-93.

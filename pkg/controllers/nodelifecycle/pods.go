@@ -17,7 +17,8 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// markPodsOf marks the pods of a node that has fallen silent.
+// markPodsOf marks the pods of a node that has fallen silent. The order stays until none of them is missing at the API
+// server: the cache has to show whether a missing one is gone, as an admission webhook may answer so too.
 func (c *lifecycleController) markPodsOf(ctx context.Context, node string) error {
 	order := c.cluster.toMark(node)
 	if order == 0 {
@@ -28,11 +29,18 @@ func (c *lifecycleController) markPodsOf(ctx context.Context, node string) error
 		return err
 	}
 	var errs []error
+	missing := false
 	for _, pod := range all {
-		errs = append(errs, c.markPod(ctx, pod))
+		found, err := c.markPod(ctx, pod)
+		missing = missing || !found
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
+	}
+	if missing {
+		c.markLoop.AddAfter(node, reconcile.RecheckAfter)
+		return nil
 	}
 	c.cluster.marked(node, order)
 	return nil
@@ -47,7 +55,11 @@ func (c *lifecycleController) reconcilePod(ctx context.Context, key types.Namesp
 	if !isNotReady(c.cluster.readiness(pod.Spec.NodeName)) {
 		return nil
 	}
-	return c.markPod(ctx, pod)
+	found, err = c.markPod(ctx, pod)
+	if !found {
+		c.podLoop.AddAfter(key, reconcile.RecheckAfter)
+	}
+	return err
 }
 
 // isShownReady reports whether a pod has to be marked when its node is not ready.
@@ -56,31 +68,31 @@ func isShownReady(pod *corev1.Pod) bool {
 	return ready != nil && ready.Status != corev1.ConditionFalse
 }
 
-// markPod marks a pod as not ready, unless it is already marked. After a conflict it has to be tried again: another
-// pod has its name, as the cache will show, or others change this one, and no event of a pod on a node brings it
-// back.
-func (c *lifecycleController) markPod(ctx context.Context, pod *corev1.Pod) error {
+// markPod marks a pod as not ready, unless it is already marked. It reports false if the API server says that the pod
+// does not exist. After a conflict it has to be tried again: another pod has its name, as the cache will show, or
+// others change this one, and no event of a pod on a node brings it back.
+func (c *lifecycleController) markPod(ctx context.Context, pod *corev1.Pod) (found bool, err error) {
 	if !isShownReady(pod) {
-		return nil
+		return true, nil
 	}
 	body, err := notReadyPatch(pod, c.Clock.Now())
 	if err != nil {
-		return err
+		return true, err
 	}
 	_, err = c.Client.CoreV1().Pods(pod.Namespace).Patch(controller.OnlyMetadata(ctx), pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil
+		return false, nil
 	case apierrors.IsConflict(err):
-		return reconcile.Requeue(fmt.Errorf("marking pod %s/%s as not ready: %w", pod.Namespace, pod.Name, err))
+		return true, reconcile.Requeue(fmt.Errorf("marking pod %s/%s as not ready: %w", pod.Namespace, pod.Name, err))
 	case len(controller.PausedIn(err)) > 0: // the pod is shown as ready until the pause ends
-		return fmt.Errorf("marking pod %s/%s as not ready: %w", pod.Namespace, pod.Name, err)
+		return true, fmt.Errorf("marking pod %s/%s as not ready: %w", pod.Namespace, pod.Name, err)
 	}
 	c.Record(podNotReady(pod))
 	if err != nil {
-		return fmt.Errorf("marking pod %s/%s as not ready: %w", pod.Namespace, pod.Name, err)
+		return true, fmt.Errorf("marking pod %s/%s as not ready: %w", pod.Namespace, pod.Name, err)
 	}
-	return nil
+	return true, nil
 }
 
 // notReadyPatch returns the strategic merge patch that sets the Ready condition of a pod to False and keeps

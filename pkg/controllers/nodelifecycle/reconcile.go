@@ -26,8 +26,9 @@ func (c *lifecycleController) reconcileTaints(ctx context.Context, name string) 
 		err = c.patchTaints(ctx, name)
 	}
 	switch {
-	case apierrors.IsNotFound(err):
-		return nil // the cache will show that it is gone
+	case apierrors.IsNotFound(err): // the cache will show that it is gone, unless an admission webhook answers so
+		c.nodeLoop.AddAfter(name, reconcile.RecheckAfter)
+		return nil
 	case apierrors.IsConflict(err):
 		return reconcile.Requeue(err)
 	}
@@ -78,7 +79,8 @@ func (c *lifecycleController) reconcileLabels(ctx context.Context, name string) 
 	now := c.Clock.Now()
 	written, err := c.Client.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err): // as for taints
+		c.nodeLoop.AddAfter(name, reconcile.RecheckAfter)
 		return nil
 	case apierrors.IsConflict(err): // another node has its name, as the cache will show, or others change this one
 		return reconcile.Requeue(fmt.Errorf("labeling node %s: %w", name, err))

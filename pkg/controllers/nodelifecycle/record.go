@@ -41,10 +41,10 @@ type record struct {
 	// silencing reports whether a write was sent that shows the silence of the node, which was ready, and neither that nor
 	// a heartbeat was seen since.
 	silencing bool
-	// unmarked is the number of the newest order to mark the pods, some of which may still be shown as ready although
+	// markOrder is the number of the newest order to mark the pods, some of which may still be shown as ready although
 	// the node is silent. It is 0 if nothing has to be marked.
-	unmarked int
-	eviction eviction
+	markOrder int
+	eviction  eviction
 }
 
 // eviction is the pending change to the taints of a node that evict its pods.

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controllers/kit/index"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // passPeriod is the time between the end of a pass and the next one.
@@ -100,7 +100,7 @@ func (gc *podGC) isGone(ctx context.Context, name string) (bool, error) {
 		return false, nil
 	}
 	_, err := gc.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if reconcile.Absent(err) {
 		return true, nil
 	}
 	return false, err

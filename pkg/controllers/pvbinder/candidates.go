@@ -112,7 +112,9 @@ func (c candidates) remove(v *corev1.PersistentVolume) {
 }
 
 // find returns the volume to bind to a claim, nil if there is none. It prefers volumes with few
-// access modes, among these one that is reserved for the claim, and then the smallest.
+// access modes, among these one that is reserved for the claim, and then the smallest. A claim that is delayed
+// waits for its first consumer, and gets no other than a reserved one. vac is set if
+// VolumeAttributesClasses are supported.
 func (c candidates) find(claim *corev1.PersistentVolumeClaim, delayed, vac bool) (*corev1.PersistentVolume, error) {
 	match := func(of []*corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
 		return volume.FindMatchingVolume(claim, of, nil, nil, delayed, vac)

@@ -71,7 +71,8 @@ func Descriptor() controller.Descriptor {
 type config struct {
 	syncPeriod time.Duration
 	// provisions is set if volumes are provisioned, hostPath if those of the plugin host-path are.
-	provisions, hostPath          bool
+	provisions, hostPath bool
+	// vac is set if VolumeAttributesClasses are supported: a claim gets a volume of the same one.
 	vac                           bool
 	nfsRecycler, hostPathRecycler recyclerConfig
 }
@@ -135,10 +136,10 @@ type binderController struct {
 	pluginMetrics *operationMetrics
 	classMetrics  classMetrics
 
-	claimLoop  *reconcile.Loop[types.NamespacedName]
-	volumeLoop *reconcile.Loop[string]
-	claimQueue queue[types.NamespacedName] // claimLoop
-	volumeQ    queue[string]               // volumeLoop
+	claimLoop   *reconcile.Loop[types.NamespacedName]
+	volumeLoop  *reconcile.Loop[string]
+	claimQueue  queue[types.NamespacedName] // that of claimLoop
+	volumeQueue queue[string]               // that of volumeLoop
 }
 
 // queue is where keys are put.
@@ -186,7 +187,7 @@ func newWithPlugins(env controller.Env, cfg config, known plugins) *binderContro
 	c.claims = newStore(env.Clock, c.cachedClaim, counts.claimChanged)
 	c.claimLoop = reconcile.New(env, reconcile.Options[types.NamespacedName]{Queue: "claims", Workers: claimWorkers}, c.reconcileClaim)
 	c.volumeLoop = reconcile.New(env, reconcile.Options[string]{Queue: "volumes", Workers: 1, Namespace: c.namespaceOf}, c.reconcileVolume)
-	c.claimQueue, c.volumeQ = c.claimLoop, c.volumeLoop
+	c.claimQueue, c.volumeQueue = c.claimLoop, c.volumeLoop
 	c.watch(volumes.Informer(), claims.Informer())
 	return c
 }

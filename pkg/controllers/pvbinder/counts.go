@@ -87,9 +87,12 @@ func (c *counts) addClaim(claim *corev1.PersistentVolumeClaim, n int) {
 }
 
 // add changes a number.
-func (c *counts) add(n int, metric *metrics.GaugeVec, labels ...string) {
+func (c *counts) add(n int, metric *metrics.GaugeVec, texts ...string) {
 	s := series{metric: metric}
-	copy(s.labels[:], labels)
+	for i, text := range texts {
+		s.labels[i] = controller.LabelValue(text)
+	}
+	labels := s.labels[:len(texts)]
 	c.of[s] += n
 	if c.of[s] == 0 {
 		delete(c.of, s)

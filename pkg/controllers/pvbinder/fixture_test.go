@@ -1,12 +1,16 @@
 package pvbinder
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/test/controllertest"
@@ -48,7 +52,7 @@ func wired(t testing.TB, env *controllertest.Env, c *binderController) *fixture 
 		claims:  &controllertest.Queue[types.NamespacedName]{Namespace: namespace},
 		volumes: &controllertest.Queue[string]{},
 	}
-	c.claimQueue, c.volumeQ = f.claims, f.volumes
+	c.claimQueue, c.volumeQueue = f.claims, f.volumes
 	c.operations.begin(env.Context(), env.Context())
 	f.catchUp(t)
 	return f
@@ -97,6 +101,27 @@ func (f *fixture) volume(t testing.TB) *pv {
 func (f *fixture) claim(t testing.TB) *pvc {
 	t.Helper()
 	return controllertest.MustStored[*pvc](t, f.Env, namespace, "claim")
+}
+
+// log returns what operations log from then on, apart from what is verbose.
+func (f *fixture) log() *[]string {
+	var lines []string
+	ctx := klog.NewContext(f.Context(), funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{}))
+	f.c.operations.begin(ctx, ctx)
+	return &lines
+}
+
+// wantLogged fails unless just these errors were logged, with a message.
+func wantLogged(t *testing.T, lines []string, message string, errs ...string) {
+	t.Helper()
+	if len(lines) != len(errs) {
+		t.Fatalf("logged %q, want %q", lines, errs)
+	}
+	for i, text := range errs {
+		if !strings.Contains(lines[i], strconv.Quote(message)) || !strings.Contains(lines[i], strings.Trim(strconv.Quote(text), `"`)) {
+			t.Errorf("logged %s, want %s: %s", lines[i], message, text)
+		}
+	}
 }
 
 const (

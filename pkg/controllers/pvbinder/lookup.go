@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -37,7 +36,9 @@ func (c *binderController) claimOf(ctx context.Context, v *corev1.PersistentVolu
 		return nil, err
 	}
 	if claim == nil || claim.UID != ref.UID {
-		c.gone.add(v.Name, ref.UID)
+		if c.gone.add(v.Name, ref.UID); c.hasGone(v) {
+			c.gone.forget(v.Name)
+		}
 		return nil, nil
 	}
 	return claim, nil
@@ -62,7 +63,7 @@ func (c *binderController) claimNamed(ctx context.Context, v *corev1.PersistentV
 func (c *binderController) liveClaim(ctx context.Context, ref *corev1.ObjectReference) (*corev1.PersistentVolumeClaim, error) {
 	claim, err := c.Client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case reconcile.Absent(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("looking whether claim %s/%s exists: %w", ref.Namespace, ref.Name, err)
@@ -79,7 +80,7 @@ func (c *binderController) cachedClaim(key string) (*corev1.PersistentVolumeClai
 	return c.cachedClaims.PersistentVolumeClaims(namespace).Get(name)
 }
 
-// goneLife is how long an answer of goneClaims counts.
+// goneLife is how long it is not asked again whether a claim is gone that a live read has shown to be gone.
 const goneLife = 5 * time.Minute
 
 // goneClaims remembers which claims live reads have shown to be gone. A released volume whose claim has a

@@ -1,6 +1,7 @@
 package pvbinder
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -160,6 +161,10 @@ func TestRecyclerPod(t *testing.T) {
 		"PVB-85b, PVB-23: hostPath":       {hostPath{pods: pods}, aVolume("v", onHostPath("/data")), 150, corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}}},
 		"PVB-85b, PVB-20: nfs":            {nfs{pods: pods}, aVolume("v", onNFS, ofSize("3500Mi")), 90, corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "server", Path: "/share"}}},
 		"PVB-85b, PVB-19, PVB-22: little": {nfs{pods: pods}, aVolume("v", onNFS, ofSize("1Gi")), 60, corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "server", Path: "/share"}}},
+		"PVB-85b: much":                   {hostPath{pods: pods}, aVolume("v", onHostPath("/data"), ofSize("68Pi")), 2139095040, corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}}},
+		"PVB-129: more than may be":       {hostPath{pods: pods}, aVolume("v", onHostPath("/data"), ofSize("100Pi")), math.MaxInt32, corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}}},
+		"PVB-129: more than there can be": {hostPath{pods: pods}, aVolume("v", onHostPath("/data"), ofSize("500Pi")), math.MaxInt32, corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}}},
+		"PVB-129: very much":              {hostPath{pods: pods}, aVolume("v", onHostPath("/data"), ofSize("1Ei")), math.MaxInt32, corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := tc.plugin.RecyclerPod(tc.volume)

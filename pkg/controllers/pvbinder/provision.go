@@ -30,11 +30,12 @@ func (c *binderController) provision(claim *corev1.PersistentVolumeClaim) error 
 	}
 	key, uid := keyOf(claim), claim.UID
 	c.operations.start(fmt.Sprintf("provision-%s[%s]", key, uid), func(stopping, working context.Context) error {
+		c.timings.begin(operationProvision, uid, plugin) // first, so that claimGone drops it if the claim goes after this
 		claim := c.claims.get(key)
 		if claim == nil || claim.UID != uid {
+			c.timings.drop(operationProvision, uid)
 			return nil // it is gone
 		}
-		c.timings.begin(operationProvision, uid, plugin)
 		err := run(stopping, working, claim)
 		if err != nil {
 			c.timings.fail(operationProvision, uid)

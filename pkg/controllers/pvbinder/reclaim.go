@@ -27,7 +27,10 @@ func (c *binderController) reclaim(ctx context.Context, v *corev1.PersistentVolu
 	case corev1.PersistentVolumeReclaimRetain:
 		return nil
 	case corev1.PersistentVolumeReclaimDelete:
-		c.timings.begin(operationDelete, v.UID, c.deleterName(v))
+		if c.timings.begin(operationDelete, v.UID, c.deleterName(v)); c.hasGone(v) {
+			c.timings.drop(operationDelete, v.UID)
+			return nil
+		}
 		c.operations.start(fmt.Sprintf("delete-%s[%s]", v.Name, v.UID), func(_, working context.Context) error {
 			err := c.deleteVolume(working, v)
 			if err != nil {
@@ -159,6 +162,6 @@ func (c *binderController) deleteObject(ctx context.Context, v *corev1.Persisten
 		Preconditions: &metav1.Preconditions{UID: ptr.To(v.UID), ResourceVersion: ptr.To(v.ResourceVersion)},
 	})
 	if err != nil {
-		klog.FromContext(ctx).V(3).Info("Deleting a volume failed", "volume", v.Name, "err", err)
+		logFailure(ctx, err, "Failed to delete the PersistentVolume, retrying in the next pass", v)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 	volumeerrors "k8s.io/cloud-provider/volume/errors"
@@ -115,6 +116,26 @@ func TestTheDeletionOfAVolumeHasPreconditions(t *testing.T) {
 	f.WantEvents(t)
 	if f.c.operations.isBlocked("delete-volume[volume-uid]") {
 		t.Error("it is blocked")
+	}
+}
+
+// What is gone, or was changed, is not to be deleted. Pins PVB-84a.
+func TestThatAVolumeCannotBeDeletedIsLogged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		refusal error
+		want    []string
+	}{
+		"it is refused":  {apierrors.NewForbidden(corev1.Resource("persistentvolumes"), "volume", errors.New("boom")), []string{`persistentvolumes "volume" is forbidden: boom`}},
+		"it has changed": {errConflict, nil},
+		"it is gone":     {apierrors.NewNotFound(corev1.Resource("persistentvolumes"), "volume"), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := begin(t, released(directory(t)))
+			logged := f.log()
+			f.Refuse(deleteVolume, tc.refusal)
+			f.mustSync(t, f.syncVolume)
+			wantLogged(t, *logged, "Failed to delete the PersistentVolume, retrying in the next pass", tc.want...)
+		})
 	}
 }
 

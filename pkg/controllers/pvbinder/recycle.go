@@ -102,7 +102,7 @@ func (c *binderController) recycleVolume(stopping, working context.Context, v *c
 // failRecycle marks a volume as Failed.
 func (c *binderController) failRecycle(ctx context.Context, v *corev1.PersistentVolume, message string) {
 	if _, err := c.setPhase(ctx, v, corev1.VolumeFailed, recyclingFailed(v, message)); err != nil {
-		klog.FromContext(ctx).V(3).Info("Marking a volume as failed failed", "volume", v.Name, "err", err)
+		logFailure(ctx, err, "Failed to set phase Failed", v)
 	}
 }
 

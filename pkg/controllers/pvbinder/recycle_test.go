@@ -107,6 +107,25 @@ func TestARecyclerPodFails(t *testing.T) {
 	}
 }
 
+// What is not marked as Failed is emptied again with each pass.
+func TestThatAVolumeCannotBeMarkedAsFailedIsLogged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		refusal error
+		want    []string
+	}{
+		"it is refused":  {apierrors.NewForbidden(corev1.Resource("persistentvolumes"), "volume", errors.New("boom")), []string{`persistentvolumes "volume" is forbidden: boom`}},
+		"it has changed": {errConflict, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := begin(t, toRecycle(onLocal))
+			logged := f.log()
+			f.Refuse(putVolumeStatus, tc.refusal)
+			f.mustSync(t, f.syncVolume)
+			wantLogged(t, *logged, "Failed to set phase Failed", tc.want...)
+		})
+	}
+}
+
 func TestARecyclerPodIsNotCreated(t *testing.T) {
 	exists := apierrors.NewAlreadyExists(corev1.Resource("pods"), podName)
 	const prefix = "Warning VolumeFailedRecycle Recycle failed: "

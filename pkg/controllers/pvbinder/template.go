@@ -2,6 +2,7 @@ package pvbinder
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"time"
 
@@ -49,10 +50,21 @@ func podsOf(cfg recyclerConfig) (recyclerPods, error) {
 func (p recyclerPods) podFor(v *corev1.PersistentVolume, source corev1.VolumeSource) *corev1.Pod {
 	pod := p.template.DeepCopy()
 	pod.Name, pod.GenerateName = "recycler-for-"+v.Name, ""
-	deadline := int64(max(p.minimum, time.Duration(gibibytes(v))*p.increment) / time.Second)
+	deadline := int64(p.deadline(gibibytes(v)) / time.Second)
 	pod.Spec.ActiveDeadlineSeconds = &deadline
 	pod.Spec.Volumes[0].VolumeSource = source
 	return pod
+}
+
+// maxDeadline is the longest activeDeadlineSeconds that the API server accepts.
+const maxDeadline = math.MaxInt32 * time.Second
+
+// deadline returns how long a pod may take for a volume of a size.
+func (p recyclerPods) deadline(gibibytes int64) time.Duration {
+	if p.increment > 0 && gibibytes > int64(maxDeadline/p.increment) {
+		return maxDeadline
+	}
+	return min(max(p.minimum, time.Duration(gibibytes)*p.increment), maxDeadline)
 }
 
 const gibibyte = 1 << 30

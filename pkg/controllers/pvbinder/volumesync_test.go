@@ -6,7 +6,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-helpers/storage/volume"
 
@@ -102,6 +104,41 @@ func TestThatAClaimIsGoneIsReadOnceInAWhile(t *testing.T) {
 	f.Clock.Step(5 * time.Minute)
 	f.mustSync(t, f.syncVolume)
 	f.WantRequests(t, getClaim)
+}
+
+// A volume, or a claim, goes while it is worked on. What is remembered of it would stay for ever: its deletion is seen
+// once.
+//
+// Pins PVB-123.
+func TestNothingIsRememberedOfWhatHasGone(t *testing.T) {
+	for name, goes := range map[string]func(*fixture, *pv){
+		"it is gone": func(f *fixture, v *pv) { f.c.volumeGone(v) },
+		"another one has its name": func(f *fixture, v *pv) {
+			f.c.volumeGone(v)
+			f.c.volumeSeen(reconcile.Fresh, aVolume("volume", func(v *pv) { v.UID = "second" }))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := aVolume("volume", claimedBy(claimUID), inPhase(corev1.VolumeReleased), policy(corev1.PersistentVolumeReclaimDelete))
+			f := begin(t, v, aClaim(recreatedClaim))
+			f.Intercept(getClaim, func(clienttesting.Action) error { goes(f, v); return nil })
+			f.mustSync(t, f.syncVolume)
+			f.WantRequests(t, getClaim)
+			if starts := f.c.timings.copied(); len(starts) != 0 || len(f.c.gone.of) != 0 {
+				t.Errorf("remembered are %v and %v", starts, f.c.gone.of)
+			}
+		})
+	}
+	f := begin(t, aClaim(), aClass("gold", "csi.example.com"))
+	f.CatchUp(t, &storagev1.StorageClass{})
+	claim := f.claim(t)
+	f.c.claimGone(claim)
+	f.mustSync(t, func() error { return f.c.provision(claim) })
+	f.c.operations.await()
+	f.WantRequests(t)
+	if starts := f.c.timings.copied(); len(starts) != 0 {
+		t.Errorf("remembered are %v", starts)
+	}
 }
 
 // Pins PVB-80 and PVB-33.
@@ -201,6 +238,22 @@ func TestVolumesAndClaimsAreCounted(t *testing.T) {
 	f.c.claimGone(claim)
 	wantSeries(t, f, "pv_collector_bound_pv_count")
 	wantSeries(t, f, "pv_collector_bound_pvc_count")
+}
+
+// A class in an annotation may have bytes that are no UTF-8. Claims whose classes are shown alike are one series.
+//
+// Pins PVB-128.
+func TestClaimsOfAClassThatIsNotUTF8AreCounted(t *testing.T) {
+	f := begin(t)
+	one := aClaim(claimNoted(corev1.BetaStorageClassAnnotation, "\xff"))
+	two := aClaim(func(c *pvc) { c.Name = "other" }, claimNoted(corev1.BetaStorageClassAnnotation, "\xfe"))
+	f.c.claimSeen(reconcile.Fresh, one)
+	f.c.claimSeen(reconcile.Fresh, two)
+	wantSeries(t, f, "pv_collector_unbound_pvc_count", "namespace=ns storage_class=\uFFFD volume_attributes_class= 2")
+	f.c.claimGone(one)
+	wantSeries(t, f, "pv_collector_unbound_pvc_count", "namespace=ns storage_class=\uFFFD volume_attributes_class= 1")
+	f.c.claimGone(two)
+	wantSeries(t, f, "pv_collector_unbound_pvc_count")
 }
 
 func BenchmarkSettledPair(b *testing.B) {

@@ -37,7 +37,7 @@ func (c *binderController) watch(volumes, claims cache.SharedIndexInformer) {
 
 func (c *binderController) volumeSeen(lane reconcile.Lane, v *corev1.PersistentVolume) {
 	c.volumes.seen(v.Name, v)
-	c.volumeQ.Enqueue(lane, v.Name)
+	c.volumeQueue.Enqueue(lane, v.Name)
 }
 
 func (c *binderController) claimSeen(lane reconcile.Lane, claim *corev1.PersistentVolumeClaim) {
@@ -56,12 +56,19 @@ func (c *binderController) volumeGone(v *corev1.PersistentVolume) {
 	}
 }
 
+// hasGone reports whether a volume has been deleted or replaced. Whoever remembers something of a volume asks
+// for it afterwards, and forgets it then: volumeGone may have been called before, and is called once.
+func (c *binderController) hasGone(v *corev1.PersistentVolume) bool {
+	known := c.volumes.get(v.Name)
+	return known == nil || known.UID != v.UID
+}
+
 // claimGone has the volume of a deleted claim released.
 func (c *binderController) claimGone(claim *corev1.PersistentVolumeClaim) {
 	c.claims.gone(keyOf(claim))
 	c.timings.drop(operationProvision, claim.UID)
 	if claim.Spec.VolumeName != "" {
-		c.volumeQ.Enqueue(reconcile.Gone(claim), claim.Spec.VolumeName)
+		c.volumeQueue.Enqueue(reconcile.Gone(claim), claim.Spec.VolumeName)
 	}
 }
 
@@ -76,7 +83,7 @@ func (c *binderController) resync(context.Context, context.Context) {
 	}
 	for _, v := range c.volumes.all() {
 		if v.Spec.ClaimRef == nil || !c.isSettled(c.claims.get(claimKeyOf(v)), v) {
-			c.volumeQ.Enqueue(reconcile.Backlog, v.Name)
+			c.volumeQueue.Enqueue(reconcile.Backlog, v.Name)
 		}
 	}
 }

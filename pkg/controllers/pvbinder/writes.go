@@ -5,8 +5,10 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controller"
 )
@@ -118,6 +120,17 @@ func (c *binderController) reserve(ctx context.Context, v *corev1.PersistentVolu
 		return v, fmt.Errorf("binding claim %s to volume %s: updating the volume: %w", keyOf(claim), v.Name, err)
 	}
 	return reserved, nil
+}
+
+// logFailure logs why a volume was not written that the next pass writes. That it has changed or is gone is no
+// failure.
+func logFailure(ctx context.Context, err error, message string, v *corev1.PersistentVolume) {
+	logger := klog.FromContext(ctx)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		logger.V(3).Info(message, "volume", v.Name, "err", err)
+		return
+	}
+	logger.Error(err, message, "volume", v.Name)
 }
 
 // recordAll records the events that are not nil.

@@ -66,7 +66,7 @@ func newController(env controller.Env, v value) (*replicas.Engine[*appsv1.Replic
 		DeletionCost:     v.podDeletionCost,
 		CountTerminating: v.terminatingReplicas,
 		RequireFresh:     v.staleConsistency,
-		OnStale:          m.staleSyncSkipped,
+		OnStale:          m.staleSyncs.Skipped,
 		OnAgeRatio:       m.sortingDeletionAgeRatio.Observe,
 	})
 }

@@ -49,7 +49,7 @@ func TestValue(t *testing.T) {
 func TestMetricNames(t *testing.T) {
 	env := controllertest.New(t)
 	m := newMetrics(env.Metrics)
-	m.staleSyncSkipped(schema.GroupResource{Group: "apps", Resource: "replicasets"})
+	m.staleSyncs.Skipped(schema.GroupResource{Group: "apps", Resource: "replicasets"})
 	m.sortingDeletionAgeRatio.Observe(3)
 	families, err := env.Metrics.Gather()
 	if err != nil {

@@ -1,17 +1,17 @@
 package replicaset
 
 import (
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/metrics"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 const subsystem = "replicaset_controller"
 
 type controllerMetrics struct {
 	sortingDeletionAgeRatio *metrics.Histogram
-	staleSyncSkips          *metrics.CounterVec
+	staleSyncs              writes.StaleSyncs
 }
 
 func newMetrics(registry controller.MetricsRegistry) *controllerMetrics {
@@ -24,19 +24,8 @@ func newMetrics(registry controller.MetricsRegistry) *controllerMetrics {
 			Buckets:        metrics.ExponentialBuckets(0.25, 2, 6),
 			StabilityLevel: metrics.ALPHA,
 		}),
-		staleSyncSkips: metrics.NewCounterVec(&metrics.CounterOpts{
-			Subsystem:      subsystem,
-			Name:           "stale_sync_skips_total",
-			Help:           "Number of reconciles skipped because the cache of a resource did not show the controller's own last write yet.",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"group", "resource"}),
+		staleSyncs: writes.NewStaleSyncs(registry, subsystem),
 	}
-	if registry != nil {
-		registry.MustRegister(m.sortingDeletionAgeRatio, m.staleSyncSkips)
-	}
+	registry.MustRegister(m.sortingDeletionAgeRatio)
 	return m
-}
-
-func (m *controllerMetrics) staleSyncSkipped(resource schema.GroupResource) {
-	m.staleSyncSkips.WithLabelValues(resource.Group, resource.Resource).Inc()
 }

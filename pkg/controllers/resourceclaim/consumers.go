@@ -7,8 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // consumer is somebody for whom a claim is reserved.
@@ -95,7 +96,7 @@ func (c *claimController) existsLive(ctx context.Context, namespace string, of c
 	} else {
 		object, err = c.Client.SchedulingV1alpha2().PodGroups(namespace).Get(ctx, of.Name, metav1.GetOptions{})
 	}
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !reconcile.Absent(err) {
 		return false, fmt.Errorf("getting the consumer %s %s/%s: %w", of.Resource, namespace, of.Name, err)
 	}
 	if err != nil || object.GetUID() != of.UID {

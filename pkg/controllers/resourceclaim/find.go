@@ -14,8 +14,8 @@ import (
 	"kcmd.dev/pkg/controllers/kit/index"
 )
 
-// The indexes. Keys are <namespace>/<name>, but for that of claims by pod, which are UIDs, and that
-// of claims by PodGroup, which are <namespace>/<UID>.
+// The indexes. Keys are <namespace>/<name>, but for those of claims by pod and by PodGroup, which are
+// <namespace>/<UID>: a claim may refer to an owner in another namespace, which does not own it.
 const (
 	podsByClaim      = "podResourceClaim"
 	podsByTemplate   = "podResourceClaimTemplate"
@@ -59,6 +59,11 @@ func (f finder) groupsUnder(name string, object metav1.Object) ([]*schedulingv1a
 
 func (f finder) claimsUnder(name, key string) ([]*resourcev1.ResourceClaim, error) {
 	return index.Append[*resourcev1.ResourceClaim](nil, f.claims, name, key)
+}
+
+// generatedFor returns the claims that were generated for a pod.
+func (f finder) generatedFor(pod *corev1.Pod) ([]*resourcev1.ResourceClaim, error) {
+	return f.claimsUnder(claimsByPod, nameIn(pod.Namespace, string(pod.UID)))
 }
 
 // nameIn is how an index names an object.
@@ -132,7 +137,7 @@ func podsOfClaim(obj any) ([]string, error) {
 	var keys []string
 	for i := range claim.OwnerReferences {
 		if isPod(&claim.OwnerReferences[i]) {
-			keys = append(keys, string(claim.OwnerReferences[i].UID))
+			keys = append(keys, nameIn(claim.Namespace, string(claim.OwnerReferences[i].UID)))
 		}
 	}
 	return keys, nil

@@ -42,9 +42,7 @@ func (c *claimController) podOwner(pod *corev1.Pod) owner {
 		key:       keyOf(kindPod, pod),
 		reference: metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Controller: ptr.To(true)},
 		owns:      func(claim *resourcev1.ResourceClaim) error { return c.isForPod(pod, claim) },
-		cached: func() ([]*resourcev1.ResourceClaim, error) {
-			return c.find.claimsUnder(claimsByPod, string(pod.UID))
-		},
+		cached:    func() ([]*resourcev1.ResourceClaim, error) { return c.find.generatedFor(pod) },
 	}
 }
 
@@ -169,7 +167,7 @@ func (c *claimController) create(ctx context.Context, of owner, entry, name stri
 	c.metrics.created(claim, err)
 	if err != nil {
 		if !writes.IsRefusal(err) {
-			c.memory.doubts.add(of.GetUID())
+			c.memory.doubt(of.GetUID())
 		}
 		return nil, fmt.Errorf("create ResourceClaim %s: %w", claim.Name, err)
 	}

@@ -2,6 +2,7 @@ package resourceclaim
 
 import (
 	"context"
+	"fmt"
 	"hash/maphash"
 	"maps"
 	"slices"
@@ -10,7 +11,9 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/controller"
@@ -43,6 +46,8 @@ const (
 	// goneTTL is how long. A UID is never used again, but restoring a backup of the cluster
 	// restores objects with their UIDs.
 	goneTTL = 5 * time.Minute
+	// doubtTTL is how long a doubt about an owner that the cache lacks is handed over.
+	doubtTTL = 5 * time.Minute
 	// settling is how long a request whose outcome is unknown may still take effect.
 	settling = time.Second
 )
@@ -84,7 +89,16 @@ func (m memory) ownerGone(owner metav1.Object) {
 	m.ofOwners.Forget(identity(owner.GetNamespace(), owner.GetUID()))
 }
 
-// turns lets one at a time write a claim, and a few claims that have nothing to do with it.
+// doubt remembers that a claim may have been created for an owner. Nobody would drop the doubt about one
+// that was deleted before the answer to the request came.
+func (m memory) doubt(owner types.UID) {
+	m.doubts.add(owner)
+	if m.isGone(owner) {
+		m.doubts.drop(owner)
+	}
+}
+
+// turns serialises writes of one claim. Locks are striped, so unrelated claims may also wait.
 type turns struct {
 	seed  maphash.Seed
 	locks [64]sync.Mutex
@@ -119,8 +133,48 @@ func (c *claimController) begin(context.Context) error {
 	m.ofOwners.TakeOver(left.ofOwners)
 	m.ofClaims.TakeOver(left.ofClaims)
 	m.gone.adopt(left.gone)
-	m.doubts.adopt(left.doubts)
+	return c.inheritDoubts(left.doubts)
+}
+
+// inheritDoubts takes over doubts, but for those about owners that are gone: no event tells of a deletion
+// since the predecessor stopped. A cache that was just filled may be older than an owner, which is gone
+// only if the doubt is old.
+func (c *claimController) inheritDoubts(left map[types.UID]time.Time) error {
+	if len(left) == 0 {
+		return nil
+	}
+	owners, err := c.owners()
+	if err != nil {
+		return fmt.Errorf("inheriting unfinished creations of claims: %w", err)
+	}
+	m := c.memory
+	m.doubts.adopt(left)
+	for uid, since := range left {
+		if m.isGone(uid) || !owners.Has(uid) && c.Clock.Since(since) >= doubtTTL {
+			m.doubts.drop(uid)
+		}
+	}
 	return nil
+}
+
+// owners returns the UIDs of the pods and PodGroups that the caches show.
+func (c *claimController) owners() (sets.Set[types.UID], error) {
+	uids := sets.New[types.UID]()
+	pods, err := c.pods.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	for _, pod := range pods {
+		uids.Insert(pod.UID)
+	}
+	if c.groups == nil {
+		return uids, nil
+	}
+	groups, err := c.groups.List(labels.Everything())
+	for _, group := range groups {
+		uids.Insert(group.UID)
+	}
+	return uids, err
 }
 
 // record holds UIDs, and since when.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -310,6 +311,73 @@ func TestAClaimWhoseCreationMayHaveSucceededIsNotCreatedAgain(t *testing.T) {
 			s.WantRequests(t, recording)
 		})
 	}
+}
+
+// Pins RCLM-64.
+func TestDoubtsAboutOwnersThatAreGone(t *testing.T) {
+	doubted := func(s *subject) bool {
+		_, ok := s.c.memory.doubts.age("pod")
+		return ok
+	}
+	for name, tc := range map[string]struct {
+		exists, gone bool
+		after        time.Duration
+		want         bool
+	}{
+		"it is cached":                         {true, false, time.Hour, true},
+		"the cache lacks it":                   {false, false, doubtTTL - 1, true},
+		"the cache lacks it for long":          {false, false, doubtTTL, false},
+		"it was deleted before the succession": {true, true, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t, gated, podKey, group())
+			s.c.memory.doubt("pod")
+			if !doubted(s) {
+				t.Fatal("there is no doubt")
+			}
+			s.Clock.Step(tc.after)
+			if tc.exists {
+				s.Cache(t, pod())
+			}
+			left := s.c.HandOver()
+			if tc.gone {
+				left.gone[pod().UID] = s.Clock.Now()
+			}
+			s.Succeed(left)
+			s.succeed(t, gated)
+			if doubted(s) != tc.want {
+				t.Errorf("there is a doubt: %t", doubted(s))
+			}
+		})
+	}
+}
+
+// Pins RCLM-64.
+func TestAnOwnerThatIsDeletedDuringACreate(t *testing.T) {
+	p := pod(with(ofTemplate("gpu", "template")))
+	s := begin(t, defaults, podKey, p, template())
+	s.Fake.PrependReactor("create", "resourceclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
+		s.c.podGone(p)
+		return true, nil, errors.New("the connection broke")
+	})
+	if err := s.Reconcile(); err == nil {
+		t.Fatal("no error")
+	}
+	if left := s.c.memory.doubts.state(); len(left) > 0 {
+		t.Errorf("doubts are left: %v", left)
+	}
+}
+
+// A claim may say that it belongs to a pod of another namespace. Pins RCLM-63.
+func TestAClaimOfAnotherNamespaceIsNotThatOfThePod(t *testing.T) {
+	foreign := claim(generatedFor("pod", "gpu"), named("foreign"), func(c *resourcev1.ResourceClaim) { c.Namespace = "other" })
+	s := begin(t, defaults, podKey, pod(with(ofTemplate("gpu", "template"))), template(), foreign)
+	s.MustReconcile(t)
+	s.WantRequests(t, creating, recording)
+
+	s.Queued.Clear()
+	s.c.enqueueGeneratedFor(reconcile.Backlog, pod())
+	s.Queued.Want(t)
 }
 
 // The claim cannot have been created, so that nothing is to be found out before the next attempt. Pins RCLM-50.

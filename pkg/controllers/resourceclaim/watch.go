@@ -108,9 +108,9 @@ func (c *claimController) enqueueClaimsOf(lane reconcile.Lane, pod *corev1.Pod) 
 // enqueueGeneratedFor queues the claims that were generated for a pod. The pod may be done before the name
 // of one was recorded.
 func (c *claimController) enqueueGeneratedFor(lane reconcile.Lane, pod *corev1.Pod) {
-	claims, err := c.find.claimsUnder(claimsByPod, string(pod.UID))
+	claims, err := c.find.generatedFor(pod)
 	if err != nil {
-		klog.Background().Error(err, "Looking up the claims generated for a pod")
+		klog.Background().Error(err, "Failed to look up the claims generated for a pod", "pod", klog.KObj(pod))
 	}
 	for _, claim := range claims {
 		c.queue.Enqueue(lane, keyOf(kindClaim, claim))
@@ -153,7 +153,7 @@ func (c *claimController) templateSeen(lane reconcile.Lane, template *resourcev1
 func (c *claimController) podsSeen(lane reconcile.Lane) func([]*corev1.Pod, error) {
 	return func(pods []*corev1.Pod, err error) {
 		if err != nil {
-			klog.Background().Error(err, "Looking up pods by what they refer to")
+			klog.Background().Error(err, "Failed to look up pods by what they refer to")
 		}
 		for _, pod := range pods {
 			c.podSeen(lane, pod)
@@ -164,7 +164,7 @@ func (c *claimController) podsSeen(lane reconcile.Lane) func([]*corev1.Pod, erro
 func (c *claimController) groupsSeen(lane reconcile.Lane) func([]*schedulingv1alpha2.PodGroup, error) {
 	return func(groups []*schedulingv1alpha2.PodGroup, err error) {
 		if err != nil {
-			klog.Background().Error(err, "Looking up PodGroups by what they refer to")
+			klog.Background().Error(err, "Failed to look up PodGroups by what they refer to")
 		}
 		for _, group := range groups {
 			c.groupSeen(lane, group)

@@ -249,7 +249,7 @@ func TestIndexes(t *testing.T) {
 		"pods by template":                     {templatesOfPod, p, []string{"ns/template", "ns/other"}},
 		"groups by claim":                      {claimsOfGroup, g, []string{"ns/claim", "ns/static"}},
 		"groups by template":                   {templatesOfGroup, g, []string{"ns/template", "ns/other"}},
-		"claims by pod":                        {podsOfClaim, claim(generatedFor("uid", "gpu")), []string{"uid"}},
+		"RCLM-63: claims by pod":               {podsOfClaim, claim(generatedFor("uid", "gpu")), []string{"ns/uid"}},
 		"claims by pod, of a group":            {podsOfClaim, newer, nil},
 		"claims by group":                      {groupsOfClaim, newer, []string{"ns/group"}},
 		"claims by group, of something else":   {groupsOfClaim, foreign, nil},

@@ -156,7 +156,7 @@ func TestWritesInTheLifeOfANamespace(t *testing.T) {
 			cm, err := p.configMaps.ConfigMaps("a").Get(configMapName)
 			return err == nil && correct(cm, p.bundle)
 		})
-		controllertest.Eventually(t, "the queue is empty", func() bool { s := p.loop.Inspect(); return s.Depth == 0 && len(s.InFlight) == 0 })
+		env.AwaitIdle(t)
 		before := p.loop.Inspect().Reconciled
 		p.loop.Add("a")
 		controllertest.Eventually(t, "the namespace is looked at again", func() bool { return p.loop.Inspect().Reconciled > before })

@@ -94,7 +94,7 @@ type tokenController struct {
 	ca       []byte
 	accounts corelisters.ServiceAccountLister
 	secrets  corelisters.SecretLister
-	known    *ledger
+	known    *seenSecrets
 	loop     *reconcile.Loop[key] // one for both kinds of keys: they share the name of its metrics
 }
 
@@ -113,7 +113,7 @@ func newController(env controller.Env, cfg config) (*tokenController, error) {
 	}
 	accounts, secrets := env.Informers.Core().V1().ServiceAccounts(), env.Informers.Filtered(tokenSecrets).Core().V1().Secrets()
 	c := &tokenController{
-		Env: env, signer: signer, ca: ca, known: newLedger(),
+		Env: env, signer: signer, ca: ca, known: newSeenSecrets(),
 		accounts: accounts.Lister(), secrets: secrets.Lister(),
 	}
 	c.loop = reconcile.New(env, reconcile.Options[key]{

@@ -248,29 +248,50 @@ func TestReconcileRetries(t *testing.T) {
 	}
 }
 
-// The API server answers once with a conflict although nothing has changed, as a webhook can. Pins SAT-80.
-func TestAConflictWithoutAnEvent(t *testing.T) {
+// The API server answers once with a refusal although nothing has changed, as a webhook can.
+func TestARefusalWithoutAnEvent(t *testing.T) {
+	conflict := apierrors.NewConflict(corev1.Resource("secrets"), "s", errors.New("a webhook says so"))
+	notFound := apierrors.NewNotFound(corev1.Resource("secrets"), "s")
+	completed := func(s *corev1.Secret, err error) bool { return err == nil && needsOf(s, []byte("ca")) == (needs{}) }
+	deleted := func(_ *corev1.Secret, err error) bool { return apierrors.IsNotFound(err) }
 	for name, tc := range map[string]struct {
 		cached  []runtime.Object
 		request string
+		refusal error
 		done    func(*corev1.Secret, error) bool
 	}{
-		"completing a secret": {objects(account("sa", "u1"), secret("s", "u1")), "update secrets s", func(s *corev1.Secret, err error) bool {
-			return err == nil && needsOf(s, []byte("ca")) == (needs{})
-		}},
-		"deleting that of no account": {objects(secret("s", "u1")), "delete secrets s", func(_ *corev1.Secret, err error) bool {
-			return apierrors.IsNotFound(err)
-		}},
+		"SAT-80: completing a secret":              {objects(account("sa", "u1"), secret("s", "u1")), "update secrets s", conflict, completed},
+		"SAT-80: deleting that of no account":      {objects(secret("s", "u1")), "delete secrets s", conflict, deleted},
+		"SAT-86: completing one, it is gone":       {objects(account("sa", "u1"), secret("s", "u1")), "update secrets s", notFound, completed},
+		"SAT-86: deleting one, as if it were gone": {objects(secret("s", "u1")), "delete secrets s", notFound, deleted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := start(t, tc.cached)
-			env.RefuseIf(tc.request, apierrors.NewConflict(corev1.Resource("secrets"), "s", errors.New("a webhook says so")), func(n int) bool { return n == 1 })
+			env.RefuseIf(tc.request, tc.refusal, func(n int) bool { return n == 1 })
 			env.Run(t, c)
 			env.EventuallyAsTimePasses(t, "what was refused is done", time.Second, func() bool {
 				return tc.done(env.Client.CoreV1().Secrets("ns").Get(t.Context(), "s", metav1.GetOptions{}))
 			})
 		})
 	}
+}
+
+// The Secret is gone indeed: nothing is sent for it again. Pins SAT-86.
+func TestASecretThatIsGoneIsNotDeletedAgain(t *testing.T) {
+	env, c := start(t, objects(secret("s", "u1")))
+	gone := apierrors.NewNotFound(corev1.Resource("secrets"), "s")
+	env.Intercept("delete secrets s", func(clienttesting.Action) error {
+		env.Remove(t, secret("s", "u1"))
+		return gone
+	})
+	env.Run(t, c)
+	controllertest.Eventually(t, "it is seen that the secret is gone", func() bool {
+		return c.loop.Inspect().Reconciled >= 2 && env.Idle()
+	})
+	env.Requests()
+	before := c.loop.Inspect().Reconciled
+	env.EventuallyAsTimePasses(t, "its key is looked at again", time.Second, func() bool { return c.loop.Inspect().Reconciled == before+1 })
+	env.WantRequests(t)
 }
 
 // The account comes and goes while the watch of accounts is broken: no event tells of it. Pins SAT-81.

@@ -81,15 +81,16 @@ func (c *tokenController) deleteSecret(ctx context.Context, k key, secret *corev
 	return c.concluded(k, "deleting", secret.Name, err)
 }
 
-// concluded returns the error of a write of a Secret for a key. One that is gone was written, and so was one that has
-// changed: the event of the change enqueues it again.
+// concluded returns the error of a write of a Secret for a key. Nothing is left to do for a Secret that is gone, and
+// the event of the change enqueues one that has changed. An admission webhook may answer so too, and then no event
+// follows.
 func (c *tokenController) concluded(k key, doing, name string, err error) error {
-	if apierrors.IsConflict(err) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		c.loop.AddAfter(k, reconcile.RecheckAfter)
 		return nil
 	}
-	if err == nil || apierrors.IsNotFound(err) {
-		return nil
+	if err != nil {
+		return fmt.Errorf("%s secret %s/%s: %w", doing, k.namespace, name, err)
 	}
-	return fmt.Errorf("%s secret %s/%s: %w", doing, k.namespace, name, err)
+	return nil
 }

@@ -347,6 +347,24 @@ selinux_warning_controller_selinux_volume_conflict{pod1_name="q",pod1_namespace=
 	}
 }
 
+// A pod that was created over protobuf may have bytes in its label that are no UTF-8. Labels that are shown alike are
+// one series.
+//
+// Pins SEL-55.
+func TestMetricOfALabelThatIsNotUTF8(t *testing.T) {
+	f := begin(t, world(user("ns", "p", "s0:\xff", withDisk("s0:\xfe")), user("other", "q", "s0:c2", withDisk("s0:c2")))...)
+	f.see(t, "ns/p", "other/q")
+	f.wantGauges(t, gauge(labelProperty, "ns/p", ":::s0:\uFFFD", "other/q", ":::s0:c2"), gauge(labelProperty, "other/q", ":::s0:c2", "ns/p", ":::s0:\uFFFD"))
+}
+
+// withDisk adds a container that mounts another volume.
+func withDisk(of string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "disk", VolumeSource: iscsi})
+		p.Spec.Containers = append(p.Spec.Containers, container(level(of), "disk"))
+	}
+}
+
 // Pins SEL-1, SEL-2, SEL-3, SEL-6, SEL-14 and SEL-29.
 func TestDescriptor(t *testing.T) {
 	d, cfg := Descriptor(), v1beta1.NewDefault()

@@ -3,10 +3,8 @@ package selinuxwarning
 import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-base/metrics"
-	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controller"
-	"kcmd.dev/pkg/controller/concurrent"
 )
 
 // collector shows the conflicts that there are when the metrics are read.
@@ -26,15 +24,14 @@ func registerMetrics(r controller.MetricsRegistry, conflicts func() sets.Set[con
 // DescribeWithStability implements metrics.StableCollector.
 func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) { ch <- c.desc }
 
-// CollectWithStability implements metrics.StableCollector. It runs in a goroutine of whoever reads the
-// metrics, where nobody else catches a panic.
+// CollectWithStability implements metrics.StableCollector.
 func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
-	var all sets.Set[conflict]
-	if panicked := concurrent.Catch(func() { all = c.conflicts() }); panicked != nil {
-		klog.Background().Error(panicked, "Reading the conflicts between pods failed")
-		return
+	shown := sets.New[conflict]()
+	for one := range c.conflicts() {
+		one.value, one.other = controller.LabelValue(one.value), controller.LabelValue(one.other)
+		shown.Insert(one)
 	}
-	for one := range all {
+	for one := range shown {
 		ch <- metrics.NewLazyConstMetric(c.desc, metrics.GaugeValue, 1,
 			one.property, one.pod.Namespace, one.pod.Name, one.value, one.with.Namespace, one.with.Name, one.other)
 	}

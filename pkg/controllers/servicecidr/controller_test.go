@@ -290,6 +290,36 @@ func TestErrorsOfThePatchOfTheFinalizer(t *testing.T) {
 	}
 }
 
+// The API server may say so because of an admission webhook: the cache shows whether a ServiceCIDR is gone. Pins CIDR-47.
+func TestAPatchDoesNotProveThatAServiceCIDRIsGone(t *testing.T) {
+	unprotected := newCIDR("is", "192.168.0.0/24")
+	unprotected.Finalizers, unprotected.Status.Conditions = nil, []metav1.Condition{ready}
+	for name, cidr := range map[string]*networkingv1.ServiceCIDR{
+		"adding the finalizer":   unprotected,
+		"removing the finalizer": deleted(newCIDR("is", "192.168.0.0/24"), time.Hour),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSubject(t, cidr)
+			s.c.queue = s.Queued
+			s.Refuse("patch servicecidrs is", apierrors.NewNotFound(networkingv1.Resource("servicecidrs"), "is"))
+			for range 2 {
+				s.MustReconcile(t)
+				if writes := s.WriteVerbs(); !slices.Equal(writes, []string{"patch"}) {
+					t.Errorf("sent %q", writes)
+				}
+				if delay := s.Queued.TakeDelay("is"); delay != reconcile.RecheckAfter {
+					t.Errorf("it is looked at again in %v", delay)
+				}
+				s.Requests()
+			}
+			s.Uncache(t, cidr)
+			s.MustReconcile(t)
+			s.WantRequests(t)
+			s.Queued.Want(t)
+		})
+	}
+}
+
 // A list that fails does not let a range go. Pins CIDR-43.
 func TestAFailedListLetsNothingGo(t *testing.T) {
 	boom := errors.New("boom")

@@ -28,7 +28,7 @@ func (c *cidrController) reconcile(ctx context.Context, name string) error {
 // guard ensures that a ServiceCIDR has the finalizer and the condition Ready.
 func (c *cidrController) guard(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
 	if finalizer.IsMissing(cidr) {
-		if err := c.patchFinalizers(ctx, cidr, "finalizers"); err != nil {
+		if _, err := c.patchFinalizers(ctx, cidr, "finalizers"); err != nil {
 			return err
 		}
 	}
@@ -62,28 +62,32 @@ func (c *cidrController) release(ctx context.Context, cidr *networkingv1.Service
 		c.queue.AddAfter(cidr.Name, reconcile.RecheckAfter) // the cache does not show yet by what
 		return c.show(ctx, cidr, terminating)
 	}
-	if err := c.patchFinalizers(ctx, cidr, "$deleteFromPrimitiveList/finalizers"); err != nil {
+	if released, err := c.patchFinalizers(ctx, cidr, "$deleteFromPrimitiveList/finalizers"); err != nil || !released {
 		return err
 	}
 	klog.FromContext(ctx).Info("Let a ServiceCIDR go: no address depends on it", "serviceCIDR", cidr.Name)
 	return nil
 }
 
-// patchFinalizers adds the finalizer to a ServiceCIDR or removes it. It does nothing if the ServiceCIDR no longer
-// exists. After a conflict it has to be tried again: another ServiceCIDR has the name, as the cache will show, or
-// others change this one.
-func (c *cidrController) patchFinalizers(ctx context.Context, cidr *networkingv1.ServiceCIDR, field string) error {
+// patchFinalizers adds the finalizer to a ServiceCIDR or removes it. It reports false if the ServiceCIDR no longer
+// exists. An admission webhook may answer so too, so the ServiceCIDR is looked at again later. After a conflict it has
+// to be tried again: another ServiceCIDR has the name, as the cache will show, or others change this one.
+func (c *cidrController) patchFinalizers(ctx context.Context, cidr *networkingv1.ServiceCIDR, field string) (bool, error) {
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": cidr.UID, field: []string{string(finalizer)}}})
 	if err != nil {
-		return fmt.Errorf("encoding the finalizers of a ServiceCIDR: %w", err)
+		return false, fmt.Errorf("encoding the finalizers of a ServiceCIDR: %w", err)
 	}
 	_, err = c.Client.NetworkingV1().ServiceCIDRs().Patch(ctx, cidr.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
-	if err == nil || apierrors.IsNotFound(err) {
-		return nil
+	if err == nil {
+		return true, nil
+	}
+	if apierrors.IsNotFound(err) {
+		c.queue.AddAfter(cidr.Name, reconcile.RecheckAfter)
+		return false, nil
 	}
 	err = fmt.Errorf("changing the finalizers of ServiceCIDR %s: %w", cidr.Name, err)
 	if apierrors.IsConflict(err) {
-		return reconcile.Requeue(err)
+		return false, reconcile.Requeue(err)
 	}
-	return err
+	return false, err
 }

@@ -14,7 +14,8 @@ import (
 	"kcmd.dev/pkg/controllers/kit/slowstart"
 )
 
-// maxBatch is the largest number of pods of a parallel set that are processed at once.
+// maxBatch is the largest number of pods of a parallel set that are processed at once, and that
+// are created in one reconcile. Their events cause the reconciles that create the rest.
 const maxBatch = 500
 
 // task is the next action for one pod.
@@ -28,25 +29,24 @@ type task struct {
 // advance brings the pods of a set one step closer to its spec, and returns the status of the
 // observed state.
 func (c *statefulSetController) advance(ctx context.Context, p *pass) (appsv1.StatefulSetStatus, error) {
-	build := builder{set: p.set, revisions: p.revisions, updateIsSet: c.equalities.of(p.set, p.update) == identical}
-	l, err := layOut(p.set, p.members, p.now, build.pod)
-	if err != nil {
-		return countStatus(p.set, p.revisions, p.members, p.now), err
-	}
+	l := layOut(p.set, p.members, p.now, func(missing *corev1.Pod) bool {
+		stale, err := c.claimsAreStale(p.set, missing)
+		return stale && err == nil
+	})
 	status := countStatus(p.set, p.revisions, l.all(), p.now)
 
 	wrote, refused := c.reclaim(ctx, p.set, l.replicas)
 	if wrote || refused != nil && ctx.Err() != nil {
 		return status, refused // the update of the claims enqueues the set again
 	}
-	status, err = c.fill(ctx, p, l, status)
+	status, err := c.fill(ctx, p, l, status)
 	return status, worst(present(err, refused))
 }
 
 // fill creates, replaces, removes and rolls pods.
 func (c *statefulSetController) fill(ctx context.Context, p *pass, l layout, status appsv1.StatefulSetStatus) (appsv1.StatefulSetStatus, error) {
 	done, err := c.forEach(ctx, p.set, l.replicas, func(pod *corev1.Pod) task { return c.replicaTask(ctx, p, pod) })
-	if !done {
+	if !done || l.cut {
 		return status, err
 	}
 	done, err = c.forEach(ctx, p.set, l.condemned, func(pod *corev1.Pod) task { return c.disownTask(ctx, p, pod) })
@@ -123,7 +123,7 @@ func (c *statefulSetController) replicaTask(ctx context.Context, p *pass, pod *c
 	case stepRemove:
 		return task{last: true, run: func(ctx context.Context) error { return c.deletePod(ctx, p.set, pod) }}
 	case stepCreate:
-		return task{last: true, run: func(ctx context.Context) error { return c.createPod(ctx, p.set, pod) }}
+		return task{last: true, run: func(ctx context.Context) error { return c.createReplica(ctx, p, ordinalOf(pod)) }}
 	}
 	t := task{last: next == stepWait}
 	if pod.Status.Phase == corev1.PodPending {

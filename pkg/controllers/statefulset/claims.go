@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 )
 
 func claimName(set *appsv1.StatefulSet, template *corev1.PersistentVolumeClaim, ordinal int) string {
@@ -75,7 +74,7 @@ func (c *statefulSetController) createClaims(ctx context.Context, set *appsv1.St
 			errs = append(errs, fmt.Errorf("pvc %s is being deleted", name))
 		}
 	}
-	return utilerrors.NewAggregate(errs)
+	return worst(errs)
 }
 
 func (c *statefulSetController) createClaim(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) error {

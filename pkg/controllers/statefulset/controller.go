@@ -8,13 +8,14 @@
 //     whose name does not belong to a slot of the set is never adopted (identity.go).
 //  2. The template has a history (package history). A slot is filled at the current or at the
 //     update revision, depending on the progress of a rolling update; revisions.go determines
-//     the two, layout.go which one a slot gets. A template that only gained defaults of a newer
-//     API is not a new revision: that shows in the unchanged generation of the set while the
-//     process runs, and in a table of defaults after that (package podtemplate).
+//     the two, and which one a slot gets. A template that only gained defaults of a newer API is
+//     not a new revision: that shows in the unchanged generation of the set while the process
+//     runs, and in a table of defaults after that (package podtemplate).
 //  3. A reconcile processes the slots in ascending order, then the condemned pods in descending
 //     order, then continues a rolling update by deleting outdated pods from the top. An ordered
 //     set stops at the first pod that it has to wait for, so there is at most one change at a
-//     time; a parallel one does not wait (step.go decides, replica.go acts).
+//     time; a parallel one does not wait, but creates no more than 500 pods (step.go decides,
+//     replica.go acts). So the cost follows the pods that exist, not spec.replicas.
 //  4. A slot has a claim for each claim template. Claims are created before the pod, and never
 //     deleted: to have the garbage collector delete them, they are given an owner, the set or
 //     the condemned pod, from which they are taken if its slot is to be filled again (claims.go,
@@ -99,8 +100,8 @@ type statefulSetController struct {
 
 	owners     *owners.Owners[*appsv1.StatefulSet]
 	claims     corelisters.PersistentVolumeClaimLister
-	pods       index.Pods
-	tracked    pods.Tracked
+	podIndex   index.Pods
+	podControl pods.Tracked
 	history    history.Control
 	equalities *equalities
 }
@@ -113,17 +114,28 @@ func newController(env controller.Env, v value) (*statefulSetController, error) 
 		value:      v,
 		metrics:    newMetrics(env.Metrics),
 		claims:     claims.Lister(),
-		pods:       index.NewPods(podInformer),
+		podIndex:   index.NewPods(podInformer),
 		history:    history.NewControl(env.Client, revisions),
 		equalities: newEqualities(env.Clock),
 	}
 	c.owners = owners.New(env, owners.Options[*appsv1.StatefulSet]{
-		Kind: setKind, Resource: setResource, Informer: apps.StatefulSets().Informer(), Live: c.live, Selector: selectorOf,
-		Written: writes.Stores{pods.Resource: podInformer.GetStore(), claimResource: claims.Informer().GetStore(), revisionResource: revisions.GetStore()},
-		Fresh:   v.staleConsistency, OnStale: c.metrics.staleSyncSkipped, Echo: sameCurrentRevision, OnGone: c.metrics.forget,
-		Loop: reconcile.Options[types.NamespacedName]{Queue: "statefulset", Workers: v.concurrentSyncs},
+		Kind:     setKind,
+		Resource: setResource,
+		Informer: apps.StatefulSets().Informer(),
+		Live:     c.live,
+		Selector: selectorOf,
+		Written: writes.Stores{
+			pods.Resource:    podInformer.GetStore(),
+			claimResource:    claims.Informer().GetStore(),
+			revisionResource: revisions.GetStore(),
+		},
+		Fresh:   v.staleConsistency,
+		OnStale: c.metrics.staleSyncSkipped,
+		Echo:    sameCurrentRevision,
+		OnGone:  c.metrics.forget,
+		Loop:    reconcile.Options[types.NamespacedName]{Queue: "statefulset", Workers: v.concurrentSyncs},
 	}, c.reconcile)
-	c.tracked = pods.NewTracked(env, c.owners.Writes)
+	c.podControl = pods.NewTracked(env, c.owners.Writes)
 	c.watch(podInformer, claims.Informer())
 	return c, nil
 }

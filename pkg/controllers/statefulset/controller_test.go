@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	ktesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/config/v1beta1"
@@ -62,12 +62,24 @@ func TestMetricNames(t *testing.T) {
 
 // TestRun watches the controller at work from a new set to a status that counts its pods.
 func TestRun(t *testing.T) {
-	env := controllertest.New(t, newSet(3, claims("data")))
-	env.Fake.PrependReactor("create", "pods", func(action ktesting.Action) (bool, runtime.Object, error) {
-		pod := action.(ktesting.CreateAction).GetObject().(*corev1.Pod)
-		phase(corev1.PodRunning)(pod)
-		readySince(start.Add(-time.Hour))(pod)
-		return false, nil, nil
+	for name, set := range map[string]*appsv1.StatefulSet{
+		"ordered": newSet(3, claims("data")),
+		"STS-72: more pods than one reconcile creates": newSet(1200, parallel),
+	} {
+		t.Run(name, func(t *testing.T) { runUntilAvailable(t, set) })
+	}
+}
+
+func runUntilAvailable(t *testing.T, set *appsv1.StatefulSet) {
+	env := controllertest.New(t, set)
+	storePods(env, phase(corev1.PodRunning), readySince(start.Add(-time.Hour)))
+	created, cached := 0, env.CacheOf(t, &corev1.Pod{})
+	env.Intercept("create pods", func(ktesting.Action) error {
+		if created%50 == 0 { // a fake watch has room for 100 events
+			controllertest.Eventually(t, "the cache shows the pods", func() bool { return len(cached.ListKeys()) >= created })
+		}
+		created++
+		return nil
 	})
 	d := Descriptor()
 	instance, err := d.New(env.Env, d.Value(v1beta1.NewDefault()))
@@ -78,7 +90,8 @@ func TestRun(t *testing.T) {
 	env.Run(t, instance)
 	// Status writes are put off for a while.
 	env.EventuallyAsTimePasses(t, "the pods are counted", time.Second, func() bool {
-		set, err := env.Fake.AppsV1().StatefulSets("ns").Get(t.Context(), "web", metav1.GetOptions{})
-		return err == nil && set.Status.AvailableReplicas == 3
+		env.RecordedEvents() // makes room for more
+		stored, err := env.Fake.AppsV1().StatefulSets("ns").Get(t.Context(), "web", metav1.GetOptions{})
+		return err == nil && stored.Status.AvailableReplicas == *set.Spec.Replicas
 	})
 }

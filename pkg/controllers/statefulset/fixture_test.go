@@ -45,6 +45,16 @@ func newFixtureWith(t testing.TB, v value, objects ...runtime.Object) *fixture {
 	return f
 }
 
+// storePods stores the pods that are created, after some changes, without what the fake API server
+// spends several milliseconds on for each.
+func storePods(env *controllertest.Env, changes ...podChange) {
+	env.Fake.PrependReactor("create", "pods", func(action ktesting.Action) (bool, runtime.Object, error) {
+		pod := controllertest.Changed(action.(ktesting.CreateAction).GetObject().(*corev1.Pod), changes...)
+		pod.UID, pod.ResourceVersion = types.UID(pod.Name), env.NextVersion()
+		return true, pod, env.Fake.Tracker().Add(pod)
+	})
+}
+
 // kubelet makes every pod of the API server run and be ready.
 func (f *fixture) kubelet(t testing.TB) {
 	t.Helper()

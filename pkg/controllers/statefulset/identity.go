@@ -2,6 +2,7 @@ package statefulset
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,10 +62,21 @@ func firstOrdinal(set *appsv1.StatefulSet) int {
 // replicasOf returns the number of slots to be filled. The API server defaults it to 1.
 func replicasOf(set *appsv1.StatefulSet) int { return int(ptr.Deref(set.Spec.Replicas, 1)) }
 
+// lastOrdinal returns the last slot to be filled. There is none that the name of a pod cannot
+// have, see split.
+func lastOrdinal(set *appsv1.StatefulSet) int {
+	return min(firstOrdinal(set)+replicasOf(set)-1, math.MaxInt32)
+}
+
 // inRange reports whether an ordinal is that of a slot to be filled.
 func inRange(set *appsv1.StatefulSet, ordinal int) bool {
-	first := firstOrdinal(set)
-	return ordinal >= first && ordinal < first+replicasOf(set)
+	return ordinal >= firstOrdinal(set) && ordinal <= lastOrdinal(set)
+}
+
+// missingPod returns what stands for the pod of a slot until newPod builds it, which may take much
+// more memory.
+func missingPod(set *appsv1.StatefulSet, ordinal int) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: podName(set, ordinal)}}
 }
 
 // newPod returns the pod of a slot, made from the template of the set.
@@ -149,7 +161,7 @@ func storageMatches(set *appsv1.StatefulSet, pod *corev1.Pod) bool {
 // revisionOf returns the name of the revision of a pod.
 func revisionOf(pod *corev1.Pod) string { return pod.Labels[appsv1.ControllerRevisionHashLabelKey] }
 
-// isCreated reports whether a pod exists, as opposed to one returned by newPod.
+// isCreated reports whether a pod exists, as opposed to one returned by newPod or missingPod.
 func isCreated(pod *corev1.Pod) bool { return pod.Status.Phase != "" }
 
 func isRunningAndReady(pod *corev1.Pod) bool {

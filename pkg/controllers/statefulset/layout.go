@@ -13,9 +13,12 @@ import (
 
 // layout holds the pods of a set by slot.
 type layout struct {
-	// replicas holds a pod for each slot to be filled, lowest first. Missing pods were built
-	// and are to be created.
+	// replicas holds the pods of slots to be filled, lowest first. Missing ones, which are to be
+	// created, have only a name.
 	replicas []*corev1.Pod
+	// cut means that replicas leaves out missing pods, since there are more than one reconcile
+	// creates.
+	cut bool
 	// condemned holds the pods of other slots, highest first.
 	condemned []*corev1.Pod
 	// firstUnavailable is the lowest pod that is not available or is being deleted. Pods
@@ -23,31 +26,66 @@ type layout struct {
 	firstUnavailable *corev1.Pod
 }
 
-// layOut assigns pods to slots and builds the missing ones.
-func layOut(set *appsv1.StatefulSet, members []*corev1.Pod, now time.Time, missing func(ordinal int) (*corev1.Pod, error)) (layout, error) {
-	first := firstOrdinal(set)
-	l := layout{replicas: make([]*corev1.Pod, replicasOf(set))}
+// slot is a slot that has a pod.
+type slot struct {
+	ordinal int
+	pod     *corev1.Pod
+}
+
+// layOut assigns pods to slots. Its cost depends on the pods that exist, and on how many one
+// reconcile creates, but not on spec.replicas, which may be billions. The function waits reports
+// whether a missing pod cannot be created yet.
+func layOut(set *appsv1.StatefulSet, members []*corev1.Pod, now time.Time, waits func(missing *corev1.Pod) bool) layout {
+	var l layout
+	filled := make([]slot, 0, len(members))
 	for _, pod := range members {
 		ordinal := ordinalOf(pod)
 		switch {
 		case inRange(set, ordinal):
-			l.replicas[ordinal-first] = pod
+			filled = append(filled, slot{ordinal, pod})
 		case ordinal >= 0:
 			l.condemned = append(l.condemned, pod)
 		}
 	}
-	for i, pod := range l.replicas {
-		if pod != nil {
-			continue
-		}
-		var err error
-		if l.replicas[i], err = missing(first + i); err != nil {
-			return layout{}, err
+	slices.SortFunc(filled, func(a, b slot) int { return cmp.Compare(a.ordinal, b.ordinal) })
+	slices.SortFunc(l.condemned, func(a, b *corev1.Pod) int { return cmp.Compare(ordinalOf(b), ordinalOf(a)) })
+	l.replicas = withMissing(set, filled, waits)
+	l.cut = len(l.replicas) <= lastOrdinal(set)-firstOrdinal(set)
+	l.firstUnavailable = firstUnavailable(set, l.replicas, l.condemned, now)
+	return l
+}
+
+// withMissing returns the pods of the sorted slots, with the lowest missing ones between and after
+// them: as many as one reconcile creates, not counting those of a parallel set that wait, which keep
+// nobody else waiting.
+func withMissing(set *appsv1.StatefulSet, sorted []slot, waits func(missing *corev1.Pod) bool) []*corev1.Pod {
+	replicas := make([]*corev1.Pod, 0, len(sorted))
+	next, room := firstOrdinal(set), maxCreated(set)
+	fill := func(end int) {
+		for ; next < end && room > 0; next++ {
+			pod := missingPod(set, next)
+			replicas = append(replicas, pod)
+			if isOrdered(set) || !waits(pod) {
+				room--
+			}
 		}
 	}
-	slices.SortFunc(l.condemned, func(a, b *corev1.Pod) int { return cmp.Compare(ordinalOf(b), ordinalOf(a)) })
-	l.firstUnavailable = firstUnavailable(set, l.replicas, l.condemned, now)
-	return l, nil
+	for _, s := range sorted {
+		fill(s.ordinal)
+		replicas = append(replicas, s.pod)
+		next = s.ordinal + 1
+	}
+	fill(lastOrdinal(set) + 1)
+	return replicas
+}
+
+// maxCreated returns the number of pods that one reconcile creates at most. An ordered set ends at
+// the first missing one.
+func maxCreated(set *appsv1.StatefulSet) int {
+	if isOrdered(set) {
+		return 1
+	}
+	return maxBatch
 }
 
 func firstUnavailable(set *appsv1.StatefulSet, replicas, condemned []*corev1.Pod, now time.Time) *corev1.Pod {

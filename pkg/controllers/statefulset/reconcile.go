@@ -32,6 +32,7 @@ type pass struct {
 	// history holds the revisions of the set, sorted.
 	history []*appsv1.ControllerRevision
 	revisions
+	builder *builder
 }
 
 func (c *statefulSetController) reconcile(ctx context.Context, set *appsv1.StatefulSet) error {
@@ -73,19 +74,12 @@ func (c *statefulSetController) finish(ctx context.Context, p *pass, mayAct bool
 		failure = err
 	}
 	if err := c.truncateHistory(ctx, p, current); err != nil {
-		return utilerrors.NewAggregate(append(flatten(failure), err))
+		return utilerrors.NewAggregate([]error{failure, err})
 	}
 	if failure == nil {
 		c.checkAvailability(p.set, &status, p.members, p.now)
 	}
 	return failure
-}
-
-func flatten(err error) []error {
-	if err == nil {
-		return nil
-	}
-	return []error{err}
 }
 
 // observe lists the revisions and pods of a set, and adopts orphans among them.
@@ -102,16 +96,17 @@ func (c *statefulSetController) observe(ctx context.Context, set *appsv1.Statefu
 	if p.revisions, err = c.currentRevisions(ctx, set, listed); err != nil {
 		return nil, fmt.Errorf("finding the revisions of StatefulSet %s: %w", klog.KObj(set), err)
 	}
+	p.builder = newBuilder(set, p.revisions, c.equalities.of(set, p.update) == identical)
 	return p, nil
 }
 
 // claimPods adopts and releases pods as needed and returns those of the set.
 func (c *statefulSetController) claimPods(ctx context.Context, set *appsv1.StatefulSet, selector labels.Selector) ([]*corev1.Pod, error) {
-	candidates, err := c.pods.OwnedByOrOrphans(setKind.Kind, set)
+	candidates, err := c.podIndex.OwnedByOrOrphans(setKind.Kind, set)
 	if err != nil {
 		return nil, err
 	}
-	claimer := owners.ClaimerFor(c.owners, set, "Pod", selector, c.tracked.PatchFor(set))
+	claimer := owners.ClaimerFor(c.owners, set, "Pod", selector, c.podControl.PatchFor(set))
 	claimer.Filters = []func(*corev1.Pod) bool{func(pod *corev1.Pod) bool { return isMember(set, pod) }}
 	return claimer.Claim(ctx, candidates)
 }

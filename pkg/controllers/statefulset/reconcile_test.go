@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -84,6 +86,68 @@ func TestParallelSetsGrowAtOnce(t *testing.T) {
 	f := newFixture(t, newSet(3, parallel))
 	f.MustReconcile(t)
 	f.WantRequestsInAnyOrder(t, "create controllerrevisions "+revisionAt(t, 1).Name, createWeb0, createWeb1, createWeb2, putStatus)
+}
+
+// Pins STS-72.
+func TestAReconcileCreatesNoMoreThanItMay(t *testing.T) {
+	f := settled(t, 0, func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To[int32](math.MaxInt32) })
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, createWeb0)
+
+	// An outdated pod, and one of no slot, are left alone until all are there.
+	f = settled(t, 0, parallel, image("v2"), edited, startingAt(1), func(set *appsv1.StatefulSet) {
+		set.Spec.Replicas = ptr.To[int32](1200)
+	})
+	storePods(f.Env, phase(corev1.PodPending))
+	revision := revisionAt(t, 1).Name
+	for _, n := range []int{0, 1200} {
+		pod := podAt(newSet(1), revision, n)
+		f.Store(t, pod)
+		f.Cache(t, pod)
+	}
+	for _, want := range []map[string]int{{"create pods": 500}, {"create pods": 500}, {"create pods": 199, "delete pods": 2}} {
+		f.MustReconcile(t)
+		got := map[string]int{}
+		for _, request := range f.Requests() {
+			if what, _, ok := strings.Cut(request, " web-"); ok && strings.HasSuffix(what, " pods") {
+				got[what]++
+			}
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("requests are %v, want %v", got, want)
+		}
+		f.RecordedEvents() // makes room for more
+		f.CatchUp(t)
+	}
+}
+
+// A claim that waits for the garbage collector keeps only its own pod waiting. Pins STS-72.
+func TestPodsThatWaitForClaimsLeaveRoomForOthers(t *testing.T) {
+	f := settled(t, 0, parallel, claims("data"), retention(retain, discard), func(set *appsv1.StatefulSet) {
+		set.Spec.Replicas = ptr.To[int32](501)
+	})
+	for n := range 500 {
+		claim := claimFor(fmt.Sprint("data-web-", n))
+		claim.OwnerReferences = []metav1.OwnerReference{ref("v1", "Pod", fmt.Sprint("web-", n), "old", true)}
+		f.Cache(t, claim)
+	}
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "create persistentvolumeclaims data-web-500", "create pods web-500")
+}
+
+// A revision that cannot be read keeps only those pods from being created that are at it.
+func TestARevisionThatCannotBeReadStopsOnlyItsPods(t *testing.T) {
+	f := settled(t, 2, partition(3), image("v2"), edited, func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To[int32](3) })
+	broken := revisionAt(t, 1)
+	broken.Data.Raw = []byte(`[]`)
+	f.Store(t, broken)
+	f.Cache(t, broken, podAt(newSet(1), broken.Name, 0, phase(corev1.PodFailed)))
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "create controllerrevisions", "delete pods web-0", putStatus)
+	f.CatchUp(t)
+	if err := f.Reconcile(); err == nil {
+		t.Error("a pod at a broken revision is created")
+	}
 }
 
 // Pins STS-25 and WL-67.

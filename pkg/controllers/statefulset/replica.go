@@ -15,6 +15,15 @@ import (
 	"kcmd.dev/pkg/controllers/kit/pods"
 )
 
+// createReplica builds and creates the pod of a slot to be filled.
+func (c *statefulSetController) createReplica(ctx context.Context, p *pass, ordinal int) error {
+	pod, err := p.builder.pod(ordinal)
+	if err != nil {
+		return err
+	}
+	return c.createPod(ctx, p.set, pod)
+}
+
 // createPod creates the pod of a slot, after its claims.
 func (c *statefulSetController) createPod(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) error {
 	stale, err := c.claimsAreStale(set, pod)
@@ -132,7 +141,7 @@ func (c *statefulSetController) deletePod(ctx context.Context, set *appsv1.State
 		err = nil
 	}
 	if err != nil {
-		c.tracked.DeleteFailed(set, pod, err)
+		c.podControl.DeleteFailed(set, pod, err)
 	}
 	if apierrors.IsConflict(err) {
 		return err

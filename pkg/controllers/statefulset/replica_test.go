@@ -164,6 +164,28 @@ func TestClaimProblems(t *testing.T) {
 	}
 }
 
+// A quota that is updated by others answers so. Pins WL-102.
+func TestConflictsOfClaimsAreNoFailures(t *testing.T) {
+	conflict := apierrors.NewConflict(corev1.Resource("resourcequotas"), "q", errors.New("changed"))
+	for name, test := range map[string]struct {
+		second  error
+		requeue bool
+		err     string
+	}{
+		"all are conflicts": {conflict, true, "failed to create PVC data-web-0: " + conflict.Error()},
+		"one is another":    {errTest, false, "failed to create PVC logs-web-0: no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, newSet(1, claims("data", "logs")))
+			f.Refuse("create persistentvolumeclaims data-web-0", conflict)
+			f.Refuse("create persistentvolumeclaims logs-web-0", test.second)
+			if err := f.Reconcile(); reconcile.IsRequeue(err) != test.requeue || err == nil || err.Error() != test.err {
+				t.Errorf("got %v, want %q", err, test.err)
+			}
+		})
+	}
+}
+
 func claimFor(name string) *corev1.PersistentVolumeClaim {
 	claim := claimOwnedBy()
 	claim.Name = name

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -98,7 +99,9 @@ func (e *equalities) rememberEquivalent(set *appsv1.StatefulSet, revision *appsv
 }
 
 // listRevisions adopts orphaned revisions and returns the history of a set.
-func (c *statefulSetController) listRevisions(ctx context.Context, set *appsv1.StatefulSet, selector labels.Selector) ([]*appsv1.ControllerRevision, error) {
+func (c *statefulSetController) listRevisions(
+	ctx context.Context, set *appsv1.StatefulSet, selector labels.Selector,
+) ([]*appsv1.ControllerRevision, error) {
 	listed, err := c.history.List(setKind.Kind, set, selector)
 	if err != nil {
 		return nil, err
@@ -131,7 +134,9 @@ func revisionsNotAdopted(set *appsv1.StatefulSet, cause error) error {
 	return err
 }
 
-func (c *statefulSetController) adoptRevision(ctx context.Context, set *appsv1.StatefulSet, revision *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+func (c *statefulSetController) adoptRevision(
+	ctx context.Context, set *appsv1.StatefulSet, revision *appsv1.ControllerRevision,
+) (*appsv1.ControllerRevision, error) {
 	patch, err := owners.AdoptPatch(revision.UID, *metav1.NewControllerRef(set, setKind))
 	if err != nil {
 		return nil, err
@@ -153,7 +158,9 @@ func (c *statefulSetController) wroteRevision(set *appsv1.StatefulSet, revision 
 
 // currentRevisions returns the two revisions of a set from its sorted history. A revision of
 // the template is created if it is missing, and renumbered if it is not the newest.
-func (c *statefulSetController) currentRevisions(ctx context.Context, set *appsv1.StatefulSet, sorted []*appsv1.ControllerRevision) (revisions, error) {
+func (c *statefulSetController) currentRevisions(
+	ctx context.Context, set *appsv1.StatefulSet, sorted []*appsv1.ControllerRevision,
+) (revisions, error) {
 	found := revisions{collisions: ptr.Deref(set.Status.CollisionCount, 0)}
 	var err error
 	if found.update, err = c.updateRevision(ctx, set, sorted, &found.collisions); err != nil {
@@ -168,7 +175,9 @@ func (c *statefulSetController) currentRevisions(ctx context.Context, set *appsv
 	return found, nil
 }
 
-func (c *statefulSetController) updateRevision(ctx context.Context, set *appsv1.StatefulSet, sorted []*appsv1.ControllerRevision, collisions *int32) (*appsv1.ControllerRevision, error) {
+func (c *statefulSetController) updateRevision(
+	ctx context.Context, set *appsv1.StatefulSet, sorted []*appsv1.ControllerRevision, collisions *int32,
+) (*appsv1.ControllerRevision, error) {
 	var last *appsv1.ControllerRevision
 	if len(sorted) > 0 {
 		last = sorted[len(sorted)-1]
@@ -222,11 +231,14 @@ func lastHolding(sorted []*appsv1.ControllerRevision, payload []byte) *appsv1.Co
 
 // isEquivalent reports whether a revision holds the set's template as encoded by an earlier
 // version of the API. Such a revision must not cause an update of all pods.
-func (c *statefulSetController) isEquivalent(ctx context.Context, set *appsv1.StatefulSet, revision *appsv1.ControllerRevision, payload []byte) bool {
+func (c *statefulSetController) isEquivalent(
+	ctx context.Context, set *appsv1.StatefulSet, revision *appsv1.ControllerRevision, payload []byte,
+) bool {
 	if c.equalities.of(set, revision) == equivalent {
 		return true
 	}
-	if wasFound(set, revision) || c.equalities.equivalentTo(set, revision, payload) || c.hasSameTemplate(ctx, set, revision, payload) {
+	if wasFound(set, revision) || c.equalities.equivalentTo(set, revision, payload) ||
+		c.hasSameTemplate(ctx, set, revision, payload) {
 		c.equalities.rememberEquivalent(set, revision, payload)
 		return true
 	}
@@ -237,12 +249,15 @@ func (c *statefulSetController) isEquivalent(ctx context.Context, set *appsv1.St
 // API server increments the generation with every change of the spec, but not when a newer
 // version of the API adds a default to the stored object.
 func wasFound(set *appsv1.StatefulSet, revision *appsv1.ControllerRevision) bool {
-	return set.Generation != 0 && set.Status.ObservedGeneration == set.Generation && set.Status.UpdateRevision == revision.Name
+	return set.Generation != 0 && set.Status.ObservedGeneration == set.Generation &&
+		set.Status.UpdateRevision == revision.Name
 }
 
 // hasSameTemplate compares a revision with the template of the set after applying the known
 // defaults. It is needed if the spec was changed while no controller ran.
-func (c *statefulSetController) hasSameTemplate(ctx context.Context, set *appsv1.StatefulSet, revision *appsv1.ControllerRevision, payload []byte) bool {
+func (c *statefulSetController) hasSameTemplate(
+	ctx context.Context, set *appsv1.StatefulSet, revision *appsv1.ControllerRevision, payload []byte,
+) bool {
 	at, err := atRevision(set, revision)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to compare a revision", "revision", klog.KObj(revision))
@@ -290,35 +305,38 @@ func atRevision(set *appsv1.StatefulSet, revision *appsv1.ControllerRevision) (*
 }
 
 // builder builds the pods of slots at the current or the update revision. Revisions are decoded
-// on first use, at most once.
+// on first use, at most once. It may be used concurrently.
 type builder struct {
 	set *appsv1.StatefulSet
 	revisions
-	// updateIsSet means that the update revision equals the template of the set.
-	updateIsSet bool
+	// atCurrent and atUpdate return the set with the template of a revision.
+	atCurrent, atUpdate func() (*appsv1.StatefulSet, error)
+}
 
-	atCurrent, atUpdate *appsv1.StatefulSet
+// newBuilder returns a builder for the revisions of a set. The update revision may be known to
+// equal the template of the set.
+func newBuilder(set *appsv1.StatefulSet, at revisions, updateIsSet bool) *builder {
+	decoded := func(revision *appsv1.ControllerRevision) func() (*appsv1.StatefulSet, error) {
+		return sync.OnceValues(func() (*appsv1.StatefulSet, error) {
+			if updateIsSet && revision == at.update {
+				return set, nil
+			}
+			return atRevision(set, revision)
+		})
+	}
+	return &builder{set: set, revisions: at, atCurrent: decoded(at.current), atUpdate: decoded(at.update)}
 }
 
 func (b *builder) pod(ordinal int) (*corev1.Pod, error) {
-	revision, at := b.update, &b.atUpdate
+	revision, decoded := b.update, b.atUpdate
 	if b.current != b.update && startsAtCurrent(b.set, ordinal) {
-		revision, at = b.current, &b.atCurrent
+		revision, decoded = b.current, b.atCurrent
 	}
-	if *at == nil {
-		var err error
-		if *at, err = b.decode(revision); err != nil {
-			return nil, err
-		}
+	at, err := decoded()
+	if err != nil {
+		return nil, err
 	}
-	return newPod(*at, revision.Name, ordinal), nil
-}
-
-func (b *builder) decode(revision *appsv1.ControllerRevision) (*appsv1.StatefulSet, error) {
-	if b.updateIsSet && revision == b.update {
-		return b.set, nil
-	}
-	return atRevision(b.set, revision)
+	return newPod(at, revision.Name, ordinal), nil
 }
 
 // startsAtCurrent reports whether a pod for the slot is created at the current revision,

@@ -242,7 +242,7 @@ func TestBuilderMakesPodsAtTheirRevision(t *testing.T) {
 	set := newSet(2, partition(1), image("v2"))
 	old, update := revisionAt(t, 1), revisionAt(t, 2, image("v2"))
 	for _, updateIsSet := range []bool{true, false} {
-		b := builder{set: set, revisions: revisions{current: old, update: update}, updateIsSet: updateIsSet}
+		b := newBuilder(set, revisions{current: old, update: update}, updateIsSet)
 		for ordinal, want := range []struct{ revision, image string }{{old.Name, "v1"}, {update.Name, "v2"}} {
 			pod, err := b.pod(ordinal)
 			if err != nil || revisionOf(pod) != want.revision || pod.Spec.Containers[0].Image != want.image {
@@ -252,12 +252,12 @@ func TestBuilderMakesPodsAtTheirRevision(t *testing.T) {
 	}
 	unusual := old.DeepCopy()
 	unusual.Data.Raw = []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"v0"}]}}}}`)
-	b := builder{set: set, revisions: revisions{current: unusual, update: update}}
+	b := newBuilder(set, revisions{current: unusual, update: update}, false)
 	if pod, err := b.pod(0); err != nil || pod.Spec.Containers[0].Image != "v0" || pod.Labels["app"] != "a" {
 		t.Errorf("%v, %v", pod, err)
 	}
 	unusual.Data.Raw = []byte(`[]`)
-	b = builder{set: set, revisions: revisions{current: unusual, update: update}}
+	b = newBuilder(set, revisions{current: unusual, update: update}, false)
 	if _, err := b.pod(0); err == nil {
 		t.Error("takes what is no patch")
 	}

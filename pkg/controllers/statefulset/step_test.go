@@ -2,6 +2,7 @@ package statefulset
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -109,9 +110,12 @@ func TestLayOut(t *testing.T) {
 		pods                []at
 		filled, rest, first string
 	}{
-		{"STS-22: nothing there", nil, 2, nil, "0+ 1+", "", "0"},
+		{"STS-22: nothing there", []setChange{parallel}, 2, nil, "0+ 1+", "", "0"},
+		{"STS-22: nothing there, in order", nil, 2, nil, "0+", "", "0"},
 		{"STS-22: all there", nil, 2, []at{{1, ready}, {0, ready}}, "0 1", "", ""},
 		{"STS-22, STS-23: a gap", nil, 3, []at{{0, ready}, {2, ready}}, "0 1+ 2", "", "1"},
+		{"STS-22: gaps", []setChange{parallel}, 5, []at{{3, ready}, {1, ready}}, "0+ 1 2+ 3 4+", "", "0"},
+		{"STS-72: gaps, in order", nil, 5, []at{{3, ready}, {1, ready}}, "0+ 1 3", "", "0"},
 		{"STS-22: too many", nil, 1, []at{{1, ready}, {0, ready}, {3, ready}}, "0", "3 1", ""},
 		{"STS-23: a condemned one is unavailable", nil, 1, []at{{3, notReady}, {0, ready}, {2, notReady}}, "0", "3 2", "2"},
 		{"STS-23: a replica comes before condemned ones", nil, 2, []at{{0, ready}, {1, terminating}, {2, notReady}}, "0 1", "2", "1"},
@@ -126,10 +130,7 @@ func TestLayOut(t *testing.T) {
 				members = append(members, podAt(set, "r", p.ordinal, p.change))
 			}
 			noSlot := podAt(set, "r", 0, func(p *corev1.Pod) { p.Name = "web-01" })
-			l, err := layOut(set, append(members, noSlot), start, func(n int) (*corev1.Pod, error) { return newPod(set, "r", n), nil })
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := layOut(set, append(members, noSlot), start, never)
 			first := ""
 			if l.firstUnavailable != nil {
 				first = fmt.Sprint(ordinalOf(l.firstUnavailable))
@@ -142,8 +143,54 @@ func TestLayOut(t *testing.T) {
 			}
 		})
 	}
-	if _, err := layOut(newSet(1), nil, start, func(int) (*corev1.Pod, error) { return nil, errTest }); err == nil {
-		t.Error("the error is lost")
+}
+
+func never(*corev1.Pod) bool { return false }
+
+// Pins STS-72.
+func TestLayOutDoesNotCostWhatIsOnlyAskedFor(t *testing.T) {
+	below := func(n int) func(*corev1.Pod) bool { return func(pod *corev1.Pod) bool { return ordinalOf(pod) < n } }
+	for name, test := range map[string]struct {
+		replicas int32
+		set      []setChange
+		pods     []int
+		waits    func(*corev1.Pod) bool
+		// missing is how many are created, besides those that wait, and last the topmost pod.
+		missing, last int
+		cut           bool
+	}{
+		"ordered":                           {math.MaxInt32, nil, nil, never, 1, 0, true},
+		"ordered, after some":               {math.MaxInt32, nil, []int{0, 1}, never, 1, 2, true},
+		"ordered, the first waits":          {math.MaxInt32, nil, nil, below(9), 1, 0, true},
+		"ordered, the topmost is there":     {math.MaxInt32, nil, []int{math.MaxInt32 - 1}, never, 1, math.MaxInt32 - 1, true},
+		"ordered, the last is missing":      {3, nil, []int{0, 1}, never, 1, 2, false},
+		"ordered, all are there":            {3, nil, []int{0, 1, 2}, never, 0, 2, false},
+		"parallel":                          {math.MaxInt32, []setChange{parallel}, nil, never, 500, 499, true},
+		"parallel, some are there":          {math.MaxInt32, []setChange{parallel}, []int{7, 900}, never, 500, 900, true},
+		"parallel, one too many":            {501, []setChange{parallel}, nil, never, 500, 499, true},
+		"parallel, just enough":             {500, []setChange{parallel}, nil, never, 500, 499, false},
+		"parallel, some wait":               {math.MaxInt32, []setChange{parallel}, nil, below(600), 1100, 1099, true},
+		"parallel, later start":             {math.MaxInt32, []setChange{parallel, startingAt(5)}, []int{4}, never, 500, 504, true},
+		"parallel, no names for the others": {9, []setChange{parallel, startingAt(math.MaxInt32 - 1)}, nil, never, 2, math.MaxInt32, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := newSet(test.replicas, test.set...)
+			var members []*corev1.Pod
+			for _, n := range test.pods {
+				members = append(members, podAt(set, "r", n))
+			}
+			l := layOut(set, members, start, test.waits)
+			missing := 0
+			for _, pod := range l.replicas {
+				if !isCreated(pod) {
+					missing++
+				}
+			}
+			last := ordinalOf(l.replicas[len(l.replicas)-1])
+			if missing != test.missing || last != test.last || l.cut != test.cut {
+				t.Errorf("%d are missing, the last is %d, cut: %v", missing, last, l.cut)
+			}
+		})
 	}
 }
 

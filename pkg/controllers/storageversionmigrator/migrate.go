@@ -89,11 +89,17 @@ func (c *migrationController) release(name string) {
 
 // attempt rewrites what is left of a migration. A permanentError ends it.
 func (c *migrationController) attempt(ctx context.Context, migration *migrationv1beta1.StorageVersionMigration) error {
-	to, err := c.locate(migration)
-	switch {
-	case errors.Is(err, errAbsent):
+	err := c.tolerate(migration, c.rewriteLeft(ctx, migration))
+	if errors.Is(err, errAbsent) {
 		return permanentError{errors.New("unable to obtain GVR from discovery")}
-	case err != nil:
+	}
+	return err
+}
+
+// rewriteLeft rewrites what is left of a migration, once.
+func (c *migrationController) rewriteLeft(ctx context.Context, migration *migrationv1beta1.StorageVersionMigration) error {
+	to, err := c.find(resourceOf(migration))
+	if err != nil {
 		return err
 	}
 	objects, err := c.objectsOf(ctx, migration, to.resource)

@@ -81,18 +81,18 @@ func TestTheAnswerToAPatch(t *testing.T) {
 		answer error
 		want   string // the condition; empty if the attempt is repeated
 	}{
-		"SVM-34a: conflict":                    {apierrors.NewConflict(group, "a", errors.New("changed")), succeeded},
-		"SVM-58: server timeout":               {apierrors.NewServerTimeout(group, "patch", 0), ""},
-		"SVM-58: too many requests":            {apierrors.NewTooManyRequests("slow down", 1), ""},
-		"SVM-58: service unavailable":          {apierrors.NewServiceUnavailable("later"), ""},
-		"SVM-58: a webhook does not answer":    {apierrors.NewInternalError(errors.New("failed calling webhook")), ""},
-		"SVM-58: timeout":                      {apierrors.NewTimeoutError("slow", 0), ""},
-		"SVM-58, SVM-59: nobody is there":      {errors.New("connection refused"), ""},
-		"SVM-58, SVM-59: unknown credentials":  {apierrors.NewUnauthorized("expired"), ""},
-		"SVM-34c, SVM-36: a webhook refuses":   {apierrors.NewForbidden(group, "a", errors.New("denied the request: no")), unhandled + "applying to example.com/v2, Resource=widgets ns/a: widgets.example.com \"a\" is forbidden: denied the request: no"},
-		"SVM-34c: the definition has vanished": {status(404, metav1.StatusReasonNotFound), unhandled + "applying to example.com/v2, Resource=widgets ns/a: NotFound"},
-		"SVM-34c: invalid":                     {status(422, metav1.StatusReasonInvalid), unhandled + "applying to example.com/v2, Resource=widgets ns/a: Invalid"},
-		"SVM-34c: too large":                   {status(413, metav1.StatusReasonRequestEntityTooLarge), unhandled + "applying to example.com/v2, Resource=widgets ns/a: RequestEntityTooLarge"},
+		"SVM-34a: conflict":                   {apierrors.NewConflict(group, "a", errors.New("changed")), succeeded},
+		"SVM-58: server timeout":              {apierrors.NewServerTimeout(group, "patch", 0), ""},
+		"SVM-58: too many requests":           {apierrors.NewTooManyRequests("slow down", 1), ""},
+		"SVM-58: service unavailable":         {apierrors.NewServiceUnavailable("later"), ""},
+		"SVM-58: a webhook does not answer":   {apierrors.NewInternalError(errors.New("failed calling webhook")), ""},
+		"SVM-58: timeout":                     {apierrors.NewTimeoutError("slow", 0), ""},
+		"SVM-58, SVM-59: nobody is there":     {errors.New("connection refused"), ""},
+		"SVM-58, SVM-59: unknown credentials": {apierrors.NewUnauthorized("expired"), ""},
+		"SVM-34c, SVM-36: a webhook refuses":  {apierrors.NewForbidden(group, "a", errors.New("denied the request: no")), unhandled + "applying to example.com/v2, Resource=widgets ns/a: widgets.example.com \"a\" is forbidden: denied the request: no"},
+		"SVM-34c: a webhook finds nothing":    {status(404, metav1.StatusReasonNotFound), unhandled + "applying to example.com/v2, Resource=widgets ns/a: NotFound"},
+		"SVM-34c: invalid":                    {status(422, metav1.StatusReasonInvalid), unhandled + "applying to example.com/v2, Resource=widgets ns/a: Invalid"},
+		"SVM-34c: too large":                  {status(413, metav1.StatusReasonRequestEntityTooLarge), unhandled + "applying to example.com/v2, Resource=widgets ns/a: RequestEntityTooLarge"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newMigratingWorld(t, "ns/a@1")
@@ -266,6 +266,65 @@ func TestAResourceThatIsNotServedForAWhile(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Pins SVM-66.
+func TestAPathThatIsNotServedForAWhile(t *testing.T) {
+	unknown := apierrors.NewGenericServerResponse(404, "patch", widgets.GroupResource(), "a", "404 page not found", 0, true)
+	for name, test := range map[string]struct {
+		lasts time.Duration
+		want  string // empty if it is retried
+	}{
+		"for a moment":           {0, succeeded},
+		"for less than a minute": {time.Minute - 1, ""},
+		"for a minute":           {time.Minute, unhandled + "unable to obtain GVR from discovery"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newMigratingWorld(t, "ns/a@1")
+			answer := error(unknown)
+			w.answer = func(string) error { return answer }
+			if err := w.c.migrate(w.Context(), "m"); !reconcile.IsRequeue(err) || !errors.Is(err, unknown) {
+				t.Errorf("error is %v", err)
+			}
+			w.wantShown(t, "m", "at 100", "Running=True")
+			w.Clock.Step(test.lasts)
+			if test.lasts == 0 {
+				answer = nil
+			}
+			err := w.c.migrate(w.Context(), "m")
+			if test.want == "" {
+				if !reconcile.IsRequeue(err) {
+					t.Errorf("error is %v", err)
+				}
+				w.wantShown(t, "m", "at 100", "Running=True")
+				return
+			}
+			must.Succeed(t, err)
+			w.wantShown(t, "m", "at 100", "Running=True", test.want)
+			if left := w.c.absences.all; len(left) > 0 {
+				t.Errorf("remembers %v", left)
+			}
+		})
+	}
+}
+
+// Of several API servers one may know the resource. Pins SVM-66.
+func TestAnObjectThatIsRewrittenEndsTheAbsence(t *testing.T) {
+	w := newMigratingWorld(t, "ns/a@1", "ns/b@2")
+	unknown := apierrors.NewGenericServerResponse(404, "patch", widgets.GroupResource(), "", "404 page not found", 0, true)
+	for _, refused := range []string{"a", "b", "b"} {
+		w.answer = func(name string) error {
+			if name == refused {
+				return unknown
+			}
+			return nil
+		}
+		if err := w.c.migrate(w.Context(), "m"); !reconcile.IsRequeue(err) {
+			t.Errorf("error is %v", err)
+		}
+		w.Clock.Step(time.Minute - 1)
+	}
+	w.wantShown(t, "m", "at 100", "Running=True")
 }
 
 // Pins SVM-64.

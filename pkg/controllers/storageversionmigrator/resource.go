@@ -35,20 +35,19 @@ type target struct {
 	kind     schema.GroupVersionKind
 }
 
-// locate returns the target of a migration. That the API server does not serve it is a reason to
-// retry at first, and errAbsent if it lasts: an API server that has just started does not know
-// custom resources yet.
-func (c *migrationController) locate(migration *migrationv1beta1.StorageVersionMigration) (target, error) {
-	found, err := c.find(resourceOf(migration))
+// tolerate returns the error that a look at the resource of a migration ended with, nil if none. That the
+// API server does not serve it is a reason to retry at first, and errAbsent if it lasts: an API server
+// that has just started does not know custom resources yet.
+func (c *migrationController) tolerate(migration *migrationv1beta1.StorageVersionMigration, err error) error {
 	if !errors.Is(err, errNotServed) {
 		c.absences.forget(migration.Name)
-		return found, err
+		return err
 	}
 	now := c.Clock.Now()
 	if now.Sub(c.absences.since(migration, now)) < discoveryGrace {
-		return target{}, reconcile.Requeue(err)
+		return reconcile.Requeue(err)
 	}
-	return target{}, errAbsent
+	return errAbsent
 }
 
 // find returns where a resource is read and rewritten, errNotServed if it is not served.

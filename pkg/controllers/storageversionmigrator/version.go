@@ -27,19 +27,15 @@ func (c *migrationController) determineVersion(ctx context.Context, name string)
 	if !is(migration, migrationv1beta1.MigrationRunning) || isOver(migration) || migration.Status.ResourceVersion != "" {
 		return nil
 	}
-	at, err := c.locate(migration)
-	switch {
+	at, described, err := c.look(resourceOf(migration))
+	switch err = c.tolerate(migration, err); {
 	case errors.Is(err, errAbsent):
 		return c.fail(ctx, migration, "resource does not exist in discovery")
 	case err != nil:
 		return err
 	}
 	resource := at.resource
-	described, err := c.describe(resource)
-	if err != nil {
-		return err
-	}
-	if described == nil || !canBeMigrated(described) {
+	if !canBeMigrated(described) {
 		return c.fail(ctx, migration, fmt.Sprintf("resource %q does not support discovery operations: %v", resource, needed))
 	}
 	version, err := c.newestVersion(ctx, resource, described.Namespaced)
@@ -52,11 +48,23 @@ func (c *migrationController) determineVersion(ctx context.Context, name string)
 	return c.update(ctx, migration, func(status *migrationv1beta1.StorageVersionMigrationStatus) { status.ResourceVersion = version })
 }
 
-// describe returns what discovery says about a resource, nil if there is no such group and version.
+// look returns where a resource is read and rewritten and what discovery says about it, errNotServed if
+// it is not served.
+func (c *migrationController) look(migrated schema.GroupResource) (target, *metav1.APIResource, error) {
+	at, err := c.find(migrated)
+	if err != nil {
+		return target{}, nil, err
+	}
+	described, err := c.describe(at.resource)
+	return at, described, err
+}
+
+// describe returns what discovery says about a resource, errNotServed if there is no such group and
+// version, which the REST mapper may know longer than the API server.
 func (c *migrationController) describe(resource schema.GroupVersionResource) (*metav1.APIResource, error) {
 	document, err := c.Discovery.ServerResourcesForGroupVersion(resource.GroupVersion().String())
 	if apierrors.IsNotFound(err) {
-		return nil, nil
+		return nil, errNotServed
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the resources of %s: %w", resource.GroupVersion(), err)

@@ -49,10 +49,19 @@ func TestDetermineVersion(t *testing.T) {
 			[]string{"Running=True", failed + "resource does not exist in discovery"}, nil},
 		"SVM-24: another group": {newMigration("m", with("Running"), of("", "widgets")), absent, []string{update}, "",
 			[]string{"Running=True", failed + "resource does not exist in discovery"}, nil},
-		"SVM-25: no such version": {newMigration("m", with("Running")), func(w *world) { w.Fake.Resources = nil }, []string{discovery, update}, "", []string{"Running=True", lacks}, nil},
-		"SVM-25: no update":       {newMigration("m", with("Running")), verbs("patch", "list"), []string{discovery, update}, "", []string{"Running=True", lacks}, nil},
-		"SVM-25: no patch":        {newMigration("m", with("Running")), verbs("update", "list"), []string{discovery, update}, "", []string{"Running=True", lacks}, nil},
-		"SVM-25: no list":         {newMigration("m", with("Running")), verbs("update", "patch"), []string{discovery, update}, "", []string{"Running=True", lacks}, nil},
+		"SVM-66: no such version": {newMigration("m", with("Running")), func(w *world) { w.Fake.Resources = nil },
+			[]string{discovery}, "does not serve", []string{"Running=True"}, nil},
+		"SVM-66: no such version for a moment": {newMigration("m", with("Running")), func(w *world) {
+			served := w.Fake.Resources
+			w.Fake.Resources = nil
+			absent(w)
+			w.Fake.Resources = served
+		}, []string{discovery, discovery, update}, "", []string{"at 100", "Running=True"}, []string{"@fake:svm_ns!"}},
+		"SVM-66: no such version for a minute": {newMigration("m", with("Running")), func(w *world) { w.Fake.Resources = nil; absent(w) },
+			[]string{discovery, discovery, update}, "", []string{"Running=True", failed + "resource does not exist in discovery"}, nil},
+		"SVM-25: no update": {newMigration("m", with("Running")), verbs("patch", "list"), []string{discovery, update}, "", []string{"Running=True", lacks}, nil},
+		"SVM-25: no patch":  {newMigration("m", with("Running")), verbs("update", "list"), []string{discovery, update}, "", []string{"Running=True", lacks}, nil},
+		"SVM-25: no list":   {newMigration("m", with("Running")), verbs("update", "patch"), []string{discovery, update}, "", []string{"Running=True", lacks}, nil},
 		"SVM-25: not in the document": {newMigration("m", with("Running")), func(w *world) { w.Fake.Resources[0].APIResources[0].Name = "gadgets" },
 			[]string{discovery}, `resource "example.com/v2, Resource=widgets" not found in discovery`, []string{"Running=True"}, nil},
 		"SVM-26: the list fails": {newMigration("m", with("Running")), func(w *world) { w.listFailure = errors.New("boom") },

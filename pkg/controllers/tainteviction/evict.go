@@ -17,7 +17,8 @@ import (
 )
 
 // evict deletes a pod when its appointment is due. One that was cancelled needs nothing; one that
-// was postponed is enqueued for its time.
+// was postponed is enqueued for its time. That a write finds no pod proves nothing, as an admission webhook
+// may answer so too: the appointment ends when the cache shows that the pod is gone.
 func (c *evictionController) evict(ctx context.Context, key identity) error {
 	now := c.Clock.Now()
 	if !c.isDue(key, now) {
@@ -48,7 +49,7 @@ func (c *evictionController) evict(ctx context.Context, key identity) error {
 	err = c.delete(ctx, pod)
 	switch {
 	case apierrors.IsNotFound(err):
-		c.appointments.end(key)
+		c.evictions.AddAfter(key, reconcile.RecheckAfter)
 		return nil
 	case apierrors.IsConflict(err): // another pod has its name, as the cache will show
 		return reconcile.Requeue(err)

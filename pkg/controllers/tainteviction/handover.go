@@ -37,7 +37,7 @@ func (c *evictionController) begin(ctx context.Context) error {
 		c.adopt(left.appointments)
 	}
 	for _, key := range slices.Collect(maps.Keys(c.appointments.state())) {
-		if err := c.judgePod(ctx, key, now, true); err != nil {
+		if err := c.judgePod(ctx, key, now, foundAtStart); err != nil {
 			return err
 		}
 	}
@@ -46,7 +46,7 @@ func (c *evictionController) begin(ctx context.Context) error {
 		return err
 	}
 	for _, node := range slices.DeleteFunc(nodes, func(n *corev1.Node) bool { return !evicts(n) }) {
-		if err := c.judgePodsOn(ctx, node.Name, now, true); err != nil {
+		if err := c.judgePodsOn(ctx, node.Name, now, foundAtStart); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,16 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// origin is since when the taints of a pod count that has no appointment yet.
+type origin int
+
+const (
+	// sinceNow: something has changed, and the time begins now.
+	sinceNow origin = iota
+	// foundAtStart: it is found when the instance begins, and the time may have begun before.
+	foundAtStart
+)
+
 // verdict is what becomes of the appointment with a pod.
 type verdict struct {
 	// cancelled says that the existing one is cancelled.
@@ -16,10 +26,9 @@ type verdict struct {
 }
 
 // judge decides about a pod on a node with at least one taint. existing is the appointment with
-// the pod, nil if there is none. before says that this is found when the instance begins. One for at
-// once that has not begun, as it may be held back, does not outlast its reason: it counts as none if the
-// pod tolerates the taints for some time.
-func (c config) judge(logger klog.Logger, pod *corev1.Pod, taints []corev1.Taint, existing *appointment, now time.Time, before bool) verdict {
+// the pod, nil if there is none. One for at once that has not begun, as it may be held back, does not outlast
+// its reason: it counts as none if the pod tolerates the taints for some time.
+func (c config) judge(logger klog.Logger, pod *corev1.Pod, taints []corev1.Taint, existing *appointment, now time.Time, from origin) verdict {
 	tolerances, all := c.tolerances(logger, pod.Spec.Tolerations, taints)
 	if !all {
 		return atOnce(pod, existing, now)
@@ -31,7 +40,7 @@ func (c config) judge(logger klog.Logger, pod *corev1.Pod, taints []corev1.Taint
 	made := appointment{uid: pod.UID, node: pod.Spec.NodeName, created: now, due: now.Add(lasts)}
 	outlasts := existing != nil && existing.isImmediate() && !existing.begun && lasts > 0
 	switch {
-	case (existing == nil || outlasts) && before:
+	case (existing == nil || outlasts) && from == foundAtStart:
 		made.created, made.due = resumed(pod, tolerances, now)
 		return verdict{cancelled: outlasts, made: &made}
 	case existing == nil || outlasts:

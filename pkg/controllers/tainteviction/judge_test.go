@@ -92,7 +92,7 @@ func TestJudge(t *testing.T) {
 		}(), nil, false, at(0, 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := config{}.judge(klog.Background(), tc.pod, []corev1.Taint{taint("a", epoch.Add(-time.Minute))}, tc.existing, epoch, false)
+			got := config{}.judge(klog.Background(), tc.pod, []corev1.Taint{taint("a", epoch.Add(-time.Minute))}, tc.existing, epoch, sinceNow)
 			if got.cancelled != tc.cancelled || (got.made == nil) != (tc.want == nil) || got.made != nil && *got.made != *tc.want {
 				t.Errorf("got %v, %+v, want %v, %+v", got.cancelled, got.made, tc.cancelled, tc.want)
 			}

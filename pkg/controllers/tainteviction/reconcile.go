@@ -21,22 +21,22 @@ func (c *evictionController) reconcileNode(ctx context.Context, name string) err
 	now := c.Clock.Now()
 	if len(noExecute(node)) == 0 {
 		for _, key := range c.appointments.with(name) {
-			if err := c.judgePod(ctx, key, now, false); err != nil {
+			if err := c.judgePod(ctx, key, now, sinceNow); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	return c.judgePodsOn(ctx, name, now, false)
+	return c.judgePodsOn(ctx, name, now, sinceNow)
 }
 
-func (c *evictionController) judgePodsOn(ctx context.Context, node string, now time.Time, before bool) error {
+func (c *evictionController) judgePodsOn(ctx context.Context, node string, now time.Time, from origin) error {
 	pods, err := c.podsOn.On(node)
 	if err != nil {
 		return err
 	}
 	for _, pod := range pods {
-		if err := c.judgePod(ctx, reconcile.KeyOf(pod), now, before); err != nil {
+		if err := c.judgePod(ctx, reconcile.KeyOf(pod), now, from); err != nil {
 			return err
 		}
 	}
@@ -44,12 +44,12 @@ func (c *evictionController) judgePodsOn(ctx context.Context, node string, now t
 }
 
 func (c *evictionController) reconcilePod(ctx context.Context, key types.NamespacedName) error {
-	return c.judgePod(ctx, key, c.Clock.Now(), false)
+	return c.judgePod(ctx, key, c.Clock.Now(), sinceNow)
 }
 
 // judgePod makes, keeps or cancels the appointment with a pod, by what the caches hold.
-func (c *evictionController) judgePod(ctx context.Context, key types.NamespacedName, now time.Time, before bool) error {
-	cancelled, made, err := c.settle(ctx, key, now, before)
+func (c *evictionController) judgePod(ctx context.Context, key types.NamespacedName, now time.Time, from origin) error {
+	cancelled, made, err := c.settle(ctx, key, now, from)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (c *evictionController) judgePod(ctx context.Context, key types.NamespacedN
 // settle changes the appointment with a pod. It returns the one that was cancelled and the one that
 // was made, if any. The caches are read under the lock, so that of two judgements of a pod the
 // later one sees the later state.
-func (c *evictionController) settle(ctx context.Context, key types.NamespacedName, now time.Time, before bool) (cancelled, made *appointment, err error) {
+func (c *evictionController) settle(ctx context.Context, key types.NamespacedName, now time.Time, from origin) (cancelled, made *appointment, err error) {
 	a := c.appointments
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -93,7 +93,7 @@ func (c *evictionController) settle(ctx context.Context, key types.NamespacedNam
 	if !known {
 		return cancelled, nil, err
 	}
-	verdict := c.verdict(ctx, pod, node, existing, now, before)
+	verdict := c.verdict(ctx, pod, node, existing, now, from)
 	if verdict.cancelled {
 		a.drop(key)
 		cancelled = existing
@@ -104,12 +104,12 @@ func (c *evictionController) settle(ctx context.Context, key types.NamespacedNam
 	return cancelled, verdict.made, nil
 }
 
-func (c *evictionController) verdict(ctx context.Context, pod *corev1.Pod, node *corev1.Node, existing *appointment, now time.Time, before bool) verdict {
+func (c *evictionController) verdict(ctx context.Context, pod *corev1.Pod, node *corev1.Node, existing *appointment, now time.Time, from origin) verdict {
 	taints := noExecute(node)
 	if len(taints) == 0 {
 		return verdict{cancelled: existing != nil}
 	}
-	return c.judge(klog.FromContext(ctx), pod, taints, existing, now, before)
+	return c.judge(klog.FromContext(ctx), pod, taints, existing, now, from)
 }
 
 // mayMatter reports whether a pod has to be judged: it has an appointment, or its node has taints. If

@@ -178,6 +178,7 @@ func TestADeleteThatFailsIsRepeated(t *testing.T) {
 	}{
 		"TOK-22: with backoff":                        {errors.New("boom"), time.Millisecond},
 		"TOK-26: a conflict, and nothing has changed": {apierrors.NewConflict(corev1.Resource("secrets"), key.Name, errors.New("a webhook says so")), time.Second},
+		"TOK-27: not found, and it is there":          {apierrors.NewNotFound(corev1.Resource("secrets"), key.Name), time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := start(t, token(in(-time.Hour)))
@@ -189,6 +190,23 @@ func TestADeleteThatFailsIsRepeated(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The token is gone indeed: nothing is sent for it again. Pins TOK-27.
+func TestATokenThatIsGoneIsNotDeletedAgain(t *testing.T) {
+	env, c := start(t, token(in(-time.Hour)))
+	env.Intercept("delete secrets "+key.Name, func(clienttesting.Action) error {
+		env.Remove(t, token(""))
+		return apierrors.NewNotFound(corev1.Resource("secrets"), key.Name)
+	})
+	env.Run(t, c)
+	controllertest.Eventually(t, "the cache shows that the token is gone", func() bool {
+		_, err := c.secrets.Get(key.Name)
+		return apierrors.IsNotFound(err) && c.loop.Inspect().Reconciled == 1
+	})
+	env.Requests()
+	env.EventuallyAsTimePasses(t, "its key is looked at again", time.Second, func() bool { return c.loop.Inspect().Reconciled == 2 })
+	env.WantRequests(t)
 }
 
 // Timers follow what is in the cache, and the clock of the process. Pins TOK-17.

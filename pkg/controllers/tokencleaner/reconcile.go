@@ -34,17 +34,18 @@ func (c *cleaner) reconcile(ctx context.Context, key types.NamespacedName) error
 	return nil
 }
 
-// delete deletes a token, unless it has changed since it was cached.
+// delete deletes a token, unless it has changed since it was cached. It is looked at again if it has changed or is gone,
+// for the case that an admission webhook answers so, which no event follows.
 func (c *cleaner) delete(ctx context.Context, secret *corev1.Secret) error {
 	err := c.Client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion},
 	})
-	if apierrors.IsConflict(err) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		c.loop.AddAfter(reconcile.KeyOf(secret), reconcile.RecheckAfter)
 		return nil
 	}
-	if err == nil || apierrors.IsNotFound(err) {
-		return nil
+	if err != nil {
+		return fmt.Errorf("deleting secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
-	return fmt.Errorf("deleting secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	return nil
 }

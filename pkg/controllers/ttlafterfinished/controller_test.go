@@ -224,6 +224,36 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// The API server may say so because of an admission webhook: the cache shows whether a Job is gone. Pins TTLF-21.
+func TestADeletionDoesNotProveThatAJobIsGone(t *testing.T) {
+	for name, isGone := range map[string]bool{"it is there": false, "it is gone": true} {
+		t.Run(name, func(t *testing.T) {
+			env, c := fixture(t, job(start.Add(-time.Hour), 1))
+			env.RefuseIf("delete jobs job", apierrors.NewNotFound(batchv1.Resource("jobs"), "job"), func(n int) bool {
+				if n == 1 && isGone {
+					env.Remove(t, job(start, 1))
+				}
+				return n == 1
+			})
+			env.Run(t, c)
+			controllertest.Eventually(t, "the deletion is refused", func() bool {
+				_, err := c.jobs.Jobs(key.Namespace).Get(key.Name)
+				return c.loop.Inspect().Reconciled == 1 && apierrors.IsNotFound(err) == isGone
+			})
+			env.Requests()
+			env.EventuallyAsTimePasses(t, "the Job is looked at again", time.Second, func() bool { return c.loop.Inspect().Reconciled == 2 })
+			if took := env.Clock.Since(start); took < reconcile.RecheckAfter {
+				t.Errorf("it is looked at again after %v", took)
+			}
+			var want []string
+			if !isGone {
+				want = []string{"delete jobs job"}
+			}
+			env.WantRequests(t, want...)
+		})
+	}
+}
+
 // Pins TTLF-7.
 func TestAJobWithoutATimeIsRetried(t *testing.T) {
 	env, c := fixture(t, job(time.Time{}, 1))

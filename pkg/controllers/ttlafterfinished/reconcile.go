@@ -42,7 +42,8 @@ func (c *ttlController) delete(ctx context.Context, job *batchv1.Job, expiry tim
 		Preconditions:     &metav1.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion},
 	})
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err): // or an admission webhook answers so, and the Job is still there
+		c.loop.AddAfter(reconcile.KeyOf(job), reconcile.RecheckAfter)
 		return nil
 	case apierrors.IsConflict(err):
 		return reconcile.Requeue(fmt.Errorf("the cache of job %s/%s is behind: %w", job.Namespace, job.Name, err))

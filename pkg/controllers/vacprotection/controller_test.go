@@ -258,12 +258,47 @@ func TestAfterAConflictTheClassIsReadLive(t *testing.T) {
 	}
 }
 
-// Pins VAC-32.
-func TestAClassThatIsGoneIsWrittenOnce(t *testing.T) {
-	s, _ := begin(t, class(deleted))
-	s.Refuse(put, apierrors.NewNotFound(storagev1.Resource("volumeattributesclasses"), "gold"))
-	s.MustReconcile(t)
-	s.WantRequests(t, put)
+// The API server may say so because of an admission webhook: the cache shows whether a class is gone. Pins VAC-33.
+func TestAWriteDoesNotProveThatAClassIsGone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		is     *storagev1.VolumeAttributesClass
+		isGone bool
+	}{
+		"adding: it is there":   {class(unprotected), false},
+		"adding: it is gone":    {class(unprotected), true},
+		"removing: it is there": {class(deleted), false},
+		"removing: it is gone":  {class(deleted), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := controllertest.New(t, tc.is)
+			env.RefuseIf(put, apierrors.NewNotFound(storagev1.Resource("volumeattributesclasses"), "gold"), func(n int) bool {
+				if n == 1 && tc.isGone {
+					env.Remove(t, tc.is)
+				}
+				return n == 1
+			})
+			c, err := newController(env.Env, config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			env.Start(t)
+			env.Run(t, c)
+			controllertest.Eventually(t, "the write is refused", func() bool {
+				_, err := c.classes.Get("gold")
+				return c.loop.Inspect().Reconciled == 1 && apierrors.IsNotFound(err) == tc.isGone
+			})
+			env.Requests()
+			env.EventuallyAsTimePasses(t, "the class is looked at again", time.Second, func() bool { return c.loop.Inspect().Reconciled == 2 })
+			if took := env.Clock.Since(controllertest.Epoch); took < reconcile.RecheckAfter {
+				t.Errorf("it is looked at again after %v", took)
+			}
+			var want []string
+			if !tc.isGone {
+				want = []string{put}
+			}
+			env.WantRequests(t, want...)
+		})
+	}
 }
 
 func TestWhatIsQueued(t *testing.T) {

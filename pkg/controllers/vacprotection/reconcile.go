@@ -43,7 +43,8 @@ type (
 	change = func(context.Context, protection.Finalizer, *storagev1.VolumeAttributesClass, update) error
 )
 
-// change makes a change to the finalizers of a class, unless that is gone. After a conflict, which means that the cache
+// change makes a change to the finalizers of a class, unless that is gone. Only a read or the cache proves that: an
+// admission webhook may answer a write so too, and the class is looked at again. After a conflict, which means that the cache
 // is behind, it is made to what the API server has, if that still needs it: nobody knows when the cache will have caught
 // up.
 func (c *protectionController) change(ctx context.Context, class *storagev1.VolumeAttributesClass, needs func(metav1.Object) bool, apply change) error {
@@ -51,6 +52,7 @@ func (c *protectionController) change(ctx context.Context, class *storagev1.Volu
 	err := apply(ctx, finalizer, class, classes.Update)
 	switch {
 	case apierrors.IsNotFound(err):
+		c.loop.AddAfter(class.Name, reconcile.RecheckAfter)
 		return nil
 	case !apierrors.IsConflict(err):
 		return err

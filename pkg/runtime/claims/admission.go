@@ -150,7 +150,9 @@ func (a *Admission) judge(controller string, claimed bool, others []Claim) {
 		delete(a.blocked, controller)
 		return
 	case n < 0:
-		delete(a.withdrawn, controller) // claimed again, and asked for again
+		// Nobody else claims it, but this lease did not list it when the others were read. It lists it from here on, and the
+		// next answer, to a question with that claim, decides.
+		delete(a.withdrawn, controller)
 		return
 	}
 	a.blocked[controller] = fmt.Sprintf("the holder of lease %s (%s) still runs it", others[n].Lease, others[n].Holder)

@@ -11,12 +11,15 @@ import (
 
 const (
 	// ManagerLabel marks the leases of this program, with the value true, so that one request
-	// finds all of them.
+	// finds all of them in a namespace.
 	ManagerLabel = "config.kcmd.dev/manager"
 	// ControllersAnnotation lists the controllers that are claimed, separated by commas.
 	ControllersAnnotation = "config.kcmd.dev/controllers"
 	// HolderAnnotation is the identity of the process that claims them.
 	HolderAnnotation = "config.kcmd.dev/claimed-by"
+	// NamespaceAnnotation, on a marked lease in kube-system, names a namespace with leases of
+	// this program.
+	NamespaceAnnotation = "config.kcmd.dev/leases-in"
 )
 
 // Lease names a Lease object.

@@ -1,19 +1,17 @@
 package claims
 
 import (
-	"context"
+	"math"
 	"reflect"
 	"strconv"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config/rules"
 )
 
 var (
@@ -90,6 +88,41 @@ func TestAHolderIsDeadWhenItsLeaseStaysAsItIs(t *testing.T) {
 		if got := look(c.version, c.after); got != c.alive {
 			t.Errorf("version %s after %v: alive %v, want %v", c.version, c.after, got, c.alive)
 		}
+	}
+}
+
+// A lease can name any duration, a configuration cannot. Pins MGR-191.
+func TestADurationIsBelievedUpToTheLongestThatAConfigurationMayHave(t *testing.T) {
+	if highest := rules.ByPath()["leaderElection.leaseDuration"].Duration.Max; longest != highest {
+		t.Errorf("a lease is believed for %v, and may be configured for %v", longest, highest)
+	}
+	start := time.Unix(1000, 0)
+	l := lease(mainLease, "1", "other", nil)
+	l.Spec.LeaseDurationSeconds = ptr.To[int32](math.MaxInt32)
+	for after, alive := range map[time.Duration]bool{longest - 1: true, longest: false} {
+		o := &Observer{}
+		o.Live([]coordinationv1.Lease{l}, "self", mainLease, start)
+		if got := len(o.Live([]coordinationv1.Lease{l}, "self", mainLease, start.Add(after))) == 1; got != alive {
+			t.Errorf("after %v: alive %v, want %v", after, got, alive)
+		}
+		if got := o.Stranger(&l, "self", start.Add(after)) != ""; got != alive {
+			t.Errorf("after %v: a stranger %v, want %v", after, got, alive)
+		}
+	}
+}
+
+// Leases that are gone are forgotten, those that one look does not concern are not.
+func TestTheObserverForgetsLeasesThatAreGone(t *testing.T) {
+	o, start := &Observer{}, time.Unix(1000, 0)
+	main, group := lease(mainLease, "1", "other", nil), lease(groupLease, "1", "other", nil)
+	o.Live([]coordinationv1.Lease{main, group}, "self", mainLease, start)
+	o.Stranger(&main, "self", start)
+	if len(o.since) != 2 {
+		t.Errorf("of two leases %d are remembered", len(o.since))
+	}
+	o.Live([]coordinationv1.Lease{group}, "self", mainLease, start)
+	if _, known := o.since[groupLease]; len(o.since) != 1 || !known {
+		t.Errorf("remembered are %v, want the lease of the group", o.since)
 	}
 }
 
@@ -213,54 +246,5 @@ func TestEverythingIsClaimedByAStrangerOnTheMainLease(t *testing.T) {
 	answer(a, Claim{Lease: mainLease, Holder: "stranger", All: true})
 	if a.Granted("job") || len(a.Blocked()) != 1 {
 		t.Errorf("blocked %v", a.Blocked())
-	}
-}
-
-func TestReader(t *testing.T) {
-	marked := lease(groupLease, "1", "other", nil)
-	marked.Labels = Labels()
-	unmarked := lease(mainLease, "2", "stranger", nil)
-	elsewhere := lease(Lease{"elsewhere", "x"}, "3", "other", nil)
-	elsewhere.Labels = Labels()
-	for name, c := range map[string]struct {
-		own       Lease
-		forbidden bool
-		noMain    bool
-		want      []string
-		requests  int
-	}{
-		"of a group":                {own: groupLease, want: []string{"elsewhere/x", groupLease.String(), mainLease.String()}, requests: 2},
-		"of the main lease":         {own: mainLease, want: []string{"elsewhere/x", groupLease.String()}, requests: 1},
-		"without a main lease":      {own: groupLease, noMain: true, want: []string{"elsewhere/x", groupLease.String()}, requests: 2},
-		"in the own namespace only": {own: mainLease, forbidden: true, want: []string{groupLease.String()}, requests: 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			objects := []runtime.Object{&marked, &elsewhere}
-			if !c.noMain {
-				objects = append(objects, &unmarked)
-			}
-			client := fake.NewClientset(objects...)
-			client.PrependReactor("list", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
-				if o := a.(clienttesting.ListActionImpl).ListOptions; o.ResourceVersion != "7" || o.ResourceVersionMatch != metav1.ResourceVersionMatchNotOlderThan {
-					t.Errorf("asked for leases of version %q, match %q", o.ResourceVersion, o.ResourceVersionMatch)
-				}
-				if c.forbidden && a.GetNamespace() == metav1.NamespaceAll {
-					return true, nil, apierrors.NewForbidden(coordinationv1.Resource("leases"), "", nil)
-				}
-				return false, nil, nil
-			})
-			r := &Reader{Leases: client.CoordinationV1(), Main: mainLease}
-			got, err := r.Read(context.Background(), c.own, "7")
-			if err != nil {
-				t.Fatal(err)
-			}
-			var names []string
-			for _, l := range got {
-				names = append(names, leaseOf(&l).String())
-			}
-			if !reflect.DeepEqual(names, c.want) || len(client.Actions()) != c.requests {
-				t.Errorf("got %v by %d requests, want %v by %d", names, len(client.Actions()), c.want, c.requests)
-			}
-		})
 	}
 }

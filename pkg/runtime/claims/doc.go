@@ -20,8 +20,8 @@
 //  5. A read that began before a claim was changed does not reflect the change. It is
 //     repeated.
 //  6. A holder is dead when the record of its lease has not changed for the duration
-//     recorded in it, counted from when this process first saw it so, or when it has no
-//     holder. Timestamps are ignored, because the clocks of machines differ.
+//     recorded in it, an hour at most, counted from when this process first saw it so, or
+//     when it has no holder. Timestamps are ignored, because the clocks of machines differ.
 //  7. A holder of the main lease without a claim is a process that does not support claims,
 //     and so runs every controller. It checks no claims, so it need not be there first: a
 //     process that sees it ends the terms of all its other leases, and stops what runs under
@@ -35,4 +35,10 @@
 //     when it sees no other.
 //  10. Leases are read only when needed: once per term, once after an edit that assigns
 //     controllers to the lock, and at most every second while one is blocked.
+//  11. Those who work in a namespace may write leases there, and must not decide what runs.
+//     So leases count in kube-system, and in the namespaces that are named there: a process
+//     with its leases in another namespace makes an entry for that, a marked lease that
+//     nobody holds, before it reads. So rule 2 holds across namespaces: if a process finds
+//     no entry or no claim of another, that reads later, and finds those of the first. While
+//     one of the namespaces cannot be read, nothing else is permitted.
 package claims

@@ -53,7 +53,7 @@ func byFiles(c *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) {
 	c.CertificateAuthority, u.ClientCertificate, u.ClientKey = "ca.crt", "client.crt", "client.key"
 }
 
-// Pins MGR-190.
+// Pins MGR-190, CTB-36 and SAT-85.
 func TestFilesOfAKubeconfigAreRead(t *testing.T) {
 	k := newKubeconfig(t, byFiles)
 	ca, _ := pair(t, "ca", nil, time.Now().Add(time.Hour))

@@ -86,7 +86,7 @@ type account struct {
 // fetch is one attempt to get a token. Whoever needs the token waits for it.
 type fetch struct {
 	done chan struct{}
-	err  error // valid after done is closed
+	err  error // valid after done is closed, a TokenError
 }
 
 var errTokenLost = errors.New("the token was rejected while a request waited for it")
@@ -110,7 +110,7 @@ func (a *account) use(ctx context.Context) (token string, fetched time.Time, err
 	select {
 	case <-under.done:
 	case <-ctx.Done():
-		return "", time.Time{}, fmt.Errorf("waiting for the token of service account %s: %w", a, context.Cause(ctx))
+		return "", time.Time{}, &TokenError{fmt.Errorf("waiting for the token of service account %s: %w", a, context.Cause(ctx)), ctx.Err()}
 	}
 	if under.err != nil {
 		return "", time.Time{}, under.err
@@ -118,7 +118,7 @@ func (a *account) use(ctx context.Context) (token string, fetched time.Time, err
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.token == "" {
-		return "", time.Time{}, fmt.Errorf("using service account %s: %w", a, errTokenLost)
+		return "", time.Time{}, &TokenError{cause: fmt.Errorf("using service account %s: %w", a, errTokenLost)}
 	}
 	return a.token, a.fetched, nil
 }
@@ -147,7 +147,7 @@ func (a *account) fetch(f *fetch) {
 	a.fetching = nil
 	now := a.clock.Now()
 	if err != nil {
-		f.err = fmt.Errorf("requesting a token for service account %s: %w", a, err)
+		f.err = &TokenError{fmt.Errorf("requesting a token for service account %s: %w", a, err), a.life.Err()}
 		if a.token != "" && now.Before(a.expires) {
 			a.renewAt = now.Add(renewRetry)
 			klog.Background().Error(f.err, "Renewing a token failed, the old one stays in use", "serviceAccount", a.name, "expires", a.expires)

@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	kit "kcmd.dev/pkg/controllers/kit/writes"
 )
 
 // accountServer answers like an API server with service accounts. Its tokens are the name
@@ -28,6 +30,7 @@ type accountServer struct {
 	refuse   int // code that requests for tokens are answered with; 0: none
 	held     chan struct{}
 	lifetime time.Duration
+	missing  bool // the namespace of the accounts
 }
 
 func newAccountServer() *accountServer {
@@ -45,6 +48,8 @@ func (a *accountServer) answer(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
+	case a.missing && strings.Contains(r.URL.Path, "/serviceaccounts"):
+		refuse(w, http.StatusNotFound)
 	case isToken && a.refuse != 0:
 		refuse(w, a.refuse)
 	case isToken:
@@ -198,7 +203,7 @@ func TestRenewalThatFailsKeepsTheOldTokenUntilItExpires(t *testing.T) {
 	}
 	clk.Step(12 * time.Minute)
 	err := write(t.Context(), t, c)
-	if err == nil || !strings.Contains(err.Error(), "requesting a token for service account kube-system/job-controller") || !apierrors.IsForbidden(errors.Unwrap(err)) && !strings.Contains(err.Error(), "no") {
+	if err == nil || !strings.HasSuffix(err.Error(), "requesting a token for service account kube-system/job-controller: no") {
 		t.Errorf("without a valid token a write gives %v", err)
 	}
 	a.change(func() { a.refuse = 0 })
@@ -266,30 +271,68 @@ func TestWaitersShareOneRequestForAToken(t *testing.T) {
 	}
 }
 
-// Pins MGR-47.
-func TestTokenIsAskedForAFewTimes(t *testing.T) {
-	s, a, c, clk := acting(t)
-	a.refuse = http.StatusInternalServerError
+// whileTimePasses returns what a request that waits for a token returns.
+func whileTimePasses(clk *clocktesting.FakeClock, request func() error) error {
 	failed := make(chan error, 1)
-	go func() { failed <- write(t.Context(), t, c) }()
-	for over := false; !over; {
+	go func() { failed <- request() }()
+	for {
 		select {
 		case err := <-failed:
-			over = true
-			if err == nil || !strings.Contains(err.Error(), "requesting a token") {
-				t.Errorf("got %v", err)
-			}
+			return err
 		default:
 			if clk.HasWaiters() {
 				clk.Step(10 * time.Second)
 			}
 		}
 	}
+}
+
+// Pins MGR-47.
+func TestTokenIsAskedForAFewTimes(t *testing.T) {
+	s, a, c, clk := acting(t)
+	a.refuse = http.StatusInternalServerError
+	err := whileTimePasses(clk, func() error { return write(t.Context(), t, c) })
+	if err == nil || !strings.Contains(err.Error(), "requesting a token") {
+		t.Errorf("got %v", err)
+	}
 	if _, bootstrap := usedTokens(s); len(bootstrap) != tokenAttempts {
 		t.Errorf("%d requests, want %d", len(bootstrap), tokenAttempts)
 	}
 	a.change(func() { a.refuse = 0 })
 	mustWrite(t, c)
+}
+
+// What is missing is the account and not the object, which nobody has asked for. Pins MGR-193.
+func TestAMissingAccountIsNoAnswer(t *testing.T) {
+	s, a, c, clk := acting(t)
+	a.missing = true
+	set, err := c.For(jobs, NewFence())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for verb, request := range map[string]func() error{
+		"get": func() error {
+			_, err := set.Kubernetes.CoreV1().ConfigMaps("ns").Get(t.Context(), "x", metav1.GetOptions{})
+			return err
+		},
+		"delete": func() error {
+			return set.Metadata.Resource(configMaps).Namespace("ns").Delete(t.Context(), "x", metav1.DeleteOptions{})
+		},
+	} {
+		t.Run(verb, func(t *testing.T) {
+			err := whileTimePasses(clk, request)
+			var noToken *TokenError
+			if !errors.As(err, &noToken) || apierrors.IsNotFound(err) || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
+				t.Errorf("the error is %v, of reason %q", err, apierrors.ReasonForError(err))
+			}
+			if !kit.IsRefusal(err) {
+				t.Errorf("a write with the error %v may have been sent", err)
+			}
+		})
+	}
+	if used, _ := usedTokens(s); len(used) != 0 {
+		t.Errorf("sent with %v", used)
+	}
 }
 
 // A request that brings its credentials is sent with them, and needs no token of the account. Pins MGR-51.

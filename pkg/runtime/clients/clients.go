@@ -277,7 +277,7 @@ func (c *Clients) config(id credentials, fence Fence, factors LimitFactors) *res
 	if id.account != nil {
 		rt = &asAccount{account: id.account, next: rt}
 	}
-	rt = &answerTransport{next: rt}
+	rt = &foreignTransport{next: &answerTransport{next: rt}}
 	return &rest.Config{
 		Host:                      c.host,
 		APIPath:                   base.APIPath,

@@ -18,28 +18,32 @@
 //  7. Sets share connections. A process has one transport with its own credentials and, if
 //     controllers use service accounts, one without; a Set only wraps them. Creating and
 //     dropping a Set opens nothing, sends nothing and leaks nothing.
-//     Some watches have connections of their own, which are read in a rhythm, so that the process wakes up for many
-//     events at once: those of Leases, nearly all of whose events are renewals by nodes, four times per second, and
-//     those of pods fifty times per second once more than a few events arrive. They are read at once while they are
-//     new and while a controller that starts waits for its caches, see ReadAtOnce.
-//  8. A service account costs one request, for its token, with the first request that needs
+//  8. Watches of Leases and of pods have connections of their own, which are paced: they are
+//     read a few times per second, so that the process wakes up once for many events. Leases are
+//     read four times per second, for nearly all of their events are renewals by nodes. Pods are
+//     read fifty times per second once more than a few events arrive. Nothing is paced while a
+//     connection is new, and while a controller that starts waits for its caches, see ReadAtOnce.
+//  9. A service account costs one request, for its token, with the first request that needs
 //     it, and one for each renewal, in the background. The account is assumed to exist
 //     until the API server reports that it does not; then it is created. A token that is
-//     rejected is dropped, and the request is sent once more with another.
-//  9. Credentials of the process are renewed in place. A new token is used from the next
+//     rejected is dropped, and the request is sent once more with another. A request for which
+//     there is no token fails with a TokenError and is not sent.
+//  10. Credentials of the process are renewed in place. A new token is used from the next
 //     request on. Certificates need other connections: requests in flight finish on the old
 //     ones, and watches end there like those that the API server ends, so that no cache is
 //     filled again. When nothing is in flight on them, the old connections are closed.
-//  10. When a term ends because the API server did not respond, connections of service
+//  11. When a term ends because the API server did not respond, connections of service
 //     accounts are closed, see CutAccounts: unsent data on them is discarded.
-//  11. Writes under a fence are reported to Options.Recorder with the resource version that
+//  12. Writes under a fence are reported to Options.Recorder with the resource version that
 //     they returned, read from the beginning of the response while the client reads it. A
 //     write without a response is reported as lost.
-//  12. A Set with an Observer tells it of each write and its outcome, also of those that are
+//  13. A Set with an Observer tells it of each write and its outcome, also of those that are
 //     refused here: names, codes and messages, never what was written. Of a body, only the
 //     metadata is read.
-//  13. The user agent starts with kube-controller-manager/ whatever the binary is called:
+//  14. The user agent starts with kube-controller-manager/ whatever the binary is called:
 //     the API server takes the owner of fields from it.
-//  14. A writer that needs no more of an answer than its metadata says so, see controller.OnlyMetadata. The rest is
+//  15. A writer that needs no more of an answer than its metadata says so, see controller.OnlyMetadata. The rest is
 //     then neither sent nor decoded.
+//  16. The error of a request never contains the answer to another one, so that apierrors.IsNotFound and the like
+//     are only true of what the API server has answered to the request itself.
 package clients

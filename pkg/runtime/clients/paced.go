@@ -37,9 +37,9 @@ var (
 	pods = &rhythm{perSecond: 50, burst: 25}
 )
 
-// rhythmOf returns the rhythm of a watch, nil if it is read at once. Most are: of the events of two watches, those who
-// watch both then nearly always see first what happened first. Who watches one object acts on it, like a standby that
-// takes over what was released.
+// rhythmOf returns the rhythm of a watch, nil if it is read at once. Most watches are read at once: a controller with
+// several of them then sees events nearly always in the order in which they happened. So are watches of a single
+// object, because somebody acts on its events immediately: a standby takes over a lease that was released.
 func rhythmOf(req *http.Request) *rhythm {
 	path := req.URL.Path
 	switch {

@@ -36,7 +36,7 @@ func (e *Elector) step(ctx context.Context) time.Duration {
 		}
 		v.delay = e.delay(v)
 		a := e.policy(v, e.opts.Clock.Now(), e.opts.Identity, t)
-		klog.FromContext(ctx).V(5).Info("decided on lease", "action", a)
+		klog.FromContext(ctx).V(5).Info("Decided on lease", "action", a)
 		if a.verb == wait {
 			e.conflicts = 0
 			return a.after
@@ -181,7 +181,7 @@ func (e *Elector) failed(ctx context.Context, err error) {
 		e.view.retryAt = e.view.retryAt.Add(e.opts.Jitter(maxJitter))
 	}
 	e.mu.Unlock()
-	klog.FromContext(ctx).Error(err, "lease attempt failed", "lease", klog.KRef(e.opts.Namespace, e.opts.Name), "leading", leading)
+	klog.FromContext(ctx).Error(err, "Lease attempt failed", "lease", klog.KRef(e.opts.Namespace, e.opts.Name), "leading", leading)
 }
 
 // won records a lease that names this process as the holder, as it was stored.
@@ -217,7 +217,7 @@ func (e *Elector) won(ctx context.Context, d draft, lease *coordinationv1.Lease)
 func (e *Elector) beginTerm(ctx context.Context, deadline time.Time, before, acquired *coordinationv1.Lease) {
 	now := e.opts.Clock.Now()
 	e.mu.Lock()
-	late := !now.Before(deadline) // the response came too late
+	late := passed(deadline, now) // the response came too late
 	if late {
 		e.view.retryAt = now.Add(e.timings.RetryPeriod)
 	}
@@ -233,7 +233,7 @@ func (e *Elector) beginTerm(ctx context.Context, deadline time.Time, before, acq
 	e.terms.Go(term.guard)
 	e.opts.Metrics.SetLeading(e.opts.Name, true)
 	e.event("became leader")
-	klog.FromContext(ctx).Info("acquired lease", "lease", klog.KRef(e.opts.Namespace, e.opts.Name), "term", term.ID)
+	klog.FromContext(ctx).Info("Acquired lease", "lease", klog.KRef(e.opts.Namespace, e.opts.Name), "term", term.ID)
 }
 
 // loseTerm ends the current Term, if there is one.
@@ -250,7 +250,7 @@ func (e *Elector) loseTerm(ctx context.Context, cause error) {
 	}
 	e.opts.Metrics.SetLeading(e.opts.Name, false)
 	e.event("stopped leading")
-	klog.FromContext(ctx).Info("no longer holding lease, standing by", "lease", klog.KRef(e.opts.Namespace, e.opts.Name), "term", term.ID, "reason", term.Err())
+	klog.FromContext(ctx).Info("No longer holding lease, standing by", "lease", klog.KRef(e.opts.Namespace, e.opts.Name), "term", term.ID, "reason", term.Err())
 }
 
 // event records an event about the lease, as upstream does.

@@ -117,12 +117,12 @@ func (e *Elector) stand(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		klog.FromContext(ctx).Error(err, "lease candidate is not ready", "leaseCandidate", klog.KRef(o.Namespace, o.Identity))
+		klog.FromContext(ctx).Error(err, "Lease candidate is not ready", "leaseCandidate", klog.KRef(o.Namespace, o.Identity))
 		e.sleep(ctx)
 	}
 	candidate, informers, err := leaderelection.NewCandidate(c.Client, o.Namespace, o.Identity, o.Name, c.BinaryVersion, c.EmulationVersion, c.Strategy)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "creating the lease candidate failed", "leaseCandidate", klog.KRef(o.Namespace, o.Identity))
+		klog.FromContext(ctx).Error(err, "Creating the lease candidate failed", "leaseCandidate", klog.KRef(o.Namespace, o.Identity))
 		return
 	}
 	e.mu.Lock()

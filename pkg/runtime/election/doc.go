@@ -2,9 +2,13 @@
 // like client-go's leaderelection, so that either kind of candidate can follow the other.
 //
 //  1. One period of holding the lease is a Term. A Term is valid until RenewDeadline after
-//     the start of the last successful renewal, by the monotonic clock and by its own
-//     timer: it ends on time even if the elector is stuck or the process was paused. As
-//     RenewDeadline is shorter than the lease, no two candidates have a valid Term at once.
+//     the start of the last successful renewal, by its own timer: it ends on time even if
+//     the elector is stuck or the process was paused. As RenewDeadline is shorter than the
+//     lease, no two candidates have a valid Term at once. Time is that of the monotonic
+//     clock and, as that stands still while the machine is suspended, of the wall clock,
+//     whichever is ahead. A machine that does not know how long it was suspended, such as
+//     a virtual one whose clock has not been set yet, ends its Term with the first answer
+//     to a renewal.
 //  2. A Term that ended never becomes valid again. Losing the lease ends the Term and
 //     nothing else: the elector becomes a standby and tries again.
 //  3. What to do next is decided by a pure function, decide, from what was observed, the
@@ -42,7 +46,7 @@
 //  14. Release also ends the candidacy before it releases the lease: otherwise the API
 //     server would choose the same process again.
 //
-// To let the API server choose, if gates.Enabled(cfg, "CoordinatedLeaderElection"):
+// To let the API server choose, if gates.Enabled(cfg, gates.CoordinatedLeaderElection):
 //
 //	Options.Coordinated = &election.Coordination{
 //		Client:           set.Kubernetes, // of the identity that holds the lease

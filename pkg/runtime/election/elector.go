@@ -212,7 +212,7 @@ func (e *Elector) signal() {
 // goroutine it started has. The current Term, if any, then ends, since nobody renews it any
 // more. The lease itself is not released: see Release. Run may be called once.
 func (e *Elector) Run(ctx context.Context) {
-	klog.FromContext(ctx).Info("competing for lease", "lease", klog.KRef(e.opts.Namespace, e.opts.Name), "identity", e.opts.Identity)
+	klog.FromContext(ctx).Info("Competing for lease", "lease", klog.KRef(e.opts.Namespace, e.opts.Name), "identity", e.opts.Identity)
 	e.opts.Metrics.SetLeading(e.opts.Name, false)
 	watcher := &watcher{elector: e}
 	retire := e.beginCandidacy(ctx)

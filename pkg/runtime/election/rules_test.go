@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -246,6 +247,43 @@ func TestTermNeedsNobodyToEnd(t *testing.T) {
 	term.End(ErrTaken)
 	if !errors.Is(term.Err(), ErrNotRenewed) {
 		t.Fatal("the cause changed")
+	}
+}
+
+// suspended returns the time after a suspend of the machine: the wall clock goes on, the monotonic one does not.
+// Package time has no means to make such a time, so the monotonic reading is changed in place, where it has been since
+// Go 1.9.
+func suspended(t *testing.T, began time.Time, slept time.Duration) time.Time {
+	t.Helper()
+	now := began.Add(slept)
+	layout := (*struct {
+		wall uint64
+		ext  int64
+		loc  *time.Location
+	})(unsafe.Pointer(&now))
+	layout.ext -= int64(slept)
+	if now.Sub(began) != 0 || now.Round(0).Sub(began.Round(0)) != slept {
+		t.Fatalf("of the clocks, one has moved by %v, the other by %v", now.Sub(began), now.Round(0).Sub(began.Round(0)))
+	}
+	return now
+}
+
+// Others lead while the machine is suspended, and the Term may not go on afterwards. A wall clock that is set back, or
+// forward by less than what remains, changes nothing. Pins MGR-164.
+func TestATermDoesNotOutliveASuspend(t *testing.T) {
+	for slept, valid := range map[time.Duration]bool{
+		-time.Hour: true, 0: true, 10*time.Second - 1: true, 10 * time.Second: false, time.Hour: false,
+	} {
+		began := time.Now()
+		c := clocktesting.NewFakeClock(began)
+		term := newTerm(1, began.Add(10*time.Second), c)
+		c.SetTime(suspended(t, began, slept))
+		if term.Valid() != valid {
+			t.Errorf("after %v by the wall clock the term is valid: %t", slept, !valid)
+		}
+		if !valid && (term.extend(c.Now().Add(time.Hour)) || !errors.Is(term.Err(), ErrNotRenewed)) {
+			t.Errorf("after %v the term is extended, or ended with %v", slept, term.Err())
+		}
 	}
 }
 

@@ -67,10 +67,17 @@ func (t *Term) Err() error {
 }
 
 func (t *Term) errLocked() error {
-	if t.err == nil && !t.deadline.IsZero() && !t.clock.Now().Before(t.deadline) {
+	if t.err == nil && !t.deadline.IsZero() && passed(t.deadline, t.clock.Now()) {
 		t.endLocked(ErrNotRenewed)
 	}
 	return t.err
+}
+
+// passed reports whether a deadline has passed, by the monotonic or by the wall clock. While a machine is suspended the
+// first one stands still, and other candidates do not wait for it. The second one can be set: forwards, that ends a Term
+// early, which is safe, since the next begins with a renewal at once; backwards, the first one decides.
+func passed(deadline, now time.Time) bool {
+	return !now.Before(deadline) || !now.Round(0).Before(deadline)
 }
 
 // Done is closed when the Term ends.

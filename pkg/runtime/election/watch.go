@@ -108,7 +108,7 @@ func (w *watcher) ended(ctx context.Context, err error) {
 	e, now := w.elector, w.elector.opts.Clock.Now()
 	w.stop()
 	w.endedAt = now
-	klog.FromContext(ctx).V(2).Info("lease watch ended", "lease", klog.KRef(e.opts.Namespace, e.opts.Name), "reason", err)
+	klog.FromContext(ctx).V(2).Info("Lease watch ended", "lease", klog.KRef(e.opts.Namespace, e.opts.Name), "reason", err)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if now.Sub(w.startedAt) < e.timings.RetryPeriod {

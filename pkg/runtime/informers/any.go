@@ -63,7 +63,7 @@ func (i *Informers) formOf(resource schema.GroupVersionResource, whole func(sche
 func (s *Scope) Release(of cache.SharedIndexInformer) {
 	w, ok := of.(*informer)
 	if !ok || w.scope != s {
-		klog.Background().Error(nil, "releasing an informer of another scope", "scope", s.name)
+		klog.Background().Error(nil, "Failed to release an informer, it belongs to another scope", "scope", s.name)
 		return
 	}
 	for _, h := range s.letGo(w) {

@@ -110,7 +110,8 @@ func (b *base) configure(transform cache.TransformFunc) {
 		b.informer.SetWatchErrorHandlerWithContext(b.watchFailed),
 	)
 	if err != nil {
-		klog.Background().Error(err, "configuring an informer that was started elsewhere", "informer", b.key.String())
+		klog.Background().Error(err, "Failed to configure an informer that was started elsewhere: "+
+			"it caches whole objects, and its errors are not shown", "informer", b.key.String())
 	}
 }
 
@@ -173,7 +174,7 @@ func (b *base) isolated(name string, index cache.IndexFunc) cache.IndexFunc {
 				err = fmt.Errorf("computing index %q: %w", name, err)
 				b.note(failure{err: err, lasting: true})
 				once.Do(func() {
-					klog.Background().Error(err, "objects are missing from an index", "informer", b.key.String())
+					klog.Background().Error(err, "Failed to compute an index, objects are missing from it", "informer", b.key.String())
 				})
 				values, err = nil, nil
 			}
@@ -188,11 +189,11 @@ func (b *base) watchFailed(ctx context.Context, r *cache.Reflector, err error) {
 	logger := klog.FromContext(ctx)
 	switch {
 	case apierrors.IsResourceExpired(err) || apierrors.IsGone(err):
-		logger.V(4).Info("watch expired", "err", err)
+		logger.V(4).Info("Watch expired", "err", err)
 	case errors.Is(err, io.EOF):
 		// The API server ended the watch, as it does routinely.
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		logger.V(1).Info("watch closed unexpectedly", "err", err)
+		logger.V(1).Info("Watch closed unexpectedly", "err", err)
 	default:
 		b.failed(logger, failure{err: fmt.Errorf("watching: %w", err), version: r.LastSyncResourceVersion()})
 		if b.onFailure != nil {
@@ -204,10 +205,10 @@ func (b *base) watchFailed(ctx context.Context, r *cache.Reflector, err error) {
 // failed records an error and logs it, at level 0 only if it is new.
 func (b *base) failed(logger klog.Logger, f failure) {
 	if b.note(f) {
-		logger.Error(f.err, "informer failed", "informer", b.key.String())
+		logger.Error(f.err, "Informer failed to list or watch", "informer", b.key.String())
 		return
 	}
-	logger.V(4).Info("informer failed again", "informer", b.key.String(), "err", f.err)
+	logger.V(4).Info("Informer failed to list or watch again", "informer", b.key.String(), "err", f.err)
 }
 
 // note records an error and reports whether it differs from the one before or was the

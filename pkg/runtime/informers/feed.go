@@ -72,7 +72,7 @@ type notification struct {
 type kind uint8
 
 const (
-	nothing kind = iota
+	head kind = iota // of the list, before there is a notification
 	listed
 	added
 	updated
@@ -88,7 +88,7 @@ type lag struct {
 }
 
 func newFeed(informer source) *feed {
-	return &feed{informer: informer, shown: map[cache.ObjectName]any{}, last: &notification{}}
+	return &feed{informer: informer, shown: map[cache.ObjectName]any{}, last: &notification{kind: head}}
 }
 
 // begin is called before the informer runs, with the context that ends it.

@@ -112,7 +112,7 @@ func (h *handler) wants(n *notification) (wanted bool) {
 		return h.selects.WantsUpdate(n.old, n.obj)
 	case deleted:
 		return h.selects.WantsDelete(n.obj)
-	case nothing, synced:
+	case head, synced:
 	}
 	return true
 }
@@ -129,7 +129,7 @@ func (h *handler) deliver(n *notification) {
 		if n.synced == h {
 			close(h.synced)
 		}
-	case nothing:
+	case head:
 	}
 }
 

@@ -19,6 +19,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"kcmd.dev/pkg/runtime/takeover"
 )
 
 // patience bounds every wait for something that happens on another goroutine.
@@ -70,6 +72,16 @@ func (h *harness) open(o ScopeOptions) *Scope {
 	s := h.NewScope(o)
 	h.t.Cleanup(s.Close)
 	return s
+}
+
+// barrier makes a barrier of a term that begins now and ends with the test.
+func (h *harness) barrier(left takeover.Versions) *takeover.Barrier {
+	h.t.Helper()
+	b := takeover.New(h.t.Context(), takeover.Options{
+		Left: left, Ledger: takeover.NewLedger(h.clock), Read: takeover.Reader{Metadata: h.meta}, Clock: h.clock,
+	})
+	h.t.Cleanup(b.End)
+	return b
 }
 
 // requests counts what reached the API server.

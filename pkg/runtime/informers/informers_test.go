@@ -17,11 +17,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2/ktesting"
+
+	"kcmd.dev/pkg/runtime/takeover"
 )
 
 // A shorter grace period counts for informers that are idle already.
@@ -97,29 +100,70 @@ func TestNeverStartedInformerIsDropped(t *testing.T) {
 }
 
 func TestStoppedInformerFreesItsMemory(t *testing.T) {
-	h := newHarness(t, pods(1)...)
-	stored := func() weak.Pointer[corev1.Pod] {
-		s := h.NewScope(ScopeOptions{Name: "memory"})
-		defer s.Close()
-		informer := s.Core().V1().Pods().Informer()
-		addHandler(t, informer, newRecorder())
-		startAndSync(t, s)
-		obj, _, err := informer.GetStore().GetByKey("default/p0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return weak.Make(obj.(*corev1.Pod))
-	}()
-	runtime.GC()
-	if stored.Value() == nil {
-		t.Fatal("the object is gone while the informer is warm")
+	for name, open := range map[string]func(*harness) Barrier{
+		"without a barrier": func(*harness) Barrier { return nil },
+		// It lives until the term ends.
+		"that has passed a barrier": func(h *harness) Barrier { return h.barrier(takeover.NothingWritten()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, pods(1)...)
+			barrier := open(h)
+			stored := func() weak.Pointer[corev1.Pod] {
+				s := h.NewScope(ScopeOptions{Name: "memory", Barrier: barrier})
+				defer s.Close()
+				informer := s.Core().V1().Pods().Informer()
+				addHandler(t, informer, newRecorder())
+				startAndSync(t, s)
+				return storedPod(t, informer)
+			}()
+			runtime.GC()
+			if stored.Value() == nil {
+				t.Fatal("the object is gone while the informer is warm")
+			}
+			eventually(t, "the grace period to run", h.clock.HasWaiters)
+			h.clock.Step(DefaultGracePeriod)
+			h.asTimePasses("the object to be collected", func() bool {
+				runtime.GC()
+				return stored.Value() == nil
+			})
+		})
 	}
-	eventually(t, "the grace period to run", h.clock.HasWaiters)
-	h.clock.Step(DefaultGracePeriod)
+}
+
+// TestReleasedInformerIsNotComparedAnyMore: its kind may not be served, so that each read would fail until the term ends.
+func TestReleasedInformerIsNotComparedAnyMore(t *testing.T) {
+	h := newHarness(t, pods(1)...)
+	h.meta.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+		return true, nil, errors.New("boom")
+	})
+	s := h.open(ScopeOptions{Name: "behind", Barrier: h.barrier(takeover.NothingLeft())})
+	stored := func() weak.Pointer[corev1.Pod] {
+		informer := s.Core().V1().Pods().Informer()
+		s.StartWithContext(t.Context())
+		outcome := waiting(t, s)
+		eventually(t, "the comparison to fail", func() bool { return strings.HasSuffix(strings.Join(s.Waiting(), ""), "boom") })
+		defer func() {
+			s.Release(informer)
+			if !<-outcome {
+				t.Error("not ready")
+			}
+		}()
+		return storedPod(t, informer)
+	}()
 	h.asTimePasses("the object to be collected", func() bool {
 		runtime.GC()
 		return stored.Value() == nil
 	})
+}
+
+// storedPod returns the only pod in a cache.
+func storedPod(t *testing.T, informer cache.SharedIndexInformer) weak.Pointer[corev1.Pod] {
+	t.Helper()
+	obj, found, err := informer.GetStore().GetByKey("default/p0")
+	if err != nil || !found {
+		t.Fatalf("found %v, %v", found, err)
+	}
+	return weak.Make(obj.(*corev1.Pod))
 }
 
 func TestShutdownEndsEverything(t *testing.T) {
@@ -265,7 +309,7 @@ func TestRepeatedErrorsAreLoggedOnce(t *testing.T) {
 	} {
 		h.clock.Step(step.after)
 		b.failed(logger, failure{err: errors.New(step.err)})
-		if got := strings.Count(log.String(), "informer failed"); got != step.lines {
+		if got := strings.Count(log.String(), "Informer failed to list or watch"); got != step.lines {
 			t.Errorf("%d lines after %q, want %d:\n%s", got, step.err, step.lines, log.String())
 		}
 	}

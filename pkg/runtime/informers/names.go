@@ -53,7 +53,7 @@ func (m *metricNames) acquire(t reflect.Type, filter controller.Filter) (*cache.
 	prefix := m.name + describe(filter)
 	slot, err := m.slotFor(prefix, t)
 	if err != nil {
-		klog.Background().Error(err, "informer has no metrics", "type", t.String())
+		klog.Background().Error(err, "Failed to name an informer, it has no metrics", "type", t.String())
 		return nil, func() {}
 	}
 	slot.spent[t] = true

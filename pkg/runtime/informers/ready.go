@@ -10,7 +10,8 @@ import (
 // Barrier reports whether caches that are complete contain what they have to, see package
 // takeover.
 type Barrier interface {
-	// Passed returns a channel that is closed once the cache does. It does not block.
+	// Passed returns a channel that is closed once the cache does, never if the informer stops
+	// first. It does not block.
 	Passed(takeover.Cache) <-chan struct{}
 	// Lacking describes what a cache lacks, empty if it has passed or Passed was not called
 	// for it.
@@ -137,6 +138,7 @@ func (s *Scope) obstacleOf(b *base) (o obstacle, waits bool) {
 		}
 		return obstacle{
 			over: passed,
+			gone: b.halted,
 			what: func() string { return "the cache of " + b.key.String() + " is behind: " + barrier.Lacking(cache) },
 		}, true
 	}
@@ -155,6 +157,7 @@ func (b *base) cacheLocked() takeover.Cache {
 		Resource: b.key.resource,
 		Filter:   b.key.filter,
 		Store:    b.informer.GetIndexer(),
+		Halted:   b.halted,
 		Started:  b.started,
 	}
 }

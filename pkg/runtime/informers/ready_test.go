@@ -102,19 +102,31 @@ func TestAnInformerThatOthersHoldIsNotWaitedForOnceItIsReleased(t *testing.T) {
 }
 
 func TestNobodyWaitsForCachesThatWereStopped(t *testing.T) {
-	h := newHarness(t)
-	let := h.hold("nodes")
-	s := h.open(ScopeOptions{Name: "a"})
-	s.Core().V1().Nodes().Informer()
-	s.StartWithContext(t.Context())
-	outcome := waiting(t, s)
-	go let() // Shutdown waits for the list
-	h.Shutdown()
-	if <-outcome && !s.Ready() {
-		t.Error("ready without a cache")
-	}
-	if s.WaitUntilReady(t.Context()) != s.Ready() {
-		t.Error("a stopped informer counts as ready")
+	for name, behind := range map[string]bool{"incomplete": false, "behind": true} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t)
+			options, let := ScopeOptions{Name: "a"}, func() {}
+			if behind {
+				options.Barrier = newWall()
+			} else {
+				let = h.hold("nodes")
+			}
+			s := h.open(options)
+			s.Core().V1().Nodes().Informer()
+			s.StartWithContext(t.Context())
+			if behind && !h.WaitForCacheSync(t.Context()) {
+				t.Fatal("not synced")
+			}
+			outcome := waiting(t, s)
+			go let() // Shutdown waits for the list
+			h.Shutdown()
+			if <-outcome && !s.Ready() {
+				t.Error("ready without a cache")
+			}
+			if s.WaitUntilReady(t.Context()) != s.Ready() {
+				t.Error("a stopped informer counts as ready")
+			}
+		})
 	}
 }
 

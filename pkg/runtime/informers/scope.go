@@ -287,7 +287,8 @@ func (s *Scope) panicked(err *PanicError) {
 	s.failing.Do(func() {
 		close(s.failure)
 		if s.onPanic == nil {
-			klog.Background().Error(err, "event handler stopped", "scope", s.name, "stack", string(err.Stack))
+			klog.Background().Error(err, "Event handler panicked, its scope gets no more notifications",
+				"scope", s.name, "stack", string(err.Stack))
 			return
 		}
 		go s.onPanic(err) // may close the scope, which waits for this goroutine

@@ -21,8 +21,8 @@ const (
 
 // ask finds out whether what waits under a lock may run: the claim is stored, then the
 // other leases are read.
-func (l *Leadership) ask(ctx context.Context, k *Lock) {
-	if k.elector == nil || k.term == nil || k.asking || k.handingTo != "" || !k.admission.Pending() || l.options.Clock.Now().Before(k.askAt) {
+func (l *Leadership) ask(ctx context.Context, k *Lock, now time.Time) {
+	if k.elector == nil || k.term == nil || k.asking || k.handingTo != "" || !k.admission.Pending() || now.Before(k.askAt) {
 		return
 	}
 	k.asking = true

@@ -263,8 +263,8 @@ func (l *Leadership) takeTerm(ctx context.Context, k *Lock) {
 	logger.Info("Leading", "term", k.number)
 }
 
-// New returns those of prepared locks that are new and have a lease.
-func (l *Leadership) New(prepared []*Lock) []*Lock {
+// NewLeases returns those of prepared locks that are new and have a lease.
+func (l *Leadership) NewLeases(prepared []*Lock) []*Lock {
 	return slices.DeleteFunc(slices.Clone(prepared), func(k *Lock) bool {
 		return k.elector == nil || slices.Contains(l.locks, k)
 	})

@@ -15,17 +15,20 @@ const drainCheckEvery = 20 * time.Millisecond
 // what is no longer needed.
 func (l *Leadership) Settle(ctx context.Context) {
 	draining := l.noteStopped()
-	l.considerRequests(ctx)
+	// One reading of the clock decides what is due and what the alarm is set for: with two of them, what becomes due in
+	// between would be neither.
+	now := l.options.Clock.Now()
+	l.considerRequests(ctx, now)
 	for _, k := range l.all() {
 		l.annotate(k)
 	}
 	l.giveBack(ctx)
 	for _, k := range l.locks {
-		l.ask(ctx, k)
+		l.ask(ctx, k, now)
 	}
-	l.requestLease(ctx)
+	l.requestLease(ctx, now)
 	l.show()
-	l.setAlarm(draining)
+	l.setAlarm(draining, now)
 }
 
 // Started records what was told to run, each controller with the number of the term that it
@@ -88,9 +91,8 @@ func (l *Leadership) giveBack(ctx context.Context) {
 	}
 }
 
-// setAlarm makes the loop settle again when something is due that no change announces.
-func (l *Leadership) setAlarm(draining bool) {
-	now := l.options.Clock.Now()
+// setAlarm makes the loop settle again when something is due, but not at now, that no change announces.
+func (l *Leadership) setAlarm(draining bool, now time.Time) {
 	var due []time.Time
 	if draining {
 		due = append(due, now.Add(drainCheckEvery))

@@ -101,13 +101,12 @@ func (l *Leadership) distribution() distribution {
 
 // considerRequests decides about processes that ask for a group of this one. Requests are
 // removed from the lease, whether or not they are granted.
-func (l *Leadership) considerRequests(ctx context.Context) {
+func (l *Leadership) considerRequests(ctx context.Context, now time.Time) {
 	for _, k := range l.locks {
 		if k.elector == nil || k.term == nil || !strings.HasPrefix(k.Name, locks.Group("")) {
 			continue
 		}
 		requester := k.elector.State().Annotations[requestedBy]
-		now := l.options.Clock.Now()
 		switch {
 		case requester == "":
 			k.clearing = k.handingTo != ""
@@ -150,8 +149,7 @@ func (l *Leadership) handOver(ctx context.Context, k *Lock) {
 }
 
 // requestLease asks another process for a lease if that holds too many more than this one.
-func (l *Leadership) requestLease(ctx context.Context) {
-	now := l.options.Clock.Now()
+func (l *Leadership) requestLease(ctx context.Context, now time.Time) {
 	if !l.balanced() || now.Before(l.nextRequest) {
 		return
 	}

@@ -37,13 +37,23 @@ type Cache struct {
 	// Resource and Filter say which objects it holds.
 	Resource schema.GroupVersionResource
 	Filter   controller.Filter
-	// Store holds them. It identifies the cache.
+	// Store holds them.
 	Store cache.Indexer
+	// Halted is closed when the informer has been told to stop; nil if it never is.
+	Halted <-chan struct{}
 	// Started is when the informer began to fill it, by a consistent read.
 	Started time.Time
 }
 
 func (c Cache) String() string { return c.Resource.GroupResource().String() }
+
+// identity tells caches apart. It does not keep the objects of an informer that can stop.
+func (c Cache) identity() any {
+	if c.Halted == nil {
+		return c.Store
+	}
+	return c.Halted
+}
 
 // Options configure a Barrier.
 type Options struct {
@@ -69,12 +79,11 @@ type Barrier struct {
 	running sync.WaitGroup
 
 	mu     sync.Mutex
-	checks map[cache.Indexer]*check
+	checks map[any]*check // by the identity of the cache
 }
 
-// check is what is known about one cache.
+// check is what is known about one cache. It outlives the informer, so it does not refer to the cache.
 type check struct {
-	cache  Cache
 	passed chan struct{}
 
 	mu      sync.Mutex
@@ -83,7 +92,7 @@ type check struct {
 
 // New makes the barrier of a term. ctx carries the logger and ends it.
 func New(ctx context.Context, o Options) *Barrier {
-	b := &Barrier{options: o, began: o.Began, reads: make(chan struct{}, maxReads), checks: map[cache.Indexer]*check{}}
+	b := &Barrier{options: o, began: o.Began, reads: make(chan struct{}, maxReads), checks: map[any]*check{}}
 	if b.began.IsZero() {
 		b.began = o.Clock.Now()
 	}
@@ -117,18 +126,18 @@ func largestFirst(caches []Cache) []Cache {
 }
 
 // Passed returns a channel that is closed once the cache, which must be complete, contains
-// everything that the predecessor wrote.
+// everything that the predecessor wrote. It never is if the barrier ends or the informer stops first.
 func (b *Barrier) Passed(c Cache) <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	k, known := b.checks[c.Store]
+	k, known := b.checks[c.identity()]
 	if !known {
-		k = &check{cache: c, passed: make(chan struct{}), lacking: "not yet compared with earlier writes"}
-		b.checks[c.Store] = k
+		k = &check{passed: make(chan struct{}), lacking: "not yet compared with earlier writes"}
+		b.checks[c.identity()] = k
 		if b.passesAtOnce(c) {
 			close(k.passed)
 		} else if b.ctx.Err() == nil {
-			b.running.Go(func() { b.await(k) })
+			b.running.Go(func() { b.await(k, c) })
 		}
 	}
 	return k.passed
@@ -137,7 +146,7 @@ func (b *Barrier) Passed(c Cache) <-chan struct{} {
 // Lacking describes what a cache lacks, empty if it has passed.
 func (b *Barrier) Lacking(c Cache) string {
 	b.mu.Lock()
-	k := b.checks[c.Store]
+	k := b.checks[c.identity()]
 	b.mu.Unlock()
 	if k == nil {
 		return ""
@@ -177,69 +186,85 @@ func reached(c Cache, version string) bool {
 }
 
 // await closes check.passed when the cache has passed.
-func (b *Barrier) await(k *check) {
-	if b.awaitVersion(k) || b.awaitObjects(k) {
+func (b *Barrier) await(k *check, c Cache) {
+	ctx, cancel := b.untilHalted(c)
+	defer cancel()
+	if b.awaitVersion(ctx, k, c) || b.awaitObjects(ctx, k, c) {
 		close(k.passed)
 	}
 }
 
+// untilHalted derives a context from that of the barrier that also ends when the informer stops: its cache changes no
+// more then, and the resource may not be served.
+func (b *Barrier) untilHalted(c Cache) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(b.ctx)
+	b.running.Go(func() {
+		select {
+		case <-c.Halted:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, cancel
+}
+
 // awaitVersion waits for a limited time until the cache has the version it needs.
-func (b *Barrier) awaitVersion(k *check) bool {
-	version, known := b.options.Left.of(k.cache.Resource.GroupResource())
+func (b *Barrier) awaitVersion(ctx context.Context, k *check, c Cache) bool {
+	version, known := b.options.Left.of(c.Resource.GroupResource())
 	if !known {
 		return false
 	}
 	k.lacks(fmt.Sprintf("older than resource version %s, which was written before", version))
-	return b.poll(patience, func() bool { return reached(k.cache, version) })
+	return b.poll(ctx, patience, func() bool { return reached(c, version) })
 }
 
 // awaitObjects waits until the cache shows what a consistent read has shown. It returns
-// false if the barrier ended first.
-func (b *Barrier) awaitObjects(k *check) bool {
-	logger := klog.FromContext(b.ctx).WithValues("cache", k.cache.String())
-	for b.ctx.Err() == nil {
-		s, err := b.read(k.cache)
-		if b.ctx.Err() != nil {
+// false if ctx ended first.
+func (b *Barrier) awaitObjects(ctx context.Context, k *check, c Cache) bool {
+	logger := klog.FromContext(ctx).WithValues("cache", c.String())
+	for ctx.Err() == nil {
+		s, err := b.read(ctx, c)
+		if ctx.Err() != nil {
 			return false
 		}
 		if err != nil {
 			k.lacks(fmt.Sprintf("not yet compared with earlier writes: %v", err))
 			logger.Error(err, "Cache cannot be compared with the API server, controllers wait for it")
-			b.poll(patience, func() bool { return false })
+			b.poll(ctx, patience, func() bool { return false })
 			continue
 		}
-		missing := s.missingFrom(k.cache.Store)
-		passed := b.poll(rereadAfter, func() bool {
-			if reached(k.cache, s.version) {
+		missing := s.missingFrom(c.Store)
+		passed := b.poll(ctx, rereadAfter, func() bool {
+			if reached(c, s.version) {
 				return true
 			}
-			missing = slices.DeleteFunc(missing, func(d difference) bool { return d.shownBy(k.cache.Store) })
+			missing = slices.DeleteFunc(missing, func(d difference) bool { return d.shownBy(c.Store) })
 			k.lacks(describe(missing))
 			return len(missing) == 0
 		})
 		if passed {
-			b.options.Ledger.verified(k.cache.Resource.GroupResource(), s.version, b.began)
+			b.options.Ledger.verified(c.Resource.GroupResource(), s.version, b.began)
 			return true
 		}
-		if b.ctx.Err() == nil {
+		if ctx.Err() == nil {
 			logger.Info("Cache is behind the API server, controllers wait for it", "lacks", describe(missing))
 		}
 	}
 	return false
 }
 
-func (b *Barrier) read(c Cache) (snapshot, error) {
+func (b *Barrier) read(ctx context.Context, c Cache) (snapshot, error) {
 	select {
 	case b.reads <- struct{}{}:
-	case <-b.ctx.Done():
-		return snapshot{}, context.Cause(b.ctx)
+	case <-ctx.Done():
+		return snapshot{}, context.Cause(ctx)
 	}
 	defer func() { <-b.reads }()
-	return b.options.Read.read(b.ctx, c)
+	return b.options.Read.read(ctx, c)
 }
 
-// poll asks until the answer is yes, the time is up, or the barrier ends.
-func (b *Barrier) poll(limit time.Duration, done func() bool) bool {
+// poll asks until the answer is yes, the time is up, or ctx ends.
+func (b *Barrier) poll(ctx context.Context, limit time.Duration, done func() bool) bool {
 	deadline := b.options.Clock.NewTimer(limit)
 	defer deadline.Stop()
 	tick := b.options.Clock.NewTicker(pollEvery)
@@ -249,7 +274,7 @@ func (b *Barrier) poll(limit time.Duration, done func() bool) bool {
 		case <-tick.C():
 		case <-deadline.C():
 			return done()
-		case <-b.ctx.Done():
+		case <-ctx.Done():
 			return false
 		}
 	}

@@ -1,11 +1,13 @@
 package takeover
 
 import (
+	goruntime "runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -67,13 +69,16 @@ type fixture struct {
 	*Barrier
 	ledger *Ledger
 	cache  Cache
+	halted chan struct{}
 }
 
 func newFixture(t *testing.T, s server, left Versions, cached ...*corev1.Pod) fixture {
 	t.Helper()
-	f := fixture{ledger: NewLedger(clock.RealClock{}), cache: Cache{
+	halted := make(chan struct{})
+	f := fixture{ledger: NewLedger(clock.RealClock{}), halted: halted, cache: Cache{
 		Resource: corev1.SchemeGroupVersion.WithResource("pods"),
 		Store:    storeOf(t, cached...),
+		Halted:   halted,
 		Started:  time.Now().Add(-time.Hour),
 	}}
 	f.ledger.Inherit(left)
@@ -233,13 +238,102 @@ func TestABarrierThatEndsLetsNothingPass(t *testing.T) {
 	f.wantWaiting(t, "ns/a")
 	f.End()
 	late := f.cache
-	late.Store = cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+	late.Store, late.Halted = cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), make(chan struct{})
 	for _, c := range []Cache{f.cache, late} {
 		select {
 		case <-f.Passed(c):
 			t.Error("passed")
 		default:
 		}
+	}
+}
+
+// TestAComparisonEndsWithItsInformer whatever it waits for, and says nothing about a later informer of the kind.
+// Pins MGR-175.
+func TestAComparisonEndsWithItsInformer(t *testing.T) {
+	hanging := func() (watch.Interface, error) { return watch.NewFake(), nil }
+	refused := func() (watch.Interface, error) { return nil, apierrors.NewForbidden(pods, "", nil) }
+	for name, test := range map[string]struct {
+		left   Versions
+		answer func() (watch.Interface, error) // nil for that of the server
+		lacks  string
+		reads  bool
+	}{
+		"it waits for a version":             {left: left("1000"), lacks: "older than resource version 1000"},
+		"it waits for an answer":             {left: NothingLeft(), answer: hanging, lacks: "not yet compared", reads: true},
+		"it waits to ask again":              {left: NothingLeft(), answer: refused, lacks: "forbidden", reads: true},
+		"it waits for what a read has shown": {left: NothingLeft(), lacks: "ns/a", reads: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, true, "12", pod("a", "1", "10"))
+			if test.answer != nil {
+				s.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
+					s.reads <- a.GetVerb()
+					w, err := test.answer()
+					return true, w, err
+				})
+			}
+			f := newFixture(t, s, test.left)
+			f.wantWaiting(t, test.lacks)
+			if test.reads {
+				<-s.reads
+			}
+			close(f.halted)
+			ended := make(chan struct{})
+			go func() { f.running.Wait(); close(ended) }()
+			select {
+			case <-ended:
+			case <-time.After(testPatience):
+				t.Fatal("it goes on")
+			}
+			f.wantWaiting(t, test.lacks)
+			if !test.reads && len(s.Actions()) > 0 {
+				t.Errorf("sent %v", s.Actions())
+			}
+			next := f.cache
+			next.Store, next.Halted, next.Started = storeOf(t), make(chan struct{}), time.Now().Add(time.Hour)
+			select {
+			case <-f.Passed(next):
+			default:
+				t.Error("the next informer has not passed")
+			}
+		})
+	}
+}
+
+// An informer can stop during the term, and its cache is to be freed then.
+func TestACacheThatIsNotComparedIsNotKept(t *testing.T) {
+	for name, test := range map[string]struct {
+		left   Versions
+		stored []*corev1.Pod
+		halted bool
+	}{
+		"it passed at once":    {left: left("10")},
+		"it was compared":      {left: NothingLeft(), stored: []*corev1.Pod{pod("a", "1", "10")}},
+		"its informer stopped": {left: NothingLeft(), stored: []*corev1.Pod{pod("b", "2", "11")}, halted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, true, "12", test.stored...)
+			cached := func() weak.Pointer[corev1.Pod] {
+				cached := pod("a", "1", "10")
+				f := newFixture(t, s, test.left, cached)
+				if test.halted {
+					f.wantWaiting(t, "ns/b")
+					close(f.halted)
+				} else {
+					<-f.Passed(f.cache)
+				}
+				return weak.Make(cached)
+			}()
+			deadline := time.After(testPatience)
+			for goruntime.GC(); cached.Value() != nil; goruntime.GC() {
+				select {
+				case <-deadline:
+					t.Fatal("it is kept")
+				case <-time.After(time.Millisecond):
+				}
+			}
+		})
 	}
 }
 

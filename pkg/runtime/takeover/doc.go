@@ -30,5 +30,7 @@
 //  8. An instance in the same process leaves what it wrote to the next one in memory. If it
 //     cannot, because it panicked or hangs, the next one gets a Barrier made from the
 //     content of the Ledger at that moment.
-//  9. A Barrier ends with its term, or with the instance it was made for.
+//  9. A Barrier ends with its term, or with the instance it was made for. The comparison of a
+//     cache also ends with its informer, which has no user then. The Barrier keeps no cache that
+//     it does not compare: informers come and go during a term, and each has a cache of its own.
 package takeover

@@ -17,6 +17,10 @@ import (
 // each resource: `7 pods=1234 jobs.batch=? *=0`.
 const Annotation = "config.kcmd.dev/written"
 
+// maxLeft is how long the value may be, in bytes. The API server refuses an object with more than 256 KiB of annotations,
+// so a lease with a longer value could not be given back.
+const maxLeft = 64 << 10
+
 // Unknown is a version that nothing can be compared with.
 const Unknown = "?"
 
@@ -89,9 +93,14 @@ func valid(version string) bool {
 	return err == nil
 }
 
-// Leave returns the annotation value for a holder that gives the lease back.
+// Leave returns the annotation value for a holder that gives the lease back. If so many resources
+// were written that the value would be too long, it leaves nothing.
 func Leave(l *coordinationv1.Lease, v Versions) string {
-	return strconv.Itoa(transitions(l)) + " " + v.String()
+	versions := v.String()
+	if len(versions) > maxLeft {
+		versions = NothingLeft().String()
+	}
+	return strconv.Itoa(transitions(l)) + " " + versions
 }
 
 // LeftOn returns what the last holder of a lease has left there for its successor. If the

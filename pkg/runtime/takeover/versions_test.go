@@ -1,11 +1,14 @@
 package takeover
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 )
 
@@ -62,5 +65,30 @@ func TestNothingIsKnownOfAPredecessorThatLeftNothing(t *testing.T) {
 				t.Errorf("known from %v", lease)
 			}
 		})
+	}
+}
+
+// A value that the API server refuses would keep the lease from being given back. Whoever writes that many resources leaves
+// nothing, and its successor compares everything; what that leaves is short again. Pins MGR-175.
+func TestWhatIsLeftStaysShort(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
+	ledger := NewLedger(clock)
+	ledger.Inherit(NothingWritten())
+	for n := range 10_000 {
+		ledger.Stored(schema.GroupResource{Group: fmt.Sprintf("group-%d.example.com", n), Resource: "things"}, "123456789", clock.Now())
+	}
+	text := Leave(released(7, ""), ledger.Versions())
+	if len(text) > maxLeft {
+		t.Errorf("left %d bytes", len(text))
+	}
+	left := LeftOn(released(7, text))
+	if version, known := left.of(pods); known {
+		t.Errorf("the successor waits for version %q of pods, want to compare them", version)
+	}
+	successor := NewLedger(clock)
+	successor.Inherit(left)
+	successor.Stored(pods, "5", clock.Now())
+	if got := successor.Versions().String(); got != "pods=5 *=?" {
+		t.Errorf("the successor leaves %.60q", got)
 	}
 }

@@ -146,11 +146,12 @@ func (r *Registry) Register(m metrics.Registerable) error {
 	return r.prometheus.Register(m)
 }
 
-// CustomMustRegister adds collectors, under the same rule.
+// CustomMustRegister adds collectors, under the same rule. One that panics does not end the process.
 func (r *Registry) CustomMustRegister(all ...metrics.StableCollector) {
 	for _, c := range all {
-		if c.Create(&r.version, c) {
-			r.prometheus.MustRegister(c)
+		g := &guarded{StableCollector: c}
+		if g.Create(&r.version, g) {
+			r.prometheus.MustRegister(g)
 		}
 	}
 }

@@ -3,12 +3,15 @@ package owners
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // Claimer claims objects for one owner.
@@ -33,7 +36,8 @@ type Claimer[T metav1.Object] struct {
 
 // Claim adopts and releases candidates as needed and returns those that the owner controls.
 // Adopted objects are returned as they were passed in. If the error is not nil, the result is
-// incomplete.
+// incomplete. If there were only conflicts, which are no failures, it is a reason to requeue the
+// owner.
 func (c Claimer[T]) Claim(ctx context.Context, candidates []T) ([]T, error) {
 	claimed := make([]T, 0, len(candidates))
 	canAdopt := once(c.CanAdopt)
@@ -56,7 +60,17 @@ func (c Claimer[T]) Claim(ctx context.Context, candidates []T) ([]T, error) {
 			}
 		}
 	}
-	return claimed, utilerrors.NewAggregate(errs)
+	return claimed, verdict(errs)
+}
+
+// verdict returns the errors as one, which is a Requeue error if all of them are conflicts.
+func verdict(errs []error) error {
+	isFailure := func(err error) bool { return !apierrors.IsConflict(err) }
+	all := utilerrors.NewAggregate(errs)
+	if len(errs) > 0 && !slices.ContainsFunc(errs, isFailure) {
+		return reconcile.Requeue(all) // an aggregate does not show what it holds
+	}
+	return all
 }
 
 func (c Claimer[T]) matches(obj T) bool {

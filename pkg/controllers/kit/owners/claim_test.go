@@ -3,6 +3,7 @@ package owners
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 var ownerKind = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}
@@ -118,6 +121,7 @@ var podsResource = schema.GroupResource{Resource: "pods"}
 func TestClaim(t *testing.T) {
 	notFound := apierrors.NewNotFound(podsResource, "x")
 	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "x", nil)
+	conflict := apierrors.NewConflict(podsResource, "x", errors.New("changed"))
 	boom := errors.New("boom")
 	mine, stray := controlledBy("o"), labeled("b")
 	for _, test := range []struct {
@@ -129,6 +133,7 @@ func TestClaim(t *testing.T) {
 		patched    []string
 		asked      int
 		wantErr    string
+		requeue    bool
 	}{
 		{
 			name:       "WL-22: nothing to patch asks nothing",
@@ -177,6 +182,19 @@ func TestClaim(t *testing.T) {
 			patchErr:   map[string]error{"p1": boom},
 			want:       []string{"p2"}, patched: []string{"p1"}, wantErr: "boom",
 		},
+		{
+			name:       "WL-102: conflicts are a reason to requeue the owner",
+			candidates: []*corev1.Pod{object("p1", "1", labeled("a")), object("p2", "2", stray, mine)},
+			patchErr:   map[string]error{"p1": conflict, "p2": fmt.Errorf("patching: %w", conflict)},
+			patched:    []string{"p1", "p2"}, asked: 1, requeue: true,
+			wantErr: "[" + conflict.Error() + ", patching: " + conflict.Error() + "]",
+		},
+		{
+			name:       "WL-102: a conflict does not hide a failure",
+			candidates: []*corev1.Pod{object("p1", "1", labeled("a")), object("p2", "2", stray, mine)},
+			patchErr:   map[string]error{"p1": conflict, "p2": boom},
+			patched:    []string{"p1", "p2"}, asked: 1, wantErr: "[" + conflict.Error() + ", boom]",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(test.patchErr, test.canAdopt)
@@ -192,6 +210,9 @@ func TestClaim(t *testing.T) {
 			}
 			if got := errorText(err); got != test.wantErr {
 				t.Errorf("error %q, want %q", got, test.wantErr)
+			}
+			if got := reconcile.IsRequeue(err); got != test.requeue {
+				t.Errorf("the owner is requeued: %v", got)
 			}
 		})
 	}

@@ -91,6 +91,7 @@ func New[T metav1.Object](env controller.Env, options Options[T], work func(ctx 
 	}
 	o.Loop = reconcile.New(env, options.Loop, o.Reconcile)
 	o.Queue = o.Loop
+	memory.OnHold = func(key types.NamespacedName, d time.Duration) { o.Queue.AddAfter(key, d) }
 	return o
 }
 

@@ -128,7 +128,7 @@ func TestWhatWasWrittenIsForgottenWithTheOwner(t *testing.T) {
 	if !f.Settled(set("a")) {
 		t.Error("it is remembered")
 	}
-	f.queued.WantInAnyOrder(t, "a", "a")
+	f.queued.WantInAnyOrder(t, "a in 1h0m0s", "a in 1h0m0s", "a", "a")
 }
 
 func TestReconcileReadsTheOwner(t *testing.T) {
@@ -203,6 +203,7 @@ func TestNewestOwnersStartFromTheirLastWrite(t *testing.T) {
 	}
 }
 
+// Pins WL-116.
 func TestOwnersAreQueuedForWhenTheyCanGoOn(t *testing.T) {
 	f := newBench(t, nil)
 	if f.PutOff(set("a"), 1, writes.CountsWindow) {
@@ -220,6 +221,8 @@ func TestOwnersAreQueuedForWhenTheyCanGoOn(t *testing.T) {
 		t.Error("settled before the deletion is seen")
 	}
 	f.queued.WantInAnyOrder(t, "a in 5m0s")
+	f.Writes.Hold(set("b"), time.Minute)
+	f.queued.WantInAnyOrder(t, "b in 1m0s")
 }
 
 func TestASuccessorWaitsForWhatWasWritten(t *testing.T) {

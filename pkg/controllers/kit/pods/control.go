@@ -39,10 +39,10 @@ func (c Control) Create(ctx context.Context, owner Owner, template *corev1.PodTe
 // CreateNamed is like Create, with the given prefix for the generated name.
 func (c Control) CreateNamed(ctx context.Context, owner Owner, template *corev1.PodTemplateSpec, ref *metav1.OwnerReference, prefix string) (*metav1.ObjectMeta, error) {
 	if err := validateRef(ref); err != nil {
-		return nil, err
+		return nil, unsent{err}
 	}
 	if len(template.Labels) == 0 {
-		return nil, errors.New("unable to create pods, no labels")
+		return nil, unsent{errors.New("unable to create pods, no labels")}
 	}
 	desired := FromTemplate(template, owner, *ref)
 	desired.GenerateName = prefix
@@ -57,6 +57,9 @@ func (c Control) CreateNamed(ctx context.Context, owner Owner, template *corev1.
 	c.Record(createdPod(owner, pod.Name))
 	return &pod.ObjectMeta, nil
 }
+
+// unsent is an error that was found before anything was sent.
+type unsent struct{ error }
 
 // Delete deletes a pod by UID, with its own grace period. A NotFound error is returned unwrapped, every other error is
 // wrapped. A conflict, usually since another pod has the name, is no failure to report but a reason to requeue the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,7 +36,8 @@ var errNamespaceGoing = errors.New("the namespace is being deleted")
 
 // CreateAll creates n pods of the owner in a slow start, the i-th from template(i), which must
 // be safe for concurrent use. It returns the errors. It is no error if the namespace is being
-// deleted: the owner, which will be deleted too, is put on hold.
+// deleted: the owner, which will be deleted too, is put on hold. It is for a short time, too, if a
+// pod may have been created although the request failed, so that no other is created in its place.
 func (t Tracked) CreateAll(ctx context.Context, owner Owner, ref *metav1.OwnerReference, n int, template func(i int) *corev1.PodTemplateSpec) []error {
 	return t.CreateEach(ctx, owner, n, func(ctx context.Context, i int) (*metav1.ObjectMeta, error) {
 		return t.Create(ctx, owner, template(i), ref)
@@ -44,26 +46,36 @@ func (t Tracked) CreateAll(ctx context.Context, owner Owner, ref *metav1.OwnerRe
 
 // CreateEach is like CreateAll, with a function that creates the i-th pod.
 func (t Tracked) CreateEach(ctx context.Context, owner Owner, n int, create func(ctx context.Context, i int) (*metav1.ObjectMeta, error)) []error {
+	var unanswered atomic.Bool
 	_, errs := slowstart.Do(ctx, n, 0, func(ctx context.Context, i int) error {
 		pod, err := create(ctx, i)
 		if NamespaceTerminating(err) {
 			return errNamespaceGoing
 		}
 		if err != nil {
+			if mayHaveCreated(err) {
+				unanswered.Store(true)
+			}
 			return err
 		}
 		t.Writes.Wrote(owner, Resource, pod.ResourceVersion)
 		return nil
 	})
-	var failures []error
-	for _, err := range errs {
-		if errors.Is(err, errNamespaceGoing) {
-			t.Writes.Hold(owner, writes.Timeout)
-			continue
-		}
-		failures = append(failures, err)
+	if unanswered.Load() {
+		// Nobody knows the name of the pod. If the cache does not show one by then, there is none.
+		t.Writes.Hold(owner, reconcile.RecheckAfter)
 	}
-	return failures
+	isGoing := func(err error) bool { return errors.Is(err, errNamespaceGoing) }
+	if slices.ContainsFunc(errs, isGoing) {
+		t.Writes.Hold(owner, writes.Timeout)
+	}
+	return slices.DeleteFunc(errs, isGoing)
+}
+
+// mayHaveCreated reports whether there may be a pod although its creation failed.
+func mayHaveCreated(err error) bool {
+	var local unsent
+	return !errors.As(err, &local) && writes.MayHaveCreated(err)
 }
 
 // DeleteAll deletes pods of the owner concurrently and returns the errors. It is no error if a

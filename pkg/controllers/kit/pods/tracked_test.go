@@ -47,7 +47,8 @@ func remembered(t Tracked) writes.Record {
 }
 
 func TestCreateAll(t *testing.T) {
-	boom := errors.New("boom")
+	boom := apierrors.NewForbidden(Resource, "", errors.New("boom"))
+	webhook := apierrors.NewInternalError(errors.New("failed calling webhook"))
 	going := apierrors.NewForbidden(Resource, "", errors.New("going"))
 	going.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	for _, test := range []struct {
@@ -56,11 +57,13 @@ func TestCreateAll(t *testing.T) {
 		requests int
 		failures int
 		version  string
-		holds    bool
+		hold     time.Duration
 	}{
-		{"all are created", nil, 5, 0, "5", false},
-		{"a failure ends it", boom, 1, 1, "", false},
-		{"WL-108: a namespace that is going away is no failure", going, 1, 0, "", true},
+		{"all are created", nil, 5, 0, "5", 0},
+		{"a failure ends it", boom, 1, 1, "", 0},
+		{"WL-108: a namespace that is going away is no failure", going, 1, 0, "", writes.Timeout},
+		{"WL-115: there may be a pod", io.ErrUnexpectedEOF, 1, 1, "", reconcile.RecheckAfter},
+		{"WL-115: a webhook that fails is called before there is a pod", webhook, 1, 1, "", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			tracked, client := newTracked()
@@ -79,7 +82,11 @@ func TestCreateAll(t *testing.T) {
 				t.Errorf("%d requests", n)
 			}
 			state := remembered(tracked)
-			if state.Versions[Resource] != test.version || state.Hold.IsZero() == test.holds {
+			hold := time.Duration(0)
+			if !state.Hold.IsZero() {
+				hold = state.Hold.Sub(time.Unix(1, 0))
+			}
+			if state.Versions[Resource] != test.version || hold != test.hold {
 				t.Errorf("remembered is %+v", state)
 			}
 			list, err := client.CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{})
@@ -94,6 +101,15 @@ func TestCreateAll(t *testing.T) {
 				t.Errorf("made from templates %v", numbers)
 			}
 		})
+	}
+}
+
+// Pins WL-115.
+func TestWhatWasNotSentIsNotWaitedFor(t *testing.T) {
+	tracked, _ := newTracked()
+	errs := tracked.CreateAll(t.Context(), owner(), ref(), 1, func(int) *corev1.PodTemplateSpec { return &corev1.PodTemplateSpec{} })
+	if state := remembered(tracked); len(errs) != 1 || !state.Hold.IsZero() {
+		t.Errorf("got %v, remembered is %+v", errs, state)
 	}
 }
 

@@ -10,9 +10,10 @@
 //     backlog if there is one, so neither lane starves. A key in the backlog whose object
 //     changes moves to fresh.
 //  3. A failed reconcile is retried after a delay that grows with each failure of the key; a
-//     success resets the delay. A panic is a failure. A panic outside of a reconcile ends the
-//     loop and is re-raised by Run. A key that waits for a cache has delays of its own, see
-//     AwaitCache: it must not miss what nobody watches.
+//     success resets the delay. If many keys fail they are delayed together too, by 30 s at the
+//     most. A panic is a failure. A panic outside of a reconcile ends the loop and is re-raised
+//     by Run. A key that waits for a cache has delays of its own, see AwaitCache: it must not
+//     miss what nobody watches.
 //  4. Keys can be added as soon as the loop is constructed. It has no goroutine before Run is
 //     called or after it returns.
 //  5. When the context of Run ends, reconciles in progress continue under a context that ends
@@ -21,7 +22,7 @@
 //     before they are reconciled. A reconcile that fails because it writes into a paused
 //     namespace is retried with the delay of a failure, but is none. When the pause ends, all
 //     these keys are enqueued in the backlog at once.
-//  7. A reconcile that fails because the breaker has stopped deletions is none that failed, either. Its
+//  7. A reconcile that fails only because the deletion breaker is open is not counted as failed. Its
 //     key waits until objects of that kind may be deleted, without retries if nothing else failed.
 //  8. A controller that runs more than one loop, or must do something before the first key,
 //     implements its Run with the function Run.

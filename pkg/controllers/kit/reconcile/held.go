@@ -37,6 +37,37 @@ func (h *heldKeys[K]) add(cause string, key K) {
 	h.byCause[cause][key] = true
 }
 
+// released takes out the keys whose cause is over, and returns them.
+func (h *heldKeys[K]) released(holds func(cause string) bool) []K {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []K
+	for cause, keys := range h.byCause {
+		if holds(cause) {
+			continue
+		}
+		for key := range keys {
+			all = append(all, key)
+		}
+		delete(h.byCause, cause)
+	}
+	return all
+}
+
+// holdings returns the keys that are held back. shown is how a key is shown, given how it is without
+// the cause.
+func (h *heldKeys[K]) holdings(shown func(without holding, cause string) holding) map[K]holding {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := map[K]holding{}
+	for cause, keys := range h.byCause {
+		for key := range keys {
+			all[key] = shown(all[key], cause)
+		}
+	}
+	return all
+}
+
 // OfNamespace is Options.Namespace for keys that are the names of namespaces.
 func OfNamespace(name string) string { return name }
 
@@ -61,7 +92,7 @@ func (l *Loop[K]) hold(key K) bool {
 	if !l.holdIn(l.options.Namespace(key), key) {
 		return false
 	}
-	l.lanes.begin(key) // nobody will
+	l.lanes.begin(key) // which forgets why it was queued: no reconcile will ask
 	return true
 }
 
@@ -112,21 +143,4 @@ func (l *Loop[K]) enqueueAll(keys []K) {
 		l.forget(key)
 		l.Enqueue(Backlog, key)
 	}
-}
-
-// released takes out the keys whose cause is over, and returns them.
-func (h *heldKeys[K]) released(holds func(cause string) bool) []K {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var all []K
-	for cause, keys := range h.byCause {
-		if holds(cause) {
-			continue
-		}
-		for key := range keys {
-			all = append(all, key)
-		}
-		delete(h.byCause, cause)
-	}
-	return all
 }

@@ -50,6 +50,7 @@ type lanes[K comparable] struct {
 	most      int           // how many keys waited at most since waiting was made
 	queues    [2]fifo[K]
 	turn      int
+	pushed    uint64 // how many keys began to wait
 }
 
 // keptPlaces is how many places of waiting keys are kept once none waits. A map never shrinks, and at the start of
@@ -91,7 +92,7 @@ func (l *lanes[K]) take(key K) Lane {
 	at := l.arrived(key)
 	lane, announced := l.announced[key]
 	if !announced {
-		return Lane{trigger: trigger{event: at.event}}
+		return Lane{priority: fresh, trigger: trigger{event: at.event}}
 	}
 	delete(l.announced, key)
 	return lane
@@ -134,6 +135,7 @@ func (l *lanes[K]) Push(key K) {
 	l.waiting[key] = place{lane: lane, since: l.clock.Now()}
 	l.most = max(l.most, len(l.waiting))
 	l.queues[lane.priority].push(key)
+	l.pushed++
 	l.onPushed()
 }
 

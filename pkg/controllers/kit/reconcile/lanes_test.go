@@ -40,3 +40,15 @@ func TestLanesThatWereEmptiedAreSmall(t *testing.T) {
 		t.Errorf("got %v, and %d keys wait", got, l.Len())
 	}
 }
+
+// An instance that waits for its caches keeps one time for each key, the earliest.
+func TestDelayedAddsBeforeRunAreKeptOnce(t *testing.T) {
+	clock := testingclock.NewFakeClock(time.Unix(0, 0))
+	l := &Loop[string]{clock: clock, lanes: newLanes[string](clock, func() {}, func(time.Duration) {}), parked: map[string]time.Time{}}
+	for i := range 1000 {
+		l.AddAfter("a", time.Minute+time.Duration((i+500)%1000)*time.Second)
+	}
+	if due := clock.Now().Add(time.Minute); len(l.parked) != 1 || !l.parked["a"].Equal(due) {
+		t.Errorf("%d times are kept, want only %v: %v", len(l.parked), due, l.parked)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -24,9 +25,9 @@ type Options[K comparable] struct {
 	Queue string
 	// Workers is the number of keys processed concurrently, at least 1.
 	Workers int
-	// Backoff is the delay before a failed key is retried. Default: client-go's controller
+	// Backoff is the delay before a failed key is retried. Default: that of client-go's controller
 	// limiter, 5 ms doubling to 1000 s for a key, and 10 retries per second with a burst of 100
-	// over all keys.
+	// over all keys, for which a key waits no longer than 30 s. See Backoff.
 	Backoff workqueue.TypedRateLimiter[K]
 	// Ready waits until keys may be worked on, and returns false if ctx ended first.
 	// Default: until the scope of the instance is ready, see controller.Scope.
@@ -55,6 +56,7 @@ type Loop[K comparable] struct {
 	queue   *workqueue.Typed[K]
 	metrics *queueMetrics
 	record  *record[K]
+	done    atomic.Uint64 // how many keys the workers are done with, see Counts
 	looks   workqueue.TypedRateLimiter[K] // at caches that are waited for
 	pauses  *controller.Pauses
 	held    heldKeys[K]
@@ -64,18 +66,13 @@ type Loop[K comparable] struct {
 
 	mu      sync.Mutex
 	delayed workqueue.TypedDelayingInterface[K] // nil before Run
-	parked  []parked[K]                         // delayed adds made before Run
-}
-
-type parked[K comparable] struct {
-	key K
-	due time.Time
+	parked  map[K]time.Time                     // when keys are due that were added with a delay before Run
 }
 
 // New returns a loop. It accepts keys at once and processes them when Run is called.
 func New[K comparable](env controller.Env, o Options[K], work Func[K]) *Loop[K] {
 	if o.Backoff == nil {
-		o.Backoff = workqueue.DefaultTypedControllerRateLimiter[K]()
+		o.Backoff = Backoff[K](firstRetry, lastRetry)
 	}
 	if o.Ready == nil {
 		o.Ready = env.Informers.WaitUntilReady
@@ -92,6 +89,7 @@ func New[K comparable](env controller.Env, o Options[K], work Func[K]) *Loop[K] 
 		fenced:  env.Fenced,
 		clock:   env.Clock,
 		work:    work,
+		parked:  map[K]time.Time{},
 		record:  newRecord[K](env.Clock),
 		looks:   newLooks[K](),
 		pauses:  env.Pauses,
@@ -124,7 +122,7 @@ func (l *Loop[K]) AddAfter(key K, delay time.Duration) { l.addAfter(key, delay, 
 
 func (l *Loop[K]) addAfter(key K, delay time.Duration, event Event) {
 	if delay <= 0 {
-		l.Enqueue(Lane{trigger: trigger{event: event}}, key)
+		l.Enqueue(Lane{priority: fresh, trigger: trigger{event: event}}, key)
 		return
 	}
 	due := l.clock.Now().Add(delay)
@@ -132,7 +130,9 @@ func (l *Loop[K]) addAfter(key K, delay time.Duration, event Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.delayed == nil {
-		l.parked = append(l.parked, parked[K]{key: key, due: due})
+		if at, ok := l.parked[key]; !ok || due.Before(at) {
+			l.parked[key] = due
+		}
 		return
 	}
 	l.delayed.AddAfter(key, delay)
@@ -191,8 +191,8 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 func (l *Loop[K]) release(delayed workqueue.TypedDelayingInterface[K]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, p := range l.parked {
-		delayed.AddAfter(p.key, p.due.Sub(l.clock.Now()))
+	for key, due := range l.parked {
+		delayed.AddAfter(key, due.Sub(l.clock.Now()))
 	}
 	l.delayed, l.parked = delayed, nil
 }
@@ -230,6 +230,7 @@ func (l *Loop[K]) worker(ctx, working context.Context) {
 			l.process(working, key)
 		}
 		l.queue.Done(key)
+		l.done.Add(1)
 	}
 }
 
@@ -312,8 +313,8 @@ type await struct{ error }
 
 func (a await) Unwrap() error { return a.error }
 
-// AwaitCache is Requeue for a key that waits for a cache to catch up, of which no event need tell: the key is
-// never dropped for that, and reconciled again after RecheckAfter at the latest.
+// AwaitCache is Requeue for a key that waits for a cache to catch up. There may be no event when it has, so the key
+// is never dropped because of the wait, and is reconciled again after RecheckAfter at the latest.
 func AwaitCache(reason error) error { return await{Requeue(reason)} }
 
 func isAwait(err error) bool {

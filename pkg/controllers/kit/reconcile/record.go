@@ -3,7 +3,6 @@ package reconcile
 import (
 	"errors"
 	"fmt"
-	"sort"
 	"sync"
 	"time"
 
@@ -107,20 +106,4 @@ func (r *record[K]) begun() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.status.Began = r.clock.Now()
-}
-
-// Inspect implements controller.Inspectable.
-func (l *Loop[K]) Inspect() controller.LoopStatus {
-	l.record.mu.Lock()
-	s := l.record.status
-	for key, now := range l.record.inFlight {
-		s.InFlight = append(s.InFlight, controller.InFlight{Key: fmt.Sprint(key), Since: now.since})
-	}
-	l.record.mu.Unlock()
-
-	sort.Slice(s.InFlight, func(i, j int) bool { return s.InFlight[i].Since.Before(s.InFlight[j].Since) })
-	s.Queue, s.Workers = l.options.Queue, l.options.Workers
-	s.Depth, s.Backlog = l.lanes.depths()
-	s.Held, s.Stopped = l.held.count(), l.stopped.count()
-	return s
 }

@@ -31,6 +31,10 @@ type Stores map[schema.GroupResource]Store
 
 // Memory remembers writes. It is safe for concurrent use.
 type Memory struct {
+	// OnHold is called with each owner that is put on hold, and for how long, so that it is enqueued for the end
+	// of that: no event need tell of it. Optional, and set before the memory is used.
+	OnHold func(owner types.NamespacedName, d time.Duration)
+
 	clock  clock.PassiveClock
 	stores Stores
 
@@ -157,11 +161,21 @@ func (m *Memory) DeleteFailed(owner metav1.Object, resource schema.GroupResource
 	}
 }
 
-// Hold makes Settled return false for the owner until the duration has passed.
+// Hold makes Settled return false for the owner until the duration has passed. It does not shorten an earlier hold.
 func (m *Memory) Hold(owner metav1.Object, d time.Duration) {
+	m.hold(owner, d)
+	if m.OnHold != nil {
+		m.OnHold(reconcile.KeyOf(owner), d)
+	}
+}
+
+func (m *Memory) hold(owner metav1.Object, d time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.of(owner).Hold = m.clock.Now().Add(d)
+	r := m.of(owner)
+	if until := m.clock.Now().Add(d); until.After(r.Hold) {
+		r.Hold = until
+	}
 }
 
 // Forget drops the record of a deleted owner, but not that of a namesake.

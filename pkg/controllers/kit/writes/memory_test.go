@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"syscall"
 	"testing"
@@ -320,10 +323,41 @@ func TestRefusals(t *testing.T) {
 		"the server timed out":      {answer(http.StatusGatewayTimeout), false},
 		"the server failed":         {answer(http.StatusInternalServerError), false},
 		"nobody listens":            {fmt.Errorf("deleting: %w", syscall.ECONNREFUSED), true},
+		"there was no connection":   {&url.Error{Op: "Delete", Err: &net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH}}, true},
+		"the connection broke":      {&url.Error{Op: "Delete", Err: &net.OpError{Op: "read", Err: syscall.ECONNRESET}}, false},
 		"the connection was closed": {io.ErrUnexpectedEOF, false},
 		"the instance has ended":    {context.Canceled, false},
 	} {
 		if got := IsRefusal(test.err); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// Pins WL-115.
+func TestCreatesThatMayHaveBeenExecuted(t *testing.T) {
+	storage := apierrors.NewInternalError(errors.New("etcdserver: request timed out"))
+	storage.ErrStatus.Reason = metav1.StatusReasonUnknown
+	answer := func(code int) error {
+		return apierrors.NewGenericServerResponse(code, "create", podResource, "p", "", 0, true)
+	}
+	for name, test := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"forbidden":                 {answer(http.StatusForbidden), false},
+		"too many requests":         {answer(http.StatusTooManyRequests), false},
+		"a namespace at rest":       {&controller.PausedError{}, false},
+		"nobody listens":            {syscall.ECONNREFUSED, false},
+		"a webhook failed":          {apierrors.NewInternalError(errors.New("failed calling webhook")), false},
+		"the storage timed out":     {storage, true},
+		"the storage is away":       {apierrors.NewServerTimeout(podResource, "create", 2), true},
+		"the request timed out":     {apierrors.NewTimeoutError("request did not complete", 0), true},
+		"the gateway failed":        {answer(http.StatusBadGateway), true},
+		"the gateway timed out":     {answer(http.StatusGatewayTimeout), true},
+		"the connection was closed": {io.ErrUnexpectedEOF, true},
+	} {
+		if got := MayHaveCreated(test.err); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
@@ -344,19 +378,32 @@ func TestADeletionIsGivenUpAfterFiveMinutes(t *testing.T) {
 	f.wantSettled(t, true, 0)
 }
 
+// Pins WL-116.
 func TestHoldEndsByItselfOrWithTheOwner(t *testing.T) {
 	f := newFixture()
 	f.Hold(owner, Timeout)
-	f.wantSettled(t, false, 0)
+	f.Hold(owner, time.Second)
+	f.wantSettled(t, false, Timeout)
 	f.wantFresh(t, "")
 	f.clock.Step(Timeout - 1)
-	f.wantSettled(t, false, 0)
+	f.wantSettled(t, false, 1)
 	f.clock.Step(1)
 	f.wantSettled(t, true, 0)
 
 	f.Hold(owner, Timeout)
 	f.Forget(owner)
 	f.wantSettled(t, true, 0)
+}
+
+// Pins WL-116.
+func TestSomebodyIsToldOfAHold(t *testing.T) {
+	f := newFixture()
+	told := map[types.NamespacedName]time.Duration{}
+	f.OnHold = func(owner types.NamespacedName, d time.Duration) { told[owner] = d }
+	f.Hold(owner, Timeout)
+	if want := map[types.NamespacedName]time.Duration{reconcile.KeyOf(owner): Timeout}; !maps.Equal(told, want) {
+		t.Errorf("told %v, want %v", told, want)
+	}
 }
 
 // Pins WL-41 and WL-45.

@@ -2,9 +2,11 @@ package writes
 
 import (
 	"errors"
+	"net"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"kcmd.dev/pkg/controller"
@@ -18,10 +20,33 @@ func IsRefusal(err error) bool {
 	if errors.As(err, &paused) || errors.As(err, &stopped) || utilnet.IsConnectionRefused(err) {
 		return true
 	}
+	var unsent interface{ NotSent() bool } // clients.TokenError
+	if errors.As(err, &unsent) && unsent.NotSent() {
+		return true
+	}
+	var connection *net.OpError
+	if errors.As(err, &connection) && connection.Op == "dial" {
+		return true
+	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return false
 	}
 	code := status.Status().Code
 	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
+}
+
+// MayHaveCreated reports whether a create that returned an error may have been executed all the same. Unlike IsRefusal it
+// takes an internal error that the API server describes as such for a refusal: it is the answer if an admission webhook
+// cannot be called, before anything is stored. An error of the storage has no reason.
+func MayHaveCreated(err error) bool {
+	if IsRefusal(err) {
+		return false
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return true
+	}
+	answer := status.Status()
+	return answer.Code != http.StatusInternalServerError || answer.Reason != metav1.StatusReasonInternalError
 }

@@ -94,7 +94,7 @@ func (m *Memory) Settled(owner metav1.Object) (settled bool, retry time.Duration
 		wait(until)
 	}
 	if now.Before(r.Hold) {
-		settled = false
+		wait(r.Hold)
 	} else {
 		r.Hold = time.Time{}
 	}

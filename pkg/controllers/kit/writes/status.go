@@ -47,9 +47,8 @@ func (m *Memory) StatusDelayIn(owner metav1.Object, window time.Duration) time.D
 	return min(window, max(0, window-m.clock.Since(r.Status.At)))
 }
 
-// CountsDelay returns how long to wait before the status of the owner, which counts pods on their way, is
-// written next, 0 if it may be written now: when the counts have not changed for CountsQuiet, and at the latest
-// when the window is over that begins with the last write, or with CountsChange. It compares the counts, which
+// CountsDelay returns how long to delay a status write while pod counts are changing: until they are unchanged for
+// CountsQuiet, at most until window has passed since the last write or CountsChange. It compares the counts, which
 // must not contain a time, with those of the call before.
 func (m *Memory) CountsDelay(owner metav1.Object, counts any, window time.Duration) time.Duration {
 	m.mu.Lock()

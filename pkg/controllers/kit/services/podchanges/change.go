@@ -1,7 +1,7 @@
 // Package podchanges queues Services for changes of pods, and of themselves.
 //
-//  1. Of a notification only a small projection is kept, the Change: labels now and, for a
-//     relabelled pod, before. Changes can be compared, so that equal ones, as of the pods of
+//  1. Of a notification only a small projection is kept, the Change: the current labels and, if
+//     they changed, the previous ones. Changes can be compared, so that equal ones, as of the pods of
 //     one Deployment, are mapped once.
 //  2. What counts as a change is decided by k8s.io/endpointslice: readiness, addresses,
 //     deletion, labels, host name and subdomain. A change of the phase alone does not count.

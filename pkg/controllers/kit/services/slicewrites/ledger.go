@@ -12,7 +12,8 @@
 //  3. A cache that is stale for longer than StaleTimeout missed a notification. What it
 //     shows is then taken for the truth.
 //  4. The answer to a write can come after the cache has shown that the slice is deleted or
-//     taken over since: Writing stops tracking such a slice, which no notification would.
+//     taken over since: Writing stops tracking such a slice, because no notification will
+//     arrive to do it.
 //  5. The writes that the cache did not show when an instance ended are expected by its
 //     successor, unless it starts so late that the caches must be past them.
 package slicewrites
@@ -94,7 +95,7 @@ func (l *Ledger) Updated(answer *discoveryv1.EndpointSlice, cached []*discoveryv
 	delete(l.replaced, answer.UID)
 }
 
-// Differs says whether a slice is ours and not as we left it.
+// Differs reports whether a slice is ours and not as we left it.
 func (l *Ledger) Differs(slice *discoveryv1.EndpointSlice) bool {
 	return l.ours(slice) && l.Tracker.ShouldSync(slice)
 }
@@ -118,7 +119,7 @@ func (l *Ledger) Changed(old, slice *discoveryv1.EndpointSlice) []*discoveryv1.E
 	}
 }
 
-// DeletedByOthers notes the deletion of a slice and says whether it was tracked and the
+// DeletedByOthers notes the deletion of a slice and reports whether it was tracked and the
 // deletion not ours.
 func (l *Ledger) DeletedByOthers(slice *discoveryv1.EndpointSlice) bool {
 	l.mu.Lock()
@@ -130,7 +131,7 @@ func (l *Ledger) DeletedByOthers(slice *discoveryv1.EndpointSlice) bool {
 	return !l.endLocked(slice) && tracked
 }
 
-// endLocked stops tracking a slice, and says whether that was expected.
+// endLocked stops tracking a slice, and reports whether that was expected.
 func (l *Ledger) endLocked(slice *discoveryv1.EndpointSlice) (expected bool) {
 	service := serviceOf(slice)
 	if ended, writing := l.ended[service]; writing {
@@ -139,13 +140,13 @@ func (l *Ledger) endLocked(slice *discoveryv1.EndpointSlice) (expected bool) {
 	return l.dropLocked(slice)
 }
 
-// dropLocked forgets a slice, and says whether it was not tracked, or its deletion expected.
+// dropLocked forgets a slice, and reports whether it was not tracked, or its deletion expected.
 func (l *Ledger) dropLocked(slice *discoveryv1.EndpointSlice) (expected bool) {
 	delete(l.replaced, slice.UID)
 	return l.Tracker.HandleDeletion(slice)
 }
 
-// Writing calls what writes slices of a Service, and says whether one of them was deleted or
+// Writing calls what writes slices of a Service, and reports whether one of them was deleted or
 // taken over by somebody else before the answer to the write of it came. The Service has to be
 // reconciled again then. Of one Service there may be one call at a time.
 func (l *Ledger) Writing(service types.NamespacedName, write func() error) (undone bool, err error) {
@@ -180,7 +181,7 @@ func (l *Ledger) Current(slices []*discoveryv1.EndpointSlice) []*discoveryv1.End
 	return current
 }
 
-// Stale says whether the cache is too old to reconcile the Service with these slices.
+// Stale reports whether the cache is too old to reconcile the Service with these slices.
 func (l *Ledger) Stale(ctx context.Context, service types.NamespacedName, slices []*discoveryv1.EndpointSlice) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -207,8 +208,8 @@ func (l *Ledger) Stale(ctx context.Context, service types.NamespacedName, slices
 	return false
 }
 
-// Look returns what Current returns of the slices that list finds, and says whether they are Stale. If they
-// are, it lists them again: of what came before Awaited knew that somebody waits for it, no event tells.
+// Look returns what Current returns of the slices that list finds, and reports whether they are Stale. If they
+// are, it lists again, because an event that arrived before the Service was marked stale has not queued it.
 func (l *Ledger) Look(ctx context.Context, service types.NamespacedName, list lister) (found []*discoveryv1.EndpointSlice, stale bool, err error) {
 	for again := false; ; again = true {
 		listed, err := list()
@@ -225,8 +226,8 @@ func (l *Ledger) Look(ctx context.Context, service types.NamespacedName, list li
 // lister lists the slices of a Service in a cache.
 type lister = func() ([]*discoveryv1.EndpointSlice, error)
 
-// Shown says whether these slices of a Service show everything that was written to them.
-// Called with the slices that a reconcile began with, it says whether the reconcile wrote
+// Shown reports whether these slices of a Service show everything that was written to them.
+// Called with the slices that a reconcile began with, it reports whether the reconcile wrote
 // nothing that changed their number or content.
 func (l *Ledger) Shown(service types.NamespacedName, slices []*discoveryv1.EndpointSlice) bool {
 	l.mu.Lock()
@@ -275,7 +276,7 @@ func (l *Ledger) Forget(service types.NamespacedName) {
 	l.Tracker.DeleteService(service.Namespace, service.Name)
 }
 
-// ours says whether this controller manages the slice.
+// ours reports whether this controller manages the slice.
 func (l *Ledger) ours(slice *discoveryv1.EndpointSlice) bool {
 	return slice.Labels[discoveryv1.LabelManagedBy] == l.managedBy
 }

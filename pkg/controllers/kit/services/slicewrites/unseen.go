@@ -32,7 +32,7 @@ type write struct {
 	existed bool
 }
 
-// seen says whether the cache shows the write, or a later one; cached is nil if the cache
+// seen reports whether the cache shows the write, or a later one; cached is nil if the cache
 // has no such slice.
 func (wr write) seen(cached *discoveryv1.EndpointSlice) bool {
 	switch {

@@ -46,5 +46,5 @@ func (m Metrics) Observe(o Operation, took time.Duration, err error) {
 	if err != nil {
 		status = "fail-unknown"
 	}
-	m.duration.WithLabelValues(o.Plugin, o.Name, status, strconv.FormatBool(o.Migrated)).Observe(took.Seconds())
+	m.duration.WithLabelValues(controller.LabelValue(o.Plugin), o.Name, status, strconv.FormatBool(o.Migrated)).Observe(took.Seconds())
 }

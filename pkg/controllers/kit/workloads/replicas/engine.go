@@ -44,15 +44,15 @@ type Engine[T pods.Owner] struct {
 	options Options
 	clock   clock.PassiveClock
 
-	owners  *owners.Owners[T]
-	pods    index.Pods
-	control pods.Tracked
+	owners     *owners.Owners[T]
+	podIndex   index.Pods
+	podControl pods.Tracked
 }
 
 // New returns an Engine.
 func New[T pods.Owner](env controller.Env, kind Kind[T], options Options) (*Engine[T], error) {
 	podInformer := env.Informers.Core().V1().Pods().Informer()
-	e := &Engine[T]{kind: kind, options: options, clock: env.Clock, pods: index.NewPods(podInformer)}
+	e := &Engine[T]{kind: kind, options: options, clock: env.Clock, podIndex: index.NewPods(podInformer)}
 	e.owners = owners.New(env, owners.Options[T]{
 		Kind:     kind.GroupVersionKind,
 		Resource: kind.Resource,
@@ -66,7 +66,7 @@ func New[T pods.Owner](env controller.Env, kind Kind[T], options Options) (*Engi
 		Echo:     func(_, _ T) bool { return true },
 		Loop:     reconcile.Options[types.NamespacedName]{Queue: options.Queue, Workers: options.Workers},
 	}, e.reconcile)
-	e.control = pods.NewTracked(env, e.owners.Writes)
+	e.podControl = pods.NewTracked(env, e.owners.Writes)
 	e.owners.Watch()
 	e.podsOfOwners().Watch(podInformer)
 	return e, nil

@@ -39,11 +39,11 @@ func (e *Engine[T]) scale(ctx context.Context, owner T, active []*corev1.Pod, mi
 func (e *Engine[T]) create(ctx context.Context, owner T, n int) error {
 	template := e.kind.Template(owner)
 	ref := metav1.NewControllerRef(owner, e.kind.GroupVersionKind)
-	return first(e.control.CreateAll(ctx, owner, ref, n, func(int) *corev1.PodTemplateSpec { return template }))
+	return first(e.podControl.CreateAll(ctx, owner, ref, n, func(int) *corev1.PodTemplateSpec { return template }))
 }
 
 func (e *Engine[T]) delete(ctx context.Context, owner T, victims []*corev1.Pod) error {
-	return first(e.control.DeleteAll(ctx, owner, victims))
+	return first(e.podControl.DeleteAll(ctx, owner, victims))
 }
 
 func first(errs []error) error {

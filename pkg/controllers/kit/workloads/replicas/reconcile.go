@@ -16,7 +16,7 @@ import (
 
 func (e *Engine[T]) reconcile(ctx context.Context, owner T) error {
 	// Called before pods are listed: a pod that arrives in between must not count as missing.
-	mayAct := e.owners.Settled(owner) && owner.GetDeletionTimestamp() == nil
+	settled := e.owners.Settled(owner)
 
 	selector, err := e.owners.Selectors.Of(owner)
 	if err != nil {
@@ -27,15 +27,16 @@ func (e *Engine[T]) reconcile(ctx context.Context, owner T) error {
 	if err != nil {
 		return err
 	}
+	observed.settled = settled
 	var failure error
-	if mayAct {
+	if settled && owner.GetDeletionTimestamp() == nil {
 		failure = e.manage(ctx, owner, observed.active)
 	}
 	if ctx.Err() != nil {
 		// The requests were cancelled, so their errors say nothing about the pods.
 		return errors.Join(context.Cause(ctx), failure)
 	}
-	if err := e.report(ctx, owner, observed, reportable(failure)); err != nil {
+	if err := e.report(ctx, owner, observed, reportable(failure)); err != nil && (failure == nil || !reconcile.IsRequeue(err)) {
 		return err
 	}
 	return failure
@@ -51,6 +52,8 @@ func reportable(err error) error {
 
 // pass is the observed state of one reconcile.
 type pass struct {
+	// settled is whether the caches show all earlier writes. Until they do, nothing is attempted.
+	settled bool
 	// active are the active pods that the owner controls.
 	active []*corev1.Pod
 	// terminating is the number of its pods that are being deleted and have not finished.
@@ -59,7 +62,7 @@ type pass struct {
 
 // observe claims the active pods of an owner and counts the terminating ones.
 func (e *Engine[T]) observe(ctx context.Context, owner T, selector labels.Selector) (pass, error) {
-	candidates, err := e.pods.OwnedByOrOrphans(e.kind.GroupVersionKind.Kind, owner)
+	candidates, err := e.podIndex.OwnedByOrOrphans(e.kind.GroupVersionKind.Kind, owner)
 	if err != nil {
 		return pass{}, err
 	}
@@ -73,6 +76,6 @@ func (e *Engine[T]) observe(ctx context.Context, owner T, selector labels.Select
 			observed.terminating++
 		}
 	}
-	observed.active, err = owners.ClaimerFor(e.owners, owner, "Pod", selector, e.control.PatchFor(owner)).Claim(ctx, active)
+	observed.active, err = owners.ClaimerFor(e.owners, owner, "Pod", selector, e.podControl.PatchFor(owner)).Claim(ctx, active)
 	return observed, err
 }

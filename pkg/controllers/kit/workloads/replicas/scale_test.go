@@ -185,7 +185,7 @@ func TestAPodThatIsGoneAlreadyIsNoFailure(t *testing.T) {
 // Pins RS-24 and RS-27.
 func TestAFailedDeletionIsReportedAndTriedAgain(t *testing.T) {
 	f := newFixture(t, nil, replicaSet(0), replicaPod("p1"))
-	works := f.Refuse("delete pods", &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusForbidden, Message: "boom"}})
+	works := f.Refuse("delete pods", refusal("boom"))
 	for range 2 {
 		err := f.Reconcile()
 		if err == nil || err.Error() != "unable to delete pods: boom" {
@@ -229,25 +229,82 @@ func TestTheSuccessorOfAPodIsNotDeletedInItsPlace(t *testing.T) {
 
 func withUID(uid types.UID) func(*corev1.Pod) { return func(p *corev1.Pod) { p.UID = uid } }
 
-// Nobody knows whether a creation was carried out. It counts as failed, and nothing is waited for. Pins RS-39.
-func TestACreationWithoutAnAnswerIsTriedAgain(t *testing.T) {
-	f := newFixture(t, nil, replicaSet(1))
-	answers := f.Refuse("create pods", io.ErrUnexpectedEOF)
-	if err := f.Reconcile(); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Fatalf("got %v", err)
+// refusal is an answer of the API server which says that nothing was done.
+func refusal(message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusForbidden, Message: message}}
+}
+
+// losesAnswers makes the API server carry out creations of pods without an answer, until it is told to answer again.
+func (f *fixture) losesAnswers(t *testing.T) (answers func()) {
+	t.Helper()
+	lost := true
+	f.Intercept("create pods", func(action ktesting.Action) error {
+		if !lost {
+			return nil
+		}
+		pod := replicaPod("lost", func(p *corev1.Pod) { p.ResourceVersion = f.NextVersion() })
+		if err := f.Fake.Tracker().Create(action.GetResource(), pod, pod.Namespace); err != nil {
+			return err
+		}
+		return io.ErrUnexpectedEOF
+	})
+	return func() { lost = false }
+}
+
+// Pins RS-39 and WL-115.
+func TestNoOtherPodIsCreatedInPlaceOfOneThatMayBe(t *testing.T) {
+	for name, lose := range map[string]func(*fixture, *testing.T) (answers func()){
+		"there is one":  (*fixture).losesAnswers,
+		"there is none": func(f *fixture, _ *testing.T) func() { return f.Refuse("create pods", io.ErrUnexpectedEOF) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, nil, replicaSet(2), replicaPod("p1"))
+			answers := lose(f, t)
+			if err := f.Reconcile(); !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Fatalf("got %v", err)
+			}
+			f.WantRequestsInAnyOrder(t, "create pods", "update replicasets/status")
+			f.Queued.Want(t, "rs in 10s")
+			answers()
+			f.Env.CatchUp(t, &appsv1.ReplicaSet{})
+			f.Clock.Step(time.Second)
+			f.MustReconcile(t)
+			f.WantRequestsInAnyOrder(t)
+			f.Queued.Want(t, "rs in 9s")
+			wantFailure(t, f.status(t), "FailedCreate", io.ErrUnexpectedEOF.Error())
+
+			f.Clock.Step(reconcile.RecheckAfter - time.Second)
+			f.CatchUp(t)
+			f.MustReconcile(t)
+			all := controllertest.AllStored[*corev1.Pod](t, f.Env, "ns")
+			if len(all) != 2 {
+				t.Errorf("pods are %q", controllertest.Names(all))
+			}
+			wantFailure(t, f.status(t), "", "")
+		})
 	}
-	f.WantRequestsInAnyOrder(t, "create pods", "update replicasets/status")
-	wantFailure(t, f.status(t), "FailedCreate", io.ErrUnexpectedEOF.Error())
-	answers()
-	f.CatchUp(t)
-	f.MustReconcile(t)
-	f.WantRequestsInAnyOrder(t, "create pods", "update replicasets/status")
+}
+
+// A webhook that cannot be called is called before anything is stored. Pins WL-115.
+func TestACreationThatIsKnownToHaveFailedIsTriedAgainAtOnce(t *testing.T) {
+	f := newFixture(t, nil, replicaSet(1))
+	f.Refuse("create pods", apierrors.NewInternalError(errors.New("failed calling webhook")))
+	for range 2 {
+		if err := f.Reconcile(); !apierrors.IsInternalError(err) {
+			t.Fatalf("got %v", err)
+		}
+		if got := f.Requests(); !slices.Contains(got, "create pods rs-") {
+			t.Errorf("requests are %q", got)
+		}
+		f.CatchUp(t)
+	}
+	f.Queued.Want(t)
 }
 
 // Pins RS-27 and RS-40.
 func TestAFailedCreationIsTriedOnceAndReported(t *testing.T) {
 	f := newFixture(t, nil, replicaSet(100))
-	works := f.Refuse("create pods", errors.New("over quota"))
+	works := f.Refuse("create pods", refusal("over quota"))
 	if err := f.Reconcile(); err == nil || err.Error() != "over quota" {
 		t.Fatalf("got %v", err)
 	}
@@ -257,7 +314,7 @@ func TestAFailedCreationIsTriedOnceAndReported(t *testing.T) {
 
 	// The condition stays as it is while creations fail, and goes with the failure.
 	f.CatchUp(t)
-	worksAgain := f.Refuse("create pods", errors.New("still over quota"))
+	worksAgain := f.Refuse("create pods", refusal("still over quota"))
 	if err := f.Reconcile(); err == nil {
 		t.Fatal("no error")
 	}
@@ -284,7 +341,7 @@ func wantFailure(t *testing.T, status appsv1.ReplicaSetStatus, reason, message s
 func TestAFailedCreationDoesNotHideThoseThatSucceeded(t *testing.T) {
 	f := newFixture(t, nil, replicaSet(10))
 	f.EmptyCache(t, &corev1.Pod{}, "50")
-	f.RefuseIf("create pods", errors.New("boom"), func(n int) bool { return n > 1 })
+	f.RefuseIf("create pods", refusal("boom"), func(n int) bool { return n > 1 })
 	if err := f.Reconcile(); err == nil || err.Error() != "boom" {
 		t.Fatalf("got %v", err)
 	}
@@ -293,7 +350,7 @@ func TestAFailedCreationDoesNotHideThoseThatSucceeded(t *testing.T) {
 	}
 }
 
-// Pins RS-23 and WL-29.
+// Pins RS-23, WL-29 and WL-116.
 func TestIdlesWhileTheNamespaceIsGoing(t *testing.T) {
 	f := newFixture(t, nil, replicaSet(100))
 	going := apierrors.NewForbidden(pods.Resource, "", errors.New("going"))
@@ -301,17 +358,32 @@ func TestIdlesWhileTheNamespaceIsGoing(t *testing.T) {
 	works := f.Refuse("create pods", going)
 	f.MustReconcile(t)
 	f.WantRequestsInAnyOrder(t, "create pods")
+	f.Queued.Want(t, "rs in 5m0s")
 	f.MustReconcile(t)
 	f.Clock.Step(writes.Timeout - time.Second)
 	f.MustReconcile(t)
 	f.WantRequestsInAnyOrder(t)
 	f.WantEvents(t)
-	f.Queued.Want(t)
+	f.Queued.Want(t, "rs in 5m0s", "rs in 1s")
 
 	works()
 	f.Cache(t, replicaSet(1, named("rs", "another")))
 	f.MustReconcile(t)
 	f.WantRequestsInAnyOrder(t, "create pods")
+}
+
+// The API server may refuse because of a namespace that is gone, while there is another of its name. Pins WL-116.
+func TestGoesOnInANamespaceThatWasMadeAnew(t *testing.T) {
+	f := newFixture(t, nil, replicaSet(1))
+	going := apierrors.NewForbidden(pods.Resource, "", errors.New("going"))
+	going.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	f.RefuseIf("create pods", going, func(n int) bool { return n == 1 })
+	f.engine.owners.Queue = f.engine.owners.Loop
+	f.Start(t)
+	f.Run(t, f.engine)
+	f.EventuallyAsTimePasses(t, "there is a pod", 10*time.Second, func() bool {
+		return len(controllertest.AllStored[*corev1.Pod](t, f.Env, "ns")) == 1
+	})
 }
 
 // Pins RS-54.

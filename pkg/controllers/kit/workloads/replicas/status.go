@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
@@ -24,7 +25,10 @@ func (e *Engine[T]) report(ctx context.Context, owner T, observed pass, failure 
 	now := e.clock.Now()
 	spec, current := e.kind.Spec(owner), e.kind.Status(owner)
 	next := e.count(owner, spec, observed, now)
-	next.Conditions = nextConditions(current.Conditions, failure, len(observed.active), int(spec.Replicas), now)
+	next.Conditions = current.Conditions
+	if observed.settled {
+		next.Conditions = nextConditions(current.Conditions, failure, len(observed.active), int(spec.Replicas), now)
+	}
 
 	if !equality.Semantic.DeepEqual(current, next) {
 		isUrgent := urgent(current, next, spec.Replicas, e.owners.Writes.CountsChanging(owner))
@@ -134,7 +138,8 @@ func (e *Engine[T]) updateStatus(ctx context.Context, owner T, status Status) (T
 	return stored, err
 }
 
-// writeStatus updates the status. After any error it retries once with the live object.
+// writeStatus updates the status. After any error it retries once with the live object. A second conflict is no
+// failure: somebody else was faster again.
 func (e *Engine[T]) writeStatus(ctx context.Context, owner T, status Status) error {
 	klog.FromContext(ctx).V(4).Info("Updating status", "owner", klog.KObj(owner), "status", status)
 	written, err := e.updateStatus(ctx, owner, status)
@@ -146,7 +151,11 @@ func (e *Engine[T]) writeStatus(ctx context.Context, owner T, status Status) err
 		if live.GetUID() != owner.GetUID() {
 			return reconcile.Requeue(fmt.Errorf("%s was recreated: got uid %s, wanted %s", reconcile.KeyOf(owner), live.GetUID(), owner.GetUID()))
 		}
-		if written, err = e.updateStatus(ctx, live, status); err != nil {
+		written, err = e.updateStatus(ctx, live, status)
+		switch {
+		case apierrors.IsConflict(err):
+			return reconcile.Requeue(err)
+		case err != nil:
 			return err
 		}
 	}

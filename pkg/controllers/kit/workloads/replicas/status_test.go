@@ -239,7 +239,7 @@ func TestAStatusIsNotPutOffForEver(t *testing.T) {
 // Pins RS-53.
 func TestAFailureBeginsNoWindow(t *testing.T) {
 	f := newFixture(t, lax, replicaSet(2, func(rs *appsv1.ReplicaSet) { rs.Generation = 2 }))
-	f.Refuse("create pods", errors.New("boom"))
+	f.Refuse("create pods", refusal("boom"))
 	if err := f.Reconcile(); err == nil {
 		t.Error("no failure")
 	}
@@ -298,6 +298,13 @@ func TestAFailedStatusWriteIsTriedOnceMoreOnTheLiveObject(t *testing.T) {
 		}
 		f.WantRequestsInAnyOrder(t, "get replicasets rs", "update replicasets/status", "update replicasets/status")
 	})
+	t.Run("WL-102: somebody else is faster both times", func(t *testing.T) {
+		f := newFixture(t, nil, replicaSet(1), replicaPod("p1"))
+		f.Refuse("update replicasets/status", apierrors.NewConflict(setResource, "rs", boom))
+		if err := f.Reconcile(); !reconcile.IsRequeue(err) || !apierrors.IsConflict(err) {
+			t.Errorf("got %v", err)
+		}
+	})
 	t.Run("cannot be read", func(t *testing.T) {
 		f := newFixture(t, nil, replicaSet(1), replicaPod("p1"))
 		f.Refuse("update replicasets/status", boom)
@@ -321,9 +328,19 @@ func TestAFailedStatusWriteIsTriedOnceMoreOnTheLiveObject(t *testing.T) {
 // Pins RS-19.
 func TestAFailedStatusWriteHidesAFailedCreation(t *testing.T) {
 	f := newFixture(t, nil, replicaSet(1))
-	f.Refuse("create pods", errors.New("over quota"))
+	f.Refuse("create pods", refusal("over quota"))
 	f.Refuse("update replicasets/status", errors.New("boom"))
 	if err := f.Reconcile(); err == nil || err.Error() != "boom" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Pins WL-102.
+func TestAFailedCreationIsNotHiddenByAConflict(t *testing.T) {
+	f := newFixture(t, nil, replicaSet(1))
+	f.Refuse("create pods", refusal("over quota"))
+	f.Refuse("update replicasets/status", apierrors.NewConflict(setResource, "rs", errors.New("old")))
+	if err := f.Reconcile(); err == nil || err.Error() != "over quota" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -354,7 +371,7 @@ func TestPodsThatBecomeAvailableByTimeAreLookedAt(t *testing.T) {
 
 func TestAFailureIsRetriedByBackoffAlone(t *testing.T) {
 	f := newFixture(t, nil, replicaSet(2, func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 10 }), replicaPod("p1", readySince(start)))
-	f.Refuse("create pods", errors.New("over quota"))
+	f.Refuse("create pods", refusal("over quota"))
 	if err := f.Reconcile(); err == nil {
 		t.Error("no error")
 	}

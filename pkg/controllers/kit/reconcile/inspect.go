@@ -13,6 +13,33 @@ import (
 	"kcmd.dev/pkg/controller"
 )
 
+// Inspect implements controller.Inspectable.
+func (l *Loop[K]) Inspect() controller.LoopStatus {
+	l.record.mu.Lock()
+	s := l.record.status
+	for key, now := range l.record.inFlight {
+		s.InFlight = append(s.InFlight, controller.InFlight{Key: fmt.Sprint(key), Since: now.since})
+	}
+	l.record.mu.Unlock()
+
+	slices.SortFunc(s.InFlight, func(a, b controller.InFlight) int { return a.Since.Compare(b.Since) })
+	s.Queue, s.Workers = l.options.Queue, l.options.Workers
+	s.Depth, s.Backlog = l.lanes.depths()
+	s.Held, s.Stopped = l.held.count(), l.stopped.count()
+	return s
+}
+
+// Counts returns how many keys have been queued so far, and with how many of them the workers are done. Neither
+// ever falls, and one that was queued again while it was worked on is counted as queued before the work on it is done.
+// So if what was done at first is what was queued later, then also summed up over several loops, there was a moment
+// in between at which no key waited, none was worked on, and none was on its way from the one to the other.
+func (l *Loop[K]) Counts() (queued, done uint64) {
+	done = l.done.Load()
+	l.lanes.mu.Lock()
+	defer l.lanes.mu.Unlock()
+	return l.lanes.pushed, done
+}
+
 // working is the context of a reconcile. It describes the key, see controller.WorkOf.
 type working[K comparable] struct {
 	context.Context
@@ -100,20 +127,6 @@ func (l *Loop[K]) holdings() map[K]holding {
 		if h, ok := all[key]; ok {
 			h.failure = failed
 			all[key] = h
-		}
-	}
-	return all
-}
-
-// holdings returns the keys that are held back. shown is how a key is shown, given how it is without
-// the cause.
-func (h *heldKeys[K]) holdings(shown func(without holding, cause string) holding) map[K]holding {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	all := map[K]holding{}
-	for cause, keys := range h.byCause {
-		for key := range keys {
-			all[key] = shown(all[key], cause)
 		}
 	}
 	return all

@@ -1,0 +1,102 @@
+package leadership
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"kcmd.dev/pkg/config/locks"
+	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/runtime/election"
+	"kcmd.dev/test/await"
+)
+
+// passing is a clock that goes on with every reading.
+type passing struct{ *clocktesting.FakeClock }
+
+func (p passing) Now() time.Time {
+	p.Step(2 * time.Nanosecond)
+	return p.FakeClock.Now()
+}
+
+// requested returns an elector that has led with a lease that another process asked for, and the term.
+func requested(t *testing.T) (*election.Elector, *election.Term) {
+	t.Helper()
+	elector, err := election.New(election.Options{
+		Leases: fake.NewClientset().CoordinationV1(), Namespace: groupLease.Namespace, Name: groupLease.Name, Identity: "me",
+		Timings:     election.Timings{LeaseDuration: time.Hour, RenewDeadline: time.Minute, RetryPeriod: time.Second},
+		Annotations: map[string]string{requestedBy: "other"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { elector.Run(ctx) })
+	defer running.Wait() // it writes nothing any more, so that the request stays
+	defer cancel()
+	await.That(t, "it leads", func(context.Context) error {
+		if elector.State().Term == nil {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	return elector, elector.State().Term
+}
+
+// Whatever the moment at which something becomes due while the loop settles: it is done, or the alarm is set for it.
+// Pins MGR-174.
+func TestNothingIsMissedThatBecomesDueWhileTheLoopSettles(t *testing.T) {
+	elector, term := requested(t)
+	balanced := v1beta1.LeaderElection{Spread: v1beta1.SpreadBalanced, LeaseDuration: &metav1.Duration{Duration: time.Hour}}
+	for name, c := range map[string]struct {
+		due  func(*Leadership, *Lock, time.Time)
+		done func(*Lock) bool
+	}{
+		"a blocked controller is asked for": {
+			due: func(l *Leadership, k *Lock, at time.Time) {
+				l.election.Spread = v1beta1.SpreadSticky
+				k.admission.Want([]string{"a"})
+				k.askAt = at
+			},
+			done: func(k *Lock) bool { return k.asking },
+		},
+		"a lease is handed over": {
+			due:  func(l *Leadership, _ *Lock, at time.Time) { l.nextHandOver = at },
+			done: func(k *Lock) bool { return k.handingTo == "other" },
+		},
+		"a lease is requested": {
+			due: func(l *Leadership, k *Lock, at time.Time) {
+				k.clearing = true // nothing is handed over
+				k.requested.Store(true)
+				l.nextRequest = at
+			},
+			done: func(k *Lock) bool { return !k.requested.Load() }, // an earlier request is over
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for after := range 20 * time.Nanosecond {
+				l := New(Options{Tasks: tasks(t), Runner: &runner{}, Clock: passing{clocktesting.NewFakeClock(start())}})
+				l.election = balanced
+				for _, group := range []string{"first", "second"} { // holding two, it hands one over
+					k := lockOf(groupLease)
+					k.Name, k.elector, k.term, k.begun = locks.Group(group), elector, term, true
+					k.clearing, k.returning = group == "second", true
+					l.locks = append(l.locks, k)
+				}
+				k := l.locks[0]
+				c.due(l, k, start().Add(after))
+				l.Settle(t.Context())
+				if !c.done(k) && l.alarm == nil {
+					t.Errorf("what becomes due %v after the beginning is missed", after)
+				}
+			}
+		})
+	}
+}
