@@ -3,7 +3,9 @@ package endpointslice
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	discoveryclient "k8s.io/client-go/kubernetes/typed/discovery/v1"
@@ -11,34 +13,46 @@ import (
 	"kcmd.dev/pkg/controller"
 )
 
-// briefClient has the metadata alone returned by writes of EndpointSlices, which is all that the library notes of
-// them. A slice can have a thousand endpoints.
-type briefClient struct{ kubernetes.Interface }
-
-// DiscoveryV1 implements kubernetes.Interface.
-func (c briefClient) DiscoveryV1() discoveryclient.DiscoveryV1Interface {
-	return briefDiscovery{c.Interface.DiscoveryV1()}
+// sliceClient is the client of the library.
+//
+// It has the metadata alone returned by writes of EndpointSlices, which is all that the library notes of them: a slice
+// can have a thousand endpoints. And it tells of slices whose creation was refused because their namespace is being
+// deleted, which the library takes for success.
+type sliceClient struct {
+	kubernetes.Interface
+	refused func(*discoveryv1.EndpointSlice)
 }
 
-type briefDiscovery struct {
+// DiscoveryV1 implements kubernetes.Interface.
+func (c sliceClient) DiscoveryV1() discoveryclient.DiscoveryV1Interface {
+	return sliceDiscovery{c.Interface.DiscoveryV1(), c.refused}
+}
+
+type sliceDiscovery struct {
 	discoveryclient.DiscoveryV1Interface
+	refused func(*discoveryv1.EndpointSlice)
 }
 
 // EndpointSlices implements discoveryclient.DiscoveryV1Interface.
-func (c briefDiscovery) EndpointSlices(namespace string) discoveryclient.EndpointSliceInterface {
-	return briefSlices{c.DiscoveryV1Interface.EndpointSlices(namespace)}
+func (c sliceDiscovery) EndpointSlices(namespace string) discoveryclient.EndpointSliceInterface {
+	return watchedSlices{c.DiscoveryV1Interface.EndpointSlices(namespace), c.refused}
 }
 
-type briefSlices struct {
+type watchedSlices struct {
 	discoveryclient.EndpointSliceInterface
+	refused func(*discoveryv1.EndpointSlice)
 }
 
 // Create implements discoveryclient.EndpointSliceInterface.
-func (c briefSlices) Create(ctx context.Context, slice *discoveryv1.EndpointSlice, o metav1.CreateOptions) (*discoveryv1.EndpointSlice, error) {
-	return c.EndpointSliceInterface.Create(controller.OnlyMetadata(ctx), slice, o)
+func (c watchedSlices) Create(ctx context.Context, slice *discoveryv1.EndpointSlice, o metav1.CreateOptions) (*discoveryv1.EndpointSlice, error) {
+	created, err := c.EndpointSliceInterface.Create(controller.OnlyMetadata(ctx), slice, o)
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		c.refused(slice)
+	}
+	return created, err
 }
 
 // Update implements discoveryclient.EndpointSliceInterface.
-func (c briefSlices) Update(ctx context.Context, slice *discoveryv1.EndpointSlice, o metav1.UpdateOptions) (*discoveryv1.EndpointSlice, error) {
+func (c watchedSlices) Update(ctx context.Context, slice *discoveryv1.EndpointSlice, o metav1.UpdateOptions) (*discoveryv1.EndpointSlice, error) {
 	return c.EndpointSliceInterface.Update(controller.OnlyMetadata(ctx), slice, o)
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/endpointslice/util"
 )
@@ -24,10 +25,12 @@ type inputs struct {
 
 	mu      sync.Mutex
 	digests map[types.NamespacedName]uint64
+	// incomplete are the Services for which less was written than the library believes.
+	incomplete sets.Set[types.NamespacedName]
 }
 
 func newInputs(nodes corelisters.NodeLister) *inputs {
-	return &inputs{nodes: nodes, seed: maphash.MakeSeed(), digests: map[types.NamespacedName]uint64{}}
+	return &inputs{nodes: nodes, seed: maphash.MakeSeed(), digests: map[types.NamespacedName]uint64{}, incomplete: sets.New[types.NamespacedName]()}
 }
 
 // settled reports whether the Service is known to need no writes with these inputs.
@@ -38,16 +41,29 @@ func (in *inputs) settled(key types.NamespacedName, digest uint64) bool {
 	return known && last == digest
 }
 
+// settle notes that a reconcile had nothing to write, unless it was not all written.
 func (in *inputs) settle(key types.NamespacedName, digest uint64) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	if in.incomplete.Has(key) {
+		in.incomplete.Delete(key)
+		return
+	}
 	in.digests[key] = digest
+}
+
+// unsettle keeps the reconcile of a Service under way, or its next one, from settling it.
+func (in *inputs) unsettle(key types.NamespacedName) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.incomplete.Insert(key)
 }
 
 func (in *inputs) forget(key types.NamespacedName) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	delete(in.digests, key)
+	in.incomplete.Delete(key)
 }
 
 // serviceInput is what counts of a Service.

@@ -20,7 +20,7 @@ func (c *endpointSliceController) begin(ctx context.Context) error {
 	if err := c.inherit(); err != nil {
 		return err
 	}
-	c.reconciler = endpointslice.NewReconciler(briefClient{c.Client}, c.nodes, c.config.maxEndpoints,
+	c.reconciler = endpointslice.NewReconciler(sliceClient{c.Client, c.refused}, c.nodes, c.config.maxEndpoints,
 		c.written.Tracker, c.topology.cache, c.Events, managedBy,
 		endpointslice.WithPreferSameTrafficDistributionEnabled(c.config.preferSame))
 	return c.topology.refresh(ctx)
@@ -84,6 +84,14 @@ func (c *endpointSliceController) sync(ctx context.Context, key types.Namespaced
 		c.inputs.settle(key, digest)
 	}
 	return nil
+}
+
+// refused has the Service of a slice reconciled again that could not be created because of its namespace. If the
+// namespace was deleted and made again, the API server may still know only the one that is gone.
+func (c *endpointSliceController) refused(slice *discoveryv1.EndpointSlice) {
+	key := types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
+	c.inputs.unsettle(key)
+	c.serviceLoop.AddAfter(key, reconcile.RecheckAfter)
 }
 
 // reconcilePodChange queues the Services that a change of a pod concerns.

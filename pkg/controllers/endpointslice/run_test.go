@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/endpointslice/metrics"
@@ -42,6 +44,20 @@ func TestRunFollowsPods(t *testing.T) {
 		s := b.sizes(t)
 		return len(s) == 1 && s[0] == 2
 	})
+}
+
+// The API server may refuse because of a namespace that is gone, while there is another of its name. Pins EPS-72.
+func TestRunGoesOnInANamespaceThatWasMadeAnew(t *testing.T) {
+	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1))
+	ending := apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "web", errors.New("going"))
+	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	b.RefuseIf("create endpointslices", ending, func(n int) bool { return n == 1 })
+	b.run(t)
+	b.EventuallyAsTimePasses(t, "the slice is there", time.Second, func() bool { return len(b.stored(t)) == 1 })
+	b.AwaitIdle(t)
+	if n := len(b.c.inputs.incomplete); n != 0 {
+		t.Errorf("%d Services count as incomplete", n)
+	}
 }
 
 // Pins EPS-11c.
