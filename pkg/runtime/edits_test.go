@@ -2,7 +2,6 @@ package runtime_test
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -23,6 +22,7 @@ import (
 	"kcmd.dev/pkg/config/rules"
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/test/pki"
+	"kcmd.dev/test/ports"
 )
 
 // base is a configuration of a process without an endpoint and without leases, with files that
@@ -244,17 +244,6 @@ func valid(t *testing.T, old *plan.Config, object diff.Object) *plan.Config {
 	return document.Config
 }
 
-// freePort is one that nobody listens on.
-func freePort(t *testing.T) int32 {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return int32(l.Addr().(*net.TCPAddr).Port)
-}
-
 // Whatever field is edited, what the Plan says is what check-config prints and what is done.
 func TestEveryFieldDoesWhatItsPlanSays(t *testing.T) {
 	first, files := base(t, newLeaseServer(t))
@@ -316,7 +305,7 @@ func TestFieldsThatDependOnEachOtherDoWhatTheirPlanSays(t *testing.T) {
 	server := newLeaseServer(t)
 	cfg, files := base(t, server)
 	lead := fields{"leaderElection.leaderElect": true}
-	port := freePort(t)
+	port := ports.FreeFor(t)
 	for name, row := range map[string]struct {
 		first fields
 		then  []fields

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"kcmd.dev/pkg/runtime/loop"
 	"kcmd.dev/pkg/runtime/pausing"
 	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/test/await"
 )
 
 // slow builds instances whose inspection takes as long as the test wants.
@@ -65,7 +67,14 @@ func TestLookingAtTheStatusHoldsUpNobody(t *testing.T) {
 	shown := make(chan struct{})
 	go func() {
 		defer close(shown)
-		for r.Status().Controllers[0].Generation == 0 {
+		err := await.Nil(t.Context(), time.Minute, func(context.Context) error {
+			if r.Status().Controllers[0].Generation == 0 {
+				return errors.New("no instance is shown")
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
 		}
 	}()
 	<-s.looked
@@ -76,7 +85,7 @@ func TestLookingAtTheStatusHoldsUpNobody(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the liveness probe waits for the status")
 	}
 	close(s.answer)

@@ -21,9 +21,10 @@ import (
 // The rules:
 //
 //  1. A new connection is proved by one discovery request, a new lock by one read of its
-//     lease (connection.Proof). Renewed credentials for the connection in force are proved as
-//     a connection is, but count as proved if the API server does not respond: it does not
-//     respond to the old ones either.
+//     lease, and by the requests without which nothing starts under it: those that find out
+//     what other processes run, once for the locks of a namespace (connection.Proof). Renewed
+//     credentials for the connection in force are proved as a connection is, but count as
+//     proved if the API server does not respond: it does not respond to the old ones either.
 //  2. Each of these takes a limited time. No other change waits for the API server.
 //  3. What could not be proved may become usable later: see retry.
 //  4. A process that starts gives nothing up, so it proves nothing and waits for as long as
@@ -74,7 +75,7 @@ func refused(err error) bool {
 
 // proveLeases proves those of prepared locks that are new.
 func (t *transaction) proveLeases(ctx context.Context, locks []*leadership.Lock) error {
-	conn := t.next.connection
+	conn, asked := t.next.connection, map[string]bool{}
 	for _, k := range t.leadership.NewLeases(locks) {
 		field := lockField(k.Name)
 		if conn != t.connection {
@@ -82,6 +83,12 @@ func (t *transaction) proveLeases(ctx context.Context, locks []*leadership.Lock)
 		}
 		if err := t.prove(ctx, conn, field, connection.LeaseReadable(k.Lease())); err != nil {
 			return err
+		}
+		if namespace := k.Lease().Namespace; !asked[namespace] {
+			asked[namespace] = true
+			if err := t.prove(ctx, conn, field, connection.ClaimsReadable(k.Lease(), k.Main())); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -3,7 +3,6 @@ package benchmark
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"kcmd.dev/test/controlplane"
 	"kcmd.dev/test/controlplane/process"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/ports"
 )
 
 // stopGrace is what a manager gets to end by itself.
@@ -27,7 +27,7 @@ func (u upstream) start(_ context.Context, plane *controlplane.ControlPlane, s s
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	port, err := ports.Free()
 	if err != nil {
 		return nil, err
 	}
@@ -115,17 +115,4 @@ func startUpstream(plane *controlplane.ControlPlane, binary string, args []strin
 		Dir:     folder,
 		LogFile: filepath.Join(folder, "logs", "manager.log"),
 	})
-}
-
-// freePort returns a port of the loopback address that nobody listens on.
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("looking for a free port: %w", err)
-	}
-	address, ok := listener.Addr().(*net.TCPAddr)
-	if err := listener.Close(); err != nil || !ok {
-		return 0, fmt.Errorf("looking for a free port: %w", err)
-	}
-	return address.Port, nil
 }

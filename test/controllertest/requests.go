@@ -15,7 +15,8 @@ import (
 // "create pods pi-". A request without a name in what a test wants, refuses or intercepts
 // stands for those with any name.
 
-// Requests returns the requests since it was called last, in order, reads included.
+// Requests returns the requests since it was called last, in order, reads included. One that is sent during the call
+// may be lost: while a controller is at work, look at the Writes, which stay.
 func (e *Env) Requests() []string {
 	actions := e.Fake.Actions()
 	e.Fake.ClearActions()
@@ -67,15 +68,23 @@ func (e *Env) RefuseIf(request string, err error, refused func(n int) bool) (all
 }
 
 // Intercept calls before each of the requests that are meant, before the API server acts on
-// it. An error of before is the answer to the request. Before must send no request itself.
+// it. An error of before is the answer to the request. Before must send no request itself, and intercept none.
 func (e *Env) Intercept(request string, before func(clienttesting.Action) error) {
-	e.Fake.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	e.react("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if !stands(request, printed(action)) {
 			return false, nil, nil
 		}
 		err := before(action)
 		return err != nil, nil, err
 	})
+}
+
+// react prepends a reactor, also while requests are sent: the fake reads its reactors under its lock, and takes none to
+// change them.
+func (e *Env) react(verb, resource string, reaction clienttesting.ReactionFunc) {
+	e.Fake.Lock()
+	defer e.Fake.Unlock()
+	e.Fake.PrependReactor(verb, resource, reaction)
 }
 
 // printed is how a request is printed.

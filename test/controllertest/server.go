@@ -126,8 +126,8 @@ func (e *Env) CompleteWrites(resources ...string) {
 		return false, nil, nil
 	}
 	for _, resource := range resources {
-		e.Fake.PrependReactor("create", resource, complete)
-		e.Fake.PrependReactor("update", resource, complete)
+		e.react("create", resource, complete)
+		e.react("update", resource, complete)
 	}
 }
 
@@ -162,7 +162,7 @@ func (e *Env) CheckWrites(resources ...string) {
 		return false, nil, nil
 	}
 	for _, resource := range resources {
-		e.Fake.PrependReactor("update", resource, check)
+		e.react("update", resource, check)
 	}
 }
 

@@ -16,7 +16,7 @@ func (e *Env) StampWrites(resource string) {
 		object.SetGeneration(before.GetGeneration() + 1)
 		object.SetUID(before.GetUID())
 	}
-	e.Fake.PrependReactor("create", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+	e.react("create", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
 		created := action.(clienttesting.CreateActionImpl).Object
 		object, err := meta.Accessor(created)
 		if err != nil {
@@ -32,7 +32,7 @@ func (e *Env) StampWrites(resource string) {
 		// clients clear.
 		return true, created, e.Fake.Tracker().Add(created)
 	})
-	e.Fake.PrependReactor("update", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+	e.react("update", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
 		object, err := meta.Accessor(action.(clienttesting.UpdateActionImpl).Object)
 		if err != nil {
 			return true, nil, err

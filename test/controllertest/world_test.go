@@ -77,6 +77,30 @@ func TestRequestsArePrintedInOneForm(t *testing.T) {
 	}
 }
 
+// The race detector sees whether reactors are changed while requests are answered.
+func TestRequestsCanBeRefusedWhileOthersAreSent(t *testing.T) {
+	e := New(t, Pod("ns", "a"))
+	begun, answered := make(chan struct{}), make(chan error, 1)
+	go func() {
+		close(begun)
+		for {
+			if err := remove(e, "b"); err == nil || !apierrors.IsNotFound(err) {
+				answered <- err
+				return
+			}
+		}
+	}()
+	<-begun
+	e.CheckWrites("pods")
+	e.CompleteWrites()
+	e.StampWrites("pods")
+	refused := errors.New("refused")
+	e.Refuse("delete pods b", refused)
+	if err := <-answered; !errors.Is(err, refused) {
+		t.Errorf("answered with %v", err)
+	}
+}
+
 func TestWantedRequests(t *testing.T) {
 	sent := []string{"delete pods a", "delete pods b", "create pods p-"}
 	for name, tc := range map[string]struct {
@@ -233,10 +257,11 @@ func TestIdleControllersHaveWorked(t *testing.T) {
 // Between the queue and its worker, a key is in neither.
 func TestAControllerThatHasJustTakenAKeyIsNotIdle(t *testing.T) {
 	e := New(t)
+	e.Pauses.Set([]string{"elsewhere"})
 	taken, proceed := make(chan struct{}), make(chan struct{})
 	loop := reconcile.New(e.Env, reconcile.Options[string]{
 		Queue: "q",
-		// Asked for by a worker that has taken a key, before it begins to work on it.
+		// During a pause a worker asks for it when it has taken a key, before it begins to work on it.
 		Namespace: func(string) string {
 			taken <- struct{}{}
 			<-proceed

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,6 +17,7 @@ import (
 	"kcmd.dev/pkg/runtime"
 	"kcmd.dev/pkg/runtime/supervisor"
 	"kcmd.dev/test/controlplane"
+	"kcmd.dev/test/ports"
 )
 
 const (
@@ -46,7 +45,7 @@ func newInstance(cp *controlplane.ControlPlane, edit func(*Config)) (*instance, 
 	if err != nil {
 		return nil, fmt.Errorf("creating the manager's folder: %w", err)
 	}
-	port, err := freePort()
+	port, err := ports.Free()
 	if err != nil {
 		return nil, err
 	}
@@ -72,23 +71,6 @@ func newInstance(cp *controlplane.ControlPlane, edit func(*Config)) (*instance, 
 		return nil, fmt.Errorf("creating the folder of the manager's log: %w", err)
 	}
 	return i, nil
-}
-
-// freePort returns a port of the loopback address that nobody listens on, outside
-// of the range of outgoing connections and of those that package controlplane uses.
-func freePort() (int, error) {
-	const first, count, attempts = 12000, 8000, 100
-	var failure error
-	for range attempts {
-		port := first + rand.IntN(count)
-		listener, err := net.Listen("tcp", fmt.Sprintf("%s:%d", loopback, port))
-		if err != nil {
-			failure = err
-			continue
-		}
-		return port, listener.Close()
-	}
-	return 0, fmt.Errorf("looking for a free port: %w", failure)
 }
 
 // NewClient returns a client of a manager's endpoint, with the certificate of a member

@@ -25,6 +25,9 @@ func TestCheck(t *testing.T) {
 		"key after the certificate":        {slices.Concat(pair.Cert, pair.Key), "private key"},
 		"key before the certificate":       {slices.Concat(pair.Key, comment, pair.Cert), "private key"},
 		"key that needs a password to use": {slices.Concat(pair.Cert, encrypted), "private key"},
+		"key after a byte order mark":      {slices.Concat([]byte("\uFEFF"), pair.Key, pair.Cert), "private key"},
+		"key that is indented":             {slices.Concat(pair.Cert, []byte("  "), pair.Key), "private key"},
+		"key without an end":               {slices.Concat(pair.Key[:100], []byte("\n"), pair.Cert), "private key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := Check(tc.bundle)

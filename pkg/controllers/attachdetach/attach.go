@@ -25,7 +25,7 @@ const (
 )
 
 var (
-	errNotAttachable = errors.New("the volume needs no attach: its driver does not attach volumes")
+	errNotAttachable = errors.New("the volume needs no attach, or there is no driver that attaches it")
 	errBeingDeleted  = errors.New("volume attachment is being deleted")
 )
 

@@ -118,9 +118,9 @@ func (c *attachDetachController) deleteVA(ctx context.Context, at place, o *oper
 	o.uid = va.UID
 	err = client.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(va.UID))})
 	switch {
-	case apierrors.IsNotFound(err):
-		return found, nil // until the cache drops it, an attach could take it for its own
-	case err != nil:
+	case found && apierrors.IsNotFound(err):
+		return true, nil // until the cache drops it, an attach could take it for its own
+	case err != nil: // also NotFound, which proves nothing: the next attempt reads it again
 		return false, fmt.Errorf("kubernetes.io/csi: detacher.Detach failed to delete VolumeAttachment [%s]: %w", name, err)
 	case !found: // so that the cache cannot tell that it is gone
 		return false, fmt.Errorf("waiting for the deletion of VolumeAttachment %s: the cache does not show it yet", name)

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
@@ -121,7 +120,7 @@ func (c *attachDetachController) stillAttached(ctx context.Context, at place, kn
 		va, err = c.Client.StorageV1().VolumeAttachments().Get(ctx, vaNameOf(at), metav1.GetOptions{})
 	}
 	switch {
-	case apierrors.IsNotFound(err):
+	case reconcile.Absent(err):
 		return false, false, nil
 	case err != nil:
 		return false, false, err

@@ -229,9 +229,13 @@ func TestConflicts(t *testing.T) {
 func TestConflictIsTriedAgainWithTheNodeOfTheCache(t *testing.T) {
 	w := newWorld(t)
 	changed := false
-	w.Intercept("update nodes "+w.name, func(clienttesting.Action) error {
+	w.Intercept("update nodes "+w.name, func(action clienttesting.Action) error {
 		if !changed {
-			controllertest.Change(t, w.Env, "", w.name, func(n *corev1.Node) { n.Labels = map[string]string{"a": "b"} })
+			labelled := uninitialized(w.name)
+			labelled.Labels, labelled.ResourceVersion = map[string]string{"a": "b"}, w.NextVersion()
+			if err := w.Fake.Tracker().Update(action.GetResource(), labelled, ""); err != nil {
+				t.Error(err)
+			}
 		}
 		changed = true
 		return nil

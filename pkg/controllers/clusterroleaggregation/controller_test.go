@@ -252,11 +252,11 @@ func TestARoleThatMayBeWrittenNowIsTriedAgain(t *testing.T) {
 	env.EventuallyAsTimePasses(t, "it has failed often", time.Second, func() bool { return a.loop.Retries("edit") >= 15 }) // the next is in 80 s
 	allow()
 	env.AwaitIdle(t)
-	env.Writes()
+	env.Fake.ClearActions()
 	changed := env.Clock.Now()
 	update(t, env, role(ownRole, on("clusterroles", "escalate")))
 	env.EventuallyAsTimePasses(t, "it is written", 100*time.Millisecond, func() bool {
-		return env.Clock.Since(changed) < 30*time.Second && slices.Contains(env.Requests(), "patch clusterroles edit")
+		return env.Clock.Since(changed) < 30*time.Second && slices.Contains(env.WriteVerbs(), "patch")
 	})
 }
 

@@ -29,6 +29,9 @@ func (c *daemonSetController) apply(ctx context.Context, v *pass, b *blueprint, 
 	klog.FromContext(ctx).V(2).Info("Changing pods", "daemonSet", klog.KObj(v.ds), "create", len(nodes), "delete", len(victims))
 	errs := c.create(ctx, v, b, nodes)
 	errs = pods.Failures(append(errs, c.podControl.DeleteAll(ctx, v.ds, victims)...))
+	if len(errs) == 1 {
+		return errs[0]
+	}
 	if len(errs) > 0 && reconcile.IsRequeue(errs[0]) {
 		return reconcile.Requeue(utilerrors.NewAggregate(errs)) // an aggregate does not show what it holds
 	}

@@ -198,7 +198,7 @@ func TestFailuresAreRetriedUntilTheyNeedNotBe(t *testing.T) {
 	}
 }
 
-// The API server may say so because of an admission webhook: only a read proves that a pod is gone. Pins DTE-63.
+// The API server may say so because of an admission webhook: only a read or the cache proves that a pod is gone. Pins DTE-63.
 func TestAWriteDoesNotProveThatAPodIsGone(t *testing.T) {
 	gone := apierrors.NewNotFound(corev1.Resource("pods"), "pod")
 	for _, request := range []string{"patch pods/status pod", "delete pods pod"} {
@@ -222,7 +222,7 @@ func TestAWriteDoesNotProveThatAPodIsGone(t *testing.T) {
 					controllertest.Eventually(t, "nothing is pending", func() bool { return pending(c) < 0 })
 				}
 				env.Requests()
-				env.EventuallyAsTimePasses(t, "the pod is looked at again", time.Second, func() bool { return c.loop.Inspect().Reconciled == 2 })
+				env.EventuallyAsTimePasses(t, "the pod is looked at again", time.Second, func() bool { return c.loop.Inspect().Reconciled >= 2 })
 				if took := env.Clock.Since(epoch); took < reconcile.RecheckAfter {
 					t.Errorf("it is looked at again after %v", took)
 				}

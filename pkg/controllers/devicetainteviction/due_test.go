@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
@@ -194,9 +197,82 @@ func TestSlicesOfANodeCountForPodsOnIt(t *testing.T) {
 	}
 }
 
+// Each node has what follows from its slices and those that all share, put together. Pins DTE-9, DTE-43 and DTE-64.
+func TestTaintsOfAnyPool(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	nodes := []string{"", "a", "b", "c"}
+	for n := range 5000 {
+		var pool []*resourcev1.ResourceSlice
+		for i := range random.IntN(8) {
+			s := slice("p", random.Int64N(3))
+			s.Name = fmt.Sprint("s", (i*5+n)%8)
+			if node := nodes[random.IntN(3)]; node != "" { // c has no slice
+				s.Spec.NodeName = &node
+			}
+			for range random.IntN(3) {
+				d := device(string(rune('d' + random.IntN(3))))
+				if random.IntN(2) == 0 {
+					d.Taints = []resourcev1.DeviceTaint{soft("s"), taint("a", i)}[random.IntN(2):]
+				}
+				s.Spec.Devices = append(s.Spec.Devices, d)
+			}
+			pool = append(pool, s)
+		}
+		found := taintedIn(pool)
+		for _, node := range nodes {
+			counts := slices.DeleteFunc(slices.Clone(pool), func(s *resourcev1.ResourceSlice) bool { return nodeOf(s) != "" && nodeOf(s) != node })
+			want := devicesOf(newest(counts)).tainted()
+			if diff := cmp.Diff(want, found.on(node), cmp.AllowUnexported(positioned{}), cmpopts.EquateEmpty()); diff != "" {
+				t.Fatalf("pool %d, node %q (-want +got):\n%s", n, node, diff)
+			}
+		}
+	}
+}
+
+// A node costs no memory because of what it shares with all others.
+func TestNodesShareWhatTheyDoNotChange(t *testing.T) {
+	for name, own := range map[string]*resourcev1.ResourceSlice{
+		"an older generation":                   slice("p", 1, device("e", taint("a", 5))),
+		"the same generation, nothing tainted":  slice("p", 2, device("e")),
+		"the same generation, in a later slice": slice("p", 2, device("d")),
+		"the same generation, without a device": slice("p", 2),
+	} {
+		t.Run(name, func(t *testing.T) {
+			shared := slice("p", 2, device("d", taint("a", 5)))
+			shared.Name = "a"
+			pool := []*resourcev1.ResourceSlice{shared}
+			for n := range 3 {
+				pool = append(pool, ofNode(fmt.Sprint("node-", n), own.DeepCopy()))
+			}
+			if found := taintedIn(pool); len(found) > 1 {
+				t.Errorf("kept is %v", found)
+			}
+		})
+	}
+}
+
+// Many nodes have a slice each beside those that all share, in the same generation or an older one.
+func BenchmarkTaintedIn(b *testing.B) {
+	const size = 1000
+	for name, generation := range map[string]int64{"older": 1, "same": 2} {
+		b.Run(name, func(b *testing.B) {
+			var pool []*resourcev1.ResourceSlice
+			for n := range size {
+				shared := slice("p", 2, device(fmt.Sprint("shared-", n), taint("a", 5)))
+				shared.Name = fmt.Sprint("shared-", n)
+				pool = append(pool, shared, ofNode(fmt.Sprint("node-", n), slice("p", generation, device(fmt.Sprint("own-", n)))))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				taintedIn(pool)
+			}
+		})
+	}
+}
+
 func TestDiffering(t *testing.T) {
 	in := func(devices ...resourcev1.Device) tainted {
-		return taintedBy([]*resourcev1.ResourceSlice{slice("p", 1, devices...)})
+		return devicesOf([]*resourcev1.ResourceSlice{slice("p", 1, devices...)}).tainted()
 	}
 	valued := taint("a", 0)
 	valued.Value = "x"

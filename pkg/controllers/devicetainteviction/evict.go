@@ -16,8 +16,8 @@ import (
 )
 
 // evict deletes a pod when its appointment is due. If the appointment was cancelled, it does nothing. If
-// the appointment was postponed, it enqueues the pod again for the new time. Only a read proves that the pod
-// is gone: an admission webhook can reject a write with NotFound too.
+// the appointment was postponed, it enqueues the pod again for the new time. Only a read or the cache proves
+// that the pod is gone: an admission webhook can reject a write with NotFound too.
 func (c *evictionController) evict(ctx context.Context, key item) error {
 	made, ok := c.appointmentWith(key)
 	if !ok {

@@ -164,11 +164,9 @@ func countPublished(rule *resourcev1beta2.DeviceTaintRule, published []*resource
 	}
 	count := 0
 	for key, pool := range pools {
-		for node, counting := range byNode(pool) {
+		for _, counting := range byNode(pool) { // those of no node once
 			for _, slice := range counting {
-				if nodeOf(slice) == node { // those of no node once
-					count += countSelected(rule, key, slice)
-				}
+				count += countSelected(rule, key, slice)
 			}
 		}
 	}

@@ -24,7 +24,7 @@ type positioned struct {
 type tainted map[string][]positioned
 
 // taintedPool maps nodes to the devices of a pool that are tainted for pods on them. It is immutable once built. A node
-// with slices of its own has an entry, even if no device is tainted for it. The entry "" is for all other nodes.
+// has an entry, perhaps an empty one, if these are not those of the entry "", which is for all other nodes.
 //
 // The credentials of a node permit slices for that node only, but of every pool and generation. They must not have pods
 // evicted from other nodes, nor prevent that.
@@ -72,21 +72,28 @@ func (t taints) none() bool { return len(t.pools) == 0 && len(t.rules) == 0 }
 // nodeOf returns the node of a slice, "" if it is not for one node by name.
 func nodeOf(slice *resourcev1.ResourceSlice) string { return ptr.Deref(slice.Spec.NodeName, "") }
 
-// byNode returns the slices of a pool that count for pods on a node: those of the highest generation among the slices of
-// the node and those of no node. The entry "" is for nodes that have no slices of their own.
+// byNode returns the slices of a pool that may count, by their nodes, "" for those of no node, which all nodes share. For
+// pods on a node, the highest generation among its slices and the shared ones counts. Slices of a node that is lower than
+// that of the shared ones are left out. Shared slices that are lower than those of a node still count for other nodes.
 func byNode(pool []*resourcev1.ResourceSlice) map[string][]*resourcev1.ResourceSlice {
 	all := map[string][]*resourcev1.ResourceSlice{}
 	for _, slice := range pool {
 		all[nodeOf(slice)] = append(all[nodeOf(slice)], slice)
 	}
-	shared := all[""]
 	for node, own := range all {
-		if node != "" {
-			own = slices.Concat(shared, own)
-		}
 		all[node] = newest(own)
 	}
+	shared := all[""]
+	maps.DeleteFunc(all, func(_ string, own []*resourcev1.ResourceSlice) bool { return compareGenerations(own, shared) < 0 })
 	return all
+}
+
+// compareGenerations compares slices of one generation with those of another. No slices are lower than any.
+func compareGenerations(a, b []*resourcev1.ResourceSlice) int {
+	if len(a) == 0 || len(b) == 0 {
+		return cmp.Compare(len(a), len(b))
+	}
+	return cmp.Compare(a[0].Spec.Pool.Generation, b[0].Spec.Pool.Generation)
 }
 
 // newest returns the slices with the highest generation, sorted by name.
@@ -105,38 +112,88 @@ func newest(pool []*resourcev1.ResourceSlice) []*resourcev1.ResourceSlice {
 }
 
 // taintedIn returns the devices with taints that evict pods, given all slices of a pool. It returns nil if there are
-// none.
+// none. Nodes that share devices cost no more for that, unless they change what is tainted in the same generation.
 func taintedIn(pool []*resourcev1.ResourceSlice) taintedPool {
-	found := taintedPool{}
-	some := false
-	for node, counting := range byNode(pool) {
-		found[node] = taintedBy(counting)
-		some = some || len(found[node]) > 0
+	counting := byNode(pool)
+	shared := devicesOf(counting[""])
+	found := taintedPool{"": shared.tainted()}
+	for node, own := range counting {
+		switch {
+		case node == "":
+		case compareGenerations(own, counting[""]) > 0:
+			if has := devicesOf(own).tainted(); len(has)+len(found[""]) > 0 {
+				found[node] = has
+			}
+		default:
+			if changed := devicesOf(own).changed(shared); len(changed) > 0 {
+				found[node] = changed.over(found[""])
+			}
+		}
 	}
-	if !some {
+	if len(found) == 1 && len(found[""]) == 0 {
 		return nil
 	}
 	return found
 }
 
-// taintedBy returns the devices with taints that evict pods, given the slices that count. If several slices contain the
-// same device, the first slice counts.
-func taintedBy(counting []*resourcev1.ResourceSlice) tainted {
-	found := tainted{}
-	seen := map[string]bool{}
+// publishedDevice is a device as it is in the slice that counts for it.
+type publishedDevice struct {
+	slice  string
+	taints []positioned // those that evict pods
+}
+
+// devices are those of slices that count, by name.
+type devices map[string]publishedDevice
+
+// devicesOf returns the devices of slices that are sorted by name. If several contain the same device, the first one
+// counts.
+func devicesOf(counting []*resourcev1.ResourceSlice) devices {
+	found := devices{}
 	for _, slice := range counting {
 		for i := range slice.Spec.Devices {
 			device := &slice.Spec.Devices[i]
-			if seen[device.Name] {
-				continue
-			}
-			seen[device.Name] = true
-			if taints := evicting(device); taints != nil {
-				found[device.Name] = taints
+			if _, seen := found[device.Name]; !seen {
+				found[device.Name] = publishedDevice{slice.Name, evicting(device)}
 			}
 		}
 	}
 	return found
+}
+
+// tainted returns the devices with taints that evict pods.
+func (d devices) tainted() tainted {
+	found := tainted{}
+	for name, device := range d {
+		if len(device.taints) > 0 {
+			found[name] = device.taints
+		}
+	}
+	return found
+}
+
+// changed returns the devices whose taints are others than those that are shared, if both count. A device without taints
+// is among them if it takes the place of one that has some.
+func (d devices) changed(shared devices) tainted {
+	found := tainted{}
+	for name, device := range d {
+		other, both := shared[name]
+		if both && other.slice < device.slice {
+			continue
+		}
+		if len(device.taints)+len(other.taints) > 0 {
+			found[name] = device.taints
+		}
+	}
+	return found
+}
+
+// over returns the devices that are tainted if those in t take the place of shared ones. Those without taints are
+// left out.
+func (t tainted) over(shared tainted) tainted {
+	all := maps.Clone(shared)
+	maps.Copy(all, t)
+	maps.DeleteFunc(all, func(_ string, taints []positioned) bool { return len(taints) == 0 })
+	return all
 }
 
 // evicting returns the taints of a device that evict pods.

@@ -2,6 +2,7 @@ package endpoints
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -29,7 +30,14 @@ func (c *endpointsController) reconcile(ctx context.Context, key types.Namespace
 		return fmt.Errorf("listing pods of Service %s: %w", key, err)
 	}
 	triggerTime := c.memory.triggerTime(key, service, pods)
-	if err := c.write(ctx, key, service, pods, triggerTime); err != nil {
+	err = c.write(ctx, key, service, pods, triggerTime)
+	switch {
+	case errors.Is(err, errNamespaceLeaves):
+		if service.DeletionTimestamp == nil {
+			c.serviceLoop.AddAfter(key, reconcile.RecheckAfter)
+		}
+		return nil
+	case err != nil:
 		return err
 	}
 	c.memory.written(key)

@@ -2,6 +2,7 @@ package endpoints
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -158,7 +159,7 @@ func (c *endpointsController) remove(ctx context.Context, key types.NamespacedNa
 		c.serviceLoop.AddAfter(key, reconcile.RecheckAfter) // sooner if the cache shows it
 		return nil
 	}
-	if !apierrors.IsNotFound(err) {
+	if !reconcile.Absent(err) {
 		return fmt.Errorf("reading Service %s: %w", key, err)
 	}
 	err = c.Client.CoreV1().Endpoints(key.Namespace).Delete(ctx, key.Name, metav1.DeleteOptions{Preconditions: as})
@@ -182,6 +183,10 @@ func (c *endpointsController) shown(key types.NamespacedName) (*metav1.Precondit
 	return &metav1.Preconditions{UID: &cached.UID, ResourceVersion: &cached.ResourceVersion}, nil
 }
 
+// errNamespaceLeaves is that Endpoints cannot be created because their namespace is being deleted, or one was that
+// had its name before.
+var errNamespaceLeaves = errors.New("the namespace is being deleted")
+
 func (c *endpointsController) create(ctx context.Context, key types.NamespacedName, endpoints *corev1.Endpoints) error {
 	// Before the request, because one without an answer may have been served.
 	again := c.memory.noteCreate(key)
@@ -190,8 +195,7 @@ func (c *endpointsController) create(ctx context.Context, key types.NamespacedNa
 	case err == nil:
 		return nil
 	case apierrors.IsForbidden(err) && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		c.serviceLoop.AddAfter(key, reconcile.RecheckAfter) // it may be of a namespace that was there before
-		return nil
+		return errNamespaceLeaves
 	case again && apierrors.IsAlreadyExists(err):
 		return reconcile.AwaitCache(fmt.Errorf("endpoints informer cache does not show what was created: %w", err))
 	}

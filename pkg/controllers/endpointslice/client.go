@@ -35,16 +35,16 @@ type sliceDiscovery struct {
 
 // EndpointSlices implements discoveryclient.DiscoveryV1Interface.
 func (c sliceDiscovery) EndpointSlices(namespace string) discoveryclient.EndpointSliceInterface {
-	return watchedSlices{c.DiscoveryV1Interface.EndpointSlices(namespace), c.refused}
+	return slicesClient{c.DiscoveryV1Interface.EndpointSlices(namespace), c.refused}
 }
 
-type watchedSlices struct {
+type slicesClient struct {
 	discoveryclient.EndpointSliceInterface
 	refused func(*discoveryv1.EndpointSlice)
 }
 
 // Create implements discoveryclient.EndpointSliceInterface.
-func (c watchedSlices) Create(ctx context.Context, slice *discoveryv1.EndpointSlice, o metav1.CreateOptions) (*discoveryv1.EndpointSlice, error) {
+func (c slicesClient) Create(ctx context.Context, slice *discoveryv1.EndpointSlice, o metav1.CreateOptions) (*discoveryv1.EndpointSlice, error) {
 	created, err := c.EndpointSliceInterface.Create(controller.OnlyMetadata(ctx), slice, o)
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		c.refused(slice)
@@ -53,6 +53,6 @@ func (c watchedSlices) Create(ctx context.Context, slice *discoveryv1.EndpointSl
 }
 
 // Update implements discoveryclient.EndpointSliceInterface.
-func (c watchedSlices) Update(ctx context.Context, slice *discoveryv1.EndpointSlice, o metav1.UpdateOptions) (*discoveryv1.EndpointSlice, error) {
+func (c slicesClient) Update(ctx context.Context, slice *discoveryv1.EndpointSlice, o metav1.UpdateOptions) (*discoveryv1.EndpointSlice, error) {
 	return c.EndpointSliceInterface.Update(controller.OnlyMetadata(ctx), slice, o)
 }

@@ -41,7 +41,8 @@ func (in *inputs) settled(key types.NamespacedName, digest uint64) bool {
 	return known && last == digest
 }
 
-// settle notes that a reconcile had nothing to write, unless it was not all written.
+// settle notes that a reconcile had nothing to write, unless a create was refused since it was
+// called last.
 func (in *inputs) settle(key types.NamespacedName, digest uint64) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -6,11 +6,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // source reads the Endpoints and the Service of a name, from the caches or from the API server.
@@ -22,7 +23,7 @@ type source struct {
 // mirrored returns Endpoints that are to be mirrored, nil if there are none or they are not.
 func mirrored(id types.NamespacedName, from source) (*corev1.Endpoints, error) {
 	endpoints, err := from.endpoints(id)
-	if apierrors.IsNotFound(err) {
+	if reconcile.Absent(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -32,7 +33,7 @@ func mirrored(id types.NamespacedName, from source) (*corev1.Endpoints, error) {
 		return nil, nil
 	}
 	service, err := from.service(id)
-	if apierrors.IsNotFound(err) {
+	if reconcile.Absent(err) {
 		return nil, nil
 	}
 	if err != nil {

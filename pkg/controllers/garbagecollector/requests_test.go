@@ -282,16 +282,14 @@ func (w *world) failures(t *testing.T) float64 {
 func TestDiscoveryIsRepeated(t *testing.T) {
 	w := newWorld(t)
 	w.env.Run(t, w.collector)
+	const step = time.Second
+	controllertest.Eventually(t, "the first pass", func() bool { return w.served.looks() == 1 })
 	for pass := range 3 {
-		controllertest.Eventually(t, "the next pass is waited for", func() bool { return w.served.looks() == pass+1 && w.startWorker.isOpen() && w.env.Clock.HasWaiters() })
-		w.env.Clock.Step(30*time.Second - 1)
-		await.Stays(t, "nothing is looked at within 30 seconds", 100*time.Millisecond, func(context.Context) error {
-			if looks := w.served.looks(); looks != pass+1 {
-				return fmt.Errorf("%d passes", looks)
-			}
-			return nil
-		})
-		w.env.Clock.Step(1)
+		before := w.env.Clock.Now().Add(-step) // the last pass began since, and its timer was set after that
+		w.env.EventuallyAsTimePasses(t, "the next pass", step, func() bool { return w.served.looks() == pass+2 })
+		if passed := w.env.Clock.Since(before); passed < 30*time.Second {
+			t.Errorf("the next pass begins after %s", passed)
+		}
 	}
 }
 

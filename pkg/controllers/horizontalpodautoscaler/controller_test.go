@@ -24,6 +24,7 @@ import (
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/test/controllertest"
 )
 
 // Pins HPA-2.
@@ -122,12 +123,10 @@ func TestADeletedAutoscalerSelectsNothing(t *testing.T) {
 	if err := h.Client.AutoscalingV2().HorizontalPodAutoscalers("ns").Delete(h.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); h.metric(t, "num_horizontal_pod_autoscalers", map[string]string{}) != 0; {
-		if time.Now().After(deadline) {
-			t.Fatal("the autoscaler is still counted")
-		}
-	}
-	if h.c.selectors.has(webKey, "u1") || len(h.c.selectors.filed) != 0 {
+	controllertest.Eventually(t, "the autoscaler is not counted any more", func() bool {
+		return h.metric(t, "num_horizontal_pod_autoscalers", map[string]string{}) == 0
+	})
+	if h.c.selectors.isKnown(webKey, "u1") || len(h.c.selectors.filed) != 0 {
 		t.Errorf("still there: %v", h.c.selectors.filed)
 	}
 }
@@ -192,24 +191,12 @@ func TestWaitingIsHandedOver(t *testing.T) {
 			since(left)
 			h := newHarness(t, testConfig, newHPA())
 			h.Succession.Leave(handover{selectors: newSelectors(), histories: left, at: epoch})
-			evaluated := make(chan time.Time, 10)
-			h.scaleErr = func(string) error {
-				evaluated <- h.Clock.Now()
-				return errors.New("no scale")
-			}
 			h.Run(t, h.c)
-			var at time.Time
-			h.EventuallyAsTimePasses(t, "it is evaluated", time.Second, func() bool {
-				select {
-				case at = <-evaluated:
-					return true
-				default:
-					return false
-				}
+			due := epoch.Add(testConfig.syncPeriod - waited)
+			controllertest.Eventually(t, "it is evaluated once the rest of the period has passed", func() bool {
+				keys := h.c.loop.Keys(func(string) bool { return true })
+				return len(keys) == 1 && keys[0].Until.Equal(due)
 			})
-			if wait := at.Sub(epoch); wait < testConfig.syncPeriod-waited || wait >= testConfig.syncPeriod {
-				t.Errorf("evaluated after %v", wait)
-			}
 		})
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/test/controllertest"
 )
 
 type edit = func(*autoscalingv2.HorizontalPodAutoscaler)
@@ -182,13 +184,10 @@ func TestScaleDown(t *testing.T) {
 // sync waits until the cache shows the autoscaler.
 func (h *harness) sync(t testing.TB, want *autoscalingv2.HorizontalPodAutoscaler) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+	controllertest.Eventually(t, "the cache follows", func() bool {
 		got, err := h.c.autoscalers.HorizontalPodAutoscalers("ns").Get("web")
-		if err == nil && len(got.Status.Conditions) == len(want.Status.Conditions) && got.Status.DesiredReplicas == want.Status.DesiredReplicas {
-			return
-		}
-	}
-	t.Fatal("the cache did not follow")
+		return err == nil && len(got.Status.Conditions) == len(want.Status.Conditions) && got.Status.DesiredReplicas == want.Status.DesiredReplicas
+	})
 }
 
 // Pins HPA-20.

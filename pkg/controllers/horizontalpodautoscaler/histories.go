@@ -81,15 +81,17 @@ func (h *histories) forget(key cache.ObjectName) {
 	delete(h.byKey, key)
 }
 
-// adopt takes the histories of the autoscalers that were seen from other, which nobody uses any more, and returns
-// since when each of them waits.
+// adopt copies the histories of the autoscalers that were seen from other, and returns since when each of them waits.
 func (h *histories) adopt(other *histories) map[cache.ObjectName]time.Time {
+	other.mu.Lock() // the handlers of an instance that was abandoned may still note what they see
+	defer other.mu.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	since := map[cache.ObjectName]time.Time{}
 	for key, was := range other.byKey {
 		if known, ok := h.byKey[key]; ok && known.uid == was.uid {
-			h.byKey[key] = was
+			copied := *was
+			h.byKey[key] = &copied
 			since[key] = was.waitsSince
 		}
 	}

@@ -62,12 +62,6 @@ func (s *selectors) remove(key cache.ObjectName) int {
 	return len(s.known)
 }
 
-func (s *selectors) has(key cache.ObjectName, uid types.UID) bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.isKnown(key, uid)
-}
-
 func (s *selectors) isKnown(key cache.ObjectName, uid types.UID) bool {
 	known, ok := s.known[key]
 	return ok && known.uid == uid

@@ -14,6 +14,7 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/volumes/operations"
 )
 
@@ -125,7 +126,7 @@ func (c *binderController) undo(ctx context.Context, plugin provisioner, v *core
 		return errNotDeletable
 	}
 	_, err := c.Client.CoreV1().PersistentVolumes().Get(ctx, v.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if reconcile.Absent(err) {
 		return of.Delete(ctx, v)
 	}
 	return err

@@ -89,7 +89,7 @@ func (c *binderController) confirm(ctx context.Context, claim *corev1.Persistent
 		return nil
 	}
 	live, err := c.Client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
-	missing := apierrors.IsNotFound(err)
+	missing := reconcile.Absent(err)
 	switch {
 	case err != nil && !missing:
 		return fmt.Errorf("looking whether volume %s of claim %s exists: %w", claim.Spec.VolumeName, keyOf(claim), err)

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/controller"
@@ -315,38 +316,42 @@ func TestAClaimWhoseCreationMayHaveSucceededIsNotCreatedAgain(t *testing.T) {
 
 // Pins RCLM-64.
 func TestDoubtsAboutOwnersThatAreGone(t *testing.T) {
-	doubted := func(s *subject) bool {
-		_, ok := s.c.memory.doubts.age("pod")
-		return ok
-	}
 	for name, tc := range map[string]struct {
-		exists, gone bool
-		after        time.Duration
-		want         bool
+		owner  types.UID
+		cached runtime.Object // nil if it is not
+		gone   bool
+		after  time.Duration
+		want   bool
 	}{
-		"it is cached":                         {true, false, time.Hour, true},
-		"the cache lacks it":                   {false, false, doubtTTL - 1, true},
-		"the cache lacks it for long":          {false, false, doubtTTL, false},
-		"it was deleted before the succession": {true, true, 0, false},
+		"a pod is cached":                      {"pod", pod(), false, time.Hour, true},
+		"a group is cached":                    {"group", group(), false, time.Hour, true},
+		"another group is cached":              {"another", group(), false, time.Hour, false},
+		"the cache lacks it":                   {"pod", nil, false, doubtTTL - 1, true},
+		"the cache lacks it for long":          {"pod", nil, false, doubtTTL, false},
+		"it was deleted before the succession": {"pod", pod(), true, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := begin(t, gated, podKey, group())
-			s.c.memory.doubt("pod")
-			if !doubted(s) {
+			s := begin(t, gated, podKey)
+			doubted := func() bool {
+				_, ok := s.c.memory.doubts.age(tc.owner)
+				return ok
+			}
+			s.c.memory.doubt(tc.owner)
+			if !doubted() {
 				t.Fatal("there is no doubt")
 			}
 			s.Clock.Step(tc.after)
-			if tc.exists {
-				s.Cache(t, pod())
+			if tc.cached != nil {
+				s.Cache(t, tc.cached)
 			}
 			left := s.c.HandOver()
 			if tc.gone {
-				left.gone[pod().UID] = s.Clock.Now()
+				left.gone[tc.owner] = s.Clock.Now()
 			}
 			s.Succeed(left)
 			s.succeed(t, gated)
-			if doubted(s) != tc.want {
-				t.Errorf("there is a doubt: %t", doubted(s))
+			if doubted() != tc.want {
+				t.Errorf("there is a doubt: %t", doubted())
 			}
 		})
 	}

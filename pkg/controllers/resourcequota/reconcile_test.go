@@ -286,8 +286,10 @@ func TestAWriteWithoutAnswerIsCountedTwice(t *testing.T) {
 		}
 		failed = true
 		written := action.(clienttesting.UpdateAction).GetObject().(*corev1.ResourceQuota).DeepCopy()
-		written.ResourceVersion = "2"
-		s.Store(t, written)
+		written.ResourceVersion = s.NextVersion()
+		if err := s.Fake.Tracker().Update(action.GetResource(), written, written.Namespace); err != nil {
+			t.Error(err)
+		}
 		return true, nil, apierrors.NewInternalError(errors.New("lost"))
 	})
 	s.run(t)

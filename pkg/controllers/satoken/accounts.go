@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -66,7 +65,7 @@ func (c *tokenController) cachedAccount(namespace, name string, uid types.UID) (
 // liveAccount reads an account live. It returns nil if there is none of that name and UID.
 func (c *tokenController) liveAccount(ctx context.Context, namespace, name string, uid types.UID) (*corev1.ServiceAccount, error) {
 	account, err := c.Client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if reconcile.Absent(err) {
 		return nil, nil
 	}
 	if err != nil {

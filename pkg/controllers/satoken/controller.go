@@ -15,7 +15,8 @@
 //     only its name, rule 3 decides.
 //  6. What a Secret names may change while a key waits. A key that is not that of the cached
 //     Secret is dropped, and deletes and updates carry the resource version that was read. A
-//     conflict means that the event of a newer state will follow.
+//     conflict means that the event of a newer state will follow, or, if none follows, the
+//     recheck.
 //  7. A key that keeps failing is dropped after ten retries, until its next event.
 //  8. Rule 4 holds across instances: the known Secrets are handed over, and the successor
 //     reconciles those that were deleted in between.

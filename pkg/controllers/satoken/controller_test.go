@@ -260,10 +260,10 @@ func TestARefusalWithoutAnEvent(t *testing.T) {
 		refusal error
 		done    func(*corev1.Secret, error) bool
 	}{
-		"SAT-80: completing a secret":              {objects(account("sa", "u1"), secret("s", "u1")), "update secrets s", conflict, completed},
-		"SAT-80: deleting that of no account":      {objects(secret("s", "u1")), "delete secrets s", conflict, deleted},
-		"SAT-86: completing one, it is gone":       {objects(account("sa", "u1"), secret("s", "u1")), "update secrets s", notFound, completed},
-		"SAT-86: deleting one, as if it were gone": {objects(secret("s", "u1")), "delete secrets s", notFound, deleted},
+		"SAT-80: completing a secret":                {objects(account("sa", "u1"), secret("s", "u1")), "update secrets s", conflict, completed},
+		"SAT-80: deleting that of no account":        {objects(secret("s", "u1")), "delete secrets s", conflict, deleted},
+		"SAT-86: completing one, as if it were gone": {objects(account("sa", "u1"), secret("s", "u1")), "update secrets s", notFound, completed},
+		"SAT-86: deleting one, as if it were gone":   {objects(secret("s", "u1")), "delete secrets s", notFound, deleted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := start(t, tc.cached)
@@ -290,7 +290,7 @@ func TestASecretThatIsGoneIsNotDeletedAgain(t *testing.T) {
 	})
 	env.Requests()
 	before := c.loop.Inspect().Reconciled
-	env.EventuallyAsTimePasses(t, "its key is looked at again", time.Second, func() bool { return c.loop.Inspect().Reconciled == before+1 })
+	env.EventuallyAsTimePasses(t, "its key is looked at again", time.Second, func() bool { return c.loop.Inspect().Reconciled > before })
 	env.WantRequests(t)
 }
 

@@ -24,7 +24,7 @@ func needsOf(secret *corev1.Secret, ca []byte) needs {
 
 // populate adds what a Secret lacks. The update starts from the cached Secret, which lacks only
 // its managed fields; its resource version makes the update fail if it is stale, and then the
-// event of the newer state enqueues the key again.
+// event of the newer state enqueues the key again, or, if none follows, the recheck.
 func (c *tokenController) populate(ctx context.Context, k key, account *corev1.ServiceAccount, secret *corev1.Secret) error {
 	lacking := needsOf(secret, c.ca)
 	if lacking == (needs{}) {

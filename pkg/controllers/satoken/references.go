@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // conflictBackoff is the backoff for conflicting updates of an account: ten attempts, 100 to
@@ -47,7 +49,7 @@ func (c *tokenController) tryRemoveReference(ctx context.Context, k key) error {
 	}
 	// So far only a cache shows that the Secret was deleted. A reference to another one of its name is one to that.
 	_, err = c.Client.CoreV1().Secrets(k.namespace).Get(ctx, k.name, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !reconcile.Absent(err) {
 		return fmt.Errorf("reading secret %s/%s: %w", k.namespace, k.name, err)
 	}
 	if err == nil {

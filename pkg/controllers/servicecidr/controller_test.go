@@ -270,7 +270,6 @@ func TestErrorsOfThePatchOfTheFinalizer(t *testing.T) {
 		err, want error
 		requests  []string
 	}{
-		"gone":     {apierrors.NewNotFound(resource, "is"), nil, []string{"patch servicecidrs is", "patch servicecidrs/status is"}},
 		"conflict": {conflict, conflict, []string{"patch servicecidrs is"}},
 		"another":  {boom, boom, []string{"patch servicecidrs is"}},
 	} {
@@ -293,10 +292,13 @@ func TestErrorsOfThePatchOfTheFinalizer(t *testing.T) {
 // The API server may say so because of an admission webhook: the cache shows whether a ServiceCIDR is gone. Pins CIDR-47.
 func TestAPatchDoesNotProveThatAServiceCIDRIsGone(t *testing.T) {
 	unprotected := newCIDR("is", "192.168.0.0/24")
-	unprotected.Finalizers, unprotected.Status.Conditions = nil, []metav1.Condition{ready}
+	unprotected.Finalizers = nil
+	shown := unprotected.DeepCopy()
+	shown.Status.Conditions = []metav1.Condition{ready}
 	for name, cidr := range map[string]*networkingv1.ServiceCIDR{
-		"adding the finalizer":   unprotected,
-		"removing the finalizer": deleted(newCIDR("is", "192.168.0.0/24"), time.Hour),
+		"adding the finalizer":                      unprotected,
+		"adding the finalizer to one that is ready": shown,
+		"removing the finalizer":                    deleted(newCIDR("is", "192.168.0.0/24"), time.Hour),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSubject(t, cidr)
@@ -312,6 +314,7 @@ func TestAPatchDoesNotProveThatAServiceCIDRIsGone(t *testing.T) {
 				}
 				s.Requests()
 			}
+			s.WantEvents(t)
 			s.Uncache(t, cidr)
 			s.MustReconcile(t)
 			s.WantRequests(t)

@@ -25,10 +25,11 @@ func (c *cidrController) reconcile(ctx context.Context, name string) error {
 	return c.guard(ctx, cidr)
 }
 
-// guard ensures that a ServiceCIDR has the finalizer and the condition Ready.
+// guard ensures that a ServiceCIDR has the finalizer and the condition Ready. One that may be gone is not said to be ready:
+// if it is, that would be refused, too.
 func (c *cidrController) guard(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
 	if finalizer.IsMissing(cidr) {
-		if _, err := c.patchFinalizers(ctx, cidr, "finalizers"); err != nil {
+		if found, err := c.patchFinalizers(ctx, cidr, "finalizers"); err != nil || !found {
 			return err
 		}
 	}

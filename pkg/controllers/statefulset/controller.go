@@ -15,7 +15,8 @@
 //     order, then continues a rolling update by deleting outdated pods from the top. An ordered
 //     set stops at the first pod that it has to wait for, so there is at most one change at a
 //     time; a parallel one does not wait, but creates no more than 500 pods (step.go decides,
-//     replica.go acts). So the cost follows the pods that exist, not spec.replicas.
+//     replica.go acts). So the cost follows the pods that exist and the claims that are waited
+//     for, not spec.replicas.
 //  4. A slot has a claim for each claim template. Claims are created before the pod, and never
 //     deleted: to have the garbage collector delete them, they are given an owner, the set or
 //     the condemned pod, from which they are taken if its slot is to be filled again (claims.go,

@@ -1,6 +1,8 @@
 package statefulset
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -75,11 +78,17 @@ func runUntilAvailable(t *testing.T, set *appsv1.StatefulSet) {
 	storePods(env, phase(corev1.PodRunning), readySince(start.Add(-time.Hour)))
 	created, cached := 0, env.CacheOf(t, &corev1.Pod{})
 	env.Intercept("create pods", func(ktesting.Action) error {
-		if created%50 == 0 { // a fake watch has room for 100 events
-			controllertest.Eventually(t, "the cache shows the pods", func() bool { return len(cached.ListKeys()) >= created })
-		}
+		before := created
 		created++
-		return nil
+		if before%50 > 0 { // a fake watch has room for 100 events
+			return nil
+		}
+		return await.Nil(t.Context(), time.Minute, func(context.Context) error {
+			if shown := len(cached.ListKeys()); shown < before {
+				return fmt.Errorf("the cache shows %d of %d pods", shown, before)
+			}
+			return nil
+		})
 	})
 	d := Descriptor()
 	instance, err := d.New(env.Env, d.Value(v1beta1.NewDefault()))

@@ -135,8 +135,9 @@ func TestPodsThatWaitForClaimsLeaveRoomForOthers(t *testing.T) {
 	f.WantRequestsInAnyOrder(t, "create persistentvolumeclaims data-web-500", "create pods web-500")
 }
 
-// A revision that cannot be read keeps only those pods from being created that are at it.
-func TestARevisionThatCannotBeReadStopsOnlyItsPods(t *testing.T) {
+// A pod that has failed is deleted also if its successor cannot be created, since the revision that it is to be at
+// cannot be read.
+func TestAFailedPodOfARevisionThatCannotBeReadIsDeleted(t *testing.T) {
 	f := settled(t, 2, partition(3), image("v2"), edited, func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To[int32](3) })
 	broken := revisionAt(t, 1)
 	broken.Data.Raw = []byte(`[]`)

@@ -7,11 +7,12 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	coordinationlisters "k8s.io/client-go/listers/coordination/v1"
 	"k8s.io/utils/clock"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // memory is how long it is remembered that a lease is not valid.
@@ -54,7 +55,7 @@ func (s *servers) valid(ctx context.Context, id string) (bool, error) {
 func (s *servers) read(ctx context.Context, id string) (exists, valid bool, err error) {
 	began := s.clock.Now()
 	lease, err := s.client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, id, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !reconcile.Absent(err) {
 		return false, false, fmt.Errorf("reading lease %s of an API server: %w", id, err)
 	}
 	exists = err == nil

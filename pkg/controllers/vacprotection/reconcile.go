@@ -44,29 +44,29 @@ type (
 )
 
 // change makes a change to the finalizers of a class, unless that is gone. Only a read or the cache proves that: an
-// admission webhook may answer a write so too, and the class is looked at again. After a conflict, which means that the cache
-// is behind, it is made to what the API server has, if that still needs it: nobody knows when the cache will have caught
-// up.
+// admission webhook may answer a write so too, and the class is looked at again. After a conflict, which means that the
+// cache is behind, the change is made to what the API server has, if that still needs it: nobody knows when the cache will
+// have caught up.
 func (c *protectionController) change(ctx context.Context, class *storagev1.VolumeAttributesClass, needs func(metav1.Object) bool, apply change) error {
 	classes := c.Client.StorageV1().VolumeAttributesClasses()
 	err := apply(ctx, finalizer, class, classes.Update)
-	switch {
-	case apierrors.IsNotFound(err):
+	if apierrors.IsConflict(err) {
+		live, failed := classes.Get(ctx, class.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(failed):
+			return nil
+		case failed != nil:
+			return errors.Join(err, failed)
+		case live.UID != class.UID || !needs(live):
+			return nil // the event of that queues it
+		}
+		err = apply(ctx, finalizer, live, classes.Update)
+	}
+	if apierrors.IsNotFound(err) {
 		c.loop.AddAfter(class.Name, reconcile.RecheckAfter)
 		return nil
-	case !apierrors.IsConflict(err):
-		return err
 	}
-	live, failed := classes.Get(ctx, class.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(failed):
-		return nil
-	case failed != nil:
-		return errors.Join(err, failed)
-	case live.UID != class.UID || !needs(live):
-		return nil // the event of that queues it
-	}
-	return apply(ctx, finalizer, live, classes.Update)
+	return err
 }
 
 // isUsed reports whether a volume or a claim refers to a class.

@@ -191,20 +191,24 @@ func TestDiscoveryIsQuickUntilItSucceeds(t *testing.T) {
 	}()
 	waiting := func() {
 		t.Helper()
-		for !fakeClock.HasWaiters() {
+		await.That(t, "the catalog waits", func(context.Context) error {
 			select {
 			case <-done:
-				t.Fatal("ended")
+				return await.Final(errors.New("it has ended"))
 			default:
 			}
-		}
+			if !fakeClock.HasWaiters() {
+				return errors.New("it does not")
+			}
+			return nil
+		})
 	}
 	waiting()
 	s.down = nil
 	fakeClock.Step(RetryPeriod)
 	select {
 	case <-c.Changed():
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("not retried after the short period")
 	}
 	waiting()
@@ -253,7 +257,7 @@ func (f *followed) asks() {
 	f.t.Helper()
 	select {
 	case <-f.server.asked:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		f.t.Fatal("the API server is not asked")
 	}
 }

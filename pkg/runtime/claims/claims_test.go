@@ -25,8 +25,13 @@ func lease(of Lease, version, holder string, annotations map[string]string) coor
 		panic(err)
 	}
 	return coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: of.Name, ResourceVersion: version, Annotations: annotations},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holder), LeaseDurationSeconds: ptr.To[int32](15), RenewTime: &metav1.MicroTime{Time: time.Unix(int64(n), 0)}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: of.Namespace, Name: of.Name, ResourceVersion: version, Annotations: annotations,
+		},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To(holder), LeaseDurationSeconds: ptr.To[int32](15),
+			RenewTime: &metav1.MicroTime{Time: time.Unix(int64(n), 0)},
+		},
 	}
 }
 
@@ -49,11 +54,20 @@ func TestLiveClaims(t *testing.T) {
 			[]coordinationv1.Lease{lease(mainLease, "1", "other", map[string]string{HolderAnnotation: "other"})},
 			[]Claim{{Lease: mainLease, Holder: "other", Controllers: []string{}}},
 		},
-		"own lease":      {[]coordinationv1.Lease{lease(groupLease, "1", "self", Annotations("self", nil))}, nil},
-		"no holder":      {[]coordinationv1.Lease{lease(groupLease, "1", "", jobs)}, nil},
-		"a stranger":     {[]coordinationv1.Lease{lease(groupLease, "1", "stranger", nil)}, []Claim{{Lease: groupLease, Holder: "stranger"}}},
-		"an old claim":   {[]coordinationv1.Lease{lease(groupLease, "1", "stranger", jobs)}, []Claim{{Lease: groupLease, Holder: "stranger"}}},
-		"no claim, main": {[]coordinationv1.Lease{lease(mainLease, "1", "stranger", nil)}, []Claim{{Lease: mainLease, Holder: "stranger", All: true}}},
+		"own lease": {[]coordinationv1.Lease{lease(groupLease, "1", "self", Annotations("self", nil))}, nil},
+		"no holder": {[]coordinationv1.Lease{lease(groupLease, "1", "", jobs)}, nil},
+		"a stranger": {
+			[]coordinationv1.Lease{lease(groupLease, "1", "stranger", nil)},
+			[]Claim{{Lease: groupLease, Holder: "stranger"}},
+		},
+		"an old claim": {
+			[]coordinationv1.Lease{lease(groupLease, "1", "stranger", jobs)},
+			[]Claim{{Lease: groupLease, Holder: "stranger"}},
+		},
+		"no claim, main": {
+			[]coordinationv1.Lease{lease(mainLease, "1", "stranger", nil)},
+			[]Claim{{Lease: mainLease, Holder: "stranger", All: true}},
+		},
 		"old claim, main": {
 			[]coordinationv1.Lease{lease(mainLease, "1", "stranger", jobs)},
 			[]Claim{{Lease: mainLease, Holder: "stranger", All: true}},

@@ -34,11 +34,13 @@
 //     whose lease comes later by namespace and name withdraws its claim, and claims again
 //     when it sees no other.
 //  10. Leases are read only when needed: once per term, once after an edit that assigns
-//     controllers to the lock, and at most every second while one is blocked.
+//     controllers to the lock, and at most every second while one is blocked. Besides, the
+//     holder of a lease outside kube-system looks for the entry of rule 11 every minute.
 //  11. Those who work in a namespace may write leases there, and must not decide what runs.
 //     So leases count in kube-system, and in the namespaces that are named there: a process
 //     with its leases in another namespace makes an entry for that, a marked lease that
-//     nobody holds, before it reads. So rule 2 holds across namespaces: if a process finds
-//     no entry or no claim of another, that reads later, and finds those of the first. While
-//     one of the namespaces cannot be read, nothing else is permitted.
+//     nobody holds, before it reads, and again if it is deleted. What it reads is not older
+//     than its entry either. So rule 2 holds across namespaces: if a process finds no entry
+//     or no claim of another, that reads later, and finds those of the first. While one of
+//     the namespaces cannot be read, nothing else is permitted.
 package claims

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
@@ -18,6 +19,9 @@ type Reader struct {
 	Leases coordinationv1client.LeasesGetter
 	// Main is the lease of processes that do not support claims.
 	Main Lease
+	// DryRun has the API server judge the entry of a namespace without storing it. A Read then shows only whether this
+	// process may do what another one would do.
+	DryRun bool
 }
 
 // Read returns the leases that are marked as this program's, in the namespaces where they count. It adds the main lease
@@ -26,13 +30,11 @@ type Reader struct {
 // the read began. A namespace that cannot be read is an error, also if that is forbidden: what is claimed there is not
 // known.
 func (r *Reader) Read(ctx context.Context, own Lease, written string) ([]coordinationv1.Lease, error) {
-	if own.Namespace != metav1.NamespaceSystem {
-		written = "" // the entry of this namespace can be newer than the claim, and both have to be there before the read
-	}
 	marked, err := r.directory(ctx, own.Namespace, written)
 	if err != nil {
 		return nil, err
 	}
+	written = bothThere(written, own.Namespace, marked)
 	for _, namespace := range namespacesIn(marked) {
 		list, err := r.list(ctx, namespace, written)
 		if err != nil {
@@ -53,30 +55,63 @@ func (r *Reader) Read(ctx context.Context, own Lease, written string) ([]coordin
 	return append(marked, *main), nil
 }
 
+// Announce makes sure that there is an entry of a namespace, also if somebody has deleted the one that a Read has made.
+func (r *Reader) Announce(ctx context.Context, namespace string) error {
+	_, err := r.directory(ctx, namespace, "")
+	return err
+}
+
 // directory returns the marked leases in kube-system, once there is an entry of a namespace among them. kube-system
-// itself needs none.
+// itself needs none. They are at least as new as written.
 func (r *Reader) directory(ctx context.Context, namespace, written string) ([]coordinationv1.Lease, error) {
 	marked, err := r.list(ctx, metav1.NamespaceSystem, written)
 	if err != nil || namespace == metav1.NamespaceSystem || slices.Contains(namespacesIn(marked), namespace) {
 		return marked, err
 	}
-	_, err = r.Leases.Leases(metav1.NamespaceSystem).Create(ctx, entryOf(namespace), metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	entry, options := entryOf(namespace), metav1.CreateOptions{}
+	if r.DryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	_, err = r.Leases.Leases(metav1.NamespaceSystem).Create(ctx, entry, options)
+	switch {
+	case err == nil && r.DryRun:
+		return append(marked, *entry), nil
+	case err != nil && !apierrors.IsAlreadyExists(err):
 		return nil, fmt.Errorf("telling other processes of the leases in namespace %s: %w", namespace, err)
 	}
-	if marked, err = r.list(ctx, metav1.NamespaceSystem, written); err != nil {
+	if marked, err = r.list(ctx, metav1.NamespaceSystem, ""); err != nil {
 		return nil, err
 	}
 	if !slices.Contains(namespacesIn(marked), namespace) {
-		return nil, fmt.Errorf("telling other processes of the leases in namespace %s: lease %s is there with other labels or annotations",
-			namespace, leaseOf(entryOf(namespace)))
+		return nil, fmt.Errorf("telling other processes of the leases in namespace %s: "+
+			"lease %s is there with other labels or annotations", namespace, leaseOf(entry))
 	}
 	return marked, nil
 }
 
-// list asks for the marked leases of a namespace, not older than a resource version. A consistent read would take longer:
-// when anything has been written after the last lease, the API server waits until etcd confirms that its cache is
-// current, for which it asks every tenth of a second.
+// bothThere returns the resource version from which on the claim of this process is there, which was written with one,
+// and the entry of its namespace, if it has one among the marked leases in kube-system. Of two processes, the one for
+// which that is later reads both of the other. It is empty if it is not known: then only a consistent read will do.
+func bothThere(written, namespace string, marked []coordinationv1.Lease) string {
+	n := slices.IndexFunc(marked, func(l coordinationv1.Lease) bool {
+		return l.Annotations[NamespaceAnnotation] == namespace
+	})
+	if n < 0 {
+		return written
+	}
+	order, err := resourceversion.CompareResourceVersion(marked[n].ResourceVersion, written)
+	switch {
+	case err != nil:
+		return ""
+	case order > 0:
+		return marked[n].ResourceVersion
+	}
+	return written
+}
+
+// list asks for the marked leases of a namespace, not older than a resource version. A consistent read would take
+// longer: when anything has been written after the last lease, the API server waits until etcd confirms that its cache
+// is current, for which it asks every tenth of a second.
 func (r *Reader) list(ctx context.Context, namespace, written string) ([]coordinationv1.Lease, error) {
 	options := metav1.ListOptions{LabelSelector: labels.SelectorFromSet(Labels()).String(), ResourceVersion: written}
 	if written != "" {

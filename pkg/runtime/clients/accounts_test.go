@@ -275,11 +275,13 @@ func TestWaitersShareOneRequestForAToken(t *testing.T) {
 func whileTimePasses(clk *clocktesting.FakeClock, request func() error) error {
 	failed := make(chan error, 1)
 	go func() { failed <- request() }()
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
 	for {
 		select {
 		case err := <-failed:
 			return err
-		default:
+		case <-look.C:
 			if clk.HasWaiters() {
 				clk.Step(10 * time.Second)
 			}

@@ -1,13 +1,14 @@
 package clients
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/metrics"
+
+	"kcmd.dev/test/await"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -131,11 +134,12 @@ func TestManySetsShareConnectionsAndLeakNothing(t *testing.T) {
 	if got := lookups.n.Load(); got != 4 {
 		t.Errorf("%d transports were asked for, want three with the credentials of the process, of which two are for watches, and one without", got)
 	}
-	for deadline := time.Now().Add(5 * time.Second); goruntime.NumGoroutine() > goroutines+5; goruntime.Gosched() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d goroutines, %d before", goruntime.NumGoroutine(), goroutines)
+	await.That(t, "there are as many goroutines as before", func(context.Context) error {
+		if now := goruntime.NumGoroutine(); now > goroutines+5 {
+			return fmt.Errorf("%d, %d before", now, goroutines)
 		}
-	}
+		return nil
+	})
 	t.Logf("connections %d, transports %d, goroutines %d before, %d after", s.connections.Load(), lookups.n.Load(), goroutines, goruntime.NumGoroutine())
 }
 

@@ -26,7 +26,7 @@ func (e *TokenError) Unwrap() error { return e.ended }
 // NotSent tells IsRefusal of pkg/controllers/kit/writes that a write with this error has not been executed.
 func (e *TokenError) NotSent() bool { return true }
 
-// foreignTransport is the outermost of the transports of every Set. It sees to it that their errors do not contain
+// foreignTransport is outside of all transports of a Set that make errors. It sees to it that these do not contain
 // the answer to another request: an API server answers with a response and never with an error, but the cause of a
 // context or of a fence can be any error.
 type foreignTransport struct{ next http.RoundTripper }

@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// foreign is the answer to another request, by which something has ended.
-var foreign = fmt.Errorf("%w: %w", errLost, apierrors.NewNotFound(corev1.Resource("leases"), "l"))
+// errForeign is the answer to another request, by which something has ended.
+var errForeign = fmt.Errorf("%w: %w", errLost, apierrors.NewNotFound(corev1.Resource("leases"), "l"))
 
 // Pins MGR-193.
 func TestTheCauseOfAnEndIsNoAnswer(t *testing.T) {
@@ -30,8 +30,8 @@ func TestTheCauseOfAnEndIsNoAnswer(t *testing.T) {
 	remove := func(ctx context.Context, set *Set) error {
 		return set.Kubernetes.CoreV1().ConfigMaps("ns").Delete(ctx, "x", metav1.DeleteOptions{})
 	}
-	endContext := func(cancel context.CancelCauseFunc, _ *ManualFence) { cancel(foreign) }
-	closeFence := func(_ context.CancelCauseFunc, fence *ManualFence) { fence.Close(foreign) }
+	endContext := func(cancel context.CancelCauseFunc, _ *ManualFence) { cancel(errForeign) }
+	closeFence := func(_ context.CancelCauseFunc, fence *ManualFence) { fence.Close(errForeign) }
 	for name, tc := range map[string]struct {
 		request func(ctx context.Context, set *Set) error
 		end     func(cancel context.CancelCauseFunc, fence *ManualFence)
@@ -73,7 +73,7 @@ func TestTheCauseOfAnEndIsNoAnswer(t *testing.T) {
 // Pins MGR-193.
 func TestTheCauseOfAnEndIsNoAnswerWhileABodyIsRead(t *testing.T) {
 	rt := &foreignTransport{next: roundTripper(func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(io.MultiReader(strings.NewReader("{"), iotest.ErrReader(foreign)))}, nil
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(io.MultiReader(strings.NewReader("{"), iotest.ErrReader(errForeign)))}, nil
 	})}
 	resp, err := rt.RoundTrip(&http.Request{Method: http.MethodGet})
 	if err != nil {
@@ -93,7 +93,7 @@ func TestAForeignErrorIsEverythingButAnAnswer(t *testing.T) {
 	if withoutAnswer(nil) != nil {
 		t.Error("no error became one")
 	}
-	err := fmt.Errorf("writing: %w", withoutAnswer(fmt.Errorf("%w (%w)", foreign, &unansweredError{context.Canceled})))
+	err := fmt.Errorf("writing: %w", withoutAnswer(fmt.Errorf("%w (%w)", errForeign, &unansweredError{context.Canceled})))
 	var unanswered *unansweredError
 	if !errors.Is(err, errLost) || !errors.Is(err, context.Canceled) || !errors.As(err, &unanswered) {
 		t.Errorf("the error %v lost something", err)

@@ -158,7 +158,7 @@ func (r *rotating) renew(a *Access) {
 
 func (r *rotating) eventually(what string, is func() bool) {
 	r.t.Helper()
-	r.within(10*time.Second, what, is)
+	r.within(time.Minute, what, is)
 }
 
 func (r *rotating) within(d time.Duration, what string, is func() bool) {

@@ -70,3 +70,17 @@ func LeaseReadable(l claims.Lease) Proof {
 		return fmt.Errorf("reading the lease %s: %w", l, err)
 	}
 }
+
+// ClaimsReadable sends the requests by which the holder of a lease finds out what other processes run, without which it
+// starts nothing, and stores nothing. main is the lease of processes that do not support claims.
+func ClaimsReadable(own, main claims.Lease) Proof {
+	return func(ctx context.Context, conn *Connection) error {
+		set, err := conn.ElectionClients()
+		if err != nil {
+			return err
+		}
+		reader := claims.Reader{Leases: set.Kubernetes.CoordinationV1(), Main: main, DryRun: true}
+		_, err = reader.Read(ctx, own, "")
+		return err
+	}
+}

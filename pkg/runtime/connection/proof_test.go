@@ -87,6 +87,51 @@ func TestWhatProvesAConnection(t *testing.T) {
 	}
 }
 
+// What a lease is proved by is everything without which nothing starts under it, and leaves nothing behind.
+// Pins MGR-196.
+func TestWhatProvesThatClaimsCanBeRead(t *testing.T) {
+	home := claims.Lease{Namespace: "kube-system", Name: "kube-controller-manager"}
+	moved, group := claims.Lease{Namespace: "ha", Name: "main"}, claims.Lease{Namespace: "kube-system", Name: "group"}
+	const in = "/apis/coordination.k8s.io/v1/namespaces/"
+	const system = in + "kube-system/leases"
+	for _, c := range []struct {
+		name      string
+		own, main claims.Lease
+		forbidden string // a request
+		want      string // empty: it is proved
+	}{
+		{"everything is permitted", home, home, "", ""},
+		{"everything is permitted, elsewhere", moved, moved, "", ""},
+		{"no list", home, home, "GET " + system, "reading the claims of other leases in namespace kube-system"},
+		{"no list of the directory", moved, moved, "GET " + system, "in namespace kube-system"},
+		{"no list elsewhere", moved, moved, "GET " + in + "ha/leases", "reading the claims of other leases in namespace ha"},
+		{"no entry", moved, moved, "POST " + system, "telling other processes of the leases in namespace ha"},
+		{"no main lease", group, home, "GET " + system + "/kube-controller-manager", "reading the claim of the main lease"},
+		{"kube-system needs no entry", home, home, "POST " + system, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conn := servedBy(t, func(w http.ResponseWriter, r *http.Request) {
+				request := r.Method + " " + r.URL.Path
+				if r.Method != http.MethodGet && r.URL.Query().Get("dryRun") != "All" {
+					t.Errorf("%s is stored", request)
+				}
+				switch {
+				case request == c.forbidden:
+					refusal(403, "Forbidden")(w, r)
+				case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/leases"):
+					answer(200, `{"kind":"LeaseList","apiVersion":"coordination.k8s.io/v1","items":[]}`)(w, r)
+				default:
+					answer(200, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"x"}}`)(w, r)
+				}
+			})
+			err := ClaimsReadable(c.own, c.main).Ask(t.Context(), conn)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
 // A connection that is only proved sends what proves it, and nothing in the background.
 func TestAConnectionThatHasNotBegunSendsNothing(t *testing.T) {
 	var paths []string

@@ -218,7 +218,9 @@ func (e *Elector) beginTerm(ctx context.Context, deadline time.Time, before, acq
 	now := e.opts.Clock.Now()
 	e.mu.Lock()
 	late := passed(deadline, now) // the response came too late
-	if late {
+	if !now.Before(deadline) {
+		// Not if only the wall clock has passed it, because it was set or the machine was suspended meanwhile: then the
+		// lease is renewed at once.
 		e.view.retryAt = now.Add(e.timings.RetryPeriod)
 	}
 	if late || e.released || now.Before(e.view.holdOff) {

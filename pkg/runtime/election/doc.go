@@ -6,9 +6,12 @@
 //     the elector is stuck or the process was paused. As RenewDeadline is shorter than the
 //     lease, no two candidates have a valid Term at once. Time is that of the monotonic
 //     clock and, as that stands still while the machine is suspended, of the wall clock,
-//     whichever is ahead. A machine that does not know how long it was suspended, such as
-//     a virtual one whose clock has not been set yet, ends its Term with the first answer
-//     to a renewal.
+//     whichever is ahead. The timer follows the monotonic clock alone: after a suspend, the
+//     Term ends, and Done is closed, when it is next asked whether it is valid, as before
+//     each guarded write and each renewal. A wall clock that is set forward by more than
+//     what remains of the Term ends it in the same way; the next one begins with a renewal
+//     at once. A machine that does not know how long it was suspended, such as a virtual
+//     one whose clock has not been set yet, ends its Term with the first answer to a renewal.
 //  2. A Term that ended never becomes valid again. Losing the lease ends the Term and
 //     nothing else: the elector becomes a standby and tries again.
 //  3. What to do next is decided by a pure function, decide, from what was observed, the

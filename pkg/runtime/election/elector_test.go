@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
 )
 
 // Pins MGR-81, MGR-82 and MGR-83.
@@ -48,6 +52,48 @@ func TestAcquiresAndRenews(t *testing.T) {
 			t.Fatal("the end of Run released the lease")
 		}
 		a.events.expect(t, "a stopped leading")
+	})
+}
+
+// stepped is a clock of which the wall clock can be set forward. It goes on with the fake time of a test, which has no
+// monotonic reading, from a time that has one.
+type stepped struct {
+	clock.RealClock
+	t           *testing.T
+	base, begun time.Time
+	by          atomic.Int64
+}
+
+func (s *stepped) Now() time.Time {
+	return suspended(s.t, s.base.Add(time.Since(s.begun)), time.Duration(s.by.Load()))
+}
+
+// The wall clock is set between a renewal and its answer: the lease is still that of this process, and its next term
+// begins at once. Pins MGR-195.
+func TestAClockThatIsSetDuringARenewalBeginsAnotherTerm(t *testing.T) {
+	base := time.Now()
+	synctest.Test(t, func(t *testing.T) {
+		s, c := newServer(), &stepped{t: t, base: base, begun: time.Now()}
+		a := s.runWith(t, "a", defaults, func(o *Options) { o.Clock = c })
+		synctest.Wait()
+		first := a.leading(t)
+		a.sent()
+		a.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			c.by.Store(int64(time.Hour))
+			return false, nil, nil
+		})
+		pass(defaults.RetryPeriod)
+		synctest.Wait()
+		if again := a.leading(t); again.ID != 2 || !errors.Is(first.Err(), ErrNotRenewed) {
+			t.Fatalf("term %d; the first one ended with %v", again.ID, first.Err())
+		}
+		if got := a.sent(); got["update"] != 2 || len(got) != 1 {
+			t.Fatalf("requests: %v, want two updates", got)
+		}
+		pass(time.Minute)
+		if again := a.leading(t); again.ID != 2 {
+			t.Fatalf("term %d", again.ID)
+		}
 	})
 }
 

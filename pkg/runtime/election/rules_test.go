@@ -269,7 +269,7 @@ func suspended(t *testing.T, began time.Time, slept time.Duration) time.Time {
 }
 
 // Others lead while the machine is suspended, and the Term may not go on afterwards. A wall clock that is set back, or
-// forward by less than what remains, changes nothing. Pins MGR-164.
+// forward by less than what remains, changes nothing. Pins MGR-195.
 func TestATermDoesNotOutliveASuspend(t *testing.T) {
 	for slept, valid := range map[time.Duration]bool{
 		-time.Hour: true, 0: true, 10*time.Second - 1: true, 10 * time.Second: false, time.Hour: false,

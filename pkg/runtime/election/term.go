@@ -74,8 +74,9 @@ func (t *Term) errLocked() error {
 }
 
 // passed reports whether a deadline has passed, by the monotonic or by the wall clock. While a machine is suspended the
-// first one stands still, and other candidates do not wait for it. The second one can be set: forwards, that ends a Term
-// early, which is safe, since the next begins with a renewal at once; backwards, the first one decides.
+// first one stands still, and other candidates do not wait for it. The second one can be set: forwards, by more than
+// what remains of a Term, that ends it early, which is safe, and the next begins with a renewal at once; backwards, the
+// first one decides.
 func passed(deadline, now time.Time) bool {
 	return !now.Before(deadline) || !now.Round(0).Before(deadline)
 }
@@ -134,8 +135,8 @@ func (t *Term) move(deadline time.Time) {
 	}
 }
 
-// guard closes Done when the deadline passes, whatever else goes on. It returns when the
-// Term has ended.
+// guard closes Done when the deadline passes by the monotonic clock, whatever else goes on. If
+// it has passed by the wall clock, Err closes Done. It returns when the Term has ended.
 func (t *Term) guard() {
 	for t.Err() == nil {
 		deadline, _ := t.Deadline()

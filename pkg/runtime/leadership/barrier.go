@@ -134,8 +134,8 @@ func (l *Leadership) granted(k *Lock, waited map[string]string) {
 	}
 }
 
-// endBarrierOf takes the barrier away that a controller was given earlier in the term, and ends it when no other controller
-// waits for it. It knows nothing of what another process has written since.
+// endBarrierOf takes the barrier away that a controller was given earlier in the term, and ends it when no other
+// controller waits for it. It knows nothing of what another process has written since.
 func (l *Leadership) endBarrierOf(k *Lock, controller string) {
 	old := k.barriers[controller]
 	delete(k.barriers, controller)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/runtime/claims"
@@ -17,6 +18,9 @@ const (
 	recheckEvery = time.Second
 	// readTimeout bounds storing a claim and reading the other leases.
 	readTimeout = 10 * time.Second
+	// announceEvery is how often the holder of a lease in another namespace than kube-system makes sure that the entry of
+	// that namespace is still there.
+	announceEvery = time.Minute
 )
 
 // ask finds out whether what waits under a lock may run: the claim is stored, then the
@@ -30,6 +34,40 @@ func (l *Leadership) ask(ctx context.Context, k *Lock, now time.Time) {
 	l.options.Tasks.Do(func(background context.Context) func() {
 		leases, read, err := k.lookAround(background, term, l)
 		return func() { l.answered(ctx, k, term, question, leases, read, err) }
+	})
+}
+
+// announceNext sets when to make sure of the entry next. kube-system needs none.
+func (k *Lock) announceNext(now time.Time) {
+	if k.reader != nil && k.key.lease.Namespace != metav1.NamespaceSystem {
+		k.announceAt = now.Add(announceEvery)
+	}
+}
+
+// announce makes sure that other processes find a lease that is held. Without the entry of its namespace, those that
+// read later would start what runs under it.
+func (l *Leadership) announce(ctx context.Context, k *Lock, now time.Time) {
+	if k.term == nil || k.announceAt.IsZero() || now.Before(k.announceAt) {
+		return
+	}
+	k.announceAt = time.Time{}
+	term := k.term
+	l.options.Tasks.Do(func(background context.Context) func() {
+		background, cancel := context.WithTimeout(background, readTimeout)
+		defer cancel()
+		background, release := term.Context(background)
+		defer release()
+		err := k.reader.Announce(background, k.key.lease.Namespace)
+		return func() {
+			if k.term != term {
+				return
+			}
+			if err != nil {
+				klog.FromContext(ctx).Error(err, "Other processes may not see what runs here; this is retried", "lock", k.Name)
+			}
+			k.announceNext(l.options.Clock.Now())
+			l.Settle(ctx)
+		}
 	})
 }
 

@@ -236,7 +236,7 @@ func (l *Leadership) takeTerm(ctx context.Context, k *Lock) {
 	l.endTerm(k)
 	notChosen := k.term != nil && errors.Is(k.term.Err(), election.ErrNotChosen)
 	k.term, k.asking, k.askAt, k.trouble = t, false, time.Time{}, ""
-	k.handingTo, k.clearing = "", false
+	k.handingTo, k.clearing, k.announceAt = "", false, time.Time{}
 	logger := klog.FromContext(ctx).WithValues("lock", k.Name)
 	if t == nil {
 		if notChosen {
@@ -248,6 +248,7 @@ func (l *Leadership) takeTerm(ctx context.Context, k *Lock) {
 	l.terms++
 	k.number = l.terms
 	k.requested.Store(false)
+	k.announceNext(l.options.Clock.Now())
 	l.beginTerm(k, t)
 	// The term ends by itself, also when its elector is stuck.
 	l.options.Tasks.Go(func() {

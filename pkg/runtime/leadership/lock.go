@@ -64,6 +64,9 @@ type Lock struct {
 	askAt   time.Time      // no such read before
 	trouble string         // why the last one failed
 
+	// announceAt is when to make sure of the entry of the lease's namespace; zero for never, and while that is under way.
+	announceAt time.Time
+
 	// handingTo is the process that gets the lease when nothing runs under it any more: the
 	// one that has asked for it or, if the term ended for that, the one that the API server
 	// prefers.
@@ -74,6 +77,9 @@ type Lock struct {
 
 // Lease is the lease of the lock.
 func (k *Lock) Lease() claims.Lease { return k.key.lease }
+
+// Main is the lease of processes that do not support claims.
+func (k *Lock) Main() claims.Lease { return k.key.main }
 
 // Contends reports whether the lock has a lease, which it has unless there is no leader election.
 func (k *Lock) Contends() bool { return k.elector != nil }

@@ -25,6 +25,7 @@ func (l *Leadership) Settle(ctx context.Context) {
 	l.giveBack(ctx)
 	for _, k := range l.locks {
 		l.ask(ctx, k, now)
+		l.announce(ctx, k, now)
 	}
 	l.requestLease(ctx, now)
 	l.show()
@@ -100,6 +101,9 @@ func (l *Leadership) setAlarm(draining bool, now time.Time) {
 	for _, k := range l.locks {
 		if k.term != nil && !k.asking && k.admission.Pending() && k.askAt.After(now) {
 			due = append(due, k.askAt)
+		}
+		if k.term != nil && k.announceAt.After(now) {
+			due = append(due, k.announceAt)
 		}
 	}
 	for _, t := range []time.Time{l.nextRequest, l.nextHandOver} {

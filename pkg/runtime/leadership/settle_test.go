@@ -13,6 +13,7 @@ import (
 
 	"kcmd.dev/pkg/config/locks"
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/runtime/claims"
 	"kcmd.dev/pkg/runtime/election"
 	"kcmd.dev/test/await"
 )
@@ -50,11 +51,52 @@ func requested(t *testing.T) (*election.Elector, *election.Term) {
 	return elector, elector.State().Term
 }
 
+// The entry of the namespace is what others find a lease by, and may be deleted while the lease is held. Pins MGR-191.
+func TestTheEntryOfANamespaceIsLookedForWhileALeaseIsHeld(t *testing.T) {
+	for namespace, announced := range map[string]bool{"n": true, metav1.NamespaceSystem: false} {
+		t.Run(namespace, func(t *testing.T) {
+			clk, all, client := clocktesting.NewFakeClock(start()), tasks(t), fake.NewClientset()
+			l := New(Options{Tasks: all, Runner: &runner{}, Clock: clk})
+			l.election = v1beta1.LeaderElection{Spread: v1beta1.SpreadSticky}
+			k := lockOf(claims.Lease{Namespace: namespace, Name: "main"})
+			k.reader = &claims.Reader{Leases: client.CoordinationV1(), Main: k.key.lease}
+			k.always = election.Always()
+			l.locks = []*Lock{k}
+			l.TakeTerms(t.Context())
+			for range 2 { // it is gone once more
+				l.Settle(t.Context())
+				if due := l.Due() != nil; due != announced || k.announceAt.IsZero() == announced {
+					t.Fatalf("the loop settles again: %t, want %t", due, announced)
+				}
+				if !announced {
+					return
+				}
+				clk.Step(announceEvery)
+				if l.Settle(t.Context()); !k.announceAt.IsZero() {
+					t.Fatal("the entry is not looked for")
+				}
+				(<-all.Done())()
+				leases := client.CoordinationV1().Leases(metav1.NamespaceSystem)
+				if err := leases.Delete(t.Context(), namespace+".leases.config.kcmd.dev", metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			k.always.End(election.ErrReleased)
+			k.always = nil
+			l.TakeTerms(t.Context())
+			if l.Settle(t.Context()); l.Due() != nil {
+				t.Error("a lease that is not held is announced")
+			}
+		})
+	}
+}
+
 // Whatever the moment at which something becomes due while the loop settles: it is done, or the alarm is set for it.
 // Pins MGR-174.
 func TestNothingIsMissedThatBecomesDueWhileTheLoopSettles(t *testing.T) {
 	elector, term := requested(t)
-	balanced := v1beta1.LeaderElection{Spread: v1beta1.SpreadBalanced, LeaseDuration: &metav1.Duration{Duration: time.Hour}}
+	hour := &metav1.Duration{Duration: time.Hour}
+	balanced := v1beta1.LeaderElection{Spread: v1beta1.SpreadBalanced, LeaseDuration: hour}
 	for name, c := range map[string]struct {
 		due  func(*Leadership, *Lock, time.Time)
 		done func(*Lock) bool
@@ -66,6 +108,14 @@ func TestNothingIsMissedThatBecomesDueWhileTheLoopSettles(t *testing.T) {
 				k.askAt = at
 			},
 			done: func(k *Lock) bool { return k.asking },
+		},
+		"an entry is looked for": {
+			due: func(l *Leadership, k *Lock, at time.Time) {
+				l.election.Spread = v1beta1.SpreadSticky
+				k.reader = &claims.Reader{Leases: fake.NewClientset().CoordinationV1(), Main: k.key.lease}
+				k.announceAt = at
+			},
+			done: func(k *Lock) bool { return k.announceAt.IsZero() },
 		},
 		"a lease is handed over": {
 			due:  func(l *Leadership, _ *Lock, at time.Time) { l.nextHandOver = at },

@@ -10,13 +10,14 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/test/ports"
 )
 
 // What is prepared has no effect: whoever uses the endpoint meanwhile notices nothing, and
 // neither when it is given up.
 func TestWhatIsPreparedIsNotServed(t *testing.T) {
 	for name, edit := range map[string]func(*v1beta1.Serving){
-		"another port":           func(c *v1beta1.Serving) { c.Port = ptr.To(freePort(t)) },
+		"another port":           func(c *v1beta1.Serving) { c.Port = ptr.To(ports.FreeFor(t)) },
 		"all addresses":          func(c *v1beta1.Serving) { c.BindAddress = "0.0.0.0" },
 		"all addresses, by IPv6": func(c *v1beta1.Serving) { c.BindAddress = "::" },
 		"another address":        func(c *v1beta1.Serving) { c.BindAddress = "127.0.0.2" },

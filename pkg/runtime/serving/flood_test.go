@@ -83,6 +83,7 @@ func TestAFloodOfRequestsIsTurnedAway(t *testing.T) {
 	apply(t, s, c)
 	const askers, each = 8, 100
 	codes := make(chan int, askers*each)
+	began := time.Now()
 	var flood sync.WaitGroup
 	for range askers {
 		from := client(t, func(tr *http.Transport) { tr.DisableKeepAlives, tr.ForceAttemptHTTP2 = false, false })
@@ -100,7 +101,6 @@ func TestAFloodOfRequestsIsTurnedAway(t *testing.T) {
 	for range 20 {
 		wantCode(t, client(t, nil), urlOf(c, "/healthz"), http.StatusOK)
 	}
-	began := time.Now()
 	flood.Wait()
 	close(codes)
 	judged, total := 0, 0

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/test/ports"
 )
 
 // patience bounds every wait.
@@ -30,20 +30,10 @@ const patience = 20 * time.Second
 func settings(t testing.TB) v1beta1.Serving {
 	t.Helper()
 	c := v1beta1.NewDefault().Serving
-	c.BindAddress, c.Port = "127.0.0.1", ptr.To(freePort(t))
+	c.BindAddress, c.Port = "127.0.0.1", ptr.To(ports.FreeFor(t))
 	c.Authentication.SkipLookup = ptr.To(true)
 	c.Authentication.CacheTTL = &metav1.Duration{Duration: time.Second}
 	return c
-}
-
-func freePort(t testing.TB) int32 {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return int32(l.Addr().(*net.TCPAddr).Port)
 }
 
 // served is a server with the content of site, and /healthz replaced by a handler.
@@ -100,7 +90,7 @@ func ask(t testing.TB, from *http.Client, url string) (*http.Response, error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err // no end of the test: it may be asked by another goroutine
 	}
 	response, err := from.Do(request)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/test/ports"
 )
 
 // Pins MGR-99.
@@ -109,7 +110,7 @@ func TestRequestsUnderWayEndOnTheOldListener(t *testing.T) {
 		answered <- err
 	}()
 	<-entered
-	c.Port = ptr.To(freePort(t))
+	c.Port = ptr.To(ports.FreeFor(t))
 	apply(t, s, c)
 	wantCode(t, client(t, nil), urlOf(c, "/healthz"), http.StatusOK)
 	if _, err := ask(t, client(t, nil), former); err == nil {

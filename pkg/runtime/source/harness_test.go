@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"testing"
@@ -10,12 +11,14 @@ import (
 
 	"go.uber.org/goleak"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"kcmd.dev/test/await"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// seenWithin is the promise: a change is seen within a second.
-const seenWithin = time.Second
+// patience bounds the waits for what the watcher does.
+const patience = time.Minute
 
 // reasonToPoll returns why a path is polled every second instead of watched, nil if none is.
 func (w *Watcher) reasonToPoll() error {
@@ -63,8 +66,8 @@ func (h harness) next() Change {
 	select {
 	case c := <-h.w.Changes():
 		return c
-	case <-time.After(seenWithin):
-		h.Fatal("no change seen within a second")
+	case <-time.After(patience):
+		h.Fatal("no change seen")
 		return Change{}
 	}
 }
@@ -145,19 +148,14 @@ func replaceLink(t *testing.T, target, link string) {
 // step moves the clock once the watcher waits on it.
 func (h harness) step(fake *clocktesting.FakeClock, d time.Duration) {
 	h.Helper()
-	deadline := time.Now().Add(seenWithin)
-	for !fake.HasWaiters() {
-		if time.Now().After(deadline) {
-			h.Fatal("the watcher does not wait")
-		}
-	}
+	await.True(h, "the watcher waits", fake.HasWaiters)
 	fake.Step(d)
 }
 
 // touchedAt waits for an event.
 func (h harness) touchedAt(when time.Time) {
 	h.Helper()
-	seen := func() bool {
+	await.True(h, "an event is seen", func() bool {
 		h.w.mu.Lock()
 		defer h.w.mu.Unlock()
 		for _, f := range h.w.files {
@@ -166,28 +164,16 @@ func (h harness) touchedAt(when time.Time) {
 			}
 		}
 		return false
-	}
-	for deadline := time.Now().Add(seenWithin); !seen(); {
-		if time.Now().After(deadline) {
-			h.Fatal("no event seen within a second")
-		}
-	}
+	})
 }
 
 // pending waits until content, or nothing, is held for a receiver that does not receive.
 func (h harness) pending(content string) {
 	h.Helper()
-	deadline := time.After(seenWithin)
-	for {
-		select {
-		case <-deadline:
-			h.Fatalf("%q is not pending", content)
-		default:
-		}
-		if f := peek(h.w); (f == nil && content == "") || (f != nil && string(f.Content) == content) {
-			return
-		}
-	}
+	await.True(h, fmt.Sprintf("%q is pending", content), func() bool {
+		f := peek(h.w)
+		return (f == nil && content == "") || (f != nil && string(f.Content) == content)
+	})
 }
 
 // peek takes the place of a receiver that looks and does not take.

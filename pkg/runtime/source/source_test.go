@@ -15,6 +15,8 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"kcmd.dev/test/await"
 )
 
 func TestChangesOfPlainFile(t *testing.T) {
@@ -271,7 +273,18 @@ func TestFileWrittenWithoutPauseIsRead(t *testing.T) {
 		h.touchedAt(fake.Now())
 		fake.Step(settle * 9 / 10)
 	}
-	if c := h.next(); c.Err != nil || !strings.HasSuffix(string(c.Content), "ms") || !c.At.Equal(began) {
+	var c Change
+	await.True(t, "the file is read", func() bool {
+		select {
+		case c = <-h.w.Changes():
+			return true
+		default:
+			// A timer that is set just now may have been computed before the clock was moved last.
+			fake.Step(time.Millisecond)
+			return false
+		}
+	})
+	if c.Err != nil || !strings.HasSuffix(string(c.Content), "ms") || !c.At.Equal(began) {
 		t.Fatalf("change %+v, want what was written last since %v", c, began)
 	}
 }

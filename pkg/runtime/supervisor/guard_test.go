@@ -41,9 +41,7 @@ func TestAHandOverThatFailsHoldsUpNothing(t *testing.T) {
 			if s.HandOverError == "" || s.State != Running {
 				t.Errorf("%+v", s)
 			}
-			if _, closed := h.instances("a")[0].counts(); closed != 1 {
-				t.Errorf("the instance was closed %d times", closed)
-			}
+			h.eventually("the instance is closed", func() bool { _, closed := h.instances("a")[0].counts(); return closed == 1 })
 			if s := h.status("b"); s.Generation != 1 {
 				t.Errorf("b suffered: %+v", s)
 			}

@@ -278,17 +278,23 @@ func (h *harness) status(name string) Status {
 
 func (h *harness) eventually(what string, condition func() bool) {
 	h.Helper()
-	err := wait.PollUntilContextTimeout(context.Background(), time.Millisecond, 10*time.Second, true,
+	h.poll(time.Millisecond, what, condition)
+}
+
+func (h *harness) poll(interval time.Duration, what string, condition func() bool) {
+	h.Helper()
+	err := wait.PollUntilContextTimeout(context.Background(), interval, time.Minute, true,
 		func(context.Context) (bool, error) { return condition(), nil })
 	if err != nil {
 		h.Fatalf("not so: %s; status %+v", what, h.Status())
 	}
 }
 
-// stepUntil moves the clock until a condition holds.
+// stepUntil moves the clock until a condition holds, slowly enough for what happens at one time to happen before the
+// next: what the supervisor gives a controller is a few steps.
 func (h *harness) stepUntil(d time.Duration, what string, condition func() bool) {
 	h.Helper()
-	h.eventually(what, func() bool {
+	h.poll(5*time.Millisecond, what, func() bool {
 		if condition() {
 			return true
 		}

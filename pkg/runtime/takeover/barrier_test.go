@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-const testPatience = 10 * time.Second
+const testPatience = time.Minute
 
 // server answers consistent reads with the objects given.
 type server struct {

@@ -146,7 +146,8 @@ func (r *Registry) Register(m metrics.Registerable) error {
 	return r.prometheus.Register(m)
 }
 
-// CustomMustRegister adds collectors, under the same rule. One that panics does not end the process.
+// CustomMustRegister adds collectors, under the same rule. One that panics while it
+// collects does not end the process.
 func (r *Registry) CustomMustRegister(all ...metrics.StableCollector) {
 	for _, c := range all {
 		g := &guarded{StableCollector: c}

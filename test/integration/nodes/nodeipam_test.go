@@ -81,7 +81,13 @@ func TestEachNodeGetsRangesOfItsOwn(t *testing.T) {
 	from := must.Get(cluster.Audit().Mark())(t)
 	var creations sync.WaitGroup
 	for i := range count {
-		creations.Go(func() { createNode(t, fmt.Sprint("ranged-", i)) })
+		name := fmt.Sprint("ranged-", i)
+		t.Cleanup(func() { _ = admin.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}) })
+		creations.Go(func() {
+			if _, err := admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 	creations.Wait()
 	for i := range count {

@@ -18,6 +18,7 @@ import (
 	"kcmd.dev/test/await"
 	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/ports"
 )
 
 func duration(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
@@ -159,7 +160,7 @@ func TestServingPortChangesInPlace(t *testing.T) {
 	if got, err := code(t, m.Client(), old, nil); err != nil || got != http.StatusOK {
 		t.Fatalf("the old port answers %d, %v", got, err)
 	}
-	port := freePort(t)
+	port := ports.FreeFor(t)
 	harness.Edit(t, m, func(c *manager.Config) { c.Serving.Port = ptr.To(port) })
 	m.Client().CloseIdleConnections()
 	if got, err := code(t, m.Client(), fmt.Sprintf("https://127.0.0.1:%d/healthz", port), nil); err != nil || got != http.StatusOK {

@@ -20,6 +20,7 @@ import (
 	"kcmd.dev/test/await"
 	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
+	"kcmd.dev/test/ports"
 )
 
 // refusing builds a controller that waits with a configuration of two workers until it is
@@ -66,7 +67,7 @@ func TestARejectedEditIsNeverInForce(t *testing.T) {
 	stop, knocking := make(chan struct{}), make(chan error, 1)
 	go func() { knocking <- knock(m, stop) }()
 	for name, edit := range map[string]func(*manager.Config){
-		"another port":     func(c *manager.Config) { c.Serving.Port = ptr.To(freePort(t)) },
+		"another port":     func(c *manager.Config) { c.Serving.Port = ptr.To(ports.FreeFor(t)) },
 		"another address":  func(c *manager.Config) { c.Serving.BindAddress = "0.0.0.0" },
 		"no endpoint":      func(c *manager.Config) { c.Serving.Port = ptr.To[int32](0) },
 		"other TLS":        func(c *manager.Config) { c.Serving.TLS.MinVersion = "VersionTLS13" },

@@ -22,6 +22,7 @@ import (
 	"kcmd.dev/test/integration/harness"
 	"kcmd.dev/test/manager"
 	"kcmd.dev/test/must"
+	"kcmd.dev/test/ports"
 )
 
 // takeOverWithin is how long a cluster may be without a leader when one leaves.
@@ -117,7 +118,7 @@ func TestUnusableFileAtTheStart(t *testing.T) {
 		must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
-	c := manager.Default(plane, int(freePort(t)))
+	c := manager.Default(plane, int(ports.FreeFor(t)))
 	c.ServiceAccounts.PrivateKeyFile = "/nowhere/sa.key"
 	noKey, err := config.Marshal(c)
 	if err != nil {

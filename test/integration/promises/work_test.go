@@ -2,7 +2,6 @@ package promises
 
 import (
 	"context"
-	"net"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -54,15 +53,4 @@ func reconciled(loops []controller.LoopStatus) (n uint64) {
 		n += l.Reconciled
 	}
 	return n
-}
-
-// freePort is a port of the loopback address that nobody listens on.
-func freePort(t testing.TB) int32 {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return int32(l.Addr().(*net.TCPAddr).Port)
 }

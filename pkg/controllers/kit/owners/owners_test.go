@@ -171,6 +171,24 @@ func TestFreshOwnersWaitForTheirCaches(t *testing.T) {
 	}
 }
 
+// However often an owner was skipped, it is looked at before long once the caches have caught up, also if no event says
+// so. Pins WL-113.
+func TestAnOwnerThatWasSkippedOftenIsLookedAtSoon(t *testing.T) {
+	f := newBench(t, func(o *Options[*appsv1.ReplicaSet]) {
+		o.Fresh, o.Loop.Ready = true, func(context.Context) bool { return true }
+	}, set("a"))
+	f.Wrote(set("a"), set("a", at("11")))
+	f.env.Run(t, f.Owners)
+	f.Loop.Add(reconcile.KeyOf(set("a")))
+	for n := range uint64(20) {
+		controllertest.Eventually(t, "the owner is looked at", func() bool { return f.Loop.Inspect().Reconciled > n })
+		f.env.Clock.Step(reconcile.RecheckAfter)
+	}
+	f.env.Cache(t, set("a", at("11")))
+	f.env.Clock.Step(reconcile.RecheckAfter)
+	controllertest.Eventually(t, "it is no longer skipped", func() bool { return f.Loop.Retries(reconcile.KeyOf(set("a"))) == 0 })
+}
+
 // The event that was waited for is no echo. Pins WL-103.
 func TestTheEchoThatASkippedReconcileWaitsForQueuesTheOwner(t *testing.T) {
 	f := newBench(t, func(o *Options[*appsv1.ReplicaSet]) {

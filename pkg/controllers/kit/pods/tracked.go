@@ -36,8 +36,9 @@ var errNamespaceGoing = errors.New("the namespace is being deleted")
 
 // CreateAll creates n pods of the owner in a slow start, the i-th from template(i), which must
 // be safe for concurrent use. It returns the errors. It is no error if the namespace is being
-// deleted: the owner, which will be deleted too, is put on hold. It is for a short time, too, if a
-// pod may have been created although the request failed, so that no other is created in its place.
+// deleted: the owner, which will be deleted too, is put on hold. If a pod may have been created
+// although the request failed, nothing is created for the owner for reconcile.RecheckAfter, so that
+// no other takes its place: the only error is then a reconcile.AwaitCache of writes.ErrUncertain.
 func (t Tracked) CreateAll(ctx context.Context, owner Owner, ref *metav1.OwnerReference, n int, template func(i int) *corev1.PodTemplateSpec) []error {
 	return t.CreateEach(ctx, owner, n, func(ctx context.Context, i int) (*metav1.ObjectMeta, error) {
 		return t.Create(ctx, owner, template(i), ref)
@@ -46,7 +47,10 @@ func (t Tracked) CreateAll(ctx context.Context, owner Owner, ref *metav1.OwnerRe
 
 // CreateEach is like CreateAll, with a function that creates the i-th pod.
 func (t Tracked) CreateEach(ctx context.Context, owner Owner, n int, create func(ctx context.Context, i int) (*metav1.ObjectMeta, error)) []error {
-	var unanswered atomic.Bool
+	if err := t.Writes.MayCreate(owner); err != nil {
+		return []error{err}
+	}
+	var uncertain atomic.Bool
 	_, errs := slowstart.Do(ctx, n, 0, func(ctx context.Context, i int) error {
 		pod, err := create(ctx, i)
 		if NamespaceTerminating(err) {
@@ -54,16 +58,15 @@ func (t Tracked) CreateEach(ctx context.Context, owner Owner, n int, create func
 		}
 		if err != nil {
 			if mayHaveCreated(err) {
-				unanswered.Store(true)
+				uncertain.Store(true)
 			}
 			return err
 		}
 		t.Writes.Wrote(owner, Resource, pod.ResourceVersion)
 		return nil
 	})
-	if unanswered.Load() {
-		// Nobody knows the name of the pod. If the cache does not show one by then, there is none.
-		t.Writes.Hold(owner, reconcile.RecheckAfter)
+	if uncertain.Load() {
+		t.Writes.CreateUncertain(owner)
 	}
 	isGoing := func(err error) bool { return errors.Is(err, errNamespaceGoing) }
 	if slices.ContainsFunc(errs, isGoing) {

@@ -52,18 +52,18 @@ func TestCreateAll(t *testing.T) {
 	going := apierrors.NewForbidden(Resource, "", errors.New("going"))
 	going.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	for _, test := range []struct {
-		name     string
-		fail     error
-		requests int
-		failures int
-		version  string
-		hold     time.Duration
+		name            string
+		fail            error
+		requests        int
+		failures        int
+		version         string
+		hold, uncertain time.Duration
 	}{
-		{"all are created", nil, 5, 0, "5", 0},
-		{"a failure ends it", boom, 1, 1, "", 0},
-		{"WL-108: a namespace that is going away is no failure", going, 1, 0, "", writes.Timeout},
-		{"WL-115: there may be a pod", io.ErrUnexpectedEOF, 1, 1, "", reconcile.RecheckAfter},
-		{"WL-115: a webhook that fails is called before there is a pod", webhook, 1, 1, "", 0},
+		{"all are created", nil, 5, 0, "5", 0, 0},
+		{"a failure ends it", boom, 1, 1, "", 0, 0},
+		{"WL-108: a namespace that is going away is no failure", going, 1, 0, "", writes.Timeout, 0},
+		{"WL-115: there may be a pod", io.ErrUnexpectedEOF, 1, 1, "", 0, reconcile.RecheckAfter},
+		{"WL-115: a webhook that fails is called before there is a pod", webhook, 1, 1, "", 0, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			tracked, client := newTracked()
@@ -82,11 +82,7 @@ func TestCreateAll(t *testing.T) {
 				t.Errorf("%d requests", n)
 			}
 			state := remembered(tracked)
-			hold := time.Duration(0)
-			if !state.Hold.IsZero() {
-				hold = state.Hold.Sub(time.Unix(1, 0))
-			}
-			if state.Versions[Resource] != test.version || hold != test.hold {
+			if state.Versions[Resource] != test.version || left(state.Hold) != test.hold || left(state.Uncertain) != test.uncertain {
 				t.Errorf("remembered is %+v", state)
 			}
 			list, err := client.CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{})
@@ -104,11 +100,49 @@ func TestCreateAll(t *testing.T) {
 	}
 }
 
+// left is how long a time is away, 0 for none.
+func left(until time.Time) time.Duration {
+	if until.IsZero() {
+		return 0
+	}
+	return until.Sub(time.Unix(1, 0))
+}
+
+// Pins WL-115.
+func TestNothingIsCreatedWhileAPodMayExist(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(1, 0))
+	tracked, client := newTracked()
+	tracked.Writes = writes.New(clock, nil)
+	lost := true
+	client.PrependReactor("create", "pods", func(ktesting.Action) (bool, runtime.Object, error) { return lost, nil, io.ErrUnexpectedEOF })
+	create := func() error {
+		return errors.Join(tracked.CreateAll(t.Context(), owner(), ref(), 1, func(int) *corev1.PodTemplateSpec { return template() })...)
+	}
+	if err := create(); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Fatalf("got %v", err)
+	}
+	lost = false
+	clock.SetTime(clock.Now().Add(reconcile.RecheckAfter - 1))
+	if err := create(); !errors.Is(err, writes.ErrUncertain) || !reconcile.IsRequeue(err) {
+		t.Fatalf("got %v", err)
+	}
+	if settled, _ := tracked.Writes.Settled(owner()); !settled {
+		t.Error("nothing may be deleted, either")
+	}
+	clock.SetTime(clock.Now().Add(1))
+	if err := create(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(client.Actions()); n != 2 {
+		t.Errorf("%d requests", n)
+	}
+}
+
 // Pins WL-115.
 func TestWhatWasNotSentIsNotWaitedFor(t *testing.T) {
 	tracked, _ := newTracked()
 	errs := tracked.CreateAll(t.Context(), owner(), ref(), 1, func(int) *corev1.PodTemplateSpec { return &corev1.PodTemplateSpec{} })
-	if state := remembered(tracked); len(errs) != 1 || !state.Hold.IsZero() {
+	if state := remembered(tracked); len(errs) != 1 || !state.Uncertain.IsZero() {
 		t.Errorf("got %v, remembered is %+v", errs, state)
 	}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // Absent reports whether the error of a live read says that the object does not exist: the API server has answered
-// with a Status whose reason is NotFound. It is for reads after which something is deleted, detached or released:
+// with a Status that says so. It is for reads after which something is deleted, detached or released:
 //
 //	node, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 //	switch {

@@ -30,7 +30,7 @@ func TestAbsent(t *testing.T) {
 		"a page":                   {page(http.StatusNotFound), false},
 		"a wrapped page":           {fmt.Errorf("reading: %w", page(http.StatusNotFound)), false},
 		"another Status":           {apierrors.NewForbidden(nodes, "n", errors.New("no")), false},
-		"the object has expired":   {apierrors.NewGone("n"), false},
+		"the object has expired":   {apierrors.NewResourceExpired("n"), false},
 		"a page of the wrong code": {page(http.StatusBadGateway), false},
 		"no answer":                {errors.New("connection refused"), false},
 	} {

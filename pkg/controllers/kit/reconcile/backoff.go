@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -46,7 +47,7 @@ func (t *turns[K]) When(K) time.Duration {
 		return delay
 	}
 	turn.CancelAt(now)
-	return maxTurn
+	return maxTurn/2 + rand.N(maxTurn/2) // so that those that are cut off do not come back together
 }
 
 // NumRequeues implements workqueue.TypedRateLimiter.

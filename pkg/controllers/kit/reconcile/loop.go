@@ -56,7 +56,7 @@ type Loop[K comparable] struct {
 	queue   *workqueue.Typed[K]
 	metrics *queueMetrics
 	record  *record[K]
-	done    atomic.Uint64 // how many keys the workers are done with, see Counts
+	done    atomic.Uint64                 // how many keys the workers are done with, see Counts
 	looks   workqueue.TypedRateLimiter[K] // at caches that are waited for
 	pauses  *controller.Pauses
 	held    heldKeys[K]

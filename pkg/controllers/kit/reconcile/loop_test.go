@@ -18,7 +18,7 @@ import (
 	"kcmd.dev/test/controllertest"
 )
 
-const deadline = 10 * time.Second
+const deadline = time.Minute
 
 // running is a loop that runs under a test.
 type running struct {

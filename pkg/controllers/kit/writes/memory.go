@@ -1,6 +1,7 @@
 package writes
 
 import (
+	"errors"
 	"maps"
 	"sync"
 	"time"
@@ -60,6 +61,8 @@ type Record struct {
 	Deletions map[Object]time.Time
 	// Hold is until when the owner is on hold.
 	Hold time.Time
+	// Uncertain is until when no pod is created, since there may be one of which nobody knows.
+	Uncertain time.Time
 	// Objects holds the objects that writes returned and the caches do not show yet, by UID.
 	// They are shared and never modified.
 	Objects map[schema.GroupResource]map[types.UID]metav1.Object
@@ -178,6 +181,28 @@ func (m *Memory) hold(owner metav1.Object, d time.Duration) {
 	}
 }
 
+// ErrUncertain is why nothing is created for an owner.
+var ErrUncertain = errors.New("an object may have been created although the request failed, which the cache would show soon")
+
+// CreateUncertain records that the owner may have an object with a generated name of which nobody knows, since there
+// was no answer to its creation.
+func (m *Memory) CreateUncertain(owner metav1.Object) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(owner).Uncertain = m.clock.Now().Add(reconcile.RecheckAfter)
+}
+
+// MayCreate returns an error if the owner has to wait before anything is created for it: the next object could be
+// one too many. The error is a reconcile.AwaitCache of ErrUncertain.
+func (m *Memory) MayCreate(owner metav1.Object) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.known(owner); r != nil && m.clock.Now().Before(r.Uncertain) {
+		return reconcile.AwaitCache(ErrUncertain)
+	}
+	return nil
+}
+
 // Forget drops the record of a deleted owner, but not that of a namesake.
 func (m *Memory) Forget(owner metav1.Object) {
 	m.mu.Lock()
@@ -229,7 +254,7 @@ func (r *Record) hasExpired(now time.Time) bool {
 			return false
 		}
 	}
-	return now.Sub(r.Written) >= Timeout && !now.Before(r.Hold) && r.Status.latest().IsZero()
+	return now.Sub(r.Written) >= Timeout && !now.Before(r.Hold) && !now.Before(r.Uncertain) && r.Status.latest().IsZero()
 }
 
 // known returns the record of an owner, nil if there is none. That of an earlier owner of
@@ -252,7 +277,8 @@ func (m *Memory) prune(key types.NamespacedName, r *Record) {
 }
 
 func (r *Record) isEmpty() bool {
-	return len(r.Versions) == 0 && len(r.Deletions) == 0 && len(r.Objects) == 0 && r.Hold.IsZero() && r.Status.latest().IsZero()
+	return len(r.Versions) == 0 && len(r.Deletions) == 0 && len(r.Objects) == 0 && r.Hold.IsZero() && r.Uncertain.IsZero() &&
+		r.Status.latest().IsZero()
 }
 
 func objectOf(resource schema.GroupResource, o metav1.Object) Object {

@@ -338,6 +338,9 @@ func TestRefusals(t *testing.T) {
 func TestCreatesThatMayHaveBeenExecuted(t *testing.T) {
 	storage := apierrors.NewInternalError(errors.New("etcdserver: request timed out"))
 	storage.ErrStatus.Reason = metav1.StatusReasonUnknown
+	denied := &apierrors.StatusError{ErrStatus: metav1.Status{
+		Code: http.StatusInternalServerError, Message: `admission webhook "pods.example.com" denied the request: lookup failed`,
+	}}
 	answer := func(code int) error {
 		return apierrors.NewGenericServerResponse(code, "create", podResource, "p", "", 0, true)
 	}
@@ -350,9 +353,11 @@ func TestCreatesThatMayHaveBeenExecuted(t *testing.T) {
 		"a namespace at rest":       {&controller.PausedError{}, false},
 		"nobody listens":            {syscall.ECONNREFUSED, false},
 		"a webhook failed":          {apierrors.NewInternalError(errors.New("failed calling webhook")), false},
+		"a webhook denied it":       {denied, false},
 		"the storage timed out":     {storage, true},
 		"the storage is away":       {apierrors.NewServerTimeout(podResource, "create", 2), true},
 		"the request timed out":     {apierrors.NewTimeoutError("request did not complete", 0), true},
+		"a page of an error":        {answer(http.StatusInternalServerError), true},
 		"the gateway failed":        {answer(http.StatusBadGateway), true},
 		"the gateway timed out":     {answer(http.StatusGatewayTimeout), true},
 		"the connection was closed": {io.ErrUnexpectedEOF, true},

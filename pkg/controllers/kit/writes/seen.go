@@ -98,6 +98,9 @@ func (m *Memory) Settled(owner metav1.Object) (settled bool, retry time.Duration
 	} else {
 		r.Hold = time.Time{}
 	}
+	if !now.Before(r.Uncertain) {
+		r.Uncertain = time.Time{}
+	}
 	m.prune(reconcile.KeyOf(owner), r)
 	return settled, retry
 }
