@@ -28,7 +28,7 @@ func (c *evictionController) evict(ctx context.Context, key item) error {
 		return nil
 	}
 	pod, err := c.Client.CoreV1().Pods(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && pod.UID != key.uid {
+	if reconcile.Absent(err) || err == nil && pod.UID != key.uid {
 		c.ended(key, nil)
 		return nil
 	}

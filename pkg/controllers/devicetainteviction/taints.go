@@ -72,9 +72,9 @@ func (t taints) none() bool { return len(t.pools) == 0 && len(t.rules) == 0 }
 // nodeOf returns the node of a slice, "" if it is not for one node by name.
 func nodeOf(slice *resourcev1.ResourceSlice) string { return ptr.Deref(slice.Spec.NodeName, "") }
 
-// byNode returns the slices of a pool that may count, by their nodes, "" for those of no node, which all nodes share. For
-// pods on a node, the highest generation among its slices and the shared ones counts. Slices of a node that is lower than
-// that of the shared ones are left out. Shared slices that are lower than those of a node still count for other nodes.
+// byNode returns the slices of a pool that may count, by their nodes, "" for those of no node, which all nodes share.
+// For pods on a node, the highest generation among its slices and the shared ones counts. Slices of a node that are
+// older than the shared ones are left out. Shared slices that are older than those of a node count for other nodes.
 func byNode(pool []*resourcev1.ResourceSlice) map[string][]*resourcev1.ResourceSlice {
 	all := map[string][]*resourcev1.ResourceSlice{}
 	for _, slice := range pool {
@@ -84,7 +84,9 @@ func byNode(pool []*resourcev1.ResourceSlice) map[string][]*resourcev1.ResourceS
 		all[node] = newest(own)
 	}
 	shared := all[""]
-	maps.DeleteFunc(all, func(_ string, own []*resourcev1.ResourceSlice) bool { return compareGenerations(own, shared) < 0 })
+	maps.DeleteFunc(all, func(_ string, own []*resourcev1.ResourceSlice) bool {
+		return compareGenerations(own, shared) < 0
+	})
 	return all
 }
 
@@ -171,8 +173,8 @@ func (d devices) tainted() tainted {
 	return found
 }
 
-// changed returns the devices whose taints are others than those that are shared, if both count. A device without taints
-// is among them if it takes the place of one that has some.
+// changed returns the devices that take the place of shared ones, or come beside them, if both count: those with
+// taints, and those without that take the place of one that has some.
 func (d devices) changed(shared devices) tainted {
 	found := tainted{}
 	for name, device := range d {

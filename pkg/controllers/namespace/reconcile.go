@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
@@ -44,7 +43,7 @@ func (c *namespaceController) reconcile(ctx context.Context, name string) error 
 // read reads a namespace live. It returns nil if there is none.
 func (c *namespaceController) read(ctx context.Context, name string) (*corev1.Namespace, error) {
 	ns, err := c.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if reconcile.Absent(err) {
 		return nil, nil
 	}
 	if err != nil {

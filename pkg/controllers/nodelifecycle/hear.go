@@ -8,13 +8,13 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // requestTimeout limits how long a pass waits for the API server: once to check its own view, and once for
@@ -52,7 +52,7 @@ func (c *lifecycleController) heard(ctx context.Context, silent []string, suspec
 // ask reads a node to check that the API server is reachable.
 func (c *lifecycleController) ask(ctx context.Context, name string, now time.Time) error {
 	node, err := c.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !reconcile.Absent(err) {
 		return fmt.Errorf("reading node %s: %w", name, err)
 	}
 	c.cluster.reached(now)

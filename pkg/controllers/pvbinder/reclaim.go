@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	volumeerrors "k8s.io/cloud-provider/volume/errors"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/volumes"
 )
 
@@ -113,7 +113,7 @@ func (c *binderController) deleteVolume(ctx context.Context, v *corev1.Persisten
 func (c *binderController) liveReleased(ctx context.Context, v *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
 	live, err := c.Client.CoreV1().PersistentVolumes().Get(ctx, v.Name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case reconcile.Absent(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading volume %s: %w", v.Name, err)

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // errHandedOver ends the wait for a pod because the instance is to stop, or may no longer write. The pod
@@ -81,7 +83,7 @@ func (c *binderController) beginRecycle(ctx context.Context, v *corev1.Persisten
 	if left, ok := c.recycles.podOf(v.UID); ok {
 		live, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
 		switch {
-		case err != nil && !apierrors.IsNotFound(err):
+		case err != nil && !reconcile.Absent(err):
 			return recyclerPod{}, fmt.Errorf("reading recycler pod %s: %w", keyOf(pod), err)
 		case err == nil && live.UID == left.uid && live.Namespace == left.namespace && left.claim == v.Spec.ClaimRef.UID:
 			return left, nil

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/klog/v2"
@@ -109,7 +108,7 @@ func (c *claimController) recorded(ctx context.Context, of owner, entry known) (
 	} else {
 		claim, err = c.Client.ResourceV1().ResourceClaims(of.GetNamespace()).Get(ctx, *entry.name, metav1.GetOptions{})
 	}
-	if apierrors.IsNotFound(err) {
+	if reconcile.Absent(err) {
 		return nil, nil
 	}
 	if err != nil {

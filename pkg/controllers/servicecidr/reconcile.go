@@ -25,8 +25,8 @@ func (c *cidrController) reconcile(ctx context.Context, name string) error {
 	return c.guard(ctx, cidr)
 }
 
-// guard ensures that a ServiceCIDR has the finalizer and the condition Ready. One that may be gone is not said to be ready:
-// if it is, that would be refused, too.
+// guard ensures that a ServiceCIDR has the finalizer and the condition Ready. If it may be gone, its status is not
+// written: if it is gone, that would fail, too.
 func (c *cidrController) guard(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
 	if finalizer.IsMissing(cidr) {
 		if found, err := c.patchFinalizers(ctx, cidr, "finalizers"); err != nil || !found {

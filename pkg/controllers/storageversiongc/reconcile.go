@@ -37,7 +37,7 @@ func (c *collector) reconcileLease(ctx context.Context, id string) error {
 // reconcileStorageVersion removes the entries of a StorageVersion whose API servers do not exist.
 func (c *collector) reconcileStorageVersion(ctx context.Context, name string) error {
 	sv, err := c.Client.InternalV1alpha1().StorageVersions().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if reconcile.Absent(err) {
 		return nil
 	}
 	if err != nil {

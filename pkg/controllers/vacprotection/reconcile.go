@@ -44,16 +44,16 @@ type (
 )
 
 // change makes a change to the finalizers of a class, unless that is gone. Only a read or the cache proves that: an
-// admission webhook may answer a write so too, and the class is looked at again. After a conflict, which means that the
-// cache is behind, the change is made to what the API server has, if that still needs it: nobody knows when the cache will
-// have caught up.
+// admission webhook may answer a write so too, and the class is looked at again. After a conflict, which means that
+// the cache is behind, the change is made to what the API server has, if that still needs it: nobody knows when the
+// cache will have caught up.
 func (c *protectionController) change(ctx context.Context, class *storagev1.VolumeAttributesClass, needs func(metav1.Object) bool, apply change) error {
 	classes := c.Client.StorageV1().VolumeAttributesClasses()
 	err := apply(ctx, finalizer, class, classes.Update)
 	if apierrors.IsConflict(err) {
 		live, failed := classes.Get(ctx, class.Name, metav1.GetOptions{})
 		switch {
-		case apierrors.IsNotFound(failed):
+		case reconcile.Absent(failed):
 			return nil
 		case failed != nil:
 			return errors.Join(err, failed)

@@ -146,9 +146,9 @@ func (o *Owners[T]) read(key types.NamespacedName) (T, error) {
 }
 
 // fresh returns the cached owner. With Options.Fresh, it returns an error while the caches are
-// older than what was written for it. It may be that no event tells when they have caught up: not every cache among
-// Options.Written is one whose events queue owners. And a burst of events for an owner that is skipped each time must not
-// put off the next look.
+// older than what was written for it. No event may tell when they have caught up, since not all that is in
+// Options.Written has events which queue owners. And a burst of events for an owner that is skipped each time must
+// not put off the next look.
 func (o *Owners[T]) fresh(key types.NamespacedName) (T, error) {
 	get := func() (T, error) { return o.Cached(key) }
 	if !o.options.Fresh {
