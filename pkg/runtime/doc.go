@@ -33,4 +33,8 @@
 //  6. A lock that is no longer needed is given back when nothing runs under it. The same
 //     happens on shutdown: controllers finish the work in flight, each lock is released when
 //     the controllers under it have stopped, then the rest ends.
+//
+// Begin with runtime.go, the loop; then desired.go, what should run; transaction.go, how it
+// changes; reload.go, what a change of the file does. Each package below it has its rules in its
+// documentation, pkg/runtime/supervisor and pkg/runtime/leadership first.
 package runtime
