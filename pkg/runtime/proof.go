@@ -75,7 +75,7 @@ func refused(err error) bool {
 
 // proveLeases proves those of prepared locks that are new.
 func (t *transaction) proveLeases(ctx context.Context, locks []*leadership.Lock) error {
-	conn, asked := t.next.connection, map[string]bool{}
+	conn, asked := t.next.connection, false
 	for _, k := range t.leadership.NewLeases(locks) {
 		field := lockField(k.Name)
 		if conn != t.connection {
@@ -84,11 +84,15 @@ func (t *transaction) proveLeases(ctx context.Context, locks []*leadership.Lock)
 		if err := t.prove(ctx, conn, field, connection.LeaseReadable(k.Lease())); err != nil {
 			return err
 		}
-		if namespace := k.Lease().Namespace; !asked[namespace] {
-			asked[namespace] = true
-			if err := t.prove(ctx, conn, field, connection.ClaimsReadable(k.Lease(), k.Main())); err != nil {
-				return err
-			}
+		if asked { // all leases of a configuration are in one namespace
+			continue
+		}
+		asked = true
+		if conn == t.connection && k.Lease().Namespace != t.document.Config.LeaderElection.ResourceNamespace {
+			field = "leaderElection.resourceNamespace"
+		}
+		if err := t.prove(ctx, conn, field, connection.ClaimsReadable(k.Lease(), k.Main())); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -26,7 +26,7 @@ func Check(bundle []byte) error {
 // published all the same: after a byte order mark, indented, or without an end.
 const marker = "PRIVATE KEY"
 
-// CheckNoKey refuses a bundle with a private key.
+// CheckNoKey refuses a bundle with a private key, or with a comment that has these words.
 func CheckNoKey(bundle []byte) error {
 	if bytes.Contains(bundle, []byte(marker)) {
 		return errPrivateKey

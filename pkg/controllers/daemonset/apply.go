@@ -2,14 +2,18 @@ package daemonset
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 // burst is the largest number of pods created, and of pods deleted, in one reconcile. Their
@@ -27,8 +31,13 @@ func (c *daemonSetController) apply(ctx context.Context, v *pass, b *blueprint, 
 	}
 	nodes, victims := take(p.create, burst), take(p.delete, burst)
 	klog.FromContext(ctx).V(2).Info("Changing pods", "daemonSet", klog.KObj(v.ds), "create", len(nodes), "delete", len(victims))
-	errs := c.create(ctx, v, b, nodes)
-	errs = pods.Failures(append(errs, c.podControl.DeleteAll(ctx, v.ds, victims)...))
+	all := append(c.create(ctx, v, b, nodes), c.podControl.DeleteAll(ctx, v.ds, victims)...)
+	errs := pods.Failures(all)
+	if isUncertain := func(err error) bool { return errors.Is(err, writes.ErrUncertain) }; slices.ContainsFunc(all, isUncertain) {
+		if stopped, only := controller.StoppedIn(utilerrors.NewAggregate(errs)); only && len(stopped) > 0 {
+			return reconcile.AwaitCache(utilerrors.NewAggregate(all)) // what is to be created does not wait for the breaker
+		}
+	}
 	if len(errs) == 1 {
 		return errs[0]
 	}

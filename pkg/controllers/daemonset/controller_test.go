@@ -3,6 +3,7 @@ package daemonset
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -296,6 +297,29 @@ func TestFailuresOfTheAPI(t *testing.T) {
 		// The first failure ends the creations, but not the deletions and the status.
 		h.WantRequestsInAnyOrder(t, "create controllerrevisions", "create pods", "delete pods", "update daemonsets/status")
 		h.WantEvents(t, "Warning FailedCreate Error creating: boom", "Normal SuccessfulDelete Deleted pod: x")
+	})
+	t.Run("WL-115: creating without an answer", func(t *testing.T) {
+		h := newHarness(t, true, newSet(), newNode("n0"))
+		answers := h.Refuse("create pods", io.ErrUnexpectedEOF)
+		h.CatchUp(t)
+		if err := h.Reconcile(); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("got %v", err)
+		}
+		answers()
+		h.Requests()
+		// Pods are deleted meanwhile, and what is to be created does not wait for the breaker.
+		h.Store(t, newNode("bad", taint("NoExecute")), newPod("x", "bad"))
+		works := h.Refuse("delete pods", &controller.StoppedError{Resource: pods.Resource, Why: "too many"})
+		h.CatchUp(t)
+		err := h.Reconcile()
+		if stopped, only := controller.StoppedIn(err); len(stopped) != 1 || only || !reconcile.IsRequeue(err) {
+			t.Errorf("got %v", err)
+		}
+		h.WantRequestsInAnyOrder(t, "delete pods")
+		works()
+		h.Clock.Step(reconcile.RecheckAfter)
+		h.MustReconcile(t)
+		h.WantRequestsInAnyOrder(t, "create pods", "delete pods", "update daemonsets/status")
 	})
 	t.Run("DS-29: in a namespace that is going away", func(t *testing.T) {
 		h := newHarness(t, true, newSet(), newNode("n0"), newNode("n1"))

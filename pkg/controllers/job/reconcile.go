@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,7 +72,7 @@ func (c *jobController) remembers(key types.NamespacedName) bool {
 // sync reconciles one Job. job is a copy.
 func (c *jobController) sync(ctx context.Context, job *batchv1.Job) (err error) {
 	began, action := c.Clock.Now(), actionReconciling
-	defer func() { c.metrics.synced(job, action, err, c.Clock.Since(began)) }()
+	defer func() { c.metrics.synced(job, action, failure(err), c.Clock.Since(began)) }()
 
 	key := reconcile.KeyOf(job)
 	// Called before the pods are listed: a pod that arrives in between must not count as
@@ -109,14 +110,23 @@ func (c *jobController) sync(ctx context.Context, job *batchv1.Job) (err error) 
 	return actErr
 }
 
+// failure returns an error that counts as one. That a Job waits until it is known which pods it has does not.
+func failure(err error) error {
+	if errors.Is(err, writes.ErrUncertain) {
+		return nil
+	}
+	return err
+}
+
 // act deletes the pods of a Job that ends, and removes or creates pods of one that continues.
 func (c *jobController) act(ctx context.Context, o *pass, action string) (string, error) {
 	if o.end != nil {
 		none, err := c.endPods(ctx, o)
-		if !none || !o.settled {
+		uncertain := c.owners.Writes.MayCreate(o.job)
+		if !none || !o.settled || uncertain != nil {
 			o.end = nil // there may be pods that the cache does not show yet
 		}
-		return action, err
+		return action, cmp.Or(err, uncertain)
 	}
 	var err error
 	if o.settled && o.job.DeletionTimestamp == nil {

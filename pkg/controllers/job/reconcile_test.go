@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -509,6 +510,40 @@ func TestCreationFailures(t *testing.T) {
 	f.MustReconcile(t)
 	if s := f.stored(t).Status; s.Active != 5 {
 		t.Errorf("the status is %+v", s)
+	}
+}
+
+// A Job does not end while it may have a pod of which nobody knows. Pins WL-115.
+func TestAJobDoesNotEndWhileAPodMayExist(t *testing.T) {
+	f := newFixture(t, defaults, newJob(sized(1, 1), started, func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = ptr.To[int64](7200) }))
+	f.Refuse("create pods", io.ErrUnexpectedEOF)
+	if err := f.Reconcile(); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Fatalf("got %v", err)
+	}
+	f.CatchUp(t)
+	f.Requests()
+	f.Clock.Step(time.Second)
+	if err := f.Reconcile(); !errors.Is(err, writes.ErrUncertain) {
+		t.Errorf("got %v", err)
+	}
+	f.WantRequests(t)
+	if got := f.metric(t, "job_controller_job_syncs_total"); strings.Count(got, "result=error 1") != 1 || !strings.Contains(got, "result=success 1") {
+		t.Errorf("counted %q", got)
+	}
+
+	f.Clock.Step(2 * time.Hour)
+	f.c.owners.Writes.CreateUncertain(f.stored(t)) // of another attempt, just before the deadline
+	if err := f.Reconcile(); !errors.Is(err, writes.ErrUncertain) {
+		t.Errorf("got %v", err)
+	}
+	if got := conditionsOf(f.stored(t)); got != "" {
+		t.Errorf("conditions %s", got)
+	}
+	f.CatchUp(t)
+	f.Clock.Step(reconcile.RecheckAfter)
+	f.MustReconcile(t)
+	if got := conditionsOf(f.stored(t)); !strings.Contains(got, "Failed=True DeadlineExceeded") {
+		t.Errorf("conditions %s", got)
 	}
 }
 

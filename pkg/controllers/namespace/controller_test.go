@@ -26,6 +26,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controller/concurrent"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/await"
 	"kcmd.dev/test/controllertest"
 )
@@ -734,6 +735,21 @@ func TestConflictLoopEnds(t *testing.T) {
 			t.Errorf("finalize = %v, want the end of its context", err)
 		}
 	})
+}
+
+// An admission webhook may answer so, and no event follows. Pins NS-72.
+func TestNotFoundOfAWriteDoesNotProveThatTheNamespaceIsGone(t *testing.T) {
+	f := start(t, serving(pods)) // which has queued nothing by itself
+	f.Fake.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewNotFound(corev1.Resource("quotas"), "q")
+	})
+	if err := f.finalize(f.Context(), terminating()); err != nil {
+		t.Fatal(err)
+	}
+	due := f.Clock.Now().Add(reconcile.RecheckAfter)
+	if keys := f.loop.Keys(func(string) bool { return true }); len(keys) != 1 || keys[0].Key != "ns" || !keys[0].Until.Equal(due) {
+		t.Errorf("waiting are %+v", keys)
+	}
 }
 
 // Pins NS-65.

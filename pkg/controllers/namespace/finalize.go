@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 var errRecreated = errors.New("namespace uid has changed across retries")
@@ -60,6 +62,8 @@ func (c *namespaceController) update(ctx context.Context, ns *corev1.Namespace, 
 			return written, nil
 		}
 		if apierrors.IsNotFound(err) {
+			// An admission webhook may answer so too. If the namespace is gone, there is nothing to do then.
+			c.loop.AddAfter(ns.Name, reconcile.RecheckAfter)
 			return nil, nil
 		}
 		if !apierrors.IsConflict(err) {

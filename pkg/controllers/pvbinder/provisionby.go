@@ -38,7 +38,7 @@ func (c *binderController) provisionBy(plugin provisioner, class *storagev1.Stor
 			}
 		}
 		_, err := c.Client.CoreV1().PersistentVolumes().Get(working, volumeNameFor(claim), metav1.GetOptions{})
-		if !apierrors.IsNotFound(err) {
+		if !reconcile.Absent(err) {
 			return err // nil if it has been made
 		}
 		node, err := c.mayProvision(plugin, claim, class)

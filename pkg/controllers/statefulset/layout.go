@@ -34,8 +34,7 @@ type slot struct {
 
 // layOut assigns pods to slots. Its cost depends on the pods that exist, on the claims that are
 // waited for, and on how many pods one reconcile creates, but not on spec.replicas, which may be
-// billions. The function waits reports
-// whether a missing pod cannot be created yet.
+// billions. The function waits reports whether a missing pod cannot be created yet.
 func layOut(set *appsv1.StatefulSet, members []*corev1.Pod, now time.Time, waits func(missing *corev1.Pod) bool) layout {
 	var l layout
 	filled := make([]slot, 0, len(members))

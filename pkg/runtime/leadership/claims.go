@@ -16,7 +16,7 @@ import (
 const (
 	// recheckEvery is how often to check whether a blocked controller is free, at most.
 	recheckEvery = time.Second
-	// readTimeout bounds storing a claim and reading the other leases.
+	// readTimeout bounds storing a claim and reading the other leases, and making sure of the entry.
 	readTimeout = 10 * time.Second
 	// announceEvery is how often the holder of a lease in another namespace than kube-system makes sure that the entry of
 	// that namespace is still there.
@@ -59,13 +59,15 @@ func (l *Leadership) announce(ctx context.Context, k *Lock, now time.Time) {
 		defer release()
 		err := k.reader.Announce(background, k.key.lease.Namespace)
 		return func() {
-			if k.term != term {
+			if k.term != term || !term.Valid() {
 				return
 			}
+			now := l.options.Clock.Now()
+			k.announceNext(now)
 			if err != nil {
+				k.announceAt = now.Add(timingsOf(l.election).RetryPeriod)
 				klog.FromContext(ctx).Error(err, "Other processes may not see what runs here; this is retried", "lock", k.Name)
 			}
-			k.announceNext(l.options.Clock.Now())
 			l.Settle(ctx)
 		}
 	})

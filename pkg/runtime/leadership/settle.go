@@ -25,6 +25,8 @@ func (l *Leadership) Settle(ctx context.Context) {
 	l.giveBack(ctx)
 	for _, k := range l.locks {
 		l.ask(ctx, k, now)
+	}
+	for _, k := range l.all() {
 		l.announce(ctx, k, now)
 	}
 	l.requestLease(ctx, now)
@@ -102,6 +104,8 @@ func (l *Leadership) setAlarm(draining bool, now time.Time) {
 		if k.term != nil && !k.asking && k.admission.Pending() && k.askAt.After(now) {
 			due = append(due, k.askAt)
 		}
+	}
+	for _, k := range l.all() {
 		if k.term != nil && k.announceAt.After(now) {
 			due = append(due, k.announceAt)
 		}

@@ -38,7 +38,7 @@ var errNamespaceGoing = errors.New("the namespace is being deleted")
 // be safe for concurrent use. It returns the errors. It is no error if the namespace is being
 // deleted: the owner, which will be deleted too, is put on hold. If a pod may have been created
 // although the request failed, nothing is created for the owner for reconcile.RecheckAfter, so that
-// no other takes its place: the only error is then a reconcile.AwaitCache of writes.ErrUncertain.
+// no other takes its place: meanwhile calls return a reconcile.AwaitCache of writes.ErrUncertain.
 func (t Tracked) CreateAll(ctx context.Context, owner Owner, ref *metav1.OwnerReference, n int, template func(i int) *corev1.PodTemplateSpec) []error {
 	return t.CreateEach(ctx, owner, n, func(ctx context.Context, i int) (*metav1.ObjectMeta, error) {
 		return t.Create(ctx, owner, template(i), ref)

@@ -7,8 +7,9 @@
 // The model, in rules:
 //
 //  1. There is one Record for each owner: the highest resource version written per resource,
-//     the objects that were deleted, until when the owner is on hold, the objects that writes
-//     returned, and the last write of the status. Each controller uses the parts it needs.
+//     the objects that were deleted, until when the owner is on hold, until when nothing is
+//     created for it, the objects that writes returned, and the last write of the status. Each
+//     controller uses the parts it needs.
 //     Events are not counted, and event handlers keep no records.
 //  2. Whether the caches show the writes is read from the informer stores. A create or update
 //     is visible when the store is as new as the version that the write returned; a deletion
@@ -25,7 +26,8 @@
 //     objects of one owner are forgotten when the API server answers that they are outdated.
 //  7. A controller that must not act twice waits: it uses Read to get an owner with everything
 //     written to it, and checks Settled before it lists dependents from a cache, since an
-//     object that arrives in between must not count as missing. A controller that continues
+//     object that arrives in between must not count as missing. After a create without an answer
+//     it asks MayCreate before the next one, and goes on with all else. A controller that continues
 //     from the state its last write returned, instead of waiting, uses Objects.
 //  8. A burst of observations causes few status writes. The first write of an owner is made at
 //     once; one within a window after it is delayed, unless somebody may be waiting for it.

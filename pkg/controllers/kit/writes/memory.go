@@ -61,7 +61,7 @@ type Record struct {
 	Deletions map[Object]time.Time
 	// Hold is until when the owner is on hold.
 	Hold time.Time
-	// Uncertain is until when no pod is created, since there may be one of which nobody knows.
+	// Uncertain is until when nothing is created, since there may be an object of which nobody knows.
 	Uncertain time.Time
 	// Objects holds the objects that writes returned and the caches do not show yet, by UID.
 	// They are shared and never modified.

@@ -374,6 +374,22 @@ func TestIdlesWhileTheNamespaceIsGoing(t *testing.T) {
 	f.WantRequestsInAnyOrder(t, "create pods")
 }
 
+// No event tells that the wait is over. Pins WL-115.
+func TestGoesOnOnceItIsKnownWhatThereIs(t *testing.T) {
+	f := newFixture(t, nil, replicaSet(1))
+	f.RefuseIf("create pods", io.ErrUnexpectedEOF, func(n int) bool { return n == 1 })
+	f.engine.owners.Queue = f.engine.owners.Loop
+	f.Start(t)
+	f.Run(t, f.engine)
+	began := f.Clock.Now()
+	f.EventuallyAsTimePasses(t, "there is a pod", time.Second, func() bool {
+		return len(controllertest.AllStored[*corev1.Pod](t, f.Env, "ns")) == 1
+	})
+	if waited := f.Clock.Since(began); waited < reconcile.RecheckAfter {
+		t.Errorf("it was created after %s", waited)
+	}
+}
+
 // The API server may refuse because of a namespace that is gone, while there is another of its name. Pins WL-116.
 func TestGoesOnInANamespaceThatWasMadeAnew(t *testing.T) {
 	f := newFixture(t, nil, replicaSet(1))
