@@ -268,65 +268,6 @@ func TestAResourceThatIsNotServedForAWhile(t *testing.T) {
 	}
 }
 
-// Pins SVM-66.
-func TestAPathThatIsNotServedForAWhile(t *testing.T) {
-	unknown := apierrors.NewGenericServerResponse(404, "patch", widgets.GroupResource(), "a", "404 page not found", 0, true)
-	for name, test := range map[string]struct {
-		lasts time.Duration
-		want  string // empty if it is retried
-	}{
-		"for a moment":           {0, succeeded},
-		"for less than a minute": {time.Minute - 1, ""},
-		"for a minute":           {time.Minute, unhandled + "unable to obtain GVR from discovery"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newMigratingWorld(t, "ns/a@1")
-			answer := error(unknown)
-			w.answer = func(string) error { return answer }
-			if err := w.c.migrate(w.Context(), "m"); !reconcile.IsRequeue(err) || !errors.Is(err, unknown) {
-				t.Errorf("error is %v", err)
-			}
-			w.wantShown(t, "m", "at 100", "Running=True")
-			w.Clock.Step(test.lasts)
-			if test.lasts == 0 {
-				answer = nil
-			}
-			err := w.c.migrate(w.Context(), "m")
-			if test.want == "" {
-				if !reconcile.IsRequeue(err) {
-					t.Errorf("error is %v", err)
-				}
-				w.wantShown(t, "m", "at 100", "Running=True")
-				return
-			}
-			must.Succeed(t, err)
-			w.wantShown(t, "m", "at 100", "Running=True", test.want)
-			if left := w.c.absences.all; len(left) > 0 {
-				t.Errorf("remembers %v", left)
-			}
-		})
-	}
-}
-
-// Of several API servers one may know the resource. Pins SVM-66.
-func TestAnObjectThatIsRewrittenEndsTheAbsence(t *testing.T) {
-	w := newMigratingWorld(t, "ns/a@1", "ns/b@2")
-	unknown := apierrors.NewGenericServerResponse(404, "patch", widgets.GroupResource(), "", "404 page not found", 0, true)
-	for _, refused := range []string{"a", "b", "b"} {
-		w.answer = func(name string) error {
-			if name == refused {
-				return unknown
-			}
-			return nil
-		}
-		if err := w.c.migrate(w.Context(), "m"); !reconcile.IsRequeue(err) {
-			t.Errorf("error is %v", err)
-		}
-		w.Clock.Step(time.Minute - 1)
-	}
-	w.wantShown(t, "m", "at 100", "Running=True")
-}
-
 // Pins SVM-64.
 func TestANamesakeIsNotAbsent(t *testing.T) {
 	a, first, second := newAbsences(), newMigration("m"), newMigration("m")

@@ -38,7 +38,6 @@ func (c *migrationController) rewriteAll(ctx context.Context, migration *migrati
 			return err
 		}
 		c.progress.reached(migration, nameOf(object))
-		c.absences.forget(migration.Name)
 	}
 	return nil
 }
@@ -99,19 +98,10 @@ func (c *migrationController) rewrite(ctx context.Context, to target, object met
 		return nil
 	}
 	err = fmt.Errorf("applying to %s %s: %w", to.resource, nameOf(object), err)
-	if isUnknown(err) {
-		return fmt.Errorf("%w: %w", errNotServed, err)
-	}
 	if ctx.Err() != nil || mayPass(err) {
 		return err
 	}
 	return permanentError{err}
-}
-
-// isUnknown reports whether the API server does not know the path of a request, which is that of a
-// resource. Other answers with this code come from somebody who handled the request.
-func isUnknown(err error) bool {
-	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // mayPass reports whether a request may succeed later: the API server could not be asked, was not
