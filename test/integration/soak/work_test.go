@@ -160,7 +160,7 @@ func (w *work) noOrphans(ctx context.Context, owners map[types.UID]bool, total i
 	}
 	for _, pod := range pods.Items {
 		if ref := metav1.GetControllerOf(&pod); ref == nil || !owners[ref.UID] {
-			return fmt.Errorf("pod %s is without its owner", pod.Name)
+			return fmt.Errorf("pod %s on %q, deleted at %v, is without its owner: %v", pod.Name, pod.Spec.NodeName, pod.DeletionTimestamp, pod.OwnerReferences)
 		}
 	}
 	if len(pods.Items) != int(total) {
