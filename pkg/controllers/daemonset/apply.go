@@ -31,17 +31,20 @@ func (c *daemonSetController) apply(ctx context.Context, v *pass, b *blueprint, 
 	}
 	nodes, victims := take(p.create, burst), take(p.delete, burst)
 	klog.FromContext(ctx).V(2).Info("Changing pods", "daemonSet", klog.KObj(v.ds), "create", len(nodes), "delete", len(victims))
-	all := append(c.create(ctx, v, b, nodes), c.podControl.DeleteAll(ctx, v.ds, victims)...)
+	return outcome(append(c.create(ctx, v, b, nodes), c.podControl.DeleteAll(ctx, v.ds, victims)...))
+}
+
+// outcome returns what the errors of all creations and deletions amount to.
+func outcome(all []error) error {
 	errs := pods.Failures(all)
-	if isUncertain := func(err error) bool { return errors.Is(err, writes.ErrUncertain) }; slices.ContainsFunc(all, isUncertain) {
-		if stopped, only := controller.StoppedIn(utilerrors.NewAggregate(errs)); only && len(stopped) > 0 {
-			return reconcile.AwaitCache(utilerrors.NewAggregate(all)) // what is to be created does not wait for the breaker
-		}
+	isUncertain := func(err error) bool { return errors.Is(err, writes.ErrUncertain) }
+	if _, only := controller.StoppedIn(utilerrors.NewAggregate(errs)); only && slices.ContainsFunc(all, isUncertain) {
+		return reconcile.AwaitCache(utilerrors.NewAggregate(all)) // what is to be created does not wait for the breaker
 	}
-	if len(errs) == 1 {
+	switch {
+	case len(errs) == 1:
 		return errs[0]
-	}
-	if len(errs) > 0 && reconcile.IsRequeue(errs[0]) {
+	case len(errs) > 0 && reconcile.IsRequeue(errs[0]):
 		return reconcile.Requeue(utilerrors.NewAggregate(errs)) // an aggregate does not show what it holds
 	}
 	return utilerrors.NewAggregate(errs)
