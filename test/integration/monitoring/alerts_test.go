@@ -18,6 +18,7 @@ type scenario struct {
 var scenarios = map[string]func(*testing.T) scenario{
 	"KubeControllerManagerDown":                  down,
 	"KubeControllerManagerNoLeader":              noLeader,
+	"KubeControllerManagerNothingRuns":           nothingRuns,
 	"KubeControllerManagerConfigurationRejected": rejected,
 	"KubeControllerManagerLastGoodConfiguration": lastGood,
 	"KubeControllerManagerConfigurationNotKept":  notKept,

@@ -14,6 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/runtime"
@@ -67,6 +68,30 @@ func noLeader(t *testing.T) scenario {
 	return scenario{
 		targets: []string{m.URL()},
 		fire:    func(*testing.T, *prometheus) { fault = proxy.Refuse(leases, unavailable) },
+		resolve: func(*testing.T, *prometheus) { fault.Lift() },
+	}
+}
+
+// The leader may not list leases, and so does not know whether another process runs the controller that an edit enables
+// in place of the one that it runs.
+func nothingRuns(t *testing.T) scenario {
+	proxy := faultproxy.Start(t, plane)
+	namespace := plane.Namespace(t) // of its own, for the lease has the name that the alert expects
+	ttl := func(c *manager.Config) **bool { return &c.Controllers.TTL.Enabled }
+	m := startWith(t, runtime.Options{}, harness.All(elected(ttl), harness.Through(t, proxy), func(c *manager.Config) {
+		c.LeaderElection.ResourceNamespace = namespace
+	}))
+	var fault *faultproxy.Fault
+	return scenario{
+		targets: []string{m.URL()},
+		fire: func(t *testing.T, _ *prometheus) {
+			lists := leases
+			lists.Verbs = []string{"list"}
+			fault = proxy.Refuse(lists, unavailable)
+			harness.Edit(t, m, func(c *manager.Config) {
+				c.Controllers.TTL.Enabled, c.Controllers.TTLAfterFinished.Enabled = ptr.To(false), ptr.To(true)
+			})
+		},
 		resolve: func(*testing.T, *prometheus) { fault.Lift() },
 	}
 }
