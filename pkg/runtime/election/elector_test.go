@@ -78,10 +78,12 @@ func TestAClockThatIsSetDuringARenewalBeginsAnotherTerm(t *testing.T) {
 		synctest.Wait()
 		first := a.leading(t)
 		a.sent()
+		a.Clientset.Lock() // the elector sends
 		a.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 			c.by.Store(int64(time.Hour))
 			return false, nil, nil
 		})
+		a.Clientset.Unlock()
 		pass(defaults.RetryPeriod)
 		synctest.Wait()
 		if again := a.leading(t); again.ID != 2 || !errors.Is(first.Err(), ErrNotRenewed) {
