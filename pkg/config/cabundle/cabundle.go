@@ -21,9 +21,9 @@ func Check(bundle []byte) error {
 	return CheckNoKey(bundle)
 }
 
-// marker is in the first line of every kind of private key in PEM format. It is looked for
-// anywhere, since a PEM decoder skips blocks that it does not understand, which would be
-// published all the same: after a byte order mark, indented, or without an end.
+// marker is part of the first line of every private key in PEM format. The whole bundle is
+// searched for it, since a PEM decoder skips blocks that it does not understand (after a byte
+// order mark, indented, or without an end), and they would be published all the same.
 const marker = "PRIVATE KEY"
 
 // CheckNoKey refuses a bundle with a private key, or with a comment that has these words.

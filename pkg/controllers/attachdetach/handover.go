@@ -10,8 +10,8 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// gap is how long nobody may have looked for what an instance left to hold. In a longer time, somebody may
-// have wanted a volume again, or have attached it, without anybody noticing.
+// gap is how long after the end of an instance its handover can be used. In a longer time a pod may have needed a
+// volume again, or somebody may have attached it, unnoticed.
 const gap = 10 * time.Second
 
 // handover is what an instance leaves to the next: what the API does not show.

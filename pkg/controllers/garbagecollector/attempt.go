@@ -181,7 +181,7 @@ func (c *collector) confirm(ctx context.Context, at location, n *node, err error
 	return errGone
 }
 
-// gone records in the graph that there is no object of a node where it was looked for.
+// gone records in the graph that the object of a node does not exist at a location.
 func (c *collector) gone(ctx context.Context, at location, n *node) error {
 	id := n.identity
 	id.namespace = at.namespace // that of a virtual node is a guess: its kind may have none

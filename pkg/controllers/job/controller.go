@@ -156,7 +156,7 @@ func newController(env controller.Env, v value) (*jobController, error) {
 	c.owners = owners.New(env, owners.Options[*batchv1.Job]{
 		Kind: jobKind, Resource: jobResource, Informer: jobs, Live: c.live, Selector: selectorOf,
 		Written: writes.Stores{pods.Resource: podInformer.Informer().GetStore()},
-		Fresh:   v.staleConsistency, OnStale: c.metrics.staleSyncSkipped, OnGone: c.forget,
+		Fresh:   v.staleConsistency, OnStale: c.metrics.staleSyncs.Skipped, OnGone: c.forget,
 		Loop: reconcile.Options[types.NamespacedName]{Queue: "job", Workers: v.concurrentSyncs, Backoff: backoffOf[types.NamespacedName]()},
 	}, c.reconcile)
 	c.podControl = pods.NewTracked(env, c.owners.Writes)

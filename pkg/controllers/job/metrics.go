@@ -5,12 +5,12 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 const subsystem = "job_controller"
@@ -41,7 +41,7 @@ type controllerMetrics struct {
 	failuresByPolicy   *metrics.CounterVec
 	terminatedTracking *metrics.CounterVec
 	externalJobs       *metrics.CounterVec
-	staleSyncSkips     *metrics.CounterVec
+	staleSyncs         writes.StaleSyncs
 	finishedIndexes    *metrics.CounterVec
 	createdPods        *metrics.CounterVec
 }
@@ -73,9 +73,7 @@ func newMetrics(registry controller.MetricsRegistry) *controllerMetrics {
 		externalJobs: counter("jobs_by_external_controller_total",
 			"The number of Jobs that another controller manages.",
 			metrics.ALPHA, "controller_name"),
-		staleSyncSkips: counter("stale_sync_skips_total",
-			"Number of reconciles skipped because the cache of a resource did not show the controller's own last write yet.",
-			metrics.ALPHA, "group", "resource"),
+		staleSyncs: writes.NewStaleSyncs(registry, subsystem),
 		finishedIndexes: counter("job_finished_indexes_total",
 			"The number of finished indexes, by whether they have a backoff limit of their own.",
 			metrics.ALPHA, "status", "backoffLimit"),
@@ -83,10 +81,8 @@ func newMetrics(registry controller.MetricsRegistry) *controllerMetrics {
 			"The number of Pods that the controller tried to create, by reason. All count as succeeded; those that failed count as failed too.",
 			metrics.ALPHA, "reason", "status"),
 	}
-	if registry != nil {
-		registry.MustRegister(m.syncDuration, m.syncs, m.finishedJobs, m.finishedPods, m.failuresByPolicy,
-			m.terminatedTracking, m.externalJobs, m.staleSyncSkips, m.finishedIndexes, m.createdPods)
-	}
+	registry.MustRegister(m.syncDuration, m.syncs, m.finishedJobs, m.finishedPods, m.failuresByPolicy,
+		m.terminatedTracking, m.externalJobs, m.finishedIndexes, m.createdPods)
 	return m
 }
 
@@ -97,10 +93,6 @@ func (m *controllerMetrics) synced(job *batchv1.Job, action string, err error, t
 	}
 	m.syncs.WithLabelValues(modeOf(job), result, action).Inc()
 	m.syncDuration.WithLabelValues(modeOf(job), result, action).Observe(took.Seconds())
-}
-
-func (m *controllerMetrics) staleSyncSkipped(resource schema.GroupResource) {
-	m.staleSyncSkips.WithLabelValues(resource.Group, resource.Resource).Inc()
 }
 
 func (m *controllerMetrics) externallyManaged(by string) { m.externalJobs.WithLabelValues(by).Inc() }

@@ -70,9 +70,9 @@ func (c *cidrController) release(ctx context.Context, cidr *networkingv1.Service
 	return nil
 }
 
-// patchFinalizers adds the finalizer to a ServiceCIDR or removes it. It reports false if the ServiceCIDR no longer
-// exists. An admission webhook may answer so too, so the ServiceCIDR is looked at again later. After a conflict it has
-// to be tried again: another ServiceCIDR has the name, as the cache will show, or others change this one.
+// patchFinalizers adds the finalizer to a ServiceCIDR or removes it. It reports false if the answer is that the
+// ServiceCIDR does not exist. An admission webhook may send the same answer, so the ServiceCIDR is reconciled again
+// later. A conflict is returned: the name belongs to another ServiceCIDR by now, or somebody has changed this one.
 func (c *cidrController) patchFinalizers(ctx context.Context, cidr *networkingv1.ServiceCIDR, field string) (bool, error) {
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": cidr.UID, field: []string{string(finalizer)}}})
 	if err != nil {

@@ -131,7 +131,7 @@ func newController(env controller.Env, v value) (*statefulSetController, error) 
 			revisionResource: revisions.GetStore(),
 		},
 		Fresh:   v.staleConsistency,
-		OnStale: c.metrics.staleSyncSkipped,
+		OnStale: c.metrics.staleSyncs.Skipped,
 		Echo:    sameCurrentRevision,
 		OnGone:  c.metrics.forget,
 		Loop:    reconcile.Options[types.NamespacedName]{Queue: "statefulset", Workers: v.concurrentSyncs},

@@ -49,7 +49,7 @@ func TestValue(t *testing.T) {
 func TestMetricNames(t *testing.T) {
 	env := controllertest.New(t)
 	m := newMetrics(env.Metrics)
-	m.staleSyncSkipped(setResource)
+	m.staleSyncs.Skipped(setResource)
 	m.rolling(newSet(1, parallel), 2, 1)
 	const labels = "pod_management_policy=Parallel statefulset_name=web statefulset_namespace=ns "
 	for name, want := range map[string]string{

@@ -2,17 +2,17 @@ package statefulset
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 const subsystem = "statefulset_controller"
 
 type controllerMetrics struct {
-	staleSyncSkips *metrics.CounterVec
+	staleSyncs writes.StaleSyncs
 	// maxUnavailable and unavailableReplicas are set only with the gate MaxUnavailableStatefulSet.
 	maxUnavailable      *metrics.GaugeVec
 	unavailableReplicas *metrics.GaugeVec
@@ -28,23 +28,12 @@ func newMetrics(registry controller.MetricsRegistry) *controllerMetrics {
 		}, []string{"statefulset_namespace", "statefulset_name", "pod_management_policy"})
 	}
 	m := &controllerMetrics{
-		staleSyncSkips: metrics.NewCounterVec(&metrics.CounterOpts{
-			Subsystem:      subsystem,
-			Name:           "stale_sync_skips_total",
-			Help:           "Number of reconciles skipped because the cache of a resource did not show the controller's own last write yet.",
-			StabilityLevel: metrics.ALPHA,
-		}, []string{"group", "resource"}),
+		staleSyncs:          writes.NewStaleSyncs(registry, subsystem),
 		maxUnavailable:      perSet("statefulset_max_unavailable", "Number of pods of a StatefulSet that may be unavailable during a rolling update."),
 		unavailableReplicas: perSet("statefulset_unavailable_replicas", "Number of pods of a StatefulSet that are unavailable during a rolling update."),
 	}
-	if registry != nil {
-		registry.MustRegister(m.staleSyncSkips, m.maxUnavailable, m.unavailableReplicas)
-	}
+	registry.MustRegister(m.maxUnavailable, m.unavailableReplicas)
 	return m
-}
-
-func (m *controllerMetrics) staleSyncSkipped(resource schema.GroupResource) {
-	m.staleSyncSkips.WithLabelValues(resource.Group, resource.Resource).Inc()
 }
 
 func (m *controllerMetrics) rolling(set *appsv1.StatefulSet, maxUnavailable, unavailable int) {

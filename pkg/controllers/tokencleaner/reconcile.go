@@ -34,8 +34,8 @@ func (c *cleaner) reconcile(ctx context.Context, key types.NamespacedName) error
 	return nil
 }
 
-// delete deletes a token, unless it has changed since it was cached. It is looked at again if it has changed or is gone,
-// for the case that an admission webhook answers so, which no event follows.
+// delete deletes a token, unless it has changed since it was cached. After an answer that the token has changed or is
+// gone, it is reconciled again: an admission webhook may have given that answer, and then no event follows.
 func (c *cleaner) delete(ctx context.Context, secret *corev1.Secret) error {
 	err := c.Client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion},

@@ -43,10 +43,9 @@ type (
 	change = func(context.Context, protection.Finalizer, *storagev1.VolumeAttributesClass, update) error
 )
 
-// change makes a change to the finalizers of a class, unless that is gone. Only a read or the cache proves that: an
-// admission webhook may answer a write so too, and the class is looked at again. After a conflict, which means that
-// the cache is behind, the change is made to what the API server has, if that still needs it: nobody knows when the
-// cache will have caught up.
+// change changes the finalizers of a class, unless the class is gone. Only a read or the cache proves that it is: an
+// admission webhook may also answer a write with NotFound, so the class is then reconciled again. After a conflict the
+// cache is behind, for an unknown time, so the change is made to the live class if that still needs it.
 func (c *protectionController) change(ctx context.Context, class *storagev1.VolumeAttributesClass, needs func(metav1.Object) bool, apply change) error {
 	classes := c.Client.StorageV1().VolumeAttributesClasses()
 	err := apply(ctx, finalizer, class, classes.Update)

@@ -33,8 +33,8 @@
 // When an owner is reconciled:
 //
 //  11. With Fresh it is skipped while the caches do not show what was written for it (package
-//     writes), and looked at again as reconcile.AwaitCache says; with Newest the reconcile
-//     starts from what the last write returned. An owner that is gone is forgotten.
+//     writes), and reconciled again as reconcile.AwaitCache describes; with Newest the
+//     reconcile starts from what the last write returned. An owner that is gone is forgotten.
 //  12. Settled, which must be called before dependents are listed, reports whether any may be
 //     created or deleted.
 //

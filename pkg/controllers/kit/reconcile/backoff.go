@@ -15,9 +15,9 @@ const (
 	lastRetry  = 1000 * time.Second
 )
 
-// Backoff delays failed keys by first, doubled with each failure of the key up to last, and
-// all keys together to 10 per second after the first 100, for which a key waits no longer than
-// maxTurn.
+// Backoff delays failed keys by first, doubled with each failure of the key up to last. After the
+// first 100 keys it also lets only 10 keys per second pass, but delays no key by more than maxTurn
+// because of that.
 func Backoff[K comparable](first, last time.Duration) workqueue.TypedRateLimiter[K] {
 	return workqueue.NewTypedMaxOfRateLimiter(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[K](first, last),
@@ -25,12 +25,12 @@ func Backoff[K comparable](first, last time.Duration) workqueue.TypedRateLimiter
 	)
 }
 
-// maxTurn is how long a key waits at most because others fail. The failures of one tenant, however many, then
-// delay the keys of another by no more.
+// maxTurn is the longest time that a key waits because others fail. It keeps the failures of one tenant, however many,
+// from delaying the keys of another for hours.
 const maxTurn = 30 * time.Second
 
-// turns delays all keys together. Unlike workqueue.TypedBucketRateLimiter it takes no token that comes later than
-// after maxTurn, so that the bucket never owes more than those.
+// turns limits the rate of all keys together. Unlike workqueue.TypedBucketRateLimiter it does not reserve tokens that
+// are more than maxTurn away, so the debt of the bucket is bounded.
 type turns[K comparable] struct {
 	mu     sync.Mutex // a cancelled reservation is given back in full only if none followed it
 	bucket *rate.Limiter
@@ -56,11 +56,11 @@ func (t *turns[K]) NumRequeues(K) int { return 0 }
 // Forget implements workqueue.TypedRateLimiter.
 func (t *turns[K]) Forget(K) {}
 
-// firstLook is the delay before a cache that a key waits for is looked at again, the first time.
+// firstLook is the first delay of a key that waits for a cache.
 const firstLook = 10 * time.Millisecond
 
-// newLooks delays keys that wait for a cache: by firstLook, doubled each time up to RecheckAfter. Keys are
-// not delayed because of others, for most looks cost the API server nothing, and the others a request or two.
+// newLooks delays keys that wait for a cache: by firstLook, doubled each time up to RecheckAfter. Keys do not
+// delay each other: most of these reconciles send no request, and the others one or two.
 func newLooks[K comparable]() workqueue.TypedRateLimiter[K] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[K](firstLook, RecheckAfter)
 }
