@@ -23,8 +23,8 @@ type positioned struct {
 // tainted maps devices of a pool to their taints that evict pods. It is immutable once built.
 type tainted map[string][]positioned
 
-// taintedPool maps nodes to the devices of a pool that are tainted for pods on them. It is immutable once built. A node
-// has an entry, perhaps an empty one, if these are not those of the entry "", which is for all other nodes.
+// taintedPool maps nodes to the devices of a pool that are tainted for pods on them. It is immutable once built. The
+// entry "" is for all nodes without an entry of their own; a node needs one, which may be empty, if its slices matter.
 //
 // The credentials of a node permit slices for that node only, but of every pool and generation. They must not have pods
 // evicted from other nodes, nor prevent that.

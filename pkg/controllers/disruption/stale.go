@@ -42,7 +42,7 @@ func (c *disruptionController) reconcileStale(ctx context.Context, key types.Nam
 	}
 	_, err = c.Client.CoreV1().Pods(key.Namespace).Patch(controller.OnlyMetadata(ctx), key.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	switch {
-	case apierrors.IsNotFound(err): // deleted after all, unless an admission webhook answers so
+	case apierrors.IsNotFound(err): // deleted after all, unless this is the answer of an admission webhook
 		c.staleLoop.AddAfter(key, reconcile.RecheckAfter)
 		return nil
 	case apierrors.IsConflict(err):

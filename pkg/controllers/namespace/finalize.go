@@ -62,7 +62,7 @@ func (c *namespaceController) update(ctx context.Context, ns *corev1.Namespace, 
 			return written, nil
 		}
 		if apierrors.IsNotFound(err) {
-			// An admission webhook may answer so too. If the namespace is gone, there is nothing to do then.
+			// An admission webhook may give this answer although the namespace exists.
 			c.loop.AddAfter(ns.Name, reconcile.RecheckAfter)
 			return nil, nil
 		}

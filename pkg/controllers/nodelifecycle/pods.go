@@ -18,7 +18,7 @@ import (
 )
 
 // markPodsOf marks the pods of a node that has fallen silent. The order stays until none of them is missing at the API
-// server: the cache has to show whether a missing one is gone, as an admission webhook may answer so too.
+// server: only the cache shows whether a missing one is gone, since an admission webhook may give the same answer.
 func (c *lifecycleController) markPodsOf(ctx context.Context, node string) error {
 	order := c.cluster.toMark(node)
 	if order == 0 {

@@ -26,7 +26,7 @@ func (c *lifecycleController) reconcileTaints(ctx context.Context, name string) 
 		err = c.patchTaints(ctx, name)
 	}
 	switch {
-	case apierrors.IsNotFound(err): // the cache will show that it is gone, unless an admission webhook answers so
+	case apierrors.IsNotFound(err): // the cache will show that it is gone, unless this is the answer of an admission webhook
 		c.nodeLoop.AddAfter(name, reconcile.RecheckAfter)
 		return nil
 	case apierrors.IsConflict(err):

@@ -82,7 +82,7 @@ func (c *tokenController) deleteSecret(ctx context.Context, k key, secret *corev
 }
 
 // concluded returns the error of a write of a Secret for a key. Nothing is left to do for a Secret that is gone, and
-// the event of the change enqueues one that has changed. An admission webhook may answer so too, and then no event
+// the event of the change enqueues one that has changed. An admission webhook may give the same answer, and then no event
 // follows.
 func (c *tokenController) concluded(k key, doing, name string, err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {

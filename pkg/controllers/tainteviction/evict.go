@@ -17,8 +17,8 @@ import (
 )
 
 // evict deletes a pod when its appointment is due. One that was cancelled needs nothing; one that
-// was postponed is enqueued for its time. That a write finds no pod proves nothing, as an admission webhook
-// may answer so too: the appointment ends when the cache shows that the pod is gone.
+// was postponed is enqueued for its time. NotFound as the answer to a write proves nothing, since an admission webhook
+// may give it: the appointment ends when the cache shows that the pod is gone.
 func (c *evictionController) evict(ctx context.Context, key identity) error {
 	now := c.Clock.Now()
 	if !c.isDue(key, now) {

@@ -42,7 +42,7 @@ func (c *ttlController) delete(ctx context.Context, job *batchv1.Job, expiry tim
 		Preconditions:     &metav1.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion},
 	})
 	switch {
-	case apierrors.IsNotFound(err): // or an admission webhook answers so, and the Job is still there
+	case apierrors.IsNotFound(err): // or the Job exists, and an admission webhook gave this answer
 		c.loop.AddAfter(reconcile.KeyOf(job), reconcile.RecheckAfter)
 		return nil
 	case apierrors.IsConflict(err):

@@ -40,7 +40,7 @@
 //     So leases count in kube-system, and in the namespaces that are named there: a process
 //     with its leases in another namespace makes an entry for that, a marked lease that
 //     nobody holds, before it reads, and again if it is deleted. What it reads is not older
-//     than its entry either. So rule 2 holds across namespaces: if a process finds no entry
-//     or no claim of another, that reads later, and finds those of the first. While one of
-//     the namespaces cannot be read, nothing else is permitted.
+//     than its entry either. So rule 2 holds across namespaces: of two processes, the one that
+//     reads later finds the entry and the claim of the other. While one of the namespaces
+//     cannot be read, nothing else is permitted.
 package claims

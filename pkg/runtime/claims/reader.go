@@ -89,9 +89,9 @@ func (r *Reader) directory(ctx context.Context, namespace, written string) ([]co
 	return marked, nil
 }
 
-// bothThere returns the resource version from which on the claim of this process is there, which was written with one,
-// and the entry of its namespace, if it has one among the marked leases in kube-system. Of two processes, the one for
-// which that is later reads both of the other. It is empty if it is not known: then only a consistent read will do.
+// bothThere returns the resource version at which both the claim of this process, which was written at the given one,
+// and the entry of its namespace exist; without an entry among the marked leases, that of the claim. Of two processes,
+// the one with the later version reads the claim and the entry of the other. An empty version requires a consistent read.
 func bothThere(written, namespace string, marked []coordinationv1.Lease) string {
 	n := slices.IndexFunc(marked, func(l coordinationv1.Lease) bool {
 		return l.Annotations[NamespaceAnnotation] == namespace

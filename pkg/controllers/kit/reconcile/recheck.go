@@ -7,5 +7,5 @@ import "time"
 //   - The cache does not show yet what a live read or the answer to a write has shown. If that is deleted
 //     before the cache has shown it, which a list after a break of the watch makes possible, there is no event.
 //   - A write was refused with a conflict, or with NotFound. As a rule the cache is behind, and an event follows.
-//     An admission webhook may answer so too, and then none does.
+//     An admission webhook may give the same answer, and then no event follows.
 const RecheckAfter = 10 * time.Second
