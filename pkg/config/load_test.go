@@ -112,6 +112,7 @@ func TestLoadReportsWrongVersion(t *testing.T) {
 	}
 }
 
+// Pins MGR-26.
 func TestLoadReportsEverythingAtOnceByPosition(t *testing.T) {
 	text := header + `leaderElecton: {}
 leaderElection:

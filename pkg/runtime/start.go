@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/config"
@@ -52,7 +53,11 @@ func (r *Runtime) startWith(ctx context.Context, start candidate) error {
 	if err != nil {
 		return fmt.Errorf("applying the logging configuration: %w", err)
 	}
-	output.Commit() // first, so that the rest is logged as it should
+	// First, so that the rest is logged as it should.
+	output.Commit()
+	if r.supervisor == nil { // not yet, with another configuration
+		klog.FromContext(ctx).Info("Starting", "version", version.Get().GitVersion)
+	}
 	logWarnings(ctx, start.document)
 	r.supervise(ctx)
 	r.watcher = source.New(source.Options{

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -56,6 +57,10 @@ type Env struct {
 	loops []controller.Inspectable
 }
 
+func init() {
+	watch.DefaultChanSize = 2000 // the fake panics if a watch is more events behind
+}
+
 // New makes an Env whose API server holds the objects. Its informers are started with Start.
 func New(t testing.TB, objects ...runtime.Object) *Env {
 	t.Helper()
@@ -66,7 +71,9 @@ func New(t testing.TB, objects ...runtime.Object) *Env {
 	if err := metav1.AddMetaToScheme(metaScheme); err != nil {
 		t.Fatal(err)
 	}
-	client := fake.NewClientset(objects...)
+	// NewClientset knows in addition who owns a field, which no controller reads. For that it builds a mapper of all
+	// types for each write: most of the time of the tests.
+	client := fake.NewSimpleClientset(objects...)
 	metadata := metadatafake.NewSimpleMetadataClient(metaScheme)
 	clock := clocktesting.NewFakeClock(Epoch)
 	events := record.NewFakeRecorder(1000)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
-	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controllers"
@@ -141,6 +140,5 @@ func run(ctx context.Context, o runtime.Options) error {
 	if err != nil {
 		return err
 	}
-	klog.Background().Info("Starting", "version", versionOf(version.Get()))
 	return r.Run(ctx)
 }

@@ -1,6 +1,9 @@
 package fromflags
 
 import (
+	"errors"
+	"io/fs"
+
 	migration "k8s.io/controller-manager/pkg/leadermigration/config"
 
 	generic "k8s.io/controller-manager/config/v1alpha1"
@@ -20,8 +23,13 @@ func (c *converter) readMigration() {
 		return
 	}
 	content, err := migration.ReadLeaderMigrationConfiguration(name)
-	if err != nil {
+	var unread *fs.PathError
+	if errors.As(err, &unread) {
 		c.note(migrationFlag, true, name+" cannot be read, so the default of leaderMigration applies: copy its leaderName and controllerLeaders there ("+err.Error()+")")
+		return
+	}
+	if err != nil {
+		c.fail(migrationFlag, "failed to parse leader migration configuration: %v", err)
 		return
 	}
 	if problems := migration.ValidateLeaderMigrationConfiguration(content); len(problems) > 0 {

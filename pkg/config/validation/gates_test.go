@@ -6,7 +6,7 @@ import (
 	"kcmd.dev/pkg/config/gates"
 )
 
-// Pins MGR-113, MGR-114 and MGR-179.
+// Pins MGR-24, MGR-113, MGR-114 and MGR-179.
 func TestValidateGates(t *testing.T) {
 	checkProblems(t, []problemTest{
 		{"emulatedVersion: 1.36", []string{

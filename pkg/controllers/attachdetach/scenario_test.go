@@ -1,6 +1,7 @@
 package attachdetach
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -207,6 +208,26 @@ func TestAttachesAreRepeatedWithABackoff(t *testing.T) {
 		t.Errorf("events are %q", events)
 	}
 	s.is("v@a wanted uncertain")
+}
+
+// Pins ATT-95.
+func TestACutOffAttachReportsNothing(t *testing.T) {
+	s := newStage(t, aNode("a"), aVolume("v", once), aClaim("v"))
+	ctx, cancel := context.WithCancel(s.Context())
+	s.Intercept(create, func(action) error {
+		cancel()
+		return context.Canceled
+	})
+	s.Store(t, aPod("pod", "a", "v"))
+	s.show()
+	s.podQueue.work(s.c.reconcilePod)
+	for s.placeQueue.work(func(_ context.Context, at place) error { return s.c.reconcile(ctx, at) }) {
+	}
+	if ctx.Err() == nil {
+		t.Error("nothing was cut off")
+	}
+	s.is("v@a wanted uncertain")
+	s.WantEvents(t)
 }
 
 // A volume is to be moved, and neither its detach nor its attach is permitted. Each is repeated after its own backoff.

@@ -3,6 +3,8 @@ package cloudnode
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -12,12 +14,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/fake"
 	"k8s.io/cloud-provider/names"
 	testclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/fakecloud"
 	"kcmd.dev/test/must"
@@ -189,4 +195,74 @@ func TestRestartMakesNoRound(t *testing.T) {
 	env.Clock.Step(5 * time.Minute)
 	controllertest.Eventually(t, "the second makes a round", func() bool { return asked() == 2 })
 	stop()
+}
+
+// lacking is the name of a provider without instances.
+const lacking = "lacking"
+
+func TestMain(m *testing.M) {
+	cloudprovider.RegisterCloudProvider(lacking, func(io.Reader) (cloudprovider.Interface, error) {
+		return &fake.Cloud{DisableInstances: true}, nil
+	})
+	os.Exit(m.Run())
+}
+
+// Pins CNODE-1 and CLOUD-17.
+func TestProviderWithoutInstancesLeavesItIdle(t *testing.T) {
+	env := controllertest.New(t, uninitialized("waiting"))
+	cfg := v1beta1.NewDefault()
+	cfg.Cloud.Provider = lacking
+	c, err := newController(env.Env, valueOf(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	stop := env.Run(t, c)
+	controllertest.Eventually(t, "the status says why", func() bool {
+		return env.Loops()[0].LastError == "cloud provider does not support instances"
+	})
+	stop()
+	if got := env.Writes(); len(got) != 0 {
+		t.Errorf("unexpected writes: %v", got)
+	}
+}
+
+// As many nodes are worked on at once as each of the two numbers says. Pins CLOUD-15.
+func TestWorkersOfBothKinds(t *testing.T) {
+	for name, test := range map[string]struct {
+		node    func(name string) *corev1.Node
+		workers int
+	}{
+		"initialization": {uninitialized, 2},
+		"addresses":      {initialized, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			about := "of-" + name + "-"
+			cloud := fakecloud.The()
+			cloud.Reset()
+			hold := cloud.Hold("InstanceMetadata " + about)
+			var nodes []k8sruntime.Object
+			for i := range test.workers + 1 {
+				nodes = append(nodes, test.node(fmt.Sprint(about, i)))
+			}
+			env := controllertest.New(t, nodes...)
+			cfg := v1beta1.NewDefault()
+			cfg.Cloud.Provider = fakecloud.Name
+			cfg.Controllers.CloudNode.ConcurrentSyncs, cfg.Controllers.CloudNode.ConcurrentStatusUpdates = ptr.To[int32](2), ptr.To[int32](3)
+			c := must.Get(newController(env.Env, valueOf(cfg)))(t)
+			env.Start(t)
+			env.Run(t, c)
+			t.Cleanup(hold.Release) // before the stop
+			asked := func() int { return len(cloud.Calls("InstanceMetadata " + about)) }
+			controllertest.Eventually(t, "all workers ask", func() bool { return asked() >= test.workers })
+			await.Stays(t, "no other asks", 50*time.Millisecond, func(context.Context) error {
+				if n := asked(); n != test.workers {
+					return fmt.Errorf("%d ask", n)
+				}
+				return nil
+			})
+			hold.Release()
+			controllertest.Eventually(t, "it is asked about every node", func() bool { return asked() == test.workers+1 })
+		})
+	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"testing"
 	"time"
 
@@ -11,7 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clienttesting "k8s.io/client-go/testing"
+	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
+	"k8s.io/cloud-provider/fake"
 	"k8s.io/cloud-provider/names"
 
 	"kcmd.dev/pkg/config/v1beta1"
@@ -101,7 +105,7 @@ func TestNodesAreJudgedOneAfterAnother(t *testing.T) {
 	controllertest.Eventually(t, "it is asked about the other", func() bool { return asked() == 2 })
 }
 
-// Pins CNLC-13.
+// Pins CNLC-13 and CLOUD-16.
 func TestTaintIsTriedFiveTimes(t *testing.T) {
 	node := nodeOf(t, "off", corev1.ConditionFalse)
 	fakecloud.The().ShutDown(node.Name)
@@ -124,5 +128,35 @@ func TestTaintIsTriedFiveTimes(t *testing.T) {
 	}
 	if pause := tries[5].Sub(tries[4]); pause < 5*time.Second {
 		t.Errorf("the next round began %v after the one before", pause)
+	}
+}
+
+// lacking is the name of a provider without instances.
+const lacking = "lacking"
+
+func TestMain(m *testing.M) {
+	cloudprovider.RegisterCloudProvider(lacking, func(io.Reader) (cloudprovider.Interface, error) {
+		return &fake.Cloud{DisableInstances: true}, nil
+	})
+	os.Exit(m.Run())
+}
+
+// Pins CLOUD-17.
+func TestProviderWithoutInstancesLeavesItIdle(t *testing.T) {
+	env := controllertest.New(t, nodeOf(t, "gone", corev1.ConditionFalse))
+	cfg := v1beta1.NewDefault()
+	cfg.Cloud.Provider = lacking
+	c, err := newController(env.Env, valueOf(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	stop := env.Run(t, c)
+	controllertest.Eventually(t, "the status says why", func() bool {
+		return env.Loops()[0].LastError == "cloud provider does not support instances"
+	})
+	stop()
+	if got := env.Writes(); len(got) != 0 {
+		t.Errorf("unexpected writes: %v", got)
 	}
 }

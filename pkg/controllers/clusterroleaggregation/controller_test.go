@@ -1,9 +1,12 @@
 package clusterroleaggregation
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -168,6 +173,131 @@ func TestAnInvalidSelectorWritesNothing(t *testing.T) {
 	}
 	if got := env.Writes(); len(got) != 0 {
 		t.Errorf("requests: %v", got)
+	}
+}
+
+// Only rules are compared: an informer takes the managed fields away, and whatever else differs is no reason to write.
+// Pins AGG-20.
+func TestOnlyRulesAreCompared(t *testing.T) {
+	edit := aggregating("edit", matching("to", "edit"))
+	edit.Rules = []rbacv1.PolicyRule{on("pods", "get")}
+	edit.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "somebody", Operation: metav1.ManagedFieldsOperationApply}}
+	source := labelled(role("a", on("pods", "get")), "to", "edit")
+	source.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "another", Operation: metav1.ManagedFieldsOperationUpdate}}
+	source.Annotations = map[string]string{"a": "b"}
+	env, a := start(t, edit, source)
+	if err := a.reconcile(env.Context(), "edit"); err != nil {
+		t.Fatal(err)
+	}
+	if got := env.Writes(); len(got) != 0 {
+		t.Errorf("requests: %v", got)
+	}
+}
+
+// Somebody applies other rules again and again. They are taken from them each time, at once. Pins AGG-16.
+func TestRulesAreTakenFromOthersAtOnce(t *testing.T) {
+	edit := aggregating("edit", matching("to", "edit"))
+	edit.Rules = []rbacv1.PolicyRule{on("pods", "get")}
+	env, a := start(t, edit, labelled(role("source", on("pods", "get")), "to", "edit"))
+	env.Run(t, a)
+	env.AwaitIdle(t)
+	for n := range 5 {
+		theirs := edit.DeepCopy()
+		theirs.Rules = []rbacv1.PolicyRule{on("nodes", "get")}
+		update(t, env, theirs)
+		controllertest.Eventually(t, "the rules are applied", func() bool { return len(patched(env)) == n+1 })
+		env.AwaitIdle(t)
+	}
+	for _, patch := range patched(env) {
+		if !*patch.PatchOptions.Force {
+			t.Error("an apply is not forced")
+		}
+	}
+}
+
+// patched are the patches among the requests.
+func patched(env *controllertest.Env) []clienttesting.PatchActionImpl {
+	var all []clienttesting.PatchActionImpl
+	for _, action := range env.Writes() {
+		if patch, ok := action.(clienttesting.PatchActionImpl); ok {
+			all = append(all, patch)
+		}
+	}
+	return all
+}
+
+// Somebody else owns the rules of a role without sources, so the apply changes nothing. It is repeated when something
+// happens to the role or to a source of it, and not otherwise. Pins AGG-28.
+func TestAnApplyThatChangedNothingIsRepeatedAtTheNextEventOfTheRole(t *testing.T) {
+	edit := aggregating("edit", matching("to", "edit"))
+	edit.Rules = []rbacv1.PolicyRule{on("nodes", "get")}
+	for name, test := range map[string]struct {
+		event  func(*aggregator)
+		writes int
+	}{
+		"another role changes":    {func(a *aggregator) { a.updated(reconcile.Fresh, role("other"), role("other", on("pods", "get"))) }, 0},
+		"another role is created": {func(a *aggregator) { a.added(reconcile.Fresh, labelled(role("new", on("pods", "get")), "to", "view")) }, 0},
+		"a source comes":          {func(a *aggregator) { a.added(reconcile.Fresh, labelled(role("new"), "to", "edit")) }, 1},
+		"the role changes":        {func(a *aggregator) { a.updated(reconcile.Fresh, aggregating("edit", matching("to", "edit")), edit) }, 1},
+		"the role is resynced":    {func(a *aggregator) { a.updated(reconcile.Backlog, edit, edit) }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, a := start(t, edit)
+			env.Fake.PrependReactor("patch", "clusterroles", func(clienttesting.Action) (bool, runtime.Object, error) { return true, edit, nil })
+			env.Run(t, a)
+			env.AwaitIdle(t)
+			if got := applied(t, env); len(got) != 1 || got[0].Rules != nil {
+				t.Fatalf("first applied: %v", got)
+			}
+			test.event(a)
+			env.AwaitIdle(t)
+			if got := applied(t, env); len(got) != 1+test.writes {
+				t.Errorf("then applied: %v", got[1:])
+			}
+		})
+	}
+}
+
+// Pins AGG-27.
+func TestAFailureIsLogged(t *testing.T) {
+	env, a := start(t, aggregating("edit", matching("to", "edit")), labelled(role("a", on("pods", "get")), "to", "edit"))
+	env.Refuse("patch clusterroles edit", errors.New("boom"))
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	controllertest.Eventually(t, "it fails", func() bool { return a.loop.Inspect().Failed == 1 })
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if log := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); !strings.Contains(log, `Reconcile failed err="applying the rules of ClusterRole edit: boom"`) || !strings.Contains(log, `key="edit"`) {
+		t.Errorf("log: %s", log)
+	}
+}
+
+// A new instance looks at each role that aggregates once, however many sources are replayed. Pins AGG-23.
+func TestASuccessorReconcilesEachRoleOnce(t *testing.T) {
+	objects := []runtime.Object{aggregating("edit", matching("to", "edit")), aggregating("view", matching("to", "edit"))}
+	for n := range 5 {
+		objects = append(objects, labelled(role(fmt.Sprint("source-", n)), "to", "edit"))
+	}
+	env, first := start(t, objects...)
+	stop := env.Run(t, first)
+	env.AwaitIdle(t)
+	stop()
+	env.Succeed(nil)
+	second, err := newAggregator(env.Env, config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Run(t, second)
+	controllertest.Eventually(t, "the successor works", func() bool { return !second.loop.Inspect().Began.IsZero() })
+	env.AwaitIdle(t)
+	for name, a := range map[string]*aggregator{"an instance": first, "its successor": second} {
+		if got := a.loop.Inspect().Reconciled; got != 2 {
+			t.Errorf("%s reconciled two roles %d times", name, got)
+		}
 	}
 }
 

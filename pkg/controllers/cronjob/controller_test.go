@@ -292,7 +292,27 @@ func TestReconcile(t *testing.T) {
 			requests: []string{"delete jobs s"},
 			events:   []string{"Normal SuccessfulDelete Deleted job s"},
 		},
-		"CRON-17: history beyond the limits": {
+		"CRON-34: the clock went back before the last time": {objects: []runtime.Object{hourly(lastScheduled(at("04:00:00")))}},
+		"CRON-34: nor within the deadline":                  {objects: []runtime.Object{hourly(lastScheduled(at("04:00:00")), startWithin(7200))}},
+		"CRON-34: the job of the time runs": {
+			objects: []runtime.Object{hourly(lastScheduled(at("02:00:00")), listing(due0300)), child(due0300)},
+		},
+		"CRON-40: jobs are listed in the order in which they were created": {
+			objects: []runtime.Object{
+				cronJob("* * * * *", lastScheduled(at("03:01:00")), listing("zero")),
+				child(due0303, createdFor(at("03:03:00"))), child(due0302, createdFor(at("03:02:00"))), child("zero"),
+			},
+			requests: []string{"get cronjobs cj", "create jobs " + due0304, "update cronjobs/status"},
+			events:   []string{"Normal SuccessfulCreate Created job " + due0304},
+			check: func(cj *batchv1.CronJob) bool {
+				var names []string
+				for _, ref := range cj.Status.Active {
+					names = append(names, ref.Name)
+				}
+				return slices.Equal(names, []string{"zero", due0302, due0303, due0304})
+			},
+		},
+		"CRON-17, CRON-40: history beyond the limits": {
 			objects: []runtime.Object{
 				hourly(done, limits(1, 0), listing("s1")),
 				child("s1", ended(batchv1.JobComplete, at("01:00:00"), at("01:01:00"))),
@@ -778,9 +798,13 @@ func TestAChangedScheduleIsWaitedFor(t *testing.T) {
 	}
 }
 
+// Pins CRON-2.
 func TestDescriptor(t *testing.T) {
 	d := Descriptor()
 	cfg := v1beta1.NewDefault()
+	if got := d.Value(cfg); got != (value{concurrentSyncs: 5}) {
+		t.Errorf("by default: %+v", got)
+	}
 	*cfg.Controllers.CronJob.ConcurrentSyncs = 9
 	c, err := d.New(controllertest.New(t).Env, d.Value(cfg))
 	if err != nil {

@@ -1,6 +1,7 @@
 package daemonset
 
 import (
+	"reflect"
 	"strconv"
 	"sync"
 
@@ -17,12 +18,11 @@ import (
 // It was replaced by controller-revision-hash.
 const generationLabel = "pod-template-generation"
 
-// blueprint is what is derived from the spec of a DaemonSet. It is computed once per
-// generation, because every reconcile and every node event needs it.
+// blueprint is what is derived from the template of a DaemonSet. It is computed once per
+// template, because every reconcile and every node event needs it.
 type blueprint struct {
-	uid        types.UID
-	generation int64
-
+	// template is what it was made of. It belongs to a set of the cache and must not be modified.
+	template  *corev1.PodTemplateSpec
 	placement placement
 	// payload is the template as stored in a ControllerRevision.
 	payload []byte
@@ -34,10 +34,9 @@ func newBlueprint(ds *appsv1.DaemonSet, comparisonOperators bool) (*blueprint, e
 		return nil, err
 	}
 	return &blueprint{
-		uid:        ds.UID,
-		generation: ds.Generation,
-		placement:  newPlacement(&ds.Spec.Template.Spec, comparisonOperators),
-		payload:    payload,
+		template:  &ds.Spec.Template,
+		placement: newPlacement(&ds.Spec.Template.Spec, comparisonOperators),
+		payload:   payload,
 	}, nil
 }
 
@@ -84,10 +83,10 @@ func (s *blueprints) of(ds *appsv1.DaemonSet) (*blueprint, error) {
 	s.mu.RLock()
 	known := s.made[key]
 	s.mu.RUnlock()
-	if known != nil && known.uid == ds.UID && known.generation == ds.Generation {
+	if known != nil && known.template == &ds.Spec.Template {
 		return known, nil
 	}
-	made, err := newBlueprint(ds, s.comparisonOperators)
+	made, err := s.renew(known, ds)
 	if err != nil {
 		return nil, err
 	}
@@ -97,6 +96,15 @@ func (s *blueprints) of(ds *appsv1.DaemonSet) (*blueprint, error) {
 		s.made[key] = made
 	}
 	return made, nil
+}
+
+// renew returns the blueprint of another version of a set. The templates are compared, not the generations: in a cluster
+// that was restored from a backup, a generation can occur twice.
+func (s *blueprints) renew(known *blueprint, ds *appsv1.DaemonSet) (*blueprint, error) {
+	if known == nil || !reflect.DeepEqual(known.template, &ds.Spec.Template) {
+		return newBlueprint(ds, s.comparisonOperators)
+	}
+	return &blueprint{template: &ds.Spec.Template, placement: known.placement, payload: known.payload}, nil
 }
 
 // exists reports whether the cache has a set. A blueprint is stored only if it does, so that one that was made in the

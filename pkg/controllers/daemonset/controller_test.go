@@ -24,6 +24,7 @@ import (
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/must"
 )
 
 // Pins DS-3 and DS-4.
@@ -276,9 +277,7 @@ func TestBlueprintsOfSetsThatAreGoneAreNotKept(t *testing.T) {
 	} {
 		h := newHarness(t, true, test.cached...)
 		h.CatchUp(t)
-		if made, err := h.c.blueprints.of(newSet()); err != nil || made.uid != newSet().UID {
-			t.Errorf("%s: got %v, %v", name, made, err)
-		}
+		must.Get(h.c.blueprints.of(newSet()))(t)
 		if got := len(h.c.blueprints.made); got != test.kept {
 			t.Errorf("%s: %d are kept, want %d", name, got, test.kept)
 		}
@@ -370,6 +369,30 @@ func TestFailuresOfTheAPI(t *testing.T) {
 		if err := h.Reconcile(); !reconcile.IsRequeue(err) || !apierrors.IsConflict(err) {
 			t.Errorf("got %v", err)
 		}
+	})
+	t.Run("WL-102: a quota that others update, and the status", func(t *testing.T) {
+		h := newHarness(t, true, newSet(), newNode("n0"))
+		h.Refuse("create pods", apierrors.NewConflict(corev1.Resource("resourcequotas"), "q", boom))
+		works := h.Refuse("update daemonsets/status", boom)
+		h.CatchUp(t)
+		if err := h.Reconcile(); !errors.Is(err, boom) || reconcile.IsRequeue(err) {
+			t.Errorf("got %v", err)
+		}
+		works()
+		h.CatchUp(t)
+		if err := h.Reconcile(); !reconcile.IsRequeue(err) || !apierrors.IsConflict(err) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("WL-102: somebody else writes the revision", func(t *testing.T) {
+		h := newHarness(t, true, newSet(), newNode("n0"), newRevision("bare", 1, payloadOf(t, newSet()), bare))
+		h.Refuse("update controllerrevisions", apierrors.NewConflict(revisionResource, "bare", boom))
+		h.CatchUp(t)
+		const failed = "failed to construct revisions of DaemonSet: "
+		if err := h.Reconcile(); !reconcile.IsRequeue(err) || !strings.HasPrefix(err.Error(), failed) {
+			t.Errorf("got %v", err)
+		}
+		h.WantRequests(t, "update controllerrevisions bare")
 	})
 	t.Run("creating the revision", func(t *testing.T) {
 		h := newHarness(t, true, newSet(), newNode("n0"))

@@ -40,7 +40,7 @@ func TestEligibility(t *testing.T) {
 		{"DS-20: not selected", corev1.PodSpec{NodeSelector: map[string]string{"zone": "b"}}, nil, never},
 		{"DS-20: affinity", corev1.PodSpec{Affinity: requireNode(expression("zone", corev1.NodeSelectorOpIn, "b"), expression("zone", corev1.NodeSelectorOpIn, "a"))}, nil, runs},
 		{"DS-20: no affinity", corev1.PodSpec{Affinity: requireNode(expression("zone", corev1.NodeSelectorOpNotIn, "a"))}, nil, never},
-		{"affinity by field", corev1.PodSpec{Affinity: requireNode(field("metadata.name", corev1.NodeSelectorOpIn, "n"))}, nil, runs},
+		{"DS-19: affinity by field", corev1.PodSpec{Affinity: requireNode(field("metadata.name", corev1.NodeSelectorOpIn, "n"))}, nil, runs},
 		{"DS-20: invalid affinity", corev1.PodSpec{Affinity: requireNode(expression("zone", "Bad", "a"))}, nil, never},
 		{"DS-20: affinity without terms", corev1.PodSpec{Affinity: requireNode()}, nil, never},
 		{"DS-20: selected but no affinity", corev1.PodSpec{NodeSelector: map[string]string{"zone": "a"}, Affinity: requireNode(expression("zone", corev1.NodeSelectorOpDoesNotExist))}, nil, never},
@@ -54,7 +54,7 @@ func TestEligibility(t *testing.T) {
 		{"DS-21: only NoExecute tolerated", corev1.PodSpec{Tolerations: tolerate("Exists", "taint", "", "NoExecute")}, []corev1.Taint{taint("NoSchedule"), taint("NoExecute")}, remains},
 		{"comparison without the gate", corev1.PodSpec{Tolerations: tolerate("Gt", "level", "3", "NoSchedule")}, []corev1.Taint{{Key: "level", Value: "5", Effect: "NoSchedule"}}, remains},
 
-		{"DS-22: not ready", corev1.PodSpec{}, []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: "NoExecute"}}, runs},
+		{"DS-19, DS-22: not ready", corev1.PodSpec{}, []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: "NoExecute"}}, runs},
 		{"DS-22: not ready, not to be scheduled to", corev1.PodSpec{}, []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: "NoSchedule"}}, remains},
 		{"DS-22: unreachable", corev1.PodSpec{}, []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: "NoExecute"}}, runs},
 		{"DS-22: cordoned", corev1.PodSpec{}, []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: "NoSchedule"}}, runs},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,10 +20,15 @@ import (
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
+// Pins DEP-4.
 func TestDescriptor(t *testing.T) {
 	d := Descriptor()
+	if got, want := d.Value(v1beta1.NewDefault()), (value{concurrentSyncs: 5, terminatingReplicas: true}); got != want {
+		t.Errorf("by default value is %+v, want %+v", got, want)
+	}
 	if d.Name != "deployment-controller" || d.ServiceAccount != d.Name || d.EventSource != d.Name || d.Aliases[0] != "deployment" {
 		t.Errorf("descriptor is %+v", d)
 	}
@@ -189,6 +196,71 @@ func TestAFailingKeyIsDroppedAfter15Retries(t *testing.T) {
 		h.Clock.Step(10 * time.Second)
 		return creations.Load() == 16 && h.c.owners.Loop.Retries(key) == 0
 	})
+}
+
+// succeed replaces the controller by an instance that has not run yet.
+func (h *harness) succeed(t *testing.T) {
+	t.Helper()
+	h.Succeed(h.Succession.HandOver())
+	h.c = must.Get(newController(h.Env.Env, value{concurrentSyncs: 1, terminatingReplicas: true}))(t)
+}
+
+// Pins DEP-49.
+func TestTheSuccessorTriesAgainWhatWasDropped(t *testing.T) {
+	h := newHarness(t, makeDeployment(10))
+	var creations atomic.Int32
+	h.Intercept("create replicasets", func(clienttesting.Action) error {
+		creations.Add(1)
+		return errors.New("boom")
+	})
+	h.Start(t)
+	stop := h.Run(t, h.c)
+	h.eventually(t, "the key is dropped after its last retry", func() bool {
+		h.Clock.Step(10 * time.Second)
+		return creations.Load() == 16 && h.c.owners.Loop.Retries(key) == 0
+	})
+	stop()
+	h.succeed(t)
+	h.Run(t, h.c)
+	controllertest.Eventually(t, "there is another attempt", func() bool { return creations.Load() == 17 })
+}
+
+// Nothing changes after the successor has begun but the time. Pins DEP-49.
+func TestTheSuccessorWatchesTheDeadline(t *testing.T) {
+	h := newHarness(t, makeDeployment(3, counts(3, 3, 0, 0)), makeSet(1, 3, scaledFor("3", "4"), observed(3, 0, 0)))
+	h.Start(t)
+	stop := h.Run(t, h.c)
+	h.eventually(t, "the new ReplicaSet is noted", func() bool { return progressReason(h.deployment(t)) == reasonFound && h.Idle() })
+	stop()
+	h.succeed(t)
+	h.Run(t, h.c)
+	h.AwaitIdle(t)
+	h.Clock.Step(599 * time.Second)
+	h.AwaitIdle(t)
+	h.wantProgress(t, reasonFound)
+	h.eventually(t, "the rollout times out", func() bool {
+		h.Clock.Step(time.Second)
+		return progressReason(h.deployment(t)) == reasonTimedOut
+	})
+}
+
+// Pins DEP-37.
+func TestTheOnlyMetricsAreThoseOfTheQueue(t *testing.T) {
+	h := newHarness(t, makeDeployment(3))
+	h.c.owners.Loop.Add(key)
+	h.reconcile(t)
+	families, err := h.Metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if !strings.HasPrefix(family.GetName(), "workqueue_") {
+			t.Errorf("there is %s", family.GetName())
+		}
+	}
+	if got := h.Series(t, "workqueue_depth"); !slices.Equal(got, []string{"name=deployment 1"}) {
+		t.Errorf("series are %q", got)
+	}
 }
 
 // BenchmarkReconcile reconciles one Deployment beside many others in its namespace. It

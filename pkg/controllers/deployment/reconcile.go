@@ -146,7 +146,7 @@ func (r *pass) followReplicas(ctx context.Context) error {
 	if _, err := r.resize(ctx, scaling(r.d, r.sets)); err != nil {
 		return err
 	}
-	if _, rollsBack := r.d.Annotations[appsv1.DeprecatedRollbackTo]; r.d.Spec.Paused && !rollsBack {
+	if _, rollsBack := rollbackTarget(r.d); r.d.Spec.Paused && !rollsBack {
 		if err := r.cleanUp(ctx); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -29,7 +30,7 @@ func hashName(d *appsv1.Deployment) string {
 	return "web-" + podtemplate.Hash(&d.Spec.Template, d.Status.CollisionCount)
 }
 
-// Pins DEP-54.
+// Pins DEP-50 and DEP-54.
 func TestNewDeploymentCostsTwoWrites(t *testing.T) {
 	h := newHarness(t, makeDeployment(10, annotated("team", "shop")))
 	h.reconcile(t)
@@ -85,6 +86,7 @@ func TestFoundReplicaSetIsNotedOnce(t *testing.T) {
 	}
 }
 
+// Pins DEP-28.
 func TestRollForwardAndOff(t *testing.T) {
 	h := newHarness(t, makeDeployment(10, image("v2")), makeSet(1, 10, current))
 	h.reconcile(t)
@@ -117,7 +119,7 @@ func TestSyncAndRolloutInOneReconcile(t *testing.T) {
 	}
 }
 
-// Pins DEP-28e.
+// Pins DEP-28e and DEP-63.
 func TestStatusIsWrittenWhenOldSetsCannotBeScaled(t *testing.T) {
 	h := newHarness(t, makeDeployment(10), makeSet(1, 3, current, noted(revisionAnnotation, "3")), makeSet(2, 10, current))
 	h.Refuse("update replicasets", errors.New("boom"))
@@ -148,6 +150,24 @@ func TestCollisionTakesAnotherName(t *testing.T) {
 	}
 }
 
+// The ReplicaSets of the one that was there before are those of somebody else. Pins DEP-45.
+func TestARecreatedDeploymentStartsAnew(t *testing.T) {
+	before := func(rs *appsv1.ReplicaSet) { rs.OwnerReferences[0].UID = "before" }
+	d := makeDeployment(10)
+	h := newHarness(t, d, makeSet(1, 10, current, before, func(rs *appsv1.ReplicaSet) { rs.Name = hashName(d) }))
+	h.CatchUp(t)
+	if err := h.Reconcile(); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("error is %v", err)
+	}
+	h.WantRequests(t, "create replicasets", "update deployments/status")
+	h.reconcile(t)
+	name := hashName(h.deployment(t))
+	h.WantRequests(t, "create replicasets "+name, "update deployments/status")
+	if status := h.deployment(t).Status; name == hashName(d) || status.Replicas != 0 || status.UnavailableReplicas != 10 {
+		t.Errorf("name %s, status %+v", name, status)
+	}
+}
+
 // existing makes creations fail because the object exists, after having shown it to the
 // cache if given.
 func (h *harness) existing(t *testing.T, rs *appsv1.ReplicaSet) {
@@ -173,15 +193,17 @@ func TestAnEqualNamesakeIsUsed(t *testing.T) {
 	}
 }
 
-// Pins DEP-58.
+// Pins DEP-46 and DEP-58.
 func TestANamesakeTheCacheLacksIsNoCollision(t *testing.T) {
 	h := newHarness(t, makeDeployment(10))
 	h.existing(t, nil)
 	h.CatchUp(t)
+	cached := h.deployment(t)
+	controllertest.Change(t, h.Env, namespace, "web", func(d *appsv1.Deployment) { d.Status.CollisionCount = ptr.To[int32](1) })
 	if err := h.Reconcile(); !reconcile.IsRequeue(err) || !apierrors.IsNotFound(err) {
 		t.Errorf("error is %v, want a requeue that says it was not found", err)
 	}
-	h.WantRequests(t, "create replicasets")
+	h.WantRequests(t, "create replicasets "+hashName(cached))
 }
 
 // Pins DEP-24d.
@@ -273,6 +295,21 @@ func TestPausedDeploymentScalesAndTidiesUpOnly(t *testing.T) {
 	h.wantProgress(t, "DeploymentPaused")
 	h.reconcile(t)
 	h.WantRequests(t)
+}
+
+// Pins DEP-19 and DEP-26.
+func TestARequestToRollBackKeepsTheHistoryOfAPausedDeployment(t *testing.T) {
+	for target, want := range map[string][]string{
+		"1":        {"update deployments/status"},
+		"the last": {"delete replicasets", "update deployments/status"}, // ignored
+	} {
+		t.Run(target, func(t *testing.T) {
+			h := newHarness(t, makeDeployment(10, image("v9"), paused, annotated(appsv1.DeprecatedRollbackTo, target),
+				func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](1) }), makeSet(1, 0), makeSet(2, 10, current))
+			h.reconcile(t)
+			h.WantRequests(t, want...)
+		})
+	}
 }
 
 // Pins DEP-60.
@@ -456,6 +493,124 @@ func TestGoneDeploymentIsForgotten(t *testing.T) {
 	h.WantRequests(t)
 	if len(h.c.owners.HandOver()) != 0 {
 		t.Error("the writes are still remembered")
+	}
+}
+
+// Pins DEP-23e.
+func TestWhatIsTakenFromTheReplicaSetIsWritten(t *testing.T) {
+	h := newHarness(t, makeDeployment(10, counts(10, 10, 10, 10), conditions(
+		condition("Available", "True", reasonAvailable), condition("Progressing", "True", reasonComplete),
+	), func(d *appsv1.Deployment) { d.Status.TerminatingReplicas = new(int32) }), makeSet(1, 10, current, noted(revisionAnnotation, "3")))
+	boom := errors.New("boom")
+	allow := h.Refuse("update deployments/status", boom)
+	h.CatchUp(t)
+	if err := h.Reconcile(); !errors.Is(err, boom) {
+		t.Errorf("error is %v", err)
+	}
+	h.WantRequests(t, "update deployments/status")
+	allow()
+	h.reconcile(t)
+	h.WantRequests(t, "update deployments/status")
+	if d := h.deployment(t); d.Annotations[revisionAnnotation] != "3" || d.Generation != 1 {
+		t.Errorf("generation %d, annotations %v", d.Generation, d.Annotations)
+	}
+	h.reconcile(t)
+	h.WantRequests(t)
+}
+
+// Pins DEP-47.
+func TestConditionsOfOthersStay(t *testing.T) {
+	mine := condition("Mine", "Unknown", "Because")
+	h := newHarness(t, makeDeployment(10, image("v2")), makeSet(1, 10, current))
+	h.reconcile(t)
+	controllertest.Change(t, h.Env, namespace, "web", func(d *appsv1.Deployment) {
+		d.Status.Conditions = append([]appsv1.DeploymentCondition{mine}, d.Status.Conditions...)
+	})
+	available := func(n int32) setChange {
+		return func(rs *appsv1.ReplicaSet) { observed(sizeOf(rs), n, n)(rs) }
+	}
+	for n := range int32(3) {
+		h.changed(t, hashName(h.deployment(t)), available(n+1))
+		h.reconcile(t)
+		h.Clock.Step(statusWindow)
+		h.reconcile(t)
+	}
+	d := h.deployment(t)
+	if got := findCondition(d.Status.Conditions, "Mine"); got == nil || !semanticEqual(*got, mine) || d.Status.UpdatedReplicas == 0 {
+		t.Errorf("status is %+v", d.Status)
+	}
+}
+
+// Pins DEP-8.
+func TestTheOnlyRequests(t *testing.T) {
+	orphan := func(rs *appsv1.ReplicaSet) { rs.OwnerReferences = nil }
+	stray := func(rs *appsv1.ReplicaSet) { rs.Labels = map[string]string{"app": "other"} }
+	noHistory := func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](0) }
+	for name, tc := range map[string]struct {
+		objects []runtime.Object
+		want    []string
+	}{
+		"claims": {[]runtime.Object{makeDeployment(10), makeSet(1, 10, current, orphan), makeSet(2, 0, stray)},
+			[]string{"get deployments", "patch replicasets", "update deployments/status"}},
+		"rolls": {[]runtime.Object{makeDeployment(10, image("v2")), makeSet(1, 10, current)},
+			[]string{"create replicasets", "update deployments/status", "update replicasets"}},
+		"recreates": {[]runtime.Object{makeDeployment(10, image("v2"), recreating), makeSet(1, 10, current)},
+			[]string{"create replicasets", "update deployments/status", "update replicasets"}},
+		"scales": {[]runtime.Object{makeDeployment(20), makeSet(1, 10, current)},
+			[]string{"update deployments/status", "update replicasets"}},
+		"tidies up": {[]runtime.Object{makeDeployment(10, image("v2"), noHistory), makeSet(1, 0), makeSet(2, 10, current)},
+			[]string{"delete replicasets", "update deployments/status"}},
+		"rolls back": {[]runtime.Object{makeDeployment(10, image("v2"), annotated(appsv1.DeprecatedRollbackTo, "1")), makeSet(1, 0), makeSet(2, 10, current)},
+			[]string{"update deployments", "update deployments/status", "update replicasets"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, tc.objects...)
+			sent := map[string]bool{}
+			for range 4 {
+				h.reconcile(t)
+				for _, request := range h.Requests() {
+					what, _, _ := strings.Cut(request, " web")
+					sent[what] = true
+				}
+				for _, rs := range controllertest.AllStored[*appsv1.ReplicaSet](t, h.Env, namespace) {
+					h.changed(t, rs.Name, func(rs *appsv1.ReplicaSet) { observed(sizeOf(rs), sizeOf(rs), sizeOf(rs))(rs) })
+				}
+			}
+			if got := slices.Sorted(maps.Keys(sent)); !slices.Equal(got, tc.want) {
+				t.Errorf("requests are %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// Pins DEP-15.
+func TestWhichPodsHoldARecreationUp(t *testing.T) {
+	old := makeSet(1, 0)
+	running := func(rs *appsv1.ReplicaSet) *corev1.Pod { return podOf(rs, "p", corev1.PodRunning) }
+	for name, tc := range map[string]struct {
+		pod  *corev1.Pod
+		want bool
+	}{
+		"running":           {running(old), true},
+		"pending":           {podOf(old, "p", corev1.PodPending), true},
+		"unknown":           {podOf(old, "p", corev1.PodUnknown), true},
+		"being deleted":     {controllertest.Changed(running(old), controllertest.Terminating), true},
+		"has other labels":  {controllertest.Changed(running(old), controllertest.Labeled(nil)), true},
+		"ended":             {podOf(old, "p", corev1.PodFailed), false},
+		"orphan":            {controllertest.Changed(running(old), controllertest.Orphaned), false},
+		"of the new one":    {running(makeSet(2, 0)), false},
+		"of a namesake":     {running(makeSet(1, 0, func(rs *appsv1.ReplicaSet) { rs.UID = "namesake" })), false},
+		"in another place":  {controllertest.Changed(running(old), func(p *corev1.Pod) { p.Namespace = "elsewhere" }), false},
+		"of an unknown one": {running(makeSet(7, 0)), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, tc.pod)
+			h.CatchUp(t)
+			r := &pass{deploymentController: h.c, sets: currentAnd(makeSet(2, 0), old)}
+			if got, err := r.oldPodsRun(); err != nil || got != tc.want {
+				t.Errorf("old pods run: %t, %v", got, err)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"slices"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -9,12 +10,51 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
 )
 
 // other is a Deployment beside web that selects app=other.
 func other(d *appsv1.Deployment) {
 	d.Name, d.UID = "other", "d-2"
 	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "other"}}
+}
+
+// Pins DEP-5.
+func TestEveryEventOfADeploymentQueuesIt(t *testing.T) {
+	h := newHarness(t, makeDeployment(1))
+	h.c.owners.Queue, h.Queued.Namespace = h.Queued, namespace
+	queued := func(what string, want ...string) {
+		t.Helper()
+		var got []string
+		controllertest.Eventually(t, what, func() bool {
+			got = append(got, h.Queued.Take()...)
+			return len(got) >= len(want)
+		})
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: queued %q, want %q", what, got, want)
+		}
+	}
+	h.Start(t)
+	queued("one that is there", "backlog web")
+	controllertest.Change(t, h.Env, namespace, "web", func(d *appsv1.Deployment) { d.Spec.Paused = true })
+	queued("a change", "web")
+	d := h.deployment(t)
+	d.Status.Replicas = 1
+	if _, err := h.Fake.AppsV1().Deployments(namespace).UpdateStatus(h.Context(), d, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	queued("a change of the status", "web")
+	own := d.DeepCopy()
+	own.ResourceVersion = h.NextVersion()
+	h.c.owners.WroteStatus(d, own)
+	h.c.owners.Updated(reconcile.Fresh, d, own)
+	queued("its own write of the status", "web")
+	h.c.owners.Updated(reconcile.Backlog, d, d)
+	queued("a resync", "backlog web")
+	h.Store(t, makeDeployment(1, other))
+	queued("another", "other")
+	h.Remove(t, d)
+	queued("a deletion", "web")
 }
 
 // Pins DEP-6.
@@ -85,6 +125,7 @@ func TestWhichEventsQueueADeployment(t *testing.T) {
 	}
 }
 
+// No request is sent. Pins DEP-52.
 func TestPodDeletionsMatterToARecreation(t *testing.T) {
 	for _, tc := range []struct {
 		name string

@@ -431,6 +431,7 @@ func TestOnlyARuleWithoutADriverLooksAtAllClaims(t *testing.T) {
 	show(t, env, c, rule("r", everything, noExecute))
 	wantPending(t, c, 0)
 
+	env.Store(t, rule("r", everything, noExecute))
 	env.Intercept("patch devicetaintrules/status", func(clienttesting.Action) error {
 		if c.mu.TryLock() {
 			c.mu.Unlock()

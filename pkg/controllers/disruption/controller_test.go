@@ -61,8 +61,8 @@ func TestReconcileAccounts(t *testing.T) {
 			pods: []*corev1.Pod{pod("a", inWeb), pod("b", inWeb), pod("c", inWeb)},
 		},
 		{
-			name: "PDB-16: bare pods count as healthy", edit: maxUnavailable("1"), want: counts{expected: 3, desired: 2, healthy: 2}, condition: "InsufficientPods",
-			pods: []*corev1.Pod{pod("a", inWeb), pod("bare")},
+			name: "PDB-16, PDB-30: bare pods count as healthy, and have one event", edit: maxUnavailable("1"), want: counts{expected: 3, desired: 2, healthy: 3}, condition: "SufficientPods",
+			pods: []*corev1.Pod{pod("a", inWeb), pod("bare"), pod("barer")},
 			events: []string{"Warning UnmanagedPods Pods selected by this PodDisruptionBudget (selector: " +
 				"&LabelSelector{MatchLabels:map[string]string{app: web,},MatchExpressions:[]LabelSelectorRequirement{},}) were found to be unmanaged. " +
 				"As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. " +

@@ -168,6 +168,7 @@ func TestReplayedObjectsAreBacklog(t *testing.T) {
 	}
 }
 
+// Pins PDB-2.
 func TestDescriptor(t *testing.T) {
 	d := Descriptor()
 	if d.Name != "disruption-controller" || strings.Join(d.Aliases, " ") != "disruption" ||

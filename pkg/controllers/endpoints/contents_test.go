@@ -18,6 +18,7 @@ func pods(n int) (all []*corev1.Pod) {
 	return all
 }
 
+// Pins EP-35.
 func TestContentsThatAreStored(t *testing.T) {
 	labelled := func(key, value string) func(*corev1.Service) {
 		return func(s *corev1.Service) { s.Labels[key] = value }

@@ -3,12 +3,17 @@ package endpoints
 import (
 	"context"
 	"errors"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -82,9 +87,12 @@ func TestRunMakesDeletedEndpointsAgain(t *testing.T) {
 	controllertest.Eventually(t, "they are back", func() bool { return b.listed(t) == 1 })
 }
 
+func named(name string) func(*corev1.Endpoints) {
+	return func(e *corev1.Endpoints) { e.Name = name }
+}
+
 // Pins EP-26 and EP-46.
 func TestRunDeletesLeftovers(t *testing.T) {
-	named := func(name string) func(*corev1.Endpoints) { return func(e *corev1.Endpoints) { e.Name = name } }
 	lock := func(e *corev1.Endpoints) {
 		e.Name = "lock"
 		e.Annotations[resourcelock.LeaderElectionRecordAnnotationKey] = "{}"
@@ -98,6 +106,100 @@ func TestRunDeletesLeftovers(t *testing.T) {
 	list, err := b.Fake.CoreV1().Endpoints("n").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) != 2 {
 		t.Errorf("%d Endpoints are left (%v), want the lock and the Service's", len(list.Items), err)
+	}
+}
+
+// Nobody sees the deletion of a Service between two instances. Pins EP-54.
+func TestSuccessorLooksForLeftoversOnce(t *testing.T) {
+	b := newBench(t, defaults).begin(t)
+	next := newBench(t, defaults, testEndpoints(nil, named("left")))
+	next.Succession.Leave(b.Succession.HandOver())
+	next.run(t)
+	controllertest.Eventually(t, "the leftovers are deleted", func() bool {
+		return len(next.WriteVerbs()) == 1 && next.Idle()
+	})
+	next.Store(t, testEndpoints(nil, named("later")))
+	controllertest.Eventually(t, "the cache shows another", func() bool {
+		_, err := next.c.endpoints.Endpoints("n").Get("later")
+		return err == nil
+	})
+	next.Clock.Step(time.Hour)
+	next.AwaitIdle(t)
+	if got := next.WriteVerbs(); !slices.Equal(got, []string{"delete"}) {
+		t.Errorf("writes are %v", got)
+	}
+}
+
+// A Service costs one request for each change, and two when it goes: whether it is gone is asked for. Pins EP-56.
+func TestRunSendsOneRequestForEachChange(t *testing.T) {
+	b := newBench(t, defaults, testService())
+	b.Start(t)
+	b.Requests()
+	b.Run(t, b.c)
+	shown := func(addresses int) {
+		t.Helper()
+		controllertest.Eventually(t, "it is written", func() bool { return b.listed(t) == addresses && b.Idle() })
+		b.observed(t)
+	}
+	shown(0)
+	b.WantRequests(t, "create endpoints web")
+	b.Store(t, testPod(1))
+	shown(1)
+	b.WantRequests(t, "update endpoints web")
+	b.Remove(t, testService())
+	controllertest.Eventually(t, "the Endpoints are gone", func() bool { return b.listed(t) < 0 })
+	controllertest.Eventually(t, "the cache shows it", func() bool {
+		_, err := b.c.endpoints.Endpoints("n").Get("web")
+		return apierrors.IsNotFound(err) && b.Idle()
+	})
+	b.Clock.Step(time.Hour)
+	b.AwaitIdle(t)
+	b.WantRequests(t, "get services web", "delete endpoints web")
+}
+
+// Pins EP-40.
+func TestTheOnlyMetricsAreThoseOfTheQueues(t *testing.T) {
+	b := newBench(t, defaults, testService(), testPod(1)).begin(t)
+	b.MustReconcile(t)
+	families, err := b.Metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if !strings.HasPrefix(family.GetName(), "workqueue_") {
+			t.Errorf("there is a metric %s", family.GetName())
+		}
+	}
+	want := []string{"name=endpoint 1", "name=endpoint_pods 0"}
+	if got := b.Series(t, "workqueue_adds_total"); !slices.Equal(got, want) {
+		t.Errorf("queues are %q, want %q", got, want)
+	}
+}
+
+// Pins EP-41.
+func TestRetriesWaitForTheirTurn(t *testing.T) {
+	b := newBench(t, defaults)
+	delay := func(i int) time.Duration {
+		t.Helper()
+		key := types.NamespacedName{Namespace: "n", Name: strconv.Itoa(i)}
+		b.c.serviceLoop.AddRateLimited(key)
+		keys := b.c.serviceLoop.Keys(func(k string) bool { return k == key.String() })
+		if len(keys) != 1 {
+			t.Fatalf("%d keys wait", len(keys))
+		}
+		return keys[0].Until.Sub(b.Clock.Now())
+	}
+	for i := range 100 {
+		if got := delay(i); got != 5*time.Millisecond {
+			t.Fatalf("the first retry of Service %d waits %v", i, got)
+		}
+	}
+	var last time.Duration
+	for i := range 100 {
+		last = delay(100 + i)
+	}
+	if last <= 5*time.Second || last > 10*time.Second {
+		t.Errorf("the retry waits %v after 200 others", last)
 	}
 }
 
@@ -130,13 +232,13 @@ func TestRunGathersPodChangesForTheBatchPeriod(t *testing.T) {
 	}
 }
 
-// Pins EP-22.
+// Pins EP-22 and EP-41.
 func TestRunDropsAServiceThatFailsTooOften(t *testing.T) {
 	b := newBench(t, defaults, testService())
 	b.Refuse("create endpoints", errors.New("no"))
 	b.run(t)
 	b.EventuallyAsTimePasses(t, "the Service is dropped after its last retry", time.Hour, func() bool {
-		return b.c.serviceLoop.Inspect().Failed == maxRetries+1 && b.c.serviceLoop.Retries(web) == 0
+		return b.c.serviceLoop.Inspect().Failed == 16 && b.c.serviceLoop.Retries(web) == 0
 	})
 }
 

@@ -18,7 +18,7 @@ func subsetSized(number, ready, notReady int) corev1.EndpointSubset {
 	return corev1.EndpointSubset{Addresses: list(ready, "r"), NotReadyAddresses: list(notReady, "n"), Ports: []corev1.EndpointPort{{Port: int32(number)}}}
 }
 
-// Pins EP-36b.
+// Pins EP-36b and EP-41.
 func TestTruncate(t *testing.T) {
 	type size = [2]int // ready, not ready
 	for name, tc := range map[string]struct {

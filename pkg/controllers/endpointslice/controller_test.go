@@ -232,7 +232,6 @@ func (b *bench) endpointsOf(t *testing.T) map[string]int {
 }
 
 func TestSlicesChangeAsLittleAsPossible(t *testing.T) {
-	unready := func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }
 	toPort := func(port int32) *corev1.Service {
 		return testService(func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromInt32(port) })
 	}
@@ -460,7 +459,7 @@ func TestTrafficDistributionWithoutItsGate(t *testing.T) {
 	}
 }
 
-// Pins EPS-4 and EPS-36.
+// The slice is created with its hints. Pins EPS-4, EPS-32 and EPS-36.
 func TestPreferSameNodeIsHonoured(t *testing.T) {
 	service := testService(func(s *corev1.Service) {
 		s.Spec.TrafficDistribution = ptr.To(corev1.ServiceTrafficDistributionPreferSameNode)
@@ -470,5 +469,8 @@ func TestPreferSameNodeIsHonoured(t *testing.T) {
 	hints := b.one(t).Endpoints[0].Hints
 	if hints == nil || len(hints.ForNodes) != 1 || hints.ForNodes[0].Name != "node-a" {
 		t.Errorf("hints are %+v", hints)
+	}
+	if got := b.WriteVerbs(); !slices.Equal(got, []string{"create"}) {
+		t.Errorf("writes are %v, want one", got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/endpointslice/metrics"
 
@@ -80,6 +81,23 @@ func TestRunRestoresASliceThatSomebodyDeletes(t *testing.T) {
 	})
 }
 
+// Replayed pods, slices and nodes lead to no further reconcile. Pins EPS-67.
+func TestRunReconcilesEachServiceOnceAtTheStart(t *testing.T) {
+	objects := []runtime.Object{testService(), testNode("node-a", "zone-a"), testPod(1)}
+	before := newBench(t, defaults, objects...).begin(t)
+	before.MustReconcile(t)
+	b := newBench(t, defaults, append(objects, before.one(t))...)
+	b.run(t)
+	loop := b.c.serviceLoop
+	controllertest.Eventually(t, "the Service is reconciled", func() bool { return loop.Inspect().Reconciled > 0 && b.Idle() })
+	if keys := loop.Keys(func(string) bool { return true }); len(keys) != 0 || loop.Inspect().Reconciled != 1 {
+		t.Errorf("reconciled %d times, and waiting: %v", loop.Inspect().Reconciled, keys)
+	}
+	if got := b.WriteVerbs(); len(got) != 0 {
+		t.Errorf("writes are %v", got)
+	}
+}
+
 // Pins EPS-7 and EPS-16.
 func TestRunGathersPodChangesForTheBatchPeriod(t *testing.T) {
 	batched := defaults
@@ -124,13 +142,13 @@ func TestRunQueuesOverloadedServicesWhenNodesChange(t *testing.T) {
 	controllertest.Eventually(t, "the Service is reconciled", func() bool { return b.c.serviceLoop.Inspect().Reconciled == 1 })
 }
 
-// Pins EPS-15.
+// Pins EPS-15 and EPS-41.
 func TestRunDropsAServiceThatFailsTooOften(t *testing.T) {
 	b := newBench(t, defaults, testService())
 	b.Refuse("create endpointslices", errors.New("no"))
 	b.run(t)
 	b.EventuallyAsTimePasses(t, "the Service is dropped after its last retry", maxRetryDelay, func() bool {
-		return b.c.serviceLoop.Inspect().Failed == maxRetries+1 && b.c.serviceLoop.Retries(web) == 0
+		return b.c.serviceLoop.Inspect().Failed == 16 && b.c.serviceLoop.Retries(web) == 0
 	})
 }
 

@@ -14,10 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
 )
@@ -56,6 +58,59 @@ func TestEndpointsAreMirrored(t *testing.T) {
 	if got := b.WriteVerbs(); len(got) != 2 {
 		t.Errorf("writes are %v, want two creates", got)
 	}
+}
+
+// Slices with another managed-by label are those of somebody else, even if they name the Service. Pins EPM-3.
+func TestSlicesAreOursByTheirLabel(t *testing.T) {
+	managed := func(by string) func(*discoveryv1.EndpointSlice) {
+		return func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = by }
+	}
+	const us = "endpointslicemirroring-controller.k8s.io"
+	foreign := sliceOf("foreign", oneAddress(), managed("endpointslice-controller.k8s.io"))
+	endpoints := testEndpoints(subset(80, []string{"10.0.0.2"}, nil))
+	b := newBench(t, defaults, testService(nil), endpoints, foreign, sliceOf("ours", oneAddress(), managed(us))).begin(t)
+	b.Requests()
+	b.MustReconcile(t)
+	b.WantRequests(t, "update endpointslices ours")
+	stored := controllertest.MustStored[*discoveryv1.EndpointSlice](t, b.Env, "n", "ours")
+	if got := stored.Labels[discoveryv1.LabelManagedBy]; got != us {
+		t.Errorf("managed by %q", got)
+	}
+}
+
+// Pins EPM-41.
+func TestRequestsOfEndpoints(t *testing.T) {
+	first, second := subset(80, []string{"10.0.0.1", "fd00::1"}, nil), subset(90, []string{"10.0.0.2"}, nil)
+	more := subset(80, []string{"10.0.0.1", "10.0.0.3", "fd00::1"}, nil)
+	b := newBench(t, defaults, testService(nil), testEndpoints(first, second)).begin(t)
+	for _, step := range []struct {
+		subsets []corev1.EndpointSubset
+		want    []string
+	}{
+		{[]corev1.EndpointSubset{first, second}, slices.Repeat([]string{"create endpointslices"}, 3)},
+		{[]corev1.EndpointSubset{more, second}, []string{"update endpointslices"}},
+		{[]corev1.EndpointSubset{more, second}, nil},
+		{nil, slices.Repeat([]string{"delete endpointslices"}, 3)},
+	} {
+		b.Cache(t, testEndpoints(step.subsets...))
+		b.Requests()
+		b.MustReconcile(t)
+		b.WantRequests(t, step.want...)
+		b.observed(t)
+	}
+}
+
+// That Endpoints belong to a Service with a selector is seen late, but costs no request. Pins EPM-42.
+func TestEndpointsOfSelectorServicesCostNothing(t *testing.T) {
+	b := newBench(t, defaults)
+	b.c.endpointsFuncs().Update(reconcile.Fresh, oneAddress(), oneAddress())
+	if n := b.c.loop.Inspect().Depth; n != 1 {
+		t.Errorf("%d keys, want one", n)
+	}
+	b = newBench(t, defaults, testService(map[string]string{"a": "b"}), oneAddress()).begin(t)
+	b.Requests()
+	b.MustReconcile(t)
+	b.WantRequests(t)
 }
 
 func TestWhatIsNotMirrored(t *testing.T) {
@@ -276,6 +331,26 @@ func TestEndpointsBeingDeletedGetNoNewSlices(t *testing.T) {
 	}
 }
 
+// unindexed is an informer that refuses indexes, as one does that has stopped.
+type unindexed struct{ cache.SharedIndexInformer }
+
+func (unindexed) AddIndexers(cache.Indexers) error { return errors.New("it has stopped") }
+
+// Pins EPM-25.
+func TestSlicesThatCannotBeListed(t *testing.T) {
+	b := newBench(t, defaults, testService(nil), oneAddress()).begin(t)
+	informer := cache.NewSharedIndexInformer(&cache.ListWatch{}, &discoveryv1.EndpointSlice{}, 0, cache.Indexers{})
+	b.c.slices = index.NewEndpointSlices(unindexed{informer})
+	if err := b.Reconcile(); err == nil || reconcile.IsRequeue(err) {
+		t.Errorf("error is %v", err)
+	}
+	b.WantEvents(t)
+	if got := b.WriteVerbs(); len(got) != 0 {
+		t.Errorf("writes are %v", got)
+	}
+}
+
+// No event tells of a write that failed. Pins EPM-25.
 func TestFailures(t *testing.T) {
 	ending := apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "web", errors.New("going"))
 	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
@@ -303,6 +378,7 @@ func TestFailures(t *testing.T) {
 			if got := fmt.Sprint(err); tc.want == "" && err != nil || tc.want != "" && (got != tc.want || !errors.Is(err, tc.err)) {
 				t.Errorf("error is %v, want %q", err, tc.want)
 			}
+			b.WantEvents(t)
 		})
 	}
 }
@@ -335,6 +411,26 @@ func TestMetrics(t *testing.T) {
 	if b.c.metrics.totals.sum != (total{}) || len(b.c.metrics.totals.of) != 0 {
 		t.Errorf("forgotten Endpoints still count: %+v", b.c.metrics.totals.sum)
 	}
+}
+
+// Pins EPM-39.
+func TestGaugesStartFromZero(t *testing.T) {
+	b := newBench(t, defaults, testService(nil), oneAddress()).begin(t)
+	b.MustReconcile(t)
+	next := newBench(t, defaults, testService(nil), oneAddress(), b.stored(t)[0])
+	next.Succession.Leave(b.Succession.HandOver())
+	next.begin(t)
+	gauges := func(want string) {
+		t.Helper()
+		for _, name := range []string{"desired_endpoint_slices", "endpoints_desired", "num_endpoint_slices"} {
+			if got := next.Series(t, "endpoint_slice_mirroring_controller_"+name); !slices.Equal(got, []string{want}) {
+				t.Errorf("%s is %q, want %s", name, got, want)
+			}
+		}
+	}
+	gauges("0")
+	next.MustReconcile(t)
+	gauges("1")
 }
 
 // value is that of a counter or gauge, whose name may be followed by a label value.

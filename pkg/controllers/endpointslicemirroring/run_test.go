@@ -118,10 +118,38 @@ func TestSliceNotifications(t *testing.T) {
 			}
 		})
 	}
-	batched := newBench(t, config{concurrentSyncs: 1, maxEndpoints: 1, batchPeriod: time.Minute}).c
-	changed(generation(2))(batched)
-	if n := batched.loop.Inspect().Depth; n != 0 {
-		t.Errorf("%d keys are queued before the batch period is over", n)
+}
+
+// Pins EPM-6 and EPM-11.
+func TestOnlyNotificationsOfSlicesAreGathered(t *testing.T) {
+	slice := sliceOf("s", oneAddress())
+	changed := sliceOf("s", oneAddress(), func(s *discoveryv1.EndpointSlice) { s.Generation = 2 })
+	endpoints := oneAddress()
+	const batchPeriod = time.Minute
+	for name, tc := range map[string]struct {
+		notify func(*mirroringController)
+		delay  time.Duration
+	}{
+		"slice added":   {func(c *mirroringController) { c.sliceFuncs().Add(reconcile.Fresh, slice) }, batchPeriod},
+		"slice changed": {func(c *mirroringController) { c.sliceFuncs().Update(reconcile.Fresh, slice, changed) }, batchPeriod},
+		"slice deleted": {func(c *mirroringController) {
+			c.written.Tracker.Update(slice)
+			c.sliceFuncs().Delete(slice)
+		}, batchPeriod},
+		"Service":   {func(c *mirroringController) { c.serviceFuncs().Add(reconcile.Fresh, testService(nil)) }, 0},
+		"Endpoints": {func(c *mirroringController) { c.endpointsFuncs().Update(reconcile.Fresh, endpoints, endpoints) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, config{concurrentSyncs: 1, maxEndpoints: 1, batchPeriod: batchPeriod})
+			tc.notify(b.c)
+			keys := b.c.loop.Keys(func(string) bool { return true })
+			if len(keys) != 1 {
+				t.Fatalf("keys are %v, want one", keys)
+			}
+			if due := keys[0].Until; due.IsZero() != (tc.delay == 0) || tc.delay > 0 && !due.Equal(b.Clock.Now().Add(tc.delay)) {
+				t.Errorf("due is %v, want a delay of %v", due, tc.delay)
+			}
+		})
 	}
 }
 
@@ -195,6 +223,7 @@ func TestRunDropsEndpointsThatFailTooOften(t *testing.T) {
 	})
 }
 
+// Pins EPM-37.
 func TestSuccessorWaitsForUnseenWrites(t *testing.T) {
 	b := newBench(t, defaults, testService(nil), oneAddress()).begin(t)
 	b.c.written.Tracker.Update(sliceOf("unseen", oneAddress()))
@@ -206,6 +235,14 @@ func TestSuccessorWaitsForUnseenWrites(t *testing.T) {
 	if err := next.Reconcile(); !reconcile.IsRequeue(err) {
 		t.Errorf("error is %v, want a stale cache", err)
 	}
+
+	seeing := newBench(t, defaults, testService(nil), oneAddress(), sliceOf("unseen", oneAddress()))
+	seeing.Succession.Leave(b.Succession.HandOver())
+	seeing.begin(t).MustReconcile(t)
+	if !seeing.c.written.Tracker.Has(sliceOf("unseen", oneAddress())) {
+		t.Error("a slice that the cache shows by now is not tracked")
+	}
+
 	odd := newBench(t, defaults, testService(nil), oneAddress())
 	odd.Succession.Leave("something else")
 	odd.begin(t).MustReconcile(t)

@@ -1,6 +1,7 @@
 package ephemeralvolume
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/utils/ptr"
@@ -177,6 +179,20 @@ func TestTheFirstFailingVolumeEndsThePass(t *testing.T) {
 	allow()
 	f.MustReconcile(t)
 	f.wantCounted(t, 7, 2)
+}
+
+// Pins EPHV-30.
+func TestACutOffRequestReportsNothing(t *testing.T) {
+	f := begin(t, pod())
+	ctx, cancel := context.WithCancel(f.Context())
+	f.Intercept("create persistentvolumeclaims", func(clienttesting.Action) error {
+		cancel()
+		return context.Canceled
+	})
+	if err := f.c.reconcile(ctx, key); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	f.WantEvents(t)
 }
 
 // The namespace is being deleted: it is tried again until the pod is gone. Pins EPHV-20.

@@ -24,7 +24,9 @@ func (c *volumeController) reconcile(ctx context.Context, key types.NamespacedNa
 			continue
 		}
 		if err := c.provide(ctx, pod, volume); err != nil {
-			c.Record(bindingFailed(pod, volume, err))
+			if ctx.Err() == nil { // else the request was cut off, which says nothing about the volume
+				c.Record(bindingFailed(pod, volume, err))
+			}
 			return fmt.Errorf("pod %s, ephemeral volume %s: %w", key, volume.Name, err)
 		}
 	}

@@ -27,7 +27,7 @@ import (
 	"kcmd.dev/test/controllertest"
 )
 
-// Pins HPA-2.
+// Pins HPA-2, HPA-4, HPA-5, HPA-6, HPA-7, HPA-8 and HPA-9.
 func TestConfigOf(t *testing.T) {
 	c := &controller.Config{}
 	v1beta1.SetDefaults(c)

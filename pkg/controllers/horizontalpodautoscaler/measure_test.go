@@ -90,7 +90,7 @@ func TestKindsOfMetrics(t *testing.T) {
 		status string // current value
 	}{
 		"HPA-30a: object, value":            {object("Service", "Value", "", "5"), []int32{6}, "Service metric hits", "custom ns services thing hits", "value 10"},
-		"HPA-30a: object, average":          {object("Service", "AverageValue", "2500m", ""), []int32{4}, "external metric hits(" + selectorText + ")", "custom ns services thing hits", "average 3334m"},
+		"HPA-30, HPA-30a: object, average":  {object("Service", "AverageValue", "2500m", ""), []int32{4}, "external metric hits(" + selectorText + ")", "custom ns services thing hits", "average 3334m"},
 		"HPA-30a: object, namespace":        {object("Namespace", "Value", "", "5"), []int32{6}, "Namespace metric hits", "custom  namespaces ns hits", "value 10"},
 		"HPA-30b: pods":                     {perPod("5"), []int32{6}, "pods metric rps", "custom ns pods * rps", "average 10"},
 		"HPA-30d: external, average":        {external("queue", "2", ""), []int32{6}, "external metric queue(nil)", "external ns queue", "average 4"},
@@ -169,13 +169,13 @@ func TestInvalidMetrics(t *testing.T) {
 		spec   bool // of the computation of the metric
 	}{
 		"object average":              {object("Service", "AverageValue", "5", ""), "FailedGetObjectMetric", "unable to get metric hits: Service on ns thing/unable to fetch metrics from custom metrics API: down", "failed to get object metric value: failed to get hits object metric: ", false},
-		"object selector":             {badObject, "FailedGetObjectMetric", `"?" is not a valid label selector operator`, "failed to get object metric value: ", false},
+		"HPA-30: object selector":     {badObject, "FailedGetObjectMetric", `"?" is not a valid label selector operator`, "failed to get object metric value: ", false},
 		"external value":              {external("queue", "", "1"), "FailedGetExternalMetric", "unable to get external metric ns/queue/nil: unable to fetch metrics from external metrics API: down", "failed to get queue external metric value: failed to get external metric queue: ", false},
-		"external selector":           {badExternal, "FailedGetExternalMetric", `"?" is not a valid label selector operator`, "failed to get queue external metric value: failed to get queue external metric: ", false},
+		"HPA-30: external selector":   {badExternal, "FailedGetExternalMetric", `"?" is not a valid label selector operator`, "failed to get queue external metric value: failed to get queue external metric: ", false},
 		"object":                      {object("Service", "Value", "", "5"), "FailedGetObjectMetric", "unable to get metric hits: Service on ns thing/unable to fetch metrics from custom metrics API: down", "failed to get object metric value: ", false},
 		"object target":               {object("Service", "Value", "5", ""), "FailedGetObjectMetric", "invalid object metric source: neither a value target nor an average value target was set", "failed to get object metric value: ", false},
 		"pods":                        {perPod("5"), "FailedGetPodsMetric", "unable to get metric rps: unable to fetch metrics from custom metrics API: down", "failed to get pods metric value: ", false},
-		"pods selector":               {bad, "FailedGetPodsMetric", `"?" is not a valid label selector operator`, "failed to get pods metric value: ", false},
+		"HPA-30: pods selector":       {bad, "FailedGetPodsMetric", `"?" is not a valid label selector operator`, "failed to get pods metric value: ", false},
 		"resource":                    {cpu(50), "FailedGetResourceMetric", "failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: down", "failed to get cpu resource metric value: ", false},
 		"resource average":            {usageOf("memory", "1"), "FailedGetResourceMetric", "failed to get memory usage: unable to get metrics for resource memory: unable to fetch metrics from resource metrics API: down", "failed to get memory resource metric value: ", false},
 		"container":                   {container("main", 50, ""), "FailedGetContainerResourceMetric", "failed to get cpu utilization: unable to get metrics for resource cpu: unable to fetch metrics from resource metrics API: down", "failed to get main container metric value: ", false},

@@ -193,6 +193,10 @@ func (a *accounting) declareEnd() *batchv1.JobCondition {
 	}
 	terminal := newCondition(kind, corev1.ConditionTrue, end.Reason, end.Message, a.o.now)
 	ensureCondition(job, terminal)
+	if job.Status.StartTime == nil && ptr.Deref(job.Spec.Completions, 1) > 0 {
+		// It is suspended. The API server refuses the end of a Job that has not started, unless it has nothing to do.
+		job.Status.StartTime = terminal.LastTransitionTime.DeepCopy()
+	}
 	if kind == batchv1.JobComplete {
 		job.Status.CompletionTime = completionTime(job, terminal)
 	}

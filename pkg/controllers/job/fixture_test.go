@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	ktesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/must"
@@ -25,6 +26,13 @@ func newFixture(t testing.TB, v value, objects ...runtime.Object) *fixture {
 	t.Helper()
 	f := &fixture{Subject: controllertest.NewSubject(t, key, objects...), orphans: &controllertest.Queue[orphan]{}}
 	f.CompleteWrites("pods")
+	f.Intercept("update jobs/status", func(action ktesting.Action) error {
+		sent := action.(ktesting.UpdateAction).GetObject().(*batchv1.Job)
+		for _, fault := range faultsIn(f.stored(t), sent) {
+			t.Errorf("the API server would refuse a status: %s", fault)
+		}
+		return nil
+	})
 	f.c = must.Get(newController(f.Env.Env, v))(t)
 	f.Work, f.c.owners.Queue, f.c.orphanQueue = f.c.owners.Reconcile, f.Queued, f.orphans
 	f.Kinds = []runtime.Object{&batchv1.Job{}, &corev1.Pod{}}

@@ -113,6 +113,10 @@ func leaving(pod *corev1.Pod) {
 
 func untracked(pod *corev1.Pod) { pod.Finalizers = nil }
 
+func withFinalizer(name string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Finalizers = []string{name} }
+}
+
 func atIndex(i int) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		annotate(pod, batchv1.JobCompletionIndexAnnotation, strconv.Itoa(i))

@@ -122,18 +122,28 @@ func failure(err error) error {
 func (c *jobController) act(ctx context.Context, o *pass, action string) (string, error) {
 	if o.end != nil {
 		none, err := c.endPods(ctx, o)
-		uncertain := c.owners.Writes.MayCreate(o.job)
-		if !none || !o.settled || uncertain != nil {
+		if !none || !o.settled {
 			o.end = nil // there may be pods that the cache does not show yet
 		}
-		return action, cmp.Or(err, uncertain)
+		return action, cmp.Or(err, c.awaitUncertain(o))
 	}
 	var err error
 	if o.settled && o.job.DeletionTimestamp == nil {
 		action, err = c.manage(ctx, o)
 	}
-	o.end = o.reachedCompletions(o.activeCount())
+	if o.end = o.reachedCompletions(o.activeCount()); o.end != nil {
+		err = cmp.Or(err, c.awaitUncertain(o))
+	}
 	return action, err
+}
+
+// awaitUncertain keeps a Job from ending while it may have a pod of which nobody knows, and returns the reason.
+func (c *jobController) awaitUncertain(o *pass) error {
+	uncertain := c.owners.Writes.MayCreate(o.job)
+	if uncertain != nil {
+		o.end = nil
+	}
+	return uncertain
 }
 
 // reportSuspension sets the condition Suspended according to the spec, once the pods were

@@ -317,16 +317,11 @@ func TestTheSuccessorOfAPodIsNotDeletedInItsPlace(t *testing.T) {
 	}
 }
 
-// Pins JOB-4, JOB-42 and JOB-87.
+// Pins JOB-4, JOB-42, JOB-87 and JOB-100.
 func TestSuspendAndResume(t *testing.T) {
 	f := newFixture(t, defaults, newJob(sized(2, 2), started, suspended), newPod("a", ready), newPod("b"))
 	f.MustReconcile(t)
-	got := strings.Join(f.Requests(), ", ")
-	for _, want := range []string{"patch pods a", "patch pods b", "delete pods a", "delete pods b", "update jobs/status"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("requests %s, want %s", got, want)
-		}
-	}
+	f.WantRequestsInAnyOrder(t, "patch pods a", "patch pods b", "delete pods a", "delete pods b", "update jobs/status")
 	job := f.stored(t)
 	if s := job.Status; s.Active != 0 || *s.Ready != 0 || *s.Terminating != 2 || s.Failed != 0 || s.StartTime != nil {
 		t.Errorf("the status is %+v", s)
@@ -335,7 +330,9 @@ func TestSuspendAndResume(t *testing.T) {
 		t.Errorf("conditions %s", conditionsOf(job))
 	}
 	events := f.RecordedEvents()
-	if len(events) != 3 || events[2] != "Normal Suspended Job suspended" {
+	slices.Sort(events)
+	want := []string{"Normal SuccessfulDelete Deleted pod: a", "Normal SuccessfulDelete Deleted pod: b", "Normal Suspended Job suspended"}
+	if !slices.Equal(events, want) {
 		t.Errorf("events %q", events)
 	}
 
@@ -543,6 +540,24 @@ func TestAJobDoesNotEndWhileAPodMayExist(t *testing.T) {
 	f.Clock.Step(reconcile.RecheckAfter)
 	f.MustReconcile(t)
 	if got := conditionsOf(f.stored(t)); !strings.Contains(got, "Failed=True DeadlineExceeded") {
+		t.Errorf("conditions %s", got)
+	}
+}
+
+// Without a number of completions nothing is created once a pod has succeeded, and the Job would be complete. Pins WL-115.
+func TestAJobIsNotCompleteWhileAPodMayExist(t *testing.T) {
+	f := newFixture(t, defaults, newJob(sized(-1, 2), started), newPod("a", succeeded))
+	f.c.owners.Writes.CreateUncertain(newJob())
+	if err := f.Reconcile(); !errors.Is(err, writes.ErrUncertain) {
+		t.Errorf("got %v", err)
+	}
+	if s := f.stored(t).Status; s.Succeeded != 1 || conditionsOf(f.stored(t)) != "" {
+		t.Errorf("the status is %+v", s)
+	}
+	f.CatchUp(t)
+	f.Clock.Step(reconcile.RecheckAfter)
+	f.MustReconcile(t)
+	if got := conditionsOf(f.stored(t)); !strings.Contains(got, "Complete=True CompletionsReached") {
 		t.Errorf("conditions %s", got)
 	}
 }

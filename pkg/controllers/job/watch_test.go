@@ -77,6 +77,10 @@ func TestPodEvents(t *testing.T) {
 		{"JOB-90: added, of a job that is gone", newJob(), func(f *fixture) { f.c.podAdded(fresh, newPod("p", owned("Job", "pi", "old"))) }, "", ""},
 		{"added, of something else", newJob(), func(f *fixture) { f.c.podAdded(fresh, newPod("p", owned("ReplicaSet", "pi", "job-uid"))) }, "", ""},
 		{"orphan added", newJob(), func(f *fixture) { f.c.podAdded(fresh, newPod("p", alone)) }, both, orphanKey},
+		{"JOB-13: orphan with the finalizer added", newJob(), func(f *fixture) {
+			f.c.podAdded(fresh, newPod("p", alone, withFinalizer("batch.kubernetes.io/job-tracking")))
+		}, both, orphanKey},
+		{"JOB-13: orphan with another finalizer added", newJob(), func(f *fixture) { f.c.podAdded(fresh, newPod("p", alone, withFinalizer("example.com/job-tracking"))) }, both, ""},
 		{"orphan without finalizer added", newJob(), func(f *fixture) { f.c.podAdded(fresh, newPod("p", alone, untracked)) }, both, ""},
 		{"resynced", newJob(), func(f *fixture) { f.c.podUpdated(backlog, newPod("p"), newPod("p")) }, "", ""},
 		{"JOB-90: updated, of a job that is gone", newJob(), func(f *fixture) {

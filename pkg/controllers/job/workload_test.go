@@ -1,6 +1,8 @@
 package job
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,10 +45,55 @@ func TestFormsGang(t *testing.T) {
 	}
 }
 
-// Pins JOB-78, JOB-79 and JOB-80.
+// Pins JOB-18.
+func TestRequestsOfAJob(t *testing.T) {
+	foreign := func(p *corev1.Pod) { p.Labels = map[string]string{"app": "other"} }
+	own := []string{"create pods", "delete pods", "get jobs", "patch pods", "update jobs/status"}
+	for name, test := range map[string]struct {
+		value value
+		want  []string
+	}{
+		"without gangs": {defaults, own},
+		"with gangs":    {gangValue(), slices.Sorted(slices.Values(append(own, "create podgroups", "create workloads")))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sent := map[string]bool{}
+			observe := func(f *fixture) {
+				for _, action := range f.Fake.Actions() {
+					request := action.GetVerb() + " " + action.GetResource().Resource
+					if action.GetSubresource() != "" {
+						request += "/" + action.GetSubresource()
+					}
+					sent[request] = true
+					if patch, ok := action.(ktesting.PatchAction); ok && patch.GetPatchType() != types.StrategicMergePatchType {
+						t.Errorf("a patch is %s", patch.GetPatchType())
+					}
+				}
+			}
+			f := newFixture(t, test.value, newJob(indexed, sized(3, 3)))
+			f.MustReconcile(t)
+			observe(f)
+			// A pod to be adopted, one to be released, one that has finished, and one of no index.
+			for _, pod := range []*corev1.Pod{
+				newPod("a", alone, atIndex(9)), newPod("b", foreign), newPod("c", succeeded, atIndex(0)), newPod("d", atIndex(8)),
+			} {
+				f.Store(t, pod)
+			}
+			f.CatchUp(t)
+			f.MustReconcile(t)
+			observe(f)
+			if got := slices.Sorted(maps.Keys(sent)); !slices.Equal(got, test.want) {
+				t.Errorf("requests are %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// Pins JOB-34, JOB-78, JOB-79 and JOB-80.
 func TestGangOfANewJob(t *testing.T) {
 	f := newFixture(t, gangValue(), newJob(indexed, sized(2, 2)))
 	f.MustReconcile(t)
+	f.WantRequests(t, "create workloads", "create podgroups", "create pods", "create pods", "update jobs/status")
 	name := workloadName(newJob())
 	if got := f.RecordedEvents()[0]; got != "Normal WorkloadCreated Created Workload "+name+" for Job pi" {
 		t.Errorf("event %q", got)

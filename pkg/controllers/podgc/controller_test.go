@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -696,6 +697,51 @@ func TestANodeThatWasRegisteredInBetweenGetsItsWholeTime(t *testing.T) {
 	env.Clock.Step(quarantinePeriod)
 	if got := pass(env, gc); !slices.Contains(got, "delete lost with grace 0") {
 		t.Errorf("after its time: %q", got)
+	}
+}
+
+// Only the quarantine is lost if nothing is handed over: a node that was almost due has its whole time again, and what
+// no quarantine holds up is deleted in the first pass. Pins PODGC-24.
+func TestWithoutAHandoverOnlyOrphansAreDeletedLater(t *testing.T) {
+	env, gc := fixture(t, 0, pod("lost", on("missing")), pod("never", on(""), deleting, phase(corev1.PodFailed)))
+	env.Refuse("delete pods never", errors.New("boom"))
+	pass(env, gc)
+	env.Clock.Step(quarantinePeriod - time.Second)
+	env.Succeed(nil)
+	successor, err := newController(env.Env, config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := successor.begin(env.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got := pass(env, successor); !slices.Equal(got, []string{"delete never with grace 0"}) {
+			t.Errorf("a pass before the node is due sent %q", got)
+		}
+		env.Clock.Step(quarantinePeriod - time.Second)
+	}
+	if got := pass(env, successor); !slices.Contains(got, "delete lost with grace 0") {
+		t.Errorf("a pass after it sent %q", got)
+	}
+}
+
+// A pod costs a deletion, and a patch if it has not ended. Pins PODGC-25.
+func TestRequestsForADeadNode(t *testing.T) {
+	var objects []runtime.Object
+	for n := range 30 {
+		objects = append(objects, pod(fmt.Sprint("running-", n), on("missing")), pod(fmt.Sprint("failed-", n), on("missing"), phase(corev1.PodFailed)))
+	}
+	env, gc := fixture(t, 0, objects...)
+	pass(env, gc)
+	env.Clock.Step(quarantinePeriod)
+	sent := map[string]int{}
+	for _, request := range pass(env, gc) {
+		verb, _, _ := strings.Cut(request, " ")
+		sent[verb]++
+	}
+	if want := map[string]int{"get": 1, "patch": 30, "delete": 60}; !maps.Equal(sent, want) {
+		t.Errorf("sent %v, want %v", sent, want)
 	}
 }
 

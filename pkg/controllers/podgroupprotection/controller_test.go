@@ -69,21 +69,24 @@ func TestTheFinalizerGoesWithTheLastActivePod(t *testing.T) {
 		objects []runtime.Object
 		goes    bool
 	}{
-		"PGP-11: no pods":      {[]runtime.Object{group()}, true},
-		"PGP-10: running":      {[]runtime.Object{group(), pod()}, false},
-		"PGP-4: not scheduled": {[]runtime.Object{group(), pod(phase(corev1.PodPending))}, false},
-		"PGP-4: no phase yet":  {[]runtime.Object{group(), pod(phase(""))}, false},
+		"PGP-6, PGP-11, PGP-19: no pods": {[]runtime.Object{group()}, true},
+		"PGP-10: running":                {[]runtime.Object{group(), pod()}, false},
+		"PGP-4: not scheduled":           {[]runtime.Object{group(), pod(phase(corev1.PodPending))}, false},
+		"PGP-4: no phase yet":            {[]runtime.Object{group(), pod(phase(""))}, false},
 		"PGP-4: being deleted": {[]runtime.Object{group(), pod(func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"a/b"}
 		})}, false},
-		"PGP-4: succeeded":              {[]runtime.Object{group(), pod(phase(corev1.PodSucceeded))}, true},
-		"PGP-4: failed":                 {[]runtime.Object{group(), pod(phase(corev1.PodFailed))}, true},
-		"PGP-10: of another group":      {[]runtime.Object{group(), pod(func(p *corev1.Pod) { p.Spec.SchedulingGroup.PodGroupName = ptr.To("other") })}, true},
-		"of another namespace":          {[]runtime.Object{group(), pod(func(p *corev1.Pod) { p.Namespace = "other" })}, true},
-		"of no group":                   {[]runtime.Object{group(), pod(func(p *corev1.Pod) { p.Spec.SchedulingGroup = nil })}, true},
-		"PGP-9: group is not deleted":   {[]runtime.Object{group(func(g *schedulingv1alpha2.PodGroup) { g.DeletionTimestamp = nil })}, false},
-		"PGP-9: group is not protected": {[]runtime.Object{group(func(g *schedulingv1alpha2.PodGroup) { g.Finalizers = []string{"example.com/other"} })}, false},
-		"PGP-9: group is gone":          {nil, false},
+		"PGP-4: succeeded":                      {[]runtime.Object{group(), pod(phase(corev1.PodSucceeded))}, true},
+		"PGP-4: failed":                         {[]runtime.Object{group(), pod(phase(corev1.PodFailed))}, true},
+		"PGP-10: of another group":              {[]runtime.Object{group(), pod(func(p *corev1.Pod) { p.Spec.SchedulingGroup.PodGroupName = ptr.To("other") })}, true},
+		"of another namespace":                  {[]runtime.Object{group(), pod(func(p *corev1.Pod) { p.Namespace = "other" })}, true},
+		"of no group":                           {[]runtime.Object{group(), pod(func(p *corev1.Pod) { p.Spec.SchedulingGroup = nil })}, true},
+		"PGP-9: group is not deleted":           {[]runtime.Object{group(func(g *schedulingv1alpha2.PodGroup) { g.DeletionTimestamp = nil })}, false},
+		"PGP-9, PGP-12: group is not protected": {[]runtime.Object{group(func(g *schedulingv1alpha2.PodGroup) { g.Finalizers = []string{"example.com/other"} })}, false},
+		"PGP-12: group is neither deleted nor protected": {[]runtime.Object{group(func(g *schedulingv1alpha2.PodGroup) {
+			g.DeletionTimestamp, g.Finalizers = nil, nil
+		})}, false},
+		"PGP-9: group is gone": {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := fixture(t, tc.objects...)
@@ -250,8 +253,18 @@ func TestWhatIsQueued(t *testing.T) {
 	}
 }
 
+// Pins PGP-1 and PGP-2.
 func TestDescriptor(t *testing.T) {
 	d := Descriptor()
+	if d.Name != "podgroup-protection-controller" || len(d.Aliases) != 0 || d.ServiceAccount != d.Name || d.EventSource != "" {
+		t.Errorf("it is %+v", d)
+	}
+	if podGroups := schedulingv1alpha2.SchemeGroupVersion.WithResource("podgroups"); !slices.Contains(d.Requires, podGroups) {
+		t.Errorf("it needs %v", d.Requires)
+	}
+	if d.Value(nil) != any(config{}) {
+		t.Errorf("the value is %v", d.Value(nil))
+	}
 	cfg := v1beta1.NewDefault()
 	if on, reason := d.Enabled(cfg); on || reason != "needs the feature gate GenericWorkload" {
 		t.Errorf("without its gate: %v %q", on, reason)

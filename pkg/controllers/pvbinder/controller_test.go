@@ -11,7 +11,7 @@ import (
 	"kcmd.dev/test/controllertest"
 )
 
-// Pins PVB-1, PVB-2, PVB-14, PVB-15, PVB-16, PVB-18, PVB-19, PVB-20, PVB-21, PVB-22 and PVB-23.
+// Pins PVB-1, PVB-2, PVB-14, PVB-15, PVB-16, PVB-17, PVB-18, PVB-19, PVB-20, PVB-21, PVB-22 and PVB-23.
 func TestDescriptor(t *testing.T) {
 	d, cfg := Descriptor(), v1beta1.NewDefault()
 	if on, reason := d.Enabled(cfg); !on || d.EventSource != "persistentvolume-controller" || d.ServiceAccount != "persistent-volume-binder" || d.Aliases[0] != "persistentvolume-binder" {
@@ -24,6 +24,12 @@ func TestDescriptor(t *testing.T) {
 	}
 	if got := d.Value(cfg); got != want {
 		t.Errorf("the default is %+v", got)
+	}
+	if got := cfg.Volumes.FlexVolumePluginDirectory; got != "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/" {
+		t.Errorf("the default directory of FlexVolume plugins is %s", got)
+	}
+	if cfg.Volumes.FlexVolumePluginDirectory = "/flex"; d.Value(cfg) != want {
+		t.Errorf("the directory of FlexVolume plugins counts: %+v", d.Value(cfg))
 	}
 	b := &cfg.Controllers.PersistentVolumeBinder
 	*b.HostPathProvisioning = true

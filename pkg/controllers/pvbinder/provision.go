@@ -60,7 +60,9 @@ func (c *binderController) askProvisioner(provisioner string) provisioning {
 		if asking := handedOver(claim, provisioner); asking != nil {
 			written, err := c.updateClaim(working, asking)
 			if err != nil {
-				c.recordAll(provisioningFailed(claim, fmt.Sprintf("Error saving claim: %v", err)))
+				if working.Err() == nil { // else the request was cut off, which says nothing about the claim
+					c.recordAll(provisioningFailed(claim, fmt.Sprintf("Error saving claim: %v", err)))
+				}
 				return fmt.Errorf("asking %s for a volume for claim %s: %w", provisioner, keyOf(claim), err)
 			}
 			claim = written

@@ -1,6 +1,7 @@
 package pvbinder
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/utils/ptr"
 
@@ -283,6 +285,20 @@ func wantSeries(t *testing.T, f *fixture, metric string, want ...string) {
 	if strings.TrimSpace(strings.Join(got, ", ")) != strings.TrimSpace(strings.Join(want, ", ")) {
 		t.Errorf("%s is %q, want %q", metric, got, want)
 	}
+}
+
+// Pins PVB-130.
+func TestARequestToAProvisionerThatIsCutOffReportsNothing(t *testing.T) {
+	f := begin(t, aClaim(), aClass("gold", "csi.example.com"))
+	ctx, cancel := context.WithCancel(f.Context())
+	f.Intercept(putClaim, func(clienttesting.Action) error {
+		cancel()
+		return context.Canceled
+	})
+	if err := f.c.askProvisioner("csi.example.com")(f.Context(), ctx, aClaim()); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	f.WantEvents(t)
 }
 
 // Pins PVB-67, PVB-91 and PVB-46.

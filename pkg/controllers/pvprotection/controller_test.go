@@ -1,7 +1,10 @@
 package pvprotection
 
 import (
+	"context"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -167,6 +173,71 @@ func TestWhatIsQueued(t *testing.T) {
 				t.Errorf("%d keys are queued, want %d", depth, tc.want)
 			}
 		})
+	}
+}
+
+// What is no volume is dropped, also if only a tombstone is left of it. Pins PVP-19.
+func TestWhatIsNoVolumeIsIgnored(t *testing.T) {
+	env := controllertest.New(t)
+	c, err := newController(env.Env, config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	informer := &controllertest.Captured{}
+	c.watch(informer)
+	odd := &corev1.Node{ObjectMeta: volume(unprotected).ObjectMeta}
+	informer.Handler.OnAdd(odd, false)
+	informer.Handler.OnUpdate(odd, odd)
+	informer.Handler.OnUpdate(volume(), odd)
+	informer.Handler.OnDelete(odd)
+	informer.Handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "volume"})
+	if depth := c.loop.Inspect().Depth; depth != 0 {
+		t.Errorf("%d keys are queued", depth)
+	}
+	informer.Handler.OnAdd(volume(unprotected), false)
+	if depth := c.loop.Inspect().Depth; depth != 1 {
+		t.Errorf("%d keys are queued after a volume", depth)
+	}
+}
+
+// A failure is told in the log, and success and failure in the metrics of the queue only. Pins PVP-13 and PVP-23.
+func TestWhatIsTold(t *testing.T) {
+	env := controllertest.New(t, volume(unprotected))
+	env.RefuseIf(put, errors.New("boom"), func(n int) bool { return n == 1 })
+	c, err := newController(env.Env, config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	env.EventuallyAsTimePasses(t, "the volume is protected", time.Second, func() bool {
+		return len(controllertest.MustStored[*corev1.PersistentVolume](t, env, "", "volume").Finalizers) == 2
+	})
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+	if !strings.Contains(log, `Reconcile failed err="protecting persistent volume volume: boom"`) || !strings.Contains(log, `key="volume"`) {
+		t.Errorf("log: %s", log)
+	}
+	env.WantEvents(t)
+	families, err := env.Metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, series := range family.Metric {
+			if !strings.HasPrefix(family.GetName(), "workqueue_") || series.Label[0].GetValue() != "pvprotection" {
+				t.Errorf("there is %s %v", family.GetName(), series.Label)
+			}
+		}
+	}
+	if len(families) == 0 {
+		t.Error("there are no metrics")
 	}
 }
 

@@ -2,6 +2,7 @@ package replicaset
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,9 +16,10 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
-// Pins RS-3.
+// Pins RS-3 and RS-4.
 func TestValue(t *testing.T) {
 	d := Descriptor()
 	for _, test := range []struct {
@@ -75,6 +77,19 @@ func TestMetricNames(t *testing.T) {
 		if got[name] != want {
 			t.Errorf("%s: %q, want %q", name, got[name], want)
 		}
+	}
+}
+
+// Pins RS-45.
+func TestEachInstanceHasMetricsOfItsOwn(t *testing.T) {
+	env := controllertest.New(t)
+	d := Descriptor()
+	for range 2 {
+		must.Get(d.New(env.Env, d.Value(v1beta1.NewDefault())))(t)
+		if got := env.Series(t, "replicaset_controller_sorting_deletion_age_ratio"); !slices.Equal(got, []string{"0"}) {
+			t.Errorf("series are %q", got)
+		}
+		env.Succeed(nil)
 	}
 }
 

@@ -85,7 +85,7 @@ func TestActiveByNode(t *testing.T) {
 		sets []any
 		want map[string]int
 	}{
-		{"the family", current, []any{old, current, stranger, bare}, map[string]int{"n1": 2, "n2": 1, "n3": 1}},
+		{"RS-48, RS-56: the family", current, []any{old, current, stranger, bare}, map[string]int{"n1": 2, "n2": 1, "n3": 1}},
 		{"seen from another member", old, []any{old, current, stranger, bare}, map[string]int{"n1": 2, "n2": 1, "n3": 1}},
 		{"a pod that several match counts once", current, []any{old, current, wide}, map[string]int{"n1": 2, "n2": 1, "n3": 1}},
 		{"alone in its family", current, []any{current}, map[string]int{"n1": 1, "n2": 1, "n3": 1}},

@@ -15,6 +15,7 @@ import (
 	"kcmd.dev/test/controllertest"
 )
 
+// Pins RC-4 and RC-5.
 func TestValue(t *testing.T) {
 	d := Descriptor()
 	for _, test := range []struct {
@@ -25,6 +26,9 @@ func TestValue(t *testing.T) {
 		{"defaults", func(*controller.Config) {}, value{5, true}},
 		{"workers", func(c *controller.Config) { *c.Controllers.ReplicationController.ConcurrentSyncs = 7 }, value{7, true}},
 		{"cost", func(c *controller.Config) { c.FeatureGates = map[string]bool{"PodDeletionCost": false} }, value{5, false}},
+		{"gates of ReplicaSets", func(c *controller.Config) {
+			c.FeatureGates = map[string]bool{"StaleControllerConsistencyReplicaSet": false, "DeploymentReplicaSetTerminatingReplicas": false}
+		}, value{5, true}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := v1beta1.NewDefault()

@@ -2,7 +2,6 @@ package rootca
 
 import (
 	"errors"
-
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,8 +56,8 @@ func leaving(ns *corev1.Namespace) bool {
 	return ns.DeletionTimestamp != nil || ns.Status.Phase == corev1.NamespaceTerminating
 }
 
-// namespaceGone reports whether a create was rejected because of the state of the namespace. What else is not found, in the
-// words of an admission webhook, is not known.
+// namespaceGone reports whether a create was rejected because of the state of the namespace. What else is not found,
+// in the words of an admission webhook, is not known.
 func namespaceGone(err error) bool {
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return true

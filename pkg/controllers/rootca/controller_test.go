@@ -1,10 +1,12 @@
 package rootca
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,12 +16,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics/testutil"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -50,23 +56,23 @@ func TestReconcileWrites(t *testing.T) {
 		verb    string
 		want    *corev1.ConfigMap
 	}{
-		"ROOTCA-15: missing in an active namespace":   {[]runtime.Object{namespace("a", corev1.NamespaceActive)}, "create", newConfigMap("a", "bundle")},
-		"ROOTCA-8: missing in a namespace to be":      {[]runtime.Object{namespace("a", "")}, "create", newConfigMap("a", "bundle")},
-		"ROOTCA-36: missing in a leaving namespace":   {[]runtime.Object{namespace("a", corev1.NamespaceTerminating)}, "", nil},
-		"ROOTCA-36: missing, namespace gone":          {nil, "", nil},
-		"ROOTCA-16: correct":                          {[]runtime.Object{namespace("a", corev1.NamespaceActive), configMap(nil)}, "", nil},
-		"ROOTCA-17: wrong":                            {[]runtime.Object{namespace("a", corev1.NamespaceActive), wrong}, "update", configMap(nil)},
-		"ROOTCA-17: wrong in a terminating namespace": {[]runtime.Object{namespace("a", corev1.NamespaceTerminating), wrong}, "update", configMap(nil)},
+		"ROOTCA-10, ROOTCA-15: missing in an active namespace": {[]runtime.Object{namespace("a", corev1.NamespaceActive)}, "create", newConfigMap("a", "bundle")},
+		"ROOTCA-8: missing in a namespace to be":               {[]runtime.Object{namespace("a", "")}, "create", newConfigMap("a", "bundle")},
+		"ROOTCA-36: missing in a leaving namespace":            {[]runtime.Object{namespace("a", corev1.NamespaceTerminating)}, "", nil},
+		"ROOTCA-36: missing, namespace gone":                   {nil, "", nil},
+		"ROOTCA-16: correct":                                   {[]runtime.Object{namespace("a", corev1.NamespaceActive), configMap(nil)}, "", nil},
+		"ROOTCA-11, ROOTCA-17: wrong":                          {[]runtime.Object{namespace("a", corev1.NamespaceActive), wrong}, "update", configMap(nil)},
+		"ROOTCA-17: wrong in a terminating namespace":          {[]runtime.Object{namespace("a", corev1.NamespaceTerminating), wrong}, "update", configMap(nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, p := start(t, tc.objects...)
 			if err := p.reconcile(env.Context(), "a"); err != nil {
 				t.Fatal(err)
 			}
-			got := env.Writes()
+			got := env.Fake.Actions()
 			if tc.verb == "" {
 				if len(got) != 0 {
-					t.Fatalf("unexpected writes: %v", got)
+					t.Fatalf("unexpected requests: %v", got)
 				}
 				return
 			}
@@ -77,6 +83,34 @@ func TestReconcileWrites(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", tc.verb, diff)
 			}
 		})
+	}
+}
+
+// failingLister is a cache that cannot be read.
+type failingLister struct {
+	corelisters.ConfigMapLister
+	corelisters.ConfigMapNamespaceLister
+	err error
+}
+
+// ConfigMaps implements corelisters.ConfigMapLister.
+func (l failingLister) ConfigMaps(string) corelisters.ConfigMapNamespaceLister { return l }
+
+// List implements corelisters.ConfigMapLister.
+func (l failingLister) List(labels.Selector) ([]*corev1.ConfigMap, error) { return nil, l.err }
+
+// Get implements corelisters.ConfigMapNamespaceLister.
+func (l failingLister) Get(string) (*corev1.ConfigMap, error) { return nil, l.err }
+
+// Pins ROOTCA-14.
+func TestACacheThatCannotBeReadIsReadAgain(t *testing.T) {
+	env, p := start(t, namespace("a", corev1.NamespaceActive))
+	p.configMaps = failingLister{err: errors.New("no such index")}
+	if err := p.reconcile(env.Context(), "a"); err == nil || !strings.Contains(err.Error(), "no such index") {
+		t.Errorf("reconcile = %v", err)
+	}
+	if got := env.Fake.Actions(); len(got) != 0 {
+		t.Errorf("unexpected requests: %v", got)
 	}
 }
 
@@ -200,7 +234,126 @@ func TestThereAreFiveWorkers(t *testing.T) {
 	}
 }
 
-// Pins ROOTCA-40.
+// A successor looks at every namespace, also at one that leaves, and each ConfigMap with another bundle costs one
+// update. Pins ROOTCA-31 and ROOTCA-33.
+func TestASuccessorPublishesItsBundleEverywhere(t *testing.T) {
+	old := func(namespace string) *corev1.ConfigMap {
+		cm := newConfigMap(namespace, "old bundle")
+		cm.ResourceVersion = "1"
+		return cm
+	}
+	right := newConfigMap("d", "bundle")
+	right.ResourceVersion = "1"
+	env, p := start(t, namespace("a", corev1.NamespaceActive), namespace("b", corev1.NamespaceActive), namespace("c", corev1.NamespaceTerminating),
+		namespace("d", corev1.NamespaceActive), old("a"), old("b"), old("c"), right)
+	env.CompleteWrites("configmaps")
+	env.Run(t, p)
+	controllertest.Eventually(t, "the caches show the bundle", func() bool {
+		for _, name := range []string{"a", "b", "c", "d"} {
+			if cm, err := p.configMaps.ConfigMaps(name).Get(configMapName); err != nil || !correct(cm, "bundle") {
+				return false
+			}
+		}
+		return true
+	})
+	// Four namespaces, and the events of three ConfigMaps.
+	controllertest.Eventually(t, "nothing is left to do", func() bool { return p.loop.Inspect().Reconciled >= 4 && env.Idle() })
+	updated := map[string]int{}
+	for _, action := range env.Fake.Actions() {
+		updated[action.GetVerb()+" "+action.GetNamespace()]++
+	}
+	if diff := cmp.Diff(map[string]int{"update a": 1, "update b": 1, "update c": 1}, updated); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+// Failures delay a key as they do by default, and it is tried as often as it takes.
+// Pins ROOTCA-13, ROOTCA-23 and ROOTCA-24.
+func TestARefusedUpdateIsRetriedWithoutLimit(t *testing.T) {
+	env, p := start(t, namespace("a", corev1.NamespaceActive), configMap(func(cm *corev1.ConfigMap) { cm.Data = nil }))
+	const refusals = 30
+	conflict := apierrors.NewConflict(corev1.Resource("configmaps"), configMapName, errors.New("stale"))
+	env.RefuseIf("update configmaps", conflict, func(n int) bool { return n <= refusals })
+	env.Run(t, p)
+	controllertest.Eventually(t, "the update is refused", func() bool { return len(env.Writes()) == 1 })
+	for i, want := range []time.Duration{5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond} {
+		var key controller.LoopKey
+		controllertest.Eventually(t, "the key waits for its time", func() bool {
+			keys := p.loop.Keys(func(string) bool { return true })
+			if len(keys) != 1 || keys[0].State != controller.KeyDelayed {
+				return false
+			}
+			key = keys[0]
+			return true
+		})
+		if got := key.Until.Sub(env.Clock.Now()); key.Key != "a" || got != want {
+			t.Errorf("retry %d of %s comes after %v, want %v", i+1, key.Key, got, want)
+		}
+		env.Clock.Step(want)
+		controllertest.Eventually(t, "the update is tried again", func() bool { return len(env.Writes()) == i+2 })
+	}
+	env.EventuallyAsTimePasses(t, "the ConfigMap is correct", 1000*time.Second, func() bool {
+		return correct(controllertest.MustStored[*corev1.ConfigMap](t, env, "a", configMapName), "bundle")
+	})
+	if got := len(env.Writes()); got != refusals+1 {
+		t.Errorf("the update was sent %d times, want %d", got, refusals+1)
+	}
+	controllertest.Eventually(t, "the failures are forgotten", func() bool { return p.loop.Retries("a") == 0 })
+	if got, want := env.Series(t, "workqueue_retries_total"), []string{fmt.Sprint("name=root_ca_cert_publisher ", refusals)}; !slices.Equal(got, want) {
+		t.Errorf("retries are %q, want %q", got, want)
+	}
+}
+
+// A namespace that is not cached counts as gone, so nothing begins before both caches are complete. Pins ROOTCA-45.
+func TestRunWaitsForBothCaches(t *testing.T) {
+	for name, complete := range map[string]func(controller.Scope){
+		"namespaces are complete": func(s controller.Scope) { s.Core().V1().Namespaces().Informer() },
+		"ConfigMaps are complete": func(s controller.Scope) {
+			s.Filtered(controller.Filter{FieldSelector: "metadata.name=" + configMapName}).Core().V1().ConfigMaps().Informer()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := controllertest.New(t, namespace("a", corev1.NamespaceActive))
+			complete(env.Informers)
+			env.Start(t)
+			p, err := newPublisher(env.Env, config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			env.Run(t, p)
+			await.Stays(t, "nothing begins", 50*time.Millisecond, func(context.Context) error {
+				if !p.loop.Inspect().Began.IsZero() {
+					return errors.New("it has begun")
+				}
+				return nil
+			})
+			env.Start(t)
+			controllertest.Eventually(t, "there is a ConfigMap", func() bool {
+				_, ok := controllertest.Stored[*corev1.ConfigMap](t, env, "a", configMapName)
+				return ok
+			})
+		})
+	}
+}
+
+// Pins ROOTCA-6.
+func TestResyncsFollowTheController(t *testing.T) {
+	_, p := start(t)
+	const untouched = time.Hour
+	namespaces, configMaps := &controllertest.Captured{Resync: untouched}, &controllertest.Captured{Resync: untouched}
+	p.watch(namespaces, configMaps)
+	if namespaces.Resync != untouched || configMaps.Resync != untouched {
+		t.Errorf("the handlers have periods of their own: %v and %v", namespaces.Resync, configMaps.Resync)
+	}
+	namespaces.Handler.OnUpdate(namespace("a", corev1.NamespaceActive), namespace("a", corev1.NamespaceActive))
+	configMaps.Handler.OnUpdate(newConfigMap("b", "x"), newConfigMap("b", "x"))
+	if depth := p.loop.Inspect().Depth; depth != 2 {
+		t.Errorf("depth = %d after resyncs, want 2", depth)
+	}
+}
+
+// Pins ROOTCA-6 and ROOTCA-40.
 func TestOnlyConfigMapsOfThisNameAreCached(t *testing.T) {
 	env := controllertest.New(t)
 	if _, err := newPublisher(env.Env, config{}); err != nil {
@@ -218,7 +371,7 @@ func TestOnlyConfigMapsOfThisNameAreCached(t *testing.T) {
 	}
 }
 
-// Pins ROOTCA-20, ROOTCA-21 and ROOTCA-22.
+// Pins ROOTCA-19, ROOTCA-20, ROOTCA-21 and ROOTCA-22.
 func TestMetricsCountEveryReconcileByCode(t *testing.T) {
 	env, p := start(t, namespace("a", corev1.NamespaceActive), namespace("b", corev1.NamespaceActive))
 	env.Fake.PrependReactor("create", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -233,6 +386,7 @@ func TestMetricsCountEveryReconcileByCode(t *testing.T) {
 	if err := p.measured(env.Context(), "b"); err == nil {
 		t.Error("measured hides the error")
 	}
+	env.WantEvents(t)
 	want := `
 # HELP root_ca_cert_publisher_sync_total [ALPHA] Number of namespace syncs happened in root ca cert publisher.
 # TYPE root_ca_cert_publisher_sync_total counter
@@ -249,6 +403,9 @@ root_ca_cert_publisher_sync_total{code="409"} 1
 	for _, family := range families {
 		if family.GetName() != "root_ca_cert_publisher_sync_duration_seconds" {
 			continue
+		}
+		if help := family.GetHelp(); help != "[ALPHA] Number of namespace syncs happened in root ca cert publisher." {
+			t.Errorf("the help is %q", help)
 		}
 		buckets := family.GetMetric()[0].GetHistogram().GetBucket()
 		if first, last := buckets[0].GetUpperBound(), buckets[len(buckets)-1].GetUpperBound(); len(buckets) != 15 || first != 0.001 || last != 16.384 {

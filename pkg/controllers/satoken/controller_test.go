@@ -18,7 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/config/locks"
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -103,7 +105,7 @@ func TestReconcileRequests(t *testing.T) {
 	}{
 		"SAT-29: account exists": {
 			accountKey(account("sa", "u1")), objects(account("sa", "u1"), full("u1")), nil, []string{}},
-		"SAT-20, SAT-30: account gone: its secrets are deleted, others stay": {
+		"SAT-20, SAT-30, SAT-68: account gone: its secrets are deleted, others stay": {
 			accountKey(account("sa", "u1")),
 			objects(full("u1"), secret("t", "", withData("ca", "ns", "t")), secret("u", "u2"), other), nil,
 			[]string{"delete secrets s"}},
@@ -111,13 +113,13 @@ func TestReconcileRequests(t *testing.T) {
 			accountKey(account("sa", "u1")), objects(account("sa", "u2"), full("u1"), secret("t", ""), secret("u", "u2")), nil,
 			[]string{"delete secrets s"}},
 
-		"SAT-34: secret complete": {
+		"SAT-34, SAT-68: secret complete": {
 			secretKey(full("u1")), objects(account("sa", "u1"), full("u1")), nil, []string{}},
 		"SAT-49: secret complete, account terminating": {
 			secretKey(full("u1")), objects(terminating, full("u1")), nil, []string{}},
-		"SAT-33b: secret incomplete": {
+		"SAT-19, SAT-21, SAT-33b, SAT-68: secret incomplete": {
 			secretKey(secret("s", "u1")), objects(account("sa", "u1"), secret("s", "u1")), nil, []string{"update secrets s"}},
-		"SAT-33: account not in the cache yet": {
+		"SAT-17, SAT-33: account not in the cache yet": {
 			secretKey(secret("s", "u1")), objects(secret("s", "u1")), objects(account("sa", "u1")),
 			[]string{"get serviceaccounts sa", "update secrets s"}},
 		"SAT-33: recreated account not in the cache yet": {
@@ -131,18 +133,18 @@ func TestReconcileRequests(t *testing.T) {
 		"SAT-33b: secret names no UID": {
 			secretKey(secret("s", "")), objects(account("sa", "u2"), secret("s", "")), nil, []string{"update secrets s"}},
 
-		"SAT-32: secret gone, referenced": {
+		"SAT-18, SAT-21, SAT-32, SAT-68: secret gone, referenced": {
 			secretKey(full("u1")), objects(account("sa", "u1", "s")), nil,
 			[]string{"get serviceaccounts sa", "get secrets s", "update serviceaccounts sa"}},
-		"SAT-57: secret gone, referenced live but not in the stale cache": {
+		"SAT-17, SAT-57: secret gone, referenced live but not in the stale cache": {
 			secretKey(full("u1")), objects(account("sa", "u1")), objects(account("sa", "u1", "s")),
 			[]string{"get serviceaccounts sa", "get secrets s", "update serviceaccounts sa"}},
 		"SAT-76: secret in use, not in the stale cache": {
 			secretKey(full("u1")), objects(account("sa", "u1", "s")), objects(full("u1")),
 			[]string{"get serviceaccounts sa", "get secrets s"}},
-		"SAT-32: secret gone, not referenced": {
+		"SAT-32, SAT-68: secret gone, not referenced": {
 			secretKey(full("u1")), objects(account("sa", "u1", "x")), nil, []string{"get serviceaccounts sa"}},
-		"SAT-32: secret gone, account not in the cache": {
+		"SAT-32, SAT-68: secret gone, account not in the cache": {
 			secretKey(full("u1")), nil, objects(account("sa", "u1", "s")), []string{}},
 		"SAT-32: secret gone, account of another UID in the cache": {
 			secretKey(full("u1")), objects(account("sa", "u2", "s")), nil, []string{}},
@@ -151,7 +153,7 @@ func TestReconcileRequests(t *testing.T) {
 		"SAT-32: secret gone, no UID named": {
 			secretKey(full("")), objects(account("sa", "u2", "s")), nil,
 			[]string{"get serviceaccounts sa", "get secrets s", "update serviceaccounts sa"}},
-		"SAT-56, SAT-76: secret replaced under its name": {
+		"SAT-31, SAT-56, SAT-76: secret replaced under its name": {
 			key{kind: secretKind, namespace: "ns", name: "s", uid: "old", accountName: "sa", accountUID: "u1"},
 			objects(account("sa", "u1", "s"), full("u1")), nil,
 			[]string{"get serviceaccounts sa", "get secrets s"}},
@@ -501,7 +503,7 @@ func TestAnEstateOfAnotherTypeIsIgnored(t *testing.T) {
 	}
 }
 
-// Pins SAT-26 and SAT-52.
+// Pins SAT-25, SAT-26, SAT-52 and SAT-53.
 func TestAFailingKeyIsDroppedAfterTenRetries(t *testing.T) {
 	env, c := start(t, objects(account("sa", "u1"), secret("s", "u1")))
 	var attempts atomic.Int32
@@ -516,6 +518,9 @@ func TestAFailingKeyIsDroppedAfterTenRetries(t *testing.T) {
 		controllertest.Eventually(t, "the retry is scheduled", func() bool {
 			return int(attempts.Load()) == attempt+1 && c.loop.Retries(k) == attempt+1 && env.Clock.Waiters() == 2
 		})
+		if delay := delayOf(t, env, c, k); delay != 5*time.Millisecond<<attempt {
+			t.Errorf("retry %d is after %v", attempt+1, delay)
+		}
 		env.Clock.Step(time.Hour)
 	}
 	controllertest.Eventually(t, "the key is dropped and its failures are forgotten", func() bool {
@@ -528,6 +533,35 @@ func TestAFailingKeyIsDroppedAfterTenRetries(t *testing.T) {
 	}
 }
 
+// delayOf returns how long a key still waits.
+func delayOf(t *testing.T, env *controllertest.Env, c *tokenController, k key) time.Duration {
+	t.Helper()
+	keys := c.loop.Keys(func(text string) bool { return text == k.String() })
+	if len(keys) != 1 {
+		t.Fatalf("%v is held as %+v", k, keys)
+	}
+	return keys[0].Until.Sub(env.Clock.Now())
+}
+
+// A hundred failed keys may be retried at once, the others ten in a second. Pins SAT-25 and SAT-53.
+func TestManyFailedKeysAreDelayedTogether(t *testing.T) {
+	env, c := start(t, nil)
+	const many = 200
+	keys := make([]key, many)
+	for i := range keys {
+		keys[i] = secretKey(secret(fmt.Sprint("s-", i), "u1"))
+		c.loop.AddRateLimited(keys[i])
+	}
+	if first := delayOf(t, env, c, keys[0]); first != 5*time.Millisecond {
+		t.Errorf("the first waits for %v", first)
+	}
+	// The time that passes meanwhile is real.
+	if last := delayOf(t, env, c, keys[many-1]); last < time.Second || last > 10*time.Second {
+		t.Errorf("the last waits for %v, want it to wait for those before it", last)
+	}
+}
+
+// Pins SAT-3, SAT-8 and SAT-79.
 func TestDescriptor(t *testing.T) {
 	d := Descriptor()
 	env := controllertest.New(t)
@@ -556,6 +590,59 @@ func TestDescriptor(t *testing.T) {
 	}
 	if workers := c.(*tokenController).loop.Inspect().Workers; workers != 10 {
 		t.Errorf("workers = %d, want 5 for each of two kinds of keys", workers)
+	}
+}
+
+// Pins SAT-1, SAT-5, SAT-6, SAT-9, SAT-77 and SAT-79.
+func TestIdentity(t *testing.T) {
+	d, cfg := Descriptor(), v1beta1.NewDefault()
+	if d.Name != "serviceaccount-token-controller" || !slices.Equal(d.Aliases, []string{"serviceaccount-token"}) {
+		t.Errorf("it is called %s, also %q", d.Name, d.Aliases)
+	}
+	// Without a service account it has the identity of the process.
+	if d.ServiceAccount != "" || d.ClientName != "tokens-controller" {
+		t.Errorf("it acts as %q, and its user agent ends with %q", d.ServiceAccount, d.ClientName)
+	}
+	if on, reason := d.Enabled(cfg); !on || d.Gate != "" {
+		t.Errorf("it is disabled: %s", reason)
+	}
+	cfg.Controllers.ServiceAccountToken.Enabled = ptr.To(false)
+	if on, _ := d.Enabled(cfg); on {
+		t.Error("it cannot be disabled")
+	}
+	cfg.ServiceAccounts.PrivateKeyFile = write(t, keyPEM(t))
+	before := d.Value(cfg)
+	cfg.FeatureGates = map[string]bool{"AllAlpha": true}
+	if d.Value(cfg) != before {
+		t.Error("feature gates restart it")
+	}
+	*cfg.Controllers.ServiceAccountToken.ConcurrentSyncs = 7
+	c, err := d.New(controllertest.New(t).Env, d.Value(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := c.(*tokenController).loop.Inspect(); s.Workers != 14 || s.Queue != "serviceaccount_tokens_service" {
+		t.Errorf("its queue is %s with %d workers", s.Queue, s.Workers)
+	}
+}
+
+// It runs under the main lease whatever is migrated, and what is migrated does not wait for it, not even if it has
+// nothing to run. Pins SAT-7 and SAT-87.
+func TestItIsNotMigrated(t *testing.T) {
+	cfg := v1beta1.NewDefault()
+	cfg.LeaderMigration.Enabled = ptr.To(true)
+	cfg.LeaderMigration.ControllerLeaders = []v1beta1.ControllerLeader{
+		{Name: Descriptor().Name, Component: v1beta1.AnyComponent}, {Name: "job-controller", Component: v1beta1.AnyComponent},
+	}
+	var contended []string
+	for _, lock := range locks.All(cfg) {
+		contended = append(contended, lock.Name)
+		if runs := slices.Contains(lock.Controllers, Descriptor().Name); runs != (lock.Name == locks.Main) {
+			t.Errorf("under %s run %q", lock.Name, lock.Controllers)
+		}
+	}
+	if want := []string{locks.Main, locks.Migration}; !slices.Equal(contended, want) {
+		t.Errorf("locks are %q, want %q", contended, want)
 	}
 }
 

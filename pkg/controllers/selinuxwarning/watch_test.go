@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -97,6 +98,28 @@ func TestAConflictAppearsAndVanishes(t *testing.T) {
 	controllertest.Eventually(t, "it does again", func() bool { return len(env.Series(t, metric)) == 2 })
 	env.Remove(t, user("ns", "p", ""))
 	controllertest.Eventually(t, "the pod is gone", func() bool { return len(env.Series(t, metric)) == 0 })
+}
+
+// What is no object has no key, and queues none. Pins SEL-40.
+func TestWhatIsNoObjectQueuesNothing(t *testing.T) {
+	env := controllertest.New(t)
+	c, err := newController(env.Env, config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := &controllertest.Captured{}
+	c.watch(pods, &controllertest.Captured{}, &controllertest.Captured{}, &controllertest.Captured{})
+	pods.Handler.OnAdd("odd", false)
+	pods.Handler.OnUpdate("odd", user("ns", "p", "s0", controllertest.InPhase(corev1.PodFailed)))
+	pods.Handler.OnDelete("odd")
+	pods.Handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/p"})
+	if depth := c.loop.Inspect().Depth; depth != 0 {
+		t.Errorf("%d keys are queued", depth)
+	}
+	pods.Handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/p", Obj: user("ns", "p", "s0")})
+	if depth := c.loop.Inspect().Depth; depth != 1 {
+		t.Errorf("%d keys are queued after a pod", depth)
+	}
 }
 
 // lateDriver is a lister that finds no driver, and to whose cache it is added just then. The handler runs at once,

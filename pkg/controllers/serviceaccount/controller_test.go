@@ -1,8 +1,11 @@
 package serviceaccount
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,9 +16,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -31,7 +37,7 @@ func start(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *servi
 	return env, c
 }
 
-// Pins SA-15.
+// Pins SA-4, SA-9 and SA-15.
 func TestReconcileCreatesTheAccountWithNameAndNamespaceOnly(t *testing.T) {
 	env, c := start(t, namespace("a", corev1.NamespaceActive), account("a", "other"))
 	if err := c.reconcile(env.Context(), "a"); err != nil {
@@ -163,7 +169,7 @@ func TestAnAccountHeldByAFinalizerIsReplacedOnceItIsGone(t *testing.T) {
 	awaitAccount(t, env, "a")
 }
 
-// Pins SA-28.
+// Once it is there, no request is sent and no key waits. Pins SA-25 and SA-28.
 func TestAnAccountThatTheCacheShowsCostsNoFurtherRequest(t *testing.T) {
 	env, c := start(t, namespace("a", corev1.NamespaceActive))
 	env.Run(t, c)
@@ -173,9 +179,162 @@ func TestAnAccountThatTheCacheShowsCostsNoFurtherRequest(t *testing.T) {
 		return err == nil
 	})
 	env.EventuallyAsTimePasses(t, "the namespace is looked at again", time.Second, func() bool { return c.loop.Inspect().Reconciled > 1 })
+	awaitNothingToDo(t, env, c)
 	if got := env.Writes(); len(got) != 1 {
 		t.Errorf("writes are %v, want the create alone", got)
 	}
+}
+
+// awaitNothingToDo waits until no key waits, not even for its time.
+func awaitNothingToDo(t testing.TB, env *controllertest.Env, c *serviceAccountController) {
+	t.Helper()
+	env.AwaitIdle(t)
+	controllertest.Eventually(t, "no key waits", func() bool { return len(c.loop.Keys(anyKey)) == 0 })
+}
+
+func anyKey(string) bool { return true }
+
+// Failures delay a key as they do by default, and it is tried as often as it takes. The first create of a
+// namespace is not delayed. Pins SA-18 and SA-22.
+func TestARefusedCreateIsRetriedWithoutLimit(t *testing.T) {
+	env, c := start(t, namespace("a", corev1.NamespaceActive))
+	const refusals = 30
+	env.RefuseIf("create serviceaccounts", errors.New("refused"), func(n int) bool { return n <= refusals })
+	env.Run(t, c)
+	controllertest.Eventually(t, "the create is refused", func() bool { return len(env.Writes()) == 1 })
+	for i, want := range []time.Duration{5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond} {
+		var key controller.LoopKey
+		controllertest.Eventually(t, "the key waits for its time", func() bool {
+			keys := c.loop.Keys(anyKey)
+			if len(keys) != 1 || keys[0].State != controller.KeyDelayed {
+				return false
+			}
+			key = keys[0]
+			return true
+		})
+		if got := key.Until.Sub(env.Clock.Now()); got != want {
+			t.Errorf("retry %d comes after %v, want %v", i+1, got, want)
+		}
+		env.Clock.Step(want)
+		controllertest.Eventually(t, "the create is tried again", func() bool { return len(env.Writes()) == i+2 })
+	}
+	env.EventuallyAsTimePasses(t, "there is an account", 1000*time.Second, func() bool {
+		_, ok := controllertest.Stored[*corev1.ServiceAccount](t, env, "a", "default")
+		return ok
+	})
+	if got := len(env.Writes()); got != refusals+1 {
+		t.Errorf("the create was sent %d times, want %d", got, refusals+1)
+	}
+}
+
+// Pins SA-18 and SA-22.
+func TestNothingIsResynced(t *testing.T) {
+	_, c := start(t)
+	namespaces, accounts := &controllertest.Captured{Resync: time.Hour}, &controllertest.Captured{Resync: time.Hour}
+	c.watch(namespaces, accounts)
+	if namespaces.Resync != 0 || accounts.Resync != 0 {
+		t.Errorf("the periods are %v and %v", namespaces.Resync, accounts.Resync)
+	}
+}
+
+// Pins SA-5.
+func TestAllNamespacesAndAccountsAreCached(t *testing.T) {
+	env := controllertest.New(t)
+	if _, err := newController(env.Env, config{}); err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	got := map[string]string{}
+	for _, action := range env.Fake.Actions() {
+		if list, ok := action.(clienttesting.ListActionImpl); ok {
+			got[list.Resource.Resource] = list.Namespace + list.ListOptions.FieldSelector + list.ListOptions.LabelSelector
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"namespaces": "", "serviceaccounts": ""}, got); diff != "" {
+		t.Errorf("lists (-want +got):\n%s", diff)
+	}
+	if _, err := env.Informers.Core().V1().ServiceAccounts().Informer().GetIndexer().ByIndex(cache.NamespaceIndex, "a"); err != nil {
+		t.Errorf("accounts are not indexed by namespace: %v", err)
+	}
+}
+
+// Nothing begins while one of the caches is missing. Pins SA-8.
+func TestRunWaitsForBothCaches(t *testing.T) {
+	for name, complete := range map[string]func(controller.Scope){
+		"namespaces are complete": func(s controller.Scope) { s.Core().V1().Namespaces().Informer() },
+		"accounts are complete":   func(s controller.Scope) { s.Core().V1().ServiceAccounts().Informer() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := controllertest.New(t, namespace("a", corev1.NamespaceActive), account("a", "default"))
+			complete(env.Informers)
+			env.Start(t)
+			c, err := newController(env.Env, config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			env.Run(t, c)
+			await.Stays(t, "nothing begins", 50*time.Millisecond, func(context.Context) error {
+				if !c.loop.Inspect().Began.IsZero() {
+					return errors.New("it has begun")
+				}
+				return nil
+			})
+			env.Start(t)
+			controllertest.Eventually(t, "the namespace is looked at", func() bool { return c.loop.Inspect().Reconciled == 1 })
+			if got := env.Writes(); len(got) != 0 {
+				t.Errorf("writes are %v, although there is an account", got)
+			}
+		})
+	}
+}
+
+// A successor looks at every namespace, and asks the API server for nothing where there is an account.
+// Pins SA-24.
+func TestASuccessorMakesWhatWasDeletedMeanwhile(t *testing.T) {
+	env, c := start(t, namespace("a", corev1.NamespaceActive), account("a", "default"), namespace("b", corev1.NamespaceActive),
+		account("b", "default"), namespace("c", corev1.NamespaceTerminating))
+	stop := env.Run(t, c)
+	controllertest.Eventually(t, "all namespaces are looked at", func() bool { return c.loop.Inspect().Reconciled == 3 })
+	stop()
+	env.Remove(t, account("b", "default"))
+	controllertest.Eventually(t, "the cache shows the deletion", func() bool {
+		_, err := c.accounts.ServiceAccounts("b").Get("default")
+		return err != nil
+	})
+	env.Succeed(nil)
+	next, err := newController(env.Env, config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Run(t, next)
+	controllertest.Eventually(t, "all namespaces are looked at again", func() bool { return next.loop.Inspect().Reconciled == 3 })
+	if got := env.Fake.Actions(); len(got) != 1 || !got[0].Matches("create", "serviceaccounts") || got[0].GetNamespace() != "b" {
+		t.Errorf("requests are %v, want the create in b alone", got)
+	}
+}
+
+// Pins SA-17.
+func TestOnlyTheQueueIsMeasuredAndThereAreNoEvents(t *testing.T) {
+	env, c := start(t, namespace("a", corev1.NamespaceActive), namespace("b", corev1.NamespaceActive))
+	env.RefuseIf("create serviceaccounts", errors.New("refused"), func(n int) bool { return n == 1 })
+	env.Run(t, c)
+	env.EventuallyAsTimePasses(t, "there are accounts", time.Second, func() bool {
+		return len(controllertest.AllStored[*corev1.ServiceAccount](t, env, "")) == 2
+	})
+	families, err := env.Metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if !strings.HasPrefix(family.GetName(), "workqueue_") {
+			t.Errorf("there is a metric %s", family.GetName())
+		}
+	}
+	if got, want := env.Series(t, "workqueue_retries_total"), []string{"name=serviceaccount 1"}; !slices.Equal(got, want) {
+		t.Errorf("retries are %q, want %q", got, want)
+	}
+	env.WantEvents(t)
 }
 
 // Pins SA-6, SA-7 and SA-31.
@@ -211,19 +370,18 @@ func TestDeletingAnotherAccountQueuesNothing(t *testing.T) {
 	}
 	// Notifications of one informer arrive in order, so once b is queued a was not.
 	controllertest.Eventually(t, "a key is queued", func() bool { return c.loop.Inspect().Depth > 0 })
-	if depth := c.loop.Inspect().Depth; depth != 1 {
-		t.Errorf("depth = %d, want the key of b alone", depth)
+	if keys := c.loop.Keys(anyKey); len(keys) != 1 || keys[0].Trigger != "ServiceAccount b/default deleted" {
+		t.Errorf("keys are %+v, want that of b alone", keys)
 	}
 }
 
-// Pins SA-11 and SA-30.
+// Pins SA-4, SA-11 and SA-30.
 func TestDescriptor(t *testing.T) {
 	d := Descriptor()
 	cfg := v1beta1.NewDefault()
 	before := d.Value(cfg)
-	cfg.ServiceAccounts.RootCAFile, cfg.FeatureGates = "/etc/ca.crt", map[string]bool{"A": true}
-	if d.Value(cfg) != before {
-		t.Error("a setting of others restarts the controller")
+	if d.Value(&v1beta1.KubeControllerManagerConfiguration{}) != before {
+		t.Error("it depends on the configuration")
 	}
 	c, err := d.New(controllertest.New(t).Env, before)
 	if err != nil {

@@ -22,7 +22,7 @@ func (c *serviceAccountController) watch(namespaces, accounts cache.SharedIndexI
 	watch.ObjectsEvery(accounts, 0, watch.Funcs[*corev1.ServiceAccount]{
 		Delete: func(account *corev1.ServiceAccount) {
 			if account.Name == accountName {
-				c.loop.Add(account.Namespace)
+				c.loop.Enqueue(reconcile.Gone(account), account.Namespace)
 			}
 		},
 	})

@@ -1,10 +1,14 @@
 package servicelb
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,7 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
+	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/api"
+	"k8s.io/cloud-provider/fake"
 	"k8s.io/cloud-provider/names"
 	"k8s.io/utils/ptr"
 
@@ -42,6 +48,83 @@ func TestNamesAndValue(t *testing.T) {
 	}
 	if built, err := newController(controllertest.New(t).Env, valueOf(v1beta1.NewDefault())); built != nil || err != nil {
 		t.Errorf("without a provider New = %v, %v", built, err)
+	}
+}
+
+// Names of the providers of these tests, besides the fake cloud's.
+const (
+	meeting = "meeting" // see meetingPoint
+	lacking = "lacking" // there are no load balancers
+)
+
+// meetingPoint is a provider whose load balancers are asked for by two at once, and that tells for which cluster.
+type meetingPoint struct {
+	fake.Cloud
+	arrived  sync.WaitGroup
+	clusters chan string
+}
+
+// LoadBalancer implements cloudprovider.Interface.
+func (m *meetingPoint) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return m, true }
+
+// EnsureLoadBalancer implements cloudprovider.LoadBalancer.
+func (m *meetingPoint) EnsureLoadBalancer(_ context.Context, cluster string, _ *corev1.Service, _ []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
+	m.arrived.Done()
+	m.arrived.Wait()
+	m.clusters <- cluster
+	return &corev1.LoadBalancerStatus{}, nil
+}
+
+// met is what the providers called meeting are. A test makes a new one.
+var met atomic.Pointer[meetingPoint]
+
+func TestMain(m *testing.M) {
+	cloudprovider.RegisterCloudProvider(meeting, func(io.Reader) (cloudprovider.Interface, error) { return met.Load(), nil })
+	cloudprovider.RegisterCloudProvider(lacking, func(io.Reader) (cloudprovider.Interface, error) {
+		return &fake.Cloud{DisableLoadBalancers: true}, nil
+	})
+	os.Exit(m.Run())
+}
+
+// As many workers as are configured ask at once, for the cluster that is configured. Pins CLOUD-13.
+func TestWorkersAskForTheirCluster(t *testing.T) {
+	point := &meetingPoint{clusters: make(chan string, 2)}
+	point.arrived.Add(2)
+	met.Store(point)
+	env := controllertest.New(t, balanced("one"), balanced("two"))
+	cfg := v1beta1.NewDefault()
+	cfg.Cloud.Provider, cfg.Cloud.ClusterName, cfg.Controllers.ServiceLB.ConcurrentSyncs = meeting, "mine", ptr.To[int32](2)
+	c, err := newController(env.Env, valueOf(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	env.Run(t, c)
+	for range 2 {
+		controllertest.Eventually(t, "both workers ask", func() bool { return len(point.clusters) > 0 })
+		if cluster := <-point.clusters; cluster != "mine" {
+			t.Errorf("the cluster is %q", cluster)
+		}
+	}
+}
+
+// Pins SLB-1 and CLOUD-17.
+func TestProviderWithoutLoadBalancersLeavesItIdle(t *testing.T) {
+	env := controllertest.New(t, balanced("waiting"))
+	cfg := v1beta1.NewDefault()
+	cfg.Cloud.Provider = lacking
+	c, err := newController(env.Env, valueOf(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	stop := env.Run(t, c)
+	controllertest.Eventually(t, "the status says why", func() bool {
+		return env.Loops()[0].LastError == "the cloud provider does not support external load balancers"
+	})
+	stop()
+	if got := env.Writes(); len(got) != 0 {
+		t.Errorf("unexpected writes: %v", got)
 	}
 }
 

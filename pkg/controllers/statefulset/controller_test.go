@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 	"kcmd.dev/test/controllertest"
 )
 
-// Pins STS-3.
+// Pins STS-3 and STS-4.
 func TestValue(t *testing.T) {
 	d := Descriptor()
 	gate := func(name string, on bool) func(*controller.Config) {
@@ -38,8 +39,12 @@ func TestValue(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			c := v1beta1.NewDefault()
 			test.change(c)
-			if got := d.Value(c); got != test.want {
+			got := d.Value(c)
+			if got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+			if loop := newFixtureWith(t, got.(value)).Loops()[0]; loop.Workers != test.want.concurrentSyncs {
+				t.Errorf("there are %d workers", loop.Workers)
 			}
 		})
 	}
@@ -59,6 +64,31 @@ func TestMetricNames(t *testing.T) {
 	} {
 		if got := env.Series(t, name); !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// However often a set fails, it is tried again. Pins STS-10.
+func TestASetThatFailsIsTriedForEver(t *testing.T) {
+	f := newFixture(t, newSet(1))
+	var attempts atomic.Int32
+	f.RefuseIf("create pods", errTest, func(int) bool { return attempts.Add(1) > 0 })
+	f.c.owners.Queue = f.c.owners.Loop
+	f.Start(t)
+	f.Run(t, f.c)
+	delays := map[time.Duration]bool{}
+	f.EventuallyAsTimePasses(t, "it is tried 25 times", 1000*time.Second, func() bool {
+		f.RecordedEvents() // makes room for more
+		for _, key := range f.c.owners.Loop.Keys(func(key string) bool { return key == "ns/web" }) {
+			if key.State == controller.KeyDelayed {
+				delays[key.Until.Sub(f.Clock.Now())] = true
+			}
+		}
+		return attempts.Load() >= 25
+	})
+	for delay := range delays {
+		if delay <= 0 || delay > 1000*time.Second {
+			t.Errorf("a delay is %v", delay)
 		}
 	}
 }

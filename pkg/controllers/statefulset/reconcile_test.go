@@ -416,6 +416,36 @@ func TestWithoutTheGateOldCachesOnlyReport(t *testing.T) {
 	f.Queued.Want(t, "web in 1s")
 }
 
+// A name finds the pod again that was created, so only what the cache shows is waited for. Pins STS-57.
+func TestASuccessorWaitsForPodsAndClaims(t *testing.T) {
+	f := settled(t, 0, claims("data"), scaledTo(1))
+	f.MustReconcile(t)
+	f.WantRequests(t, "create persistentvolumeclaims data-web-0", createWeb0)
+	for _, behind := range []runtime.Object{&corev1.PersistentVolumeClaim{}, &corev1.Pod{}} {
+		f.CatchUp(t)
+		f.EmptyCache(t, behind, "50")
+		next := &fixture{Subject: f.Subject}
+		next.Succeed(f.c.owners.HandOver())
+		next.c = must.Get(newController(next.Env.Env, defaultGates))(t)
+		next.c.owners.Queue = f.Queued
+		next.c.owners.Writes.TakeOver(f.c.owners.HandOver())
+		if err := next.c.owners.Reconcile(f.Context(), key); !reconcile.IsRequeue(err) {
+			t.Errorf("without %T: %v", behind, err)
+		}
+		f.WantRequests(t)
+	}
+	// Nothing is handed over, and the cache is behind.
+	f.CatchUp(t)
+	f.EmptyCache(t, &corev1.Pod{}, "50")
+	f.c.owners.Writes.ForgetAll(key)
+	f.Refuse("create pods", apierrors.NewAlreadyExists(pods.Resource, "web-0"))
+	if err := f.Reconcile(); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("got %v", err)
+	}
+	f.WantRequests(t, createWeb0)
+	f.RecordedEvents()
+}
+
 // Pins STS-44.
 func TestStatusConflicts(t *testing.T) {
 	f := settled(t, 1, func(set *appsv1.StatefulSet) { set.Status.ReadyReplicas = 0 })

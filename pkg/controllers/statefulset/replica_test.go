@@ -3,12 +3,14 @@ package statefulset
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -317,4 +319,29 @@ func TestForeignNamesAndLabelsAreReleased(t *testing.T) {
 		podAt(set, "r", 7, orphaned, func(p *corev1.Pod) { p.Name = "other-7" }))
 	f.MustReconcile(t)
 	f.WantRequestsInAnyOrder(t, "patch pods other-5", "patch pods web-6")
+}
+
+// Neither is news, and all else of a pod stays. Pins WL-25.
+func TestAdoptionAndReleaseChangeOwnersOnly(t *testing.T) {
+	f := settled(t, 1)
+	was := []*corev1.Pod{
+		podAt(newSet(1), revisionAt(t, 1).Name, 0, orphaned),
+		podAt(newSet(1), "r", 6, func(p *corev1.Pod) { p.Labels = map[string]string{"app": "b"} }),
+	}
+	for _, pod := range was {
+		f.Store(t, pod.DeepCopy())
+		f.Cache(t, pod)
+	}
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "get statefulsets web", "patch pods web-0", "patch pods web-6")
+	f.WantEvents(t)
+	for i, pod := range was {
+		is := controllertest.MustStored[*corev1.Pod](t, f.Env, "ns", pod.Name)
+		if owned := len(is.OwnerReferences) > 0; owned != (i == 0) {
+			t.Errorf("%s is owned by %v", pod.Name, is.OwnerReferences)
+		}
+		if !maps.Equal(is.Labels, pod.Labels) || !maps.Equal(is.Annotations, pod.Annotations) || !apiequality.Semantic.DeepEqual(is.Spec, pod.Spec) {
+			t.Errorf("got %+v, had %+v", is, pod)
+		}
+	}
 }

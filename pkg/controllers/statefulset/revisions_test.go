@@ -2,6 +2,7 @@ package statefulset
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -14,12 +15,16 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	ktesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/controllers/kit/owners"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/workloads/history"
 	"kcmd.dev/pkg/controllers/kit/workloads/podtemplate"
+	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // drifted is the revision of image v1 as an earlier version stored it: with a null
@@ -153,7 +158,7 @@ func TestDriftCausesAnUpdateWithoutTheGate(t *testing.T) {
 	}
 }
 
-// Pins STS-19d.
+// Pins STS-19d and WL-71.
 func TestCollisionsCount(t *testing.T) {
 	taken := revisionAt(t, 1)
 	taken.Data.Raw, taken.Labels = []byte(`{}`), nil
@@ -163,6 +168,11 @@ func TestCollisionsCount(t *testing.T) {
 	got, err := f.c.currentRevisions(t.Context(), set, nil)
 	if err != nil || got.collisions != 1 || got.update.Name == taken.Name || *set.Status.CollisionCount != 0 {
 		t.Errorf("got %+v, %v", got, err)
+	}
+	f = newFixture(t, set, taken)
+	f.MustReconcile(t)
+	if status := f.status(t); *status.CollisionCount != 1 || status.UpdateRevision != got.update.Name {
+		t.Errorf("the status is %+v", status)
 	}
 }
 
@@ -263,6 +273,57 @@ func TestBuilderMakesPodsAtTheirRevision(t *testing.T) {
 	}
 }
 
+// What was orphaned along with the set is not taken back. Pins STS-55.
+func TestOrphansOfASetThatIsBeingDeletedStayOrphans(t *testing.T) {
+	deleted := newSet(1, func(set *appsv1.StatefulSet) {
+		set.DeletionTimestamp, set.Finalizers = &metav1.Time{Time: start}, []string{"orphan"}
+	})
+	pod := podAt(newSet(1), "r", 0, orphaned)
+	f := newFixture(t, deleted, pod)
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "create controllerrevisions", putStatus)
+	revision := controllertest.AllStored[*appsv1.ControllerRevision](t, f.Env, "ns")[0]
+	revision.OwnerReferences = nil
+	f.Store(t, revision)
+	f.CatchUp(t)
+	if err := f.Reconcile(); !reconcile.IsRequeue(err) {
+		t.Errorf("got %v", err)
+	}
+	f.WantRequests(t, "get statefulsets web")
+	f.WantEvents(t)
+}
+
+// Only an orphan is adopted, with nothing changed but its owner, and a revision with other labels is not released.
+// Pins WL-79.
+func TestRevisionsOfOthersAndUnwantedOnesAreLeftAlone(t *testing.T) {
+	orphan, foreign, unwanted := renamed("a", revisionAt(t, 1)), renamed("b", revisionAt(t, 2)), renamed("c", revisionAt(t, 3))
+	orphan.OwnerReferences, unwanted.Labels = nil, nil
+	foreign.OwnerReferences[0].UID = "other"
+	f := newFixture(t, newSet(1), orphan.DeepCopy(), foreign, unwanted, renamed("d", revisionAt(t, 4)))
+	var sent []string
+	f.Intercept("patch controllerrevisions", func(action ktesting.Action) error {
+		sent = append(sent, string(action.(ktesting.PatchAction).GetPatch()))
+		return nil
+	})
+	must.Get(f.c.listRevisions(t.Context(), newSet(1), labels.SelectorFromSet(labels.Set{"app": "a"})))(t)
+	f.WantRequests(t, "get statefulsets web", "patch controllerrevisions a")
+	want := string(must.Get(owners.AdoptPatch(orphan.UID, *metav1.NewControllerRef(newSet(1), setKind)))(t))
+	if len(sent) != 1 || sent[0] != want {
+		t.Errorf("sent %q, want %q", sent, want)
+	}
+	f.WantEvents(t)
+	adopted := controllertest.MustStored[*appsv1.ControllerRevision](t, f.Env, "ns", "a")
+	if !metav1.IsControlledBy(adopted, newSet(1)) || !apiequality.Semantic.DeepEqual(adopted.Labels, orphan.Labels) ||
+		string(adopted.Data.Raw) != string(orphan.Data.Raw) {
+		t.Errorf("got %+v", adopted)
+	}
+	// The API server refuses to give an object a second controller.
+	f.Refuse("patch controllerrevisions", errTest)
+	if _, err := f.c.listRevisions(t.Context(), newSet(1), labels.SelectorFromSet(labels.Set{"app": "a"})); !errors.Is(err, errTest) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // Pins STS-16.
 func TestAdoptingRevisions(t *testing.T) {
 	orphan := revisionAt(t, 1)
@@ -298,6 +359,40 @@ func TestAdoptingRevisions(t *testing.T) {
 	f.Refuse("patch controllerrevisions", apierrors.NewNotFound(appsv1.Resource("controllerrevisions"), orphan.Name))
 	if _, err := f.c.listRevisions(t.Context(), set, selector); !apierrors.IsNotFound(err) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Pins STS-59.
+func TestATemplateIsEncodedOncePerGenerationAndRevision(t *testing.T) {
+	revision := revisionAt(t, 1)
+	generation := func(n int64) func(*appsv1.StatefulSet) { return func(set *appsv1.StatefulSet) { set.Generation = n } }
+	// What is known of a generation and a revision is not looked at again, so another template would go unnoticed.
+	for name, test := range map[string]struct {
+		change  func(*appsv1.StatefulSet)
+		version string
+		known   bool
+	}{
+		"the same":         {generation(1), "30", true},
+		"a new generation": {generation(2), "30", false},
+		"a new revision":   {generation(1), "31", false},
+		"another set":      {func(set *appsv1.StatefulSet) { set.UID = "other" }, "30", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, newSet(1), revision)
+			must.Get(f.c.currentRevisions(t.Context(), newSet(1), []*appsv1.ControllerRevision{revision}))(t)
+			later := revision.DeepCopy()
+			later.ResourceVersion = test.version
+			got := must.Get(f.c.currentRevisions(t.Context(), newSet(1, image("v2"), test.change), []*appsv1.ControllerRevision{later}))(t)
+			if known := got.update == later; known != test.known {
+				t.Errorf("the update revision is %s", got.update.Name)
+			}
+		})
+	}
+	// One revision is decoded once.
+	b := newBuilder(newSet(1, partition(1)), revisions{current: revision, update: revision}, false)
+	b.atCurrent = func() (*appsv1.StatefulSet, error) { return nil, errTest }
+	if pod, err := b.pod(0); err != nil || revisionOf(pod) != revision.Name {
+		t.Errorf("got %v, %v", pod, err)
 	}
 }
 

@@ -15,7 +15,7 @@ func named(name string) *appsv1.ControllerRevision {
 	return &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// Pins STS-42.
+// Pins STS-21 and STS-42.
 func TestCountStatus(t *testing.T) {
 	set := newSet(9, minReady(10))
 	set.Generation = 7

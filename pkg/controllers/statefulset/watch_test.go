@@ -1,15 +1,19 @@
 package statefulset
 
 import (
+	"slices"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/watch"
+	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 func withName(name string) setChange {
@@ -63,6 +67,26 @@ func TestPodEvents(t *testing.T) {
 			f.Queued.WantInAnyOrder(t, test.want...)
 		})
 	}
+}
+
+// Pins STS-5.
+func TestSetsAreWatched(t *testing.T) {
+	f := newFixture(t)
+	f.Start(t)
+	client := f.Fake.AppsV1().StatefulSets("ns")
+	queued := func(when string) {
+		t.Helper()
+		controllertest.Eventually(t, "it is queued when it is "+when, func() bool { return slices.Equal(f.Queued.Take(), []string{"web"}) })
+	}
+	created := must.Get(client.Create(t.Context(), newSet(1), metav1.CreateOptions{}))(t)
+	queued("created")
+	created.Spec.Replicas = ptr.To[int32](2)
+	must.Get(client.Update(t.Context(), created, metav1.UpdateOptions{}))(t)
+	queued("changed")
+	if err := client.Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	queued("deleted")
 }
 
 func TestSetEvents(t *testing.T) {

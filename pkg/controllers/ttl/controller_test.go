@@ -157,6 +157,20 @@ func TestNodesFollowAtTheirNextUpdate(t *testing.T) {
 	}
 }
 
+// Another tool writes its own value back each time: so is ours, without an end and without a delay. Pins TTL-21.
+func TestAnAnnotationThatIsTakenBackIsWrittenAgain(t *testing.T) {
+	env := controllertest.New(t, node("node", "0"))
+	run(t, env)
+	env.AwaitIdle(t)
+	for range 5 {
+		env.Store(t, node("node", "7"))
+		controllertest.Eventually(t, "the value is written again", func() bool { return annotations(t, env, 1, "0") })
+	}
+	if verbs := env.WriteVerbs(); !slices.Equal(verbs, []string{"patch", "patch", "patch", "patch", "patch"}) {
+		t.Errorf("sent %q", verbs)
+	}
+}
+
 // handlers are those of a controller, which a test calls.
 func handlers(t *testing.T) (*ttlController, *captured) {
 	t.Helper()

@@ -118,12 +118,13 @@ func fixture(t testing.TB, objects ...runtime.Object) (*controllertest.Env, *ttl
 	return env, c
 }
 
-// Pins TTLF-9, TTLF-10 and TTLF-19.
+// Pins TTLF-4, TTLF-9, TTLF-10 and TTLF-19.
 func TestAnExpiredJobIsDeletedWithOneRequest(t *testing.T) {
 	env, c := fixture(t, job(start.Add(-90*time.Second), 60))
 	if err := c.reconcile(env.Context(), key); err != nil {
 		t.Fatal(err)
 	}
+	env.WantEvents(t)
 	actions := env.Fake.Actions()
 	if len(actions) != 1 || !actions[0].Matches("delete", "jobs") {
 		t.Fatalf("requests: %v", actions)
@@ -181,6 +182,36 @@ func TestAJobThatWasRecreatedLivesForItsOwnTime(t *testing.T) {
 		}
 		return !exists
 	})
+}
+
+// The time of the end is that of another clock, which may be ahead: the time to live counts from there. Pins TTLF-14.
+func TestAJobThatFinishesInTheFuture(t *testing.T) {
+	env, c := fixture(t, job(start.Add(20*time.Second), 60))
+	env.Run(t, c)
+	env.EventuallyAsTimePasses(t, "the Job is deleted", 10*time.Second, func() bool {
+		_, exists := controllertest.Stored[*batchv1.Job](t, env, key.Namespace, key.Name)
+		if passed := env.Clock.Since(start); !exists && passed < 80*time.Second {
+			t.Fatalf("the Job was deleted after %v", passed)
+		}
+		return !exists
+	})
+}
+
+// The timers of an instance are set again by the next one, without a request. Pins TTLF-17.
+func TestTimersAreSetAgain(t *testing.T) {
+	named := func(name string) func(*batchv1.Job) { return func(j *batchv1.Job) { j.Name = name } }
+	env, c := fixture(t, job(start.Add(-50*time.Second), 60, named("later")), job(start.Add(-70*time.Second), 60, named("expired")),
+		job(start, 60, named("unfinished"), func(j *batchv1.Job) { j.Status.Conditions = nil }))
+	if s := c.loop.Inspect(); s.Depth != 2 || s.Backlog != 2 {
+		t.Errorf("%d keys are queued, %d of them in the backlog, want those of the finished Jobs", s.Depth, s.Backlog)
+	}
+	env.Run(t, c)
+	env.AwaitIdle(t)
+	env.WantRequests(t, "delete jobs expired")
+	held := c.loop.Keys(func(string) bool { return true })
+	if len(held) != 1 || held[0].Key != "ns/later" || !held[0].Until.Equal(start.Add(10*time.Second)) {
+		t.Errorf("held: %+v", held)
+	}
 }
 
 func TestWhatIsNotDue(t *testing.T) {
@@ -276,11 +307,14 @@ func TestOnlyCandidatesAreQueued(t *testing.T) {
 	}
 }
 
-// Pins TTLF-5.
+// Pins TTLF-2 and TTLF-5.
 func TestDescriptor(t *testing.T) {
 	d := Descriptor()
 	cfg := v1beta1.NewDefault()
 	before := d.Value(cfg)
+	if before != any(config{workers: 5}) {
+		t.Errorf("the default is %+v", before)
+	}
 	*cfg.Controllers.Job.ConcurrentSyncs = 99
 	if d.Value(cfg) != before {
 		t.Error("a setting of others restarts the controller")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -378,6 +379,37 @@ func TestAClassGoesAfterItsReferences(t *testing.T) {
 	controllertest.Eventually(t, "the class is released", func() bool {
 		return len(controllertest.MustStored[*storagev1.VolumeAttributesClass](t, env, "", "gold").Finalizers) == 1
 	})
+}
+
+// A class is protected, and one that cannot be: neither causes an event, or a metric other than the queue's.
+// Pins VAC-18.
+func TestWhatIsTold(t *testing.T) {
+	env := controllertest.New(t, class(unprotected), class(unprotected, func(c *storagev1.VolumeAttributesClass) { c.Name = "silver" }))
+	env.Refuse("update volumeattributesclasses silver", errors.New("boom"))
+	c, err := newController(env.Env, config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	env.Run(t, c)
+	controllertest.Eventually(t, "both were worked on", func() bool {
+		return c.loop.Retries("silver") > 0 && len(controllertest.MustStored[*storagev1.VolumeAttributesClass](t, env, "", "gold").Finalizers) == 2
+	})
+	env.WantEvents(t)
+	families, err := env.Metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, series := range family.Metric {
+			if !strings.HasPrefix(family.GetName(), "workqueue_") || series.Label[0].GetValue() != "vacprotection" {
+				t.Errorf("there is %s %v", family.GetName(), series.Label)
+			}
+		}
+	}
+	if len(families) == 0 {
+		t.Error("there are no metrics")
+	}
 }
 
 // Pins VAC-1, VAC-5, VAC-6 and VAC-13.

@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Pins MGR-81, MGR-82 and MGR-83.
+// Pins MGR-81, MGR-82, MGR-83 and MGR-157.
 func TestAcquiresAndRenews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, start := newServer(), time.Now()

@@ -166,6 +166,7 @@ func storedPod(t *testing.T, informer cache.SharedIndexInformer) weak.Pointer[co
 	return weak.Make(obj.(*corev1.Pod))
 }
 
+// Pins MGR-64.
 func TestShutdownEndsEverything(t *testing.T) {
 	// That no goroutine is left is checked by TestMain.
 	h := newHarness(t, pods(3)...)

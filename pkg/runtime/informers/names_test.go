@@ -54,6 +54,7 @@ func TestMetricNames(t *testing.T) {
 	acquire(pod, controller.Filter{Namespace: "other"}, "")()
 }
 
+// Pins MGR-64.
 func TestInformersReleaseTheirName(t *testing.T) {
 	h := newHarness(t, pods(1)...)
 	for range 2 { // a second one in the process must not fail

@@ -57,7 +57,7 @@ func TestLocksAreReplacedWhenTheirKeyChanges(t *testing.T) {
 }
 
 // Processes that share a file, or a host, have different identities. One process keeps its own
-// for as long as it lives.
+// for as long as it lives. Pins MGR-150.
 func TestIdentitiesAreUnique(t *testing.T) {
 	one, err := NewIdentity()
 	if err != nil {

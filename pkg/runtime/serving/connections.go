@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/klog/v2"
 )
@@ -64,9 +65,20 @@ func (l listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
+		probe(accepted)
 		if c := l.connections.add(accepted); c != nil {
 			return c, nil
 		}
+	}
+}
+
+// keepAlive is how long a TCP connection is idle before it is probed.
+const keepAlive = 3 * time.Minute
+
+// probe has idle connections probed. A listener that was made of an open socket does not have the settings of that one.
+func probe(accepted net.Conn) {
+	if tcp, ok := accepted.(*net.TCPConn); ok {
+		_ = tcp.SetKeepAlivePeriod(keepAlive) // an error means that the connection is gone
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 	"kcmd.dev/test/ports"
 )
 
-// Pins MGR-99.
+// Pins MGR-99 and MGR-152.
 func TestOnlyHealthIsOpen(t *testing.T) {
 	s, c := served(t, nil), settings(t)
 	apply(t, s, c)
@@ -169,6 +169,7 @@ func TestAnotherAddressWithTheSamePort(t *testing.T) {
 	wantCode(t, client(t, nil), urlOf(c, "/healthz"), http.StatusOK)
 }
 
+// Pins MGR-150.
 func TestThePortIsSharedOnRequest(t *testing.T) {
 	first, second, c := served(t, nil), served(t, nil), settings(t)
 	apply(t, first, c)

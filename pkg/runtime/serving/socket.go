@@ -7,15 +7,11 @@ import (
 	"net"
 	"strconv"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"kcmd.dev/pkg/config/v1beta1"
 )
-
-// keepAlive is how long a TCP connection is idle before it is probed.
-const keepAlive = 3 * time.Minute
 
 // place is what a socket is bound to, and how.
 type place struct {
@@ -35,7 +31,7 @@ func placeOf(c v1beta1.Serving) place {
 
 // bind opens a socket.
 func (p place) bind(ctx context.Context) (*net.TCPListener, error) {
-	how := net.ListenConfig{KeepAlive: keepAlive, Control: p.control}
+	how := net.ListenConfig{Control: p.control}
 	opened, err := how.Listen(ctx, "tcp", net.JoinHostPort(p.address, strconv.Itoa(int(p.port))))
 	if err != nil {
 		return nil, fmt.Errorf("opening the port: %w", err)

@@ -32,6 +32,7 @@ func (h *harness) running() (n int) {
 	return n
 }
 
+// Pins MGR-73.
 func TestControllersOfATermStartOneAfterAnother(t *testing.T) {
 	for _, cause := range []Cause{CauseStart, CauseLease, CauseAPI} {
 		t.Run(string(cause), func(t *testing.T) {
@@ -73,7 +74,7 @@ func TestLaterStartsAreNotSpread(t *testing.T) {
 	}
 }
 
-// A wait ends at once when something else is decided, and nothing is left of it.
+// A wait ends at once when something else is decided, and nothing is left of it. Pins MGR-197.
 func TestWaitForAStartIsInterrupted(t *testing.T) {
 	h := newHarness(t, "a", "b")
 	h.SetStartInterval(time.Hour)

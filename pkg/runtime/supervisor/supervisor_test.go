@@ -405,6 +405,7 @@ func TestASuccessorWaitsForItsPredecessorAndNobodyElseDoes(t *testing.T) {
 }
 
 // A lease that was won starts one controller after the other: the first does not wait for the last to be built.
+// Pins MGR-197.
 func TestAControllerStartsAsSoonAsItIsBuilt(t *testing.T) {
 	h := newHarness(t, "first", "last")
 	defer h.Shutdown()

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,6 +40,7 @@ const (
 	slow     = "slow"     // Initialize waits, see slowly
 	untagged = "untagged" // there is no cluster ID
 	noted    = "noted"    // what is done with it is noted, see noting
+	counted  = "counted"  // it is counted how many are made
 )
 
 // tagged is a provider that has a cluster ID or not, and remembers its file.
@@ -61,7 +63,7 @@ func (s *slowly) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct
 	<-s.goOn
 }
 
-var initializes = &slowly{tagged: tagged{id: true}, begun: make(chan struct{}), goOn: make(chan struct{})}
+var initializes *slowly // what the slow provider is. A test makes a new one.
 
 // noting is a provider that wants informers, and notes what is done in which order.
 type noting struct {
@@ -80,6 +82,8 @@ func (n *noting) SetInformers(informers.SharedInformerFactory) {
 
 var notes = &noting{tagged: tagged{id: true}}
 
+var providersMade atomic.Int32 // of the counted ones
+
 func TestMain(m *testing.M) {
 	make := func(id bool) cloudprovider.Factory {
 		return func(config io.Reader) (cloudprovider.Interface, error) {
@@ -96,6 +100,10 @@ func TestMain(m *testing.M) {
 	cloudprovider.RegisterCloudProvider(noted, func(io.Reader) (cloudprovider.Interface, error) {
 		notes.steps = append(notes.steps, "create")
 		return notes, nil
+	})
+	cloudprovider.RegisterCloudProvider(counted, func(io.Reader) (cloudprovider.Interface, error) {
+		providersMade.Add(1)
+		return &tagged{id: true}, nil
 	})
 	cloudprovider.RegisterCloudProvider(broken, func(io.Reader) (cloudprovider.Interface, error) { return nil, errFake })
 	os.Exit(m.Run())
@@ -208,9 +216,36 @@ func TestOrderOfTheStart(t *testing.T) {
 	}
 }
 
+// There is neither a provider nor a controller of the library before the caches are complete.
+// Pins CLOUD-12 and CLOUD-40.
+func TestCachesAreWaitedFor(t *testing.T) {
+	env := controllertest.New(t)
+	before := providersMade.Load()
+	built := make(chan int32, 1)
+	loop := must.Get(New(env.Env, Config{provider: counted}, func(*Session) ([]Part, error) {
+		built <- providersMade.Load() - before
+		return []Part{func(ctx context.Context) error {
+			<-ctx.Done()
+			return nil
+		}}, nil
+	}))(t)
+	env.Run(t, loop)
+	await.Stays(t, "nothing is made", 50*time.Millisecond, func(context.Context) error {
+		if len(built) > 0 || providersMade.Load() > before {
+			return errors.New("something is")
+		}
+		return nil
+	})
+	env.Start(t)
+	if providers := <-built; providers != 1 {
+		t.Errorf("there are %d providers", providers)
+	}
+}
+
 // A provider takes so long to be initialized that the instance has been told to stop, and has been given up, before
 // anything is built. Pins CLOUD-41.
 func TestNothingIsBuiltAfterTheStop(t *testing.T) {
+	initializes = &slowly{tagged: tagged{id: true}, begun: make(chan struct{}), goOn: make(chan struct{})}
 	env := controllertest.New(t)
 	loop := must.Get(New(env.Env, Config{provider: slow}, func(*Session) ([]Part, error) {
 		t.Error("the controller of the library is built")
@@ -243,7 +278,7 @@ func TestRefusedHandlersFailTheInstance(t *testing.T) {
 }
 
 // A provider that lacks what the controller needs leaves it idle, and says so.
-// Pins CLOUD-43.
+// Pins CLOUD-17 and CLOUD-43.
 func TestLoopStaysIdleWithoutWhatItNeeds(t *testing.T) {
 	env := controllertest.New(t)
 	built := make(chan struct{})
@@ -302,7 +337,8 @@ func TestClientsOfAProviderActAsTheController(t *testing.T) {
 	}
 }
 
-// The metrics of the library are those of the process, however often its controllers are made. Pins CLOUD-38.
+// The metrics of the library are those of the process, however often its controllers are made. Pins CLOUD-17 and
+// CLOUD-38.
 func TestLibraryIsMadeAgain(t *testing.T) {
 	env := controllertest.New(t)
 	nodes := env.Informers.Core().V1().Nodes()
@@ -311,7 +347,12 @@ func TestLibraryIsMadeAgain(t *testing.T) {
 		must.Get(service.New(provider, env.Client, env.Informers.Core().V1().Services(), nodes, "", utilfeature.DefaultFeatureGate))(t)
 		must.Get(route.New(provider, env.Client, nodes, "", []*net.IPNet{{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}}))(t)
 		must.Get(node.NewCloudNodeController(nodes, env.Client, provider, time.Hour, 1, 1))(t)
-		if Library(func(context.Context, *Metrics) {})(t.Context()) == nil {
+		returns := func(_ context.Context, m *Metrics) {
+			if m == nil {
+				t.Error("it has no metrics")
+			}
+		}
+		if Library(returns)(t.Context()) == nil {
 			t.Error("it returned, which is no failure")
 		}
 	}

@@ -108,6 +108,7 @@ func TestMatching(t *testing.T) {
 	}
 }
 
+// Pins WL-95.
 func TestSelectorsParseAgainOnlyWhatChanged(t *testing.T) {
 	var parses int
 	selectors := NewSelectors(parseAnnotation(&parses))

@@ -87,7 +87,7 @@ func TestNothingRecordedIsFreshAndSettled(t *testing.T) {
 	f.wantSettled(t, true, 0)
 }
 
-// Pins WL-45 and WL-47.
+// Pins WL-45, WL-47 and WL-49.
 func TestWritesAreWaitedForUntilTheStoreHasTheirVersion(t *testing.T) {
 	f := newFixture()
 	f.pods.Bookmark("9")
@@ -107,13 +107,16 @@ func TestWritesAreWaitedForUntilTheStoreHasTheirVersion(t *testing.T) {
 	}
 }
 
-// Pins WL-47.
+// Pins WL-44, WL-47 and WL-49.
 func TestEachResourceIsComparedWithItsOwnStore(t *testing.T) {
 	f := newFixture()
 	f.pods.Bookmark("50")
 	f.sets.Bookmark("5")
 	f.Wrote(owner, podResource, "40")
 	f.Wrote(owner, setResource, "10")
+	if r := f.owners[reconcile.KeyOf(owner)]; len(f.owners) != 1 || r.UID != owner.UID || !maps.Equal(r.Versions, map[schema.GroupResource]string{podResource: "40", setResource: "10"}) {
+		t.Errorf("remembers %v", f.owners)
+	}
 	err := f.Fresh(owner)
 	var stale *StaleError
 	if !errors.As(err, &stale) || stale.Resource != setResource || stale.Read != "5" || stale.Written != "10" {

@@ -154,16 +154,17 @@ func TestServicesConcerned(t *testing.T) {
 		old, new *corev1.Pod
 		want     []string
 	}{
-		"pod":                    {nil, pod("1", a), []string{"n/a", "n/all"}},
-		"deleted pod":            {pod("1", b), nil, []string{"n/all", "n/b"}},
-		"two labels":             {nil, pod("1", a1), []string{"n/a", "n/a1", "n/all"}},
-		"without labels":         {nil, pod("1", nil), []string{"n/all"}},
-		"relabelled":             {pod("1", a), pod("2", b), []string{"n/a", "n/b"}},
-		"relabelled in part":     {pod("1", a), pod("2", a1), []string{"n/a1"}},
-		"relabelled and changed": {pod("1", a, notReady), pod("2", b), []string{"n/a", "n/all", "n/b"}},
-		"first label":            {pod("1", nil), pod("2", a), []string{"n/a", "n/all"}},
-		"last label":             {pod("1", a), pod("2", nil), []string{"n/a"}},
-		"hostname changed":       {pod("1", a), pod("2", a, func(p *corev1.Pod) { p.Spec.Hostname = "h" }), nil},
+		"EP-23a: pod":                    {nil, pod("1", a), []string{"n/a", "n/all"}},
+		"EP-23a: deleted pod":            {pod("1", b), nil, []string{"n/all", "n/b"}},
+		"EP-23a: changed":                {pod("1", a, notReady), pod("2", a), []string{"n/a", "n/all"}},
+		"two labels":                     {nil, pod("1", a1), []string{"n/a", "n/a1", "n/all"}},
+		"without labels":                 {nil, pod("1", nil), []string{"n/all"}},
+		"EP-23a: relabelled":             {pod("1", a), pod("2", b), []string{"n/a", "n/b"}},
+		"relabelled in part":             {pod("1", a), pod("2", a1), []string{"n/a1"}},
+		"EP-23a: relabelled and changed": {pod("1", a, notReady), pod("2", b), []string{"n/a", "n/all", "n/b"}},
+		"first label":                    {pod("1", nil), pod("2", a), []string{"n/a", "n/all"}},
+		"last label":                     {pod("1", a), pod("2", nil), []string{"n/a"}},
+		"hostname changed":               {pod("1", a), pod("2", a, func(p *corev1.Pod) { p.Spec.Hostname = "h" }), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := podchanges.Between(tc.old, tc.new).Concerned(selecting)

@@ -21,10 +21,13 @@ import (
 	ktesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/owners"
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/writes"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 func lax(_ *Kind[*appsv1.ReplicaSet], o *Options) { o.RequireFresh = false }
@@ -67,6 +70,52 @@ func TestActsOnAtMostABurst(t *testing.T) {
 	f.MustReconcile(t)
 	if got := len(slices.DeleteFunc(f.Requests(), func(r string) bool { return r[:11] != "delete pods" })); got != burst {
 		t.Errorf("deleted %d", got)
+	}
+}
+
+// Pins RS-22.
+func TestOnlyActivePodsAreCompared(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		replicas int32
+		pods     []*corev1.Pod
+		want     []string
+	}{
+		{"one is missing", 2, []*corev1.Pod{replicaPod("p1"), replicaPod("failed", inPhase(corev1.PodFailed)), replicaPod("leaving", beingDeleted)},
+			[]string{"create pods"}},
+		{"one is surplus", 1, []*corev1.Pod{replicaPod("p1"), replicaPod("p2", readySince(start)), replicaPod("done", inPhase(corev1.PodSucceeded))},
+			[]string{"delete pods p1"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, nil, replicaSet(test.replicas))
+			for _, pod := range test.pods {
+				f.Store(t, pod)
+			}
+			f.CatchUp(t)
+			f.MustReconcile(t)
+			if got := f.podWrites(); !slices.EqualFunc(got, test.want, strings.HasPrefix) {
+				t.Errorf("requests are %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// podWrites takes the requests so far and returns those that create or delete pods.
+func (f *fixture) podWrites() []string {
+	return slices.DeleteFunc(f.Requests(), func(request string) bool {
+		return !strings.HasPrefix(request, "create pods ") && !strings.HasPrefix(request, "delete pods ")
+	})
+}
+
+// Pins RS-25.
+func TestWithAsManyPodsAsWantedNothingIsDoneOrRemembered(t *testing.T) {
+	f := newFixture(t, nil, replicaSet(1, func(rs *appsv1.ReplicaSet) { rs.Status.Replicas, rs.Status.FullyLabeledReplicas = 1, 1 }),
+		replicaPod("p1"))
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t)
+	f.Queued.Want(t)
+	if state := f.engine.owners.Writes.HandOver(); len(state) != 0 {
+		t.Errorf("waits for %v", state)
 	}
 }
 
@@ -182,6 +231,46 @@ func TestAPodThatIsGoneAlreadyIsNoFailure(t *testing.T) {
 	f.WantEvents(t)
 	f.MustReconcile(t)
 	f.WantRequestsInAnyOrder(t)
+}
+
+// Pins RS-30.
+func TestEachWriteOfAPodIsAnEventOfTheOwner(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		replicas int32
+		refused  string
+		want     string
+	}{
+		{"created", 1, "", "Normal SuccessfulCreate Created pod: rs-1"},
+		{"not created", 1, "create pods", "Warning FailedCreate Error creating: boom"},
+		{"deleted", 0, "", "Normal SuccessfulDelete Deleted pod: p"},
+		{"not deleted", 0, "delete pods", "Warning FailedDelete Error deleting: boom"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			rs := replicaSet(test.replicas)
+			f := newFixture(t, nil, rs)
+			if test.replicas == 0 {
+				f.Cache(t, replicaPod("p"))
+				f.Store(t, replicaPod("p"))
+			}
+			if test.refused != "" {
+				f.Refuse(test.refused, refusal("boom"))
+			}
+			var got []string
+			f.engine.podControl.Record = func(event controller.Event) {
+				got = append(got, fmt.Sprint(event.Type, " ", event.Reason, " ", event.Message))
+				if event.About != rs {
+					t.Errorf("the event is about %v", event.About)
+				}
+			}
+			if err := f.Reconcile(); (err != nil) != (test.refused != "") {
+				t.Fatalf("got %v", err)
+			}
+			if !slices.Equal(got, []string{test.want}) {
+				t.Errorf("events are %q, want %q", got, test.want)
+			}
+		})
+	}
 }
 
 // Pins RS-24 and RS-27.
@@ -439,6 +528,17 @@ func TestRanksVictimsByRelatedPods(t *testing.T) {
 	}
 }
 
+// What is deleted does not make its node less crowded for those after it. Pins RS-43.
+func TestOneNodeCanLoseAllItsPods(t *testing.T) {
+	crowds := func(k *Kind[*appsv1.ReplicaSet], _ *Options) {
+		k.RelatedByNode = func(*appsv1.ReplicaSet) (map[string]int, error) { return map[string]int{"n1": 3, "n2": 2}, nil }
+	}
+	f := newFixture(t, crowds, replicaSet(2), replicaPod("a1", on("n1")), replicaPod("b1", on("n2")), replicaPod("a2", on("n1")),
+		replicaPod("b2", on("n2")), replicaPod("a3", on("n1")))
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "delete pods a1", "delete pods a2", "delete pods a3")
+}
+
 // Pins RS-32 and RS-41.
 func TestAgeRatios(t *testing.T) {
 	aged := func(name string, age time.Duration) *corev1.Pod {
@@ -482,27 +582,61 @@ func TestAgeRatiosAreReportedWhenThereWasAChoice(t *testing.T) {
 	}
 }
 
-// Pins WL-104.
+// Pins RS-45 and WL-104.
 func TestTheSuccessorWaitsForThePredecessorsWrites(t *testing.T) {
 	f := newFixture(t, lax, replicaSet(2))
 	f.EmptyCache(t, &corev1.Pod{}, "50")
 	f.MustReconcile(t)
 	f.WantRequestsInAnyOrder(t, "create pods", "create pods")
-
-	f.Succeed(f.engine.owners.HandOver())
-	next, err := New(f.Env.Env, testKind(f.Env), Options{Queue: "test", CountTerminating: true})
-	if err != nil {
+	if err := f.succeed(t).Reconcile(f.Context(), key); err != nil {
 		t.Fatal(err)
 	}
+	f.WantRequestsInAnyOrder(t)
+}
+
+// Pins RS-45.
+func TestTheSuccessorDeletesNoOtherPodInstead(t *testing.T) {
+	f := newFixture(t, lax, replicaSet(1), replicaPod("p1"), replicaPod("p2", readySince(start)))
+	f.MustReconcile(t)
+	f.WantRequestsInAnyOrder(t, "delete pods p1", "update replicasets/status")
+	f.Cache(t, replicaPod("p2", func(p *corev1.Pod) { p.ResourceVersion, p.Status.Phase = "30", corev1.PodPending }))
+	if err := f.succeed(t).Reconcile(f.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.podWrites(); len(got) != 0 {
+		t.Errorf("requests are %q", got)
+	}
+}
+
+// The delayed keys of the predecessor are gone. Pins RS-45.
+func TestTheSuccessorKnowsWhenPodsBecomeAvailable(t *testing.T) {
+	rs := replicaSet(1, func(rs *appsv1.ReplicaSet) {
+		rs.Spec.MinReadySeconds = 10
+		rs.Status.Replicas, rs.Status.FullyLabeledReplicas, rs.Status.ReadyReplicas = 1, 1, 1
+	})
+	f := newFixture(t, nil, rs, replicaPod("p1", readySince(start)))
+	f.MustReconcile(t)
+	f.Queued.Want(t, "rs in 10s")
+	f.Clock.Step(3 * time.Second)
+	next := f.succeed(t)
+	next.Queue = f.Queued
+	if err := next.Reconcile(f.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	f.Queued.Want(t, "rs in 7s")
+}
+
+// succeed returns the owners of an instance that has taken over.
+func (f *fixture) succeed(t *testing.T) *owners.Owners[*appsv1.ReplicaSet] {
+	t.Helper()
+	f.Succeed(f.engine.owners.HandOver())
+	next := must.Get(New(f.Env.Env, testKind(f.Env), Options{Queue: "test", CountTerminating: true}))(t)
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	if err := next.Run(stopped); err != nil {
 		t.Fatal(err)
 	}
-	if err := next.owners.Reconcile(f.Context(), key); err != nil {
-		t.Fatal(err)
-	}
-	f.WantRequestsInAnyOrder(t)
+	return next.owners
 }
 
 // What may be one pod too many is no reason to keep others. Pins WL-115.

@@ -72,6 +72,45 @@ func TestNextConditions(t *testing.T) {
 	}
 }
 
+// Pins RS-31.
+func TestReplicaFailureIsTheOnlyConditionThatIsSet(t *testing.T) {
+	for name, test := range map[string]struct {
+		replicas int32
+		refused  string
+		want     []string
+	}{
+		"too few":             {2, "", []string{"Other"}},
+		"cannot be created":   {2, "create pods", []string{"Other", "ReplicaFailure"}},
+		"as many as wanted":   {1, "", []string{"Other"}},
+		"cannot be deleted":   {0, "delete pods", []string{"Other", "ReplicaFailure"}},
+		"too many":            {0, "", []string{"Other"}},
+		"cannot be looked at": {2, "patch pods", []string{"Other"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, lax, replicaSet(test.replicas, func(rs *appsv1.ReplicaSet) {
+				rs.Generation, rs.Status.Conditions = 2, []appsv1.ReplicaSetCondition{{Type: "Other"}}
+			}), replicaPod("p1"), replicaPod("stray", labeled("b")))
+			if test.refused != "" {
+				f.Refuse(test.refused, refusal("boom"))
+			}
+			for range 2 {
+				if err := f.Reconcile(); (err != nil) != (test.refused != "") {
+					t.Fatalf("got %v", err)
+				}
+				f.CatchUp(t)
+				f.Clock.Step(writes.CountsWindow)
+			}
+			var got []string
+			for _, c := range f.status(t).Conditions {
+				got = append(got, string(c.Type))
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("conditions are %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 // Pins RS-53.
 func TestUrgent(t *testing.T) {
 	base := Status{Replicas: 5, FullyLabeled: 5, Ready: 3, Available: 2, Terminating: ptr.To[int32](1), ObservedGeneration: 1}
@@ -220,7 +259,7 @@ func TestABurstOfObservationsIsWrittenFirstAndLast(t *testing.T) {
 }
 
 // The pods of an owner are never as many as it has asked for: each that is created goes away.
-// Pins RS-53.
+// Pins RS-34 and RS-53.
 func TestAStatusIsNotPutOffForEver(t *testing.T) {
 	f := newFixture(t, lax, replicaSet(2, func(rs *appsv1.ReplicaSet) { rs.Generation = 2 }))
 	for range 2 {

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/writes"
@@ -121,6 +122,21 @@ func TestPodDeletes(t *testing.T) {
 	f.Queued.Want(t, "rs")
 	f.engine.podsOfOwners().Deleted(replicaPod("p", orphan))
 	f.Queued.Want(t)
+}
+
+// Pins RC-19.
+func TestWhatIsOfAnUnexpectedTypeIsDropped(t *testing.T) {
+	f := watchFixture(t)
+	informer := &controllertest.Captured{}
+	f.engine.podsOfOwners().Watch(informer)
+	informer.Handler.OnAdd("nonsense", false)
+	informer.Handler.OnUpdate("nonsense", replicaPod("p"))
+	informer.Handler.OnUpdate(replicaPod("p"), "nonsense")
+	informer.Handler.OnDelete("nonsense")
+	informer.Handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/p", Obj: "nonsense"})
+	f.Queued.Want(t)
+	informer.Handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/p", Obj: replicaPod("p")})
+	f.Queued.Want(t, "rs")
 }
 
 func TestOwnerUpdates(t *testing.T) {

@@ -1,0 +1,102 @@
+package app
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/test/must"
+)
+
+// logOf returns what is written to the standard error while a function runs.
+func logOf(t *testing.T, f func()) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "stderr")
+	file := must.Get(os.Create(path))(t)
+	stderr := os.Stderr
+	os.Stderr = file
+	f()
+	klog.Flush()
+	os.Stderr = stderr
+	klog.ClearLogger()
+	must.Succeed(t, file.Close())
+	return string(must.Get(os.ReadFile(path))(t))
+}
+
+// startInVain runs the process with a configuration whose kubeconfig is of no use.
+func startInVain(t *testing.T, logging string) {
+	t.Helper()
+	folder := t.TempDir()
+	kubeconfig, file := filepath.Join(folder, "kubeconfig"), filepath.Join(folder, "config.yaml")
+	must.Succeed(t, os.WriteFile(kubeconfig, []byte("apiVersion: v1\nkind: Config\ncurrent-context: x\n"+
+		"clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1', certificate-authority-data: bm9uZQ==}}]\n"+
+		"contexts: [{name: x, context: {cluster: c}}]\n"), 0o600))
+	must.Succeed(t, os.WriteFile(file, fmt.Appendf(nil, "apiVersion: config.kcmd.dev/v1beta1\nkind: KubeControllerManagerConfiguration\n"+
+		"clientConnection: {kubeconfig: %s}\nserving: {port: 0}\nlogging: %s\n", kubeconfig, logging), 0o600))
+	if got := command("--config", file); got.code != exitFailed || !strings.Contains(got.stderr, "reading the CA of the API server") {
+		t.Errorf("it ends with %d: %s", got.code, got.stderr)
+	}
+}
+
+// The log has the configured form from its first line on, which says what starts. Pins MGR-25 and MGR-33.
+func TestTheLogBeginsAsConfigured(t *testing.T) {
+	log := logOf(t, func() { startInVain(t, "{format: json}") })
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	for n, line := range lines {
+		var entry struct{ Msg, Version string }
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Errorf("%q is logged: %v", line, err)
+		}
+		if starts := entry.Msg == "Starting" && entry.Version != ""; starts != (n == 0) {
+			t.Errorf("line %d is %q", n, line)
+		}
+	}
+}
+
+// What the API server warns of is not logged, whoever makes a client in this process. Pins MGR-5.
+func TestWarningsOfTheAPIServerAreDropped(t *testing.T) {
+	rest.SetDefaultWarningHandler(rest.WarningLogger{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Warning", `299 - "this is deprecated"`)
+		_, _ = w.Write([]byte("{}"))
+	}))
+	t.Cleanup(server.Close)
+	var warnings bytes.Buffer
+	t.Cleanup(klog.CaptureState().Restore)
+	klog.LogToStderr(false)
+	ask := func() string {
+		warnings.Reset()
+		client := must.Get(kubernetes.NewForConfig(&rest.Config{Host: server.URL}))(t)
+		must.Get(client.Discovery().ServerVersion())(t)
+		klog.Flush()
+		return warnings.String()
+	}
+	klog.SetOutput(&warnings)
+	if log := ask(); !strings.Contains(log, "this is deprecated") {
+		t.Fatalf("client-go logs %q by default", log)
+	}
+	logOf(t, func() { startInVain(t, "{}") })
+	klog.SetOutput(&warnings)
+	if log := ask(); log != "" {
+		t.Errorf("%q is logged", log)
+	}
+}
+
+// Time zones are known on a machine that has no files of them. Pins MGR-4.
+func TestTimeZonesAreInTheBinary(t *testing.T) {
+	binary := must.Get(os.ReadFile(must.Get(os.Executable())(t)))(t)
+	// In two parts, since this file is in the binary too.
+	if zone := strings.Join([]string{"America", "Argentina", "ComodRivadavia"}, "/"); !bytes.Contains(binary, []byte(zone)) {
+		t.Errorf("the binary does not know the time in %s", zone)
+	}
+}

@@ -1,0 +1,129 @@
+package podgroupprotection
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+
+	"kcmd.dev/pkg/controller"
+	"kcmd.dev/test/controllertest"
+)
+
+// Pins PGP-8.
+func TestItWaitsForBothCaches(t *testing.T) {
+	for _, resource := range []string{"podgroups", "pods"} {
+		t.Run(resource, func(t *testing.T) {
+			env := controllertest.New(t)
+			c, err := newController(env.Env, config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			env.WantWaitsFor(t, c, resource)
+		})
+	}
+}
+
+// released reports whether the group has only the finalizers of others.
+func released(t *testing.T, env *controllertest.Env) bool {
+	t.Helper()
+	stored := controllertest.MustStored[*schedulingv1alpha2.PodGroup](t, env, key.Namespace, key.Name)
+	return slices.Equal(stored.Finalizers, []string{"example.com/other"})
+}
+
+// The event of the last pod is enough: no time passes. Pins PGP-13, PGP-17 and PGP-21.
+func TestAGroupIsReleasedOnceWhenItsLastPodEnds(t *testing.T) {
+	env, c := fixture(t, group(), pod(), pod(func(p *corev1.Pod) { p.Name = "last" }))
+	env.Run(t, c)
+	env.AwaitIdle(t)
+	env.Store(t, pod(phase(corev1.PodSucceeded)))
+	controllertest.Eventually(t, "the end of a pod is noticed", func() bool { return c.loop.Inspect().Reconciled == 2 })
+	if released(t, env) {
+		t.Error("the group was released although a pod runs")
+	}
+	env.Store(t, pod(phase(corev1.PodFailed), func(p *corev1.Pod) { p.Name = "last" }))
+	controllertest.Eventually(t, "the group is released", func() bool { return released(t, env) })
+	controllertest.Eventually(t, "the cache shows it", func() bool {
+		cached, err := c.groups.PodGroups(key.Namespace).Get(key.Name)
+		return err == nil && !finalizer.Blocks(cached)
+	})
+	env.AwaitIdle(t)
+	if got := env.WriteVerbs(); !slices.Equal(got, []string{"update"}) {
+		t.Errorf("writes are %q", got)
+	}
+	env.WantEvents(t)
+	families, err := env.Metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if !strings.HasPrefix(family.GetName(), "workqueue_") {
+			t.Errorf("it has a metric %s", family.GetName())
+		}
+	}
+	if adds := env.Series(t, "workqueue_adds_total"); len(adds) != 1 || !strings.HasPrefix(adds[0], "name=podgroupprotection ") {
+		t.Errorf("keys: %q", adds)
+	}
+}
+
+// Pins PGP-7 and PGP-25.
+func TestAFailureIsLoggedAndRetriedUntilItSucceeds(t *testing.T) {
+	const failures = 15
+	env, c := fixture(t, group())
+	env.RefuseIf("update podgroups", errors.New("boom"), func(n int) bool { return n <= failures })
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	for n := range failures {
+		// A running loop always waits for its heartbeat, and for a retry once it is scheduled.
+		controllertest.Eventually(t, "the retry is scheduled", func() bool {
+			held := c.loop.Keys(func(text string) bool { return text == "ns/group" })
+			return c.loop.Retries(key) == n+1 && env.Clock.Waiters() == 2 && len(held) == 1 && held[0].State == controller.KeyDelayed &&
+				held[0].Until.Sub(env.Clock.Now()) == 5*time.Millisecond<<n
+		})
+		env.Clock.Step(5 * time.Millisecond << n)
+	}
+	controllertest.Eventually(t, "its failures are forgotten", func() bool { return c.loop.Retries(key) == 0 })
+	if !released(t, env) {
+		t.Error("the group was not released")
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+	if !strings.Contains(log, `Reconcile failed err="releasing pod group ns/group: boom"`) || !strings.Contains(log, `key="ns/group"`) {
+		t.Errorf("log: %s", log)
+	}
+}
+
+// An instance finds its groups again, and the index that its predecessor added. Pins PGP-20 and PGP-24.
+func TestTheNextInstanceBeginsWithWhatIsThere(t *testing.T) {
+	stays := group(func(g *schedulingv1alpha2.PodGroup) { g.Name, g.DeletionTimestamp = "stays", nil })
+	env, first := fixture(t, group(), stays, pod())
+	stop := env.Run(t, first)
+	env.AwaitIdle(t)
+	stop()
+	env.Succeed(nil)
+	next, err := newController(env.Env, config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	controllertest.Eventually(t, "the group is queued", func() bool { return next.loop.Inspect().Backlog == 1 })
+	env.Run(t, next)
+	controllertest.Eventually(t, "the group is looked at", func() bool { return next.loop.Inspect().Reconciled == 1 })
+	if got := env.Writes(); len(got) != 0 {
+		t.Errorf("writes are %v, want none while a pod runs", got)
+	}
+	env.Remove(t, pod())
+	controllertest.Eventually(t, "the group is released", func() bool { return released(t, env) })
+}

@@ -1,0 +1,63 @@
+package events
+
+import (
+	"bytes"
+	"flag"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/test/must"
+)
+
+// Events of all namespaces go through one pipeline to the core API, with the name of their source, and are logged at
+// level 3. Pins MGR-34 and MGR-187.
+func TestWhereEventsGo(t *testing.T) {
+	t.Cleanup(klog.CaptureState().Restore)
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	klog.LogToStderr(false)
+	for verbosity, logged := range map[string]bool{"2": false, "3": true} {
+		must.Succeed(t, flags.Set("v", verbosity))
+		synctest.Test(t, func(t *testing.T) {
+			var log bytes.Buffer
+			klog.SetOutput(&log)
+			if sent, want := sentFromTwoNamespaces(t), []string{
+				"a one-controller Warning Happened in a", "b one-controller Warning Happened in b",
+			}; !slices.Equal(sent, want) {
+				t.Errorf("sent %q, want %q", sent, want)
+			}
+			klog.Flush()
+			if got := strings.Contains(log.String(), `"Event occurred" object="a/p"`); got != logged {
+				t.Errorf("at level %s, the log is %q", verbosity, log.String())
+			}
+		})
+	}
+}
+
+// sentFromTwoNamespaces records an event in each of two namespaces, and returns what is sent.
+func sentFromTwoNamespaces(t *testing.T) (sent []string) {
+	t.Helper()
+	client := fake.NewClientset()
+	p := New(t.Context())
+	defer p.Close()
+	recorder := must.Get(p.Open("one", "one-controller", func() (corev1client.EventsGetter, error) { return client.CoreV1(), nil }))(t)
+	for _, namespace := range []string{"a", "b"} {
+		pod := &corev1.Pod{}
+		pod.Name, pod.Namespace = "p", namespace
+		recorder.Event(pod, corev1.EventTypeWarning, "Happened", "in "+namespace)
+	}
+	synctest.Wait()
+	for _, action := range client.Actions() {
+		e := action.(clienttesting.CreateAction).GetObject().(*corev1.Event)
+		sent = append(sent, strings.Join([]string{action.GetNamespace(), e.Source.Component, e.Type, e.Reason, e.Message}, " "))
+	}
+	return sent
+}
