@@ -6,7 +6,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	rbacv1apply "k8s.io/client-go/applyconfigurations/rbac/v1"
 	"k8s.io/klog/v2"
@@ -53,9 +52,5 @@ func (a *aggregator) apply(ctx context.Context, role *rbacv1.ClusterRole, rules 
 	if err == nil {
 		return nil
 	}
-	err = fmt.Errorf("applying the rules of ClusterRole %s: %w", role.Name, err)
-	if apierrors.IsConflict(err) {
-		return reconcile.Requeue(err)
-	}
-	return err
+	return fmt.Errorf("applying the rules of ClusterRole %s: %w", role.Name, err)
 }

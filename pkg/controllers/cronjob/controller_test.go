@@ -546,7 +546,7 @@ func TestFailures(t *testing.T) {
 		"CRON-27d: create": {[]runtime.Object{cronJob("0 * * * *")}, "create", "jobs", boom, true, false, []string{"Warning FailedCreate Error creating job: boom"}},
 		"CRON-27b: create in a terminating namespace": {[]runtime.Object{cronJob("0 * * * *")}, "create", "jobs", &apierrors.StatusError{ErrStatus: metav1.Status{
 			Reason: metav1.StatusReasonForbidden, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}},
-		}}, true, false, nil},
+		}}, true, true, nil},
 		"CRON-27: replace: read":   {running, "get", "jobs", boom, true, false, []string{"Warning FailedGet Get job: boom"}},
 		"CRON-27: replace: delete": {running, "delete", "jobs", boom, true, false, []string{"Warning FailedDelete Deleted job: boom"}},
 		"CRON-27: replace: gone": {running, "delete", "jobs", apierrors.NewNotFound(batchv1.Resource("jobs"), "old"), true, false,

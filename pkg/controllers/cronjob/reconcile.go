@@ -47,7 +47,7 @@ func (c *cronJobController) reconcile(ctx context.Context, cached *batchv1.CronJ
 	if s.dirty {
 		written, failure := c.Client.BatchV1().CronJobs(cached.Namespace).UpdateStatus(controller.OnlyMetadata(ctx), s.cj, metav1.UpdateOptions{})
 		if failure != nil {
-			return statusFailure(cached, failure)
+			return fmt.Errorf("updating the status of cron job %s: %w", klog.KObj(cached), failure)
 		}
 		s.cj.ObjectMeta = written.ObjectMeta
 		c.owners.Wrote(cached, s.cj)
@@ -69,14 +69,6 @@ func (s *pass) within(delay time.Duration) {
 	if s.again == nil || *s.again > delay {
 		s.again = &delay
 	}
-}
-
-func statusFailure(cj *batchv1.CronJob, err error) error {
-	err = fmt.Errorf("updating the status of cron job %s: %w", klog.KObj(cj), err)
-	if apierrors.IsConflict(err) {
-		return reconcile.Requeue(err)
-	}
-	return err
 }
 
 // in returns a pointer to a delay.

@@ -41,11 +41,8 @@ func outcome(all []error) error {
 	if _, only := controller.StoppedIn(utilerrors.NewAggregate(errs)); only && slices.ContainsFunc(all, isUncertain) {
 		return reconcile.AwaitCache(utilerrors.NewAggregate(all)) // what is to be created does not wait for the breaker
 	}
-	switch {
-	case len(errs) == 1:
+	if len(errs) == 1 {
 		return errs[0]
-	case len(errs) > 0 && reconcile.IsRequeue(errs[0]):
-		return reconcile.Requeue(utilerrors.NewAggregate(errs)) // an aggregate does not show what it holds
 	}
 	return utilerrors.NewAggregate(errs)
 }

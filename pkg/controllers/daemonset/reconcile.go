@@ -9,7 +9,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
@@ -25,11 +24,7 @@ func (c *daemonSetController) reconcile(ctx context.Context, ds *appsv1.DaemonSe
 	if ds.DeletionTimestamp != nil {
 		return nil
 	}
-	err := c.work(ctx, ds)
-	if apierrors.IsConflict(err) {
-		return reconcile.Requeue(err)
-	}
-	return err
+	return c.work(ctx, ds)
 }
 
 // work reconciles the revisions, pods and status of a set.
@@ -61,8 +56,7 @@ func (c *daemonSetController) work(ctx context.Context, ds *appsv1.DaemonSet) er
 		// The requests were cancelled, so their errors say nothing about the set.
 		return errors.Join(context.Cause(ctx), failure)
 	}
-	isNone := failure == nil || reconcile.IsRequeue(failure) || apierrors.IsConflict(failure)
-	if err := c.report(ctx, v, ds.Generation); err != nil && isNone {
+	if err := c.report(ctx, v, ds.Generation); err != nil && (failure == nil || reconcile.IsRequeue(failure)) {
 		return err
 	}
 	return failure

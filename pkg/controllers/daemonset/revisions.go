@@ -150,10 +150,7 @@ func (c *daemonSetController) countCollision(ctx context.Context, ds *appsv1.Dae
 	changed := live.DeepCopy()
 	changed.Status.CollisionCount = ptr.To(ptr.Deref(live.Status.CollisionCount, 0) + 1)
 	updated, err := client.UpdateStatus(ctx, changed, metav1.UpdateOptions{})
-	switch {
-	case apierrors.IsConflict(err):
-		return reconcile.Requeue(err)
-	case err != nil:
+	if err != nil {
 		return err
 	}
 	klog.FromContext(ctx).V(2).Info("Name of the new revision is taken", "daemonSet", klog.KObj(ds), "collisionCount", *changed.Status.CollisionCount)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
@@ -118,8 +117,7 @@ func (c *daemonSetController) nextAvailability(v *pass, is counts) (time.Duratio
 	return time.Duration(seconds) * time.Second, seconds > 0 && is.ready != is.available
 }
 
-// writeStatus updates the counts. After any error it retries once with the live object. A second conflict is no
-// failure: somebody else was faster again.
+// writeStatus updates the counts. After any error it retries once with the live object.
 func (c *daemonSetController) writeStatus(ctx context.Context, ds *appsv1.DaemonSet, is counts, observedGeneration int64) error {
 	klog.FromContext(ctx).V(4).Info("Updating status", "daemonSet", klog.KObj(ds), "counts", fmt.Sprintf("%+v", is))
 	client := c.Client.AppsV1().DaemonSets(ds.Namespace)
@@ -133,10 +131,7 @@ func (c *daemonSetController) writeStatus(ctx context.Context, ds *appsv1.Daemon
 			return reconcile.Requeue(fmt.Errorf("it was recreated: got uid %s, wanted %s", live.UID, ds.UID))
 		}
 		written, err = client.UpdateStatus(ctx, withCounts(live, is, observedGeneration), metav1.UpdateOptions{})
-		switch {
-		case apierrors.IsConflict(err):
-			return reconcile.Requeue(err)
-		case err != nil:
+		if err != nil {
 			return err
 		}
 	}

@@ -39,8 +39,6 @@ func (c *evictionController) evict(ctx context.Context, key item) error {
 	case apierrors.IsNotFound(err):
 		c.loop.AddAfter(key, reconcile.RecheckAfter)
 		return nil
-	case apierrors.IsConflict(err): // another pod has its name, as the next attempt will show
-		return reconcile.Requeue(err)
 	case err != nil:
 		return fmt.Errorf("evicting pod %s: %w", key.NamespacedName, err)
 	}

@@ -40,25 +40,14 @@ func (c *disruptionController) reconcile(ctx context.Context, key types.Namespac
 	case err == nil:
 		return nil
 	case apierrors.IsConflict(err) || ctx.Err() != nil:
-		return c.outcome(key, err)
+		return fmt.Errorf("reconciling budget %s: %w", key, err)
 	}
 	klog.FromContext(ctx).Error(err, "Failed to compute the status of a budget, allowing no evictions", "budget", key)
 	if failure := c.permitNothing(ctx, budget, err); failure != nil {
-		return c.outcome(key, failure)
+		return fmt.Errorf("reconciling budget %s: %w", key, failure)
 	}
 	// The cause may be transient, and its end causes no event.
 	return reconcile.Requeue(fmt.Errorf("accounting for budget %s: %w", key, err))
-}
-
-// outcome is the result of reconciling a budget. A stale cache is not a failure.
-func (c *disruptionController) outcome(key types.NamespacedName, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case apierrors.IsConflict(err):
-		return reconcile.Requeue(fmt.Errorf("the cache of budget %s is behind: %w", key, err))
-	}
-	return fmt.Errorf("reconciling budget %s: %w", key, err)
 }
 
 // account computes the status of a budget and writes it if it has changed. Its errors are not

@@ -45,8 +45,6 @@ func (c *disruptionController) reconcileStale(ctx context.Context, key types.Nam
 	case apierrors.IsNotFound(err): // deleted after all, unless this is the answer of an admission webhook
 		c.staleLoop.AddAfter(key, reconcile.RecheckAfter)
 		return nil
-	case apierrors.IsConflict(err):
-		return reconcile.Requeue(fmt.Errorf("the cache of pod %s is behind: %w", key, err))
 	case err != nil:
 		return fmt.Errorf("resetting the condition %s of pod %s: %w", corev1.DisruptionTarget, key, err)
 	}

@@ -245,7 +245,7 @@ func TestAttempt(t *testing.T) {
 			writes: []string{
 				`patch child {"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"parent","uid":"parent","blockOwnerDeletion":false}],"resourceVersion":"1","uid":"child"}}`,
 			},
-			failed: true,
+			retried: true,
 		},
 		"GC-100: a cycle without strategic merge patches": {
 			server: []runtime.Object{child(owner("ConfigMap", "parent", blocking)), parent(deleted(foreground))},

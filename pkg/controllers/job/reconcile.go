@@ -9,7 +9,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,11 +33,7 @@ func (c *jobController) reconcile(ctx context.Context, job *batchv1.Job) error {
 		c.Record(unknownMode(job))
 		return nil
 	}
-	err := c.sync(ctx, job.DeepCopy())
-	if apierrors.IsConflict(err) {
-		return reconcile.Requeue(err) // the cache is stale
-	}
-	return err
+	return c.sync(ctx, job.DeepCopy())
 }
 
 // hasFinished reports whether this process has finished a Job, regardless of what the cache

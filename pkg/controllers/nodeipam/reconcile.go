@@ -96,7 +96,7 @@ func (c *ipamController) assign(ctx context.Context, node *corev1.Node, blocks [
 		}
 		if apierrors.IsConflict(err) { // another node has its name, as the cache will show, or others change this one
 			c.ranges.refused(who)
-			return reconcile.Requeue(fmt.Errorf("giving node %s the pod ranges %v: %w", node.Name, blocks, err))
+			return fmt.Errorf("giving node %s the pod ranges %v: %w", node.Name, blocks, err)
 		}
 		if !writes.IsRefusal(err) {
 			c.ranges.unsure(who)

@@ -83,9 +83,7 @@ func (c *lifecycleController) markPod(ctx context.Context, pod *corev1.Pod) (fou
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, nil
-	case apierrors.IsConflict(err):
-		return true, reconcile.Requeue(fmt.Errorf("marking pod %s/%s as not ready: %w", pod.Namespace, pod.Name, err))
-	case len(controller.PausedIn(err)) > 0: // the pod is shown as ready until the pause ends
+	case apierrors.IsConflict(err), len(controller.PausedIn(err)) > 0: // the pod is shown as ready until the pause ends
 		return true, fmt.Errorf("marking pod %s/%s as not ready: %w", pod.Namespace, pod.Name, err)
 	}
 	c.Record(podNotReady(pod))

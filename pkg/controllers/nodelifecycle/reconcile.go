@@ -25,12 +25,9 @@ func (c *lifecycleController) reconcileTaints(ctx context.Context, name string) 
 	if apierrors.IsConflict(err) && c.refresh(ctx, name) {
 		err = c.patchTaints(ctx, name)
 	}
-	switch {
-	case apierrors.IsNotFound(err): // the cache will show that it is gone, unless this is the answer of an admission webhook
+	if apierrors.IsNotFound(err) { // the cache will show that it is gone, unless this is the answer of an admission webhook
 		c.nodeLoop.AddAfter(name, reconcile.RecheckAfter)
 		return nil
-	case apierrors.IsConflict(err):
-		return reconcile.Requeue(err)
 	}
 	return err
 }
@@ -82,8 +79,6 @@ func (c *lifecycleController) reconcileLabels(ctx context.Context, name string) 
 	case apierrors.IsNotFound(err): // as for taints
 		c.nodeLoop.AddAfter(name, reconcile.RecheckAfter)
 		return nil
-	case apierrors.IsConflict(err): // another node has its name, as the cache will show, or others change this one
-		return reconcile.Requeue(fmt.Errorf("labeling node %s: %w", name, err))
 	case err != nil:
 		return fmt.Errorf("labeling node %s: %w", name, err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,7 +24,7 @@ func (c *binderController) reconcileClaim(ctx context.Context, key types.Namespa
 	if fixed := fixedClaim(claim); fixed != nil {
 		var err error
 		if claim, err = c.updateClaim(ctx, fixed); err != nil {
-			return outcome(fmt.Errorf("updating the annotations of claim %s: %w", key, err))
+			return fmt.Errorf("updating the annotations of claim %s: %w", key, err)
 		}
 	}
 	named := c.volumes.get(claim.Spec.VolumeName)
@@ -36,18 +35,9 @@ func (c *binderController) reconcileClaim(ctx context.Context, key types.Namespa
 		}
 	}
 	if plan.action == findVolume {
-		return outcome(c.match(ctx, claim))
+		return c.match(ctx, claim)
 	}
-	return outcome(c.carryOut(ctx, claim, named, plan))
-}
-
-// outcome makes a conflict a reason to try again at once, which is no failure: the workers of claims and
-// of volumes both write volumes, and so do others.
-func outcome(err error) error {
-	if apierrors.IsConflict(err) {
-		return reconcile.Requeue(err)
-	}
-	return err
+	return c.carryOut(ctx, claim, named, plan)
 }
 
 // carryOut does what was decided about a claim.
@@ -202,14 +192,14 @@ func (c *binderController) reconcileVolume(ctx context.Context, name string) err
 	if fixed := fixedVolume(v); fixed != nil {
 		var err error
 		if v, err = c.updateVolume(ctx, fixed); err != nil {
-			return outcome(fmt.Errorf("updating the annotations and finalizers of volume %s: %w", name, err))
+			return fmt.Errorf("updating the annotations and finalizers of volume %s: %w", name, err)
 		}
 	}
 	claim, err := c.claimOf(ctx, v)
 	if err != nil {
 		return err
 	}
-	return outcome(c.followClaim(ctx, v, claim))
+	return c.followClaim(ctx, v, claim)
 }
 
 // followClaim does for a volume what its claim, nil if there is none, requires.

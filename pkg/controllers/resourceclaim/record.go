@@ -78,7 +78,7 @@ func (c *claimController) recordInGroup(ctx context.Context, group *schedulingv1
 // stale wraps the error of a write. That the cache was behind is no failure: it is retried.
 func stale(err error, doing string) error {
 	wrapped := fmt.Errorf("%s: %w", doing, err)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) {
 		return reconcile.Requeue(wrapped)
 	}
 	return wrapped

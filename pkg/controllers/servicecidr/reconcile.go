@@ -86,9 +86,5 @@ func (c *cidrController) patchFinalizers(ctx context.Context, cidr *networkingv1
 		c.queue.AddAfter(cidr.Name, reconcile.RecheckAfter)
 		return false, nil
 	}
-	err = fmt.Errorf("changing the finalizers of ServiceCIDR %s: %w", cidr.Name, err)
-	if apierrors.IsConflict(err) {
-		return false, reconcile.Requeue(err)
-	}
-	return false, err
+	return false, fmt.Errorf("changing the finalizers of ServiceCIDR %s: %w", cidr.Name, err)
 }

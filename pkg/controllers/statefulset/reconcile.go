@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controllers/kit/owners"
-	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/workloads/history"
 )
 
@@ -36,14 +35,6 @@ type pass struct {
 }
 
 func (c *statefulSetController) reconcile(ctx context.Context, set *appsv1.StatefulSet) error {
-	err := c.sync(ctx, set)
-	if apierrors.IsConflict(err) {
-		return reconcile.Requeue(err)
-	}
-	return err
-}
-
-func (c *statefulSetController) sync(ctx context.Context, set *appsv1.StatefulSet) error {
 	// Called before pods are listed: a pod that arrives in between must not count as missing.
 	mayAct := c.owners.Settled(set) && set.DeletionTimestamp == nil
 	selector, err := c.owners.Selectors.Of(set)

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	migrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -75,9 +74,5 @@ func (c *migrationController) update(ctx context.Context, migration *migrationv1
 		return nil
 	}
 	c.written.Answered(migration, err)
-	err = fmt.Errorf("updating the status of StorageVersionMigration %s: %w", migration.Name, err)
-	if apierrors.IsConflict(err) {
-		return reconcile.Requeue(err)
-	}
-	return err
+	return fmt.Errorf("updating the status of StorageVersionMigration %s: %w", migration.Name, err)
 }

@@ -51,8 +51,6 @@ func (c *evictionController) evict(ctx context.Context, key identity) error {
 	case apierrors.IsNotFound(err):
 		c.evictions.AddAfter(key, reconcile.RecheckAfter)
 		return nil
-	case apierrors.IsConflict(err): // another pod has its name, as the cache will show
-		return reconcile.Requeue(err)
 	case err != nil:
 		return err
 	}

@@ -45,8 +45,6 @@ func (c *ttlController) delete(ctx context.Context, job *batchv1.Job, expiry tim
 	case apierrors.IsNotFound(err): // or the Job exists, and an admission webhook gave this answer
 		c.loop.AddAfter(reconcile.KeyOf(job), reconcile.RecheckAfter)
 		return nil
-	case apierrors.IsConflict(err):
-		return reconcile.Requeue(fmt.Errorf("the cache of job %s/%s is behind: %w", job.Namespace, job.Name, err))
 	case err != nil:
 		return fmt.Errorf("deleting job %s/%s: %w", job.Namespace, job.Name, err)
 	}

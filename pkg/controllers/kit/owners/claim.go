@@ -3,15 +3,12 @@ package owners
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-
-	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // Claimer claims objects for one owner.
@@ -60,17 +57,7 @@ func (c Claimer[T]) Claim(ctx context.Context, candidates []T) ([]T, error) {
 			}
 		}
 	}
-	return claimed, verdict(errs)
-}
-
-// verdict returns the errors as one, which is a Requeue error if all of them are conflicts.
-func verdict(errs []error) error {
-	isFailure := func(err error) bool { return !apierrors.IsConflict(err) }
-	all := utilerrors.NewAggregate(errs)
-	if len(errs) > 0 && !slices.ContainsFunc(errs, isFailure) {
-		return reconcile.Requeue(all) // an aggregate does not show what it holds
-	}
-	return all
+	return claimed, utilerrors.NewAggregate(errs)
 }
 
 func (c Claimer[T]) matches(obj T) bool {

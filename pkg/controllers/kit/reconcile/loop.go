@@ -292,32 +292,3 @@ func (l *Loop[K]) guarded(ctx context.Context, key K) (err error) {
 	}
 	return err
 }
-
-// requeue marks an expected reason to retry.
-type requeue struct{ error }
-
-func (r requeue) Unwrap() error { return r.error }
-
-// Requeue wraps a reason to retry a key later that is not a failure: it is logged at verbosity
-// 4 and not counted as failed.
-func Requeue(reason error) error { return requeue{reason} }
-
-// IsRequeue reports whether an error was made by Requeue.
-func IsRequeue(err error) bool {
-	var r requeue
-	return errors.As(err, &r)
-}
-
-// await marks waiting for a cache.
-type await struct{ error }
-
-func (a await) Unwrap() error { return a.error }
-
-// AwaitCache is Requeue for a key that waits for a cache to catch up. There may be no event when it has, so the key
-// is never dropped because of the wait, and is reconciled again after RecheckAfter at the latest.
-func AwaitCache(reason error) error { return await{Requeue(reason)} }
-
-func isAwait(err error) bool {
-	var a await
-	return errors.As(err, &a)
-}

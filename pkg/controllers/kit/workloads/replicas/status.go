@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
@@ -138,8 +137,7 @@ func (e *Engine[T]) updateStatus(ctx context.Context, owner T, status Status) (T
 	return stored, err
 }
 
-// writeStatus updates the status. After any error it retries once with the live object. A second conflict is no
-// failure: somebody else was faster again.
+// writeStatus updates the status. After any error it retries once with the live object.
 func (e *Engine[T]) writeStatus(ctx context.Context, owner T, status Status) error {
 	klog.FromContext(ctx).V(4).Info("Updating status", "owner", klog.KObj(owner), "status", status)
 	written, err := e.updateStatus(ctx, owner, status)
@@ -151,11 +149,7 @@ func (e *Engine[T]) writeStatus(ctx context.Context, owner T, status Status) err
 		if live.GetUID() != owner.GetUID() {
 			return reconcile.Requeue(fmt.Errorf("%s was recreated: got uid %s, wanted %s", reconcile.KeyOf(owner), live.GetUID(), owner.GetUID()))
 		}
-		written, err = e.updateStatus(ctx, live, status)
-		switch {
-		case apierrors.IsConflict(err):
-			return reconcile.Requeue(err)
-		case err != nil:
+		if written, err = e.updateStatus(ctx, live, status); err != nil {
 			return err
 		}
 	}
