@@ -8,16 +8,16 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/test/await"
+	"kcmd.dev/test/fakeclient"
 	"kcmd.dev/test/must"
 )
 
 // The driver creates volumes for the claims that the manager asks it for, and does what VolumeAttachments ask for.
 func TestDriverServesClaimsAndVolumeAttachments(t *testing.T) {
-	client := fake.NewClientset()
+	client := fakeclient.New()
 	asked, waiting, other := newClaim(0), newClaim(1), newClaim(2)
 	asked.UID, other.UID = "asked", "other"
 	asked.Annotations = map[string]string{provisionerAnnotation: driverName}

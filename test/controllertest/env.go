@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -37,6 +36,7 @@ import (
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/runtime/informers/informerstest"
+	"kcmd.dev/test/fakeclient"
 )
 
 // Env is the Env of one instance under test, with handles on its fakes.
@@ -57,10 +57,6 @@ type Env struct {
 	loops []controller.Inspectable
 }
 
-func init() {
-	watch.DefaultChanSize = 2000 // the fake panics if a watch is more events behind
-}
-
 // New makes an Env whose API server holds the objects. Its informers are started with Start.
 func New(t testing.TB, objects ...runtime.Object) *Env {
 	t.Helper()
@@ -71,9 +67,7 @@ func New(t testing.TB, objects ...runtime.Object) *Env {
 	if err := metav1.AddMetaToScheme(metaScheme); err != nil {
 		t.Fatal(err)
 	}
-	// NewClientset knows in addition who owns a field, which no controller reads. For that it builds a mapper of all
-	// types for each write: most of the time of the tests.
-	client := fake.NewSimpleClientset(objects...)
+	client := fakeclient.New(objects...)
 	metadata := metadatafake.NewSimpleMetadataClient(metaScheme)
 	clock := clocktesting.NewFakeClock(Epoch)
 	events := record.NewFakeRecorder(1000)

@@ -6,11 +6,12 @@ import (
 
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
+
+	"kcmd.dev/test/fakeclient"
 )
 
 func TestWorkloadsAndPodGroups(t *testing.T) {
-	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Scheduling().V1alpha2()
+	factory := informers.NewSharedInformerFactory(fakeclient.New(), 0).Scheduling().V1alpha2()
 	workloads := newWorkloadIndex(factory.Workloads().Informer())
 	groups := newPodGroupIndex(factory.PodGroups().Informer())
 	for name, ref := range map[string]*schedulingv1alpha2.TypedLocalObjectReference{

@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
+
+	"kcmd.dev/test/fakeclient"
 )
 
 func objectMeta(namespace, name string) metav1.ObjectMeta {
@@ -37,7 +38,7 @@ func TestTrackedPods(t *testing.T) {
 	of := func(uid string) map[string]string {
 		return map[string]string{batchv1.ControllerUidLabel: uid, "app": "a"}
 	}
-	informer := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Core().V1().Pods().Informer()
+	informer := informers.NewSharedInformerFactory(fakeclient.New(), 0).Core().V1().Pods().Informer()
 	tracked := newTrackedPods(informer)
 	for _, p := range []*corev1.Pod{
 		pod("ns", "mine", tracking, of("j")), pod("ns", "other", tracking, of("k")), pod("ns", "free", "x", of("j")),

@@ -9,15 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"kcmd.dev/pkg/controllers/kit/index"
+	"kcmd.dev/test/fakeclient"
 )
 
 // newFamily is a family over caches that hold the objects.
 func newFamily(t *testing.T, objects ...any) family {
 	t.Helper()
-	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	factory := informers.NewSharedInformerFactory(fakeclient.New(), 0)
 	podInformer, setInformer := factory.Core().V1().Pods().Informer(), factory.Apps().V1().ReplicaSets().Informer()
 	pods := index.NewPods(podInformer)
 	sets := index.NewReplicaSets(setInformer)

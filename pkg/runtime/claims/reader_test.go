@@ -13,9 +13,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	clienttesting "k8s.io/client-go/testing"
+
+	"kcmd.dev/test/fakeclient"
 )
 
 // marked returns a lease of another process that claims a controller.
@@ -74,7 +75,7 @@ func TestReader(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := fake.NewClientset(append(append(tenants(), marked(groupLease), marked(Lease{"ha", "x"})), c.further...)...)
+			client := fakeclient.New(append(append(tenants(), marked(groupLease), marked(Lease{"ha", "x"})), c.further...)...)
 			got, err := (&Reader{Leases: client.CoordinationV1(), Main: c.main}).Read(t.Context(), c.own, "7")
 			if err != nil {
 				t.Fatal(err)
@@ -120,7 +121,7 @@ func requestOf(t *testing.T, a clienttesting.Action) string {
 func TestANamespaceThatMayNotBeReadIsNoneWithoutClaims(t *testing.T) {
 	for _, forbidden := range []string{"kube-system", "ha"} {
 		for _, own := range []Lease{mainLease, {"ha", "main"}} {
-			client := fake.NewClientset(marked(groupLease), marked(Lease{"ha", "x"}), entryOf("ha"))
+			client := fakeclient.New(marked(groupLease), marked(Lease{"ha", "x"}), entryOf("ha"))
 			refuse := true
 			client.PrependReactor("list", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
 				if refuse && slices.Contains([]string{forbidden, metav1.NamespaceAll}, a.GetNamespace()) {
@@ -148,7 +149,7 @@ func TestWithoutAnEntryNothingIsRead(t *testing.T) {
 	for name, objects := range map[string][]runtime.Object{"it is refused": nil, "it names no namespace": {spoilt}} {
 		for _, dryRun := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, dry run %t", name, dryRun), func(t *testing.T) {
-				client := fake.NewClientset(objects...)
+				client := fakeclient.New(objects...)
 				if len(objects) == 0 {
 					client.PrependReactor("create", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 						return true, nil, apierrors.NewForbidden(coordinationv1.Resource("leases"), "", nil)
@@ -166,7 +167,7 @@ func TestWithoutAnEntryNothingIsRead(t *testing.T) {
 // A dry run reads what a Read would read after it has made the entry, and makes none.
 func TestADryRunStoresNothing(t *testing.T) {
 	own := Lease{"ha", "main"}
-	client := fake.NewClientset()
+	client := fakeclient.New()
 	var requests []string
 	client.PrependReactor("*", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		requests = append(requests, requestOf(t, a))
@@ -187,7 +188,7 @@ func TestADryRunStoresNothing(t *testing.T) {
 
 // Pins MGR-191.
 func TestAnEntryThatWasDeletedIsMadeAgain(t *testing.T) {
-	client := fake.NewClientset()
+	client := fakeclient.New()
 	r := &Reader{Leases: client.CoordinationV1(), Main: mainLease}
 	for range 2 {
 		if err := r.Announce(t.Context(), "ha"); err != nil {

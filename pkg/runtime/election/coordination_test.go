@@ -13,8 +13,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/api/coordination/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/test/fakeclient"
 )
 
 // coordinated makes a candidate that the test, in place of the API server, can choose.
@@ -287,7 +288,7 @@ func TestCoordinationLeavesNothingBehind(t *testing.T) {
 }
 
 func TestCandidacyIsChecked(t *testing.T) {
-	client := fake.NewClientset()
+	client := fakeclient.New()
 	o := Options{Leases: client.CoordinationV1(), Namespace: namespace, Name: leaseName, Identity: "a", Timings: defaults}
 	for name, tc := range map[string]struct {
 		coordination *Coordination
@@ -322,7 +323,7 @@ func TestCandidacyIsChecked(t *testing.T) {
 
 // Pins MGR-92.
 func TestVersionsOfCandidates(t *testing.T) {
-	client := fake.NewClientset()
+	client := fakeclient.New()
 	for _, tc := range []struct{ binary, emulated, wantBinary, wantEmulated string }{
 		{"v1.36.3", "1.36", "1.36.3", "1.36.0"},
 		{"v1.36.3-kcmd.1+dirty", "1.33", "1.36.3", "1.33.0"},
@@ -336,7 +337,7 @@ func TestVersionsOfCandidates(t *testing.T) {
 }
 
 func TestCoordinationIsChecked(t *testing.T) {
-	client := fake.NewClientset()
+	client := fakeclient.New()
 	for name, tc := range map[string]struct {
 		c    Coordination
 		want string

@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	clienttesting "k8s.io/client-go/testing"
+
+	"kcmd.dev/test/fakeclient"
 )
 
 const (
@@ -60,7 +62,7 @@ type candidate struct {
 func newServer() *server { return &server{watches: map[*stream]*candidate{}} }
 
 func (s *server) candidate(name string) *candidate {
-	c := &candidate{Clientset: fake.NewClientset(), server: s, name: name, requests: map[string]int{}}
+	c := &candidate{Clientset: fakeclient.New(), server: s, name: name, requests: map[string]int{}}
 	c.PrependReactor("*", "leases", c.react)
 	c.PrependWatchReactor("leases", c.reactToWatch)
 	return c

@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/fake"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	restclient "k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/runtime/clients"
+	"kcmd.dev/test/fakeclient"
 )
 
 var eventsResource = schema.GroupResource{Resource: "events"}
@@ -37,7 +37,7 @@ type sent struct {
 
 func newSent(t *testing.T) (*sent, func(reason string)) {
 	t.Helper()
-	client := fake.NewClientset()
+	client := fakeclient.New()
 	s := &sent{Pipelines: New(t.Context())}
 	note := func(verb string, e *corev1.Event) (bool, k8sruntime.Object, error) {
 		request := fmt.Sprintf("%s %s %d", verb, e.Reason, e.Count)

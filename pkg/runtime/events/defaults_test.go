@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
+
+	"kcmd.dev/test/fakeclient"
 )
 
 // creations are the messages of events that were created since the last question.
@@ -39,7 +41,7 @@ func TestSourcesHaveTheLimitsOfClientGo(t *testing.T) {
 			record func(reason, message string)
 		}
 		open := func(name string) source {
-			client := fake.NewClientset()
+			client := fakeclient.New()
 			recorder, err := p.Open(name, name, func() (corev1client.EventsGetter, error) { return client.CoreV1(), nil })
 			if err != nil {
 				t.Fatal(err)

@@ -13,12 +13,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 	testclock "k8s.io/utils/clock/testing"
 
 	"kcmd.dev/pkg/runtime/clients"
+	"kcmd.dev/test/fakeclient"
 )
 
 // TestFencedEventsHoldNothingUp records an event that a fence refuses, and another: the
@@ -26,7 +26,7 @@ import (
 func TestFencedEventsHoldNothingUp(t *testing.T) {
 	var mu sync.Mutex
 	var delivered []string
-	client := fake.NewClientset()
+	client := fakeclient.New()
 	client.PrependReactor("create", "events", func(action clienttesting.Action) (bool, k8sruntime.Object, error) {
 		e := action.(clienttesting.CreateAction).GetObject().(*corev1.Event)
 		if e.Reason == "Refused" {
@@ -67,7 +67,7 @@ func TestFencedEventsHoldNothingUp(t *testing.T) {
 
 // Most sources record nothing: they cost no queues and goroutines, and there is nothing to flush.
 func TestAPipelineStartsWithItsFirstEvent(t *testing.T) {
-	client := fake.NewClientset()
+	client := fakeclient.New()
 	p := New(t.Context())
 	defer p.Close()
 	sink := func() (corev1client.EventsGetter, error) { return client.CoreV1(), nil }
@@ -106,7 +106,7 @@ func TestAPipelineStartsWithItsFirstEvent(t *testing.T) {
 
 // Cloud loops wait until no goroutine carries their label. A pipeline goes on after them.
 func TestAPipelineIsNotTakenForAPartOfTheFirstThatRecords(t *testing.T) {
-	client := fake.NewClientset()
+	client := fakeclient.New()
 	p := New(t.Context())
 	defer p.Close()
 	recorder, err := p.Open("one", "one", func() (corev1client.EventsGetter, error) { return client.CoreV1(), nil })

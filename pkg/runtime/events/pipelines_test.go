@@ -9,11 +9,11 @@ import (
 	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/test/fakeclient"
 	"kcmd.dev/test/must"
 )
 
@@ -45,7 +45,7 @@ func TestWhereEventsGo(t *testing.T) {
 // sentFromTwoNamespaces records an event in each of two namespaces, and returns what is sent.
 func sentFromTwoNamespaces(t *testing.T) (sent []string) {
 	t.Helper()
-	client := fake.NewClientset()
+	client := fakeclient.New()
 	p := New(t.Context())
 	defer p.Close()
 	recorder := must.Get(p.Open("one", "one-controller", func() (corev1client.EventsGetter, error) { return client.CoreV1(), nil }))(t)

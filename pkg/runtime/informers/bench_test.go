@@ -17,10 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/test/fakeclient"
 )
 
 // warmPods returns Informers that hold n pods, listed once from memory, and the function
@@ -41,7 +42,7 @@ func warmPods(b *testing.B, n int) (*Informers, func(*Scope) cache.SharedIndexIn
 			return watch.NewFake(), nil
 		},
 	}
-	client := fake.NewClientset()
+	client := fakeclient.New()
 	get := func(s *Scope) cache.SharedIndexInformer {
 		return s.InformerFor(&corev1.Pod{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
 			return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(source, client),

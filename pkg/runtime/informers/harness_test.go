@@ -21,6 +21,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"kcmd.dev/pkg/runtime/takeover"
+	"kcmd.dev/test/fakeclient"
 )
 
 // patience bounds every wait for something that happens on another goroutine.
@@ -45,7 +46,7 @@ func newHarness(t *testing.T, objects ...runtime.Object) *harness {
 	}
 	h := &harness{
 		t:      t,
-		client: fake.NewClientset(objects...),
+		client: fakeclient.New(objects...),
 		meta: metadatafake.NewSimpleMetadataClient(scheme, &metav1.PartialObjectMetadata{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "example.com/v1", Kind: "Widget"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "w"},

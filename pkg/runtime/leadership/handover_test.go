@@ -9,12 +9,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/runtime/election"
 	"kcmd.dev/test/await"
+	"kcmd.dev/test/fakeclient"
 )
 
 // flushing is a connection that notes who holds a lease when its events are flushed.
@@ -34,7 +34,7 @@ func (r *runner) Pending() map[string]bool    { return nil }
 
 // Events of controllers may only be written under the lease, so they are delivered before it goes to another process.
 func TestEventsAreDeliveredBeforeAHandOver(t *testing.T) {
-	client := fake.NewClientset()
+	client := fakeclient.New()
 	holder := holderIn(t, client)
 	elector, err := election.New(election.Options{
 		Leases: client.CoordinationV1(), Namespace: groupLease.Namespace, Name: groupLease.Name, Identity: "me",

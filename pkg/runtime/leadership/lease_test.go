@@ -20,6 +20,7 @@ import (
 	"kcmd.dev/pkg/runtime/clients"
 	"kcmd.dev/pkg/runtime/takeover"
 	"kcmd.dev/test/await"
+	"kcmd.dev/test/fakeclient"
 	"kcmd.dev/test/must"
 )
 
@@ -43,7 +44,7 @@ func (e electing) ElectionClients() (*clients.Set, error) {
 // contending has a process contend for the locks of a configuration, until it holds all of them.
 func contending(t *testing.T, cfg *v1beta1.KubeControllerManagerConfiguration) (*Leadership, electing) {
 	t.Helper()
-	conn := electing{remembering{ledger: takeover.NewLedger(clock.RealClock{})}, fake.NewClientset()}
+	conn := electing{remembering{ledger: takeover.NewLedger(clock.RealClock{})}, fakeclient.New()}
 	l := New(Options{Identity: must.Get(NewIdentity())(t), Runner: &runner{}, Tasks: tasks(t), Clock: clock.RealClock{}})
 	enabled := func(string) []string { return nil }
 	next := must.Get(l.Prepare(conn, cfg, enabled))(t)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"kcmd.dev/pkg/config/locks"
@@ -16,6 +15,7 @@ import (
 	"kcmd.dev/pkg/runtime/claims"
 	"kcmd.dev/pkg/runtime/election"
 	"kcmd.dev/test/await"
+	"kcmd.dev/test/fakeclient"
 )
 
 // passing is a clock that goes on with every reading.
@@ -30,7 +30,7 @@ func (p passing) Now() time.Time {
 func requested(t *testing.T) (*election.Elector, *election.Term) {
 	t.Helper()
 	elector, err := election.New(election.Options{
-		Leases: fake.NewClientset().CoordinationV1(), Namespace: groupLease.Namespace, Name: groupLease.Name, Identity: "me",
+		Leases: fakeclient.New().CoordinationV1(), Namespace: groupLease.Namespace, Name: groupLease.Name, Identity: "me",
 		Timings:     election.Timings{LeaseDuration: time.Hour, RenewDeadline: time.Minute, RetryPeriod: time.Second},
 		Annotations: map[string]string{requestedBy: "other"},
 	})
@@ -55,7 +55,7 @@ func requested(t *testing.T) (*election.Elector, *election.Term) {
 func TestTheEntryOfANamespaceIsLookedForWhileALeaseIsHeld(t *testing.T) {
 	for namespace, announced := range map[string]bool{"n": true, metav1.NamespaceSystem: false} {
 		t.Run(namespace, func(t *testing.T) {
-			clk, all, client := clocktesting.NewFakeClock(start()), tasks(t), fake.NewClientset()
+			clk, all, client := clocktesting.NewFakeClock(start()), tasks(t), fakeclient.New()
 			l := New(Options{Tasks: all, Runner: &runner{}, Clock: clk})
 			l.election = v1beta1.LeaderElection{Spread: v1beta1.SpreadSticky}
 			k := lockOf(claims.Lease{Namespace: namespace, Name: "main"})
@@ -112,7 +112,7 @@ func TestNothingIsMissedThatBecomesDueWhileTheLoopSettles(t *testing.T) {
 		"an entry is looked for": {
 			due: func(l *Leadership, k *Lock, at time.Time) {
 				l.election.Spread = v1beta1.SpreadSticky
-				k.reader = &claims.Reader{Leases: fake.NewClientset().CoordinationV1(), Main: k.key.lease}
+				k.reader = &claims.Reader{Leases: fakeclient.New().CoordinationV1(), Main: k.key.lease}
 				k.announceAt = at
 			},
 			done: func(k *Lock) bool { return k.announceAt.IsZero() },

@@ -6,15 +6,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/test/fakeclient"
 )
 
 // The API server does not say how a front proxy authenticates itself: then there is none, until it does. Pins MGR-187.
 func TestTheFrontProxyIsLookedUpInTheBackground(t *testing.T) {
-	client := fake.NewClientset()
+	client := fakeclient.New()
 	asked := false
 	client.PrependReactor("*", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 		asked = true

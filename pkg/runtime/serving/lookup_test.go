@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/test/fakeclient"
 	"kcmd.dev/test/must"
 	"kcmd.dev/test/pki"
 )
@@ -123,7 +124,7 @@ func TestFilesOfClientCAsAreFollowed(t *testing.T) {
 func cluster(data map[string]string) (kubernetes.Interface, *corev1.ConfigMap) {
 	published := &corev1.ConfigMap{Data: data}
 	published.Namespace, published.Name = "kube-system", "extension-apiserver-authentication"
-	return fake.NewClientset(), published
+	return fakeclient.New(), published
 }
 
 // Whom the cluster trusts is followed from when it says so. What it does not say any more stays as it was.

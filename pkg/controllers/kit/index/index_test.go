@@ -10,9 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/test/fakeclient"
 )
 
 func objectMeta(namespace, name string, uid types.UID, refs ...metav1.OwnerReference) metav1.ObjectMeta {
@@ -24,7 +25,7 @@ func controller(kind, name string, uid types.UID) metav1.OwnerReference {
 }
 
 func podInformer(t *testing.T, pods ...*corev1.Pod) cache.SharedIndexInformer {
-	informer := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Core().V1().Pods().Informer()
+	informer := informers.NewSharedInformerFactory(fakeclient.New(), 0).Core().V1().Pods().Informer()
 	for _, pod := range pods {
 		if err := informer.GetStore().Add(pod); err != nil {
 			t.Fatal(err)
@@ -120,7 +121,7 @@ func TestPodsOfAnIncompleteOwnerAreAnError(t *testing.T) {
 
 // Pins WL-10.
 func TestReplicaSets(t *testing.T) {
-	informer := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Apps().V1().ReplicaSets().Informer()
+	informer := informers.NewSharedInformerFactory(fakeclient.New(), 0).Apps().V1().ReplicaSets().Informer()
 	sets := NewReplicaSets(informer)
 	for _, m := range []metav1.ObjectMeta{
 		objectMeta("ns", "mine", "1", controller("Deployment", "d", "o")),
@@ -172,7 +173,7 @@ func TestAnUnknownIndexOrTypeIsAnError(t *testing.T) {
 
 // Pins WL-11.
 func TestControllerRevisions(t *testing.T) {
-	informer := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Apps().V1().ControllerRevisions().Informer()
+	informer := informers.NewSharedInformerFactory(fakeclient.New(), 0).Apps().V1().ControllerRevisions().Informer()
 	revisions := NewControllerRevisions(informer)
 	for _, m := range []metav1.ObjectMeta{
 		objectMeta("ns", "mine", "1", controller("StatefulSet", "web", "o")),

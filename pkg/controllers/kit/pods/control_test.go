@@ -21,6 +21,7 @@ import (
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/fakeclient"
 )
 
 func owner() *appsv1.ReplicaSet {
@@ -81,7 +82,7 @@ func TestNamePrefix(t *testing.T) {
 
 // control is a Control whose API server answers one verb with an error.
 func control(verb string, err error) (Control, *fake.Clientset, *record.FakeRecorder) {
-	client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}})
+	client := fakeclient.New(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}})
 	if err != nil {
 		client.PrependReactor(verb, "pods", func(ktesting.Action) (bool, runtime.Object, error) { return true, nil, err })
 	}

@@ -23,12 +23,13 @@ import (
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/writes"
+	"kcmd.dev/test/fakeclient"
 )
 
 // newTracked is a Tracked over a fake API server, which names pods p1, p2, … and gives
 // them the version of their number.
 func newTracked(objects ...runtime.Object) (Tracked, *fake.Clientset) {
-	client := fake.NewClientset(objects...)
+	client := fakeclient.New(objects...)
 	var created atomic.Int64
 	client.PrependReactor("create", "pods", func(action ktesting.Action) (bool, runtime.Object, error) {
 		pod := action.(ktesting.CreateAction).GetObject().(*corev1.Pod)

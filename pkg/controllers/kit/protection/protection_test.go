@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"kcmd.dev/test/fakeclient"
 )
 
 const own Finalizer = "example.com/protection"
@@ -96,7 +98,7 @@ func TestARefusedChangeIsReturned(t *testing.T) {
 
 // pages returns a client that lists one pod per page. If last is not nil, the last page fails.
 func pages(names []string, last error, asked *[]string) *fake.Clientset {
-	client := fake.NewClientset()
+	client := fakeclient.New()
 	client.PrependReactor("list", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		options := a.(clienttesting.ListActionImpl).ListOptions
 		*asked = append(*asked, fmt.Sprintf("%s %s %d %q", a.GetNamespace(), options.FieldSelector, options.Limit, options.ResourceVersion))

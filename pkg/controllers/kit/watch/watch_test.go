@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
 	"kcmd.dev/pkg/controllers/kit/index"
@@ -17,6 +16,7 @@ import (
 	"kcmd.dev/pkg/controllers/kit/watch"
 	"kcmd.dev/pkg/runtime/informers"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/fakeclient"
 )
 
 // capturing is an informer that only remembers its handler.
@@ -133,7 +133,7 @@ func TestARefusedHandlerOrIndexFailsTheScope(t *testing.T) {
 		"index": func(informer cache.SharedIndexInformer) { index.NewPods(informer) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			shared := informers.New(informers.Options{Client: fake.NewClientset()})
+			shared := informers.New(informers.Options{Client: fakeclient.New()})
 			shared.Start(t.Context())
 			scope := shared.NewScope(informers.ScopeOptions{Name: "test"})
 			defer scope.Close()

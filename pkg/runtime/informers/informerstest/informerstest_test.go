@@ -6,13 +6,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
+
+	"kcmd.dev/test/fakeclient"
 )
 
 func TestNewScope(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
-	scope := NewScope(t, fake.NewClientset(node))
+	scope := NewScope(t, fakeclient.New(node))
 	seen := 0
 	if _, err := scope.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { seen++ },

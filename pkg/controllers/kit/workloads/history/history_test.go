@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/test/fakeclient"
 )
 
 func template(image string) *corev1.PodTemplateSpec {
@@ -172,7 +174,7 @@ var kind = appsv1.SchemeGroupVersion.WithKind("StatefulSet")
 func newFixture(t *testing.T, objects ...runtime.Object) fixture {
 	t.Helper()
 	f := fixture{
-		fake: fake.NewClientset(objects...),
+		fake: fakeclient.New(objects...),
 		set:  &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "o", Annotations: map[string]string{"note": "n"}}},
 	}
 	informer := informers.NewSharedInformerFactory(f.fake, 0).Apps().V1().ControllerRevisions().Informer()
