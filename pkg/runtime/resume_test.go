@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/utils/ptr"
 
@@ -140,6 +141,18 @@ func TestAFileThatWasRefusedIsInUseWithAnother(t *testing.T) {
 	w.uses("both p7 c8", "one c8", "volumes t1")
 }
 
+// A file has another content for a moment, while a controller reads it because of another one.
+func TestAContentThatWasReadByChanceIsNotKept(t *testing.T) {
+	w := newReaders(t, func(c *plan.Config) { c.Reload.SettleTime.Duration = 300 * time.Millisecond }) // it sees p1 only
+	w.uses("both p1 c1", "one c1", "volumes t1")
+	w.mu.Lock()
+	w.building = func() { w.write("key", "p2") }
+	w.running = func() { w.write("key", "p1") }
+	w.mu.Unlock()
+	w.write("ca", "c2")
+	w.uses("both p1 c2", "one c2", "volumes t1")
+}
+
 // readers are controllers that read files: the one for Jobs a key and a CA, the one for CronJobs only the CA, and the one
 // for volumes a template.
 type readers struct {
@@ -150,11 +163,16 @@ type readers struct {
 	mu    sync.Mutex
 	inUse map[string]string
 	tried map[string]string // the content of each file that a controller was built with last
+	// building and running, if not nil, are called when the controller for Jobs is built and begins to run next.
+	building, running func()
 }
 
-func newReaders(t *testing.T) *readers {
+func newReaders(t *testing.T, changes ...func(*plan.Config)) *readers {
 	t.Helper()
 	cfg, _ := base(t, newLeaseServer(t))
+	for _, change := range changes {
+		change(cfg)
+	}
 	r := &readers{t: t, folder: t.TempDir(), inUse: map[string]string{}, tried: map[string]string{}}
 	r.write("key", "p1")
 	r.write("ca", "c1")
@@ -194,6 +212,10 @@ func (r *readers) descriptor(name, as string, names ...string) controller.Descri
 func (r *readers) build(as string, of reading) (controller.Controller, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if as == "both" && r.building != nil {
+		r.building()
+		r.building = nil
+	}
 	uses, usable := as, true
 	for _, file := range of.Files() {
 		content, err := os.ReadFile(file)
@@ -220,6 +242,10 @@ type reader struct {
 func (r reader) Run(ctx context.Context) error {
 	r.of.mu.Lock()
 	r.of.inUse[r.as] = r.uses
+	if r.as == "both" && r.of.running != nil {
+		r.of.running()
+		r.of.running = nil
+	}
 	r.of.mu.Unlock()
 	<-ctx.Done()
 	return nil

@@ -117,9 +117,13 @@ func (t *transaction) discard() {
 
 // commit does the second phase.
 func (t *transaction) commit(ctx context.Context) {
+	was := t.files
 	t.mu.Lock()
 	t.document, t.connection, t.files = t.next.document, t.next.connection, t.next.files
 	t.mu.Unlock()
+	if !t.first {
+		t.tellWatcher(was)
+	}
 	for _, s := range t.prepared {
 		if s.halt != nil {
 			s.halt()
@@ -297,8 +301,7 @@ func (t *transaction) controllers(ctx context.Context) (step, error) {
 	committed := &atomic.Bool{}
 	t.builder.Offer(&instance.Offer{Connection: t.next.connection, Whole: t.wholeWith(t.next.document.Config, committed)})
 	again := t.readAgain()
-	wants := desired(t.inputs(t.next), t.options.Descriptors)
-	prepared, err := t.supervisor.Prepare(wants, t.cause)
+	wants, prepared, err := t.build()
 	discard := func() {
 		prepared.Discard()
 		t.builder.Offer(nil)
@@ -319,6 +322,59 @@ func (t *transaction) controllers(ctx context.Context) (step, error) {
 		t.did.controllers = prepared.Commit()
 		t.leadership.Started(termsOf(wants))
 	}}, nil
+}
+
+// buildAttempts is how often controllers are built when the files that they read change meanwhile.
+const buildAttempts = 3
+
+// build builds what is to run, again if a file that was read for that has changed meanwhile.
+func (t *transaction) build() (wants map[string]supervisor.Want, prepared *supervisor.Prepared, err error) {
+	for attempt := range buildAttempts {
+		wants = desired(t.inputs(t.next), t.options.Descriptors)
+		prepared, err = t.supervisor.Prepare(wants, t.cause)
+		if err != nil || attempt == buildAttempts-1 || !t.filesMoved(wants) {
+			break
+		}
+		prepared.Discard()
+	}
+	return wants, prepared, err
+}
+
+// filesMoved reports whether files of the controllers that were built contain something else than the next basis says,
+// and has it say what they contain. They may have been read before the change was noticed, or after: otherwise an
+// instance could go on with a content that the file had for a moment only.
+func (t *transaction) filesMoved(wants map[string]supervisor.Want) bool {
+	var old map[string]supervisor.Want
+	if !t.first {
+		old = desired(t.inputs(t.basis()), t.options.Descriptors)
+	}
+	moved := map[string]string{}
+	for _, d := range t.options.Descriptors {
+		spec := specOf(t.next.document.Config, d)
+		if !spec.Runs() || old[d.Name].Spec == wants[d.Name].Spec {
+			continue
+		}
+		for _, path := range d.Files(spec.Value) {
+			if _, hash, err := source.Read(path, named.MaxFileBytes); err == nil && hash != t.next.files[path] {
+				moved[path] = hash
+			}
+		}
+	}
+	if len(moved) == 0 {
+		return false
+	}
+	t.next.files = maps.Clone(t.next.files)
+	maps.Copy(t.next.files, moved)
+	return true
+}
+
+// tellWatcher says of which files another content is in use than before: not all of it is what the watcher has delivered.
+func (t *transaction) tellWatcher(was map[string]string) {
+	for path, hash := range t.files {
+		if was[path] != hash {
+			t.watcher.ReadElsewhere(path, hash)
+		}
+	}
 }
 
 // readAgain finds the files that controllers have refused and will read again: those whose readers are

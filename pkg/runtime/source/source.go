@@ -89,11 +89,12 @@ type file struct {
 	names   map[string]struct{} // events under these names concern the file
 	burst   burst
 	pending *Change // not delivered yet
+	// delivered is the state that was delivered last, empty if the next one is delivered whatever it is.
+	delivered string
 
 	// Owned by Run.
 	lastRead  time.Time
-	notifyErr error  // why the file is polled
-	delivered string // the state that was delivered last
+	notifyErr error // why the file is polled
 }
 
 // New returns a Watcher that watches nothing. Nothing happens before Run.
@@ -133,6 +134,19 @@ func (w *Watcher) Set(paths ...string) {
 	}
 	w.mu.Lock()
 	w.desired = desired
+	w.mu.Unlock()
+	w.signal()
+}
+
+// ReadElsewhere tells that the receiver has read a watched file by itself, and the hash of what it has read. Unless that was
+// delivered last, the state of the file is delivered once more, even if it is the same again.
+func (w *Watcher) ReadElsewhere(path, hash string) {
+	now := w.clock.Now()
+	w.mu.Lock()
+	if f := w.files[path]; f != nil && f.delivered != hash {
+		f.delivered = ""
+		f.burst.add(now)
+	}
 	w.mu.Unlock()
 	w.signal()
 }
@@ -210,9 +224,8 @@ func (w *Watcher) wait(ctx context.Context) {
 	case <-w.wake:
 	case <-timer.C():
 	case out <- next:
-		f.delivered = next.state()
 		w.mu.Lock()
-		f.pending = nil
+		f.pending, f.delivered = nil, next.state()
 		w.mu.Unlock()
 	}
 }

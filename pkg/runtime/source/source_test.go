@@ -361,3 +361,16 @@ func TestManyRestartsLeakNothing(t *testing.T) {
 		must(t, <-done)
 	}
 }
+
+// The receiver has read another state by itself, and the file has its former content again.
+func TestTheSameStateIsDeliveredOnceMore(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	write(t, path, "a")
+	h := start(t, Options{}, path)
+	h.expect("a")
+	h.w.ReadElsewhere(path, Hash([]byte("b")))
+	h.expect("a")
+	h.w.ReadElsewhere(path, Hash([]byte("a"))) // known: nothing is delivered
+	write(t, path, "c")
+	h.eventually("c")
+}
