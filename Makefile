@@ -117,7 +117,7 @@ lint: golangci-lint ## Run golangci-lint, with the rules of .golangci.yml
 	.bin/golangci-lint run ./...
 
 # Of a test's program nobody needs the symbols: traces of panics and races name functions and lines without them, and
-# linking takes two thirds of the time. What go vet says, make vet has said.
+# linking takes two thirds of the time. make vet does what go test does not do here.
 GO_TEST = -vet=off -ldflags='-s -w'
 
 # What fails is run once more by itself, unless more than ten tests fail, or one panics or races. If it passes then, it is

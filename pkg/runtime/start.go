@@ -55,7 +55,7 @@ func (r *Runtime) startWith(ctx context.Context, start candidate) error {
 	}
 	// First, so that the rest is logged as it should.
 	output.Commit()
-	if r.supervisor == nil { // not yet, with another configuration
+	if r.supervisor == nil { // only once: the last good configuration may be tried after another one
 		klog.FromContext(ctx).Info("Starting", "version", version.Get().GitVersion)
 	}
 	logWarnings(ctx, start.document)

@@ -11,6 +11,6 @@ func init() {
 	watch.DefaultChanSize = 2000 // the fake panics if a watch is more events behind
 }
 
-// New returns a clientset whose API server holds the objects. It does not know who owns a field, which nobody here
-// reads: fake.NewClientset does, but builds a mapper of all types for each write, most of the time of a test.
+// New returns a clientset whose API server holds the objects. Unlike fake.NewClientset it does not track the owners of
+// fields, which no test reads, and for which that one builds a mapper of all types for each write.
 func New(objects ...runtime.Object) *fake.Clientset { return fake.NewSimpleClientset(objects...) }

@@ -106,7 +106,7 @@ func TestNothingIsDoneTwice(t *testing.T) {
 		h.c.owners.Writes.Wrote(newSet(), pods.Resource, "1000")
 		h.Fake.ClearActions()
 		err := h.Reconcile()
-		if requireFresh != reconcile.IsRequeue(err) {
+		if requireFresh != reconcile.IsExpected(err) {
 			t.Errorf("requireFresh %v: %v", requireFresh, err)
 		}
 		for _, request := range h.Requests() {
@@ -311,7 +311,7 @@ func TestFailuresOfTheAPI(t *testing.T) {
 		works := h.Refuse("delete pods", &controller.StoppedError{Resource: pods.Resource, Why: "too many"})
 		h.CatchUp(t)
 		err := h.Reconcile()
-		if stopped, only := controller.StoppedIn(err); len(stopped) != 1 || only || !reconcile.IsRequeue(err) {
+		if stopped, only := controller.StoppedIn(err); len(stopped) != 1 || only || !reconcile.IsExpected(err) {
 			t.Errorf("got %v", err)
 		}
 		h.WantRequestsInAnyOrder(t, "delete pods")
@@ -347,7 +347,7 @@ func TestFailuresOfTheAPI(t *testing.T) {
 		h.Refuse("delete pods", apierrors.NewConflict(pods.Resource, "x", errors.New("other UID")))
 		for range 2 {
 			h.CatchUp(t)
-			if err := h.Reconcile(); !reconcile.IsRequeue(err) {
+			if err := h.Reconcile(); !reconcile.IsExpected(err) {
 				t.Errorf("got %v", err)
 			}
 			h.WantEvents(t)
@@ -366,7 +366,7 @@ func TestFailuresOfTheAPI(t *testing.T) {
 		h := newHarness(t, true, newSet())
 		h.Refuse("update daemonsets/status", apierrors.NewConflict(daemonSetResource, "agent", boom))
 		h.CatchUp(t)
-		if err := h.Reconcile(); !reconcile.IsRequeue(err) || !apierrors.IsConflict(err) {
+		if err := h.Reconcile(); !reconcile.IsExpected(err) || !apierrors.IsConflict(err) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -375,12 +375,12 @@ func TestFailuresOfTheAPI(t *testing.T) {
 		h.Refuse("create pods", apierrors.NewConflict(corev1.Resource("resourcequotas"), "q", boom))
 		works := h.Refuse("update daemonsets/status", boom)
 		h.CatchUp(t)
-		if err := h.Reconcile(); !errors.Is(err, boom) || reconcile.IsRequeue(err) {
+		if err := h.Reconcile(); !errors.Is(err, boom) || reconcile.IsExpected(err) {
 			t.Errorf("got %v", err)
 		}
 		works()
 		h.CatchUp(t)
-		if err := h.Reconcile(); !reconcile.IsRequeue(err) || !apierrors.IsConflict(err) {
+		if err := h.Reconcile(); !reconcile.IsExpected(err) || !apierrors.IsConflict(err) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -389,7 +389,7 @@ func TestFailuresOfTheAPI(t *testing.T) {
 		h.Refuse("update controllerrevisions", apierrors.NewConflict(revisionResource, "bare", boom))
 		h.CatchUp(t)
 		const failed = "failed to construct revisions of DaemonSet: "
-		if err := h.Reconcile(); !reconcile.IsRequeue(err) || !strings.HasPrefix(err.Error(), failed) {
+		if err := h.Reconcile(); !reconcile.IsExpected(err) || !strings.HasPrefix(err.Error(), failed) {
 			t.Errorf("got %v", err)
 		}
 		h.WantRequests(t, "update controllerrevisions bare")

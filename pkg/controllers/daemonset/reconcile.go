@@ -56,7 +56,7 @@ func (c *daemonSetController) work(ctx context.Context, ds *appsv1.DaemonSet) er
 		// The requests were cancelled, so their errors say nothing about the set.
 		return errors.Join(context.Cause(ctx), failure)
 	}
-	if err := c.report(ctx, v, ds.Generation); err != nil && (failure == nil || reconcile.IsRequeue(failure)) {
+	if err := c.report(ctx, v, ds.Generation); err != nil && (failure == nil || reconcile.IsExpected(failure)) {
 		return err
 	}
 	return failure

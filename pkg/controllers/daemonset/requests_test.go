@@ -139,7 +139,7 @@ func TestASetWaitsForItsWritesAndIsForgotten(t *testing.T) {
 	h.Env.CatchUp(t, &appsv1.DaemonSet{}, &appsv1.ControllerRevision{})
 	h.c.owners.Writes.Hold(newSet(), time.Hour)
 	const stale = "read version: 5 is not as new as written version: "
-	if err := h.Reconcile(); !reconcile.IsRequeue(err) || !strings.HasPrefix(err.Error(), stale) {
+	if err := h.Reconcile(); !reconcile.IsExpected(err) || !strings.HasPrefix(err.Error(), stale) {
 		t.Errorf("got %v", err)
 	}
 	h.WantRequests(t)

@@ -70,7 +70,7 @@ func TestARevisionThatTheCacheDoesNotShowIsWaitedFor(t *testing.T) {
 	h.change(t, image("agent:2"))
 	h.CatchUp(t)
 	h.Fake.ClearActions()
-	if err := h.Reconcile(); !reconcile.IsRequeue(err) {
+	if err := h.Reconcile(); !reconcile.IsExpected(err) {
 		t.Errorf("got %v, want another attempt", err)
 	}
 	if requests := h.Requests(); len(requests) > 0 {
@@ -212,7 +212,7 @@ func TestANameThatIsTaken(t *testing.T) {
 		live := h.set(t)
 		live.Status.CollisionCount = ptr.To[int32](1)
 		h.Store(t, live)
-		if err := h.Reconcile(); !reconcile.IsRequeue(err) {
+		if err := h.Reconcile(); !reconcile.IsExpected(err) {
 			t.Fatalf("got %v", err)
 		}
 		h.WantRequestsInAnyOrder(t, "create controllerrevisions", "get controllerrevisions", "get daemonsets")
@@ -222,7 +222,7 @@ func TestANameThatIsTaken(t *testing.T) {
 		h.CatchUp(t)
 		h.Store(t, newRevision(name, 1, "{}"))
 		h.Refuse("update daemonsets/status", apierrors.NewConflict(daemonSetResource, "agent", errors.New("old")))
-		if err := h.Reconcile(); !reconcile.IsRequeue(err) || !apierrors.IsConflict(err) {
+		if err := h.Reconcile(); !reconcile.IsExpected(err) || !apierrors.IsConflict(err) {
 			t.Fatalf("got %v", err)
 		}
 	})
@@ -233,7 +233,7 @@ func TestANameThatIsTaken(t *testing.T) {
 		live := h.set(t)
 		live.UID = "other"
 		h.Store(t, live)
-		if err := h.Reconcile(); !reconcile.IsRequeue(err) {
+		if err := h.Reconcile(); !reconcile.IsExpected(err) {
 			t.Fatalf("got %v", err)
 		}
 	})

@@ -35,7 +35,7 @@ func (c *deploymentController) reconcile(ctx context.Context, stored *appsv1.Dep
 	r := &pass{deploymentController: c, stored: stored, d: stored.DeepCopy()}
 	err := r.run(ctx)
 	c.owners.Writes.Answered(stored, err)
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if reconcile.IsExpected(err) && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		// As a rule the Deployment goes with its namespace. But the API server may still know only the namespace
 		// of that name which was there before, and no event follows.
 		c.owners.EnqueueAfter(stored, reconcile.RecheckAfter)

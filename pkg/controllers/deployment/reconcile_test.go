@@ -136,7 +136,7 @@ func TestCollisionTakesAnotherName(t *testing.T) {
 	namesake := makeSet(7, 1, func(rs *appsv1.ReplicaSet) { rs.Name, rs.OwnerReferences = hashName(d), nil; rs.Labels = nil })
 	h := newHarness(t, d, namesake)
 	h.CatchUp(t)
-	if err := h.Reconcile(); !reconcile.IsRequeue(err) || !apierrors.IsAlreadyExists(err) {
+	if err := h.Reconcile(); !reconcile.IsExpected(err) || !apierrors.IsAlreadyExists(err) {
 		t.Errorf("error is %v, want a requeue that says it exists", err)
 	}
 	h.WantRequests(t, "create replicasets", "update deployments/status")
@@ -200,7 +200,7 @@ func TestANamesakeTheCacheLacksIsNoCollision(t *testing.T) {
 	h.CatchUp(t)
 	cached := h.deployment(t)
 	controllertest.Change(t, h.Env, namespace, "web", func(d *appsv1.Deployment) { d.Status.CollisionCount = ptr.To[int32](1) })
-	if err := h.Reconcile(); !reconcile.IsRequeue(err) || !apierrors.IsNotFound(err) {
+	if err := h.Reconcile(); !reconcile.IsExpected(err) || !apierrors.IsNotFound(err) {
 		t.Errorf("error is %v, want a requeue that says it was not found", err)
 	}
 	h.WantRequests(t, "create replicasets "+hashName(cached))
@@ -408,7 +408,7 @@ func TestConflictIsNoFailure(t *testing.T) {
 	if _, err := h.Fake.AppsV1().Deployments(namespace).UpdateStatus(h.Context(), moved, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Reconcile(); !reconcile.IsRequeue(err) || !apierrors.IsConflict(err) {
+	if err := h.Reconcile(); !reconcile.IsExpected(err) || !apierrors.IsConflict(err) {
 		t.Errorf("error is %v, want a requeue for a conflict", err)
 	}
 }

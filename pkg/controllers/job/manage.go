@@ -150,7 +150,7 @@ func (c *jobController) create(ctx context.Context, o *pass, p plan) error {
 		}
 		return pod, err
 	})
-	return cmp.Or(errs...)
+	return cmp.Or(pods.Failures(errs)...)
 }
 
 // inBursts calls do concurrently with the numbers below n, in bursts, and returns the errors in

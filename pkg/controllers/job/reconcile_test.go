@@ -167,7 +167,7 @@ func TestStaleCachesAreWaitedFor(t *testing.T) {
 	f.MustReconcile(t)
 	f.Requests()
 	err := f.Reconcile()
-	if !reconcile.IsRequeue(err) || !strings.Contains(err.Error(), "read version: 5 is not as new as written version: 1001 for group resource pods") {
+	if !reconcile.IsExpected(err) || !strings.Contains(err.Error(), "read version: 5 is not as new as written version: 1001 for group resource pods") {
 		t.Errorf("the error is %v", err)
 	}
 	f.WantRequests(t)
@@ -302,7 +302,7 @@ func TestTheSuccessorOfAPodIsNotDeletedInItsPlace(t *testing.T) {
 				}
 				return apierrors.NewConflict(corev1.Resource("pods"), "a", errors.New("other UID"))
 			})
-			if err := f.Reconcile(); !reconcile.IsRequeue(err) {
+			if err := f.Reconcile(); !reconcile.IsExpected(err) {
 				t.Errorf("got %v", err)
 			}
 			f.WantEvents(t, test.events...)
@@ -310,7 +310,7 @@ func TestTheSuccessorOfAPodIsNotDeletedInItsPlace(t *testing.T) {
 				t.Errorf("the status is %+v", s)
 			}
 			f.CatchUp(t)
-			if err := f.Reconcile(); !reconcile.IsRequeue(err) {
+			if err := f.Reconcile(); !reconcile.IsExpected(err) {
 				t.Errorf("it waits: %v", err)
 			}
 		})
@@ -692,7 +692,7 @@ func TestBackoffBelongsToOneJobOfItsName(t *testing.T) {
 func TestAConflictIsNoFailure(t *testing.T) {
 	f := newFixture(t, defaults, newJob())
 	f.Refuse("update jobs/status", apierrors.NewConflict(jobResource.WithVersion("").GroupResource(), "pi", errBoom))
-	if err := f.Reconcile(); !reconcile.IsRequeue(err) {
+	if err := f.Reconcile(); !reconcile.IsExpected(err) {
 		t.Errorf("the error is %v", err)
 	}
 }

@@ -58,11 +58,7 @@ func (c *quotaController) reconcile(ctx context.Context, key types.NamespacedNam
 	if !apierrors.IsConflict(err) {
 		return errors.Join(err, failed)
 	}
-	err = c.catchUp(ctx, quota, err) // the API server has admitted something
-	if failed != nil {
-		return errors.Join(err, failed)
-	}
-	return reconcile.Requeue(err)
+	return errors.Join(c.catchUp(ctx, quota, err), failed) // the API server has admitted something
 }
 
 // completes reports whether a status is of other limits than it was, or has usage that it lacked.

@@ -86,7 +86,7 @@ func TestErrorsOfWrites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSubject(t, quota("pods=5"))
 			allow := s.Refuse("update resourcequotas/status quota", test.err)
-			if err := s.c.reconcile(s.Context(), key); !errors.Is(err, test.err) || reconcile.IsRequeue(err) != test.quiet {
+			if err := s.c.reconcile(s.Context(), key); !errors.Is(err, test.err) || reconcile.IsExpected(err) != test.quiet {
 				t.Errorf("error is %v", err)
 			}
 			allow()
@@ -107,7 +107,7 @@ func TestAfterTwoConflictsTheQuotaIsReadLive(t *testing.T) {
 	})
 	allow := s.Refuse("update resourcequotas/status quota", apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "quota", nil))
 	for range 2 {
-		if err := s.c.reconcile(s.Context(), key); !reconcile.IsRequeue(err) {
+		if err := s.c.reconcile(s.Context(), key); !reconcile.IsExpected(err) {
 			t.Fatalf("error is %v", err)
 		}
 	}
@@ -124,7 +124,7 @@ func TestAfterTwoConflictsAQuotaThatIsNotKnownWhollyIsReadLive(t *testing.T) {
 	s.c.evaluators.counters[schema.GroupResource{Resource: "configmaps"}].complete = func() bool { return false }
 	s.Refuse("update resourcequotas/status quota", apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "quota", nil))
 	for range 2 {
-		if err := s.c.reconcile(s.Context(), key); err == nil || reconcile.IsRequeue(err) {
+		if err := s.c.reconcile(s.Context(), key); err == nil || reconcile.IsExpected(err) {
 			t.Fatalf("error is %v", err)
 		}
 	}
@@ -165,7 +165,7 @@ func priorityStatus(l loops) controller.LoopStatus { return l.priority.Inspect()
 func TestAKeyIsReconciledOnceAtATime(t *testing.T) {
 	s := newSubject(t, quota("pods=5"))
 	s.c.inProgress.Store(key, true)
-	if err := s.c.reconcile(s.Context(), key); !reconcile.IsRequeue(err) {
+	if err := s.c.reconcile(s.Context(), key); !reconcile.IsExpected(err) {
 		t.Errorf("error is %v", err)
 	}
 	s.WantRequests(t)
@@ -324,7 +324,7 @@ func TestAfterAConflictAQuotaIsCountedAgain(t *testing.T) {
 	newer := quota("pods=5", status("pods=5", "pods=1"), func(q *corev1.ResourceQuota) { q.ResourceVersion = "8" })
 	s.c.written.Wrote(newer, newer)
 	s.Refuse("update resourcequotas/status quota", apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "quota", nil))
-	if err := s.c.reconcile(s.Context(), key); !reconcile.IsRequeue(err) {
+	if err := s.c.reconcile(s.Context(), key); !reconcile.IsExpected(err) {
 		t.Fatalf("error is %v", err)
 	}
 	if at, ok := s.c.recounts.Load(key); !ok || !at.(time.Time).Equal(s.Clock.Now().Add(recountAfter)) {

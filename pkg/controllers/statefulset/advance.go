@@ -7,10 +7,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/slowstart"
 )
 
@@ -86,9 +86,9 @@ func present(errs ...error) []error {
 	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
-// worst returns the failures; if there are only conflicts, which are none, the first of them.
+// worst returns the failures; if all errors are expected, the first of them.
 func worst(errs []error) error {
-	failures := slices.DeleteFunc(slices.Clone(errs), apierrors.IsConflict)
+	failures := slices.DeleteFunc(slices.Clone(errs), reconcile.IsExpected)
 	switch len(failures) {
 	case 0:
 		return cmp.Or(errs...)

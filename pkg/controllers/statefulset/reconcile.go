@@ -8,13 +8,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controllers/kit/owners"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/workloads/history"
 )
 
@@ -61,7 +61,7 @@ func (c *statefulSetController) finish(ctx context.Context, p *pass, mayAct bool
 		return errors.Join(context.Cause(ctx), failure)
 	}
 	current, err := c.report(ctx, p.set, status)
-	if failure == nil || err != nil && apierrors.IsConflict(failure) {
+	if failure == nil || err != nil && reconcile.IsExpected(failure) {
 		failure = err
 	}
 	if err := c.truncateHistory(ctx, p, current); err != nil {

@@ -375,7 +375,7 @@ func TestStaleCachesAreWaitedFor(t *testing.T) {
 	f.WantRequestsInAnyOrder(t, createWeb1)
 	f.Cache(t, podAt(newSet(1), "r", 8, func(p *corev1.Pod) { p.Name, p.ResourceVersion = "unrelated", "50"; orphaned(p) }))
 	err := f.Reconcile()
-	if !reconcile.IsRequeue(err) || !strings.HasPrefix(err.Error(), "read version: 50 is not as new as written version: 1") {
+	if !reconcile.IsExpected(err) || !strings.HasPrefix(err.Error(), "read version: 50 is not as new as written version: 1") {
 		t.Errorf("got %v", err)
 	}
 	f.WantRequestsInAnyOrder(t)
@@ -389,7 +389,7 @@ func TestStaleCachesAreWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	successor.owners.Writes.TakeOver(f.c.owners.HandOver())
-	if err := successor.owners.Reconcile(f.Context(), key); !reconcile.IsRequeue(err) {
+	if err := successor.owners.Reconcile(f.Context(), key); !reconcile.IsExpected(err) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -429,7 +429,7 @@ func TestASuccessorWaitsForPodsAndClaims(t *testing.T) {
 		next.c = must.Get(newController(next.Env.Env, defaultGates))(t)
 		next.c.owners.Queue = f.Queued
 		next.c.owners.Writes.TakeOver(f.c.owners.HandOver())
-		if err := next.c.owners.Reconcile(f.Context(), key); !reconcile.IsRequeue(err) {
+		if err := next.c.owners.Reconcile(f.Context(), key); !reconcile.IsExpected(err) {
 			t.Errorf("without %T: %v", behind, err)
 		}
 		f.WantRequests(t)
@@ -462,7 +462,7 @@ func TestStatusConflicts(t *testing.T) {
 	f.Clock.Step(time.Second)
 	f.CatchUp(t)
 	f.Cache(t, newSet(1, func(set *appsv1.StatefulSet) { set.ResourceVersion = "2000000" }))
-	if err := f.Reconcile(); !reconcile.IsRequeue(err) || !apierrors.IsConflict(err) {
+	if err := f.Reconcile(); !reconcile.IsExpected(err) || !apierrors.IsConflict(err) {
 		t.Errorf("got %v", err)
 	}
 	if got := len(f.Requests()); got != 9 {
@@ -473,7 +473,7 @@ func TestStatusConflicts(t *testing.T) {
 	f.Fake.PrependReactor("get", "statefulsets", func(ktesting.Action) (bool, runtime.Object, error) {
 		return true, newSet(1, func(set *appsv1.StatefulSet) { set.UID = "new" }), nil
 	})
-	if err := f.Reconcile(); !reconcile.IsRequeue(err) || !strings.Contains(err.Error(), "recreated") {
+	if err := f.Reconcile(); !reconcile.IsExpected(err) || !strings.Contains(err.Error(), "recreated") {
 		t.Errorf("got %v", err)
 	}
 }

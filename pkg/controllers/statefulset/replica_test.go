@@ -47,7 +47,7 @@ func TestADeletionThatConflictsIsTriedAgainAndNotReported(t *testing.T) {
 	f := settled(t, 1, func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To[int32](0) })
 	f.Refuse("delete pods", apierrors.NewConflict(pods.Resource, "web-0", errors.New("other UID")))
 	for range 2 {
-		if err := f.Reconcile(); !reconcile.IsRequeue(err) {
+		if err := f.Reconcile(); !reconcile.IsExpected(err) {
 			t.Errorf("got %v", err)
 		}
 		f.WantRequestsInAnyOrder(t, "delete pods web-0")
@@ -181,7 +181,7 @@ func TestConflictsOfClaimsAreNoFailures(t *testing.T) {
 			f := newFixture(t, newSet(1, claims("data", "logs")))
 			f.Refuse("create persistentvolumeclaims data-web-0", conflict)
 			f.Refuse("create persistentvolumeclaims logs-web-0", test.second)
-			if err := f.Reconcile(); reconcile.IsRequeue(err) != test.requeue || err == nil || err.Error() != test.err {
+			if err := f.Reconcile(); reconcile.IsExpected(err) != test.requeue || err == nil || err.Error() != test.err {
 				t.Errorf("got %v, want %q", err, test.err)
 			}
 		})

@@ -286,7 +286,7 @@ func TestOrphansOfASetThatIsBeingDeletedStayOrphans(t *testing.T) {
 	revision.OwnerReferences = nil
 	f.Store(t, revision)
 	f.CatchUp(t)
-	if err := f.Reconcile(); !reconcile.IsRequeue(err) {
+	if err := f.Reconcile(); !reconcile.IsExpected(err) {
 		t.Errorf("got %v", err)
 	}
 	f.WantRequests(t, "get statefulsets web")
@@ -351,7 +351,7 @@ func TestAdoptingRevisions(t *testing.T) {
 	deleted.DeletionTimestamp = podAt(set, "r", 0, terminating).DeletionTimestamp
 	deleted.Finalizers = []string{"orphan"}
 	f = newFixture(t, deleted, orphan)
-	if _, err := f.c.listRevisions(t.Context(), deleted, selector); !reconcile.IsRequeue(err) || !strings.HasPrefix(err.Error(), "can't adopt ControllerRevisions: ns/web has just been deleted") {
+	if _, err := f.c.listRevisions(t.Context(), deleted, selector); !reconcile.IsExpected(err) || !strings.HasPrefix(err.Error(), "can't adopt ControllerRevisions: ns/web has just been deleted") {
 		t.Errorf("got %v", err)
 	}
 

@@ -211,7 +211,7 @@ func TestClaim(t *testing.T) {
 			if got := errorText(err); got != test.wantErr {
 				t.Errorf("error %q, want %q", got, test.wantErr)
 			}
-			if got := reconcile.IsRequeue(err); got != test.requeue {
+			if got := reconcile.IsExpected(err); got != test.requeue {
 				t.Errorf("the owner is requeued: %v", got)
 			}
 		})

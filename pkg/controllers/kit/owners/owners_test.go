@@ -158,7 +158,7 @@ func TestFreshOwnersWaitForTheirCaches(t *testing.T) {
 		f := newBench(t, func(o *Options[*appsv1.ReplicaSet]) { o.Fresh = fresh }, set("a"))
 		f.Wrote(set("a"), set("a", at("11")))
 		err := f.Reconcile(t.Context(), reconcile.KeyOf(set("a")))
-		if reconcile.IsRequeue(err) != fresh || (len(f.worked) == 0) != fresh || (len(f.stale) == 1) != fresh {
+		if reconcile.IsExpected(err) != fresh || (len(f.worked) == 0) != fresh || (len(f.stale) == 1) != fresh {
 			t.Errorf("fresh %v: got %v, worked on %v, stale %v", fresh, err, f.worked, f.stale)
 		}
 		if settled := f.Settled(set("a")); settled == fresh {
@@ -198,7 +198,7 @@ func TestTheEchoThatASkippedReconcileWaitsForQueuesTheOwner(t *testing.T) {
 		was, is := set("a", at(fmt.Sprint(10+i))), set("a", at(fmt.Sprint(11+i)))
 		f.WroteStatus(was, is)
 		if skips {
-			if err := f.Reconcile(t.Context(), reconcile.KeyOf(was)); !reconcile.IsRequeue(err) {
+			if err := f.Reconcile(t.Context(), reconcile.KeyOf(was)); !reconcile.IsExpected(err) {
 				t.Fatalf("got %v, want a stale cache", err)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // Owner is an object that owns pods.
@@ -73,7 +74,9 @@ func (c Control) Delete(ctx context.Context, owner Owner, pod *corev1.Pod) error
 		return nil
 	case apierrors.IsNotFound(err):
 		return err
-	case ctx.Err() == nil && !apierrors.IsConflict(err):
+	case apierrors.IsConflict(err):
+		return reconcile.Requeue(fmt.Errorf("unable to delete pods: %w", err))
+	case ctx.Err() == nil:
 		c.Record(failedDelete(owner, err))
 	}
 	return fmt.Errorf("unable to delete pods: %w", err)

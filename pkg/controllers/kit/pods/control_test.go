@@ -213,7 +213,7 @@ func TestDelete(t *testing.T) {
 			if apierrors.IsNotFound(test.apiErr) && !apierrors.IsNotFound(err) {
 				t.Errorf("nobody can tell that the pod is gone: %v", err)
 			}
-			if reconcile.IsRequeue(err) != apierrors.IsConflict(test.apiErr) {
+			if reconcile.IsExpected(err) != apierrors.IsConflict(test.apiErr) {
 				t.Errorf("a failure or none: %v", err)
 			}
 			if got := recorded(events); !slices.Equal(got, test.want) {

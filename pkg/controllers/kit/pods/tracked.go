@@ -100,9 +100,9 @@ func (t Tracked) DeleteAll(ctx context.Context, owner Owner, victims []*corev1.P
 	}))
 }
 
-// Failures returns the errors that are failures. If all are reasons to requeue the owner, it returns these.
+// Failures returns the errors that are failures. If none is, it returns the reasons to requeue the owner.
 func Failures(errs []error) []error {
-	if failures := slices.DeleteFunc(slices.Clone(errs), reconcile.IsRequeue); len(failures) > 0 {
+	if failures := slices.DeleteFunc(slices.Clone(errs), reconcile.IsExpected); len(failures) > 0 {
 		return failures
 	}
 	return errs

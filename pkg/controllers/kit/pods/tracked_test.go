@@ -124,7 +124,7 @@ func TestNothingIsCreatedWhileAPodMayExist(t *testing.T) {
 	}
 	lost = false
 	clock.SetTime(clock.Now().Add(reconcile.RecheckAfter - 1))
-	if err := create(); !errors.Is(err, writes.ErrUncertain) || !reconcile.IsRequeue(err) {
+	if err := create(); !errors.Is(err, writes.ErrUncertain) || !reconcile.IsExpected(err) {
 		t.Fatalf("got %v", err)
 	}
 	if settled, _ := tracked.Writes.Settled(owner()); !settled {
@@ -186,7 +186,7 @@ func TestDeletionsThatConflictAreTriedAgainAndNotReported(t *testing.T) {
 	tracked.Record = controller.Env{Events: events}.Record
 	answerConflict(client, pod.Name)
 	errs := tracked.DeleteAll(t.Context(), owner(), []*corev1.Pod{pod})
-	if len(errs) != 1 || !reconcile.IsRequeue(errs[0]) {
+	if len(errs) != 1 || !reconcile.IsExpected(errs[0]) {
 		t.Errorf("got %v", errs)
 	}
 	if got := recorded(events); len(got) > 0 {

@@ -239,50 +239,50 @@ func (l *Loop[K]) process(ctx context.Context, key K) {
 	began := l.record.begin(key, why)
 	err := l.guarded(&working[K]{Context: ctx, loop: l, key: key, trigger: why}, key)
 	l.metrics.workDuration.Observe(l.clock.Since(began).Seconds())
-	l.conclude(ctx, key, err)
-	l.record.end(key, err) // last, so that a key is always shown as either in flight or waiting
+	dropped := l.conclude(ctx, key, err)
+	l.record.end(key, err, dropped) // last, so that a key is always shown as either in flight or waiting
 }
 
-// conclude decides whether and when a key is retried.
-func (l *Loop[K]) conclude(ctx context.Context, key K, err error) {
+// conclude decides whether and when a key is retried, and reports whether it is dropped.
+func (l *Loop[K]) conclude(ctx context.Context, key K, err error) (dropped bool) {
 	logger := klog.FromContext(ctx)
 	if err == nil {
 		l.forget(key)
-		return
+		return false
 	}
 	if ctx.Err() != nil {
 		logger.V(2).Info("Reconcile interrupted", "key", key, "cause", context.Cause(ctx))
-		return
+		return false
 	}
 	if paused := controller.PausedIn(err); len(paused) > 0 {
 		logger.V(2).Info("Reconcile is held back by a pause", "key", key, "namespaces", paused, "cause", err)
 		l.holdFor(paused, key)
 		l.AddRateLimited(key) // there may be other causes too
-		return
+		return false
 	}
 	if stopped, only := controller.StoppedIn(err); len(stopped) > 0 && l.holdStopped(stopped, key) && only {
 		logger.V(2).Info("Reconcile is held back by the breaker for deletions", "key", key, "resources", stopped, "cause", err)
-		return
+		return false
 	}
 	if isAwait(err) {
 		logger.V(4).Info("Reconcile waits for a cache", "key", key, "cause", err)
 		l.record.failed(key, err)
 		l.retryAfter(key, l.looks.When(key))
-		return
+		return false
 	}
 	if l.options.MaxRetries > 0 && l.options.Backoff.NumRequeues(key) >= l.options.MaxRetries {
 		logger.Error(err, "Dropping key after repeated failures", "key", key, "retries", l.options.MaxRetries)
 		l.forget(key)
-		l.record.dropped(key)
-		return
+		return true
 	}
 	l.record.failed(key, err)
-	if IsRequeue(err) {
+	if IsExpected(err) {
 		logger.V(4).Info("Reconcile will be retried", "key", key, "cause", err)
 	} else {
 		logger.Error(err, "Reconcile failed", "key", key)
 	}
 	l.AddRateLimited(key)
+	return false
 }
 
 // guarded calls the reconcile function and turns a panic into an error.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-base/metrics/testutil"
 
@@ -240,6 +242,24 @@ func TestAKeyIsDroppedAfterItsLastRetry(t *testing.T) {
 	r.end(t)
 	if n != 4 {
 		t.Errorf("tried %d times, want once and 3 retries", n)
+	}
+}
+
+// Conflicts are no failures, but they use up the retries. Pins MGR-198.
+func TestAKeyThatIsDroppedHasFailed(t *testing.T) {
+	env := controllertest.New(t)
+	l := reconcile.New(env.Env, reconcile.Options[string]{
+		Queue: "q", Workers: 1, MaxRetries: 3,
+		Backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](0, 0),
+	}, func(context.Context, string) error {
+		return apierrors.NewConflict(corev1.Resource("endpoints"), "a", errors.New("changed"))
+	})
+	r := start(env, l)
+	l.Add("a")
+	controllertest.Eventually(t, "the last try is over", func() bool { return l.Inspect().Reconciled == 4 })
+	r.end(t)
+	if is := l.Inspect(); is.Failed != 1 || !strings.Contains(is.LastError, "changed") {
+		t.Errorf("%d have failed, the last with %q; want that of the last try", is.Failed, is.LastError)
 	}
 }
 

@@ -48,15 +48,16 @@ func (r *record[K]) begin(key K, why trigger) time.Time {
 	return now
 }
 
-func (r *record[K]) end(key K, err error) {
+// end notes the outcome of a reconcile. What drops a key is a failure, also if it would be none otherwise.
+func (r *record[K]) end(key K, err error, dropped bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.inFlight, key)
 	r.status.Reconciled++
-	if err == nil {
+	if err == nil || dropped {
 		delete(r.failing, key)
 	}
-	if err == nil || IsRequeue(err) || len(controller.PausedIn(err)) > 0 || isStop(err) {
+	if err == nil || !dropped && (IsExpected(err) || len(controller.PausedIn(err)) > 0 || isStop(err)) {
 		return
 	}
 	r.status.Failed++
@@ -80,13 +81,6 @@ func (r *record[K]) failed(key K, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failing[key] = failure{err: text, at: r.clock.Now()}
-}
-
-// dropped forgets why a key was retried that is retried no more.
-func (r *record[K]) dropped(key K) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.failing, key)
 }
 
 // ages returns the time spent so far on all keys in flight, and on the slowest of them.

@@ -16,33 +16,6 @@ func (r requeue) Unwrap() error { return r.error }
 // 4 and not counted as failed.
 func Requeue(reason error) error { return requeue{reason} }
 
-// IsRequeue reports whether an error consists of reasons to retry that are no failures: what Requeue made, conflicts, since
-// the cache will show what the next attempt needs, and creates in a namespace that is being deleted, with which the
-// object goes as well.
-func IsRequeue(err error) bool {
-	switch e := err.(type) { //nolint:errorlint // the tree is walked here
-	case requeue, await:
-		return true
-	case apierrors.APIStatus:
-		return apierrors.IsConflict(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
-	case interface{ Unwrap() []error }:
-		return areRequeues(e.Unwrap())
-	case interface{ Errors() []error }: // k8s.io/apimachinery/pkg/util/errors
-		return areRequeues(e.Errors())
-	}
-	wrapped := errors.Unwrap(err)
-	return wrapped != nil && IsRequeue(wrapped)
-}
-
-func areRequeues(all []error) bool {
-	for _, err := range all {
-		if !IsRequeue(err) {
-			return false
-		}
-	}
-	return len(all) > 0
-}
-
 // await marks waiting for a cache.
 type await struct{ error }
 
@@ -50,9 +23,52 @@ func (a await) Unwrap() error { return a.error }
 
 // AwaitCache is Requeue for a key that waits for a cache to catch up. There may be no event when it has, so the key
 // is never dropped because of the wait, and is reconciled again after RecheckAfter at the latest.
-func AwaitCache(reason error) error { return await{Requeue(reason)} }
+func AwaitCache(reason error) error { return await{reason} }
 
 func isAwait(err error) bool {
 	var a await
 	return errors.As(err, &a)
+}
+
+// IsRequeue reports whether Requeue or AwaitCache made every error that an error is joined from.
+func IsRequeue(err error) bool {
+	return every(err, func(error) bool { return false })
+}
+
+// IsExpected reports whether a reconcile failed only with reasons to retry that are no failures. The loop retries all of
+// them with backoff and treats them alike:
+//
+//  1. What Requeue and AwaitCache made.
+//  2. Conflicts: as a rule the cache is behind.
+//  3. Creates in a namespace that is being deleted: as a rule the object goes with it.
+func IsExpected(err error) bool {
+	return every(err, func(answer error) bool {
+		return apierrors.IsConflict(answer) || apierrors.HasStatusCause(answer, corev1.NamespaceTerminatingCause)
+	})
+}
+
+// every walks the tree of wrapped and joined errors, and reports whether all that it ends in are marked, or are answers of
+// the API server that are as asked.
+func every(err error, as func(answer error) bool) bool {
+	switch e := err.(type) { //nolint:errorlint // the tree is walked here
+	case requeue, await:
+		return true
+	case apierrors.APIStatus:
+		return as(err)
+	case interface{ Unwrap() []error }:
+		return everyOf(e.Unwrap(), as)
+	case interface{ Errors() []error }: // k8s.io/apimachinery/pkg/util/errors
+		return everyOf(e.Errors(), as)
+	}
+	wrapped := errors.Unwrap(err)
+	return wrapped != nil && every(wrapped, as)
+}
+
+func everyOf(all []error, as func(answer error) bool) bool {
+	for _, err := range all {
+		if !every(err, as) {
+			return false
+		}
+	}
+	return len(all) > 0
 }

@@ -14,8 +14,8 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// Pins WL-102.
-func TestIsRequeue(t *testing.T) {
+// Pins MGR-198 and WL-102.
+func TestIsExpected(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	conflict := apierrors.NewConflict(pods, "p", errors.New("changed"))
 	forbidden := apierrors.NewForbidden(pods, "p", errors.New("quota"))
@@ -43,7 +43,7 @@ func TestIsRequeue(t *testing.T) {
 		"an aggregate with a failure":  {utilerrors.NewAggregate([]error{conflict, forbidden}), false},
 		"an aggregate within a joined": {errors.Join(utilerrors.NewAggregate([]error{conflict}), behind), true},
 	} {
-		if got := reconcile.IsRequeue(test.err); got != test.want {
+		if got := reconcile.IsExpected(test.err); got != test.want {
 			t.Errorf("%s: got %v", name, got)
 		}
 	}

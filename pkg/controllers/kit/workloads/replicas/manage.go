@@ -39,7 +39,8 @@ func (e *Engine[T]) scale(ctx context.Context, owner T, active []*corev1.Pod, mi
 func (e *Engine[T]) create(ctx context.Context, owner T, n int) error {
 	template := e.kind.Template(owner)
 	ref := metav1.NewControllerRef(owner, e.kind.GroupVersionKind)
-	return first(e.podControl.CreateAll(ctx, owner, ref, n, func(int) *corev1.PodTemplateSpec { return template }))
+	errs := e.podControl.CreateAll(ctx, owner, ref, n, func(int) *corev1.PodTemplateSpec { return template })
+	return first(pods.Failures(errs))
 }
 
 func (e *Engine[T]) delete(ctx context.Context, owner T, victims []*corev1.Pod) error {

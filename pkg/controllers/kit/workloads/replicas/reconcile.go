@@ -38,7 +38,7 @@ func (e *Engine[T]) reconcile(ctx context.Context, owner T) error {
 		// The requests were cancelled, so their errors say nothing about the pods.
 		return errors.Join(context.Cause(ctx), failure)
 	}
-	if err := e.report(ctx, owner, observed, reportable(failure)); err != nil && (failure == nil || !reconcile.IsRequeue(err)) {
+	if err := e.report(ctx, owner, observed, reportable(failure)); err != nil && (failure == nil || !reconcile.IsExpected(err)) {
 		return err
 	}
 	return failure

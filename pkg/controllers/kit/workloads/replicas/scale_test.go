@@ -127,7 +127,7 @@ func TestDoesNothingWhileTheCacheIsOlderThanItsOwnWrites(t *testing.T) {
 	f.WantRequestsInAnyOrder(t, "create pods", "create pods")
 
 	err := f.Reconcile()
-	if want := "read version: 50 is not as new as written version: 1002 for group resource pods"; !reconcile.IsRequeue(err) || err.Error() != want {
+	if want := "read version: 50 is not as new as written version: 1002 for group resource pods"; !reconcile.IsExpected(err) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	if !slices.Equal(f.stale, []schema.GroupResource{pods.Resource}) {
@@ -145,7 +145,7 @@ func TestItsOwnStatusWriteIsWaitedForToo(t *testing.T) {
 	f.MustReconcile(t)
 	f.WantRequestsInAnyOrder(t, "update replicasets/status")
 	err := f.Reconcile()
-	if want := "read version: 10 is not as new as written version: 11 for group resource replicasets.apps"; !reconcile.IsRequeue(err) || err.Error() != want {
+	if want := "read version: 10 is not as new as written version: 11 for group resource replicasets.apps"; !reconcile.IsExpected(err) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
@@ -303,7 +303,7 @@ func TestTheSuccessorOfAPodIsNotDeletedInItsPlace(t *testing.T) {
 		return apierrors.NewConflict(pods.Resource, "p1", errors.New("other UID"))
 	})
 	for range 2 { // nothing is waited for
-		if err := f.Reconcile(); !reconcile.IsRequeue(err) {
+		if err := f.Reconcile(); !reconcile.IsExpected(err) {
 			t.Fatalf("got %v", err)
 		}
 		if got := f.Requests(); !slices.Contains(got, "delete pods p1") {

@@ -72,26 +72,31 @@ func TestNextConditions(t *testing.T) {
 	}
 }
 
-// Pins RS-31.
+// A conflict of a create, with which the quota is busy for example, is reported as any failure of it. That of a deletion, whose
+// pod is another one, is none. Pins RS-31.
 func TestReplicaFailureIsTheOnlyConditionThatIsSet(t *testing.T) {
+	conflict := apierrors.NewConflict(corev1.Resource("pods"), "p", errors.New("changed"))
 	for name, test := range map[string]struct {
 		replicas int32
 		refused  string
+		refusal  error
 		want     []string
 	}{
-		"too few":             {2, "", []string{"Other"}},
-		"cannot be created":   {2, "create pods", []string{"Other", "ReplicaFailure"}},
-		"as many as wanted":   {1, "", []string{"Other"}},
-		"cannot be deleted":   {0, "delete pods", []string{"Other", "ReplicaFailure"}},
-		"too many":            {0, "", []string{"Other"}},
-		"cannot be looked at": {2, "patch pods", []string{"Other"}},
+		"too few":             {2, "", nil, []string{"Other"}},
+		"cannot be created":   {2, "create pods", refusal("boom"), []string{"Other", "ReplicaFailure"}},
+		"busy quota":          {2, "create pods", conflict, []string{"Other", "ReplicaFailure"}},
+		"as many as wanted":   {1, "", nil, []string{"Other"}},
+		"cannot be deleted":   {0, "delete pods", refusal("boom"), []string{"Other", "ReplicaFailure"}},
+		"another pod":         {0, "delete pods", conflict, []string{"Other"}},
+		"too many":            {0, "", nil, []string{"Other"}},
+		"cannot be looked at": {2, "patch pods", refusal("boom"), []string{"Other"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, lax, replicaSet(test.replicas, func(rs *appsv1.ReplicaSet) {
 				rs.Generation, rs.Status.Conditions = 2, []appsv1.ReplicaSetCondition{{Type: "Other"}}
 			}), replicaPod("p1"), replicaPod("stray", labeled("b")))
 			if test.refused != "" {
-				f.Refuse(test.refused, refusal("boom"))
+				f.Refuse(test.refused, test.refusal)
 			}
 			for range 2 {
 				if err := f.Reconcile(); (err != nil) != (test.refused != "") {
@@ -340,7 +345,7 @@ func TestAFailedStatusWriteIsTriedOnceMoreOnTheLiveObject(t *testing.T) {
 	t.Run("WL-102: somebody else is faster both times", func(t *testing.T) {
 		f := newFixture(t, nil, replicaSet(1), replicaPod("p1"))
 		f.Refuse("update replicasets/status", apierrors.NewConflict(setResource, "rs", boom))
-		if err := f.Reconcile(); !reconcile.IsRequeue(err) || !apierrors.IsConflict(err) {
+		if err := f.Reconcile(); !reconcile.IsExpected(err) || !apierrors.IsConflict(err) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -357,7 +362,7 @@ func TestAFailedStatusWriteIsTriedOnceMoreOnTheLiveObject(t *testing.T) {
 		f := newFixture(t, nil, replicaSet(1, named("rs", "another")))
 		f.Cache(t, replicaSet(1), replicaPod("p1"))
 		f.RefuseIf("update replicasets/status", boom, func(n int) bool { return n == 1 })
-		if err := f.Reconcile(); !reconcile.IsRequeue(err) {
+		if err := f.Reconcile(); !reconcile.IsExpected(err) {
 			t.Errorf("got %v", err)
 		}
 		f.WantRequestsInAnyOrder(t, "get replicasets rs", "update replicasets/status")
