@@ -106,6 +106,7 @@ func TestWhatControllersWaitFor(t *testing.T) {
 	} {
 		for _, resource := range resources {
 			t.Run(name+" "+resource, func(t *testing.T) {
+				t.Parallel() // the informer waits a while until it lists again
 				_, of, _ := strings.Cut(name, ": ")
 				d, env := descriptorOf(t, of), controllertest.New(t)
 				env.WantWaitsFor(t, must.Get(d.New(env.Env, d.Value(v1beta1.NewDefault())))(t), resource)

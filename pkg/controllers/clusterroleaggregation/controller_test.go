@@ -315,7 +315,7 @@ func TestAnErrorOfTheAPIServerIsReturned(t *testing.T) {
 func TestARoleThatIsGoneIsWaitedFor(t *testing.T) {
 	env, a := start(t, aggregating("edit", matching("to", "edit")), labelled(role("a", on("pods", "get")), "to", "edit"))
 	env.Refuse("patch clusterroles edit", apierrors.NewConflict(rbacv1.Resource("clusterroles"), "edit", errors.New("uid mismatch")))
-	if err := a.reconcile(env.Context(), "edit"); !reconcile.IsRequeue(err) || !apierrors.IsConflict(err) {
+	if err := a.reconcile(env.Context(), "edit"); !reconcile.IsExpected(err) || !apierrors.IsConflict(err) {
 		t.Errorf("error is %v, want one that is retried", err)
 	}
 	env.Uncache(t, aggregating("edit"))

@@ -525,7 +525,7 @@ func TestNothingIsDoneForACronJobThatWasReplaced(t *testing.T) {
 	env.Fake.PrependReactor("get", "cronjobs", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, cronJob("0 * * * *", func(cj *batchv1.CronJob) { cj.UID = "another" }), nil
 	})
-	if err := c.owners.Reconcile(env.Context(), key); !reconcile.IsRequeue(err) {
+	if err := c.owners.Reconcile(env.Context(), key); !reconcile.IsExpected(err) {
 		t.Errorf("got %v", err)
 	}
 	if got := requests(env); !slices.Equal(got, []string{"get cronjobs cj"}) {
@@ -564,7 +564,7 @@ func TestFailures(t *testing.T) {
 			env, c := fixture(t, tc.objects...)
 			env.Fake.PrependReactor(tc.verb, tc.resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.refusal })
 			err := c.owners.Reconcile(env.Context(), key)
-			if (err != nil) != tc.fails || reconcile.IsRequeue(err) != tc.requeue {
+			if (err != nil) != tc.fails || reconcile.IsExpected(err) != tc.requeue {
 				t.Errorf("got %v", err)
 			}
 			if got := env.RecordedEvents(); !slices.Equal(got, tc.events) {

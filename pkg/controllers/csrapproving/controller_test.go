@@ -224,7 +224,7 @@ func TestRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			env, a := start(t, nil, csr(t, tc.edits...))
 			err := a.reconcile(env.Context(), "csr")
-			if err == nil || err.Error() != tc.err || !reconcile.IsRequeue(err) {
+			if err == nil || err.Error() != tc.err || !reconcile.IsExpected(err) {
 				t.Errorf("error %v, want %s, which is no failure", err, tc.err)
 			}
 			if diff := cmp.Diff(tc.reviewed, reviewed(env)); diff != "" || len(env.Writes()) != len(tc.reviewed) {
@@ -253,7 +253,7 @@ func TestFailures(t *testing.T) {
 			env, a := start(t, []string{"selfnodeclient"}, csr(t, tc.edits...))
 			env.Fake.PrependReactor(tc.verb, "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.refusal })
 			err := a.reconcile(env.Context(), "csr")
-			if err == nil || err.Error() != tc.err || reconcile.IsRequeue(err) != apierrors.IsConflict(tc.refusal) {
+			if err == nil || err.Error() != tc.err || reconcile.IsExpected(err) != apierrors.IsConflict(tc.refusal) {
 				t.Errorf("error %v, want %s", err, tc.err)
 			}
 			if writes := env.Writes(); len(writes) != tc.writes {

@@ -232,7 +232,7 @@ func TestFailures(t *testing.T) {
 				return tc.refusal != nil, nil, tc.refusal
 			})
 			err := c.reconcile(env.Context(), "csr")
-			if err == nil || err.Error() != tc.err || reconcile.IsRequeue(err) != apierrors.IsConflict(tc.refusal) {
+			if err == nil || err.Error() != tc.err || reconcile.IsExpected(err) != apierrors.IsConflict(tc.refusal) {
 				t.Errorf("error %v, want %s", err, tc.err)
 			}
 			if writes := env.Writes(); len(writes) != tc.writes {

@@ -181,7 +181,7 @@ func TestFailuresAreRetriedUntilTheyNeedNotBe(t *testing.T) {
 			env, c := dueWorld(t)
 			env.Refuse(tc.request, tc.answer)
 			err := c.reconcile(env.Context(), podItem)
-			if (err != nil) != tc.retry || err != nil && reconcile.IsRequeue(err) == tc.failed {
+			if (err != nil) != tc.retry || err != nil && reconcile.IsExpected(err) == tc.failed {
 				t.Errorf("got %v", err)
 			}
 			env.WantRequests(t, tc.requests...)

@@ -180,7 +180,7 @@ func TestReconcilePermitsNothingIfItCannotAccount(t *testing.T) {
 // fails reconciles the budget n/pdb, which cannot be accounted for and so is to be tried again.
 func (b *bench) fails(t testing.TB) {
 	t.Helper()
-	if err := b.c.reconcile(b.Context(), key); !reconcile.IsRequeue(err) {
+	if err := b.c.reconcile(b.Context(), key); !reconcile.IsExpected(err) {
 		t.Errorf("got %v, want it to be tried again", err)
 	}
 }
@@ -229,7 +229,7 @@ func TestConflicts(t *testing.T) {
 			b := newBench(t, budget(edit), pod("a"))
 			b.Refuse("update poddisruptionbudgets/status", conflict)
 			err := b.c.reconcile(b.Context(), key)
-			if !reconcile.IsRequeue(err) || !apierrors.IsConflict(err) {
+			if !reconcile.IsExpected(err) || !apierrors.IsConflict(err) {
 				t.Errorf("got %v", err)
 			}
 			got := b.wrote(t) // just once: a conflict is no reason to permit nothing
@@ -253,7 +253,7 @@ func TestAWriteThatFailsIsFollowedByOneThatPermitsNothing(t *testing.T) {
 				failures++
 				return failures <= tc.failures, nil, errors.New("down")
 			})
-			if err := b.c.reconcile(b.Context(), key); err == nil || reconcile.IsRequeue(err) != tc.requeues {
+			if err := b.c.reconcile(b.Context(), key); err == nil || reconcile.IsExpected(err) != tc.requeues {
 				t.Errorf("got %v", err)
 			}
 			got := b.writes()
@@ -289,7 +289,7 @@ func TestABudgetIsNotLookedAtBeforeTheCacheShowsTheLastWrite(t *testing.T) {
 	b := newBench(t, budget(minAvailable("1")), pod("a"))
 	b.c.writes = writes.New(b.Clock, writes.Stores{budgetResource: versioned{version: "7", asked: func() {}}})
 	b.c.writes.Wrote(budget(minAvailable("1")), budgetResource, "8")
-	if err := b.c.reconcile(b.Context(), key); !reconcile.IsRequeue(err) {
+	if err := b.c.reconcile(b.Context(), key); !reconcile.IsExpected(err) {
 		t.Errorf("got %v", err)
 	}
 	if got := b.writes(); len(got) != 0 {

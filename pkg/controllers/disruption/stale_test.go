@@ -131,7 +131,7 @@ func TestUnmarkingThatFails(t *testing.T) {
 			b := newBench(t, pod("a", marked("", time.Hour)))
 			b.Refuse("patch pods/status", tc.err)
 			err := b.c.reconcileStale(b.Context(), podKey)
-			if (err != nil) != tc.fails || reconcile.IsRequeue(err) != tc.isRequeue {
+			if (err != nil) != tc.fails || reconcile.IsExpected(err) != tc.isRequeue {
 				t.Errorf("got %v", err)
 			}
 		})

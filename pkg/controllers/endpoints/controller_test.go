@@ -148,7 +148,7 @@ func TestTheTriggerTimeIsKeptUntilItIsWritten(t *testing.T) {
 	b.c.memory.noteUpdate(web, b.stored(t).ResourceVersion, "newer", b.Clock.Now())
 	readyAt := metav1.NewTime(created.Add(time.Hour))
 	b.Cache(t, testPod(2, func(p *corev1.Pod) { p.Status.Conditions[0].LastTransitionTime = readyAt }))
-	if err := b.Reconcile(); !reconcile.IsRequeue(err) {
+	if err := b.Reconcile(); !reconcile.IsExpected(err) {
 		t.Fatalf("error is %v, want an outdated cache", err)
 	}
 	b.Clock.Step(outdatedFor)
@@ -170,7 +170,7 @@ func TestReadinessThatFlipsBack(t *testing.T) {
 	b.Cache(t, testPod(1))
 	err := b.Reconcile()
 	want := "endpoints informer cache is out of date, resource version 1 already processed for endpoints n/web"
-	if err == nil || err.Error() != want || !reconcile.IsRequeue(err) {
+	if err == nil || err.Error() != want || !reconcile.IsExpected(err) {
 		t.Fatalf("error is %v, want %s", err, want)
 	}
 	if events := b.RecordedEvents(); len(events) != 0 {
@@ -307,7 +307,7 @@ func TestOnlyEndpointsAsTheCacheShowsThemAreDeleted(t *testing.T) {
 			b.observed(t)
 			b.Cache(t, testEndpoints(nil)) // it lags
 			b.c.memory.noteUpdate(web, "0", "1", b.Clock.Now())
-			if err := b.Reconcile(); !apierrors.IsConflict(err) || !reconcile.IsRequeue(err) {
+			if err := b.Reconcile(); !apierrors.IsConflict(err) || !reconcile.IsExpected(err) {
 				t.Fatalf("error is %v, want another try", err)
 			}
 			if b.stored(t) == nil || len(b.c.memory.replaced) == 0 {
@@ -370,7 +370,7 @@ func TestAnOutdatedCacheIsWaitedForOnlyForATime(t *testing.T) {
 	b := newBench(t, defaults, testService(), testPod(1), testEndpoints(nil)).begin(t)
 	b.c.memory.noteUpdate(web, "1", "2", b.Clock.Now())
 	b.Clock.Step(outdatedFor - time.Second)
-	if err := b.Reconcile(); !reconcile.IsRequeue(err) {
+	if err := b.Reconcile(); !reconcile.IsExpected(err) {
 		t.Errorf("error is %v, want an outdated cache", err)
 	}
 	b.Clock.Step(time.Second)
@@ -385,10 +385,10 @@ func TestAnOutdatedCacheIsWaitedForOnlyForATime(t *testing.T) {
 func TestUnseenCreateIsNoFailure(t *testing.T) {
 	b := newBench(t, defaults, testService()).begin(t)
 	b.Refuse("create endpoints", apierrors.NewAlreadyExists(corev1.Resource("endpoints"), "web"))
-	if err := b.Reconcile(); !apierrors.IsAlreadyExists(err) || reconcile.IsRequeue(err) || len(b.RecordedEvents()) != 1 {
+	if err := b.Reconcile(); !apierrors.IsAlreadyExists(err) || reconcile.IsExpected(err) || len(b.RecordedEvents()) != 1 {
 		t.Errorf("what somebody else created: %v, want a failure and an event", err)
 	}
-	if err := b.Reconcile(); !reconcile.IsRequeue(err) || len(b.RecordedEvents()) != 0 {
+	if err := b.Reconcile(); !reconcile.IsExpected(err) || len(b.RecordedEvents()) != 0 {
 		t.Errorf("what the cache has to show: %v, want another try", err)
 	}
 }

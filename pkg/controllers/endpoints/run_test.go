@@ -280,7 +280,7 @@ func TestSuccessorRemembersWrites(t *testing.T) {
 	next := newBench(t, defaults, testService(), testPod(1), testEndpoints(nil))
 	next.Succession.Leave(unbegun.Succession.HandOver())
 	next.begin(t)
-	if err := next.Reconcile(); !reconcile.IsRequeue(err) {
+	if err := next.Reconcile(); !reconcile.IsExpected(err) {
 		t.Errorf("error is %v, want an outdated cache", err)
 	}
 	next.Cache(t, testEndpoints(nil, func(e *corev1.Endpoints) { e.ResourceVersion = "2" }))

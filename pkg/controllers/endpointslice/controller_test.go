@@ -313,7 +313,7 @@ func TestCachesThatCannotBeLookedUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1)).begin(t)
 			test.breakIt(b.c)
-			if err := b.Reconcile(); err == nil || reconcile.IsRequeue(err) {
+			if err := b.Reconcile(); err == nil || reconcile.IsExpected(err) {
 				t.Errorf("error is %v", err)
 			}
 			if events := b.RecordedEvents(); len(events) != 1 || !strings.HasPrefix(events[0], test.event) {
@@ -353,7 +353,7 @@ func TestFailedWriteIsReportedAndTriedAgain(t *testing.T) {
 		return failing, nil, errors.New("no")
 	})
 	failed := syncs(t, "error")
-	if err := b.Reconcile(); err == nil || reconcile.IsRequeue(err) {
+	if err := b.Reconcile(); err == nil || reconcile.IsExpected(err) {
 		t.Fatalf("error is %v", err)
 	}
 	want := "Warning FailedToUpdateEndpointSlices Error updating Endpoint Slices for Service n/web: failed to create EndpointSlice for Service n/web: no"
@@ -384,7 +384,7 @@ func TestStaleCacheIsNotActedOn(t *testing.T) {
 	b.c.written.Tracker.Update(testSlice("written")) // which the cache lacks
 	stale := syncs(t, "stale")
 	err := b.Reconcile()
-	if !reconcile.IsRequeue(err) || err.Error() != "EndpointSlice informer cache is out of date" {
+	if !reconcile.IsExpected(err) || err.Error() != "EndpointSlice informer cache is out of date" {
 		t.Fatalf("error is %v", err)
 	}
 	if syncs(t, "stale") != stale+1 || len(b.RecordedEvents()) != 0 || len(b.Writes()) != 0 {

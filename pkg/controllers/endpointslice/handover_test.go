@@ -33,7 +33,7 @@ func TestSuccessorWaitsForUnseenWrites(t *testing.T) {
 	b.c.written.Tracker.Update(testSlice("unseen"))
 
 	next := succeed(t, b, objects...).begin(t)
-	if err := next.Reconcile(); !reconcile.IsRequeue(err) {
+	if err := next.Reconcile(); !reconcile.IsExpected(err) {
 		t.Errorf("error is %v, want a stale cache", err)
 	}
 

@@ -240,7 +240,7 @@ func TestStaleCacheIsWaitedFor(t *testing.T) {
 	b := newBench(t, defaults, testService(nil), oneAddress()).begin(t)
 	b.c.written.Tracker.Update(sliceOf("unseen", oneAddress()))
 	err := b.Reconcile()
-	if !reconcile.IsRequeue(err) || err.Error() != "EndpointSlice informer cache is out of date" {
+	if !reconcile.IsExpected(err) || err.Error() != "EndpointSlice informer cache is out of date" {
 		t.Fatalf("error is %v", err)
 	}
 	slice := sliceOf("unseen", oneAddress())
@@ -272,7 +272,7 @@ func TestAnnotationThatChangesBack(t *testing.T) {
 	}
 	b.observed(t)
 	b.Cache(t, noted("a"), first) // the latter lags
-	if err := b.Reconcile(); !reconcile.IsRequeue(err) {
+	if err := b.Reconcile(); !reconcile.IsExpected(err) {
 		t.Fatalf("error is %v, want a stale cache", err)
 	}
 	b.Cache(t, second)
@@ -341,7 +341,7 @@ func TestSlicesThatCannotBeListed(t *testing.T) {
 	b := newBench(t, defaults, testService(nil), oneAddress()).begin(t)
 	informer := cache.NewSharedIndexInformer(&cache.ListWatch{}, &discoveryv1.EndpointSlice{}, 0, cache.Indexers{})
 	b.c.slices = index.NewEndpointSlices(unindexed{informer})
-	if err := b.Reconcile(); err == nil || reconcile.IsRequeue(err) {
+	if err := b.Reconcile(); err == nil || reconcile.IsExpected(err) {
 		t.Errorf("error is %v", err)
 	}
 	b.WantEvents(t)

@@ -232,7 +232,7 @@ func TestSuccessorWaitsForUnseenWrites(t *testing.T) {
 	next := newBench(t, defaults, testService(nil), oneAddress())
 	next.Succession.Leave(unbegun.Succession.HandOver())
 	next.begin(t)
-	if err := next.Reconcile(); !reconcile.IsRequeue(err) {
+	if err := next.Reconcile(); !reconcile.IsExpected(err) {
 		t.Errorf("error is %v, want a stale cache", err)
 	}
 

@@ -299,7 +299,7 @@ func TestAttempt(t *testing.T) {
 				c.attempt = "child"
 			}
 			err := w.attemptToDelete(t.Context(), w.node(c.attempt))
-			if c.retried != (err != nil && reconcile.IsRequeue(err)) || c.failed != (err != nil && !reconcile.IsRequeue(err)) {
+			if c.retried != (err != nil && reconcile.IsExpected(err)) || c.failed != (err != nil && !reconcile.IsExpected(err)) {
 				t.Errorf("the outcome is %v", err)
 			}
 			if c.failed && w.node(c.attempt) == nil {
@@ -367,7 +367,7 @@ func TestKindsThatGoDuringADeletion(t *testing.T) {
 		})
 		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, "child", errors.New("changed"))
 	})
-	if err := w.attemptToDelete(t.Context(), w.node("child")); !reconcile.IsRequeue(err) || w.node("child") == nil {
+	if err := w.attemptToDelete(t.Context(), w.node("child")); !reconcile.IsExpected(err) || w.node("child") == nil {
 		t.Errorf("the outcome is %v, and the graph has %v", err, w.node("child"))
 	}
 }

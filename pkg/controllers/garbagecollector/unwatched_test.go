@@ -306,14 +306,14 @@ func TestForegroundDeletionOfUnwatchedDependents(t *testing.T) {
 	w := family(t, foreground)
 	parent, child := w.node("parent"), w.node("child")
 	w.serve("")
-	if err := w.attemptToDelete(t.Context(), child); !reconcile.IsRequeue(err) {
+	if err := w.attemptToDelete(t.Context(), child); !reconcile.IsExpected(err) {
 		t.Errorf("a dependent of a kind that is not served: %v", err)
 	}
 	if err := w.attemptToDelete(t.Context(), parent); err != nil || len(w.writes()) > 0 {
 		t.Errorf("the owner does not wait: %v, %v", err, w.writes())
 	}
 	w.serve("v1")
-	if err := w.attemptToDelete(t.Context(), child); !reconcile.IsRequeue(err) {
+	if err := w.attemptToDelete(t.Context(), child); !reconcile.IsExpected(err) {
 		t.Errorf("it is not looked at again: %v", err)
 	}
 	if err := w.attemptToDelete(t.Context(), parent); err != nil || !slices.Equal(w.writes(), []string{"delete child Background child@1"}) {
@@ -357,7 +357,7 @@ func TestUnwatchedObjectsAreJudgedLive(t *testing.T) {
 			}
 			w.server.PrependReactor("get", "widgets", func(clienttesting.Action) (bool, runtime.Object, error) { return c.answer != nil, nil, c.answer })
 			err := w.attemptToDelete(t.Context(), w.node("child"))
-			if err == nil || c.failed == reconcile.IsRequeue(err) {
+			if err == nil || c.failed == reconcile.IsExpected(err) {
 				t.Errorf("the outcome is %v", err)
 			}
 			if got := w.writes(); !slices.Equal(got, c.writes) {
@@ -382,7 +382,7 @@ func TestDependentsThatComeWhileOthersAreOrphaned(t *testing.T) {
 		w.graph.apply(added(secrets, object("a", "late", claim)))
 		return false, nil, nil
 	})
-	if err := w.attemptToOrphan(t.Context(), w.node("parent")); !reconcile.IsRequeue(err) {
+	if err := w.attemptToOrphan(t.Context(), w.node("parent")); !reconcile.IsExpected(err) {
 		t.Errorf("the owner was released too early: %v", err)
 	}
 	if err := w.attemptToOrphan(t.Context(), w.node("parent")); err != nil {

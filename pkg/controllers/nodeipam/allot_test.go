@@ -193,7 +193,7 @@ func TestAWriteFails(t *testing.T) {
 func TestAConflictIsTriedAgain(t *testing.T) {
 	w := newWorld(t, single, node("n"), node("next"))
 	allow := w.Refuse("patch nodes n", refused(409))
-	if err := w.reconcile(w.Context(), "n"); !reconcile.IsRequeue(err) {
+	if err := w.reconcile(w.Context(), "n"); !reconcile.IsExpected(err) {
 		t.Errorf("reconcile returns %v, want a requeue", err)
 	}
 	w.WantRequests(t, "patch nodes n")
@@ -367,7 +367,7 @@ func TestANodeIsRecreatedUnderItsName(t *testing.T) {
 	t.Run("IPAM-42: before its range was written", func(t *testing.T) {
 		w := newWorld(t, single, node("n"), node("other"))
 		w.Refuse("patch nodes n", refused(409)) // the UID is that of the first
-		if err := w.reconcile(w.Context(), "n"); !reconcile.IsRequeue(err) {
+		if err := w.reconcile(w.Context(), "n"); !reconcile.IsExpected(err) {
 			t.Errorf("reconcile returns %v, want a requeue", err)
 		}
 		w.WantRequests(t, "patch nodes n")

@@ -313,7 +313,7 @@ func TestWritesThatFail(t *testing.T) {
 	t.Run("NLC-87, NLC-93: a conflict of a pod", func(t *testing.T) {
 		w := newWorld(t, settings, node("n", ready(corev1.ConditionFalse)), pod("p", "n"))
 		w.RefuseIf("patch pods/status p", apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p", errors.New("changed")), first)
-		if err := w.reconcilePod(w.Context(), podKey); !reconcile.IsRequeue(err) {
+		if err := w.reconcilePod(w.Context(), podKey); !reconcile.IsExpected(err) {
 			t.Errorf("error is %v, want a requeue", err)
 		}
 		w.WantEvents(t)
@@ -338,7 +338,7 @@ func TestWritesThatFail(t *testing.T) {
 	t.Run("NLC-29: a conflict of labels", func(t *testing.T) {
 		w := newWorld(t, settings, node("n", func(n *corev1.Node) { n.Labels[corev1.LabelOSStable] = "linux" }))
 		w.RefuseIf("patch nodes n", conflict, first)
-		if err := w.reconcileLabels(w.Context(), "n"); !reconcile.IsRequeue(err) {
+		if err := w.reconcileLabels(w.Context(), "n"); !reconcile.IsExpected(err) {
 			t.Errorf("error is %v, want a requeue", err)
 		}
 		if err := w.reconcileLabels(w.Context(), "n"); err != nil {

@@ -157,7 +157,7 @@ func TestACacheOlderThanTheDeletionProvesNothing(t *testing.T) {
 				return true, &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "9"}, Items: tc.stored}, nil
 			})
 			// A pod that the cache does not show may end without an event.
-			if err := c.reconcile(env.Context(), key); reconcile.IsRequeue(err) == tc.goes || !tc.goes && err == nil {
+			if err := c.reconcile(env.Context(), key); reconcile.IsExpected(err) == tc.goes || !tc.goes && err == nil {
 				t.Errorf("got %v", err)
 			}
 			if goes := len(env.Writes()) == 1; goes != tc.goes || asked != tc.asks {

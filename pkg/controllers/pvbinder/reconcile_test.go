@@ -54,7 +54,7 @@ func TestAnInterruptedBindIsCompleted(t *testing.T) {
 		t.Run(failing, func(t *testing.T) {
 			f := begin(t, aVolume("volume"), aClaim())
 			allow := f.Refuse(failing, errors.New("boom"))
-			if err := f.syncClaim(); err == nil || reconcile.IsRequeue(err) {
+			if err := f.syncClaim(); err == nil || reconcile.IsExpected(err) {
 				t.Errorf("got %v", err)
 			}
 			f.WantRequests(t, order[:i+1]...)
@@ -75,7 +75,7 @@ func TestAnInterruptedBindIsCompleted(t *testing.T) {
 func TestAConflictIsTriedAgain(t *testing.T) {
 	f := begin(t, aVolume("volume"), aClaim())
 	f.Refuse(putVolumeStatus, errConflict)
-	if err := f.syncClaim(); !reconcile.IsRequeue(err) {
+	if err := f.syncClaim(); !reconcile.IsExpected(err) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -113,7 +113,7 @@ func TestClaimsThatAreBoundAtTheSameTime(t *testing.T) {
 func TestAVolumeThatIsTakenMeanwhileIsNotBound(t *testing.T) {
 	f := begin(t, aVolume("volume"), aClaim())
 	f.Store(t, aVolume("volume", claimedByAnother))
-	if err := f.syncClaim(); !reconcile.IsRequeue(err) {
+	if err := f.syncClaim(); !reconcile.IsExpected(err) {
 		t.Errorf("got %v", err)
 	}
 	if ref := f.volume(t).Spec.ClaimRef; ref.Name != "name2" {
@@ -216,13 +216,13 @@ func TestAClaimIsNotLostWhileTheCacheIsBehind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := begin(t, claim)
 			f.Store(t, aVolume("volume", claimedBy(claimUID)))
-			if err := f.syncClaim(); !reconcile.IsRequeue(err) {
+			if err := f.syncClaim(); !reconcile.IsExpected(err) {
 				t.Errorf("got %v", err)
 			}
 			f.WantRequests(t, getVolume)
 			f.WantEvents(t)
 			f.Refuse(getVolume, errors.New("boom"))
-			if err := f.syncClaim(); err == nil || reconcile.IsRequeue(err) {
+			if err := f.syncClaim(); err == nil || reconcile.IsExpected(err) {
 				t.Errorf("when it cannot be read: %v", err)
 			}
 			f.WantRequests(t, getVolume)
@@ -244,13 +244,13 @@ func TestAClaimIsNotMisboundWhileTheCacheIsBehind(t *testing.T) {
 				f.Store(t, live)
 			}
 			f.c.volumes.seen("volume", former)
-			if err := f.syncClaim(); !reconcile.IsRequeue(err) {
+			if err := f.syncClaim(); !reconcile.IsExpected(err) {
 				t.Errorf("got %v", err)
 			}
 			f.WantRequests(t, getVolume)
 			f.WantEvents(t)
 			f.Refuse(getVolume, errors.New("boom"))
-			if err := f.syncClaim(); err == nil || reconcile.IsRequeue(err) {
+			if err := f.syncClaim(); err == nil || reconcile.IsExpected(err) {
 				t.Errorf("when it cannot be read: %v", err)
 			}
 			f.WantRequests(t, getVolume)

@@ -145,7 +145,7 @@ func TestNothingIsRememberedOfWhatHasGone(t *testing.T) {
 func TestUnbindingAVolumeThatChangesMeanwhile(t *testing.T) {
 	f := begin(t, aVolume("volume", claimedBy(claimUID), byController, inPhase(corev1.VolumeBound)), aClaim(naming("other")))
 	f.Store(t, aVolume("volume", claimedByAnother))
-	if err := f.syncVolume(); !reconcile.IsRequeue(err) {
+	if err := f.syncVolume(); !reconcile.IsExpected(err) {
 		t.Errorf("got %v", err)
 	}
 	f.WantRequests(t, putVolume)

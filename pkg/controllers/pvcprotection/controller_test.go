@@ -93,7 +93,7 @@ func TestAPodThatTheCacheDoesNotShowHoldsTheClaim(t *testing.T) {
 	f := begin(t, config{}, claim("claim", deleted))
 	f.Store(t, pod("p"))
 	for range 2 {
-		if err := f.Reconcile(); !reconcile.IsRequeue(err) {
+		if err := f.Reconcile(); !reconcile.IsExpected(err) {
 			t.Errorf("got %v, want to look again", err)
 		}
 		f.WantRequests(t, list)
@@ -141,7 +141,7 @@ func TestAnAnswerIsNotHandedOver(t *testing.T) {
 	f.Succeed(nil)
 	f.build(t, config{})
 	for _, name := range []string{"claim", "second"} {
-		if err := f.c.reconcile(f.Context(), types.NamespacedName{Namespace: namespace, Name: name}); !reconcile.IsRequeue(err) {
+		if err := f.c.reconcile(f.Context(), types.NamespacedName{Namespace: namespace, Name: name}); !reconcile.IsExpected(err) {
 			t.Errorf("%s: got %v", name, err)
 		}
 		f.WantRequests(t, list)
@@ -158,7 +158,7 @@ func TestClaimsThatAreDeletedTogetherShareALiveList(t *testing.T) {
 	f.reconcile(t, "b")
 	f.WantRequests(t, "update persistentvolumeclaims b")
 	f.Uncache(t, claim("a"), claim("b"))
-	if err := f.c.reconcile(f.Context(), types.NamespacedName{Namespace: namespace, Name: "used"}); !reconcile.IsRequeue(err) {
+	if err := f.c.reconcile(f.Context(), types.NamespacedName{Namespace: namespace, Name: "used"}); !reconcile.IsExpected(err) {
 		t.Errorf("got %v", err)
 	}
 	f.WantRequests(t, list)
@@ -243,7 +243,7 @@ func TestOnlyScheduledPodsAreListedPageByPage(t *testing.T) {
 		}
 		return true, &corev1.PodList{Items: []corev1.Pod{*pod("p")}}, nil
 	})
-	if err := f.Reconcile(); !reconcile.IsRequeue(err) {
+	if err := f.Reconcile(); !reconcile.IsExpected(err) {
 		t.Errorf("got %v", err)
 	}
 	if want := []string{"spec.nodeName!= 500 ", "spec.nodeName!= 500 more"}; !slices.Equal(asked, want) {
@@ -266,7 +266,7 @@ func TestAListThatFailsIsRepeated(t *testing.T) {
 				}
 				return false, nil, nil
 			})
-			if err := f.Reconcile(); err == nil || reconcile.IsRequeue(err) || !strings.Contains(err.Error(), "live list of pods failed: boom") {
+			if err := f.Reconcile(); err == nil || reconcile.IsExpected(err) || !strings.Contains(err.Error(), "live list of pods failed: boom") {
 				t.Errorf("got %v", err)
 			}
 			if writes := f.Writes(); len(writes) != 0 {

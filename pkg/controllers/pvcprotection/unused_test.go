@@ -119,7 +119,7 @@ func TestAFailedWriteOfTheConditionEndsThePass(t *testing.T) {
 func TestAPodThatTheCacheDoesNotShowCountsForTheCondition(t *testing.T) {
 	f := begin(t, config{unusedSince: true}, claim("claim"))
 	f.Store(t, pod("p", unscheduled))
-	if err := f.Reconcile(); !reconcile.IsRequeue(err) {
+	if err := f.Reconcile(); !reconcile.IsExpected(err) {
 		t.Errorf("got %v", err)
 	}
 	f.WantRequests(t, list, putStatus)
@@ -133,7 +133,7 @@ func TestAPodThatTheCacheDoesNotShowCountsForTheCondition(t *testing.T) {
 func TestAFailedListEndsThePass(t *testing.T) {
 	f := begin(t, config{unusedSince: true}, claim("claim", unprotected))
 	f.RefuseIf(list, errors.New("boom"), func(n int) bool { return n == 1 })
-	if err := f.Reconcile(); err == nil || reconcile.IsRequeue(err) {
+	if err := f.Reconcile(); err == nil || reconcile.IsExpected(err) {
 		t.Errorf("got %v", err)
 	}
 	f.WantRequests(t, list)
@@ -155,7 +155,7 @@ func TestTheConditionAndTheDeletionShareALiveList(t *testing.T) {
 	f.WantRequests(t, list, "update persistentvolumeclaims/status a")
 	f.reconcile(t, "b")
 	f.WantRequests(t, "update persistentvolumeclaims b")
-	if err := f.c.reconcile(f.Context(), types.NamespacedName{Namespace: namespace, Name: "c"}); !reconcile.IsRequeue(err) {
+	if err := f.c.reconcile(f.Context(), types.NamespacedName{Namespace: namespace, Name: "c"}); !reconcile.IsExpected(err) {
 		t.Errorf("got %v", err)
 	}
 	f.WantRequests(t, list, "update persistentvolumeclaims/status c")

@@ -169,7 +169,7 @@ func TestAClaimThatChangesMeanwhileIsNotFreed(t *testing.T) {
 					return nil
 				})
 			}
-			if err := s.Reconcile(); !reconcile.IsRequeue(err) {
+			if err := s.Reconcile(); !reconcile.IsExpected(err) {
 				t.Errorf("got %v", err)
 			}
 		})

@@ -186,7 +186,7 @@ func TestAFailedRecord(t *testing.T) {
 			s := begin(t, defaults, podKey, pod(with(ofTemplate("gpu", "template"))), template())
 			s.Refuse(recording, tc.err)
 			err := s.Reconcile()
-			if errorText(err) != "update pod ns/pod ResourceClaimStatuses: "+tc.err.Error() || reconcile.IsRequeue(err) != tc.retry {
+			if errorText(err) != "update pod ns/pod ResourceClaimStatuses: "+tc.err.Error() || reconcile.IsExpected(err) != tc.retry {
 				t.Errorf("got %v", err)
 			}
 			s.WantEvents(t)
@@ -526,7 +526,7 @@ func TestAReservationThatFails(t *testing.T) {
 			s := begin(t, defaults, podKey, pod(controllertest.OnNode("node"), with(ofClaim("gpu", "claim"))), claim(inUse()))
 			s.Refuse("update resourceclaims/status", tc.err)
 			err := s.Reconcile()
-			if errorText(err) != "reserve claim ns/claim: "+tc.err.Error() || reconcile.IsRequeue(err) != tc.retry {
+			if errorText(err) != "reserve claim ns/claim: "+tc.err.Error() || reconcile.IsExpected(err) != tc.retry {
 				t.Errorf("got %v", err)
 			}
 		})

@@ -266,7 +266,7 @@ func TestAPodWithSeveralLabelsIsRetried(t *testing.T) {
 	f := begin(t, world(user("ns", "p", "s0:c1", twice))...)
 	for range 2 {
 		err := f.Reconcile()
-		if !reconcile.IsRequeue(err) || err.Error() != "ns/p failed with: multiple SELinux labels found: :::s0:c1,:::s0:c2" {
+		if !reconcile.IsExpected(err) || err.Error() != "ns/p failed with: multiple SELinux labels found: :::s0:c1,:::s0:c2" {
 			t.Errorf("got %v", err)
 		}
 		f.WantEvents(t, `Warning MultipleSELinuxLabels Volume "data" is mounted twice with different SELinux labels inside this pod`)
@@ -293,7 +293,7 @@ func TestAPodWhoseClaimIsNotBoundIsRetried(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := begin(t, append(objects, user("ns", "p", "s0:c1"))...)
-			if err := f.Reconcile(); !reconcile.IsRequeue(err) {
+			if err := f.Reconcile(); !reconcile.IsExpected(err) {
 				t.Errorf("got %v", err)
 			}
 			if f.c.uses.has(key("p"), "p") {

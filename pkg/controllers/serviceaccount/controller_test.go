@@ -96,7 +96,7 @@ func TestReconcileRetriesWhatIsNotSettled(t *testing.T) {
 			if tc.retry && !errors.Is(err, tc.refusal) {
 				t.Errorf("reconcile = %v, does not wrap %v", err, tc.refusal)
 			}
-			if expected := apierrors.IsAlreadyExists(tc.refusal) || apierrors.IsConflict(tc.refusal); reconcile.IsRequeue(err) != expected {
+			if expected := apierrors.IsAlreadyExists(tc.refusal) || apierrors.IsConflict(tc.refusal); reconcile.IsExpected(err) != expected {
 				t.Errorf("reconcile = %v, counts as a failure: %v", err, expected)
 			}
 		})

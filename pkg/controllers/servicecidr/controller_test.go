@@ -280,7 +280,7 @@ func TestErrorsOfThePatchOfTheFinalizer(t *testing.T) {
 			s.Refuse("patch servicecidrs is", test.err)
 			if err := s.Reconcile(); !errors.Is(err, test.want) {
 				t.Errorf("error is %v", err)
-			} else if reconcile.IsRequeue(err) != apierrors.IsConflict(err) {
+			} else if reconcile.IsExpected(err) != apierrors.IsConflict(err) {
 				t.Errorf("error is %v, want a requeue just for a conflict", err)
 			}
 			s.WantRequests(t, test.requests...)

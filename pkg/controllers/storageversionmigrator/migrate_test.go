@@ -212,7 +212,7 @@ func TestAMigrationThatCannotBegin(t *testing.T) {
 			}
 			err := w.c.migrate(w.Context(), "m")
 			if test.want == "" {
-				if !reconcile.IsRequeue(err) {
+				if !reconcile.IsExpected(err) {
 					t.Errorf("error is %v", err)
 				}
 				w.WantRequests(t)
@@ -253,7 +253,7 @@ func TestAResourceThatIsNotServedForAWhile(t *testing.T) {
 				if step.want == "" {
 					w.wantShown(t, "m", "at 100", "Running=True")
 					failure := errors.Is(err, boom)
-					if wantFailure := errors.Is(errors.Join(step.resourceErr, step.kindErr), boom); failure != wantFailure || reconcile.IsRequeue(err) == wantFailure {
+					if wantFailure := errors.Is(errors.Join(step.resourceErr, step.kindErr), boom); failure != wantFailure || reconcile.IsExpected(err) == wantFailure {
 						t.Errorf("error %d is %v", i, err)
 					}
 					continue
@@ -314,7 +314,7 @@ func TestACacheThatCannotBeCompleted(t *testing.T) {
 		w.Clock.Step(1)
 		return <-ended
 	}
-	if err := attempt(); !reconcile.IsRequeue(err) {
+	if err := attempt(); !reconcile.IsExpected(err) {
 		t.Errorf("error is %v", err)
 	}
 	w.Clock.Step(time.Minute)

@@ -186,7 +186,7 @@ func TestAMigrationIsNotWrittenBeforeItsDefinition(t *testing.T) {
 func TestAConflictInAMigrationIsRetried(t *testing.T) {
 	w := newWorld(t, newMigration("m"))
 	w.Refuse("update storageversionmigrations/status", apierrors.NewConflict(migrationResource.GroupResource(), "m", errors.New("changed")))
-	if err := w.c.run(w.Context(), widgets.GroupResource()); !reconcile.IsRequeue(err) {
+	if err := w.c.run(w.Context(), widgets.GroupResource()); !reconcile.IsExpected(err) {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -19,7 +19,7 @@ func TestDetermineVersion(t *testing.T) {
 	const update = "update storageversionmigrations/status m"
 	const discovery = "get resource"
 	absent := func(w *world) {
-		if err := w.c.determineVersion(w.Context(), "m"); !reconcile.IsRequeue(err) {
+		if err := w.c.determineVersion(w.Context(), "m"); !reconcile.IsExpected(err) {
 			t.Errorf("error is %v", err)
 		}
 		w.Clock.Step(time.Minute)

@@ -248,7 +248,7 @@ func TestFailures(t *testing.T) {
 			env, c := fixture(t, job(start.Add(-time.Hour), 1))
 			env.Fake.PrependReactor("delete", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.refusal })
 			err := c.reconcile(env.Context(), key)
-			if (err != nil) != tc.retry || (err != nil && reconcile.IsRequeue(err) == tc.failure) {
+			if (err != nil) != tc.retry || (err != nil && reconcile.IsExpected(err) == tc.failure) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -288,7 +288,7 @@ func TestADeletionDoesNotProveThatAJobIsGone(t *testing.T) {
 // Pins TTLF-7.
 func TestAJobWithoutATimeIsRetried(t *testing.T) {
 	env, c := fixture(t, job(time.Time{}, 1))
-	if err := c.reconcile(env.Context(), key); err == nil || reconcile.IsRequeue(err) {
+	if err := c.reconcile(env.Context(), key); err == nil || reconcile.IsExpected(err) {
 		t.Errorf("got %v", err)
 	}
 }
