@@ -2,6 +2,7 @@ package controllertest
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -28,4 +29,21 @@ func (e *Env) Series(t testing.TB, metric string) []string {
 		}
 	}
 	return all
+}
+
+// WantOnlyQueueMetrics wants the instance to have metrics of its queues, and no others.
+func (e *Env) WantOnlyQueueMetrics(t testing.TB) {
+	t.Helper()
+	families, err := e.Metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(families) == 0 {
+		t.Error("there are no metrics")
+	}
+	for _, family := range families {
+		if !strings.HasPrefix(family.GetName(), "workqueue_") {
+			t.Errorf("there is a metric %s", family.GetName())
+		}
+	}
 }

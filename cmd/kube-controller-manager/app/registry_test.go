@@ -6,11 +6,15 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/utils/ptr"
+
 	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/config/fromflags"
+	"kcmd.dev/pkg/config/plan"
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers"
+	"kcmd.dev/pkg/runtime"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -111,6 +115,23 @@ func TestWhatIsBuilt(t *testing.T) {
 	} {
 		if enabled, reason := descriptorOf(t, c.name).Enabled(c.cfg); enabled != (c.want == "") || reason != c.want {
 			t.Errorf("%s is enabled: %t, %q, want %q", c.name, enabled, reason, c.want)
+		}
+	}
+}
+
+// The controller that the others get their tokens from is disabled like any other. Pins MGR-172.
+func TestTheTokenControllerCanBeDisabled(t *testing.T) {
+	subjects := runtime.Subjects(controllers.All())
+	n := slices.IndexFunc(subjects, func(s plan.Subject) bool { return s.Name == "serviceaccount-token-controller" })
+	if n < 0 {
+		t.Fatal("there is no token controller")
+	}
+	for _, enabled := range []*bool{nil, ptr.To(true), ptr.To(false)} {
+		cfg := v1beta1.NewDefault()
+		cfg.ServiceAccounts.PrivateKeyFile = "sa.key"
+		cfg.Controllers.ServiceAccountToken.Enabled = enabled
+		if spec, want := plan.SpecOf(cfg, subjects[n]), ptr.Deref(enabled, true); spec.Runs() != want {
+			t.Errorf("enabled %v: it runs %v, %q", want, spec.Runs(), spec.Off)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package disruption
 import (
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -35,8 +34,8 @@ func TestWhatIsSent(t *testing.T) {
 	}
 }
 
-// failing is what a queue holds of a key that is retried.
-func failing(t *testing.T, loop *reconcile.Loop[types.NamespacedName], key types.NamespacedName) []controller.LoopKey {
+// heldKey is what a queue holds of a key that is retried.
+func heldKey(t *testing.T, loop *reconcile.Loop[types.NamespacedName], key types.NamespacedName) []controller.LoopKey {
 	t.Helper()
 	return loop.Keys(func(text string) bool { return text == key.String() })
 }
@@ -69,7 +68,7 @@ func TestFailedKeysAreRetried(t *testing.T) {
 			for n := range failures {
 				// Each of the three loops always waits for its heartbeat, and one for a retry once it is scheduled.
 				controllertest.Eventually(t, "the retry is scheduled", func() bool {
-					return loop.Retries(tc.key) == n+1 && b.Clock.Waiters() == 4 && slices.ContainsFunc(failing(t, loop, tc.key), func(k controller.LoopKey) bool {
+					return loop.Retries(tc.key) == n+1 && b.Clock.Waiters() == 4 && slices.ContainsFunc(heldKey(t, loop, tc.key), func(k controller.LoopKey) bool {
 						return k.State == controller.KeyDelayed && k.Until.Sub(b.Clock.Now()) == 5*time.Millisecond<<n
 					})
 				})
@@ -80,15 +79,7 @@ func TestFailedKeysAreRetried(t *testing.T) {
 			if retries := b.Series(t, "workqueue_retries_total"); !slices.Contains(retries, tc.retries) {
 				t.Errorf("retries are %q, want %s", retries, tc.retries)
 			}
-			families, err := b.Metrics.Gather()
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, family := range families {
-				if !strings.HasPrefix(family.GetName(), "workqueue_") {
-					t.Errorf("it has a metric %s", family.GetName())
-				}
-			}
+			b.WantOnlyQueueMetrics(t)
 		})
 	}
 }
@@ -103,13 +94,13 @@ func TestADeletedPodIsNoticed(t *testing.T) {
 	b.EventuallyAsTimePasses(t, "one may be evicted", time.Second, func() bool { return b.stored(t).DisruptionsAllowed == 1 })
 }
 
-// The timers of an instance are set again by the next one. Pins PDB-32.
+// An instance that begins sets the timers again. Pins PDB-32.
 func TestTimersAreSetAgain(t *testing.T) {
 	evicted := start.Add(-time.Minute)
 	b := newBench(t, budget(minAvailable("1"), func(p *policyv1.PodDisruptionBudget) {
 		p.Status.DisruptedPods = map[string]metav1.Time{"a": metav1.NewTime(evicted)}
 	}), pod("a", marked("", time.Minute)), pod("b", marked("", time.Hour)))
-	if held := failing(t, b.c.budgetLoop, key); len(held) != 1 || held[0].State != controller.KeyQueued {
+	if held := heldKey(t, b.c.budgetLoop, key); len(held) != 1 || held[0].State != controller.KeyQueued {
 		t.Errorf("the budget is held as %+v", held)
 	}
 	b.MustReconcile(t)
@@ -122,7 +113,7 @@ func TestTimersAreSetAgain(t *testing.T) {
 		"the mark of a pod":       {b.c.staleLoop, podKey, start.Add(time.Minute)},
 		"a mark that is stale":    {b.c.staleLoop, types.NamespacedName{Namespace: "n", Name: "b"}, time.Time{}},
 	} {
-		if held := failing(t, tc.loop, tc.key); len(held) != 1 || !held[0].Until.Equal(tc.at) {
+		if held := heldKey(t, tc.loop, tc.key); len(held) != 1 || !held[0].Until.Equal(tc.at) {
 			t.Errorf("%s: held as %+v, want until %v", name, held, tc.at)
 		}
 	}

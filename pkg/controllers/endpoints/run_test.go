@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -161,15 +160,7 @@ func TestRunSendsOneRequestForEachChange(t *testing.T) {
 func TestTheOnlyMetricsAreThoseOfTheQueues(t *testing.T) {
 	b := newBench(t, defaults, testService(), testPod(1)).begin(t)
 	b.MustReconcile(t)
-	families, err := b.Metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if !strings.HasPrefix(family.GetName(), "workqueue_") {
-			t.Errorf("there is a metric %s", family.GetName())
-		}
-	}
+	b.WantOnlyQueueMetrics(t)
 	want := []string{"name=endpoint 1", "name=endpoint_pods 0"}
 	if got := b.Series(t, "workqueue_adds_total"); !slices.Equal(got, want) {
 		t.Errorf("queues are %q, want %q", got, want)

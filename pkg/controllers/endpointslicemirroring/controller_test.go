@@ -102,12 +102,13 @@ func TestRequestsOfEndpoints(t *testing.T) {
 
 // That Endpoints belong to a Service with a selector is seen late, but costs no request. Pins EPM-42.
 func TestEndpointsOfSelectorServicesCostNothing(t *testing.T) {
-	b := newBench(t, defaults)
+	selecting := testService(map[string]string{"a": "b"})
+	b := newBench(t, defaults, selecting)
 	b.c.endpointsFuncs().Update(reconcile.Fresh, oneAddress(), oneAddress())
 	if n := b.c.loop.Inspect().Depth; n != 1 {
 		t.Errorf("%d keys, want one", n)
 	}
-	b = newBench(t, defaults, testService(map[string]string{"a": "b"}), oneAddress()).begin(t)
+	b = newBench(t, defaults, selecting, oneAddress()).begin(t)
 	b.Requests()
 	b.MustReconcile(t)
 	b.WantRequests(t)

@@ -59,15 +59,7 @@ func TestAGroupIsReleasedOnceWhenItsLastPodEnds(t *testing.T) {
 		t.Errorf("writes are %q", got)
 	}
 	env.WantEvents(t)
-	families, err := env.Metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if !strings.HasPrefix(family.GetName(), "workqueue_") {
-			t.Errorf("it has a metric %s", family.GetName())
-		}
-	}
+	env.WantOnlyQueueMetrics(t)
 	if adds := env.Series(t, "workqueue_adds_total"); len(adds) != 1 || !strings.HasPrefix(adds[0], "name=podgroupprotection ") {
 		t.Errorf("keys: %q", adds)
 	}

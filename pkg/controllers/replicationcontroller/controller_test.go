@@ -77,12 +77,8 @@ func await(t *testing.T, env *controllertest.Env, what string, is func(*corev1.R
 		}
 	}()
 	env.EventuallyAsTimePasses(t, what, 10*time.Millisecond, func() bool {
-		rc, err := env.Fake.CoreV1().ReplicationControllers("ns").Get(t.Context(), "rc", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		last = rc
-		return is(rc)
+		last = controllertest.MustStored[*corev1.ReplicationController](t, env, "ns", "rc")
+		return is(last)
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,7 +23,6 @@ import (
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controller"
-	"kcmd.dev/pkg/controllers/kit/writes"
 	"kcmd.dev/pkg/controllers/replicaset"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/must"
@@ -203,8 +201,9 @@ func TestWhatIsFollowed(t *testing.T) {
 	env.Remove(t, pod)
 	env.Refuse("create pods", forbidden)
 	scaled(t, env, "rc", 4)
+	env.AwaitIdle(t)
 	env.Store(t, podOf(rc, "orphan", controllertest.Orphaned))
-	has("an orphan is adopted", func(_ *corev1.ReplicationController, _ []*corev1.Pod) bool {
+	controllertest.Eventually(t, "an orphan is adopted at once", func() bool {
 		return metav1.IsControlledBy(controllertest.MustStored[*corev1.Pod](t, env, "ns", "orphan"), rc)
 	})
 }
@@ -307,7 +306,7 @@ func TestACacheThatIsBehindLetsTheStatusBeWritten(t *testing.T) {
 	env.Run(t, c)
 	await(t, env, "the pod that the cache shows is counted", func(rc *corev1.ReplicationController) bool { return rc.Status.Replicas == 1 })
 	env.AwaitIdle(t)
-	env.Clock.SetTime(controllertest.Epoch.Add(writes.Timeout - time.Second))
+	env.Clock.SetTime(controllertest.Epoch.Add(5*time.Minute - time.Second))
 	env.AwaitIdle(t)
 	if got := podNames(t, env); len(got) != 2 {
 		t.Errorf("pods are %q", got)
@@ -366,8 +365,9 @@ func TestAnOrphanedPodIsTakenOverByAnother(t *testing.T) {
 	env.Run(t, c)
 	await(t, env, "its pod is counted", func(rc *corev1.ReplicationController) bool { return rc.Status.Replicas == 1 })
 	env.Remove(t, deleted)
+	env.AwaitIdle(t)
 	controllertest.Change(t, env, "ns", "p", controllertest.Orphaned)
-	eventually(t, env, "the pod is adopted", func() bool {
+	controllertest.Eventually(t, "the pod is adopted at once", func() bool {
 		return metav1.IsControlledBy(controllertest.MustStored[*corev1.Pod](t, env, "ns", "p"), other)
 	})
 }
@@ -378,13 +378,5 @@ func TestTheOnlyMetricsAreThoseOfTheQueue(t *testing.T) {
 	ready := controllertest.ReadySince(controllertest.Epoch.Add(-time.Hour))
 	env := start(t, rc, podOf(rc, "p", ready), podOf(rc, "q", ready))
 	eventually(t, env, "a pod is deleted", func() bool { return len(podNames(t, env)) == 1 })
-	families, err := env.Metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if !strings.HasPrefix(family.GetName(), "workqueue_") {
-			t.Errorf("there is %s", family.GetName())
-		}
-	}
+	env.WantOnlyQueueMetrics(t)
 }

@@ -1,7 +1,6 @@
 package rootca
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -25,7 +24,6 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
-	"kcmd.dev/test/await"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -234,9 +232,9 @@ func TestThereAreFiveWorkers(t *testing.T) {
 	}
 }
 
-// A successor looks at every namespace, also at one that leaves, and each ConfigMap with another bundle costs one
+// An instance that begins looks at every namespace, also at one that leaves, and each ConfigMap with another bundle costs one
 // update. Pins ROOTCA-31 and ROOTCA-33.
-func TestASuccessorPublishesItsBundleEverywhere(t *testing.T) {
+func TestAnInstanceThatBeginsPublishesItsBundleEverywhere(t *testing.T) {
 	old := func(namespace string) *corev1.ConfigMap {
 		cm := newConfigMap(namespace, "old bundle")
 		cm.ResourceVersion = "1"
@@ -306,29 +304,15 @@ func TestARefusedUpdateIsRetriedWithoutLimit(t *testing.T) {
 
 // A namespace that is not cached counts as gone, so nothing begins before both caches are complete. Pins ROOTCA-45.
 func TestRunWaitsForBothCaches(t *testing.T) {
-	for name, complete := range map[string]func(controller.Scope){
-		"namespaces are complete": func(s controller.Scope) { s.Core().V1().Namespaces().Informer() },
-		"ConfigMaps are complete": func(s controller.Scope) {
-			s.Filtered(controller.Filter{FieldSelector: "metadata.name=" + configMapName}).Core().V1().ConfigMaps().Informer()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, resource := range []string{"namespaces", "configmaps"} {
+		t.Run(resource, func(t *testing.T) {
 			t.Parallel()
 			env := controllertest.New(t, namespace("a", corev1.NamespaceActive))
-			complete(env.Informers)
-			env.Start(t)
 			p, err := newPublisher(env.Env, config{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			env.Run(t, p)
-			await.Stays(t, "nothing begins", 50*time.Millisecond, func(context.Context) error {
-				if !p.loop.Inspect().Began.IsZero() {
-					return errors.New("it has begun")
-				}
-				return nil
-			})
-			env.Start(t)
+			env.WantWaitsFor(t, p, resource)
 			controllertest.Eventually(t, "there is a ConfigMap", func() bool {
 				_, ok := controllertest.Stored[*corev1.ConfigMap](t, env, "a", configMapName)
 				return ok

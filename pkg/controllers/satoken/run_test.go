@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/go-jose/go-jose/v4"
@@ -134,6 +135,8 @@ func TestLookupsThatFail(t *testing.T) {
 func TestWorkers(t *testing.T) {
 	env, c := start(t, objects(account("sa", "u1"), secret("s", "u1"), secret("t", "u1"), secret("u", "u1")))
 	release := make(chan struct{})
+	free := sync.OnceFunc(func() { close(release) }) // also if the test fails: the fake is locked until then
+	defer free()
 	env.Intercept("update secrets", func(clienttesting.Action) error {
 		<-release
 		return nil
@@ -151,7 +154,7 @@ func TestWorkers(t *testing.T) {
 		return len(s.InFlight) == 2 && s.Depth == 1
 	})
 	cancel()
-	close(release)
+	free()
 	if working := <-ended; working != 0 {
 		t.Errorf("%d keys are still worked on after Run", working)
 	}
@@ -183,15 +186,7 @@ func TestAnInstanceBeginsWithWhatIsThere(t *testing.T) {
 	env.WantRequestsInAnyOrder(t, "update secrets new", "update secrets rotated-1", "update secrets rotated-2",
 		"get serviceaccounts gone", "delete secrets orphan")
 	env.WantEvents(t)
-	families, err := env.Metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if !strings.HasPrefix(family.GetName(), "workqueue_") {
-			t.Errorf("it has a metric %s", family.GetName())
-		}
-	}
+	env.WantOnlyQueueMetrics(t)
 	if adds := env.Series(t, "workqueue_adds_total"); len(adds) != 1 || !strings.HasPrefix(adds[0], "name=serviceaccount_tokens_service ") {
 		t.Errorf("keys: %q", adds)
 	}

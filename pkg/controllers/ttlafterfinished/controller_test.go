@@ -197,7 +197,7 @@ func TestAJobThatFinishesInTheFuture(t *testing.T) {
 	})
 }
 
-// The timers of an instance are set again by the next one, without a request. Pins TTLF-17.
+// An instance that begins sets the timers again, without a request. Pins TTLF-17.
 func TestTimersAreSetAgain(t *testing.T) {
 	named := func(name string) func(*batchv1.Job) { return func(j *batchv1.Job) { j.Name = name } }
 	env, c := fixture(t, job(start.Add(-50*time.Second), 60, named("later")), job(start.Add(-70*time.Second), 60, named("expired")),

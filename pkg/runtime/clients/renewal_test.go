@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"kcmd.dev/test/await"
 )
 
 // One request when it begins, however many clients it has, and one each time the token is renewed. Pins MGR-158.
@@ -28,11 +30,12 @@ func TestWhatAnAccountCosts(t *testing.T) {
 		}
 		clk.Step(time.Minute + time.Second)
 		var cost []string
-		for used := ""; used != fmt.Sprintf("job-controller-%d", n+2) && t.Context().Err() == nil; {
+		await.True(t, "the next token is used", func() bool {
 			mustWrite(t, c)
 			tokens, requests := usedTokens(s)
-			used, cost = tokens[len(tokens)-1], append(cost, requests...)
-		}
+			cost = append(cost, requests...)
+			return tokens[len(tokens)-1] == fmt.Sprintf("job-controller-%d", n+2)
+		})
 		if fmt.Sprint(cost) != "[POST token]" {
 			t.Errorf("%d: a renewal costs %q", n, cost)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,7 +89,11 @@ func TestWhatIsSharedActsAsTheProcess(t *testing.T) {
 	t.Cleanup(func() {
 		conn.Retire()
 		server.CloseClientConnections()
-		<-conn.Closed()
+		select {
+		case <-conn.Closed():
+		case <-time.After(time.Minute):
+			t.Error("the connection is not closed")
+		}
 	})
 
 	conn.Begin()
@@ -115,6 +121,9 @@ func TestWhatIsSharedActsAsTheProcess(t *testing.T) {
 			if asked := v.asked[who]; !strings.HasPrefix(asked, path) {
 				return fmt.Errorf("%s asked for %q, of %v", who, asked, v.asked)
 			}
+		}
+		if len(v.events) == 0 {
+			return errors.New("there is no event")
 		}
 		return nil
 	})

@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"kcmd.dev/test/await"
 )
 
 // An API server that does not stream what there is, is asked for it in pages. A watch ends after 5 to 10 minutes.
@@ -63,7 +65,7 @@ func TestWhatCannotBeStreamedIsListed(t *testing.T) {
 	seen := newRecorder()
 	addHandler(t, s.Core().V1().Pods().Informer(), seen)
 	startAndSync(t, s)
-	<-watching
+	await.True(t, "they are watched", func() bool { return len(watching) > 0 })
 	if adds, _ := seen.count(); adds != 2 {
 		t.Errorf("%d pods are seen, want 2", adds)
 	}

@@ -7,6 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/must"
 )
 
@@ -35,15 +36,22 @@ func TestTheLeaseIsGivenBackWhenNothingRuns(t *testing.T) {
 
 	l.Retire()
 	l.Started(nil)
-	for range 2 {
+	for _, ends := range []string{"job-controller", "ttl-controller"} {
 		if l.Settle(t.Context()); k.returning || holder() == "" || l.Due() == nil {
 			t.Fatalf("the holder is %q while %v stop", holder(), stopping.pending)
 		}
-		delete(stopping.pending, "job-controller")
+		delete(stopping.pending, ends)
 	}
-	delete(stopping.pending, "ttl-controller")
 	l.Settle(t.Context())
-	(<-l.options.Tasks.Done())()
+	await.True(t, "the task is done", func() bool {
+		select {
+		case finish := <-l.options.Tasks.Done():
+			finish()
+			return true
+		default:
+			return false
+		}
+	})
 	if got := holder(); got != "" || len(l.retiring) != 0 {
 		t.Errorf("the holder is %q when all have stopped", got)
 	}

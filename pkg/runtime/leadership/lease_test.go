@@ -67,14 +67,16 @@ func recordOf(l *coordinationv1.Lease) string {
 
 // A process writes a Lease of the names in the configuration and nothing else, as <hostname>_<uuid>. Pins MGR-79.
 func TestTheLeaseOfAProcess(t *testing.T) {
-	for _, test := range []struct{ name, namespace, lease string }{
-		{"by default", "kube-system", "kube-controller-manager"}, {"configured", "ha", "kcm"},
+	for _, test := range []struct {
+		name, namespace, lease string
+		change                 func(*v1beta1.LeaderElection)
+	}{
+		{"by default", "kube-system", "kube-controller-manager", func(*v1beta1.LeaderElection) {}},
+		{"configured", "ha", "kcm", func(e *v1beta1.LeaderElection) { e.ResourceNamespace, e.ResourceName = "ha", "kcm" }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			cfg := v1beta1.NewDefault()
-			if e := &cfg.LeaderElection; test.name != "by default" {
-				e.ResourceNamespace, e.ResourceName = test.namespace, test.lease
-			}
+			test.change(&cfg.LeaderElection)
 			l, conn := contending(t, cfg)
 			for _, action := range conn.client.Actions() {
 				if action.GetResource() != coordinationv1.SchemeGroupVersion.WithResource("leases") || action.GetNamespace() != test.namespace {

@@ -1,14 +1,12 @@
 package serving
 
 import (
-	"bytes"
 	"encoding/json"
-	"flag"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,7 +21,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/config/v1beta1"
@@ -195,10 +192,10 @@ func TestRequestsGoThroughTheFiltersInOrder(t *testing.T) {
 			}
 		}
 	}
-	for _, got := range asked.reviewed() {
-		if got != "get /panics" && got != "get /api/v1/namespaces/ns/pods" {
-			t.Errorf("the API server was asked about %s", got)
-		}
+	got := asked.reviewed()
+	slices.Sort(got) // the paths are asked for in any order
+	if want := []string{"get /api/v1/namespaces/ns/pods", "get /panics"}; !slices.Equal(got, want) {
+		t.Errorf("the API server was asked about %q, want %q", got, want)
 	}
 	lines = logAt(t, "2")
 	request2(h, "/quiet", "jane")
@@ -247,64 +244,4 @@ func TestReviewsAreCounted(t *testing.T) {
 			t.Errorf("%s: shown %v, labels %q, want %q", name, ok, got, want)
 		}
 	}
-}
-
-// output is where the log of all tests goes: klog cannot be told another place while somebody logs.
-var output = &logged{}
-
-func TestMain(m *testing.M) {
-	flags := klogFlags()
-	for name, value := range map[string]string{"logtostderr": "false", "stderrthreshold": "FATAL", "one_output": "true"} {
-		if err := flags.Set(name, value); err != nil {
-			panic(err)
-		}
-	}
-	klog.SetOutput(output)
-	os.Exit(m.Run())
-}
-
-func klogFlags() *flag.FlagSet {
-	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(flags)
-	return flags
-}
-
-// logged is what klog writes.
-type logged struct {
-	mu    sync.Mutex
-	lines bytes.Buffer // since a test has begun to look
-}
-
-// Write implements io.Writer.
-func (l *logged) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lines.Write(line)
-	return os.Stderr.Write(line)
-}
-
-// lineWith returns the first line that contains a text, empty if there is none.
-func (l *logged) lineWith(text string) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.lines.String()) {
-		if strings.Contains(line, text) {
-			return line
-		}
-	}
-	return ""
-}
-
-// logAt has everything logged that has a verbosity, until the end of the test. It returns what is logged from now on.
-func logAt(t *testing.T, verbosity string) *logged {
-	t.Helper()
-	level := klogFlags().Lookup("v").Value
-	if err := level.Set(verbosity); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = level.Set("0") })
-	output.mu.Lock()
-	defer output.mu.Unlock()
-	output.lines.Reset()
-	return output
 }

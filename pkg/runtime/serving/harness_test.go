@@ -1,14 +1,18 @@
 package serving
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +20,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
@@ -189,4 +194,65 @@ func (s *Server) address() string {
 		return ""
 	}
 	return s.current.socket.Addr().String()
+}
+
+// output is where the log of all tests goes: klog cannot be told another place while somebody logs.
+var output = &logged{}
+
+func TestMain(m *testing.M) {
+	flags := klogFlags()
+	for name, value := range map[string]string{"logtostderr": "false", "stderrthreshold": "FATAL", "one_output": "true"} {
+		if err := flags.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
+	klog.SetOutput(output)
+	os.Exit(m.Run())
+}
+
+func klogFlags() *flag.FlagSet {
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	return flags
+}
+
+// logged is what klog writes.
+type logged struct {
+	mu    sync.Mutex
+	lines bytes.Buffer // since a test has begun to look
+}
+
+// Write implements io.Writer.
+func (l *logged) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines.Write(line)
+	return os.Stderr.Write(line)
+}
+
+// lineWith returns the first line that contains a text, empty if there is none.
+func (l *logged) lineWith(text string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.lines.String()) {
+		if strings.Contains(line, text) {
+			return line
+		}
+	}
+	return ""
+}
+
+// logAt has everything logged that has a verbosity, until the end of the test. It returns what is logged from now on.
+func logAt(t *testing.T, verbosity string) *logged {
+	t.Helper()
+	level := klogFlags().Lookup("v").Value
+	before := level.String()
+	if err := level.Set(verbosity); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = level.Set(before) })
+	output.mu.Lock()
+	defer output.mu.Unlock()
+	output.lines.Reset()
+	return output
 }

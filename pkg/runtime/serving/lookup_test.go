@@ -21,8 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/test/fakeclient"
@@ -121,7 +121,7 @@ func TestFilesOfClientCAsAreFollowed(t *testing.T) {
 }
 
 // cluster is a cluster that publishes whom it trusts.
-func cluster(data map[string]string) (kubernetes.Interface, *corev1.ConfigMap) {
+func cluster(data map[string]string) (*fake.Clientset, *corev1.ConfigMap) {
 	published := &corev1.ConfigMap{Data: data}
 	published.Namespace, published.Name = "kube-system", "extension-apiserver-authentication"
 	return fakeclient.New(), published
@@ -148,19 +148,24 @@ func TestWhomTheClusterTrustsIsFollowed(t *testing.T) {
 	if in.knowsClients() || in.knowsProxy() {
 		t.Fatal("somebody is trusted before the cluster says so")
 	}
+	// A fake does not tell what happens between a list and its watch.
+	eventually(t, "three informers watch", func() error {
+		watches := slices.DeleteFunc(lookup.Actions(), func(a clienttesting.Action) bool { return !a.Matches("watch", "configmaps") })
+		if len(watches) < 3 {
+			return fmt.Errorf("%d do", len(watches))
+		}
+		return nil
+	})
 	configMaps := lookup.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	must.Get(configMaps.Create(ctx, published, metav1.CreateOptions{}))(t)
-	trusts := func(client, proxy pki.Pair) {
-		t.Helper()
-		eventually(t, "the CAs are those of the cluster", func() error {
-			clients, proxies := in.client.CurrentCABundleContent(), in.proxy.CAContentProvider.CurrentCABundleContent()
-			if !bytes.Equal(clients, client.Cert) || !bytes.Equal(proxies, proxy.Cert) || !in.knowsProxy() {
-				return errors.New("they are others")
-			}
-			return nil
-		})
+	trusts := func(client, proxy pki.Pair) error {
+		clients, proxies := in.client.CurrentCABundleContent(), in.proxy.CAContentProvider.CurrentCABundleContent()
+		if !bytes.Equal(clients, client.Cert) || !bytes.Equal(proxies, proxy.Cert) || !in.knowsProxy() {
+			return errors.New("the CAs are others")
+		}
+		return nil
 	}
-	trusts(ours, theirs)
+	eventually(t, "the CAs are those of the cluster", func() error { return trusts(ours, theirs) })
 	for want, got := range map[string][]string{
 		"X-User": in.proxy.UsernameHeaders.Value(), "X-Uid": in.proxy.UIDHeaders.Value(), "X-Group": in.proxy.GroupHeaders.Value(),
 		"X-Extra-": in.proxy.ExtraHeaderPrefixes.Value(), "front-proxy": in.proxy.AllowedClientNames.Value(),
@@ -171,8 +176,15 @@ func TestWhomTheClusterTrustsIsFollowed(t *testing.T) {
 	}
 	delete(published.Data, "client-ca-file")
 	published.Data["requestheader-client-ca-file"] = string(later.Cert)
+	lines := logAt(t, "0")
 	must.Get(configMaps.Update(ctx, published, metav1.UpdateOptions{}))(t)
-	trusts(ours, later)
+	eventually(t, "the client CA is found missing", func() error {
+		if lines.lineWith(`missing content for CA bundle \"client-ca::`) == "" {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	eventually(t, "only the CA of the proxy is another one", func() error { return trusts(ours, later) })
 }
 
 // Explicit files are used instead of what the cluster says, and without a cluster there is nobody to ask.
@@ -193,7 +205,7 @@ func TestWhereTrustComesFrom(t *testing.T) {
 	if got := proxy.UsernameHeaders.Value(); !slices.Equal(got, []string{"x-remote-user"}) {
 		t.Errorf("the proxy names users in %q", got)
 	}
-	if got := lookup.(*fake.Clientset).Actions(); len(got) > 0 {
+	if got := lookup.Actions(); len(got) > 0 {
 		t.Errorf("requests: %v", got)
 	}
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")

@@ -1,11 +1,14 @@
 package supervisor
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"kcmd.dev/pkg/config/plan"
+	"kcmd.dev/test/await"
 )
 
 // begin asks for a and b in a term.
@@ -46,9 +49,12 @@ func TestControllersOfATermStartOneAfterAnother(t *testing.T) {
 				}
 			}
 			h.clock.Step(time.Minute - time.Millisecond)
-			if n := h.running(); n != 0 {
-				t.Errorf("%d run before the interval is over", n)
-			}
+			await.Stays(t, "the interval holds them back", 50*time.Millisecond, func(context.Context) error {
+				if n := h.running(); n != 0 {
+					return fmt.Errorf("%d run before it is over", n)
+				}
+				return nil
+			})
 			h.clock.Step(time.Minute + time.Millisecond)
 			h.eventually("both run", func() bool { return h.running() == 2 })
 		})

@@ -2,9 +2,11 @@ package supervisor
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,19 +25,22 @@ func TestControllersAreBuiltInTheirOrder(t *testing.T) {
 		h := newHarness(t, names...)
 		var mu sync.Mutex
 		var built []string
-		building := 0
+		var building atomic.Int32
 		h.builder.onBuild = map[string]func(){}
 		desired := map[string]string{}
 		for _, name := range names {
 			desired[name] = "1"
 			h.builder.onBuild[name] = func() {
-				mu.Lock()
-				defer mu.Unlock()
-				if building++; building > 1 {
+				if building.Add(1) > 1 {
 					t.Errorf("%s is built while another is", name)
 				}
+				for range 100 {
+					runtime.Gosched() // another could begin
+				}
+				mu.Lock()
 				built = append(built, name)
-				building--
+				mu.Unlock()
+				building.Add(-1)
 			}
 		}
 		if err := h.Synchronize(wants(desired), CauseStart, transactional); err != nil {
@@ -125,9 +130,11 @@ func TestAShutdownWaitsForTheDrainTimeout(t *testing.T) {
 				defer i.mu.Unlock()
 				return i.fenced != nil
 			}
+			// What checks a runs for as long as its loop, and that of b has ended.
+			h.eventually("the wait for a has begun", func() bool { return h.clock.Waiters() == 2 })
 			began := h.clock.Now()
 			h.stepUntil(max(c.wait/10, time.Millisecond), "its writes are refused", fenced)
-			if waited := h.clock.Since(began); waited < c.wait || waited > 2*c.wait+time.Second {
+			if waited := h.clock.Since(began); waited < c.wait || waited > 5*c.wait+time.Second {
 				t.Errorf("they are refused after %v, want %v", waited, c.wait)
 			}
 			h.stepUntil(fencedGrace, "the shutdown ends", func() bool {

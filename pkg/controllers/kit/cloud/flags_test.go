@@ -40,7 +40,7 @@ func TestSharedFlags(t *testing.T) {
 			func(c *configuration) any { return c.Controllers.NodeRoute.ReconciliationPeriod.Duration },
 			10 * time.Second, 20 * time.Second,
 		},
-		"CLOUD-28: --node-monitor-period, of both controllers": {
+		"CLOUD-28, CLOUD-44: --node-monitor-period, not of cloud-node-lifecycle-controller": {
 			[]string{"--node-monitor-period=7s"},
 			func(c *configuration) any {
 				return [2]time.Duration{c.Controllers.NodeLifecycle.NodeMonitorPeriod.Duration, c.Controllers.CloudNodeLifecycle.NodeMonitorPeriod.Duration}

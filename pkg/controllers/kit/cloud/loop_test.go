@@ -109,6 +109,20 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// soon waits for the next value of a channel, or for its end.
+func soon[T any](t *testing.T, what string, from <-chan T) (received T) {
+	t.Helper()
+	await.True(t, what, func() bool {
+		select {
+		case received = <-from:
+			return true
+		default:
+			return false
+		}
+	})
+	return received
+}
+
 func TestProviderOfAConfiguration(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cloud.conf")
 	must.Succeed(t, os.WriteFile(file, []byte("content"), 0o600))
@@ -183,7 +197,7 @@ func TestRunWaitsForGoroutinesOfTheLibrary(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	returned := make(chan error, 1)
 	go func() { returned <- loop.Run(ctx) }()
-	<-working
+	soon(t, "the goroutine works", working)
 	stop()
 	await.Stays(t, "Run has not returned", 100*time.Millisecond, func(context.Context) error {
 		if len(returned) > 0 {
@@ -192,7 +206,7 @@ func TestRunWaitsForGoroutinesOfTheLibrary(t *testing.T) {
 		return nil
 	})
 	close(finish)
-	must.Succeed(t, <-returned)
+	must.Succeed(t, soon(t, "Run returns", returned))
 }
 
 // Pins CLOUD-11.
@@ -237,7 +251,7 @@ func TestCachesAreWaitedFor(t *testing.T) {
 		return nil
 	})
 	env.Start(t)
-	if providers := <-built; providers != 1 {
+	if providers := soon(t, "it is built", built); providers != 1 {
 		t.Errorf("there are %d providers", providers)
 	}
 }
@@ -255,11 +269,11 @@ func TestNothingIsBuiltAfterTheStop(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	returned := make(chan error, 1)
 	go func() { returned <- loop.Run(ctx) }()
-	<-initializes.begun
+	soon(t, "the provider is initialized", initializes.begun)
 	stop()
 	env.Informers.(interface{ Close() }).Close()
 	close(initializes.goOn)
-	must.Succeed(t, <-returned)
+	must.Succeed(t, soon(t, "Run returns", returned))
 }
 
 // The handlers of the library are refused: what it has started ends, and the instance fails. Pins CLOUD-43.
@@ -290,10 +304,10 @@ func TestLoopStaysIdleWithoutWhatItNeeds(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	returned := make(chan error, 1)
 	go func() { returned <- loop.Run(ctx) }()
-	<-built
+	soon(t, "it is built", built)
 	controllertest.Eventually(t, "the status says why", func() bool { return loop.calls.Inspect().LastError == errFake.Error() })
 	stop()
-	must.Succeed(t, <-returned)
+	must.Succeed(t, soon(t, "Run returns", returned))
 }
 
 func TestLibraryThatReturnsEarlyHasFailed(t *testing.T) {
