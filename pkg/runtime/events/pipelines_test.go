@@ -34,6 +34,7 @@ func TestWhereEventsGo(t *testing.T) {
 			}; !slices.Equal(sent, want) {
 				t.Errorf("sent %q, want %q", sent, want)
 			}
+			synctest.Wait() // what logs has ended
 			klog.Flush()
 			if got := strings.Contains(log.String(), `"Event occurred" object="a/p"`); got != logged {
 				t.Errorf("at level %s, the log is %q", verbosity, log.String())

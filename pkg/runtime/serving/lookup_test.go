@@ -148,7 +148,7 @@ func TestWhomTheClusterTrustsIsFollowed(t *testing.T) {
 	if in.knowsClients() || in.knowsProxy() {
 		t.Fatal("somebody is trusted before the cluster says so")
 	}
-	// A fake does not tell what happens between a list and its watch.
+	// So that what changes is an event for each of them.
 	eventually(t, "three informers watch", func() error {
 		watches := slices.DeleteFunc(lookup.Actions(), func(a clienttesting.Action) bool { return !a.Matches("watch", "configmaps") })
 		if len(watches) < 3 {
