@@ -1,8 +1,7 @@
 package events
 
 import (
-	"bytes"
-	"flag"
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"kcmd.dev/test/fakeclient"
 	"kcmd.dev/test/must"
@@ -20,34 +20,27 @@ import (
 // Events of all namespaces go through one pipeline to the core API, with the name of their source, and are logged at
 // level 3. Pins MGR-34 and MGR-187.
 func TestWhereEventsGo(t *testing.T) {
-	t.Cleanup(klog.CaptureState().Restore)
-	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(flags)
-	klog.LogToStderr(false)
-	for verbosity, logged := range map[string]bool{"2": false, "3": true} {
-		must.Succeed(t, flags.Set("v", verbosity))
+	for verbosity, logged := range map[int]bool{2: false, 3: true} {
 		synctest.Test(t, func(t *testing.T) {
-			var log bytes.Buffer
-			klog.SetOutput(&log)
-			if sent, want := sentFromTwoNamespaces(t), []string{
+			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(verbosity), ktesting.BufferLogs(true)))
+			if sent, want := sentFromTwoNamespaces(klog.NewContext(t.Context(), logger), t), []string{
 				"a one-controller Warning Happened in a", "b one-controller Warning Happened in b",
 			}; !slices.Equal(sent, want) {
 				t.Errorf("sent %q, want %q", sent, want)
 			}
-			synctest.Wait() // what logs has ended
-			klog.Flush()
-			if got := strings.Contains(log.String(), `"Event occurred" object="a/p"`); got != logged {
-				t.Errorf("at level %s, the log is %q", verbosity, log.String())
+			log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+			if got := strings.Contains(log, `Event occurred object="a/p"`); got != logged {
+				t.Errorf("at level %d, the log is %q", verbosity, log)
 			}
 		})
 	}
 }
 
 // sentFromTwoNamespaces records an event in each of two namespaces, and returns what is sent.
-func sentFromTwoNamespaces(t *testing.T) (sent []string) {
+func sentFromTwoNamespaces(ctx context.Context, t *testing.T) (sent []string) {
 	t.Helper()
 	client := fakeclient.New()
-	p := New(t.Context())
+	p := New(ctx)
 	defer p.Close()
 	recorder := must.Get(p.Open("one", "one-controller", func() (corev1client.EventsGetter, error) { return client.CoreV1(), nil }))(t)
 	for _, namespace := range []string{"a", "b"} {
