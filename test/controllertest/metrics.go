@@ -2,6 +2,7 @@ package controllertest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -31,8 +32,9 @@ func (e *Env) Series(t testing.TB, metric string) []string {
 	return all
 }
 
-// WantOnlyQueueMetrics wants the instance to have metrics of its queues, and no others.
-func (e *Env) WantOnlyQueueMetrics(t testing.TB) {
+// WantOnlyQueueMetrics wants the instance to have metrics of its queues, and no others. If queues are named, it wants
+// those of no other queue.
+func (e *Env) WantOnlyQueueMetrics(t testing.TB, queues ...string) {
 	t.Helper()
 	families, err := e.Metrics.Gather()
 	if err != nil {
@@ -42,8 +44,10 @@ func (e *Env) WantOnlyQueueMetrics(t testing.TB) {
 		t.Error("there are no metrics")
 	}
 	for _, family := range families {
-		if !strings.HasPrefix(family.GetName(), "workqueue_") {
-			t.Errorf("there is a metric %s", family.GetName())
+		for _, series := range family.Metric {
+			if !strings.HasPrefix(family.GetName(), "workqueue_") || len(queues) > 0 && !slices.Contains(queues, series.Label[0].GetValue()) {
+				t.Errorf("there is %s %v", family.GetName(), series.Label)
+			}
 		}
 	}
 }

@@ -110,6 +110,18 @@ func (e *Env) WantWaitsFor(t testing.TB, c controller.Controller, resource strin
 	Eventually(t, "the loops begin", func() bool { return slices.ContainsFunc(e.Loops(), began) })
 }
 
+// WantIdleFor wants a controller to do nothing for a reason that its status tells.
+func (e *Env) WantIdleFor(t testing.TB, c controller.Controller, reason string) {
+	t.Helper()
+	e.Start(t)
+	stop := e.Run(t, c)
+	Eventually(t, "the status says why", func() bool { return e.Loops()[0].LastError == reason })
+	stop()
+	if writes := e.WriteVerbs(); len(writes) > 0 {
+		t.Errorf("it has sent %q", writes)
+	}
+}
+
 func idle(loop controller.LoopStatus) bool {
 	return !loop.Began.IsZero() && loop.Depth == 0 && len(loop.InFlight) == 0
 }

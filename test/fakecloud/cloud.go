@@ -24,8 +24,12 @@ import (
 	"k8s.io/cloud-provider/fake"
 )
 
-// Name is that of the provider.
-const Name = "fake"
+// Names of the providers.
+const (
+	Name = "fake"
+	// Lacking is that of a provider without instances, routes and load balancers.
+	Lacking = "lacking"
+)
 
 // What instances have, and the address of load balancers.
 const (
@@ -39,6 +43,9 @@ const (
 func init() {
 	cloudprovider.RegisterCloudProvider(Name, func(config io.Reader) (cloudprovider.Interface, error) {
 		return shared.provider(config)
+	})
+	cloudprovider.RegisterCloudProvider(Lacking, func(io.Reader) (cloudprovider.Interface, error) {
+		return &fake.Cloud{DisableInstances: true, DisableRoutes: true, DisableLoadBalancers: true}, nil
 	})
 }
 

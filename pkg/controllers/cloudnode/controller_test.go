@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -15,8 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
-	cloudprovider "k8s.io/cloud-provider"
-	"k8s.io/cloud-provider/fake"
 	"k8s.io/cloud-provider/names"
 	testclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -197,34 +194,16 @@ func TestRestartMakesNoRound(t *testing.T) {
 	stop()
 }
 
-// lacking is the name of a provider without instances.
-const lacking = "lacking"
-
-func TestMain(m *testing.M) {
-	cloudprovider.RegisterCloudProvider(lacking, func(io.Reader) (cloudprovider.Interface, error) {
-		return &fake.Cloud{DisableInstances: true}, nil
-	})
-	os.Exit(m.Run())
-}
-
 // Pins CNODE-1 and CLOUD-17.
 func TestProviderWithoutInstancesLeavesItIdle(t *testing.T) {
 	env := controllertest.New(t, uninitialized("waiting"))
 	cfg := v1beta1.NewDefault()
-	cfg.Cloud.Provider = lacking
+	cfg.Cloud.Provider = fakecloud.Lacking
 	c, err := newController(env.Env, valueOf(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
-	env.Start(t)
-	stop := env.Run(t, c)
-	controllertest.Eventually(t, "the status says why", func() bool {
-		return env.Loops()[0].LastError == "cloud provider does not support instances"
-	})
-	stop()
-	if got := env.Writes(); len(got) != 0 {
-		t.Errorf("unexpected writes: %v", got)
-	}
+	env.WantIdleFor(t, c, "cloud provider does not support instances")
 }
 
 // As many nodes are worked on at once as each of the two numbers says. Pins CLOUD-15.

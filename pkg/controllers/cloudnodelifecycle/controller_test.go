@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"testing"
 	"time"
 
@@ -13,9 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clienttesting "k8s.io/client-go/testing"
-	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
-	"k8s.io/cloud-provider/fake"
 	"k8s.io/cloud-provider/names"
 
 	"kcmd.dev/pkg/config/v1beta1"
@@ -131,32 +127,14 @@ func TestTaintIsTriedFiveTimes(t *testing.T) {
 	}
 }
 
-// lacking is the name of a provider without instances.
-const lacking = "lacking"
-
-func TestMain(m *testing.M) {
-	cloudprovider.RegisterCloudProvider(lacking, func(io.Reader) (cloudprovider.Interface, error) {
-		return &fake.Cloud{DisableInstances: true}, nil
-	})
-	os.Exit(m.Run())
-}
-
 // Pins CLOUD-17.
 func TestProviderWithoutInstancesLeavesItIdle(t *testing.T) {
 	env := controllertest.New(t, nodeOf(t, "gone", corev1.ConditionFalse))
 	cfg := v1beta1.NewDefault()
-	cfg.Cloud.Provider = lacking
+	cfg.Cloud.Provider = fakecloud.Lacking
 	c, err := newController(env.Env, valueOf(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
-	env.Start(t)
-	stop := env.Run(t, c)
-	controllertest.Eventually(t, "the status says why", func() bool {
-		return env.Loops()[0].LastError == "cloud provider does not support instances"
-	})
-	stop()
-	if got := env.Writes(); len(got) != 0 {
-		t.Errorf("unexpected writes: %v", got)
-	}
+	env.WantIdleFor(t, c, "cloud provider does not support instances")
 }

@@ -23,6 +23,7 @@ import (
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // aggregating makes a role that aggregates what a selector selects.
@@ -182,10 +183,15 @@ func TestOnlyRulesAreCompared(t *testing.T) {
 	edit := aggregating("edit", matching("to", "edit"))
 	edit.Rules = []rbacv1.PolicyRule{on("pods", "get")}
 	edit.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "somebody", Operation: metav1.ManagedFieldsOperationApply}}
-	source := labelled(role("a", on("pods", "get")), "to", "edit")
+	source := labelled(role("source", on("pods", "get")), "to", "edit")
 	source.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "another", Operation: metav1.ManagedFieldsOperationUpdate}}
 	source.Annotations = map[string]string{"a": "b"}
 	env, a := start(t, edit, source)
+	for _, name := range []string{"edit", "source"} {
+		if fields := must.Get(a.roles.Get(name))(t).ManagedFields; fields != nil {
+			t.Errorf("the cache has managed fields of %s: %v", name, fields)
+		}
+	}
 	if err := a.reconcile(env.Context(), "edit"); err != nil {
 		t.Fatal(err)
 	}

@@ -84,6 +84,9 @@ func TestTheStatusAndWhatEventsAreOf(t *testing.T) {
 		"Warning UnexpectedJob Saw a job that the controller did not create or forgot: stranger",
 		"Normal MissingJob Active job went missing: lost", "Normal SuccessfulDelete Deleted job old",
 		"Normal SuccessfulCreate Created job "+due0300)
+	if len(told.all) != 5 {
+		t.Errorf("%d events, want 5", len(told.all))
+	}
 	for _, object := range told.all {
 		if cj, ok := object.(*batchv1.CronJob); !ok || cj.UID != "cj-uid" {
 			t.Errorf("an event is of %T", object)
@@ -204,7 +207,10 @@ func (c cutOff) BatchV1() typedbatchv1.BatchV1Interface { return c }
 func (c cutOff) Jobs(string) typedbatchv1.JobInterface { return c }
 
 func (c cutOff) Create(ctx context.Context, _ *batchv1.Job, _ metav1.CreateOptions) (*batchv1.Job, error) {
-	c.began <- struct{}{}
+	select {
+	case c.began <- struct{}{}:
+	default: // it has been told
+	}
 	<-ctx.Done()
 	return nil, context.Cause(ctx)
 }
@@ -220,7 +226,7 @@ func TestARequestEndsWithTheInstance(t *testing.T) {
 	}
 	env.Start(t)
 	stop := env.Run(t, c)
-	<-began
+	controllertest.Eventually(t, "a request is sent", func() bool { return len(began) > 0 })
 	close(fenced)
 	stop()
 	if s := c.owners.Loop.Inspect(); s.Failed != 1 || len(env.Writes()) != 0 {

@@ -583,7 +583,6 @@ func TestTheOnlyRequests(t *testing.T) {
 	}
 }
 
-// Pins DEP-15.
 func TestWhichPodsHoldARecreationUp(t *testing.T) {
 	old := makeSet(1, 0)
 	running := func(rs *appsv1.ReplicaSet) *corev1.Pod { return podOf(rs, "p", corev1.PodRunning) }
@@ -591,17 +590,17 @@ func TestWhichPodsHoldARecreationUp(t *testing.T) {
 		pod  *corev1.Pod
 		want bool
 	}{
-		"running":           {running(old), true},
-		"pending":           {podOf(old, "p", corev1.PodPending), true},
-		"unknown":           {podOf(old, "p", corev1.PodUnknown), true},
-		"being deleted":     {controllertest.Changed(running(old), controllertest.Terminating), true},
-		"has other labels":  {controllertest.Changed(running(old), controllertest.Labeled(nil)), true},
-		"ended":             {podOf(old, "p", corev1.PodFailed), false},
-		"orphan":            {controllertest.Changed(running(old), controllertest.Orphaned), false},
-		"of the new one":    {running(makeSet(2, 0)), false},
-		"of a namesake":     {running(makeSet(1, 0, func(rs *appsv1.ReplicaSet) { rs.UID = "namesake" })), false},
-		"in another place":  {controllertest.Changed(running(old), func(p *corev1.Pod) { p.Namespace = "elsewhere" }), false},
-		"of an unknown one": {running(makeSet(7, 0)), false},
+		"DEP-15: running":       {running(old), true},
+		"DEP-15: pending":       {podOf(old, "p", corev1.PodPending), true},
+		"DEP-15: unknown":       {podOf(old, "p", corev1.PodUnknown), true},
+		"being deleted":         {controllertest.Changed(running(old), controllertest.Terminating), true},
+		"has other labels":      {controllertest.Changed(running(old), controllertest.Labeled(nil)), true},
+		"DEP-56: ended":         {podOf(old, "p", corev1.PodFailed), false},
+		"DEP-15: orphan":        {controllertest.Changed(running(old), controllertest.Orphaned), false},
+		"of the new one":        {running(makeSet(2, 0)), false},
+		"DEP-15: of a namesake": {running(makeSet(1, 0, func(rs *appsv1.ReplicaSet) { rs.UID = "namesake" })), false},
+		"in another place":      {controllertest.Changed(running(old), func(p *corev1.Pod) { p.Namespace = "elsewhere" }), false},
+		"of an unknown one":     {running(makeSet(7, 0)), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, tc.pod)

@@ -294,7 +294,9 @@ func TestGaugesStartFromZero(t *testing.T) {
 	stop()
 	succeeded := syncs(t, "success")
 
-	next := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1)).begin(t)
+	next := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1), b.one(t))
+	next.Succession.Leave(b.Succession.HandOver())
+	next.begin(t)
 	gauge := func() []string { return next.Series(t, "endpoint_slice_controller_num_endpoint_slices") }
 	if got := gauge(); len(got) != 0 {
 		t.Errorf("the gauge is %q before anything was reconciled", got)

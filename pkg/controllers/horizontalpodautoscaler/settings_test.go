@@ -1,6 +1,8 @@
 package horizontalpodautoscaler
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -14,6 +16,7 @@ import (
 
 	configuration "kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -213,7 +216,10 @@ func TestPodsCauseNoEvaluation(t *testing.T) {
 		pods, err := h.c.pods.By("ns", map[string]string{"app": "web"})
 		return err == nil && len(pods) == 1
 	})
-	if keys := h.waiting(); len(keys) != 0 {
-		t.Errorf("waiting are %v", keys)
-	}
+	await.Stays(t, "nothing waits", 50*time.Millisecond, func(context.Context) error {
+		if keys := h.waiting(); len(keys) != 0 {
+			return fmt.Errorf("waiting are %v", keys)
+		}
+		return nil
+	})
 }

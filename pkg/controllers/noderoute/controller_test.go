@@ -1,8 +1,6 @@
 package noderoute
 
 import (
-	"io"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -10,8 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	cloudprovider "k8s.io/cloud-provider"
-	"k8s.io/cloud-provider/fake"
 	"k8s.io/cloud-provider/names"
 
 	"kcmd.dev/pkg/config/gates"
@@ -108,30 +104,12 @@ func TestRoundsBeginAsTheGateSays(t *testing.T) {
 	}
 }
 
-// lacking is the name of a provider without routes.
-const lacking = "lacking"
-
-func TestMain(m *testing.M) {
-	cloudprovider.RegisterCloudProvider(lacking, func(io.Reader) (cloudprovider.Interface, error) {
-		return &fake.Cloud{DisableRoutes: true}, nil
-	})
-	os.Exit(m.Run())
-}
-
 // Pins ROUTE-1 and CLOUD-17.
 func TestProviderWithoutRoutesLeavesItIdle(t *testing.T) {
 	env := controllertest.New(t, nodeWith("waiting", "10.244.1.0/24"))
-	c, err := newController(env.Env, configOf(func(c *v1beta1.KubeControllerManagerConfiguration) { c.Cloud.Provider = lacking }))
+	c, err := newController(env.Env, configOf(func(c *v1beta1.KubeControllerManagerConfiguration) { c.Cloud.Provider = fakecloud.Lacking }))
 	if err != nil {
 		t.Fatal(err)
 	}
-	env.Start(t)
-	stop := env.Run(t, c)
-	controllertest.Eventually(t, "the status says why", func() bool {
-		return env.Loops()[0].LastError == "the cloud provider does not support routes"
-	})
-	stop()
-	if got := env.Writes(); len(got) != 0 {
-		t.Errorf("unexpected writes: %v", got)
-	}
+	env.WantIdleFor(t, c, "the cloud provider does not support routes")
 }

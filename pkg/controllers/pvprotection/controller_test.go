@@ -225,20 +225,7 @@ func TestWhatIsTold(t *testing.T) {
 		t.Errorf("log: %s", log)
 	}
 	env.WantEvents(t)
-	families, err := env.Metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, series := range family.Metric {
-			if !strings.HasPrefix(family.GetName(), "workqueue_") || series.Label[0].GetValue() != "pvprotection" {
-				t.Errorf("there is %s %v", family.GetName(), series.Label)
-			}
-		}
-	}
-	if len(families) == 0 {
-		t.Error("there are no metrics")
-	}
+	env.WantOnlyQueueMetrics(t, "pvprotection")
 }
 
 // Replay finds what is to be done. Pins PVP-21.

@@ -80,7 +80,7 @@ func TestMetricNames(t *testing.T) {
 	}
 }
 
-// Pins RS-45.
+// They are registered when an instance is built, not once for each process.
 func TestEachInstanceHasMetricsOfItsOwn(t *testing.T) {
 	env := controllertest.New(t)
 	d := Descriptor()

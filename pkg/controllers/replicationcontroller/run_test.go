@@ -324,7 +324,10 @@ func TestTheSuccessorWaitsForThePodsOfThePredecessor(t *testing.T) {
 	stop()
 	env.Succeed(env.Succession.HandOver())
 	env.Run(t, instance(t, env))
-	await(t, env, "the successor is at work", func(rc *corev1.ReplicationController) bool { return rc.Status.ObservedGeneration == 1 })
+	controllertest.Eventually(t, "the successor has looked at it", func() bool {
+		loops := env.Loops()
+		return loops[len(loops)-1].Reconciled > 0
+	})
 	env.AwaitIdle(t)
 	if got := podNames(t, env); len(got) != 2 {
 		t.Errorf("pods are %q", got)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -51,16 +50,13 @@ func TestNamesAndValue(t *testing.T) {
 	}
 }
 
-// Names of the providers of these tests, besides the fake cloud's.
-const (
-	meeting = "meeting" // see meetingPoint
-	lacking = "lacking" // there are no load balancers
-)
+// meeting is the name of the provider of meetingPoint.
+const meeting = "meeting"
 
 // meetingPoint is a provider whose load balancers are asked for by two at once, and that tells for which cluster.
 type meetingPoint struct {
 	fake.Cloud
-	arrived  sync.WaitGroup
+	meet     chan struct{}
 	clusters chan string
 }
 
@@ -68,9 +64,13 @@ type meetingPoint struct {
 func (m *meetingPoint) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return m, true }
 
 // EnsureLoadBalancer implements cloudprovider.LoadBalancer.
-func (m *meetingPoint) EnsureLoadBalancer(_ context.Context, cluster string, _ *corev1.Service, _ []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
-	m.arrived.Done()
-	m.arrived.Wait()
+func (m *meetingPoint) EnsureLoadBalancer(ctx context.Context, cluster string, _ *corev1.Service, _ []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
+	select {
+	case m.meet <- struct{}{}:
+	case <-m.meet:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	m.clusters <- cluster
 	return &corev1.LoadBalancerStatus{}, nil
 }
@@ -80,16 +80,12 @@ var met atomic.Pointer[meetingPoint]
 
 func TestMain(m *testing.M) {
 	cloudprovider.RegisterCloudProvider(meeting, func(io.Reader) (cloudprovider.Interface, error) { return met.Load(), nil })
-	cloudprovider.RegisterCloudProvider(lacking, func(io.Reader) (cloudprovider.Interface, error) {
-		return &fake.Cloud{DisableLoadBalancers: true}, nil
-	})
 	os.Exit(m.Run())
 }
 
 // As many workers as are configured ask at once, for the cluster that is configured. Pins CLOUD-13.
 func TestWorkersAskForTheirCluster(t *testing.T) {
-	point := &meetingPoint{clusters: make(chan string, 2)}
-	point.arrived.Add(2)
+	point := &meetingPoint{meet: make(chan struct{}), clusters: make(chan string, 2)}
 	met.Store(point)
 	env := controllertest.New(t, balanced("one"), balanced("two"))
 	cfg := v1beta1.NewDefault()
@@ -112,20 +108,12 @@ func TestWorkersAskForTheirCluster(t *testing.T) {
 func TestProviderWithoutLoadBalancersLeavesItIdle(t *testing.T) {
 	env := controllertest.New(t, balanced("waiting"))
 	cfg := v1beta1.NewDefault()
-	cfg.Cloud.Provider = lacking
+	cfg.Cloud.Provider = fakecloud.Lacking
 	c, err := newController(env.Env, valueOf(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
-	env.Start(t)
-	stop := env.Run(t, c)
-	controllertest.Eventually(t, "the status says why", func() bool {
-		return env.Loops()[0].LastError == "the cloud provider does not support external load balancers"
-	})
-	stop()
-	if got := env.Writes(); len(got) != 0 {
-		t.Errorf("unexpected writes: %v", got)
-	}
+	env.WantIdleFor(t, c, "the cloud provider does not support external load balancers")
 }
 
 const finalizer = "service.kubernetes.io/load-balancer-cleanup"

@@ -116,15 +116,25 @@ func TestNothingIsDonePeriodically(t *testing.T) {
 	for n, name := range []string{"data-web-0", "data-web-1"} {
 		claim := claimOwnedBy(bySet)
 		claim.Name = name
-		f.Cache(t, claim, podAt(set, revisionAt(t, 1).Name, n))
+		f.Store(t, claim, podAt(set, revisionAt(t, 1).Name, n))
 	}
-	for range 2 {
-		f.MustReconcile(t)
-		f.WantRequests(t)
-		f.Queued.Want(t)
+	f.c.owners.Queue = f.c.owners.Loop
+	f.Start(t)
+	f.Run(t, f.c)
+	reconciled := func() uint64 {
+		f.AwaitIdle(t)
+		return f.c.owners.Loop.Inspect().Reconciled
 	}
-	if loops := f.Loops(); len(loops) != 1 || f.Clock.HasWaiters() {
-		t.Errorf("loops are %v, timers wait: %v", loops, f.Clock.HasWaiters())
+	before, writes := reconciled(), len(f.Writes())
+	if keys := f.c.owners.Loop.Keys(func(string) bool { return true }); before == 0 || len(keys) > 0 {
+		t.Errorf("%d reconciles, waiting are %+v", before, keys)
+	}
+	f.Clock.Step(time.Hour)
+	if after := reconciled(); after != before || len(f.Writes()) != writes {
+		t.Errorf("%d reconciles, %d before; wrote %q", after, before, f.WriteVerbs()[writes:])
+	}
+	if loops := f.Loops(); len(loops) != 1 {
+		t.Errorf("loops are %v", loops)
 	}
 }
 

@@ -317,7 +317,6 @@ func TestRevisionsOfOthersAndUnwantedOnesAreLeftAlone(t *testing.T) {
 		string(adopted.Data.Raw) != string(orphan.Data.Raw) {
 		t.Errorf("got %+v", adopted)
 	}
-	// The API server refuses to give an object a second controller.
 	f.Refuse("patch controllerrevisions", errTest)
 	if _, err := f.c.listRevisions(t.Context(), newSet(1), labels.SelectorFromSet(labels.Set{"app": "a"})); !errors.Is(err, errTest) {
 		t.Errorf("got %v", err)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -396,20 +395,7 @@ func TestWhatIsTold(t *testing.T) {
 		return c.loop.Retries("silver") > 0 && len(controllertest.MustStored[*storagev1.VolumeAttributesClass](t, env, "", "gold").Finalizers) == 2
 	})
 	env.WantEvents(t)
-	families, err := env.Metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, series := range family.Metric {
-			if !strings.HasPrefix(family.GetName(), "workqueue_") || series.Label[0].GetValue() != "vacprotection" {
-				t.Errorf("there is %s %v", family.GetName(), series.Label)
-			}
-		}
-	}
-	if len(families) == 0 {
-		t.Error("there are no metrics")
-	}
+	env.WantOnlyQueueMetrics(t, "vacprotection")
 }
 
 // Pins VAC-1, VAC-5, VAC-6 and VAC-13.
