@@ -327,7 +327,7 @@ func (t *transaction) controllers(ctx context.Context) (step, error) {
 // buildAttempts is how often controllers are built when the files that they read change meanwhile.
 const buildAttempts = 3
 
-// build builds what is to run, again if a file that was read for that has changed meanwhile.
+// build builds what is to run, and builds it again if a file that controllers read has changed in the meantime.
 func (t *transaction) build() (wants map[string]supervisor.Want, prepared *supervisor.Prepared, err error) {
 	for attempt := range buildAttempts {
 		wants = desired(t.inputs(t.next), t.options.Descriptors)
@@ -340,9 +340,9 @@ func (t *transaction) build() (wants map[string]supervisor.Want, prepared *super
 	return wants, prepared, err
 }
 
-// filesMoved reports whether files of the controllers that were built contain something else than the next basis says,
-// and has it say what they contain. They may have been read before the change was noticed, or after: otherwise an
-// instance could go on with a content that the file had for a moment only.
+// filesMoved reports whether the files of the controllers that were built differ from those of the next basis, and updates
+// the basis. A controller may have read the old content or the new one. Without a second build, it could keep using a
+// content that the file had only for a moment.
 func (t *transaction) filesMoved(wants map[string]supervisor.Want) bool {
 	var old map[string]supervisor.Want
 	if !t.first {
@@ -368,7 +368,8 @@ func (t *transaction) filesMoved(wants map[string]supervisor.Want) bool {
 	return true
 }
 
-// tellWatcher says of which files another content is in use than before: not all of it is what the watcher has delivered.
+// tellWatcher tells the watcher which files are used with new content. Some of them were read by a controller, or again,
+// before the watcher noticed the change.
 func (t *transaction) tellWatcher(was map[string]string) {
 	for path, hash := range t.files {
 		if was[path] != hash {

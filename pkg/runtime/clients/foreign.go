@@ -26,9 +26,9 @@ func (e *TokenError) Unwrap() error { return e.ended }
 // NotSent tells IsRefusal of pkg/controllers/kit/writes that a write with this error has not been executed.
 func (e *TokenError) NotSent() bool { return true }
 
-// foreignTransport is outside of all transports of a Set that make errors. It sees to it that these do not contain
-// the answer to another request: an API server answers with a response and never with an error, but the cause of a
-// context or of a fence can be any error.
+// foreignTransport wraps the transports of a Set that return errors of their own, and strips from these the answers to
+// other requests. The API server answers a request with a response, never with an error, but the cause of a context or of
+// a fence can be any error.
 type foreignTransport struct{ next http.RoundTripper }
 
 var _ utilnet.RoundTripperWrapper = &foreignTransport{}

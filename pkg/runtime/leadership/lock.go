@@ -91,7 +91,7 @@ type key struct {
 	coordinated bool
 	main, lease claims.Lease
 	identity    string // as configured
-	emulated    string // version, which the API server is told
+	emulated    string // the emulation version that is announced to the API server
 }
 
 func keyOf(connection uint64, cfg *v1beta1.KubeControllerManagerConfiguration, l locks.Lock) key {

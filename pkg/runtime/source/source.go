@@ -138,8 +138,8 @@ func (w *Watcher) Set(paths ...string) {
 	w.signal()
 }
 
-// ReadElsewhere tells that the receiver has read a watched file by itself, and the hash of what it has read. Unless that was
-// delivered last, the state of the file is delivered once more, even if it is the same again.
+// ReadElsewhere tells the Watcher that its receiver has read a watched file by other means, and the hash of what it read.
+// Unless that state was delivered last, the next state of the file is delivered even if it equals the last one.
 func (w *Watcher) ReadElsewhere(path, hash string) {
 	now := w.clock.Now()
 	w.mu.Lock()
