@@ -54,6 +54,13 @@ func TestRun(t *testing.T) {
 	if passed := s.Clock.Since(controllertest.Epoch); passed < time.Minute {
 		t.Errorf("it was verified after %v", passed)
 	}
+	// From then on the volume counts as mounted, until the status of the node says otherwise.
+	s.EventuallyAsTimePasses(t, "the volume is attached again", 10*time.Millisecond, func() bool {
+		s.actAsAttacher()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.world.links[place{volumeName("v"), "a"}].state == attached
+	})
 	shown(1)
 	controllertest.Change(t, s.Env, "", "a", uses())
 	s.Remove(t, aPod("pod", "a", "v"))
