@@ -24,7 +24,7 @@ func (c *attachDetachController) begin(ctx context.Context) error {
 	defer c.mu.Unlock()
 	c.expose()
 	if ok && c.Clock.Since(left.at) <= gap {
-		c.adopt(left)
+		c.takeOver(left)
 	}
 	for at := range c.world.links {
 		c.placeQueue.Add(at)

@@ -118,10 +118,10 @@ type attachDetachController struct {
 	plugins                  plugins
 	metrics                  controllerMetrics
 
-	placeQueue queue[place]
-	nodeQueue  queue[string]
-	podQueue   queue[types.NamespacedName]
-	claimQueue queue[types.NamespacedName]
+	placeQueue reconcile.Queue[place]
+	nodeQueue  reconcile.Queue[string]
+	podQueue   reconcile.Queue[types.NamespacedName]
+	claimQueue reconcile.Queue[types.NamespacedName]
 	loops      []func(context.Context) error
 
 	// begun is set when the state of the world begins to be rebuilt, with mu held.
@@ -160,13 +160,6 @@ func newController(env controller.Env, config config) (*attachDetachController, 
 	c.watchDrivers(storage.CSIDrivers().Informer())
 	c.watchAttachments(storage.VolumeAttachments().Informer())
 	return c, nil
-}
-
-// queue is where keys are put.
-type queue[K comparable] interface {
-	Add(key K)
-	AddAfter(key K, delay time.Duration)
-	Enqueue(lane reconcile.Lane, key K)
 }
 
 func (c *attachDetachController) makeLoops() {

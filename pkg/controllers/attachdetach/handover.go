@@ -59,10 +59,10 @@ func (c *attachDetachController) HandOver() handover {
 	return left
 }
 
-// adopt completes the state of the world by what the predecessor left.
-func (c *attachDetachController) adopt(left handover) {
+// takeOver completes the state of the world by what the predecessor left.
+func (c *attachDetachController) takeOver(left handover) {
 	for at, was := range left.links {
-		c.adoptLink(at, was)
+		c.takeOverLink(at, was)
 	}
 	for name := range left.failing {
 		if n := c.world.nodes[name]; n != nil {
@@ -83,15 +83,15 @@ func (c *attachDetachController) adopt(left handover) {
 	}
 }
 
-// adoptLink completes what is known of an attachment. What failed stays uncertain; what was attached
+// takeOverLink completes what is known of an attachment. What failed stays uncertain; what was attached
 // without its node having been told is so still if its VolumeAttachment says so.
-func (c *attachDetachController) adoptLink(at place, was leftLink) {
+func (c *attachDetachController) takeOverLink(at place, was leftLink) {
 	l := c.world.links[at]
 	now := detached
 	if l != nil {
 		now = l.state
 	}
-	switch adopted(now, was.state, c.isConfirmed(at, was.deleted)) {
+	switch takenOver(now, was.state, c.isConfirmed(at, was.deleted)) {
 	case attached:
 		l = c.world.markAttached(at, was.known, was.devicePath)
 	case uncertain:
@@ -115,8 +115,8 @@ func (c *attachDetachController) adoptLink(at place, was leftLink) {
 	l.multiAttach = was.multiAttach && l.isWanted()
 }
 
-// adopted is the state of an attachment of which the API says one thing, and the predecessor said another.
-func adopted(now, was attachState, confirmed bool) attachState {
+// takenOver is the state of an attachment of which the API says one thing, and the predecessor said another.
+func takenOver(now, was attachState, confirmed bool) attachState {
 	switch {
 	case now == was || was == detached:
 		return now

@@ -195,7 +195,7 @@ func TestAdopted(t *testing.T) {
 		"the VolumeAttachment is gone":            {detached, attached, false, uncertain},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := adopted(tc.now, tc.was, tc.confirmed); got != tc.want {
+			if got := takenOver(tc.now, tc.was, tc.confirmed); got != tc.want {
 				t.Errorf("%v, want %v", got, tc.want)
 			}
 		})

@@ -83,20 +83,20 @@ func newController(env controller.Env, cfg config) (*nodeController, error) {
 
 // Run implements controller.Controller.
 func (c *nodeController) Run(ctx context.Context) error {
-	if memory, ok := controller.TakeOver(c.Env, c); ok && memory.source == c.loop.Source() {
-		c.rounds.last = memory.last
+	if left, ok := controller.TakeOver(c.Env, c); ok && left.source == c.loop.Source() {
+		c.rounds.last = left.last
 	}
 	return c.loop.Run(ctx)
 }
 
-// memory is what is handed over: when the last round began, and which provider was asked.
-type memory struct {
+// handover is what is handed over: when the last round began, and which provider was asked.
+type handover struct {
 	last   time.Time
 	source cloud.Source
 }
 
 // HandOver implements controller.HandsOver.
-func (c *nodeController) HandOver() memory { return memory{c.rounds.last, c.loop.Source()} }
+func (c *nodeController) HandOver() handover { return handover{c.rounds.last, c.loop.Source()} }
 
 var errNoInstances = errors.New("cloud provider does not support instances")
 

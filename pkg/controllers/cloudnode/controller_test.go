@@ -144,7 +144,7 @@ func TestRoundThatIsCutShortDoesNotCount(t *testing.T) {
 func TestRoundOfAnotherProviderDoesNotCount(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cloud.conf")
 	must.Succeed(t, os.WriteFile(path, []byte("a"), 0o600))
-	of := func(file string) memory {
+	of := func(file string) handover {
 		cfg := v1beta1.NewDefault()
 		cfg.Cloud.Provider, cfg.Cloud.ConfigFile = fakecloud.Name, file
 		return must.Get(newController(controllertest.New(t).Env, valueOf(cfg)))(t).HandOver()

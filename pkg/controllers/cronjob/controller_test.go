@@ -416,7 +416,7 @@ func TestTheCacheIsBehindIfItLacksAJobOfTheCronJob(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			env, c := fixture(t)
 			env.Fake.PrependReactor("get", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) { return true, tc.live, nil })
-			s := &pass{cronJobController: c, cj: cronJob("0 * * * *", listing("new"))}
+			s := &reconciliation{cronJobController: c, cj: cronJob("0 * * * *", listing("new"))}
 			if err := s.trackActive(t.Context()); err != nil || (s.again != nil) != tc.again || len(s.cj.Status.Active) != tc.active {
 				t.Errorf("%v, again: %v, active: %v", err, s.again, s.cj.Status.Active)
 			}
@@ -461,10 +461,10 @@ func TestTheListThatWasWrittenCountsBeforeItIsCached(t *testing.T) {
 	}
 }
 
-// TestAPassOverJobsLosesNothing pins rule 3: what one pass found out about some Jobs is still
+// TestAReconcileOverJobsLosesNothing pins rule 3: what one reconcile found out about some Jobs is still
 // there when another one made it take the stored CronJob instead of the cached one.
 // Pins CRON-46.
-func TestAPassOverJobsLosesNothing(t *testing.T) {
+func TestAReconcileOverJobsLosesNothing(t *testing.T) {
 	done := lastScheduled(at("03:00:00"))
 	completed := child("completed", ended(batchv1.JobComplete, at("02:00:00"), at("02:01:00")))
 	for name, tc := range map[string]struct {
@@ -495,7 +495,7 @@ func TestAPassOverJobsLosesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := fixture(t, tc.stored)
-			s := &pass{cronJobController: c, cj: tc.cached, children: tc.children, now: at("03:04:05")}
+			s := &reconciliation{cronJobController: c, cj: tc.cached, children: tc.children, now: at("03:04:05")}
 			if err := s.trackChildren(env.Context()); err != nil {
 				t.Fatal(err)
 			}

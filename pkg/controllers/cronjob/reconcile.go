@@ -22,8 +22,8 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// pass is one reconcile of a CronJob.
-type pass struct {
+// reconciliation is one reconcile of a CronJob.
+type reconciliation struct {
 	*cronJobController
 	cj       *batchv1.CronJob // a copy, whose status is modified
 	children []*batchv1.Job
@@ -42,7 +42,7 @@ func (c *cronJobController) reconcile(ctx context.Context, cached *batchv1.CronJ
 	if err != nil {
 		return err
 	}
-	s := &pass{cronJobController: c, cj: cached.DeepCopy(), children: children, now: c.Clock.Now()}
+	s := &reconciliation{cronJobController: c, cj: cached.DeepCopy(), children: children, now: c.Clock.Now()}
 	wait, err := s.do(ctx)
 	if s.dirty {
 		written, failure := c.Client.BatchV1().CronJobs(cached.Namespace).UpdateStatus(controller.OnlyMetadata(ctx), s.cj, metav1.UpdateOptions{})
@@ -65,7 +65,7 @@ func (c *cronJobController) reconcile(ctx context.Context, cached *batchv1.CronJ
 }
 
 // within has the CronJob reconciled again after a delay, or before.
-func (s *pass) within(delay time.Duration) {
+func (s *reconciliation) within(delay time.Duration) {
 	if s.again == nil || *s.again > delay {
 		s.again = &delay
 	}
@@ -76,7 +76,7 @@ func in(d time.Duration) *time.Duration { return &d }
 
 // do reconciles the CronJob and returns the delay until the next reconcile, nil if only an
 // event causes one.
-func (s *pass) do(ctx context.Context) (*time.Duration, error) {
+func (s *reconciliation) do(ctx context.Context) (*time.Duration, error) {
 	s.prune(ctx)
 	if err := s.trackChildren(ctx); err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (s *pass) do(ctx context.Context) (*time.Duration, error) {
 
 // prune deletes finished Jobs beyond the history limits, except for the one whose success is yet
 // to be recorded in the status: if that write failed, it would never be.
-func (s *pass) prune(ctx context.Context) {
+func (s *reconciliation) prune(ctx context.Context) {
 	news := newestNews(s.cj, s.children)
 	for _, job := range surplus(s.cj, s.children) {
 		if job == news {
@@ -113,7 +113,7 @@ func (s *pass) prune(ctx context.Context) {
 	}
 }
 
-func (s *pass) delete(ctx context.Context, job *batchv1.Job) error {
+func (s *reconciliation) delete(ctx context.Context, job *batchv1.Job) error {
 	err := s.Client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, metav1.DeleteOptions{
 		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
 		Preconditions:     metav1.NewUIDPreconditions(string(job.UID)),
@@ -127,7 +127,7 @@ func (s *pass) delete(ctx context.Context, job *batchv1.Job) error {
 }
 
 // gone removes a deleted Job from the list of active ones.
-func (s *pass) gone(job *batchv1.Job) {
+func (s *reconciliation) gone(job *batchv1.Job) {
 	s.dirty = s.dirty || isActive(s.cj, job.UID)
 	removeActive(s.cj, job.UID)
 	s.removed = append(s.removed, job.UID)
@@ -135,7 +135,7 @@ func (s *pass) gone(job *batchv1.Job) {
 
 // recordFailure records that a request has failed. One that was cut off because the instance
 // ends says nothing about the Job.
-func (s *pass) recordFailure(ctx context.Context, e event) {
+func (s *reconciliation) recordFailure(ctx context.Context, e event) {
 	if ctx.Err() == nil {
 		s.record(s.cj, e)
 	}
@@ -143,7 +143,7 @@ func (s *pass) recordFailure(ctx context.Context, e event) {
 
 // trackChildren removes finished Jobs from the list of active ones, adds those whose start is
 // not recorded, and reports other Jobs missing from it.
-func (s *pass) trackChildren(ctx context.Context) error {
+func (s *reconciliation) trackChildren(ctx context.Context) error {
 	if err := s.lookAgain(ctx); err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (s *pass) trackChildren(ctx context.Context) error {
 }
 
 // ended removes a finished Job from the list of active ones, and records its success.
-func (s *pass) ended(job *batchv1.Job, how batchv1.JobConditionType) {
+func (s *reconciliation) ended(job *batchv1.Job, how batchv1.JobConditionType) {
 	if isActive(s.cj, job.UID) {
 		removeActive(s.cj, job.UID)
 		s.record(s.cj, completedJob(job.Name, how))
@@ -176,7 +176,7 @@ func (s *pass) ended(job *batchv1.Job, how batchv1.JobConditionType) {
 // lookAgain reads the CronJob live if the cached status does not list a running Job, and
 // continues with the live one. It runs before anything is recorded in the status, since that
 // would be lost.
-func (s *pass) lookAgain(ctx context.Context) error {
+func (s *reconciliation) lookAgain(ctx context.Context) error {
 	if !slices.ContainsFunc(s.children, func(job *batchv1.Job) bool { return isUnlisted(s.cj, job) }) {
 		return nil
 	}
@@ -196,7 +196,7 @@ func (s *pass) lookAgain(ctx context.Context) error {
 
 // trackActive removes Jobs that no longer exist from the list of active ones, also if another one
 // has the name.
-func (s *pass) trackActive(ctx context.Context) error {
+func (s *reconciliation) trackActive(ctx context.Context) error {
 	known := map[types.UID]bool{}
 	for _, job := range s.children {
 		known[job.UID] = true
@@ -221,14 +221,14 @@ func (s *pass) trackActive(ctx context.Context) error {
 }
 
 // missing removes a Job that no longer exists from the list of active ones.
-func (s *pass) missing(ref corev1.ObjectReference) {
+func (s *reconciliation) missing(ref corev1.ObjectReference) {
 	s.record(s.cj, missingJob(ref.Name))
 	removeActive(s.cj, ref.UID)
 	s.dirty = true
 }
 
 // schedule returns the schedule to follow, if there is one.
-func (s *pass) schedule() (cron.Schedule, bool) {
+func (s *reconciliation) schedule() (cron.Schedule, bool) {
 	spec := &s.cj.Spec
 	if spec.TimeZone != nil {
 		if _, err := time.LoadLocation(*spec.TimeZone); err != nil {
@@ -251,7 +251,7 @@ func (s *pass) schedule() (cron.Schedule, bool) {
 }
 
 // start creates the Job of the scheduled time that is due, if any.
-func (s *pass) start(ctx context.Context, schedule cron.Schedule) (*time.Duration, error) {
+func (s *reconciliation) start(ctx context.Context, schedule cron.Schedule) (*time.Duration, error) {
 	scheduled, count, err := due(s.cj, schedule, s.now)
 	if err != nil {
 		s.record(s.cj, invalidSchedule(s.cj.Spec.Schedule, err))
@@ -288,7 +288,7 @@ func (s *pass) start(ctx context.Context, schedule cron.Schedule) (*time.Duratio
 }
 
 // replaceActive deletes the running Jobs, but none that has finished or only has the name of one.
-func (s *pass) replaceActive(ctx context.Context) error {
+func (s *reconciliation) replaceActive(ctx context.Context) error {
 	for _, ref := range append([]corev1.ObjectReference(nil), s.cj.Status.Active...) {
 		job, err := s.Client.BatchV1().Jobs(s.cj.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		if err != nil {
@@ -313,7 +313,7 @@ func (s *pass) replaceActive(ctx context.Context) error {
 
 // create returns the Job of a scheduled time, created now or by an earlier attempt. It returns
 // nil if that time has been processed or its name is taken.
-func (s *pass) create(ctx context.Context, scheduled time.Time) (*batchv1.Job, error) {
+func (s *reconciliation) create(ctx context.Context, scheduled time.Time) (*batchv1.Job, error) {
 	job, err := newJob(s.cj, scheduled)
 	if err != nil {
 		return nil, fmt.Errorf("making the job of %s: %w", scheduled, err)
@@ -334,7 +334,7 @@ func (s *pass) create(ctx context.Context, scheduled time.Time) (*batchv1.Job, e
 	return nil, fmt.Errorf("creating job %s/%s: %w", job.Namespace, job.Name, err)
 }
 
-func (s *pass) createdEarlier(ctx context.Context, name string) (*batchv1.Job, error) {
+func (s *reconciliation) createdEarlier(ctx context.Context, name string) (*batchv1.Job, error) {
 	job, err := s.Client.BatchV1().Jobs(s.cj.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("reading job %s/%s: %w", s.cj.Namespace, name, err)
@@ -346,13 +346,13 @@ func (s *pass) createdEarlier(ctx context.Context, name string) (*batchv1.Job, e
 }
 
 // started records a Job in the status and returns the delay until the next scheduled time.
-func (s *pass) started(job *batchv1.Job, scheduled time.Time, schedule cron.Schedule) time.Duration {
+func (s *reconciliation) started(job *batchv1.Job, scheduled time.Time, schedule cron.Schedule) time.Duration {
 	s.list(job, scheduled)
 	return untilNext(s.cj, schedule, s.now)
 }
 
 // list adds the Job of a scheduled time to the list of active ones.
-func (s *pass) list(job *batchv1.Job, scheduled time.Time) {
+func (s *reconciliation) list(job *batchv1.Job, scheduled time.Time) {
 	if ref, err := reference.GetReference(scheme.Scheme, job); err == nil {
 		s.cj.Status.Active = append(s.cj.Status.Active, *ref)
 	}

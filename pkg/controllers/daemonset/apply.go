@@ -21,7 +21,7 @@ import (
 const burst = 250
 
 // apply executes a plan. It deletes pods even if creating others failed.
-func (c *daemonSetController) apply(ctx context.Context, v *pass, b *blueprint, p plan) error {
+func (c *daemonSetController) apply(ctx context.Context, v *observation, b *blueprint, p plan) error {
 	for _, event := range p.events {
 		c.Record(event)
 	}
@@ -47,7 +47,7 @@ func outcome(all []error) error {
 	return utilerrors.NewAggregate(errs)
 }
 
-func (c *daemonSetController) create(ctx context.Context, v *pass, b *blueprint, nodes []string) []error {
+func (c *daemonSetController) create(ctx context.Context, v *observation, b *blueprint, nodes []string) []error {
 	if len(nodes) == 0 {
 		return nil
 	}

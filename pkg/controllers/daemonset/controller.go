@@ -7,7 +7,7 @@
 //     the node's name, labels and taints; eligibility.go. The pod is pinned to its node by a
 //     node affinity, and the scheduler binds it; pinning.go.
 //  2. A reconcile reads the caches once: it claims the revisions and pods of a set and groups
-//     the pods by node. All decisions are based on this pass; pass.go.
+//     the pods by node. All decisions are based on this observation; observe.go.
 //  3. Manage creates missing pods and deletes surplus, finished and failed ones; manage.go.
 //     Pods that keep failing on a node are replaced with backoff; failures.go.
 //  4. If manage had nothing to do, a rolling update deletes old pods, or creates new ones
@@ -134,17 +134,17 @@ func selectorOf(ds *appsv1.DaemonSet) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(ds.Spec.Selector)
 }
 
-// memory is the state that an instance hands over to the next.
-type memory struct {
+// handover is the state that an instance hands over to the next.
+type handover struct {
 	writes   writes.State
 	failures failures
 }
 
 // Run implements controller.Controller.
 func (c *daemonSetController) Run(ctx context.Context) error {
-	if inherited, ok := controller.TakeOver(c.Env, c); ok {
-		c.owners.Writes.TakeOver(inherited.writes)
-		c.failures = inherited.failures
+	if left, ok := controller.TakeOver(c.Env, c); ok {
+		c.owners.Writes.TakeOver(left.writes)
+		c.failures = left.failures
 	}
 	expire := func(ctx context.Context) error {
 		c.failures.expire(ctx, c.Clock)
@@ -155,6 +155,6 @@ func (c *daemonSetController) Run(ctx context.Context) error {
 
 // HandOver implements controller.HandsOver: writes that the caches may not show yet, and the
 // backoff of failed pods. Without the latter a restart would replace every failed pod at once.
-func (c *daemonSetController) HandOver() memory {
-	return memory{writes: c.owners.Writes.HandOver(), failures: c.failures}
+func (c *daemonSetController) HandOver() handover {
+	return handover{writes: c.owners.Writes.HandOver(), failures: c.failures}
 }

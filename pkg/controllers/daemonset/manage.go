@@ -42,7 +42,7 @@ func (p *plan) retryAfter(wait time.Duration) {
 
 // manage decides which pods are missing, and which are surplus, have finished, or are on nodes
 // where they must not run.
-func (v *pass) manage(f failures) plan {
+func (v *observation) manage(f failures) plan {
 	var p plan
 	for i := range v.sites {
 		v.manageSite(&p, &v.sites[i], f)
@@ -54,7 +54,7 @@ func (v *pass) manage(f failures) plan {
 	return p
 }
 
-func (v *pass) manageSite(p *plan, s *site, f failures) {
+func (v *observation) manageSite(p *plan, s *site, f failures) {
 	switch {
 	case s.run && len(s.pods) == 0:
 		p.create = append(p.create, s.node)
@@ -78,7 +78,7 @@ func (v *pass) manageSite(p *plan, s *site, f failures) {
 
 // dropEnded plans the deletion of pods that failed or succeeded, and returns the others
 // that are not being deleted.
-func (v *pass) dropEnded(p *plan, s *site, f failures) []*corev1.Pod {
+func (v *observation) dropEnded(p *plan, s *site, f failures) []*corev1.Pod {
 	var running []*corev1.Pod
 	for _, pod := range staying(s.pods) {
 		switch pod.Status.Phase {
@@ -101,7 +101,7 @@ func (v *pass) dropEnded(p *plan, s *site, f failures) []*corev1.Pod {
 
 // pruneSurge keeps, on a node of a surging set, the oldest updated pod and, until that is
 // available, the oldest other one. Here only the hash decides whether a pod is updated.
-func (v *pass) pruneSurge(p *plan, s *site, running []*corev1.Pod) {
+func (v *observation) pruneSurge(p *plan, s *site, running []*corev1.Pod) {
 	if len(running) == 0 && s.run {
 		p.create = append(p.create, s.node)
 	}

@@ -168,7 +168,7 @@ func TestManage(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := passOf(test.set, test.sites, test.pods...).manage(newFailures(clocktesting.NewFakeClock(start)))
+			p := observationOf(test.set, test.sites, test.pods...).manage(newFailures(clocktesting.NewFakeClock(start)))
 			if diff := cmp.Diff(test.want, decided(p), cmp.AllowUnexported(decision{})); diff != "" {
 				t.Error(diff)
 			}
@@ -199,7 +199,7 @@ func TestFailedPodsAreReplacedEverMoreSlowly(t *testing.T) {
 	f := newFailures(clock)
 	ds := newSet()
 	kill := func() (killed int, retry time.Duration) {
-		p := passOf(ds, sitesOf(1), newPod("a", "n0", phase(corev1.PodFailed))).manage(f)
+		p := observationOf(ds, sitesOf(1), newPod("a", "n0", phase(corev1.PodFailed))).manage(f)
 		return len(p.delete), p.retry
 	}
 	for i := range 12 {
@@ -240,7 +240,7 @@ func TestTheEarliestRetryCounts(t *testing.T) {
 	}
 	f.backoff.Next("set/0/n1", start)
 	failed := phase(corev1.PodFailed)
-	p := passOf(ds, sitesOf(2), newPod("a", "n0", failed), newPod("b", "n1", failed)).manage(f)
+	p := observationOf(ds, sitesOf(2), newPod("a", "n0", failed), newPod("b", "n1", failed)).manage(f)
 	if p.retry != time.Second || !p.empty() {
 		t.Errorf("retry %v, delete %v", p.retry, controllertest.Names(p.delete))
 	}
@@ -250,7 +250,7 @@ func TestTheEarliestRetryCounts(t *testing.T) {
 func TestWhatIsDeletedFirstFollowsFromWhatIsObserved(t *testing.T) {
 	const n = 9
 	f := newFailures(clocktesting.NewFakeClock(start))
-	manage := func(v *pass) (plan, error) { return v.manage(f), nil }
+	manage := func(v *observation) (plan, error) { return v.manage(f), nil }
 	inOrder := func(all []*corev1.Pod) (names []string) {
 		for _, pod := range all {
 			names = append(names, pod.Name)
@@ -262,12 +262,12 @@ func TestWhatIsDeletedFirstFollowsFromWhatIsObserved(t *testing.T) {
 		set    *appsv1.DaemonSet
 		on     eligibility
 		pod    func(*corev1.Pod)
-		decide func(v *pass) (plan, error)
+		decide func(v *observation) (plan, error)
 	}{
 		{"pods that may not remain", newSet(), never, unready, manage},
 		{"pods that have ended, and their events", newSet(), runs, phase(corev1.PodFailed), manage},
-		{"old pods that are not available", newSet(), runs, controllertest.All(old, unready), (*pass).rollingUpdate},
-		{"old pods of a surging set that need not run", newSet(surging(1)), never, controllertest.All(old, unready), (*pass).rollingUpdate},
+		{"old pods that are not available", newSet(), runs, controllertest.All(old, unready), (*observation).rollingUpdate},
+		{"old pods of a surging set that need not run", newSet(surging(1)), never, controllertest.All(old, unready), (*observation).rollingUpdate},
 	} {
 		var claimed []*corev1.Pod
 		var nodes []*corev1.Node
@@ -277,7 +277,7 @@ func TestWhatIsDeletedFirstFollowsFromWhatIsObserved(t *testing.T) {
 			claimed, want = append(claimed, newPod(name, name, test.pod)), append(want, name)
 			nodes = append([]*corev1.Node{newNode(name)}, nodes...)
 		}
-		v := newPass(test.set, "new", start, claimed)
+		v := newObservation(test.set, "new", start, claimed)
 		v.place(nodes, func(*corev1.Node) eligibility { return test.on })
 		p, err := test.decide(v)
 		if err != nil {
@@ -300,7 +300,7 @@ func TestWhatIsDeletedFirstFollowsFromWhatIsObserved(t *testing.T) {
 	for i := range n {
 		claimed, want = append(claimed, newPod(fmt.Sprint("p", i), fmt.Sprint("gone", n-i), pinned)), append(want, fmt.Sprint("p", n-1-i))
 	}
-	if diff := cmp.Diff(want, inOrder(passOf(newSet(), nil, claimed...).manage(f).delete)); diff != "" {
+	if diff := cmp.Diff(want, inOrder(observationOf(newSet(), nil, claimed...).manage(f).delete)); diff != "" {
 		t.Errorf("pods of nodes that are gone: %s", diff)
 	}
 }

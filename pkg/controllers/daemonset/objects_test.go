@@ -114,14 +114,14 @@ var (
 	never   = eligibility{}
 )
 
-// passOf is the pass over a set at the start. The nodes are those that sites names; what
+// observationOf is the observation of a set at the start. The nodes are those that sites names; what
 // pods are on other nodes are strays.
-func passOf(ds *appsv1.DaemonSet, sites map[string]eligibility, claimed ...*corev1.Pod) *pass {
+func observationOf(ds *appsv1.DaemonSet, sites map[string]eligibility, claimed ...*corev1.Pod) *observation {
 	var nodes []*corev1.Node
 	for _, name := range slices.Sorted(maps.Keys(sites)) {
 		nodes = append(nodes, newNode(name))
 	}
-	v := newPass(ds, "new", start, claimed)
+	v := newObservation(ds, "new", start, claimed)
 	v.place(nodes, func(node *corev1.Node) eligibility { return sites[node.Name] })
 	return v
 }

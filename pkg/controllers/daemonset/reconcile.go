@@ -63,7 +63,7 @@ func (c *daemonSetController) work(ctx context.Context, ds *appsv1.DaemonSet) er
 }
 
 // act manages the pods, continues a rolling update, and prunes the history.
-func (c *daemonSetController) act(ctx context.Context, v *pass, b *blueprint, h revisions) error {
+func (c *daemonSetController) act(ctx context.Context, v *observation, b *blueprint, h revisions) error {
 	plan := v.manage(c.failures)
 	if err := c.apply(ctx, v, b, plan); err != nil {
 		return err

@@ -215,7 +215,7 @@ func labelPatch(uid types.UID, hash string) ([]byte, error) {
 }
 
 // prune deletes the revisions that exceed the limit of the set.
-func (c *daemonSetController) prune(ctx context.Context, v *pass, r revisions) error {
+func (c *daemonSetController) prune(ctx context.Context, v *observation, r revisions) error {
 	for _, old := range r.surplus(v.ds, v.claimed) {
 		if err := c.history.Delete(ctx, old); err != nil {
 			return err

@@ -9,7 +9,7 @@ import (
 )
 
 // rollingUpdate decides which old pods are replaced next.
-func (v *pass) rollingUpdate() (plan, error) {
+func (v *observation) rollingUpdate() (plan, error) {
 	desired := v.desired()
 	maxSurge, err := v.maxSurge(desired)
 	if err != nil {
@@ -36,7 +36,7 @@ type progress struct {
 	excess bool
 }
 
-func (v *pass) progressOf(s *site) progress {
+func (v *observation) progressOf(s *site) progress {
 	var p progress
 	for _, pod := range staying(s.pods) {
 		kind := &p.old
@@ -52,7 +52,7 @@ func (v *pass) progressOf(s *site) progress {
 }
 
 // updateSites calls do for the nodes that have pods of the set or should have one.
-func (v *pass) updateSites(do func(s *site, exists bool) error) error {
+func (v *observation) updateSites(do func(s *site, exists bool) error) error {
 	for i := range v.sites {
 		if s := &v.sites[i]; s.run || len(s.pods) > 0 {
 			if err := do(s, true); err != nil {
@@ -71,7 +71,7 @@ func (v *pass) updateSites(do func(s *site, exists bool) error) error {
 // replace deletes old pods, so that manage creates new ones, while no more than maxUnavailable
 // nodes lack an available pod. Old pods that are not available already count, so all of them
 // are deleted.
-func (v *pass) replace(maxUnavailable int) plan {
+func (v *observation) replace(maxUnavailable int) plan {
 	var unavailable int
 	var broken, candidates []*corev1.Pod
 	_ = v.updateSites(func(s *site, _ bool) error {
@@ -99,7 +99,7 @@ func (v *pass) replace(maxUnavailable int) plan {
 
 // surge creates updated pods beside old ones on no more than maxSurge nodes at once, and
 // deletes an old one when the updated one is available.
-func (v *pass) surge(maxSurge, desired int) (plan, error) {
+func (v *observation) surge(maxSurge, desired int) (plan, error) {
 	var o overlap
 	if err := v.updateSites(func(s *site, exists bool) error { return v.overlapOn(&o, s, exists) }); err != nil {
 		return plan{}, err
@@ -125,7 +125,7 @@ type overlap struct {
 	sunset []*corev1.Pod
 }
 
-func (v *pass) overlapOn(o *overlap, s *site, exists bool) error {
+func (v *observation) overlapOn(o *overlap, s *site, exists bool) error {
 	p := v.progressOf(s)
 	oldAvailable, updatedAvailable := p.old != nil && v.isAvailable(p.old), p.updated != nil && v.isAvailable(p.updated)
 	if oldAvailable || p.old == nil && updatedAvailable {

@@ -62,7 +62,7 @@ func TestReplace(t *testing.T) {
 		{"ready, not yet available", newSet(minReady(9)), sitesOf(2), with(oldPods(1, age(60)), newPod("x", "n1")), none("p0")},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p, err := passOf(test.set, test.sites, test.pods...).rollingUpdate()
+			p, err := observationOf(test.set, test.sites, test.pods...).rollingUpdate()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +105,7 @@ func TestSurge(t *testing.T) {
 		{"a new pod on a node that is gone", newSet(surging(1)), sitesOf(1), with(oldPods(1), newPod("x", "gone")), decision{none("n0"), none()}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p, err := passOf(test.set, test.sites, test.pods...).rollingUpdate()
+			p, err := observationOf(test.set, test.sites, test.pods...).rollingUpdate()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,11 +128,11 @@ func TestRollingUpdateErrors(t *testing.T) {
 		{"maxUnavailable", newSet(strategy(bad, intstr.FromInt32(0))), nil, "maxUnavailable"},
 		{"DS-32: old pod of a node that is gone", newSet(surging(1)), []*corev1.Pod{newPod("a", "gone", old)}, "gone"},
 	} {
-		if _, err := passOf(test.set, sitesOf(1), test.pods...).rollingUpdate(); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := observationOf(test.set, sitesOf(1), test.pods...).rollingUpdate(); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", test.name, err)
 		}
 	}
-	if passOf(newSet(strategy(intstr.FromInt32(1), bad)), nil).surges() {
+	if observationOf(newSet(strategy(intstr.FromInt32(1), bad)), nil).surges() {
 		t.Error("an invalid maxSurge allows a surge")
 	}
 }

@@ -20,7 +20,7 @@ type counts struct {
 }
 
 // count counts the nodes.
-func (v *pass) count() counts {
+func (v *observation) count() counts {
 	var c counts
 	for i := range v.sites {
 		s := &v.sites[i]
@@ -90,7 +90,7 @@ func urgent(was, is counts, newGeneration bool) bool {
 
 // report updates the status, after a short delay if the change is not urgent, and enqueues the
 // set for when a pod becomes available.
-func (c *daemonSetController) report(ctx context.Context, v *pass, observedGeneration int64) error {
+func (c *daemonSetController) report(ctx context.Context, v *observation, observedGeneration int64) error {
 	was, ds := countsOf(v.ds.Status), v.ds
 	is := v.count()
 	newGeneration := ds.Status.ObservedGeneration < observedGeneration
@@ -109,7 +109,7 @@ func (c *daemonSetController) report(ctx context.Context, v *pass, observedGener
 
 // nextAvailability returns when a pod may become available next, and false if none will by time alone. A rollout that
 // surges waits for pods that are not counted.
-func (c *daemonSetController) nextAvailability(v *pass, is counts) (time.Duration, bool) {
+func (c *daemonSetController) nextAvailability(v *observation, is counts) (time.Duration, bool) {
 	seconds := v.ds.Spec.MinReadySeconds
 	if after, ok := pods.NextAvailabilityCheck(v.claimed, seconds, v.now, c.Clock); ok {
 		return after, true

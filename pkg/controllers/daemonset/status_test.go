@@ -38,7 +38,7 @@ func TestCount(t *testing.T) {
 		{"nodes that are gone do not count", newSet(), nil, []*corev1.Pod{newPod("a", "gone")}, counts{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := passOf(test.set, test.sites, test.pods...).count()
+			got := observationOf(test.set, test.sites, test.pods...).count()
 			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(counts{})); diff != "" {
 				t.Error(diff)
 			}
@@ -65,7 +65,7 @@ func TestNextAvailability(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h := newHarness(t, true)
-			v := passOf(test.set, sitesOf(2), test.pods...)
+			v := observationOf(test.set, sitesOf(2), test.pods...)
 			got, ok := h.c.nextAvailability(v, v.count())
 			if ok != (test.want >= 0) || ok && got != test.want {
 				t.Errorf("it looks again in %v, %v, want %v", got, ok, test.want)

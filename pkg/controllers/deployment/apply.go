@@ -17,7 +17,7 @@ import (
 
 // syncCurrent updates annotations, revision and minReadySeconds of the new ReplicaSet, and
 // adopts its revision for the Deployment. It does nothing if there is no new ReplicaSet.
-func (r *pass) syncCurrent(ctx context.Context) error {
+func (r *reconciliation) syncCurrent(ctx context.Context) error {
 	if r.sets.current == nil {
 		return nil
 	}
@@ -36,7 +36,7 @@ func (r *pass) syncCurrent(ctx context.Context) error {
 // takeRevision sets the revision of the Deployment to that of its new ReplicaSet. It is written
 // together with the status, because an update of the annotations alone would increment the
 // generation of the Deployment.
-func (r *pass) takeRevision() {
+func (r *reconciliation) takeRevision() {
 	revision := r.sets.current.Annotations[revisionAnnotation]
 	if r.d.Annotations[revisionAnnotation] == revision {
 		return
@@ -48,7 +48,7 @@ func (r *pass) takeRevision() {
 }
 
 // ensureCurrent creates the new ReplicaSet if there is none.
-func (r *pass) ensureCurrent(ctx context.Context) error {
+func (r *reconciliation) ensureCurrent(ctx context.Context) error {
 	if r.sets.current != nil {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (r *pass) ensureCurrent(ctx context.Context) error {
 
 // useNamesake uses the existing ReplicaSet that has the name of the one to create, if it equals
 // what would have been created. Otherwise the next attempt uses another name.
-func (r *pass) useNamesake(rs *appsv1.ReplicaSet, cause error) error {
+func (r *reconciliation) useNamesake(rs *appsv1.ReplicaSet, cause error) error {
 	namesake, err := r.replicaSets.ReplicaSets(rs.Namespace).Get(rs.Name)
 	if err != nil {
 		return reconcile.Requeue(fmt.Errorf("getting ReplicaSet %s/%s, which exists: %w", rs.Namespace, rs.Name, err))
@@ -90,7 +90,7 @@ func (r *pass) useNamesake(rs *appsv1.ReplicaSet, cause error) error {
 	return reconcile.Requeue(fmt.Errorf("creating ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, cause))
 }
 
-func (r *pass) createFailed(rs *appsv1.ReplicaSet, cause error) error {
+func (r *reconciliation) createFailed(rs *appsv1.ReplicaSet, cause error) error {
 	message := fmt.Sprintf("Failed to create new replica set %q: %v", rs.Name, cause)
 	if hasDeadline(r.d) {
 		r.setCondition(progressing(corev1.ConditionFalse, reasonCreateError, message, r.Clock.Now()))
@@ -100,7 +100,7 @@ func (r *pass) createFailed(rs *appsv1.ReplicaSet, cause error) error {
 }
 
 // resize scales ReplicaSets in order until one fails. It reports whether a size changed.
-func (r *pass) resize(ctx context.Context, plan []resize) (bool, error) {
+func (r *reconciliation) resize(ctx context.Context, plan []resize) (bool, error) {
 	changed := false
 	for _, step := range plan {
 		sized := step.apply(r.d)
@@ -118,7 +118,7 @@ func (r *pass) resize(ctx context.Context, plan []resize) (bool, error) {
 	return changed, nil
 }
 
-func (r *pass) updateReplicaSet(ctx context.Context, rs *appsv1.ReplicaSet) error {
+func (r *reconciliation) updateReplicaSet(ctx context.Context, rs *appsv1.ReplicaSet) error {
 	updated, err := r.Client.AppsV1().ReplicaSets(rs.Namespace).Update(ctx, rs, metav1.UpdateOptions{})
 	if err != nil {
 		return fmt.Errorf("updating ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err)
@@ -130,7 +130,7 @@ func (r *pass) updateReplicaSet(ctx context.Context, rs *appsv1.ReplicaSet) erro
 
 // cleanUp deletes old ReplicaSets beyond the history limit. The UID precondition protects a
 // namesake created in the meantime.
-func (r *pass) cleanUp(ctx context.Context) error {
+func (r *reconciliation) cleanUp(ctx context.Context) error {
 	for _, rs := range outdated(r.d, r.sets.old) {
 		err := r.Client.AppsV1().ReplicaSets(rs.Namespace).
 			Delete(ctx, rs.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(rs.UID))})
@@ -143,7 +143,7 @@ func (r *pass) cleanUp(ctx context.Context) error {
 }
 
 // rollBack restores an earlier template, or removes a request that cannot be carried out.
-func (r *pass) rollBack(ctx context.Context, target int64) error {
+func (r *reconciliation) rollBack(ctx context.Context, target int64) error {
 	if err := r.ensureCurrent(ctx); err != nil {
 		return err
 	}
@@ -169,19 +169,19 @@ func (r *pass) rollBack(ctx context.Context, target int64) error {
 }
 
 // report computes the status of a Deployment that is not being rolled out.
-func (r *pass) report() {
+func (r *reconciliation) report() {
 	r.d.Status = observedStatus(r.d, r.sets, r.value.terminatingReplicas, r.Clock.Now())
 }
 
 // reportRollout computes the status and the progress of a rollout.
-func (r *pass) reportRollout() {
+func (r *reconciliation) reportRollout() {
 	r.d.Status = rolloutStatus(r.d, r.sets, r.value.terminatingReplicas, r.Clock.Now())
 	r.awaitsProgress = true
 }
 
 // writeStatus writes the status and the revision if they changed. Otherwise a rollout that may
 // be stuck is enqueued for when its deadline has passed.
-func (r *pass) writeStatus(ctx context.Context) error {
+func (r *reconciliation) writeStatus(ctx context.Context) error {
 	switch urgencyOf(r.stored, r.d) {
 	case unchanged:
 		r.checkProgressLater()
@@ -202,7 +202,7 @@ func (r *pass) writeStatus(ctx context.Context) error {
 	return nil
 }
 
-func (r *pass) checkProgressLater() {
+func (r *reconciliation) checkProgressLater() {
 	if !r.awaitsProgress {
 		return
 	}
@@ -212,10 +212,10 @@ func (r *pass) checkProgressLater() {
 }
 
 // goOnFrom bases the rest of the reconcile on the object that a write returned.
-func (r *pass) goOnFrom(updated *appsv1.Deployment) {
+func (r *reconciliation) goOnFrom(updated *appsv1.Deployment) {
 	r.stored, r.d = updated, updated.DeepCopy()
 }
 
-func (r *pass) setCondition(c appsv1.DeploymentCondition) {
+func (r *reconciliation) setCondition(c appsv1.DeploymentCondition) {
 	r.d.Status.Conditions = withCondition(r.d.Status.Conditions, c)
 }

@@ -17,8 +17,8 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// pass is one reconcile of one Deployment.
-type pass struct {
+// reconciliation is one reconcile of one Deployment.
+type reconciliation struct {
 	*deploymentController
 	// stored is the Deployment as last read or written. It is never modified.
 	stored *appsv1.Deployment
@@ -32,7 +32,7 @@ type pass struct {
 
 // reconcile performs the next step of the rollout of a Deployment.
 func (c *deploymentController) reconcile(ctx context.Context, stored *appsv1.Deployment) error {
-	r := &pass{deploymentController: c, stored: stored, d: stored.DeepCopy()}
+	r := &reconciliation{deploymentController: c, stored: stored, d: stored.DeepCopy()}
 	err := r.run(ctx)
 	c.owners.Writes.Answered(stored, err)
 	if reconcile.IsExpected(err) && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
@@ -45,7 +45,7 @@ func (c *deploymentController) reconcile(ctx context.Context, stored *appsv1.Dep
 }
 
 // run performs the next step and writes the status.
-func (r *pass) run(ctx context.Context) error {
+func (r *reconciliation) run(ctx context.Context) error {
 	if selectsEverything(r.stored) {
 		return r.refuse(ctx)
 	}
@@ -61,7 +61,7 @@ func selectsEverything(d *appsv1.Deployment) bool {
 
 // refuse only records an event and the observed generation of a Deployment that selects
 // everything.
-func (r *pass) refuse(ctx context.Context) error {
+func (r *reconciliation) refuse(ctx context.Context) error {
 	r.Record(selectingAllEvent(r.d))
 	if r.stored.Status.ObservedGeneration < r.stored.Generation {
 		r.d.Status.ObservedGeneration = r.stored.Generation
@@ -70,7 +70,7 @@ func (r *pass) refuse(ctx context.Context) error {
 }
 
 // act performs the next step.
-func (r *pass) act(ctx context.Context) error {
+func (r *reconciliation) act(ctx context.Context) error {
 	if r.d.DeletionTimestamp == nil {
 		r.notePause()
 	}
@@ -98,7 +98,7 @@ func (r *pass) act(ctx context.Context) error {
 }
 
 // claim lists the ReplicaSets of the Deployment, and adopts and releases some if needed.
-func (r *pass) claim(ctx context.Context) error {
+func (r *reconciliation) claim(ctx context.Context) error {
 	selector, err := r.owners.Selectors.Of(r.stored)
 	if err != nil {
 		return fmt.Errorf("parsing the selector of Deployment %s: %w", klog.KObj(r.stored), err)
@@ -120,7 +120,7 @@ func (r *pass) claim(ctx context.Context) error {
 	return nil
 }
 
-func (r *pass) patchReplicaSet(ctx context.Context, rs *appsv1.ReplicaSet, patch []byte) error {
+func (r *reconciliation) patchReplicaSet(ctx context.Context, rs *appsv1.ReplicaSet, patch []byte) error {
 	patched, err := r.Client.AppsV1().ReplicaSets(rs.Namespace).
 		Patch(ctx, rs.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
@@ -131,7 +131,7 @@ func (r *pass) patchReplicaSet(ctx context.Context, rs *appsv1.ReplicaSet, patch
 }
 
 // notePause reports in the status that the Deployment was paused or resumed.
-func (r *pass) notePause() {
+func (r *reconciliation) notePause() {
 	if condition, ok := pauseCondition(r.d, r.Clock.Now()); ok {
 		r.d.Status.Conditions = withCondition(r.d.Status.Conditions, condition)
 	}
@@ -139,7 +139,7 @@ func (r *pass) notePause() {
 
 // followReplicas scales the ReplicaSets after a change of replicas, or after any change while
 // the Deployment is paused.
-func (r *pass) followReplicas(ctx context.Context) error {
+func (r *reconciliation) followReplicas(ctx context.Context) error {
 	if _, err := r.resize(ctx, scaling(r.d, r.sets)); err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (r *pass) followReplicas(ctx context.Context) error {
 
 // roll adds pods of the new template and removes old ones, within the limits on how many
 // pods there may be and how many must be available.
-func (r *pass) roll(ctx context.Context) error {
+func (r *reconciliation) roll(ctx context.Context) error {
 	if err := r.ensureCurrent(ctx); err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (r *pass) roll(ctx context.Context) error {
 }
 
 // finishStep deletes old ReplicaSets if the rollout is complete, and reports the status.
-func (r *pass) finishStep(ctx context.Context) error {
+func (r *reconciliation) finishStep(ctx context.Context) error {
 	if isComplete(r.d, &r.stored.Status) {
 		if err := r.cleanUp(ctx); err != nil {
 			return err

@@ -605,7 +605,7 @@ func TestWhichPodsHoldARecreationUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, tc.pod)
 			h.CatchUp(t)
-			r := &pass{deploymentController: h.c, sets: currentAnd(makeSet(2, 0), old)}
+			r := &reconciliation{deploymentController: h.c, sets: currentAnd(makeSet(2, 0), old)}
 			if got, err := r.oldPodsRun(); err != nil || got != tc.want {
 				t.Errorf("old pods run: %t, %v", got, err)
 			}

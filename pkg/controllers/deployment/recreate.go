@@ -7,7 +7,7 @@ import (
 )
 
 // recreate removes all old pods before the first new one is created.
-func (r *pass) recreate(ctx context.Context) error {
+func (r *reconciliation) recreate(ctx context.Context) error {
 	removed, err := r.resize(ctx, scaleToZero(r.sets.old))
 	if err != nil {
 		return err
@@ -31,7 +31,7 @@ func (r *pass) recreate(ctx context.Context) error {
 
 // oldPodsRun reports whether an old ReplicaSet still has a pod that may be running. It counts
 // terminating pods, which the status of a ReplicaSet does not.
-func (r *pass) oldPodsRun() (bool, error) {
+func (r *reconciliation) oldPodsRun() (bool, error) {
 	for _, rs := range r.sets.old {
 		if rs.Status.Replicas > 0 {
 			return true, nil

@@ -42,7 +42,7 @@ func (c *evictionController) begin(ctx context.Context) error {
 		return err
 	}
 	if ok {
-		c.adopt(left)
+		c.takeOver(left)
 	}
 	for _, name := range c.slices.ListIndexFuncValues(taintedIndex) {
 		driver, pool, _ := strings.Cut(name, "/")
@@ -90,8 +90,8 @@ func (c *evictionController) beginRules(left map[types.UID]int) error {
 	return nil
 }
 
-// adopt restores the appointments of the predecessor.
-func (c *evictionController) adopt(left handover) {
+// takeOver restores the appointments of the predecessor.
+func (c *evictionController) takeOver(left handover) {
 	c.evicted = left.evicted
 	for key, made := range left.appointments {
 		c.appointments.set(key, made)

@@ -24,16 +24,16 @@ type handover struct {
 	topology *topologycache.TopologyCache
 }
 
-// inherit takes over what the predecessor left, or makes the beginnings of an instance
+// takeOver takes over what the predecessor left, or makes the beginnings of an instance
 // that has none.
-func (c *endpointSliceController) inherit() error {
-	past, ok := controller.TakeOver(c.Env, c)
+func (c *endpointSliceController) takeOver() error {
+	left, ok := controller.TakeOver(c.Env, c)
 	if !ok {
-		past = handover{triggers: util.NewTriggerTimeTracker(), topology: topologycache.NewTopologyCache()}
+		left = handover{triggers: util.NewTriggerTimeTracker(), topology: topologycache.NewTopologyCache()}
 	}
-	c.triggers, c.topology.cache = past.triggers, past.topology
+	c.triggers, c.topology.cache = left.triggers, left.topology
 	c.forgetGone()
-	return c.written.Expect(past.unseen, c.slices)
+	return c.written.Expect(left.unseen, c.slices)
 }
 
 // forgetGone drops the trigger times and hints of Services that the cache lacks: no event tells of one

@@ -17,7 +17,7 @@ import (
 
 // begin does what has to be done before the first Service is reconciled.
 func (c *endpointSliceController) begin(ctx context.Context) error {
-	if err := c.inherit(); err != nil {
+	if err := c.takeOver(); err != nil {
 		return err
 	}
 	c.reconciler = endpointslice.NewReconciler(sliceClient{c.Client, c.refused}, c.nodes, c.config.maxEndpoints,

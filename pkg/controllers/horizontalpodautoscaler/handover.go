@@ -27,8 +27,8 @@ func (c *autoscalerController) begin(context.Context) error {
 	if !ok {
 		return nil
 	}
-	c.selectors.adopt(left.selectors)
-	for key, since := range c.histories.adopt(left.histories) {
+	c.selectors.takeOver(left.selectors)
+	for key, since := range c.histories.takeOver(left.histories) {
 		c.loop.AddAfter(key, max(0, c.config.syncPeriod-c.Clock.Since(since)))
 	}
 	if c.Clock.Since(left.at) > c.config.syncPeriod {

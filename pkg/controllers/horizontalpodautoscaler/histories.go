@@ -81,8 +81,8 @@ func (h *histories) forget(key cache.ObjectName) {
 	delete(h.byKey, key)
 }
 
-// adopt copies the histories of the autoscalers that were seen from other, and returns since when each of them waits.
-func (h *histories) adopt(other *histories) map[cache.ObjectName]time.Time {
+// takeOver copies the histories of the autoscalers that were seen from other, and returns since when each of them waits.
+func (h *histories) takeOver(other *histories) map[cache.ObjectName]time.Time {
 	other.mu.Lock() // the handlers of an instance that was abandoned may still note what they see
 	defer other.mu.Unlock()
 	h.mu.Lock()

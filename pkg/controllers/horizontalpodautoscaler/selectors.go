@@ -90,8 +90,8 @@ func (s *selectors) holds(key cache.ObjectName, uid types.UID, selector labels.S
 	return was.String() == selector.String() && was.Empty() == selector.Empty()
 }
 
-// adopt copies the selectors of the registered autoscalers from other.
-func (s *selectors) adopt(other *selectors) {
+// takeOver copies the selectors of the registered autoscalers from other.
+func (s *selectors) takeOver(other *selectors) {
 	other.mu.RLock()
 	defer other.mu.RUnlock()
 	s.mu.Lock()

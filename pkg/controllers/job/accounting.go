@@ -26,7 +26,7 @@ const maxUncounted = 500
 // A crash between any two steps loses and repeats nothing (kubernetes/kubernetes#104666). This
 // file holds the decisions; track makes the requests in between.
 type accounting struct {
-	o *pass
+	o *observation
 	// tracked are the pods that may still have the finalizer.
 	tracked sets.Set[types.UID]
 	// removable are the pods whose finalizer can be removed once the status is written.
@@ -41,7 +41,7 @@ type accounting struct {
 	newIndexes map[int]bool
 }
 
-func newAccounting(o *pass, changed bool) *accounting {
+func newAccounting(o *observation, changed bool) *accounting {
 	a := &accounting{
 		o:          o,
 		tracked:    sets.New[types.UID](),
@@ -214,7 +214,7 @@ func completionTime(job *batchv1.Job, complete *batchv1.JobCondition) *metav1.Ti
 }
 
 // reportCounts writes the pod counts to the status and reports whether any has changed.
-func (o *pass) reportCounts() bool {
+func (o *observation) reportCounts() bool {
 	status := &o.job.Status
 	active := o.activeCount()
 	var terminating *int32

@@ -16,7 +16,7 @@ import (
 )
 
 // account does what the first half of track does to the status.
-func account(o *pass) *accounting {
+func account(o *observation) *accounting {
 	a := newAccounting(o, false)
 	a.settle()
 	a.count()
@@ -196,18 +196,18 @@ func TestDeclareEnd(t *testing.T) {
 	success := newCondition(batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue, "R", "m", start)
 	for _, test := range []struct {
 		name   string
-		change func(*pass, *accounting)
+		change func(*observation, *accounting)
 		want   string
 	}{
-		{"JOB-53: complete", func(o *pass, _ *accounting) {}, "Complete R: m"},
-		{"JOB-53: failed after it was announced just now", func(o *pass, _ *accounting) { o.end = o.fail("R", "m") }, "Failed R: m"},
-		{"JOB-53: failed after it was announced before", func(o *pass, _ *accounting) {
+		{"JOB-53: complete", func(o *observation, _ *accounting) {}, "Complete R: m"},
+		{"JOB-53: failed after it was announced just now", func(o *observation, _ *accounting) { o.end = o.fail("R", "m") }, "Failed R: m"},
+		{"JOB-53: failed after it was announced before", func(o *observation, _ *accounting) {
 			o.end = newCondition(batchv1.JobFailed, corev1.ConditionTrue, "R", "m", start)
 		}, "Failed R: m"},
-		{"goes on", func(o *pass, _ *accounting) { o.end = nil }, ""},
-		{"JOB-48d, JOB-53: too many pods for once", func(_ *pass, a *accounting) { a.full = true }, ""},
-		{"JOB-53: pods are terminating", func(o *pass, _ *accounting) { o.terminating = 1 }, ""},
-		{"JOB-53: pods are not accounted for", func(o *pass, _ *accounting) {
+		{"goes on", func(o *observation, _ *accounting) { o.end = nil }, ""},
+		{"JOB-48d, JOB-53: too many pods for once", func(_ *observation, a *accounting) { a.full = true }, ""},
+		{"JOB-53: pods are terminating", func(o *observation, _ *accounting) { o.terminating = 1 }, ""},
+		{"JOB-53: pods are not accounted for", func(o *observation, _ *accounting) {
 			o.job.Status.UncountedTerminatedPods.Failed = []types.UID{"f"}
 		}, ""},
 	} {

@@ -99,7 +99,7 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // sight updates the sightings of the pods that are to be replaced in a Job with a limit per index.
-func (c *jobController) sight(o *pass) {
+func (c *jobController) sight(o *observation) {
 	known, remembered := c.sightings.get(o.key, o.job.UID)
 	o.sightings = known.next(o.indexed.retained, o.now)
 	switch {

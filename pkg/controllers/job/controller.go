@@ -4,7 +4,7 @@
 // The model, in rules:
 //
 //  1. A reconcile reads only caches: it lists the pods that a Job controls, evaluates them
-//     (pass.go, indexed.go), decides whether the Job ends (end.go), removes or creates pods
+//     (observe.go, indexed.go), decides whether the Job ends (end.go), removes or creates pods
 //     (plan.go, manage.go), and accounts for the finished ones (accounting.go).
 //  2. Every pod is counted exactly once. It has a finalizer, which is removed only when the
 //     status includes the pod; so no finished pod disappears uncounted, and a crash at any
@@ -131,14 +131,8 @@ type jobController struct {
 	finished      memories[time.Time] // when this process finished Jobs
 	gangs         *gangs              // nil unless the gate is on
 
-	orphanQueue orphanQueue
+	orphanQueue reconcile.Queue[orphan]
 	orphanLoop  *reconcile.Loop[orphan]
-}
-
-// orphanQueue is the part of the orphan loop that accepts keys; tests replace it.
-type orphanQueue interface {
-	Enqueue(lane reconcile.Lane, key orphan)
-	AddAfter(key orphan, delay time.Duration)
 }
 
 func newController(env controller.Env, v value) (*jobController, error) {

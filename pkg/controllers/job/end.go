@@ -11,7 +11,7 @@ import (
 
 // decideEnd returns the condition that ends the Job, nil if it continues. The first of these
 // decides: what was reported before, failure, success.
-func (o *pass) decideEnd() *batchv1.JobCondition {
+func (o *observation) decideEnd() *batchv1.JobCondition {
 	for _, rule := range []func() *batchv1.JobCondition{
 		o.decidedBefore, o.failedByPolicy, o.pastBackoffLimit, o.pastDeadline, o.failedIndexes, o.succeededByPolicy,
 	} {
@@ -22,13 +22,13 @@ func (o *pass) decideEnd() *batchv1.JobCondition {
 	return nil
 }
 
-func (o *pass) fail(reason, message string) *batchv1.JobCondition {
+func (o *observation) fail(reason, message string) *batchv1.JobCondition {
 	return newCondition(batchv1.JobFailureTarget, corev1.ConditionTrue, reason, message, o.now)
 }
 
 // decidedBefore returns the result that was reported before. A Job whose failure has been
 // reported becomes Failed directly.
-func (o *pass) decidedBefore() *batchv1.JobCondition {
+func (o *observation) decidedBefore() *batchv1.JobCondition {
 	if c := trueCondition(o.job, batchv1.JobSuccessCriteriaMet); c != nil {
 		return c.DeepCopy()
 	}
@@ -38,7 +38,7 @@ func (o *pass) decidedBefore() *batchv1.JobCondition {
 	return nil
 }
 
-func (o *pass) failedByPolicy() *batchv1.JobCondition {
+func (o *observation) failedByPolicy() *batchv1.JobCondition {
 	if o.job.Spec.PodFailurePolicy == nil {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (o *pass) failedByPolicy() *batchv1.JobCondition {
 	return nil
 }
 
-func (o *pass) pastBackoffLimit() *batchv1.JobCondition {
+func (o *observation) pastBackoffLimit() *batchv1.JobCondition {
 	limit := backoffLimit(o.job)
 	if o.failed > limit || restartedTooOften(o.job, o.pods, limit) {
 		return o.fail(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit")
@@ -92,7 +92,7 @@ func restartedTooOften(job *batchv1.Job, all []*corev1.Pod, limit int32) bool {
 	return restarts >= limit
 }
 
-func (o *pass) pastDeadline() *batchv1.JobCondition {
+func (o *observation) pastDeadline() *batchv1.JobCondition {
 	if isSuspended(o.job) {
 		return nil
 	}
@@ -119,7 +119,7 @@ func untilDeadline(job *batchv1.Job, now time.Time) (time.Duration, bool) {
 	return job.Status.StartTime.Add(deadline).Sub(now), true // does not overflow
 }
 
-func (o *pass) failedIndexes() *batchv1.JobCondition {
+func (o *observation) failedIndexes() *batchv1.JobCondition {
 	if !hasBackoffPerIndex(o.job) {
 		return nil
 	}
@@ -133,7 +133,7 @@ func (o *pass) failedIndexes() *batchv1.JobCondition {
 	return nil
 }
 
-func (o *pass) succeededByPolicy() *batchv1.JobCondition {
+func (o *observation) succeededByPolicy() *batchv1.JobCondition {
 	if !isIndexed(o.job) {
 		return nil
 	}
@@ -146,7 +146,7 @@ func (o *pass) succeededByPolicy() *batchv1.JobCondition {
 
 // reachedCompletions returns the condition of success if enough pods have succeeded and none is
 // running.
-func (o *pass) reachedCompletions(active int32) *batchv1.JobCondition {
+func (o *observation) reachedCompletions(active int32) *batchv1.JobCondition {
 	done := o.succeeded > 0
 	if o.job.Spec.Completions != nil {
 		done = o.succeeded >= *o.job.Spec.Completions

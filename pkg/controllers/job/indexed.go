@@ -31,7 +31,7 @@ type indexState struct {
 
 // observeIndexes never reports an index as both succeeded and failed, which the API server
 // would reject: what was reported first is kept, otherwise success takes precedence.
-func (o *pass) observeIndexes() indexState {
+func (o *observation) observeIndexes() indexState {
 	status, completions := &o.job.Status, completionsOf(o.job)
 	state := indexState{counted: parseIndexes(status.CompletedIndexes, completions)}
 	if hasBackoffPerIndex(o.job) && status.FailedIndexes != nil {
@@ -51,7 +51,7 @@ func (o *pass) observeIndexes() indexState {
 	return state
 }
 
-func (o *pass) newlyFailedIndexes(succeeded indexes) map[int]bool {
+func (o *observation) newlyFailedIndexes(succeeded indexes) map[int]bool {
 	failed := map[int]bool{}
 	limit := *o.job.Spec.BackoffLimitPerIndex
 	for _, pod := range o.pods {
@@ -67,7 +67,7 @@ func (o *pass) newlyFailedIndexes(succeeded indexes) map[int]bool {
 	return failed
 }
 
-func (o *pass) retainedPods(state indexState) map[int]*corev1.Pod {
+func (o *observation) retainedPods(state indexState) map[int]*corev1.Pod {
 	active := o.activeIndexes()
 	retained := map[int]*corev1.Pod{}
 	for _, pod := range o.pods {
@@ -89,7 +89,7 @@ func supersedes(pod, other *corev1.Pod) bool {
 	return allFailures(pod) >= allFailures(other) && !finishTime(pod).Before(finishTime(other))
 }
 
-func (o *pass) activeIndexes() map[int]bool {
+func (o *observation) activeIndexes() map[int]bool {
 	active := map[int]bool{}
 	for _, pod := range o.active {
 		if i := indexOf(pod); i != unknownIndex {
@@ -100,7 +100,7 @@ func (o *pass) activeIndexes() map[int]bool {
 }
 
 // pendingIndexes returns the lowest indexes, at most n, for which a pod is to be created.
-func (o *pass) pendingIndexes(n int) []int {
+func (o *observation) pendingIndexes(n int) []int {
 	busy := o.activeIndexes()
 	if o.waitsForEnd {
 		for _, pod := range o.pods {
@@ -125,7 +125,7 @@ func (o *pass) pendingIndexes(n int) []int {
 
 // readyIndexes returns those of the pending indexes that are not backing off, or how long
 // to wait for the first if all are.
-func (o *pass) readyIndexes(pending []int) (ready []int, wait time.Duration) {
+func (o *observation) readyIndexes(pending []int) (ready []int, wait time.Duration) {
 	for _, i := range pending {
 		remaining := o.indexWait(i)
 		if remaining <= 0 {
@@ -140,7 +140,7 @@ func (o *pass) readyIndexes(pending []int) (ready []int, wait time.Duration) {
 	return nil, wait
 }
 
-func (o *pass) indexWait(i int) time.Duration {
+func (o *observation) indexWait(i int) time.Duration {
 	pod := o.indexed.retained[i]
 	if pod == nil {
 		return 0
@@ -150,7 +150,7 @@ func (o *pass) indexWait(i int) time.Duration {
 
 // nextCounts returns the failure counts of the pod that replaces another, nil if there
 // is none to replace.
-func (o *pass) nextCounts(replaced *corev1.Pod) (failures, ignored int32) {
+func (o *observation) nextCounts(replaced *corev1.Pod) (failures, ignored int32) {
 	if replaced == nil {
 		return 0, 0
 	}

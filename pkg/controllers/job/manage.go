@@ -15,7 +15,7 @@ import (
 )
 
 // manage removes or creates pods as planned and updates the counts.
-func (c *jobController) manage(ctx context.Context, o *pass) (action string, err error) {
+func (c *jobController) manage(ctx context.Context, o *observation) (action string, err error) {
 	p := o.plan()
 	logger := klog.FromContext(ctx)
 	switch {
@@ -34,7 +34,7 @@ func (c *jobController) manage(ctx context.Context, o *pass) (action string, err
 
 // endPods deletes the active pods of a Job that ends. They keep their finalizer until they are
 // accounted for. It reports whether no active pod is left.
-func (c *jobController) endPods(ctx context.Context, o *pass) (all bool, err error) {
+func (c *jobController) endPods(ctx context.Context, o *observation) (all bool, err error) {
 	errs := inBursts(ctx, len(o.active), func(ctx context.Context, i int) error {
 		err := c.podControl.Delete(ctx, o.job, o.active[i])
 		if apierrors.IsNotFound(err) {
@@ -47,7 +47,7 @@ func (c *jobController) endPods(ctx context.Context, o *pass) (all bool, err err
 }
 
 // remove deletes active pods without counting them, by removing the finalizer first.
-func (c *jobController) remove(ctx context.Context, o *pass, victims []*corev1.Pod) error {
+func (c *jobController) remove(ctx context.Context, o *observation, victims []*corev1.Pod) error {
 	for _, pod := range victims {
 		c.owners.Writes.Deleting(o.job, pods.Resource, pod)
 	}
@@ -86,7 +86,7 @@ func worst(errs []error) error {
 
 // giveUp removes the finalizer of a pod and deletes it. It reports whether the finalizer was
 // removed.
-func (c *jobController) giveUp(ctx context.Context, o *pass, pod *corev1.Pod) (released bool, err error) {
+func (c *jobController) giveUp(ctx context.Context, o *observation, pod *corev1.Pod) (released bool, err error) {
 	if isTracked(pod) {
 		if err := c.removeFinalizer(ctx, o, pod); err != nil {
 			return false, err
@@ -101,7 +101,7 @@ func (c *jobController) giveUp(ctx context.Context, o *pass, pod *corev1.Pod) (r
 
 // deleted moves the deleted active pods to the terminating ones, and reports whether all were
 // deleted.
-func (o *pass) deleted(errs []error) bool {
+func (o *observation) deleted(errs []error) bool {
 	gone := map[*corev1.Pod]bool{}
 	for i, err := range errs {
 		gone[o.active[i]] = err == nil
@@ -111,7 +111,7 @@ func (o *pass) deleted(errs []error) bool {
 }
 
 // drop moves active pods to the terminating ones.
-func (o *pass) drop(gone func(*corev1.Pod) bool) {
+func (o *observation) drop(gone func(*corev1.Pod) bool) {
 	var left []*corev1.Pod
 	for _, pod := range o.active {
 		if gone(pod) {
@@ -134,7 +134,7 @@ func countReady(all []*corev1.Pod) int32 {
 }
 
 // create creates pods in a slow start.
-func (c *jobController) create(ctx context.Context, o *pass, p plan) error {
+func (c *jobController) create(ctx context.Context, o *observation, p plan) error {
 	base := o.template()
 	ref := metav1.NewControllerRef(o.job, jobKind)
 	reason := creationReason(o)

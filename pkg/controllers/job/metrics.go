@@ -128,7 +128,7 @@ func (m *controllerMetrics) podCreated(reason string, err error) {
 }
 
 // creationReason returns why pods are created.
-func creationReason(o *pass) string {
+func creationReason(o *observation) string {
 	policy := o.job.Spec.PodReplacementPolicy
 	switch {
 	case !o.told:

@@ -153,7 +153,7 @@ func endedAgo(ago time.Duration) func(*corev1.Pod) {
 }
 
 // look observes a Job as if all its finalizers were as the cache shows.
-func look(job *batchv1.Job, all ...*corev1.Pod) *pass {
+func look(job *batchv1.Job, all ...*corev1.Pod) *observation {
 	o := observe(job, replacementOf(job, true), all, sets.New[types.UID](), backoffRecord{}, start)
 	o.settled = true
 	return o

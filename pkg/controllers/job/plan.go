@@ -32,7 +32,7 @@ type plan struct {
 	wait time.Duration
 }
 
-func (o *pass) plan() plan {
+func (o *observation) plan() plan {
 	if isSuspended(o.job) {
 		return plan{action: actionDeleted, remove: o.active}
 	}
@@ -52,7 +52,7 @@ func (o *pass) plan() plan {
 
 // wantActive returns the number of pods that should run. Without a number of completions the
 // pods themselves decide when the work is done: once one has succeeded, no more are started.
-func (o *pass) wantActive() int {
+func (o *observation) wantActive() int {
 	parallelism := int(ptr.Deref(o.job.Spec.Parallelism, 1))
 	if o.job.Spec.Completions == nil {
 		if o.succeeded > 0 {
@@ -63,7 +63,7 @@ func (o *pass) wantActive() int {
 	return min(max(0, int(*o.job.Spec.Completions)-int(o.succeeded)), parallelism)
 }
 
-func (o *pass) planCreation(missing int) plan {
+func (o *observation) planCreation(missing int) plan {
 	p := plan{action: actionCreated, create: missing}
 	perIndex := hasBackoffPerIndex(o.job)
 	if !perIndex {
@@ -88,7 +88,7 @@ func (o *pass) planCreation(missing int) plan {
 // victims chooses at least n active pods to remove, fewer if there are not as many. Of an
 // Indexed Job pods without a proper index, and all but one of the pods of an index, are always
 // chosen.
-func (o *pass) victims(n int) []*corev1.Pod {
+func (o *observation) victims(n int) []*corev1.Pod {
 	var victims []*corev1.Pod
 	remaining := o.active
 	if isIndexed(o.job) {
@@ -105,7 +105,7 @@ func (o *pass) victims(n int) []*corev1.Pod {
 }
 
 // surplusPods splits the active pods into those that no index needs and the others.
-func (o *pass) surplusPods() (surplus, needed []*corev1.Pod) {
+func (o *observation) surplusPods() (surplus, needed []*corev1.Pod) {
 	byIndex := map[int][]*corev1.Pod{}
 	for _, pod := range o.active {
 		i := indexOf(pod)

@@ -114,7 +114,7 @@ func failure(err error) error {
 }
 
 // act deletes the pods of a Job that ends, and removes or creates pods of one that continues.
-func (c *jobController) act(ctx context.Context, o *pass, action string) (string, error) {
+func (c *jobController) act(ctx context.Context, o *observation, action string) (string, error) {
 	if o.end != nil {
 		none, err := c.endPods(ctx, o)
 		if !none || !o.settled {
@@ -133,7 +133,7 @@ func (c *jobController) act(ctx context.Context, o *pass, action string) (string
 }
 
 // awaitUncertain keeps a Job from ending while it may have a pod of which nobody knows, and returns the reason.
-func (c *jobController) awaitUncertain(o *pass) error {
+func (c *jobController) awaitUncertain(o *observation) error {
 	uncertain := c.owners.Writes.MayCreate(o.job)
 	if uncertain != nil {
 		o.end = nil
@@ -143,7 +143,7 @@ func (c *jobController) awaitUncertain(o *pass) error {
 
 // reportSuspension sets the condition Suspended according to the spec, once the pods were
 // managed accordingly. It reports whether that changed the status.
-func (c *jobController) reportSuspension(o *pass, action string) bool {
+func (c *jobController) reportSuspension(o *observation, action string) bool {
 	if action == actionReconciling || o.end != nil {
 		return false
 	}

@@ -165,7 +165,7 @@ func (c *jobController) isTrackedLive(ctx context.Context, pod *corev1.Pod) (boo
 
 // removeFinalizers removes the finalizer of pods and returns those that no longer have it, and
 // the first error.
-func (c *jobController) removeFinalizers(ctx context.Context, o *pass, all []*corev1.Pod) ([]*corev1.Pod, error) {
+func (c *jobController) removeFinalizers(ctx context.Context, o *observation, all []*corev1.Pod) ([]*corev1.Pod, error) {
 	c.removals.add(o.key, all)
 	var released []*corev1.Pod
 	var failure error
@@ -181,7 +181,7 @@ func (c *jobController) removeFinalizers(ctx context.Context, o *pass, all []*co
 }
 
 // removeFinalizer removes the finalizer of a pod. It is no error if the pod does not exist.
-func (c *jobController) removeFinalizer(ctx context.Context, o *pass, pod *corev1.Pod) error {
+func (c *jobController) removeFinalizer(ctx context.Context, o *observation, pod *corev1.Pod) error {
 	patched, err := c.patchFinalizer(ctx, pod)
 	if err == nil && patched != nil {
 		c.podControl.Patched(o.job, patched)

@@ -11,7 +11,7 @@ import (
 )
 
 // template returns the template that all new pods of a Job share.
-func (o *pass) template() *corev1.PodTemplateSpec {
+func (o *observation) template() *corev1.PodTemplateSpec {
 	template := o.job.Spec.Template.DeepCopy()
 	if !slices.Contains(template.Finalizers, batchv1.JobTrackingFinalizer) {
 		template.Finalizers = append(template.Finalizers, batchv1.JobTrackingFinalizer)
@@ -28,7 +28,7 @@ func (o *pass) template() *corev1.PodTemplateSpec {
 
 // indexTemplate returns the template of the pod of an index. It shares the lists of the spec
 // with base.
-func (o *pass) indexTemplate(base *corev1.PodTemplateSpec, index int) *corev1.PodTemplateSpec {
+func (o *observation) indexTemplate(base *corev1.PodTemplateSpec, index int) *corev1.PodTemplateSpec {
 	template := *base
 	number := strconv.Itoa(index)
 	template.Labels = withEntry(base.Labels, batchv1.JobCompletionIndexAnnotation, number)

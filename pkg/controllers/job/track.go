@@ -12,7 +12,7 @@ import (
 
 // track writes the status and removes the finalizers of the pods it accounts for, in the
 // order that the type accounting explains.
-func (c *jobController) track(ctx context.Context, o *pass, changed bool) error {
+func (c *jobController) track(ctx context.Context, o *observation, changed bool) error {
 	a := newAccounting(o, changed)
 	a.settle()
 	a.count()
@@ -60,7 +60,7 @@ func (c *jobController) release(ctx context.Context, a *accounting) (*batchv1.Jo
 }
 
 // rememberBackoff stores the new backoff record, once the status includes the failures.
-func (c *jobController) rememberBackoff(o *pass) {
+func (c *jobController) rememberBackoff(o *observation) {
 	if o.backoff == (backoffRecord{}) {
 		c.backoffs.drop(o.key, o.job.UID)
 		return

@@ -40,7 +40,7 @@ func newGangs(env controller.Env, enabled bool) *gangs {
 }
 
 // ensureGang returns the name of the PodGroup of the pods of a Job, empty if they have none.
-func (c *jobController) ensureGang(ctx context.Context, o *pass) (string, error) {
+func (c *jobController) ensureGang(ctx context.Context, o *observation) (string, error) {
 	if c.gangs == nil || o.job.DeletionTimestamp != nil || !formsGang(o.job) {
 		return "", nil
 	}
@@ -72,13 +72,13 @@ func formsGang(job *batchv1.Job) bool {
 
 // neverStarted reports whether a Job is new. observe may have set its start time, so the
 // reported status decides.
-func (o *pass) neverStarted() bool {
+func (o *observation) neverStarted() bool {
 	return len(o.pods) == 0 && o.reported.StartTime == nil && o.reported.Succeeded == 0 && o.reported.Failed == 0 &&
 		!hasConditionType(o.job, batchv1.JobSuspended)
 }
 
 // ensureWorkload returns the Workload of a Job, nil if it has none that can be used.
-func (c *jobController) ensureWorkload(ctx context.Context, o *pass) (*schedulingv1alpha2.Workload, error) {
+func (c *jobController) ensureWorkload(ctx context.Context, o *observation) (*schedulingv1alpha2.Workload, error) {
 	found, err := c.gangs.workloads.ofJob(o.job.Namespace, o.job.Name)
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (c *jobController) ensureWorkload(ctx context.Context, o *pass) (*schedulin
 
 // ensurePodGroup returns the PodGroup of the Workload of a Job, nil if there is none that
 // can be used.
-func (c *jobController) ensurePodGroup(ctx context.Context, o *pass, workload *schedulingv1alpha2.Workload) (*schedulingv1alpha2.PodGroup, error) {
+func (c *jobController) ensurePodGroup(ctx context.Context, o *observation, workload *schedulingv1alpha2.Workload) (*schedulingv1alpha2.PodGroup, error) {
 	found, err := c.gangs.podGroups.ofWorkload(workload.Namespace, workload.Name)
 	if err != nil {
 		return nil, err

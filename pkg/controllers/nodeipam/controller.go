@@ -93,12 +93,7 @@ type ipamController struct {
 	nodes  corelisters.NodeLister
 	ranges *ranges
 	loop   *reconcile.Loop[string]
-	queue  queue // the loop
-}
-
-// queue is where keys are put.
-type queue interface {
-	Enqueue(lane reconcile.Lane, node string)
+	queue  reconcile.Queue[string] // the loop
 }
 
 // newController returns nil if nodes get no ranges.

@@ -30,7 +30,7 @@ func (c *ipamController) takeOver() {
 	if !ok {
 		return
 	}
-	for _, name := range c.ranges.inherit(left) {
+	for _, name := range c.ranges.takeOver(left) {
 		c.queue.Enqueue(reconcile.Backlog, name)
 	}
 }
@@ -52,9 +52,9 @@ func (r *ranges) handOver() handover {
 	return left
 }
 
-// inherit adds what a predecessor handed over, and returns the nodes concerned. Another process
+// takeOver adds what a predecessor handed over, and returns the nodes concerned. Another process
 // may have held the lease in between: what nodes are known to hold is newer.
-func (r *ranges) inherit(left handover) (nodes []string) {
+func (r *ranges) takeOver(left handover) (nodes []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.sets {

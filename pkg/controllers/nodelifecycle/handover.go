@@ -88,7 +88,7 @@ func (c *cluster) begin(left handover, ok bool, now time.Time) (toMark, changing
 	defer c.mu.Unlock()
 	c.noteLeases()
 	if ok {
-		c.adopt(left, now)
+		c.takeOver(left, now)
 	} else {
 		c.sight.begin(now)
 	}
@@ -117,12 +117,12 @@ func (c *cluster) noteLeases() {
 	}
 }
 
-// adopt adopts the state of a predecessor. After an interruption, in which another process may have had the lease, a
+// takeOver adopts the state of a predecessor. After an interruption, in which another process may have had the lease, a
 // taint is not granted any more: the node may have been heard of, or have got and lost it. Taints are stripped as long as
 // no zone has a ready node.
-func (c *cluster) adopt(left handover, now time.Time) {
+func (c *cluster) takeOver(left handover, now time.Time) {
 	interrupted, isDown := now.Sub(left.sight.sign) > c.sight.interruption, c.isDown()
-	c.sight.adopt(left.sight)
+	c.sight.takeOver(left.sight)
 	c.gone = append(c.gone, left.gone...)
 	for name, l := range left.nodes {
 		r := c.nodes[name]
@@ -178,8 +178,8 @@ func (c *cluster) adoptZones(left handover, now time.Time) {
 	}
 }
 
-// adopt continues the view of a predecessor, and then applies the later observations of this instance.
-func (s *sight) adopt(left sight) {
+// takeOver continues the view of a predecessor, and then applies the later observations of this instance.
+func (s *sight) takeOver(left sight) {
 	own := *s
 	s.since, s.sign, s.leases = left.since, left.sign, left.leases
 	if own.sign.After(s.sign) {

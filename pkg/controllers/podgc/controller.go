@@ -81,7 +81,7 @@ func (gc *podGC) Run(ctx context.Context) error {
 // begin takes over the state of the predecessor. The next pass follows at once.
 func (gc *podGC) begin(context.Context) error {
 	if left, ok := controller.TakeOver(gc.Env, gc); ok {
-		gc.quarantine.adopt(left, gc.Clock.Now())
+		gc.quarantine.takeOver(left, gc.Clock.Now())
 	}
 	return nil
 }

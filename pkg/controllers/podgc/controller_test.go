@@ -163,9 +163,9 @@ func TestQuarantine(t *testing.T) {
 	}
 	left := q.state(start.Add(39 * time.Second))
 	successor := newQuarantine()
-	successor.adopt(left, start.Add(45*time.Second))
+	successor.takeOver(left, start.Add(45*time.Second))
 	late := newQuarantine()
-	late.adopt(left, start.Add(39*time.Second+passPeriod+1))
+	late.takeOver(left, start.Add(39*time.Second+passPeriod+1))
 	if len(late.ends) != 0 {
 		t.Errorf("adopted after nobody had looked for longer than between two passes: %v", late.ends)
 	}

@@ -59,9 +59,9 @@ func (q *quarantine) renew(nodes []string, now time.Time) {
 // state returns the state to hand over.
 func (q *quarantine) state(now time.Time) handover { return handover{maps.Clone(q.ends), now} }
 
-// adopt takes over the quarantine of the predecessor, unless it is older than the time between
+// takeOver takes over the quarantine of the predecessor, unless it is older than the time between
 // two passes: the nodes may have existed in the meantime.
-func (q *quarantine) adopt(h handover, now time.Time) {
+func (q *quarantine) takeOver(h handover, now time.Time) {
 	if now.Sub(h.left) <= passPeriod {
 		maps.Copy(q.ends, h.ends)
 	}

@@ -138,13 +138,8 @@ type binderController struct {
 
 	claimLoop   *reconcile.Loop[types.NamespacedName]
 	volumeLoop  *reconcile.Loop[string]
-	claimQueue  queue[types.NamespacedName] // that of claimLoop
-	volumeQueue queue[string]               // that of volumeLoop
-}
-
-// queue is where keys are put.
-type queue[K comparable] interface {
-	Enqueue(lane reconcile.Lane, key K)
+	claimQueue  reconcile.Queue[types.NamespacedName] // that of claimLoop
+	volumeQueue reconcile.Queue[string]               // that of volumeLoop
 }
 
 func newController(env controller.Env, cfg config) (*binderController, error) {

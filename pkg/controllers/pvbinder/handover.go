@@ -39,10 +39,10 @@ func (c *binderController) takeOver() {
 	if !ok {
 		return
 	}
-	c.operations.inherit(left.failures)
-	c.timings.inherit(left.starts)
+	c.operations.takeOver(left.failures)
+	c.timings.takeOver(left.starts)
 	c.timings.retain(c.volumes.uids().Union(c.claims.uids())) // nobody noticed that the others went
-	c.recycles.inherit(left.recycles)
+	c.recycles.takeOver(left.recycles)
 	c.abandonRemnants()
 }
 

@@ -125,8 +125,8 @@ func (o *operationSet) failures() map[string]failure {
 	return maps.Clone(o.failed)
 }
 
-// inherit blocks the operations that a predecessor saw fail.
-func (o *operationSet) inherit(failures map[string]failure) {
+// takeOver blocks the operations that a predecessor saw fail.
+func (o *operationSet) takeOver(failures map[string]failure) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	maps.Copy(o.failed, failures)

@@ -112,7 +112,7 @@ func TestOperationsEndWithTheInstance(t *testing.T) {
 	o.start("b", func(context.Context, context.Context) error { t.Error("it was started after the stop"); return nil })
 
 	successor := newOperations(o.clock)
-	successor.inherit(o.failures())
+	successor.takeOver(o.failures())
 	successor.begin(t.Context(), t.Context())
 	successor.start("a", func(context.Context, context.Context) error { t.Error("the failure was not handed over"); return nil })
 	successor.await()

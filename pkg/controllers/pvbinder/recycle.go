@@ -52,7 +52,7 @@ func (r *recycles) copied() map[types.UID]recyclerPod {
 	return maps.Clone(r.of)
 }
 
-func (r *recycles) inherit(left map[types.UID]recyclerPod) {
+func (r *recycles) takeOver(left map[types.UID]recyclerPod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.Copy(r.of, left)

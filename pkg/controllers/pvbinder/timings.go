@@ -85,7 +85,7 @@ func (t *timings) copied() map[startKey]start {
 	return maps.Clone(t.starts)
 }
 
-func (t *timings) inherit(starts map[startKey]start) {
+func (t *timings) takeOver(starts map[startKey]start) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	maps.Copy(t.starts, starts)

@@ -25,7 +25,6 @@ package resourceclaim
 
 import (
 	"context"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -97,13 +96,7 @@ type claimController struct {
 	census    *census
 	metrics   controllerMetrics
 	loop      *reconcile.Loop[key]
-	queue     queue // the loop, but in tests
-}
-
-// queue is what reconcile.Loop is for those who add keys.
-type queue interface {
-	Enqueue(lane reconcile.Lane, key key)
-	AddAfter(key key, delay time.Duration)
+	queue     reconcile.Queue[key] // the loop, but in tests
 }
 
 func newController(env controller.Env, config config) (*claimController, error) {

@@ -132,14 +132,14 @@ func (c *claimController) begin(context.Context) error {
 	m := c.memory
 	m.ofOwners.TakeOver(left.ofOwners)
 	m.ofClaims.TakeOver(left.ofClaims)
-	m.gone.adopt(left.gone)
-	return c.inheritDoubts(left.doubts)
+	m.gone.takeOver(left.gone)
+	return c.takeOverDoubts(left.doubts)
 }
 
-// inheritDoubts takes over doubts, but for those about owners that are gone: no event tells of a deletion
+// takeOverDoubts takes over doubts, but for those about owners that are gone: no event tells of a deletion
 // since the predecessor stopped. A cache that was just filled may be older than an owner, which is gone
 // only if the doubt is old.
-func (c *claimController) inheritDoubts(left map[types.UID]time.Time) error {
+func (c *claimController) takeOverDoubts(left map[types.UID]time.Time) error {
 	if len(left) == 0 {
 		return nil
 	}
@@ -148,7 +148,7 @@ func (c *claimController) inheritDoubts(left map[types.UID]time.Time) error {
 		return fmt.Errorf("inheriting unfinished creations of claims: %w", err)
 	}
 	m := c.memory
-	m.doubts.adopt(left)
+	m.doubts.takeOver(left)
 	for uid, since := range left {
 		if m.isGone(uid) || !owners.Has(uid) && c.Clock.Since(since) >= doubtTTL {
 			m.doubts.drop(uid)
@@ -228,7 +228,7 @@ func (r *record) state() map[types.UID]time.Time {
 	return maps.Clone(r.since)
 }
 
-func (r *record) adopt(left map[types.UID]time.Time) {
+func (r *record) takeOver(left map[types.UID]time.Time) {
 	oldestFirst := slices.SortedFunc(maps.Keys(left), func(a, b types.UID) int { return left[a].Compare(left[b]) })
 	for _, uid := range oldestFirst {
 		r.put(uid, left[uid])

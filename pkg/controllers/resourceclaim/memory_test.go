@@ -19,7 +19,7 @@ func TestARecordThatIsHandedOverKeepsItsOrder(t *testing.T) {
 		predecessor.add(uid(i))
 		clock.Step(time.Second)
 	}
-	successor.adopt(predecessor.state())
+	successor.takeOver(predecessor.state())
 	for i := range capacity / 2 {
 		successor.add(uid(capacity + i))
 	}

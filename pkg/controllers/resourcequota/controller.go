@@ -130,7 +130,7 @@ type quotaController struct {
 
 	// primary and priority are the queues of quotas, see classify; inProgress are the keys
 	// that workers of either have. changes queue quotas. They are the loops, but in tests.
-	primary, priority queue
+	primary, priority reconcile.Queue[types.NamespacedName]
 	inProgress        sync.Map
 	// recounts is when quotas that were written are counted once more, by key.
 	recounts sync.Map
@@ -140,13 +140,6 @@ type quotaController struct {
 	loops     loops
 	// started is closed when the loops may work.
 	started chan struct{}
-}
-
-// queue is what a loop is for those who add keys.
-type queue interface {
-	Add(key types.NamespacedName)
-	Enqueue(lane reconcile.Lane, key types.NamespacedName)
-	AddAfter(key types.NamespacedName, delay time.Duration)
 }
 
 type loops struct {

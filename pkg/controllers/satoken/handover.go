@@ -19,7 +19,7 @@ func (c *tokenController) takeOver() {
 		return
 	}
 	for _, k := range left.secrets {
-		c.known.inherit(k)
+		c.known.addOlder(k)
 		c.loop.Enqueue(reconcile.Backlog, k)
 	}
 }

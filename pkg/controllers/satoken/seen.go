@@ -22,8 +22,8 @@ func (s *seenSecrets) add(k key) {
 	s.secrets[k.uid] = k
 }
 
-// inherit is add for a key that may be older than the one that is there.
-func (s *seenSecrets) inherit(k key) {
+// addOlder is add for a key that may be older than the one that is there.
+func (s *seenSecrets) addOlder(k key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.secrets[k.uid]; !ok {

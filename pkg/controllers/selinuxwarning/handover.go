@@ -10,8 +10,8 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// left is what an instance hands over: the uses it knew, as plain data.
-type left []known
+// handover is what an instance hands over: the uses it knew, as plain data.
+type handover []known
 
 type known struct {
 	pod       types.NamespacedName
@@ -24,8 +24,8 @@ type known struct {
 // not reported again. Uses of pods that are gone or have finished since are dropped before any pod is
 // compared with them.
 func (c *warner) takeOver(context.Context) error {
-	inherited, _ := controller.TakeOver(c.Env, c)
-	for _, k := range inherited {
+	left, _ := controller.TakeOver(c.Env, c)
+	for _, k := range left {
 		pod, found, err := reconcile.Found(c.pods.Pods(k.pod.Namespace).Get(k.pod.Name))
 		if err != nil {
 			return err
@@ -40,12 +40,12 @@ func (c *warner) takeOver(context.Context) error {
 }
 
 // HandOver implements controller.HandsOver.
-func (c *warner) HandOver() left { return c.uses.all() }
+func (c *warner) HandOver() handover { return c.uses.all() }
 
-func (u *uses) all() left {
+func (u *uses) all() handover {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	var all left
+	var all handover
 	for key, p := range u.pods {
 		for name, request := range p.requests {
 			v := u.volumes[name]

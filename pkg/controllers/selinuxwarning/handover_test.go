@@ -60,9 +60,9 @@ func TestASuccessorRepeatsNoEvent(t *testing.T) {
 func TestWhatIsTakenOver(t *testing.T) {
 	f := begin(t, world(user("ns", "p", "s0:c1"), user("ns", "q", "s0:c2"), user("ns", "r", "s0:c3"))...)
 	f.see(t, "ns/p", "ns/q", "ns/r")
-	inherited := f.c.HandOver()
+	left := f.c.HandOver()
 	f.RecordedEvents()
-	f.Succeed(inherited)
+	f.Succeed(left)
 	c, err := newController(f.Env.Env, config{})
 	if err != nil {
 		t.Fatal(err)

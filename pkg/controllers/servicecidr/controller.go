@@ -68,14 +68,8 @@ type cidrController struct {
 	cidrs     networkinglisters.ServiceCIDRLister
 	addresses cache.GenericLister
 	ranges    *ranges
-	queue     queue // the loop
+	queue     reconcile.Queue[string] // the loop
 	loop      *reconcile.Loop[string]
-}
-
-// queue is the part of the loop that the controller uses.
-type queue interface {
-	Enqueue(reconcile.Lane, string)
-	AddAfter(name string, delay time.Duration)
 }
 
 func newController(env controller.Env, _ config) (*cidrController, error) {

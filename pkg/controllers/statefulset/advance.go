@@ -28,7 +28,7 @@ type task struct {
 
 // advance brings the pods of a set one step closer to its spec, and returns the status of the
 // observed state.
-func (c *statefulSetController) advance(ctx context.Context, p *pass) (appsv1.StatefulSetStatus, error) {
+func (c *statefulSetController) advance(ctx context.Context, p *observation) (appsv1.StatefulSetStatus, error) {
 	l := layOut(p.set, p.members, p.now, func(missing *corev1.Pod) bool {
 		stale, err := c.claimsAreStale(p.set, missing)
 		return stale && err == nil
@@ -44,7 +44,7 @@ func (c *statefulSetController) advance(ctx context.Context, p *pass) (appsv1.St
 }
 
 // fill creates, replaces, removes and rolls pods.
-func (c *statefulSetController) fill(ctx context.Context, p *pass, l layout, status appsv1.StatefulSetStatus) (appsv1.StatefulSetStatus, error) {
+func (c *statefulSetController) fill(ctx context.Context, p *observation, l layout, status appsv1.StatefulSetStatus) (appsv1.StatefulSetStatus, error) {
 	done, err := c.forEach(ctx, p.set, l.replicas, func(pod *corev1.Pod) task { return c.replicaTask(ctx, p, pod) })
 	if !done || l.cut {
 		return status, err
@@ -117,7 +117,7 @@ func inOrder(ctx context.Context, all []*corev1.Pod, next func(*corev1.Pod) task
 }
 
 // replicaTask returns the task for the pod of a slot to be filled.
-func (c *statefulSetController) replicaTask(ctx context.Context, p *pass, pod *corev1.Pod) task {
+func (c *statefulSetController) replicaTask(ctx context.Context, p *observation, pod *corev1.Pod) task {
 	next := replicaStep(p.set, pod, p.now)
 	switch next {
 	case stepRemove:
@@ -168,7 +168,7 @@ func (c *statefulSetController) reclaim(ctx context.Context, set *appsv1.Statefu
 
 // disownTask sets the owners of a condemned pod's claims as the policy requires, before the pod
 // is deleted.
-func (c *statefulSetController) disownTask(ctx context.Context, p *pass, pod *corev1.Pod) task {
+func (c *statefulSetController) disownTask(ctx context.Context, p *observation, pod *corev1.Pod) task {
 	matches, err := c.claimsMatchPolicy(ctx, p.set, pod)
 	if err != nil {
 		return task{run: func(context.Context) error { return err }}
@@ -180,7 +180,7 @@ func (c *statefulSetController) disownTask(ctx context.Context, p *pass, pod *co
 }
 
 // condemnedTask returns the task for a condemned pod.
-func (c *statefulSetController) condemnedTask(p *pass, pod, firstUnavailable *corev1.Pod) task {
+func (c *statefulSetController) condemnedTask(p *observation, pod, firstUnavailable *corev1.Pod) task {
 	switch condemnedStep(p.set, pod, firstUnavailable, p.now) {
 	case stepWait:
 		return task{last: true}
@@ -192,7 +192,7 @@ func (c *statefulSetController) condemnedTask(p *pass, pod, firstUnavailable *co
 
 // roll deletes the pods that are next in the rolling update. The status no longer counts them
 // as current ones.
-func (c *statefulSetController) roll(ctx context.Context, p *pass, replicas []*corev1.Pod, status *appsv1.StatefulSetStatus) error {
+func (c *statefulSetController) roll(ctx context.Context, p *observation, replicas []*corev1.Pod, status *appsv1.StatefulSetStatus) error {
 	victims, err := c.victims(p, replicas)
 	if err != nil {
 		return err
@@ -212,7 +212,7 @@ func (c *statefulSetController) roll(ctx context.Context, p *pass, replicas []*c
 	return nil
 }
 
-func (c *statefulSetController) victims(p *pass, replicas []*corev1.Pod) ([]*corev1.Pod, error) {
+func (c *statefulSetController) victims(p *observation, replicas []*corev1.Pod) ([]*corev1.Pod, error) {
 	if !c.value.maxUnavailable {
 		return nextVictim(p.set, replicas, p.update.Name, p.now), nil
 	}

@@ -21,8 +21,8 @@ import (
 // defaultHistoryLimit is the API server's default of spec.revisionHistoryLimit.
 const defaultHistoryLimit = 10
 
-// pass is the observed state of one reconcile.
-type pass struct {
+// observation is the observed state of one reconcile.
+type observation struct {
 	set *appsv1.StatefulSet
 	// now is the time at which availability is evaluated.
 	now time.Time
@@ -50,7 +50,7 @@ func (c *statefulSetController) reconcile(ctx context.Context, set *appsv1.State
 }
 
 // finish reconciles pods, status and history of a set.
-func (c *statefulSetController) finish(ctx context.Context, p *pass, mayAct bool) error {
+func (c *statefulSetController) finish(ctx context.Context, p *observation, mayAct bool) error {
 	status := countStatus(p.set, p.revisions, p.members, p.now)
 	var failure error
 	if mayAct {
@@ -74,7 +74,7 @@ func (c *statefulSetController) finish(ctx context.Context, p *pass, mayAct bool
 }
 
 // observe lists the revisions and pods of a set, and adopts orphans among them.
-func (c *statefulSetController) observe(ctx context.Context, set *appsv1.StatefulSet, selector labels.Selector) (*pass, error) {
+func (c *statefulSetController) observe(ctx context.Context, set *appsv1.StatefulSet, selector labels.Selector) (*observation, error) {
 	listed, err := c.listRevisions(ctx, set, selector)
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (c *statefulSetController) observe(ctx context.Context, set *appsv1.Statefu
 	if err != nil {
 		return nil, err
 	}
-	p := &pass{set: set, now: c.Clock.Now(), members: members, history: listed}
+	p := &observation{set: set, now: c.Clock.Now(), members: members, history: listed}
 	if p.revisions, err = c.currentRevisions(ctx, set, listed); err != nil {
 		return nil, fmt.Errorf("finding the revisions of StatefulSet %s: %w", klog.KObj(set), err)
 	}
@@ -104,7 +104,7 @@ func (c *statefulSetController) claimPods(ctx context.Context, set *appsv1.State
 
 // truncateHistory deletes the oldest revisions beyond the limit. Those in use by pods or the
 // status do not count.
-func (c *statefulSetController) truncateHistory(ctx context.Context, p *pass, current string) error {
+func (c *statefulSetController) truncateHistory(ctx context.Context, p *observation, current string) error {
 	limit := int(ptr.Deref(p.set.Spec.RevisionHistoryLimit, defaultHistoryLimit))
 	if len(p.history) <= limit {
 		return nil

@@ -16,7 +16,7 @@ import (
 )
 
 // createReplica builds and creates the pod of a slot to be filled.
-func (c *statefulSetController) createReplica(ctx context.Context, p *pass, ordinal int) error {
+func (c *statefulSetController) createReplica(ctx context.Context, p *observation, ordinal int) error {
 	pod, err := p.builder.pod(ordinal)
 	if err != nil {
 		return err

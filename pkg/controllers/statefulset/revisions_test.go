@@ -121,7 +121,7 @@ func TestADefaultThatIsNotKnownCausesNoUpdate(t *testing.T) {
 	for name, test := range map[string]struct {
 		gate   value
 		passes [][]func(*appsv1.StatefulSet) // over the set, one after the other
-		same   bool                          // the last pass finds the stored revision
+		same   bool                          // the last reconcile finds the stored revision
 	}{
 		"nothing but the default":           {value{semanticComparison: true}, [][]func(*appsv1.StatefulSet){{observed("a", 1)}}, true},
 		"without the gate":                  {value{}, [][]func(*appsv1.StatefulSet){{observed("a", 1)}}, false},

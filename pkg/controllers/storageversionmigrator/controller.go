@@ -143,4 +143,4 @@ func (c *migrationController) begin(context.Context) error {
 }
 
 // HandOver implements controller.HandsOver.
-func (c *migrationController) HandOver() handOver { return c.progress.handOver() }
+func (c *migrationController) HandOver() handover { return c.progress.handOver() }

@@ -15,16 +15,16 @@ type position struct {
 	last types.NamespacedName
 }
 
-// handOver is how far each migration is, by its name.
-type handOver map[string]position
+// handover is how far each migration is, by its name.
+type handover map[string]position
 
 // progress remembers how far migrations are: which object was rewritten last.
 type progress struct {
 	mu  sync.Mutex
-	all handOver
+	all handover
 }
 
-func newProgress() *progress { return &progress{all: handOver{}} }
+func newProgress() *progress { return &progress{all: handover{}} }
 
 // of returns the object that was rewritten last, the zero name if there is none.
 func (p *progress) of(migration *migrationv1beta1.StorageVersionMigration) types.NamespacedName {
@@ -49,14 +49,14 @@ func (p *progress) forget(migration string) {
 	delete(p.all, migration)
 }
 
-func (p *progress) handOver() handOver {
+func (p *progress) handOver() handover {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.all)
 }
 
 // takeOver adds how far a predecessor got with the migrations that still exist.
-func (p *progress) takeOver(left handOver, migrations migrationlisters.StorageVersionMigrationLister) {
+func (p *progress) takeOver(left handover, migrations migrationlisters.StorageVersionMigrationLister) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for name, at := range left {

@@ -34,7 +34,7 @@ func (c *evictionController) begin(ctx context.Context) error {
 	now := c.Clock.Now()
 	left, ok := controller.TakeOver(c.Env, c)
 	if ok && now.Sub(left.left) <= gap {
-		c.adopt(left.appointments)
+		c.takeOver(left.appointments)
 	}
 	for _, key := range slices.Collect(maps.Keys(c.appointments.state())) {
 		if err := c.judgePod(ctx, key, now, foundAtStart); err != nil {
@@ -53,8 +53,8 @@ func (c *evictionController) begin(ctx context.Context) error {
 	return nil
 }
 
-// adopt makes appointments that were made by the predecessor.
-func (c *evictionController) adopt(left map[types.NamespacedName]appointment) {
+// takeOver makes appointments that were made by the predecessor.
+func (c *evictionController) takeOver(left map[types.NamespacedName]appointment) {
 	c.appointments.mu.Lock()
 	defer c.appointments.mu.Unlock()
 	for key, made := range left {

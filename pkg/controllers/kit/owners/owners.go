@@ -51,12 +51,6 @@ type Options[T metav1.Object] struct {
 	Loop reconcile.Options[types.NamespacedName]
 }
 
-// Queue is the part of a loop that accepts keys.
-type Queue interface {
-	Enqueue(lane reconcile.Lane, key types.NamespacedName)
-	AddAfter(key types.NamespacedName, delay time.Duration)
-}
-
 // Owners are the owners of one kind.
 type Owners[T metav1.Object] struct {
 	// Selectors are the parsed selectors of the owners.
@@ -64,7 +58,7 @@ type Owners[T metav1.Object] struct {
 	// Writes remembers what was written for the owners.
 	Writes *writes.Memory
 	// Queue accepts the keys of owners. It is the loop unless a test replaces it.
-	Queue Queue
+	Queue reconcile.Queue[types.NamespacedName]
 	// Loop reconciles the owners.
 	Loop *reconcile.Loop[types.NamespacedName]
 
@@ -133,7 +127,22 @@ func (o *Owners[T]) Reconcile(ctx context.Context, key types.NamespacedName) err
 	case err != nil:
 		return fmt.Errorf("reading %s %s: %w", o.options.Kind.Kind, key, err)
 	}
-	return o.work(ctx, owner)
+	err = o.work(ctx, owner)
+	if err != nil && reconcile.IsExpectedOr(err, func(answer error) bool { return o.isAbsent(key, answer) }) {
+		return reconcile.Requeue(err)
+	}
+	return err
+}
+
+// isAbsent reports whether an answer says that the owner does not exist. The cache will show it soon: the owner was
+// deleted while it was reconciled, as a rule between the last write to its dependents and that of its status.
+func (o *Owners[T]) isAbsent(key types.NamespacedName, answer error) bool {
+	var status apierrors.APIStatus
+	if !reconcile.Absent(answer) || !errors.As(answer, &status) {
+		return false
+	}
+	of := status.Status().Details
+	return of != nil && of.Name == key.Name && of.Group == o.options.Resource.Group && of.Kind == o.options.Resource.Resource
 }
 
 // read returns the state of an owner that a reconcile starts from.

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -190,6 +192,36 @@ func TestAnOwnerThatWasSkippedOftenIsLookedAtSoon(t *testing.T) {
 }
 
 // The event that was waited for is no echo. Pins WL-103.
+// An owner that was deleted while it was reconciled is no failure; that something else does not exist is one. Pins MGR-198.
+func TestAnOwnerThatIsDeletedMeanwhileIsNoFailure(t *testing.T) {
+	gone := func(name string) error {
+		return fmt.Errorf("updating the status of %s: %w", name, apierrors.NewNotFound(setResource, name))
+	}
+	ofAProxy := apierrors.NewGenericServerResponse(http.StatusNotFound, "PUT", setResource, "a", "404 page not found", 0, true)
+	conflict := apierrors.NewConflict(podResource, "pod", errors.New("changed"))
+	for name, tc := range map[string]struct {
+		err      error
+		expected bool
+	}{
+		"the owner":                {gone("a"), true},
+		"the owner and a conflict": {errors.Join(gone("a"), conflict), true},
+		"the owner and a failure":  {errors.Join(gone("a"), errors.New("boom")), false},
+		"a namesake's dependent":   {apierrors.NewNotFound(podResource, "a"), false},
+		"another owner":            {gone("b"), false},
+		"its namespace":            {apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "a"), false},
+		"the page of a proxy":      {ofAProxy, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newBench(t, nil, set("a"))
+			f.fail = tc.err
+			err := f.Reconcile(t.Context(), reconcile.KeyOf(set("a")))
+			if !errors.Is(err, tc.err) || reconcile.IsExpected(err) != tc.expected {
+				t.Errorf("got %v, which is expected: %t, want %t", err, reconcile.IsExpected(err), tc.expected)
+			}
+		})
+	}
+}
+
 func TestTheEchoThatASkippedReconcileWaitsForQueuesTheOwner(t *testing.T) {
 	f := newBench(t, func(o *Options[*appsv1.ReplicaSet]) {
 		o.Fresh, o.Echo = true, func(_, _ *appsv1.ReplicaSet) bool { return true }

@@ -42,8 +42,13 @@ func IsRequeue(err error) bool {
 //  2. Conflicts: as a rule the cache is behind.
 //  3. Creates in a namespace that is being deleted: as a rule the object goes with it.
 func IsExpected(err error) bool {
+	return IsExpectedOr(err, func(error) bool { return false })
+}
+
+// IsExpectedOr is IsExpected where further answers of the API server are no failures.
+func IsExpectedOr(err error, also func(answer error) bool) bool {
 	return every(err, func(answer error) bool {
-		return apierrors.IsConflict(answer) || apierrors.HasStatusCause(answer, corev1.NamespaceTerminatingCause)
+		return apierrors.IsConflict(answer) || apierrors.HasStatusCause(answer, corev1.NamespaceTerminatingCause) || also(answer)
 	})
 }
 

@@ -40,19 +40,13 @@ type Change struct {
 	podChanged bool
 }
 
-// Queue takes the keys of Services. It is the loop that reconciles them.
-type Queue interface {
-	Enqueue(lane reconcile.Lane, service types.NamespacedName)
-	AddAfter(service types.NamespacedName, delay time.Duration)
-}
-
 // Selects reports that the addresses of a Service are those of the pods that it selects.
 func Selects(service *corev1.Service) bool {
 	return service.Spec.Type != corev1.ServiceTypeExternalName && service.Spec.Selector != nil
 }
 
 // ServiceFuncs queue a Service on every notification.
-func ServiceFuncs(queue Queue) watch.Funcs[*corev1.Service] {
+func ServiceFuncs(queue reconcile.Queue[types.NamespacedName]) watch.Funcs[*corev1.Service] {
 	return watch.Funcs[*corev1.Service]{
 		Add:    func(lane reconcile.Lane, s *corev1.Service) { queue.Enqueue(lane, reconcile.KeyOf(s)) },
 		Update: func(lane reconcile.Lane, _, s *corev1.Service) { queue.Enqueue(lane, reconcile.KeyOf(s)) },
@@ -115,7 +109,7 @@ func of(p *util.PodProjectionKey) Change {
 
 // Enqueue queues the Services that the change concerns, after a delay in which further changes
 // are gathered.
-func (c Change) Enqueue(services index.Services, queue Queue, delay time.Duration) error {
+func (c Change) Enqueue(services index.Services, queue reconcile.Queue[types.NamespacedName], delay time.Duration) error {
 	concerned, err := c.Concerned(services)
 	if err != nil {
 		return err

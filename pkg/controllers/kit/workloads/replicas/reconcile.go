@@ -52,8 +52,8 @@ func reportable(err error) error {
 	return err
 }
 
-// pass is the observed state of one reconcile.
-type pass struct {
+// observation is the observed state of one reconcile.
+type observation struct {
 	// settled is whether the caches show all earlier writes, and what was missing could be created. If not, the
 	// status says nothing new of failures.
 	settled bool
@@ -64,12 +64,12 @@ type pass struct {
 }
 
 // observe claims the active pods of an owner and counts the terminating ones.
-func (e *Engine[T]) observe(ctx context.Context, owner T, selector labels.Selector) (pass, error) {
+func (e *Engine[T]) observe(ctx context.Context, owner T, selector labels.Selector) (observation, error) {
 	candidates, err := e.podIndex.OwnedByOrOrphans(e.kind.GroupVersionKind.Kind, owner)
 	if err != nil {
-		return pass{}, err
+		return observation{}, err
 	}
-	var observed pass
+	var observed observation
 	active := candidates[:0]
 	for _, pod := range candidates {
 		switch {

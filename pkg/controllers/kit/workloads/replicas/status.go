@@ -20,7 +20,7 @@ import (
 
 // report updates the status of an owner, after a short delay if the change is not urgent, and
 // enqueues the owner for when a pod becomes available.
-func (e *Engine[T]) report(ctx context.Context, owner T, observed pass, failure error) error {
+func (e *Engine[T]) report(ctx context.Context, owner T, observed observation, failure error) error {
 	now := e.clock.Now()
 	spec, current := e.kind.Spec(owner), e.kind.Status(owner)
 	next := e.count(owner, spec, observed, now)
@@ -53,7 +53,7 @@ func (e *Engine[T]) checkAvailability(owner T, active []*corev1.Pod, minReadySec
 }
 
 // count returns the status without conditions.
-func (e *Engine[T]) count(owner T, spec Spec, observed pass, now time.Time) Status {
+func (e *Engine[T]) count(owner T, spec Spec, observed observation, now time.Time) Status {
 	status := countPods(observed.active, e.kind.Template(owner).Labels, spec.MinReadySeconds, now)
 	status.ObservedGeneration = owner.GetGeneration()
 	if e.options.CountTerminating {

@@ -16,8 +16,8 @@ import (
 	"kcmd.dev/pkg/controllers/kit/pods"
 )
 
-// pass is the observed state on which one reconcile of a set decides.
-type pass struct {
+// observation is the observed state on which one reconcile of a set decides.
+type observation struct {
 	ds *appsv1.DaemonSet
 	// hash is the value of the label controller-revision-hash of pods made from the
 	// current template, generation that of pod-template-generation, if there is one.
@@ -43,24 +43,24 @@ type site struct {
 }
 
 // observe groups the pods of a set by node, as cached.
-func (c *daemonSetController) observe(ctx context.Context, ds *appsv1.DaemonSet, b *blueprint, hash string, claimed []*corev1.Pod) (*pass, error) {
+func (c *daemonSetController) observe(ctx context.Context, ds *appsv1.DaemonSet, b *blueprint, hash string, claimed []*corev1.Pod) (*observation, error) {
 	nodes, err := c.nodes.List(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
 	logger := klog.FromContext(ctx)
-	v := newPass(ds, hash, c.Clock.Now(), claimed)
+	v := newObservation(ds, hash, c.Clock.Now(), claimed)
 	v.place(nodes, func(node *corev1.Node) eligibility { return b.placement.on(logger, node) })
 	return v, nil
 }
 
-func newPass(ds *appsv1.DaemonSet, hash string, now time.Time, claimed []*corev1.Pod) *pass {
+func newObservation(ds *appsv1.DaemonSet, hash string, now time.Time, claimed []*corev1.Pod) *observation {
 	generation, _ := templateGeneration(ds)
-	return &pass{ds: ds, hash: hash, generation: generation, now: now, claimed: claimed}
+	return &observation{ds: ds, hash: hash, generation: generation, now: now, claimed: claimed}
 }
 
 // place groups the pods by node.
-func (v *pass) place(nodes []*corev1.Node, judge func(*corev1.Node) eligibility) {
+func (v *observation) place(nodes []*corev1.Node, judge func(*corev1.Node) eligibility) {
 	byTarget := groupByTarget(v.claimed)
 	v.sites = make([]site, len(nodes))
 	for i, node := range nodes {
@@ -92,20 +92,20 @@ func groupByTarget(claimed []*corev1.Pod) map[string][]*corev1.Pod {
 }
 
 // isUpdated reports whether a pod was made from the current template.
-func (v *pass) isUpdated(pod *corev1.Pod) bool {
+func (v *observation) isUpdated(pod *corev1.Pod) bool {
 	return v.hasCurrentHash(pod) || v.generation != "" && pod.Labels[generationLabel] == v.generation
 }
 
-func (v *pass) hasCurrentHash(pod *corev1.Pod) bool {
+func (v *observation) hasCurrentHash(pod *corev1.Pod) bool {
 	return v.hash != "" && pod.Labels[appsv1.DefaultDaemonSetUniqueLabelKey] == v.hash
 }
 
-func (v *pass) isAvailable(pod *corev1.Pod) bool {
+func (v *observation) isAvailable(pod *corev1.Pod) bool {
 	return pods.IsAvailable(pod, v.ds.Spec.MinReadySeconds, v.now)
 }
 
 // desired returns the number of nodes that should run a pod.
-func (v *pass) desired() int {
+func (v *observation) desired() int {
 	n := 0
 	for i := range v.sites {
 		if v.sites[i].run {
@@ -116,7 +116,7 @@ func (v *pass) desired() int {
 }
 
 // maxSurge returns how many of n nodes may run two pods during an update.
-func (v *pass) maxSurge(n int) (int, error) {
+func (v *observation) maxSurge(n int) (int, error) {
 	strategy := v.ds.Spec.UpdateStrategy
 	if strategy.Type != appsv1.RollingUpdateDaemonSetStrategyType || strategy.RollingUpdate == nil {
 		return 0, nil
@@ -125,7 +125,7 @@ func (v *pass) maxSurge(n int) (int, error) {
 }
 
 // maxUnavailable returns how many of n nodes may lack an available pod during an update.
-func (v *pass) maxUnavailable(n int) (int, error) {
+func (v *observation) maxUnavailable(n int) (int, error) {
 	strategy := v.ds.Spec.UpdateStrategy
 	if strategy.Type != appsv1.RollingUpdateDaemonSetStrategyType || strategy.RollingUpdate == nil {
 		return 0, nil
@@ -144,7 +144,7 @@ func scaled(field string, value *intstr.IntOrString, n int) (int, error) {
 
 // surges reports whether updated pods are created beside old ones. It depends only on the spec,
 // not on whether an update is in progress.
-func (v *pass) surges() bool {
+func (v *observation) surges() bool {
 	surge, err := v.maxSurge(1)
 	return err == nil && surge > 0
 }

@@ -15,9 +15,9 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// pass is the observed state of a Job and its pods in one reconcile, with what is derived from
+// observation is the observed state of a Job and its pods in one reconcile, with what is derived from
 // it. observe fills it in, and the reconcile updates it as it acts.
-type pass struct {
+type observation struct {
 	// job is a copy; its status becomes what the reconcile reports.
 	job *batchv1.Job
 	key types.NamespacedName
@@ -60,8 +60,8 @@ type pass struct {
 }
 
 // observe returns the state of a Job and its pods. last is its backoff record.
-func observe(job *batchv1.Job, r replacement, all []*corev1.Pod, removed sets.Set[types.UID], last backoffRecord, now time.Time) *pass {
-	o := &pass{
+func observe(job *batchv1.Job, r replacement, all []*corev1.Pod, removed sets.Set[types.UID], last backoffRecord, now time.Time) *observation {
+	o := &observation{
 		job:         job,
 		key:         reconcile.KeyOf(job),
 		now:         now,
@@ -88,7 +88,7 @@ func observe(job *batchv1.Job, r replacement, all []*corev1.Pod, removed sets.Se
 	return o
 }
 
-func (o *pass) classify() {
+func (o *observation) classify() {
 	for _, pod := range o.pods {
 		switch {
 		case pods.IsActive(pod):
@@ -104,7 +104,7 @@ func (o *pass) classify() {
 
 // countFinished finds the pods that have finished since the last status and adds them to
 // those that it counts.
-func (o *pass) countFinished() {
+func (o *observation) countFinished() {
 	status := &o.job.Status
 	uncounted := status.UncountedTerminatedPods
 	succeeded, failed := sets.New(uncounted.Succeeded...), sets.New(uncounted.Failed...)
@@ -128,16 +128,16 @@ func (o *pass) countFinished() {
 }
 
 // tracks reports whether a pod has the finalizer, and this process has not removed it.
-func (o *pass) tracks(pod *corev1.Pod) bool {
+func (o *observation) tracks(pod *corev1.Pod) bool {
 	return isTracked(pod) && !o.removed.Has(pod.UID)
 }
 
-func (o *pass) validIndex(i int) bool {
+func (o *observation) validIndex(i int) bool {
 	return i != unknownIndex && i < completionsOf(o.job)
 }
 
 // verdict returns the result of the failure policy for a failed pod.
-func (o *pass) verdict(pod *corev1.Pod) verdict {
+func (o *observation) verdict(pod *corev1.Pod) verdict {
 	if o.job.Spec.PodFailurePolicy == nil {
 		return verdict{}
 	}
@@ -150,7 +150,7 @@ func (o *pass) verdict(pod *corev1.Pod) verdict {
 }
 
 // wakeUp requests another reconcile after a delay.
-func (o *pass) wakeUp(after time.Duration) { o.wakeUps = append(o.wakeUps, after) }
+func (o *observation) wakeUp(after time.Duration) { o.wakeUps = append(o.wakeUps, after) }
 
 // activeCount returns the number of active pods, including those created in this reconcile.
-func (o *pass) activeCount() int32 { return int32(len(o.active)) + o.created.Load() }
+func (o *observation) activeCount() int32 { return int32(len(o.active)) + o.created.Load() }
