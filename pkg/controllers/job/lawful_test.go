@@ -9,8 +9,12 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/test/controllertest"
 )
 
 // faultsIn are the reasons for which the API server would refuse a status in place of the one that it has.
@@ -59,6 +63,73 @@ func faultsIn(old, job *batchv1.Job) []string {
 	}
 	slices.Sort(faults)
 	return faults
+}
+
+// Each fault is made in a status that has none. Pins JOB-56.
+func TestFaultsInStatuses(t *testing.T) {
+	yes := func(kinds ...batchv1.JobConditionType) func(*batchv1.Job) {
+		return func(j *batchv1.Job) {
+			for _, kind := range kinds {
+				withStatusCondition(kind, corev1.ConditionTrue, "R")(j)
+			}
+		}
+	}
+	const met, target = batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget
+	counts := func(succeeded, failed int32) func(*batchv1.Job) {
+		return func(j *batchv1.Job) { j.Status.Succeeded, j.Status.Failed = succeeded, failed }
+	}
+	indexes := func(completed, failed string) func(*batchv1.Job) {
+		return func(j *batchv1.Job) { j.Status.CompletedIndexes, j.Status.FailedIndexes = completed, &failed }
+	}
+	completedAt := func(at time.Time) func(*batchv1.Job) {
+		return func(j *batchv1.Job) { j.Status.CompletionTime = &metav1.Time{Time: at} }
+	}
+	complete := controllertest.All(yes(met, batchv1.JobComplete), completedAt(start))
+	activePods := func(j *batchv1.Job) { j.Status.Active = 1 }
+	terminatingPods := func(j *batchv1.Job) { j.Status.Terminating = ptr.To[int32](1) }
+	uncounted := func(j *batchv1.Job) { j.Status.UncountedTerminatedPods.Succeeded = []types.UID{"a"} }
+	readyPods := func(j *batchv1.Job) { j.Status.Ready = ptr.To[int32](1) }
+	startsNow := func(j *batchv1.Job) { j.Status.StartTime = &metav1.Time{Time: start} }
+	neverStarted := func(j *batchv1.Job) { j.Status.StartTime = nil }
+	empty := controllertest.All(sized(0, 0), suspended, neverStarted)
+	type change = func(*batchv1.Job)
+	for name, test := range map[string]struct {
+		spec     change // of both
+		was, now change
+		want     string
+	}{
+		"none":                              {started, nil, complete, ""},
+		"ready":                             {started, nil, readyPods, "more pods are ready than active"},
+		"no criteria":                       {started, nil, controllertest.All(yes(batchv1.JobComplete), completedAt(start)), "Complete without SuccessCriteriaMet"},
+		"no time":                           {started, nil, yes(met, batchv1.JobComplete), "Complete without a time"},
+		"early":                             {started, nil, controllertest.All(yes(met, batchv1.JobComplete), completedAt(start.Add(-2*time.Hour))), "completed before it started"},
+		"no target":                         {started, nil, yes(batchv1.JobFailed), "Failed without FailureTarget"},
+		"both":                              {started, nil, yes(met, target), "both a success and a failure"},
+		"active":                            {started, nil, controllertest.All(complete, activePods), "finished with pods"},
+		"terminating":                       {started, nil, controllertest.All(complete, terminatingPods), "finished with pods"},
+		"uncounted":                         {started, nil, controllertest.All(complete, uncounted), "finished with pods"},
+		"failed with pods":                  {started, nil, controllertest.All(yes(target, batchv1.JobFailed), activePods), "finished with pods"},
+		"no start":                          {neverStarted, nil, complete, "finished without a start"},
+		"no start of what never was to run": {empty, nil, complete, ""},
+		"restarted":                         {started, nil, startsNow, "the start has changed"},
+		"restarted when resumed":            {started, yes(batchv1.JobSuspended), startsNow, ""},
+		"fewer failed":                      {started, counts(0, 2), counts(0, 1), "fewer have failed"},
+		"fewer succeeded":                   {started, counts(2, 0), counts(1, 0), "fewer have succeeded"},
+		"fewer succeeded, elastic":          {controllertest.All(started, indexed, sized(2, 2)), counts(4, 0), counts(2, 0), ""},
+		"overlap":                           {controllertest.All(started, perIndex(0), sized(3, 3)), nil, indexes("0,1", "1"), "an index has both failed and succeeded"},
+		"beyond":                            {controllertest.All(started, perIndex(0), sized(2, 2)), nil, indexes("0-2", ""), "an index is beyond the completions"},
+		"back":                              {started, yes(met), nil, "a condition that is final has gone back"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			made := func(changes ...change) *batchv1.Job {
+				return newJob(slices.DeleteFunc(changes, func(c change) bool { return c == nil })...)
+			}
+			got := strings.Join(faultsIn(made(test.spec, test.was), made(test.spec, test.now)), ", ")
+			if got != test.want {
+				t.Errorf("faults are %q, want %q", got, test.want)
+			}
+		})
+	}
 }
 
 // Every fixture checks the statuses that are written, see faultsIn. Pins JOB-56.

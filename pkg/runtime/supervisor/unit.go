@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -422,61 +421,4 @@ func (u *unit) setState(s State, reason string) {
 	u.status.State, u.status.Reason = s, reason
 	u.mu.Unlock()
 	u.options.Metrics.setState(u.d.Name, s)
-}
-
-func (u *unit) snapshot() Status {
-	u.mu.Lock()
-	s := u.status
-	s.Pending = u.pending
-	s.Restarts = make(map[string]uint64, len(u.status.Restarts))
-	for cause, n := range u.status.Restarts {
-		s.Restarts[cause] = n
-	}
-	current := u.current
-	u.mu.Unlock()
-	if current != nil {
-		s.Loops = u.loops(current)
-		s.Reason = cmp.Or(s.Reason, waiting(s.Loops), stopped(s.Loops), heldBack(s.Loops))
-	}
-	return s
-}
-
-// waiting describes what keeps loops from working, empty if nothing does.
-func waiting(loops []controller.LoopStatus) string {
-	for _, l := range loops {
-		if l.Waiting != "" {
-			return "waits: " + l.Waiting
-		}
-	}
-	return ""
-}
-
-// stopped says how many keys wait until deletions go on, empty if none does.
-func stopped(loops []controller.LoopStatus) string {
-	n := 0
-	for _, l := range loops {
-		n += l.Stopped
-	}
-	switch n {
-	case 0:
-		return ""
-	case 1:
-		return "1 key waits until deletions go on (deletionBreaker)"
-	}
-	return fmt.Sprintf("%d keys wait until deletions go on (deletionBreaker)", n)
-}
-
-// heldBack says how many keys wait for the end of a pause, empty if none does.
-func heldBack(loops []controller.LoopStatus) string {
-	n := 0
-	for _, l := range loops {
-		n += l.Held
-	}
-	switch n {
-	case 0:
-		return ""
-	case 1:
-		return "1 key is held back by a pause"
-	}
-	return fmt.Sprintf("%d keys are held back by a pause", n)
 }

@@ -128,7 +128,10 @@ func (o *Owners[T]) Reconcile(ctx context.Context, key types.NamespacedName) err
 		return fmt.Errorf("reading %s %s: %w", o.options.Kind.Kind, key, err)
 	}
 	err = o.work(ctx, owner)
-	if err != nil && reconcile.IsExpectedOr(err, func(answer error) bool { return o.isAbsent(key, answer) }) {
+	if err == nil || reconcile.IsExpected(err) {
+		return err
+	}
+	if reconcile.IsExpectedOr(err, func(answer error) bool { return o.isAbsent(key, answer) }) {
 		return reconcile.Requeue(err)
 	}
 	return err
