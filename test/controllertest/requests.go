@@ -117,7 +117,7 @@ func nameIn(action clienttesting.Action) string {
 	return object.GetGenerateName()
 }
 
-// stands says whether a wanted request stands for one that was sent.
+// stands reports whether a wanted request stands for one that was sent.
 func stands(want, sent string) bool {
 	return sent == want || strings.Count(want, " ") == 1 && strings.HasPrefix(sent, want+" ")
 }

@@ -17,7 +17,7 @@ var cheap = []string{
 	"eviction goes on when no zone has a ready node",
 }
 
-// all says whether every case is proved.
+// all reports whether every case is proved.
 //
 //	KCMD_MUTATIONS  yes: make mutations
 func all() bool { return os.Getenv("KCMD_MUTATIONS") != "" }

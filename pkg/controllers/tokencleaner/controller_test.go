@@ -162,7 +162,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// deleted says whether the token has been deleted.
+// deleted reports whether the token has been deleted.
 func deleted(env *controllertest.Env) bool {
 	for _, action := range env.Writes() {
 		if action.Matches("delete", "secrets") {

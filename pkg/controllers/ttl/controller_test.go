@@ -108,7 +108,7 @@ func run(t testing.TB, env *controllertest.Env) (stop func()) {
 	return env.Run(t, c)
 }
 
-// annotations says whether count nodes exist and all of them have an annotation.
+// annotations reports whether count nodes exist and all of them have an annotation.
 func annotations(t testing.TB, env *controllertest.Env, count int, want string) bool {
 	t.Helper()
 	list, err := env.Fake.CoreV1().Nodes().List(env.Context(), metav1.ListOptions{})

@@ -265,7 +265,7 @@ func (l *Loop[K]) conclude(ctx context.Context, key K, err error) (dropped bool)
 		return false
 	}
 	if isAwait(err) {
-		logger.V(4).Info("Reconcile waits for a cache", "key", key, "cause", err)
+		logRetry(logger, key, err)
 		l.record.failed(key, err)
 		l.retryAfter(key, l.looks.When(key))
 		return false
@@ -276,13 +276,18 @@ func (l *Loop[K]) conclude(ctx context.Context, key K, err error) (dropped bool)
 		return true
 	}
 	l.record.failed(key, err)
-	if IsExpected(err) {
-		logger.V(4).Info("Reconcile will be retried", "key", key, "cause", err)
-	} else {
-		logger.Error(err, "Reconcile failed", "key", key)
-	}
+	logRetry(logger, key, err)
 	l.AddRateLimited(key)
 	return false
+}
+
+// logRetry logs why a key is retried. A failure is loud also when the key waits for a cache besides.
+func logRetry(logger klog.Logger, key any, err error) {
+	if IsExpected(err) {
+		logger.V(4).Info("Reconcile will be retried", "key", key, "cause", err)
+		return
+	}
+	logger.Error(err, "Reconcile failed", "key", key)
 }
 
 // guarded calls the reconcile function and turns a panic into an error.

@@ -14,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"kcmd.dev/pkg/controller/concurrent"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -286,6 +288,33 @@ func TestAKeyThatWaitsForACacheIsNotDropped(t *testing.T) {
 	controllertest.Eventually(t, "the success resets the delays", func() bool { return l.Retries("a") == 0 })
 	if s := l.Inspect(); s.Failed != 1 || s.LastError != "a: broken" {
 		t.Errorf("status is %+v", s)
+	}
+}
+
+// Pins MGR-198.
+func TestAFailureIsLoudAlthoughTheKeyWaitsForACache(t *testing.T) {
+	behind := reconcile.AwaitCache(errors.New("the cache is behind"))
+	for name, tc := range map[string]struct {
+		err  error
+		want string // at error level
+	}{
+		"waits":                       {behind, ""},
+		"waits, after a conflict":     {errors.Join(behind, apierrors.NewConflict(corev1.Resource("endpoints"), "a", errors.New("changed"))), ""},
+		"waits, and something failed": {errors.Join(behind, errors.New("broken")), "broken"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := controllertest.New(t)
+			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(3)))
+			l := reconcile.New(env.Env, reconcile.Options[string]{Queue: "q", Workers: 1}, func(context.Context, string) error { return tc.err })
+			r := run(env, func(ctx context.Context) error { return l.Run(klog.NewContext(ctx, logger)) })
+			l.Add("a")
+			controllertest.Eventually(t, "the key is worked on", func() bool { return l.Inspect().Reconciled == 1 })
+			r.end(t)
+			logged := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+			if loud := strings.Contains(logged, "Reconcile failed"); loud != (tc.want != "") || !strings.Contains(logged, tc.want) {
+				t.Errorf("logged %q, want an error with %q", logged, tc.want)
+			}
+		})
 	}
 }
 
