@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/cert"
@@ -167,24 +168,16 @@ func TestTheVersionThatIsServedIsUsed(t *testing.T) {
 				}
 			}
 			env.Run(t, p)
-			written := func(what, verb string, n int) {
+			awaitTrust := func(what, name, want string) {
 				t.Helper()
-				controllertest.Eventually(t, what, func() bool {
-					count := 0
-					for _, action := range env.Writes() {
-						if action.GetVerb() == verb {
-							count++
-						}
-					}
-					return count == n
-				})
+				controllertest.Eventually(t, what, func() bool { return trustIn(env, chosen, name) == want })
 			}
-			written("it is created", "create", 1)
+			awaitTrust("it is created", p.name, string(pem))
 			// The tracker is changed behind the back of the controller.
 			if err := env.Fake.Tracker().Delete(chosen, "", p.name); err != nil {
 				t.Fatal(err)
 			}
-			written("it is created again", "create", 2)
+			awaitTrust("it is created again", p.name, string(pem))
 			controllertest.Eventually(t, "the cache shows it", func() bool { return len(p.bundles.existing()) == 1 })
 			other := runtime.Object(bundle("kubernetes.io:kube-apiserver-serving:x", signerName, "x"))
 			wrong := runtime.Object(bundle(p.name, signerName, "wrong"))
@@ -194,11 +187,11 @@ func TestTheVersionThatIsServedIsUsed(t *testing.T) {
 			if err := env.Fake.Tracker().Create(chosen, other, ""); err != nil {
 				t.Fatal(err)
 			}
-			written("another one is deleted", "delete", 1)
+			awaitTrust("another one is deleted", "kubernetes.io:kube-apiserver-serving:x", "")
 			if err := env.Fake.Tracker().Update(chosen, wrong, ""); err != nil {
 				t.Fatal(err)
 			}
-			written("a change is undone", "update", 1)
+			awaitTrust("a change is undone", p.name, string(pem))
 			for _, action := range env.Writes() {
 				if action.GetResource() != chosen {
 					t.Errorf("request of another version: %v", action)
@@ -206,6 +199,18 @@ func TestTheVersionThatIsServedIsUsed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// trustIn returns the content of a stored ClusterTrustBundle, empty if there is none.
+func trustIn(env *controllertest.Env, version schema.GroupVersionResource, name string) string {
+	stored, err := env.Fake.Tracker().Get(version, "", name)
+	if err != nil {
+		return ""
+	}
+	if of, ok := stored.(*certificatesv1alpha1.ClusterTrustBundle); ok {
+		return of.Spec.TrustBundle
+	}
+	return stored.(*certificatesv1beta1.ClusterTrustBundle).Spec.TrustBundle
 }
 
 func alpha(object runtime.Object) runtime.Object {

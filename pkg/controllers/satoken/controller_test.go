@@ -533,14 +533,18 @@ func TestAFailingKeyIsDroppedAfterTenRetries(t *testing.T) {
 	}
 }
 
-// delayOf returns how long a key still waits.
-func delayOf(t *testing.T, env *controllertest.Env, c *tokenController, k key) time.Duration {
+// delayOf returns how long a key still waits, once no worker works on it.
+func delayOf(t *testing.T, env *controllertest.Env, c *tokenController, k key) (delay time.Duration) {
 	t.Helper()
-	keys := c.loop.Keys(func(text string) bool { return text == k.String() })
-	if len(keys) != 1 {
-		t.Fatalf("%v is held as %+v", k, keys)
-	}
-	return keys[0].Until.Sub(env.Clock.Now())
+	controllertest.Eventually(t, fmt.Sprintf("%v is delayed", k), func() bool {
+		keys := c.loop.Keys(func(text string) bool { return text == k.String() })
+		if len(keys) != 1 || keys[0].State != controller.KeyDelayed {
+			return false
+		}
+		delay = keys[0].Until.Sub(env.Clock.Now())
+		return true
+	})
+	return delay
 }
 
 // A hundred failed keys may be retried at once, the others ten in a second. Pins SAT-25 and SAT-53.
