@@ -117,7 +117,7 @@ func (c *cluster) noteLeases() {
 	}
 }
 
-// takeOver adopts the state of a predecessor. After an interruption, in which another process may have had the lease, a
+// takeOver continues with the state of a predecessor. After an interruption, in which another process may have had the lease, a
 // taint is not granted any more: the node may have been heard of, or have got and lost it. Taints are stripped as long as
 // no zone has a ready node.
 func (c *cluster) takeOver(left handover, now time.Time) {
