@@ -77,7 +77,8 @@ func fixedVolume(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 }
 
 // withProtection returns the finalizers of a volume that a plugin provisioned. The finalizer of this
-// controller is on volumes that it deletes itself, and that of the external provisioner is not.
+// controller is on volumes that it deletes itself, and that of the external provisioner is not. A volume that is
+// being deleted is given none: the API server would refuse the whole update, and the volume not be released.
 func withProtection(v *corev1.PersistentVolume, plugin string) (finalizers []string, changed bool) {
 	switch {
 	case migratedTo(plugin) != "":
@@ -88,7 +89,7 @@ func withProtection(v *corev1.PersistentVolume, plugin string) (finalizers []str
 	finalizers, external := without(v.Finalizers, volume.PVDeletionProtectionFinalizer)
 	switch v.Spec.PersistentVolumeReclaimPolicy {
 	case corev1.PersistentVolumeReclaimDelete:
-		if !slices.Contains(finalizers, volume.PVDeletionInTreeProtectionFinalizer) {
+		if v.DeletionTimestamp == nil && !slices.Contains(finalizers, volume.PVDeletionInTreeProtectionFinalizer) {
 			return append(slices.Clone(finalizers), volume.PVDeletionInTreeProtectionFinalizer), true
 		}
 	case corev1.PersistentVolumeReclaimRetain, corev1.PersistentVolumeReclaimRecycle:

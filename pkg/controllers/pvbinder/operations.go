@@ -6,11 +6,11 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/controller/concurrent"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 const (
@@ -82,7 +82,7 @@ func (o *operationSet) start(name string, run operation) {
 			err = caught
 		}
 		switch {
-		case apierrors.IsConflict(err):
+		case reconcile.IsExpected(err):
 			klog.FromContext(working).V(3).Info("Operation met a conflict", "operation", name, "err", err)
 		case err != nil:
 			klog.FromContext(working).Error(err, "Operation failed", "operation", name)

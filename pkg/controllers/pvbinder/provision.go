@@ -57,6 +57,9 @@ func (c *binderController) askProvisioner(provisioner string) provisioning {
 		case <-stopping.Done():
 			return nil // the next instance asks
 		}
+		if claim = c.waiting(claim); claim == nil {
+			return nil
+		}
 		if asking := handedOver(claim, provisioner); asking != nil {
 			written, err := c.updateClaim(working, asking)
 			if err != nil {
@@ -70,6 +73,15 @@ func (c *binderController) askProvisioner(provisioner string) provisioning {
 		c.recordAll(waitsForProvisioner(claim, provisioner))
 		return nil
 	}
+}
+
+// waiting returns the newest known state of a claim that has waited, nil if it does not wait for a volume any more.
+func (c *binderController) waiting(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	known := c.claims.get(keyOf(claim))
+	if known == nil || known.UID != claim.UID || known.Spec.VolumeName != "" {
+		return nil
+	}
+	return known
 }
 
 // volumeFor returns the volume that a plugin made for a claim.

@@ -139,6 +139,17 @@ func TestThatAVolumeCannotBeDeletedIsLogged(t *testing.T) {
 	}
 }
 
+// Neither the phase nor an event shows why the deletion failed if the phase meets a conflict.
+func TestADeletionAndThePhaseAfterItFail(t *testing.T) {
+	const failed = "host_path deleter only supports /tmp/.+ but received provided /data"
+	f := begin(t, released("/data"))
+	logged := f.log()
+	f.Refuse(putVolumeStatus, errConflict)
+	f.mustSync(t, f.syncVolume)
+	f.WantEvents(t)
+	wantLogged(t, *logged, "Operation failed", failed)
+}
+
 // Pins PVB-84a, PVB-84 and PVB-91.
 func TestADeletionFails(t *testing.T) {
 	const failed = "host_path deleter only supports /tmp/.+ but received provided /data"

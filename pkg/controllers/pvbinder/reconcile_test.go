@@ -336,6 +336,36 @@ func TestClaimsWaitToBeHandedToAProvisioner(t *testing.T) {
 	}
 }
 
+// What becomes of a claim while it waits counts. Pins PVB-132.
+func TestAClaimChangesWhileItWaitsToBeHandedToAProvisioner(t *testing.T) {
+	for name, tc := range map[string]struct {
+		changes  []func(*pvc)
+		requests []string
+		events   int
+	}{
+		"it has changed":   {changes: []func(*pvc){claimNoted("example.com/note", "x")}, requests: []string{putClaim}, events: 1},
+		"it has a volume":  {changes: []func(*pvc){naming("volume")}},
+		"it was recreated": {changes: []func(*pvc){recreatedClaim}},
+		"it is gone":       {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := begin(t, aClass("gold", "csi.example.com"))
+			if tc.changes != nil {
+				f.Store(t, aClaim(tc.changes...))
+				f.catchUp(t)
+			}
+			if err := f.c.askProvisioner("csi.example.com")(f.Context(), f.Context(), aClaim()); err != nil {
+				t.Error(err)
+			}
+			f.WantRequests(t, tc.requests...)
+			events := f.RecordedEvents()
+			if len(events) != tc.events || tc.events > 0 && !strings.HasPrefix(events[0], "Normal ExternalProvisioning ") {
+				t.Errorf("events are %q", events)
+			}
+		})
+	}
+}
+
 // Pins PVB-15 and PVB-65.
 func TestProvisioningIsOff(t *testing.T) {
 	cfg := defaults()

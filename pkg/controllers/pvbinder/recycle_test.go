@@ -3,6 +3,7 @@ package pvbinder
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -296,6 +297,16 @@ func TestARecyclerPodIsHandedOver(t *testing.T) {
 		next.c.resync(f.Context(), f.Context())
 		next.c.operations.await()
 		f.WantRequests(t, deletePod)
+	})
+	t.Run("the volume is gone, and what answers is no API server", func(t *testing.T) {
+		f, left := stopped(t)
+		f.Remove(t, toRecycle())
+		f.Refuse(deletePod, apierrors.NewGenericServerResponse(
+			http.StatusNotFound, "delete", corev1.Resource("pods"), podName, "404 page not found", 0, true))
+		next := succeed(t, f, left)
+		next.c.operations.await()
+		f.WantRequests(t, deletePod)
+		wantRemembered(t, next)
 	})
 	t.Run("the volume goes", func(t *testing.T) {
 		f, left := stopped(t)

@@ -159,7 +159,7 @@ func judgeRecycler(e watch.Event, uid types.UID) (done bool, err error) {
 // deletePod deletes a recycler pod, and no other of its name.
 func (c *binderController) deletePod(ctx context.Context, pod recyclerPod) error {
 	err := c.Client.CoreV1().Pods(pod.namespace).Delete(ctx, pod.name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(pod.uid)}})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	if reconcile.Absent(err) || apierrors.IsConflict(err) {
 		return nil // it is gone
 	}
 	return err

@@ -90,9 +90,12 @@ func TestFixedVolume(t *testing.T) {
 		"PVB-74: no longer migrated":            {volume: aVolume("v", deletes, provisionedBy("csi.example.com"), noted(volume.AnnMigratedTo, "x"))},
 		"PVB-74, PVB-101: in-tree, deleted":     {volume: aVolume("v", deletes, provisionedBy("kubernetes.io/rbd"), volumeFinalizers(other, external)), finalizers: []string{other, protection}},
 		"PVB-74: in-tree, deleted, complete":    {volume: aVolume("v", deletes, provisionedBy("kubernetes.io/rbd"), volumeFinalizers(other, protection)), unchanged: true},
+		"PVB-131: in-tree, being deleted":       {volume: aVolume("v", deletes, provisionedBy("kubernetes.io/rbd"), volumeDeleted), unchanged: true},
 		"PVB-74: in-tree, retained":             {volume: aVolume("v", provisionedBy("kubernetes.io/host-path"), volumeFinalizers(protection, other)), finalizers: []string{other}},
 		"PVB-74: in-tree, recycled":             {volume: aVolume("v", recycles, provisionedBy("kubernetes.io/host-path"), volumeFinalizers(protection, other)), finalizers: []string{other}},
 		"PVB-74: in-tree, of an unknown policy": {volume: aVolume("v", policy("x"), provisionedBy("kubernetes.io/host-path"), volumeFinalizers(protection, external)), finalizers: []string{protection}},
+		"PVB-131: being deleted, external": {volume: aVolume("v", deletes, provisionedBy("kubernetes.io/rbd"), volumeFinalizers(external), volumeDeleted),
+			finalizers: []string{"example.com/hold"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := tc.volume.DeepCopy()

@@ -48,6 +48,9 @@ func TestWhatIsDoneForAVolume(t *testing.T) {
 		"PVB-80: provisioned for nothing":           {volume: aVolume("volume", mine, byController, deletes, provisionedBy("x")), claim: aClaim(naming("other")), requests: []string{putVolumeStatus}, phase: corev1.VolumeReleased},
 		"PVB-74, PVB-53: finalizers":                {volume: aVolume("volume", deletes, provisionedBy("kubernetes.io/rbd")), requests: []string{putVolume}, phase: corev1.VolumeAvailable},
 		"PVB-55, PVP-20: one that is being deleted": {volume: aVolume("volume", mine, bound, volumeDeleted), requests: []string{getClaim, putVolumeStatus}, phase: corev1.VolumeReleased},
+		"PVB-131: an in-tree one, in deletion": {volume: aVolume("volume", mine, bound, deletes, provisionedBy("kubernetes.io/rbd"), volumeDeleted),
+			requests: []string{getClaim, putVolumeStatus, putVolumeStatus}, phase: corev1.VolumeFailed,
+			events: []string{`Warning VolumeFailedDelete no volume plugin matched name: kubernetes.io/rbd`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := []runtime.Object{tc.volume}

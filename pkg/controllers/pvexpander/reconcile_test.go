@@ -1,6 +1,7 @@
 package pvexpander
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -161,6 +163,30 @@ func TestAMigratedVolumeThatCannotBePassedOn(t *testing.T) {
 		}
 		f.WantEvents(t, waitsForEBS, "Warning ExternalExpanding "+text)
 	})
+}
+
+// Pins PVX-43.
+func TestACutOffPatchReportsNoFailure(t *testing.T) {
+	for name, tc := range map[string]struct {
+		source volumeChange
+		events []string
+	}{
+		"a migrated volume": {ebs, []string{waitsForEBS}},
+		"a FlexVolume":      {flex, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := begun(t, claim(), volume(tc.source))
+			ctx, cancel := context.WithCancel(f.Context())
+			f.Intercept(patchClaim, func(clienttesting.Action) error {
+				cancel()
+				return context.Canceled
+			})
+			if err := f.c.reconcile(ctx, key); !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+			f.WantEvents(t, tc.events...)
+		})
+	}
 }
 
 // The cache lacks a change of the claim, or shows an earlier claim of the name.
