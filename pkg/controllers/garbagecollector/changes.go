@@ -33,8 +33,8 @@ func (c *collector) apply(ctx context.Context, ch *change) {
 	for _, n := range e.attempt {
 		c.attempt.add(ch.lane, n)
 	}
-	for _, n := range e.later {
-		c.attempt.addLater(n)
+	for _, d := range e.later {
+		c.attempt.addAfter(d.node, d.after)
 	}
 	for _, n := range e.orphan {
 		c.orphan.add(ch.lane, n)

@@ -87,7 +87,14 @@ func typed(m *monitored, o *metav1.PartialObjectMetadata) *metav1.PartialObjectM
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	t.Helper()
+	return newWorldServing(t, nil, objects...)
+}
+
+// newWorldServing makes a world in which a standby knows what is served.
+func newWorldServing(t *testing.T, known []*metav1.APIResourceList, objects ...runtime.Object) *world {
+	t.Helper()
 	env := controllertest.New(t)
+	env.Env.Served = func() []*metav1.APIResourceList { return known }
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -673,6 +680,39 @@ func TestResourcesFollowDiscovery(t *testing.T) {
 			"# TYPE garbagecollector_controller_resources_sync_error_total counter\ngarbagecollector_controller_resources_sync_error_total " + step.fails + "\n"
 		if err := testutil.GatherAndCompare(w.env.Metrics, strings.NewReader(want), "garbagecollector_controller_resources_sync_error_total"); err != nil {
 			t.Errorf("%s: %v", step.name, err)
+		}
+	}
+}
+
+// TestAGroupIsDownWhenAStandbyTakesOver: it has the caches of its kinds, and must not take its objects for absent. Pins
+// GC-106.
+func TestAGroupIsDownWhenAStandbyTakesOver(t *testing.T) {
+	w := newWorldServing(t, []*metav1.APIResourceList{
+		served("v1", "ConfigMap"), served("x/v1", "Gadget"), served("y/v1", "Widget"),
+	})
+	w.refuseLists("widgets")
+	w.Informers.StartWithContext(w.env.Context())
+	for resource, informer := range w.monitors.foreseen {
+		if resource.Resource != "widgets" {
+			controllertest.Eventually(t, "the cache is filled", informer.HasSynced)
+		}
+	}
+	go func() { // the graph takes part in the sync
+		for range w.slots {
+		}
+	}()
+	down := errors.New("down")
+	w.served.set(&discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{
+		{Group: "x", Version: "v1"}: down, {Group: "y", Version: "v1"}: down,
+	}}, served("v1", "ConfigMap"))
+	w.refresh(w.env.Context())
+	for kind, want := range map[string]bool{"configmaps": true, "gadgets": true, "widgets": false} {
+		watched := false
+		for resource := range w.monitors.watched() {
+			watched = watched || resource.Resource == kind
+		}
+		if watched != want {
+			t.Errorf("%s are watched: %v, want %v", kind, watched, want)
 		}
 	}
 }

@@ -49,6 +49,8 @@
 //     reads are applied at once and never queued. The queues of nodes are processed when the
 //     replay is complete, or after 30 seconds.
 //  11. A standby keeps the informers of the served resources. It is rebuilt when these change.
+//     Should discovery of a group fail when it takes over, it goes on watching the resources of
+//     that group: otherwise owners would be released without their dependents.
 //
 // Behaviour: docs/specs/garbage-collector-controller.md.
 package garbagecollector
@@ -143,10 +145,10 @@ type collector struct {
 	stopped chan struct{}
 
 	// known are the resources of the last successful discovery, initially those of the
-	// predecessor. vanishing are kinds that seem to be gone. Both are confined to the goroutine
-	// of Run.
-	known     map[schema.GroupVersionResource]*monitored
-	vanishing vanishing
+	// predecessor; foreseen are those that a standby watched, which count until there are any.
+	// vanishing are kinds that seem to be gone. All are confined to the goroutine of Run.
+	known, foreseen map[schema.GroupVersionResource]*monitored
+	vanishing       vanishing
 }
 
 func build(env controller.Env, cfg config) (*collector, error) {
@@ -166,8 +168,9 @@ func newCollector(env controller.Env, cfg config) *collector {
 		known:       map[schema.GroupVersionResource]*monitored{},
 		vanishing:   vanishing{},
 	}
+	c.foreseen = collectable(context.Background(), env.Served(), c.ignored)
 	c.monitors = newMonitors(env.Informers, env.Clock, c.graph.knows, c.deliver)
-	c.monitors.foresee(collectable(context.Background(), env.Served(), c.ignored))
+	c.monitors.foresee(c.foreseen)
 
 	// No loop waits for all handlers: these sync only while changes are processed, and the
 	// workers start without the informers that do not sync in time.

@@ -82,9 +82,11 @@ func (c *change) String() string {
 
 // effects are the consequences of a change.
 type effects struct {
-	// attempt are nodes to examine for deletion, later those that can wait for the backoff of a
-	// failure, orphan those whose dependents are to be orphaned.
-	attempt, later, orphan []*node
+	// attempt are nodes to examine for deletion, later those that are examined after a while,
+	// orphan those whose dependents are to be orphaned.
+	attempt []*node
+	later   []doubt
+	orphan  []*node
 	// invalid are references into another namespace.
 	invalid []invalidReference
 }
@@ -156,6 +158,8 @@ func (g *graph) suspects(n, owner *node, ref metav1.OwnerReference, e *effects) 
 		return true
 	case !owner.matches(ref):
 		return true
+	case owner.virtual && owner.refuted > 0:
+		return true // the owner may not be looked up again for a while
 	default:
 		// The first dependent was cluster-scoped, which says nothing about the scope of the
 		// owner: see kubernetes/kubernetes#98040.

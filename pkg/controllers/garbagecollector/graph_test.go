@@ -87,7 +87,9 @@ func told(e effects) string {
 		}
 	}
 	list("attempt", e.attempt)
-	list("later", e.later)
+	for _, d := range e.later {
+		list("later", []*node{d.node})
+	}
 	list("orphan", e.orphan)
 	for _, ref := range e.invalid {
 		all = append(all, fmt.Sprintf("event %s: %s", ref.dependent.name, ref.owner))
@@ -210,6 +212,15 @@ func TestApply(t *testing.T) {
 			},
 			want:  "attempt Secret a/bad; later ConfigMap a/parent",
 			graph: "ConfigMap a/parent virtual <bad false <child false; Secret a/bad; Secret a/child",
+		},
+		"GC-105: a new dependent of an owner whose claims are looked up rarely": {
+			changes: []*change{
+				added(secrets, object("a", "bad", owner("Secret", "parent"))), added(secrets, child),
+				refuted(id("Secret", "a", "parent")),
+				added(secrets, object("a", "late", owner("ConfigMap", "parent"))),
+			},
+			want:  "attempt Secret a/late",
+			graph: "ConfigMap a/parent virtual <bad false <child false <late false; Secret a/bad; Secret a/child; Secret a/late",
 		},
 		"GC-29: a removed owner forgets its dependent": {
 			changes: []*change{added(configMaps, parent), added(secrets, child), updated(secrets, child, object("a", "child"))},
@@ -352,6 +363,31 @@ func TestReplacedNodesAreObsolete(t *testing.T) {
 	}
 	if got := g.nodes["parent"].dependents; len(got) != 1 {
 		t.Errorf("the replacement has %d dependents", len(got))
+	}
+}
+
+// TestClaimsThatAreAllRefutedAreLookedUpMoreAndMoreRarely: two dependents disagree about an owner that
+// does not exist, and stay, as with finalizers. Pins GC-105.
+func TestClaimsThatAreAllRefutedAreLookedUpMoreAndMoreRarely(t *testing.T) {
+	g := newGraph(clock.RealClock{})
+	g.apply(added(secrets, object("a", "one", owner("ConfigMap", "parent"))))
+	g.apply(added(secrets, object("a", "another", owner("Secret", "parent"))))
+	var passed time.Duration
+	looks := map[string]int{}
+	for passed < time.Hour {
+		n := g.nodes["parent"]
+		looks[n.kind]++
+		e := g.apply(refuted(n.identity))
+		if len(e.later) != 1 || e.later[0].node != g.nodes["parent"] || e.later[0].node == n {
+			t.Fatalf("after %v: %s", passed, told(e))
+		}
+		passed += e.later[0].after
+		if passed < 10*time.Millisecond && looks[n.kind] > 1 {
+			t.Errorf("%s is looked up again after %v", n.kind, passed)
+		}
+	}
+	if looks["ConfigMap"] < 5 || looks["Secret"] < 5 || looks["ConfigMap"]+looks["Secret"] > 25 {
+		t.Errorf("in an hour the claims are looked up %v times", looks)
 	}
 }
 

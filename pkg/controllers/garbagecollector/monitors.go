@@ -150,6 +150,13 @@ func (m *monitors) synced(resource schema.GroupVersionResource) bool {
 	return monitor != nil && monitor.registration.HasSynced()
 }
 
+// filled reports whether the cache of a resource is complete: that of its monitor, or the one that
+// was foreseen.
+func (m *monitors) filled(resource schema.GroupVersionResource) bool {
+	informer, foreseen := m.foreseen[resource]
+	return foreseen && informer.HasSynced() || m.synced(resource)
+}
+
 // replayed returns the kinds whose monitors have synced since the last call.
 func (m *monitors) replayed() map[schema.GroupResource]bool {
 	m.mu.Lock()

@@ -54,6 +54,8 @@ type node struct {
 
 	// virtual nodes are known from references only. A node becomes observed once.
 	virtual bool
+	// refuted is how many claims about a virtual node have turned out to be wrong.
+	refuted int
 	// beingDeleted objects have a deletion timestamp, deletingDependents also the finalizer of
 	// foreground deletion. Neither is ever reset.
 	beingDeleted, deletingDependents bool

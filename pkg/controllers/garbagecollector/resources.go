@@ -39,7 +39,8 @@ func collectable(ctx context.Context, lists []*metav1.APIResourceList, ignored m
 // look is the result of one discovery.
 type look struct {
 	// found are the resources to watch. For groups whose discovery failed they are those known
-	// before, if their watches work. It is empty if discovery failed altogether.
+	// before, also to the standby, if their watches work. It is empty if discovery failed
+	// altogether.
 	found map[schema.GroupVersionResource]*monitored
 	// served are the kinds that are served in any version, whether they are to be watched or
 	// not. silent are the groups for which the discovery of a version failed; all groups if
@@ -65,8 +66,12 @@ func (c *collector) discover(ctx context.Context) look {
 	for gv := range failed {
 		l.silent[gv.Group] = true
 	}
-	for resource, as := range c.known {
-		if failed[resource.GroupVersion()] != nil && c.monitors.synced(resource) {
+	known := c.known
+	if len(known) == 0 {
+		known = c.foreseen
+	}
+	for resource, as := range known {
+		if failed[resource.GroupVersion()] != nil && c.monitors.filled(resource) {
 			l.keep(resource, as)
 		}
 	}

@@ -2,6 +2,7 @@ package garbagecollector
 
 import (
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -34,8 +35,28 @@ func (g *graph) confirmVirtualAbsent(n *node, id identity, e *effects) {
 		return
 	}
 	if next, found := alternate(others, id); found {
-		e.later = append(e.later, g.replace(n, next))
+		again := g.replace(n, next)
+		again.refuted++
+		e.later = append(e.later, doubt{again, doubtAfter(again.refuted)})
 	}
+}
+
+// doubt is a virtual node of which another claim is to be looked up after a delay.
+type doubt struct {
+	node  *node
+	after time.Duration
+}
+
+// The delays between looks at the claims about one virtual node are those of a key that fails.
+const (
+	firstDoubt = 5 * time.Millisecond
+	lastDoubt  = 1000 * time.Second
+)
+
+// doubtAfter returns the delay after a number of claims were refuted. All of them can be, while
+// finalizers or refused requests keep the dependents. A new dependent does not wait, see suspects.
+func doubtAfter(refuted int) time.Duration {
+	return min(firstDoubt<<min(refuted-1, 20), lastDoubt)
 }
 
 // condemn enqueues the dependents of an absent owner.

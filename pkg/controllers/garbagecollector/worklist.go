@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -38,10 +39,10 @@ func (w *worklist) add(lane reconcile.Lane, n *node) {
 	w.loop.Enqueue(lane, n)
 }
 
-// addLater adds a node after the backoff of a failure.
-func (w *worklist) addLater(n *node) {
+// addAfter adds a node after a delay.
+func (w *worklist) addAfter(n *node, delay time.Duration) {
 	w.reopen(n)
-	w.loop.AddRateLimited(n)
+	w.loop.AddAfter(n, delay)
 }
 
 func (w *worklist) reopen(n *node) {

@@ -1,6 +1,7 @@
 package resourcequota
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -63,13 +64,17 @@ func isCharged(pod *corev1.Pod, now time.Time) bool {
 	return !ok || !now.After(release)
 }
 
+// longestGrace is the largest number of seconds that a duration holds. The API limits no grace period.
+const longestGrace = int64(math.MaxInt64 / time.Second)
+
 // releasedAt returns from when on a pod that is being deleted uses nothing, whether it is gone or
 // not. The time of deletion includes the grace period; it is granted once more.
 func releasedAt(pod *corev1.Pod) (time.Time, bool) {
 	if pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
 		return time.Time{}, false
 	}
-	return pod.DeletionTimestamp.Add(time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second), true
+	grace := time.Duration(min(*pod.DeletionGracePeriodSeconds, longestGrace)) * time.Second
+	return pod.DeletionTimestamp.Add(grace), true
 }
 
 // releasesPod reports whether after an update of a pod a quota may have room again.

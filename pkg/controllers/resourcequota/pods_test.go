@@ -1,6 +1,7 @@
 package resourcequota
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -104,6 +105,7 @@ func TestPodUsage(t *testing.T) {
 		"QUOTA-51, QUOTA-70: a pod that has succeeded":         {pod: pod(controllertest.InPhase(corev1.PodSucceeded)), want: stored},
 		"QUOTA-51: a pod that is being deleted":                {pod: pod(deleted(0, 30)), want: running},
 		"QUOTA-51: a pod in the second that is its last":       {pod: pod(deleted(30*time.Second, 30)), want: running},
+		"QUOTA-100: a grace period that is no duration":        {pod: pod(deleted(time.Minute, math.MaxInt64)), want: running},
 		"QUOTA-51: a pod that has outlived twice its grace":    {pod: pod(deleted(30*time.Second+1, 30)), want: stored},
 		"QUOTA-51: a pod whose deletion has no grace period":   {pod: pod(controllertest.Terminating), want: running},
 		"QUOTA-52: requests have two names, limits one":        {pod: pod(with(container("c", "cpu=1 memory=1Gi ephemeral-storage=2Gi", "cpu=2 memory=2Gi ephemeral-storage=4Gi"))), want: running + " cpu=1 memory=1Gi ephemeral-storage=2Gi requests.cpu=1 requests.memory=1Gi requests.ephemeral-storage=2Gi limits.cpu=2 limits.memory=2Gi limits.ephemeral-storage=4Gi"},
