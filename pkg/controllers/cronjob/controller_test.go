@@ -412,6 +412,10 @@ func TestTheCacheIsBehindIfItLacksAJobOfTheCronJob(t *testing.T) {
 		"CRON-54: another one has its name":      {namesake("new"), false, 0},
 		"CRON-51: it was taken from the CronJob": {child("new", func(j *batchv1.Job) { j.OwnerReferences = nil }), false, 1},
 		"CRON-51: it belongs to a namesake":      {child("new", func(j *batchv1.Job) { j.OwnerReferences[0].UID = "another" }), false, 1},
+		"CRON-61: it has finished":               {child("new", ended(batchv1.JobFailed, at("03:00:00"), time.Time{})), false, 0},
+		"CRON-61: it was taken from the CronJob, and has finished": {
+			child("new", ended(batchv1.JobComplete, at("03:00:00"), at("03:01:00")), func(j *batchv1.Job) { j.OwnerReferences = nil }), false, 0,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := fixture(t)
@@ -795,6 +799,17 @@ func TestAChangedScheduleIsWaitedFor(t *testing.T) {
 	c.cronJobUpdated(reconcile.Fresh, cronJob("0 * * * *"), cronJob("0 * * * *", listing("a")))
 	if depth := c.owners.Loop.Inspect().Depth; depth != 1 {
 		t.Error("another change was not queued")
+	}
+}
+
+// A time that has come before a CronJob was first seen is run late, not lost.
+// Pins CRON-63.
+func TestACronJobThatReplacesAnotherIsReconciledAtOnce(t *testing.T) {
+	_, c := fixture(t)
+	recreated := func(cj *batchv1.CronJob) { cj.UID = "another" }
+	c.cronJobUpdated(reconcile.Fresh, cronJob("0 * * * *"), cronJob("0 3 * * *", recreated))
+	if depth := c.owners.Loop.Inspect().Depth; depth != 1 {
+		t.Error("it waits for its next time")
 	}
 }
 

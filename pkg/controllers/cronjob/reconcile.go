@@ -195,7 +195,7 @@ func (s *reconciliation) lookAgain(ctx context.Context) error {
 }
 
 // trackActive removes Jobs that no longer exist from the list of active ones, also if another one
-// has the name.
+// has the name, and those that have finished. No event tells of the end of a Job that was taken from the CronJob.
 func (s *reconciliation) trackActive(ctx context.Context) error {
 	known := map[types.UID]bool{}
 	for _, job := range s.children {
@@ -208,7 +208,9 @@ func (s *reconciliation) trackActive(ctx context.Context) error {
 		job, err := s.Client.BatchV1().Jobs(s.cj.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		switch {
 		case err == nil && job.UID == ref.UID:
-			if metav1.IsControlledBy(job, s.cj) {
+			if how := howEnded(job); how != "" {
+				s.ended(job, how)
+			} else if metav1.IsControlledBy(job, s.cj) {
 				s.within(reconcile.RecheckAfter)
 			}
 		case err == nil, reconcile.Absent(err):

@@ -37,8 +37,12 @@ type schedules struct {
 	parsed map[string]cron.Schedule
 }
 
-// maxParsed is the size of the cache, which is emptied when it is full.
-const maxParsed = 10_000
+const (
+	// maxParsed is the size of the cache, which is emptied when it is full.
+	maxParsed = 10_000
+	// maxText is the length of the longest text that is cached. Users may write lists of any length.
+	maxText = 256
+)
 
 func newSchedules() *schedules { return &schedules{parsed: map[string]cron.Schedule{}} }
 
@@ -57,6 +61,9 @@ func (s *schedules) parse(text string) (schedule cron.Schedule, err error) {
 	schedule, err = cron.ParseStandard(text)
 	if err != nil {
 		return nil, err
+	}
+	if len(text) > maxText {
+		return schedule, nil
 	}
 	if len(s.parsed) >= maxParsed {
 		clear(s.parsed)
@@ -135,11 +142,21 @@ func mostRecent(schedule cron.Schedule, from, now time.Time) (*time.Time, missed
 
 // due returns the scheduled time whose Job is to be started now, nil if there is none.
 func due(cj *batchv1.CronJob, schedule cron.Schedule, now time.Time) (*time.Time, missed, error) {
-	recent, count, err := mostRecent(schedule, earliest(cj, now, true), now)
+	from := earliest(cj, now, true)
+	if every, ok := schedule.(cron.ConstantDelaySchedule); ok {
+		from = inPhase(earliest(cj, now, false), from, every.Delay)
+	}
+	recent, count, err := mostRecent(schedule, from, now)
 	if err != nil || recent == nil || recent.After(now) {
 		return nil, count, err
 	}
 	return recent, count, nil
+}
+
+// inPhase returns the last time up to limit that is a multiple of the delay after begin. The times of a schedule with a
+// constant delay depend on where it begins. If that were a limit that moves with the clock, none would ever come.
+func inPhase(begin, limit time.Time, delay time.Duration) time.Time {
+	return begin.Add(limit.Sub(begin).Truncate(delay))
 }
 
 // untilNext returns the delay until the next scheduled time.

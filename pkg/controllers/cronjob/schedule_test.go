@@ -71,6 +71,19 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// Pins CRON-62.
+func TestLongSchedulesAreNotKept(t *testing.T) {
+	s := newSchedules()
+	for _, text := range []string{"0 * * * *", strings.Repeat("1,", 1000) + "1 * * * *"} {
+		if _, err := s.parse(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(s.parsed) != 1 || s.parsed["0 * * * *"] == nil {
+		t.Errorf("%d schedules are kept", len(s.parsed))
+	}
+}
+
 // Pins CRON-11.
 func TestEffective(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -140,6 +153,37 @@ func TestMostRecent(t *testing.T) {
 			}
 			if (got == nil) != tc.want.IsZero() || (got != nil && !got.Equal(tc.want)) {
 				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestDueWithADeadline(t *testing.T) {
+	hourly := lastScheduled(at("03:00:00"))
+	for name, tc := range map[string]struct {
+		schedule string
+		cj       *batchv1.CronJob
+		now      time.Time
+		want     time.Time // zero: none
+	}{
+		"CRON-14: in time":                               {"0 * * * *", cronJob("", hourly, startWithin(60)), at("04:00:01"), at("04:00:00")},
+		"CRON-13a: too late":                             {"0 * * * *", cronJob("", hourly, startWithin(60)), at("04:02:00"), time.Time{}},
+		"CRON-60: a constant delay":                      {"@every 1h", cronJob("", hourly, startWithin(60)), at("04:00:01"), at("04:00:00")},
+		"CRON-60: a constant delay, too late":            {"@every 1h", cronJob("", hourly, startWithin(60)), at("04:02:00"), time.Time{}},
+		"CRON-60: a constant delay, exactly too late":    {"@every 1h", cronJob("", hourly, startWithin(60)), at("04:01:00"), time.Time{}},
+		"CRON-60: a constant delay, after many":          {"@every 1h", cronJob("", hourly, startWithin(60)), at("09:00:30"), at("09:00:00")},
+		"CRON-60: a constant delay, shorter":             {"@every 7m", cronJob("", hourly, startWithin(1200)), at("04:00:00"), at("03:56:00")},
+		"CRON-60: a constant delay, first":               {"@every 1h", cronJob("", startWithin(60)), at("03:59:59"), at("03:59:59")},
+		"CRON-60: a constant delay, longer than all was": {"@every 1h", cronJob("", startWithin(86400)), at("05:00:00"), at("04:59:59")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			schedule, err := newSchedules().parse("TZ=UTC " + tc.schedule)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _, err := due(tc.cj, schedule, tc.now)
+			if err != nil || (got == nil) != tc.want.IsZero() || got != nil && !got.Equal(tc.want) {
+				t.Errorf("got %v, %v, want %v", got, err, tc.want)
 			}
 		})
 	}

@@ -20,9 +20,10 @@ func (c *cronJobController) watch(cronJobs, jobs cache.SharedIndexInformer) {
 }
 
 // cronJobUpdated enqueues a CronJob: for its next scheduled time if the schedule changed, and
-// immediately otherwise.
+// immediately otherwise. After a restart of the watch, it may be another one of the name, of which a time may have come.
 func (c *cronJobController) cronJobUpdated(lane reconcile.Lane, old, cj *batchv1.CronJob) {
-	if old.Spec.Schedule == cj.Spec.Schedule && ptr.Equal(old.Spec.TimeZone, cj.Spec.TimeZone) {
+	same := old.Spec.Schedule == cj.Spec.Schedule && ptr.Equal(old.Spec.TimeZone, cj.Spec.TimeZone)
+	if same || old.UID != cj.UID {
 		c.owners.Enqueue(lane, cj)
 		return
 	}

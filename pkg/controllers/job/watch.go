@@ -97,6 +97,10 @@ func (c *jobController) podUpdated(lane reconcile.Lane, old, pod *corev1.Pod) {
 		return
 	}
 	if pod.DeletionTimestamp != nil {
+		// After a restart of the watch, it may be another pod of the name.
+		if old.UID != pod.UID || !owners.SameController(old, pod) {
+			c.podGone(lane, old)
+		}
 		c.podGone(lane, pod)
 		return
 	}

@@ -29,6 +29,8 @@ var (
 
 func newVersion(pod *corev1.Pod) { pod.ResourceVersion = "21" }
 
+func otherPod(pod *corev1.Pod) { pod.UID = "another" }
+
 func otherJob(j *batchv1.Job) {
 	j.Name, j.UID = "other", "other-uid"
 	j.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "pi"}}
@@ -91,6 +93,15 @@ func TestPodEvents(t *testing.T) {
 		}, "", orphanKey},
 		{"updated", newJob(), func(f *fixture) { f.c.podUpdated(fresh, newPod("p"), newPod("p", newVersion)) }, soon, ""},
 		{"terminating", newJob(), func(f *fixture) { f.c.podUpdated(fresh, newPod("p"), newPod("p", newVersion, leaving)) }, soon, ""},
+		{"WL-107: released while it terminates", newJob(), func(f *fixture) {
+			f.c.podUpdated(fresh, newPod("p", leaving), newPod("p", newVersion, alone, untracked, leaving))
+		}, soon, ""},
+		{"JOB-120: replaced by an orphan that terminates", newJob(), func(f *fixture) {
+			f.c.podUpdated(fresh, newPod("p"), newPod("p", newVersion, otherPod, alone, untracked, leaving))
+		}, soon, ""},
+		{"JOB-120: replaced by one of another job that terminates", newJob(), func(f *fixture) {
+			f.c.podUpdated(fresh, newPod("p"), newPod("p", newVersion, otherPod, owned("Job", "other", "other-uid"), leaving))
+		}, "ns/pi in 1s, ns/other in 1s", ""},
 		{"given to another job", newJob(), func(f *fixture) {
 			f.c.podUpdated(fresh, newPod("p"), newPod("p", newVersion, owned("Job", "other", "other-uid")))
 		}, "ns/pi in 1s, ns/other in 1s", ""},
