@@ -45,7 +45,7 @@ func (b *bench) listed(t *testing.T) int {
 func TestOnlyDeletedEndpointsAreWatched(t *testing.T) {
 	b := newBench(t, defaults, testService()).begin(t)
 	funcs := b.c.endpointsFuncs()
-	if funcs.Add != nil || funcs.Update != nil {
+	if funcs.Add != nil || funcs.UpdateIf(testEndpoints(nil), testEndpoints(nil)) {
 		t.Error("other changes are watched")
 	}
 	controllertest.Eventually(t, "the Service is queued", func() bool { return b.c.serviceLoop.Inspect().Backlog == 1 })
@@ -84,6 +84,21 @@ func TestRunMakesDeletedEndpointsAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	controllertest.Eventually(t, "they are back", func() bool { return b.listed(t) == 1 })
+}
+
+// A deletion and a creation by somebody else that the watch misses are seen as one update. Pins EP-72.
+func TestRunRepairsRecreatedEndpoints(t *testing.T) {
+	b := newBench(t, defaults, testService(), testPod(1))
+	b.run(t)
+	controllertest.Eventually(t, "the cache shows the Endpoints", func() bool {
+		_, err := b.c.endpoints.Endpoints("n").Get("web")
+		return err == nil
+	})
+	another := testEndpoints(nil, func(e *corev1.Endpoints) { e.UID, e.ResourceVersion = "another", "1000000" })
+	if err := b.Fake.Tracker().Update(corev1.SchemeGroupVersion.WithResource("endpoints"), another, "n"); err != nil {
+		t.Fatal(err)
+	}
+	controllertest.Eventually(t, "they hold the address", func() bool { return b.listed(t) == 1 })
 }
 
 func named(name string) func(*corev1.Endpoints) {

@@ -20,16 +20,21 @@ func (c *endpointsController) watch(services, pods, endpoints cache.SharedIndexI
 	watch.Objects(endpoints, c.endpointsFuncs())
 }
 
-// endpointsFuncs queue the Service of deleted Endpoints. Without one in the cache nothing is
-// to be made again: should there be a Service all the same, it is queued when the cache
-// shows it. Other changes are not watched: our own writes would cause most of them.
+// endpointsFuncs queue the Service of deleted Endpoints, also if others of their name have come since, which
+// may be seen as one update. Without a Service in the cache nothing is to be made again: should there be one all
+// the same, it is queued when the cache shows it. Other changes are not watched: our own writes would cause most
+// of them.
 func (c *endpointsController) endpointsFuncs() watch.Funcs[*corev1.Endpoints] {
 	return watch.Funcs[*corev1.Endpoints]{
-		Delete: func(e *corev1.Endpoints) {
-			if _, err := c.services.Services(e.Namespace).Get(e.Name); !apierrors.IsNotFound(err) {
-				c.serviceLoop.Add(reconcile.KeyOf(e))
-			}
-		},
+		UpdateIf: func(old, e *corev1.Endpoints) bool { return old.UID != e.UID },
+		Update:   func(_ reconcile.Lane, old, _ *corev1.Endpoints) { c.deleted(old) },
+		Delete:   c.deleted,
+	}
+}
+
+func (c *endpointsController) deleted(e *corev1.Endpoints) {
+	if _, err := c.services.Services(e.Namespace).Get(e.Name); !apierrors.IsNotFound(err) {
+		c.serviceLoop.Add(reconcile.KeyOf(e))
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 func TestDescriptor(t *testing.T) {
@@ -308,6 +309,49 @@ func TestUnchangedSlicesAreTracked(t *testing.T) {
 	if !b.c.written.Tracker.Has(sliceOf("found", oneAddress())) || len(b.WriteVerbs()) != 0 {
 		t.Errorf("the slice that was found is not tracked, or written: %v", b.WriteVerbs())
 	}
+}
+
+// TestASliceIsDeletedWhileItIsLookedAt: nobody will tell of it once more. Pins EPM-56.
+func TestASliceIsDeletedWhileItIsLookedAt(t *testing.T) {
+	found := sliceOf("found", oneAddress())
+	b := newBench(t, defaults, testService(nil), oneAddress(), found).begin(t)
+	informer := b.Env.Informers.Discovery().V1().EndpointSlices().Informer()
+	listed := false
+	b.c.slices = index.NewEndpointSlices(afterList{informer, func() {
+		if !listed {
+			listed = true
+			must.Succeed(t, informer.GetIndexer().Delete(found))
+			b.c.sliceFuncs().Delete(found)
+		}
+	}})
+	b.MustReconcile(t)
+	if s := b.c.loop.Inspect(); !listed || s.Depth != 1 || s.Backlog != 0 {
+		t.Errorf("listed %v, queued after that: %+v, want the key, fresh", listed, s)
+	}
+	b.MustReconcile(t)
+	if got := b.WriteVerbs(); !slices.Equal(got, []string{"create"}) {
+		t.Errorf("writes are %v, want another slice to be created", got)
+	}
+}
+
+// afterList is an informer whose cache calls then after each list by an index.
+type afterList struct {
+	cache.SharedIndexInformer
+	then func()
+}
+
+func (i afterList) GetIndexer() cache.Indexer {
+	return listing{i.SharedIndexInformer.GetIndexer(), i.then}
+}
+
+type listing struct {
+	cache.Indexer
+	then func()
+}
+
+func (l listing) ByIndex(name, value string) ([]any, error) {
+	defer l.then()
+	return l.Indexer.ByIndex(name, value)
 }
 
 // Pins EPM-20b and EPM-30.

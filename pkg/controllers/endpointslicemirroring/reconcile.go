@@ -25,14 +25,18 @@ func (c *mirroringController) reconcile(ctx context.Context, id types.Namespaced
 	if endpoints == nil {
 		return c.cleanUp(ctx, id, list)
 	}
-	slices, stale, err := c.written.Look(ctx, id, list)
-	if err != nil {
-		return fmt.Errorf("listing EndpointSlices of Endpoints %s: %w", id, err)
-	}
-	if stale {
-		return reconcile.AwaitCache(slicewrites.ErrStaleCache)
-	}
-	undone, err := c.written.Writing(id, func() error { return c.mirror(ctx, id, endpoints, slices) })
+	// The slices are looked at within Writing, because mirror tracks those that it leaves as they are: one may be
+	// deleted before.
+	undone, err := c.written.Writing(id, func() error {
+		slices, stale, err := c.written.Look(ctx, id, list)
+		if err != nil {
+			return fmt.Errorf("listing EndpointSlices of Endpoints %s: %w", id, err)
+		}
+		if stale {
+			return reconcile.AwaitCache(slicewrites.ErrStaleCache)
+		}
+		return c.mirror(ctx, id, endpoints, slices)
+	})
 	if undone {
 		c.loop.AddAfter(id, c.config.batchPeriod)
 	}

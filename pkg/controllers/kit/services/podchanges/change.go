@@ -4,7 +4,8 @@
 //     they changed, the previous ones. Changes can be compared, so that equal ones, as of the pods of
 //     one Deployment, are mapped once.
 //  2. What counts as a change is decided by k8s.io/endpointslice: readiness, addresses,
-//     deletion, labels, host name and subdomain. A change of the phase alone does not count.
+//     deletion, labels, host name and subdomain. A change of the phase alone does not count. A pod that was
+//     deleted and recreated is another one, even if it looks like the one before: its node and its ports may differ.
 //  3. A relabelled pod concerns the Services that select it either before or after; if
 //     something else changed too, also those that select it before and after.
 //  4. A pod that no Service in the cache selects concerns none: one that comes later, or selects it later, is queued
@@ -67,6 +68,14 @@ func Funcs(loop *reconcile.Loop[Change], services index.Services) watch.Funcs[*c
 			}
 		},
 		Update: func(lane reconcile.Lane, old, pod *corev1.Pod) {
+			if old.UID != pod.UID { // deleted and recreated, seen as one update
+				for _, one := range []*corev1.Pod{old, pod} {
+					if services.Select(one) {
+						loop.Enqueue(lane, Between(nil, one))
+					}
+				}
+				return
+			}
 			if !services.Select(pod) && (maps.Equal(old.Labels, pod.Labels) || !services.Select(old)) {
 				return
 			}

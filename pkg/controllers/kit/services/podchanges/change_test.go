@@ -37,6 +37,8 @@ func pod(version string, set map[string]string, change ...func(*corev1.Pod)) *co
 
 func notReady(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }
 
+func recreated(p *corev1.Pod) { p.UID = "another" }
+
 var a, b, c = map[string]string{"app": "a"}, map[string]string{"app": "b"}, map[string]string{"app": "c"}
 
 func TestNotifications(t *testing.T) {
@@ -72,6 +74,11 @@ func TestNotifications(t *testing.T) {
 		"EP-14: ready":                         {update(pod("1", a, notReady), pod("2", a)), 1},
 		"EP-15: relabelled":                    {update(pod("1", a), pod("2", b)), 1},
 		"EP-15: hostname":                      {update(pod("1", a), pod("2", a, func(p *corev1.Pod) { p.Spec.Hostname = "h" })), 1},
+		"EP-71, EPS-73: recreated":             {update(pod("1", a), pod("2", a, recreated)), 1},
+		"EP-71, EPS-73: recreated, relabelled": {update(pod("1", a), pod("2", b, recreated)), 2},
+		"EP-71, EPS-73: recreated, selected":   {update(pod("1", c), pod("2", a, recreated)), 1},
+		"EP-71, EPS-73: recreated, unselected": {update(pod("1", a), pod("2", c, recreated)), 1},
+		"recreated, nothing selects":           {update(pod("1", c), pod("2", c, recreated)), 0},
 		"EP-14: address":                       {update(pod("1", a), pod("2", a, func(p *corev1.Pod) { p.Status.PodIPs[0].IP = "10.0.0.2" })), 1},
 	} {
 		t.Run(name, func(t *testing.T) {

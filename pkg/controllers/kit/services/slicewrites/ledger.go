@@ -3,8 +3,9 @@
 // somebody else changes what it wrote.
 //
 //  1. A slice is tracked from the first write or from the initial list on. It stops being
-//     tracked when it is deleted, being deleted, or labelled as somebody else's: such a
-//     slice is not in the list that reconciles look at, and would be missed for ever.
+//     tracked when it is deleted, being deleted, replaced by another of its name, or labelled as
+//     somebody else's: such a slice is not in the list that reconciles look at, and would be
+//     missed for ever.
 //  2. The cache is stale for a Service while it shows a slice older than tracked, shows
 //     one that we deleted, or lacks a tracked one. Annotations do not move the generation that
 //     tells what is older: a slice that is shown as it was before an update that was noted by
@@ -104,7 +105,8 @@ func (l *Ledger) Differs(slice *discoveryv1.EndpointSlice) bool {
 // reconciled because of an update.
 func (l *Ledger) Changed(old, slice *discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
 	moved := old.Labels[discoveryv1.LabelServiceName] != slice.Labels[discoveryv1.LabelServiceName]
-	if l.ours(old) && (moved || !l.ours(slice)) {
+	recreated := old.UID != slice.UID // seen as one update
+	if l.ours(old) && (moved || recreated || !l.ours(slice)) {
 		l.mu.Lock()
 		l.endLocked(old)
 		l.mu.Unlock()

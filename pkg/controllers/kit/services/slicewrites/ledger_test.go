@@ -47,6 +47,8 @@ func manager(name string) sliceChange {
 	return func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = name }
 }
 
+func recreated(s *discoveryv1.EndpointSlice) { s.UID = "another" }
+
 func terminating(s *discoveryv1.EndpointSlice) { s.DeletionTimestamp = ptr.To(metav1.Now()) }
 
 func testLedger() (*Ledger, *clocktesting.FakePassiveClock) {
@@ -124,6 +126,12 @@ func TestUpdatedSlice(t *testing.T) {
 		"resynced":              {[]sliceChange{generation(2)}, []sliceChange{generation(2)}, nil, true},
 		"moved and taken":       {nil, []sliceChange{service("other"), manager("else")}, []string{"other", "web"}, false},
 		"older state than ours": {nil, []sliceChange{generation(1)}, nil, true},
+		"EPS-74, EPM-55: recreated": {
+			nil, []sliceChange{recreated}, []string{"web"}, false,
+		},
+		"EPS-74, EPM-55: recreated by somebody else": {
+			nil, []sliceChange{recreated, manager("else")}, []string{"web"}, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, _ := testLedger()
@@ -180,6 +188,7 @@ func TestTheAnswerToAWriteComesLate(t *testing.T) {
 		"EPS-69, EPM-50: a new slice is deleted":       {false, func(l *Ledger) { l.DeletedByOthers(answered) }, true},
 		"EPS-69, EPM-50: it is of another Service now": {true, func(l *Ledger) { l.Changed(answered, testSlice("s", generation(2), service("other"))) }, true},
 		"EPS-69, EPM-50: somebody else manages it now": {true, func(l *Ledger) { l.Changed(answered, testSlice("s", generation(2), manager("else"))) }, true},
+		"EPS-74, EPM-55: it was recreated":             {true, func(l *Ledger) { l.Changed(answered, testSlice("s", recreated)) }, true},
 		"another slice is deleted":                     {true, func(l *Ledger) { l.DeletedByOthers(testSlice("other")) }, false},
 		"a slice of somebody else is deleted":          {true, func(l *Ledger) { l.DeletedByOthers(testSlice("s", manager("else"))) }, false},
 		"nothing ends":                                 {true, func(*Ledger) {}, false},
@@ -250,6 +259,10 @@ func TestStaleness(t *testing.T) {
 			w.Found(testSlice("s"))
 			w.Changed(testSlice("s"), testSlice("s", service("other")))
 		}, nil, false},
+		"EPS-74, EPM-55: recreated": {func(w *Ledger) {
+			w.Found(testSlice("s"))
+			w.Changed(testSlice("s"), testSlice("s", recreated))
+		}, []*discoveryv1.EndpointSlice{testSlice("s", recreated)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, _ := testLedger()
