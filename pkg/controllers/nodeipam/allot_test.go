@@ -189,6 +189,18 @@ func TestAWriteFails(t *testing.T) {
 	}
 }
 
+// An admission webhook says that a node is gone, which is there, and no event of it follows. Pins IPAM-42.
+func TestANodeThatIsSaidToBeGoneIsTriedAgain(t *testing.T) {
+	w := newWorld(t, single, node("n"), node("next"))
+	w.Queue(t)
+	allow := w.Refuse("patch nodes n", refused(404))
+	wantCIDRs(t, w.allot(t, "n"), "[]")
+	w.queued.Want(t, "n in 10s")
+	wantCIDRs(t, w.allot(t, "next"), "[10.0.1.0/24]")
+	allow()
+	wantCIDRs(t, w.allot(t, "n"), "[10.0.2.0/24]")
+}
+
 // Either a namesake has come, which the cache will show, or others change the node. Pins IPAM-42.
 func TestAConflictIsTriedAgain(t *testing.T) {
 	w := newWorld(t, single, node("n"), node("next"))
@@ -217,6 +229,7 @@ func TestARangeOfAWriteWithUnknownOutcomeIsNotGivenToOthers(t *testing.T) {
 		"IPAM-19: nobody answers, then refused":          {[]error{lost, refused(403)}, held},
 		"IPAM-19: nobody answers, then too often":        {[]error{lost, refused(429), refused(401)}, held},
 		"IPAM-42: nobody answers, then others change it": {[]error{lost, refused(409)}, held},
+		"IPAM-42: nobody answers, then it is gone":       {[]error{lost, refused(404)}, held},
 		"IPAM-42: others change it, then refused":        {[]error{refused(409), refused(422)}, "[10.0.0.0/24]"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -90,8 +90,9 @@ func (c *ipamController) assign(ctx context.Context, node *corev1.Node, blocks [
 			klog.FromContext(ctx).V(2).Info("Gave node its pod ranges", "node", node.Name, "podCIDRs", blocks)
 			return nil
 		}
-		if apierrors.IsNotFound(err) {
-			c.ranges.abandon(who)
+		if apierrors.IsNotFound(err) { // the cache will show that it is gone, unless this is the answer of an admission webhook
+			c.ranges.refused(who)
+			c.queue.AddAfter(node.Name, reconcile.RecheckAfter)
 			return nil
 		}
 		if apierrors.IsConflict(err) { // another node has its name, as the cache will show, or others change this one

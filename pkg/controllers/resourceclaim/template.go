@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,13 +34,15 @@ func claimFrom(template *resourcev1.ResourceClaimTemplate, of owner, entry strin
 }
 
 // prefixOf returns what the name of a generated claim begins with. If it would be too long, owner
-// and entry are shortened in proportion.
+// and entry are shortened in proportion. No part of a name between two dots begins with a hyphen, so at
+// least the first letter of the owner stays, and no dot at the end of what is left of it.
 func prefixOf(owner, entry string) string {
 	prefix := owner + "-" + entry + "-"
 	if len(prefix) <= maxPrefix {
 		return prefix
 	}
-	return owner[:len(owner)*maxPrefix/len(prefix)] + "-" + entry[:len(entry)*maxPrefix/len(prefix)]
+	owner = owner[:max(1, len(owner)*maxPrefix/len(prefix))]
+	return strings.TrimRight(owner, ".") + "-" + entry[:len(entry)*maxPrefix/len(prefix)]
 }
 
 // allowed returns an error if a template asks for something that is switched off.

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 )
 
@@ -49,17 +50,24 @@ func TestClaimFrom(t *testing.T) {
 	}
 }
 
-// Pins RCLM-18g.
+// Pins RCLM-18g and RCLM-65.
 func TestPrefixOf(t *testing.T) {
 	a, b := strings.Repeat("a", 63), strings.Repeat("b", 63)
 	for _, tc := range []struct{ owner, entry, want string }{
 		{"pod", "gpu", "pod-gpu-"},
-		{a[:51], b[:4], a[:51] + "-" + b[:4] + "-"}, // 57 bytes
-		{a[:52], b[:5], a[:50] + "-" + b[:4]},       // 59 bytes: 52*57/59 is 50.2, 5*57/59 is 4.8
-		{a, b, a[:28] + "-" + b[:28]},               // 128 bytes: 63*57/128 is 28.05
+		{a[:51], b[:4], a[:51] + "-" + b[:4] + "-"},            // 57 bytes
+		{a[:52], b[:5], a[:50] + "-" + b[:4]},                  // 59 bytes: 52*57/59 is 50.2, 5*57/59 is 4.8
+		{a, b, a[:28] + "-" + b[:28]},                          // 128 bytes: 63*57/128 is 28.05
+		{a[:27] + "." + a[:28], b[:56], a[:27] + "-" + b[:28]}, // 114 bytes: 28 of each, but for the dot
+		{"a", b, "a-" + b[:54]},                                // 66 bytes: 57/66 is none
+		{a + "." + a + "." + a + "." + a[:61], b[:1], a[:56] + "-"},
 	} {
-		if got := prefixOf(tc.owner, tc.entry); got != tc.want {
+		got := prefixOf(tc.owner, tc.entry)
+		if got != tc.want {
 			t.Errorf("of %d and %d bytes: %q, want %q", len(tc.owner), len(tc.entry), got, tc.want)
+		}
+		if invalid := validation.IsDNS1123Subdomain(got + "12345"); len(invalid) > 0 {
+			t.Errorf("%s12345 is no name: %q", got, invalid)
 		}
 	}
 }

@@ -15,7 +15,9 @@ import (
 )
 
 // client is the client of the instance, with events that take the way of all events, and with
-// writes of nodes that the stop does not cut off.
+// requests about nodes and Services that end when the instance is fenced, and not before. The
+// library sends most of them with a background context: without an end they would wait for an
+// answer, or for the time that a server names in Retry-After, long after the stop.
 type client struct {
 	kubernetes.Interface
 	core core
@@ -87,10 +89,40 @@ func (i *incarnations) uid(name string) (types.UID, bool) {
 	return "", false
 }
 
+// Services implements typedcorev1.CoreV1Interface.
+func (c core) Services(namespace string) typedcorev1.ServiceInterface {
+	return services{c.CoreV1Interface.Services(namespace), c.guard}
+}
+
+type services struct {
+	typedcorev1.ServiceInterface
+	guard *guard
+}
+
+// Patch implements typedcorev1.ServiceInterface.
+func (s services) Patch(ctx context.Context, name string, patch types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string) (*corev1.Service, error) {
+	return s.ServiceInterface.Patch(s.guard.bind(ctx), name, patch, data, o, subresources...)
+}
+
 type nodes struct {
 	typedcorev1.NodeInterface
 	guard  *guard
 	judged *incarnations
+}
+
+// Get implements typedcorev1.NodeInterface.
+func (n nodes) Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Node, error) {
+	return n.NodeInterface.Get(n.guard.bind(ctx), name, o)
+}
+
+// Patch implements typedcorev1.NodeInterface.
+func (n nodes) Patch(ctx context.Context, name string, patch types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string) (*corev1.Node, error) {
+	return n.NodeInterface.Patch(n.guard.bind(ctx), name, patch, data, o, subresources...)
+}
+
+// PatchStatus implements typedcorev1.NodeExpansion.
+func (n nodes) PatchStatus(ctx context.Context, name string, data []byte) (*corev1.Node, error) {
+	return n.NodeInterface.PatchStatus(n.guard.bind(ctx), name, data)
 }
 
 // Update implements typedcorev1.NodeInterface.

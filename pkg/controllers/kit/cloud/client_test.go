@@ -2,14 +2,21 @@ package cloud
 
 import (
 	"context"
+	"net/http"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
+	nodehelpers "k8s.io/cloud-provider/node/helpers"
+	servicehelpers "k8s.io/cloud-provider/service/helpers"
+	nodeutil "k8s.io/component-helpers/node/util"
 
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 func nodeOf(name string, uid types.UID) *corev1.Node {
@@ -68,4 +75,82 @@ func TestWritesOfNodesSurviveTheStop(t *testing.T) {
 	}
 	w.end()
 	<-bound.Done()
+}
+
+// silent is an API server that does not answer.
+type silent struct{ asked chan string }
+
+func (s silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.asked <- r.Method + " " + r.URL.Path
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// The library has no context for most of its requests. They end with the instance all the same.
+// Pins CLOUD-41.
+func TestFencedInstanceCancelsItsRequests(t *testing.T) {
+	node, patched := nodeOf("a", "1"), nodeOf("a", "1")
+	patched.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s"}}
+	labelled := service.DeepCopy()
+	labelled.Labels = map[string]string{"a": "b"}
+	tests := map[string]struct {
+		send func(kubernetes.Interface) error
+		want string
+	}{
+		"a node is read": {
+			func(c kubernetes.Interface) error {
+				return nodehelpers.AddOrUpdateTaintOnNode(c, "a", &corev1.Taint{Key: "shutdown", Effect: corev1.TaintEffectNoSchedule})
+			},
+			"GET /api/v1/nodes/a",
+		},
+		"taints of a node are patched": {
+			func(c kubernetes.Interface) error { return nodehelpers.PatchNodeTaints(c, "a", node, patched) },
+			"PATCH /api/v1/nodes/a",
+		},
+		"addresses of a node are patched": {
+			func(c kubernetes.Interface) error {
+				_, _, err := nodeutil.PatchNodeStatus(c.CoreV1(), "a", node, patched)
+				return err
+			},
+			"PATCH /api/v1/nodes/a/status",
+		},
+		"a condition of a node is patched": {
+			func(c kubernetes.Interface) error {
+				return nodeutil.SetNodeCondition(c, "a", corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable})
+			},
+			"PATCH /api/v1/nodes/a/status",
+		},
+		"a Service is patched": {
+			func(c kubernetes.Interface) error {
+				_, err := servicehelpers.PatchService(c.CoreV1(), service, labelled)
+				return err
+			},
+			"PATCH /api/v1/namespaces/n/services/s/status",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			env, w := controllertest.New(t), newWorld(t)
+			server := silent{make(chan string, 1)}
+			env.Client = must.Get(kubernetes.NewForConfigAndClient(&rest.Config{}, &http.Client{Transport: server}))(t)
+			client := newClient(env.Env, w.guard)
+			returned := make(chan struct{})
+			go func() {
+				defer close(returned)
+				_ = test.send(client) // the library takes a request that is cancelled for one that succeeded
+			}()
+			if asked := soon(t, "it is sent", server.asked); asked != test.want {
+				t.Errorf("%s was sent, want %s", asked, test.want)
+			}
+			w.stop()
+			select {
+			case <-returned:
+				t.Error("the stop has cut it off")
+			default:
+			}
+			w.end()
+			soon(t, "it ends", returned)
+		})
+	}
 }

@@ -10,7 +10,8 @@
 //     the factory when the instance runs, from the file as it was when the instance was built.
 //  2. The library reads the shared caches, through the scope of the instance: its handlers are
 //     removed with the scope, and it sends no LIST. What it writes it sends through the fenced
-//     client of the instance. Its events take the way of all events.
+//     client of the instance; as calls of the provider, its requests end when the instance is
+//     fenced. Its events take the way of all events.
 //  3. A call of the provider ends when the instance is fenced, whatever context the library
 //     gave it, and not before: a stop lets the calls in flight end. Once the instance has ended,
 //     the provider is not called any more.
