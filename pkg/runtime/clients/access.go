@@ -20,6 +20,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/cert"
+
+	"kcmd.dev/pkg/config/named"
+	"kcmd.dev/pkg/runtime/source"
 )
 
 // Where a pod finds the address of the API server and its credentials.
@@ -46,7 +49,9 @@ type Access struct {
 func LoadAccess(from Source, now time.Time) (*Access, error) {
 	a := &Access{Files: []string{podTokenFile, podCAFile}}
 	if from.Kubeconfig != "" {
-		a.Files = append([]string{from.Kubeconfig}, a.namedIn(from.Kubeconfig)...)
+		if err := a.find(from.Kubeconfig); err != nil {
+			return a, fmt.Errorf("loading client configuration: %w", err)
+		}
 	}
 	config, err := LoadConfig(from)
 	if err != nil {
@@ -57,6 +62,22 @@ func LoadAccess(from Source, now time.Time) (*Access, error) {
 		return a, fmt.Errorf("loading client configuration: %w", err)
 	}
 	return a, nil
+}
+
+// find notes the files that belong to a kubeconfig. It refuses those that client-go must not read: it would wait
+// without limit for what comes out of a named pipe, and take all that comes out of a device.
+func (a *Access) find(kubeconfig string) error {
+	a.Files = []string{kubeconfig}
+	if _, _, err := source.Read(kubeconfig, named.MaxFileBytes); err != nil {
+		return err
+	}
+	a.Files = append(a.Files, a.namedIn(kubeconfig)...)
+	for _, path := range a.Files[1:] {
+		if _, _, err := source.Read(path, named.MaxFileBytes); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // namedIn returns the files that the current context of a kubeconfig names; none if it cannot
@@ -70,21 +91,21 @@ func (a *Access) namedIn(kubeconfig string) []string {
 	if current == nil {
 		return nil
 	}
-	var named []string
+	var files []string
 	if c := loaded.Clusters[current.Cluster]; c != nil && len(c.CertificateAuthorityData) == 0 {
-		named = append(named, c.CertificateAuthority)
+		files = append(files, c.CertificateAuthority)
 	}
 	a.user = current.AuthInfo
 	if u := loaded.AuthInfos[current.AuthInfo]; u != nil {
 		if len(u.ClientCertificateData) == 0 {
-			named = append(named, u.ClientCertificate)
+			files = append(files, u.ClientCertificate)
 		}
 		if len(u.ClientKeyData) == 0 {
-			named = append(named, u.ClientKey)
+			files = append(files, u.ClientKey)
 		}
-		named = append(named, u.TokenFile)
+		files = append(files, u.TokenFile)
 	}
-	return slices.DeleteFunc(named, func(path string) bool { return path == "" })
+	return slices.DeleteFunc(files, func(path string) bool { return path == "" })
 }
 
 // resolve replaces the names of files by their contents.

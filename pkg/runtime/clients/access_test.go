@@ -2,11 +2,13 @@ package clients
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -102,6 +104,38 @@ func TestUnusableFilesAreRefused(t *testing.T) {
 			}
 			if len(a.Files) < 2 {
 				t.Errorf("files %q: those that are named are not known", a.Files)
+			}
+		})
+	}
+}
+
+// To open a named pipe for reading blocks until somebody writes to it: the process would do nothing else any more.
+func TestANamedPipeIsRefusedAtOnce(t *testing.T) {
+	token := func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { u.TokenFile = "token" }
+	for _, file := range []string{"token", "kubeconfig"} {
+		t.Run(file, func(t *testing.T) {
+			k := newKubeconfig(t, token)
+			k.put("token", []byte("secret"))
+			if err := errors.Join(os.Remove(k.path(file)), syscall.Mkfifo(k.path(file), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			loaded := make(chan error, 1)
+			var a *Access
+			go func() {
+				var err error
+				a, err = k.load()
+				loaded <- err
+			}()
+			select {
+			case err := <-loaded:
+				if err == nil || !strings.Contains(err.Error(), "not a regular file") {
+					t.Errorf("loading gives %v", err)
+				}
+				if !slices.Contains(a.Files, k.path(file)) {
+					t.Errorf("files %q: that it is replaced by another one would not be noticed", a.Files)
+				}
+			case <-time.After(10 * time.Second):
+				t.Error("loading does not end")
 			}
 		})
 	}

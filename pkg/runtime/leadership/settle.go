@@ -61,7 +61,7 @@ func (l *Leadership) noteStopped() (draining bool) {
 			if pending == nil {
 				pending = l.options.Runner.Pending()
 			}
-			if pending[name] {
+			if pending[name] || l.isUntold(name) {
 				draining = true
 				continue
 			}
@@ -69,6 +69,13 @@ func (l *Leadership) noteStopped() (draining bool) {
 		}
 	}
 	return draining
+}
+
+// isUntold reports whether a controller was last told to run in a term that is over: terms are also looked at while an
+// edit is prepared, which may be rejected.
+func (l *Leadership) isUntold(name string) bool {
+	term := l.running[name]
+	return term != 0 && !slices.ContainsFunc(l.all(), func(k *Lock) bool { return k.isHeldIn(term) })
 }
 
 // giveBack gives back the locks that are no longer needed and have nothing running under

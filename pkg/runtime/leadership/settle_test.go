@@ -3,6 +3,7 @@ package leadership
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -88,6 +89,28 @@ func TestTheEntryOfANamespaceIsLookedForWhileALeaseIsHeld(t *testing.T) {
 				t.Error("a lease that is not held is announced")
 			}
 		})
+	}
+}
+
+// An edit that is rejected has looked at the terms too, and the loop may settle before it tells controllers of the end of
+// theirs: their claims stay, and the lease is not passed on. Pins MGR-174.
+func TestAControllerHasNotStoppedBeforeItIsToldThatItsTermIsOver(t *testing.T) {
+	l := New(Options{Tasks: tasks(t), Runner: &runner{}, Clock: clocktesting.NewFakeClock(start())})
+	l.election = v1beta1.LeaderElection{Spread: v1beta1.SpreadSticky}
+	k := lockOf(mainLease, "a")
+	k.always = election.Always()
+	l.locks = []*Lock{k}
+	l.TakeTerms(t.Context())
+	l.Started(map[string]uint64{"a": k.number})
+	k.always.End(election.ErrTaken)
+	k.always = nil
+	l.TakeTerms(t.Context())
+	if l.Settle(t.Context()); !slices.Equal(k.admission.Active(), []string{"a"}) || l.Due() == nil {
+		t.Errorf("%q are still there, want one; it is looked for again: %t", k.admission.Active(), l.Due() != nil)
+	}
+	l.Started(nil) // it was told
+	if l.Settle(t.Context()); len(k.admission.Active()) > 0 {
+		t.Errorf("%q are still there", k.admission.Active())
 	}
 }
 

@@ -245,3 +245,32 @@ func TestReviewsAreCounted(t *testing.T) {
 		}
 	}
 }
+
+// A path that anybody may read is one that not everybody may change something with: the log verbosity. Pins MGR-199.
+func TestOpenPathsCanOnlyBeRead(t *testing.T) {
+	c := quick(t)
+	c.Authorization.AlwaysAllowPaths = []string{"/*"}
+	in, _, err := prepare(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(in.reviews.close)
+	m := NewMetrics(metrics.NewKubeRegistry())
+	h := in.protect(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), c, clock.RealClock{}, m)
+	for request, want := range map[string]int{
+		"GET /metrics": http.StatusOK, "POST /metrics": http.StatusOK, // which answers 405
+		"GET /debug/flags": http.StatusOK, "HEAD /debug/pprof/heap": http.StatusOK,
+		"PUT /debug/flags/v": http.StatusForbidden, "POST /debug/controllers/x": http.StatusForbidden,
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+		if w.Code != want {
+			t.Errorf("%s by anybody: %d, want %d", request, w.Code, want)
+		}
+	}
+	bounds := newStrangers(func(string) bool { return true }, clock.RealClock{}, m)
+	if bounds.costsNothing(httptest.NewRequest(http.MethodPut, "/debug/flags/v", nil)) {
+		t.Error("the API server is asked about a request that is not bounded")
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -124,7 +125,7 @@ func (in *infos) authorizeBy(c v1beta1.Authorization) error {
 	if err != nil {
 		return err
 	}
-	all := []authorizer.Authorizer{authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup), everybody}
+	all := []authorizer.Authorizer{authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup), reading{everybody}}
 	client, err := in.reviews.client(c.Kubeconfig, reviewTimeout)
 	if err != nil {
 		return err
@@ -143,4 +144,23 @@ func (in *infos) authorizeBy(c v1beta1.Authorization) error {
 	}
 	in.authorization.Authorizer = union.New(all...)
 	return nil
+}
+
+// reading lets another authorizer decide about requests that only read. Those that may change something need a
+// permission, also on a path that anybody may read.
+type reading struct{ authorizer.Authorizer }
+
+// Authorize implements authorizer.Authorizer.
+func (a reading) Authorize(ctx context.Context, request authorizer.Attributes) (authorizer.Decision, string, error) {
+	if mayChange(request.GetVerb(), request.GetPath()) {
+		return authorizer.DecisionNoOpinion, "", nil
+	}
+	return a.Authorizer.Authorize(ctx, request)
+}
+
+// mayChange reports whether a request may change something. What is not for debugging answers every method that does
+// not read with 405, without doing anything.
+func mayChange(method, path string) bool {
+	reads := strings.EqualFold(method, http.MethodGet) || strings.EqualFold(method, http.MethodHead)
+	return !reads && strings.HasPrefix(path, "/debug/")
 }

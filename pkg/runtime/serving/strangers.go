@@ -89,7 +89,8 @@ func (s *strangers) admit(next http.Handler) http.Handler {
 // costsNothing reports whether a request is answered without looking at any credentials: those in the
 // headers, of which a web socket has its own, and those of the connection.
 func (s *strangers) costsNothing(r *http.Request) bool {
-	return s.free(r.URL.Path) && r.Header.Get("Authorization") == "" && r.Header.Get("Sec-WebSocket-Protocol") == "" &&
+	return s.free(r.URL.Path) && !mayChange(r.Method, r.URL.Path) &&
+		r.Header.Get("Authorization") == "" && r.Header.Get("Sec-WebSocket-Protocol") == "" &&
 		(r.TLS == nil || len(r.TLS.PeerCertificates) == 0)
 }
 

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/runtime/breaker"
@@ -50,7 +51,7 @@ func (s Sources) findObject(a *Answer, of subject) {
 	case object == nil:
 		// No controller here caches it.
 	case object.GetDeletionTimestamp() != nil:
-		a.say("It has been deleted %s ago.", rounded(a.Asked.Sub(object.GetDeletionTimestamp().Time)))
+		a.say("It has been deleted %s ago.", rounded(a.Asked.Sub(deletedAt(object))))
 		for _, f := range object.GetFinalizers() {
 			a.say("It has the finalizer %s, %s.", f, remover(f))
 		}
@@ -207,6 +208,12 @@ func (a *Answer) findRefusal() {
 			a.say("The last %s of %s by %s failed: %s", w.Verb, w.Object.Resource, w.Controller, w.Error)
 		}
 	}
+}
+
+// deletedAt is when the deletion of an object was asked for: its timestamp is the end of its grace period.
+func deletedAt(object metav1.Object) time.Time {
+	grace := time.Duration(ptr.Deref(object.GetDeletionGracePeriodSeconds(), 0)) * time.Second
+	return object.GetDeletionTimestamp().Add(-grace)
 }
 
 func rounded(d time.Duration) string { return max(0, d).Round(time.Second).String() }

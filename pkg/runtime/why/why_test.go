@@ -342,6 +342,16 @@ func TestFinalizersOfAnObject(t *testing.T) {
 	}
 }
 
+// The deletion timestamp of an object with a grace period is when that ends.
+func TestAnObjectHasBeenDeletedBeforeItsGracePeriod(t *testing.T) {
+	w := newWorld()
+	ends := metav1.NewTime(now.Add(10 * time.Second))
+	w.cache(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", DeletionTimestamp: &ends, DeletionGracePeriodSeconds: ptr.To[int64](30)}})
+	if a := w.ask(t, Query{Type: "pod", Namespace: "ns", Name: "p"}); a.Findings[0] != "It has been deleted 20s ago." {
+		t.Errorf("found %q", a.Findings)
+	}
+}
+
 func TestHandler(t *testing.T) {
 	w := newWorld()
 	w.wrote(1, "replicaset-controller", "create", target(pods, "ns", "p"), clients.Target{}, 403, "exceeded\nquota")
