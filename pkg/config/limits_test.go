@@ -57,6 +57,7 @@ func hostile() map[string]string {
 		"billion laughs":         "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: [*d,*d,*d,*d,*d,*d,*d,*d,*d]\n",
 		"tags":                   "a: [" + strings.Repeat("!!a b,", most) + "]\n",
 		"questions":              strings.Repeat("? ", most),
+		"empty documents":        strings.Repeat("---\n", 25_000),
 		"documents":              strings.Repeat("--- 1\n", 20_000),
 		"long text":              "clientConnection: {kubeconfig: \"" + strings.Repeat(`\n`, 500_000) + "\"}\n",
 		"long key":               strings.Repeat("a", 1_000_000) + ": 1\n",

@@ -143,7 +143,8 @@ func (s *shaper) hint(path, name string, known []string) string {
 	if len(inside) > 0 {
 		elsewhere = inside
 	}
-	if row, ok := conversion.Flag(strings.ReplaceAll(strings.TrimLeft(name, "-"), "_", "-")); ok && len(elsewhere) == 0 {
+	flag := strings.ReplaceAll(strings.TrimLeft(name, "-"), "_", "-")
+	if row, ok := conversion.Flag(flag); ok && flag != "" && len(elsewhere) == 0 {
 		elsewhere = row.Fields()
 	}
 	if len(elsewhere) == 0 || len(elsewhere) > maxElsewhere {

@@ -13,6 +13,7 @@ import (
 func TestAFieldAtTheWrongPlaceIsFound(t *testing.T) {
 	for text, want := range map[string]string{
 		"leaseDuration: 15s":                               "leaseDuration: unknown field, did you mean leaderElection.leaseDuration?",
+		"serving: {\"\": a}":                               "serving[\"\"]: unknown field, allowed: authentication, authorization, bindAddress, contentionProfiling, http2, permitAddressSharing, permitPortSharing, port, profiling, tls",
 		"serving: {certFile: a}":                           "serving.certFile: unknown field, did you mean serving.tls.certFile or serving.tls.sniCertificates[].certFile?",
 		"concurrent-deployment-syncs: 5":                   "concurrent-deployment-syncs: unknown field, did you mean controllers.deployment-controller.concurrentSyncs?",
 		"--concurrent_gc-syncs: 5":                         "--concurrent_gc-syncs: unknown field, did you mean controllers.garbage-collector-controller.concurrentSyncs?",

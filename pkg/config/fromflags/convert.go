@@ -97,6 +97,10 @@ func (c *converter) convert() (*Result, error) {
 
 // limits removes the request limits that no flag sets: upstream's defaults do not apply here.
 func (c *converter) limits() {
+	if c.given("kube-api-burst") && c.options.upstream.Generic.ClientConnection.QPS < 0 {
+		c.note("kube-api-burst", false, c.text("kube-api-burst")+
+			" is left out: a negative --kube-api-qps means no limit, upstream too")
+	}
 	if c.given("kube-api-qps") || c.given("kube-api-burst") {
 		return
 	}

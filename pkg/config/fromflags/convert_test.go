@@ -377,3 +377,20 @@ func TestErrorsAreTyped(t *testing.T) {
 		t.Errorf("error %v of type %T", err, err)
 	}
 }
+
+// Without a limit of requests a burst has no meaning; it is not said to be a default.
+func TestABurstWithoutALimitIsLeftOut(t *testing.T) {
+	got, result := body(t, "--kube-api-qps=-1", "--kube-api-burst=5")
+	if got != "" {
+		t.Errorf("the file has\n%s", got)
+	}
+	wantNote(t, result, false, "--kube-api-burst: --kube-api-burst=5 is left out: a negative --kube-api-qps means no limit")
+}
+
+func TestWhatIsNoNumberIsReportedByFlag(t *testing.T) {
+	_, err := Convert([]string{"--horizontal-pod-autoscaler-tolerance=NaN", "--kube-api-qps=NaN", "--kube-api-burst=5"})
+	const want = "--kube-api-qps: must be 0 to 1000000, not NaN\n--horizontal-pod-autoscaler-tolerance: must be 0 to 1, not NaN"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}

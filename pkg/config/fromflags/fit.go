@@ -2,6 +2,7 @@ package fromflags
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"time"
@@ -31,6 +32,9 @@ func (c *converter) fit() {
 		message, fits := rule.Admits(plain(value), false)
 		nearest, low, found := nearest(rule, value)
 		switch {
+		case isNaN(value) && rule.Number != nil:
+			c.fail(row.Flag, "%s", message)
+			set(conversion.Lookup(c.out, row.Field), reflect.ValueOf(rule.Number.Max)) // so that the rest can be checked
 		case fits || !found || row.Rejects&side(low) != 0:
 		case low && strings.HasSuffix(row.Field, ".concurrentSyncs"):
 			c.disable(row)
@@ -49,6 +53,9 @@ func (c *converter) fit() {
 // isMask reports whether a field is the size of a range, for which the nearest one allowed is no
 // substitute.
 func isMask(field string) bool { return strings.Contains(field, "nodeCIDRMaskSize") }
+
+// isNaN reports whether a number is none, which no file can hold and to which no number is near.
+func isNaN(value reflect.Value) bool { return value.CanFloat() && math.IsNaN(value.Float()) }
 
 func side(low bool) conversion.Rejects {
 	if low {

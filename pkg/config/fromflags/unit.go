@@ -34,6 +34,9 @@ func unitArguments(text string) ([]string, error) {
 	if u.command == "" {
 		return nil, fmt.Errorf("the unit has no ExecStart of %s", program)
 	}
+	if u.command, err = resolved(u.command); err != nil {
+		return nil, fmt.Errorf("reading ExecStart: %w", err)
+	}
 	u.readFiles()
 	words, err := command(u.expand(u.command))
 	if err != nil {
@@ -72,11 +75,26 @@ func readUnit(text string) (unit, error) {
 			}
 			for _, assignment := range slices.Concat(commands...) {
 				name, value, _ := strings.Cut(assignment, "=")
-				u.environment[name] = value
+				if u.environment[name], err = resolved(value); err != nil {
+					delete(u.environment, name) // its value is not known
+				}
 			}
 		}
 	}
 	return u, nil
+}
+
+// specifier is what systemd replaces in the settings of a unit, but not in the files that the unit names.
+var specifier = regexp.MustCompile(`%[%A-Za-z]`)
+
+// resolved replaces %% by %. What stands for anything else is known on the machine of the unit only.
+func resolved(text string) (string, error) {
+	for _, name := range specifier.FindAllString(text, -1) {
+		if name != "%%" {
+			return "", fmt.Errorf("the value of the specifier %s is not known here: replace it with its value", name)
+		}
+	}
+	return strings.ReplaceAll(text, "%%", "%"), nil
 }
 
 // unitLines joins lines that end in a backslash, and drops comments, which systemd also allows

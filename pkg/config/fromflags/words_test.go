@@ -38,6 +38,7 @@ func TestCommandLines(t *testing.T) {
 		{"a variable with spaces in a shell", "[Service]\nEnvironment=\"ARGS=--v=2 --leader-elect\"\nExecStart=/bin/sh -c \"exec kube-controller-manager ${ARGS}\"\n",
 			[]string{"--v=2", "--leader-elect"}},
 		{"variables that are cleared", "[Service]\nEnvironment=A=1\nEnvironment=\nEnvironment=B=2\nEnvironmentFile=/a\nEnvironmentFile=\nExecStart=kube-controller-manager --v=$B\n", []string{"--v=2"}},
+		{"percent signs of a unit", "[Service]\nEnvironment=A=%%2 B=%H\nExecStart=kube-controller-manager --cluster-name=50%% --v=$A\n", []string{"--cluster-name=50%", "--v=%2"}},
 		{"a shell in a unit", "[Service]\nEnvironment=LEVEL=2\nExecStart=/bin/sh -c 'exec kube-controller-manager --v=$LEVEL >> /log'\n", []string{"--v=2"}},
 		{"the words of a process", "/usr/local/bin/kube-controller-manager\x00--cluster-name=a b\x00--v=2\x00", []string{"--cluster-name=a b", "--v=2"}},
 	}
@@ -59,6 +60,8 @@ func TestCommandLinesThatAreNone(t *testing.T) {
 		"kube-controller-manager $OPTIONS": `the value of the variable in "$OPTIONS" is not known here: replace it with its value`,
 		"[Service]\nExecStart=/bin/true":   "the unit has no ExecStart of kube-controller-manager",
 		"[Service]\nEnvironmentFile=-/etc/kcm\nExecStart=kube-controller-manager $ARGS": `the value of the variable in "$ARGS" is not known here: replace it with its value, which /etc/kcm may set`,
+		"[Service]\nExecStart=kube-controller-manager --kubeconfig=%E/kcm.conf":         "reading ExecStart: the value of the specifier %E is not known here: replace it with its value",
+		"[Service]\nEnvironment=A=%H\nExecStart=kube-controller-manager --v=$A":         `the value of the variable in "--v=$A" is not known here: replace it with its value`,
 		"kube-controller-manager --v=${LEVEL}":                                          `the value of the variable in "--v=${LEVEL}" is not known here: replace it with its value`,
 	} {
 		if _, err := FromCommandLine(text); err == nil || err.Error() != want {

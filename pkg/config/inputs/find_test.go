@@ -89,6 +89,20 @@ func TestInputsOfAStreamLoad(t *testing.T) {
 	}
 }
 
+// A document without content hides neither the configuration after it nor its version.
+func TestAConfigurationAfterAnEmptyDocument(t *testing.T) {
+	found := read(map[string]string{"f": "---\n# nothing\n---\n" + valid}).Find("f")
+	if len(found.Inputs) != 1 {
+		t.Fatalf("found %q", labels(found))
+	}
+	if version := found.Inputs[0].APIVersion(); version != "config.kcmd.dev/v1beta1" {
+		t.Errorf("the version is %q", version)
+	}
+	if document, problems := found.Inputs[0].Load(); document == nil || len(problems) > 0 {
+		t.Errorf("%v", problems)
+	}
+}
+
 func TestFindInAFolder(t *testing.T) {
 	root := t.TempDir()
 	files := map[string]string{

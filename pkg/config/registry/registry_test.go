@@ -34,12 +34,16 @@ func TestUnknownControllersAreExplained(t *testing.T) {
 	for name, want := range map[string]string{
 		"hpa": `unknown, did you mean "horizontal-pod-autoscaler-controller"?`, "gc-controller": `unknown, did you mean "garbage-collector-controller"?`,
 		"deploy": `unknown, did you mean "deployment-controller"?`, "Deployments": `unknown, did you mean "deployment-controller"?`,
-		"node":       "unknown, did you mean one of node-ipam-controller, node-lifecycle-controller, cloud-node-controller, cloud-node-lifecycle-controller, node-route-controller?",
-		"pdb":        `unknown, did you mean "disruption-controller"?`,
-		"jobs":       `unknown, did you mean "job-controller"?`,
-		"x":          "unknown: none has this or a similar name",
-		"controller": "unknown: none has this or a similar name",
-		"daemonset":  `"daemonset" is a former name: write "daemonset-controller"`,
+		"node":                             "unknown, did you mean one of node-ipam-controller, node-lifecycle-controller, cloud-node-controller, cloud-node-lifecycle-controller, node-route-controller?",
+		"pdb":                              `unknown, did you mean "disruption-controller"?`,
+		"jobs":                             `unknown, did you mean "job-controller"?`,
+		"deploymentController":             `unknown, did you mean "deployment-controller"?`,
+		"persistentVolumeBinderController": `unknown, did you mean "persistentvolume-binder-controller"?`,
+		"attachDetachController":           `unknown, did you mean "persistentvolume-attach-detach-controller"?`,
+		"hpaController":                    `unknown, did you mean "horizontal-pod-autoscaler-controller"?`,
+		"x":                                "unknown: none has this or a similar name",
+		"controller":                       "unknown: none has this or a similar name",
+		"daemonset":                        `"daemonset" is a former name: write "daemonset-controller"`,
 	} {
 		if got := Unknown("unknown", name); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)

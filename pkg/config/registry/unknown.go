@@ -50,11 +50,15 @@ const (
 	maxSimilar = 6
 )
 
-// stemOf cuts off the suffix, even if it is misspelt.
+// stemOf cuts off the suffix, even if it is misspelt, or has no hyphen as in the blocks of upstream's configuration
+// (deploymentController).
 func stemOf(name string) string {
 	last := strings.LastIndexByte(name, '-')
 	if last > 0 && problem.Nearest(name[last:], []string{controllerSuffix}) != "" {
 		return name[:last]
+	}
+	if stem := strings.TrimSuffix(name, controllerSuffix[1:]); stem != "" {
+		return stem
 	}
 	return name
 }
@@ -65,6 +69,9 @@ func Similar(name string) []string {
 	stem := stemOf(strings.ToLower(strings.ReplaceAll(name, "_", "-")))
 	if short, ok := shortNames[stem]; ok {
 		stem = short
+	}
+	if canonical, ok := Canonical(stem); ok {
+		return []string{canonical}
 	}
 	var stems, within []string
 	for _, known := range blocks() {

@@ -60,6 +60,11 @@ func (b *builder) build(node *yaml.Node, path string, depth int, inAlias bool) *
 		return nil
 	}
 	defer delete(b.open, node)
+	tag := node.ShortTag()
+	if node.Kind == yaml.MappingNode && tag != "!!map" || node.Kind == yaml.SequenceNode && tag != "!!seq" {
+		b.reportTag(tag, at, path)
+		return nil
+	}
 	switch node.Kind {
 	case yaml.AliasNode:
 		return b.buildAlias(node, path, depth)
@@ -207,7 +212,7 @@ func (b *builder) buildScalar(node *yaml.Node, path string) *Node {
 	case "!!float":
 		t.Value, ok = parseFloat(node.Value)
 	default:
-		b.report.Errorf(t.At, path, "the tag %s is not allowed", problem.Shorten(tag))
+		b.reportTag(tag, t.At, path)
 		return nil
 	}
 	if !ok {
@@ -215,6 +220,10 @@ func (b *builder) buildScalar(node *yaml.Node, path string) *Node {
 		return nil
 	}
 	return t
+}
+
+func (b *builder) reportTag(tag string, at problem.Position, path string) {
+	b.report.Errorf(at, path, "the tag %s is not allowed", problem.Shorten(tag))
 }
 
 // IsBoolean reports whether a text is a boolean in YAML 1.2, apart from its letter case.

@@ -9,15 +9,18 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Parse returns the first document of a text, in YAML or JSON, without limits. Positions are those
+// Parse returns the first document of a text that has content, in YAML or JSON, without limits. Positions are those
 // of the text.
 func Parse(data []byte) (*yaml.Node, error) {
 	decoder := newDecoder(data)
-	node, err := decoder.next()
-	if errors.Is(err, errEscape) && decoder.allowSlash(data) {
-		node, err = decoder.next()
+	for {
+		node, err := decoder.next()
+		switch {
+		case errors.Is(err, errEscape) && decoder.allowSlash(data):
+		case err != nil || !isNothing(node):
+			return node, err
+		}
 	}
-	return node, err
 }
 
 // errEscape is the error of the parser about an escape in double quotes.
@@ -68,9 +71,9 @@ type standIn struct {
 // standIns are escapes that hardly any text has.
 var standIns = []standIn{{'P', "\u2029"}, {'L', "\u2028"}, {'N', "\u0085"}, {'v', "\v"}, {'a', "\a"}}
 
-// allowSlash starts over with \/ replaced. It is false if there is nothing to replace.
+// allowSlash starts over with \/ replaced, once. It is false if there is nothing to replace.
 func (d *decoder) allowSlash(data []byte) bool {
-	if !bytes.Contains(data, []byte(`\/`)) {
+	if d.stand.letter != 0 || !bytes.Contains(data, []byte(`\/`)) {
 		return false
 	}
 	for _, stand := range standIns {

@@ -129,32 +129,34 @@ func (c *cursor) next() (problem.Position, rune, int) {
 func (c *cursor) previous(size int) []byte { return c.data[c.offset-size : c.offset] }
 
 // parse returns the one document of the file, or nil after reporting why there
-// is none.
+// is none. Documents without content do not count.
 func parse(data []byte, r *problem.Report) *yaml.Node {
 	decoder := newDecoder(data)
-	first, err := decoder.next()
-	if errors.Is(err, errEscape) && decoder.allowSlash(data) {
-		first, err = decoder.next()
+	var only *yaml.Node
+	for {
+		document, err := decoder.next()
+		if errors.Is(err, errEscape) && decoder.allowSlash(data) {
+			only = nil // it starts over
+			continue
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			if only == nil {
+				r.Errorf(problem.Position{Line: 1, Column: 1}, "", "a file without content is not a configuration: %s", needed)
+			}
+			return only
+		case err != nil:
+			reportSyntax(data, err, r)
+			return nil
+		case isNothing(document):
+		case only != nil:
+			r.Errorf(problem.Position{Line: document.Line, Column: document.Column}, "",
+				"a second document starts here: a configuration is one document, remove the --- and what follows")
+			return nil
+		default:
+			only = document.Content[0]
+		}
 	}
-	if errors.Is(err, io.EOF) || (err == nil && isNothing(first)) {
-		r.Errorf(problem.Position{Line: 1, Column: 1}, "", "a file without content is not a configuration: %s", needed)
-		return nil
-	}
-	if err != nil {
-		reportSyntax(data, err, r)
-		return nil
-	}
-	second, err := decoder.next()
-	switch {
-	case errors.Is(err, io.EOF), err == nil && isNothing(second):
-		return first.Content[0]
-	case err != nil:
-		reportSyntax(data, err, r)
-	default:
-		r.Errorf(problem.Position{Line: second.Line, Column: second.Column}, "",
-			"a second document starts here: a configuration is one document, remove the --- and what follows")
-	}
-	return nil
 }
 
 func isNothing(document *yaml.Node) bool {

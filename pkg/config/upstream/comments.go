@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"k8s.io/kube-controller-manager/config/v1alpha1"
 
+	"kcmd.dev/pkg/config/tree"
 	"kcmd.dev/pkg/config/upstream/conversion"
 )
 
@@ -29,8 +30,8 @@ type fieldComment struct {
 // readComments collects the comments of a file that was read without errors.
 func readComments(data []byte) comments {
 	out := comments{}
-	document := yaml.Node{}
-	if yaml.Unmarshal(data, &document) != nil || len(document.Content) == 0 {
+	document, err := tree.Parse(data)
+	if err != nil {
 		return out // comments carry no settings
 	}
 	root := document.Content[0]
