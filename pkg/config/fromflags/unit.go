@@ -69,19 +69,29 @@ func readUnit(text string) (unit, error) {
 			if value == "" {
 				clear(u.environment)
 			}
-			commands, err := split(value)
-			if err != nil {
+			if err := u.assign(value); err != nil {
 				return unit{}, fmt.Errorf("reading Environment=%s: %w", value, err)
-			}
-			for _, assignment := range slices.Concat(commands...) {
-				name, value, _ := strings.Cut(assignment, "=")
-				if u.environment[name], err = resolved(value); err != nil {
-					delete(u.environment, name) // its value is not known
-				}
 			}
 		}
 	}
 	return u, nil
+}
+
+// assign sets the variables of a setting. One whose value is not known here is not set.
+func (u *unit) assign(text string) error {
+	commands, err := split(text)
+	if err != nil {
+		return err
+	}
+	for _, assignment := range slices.Concat(commands...) {
+		name, value, _ := strings.Cut(assignment, "=")
+		if value, err := resolved(value); err != nil {
+			delete(u.environment, name)
+		} else {
+			u.environment[name] = value
+		}
+	}
+	return nil
 }
 
 // specifier is what systemd replaces in the settings of a unit, but not in the files that the unit names.

@@ -49,7 +49,7 @@ func TestPinnedVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]string{Etcd: "v3.6.8", KubeAPIServer: "v1.36.3", KubeScheduler: "v1.36.3", Kubectl: "v1.36.3", Kwok: "v0.8.0", KwokStages: "v0.8.0", UpstreamManager: "v1.36.3", Kubelet: "v1.36.3", EmptyRuntime: "v1.36.3",
-		CSIProvisioner: "v6.3.0", CSIAttacher: "v4.13.0", CSIResizer: "v2.3.0", CSIDriver: "v1.13.0", Prometheus: "v0.316.0"}
+		CSIProvisioner: "v6.3.0", CSIAttacher: "v4.12.0", CSIResizer: "v2.2.0", CSIDriver: "v1.13.0", Prometheus: "v0.316.0"}
 	for _, tool := range tools() {
 		version, _, err := builder{root: root}.stamp(tool)
 		if err != nil || version != want[tool.name] {

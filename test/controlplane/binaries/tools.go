@@ -81,11 +81,9 @@ func tools() []tool {
 	kubelet := kubernetes(Kubelet, "about 3 minutes")
 	runtime := tool{name: EmptyRuntime, module: "kubernetes", pkg: "kcmd.dev/test/tools/kubernetes/emptyruntime", pins: "k8s.io/kubernetes", first: "a few seconds"}
 	kubelet.onDemand, runtime.onDemand = true, true
-	// csi-provisioner does not compile with the version of client-go that the others require, so it
-	// has a module of its own.
-	csi := func(folder, name, module, first string) tool {
+	csi := func(name, module, first string) tool {
 		return tool{
-			name: name, module: folder, pkg: module + "/cmd/" + name, pins: module, onDemand: true,
+			name: name, module: "csi", pkg: module + "/cmd/" + name, pins: module, onDemand: true,
 			ldflags: func(version string) []string { return []string{"-X main.version=" + version} }, first: first,
 		}
 	}
@@ -99,9 +97,9 @@ func tools() []tool {
 		runtime,
 		{name: Kwok, module: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok", pins: "sigs.k8s.io/kwok", first: "about 2 minutes"},
 		{name: KwokStages, module: "kwok", pkg: "kcmd.dev/test/tools/kwok/stages", pins: "sigs.k8s.io/kwok", printed: true, first: "a few seconds"},
-		csi("csiprovisioner", CSIProvisioner, "github.com/kubernetes-csi/external-provisioner/v6", "about 4 minutes"),
-		csi("csi", CSIAttacher, "github.com/kubernetes-csi/external-attacher/v4", "about 3 minutes"),
-		csi("csi", CSIResizer, "github.com/kubernetes-csi/external-resizer/v2", "about half a minute"),
+		csi(CSIProvisioner, "github.com/kubernetes-csi/external-provisioner/v6", "about 4 minutes"),
+		csi(CSIAttacher, "github.com/kubernetes-csi/external-attacher/v4", "about half a minute"),
+		csi(CSIResizer, "github.com/kubernetes-csi/external-resizer/v2", "about half a minute"),
 		{
 			name: CSIDriver, module: "csi", pkg: "kcmd.dev/test/tools/csi/driver",
 			pins: "github.com/container-storage-interface/spec", onDemand: true, first: "a few seconds",
