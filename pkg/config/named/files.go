@@ -22,7 +22,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 	"sigs.k8s.io/yaml"
@@ -259,21 +258,6 @@ func readFile(name string) ([]byte, error) {
 		return nil, fmt.Errorf("the file cannot be read: %w", err)
 	}
 	return content, nil
-}
-
-// checkKubeconfig loads the file as the clients will, files it names included.
-func checkKubeconfig(name string, _ []byte) error {
-	loaded, err := clientcmd.LoadFromFile(name)
-	if err == nil {
-		err = clientcmd.ResolveLocalPaths(loaded)
-	}
-	if err == nil {
-		_, err = clientcmd.NewDefaultClientConfig(*loaded, &clientcmd.ConfigOverrides{}).ClientConfig()
-	}
-	if err != nil {
-		return fmt.Errorf("%s is not a valid kubeconfig: %w", name, err)
-	}
-	return nil
 }
 
 func checkPrivateKey(name string, content []byte) error {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -74,6 +75,11 @@ current-context: x
 `
 	write(t, "good.conf", strings.Replace(kubeconfig, "CA", "one.crt", 1))
 	write(t, "bad.conf", strings.Replace(kubeconfig, "CA", "gone.crt", 1))
+	if err := syscall.Mkfifo("pipe", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write(t, "pipedca.conf", strings.Replace(kubeconfig, "CA", "pipe", 1))
+	write(t, "pipedtoken.conf", strings.NewReplacer("CA", "one.crt", "token: t", "tokenFile: pipe").Replace(kubeconfig))
 }
 
 func writeKey(t *testing.T, name string, key any) {
@@ -115,6 +121,11 @@ func TestCheckFiles(t *testing.T) {
 		{"empty", "serviceAccounts: {rootCAFile: empty}\n", "f.yaml:3:31: serviceAccounts.rootCAFile: the file empty is empty"},
 		{"kubeconfig without content", "clientConnection: {kubeconfig: bare.conf}\n", "f.yaml:3:32: clientConnection.kubeconfig: bare.conf is not a valid kubeconfig: " +
 			"invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable"},
+		// To open a pipe would block.
+		{"kubeconfig with a CA from a pipe", "clientConnection: {kubeconfig: pipedca.conf}\n", "f.yaml:3:32: clientConnection.kubeconfig: " +
+			"pipedca.conf is not a valid kubeconfig: DIR/pipe is not a file"},
+		{"kubeconfig with a token from a pipe", "clientConnection: {kubeconfig: pipedtoken.conf}\n", "f.yaml:3:32: clientConnection.kubeconfig: " +
+			"pipedtoken.conf is not a valid kubeconfig: DIR/pipe is not a file"},
 		{"kubeconfig that names a missing file", "serving: {authorization: {kubeconfig: bad.conf}}\n",
 			"f.yaml:3:39: serving.authorization.kubeconfig: bad.conf is not a valid kubeconfig: invalid configuration: " +
 				"unable to read certificate-authority DIR/gone.crt for c due to open DIR/gone.crt: no such file or directory"},

@@ -87,25 +87,10 @@ func (a *Access) namedIn(kubeconfig string) []string {
 	if err != nil || clientcmd.ResolveLocalPaths(loaded) != nil {
 		return nil
 	}
-	current := loaded.Contexts[loaded.CurrentContext]
-	if current == nil {
-		return nil
+	if current := loaded.Contexts[loaded.CurrentContext]; current != nil {
+		a.user = current.AuthInfo
 	}
-	var files []string
-	if c := loaded.Clusters[current.Cluster]; c != nil && len(c.CertificateAuthorityData) == 0 {
-		files = append(files, c.CertificateAuthority)
-	}
-	a.user = current.AuthInfo
-	if u := loaded.AuthInfos[current.AuthInfo]; u != nil {
-		if len(u.ClientCertificateData) == 0 {
-			files = append(files, u.ClientCertificate)
-		}
-		if len(u.ClientKeyData) == 0 {
-			files = append(files, u.ClientKey)
-		}
-		files = append(files, u.TokenFile)
-	}
-	return slices.DeleteFunc(files, func(path string) bool { return path == "" })
+	return named.FilesOf(loaded)
 }
 
 // resolve replaces the names of files by their contents.
