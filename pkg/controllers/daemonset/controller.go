@@ -18,8 +18,8 @@
 //     writes). With the gate StaleControllerConsistencyDaemonSet the set is not reconciled at
 //     all until they show every create, patch and update (KEP-5647).
 //  7. The status counts nodes, as observed before rules 3 and 4; status.go.
-//  8. Changed nodes have their own queue, whose reconcile enqueues the sets that have to act on
-//     the node; nodes.go.
+//  8. Changed and deleted nodes have their own queue, whose reconcile enqueues the sets that have
+//     to act on the node; nodes.go.
 //  9. Unseen writes and the backoff of failed pods are handed over to the next instance.
 //
 // See docs/specs/daemonset-controller.md.
@@ -99,6 +99,7 @@ type daemonSetController struct {
 	podControl pods.Tracked
 	failures   failures
 	nodeLoop   *reconcile.Loop[string]
+	former     formerNodes
 }
 
 func newController(env controller.Env, v value) (*daemonSetController, error) {

@@ -61,9 +61,9 @@ func (v *observation) manageSite(p *plan, s *site, f failures) {
 	case s.remain && len(s.pods) == 1 && pods.IsActive(s.pods[0]):
 		// Nothing to do, as for nearly every node.
 	case s.remain:
-		running := v.dropEnded(p, s, f)
+		running, waits := v.dropEnded(p, s, f)
 		if v.surges() {
-			v.pruneSurge(p, s, running)
+			v.pruneSurge(p, s, running, waits)
 			return
 		}
 		// A pod that is being deleted occupies the node until it is gone.
@@ -77,14 +77,14 @@ func (v *observation) manageSite(p *plan, s *site, f failures) {
 }
 
 // dropEnded plans the deletion of pods that failed or succeeded, and returns the others
-// that are not being deleted.
-func (v *observation) dropEnded(p *plan, s *site, f failures) []*corev1.Pod {
-	var running []*corev1.Pod
+// that are not being deleted, and whether a failed one waits for the end of its backoff.
+func (v *observation) dropEnded(p *plan, s *site, f failures) (running []*corev1.Pod, waits bool) {
 	for _, pod := range staying(s.pods) {
 		switch pod.Status.Phase {
 		case corev1.PodFailed:
 			if wait := f.wait(v.ds, s.node); wait > 0 {
 				p.retryAfter(wait)
+				waits = true
 				continue
 			}
 			p.events = append(p.events, failedPod(v.ds, pod, s.node))
@@ -96,13 +96,14 @@ func (v *observation) dropEnded(p *plan, s *site, f failures) []*corev1.Pod {
 			running = append(running, pod)
 		}
 	}
-	return running
+	return running, waits
 }
 
 // pruneSurge keeps, on a node of a surging set, the oldest updated pod and, until that is
-// available, the oldest other one. Here only the hash decides whether a pod is updated.
-func (v *observation) pruneSurge(p *plan, s *site, running []*corev1.Pod) {
-	if len(running) == 0 && s.run {
+// available, the oldest other one. Here only the hash decides whether a pod is updated. While a
+// failed pod waits, no other takes its place: that would fail as well, and there would be ever more.
+func (v *observation) pruneSurge(p *plan, s *site, running []*corev1.Pod, waits bool) {
+	if len(running) == 0 && s.run && !waits {
 		p.create = append(p.create, s.node)
 	}
 	if len(running) < 2 {

@@ -232,6 +232,39 @@ func TestFailedPodsAreReplacedEverMoreSlowly(t *testing.T) {
 	}
 }
 
+// Otherwise pods that fail at once, for example because the kubelet refuses them, would be created without end.
+// Pins DS-66.
+func TestASurgingSetCreatesNoPodBesideOneThatWaits(t *testing.T) {
+	clock := clocktesting.NewFakeClock(start)
+	f := newFailures(clock)
+	failed := phase(corev1.PodFailed)
+	for _, step := range []struct {
+		name string
+		pods []*corev1.Pod
+		want decision
+	}{
+		{"the first failure", []*corev1.Pod{newPod("a", "n0", failed)}, decision{none("n0"), none("a")}},
+		{"its successor fails, too", []*corev1.Pod{newPod("b", "n0", failed)}, decision{none(), none()}},
+		{
+			"another one is being deleted",
+			[]*corev1.Pod{newPod("b", "n0", failed), newPod("c", "n0", deleting)}, decision{none(), none()},
+		},
+		{
+			"another one succeeded",
+			[]*corev1.Pod{newPod("b", "n0", failed), newPod("c", "n0", phase(corev1.PodSucceeded))}, decision{none(), none("c")},
+		},
+		{"the wait is over", []*corev1.Pod{newPod("b", "n0", failed)}, decision{none("n0"), none("b")}},
+	} {
+		if step.name == "the wait is over" {
+			clock.Step(firstBackoff)
+		}
+		p := observationOf(newSet(surging(1)), sitesOf(1), step.pods...).manage(f)
+		if diff := cmp.Diff(step.want, decided(p), cmp.AllowUnexported(decision{})); diff != "" {
+			t.Errorf("%s: %s", step.name, diff)
+		}
+	}
+}
+
 func TestTheEarliestRetryCounts(t *testing.T) {
 	f := newFailures(clocktesting.NewFakeClock(start))
 	ds := newSet()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -25,18 +26,64 @@ func (c *daemonSetController) nodeUpdated(lane reconcile.Lane, old, node *corev1
 	if equality.Semantic.DeepEqual(old.Labels, node.Labels) && equality.Semantic.DeepEqual(old.Spec.Taints, node.Spec.Taints) {
 		return
 	}
+	c.former.keep(old)
 	c.nodeLoop.Enqueue(lane, node.Name)
 }
 
-// reconcileNode enqueues the sets that have to act on a node. A deleted node needs no action:
-// the deletion of each of its pods is an event.
+func (c *daemonSetController) nodeDeleted(node *corev1.Node) {
+	c.former.keep(node)
+	c.nodeLoop.Enqueue(reconcile.Gone(node), node.Name)
+}
+
+// formerNodes are the nodes that have been changed or deleted since they were reconciled, as they were before.
+type formerNodes struct {
+	mu     sync.Mutex
+	byName map[string]*corev1.Node
+}
+
+// keep keeps a node, unless an earlier state of it is kept.
+func (f *formerNodes) keep(node *corev1.Node) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.byName == nil {
+		f.byName = map[string]*corev1.Node{}
+	}
+	if f.byName[node.Name] == nil {
+		f.byName[node.Name] = node
+	}
+}
+
+// take returns the node that was kept, nil if there is none, and forgets it.
+func (f *formerNodes) take(name string) *corev1.Node {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	node := f.byName[name]
+	delete(f.byName, name)
+	return node
+}
+
+// reconcileNode enqueues the sets that have to act on a node.
 func (c *daemonSetController) reconcileNode(ctx context.Context, name string) error {
+	former := c.former.take(name)
+	err := c.compareNode(ctx, name, former)
+	if err != nil && former != nil {
+		c.former.keep(former)
+	}
+	return err
+}
+
+// compareNode enqueues the sets that have to act on a node, which may be gone. The former one is how it was before, nil if
+// that is not known.
+func (c *daemonSetController) compareNode(ctx context.Context, name string, former *corev1.Node) error {
 	node, err := c.nodes.Get(name)
 	if apierrors.IsNotFound(err) {
-		return nil
+		node, err = nil, nil
 	}
 	if err != nil {
 		return fmt.Errorf("reading node %s: %w", name, err)
+	}
+	if node == nil && former == nil {
+		return nil
 	}
 	sets, err := c.sets.List(labels.Everything())
 	if err != nil {
@@ -55,11 +102,20 @@ func (c *daemonSetController) reconcileNode(ctx context.Context, name string) er
 			errs = append(errs, err)
 			continue
 		}
-		if concerned(blueprint.placement.on(logger, node), present[reconcile.KeyOf(ds)], ds.Status.NumberMisscheduled) {
+		was, is := blueprint.onAny(logger, former), blueprint.onAny(logger, node)
+		if was.run && !is.run || node != nil && concerned(is, present[reconcile.KeyOf(ds)], ds.Status.NumberMisscheduled) {
 			c.owners.Enqueue(reconcile.Fresh, ds)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// onAny returns the eligibility of a node, none if it is nil.
+func (b *blueprint) onAny(logger klog.Logger, node *corev1.Node) eligibility {
+	if node == nil {
+		return eligibility{}
+	}
+	return b.placement.on(logger, node)
 }
 
 // concerned reports whether a set has to act on a node. That includes a set that counts

@@ -158,13 +158,17 @@ func (c *daemonSetController) countCollision(ctx context.Context, ds *appsv1.Dae
 	return nil
 }
 
-// mergeInto replaces duplicates of a revision by it: pods get its label, and the duplicates are
+// mergeInto replaces duplicates of a revision by it: their pods get its label, and the duplicates are
 // deleted.
 func (c *daemonSetController) mergeInto(ctx context.Context, ds *appsv1.DaemonSet, kept *appsv1.ControllerRevision, duplicates []*appsv1.ControllerRevision, claimed []*corev1.Pod) ([]*corev1.Pod, error) {
 	if len(duplicates) == 0 {
 		return claimed, nil
 	}
-	claimed, err := c.relabel(ctx, ds, kept.Labels[appsv1.DefaultDaemonSetUniqueLabelKey], claimed)
+	merged := map[string]bool{}
+	for _, r := range duplicates {
+		merged[r.Labels[appsv1.DefaultDaemonSetUniqueLabelKey]] = true
+	}
+	claimed, err := c.relabel(ctx, ds, merged, kept.Labels[appsv1.DefaultDaemonSetUniqueLabelKey], claimed)
 	if err != nil {
 		return nil, err
 	}
@@ -176,11 +180,14 @@ func (c *daemonSetController) mergeInto(ctx context.Context, ds *appsv1.DaemonSe
 	return claimed, nil
 }
 
-// relabel sets the hash label of all pods and returns them as patched.
-func (c *daemonSetController) relabel(ctx context.Context, ds *appsv1.DaemonSet, hash string, claimed []*corev1.Pod) ([]*corev1.Pod, error) {
+// relabel sets the hash label of the pods that have one of the merged hashes, and returns all pods, those as patched.
+// Pods of other templates are still to be updated.
+func (c *daemonSetController) relabel(
+	ctx context.Context, ds *appsv1.DaemonSet, merged map[string]bool, hash string, claimed []*corev1.Pod,
+) ([]*corev1.Pod, error) {
 	relabelled := make([]*corev1.Pod, 0, len(claimed))
 	for _, pod := range claimed {
-		if pod.Labels[appsv1.DefaultDaemonSetUniqueLabelKey] == hash {
+		if label := pod.Labels[appsv1.DefaultDaemonSetUniqueLabelKey]; label == hash || !merged[label] {
 			relabelled = append(relabelled, pod)
 			continue
 		}

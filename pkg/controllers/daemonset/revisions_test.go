@@ -120,6 +120,20 @@ func TestDuplicatesAreMerged(t *testing.T) {
 	}
 }
 
+// In the middle of a rollout, pods of another template must not pass for updated ones. Pins DS-67.
+func TestPodsOfOtherTemplatesAreNotRelabelled(t *testing.T) {
+	ds := newSet(onDelete)
+	payload := payloadOf(t, ds)
+	h := newHarness(t, true, ds, newNode("n0"), newNode("n1"), newNode("n2"),
+		newRevision("old", 1, `{"old":1}`), newRevision("new", 2, payload), newRevision("copy", 3, payload),
+		newPod("a", "n0"), newPod("b", "n1", old), newPod("c", "n2", hash("")))
+	h.reconcile(t)
+	h.WantRequests(t, "patch pods a", "delete controllerrevisions new", "update daemonsets/status")
+	if s := h.set(t).Status; s.UpdatedNumberScheduled != 1 {
+		t.Errorf("the status is %+v", s)
+	}
+}
+
 // A pod of the name may be another one than the cache shows. Pins DS-65.
 func TestPodsAreRelabelledByUID(t *testing.T) {
 	ds := newSet(onDelete)

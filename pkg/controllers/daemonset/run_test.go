@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
@@ -40,6 +43,34 @@ func TestRun(t *testing.T) {
 	stop()
 	if got := second.(*daemonSetController).failures.backoff.Get("key"); got != time.Second {
 		t.Errorf("the backoff handed over is %v", got)
+	}
+}
+
+// A pod that was not scheduled goes with the node it is pinned to, and so does what the status says of it. Nothing
+// happens to the pod that would tell. Pins DS-68.
+func TestANodeTakesItsUnscheduledPodAlong(t *testing.T) {
+	zone := func(name string) func(*corev1.Node) { return func(n *corev1.Node) { n.Labels["zone"] = name } }
+	inA := func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.NodeSelector = map[string]string{"zone": "a"} }
+	for name, leave := range map[string]func(h *harness){
+		"it is deleted":    func(h *harness) { h.Remove(t, newNode("n1")) },
+		"it is relabelled": func(h *harness) { h.Store(t, controllertest.Changed(newNode("n1"), zone("b"))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, true, newSet(inA), controllertest.Changed(newNode("n0"), zone("a")), controllertest.Changed(newNode("n1"), zone("a")))
+			h.c.owners.Queue = h.c.owners.Loop
+			h.Start(t)
+			h.Run(t, h.c)
+			waitForPods(t, h, 2)
+			h.EventuallyAsTimePasses(t, "nothing is left to do", time.Second, func() bool {
+				waiting := h.c.owners.Loop.Keys(func(string) bool { return true })
+				return h.set(t).Status.CurrentNumberScheduled == 2 && len(waiting) == 0 && h.Idle()
+			})
+			leave(h)
+			waitForPods(t, h, 1)
+			h.EventuallyAsTimePasses(t, "the status is written", time.Second, func() bool {
+				return h.set(t).Status.DesiredNumberScheduled == 1
+			})
+		})
 	}
 }
 

@@ -21,6 +21,7 @@ func (c *daemonSetController) watch(apps appsinformers.Interface, core coreinfor
 	watch.Objects(core.Nodes().Informer(), watch.Funcs[*corev1.Node]{
 		Add:    c.nodeAdded,
 		Update: c.nodeUpdated,
+		Delete: c.nodeDeleted,
 	})
 }
 

@@ -197,8 +197,12 @@ func (r *reconciliation) writeStatus(ctx context.Context) error {
 	}
 	updated := *r.d
 	updated.ObjectMeta = answer.ObjectMeta
+	hadEffect := updated.ResourceVersion != r.stored.ResourceVersion
 	r.owners.WroteStatus(r.stored, &updated)
 	r.goOnFrom(&updated)
+	if !hadEffect {
+		r.checkProgressLater() // no event follows
+	}
 	return nil
 }
 

@@ -437,6 +437,35 @@ func TestRecreateWaitsForOldPods(t *testing.T) {
 	h.WantEvents(t, "Normal ScalingReplicaSet Scaled up replica set "+hashName(h.deployment(t))+" from 0 to 10")
 }
 
+// A ReplicaSet whose controller has not seen that it was scaled down may be given its pods right now. Pins DEP-64.
+func TestRecreateWaitsUntilTheOldSetsWereSeen(t *testing.T) {
+	unseen := func(rs *appsv1.ReplicaSet) { rs.Status = appsv1.ReplicaSetStatus{} }
+	h := newHarness(t, makeDeployment(10, recreating, image("v2")), makeSet(1, 10, current, unseen))
+	h.reconcile(t)
+	h.WantRequests(t, "update replicasets web-1", "update deployments/status")
+	h.reconcile(t)
+	h.WantRequests(t)
+	h.changed(t, "web-1", observed(0, 0, 0))
+	h.reconcile(t)
+	h.WantRequests(t, "create replicasets", "update deployments/status")
+}
+
+// An API server that does not know a number drops it, and an update without effect is no event. Pins DEP-65.
+func TestTheDeadlineIsWatchedThoughTheStatusIsNotStored(t *testing.T) {
+	stuck := makeDeployment(10, counts(10, 10, 5, 5), annotated(revisionAnnotation, "1"),
+		conditions(condition("Available", "False", reasonUnavailable), progressing("True", reasonUpdated, "", now.Add(-time.Minute))))
+	h := newHarness(t, stuck, makeSet(1, 10, current, observed(10, 5, 5)))
+	h.c.owners.Queue = h.Queued
+	h.Fake.PrependReactor("update", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, h.deployment(t), nil
+	})
+	h.reconcile(t)
+	h.WantRequests(t, "update deployments/status")
+	if wait := h.Queued.TakeDelay(key); wait != 541*time.Second {
+		t.Errorf("it is looked at again in %v", wait)
+	}
+}
+
 // Pins DEP-29.
 func TestRecreateScalesUpAnEarlierSet(t *testing.T) {
 	h := newHarness(t, makeDeployment(10, recreating), makeSet(1, 0), makeSet(2, 0))

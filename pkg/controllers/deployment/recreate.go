@@ -30,10 +30,11 @@ func (r *reconciliation) recreate(ctx context.Context) error {
 }
 
 // oldPodsRun reports whether an old ReplicaSet still has a pod that may be running. It counts
-// terminating pods, which the status of a ReplicaSet does not.
+// terminating pods, which the status of a ReplicaSet does not. One whose controller has not seen
+// its present size may be given pods right now.
 func (r *reconciliation) oldPodsRun() (bool, error) {
 	for _, rs := range r.sets.old {
-		if rs.Status.Replicas > 0 {
+		if rs.Status.Replicas > 0 || rs.Generation > rs.Status.ObservedGeneration {
 			return true, nil
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync/atomic"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -35,7 +36,7 @@ func (c *statefulSetController) advance(ctx context.Context, p *observation) (ap
 	})
 	status := countStatus(p.set, p.revisions, l.all(), p.now)
 
-	wrote, refused := c.reclaim(ctx, p.set, l.replicas)
+	wrote, refused := c.reclaim(ctx, p.set, l.all())
 	if wrote || refused != nil && ctx.Err() != nil {
 		return status, refused // the update of the claims enqueues the set again
 	}
@@ -154,16 +155,28 @@ func (c *statefulSetController) isConsistent(ctx context.Context, set *appsv1.St
 	return matches || err != nil
 }
 
-// reclaim takes the claims of slots to be filled from the pods that were given them while they were condemned, and reports
-// whether any was written. It comes before everything else and is in no order: a pod of them may be deleted at any time, by
-// anybody, and the garbage collector would delete its claims. What is refused keeps nothing else from being done.
-func (c *statefulSetController) reclaim(ctx context.Context, set *appsv1.StatefulSet, replicas []*corev1.Pod) (wrote bool, refused error) {
-	owning, err := c.owningClaims(set, replicas)
-	if err != nil || len(owning) == 0 {
+// reclaim takes claims that the policy retains from the pods and the set that own them, and reports whether any was
+// written: those of slots to be filled, whose pods were given them while they were condemned, and those that had an
+// owner before the policy was changed. It comes before everything else and is in no order: a pod of them, or the set,
+// may be deleted at any time, by anybody, and the garbage collector would delete the claims. What is refused keeps
+// nothing else from being done.
+func (c *statefulSetController) reclaim(ctx context.Context, set *appsv1.StatefulSet, all []*corev1.Pod) (wrote bool, refused error) {
+	owned, err := c.withOwnedClaims(set, all)
+	if err != nil {
 		return false, err
 	}
-	errs := slowstart.All(ctx, 0, len(owning), func(ctx context.Context, i int) error { return c.fixOwners(ctx, set, owning[i]) })
-	return len(errs) < len(owning), worst(errs)
+	var written atomic.Bool
+	var errs []error
+	for first := 0; first < len(owned); first += maxBatch {
+		errs = append(errs, slowstart.All(ctx, first, min(first+maxBatch, len(owned)), func(ctx context.Context, i int) error {
+			did, err := c.fixOwners(ctx, set, owned[i])
+			if did {
+				written.Store(true)
+			}
+			return err
+		})...)
+	}
+	return written.Load(), worst(errs)
 }
 
 // disownTask sets the owners of a condemned pod's claims as the policy requires, before the pod
@@ -176,7 +189,10 @@ func (c *statefulSetController) disownTask(ctx context.Context, p *observation, 
 	if matches {
 		return task{}
 	}
-	return task{run: func(ctx context.Context) error { return c.fixClaimOwners(ctx, p.set, pod) }}
+	return task{run: func(ctx context.Context) error {
+		_, err := c.fixClaimOwners(ctx, p.set, pod)
+		return err
+	}}
 }
 
 // condemnedTask returns the task for a condemned pod.

@@ -5,11 +5,15 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"kcmd.dev/pkg/controllers/kit/index"
 )
 
 func claimName(set *appsv1.StatefulSet, template *corev1.PersistentVolumeClaim, ordinal int) string {
@@ -32,6 +36,43 @@ func newClaim(set *appsv1.StatefulSet, template *corev1.PersistentVolumeClaim, o
 		claim.OwnerReferences = append(claim.OwnerReferences, *metav1.NewControllerRef(set, setKind))
 	}
 	return claim
+}
+
+// claimsBySet finds claims by the UIDs of the StatefulSets that own them.
+type claimsBySet struct{ indexer cache.Indexer }
+
+const claimsBySetIndex = "statefulSetUID"
+
+// newClaimsBySet adds the index to the informer of claims if needed.
+func newClaimsBySet(informer cache.SharedIndexInformer) claimsBySet {
+	index.Ensure(informer, claimsBySetIndex, func(obj any) ([]string, error) {
+		claim, ok := obj.(*corev1.PersistentVolumeClaim)
+		if !ok {
+			return nil, nil
+		}
+		var keys []string
+		for _, ref := range claim.OwnerReferences {
+			if ref.Kind == setKind.Kind {
+				keys = append(keys, string(ref.UID))
+			}
+		}
+		return keys, nil
+	})
+	return claimsBySet{informer.GetIndexer()}
+}
+
+// slotsOf returns the slots of a set to which claims belong that the set owns.
+func (c claimsBySet) slotsOf(set *appsv1.StatefulSet) (map[int]bool, error) {
+	owned, err := index.Append[*corev1.PersistentVolumeClaim](nil, c.indexer, claimsBySetIndex, string(set.UID))
+	slots := map[int]bool{}
+	for _, claim := range owned {
+		names, ordinal := split(claim.Name)
+		template, ok := strings.CutSuffix(names, "-"+set.Name)
+		if ok && ordinal >= 0 && claim.Namespace == set.Namespace && hasTemplate(set, template) {
+			slots[ordinal] = true
+		}
+	}
+	return slots, err
 }
 
 // claimsOf calls do with the cached claims of a pod's slot, and stops at the first error. A

@@ -19,8 +19,8 @@
 //     for, not spec.replicas.
 //  4. A slot has a claim for each claim template. Claims are created before the pod, and never
 //     deleted: to have the garbage collector delete them, they are given an owner, the set or
-//     the condemned pod, from which they are taken if its slot is to be filled again (claims.go,
-//     retention.go).
+//     the condemned pod, from which they are taken if its slot is to be filled again, or if they
+//     are to be retained by now (claims.go, retention.go).
 //  5. The status counts the observed pods, and is written even if something failed; the history
 //     is always truncated. A burst of new counts that are not urgent causes few writes (package
 //     writes).
@@ -99,25 +99,27 @@ type statefulSetController struct {
 	value   value
 	metrics *controllerMetrics
 
-	owners     *owners.Owners[*appsv1.StatefulSet]
-	claims     corelisters.PersistentVolumeClaimLister
-	podIndex   index.Pods
-	podControl pods.Tracked
-	history    history.Control
-	equalities *equalities
+	owners      *owners.Owners[*appsv1.StatefulSet]
+	claims      corelisters.PersistentVolumeClaimLister
+	claimsBySet claimsBySet
+	podIndex    index.Pods
+	podControl  pods.Tracked
+	history     history.Control
+	equalities  *equalities
 }
 
 func newController(env controller.Env, v value) (*statefulSetController, error) {
 	apps, core := env.Informers.Apps().V1(), env.Informers.Core().V1()
 	revisions, claims, podInformer := apps.ControllerRevisions().Informer(), core.PersistentVolumeClaims(), core.Pods().Informer()
 	c := &statefulSetController{
-		Env:        env,
-		value:      v,
-		metrics:    newMetrics(env.Metrics),
-		claims:     claims.Lister(),
-		podIndex:   index.NewPods(podInformer),
-		history:    history.NewControl(env.Client, revisions),
-		equalities: newEqualities(env.Clock),
+		Env:         env,
+		value:       v,
+		metrics:     newMetrics(env.Metrics),
+		claims:      claims.Lister(),
+		claimsBySet: newClaimsBySet(claims.Informer()),
+		podIndex:    index.NewPods(podInformer),
+		history:     history.NewControl(env.Client, revisions),
+		equalities:  newEqualities(env.Clock),
 	}
 	c.owners = owners.New(env, owners.Options[*appsv1.StatefulSet]{
 		Kind:     setKind,

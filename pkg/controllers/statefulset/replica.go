@@ -45,7 +45,7 @@ func (c *statefulSetController) createPod(ctx context.Context, set *appsv1.State
 		c.owners.Writes.Wrote(set, pods.Resource, created.ResourceVersion)
 		pod = created
 	}
-	if err := c.fixOwners(ctx, set, pod); err != nil {
+	if _, err := c.fixOwners(ctx, set, pod); err != nil {
 		return err
 	}
 	c.recordPod(ctx, set, pod, verbCreate, err)
@@ -53,12 +53,12 @@ func (c *statefulSetController) createPod(ctx context.Context, set *appsv1.State
 }
 
 // fixOwners calls fixClaimOwners and records an event if it fails.
-func (c *statefulSetController) fixOwners(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) error {
-	err := c.fixClaimOwners(ctx, set, pod)
+func (c *statefulSetController) fixOwners(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) (wrote bool, err error) {
+	wrote, err = c.fixClaimOwners(ctx, set, pod)
 	if err != nil {
 		c.recordPod(ctx, set, pod, verbUpdate, err)
 	}
-	return err
+	return wrote, err
 }
 
 // fixPending creates missing claims of a pending pod, and sets their owners.
@@ -66,7 +66,8 @@ func (c *statefulSetController) fixPending(ctx context.Context, set *appsv1.Stat
 	if err := c.createClaims(ctx, set, pod); err != nil {
 		return err
 	}
-	return c.fixOwners(ctx, set, pod)
+	_, err := c.fixOwners(ctx, set, pod)
+	return err
 }
 
 // updatePod restores the identity and volumes of a pod's slot, and the owners of its claims.
@@ -79,7 +80,7 @@ func (c *statefulSetController) updatePod(ctx context.Context, set *appsv1.State
 		}
 	}
 	if matches, err := c.claimsMatchPolicy(ctx, set, pod); err == nil && !matches {
-		if err := c.fixOwners(ctx, set, pod); err != nil {
+		if _, err := c.fixOwners(ctx, set, pod); err != nil {
 			return err
 		}
 	}

@@ -276,6 +276,70 @@ func TestPodsThatStayAfterAllReturnTheirClaims(t *testing.T) {
 	}
 }
 
+// An admission webhook may answer like this, too. Then no event follows, and nothing has been written. Pins STS-74.
+func TestAClaimThatIsNotFoundIsLookedAtAgain(t *testing.T) {
+	set := newSet(3, claims("data"))
+	revision := revisionAt(t, 1).Name
+	f := settled(t, 3, claims("data"), retention(retain, discard))
+	claim := claimOwnedBy(ref("v1", "Pod", "web-2", "web-2", true))
+	claim.Name = "data-web-2"
+	f.Store(t, claim)
+	f.Cache(t, claim, podAt(set, revision, 0), podAt(set, revision, 1, phase(corev1.PodFailed)), podAt(set, revision, 2, notReady))
+	f.Refuse("update persistentvolumeclaims", apierrors.NewNotFound(claimResource, "data-web-2"))
+	f.MustReconcile(t)
+	f.WantRequests(t, "update persistentvolumeclaims data-web-2", "delete pods web-1", putStatus)
+	if wait := f.Queued.TakeDelay(key); wait != reconcile.RecheckAfter {
+		t.Errorf("it is looked at again in %v", wait)
+	}
+}
+
+// Whoever deletes the set, or the pod, next would lose a claim that is to be retained by now. Pins STS-73.
+func TestClaimsThatAreToBeRetainedLoseTheirOwnersAtOnce(t *testing.T) {
+	const set, pod = "StatefulSet/o/true", "Pod/web-1/true"
+	running := phase(corev1.PodRunning)
+	for name, test := range map[string]struct {
+		replicas    int32
+		policy      setChange
+		first, last podChange
+		owner       metav1.OwnerReference
+		want        string
+	}{
+		"another pod is waited for":                {2, retention(retain, retain), notReady, running, bySet, ""},
+		"its pod is waited for":                    {2, retention(retain, retain), running, notReady, bySet, ""},
+		"there is no policy any more":              {2, func(*appsv1.StatefulSet) {}, notReady, running, bySet, ""},
+		"its pod is being deleted":                 {2, retention(retain, retain), running, terminating, bySet, ""},
+		"its pod is not there":                     {2, retention(retain, retain), notReady, nil, bySet, ""},
+		"its slot was scaled down":                 {1, retention(retain, retain), notReady, nil, bySet, ""},
+		"its slot was scaled down, others own it":  {1, retention(retain, discard), notReady, nil, bySet, ""},
+		"its slot was scaled down, the set stays":  {1, retention(discard, retain), notReady, nil, bySet, set},
+		"its slot was scaled down, all may go":     {1, retention(discard, discard), notReady, nil, bySet, set},
+		"its pod is condemned":                     {1, retention(retain, retain), notReady, running, byPod, ""},
+		"its pod is condemned and being deleted":   {1, retention(retain, retain), notReady, terminating, byPod, ""},
+		"its pod is condemned, the set stays":      {1, retention(discard, retain), notReady, running, byPod, set},
+		"it is to be deleted with the set":         {2, retention(discard, retain), notReady, running, bySet, set},
+		"its pod is condemned and it goes with it": {1, retention(retain, discard), notReady, running, byPod, pod},
+		"its pod is to own it when it is its turn": {1, retention(discard, discard), notReady, running, bySet, set},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := settled(t, test.replicas, claims("data"), test.policy, edited)
+			made, revision := newSet(2, claims("data")), revisionAt(t, 1).Name
+			claim := claimOwnedBy(test.owner)
+			f.Store(t, claim)
+			f.Cache(t, claim, podAt(made, revision, 0, test.first))
+			if test.last == nil {
+				f.Uncache(t, podAt(made, revision, 1))
+			} else {
+				f.Cache(t, podAt(made, revision, 1, test.last))
+			}
+			f.MustReconcile(t)
+			stored := controllertest.MustStored[*corev1.PersistentVolumeClaim](t, f.Env, "ns", claim.Name)
+			if got := describe(stored.OwnerReferences); got != test.want {
+				t.Errorf("the owners are %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 // Pins STS-25d.
 func TestPendingPodsGetMissingClaims(t *testing.T) {
 	f := settled(t, 1, claims("data"))

@@ -3,6 +3,8 @@ package statefulset
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
@@ -199,38 +203,69 @@ func (c *statefulSetController) claimsAreStale(set *appsv1.StatefulSet, pod *cor
 	return stale, err
 }
 
-// owningClaims returns the pods of slots to be filled that own claims against the policy. A pod that is being deleted
-// keeps its claims: they go with it.
-func (c *statefulSetController) owningClaims(set *appsv1.StatefulSet, replicas []*corev1.Pod) ([]*corev1.Pod, error) {
+// exceed reports whether a claim has an owner that the policy does not want, with which it would be deleted.
+func (o claimOwners) exceed(p policy, inRange bool) bool {
+	wanted := wantedOwners(p, inRange)
+	return (o.set && !wanted.set || o.pod && !wanted.pod) && !o.upToDate(p, inRange)
+}
+
+// withOwnedClaims returns the pods whose slots have claims with an owner that the policy does not want; missing ones
+// are added to those given. Where claims are deleted with their pods, those of condemned pods are left alone, and so
+// are those that belong to a pod that is being deleted: they go with it.
+func (c *statefulSetController) withOwnedClaims(set *appsv1.StatefulSet, all []*corev1.Pod) ([]*corev1.Pod, error) {
 	p := policyOf(set)
-	if !p.deleteWithPod {
-		return nil, nil
+	missing, err := c.missingWithClaims(set, all)
+	if err != nil {
+		return nil, err
 	}
-	var owning []*corev1.Pod
-	for _, pod := range replicas {
-		if !isCreated(pod) || pod.DeletionTimestamp != nil {
+	var owned []*corev1.Pod
+	for _, pod := range slices.Concat(all, missing) {
+		slotStays := inRange(set, ordinalOf(pod))
+		if p.deleteWithPod && !slotStays && isCreated(pod) {
 			continue
 		}
-		owns := false
+		exceed, going := false, false
 		err := c.claimsOf(set, pod, func(claim *corev1.PersistentVolumeClaim) error {
 			found := ownersOf(claim, set, pod)
-			owns = owns || found.pod && !found.upToDate(p, true)
+			exceed = exceed || found.exceed(p, slotStays)
+			going = going || found.pod && p.deleteWithPod && pod.DeletionTimestamp != nil
 			return nil
 		})
 		if err != nil {
 			return nil, err
 		}
-		if owns {
-			owning = append(owning, pod)
+		if exceed && !going {
+			owned = append(owned, pod)
 		}
 	}
-	return owning, nil
+	return owned, nil
 }
 
-// fixClaimOwners sets the owners of the claims of a pod's slot as the policy requires.
-func (c *statefulSetController) fixClaimOwners(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) error {
+// missingWithClaims returns the pods that are not among those given and to whose slots claims belong that the set owns,
+// none if claims are to be deleted with the set.
+func (c *statefulSetController) missingWithClaims(set *appsv1.StatefulSet, given []*corev1.Pod) ([]*corev1.Pod, error) {
+	if policyOf(set).deleteWithSet {
+		return nil, nil
+	}
+	slots, err := c.claimsBySet.slotsOf(set)
+	if err != nil || len(slots) == 0 {
+		return nil, err
+	}
+	for _, pod := range given {
+		delete(slots, ordinalOf(pod))
+	}
+	var missing []*corev1.Pod
+	for _, ordinal := range slices.Sorted(maps.Keys(slots)) {
+		missing = append(missing, missingPod(set, ordinal))
+	}
+	return missing, nil
+}
+
+// fixClaimOwners sets the owners of the claims of a pod's slot as the policy requires, and reports whether any was
+// written.
+func (c *statefulSetController) fixClaimOwners(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) (wrote bool, err error) {
 	p, slotStays := policyOf(set), inRange(set, ordinalOf(pod))
-	return c.claimsOf(set, pod, func(claim *corev1.PersistentVolumeClaim) error {
+	err = c.claimsOf(set, pod, func(claim *corev1.PersistentVolumeClaim) error {
 		found := ownersOf(claim, set, pod)
 		if found.conflicts(p) && ctx.Err() == nil {
 			c.Record(conflictingController(set, claim))
@@ -240,12 +275,15 @@ func (c *statefulSetController) fixClaimOwners(ctx context.Context, set *appsv1.
 		}
 		updated, err := c.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, withOwners(claim, set, pod), metav1.UpdateOptions{})
 		if apierrors.IsNotFound(err) {
-			return nil // the cache does not show it yet
+			c.owners.EnqueueAfter(set, reconcile.RecheckAfter) // as a rule the cache does not show it yet
+			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("could not update claim %s for delete policy ownerRefs: %w", claim.Name, err)
 		}
+		wrote = true
 		c.owners.Writes.Wrote(set, claimResource, updated.ResourceVersion)
 		return nil
 	})
+	return wrote, err
 }

@@ -46,13 +46,21 @@ func (c *statefulSetController) claimFuncs() watch.Funcs[*corev1.PersistentVolum
 		UpdateIf: func(old, claim *corev1.PersistentVolumeClaim) bool {
 			return old.UID != claim.UID || !apiequality.Semantic.DeepEqual(old.OwnerReferences, claim.OwnerReferences)
 		},
-		Update: func(lane reconcile.Lane, _, claim *corev1.PersistentVolumeClaim) { c.claimChanged(lane, claim) },
-		Delete: func(claim *corev1.PersistentVolumeClaim) { c.claimChanged(reconcile.Gone(claim), claim) },
+		Update: func(lane reconcile.Lane, _, claim *corev1.PersistentVolumeClaim) {
+			c.claimChanged(lane, claim, anySlot)
+		},
+		Delete: func(claim *corev1.PersistentVolumeClaim) { c.claimChanged(reconcile.Gone(claim), claim, inRange) },
 	}
 }
 
-// claimChanged enqueues the set to whose slot a claim belongs.
-func (c *statefulSetController) claimChanged(lane reconcile.Lane, claim *corev1.PersistentVolumeClaim) {
+// anySlot reports whether an ordinal is that of any slot. A reconcile that takes claims from their owners does nothing
+// else, see reclaim, and goes on when it sees them, also those of slots that are not to be filled.
+func anySlot(_ *appsv1.StatefulSet, ordinal int) bool { return ordinal >= 0 }
+
+// claimChanged enqueues the set to whose slot a claim belongs, if the slot is one of those that matter.
+func (c *statefulSetController) claimChanged(
+	lane reconcile.Lane, claim *corev1.PersistentVolumeClaim, matters func(set *appsv1.StatefulSet, ordinal int) bool,
+) {
 	names, ordinal := split(claim.Name)
 	// Names of templates and sets may contain dashes, so the name is ambiguous.
 	for dash := range len(names) {
@@ -61,7 +69,7 @@ func (c *statefulSetController) claimChanged(lane reconcile.Lane, claim *corev1.
 		}
 		template, name := names[:dash], names[dash+1:]
 		set, err := c.owners.Cached(types.NamespacedName{Namespace: claim.Namespace, Name: name})
-		if err == nil && inRange(set, ordinal) && hasTemplate(set, template) {
+		if err == nil && matters(set, ordinal) && hasTemplate(set, template) {
 			c.owners.Enqueue(lane, set)
 		}
 	}

@@ -132,7 +132,8 @@ func TestDeletedClaimsBringTheirSetBack(t *testing.T) {
 	}
 }
 
-// A claim that has other owners besides a pod that is gone is not deleted: it loses the reference. Pins STS-63.
+// A claim that has other owners besides a pod that is gone is not deleted: it loses the reference.
+// Pins STS-63 and STS-73.
 func TestClaimsThatChangeOwnersBringTheirSetBack(t *testing.T) {
 	claim := func(uid types.UID, version string, refs ...metav1.OwnerReference) *corev1.PersistentVolumeClaim {
 		c := claimOwnedBy(refs...)
@@ -150,9 +151,12 @@ func TestClaimsThatChangeOwnersBringTheirSetBack(t *testing.T) {
 		"resynced":          {old, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, newSet(2, claims("data")))
-			watch.Handler(f.c.claimFuncs()).OnUpdate(old, test.claim)
-			f.Queued.Want(t, test.want...)
+			// Its slot is not to be filled in the second case, as if the set were to retain its claims from now on.
+			for _, replicas := range []int32{2, 1} {
+				f := newFixture(t, newSet(replicas, claims("data")))
+				watch.Handler(f.c.claimFuncs()).OnUpdate(old, test.claim)
+				f.Queued.Want(t, test.want...)
+			}
 		})
 	}
 }
