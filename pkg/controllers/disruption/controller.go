@@ -4,8 +4,8 @@
 //
 // The model, in rules:
 //
-//  1. A budget is reconciled when it or one of its pods changes. Of several budgets that select
-//     a pod, an arbitrary one is reconciled.
+//  1. A budget is reconciled when it or one of its pods changes, also if that is no longer one of
+//     them.
 //  2. With an integer minAvailable, the matching pods are the expected ones. Otherwise their
 //     number is the sum of the replicas of the pods' controllers: RC, ReplicaSet, Deployment
 //     and StatefulSet are read from the caches, others through their scale subresource.

@@ -456,7 +456,7 @@ func BenchmarkReconcile(b *testing.B) {
 		b.Run(strconv.Itoa(size)+"/pod", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				bench.c.wakeBudget(reconcile.Fresh, p)
+				bench.c.wakeBudgets(reconcile.Fresh, p)
 			}
 		})
 	}

@@ -1,6 +1,8 @@
 package disruption
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,12 +28,12 @@ func (c *disruptionController) watch(budgetInformer, podInformer cache.SharedInd
 	})
 	watch.Objects(podInformer, watch.Funcs[*corev1.Pod]{
 		Add: func(lane reconcile.Lane, pod *corev1.Pod) {
-			c.wakeBudget(lane, pod)
+			c.wakeBudgets(lane, pod)
 			c.awaitStale(lane, pod)
 		},
 		UpdateIf: func(old, pod *corev1.Pod) bool { return pods.Matters(old, pod) || markOf(&pod.Status) != nil },
 		Update:   c.podUpdated,
-		Delete:   func(pod *corev1.Pod) { c.wakeBudget(reconcile.Gone(pod), pod) },
+		Delete:   func(pod *corev1.Pod) { c.wakeBudgets(reconcile.Gone(pod), pod) },
 	})
 }
 
@@ -45,41 +47,47 @@ func (c *disruptionController) budgetUpdated(lane reconcile.Lane, _, budget *pol
 }
 
 // podUpdated ignores changes that a budget does not depend on, which are most, and resyncs:
-// budgets are resynced themselves.
+// budgets are resynced themselves. A pod with other labels may no longer be one of the healthy pods of a budget.
 func (c *disruptionController) podUpdated(lane reconcile.Lane, old, pod *corev1.Pod) {
 	if pods.Matters(old, pod) {
-		c.wakeBudget(lane, pod)
+		c.wakeBudgets(lane, pod)
+		if !maps.Equal(old.Labels, pod.Labels) {
+			c.enqueue(lane, c.budgetsSelecting(old))
+		}
 	}
 	c.awaitStale(lane, pod)
 }
 
-// wakeBudget enqueues one of the budgets that select the pod.
-func (c *disruptionController) wakeBudget(lane reconcile.Lane, pod *corev1.Pod) {
+// wakeBudgets enqueues the budgets that select the pod. Several for one pod are a mistake, but none of them may permit
+// more evictions than there are healthy pods for.
+func (c *disruptionController) wakeBudgets(lane reconcile.Lane, pod *corev1.Pod) {
+	selecting := c.budgetsSelecting(pod)
+	if len(selecting) > 1 {
+		c.Record(severalBudgets(pod, selecting[0].Name))
+	}
+	c.enqueue(lane, selecting)
+}
+
+func (c *disruptionController) enqueue(lane reconcile.Lane, budgets []*policyv1.PodDisruptionBudget) {
+	for _, budget := range budgets {
+		c.budgetLoop.Enqueue(lane, keyOf(budget))
+	}
+}
+
+// budgetsSelecting returns the budgets that select a pod. An invalid selector selects nothing.
+func (c *disruptionController) budgetsSelecting(pod *corev1.Pod) (selecting []*policyv1.PodDisruptionBudget) {
 	budgets, err := c.budgetsOf.Candidates(pod.Namespace, pod.Labels)
 	if err != nil {
 		klog.Background().Error(err, "Failed to look up the budgets of a pod", "pod", klog.KObj(pod))
-		return
+		return nil
 	}
-	var chosen *policyv1.PodDisruptionBudget
-	selecting := 0
 	for _, budget := range budgets {
-		// An invalid selector selects nothing.
 		selector, err := c.selectors.Of(budget)
-		if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
-			continue
-		}
-		selecting++
-		if chosen == nil {
-			chosen = budget
+		if err == nil && selector.Matches(labels.Set(pod.Labels)) {
+			selecting = append(selecting, budget)
 		}
 	}
-	if chosen == nil {
-		return
-	}
-	if selecting > 1 {
-		c.Record(severalBudgets(pod, chosen.Name))
-	}
-	c.budgetLoop.Enqueue(lane, keyOf(chosen))
+	return selecting
 }
 
 // awaitStale enqueues a pod for when its condition DisruptionTarget becomes stale.

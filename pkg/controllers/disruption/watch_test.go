@@ -57,7 +57,7 @@ func TestPodsWakeTheBudgetThatSelectsThem(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newIdle(t, tc.budget)
-			b.c.wakeBudget(reconcile.Fresh, pod("a"))
+			b.c.wakeBudgets(reconcile.Fresh, pod("a"))
 			if got := b.queued(); got != tc.want {
 				t.Errorf("%s are queued, want %s", got, tc.want)
 			}
@@ -68,17 +68,50 @@ func TestPodsWakeTheBudgetThatSelectsThem(t *testing.T) {
 	}
 }
 
-// Pins PDB-5.
-func TestOneOfSeveralBudgetsIsChosen(t *testing.T) {
+// Pins PDB-5 and PDB-46.
+func TestAllBudgetsThatSelectAPodAreWoken(t *testing.T) {
 	b := newIdle(t, named("x", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}), named("y", &metav1.LabelSelector{}))
-	b.c.wakeBudget(reconcile.Fresh, pod("a"))
-	if got := b.queued(); got != "1/0" {
-		t.Errorf("%s are queued, want one", got)
+	b.c.wakeBudgets(reconcile.Fresh, pod("a"))
+	if got := b.queued(); got != "2/0" {
+		t.Errorf("%s are queued, want both", got)
 	}
 	events := b.RecordedEvents()
 	const want = `Warning MultiplePodDisruptionBudgets Pod "n"/"a" matches multiple PodDisruptionBudgets.  Chose `
 	if len(events) != 1 || events[0] != want+`"x" arbitrarily.` && events[0] != want+`"y" arbitrarily.` {
 		t.Errorf("events %q", events)
+	}
+}
+
+// A pod that a budget does not select any more was one of its healthy pods. Pins PDB-46.
+func TestLabelsThatChangeWakeTheBudgetsOfBoth(t *testing.T) {
+	labeled := func(app string) *corev1.Pod {
+		return pod("a", controllertest.Labeled(map[string]string{"app": app}))
+	}
+	web := named("web", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}})
+	db := named("db", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}})
+	all := named("all", &metav1.LabelSelector{})
+	for _, tc := range []struct {
+		name    string
+		budgets []*policyv1.PodDisruptionBudget
+		want    string
+		events  int
+	}{
+		{"from one to another", []*policyv1.PodDisruptionBudget{web, db}, "2/0", 0},
+		{"away", []*policyv1.PodDisruptionBudget{web}, "1/0", 0},
+		{"within one", []*policyv1.PodDisruptionBudget{all}, "1/0", 0},
+		{"from two to one of them", []*policyv1.PodDisruptionBudget{web, all}, "2/0", 0},
+		{"from one to that and another", []*policyv1.PodDisruptionBudget{db, all}, "2/0", 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newIdle(t, tc.budgets...)
+			b.c.podUpdated(reconcile.Fresh, labeled("web"), labeled("db"))
+			if got := b.queued(); got != tc.want {
+				t.Errorf("%s are queued, want %s", got, tc.want)
+			}
+			if events := b.RecordedEvents(); len(events) != tc.events {
+				t.Errorf("events %q", events)
+			}
+		})
 	}
 }
 
@@ -95,7 +128,7 @@ func TestChangesOfPodsThatMatter(t *testing.T) {
 		{"deletion", beingDeleted, "1/0"},
 		{"a controller", ownedBy("apps/v1", "ReplicaSet", "rs"), "1/0"},
 		{"labels that still match", func(p *corev1.Pod) { p.Labels = map[string]string{"app": "web", "v": "2"} }, "1/0"},
-		{"labels that do not match any more", func(p *corev1.Pod) { p.Labels = nil }, "0/0"},
+		{"labels that do not match any more", func(p *corev1.Pod) { p.Labels = nil }, "1/0"},
 		{"another pod of the name", func(p *corev1.Pod) { p.UID = "b" }, "1/0"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -22,9 +22,9 @@
 //     in memory to detect that (see selectors).
 //  8. State that is only in memory, the recommendations and scale events of each autoscaler, since
 //     when it waits, and the selectors, is handed over to the next instance. All of it belongs to the UID of an
-//     autoscaler. If that instance starts more than a period after the last one ended, another
-//     process may have evaluated in the meantime: the present size then counts as a
-//     recommendation, as in an autoscaler's first evaluation.
+//     autoscaler, and what is known of a target to that target. If that instance starts more than a period
+//     after the last one ended, another process may have evaluated in the meantime: the present size then counts
+//     as a recommendation, as in an autoscaler's first evaluation.
 //
 // Behaviour: docs/specs/horizontal-pod-autoscaler-controller.md.
 package horizontalpodautoscaler

@@ -57,8 +57,15 @@ func (c *autoscalerController) newEvaluation(key cache.ObjectName, hpa *autoscal
 
 // run scales the target to the size that its metrics require.
 func (e *evaluation) run(ctx context.Context) error {
+	if e.past.aimAt(withoutVersion(e.hpa.Spec.ScaleTargetRef)) {
+		e.selectNothing()
+		e.removeCondition(autoscalingv2.ScaledToZero) // it was another target
+	}
 	target, err := e.findTarget(ctx)
 	if err != nil {
+		if errors.As(err, new(absentError)) {
+			e.selectNothing()
+		}
 		e.warn("FailedGetScale", err)
 		e.set(autoscalingv2.AbleToScale, corev1.ConditionFalse, "FailedGetScale", fmt.Sprintf("the HPA controller was unable to get the target's current scale: %v", err))
 		e.saveOrLog(ctx)

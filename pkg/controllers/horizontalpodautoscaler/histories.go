@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 )
@@ -17,7 +18,8 @@ type histories struct {
 // history holds the recommendations and scale events of one autoscaler. But for waitsSince, it
 // is used by one worker at a time.
 type history struct {
-	uid types.UID
+	uid    types.UID
+	target autoscalingv2.CrossVersionObjectReference // withoutVersion, zero before the first evaluation
 	// waitsSince is when the autoscaler was first seen, or its last evaluation ended. Guarded by histories.mu.
 	waitsSince      time.Time
 	recommendations []recommendation
@@ -106,6 +108,16 @@ func (h *histories) interrupt() {
 	for _, known := range h.byKey {
 		known.interrupted, known.zeroed = true, false
 	}
+}
+
+// aimAt notes the target, and reports whether it is another one than before. What is known of that is forgotten then.
+func (h *history) aimAt(target autoscalingv2.CrossVersionObjectReference) (moved bool) {
+	moved = h.target != target && h.target != autoscalingv2.CrossVersionObjectReference{}
+	h.target = target
+	if moved {
+		h.recommendations, h.added, h.removed, h.zeroed = nil, nil, nil, false
+	}
+	return moved
 }
 
 // seed adds the present size as a recommendation if recent ones are unknown, so that a workload

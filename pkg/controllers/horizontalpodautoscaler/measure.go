@@ -103,6 +103,7 @@ func (e *evaluation) measureOne(ctx context.Context, w *workload, spec autoscali
 // findPods lists the pods of the target, which no other autoscaler may select.
 func (e *evaluation) findPods(scale *autoscalingv1.Scale) (*workload, error) {
 	if scale.Status.Selector == "" {
+		e.selectNothing()
 		err := errors.New("selector is required")
 		e.warn("SelectorRequired", err)
 		e.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, "InvalidSelector", "the HPA target's scale is missing a selector")
@@ -110,6 +111,7 @@ func (e *evaluation) findPods(scale *autoscalingv1.Scale) (*workload, error) {
 	}
 	selector, err := labels.Parse(scale.Status.Selector)
 	if err != nil {
+		e.selectNothing()
 		return nil, e.refuse("InvalidSelector", fmt.Errorf("couldn't convert selector into a corresponding internal selector object: %w", err))
 	}
 	e.selectors.set(e.key, e.hpa.UID, selector)
@@ -126,6 +128,9 @@ func (e *evaluation) findPods(scale *autoscalingv1.Scale) (*workload, error) {
 		pods:     pods,
 	}, nil
 }
+
+// selectNothing leaves the pods of the target to other autoscalers, until it has a selector again.
+func (e *evaluation) selectNothing() { e.selectors.set(e.key, e.hpa.UID, labels.Nothing()) }
 
 // refuse records why the pods of the target cannot be determined.
 func (e *evaluation) refuse(reason string, err error) error {

@@ -16,7 +16,8 @@ import (
 // them select.
 //
 //  1. A registered autoscaler selects nothing until its selector is set. Registration is by
-//     name and UID: a recreated autoscaler selects nothing at first.
+//     name and UID: a recreated autoscaler selects nothing at first. Nor does one whose target is
+//     gone, is another one since, or has no selector that can be used.
 //  2. A selector is indexed by one label pair that a pod must have, its anchor, or by no pair
 //     if it requires none. The cost of looking up a pod is proportional to the selectors whose
 //     anchor it has, not to the autoscalers of the namespace.

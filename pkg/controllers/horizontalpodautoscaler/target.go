@@ -8,11 +8,14 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
@@ -21,6 +24,18 @@ type target struct {
 	resource schema.GroupResource
 	scale    *autoscalingv1.Scale
 }
+
+// withoutVersion returns a reference with the group of its kind only: whatever the version, it is the same target.
+func withoutVersion(ref autoscalingv2.CrossVersionObjectReference) autoscalingv2.CrossVersionObjectReference {
+	ref.APIVersion = schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group
+	return ref
+}
+
+// absentError is the error of a target that does not exist, with the text of its cause.
+type absentError struct{ error }
+
+// Unwrap returns the cause.
+func (e absentError) Unwrap() error { return e.error }
 
 // findTarget reads the live scale of the target. The version of its kind is ignored; of several
 // resources of the kind, the first that has the object is used. Its errors are not wrapped:
@@ -32,10 +47,14 @@ func (e *evaluation) findTarget(ctx context.Context) (target, error) {
 		return target{}, specError{err}
 	}
 	mappings, err := e.Mapper.RESTMappings(schema.GroupKind{Group: gv.Group, Kind: ref.Kind})
-	if err != nil {
+	switch {
+	case meta.IsNoMatchError(err):
+		return target{}, absentError{err}
+	case err != nil:
 		return target{}, err
 	}
 	var first error
+	absent := true
 	for _, m := range mappings {
 		resource := m.Resource.GroupResource()
 		scale, err := e.scales.Scales(e.hpa.Namespace).Get(ctx, resource, ref.Name, metav1.GetOptions{})
@@ -45,9 +64,13 @@ func (e *evaluation) findTarget(ctx context.Context) (target, error) {
 		if first == nil {
 			first = err
 		}
+		absent = absent && reconcile.Absent(err)
 	}
 	if first == nil {
 		first = errors.New("unrecognized resource")
+	}
+	if absent {
+		return target{}, absentError{first}
 	}
 	return target{}, first
 }
@@ -77,11 +100,12 @@ func (e *evaluation) rescale(ctx context.Context, t target, w want) error {
 	return nil
 }
 
-// writeScale writes the number of replicas, and retries on conflicts. A write without an answer counts as one
-// that worked if the scale is as wanted after it.
+// writeScale writes the number of replicas, and retries on conflicts as long as the decision stands. A write without an
+// answer counts as one that worked if the scale is as wanted after it.
 func (e *evaluation) writeScale(ctx context.Context, t target, replicas int32) error {
-	scales, scale := e.scales.Scales(e.hpa.Namespace), t.scale.DeepCopy()
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	scales, scale, stands := e.scales.Scales(e.hpa.Namespace), t.scale.DeepCopy(), true
+	retriable := func(err error) bool { return stands && apierrors.IsConflict(err) }
+	return retry.OnError(retry.DefaultRetry, retriable, func() error {
 		scale.Spec.Replicas = replicas
 		_, err := scales.Update(ctx, t.resource, scale, metav1.UpdateOptions{})
 		if err == nil {
@@ -95,9 +119,16 @@ func (e *evaluation) writeScale(ctx context.Context, t target, replicas int32) e
 		if !writes.IsRefusal(err) && fresh.Spec.Replicas == replicas {
 			return nil
 		}
-		scale = fresh
+		scale, stands = fresh, standsFor(t.scale, fresh, replicas)
 		return err
 	})
+}
+
+// standsFor reports whether a decision about one state of a scale holds for a later one. It does not if somebody else
+// has scaled the target otherwise, stopped it for example, or if the target was created again.
+func standsFor(decided, fresh *autoscalingv1.Scale, replicas int32) bool {
+	is := fresh.Spec.Replicas
+	return fresh.UID == decided.UID && (is == decided.Spec.Replicas || is == replicas)
 }
 
 // zeroes reports whether a change of the scale is to zero, and the autoscaler able to scale up again.

@@ -107,10 +107,11 @@ func (z *zone) leave(r *record) {
 	}
 }
 
-// limiter releases nodes at a rate, with a burst of one. It releases the first node immediately.
+// limiter releases nodes at a rate, with a burst of one, or of what is due between two passes if that is more. It
+// releases the first node immediately.
 type limiter struct {
 	rate  float32 // per second, 0: none at all
-	saved float64 // as of the time, at most 1
+	saved float64 // as of the time, at most a burst
 	at    time.Time
 }
 
@@ -135,12 +136,14 @@ func (l *limiter) set(rate float32, now time.Time) {
 	if l.rate <= 0 || l.saved < 1 {
 		l.saved = 0
 	}
+	l.saved = min(1, l.saved)
 	l.rate = rate
 }
 
 func (l *limiter) save(now time.Time) {
 	if passed := now.Sub(l.at); passed > 0 {
-		l.saved = min(1, l.saved+float64(l.rate)*passed.Seconds())
+		burst := max(1, float64(l.rate)*grantPeriod.Seconds())
+		l.saved = min(burst, l.saved+float64(l.rate)*passed.Seconds())
 	}
 	l.at = now
 }

@@ -124,6 +124,29 @@ func TestLimiter(t *testing.T) {
 	}
 }
 
+// What is due between two passes is let through, also if that is many. Pins NLC-103.
+func TestHighRatesAreReached(t *testing.T) {
+	const seconds = 10
+	for _, rate := range []float32{1, 10, 20, 1000} {
+		l := newLimiter(rate, at)
+		count := 0
+		for n := range seconds * int(time.Second/grantPeriod) {
+			for l.take(at.Add(time.Duration(n) * grantPeriod)) {
+				count++
+			}
+		}
+		if got := float32(count) / seconds; got < 0.9*rate || got > 1.1*rate {
+			t.Errorf("%v per second at a rate of %v", got, rate)
+		}
+	}
+	l := newLimiter(1000, at)
+	later := at.Add(time.Hour)
+	l.set(0.1, later)
+	if !l.take(later) || l.take(later) {
+		t.Error("more than one is let through at once after the rate was lowered")
+	}
+}
+
 func TestSight(t *testing.T) {
 	second := func(s float64) time.Time { return at.Add(time.Duration(s * float64(time.Second))) }
 	for name, tc := range map[string]struct {

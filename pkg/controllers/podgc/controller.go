@@ -5,7 +5,8 @@
 //
 //  1. Every 20 seconds a pass processes these pods, in this order:
 //  2. Finished pods beyond the threshold, evicted ones first, then the oldest.
-//  3. Pods being deleted on nodes that are not ready and tainted out-of-service.
+//  3. Pods being deleted on nodes that are not ready and tainted out-of-service, as a live read
+//     confirms.
 //  4. Pods bound to nodes that do not exist. A missing node is put into quarantine for 40
 //     seconds and then read live, so that neither a stale cache nor the re-registration of a
 //     node costs pods. The 40 seconds start again if a pass finds the node, after it was read,

@@ -245,8 +245,8 @@ func TestPass(t *testing.T) {
 		"PODGC-21: an unscheduled one is on no node": {0, []runtime.Object{node("", corev1.ConditionFalse, corev1.TaintNodeOutOfService), pod("never", on(""), deleting)},
 			[]string{"patch status of never", "delete never with grace 0"}},
 		"PODGC-7, PODGC-12: a pod in two parts, in their order": {1, []runtime.Object{gone, pod("new", phase(corev1.PodSucceeded), on("")), pod("stuck", on("out"), deleting, phase(corev1.PodFailed), age(time.Hour)), pod("never", on(""), deleting)},
-			[]string{"delete stuck with grace 0", "delete stuck with grace 0", "patch status of never", "delete never with grace 0"}},
-		"PODGC-9: out of service":         {1, []runtime.Object{gone, pod("stuck", on("out"), deleting), pod("stays", on("out"))}, []string{"patch status of stuck", "delete stuck with grace 0"}},
+			[]string{"delete stuck with grace 0", "get out", "delete stuck with grace 0", "patch status of never", "delete never with grace 0"}},
+		"PODGC-9: out of service":         {1, []runtime.Object{gone, pod("stuck", on("out"), deleting), pod("stays", on("out"))}, []string{"get out", "patch status of stuck", "delete stuck with grace 0"}},
 		"PODGC-11, PODGC-22: unscheduled": {0, []runtime.Object{ready, pod("never", on(""), deleting), pod("waits", on(""))}, []string{"patch status of never", "delete never with grace 0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -255,6 +255,30 @@ func TestPass(t *testing.T) {
 			env.Fake.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
 			if got := pass(env, gc); !slices.Equal(got, tc.want) {
 				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// The cache may still show a node that was taken into service again: its pods run, and end by themselves.
+func TestPodsOfANodeThatMayBeInServiceAreKept(t *testing.T) {
+	for name, tc := range map[string]struct {
+		live *corev1.Node
+		err  error
+	}{
+		"PODGC-35: the taint is gone": {node("out", corev1.ConditionFalse), nil},
+		"PODGC-35: it is ready":       {node("out", corev1.ConditionTrue, corev1.TaintNodeOutOfService), nil},
+		"PODGC-35: it cannot be read": {node("out", corev1.ConditionFalse, corev1.TaintNodeOutOfService), errors.New("boom")},
+		"PODGC-35: nothing is known":  {node("other", corev1.ConditionTrue), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, gc := fixture(t, 0, tc.live, pod("ends", on("out"), deleting))
+			env.Cache(t, node("out", corev1.ConditionFalse, corev1.TaintNodeOutOfService))
+			if tc.err != nil {
+				env.Refuse("get nodes out", tc.err)
+			}
+			if got, want := pass(env, gc), []string{"get out"}; !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
 			}
 		})
 	}

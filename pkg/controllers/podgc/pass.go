@@ -20,7 +20,7 @@ const passPeriod = 20 * time.Second
 // the context working.
 func (gc *podGC) pass(ctx, working context.Context) {
 	gc.deleteAll(ctx, working, gc.excessive(), reasonTerminated)
-	gc.deleteAll(ctx, working, gc.outOfService(ctx), reasonOutOfService)
+	gc.deleteAll(ctx, working, gc.outOfService(ctx, working), reasonOutOfService)
 	gc.deleteOrphaned(ctx, working)
 	gc.deleteAll(ctx, working, gc.indexed(terminatingIndex, unscheduled), reasonUnscheduled)
 }
@@ -33,8 +33,9 @@ func (gc *podGC) excessive() []*corev1.Pod {
 	return excess(gc.indexed(terminatedIndex, terminated), gc.threshold)
 }
 
-// outOfService returns the pods being deleted on nodes that are out of service.
-func (gc *podGC) outOfService(ctx context.Context) []*corev1.Pod {
+// outOfService returns the pods being deleted on nodes that are out of service. Such a node is read live: the cache may
+// not show yet that it was taken into service again, and its pods may be running.
+func (gc *podGC) outOfService(ctx, working context.Context) []*corev1.Pod {
 	var found []*corev1.Pod
 	for _, name := range gc.pods.ListIndexFuncValues(terminatingIndex) {
 		if name == unscheduled {
@@ -45,8 +46,19 @@ func (gc *podGC) outOfService(ctx context.Context) []*corev1.Pod {
 			klog.FromContext(ctx).V(2).Info("Skipping pods being deleted on an unknown node", "node", name, "err", err)
 			continue
 		}
-		if isOutOfService(node) {
-			found = append(found, gc.indexed(terminatingIndex, name)...)
+		if !isOutOfService(node) {
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		bound := gc.indexed(terminatingIndex, name)
+		live, err := gc.Client.CoreV1().Nodes().Get(working, name, metav1.GetOptions{})
+		switch {
+		case err != nil:
+			klog.FromContext(ctx).Error(err, "Failed to read a node out of service, keeping its pods", "node", name)
+		case isOutOfService(live):
+			found = append(found, bound...)
 		}
 	}
 	inOrder(found)

@@ -115,16 +115,19 @@ func TestWhatIsFoundAtTheBeginningHasBeenCounting(t *testing.T) {
 		want   time.Duration // from now
 	}{
 		"TAINT-40: since the taint was added, to the second": {tolerating(minute), []corev1.Taint{taint("a", ago(20*time.Second))}, 41 * time.Second},
-		"TAINT-40: overdue":                                   {tolerating(minute), []corev1.Taint{taint("a", ago(5*time.Minute))}, -239 * time.Second},
+		"TAINT-53: overdue": {tolerating(minute), []corev1.Taint{taint("a", ago(5*time.Minute))}, 30 * time.Second},
+		"TAINT-53: overdue, tolerated for less than that":     {tolerating(tolerates("a", 8)), []corev1.Taint{taint("a", ago(5*time.Minute))}, 8 * time.Second},
+		"TAINT-53: overdue, tolerated for no time":            {tolerating(tolerates("a", 0)), []corev1.Taint{taint("a", ago(5*time.Minute))}, -299 * time.Second},
 		"TAINT-40: since the pod was bound":                   {bound(tolerating(minute), ago(10*time.Second)), []corev1.Taint{taint("a", ago(20*time.Minute))}, 51 * time.Second},
 		"TAINT-40: bound before the taint was added":          {bound(tolerating(minute), ago(30*time.Minute)), []corev1.Taint{taint("a", ago(20*time.Second))}, 41 * time.Second},
-		"TAINT-40: created on the node":                       {tolerating(tolerates("a", 3601)), []corev1.Taint{taint("a", ago(5*time.Hour))}, 2 * time.Second},
+		"TAINT-40: created on the node":                       {tolerating(tolerates("a", 3639)), []corev1.Taint{taint("a", ago(5*time.Hour))}, 40 * time.Second},
+		"TAINT-53: due soon":                                  {tolerating(tolerates("a", 3601)), []corev1.Taint{taint("a", ago(5*time.Hour))}, 30 * time.Second},
 		"TAINT-40: nobody knows when the taint was added":     {tolerating(minute), []corev1.Taint{taint("a")}, time.Minute},
 		"TAINT-40: the pod was changed":                       {edited(tolerating(minute), 2), []corev1.Taint{taint("a", ago(20*time.Second))}, time.Minute},
 		"TAINT-40: nobody knows whether the pod was changed":  {edited(tolerating(minute), 0), []corev1.Taint{taint("a", ago(20*time.Second))}, time.Minute},
 		"TAINT-40: the taint is from the future":              {tolerating(minute), []corev1.Taint{taint("a", epoch.Add(time.Hour))}, time.Minute},
 		"TAINT-40: the first of two taints":                   {tolerating(minute, tolerates("b", 30)), []corev1.Taint{taint("b", ago(10*time.Second)), taint("a", ago(20*time.Second))}, 41 * time.Second},
-		"TAINT-40: two taints of the same moment":             {tolerating(minute, tolerates("b", 30)), []corev1.Taint{taint("a", ago(20*time.Second)), taint("b", ago(20*time.Second))}, 11 * time.Second},
+		"TAINT-40: two taints of the same moment":             {tolerating(minute, tolerates("b", 52)), []corev1.Taint{taint("a", ago(20*time.Second)), taint("b", ago(20*time.Second))}, 33 * time.Second},
 		"TAINT-40: a taint that is tolerated without a limit": {tolerating(minute, tolerates("b")), []corev1.Taint{taint("b", ago(time.Hour)), taint("a", ago(20*time.Second))}, 41 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// settling is how long an instance waits at least before it evicts a pod whose time was over when it began. Nodes that
+// recovered while the API server could not be reached, and nobody could remove their taints, report within that time.
+const settling = 30 * time.Second
+
 // A time in the API is cut off to the second; what it says has happened is up to that much later.
 const precision = time.Second
 
@@ -34,7 +38,11 @@ func resumed(pod *corev1.Pod, tolerances []tolerance, now time.Time) (created, d
 	if !since.Before(now) {
 		return now, unknown
 	}
-	return since, since.Add(first.lasts)
+	due = since.Add(first.lasts)
+	if least := min(settling, shortest(tolerances)); least > 0 && due.Before(now.Add(least)) {
+		due = now.Add(least)
+	}
+	return since, due
 }
 
 // firstAdded returns which of the taints that are tolerated for a limited time was added first, as
