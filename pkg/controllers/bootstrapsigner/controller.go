@@ -14,7 +14,8 @@
 //  4. A signature depends only on the kubeconfig and the token, so a ConfigMap that is already
 //     signed is not written.
 //  5. The update carries the resource version of the cached ConfigMap. After a conflict, the
-//     event of the newer version enqueues the key. Any other failure is retried.
+//     event of the newer version enqueues the key, or, if none follows, the recheck. The same
+//     holds after the answer that the ConfigMap is gone. Any other failure is retried.
 //
 // The secret of a token is never logged.
 //

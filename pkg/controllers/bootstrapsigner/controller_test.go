@@ -162,6 +162,7 @@ func TestAnUpdateThatFailsIsRepeated(t *testing.T) {
 	}{
 		"BOOT-32: with backoff":                        {errors.New("boom"), time.Millisecond},
 		"BOOT-37: a conflict, and nothing has changed": {apierrors.NewConflict(corev1.Resource("configmaps"), "cluster-info", errors.New("a webhook says so")), time.Second},
+		"BOOT-38: NotFound, and it is still there":     {apierrors.NewNotFound(corev1.Resource("configmaps"), "cluster-info"), time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, s := start(t, info(map[string]string{"kubeconfig": "payload"}), secret())

@@ -40,14 +40,15 @@ func (s *signer) reconcile(ctx context.Context, key types.NamespacedName) error 
 	info = info.DeepCopy()
 	info.Data = data
 	_, err = s.Client.CoreV1().ConfigMaps(key.Namespace).Update(ctx, info, metav1.UpdateOptions{})
-	if apierrors.IsConflict(err) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		// An admission webhook may give this answer, and then no event follows.
 		s.loop.AddAfter(key, reconcile.RecheckAfter)
 		return nil
 	}
-	if err == nil || apierrors.IsNotFound(err) {
-		return nil
+	if err != nil {
+		return fmt.Errorf("updating config map %s: %w", key, err)
 	}
-	return fmt.Errorf("updating config map %s: %w", key, err)
+	return nil
 }
 
 // tokens returns the tokens that sign.

@@ -347,6 +347,18 @@ func TestRunPublishesAgainWhatWentUnseen(t *testing.T) {
 	})
 }
 
+// An admission webhook may answer so although the ClusterTrustBundle exists, and no event follows. Pins CTB-37.
+func TestNotFoundOfADeleteDoesNotProveThatABundleIsGone(t *testing.T) {
+	pem := certificate(t)
+	env, p := start(t, pem, bundle(nameOf(pem), signerName, string(pem)), bundle("old", signerName, "x"))
+	env.RefuseIf("delete clustertrustbundles old", apierrors.NewNotFound(resource, "old"), func(n int) bool { return n == 1 })
+	env.Run(t, p)
+	env.EventuallyAsTimePasses(t, "the other one is gone", time.Second, func() bool {
+		_, ok := controllertest.Stored[*certificatesv1beta1.ClusterTrustBundle](t, env, "", "old")
+		return !ok
+	})
+}
+
 // Pins CTB-35.
 func TestWhatTheCacheShowsCostsNoFurtherRequest(t *testing.T) {
 	env, p := start(t, certificate(t))

@@ -26,7 +26,11 @@ func (p *publisher) reconcile(ctx context.Context) error {
 	}
 	var failures []error
 	for _, name := range plan.surplus {
-		if err := p.bundles.delete(ctx, name); err != nil && !apierrors.IsNotFound(err) {
+		err := p.bundles.delete(ctx, name)
+		switch {
+		case apierrors.IsNotFound(err):
+			p.loop.AddAfter(key, reconcile.RecheckAfter) // an admission webhook may say so, too
+		case err != nil:
 			failures = append(failures, fmt.Errorf("deleting cluster trust bundle %s: %w", name, err))
 		}
 	}

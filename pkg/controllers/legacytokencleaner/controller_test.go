@@ -244,7 +244,8 @@ func TestFailures(t *testing.T) {
 	}{
 		"LSAT-18: a patch of one that is gone":                      {func(*corev1.Secret) {}, "patch", apierrors.NewNotFound(resource, "robot-token"), "labelling secret ns/robot-token as invalid: secrets \\\"robot-token\\\" not found"},
 		"LSAT-18: a patch of a successor":                           {func(*corev1.Secret) {}, "patch", apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), "robot-token", nil), "labelling secret ns/robot-token as invalid: "},
-		"LSAT-38: a patch of one that was used meanwhile":           {func(*corev1.Secret) {}, "patch", apierrors.NewConflict(resource, "robot-token", errors.New("used")), "labelling secret ns/robot-token as invalid: "},
+		"LSAT-38, LSAT-42: a patch of one that was used meanwhile":  {func(*corev1.Secret) {}, "patch", apierrors.NewConflict(resource, "robot-token", errors.New("used")), ""},
+		"LSAT-18: any other refusal of a patch":                     {func(*corev1.Secret) {}, "patch", errors.New("boom"), "labelling secret ns/robot-token as invalid: boom"},
 		"LSAT-19, LSAT-27: a delete of one that was used meanwhile": {invalidSince("2025-12-01"), "delete", apierrors.NewConflict(resource, "robot-token", errors.New("used")), ""},
 		"LSAT-19: a delete of one that is gone":                     {invalidSince("2025-12-01"), "delete", apierrors.NewNotFound(resource, "robot-token"), ""},
 		"LSAT-19: any other refusal of a delete":                    {invalidSince("2025-12-01"), "delete", errors.New("boom"), "deleting secret ns/robot-token: boom"},
@@ -272,6 +273,9 @@ func TestFailures(t *testing.T) {
 			}
 			if !strings.Contains(log, `INFO Marked an unused token as invalid secret="ns/z" since="2026-01-02"`) {
 				t.Errorf("the other one is not labelled: %s", log)
+			}
+			if strings.Contains(log, `secret="ns/robot-token" since=`) || strings.Contains(log, "Deleted an unused token") {
+				t.Errorf("what was refused is logged as done: %s", log)
 			}
 			if strings.Contains(log, "keep-me-out-of-logs") {
 				t.Errorf("a token is in %s", log)

@@ -102,7 +102,11 @@ func (c *cleaner) take(ctx context.Context, next step, secret *corev1.Secret, no
 	logger := klog.FromContext(ctx).WithValues("secret", klog.KObj(secret))
 	switch next {
 	case invalidate:
-		if err := c.invalidate(ctx, secret, dayOf(now)); err != nil {
+		err := c.invalidate(ctx, secret, dayOf(now))
+		if apierrors.IsConflict(err) {
+			return nil // it may be in use again
+		}
+		if err != nil {
 			return fmt.Errorf("labelling secret %s/%s as invalid: %w", secret.Namespace, secret.Name, err)
 		}
 		logger.Info("Marked an unused token as invalid", "since", dayOf(now))

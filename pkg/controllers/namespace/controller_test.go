@@ -735,6 +735,41 @@ func TestConflictLoopEnds(t *testing.T) {
 			t.Errorf("finalize = %v, want the end of its context", err)
 		}
 	})
+	t.Run("NS-73: a webhook answers so, whatever is sent", func(t *testing.T) {
+		f := start(t, serving(pods), terminating())
+		ctx, fence := context.WithCancel(f.Context())
+		defer fence()
+		writes := 0
+		f.Fake.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if writes++; writes == 100 {
+				fence()
+			}
+			return true, nil, conflict()
+		})
+		if err := f.finalize(ctx, terminating()); !apierrors.IsConflict(err) || writes != 11 {
+			t.Errorf("finalize = %v after %d writes, want the conflict after 11", err, writes)
+		}
+	})
+}
+
+// The data of the API server was restored from a backup between two writes: the namespace is in use again. Pins NS-74.
+func TestANamespaceThatIsNotDeletedAnyMoreKeepsItsFinalizer(t *testing.T) {
+	f := start(t, serving(pods), terminating())
+	restored := terminating(func(ns *corev1.Namespace) { ns.DeletionTimestamp, ns.Status.Phase = nil, corev1.NamespaceActive })
+	f.Fake.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) { return true, restored, nil })
+	writes := 0
+	f.Fake.PrependReactor("create", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if writes++; writes == 1 {
+			return true, nil, conflict()
+		}
+		return true, restored, nil
+	})
+	if err := f.finalize(f.Context(), terminating()); err != nil {
+		t.Fatal(err)
+	}
+	if writes != 1 {
+		t.Errorf("the namespace was finalized %d times, want only before it was restored", writes)
+	}
 }
 
 // An admission webhook may answer so, and no event follows. Pins NS-72.

@@ -27,11 +27,12 @@ func (c *namespaceController) markTerminating(ctx context.Context, ns *corev1.Na
 	})
 }
 
-// finalize removes our finalizer from a namespace, which is deleted when it has no other one.
+// finalize removes our finalizer from a namespace, which is deleted when it has no other one. A namespace that is not
+// being deleted any more keeps it: without it, a later deletion would leave the content behind.
 func (c *namespaceController) finalize(ctx context.Context, ns *corev1.Namespace) error {
 	_, err := c.update(ctx, ns, func(ns *corev1.Namespace) (*corev1.Namespace, error) {
 		rest := withoutOurs(ns.Spec.Finalizers)
-		if slices.Equal(rest, ns.Spec.Finalizers) {
+		if ns.DeletionTimestamp == nil || slices.Equal(rest, ns.Spec.Finalizers) {
 			return ns, nil
 		}
 		finalized := &corev1.Namespace{ObjectMeta: ns.ObjectMeta, Spec: ns.Spec}
@@ -53,10 +54,14 @@ func withoutOurs(finalizers []corev1.FinalizerName) []corev1.FinalizerName {
 	return slices.Compact(rest)
 }
 
-// update applies a write to a namespace, and on a conflict to the live one until it succeeds.
-// It returns nil if the namespace no longer exists, and an error if it was recreated.
+// maxConflicts is how often in a row a write is repeated on the live namespace after a conflict.
+const maxConflicts = 10
+
+// update applies a write to a namespace, and on a conflict to the live one until it succeeds. It returns nil if the
+// namespace no longer exists, and an error if it was recreated. Too many conflicts in a row are an error as well: an
+// admission webhook may answer so, whatever is sent.
 func (c *namespaceController) update(ctx context.Context, ns *corev1.Namespace, write func(*corev1.Namespace) (*corev1.Namespace, error)) (*corev1.Namespace, error) {
-	for ctx.Err() == nil {
+	for conflicts := 0; ctx.Err() == nil; conflicts++ {
 		written, err := write(ns)
 		if err == nil {
 			return written, nil
@@ -66,7 +71,7 @@ func (c *namespaceController) update(ctx context.Context, ns *corev1.Namespace, 
 			c.loop.AddAfter(ns.Name, reconcile.RecheckAfter)
 			return nil, nil
 		}
-		if !apierrors.IsConflict(err) {
+		if !apierrors.IsConflict(err) || conflicts == maxConflicts {
 			return nil, fmt.Errorf("updating namespace %s: %w", ns.Name, err)
 		}
 		latest, err := c.read(ctx, ns.Name)

@@ -17,7 +17,8 @@
 //     Secret is dropped, and deletes and updates carry the resource version that was read. A
 //     conflict means that the event of a newer state will follow, or, if none follows, the
 //     recheck.
-//  7. A key that keeps failing is dropped after ten retries, until its next event.
+//  7. A failing key is retried with backoff until it succeeds. There is no resync that would make
+//     up for a key that was dropped.
 //  8. Rule 4 holds across instances: the known Secrets are handed over, and the successor
 //     reconciles those that were deleted in between.
 //
@@ -37,9 +38,6 @@ import (
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
-
-// maxRetries is how often in a row a failing key is retried.
-const maxRetries = 10
 
 // Descriptor describes serviceaccount-token-controller.
 func Descriptor() controller.Descriptor {
@@ -118,7 +116,7 @@ func newController(env controller.Env, cfg config) (*tokenController, error) {
 		accounts: accounts.Lister(), secrets: secrets.Lister(),
 	}
 	c.loop = reconcile.New(env, reconcile.Options[key]{
-		Queue: "serviceaccount_tokens_service", Workers: 2 * cfg.concurrentSyncs, MaxRetries: maxRetries,
+		Queue: "serviceaccount_tokens_service", Workers: 2 * cfg.concurrentSyncs,
 		Namespace: func(k key) string { return k.namespace },
 	}, c.reconcile)
 	c.watch(accounts.Informer(), secrets.Informer())

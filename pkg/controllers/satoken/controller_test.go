@@ -503,17 +503,17 @@ func TestAnEstateOfAnotherTypeIsIgnored(t *testing.T) {
 	}
 }
 
-// Pins SAT-25, SAT-26, SAT-52 and SAT-53.
-func TestAFailingKeyIsDroppedAfterTenRetries(t *testing.T) {
+// No event follows the end of an outage, however long it was. Pins SAT-25, SAT-53 and SAT-88.
+func TestAKeyIsRetriedUntilTheOutageEnds(t *testing.T) {
+	const failures = 12
 	env, c := start(t, objects(account("sa", "u1"), secret("s", "u1")))
 	var attempts atomic.Int32
 	env.Fake.PrependReactor("update", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-		attempts.Add(1)
-		return true, nil, errors.New("outage")
+		return attempts.Add(1) <= failures, nil, errors.New("outage")
 	})
-	stop := env.Run(t, c)
+	env.Run(t, c)
 	k := secretKey(secret("s", "u1"))
-	for attempt := range maxRetries {
+	for attempt := range failures {
 		// A running loop always waits for its heartbeat, and for a retry once it is scheduled.
 		controllertest.Eventually(t, "the retry is scheduled", func() bool {
 			return int(attempts.Load()) == attempt+1 && c.loop.Retries(k) == attempt+1 && env.Clock.Waiters() == 2
@@ -523,14 +523,10 @@ func TestAFailingKeyIsDroppedAfterTenRetries(t *testing.T) {
 		}
 		env.Clock.Step(time.Hour)
 	}
-	controllertest.Eventually(t, "the key is dropped and its failures are forgotten", func() bool {
-		return int(attempts.Load()) == maxRetries+1 && c.loop.Retries(k) == 0
+	controllertest.Eventually(t, "the secret is complete and the failures of its key are forgotten", func() bool {
+		s, err := env.Client.CoreV1().Secrets("ns").Get(t.Context(), "s", metav1.GetOptions{})
+		return err == nil && needsOf(s, c.ca) == needs{} && c.loop.Retries(k) == 0
 	})
-	env.Clock.Step(time.Hour)
-	stop()
-	if got := attempts.Load(); got != 11 {
-		t.Errorf("attempts = %d, want 11", got)
-	}
 }
 
 // delayOf returns how long a key still waits, once no worker works on it.

@@ -18,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
 	"kcmd.dev/test/must"
 )
@@ -169,6 +170,42 @@ func TestALeaseThatTheCacheNeverShows(t *testing.T) {
 	controllertest.Eventually(t, "the lease is read", func() bool { return s.c.storageVersions.Inspect().Reconciled > 0 })
 	s.Remove(t, lease)
 	s.EventuallyAsTimePasses(t, "the StorageVersion is gone", time.Second, func() bool { return slices.Equal(s.shown(t), []string{"deleted"}) })
+}
+
+// A lease that was deleted is there again, and goes while the watch of leases is broken: no event tells of it.
+func TestALeaseThatIsThereAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		lease  *coordinationv1.Lease
+		cached bool
+		again  bool // whether it is looked at once more
+	}{
+		"SVGC-40: the cache does not show it": {newLease("a"), false, true},
+		"SVGC-16: the cache shows it":         {newLease("a"), true, false},
+		"SVGC-35: the cache never will":       {newLease("a", "other"), false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSubject(t, newStorageVersion("a=v1"), test.lease)
+			if !test.cached {
+				must.Succeed(t, s.Informers.Filtered(identities).Coordination().V1().Leases().Informer().GetIndexer().Replace(nil, "1"))
+			}
+			must.Succeed(t, s.c.reconcileLease(s.Context(), "a"))
+			keys := s.c.leases.Keys(func(string) bool { return true })
+			if !test.again && len(keys) == 0 {
+				return
+			}
+			if due := s.Clock.Now().Add(reconcile.RecheckAfter); len(keys) != 1 || !test.again || keys[0].Key != "a" || !keys[0].Until.Equal(due) {
+				t.Errorf("waiting are %+v", keys)
+			}
+		})
+	}
+}
+
+// An admission webhook may answer so although the StorageVersion exists, and no event follows. Pins SVGC-41.
+func TestNotFoundOfADeleteDoesNotProveThatAStorageVersionIsGone(t *testing.T) {
+	s := newSubject(t, newStorageVersion("a=v1"))
+	s.RefuseIf("delete storageversions", apierrors.NewNotFound(schema.GroupResource{}, ""), func(n int) bool { return n == 1 })
+	s.Run(t, s.c)
+	s.EventuallyAsTimePasses(t, "it is deleted", time.Second, func() bool { return slices.Equal(s.shown(t), []string{"deleted"}) })
 }
 
 // The loss of an API server concerns every StorageVersion; its lease is read once a second.

@@ -17,7 +17,10 @@ import (
 // reconcileLease removes the entries of an API server from all StorageVersions, unless its lease
 // is there again.
 func (c *collector) reconcileLease(ctx context.Context, id string) error {
-	exists, _, err := c.servers.read(ctx, id)
+	exists, valid, err := c.servers.read(ctx, id)
+	if valid && !c.servers.cached(id) {
+		c.leases.AddAfter(id, reconcile.RecheckAfter)
+	}
 	if exists || err != nil {
 		return err
 	}
@@ -80,7 +83,11 @@ func (c *collector) keep(ctx context.Context, sv *apiserverinternalv1alpha1.Stor
 		err := storageVersions.Delete(ctx, sv.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &sv.UID, ResourceVersion: &sv.ResourceVersion},
 		})
-		if err != nil && !apierrors.IsNotFound(err) {
+		if apierrors.IsNotFound(err) {
+			c.storageVersions.AddAfter(sv.Name, reconcile.RecheckAfter) // an admission webhook may say so, too
+			return nil
+		}
+		if err != nil {
 			return fmt.Errorf("deleting StorageVersion %s: %w", sv.Name, err)
 		}
 		klog.FromContext(ctx).V(2).Info("Deleted a StorageVersion without API servers", "storageVersion", sv.Name)

@@ -13,7 +13,8 @@
 //     version from the cache. The API server then stores the object again if its encoding has
 //     changed. No other part of the object is sent, and only its metadata is returned. If somebody
 //     else has updated or deleted the object since, the request ends in a conflict, and the object
-//     does not need to be rewritten. The request never creates an object.
+//     does not need to be rewritten. That it has changed is verified: an admission webhook may give
+//     the same answer. The request never creates an object.
 //  4. Objects come from a cache, shared with garbage-collector-controller if that watches the
 //     resource. The cache has to have reached status.resourceVersion: then it has every object that
 //     may have to be rewritten. An object of a higher version has been rewritten already.

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	migrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/retry"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // storageMigrating is the condition of a CustomResourceDefinition whose objects are migrated.
@@ -95,7 +96,7 @@ func (c *migrationController) applyToDefinition(ctx context.Context, migrated sc
 	name := migrated.Resource + "." + migrated.Group
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		object, err := c.Dynamic.Resource(definitions).Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
+		if reconcile.Absent(err) {
 			return nil
 		}
 		if err != nil {

@@ -81,7 +81,6 @@ func TestTheAnswerToAPatch(t *testing.T) {
 		answer error
 		want   string // the condition; empty if the attempt is repeated
 	}{
-		"SVM-34a: conflict":                   {apierrors.NewConflict(group, "a", errors.New("changed")), succeeded},
 		"SVM-58: server timeout":              {apierrors.NewServerTimeout(group, "patch", 0), ""},
 		"SVM-58: too many requests":           {apierrors.NewTooManyRequests("slow down", 1), ""},
 		"SVM-58: service unavailable":         {apierrors.NewServiceUnavailable("later"), ""},
@@ -107,6 +106,51 @@ func TestTheAnswerToAPatch(t *testing.T) {
 			}
 			must.Succeed(t, err)
 			w.wantShown(t, "m", "at 100", "Running=True", test.want)
+		})
+	}
+}
+
+// Only an object that has changed needs no rewrite. A webhook may answer with a conflict as well. If that were taken for a
+// change, the migration would succeed, and the stored versions of its definition would lose that of the object.
+func TestAConflict(t *testing.T) {
+	conflict := apierrors.NewConflict(widgets.GroupResource(), "a", errors.New("admission webhook \"locks.example.com\" denied the request: locked"))
+	recreated := widget("ns/a@1")
+	recreated.UID = "another"
+	unchanged := widget("ns/a@1")
+	boom := errors.New("boom")
+	for name, test := range map[string]struct {
+		now    []metav1.PartialObjectMetadata
+		failed error // the list
+		want   string
+	}{
+		"SVM-34a: updated":                       {[]metav1.PartialObjectMetadata{widget("ns/a@101")}, nil, succeeded},
+		"SVM-34a: deleted":                       {nil, nil, succeeded},
+		"SVM-34a: recreated":                     {[]metav1.PartialObjectMetadata{recreated}, nil, succeeded},
+		"SVM-34a: another one is as it was":      {[]metav1.PartialObjectMetadata{widget("ns/b@1")}, nil, succeeded},
+		"SVM-68: it is as it was":                {[]metav1.PartialObjectMetadata{widget("ns/0@1"), unchanged}, nil, unhandled + "applying to example.com/v2, Resource=widgets ns/a: " + conflict.Error()},
+		"SVM-68: whether it is, cannot be found": {nil, boom, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newMigratingWorld(t, "ns/a@1")
+			w.answer = func(string) error {
+				w.listed, w.listFailure = test.now, test.failed
+				return conflict
+			}
+			err := w.c.migrate(w.Context(), "m")
+			if test.want == "" {
+				if !errors.Is(err, boom) {
+					t.Errorf("error is %v", err)
+				}
+				w.wantShown(t, "m", "at 100", "Running=True")
+				return
+			}
+			must.Succeed(t, err)
+			w.wantShown(t, "m", "at 100", "Running=True", test.want)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if got := w.lists[len(w.lists)-1]; got != "ns" {
+				t.Errorf("the last list is of namespace %q", got)
+			}
 		})
 	}
 }

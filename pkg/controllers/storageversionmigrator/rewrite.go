@@ -12,9 +12,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/metadata"
 )
+
+// pageSize is the page size of live lists.
+const pageSize = 500
 
 // rewriteAll rewrites those of the objects that may have been stored before the migration, in order,
 // from where the last attempt got to.
@@ -92,16 +97,48 @@ func (c *migrationController) rewrite(ctx context.Context, to target, object met
 	if err != nil {
 		return fmt.Errorf("encoding an apply configuration: %w", err)
 	}
-	patch := c.Metadata.Resource(to.resource).Namespace(object.GetNamespace()).Patch
-	_, err = patch(ctx, object.GetName(), types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: controllerName})
-	if err == nil || apierrors.IsConflict(err) {
+	objects := c.Metadata.Resource(to.resource).Namespace(object.GetNamespace())
+	_, err = objects.Patch(ctx, object.GetName(), types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: controllerName})
+	if err == nil {
 		return nil
+	}
+	if apierrors.IsConflict(err) {
+		changed, readErr := hasChanged(ctx, objects, object)
+		if readErr != nil {
+			return fmt.Errorf("finding out whether %s %s has changed: %w", to.resource, nameOf(object), readErr)
+		}
+		if changed {
+			return nil
+		}
 	}
 	err = fmt.Errorf("applying to %s %s: %w", to.resource, nameOf(object), err)
 	if ctx.Err() != nil || mayPass(err) {
 		return err
 	}
 	return permanentError{err}
+}
+
+// hasChanged reports whether an object has been updated, deleted or recreated since it was cached. An admission webhook
+// may answer with a conflict although it has not. The cache may be behind, and the role of the controller permits to
+// list, but not to get. A server without support for the field selector sends others as well.
+func hasChanged(ctx context.Context, objects metadata.ResourceInterface, object metav1.Object) (bool, error) {
+	options := metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, object.GetName()).String(), Limit: pageSize,
+	}
+	for {
+		page, err := objects.List(ctx, options)
+		if err != nil {
+			return false, err
+		}
+		for i := range page.Items {
+			if is := &page.Items[i]; is.UID == object.GetUID() {
+				return is.ResourceVersion != object.GetResourceVersion(), nil
+			}
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			return true, nil
+		}
+	}
 }
 
 // mayPass reports whether a request may succeed later: the API server could not be asked, was not

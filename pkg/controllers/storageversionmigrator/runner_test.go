@@ -2,6 +2,7 @@ package storageversionmigrator
 
 import (
 	"errors"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -179,6 +180,31 @@ func TestAMigrationIsNotWrittenBeforeItsDefinition(t *testing.T) {
 			}
 			w.WantRequests(t)
 		})
+	}
+}
+
+// What a proxy says does not mean that the resource is no custom one, or its definition would show no end of the
+// migration. Pins SVM-67.
+func TestThePageOfAProxyIsNotTheAbsenceOfADefinition(t *testing.T) {
+	page := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", definitions.GroupResource(), "widgets.example.com", "404 page not found", 0, true)
+	absent := apierrors.NewNotFound(definitions.GroupResource(), "widgets.example.com")
+	for name, migration := range map[string]*migrationType{"start": newMigration("m"), "end": newMigration("m", with("Running", "Succeeded"))} {
+		for said, answer := range map[string]*apierrors.StatusError{"a page": page, "a Status": absent} {
+			t.Run(name+": "+said, func(t *testing.T) {
+				w := newWorld(t, migration)
+				w.Dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, answer })
+				err := w.c.run(w.Context(), widgets.GroupResource())
+				if answer == absent {
+					must.Succeed(t, err)
+					w.WantRequests(t, "update storageversionmigrations/status m")
+					return
+				}
+				if !errors.Is(err, answer) {
+					t.Errorf("error is %v", err)
+				}
+				w.WantRequests(t)
+			})
+		}
 	}
 }
 
