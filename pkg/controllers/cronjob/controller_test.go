@@ -59,6 +59,11 @@ func createdFor(scheduled time.Time) jobOption {
 	}
 }
 
+// leaving marks a Job as being deleted, with its pods left to run.
+func leaving(job *batchv1.Job) {
+	job.DeletionTimestamp, job.Finalizers = &metav1.Time{Time: at("03:01:00")}, []string{metav1.FinalizerOrphanDependents}
+}
+
 // namesake is a Job of somebody else that has the name of a Job of the CronJob.
 func namesake(name string) *batchv1.Job {
 	return child(name, func(job *batchv1.Job) { job.UID, job.OwnerReferences = "another", nil })
@@ -310,6 +315,26 @@ func TestReconcile(t *testing.T) {
 					names = append(names, ref.Name)
 				}
 				return slices.Equal(names, []string{"zero", due0302, due0303, due0304})
+			},
+		},
+		"CRON-64: a job of the history that is being deleted": {
+			objects: []runtime.Object{
+				hourly(done, limits(0, 0)), child("f", ended(batchv1.JobFailed, at("02:00:00"), time.Time{}), leaving),
+			},
+		},
+		"CRON-64: it takes no place in the history": {
+			objects: []runtime.Object{
+				hourly(done, limits(0, 1)),
+				child("f1", ended(batchv1.JobFailed, at("01:00:00"), time.Time{})),
+				child("f2", ended(batchv1.JobFailed, at("02:00:00"), time.Time{}), leaving),
+			},
+		},
+		"CRON-64: the one to be replaced is being deleted": {
+			objects:  []runtime.Object{hourly(policy(batchv1.ReplaceConcurrent), listing("old")), child("old", leaving)},
+			requests: []string{"get jobs old", "create jobs " + due0300, "update cronjobs/status"},
+			events:   []string{"Normal SuccessfulCreate Created job " + due0300},
+			check: func(cj *batchv1.CronJob) bool {
+				return len(cj.Status.Active) == 1 && cj.Status.Active[0].Name == due0300
 			},
 		},
 		"CRON-17, CRON-40: history beyond the limits": {

@@ -24,10 +24,14 @@ func howEnded(job *batchv1.Job) batchv1.JobConditionType {
 	return ""
 }
 
-// surplus returns the finished Jobs beyond the history limits, oldest first.
+// surplus returns the finished Jobs beyond the history limits, oldest first. One that is being
+// deleted is no part of the history any more.
 func surplus(cj *batchv1.CronJob, children []*batchv1.Job) []*batchv1.Job {
 	var succeeded, failed []*batchv1.Job
 	for _, job := range children {
+		if job.DeletionTimestamp != nil {
+			continue
+		}
 		switch howEnded(job) {
 		case batchv1.JobComplete:
 			succeeded = append(succeeded, job)

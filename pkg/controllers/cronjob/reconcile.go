@@ -305,6 +305,10 @@ func (s *reconciliation) replaceActive(ctx context.Context) error {
 			s.ended(job, how) // the cache does not show it yet
 			continue
 		}
+		if job.DeletionTimestamp != nil {
+			s.gone(job) // another deletion could change what becomes of its pods
+			continue
+		}
 		if err := s.delete(ctx, job); err != nil {
 			s.recordFailure(ctx, failedDelete(err))
 			return fmt.Errorf("could not replace job %s/%s: %w", job.Namespace, job.Name, err)

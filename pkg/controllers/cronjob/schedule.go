@@ -192,13 +192,14 @@ func isProcessed(cj *batchv1.CronJob, scheduled time.Time) bool {
 }
 
 // scheduledTime returns the scheduled time that a Job was created for, zero if it was created
-// otherwise.
+// otherwise. Like every time that is read from the API server it is in the time zone of the process, which is that of a
+// schedule that names none.
 func scheduledTime(cj *batchv1.CronJob, job *batchv1.Job) time.Time {
 	scheduled, err := time.Parse(time.RFC3339, job.Annotations[batchv1.CronJobScheduledTimestampAnnotation])
 	if err != nil || job.Name != jobName(cj, scheduled) {
 		return time.Time{}
 	}
-	return scheduled
+	return scheduled.Local()
 }
 
 // isTooLate reports whether the starting deadline of a scheduled time has passed.

@@ -270,6 +270,26 @@ func TestUnrecorded(t *testing.T) {
 	}
 }
 
+// The time of a Job whose start was not recorded is written in UTC, the schedule is in the time zone of the process.
+// Pins CRON-11 and CRON-55.
+func TestAnUnrecordedTimeIsInTheZoneOfTheProcess(t *testing.T) {
+	was := time.Local
+	time.Local = time.FixedZone("JST", 9*60*60)
+	t.Cleanup(func() { time.Local = was })
+	begun := at("03:00:00").Add(-11 * time.Hour) // at one o'clock in that zone, as the schedule says
+	cj := cronJob("0 1 * * *", func(cj *batchv1.CronJob) { cj.Spec.TimeZone = nil })
+	job, err := newJob(cj, begun)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job.UID = "begun"
+	env, c := fixture(t, cj, job)
+	if err := c.owners.Reconcile(env.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	env.WantRequests(t, "get cronjobs cj", "update cronjobs/status cj")
+}
+
 // Pins CRON-27a.
 func TestNewJob(t *testing.T) {
 	cj := cronJob("0 * * * *", func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("Asia/Tokyo") })

@@ -10,7 +10,8 @@
 //     a pod must not give access to data. It reports an error and retries. If the claim is
 //     deleted, it retries at once.
 //  3. The controller reconciles a pod when the pod is created, and when a claim is deleted whose
-//     name one of its volumes refers to. The volumes of a pod do not change.
+//     name one of its volumes refers to. The volumes of a pod do not change. While the cache does
+//     not show a claim that it created or read live, it looks again.
 //  4. The controller processes the volumes of a pod in order. The first error ends the pass.
 //  5. A claim may exist even if the cache does not contain it. Creating it then fails, and the
 //     controller reads the claim from the API server to find out whether the pod controls it.

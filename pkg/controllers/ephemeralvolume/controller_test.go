@@ -257,6 +257,36 @@ func TestAClaimThatTheCacheDoesNotShow(t *testing.T) {
 	}
 }
 
+// If the claim is deleted before the cache shows it, no event tells of that. Pins EPHV-31.
+func TestAPodIsLookedAtAgainUntilTheCacheShowsItsClaim(t *testing.T) {
+	for name, tc := range map[string]struct {
+		stored, cached []runtime.Object
+		again          bool
+	}{
+		"the claim was created":    {again: true},
+		"it had been created":      {stored: []runtime.Object{claim("web-data")}, again: true},
+		"the cache shows it":       {cached: []runtime.Object{claim("web-data")}},
+		"nobody knows who made it": {stored: []runtime.Object{claim("web-data", ofNobody)}}, // a failure, and so retried
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := begin(t, append(tc.cached, pod())...)
+			f.Store(t, tc.stored...)
+			_ = f.Reconcile()
+			keys := f.c.loop.Keys(func(string) bool { return true })
+			if !tc.again {
+				if len(keys) != 0 {
+					t.Errorf("queued are %+v", keys)
+				}
+				return
+			}
+			due := f.Clock.Now().Add(reconcile.RecheckAfter)
+			if len(keys) != 1 || keys[0].Key != key.String() || !keys[0].Until.Equal(due) {
+				t.Errorf("queued are %+v, want the pod at %v", keys, due)
+			}
+		})
+	}
+}
+
 // Pins EPHV-28.
 func TestAClaimThatCannotBeReadIsRetried(t *testing.T) {
 	f := begin(t, pod())

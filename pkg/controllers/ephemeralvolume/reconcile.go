@@ -33,7 +33,8 @@ func (c *volumeController) reconcile(ctx context.Context, key types.NamespacedNa
 	return nil
 }
 
-// provide ensures that the claim for a volume exists and that the pod controls it.
+// provide ensures that the claim for a volume exists and that the pod controls it. While the cache does not show the
+// claim, the pod is reconciled again: if the claim is deleted before, no event tells of that.
 func (c *volumeController) provide(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) error {
 	claim, found, err := reconcile.Found(c.claims.PersistentVolumeClaims(pod.Namespace).Get(ephemeral.VolumeClaimName(pod, volume)))
 	if err != nil {
@@ -42,7 +43,11 @@ func (c *volumeController) provide(ctx context.Context, pod *corev1.Pod, volume 
 	if found {
 		return ephemeral.VolumeIsForPod(pod, claim)
 	}
-	return c.create(ctx, pod, claimFor(pod, volume))
+	if err := c.create(ctx, pod, claimFor(pod, volume)); err != nil {
+		return err
+	}
+	c.loop.AddAfter(reconcile.KeyOf(pod), reconcile.RecheckAfter)
+	return nil
 }
 
 // create creates a claim for a pod. It succeeds if the claim already exists and the pod controls it.

@@ -92,8 +92,10 @@ func restartedTooOften(job *batchv1.Job, all []*corev1.Pod, limit int32) bool {
 	return restarts >= limit
 }
 
+// pastDeadline does not judge a Job that is about to be resumed: its start time, which is that of its first start if it
+// was kept, is set anew together with the condition.
 func (o *observation) pastDeadline() *batchv1.JobCondition {
-	if isSuspended(o.job) {
+	if isSuspended(o.job) || trueCondition(o.job, batchv1.JobSuspended) != nil {
 		return nil
 	}
 	remaining, ok := untilDeadline(o.job, o.now)

@@ -23,6 +23,9 @@ func TestDecideEnd(t *testing.T) {
 	deadline := func(seconds int64) func(*batchv1.Job) {
 		return func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = &seconds }
 	}
+	wasSuspended := func(status corev1.ConditionStatus) func(*batchv1.Job) {
+		return withStatusCondition(batchv1.JobSuspended, status, "X")
+	}
 	onFailure := func(j *batchv1.Job) { j.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }
 	restarted := func(init, regular int32) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
@@ -76,6 +79,8 @@ func TestDecideEnd(t *testing.T) {
 			j.Status.StartTime = &metav1.Time{Time: start.Add(time.Hour)}
 		}), nil, ""},
 		{"JOB-40e: the deadline of a suspended job", newJob(started, deadline(1), suspended), nil, ""},
+		{"JOB-122: the deadline of a job that is resumed", newJob(started, deadline(1), wasSuspended("True")), nil, ""},
+		{"JOB-40e: the deadline of a job that was resumed", newJob(started, deadline(1), wasSuspended("False")), nil, late},
 		{"JOB-40f: indexes succeeded, one failed", newJob(perIndex(0), sized(2, 2)), pods(newPod("p", failed, atIndex(0)), newPod("q", succeeded, atIndex(1))),
 			"FailureTarget FailedIndexes: Job has failed indexes"},
 		{"JOB-40f: an index is open", newJob(perIndex(0), sized(3, 3)), pods(newPod("p", failed, atIndex(0)), newPod("q", succeeded, atIndex(1))), ""},

@@ -26,6 +26,7 @@ func newFixture(t testing.TB, v value, objects ...runtime.Object) *fixture {
 	t.Helper()
 	f := &fixture{Subject: controllertest.NewSubject(t, key, objects...), orphans: &controllertest.Queue[orphan]{}}
 	f.CompleteWrites("pods")
+	f.Fake.PrependReactor("delete", "pods", f.deletePod)
 	f.Intercept("update jobs/status", func(action ktesting.Action) error {
 		sent := action.(ktesting.UpdateAction).GetObject().(*batchv1.Job)
 		for _, fault := range faultsIn(f.stored(t), sent) {
@@ -38,6 +39,17 @@ func newFixture(t testing.TB, v value, objects ...runtime.Object) *fixture {
 	f.Kinds = []runtime.Object{&batchv1.Job{}, &corev1.Pod{}}
 	f.Cache(t, objects...)
 	return f
+}
+
+// deletePod keeps a pod that has the finalizer when it is deleted, as the API server does.
+func (f *fixture) deletePod(action ktesting.Action) (bool, runtime.Object, error) {
+	pods := f.Fake.Tracker()
+	stored, err := pods.Get(action.GetResource(), action.GetNamespace(), action.(ktesting.DeleteAction).GetName())
+	pod, ok := stored.(*corev1.Pod)
+	if err != nil || !ok || !isTracked(pod) {
+		return false, nil, nil
+	}
+	return true, nil, pods.Update(action.GetResource(), controllertest.Changed(pod.DeepCopy(), leaving), pod.Namespace)
 }
 
 func (f *fixture) stored(t testing.TB) *batchv1.Job {

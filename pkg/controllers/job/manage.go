@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/slowstart"
 )
 
@@ -78,9 +79,9 @@ func (c *jobController) remove(ctx context.Context, o *observation, victims []*c
 	return worst(results)
 }
 
-// worst returns the first failure; if there are only conflicts, which are none, the first of them.
+// worst returns the first failure; if there are only conflicts and the like, which are none, the first of them.
 func worst(errs []error) error {
-	failures := slices.DeleteFunc(slices.Clone(errs), apierrors.IsConflict)
+	failures := slices.DeleteFunc(slices.Clone(errs), reconcile.IsExpected)
 	return cmp.Or(cmp.Or(failures...), cmp.Or(errs...))
 }
 

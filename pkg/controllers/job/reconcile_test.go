@@ -251,6 +251,7 @@ func TestAJobThatFails(t *testing.T) {
 		t.Errorf("conditions %s while a pod terminates", got)
 	}
 	f.WantEvents(t, "Normal SuccessfulDelete Deleted pod: r")
+	f.Remove(t, newPod("r")) // by the kubelet
 	f.CatchUp(t)
 	f.MustReconcile(t)
 	if got := conditionsOf(f.stored(t)); got != "FailureTarget=True BackoffLimitExceeded, Failed=True BackoffLimitExceeded" {
@@ -392,6 +393,26 @@ func TestStartTimeOfASuspendedJobMayStay(t *testing.T) {
 	if f.stored(t).Status.StartTime == nil {
 		t.Error("the start time is gone")
 	}
+}
+
+// It was suspended by a version that keeps the start time. Pins JOB-42 and JOB-122.
+func TestTheDeadlineOfAResumedJobBeginsAnew(t *testing.T) {
+	v := defaults
+	v.resetStartTimeOfSuspended = false
+	f := newFixture(t, v, newJob(started, suspended, func(j *batchv1.Job) {
+		j.Spec.ActiveDeadlineSeconds = ptr.To[int64](60)
+	}))
+	f.MustReconcile(t)
+	controllertest.Change(t, f.Env, "ns", "pi", func(j *batchv1.Job) { j.Spec.Suspend = ptr.To(false) })
+	for range 2 {
+		f.CatchUp(t)
+		f.MustReconcile(t)
+	}
+	job := f.stored(t)
+	if s := job.Status; s.Active != 1 || !s.StartTime.Time.Equal(f.Clock.Now()) || conditionsOf(job) != "Suspended=False JobResumed" {
+		t.Errorf("the status is %+v", s)
+	}
+	f.Queued.Want(t, "ns/pi in 1m0s")
 }
 
 // What a reconcile that began is counted as.
@@ -743,6 +764,42 @@ func TestARemovalThatIsNotSeenForLongIsLookedUp(t *testing.T) {
 			f.MustReconcile(t)
 			f.WantRequests(t) // not with every reconcile
 		})
+	}
+}
+
+// An admission webhook answers with NotFound, and the pod keeps its finalizer. Pins JOB-85 and JOB-121.
+func TestNotFoundIsNoRemovalOfAFinalizer(t *testing.T) {
+	f := newFixture(t, defaults, newJob(sized(2, 1), started), newPod("p", succeeded))
+	works := f.Refuse("patch pods p", apierrors.NewNotFound(corev1.Resource("pods"), "p"))
+	for range 2 {
+		if err := f.Reconcile(); !reconcile.IsRequeue(err) {
+			t.Errorf("the error is %v", err)
+		}
+		f.CatchUp(t)
+		if s := f.stored(t).Status; s.Succeeded != 0 || !slices.Equal(s.UncountedTerminatedPods.Succeeded, []types.UID{"p"}) {
+			t.Errorf("the status is %+v", s)
+		}
+		f.Clock.Step(writes.Timeout)
+	}
+	works()
+	f.MustReconcile(t)
+	if job := f.stored(t); job.Status.Succeeded != 1 || conditionsOf(job) != "" {
+		t.Errorf("the status is %+v", job.Status)
+	}
+}
+
+// Pins JOB-52 and JOB-121.
+func TestAPodThatIsGoneIsCountedOnceTheCacheShowsIt(t *testing.T) {
+	f := newFixture(t, defaults, newJob(started), newPod("p", succeeded))
+	f.Refuse("patch pods p", apierrors.NewNotFound(corev1.Resource("pods"), "p"))
+	if err := f.Reconcile(); !reconcile.IsRequeue(err) {
+		t.Errorf("the error is %v", err)
+	}
+	f.Remove(t, newPod("p"))
+	f.CatchUp(t)
+	f.MustReconcile(t)
+	if got, want := conditionsOf(f.stored(t)), "SuccessCriteriaMet=True CompletionsReached, Complete=True CompletionsReached"; got != want {
+		t.Errorf("conditions %s, want %s", got, want)
 	}
 }
 

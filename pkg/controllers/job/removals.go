@@ -1,7 +1,6 @@
 package job
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
@@ -164,46 +164,48 @@ func (c *jobController) isTrackedLive(ctx context.Context, pod *corev1.Pod) (boo
 }
 
 // removeFinalizers removes the finalizer of pods and returns those that no longer have it, and
-// the first error.
+// the first failure.
 func (c *jobController) removeFinalizers(ctx context.Context, o *observation, all []*corev1.Pod) ([]*corev1.Pod, error) {
 	c.removals.add(o.key, all)
 	var released []*corev1.Pod
-	var failure error
-	for i, err := range inBursts(ctx, len(all), func(ctx context.Context, i int) error { return c.removeFinalizer(ctx, o, all[i]) }) {
+	results := inBursts(ctx, len(all), func(ctx context.Context, i int) error { return c.removeFinalizer(ctx, o, all[i]) })
+	for i, err := range results {
 		if err == nil {
 			released = append(released, all[i])
 			continue
 		}
 		c.removals.failed(o.key, all[i])
-		failure = cmp.Or(failure, err)
 	}
-	return released, failure
+	return released, worst(results)
 }
 
-// removeFinalizer removes the finalizer of a pod. It is no error if the pod does not exist.
+// removeFinalizer removes the finalizer of a pod.
 func (c *jobController) removeFinalizer(ctx context.Context, o *observation, pod *corev1.Pod) error {
 	patched, err := c.patchFinalizer(ctx, pod)
-	if err == nil && patched != nil {
-		c.podControl.Patched(o.job, patched)
+	if err != nil {
+		return err
 	}
-	return err
+	c.podControl.Patched(o.job, patched)
+	return nil
 }
 
-// patchFinalizer sends the patch that removes the finalizer. The metadata that it returns is nil if
-// there is no such pod.
+// patchFinalizer sends the patch that removes the finalizer. NotFound does not prove that the pod is gone, since an
+// admission webhook may answer so too: it is a reason to wait until the cache shows it.
 func (c *jobController) patchFinalizer(ctx context.Context, pod *corev1.Pod) (*metav1.ObjectMeta, error) {
 	patch, err := finalizerPatch(pod.UID)
 	if err != nil {
 		return nil, err
 	}
 	patched, err := c.podControl.Patch(ctx, pod.Namespace, pod.Name, patch)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
+	if err == nil {
+		return patched, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("removing the finalizer of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	isNotFound := apierrors.IsNotFound(err)
+	err = fmt.Errorf("removing the finalizer of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	if isNotFound {
+		return nil, reconcile.AwaitCache(err)
 	}
-	return patched, nil
+	return nil, err
 }
 
 type finalizerBody struct {

@@ -10,6 +10,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -315,6 +316,23 @@ func TestOrphanFailures(t *testing.T) {
 	f.WantRequestsInAnyOrder(t, "patch pods p", "patch pods q", "patch pods r")
 	if err := f.c.reconcileOrphan(f.Context(), orphan{orphanSelector, "ns", "="}); err == nil {
 		t.Error("a bad selector is no error")
+	}
+}
+
+// An admission webhook answers with NotFound, and no event of the pod follows. Pins JOB-121.
+func TestAnOrphanThatIsNotFoundIsTriedAgain(t *testing.T) {
+	f := newFixture(t, defaults, newPod("p", alone))
+	f.Refuse("patch pods p", apierrors.NewNotFound(corev1.Resource("pods"), "p"))
+	for _, k := range []orphan{{orphanPod, "ns", "p"}, {orphanSelector, "ns", "app=pi"}} {
+		if err := f.c.reconcileOrphan(f.Context(), k); !reconcile.IsRequeue(err) {
+			t.Errorf("%v: the error is %v", k, err)
+		}
+	}
+	f.Uncache(t, newPod("p"))
+	for _, k := range []orphan{{orphanPod, "ns", "p"}, {orphanSelector, "ns", "app=pi"}} {
+		if err := f.c.reconcileOrphan(f.Context(), k); err != nil {
+			t.Errorf("%v: the error is %v", k, err)
+		}
 	}
 }
 

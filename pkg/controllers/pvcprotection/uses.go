@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"kcmd.dev/pkg/controllers/kit/index"
-	kitpods "kcmd.dev/pkg/controllers/kit/pods"
+	"kcmd.dev/pkg/controllers/kit/volumes"
 )
 
 // uses reports whether a pod uses a claim. If the claim is being deleted, the result says whether
@@ -29,7 +29,7 @@ func usesFor(pod *corev1.Pod, volume *corev1.Volume, claim *corev1.PersistentVol
 		return false
 	}
 	if claim.DeletionTimestamp == nil {
-		return !isTerminated(pod)
+		return !volumes.IsTerminated(pod)
 	}
 	return pod.Spec.NodeName != "" && !(isOwn && isShutDown(pod))
 }
@@ -37,26 +37,7 @@ func usesFor(pod *corev1.Pod, volume *corev1.Volume, claim *corev1.PersistentVol
 // mayRelease reports whether a pod may hold fewer than all of its claims. A finished pod is included
 // because its deletion follows.
 func mayRelease(pod *corev1.Pod) bool {
-	return pod.Spec.NodeName == "" || isTerminated(pod) || isShutDown(pod)
-}
-
-// isTerminated reports whether no container of a pod runs or will run.
-func isTerminated(pod *corev1.Pod) bool {
-	if kitpods.IsTerminal(pod) {
-		return true
-	}
-	return pod.DeletionTimestamp != nil && haveStopped(pod.Status.InitContainerStatuses) &&
-		haveStopped(pod.Status.ContainerStatuses) && haveStopped(pod.Status.EphemeralContainerStatuses)
-}
-
-// haveStopped reports whether containers are known not to run.
-func haveStopped(containers []corev1.ContainerStatus) bool {
-	for i := range containers {
-		if state := &containers[i].State; state.Terminated == nil && state.Waiting == nil {
-			return false
-		}
-	}
-	return true
+	return pod.Spec.NodeName == "" || volumes.IsTerminated(pod) || isShutDown(pod)
 }
 
 // isShutDown reports whether the kubelet has shut down a pod or does not need to. Then only finalizers

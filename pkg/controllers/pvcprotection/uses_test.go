@@ -85,7 +85,7 @@ func TestWhetherAPodCountsForAClaimThatIsNotDeleted(t *testing.T) {
 }
 
 // Pins PVCP-8.
-func TestAPodHasTerminated(t *testing.T) {
+func TestAPodThatMayReleaseItsClaimsHasTerminated(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*corev1.Pod)
 		want   bool
@@ -103,7 +103,7 @@ func TestAPodHasTerminated(t *testing.T) {
 		"not deleted, containers ended": {func(p *corev1.Pod) { p.Status.ContainerStatuses = containers(ended) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := isTerminated(controllertest.Pod(namespace, "p", tc.change)); got != tc.want {
+			if got := mayRelease(controllertest.Pod(namespace, "p", tc.change)); got != tc.want {
 				t.Errorf("got %v", got)
 			}
 		})

@@ -136,7 +136,9 @@ func (c *claimController) deleteClaim(ctx context.Context, claim *resourcev1.Res
 	case err == nil:
 		klog.FromContext(ctx).V(2).Info("Deleted the generated ResourceClaim of a pod that is done", "claim", klog.KObj(claim))
 		return nil
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err): // or the claim exists, and an admission webhook gave this answer
+		deleted.DeleteUnanswered(claim, claimResource, claim)
+		c.queue.AddAfter(keyOf(kindClaim, claim), reconcile.RecheckAfter)
 		return nil
 	}
 	deleted.DeleteFailed(claim, claimResource, claim)

@@ -267,6 +267,31 @@ func TestADeletionThatFails(t *testing.T) {
 	}
 }
 
+// An admission webhook may answer with NotFound: the cache shows whether the claim is gone. Pins RCLM-66.
+func TestADeletionDoesNotProveThatAClaimIsGone(t *testing.T) {
+	for name, isGone := range map[string]bool{"it is there": false, "it is gone": true} {
+		t.Run(name, func(t *testing.T) {
+			done := pod(controllertest.InPhase(corev1.PodSucceeded))
+			s := begin(t, defaults, claimKey, done, claim(generatedFor("pod", "gpu")))
+			allow := s.Refuse(deleting, apierrors.NewNotFound(resourcev1.Resource("resourceclaims"), "claim"))
+			s.MustReconcile(t)
+			s.Queued.Want(t, "claim:ns/claim in 10s")
+			allow()
+			s.Requests()
+			s.Clock.Step(reconcile.RecheckAfter)
+			if isGone {
+				s.Uncache(t, claim())
+				s.MustReconcile(t)
+				s.WantRequests(t)
+				return
+			}
+			s.MustReconcile(t)
+			s.WantRequests(t, deleting)
+			s.Queued.Want(t)
+		})
+	}
+}
+
 // Pins RCLM-23.
 func TestAClaimThatIsGone(t *testing.T) {
 	s := begin(t, defaults, claimKey)

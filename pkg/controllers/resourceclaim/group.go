@@ -32,7 +32,7 @@ func (c *claimController) reconcileGroup(ctx context.Context, key types.Namespac
 			generated, err = c.generate(ctx, of, entry.Name, *entry.ResourceClaimTemplateName)
 		}
 		if err != nil {
-			return c.failed(err, group, fmt.Sprintf("PodGroup %s", key), "PodGroupResourceClaim", entry.Name)
+			return c.failed(ctx, err, group, fmt.Sprintf("PodGroup %s", key), "PodGroupResourceClaim", entry.Name)
 		}
 		if generated != "" {
 			found = append(found, status{Name: entry.Name, ResourceClaimName: &generated})

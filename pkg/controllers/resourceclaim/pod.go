@@ -35,7 +35,7 @@ func (c *claimController) reconcilePod(ctx context.Context, key types.Namespaced
 		entry := &pod.Spec.ResourceClaims[i]
 		name, err := c.claimForPod(ctx, pod, group, entry)
 		if err != nil {
-			return c.failed(err, pod, fmt.Sprintf("pod %s", key), "PodResourceClaim", entry.Name)
+			return c.failed(ctx, err, pod, fmt.Sprintf("pod %s", key), "PodResourceClaim", entry.Name)
 		}
 		if name != "" {
 			found = append(found, status{Name: entry.Name, ResourceClaimName: &name})
@@ -50,9 +50,12 @@ func (c *claimController) reconcilePod(ctx context.Context, key types.Namespaced
 	return c.reserve(ctx, &recorded, group)
 }
 
-// failed wraps the error of an entry, and tells the user.
-func (c *claimController) failed(err error, about runtime.Object, owner, kind, entry string) error {
-	c.Record(claimFailed(about, kind, entry, err))
+// failed wraps the error of an entry, and tells the user. A request that was cut off because the instance ends says
+// nothing about the entry.
+func (c *claimController) failed(ctx context.Context, err error, of runtime.Object, owner, kind, entry string) error {
+	if ctx.Err() == nil {
+		c.Record(claimFailed(of, kind, entry, err))
+	}
 	return fmt.Errorf("%s, %s %s: %w", owner, kind, entry, err)
 }
 

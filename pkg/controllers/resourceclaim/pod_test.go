@@ -1,6 +1,7 @@
 package resourceclaim
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"syscall"
@@ -580,5 +581,30 @@ func TestTheStatusOfAPodGroupThatFails(t *testing.T) {
 	s.Refuse("patch podgroups/status", errors.New("boom"))
 	if got := errorText(s.Reconcile()); got != "update PodGroup ns/group ResourceClaimStatuses: boom" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// Pins RCLM-67.
+func TestACutOffRequestReportsNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		config  config
+		key     key
+		objects []runtime.Object
+	}{
+		"a pod":      {defaults, podKey, []runtime.Object{pod(with(ofTemplate("gpu", "template"))), template()}},
+		"a PodGroup": {gated, groupKey, []runtime.Object{group(groupWith(ofTemplate("gpu", "template"))), template()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t, tc.config, tc.key, tc.objects...)
+			ctx, cancel := context.WithCancel(s.Context())
+			s.Intercept("create resourceclaims", func(clienttesting.Action) error {
+				cancel()
+				return context.Canceled
+			})
+			if err := s.Work(ctx, tc.key); !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+			s.WantEvents(t)
+		})
 	}
 }
