@@ -104,11 +104,8 @@ func (t *transaction) prove(ctx context.Context, conn *connection.Connection, fi
 	if err == nil {
 		return nil
 	}
-	d := t.next.document
-	u := &unproved{cause: err, problem: problem.Error{
-		File: d.Name, Position: d.Position(field), Path: field, Severity: problem.SeverityError,
-		Message: fmt.Sprintf("the API server %s cannot be relied on: %v; this is retried until it succeeds", conn.Server(), err),
-	}}
+	u := &unproved{cause: err, problem: t.problemOf(field,
+		fmt.Errorf("the API server %s cannot be relied on: %w; this is retried until it succeeds", conn.Server(), err))}
 	if conn != t.connection {
 		u.again = t.proofAnew(conn.Generation(), question)
 	} else {

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"reflect"
 	"slices"
@@ -12,10 +13,12 @@ import (
 	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/config/named"
 	"kcmd.dev/pkg/config/plan"
+	"kcmd.dev/pkg/config/problem"
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/runtime/connection"
 	"kcmd.dev/pkg/runtime/instance"
 	"kcmd.dev/pkg/runtime/leadership"
+	"kcmd.dev/pkg/runtime/serving"
 	"kcmd.dev/pkg/runtime/source"
 	"kcmd.dev/pkg/runtime/supervisor"
 	"kcmd.dev/pkg/runtime/telemetry"
@@ -146,6 +149,29 @@ func (t *transaction) run(ctx context.Context) error {
 	return nil
 }
 
+// blamed is a problem of a configuration that is found out when it is prepared, with its cause.
+type blamed struct {
+	problem problem.Error
+	cause   error
+}
+
+// Error implements error.
+func (b *blamed) Error() string { return b.problem.Error() }
+
+// Unwrap returns the cause.
+func (b *blamed) Unwrap() error { return b.cause }
+
+// blame attributes what cannot be prepared to a field of the next configuration.
+func (t *transaction) blame(field string, err error) error {
+	return &blamed{t.problemOf(field, err), err}
+}
+
+// problemOf is what is wrong with a field of the next configuration.
+func (t *transaction) problemOf(field string, err error) problem.Error {
+	d := t.next.document
+	return problem.Error{File: d.Name, Position: d.Position(field), Path: field, Severity: problem.SeverityError, Message: err.Error()}
+}
+
 func (t *transaction) log(context.Context) (step, error) {
 	change, err := t.logging.Prepare(t.effective())
 	if err != nil {
@@ -176,7 +202,7 @@ func (t *transaction) metrics(context.Context) (step, error) {
 	}
 	exposed, err := telemetry.ReadExposition(c)
 	if err != nil {
-		return step{}, err
+		return step{}, t.blame("metrics.allowListMappingManifest", err)
 	}
 	return step{commit: func(context.Context) { t.hub.Expose(exposed) }}, nil
 }
@@ -184,7 +210,12 @@ func (t *transaction) metrics(context.Context) (step, error) {
 func (t *transaction) endpoint(ctx context.Context) (step, error) {
 	change, err := t.server.Prepare(ctx, t.effective().Serving)
 	if err != nil {
-		return step{}, err
+		field := "serving"
+		var of *serving.FieldError
+		if errors.As(err, &of) {
+			field = of.Field
+		}
+		return step{}, t.blame(field, err)
 	}
 	return step{commit: change.Commit, discard: change.Discard}, nil
 }
@@ -202,7 +233,7 @@ func (t *transaction) connect(ctx context.Context) (step, error) {
 	}
 	conn, err := connection.New(ctx, generation, c.ClientConnection, t.cachesWhole, t.options.Clock)
 	if err != nil {
-		return step{}, err
+		return step{}, t.blame(connectionField(c.ClientConnection), err)
 	}
 	recorder, err := conn.ProcessEvents()
 	if err == nil && !t.first {
@@ -299,9 +330,9 @@ func (t *transaction) pace(context.Context) (step, error) {
 func (t *transaction) controllers(ctx context.Context) (step, error) {
 	t.builder.Use(t.connection, t.leadership.Terms(t.leadership.Locks()))
 	committed := &atomic.Bool{}
-	t.builder.Offer(&instance.Offer{Connection: t.next.connection, Whole: t.wholeWith(t.next.document.Config, committed)})
+	offer := instance.Offer{Connection: t.next.connection, Whole: t.wholeWith(t.next.document.Config, committed)}
 	again := t.readAgain()
-	wants, prepared, err := t.build()
+	wants, prepared, err := t.build(offer)
 	discard := func() {
 		prepared.Discard()
 		t.builder.Offer(nil)
@@ -328,9 +359,11 @@ func (t *transaction) controllers(ctx context.Context) (step, error) {
 const buildAttempts = 3
 
 // build builds what is to run, and builds it again if a file that controllers read has changed in the meantime.
-func (t *transaction) build() (wants map[string]supervisor.Want, prepared *supervisor.Prepared, err error) {
+func (t *transaction) build(offer instance.Offer) (wants map[string]supervisor.Want, prepared *supervisor.Prepared, err error) {
 	for attempt := range buildAttempts {
 		wants = desired(t.inputs(t.next), t.options.Descriptors)
+		offer.Specs = t.specsOfNew(wants)
+		t.builder.Offer(&offer)
 		prepared, err = t.supervisor.Prepare(wants, t.cause)
 		if err != nil || attempt == buildAttempts-1 || !t.filesMoved(wants) {
 			break
@@ -338,6 +371,21 @@ func (t *transaction) build() (wants map[string]supervisor.Want, prepared *super
 		prepared.Discard()
 	}
 	return wants, prepared, err
+}
+
+// specsOfNew returns the specs that instances have only if the change is made.
+func (t *transaction) specsOfNew(wants map[string]supervisor.Want) map[string]supervisor.Spec {
+	var old map[string]supervisor.Want
+	if !t.first {
+		old = desired(t.inputs(t.basis()), t.options.Descriptors)
+	}
+	specs := map[string]supervisor.Spec{}
+	for name, w := range wants {
+		if t.first || old[name].Spec != w.Spec {
+			specs[name] = w.Spec
+		}
+	}
+	return specs
 }
 
 // filesMoved reports whether the files of the controllers that were built differ from those of the next basis, and updates

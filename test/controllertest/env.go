@@ -1,6 +1,7 @@
 // Package controllertest is the world in which the unit tests of controllers run.
 //
-//  1. New makes an Env on fake clients and a fake clock. It is the Env of one instance.
+//  1. New makes an Env on fake clients and a fake clock. It is the Env of one instance. Its API
+//     server gives an object that is being deleted no further finalizers.
 //  2. A test of decisions fills the caches itself (Cache, CatchUp), so that it decides how far
 //     they are behind, replaces the queue by a Queue, and reconciles a key by a call. No
 //     goroutine runs.
@@ -69,6 +70,10 @@ func New(t testing.TB, objects ...runtime.Object) *Env {
 	}
 	client := fakeclient.New(objects...)
 	metadata := metadatafake.NewSimpleMetadataClient(metaScheme)
+	dynamic := dynamicfake.NewSimpleDynamicClient(scheme.Scheme)
+	refuseNewFinalizers(&client.Fake, client.Tracker())
+	refuseNewFinalizers(&metadata.Fake, metadata.Tracker())
+	refuseNewFinalizers(&dynamic.Fake, dynamic.Tracker())
 	clock := clocktesting.NewFakeClock(Epoch)
 	events := record.NewFakeRecorder(1000)
 	filesChanged := make(chan struct{}, 1)
@@ -77,7 +82,7 @@ func New(t testing.TB, objects ...runtime.Object) *Env {
 			Name:       t.Name(),
 			Client:     client,
 			Metadata:   metadata,
-			Dynamic:    dynamicfake.NewSimpleDynamicClient(scheme.Scheme),
+			Dynamic:    dynamic,
 			RESTConfig: &rest.Config{},
 			Discovery:  client.Discovery(),
 			Mapper:     meta.NewDefaultRESTMapper(scheme.Scheme.PrioritizedVersionsAllGroups()),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -210,6 +211,46 @@ func TestWritesAreChecked(t *testing.T) {
 	spec, err := pods.Update(e.Context(), Changed(status.DeepCopy(), OnNode("another"), InPhase(corev1.PodRunning)), metav1.UpdateOptions{})
 	if err != nil || spec.Status.Phase != corev1.PodFailed || spec.Spec.NodeName != "another" || spec.Generation != 2 {
 		t.Errorf("a spec: %v, %v", spec, err)
+	}
+}
+
+// A real API server answers with 422, whether the object is updated or patched.
+func TestAnObjectThatIsBeingDeletedGetsNoFurtherFinalizers(t *testing.T) {
+	const patch = `{"metadata": {"finalizers": ["example.com/old", "example.com/new"]}}`
+	kept := func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/old", "example.com/other"} }
+	for name, write := range map[string]func(e *Env, name string) error{
+		"update": func(e *Env, name string) error {
+			pod := MustStored[*corev1.Pod](t, e, "ns", name)
+			pod.Finalizers = []string{"example.com/old", "example.com/new"}
+			_, err := e.Client.CoreV1().Pods("ns").Update(e.Context(), pod, metav1.UpdateOptions{})
+			return err
+		},
+		"merge patch": func(e *Env, name string) error {
+			_, err := e.Client.CoreV1().Pods("ns").Patch(e.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+			return err
+		},
+		"strategic merge patch": func(e *Env, name string) error {
+			_, err := e.Client.CoreV1().Pods("ns").Patch(e.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := New(t, Pod("ns", "stays", kept), Pod("ns", "goes", kept, Terminating))
+			if err := write(e, "stays"); err != nil {
+				t.Errorf("one that stays: %v", err)
+			}
+			err := write(e, "goes")
+			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), `Pod "goes" is invalid: metadata.finalizers: Forbidden`) {
+				t.Errorf("one that is being deleted: %v", err)
+			}
+			if got := MustStored[*corev1.Pod](t, e, "ns", "goes").Finalizers; !slices.Equal(got, []string{"example.com/old", "example.com/other"}) {
+				t.Errorf("stored are %q", got)
+			}
+			Change(t, e, "ns", "goes", func(pod *corev1.Pod) { pod.Finalizers = pod.Finalizers[:0] }) // as somebody else would
+			if err := write(e, "goes"); !apierrors.IsInvalid(err) {
+				t.Errorf("one without finalizers: %v", err)
+			}
+		})
 	}
 }
 

@@ -156,7 +156,7 @@ func (a *account) fetch(f *fetch) {
 	}
 	life := max(answer.Status.ExpirationTimestamp.Sub(now), minTokenLifetime)
 	a.token, a.fetched = answer.Status.Token, now
-	a.renewAt, a.expires = now.Add(life*renewAfter/100), now.Add(life)
+	a.renewAt, a.expires = now.Add(life/100*renewAfter), now.Add(life)
 }
 
 // request asks for a token, with a few attempts.

@@ -42,6 +42,22 @@ func TestWhatAnAccountCosts(t *testing.T) {
 	}
 }
 
+// To a machine whose clock is years behind, a token seems to last for years. It is not renewed with each request.
+// Pins MGR-48.
+func TestATokenThatSeemsToLastForYearsIsKept(t *testing.T) {
+	for _, years := range []time.Duration{5, 56, 290} {
+		_, a, c, clk := acting(t)
+		a.lifetime = years * 365 * 24 * time.Hour
+		mustWrite(t, c)
+		of := c.accounts.get(jobs.ServiceAccount)
+		of.mu.Lock()
+		if !of.renewAt.After(clk.Now()) || !of.renewAt.Before(of.expires) {
+			t.Errorf("with a clock that is %d years behind, it is renewed at %v, and expires at %v; now is %v", years, of.renewAt, of.expires, clk.Now())
+		}
+		of.mu.Unlock()
+	}
+}
+
 // Who may not create the namespace of the accounts relies on somebody else to do so. Pins MGR-140.
 func TestAMissingNamespaceMayNotBeCreated(t *testing.T) {
 	s, a, c, clk := acting(t)

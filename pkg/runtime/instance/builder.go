@@ -76,6 +76,9 @@ func (b *Builder) Use(c *connection.Connection, t Terms) {
 type Offer struct {
 	// Connection is for those whose spec is of it.
 	Connection *connection.Connection
+	// Specs are those of the instances that belong to the change, by controller. Meanwhile others are built too, because
+	// they had failed, and these outlive a change that is rejected.
+	Specs map[string]supervisor.Spec
 	// Whole reports which resources are cached whole once the change is made.
 	Whole func(schema.GroupVersionResource) bool
 }
@@ -88,11 +91,15 @@ func (b *Builder) Offer(o *Offer) {
 	b.offered = o
 }
 
-// whole reports which resources all controllers together cache whole; nil means as in force.
-func (b *Builder) whole() func(schema.GroupVersionResource) bool {
+// whole reports, for an instance of a controller, which resources all controllers together cache whole; nil means as in
+// force.
+func (b *Builder) whole(name string, spec supervisor.Spec) func(schema.GroupVersionResource) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.offered == nil {
+		return nil
+	}
+	if of, changes := b.offered.Specs[name]; !changes || of != spec {
 		return nil
 	}
 	return b.offered.Whole
@@ -204,7 +211,7 @@ func (b *Builder) make(d controller.Descriptor, spec supervisor.Spec, o informer
 	if err != nil {
 		return nil, err
 	}
-	o.Whole = b.whole()
+	o.Whole = b.whole(d.Name, spec)
 	i := &instance{
 		descriptor: d,
 		connection: conn,

@@ -94,10 +94,11 @@ func controllersByLease(locks []*Lock) map[claims.Lease][]string {
 
 // arrived records controllers that a lock has now and that ran under another lease before the
 // configuration changed: another process may have run them until a moment ago. A process that
-// starts knows no lease before.
+// starts knows no lease before. One that was moved away and comes back before it has stopped was
+// claimed all the time: it is still granted, and nobody else has run it.
 func (k *Lock) arrived(before map[claims.Lease][]string, now []string) {
 	for _, c := range now {
-		if before != nil && !slices.Contains(before[k.key.lease], c) {
+		if before != nil && !slices.Contains(before[k.key.lease], c) && !k.admission.Granted(c) {
 			k.arrive(c)
 		}
 	}

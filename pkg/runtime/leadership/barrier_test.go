@@ -232,6 +232,52 @@ func TestWhatComesFromAnotherLeaseHasABarrierOfItsOwn(t *testing.T) {
 	l.endTerm(k)
 }
 
+// What is moved away and back while it stops goes on without being asked for. If it had arrived once more, the barrier
+// that its next instance waits for would end as soon as anything else is asked for, and the instance would wait for ever.
+// Pins MGR-175.
+func TestWhatIsMovedAwayAndBackKeepsItsBarrierUnlessItHasStopped(t *testing.T) {
+	const moves, other = "job-controller", "ttl-controller"
+	home, away := v1beta1.NewDefault(), v1beta1.NewDefault()
+	away.LeaderElection.Groups = []v1beta1.LeaseGroup{{Name: "apps", Controllers: []string{moves}}}
+	enabledIn := func(cfg *v1beta1.KubeControllerManagerConfiguration) func(string) []string {
+		return func(lock string) []string {
+			return slices.DeleteFunc([]string{moves, other}, func(c string) bool {
+				of, _ := locks.Of(cfg, c)
+				return of != lock
+			})
+		}
+	}
+	for name, stopped := range map[string]bool{"still stopping": false, "stopped": true} {
+		t.Run(name, func(t *testing.T) {
+			l := New(Options{Tasks: tasks(t), Clock: clocktesting.NewFakeClock(start())})
+			k, group := lockOf(mainLease), lockOf(groupLease)
+			k.Name, group.Name, k.begun, group.begun = locks.Main, locks.Group("apps"), true, true
+			k.arrivals = map[string]bool{moves: true}
+			l.Adopt(t.Context(), []*Lock{k}, home, enabledIn(home))
+			l.beginTerm(k, &election.Term{
+				Before:   &coordinationv1.Lease{},
+				Acquired: &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("me")}},
+			})
+			k.admission.Answer(k.admission.Ask(), nil)
+			l.granted(k, nil)
+			k.admission.Started(moves)
+
+			l.Adopt(t.Context(), []*Lock{k, group}, away, enabledIn(away))
+			if stopped {
+				k.admission.Stopped(moves)
+			}
+			l.Adopt(t.Context(), []*Lock{k}, home, enabledIn(home))
+			waitsFor := k.barrierOf(moves) // the instance that is built now
+			k.admission.Answer(k.admission.Ask(), nil)
+			l.granted(k, nil)
+			if again := k.barrierOf(moves); (again != waitsFor) != stopped || again == k.barrier {
+				t.Errorf("it has another barrier: %t, want %t", again != waitsFor, stopped)
+			}
+			l.endTerm(k)
+		})
+	}
+}
+
 // The term ends while another process is seen to run a controller, and begins again when that has given it up unseen.
 func TestWhatWasBlockedHasABarrierOfItsOwnInTheNextTerm(t *testing.T) {
 	l := New(Options{Tasks: tasks(t), Clock: clocktesting.NewFakeClock(start())})

@@ -32,7 +32,7 @@ const (
 func (in *infos) authenticateBy(c v1beta1.Authentication) error {
 	client, err := in.reviews.client(c.Kubeconfig, 0) // it watches as well
 	if err != nil {
-		return err
+		return blame("serving.authentication.kubeconfig", err)
 	}
 	by := authenticatorfactory.DelegatingAuthenticatorConfig{
 		Anonymous:                &apiserverconfig.AnonymousAuthConfig{Enabled: true},
@@ -48,10 +48,10 @@ func (in *infos) authenticateBy(c v1beta1.Authentication) error {
 		by.TokenAccessReviewClient = client.AuthenticationV1()
 	}
 	if by.ClientCertificateCAContentProvider, err = clientCA(c, lookup); err != nil {
-		return err
+		return blame("serving.authentication.clientCAFile", err)
 	}
 	if by.RequestHeaderConfig, err = frontProxy(c, lookup); err != nil {
-		return err
+		return blame("serving.authentication.requestHeader.clientCAFile", err)
 	}
 	in.trusts = trusted{client: by.ClientCertificateCAContentProvider, proxy: by.RequestHeaderConfig}
 	in.authentication.RequestHeaderConfig = by.RequestHeaderConfig

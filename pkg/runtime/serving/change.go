@@ -47,11 +47,11 @@ func (s *Server) prepareLocked(ctx context.Context, c v1beta1.Serving) (*Change,
 		return next, nil
 	}
 	var err error
-	if next.infos, next.pair, err = prepare(c, s.generated); err == nil {
-		next.socket, err = bindBeside(ctx, placeOf(c), s.current)
-	}
-	if err != nil {
+	if next.infos, next.pair, err = prepare(c, s.generated); err != nil {
 		return nil, fmt.Errorf("serving on %s port %d: %w", c.BindAddress, *c.Port, err)
+	}
+	if next.socket, err = bindBeside(ctx, placeOf(c), s.current); err != nil {
+		return nil, notBound(c, err)
 	}
 	next.infos.follow(ctx)
 	if s.current != nil {

@@ -117,11 +117,11 @@ func TestAnAddressThatSomebodyElseServesIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = other.Close() }()
-	for _, address := range []string{"0.0.0.0", "127.0.0.3", "192.0.2.1"} {
+	for address, field := range map[string]string{"0.0.0.0": "serving.port", "127.0.0.3": "serving.port", "192.0.2.1": "serving.bindAddress"} {
 		next := c
 		next.BindAddress = address
-		if err := try(t, s, next); err == nil || !strings.Contains(err.Error(), "opening the port") {
-			t.Errorf("%s: got %v", address, err)
+		if err := try(t, s, next); err == nil || !strings.Contains(err.Error(), "opening the port") || fieldOf(err) != field {
+			t.Errorf("%s: got %v, the field to blame is %q", address, err, fieldOf(err))
 		}
 		wantAnswer(t, c)
 	}

@@ -128,7 +128,7 @@ func (in *infos) authorizeBy(c v1beta1.Authorization) error {
 	all := []authorizer.Authorizer{authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup), reading{everybody}}
 	client, err := in.reviews.client(c.Kubeconfig, reviewTimeout)
 	if err != nil {
-		return err
+		return blame("serving.authorization.kubeconfig", err)
 	}
 	if client != nil {
 		asked, err := authorizerfactory.DelegatingAuthorizerConfig{

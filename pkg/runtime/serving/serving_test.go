@@ -122,6 +122,15 @@ func TestRequestsUnderWayEndOnTheOldListener(t *testing.T) {
 	}
 }
 
+// fieldOf is the field to blame for an error, empty if there is none.
+func fieldOf(err error) string {
+	var of *FieldError
+	if !errors.As(err, &of) {
+		return ""
+	}
+	return of.Field
+}
+
 // Pins MGR-181.
 func TestABusyPortChangesNothing(t *testing.T) {
 	s, c := served(t, nil), settings(t)
@@ -133,8 +142,8 @@ func TestABusyPortChangesNothing(t *testing.T) {
 	defer func() { _ = busy.Close() }()
 	other := c
 	other.Port = ptr.To(int32(busy.Addr().(*net.TCPAddr).Port))
-	if err := try(t, s, other); err == nil || !strings.Contains(err.Error(), "address already in use") {
-		t.Errorf("got %v", err)
+	if err := try(t, s, other); err == nil || !strings.Contains(err.Error(), "address already in use") || fieldOf(err) != "serving.port" {
+		t.Errorf("got %v, the field to blame is %q", err, fieldOf(err))
 	}
 	wantCode(t, client(t, nil), urlOf(c, "/healthz"), http.StatusOK)
 	if want := fmt.Sprintf("127.0.0.1:%d", *c.Port); s.address() != want {

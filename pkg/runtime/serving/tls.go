@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/config/curves"
+	"kcmd.dev/pkg/config/fieldpath"
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
@@ -31,10 +32,11 @@ func certificates(c v1beta1.Serving, last *generated) (*server.SecureServingInfo
 	if in.Cert, last, err = defaultCertificate(c, last); err != nil {
 		return nil, nil, err
 	}
-	for _, pair := range c.TLS.SNICertificates {
+	for n, pair := range c.TLS.SNICertificates {
 		content, err := dynamiccertificates.NewDynamicSNIContentFromFiles("sni-serving-cert", pair.CertFile, pair.PrivateKeyFile, pair.Names...)
 		if err != nil {
-			return nil, nil, fmt.Errorf("loading the certificate %s for names: %w", pair.CertFile, err)
+			return nil, nil, blame(fieldpath.Element("serving.tls.sniCertificates", n)+".certFile",
+				fmt.Errorf("loading the certificate %s for names: %w", pair.CertFile, err))
 		}
 		in.SNICerts = append(in.SNICerts, content)
 	}
@@ -68,7 +70,7 @@ func defaultCertificate(c v1beta1.Serving, last *generated) (dynamiccertificates
 	o.ServerCert.CertKey = options.CertKey{CertFile: c.TLS.CertFile, KeyFile: c.TLS.PrivateKeyFile}
 	o.ServerCert.CertDirectory, o.ServerCert.PairName = c.TLS.CertDirectory, component
 	if err := o.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
-		return nil, nil, fmt.Errorf("creating a self-signed certificate: %w", err)
+		return nil, nil, blame(certificateField(c), fmt.Errorf("creating a self-signed certificate: %w", err))
 	}
 	if pair := o.ServerCert.GeneratedCert; pair != nil {
 		return pair, &generated{address: c.BindAddress, pair: pair}, nil
@@ -76,9 +78,17 @@ func defaultCertificate(c v1beta1.Serving, last *generated) (dynamiccertificates
 	files := o.ServerCert.CertKey
 	pair, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert", files.CertFile, files.KeyFile)
 	if err != nil {
-		return nil, nil, fmt.Errorf("loading the serving certificate: %w", err)
+		return nil, nil, blame(certificateField(c), fmt.Errorf("loading the serving certificate: %w", err))
 	}
 	return pair, last, nil
+}
+
+// certificateField is the field that says where the certificate is.
+func certificateField(c v1beta1.Serving) string {
+	if c.TLS.CertFile != "" {
+		return "serving.tls.certFile"
+	}
+	return "serving.tls.certDirectory"
 }
 
 // negotiate returns the TLS configuration of a listener. Until ctx ends, it follows the

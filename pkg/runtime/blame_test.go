@@ -1,0 +1,92 @@
+package runtime_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/config"
+	"kcmd.dev/pkg/config/plan"
+	"kcmd.dev/test/ports"
+)
+
+// What is found out only when an edit is prepared is reported like what is wrong in the file: with its place, its field
+// and what is allowed.
+func TestWhatCannotBePreparedNamesItsField(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	cfg, files := base(t, newLeaseServer(t))
+	cfg.Serving.BindAddress, cfg.Serving.Port = "127.0.0.1", ptr.To(ports.FreeFor(t))
+	cfg.Metrics.AllowListMappingManifest = files["allow list"]
+	cfg.Serving.Authentication.ClientCAFile = filepath.Join(files["folder"], "client-ca.crt")
+	copyOf(t, files["CA"], cfg.Serving.Authentication.ClientCAFile)
+	w := begin(t, cfg)
+	for _, c := range []struct {
+		name              string
+		spoiled           string // a file that was good when it came into force, so that only an edit that has it read again is at fault
+		change            func(*plan.Config)
+		field, start, end string
+	}{
+		{
+			"a port that is taken", "",
+			func(c *plan.Config) { c.Serving.Port = ptr.To(int32(taken.Addr().(*net.TCPAddr).Port)) },
+			"serving.port", "must be a port that nothing else uses, or 0: ", "address already in use",
+		},
+		{
+			"the address of somebody else", "",
+			func(c *plan.Config) { c.Serving.BindAddress = "192.0.2.1" },
+			"serving.bindAddress", "must be an address of this machine: ", "cannot assign requested address",
+		},
+		{
+			"label values that are bad now", cfg.Metrics.AllowListMappingManifest,
+			func(c *plan.Config) { c.Metrics.DisabledMetrics = []string{"workqueue_adds_total"} },
+			"metrics.allowListMappingManifest", "reading the allowed label values ", "",
+		},
+		{
+			"a CA that is bad now", cfg.Serving.Authentication.ClientCAFile,
+			func(c *plan.Config) { c.Serving.HTTP2.MaxStreamsPerConnection = ptr.To[int32](50) },
+			"serving.authentication.clientCAFile", "serving on 127.0.0.1 port ", "",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.spoiled != "" {
+				if err := os.WriteFile(c.spoiled, []byte("["), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			next := with(cfg, c.change)
+			w.write(t, next)
+			document, err := config.Load(w.file, []byte(marshalled(t, next)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := document.Position(c.field)
+			want := fmt.Sprintf("%s:%d:%d: %s: %s", w.file, at.Line, at.Column, c.field, c.start)
+			w.wait(t, "the edit is rejected", func() error {
+				if got := w.runtime.Status().Configuration.Rejected; !strings.HasPrefix(got, want) || !strings.HasSuffix(got, c.end) {
+					return fmt.Errorf("got %q, want %q and %q", got, want, c.end)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func copyOf(t *testing.T, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
