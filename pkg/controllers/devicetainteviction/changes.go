@@ -17,10 +17,12 @@ import (
 func (c *evictionController) podChanged(pod *corev1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	key := reconcile.KeyOf(pod)
+	c.forgetEvicted(key)
 	if c.nothingMatters() {
 		return
 	}
-	c.judge(reconcile.KeyOf(pod))
+	c.judge(key)
 }
 
 // claimChanged judges the pods for which a claim is reserved when the claim is added or deleted.

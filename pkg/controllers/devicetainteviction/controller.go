@@ -46,7 +46,6 @@ import (
 	rulelisters "k8s.io/client-go/listers/resource/v1beta2"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/lru"
 
 	"kcmd.dev/pkg/config/gates"
 	"kcmd.dev/pkg/controller"
@@ -124,14 +123,12 @@ type evictionController struct {
 	logger       klog.Logger
 	taints       taints
 	appointments appointments
-	// evicted holds the UIDs of pods whose eviction has ended. The caches may still contain these pods.
-	evicted *lru.Cache
+	// evicted holds the UIDs of the pods whose eviction has ended and that the cache still shows: many, if a rule has
+	// just evicted them and they take their grace periods to end.
+	evicted map[types.NamespacedName]types.UID
 	// counts holds the number of pods that were evicted because of each rule.
 	counts map[types.UID]int
 }
-
-// remembered is the capacity of evicted.
-const remembered = 500
 
 func newController(env controller.Env, config config) (*evictionController, error) {
 	pods := env.Informers.Core().V1().Pods()
@@ -151,7 +148,7 @@ func newController(env controller.Env, config config) (*evictionController, erro
 		metrics:      newMetrics(env.Metrics),
 		taints:       newTaints(),
 		appointments: newAppointments(),
-		evicted:      lru.New(remembered),
+		evicted:      map[types.NamespacedName]types.UID{},
 		counts:       map[types.UID]int{},
 	}
 	if config.podGroups {

@@ -2,11 +2,13 @@ package devicetainteviction
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
@@ -83,6 +85,41 @@ func TestEvict(t *testing.T) {
 	}
 	env.WantRequests(t)
 	env.WantEvents(t)
+}
+
+// A rule may evict thousands of pods, which then end for as long as their grace periods last. Pins DTE-60 and DTE-65.
+func TestManyEvictedPodsAreNotEvictedAgain(t *testing.T) {
+	const many = 600
+	objects := []runtime.Object{rule("r", everything, noExecute)}
+	var pods []runtime.Object
+	var keys []item
+	for i := range many {
+		name := fmt.Sprintf("pod-%d", i)
+		users := others("a", name, "p", "d")
+		objects, pods = append(objects, users...), append(pods, users[0])
+		keys = append(keys, item{NamespacedName: types.NamespacedName{Namespace: "a", Name: name}, uid: users[0].(*corev1.Pod).UID})
+	}
+	env, c := fixture(t, objects...)
+	for _, key := range keys {
+		if err := c.evict(logr.NewContext(env.Context(), logr.Discard()), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	show(t, env, c, rule("another", everything, noExecute))
+	if pending, evicted := len(c.appointments.all), c.counts["uid-of-r"]; pending != 0 || evicted != many {
+		t.Errorf("%d pods are pending, and %d were evicted", pending, evicted)
+	}
+
+	hide(t, env, c, pods[1:]...)
+	show(t, env, c, controllertest.Changed(pods[0].(*corev1.Pod).DeepCopy(), func(p *corev1.Pod) { p.UID = "x" }))
+	if len(c.evicted) != 0 {
+		t.Errorf("%d pods that are gone are remembered", len(c.evicted))
+	}
+	// Also if the answer to its deletion comes after the event.
+	c.ended(keys[1], nil)
+	if len(c.evicted) != 0 {
+		t.Errorf("%v is remembered and was gone before", c.evicted)
+	}
 }
 
 func TestWhatNeedsNoEviction(t *testing.T) {
@@ -301,6 +338,7 @@ func TestWhenTheStatusOfARuleIsWritten(t *testing.T) {
 		"DTE-23: of another generation, so soon":    {rule("r", everything, noExecute, at(func(c *metav1.Condition) { c.ObservedGeneration = 0 }, time.Second)), "uid-of-r", true},
 		"DTE-23: another rule of that name":         {rule("r", everything, noExecute), "x", false},
 		"DTE-23: another name":                      {rule("s", everything, noExecute), "uid-of-r", false},
+		"DTE-66: it differs, by a clock ahead":      {rule("r", everything, noExecute, at(differs, -time.Hour)), "uid-of-r", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := fixture(t, tc.rule)
@@ -423,18 +461,23 @@ func TestASuccessorContinuesAppointmentsAndCounts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rule("r", "//e", noExecute)
-			env, c := fixture(t, r, slice("p", 1, device("d", taint("a", 5))), claim("d", "p", "d", tolerates("a", 60)), pod("d"))
+			objects := append(others("a", "evicted", "q", "d"), r, slice("p", 1, device("d", taint("a", 5))), claim("d", "p", "d", tolerates("a", 60)), pod("d"))
+			env, c := fixture(t, objects...)
 			wantPending(t, c, 65)
 			c.counts["uid-of-r"], c.counts["gone"] = 7, 8
-			c.evicted.Add(types.UID("evicted"), nil)
+			evicted, gone := types.NamespacedName{Namespace: "a", Name: "evicted"}, types.NamespacedName{Namespace: "a", Name: "gone"}
+			c.evicted[evicted], c.evicted[gone] = "pod-evicted", "pod-gone"
 			env.Clock.Step(20 * time.Second)
 			env.Succeed(c.HandOver())
 			env.Cache(t, tc.slice)
 			successor := begun(t, env, tc.slice)
 			wantPending(t, successor, tc.want)
 			env.WantEvents(t, tc.events...)
-			if len(successor.counts) != 1 || successor.counts["uid-of-r"] != 7 || !successor.isEvicted("evicted") {
+			if len(successor.counts) != 1 || successor.counts["uid-of-r"] != 7 {
 				t.Errorf("counts are %v", successor.counts)
+			}
+			if !successor.isEvicted(evicted, "pod-evicted") || len(successor.evicted) != 1 {
+				t.Errorf("pods that were evicted: %v", successor.evicted)
 			}
 		})
 	}
@@ -577,7 +620,7 @@ func TestWithoutRules(t *testing.T) {
 	env := controllertest.New(t, slice("p", 1, device("d", taint("a", 0))), claim("d", "p", "d"), pod("d"))
 	left := handover{appointments: map[types.NamespacedName]appointment{
 		podKey: {"pod", verdict{due: epoch, reasons: []reason{{rule: "r", uid: "uid-of-r"}}}}, // of an instance with rules
-	}, evicted: newEvicted()}
+	}}
 	env.Succeed(left)
 	c, err := newController(env.Env, config{workers: 1})
 	if err != nil {

@@ -91,7 +91,7 @@ func (c *evictionController) end(ctx context.Context, pod *corev1.Pod) error {
 func (c *evictionController) ended(key item, reasons []reason) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.evicted.Add(key.uid, nil)
+	c.rememberEvicted(key.NamespacedName, key.uid)
 	if made, ok := c.appointments.with(key); ok {
 		c.appointments.drop(key.NamespacedName)
 		c.reportLater(made.reasons)

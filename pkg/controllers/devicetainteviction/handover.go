@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/lru"
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/index"
@@ -19,7 +18,7 @@ import (
 // handover is the state that an instance passes to its successor.
 type handover struct {
 	appointments map[types.NamespacedName]appointment
-	evicted      *lru.Cache
+	evicted      map[types.NamespacedName]types.UID
 	counts       map[types.UID]int
 }
 
@@ -28,7 +27,7 @@ type handover struct {
 func (c *evictionController) HandOver() handover {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return handover{c.appointments.copied(), c.evicted, maps.Clone(c.counts)}
+	return handover{c.appointments.copied(), maps.Clone(c.evicted), maps.Clone(c.counts)}
 }
 
 // begin adopts the state of the predecessor, finds all taints, and judges the pods that use devices with
@@ -90,9 +89,11 @@ func (c *evictionController) beginRules(left map[types.UID]int) error {
 	return nil
 }
 
-// takeOver restores the appointments of the predecessor.
+// takeOver restores the appointments of the predecessor, and remembers the pods that it has evicted.
 func (c *evictionController) takeOver(left handover) {
-	c.evicted = left.evicted
+	for key, uid := range left.evicted {
+		c.rememberEvicted(key, uid)
+	}
 	for key, made := range left.appointments {
 		c.appointments.set(key, made)
 		c.loop.AddAfter(item{NamespacedName: key, uid: made.uid}, made.due.Sub(c.Clock.Now()))

@@ -23,12 +23,12 @@ func (c *evictionController) judge(key types.NamespacedName) {
 		return // no lister returns another error
 	}
 	existing, pending := c.appointments.all[key]
-	if pending && (!found || pod.UID != existing.uid || c.isEvicted(existing.uid)) {
+	if pending && (!found || pod.UID != existing.uid || c.isEvicted(key, existing.uid)) {
 		c.appointments.drop(key)
 		c.reportLater(existing.reasons)
 		pending = false
 	}
-	if !found || c.isEvicted(pod.UID) {
+	if !found || c.isEvicted(key, pod.UID) {
 		return
 	}
 	is := c.verdictOn(c.taints, pod)
@@ -59,9 +59,30 @@ func (c *evictionController) verdictOn(by taints, pod *corev1.Pod) verdict {
 	})
 }
 
-func (c *evictionController) isEvicted(pod types.UID) bool {
-	_, ok := c.evicted.Get(pod)
-	return ok
+func (c *evictionController) isEvicted(key types.NamespacedName, uid types.UID) bool {
+	evicted, ok := c.evicted[key]
+	return ok && evicted == uid
+}
+
+// rememberEvicted remembers that the eviction of a pod has ended, for as long as the cache shows the pod. The event
+// that follows when it no longer does has it forgotten. The caller holds the lock.
+func (c *evictionController) rememberEvicted(key types.NamespacedName, uid types.UID) {
+	if c.isCached(key, uid) {
+		c.evicted[key] = uid
+	}
+}
+
+// forgetEvicted forgets a pod that was evicted and is gone. The caller holds the lock.
+func (c *evictionController) forgetEvicted(key types.NamespacedName) {
+	if uid, ok := c.evicted[key]; ok && !c.isCached(key, uid) {
+		delete(c.evicted, key)
+	}
+}
+
+// isCached reports whether the cache shows a pod.
+func (c *evictionController) isCached(key types.NamespacedName, uid types.UID) bool {
+	pod, err := c.pods.Pods(key.Namespace).Get(key.Name)
+	return err == nil && pod.UID == uid
 }
 
 // reportLater enqueues the rules among the reasons of a changed appointment, so that their status is

@@ -30,8 +30,9 @@ func (c *evictionController) reportOn(ctx context.Context, key item) error {
 	now := c.Clock.Now()
 	shown := meta.FindStatusCondition(rule.Status.Conditions, resourcev1beta2.DeviceTaintConditionEvictionInProgress)
 	if isCurrent(shown, rule) {
-		if left := reportPeriod - now.Sub(shown.LastTransitionTime.Time); left > 0 {
-			c.loop.AddAfter(key, min(left, reportPeriod))
+		// A time in the future is that of a clock that was ahead. Waiting for it could take hours.
+		if ago := now.Sub(shown.LastTransitionTime.Time); ago >= 0 && ago < reportPeriod {
+			c.loop.AddAfter(key, reportPeriod-ago)
 			return nil
 		}
 	}

@@ -6,12 +6,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/utils/lru"
 
 	"kcmd.dev/test/controllertest"
 )
-
-func newEvicted() *lru.Cache { return lru.New(remembered) }
 
 // conditionIn returns the condition that a request applies.
 func conditionIn(t *testing.T, patch clienttesting.PatchActionImpl) *metav1.Condition {

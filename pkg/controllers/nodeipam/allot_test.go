@@ -290,6 +290,20 @@ func TestAFreedRangeIsPassedOnByANodeThatIsBeingDeleted(t *testing.T) {
 	w.queued.Want(t)
 }
 
+// Pins IPAM-43.
+func TestAFreedRangeIsPassedOnByANodeThatGotAnother(t *testing.T) {
+	w := newWorld(t, single, node("a", "10.0.0.0/24"), node("b", "10.0.1.0/24"), node("c", "10.0.2.0/23"), node("first"), node("second"))
+	w.Queue(t)
+	w.allot(t, "first")
+	w.allot(t, "second")
+	w.vanish(t, node("a"))
+	w.queued.Want(t, "first")
+	w.show(t, node("first"), node("first", "10.0.1.0/24"))
+	w.allot(t, "first")
+	w.queued.Want(t, "second")
+	wantCIDRs(t, w.allot(t, "second"), "[10.0.0.0/24]")
+}
+
 // Pins IPAM-13, IPAM-20 and IPAM-30.
 func TestARangeIsFreedByTheEndOfItsNode(t *testing.T) {
 	held := node("a", "10.0.0.0/22")

@@ -92,6 +92,7 @@ func TestNodesThatWereHandedOver(t *testing.T) {
 		w.allot(t, "n")
 		w.Uncache(t, node("n"))
 		w.succeed(t, single, node("other"))
+		w.Queue(t)
 		w.Fake.ClearActions()
 		if err := w.reconcile(w.Context(), "n"); err != nil {
 			t.Fatal(err)
@@ -100,6 +101,7 @@ func TestNodesThatWereHandedOver(t *testing.T) {
 		if used := w.ranges.sets[0].used; used != 1 {
 			t.Errorf("%d blocks are held while the node exists, want 1", used)
 		}
+		w.queued.Want(t, "n in 10s") // it may be gone before the cache shows it, and there is no event then
 		w.Env.Remove(t, node("n"))
 		if err := w.reconcile(w.Context(), "n"); err != nil {
 			t.Fatal(err)
@@ -107,6 +109,7 @@ func TestNodesThatWereHandedOver(t *testing.T) {
 		if used := w.ranges.sets[0].used; used != 0 {
 			t.Errorf("%d blocks are held, want none", used)
 		}
+		w.queued.Want(t)
 	})
 	t.Run("IPAM-39: a live read that fails frees nothing", func(t *testing.T) {
 		w := newWorld(t, single, node("n"), node("other"))

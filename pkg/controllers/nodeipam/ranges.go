@@ -234,7 +234,7 @@ func (r *ranges) abandon(who incarnation) {
 }
 
 // passOn retries another node that waits, if blocks are free: the node that may have been
-// retried for them gets none.
+// retried for them needs none.
 func (r *ranges) passOn(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

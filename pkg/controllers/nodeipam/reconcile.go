@@ -41,6 +41,7 @@ func (c *ipamController) reconcile(ctx context.Context, name string) error {
 		if _, strange := c.ranges.prefixesOf(node.Spec.PodCIDRs); len(strange) > 0 {
 			klog.FromContext(ctx).Info("Node has pod ranges that are not of the cluster", "node", name, "podCIDRs", strange)
 		}
+		c.ranges.passOn(name)
 		return nil
 	}
 	blocks, err := c.ranges.choose(incarnationOf(node), c.Clock.Now())
@@ -55,7 +56,8 @@ func (c *ipamController) reconcile(ctx context.Context, name string) error {
 }
 
 // forget frees what is held by earlier incarnations of a node that the cache has never shown
-// with podCIDRs, which takes a live read. They are rare: see rule 5.
+// with podCIDRs, which takes a live read. They are rare: see rule 5. One that exists may be deleted before
+// the cache has shown it, of which no event tells, so it is looked at again.
 func (c *ipamController) forget(ctx context.Context, name string, cached types.UID) error {
 	unshown := c.ranges.unshown(name, cached)
 	if len(unshown) == 0 {
@@ -72,6 +74,8 @@ func (c *ipamController) forget(ctx context.Context, name string, cached types.U
 	for _, who := range unshown {
 		if who.uid != lives {
 			c.ranges.abandon(who)
+		} else {
+			c.queue.AddAfter(name, reconcile.RecheckAfter)
 		}
 	}
 	return nil

@@ -68,11 +68,12 @@ func (c *cluster) show(node *corev1.Node, now time.Time) {
 	}
 }
 
-// update changes the state of a node. A node that changes its zone leaves the queue of the old one.
+// update changes the state of a node. A node that changes its zone leaves the queue of the old one. Taints that are to
+// be stripped still are.
 func (c *cluster) update(r *record, node *corev1.Node, now time.Time) (heartbeat bool) {
 	was := r.zone
 	heartbeat = r.show(node, now)
-	if r.zone != was {
+	if r.zone != was && r.eviction != stripped {
 		c.settle(r, was)
 	}
 	return heartbeat
@@ -116,12 +117,14 @@ func (c *cluster) renew(lease *coordinationv1.Lease, now time.Time) {
 // wrote records the state of a node that a write returned. The write does not count as a heartbeat.
 func (c *cluster) wrote(node *corev1.Node, now time.Time) { c.answered(node, now, false) }
 
-// read records the state of a node that was read live. It may contain a new heartbeat.
+// read records the state of a node that was read live, or that a write to any version of it returned. It may contain a
+// new heartbeat.
 func (c *cluster) read(node *corev1.Node, now time.Time) { c.answered(node, now, true) }
 
 func (c *cluster) answered(node *corev1.Node, now time.Time, read bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.sight.reached(now)
 	r := c.nodes[node.Name]
 	if r == nil || r.uid != node.UID || isOlder(node, r.node) {
 		return

@@ -1,6 +1,7 @@
 package nodelifecycle
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -85,6 +87,60 @@ func TestAllZonesFallAndOneComesBack(t *testing.T) {
 		t.Errorf("%q have taints", got)
 	}
 	w.wantSeries(t, "node_collector_evictions_total", "a 6", "b 1")
+}
+
+// What is known of a node when all zones go down may be behind. Pins NLC-64 and NLC-104.
+func TestTaintsAreStrippedWhateverIsKnownOfThem(t *testing.T) {
+	fall := func(t *testing.T, w *world) {
+		t.Helper()
+		w.report(t, "b00", ready(corev1.ConditionUnknown))
+		w.pass(w.Context(), w.Context())
+	}
+	down := []func(*corev1.Node){ready(corev1.ConditionUnknown), tainted(noSchedule(corev1.TaintNodeUnreachable))}
+	lost := func(t *testing.T) *world {
+		t.Helper()
+		w := newWorld(t, settings, append(group("a", 1, down...), group("b", 1)...)...)
+		w.pass(w.Context(), w.Context())
+		w.grant()
+		w.RefuseIf("patch nodes a00", errors.New("unexpected EOF"), func(n int) bool {
+			if n == 1 {
+				controllertest.Change(t, w.Env, "", "a00", tainted(evicting(corev1.TaintNodeUnreachable)))
+			}
+			return n == 1
+		})
+		if err := w.reconcileNode(w.Context(), "a00"); err == nil {
+			t.Error("no error")
+		}
+		w.wantEvicted(t, "a00")
+		fall(t, w)
+		return w
+	}
+	t.Run("the answer to tainting a node was lost", func(t *testing.T) {
+		w := lost(t)
+		w.Requests()
+		reconciled(t, w, "a00")
+		w.WantRequests(t, "get nodes a00", "patch nodes a00")
+		w.wantEvicted(t, "")
+	})
+	t.Run("and it cannot be read", func(t *testing.T) {
+		w := lost(t)
+		allow := w.Refuse("get nodes a00", errors.New("boom"))
+		if err := w.reconcileNode(w.Context(), "a00"); !reconcile.IsRequeue(err) {
+			t.Errorf("got %v", err)
+		}
+		allow()
+		reconciled(t, w, "a00")
+		w.wantEvicted(t, "")
+	})
+	t.Run("the node moves to another zone", func(t *testing.T) {
+		w := newWorld(t, settings, append(group("a", 1, down...), group("b", 1)...)...)
+		w.work(t)
+		w.wantEvicted(t, "a00")
+		fall(t, w)
+		w.report(t, "a00", inZone("b"))
+		w.work(t)
+		w.wantEvicted(t, "")
+	})
 }
 
 // Pins NLC-65. Who is known as ready when the first node comes back, gets a new grace period.

@@ -80,7 +80,7 @@ func (c *cluster) isSilent(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.nodes[name]
-	return r != nil && c.silent(r, c.sight.leases)
+	return r != nil && c.isKnownSilent(r)
 }
 
 // silent reports whether a node has exceeded its grace period but its conditions do not show that. A

@@ -17,6 +17,8 @@ type handover struct {
 	zones map[string]leftZone
 	gone  []identity
 	sight sight
+	// passed is the start of the last pass, so that the first one of the successor finds who fell silent since.
+	passed time.Time
 }
 
 type leftNode struct {
@@ -51,7 +53,9 @@ func (c *lifecycleController) HandOver() handover { return c.cluster.handOver() 
 func (c *cluster) handOver() handover {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	left := handover{nodes: map[string]leftNode{}, zones: map[string]leftZone{}, gone: c.gone, sight: c.sight}
+	left := handover{
+		nodes: map[string]leftNode{}, zones: map[string]leftZone{}, gone: c.gone, sight: c.sight, passed: c.passed,
+	}
 	for name, r := range c.nodes {
 		left.nodes[name] = leftNode{r.uid, r.seen, r.heartbeat, r.renewed, r.registered, r.ready, r.silencing, r.markOrder != 0, r.eviction}
 	}
@@ -123,6 +127,7 @@ func (c *cluster) noteLeases() {
 func (c *cluster) takeOver(left handover, now time.Time) {
 	interrupted, isDown := now.Sub(left.sight.sign) > c.sight.interruption, c.isDown()
 	c.sight.takeOver(left.sight)
+	c.passed = left.passed
 	c.gone = append(c.gone, left.gone...)
 	for name, l := range left.nodes {
 		r := c.nodes[name]

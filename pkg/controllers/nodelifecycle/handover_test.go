@@ -26,6 +26,19 @@ func TestASuccessorContinues(t *testing.T) {
 		w.wantReady(t, "n", corev1.ConditionUnknown)
 		w.WantEvents(t, "Normal NodeNotReady Node n status is now: NodeNotReady", "Warning NodeNotReady Node is not ready")
 	})
+	t.Run("a countdown that ends while there is no instance", func(t *testing.T) {
+		slow := settings
+		slow.period, slow.grace = time.Minute, 150*time.Second
+		w := newWorld(t, slow, node("n"), node("other"))
+		w.fall("n")
+		w.live(t, 2*time.Minute)
+		left := w.HandOver()
+		w.Env.Clock.Step(40 * time.Second)
+		w.succeed(t, slow, left)
+		w.renew("other")
+		w.passIfDue(w.Context(), w.Context())
+		w.wantReady(t, "n", corev1.ConditionUnknown)
+	})
 	t.Run("but not of a node that was seen meanwhile", func(t *testing.T) {
 		w := newWorld(t, settings, node("n"), node("other"))
 		w.work(t)

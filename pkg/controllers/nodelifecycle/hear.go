@@ -115,11 +115,21 @@ func (c *cluster) areSilent(names []string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, name := range names {
-		if r := c.nodes[name]; r != nil && !c.silent(r, c.sight.leases) {
+		if r := c.nodes[name]; r != nil && !c.isKnownSilent(r) {
 			return false
 		}
 	}
 	return true
+}
+
+// isKnownSilent reports whether a node had exceeded its grace period when the observed Leases were last known to be
+// current. The cache may show a renewal whose event is still to come: after a break of the watch it shows all Leases at
+// once, and their events follow in no order.
+func (c *cluster) isKnownSilent(r *record) bool {
+	if r.seen.Before(c.sight.leases) {
+		r.renew(c.lease(r.name), c.sight.leases)
+	}
+	return c.silent(r, c.sight.leases)
 }
 
 func (c *cluster) reached(now time.Time) {

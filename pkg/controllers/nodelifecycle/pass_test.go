@@ -44,6 +44,21 @@ func TestWhenANodeIsSilent(t *testing.T) {
 			},
 		},
 		"NLC-43: its status has a heartbeat": {node: node("n"), then: func(t *testing.T, w *world) { w.report(t, "n") }, want: 95 * time.Second},
+		"NLC-43: the answer to labeling it shows a heartbeat": {
+			node: node("n"), want: 95 * time.Second,
+			then: func(t *testing.T, w *world) {
+				w.show(t, node("n", func(n *corev1.Node) { n.Labels[corev1.LabelOSStable] = "linux" }))
+				w.RefuseIf("patch nodes n", nil, func(attempt int) bool {
+					if attempt == 1 {
+						controllertest.Change(t, w.Env, "", "n", func(n *corev1.Node) {
+							conditionOf(n, corev1.NodeReady).LastHeartbeatTime = metav1.NewTime(w.Env.Clock.Now())
+						})
+					}
+					return false
+				})
+				reconciled(t, w, "n")
+			},
+		},
 		"NLC-43: its labels change": {
 			node: node("n"), want: 55 * time.Second,
 			then: func(t *testing.T, w *world) {
@@ -618,4 +633,44 @@ func TestAPassComesWhenAGracePeriodEnds(t *testing.T) {
 			pass(now)
 		}
 	}
+}
+
+// After a break of their watch, Leases are shown all at once, in no order. Pins NLC-84.
+func TestARenewalWhoseEventHasNotComeCounts(t *testing.T) {
+	w := newWorld(t, settings, node("n"), node("m"))
+	w.live(t, 10*time.Second)
+	for range 9 { // Leases are not shown, and one node reports
+		w.Env.Clock.Step(w.period)
+		w.report(t, "m")
+		w.work(t)
+	}
+	w.Env.Clock.Step(w.period)
+	w.Cache(t, lease("n", "2", w.Env.Clock.Now()), lease("m", "3", w.Env.Clock.Now()))
+	w.renew("m")
+	w.work(t)
+	w.wantReady(t, "n", corev1.ConditionTrue)
+	w.fall("n")
+	w.live(t, 45*time.Second)
+	w.wantReady(t, "n", corev1.ConditionTrue)
+	w.live(t, 10*time.Second)
+	w.wantReady(t, "n", corev1.ConditionUnknown)
+}
+
+// All nodes are cut off, and there are so many that a pass takes long. Pins NLC-84.
+func TestAPassThatTakesLongIsNoInterruption(t *testing.T) {
+	w := newWorld(t, settings, node("n"), node("m"))
+	w.live(t, 5*time.Second)
+	w.fall("n", "m")
+	w.live(t, 15*time.Second)
+	w.renew("m")
+	conflict := apierrors.NewConflict(nodesResource, "n", errors.New("it has changed"))
+	w.RefuseIf("update nodes/status n", conflict, func(n int) bool {
+		w.Env.Clock.Step(15 * time.Second)
+		return n == 1
+	})
+	w.live(t, 40*time.Second)
+	w.wantReady(t, "n", corev1.ConditionUnknown)
+	w.wantReady(t, "m", corev1.ConditionTrue)
+	w.work(t)
+	w.wantReady(t, "m", corev1.ConditionUnknown)
 }

@@ -19,8 +19,13 @@ func (c *lifecycleController) reconcileNode(ctx context.Context, name string) er
 }
 
 // reconcileTaints patches the newest state of a node that is known. If there is a newer one, that
-// is read, and patched instead.
+// is read, and patched instead. A node that seems to have no taint to strip is read first: it may have been granted
+// one, and the answer to that write been lost.
 func (c *lifecycleController) reconcileTaints(ctx context.Context, name string) error {
+	node, what := c.cluster.newest(name)
+	if node != nil && what == stripped && !isEvicting(node) && !c.refresh(ctx, name) {
+		return reconcile.Requeue(fmt.Errorf("node %s cannot be read to strip its taints", name))
+	}
 	err := c.patchTaints(ctx, name)
 	if apierrors.IsConflict(err) && c.refresh(ctx, name) {
 		err = c.patchTaints(ctx, name)
@@ -82,6 +87,6 @@ func (c *lifecycleController) reconcileLabels(ctx context.Context, name string) 
 	case err != nil:
 		return fmt.Errorf("labeling node %s: %w", name, err)
 	}
-	c.cluster.wrote(written, now)
+	c.cluster.read(written, now) // the patch has no resource version, so its answer may be the first to show a heartbeat
 	return nil
 }

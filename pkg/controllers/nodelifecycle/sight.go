@@ -31,12 +31,15 @@ func newSight(grace, period time.Duration) sight {
 // begin is called when an instance begins without a predecessor.
 func (s *sight) begin(now time.Time) { s.since, s.sign = now, now }
 
-// reached records a sign of the API server. After an interruption, silence counts from now.
+// reached records a sign of the API server. That of an answer is the time at which the request was sent. After an
+// interruption, silence counts from now.
 func (s *sight) reached(now time.Time) {
 	if now.Sub(s.sign) > s.interruption {
 		s.since = now
 	}
-	s.sign = now
+	if now.After(s.sign) {
+		s.sign = now
+	}
 }
 
 // sawLeases records that the observed Leases are current.

@@ -155,6 +155,7 @@ func TestSight(t *testing.T) {
 	}{
 		"NLC-84: it began":                  {nil, 0},
 		"NLC-84: signs all the time":        {[]float64{10, 20, 42.5}, 0},
+		"NLC-84: a sign that is told late":  {[]float64{10, 30, 5, 31}, 0},
 		"NLC-84: an interruption":           {[]float64{10, 33}, 33},
 		"NLC-84: an interruption, then not": {[]float64{10, 40, 50, 60}, 40},
 	} {
