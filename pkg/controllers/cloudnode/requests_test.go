@@ -113,6 +113,36 @@ func dualStack(addresses []corev1.NodeAddress) []corev1.NodeAddress {
 	return append(addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "2001:db8::10"})
 }
 
+// The provider is asked about a node, and answers when that is gone and another one has its name: the answer is not
+// about that one, whose provider ID could never be changed.
+//
+// Pins CNODE-31.
+func TestANodeThatIsMadeAnewIsAskedAboutAgain(t *testing.T) {
+	fakecloud.The().Reset()
+	w := newWorld(t)
+	defer w.stop()
+	held := fakecloud.The().Hold("InstanceMetadata " + w.name)
+	t.Cleanup(held.Release)
+	node, again := uninitialized(w.name), uninitialized(w.name)
+	node.UID, again.UID = "old", "new"
+	w.Store(t, node)
+	controllertest.Eventually(t, "the provider is asked", func() bool {
+		return len(fakecloud.The().Calls("InstanceMetadata "+w.name)) > 0
+	})
+	w.Remove(t, node)
+	w.Store(t, again)
+	controllertest.Eventually(t, "the cache shows the other node", func() bool {
+		cached, found, err := w.CacheOf(t, node).GetByKey(w.name)
+		return err == nil && found && cached.(*corev1.Node).UID == "new"
+	})
+	held.Release()
+	w.awaitInitialized(t, w.name)
+	want := []string{"InstanceMetadata", "InstanceMetadata", "update nodes", "patch nodes/status"}
+	if got := w.sent(); !slices.Equal(got, want) {
+		t.Errorf("sent is %q, want %q", got, want)
+	}
+}
+
 func TestRequestsForANode(t *testing.T) {
 	heartbeat := func(n *corev1.Node) {
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: metav1.Time{Time: controllertest.Epoch}}}

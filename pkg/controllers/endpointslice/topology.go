@@ -3,6 +3,8 @@ package endpointslice
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,9 +27,11 @@ type topology struct {
 	nodes corelisters.NodeLister
 	// epoch counts how often the nodes were examined.
 	epoch atomic.Uint64
+	// sufficient is whether hints were possible at all with the nodes as examined last.
+	sufficient bool
 }
 
-// refresh looks at all nodes.
+// refresh looks at all nodes. Only one goroutine may call it at a time.
 func (t *topology) refresh(ctx context.Context) error {
 	nodes, err := t.nodes.List(labels.Everything())
 	if err != nil {
@@ -35,7 +39,17 @@ func (t *topology) refresh(ctx context.Context) error {
 	}
 	t.cache.SetNodes(klog.FromContext(ctx), nodes)
 	t.epoch.Add(1)
+	t.sufficient = t.suffice()
 	return nil
+}
+
+// suffice asks the library whether it could compute how CPU is spread over zones. It only
+// tells when it allocates endpoints, so it gets none to allocate, of no Service.
+func (t *topology) suffice() bool {
+	_, _, events := t.cache.AddHints(klog.Logger{}, &topologycache.SliceInfo{})
+	return !slices.ContainsFunc(events, func(e *topologycache.EventBuilder) bool {
+		return strings.HasPrefix(e.Message, topologycache.InsufficientNodeInfo)
+	})
 }
 
 // forgetService drops the hints of a Service that is gone. The library keeps them
@@ -45,21 +59,55 @@ func (t *topology) forgetService(service types.NamespacedName) {
 	t.cache.RemoveHints(service.String(), discoveryv1.AddressTypeIPv6)
 }
 
-// reconcileTopology looks at all nodes and queues the Services whose hints would now
-// overload a zone.
+// reconcileTopology looks at all nodes and queues the Services whose hints are to change.
 func (c *endpointSliceController) reconcileTopology(ctx context.Context, _ string) error {
-	if err := c.topology.refresh(ctx); err != nil {
-		return err
+	services, err := c.examineNodes(ctx)
+	for _, key := range services {
+		c.serviceLoop.Add(key)
 	}
+	return err
+}
+
+// examineNodes looks at all nodes and returns the Services whose hints would now overload
+// a zone, and those that could have none before, which may name a Service twice.
+func (c *endpointSliceController) examineNodes(ctx context.Context) ([]types.NamespacedName, error) {
+	before := c.topology.sufficient
+	if err := c.topology.refresh(ctx); err != nil {
+		return nil, err
+	}
+	var services []types.NamespacedName
 	for _, key := range c.topology.cache.GetOverloadedServices() {
 		service, err := cache.ParseObjectName(key)
 		if err != nil {
-			return fmt.Errorf("reading the name of a Service with an overloaded zone: %w", err)
+			return services, fmt.Errorf("reading the name of a Service with an overloaded zone: %w", err)
 		}
 		klog.FromContext(ctx).V(2).Info("queuing Service: a zone is overloaded", "service", key)
-		c.serviceLoop.Add(types.NamespacedName(service))
+		services = append(services, types.NamespacedName(service))
 	}
-	return nil
+	if before || !c.topology.sufficient {
+		return services, nil
+	}
+	klog.FromContext(ctx).V(2).Info("queuing the Services in topology mode: hints are possible again")
+	all, err := c.services.List(labels.Everything())
+	if err != nil {
+		return services, fmt.Errorf("listing Services in topology mode: %w", err)
+	}
+	// Also those that seem to have hints: a reconcile under way may be about to remove them.
+	for _, service := range all {
+		if inTopologyMode(service) {
+			services = append(services, types.NamespacedName{Namespace: service.Namespace, Name: service.Name})
+		}
+	}
+	return services, nil
+}
+
+// inTopologyMode reports whether the annotations of the Service ask for hints.
+func inTopologyMode(service *corev1.Service) bool {
+	mode, found := service.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]
+	if !found {
+		mode = service.Annotations[corev1.AnnotationTopologyMode]
+	}
+	return mode == "Auto" || mode == "auto"
 }
 
 // spreadsDifferently reports whether a change of a node matters to hints. The zone is

@@ -1,6 +1,7 @@
 package garbagecollector
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -509,6 +510,54 @@ func TestFinalizersAreRemovedWithoutARead(t *testing.T) {
 				if want := `patch parent {"metadata":{"finalizers":["x"],"resourceVersion":"1"}}`; write != want {
 					t.Errorf("the write is %s, want %s", write, want)
 				}
+			}
+		})
+	}
+}
+
+// The finalizer was removed, and a second request to delete the object has brought it back. The watch was interrupted
+// meanwhile, so that both are one update, in which nothing seems to have changed.
+//
+// Pins GC-107.
+func TestAFinalizerThatComesBackUnseen(t *testing.T) {
+	again := func(m *metav1.ObjectMeta) { m.ResourceVersion = "3" }
+	for name, tc := range map[string]struct {
+		finalizer string
+		try       func(*world, context.Context, *node) error
+		want      string
+	}{
+		"GC-107: foreground": {foreground, func(w *world, ctx context.Context, n *node) error {
+			return w.attemptToDelete(ctx, n)
+		}, "attempt ConfigMap a/parent"},
+		"GC-107: orphan": {orphan, func(w *world, ctx context.Context, n *node) error {
+			return w.attemptToOrphan(ctx, n)
+		}, "orphan ConfigMap a/parent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := typed(configMaps, object("a", "parent", deleted("x", tc.finalizer)))
+			w := newWorld(t, before)
+			w.graph.apply(added(configMaps, before))
+			var got string
+			m := newMonitors(w.Informers, w.Clock, w.graph.knows, func(c *change) { got += told(w.graph.apply(c)) })
+			if err := tc.try(w, t.Context(), w.node("parent")); err != nil {
+				t.Fatal(err)
+			}
+			if writes := w.writes(); len(writes) != 1 {
+				t.Fatalf("the writes are %q", writes)
+			}
+			back := object("a", "parent", deleted("x", tc.finalizer), again)
+			handler{m, configMaps}.OnUpdate(before, back)
+			if got != tc.want {
+				t.Errorf("the update has %q done, want %q", got, tc.want)
+			}
+			got = ""
+			handler{m, configMaps}.OnUpdate(back, object("a", "parent", deleted("x")))
+			handler{m, configMaps}.OnUpdate(object("a", "parent", deleted("x")), object("a", "parent", deleted("x"), again))
+			if got != "" {
+				t.Errorf("without the finalizer, %q is done", got)
+			}
+			if !w.graph.knows(back) {
+				t.Error("updates that change nothing are still looked at")
 			}
 		})
 	}

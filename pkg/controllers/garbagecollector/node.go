@@ -59,6 +59,9 @@ type node struct {
 	// beingDeleted objects have a deletion timestamp, deletingDependents also the finalizer of
 	// foreground deletion. Neither is ever reset.
 	beingDeleted, deletingDependents bool
+	// relieved is set when a finalizer is removed from the object, until an informer shows the object again. If it
+	// shows the finalizer then, that may have come back unseen.
+	relieved bool
 }
 
 // unwatched reports whether the object was observed but no informer shows it any more. Its

@@ -15,8 +15,8 @@ func (g *graph) observe(c *change, e *effects) {
 		return
 	}
 	old := c.old
-	if !known || n.virtual || n.unwatched() {
-		old = nil // its old state has not been acted upon
+	if !known || n.virtual || n.unwatched() || n.relieved {
+		old = nil // its old state has not been acted upon, or is over
 	}
 	if known {
 		n = g.recognize(n, c.monitored, id, e)
@@ -32,6 +32,14 @@ func (g *graph) observe(c *change, e *effects) {
 		n.beingDeleted = true
 	}
 	g.transition(n, old, c.new, e)
+	n.relieved = false
+}
+
+// relieve records that a finalizer is removed from the object of a node, or that it was not.
+func (g *graph) relieve(n *node, removed bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n.relieved = removed
 }
 
 // outlives reports whether a notification is stale: its monitor has ended, and another one has
@@ -178,7 +186,7 @@ func (g *graph) knows(object metav1.Object) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	n, found := g.nodes[object.GetUID()]
-	return found && !n.virtual && !n.unwatched()
+	return found && !n.virtual && !n.unwatched() && !n.relieved
 }
 
 // concerns reports whether an update of a known object is relevant to the graph, which most are

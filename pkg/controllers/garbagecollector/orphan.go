@@ -72,9 +72,20 @@ func (c *collector) release(ctx context.Context, dependent *node, owner types.UI
 	return err
 }
 
-// removeFinalizer removes a garbage collection finalizer from an object: from the state in the cache, if that is the
-// newest one, else from the one that is read.
+// removeFinalizer removes a garbage collection finalizer from an object, which is over with
+// that until an informer shows the finalizer again.
 func (c *collector) removeFinalizer(ctx context.Context, n *node, s state, finalizer string) error {
+	c.graph.relieve(n, true) // before, for an informer can show what follows before the answer comes
+	err := c.stripFinalizer(ctx, n, s, finalizer)
+	if err != nil {
+		c.graph.relieve(n, false) // it is tried again
+	}
+	return err
+}
+
+// stripFinalizer removes a finalizer from the state of an object in the cache, if that is the newest one, else from the
+// one that is read.
+func (c *collector) stripFinalizer(ctx context.Context, n *node, s state, finalizer string) error {
 	at, err := c.locateNode(n, s)
 	if err != nil {
 		return err

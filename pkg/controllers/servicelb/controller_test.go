@@ -134,6 +134,9 @@ func ofClass(s *corev1.Service)   { s.Spec.LoadBalancerClass = ptr.To("other") }
 func internal(s *corev1.Service)  { s.Spec.Type = corev1.ServiceTypeClusterIP }
 func deleted(s *corev1.Service)   { s.DeletionTimestamp = &metav1.Time{Time: controllertest.Epoch} }
 
+// heldElsewhere gives a Service the finalizer of another controller.
+func heldElsewhere(s *corev1.Service) { s.Finalizers = append(s.Finalizers, "example.com/other") }
+
 // numbers tells Services apart: the provider remembers them for as long as the process runs.
 var numbers atomic.Int64
 
@@ -148,13 +151,14 @@ func TestServices(t *testing.T) {
 		writes int
 		events []string
 	}{
-		"SLB-13, SLB-14, SLB-27: one that wants a load balancer": {nil, []string{"EnsureLoadBalancer"}, 2, []string{ensuring, none, ensured}},
-		"SLB-13: one with the finalizer gets no second one":      {[]func(*corev1.Service){finalized}, []string{"EnsureLoadBalancer"}, 1, []string{ensuring, none, ensured}},
-		"SLB-6a, SLB-23: one of another class":                   {[]func(*corev1.Service){ofClass, finalized}, nil, 0, nil},
-		"SLB-6a: one that wants none":                            {[]func(*corev1.Service){internal}, nil, 0, nil},
-		"SLB-12, SLB-21: one that wants none any more":           {[]func(*corev1.Service){internal, finalized}, []string{"GetLoadBalancer"}, 1, []string{gone}},
-		"SLB-12: one that is being deleted":                      {[]func(*corev1.Service){deleted, finalized}, []string{"GetLoadBalancer"}, 1, []string{gone}},
-		"SLB-23: one of another class that is being deleted":     {[]func(*corev1.Service){ofClass, deleted, finalized}, []string{"GetLoadBalancer"}, 1, []string{gone}},
+		"SLB-13, SLB-14, SLB-27: one that wants a load balancer":   {nil, []string{"EnsureLoadBalancer"}, 2, []string{ensuring, none, ensured}},
+		"SLB-13: one with the finalizer gets no second one":        {[]func(*corev1.Service){finalized}, []string{"EnsureLoadBalancer"}, 1, []string{ensuring, none, ensured}},
+		"SLB-6a, SLB-23: one of another class":                     {[]func(*corev1.Service){ofClass, finalized}, nil, 0, nil},
+		"SLB-6a: one that wants none":                              {[]func(*corev1.Service){internal}, nil, 0, nil},
+		"SLB-12, SLB-21: one that wants none any more":             {[]func(*corev1.Service){internal, finalized}, []string{"GetLoadBalancer"}, 1, []string{gone}},
+		"SLB-12: one that is being deleted":                        {[]func(*corev1.Service){deleted, finalized}, []string{"GetLoadBalancer"}, 1, []string{gone}},
+		"SLB-23: one of another class that is being deleted":       {[]func(*corev1.Service){ofClass, deleted, finalized}, []string{"GetLoadBalancer"}, 1, []string{gone}},
+		"SLB-31: one that is being deleted, without the finalizer": {[]func(*corev1.Service){deleted, heldElsewhere}, nil, 0, nil},
 	}
 	for name, test := range tests {
 		about := fmt.Sprint("service-", numbers.Add(1))
@@ -239,6 +243,52 @@ func TestAServiceThatIsGoneLosesItsLoadBalancer(t *testing.T) {
 	if _, ok := cloud.Hosts(balanced("vanishing")); ok {
 		t.Error("the load balancer is still there")
 	}
+}
+
+// A client that replaces a Service takes its finalizers away. Nothing else of the Service changes, and its deletion is
+// not told in advance any more.
+//
+// Pins SLB-30.
+func TestAServiceThatLosesItsFinalizer(t *testing.T) {
+	begin := func(t *testing.T, name string) *controllertest.Env {
+		t.Helper()
+		env := controllertest.New(t, balanced(name))
+		c, err := newController(env.Env, configOf(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		env.Start(t)
+		env.Run(t, c)
+		awaitEvents(t, env, "Normal EnsuredLoadBalancer Ensured load balancer")
+		return env
+	}
+	t.Run("SLB-30: it gets the finalizer again", func(t *testing.T) {
+		env := begin(t, "stripped")
+		env.Store(t, balanced("stripped"))
+		controllertest.Eventually(t, "it has the finalizer", func() bool {
+			return slices.Contains(controllertest.MustStored[*corev1.Service](t, env, "a", "stripped").Finalizers, finalizer)
+		})
+	})
+	t.Run("SLB-30: it loses its load balancer with the deletion", func(t *testing.T) {
+		env := begin(t, "unprotected")
+		if err := env.Client.CoreV1().Services("a").Delete(t.Context(), "unprotected", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		awaitEvents(t, env, "Normal DeletedLoadBalancer Deleted load balancer")
+		if _, ok := fakecloud.The().Hosts(balanced("unprotected")); ok {
+			t.Error("the load balancer is still there")
+		}
+	})
+	t.Run("SLB-31: it loses its load balancer while another finalizer holds it", func(t *testing.T) {
+		env := begin(t, "held")
+		env.Store(t, balanced("held", deleted, heldElsewhere, func(s *corev1.Service) {
+			s.Annotations = map[string]string{"a": "reason to work on it"}
+		}))
+		awaitEvents(t, env, "Normal DeletedLoadBalancer Deleted load balancer")
+		if _, ok := fakecloud.The().Hosts(balanced("held")); ok {
+			t.Error("the load balancer is still there")
+		}
+	})
 }
 
 // awaitEvents waits for these events, in this order, among others.

@@ -1,16 +1,28 @@
 package cloud
 
 import (
+	"fmt"
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	coreinformers "k8s.io/client-go/informers/core/v1"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	servicehelpers "k8s.io/cloud-provider/service/helpers"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// Services are the Services of the scope. The library reads one where its work on a key begins.
+// Services are the Services of the scope. The library reads one where its work on a key begins, and takes what it is
+// told is not found for gone: it deletes the load balancer that it has made. It looks at each Service that is deleted,
+// or loses the finalizer, although it expects to be told of every deletion in advance.
 func (s *Session) Services() coreinformers.ServiceInformer {
 	shared := s.Informers.Core().V1().Services()
-	return serviceInformer{shared, serviceLister{shared.Lister(), s.guard}}
+	return serviceInformer{shared, serviceLister{shared.Lister(), s.guard, s.Client.CoreV1()}}
 }
 
 type serviceInformer struct {
@@ -21,25 +33,78 @@ type serviceInformer struct {
 // Lister implements coreinformers.ServiceInformer.
 func (s serviceInformer) Lister() corelisters.ServiceLister { return s.lister }
 
+// Informer implements coreinformers.ServiceInformer.
+func (s serviceInformer) Informer() cache.SharedIndexInformer {
+	return watchedServices{s.ServiceInformer.Informer()}
+}
+
+type watchedServices struct{ cache.SharedIndexInformer }
+
+// AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
+func (w watchedServices) AddEventHandlerWithResyncPeriod(
+	h cache.ResourceEventHandler, period time.Duration,
+) (cache.ResourceEventHandlerRegistration, error) {
+	return w.SharedIndexInformer.AddEventHandlerWithResyncPeriod(serviceHandler{h}, period)
+}
+
+// serviceHandler is the handler of the library, which queues a Service that is added if that wants a load balancer, but
+// none that is deleted.
+type serviceHandler struct{ cache.ResourceEventHandler }
+
+// OnUpdate implements cache.ResourceEventHandler.
+func (h serviceHandler) OnUpdate(old, new any) {
+	h.ResourceEventHandler.OnUpdate(old, new)
+	was, okOld := old.(*corev1.Service)
+	is, okNew := new.(*corev1.Service)
+	if okOld && okNew && servicehelpers.HasLBFinalizer(was) && !servicehelpers.HasLBFinalizer(is) {
+		h.OnAdd(is, false)
+	}
+}
+
+// OnDelete implements cache.ResourceEventHandler.
+func (h serviceHandler) OnDelete(obj any) {
+	h.ResourceEventHandler.OnDelete(obj)
+	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = tombstone.Obj
+	}
+	h.OnAdd(obj, false)
+}
+
 type serviceLister struct {
 	corelisters.ServiceLister
 	guard *guard
+	live  typedcorev1.ServicesGetter
 }
 
 // Services implements corelisters.ServiceLister.
 func (s serviceLister) Services(namespace string) corelisters.ServiceNamespaceLister {
-	return servicesOf{s.ServiceLister.Services(namespace), s.guard}
+	return servicesOf{s.ServiceLister.Services(namespace), s.guard, s.live.Services(namespace)}
 }
 
 type servicesOf struct {
 	corelisters.ServiceNamespaceLister
 	guard *guard
+	live  typedcorev1.ServiceInterface
 }
 
-// Get implements corelisters.ServiceNamespaceLister.
+// Get implements corelisters.ServiceNamespaceLister. That a Service is not found is what the API server says. One that
+// is being deleted without the finalizer is not found either: it cannot get that back, and its load balancer has to go.
 func (s servicesOf) Get(name string) (*corev1.Service, error) {
 	s.guard.first()
-	return s.ServiceNamespaceLister.Get(name)
+	service, err := s.ServiceNamespaceLister.Get(name)
+	cached := err == nil
+	if apierrors.IsNotFound(err) {
+		service, err = s.live.Get(s.guard.working, name, metav1.GetOptions{})
+	}
+	switch {
+	case err == nil && service.DeletionTimestamp != nil && !servicehelpers.HasLBFinalizer(service):
+		return nil, apierrors.NewNotFound(corev1.Resource("services"), name)
+	case err == nil && !cached:
+		return nil, fmt.Errorf("waiting for the cache to show Service %s/%s", service.Namespace, name)
+	case apierrors.IsNotFound(err) && !reconcile.Absent(err):
+		return nil, fmt.Errorf("reading Service %s: %v", name, err) // not wrapped: the library would take it for gone
+	}
+	return service, err
 }
 
 // NodesInRounds are the nodes of the scope, for a controller that lists them once a round. That
@@ -75,7 +140,11 @@ type nodeLister struct {
 // Get implements corelisters.NodeLister.
 func (n nodeLister) Get(name string) (*corev1.Node, error) {
 	n.guard.first()
-	return n.NodeLister.Get(name)
+	node, err := n.NodeLister.Get(name)
+	if err != nil {
+		n.guard.asked.forget(name)
+	}
+	return node, err
 }
 
 // List implements corelisters.NodeLister.

@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -125,9 +126,17 @@ func (n nodes) PatchStatus(ctx context.Context, name string, data []byte) (*core
 	return n.NodeInterface.PatchStatus(n.guard.bind(ctx), name, data)
 }
 
-// Update implements typedcorev1.NodeInterface.
+// Update implements typedcorev1.NodeInterface. It does not write what the provider answered about another node of the
+// name, which the library asks again.
 func (n nodes) Update(ctx context.Context, node *corev1.Node, o metav1.UpdateOptions) (*corev1.Node, error) {
-	return n.NodeInterface.Update(n.guard.bind(ctx), node, o)
+	if n.guard.asked.another(node) {
+		return nil, fmt.Errorf("node %s was made anew since the cloud provider was asked about it", node.Name)
+	}
+	written, err := n.NodeInterface.Update(n.guard.bind(ctx), node, o)
+	if err == nil {
+		n.guard.asked.forget(node.Name)
+	}
+	return written, err
 }
 
 // Delete implements typedcorev1.NodeInterface. It deletes the node that the provider was asked

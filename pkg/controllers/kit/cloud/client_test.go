@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -39,6 +40,52 @@ func TestDeletionNamesTheNodeThatWasJudged(t *testing.T) {
 	}
 	if p := sent.GetDeleteOptions().Preconditions; p == nil || p.UID == nil || *p.UID != "old" {
 		t.Errorf("the preconditions are %+v", p)
+	}
+}
+
+// The library takes a Service that its cache lacks for gone, and deletes the load balancer. Pins SLB-32.
+func TestAServiceIsGoneByTheAPIServer(t *testing.T) {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: "uid"}}
+	other := service.DeepCopy()
+	other.UID = "another"
+	finished := service.DeepCopy()
+	finished.DeletionTimestamp, finished.Finalizers = &metav1.Time{Time: controllertest.Epoch}, []string{"example.com/other"}
+	unavailable := apierrors.NewInternalError(errFake)
+	proxied := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", corev1.Resource("services"), "b",
+		"404 page not found", 0, true)
+	for name, test := range map[string]struct {
+		stored, cached *corev1.Service
+		fails          error
+		gone, failed   bool
+	}{
+		"it is cached":                  {stored: service, cached: service},
+		"it is gone":                    {gone: true},
+		"the cache is late":             {stored: service, failed: true},
+		"it was made anew":              {stored: other, failed: true},
+		"it has lost its load balancer": {stored: finished, gone: true},
+		"no answer":                     {fails: unavailable, failed: true},
+		"an answer of a proxy":          {fails: proxied, failed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := controllertest.New(t)
+			if test.stored != nil {
+				env.Store(t, test.stored)
+				env.Uncache(t, test.stored)
+			}
+			if test.cached != nil {
+				env.Cache(t, test.cached)
+			}
+			if test.fails != nil {
+				env.Refuse("get services", test.fails)
+			}
+			guard := newWorld(t).guard
+			session := &Session{Env: env.Env, Client: newClient(env.Env, guard), guard: guard}
+			got, err := session.Services().Lister().Services("a").Get("b")
+			gone := apierrors.IsNotFound(err)
+			if gone != test.gone || (err != nil && !gone) != test.failed || err == nil && got.UID != "uid" {
+				t.Errorf("it got %v, %v", got, err)
+			}
+		})
 	}
 }
 

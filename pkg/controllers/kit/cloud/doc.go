@@ -9,7 +9,8 @@
 //     there is nothing to run. Each instance of a controller has a provider of its own, made by
 //     the factory when the instance runs, from the file as it was when the instance was built.
 //  2. The library reads the shared caches, through the scope of the instance: its handlers are
-//     removed with the scope, and it sends no LIST. What it writes it sends through the fenced
+//     removed with the scope, and it sends no LIST. That a Service is gone is read live, since its
+//     load balancer goes then. What it writes it sends through the fenced
 //     client of the instance; as calls of the provider, its requests end when the instance is
 //     fenced. Its events take the way of all events.
 //  3. A call of the provider ends when the instance is fenced, whatever context the library

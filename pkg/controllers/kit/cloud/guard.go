@@ -18,6 +18,8 @@ type guard struct {
 	// working survives the stop. It ends when the instance is fenced, or has ended.
 	working context.Context
 	record  *calls
+	// asked are the nodes that the provider was asked about to initialize them.
+	asked asked
 }
 
 // first is called where a unit of work begins. After the stop it ends the goroutine, which is

@@ -139,7 +139,7 @@ func TestStopBeginsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.stop()
 	cloud := guarded{&fake.Cloud{EnableInstancesV2: true}, w.guard}
-	session := &Session{Env: env.Env, guard: w.guard}
+	session := &Session{Env: env.Env, Client: newClient(env.Env, w.guard), guard: w.guard}
 	v2, _ := cloud.InstancesV2()
 	former, _ := cloud.Instances()
 	routes, _ := cloud.Routes()

@@ -3,6 +3,7 @@ package cloud
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,6 +37,9 @@ func (i instancesV2) InstanceShutdown(ctx context.Context, node *corev1.Node) (b
 // be initialized. Of one that is, the library does not expect it, and panics.
 func (i instancesV2) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	i.guard.first()
+	if !initialized(node) {
+		i.guard.asked.about(node)
+	}
 	metadata, err := call(ctx, i.guard, "InstanceMetadata "+node.Name, func(ctx context.Context) (*cloudprovider.InstanceMetadata, error) {
 		return i.next.InstanceMetadata(ctx, node)
 	})
@@ -53,6 +57,20 @@ func initialized(node *corev1.Node) bool {
 		}
 	}
 	return true
+}
+
+// asked has the UIDs of nodes that a provider was asked about to initialize them, by name, until they are or are gone.
+type asked struct{ uids sync.Map }
+
+func (a *asked) about(node *corev1.Node) { a.uids.Store(node.Name, node.UID) }
+
+func (a *asked) forget(name string) { a.uids.Delete(name) }
+
+// another reports whether the provider was asked about another node of the name, so that its
+// answer is not about this one.
+func (a *asked) another(node *corev1.Node) bool {
+	uid, found := a.uids.Load(node.Name)
+	return found && uid != node.UID
 }
 
 // instances is the former form of instancesV2: several questions about a node, of which none

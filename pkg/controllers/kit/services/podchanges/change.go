@@ -4,8 +4,9 @@
 //     they changed, the previous ones. Changes can be compared, so that equal ones, as of the pods of
 //     one Deployment, are mapped once.
 //  2. What counts as a change is decided by k8s.io/endpointslice: readiness, addresses,
-//     deletion, labels, host name and subdomain. A change of the phase alone does not count. A pod that was
-//     deleted and recreated is another one, even if it looks like the one before: its node and its ports may differ.
+//     deletion, labels, host name and subdomain. Of the phase it counts that a pod has ended, whose address
+//     another pod may get. A pod that was deleted and recreated is another one, even if it looks like the one
+//     before: its node and its ports may differ.
 //  3. A relabelled pod concerns the Services that select it either before or after; if
 //     something else changed too, also those that select it before and after.
 //  4. A pod that no Service in the cache selects concerns none: one that comes later, or selects it later, is queued
@@ -26,6 +27,7 @@ import (
 	"k8s.io/endpointslice/util"
 
 	"kcmd.dev/pkg/controllers/kit/index"
+	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/watch"
 )
@@ -79,7 +81,7 @@ func Funcs(loop *reconcile.Loop[Change], services index.Services) watch.Funcs[*c
 			if !services.Select(pod) && (maps.Equal(old.Labels, pod.Labels) || !services.Select(old)) {
 				return
 			}
-			if change := util.GetPodUpdateProjectionKey(old, pod); change != nil {
+			if change := projection(old, pod); change != nil {
 				loop.Enqueue(lane, of(change))
 			}
 		},
@@ -103,7 +105,15 @@ func projection(old, pod *corev1.Pod) *util.PodProjectionKey {
 	case pod == nil:
 		return util.GetPodUpdateProjectionKey(old, nil)
 	}
-	return util.GetPodUpdateProjectionKey(old, pod)
+	change := util.GetPodUpdateProjectionKey(old, pod)
+	if pods.IsTerminal(old) == pods.IsTerminal(pod) {
+		return change
+	}
+	if change == nil {
+		return util.GetPodUpdateProjectionKey(nil, pod)
+	}
+	change.PodChanged = true
+	return change
 }
 
 func of(p *util.PodProjectionKey) Change {

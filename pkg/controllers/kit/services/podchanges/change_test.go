@@ -39,6 +39,10 @@ func notReady(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionF
 
 func recreated(p *corev1.Pod) { p.UID = "another" }
 
+func pending(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }
+
+func ended(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
+
 var a, b, c = map[string]string{"app": "a"}, map[string]string{"app": "b"}, map[string]string{"app": "c"}
 
 func TestNotifications(t *testing.T) {
@@ -70,7 +74,10 @@ func TestNotifications(t *testing.T) {
 		"EP-62, EPS-61: not selected any more": {update(pod("1", a), pod("2", nil)), 1},
 		"EP-13: resynced":                      {update(pod("1", a), pod("1", a, notReady)), 0},
 		"EP-16: irrelevant":                    {update(pod("1", a), pod("2", a)), 0},
-		"EP-16: phase":                         {update(pod("1", a), pod("2", a, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })), 0},
+		"EP-16: phase":                         {update(pod("1", a, pending), pod("2", a)), 0},
+		"EP-73, EPS-75: failed":                {update(pod("1", a, notReady), pod("2", a, notReady, ended)), 1},
+		"EP-73, EPS-75: failed before":         {update(pod("1", a, notReady, ended), pod("2", a, notReady, ended)), 0},
+		"EP-73, EPS-75: nothing selects it":    {update(pod("1", c, notReady), pod("2", c, notReady, ended)), 0},
 		"EP-14: ready":                         {update(pod("1", a, notReady), pod("2", a)), 1},
 		"EP-15: relabelled":                    {update(pod("1", a), pod("2", b)), 1},
 		"EP-15: hostname":                      {update(pod("1", a), pod("2", a, func(p *corev1.Pod) { p.Spec.Hostname = "h" })), 1},
@@ -196,6 +203,17 @@ func TestServicesConcerned(t *testing.T) {
 				t.Errorf("concerned are %v, the library says %v", got, fromLibrary.List())
 			}
 		})
+	}
+}
+
+// Those that selected it before and after are concerned, too. Pins EP-73 and EPS-75.
+func TestAPodThatEndsAndIsRelabelled(t *testing.T) {
+	env := controllertest.New(t)
+	selecting := index.NewServices(env.Informers.Core().V1().Services().Informer())
+	env.Cache(t, service("n", "a", a), service("n", "b", b), service("n", "all", map[string]string{}))
+	got, err := podchanges.Between(pod("1", a, notReady), pod("2", b, notReady, ended)).Concerned(selecting)
+	if err != nil || len(got) != 3 {
+		t.Errorf("concerned are %v, %v", got, err)
 	}
 }
 
