@@ -83,6 +83,10 @@ func (f Files) Parse(certificate, key []byte) (*Authority, error) {
 	if !ok {
 		return nil, fmt.Errorf("error reading CA key file %q: key did not implement crypto.Signer", f)
 	}
+	// The pair above is the first block of each file, which need not be the ones that were found since.
+	if public, ok := signer.Public().(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(all[0].PublicKey) {
+		return nil, f.certError(errors.New("the private key is not that of the certificate"))
+	}
 	return &Authority{Certificate: all[0], Key: signer, files: f, cert: certificate, key: key}, nil
 }
 

@@ -30,6 +30,10 @@ func TestRead(t *testing.T) {
 		block.Headers = map[string]string{"a": "b"}
 		return pem.EncodeToMemory(block)
 	}
+	retyped := func(data []byte) []byte {
+		found, _ := pem.Decode(data)
+		return block("ANY PRIVATE KEY", found.Bytes)
+	}
 	leaf := edited(func(c *x509.Certificate) { c.IsCA = false })
 	unmarked := edited(func(c *x509.Certificate) { c.BasicConstraintsValid = false })
 	limited := edited(func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageDigitalSignature })
@@ -59,6 +63,8 @@ func TestRead(t *testing.T) {
 		"CSRS-4e: half a certificate":          {good.Cert[:len(good.Cert)/2], good.Key, `error reading CA cert file "CERT": tls: failed to find any PEM data in certificate input`},
 		"CSRS-4e: half a key":                  {good.Cert, good.Key[:len(good.Key)/2], `error reading CA cert file "CERT": tls: failed to find any PEM data in key input`},
 		"CSRS-4e: the files are interchanged":  {good.Key, good.Cert, `error reading CA cert file "CERT": tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may have been switched`},
+		"CSRS-65: the second certificate":      {join(withHeader(good.Cert), other.Cert), good.Key, `error reading CA cert file "CERT": the private key is not that of the certificate`},
+		"CSRS-65: the second key":              {good.Cert, join(retyped(good.Key), other.Key), `error reading CA cert file "CERT": the private key is not that of the certificate`},
 		"CSRS-59: no CA":                       {leaf.Cert, leaf.Key, `error reading CA cert file "CERT": the certificate is not that of a CA`},
 		"CSRS-59: does not say that it is one": {unmarked.Cert, unmarked.Key, `error reading CA cert file "CERT": the certificate is not that of a CA`},
 		"CSRS-59: must not sign":               {limited.Cert, limited.Key, `error reading CA cert file "CERT": the certificate is not that of a CA`},

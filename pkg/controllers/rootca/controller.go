@@ -5,7 +5,8 @@
 //
 //  1. A key is a namespace. It is reconciled when the namespace is added, updated while Active
 //     or resynced, when its ConfigMap is changed or deleted, and once more after the ConfigMap
-//     was created, or was rejected because the namespace leaves or is gone.
+//     was created, or was rejected because the namespace leaves or is gone. While it exists and
+//     the cache does not show it, the namespace is requeued, at least every ten seconds.
 //  2. The ConfigMap is correct if its data is exactly {ca.crt: bundle} and it carries a
 //     description. A correct ConfigMap is not written.
 //  3. A missing ConfigMap is created, unless the namespace is being deleted. An incorrect one

@@ -157,6 +157,25 @@ func TestRunMakesAConfigMapAgainThatWentUnseen(t *testing.T) {
 	})
 }
 
+// However long the watch is interrupted: no pod starts without the ConfigMap. Pins ROOTCA-46.
+func TestAConfigMapThatTheCacheDoesNotShowIsLookedAtAgainSoon(t *testing.T) {
+	env, p := start(t, namespace("a", corev1.NamespaceActive))
+	env.Refuse("create configmaps", apierrors.NewAlreadyExists(corev1.Resource("configmaps"), configMapName))
+	env.Run(t, p)
+	var longest time.Duration
+	env.EventuallyAsTimePasses(t, "the create is refused often", time.Second, func() bool {
+		for _, key := range p.loop.Keys(func(string) bool { return true }) {
+			if key.State == controller.KeyDelayed {
+				longest = max(longest, key.Until.Sub(env.Clock.Now()))
+			}
+		}
+		return len(env.Writes()) >= 15
+	})
+	if longest > reconcile.RecheckAfter {
+		t.Errorf("the namespace is looked at again in %v", longest)
+	}
+}
+
 // The API server may refuse because of a namespace that is gone, while the cache shows the one of the same name that
 // was created since. Pins ROOTCA-42.
 func TestRunTriesAgainInANamespaceThatIsActive(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"kcmd.dev/pkg/controller"
@@ -44,6 +45,9 @@ func (p *publisher) create(ctx context.Context, namespace string) error {
 	if err == nil || namespaceGone(err) {
 		p.loop.AddAfter(namespace, recheckAfter)
 		return nil
+	}
+	if apierrors.IsAlreadyExists(err) {
+		return reconcile.AwaitCache(fmt.Errorf("the cache does not show config map %s/%s: %w", namespace, configMapName, err))
 	}
 	return fmt.Errorf("creating config map %s/%s: %w", namespace, configMapName, err)
 }

@@ -9,8 +9,8 @@
 //     cached. An account that is being deleted still counts as present.
 //  3. An existing account is never changed or deleted.
 //  4. A create is complete once the cache shows the account. Until then the namespace is
-//     requeued, even after an AlreadyExists error: if the account is deleted while the watch is
-//     interrupted, there is no event.
+//     requeued, even after an AlreadyExists error, then at least every ten seconds: if the account
+//     is deleted while the watch is interrupted, there is no event.
 //  5. A create that is rejected because the namespace is terminating is no failure, but the
 //     namespace is reconciled once more: the API server may still know only the namespace of
 //     that name which was there before. Any other failure is retried without limit: there is no

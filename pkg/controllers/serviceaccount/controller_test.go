@@ -123,6 +123,25 @@ func TestRunMakesAnAccountAgainThatWentUnseen(t *testing.T) {
 	}
 }
 
+// However long the watch is interrupted: no pod is admitted without the account. Pins SA-33.
+func TestAnAccountThatTheCacheDoesNotShowIsLookedAtAgainSoon(t *testing.T) {
+	env, c := start(t, namespace("a", corev1.NamespaceActive))
+	env.Refuse("create serviceaccounts", apierrors.NewAlreadyExists(corev1.Resource("serviceaccounts"), "default"))
+	env.Run(t, c)
+	var longest time.Duration
+	env.EventuallyAsTimePasses(t, "the create is refused often", time.Second, func() bool {
+		for _, key := range c.loop.Keys(anyKey) {
+			if key.State == controller.KeyDelayed {
+				longest = max(longest, key.Until.Sub(env.Clock.Now()))
+			}
+		}
+		return len(env.Writes()) >= 15
+	})
+	if longest > reconcile.RecheckAfter {
+		t.Errorf("the namespace is looked at again in %v", longest)
+	}
+}
+
 // The API server may refuse because of a namespace that is gone, while the cache shows the one of the same name that
 // was created since. Pins SA-32.
 func TestRunTriesAgainInANamespaceThatIsActive(t *testing.T) {

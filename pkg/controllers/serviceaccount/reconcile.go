@@ -31,7 +31,7 @@ func (c *serviceAccountController) create(ctx context.Context, namespace string)
 		c.loop.AddAfter(namespace, recheckAfter)
 		return nil
 	case apierrors.IsAlreadyExists(err):
-		return reconcile.Requeue(fmt.Errorf("the cache does not show service account %s/%s: %w", namespace, accountName, err))
+		return reconcile.AwaitCache(fmt.Errorf("the cache does not show service account %s/%s: %w", namespace, accountName, err))
 	}
 	return fmt.Errorf("creating service account %s/%s: %w", namespace, accountName, err)
 }

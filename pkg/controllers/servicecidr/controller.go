@@ -16,7 +16,8 @@
 //     other. If each relied on the other, the controller would release both and leave addresses
 //     without a range.
 //  6. Addresses come and go with Services. While no ServiceCIDR is being deleted, an address event
-//     costs one comparison and enqueues nothing.
+//     costs one comparison and enqueues nothing. So a failed reconcile is retried without limit: there
+//     may be no event that would make up for a lost key.
 //
 // Behaviour: docs/specs/service-cidr-controller.md.
 package servicecidr
@@ -39,7 +40,6 @@ import (
 const (
 	controllerName = "service-cidr-controller"
 	workers        = 5
-	maxRetries     = 15
 	// grace is how long a ServiceCIDR stays after its deletion.
 	grace = 10 * time.Second
 
@@ -76,7 +76,7 @@ func newController(env controller.Env, _ config) (*cidrController, error) {
 	cidrs := env.Informers.Networking().V1().ServiceCIDRs()
 	addresses := env.Informers.MetadataFor(networkingv1.SchemeGroupVersion.WithResource("ipaddresses"))
 	c := &cidrController{Env: env, cidrs: cidrs.Lister(), addresses: addresses.Lister(), ranges: &ranges{all: map[string]serviceRange{}}}
-	c.loop = reconcile.New(env, reconcile.Options[string]{Queue: "ipaddresses", Workers: workers, MaxRetries: maxRetries}, c.reconcile)
+	c.loop = reconcile.New(env, reconcile.Options[string]{Queue: "ipaddresses", Workers: workers}, c.reconcile)
 	c.queue = c.loop
 	c.watch(cidrs.Informer(), addresses.Informer())
 	return c, nil

@@ -243,6 +243,25 @@ func TestADeletionIsJudgedAgainAfterTheGracePeriod(t *testing.T) {
 	controllertest.Eventually(t, "the finalizer is deleted", func() bool { return slices.Equal(sent(t, s), []string{deletesFinalizer}) })
 }
 
+// A webhook is broken for a while, after which no event may follow for a day. Until then nothing would guard the
+// ServiceCIDR, or let it go. Pins CIDR-48.
+func TestAServiceCIDRIsNeverGivenUp(t *testing.T) {
+	for name, cidr := range map[string]*networkingv1.ServiceCIDR{
+		"without a finalizer": controllertest.Changed(newCIDR("is", "192.168.0.0/24"), func(c *networkingv1.ServiceCIDR) { c.Finalizers = nil }),
+		"being deleted":       deleted(newCIDR("is", "192.168.0.0/24"), time.Minute),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSubject(t, cidr)
+			allow := s.Refuse("patch servicecidrs is", errors.New("the webhook is broken"))
+			s.Run(t, s.c)
+			s.EventuallyAsTimePasses(t, "it has failed often", time.Minute, func() bool { return s.c.loop.Retries("is") > 20 })
+			allow()
+			s.Fake.ClearActions()
+			s.EventuallyAsTimePasses(t, "the finalizers are patched", time.Minute, func() bool { return len(sent(t, s)) > 0 })
+		})
+	}
+}
+
 // Pins CIDR-13, CIDR-19b and CIDR-22.
 func TestAStatusThatCannotBeWrittenIsAnEvent(t *testing.T) {
 	s := newSubject(t, newCIDR("is", "192.168.0.0/24"))

@@ -370,6 +370,7 @@ func BenchmarkCheckAtTheLimit(b *testing.B) {
 		"long":  newPolicy(slices.Repeat([]string{"object.spec.replicas > 1" + strings.Repeat(" + 1", 20000)}, 25)...),
 		"types": doubling(12, "variables.v12 == 1"),
 		"many":  newPolicy(slices.Repeat([]string{"object.spec.replicas > 1"}, 1950)...),
+		"calls": newPolicy("1 == 1" + strings.Repeat(" && 1 == 1", 4000)),
 		"usual": newPolicy("object.spec.replicas > 1", "object.spec.template.spec.containers.all(c, c.image.startsWith('registry/'))"),
 	} {
 		b.Run(name, func(b *testing.B) {

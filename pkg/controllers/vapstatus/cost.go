@@ -2,6 +2,7 @@ package vapstatus
 
 import (
 	"maps"
+	"strings"
 	"sync"
 
 	"github.com/google/cel-go/cel"
@@ -19,6 +20,16 @@ const (
 	typeOverhead       = 32
 )
 
+// substitutionShare is how many entries of the substitutions of the compiler are copied in the time that a byte of
+// source takes, see costs.
+const substitutionShare = 32
+
+// The macros that contain their target twice.
+const (
+	optMap     = "optMap"
+	optFlatMap = "optFlatMap"
+)
+
 // unlimited is more than any limit. Sums do not exceed it.
 const unlimited = 1 << 30
 
@@ -27,12 +38,22 @@ var parser = sync.OnceValue(func() *cel.Env {
 	return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).StoredExpressionsEnv()
 })
 
+// plainParser returns an environment that parses the same, without expanding macros. Should there be none, what has
+// these macros is not checked.
+var plainParser = sync.OnceValues(func() (*cel.Env, error) { return parser().Extend(cel.ClearMacros()) })
+
 // costs estimates what it costs to compile the expressions of a policy, in bytes of source.
 //
 // Source is not all that counts, since a type can be much larger than the expression that has it: with
 // v1 = {v0: v0}, v2 = {v1: v1} and so on, each type is twice as large as the one before. The library
 // walks through whole types and cannot be interrupted. So the sizes of types are estimated beforehand,
 // from the syntax alone. The size of a type is the number of names in it: 2 for list(int).
+//
+// Nor does the compiler take a time that is proportional to the source. It keeps a substitution for each type parameter
+// of the functions called so far, as 'A' in the declaration of ==, and copies all of them for almost each node of the
+// syntax. And the macros optMap and optFlatMap contain their target twice, so that each one in a chain doubles what is
+// before it. So nodes and substitutions are counted with the macros expanded, and an expression that would become too
+// large is not expanded.
 type costs struct {
 	// variables is the cost of all variables, which are compiled with each expression.
 	variables int
@@ -44,8 +65,8 @@ type costs struct {
 func newCosts(variables []admissionregistrationv1.Variable) *costs {
 	c := &costs{types: map[string]int{}}
 	for _, v := range variables {
-		size, excess := c.typesIn(v.Expression)
-		c.variables = sum(c.variables, variableOverhead, len(v.Expression), excess*typeOverhead)
+		size, extra := c.measured(v.Expression)
+		c.variables = sum(c.variables, variableOverhead, len(v.Expression), extra)
 		c.types[v.Name] = size
 		c.largest = max(c.largest, size)
 	}
@@ -54,26 +75,80 @@ func newCosts(variables []admissionregistrationv1.Variable) *costs {
 
 // of returns the cost of an expression for one type of object.
 func (c *costs) of(expression string) int {
-	_, excess := c.typesIn(expression)
-	return sum(c.variables, expressionOverhead, len(expression), excess*typeOverhead)
+	_, extra := c.measured(expression)
+	return sum(c.variables, expressionOverhead, len(expression), extra)
 }
 
-// typesIn returns the size of the type of an expression, and by how many names the types of all its
-// parts exceed one each. What cannot be parsed has no type.
-func (c *costs) typesIn(expression string) (size, excess int) {
+// measured returns the size of the type of an expression, and what the expression costs besides its source. What cannot
+// be parsed has no type.
+func (c *costs) measured(expression string) (size, extra int) {
+	if strings.Contains(expression, optMap) || strings.Contains(expression, optFlatMap) {
+		plain, err := plainParser()
+		if err != nil {
+			return unlimited, unlimited
+		}
+		unexpanded, issues := plain.Parse(expression)
+		if issues.Err() != nil {
+			return 1, 0
+		}
+		if expandedSize(unexpanded.NativeRep().Expr()) > maxSource {
+			return unlimited, unlimited
+		}
+	}
 	parsed, issues := parser().Parse(expression)
 	if issues.Err() != nil {
 		return 1, 0
 	}
 	m := &measure{costs: c, scope: map[string]int{}}
-	return m.size(parsed.NativeRep().Expr()), m.excess
+	size = m.size(parsed.NativeRep().Expr())
+	copied := m.nodes * m.substitutions / substitutionShare
+	return size, sum(m.excess*typeOverhead, max(0, copied-len(expression)))
+}
+
+// expandedSize returns the number of nodes of an expression whose macros are not expanded, with each target of optMap
+// and optFlatMap counted twice. What else macros add is in proportion to the source.
+func expandedSize(e ast.Expr) int {
+	nodes := 1
+	add := func(all ...ast.Expr) {
+		for _, part := range all {
+			nodes = sum(nodes, expandedSize(part))
+		}
+	}
+	switch e.Kind() {
+	case ast.SelectKind:
+		add(e.AsSelect().Operand())
+	case ast.CallKind:
+		call := e.AsCall()
+		add(call.Args()...)
+		if call.IsMemberFunction() {
+			target := expandedSize(call.Target())
+			nodes = sum(nodes, target)
+			if name := call.FunctionName(); len(call.Args()) == 2 && (name == optMap || name == optFlatMap) {
+				nodes = sum(nodes, target)
+			}
+		}
+	case ast.ListKind:
+		add(e.AsList().Elements()...)
+	case ast.MapKind:
+		for _, entry := range e.AsMap().Entries() {
+			add(entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
+		}
+	case ast.StructKind:
+		for _, field := range e.AsStruct().Fields() {
+			add(field.AsStructField().Value())
+		}
+	}
+	return nodes
 }
 
 // measure estimates the sizes of the types in one expression. An estimate may be too large.
 type measure struct {
 	*costs
-	scope  map[string]int // types of what comprehensions declare
+	scope map[string]int // types of what comprehensions declare
+	// excess is by how many names the types of all parts exceed one each.
 	excess int
+	// nodes is the number of all parts, substitutions how many type parameters the compiler may give a type for them.
+	nodes, substitutions int
 }
 
 // variablesName is the object whose fields are the variables.
@@ -82,6 +157,7 @@ const variablesName = "variables"
 func (m *measure) size(e ast.Expr) int {
 	size := m.sizeOf(e)
 	m.excess = sum(m.excess, size-1)
+	m.nodes++
 	return size
 }
 
@@ -94,8 +170,14 @@ func (m *measure) sizeOf(e ast.Expr) int {
 	case ast.CallKind:
 		return m.call(e.AsCall())
 	case ast.ListKind:
+		if e.AsList().Size() == 0 {
+			m.substitutions++
+		}
 		return sum(1, m.largestOf(e.AsList().Elements()...))
 	case ast.MapKind:
+		if e.AsMap().Size() == 0 {
+			m.substitutions += 2
+		}
 		keys, values := 1, 1
 		for _, entry := range e.AsMap().Entries() {
 			keys, values = max(keys, m.size(entry.AsMapEntry().Key())), max(values, m.size(entry.AsMapEntry().Value()))
@@ -138,6 +220,12 @@ func (m *measure) call(c ast.CallExpr) int {
 	size := 1
 	if c.IsMemberFunction() {
 		size = m.size(c.Target())
+	}
+	switch c.FunctionName() {
+	case operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.NotStrictlyFalse,
+		operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
+	default: // it may have a type parameter, and few have two
+		m.substitutions++
 	}
 	switch c.FunctionName() {
 	case mapInsert:
