@@ -76,6 +76,12 @@ func inForce(root *tree.Node) *tree.Node {
 	return root
 }
 
+// IsOwnConfigz reports whether a file is what our own /configz responds with.
+func IsOwnConfigz(data []byte) bool {
+	root := tree.Read(data, &problem.Report{})
+	return inForce(root) != root
+}
+
 // wrapped returns the configuration that /configz shows under the name of its group, or nil.
 func wrapped(root *tree.Node) *tree.Node {
 	if len(root.Fields) == 1 && root.Fields[0].Name == conversion.Group && root.Fields[0].Value.Kind == tree.Map {

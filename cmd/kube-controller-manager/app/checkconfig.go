@@ -80,6 +80,9 @@ type checkConfig struct {
 }
 
 func (c *checkConfig) run(cmd *cobra.Command, names []string) error {
+	if err := notEmpty(cmd.Flags(), "against"); err != nil {
+		return err
+	}
 	if err := c.sensible(names); err != nil {
 		return err
 	}

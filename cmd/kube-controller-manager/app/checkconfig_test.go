@@ -63,6 +63,25 @@ func TestCheckConfigInJSON(t *testing.T) {
 	}
 }
 
+// What a variable that is not set leaves on the command line is not taken for something that was not asked for.
+func TestEmptyNamesAreRefused(t *testing.T) {
+	const problem = `"": is empty: must be the name of a file or folder, or - for the standard input` + "\n"
+	command("check-config", "").check(t, outcome{code: exitFailed, stderr: problem})
+	command("config", "view", "").check(t, outcome{code: exitFailed, stderr: "Error: " + problem})
+	for _, args := range [][]string{
+		{"check-config", "testdata/before.yaml", "--against", ""},
+		{"check-config", "testdata/before.yaml", "--against", "live", "--server", ""},
+		{"status", "--config", ""},
+		{"status", "--token-file="},
+		{"status", "--kubeconfig", ""},
+		{"config", "from-flags", "--manifest", "", "--command-line", "x"},
+	} {
+		if got := command(args...); got.code != exitMisuse || got.stdout != "" || !strings.Contains(got.stderr, " must not be empty\n") {
+			t.Errorf("%q: %+v", args, got)
+		}
+	}
+}
+
 func TestCheckConfigFailsOnWarnings(t *testing.T) {
 	if got := command("check-config", "--fail-on", "warning", "testdata/warning.yaml"); got.code != exitFailed || got.stdout != "" || !strings.Contains(got.stderr, "warning:") {
 		t.Errorf("%+v", got)

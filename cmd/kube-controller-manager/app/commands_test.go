@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +19,8 @@ import (
 	"kcmd.dev/pkg/cli/controllerlist"
 	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/config/fromflags"
+	"kcmd.dev/pkg/config/upstream/conversion"
+	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controllers"
 	"kcmd.dev/pkg/runtime/status"
 	"kcmd.dev/pkg/runtime/supervisor"
@@ -217,6 +220,30 @@ func TestConfigConvert(t *testing.T) {
 		code: exitFailed, stderr: "Error: testdata/manifests contains 2 configurations: convert takes one at a time\n",
 	})
 	command("config", "convert", "testdata/none.yaml").check(t, outcome{code: exitFailed, stderr: "Error: testdata/none.yaml: no such file or directory\n"})
+}
+
+// What a running process shows can be kept as a file.
+func TestConfigConvertOfOwnConfigz(t *testing.T) {
+	document, err := config.Load("before.yaml", []byte(readTestdata(t, "before.yaml")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := json.Marshal(map[string]any{v1beta1.GroupName: document.Config, conversion.Group: conversion.FromHub(document.Config)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "configz.json")
+	if err := os.WriteFile(file, answer, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := command("config", "convert", file)
+	converted, err := config.Load("converted", []byte(got.stdout))
+	if err != nil {
+		t.Fatalf("%v\n%s%s", err, got.stdout, got.stderr)
+	}
+	if got.code != exitGood || got.stderr != "" || !reflect.DeepEqual(converted.Config, document.Config) {
+		t.Errorf("%+v", got)
+	}
 }
 
 func TestConfigFromFlags(t *testing.T) {

@@ -9,10 +9,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/config/fromflags"
 	"kcmd.dev/pkg/config/inputs"
 	"kcmd.dev/pkg/config/problem"
 	"kcmd.dev/pkg/config/upstream"
+	"kcmd.dev/pkg/config/upstream/conversion"
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
@@ -22,9 +24,9 @@ func newConvert() *cobra.Command {
 		Short: "Convert a configuration of any version to " + v1beta1.APIVersion,
 		Long: `Convert a configuration of any version to ` + v1beta1.APIVersion + ` and print it, with its
 comments. FILE is a configuration, a manifest whose ConfigMap contains one, or the output of
-/configz of upstream's kube-controller-manager; - is standard input. Changes in behaviour are
-reported on standard error. A configuration that already has this version is printed
-unchanged.`,
+/configz of upstream's kube-controller-manager or of this one; - is standard input. Changes in
+behaviour are reported on standard error. A configuration that already has this version is
+printed unchanged.`,
 		Example: `  kube-controller-manager config convert v1alpha1.yaml > config.yaml
   kubectl get --raw /api/v1/namespaces/kube-system/pods/https:kube-controller-manager-host:10257/proxy/configz |
     kube-controller-manager config convert -`,
@@ -61,6 +63,14 @@ func convert(in inputs.Input) ([]byte, []upstream.Note, error) {
 		}
 		return in.Data, nil, nil
 	}
+	if config.IsOwnConfigz(in.Data) {
+		document, problems := in.Load()
+		if document == nil {
+			return nil, nil, problems.AsError()
+		}
+		out, err := conversion.File{Config: document.Config}.Bytes()
+		return out, nil, err
+	}
 	out, notes, err := upstream.ConvertFile(in.File, in.Data)
 	var problems problem.Errors
 	if errors.As(err, &problems) {
@@ -89,7 +99,7 @@ that have no effect on the configuration, are reported on standard error. - is s
 			return printConverted(cmd, result.File, result.Notes, nil)
 		},
 	}
-	cmd.Flags().StringVar(&manifest, "manifest", "", "`FILE` with a Pod, Deployment, DaemonSet or StatefulSet")
+	cmd.Flags().StringVar(&manifest, "manifest", "", "`FILE` with a Pod, Deployment, DaemonSet or StatefulSet, or a List of those")
 	cmd.Flags().StringVar(&commandLine, "command-line", "", "`FILE` with a command line: a systemd unit, /proc/<pid>/cmdline, or the output of ps")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		var unknown *pflag.NotExistError
@@ -102,6 +112,9 @@ that have no effect on the configuration, are reported on standard error. - is s
 }
 
 func fromFlags(cmd *cobra.Command, manifest, commandLine string, args []string) (*fromflags.Result, error) {
+	if err := notEmpty(cmd.Flags(), "manifest", "command-line"); err != nil {
+		return nil, err
+	}
 	given := 0
 	for _, is := range []bool{manifest != "", commandLine != "", len(args) > 0 || cmd.ArgsLenAtDash() >= 0} {
 		if is {

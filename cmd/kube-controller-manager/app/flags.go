@@ -110,8 +110,22 @@ func (f *connectionFlags) need(what string) error {
 	return nil
 }
 
+// notEmpty checks that none of some flags is set to nothing, as by a variable that is not set: that would mean the
+// default, such as another process than the one that is meant.
+func notEmpty(flags *pflag.FlagSet, names ...string) error {
+	for _, name := range names {
+		if flags.Changed(name) && flags.Lookup(name).Value.String() == "" {
+			return misuse{fmt.Errorf("--%s must not be empty", name)}
+		}
+	}
+	return nil
+}
+
 // open prepares a client for the process.
 func (f *connectionFlags) open() (*endpoint.Client, error) {
+	if err := notEmpty(f.set, f.names()...); err != nil {
+		return nil, err
+	}
 	switch c := f.connection; {
 	case c.TokenFile != "" && c.Kubeconfig != "":
 		return nil, misuse{fmt.Errorf("--token-file and --kubeconfig cannot be combined")}

@@ -2,6 +2,7 @@ package decode
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"math/big"
 	"reflect"
@@ -179,16 +180,40 @@ func (s *shaper) duration(value *tree.Node, t reflect.Type, path string) (any, b
 		if _, err := time.ParseDuration(v); err == nil {
 			return v, true
 		}
+		if tree.IsTemplate(v) {
+			break
+		}
+		s.report.Errorf(value.At, path, "must be %s, not %s%s", durationWords, value.Describe(), durationHint(v))
+		return nil, false
 	case int64:
 		if t == logDurationType {
 			s.report.Warnf(value.At, path, "a number is read as nanoseconds: write %s", time.Duration(v))
 			return v, true
 		}
-		s.report.Errorf(value.At, path, "must be %s, not the number %s: did you mean %ss?",
-			durationWords, problem.Shorten(value.Text), problem.Shorten(value.Text))
+		s.report.Errorf(value.At, path, "must be %s, not the number %s%s", durationWords, problem.Shorten(value.Text), durationHint(value.Text))
 		return nil, false
 	}
 	return s.mismatch(value, path, durationWords)
+}
+
+// longDuration is a duration of any length, in whole units.
+var longDuration = regexp.MustCompile(`^[-+]?([0-9]+(ns|us|µs|ms|s|m|h))+$`)
+
+// durationHint is what text was probably meant to be that is no duration: without a unit, in days, or
+// longer than the longest one.
+func durationHint(text string) string {
+	if _, err := time.ParseDuration(text + "s"); err == nil {
+		return ": did you mean " + text + "s?"
+	}
+	if days, found := strings.CutSuffix(text, "d"); found {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			return fmt.Sprintf(": did you mean %dh?", 24*n)
+		}
+	}
+	if longDuration.MatchString(text) {
+		return ": the longest one is 2562047h"
+	}
+	return ""
 }
 
 func (s *shaper) quantity(value *tree.Node, path string) (any, bool) {

@@ -30,6 +30,13 @@ func TestNumbersThatAreReadDifferently(t *testing.T) {
 		{port + "\"{{ .port }}\"}", `"{{ .port }}" is part of a template that was not rendered: use the output of the template`},
 		{"leaderElection: {leaseDuration: '{{x}}'}", `"{{x}}" is part of a template that was not rendered: use the output of the template`},
 		{"leaderElection: {identity: 'a-{{x}}'}", `"a-{{x}}" is part of a template that was not rendered: use the output of the template`},
+		{"resync: {minPeriod: 30}", "must be a duration such as 500ms, 10s, 5m or 1h30m, not the number 30: did you mean 30s?"},
+		{"resync: {minPeriod: 0x10}", "must be a duration such as 500ms, 10s, 5m or 1h30m, not the number 0x10"},
+		{"resync: {minPeriod: 43200000000000}", "must be a duration such as 500ms, 10s, 5m or 1h30m, not the number 43200000000000"},
+		{"resync: {minPeriod: '30'}", `must be a duration such as 500ms, 10s, 5m or 1h30m, not the string "30": did you mean 30s?`},
+		{"resync: {minPeriod: 7d}", `must be a duration such as 500ms, 10s, 5m or 1h30m, not the string "7d": did you mean 168h?`},
+		{"resync: {minPeriod: 9999999h}", `must be a duration such as 500ms, 10s, 5m or 1h30m, not the string "9999999h": the longest one is 2562047h`},
+		{"resync: {minPeriod: soon}", `must be a duration such as 500ms, 10s, 5m or 1h30m, not the string "soon"`},
 		{port + "0x1f}", ""}, {port + "0o17}", ""}, {port + "0}", ""}, {"clientConnection: {qps: 0.5}", ""}, {"leaderElection: {identity: '010'}", ""},
 	}
 	for _, test := range tests {

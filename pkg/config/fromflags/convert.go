@@ -3,7 +3,6 @@ package fromflags
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -42,11 +41,11 @@ const flushFlag = "log-flush-frequency"
 // refuses; otherwise it is of type conversion.Errors and names every flag whose value
 // cannot be converted.
 func Convert(args []string) (*Result, error) {
-	if len(args) > 0 && filepath.Base(args[0]) == program {
+	if len(args) > 0 && isProgram(args[0]) {
 		args = args[1:]
 	}
 	p := parse(args)
-	c := &converter{flags: p.flags, options: p.options, fields: map[string]string{}, comments: map[string][]string{}}
+	c := &converter{flags: p.flags, options: p.options, fields: map[string]string{}, fitted: map[string]string{}, comments: map[string][]string{}}
 	for _, flag := range p.removed {
 		c.noteRemoved(flag)
 	}
@@ -70,7 +69,9 @@ type converter struct {
 	notes   []Note
 	errs    conversion.Errors
 	// fields are, by the v1beta1 field, the flags that decided.
-	fields   map[string]string
+	fields map[string]string
+	// fitted are, by flag, the messages of values that were brought into their range.
+	fitted   map[string]string
 	comments map[string][]string
 }
 
@@ -225,6 +226,8 @@ func (c *converter) describe(isWritten func(field string) bool) {
 		switch {
 		case row.Field == "":
 			c.note(row.Flag, false, c.text(row.Flag)+" is left out: "+row.Why)
+		case !written && c.overridden(row) != "":
+			c.note(row.Flag, false, c.text(row.Flag)+" is left out: it has no effect with --"+c.overridden(row))
 		case !written && !noted[row.Flag]:
 			c.note(row.Flag, false, c.text(row.Flag)+" is the default here too: it is left out of the file")
 		case written && row.Conversion() != "" && row.Flag != "controllers":
@@ -235,6 +238,15 @@ func (c *converter) describe(isWritten func(field string) bool) {
 		}
 	}
 	c.sortNotes()
+}
+
+// overridden is the flag that decided the only field of another one, or empty. A switch that is off
+// overrides nothing, and is not overridden.
+func (c *converter) overridden(row conversion.Row) string {
+	if by := c.fields[row.Field]; by != row.Flag && c.flags.Lookup(row.Flag).Value.String() != "false" {
+		return by
+	}
+	return ""
 }
 
 // wrote reports whether the file sets the field because of the flag.
@@ -313,6 +325,9 @@ func (c *converter) finish() (*Result, error) {
 // upstream does with the value.
 func (c *converter) refuse(p problem.Error) {
 	flag, message := c.blame(p.Path), p.Message
+	if fitted, ok := c.fitted[flag]; ok {
+		message = fitted + ", and then " + message
+	}
 	row, ok := conversion.Flag(flag)
 	if ok && row.Refused != "" {
 		message += " (" + row.Refused + ")"
@@ -331,12 +346,16 @@ func (c *converter) sorted() conversion.Errors {
 	return slices.Compact(out)
 }
 
-// blame returns the flag that caused a problem of the file.
+// blame returns the flag that caused a problem of the file: one that decided the field or a block around
+// it, or the first one that decided something in it.
 func (c *converter) blame(field string) string {
 	for at := field; at != ""; at = at[:max(0, strings.LastIndexAny(at, ".["))] {
 		if flag, ok := c.fields[at]; ok {
 			return flag
 		}
+	}
+	if inside := c.within(field); len(inside) > 0 {
+		return c.fields[inside[0]]
 	}
 	return field
 }

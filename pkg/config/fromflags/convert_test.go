@@ -42,6 +42,8 @@ func TestSpellingsOfFlags(t *testing.T) {
 	}{
 		{"nothing", nil, ""},
 		{"the program in front", []string{"/usr/local/bin/kube-controller-manager", "--v=2"}, "logging:\n  verbosity: 2"},
+		{"a folder with the name of the program", []string{"--cert-dir=/var/lib/kube-controller-manager", "--v=2"},
+			"serving:\n  tls:\n    certDirectory: /var/lib/kube-controller-manager\n\nlogging:\n  verbosity: 2"},
 		{"value in the next argument", []string{"--concurrent-gc-syncs", "3"}, "controllers:\n  garbage-collector-controller:\n    concurrentSyncs: 3"},
 		{"underscores", []string{"--concurrent_gc_syncs=3"}, "controllers:\n  garbage-collector-controller:\n    concurrentSyncs: 3"},
 		{"bool without a value", []string{"--use-service-account-credentials"}, "clientConnection:\n  useServiceAccountCredentials: true"},
@@ -66,6 +68,7 @@ func TestSpellingsOfFlags(t *testing.T) {
 		{"text that looks like something else", []string{"--kubeconfig=on"}, "clientConnection:\n  kubeconfig: \"on\""},
 		{"shutdown", []string{"--controller-shutdown-timeout=0s"}, "reload:\n  # --controller-shutdown-timeout=0s\n  drainTimeout: 10m"},
 		{"streams", []string{"--http2-max-streams-per-connection=0"}, ""},
+		{"a negative number of streams, which means the default", []string{"--http2-max-streams-per-connection=-5"}, ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -113,6 +116,12 @@ func TestErrors(t *testing.T) {
 			"--feature-gates: set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use"},
 		{"curve", []string{"--tls-curve-preferences=1"}, "--tls-curve-preferences: curve preference 1 is not supported by the current Go version"},
 		{"two versions", []string{"--emulated-version=1.35,kube=1.34"}, "--emulated-version: duplicate version flag, 1.35 and 1.34"},
+		{"both kinds of authorities", []string{"--cluster-signing-cert-file=a", "--cluster-signing-key-file=b", "--cluster-signing-kubelet-client-cert-file=c", "--cluster-signing-kubelet-client-key-file=d"},
+			"--cluster-signing-kubelet-client-cert-file: cannot be combined with allSigners: set either the CA of all signers or the CAs of single signers"},
+		{"durations above the range", []string{"--leader-elect-lease-duration=24h", "--leader-elect-renew-deadline=23h"},
+			"--leader-elect-lease-duration: must be 1s to 1h, not 24h; it becomes 1h, and then leaseDuration (1h) must be more than renewDeadline (1h) (upstream panics if the durations contradict each other)"},
+		{"a server without a scheme", []string{"--master=10.0.0.1:6443", "--kubeconfig=/a"},
+			`--master: must be a URL such as https://10.0.0.1:6443, not "10.0.0.1:6443", did you mean "https://10.0.0.1:6443"?`},
 		{"another lock", []string{"--leader-elect-resource-lock=endpoints"}, `--leader-elect-resource-lock: must be leases, not "endpoints": upstream rejects it too`},
 	}
 	for _, test := range tests {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,6 +42,7 @@ func (c *converter) fit() {
 		default:
 			set(conversion.Lookup(c.out, row.Field), nearest)
 			message = fmt.Sprintf("%s; it becomes %s", message, write(nearest))
+			c.fitted[row.Flag] = message
 			if row.Refused != "" {
 				message = fmt.Sprintf("%s (%s)", message, row.Refused)
 			}
@@ -82,29 +84,59 @@ func (c *converter) disable(row conversion.Row) {
 	c.comments[enabled] = append(c.comments[enabled], c.text(row.Flag)+": "+message)
 }
 
-// leaveOut gives the fields that the file must not have their defaults, if they are settings of
-// controllers that do not run: upstream does not read them either. It reports whether there are
-// any.
+// leaveOut gives the fields that the file must not have their defaults, if nothing reads them: upstream
+// does not read them either. It reports whether there are any.
 func (c *converter) leaveOut(problems problem.Errors) bool {
 	standard, found := v1beta1.NewDefault(), false
 	for _, p := range problems {
-		flag, known := c.fields[p.Path]
-		if p.Severity != problem.SeverityError || !known || c.runs(p.Path) {
+		if p.Severity != problem.SeverityError || c.runs(p.Path) {
 			continue
 		}
-		conversion.Lookup(c.out, p.Path).Set(conversion.Lookup(standard, p.Path))
-		delete(c.fields, p.Path)
-		c.note(flag, false, c.text(flag)+" is left out: "+p.Message+"; "+controllerOf(p.Path)+" is disabled")
-		found = true
+		for _, field := range c.within(p.Path) {
+			flag := c.fields[field]
+			conversion.Lookup(c.out, field).Set(conversion.Lookup(standard, field))
+			delete(c.fields, field)
+			c.note(flag, false, c.text(flag)+" is left out: "+p.Message+"; "+unread(field))
+			found = true
+		}
 	}
 	return found
 }
 
-// runs reports whether something reads a field: it is none of the settings of a controller, or
-// the controller is enabled.
+// within are the fields that flags decided at a path of the file: that field, or those of that block.
+func (c *converter) within(path string) []string {
+	if _, ok := c.fields[path]; ok {
+		return []string{path}
+	}
+	var out []string
+	for field := range c.fields {
+		if strings.HasPrefix(field, path+".") {
+			out = append(out, field)
+		}
+	}
+	order := flagOrder()
+	slices.SortFunc(out, func(a, b string) int { return order["--"+c.fields[a]] - order["--"+c.fields[b]] })
+	return out
+}
+
+const electionSwitch = "leaderElection.leaderElect"
+
+// runs reports whether something reads a field: it is none of the settings of a controller or of
+// leader election, or that is enabled.
 func (c *converter) runs(field string) bool {
+	if strings.HasPrefix(field, "leaderElection.") && field != electionSwitch || strings.HasPrefix(field, "leaderMigration.") {
+		return *c.out.LeaderElection.LeaderElect
+	}
 	name := controllerOf(field)
 	return name == "" || strings.HasSuffix(field, ".enabled") || c.out.ControllerEnabled(name)
+}
+
+// unread is the reason why nothing reads a field.
+func unread(field string) string {
+	if name := controllerOf(field); name != "" {
+		return name + " is disabled"
+	}
+	return "leader election is disabled"
 }
 
 // controllerOf is the controller whose block has the field, or empty.

@@ -15,8 +15,8 @@ import (
 )
 
 // FromManifest makes a configuration from a manifest with a container that runs
-// kube-controller-manager: a static pod as kubeadm writes it, or a Deployment, DaemonSet or
-// StatefulSet. The container is found by its command. If there are several, the first object
+// kube-controller-manager: a static pod as kubeadm writes it, a Deployment, DaemonSet or
+// StatefulSet, or a List of those. The container is found by its command. If there are several, the first object
 // with such a container is used. A unit file is read as FromCommandLine reads it.
 func FromManifest(data []byte) (*Result, error) {
 	if text := string(data); isUnit(text) && !isManifest(text) {
@@ -55,17 +55,21 @@ var manifestKind = regexp.MustCompile(`(?m)^\s*["']?kind["']?\s*:|"kind"\s*:`)
 // isManifest reports whether text is a manifest rather than a command line.
 func isManifest(text string) bool { return manifestKind.MatchString(text) }
 
-// workload is the part of a pod, or of an object with a pod template, that is read.
+// workload is the part of a pod, of an object with a pod template, or of a list of those, that is read.
 type workload struct {
-	Kind string `json:"kind"`
-	Spec struct {
+	Items []workload `json:"items"`
+	Spec  struct {
 		corev1.PodSpec `json:",inline"`
 		Template       corev1.PodTemplateSpec `json:"template"`
 	} `json:"spec"`
 }
 
 func (w workload) containers() []corev1.Container {
-	return slices.Concat(w.Spec.Containers, w.Spec.Template.Spec.Containers)
+	out := slices.Concat(w.Spec.Containers, w.Spec.Template.Spec.Containers)
+	for _, item := range w.Items {
+		out = append(out, item.containers()...)
+	}
+	return out
 }
 
 // containerArguments returns the flags of the container; ok is false if it does not run
@@ -75,23 +79,38 @@ func containerArguments(container corev1.Container) (args []string, ok bool, err
 	if !runsProgram(words) {
 		return nil, false, nil
 	}
-	words, err = expand(words, container.Env)
-	if err != nil {
-		return nil, true, err
-	}
+	variables := values(container.Env)
 	if line, ok := shellCommand(words); ok {
+		// What the kubelet does not know, the shell takes for a command of its own.
+		line, unknown := expand(line, variables)
+		if i := slices.IndexFunc(unknown, func(name string) bool { _, set := variables[name]; return set }); i >= 0 {
+			return nil, true, unknownVariable(unknown[i], line)
+		}
 		args, err = commandLine(line)
 		return args, true, err
 	}
-	args, err = arguments(words)
+	if args, err = arguments(words); err != nil {
+		return nil, true, err
+	}
+	args = slices.Clone(args)
+	for i, arg := range args {
+		var unknown []string
+		if args[i], unknown = expand(arg, variables); len(unknown) > 0 {
+			err = errors.Join(err, unknownVariable(unknown[0], arg))
+		}
+	}
 	return args, true, err
+}
+
+func unknownVariable(name, word string) error {
+	return fmt.Errorf("the value of $(%s) in %q is not in the manifest: replace it with its value", name, word)
 }
 
 // runsProgram reports whether the command is the program, or a shell that runs it.
 func runsProgram(words []string) bool {
 	if line, ok := shellCommand(words); ok {
 		words, err := command(strings.ReplaceAll(line, "\\\n", " "))
-		return err == nil && slices.ContainsFunc(words, isProgram)
+		return err == nil && runs(words)
 	}
 	// The image may have an entry point in front of it, such as an init process.
 	return slices.ContainsFunc(words, isProgram)
@@ -116,26 +135,33 @@ func shellCommand(words []string) (line string, ok bool) {
 
 var variable = regexp.MustCompile(`\$\$|\$\(([A-Za-z_][-A-Za-z0-9_.]*)\)`)
 
-// expand replaces $(NAME) by the value that the container's environment gives it, as the
-// kubelet does. A variable that takes its value from elsewhere is an error.
-func expand(words []string, env []corev1.EnvVar) ([]string, error) {
-	out := make([]string, len(words))
-	var failed error
-	for i, word := range words {
-		out[i] = variable.ReplaceAllStringFunc(word, func(match string) string {
-			if match == "$$" {
-				return "$"
-			}
-			name := match[2 : len(match)-1]
-			at := slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == name })
-			switch {
-			case at < 0:
-				return match // the kubelet leaves it as well
-			case env[at].ValueFrom != nil:
-				failed = errors.Join(failed, fmt.Errorf("the value of %s in %q is not in the manifest: replace it with its value", match, word))
-			}
-			return env[at].Value
-		})
+// values are the values that the environment of a container gives to variables, as the kubelet reads it:
+// a value may refer to the variables above it, and the last of several for one name counts. The value
+// of a variable that takes it from elsewhere is nil.
+func values(env []corev1.EnvVar) map[string]*string {
+	out := map[string]*string{}
+	for _, e := range env {
+		value, unknown := expand(e.Value, out)
+		if out[e.Name] = &value; e.ValueFrom != nil || len(unknown) > 0 {
+			out[e.Name] = nil
+		}
 	}
-	return out, failed
+	return out
+}
+
+// expand replaces $(NAME) by the value of the variable. It leaves those without a known value, and
+// returns their names: they may come from envFrom, or from a Service.
+func expand(word string, variables map[string]*string) (out string, unknown []string) {
+	out = variable.ReplaceAllStringFunc(word, func(match string) string {
+		if match == "$$" {
+			return "$"
+		}
+		name := match[2 : len(match)-1]
+		if value := variables[name]; value != nil {
+			return *value
+		}
+		unknown = append(unknown, name)
+		return match
+	})
+	return out, unknown
 }

@@ -51,6 +51,7 @@ func (c *converter) takeSpecial() {
 		{"tls-sni-cert-key", "serving.tls.sniCertificates", c.takeSNI},
 		{"tls-curve-preferences", "serving.tls.curvePreferences", c.takeCurves},
 		{"http2-max-streams-per-connection", "serving.http2.maxStreamsPerConnection", c.takeMaxStreams},
+		{"master", "clientConnection.server", c.takeServer},
 		{"disable-http2-serving", "serving.http2.enabled", func() { out.Serving.HTTP2.Enabled = ptr.To(!o.disableHTTP2) }},
 	} {
 		if c.given(special.flag) {
@@ -141,8 +142,20 @@ func (c *converter) takeCurves() {
 	}
 }
 
+// takeMaxStreams leaves the default for 0 and less, as upstream does.
 func (c *converter) takeMaxStreams() {
-	if c.options.maxStreams != 0 {
-		c.out.Serving.HTTP2.MaxStreamsPerConnection = ptr.To(int32(min(max(c.options.maxStreams, -1), 1<<30)))
+	if c.options.maxStreams > 0 {
+		c.out.Serving.HTTP2.MaxStreamsPerConnection = ptr.To(int32(min(c.options.maxStreams, 1<<30)))
 	}
+}
+
+// takeServer completes an address without a scheme as client-go does for a server of which nothing
+// but the address is known. With a kubeconfig the scheme depends on the content of that file.
+func (c *converter) takeServer() {
+	server := &c.out.ClientConnection.Server
+	if *server == "" || strings.Contains(*server, "://") || c.out.ClientConnection.Kubeconfig != "" {
+		return
+	}
+	*server = "http://" + *server
+	c.note("master", false, c.text("master")+" becomes "+*server+", as upstream reads it without a kubeconfig")
 }

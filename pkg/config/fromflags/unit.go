@@ -79,7 +79,7 @@ func readUnit(text string) (unit, error) {
 
 // assign sets the variables of a setting. One whose value is not known here is not set.
 func (u *unit) assign(text string) error {
-	commands, err := split(text)
+	commands, err := (&splitter{rest: []rune(text), plain: true}).split()
 	if err != nil {
 		return err
 	}
@@ -169,12 +169,12 @@ func (u *unit) readFile(text string) error {
 		}
 		value = strings.TrimSpace(value)
 		if strings.ContainsAny(value, `"'\`) {
-			s := splitter{rest: []rune(value)}
+			s := splitter{rest: []rune(value), plain: true}
 			for len(s.rest) > 0 {
 				char := s.rest[0]
 				s.rest = s.rest[1:]
-				if s.quote == 0 && strings.ContainsRune(" \t", char) {
-					s.add(char) // only quotes and backslashes have a meaning here
+				if s.quote == 0 && !s.escaped && strings.ContainsRune(" \t", char) {
+					s.add(char) // white space ends nothing here
 					continue
 				}
 				s.next(char)
@@ -213,7 +213,7 @@ func (u unit) expand(text string) string {
 }
 
 // wordBreaks escapes what has a meaning when text is split into words.
-var wordBreaks = strings.NewReplacer(" ", `\ `, "\t", "\\\t", `\`, `\\`, `"`, `\"`, "'", `\'`, "#", `\#`, ";", `\;`, "|", `\|`, "&", `\&`, "<", `\<`, ">", `\>`)
+var wordBreaks = strings.NewReplacer(" ", `\ `, "\t", "\\\t", `\`, `\\`, `"`, `\"`, "'", `\'`, "#", `\#`, ";", `\;`, "|", `\|`, "&", `\&`, "<", `\<`, ">", `\>`, "(", `\(`, ")", `\)`)
 
 // inSingleQuotes reports whether a text ends within single quotes.
 func inSingleQuotes(text string) bool {

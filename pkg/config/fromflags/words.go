@@ -46,11 +46,11 @@ func command(text string) ([]string, error) {
 	}
 	for _, words := range commands {
 		if inner, ok := shellCommand(words); ok {
-			if words, err := command(inner); err == nil && slices.ContainsFunc(words, isProgram) {
+			if words, err := command(inner); err == nil && runs(words) {
 				return words, nil
 			}
 		}
-		if slices.ContainsFunc(words, isProgram) {
+		if runs(words) {
 			return words, nil
 		}
 	}
@@ -60,39 +60,79 @@ func command(text string) ([]string, error) {
 	return commands[0], nil
 }
 
+// runs reports whether a command runs the program, and does not only name it as test, echo and grep do.
+func runs(words []string) bool { return programAt(words) >= 0 }
+
+// programAt is the place of the program in a command that runs it: it is followed by a flag or by
+// what a shell replaces, or it is the command itself. It is -1 if there is none.
+func programAt(words []string) int {
+	for i, word := range words[:max(0, len(words)-1)] {
+		if next := words[i+1]; isProgram(word) && next != "" && strings.ContainsRune("-$`", rune(next[0])) {
+			return i
+		}
+	}
+	i := slices.IndexFunc(words, func(word string) bool {
+		return !strings.Contains(word, "=") && !slices.Contains(prefixes, filepath.Base(word))
+	})
+	if i < 0 || !isProgram(words[i]) {
+		return -1
+	}
+	return i
+}
+
+// prefixes are the words of a shell that the command which it runs follows.
+var prefixes = []string{"exec", "env", "nohup", "then", "else", "do", "{", "!"}
+
 // known returns the arguments, of which none may have a variable. hint ends the error.
 func known(words []string, hint string) ([]string, error) {
+	if !runs(words) && !areFlags(words) {
+		return nil, errNone
+	}
 	args, err := arguments(words)
 	if err != nil {
 		return nil, err
 	}
 	for _, arg := range args {
-		if i := strings.IndexByte(arg, '$'); i >= 0 {
+		if strings.ContainsAny(arg, "$`") || strings.Contains(arg, "<(") {
 			return nil, fmt.Errorf("the value of the variable in %q is not known here: replace it with its value%s", arg, hint)
 		}
 	}
 	return args, nil
 }
 
+// errNone is the error for what neither runs the program nor consists of its flags.
+var errNone = errors.New("contains no command line of " + program)
+
 // arguments drops everything up to the name of the program.
 func arguments(words []string) ([]string, error) {
-	i := slices.IndexFunc(words, isProgram)
-	switch {
-	case i >= 0:
-		return words[i+1:], nil
-	case len(words) > 0 && strings.HasPrefix(words[0], "-"):
+	if areFlags(words) {
 		return words, nil
 	}
-	return nil, fmt.Errorf("contains no command line of %s", program)
+	i := programAt(words)
+	if i < 0 {
+		i = slices.IndexFunc(words, isProgram)
+	}
+	if i < 0 {
+		return nil, errNone
+	}
+	return words[i+1:], nil
 }
 
-func isProgram(word string) bool { return filepath.Base(word) == program }
+// areFlags reports whether words are flags without a program in front of them.
+func areFlags(words []string) bool { return len(words) > 0 && strings.HasPrefix(words[0], "-") }
 
-// split splits text into commands, and each into words, as a shell does. A pipe, a semicolon or
-// an ampersand ends a command, and so does a line after which no flag follows. A redirection is
-// no argument.
-func split(text string) ([][]string, error) {
-	s := splitter{rest: []rune(text)}
+// isProgram reports whether a word is the program, and neither a flag nor an assignment whose value
+// ends like it.
+func isProgram(word string) bool {
+	return filepath.Base(word) == program && !strings.HasPrefix(word, "-") && !strings.Contains(word, "=")
+}
+
+// split splits text into commands, and each into words, as a shell does. A pipe, a semicolon, an
+// ampersand or a parenthesis ends a command, and so does a line after which no flag follows. A
+// redirection is no argument. What a shell would replace by the output of a command stays in its word.
+func split(text string) ([][]string, error) { return (&splitter{rest: []rune(text)}).split() }
+
+func (s *splitter) split() ([][]string, error) {
 	for len(s.rest) > 0 {
 		char := s.rest[0]
 		s.rest = s.rest[1:]
@@ -115,6 +155,8 @@ type splitter struct {
 	quote    rune // the one that is open, or 0
 	escaped  bool
 	target   bool // the next word is where a redirection leads
+	plain    bool // only white space, quotes and backslashes have a meaning, as to systemd
+	depth    int  // of the parentheses of $(command), <(command) and >(command)
 }
 
 // next takes one character.
@@ -139,6 +181,18 @@ func (s *splitter) next(char rune) {
 // unquoted takes a character that may have a meaning to a shell.
 func (s *splitter) unquoted(char rune) {
 	switch {
+	case s.plain && !strings.ContainsRune(" \t\r\n", char):
+		s.add(char)
+	case char == '(' && (s.depth > 0 || s.substitutes()):
+		s.depth++
+		s.add(char)
+	case s.depth > 0:
+		if char == ')' {
+			s.depth--
+		}
+		s.add(char)
+	case strings.ContainsRune("<>", char) && len(s.rest) > 0 && s.rest[0] == '(':
+		s.add(char)
 	case char == '#' && !s.inWord:
 		end := slices.Index(s.rest, '\n')
 		if end < 0 {
@@ -151,11 +205,17 @@ func (s *splitter) unquoted(char rune) {
 		s.end()
 	case strings.ContainsRune("<>", char):
 		s.redirection()
-	case strings.ContainsRune("|;&", char):
+	case strings.ContainsRune("|;&()", char):
 		s.endCommand()
 	default:
 		s.add(char)
 	}
+}
+
+// substitutes reports whether a parenthesis that follows begins what a shell replaces.
+func (s *splitter) substitutes() bool {
+	word := s.word.String()
+	return strings.HasSuffix(word, "$") || strings.HasSuffix(word, "<") || strings.HasSuffix(word, ">")
 }
 
 // flagFollows reports whether the next word begins with a hyphen: some print a flag per line.

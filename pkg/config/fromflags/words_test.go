@@ -40,6 +40,17 @@ func TestCommandLines(t *testing.T) {
 		{"variables that are cleared", "[Service]\nEnvironment=A=1\nEnvironment=\nEnvironment=B=2\nEnvironmentFile=/a\nEnvironmentFile=\nExecStart=kube-controller-manager --v=$B\n", []string{"--v=2"}},
 		{"percent signs of a unit", "[Service]\nEnvironment=A=%%2 B=%H\nExecStart=kube-controller-manager --cluster-name=50%% --v=$A\n", []string{"--cluster-name=50%", "--v=%2"}},
 		{"a shell in a unit", "[Service]\nEnvironment=LEVEL=2\nExecStart=/bin/sh -c 'exec kube-controller-manager --v=$LEVEL >> /log'\n", []string{"--v=2"}},
+		{"the program is named before it runs", "#!/bin/sh\ntest -x /usr/bin/kube-controller-manager && echo starting kube-controller-manager\nexec /usr/bin/kube-controller-manager --v=2\n", []string{"--v=2"}},
+		{"ps shows who searches for the program", "root 9 0.0 grep kube-controller-manager\nroot 10 0.5 kube-controller-manager --v=2\n", []string{"--v=2"}},
+		{"a subshell", "(kube-controller-manager --v=2) || exit 1", []string{"--v=2"}},
+		{"a substitution elsewhere", "cd $(dirname $0); if true; then kube-controller-manager --v=2; fi", []string{"--v=2"}},
+		{"a folder with the name of the program", "--cert-dir=/var/lib/kube-controller-manager --v=2", []string{"--cert-dir=/var/lib/kube-controller-manager", "--v=2"}},
+		{"a value with the name of the program", "--v=2 --leader-elect-resource-name kube-controller-manager", []string{"--v=2", "--leader-elect-resource-name", "kube-controller-manager"}},
+		{"no flags", "exec kube-controller-manager", nil},
+		{"no flags after a path", "LEVEL=2 nohup /usr/bin/kube-controller-manager &", nil},
+		{"the program is named before it runs, and its user", "sudo -u kube-controller-manager kube-controller-manager --v=2", []string{"--v=2"}},
+		{"flags after the output goes to a command", "kube-controller-manager --v=2 > >(tee log) 2>&1 --leader-elect", []string{"--v=2", "--leader-elect"}},
+		{"variables of a unit are no shell", "[Service]\nEnvironment=A=x;y(z)#w\nExecStart=kube-controller-manager --cluster-name=${A}\n", []string{"--cluster-name=x;y(z)#w"}},
 		{"the words of a process", "/usr/local/bin/kube-controller-manager\x00--cluster-name=a b\x00--v=2\x00", []string{"--cluster-name=a b", "--v=2"}},
 	}
 	for _, test := range tests {
@@ -54,7 +65,13 @@ func TestCommandLines(t *testing.T) {
 
 func TestCommandLinesThatAreNone(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                 "contains no command line of kube-controller-manager",
+		"":                                      "contains no command line of kube-controller-manager",
+		"ps aux | grep kube-controller-manager": "contains no command line of kube-controller-manager",
+		"KCM=/usr/bin/kube-controller-manager\n$KCM --v=2":                              "contains no command line of kube-controller-manager",
+		"kube-controller-manager --cluster-name=`hostname`":                             "the value of the variable in \"--cluster-name=`hostname`\" is not known here: replace it with its value",
+		"kube-controller-manager --kubeconfig <(cat x) --v=2":                           `the value of the variable in "<(cat x)" is not known here: replace it with its value`,
+		"kube-controller-manager --cluster-name=$(hostname -s) --v=2":                   `the value of the variable in "--cluster-name=$(hostname -s)" is not known here: replace it with its value`,
+		"test -x /bin/kube-controller-manager && /bin/kube-controller-manager $OPTIONS": `the value of the variable in "$OPTIONS" is not known here: replace it with its value`,
 		"ls -l":                            "contains no command line of kube-controller-manager",
 		"kube-controller-manager --v='2":   "the command line ends within quotes or after a backslash",
 		"kube-controller-manager $OPTIONS": `the value of the variable in "$OPTIONS" is not known here: replace it with its value`,
@@ -74,7 +91,7 @@ func TestCommandLinesThatAreNone(t *testing.T) {
 func TestEnvironmentFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"a.env": "# flags\nLEVEL=2\n; more\nNAME=\"my own\"\nARGS=--leader-elect \\\n --profiling=false\r\nexport X='a\"b'\nSPACED= a b \nnothing\n",
+		"a.env": "# flags\nLEVEL=2\n; more\nNAME=\"my own\"\nARGS=--leader-elect \\\n --profiling=false\r\nexport X='a\"b'\nSPACED= a b \nnothing\nMORE=x;\"y\"(z)\\ \"w\"\n",
 		"b.env": "LEVEL=3\n", "c.conf": "LEVEL=4\nBROKEN='x\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -92,7 +109,7 @@ func TestEnvironmentFiles(t *testing.T) {
 		name, text string
 		want       []string
 	}{
-		{"values", unit("DIR/a.env") + "--cluster-name=${NAME} $ARGS ${X} ${SPACED}\n", []string{"--v=2", "--cluster-name=my own", "--leader-elect", "--profiling=false", `a"b`, "a b"}},
+		{"values", unit("DIR/a.env") + "--cluster-name=${NAME} $ARGS ${X} ${SPACED} ${MORE}\n", []string{"--v=2", "--cluster-name=my own", "--leader-elect", "--profiling=false", `a"b`, "a b", "x;y(z) w"}},
 		{"the last one wins", unit("DIR/a.env", "DIR/b.env"), []string{"--v=3"}},
 		{"several by a pattern", unit("-DIR/*.env") + "$ARGS", []string{"--v=3", "--leader-elect", "--profiling=false"}},
 		{"one that is missing", unit("-DIR/none", "DIR/b.env"), []string{"--v=3"}},
@@ -146,6 +163,12 @@ func TestManifests(t *testing.T) {
 		{"a variable that is not known in another container", pod + "  - {name: b, command: [sleep, $(L)], env: [{name: L, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]}\n" +
 			"  - {name: a, command: [kube-controller-manager, --v=2]}\n"},
 		{"a variable", pod + "  - {name: a, command: [kube-controller-manager, --v=$(LEVEL)], env: [{name: LEVEL, value: '2'}]}\n"},
+		{"a variable made of another one", pod + "  - {name: a, command: [kube-controller-manager, --v=$(B)], env: [{name: A, value: '2'}, {name: B, value: $(A)}]}\n"},
+		{"a variable that is set twice", pod + "  - {name: a, command: [kube-controller-manager, --v=$(A)], env: [{name: A, value: '1'}, {name: A, value: '2'}]}\n"},
+		{"a variable that is not used", pod + "  - {name: a, command: [kube-controller-manager, --v=2], env: [{name: A, value: $(B)}], envFrom: [{configMapRef: {name: x}}]}\n"},
+		{"the output of a command in a shell", pod + "  - {name: a, command: [sh, -c, 'cd $(dirname); exec kube-controller-manager --v=2']}\n"},
+		{"a folder with the name of the program", pod + "  - {name: a, command: [/go-runner, --log-file=/log/kube-controller-manager, /bin/kube-controller-manager, --v=2]}\n"},
+		{"a list, as kubectl prints it", "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Pod\n  spec: {containers: [{name: a, command: [kube-controller-manager, --v=2]}]}\n"},
 		{"not the first object", "apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n---\n" + pod + "  - {name: a, command: [kube-controller-manager, --v=2]}\n"},
 		{"a deployment", "apiVersion: apps/v1\nkind: Deployment\nspec: {template: {spec: {containers: [{name: a, command: [kube-controller-manager, --v=2]}]}}}\n"},
 		{"JSON", `{"kind": "Pod", "spec": {"containers": [{"name": "a", "command": ["kube-controller-manager", "--v=2"]}]}}`},
@@ -169,6 +192,12 @@ func TestManifestsWithoutAnAnswer(t *testing.T) {
 		"kind: Pod\nspec: {containers: [{name: a, command: [sleep]}, {name: b}]}\n": "no container of the manifest runs kube-controller-manager: it has a, b",
 		"kind: Pod\nspec: {containers: [{name: a, command: [kube-controller-manager, --v=$(L)], env: [{name: L, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]}]}\n": "container a: the value of $(L) in " +
 			`"--v=$(L)" is not in the manifest: replace it with its value`,
+		"kind: Pod\nspec: {containers: [{name: a, command: [kube-controller-manager, --cluster-name=$(A)], env: [{name: A, value: x-$(B)}, {name: B, value: q}]}]}\n": "container a: the value of $(A) in " +
+			`"--cluster-name=$(A)" is not in the manifest: replace it with its value`,
+		"kind: Pod\nspec: {containers: [{name: a, command: [kube-controller-manager, --master=https://$(KUBERNETES_SERVICE_HOST)]}]}\n": "container a: the value of $(KUBERNETES_SERVICE_HOST) in " +
+			`"--master=https://$(KUBERNETES_SERVICE_HOST)" is not in the manifest: replace it with its value`,
+		"kind: Pod\nspec: {containers: [{name: a, command: [kube-controller-manager, --cluster-name=$(A)], envFrom: [{configMapRef: {name: x}}]}]}\n": "container a: the value of $(A) in " +
+			`"--cluster-name=$(A)" is not in the manifest: replace it with its value`,
 		"kind: Pod\nspec: {containers: [{name: a, command: [sh, -c, 'kube-controller-manager $FLAGS']}]}\n": "container a: the value of the variable in " +
 			`"$FLAGS" is not known here: replace it with its value`,
 	} {

@@ -47,6 +47,9 @@ type Found struct {
 // Find searches a file, a folder with everything below it, or the standard input. In folders
 // it reads *.yaml, *.yml and *.json that are not hidden.
 func (f Finder) Find(name string) Found {
+	if name == "" { // as of a variable that is not set
+		return Found{Problems: fileProblem(`""`, errors.New("is empty: must be the name of a file or folder, or - for the standard input"))}
+	}
 	if IsStdin(name) {
 		return f.stdin()
 	}

@@ -71,6 +71,14 @@ func TestFindInAFile(t *testing.T) {
 	}
 }
 
+// The value of a variable that is not set is no file, and its problem has to name something.
+func TestAnEmptyNameIsNoFile(t *testing.T) {
+	found := read(nil).Find("")
+	if want := `"": is empty: must be the name of a file or folder, or - for the standard input`; found.Problems.Error() != want {
+		t.Errorf("problems are %q, want %q", found.Problems.Error(), want)
+	}
+}
+
 // The document of a stream is what config.Load gets, and the process does not read streams.
 func TestInputsOfAStreamLoad(t *testing.T) {
 	found := read(map[string]string{"f": pod + "---\n# x\n" + valid + "---\n" + configMap}).Find("f")

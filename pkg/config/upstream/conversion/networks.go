@@ -1,6 +1,8 @@
 package conversion
 
 import (
+	"cmp"
+	"fmt"
 	"net/netip"
 	"strings"
 
@@ -43,7 +45,10 @@ func (c *converter) masksToHub() {
 		return
 	}
 	ranges := c.out.Networking.ClusterCIDRs
+	conflicts := in.NodeCIDRMaskSizeIPv4 != 0 || in.NodeCIDRMaskSizeIPv6 != 0 || len(ranges) > 1
 	switch {
+	case conflicts && !c.allocates():
+		c.note(maskPath, false, fmt.Sprintf("%d is left out: node-ipam-controller, which would refuse it, allocates no ranges, and upstream does not read it either", in.NodeCIDRMaskSize))
 	case in.NodeCIDRMaskSizeIPv4 != 0 || in.NodeCIDRMaskSizeIPv6 != 0:
 		c.errs.addf(maskPath, "cannot be combined with a size for one family: upstream rejects it too")
 	case len(ranges) > 1:
@@ -55,6 +60,12 @@ func (c *converter) masksToHub() {
 		out.NodeCIDRMaskSizeIPv4 = ptr.To(in.NodeCIDRMaskSize)
 		c.origin(ipamBlock+"nodeCIDRMaskSizeIPv4", maskPath)
 	}
+}
+
+// allocates reports whether ranges are allocated to nodes. Without that upstream does not look at their sizes.
+func (c *converter) allocates() bool {
+	enabled := cmp.Or(c.out.Controllers.NodeIPAM.Enabled, c.out.ControllerDefaults.Enabled)
+	return c.in.KubeCloudShared.AllocateNodeCIDRs && *enabled
 }
 
 func isIPv6(text string) bool {

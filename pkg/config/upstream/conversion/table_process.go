@@ -73,7 +73,7 @@ func servingRows() []Row {
 		{Flag: "tls-cipher-suites", Field: "serving.tls.cipherSuites"},
 		{Flag: "tls-curve-preferences", Field: "serving.tls.curvePreferences", How: "numbers become the names that Go uses"},
 		{Flag: "tls-min-version", Field: "serving.tls.minVersion"},
-		{Flag: "http2-max-streams-per-connection", Field: "serving.http2.maxStreamsPerConnection", How: "0 means the default, 100"},
+		{Flag: "http2-max-streams-per-connection", Field: "serving.http2.maxStreamsPerConnection", How: "0 and less mean the default, 100"},
 		{Flag: "disable-http2-serving", Field: "serving.http2.enabled", Opposite: true},
 		{Flag: "permit-port-sharing", Field: "serving.permitPortSharing"},
 		{Flag: "permit-address-sharing", Field: "serving.permitAddressSharing"},

@@ -36,11 +36,11 @@ func ToHub(in *v1alpha1.KubeControllerManagerConfiguration) (*Result, error) {
 	c.limitsToHub()
 	c.leaderElectionToHub()
 	c.migrationToHub()
-	c.networksToHub()
 	c.cloudToHub()
 	c.volumesToHub()
 	c.ignoredToHub()
 	c.controllersToHub()
+	c.networksToHub() // after the controllers, of which one reads them
 	v1beta1.SetDefaults(c.out)
 	c.result.Config = c.out
 	if len(c.errs) > 0 {
@@ -72,6 +72,10 @@ func (c *converter) copied() {
 		}
 		from, to := Lookup(c.in, row.Upstream), Lookup(c.out, row.Field)
 		if from.Kind() == reflect.String && from.Len() == 0 && Lookup(standard, row.Field).Len() > 0 {
+			if row.Upstream == clusterNamePath {
+				c.note(row.Upstream, false, "an empty name is left out: nothing in upstream 1.36 reads it")
+				continue
+			}
 			c.errs.addf(row.Upstream, "must not be empty")
 			continue
 		}
@@ -121,6 +125,7 @@ const (
 	resourceLockPath = "Generic.LeaderElection.resourceLock"
 	allocatorPath    = "KubeCloudShared.CIDRAllocatorType"
 
+	clusterNamePath   = "KubeCloudShared.ClusterName"
 	cloudProviderPath = "KubeCloudShared.CloudProvider.Name"
 )
 

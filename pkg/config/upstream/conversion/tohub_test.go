@@ -260,9 +260,11 @@ func TestValuesThatCannotBeConverted(t *testing.T) {
 			c.KubeCloudShared.CloudProvider.Name = "aws"
 		}},
 		{"one size for two ranges", maskPath, func(c *v1alpha1.KubeControllerManagerConfiguration) {
+			c.KubeCloudShared.AllocateNodeCIDRs = true
 			c.KubeCloudShared.ClusterCIDR, c.NodeIPAMController.NodeCIDRMaskSize = "10.0.0.0/16,fd00::/56", 25
 		}},
 		{"two sizes for one family", maskPath, func(c *v1alpha1.KubeControllerManagerConfiguration) {
+			c.KubeCloudShared.AllocateNodeCIDRs = true
 			c.NodeIPAMController.NodeCIDRMaskSize, c.NodeIPAMController.NodeCIDRMaskSizeIPv4 = 25, 26
 		}},
 		{"no period of checks", "AttachDetachController.ReconcilerSyncLoopPeriod", func(c *v1alpha1.KubeControllerManagerConfiguration) {
