@@ -47,6 +47,43 @@ func TestCutDiscardsWhatIsNotSentYet(t *testing.T) {
 	}
 }
 
+// A write can be under way on the connections of the credentials before when the ones of now are cut. Those connections are
+// let go of when nothing is under way on them any more. Pins MGR-205.
+func TestCutBreaksTheConnectionsOfEarlierCredentials(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	base := &rest.Config{Host: "http://" + listener.Addr().String()}
+	l, err := newLink(base, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	busy := l.enter()
+	conn, err := busy.dialer.DialContext(t.Context(), "tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := newLane(base, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.replace(next)
+	if _, err := conn.Write([]byte("x")); err != nil {
+		t.Fatalf("a write before the cut gives %v", err)
+	}
+	l.cut()
+	if _, err := conn.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a write after the cut gives %v", err)
+	}
+	busy.leave()
+	if _, kept := l.retiring.Load(busy); kept || !busy.closed.Load() {
+		t.Errorf("after the last request the connections are kept: %t, closed: %t", kept, busy.closed.Load())
+	}
+}
+
 // fill writes until nothing more fits, and returns how many bytes did. That nothing was written in time does not mean it
 // at once: the test may have had no time in between.
 func fill(t *testing.T, conn net.Conn) int64 {

@@ -33,6 +33,8 @@ const (
 type link struct {
 	mu      sync.RWMutex
 	current *lane
+
+	retiring sync.Map // *lane to true: those with requests in flight that another one has replaced
 }
 
 var _ utilnet.RoundTripperWrapper = &link{}
@@ -52,6 +54,8 @@ func (l *link) replace(next *lane) {
 	l.mu.Lock()
 	old := l.current
 	l.current = next
+	old.ended = func() { l.retiring.Delete(old) }
+	l.retiring.Store(old, true)
 	l.mu.Unlock()
 	old.retire()
 }
@@ -94,12 +98,16 @@ func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// cut breaks all connections. What was written to them and is not sent yet is discarded;
-// later requests open others.
+// cut breaks all connections, those with earlier credentials included. What was written to
+// them and is not sent yet is discarded; later requests open others.
 func (l *link) cut() {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	l.current.cut()
+	l.retiring.Range(func(old, _ any) bool {
+		old.(*lane).cut()
+		return true
+	})
 }
 
 // close closes all connections permanently.
@@ -124,6 +132,7 @@ type lane struct {
 	dialer   *connrotation.Dialer
 	requests atomic.Int64 // begun and not finished, and 1 for the link
 	closed   atomic.Bool  // no connection may be dialled any more
+	ended    func()       // called when the last request of a retired lane has ended; set before it retires
 	open     sync.Map     // net.Conn, as dialled, to true
 
 	// inUse ends, through retired, when another lane has replaced this one.
@@ -213,6 +222,7 @@ func (l *lane) retire() {
 func (l *lane) leave() {
 	if l.requests.Add(-1) == 0 {
 		l.close()
+		l.ended()
 	}
 }
 

@@ -24,7 +24,9 @@ import (
 // block, and is called from several goroutines.
 type Recorder interface {
 	// Stored reports a write that the API server has carried out. version is the resource
-	// version in its answer, empty if there is none; began is when the write was sent.
+	// version in its answer, empty if there is none, or if it is not that of what was written.
+	// began is when the write was sent, zero if the version may be older than that: a write that
+	// changes nothing is answered with the object as it was.
 	Stored(resource schema.GroupResource, version string, began time.Time)
 	// Lost reports a write that may have been carried out: there was no response.
 	Lost(resource schema.GroupResource)
@@ -49,7 +51,7 @@ func (t *recordingTransport) RoundTrip(req *http.Request) (*http.Response, error
 	if !recorded {
 		return t.next.RoundTrip(req)
 	}
-	began := t.clock.Now()
+	sent, began := sentVersion(req), t.clock.Now()
 	resp, err := t.next.RoundTrip(req)
 	switch {
 	case err != nil, resp.StatusCode >= http.StatusInternalServerError:
@@ -61,10 +63,33 @@ func (t *recordingTransport) RoundTrip(req *http.Request) (*http.Response, error
 			if !collection { // of which the answer is the list as it was before
 				version = versionIn(head, protobuf)
 			}
+			if made := resp.StatusCode == http.StatusCreated || sent != "" && sent != version; !made {
+				began = time.Time{}
+				if req.Method != http.MethodDelete && deletingIn(head, protobuf) {
+					version = "" // it may have removed the last finalizer, and the answer is the object before it was gone
+				}
+			}
 			t.recorder.Stored(resource, version, began)
 		}}
 	}
 	return resp, err
+}
+
+// sentVersion is the resource version in the body of an update, empty if there is none. The API server carries the
+// update out at that version only: if its answer has another one, the update has made it.
+func sentVersion(req *http.Request) string {
+	if req.Method != http.MethodPut || req.GetBody == nil {
+		return ""
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return ""
+	}
+	defer body.Close()
+	head := heads.Get().(*[headSize]byte)
+	defer heads.Put(head)
+	n, _ := io.ReadFull(body, head[:]) // an error is that there is less
+	return versionIn(head[:n], bytes.HasPrefix(head[:n], protobufPrefix))
 }
 
 // unrecorded are resources that no controller reads from a cache, or whose creation stores
@@ -173,20 +198,37 @@ const (
 	rawField             protowire.Number = 2
 	metadataField        protowire.Number = 1
 	resourceVersionField protowire.Number = 6
+
+	deletionTimestampField protowire.Number = 9
 )
 
 func protobufVersion(head []byte) string {
-	message, wrapped := bytes.CutPrefix(head, []byte("k8s\x00"))
+	if version, whole := fieldOf(protobufMetadata(head), resourceVersionField); whole {
+		return string(version)
+	}
+	return ""
+}
+
+// protobufMetadata returns the metadata in the beginning of an object, which can be cut off.
+func protobufMetadata(head []byte) []byte {
+	message, wrapped := bytes.CutPrefix(head, protobufPrefix)
 	if !wrapped {
-		return ""
+		return nil
 	}
 	for _, field := range []protowire.Number{rawField, metadataField} {
 		message, _ = fieldOf(message, field)
 	}
-	if version, whole := fieldOf(message, resourceVersionField); whole {
-		return string(version)
+	return message
+}
+
+// deletingIn reports whether there is a metadata.deletionTimestamp in the beginning of an object.
+func deletingIn(head []byte, protobuf bool) bool {
+	if protobuf {
+		_, there := fieldOf(protobufMetadata(head), deletionTimestampField)
+		return there
 	}
-	return ""
+	d := json.NewDecoder(bytes.NewReader(head))
+	return enter(d, "metadata") == nil && enter(d, "deletionTimestamp") == nil
 }
 
 // fieldOf returns what a message, which can be cut off, holds in a field, and whether all of

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 )
 
 // outcomes records the writes that are reported to it.
@@ -31,8 +32,12 @@ func (o *outcomes) note(format string, args ...any) {
 	o.all = append(o.all, fmt.Sprintf(format, args...))
 }
 
-func (o *outcomes) Stored(r schema.GroupResource, version string, _ time.Time) {
-	o.note("stored %s %q", r, version)
+func (o *outcomes) Stored(r schema.GroupResource, version string, began time.Time) {
+	made := "stored"
+	if version != "" && began.IsZero() {
+		made = "stored earlier"
+	}
+	o.note("%s %s %q", made, r, version)
 }
 func (o *outcomes) Lost(r schema.GroupResource) { o.note("lost %s", r) }
 
@@ -74,17 +79,46 @@ func TestWritesAreRecordedWithTheVersionInTheirAnswer(t *testing.T) {
 	remove := func(ctx context.Context, c kubernetes.Interface) error {
 		return c.CoreV1().Pods("ns").Delete(ctx, "a", metav1.DeleteOptions{})
 	}
+	update := func(version string) func(context.Context, kubernetes.Interface) error {
+		return func(ctx context.Context, c kubernetes.Interface) error {
+			sent := stored.DeepCopy()
+			sent.Namespace, sent.ResourceVersion = "ns", version
+			_, err := c.CoreV1().Pods("ns").UpdateStatus(ctx, sent, metav1.UpdateOptions{})
+			return err
+		}
+	}
+	storedAnswer := func(w http.ResponseWriter, binary bool) { answer(w, http.StatusOK, binary, stored) }
+	deletingAnswer := func(w http.ResponseWriter, binary bool) {
+		deleting := stored.DeepCopy()
+		deleting.CreationTimestamp, deleting.DeletionTimestamp = metav1.Now(), ptr.To(metav1.Now())
+		answer(w, http.StatusOK, binary, deleting)
+	}
 	for _, test := range []struct {
 		name   string
 		send   func(context.Context, kubernetes.Interface) error
 		answer func(w http.ResponseWriter, binary bool)
 		want   string
 	}{
+		{"MGR-202: an update that changes something", update("123455"), storedAnswer, `stored pods "123456"`},
+		{"MGR-202: an update that changes nothing", update("123456"), storedAnswer, `stored earlier pods "123456"`},
+		{"MGR-202: an update of any version", update(""), storedAnswer, `stored earlier pods "123456"`},
+		{"MGR-202: an update that removes the last finalizer, which is answered as it was sent", update("123456"), deletingAnswer, `stored pods ""`},
+		{"MGR-202: an update of what is being deleted", update("123455"), deletingAnswer, `stored pods "123456"`},
+		{"MGR-202: a patch of what is being deleted, which may remove the last finalizer", func(ctx context.Context, c kubernetes.Interface) error {
+			_, err := c.CoreV1().Pods("ns").Patch(ctx, "a", types.MergePatchType, []byte(`{}`), metav1.PatchOptions{})
+			return err
+		}, deletingAnswer, `stored pods ""`},
+		{"MGR-202: a deletion with a grace period", remove, deletingAnswer, `stored earlier pods "123456"`},
+		{"MGR-202: a deletion, perhaps of what is being deleted", remove, storedAnswer, `stored earlier pods "123456"`},
+		{"MGR-202: a patch that creates", func(ctx context.Context, c kubernetes.Interface) error {
+			_, err := c.CoreV1().Pods("ns").Patch(ctx, "a", types.ApplyPatchType, []byte(`{}`), metav1.PatchOptions{FieldManager: "m"})
+			return err
+		}, func(w http.ResponseWriter, binary bool) { answer(w, http.StatusCreated, binary, stored) }, `stored pods "123456"`},
 		{"a creation", create, func(w http.ResponseWriter, binary bool) { answer(w, http.StatusCreated, binary, stored) }, `stored pods "123456"`},
-		{"a patch of a subresource", func(ctx context.Context, c kubernetes.Interface) error {
+		{"MGR-202: a patch of a subresource, which may change nothing", func(ctx context.Context, c kubernetes.Interface) error {
 			_, err := c.CoreV1().Pods("ns").Patch(ctx, "a", types.MergePatchType, []byte(`{}`), metav1.PatchOptions{}, "status")
 			return err
-		}, func(w http.ResponseWriter, binary bool) { answer(w, http.StatusOK, binary, stored) }, `stored pods "123456"`},
+		}, storedAnswer, `stored earlier pods "123456"`},
 		{"a deletion answered with a status", remove, func(w http.ResponseWriter, binary bool) { answer(w, http.StatusOK, binary, deleted) }, `stored pods ""`},
 		{"of a namespace, which names itself", func(ctx context.Context, c kubernetes.Interface) error {
 			return c.CoreV1().Namespaces().Delete(ctx, "a", metav1.DeleteOptions{})

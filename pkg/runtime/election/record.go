@@ -1,6 +1,7 @@
 package election
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -41,7 +42,8 @@ func preferredOf(l *coordinationv1.Lease) string {
 
 // heldSpec is the record of self holding the lease, renewed at now. own is set if self is the
 // holder according to the current record. The time of acquisition stays while the holder
-// stays; the count of transitions tells changes of the holder.
+// stays; the count of transitions tells changes of the holder. After the highest number it
+// begins again: the API server refuses a negative one, and nobody could take the lease.
 func heldSpec(current *coordinationv1.Lease, exists, own bool, self string, now time.Time, t Timings) coordinationv1.LeaseSpec {
 	spec := coordinationv1.LeaseSpec{
 		HolderIdentity:       ptr.To(self),
@@ -60,7 +62,7 @@ func heldSpec(current *coordinationv1.Lease, exists, own bool, self string, now 
 		if current.Spec.AcquireTime != nil {
 			spec.AcquireTime = current.Spec.AcquireTime
 		}
-	case exists:
+	case exists && transitions < math.MaxInt32:
 		spec.LeaseTransitions = ptr.To(transitions + 1)
 	}
 	return spec

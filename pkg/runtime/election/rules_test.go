@@ -3,6 +3,7 @@ package election
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -197,6 +198,11 @@ func TestHeldSpec(t *testing.T) {
 			Strategy: ptr.To(coordinationv1.OldestEmulationVersion),
 		}}
 	}
+	counted := func(holder string, transitions int32) *coordinationv1.Lease {
+		l := lease(holder)
+		l.Spec.LeaseTransitions = &transitions
+		return l
+	}
 	for name, tc := range map[string]struct {
 		current     *coordinationv1.Lease
 		exists, own bool
@@ -211,6 +217,9 @@ func TestHeldSpec(t *testing.T) {
 		"deleted under other":  {lease("other"), false, false, 0, now},
 		"created by something": {&coordinationv1.Lease{}, true, false, 1, now},
 		"taken from a twin":    {lease("self"), true, false, 5, now},
+
+		"MGR-200: the count begins again": {counted("other", math.MaxInt32), true, false, 0, now},
+		"MGR-200: the last one stays":     {counted("self", math.MaxInt32), true, true, math.MaxInt32, then},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := heldSpec(tc.current, tc.exists, tc.own, "self", now, defaults)

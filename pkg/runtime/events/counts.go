@@ -15,8 +15,7 @@ import (
 const (
 	// gathered is how long updates of stored events are held back.
 	gathered = 2 * time.Second
-	// An update without an answer is sent again as often as client-go does with events, and as far apart unless
-	// other updates are due before.
+	// An update without an answer is sent again as often as client-go does with events, and as far apart.
 	updateTries = 12
 	updateAgain = 10 * time.Second
 )
@@ -31,6 +30,7 @@ type counts struct {
 	mu      sync.Mutex
 	held    map[types.NamespacedName]update
 	timer   *time.Timer // nil while nothing is held
+	due     time.Time   // when the timer fires
 	stopped bool
 }
 
@@ -39,16 +39,17 @@ type update struct {
 	event *corev1.Event
 	patch []byte
 	tries int
+	again time.Time // not sent before; zero for one that was not tried yet
 }
 
 // hold keeps an update of an event until it is sent, or replaced by the next one.
 func (c *counts) hold(e *corev1.Event, patch []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.holdLocked(update{event: e, patch: patch}, gathered)
+	c.holdLocked(update{event: e, patch: patch}, time.Now().Add(gathered))
 }
 
-func (c *counts) holdLocked(u update, wait time.Duration) {
+func (c *counts) holdLocked(u update, due time.Time) {
 	if c.stopped {
 		return
 	}
@@ -56,16 +57,27 @@ func (c *counts) holdLocked(u update, wait time.Duration) {
 		c.held = map[types.NamespacedName]update{}
 	}
 	c.held[types.NamespacedName{Namespace: u.event.Namespace, Name: u.event.Name}] = u
-	if c.timer == nil {
-		c.timer = time.AfterFunc(wait, c.deliver)
+	c.scheduleLocked(due)
+}
+
+// scheduleLocked has what is due sent at a time, unless that happens before anyway.
+func (c *counts) scheduleLocked(due time.Time) {
+	if c.timer != nil {
+		if !due.Before(c.due) {
+			return
+		}
+		c.timer.Stop()
 	}
+	c.timer, c.due = time.AfterFunc(time.Until(due), func() { c.sendOnce(c.takeDue) }), due
 }
 
 // deliver sends what is held, once. It returns when that, and what was being sent, is done.
-func (c *counts) deliver() {
+func (c *counts) deliver() { c.sendOnce(c.take) }
+
+func (c *counts) sendOnce(take func() map[types.NamespacedName]update) {
 	c.sending.Lock()
 	defer c.sending.Unlock()
-	for name, u := range c.take() {
+	for name, u := range take() {
 		err := c.send(u.event, u.patch)
 		switch u.tries++; {
 		case err == nil:
@@ -77,9 +89,14 @@ func (c *counts) deliver() {
 	}
 }
 
+// take returns what is held.
 func (c *counts) take() map[types.NamespacedName]update {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.takeLocked()
+}
+
+func (c *counts) takeLocked() map[types.NamespacedName]update {
 	taken := c.held
 	c.held = nil
 	if c.timer != nil {
@@ -89,12 +106,27 @@ func (c *counts) take() map[types.NamespacedName]update {
 	return taken
 }
 
+// takeDue returns what is held, but for what has failed and is to be sent again later.
+func (c *counts) takeDue() map[types.NamespacedName]update {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, due := time.Now(), c.takeLocked()
+	for name, u := range due {
+		if u.again.After(now) {
+			delete(due, name)
+			c.holdLocked(u, u.again)
+		}
+	}
+	return due
+}
+
 // retry holds an update again, unless there is a newer one.
 func (c *counts) retry(name types.NamespacedName, u update) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, newer := c.held[name]; !newer {
-		c.holdLocked(u, updateAgain)
+		u.again = time.Now().Add(updateAgain)
+		c.holdLocked(u, u.again)
 	}
 }
 

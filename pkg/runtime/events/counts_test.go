@@ -212,6 +212,30 @@ func TestANewerCountReplacesOneThatFailed(t *testing.T) {
 	})
 }
 
+// An update that failed is tried again at its own time: what is counted meanwhile is sent after two seconds, and only that.
+// Pins MGR-186.
+func TestACountDoesNotWaitForOneThatFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, happen := newSent(t)
+		defer s.Close()
+		happen("Other")
+		time.Sleep(time.Millisecond) // the names of events are the times of the first
+		times(2, happen, "Failed")
+		s.expect(t, "at once", "create Other 1", "create Failed 1")
+		s.refuse(func(string) error { return errors.New("connection refused") })
+		time.Sleep(gathered)
+		s.expect(t, "when the API server does not answer", "patch  2")
+		s.refuse(nil)
+		times(2, happen, "Other")
+		time.Sleep(gathered)
+		s.expect(t, "two seconds later", "patch  3")
+		time.Sleep(updateAgain - gathered)
+		s.expect(t, "when it is tried again", "patch  2")
+		time.Sleep(time.Hour)
+		s.expect(t, "later")
+	})
+}
+
 func TestNothingIsSentAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, happen := newSent(t)

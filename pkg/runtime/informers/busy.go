@@ -20,7 +20,7 @@ func (s *Scope) Busy(atLeast time.Duration) []controller.InFlight {
 		if began == 0 {
 			continue
 		}
-		if since := time.Unix(0, began); now.Sub(since) >= atLeast {
+		if since := s.informers.made.Add(time.Duration(began)); now.Sub(since) >= atLeast {
 			busy = append(busy, controller.InFlight{Key: h.base.key.String(), Since: since})
 		}
 	}

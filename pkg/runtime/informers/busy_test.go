@@ -2,6 +2,7 @@ package informers
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 )
 
 // A handler that does not return is shown, by the kind it is about and since when.
@@ -36,6 +38,28 @@ func TestHandlerThatDoesNotReturnIsShown(t *testing.T) {
 	}
 	close(leave)
 	eventually(t, "the handler to be done", func() bool { return len(s.Busy(0)) == 0 })
+}
+
+// The wall clock may be set while a handler is called: it has not been called for an hour then. Pins MGR-204.
+func TestHowLongAHandlerIsBusyDoesNotFollowTheWallClock(t *testing.T) {
+	h := newHarness(t, pods(1)...)
+	own := New(Options{Client: h.client, Clock: clock.RealClock{}})
+	own.Start(t.Context())
+	t.Cleanup(own.Shutdown)
+	s := own.NewScope(ScopeOptions{Name: "busy"})
+	t.Cleanup(s.Close)
+	entered, leave := make(chan struct{}), make(chan struct{})
+	addHandler(t, s.Core().V1().Pods().Informer(), cache.ResourceEventHandlerFuncs{AddFunc: func(any) {
+		close(entered)
+		<-leave
+	}})
+	s.StartWithContext(t.Context())
+	<-entered
+	defer close(leave)
+	busy := s.Busy(0)
+	if len(busy) != 1 || !strings.Contains(busy[0].Since.String(), "m=") {
+		t.Errorf("busy %v, want one with a monotonic reading", busy)
+	}
 }
 
 // The callback is called when a list or watch fails.

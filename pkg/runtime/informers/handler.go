@@ -45,7 +45,7 @@ type handler struct {
 	// synced is closed when it has been shown the complete state of the cache.
 	synced chan struct{}
 
-	// since is when the call in progress began, in nanoseconds; 0 if there is none.
+	// since is when the call in progress began, in nanoseconds since Informers.made; 0 if there is none.
 	since atomic.Int64
 
 	// gone is closed, and removed set, when the handler must not be called any more.
@@ -162,7 +162,7 @@ func (h *handler) isolated(f func(cache.ResourceEventHandler)) (failure *PanicEr
 			failure = newPanicError(h, r)
 		}
 	}()
-	h.since.Store(h.scope.informers.clock.Now().UnixNano())
+	h.since.Store(int64(h.scope.informers.clock.Since(h.scope.informers.made)))
 	defer h.since.Store(0)
 	f(h.next)
 	return nil

@@ -53,6 +53,7 @@ type Informers struct {
 	transforms Transforms
 	grace      time.Duration
 	clock      clock.Clock
+	made       time.Time // a moment before; with it, times need not be wall clock times
 	names      *metricNames
 
 	// released wakes the reaper.
@@ -96,6 +97,7 @@ func New(o Options) *Informers {
 	if i.clock == nil {
 		i.clock = clock.RealClock{}
 	}
+	i.made = i.clock.Now().Add(-1)
 	return i
 }
 

@@ -1,11 +1,17 @@
 package instance
 
 import (
+	"context"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"kcmd.dev/pkg/runtime/clients"
+	"kcmd.dev/pkg/runtime/connection"
+	"kcmd.dev/pkg/runtime/events"
+	"kcmd.dev/pkg/runtime/informers"
 	"kcmd.dev/pkg/runtime/supervisor"
+	"kcmd.dev/pkg/runtime/telemetry"
 )
 
 // What is built while a change is prepared, but does not belong to it, may outlive the change.
@@ -31,5 +37,40 @@ func TestWhoseCachesAreThoseOfAChange(t *testing.T) {
 	}
 	if b.Offer(nil); b.whole("changes", next) != nil {
 		t.Error("the change is still offered")
+	}
+}
+
+// until is a controller that runs until its context ends.
+type until struct{}
+
+func (until) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+// An instance can be abandoned before the goroutine that runs it has begun. Pins MGR-180.
+func TestAnInstanceThatBeginsAfterItWasClosedShowsNoMetrics(t *testing.T) {
+	for name, closed := range map[string]bool{"before": true, "after": false} {
+		t.Run(name, func(t *testing.T) {
+			i := &instance{
+				controller: until{}, connection: &connection.Connection{}, scope: informers.New(informers.Options{}).NewScope(informers.ScopeOptions{Name: "a"}),
+				fence: clients.NewFence(), metrics: telemetry.NewRegistry(), hub: telemetry.NewHub(), recorder: &events.Recorder{},
+				memory: &handOvers{}, followers: &followers{},
+			}
+			if closed {
+				i.Close()
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := i.Run(ctx, nil); (err != nil) != closed {
+				t.Fatal(err)
+			}
+			if !closed {
+				i.Close()
+			}
+			if n := i.hub.Attached(); n != 0 {
+				t.Errorf("the metrics of %d instances are shown", n)
+			}
+		})
 	}
 }

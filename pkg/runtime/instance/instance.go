@@ -119,6 +119,10 @@ func (i *instance) Run(ctx context.Context, predecessor any) error {
 		i.recorder.Connect(recorder)
 	}
 	i.hub.Attach(i.metrics)
+	if err := i.fence.Err(); err != nil { // abandoned before it began: nobody detaches the metrics any more
+		i.hub.Detach(i.metrics)
+		return err
+	}
 	i.knows = true
 	if i.memory.begin(i.descriptor.Name, i.connection.Generation(), predecessor != nil) {
 		i.knows = false

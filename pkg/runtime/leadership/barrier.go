@@ -22,7 +22,7 @@ func (l *Leadership) beginTerm(k *Lock, t *election.Term) {
 		// Without leader election any earlier process ended before this one began, and the
 		// first reads of its caches are consistent. If this process ran controllers on another
 		// connection, they have written until now.
-		ledger.Inherit(takeover.NothingWritten())
+		ledger.Inherit(takeover.NothingWritten(), t.Began)
 		if k.moved {
 			k.barrier, k.barriers = l.newBarrier(k, takeover.NothingLeft(), l.options.Clock.Now()), map[string]*takeover.Barrier{}
 			k.barrier.Begin(k.connection.CachesOf(k.Controllers))
@@ -33,7 +33,7 @@ func (l *Leadership) beginTerm(k *Lock, t *election.Term) {
 	if k.heldBefore(t) {
 		left = ledger.Versions() // this process is its own predecessor
 	} else {
-		ledger.Inherit(left)
+		ledger.Inherit(left, t.Began)
 	}
 	k.held, k.acquired = transitions(t.Acquired), acquiredAt(t.Acquired)
 	// Not now: other things may have been done since, such as filling caches.
@@ -114,6 +114,13 @@ func (k *Lock) arrive(controllers ...string) {
 	}
 }
 
+// noteOthers records, before the lease is given back, whether another process may still run controllers of the lock: those
+// that came from another lease, or that others were seen to run. What that writes before the successor runs them is not in
+// the ledger of this process.
+func (k *Lock) noteOthers() {
+	k.others.Store(len(k.admission.Blocked()) > 0 || slices.ContainsFunc(k.enabled, func(c string) bool { return k.arrivals[c] }))
+}
+
 // granted gives a barrier of their own to controllers that were granted after another
 // process, which ran them under another lease, has given them up: what that wrote is not
 // among what the predecessor under this lease has left. waited are those that others were
@@ -128,8 +135,9 @@ func (l *Leadership) granted(k *Lock, waited map[string]string) {
 		delete(k.arrivals, c)
 		l.endBarrierOf(k, c)
 		if barrier == nil {
-			barrier = l.newBarrier(k, takeover.NothingLeft(), time.Time{})
-			k.connection.Ledger().Inherit(takeover.NothingLeft())
+			now := l.options.Clock.Now()
+			barrier = l.newBarrier(k, takeover.NothingLeft(), now)
+			k.connection.Ledger().Inherit(takeover.NothingLeft(), now)
 		}
 		k.barriers[c] = barrier
 	}

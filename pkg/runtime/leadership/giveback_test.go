@@ -2,11 +2,14 @@ package leadership
 
 import (
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/runtime/claims"
+	"kcmd.dev/pkg/runtime/takeover"
 	"kcmd.dev/test/await"
 	"kcmd.dev/test/must"
 )
@@ -57,5 +60,53 @@ func TestTheLeaseIsGivenBackWhenNothingRuns(t *testing.T) {
 	}
 	if err := l.End(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A lease is given back before another process has given up a controller that belongs to it: what that writes until then is
+// not in the ledger of this process. Pins MGR-203.
+func TestWhatIsLeftIsUnknownWhileAnotherProcessRunsAController(t *testing.T) {
+	const comes, stays, off = "job-controller", "ttl-controller", "cronjob-controller"
+	for _, test := range []struct {
+		name   string
+		comes  string // from another lease
+		others []claims.Claim
+		asked  bool
+		known  bool
+	}{
+		{"nothing comes", "", nil, true, true},
+		{"one comes, and is not granted yet", comes, nil, false, false},
+		{"one that comes is not enabled", off, nil, true, true},
+		{"another process is seen to run one", "", []claims.Claim{{Holder: "another", Controllers: []string{comes}}}, true, false},
+	} {
+		for how, giveBack := range map[string]func(*Leadership, *Lock){
+			"retired":     func(l *Leadership, _ *Lock) { l.Retire() },
+			"handed over": func(_ *Leadership, k *Lock) { k.handingTo = "another" },
+		} {
+			t.Run(test.name+", "+how, func(t *testing.T) {
+				l, conn := contending(t, v1beta1.NewDefault())
+				k := l.Locks()[0]
+				k.want([]string{comes, stays})
+				k.term = k.valid()
+				conn.ledger.Inherit(takeover.NothingWritten(), time.Time{})
+				if test.comes != "" {
+					k.arrive(test.comes)
+				}
+				if test.asked {
+					k.admission.Answer(k.admission.Ask(), test.others)
+				}
+				giveBack(l, k)
+				l.giveBack(t.Context())
+				var left string
+				await.True(t, "the lease is given back", func() bool {
+					lease := must.Get(conn.client.CoordinationV1().Leases(k.key.lease.Namespace).Get(t.Context(), k.key.lease.Name, metav1.GetOptions{}))(t)
+					left = lease.Annotations[takeover.Annotation]
+					return ptr.Deref(lease.Spec.HolderIdentity, "") == ""
+				})
+				if known := left == "0 *=0"; known != test.known || !known && left != "0 *=?" {
+					t.Errorf("left %q", left)
+				}
+			})
+		}
 	}
 }

@@ -167,6 +167,7 @@ func (l *Leadership) Retire() { l.replace(nil) }
 func (l *Leadership) replace(next []*Lock) {
 	for _, k := range l.locks {
 		if !slices.Contains(next, k) {
+			k.noteOthers()
 			k.want(nil)
 			l.retiring = append(l.retiring, k)
 		}

@@ -37,6 +37,7 @@ type Lock struct {
 	elector    *election.Elector // nil without leader election
 	reader     *claims.Reader    // nil without leader election
 	requested  atomic.Bool       // this process asked for the lease; electors read it
+	others     atomic.Bool       // see noteOthers; electors read it
 
 	// Belongs to the loop.
 	admission *claims.Admission
@@ -244,8 +245,12 @@ func (l *Leadership) annotations(k *Lock) map[string]string {
 
 // farewell returns the annotations that this process leaves to its successor.
 func (k *Lock) farewell(l *coordinationv1.Lease) map[string]string {
+	left := k.connection.Ledger().Versions()
+	if k.others.Load() {
+		left = takeover.NothingLeft()
+	}
 	return map[string]string{
-		takeover.Annotation: takeover.Leave(l, k.connection.Ledger().Versions()),
+		takeover.Annotation: takeover.Leave(l, left),
 		LastGoodAnnotation:  "",
 	}
 }

@@ -96,6 +96,7 @@ func (l *Leadership) giveBack(ctx context.Context) {
 	for _, k := range l.locks {
 		if k.handingTo != "" && !k.returning && len(k.admission.Active()) == 0 {
 			k.returning = true
+			k.noteOthers()
 			l.handOver(ctx, k)
 		}
 	}

@@ -75,10 +75,18 @@ func within[T any](u *unit, from <-chan T, limit time.Duration) (received T, ok 
 // so that an instance that does not respond costs one goroutine, however often it is asked.
 type view struct {
 	turn  chan struct{} // holds a value during an inspection
-	since atomic.Int64  // when that began, in nanoseconds; 0 if there is none
+	made  time.Time
+	since atomic.Int64 // when that began, in nanoseconds since made; 0 if there is none
 }
 
-func newView() *view { return &view{turn: make(chan struct{}, 1)} }
+func newView(now time.Time) *view { return &view{turn: make(chan struct{}, 1), made: now.Add(-1)} }
+
+// began returns when the inspection that is under way began, and whether there is one. The wall clock can be set
+// meanwhile.
+func (v *view) began() (time.Time, bool) {
+	since := v.since.Load()
+	return v.made.Add(time.Duration(since)), since != 0
+}
 
 // loops returns the work loops of an instance, none if it does not respond.
 func (u *unit) loops(r *running) []controller.LoopStatus { return inspect(u, r, r.Loops) }
@@ -93,7 +101,7 @@ func inspect[T any](u *unit, r *running, ask func() T) (none T) {
 	case <-timer.C():
 		return none
 	}
-	r.view.since.Store(u.options.Clock.Now().UnixNano())
+	r.view.since.Store(int64(u.options.Clock.Since(r.view.made)))
 	over := func() {
 		r.view.since.Store(0)
 		<-r.view.turn
@@ -123,9 +131,9 @@ func (u *unit) debuggingHandler(r *running) http.Handler {
 
 // unanswered returns how long an instance has not responded to an inspection; 0 if it has.
 func (u *unit) unanswered(r *running) time.Duration {
-	since := r.view.since.Load()
-	if since == 0 {
+	began, underWay := r.view.began()
+	if !underWay {
 		return 0
 	}
-	return u.options.Clock.Since(time.Unix(0, since))
+	return u.options.Clock.Since(began)
 }

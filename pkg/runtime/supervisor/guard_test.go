@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/component-base/metrics"
+	"k8s.io/utils/clock"
+
 	"kcmd.dev/pkg/config/plan"
 	"kcmd.dev/pkg/controller"
 )
@@ -219,5 +222,20 @@ func TestAControllerThatCannotShowItself(t *testing.T) {
 				t.Errorf("got %d", got)
 			}
 		})
+	}
+}
+
+// The wall clock may be set while an instance is inspected: it has not been silent for an hour then. Pins MGR-204.
+func TestHowLongAnInstanceIsSilentDoesNotFollowTheWallClock(t *testing.T) {
+	u := newUnit(t.Context(), controller.Descriptor{Name: "a"}, Options{Clock: clock.RealClock{}, Metrics: NewMetrics(metrics.NewKubeRegistry())})
+	r := &running{view: newView(time.Now())}
+	inspect(u, r, func() int {
+		if began, underWay := r.view.began(); !underWay || !strings.Contains(began.String(), "m=") {
+			t.Errorf("the inspection began at %v, want a time with a monotonic reading", began)
+		}
+		return 0
+	})
+	if silent := u.unanswered(r); silent != 0 {
+		t.Errorf("silent for %v after it has answered", silent)
 	}
 }

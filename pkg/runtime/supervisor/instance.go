@@ -91,7 +91,7 @@ type running struct {
 // controller's name as a profiler label, so that stacks and profiles can be told apart.
 func start(ctx context.Context, name string, i Instance, failed chan error, predecessor any, now time.Time) *running {
 	ctx, cancel := context.WithCancelCause(ctx)
-	r := &running{Instance: i, view: newView(), cancel: cancel, done: make(chan struct{}), failed: failed, started: now}
+	r := &running{Instance: i, view: newView(now), cancel: cancel, done: make(chan struct{}), failed: failed, started: now}
 	go pprof.Do(ctx, pprof.Labels("controller", name), func(ctx context.Context) {
 		defer close(r.done)
 		r.err = r.runGuarded(ctx, predecessor)

@@ -81,7 +81,7 @@ func newFixture(t *testing.T, s server, left Versions, cached ...*corev1.Pod) fi
 		Halted:   halted,
 		Started:  time.Now().Add(-time.Hour),
 	}}
-	f.ledger.Inherit(left)
+	f.ledger.Inherit(left, time.Now())
 	f.Barrier = New(t.Context(), Options{Left: left, Ledger: f.ledger, Read: Reader{s}, Clock: clock.RealClock{}})
 	t.Cleanup(f.End)
 	return f
@@ -150,9 +150,10 @@ func TestACacheThatIsNewEnoughPassesWithoutARequest(t *testing.T) {
 func TestATermBeganBeforeItsBarrier(t *testing.T) {
 	s := newServer(t, true, "10")
 	f := newFixture(t, s, NothingLeft(), pod("a", "1", "10"))
-	f.Barrier = New(t.Context(), Options{
-		Left: NothingLeft(), Began: f.cache.Started.Add(-time.Millisecond), Ledger: f.ledger, Read: Reader{s}, Clock: clock.RealClock{},
-	})
+	began := f.cache.Started.Add(-time.Millisecond)
+	f.ledger = NewLedger(clock.RealClock{})
+	f.ledger.Inherit(NothingLeft(), began)
+	f.Barrier = New(t.Context(), Options{Left: NothingLeft(), Began: began, Ledger: f.ledger, Read: Reader{s}, Clock: clock.RealClock{}})
 	t.Cleanup(f.End)
 	f.wantPassed(t, "pods=10 *=?")
 	if len(s.Actions()) > 0 {

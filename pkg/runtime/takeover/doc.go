@@ -11,10 +11,12 @@
 //     count only if nobody has held the lease since: the annotation contains the number of
 //     transitions of the lease.
 //  3. Versions add up. A process that takes over inherits those of its predecessor, so that
-//     a third process whose watches are behind both waits for the writes of both.
+//     a third process whose watches are behind both waits for the writes of both. A predecessor
+//     of which nothing is known makes the versions of all resources unknown.
 //  4. A write whose response has no version (as for some deletions), or that got no
 //     response, makes the version of its resource unknown, until a later write of the same
-//     resource returns one.
+//     resource makes one, or a cache is compared. A write that changes nothing makes none:
+//     its response has the version of the object as it was.
 //  5. A term of a lease has a Barrier. A cache passes if it was first filled after the term
 //     began, since the first read of an informer is consistent; if it is as new as
 //     the Versions; or if it contains everything that a consistent read of the same objects

@@ -21,14 +21,15 @@ type Ledger struct {
 
 	mu      sync.Mutex
 	entries map[schema.GroupResource]*entry
-	rest    string // as in Versions; empty before anything was inherited
+	rest    string    // as in Versions; empty before anything was inherited
+	settled time.Time // as in an entry, of the resources that have none
 }
 
 // entry is what is known about the writes of one resource.
 type entry struct {
 	version string // the highest that an answer carried; empty only while unsettled
 	// unsettled is set if a write has no version. A write that begins after settled and
-	// returns a version is newer.
+	// makes a version is newer.
 	unsettled bool
 	settled   time.Time
 }
@@ -39,11 +40,12 @@ func NewLedger(c clock.PassiveClock) *Ledger {
 }
 
 // Stored records a write that the API server has carried out. version is that of the object
-// in the answer, empty if there is none; began is when the write was sent.
+// in the answer, empty if there is none. began is when the write was sent, zero if the version
+// may be older than that: a write that changes nothing is answered with the object as it was.
 func (l *Ledger) Stored(resource schema.GroupResource, version string, began time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.of(resource)
+	e := l.of(resource, l.rest != none)
 	if version == "" {
 		e.unsettle(l.clock.Now())
 		return
@@ -58,21 +60,31 @@ func (l *Ledger) Stored(resource schema.GroupResource, version string, began tim
 func (l *Ledger) Lost(resource schema.GroupResource) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.of(resource).unsettle(l.clock.Now().Add(settleTime))
+	l.of(resource, l.rest != none).unsettle(l.clock.Now().Add(settleTime))
 }
 
-// Inherit adds what the previous holder wrote.
-func (l *Ledger) Inherit(v Versions) {
+// Inherit adds what the previous holder wrote, until the time given. Of a resource that it may
+// have written, at a version that is not known, the version of a write of this process before
+// that time says nothing.
+func (l *Ledger) Inherit(v Versions, until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for resource, e := range l.entries {
+		if _, known := v.of(resource); !known {
+			e.unsettle(until)
+		}
+	}
 	for resource, version := range v.ByResource {
 		switch version {
 		case none:
 		case Unknown:
-			l.of(resource).unsettle(l.clock.Now())
+			l.of(resource, true).unsettle(until)
 		default:
-			l.of(resource).raise(version)
+			l.of(resource, l.rest == Unknown).raise(version)
 		}
+	}
+	if v.Rest == Unknown && until.After(l.settled) {
+		l.settled = until
 	}
 	if l.rest != Unknown { // there can be several leases, and as many predecessors
 		l.rest = v.Rest
@@ -100,10 +112,11 @@ func (l *Ledger) Versions() Versions {
 	return v
 }
 
-func (l *Ledger) of(resource schema.GroupResource) *entry {
+// of returns the entry of a resource. A new one is unsettled if others may have written the resource.
+func (l *Ledger) of(resource schema.GroupResource, unsettled bool) *entry {
 	e, known := l.entries[resource]
 	if !known {
-		e = &entry{}
+		e = &entry{unsettled: unsettled, settled: l.settled}
 		l.entries[resource] = e
 	}
 	return e

@@ -73,7 +73,7 @@ func TestNothingIsKnownOfAPredecessorThatLeftNothing(t *testing.T) {
 func TestWhatIsLeftStaysShort(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	ledger := NewLedger(clock)
-	ledger.Inherit(NothingWritten())
+	ledger.Inherit(NothingWritten(), clock.Now())
 	for n := range 10_000 {
 		ledger.Stored(schema.GroupResource{Group: fmt.Sprintf("group-%d.example.com", n), Resource: "things"}, "123456789", clock.Now())
 	}
@@ -86,7 +86,7 @@ func TestWhatIsLeftStaysShort(t *testing.T) {
 		t.Errorf("the successor waits for version %q of pods, want to compare them", version)
 	}
 	successor := NewLedger(clock)
-	successor.Inherit(left)
+	successor.Inherit(left, clock.Now())
 	successor.Stored(pods, "5", clock.Now())
 	if got := successor.Versions().String(); got != "pods=5 *=?" {
 		t.Errorf("the successor leaves %.60q", got)
