@@ -148,8 +148,9 @@ func TestClaimsThatAreNotServedAnyMoreHideNoPods(t *testing.T) {
 	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: &backed}}
 	asking := controllertest.Pod("ns", "pod", with(container("c", "example.com/gpu=2", "")))
 	s := newSubject(t, quota("requests.example.com/gpu=5"), class, asking)
-	s.run(t)
+	stop := s.run(t)
 	s.wantUsed(t, "requests.example.com/gpu=2")
+	stop() // from here on it is the test that follows discovery
 	s.discovery.lists = slices.DeleteFunc(served(), func(l *metav1.APIResourceList) bool { return l.GroupVersion == resourcev1.SchemeGroupVersion.String() })
 	s.c.refresh(s.Context())
 	if s.c.monitors.byKind[claims.GroupResource()] != nil {

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -129,40 +128,25 @@ func TestCachesAreFilledAgainAfterARestoreOfEtcd(t *testing.T) {
 	s := setting{lease: harness.LeaseOf(t), timings: election.Timings{LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 300 * time.Millisecond}}
 	a, b := s.join(t, "a"), s.join(t, "b")
 	leader(t, a, b)
-	namespace := plane.Namespace(t)
 	snapshot, err := plane.SnapshotEtcd(t.Context())
 	must.Succeed(t, err)
-	createDeployment(t, namespace, "before")
-	awaitPodOf(t, namespace, "before")
+	deploy(t)
 	goOn(t, s.lease, 300)
 
 	restore(t, snapshot, s.lease)
 	began := time.Now()
-	createDeployment(t, namespace, "after")
-	awaitPodOf(t, namespace, "after")
+	deploy(t)
 	t.Logf("a Deployment that was created after the restore has its pod after %v", time.Since(began).Round(time.Millisecond))
 }
 
-func createDeployment(t *testing.T, namespace, name string) {
+// deploy creates a Deployment in a namespace of its own, and waits for its pod.
+func deploy(t *testing.T) {
 	t.Helper()
-	labels := map[string]string{"app": name}
-	_, err := plane.AdminClient().AppsV1().Deployments(namespace).Create(t.Context(), &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: appsv1.DeploymentSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "x"}}},
-			},
-		},
-	}, metav1.CreateOptions{})
+	namespace := plane.Namespace(t)
+	_, err := plane.AdminClient().AppsV1().Deployments(namespace).Create(t.Context(), harness.NewDeployment(1, nil), metav1.CreateOptions{})
 	must.Succeed(t, err)
-}
-
-func awaitPodOf(t *testing.T, namespace, deployment string) {
-	t.Helper()
-	await.That(t, "Deployment "+deployment+" has its pod", func(ctx context.Context) error {
-		pods, err := plane.AdminClient().CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + deployment})
+	await.That(t, "the Deployment has its pod", func(ctx context.Context) error {
+		pods, err := plane.AdminClient().CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 		if err == nil && len(pods.Items) != 1 {
 			err = fmt.Errorf("it has %d", len(pods.Items))
 		}

@@ -183,12 +183,14 @@ func TestAnOwnerThatWasSkippedOftenIsLookedAtSoon(t *testing.T) {
 	f.env.Run(t, f.Owners)
 	f.Loop.Add(reconcile.KeyOf(set("a")))
 	for n := range uint64(20) {
-		controllertest.Eventually(t, "the owner is looked at", func() bool { return f.Loop.Inspect().Reconciled > n })
-		f.env.Clock.Step(reconcile.RecheckAfter)
+		f.env.EventuallyAsTimePasses(t, "the owner is looked at", time.Second, func() bool { return f.Loop.Inspect().Reconciled > n })
 	}
 	f.env.Cache(t, set("a", at("11")))
-	f.env.Clock.Step(reconcile.RecheckAfter)
-	controllertest.Eventually(t, "it is no longer skipped", func() bool { return f.Loop.Retries(reconcile.KeyOf(set("a"))) == 0 })
+	caughtUp := f.env.Clock.Now()
+	f.env.EventuallyAsTimePasses(t, "it is no longer skipped", time.Second, func() bool { return f.Loop.Retries(reconcile.KeyOf(set("a"))) == 0 })
+	if took := f.env.Clock.Since(caughtUp); took > 10*reconcile.RecheckAfter { // the clock also moves on while the test waits
+		t.Errorf("it took %v", took)
+	}
 }
 
 // The event that was waited for is no echo. Pins WL-103.
