@@ -181,17 +181,7 @@ func (s *splitter) next(char rune) {
 // unquoted takes a character that may have a meaning to a shell.
 func (s *splitter) unquoted(char rune) {
 	switch {
-	case s.plain && !strings.ContainsRune(" \t\r\n", char):
-		s.add(char)
-	case char == '(' && (s.depth > 0 || s.substitutes()):
-		s.depth++
-		s.add(char)
-	case s.depth > 0:
-		if char == ')' {
-			s.depth--
-		}
-		s.add(char)
-	case strings.ContainsRune("<>", char) && len(s.rest) > 0 && s.rest[0] == '(':
+	case s.plain && !strings.ContainsRune(" \t\r\n", char), s.inSubstitution(char):
 		s.add(char)
 	case char == '#' && !s.inWord:
 		end := slices.Index(s.rest, '\n')
@@ -210,6 +200,21 @@ func (s *splitter) unquoted(char rune) {
 	default:
 		s.add(char)
 	}
+}
+
+// inSubstitution reports whether a character belongs to what a shell replaces, and follows its parentheses.
+func (s *splitter) inSubstitution(char rune) bool {
+	switch {
+	case char == '(' && (s.depth > 0 || s.substitutes()):
+		s.depth++
+	case s.depth > 0:
+		if char == ')' {
+			s.depth--
+		}
+	default:
+		return strings.ContainsRune("<>", char) && len(s.rest) > 0 && s.rest[0] == '('
+	}
+	return true
 }
 
 // substitutes reports whether a parenthesis that follows begins what a shell replaces.

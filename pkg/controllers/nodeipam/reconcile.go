@@ -57,7 +57,7 @@ func (c *ipamController) reconcile(ctx context.Context, name string) error {
 
 // forget frees what is held by earlier incarnations of a node that the cache has never shown
 // with podCIDRs, which takes a live read. They are rare: see rule 5. One that exists may be deleted before
-// the cache has shown it, of which no event tells, so it is looked at again.
+// the cache has shown it, without an event, so it is read again.
 func (c *ipamController) forget(ctx context.Context, name string, cached types.UID) error {
 	unshown := c.ranges.unshown(name, cached)
 	if len(unshown) == 0 {

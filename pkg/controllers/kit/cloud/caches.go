@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -102,7 +103,7 @@ func (s servicesOf) Get(name string) (*corev1.Service, error) {
 	case err == nil && !cached:
 		return nil, fmt.Errorf("waiting for the cache to show Service %s/%s", service.Namespace, name)
 	case apierrors.IsNotFound(err) && !reconcile.Absent(err):
-		return nil, fmt.Errorf("reading Service %s: %v", name, err) // not wrapped: the library would take it for gone
+		return nil, errors.New("reading Service " + name + ": " + err.Error()) // not wrapped: the library would take it for gone
 	}
 	return service, err
 }
