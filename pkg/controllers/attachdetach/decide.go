@@ -2,7 +2,6 @@ package attachdetach
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -152,10 +151,5 @@ func (c *attachDetachController) verdictOn(l *link) detachVerdict {
 	if l.unwantedSince.IsZero() {
 		waited = 0
 	}
-	is, mounted := conditionOf(n), c.world.nodes[l.node].inUse[l.volume]
-	if l.state == uncertain && is.healthy {
-		// That it may be mounted was only assumed, and a live read follows.
-		mounted = slices.Contains(n.Status.VolumesInUse, l.volume)
-	}
-	return judgeDetach(mounted, is, waited, c.disableForceDetachOnTimeout)
+	return judgeDetach(c.world.nodes[l.node].inUse[l.volume], conditionOf(n), waited, c.disableForceDetachOnTimeout)
 }

@@ -113,19 +113,12 @@ func TestStart(t *testing.T) {
 			node:    controllertest.All(showing("v"), unmanaged),
 		},
 		"ATT-30, ATT-56: a VolumeAttachment without a report": {
-			objects: []runtime.Object{anAttachment("v", "a", isAttached)}, node: controllertest.All(showing(), notReady),
+			objects: []runtime.Object{anAttachment("v", "a", isAttached)}, node: showing(),
 			want: []string{"v@a uncertain"},
 		},
 		"ATT-30, ATT-56: an unfinished one without a report": {
-			objects: []runtime.Object{anAttachment("v", "a")}, node: controllertest.All(showing(), notReady),
+			objects: []runtime.Object{anAttachment("v", "a")}, node: showing(),
 			want: []string{"v@a uncertain"},
-		},
-		"ATT-96: one without a report, of a node that does not use the volume": {
-			objects: []runtime.Object{anAttachment("v", "a", isAttached)}, node: showing(),
-		},
-		"ATT-96: one without a report, of a node that uses the volume": {
-			objects: []runtime.Object{anAttachment("v", "a", isAttached)}, node: controllertest.All(showing(), uses("v")),
-			want: []string{"v@a uncertain"}, later: []string{"v@a uncertain"},
 		},
 		"ATT-30: one of a volume that is not known": {objects: []runtime.Object{anAttachment("other", "a", isAttached)}, node: showing()},
 		"ATT-30, ATT-66: one of a volume that is defined in a pod": {
@@ -149,7 +142,7 @@ func TestStart(t *testing.T) {
 			want: []string{"v@a attached listed"}, later: []string{"v@a attached listed"},
 		},
 		"ATT-30: a volume whose type has moved to CSI, attached": {
-			objects: []runtime.Object{ebs, anAttachment("v", "a", isAttached)}, node: controllertest.All(showing(), notReady),
+			objects: []runtime.Object{ebs, anAttachment("v", "a", isAttached)}, node: showing(),
 			want: []string{"v@a uncertain"},
 		},
 	} {
