@@ -28,7 +28,7 @@ func nodes() []Case {
 				"not ready.",
 			Edits: []Edit{
 				{File: lifecycle + "/hear.go", Old: "	asked := false\n", New: "	if len(silent) > 0 {\n		return silent\n	}\n	asked := false\n"},
-				{File: lifecycle + "/giveup.go", Old: "	return r != nil && c.silent(r, c.sight.leases)\n", New: "	return r != nil\n"},
+				{File: lifecycle + "/giveup.go", Old: "	return r != nil && c.isKnownSilent(r)\n", New: "	return r != nil\n"},
 			},
 			Caught: Test{lifecycle, "TestNothingIsHeard", "no watch shows Leases any more"},
 		},

@@ -25,7 +25,7 @@ func (c *mirroringController) reconcile(ctx context.Context, id types.Namespaced
 	if endpoints == nil {
 		return c.cleanUp(ctx, id, list)
 	}
-	// The slices are looked at within Writing, because mirror tracks those that it leaves as they are: one may be
+	// The slices are compared within Writing, because mirror tracks those that it leaves as they are: one may be
 	// deleted before.
 	undone, err := c.written.Writing(id, func() error {
 		slices, stale, err := c.written.Look(ctx, id, list)

@@ -71,7 +71,7 @@ func (l *Leadership) noteStopped() (draining bool) {
 	return draining
 }
 
-// isUntold reports whether a controller was last told to run in a term that is over: terms are also looked at while an
+// isUntold reports whether a controller was last told to run in a term that is over: terms are also considered while an
 // edit is prepared, which may be rejected.
 func (l *Leadership) isUntold(name string) bool {
 	term := l.running[name]
