@@ -16,6 +16,7 @@ import (
 	"context"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,6 +24,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
@@ -70,7 +72,7 @@ func New(t testing.TB, objects ...runtime.Object) *Env {
 	}
 	client := fakeclient.New(objects...)
 	metadata := metadatafake.NewSimpleMetadataClient(metaScheme)
-	dynamic := dynamicfake.NewSimpleDynamicClient(scheme.Scheme)
+	dynamic := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(unstructuredScheme(), nil)
 	refuseNewFinalizers(&client.Fake, client.Tracker())
 	refuseNewFinalizers(&metadata.Fake, metadata.Tracker())
 	refuseNewFinalizers(&dynamic.Fake, dynamic.Tracker())
@@ -112,6 +114,20 @@ func New(t testing.TB, objects ...runtime.Object) *Env {
 	e.Inspect = e.inspect
 	return e
 }
+
+// unstructuredScheme has all kinds as unstructured objects. It is what dynamicfake.NewSimpleDynamicClient makes of the
+// scheme for each client, which takes longer than everything else in New.
+var unstructuredScheme = sync.OnceValue(func() *runtime.Scheme {
+	all := runtime.NewScheme()
+	for kind := range scheme.Scheme.AllKnownTypes() {
+		var object runtime.Object = &unstructured.Unstructured{}
+		if strings.HasSuffix(kind.Kind, "List") {
+			object = &unstructured.UnstructuredList{}
+		}
+		all.AddKnownTypeWithName(kind, object)
+	}
+	return all
+})
 
 func (e *Env) inspect(loop controller.Inspectable) {
 	e.mu.Lock()

@@ -218,28 +218,28 @@ func TestWritesAreChecked(t *testing.T) {
 func TestAnObjectThatIsBeingDeletedGetsNoFurtherFinalizers(t *testing.T) {
 	const patch = `{"metadata": {"finalizers": ["example.com/old", "example.com/new"]}}`
 	kept := func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/old", "example.com/other"} }
-	for name, write := range map[string]func(e *Env, name string) error{
-		"update": func(e *Env, name string) error {
+	for name, write := range map[string]func(t *testing.T, e *Env, name string) error{
+		"update": func(t *testing.T, e *Env, name string) error {
 			pod := MustStored[*corev1.Pod](t, e, "ns", name)
 			pod.Finalizers = []string{"example.com/old", "example.com/new"}
 			_, err := e.Client.CoreV1().Pods("ns").Update(e.Context(), pod, metav1.UpdateOptions{})
 			return err
 		},
-		"merge patch": func(e *Env, name string) error {
+		"merge patch": func(_ *testing.T, e *Env, name string) error {
 			_, err := e.Client.CoreV1().Pods("ns").Patch(e.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 			return err
 		},
-		"strategic merge patch": func(e *Env, name string) error {
+		"strategic merge patch": func(_ *testing.T, e *Env, name string) error {
 			_, err := e.Client.CoreV1().Pods("ns").Patch(e.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
 			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := New(t, Pod("ns", "stays", kept), Pod("ns", "goes", kept, Terminating))
-			if err := write(e, "stays"); err != nil {
+			if err := write(t, e, "stays"); err != nil {
 				t.Errorf("one that stays: %v", err)
 			}
-			err := write(e, "goes")
+			err := write(t, e, "goes")
 			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), `Pod "goes" is invalid: metadata.finalizers: Forbidden`) {
 				t.Errorf("one that is being deleted: %v", err)
 			}
@@ -247,7 +247,7 @@ func TestAnObjectThatIsBeingDeletedGetsNoFurtherFinalizers(t *testing.T) {
 				t.Errorf("stored are %q", got)
 			}
 			Change(t, e, "ns", "goes", func(pod *corev1.Pod) { pod.Finalizers = pod.Finalizers[:0] }) // as somebody else would
-			if err := write(e, "goes"); !apierrors.IsInvalid(err) {
+			if err := write(t, e, "goes"); !apierrors.IsInvalid(err) {
 				t.Errorf("one without finalizers: %v", err)
 			}
 		})

@@ -51,9 +51,9 @@ func TestRun(t *testing.T) {
 func TestANodeTakesItsUnscheduledPodAlong(t *testing.T) {
 	zone := func(name string) func(*corev1.Node) { return func(n *corev1.Node) { n.Labels["zone"] = name } }
 	inA := func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.NodeSelector = map[string]string{"zone": "a"} }
-	for name, leave := range map[string]func(h *harness){
-		"it is deleted":    func(h *harness) { h.Remove(t, newNode("n1")) },
-		"it is relabelled": func(h *harness) { h.Store(t, controllertest.Changed(newNode("n1"), zone("b"))) },
+	for name, leave := range map[string]func(t *testing.T, h *harness){
+		"it is deleted":    func(t *testing.T, h *harness) { h.Remove(t, newNode("n1")) },
+		"it is relabelled": func(t *testing.T, h *harness) { h.Store(t, controllertest.Changed(newNode("n1"), zone("b"))) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, true, newSet(inA), controllertest.Changed(newNode("n0"), zone("a")), controllertest.Changed(newNode("n1"), zone("a")))
@@ -65,7 +65,7 @@ func TestANodeTakesItsUnscheduledPodAlong(t *testing.T) {
 				waiting := h.c.owners.Loop.Keys(func(string) bool { return true })
 				return h.set(t).Status.CurrentNumberScheduled == 2 && len(waiting) == 0 && h.Idle()
 			})
-			leave(h)
+			leave(t, h)
 			waitForPods(t, h, 1)
 			h.EventuallyAsTimePasses(t, "the status is written", time.Second, func() bool {
 				return h.set(t).Status.DesiredNumberScheduled == 1
