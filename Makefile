@@ -148,11 +148,11 @@ integration: sandbox gotestsum ## Run the tests that run against real control pl
 # (KCMD_REAL_CLOCK), and there is more of everything else.
 NIGHTLY := KCMD_REAL_CLOCK=yes KCMD_TAKEOVERS=100 KCMD_FAILOVER_LOSSES=200 KCMD_FAILOVER_DEFAULTS=yes \
   KCMD_RELOADS=1000 KCMD_RELOAD_PODS=5000 KCMD_DEPLOYMENT_REPLICAS=1000 KCMD_MASS_FAILURE=yes \
-  KCMD_DEVICE_SLICES=10
+  KCMD_DEVICE_SLICES=10 KCMD_RESTARTS=1000
 .PHONY: nightly
 nightly: sandbox soak ## Run the long forms of those tests, and soak
-	$(NIGHTLY) go test -count=1 -v -p 1 -timeout 3h ./test/integration/garbage ./test/integration/nodes ./test/integration/devices ./test/integration/heartbeats \
-	  ./test/integration/leadership ./test/integration/failover ./test/integration/takeover ./test/integration/reload
+	$(NIGHTLY) go test -count=1 -v -p 1 -timeout 3h \
+	  $(addprefix ./test/integration/,garbage nodes devices heartbeats leadership promises failover takeover reload)
 
 # make soak SOAK_DURATION=1h SOAK_SEED=1
 SOAK_DURATION ?= 10m

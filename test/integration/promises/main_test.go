@@ -7,6 +7,9 @@
 //  2. "Nothing restarted" means: every controller that ran still has the instance it
 //     had, told by its generation and its start time.
 //  3. Nothing waits for time to pass. What happens later is polled for with a deadline.
+//  4. An environment variable makes a test longer, for runs by hand:
+//
+//	KCMD_RESTARTS  how often every controller is stopped and started, default 30
 package promises
 
 import (
