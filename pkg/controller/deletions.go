@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -58,11 +57,13 @@ type deletionKey struct{}
 // something else before, such as a condition that announces the deletion, asks first, and deletes
 // under the context that is returned: then the clients do not ask again. Whoever asks ends the
 // Deletion when the request is done, however it ended.
-func (d *Deletions) Ask(ctx context.Context, of schema.GroupResource, namespace, name string) (context.Context, *Deletion, error) {
+func (d *Deletions) Ask(
+	ctx context.Context, of schema.GroupResource, namespace, name string,
+) (context.Context, *Deletion, error) {
 	if !d.On() {
 		return ctx, nil, nil
 	}
-	if asked, ok := ctx.Value(deletionKey{}).(*Deletion); ok && asked.resource == of && asked.namespace == namespace && asked.name == name {
+	if asked, ok := ctx.Value(deletionKey{}).(*Deletion); ok && asked.isOf(of, namespace, name) {
 		return ctx, &Deletion{asked: asked}, nil
 	}
 	counted, err := d.breaker.Ask(ctx, d.by, of, namespace, name)
@@ -71,6 +72,10 @@ func (d *Deletions) Ask(ctx context.Context, of schema.GroupResource, namespace,
 	}
 	asked := &Deletion{of: d, resource: of, namespace: namespace, name: name, counted: counted}
 	return context.WithValue(ctx, deletionKey{}, asked), asked, nil
+}
+
+func (d *Deletion) isOf(resource schema.GroupResource, namespace, name string) bool {
+	return d.resource == resource && d.namespace == namespace && d.name == name
 }
 
 // Keep records that the deletion was carried out, or may have been.
@@ -126,23 +131,14 @@ func StoppedIn(err error) (kinds []schema.GroupResource, only bool) {
 // collectStops walks the tree of wrapped and joined errors, and reports whether all that it ends in
 // are stops.
 func collectStops(err error, to *[]schema.GroupResource) bool {
-	switch e := err.(type) { //nolint:errorlint // the tree is walked here
-	case *StoppedError:
-		*to = append(*to, e.Resource)
+	if stop, ok := err.(*StoppedError); ok { //nolint:errorlint // the tree is walked here
+		*to = append(*to, stop.Resource)
 		return true
-	case interface{ Unwrap() []error }:
-		return collectAllStops(e.Unwrap(), to)
-	case interface{ Errors() []error }: // k8s.io/apimachinery/pkg/util/errors
-		return collectAllStops(e.Errors(), to)
 	}
-	wrapped := errors.Unwrap(err)
-	return wrapped != nil && collectStops(wrapped, to)
-}
-
-func collectAllStops(all []error, to *[]schema.GroupResource) bool {
-	only := true
-	for _, err := range all {
-		only = collectStops(err, to) && only
+	causes := Causes(err)
+	only := len(causes) > 0
+	for _, cause := range causes {
+		only = collectStops(cause, to) && only
 	}
 	return only
 }

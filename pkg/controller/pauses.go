@@ -96,20 +96,11 @@ func PausedIn(err error) []string {
 
 // collectPauses walks the tree of wrapped and joined errors.
 func collectPauses(err error, to *[]string) {
-	switch e := err.(type) { //nolint:errorlint // the tree is walked here
-	case *PausedError:
-		*to = append(*to, e.Namespace)
-	case interface{ Unwrap() []error }:
-		collectAllPauses(e.Unwrap(), to)
-	case interface{ Errors() []error }: // k8s.io/apimachinery/pkg/util/errors
-		collectAllPauses(e.Errors(), to)
-	case interface{ Unwrap() error }:
-		collectPauses(e.Unwrap(), to)
+	if pause, ok := err.(*PausedError); ok { //nolint:errorlint // the tree is walked here
+		*to = append(*to, pause.Namespace)
+		return
 	}
-}
-
-func collectAllPauses(all []error, to *[]string) {
-	for _, err := range all {
-		collectPauses(err, to)
+	for _, cause := range Causes(err) {
+		collectPauses(cause, to)
 	}
 }

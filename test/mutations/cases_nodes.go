@@ -28,7 +28,7 @@ func nodes() []Case {
 				"not ready.",
 			Edits: []Edit{
 				{File: lifecycle + "/hear.go", Old: "	asked := false\n", New: "	if len(silent) > 0 {\n		return silent\n	}\n	asked := false\n"},
-				{File: lifecycle + "/giveup.go", Old: "	return r != nil && c.isKnownSilent(r)\n", New: "	return r != nil\n"},
+				{File: lifecycle + "/silence.go", Old: "	return r != nil && c.isKnownSilent(r)\n", New: "	return r != nil\n"},
 			},
 			Caught: Test{lifecycle, "TestNothingIsHeard", "no watch shows Leases any more"},
 		},
@@ -51,9 +51,9 @@ func nodes() []Case {
 			Story: "A pod was deleted and made anew under its name. The deletion that was meant for the first one came late, " +
 				"and took the second.",
 			Edits: []Edit{{
-				File: eviction + "/evict.go",
-				Old:  "metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}",
-				New:  "metav1.DeleteOptions{}",
+				File: "pkg/controllers/kit/pods/requests.go",
+				Old:  "		Preconditions:      metav1.NewUIDPreconditions(string(pod.UID)),\n",
+				New:  "",
 			}},
 			Caught: Test{eviction, "TestEvict", ""},
 		},

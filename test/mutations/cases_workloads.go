@@ -87,9 +87,8 @@ func workloads() []Case {
 				"wrote what it had computed before into the new version, without that eviction, and one pod too many could be evicted.",
 			Edits: []Edit{{
 				File: budgets + "/reconcile.go",
-				Old:  "	written, err := c.Client.PolicyV1().PodDisruptionBudgets(budget.Namespace).UpdateStatus(ctx, budget, metav1.UpdateOptions{})\n",
-				New: "	client := c.Client.PolicyV1().PodDisruptionBudgets(budget.Namespace)\n" +
-					"	written, err := client.UpdateStatus(ctx, budget, metav1.UpdateOptions{})\n" +
+				Old:  "	written, err := client.UpdateStatus(ctx, budget, metav1.UpdateOptions{})\n",
+				New: "	written, err := client.UpdateStatus(ctx, budget, metav1.UpdateOptions{})\n" +
 					"	if live, failed := client.Get(ctx, budget.Name, metav1.GetOptions{}); apierrors.IsConflict(err) && failed == nil {\n" +
 					"		live.Status = budget.Status\n		written, err = client.UpdateStatus(ctx, live, metav1.UpdateOptions{})\n	}\n",
 			}},

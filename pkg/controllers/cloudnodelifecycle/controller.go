@@ -37,7 +37,7 @@ func Descriptor() controller.Descriptor {
 		ClusterScoped:  true,
 		EventSource:    names.CloudNodeLifecycleController,
 		Requires:       []schema.GroupVersionResource{corev1.SchemeGroupVersion.WithResource("nodes")},
-	}, valueOf, newController)
+	}, configOf, newController)
 }
 
 // config is what the controller reads of the configuration. The zero value means that there is
@@ -47,7 +47,7 @@ type config struct {
 	period time.Duration
 }
 
-func valueOf(c *controller.Config) config {
+func configOf(c *controller.Config) config {
 	provider := cloud.ConfigOf(c)
 	if !provider.Linked() {
 		return config{}

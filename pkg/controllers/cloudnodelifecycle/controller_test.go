@@ -27,11 +27,11 @@ func TestNamesAndIdleness(t *testing.T) {
 		t.Errorf("it is called %s, formerly %v", d.Name, d.Aliases)
 	}
 	cfg := v1beta1.NewDefault()
-	if built, err := newController(controllertest.New(t).Env, valueOf(cfg)); built != nil || err != nil {
+	if built, err := newController(controllertest.New(t).Env, configOf(cfg)); built != nil || err != nil {
 		t.Errorf("without a provider New = %v, %v", built, err)
 	}
 	cfg.Cloud.Provider = fakecloud.Name
-	if got := valueOf(cfg).period; got != 5*time.Second {
+	if got := configOf(cfg).period; got != 5*time.Second {
 		t.Errorf("the period is %v", got)
 	}
 }
@@ -48,7 +48,7 @@ func run(t *testing.T, env *controllertest.Env) (stop func()) {
 	t.Helper()
 	cfg := v1beta1.NewDefault()
 	cfg.Cloud.Provider = fakecloud.Name
-	c, err := newController(env.Env, valueOf(cfg))
+	c, err := newController(env.Env, configOf(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestProviderWithoutInstancesLeavesItIdle(t *testing.T) {
 	env := controllertest.New(t, nodeOf(t, "gone", corev1.ConditionFalse))
 	cfg := v1beta1.NewDefault()
 	cfg.Cloud.Provider = fakecloud.Lacking
-	c, err := newController(env.Env, valueOf(cfg))
+	c, err := newController(env.Env, configOf(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}

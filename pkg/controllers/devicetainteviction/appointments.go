@@ -20,7 +20,10 @@ type appointments struct {
 }
 
 func newAppointments() appointments {
-	return appointments{all: map[types.NamespacedName]appointment{}, byRule: map[types.UID]map[types.NamespacedName]bool{}}
+	return appointments{
+		all:    map[types.NamespacedName]appointment{},
+		byRule: map[types.UID]map[types.NamespacedName]bool{},
+	}
 }
 
 // set makes or replaces an appointment.

@@ -66,11 +66,12 @@ func sameAllocation(old, claim *resourcev1.ResourceClaim) bool {
 }
 
 // without returns the consumers that are not in others. Usually both lists are equal.
-func without(consumers, others []resourcev1.ResourceClaimConsumerReference) []resourcev1.ResourceClaimConsumerReference {
+func without(
+	consumers, others []resourcev1.ResourceClaimConsumerReference,
+) (left []resourcev1.ResourceClaimConsumerReference) {
 	if slices.Equal(consumers, others) {
 		return nil
 	}
-	var left []resourcev1.ResourceClaimConsumerReference
 	for _, consumer := range consumers {
 		if !slices.Contains(others, consumer) {
 			left = append(left, consumer)

@@ -18,15 +18,18 @@ type counts struct {
 // conditionFor returns the condition of a rule, without the transition time.
 func conditionFor(rule *resourcev1beta2.DeviceTaintRule, counted counts) metav1.Condition {
 	condition := metav1.Condition{
-		Type: resourcev1beta2.DeviceTaintConditionEvictionInProgress, Status: metav1.ConditionFalse, ObservedGeneration: rule.Generation,
+		Type:               resourcev1beta2.DeviceTaintConditionEvictionInProgress,
+		Status:             metav1.ConditionFalse,
+		ObservedGeneration: rule.Generation,
 	}
+	namespaces := some(counted.namespaces, "namespace", "different namespaces")
 	var message []string
 	switch rule.Spec.Taint.Effect {
 	case resourcev1beta2.DeviceTaintEffectNoExecute:
 		switch {
 		case counted.pods > 0:
 			condition.Status, condition.Reason = metav1.ConditionTrue, "PodsPendingEviction"
-			message = append(message, some(counted.pods, "pod needs", "pods need")+" to be evicted in "+some(counted.namespaces, "namespace", "different namespaces")+".")
+			message = append(message, some(counted.pods, "pod needs", "pods need")+" to be evicted in "+namespaces+".")
 		case counted.evicted > 0:
 			condition.Reason = "Completed"
 		default:
@@ -37,7 +40,7 @@ func conditionFor(rule *resourcev1beta2.DeviceTaintRule, counted counts) metav1.
 		message = append(message,
 			some(counted.published, "published device", "published devices")+" selected.",
 			some(counted.allocated, "allocated device", "allocated devices")+" selected.",
-			some(counted.pods, "pod", "pods")+" would be evicted in "+some(counted.namespaces, "namespace", "different namespaces")+" if the effect was NoExecute.",
+			some(counted.pods, "pod", "pods")+" would be evicted in "+namespaces+" if the effect was NoExecute.",
 			"This information will not be updated again. Recreate the DeviceTaintRule to trigger an update.")
 	default:
 		condition.Reason = "OtherEffect"

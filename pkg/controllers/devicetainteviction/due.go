@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
@@ -123,10 +124,7 @@ func (t taints) of(claim *resourcev1.ResourceClaim, node string) verdict {
 		}
 		for name, rule := range t.rules {
 			if selects(rule, driver, pool, device) {
-				taint := resourcev1.DeviceTaint{
-					Key: rule.Spec.Taint.Key, Value: rule.Spec.Taint.Value, Effect: resourcev1.DeviceTaintEffectNoExecute, TimeAdded: rule.Spec.Taint.TimeAdded,
-				}
-				v.consider(result.Tolerations, &taint, reason{rule: name, uid: rule.UID})
+				v.consider(result.Tolerations, taintOf(rule), reason{rule: name, uid: rule.UID})
 			}
 		}
 	}
@@ -134,6 +132,16 @@ func (t taints) of(claim *resourcev1.ResourceClaim, node string) verdict {
 		return verdict{}
 	}
 	return v.ordered()
+}
+
+// taintOf returns the taint of a rule that evicts pods.
+func taintOf(rule *resourcev1beta2.DeviceTaintRule) *resourcev1.DeviceTaint {
+	return &resourcev1.DeviceTaint{
+		Key:       rule.Spec.Taint.Key,
+		Value:     rule.Spec.Taint.Value,
+		Effect:    resourcev1.DeviceTaintEffectNoExecute,
+		TimeAdded: rule.Spec.Taint.TimeAdded,
+	}
 }
 
 // ofPod judges a pod by its claims. claimOf returns the claim with a name in the namespace of the pod, nil
@@ -150,7 +158,8 @@ func (t taints) ofPod(pod *corev1.Pod, podGroups bool, claimOf func(name string)
 			continue // not generated yet, or none is
 		}
 		claim := claimOf(*name)
-		if claim == nil || generated && resourceclaim.IsForPod(pod, claim, podGroups) != nil || !resourceclaim.IsReservedForPod(pod, claim, podGroups) {
+		if claim == nil || generated && resourceclaim.IsForPod(pod, claim, podGroups) != nil ||
+			!resourceclaim.IsReservedForPod(pod, claim, podGroups) {
 			continue
 		}
 		of := t.of(claim, pod.Spec.NodeName)

@@ -5,12 +5,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 const reasonEviction = "DeviceTaintManagerEviction"
 
 func evictionBegun(pod *corev1.Pod) controller.Event {
-	return controller.Normal(referenceTo(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID), reasonEviction, "Marking for deletion")
+	return controller.Normal(referenceTo(reconcile.KeyOf(pod), pod.UID), reasonEviction, "Marking for deletion")
 }
 
 func evictionCancelled(pod types.NamespacedName, uid types.UID) controller.Event {

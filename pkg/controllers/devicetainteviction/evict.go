@@ -7,10 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
@@ -33,7 +31,7 @@ func (c *evictionController) evict(ctx context.Context, key item) error {
 		return nil
 	}
 	if err == nil {
-		err = c.end(ctx, pod)
+		err = c.delete(ctx, pod)
 	}
 	switch {
 	case apierrors.IsNotFound(err):
@@ -54,9 +52,9 @@ func (c *evictionController) appointmentWith(key item) (appointment, bool) {
 	return c.appointments.with(key)
 }
 
-// end marks a pod as the target of a disruption and deletes it with its own grace period, unless the pod
+// delete marks a pod as the target of a disruption and deletes it with its own grace period, unless the pod
 // is already being deleted. The API server rejects both requests if another pod now has the name.
-func (c *evictionController) end(ctx context.Context, pod *corev1.Pod) error {
+func (c *evictionController) delete(ctx context.Context, pod *corev1.Pod) error {
 	if pod.DeletionTimestamp != nil {
 		return nil
 	}
@@ -65,10 +63,10 @@ func (c *evictionController) end(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	defer deletion.End()
-	klog.FromContext(ctx).Info("Evicting a pod that does not tolerate the taints of its devices", "pod", klog.KObj(pod), "node", pod.Spec.NodeName)
+	klog.FromContext(ctx).Info("Evicting a pod that does not tolerate the taints of its devices",
+		"pod", klog.KObj(pod), "node", pod.Spec.NodeName)
 	c.Record(evictionBegun(pod))
-	client := c.Client.CoreV1().Pods(pod.Namespace)
-	patch, err := pods.DisruptionPatch(pod, corev1.PodCondition{
+	err = pods.MarkDisrupted(ctx, c.Client, pod, corev1.PodCondition{
 		Type:               corev1.DisruptionTarget,
 		Status:             corev1.ConditionTrue,
 		Reason:             "DeletionByDeviceTaintManager",
@@ -76,14 +74,9 @@ func (c *evictionController) end(ctx context.Context, pod *corev1.Pod) error {
 		LastTransitionTime: metav1.NewTime(c.Clock.Now()),
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("marking it as to be deleted: %w", err)
 	}
-	if patch != nil {
-		if _, err := client.Patch(controller.OnlyMetadata(ctx), pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
-			return fmt.Errorf("marking it as to be deleted: %w", err)
-		}
-	}
-	return client.Delete(controller.OnlyMetadata(ctx), pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+	return pods.Delete(ctx, c.Client, pod, nil)
 }
 
 // ended drops the appointment for a pod that is gone or is being deleted. reasons holds the reasons for

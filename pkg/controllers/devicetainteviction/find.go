@@ -9,12 +9,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"kcmd.dev/pkg/controllers/kit/index"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-const (
-	// taintedIndex indexes slices with taints that evict pods, by index.Pool.
-	taintedIndex = "evictingPool"
-)
+// taintedIndex indexes slices with taints that evict pods, by index.Pool.
+const taintedIndex = "evictingPool"
 
 func taintedKeys(obj any) ([]string, error) {
 	slice, ok := obj.(*resourcev1.ResourceSlice)
@@ -92,7 +91,9 @@ func all[T any](in cache.Indexer) []T {
 
 // usersOf calls user with the key of each pod that is one of the consumers of a claim, or that belongs to
 // a PodGroup that is one.
-func (c *evictionController) usersOf(namespace string, consumers []resourcev1.ResourceClaimConsumerReference, user func(types.NamespacedName)) {
+func (c *evictionController) usersOf(
+	namespace string, consumers []resourcev1.ResourceClaimConsumerReference, user func(types.NamespacedName),
+) {
 	for i := range consumers {
 		consumer := &consumers[i]
 		key := types.NamespacedName{Namespace: namespace, Name: consumer.Name}
@@ -105,7 +106,7 @@ func (c *evictionController) usersOf(namespace string, consumers []resourcev1.Re
 				return // without the index the controller was not built
 			}
 			for _, pod := range pods {
-				user(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+				user(reconcile.KeyOf(pod))
 			}
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -82,7 +81,7 @@ func (c *evictionController) beginRules(left map[types.UID]int) error {
 		if evicts {
 			c.taints.rules[rule.Name] = rule
 		}
-		if shown := meta.FindStatusCondition(rule.Status.Conditions, resourcev1beta2.DeviceTaintConditionEvictionInProgress); evicts || !isCurrent(shown, rule) {
+		if evicts || !isCurrent(shownCondition(rule), rule) {
 			c.loop.Add(keyOf(rule.Name, rule.UID))
 		}
 	}

@@ -19,7 +19,8 @@ func newMetrics(r controller.MetricsRegistry) controllerMetrics {
 		}),
 		delay: metrics.NewHistogram(&metrics.HistogramOpts{
 			Subsystem: "device_taint_eviction_controller", Name: "pod_deletion_duration_seconds", StabilityLevel: metrics.ALPHA,
-			Help:    "Latency, in seconds, between the time when a device taint effect has been activated and a Pod's deletion via DeviceTaintEvictionController.",
+			Help: "Latency, in seconds, between the time when a device taint effect has been activated and a Pod's deletion " +
+				"via DeviceTaintEvictionController.",
 			Buckets: []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240},
 		}),
 	}

@@ -28,7 +28,7 @@ func (c *evictionController) reportOn(ctx context.Context, key item) error {
 		return err
 	}
 	now := c.Clock.Now()
-	shown := meta.FindStatusCondition(rule.Status.Conditions, resourcev1beta2.DeviceTaintConditionEvictionInProgress)
+	shown := shownCondition(rule)
 	if isCurrent(shown, rule) {
 		// A time in the future is that of a clock that was ahead. Waiting for it could take hours.
 		if ago := now.Sub(shown.LastTransitionTime.Time); ago >= 0 && ago < reportPeriod {
@@ -51,6 +51,11 @@ func (c *evictionController) reportOn(ctx context.Context, key item) error {
 	return nil
 }
 
+// shownCondition returns the condition in the status of a rule, nil if it has none.
+func shownCondition(rule *resourcev1beta2.DeviceTaintRule) *metav1.Condition {
+	return meta.FindStatusCondition(rule.Status.Conditions, resourcev1beta2.DeviceTaintConditionEvictionInProgress)
+}
+
 // isCurrent reports whether a condition exists and is for the current generation of a rule.
 func isCurrent(condition *metav1.Condition, rule *resourcev1beta2.DeviceTaintRule) bool {
 	return condition != nil && condition.ObservedGeneration == rule.Generation
@@ -62,16 +67,19 @@ func same(a, b metav1.Condition) bool {
 	return a == b
 }
 
-func (c *evictionController) apply(ctx context.Context, rule *resourcev1beta2.DeviceTaintRule, condition metav1.Condition) error {
-	is := applyresourcev1beta2.DeviceTaintRule(rule.Name).WithUID(rule.UID).WithStatus(applyresourcev1beta2.DeviceTaintRuleStatus().
-		WithConditions(applymetav1.Condition().
-			WithType(condition.Type).
-			WithStatus(condition.Status).
-			WithReason(condition.Reason).
-			WithMessage(condition.Message).
-			WithObservedGeneration(condition.ObservedGeneration).
-			WithLastTransitionTime(condition.LastTransitionTime)))
-	_, err := c.Client.ResourceV1beta2().DeviceTaintRules().ApplyStatus(ctx, is, metav1.ApplyOptions{FieldManager: controllerName, Force: true})
+func (c *evictionController) apply(
+	ctx context.Context, rule *resourcev1beta2.DeviceTaintRule, condition metav1.Condition,
+) error {
+	status := applyresourcev1beta2.DeviceTaintRuleStatus().WithConditions(applymetav1.Condition().
+		WithType(condition.Type).
+		WithStatus(condition.Status).
+		WithReason(condition.Reason).
+		WithMessage(condition.Message).
+		WithObservedGeneration(condition.ObservedGeneration).
+		WithLastTransitionTime(condition.LastTransitionTime))
+	is := applyresourcev1beta2.DeviceTaintRule(rule.Name).WithUID(rule.UID).WithStatus(status)
+	options := metav1.ApplyOptions{FieldManager: controllerName, Force: true}
+	_, err := c.Client.ResourceV1beta2().DeviceTaintRules().ApplyStatus(ctx, is, options)
 	return err
 }
 
@@ -142,7 +150,8 @@ func (c *evictionController) simulate(rule *resourcev1beta2.DeviceTaintRule) (co
 	return counted, nil
 }
 
-// countAllocated counts the devices that a rule selects and that are allocated to a claim, which may have no allocation.
+// countAllocated counts the devices that a rule selects and that are allocated to a claim, which may have no
+// allocation.
 func countAllocated(rule *resourcev1beta2.DeviceTaintRule, claim *resourcev1.ResourceClaim) int {
 	if claim.Status.Allocation == nil {
 		return 0
@@ -156,8 +165,8 @@ func countAllocated(rule *resourcev1beta2.DeviceTaintRule, claim *resourcev1.Res
 	return count
 }
 
-// countPublished counts the devices that a rule selects in the highest generation of their pools, as it is for each node
-// by itself.
+// countPublished counts the devices that a rule selects in the highest generation of their pools, which each node may
+// see differently.
 func countPublished(rule *resourcev1beta2.DeviceTaintRule, published []*resourcev1.ResourceSlice) int {
 	pools := map[poolKey][]*resourcev1.ResourceSlice{}
 	for _, slice := range published {

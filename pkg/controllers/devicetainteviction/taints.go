@@ -237,7 +237,8 @@ func samePositioned(a, b positioned) bool {
 // selects reports whether a rule taints a device. A rule without a selector taints none.
 func selects(rule *resourcev1beta2.DeviceTaintRule, driver, pool, device string) bool {
 	selector := rule.Spec.DeviceSelector
-	return selector != nil && isOrUnset(selector.Driver, driver) && isOrUnset(selector.Pool, pool) && isOrUnset(selector.Device, device)
+	return selector != nil && isOrUnset(selector.Driver, driver) &&
+		isOrUnset(selector.Pool, pool) && isOrUnset(selector.Device, device)
 }
 
 func isOrUnset(selected *string, name string) bool { return selected == nil || *selected == name }

@@ -108,9 +108,12 @@ func newController(env controller.Env, scales scale.ScalesGetter) *disruptionCon
 		workloads: newWorkloads(env, scales),
 		writes:    writes.New(env.Clock, writes.Stores{budgetResource: budgets.Informer().GetStore()}),
 	}
-	c.budgetLoop = reconcile.New(env, reconcile.Options[types.NamespacedName]{Queue: "disruption", Workers: 1}, c.reconcile)
-	c.recheckLoop = reconcile.New(env, reconcile.Options[types.NamespacedName]{Queue: "disruption_recheck", Workers: 1}, c.recheck)
-	c.staleLoop = reconcile.New(env, reconcile.Options[types.NamespacedName]{Queue: "stale_pod_disruption", Workers: 1}, c.reconcileStale)
+	oneWorker := func(queue string) reconcile.Options[types.NamespacedName] {
+		return reconcile.Options[types.NamespacedName]{Queue: queue, Workers: 1}
+	}
+	c.budgetLoop = reconcile.New(env, oneWorker("disruption"), c.reconcile)
+	c.recheckLoop = reconcile.New(env, oneWorker("disruption_recheck"), c.recheck)
+	c.staleLoop = reconcile.New(env, oneWorker("stale_pod_disruption"), c.reconcileStale)
 	c.watch(budgets.Informer(), core.Pods().Informer())
 	return c
 }

@@ -29,7 +29,8 @@ func unmanagedPods(budget *policyv1.PodDisruptionBudget) controller.Event {
 	return controller.Warning(budget, "UnmanagedPods",
 		"Pods selected by this PodDisruptionBudget (selector: %v) were found to be unmanaged. "+
 			"As a result, the status of the PDB cannot be calculated correctly, which may result in undefined behavior. "+
-			`To account for these pods please set ".spec.minAvailable" field of the PDB to an integer value.`, budget.Spec.Selector)
+			`To account for these pods please set ".spec.minAvailable" field of the PDB to an integer value.`,
+		budget.Spec.Selector)
 }
 
 // notDeleted has the namespace of the budget where its name would be expected, as upstream has.

@@ -18,8 +18,7 @@ import (
 )
 
 func (c *disruptionController) reconcile(ctx context.Context, key types.NamespacedName) error {
-	// The echo of a write that arrives in the meantime enqueues nothing, so it must be read
-	// here.
+	// The event of the controller's own write enqueues nothing, so what it shows has to be read here.
 	budget, err := writes.Read(c.writes, func() (*policyv1.PodDisruptionBudget, error) {
 		return c.budgets.PodDisruptionBudgets(key.Namespace).Get(key.Name)
 	})
@@ -70,13 +69,13 @@ func (c *disruptionController) account(ctx context.Context, budget *policyv1.Pod
 	if err := c.write(ctx, budget, statusOf(budget, counts, evicted.pending)); err != nil {
 		return err
 	}
-	c.recheckAt(keyOf(budget), evicted.next)
+	c.recheckAt(reconcile.KeyOf(budget), evicted.next)
 	return nil
 }
 
 // selectedBy returns the pods that a budget selects.
 func (c *disruptionController) selectedBy(budget *policyv1.PodDisruptionBudget) ([]*corev1.Pod, error) {
-	selected, err := c.look(budget)
+	selected, err := c.find(budget)
 	if err != nil {
 		c.Record(podsUnknown(budget, err))
 		return nil, err
@@ -87,7 +86,7 @@ func (c *disruptionController) selectedBy(budget *policyv1.PodDisruptionBudget) 
 	return selected, nil
 }
 
-func (c *disruptionController) look(budget *policyv1.PodDisruptionBudget) ([]*corev1.Pod, error) {
+func (c *disruptionController) find(budget *policyv1.PodDisruptionBudget) ([]*corev1.Pod, error) {
 	selector, err := c.selectors.Of(budget)
 	if err != nil {
 		return nil, err
@@ -96,17 +95,20 @@ func (c *disruptionController) look(budget *policyv1.PodDisruptionBudget) ([]*co
 }
 
 // count returns how many pods are expected and how many of them should be healthy.
-func (c *disruptionController) count(ctx context.Context, budget *policyv1.PodDisruptionBudget, selected []*corev1.Pod) (counts, error) {
+func (c *disruptionController) count(
+	ctx context.Context, budget *policyv1.PodDisruptionBudget, selected []*corev1.Pod,
+) (counts, error) {
 	expected := int32(len(selected))
 	if needsReplicas(&budget.Spec) {
 		sum, err := c.workloads.replicasBehind(ctx, budget.Namespace, selected)
-		c.recheckAt(keyOf(budget), sum.until)
+		c.recheckAt(reconcile.KeyOf(budget), sum.until)
 		if err != nil {
 			c.Record(expectedUnknown(budget, err))
 			return counts{}, err
 		}
 		if len(sum.unmanaged) > 0 {
-			klog.FromContext(ctx).V(4).Info("Pods of a budget have no controller", "budget", klog.KObj(budget), "pods", sum.unmanaged)
+			klog.FromContext(ctx).V(4).Info("Pods of a budget have no controller",
+				"budget", klog.KObj(budget), "pods", sum.unmanaged)
 			c.Record(unmanagedPods(budget))
 		}
 		expected = sum.replicas
@@ -119,34 +121,38 @@ func (c *disruptionController) count(ctx context.Context, budget *policyv1.PodDi
 }
 
 // write writes a status if it differs from that of the budget.
-func (c *disruptionController) write(ctx context.Context, budget *policyv1.PodDisruptionBudget, status policyv1.PodDisruptionBudgetStatus) error {
+func (c *disruptionController) write(
+	ctx context.Context, budget *policyv1.PodDisruptionBudget, status policyv1.PodDisruptionBudgetStatus,
+) error {
 	if isCurrent(budget, status) {
 		return nil
 	}
-	key := keyOf(budget)
 	if delay := c.writes.StatusDelay(budget); delay > 0 && answersAlike(budget, status) {
-		c.budgetLoop.AddAfter(key, delay)
+		c.budgetLoop.AddAfter(reconcile.KeyOf(budget), delay)
 		return nil
 	}
 	changed := budget.DeepCopy()
 	changed.Status = status
 	setAllowed(&changed.Status, c.Clock.Now())
-	return c.store(ctx, changed)
+	return c.updateStatus(ctx, changed)
 }
 
 // permitNothing allows no evictions under a budget whose status could not be computed, and
 // reports the cause in its status.
-func (c *disruptionController) permitNothing(ctx context.Context, budget *policyv1.PodDisruptionBudget, cause error) error {
+func (c *disruptionController) permitNothing(
+	ctx context.Context, budget *policyv1.PodDisruptionBudget, cause error,
+) error {
 	changed := failedBudget(budget, cause, c.Clock.Now())
 	if sameStatus(budget, changed) {
 		return nil
 	}
-	return c.store(ctx, changed)
+	return c.updateStatus(ctx, changed)
 }
 
-// store writes the status of a budget.
-func (c *disruptionController) store(ctx context.Context, budget *policyv1.PodDisruptionBudget) error {
-	written, err := c.Client.PolicyV1().PodDisruptionBudgets(budget.Namespace).UpdateStatus(ctx, budget, metav1.UpdateOptions{})
+// updateStatus writes the status of a budget.
+func (c *disruptionController) updateStatus(ctx context.Context, budget *policyv1.PodDisruptionBudget) error {
+	client := c.Client.PolicyV1().PodDisruptionBudgets(budget.Namespace)
+	written, err := client.UpdateStatus(ctx, budget, metav1.UpdateOptions{})
 	if err != nil {
 		return err
 	}

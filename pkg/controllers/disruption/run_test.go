@@ -125,7 +125,7 @@ func TestAnOwnerIsAskedForOnce(t *testing.T) {
 	b := newBench(t, budget(maxUnavailable("1")), pod("a", w), pod("b", w), pod("c", v), pod("d", w), pod("e", v))
 	b.serveWidgets(t)
 	b.serveScale(func(name string) (runtime.Object, error) {
-		b.Clock.Step(scaleMemory)
+		b.Clock.Step(scaleTTL)
 		return scaleTo(types.UID(name), 100), nil
 	})
 	b.MustReconcile(t)

@@ -17,9 +17,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// scaleMemory is how long the scale of a workload is cached. A burst of pod events, as in a
+// scaleTTL is how long the scale of a workload is cached. A burst of pod events, as in a
 // rollout, then costs one request per second instead of one per event.
-const scaleMemory = time.Second
+const scaleTTL = time.Second
 
 // scaleReader reads the scale of workloads that are not cached from the API server.
 type scaleReader struct {
@@ -48,7 +48,9 @@ type scaleAnswer struct {
 	until    time.Time
 }
 
-func newScaleReader(mapper meta.RESTMapper, scales scale.ScalesGetter, d discovery.ServerResourcesInterface, c clock.PassiveClock) *scaleReader {
+func newScaleReader(
+	mapper meta.RESTMapper, scales scale.ScalesGetter, d discovery.ServerResourcesInterface, c clock.PassiveClock,
+) *scaleReader {
 	return &scaleReader{
 		mapper:     mapper,
 		scales:     scales,
@@ -61,7 +63,9 @@ func newScaleReader(mapper meta.RESTMapper, scales scale.ScalesGetter, d discove
 
 // find returns the workload that a reference refers to, nil if there is none. If the result was
 // cached, it also returns when it expires, which is when the caller has to read it again.
-func (s *scaleReader) find(ctx context.Context, namespace string, kind schema.GroupVersionKind, ref *metav1.OwnerReference) (*workload, time.Time, error) {
+func (s *scaleReader) find(
+	ctx context.Context, namespace string, kind schema.GroupVersionKind, ref *metav1.OwnerReference,
+) (*workload, time.Time, error) {
 	of := scaleOf{namespace: namespace, name: ref.Name, kind: kind, uid: ref.UID}
 	if known, ok := s.recall(of); ok {
 		return known.workload, known.until, known.err
@@ -100,7 +104,9 @@ func (s *scaleReader) explain(of scaleOf, resource schema.GroupVersionResource) 
 }
 
 // hasScale reports whether the scale subresource of a resource is served.
-func hasScale(served []metav1.APIResource, resource schema.GroupVersionResource, understood []schema.GroupVersion) bool {
+func hasScale(
+	served []metav1.APIResource, resource schema.GroupVersionResource, understood []schema.GroupVersion,
+) bool {
 	return slices.ContainsFunc(served, func(r metav1.APIResource) bool {
 		return r.Name == resource.Resource+"/scale" && r.Kind == "Scale" &&
 			slices.Contains(understood, schema.GroupVersion{Group: r.Group, Version: r.Version})
@@ -117,7 +123,7 @@ func (s *scaleReader) recall(of scaleOf) (scaleAnswer, bool) {
 // remember caches a result and drops expired ones.
 func (s *scaleReader) remember(of scaleOf, answer scaleAnswer) {
 	now := s.clock.Now()
-	answer.until = now.Add(scaleMemory)
+	answer.until = now.Add(scaleTTL)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for other, known := range s.remembered {

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/klog/v2"
 
-	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
@@ -40,7 +39,7 @@ func (c *disruptionController) reconcileStale(ctx context.Context, key types.Nam
 	if err != nil {
 		return fmt.Errorf("making the patch of pod %s: %w", key, err)
 	}
-	_, err = c.Client.CoreV1().Pods(key.Namespace).Patch(controller.OnlyMetadata(ctx), key.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	err = pods.PatchStatus(ctx, c.Client, pod, patch)
 	switch {
 	case apierrors.IsNotFound(err): // deleted after all, unless this is the answer of an admission webhook
 		c.staleLoop.AddAfter(key, reconcile.RecheckAfter)

@@ -104,7 +104,9 @@ func countHealthy(selected []*corev1.Pod, pending map[string]metav1.Time, now ti
 
 // statusOf returns the desired status of a budget. Its conditions are those of the budget;
 // setAllowed updates them.
-func statusOf(budget *policyv1.PodDisruptionBudget, c counts, pending map[string]metav1.Time) policyv1.PodDisruptionBudgetStatus {
+func statusOf(
+	budget *policyv1.PodDisruptionBudget, c counts, pending map[string]metav1.Time,
+) policyv1.PodDisruptionBudgetStatus {
 	return policyv1.PodDisruptionBudgetStatus{
 		ObservedGeneration: budget.Generation,
 		DisruptedPods:      pending,

@@ -5,9 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -21,10 +19,10 @@ import (
 func (c *disruptionController) watch(budgetInformer, podInformer cache.SharedIndexInformer) {
 	watch.Objects(budgetInformer, watch.Funcs[*policyv1.PodDisruptionBudget]{
 		Add: func(lane reconcile.Lane, budget *policyv1.PodDisruptionBudget) {
-			c.budgetLoop.Enqueue(lane, keyOf(budget))
+			c.budgetLoop.Enqueue(lane, reconcile.KeyOf(budget))
 		},
 		Update: c.budgetUpdated,
-		Delete: func(budget *policyv1.PodDisruptionBudget) { c.budgetLoop.Add(keyOf(budget)) },
+		Delete: func(budget *policyv1.PodDisruptionBudget) { c.budgetLoop.Add(reconcile.KeyOf(budget)) },
 	})
 	watch.Objects(podInformer, watch.Funcs[*corev1.Pod]{
 		Add: func(lane reconcile.Lane, pod *corev1.Pod) {
@@ -43,11 +41,11 @@ func (c *disruptionController) budgetUpdated(lane reconcile.Lane, _, budget *pol
 	if !lane.IsBacklog() && c.writes.IsEcho(budget) {
 		return
 	}
-	c.budgetLoop.Enqueue(lane, keyOf(budget))
+	c.budgetLoop.Enqueue(lane, reconcile.KeyOf(budget))
 }
 
-// podUpdated ignores changes that a budget does not depend on, which are most, and resyncs:
-// budgets are resynced themselves. A pod with other labels may no longer be one of the healthy pods of a budget.
+// podUpdated ignores changes that a budget does not depend on, which are most, and resyncs: budgets are resynced
+// themselves. A pod whose labels have changed may no longer be one of the healthy pods of a budget.
 func (c *disruptionController) podUpdated(lane reconcile.Lane, old, pod *corev1.Pod) {
 	if pods.Matters(old, pod) {
 		c.wakeBudgets(lane, pod)
@@ -70,7 +68,7 @@ func (c *disruptionController) wakeBudgets(lane reconcile.Lane, pod *corev1.Pod)
 
 func (c *disruptionController) enqueue(lane reconcile.Lane, budgets []*policyv1.PodDisruptionBudget) {
 	for _, budget := range budgets {
-		c.budgetLoop.Enqueue(lane, keyOf(budget))
+		c.budgetLoop.Enqueue(lane, reconcile.KeyOf(budget))
 	}
 }
 
@@ -95,12 +93,8 @@ func (c *disruptionController) awaitStale(lane reconcile.Lane, pod *corev1.Pod) 
 	switch wait, candidate := untilStale(pod, c.Clock.Now()); {
 	case !candidate:
 	case wait > 0:
-		c.staleLoop.AddAfter(keyOf(pod), wait)
+		c.staleLoop.AddAfter(reconcile.KeyOf(pod), wait)
 	default:
-		c.staleLoop.Enqueue(lane, keyOf(pod))
+		c.staleLoop.Enqueue(lane, reconcile.KeyOf(pod))
 	}
-}
-
-func keyOf(object metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 }

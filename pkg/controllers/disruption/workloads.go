@@ -59,9 +59,9 @@ type replicaSum struct {
 	until time.Time
 }
 
-// replicasBehind sums up the desired replicas of the controllers of pods in a namespace. Each
-// is counted once, even a Deployment with pods of several ReplicaSets. A sum that the status of a budget cannot hold is
-// the largest number that it can.
+// replicasBehind sums up the desired replicas of the controllers of pods in a namespace. Each is counted once, even a
+// Deployment with pods of several ReplicaSets. The sum is at most the largest number that the status of a budget can
+// hold.
 func (w *workloads) replicasBehind(ctx context.Context, namespace string, selected []*corev1.Pod) (replicaSum, error) {
 	controllers, unmanaged := controllersOf(selected)
 	sum := replicaSum{unmanaged: unmanaged}
@@ -118,7 +118,9 @@ func controllersOf(selected []*corev1.Pod) (controllers []podController, unmanag
 
 // find returns the workload that a controller reference refers to, nil if there is none. If it
 // should be cached but is not, it is read from the API server.
-func (w *workloads) find(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*workload, time.Time, error) {
+func (w *workloads) find(
+	ctx context.Context, namespace string, ref *metav1.OwnerReference,
+) (*workload, time.Time, error) {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
 		return nil, time.Time{}, err

@@ -185,8 +185,8 @@ func TestScalesAreRememberedForASecond(t *testing.T) {
 		}
 		asked := b.Clock.Now()
 		find(1, time.Time{})
-		b.Clock.Step(scaleMemory - 1)
-		find(1, asked.Add(scaleMemory))
+		b.Clock.Step(scaleTTL - 1)
+		find(1, asked.Add(scaleTTL))
 		b.Clock.Step(1)
 		find(2, time.Time{})
 		if got := len(b.c.workloads.scales.remembered); got != 1 {

@@ -133,7 +133,9 @@ func (c *collector) find(ctx context.Context, n *node, s state) (location, *meta
 }
 
 // decide acts on an object as its owners, as just read, require.
-func (c *collector) decide(ctx context.Context, at location, n *node, s state, item *metav1.PartialObjectMetadata) error {
+func (c *collector) decide(
+	ctx context.Context, at location, n *node, s state, item *metav1.PartialObjectMetadata,
+) error {
 	if len(item.OwnerReferences) == 0 || item.DeletionTimestamp != nil {
 		return nil // who deletes it has said what is to become of its dependents
 	}
@@ -202,13 +204,18 @@ func (c *collector) deleteInForeground(ctx context.Context, n *node, s state) er
 }
 
 // delete deletes an object if it has not changed since it was read.
-func (c *collector) delete(ctx context.Context, at location, item metav1.Object, policy metav1.DeletionPropagation) error {
+func (c *collector) delete(
+	ctx context.Context, at location, item metav1.Object, policy metav1.DeletionPropagation,
+) error {
 	uid, version := item.GetUID(), item.GetResourceVersion()
-	klog.FromContext(ctx).V(2).Info("Deleting an object without owners", "resource", at.resource, "namespace", at.namespace, "name", at.name, "uid", uid, "propagationPolicy", policy)
+	klog.FromContext(ctx).V(2).Info("Deleting an object without owners", "resource", at.resource,
+		"namespace", at.namespace, "name", at.name, "uid", uid, "propagationPolicy", policy)
 	return c.deleteIf(ctx, at, metav1.Preconditions{UID: &uid, ResourceVersion: &version}, policy)
 }
 
-func (c *collector) deleteIf(ctx context.Context, at location, preconditions metav1.Preconditions, policy metav1.DeletionPropagation) error {
+func (c *collector) deleteIf(
+	ctx context.Context, at location, preconditions metav1.Preconditions, policy metav1.DeletionPropagation,
+) error {
 	err := c.at(at).Delete(ctx, at.name, metav1.DeleteOptions{Preconditions: &preconditions, PropagationPolicy: &policy})
 	if err := at.unserved(err); err != nil {
 		return err
@@ -219,10 +226,12 @@ func (c *collector) deleteIf(ctx context.Context, at location, preconditions met
 	return nil
 }
 
-// deleteUnchanged deletes an object if its owners have not changed since they were read, nor what is to become of its
-// dependents. Other changes do not prevent that, or an object that is updated all the time would never be
-// deleted: see kubernetes/kubernetes#114603.
-func (c *collector) deleteUnchanged(ctx context.Context, at location, item *metav1.PartialObjectMetadata, policy metav1.DeletionPropagation) error {
+// deleteUnchanged deletes an object if neither its owners nor what is to become of its dependents have changed since it
+// was read. Other changes do not prevent that, or an object that is updated all the time would never be deleted: see
+// kubernetes/kubernetes#114603.
+func (c *collector) deleteUnchanged(
+	ctx context.Context, at location, item *metav1.PartialObjectMetadata, policy metav1.DeletionPropagation,
+) error {
 	conflict := c.delete(ctx, at, item, policy)
 	if !apierrors.IsConflict(conflict) {
 		return conflict

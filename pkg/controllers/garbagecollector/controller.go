@@ -174,9 +174,14 @@ func newCollector(env controller.Env, cfg config) *collector {
 
 	// No loop waits for all handlers: these sync only while changes are processed, and the
 	// workers start without the informers that do not sync in time.
-	c.changes = reconcile.New(env, reconcile.Options[*change]{Queue: "garbage_collector_graph_changes", Workers: 1, Ready: atOnce}, c.change)
-	c.attempt = newWorklist(env, "garbage_collector_attempt_to_delete", cfg.concurrentSyncs, c.startWorker.wait, c.attemptToDelete)
-	c.orphan = newWorklist(env, "garbage_collector_attempt_to_orphan", cfg.concurrentSyncs, c.startWorker.wait, c.attemptToOrphan)
+	c.changes = reconcile.New(env, reconcile.Options[*change]{
+		Queue: "garbage_collector_graph_changes", Workers: 1, Ready: atOnce,
+	}, c.change)
+	ofNodes := func(queue string) reconcile.Options[*node] {
+		return reconcile.Options[*node]{Queue: queue, Workers: cfg.concurrentSyncs, Ready: c.startWorker.wait}
+	}
+	c.attempt = newWorklist(env, ofNodes("garbage_collector_attempt_to_delete"), c.attemptToDelete)
+	c.orphan = newWorklist(env, ofNodes("garbage_collector_attempt_to_orphan"), c.attemptToOrphan)
 	return c
 }
 

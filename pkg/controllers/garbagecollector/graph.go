@@ -25,7 +25,12 @@ type graph struct {
 }
 
 func newGraph(c clock.PassiveClock) *graph {
-	return &graph{absent: newAbsentOwners(c), nodes: map[types.UID]*node{}, shown: map[*monitored]int{}, also: map[types.UID]*monitored{}}
+	return &graph{
+		absent: newAbsentOwners(c),
+		nodes:  map[types.UID]*node{},
+		shown:  map[*monitored]int{},
+		also:   map[types.UID]*monitored{},
+	}
 }
 
 // changeKind is the kind of a change.

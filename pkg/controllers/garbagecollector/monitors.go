@@ -43,7 +43,9 @@ type monitors struct {
 	foreseen map[schema.GroupVersionResource]cache.SharedIndexInformer
 }
 
-func newMonitors(scope controller.Scope, c clock.WithTicker, knows func(metav1.Object) bool, deliver func(*change)) *monitors {
+func newMonitors(
+	scope controller.Scope, c clock.WithTicker, knows func(metav1.Object) bool, deliver func(*change),
+) *monitors {
 	return &monitors{
 		scope:      scope,
 		clock:      c,

@@ -99,7 +99,7 @@ func (n *node) released() bool { return n.deletingDependents && n.blocking == 0 
 // blocks reports whether references block the foreground deletion of the owner.
 func blocks(owners []metav1.OwnerReference, owner types.UID) bool {
 	return slices.ContainsFunc(owners, func(ref metav1.OwnerReference) bool {
-		return ref.UID == owner && ptr.Deref(ref.BlockOwnerDeletion, false)
+		return ref.UID == owner && isBlocking(ref)
 	})
 }
 

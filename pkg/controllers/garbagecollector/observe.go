@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 )
 
 // observe handles an object shown by an informer.
@@ -20,7 +19,7 @@ func (g *graph) observe(c *change, e *effects) {
 	}
 	if known {
 		n = g.recognize(n, c.monitored, id, e)
-		g.own(n, c.new.GetOwnerReferences(), e)
+		g.setOwners(n, c.new.GetOwnerReferences(), e)
 	} else {
 		n = &node{identity: id, owners: c.new.GetOwnerReferences()}
 		n.deletingDependents = deletingDependents(c.new)
@@ -109,8 +108,8 @@ func (g *graph) identify(n *node, id identity, e *effects) *node {
 	return n
 }
 
-// own updates the owner references of a known node.
-func (g *graph) own(n *node, refs []metav1.OwnerReference, e *effects) {
+// setOwners updates the owner references of a known node.
+func (g *graph) setOwners(n *node, refs []metav1.OwnerReference, e *effects) {
 	diff := diffOwners(n.owners, refs)
 	n.owners = refs // even if equal, so that the graph does not retain the old ones
 	if diff.empty() {
@@ -118,19 +117,19 @@ func (g *graph) own(n *node, refs []metav1.OwnerReference, e *effects) {
 	}
 	g.link(n, diff.added, e)
 	for _, changed := range diff.changed {
-		g.reblock(n, changed, e)
+		g.updateOwner(n, changed, e)
 	}
 	g.unlink(n, diff.removed, e)
 }
 
-// reblock handles a reference that changed, but not its UID.
-func (g *graph) reblock(n *node, changed changedOwner, e *effects) {
+// updateOwner handles a reference to the same UID that changed in another field.
+func (g *graph) updateOwner(n *node, changed changedOwner, e *effects) {
 	owner, known := g.nodes[changed.is.UID]
 	if !known {
 		return
 	}
 	owner.attach(n, blocks(n.owners, changed.is.UID))
-	was, is := ptr.Deref(changed.was.BlockOwnerDeletion, false), ptr.Deref(changed.is.BlockOwnerDeletion, false)
+	was, is := isBlocking(changed.was), isBlocking(changed.is)
 	switch {
 	case was && !is && owner.released():
 		e.attempt = append(e.attempt, owner)
@@ -161,7 +160,7 @@ func begins(old, new metav1.Object, finalizer string) bool {
 }
 
 func deletingWith(object metav1.Object, finalizer string) bool {
-	return object.GetDeletionTimestamp() != nil && slices.Contains(object.GetFinalizers(), finalizer)
+	return object.GetDeletionTimestamp() != nil && hasFinalizer(object, finalizer)
 }
 
 func deletingDependents(object metav1.Object) bool {

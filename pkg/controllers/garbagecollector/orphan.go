@@ -39,7 +39,8 @@ func (c *collector) attemptToOrphan(ctx context.Context, owner *node) error {
 		return c.release(ctx, dependents[i], owner.uid)
 	})
 	if len(errs) > 0 {
-		return fmt.Errorf("orphaning the dependents of %s, %d of %d done: %w", owner, orphaned, len(dependents), errors.Join(errs...))
+		return fmt.Errorf("orphaning the dependents of %s, %d of %d done: %w",
+			owner, orphaned, len(dependents), errors.Join(errs...))
 	}
 	if c.graph.hasOthers(owner, dependents) {
 		return reconcile.Requeue(errMoreDependents)
@@ -90,31 +91,38 @@ func (c *collector) stripFinalizer(ctx context.Context, n *node, s state, finali
 	if err != nil {
 		return err
 	}
-	if object, found := c.monitors.cached(s.resource, n.identity); found && slices.Contains(object.GetFinalizers(), finalizer) {
-		if err := c.dropFinalizer(ctx, at, n, object, finalizer); !apierrors.IsConflict(err) {
+	if cached, found := c.monitors.cached(s.resource, n.identity); found && hasFinalizer(cached, finalizer) {
+		if err := c.dropFinalizer(ctx, at, n, cached, finalizer); !apierrors.IsConflict(err) {
 			return err
 		}
 	}
 	err = retry.RetryOnConflict(finalizerRetries(), func() error {
 		object, err := c.read(ctx, at, n.uid)
-		if err != nil || object == nil || !slices.Contains(object.Finalizers, finalizer) {
+		if err != nil || object == nil || !hasFinalizer(object, finalizer) {
 			return err
 		}
 		return c.dropFinalizer(ctx, at, n, object, finalizer)
 	})
 	if apierrors.IsConflict(err) {
-		return fmt.Errorf("updateMaxRetries(%d) has reached. The garbage collector will retry later for owner %s", finalizerRetries().Steps, n)
+		return fmt.Errorf("updateMaxRetries(%d) has reached. The garbage collector will retry later for owner %s",
+			finalizerRetries().Steps, n)
 	}
 	return err
 }
 
 // dropFinalizer removes a finalizer from an object that has not changed since it was read.
-func (c *collector) dropFinalizer(ctx context.Context, at location, n *node, object metav1.Object, finalizer string) error {
+func (c *collector) dropFinalizer(
+	ctx context.Context, at location, n *node, object metav1.Object, finalizer string,
+) error {
 	_, err := c.patch(ctx, at, types.MergePatchType, finalizersMerge(object, finalizer))
 	if err = c.confirm(ctx, at, n, err); errors.Is(err, errGone) {
 		return nil
 	}
 	return err
+}
+
+func hasFinalizer(object metav1.Object, finalizer string) bool {
+	return slices.Contains(object.GetFinalizers(), finalizer)
 }
 
 // finalizersMerge returns the merge patch that removes a finalizer, with the resource version

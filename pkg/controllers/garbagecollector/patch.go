@@ -45,14 +45,15 @@ func disownStrategic(object types.UID, owners []types.UID) []byte {
 // unblockStrategic returns the patch that resets blockOwnerDeletion of blocking references. The UID and the resource
 // version of the object are preconditions: what deletes it then knows all of its owners.
 func unblockStrategic(item *metav1.PartialObjectMetadata) []byte {
-	var blocking []metav1.OwnerReference
-	for _, ref := range item.OwnerReferences {
-		if ptr.Deref(ref.BlockOwnerDeletion, false) {
-			blocking = append(blocking, ref)
-		}
-	}
-	return metadataPatch(map[string]any{"uid": item.UID, "resourceVersion": item.ResourceVersion, "ownerReferences": unblocked(blocking)})
+	blocking := slices.DeleteFunc(slices.Clone(item.OwnerReferences), func(ref metav1.OwnerReference) bool {
+		return !isBlocking(ref)
+	})
+	return metadataPatch(map[string]any{
+		"uid": item.UID, "resourceVersion": item.ResourceVersion, "ownerReferences": unblocked(blocking),
+	})
 }
+
+func isBlocking(ref metav1.OwnerReference) bool { return ptr.Deref(ref.BlockOwnerDeletion, false) }
 
 // ownersMerge returns the merge patch that replaces the list of owners, with the resource
 // version as a precondition.
@@ -105,10 +106,12 @@ func (c *collector) disown(ctx context.Context, at location, n *node, owners []t
 	return merge(object)
 }
 
-// unblock resets blockOwnerDeletion in all references of an object, if it has not changed since it was read, and returns
-// the patched object.
-func (c *collector) unblock(ctx context.Context, at location, item *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, error) {
-	if !slices.ContainsFunc(item.OwnerReferences, func(ref metav1.OwnerReference) bool { return ptr.Deref(ref.BlockOwnerDeletion, false) }) {
+// unblock resets blockOwnerDeletion in all references of an object, if it has not changed since it was read, and
+// returns the patched object.
+func (c *collector) unblock(
+	ctx context.Context, at location, item *metav1.PartialObjectMetadata,
+) (*metav1.PartialObjectMetadata, error) {
+	if !slices.ContainsFunc(item.OwnerReferences, isBlocking) {
 		return item, nil
 	}
 	patched, supported, err := c.patchStrategically(ctx, at, unblockStrategic(item))
@@ -119,7 +122,9 @@ func (c *collector) unblock(ctx context.Context, at location, item *metav1.Parti
 }
 
 // patchStrategically sends a strategic merge patch, unless the resource is known not to support it.
-func (c *collector) patchStrategically(ctx context.Context, at location, patch []byte) (object *metav1.PartialObjectMetadata, supported bool, err error) {
+func (c *collector) patchStrategically(
+	ctx context.Context, at location, patch []byte,
+) (object *metav1.PartialObjectMetadata, supported bool, err error) {
 	if c.mergeOnly.has(at.resource) {
 		return nil, false, nil
 	}
@@ -131,7 +136,9 @@ func (c *collector) patchStrategically(ctx context.Context, at location, patch [
 	return object, true, err
 }
 
-func (c *collector) patch(ctx context.Context, at location, as types.PatchType, patch []byte) (*metav1.PartialObjectMetadata, error) {
+func (c *collector) patch(
+	ctx context.Context, at location, as types.PatchType, patch []byte,
+) (*metav1.PartialObjectMetadata, error) {
 	object, err := c.at(at).Patch(ctx, at.name, as, patch, metav1.PatchOptions{})
 	if err := at.unserved(err); err != nil {
 		return nil, err

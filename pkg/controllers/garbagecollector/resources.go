@@ -1,6 +1,7 @@
 package garbagecollector
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -18,7 +19,9 @@ import (
 var needed = discovery.SupportsAllVerbs{Verbs: []string{"delete", "list", "watch"}}
 
 // collectable returns the resources of a discovery that can be collected.
-func collectable(ctx context.Context, lists []*metav1.APIResourceList, ignored map[schema.GroupResource]bool) map[schema.GroupVersionResource]*monitored {
+func collectable(
+	ctx context.Context, lists []*metav1.APIResourceList, ignored map[schema.GroupResource]bool,
+) map[schema.GroupVersionResource]*monitored {
 	found := map[schema.GroupVersionResource]*monitored{}
 	for _, list := range discovery.FilteredBy(needed, lists) {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
@@ -36,8 +39,8 @@ func collectable(ctx context.Context, lists []*metav1.APIResourceList, ignored m
 	return found
 }
 
-// look is the result of one discovery.
-type look struct {
+// discovered is the result of one discovery.
+type discovered struct {
 	// found are the resources to watch. For groups whose discovery failed they are those known
 	// before, also to the standby, if their watches work. It is empty if discovery failed
 	// altogether.
@@ -50,21 +53,21 @@ type look struct {
 }
 
 // discover discovers the served resources.
-func (c *collector) discover(ctx context.Context) look {
+func (c *collector) discover(ctx context.Context) discovered {
 	logger := klog.FromContext(ctx)
 	lists, err := c.Discovery.ServerPreferredResources()
 	failed, partly := discovery.GroupDiscoveryFailedErrorGroups(err)
 	if err != nil && !partly {
 		logger.Error(err, "Discovery failed")
-		return look{}
+		return discovered{}
 	}
-	l := look{found: collectable(ctx, lists, c.ignored), served: kindsOf(lists), silent: map[string]bool{}}
-	if err == nil || len(l.found) == 0 {
-		return l
+	d := discovered{found: collectable(ctx, lists, c.ignored), served: kindsOf(lists), silent: map[string]bool{}}
+	if err == nil || len(d.found) == 0 {
+		return d
 	}
 	logger.Info("Discovery failed for some groups, keeping their known resources", "err", err)
 	for gv := range failed {
-		l.silent[gv.Group] = true
+		d.silent[gv.Group] = true
 	}
 	known := c.known
 	if len(known) == 0 {
@@ -72,19 +75,19 @@ func (c *collector) discover(ctx context.Context) look {
 	}
 	for resource, as := range known {
 		if failed[resource.GroupVersion()] != nil && c.monitors.filled(resource) {
-			l.keep(resource, as)
+			d.keep(resource, as)
 		}
 	}
-	return l
+	return d
 }
 
 // keep adds a resource in the version in which it is watched, and removes another version that
 // was found only because the discovery of that one failed.
-func (l look) keep(resource schema.GroupVersionResource, as *monitored) {
-	maps.DeleteFunc(l.found, func(other schema.GroupVersionResource, _ *monitored) bool {
+func (d discovered) keep(resource schema.GroupVersionResource, as *monitored) {
+	maps.DeleteFunc(d.found, func(other schema.GroupVersionResource, _ *monitored) bool {
 		return other.GroupResource() == resource.GroupResource()
 	})
-	l.found[resource] = as
+	d.found[resource] = as
 }
 
 // kindsOf returns all resources of a discovery.
@@ -109,7 +112,7 @@ func (c *collector) followResources(ctx context.Context) {
 	}
 	for {
 		seen := c.refresh(ctx)
-		c.sweep()
+		c.deliverReplayed()
 		c.forgetVanished(ctx, seen)
 		timer := c.Clock.NewTimer(resyncPeriod)
 		select {
@@ -128,16 +131,16 @@ func (c *collector) replay(ctx context.Context) {
 		klog.FromContext(ctx).Error(err, "Failed to watch some inherited resources")
 	}
 	c.awaitSync(ctx)
-	c.sweep()
+	c.deliverReplayed()
 }
 
 // refresh discovers the served resources and watches them.
-func (c *collector) refresh(ctx context.Context) look {
+func (c *collector) refresh(ctx context.Context) discovered {
 	seen := c.discover(ctx)
 	if len(seen.found) == 0 {
 		klog.FromContext(ctx).Info("No resources discovered, keeping the present watches")
 		c.syncFailed.Inc()
-		return look{}
+		return discovered{}
 	}
 	if sameResources(seen.found, c.known) || !c.watch(ctx, seen.found) {
 		return seen
@@ -150,7 +153,8 @@ func (c *collector) refresh(ctx context.Context) look {
 // awaitSync waits for the informers to sync, up to a time limit.
 func (c *collector) awaitSync(ctx context.Context) {
 	if !c.monitors.waitForSync(ctx, syncTimeout) && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(nil, "Timed out waiting for informers to sync, continuing without them", "timeout", syncTimeout)
+		klog.FromContext(ctx).Error(nil, "Timed out waiting for informers to sync, continuing without them",
+			"timeout", syncTimeout)
 		c.syncFailed.Inc()
 	}
 }
@@ -159,7 +163,8 @@ func (c *collector) awaitSync(ctx context.Context) {
 // succeeded.
 func (c *collector) watch(ctx context.Context, found map[schema.GroupVersionResource]*monitored) bool {
 	logger := klog.FromContext(ctx)
-	logger.V(2).Info("Resources to watch have changed", "added", without(found, c.known), "removed", without(c.known, found))
+	logger.V(2).Info("Resources to watch have changed",
+		"added", without(found, c.known), "removed", without(c.known, found))
 	meta.MaybeResetRESTMapper(c.Mapper)
 	// Before another version shows the same objects.
 	c.giveUp(ctx, found)
@@ -179,10 +184,10 @@ func (c *collector) giveUp(ctx context.Context, wanted map[schema.GroupVersionRe
 	}
 }
 
-// sweep delivers the kinds whose informers have synced to the graph. Nodes that wait for the
-// backoff of a failure are then retried at once, since these kinds may have been the cause. The
-// first sweep lets the workers start, once all replayed objects are in the graph.
-func (c *collector) sweep() {
+// deliverReplayed tells the graph which kinds have been replayed: their informers have synced. Nodes that wait for the
+// backoff of a failure are then retried at once, since these kinds may have been the cause. The first call lets the
+// workers start, once all replayed objects are in the graph.
+func (c *collector) deliverReplayed() {
 	complete := c.monitors.replayed()
 	ready := len(c.known) > 0
 	if len(complete) == 0 && (!ready || c.startWorker.isOpen()) {
@@ -211,11 +216,6 @@ func without(a, b map[schema.GroupVersionResource]*monitored) []schema.GroupVers
 			missing = append(missing, resource)
 		}
 	}
-	slices.SortFunc(missing, func(x, y schema.GroupVersionResource) int {
-		if x.String() < y.String() {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(missing, func(x, y schema.GroupVersionResource) int { return cmp.Compare(x.String(), y.String()) })
 	return missing
 }

@@ -50,7 +50,7 @@ func (g *graph) answer(c *change, e *effects) {
 	if g.nodes[n.uid] != n || !n.unwatched() {
 		return // what an informer shows is newer
 	}
-	g.own(n, c.new.GetOwnerReferences(), e)
+	g.setOwners(n, c.new.GetOwnerReferences(), e)
 	if c.new.GetDeletionTimestamp() != nil {
 		n.beingDeleted = true
 	}

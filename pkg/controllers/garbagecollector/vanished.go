@@ -15,7 +15,9 @@ import (
 // long enough to replace an aggregated API server, or to delete and recreate a definition.
 const vanishedAfter = 5 * time.Minute
 
-var customResourceDefinitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+var customResourceDefinitions = schema.GroupVersionResource{
+	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+}
 
 // vanishing are the kinds that every check since a time has found to be gone.
 type vanishing map[schema.GroupResource]time.Time
@@ -42,7 +44,7 @@ func (v vanishing) update(gone map[schema.GroupResource]bool, now time.Time) map
 }
 
 // forgetVanished removes the objects of kinds that are gone from the graph.
-func (c *collector) forgetVanished(ctx context.Context, seen look) {
+func (c *collector) forgetVanished(ctx context.Context, seen discovered) {
 	gone := map[schema.GroupResource]bool{}
 	for kind, resource := range c.graph.unwatchedKinds() {
 		if seen.lacks(kind) && c.isGone(ctx, resource) {
@@ -59,8 +61,8 @@ func (c *collector) forgetVanished(ctx context.Context, seen look) {
 
 // lacks reports whether discovery of all versions of a group succeeded and does not have a
 // kind.
-func (l look) lacks(kind schema.GroupResource) bool {
-	return l.served != nil && !l.silent[kind.Group] && !l.served[kind]
+func (d discovered) lacks(kind schema.GroupResource) bool {
+	return d.served != nil && !d.silent[kind.Group] && !d.served[kind]
 }
 
 // isGone reports whether the API server has neither a resource nor a definition of a kind:
@@ -70,6 +72,7 @@ func (c *collector) isGone(ctx context.Context, resource schema.GroupVersionReso
 	if !noSuchResource(err) {
 		return false
 	}
-	_, err = c.Metadata.Resource(customResourceDefinitions).Get(ctx, resource.GroupResource().String(), metav1.GetOptions{})
+	definition := resource.GroupResource().String()
+	_, err = c.Metadata.Resource(customResourceDefinitions).Get(ctx, definition, metav1.GetOptions{})
 	return reconcile.Absent(err)
 }

@@ -20,10 +20,10 @@ type worklist struct {
 	open map[*node]uint64
 }
 
-func newWorklist(env controller.Env, queue string, workers int, ready func(context.Context) bool, work reconcile.Func[*node]) *worklist {
+func newWorklist(env controller.Env, options reconcile.Options[*node], work reconcile.Func[*node]) *worklist {
 	w := &worklist{open: map[*node]uint64{}}
-	namespace := func(n *node) string { return n.namespace }
-	w.loop = reconcile.New(env, reconcile.Options[*node]{Queue: queue, Workers: workers, Ready: ready, Namespace: namespace}, func(ctx context.Context, n *node) error {
+	options.Namespace = func(n *node) string { return n.namespace }
+	w.loop = reconcile.New(env, options, func(ctx context.Context, n *node) error {
 		begun := w.count(n)
 		err := work(ctx, n)
 		if err == nil {

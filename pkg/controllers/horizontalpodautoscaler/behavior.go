@@ -148,9 +148,10 @@ func lowestAllowed(in tempering, past *history, d direction) int32 {
 // allowed selects among the sizes that the policies allow. Each is computed from the size at
 // the start of the policy's period, which is derived from the changes this controller made
 // since. Without a policy there is no change.
-func allowed(in tempering, past *history, d direction, least, most func([]int32) int32,
-
-	apply func(start int64, p autoscalingv2.HPAScalingPolicy) float64) int32 {
+func allowed(
+	in tempering, past *history, d direction, least, most func([]int32) int32,
+	apply func(start int64, p autoscalingv2.HPAScalingPolicy) float64,
+) int32 {
 	if d.selected == autoscalingv2.DisabledPolicySelect || len(d.policies) == 0 {
 		return in.current
 	}

@@ -8,7 +8,8 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	endpointsliceutil "k8s.io/endpointslice/util"
+
+	"kcmd.dev/pkg/controllers/kit/pods"
 )
 
 var (
@@ -42,19 +43,19 @@ type sizes struct{ spec, status int32 }
 
 // fromRatio computes the replicas that bring a value for the whole workload, given as
 // a multiple of its target, to that target. It is shared by the pods that are ready.
-func fromRatio(ratio float64, size sizes, pods []*corev1.Pod, t tolerances) (int32, error) {
+func fromRatio(ratio float64, size sizes, all []*corev1.Pod, t tolerances) (int32, error) {
 	if size.spec == 0 {
 		return ceiling(ratio), nil
 	}
 	if t.within(ratio) {
 		return size.spec, nil
 	}
-	if len(pods) == 0 {
+	if len(all) == 0 {
 		return 0, fmt.Errorf("unable to calculate ready pods: %w", errNoPods)
 	}
 	ready := 0
-	for _, pod := range pods {
-		if pod.Status.Phase == corev1.PodRunning && endpointsliceutil.IsPodReady(pod) {
+	for _, pod := range all {
+		if pod.Status.Phase == corev1.PodRunning && pods.IsReady(pod) {
 			ready++
 		}
 	}
@@ -110,7 +111,7 @@ type utilizationGoal struct {
 }
 
 func (g utilizationGoal) read(s samples) (reading, error) {
-	used, requested, pods := new(big.Int), new(big.Int), int64(0)
+	used, requested, count := new(big.Int), new(big.Int), int64(0)
 	for pod, sample := range s {
 		request, ok := g.requests[pod]
 		if !ok {
@@ -118,7 +119,7 @@ func (g utilizationGoal) read(s samples) (reading, error) {
 		}
 		used.Add(used, big.NewInt(sample.amount))
 		requested.Add(requested, big.NewInt(request))
-		pods++
+		count++
 	}
 	if requested.Sign() == 0 {
 		return reading{}, errNoRequests
@@ -127,7 +128,7 @@ func (g utilizationGoal) read(s samples) (reading, error) {
 	utilization := int32(min(max(fraction(used, 100, requested), math.MinInt32), math.MaxInt32))
 	return reading{
 		ratio:       float64(utilization) / float64(g.percent),
-		average:     fraction(used, 1, big.NewInt(pods)),
+		average:     fraction(used, 1, big.NewInt(count)),
 		utilization: utilization,
 	}, nil
 }

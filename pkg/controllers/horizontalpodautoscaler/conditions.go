@@ -1,6 +1,7 @@
 package horizontalpodautoscaler
 
 import (
+	"fmt"
 	"slices"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -8,14 +9,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// Short names of the types of the API.
+type (
+	statusCondition = autoscalingv2.HorizontalPodAutoscalerCondition
+	conditionType   = autoscalingv2.HorizontalPodAutoscalerConditionType
+)
+
+// setTrue sets a condition to True, with a formatted message.
+func (e *evaluation) setTrue(kind conditionType, reason, format string, args ...any) {
+	e.set(kind, corev1.ConditionTrue, reason, fmt.Sprintf(format, args...))
+}
+
+// setFalse sets a condition to False, with a formatted message.
+func (e *evaluation) setFalse(kind conditionType, reason, format string, args ...any) {
+	e.set(kind, corev1.ConditionFalse, reason, fmt.Sprintf(format, args...))
+}
+
 // set updates a condition in place or appends it. The transition time is when its status
 // changed.
-func (e *evaluation) set(kind autoscalingv2.HorizontalPodAutoscalerConditionType, status corev1.ConditionStatus, reason, message string) {
+func (e *evaluation) set(kind conditionType, status corev1.ConditionStatus, reason, message string) {
 	conditions := e.hpa.Status.Conditions
-	i := slices.IndexFunc(conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool { return c.Type == kind })
+	i := slices.IndexFunc(conditions, func(c statusCondition) bool { return c.Type == kind })
 	if i < 0 {
 		i = len(conditions)
-		conditions = append(conditions, autoscalingv2.HorizontalPodAutoscalerCondition{Type: kind})
+		conditions = append(conditions, statusCondition{Type: kind})
 	}
 	c := &conditions[i]
 	if c.Status != status {
@@ -25,18 +42,18 @@ func (e *evaluation) set(kind autoscalingv2.HorizontalPodAutoscalerConditionType
 	e.hpa.Status.Conditions = conditions
 }
 
-func (e *evaluation) hasCondition(kind autoscalingv2.HorizontalPodAutoscalerConditionType) bool {
+func (e *evaluation) hasCondition(kind conditionType) bool {
 	return isTrue(e.hpa.Status.Conditions, kind)
 }
 
-func isTrue(conditions []autoscalingv2.HorizontalPodAutoscalerCondition, kind autoscalingv2.HorizontalPodAutoscalerConditionType) bool {
-	return slices.ContainsFunc(conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
+func isTrue(conditions []statusCondition, kind conditionType) bool {
+	return slices.ContainsFunc(conditions, func(c statusCondition) bool {
 		return c.Type == kind && c.Status == corev1.ConditionTrue
 	})
 }
 
-func (e *evaluation) removeCondition(kind autoscalingv2.HorizontalPodAutoscalerConditionType) {
-	e.hpa.Status.Conditions = slices.DeleteFunc(e.hpa.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
+func (e *evaluation) removeCondition(kind conditionType) {
+	e.hpa.Status.Conditions = slices.DeleteFunc(e.hpa.Status.Conditions, func(c statusCondition) bool {
 		return c.Type == kind
 	})
 }

@@ -8,7 +8,6 @@ import (
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,7 +37,9 @@ type evaluation struct {
 	action action // the action on the target
 }
 
-func (c *autoscalerController) newEvaluation(key cache.ObjectName, hpa *autoscalingv2.HorizontalPodAutoscaler, now time.Time) *evaluation {
+func (c *autoscalerController) newEvaluation(
+	key cache.ObjectName, hpa *autoscalingv2.HorizontalPodAutoscaler, now time.Time,
+) *evaluation {
 	e := &evaluation{
 		autoscalerController: c,
 		key:                  key,
@@ -67,11 +68,13 @@ func (e *evaluation) run(ctx context.Context) error {
 			e.selectNothing()
 		}
 		e.warn("FailedGetScale", err)
-		e.set(autoscalingv2.AbleToScale, corev1.ConditionFalse, "FailedGetScale", fmt.Sprintf("the HPA controller was unable to get the target's current scale: %v", err))
+		e.setFalse(autoscalingv2.AbleToScale, "FailedGetScale",
+			"the HPA controller was unable to get the target's current scale: %v", err)
 		e.saveOrLog(ctx)
 		return fmt.Errorf("getting the scale of %s: %w", e.reference(), err)
 	}
-	e.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededGetScale", "the HPA controller was able to get the target's current scale")
+	e.setTrue(autoscalingv2.AbleToScale, "SucceededGetScale",
+		"the HPA controller was able to get the target's current scale")
 	current := target.scale.Spec.Replicas
 	e.past.seed(current, e.now, e.obsolete())
 	e.recallZero(current)
@@ -114,7 +117,8 @@ func (e *evaluation) decide(ctx context.Context, scale *autoscalingv1.Scale) (*w
 	current := scale.Spec.Replicas
 	switch {
 	case current == 0 && !e.wakes():
-		e.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, "ScalingDisabled", "scaling is disabled since the replica count of the target is zero")
+		e.setFalse(autoscalingv2.ScalingActive, "ScalingDisabled",
+			"scaling is disabled since the replica count of the target is zero")
 		if !e.config.scaleToZero {
 			e.removeCondition(autoscalingv2.ScaledToZero)
 		}
@@ -222,14 +226,16 @@ func (e *evaluation) save(ctx context.Context) error {
 	return fmt.Errorf("updating the status of %s: %w", e.key, err)
 }
 
-// movesZero reports whether the evaluation changed who scaled the target to zero, which other processes know only from the
-// status.
+// movesZero reports whether the evaluation changed who scaled the target to zero, which other processes know only from
+// the status.
 func (e *evaluation) movesZero() bool {
 	return isTrue(e.before.Conditions, autoscalingv2.ScaledToZero) != e.hasCondition(autoscalingv2.ScaledToZero)
 }
 
 // saveLive writes the status to the autoscaler as it is now, unless it is another one.
-func (e *evaluation) saveLive(ctx context.Context, client autoscalingclient.HorizontalPodAutoscalerInterface, conflict error) error {
+func (e *evaluation) saveLive(
+	ctx context.Context, client autoscalingclient.HorizontalPodAutoscalerInterface, conflict error,
+) error {
 	live, err := client.Get(ctx, e.hpa.Name, metav1.GetOptions{})
 	if err != nil || live.UID != e.hpa.UID {
 		return conflict

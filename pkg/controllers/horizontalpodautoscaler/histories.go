@@ -83,7 +83,8 @@ func (h *histories) forget(key cache.ObjectName) {
 	delete(h.byKey, key)
 }
 
-// takeOver copies the histories of the autoscalers that were seen from other, and returns since when each of them waits.
+// takeOver copies from other the histories of the autoscalers that were seen, and returns since when each of them
+// waits.
 func (h *histories) takeOver(other *histories) map[cache.ObjectName]time.Time {
 	other.mu.Lock() // the handlers of an instance that was abandoned may still note what they see
 	defer other.mu.Unlock()

@@ -75,20 +75,25 @@ func (e *evaluation) measure(ctx context.Context, scale *autoscalingv1.Scale) me
 // not require fewer replicas.
 func (e *evaluation) judge(all measured, invalid int, first *metricError, firstErr error, current int32) measured {
 	if invalid > 0 {
-		all.err = fmt.Errorf("invalid metrics (%v invalid out of %v), first error is: %w", invalid, len(e.hpa.Spec.Metrics), firstErr)
+		all.err = fmt.Errorf("invalid metrics (%v invalid out of %v), first error is: %w",
+			invalid, len(e.hpa.Spec.Metrics), firstErr)
 	}
 	if invalid > 0 && (invalid == len(e.hpa.Spec.Metrics) || all.replicas < current) {
-		e.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, first.reason, fmt.Sprintf("the HPA was unable to compute the replica count: %v", first.cause))
+		e.setFalse(autoscalingv2.ScalingActive, first.reason,
+			"the HPA was unable to compute the replica count: %v", first.cause)
 		all.replicas = noReplicas
 		return all
 	}
 	all.replicas = max(all.replicas, 0)
-	e.set(autoscalingv2.ScalingActive, corev1.ConditionTrue, "ValidMetricFound", "the HPA was able to successfully calculate a replica count from "+all.name)
+	e.setTrue(autoscalingv2.ScalingActive, "ValidMetricFound",
+		"the HPA was able to successfully calculate a replica count from %s", all.name)
 	return all
 }
 
 // measureOne computes one metric and records it in the metrics of the controller.
-func (e *evaluation) measureOne(ctx context.Context, w *workload, spec autoscalingv2.MetricSpec) (oneMetric, *metricError) {
+func (e *evaluation) measureOne(
+	ctx context.Context, w *workload, spec autoscalingv2.MetricSpec,
+) (oneMetric, *metricError) {
 	began := e.Clock.Now()
 	one, failed := e.computeMetric(ctx, w, spec)
 	var err error
@@ -106,13 +111,14 @@ func (e *evaluation) findPods(scale *autoscalingv1.Scale) (*workload, error) {
 		e.selectNothing()
 		err := errors.New("selector is required")
 		e.warn("SelectorRequired", err)
-		e.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, "InvalidSelector", "the HPA target's scale is missing a selector")
+		e.setFalse(autoscalingv2.ScalingActive, "InvalidSelector", "the HPA target's scale is missing a selector")
 		return nil, err
 	}
 	selector, err := labels.Parse(scale.Status.Selector)
 	if err != nil {
 		e.selectNothing()
-		return nil, e.refuse("InvalidSelector", fmt.Errorf("couldn't convert selector into a corresponding internal selector object: %w", err))
+		return nil, e.refuse("InvalidSelector",
+			fmt.Errorf("couldn't convert selector into a corresponding internal selector object: %w", err))
 	}
 	e.selectors.set(e.key, e.hpa.UID, selector)
 	pods, err := e.podsBy(selector)
@@ -120,7 +126,8 @@ func (e *evaluation) findPods(scale *autoscalingv1.Scale) (*workload, error) {
 		return nil, err
 	}
 	if rivals := e.selectors.selecting(e.key.Namespace, pods); len(rivals) > 1 {
-		return nil, e.refuse("AmbiguousSelector", fmt.Errorf("pods by selector %v are controlled by multiple HPAs: %v", scale.Status.Selector, rivals))
+		return nil, e.refuse("AmbiguousSelector",
+			fmt.Errorf("pods by selector %v are controlled by multiple HPAs: %v", scale.Status.Selector, rivals))
 	}
 	return &workload{
 		size:     sizes{spec: scale.Spec.Replicas, status: scale.Status.Replicas},
@@ -135,7 +142,7 @@ func (e *evaluation) selectNothing() { e.selectors.set(e.key, e.hpa.UID, labels.
 // refuse records why the pods of the target cannot be determined.
 func (e *evaluation) refuse(reason string, err error) error {
 	e.warn(reason, err)
-	e.set(autoscalingv2.ScalingActive, corev1.ConditionFalse, reason, err.Error())
+	e.setFalse(autoscalingv2.ScalingActive, reason, "%v", err)
 	return err
 }
 

@@ -42,6 +42,16 @@ func errorLabel(err error) string {
 
 const subsystem = "horizontal_pod_autoscaler_controller"
 
+// What the labels mean, in the help texts of the metrics.
+const (
+	helpAction     = " The label 'action' should be either 'scale_down', 'scale_up', or 'none'."
+	helpError      = " The label 'error' should be either 'spec', 'internal', or 'none'."
+	helpAlsoError  = " Also, the label 'error' should be either 'spec', 'internal', or 'none'."
+	helpFirstError = " Note that if both spec and internal errors happen during a reconciliation, " +
+		"the first one to occur is reported in `error` label."
+	helpMetricType = " The label 'metric_type' corresponds to HPA.spec.metrics[*].type"
+)
+
 type controllerMetrics struct {
 	reconciliations, computations               *metrics.CounterVec
 	reconciliationDuration, computationDuration *metrics.HistogramVec
@@ -52,16 +62,16 @@ type controllerMetrics struct {
 func newMetrics(r controller.MetricsRegistry) controllerMetrics {
 	m := controllerMetrics{
 		reconciliations: counter("reconciliations_total",
-			"Number of reconciliations of HPA controller. The label 'action' should be either 'scale_down', 'scale_up', or 'none'. Also, the label 'error' should be either 'spec', 'internal', or 'none'. Note that if both spec and internal errors happen during a reconciliation, the first one to occur is reported in `error` label.",
+			"Number of reconciliations of HPA controller."+helpAction+helpAlsoError+helpFirstError,
 			"action", "error"),
 		reconciliationDuration: histogram("reconciliation_duration_seconds",
-			"The time(seconds) that the HPA controller takes to reconcile once. The label 'action' should be either 'scale_down', 'scale_up', or 'none'. Also, the label 'error' should be either 'spec', 'internal', or 'none'. Note that if both spec and internal errors happen during a reconciliation, the first one to occur is reported in `error` label.",
+			"The time(seconds) that the HPA controller takes to reconcile once."+helpAction+helpAlsoError+helpFirstError,
 			"action", "error"),
 		computations: counter("metric_computation_total",
-			"Number of metric computations. The label 'action' should be either 'scale_down', 'scale_up', or 'none'. Also, the label 'error' should be either 'spec', 'internal', or 'none'. The label 'metric_type' corresponds to HPA.spec.metrics[*].type",
+			"Number of metric computations."+helpAction+helpAlsoError+helpMetricType,
 			"action", "error", "metric_type"),
 		computationDuration: histogram("metric_computation_duration_seconds",
-			"The time(seconds) that the HPA controller takes to calculate one metric. The label 'action' should be either 'scale_down', 'scale_up', or 'none'. The label 'error' should be either 'spec', 'internal', or 'none'. The label 'metric_type' corresponds to HPA.spec.metrics[*].type",
+			"The time(seconds) that the HPA controller takes to calculate one metric."+helpAction+helpError+helpMetricType,
 			"action", "error", "metric_type"),
 		autoscalers: metrics.NewGauge(&metrics.GaugeOpts{
 			Subsystem: subsystem, Name: "num_horizontal_pod_autoscalers", StabilityLevel: metrics.ALPHA,
@@ -72,7 +82,8 @@ func newMetrics(r controller.MetricsRegistry) controllerMetrics {
 			Help: "Current desired replica count for HPA objects.",
 		}, []string{"namespace", "hpa_name"}),
 	}
-	r.MustRegister(m.reconciliations, m.reconciliationDuration, m.computations, m.computationDuration, m.autoscalers, m.desiredReplicas)
+	r.MustRegister(m.reconciliations, m.reconciliationDuration, m.computations, m.computationDuration,
+		m.autoscalers, m.desiredReplicas)
 	return m
 }
 
@@ -96,7 +107,9 @@ func (m controllerMetrics) reconciled(done action, err error, took time.Duration
 }
 
 // computed counts the computation of one metric.
-func (m controllerMetrics) computed(proposed action, err error, kind autoscalingv2.MetricSourceType, took time.Duration) {
+func (m controllerMetrics) computed(
+	proposed action, err error, kind autoscalingv2.MetricSourceType, took time.Duration,
+) {
 	if err != nil {
 		proposed = actionNone
 	}

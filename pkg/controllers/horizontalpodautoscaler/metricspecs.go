@@ -57,14 +57,20 @@ func failedMetric(reason, prefix string, err error) *metricError {
 }
 
 var (
-	errObjectTarget   = errors.New("invalid object metric source: neither a value target nor an average value target was set")
-	errPodsTarget     = errors.New("invalid pods metric source: no average value target was set")
-	errResourceTarget = errors.New("invalid resource metric source: neither an average utilization target nor an average value (usage) target was set")
-	errExternalTarget = errors.New("invalid external metric source: neither a value target nor an average value target was set")
+	errObjectTarget = errors.New(
+		"invalid object metric source: neither a value target nor an average value target was set")
+	errPodsTarget = errors.New(
+		"invalid pods metric source: no average value target was set")
+	errResourceTarget = errors.New("invalid resource metric source: " +
+		"neither an average utilization target nor an average value (usage) target was set")
+	errExternalTarget = errors.New(
+		"invalid external metric source: neither a value target nor an average value target was set")
 )
 
 // computeMetric computes one metric.
-func (e *evaluation) computeMetric(ctx context.Context, w *workload, spec autoscalingv2.MetricSpec) (oneMetric, *metricError) {
+func (e *evaluation) computeMetric(
+	ctx context.Context, w *workload, spec autoscalingv2.MetricSpec,
+) (oneMetric, *metricError) {
 	var one oneMetric
 	var err error
 	var reason, prefix string
@@ -76,13 +82,16 @@ func (e *evaluation) computeMetric(ctx context.Context, w *workload, spec autosc
 		reason, prefix = "FailedGetPodsMetric", "failed to get pods metric value"
 		one, err = e.podsMetric(w, *spec.Pods)
 	case spec.Type == autoscalingv2.ResourceMetricSourceType && spec.Resource != nil:
-		reason, prefix = "FailedGetResourceMetric", fmt.Sprintf("failed to get %s resource metric value", spec.Resource.Name)
+		reason = "FailedGetResourceMetric"
+		prefix = fmt.Sprintf("failed to get %s resource metric value", spec.Resource.Name)
 		one, err = e.resourceMetric(ctx, w, *spec.Resource)
 	case spec.Type == autoscalingv2.ContainerResourceMetricSourceType && spec.ContainerResource != nil:
-		reason, prefix = "FailedGetContainerResourceMetric", fmt.Sprintf("failed to get %s container metric value", spec.ContainerResource.Container)
+		reason = "FailedGetContainerResourceMetric"
+		prefix = fmt.Sprintf("failed to get %s container metric value", spec.ContainerResource.Container)
 		one, err = e.containerMetric(ctx, w, *spec.ContainerResource)
 	case spec.Type == autoscalingv2.ExternalMetricSourceType && spec.External != nil:
-		reason, prefix = "FailedGetExternalMetric", fmt.Sprintf("failed to get %s external metric value", spec.External.Metric.Name)
+		reason = "FailedGetExternalMetric"
+		prefix = fmt.Sprintf("failed to get %s external metric value", spec.External.Metric.Name)
 		one, err = e.externalMetric(w, *spec.External)
 	default:
 		reason = "InvalidMetricSourceType"
@@ -166,24 +175,28 @@ func (e *evaluation) podsMetric(w *workload, source autoscalingv2.PodsMetricSour
 	}, nil
 }
 
-func (e *evaluation) resourceMetric(ctx context.Context, w *workload, source autoscalingv2.ResourceMetricSource) (oneMetric, error) {
+func (e *evaluation) resourceMetric(
+	ctx context.Context, w *workload, source autoscalingv2.ResourceMetricSource,
+) (oneMetric, error) {
 	replicas, current, name, err := e.resourceUsage(ctx, w, source.Name, "", source.Target)
-	return oneMetric{replicas, name, autoscalingv2.MetricStatus{Resource: &autoscalingv2.ResourceMetricStatus{
-		Name: source.Name, Current: current,
-	}}}, err
+	status := &autoscalingv2.ResourceMetricStatus{Name: source.Name, Current: current}
+	return oneMetric{replicas, name, autoscalingv2.MetricStatus{Resource: status}}, err
 }
 
-func (e *evaluation) containerMetric(ctx context.Context, w *workload, source autoscalingv2.ContainerResourceMetricSource) (oneMetric, error) {
+func (e *evaluation) containerMetric(
+	ctx context.Context, w *workload, source autoscalingv2.ContainerResourceMetricSource,
+) (oneMetric, error) {
 	replicas, current, name, err := e.resourceUsage(ctx, w, source.Name, source.Container, source.Target)
-	return oneMetric{replicas, name, autoscalingv2.MetricStatus{ContainerResource: &autoscalingv2.ContainerResourceMetricStatus{
+	status := &autoscalingv2.ContainerResourceMetricStatus{
 		Name: source.Name, Container: source.Container, Current: current,
-	}}}, err
+	}
+	return oneMetric{replicas, name, autoscalingv2.MetricStatus{ContainerResource: status}}, err
 }
 
 // resourceUsage computes a resource metric of whole pods, or of one container of each.
-func (e *evaluation) resourceUsage(ctx context.Context, w *workload, name corev1.ResourceName, container string,
-
-	aim autoscalingv2.MetricTarget) (int32, autoscalingv2.MetricValueStatus, string, error) {
+func (e *evaluation) resourceUsage(
+	ctx context.Context, w *workload, name corev1.ResourceName, container string, aim autoscalingv2.MetricTarget,
+) (int32, autoscalingv2.MetricValueStatus, string, error) {
 	var none autoscalingv2.MetricValueStatus
 	if aim.AverageValue == nil && aim.AverageUtilization == nil {
 		return 0, none, "", errResourceTarget
@@ -207,9 +220,9 @@ func (e *evaluation) resourceUsage(ctx context.Context, w *workload, name corev1
 	return replicas, current, fmt.Sprintf("%s resource utilization (percentage of request)", name), nil
 }
 
-func (e *evaluation) computeResource(ctx context.Context, w *workload, name corev1.ResourceName, container string,
-
-	aim autoscalingv2.MetricTarget) (int32, reading, error) {
+func (e *evaluation) computeResource(
+	ctx context.Context, w *workload, name corev1.ResourceName, container string, aim autoscalingv2.MetricTarget,
+) (int32, reading, error) {
 	pods, err := e.podUsage(ctx, w)
 	if err != nil {
 		return 0, reading{}, fmt.Errorf("unable to get metrics for resource %s: %w", name, err)
@@ -231,7 +244,9 @@ func average(amount resource.Quantity) func() (goal, error) {
 
 // computePods computes a metric of pods. The goal is computed last, so that missing samples are
 // reported before errors of the goal.
-func (e *evaluation) computePods(w *workload, read samples, name corev1.ResourceName, aim func() (goal, error)) (int32, reading, error) {
+func (e *evaluation) computePods(
+	w *workload, read samples, name corev1.ResourceName, aim func() (goal, error),
+) (int32, reading, error) {
 	if len(w.pods) == 0 {
 		return 0, reading{}, errNoPods
 	}
@@ -283,7 +298,8 @@ func (e *evaluation) externalValue(metric autoscalingv2.MetricIdentifier, shared
 	}
 	value, err := e.source.externalValue(e.key.Namespace, metric.Name, series, shared)
 	if err != nil {
-		return 0, fmt.Errorf("unable to get external metric %s/%s/%s: %w", e.key.Namespace, metric.Name, metric.Selector.String(), err)
+		return 0, fmt.Errorf("unable to get external metric %s/%s/%s: %w",
+			e.key.Namespace, metric.Name, metric.Selector.String(), err)
 	}
 	return value, nil
 }

@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcehelpers "k8s.io/component-helpers/resource"
+
+	"kcmd.dev/pkg/controllers/kit/pods"
 )
 
 // sample is the metric of one pod.
@@ -34,9 +36,9 @@ type startup struct {
 
 // group groups pods by the state of their samples of a resource, which is empty for other
 // metrics.
-func group(pods []*corev1.Pod, s samples, resource corev1.ResourceName, start startup, now time.Time) podGroups {
+func group(all []*corev1.Pod, s samples, resource corev1.ResourceName, start startup, now time.Time) podGroups {
 	var groups podGroups
-	for _, pod := range pods {
+	for _, pod := range all {
 		if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed {
 			groups.ignored = append(groups.ignored, pod.Name)
 			continue
@@ -61,7 +63,7 @@ func group(pods []*corev1.Pod, s samples, resource corev1.ResourceName, start st
 // distrusts reports whether a CPU sample may be from the start of the pod, which is no
 // indication of its load.
 func (s startup) distrusts(pod *corev1.Pod, sample sample, now time.Time) bool {
-	ready := readiness(pod)
+	ready := pods.ReadyCondition(pod)
 	if ready == nil || pod.Status.StartTime == nil {
 		return true
 	}
@@ -71,15 +73,6 @@ func (s startup) distrusts(pod *corev1.Pod, sample sample, now time.Time) bool {
 		return notReady || sample.at.Before(changed.Add(sample.window))
 	}
 	return notReady && changed.Before(started.Add(s.readinessDelay))
-}
-
-func readiness(pod *corev1.Pod) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == corev1.PodReady {
-			return &pod.Status.Conditions[i]
-		}
-	}
-	return nil
 }
 
 // counted returns the samples without those of ignored and unready pods.
@@ -99,9 +92,11 @@ func (g podGroups) counted(s samples) samples {
 
 // requests returns what each pod requests of a resource, or one container of each if it is
 // named. It returns an error if any of the pods lacks the request.
-func requests(pods []*corev1.Pod, resource corev1.ResourceName, container string, podLevel bool) (map[string]int64, error) {
-	all := make(map[string]int64, len(pods))
-	for _, pod := range pods {
+func requests(
+	of []*corev1.Pod, resource corev1.ResourceName, container string, podLevel bool,
+) (map[string]int64, error) {
+	all := make(map[string]int64, len(of))
+	for _, pod := range of {
 		request, err := requestOf(pod, resource, container, podLevel)
 		if err != nil {
 			return nil, err

@@ -30,7 +30,9 @@ type metricSource struct {
 }
 
 // podMetrics lists the usage of resources of the selected pods.
-func (s metricSource) podMetrics(ctx context.Context, namespace string, selector labels.Selector) ([]resourcev1beta1.PodMetrics, error) {
+func (s metricSource) podMetrics(
+	ctx context.Context, namespace string, selector labels.Selector,
+) ([]resourcev1beta1.PodMetrics, error) {
 	list, err := s.resource.PodMetricses(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
 	if err != nil {
 		return nil, fmt.Errorf("unable to fetch metrics from resource metrics API: %w", err)
@@ -68,7 +70,9 @@ func usage(pod *resourcev1beta1.PodMetrics, resource corev1.ResourceName, contai
 }
 
 // podSamples reads a custom metric of the selected pods.
-func (s metricSource) podSamples(namespace string, pods labels.Selector, metric string, series labels.Selector) (samples, error) {
+func (s metricSource) podSamples(
+	namespace string, pods labels.Selector, metric string, series labels.Selector,
+) (samples, error) {
 	list, err := s.custom.NamespacedMetrics(namespace).GetForObjects(schema.GroupKind{Kind: "Pod"}, pods, metric, series)
 	if err != nil {
 		return nil, fmt.Errorf("unable to fetch metrics from custom metrics API: %w", err)
@@ -89,7 +93,9 @@ func (s metricSource) podSamples(namespace string, pods labels.Selector, metric 
 
 // objectValue reads a custom metric of one object. For a Namespace, that of the autoscaler is
 // read, regardless of the name.
-func (s metricSource) objectValue(namespace string, object autoscalingv2.CrossVersionObjectReference, metric string, series labels.Selector) (int64, error) {
+func (s metricSource) objectValue(
+	namespace string, object autoscalingv2.CrossVersionObjectReference, metric string, series labels.Selector,
+) (int64, error) {
 	kind := schema.FromAPIVersionAndKind(object.APIVersion, object.Kind).GroupKind()
 	client, name := custom_metrics.MetricsInterface(nil), object.Name
 	if kind == (schema.GroupKind{Kind: "Namespace"}) {

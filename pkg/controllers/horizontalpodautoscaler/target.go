@@ -7,7 +7,6 @@ import (
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,12 +82,14 @@ func (e *evaluation) rescale(ctx context.Context, t target, w want) error {
 			e.past.zeroed = !writes.IsRefusal(err)
 		}
 		e.Record(failedRescale(e.hpa, w, err))
-		e.set(autoscalingv2.AbleToScale, corev1.ConditionFalse, "FailedUpdateScale", fmt.Sprintf("the HPA controller was unable to update the target scale: %v", err))
+		e.setFalse(autoscalingv2.AbleToScale, "FailedUpdateScale",
+			"the HPA controller was unable to update the target scale: %v", err)
 		e.report(current, e.before.DesiredReplicas, w.statuses)
 		e.saveOrLog(ctx)
 		return fmt.Errorf("scaling %s: %w", e.reference(), err)
 	}
-	e.set(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededRescale", fmt.Sprintf("the HPA controller was able to update the target scale to %d", w.replicas))
+	e.setTrue(autoscalingv2.AbleToScale, "SucceededRescale",
+		"the HPA controller was able to update the target scale to %d", w.replicas)
 	e.Record(rescaled(e.hpa, w))
 	e.action = actionOf(w.replicas, current)
 	e.noteZero(current, w.replicas)
@@ -96,7 +97,8 @@ func (e *evaluation) rescale(ctx context.Context, t target, w want) error {
 		b := resolveBehavior(e.hpa.Spec.Behavior, e.config.downscaleStabilization)
 		e.past.recordScale(current, w.replicas, e.now, b.up.longestPeriod(), b.down.longestPeriod())
 	}
-	klog.FromContext(ctx).Info("Rescaled", "key", e.key, "target", e.reference(), "from", current, "to", w.replicas, "reason", w.reason)
+	klog.FromContext(ctx).Info("Rescaled",
+		"key", e.key, "target", e.reference(), "from", current, "to", w.replicas, "reason", w.reason)
 	return nil
 }
 
@@ -137,7 +139,7 @@ func (e *evaluation) zeroes(current, desired int32) bool {
 }
 
 func (e *evaluation) setZero() {
-	e.set(autoscalingv2.ScaledToZero, corev1.ConditionTrue, "ScaledToZero", "the HPA controller scaled the workload to zero")
+	e.setTrue(autoscalingv2.ScaledToZero, "ScaledToZero", "the HPA controller scaled the workload to zero")
 }
 
 // recallZero makes the status say that this autoscaler scaled its target to zero, if that was not written. Once the
@@ -159,6 +161,7 @@ func (e *evaluation) noteZero(current, desired int32) {
 	case e.past.zeroed:
 		e.setZero()
 	default:
-		e.set(autoscalingv2.ScaledToZero, corev1.ConditionFalse, "NotScaledToZero", "the HPA controller did not scale the workload to zero")
+		e.setFalse(autoscalingv2.ScaledToZero, "NotScaledToZero",
+			"the HPA controller did not scale the workload to zero")
 	}
 }

@@ -18,7 +18,7 @@ type tempering struct {
 
 // finding is the state of one condition.
 type finding struct {
-	kind            autoscalingv2.HorizontalPodAutoscalerConditionType
+	kind            conditionType
 	status          corev1.ConditionStatus
 	reason, message string
 }
@@ -55,11 +55,13 @@ func readyForNewScale() finding {
 }
 
 func scaleDownStabilized() finding {
-	return able("ScaleDownStabilized", "recent recommendations were higher than current one, applying the highest recent recommendation")
+	return able("ScaleDownStabilized",
+		"recent recommendations were higher than current one, applying the highest recent recommendation")
 }
 
 func scaleUpStabilized() finding {
-	return able("ScaleUpStabilized", "recent recommendations were lower than current one, applying the lowest recent recommendation")
+	return able("ScaleUpStabilized",
+		"recent recommendations were lower than current one, applying the lowest recent recommendation")
 }
 
 // temper decides for an autoscaler without spec.behavior: the highest recommendation of

@@ -60,10 +60,10 @@ func (c *catalogue) since(seen time.Time) discovered {
 	return c.last
 }
 
-// serves reports whether a discovery may be used now for a namespace whose deletion was seen at
-// some time. It must have begun when nothing could be created in the namespace any more, or a type that appeared just
-// before would be missed. An incomplete one may be used only by callers that asked before it ended: another
-// one is needed, but not one for each of them.
+// serves reports whether a discovery may be used now for a namespace whose deletion was seen at some time. It must have
+// begun when nothing could be created in the namespace any more, or a type that appeared just before would be missed.
+// An incomplete one may be used only by callers that asked before it ended: another one is needed, but not one for each
+// of them.
 func (d discovered) serves(seen, asked, now time.Time) bool {
 	if d.began.IsZero() || d.began.Before(seen.Add(settleTime)) {
 		return false

@@ -71,7 +71,9 @@ func (f findings) conditions() []corev1.NamespaceCondition {
 	}
 }
 
-func condition(kind corev1.NamespaceConditionType, failed bool, badReason, badMessage, goodReason, goodMessage string) corev1.NamespaceCondition {
+func condition(
+	kind corev1.NamespaceConditionType, failed bool, badReason, badMessage, goodReason, goodMessage string,
+) corev1.NamespaceCondition {
 	if failed {
 		return corev1.NamespaceCondition{Type: kind, Status: corev1.ConditionTrue, Reason: badReason, Message: badMessage}
 	}

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/pager"
+
+	kitpods "kcmd.dev/pkg/controllers/kit/pods"
 )
 
 const (
@@ -62,7 +64,9 @@ func (c *namespaceController) sweepType(ctx context.Context, ns *corev1.Namespac
 
 // inspect reports, before anything is deleted, whether a type has content, and how many seconds
 // pods may take to end.
-func (c *namespaceController) inspect(ctx context.Context, ns *corev1.Namespace, of content) (empty bool, estimate int64, err error) {
+func (c *namespaceController) inspect(
+	ctx context.Context, ns *corev1.Namespace, of content,
+) (empty bool, estimate int64, err error) {
 	if of.resource != pods {
 		return of.isEmpty(ctx), 0, nil
 	}
@@ -98,7 +102,7 @@ func (c *namespaceController) listPods(ctx context.Context, namespace string) ([
 func graceOf(running []*corev1.Pod, sinceDeletion time.Duration) int64 {
 	var longest int64
 	for _, pod := range running {
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		if kitpods.IsTerminal(pod) {
 			continue
 		}
 		if grace := pod.Spec.TerminationGracePeriodSeconds; grace != nil {
@@ -182,8 +186,7 @@ type unsureError struct{ error }
 func (e unsureError) Unwrap() error { return e.error }
 
 // stillDeleted returns a function that reads the namespace live and fails unless its content may be deleted. Another
-// client may finalize the namespace during a sweep and create it anew. A namespace that is gone may be recreated at
-// any time.
+// client may finalize the namespace during a sweep and create it anew: one that is gone may be recreated at any time.
 func (c *namespaceController) stillDeleted(ns *corev1.Namespace) func(context.Context) error {
 	return func(ctx context.Context) error {
 		latest, err := c.read(ctx, ns.Name)

@@ -22,8 +22,8 @@ func TestRecheckAfter(t *testing.T) {
 	for estimate, want := range map[int64]time.Duration{
 		1: time.Second, 2: 2 * time.Second, 15: 8 * time.Second, 30: 16 * time.Second, 31: 16 * time.Second,
 	} {
-		if got := recheckAfter(estimate); got != want {
-			t.Errorf("recheckAfter(%d) = %v, want %v", estimate, got, want)
+		if got := repeatAfter(estimate); got != want {
+			t.Errorf("repeatAfter(%d) = %v, want %v", estimate, got, want)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func TestGraceOf(t *testing.T) {
 func TestTheLongestGracePeriods(t *testing.T) {
 	for _, grace := range []int64{20_000_000_000, math.MaxInt64} {
 		estimate := graceOf([]*corev1.Pod{pod(corev1.PodRunning, &grace)}, time.Hour)
-		if pause := recheckAfter(estimate); estimate != longestEstimate || pause < 100*365*24*time.Hour {
+		if pause := repeatAfter(estimate); estimate != longestEstimate || pause < 100*365*24*time.Hour {
 			t.Errorf("a grace period of %d s is taken for %d s, and the namespace is swept again after %v", grace, estimate, pause)
 		}
 	}

@@ -60,7 +60,9 @@ const maxConflicts = 10
 // update applies a write to a namespace, and on a conflict to the live one until it succeeds. It returns nil if the
 // namespace no longer exists, and an error if it was recreated. Too many conflicts in a row are an error as well: an
 // admission webhook may answer so, whatever is sent.
-func (c *namespaceController) update(ctx context.Context, ns *corev1.Namespace, write func(*corev1.Namespace) (*corev1.Namespace, error)) (*corev1.Namespace, error) {
+func (c *namespaceController) update(
+	ctx context.Context, ns *corev1.Namespace, write func(*corev1.Namespace) (*corev1.Namespace, error),
+) (*corev1.Namespace, error) {
 	for conflicts := 0; ctx.Err() == nil; conflicts++ {
 		written, err := write(ns)
 		if err == nil {

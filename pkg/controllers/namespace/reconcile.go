@@ -55,14 +55,14 @@ func (c *namespaceController) read(ctx context.Context, name string) (*corev1.Na
 // repeat enqueues a namespace for when its content is expected to be gone. That is neither a
 // failure nor a success: its past failures are kept.
 func (c *namespaceController) repeat(ctx context.Context, name string, estimate int64) {
-	pause := recheckAfter(estimate)
+	pause := repeatAfter(estimate)
 	klog.FromContext(ctx).V(4).Info("Content remains in the namespace", "namespace", name, "recheckAfter", pause)
 	c.backoff.keep(name)
 	c.loop.AddAfter(name, pause)
 }
 
-// recheckAfter returns the delay before a namespace is swept again whose content takes an
+// repeatAfter returns the delay before a namespace is swept again whose content takes an
 // estimated number of seconds to disappear, of which there are at most longestEstimate.
-func recheckAfter(estimate int64) time.Duration {
+func repeatAfter(estimate int64) time.Duration {
 	return time.Duration(estimate/2+1) * time.Second
 }

@@ -41,7 +41,9 @@ func (c *namespaceController) empty(ctx context.Context, ns *corev1.Namespace) (
 }
 
 // sweep deletes content in the order of rules 3 and 7 of the package comment.
-func (c *namespaceController) sweep(ctx context.Context, ns *corev1.Namespace, found resourceTypes, clean sets.Set[schema.GroupVersionResource]) sweep {
+func (c *namespaceController) sweep(
+	ctx context.Context, ns *corev1.Namespace, found resourceTypes, clean sets.Set[schema.GroupVersionResource],
+) sweep {
 	var all sweep
 	for _, stage := range stages(found, clean, c.podsFirst) {
 		swept := c.sweepTypes(ctx, ns, found, stage)
@@ -77,7 +79,9 @@ type stage struct {
 	podsFirst bool
 }
 
-func (c *namespaceController) sweepTypes(ctx context.Context, ns *corev1.Namespace, found resourceTypes, s stage) sweep {
+func (c *namespaceController) sweepTypes(
+	ctx context.Context, ns *corev1.Namespace, found resourceTypes, s stage,
+) sweep {
 	slices.SortFunc(s.types, func(a, b schema.GroupVersionResource) int { return cmp.Compare(a.String(), b.String()) })
 	swept := make(sweep, len(s.types))
 	stillDeleted := c.stillDeleted(ns)

@@ -40,7 +40,13 @@ type identity struct {
 func (n identity) compare(other identity) int { return cmp.Compare(n.name, other.name) }
 
 func newCluster(c config, lease func(node string) *coordinationv1.Lease) *cluster {
-	return &cluster{config: c, lease: lease, nodes: map[string]*record{}, zones: map[string]*zone{}, sight: newSight(c.grace, c.period)}
+	return &cluster{
+		config: c,
+		lease:  lease,
+		nodes:  map[string]*record{},
+		zones:  map[string]*zone{},
+		sight:  newSight(c.grace, c.period),
+	}
 }
 
 // show records the cached state of a node.
@@ -212,8 +218,8 @@ func (c *cluster) expect(name string) {
 	}
 }
 
-// shownSilent reports whether a node is shown as silent, as expected. Its pods have to be marked from then on, and it is
-// reported once.
+// shownSilent reports whether a node is shown as silent, as expected. Its pods have to be marked from then on, and it
+// is reported once.
 func (c *cluster) shownSilent(name string) (identity, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -243,26 +249,4 @@ func (c *cluster) news() (added, gone []identity) {
 	gone, c.gone = c.gone, nil
 	slices.SortFunc(added, identity.compare)
 	return added, gone
-}
-
-// silence returns the silent nodes and a suspect. The suspect is a node whose silence is long enough to
-// justify checking the instance's own view, or "" if there is none. silence calls judged after each node.
-func (c *cluster) silence(now time.Time, judged func()) (silent []string, suspect string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.next = time.Time{}
-	for _, r := range c.nodes {
-		is := c.silent(r, now)
-		if end := c.graceEnd(r); r.ready != corev1.ConditionUnknown && end.After(now) && (c.next.IsZero() || end.Before(c.next)) {
-			c.next = end
-		}
-		if is {
-			silent = append(silent, r.name)
-		}
-		if is || r.ready != corev1.ConditionUnknown && now.Sub(c.sight.silentSince(r.seen)) > c.sight.quiet {
-			suspect = r.name
-		}
-		judged()
-	}
-	return silent, suspect
 }

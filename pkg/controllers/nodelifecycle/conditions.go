@@ -9,7 +9,9 @@ import (
 )
 
 // reported lists the conditions that only the kubelet reports. Others report NetworkUnavailable.
-var reported = [...]corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure}
+var reported = [...]corev1.NodeConditionType{
+	corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
+}
 
 // silenced returns the conditions of a node that has fallen silent.
 func silenced(node *corev1.Node, now time.Time) []corev1.NodeCondition {

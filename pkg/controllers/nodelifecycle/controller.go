@@ -57,8 +57,8 @@ const (
 	// parallelism is the number of silent nodes that are handled concurrently, and of nodes
 	// whose pods are marked.
 	parallelism = 8
-	// retryFirst and retryMost are the limits of the backoff for a node.
-	retryFirst, retryMost = 5 * time.Millisecond, 10 * time.Second
+	// firstRetry and lastRetry are the limits of the backoff for a node.
+	firstRetry, lastRetry = 5 * time.Millisecond, 10 * time.Second
 	// tick is the interval for checking whether a pass is due.
 	tick = 500 * time.Millisecond
 	// grantPeriod is the interval for releasing nodes from the queues of their zones.
@@ -130,12 +130,15 @@ func newController(env controller.Env, config config) (*lifecycleController, err
 		metrics: newMetrics(env.Metrics),
 	}
 	c.cluster = newCluster(config, c.leaseOf)
-	// Each node by itself: a limit for all together would delay the last of many nodes for minutes.
+	// The backoff is that of each node: a limit for all together would delay the last of many nodes for minutes.
 	ofNode := func(queue string, workers int) reconcile.Options[string] {
-		return reconcile.Options[string]{Queue: queue, Workers: workers, Backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryMost)}
+		backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)
+		return reconcile.Options[string]{Queue: queue, Workers: workers, Backoff: backoff}
 	}
 	c.nodeLoop = reconcile.New(env, ofNode("node_lifecycle_controller", nodeWorkers), c.reconcileNode)
-	c.podLoop = reconcile.New(env, reconcile.Options[types.NamespacedName]{Queue: "node_lifecycle_controller_pods", Workers: podWorkers}, c.reconcilePod)
+	c.podLoop = reconcile.New(env, reconcile.Options[types.NamespacedName]{
+		Queue: "node_lifecycle_controller_pods", Workers: podWorkers,
+	}, c.reconcilePod)
 	c.markLoop = reconcile.New(env, ofNode("node_lifecycle_controller_not_ready", parallelism), c.markPodsOf)
 	c.watch(core.Nodes().Informer(), core.Pods().Informer(), leases.Informer())
 	return c, nil

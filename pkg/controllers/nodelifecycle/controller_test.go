@@ -205,7 +205,7 @@ func TestManyNodesAreRetriedSoon(t *testing.T) {
 			loop.AddRateLimited(fmt.Sprint(i))
 		}
 	}
-	env.Clock.Step(retryMost)
+	env.Clock.Step(lastRetry)
 	env.Start(t)
 	env.Run(t, c)
 	for _, loop := range loops {

@@ -7,11 +7,13 @@ import (
 )
 
 func registered(node identity) controller.Event {
-	return controller.Normal(node.reference(), "RegisteredNode", "Node %s event: Registered Node %s in Controller", node.name, node.name)
+	return controller.Normal(node.reference(), "RegisteredNode",
+		"Node %s event: Registered Node %s in Controller", node.name, node.name)
 }
 
 func removing(node identity) controller.Event {
-	return controller.Normal(node.reference(), "RemovingNode", "Node %s event: Removing Node %s from Controller", node.name, node.name)
+	return controller.Normal(node.reference(), "RemovingNode",
+		"Node %s event: Removing Node %s from Controller", node.name, node.name)
 }
 
 func nodeNotReady(node identity) controller.Event {

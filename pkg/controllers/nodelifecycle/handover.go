@@ -57,7 +57,17 @@ func (c *cluster) handOver() handover {
 		nodes: map[string]leftNode{}, zones: map[string]leftZone{}, gone: c.gone, sight: c.sight, passed: c.passed,
 	}
 	for name, r := range c.nodes {
-		left.nodes[name] = leftNode{r.uid, r.seen, r.heartbeat, r.renewed, r.registered, r.ready, r.silencing, r.markOrder != 0, r.eviction}
+		left.nodes[name] = leftNode{
+			uid:        r.uid,
+			seen:       r.seen,
+			heartbeat:  r.heartbeat,
+			renewed:    r.renewed,
+			registered: r.registered,
+			ready:      r.ready,
+			silencing:  r.silencing,
+			mustMark:   r.markOrder != 0,
+			eviction:   r.eviction,
+		}
 	}
 	for name, z := range c.zones {
 		l := leftZone{state: z.state, count: z.count, limiter: z.limiter}
@@ -121,9 +131,9 @@ func (c *cluster) noteLeases() {
 	}
 }
 
-// takeOver continues with the state of a predecessor. After an interruption, in which another process may have had the lease, a
-// taint is not granted any more: the node may have been heard of, or have got and lost it. Taints are stripped as long as
-// no zone has a ready node.
+// takeOver continues with the state of a predecessor. After an interruption, in which another process may have had the
+// lease, a taint is not granted any more: the node may have been heard of, or have got and lost it. Taints are stripped
+// as long as no zone has a ready node.
 func (c *cluster) takeOver(left handover, now time.Time) {
 	interrupted, isDown := now.Sub(left.sight.sign) > c.sight.interruption, c.isDown()
 	c.sight.takeOver(left.sight)
@@ -174,7 +184,11 @@ func (c *cluster) adoptZones(left handover, now time.Time) {
 			z.limiter.set(rate, now)
 		}
 		for _, node := range l.waiting {
-			if r := c.nodes[node]; r != nil && r.uid == left.nodes[node].uid && r.zone == name && isNotReady(r.ready) && r.eviction == none {
+			r := c.nodes[node]
+			if r == nil || r.uid != left.nodes[node].uid || r.zone != name {
+				continue
+			}
+			if isNotReady(r.ready) && r.eviction == none {
 				r.eviction = waiting
 				z.waiting = append(z.waiting, r)
 			}

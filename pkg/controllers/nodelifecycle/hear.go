@@ -21,10 +21,10 @@ import (
 // each silent node.
 const requestTimeout = 5 * time.Second
 
-// heard returns the nodes that are really silent. If the instance has not heard from any node for a while,
+// confirmSilent returns the nodes that are really silent. If the instance has not heard from any node for a while,
 // the instance itself may be the cause. It then reads the suspect from the API server. If the observed
-// Leases may be stale, it reads them live. If a read fails, heard returns no nodes.
-func (c *lifecycleController) heard(ctx context.Context, silent []string, suspect string) []string {
+// Leases may be stale, it reads them live. If a read fails, no node is confirmed.
+func (c *lifecycleController) confirmSilent(ctx context.Context, silent []string, suspect string) []string {
 	logger := klog.FromContext(ctx)
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

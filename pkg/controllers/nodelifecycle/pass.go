@@ -47,11 +47,11 @@ func (c *lifecycleController) pass(ctx, working context.Context) {
 		last = now
 	})
 	if suspect != "" {
-		silent = c.heard(working, silent, suspect)
+		silent = c.confirmSilent(working, silent, suspect)
 	}
 	concurrent.Each(len(silent), parallelism, func(i int) {
 		if ctx.Err() == nil {
-			c.giveUp(working, silent[i])
+			c.showSilence(working, silent[i])
 		}
 	})
 	zones, toStrip := c.cluster.judge(c.Clock.Now(), began)
@@ -59,7 +59,8 @@ func (c *lifecycleController) pass(ctx, working context.Context) {
 		c.metrics.counted(z.name, z.count)
 		c.metrics.evictions.WithLabelValues(z.name).Add(0)
 		if z.from != z.to && (z.from != uncounted || z.to != normal) {
-			klog.FromContext(working).Info("State of a zone has changed", "zone", z.name, "from", string(z.from), "to", string(z.to), "nodes", z.count.all(), "notReady", z.count.notReady)
+			klog.FromContext(working).Info("State of a zone has changed", "zone", z.name,
+				"from", string(z.from), "to", string(z.to), "nodes", z.count.all(), "notReady", z.count.notReady)
 		}
 	}
 	for _, name := range toStrip {

@@ -79,11 +79,11 @@ func (c *lifecycleController) markPod(ctx context.Context, pod *corev1.Pod) (fou
 	if err != nil {
 		return true, err
 	}
-	_, err = c.Client.CoreV1().Pods(pod.Namespace).Patch(controller.OnlyMetadata(ctx), pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	err = pods.PatchStatus(ctx, c.Client, pod, body)
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, nil
-	case apierrors.IsConflict(err), len(controller.PausedIn(err)) > 0: // the pod is shown as ready until the pause ends
+	case apierrors.IsConflict(err), len(controller.PausedIn(err)) > 0: // until a pause ends, the pod is shown as ready
 		return true, fmt.Errorf("marking pod %s/%s as not ready: %w", pod.Namespace, pod.Name, err)
 	}
 	c.Record(podNotReady(pod))

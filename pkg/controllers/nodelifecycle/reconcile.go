@@ -18,9 +18,9 @@ func (c *lifecycleController) reconcileNode(ctx context.Context, name string) er
 	return errors.Join(c.reconcileTaints(ctx, name), c.reconcileLabels(ctx, name))
 }
 
-// reconcileTaints patches the newest state of a node that is known. If there is a newer one, that
-// is read, and patched instead. A node that seems to have no taint to strip is read first: it may have been granted
-// one, and the answer to that write been lost.
+// reconcileTaints patches the newest known state of a node. If there is a newer one, that is read, and patched instead.
+// A node that seems to have no taint to strip is read first: it may have been granted one by a write whose answer was
+// lost.
 func (c *lifecycleController) reconcileTaints(ctx context.Context, name string) error {
 	node, what := c.cluster.newest(name)
 	if node != nil && what == stripped && !isEvicting(node) && !c.refresh(ctx, name) {
@@ -30,7 +30,8 @@ func (c *lifecycleController) reconcileTaints(ctx context.Context, name string) 
 	if apierrors.IsConflict(err) && c.refresh(ctx, name) {
 		err = c.patchTaints(ctx, name)
 	}
-	if apierrors.IsNotFound(err) { // the cache will show that it is gone, unless this is the answer of an admission webhook
+	if apierrors.IsNotFound(err) {
+		// The cache will show that it is gone, unless this is the answer of an admission webhook.
 		c.nodeLoop.AddAfter(name, reconcile.RecheckAfter)
 		return nil
 	}
@@ -56,7 +57,8 @@ func (c *lifecycleController) patchTaints(ctx context.Context, name string) erro
 	if err != nil {
 		return fmt.Errorf("changing the taints of node %s: %w", name, err)
 	}
-	klog.FromContext(ctx).V(2).Info("Changed the taints of a node", "node", name, "added", change.add, "removed", change.remove)
+	klog.FromContext(ctx).V(2).Info("Changed the taints of a node",
+		"node", name, "added", change.add, "removed", change.remove)
 	c.cluster.wrote(written, now)
 	if zone := c.cluster.tainted(node, what); what == granted && change.evicts() {
 		klog.FromContext(ctx).Info("Tainted a node so that its pods are evicted", "node", name, "zone", zone)

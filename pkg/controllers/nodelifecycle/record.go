@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/component-helpers/node/topology"
 
 	"kcmd.dev/pkg/controllers/kit/writes"
@@ -31,10 +30,10 @@ type record struct {
 	excluded bool // whether it does not count in the state of its zone
 
 	// seen is when the last heartbeat was observed, or else when the node was first observed.
-	seen      time.Time
-	heartbeat metav1.Time      // the last one in its Ready condition
-	renewed   metav1.MicroTime // the last renewal of its Lease, zero if there was none
-	lease     string           // the resource version of that Lease
+	seen         time.Time
+	heartbeat    metav1.Time      // the last one in its Ready condition
+	renewed      metav1.MicroTime // the last renewal of its Lease, zero if there was none
+	leaseVersion string           // the resource version of that Lease
 
 	// registered reports whether the node was announced.
 	registered bool
@@ -86,24 +85,18 @@ func (r *record) isBehind(cached *corev1.Node, now time.Time) bool {
 }
 
 // isOlder returns false if the versions cannot be compared.
-func isOlder(a, b *corev1.Node) bool { return isOlderVersion(a.ResourceVersion, b.ResourceVersion) }
+func isOlder(a, b *corev1.Node) bool { return writes.IsOlder(a.ResourceVersion, b.ResourceVersion) }
 
-func isOlderVersion(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order < 0
-}
-
-// renew notes a renewal of the Lease of the node, which may be nil, and reports whether it is a new one. A clock
-// that was set back renews to a time before the last one: that is a renewal if the Lease is a newer one.
-func (r *record) renew(lease *coordinationv1.Lease, now time.Time) bool {
+// renew notes a renewal that the Lease of the node shows, if it is a new one. The Lease may be nil. A kubelet whose
+// clock was set back renews to a time before the last one: that is a renewal if the Lease is newer.
+func (r *record) renew(lease *coordinationv1.Lease, now time.Time) {
 	if lease == nil || lease.Spec.RenewTime == nil || r.renewed.Equal(lease.Spec.RenewTime) {
-		return false
+		return
 	}
-	if lease.Spec.RenewTime.Before(&r.renewed) && !isOlderVersion(r.lease, lease.ResourceVersion) {
-		return false
+	if lease.Spec.RenewTime.Before(&r.renewed) && !writes.IsOlder(r.leaseVersion, lease.ResourceVersion) {
+		return
 	}
-	r.renewed, r.lease, r.seen = *lease.Spec.RenewTime, lease.ResourceVersion, now
-	return true
+	r.renewed, r.leaseVersion, r.seen = *lease.Spec.RenewTime, lease.ResourceVersion, now
 }
 
 // graceOf returns the grace period of a node.

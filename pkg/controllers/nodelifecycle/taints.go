@@ -15,6 +15,10 @@ var (
 	unreachableTaint = corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}
 )
 
+func noSchedule(key string) corev1.Taint {
+	return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule}
+}
+
 // shown is the taint for a status of a condition.
 var shown = []struct {
 	condition corev1.NodeConditionType
@@ -55,9 +59,9 @@ func changeOf(node *corev1.Node, what eviction) change {
 	for i := range shown {
 		s := &shown[i]
 		condition := conditionOf(node, s.condition)
-		c.want(node, corev1.Taint{Key: s.key, Effect: corev1.TaintEffectNoSchedule}, condition != nil && condition.Status == s.status)
+		c.want(node, noSchedule(s.key), condition != nil && condition.Status == s.status)
 	}
-	c.want(node, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}, node.Spec.Unschedulable)
+	c.want(node, noSchedule(corev1.TaintNodeUnschedulable), node.Spec.Unschedulable)
 	ready := conditionOf(node, corev1.NodeReady)
 	if ready == nil && what != stripped {
 		return c

@@ -13,10 +13,6 @@ import (
 
 const foreign = "example.com/foreign"
 
-func noSchedule(key string) corev1.Taint {
-	return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule}
-}
-
 func evicting(key string) corev1.Taint {
 	return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute}
 }

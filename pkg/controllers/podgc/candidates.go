@@ -62,7 +62,7 @@ func excess(ended []*corev1.Pod, threshold int) []*corev1.Pod {
 	if surplus <= 0 {
 		return nil
 	}
-	inOrder(ended)
+	sortForDeletion(ended)
 	return slices.DeleteFunc(ended[:surplus], isHeld)
 }
 
@@ -72,8 +72,8 @@ func isHeld(pod *corev1.Pod) bool {
 		*pod.DeletionGracePeriodSeconds == 0 && len(pod.Finalizers) > 0
 }
 
-// inOrder sorts pods in deletion order: evicted ones, then older ones, then by name.
-func inOrder(list []*corev1.Pod) {
+// sortForDeletion sorts pods in the order in which they are deleted: evicted ones, then older ones, then by name.
+func sortForDeletion(list []*corev1.Pod) {
 	slices.SortStableFunc(list, func(a, b *corev1.Pod) int {
 		if evictedA, evictedB := isEvicted(a), isEvicted(b); evictedA != evictedB {
 			if evictedA {
@@ -92,8 +92,9 @@ func isEvicted(pod *corev1.Pod) bool {
 // isOutOfService reports whether an administrator has tainted a node as out of service and it
 // is not ready.
 func isOutOfService(node *corev1.Node) bool {
-	tainted := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
-	return tainted && !isReady(node)
+	return !isReady(node) && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == corev1.TaintNodeOutOfService
+	})
 }
 
 func isReady(node *corev1.Node) bool {

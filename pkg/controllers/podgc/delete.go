@@ -8,12 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
-	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controller/concurrent"
 	"kcmd.dev/pkg/controllers/kit/pods"
 )
@@ -43,14 +41,15 @@ func (gc *podGC) deleteAll(ctx, working context.Context, list []*corev1.Pod, rea
 		// Before the phase is set: the owner of a failed pod replaces it.
 		working, deletion, err := gc.Deletions.Ask(working, corev1.Resource("pods"), pod.Namespace, pod.Name)
 		if err != nil {
-			klog.FromContext(working).V(2).Info("Not deleting a pod", "pod", klog.KObj(pod), "reason", reason, "cause", err)
+			klog.FromContext(working).V(2).Info("Not deleting a pod", "pod", klog.KObj(pod), "reason", reason, "err", err)
 			return
 		}
 		defer deletion.End()
 		gc.metrics.deleted.WithLabelValues(pod.Namespace, reason).Inc()
 		if err := gc.delete(working, pod, reason); err != nil {
 			gc.metrics.failed.WithLabelValues(pod.Namespace, reason).Inc()
-			klog.FromContext(working).Error(err, "Failed to delete a pod, retrying in a later pass", "pod", klog.KObj(pod), "reason", reason)
+			klog.FromContext(working).Error(err, "Failed to delete a pod, retrying in a later pass",
+				"pod", klog.KObj(pod), "reason", reason)
 		}
 	})
 }
@@ -64,8 +63,7 @@ func (gc *podGC) delete(ctx context.Context, pod *corev1.Pod, reason string) err
 			return fmt.Errorf("setting the phase of pod %s/%s to Failed: %w", pod.Namespace, pod.Name, err)
 		}
 	}
-	options := metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}
-	if err := gc.Client.CoreV1().Pods(pod.Namespace).Delete(controller.OnlyMetadata(ctx), pod.Name, options); err != nil {
+	if err := pods.Delete(ctx, gc.Client, pod, ptr.To(int64(0))); err != nil {
 		return fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
@@ -77,8 +75,7 @@ func (gc *podGC) fail(ctx context.Context, pod *corev1.Pod, reason string) error
 	if err != nil {
 		return err
 	}
-	_, err = gc.Client.CoreV1().Pods(pod.Namespace).Patch(controller.OnlyMetadata(ctx), pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	return err
+	return pods.PatchStatus(ctx, gc.Client, pod, patch)
 }
 
 // failedStatus returns the status of a pod that is about to be deleted. That of an orphaned pod

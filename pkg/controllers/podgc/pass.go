@@ -61,7 +61,7 @@ func (gc *podGC) outOfService(ctx, working context.Context) []*corev1.Pod {
 			found = append(found, bound...)
 		}
 	}
-	inOrder(found)
+	sortForDeletion(found)
 	return found
 }
 
@@ -120,15 +120,9 @@ func (gc *podGC) isGone(ctx context.Context, name string) (bool, error) {
 
 // indexed returns the pods that an index has under a key.
 func (gc *podGC) indexed(name, key string) []*corev1.Pod {
-	objects, err := gc.pods.ByIndex(name, key)
+	found, err := index.Append[*corev1.Pod](nil, gc.pods, name, key)
 	if err != nil {
 		return nil // the index was added when the controller was built
-	}
-	found := make([]*corev1.Pod, 0, len(objects))
-	for _, object := range objects {
-		if pod, ok := object.(*corev1.Pod); ok {
-			found = append(found, pod)
-		}
 	}
 	return found
 }

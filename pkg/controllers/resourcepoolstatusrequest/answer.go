@@ -16,7 +16,7 @@ import (
 )
 
 // answer returns the status for a request, nil while it has to wait.
-func (c *statusController) answer(ctx context.Context, request *resourcev1alpha3.ResourcePoolStatusRequest) (*resourcev1alpha3.ResourcePoolStatusRequestStatus, error) {
+func (c *statusController) answer(ctx context.Context, request *statusRequest) (*requestStatus, error) {
 	now := metav1.NewTime(c.Clock.Now())
 	driver, name := request.Spec.Driver, ptr.Deref(request.Spec.PoolName, "")
 	key := index.Driver(driver)
@@ -43,7 +43,8 @@ func (c *statusController) answer(ctx context.Context, request *resourcev1alpha3
 		}
 		status := p.status(driver, allocated)
 		if status.ValidationError != nil {
-			klog.FromContext(ctx).V(2).Info("Request waits for slices", "request", request.Name, "cause", *status.ValidationError)
+			klog.FromContext(ctx).V(2).Info("Request waits for slices",
+				"request", request.Name, "cause", *status.ValidationError)
 			return nil, nil
 		}
 		statuses = append(statuses, status)
@@ -53,7 +54,7 @@ func (c *statusController) answer(ctx context.Context, request *resourcev1alpha3
 
 // confirmNone reports whether there is no pool that a request asks for. No version of the cache proves it: versions of
 // slices and of requests cannot be compared. A pool that the cache does not show yet answers the request when it does.
-func (c *statusController) confirmNone(ctx context.Context, request *resourcev1alpha3.ResourcePoolStatusRequest, driver, name string) (bool, error) {
+func (c *statusController) confirmNone(ctx context.Context, request *statusRequest, driver, name string) (bool, error) {
 	list, err := c.Client.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(resourcev1.ResourceSliceSelectorDriver, driver).String(),
 	})
@@ -70,24 +71,30 @@ func (c *statusController) confirmNone(ctx context.Context, request *resourcev1a
 }
 
 // calculated is the answer to a request that count pools match, of which these are returned.
-func calculated(count int, pools []resourcev1alpha3.PoolStatus, now metav1.Time) *resourcev1alpha3.ResourcePoolStatusRequestStatus {
-	return &resourcev1alpha3.ResourcePoolStatusRequestStatus{
+func calculated(count int, pools []resourcev1alpha3.PoolStatus, now metav1.Time) *requestStatus {
+	return &requestStatus{
 		PoolCount: ptr.To(int32(count)), //nolint:gosec // not that many fit into memory
 		Pools:     pools,
 		Conditions: []metav1.Condition{{
-			Type: resourcev1alpha3.ResourcePoolStatusRequestConditionComplete, Status: metav1.ConditionTrue, LastTransitionTime: now,
-			Reason: "CalculationComplete", Message: fmt.Sprintf("Calculated status for %d pools", len(pools)),
+			Type:               resourcev1alpha3.ResourcePoolStatusRequestConditionComplete,
+			Status:             metav1.ConditionTrue,
+			LastTransitionTime: now,
+			Reason:             "CalculationComplete",
+			Message:            fmt.Sprintf("Calculated status for %d pools", len(pools)),
 		}},
 	}
 }
 
 // failed is the answer to a request for which nothing can be calculated.
-func failed(message string, now metav1.Time) *resourcev1alpha3.ResourcePoolStatusRequestStatus {
-	return &resourcev1alpha3.ResourcePoolStatusRequestStatus{
+func failed(message string, now metav1.Time) *requestStatus {
+	return &requestStatus{
 		PoolCount: ptr.To[int32](0),
 		Conditions: []metav1.Condition{{
-			Type: resourcev1alpha3.ResourcePoolStatusRequestConditionFailed, Status: metav1.ConditionTrue, LastTransitionTime: now,
-			Reason: "CalculationFailed", Message: message,
+			Type:               resourcev1alpha3.ResourcePoolStatusRequestConditionFailed,
+			Status:             metav1.ConditionTrue,
+			LastTransitionTime: now,
+			Reason:             "CalculationFailed",
+			Message:            message,
 		}},
 	}
 }

@@ -56,6 +56,12 @@ func Descriptor() controller.Descriptor {
 // config is empty: the controller has no settings.
 type config struct{}
 
+// Short names of the types of the API.
+type (
+	statusRequest = resourcev1alpha3.ResourcePoolStatusRequest
+	requestStatus = resourcev1alpha3.ResourcePoolStatusRequestStatus
+)
+
 type statusController struct {
 	controller.Env
 	requests resourcelisters.ResourcePoolStatusRequestLister

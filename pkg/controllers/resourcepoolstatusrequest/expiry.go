@@ -44,7 +44,7 @@ func (c *statusController) pass(ctx, working context.Context) {
 }
 
 // isExpired reports whether a request is to be deleted. One whose time is not known stays.
-func isExpired(request *resourcev1alpha3.ResourcePoolStatusRequest, now time.Time) bool {
+func isExpired(request *statusRequest, now time.Time) bool {
 	since, kept := request.CreationTimestamp, pendingKept
 	if request.Status != nil {
 		since, kept = answeredAt(request), answeredKept
@@ -53,17 +53,18 @@ func isExpired(request *resourcev1alpha3.ResourcePoolStatusRequest, now time.Tim
 }
 
 // answeredAt returns when a request was answered, or created, if its status does not say it.
-func answeredAt(request *resourcev1alpha3.ResourcePoolStatusRequest) metav1.Time {
+func answeredAt(request *statusRequest) metav1.Time {
 	for i := range request.Status.Conditions {
 		switch condition := &request.Status.Conditions[i]; condition.Type {
-		case resourcev1alpha3.ResourcePoolStatusRequestConditionComplete, resourcev1alpha3.ResourcePoolStatusRequestConditionFailed:
+		case resourcev1alpha3.ResourcePoolStatusRequestConditionComplete,
+			resourcev1alpha3.ResourcePoolStatusRequestConditionFailed:
 			return condition.LastTransitionTime
 		}
 	}
 	return request.CreationTimestamp
 }
 
-func (c *statusController) delete(ctx context.Context, request *resourcev1alpha3.ResourcePoolStatusRequest) error {
+func (c *statusController) delete(ctx context.Context, request *statusRequest) error {
 	err := c.Client.ResourceV1alpha3().ResourcePoolStatusRequests().Delete(ctx, request.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &request.UID},
 	})

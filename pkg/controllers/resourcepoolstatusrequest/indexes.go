@@ -2,7 +2,6 @@ package resourcepoolstatusrequest
 
 import (
 	resourcev1 "k8s.io/api/resource/v1"
-	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
 
 	"kcmd.dev/pkg/controllers/kit/index"
 )
@@ -11,7 +10,7 @@ import (
 const pendingIndex = "pendingByDriver"
 
 func pendingKeys(obj any) ([]string, error) {
-	request, ok := obj.(*resourcev1alpha3.ResourcePoolStatusRequest)
+	request, ok := obj.(*statusRequest)
 	if !ok || request.Status != nil {
 		return nil, nil
 	}

@@ -80,8 +80,9 @@ func (p pool) node() *string {
 func (p pool) status(driver string, allocated int32) resourcev1alpha3.PoolStatus {
 	status := resourcev1alpha3.PoolStatus{Driver: driver, PoolName: p.name, Generation: p.generation, NodeName: p.node()}
 	if !p.isComplete() {
-		status.ValidationError = ptr.To(shortened(fmt.Sprintf("pool %s/%s is incomplete: observed %d/%d slices at generation %d",
-			driver, p.name, len(p.slices), p.expected(), p.generation)))
+		incomplete := fmt.Sprintf("pool %s/%s is incomplete: observed %d/%d slices at generation %d",
+			driver, p.name, len(p.slices), p.expected(), p.generation)
+		status.ValidationError = ptr.To(shortened(incomplete))
 		return status
 	}
 	total := p.devices()

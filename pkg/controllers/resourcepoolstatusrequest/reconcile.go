@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -15,8 +14,9 @@ import (
 // reconcile answers a request, unless it has been answered, which the cache may not show yet.
 func (c *statusController) reconcile(ctx context.Context, name string) error {
 	began := c.Clock.Now()
-	request, err := writes.Read(c.written, func() (*resourcev1alpha3.ResourcePoolStatusRequest, error) { return c.requests.Get(name) })
-	if stale := (*writes.StaleError)(nil); errors.As(err, &stale) {
+	request, err := writes.Read(c.written, func() (*statusRequest, error) { return c.requests.Get(name) })
+	var stale *writes.StaleError
+	if errors.As(err, &stale) {
 		return nil
 	}
 	request, found, err := reconcile.Found(request, err)
@@ -32,10 +32,11 @@ func (c *statusController) reconcile(ctx context.Context, name string) error {
 	return err
 }
 
-func (c *statusController) write(ctx context.Context, request *resourcev1alpha3.ResourcePoolStatusRequest, status *resourcev1alpha3.ResourcePoolStatusRequestStatus) error {
+func (c *statusController) write(ctx context.Context, request *statusRequest, status *requestStatus) error {
 	answered := request.DeepCopy()
 	answered.Status = status
-	written, err := c.Client.ResourceV1alpha3().ResourcePoolStatusRequests().UpdateStatus(ctx, answered, metav1.UpdateOptions{})
+	client := c.Client.ResourceV1alpha3().ResourcePoolStatusRequests()
+	written, err := client.UpdateStatus(ctx, answered, metav1.UpdateOptions{})
 	if err != nil {
 		return fmt.Errorf("updating the status of ResourcePoolStatusRequest %s: %w", request.Name, err)
 	}

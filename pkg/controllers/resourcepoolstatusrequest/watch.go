@@ -2,7 +2,6 @@ package resourcepoolstatusrequest
 
 import (
 	resourcev1 "k8s.io/api/resource/v1"
-	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
 	"k8s.io/client-go/tools/cache"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -12,12 +11,12 @@ import (
 // watch queues requests that are not answered: their own changes, and those of slices of their
 // driver, which may complete a pool.
 func (c *statusController) watch(requests, slices cache.SharedIndexInformer) {
-	watch.Objects(requests, watch.Funcs[*resourcev1alpha3.ResourcePoolStatusRequest]{
+	watch.Objects(requests, watch.Funcs[*statusRequest]{
 		Add: c.seen,
-		Update: func(lane reconcile.Lane, _, request *resourcev1alpha3.ResourcePoolStatusRequest) {
+		Update: func(lane reconcile.Lane, _, request *statusRequest) {
 			c.seen(lane, request)
 		},
-		Delete: func(request *resourcev1alpha3.ResourcePoolStatusRequest) { c.written.Forget(request) },
+		Delete: func(request *statusRequest) { c.written.Forget(request) },
 	})
 	watch.ObjectsEvery(slices, 0, watch.Funcs[*resourcev1.ResourceSlice]{
 		Add: c.sliceChanged,
@@ -31,7 +30,7 @@ func (c *statusController) watch(requests, slices cache.SharedIndexInformer) {
 	})
 }
 
-func (c *statusController) seen(lane reconcile.Lane, request *resourcev1alpha3.ResourcePoolStatusRequest) {
+func (c *statusController) seen(lane reconcile.Lane, request *statusRequest) {
 	if request.Status != nil {
 		c.written.Forget(request)
 		return

@@ -3,10 +3,10 @@ package selinuxwarning
 import (
 	"context"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -30,7 +30,7 @@ func (c *warner) takeOver(context.Context) error {
 		if err != nil {
 			return err
 		}
-		if found && pod.UID == k.uid && !hasFinished(pod) {
+		if found && pod.UID == k.uid && !pods.IsTerminal(pod) {
 			if _, err := c.uses.set(k.pod, k.uid, k.use, func() (bool, error) { return k.mountable, nil }); err != nil {
 				return err
 			}
@@ -53,8 +53,4 @@ func (u *uses) all() handover {
 		}
 	}
 	return all
-}
-
-func hasFinished(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

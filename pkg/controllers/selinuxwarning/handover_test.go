@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -34,7 +35,7 @@ func TestASuccessorRepeatsNoEvent(t *testing.T) {
 	controllertest.Eventually(t, "the cache shows it", func() bool {
 		pod, err := first.pods.Pods("ns").Get("s")
 		_, gone := first.pods.Pods("ns").Get("r")
-		return err == nil && hasFinished(pod) && gone != nil
+		return err == nil && pods.IsTerminal(pod) && gone != nil
 	})
 	env.Succeed(first.HandOver())
 	if got := env.Series(t, metric); len(got) != 0 {

@@ -9,6 +9,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/volumes"
 )
@@ -18,7 +19,7 @@ func (c *warner) reconcile(ctx context.Context, key types.NamespacedName) error 
 	if err != nil {
 		return err
 	}
-	if !found || hasFinished(pod) {
+	if !found || pods.IsTerminal(pod) {
 		c.uses.remove(key)
 		return nil
 	}

@@ -36,7 +36,9 @@ func newUses() *uses {
 // set records how a pod uses a volume, and whether the volume can be mounted with a label. It returns
 // the conflicts of all pods whose values changed because of that. It is asked whether the volume is
 // mountable under the lock: who hears of a change of the driver later finds the pod among its users.
-func (u *uses) set(key types.NamespacedName, uid types.UID, use use, isMountable func() (bool, error)) ([]conflict, error) {
+func (u *uses) set(
+	key types.NamespacedName, uid types.UID, use use, isMountable func() (bool, error),
+) ([]conflict, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	mountable, err := isMountable()
@@ -168,16 +170,7 @@ func (u *uses) conflicts() sets.Set[conflict] {
 	defer u.mu.Unlock()
 	all := sets.New[conflict]()
 	for name := range u.inConflict {
-		v := u.volumes[name]
-		for is, others := range v.conflicts {
-			for other, found := range others {
-				for key := range v.groups[is] {
-					for with := range v.groups[other] {
-						all.Insert(between(key, with, is, other, found)...)
-					}
-				}
-			}
-		}
+		u.volumes[name].addConflicts(all)
 	}
 	return all
 }

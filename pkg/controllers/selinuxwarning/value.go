@@ -21,15 +21,6 @@ func (r request) on(mountable bool) value {
 	return r
 }
 
-// differences is what of two values is in conflict.
-type differences struct{ policy, label bool }
-
-func (d differences) any() bool { return d.policy || d.label }
-
-func compare(a, b value) differences {
-	return differences{policy: a.policy != b.policy, label: a.label.conflictsWith(b.label)}
-}
-
 // policyOf is the policy of a pod, which is MountOption by default.
 func policyOf(pod *corev1.Pod) corev1.PodSELinuxChangePolicy {
 	if c := pod.Spec.SecurityContext; c != nil && c.SELinuxChangePolicy != nil {

@@ -99,19 +99,22 @@ func (v *volume) inConflictWith(is value) []types.NamespacedName {
 	return sorted(pods)
 }
 
-// between returns the conflicts of two pods, that of the first one first.
-func between(pod, with types.NamespacedName, is, other value, found differences) []conflict {
-	var all []conflict
-	add := func(property, own, others string) {
-		all = append(all, conflict{property, pod, own, with, others}, conflict{property, with, others, pod, own})
+// addConflicts adds all conflicts of the volume to others.
+func (v *volume) addConflicts(to sets.Set[conflict]) {
+	for is, others := range v.conflicts {
+		for other, found := range others {
+			v.addBetween(to, is, other, found)
+		}
 	}
-	if found.policy {
-		add(policyProperty, string(is.policy), string(other.policy))
+}
+
+// addBetween adds the conflicts between the pods of two values.
+func (v *volume) addBetween(to sets.Set[conflict], is, other value, found differences) {
+	for pod := range v.groups[is] {
+		for with := range v.groups[other] {
+			to.Insert(between(pod, with, is, other, found)...)
+		}
 	}
-	if found.label {
-		add(labelProperty, is.label.text, other.label.text)
-	}
-	return all
 }
 
 // byName orders pods.

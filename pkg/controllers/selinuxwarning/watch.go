@@ -7,12 +7,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/watch"
 )
 
-func (c *warner) watch(pods, claims, persistent, drivers cache.SharedIndexInformer) {
-	watch.Objects(pods, watch.Funcs[*corev1.Pod]{
+// watch enqueues pods: new ones and those that have ended, and the users of volumes that may be used differently from
+// now on.
+func (c *warner) watch(podInformer, claims, persistent, drivers cache.SharedIndexInformer) {
+	watch.Objects(podInformer, watch.Funcs[*corev1.Pod]{
 		Add:    func(lane reconcile.Lane, pod *corev1.Pod) { c.loop.Enqueue(lane, reconcile.KeyOf(pod)) },
 		Update: c.podUpdated,
 		Delete: func(pod *corev1.Pod) { c.loop.Add(reconcile.KeyOf(pod)) },
@@ -29,12 +32,14 @@ func (c *warner) watch(pods, claims, persistent, drivers cache.SharedIndexInform
 		},
 		Update: c.volumeChanged,
 	})
-	watch.Objects(drivers, watch.Funcs[*storagev1.CSIDriver]{Add: c.driverSeen, Update: c.driverUpdated, Delete: c.driverGone})
+	watch.Objects(drivers, watch.Funcs[*storagev1.CSIDriver]{
+		Add: c.driverSeen, Update: c.driverUpdated, Delete: c.driverGone,
+	})
 }
 
 // podUpdated enqueues a pod that has finished. What a pod asks for does not change while it lives.
 func (c *warner) podUpdated(lane reconcile.Lane, old, pod *corev1.Pod) {
-	if old.UID != pod.UID || old.Status.Phase != pod.Status.Phase && hasFinished(pod) {
+	if old.UID != pod.UID || old.Status.Phase != pod.Status.Phase && pods.IsTerminal(pod) {
 		c.loop.Enqueue(lane, reconcile.KeyOf(pod))
 	}
 }
@@ -59,11 +64,11 @@ func (c *warner) volumeChanged(lane reconcile.Lane, old, volume *corev1.Persiste
 }
 
 func (c *warner) enqueuePodsOf(lane reconcile.Lane, claim types.NamespacedName) {
-	pods, err := c.podsOf.Of(claim)
+	users, err := c.podsOf.Of(claim)
 	if err != nil {
 		klog.Background().Error(err, "Looking up the pods of a claim failed", "claim", claim)
 	}
-	for _, pod := range pods {
+	for _, pod := range users {
 		c.loop.Enqueue(lane, reconcile.KeyOf(pod))
 	}
 }

@@ -42,7 +42,9 @@ const (
 )
 
 // identities selects the leases of API servers.
-var identities = controller.Filter{Namespace: metav1.NamespaceSystem, LabelSelector: identityLabel + "=" + identityValue}
+var identities = controller.Filter{
+	Namespace: metav1.NamespaceSystem, LabelSelector: identityLabel + "=" + identityValue,
+}
 
 // Descriptor describes storageversion-garbage-collector-controller.
 func Descriptor() controller.Descriptor {
@@ -53,8 +55,11 @@ func Descriptor() controller.Descriptor {
 		ServiceAccount: "storage-version-garbage-collector",
 		ClusterScoped:  true,
 		Gate:           gates.StorageVersionAPI, // which needs APIServerIdentity
-		Requires:       []schema.GroupVersionResource{apiserverinternalv1alpha1.SchemeGroupVersion.WithResource("storageversions"), leases},
-		Partial:        []schema.GroupVersionResource{leases},
+		Requires: []schema.GroupVersionResource{
+			apiserverinternalv1alpha1.SchemeGroupVersion.WithResource("storageversions"),
+			leases,
+		},
+		Partial: []schema.GroupVersionResource{leases},
 	}, func(*controller.Config) config { return config{} }, newCollector)
 }
 
@@ -71,8 +76,12 @@ type collector struct {
 func newCollector(env controller.Env, _ config) (*collector, error) {
 	leases := env.Informers.Filtered(identities).Coordination().V1().Leases()
 	c := &collector{Env: env, servers: newServers(env.Client, leases.Lister(), env.Clock)}
-	c.leases = reconcile.New(env, reconcile.Options[string]{Queue: "storage_version_garbage_collector_leases", Workers: 1}, c.reconcileLease)
-	c.storageVersions = reconcile.New(env, reconcile.Options[string]{Queue: "storage_version_garbage_collector_storageversions", Workers: 1}, c.reconcileStorageVersion)
+	oneWorker := func(queue string) reconcile.Options[string] {
+		return reconcile.Options[string]{Queue: queue, Workers: 1}
+	}
+	c.leases = reconcile.New(env, oneWorker("storage_version_garbage_collector_leases"), c.reconcileLease)
+	c.storageVersions = reconcile.New(env,
+		oneWorker("storage_version_garbage_collector_storageversions"), c.reconcileStorageVersion)
 	c.watch(leases.Informer(), env.Informers.Internal().V1alpha1().StorageVersions().Informer())
 	return c, nil
 }

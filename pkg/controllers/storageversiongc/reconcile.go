@@ -14,6 +14,9 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
+// entry is what a StorageVersion records of one API server.
+type entry = apiserverinternalv1alpha1.ServerStorageVersion
+
 // reconcileLease removes the entries of an API server from all StorageVersions, unless its lease
 // is there again.
 func (c *collector) reconcileLease(ctx context.Context, id string) error {
@@ -62,8 +65,8 @@ func (c *collector) reconcileStorageVersion(ctx context.Context, name string) er
 }
 
 // without returns the entries of a StorageVersion without those of API servers that are gone.
-func without(entries []apiserverinternalv1alpha1.ServerStorageVersion, gone map[string]bool) []apiserverinternalv1alpha1.ServerStorageVersion {
-	var kept []apiserverinternalv1alpha1.ServerStorageVersion
+func without(entries []entry, gone map[string]bool) []entry {
+	var kept []entry
 	for i := range entries {
 		if !gone[entries[i].APIServerID] {
 			kept = append(kept, entries[i])
@@ -74,7 +77,7 @@ func without(entries []apiserverinternalv1alpha1.ServerStorageVersion, gone map[
 
 // keep reduces a StorageVersion that was read live to some of its entries, and deletes it if
 // these are none.
-func (c *collector) keep(ctx context.Context, sv *apiserverinternalv1alpha1.StorageVersion, kept []apiserverinternalv1alpha1.ServerStorageVersion) error {
+func (c *collector) keep(ctx context.Context, sv *apiserverinternalv1alpha1.StorageVersion, kept []entry) error {
 	if len(kept) == len(sv.Status.StorageVersions) {
 		return nil
 	}
@@ -99,6 +102,7 @@ func (c *collector) keep(ctx context.Context, sv *apiserverinternalv1alpha1.Stor
 	if _, err := storageVersions.UpdateStatus(ctx, sv, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("updating the status of StorageVersion %s: %w", sv.Name, err)
 	}
-	klog.FromContext(ctx).V(2).Info("Removed API servers from a StorageVersion", "storageVersion", sv.Name, "removed", dropped)
+	klog.FromContext(ctx).V(2).Info("Removed API servers from a StorageVersion",
+		"storageVersion", sv.Name, "removed", dropped)
 	return nil
 }

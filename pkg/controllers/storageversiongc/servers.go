@@ -15,8 +15,8 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// memory is how long it is remembered that a lease is not valid.
-const memory = time.Second
+// invalidTTL is how long it is remembered that a lease is not valid.
+const invalidTTL = time.Second
 
 // servers finds out which API servers exist.
 type servers struct {
@@ -70,13 +70,13 @@ func (s *servers) remembered(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at, found := s.invalid[id]
-	return found && s.clock.Since(at) < memory
+	return found && s.clock.Since(at) < invalidTTL
 }
 
 // remember also forgets what is outdated.
 func (s *servers) remember(id string, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.invalid, func(_ string, at time.Time) bool { return s.clock.Since(at) >= memory })
+	maps.DeleteFunc(s.invalid, func(_ string, at time.Time) bool { return s.clock.Since(at) >= invalidTTL })
 	s.invalid[id] = at
 }

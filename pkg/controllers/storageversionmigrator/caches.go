@@ -36,7 +36,9 @@ func newCaches(scope controller.Scope, c clock.WithTicker, stopped <-chan struct
 
 // acquire returns the informer of a resource for a migration, which releases that of any other, and
 // since when it is held.
-func (c *caches) acquire(ctx context.Context, migration string, of schema.GroupVersionResource) (cache.SharedIndexInformer, time.Time, error) {
+func (c *caches) acquire(
+	ctx context.Context, migration string, of schema.GroupVersionResource,
+) (cache.SharedIndexInformer, time.Time, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.releaseLocked(migration, of)

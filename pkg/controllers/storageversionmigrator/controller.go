@@ -47,15 +47,17 @@ import (
 	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
+// The names of the three queues.
 const (
 	// controllerName is also the field manager of the objects that are rewritten.
 	controllerName = "storage-version-migrator-controller"
-	// runnerName is the field manager of the status of CustomResourceDefinitions.
+	// runnerName is also the field manager of the status of CustomResourceDefinitions.
 	runnerName  = "migration-runner-controller"
 	versionName = "resource-version-controller"
-	// migrators is the number of migrations whose objects are rewritten at a time.
-	migrators = 5
 )
+
+// migrators is the number of migrations whose objects are rewritten at a time.
+const migrators = 5
 
 // migrationResource is that of migrations.
 var migrationResource = migrationv1beta1.SchemeGroupVersion.WithResource("storageversionmigrations")
@@ -87,7 +89,7 @@ type migrationController struct {
 	migrations migrationlisters.StorageVersionMigrationLister
 	byResource cache.Indexer // migrations, by resourceIndex
 	written    *writes.Memory
-	newest     writes.Objects[*migrationv1beta1.StorageVersionMigration]
+	newest     writes.Objects[*svm]
 
 	runner   *reconcile.Loop[schema.GroupResource]
 	version  *reconcile.Loop[string]
@@ -118,21 +120,24 @@ func newController(env controller.Env, cfg config) (*migrationController, error)
 		hints:      newHints(),
 		stopped:    stopped,
 	}
-	c.newest = writes.ObjectsOf[*migrationv1beta1.StorageVersionMigration](c.written, migrationResource.GroupResource())
-	c.runner = reconcile.New(env, reconcile.Options[schema.GroupResource]{Queue: runnerName, Workers: 1}, c.run)
+	c.newest = writes.ObjectsOf[*svm](c.written, migrationResource.GroupResource())
+	c.runner = reconcile.New(env, reconcile.Options[schema.GroupResource]{Queue: runnerName, Workers: 1}, c.runNext)
 	c.version = reconcile.New(env, reconcile.Options[string]{Queue: versionName, Workers: 1}, c.determineVersion)
-	c.migrator = reconcile.New(env, reconcile.Options[string]{Queue: controllerName, Workers: migrators, Backoff: c.hints}, c.migrate)
+	c.migrator = reconcile.New(env, reconcile.Options[string]{
+		Queue: controllerName, Workers: migrators, Backoff: c.hints,
+	}, c.migrate)
 	c.watch(migrations.Informer())
 	return c, nil
 }
 
 // Run implements controller.Controller.
 func (c *migrationController) Run(ctx context.Context) error {
-	return reconcile.Run(ctx, c.Env, c.begin, c.runner.Run, c.version.Run, c.migrator.Run, func(ctx context.Context) error {
+	stop := func(ctx context.Context) error {
 		<-ctx.Done()
 		close(c.stopped)
 		return nil
-	})
+	}
+	return reconcile.Run(ctx, c.Env, c.begin, c.runner.Run, c.version.Run, c.migrator.Run, stop)
 }
 
 // begin takes over how far migrations are.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	migrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,7 +18,9 @@ import (
 // storageMigrating is the condition of a CustomResourceDefinition whose objects are migrated.
 const storageMigrating = "StorageMigrating"
 
-var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+var definitions = schema.GroupVersionResource{
+	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+}
 
 // definition is what is read and written of a CustomResourceDefinition.
 type definition struct {
@@ -55,7 +56,7 @@ type definitionStatus struct {
 }
 
 // startOf tells what the start of a migration applies to a definition.
-func startOf(migration *migrationv1beta1.StorageVersionMigration) func(*definition) *definitionStatus {
+func startOf(migration *svm) func(*definition) *definitionStatus {
 	return func(d *definition) *definitionStatus {
 		return &definitionStatus{
 			status: metav1.ConditionTrue, reason: "MigrationRunning", message: "Migration " + migration.Name + " is running",
@@ -64,36 +65,52 @@ func startOf(migration *migrationv1beta1.StorageVersionMigration) func(*definiti
 	}
 }
 
+// Reasons of the condition after the end of a migration.
+const (
+	reasonSucceeded = "MigrationSucceeded"
+	reasonFailed    = "MigrationFailed"
+)
+
 // endOf tells what the end of a migration applies to a definition. It is nil if it has been applied:
 // deciding once more, from what was applied then, could have another result.
 func endOf(succeeded bool) func(*definition) *definitionStatus {
 	return func(d *definition) *definitionStatus {
 		now := meta.FindStatusCondition(d.Status.Conditions, storageMigrating)
-		if now != nil && now.Status == metav1.ConditionFalse && (now.Reason == "MigrationSucceeded" || now.Reason == "MigrationFailed") {
+		if hasEnded(now) {
 			return nil
 		}
 		end := &definitionStatus{status: metav1.ConditionFalse, storedVersions: d.Status.StoredVersions}
 		storage := d.storageVersion()
 		switch {
 		case !succeeded:
-			end.reason, end.message = "MigrationFailed", "The migration has failed"
+			end.reason, end.message = reasonFailed, "The migration has failed"
 		case now == nil || now.ObservedGeneration != d.Metadata.Generation || storage == "":
-			end.reason, end.message = "MigrationSucceeded", "The migration has succeeded but the stored versions have not been updated due to a generation mismatch"
+			end.reason, end.message = reasonSucceeded, "The migration has succeeded "+
+				"but the stored versions have not been updated due to a generation mismatch"
 		default:
-			end.reason, end.message = "MigrationSucceeded", "The migration has succeeded and the stored versions have been updated"
+			end.reason, end.message = reasonSucceeded, "The migration has succeeded and the stored versions have been updated"
 			end.storedVersions = []string{storage}
 		}
 		return end
 	}
 }
 
+// hasEnded reports whether a condition, which may be nil, is that of a migration that has ended.
+func hasEnded(condition *metav1.Condition) bool {
+	return condition != nil && condition.Status == metav1.ConditionFalse &&
+		(condition.Reason == reasonSucceeded || condition.Reason == reasonFailed)
+}
+
 // applyToDefinition applies to the definition of a resource what is decided on it as it is now. If
 // the resource is not a custom one, there is nothing to do.
-func (c *migrationController) applyToDefinition(ctx context.Context, migrated schema.GroupResource, decide func(*definition) *definitionStatus) error {
+func (c *migrationController) applyToDefinition(
+	ctx context.Context, migrated schema.GroupResource, decide func(*definition) *definitionStatus,
+) error {
 	if migrated.Group == "" {
 		return nil
 	}
 	name := migrated.Resource + "." + migrated.Group
+	options := metav1.ApplyOptions{FieldManager: runnerName, Force: true}
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		object, err := c.Dynamic.Resource(definitions).Get(ctx, name, metav1.GetOptions{})
 		if reconcile.Absent(err) {
@@ -110,7 +127,7 @@ func (c *migrationController) applyToDefinition(ctx context.Context, migrated sc
 		if status == nil {
 			return nil
 		}
-		_, err = c.Dynamic.Resource(definitions).ApplyStatus(ctx, name, status.on(&d, c.Clock.Now()), metav1.ApplyOptions{FieldManager: runnerName, Force: true})
+		_, err = c.Dynamic.Resource(definitions).ApplyStatus(ctx, name, status.on(&d, c.Clock.Now()), options)
 		if err != nil {
 			return fmt.Errorf("applying the status of CustomResourceDefinition %s: %w", name, err)
 		}

@@ -62,7 +62,7 @@ func (c *migrationController) migrate(ctx context.Context, name string) error {
 	case errors.Is(err, errStopped):
 		return nil
 	case errors.Is(err, errBehind):
-		klog.FromContext(ctx).V(4).Info("The cache is behind", "migration", name, "cause", err)
+		klog.FromContext(ctx).V(4).Info("The cache is behind", "migration", name, "err", err)
 		c.migrator.AddAfter(name, catchUpPeriod)
 		return nil
 	case errors.As(err, &permanent):
@@ -88,7 +88,7 @@ func (c *migrationController) release(name string) {
 }
 
 // attempt rewrites what is left of a migration. A permanentError ends it.
-func (c *migrationController) attempt(ctx context.Context, migration *migrationv1beta1.StorageVersionMigration) error {
+func (c *migrationController) attempt(ctx context.Context, migration *svm) error {
 	err := c.tolerate(migration, c.rewriteLeft(ctx, migration))
 	if errors.Is(err, errAbsent) {
 		return permanentError{errors.New("unable to obtain GVR from discovery")}
@@ -97,7 +97,7 @@ func (c *migrationController) attempt(ctx context.Context, migration *migrationv
 }
 
 // rewriteLeft rewrites what is left of a migration, once.
-func (c *migrationController) rewriteLeft(ctx context.Context, migration *migrationv1beta1.StorageVersionMigration) error {
+func (c *migrationController) rewriteLeft(ctx context.Context, migration *svm) error {
 	to, err := c.find(resourceOf(migration))
 	if err != nil {
 		return err
@@ -110,7 +110,9 @@ func (c *migrationController) rewriteLeft(ctx context.Context, migration *migrat
 }
 
 // objectsOf returns all objects that may have to be rewritten, and others.
-func (c *migrationController) objectsOf(ctx context.Context, migration *migrationv1beta1.StorageVersionMigration, resource schema.GroupVersionResource) ([]any, error) {
+func (c *migrationController) objectsOf(
+	ctx context.Context, migration *svm, resource schema.GroupVersionResource,
+) ([]any, error) {
 	informer, since, err := c.caches.acquire(ctx, migration.Name, resource)
 	if err != nil {
 		return nil, fmt.Errorf("no monitor found for resource %s: %w", resource, err)

@@ -65,7 +65,7 @@ type hints struct {
 }
 
 func newHints() *hints {
-	return &hints{TypedRateLimiter: reconcile.Backoff[string](5*time.Millisecond, 1000*time.Second), delays: map[string]time.Duration{}}
+	return &hints{TypedRateLimiter: reconcile.DefaultBackoff[string](), delays: map[string]time.Duration{}}
 }
 
 // expect sets the least delay of the next failure of a migration.

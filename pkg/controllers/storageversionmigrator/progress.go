@@ -4,7 +4,6 @@ import (
 	"maps"
 	"sync"
 
-	migrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
 	"k8s.io/apimachinery/pkg/types"
 	migrationlisters "k8s.io/client-go/listers/storagemigration/v1beta1"
 )
@@ -27,7 +26,7 @@ type progress struct {
 func newProgress() *progress { return &progress{all: handover{}} }
 
 // of returns the object that was rewritten last, the zero name if there is none.
-func (p *progress) of(migration *migrationv1beta1.StorageVersionMigration) types.NamespacedName {
+func (p *progress) of(migration *svm) types.NamespacedName {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if at := p.all[migration.Name]; at.uid == migration.UID {
@@ -37,7 +36,7 @@ func (p *progress) of(migration *migrationv1beta1.StorageVersionMigration) types
 }
 
 // reached records the object that was rewritten last.
-func (p *progress) reached(migration *migrationv1beta1.StorageVersionMigration, last types.NamespacedName) {
+func (p *progress) reached(migration *svm, last types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.all[migration.Name] = position{uid: migration.UID, last: last}

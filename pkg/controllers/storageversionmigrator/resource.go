@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	migrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -38,7 +37,7 @@ type target struct {
 // tolerate returns the error that a look at the resource of a migration ended with, nil if none. That the
 // API server does not serve it is a reason to retry at first, and errAbsent if it lasts: an API server
 // that has just started does not know custom resources yet.
-func (c *migrationController) tolerate(migration *migrationv1beta1.StorageVersionMigration, err error) error {
+func (c *migrationController) tolerate(migration *svm, err error) error {
 	if !errors.Is(err, errNotServed) {
 		c.absences.forget(migration.Name)
 		return err
@@ -88,7 +87,7 @@ type absences struct {
 func newAbsences() *absences { return &absences{all: map[string]absence{}} }
 
 // since returns since when the resource of a migration is absent: now, if it was not so far.
-func (a *absences) since(migration *migrationv1beta1.StorageVersionMigration, now time.Time) time.Time {
+func (a *absences) since(migration *svm, now time.Time) time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	known, found := a.all[migration.Name]
@@ -106,7 +105,7 @@ func (a *absences) forget(migration string) {
 }
 
 // isYoung reports whether what a migration needs may still appear.
-func (c *migrationController) isYoung(migration *migrationv1beta1.StorageVersionMigration) bool {
+func (c *migrationController) isYoung(migration *svm) bool {
 	return c.Clock.Since(migration.CreationTimestamp.Time) < discoveryGrace
 }
 

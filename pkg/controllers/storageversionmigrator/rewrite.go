@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	migrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/metadata"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // pageSize is the page size of live lists.
@@ -23,7 +24,7 @@ const pageSize = 500
 
 // rewriteAll rewrites those of the objects that may have been stored before the migration, in order,
 // from where the last attempt got to.
-func (c *migrationController) rewriteAll(ctx context.Context, migration *migrationv1beta1.StorageVersionMigration, to target, objects []any) error {
+func (c *migrationController) rewriteAll(ctx context.Context, migration *svm, to target, objects []any) error {
 	stale, err := outdated(objects, migration.Status.ResourceVersion)
 	if err != nil {
 		return permanentError{err}
@@ -42,7 +43,7 @@ func (c *migrationController) rewriteAll(ctx context.Context, migration *migrati
 		if err := c.rewrite(ctx, to, object); err != nil {
 			return err
 		}
-		c.progress.reached(migration, nameOf(object))
+		c.progress.reached(migration, reconcile.KeyOf(object))
 	}
 	return nil
 }
@@ -57,18 +58,14 @@ func outdated(objects []any, version string) ([]metav1.Object, error) {
 		}
 		order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), version)
 		if err != nil {
-			return nil, fmt.Errorf("error comparing the resource version of %s: %w", nameOf(object), err)
+			return nil, fmt.Errorf("error comparing the resource version of %s: %w", reconcile.KeyOf(object), err)
 		}
 		if order <= 0 {
 			stale = append(stale, object)
 		}
 	}
-	slices.SortFunc(stale, func(a, b metav1.Object) int { return compareNames(nameOf(a), nameOf(b)) })
+	slices.SortFunc(stale, func(a, b metav1.Object) int { return compareNames(reconcile.KeyOf(a), reconcile.KeyOf(b)) })
 	return stale, nil
-}
-
-func nameOf(object metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
 func compareNames(a, b types.NamespacedName) int {
@@ -78,7 +75,7 @@ func compareNames(a, b types.NamespacedName) int {
 // after returns the objects, sorted by name, that follow a name.
 func after(objects []metav1.Object, last types.NamespacedName) []metav1.Object {
 	from, found := slices.BinarySearchFunc(objects, last, func(object metav1.Object, last types.NamespacedName) int {
-		return compareNames(nameOf(object), last)
+		return compareNames(reconcile.KeyOf(object), last)
 	})
 	if found {
 		from++
@@ -98,20 +95,21 @@ func (c *migrationController) rewrite(ctx context.Context, to target, object met
 		return fmt.Errorf("encoding an apply configuration: %w", err)
 	}
 	objects := c.Metadata.Resource(to.resource).Namespace(object.GetNamespace())
-	_, err = objects.Patch(ctx, object.GetName(), types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: controllerName})
+	_, err = objects.Patch(ctx, object.GetName(), types.ApplyPatchType, body,
+		metav1.PatchOptions{FieldManager: controllerName})
 	if err == nil {
 		return nil
 	}
 	if apierrors.IsConflict(err) {
 		changed, readErr := hasChanged(ctx, objects, object)
 		if readErr != nil {
-			return fmt.Errorf("finding out whether %s %s has changed: %w", to.resource, nameOf(object), readErr)
+			return fmt.Errorf("finding out whether %s %s has changed: %w", to.resource, reconcile.KeyOf(object), readErr)
 		}
 		if changed {
 			return nil
 		}
 	}
-	err = fmt.Errorf("applying to %s %s: %w", to.resource, nameOf(object), err)
+	err = fmt.Errorf("applying to %s %s: %w", to.resource, reconcile.KeyOf(object), err)
 	if ctx.Err() != nil || mayPass(err) {
 		return err
 	}
@@ -119,8 +117,9 @@ func (c *migrationController) rewrite(ctx context.Context, to target, object met
 }
 
 // hasChanged reports whether an object has been updated, deleted or recreated since it was cached. An admission webhook
-// may answer with a conflict although it has not. The cache may be behind, and the role of the controller permits to
-// list, but not to get. A server without support for the field selector sends others as well.
+// may answer with a conflict although it has not. The API server is asked since the cache may be behind, and by a list
+// since the role of the controller does not permit to get. A server that ignores the field selector sends other objects
+// as well.
 func hasChanged(ctx context.Context, objects metadata.ResourceInterface, object metav1.Object) (bool, error) {
 	options := metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, object.GetName()).String(), Limit: pageSize,

@@ -14,9 +14,9 @@ import (
 	"kcmd.dev/pkg/controllers/kit/index"
 )
 
-// run ends the migrations of a resource that are over, and starts the next one.
-func (c *migrationController) run(ctx context.Context, migrated schema.GroupResource) error {
-	all, err := index.Append[*migrationv1beta1.StorageVersionMigration](nil, c.byResource, resourceIndex, migrated.String())
+// runNext ends the migrations of a resource that are over, and starts the next one.
+func (c *migrationController) runNext(ctx context.Context, migrated schema.GroupResource) error {
+	all, err := index.Append[*svm](nil, c.byResource, resourceIndex, migrated.String())
 	if err != nil {
 		return err
 	}
@@ -37,9 +37,9 @@ func (c *migrationController) run(ctx context.Context, migrated schema.GroupReso
 
 // choose returns the migrations of a resource that are to be ended, and the one to be started, nil
 // if there is none or another one is running.
-func choose(all []*migrationv1beta1.StorageVersionMigration) (over []*migrationv1beta1.StorageVersionMigration, next *migrationv1beta1.StorageVersionMigration) {
+func choose(all []*svm) (over []*svm, next *svm) {
 	running := false
-	var waiting []*migrationv1beta1.StorageVersionMigration
+	var waiting []*svm
 	for _, migration := range all {
 		switch {
 		case is(migration, migrationv1beta1.MigrationRunning) && isOver(migration):
@@ -53,18 +53,19 @@ func choose(all []*migrationv1beta1.StorageVersionMigration) (over []*migrationv
 	if running || len(waiting) == 0 {
 		return over, nil
 	}
-	return over, slices.MinFunc(waiting, func(a, b *migrationv1beta1.StorageVersionMigration) int {
+	return over, slices.MinFunc(waiting, func(a, b *svm) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 }
 
 // start starts a migration. The definition is first: should the second write fail, both are
 // repeated.
-func (c *migrationController) start(ctx context.Context, migration *migrationv1beta1.StorageVersionMigration) error {
+func (c *migrationController) start(ctx context.Context, migration *svm) error {
 	if err := c.applyToDefinition(ctx, resourceOf(migration), startOf(migration)); err != nil {
 		return err
 	}
-	if err := c.setOnce(ctx, migration, migrationv1beta1.MigrationRunning, "MigrationRunning", "The migration is running"); err != nil {
+	err := c.setOnce(ctx, migration, migrationv1beta1.MigrationRunning, "MigrationRunning", "The migration is running")
+	if err != nil {
 		return err
 	}
 	klog.FromContext(ctx).Info("Started a migration", "migration", migration.Name, "resource", resourceOf(migration))
@@ -72,20 +73,25 @@ func (c *migrationController) start(ctx context.Context, migration *migrationv1b
 }
 
 // end ends a migration that is over.
-func (c *migrationController) end(ctx context.Context, migration *migrationv1beta1.StorageVersionMigration) error {
+func (c *migrationController) end(ctx context.Context, migration *svm) error {
 	succeeded := is(migration, migrationv1beta1.MigrationSucceeded)
 	if err := c.applyToDefinition(ctx, resourceOf(migration), endOf(succeeded)); err != nil {
 		return err
 	}
-	err := c.update(ctx, migration, func(status *migrationv1beta1.StorageVersionMigrationStatus) {
+	err := c.update(ctx, migration, func(status *svmStatus) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-			Type: string(migrationv1beta1.MigrationRunning), Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(c.Clock.Now()),
-			Reason: "MigrationCompleted", Message: "Migration completed", ObservedGeneration: migration.Generation,
+			Type:               string(migrationv1beta1.MigrationRunning),
+			Status:             metav1.ConditionFalse,
+			ObservedGeneration: migration.Generation,
+			LastTransitionTime: metav1.NewTime(c.Clock.Now()),
+			Reason:             "MigrationCompleted",
+			Message:            "Migration completed",
 		})
 	})
 	if err != nil {
 		return err
 	}
-	klog.FromContext(ctx).Info("Ended a migration", "migration", migration.Name, "resource", resourceOf(migration), "succeeded", succeeded)
+	klog.FromContext(ctx).Info("Ended a migration",
+		"migration", migration.Name, "resource", resourceOf(migration), "succeeded", succeeded)
 	return nil
 }

@@ -58,7 +58,7 @@ const (
 // Pins SVM-9, SVM-60, SVM-37 and SVM-46.
 func TestAMigrationIsStarted(t *testing.T) {
 	w := newWorld(t, newMigration("m", of("", "secrets")), newMigration("n", of("", "secrets")))
-	must.Succeed(t, w.c.run(w.Context(), secrets.GroupResource()))
+	must.Succeed(t, w.c.runNext(w.Context(), secrets.GroupResource()))
 	w.wantShown(t, "m", runs)
 	w.wantShown(t, "n")
 	w.WantRequests(t, "update storageversionmigrations/status m")
@@ -68,13 +68,13 @@ func TestAMigrationIsStarted(t *testing.T) {
 // What the cache does not show yet counts. Pins SVM-19.
 func TestOneMigrationOfAResourceRuns(t *testing.T) {
 	w := newWorld(t, newMigration("m"))
-	must.Succeed(t, w.c.run(w.Context(), widgets.GroupResource()))
+	must.Succeed(t, w.c.runNext(w.Context(), widgets.GroupResource()))
 	w.Store(t, newMigration("a"))
 	controllertest.Eventually(t, "the cache has another one", func() bool {
 		_, err := w.c.migrations.Get("a")
 		return err == nil
 	})
-	must.Succeed(t, w.c.run(w.Context(), widgets.GroupResource()))
+	must.Succeed(t, w.c.runNext(w.Context(), widgets.GroupResource()))
 	w.WantRequests(t, "update storageversionmigrations/status m")
 }
 
@@ -82,7 +82,7 @@ func TestOneMigrationOfAResourceRuns(t *testing.T) {
 func TestADefinitionShowsItsMigration(t *testing.T) {
 	w := newWorld(t, newMigration("m"))
 	w.define(t, newDefinition("v1", "v2"))
-	must.Succeed(t, w.c.run(w.Context(), widgets.GroupResource()))
+	must.Succeed(t, w.c.runNext(w.Context(), widgets.GroupResource()))
 	w.wantShown(t, "m", runs)
 	if got := w.defined(t); !slices.Equal(got, []string{"stored v1 v2", isStarted}) {
 		t.Errorf("definition has %q", got)
@@ -97,7 +97,7 @@ func TestADefinitionShowsItsMigration(t *testing.T) {
 	})
 	w.Requests()
 	w.Clock.Step(time.Minute)
-	must.Succeed(t, w.c.run(w.Context(), widgets.GroupResource()))
+	must.Succeed(t, w.c.runNext(w.Context(), widgets.GroupResource()))
 	w.WantRequests(t, "update storageversionmigrations/status m")
 	w.wantShown(t, "m", completed, "Succeeded=True")
 	if c := conditionOf(controllertest.MustStored[*migrationType](t, w.Env, "", "m"), "Running"); c.ObservedGeneration != 1 || !c.LastTransitionTime.Time.Equal(w.Clock.Now()) {
@@ -160,7 +160,7 @@ func TestAConflictInADefinitionIsRetriedWithAFreshCopy(t *testing.T) {
 				patches++
 				return patches <= test.conflicts, nil, apierrors.NewConflict(definitions.GroupResource(), "", errors.New("changed"))
 			})
-			err := w.c.run(w.Context(), widgets.GroupResource())
+			err := w.c.runNext(w.Context(), widgets.GroupResource())
 			if failed := test.conflicts > 4; (err != nil) != failed || gets != test.gets {
 				t.Errorf("%d reads, error %v", gets, err)
 			}
@@ -175,7 +175,7 @@ func TestAMigrationIsNotWrittenBeforeItsDefinition(t *testing.T) {
 			w := newWorld(t, migration, newMigration("n"))
 			boom := errors.New("boom")
 			w.Dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, boom })
-			if err := w.c.run(w.Context(), widgets.GroupResource()); !errors.Is(err, boom) {
+			if err := w.c.runNext(w.Context(), widgets.GroupResource()); !errors.Is(err, boom) {
 				t.Errorf("error is %v", err)
 			}
 			w.WantRequests(t)
@@ -193,7 +193,7 @@ func TestThePageOfAProxyIsNotTheAbsenceOfADefinition(t *testing.T) {
 			t.Run(name+": "+said, func(t *testing.T) {
 				w := newWorld(t, migration)
 				w.Dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, answer })
-				err := w.c.run(w.Context(), widgets.GroupResource())
+				err := w.c.runNext(w.Context(), widgets.GroupResource())
 				if answer == absent {
 					must.Succeed(t, err)
 					w.WantRequests(t, "update storageversionmigrations/status m")
@@ -212,7 +212,7 @@ func TestThePageOfAProxyIsNotTheAbsenceOfADefinition(t *testing.T) {
 func TestAConflictInAMigrationIsRetried(t *testing.T) {
 	w := newWorld(t, newMigration("m"))
 	w.Refuse("update storageversionmigrations/status", apierrors.NewConflict(migrationResource.GroupResource(), "m", errors.New("changed")))
-	if err := w.c.run(w.Context(), widgets.GroupResource()); !reconcile.IsExpected(err) {
+	if err := w.c.runNext(w.Context(), widgets.GroupResource()); !reconcile.IsExpected(err) {
 		t.Errorf("error is %v", err)
 	}
 }

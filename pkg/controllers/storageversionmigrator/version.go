@@ -45,7 +45,7 @@ func (c *migrationController) determineVersion(ctx context.Context, name string)
 	if _, err := resourceversion.CompareResourceVersion(version, version); err != nil {
 		return c.fail(ctx, migration, fmt.Sprintf("latest resourceVersion for %s is not valid: %v", resource, err))
 	}
-	return c.update(ctx, migration, func(status *migrationv1beta1.StorageVersionMigrationStatus) { status.ResourceVersion = version })
+	return c.update(ctx, migration, func(status *svmStatus) { status.ResourceVersion = version })
 }
 
 // look returns where a resource is read and rewritten and what discovery says about it, errNotServed if
@@ -77,7 +77,9 @@ func (c *migrationController) describe(resource schema.GroupVersionResource) (*m
 }
 
 // newestVersion returns the newest resource version of a resource.
-func (c *migrationController) newestVersion(ctx context.Context, resource schema.GroupVersionResource, namespaced bool) (string, error) {
+func (c *migrationController) newestVersion(
+	ctx context.Context, resource schema.GroupVersionResource, namespaced bool,
+) (string, error) {
 	list := c.Metadata.Resource(resource).List
 	if namespaced {
 		list = c.Metadata.Resource(resource).Namespace(nowhere).List

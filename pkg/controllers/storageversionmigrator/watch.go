@@ -1,7 +1,6 @@
 package storageversionmigrator
 
 import (
-	migrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
@@ -13,7 +12,7 @@ import (
 const resourceIndex = "migratedResource"
 
 func resourceKeys(obj any) ([]string, error) {
-	migration, ok := obj.(*migrationv1beta1.StorageVersionMigration)
+	migration, ok := obj.(*svm)
 	if !ok {
 		return nil, nil
 	}
@@ -21,29 +20,29 @@ func resourceKeys(obj any) ([]string, error) {
 }
 
 // resourceOf is the resource that is migrated.
-func resourceOf(migration *migrationv1beta1.StorageVersionMigration) schema.GroupResource {
+func resourceOf(migration *svm) schema.GroupResource {
 	return schema.GroupResource(migration.Spec.Resource)
 }
 
 // watch queues what changes in all loops: each knows from the status whether it is its turn.
 func (c *migrationController) watch(migrations cache.SharedIndexInformer) {
-	watch.Objects(migrations, watch.Funcs[*migrationv1beta1.StorageVersionMigration]{
+	watch.Objects(migrations, watch.Funcs[*svm]{
 		Add: c.seen,
-		Update: func(lane reconcile.Lane, _, migration *migrationv1beta1.StorageVersionMigration) {
+		Update: func(lane reconcile.Lane, _, migration *svm) {
 			c.seen(lane, migration)
 		},
 		Delete: c.deleted,
 	})
 }
 
-func (c *migrationController) seen(lane reconcile.Lane, migration *migrationv1beta1.StorageVersionMigration) {
+func (c *migrationController) seen(lane reconcile.Lane, migration *svm) {
 	c.runner.Enqueue(lane, resourceOf(migration))
 	c.version.Enqueue(lane, migration.Name)
 	c.migrator.Enqueue(lane, migration.Name)
 }
 
 // deleted lets the next migration of the resource start. The migrator releases what it holds.
-func (c *migrationController) deleted(migration *migrationv1beta1.StorageVersionMigration) {
+func (c *migrationController) deleted(migration *svm) {
 	c.written.Forget(migration)
 	c.runner.Add(resourceOf(migration))
 	c.migrator.Add(migration.Name)

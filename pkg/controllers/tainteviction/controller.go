@@ -55,12 +55,12 @@ func Descriptor() controller.Descriptor {
 
 type config struct {
 	comparisonOperators bool // whether tolerations may have the operators Lt and Gt
-	separate            bool // whether it runs without node-lifecycle-controller
-	together            bool // whether it does not, and that runs
+	separate            bool // whether pods are evicted even if node-lifecycle-controller is disabled
+	together            bool // whether they are only because it is enabled
 }
 
-// configOf also reads the gate of releases that can evict pods as a part of
-// node-lifecycle-controller. Without it nothing is evicted unless that controller runs.
+// configOf also reads the gate of releases in which eviction can be a part of node-lifecycle-controller. While the gate
+// is off, nothing is evicted unless that controller is enabled.
 func configOf(c *controller.Config) config {
 	separate := gates.Enabled(c, gates.SeparateTaintEvictionController)
 	return config{
@@ -106,8 +106,11 @@ func newController(env controller.Env, config config) (*evictionController, erro
 		metrics:      newMetrics(env.Metrics),
 		appointments: newAppointments(),
 	}
-	c.nodeLoop = reconcile.New(env, reconcile.Options[string]{Queue: "noexec_taint_node", Workers: judges}, c.reconcileNode)
-	c.podLoop = reconcile.New(env, reconcile.Options[types.NamespacedName]{Queue: "noexec_taint_pod", Workers: judges, Regardless: true}, c.reconcilePod)
+	c.nodeLoop = reconcile.New(env,
+		reconcile.Options[string]{Queue: "noexec_taint_node", Workers: judges}, c.reconcileNode)
+	c.podLoop = reconcile.New(env, reconcile.Options[types.NamespacedName]{
+		Queue: "noexec_taint_pod", Workers: judges, Regardless: true,
+	}, c.reconcilePod)
 	c.evictions = reconcile.New(env, reconcile.Options[identity]{
 		Queue: "noexec_taint_eviction", Workers: evictors, Namespace: func(i identity) string { return i.Namespace },
 	}, c.evict)

@@ -8,17 +8,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// evict deletes a pod when its appointment is due. One that was cancelled needs nothing; one that
-// was postponed is enqueued for its time. NotFound as the answer to a write proves nothing, since an admission webhook
-// may give it: the appointment ends when the cache shows that the pod is gone.
+// evict deletes a pod when its appointment is due. If the appointment was cancelled, there is nothing to do; if it was
+// postponed, the pod is enqueued for its time. NotFound as the answer to a write proves nothing, since an admission
+// webhook may give it: the appointment ends when the cache shows that the pod is gone.
 func (c *evictionController) evict(ctx context.Context, key identity) error {
 	now := c.Clock.Now()
 	if !c.isDue(key, now) {
@@ -35,7 +33,8 @@ func (c *evictionController) evict(ctx context.Context, key identity) error {
 		return nil // who has postponed it meanwhile enqueues it
 	}
 	if first {
-		klog.FromContext(ctx).Info("Evicting a pod that does not tolerate the taints of its node", "pod", key.NamespacedName, "node", made.node)
+		klog.FromContext(ctx).Info("Evicting a pod that does not tolerate the taints of its node",
+			"pod", key.NamespacedName, "node", made.node)
 		c.Record(evictionBegun(key.NamespacedName))
 	}
 	pod, found, err := reconcile.Found(c.pods.Pods(key.Namespace).Get(key.Name))
@@ -77,17 +76,10 @@ func (c *evictionController) isDue(key identity, now time.Time) bool {
 // delete marks a pod as the target of a disruption and deletes it, with its own grace period. Both
 // are refused if another pod has its name by now.
 func (c *evictionController) delete(ctx context.Context, pod *corev1.Pod) error {
-	client := c.Client.CoreV1().Pods(pod.Namespace)
-	patch, err := pods.DisruptionPatch(pod, conditionFor(pod, c.Clock.Now()))
-	if err != nil {
-		return err
+	if err := pods.MarkDisrupted(ctx, c.Client, pod, conditionFor(pod, c.Clock.Now())); err != nil {
+		return fmt.Errorf("marking pod %s/%s as to be deleted: %w", pod.Namespace, pod.Name, err)
 	}
-	if patch != nil {
-		if _, err := client.Patch(controller.OnlyMetadata(ctx), pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
-			return fmt.Errorf("marking pod %s/%s as to be deleted: %w", pod.Namespace, pod.Name, err)
-		}
-	}
-	if err := client.Delete(controller.OnlyMetadata(ctx), pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}); err != nil {
+	if err := pods.Delete(ctx, c.Client, pod, nil); err != nil {
 		return fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil

@@ -25,10 +25,12 @@ type verdict struct {
 	made *appointment
 }
 
-// judge decides about a pod on a node with at least one taint. existing is the appointment with
-// the pod, nil if there is none. One for at once that has not begun, as it may be held back, does not outlast
-// its reason: it counts as none if the pod tolerates the taints for some time.
-func (c config) judge(logger klog.Logger, pod *corev1.Pod, taints []corev1.Taint, existing *appointment, now time.Time, from origin) verdict {
+// judge decides about a pod on a node with at least one taint. existing is the appointment with the pod, nil if there
+// is none. An immediate one that has not begun, since it may be held back, does not outlast its reason: it counts as
+// none if the pod tolerates the taints for some time.
+func (c config) judge(
+	logger klog.Logger, pod *corev1.Pod, taints []corev1.Taint, existing *appointment, now time.Time, from origin,
+) verdict {
 	tolerances, all := c.tolerances(logger, pod.Spec.Tolerations, taints)
 	if !all {
 		return atOnce(pod, existing, now)
@@ -58,5 +60,6 @@ func atOnce(pod *corev1.Pod, existing *appointment, now time.Time) verdict {
 	if existing != nil && (existing.begun || existing.isImmediate()) {
 		return verdict{}
 	}
-	return verdict{cancelled: existing != nil, made: &appointment{uid: pod.UID, node: pod.Spec.NodeName, created: now, due: now}}
+	made := appointment{uid: pod.UID, node: pod.Spec.NodeName, created: now, due: now}
+	return verdict{cancelled: existing != nil, made: &made}
 }

@@ -19,7 +19,8 @@ func newMetrics(r controller.MetricsRegistry) controllerMetrics {
 		}),
 		delay: metrics.NewHistogram(&metrics.HistogramOpts{
 			Subsystem: "taint_eviction_controller", Name: "pod_deletion_duration_seconds", StabilityLevel: metrics.ALPHA,
-			Help:    "Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion via TaintEvictionController.",
+			Help: "Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion " +
+				"via TaintEvictionController.",
 			Buckets: []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240},
 		}),
 	}

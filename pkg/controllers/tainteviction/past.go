@@ -10,17 +10,16 @@ import (
 // recovered while the API server could not be reached, and nobody could remove their taints, report within that time.
 const settling = 30 * time.Second
 
-// A time in the API is cut off to the second; what it says has happened is up to that much later.
+// precision is that of a time in the API, which is cut off to the second: what it is about happened up to that much
+// later.
 const precision = time.Second
 
-// resumed returns the appointment of a pod that was found when the instance began, so that its time
-// may have been counted before. It is that of the first of the taints whose time of addition is
-// known and which are tolerated for a limited time. The appointment is never earlier than that of
-// an instance that has been there all the time, except that it does not know of taints that are
-// gone.
+// resumed returns the appointment of a pod that was found when the instance began, so that its time may have been
+// counted before. It is that of the taint that was added first, among those whose time of addition is known and which
+// are tolerated for a limited time. The appointment is never earlier than that of an instance that has been there all
+// the time, except that it does not know of taints that are gone.
 //
-// It begins now, if the API does not show since when the pod has been there or tolerates the
-// taints.
+// If the API does not show since when the pod has been there or tolerates the taints, the time begins now.
 func resumed(pod *corev1.Pod, tolerances []tolerance, now time.Time) (created, due time.Time) {
 	unknown := now.Add(shortest(tolerances))
 	if pod.Generation != 1 {
@@ -52,7 +51,8 @@ func firstAdded(tolerances []tolerance) (first tolerance, ok bool) {
 		if t.lasts == forever || t.taint.TimeAdded == nil {
 			continue
 		}
-		if !ok || t.taint.TimeAdded.Before(first.taint.TimeAdded) || t.taint.TimeAdded.Equal(first.taint.TimeAdded) && t.lasts < first.lasts {
+		added := t.taint.TimeAdded
+		if !ok || added.Before(first.taint.TimeAdded) || added.Equal(first.taint.TimeAdded) && t.lasts < first.lasts {
 			first, ok = t, true
 		}
 	}
@@ -63,7 +63,8 @@ func firstAdded(tolerances []tolerance) (first tolerance, ok bool) {
 func boundAt(pod *corev1.Pod) time.Time {
 	for i := range pod.Status.Conditions {
 		condition := &pod.Status.Conditions[i]
-		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionTrue && condition.LastTransitionTime.After(pod.CreationTimestamp.Time) {
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionTrue &&
+			condition.LastTransitionTime.After(pod.CreationTimestamp.Time) {
 			return condition.LastTransitionTime.Time
 		}
 	}

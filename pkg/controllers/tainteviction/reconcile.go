@@ -67,7 +67,9 @@ func (c *evictionController) judgePod(ctx context.Context, key types.NamespacedN
 // settle changes the appointment with a pod. It returns the one that was cancelled and the one that
 // was made, if any. The caches are read under the lock, so that of two judgements of a pod the
 // later one sees the later state.
-func (c *evictionController) settle(ctx context.Context, key types.NamespacedName, now time.Time, from origin) (cancelled, made *appointment, err error) {
+func (c *evictionController) settle(
+	ctx context.Context, key types.NamespacedName, now time.Time, from origin,
+) (cancelled, made *appointment, err error) {
 	a := c.appointments
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -104,7 +106,9 @@ func (c *evictionController) settle(ctx context.Context, key types.NamespacedNam
 	return cancelled, verdict.made, nil
 }
 
-func (c *evictionController) verdict(ctx context.Context, pod *corev1.Pod, node *corev1.Node, existing *appointment, now time.Time, from origin) verdict {
+func (c *evictionController) verdict(
+	ctx context.Context, pod *corev1.Pod, node *corev1.Node, existing *appointment, now time.Time, from origin,
+) verdict {
 	taints := noExecute(node)
 	if len(taints) == 0 {
 		return verdict{cancelled: existing != nil}

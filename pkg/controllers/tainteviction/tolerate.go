@@ -2,6 +2,7 @@ package tainteviction
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,12 +16,17 @@ const forever time.Duration = math.MaxInt64
 func noExecute(node *corev1.Node) []corev1.Taint {
 	var taints []corev1.Taint
 	for i := range node.Spec.Taints {
-		if node.Spec.Taints[i].Effect == corev1.TaintEffectNoExecute {
+		if isNoExecute(node.Spec.Taints[i]) {
 			taints = append(taints, node.Spec.Taints[i])
 		}
 	}
 	return taints
 }
+
+// evicts reports whether a node has a taint that evicts pods.
+func evicts(node *corev1.Node) bool { return slices.ContainsFunc(node.Spec.Taints, isNoExecute) }
+
+func isNoExecute(taint corev1.Taint) bool { return taint.Effect == corev1.TaintEffectNoExecute }
 
 // tolerance is for how long a pod tolerates a taint.
 type tolerance struct {
@@ -30,7 +36,9 @@ type tolerance struct {
 
 // tolerances returns for how long a pod tolerates each of the taints, and false if it does not
 // tolerate one of them at all.
-func (c config) tolerances(logger klog.Logger, tolerations []corev1.Toleration, taints []corev1.Taint) ([]tolerance, bool) {
+func (c config) tolerances(
+	logger klog.Logger, tolerations []corev1.Toleration, taints []corev1.Taint,
+) ([]tolerance, bool) {
 	all := make([]tolerance, 0, len(taints))
 	for i := range taints {
 		toleration := c.first(logger, tolerations, &taints[i])

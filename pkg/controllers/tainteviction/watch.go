@@ -1,8 +1,6 @@
 package tainteviction
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/cache"
@@ -16,7 +14,8 @@ import (
 func (c *evictionController) watch(pods, nodes cache.SharedIndexInformer) {
 	watch.ObjectsEvery(pods, 0, watch.Funcs[*corev1.Pod]{
 		UpdateIf: func(old, pod *corev1.Pod) bool {
-			return old.UID != pod.UID || old.Spec.NodeName != pod.Spec.NodeName || !equality.Semantic.DeepEqual(old.Spec.Tolerations, pod.Spec.Tolerations)
+			return old.UID != pod.UID || old.Spec.NodeName != pod.Spec.NodeName ||
+				!equality.Semantic.DeepEqual(old.Spec.Tolerations, pod.Spec.Tolerations)
 		},
 		Add:    c.enqueue,
 		Update: func(lane reconcile.Lane, _, pod *corev1.Pod) { c.enqueue(lane, pod) },
@@ -37,11 +36,6 @@ func (c *evictionController) enqueue(lane reconcile.Lane, pod *corev1.Pod) {
 	if c.mayMatter(pod) {
 		c.podLoop.Enqueue(lane, reconcile.KeyOf(pod))
 	}
-}
-
-// evicts reports whether a node has a taint that evicts pods.
-func evicts(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute })
 }
 
 // sameNoExecute compares the taints of two states of a node that evict pods, in order. Most updates

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 )
@@ -32,10 +31,10 @@ type expression struct {
 }
 
 // expressions returns the expressions of a policy to check, in the order of the warnings.
-func expressions(policy *admissionregistrationv1.ValidatingAdmissionPolicy) []expression {
+func expressions(p *policy) []expression {
 	var all []expression
 	path := field.NewPath("spec", "validations")
-	for i, v := range policy.Spec.Validations {
+	for i, v := range p.Spec.Validations {
 		all = append(all, expression{path.Index(i).Child("expression"), v.Expression})
 		if v.MessageExpression != "" {
 			all = append(all, expression{path.Index(i).Child("messageExpression"), v.MessageExpression})
@@ -45,24 +44,24 @@ func expressions(policy *admissionregistrationv1.ValidatingAdmissionPolicy) []ex
 }
 
 // check returns the warnings for a policy. It fails if the API server cannot be asked for the resources or the types,
-// or if the context has ended.
-func (s *statusController) check(ctx context.Context, policy *admissionregistrationv1.ValidatingAdmissionPolicy) ([]admissionregistrationv1.ExpressionWarning, error) {
+// and if the context has ended.
+func (s *statusController) check(ctx context.Context, p *policy) ([]warning, error) {
 	lookup := s.schemas.begin()
 	kinds := &kinds{RESTMapper: s.Mapper, served: s.Served}
 	checker := &validating.TypeChecker{SchemaResolver: lookup, RestMapper: kinds}
-	types := checker.CreateContext(policy)
+	types := checker.CreateContext(p)
 	if err := cmp.Or(kinds.err, lookup.err()); err != nil {
 		return nil, err
 	}
 	left := budget{source: maxSource, text: maxWarnings}
-	costs := newCosts(policy.Spec.Variables)
-	var warnings []admissionregistrationv1.ExpressionWarning
-	for _, e := range expressions(policy) {
+	costs := newCosts(p.Spec.Variables)
+	var warnings []warning
+	for _, e := range expressions(p) {
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
 		warn := func(text string) {
-			warnings = append(warnings, admissionregistrationv1.ExpressionWarning{FieldRef: e.field.String(), Warning: text})
+			warnings = append(warnings, warning{FieldRef: e.field.String(), Warning: text})
 		}
 		if exceeded := left.take(costs.of(e.text), lookup.types); exceeded != "" {
 			warn(exceeded)
@@ -89,7 +88,8 @@ func (b *budget) take(cost, types int) (exceeded string) {
 		return "not checked, nor is what follows: the warnings so far are too long"
 	}
 	if b.source -= cost * types; b.source < 0 {
-		return fmt.Sprintf("not checked, nor is what follows: the expressions and variables of this policy, or their types, are too long to be checked against %d types", types)
+		return fmt.Sprintf("not checked, nor is what follows: the expressions and variables of this policy, "+
+			"or their types, are too long to be checked against %d types", types)
 	}
 	return ""
 }

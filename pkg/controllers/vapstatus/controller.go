@@ -47,8 +47,10 @@ func Descriptor() controller.Descriptor {
 		Name:           controllerName,
 		ServiceAccount: controllerName,
 		ClusterScoped:  true,
-		Requires:       []schema.GroupVersionResource{admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies")},
-	}, configFrom, newController)
+		Requires: []schema.GroupVersionResource{
+			admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies"),
+		},
+	}, configOf, newController)
 }
 
 // config contains the settings that the controller reads from the configuration.
@@ -56,9 +58,15 @@ type config struct {
 	workers int
 }
 
-func configFrom(c *controller.Config) config {
+func configOf(c *controller.Config) config {
 	return config{workers: int(*c.Controllers.ValidatingAdmissionPolicyStatus.ConcurrentSyncs)}
 }
+
+// Short names of the types of the API.
+type (
+	policy  = admissionregistrationv1.ValidatingAdmissionPolicy
+	warning = admissionregistrationv1.ExpressionWarning
+)
 
 type statusController struct {
 	controller.Env

@@ -185,7 +185,7 @@ func TestDescriptor(t *testing.T) {
 	if enabled, _ := d.Enabled(cfg); !enabled || d.Name != "validatingadmissionpolicy-status-controller" || d.ServiceAccount != d.Name || len(d.Aliases) != 0 || d.EventSource != "" || d.Gate != "" {
 		t.Errorf("%+v", d)
 	}
-	if c := configFrom(cfg); c.workers != 5 {
+	if c := configOf(cfg); c.workers != 5 {
 		t.Errorf("%+v", c)
 	}
 	s := newSubject(t)

@@ -42,18 +42,18 @@ var parser = sync.OnceValue(func() *cel.Env {
 // these macros is not checked.
 var plainParser = sync.OnceValues(func() (*cel.Env, error) { return parser().Extend(cel.ClearMacros()) })
 
-// costs estimates what it costs to compile the expressions of a policy, in bytes of source.
+// costs estimates what it costs to compile the expressions of a policy, in bytes of source. Three things make that
+// grow faster than the source:
 //
-// Source is not all that counts, since a type can be much larger than the expression that has it: with
-// v1 = {v0: v0}, v2 = {v1: v1} and so on, each type is twice as large as the one before. The library
-// walks through whole types and cannot be interrupted. So the sizes of types are estimated beforehand,
-// from the syntax alone. The size of a type is the number of names in it: 2 for list(int).
-//
-// Nor does the compiler take a time that is proportional to the source. It keeps a substitution for each type parameter
-// of the functions called so far, as 'A' in the declaration of ==, and copies all of them for almost each node of the
-// syntax. And the macros optMap and optFlatMap contain their target twice, so that each one in a chain doubles what is
-// before it. So nodes and substitutions are counted with the macros expanded, and an expression that would become too
-// large is not expanded.
+//  1. A type can be much larger than the expression that has it: with v1 = {v0: v0}, v2 = {v1: v1} and so on, each type
+//     is twice as large as the one before. The library walks through whole types and cannot be interrupted. So the
+//     sizes of types are estimated beforehand, from the syntax alone. The size of a type is the number of names in it:
+//     2 for list(int).
+//  2. The compiler keeps a substitution for each type parameter of the functions called so far, as 'A' in the
+//     declaration of ==, and copies all of them for almost each node of the syntax. So nodes and substitutions are
+//     counted, with the macros expanded.
+//  3. The macros optMap and optFlatMap contain their target twice, so that each one in a chain doubles what is before
+//     it. So an expression that would become too large is not expanded.
 type costs struct {
 	// variables is the cost of all variables, which are compiled with each expression.
 	variables int
@@ -207,7 +207,8 @@ func (m *measure) ident(name string) int {
 // selected measures a field of an object, or an entry of a map.
 func (m *measure) selected(s ast.SelectExpr) int {
 	operand := s.Operand()
-	if _, local := m.scope[variablesName]; !local && operand.Kind() == ast.IdentKind && operand.AsIdent() == variablesName {
+	_, local := m.scope[variablesName]
+	if !local && operand.Kind() == ast.IdentKind && operand.AsIdent() == variablesName {
 		return max(1, m.types[s.FieldName()])
 	}
 	return m.size(operand)
@@ -233,8 +234,9 @@ func (m *measure) call(c ast.CallExpr) int {
 			size = sum(size, m.size(a))
 		}
 		return size
-	case operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.NotStrictlyFalse, operators.In,
-		operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
+	case operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.NotStrictlyFalse,
+		operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals,
+		operators.In, operators.Equals, operators.NotEquals:
 		m.largestOf(c.Args()...)
 		return 1
 	}

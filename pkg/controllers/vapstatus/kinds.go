@@ -8,12 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// kinds maps resources to kinds for one check. The type checker takes a resource that cannot be mapped for one that does
-// not exist, also if the API server could not be asked; kinds remembers that. It is not safe for concurrent use.
+// kinds maps resources to kinds for one check. The type checker takes a resource that cannot be mapped for one that
+// does not exist, also if the API server could not be asked; kinds remembers that. It is not safe for concurrent use.
 type kinds struct {
 	meta.RESTMapper
-	// served returns what the API server serves, each resource in the version it prefers, also in groups that could not be
-	// asked.
+	// served returns what the API server serves, each resource in the version it prefers, also in groups that could not
+	// be asked.
 	served func() []*metav1.APIResourceList
 	// err is why a resource could not be mapped, other than that there is none.
 	err error

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	admissionapply "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 	"k8s.io/klog/v2"
@@ -30,41 +29,44 @@ func (s *statusController) reconcile(ctx context.Context, name string) error {
 }
 
 // observed reports whether this generation of a policy has been checked.
-func observed(policy *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
-	return policy.Generation <= policy.Status.ObservedGeneration
+func observed(p *policy) bool {
+	return p.Generation <= p.Status.ObservedGeneration
 }
 
 // apply writes the result of a check, even if it contains no warnings. The controller does not own
 // other fields of the status.
-func (s *statusController) apply(ctx context.Context, policy *admissionregistrationv1.ValidatingAdmissionPolicy, warnings []admissionregistrationv1.ExpressionWarning) error {
+func (s *statusController) apply(ctx context.Context, checked *policy, warnings []warning) error {
 	// The API server removes the warnings of an earlier result, and then also removes the empty
 	// result. If the controller applies the empty result again, the API server keeps it.
-	if len(warnings) == 0 && hasWarnings(policy) {
+	if len(warnings) == 0 && hasWarnings(checked) {
 		// Not yet as checked: should the next request fail, the policy would be left without a result.
-		if _, err := s.applyOnce(ctx, policy, policy.Status.ObservedGeneration, nil); err != nil {
+		if _, err := s.applyOnce(ctx, checked, checked.Status.ObservedGeneration, nil); err != nil {
 			return err
 		}
 	}
-	applied, err := s.applyOnce(ctx, policy, policy.Generation, warnings)
+	applied, err := s.applyOnce(ctx, checked, checked.Generation, warnings)
 	if err == nil && applied.Status.TypeChecking == nil {
 		// The cache did not show the warnings.
-		_, err = s.applyOnce(ctx, policy, policy.Generation, warnings)
+		_, err = s.applyOnce(ctx, checked, checked.Generation, warnings)
 	}
 	return err
 }
 
 // hasWarnings reports whether the status of a policy contains warnings.
-func hasWarnings(policy *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
-	return policy.Status.TypeChecking != nil && len(policy.Status.TypeChecking.ExpressionWarnings) > 0
+func hasWarnings(p *policy) bool {
+	return p.Status.TypeChecking != nil && len(p.Status.TypeChecking.ExpressionWarnings) > 0
 }
 
 // applyOnce applies a result as that of a generation.
-func (s *statusController) applyOnce(ctx context.Context, policy *admissionregistrationv1.ValidatingAdmissionPolicy, generation int64, warnings []admissionregistrationv1.ExpressionWarning) (*admissionregistrationv1.ValidatingAdmissionPolicy, error) {
+func (s *statusController) applyOnce(
+	ctx context.Context, checked *policy, generation int64, warnings []warning,
+) (*policy, error) {
 	result := admissionapply.TypeChecking()
 	for _, w := range warnings {
 		result.WithExpressionWarnings(admissionapply.ExpressionWarning().WithFieldRef(w.FieldRef).WithWarning(w.Warning))
 	}
-	configuration := admissionapply.ValidatingAdmissionPolicy(policy.Name).WithUID(policy.UID).WithStatus(
+	configuration := admissionapply.ValidatingAdmissionPolicy(checked.Name).WithUID(checked.UID).WithStatus(
 		admissionapply.ValidatingAdmissionPolicyStatus().WithObservedGeneration(generation).WithTypeChecking(result))
-	return s.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies().ApplyStatus(ctx, configuration, metav1.ApplyOptions{FieldManager: queueName, Force: true})
+	options := metav1.ApplyOptions{FieldManager: queueName, Force: true}
+	return s.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies().ApplyStatus(ctx, configuration, options)
 }

@@ -195,6 +195,10 @@ func mayPass(err error) bool {
 	if !errors.As(err, &answer) {
 		return true
 	}
-	code := answer.Status().Code
-	return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || code == http.StatusUnauthorized
+	switch code := answer.Status().Code; code {
+	case http.StatusTooManyRequests, http.StatusRequestTimeout, http.StatusUnauthorized:
+		return true
+	default:
+		return code >= http.StatusInternalServerError
+	}
 }

@@ -103,7 +103,8 @@ func (s servicesOf) Get(name string) (*corev1.Service, error) {
 	case err == nil && !cached:
 		return nil, fmt.Errorf("waiting for the cache to show Service %s/%s", service.Namespace, name)
 	case apierrors.IsNotFound(err) && !reconcile.Absent(err):
-		return nil, errors.New("reading Service " + name + ": " + err.Error()) // not wrapped: the library would take it for gone
+		// Not wrapped: the library would take the Service for gone.
+		return nil, errors.New("reading Service " + name + ": " + err.Error())
 	}
 	return service, err
 }
@@ -119,7 +120,7 @@ func (s *Session) NodesInRounds(list func([]*corev1.Node) []*corev1.Node) corein
 // Judged records the nodes of a round, so that none is deleted but those.
 func (s *Session) Judged(round []*corev1.Node) []*corev1.Node {
 	if c, ok := s.Client.(*client); ok {
-		c.core.judged.nodes.Store(&round)
+		c.core.judged.round.Store(&round)
 	}
 	return round
 }

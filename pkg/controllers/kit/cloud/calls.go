@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"sync"
-	"time"
 
 	"k8s.io/utils/clock"
 
@@ -81,6 +80,3 @@ func (c *calls) Inspect() controller.LoopStatus {
 }
 
 var _ controller.Inspectable = &calls{}
-
-// shortest is the first pause between two looks for goroutines that have to end.
-const shortest = time.Millisecond

@@ -25,7 +25,7 @@ type client struct {
 }
 
 func newClient(env controller.Env, g *guard) *client {
-	return &client{env.Client, core{env.Client.CoreV1(), env.Events, g, &incarnations{}}}
+	return &client{env.Client, core{env.Client.CoreV1(), env.Events, g, &judged{}}}
 }
 
 // CoreV1 implements kubernetes.Interface.
@@ -35,7 +35,7 @@ type core struct {
 	typedcorev1.CoreV1Interface
 	recorder record.EventRecorder
 	guard    *guard
-	judged   *incarnations
+	judged   *judged
 }
 
 // Events implements typedcorev1.CoreV1Interface.
@@ -46,6 +46,11 @@ func (c core) Events(namespace string) typedcorev1.EventInterface {
 // Nodes implements typedcorev1.CoreV1Interface.
 func (c core) Nodes() typedcorev1.NodeInterface {
 	return nodes{c.CoreV1Interface.Nodes(), c.guard, c.judged}
+}
+
+// Services implements typedcorev1.CoreV1Interface.
+func (c core) Services(namespace string) typedcorev1.ServiceInterface {
+	return services{c.CoreV1Interface.Services(namespace), c.guard}
 }
 
 // events passes the events of the library on, instead of sending them. They have been counted
@@ -71,14 +76,32 @@ func (e events) PatchWithEventNamespace(event *corev1.Event, _ []byte) (*corev1.
 	return e.CreateWithEventNamespace(event)
 }
 
-// incarnations are the nodes of the round that the library is in.
-type incarnations struct {
-	nodes atomic.Pointer[[]*corev1.Node]
+type services struct {
+	typedcorev1.ServiceInterface
+	guard *guard
+}
+
+// Patch implements typedcorev1.ServiceInterface.
+func (s services) Patch(
+	ctx context.Context, name string, patch types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string,
+) (*corev1.Service, error) {
+	return s.ServiceInterface.Patch(s.guard.bind(ctx), name, patch, data, o, subresources...)
+}
+
+type nodes struct {
+	typedcorev1.NodeInterface
+	guard  *guard
+	judged *judged
+}
+
+// judged are the nodes of the round that the library is in.
+type judged struct {
+	round atomic.Pointer[[]*corev1.Node]
 }
 
 // uid is that of a node of the round.
-func (i *incarnations) uid(name string) (types.UID, bool) {
-	round := i.nodes.Load()
+func (j *judged) uid(name string) (types.UID, bool) {
+	round := j.round.Load()
 	if round == nil {
 		return "", false
 	}
@@ -90,34 +113,15 @@ func (i *incarnations) uid(name string) (types.UID, bool) {
 	return "", false
 }
 
-// Services implements typedcorev1.CoreV1Interface.
-func (c core) Services(namespace string) typedcorev1.ServiceInterface {
-	return services{c.CoreV1Interface.Services(namespace), c.guard}
-}
-
-type services struct {
-	typedcorev1.ServiceInterface
-	guard *guard
-}
-
-// Patch implements typedcorev1.ServiceInterface.
-func (s services) Patch(ctx context.Context, name string, patch types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string) (*corev1.Service, error) {
-	return s.ServiceInterface.Patch(s.guard.bind(ctx), name, patch, data, o, subresources...)
-}
-
-type nodes struct {
-	typedcorev1.NodeInterface
-	guard  *guard
-	judged *incarnations
-}
-
 // Get implements typedcorev1.NodeInterface.
 func (n nodes) Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Node, error) {
 	return n.NodeInterface.Get(n.guard.bind(ctx), name, o)
 }
 
 // Patch implements typedcorev1.NodeInterface.
-func (n nodes) Patch(ctx context.Context, name string, patch types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string) (*corev1.Node, error) {
+func (n nodes) Patch(
+	ctx context.Context, name string, patch types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string,
+) (*corev1.Node, error) {
 	return n.NodeInterface.Patch(n.guard.bind(ctx), name, patch, data, o, subresources...)
 }
 

@@ -65,12 +65,13 @@ func (c Config) make(content []byte, logger logr.Logger) (cloudprovider.Interfac
 		return nil, fmt.Errorf("unknown cloud provider %q", c.provider)
 	case made.HasClusterID():
 	case c.allowUntagged:
-		logger.Info("Detected a cluster without a ClusterID. A ClusterID will be required in the future. Please tag your cluster to avoid any future issues",
-			"provider", c.provider)
+		logger.Info("Detected a cluster without a ClusterID. A ClusterID will be required in the future. "+
+			"Please tag your cluster to avoid any future issues", "provider", c.provider)
 	default:
 		return nil, errUntagged
 	}
 	return made, nil
 }
 
-var errUntagged = errors.New("no ClusterID found: a ClusterID is required for the cloud provider to function properly, unless cloud.allowUntagged is set")
+var errUntagged = errors.New("no ClusterID found: a ClusterID is required for the cloud provider " +
+	"to function properly, unless cloud.allowUntagged is set")

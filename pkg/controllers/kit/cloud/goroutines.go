@@ -34,11 +34,14 @@ func labelled(ctx context.Context, name string, f func(context.Context)) (value 
 	return value
 }
 
+// firstPause is the pause between the first two looks of awaitEnd.
+const firstPause = time.Millisecond
+
 // awaitEnd returns when no goroutine of the library carries the label. Nobody tells when they
 // end, and they end soon: their queues are shut down, and a key in flight is all they have. That
 // may be a call which does not end, so the pauses grow with the time that has been waited.
 func awaitEnd(value string) error {
-	for begin := time.Now(); ; time.Sleep(max(shortest, time.Since(begin)/4)) {
+	for begin := time.Now(); ; time.Sleep(max(firstPause, time.Since(begin)/4)) {
 		running, err := anyRuns(value)
 		if err != nil || !running {
 			return err

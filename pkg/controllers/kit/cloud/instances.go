@@ -40,9 +40,10 @@ func (i instancesV2) InstanceMetadata(ctx context.Context, node *corev1.Node) (*
 	if !initialized(node) {
 		i.guard.asked.about(node)
 	}
-	metadata, err := call(ctx, i.guard, "InstanceMetadata "+node.Name, func(ctx context.Context) (*cloudprovider.InstanceMetadata, error) {
+	ask := func(ctx context.Context) (*cloudprovider.InstanceMetadata, error) {
 		return i.next.InstanceMetadata(ctx, node)
-	})
+	}
+	metadata, err := call(ctx, i.guard, "InstanceMetadata "+node.Name, ask)
 	if metadata == nil && err == nil && initialized(node) {
 		return nil, fmt.Errorf("the cloud provider has no metadata of node %s", node.Name)
 	}

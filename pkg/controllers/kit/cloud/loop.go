@@ -122,7 +122,8 @@ func (l *Loop) work(ctx context.Context, session *Session) error {
 		return fmt.Errorf("building %s: %w", l.env.Name, refused)
 	}
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "The controller stays idle: the cloud provider lacks what it needs", "provider", session.Cloud.ProviderName())
+		klog.FromContext(ctx).Error(err, "The controller stays idle: the cloud provider lacks what it needs",
+			"provider", session.Cloud.ProviderName())
 		l.calls.idle(err)
 		<-ctx.Done()
 		return nil

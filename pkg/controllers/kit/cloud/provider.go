@@ -55,24 +55,31 @@ type balancer struct {
 }
 
 // GetLoadBalancer implements cloudprovider.LoadBalancer.
-func (b balancer) GetLoadBalancer(ctx context.Context, cluster string, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
-	exists := false
-	status, err := call(ctx, b.guard, "GetLoadBalancer "+keyOf(service), func(ctx context.Context) (status *corev1.LoadBalancerStatus, err error) {
+func (b balancer) GetLoadBalancer(
+	ctx context.Context, cluster string, service *corev1.Service,
+) (status *corev1.LoadBalancerStatus, exists bool, err error) {
+	get := func(ctx context.Context) (status *corev1.LoadBalancerStatus, err error) {
 		status, exists, err = b.LoadBalancer.GetLoadBalancer(ctx, cluster, service)
 		return status, err
-	})
+	}
+	status, err = call(ctx, b.guard, "GetLoadBalancer "+keyOf(service), get)
 	return status, exists, err
 }
 
 // EnsureLoadBalancer implements cloudprovider.LoadBalancer.
-func (b balancer) EnsureLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
-	return call(ctx, b.guard, "EnsureLoadBalancer "+keyOf(service), func(ctx context.Context) (*corev1.LoadBalancerStatus, error) {
+func (b balancer) EnsureLoadBalancer(
+	ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node,
+) (*corev1.LoadBalancerStatus, error) {
+	ensure := func(ctx context.Context) (*corev1.LoadBalancerStatus, error) {
 		return b.LoadBalancer.EnsureLoadBalancer(ctx, cluster, service, nodes)
-	})
+	}
+	return call(ctx, b.guard, "EnsureLoadBalancer "+keyOf(service), ensure)
 }
 
 // UpdateLoadBalancer implements cloudprovider.LoadBalancer.
-func (b balancer) UpdateLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node) error {
+func (b balancer) UpdateLoadBalancer(
+	ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node,
+) error {
 	return do(ctx, b.guard, "UpdateLoadBalancer "+keyOf(service), func(ctx context.Context) error {
 		return b.LoadBalancer.UpdateLoadBalancer(ctx, cluster, service, nodes)
 	})

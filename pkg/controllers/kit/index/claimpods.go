@@ -7,22 +7,22 @@ import (
 	"k8s.io/component-helpers/storage/ephemeral"
 )
 
-// PodsByClaim is the name of the index of pods by the PersistentVolumeClaims of their volumes,
+// podsByClaim is the name of the index of pods by the PersistentVolumeClaims of their volumes,
 // <namespace>/<name>. It contains all pods in any phase, including pods that are not scheduled.
-const PodsByClaim = "pod-pvc-index"
+const podsByClaim = "pod-pvc-index"
 
 // ClaimPods finds pods by PersistentVolumeClaim.
 type ClaimPods struct{ indexer cache.Indexer }
 
 // NewClaimPods adds the index to the pod informer if needed.
 func NewClaimPods(informer cache.SharedIndexInformer) ClaimPods {
-	Ensure(informer, PodsByClaim, claimKeys)
+	Ensure(informer, podsByClaim, claimKeys)
 	return ClaimPods{informer.GetIndexer()}
 }
 
 // Of returns the pods with a volume that uses the claim. See ClaimOf.
 func (p ClaimPods) Of(claim types.NamespacedName) ([]*corev1.Pod, error) {
-	return Append[*corev1.Pod](nil, p.indexer, PodsByClaim, claim.String())
+	return Append[*corev1.Pod](nil, p.indexer, podsByClaim, claim.String())
 }
 
 // ClaimOf returns the name of the claim of a volume, or an empty string if the volume has none.

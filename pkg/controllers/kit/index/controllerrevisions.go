@@ -1,15 +1,13 @@
 package index
 
 import (
-	"fmt"
-
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
 // controllerRevisionsByController is the name of the index of ControllerRevisions by
-// controller. Its keys are those of PodsByController.
+// controller. Its keys are those of podsByController.
 const controllerRevisionsByController = "controllerRevisionController"
 
 // ControllerRevisions finds ControllerRevisions by controller.
@@ -17,7 +15,7 @@ type ControllerRevisions struct{ indexer cache.Indexer }
 
 // NewControllerRevisions adds the index to the ControllerRevision informer if needed.
 func NewControllerRevisions(informer cache.SharedIndexInformer) ControllerRevisions {
-	Ensure(informer, controllerRevisionsByController, ControllerKeys)
+	Ensure(informer, controllerRevisionsByController, controllerKeys)
 	return ControllerRevisions{informer.GetIndexer()}
 }
 
@@ -25,11 +23,8 @@ func NewControllerRevisions(informer cache.SharedIndexInformer) ControllerRevisi
 // owner, of the kind, controls or might adopt. It returns an error if the owner has no
 // namespace, name or UID.
 func (r ControllerRevisions) OwnedByOrOrphans(kind string, owner metav1.Object) ([]*appsv1.ControllerRevision, error) {
-	if err := identified(kind, owner); err != nil {
-		return nil, fmt.Errorf("looking up controller revisions: %w", err)
-	}
-	key := controllerKey(owner.GetNamespace(), kind, owner.GetName(), owner.GetUID())
-	owned, err := Append[*appsv1.ControllerRevision](nil, r.indexer, controllerRevisionsByController, key)
+	owned, err := ownedBy[*appsv1.ControllerRevision](
+		r.indexer, controllerRevisionsByController, "controller revisions", kind, owner)
 	if err != nil {
 		return nil, err
 	}

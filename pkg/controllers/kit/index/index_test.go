@@ -57,19 +57,19 @@ func TestKeys(t *testing.T) {
 		{"controlled", &corev1.Pod{ObjectMeta: objectMeta("ns", "p", "1", plain, controller("ReplicaSet", "rs", "o"))}, "ns/ReplicaSet/rs/o", "o"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if keys, err := ControllerKeys(test.object); err != nil || !slices.Equal(keys, []string{test.key}) {
-				t.Errorf("ControllerKeys: %v, %v", keys, err)
+			if keys, err := controllerKeys(test.object); err != nil || !slices.Equal(keys, []string{test.key}) {
+				t.Errorf("controllerKeys: %v, %v", keys, err)
 			}
-			if keys, err := ControllerUIDKeys(test.object); err != nil || !slices.Equal(keys, []string{test.uid}) {
-				t.Errorf("ControllerUIDKeys: %v, %v", keys, err)
+			if keys, err := controllerUIDKeys(test.object); err != nil || !slices.Equal(keys, []string{test.uid}) {
+				t.Errorf("controllerUIDKeys: %v, %v", keys, err)
 			}
 		})
 	}
-	if _, err := ControllerKeys("no object"); err == nil {
-		t.Error("ControllerKeys takes anything")
+	if _, err := controllerKeys("no object"); err == nil {
+		t.Error("controllerKeys takes anything")
 	}
-	if _, err := ControllerUIDKeys("no object"); err == nil {
-		t.Error("ControllerUIDKeys takes anything")
+	if _, err := controllerUIDKeys("no object"); err == nil {
+		t.Error("controllerUIDKeys takes anything")
 	}
 }
 
@@ -155,7 +155,7 @@ func TestIndexesAreAddedOnce(t *testing.T) {
 	for range 2 {
 		NewPods(informer)
 	}
-	if _, ok := informer.GetIndexer().GetIndexers()[PodsByController]; !ok {
+	if _, ok := informer.GetIndexer().GetIndexers()[podsByController]; !ok {
 		t.Error("there is no such index")
 	}
 }
@@ -165,7 +165,7 @@ func TestAnUnknownIndexOrTypeIsAnError(t *testing.T) {
 	if _, err := (Pods{informer.GetIndexer()}).Orphans("ns"); err == nil {
 		t.Error("looked up pods without an index")
 	}
-	Ensure(informer, ReplicaSetsByController, ControllerUIDKeys)
+	Ensure(informer, replicaSetsByController, controllerUIDKeys)
 	if _, err := (ReplicaSets{informer.GetIndexer()}).Orphans("ns"); err == nil {
 		t.Error("took a pod for a ReplicaSet")
 	}

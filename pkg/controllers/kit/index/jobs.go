@@ -1,32 +1,26 @@
 package index
 
 import (
-	"fmt"
-
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
-// JobsByController is the name of the index of Jobs by controller, with the keys of
-// PodsByController.
-const JobsByController = "jobController"
+// jobsByController is the name of the index of Jobs by controller, with the keys of
+// podsByController.
+const jobsByController = "jobController"
 
 // Jobs finds Jobs by controller.
 type Jobs struct{ indexer cache.Indexer }
 
 // NewJobs adds the index to the Job informer if needed.
 func NewJobs(informer cache.SharedIndexInformer) Jobs {
-	Ensure(informer, JobsByController, ControllerKeys)
+	Ensure(informer, jobsByController, controllerKeys)
 	return Jobs{informer.GetIndexer()}
 }
 
 // OwnedBy returns the Jobs that the owner, of the kind, controls. It returns an error if the
 // owner has no namespace, name or UID.
 func (j Jobs) OwnedBy(kind string, owner metav1.Object) ([]*batchv1.Job, error) {
-	if err := identified(kind, owner); err != nil {
-		return nil, fmt.Errorf("looking up jobs: %w", err)
-	}
-	key := controllerKey(owner.GetNamespace(), kind, owner.GetName(), owner.GetUID())
-	return Append[*batchv1.Job](nil, j.indexer, JobsByController, key)
+	return ownedBy[*batchv1.Job](j.indexer, jobsByController, "jobs", kind, owner)
 }

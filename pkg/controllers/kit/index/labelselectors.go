@@ -19,7 +19,9 @@ type ByLabelSelector[T metav1.Object] struct {
 
 // NewByLabelSelector adds an index, under a name, to the informer if needed. An object whose
 // selector is nil selects nothing and is not indexed.
-func NewByLabelSelector[T metav1.Object](informer cache.SharedIndexInformer, name string, selector func(T) *metav1.LabelSelector) ByLabelSelector[T] {
+func NewByLabelSelector[T metav1.Object](
+	informer cache.SharedIndexInformer, name string, selector func(T) *metav1.LabelSelector,
+) ByLabelSelector[T] {
 	Ensure(informer, name, selectorKeys(selector))
 	return ByLabelSelector[T]{informer.GetIndexer(), name}
 }
@@ -39,7 +41,9 @@ func (b ByLabelSelector[T]) Candidates(namespace string, selected labels.Set) ([
 
 // ByLabelSelector returns the pods of a namespace that matches, the parsed form of
 // selector, matches. An empty selector matches every pod, and a nil one none.
-func (p SelectedPods) ByLabelSelector(namespace string, selector *metav1.LabelSelector, matches labels.Selector) ([]*corev1.Pod, error) {
+func (p SelectedPods) ByLabelSelector(
+	namespace string, selector *metav1.LabelSelector, matches labels.Selector,
+) ([]*corev1.Pod, error) {
 	if selector == nil {
 		return nil, nil
 	}

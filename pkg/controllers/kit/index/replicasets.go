@@ -10,12 +10,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// ReplicaSetsByController is the name of the index of ReplicaSets by the UID of their
+// replicaSetsByController is the name of the index of ReplicaSets by the UID of their
 // controller. Orphans are indexed under <namespace>/, which no UID can equal.
-const ReplicaSetsByController = "controllerUID"
+const replicaSetsByController = "controllerUID"
 
-// ControllerUIDKeys is the index function of ReplicaSetsByController.
-func ControllerUIDKeys(obj any) ([]string, error) {
+// controllerUIDKeys is the index function of replicaSetsByController.
+func controllerUIDKeys(obj any) ([]string, error) {
 	object, err := meta.Accessor(obj)
 	if err != nil {
 		return nil, fmt.Errorf("indexing by controller: %w", err)
@@ -33,13 +33,13 @@ type ReplicaSets struct{ indexer cache.Indexer }
 
 // NewReplicaSets adds the index to the ReplicaSet informer if needed.
 func NewReplicaSets(informer cache.SharedIndexInformer) ReplicaSets {
-	Ensure(informer, ReplicaSetsByController, ControllerUIDKeys)
+	Ensure(informer, replicaSetsByController, controllerUIDKeys)
 	return ReplicaSets{informer.GetIndexer()}
 }
 
 // OwnedBy returns the ReplicaSets of a namespace that the owner with the UID controls.
 func (r ReplicaSets) OwnedBy(namespace string, owner types.UID) ([]*appsv1.ReplicaSet, error) {
-	owned, err := Append[*appsv1.ReplicaSet](nil, r.indexer, ReplicaSetsByController, string(owner))
+	owned, err := Append[*appsv1.ReplicaSet](nil, r.indexer, replicaSetsByController, string(owner))
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (r ReplicaSets) OwnedBy(namespace string, owner types.UID) ([]*appsv1.Repli
 
 // Orphans returns the ReplicaSets of a namespace that have no controller.
 func (r ReplicaSets) Orphans(namespace string) ([]*appsv1.ReplicaSet, error) {
-	return Append[*appsv1.ReplicaSet](nil, r.indexer, ReplicaSetsByController, orphanKey(namespace))
+	return Append[*appsv1.ReplicaSet](nil, r.indexer, replicaSetsByController, orphanKey(namespace))
 }
 
 // OwnedByOrOrphans returns the ReplicaSets that an owner controls or might adopt.
@@ -63,5 +63,5 @@ func (r ReplicaSets) OwnedByOrOrphans(owner metav1.Object) ([]*appsv1.ReplicaSet
 	if err != nil {
 		return nil, err
 	}
-	return Append(owned, r.indexer, ReplicaSetsByController, orphanKey(owner.GetNamespace()))
+	return Append(owned, r.indexer, replicaSetsByController, orphanKey(owner.GetNamespace()))
 }

@@ -70,7 +70,9 @@ type Owners[T metav1.Object] struct {
 }
 
 // New returns the owners of a controller, with a loop that calls work for each of them.
-func New[T metav1.Object](env controller.Env, options Options[T], work func(ctx context.Context, owner T) error) *Owners[T] {
+func New[T metav1.Object](
+	env controller.Env, options Options[T], work func(ctx context.Context, owner T) error,
+) *Owners[T] {
 	stores := writes.Stores{options.Resource: options.Informer.GetStore()}
 	maps.Copy(stores, options.Written)
 	memory := writes.New(env.Clock, stores)
@@ -144,8 +146,8 @@ func (o *Owners[T]) isAbsent(key types.NamespacedName, answer error) bool {
 	if !reconcile.Absent(answer) || !errors.As(answer, &status) {
 		return false
 	}
-	of := status.Status().Details
-	return of != nil && of.Name == key.Name && of.Group == o.options.Resource.Group && of.Kind == o.options.Resource.Resource
+	of, resource := status.Status().Details, o.options.Resource
+	return of != nil && of.Name == key.Name && of.Group == resource.Group && of.Kind == resource.Resource
 }
 
 // read returns the state of an owner that a reconcile starts from.
@@ -158,9 +160,9 @@ func (o *Owners[T]) read(key types.NamespacedName) (T, error) {
 }
 
 // fresh returns the cached owner. With Options.Fresh, it returns an error while the caches are
-// older than what was written for it. No event may tell when they have caught up, since not all that is in
-// Options.Written has events which queue owners. And a burst of events for an owner that is skipped each time must
-// not put off the next look.
+// older than what was written for it. Not everything in Options.Written has events which queue owners, so there may be
+// none when the caches have caught up. And a burst of events for an owner that is skipped each time must not put off
+// the next attempt.
 func (o *Owners[T]) fresh(key types.NamespacedName) (T, error) {
 	get := func() (T, error) { return o.Cached(key) }
 	if !o.options.Fresh {
@@ -225,13 +227,15 @@ func (o *Owners[T]) PutOff(owner T, counts any, window time.Duration) bool {
 
 // CanAdopt returns the guard for the Claimer of an owner.
 func (o *Owners[T]) CanAdopt(owner T) func(context.Context) error {
-	return Recheck(owner, o.options.Kind.Kind, func(ctx context.Context) (T, error) {
+	return recheck(owner, o.options.Kind.Kind, func(ctx context.Context) (T, error) {
 		return o.options.Live(ctx, owner.GetNamespace(), owner.GetName())
 	})
 }
 
 // ClaimerFor returns a Claimer of dependents of a kind for an owner; patch sends its patches.
-func ClaimerFor[T, D metav1.Object](o *Owners[T], owner T, kind string, selector labels.Selector, patch func(context.Context, D, []byte) error) Claimer[D] {
+func ClaimerFor[T, D metav1.Object](
+	o *Owners[T], owner T, kind string, selector labels.Selector, patch func(context.Context, D, []byte) error,
+) Claimer[D] {
 	return Claimer[D]{
 		Owner:     owner,
 		OwnerKind: o.options.Kind,

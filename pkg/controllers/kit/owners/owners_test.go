@@ -183,7 +183,7 @@ func TestAnOwnerThatWasSkippedOftenIsLookedAtSoon(t *testing.T) {
 	f.env.Run(t, f.Owners)
 	f.Loop.Add(reconcile.KeyOf(set("a")))
 	for n := range uint64(20) {
-		f.env.EventuallyAsTimePasses(t, "the owner is looked at", time.Second, func() bool { return f.Loop.Inspect().Reconciled > n })
+		f.env.EventuallyAsTimePasses(t, "the owner is looked at", reconcile.RecheckAfter, func() bool { return f.Loop.Inspect().Reconciled > n })
 	}
 	f.env.Cache(t, set("a", at("11")))
 	caughtUp := f.env.Clock.Now()
@@ -193,7 +193,6 @@ func TestAnOwnerThatWasSkippedOftenIsLookedAtSoon(t *testing.T) {
 	}
 }
 
-// The event that was waited for is no echo. Pins WL-103.
 // An owner that was deleted while it was reconciled is no failure; that something else does not exist is one. Pins MGR-198.
 func TestAnOwnerThatIsDeletedMeanwhileIsNoFailure(t *testing.T) {
 	gone := func(name string) error {
@@ -224,6 +223,7 @@ func TestAnOwnerThatIsDeletedMeanwhileIsNoFailure(t *testing.T) {
 	}
 }
 
+// The event that was waited for is no echo. Pins WL-103.
 func TestTheEchoThatASkippedReconcileWaitsForQueuesTheOwner(t *testing.T) {
 	f := newBench(t, func(o *Options[*appsv1.ReplicaSet]) {
 		o.Fresh, o.Echo = true, func(_, _ *appsv1.ReplicaSet) bool { return true }

@@ -48,9 +48,9 @@ type releaseReference struct {
 	UID   types.UID `json:"uid"`
 }
 
-// ReleasePatch is the strategic merge patch that removes every reference to the owner
+// releasePatch is the strategic merge patch that removes every reference to the owner
 // from the object with the UID.
-func ReleasePatch(uid, owner types.UID, finalizers ...string) ([]byte, error) {
+func releasePatch(uid, owner types.UID, finalizers ...string) ([]byte, error) {
 	patch, err := json.Marshal(releaseBody{releaseMetadata{
 		UID:             uid,
 		OwnerReferences: []releaseReference{{Patch: "delete", UID: owner}},

@@ -28,11 +28,11 @@ func TestPatchBodies(t *testing.T) {
 			`{"metadata":{"uid":"p","ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"rs","uid":"o","controller":true,"blockOwnerDeletion":true}],"finalizers":["f"]}}`,
 		},
 		{
-			"release", func() ([]byte, error) { return ReleasePatch("p", "o") },
+			"release", func() ([]byte, error) { return releasePatch("p", "o") },
 			`{"metadata":{"uid":"p","ownerReferences":[{"$patch":"delete","uid":"o"}]}}`,
 		},
 		{
-			"release with finalizers", func() ([]byte, error) { return ReleasePatch("p", "o", "f") },
+			"release with finalizers", func() ([]byte, error) { return releasePatch("p", "o", "f") },
 			`{"metadata":{"uid":"p","ownerReferences":[{"$patch":"delete","uid":"o"}],"$deleteFromPrimitiveList/finalizers":["f"]}}`,
 		},
 	} {
@@ -63,7 +63,7 @@ func TestPatchesLeaveOtherOwnersAndFinalizersAlone(t *testing.T) {
 		t.Errorf("finalizers after adoption: %v", got)
 	}
 
-	giveUp, err := ReleasePatch("p", "o", "f")
+	giveUp, err := releasePatch("p", "o", "f")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,8 @@ func (o *Owners[T]) matching(orphan metav1.Object, do func(T)) {
 	}
 	here, err := o.cached.ByIndex(cache.NamespaceIndex, orphan.GetNamespace())
 	if err != nil {
-		klog.Background().Error(err, "Failed to look up the owners that match an orphan", "kind", o.options.Kind.Kind, "namespace", orphan.GetNamespace())
+		klog.Background().Error(err, "Failed to look up the owners that match an orphan",
+			"kind", o.options.Kind.Kind, "namespace", orphan.GetNamespace())
 		return
 	}
 	for _, item := range here {
@@ -125,7 +126,7 @@ func (d Dependents[T, D]) Added(lane reconcile.Lane, dependent D) {
 	}
 }
 
-// Updated handles a change of a dependent. After a restart of the watch, it may be another one of the name.
+// Updated handles a change of a dependent. After a restart of the watch, it may be another one of the same name.
 func (d Dependents[T, D]) Updated(lane reconcile.Lane, old, dependent D) {
 	if old.GetResourceVersion() == dependent.GetResourceVersion() || d.Matters != nil && !d.Matters(old, dependent) {
 		return

@@ -15,6 +15,11 @@ const (
 	lastRetry  = 1000 * time.Second
 )
 
+// DefaultBackoff is that of a Loop whose Options have none: Backoff from 5 ms to 1000 s.
+func DefaultBackoff[K comparable]() workqueue.TypedRateLimiter[K] {
+	return Backoff[K](firstRetry, lastRetry)
+}
+
 // Backoff delays failed keys by first, doubled with each failure of the key up to last. After the
 // first 100 keys it also lets only 10 keys per second pass, but delays no key by more than maxTurn
 // because of that.
@@ -56,11 +61,11 @@ func (t *turns[K]) NumRequeues(K) int { return 0 }
 // Forget implements workqueue.TypedRateLimiter.
 func (t *turns[K]) Forget(K) {}
 
-// firstLook is the first delay of a key that waits for a cache.
-const firstLook = 10 * time.Millisecond
+// firstRecheck is the first delay of a key that waits for a cache.
+const firstRecheck = 10 * time.Millisecond
 
-// newLooks delays keys that wait for a cache: by firstLook, doubled each time up to RecheckAfter. Keys do not
+// newRechecks delays keys that wait for a cache: by firstRecheck, doubled each time up to RecheckAfter. Keys do not
 // delay each other: most of these reconciles send no request, and the others one or two.
-func newLooks[K comparable]() workqueue.TypedRateLimiter[K] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[K](firstLook, RecheckAfter)
+func newRechecks[K comparable]() workqueue.TypedRateLimiter[K] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[K](firstRecheck, RecheckAfter)
 }

@@ -13,16 +13,16 @@ import (
 
 // Pins WL-113.
 func TestLooksAtACacheAreNeverFarApart(t *testing.T) {
-	looks := newLooks[string]()
+	rechecks := newRechecks[string]()
 	var got []time.Duration
 	for range 20 {
-		got = append(got, looks.When("a"))
+		got = append(got, rechecks.When("a"))
 	}
-	if got[0] != firstLook || !slices.IsSorted(got) || got[len(got)-1] != RecheckAfter {
+	if got[0] != firstRecheck || !slices.IsSorted(got) || got[len(got)-1] != RecheckAfter {
 		t.Errorf("delays are %v", got)
 	}
 	for i := range 1000 {
-		if other := looks.When(fmt.Sprint(i)); other != firstLook {
+		if other := rechecks.When(fmt.Sprint(i)); other != firstRecheck {
 			t.Fatalf("the first delay of key %d is %v", i, other)
 		}
 	}

@@ -135,7 +135,9 @@ func (l *Loop[K]) resume() { l.enqueueAll(l.held.released(l.pauses.Hold)) }
 
 // resumeStopped enqueues the keys that waited for kinds whose objects may be deleted again.
 func (l *Loop[K]) resumeStopped() {
-	l.enqueueAll(l.stopped.released(func(kind string) bool { return l.deletions.Stopped(schema.ParseGroupResource(kind)) }))
+	l.enqueueAll(l.stopped.released(func(kind string) bool {
+		return l.deletions.Stopped(schema.ParseGroupResource(kind))
+	}))
 }
 
 func (l *Loop[K]) enqueueAll(keys []K) {

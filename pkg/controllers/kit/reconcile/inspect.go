@@ -29,10 +29,10 @@ func (l *Loop[K]) Inspect() controller.LoopStatus {
 	return s
 }
 
-// Counts returns how many keys have been queued so far, and with how many of them the workers are done. Neither
-// ever falls, and one that was queued again while it was worked on is counted as queued before the work on it is done.
-// So if what was done at first is what was queued later, then also summed up over several loops, there was a moment
-// in between at which no key waited, none was worked on, and none was on its way from the one to the other.
+// Counts returns how many keys have been queued so far, and with how many of them the workers are done. Neither number
+// ever falls, and a key that is queued again while it is in flight is counted as queued before it is counted as done.
+// So if done, as read first, equals queued, as read later, then there was a moment in between at which no key waited,
+// none was in flight, and none was on its way from the one to the other. The same holds for sums over several loops.
 func (l *Loop[K]) Counts() (queued, done uint64) {
 	done = l.done.Load()
 	l.lanes.mu.Lock()

@@ -56,10 +56,12 @@ type Loop[K comparable] struct {
 	queue   *workqueue.Typed[K]
 	metrics *queueMetrics
 	record  *record[K]
-	done    atomic.Uint64                 // how many keys the workers are done with, see Counts
-	looks   workqueue.TypedRateLimiter[K] // at caches that are waited for
-	pauses  *controller.Pauses
-	held    heldKeys[K]
+	done    atomic.Uint64 // how many keys the workers are done with, see Counts
+
+	rechecks workqueue.TypedRateLimiter[K] // the delays of keys that wait for a cache
+
+	pauses *controller.Pauses
+	held   heldKeys[K]
 
 	deletions *controller.Deletions
 	stopped   heldKeys[K]
@@ -72,7 +74,7 @@ type Loop[K comparable] struct {
 // New returns a loop. It accepts keys at once and processes them when Run is called.
 func New[K comparable](env controller.Env, o Options[K], work Func[K]) *Loop[K] {
 	if o.Backoff == nil {
-		o.Backoff = Backoff[K](firstRetry, lastRetry)
+		o.Backoff = DefaultBackoff[K]()
 	}
 	if o.Ready == nil {
 		o.Ready = env.Informers.WaitUntilReady
@@ -84,16 +86,15 @@ func New[K comparable](env controller.Env, o Options[K], work Func[K]) *Loop[K] 
 		o.Namespace = nil
 	}
 	l := &Loop[K]{
-		options: o,
-		name:    env.Name,
-		fenced:  env.Fenced,
-		clock:   env.Clock,
-		work:    work,
-		parked:  map[K]time.Time{},
-		record:  newRecord[K](env.Clock),
-		looks:   newLooks[K](),
-		pauses:  env.Pauses,
-
+		options:   o,
+		name:      env.Name,
+		fenced:    env.Fenced,
+		clock:     env.Clock,
+		work:      work,
+		parked:    map[K]time.Time{},
+		record:    newRecord[K](env.Clock),
+		rechecks:  newRechecks[K](),
+		pauses:    env.Pauses,
 		deletions: env.Deletions,
 	}
 	l.metrics = newQueueMetrics(o.Queue, l)
@@ -150,13 +151,13 @@ func (l *Loop[K]) retryAfter(key K, delay time.Duration) {
 
 // Retries returns the number of times in a row that a key failed or had to wait.
 func (l *Loop[K]) Retries(key K) int {
-	return l.options.Backoff.NumRequeues(key) + l.looks.NumRequeues(key)
+	return l.options.Backoff.NumRequeues(key) + l.rechecks.NumRequeues(key)
 }
 
 // forget makes the next delay of a key the first one.
 func (l *Loop[K]) forget(key K) {
 	l.options.Backoff.Forget(key)
-	l.looks.Forget(key)
+	l.rechecks.Forget(key)
 }
 
 // Run waits until the controller may act on its caches, see controller.Scope, then processes
@@ -167,7 +168,8 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 		return nil
 	}
 	l.record.begun()
-	delayed := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Clock: l.clock, Queue: l.queue})
+	delayed := workqueue.NewTypedDelayingQueueWithConfig(
+		workqueue.TypedDelayingQueueConfig[K]{Clock: l.clock, Queue: l.queue})
 	l.release(delayed)
 	working, finish := WorkContext(ctx, l.fenced)
 	defer finish()
@@ -251,23 +253,24 @@ func (l *Loop[K]) conclude(ctx context.Context, key K, err error) (dropped bool)
 		return false
 	}
 	if ctx.Err() != nil {
-		logger.V(2).Info("Reconcile interrupted", "key", key, "cause", context.Cause(ctx))
+		logger.V(2).Info("Reconcile interrupted", "key", key, "err", context.Cause(ctx))
 		return false
 	}
 	if paused := controller.PausedIn(err); len(paused) > 0 {
-		logger.V(2).Info("Reconcile is held back by a pause", "key", key, "namespaces", paused, "cause", err)
+		logger.V(2).Info("Reconcile is held back by a pause", "key", key, "namespaces", paused, "err", err)
 		l.holdFor(paused, key)
 		l.AddRateLimited(key) // there may be other causes too
 		return false
 	}
 	if stopped, only := controller.StoppedIn(err); len(stopped) > 0 && l.holdStopped(stopped, key) && only {
-		logger.V(2).Info("Reconcile is held back by the breaker for deletions", "key", key, "resources", stopped, "cause", err)
+		logger.V(2).Info("Reconcile is held back by the breaker for deletions",
+			"key", key, "resources", stopped, "err", err)
 		return false
 	}
 	if isAwait(err) {
 		logRetry(logger, key, err)
 		l.record.failed(key, err)
-		l.retryAfter(key, l.looks.When(key))
+		l.retryAfter(key, l.rechecks.When(key))
 		return false
 	}
 	if l.options.MaxRetries > 0 && l.options.Backoff.NumRequeues(key) >= l.options.MaxRetries {
@@ -284,7 +287,7 @@ func (l *Loop[K]) conclude(ctx context.Context, key K, err error) (dropped bool)
 // logRetry logs why a key is retried. A failure is loud also when the key waits for a cache besides.
 func logRetry(logger klog.Logger, key any, err error) {
 	if IsExpected(err) {
-		logger.V(4).Info("Reconcile will be retried", "key", key, "cause", err)
+		logger.V(4).Info("Reconcile will be retried", "key", key, "err", err)
 		return
 	}
 	logger.Error(err, "Reconcile failed", "key", key)

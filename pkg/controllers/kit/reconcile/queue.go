@@ -2,8 +2,8 @@ package reconcile
 
 import "time"
 
-// Queue is the part of a Loop that accepts keys. Event handlers are given no more than that, so that tests can record what
-// they enqueue.
+// Queue is the part of a Loop that accepts keys. Event handlers are given no more than that, so that tests can record
+// what they enqueue.
 type Queue[K comparable] interface {
 	// Add enqueues a key in the fresh lane.
 	Add(key K)

@@ -2,9 +2,12 @@ package reconcile
 
 import (
 	"errors"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"kcmd.dev/pkg/controller"
 )
 
 // requeue marks an expected reason to retry.
@@ -35,8 +38,8 @@ func IsRequeue(err error) bool {
 	return every(err, func(error) bool { return false })
 }
 
-// IsExpected reports whether a reconcile failed only with reasons to retry that are no failures. The loop retries all of
-// them with backoff and treats them alike:
+// IsExpected reports whether a reconcile failed only with reasons to retry that are no failures. The loop retries all
+// of them with backoff and treats them alike:
 //
 //  1. What Requeue and AwaitCache made.
 //  2. Conflicts: as a rule the cache is behind.
@@ -48,32 +51,20 @@ func IsExpected(err error) bool {
 // IsExpectedOr is IsExpected where further answers of the API server are no failures.
 func IsExpectedOr(err error, also func(answer error) bool) bool {
 	return every(err, func(answer error) bool {
-		return apierrors.IsConflict(answer) || apierrors.HasStatusCause(answer, corev1.NamespaceTerminatingCause) || also(answer)
+		return apierrors.IsConflict(answer) ||
+			apierrors.HasStatusCause(answer, corev1.NamespaceTerminatingCause) || also(answer)
 	})
 }
 
-// every walks the tree of wrapped and joined errors, and reports whether all that it ends in are marked, or are answers of
-// the API server that are as asked.
+// every walks the tree of wrapped and joined errors, and reports whether all that it ends in are marked, or are answers
+// of the API server that are as asked.
 func every(err error, as func(answer error) bool) bool {
-	switch e := err.(type) { //nolint:errorlint // the tree is walked here
+	switch err.(type) { //nolint:errorlint // the tree is walked here
 	case requeue, await:
 		return true
 	case apierrors.APIStatus:
 		return as(err)
-	case interface{ Unwrap() []error }:
-		return everyOf(e.Unwrap(), as)
-	case interface{ Errors() []error }: // k8s.io/apimachinery/pkg/util/errors
-		return everyOf(e.Errors(), as)
 	}
-	wrapped := errors.Unwrap(err)
-	return wrapped != nil && every(wrapped, as)
-}
-
-func everyOf(all []error, as func(answer error) bool) bool {
-	for _, err := range all {
-		if !every(err, as) {
-			return false
-		}
-	}
-	return len(all) > 0
+	causes := controller.Causes(err)
+	return len(causes) > 0 && !slices.ContainsFunc(causes, func(cause error) bool { return !every(cause, as) })
 }

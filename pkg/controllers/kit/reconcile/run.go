@@ -12,7 +12,9 @@ import (
 // controller may act on its caches, see controller.Scope, calls begin, which may be nil, before
 // the first key is processed, and then runs the parts concurrently until ctx ends. See
 // concurrent.Run for what happens when one of them fails.
-func Run(ctx context.Context, env controller.Env, begin func(context.Context) error, parts ...func(context.Context) error) error {
+func Run(
+	ctx context.Context, env controller.Env, begin func(context.Context) error, parts ...func(context.Context) error,
+) error {
 	if !env.Informers.WaitUntilReady(ctx) {
 		return nil
 	}
@@ -27,7 +29,9 @@ func Run(ctx context.Context, env controller.Env, begin func(context.Context) er
 // Passes returns the part, see Run, of a controller that examines everything periodically: at
 // once, and then a period after the end of the previous pass. Once ctx has ended, a pass starts
 // nothing more; what it has started it finishes under working, see WorkContext.
-func Passes(env controller.Env, period time.Duration, pass func(ctx, working context.Context)) func(context.Context) error {
+func Passes(
+	env controller.Env, period time.Duration, pass func(ctx, working context.Context),
+) func(context.Context) error {
 	return func(ctx context.Context) error {
 		working, finish := WorkContext(ctx, env.Fenced)
 		defer finish()

@@ -123,7 +123,8 @@ func (h handler[T]) concerns(obj any) bool {
 func as[T any](obj any) (T, bool) {
 	typed, ok := obj.(T)
 	if !ok {
-		klog.Background().Error(nil, "Dropping a notification for an object of an unexpected type", "got", fmt.Sprintf("%T", obj), "want", fmt.Sprintf("%T", typed))
+		klog.Background().Error(nil, "Dropping a notification for an object of an unexpected type",
+			"got", fmt.Sprintf("%T", obj), "want", fmt.Sprintf("%T", typed))
 	}
 	return typed, ok
 }

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -124,7 +123,7 @@ func (m *Memory) Wrote(owner metav1.Object, resource schema.GroupResource, versi
 	if r.Versions == nil {
 		r.Versions = map[schema.GroupResource]string{}
 	}
-	if order, err := resourceversion.CompareResourceVersion(r.Versions[resource], version); err == nil && order > 0 {
+	if IsOlder(version, r.Versions[resource]) {
 		return
 	}
 	r.Versions[resource] = version
@@ -182,7 +181,8 @@ func (m *Memory) hold(owner metav1.Object, d time.Duration) {
 }
 
 // ErrUncertain is why nothing is created for an owner.
-var ErrUncertain = errors.New("an object may have been created although the request failed, which the cache would show soon")
+var ErrUncertain = errors.New(
+	"an object may have been created although the request failed, which the cache would show soon")
 
 // CreateUncertain records that the owner may have an object with a generated name of which nobody knows, since there
 // was no answer to its creation.
@@ -277,8 +277,8 @@ func (m *Memory) prune(key types.NamespacedName, r *Record) {
 }
 
 func (r *Record) isEmpty() bool {
-	return len(r.Versions) == 0 && len(r.Deletions) == 0 && len(r.Objects) == 0 && r.Hold.IsZero() && r.Uncertain.IsZero() &&
-		r.Status.latest().IsZero()
+	return len(r.Versions) == 0 && len(r.Deletions) == 0 && len(r.Objects) == 0 &&
+		r.Hold.IsZero() && r.Uncertain.IsZero() && r.Status.latest().IsZero()
 }
 
 func objectOf(resource schema.GroupResource, o metav1.Object) Object {

@@ -13,9 +13,10 @@ type StaleSyncs struct{ skips *metrics.CounterVec }
 // NewStaleSyncs registers the counter of the controller whose metrics have the subsystem.
 func NewStaleSyncs(registry controller.MetricsRegistry, subsystem string) StaleSyncs {
 	skips := metrics.NewCounterVec(&metrics.CounterOpts{
-		Subsystem:      subsystem,
-		Name:           "stale_sync_skips_total",
-		Help:           "Number of reconciles skipped because the cache of a resource did not show the controller's own last write yet.",
+		Subsystem: subsystem,
+		Name:      "stale_sync_skips_total",
+		Help: "Number of reconciles skipped because the cache of a resource did not show " +
+			"the controller's own last write yet.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"group", "resource"})
 	registry.MustRegister(skips)

@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
@@ -175,7 +174,4 @@ func (m *Memory) dropShown(r *Record) {
 }
 
 // isNewer returns false if the versions cannot be compared: the cache then takes precedence.
-func isNewer(obj metav1.Object, than string) bool {
-	order, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), than)
-	return err == nil && order > 0
-}
+func isNewer(obj metav1.Object, than string) bool { return IsOlder(than, obj.GetResourceVersion()) }

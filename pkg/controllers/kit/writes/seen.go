@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -22,7 +21,8 @@ type StaleError struct {
 }
 
 func (e *StaleError) Error() string {
-	return fmt.Sprintf("read version: %s is not as new as written version: %s for group resource %s", e.Read, e.Written, e.Resource)
+	return fmt.Sprintf("read version: %s is not as new as written version: %s for group resource %s",
+		e.Read, e.Written, e.Resource)
 }
 
 // Fresh returns a *StaleError for a resource whose cache does not show every create, patch and
@@ -120,7 +120,7 @@ func (m *Memory) read(resource schema.GroupResource) string {
 		return ""
 	}
 	version := store.LastStoreSyncResourceVersion()
-	if order, err := resourceversion.CompareResourceVersion(version, m.reached[resource]); err == nil && order < 0 {
+	if IsOlder(version, m.reached[resource]) {
 		m.forgetWrites(resource)
 	}
 	m.reached[resource] = version
@@ -148,8 +148,7 @@ func (m *Memory) stale(r *Record) *StaleError {
 		if _, ok := r.Versions[resource]; !ok {
 			continue // its version went back
 		}
-		order, err := resourceversion.CompareResourceVersion(read, written)
-		if err != nil || order >= 0 {
+		if !IsOlder(read, written) {
 			delete(r.Versions, resource)
 			continue
 		}

@@ -13,9 +13,9 @@ import (
 // tries is how often a pass tries to write the conditions of a silent node.
 const tries = 3
 
-// giveUp shows that a node is silent: in its conditions, and by the pods on it. If the node has
+// showSilence shows that a node is silent: in its conditions, and by the pods on it. If the node has
 // changed meanwhile it is read, and judged once more. What fails is tried again by the next pass.
-func (c *lifecycleController) giveUp(ctx context.Context, name string) {
+func (c *lifecycleController) showSilence(ctx context.Context, name string) {
 	logger := klog.FromContext(ctx).WithValues("node", name)
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -73,6 +73,29 @@ func (c *lifecycleController) refresh(ctx context.Context, name string) bool {
 	}
 	c.cluster.read(node, now)
 	return true
+}
+
+// silence returns the silent nodes and a suspect. The suspect is a node whose silence is long enough to
+// justify checking the instance's own view, or "" if there is none. silence calls judged after each node.
+func (c *cluster) silence(now time.Time, judged func()) (silent []string, suspect string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.next = time.Time{}
+	for _, r := range c.nodes {
+		is := c.silent(r, now)
+		isShown := r.ready == corev1.ConditionUnknown
+		if end := c.graceEnd(r); !isShown && end.After(now) && (c.next.IsZero() || end.Before(c.next)) {
+			c.next = end
+		}
+		if is {
+			silent = append(silent, r.name)
+		}
+		if is || !isShown && now.Sub(c.sight.silentSince(r.seen)) > c.sight.quiet {
+			suspect = r.name
+		}
+		judged()
+	}
+	return silent, suspect
 }
 
 // isSilent reports whether a node is known to be silent, see areSilent.

@@ -1,0 +1,41 @@
+package pods
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"kcmd.dev/pkg/controller"
+)
+
+// Requests about single pods, for controllers that do not own them. Errors are those of the API server.
+
+// PatchStatus sends a strategic merge patch for the status of a pod.
+func PatchStatus(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, patch []byte) error {
+	_, err := client.CoreV1().Pods(pod.Namespace).
+		Patch(controller.OnlyMetadata(ctx), pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return err
+}
+
+// MarkDisrupted sets a condition of a pod that is about to be deleted, unless it has that already: see DisruptionPatch.
+func MarkDisrupted(
+	ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, condition corev1.PodCondition,
+) error {
+	patch, err := DisruptionPatch(pod, condition)
+	if err != nil || patch == nil {
+		return err
+	}
+	return PatchStatus(ctx, client, pod, patch)
+}
+
+// Delete deletes a pod, but not another one that has its name by now. graceSeconds is the grace period, nil for that of
+// the pod.
+func Delete(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, graceSeconds *int64) error {
+	return client.CoreV1().Pods(pod.Namespace).Delete(controller.OnlyMetadata(ctx), pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: graceSeconds,
+		Preconditions:      metav1.NewUIDPreconditions(string(pod.UID)),
+	})
+}
