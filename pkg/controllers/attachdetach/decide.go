@@ -151,5 +151,12 @@ func (c *attachDetachController) verdictOn(l *link) detachVerdict {
 	if l.unwantedSince.IsZero() {
 		waited = 0
 	}
-	return judgeDetach(c.world.nodes[l.node].inUse[l.volume], conditionOf(n), waited, c.disableForceDetachOnTimeout)
+	mounted := mayBeMounted(n, l.volume, c.world.nodes[l.node].inUse[l.volume], l.state == uncertain && c.hasAttachment(l))
+	return judgeDetach(mounted, conditionOf(n), waited, c.disableForceDetachOnTimeout)
+}
+
+// hasAttachment reports whether the cache shows the VolumeAttachment of a link.
+func (c *attachDetachController) hasAttachment(l *link) bool {
+	_, found, err := reconcile.Found(c.attachments.Get(l.vaName))
+	return found && err == nil
 }

@@ -96,8 +96,8 @@ func reports(n *corev1.Node, volume corev1.UniqueVolumeName) bool {
 	return slices.ContainsFunc(n.Status.VolumesAttached, func(v corev1.AttachedVolume) bool { return v.Name == volume })
 }
 
-// deleteVA deletes the VolumeAttachment of a place, unless there is none or it is replaced meanwhile. One
-// that the cache does not show may exist.
+// deleteVA deletes the VolumeAttachment of a place, unless there is none, it is being deleted, or it is replaced
+// meanwhile. One that the cache does not show may exist.
 func (c *attachDetachController) deleteVA(ctx context.Context, at place, o *operation) (waits bool, err error) {
 	name := vaNameOf(at)
 	if name == "" {
@@ -116,7 +116,9 @@ func (c *attachDetachController) deleteVA(ctx context.Context, at place, o *oper
 	}
 	c.remember(at, va.UID)
 	o.uid = va.UID
-	err = client.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(va.UID))})
+	if va.DeletionTimestamp == nil {
+		err = client.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(va.UID))})
+	}
 	switch {
 	case found && apierrors.IsNotFound(err):
 		return true, nil // until the cache drops it, an attach could take it for its own

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	nodeutil "k8s.io/component-helpers/node/util"
 )
 
@@ -47,6 +48,18 @@ type detachVerdict struct {
 	why    forced
 	// again is when it has to be judged again if nothing else happens; 0 if never.
 	again time.Duration
+}
+
+// mayBeMounted reports whether a volume may be mounted on a node, which is nil if there is none. assumed is what
+// the node said last, or what is assumed until it says something. pending says that the attachment is uncertain, and
+// that there is a VolumeAttachment to delete. Then a node that is healthy and managed need not say anything more: its
+// kubelet names what it is going to mount first, and mounts nothing that is not reported as attached. A kubelet that
+// attaches volumes itself does neither. The detach confirms the answer by a live read.
+func mayBeMounted(n *corev1.Node, volume corev1.UniqueVolumeName, assumed, pending bool) bool {
+	if !pending || !conditionOf(n).healthy || !metav1.HasAnnotation(n.ObjectMeta, managedAnnotation) {
+		return assumed
+	}
+	return slices.Contains(n.Status.VolumesInUse, volume)
 }
 
 // judgeDetach decides whether a volume that nobody wants on a node may be detached from it. waited is how long

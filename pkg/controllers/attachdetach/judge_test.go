@@ -44,6 +44,29 @@ func TestJudgeDetach(t *testing.T) {
 	}
 }
 
+func TestMayBeMounted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		node             *corev1.Node
+		assumed, pending bool
+		want             bool
+	}{
+		"ATT-96: the node is healthy and does not use it": {aNode("a", uses("w")), true, true, false},
+		"ATT-96: the node uses it":                        {aNode("a", uses("v")), true, true, true},
+		"ATT-96: the node has used it since":              {aNode("a", uses("v")), false, true, true},
+		"ATT-96: the node is not ready":                   {aNode("a", notReady), true, true, true},
+		"ATT-96: the node is gone":                        {nil, true, true, true},
+		"ATT-96: its kubelet attaches volumes itself":     {aNode("a", unmanaged), true, true, true},
+		"ATT-28f: the attachment is not pending":          {aNode("a"), true, false, true},
+		"ATT-28f: nor is it in use":                       {aNode("a", uses("v")), false, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := mayBeMounted(tc.node, volumeName("v"), tc.assumed, tc.pending); got != tc.want {
+				t.Errorf("%v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
 // TestConditionOf pins ATT-39d.
 //
 // Pins ATT-39d.

@@ -161,7 +161,7 @@ func TestADetachThatFailsLeavesTheAttachmentUncertain(t *testing.T) {
 
 // Pins ATT-26, ATT-28c, ATT-40c, ATT-40d and ATT-40g.
 func TestAnAttachThatTimesOutIsUncertainAndDoesNotBlockOthers(t *testing.T) {
-	s := newStage(t, aNode("a"), aNode("b"), aVolume("v", once), aClaim("v"))
+	s := newStage(t, aNode("a", notReady), aNode("b"), aVolume("v", once), aClaim("v"))
 	s.idle = true
 	s.Store(t, aPod("pod", "a", "v"))
 	s.pass(driverWait - time.Second)
@@ -180,11 +180,114 @@ func TestAnAttachThatTimesOutIsUncertainAndDoesNotBlockOthers(t *testing.T) {
 	s.is("v@a uncertain", "v@b wanted attached listed")
 	s.shows("b", "v")
 	s.WantEvents(t, succeeded)
-	s.pass(time.Hour) // nothing shows that it is not mounted
+	s.pass(time.Minute) // nothing shows that it is not mounted
 	s.is("v@a uncertain", "v@b wanted attached listed")
 	controllertest.Change(t, s.Env, "", "a", uses())
 	s.pass(soon)
 	s.is("v@b wanted attached listed")
+}
+
+// A volume that was never attached for certain is released as soon as no pod wants it.
+func TestAVolumeThatCouldNotBeAttachedIsDetachedAtOnce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cached, live func(*corev1.Node)
+		want         []string
+		sent         []string
+	}{
+		"ATT-96: from a node that does not use it":     {uses(), uses(), nil, []string{look + "a", remove}},
+		"ATT-96: not from one that uses it":            {uses("v"), uses("v"), []string{"v@a uncertain"}, nil},
+		"ATT-80: not from one that uses it by now":     {uses(), uses("v"), []string{"v@a uncertain"}, []string{look + "a"}},
+		"ATT-80: not from one that shows it":           {uses(), showing("v"), []string{"v@a uncertain"}, []string{look + "a"}},
+		"ATT-96: not from a node that is not ready":    {notReady, notReady, []string{"v@a uncertain"}, nil},
+		"ATT-96: not from one that attaches by itself": {unmanaged, unmanaged, []string{"v@a uncertain"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, aNode("a"), aVolume("v", once), aClaim("v"))
+			s.idle = true
+			s.Store(t, aPod("pod", "a", "v"))
+			s.run()
+			s.change(vaOf("v", "a"), attachError("no such disk"))
+			s.pass(firstLook)
+			s.is("v@a wanted uncertain")
+			s.requests = nil
+			s.hide(&corev1.Node{})
+			node := controllertest.MustStored[*corev1.Node](t, s.Env, "", "a")
+			tc.cached(node)
+			s.Cache(t, node) // no event tells of it
+			controllertest.Change(t, s.Env, "", "a", tc.live)
+			s.idle = false
+			s.Remove(t, aPod("pod", "a", "v"))
+			s.pass(promptly)
+			s.is(tc.want...)
+			s.sent(tc.sent...)
+			s.wantForced()
+		})
+	}
+}
+
+// Without a VolumeAttachment nothing keeps the volume from another node, and the request that failed may still take
+// effect. Once the VolumeAttachment is seen, it is deleted.
+//
+// Pins ATT-96.
+func TestAnAttachmentThatIsNotSeenWaitsForTheNode(t *testing.T) {
+	s := newStage(t, aNode("a"), aVolume("v", once), aClaim("v"))
+	s.idle = true
+	allow := s.Refuse(create, errors.New("timeout"))
+	s.Store(t, aPod("pod", "a", "v"))
+	s.run()
+	s.is("v@a wanted uncertain")
+	s.Remove(t, aPod("pod", "a", "v"))
+	s.pass(time.Minute)
+	s.is("v@a uncertain")
+	s.sent(create)
+
+	allow()
+	s.Store(t, anAttachment("v", "a")) // the request took effect
+	s.idle = false
+	s.pass(promptly)
+	s.is()
+	s.sent(look+"a", remove)
+}
+
+// The deletion that was requested is waited for, as often as the detach is tried.
+//
+// Pins ATT-97.
+func TestAVolumeAttachmentThatIsBeingDeletedIsNotDeletedAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before func(*stage)
+		sent   []string
+	}{
+		"after a restart":       {func(s *stage) { s.coldStart() }, []string{inquired, look + "a"}},
+		"after it was too long": {func(s *stage) { s.pass(driverWait) }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, aNode("a", uses()), aNode("b"), aVolume("v", once), aClaim("v"), aPod("pod", "a", "v"))
+			controllertest.Change(t, s.Env, "", "a", uses())
+			s.pass(soon)
+			s.idle = true
+			s.Remove(t, aPod("pod", "a", "v"))
+			s.pass(soon)
+			s.sent(create, reported+"a", reported+"a", remove)
+			tc.before(s)
+			s.pass(promptly)
+			s.is("v@a uncertain")
+			s.sent(tc.sent...)
+
+			s.pass(10 * time.Minute)
+			s.is("v@a uncertain")
+			s.Store(t, aPod("next", "b", "v"))
+			for _, request := range append(s.requests, s.Requests()...) {
+				if request != look+"a" && request != inquired {
+					t.Errorf("sent %s", request)
+				}
+			}
+			s.requests = nil
+			s.idle = false
+			s.pass(lastBackoff)
+			s.is("v@b wanted attached listed")
+			s.shows("b", "v")
+		})
+	}
 }
 
 // Pins ATT-26, ATT-40d, ATT-40e and ATT-55.

@@ -113,11 +113,22 @@ func TestStart(t *testing.T) {
 			node:    controllertest.All(showing("v"), unmanaged),
 		},
 		"ATT-30, ATT-56: a VolumeAttachment without a report": {
-			objects: []runtime.Object{anAttachment("v", "a", isAttached)}, node: showing(),
+			objects: []runtime.Object{anAttachment("v", "a", isAttached)}, node: controllertest.All(showing(), notReady),
 			want: []string{"v@a uncertain"},
 		},
 		"ATT-30, ATT-56: an unfinished one without a report": {
-			objects: []runtime.Object{anAttachment("v", "a")}, node: showing(),
+			objects: []runtime.Object{anAttachment("v", "a")}, node: controllertest.All(showing(), notReady),
+			want: []string{"v@a uncertain"},
+		},
+		"ATT-96: one without a report, of a node that does not use the volume": {
+			objects: []runtime.Object{anAttachment("v", "a", isAttached)}, node: showing(),
+		},
+		"ATT-96: one without a report, of a node that uses the volume": {
+			objects: []runtime.Object{anAttachment("v", "a", isAttached)}, node: controllertest.All(showing(), uses("v")),
+			want: []string{"v@a uncertain"}, later: []string{"v@a uncertain"},
+		},
+		"ATT-96: one without a report, of a node whose kubelet attaches volumes": {
+			objects: []runtime.Object{anAttachment("v", "a", isAttached)}, node: controllertest.All(showing(), unmanaged),
 			want: []string{"v@a uncertain"},
 		},
 		"ATT-30: one of a volume that is not known": {objects: []runtime.Object{anAttachment("other", "a", isAttached)}, node: showing()},

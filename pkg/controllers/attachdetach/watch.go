@@ -232,8 +232,9 @@ func (c *attachDetachController) judgeUnwanted(n *node) {
 	}
 }
 
-// watchAttachments enqueues operations that wait for a VolumeAttachment, and marks for verification the
-// attachments that one no longer confirms.
+// watchAttachments enqueues operations that wait for a VolumeAttachment, and uncertain attachments that nobody
+// wants, which may be detached once there is one. It marks for verification the attachments that one no longer
+// confirms.
 func (c *attachDetachController) watchAttachments(attachments cache.SharedIndexInformer) {
 	watch.ObjectsEvery(attachments, 0, watch.Funcs[*storagev1.VolumeAttachment]{
 		Add:    func(_ reconcile.Lane, va *storagev1.VolumeAttachment) { c.attachmentChanged(va.Name) },
@@ -253,7 +254,8 @@ func (c *attachDetachController) attachmentChanged(name string) {
 		return // somebody else's
 	}
 	c.doubt(l)
-	if o := c.world.volumes[l.volume].running(l.node); o != nil && o.waiting {
+	o := c.world.volumes[l.volume].running(l.node)
+	if o != nil && o.waiting || l.state == uncertain && !l.isWanted() {
 		c.placeQueue.Add(l.place)
 	}
 }

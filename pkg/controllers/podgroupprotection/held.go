@@ -46,7 +46,7 @@ func (c *protectionController) isHeld(ctx context.Context, group *schedulingv1al
 	}
 	if c.last.active[group.Name] {
 		// There may be no event for the end of a pod that the cache never contained.
-		return true, reconcile.Requeue(errors.New("the cache does not show its pods yet"))
+		return true, reconcile.AwaitCache(errors.New("the cache does not show its pods yet"))
 	}
 	return false, nil
 }

@@ -5,15 +5,20 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -94,6 +99,30 @@ func TestAFailureIsLoggedAndRetriedUntilItSucceeds(t *testing.T) {
 	log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
 	if !strings.Contains(log, `Reconcile failed err="releasing pod group ns/group: boom"`) || !strings.Contains(log, `key="ns/group"`) {
 		t.Errorf("log: %s", log)
+	}
+}
+
+// However long the watch of pods is interrupted: there may be no event for the end of the pod. Pins PGP-26.
+func TestAGroupWhosePodTheCacheDoesNotShowIsLookedAtAgainSoon(t *testing.T) {
+	env, c := fixture(t, group(func(g *schedulingv1alpha2.PodGroup) { g.ResourceVersion = "8" }))
+	c.pods = lagging{c.pods, "7"}
+	var asked atomic.Int32
+	env.Fake.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		asked.Add(1)
+		return true, &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "9"}, Items: []corev1.Pod{*pod()}}, nil
+	})
+	env.Run(t, c)
+	var longest time.Duration
+	env.EventuallyAsTimePasses(t, "the pods are listed often", time.Second, func() bool {
+		for _, key := range c.loop.Keys(func(string) bool { return true }) {
+			if key.State == controller.KeyDelayed {
+				longest = max(longest, key.Until.Sub(env.Clock.Now()))
+			}
+		}
+		return asked.Load() >= 15
+	})
+	if longest > reconcile.RecheckAfter {
+		t.Errorf("the group is looked at again in %v", longest)
 	}
 }
 

@@ -32,6 +32,7 @@ const (
 	watchEv   = "watch events"
 	createPod = "create pods " + podName
 	deletePod = "delete pods " + podName
+	getPod    = "get pods " + podName
 )
 
 // asked are the requests before a pod is created.
@@ -131,26 +132,56 @@ func TestARecyclerPodIsNotCreated(t *testing.T) {
 	exists := apierrors.NewAlreadyExists(corev1.Resource("pods"), podName)
 	const prefix = "Warning VolumeFailedRecycle Recycle failed: "
 	for name, tc := range map[string]struct {
-		create, remove error
-		want           string
-		requests       []string
+		create, get, remove error
+		none                bool // no pod has the name
+		want                string
+		requests            []string
 	}{
-		"PVB-85c, PVB-110: an old one": {create: exists, want: "old recycler pod found, will retry later", requests: []string{createPod, deletePod, putVolumeStatus}},
-		"PVB-85c: an old one stays":    {create: exists, remove: errors.New("boom"), want: "failed to delete old recycler pod default/recycler-for-volume: boom", requests: []string{createPod, deletePod, putVolumeStatus}},
-		"PVB-85c: it is refused":       {create: errors.New("quota"), want: "unexpected error creating recycler pod:  quota", requests: []string{createPod, putVolumeStatus}},
+		"PVB-85c, PVB-110, PVB-133: an old one": {create: exists, want: "old recycler pod found, will retry later", requests: []string{createPod, getPod, deletePod, putVolumeStatus}},
+		"PVB-133: an old one that is gone":      {create: exists, none: true, want: "old recycler pod found, will retry later", requests: []string{createPod, getPod, putVolumeStatus}},
+		"PVB-133: an old one cannot be read":    {create: exists, get: errors.New("boom"), want: "failed to delete old recycler pod default/recycler-for-volume: boom", requests: []string{createPod, getPod, putVolumeStatus}},
+		"PVB-85c: an old one stays":             {create: exists, remove: errors.New("boom"), want: "failed to delete old recycler pod default/recycler-for-volume: boom", requests: []string{createPod, getPod, deletePod, putVolumeStatus}},
+		"PVB-85c: it is refused":                {create: errors.New("quota"), want: "unexpected error creating recycler pod:  quota", requests: []string{createPod, putVolumeStatus}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := begin(t, toRecycle())
 			f.Refuse(createPod, tc.create)
+			if tc.get != nil {
+				f.Refuse(getPod, tc.get)
+			}
 			if tc.remove != nil {
 				f.Refuse(deletePod, tc.remove)
-			} else {
-				f.Store(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: podName}})
+			}
+			if !tc.none {
+				f.Store(t, oldPod("old"))
 			}
 			f.mustSync(t, f.syncVolume)
 			f.WantRequests(t, append(asked, tc.requests...)...)
 			f.WantEvents(t, prefix+tc.want)
 		})
+	}
+}
+
+func oldPod(uid types.UID) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: podName, UID: uid}}
+}
+
+// Another instance, which has the lease by now, replaces the old pod before it is deleted. Its own pod stays.
+//
+// Pins PVB-133.
+func TestAPodThatReplacesAnOldRecyclerPodIsNotDeleted(t *testing.T) {
+	f := begin(t, toRecycle(), oldPod("old"))
+	f.Intercept(deletePod, func(a clienttesting.Action) error {
+		f.Store(t, oldPod("new"))
+		if p := a.(clienttesting.DeleteActionImpl).DeleteOptions.Preconditions; p != nil && p.UID != nil && *p.UID != "new" {
+			return apierrors.NewConflict(corev1.Resource("pods"), podName, nil)
+		}
+		return nil
+	})
+	f.mustSync(t, f.syncVolume)
+	f.WantEvents(t, "Warning VolumeFailedRecycle Recycle failed: old recycler pod found, will retry later")
+	if _, ok := controllertest.Stored[*corev1.Pod](t, f.Env, metav1.NamespaceDefault, podName); !ok {
+		t.Error("the pod of the other instance was deleted")
 	}
 }
 
@@ -329,7 +360,7 @@ func TestARecyclerPodIsHandedOver(t *testing.T) {
 		f.Store(t, toRecycle(claimedBy("second-uid")))
 		next := succeed(t, f, left)
 		f.mustSync(t, next.syncVolume)
-		f.WantRequests(t, append(asked, "get pods "+podName, createPod, deletePod, putVolumeStatus)...)
+		f.WantRequests(t, append(asked, "get pods "+podName, createPod, getPod, deletePod, putVolumeStatus)...)
 		f.WantEvents(t, "Warning VolumeFailedRecycle Recycle failed: old recycler pod found, will retry later")
 	})
 	for name, tc := range map[string]struct {

@@ -93,7 +93,7 @@ func (c *binderController) beginRecycle(ctx context.Context, v *corev1.Persisten
 	created, err := pods.Create(ctx, pod, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		if err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := c.deleteOldPod(ctx, pod); err != nil {
 			return recyclerPod{}, fmt.Errorf("failed to delete old recycler pod %s: %w", keyOf(pod), err)
 		}
 		return recyclerPod{}, errors.New("old recycler pod found, will retry later")
@@ -154,6 +154,19 @@ func judgeRecycler(e watch.Event, uid types.UID) (done bool, err error) {
 		return true, errors.New("pod failed, pod.Status.Message unknown")
 	}
 	return false, nil
+}
+
+// deleteOldPod deletes the pod that has the name of a recycler pod, and not one that takes its place meanwhile: another
+// instance may have the lease by then, and wait for its own.
+func (c *binderController) deleteOldPod(ctx context.Context, pod *corev1.Pod) error {
+	live, err := c.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	switch {
+	case reconcile.Absent(err):
+		return nil
+	case err != nil:
+		return err
+	}
+	return c.deletePod(ctx, recyclerPod{namespace: live.Namespace, name: live.Name, uid: live.UID})
 }
 
 // deletePod deletes a recycler pod, and no other of its name.

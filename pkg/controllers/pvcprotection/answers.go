@@ -88,7 +88,7 @@ func (c *protectionController) isUsed(ctx context.Context, claim *corev1.Persist
 	}
 	if !c.answers.take(claim) {
 		// If the cache never contains the pod, no event reports its deletion.
-		return true, reconcile.Requeue(errors.New("the cache does not show its pods yet"))
+		return true, reconcile.AwaitCache(errors.New("the cache does not show its pods yet"))
 	}
 	return false, nil
 }

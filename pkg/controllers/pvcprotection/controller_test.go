@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
 )
@@ -300,6 +302,34 @@ func TestARefusedWriteIsRetriedUntilItSucceeds(t *testing.T) {
 	env.AwaitIdle(t)
 	if got := env.Requests()[:6]; !slices.Equal(got, []string{list, put, list, put, list, put}) {
 		t.Errorf("requests are %q", got)
+	}
+}
+
+// However long the watch of pods is interrupted: there may be no event for the end of the pod. Pins PVCP-46.
+func TestAClaimWhosePodTheCacheDoesNotShowIsLookedAtAgainSoon(t *testing.T) {
+	env := controllertest.New(t, claim("claim", deleted))
+	c, err := newController(env.Env, config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	var asked atomic.Int32
+	env.Fake.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		asked.Add(1)
+		return true, &corev1.PodList{Items: []corev1.Pod{*pod("p")}}, nil
+	})
+	env.Run(t, c)
+	var longest time.Duration
+	env.EventuallyAsTimePasses(t, "the pods are listed often", time.Second, func() bool {
+		for _, key := range c.loop.Keys(func(string) bool { return true }) {
+			if key.State == controller.KeyDelayed {
+				longest = max(longest, key.Until.Sub(env.Clock.Now()))
+			}
+		}
+		return asked.Load() >= 15
+	})
+	if longest > reconcile.RecheckAfter {
+		t.Errorf("the claim is looked at again in %v", longest)
 	}
 }
 
