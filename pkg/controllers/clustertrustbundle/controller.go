@@ -32,6 +32,7 @@ import (
 
 	"kcmd.dev/pkg/config/gates"
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/certificates"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -80,7 +81,7 @@ type publisher struct {
 	controller.Env
 	name, trust string // of the ClusterTrustBundle as it should be
 	bundles     bundles
-	metrics     *syncMetrics
+	measured    reconcile.Func[string] // reconcile, with metrics
 	loop        *reconcile.Loop[string]
 }
 
@@ -93,7 +94,9 @@ func newPublisher(env controller.Env, cfg config) (*publisher, error) {
 	if _, err := cert.NewPoolFromBytes(bundle); err != nil {
 		return nil, fmt.Errorf("failed to create a static CA content provider for the kube-apiserver-serving signer: %w", err)
 	}
-	p := &publisher{Env: env, name: nameOf(bundle), trust: string(bundle), metrics: newSyncMetrics(env.Metrics)}
+	p := &publisher{Env: env, name: nameOf(bundle), trust: string(bundle)}
+	p.measured = certificates.Measured(env, "clustertrustbundle_publisher",
+		"Number of syncs that occurred in cluster trust bundle publisher.", "The time it took to sync a cluster trust bundle.", p.reconcile)
 	p.loop = reconcile.New(env, reconcile.Options[string]{Queue: "ca_cert_publisher_cluster_trust_bundles", Workers: 1}, p.measured)
 	p.bundles = newBundles(env, func(lane reconcile.Lane) { p.loop.Enqueue(lane, key) })
 	p.loop.Enqueue(reconcile.Backlog, key)

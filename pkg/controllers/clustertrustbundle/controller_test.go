@@ -121,7 +121,7 @@ func TestReconcileRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, p := start(t, pem, test.objects...)
-			if err := p.reconcile(env.Context()); err != nil {
+			if err := p.reconcile(env.Context(), key); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, requests(env)); diff != "" {
@@ -137,7 +137,7 @@ func TestAnUpdateKeepsTheRest(t *testing.T) {
 	before := bundle(nameOf(pem), signerName, "old")
 	env, p := start(t, pem, before)
 	env.Fake.PrependReactor("update", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
-	if err := p.reconcile(env.Context()); err != nil {
+	if err := p.reconcile(env.Context(), key); err != nil {
 		t.Fatal(err)
 	}
 	want := before.DeepCopy()
@@ -239,7 +239,7 @@ func TestFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			env, p := start(t, pem, test.objects...)
 			env.Fake.PrependReactor(test.verb, "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, test.refusal })
-			if err := p.reconcile(env.Context()); (err != nil) != test.retry {
+			if err := p.reconcile(env.Context(), key); (err != nil) != test.retry {
 				t.Errorf("got %v", err)
 			}
 			if got := requests(env); len(got) != test.requests {

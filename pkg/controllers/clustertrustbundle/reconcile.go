@@ -10,16 +10,8 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// measured counts and times reconcile.
-func (p *publisher) measured(ctx context.Context, _ string) error {
-	began := p.Clock.Now()
-	err := p.reconcile(ctx)
-	p.metrics.observe(p.Clock.Since(began), err)
-	return err
-}
-
 // reconcile deletes nothing before the wanted ClusterTrustBundle exists.
-func (p *publisher) reconcile(ctx context.Context) error {
+func (p *publisher) reconcile(ctx context.Context, _ string) error {
 	plan := decide(p.name, p.trust, p.bundles.existing())
 	if err := p.publish(ctx, plan); err != nil {
 		return err

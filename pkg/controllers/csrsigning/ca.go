@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/config/authority"
@@ -46,7 +47,9 @@ func (c *signingController) follow(ctx context.Context) error {
 		select {
 		case <-c.FilesChanged:
 			for _, one := range c.cas {
-				one.renew(ctx, c.Clock.Now())
+				if one.renew(ctx, c.Clock.Now()) {
+					c.tryAgainWith(ctx, one)
+				}
 			}
 		case <-ctx.Done():
 			return nil
@@ -54,8 +57,24 @@ func (c *signingController) follow(ctx context.Context) error {
 	}
 }
 
-// renew puts the content of the files in force if it is valid. It logs each problem once.
-func (c *ca) renew(ctx context.Context, now time.Time) {
+// tryAgainWith enqueues the requests that have failed and that a CA which is new has to sign: the previous one may have
+// been the cause, and their next retry may be far off.
+func (c *signingController) tryAgainWith(ctx context.Context, renewed *ca) {
+	all, err := c.requests.List(labels.Everything())
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Listing the cached requests failed, those that wait are not signed before their next retry")
+		return
+	}
+	for _, csr := range all {
+		if signer := c.signerOf(csr); signer != nil && signer.ca == renewed && c.loop.Retries(csr.Name) > 0 {
+			c.loop.Add(csr.Name)
+		}
+	}
+}
+
+// renew puts the content of the files in force if it is valid, and reports whether it is another CA. It logs each
+// problem once.
+func (c *ca) renew(ctx context.Context, now time.Time) bool {
 	logger := klog.FromContext(ctx).WithValues("certFile", c.files.Cert, "privateKeyFile", c.files.Key)
 	was := c.problem
 	next, err := readCA(c.files, now)
@@ -63,13 +82,16 @@ func (c *ca) renew(ctx context.Context, now time.Time) {
 		if c.problem = err.Error(); c.problem != was {
 			logger.Error(err, "The CA of a signer has changed and cannot be used; the previous one stays in force")
 		}
-		return
+		return false
 	}
 	c.problem = ""
-	if !next.Equal(c.inForce.Load()) {
-		c.inForce.Store(next)
-		logger.Info("The CA of a signer has changed", "subject", next.Certificate.Subject.String(), "notAfter", next.Certificate.NotAfter)
-	} else if was != "" {
-		logger.Info("The files contain the CA in force again")
+	if next.Equal(c.inForce.Load()) {
+		if was != "" {
+			logger.Info("The files contain the CA in force again")
+		}
+		return false
 	}
+	c.inForce.Store(next)
+	logger.Info("The CA of a signer has changed", "subject", next.Certificate.Subject.String(), "notAfter", next.Certificate.NotAfter)
+	return true
 }

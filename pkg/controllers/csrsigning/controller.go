@@ -13,9 +13,10 @@
 //  4. A certificate has the subject, the names and the key of the request, the usages of its
 //     spec, and the duration that the spec requests: at least ten minutes, at most what is
 //     configured, and never past the end of the CA. It is never a CA certificate.
-//  5. A CA is a pair of files. When they change they are read again, and nothing restarts. An
-//     invalid pair is an error of New. If a pair becomes invalid later, that is logged, and
-//     the CA that was read before stays in force.
+//  5. A CA is a pair of files. When they change they are read again, and nothing restarts. What
+//     could not be signed before is tried again with a new CA. An invalid pair is an error of New.
+//     If a pair becomes invalid later, that is logged, and the CA that was read before stays in
+//     force.
 //
 // Behaviour: docs/specs/certificatesigningrequest-signing-controller.md.
 package csrsigning

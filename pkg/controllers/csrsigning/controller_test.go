@@ -523,6 +523,32 @@ func TestARunningControllerSignsWithTheNewCA(t *testing.T) {
 	})
 }
 
+// What an expired CA could not sign, a new one signs, although the next retry is far off. What another CA has to sign
+// waits. Pins CSRS-66.
+func TestANewCASignsWhatWaits(t *testing.T) {
+	pair, other := files(t), files(t)
+	env := controllertest.New(t, csr(t), csr(t, to(legacy), func(r *certificatesv1.CertificateSigningRequest) { r.Name = "other" }))
+	c, err := newController(env.Env, config{duration: time.Hour, authorities: [4]authority.Files{2: pair, 3: other}})
+	must.Succeed(t, err)
+	later := now.AddDate(2, 0, 0)
+	env.Clock.SetTime(later)
+	env.Start(t)
+	env.Run(t, c)
+	controllertest.Eventually(t, "the requests wait for a retry", func() bool {
+		return c.loop.Retries("csr") > 0 && c.loop.Retries("other") > 0 && len(c.loop.Inspect().InFlight) == 0
+	})
+	next := pki.CA(t, later)
+	next.Write(t, filepath.Dir(pair.Cert))
+	env.FilesChanged <- struct{}{}
+	controllertest.Eventually(t, "the request is signed", func() bool {
+		signed := must.Get(env.Fake.CertificatesV1().CertificateSigningRequests().Get(t.Context(), "csr", metav1.GetOptions{}))(t)
+		return len(signed.Status.Certificate) > 0
+	})
+	if retries := c.loop.Retries("other"); retries != 1 {
+		t.Errorf("what another CA has to sign was tried %d times", retries)
+	}
+}
+
 // A kubelet creates its request again under the same name. Pins CSRS-63.
 func TestTheBackoffOfADeletedRequestIsForgotten(t *testing.T) {
 	env, c := start(t, one(files(t)))

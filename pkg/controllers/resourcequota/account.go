@@ -54,7 +54,7 @@ func newAccount[P profile]() *account[P] {
 func (a *account[P]) put(name string, e entry[P]) {
 	was, known := a.entries[name]
 	if !e.until.IsZero() && !was.until.Equal(e.until) {
-		heap.Push(&a.expires, expiry{at: e.until, name: name})
+		a.expire(name, e.until)
 	}
 	if known && was.profile == e.profile && was.amounts.equal(e.amounts) {
 		was.until = e.until
@@ -107,6 +107,24 @@ func (a *account[P]) usage(s selected) corev1.ResourceList {
 		}
 	}
 	return used
+}
+
+// fewExpiries are not worth being looked through.
+const fewExpiries = 64
+
+// expire adds an expiry. Once most expiries are of objects that are gone, those are dropped: nobody takes them if no
+// quota limits the resource any more, or for long if they are of long grace periods.
+func (a *account[P]) expire(name string, at time.Time) {
+	if len(a.expires) > 2*len(a.entries)+fewExpiries {
+		a.expires = nil
+		for known, e := range a.entries {
+			if !e.until.IsZero() {
+				a.expires = append(a.expires, expiry{at: e.until, name: known})
+			}
+		}
+		heap.Init(&a.expires)
+	}
+	heap.Push(&a.expires, expiry{at: at, name: name})
 }
 
 // expired takes the names of objects whose entries have expired.

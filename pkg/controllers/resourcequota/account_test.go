@@ -141,6 +141,46 @@ func TestEntriesExpire(t *testing.T) {
 	}
 }
 
+// Usage may not be asked for any more, since no quota of the namespace limits pods. What is remembered of those that
+// are gone does not grow with their number. Pins QUOTA-84.
+func TestExpiriesOfWhatIsGoneAreDropped(t *testing.T) {
+	a := newAccounted()
+	stuck := named("stuck", "1", deleted(0, 60))
+	store(t, a.pods, stuck)
+	a.want(t, selected{}, "count/pods=1 pods=1 cpu=1 requests.cpu=1")
+	for i := range 10_000 {
+		pod := named(fmt.Sprint(i), "1", deleted(0, 30))
+		a.show(t, pod)
+		a.hide(t, pod)
+	}
+	account, _ := a.existing("ns")
+	if left := len(account.expires); left > 100 {
+		t.Errorf("%d expiries are left of one pod", left)
+	}
+	a.clock.SetTime(now.Add(time.Minute + 1))
+	a.want(t, selected{}, "count/pods=1")
+}
+
+// Names of resources are chosen by whoever creates a pod. Those that nothing has any more are not kept, however many
+// there were. Pins QUOTA-84.
+func TestNamesThatNothingHasAnyMoreAreDropped(t *testing.T) {
+	a := newAccounted()
+	a.want(t, selected{}, "")
+	a.show(t, named("stays", "1"))
+	for i := range 1000 {
+		pod := controllertest.Pod("ns", "goes", with(container("c", fmt.Sprintf("cpu=1 example.com/%d=1", i), "")))
+		a.show(t, pod)
+		a.hide(t, pod)
+	}
+	a.want(t, selected{}, "count/pods=1 pods=1 cpu=1 requests.cpu=1")
+	account, _ := a.existing("ns")
+	for _, sum := range account.sums {
+		if len(sum.used) != 4 {
+			t.Errorf("%d names have a sum", len(sum.used))
+		}
+	}
+}
+
 // Pins QUOTA-63 and QUOTA-65.
 func TestNothingIsUsedBeforeAllIsKnown(t *testing.T) {
 	a := newAccounted()

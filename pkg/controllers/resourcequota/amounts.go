@@ -49,10 +49,14 @@ func plus(list corev1.ResourceList, name corev1.ResourceName, quantity resource.
 	list[name] = sum
 }
 
-// minus subtracts a quantity from an entry of a list.
+// minus subtracts a quantity from an entry of a list, and drops the entry if nothing is left.
 func minus(list corev1.ResourceList, name corev1.ResourceName, quantity resource.Quantity) {
 	sum := list[name]
 	sum.Sub(quantity)
+	if sum.IsZero() {
+		delete(list, name)
+		return
+	}
 	list[name] = sum
 }
 

@@ -16,7 +16,7 @@
 //  4. The usage of a resource is not computed before all its objects are known: an object that
 //     is not cached yet would count as deleted. Until then its quotas keep the old usage, and
 //     are retried; the usage of everything else is computed.
-//  5. A quota is reconciled when its limits change, when objects that it limits are deleted or
+//  5. A quota is reconciled when its limits or scopes change, when objects that it limits are deleted or
 //     use less, and every five minutes. Objects that are created or use more were charged by
 //     the API server. The first change is written at once, further ones 100 ms after the last
 //     write. A status that is true already is not written.
@@ -203,7 +203,11 @@ func (c *quotaController) watch(quotas cache.SharedIndexInformer) error {
 // Run implements controller.Controller.
 func (c *quotaController) Run(ctx context.Context) error {
 	if left, ok := controller.TakeOver(c.Env, c); ok {
-		c.memory.TakeOver(left)
+		c.memory.TakeOver(left.writes)
+		for key, at := range left.recounts {
+			c.recounts.Store(key, at)
+			c.recountLater(key)
+		}
 	}
 	parts := []func(context.Context) error{c.start, c.loops.primary.Run, c.loops.priority.Run, c.loops.changes.Run, c.followResources}
 	if c.period > 0 {
@@ -217,9 +221,23 @@ func (c *quotaController) Run(ctx context.Context) error {
 	return concurrent.Run(ctx, parts...)
 }
 
-// HandOver implements controller.HandsOver: the successor must not take a cache for the truth
-// that lacks the last writes.
-func (c *quotaController) HandOver() writes.State { return c.memory.HandOver() }
+// handover is what an instance hands over.
+type handover struct {
+	// writes are the last ones: the successor must not take a cache for the truth that lacks them.
+	writes writes.State
+	// recounts is when quotas are to be counted once more.
+	recounts map[types.NamespacedName]time.Time
+}
+
+// HandOver implements controller.HandsOver.
+func (c *quotaController) HandOver() handover {
+	left := handover{writes: c.memory.HandOver(), recounts: map[types.NamespacedName]time.Time{}}
+	c.recounts.Range(func(key, at any) bool {
+		left.recounts[key.(types.NamespacedName)] = at.(time.Time)
+		return true
+	})
+	return left
+}
 
 // start lets the loops work when all caches are complete. One that cannot be filled holds up only
 // the quotas that limit its objects.

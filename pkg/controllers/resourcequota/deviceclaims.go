@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 const (
@@ -19,13 +20,19 @@ func limitsDeviceClaim(name corev1.ResourceName) bool {
 	return name == countClaims || strings.HasSuffix(string(name), devicesOfClass)
 }
 
-// devicesByClass returns how many devices of each class a claim may be allocated.
-func devicesByClass(claim *resourcev1.ResourceClaim) map[string]int64 {
-	devices := map[string]int64{}
+// devicesByClass returns how many devices of each class a claim may be allocated. Requests can add up to more than an
+// integer holds: the API limits no count.
+func devicesByClass(claim *resourcev1.ResourceClaim) map[string]resource.Quantity {
+	devices := map[string]resource.Quantity{}
+	add := func(class string, count int64) {
+		sum := devices[class]
+		sum.Add(number(count))
+		devices[class] = sum
+	}
 	for i := range claim.Spec.Devices.Requests {
 		request := &claim.Spec.Devices.Requests[i]
 		if exact := request.Exactly; exact != nil {
-			devices[exact.DeviceClassName] += deviceCount(exact.AllocationMode, exact.Count)
+			add(exact.DeviceClassName, deviceCount(exact.AllocationMode, exact.Count))
 			continue
 		}
 		// One of the alternatives is going to be allocated. That is charged of each class
@@ -36,7 +43,7 @@ func devicesByClass(claim *resourcev1.ResourceClaim) map[string]int64 {
 			most[class] = max(most[class], deviceCount(alternative.AllocationMode, alternative.Count))
 		}
 		for class, count := range most {
-			devices[class] += count
+			add(class, count)
 		}
 	}
 	return devices
@@ -53,10 +60,10 @@ func deviceCount(mode resourcev1.DeviceAllocationMode, count int64) int64 {
 }
 
 // deviceClaimUsage returns what a claim for some devices uses.
-func deviceClaimUsage(devices map[string]int64) corev1.ResourceList {
+func deviceClaimUsage(devices map[string]resource.Quantity) corev1.ResourceList {
 	used := corev1.ResourceList{countClaims: one}
 	for class, count := range devices {
-		used[corev1.ResourceName(class+devicesOfClass)] = number(count)
+		used[corev1.ResourceName(class+devicesOfClass)] = count
 	}
 	return used
 }

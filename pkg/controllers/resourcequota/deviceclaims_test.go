@@ -1,12 +1,14 @@
 package resourcequota
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -61,6 +63,7 @@ func TestDeviceClaimUsage(t *testing.T) {
 		"alternatives, one of them all":       {claim("c", firstOf(alternative("gpu", 2), unlimited)), gpus + "32"},
 		"alternatives, and others":            {claim("c", firstOf(alternative("gpu", 2)), firstOf(alternative("gpu", 1))), gpus + "3"},
 		"a form of request that is not known": {claim("c", resourcev1.DeviceRequest{}), ""},
+		"more devices than an integer holds":  {claim("c", devices("gpu", exactly, math.MaxInt64), firstOf(alternative("gpu", math.MaxInt64))), gpus + "18446744073709551614"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wantList(t, deviceClaimUsage(devicesByClass(test.claim)), "count/resourceclaims.resource.k8s.io=1"+test.want)
@@ -193,6 +196,6 @@ func store[T any](t *testing.T, into cache.Indexer, objects ...T) {
 // Two classes that back the same resource are not added up. Pins QUOTA-58.
 func TestClassesThatBackTheSameResource(t *testing.T) {
 	used := corev1.ResourceList{}
-	addExtended(used, map[string]int64{"a": 1, "b": 2}, classes{"a": "example.com/gpu", "b": "example.com/gpu"}, nil)
+	addExtended(used, map[string]resource.Quantity{"a": number(1), "b": number(2)}, classes{"a": "example.com/gpu", "b": "example.com/gpu"}, nil)
 	wantList(t, used, "requests.deviceclass.resource.kubernetes.io/a=1 requests.deviceclass.resource.kubernetes.io/b=2 requests.example.com/gpu=2")
 }

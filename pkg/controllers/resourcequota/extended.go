@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -35,14 +36,15 @@ func limitsClassAsExtended(name corev1.ResourceName, classes deviceClasses) bool
 
 // addExtended adds the devices of a claim under the names of the extended resources that their
 // classes back, as far as the pod that the claim was made for does not account for them.
-func addExtended(used corev1.ResourceList, devices map[string]int64, classes deviceClasses, pod corev1.ResourceList) {
+func addExtended(used corev1.ResourceList, devices map[string]resource.Quantity, classes deviceClasses,
+	pod corev1.ResourceList) {
 	for _, class := range slices.Sorted(maps.Keys(devices)) {
 		names := []corev1.ResourceName{corev1.ResourceName(requests + resourcev1.ResourceDeviceClassPrefix + class)}
 		if backed := classes.GetExtendedResource(class); backed != "" {
 			names = append(names, corev1.ResourceName(requests+backed))
 		}
 		for _, name := range names {
-			rest := number(devices[class])
+			rest := devices[class].DeepCopy()
 			if accounted, ok := pod[name]; ok {
 				rest.Sub(accounted)
 			}

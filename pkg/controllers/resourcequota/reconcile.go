@@ -120,7 +120,7 @@ func (c *quotaController) recountLater(key types.NamespacedName) {
 		c.primary.AddAfter(key, delay)
 		return
 	}
-	c.recounts.Delete(key)
+	c.recounts.CompareAndDelete(key, at) // something may have been released meanwhile
 }
 
 // roomyWindow is the time between two writes of a quota that has room: what is deleted makes more of it, for

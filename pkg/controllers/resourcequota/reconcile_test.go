@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -318,6 +319,54 @@ func TestAChargeThatIsCachedAfterItsObjectHasGoneIsTakenBack(t *testing.T) {
 	})
 }
 
+// An edit restarts the controller between a write and the time at which it would have been counted once more. Pins
+// QUOTA-101.
+func TestTheSuccessorCountsOnceMore(t *testing.T) {
+	s := newSubject(t, quota("configmaps=5", status("configmaps=5", "configmaps=1")))
+	s.c.period = 0
+	stop := s.run(t)
+	s.wantUsed(t, "configmaps=0")
+	stop()
+	s.WantRequests(t, "update resourcequotas/status quota")
+	s.Succeed(s.c.HandOver())
+	next, err := newController(s.Env.Env, s.c.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.c = next
+	s.run(t)
+	controllertest.Eventually(t, "the quota was reconciled", func() bool { return next.loops.primary.Inspect().Reconciled > 0 })
+	s.AwaitIdle(t)
+	s.WantRequests(t)
+	s.Store(t, configMap("late"))
+	s.EventuallyAsTimePasses(t, "the ConfigMap is counted", time.Second, func() bool {
+		return same(controllertest.MustStored[*corev1.ResourceQuota](t, s.Env, "ns", "quota").Status.Used, list("configmaps=1"))
+	})
+}
+
+// clockWith calls a function whenever it is read.
+type clockWith struct {
+	clock.WithTicker
+	read func()
+}
+
+func (c clockWith) Now() time.Time {
+	c.read()
+	return c.WithTicker.Now()
+}
+
+// Something is released while a quota begins to be counted once more. Pins QUOTA-98.
+func TestWhatIsReleasedDuringARecountIsCountedOnceMore(t *testing.T) {
+	s := newSubject(t, quota("pods=5"))
+	s.c.recounts.Store(key, s.Clock.Now().Add(-time.Second))
+	later := s.Clock.Now().Add(recountAfter)
+	s.c.Clock = clockWith{s.c.Clock, func() { s.c.recounts.Store(key, later) }}
+	s.c.recountLater(key)
+	if at, ok := s.c.recounts.Load(key); !ok || !at.(time.Time).Equal(later) {
+		t.Errorf("it is counted again at %v", at)
+	}
+}
+
 // A conflict drops what the last write returned, and the cache shows what is true of an older state. Pins QUOTA-98.
 func TestAfterAConflictAQuotaIsCountedAgain(t *testing.T) {
 	s := newSubject(t, quota("pods=5", status("pods=5", "pods=0")))
@@ -343,7 +392,7 @@ func TestTheCacheIsBehindTheLastWrite(t *testing.T) {
 	if got := s.c.written.Newest(cached, cached); got.ResourceVersion != written.ResourceVersion {
 		t.Errorf("got version %s, want %s", got.ResourceVersion, written.ResourceVersion)
 	}
-	if _, ok := s.c.HandOver()[key]; !ok {
+	if _, ok := s.c.HandOver().writes[key]; !ok {
 		t.Error("the write is not handed over")
 	}
 }

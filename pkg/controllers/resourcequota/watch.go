@@ -3,6 +3,7 @@ package resourcequota
 import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
@@ -14,13 +15,14 @@ import (
 	"kcmd.dev/pkg/controllers/kit/watch"
 )
 
-// watchQuotas queues quotas that are new or have other limits. Writes of statuses, including
+// watchQuotas queues quotas that are new, or have other limits or scopes. Writes of statuses, including
 // those of the API server, which charges what it admits, queue nothing.
 func (c *quotaController) watchQuotas(informer cache.SharedIndexInformer) {
 	watch.ObjectsEvery(informer, 0, watch.Funcs[*corev1.ResourceQuota]{
 		Add: c.classify,
 		Update: func(lane reconcile.Lane, old, new *corev1.ResourceQuota) {
-			if old.UID != new.UID || !same(old.Spec.Hard, new.Spec.Hard) {
+			if old.UID != new.UID || !same(old.Spec.Hard, new.Spec.Hard) ||
+				!equality.Semantic.DeepEqual(old.Spec.ScopeSelector, new.Spec.ScopeSelector) {
 				c.classify(lane, new)
 			}
 		},

@@ -158,9 +158,18 @@ func TestChangesOfQuotas(t *testing.T) {
 		"QUOTA-8a, QUOTA-20: other limits":   {is: quota("pods=5"), change: func(q *corev1.ResourceQuota) { q.Spec.Hard = list("pods=6") }, priority: []string{"ns/quota"}},
 		"QUOTA-8a: limits in another format": {is: quota("cpu=1"), change: func(q *corev1.ResourceQuota) { q.Spec.Hard = list("cpu=1000m") }},
 		"QUOTA-8a, QUOTA-62: another status": {is: quota("pods=5"), change: status("pods=9", "pods=9")},
-		"QUOTA-8a: other scopes":             {is: quota("pods=5"), change: func(q *corev1.ResourceQuota) { q.Spec.ScopeSelector = where("Terminating", "Exists") }},
-		"QUOTA-8a: other labels":             {is: quota("pods=5"), change: func(q *corev1.ResourceQuota) { q.Labels = map[string]string{"a": "b"} }},
-		"QUOTA-93: another quota":            {is: quota("pods=5"), change: func(q *corev1.ResourceQuota) { q.UID = "another" }, priority: []string{"ns/quota"}},
+		"QUOTA-102: other scopes": {
+			is: quota("pods=5", status("pods=5", "pods=1")), change: func(q *corev1.ResourceQuota) { q.Spec.ScopeSelector = where("Terminating", "Exists") }, primary: []string{"ns/quota"},
+		},
+		"QUOTA-102: the same scopes in another form": {
+			is: quota("pods=5", func(q *corev1.ResourceQuota) { q.Spec.ScopeSelector = where("Terminating", "Exists") }),
+			change: func(q *corev1.ResourceQuota) {
+				q.Spec.ScopeSelector = where("Terminating", "Exists")
+				q.Spec.ScopeSelector.MatchExpressions[0].Values = []string{}
+			},
+		},
+		"QUOTA-8a: other labels":  {is: quota("pods=5"), change: func(q *corev1.ResourceQuota) { q.Labels = map[string]string{"a": "b"} }},
+		"QUOTA-93: another quota": {is: quota("pods=5"), change: func(q *corev1.ResourceQuota) { q.UID = "another" }, priority: []string{"ns/quota"}},
 		"QUOTA-20: limits that the status has": {
 			is: quota("pods=5", status("pods=6", "pods=0")), change: func(q *corev1.ResourceQuota) { q.Spec.Hard = list("pods=6") }, primary: []string{"ns/quota"},
 		},

@@ -29,6 +29,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/certificates"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -84,7 +85,7 @@ type publisher struct {
 	bundle     string
 	namespaces corelisters.NamespaceLister
 	configMaps corelisters.ConfigMapLister
-	metrics    *syncMetrics
+	measured   reconcile.Func[string] // reconcile, with metrics
 	loop       *reconcile.Loop[string]
 }
 
@@ -102,8 +103,9 @@ func newPublisher(env controller.Env, cfg config) (*publisher, error) {
 		bundle:     string(bundle),
 		namespaces: namespaces.Lister(),
 		configMaps: configMaps.Lister(),
-		metrics:    newSyncMetrics(env.Metrics),
 	}
+	const help = "Number of namespace syncs happened in root ca cert publisher."
+	p.measured = certificates.Measured(env, "root_ca_cert_publisher", help, help, p.reconcile)
 	p.loop = reconcile.New(env, reconcile.Options[string]{Queue: "root_ca_cert_publisher", Workers: workers, Namespace: reconcile.OfNamespace}, p.measured)
 	p.watch(namespaces.Informer(), configMaps.Informer())
 	return p, nil

@@ -11,14 +11,6 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// measured calls reconcile and records metrics.
-func (p *publisher) measured(ctx context.Context, namespace string) error {
-	began := p.Clock.Now()
-	err := p.reconcile(ctx, namespace)
-	p.metrics.observe(p.Clock.Since(began), err)
-	return err
-}
-
 func (p *publisher) reconcile(ctx context.Context, namespace string) error {
 	published, found, err := reconcile.Found(p.configMaps.ConfigMaps(namespace).Get(configMapName))
 	switch {

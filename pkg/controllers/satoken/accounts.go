@@ -7,11 +7,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/klog/v2"
 
+	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -22,7 +22,7 @@ func (c *tokenController) reconcileAccount(ctx context.Context, k key) error {
 	if err != nil || account != nil {
 		return err
 	}
-	secrets, err := c.secrets.Secrets(k.namespace).List(labels.Everything())
+	secrets, err := index.Append[*corev1.Secret](nil, c.tokens, tokensByAccount, accountIndexKey(k.namespace, k.name))
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to list the token secrets of a deleted service account", "key", k)
 		return nil

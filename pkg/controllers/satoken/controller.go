@@ -34,8 +34,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/index"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -93,6 +95,7 @@ type tokenController struct {
 	ca       []byte
 	accounts corelisters.ServiceAccountLister
 	secrets  corelisters.SecretLister
+	tokens   cache.Indexer // of the Secrets, with the index by account
 	known    *seenSecrets
 	loop     *reconcile.Loop[key] // one for both kinds of keys: they share the name of its metrics
 }
@@ -113,8 +116,9 @@ func newController(env controller.Env, cfg config) (*tokenController, error) {
 	accounts, secrets := env.Informers.Core().V1().ServiceAccounts(), env.Informers.Filtered(tokenSecrets).Core().V1().Secrets()
 	c := &tokenController{
 		Env: env, signer: signer, ca: ca, known: newSeenSecrets(),
-		accounts: accounts.Lister(), secrets: secrets.Lister(),
+		accounts: accounts.Lister(), secrets: secrets.Lister(), tokens: secrets.Informer().GetIndexer(),
 	}
+	index.Ensure(secrets.Informer(), tokensByAccount, accountIndexKeys)
 	c.loop = reconcile.New(env, reconcile.Options[key]{
 		Queue: "serviceaccount_tokens_service", Workers: 2 * cfg.concurrentSyncs,
 		Namespace: func(k key) string { return k.namespace },

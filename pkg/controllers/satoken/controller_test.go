@@ -233,10 +233,10 @@ func TestReconcileRetries(t *testing.T) {
 		"SAT-30: account gone, delete: gone":       {accountKey(account("sa", "u1")), objects(incomplete), "delete", "secrets", notFound, false},
 		"SAT-30: account gone, delete: replaced":   {accountKey(account("sa", "u1")), objects(incomplete), "delete", "secrets", conflict, false},
 		"SAT-30: account gone, delete: outage":     {accountKey(account("sa", "u1")), objects(incomplete), "delete", "secrets", outage, true},
-		"SAT-32: reference, read: outage":          {secretKey(incomplete), objects(account("sa", "u1", "s")), "get", "serviceaccounts", outage, false},
-		"reference, read: secret":                  {secretKey(incomplete), objects(account("sa", "u1", "s")), "get", "secrets", outage, false},
+		"SAT-84: reference, read: outage":          {secretKey(incomplete), objects(account("sa", "u1", "s")), "get", "serviceaccounts", outage, true},
+		"SAT-84: reference, read: secret":          {secretKey(incomplete), objects(account("sa", "u1", "s")), "get", "secrets", outage, true},
 		"SAT-32: reference, update: account gone":  {secretKey(incomplete), objects(account("sa", "u1", "s")), "update", "serviceaccounts", apierrors.NewNotFound(accounts, "sa"), false},
-		"SAT-32: reference, update: outage":        {secretKey(incomplete), objects(account("sa", "u1", "s")), "update", "serviceaccounts", outage, false},
+		"SAT-84: reference, update: outage":        {secretKey(incomplete), objects(account("sa", "u1", "s")), "update", "serviceaccounts", outage, true},
 		"SAT-32: reference, read: account is gone": {secretKey(incomplete), objects(account("sa", "u1", "s")), "get", "serviceaccounts", apierrors.NewNotFound(accounts, "sa"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -393,6 +393,34 @@ func TestAReferenceThatStaysIsNotForgotten(t *testing.T) {
 			if diff := cmp.Diff(handover{secrets: []key{k}}, c.HandOver(), cmp.AllowUnexported(handover{}, key{})); diff != "" {
 				t.Errorf("handed over (-want +got):\n%s", diff)
 			}
+		})
+	}
+}
+
+// The API server answers once with an error while the reference to a deleted Secret is removed.
+func TestAReferenceIsRemovedAfterAFailure(t *testing.T) {
+	outage := apierrors.NewInternalError(errors.New("outage"))
+	notFound := apierrors.NewNotFound(corev1.Resource("serviceaccounts"), "sa")
+	for name, tc := range map[string]struct {
+		request string
+		refusal error
+	}{
+		"SAT-84: reading the account: outage":                      {"get serviceaccounts sa", outage},
+		"SAT-84: reading the secret: outage":                       {"get secrets s", outage},
+		"SAT-84: updating the account: outage":                     {"update serviceaccounts sa", outage},
+		"SAT-86: updating the account, as if it were gone":         {"update serviceaccounts sa", notFound},
+		"SAT-84: reading the account: a proxy does not know of it": {"get serviceaccounts sa", apierrors.NewGenericServerResponse(404, "get", corev1.Resource("serviceaccounts"), "sa", "404 page not found", 0, true)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := start(t, objects(account("sa", "u1", "s"), secret("s", "u1", withData("ca", "ns", "t"))))
+			env.Run(t, c)
+			env.AwaitIdle(t)
+			env.RefuseIf(tc.request, tc.refusal, func(n int) bool { return n == 1 })
+			env.Remove(t, secret("s", "u1"))
+			env.EventuallyAsTimePasses(t, "the reference is removed", time.Second, func() bool {
+				return len(controllertest.MustStored[*corev1.ServiceAccount](t, env, testNamespace, "sa").Secrets) == 0
+			})
+			controllertest.Eventually(t, "nothing is left to do", func() bool { return len(c.known.keys()) == 0 })
 		})
 	}
 }

@@ -71,6 +71,19 @@ func isToken(secret *corev1.Secret) bool {
 	return secret.Type == corev1.SecretTypeServiceAccountToken
 }
 
+// tokensByAccount is the index of token Secrets by the account that they name.
+const tokensByAccount = "serviceAccountTokens"
+
+func accountIndexKeys(object any) ([]string, error) {
+	secret, ok := object.(*corev1.Secret)
+	if !ok || !isToken(secret) || secret.Annotations[corev1.ServiceAccountNameKey] == "" {
+		return nil, nil
+	}
+	return []string{accountIndexKey(secret.Namespace, secret.Annotations[corev1.ServiceAccountNameKey])}, nil
+}
+
+func accountIndexKey(namespace, account string) string { return namespace + "/" + account }
+
 // hasUID reports whether an object has the UID; an empty UID matches any object.
 func hasUID(object metav1.Object, uid types.UID) bool {
 	return uid == "" || object.GetUID() == uid

@@ -56,7 +56,7 @@ func (c *tokenController) tryRemoveReference(ctx context.Context, k key) error {
 		return nil
 	}
 	_, err = c.Client.CoreV1().ServiceAccounts(k.namespace).Update(ctx, changed, metav1.UpdateOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil {
 		return fmt.Errorf("updating service account %s/%s: %w", k.namespace, k.accountName, err)
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/keyutil"
 
 	"kcmd.dev/test/controllertest"
@@ -107,6 +108,7 @@ func (u unreadableSecrets) List(labels.Selector) ([]*corev1.Secret, error) {
 func TestLookupsThatFail(t *testing.T) {
 	accounts := func(c *tokenController) { c.accounts = unreadableAccounts{} }
 	secrets := func(c *tokenController) { c.secrets = unreadableSecrets{} }
+	index := func(c *tokenController) { c.tokens = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}) }
 	gone := secret("gone", "u1")
 	for name, tc := range map[string]struct {
 		key    key
@@ -114,7 +116,7 @@ func TestLookupsThatFail(t *testing.T) {
 		retry  bool
 	}{
 		"SAT-28: the account of a key":                 {accountKey(account("other", "u1")), accounts, true},
-		"SAT-30: the secrets of a deleted account":     {accountKey(account("other", "u1")), secrets, false},
+		"SAT-30: the secrets of a deleted account":     {accountKey(account("other", "u1")), index, false},
 		"SAT-31: the secret of a key":                  {secretKey(secret("s", "u1")), secrets, true},
 		"SAT-33: the account of a secret":              {secretKey(secret("s", "u1")), accounts, true},
 		"SAT-32: the account of a secret that is gone": {secretKey(gone), accounts, true},
@@ -128,6 +130,18 @@ func TestLookupsThatFail(t *testing.T) {
 			env.WantRequests(t)
 		})
 	}
+}
+
+// The tokens of a deleted account are found by its name: no other Secret of its namespace is looked at. Pins SAT-89.
+func TestOnlyTheTokensOfADeletedAccountAreLookedAt(t *testing.T) {
+	env, c := start(t, objects(secret("s", "u1"), secret("of-another", "u2", func(s *corev1.Secret) {
+		s.Annotations[corev1.ServiceAccountNameKey] = "other"
+	})))
+	c.secrets = unreadableSecrets{}
+	if err := c.reconcile(env.Context(), accountKey(account("sa", "u1"))); err != nil {
+		t.Fatal(err)
+	}
+	env.WantRequests(t, "delete secrets s")
 }
 
 // Two workers for each one that is configured, each with one key at a time. Run returns when they have finished, and

@@ -7,9 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
 
-	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -58,16 +56,15 @@ func (c *tokenController) reconcileAbsentSecret(ctx context.Context, k key) erro
 	if account != nil {
 		err = c.removeReference(ctx, k)
 	}
-	if ctx.Err() != nil {
-		// What was interrupted is left to the successor.
-		return context.Cause(ctx)
-	}
-	if len(controller.PausedIn(err)) > 0 {
-		return err
-	}
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to remove the reference to a deleted secret, the next instance will try again", "key", k)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx) // what was interrupted is left to the successor
+	case apierrors.IsNotFound(err):
+		// The account is gone, as the cache will show. Or an admission webhook says so, or a proxy.
+		c.loop.AddAfter(k, reconcile.RecheckAfter)
 		return nil
+	case err != nil:
+		return err
 	}
 	c.known.remove(k.uid)
 	return nil

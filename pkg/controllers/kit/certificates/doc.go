@@ -1,4 +1,5 @@
-// Package certificates holds what the controllers of CertificateSigningRequests share.
+// Package certificates holds what the controllers of CertificateSigningRequests share, and the metrics that those which
+// publish CA bundles have in common.
 //
 // The model, in rules:
 //
