@@ -39,7 +39,7 @@ func Descriptor() controller.Descriptor {
 		ClusterScoped:  true,
 		EventSource:    names.CloudNodeController,
 		Requires:       []schema.GroupVersionResource{corev1.SchemeGroupVersion.WithResource("nodes")},
-	}, valueOf, newController)
+	}, configOf, newController)
 }
 
 // config is what the controller reads of the configuration. The zero value means that there is
@@ -50,13 +50,18 @@ type config struct {
 	period                 time.Duration
 }
 
-func valueOf(c *controller.Config) config {
+func configOf(c *controller.Config) config {
 	provider := cloud.ConfigOf(c)
 	if !provider.Linked() {
 		return config{}
 	}
 	block := c.Controllers.CloudNode
-	cfg := config{provider, *block.ConcurrentSyncs, *block.ConcurrentStatusUpdates, block.NodeStatusUpdateFrequency.Duration}
+	cfg := config{
+		Config:        provider,
+		workers:       *block.ConcurrentSyncs,
+		statusWorkers: *block.ConcurrentStatusUpdates,
+		period:        block.NodeStatusUpdateFrequency.Duration,
+	}
 	if cfg.statusWorkers == 0 {
 		cfg.statusWorkers = cfg.workers
 	}

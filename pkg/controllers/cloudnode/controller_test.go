@@ -55,7 +55,7 @@ func TestValue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := v1beta1.NewDefault()
 			test.edit(cfg)
-			got := valueOf(cfg)
+			got := configOf(cfg)
 			if got.workers != test.want.workers || got.statusWorkers != test.want.statusWorkers || got.period != test.want.period {
 				t.Errorf("the value is %+v", got)
 			}
@@ -147,7 +147,7 @@ func TestRoundOfAnotherProviderDoesNotCount(t *testing.T) {
 	of := func(file string) handover {
 		cfg := v1beta1.NewDefault()
 		cfg.Cloud.Provider, cfg.Cloud.ConfigFile = fakecloud.Name, file
-		return must.Get(newController(controllertest.New(t).Env, valueOf(cfg)))(t).HandOver()
+		return must.Get(newController(controllertest.New(t).Env, configOf(cfg)))(t).HandOver()
 	}
 	former := of(path)
 	if of(path) != former {
@@ -170,7 +170,7 @@ func TestRestartMakesNoRound(t *testing.T) {
 	cfg := v1beta1.NewDefault()
 	cfg.Cloud.Provider = fakecloud.Name
 	asked := func() int { return len(fakecloud.The().Calls("InstanceMetadata " + node.Name)) }
-	first, err := newController(env.Env, valueOf(cfg))
+	first, err := newController(env.Env, configOf(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestRestartMakesNoRound(t *testing.T) {
 	stop()
 
 	env.Succeed(first.HandOver())
-	second, err := newController(env.Env, valueOf(cfg))
+	second, err := newController(env.Env, configOf(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestProviderWithoutInstancesLeavesItIdle(t *testing.T) {
 	env := controllertest.New(t, uninitialized("waiting"))
 	cfg := v1beta1.NewDefault()
 	cfg.Cloud.Provider = fakecloud.Lacking
-	c, err := newController(env.Env, valueOf(cfg))
+	c, err := newController(env.Env, configOf(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func TestWorkersOfBothKinds(t *testing.T) {
 			cfg := v1beta1.NewDefault()
 			cfg.Cloud.Provider = fakecloud.Name
 			cfg.Controllers.CloudNode.ConcurrentSyncs, cfg.Controllers.CloudNode.ConcurrentStatusUpdates = ptr.To[int32](2), ptr.To[int32](3)
-			c := must.Get(newController(env.Env, valueOf(cfg)))(t)
+			c := must.Get(newController(env.Env, configOf(cfg)))(t)
 			env.Start(t)
 			env.Run(t, c)
 			t.Cleanup(hold.Release) // before the stop

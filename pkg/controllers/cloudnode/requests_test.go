@@ -23,8 +23,9 @@ import (
 // world is a controller that has made its first round, without nodes, and waits for the next.
 type world struct {
 	*controllertest.Env
-	name string // of the node
-	stop func()
+	name  string // of the node
+	asked int    // how often the provider was asked about it before, in another run of the test
+	stop  func()
 }
 
 func newWorld(t *testing.T) *world {
@@ -32,9 +33,10 @@ func newWorld(t *testing.T) *world {
 	cfg := v1beta1.NewDefault()
 	cfg.Cloud.Provider = fakecloud.Name
 	w := &world{Env: controllertest.New(t), name: strings.ReplaceAll(t.Name(), "/", "-")} // names of keys have no slash
+	w.asked = asked(w.name)
 	w.CompleteWrites("nodes")
 	w.CheckWrites("nodes")
-	c, err := newController(w.Env.Env, valueOf(cfg))
+	c, err := newController(w.Env.Env, configOf(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,18 +79,20 @@ func (w *world) awaitInitialized(t *testing.T, name string) {
 
 // sent takes the calls of the provider and the requests about the node.
 func (w *world) sent() []string {
-	var all []string
-	for _, call := range fakecloud.The().Calls("InstanceMetadata " + w.name) {
-		if call.What == "InstanceMetadata "+w.name {
-			all = append(all, "InstanceMetadata")
-		}
-	}
+	all := slices.Repeat([]string{"InstanceMetadata"}, asked(w.name)-w.asked)
 	for _, request := range w.Requests() {
 		if what, ok := strings.CutSuffix(request, " "+w.name); ok {
 			all = append(all, what)
 		}
 	}
 	return all
+}
+
+// asked returns how often the provider was asked about a node.
+func asked(name string) int {
+	what := "InstanceMetadata " + name
+	calls := fakecloud.The().Calls(what)
+	return len(slices.DeleteFunc(calls, func(call fakecloud.Call) bool { return call.What != what }))
 }
 
 func uninitialized(name string) *corev1.Node {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -564,6 +565,8 @@ func TestNothingIsDoneForACronJobThatWasReplaced(t *testing.T) {
 
 func TestFailures(t *testing.T) {
 	boom := errors.New("boom")
+	ofAProxy := apierrors.NewGenericServerResponse(
+		http.StatusNotFound, "delete", batchv1.Resource("jobs"), "f", "404 page not found", 0, true)
 	running := []runtime.Object{cronJob("0 * * * *", listing("old"), func(cj *batchv1.CronJob) { cj.Spec.ConcurrencyPolicy = batchv1.ReplaceConcurrent }), child("old")}
 	for name, tc := range map[string]struct {
 		objects        []runtime.Object
@@ -584,6 +587,8 @@ func TestFailures(t *testing.T) {
 		"status conflict": {[]runtime.Object{cronJob("0 * * * *")}, "update", "cronjobs", apierrors.NewConflict(batchv1.Resource("cronjobs"), "cj", boom), true, true, []string{"Normal SuccessfulCreate Created job " + due0300}},
 		"CRON-17: history: delete": {[]runtime.Object{cronJob("0 * * * *", lastScheduled(at("03:00:00")), limits(0, 0)), child("f", ended(batchv1.JobFailed, at("02:00:00"), time.Time{}))},
 			"delete", "jobs", boom, false, false, []string{"Warning FailedDelete Deleted job: boom"}},
+		"WL-117: history: the answer of a proxy": {[]runtime.Object{cronJob("0 * * * *", lastScheduled(at("03:00:00")), limits(0, 0)), child("f", ended(batchv1.JobFailed, at("02:00:00"), time.Time{}))},
+			"delete", "jobs", ofAProxy, false, false, []string{"Warning FailedDelete Deleted job: " + ofAProxy.Error()}},
 		"CRON-59: history: gone": {[]runtime.Object{cronJob("0 * * * *", lastScheduled(at("03:00:00")), limits(0, 0), listing("f")), child("f", ended(batchv1.JobFailed, at("02:00:00"), time.Time{}))},
 			"delete", "jobs", apierrors.NewNotFound(batchv1.Resource("jobs"), "f"), false, false, nil},
 		"CRON-19: missing job: read":  {[]runtime.Object{cronJob("0 * * * *", lastScheduled(at("03:00:00")), listing("lost"))}, "get", "jobs", boom, true, false, nil},

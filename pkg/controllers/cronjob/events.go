@@ -1,74 +1,77 @@
 package cronjob
 
 import (
-	"fmt"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
+
+	"kcmd.dev/pkg/controller"
 )
 
-// event is an event of a CronJob.
-type event struct{ kind, reason, message string }
-
-func normal(reason, format string, args ...any) event {
-	return event{corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...)}
+func deletedJob(cj *batchv1.CronJob, name string) controller.Event {
+	return controller.Normal(cj, "SuccessfulDelete", "Deleted job %v", name)
 }
 
-func warning(reason, format string, args ...any) event {
-	return event{corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...)}
+func failedDelete(cj *batchv1.CronJob, err error) controller.Event {
+	return controller.Warning(cj, "FailedDelete", "Deleted job: %v", err)
 }
 
-func deletedJob(name string) event { return normal("SuccessfulDelete", "Deleted job %v", name) }
-
-func failedDelete(err error) event { return warning("FailedDelete", "Deleted job: %v", err) }
-
-func createdJob(name string) event { return normal("SuccessfulCreate", "Created job %v", name) }
-
-func failedCreate(err error) event { return warning("FailedCreate", "Error creating job: %v", err) }
-
-func failedGet(err error) event { return warning("FailedGet", "Get job: %v", err) }
-
-func unexpectedJob(name string) event {
-	return warning("UnexpectedJob", "Saw a job that the controller did not create or forgot: %s", name)
+func createdJob(cj *batchv1.CronJob, name string) controller.Event {
+	return controller.Normal(cj, "SuccessfulCreate", "Created job %v", name)
 }
 
-func completedJob(name string, how batchv1.JobConditionType) event {
-	return normal("SawCompletedJob", "Saw completed job: %s, condition: %v", name, how)
+func failedCreate(cj *batchv1.CronJob, err error) controller.Event {
+	return controller.Warning(cj, "FailedCreate", "Error creating job: %v", err)
 }
 
-func missingJob(name string) event {
-	return normal("MissingJob", "Active job went missing: %v", name)
+func failedGet(cj *batchv1.CronJob, err error) controller.Event {
+	return controller.Warning(cj, "FailedGet", "Get job: %v", err)
 }
 
-func unsupportedSchedule(schedule string) event {
-	return warning("UnsupportedSchedule", "CRON_TZ or TZ used in schedule %q is not officially supported, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", schedule)
+func unexpectedJob(cj *batchv1.CronJob, name string) controller.Event {
+	return controller.Warning(cj, "UnexpectedJob", "Saw a job that the controller did not create or forgot: %s", name)
 }
 
-func unparseableUpdate(schedule string) event {
-	return warning("UnParseableCronJobSchedule", "unparseable schedule for cronjob: %s", schedule)
+func completedJob(cj *batchv1.CronJob, name string, how batchv1.JobConditionType) controller.Event {
+	return controller.Normal(cj, "SawCompletedJob", "Saw completed job: %s, condition: %v", name, how)
 }
 
-func unparseableSchedule(schedule string, err error) event {
-	return warning("UnparseableSchedule", "unparseable schedule: %q : %s", schedule, err)
+func missingJob(cj *batchv1.CronJob, name string) controller.Event {
+	return controller.Normal(cj, "MissingJob", "Active job went missing: %v", name)
 }
 
-func invalidSchedule(schedule string, err error) event {
-	return warning("InvalidSchedule", "invalid schedule: %s : %s", schedule, err)
+func unsupportedSchedule(cj *batchv1.CronJob) controller.Event {
+	return controller.Warning(cj, "UnsupportedSchedule", "CRON_TZ or TZ used in schedule %q is not officially supported, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", cj.Spec.Schedule)
 }
 
-func unknownTimeZone(zone string, err error) event {
-	return warning("UnknownTimeZone", "invalid timeZone: %q: %s", zone, err)
+func unparseableUpdate(cj *batchv1.CronJob) controller.Event {
+	return controller.Warning(cj, "UnParseableCronJobSchedule",
+		"unparseable schedule for cronjob: %s", cj.Spec.Schedule)
 }
 
-func tooManyMissedTimes() event {
-	return warning("TooManyMissedTimes", "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew")
+func unparseableSchedule(cj *batchv1.CronJob, err error) controller.Event {
+	return controller.Warning(cj, "UnparseableSchedule", "unparseable schedule: %q : %s", cj.Spec.Schedule, err)
 }
 
-func missSchedule(scheduled time.Time) event {
-	return warning("MissSchedule", "Missed scheduled time to start a job: %s", scheduled.UTC().Format(time.RFC1123Z))
+func invalidSchedule(cj *batchv1.CronJob, err error) controller.Event {
+	return controller.Warning(cj, "InvalidSchedule", "invalid schedule: %s : %s", cj.Spec.Schedule, err)
 }
 
-func jobAlreadyActive() event {
-	return normal("JobAlreadyActive", "Not starting job because prior execution is running and concurrency policy is Forbid")
+func unknownTimeZone(cj *batchv1.CronJob, zone string, err error) controller.Event {
+	return controller.Warning(cj, "UnknownTimeZone", "invalid timeZone: %q: %s", zone, err)
+}
+
+func tooManyMissedTimes(cj *batchv1.CronJob) controller.Event {
+	return controller.Warning(cj, "TooManyMissedTimes",
+		"too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew")
+}
+
+func missSchedule(cj *batchv1.CronJob, scheduled time.Time) controller.Event {
+	return controller.Warning(cj, "MissSchedule",
+		"Missed scheduled time to start a job: %s", scheduled.UTC().Format(time.RFC1123Z))
+}
+
+func jobAlreadyActive(cj *batchv1.CronJob) controller.Event {
+	return controller.Normal(cj, "JobAlreadyActive",
+		"Not starting job because prior execution is running and concurrency policy is Forbid")
 }

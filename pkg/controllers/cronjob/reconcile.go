@@ -33,10 +33,6 @@ type reconciliation struct {
 	removed  []types.UID
 }
 
-func (c *cronJobController) record(cj *batchv1.CronJob, e event) {
-	c.Events.Event(cj, e.kind, e.reason, e.message)
-}
-
 func (c *cronJobController) reconcile(ctx context.Context, cached *batchv1.CronJob) error {
 	children, err := c.jobs.OwnedBy(kind.Kind, cached)
 	if err != nil {
@@ -104,10 +100,10 @@ func (s *reconciliation) prune(ctx context.Context) {
 			continue
 		}
 		switch err := s.delete(ctx, job); {
-		case apierrors.IsNotFound(err):
+		case reconcile.Absent(err):
 			s.gone(job)
 		case err != nil:
-			s.recordFailure(ctx, failedDelete(err))
+			s.recordFailure(ctx, failedDelete(s.cj, err))
 			s.within(reconcile.RecheckAfter)
 		}
 	}
@@ -122,7 +118,7 @@ func (s *reconciliation) delete(ctx context.Context, job *batchv1.Job) error {
 		return err
 	}
 	s.gone(job)
-	s.record(s.cj, deletedJob(job.Name))
+	s.Record(deletedJob(s.cj, job.Name))
 	return nil
 }
 
@@ -135,9 +131,9 @@ func (s *reconciliation) gone(job *batchv1.Job) {
 
 // recordFailure records that a request has failed. One that was cut off because the instance
 // ends says nothing about the Job.
-func (s *reconciliation) recordFailure(ctx context.Context, e event) {
+func (s *reconciliation) recordFailure(ctx context.Context, e controller.Event) {
 	if ctx.Err() == nil {
-		s.record(s.cj, e)
+		s.Record(e)
 	}
 }
 
@@ -154,7 +150,7 @@ func (s *reconciliation) trackChildren(ctx context.Context) error {
 		if how := howEnded(job); how != "" {
 			s.ended(job, how)
 		} else if !isActive(s.cj, job.UID) {
-			s.record(s.cj, unexpectedJob(job.Name))
+			s.Record(unexpectedJob(s.cj, job.Name))
 		}
 	}
 	return nil
@@ -164,7 +160,7 @@ func (s *reconciliation) trackChildren(ctx context.Context) error {
 func (s *reconciliation) ended(job *batchv1.Job, how batchv1.JobConditionType) {
 	if isActive(s.cj, job.UID) {
 		removeActive(s.cj, job.UID)
-		s.record(s.cj, completedJob(job.Name, how))
+		s.Record(completedJob(s.cj, job.Name, how))
 		s.dirty = true
 	}
 	if isNews(s.cj, job) {
@@ -224,7 +220,7 @@ func (s *reconciliation) trackActive(ctx context.Context) error {
 
 // missing removes a Job that no longer exists from the list of active ones.
 func (s *reconciliation) missing(ref corev1.ObjectReference) {
-	s.record(s.cj, missingJob(ref.Name))
+	s.Record(missingJob(s.cj, ref.Name))
 	removeActive(s.cj, ref.UID)
 	s.dirty = true
 }
@@ -234,7 +230,7 @@ func (s *reconciliation) schedule() (cron.Schedule, bool) {
 	spec := &s.cj.Spec
 	if spec.TimeZone != nil {
 		if _, err := time.LoadLocation(*spec.TimeZone); err != nil {
-			s.record(s.cj, unknownTimeZone(*spec.TimeZone, err))
+			s.Record(unknownTimeZone(s.cj, *spec.TimeZone, err))
 			return nil, false
 		}
 	}
@@ -242,11 +238,11 @@ func (s *reconciliation) schedule() (cron.Schedule, bool) {
 		return nil, false
 	}
 	if namesZone(spec) {
-		s.record(s.cj, unsupportedSchedule(spec.Schedule))
+		s.Record(unsupportedSchedule(s.cj))
 	}
 	schedule, err := s.schedules.parse(effective(spec))
 	if err != nil {
-		s.record(s.cj, unparseableSchedule(spec.Schedule, err))
+		s.Record(unparseableSchedule(s.cj, err))
 		return nil, false
 	}
 	return schedule, true
@@ -256,23 +252,23 @@ func (s *reconciliation) schedule() (cron.Schedule, bool) {
 func (s *reconciliation) start(ctx context.Context, schedule cron.Schedule) (*time.Duration, error) {
 	scheduled, count, err := due(s.cj, schedule, s.now)
 	if err != nil {
-		s.record(s.cj, invalidSchedule(s.cj.Spec.Schedule, err))
+		s.Record(invalidSchedule(s.cj, err))
 		return nil, nil
 	}
 	if count == missedMany {
-		s.record(s.cj, tooManyMissedTimes())
+		s.Record(tooManyMissedTimes(s.cj))
 	}
 	next := in(untilNext(s.cj, schedule, s.now))
 	switch {
 	case scheduled == nil:
 		return next, nil
 	case isTooLate(s.cj, *scheduled, s.now):
-		s.record(s.cj, missSchedule(*scheduled))
+		s.Record(missSchedule(s.cj, *scheduled))
 		return next, nil
 	case isProcessed(s.cj, *scheduled):
 		return next, nil
 	case s.cj.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(s.cj.Status.Active) > 0:
-		s.record(s.cj, jobAlreadyActive())
+		s.Record(jobAlreadyActive(s.cj))
 		return next, nil
 	case s.cj.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent:
 		if err := s.replaceActive(ctx); err != nil {
@@ -294,7 +290,7 @@ func (s *reconciliation) replaceActive(ctx context.Context) error {
 	for _, ref := range append([]corev1.ObjectReference(nil), s.cj.Status.Active...) {
 		job, err := s.Client.BatchV1().Jobs(s.cj.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		if err != nil {
-			s.recordFailure(ctx, failedGet(err))
+			s.recordFailure(ctx, failedGet(s.cj, err))
 			return fmt.Errorf("reading job %s/%s: %w", s.cj.Namespace, ref.Name, err)
 		}
 		if job.UID != ref.UID {
@@ -310,7 +306,7 @@ func (s *reconciliation) replaceActive(ctx context.Context) error {
 			continue
 		}
 		if err := s.delete(ctx, job); err != nil {
-			s.recordFailure(ctx, failedDelete(err))
+			s.recordFailure(ctx, failedDelete(s.cj, err))
 			return fmt.Errorf("could not replace job %s/%s: %w", job.Namespace, job.Name, err)
 		}
 	}
@@ -329,14 +325,14 @@ func (s *reconciliation) create(ctx context.Context, scheduled time.Time) (*batc
 	switch {
 	case err == nil:
 		s.metrics.creationSkew.Observe(created.CreationTimestamp.Sub(scheduled).Seconds())
-		s.record(s.cj, createdJob(created.Name))
+		s.Record(createdJob(s.cj, created.Name))
 		return created, nil
 	case apierrors.IsAlreadyExists(err):
 		return s.createdEarlier(ctx, job.Name)
 	case pods.NamespaceTerminating(err):
 		return nil, fmt.Errorf("creating job %s/%s: %w", job.Namespace, job.Name, err)
 	}
-	s.recordFailure(ctx, failedCreate(err))
+	s.recordFailure(ctx, failedCreate(s.cj, err))
 	return nil, fmt.Errorf("creating job %s/%s: %w", job.Namespace, job.Name, err)
 }
 

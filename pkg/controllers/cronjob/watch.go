@@ -29,7 +29,7 @@ func (c *cronJobController) cronJobUpdated(lane reconcile.Lane, old, cj *batchv1
 	}
 	schedule, err := c.schedules.parse(effective(&cj.Spec))
 	if err != nil {
-		c.record(cj, unparseableUpdate(cj.Spec.Schedule))
+		c.Record(unparseableUpdate(cj))
 		return
 	}
 	c.owners.EnqueueAfter(cj, untilNext(cj, schedule, c.Clock.Now()))

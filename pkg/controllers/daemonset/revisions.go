@@ -3,8 +3,10 @@ package daemonset
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -196,10 +198,12 @@ func (c *daemonSetController) relabel(
 			return nil, err
 		}
 		patched, err := c.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-		if apierrors.IsNotFound(err) {
+		switch {
+		case reconcile.Absent(err):
 			continue
-		}
-		if err != nil {
+		case refusesUID(err):
+			return nil, reconcile.Requeue(fmt.Errorf("labelling pod %s, which is another one by now: %w", klog.KObj(pod), err))
+		case err != nil:
 			return nil, fmt.Errorf("labelling pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 		c.podControl.Patched(ds, patched)
@@ -219,6 +223,16 @@ func labelPatch(uid types.UID, hash string) ([]byte, error) {
 		return nil, fmt.Errorf("encoding the label of a pod: %w", err)
 	}
 	return patch, nil
+}
+
+// refusesUID reports whether a patch with a UID was refused because that of the object is another.
+func refusesUID(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	isUID := func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" }
+	return slices.ContainsFunc(status.Status().Details.Causes, isUID)
 }
 
 // prune deletes the revisions that exceed the limit of the set.

@@ -3,6 +3,7 @@ package daemonset
 import (
 	"encoding/json"
 	"errors"
+	"net/http"
 	"slices"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	validation "k8s.io/apimachinery/pkg/util/validation/field"
 	ktesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
@@ -253,7 +255,7 @@ func TestANameThatIsTaken(t *testing.T) {
 	})
 }
 
-// Pins DS-16.
+// Pins DS-16, DS-69 and WL-117.
 func TestHistoryFailures(t *testing.T) {
 	boom := errors.New("boom")
 	ds := newSet(onDelete)
@@ -265,6 +267,32 @@ func TestHistoryFailures(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	// A duplicate that pods are labelled with is not deleted.
+	h.WantRequestsInAnyOrder(t, "patch pods")
+
+	// Nor does the answer of a proxy say that the pod is gone.
+	ofAProxy := apierrors.NewGenericServerResponse(
+		http.StatusNotFound, "patch", corev1.Resource("pods"), "a", "404 page not found", 0, true)
+	h.Refuse("patch pods", ofAProxy)
+	if err := h.Reconcile(); !errors.Is(err, ofAProxy) {
+		t.Errorf("got %v", err)
+	}
+	h.WantRequestsInAnyOrder(t, "patch pods")
+
+	// By now another pod has the name, which the cache will show.
+	namesake := apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "a",
+		validation.ErrorList{validation.Invalid(validation.NewPath("metadata", "uid"), "b", "field is immutable")})
+	h.Refuse("patch pods", namesake)
+	if err := h.Reconcile(); !reconcile.IsExpected(err) {
+		t.Errorf("got %v", err)
+	}
+	h.WantRequestsInAnyOrder(t, "patch pods")
+
+	invalid := apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "a",
+		validation.ErrorList{validation.Invalid(validation.NewPath("metadata", "labels"), "b", "too long")})
+	h.Refuse("patch pods", invalid)
+	if err := h.Reconcile(); err == nil || reconcile.IsExpected(err) {
+		t.Errorf("got %v", err)
+	}
 	h.WantRequestsInAnyOrder(t, "patch pods")
 
 	gone := apierrors.NewNotFound(appsv1.Resource("pods"), "a")

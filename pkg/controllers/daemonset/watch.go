@@ -52,6 +52,6 @@ func (c *daemonSetController) podsOfOwners() owners.Dependents[*appsv1.DaemonSet
 // plus one second because transition times have a resolution of one second.
 func (c *daemonSetController) podUpdated(ds *appsv1.DaemonSet, old, pod *corev1.Pod) {
 	if pod.DeletionTimestamp == nil && ds.Spec.MinReadySeconds > 0 && pods.BecameReady(old, pod) {
-		c.owners.EnqueueAfter(ds, time.Duration(ds.Spec.MinReadySeconds+1)*time.Second)
+		c.owners.EnqueueAfter(ds, (time.Duration(ds.Spec.MinReadySeconds)+1)*time.Second)
 	}
 }

@@ -1,6 +1,7 @@
 package daemonset
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -97,11 +98,16 @@ func TestPodEvents(t *testing.T) {
 
 // Pins DS-8 and DS-43.
 func TestAPodThatBecomesReadyIsLookedAtAgain(t *testing.T) {
-	h := newHarness(t, true, newSet(minReady(10)))
-	h.CatchUp(t)
-	h.c.podsOfOwners().Updated(reconcile.Fresh, versioned(newPod("a", "n0", unready), "1"), versioned(newPod("a", "n0"), "2"))
-	if delay := h.Queued.TakeDelay(key); delay != 11*time.Second {
-		t.Errorf("looks again in %v", delay)
+	for seconds, want := range map[int32]time.Duration{
+		10:            11 * time.Second,
+		math.MaxInt32: (math.MaxInt32 + 1) * time.Second,
+	} {
+		h := newHarness(t, true, newSet(minReady(seconds)))
+		h.CatchUp(t)
+		h.c.podsOfOwners().Updated(reconcile.Fresh, versioned(newPod("a", "n0", unready), "1"), versioned(newPod("a", "n0"), "2"))
+		if delay := h.Queued.TakeDelay(key); delay != want {
+			t.Errorf("looks again in %v, want %v", delay, want)
+		}
 	}
 }
 

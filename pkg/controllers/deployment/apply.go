@@ -134,7 +134,7 @@ func (r *reconciliation) cleanUp(ctx context.Context) error {
 	for _, rs := range outdated(r.d, r.sets.old) {
 		err := r.Client.AppsV1().ReplicaSets(rs.Namespace).
 			Delete(ctx, rs.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(rs.UID))})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		if err != nil && !reconcile.Absent(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("deleting ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err)
 		}
 		r.written.Deleted(r.stored, rs)

@@ -3,6 +3,7 @@ package deployment
 import (
 	"errors"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -345,6 +346,19 @@ func TestHistoryThatIsGoneAlreadyIsNoFailure(t *testing.T) {
 			h.reconcile(t)
 			h.WantRequests(t, "delete replicasets", "update deployments/status")
 		})
+	}
+}
+
+// Pins WL-117.
+func TestTheAnswerOfAProxyIsNoDeletion(t *testing.T) {
+	ofAProxy := apierrors.NewGenericServerResponse(
+		http.StatusNotFound, "delete", replicaSetResource, "web-2", "404 page not found", 0, true)
+	h := newHarness(t, makeDeployment(10, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](0) }, counts(10, 10, 10, 10)),
+		makeSet(1, 10, current, noted(revisionAnnotation, "3")), makeSet(2, 0))
+	h.Refuse("delete replicasets", ofAProxy)
+	h.CatchUp(t)
+	if err := h.Reconcile(); !errors.Is(err, ofAProxy) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package endpoints
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -397,6 +398,8 @@ func TestUnseenCreateIsNoFailure(t *testing.T) {
 func TestFailures(t *testing.T) {
 	terminating := apierrors.NewForbidden(corev1.Resource("endpoints"), "web", errors.New("going"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	ofAProxy := apierrors.NewGenericServerResponse(
+		http.StatusNotFound, "delete", corev1.Resource("endpoints"), "web", "404 page not found", 0, true)
 	for name, tc := range map[string]struct {
 		verb  string
 		err   error
@@ -409,6 +412,7 @@ func TestFailures(t *testing.T) {
 		"EP-37, EP-39: update":               {"update", errors.New("boom"), true, "Warning FailedToUpdateEndpoint Failed to update endpoint n/web: boom"},
 		"EP-37: update of something else":    {"update", apierrors.NewConflict(corev1.Resource("endpoints"), "web", errors.New("old")), true, `Warning FailedToUpdateEndpoint Failed to update endpoint n/web: Operation cannot be fulfilled on endpoints "web": old`},
 		"EP-27: delete":                      {"delete", errors.New("boom"), true, ""},
+		"EP-74: delete answered by a proxy":  {"delete", ofAProxy, true, ""},
 		"EP-27: delete of what is not there": {"delete", apierrors.NewNotFound(corev1.Resource("endpoints"), "web"), false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

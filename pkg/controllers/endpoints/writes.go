@@ -166,7 +166,7 @@ func (c *endpointsController) remove(ctx context.Context, key types.NamespacedNa
 	switch {
 	case as != nil && apierrors.IsConflict(err):
 		return reconcile.AwaitCache(fmt.Errorf("the cache of Endpoints %s is behind: %w", key, err))
-	case err != nil && !apierrors.IsNotFound(err):
+	case err != nil && !reconcile.Absent(err):
 		return fmt.Errorf("deleting Endpoints %s: %w", key, err)
 	}
 	c.memory.forget(key)

@@ -9,7 +9,7 @@
 //  2. There are three queues. Services are reconciled from endpoint_slice. Changes of pods
 //     are mapped to Services from a queue of their own, so that pod notifications never
 //     wait for it; equal changes are mapped once. Changes of nodes are gathered in a
-//     queue of one key.
+//     queue of one key; a zone that becomes known is a change of the pods on the node.
 //  3. Every slice this controller wrote or found at its start is tracked (see slicewrites).
 //     A Service is not reconciled while the cache lacks one of those writes, but as soon
 //     as it shows them, and a slice that somebody else changes or deletes gets its Service
@@ -93,6 +93,7 @@ type endpointSliceController struct {
 	nodes     corelisters.NodeLister
 	selecting index.Services
 	selected  index.SelectedPods
+	podsOn    index.NodePods
 	slices    index.EndpointSlices
 
 	written  *slicewrites.Ledger
@@ -116,6 +117,7 @@ func newController(env controller.Env, config config) (*endpointSliceController,
 		config:    config,
 		slices:    index.NewEndpointSlices(slices.Informer()),
 		selected:  index.NewSelectedPods(pods.Informer()),
+		podsOn:    index.NewNodePods(pods.Informer()),
 		selecting: index.NewServices(services.Informer()),
 		services:  services.Lister(),
 		nodes:     nodes.Lister(),

@@ -127,7 +127,7 @@ func (in *inputs) ofPod(pod *corev1.Pod) podInput {
 	}
 	if node, err := in.nodes.Get(pod.Spec.NodeName); err == nil {
 		input.nodeKnown = true
-		input.zone = node.Labels[corev1.LabelTopologyZone]
+		input.zone = zoneOf(node)
 	}
 	return input
 }

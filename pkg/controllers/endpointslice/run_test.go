@@ -47,6 +47,19 @@ func TestRunFollowsPods(t *testing.T) {
 	})
 }
 
+// Cloud providers label a node after it is ready, and runs pods. Pins EPS-77.
+func TestRunFollowsZones(t *testing.T) {
+	b := newBench(t, defaults, testService(), testNode("node-a", ""), testPod(1))
+	b.run(t)
+	controllertest.Eventually(t, "there is an endpoint", func() bool { s := b.sizes(t); return len(s) == 1 && s[0] == 1 })
+	b.AwaitIdle(t)
+	b.Store(t, testNode("node-a", "zone-a"))
+	b.EventuallyAsTimePasses(t, "the endpoint has the zone", time.Second, func() bool {
+		zone := b.one(t).Endpoints[0].Zone
+		return zone != nil && *zone == "zone-a"
+	})
+}
+
 // The API server may refuse because of a namespace that is gone, while there is another of its name. Pins EPS-72.
 func TestRunGoesOnInANamespaceThatWasMadeAnew(t *testing.T) {
 	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1))

@@ -113,9 +113,10 @@ func inTopologyMode(service *corev1.Service) bool {
 // spreadsDifferently reports whether a change of a node matters to hints. The zone is
 // compared because cloud providers may set it after the node became ready.
 func spreadsDifferently(old, node *corev1.Node) bool {
-	return readyStatus(old) != readyStatus(node) ||
-		old.Labels[corev1.LabelTopologyZone] != node.Labels[corev1.LabelTopologyZone]
+	return readyStatus(old) != readyStatus(node) || zoneOf(old) != zoneOf(node)
 }
+
+func zoneOf(node *corev1.Node) string { return node.Labels[corev1.LabelTopologyZone] }
 
 func readyStatus(node *corev1.Node) corev1.ConditionStatus {
 	for i := range node.Status.Conditions {

@@ -66,20 +66,38 @@ func (c *endpointSliceController) queueServiceOf(slice *discoveryv1.EndpointSlic
 	c.serviceLoop.AddAfter(service, sliceDelay(c.config.batchPeriod))
 }
 
-// nodeFuncs queue the one key of the topology loop. Replayed nodes are left out: Run
-// looks at all of them before it starts the loops.
+// nodeFuncs queue the one key of the topology loop, and the pods on a node whose zone was not known. Replayed
+// nodes are left out: Run looks at all of them before it starts the loops.
 func (c *endpointSliceController) nodeFuncs() watch.Funcs[*corev1.Node] {
 	return watch.Funcs[*corev1.Node]{
-		Add: func(lane reconcile.Lane, _ *corev1.Node) {
+		Add: func(lane reconcile.Lane, node *corev1.Node) {
 			if !lane.IsBacklog() {
 				c.topologyLoop.Add(topologyKey)
+				c.queuePodsOn(lane, node)
 			}
 		},
 		Update: func(lane reconcile.Lane, old, node *corev1.Node) {
 			if spreadsDifferently(old, node) {
 				c.topologyLoop.Enqueue(lane, topologyKey)
 			}
+			if zoneOf(old) != zoneOf(node) {
+				c.queuePodsOn(lane, node)
+			}
 		},
 		Delete: func(*corev1.Node) { c.topologyLoop.Add(topologyKey) },
+	}
+}
+
+// queuePodsOn queues the pods on a node that Services select, as if they had changed: their endpoints have the zone of
+// the node.
+func (c *endpointSliceController) queuePodsOn(lane reconcile.Lane, node *corev1.Node) {
+	there, err := c.podsOn.On(node.Name)
+	if err != nil {
+		klog.Background().Error(err, "cannot tell the pods on a node", "node", klog.KObj(node))
+	}
+	for _, pod := range there {
+		if c.selecting.Select(pod) {
+			c.podLoop.Enqueue(lane, podchanges.Between(nil, pod))
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/test/controllertest"
 )
 
 func TestNodeNotifications(t *testing.T) {
@@ -39,6 +40,38 @@ func TestNodeNotifications(t *testing.T) {
 			tc.notify(c)
 			if s := c.topologyLoop.Inspect(); s.Depth != tc.want {
 				t.Errorf("queue holds %d keys, want %d", s.Depth, tc.want)
+			}
+		})
+	}
+}
+
+// Endpoints have the zone of their node, and the node has it later than the pods, or is seen later. Pins EPS-77.
+func TestZonesQueueTheServicesOfPodsOnTheNode(t *testing.T) {
+	zoned := func(zone string) *corev1.Node { return testNode("node-a", zone) }
+	added := func(lane reconcile.Lane, node *corev1.Node) func(*endpointSliceController) {
+		return func(c *endpointSliceController) { c.nodeFuncs().Add(lane, node) }
+	}
+	updated := func(old, node *corev1.Node) func(*endpointSliceController) {
+		return func(c *endpointSliceController) { c.nodeFuncs().Update(reconcile.Fresh, old, node) }
+	}
+	for name, tc := range map[string]struct {
+		notify func(*endpointSliceController)
+		want   int
+	}{
+		"replayed":       {added(reconcile.Backlog, zoned("z")), 0},
+		"added":          {added(reconcile.Fresh, zoned("z")), 1},
+		"of another":     {added(reconcile.Fresh, testNode("node-b", "z")), 0},
+		"zone":           {updated(zoned(""), zoned("z")), 1},
+		"same zone":      {updated(zoned("z"), zoned("z")), 0},
+		"without a zone": {updated(zoned("z"), zoned("")), 1},
+		"deleted":        {func(c *endpointSliceController) { c.nodeFuncs().Delete(zoned("z")) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stray := controllertest.Backend("n", "stray", 3)
+			c := newBench(t, defaults, testService(), testPod(1), testPod(2), stray).begin(t).c
+			tc.notify(c)
+			if s := c.podLoop.Inspect(); s.Depth != tc.want {
+				t.Errorf("queue holds %d changes, want %d", s.Depth, tc.want)
 			}
 		})
 	}

@@ -3,6 +3,8 @@ package endpointslicemirroring
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -288,6 +290,43 @@ func TestAnnotationThatChangesBack(t *testing.T) {
 	}
 }
 
+// TestAnnotationThatChangesBackAfterAnUpdateWithoutAnAnswer: nobody knows whether it was executed, and the cache does
+// not show it yet. Pins EPM-58.
+func TestAnnotationThatChangesBackAfterAnUpdateWithoutAnAnswer(t *testing.T) {
+	noted := func(note string) *corev1.Endpoints {
+		return oneAddress(func(e *corev1.Endpoints) { e.Annotations = map[string]string{"note": note} })
+	}
+	first := sliceOf("s", noted("a"))
+	b := newBench(t, defaults, testService(nil), noted("a"), first).begin(t)
+	var lost error
+	b.Fake.PrependReactor("update", "endpointslices", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		updated := action.(clienttesting.UpdateActionImpl).Object.(*discoveryv1.EndpointSlice).DeepCopy()
+		updated.UID, updated.Generation, updated.ResourceVersion = first.UID, first.Generation, b.NextVersion()
+		must.Succeed(t, b.Fake.Tracker().Update(action.GetResource(), updated, updated.Namespace))
+		return true, updated, lost
+	})
+	b.MustReconcile(t)
+	b.Cache(t, noted("b"))
+	lost = io.ErrUnexpectedEOF
+	if err := b.Reconcile(); !errors.Is(err, lost) {
+		t.Fatalf("error is %v", err)
+	}
+	lost = nil
+	b.observed(t)
+	second := b.stored(t)[0].DeepCopy()
+	b.Cache(t, noted("a"), first) // the latter lags
+	b.MustReconcile(t)
+	b.Cache(t, second)
+	b.c.sliceFuncs().Update(reconcile.Fresh, first, second)
+	if got := b.c.loop.Inspect(); got.Depth == 0 || got.Backlog == got.Depth {
+		t.Errorf("queued when the write is seen: %+v, want the key, fresh", got)
+	}
+	b.MustReconcile(t)
+	if got := b.stored(t)[0].Annotations["note"]; got != "a" {
+		t.Errorf("note is %q", got)
+	}
+}
+
 // TestTerminatingSliceIsNotWaitedFor: a finalizer can keep it for ever.
 // Pins EPM-44.
 func TestTerminatingSliceIsNotWaitedFor(t *testing.T) {
@@ -299,6 +338,17 @@ func TestTerminatingSliceIsNotWaitedFor(t *testing.T) {
 	b.MustReconcile(t)
 	if got := b.stored(t); len(got) != 2 {
 		t.Errorf("%d slices, want the stuck one and another", len(got))
+	}
+}
+
+// A decoder leaves an empty list of ports nil. Pins EPM-20b.
+func TestSlicesWithoutPortsStay(t *testing.T) {
+	endpoints := testEndpoints(subset(0, []string{"10.0.0.1"}, nil))
+	decoded := sliceOf("found", endpoints, func(s *discoveryv1.EndpointSlice) { s.Ports = nil })
+	b := newBench(t, defaults, testService(nil), endpoints, decoded).begin(t)
+	b.MustReconcile(t)
+	if got := b.WriteVerbs(); len(got) != 0 {
+		t.Errorf("writes are %v", got)
 	}
 }
 
@@ -400,6 +450,8 @@ func TestFailures(t *testing.T) {
 	ending := apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "web", errors.New("going"))
 	ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	notFound := apierrors.NewNotFound(discoveryv1.Resource("endpointslices"), "a")
+	ofAProxy := apierrors.NewGenericServerResponse(
+		http.StatusNotFound, "delete", discoveryv1.Resource("endpointslices"), "a", "404 page not found", 0, true)
 	slice := sliceOf("a", oneAddress())
 	for name, tc := range map[string]struct {
 		verb    string
@@ -412,6 +464,10 @@ func TestFailures(t *testing.T) {
 		"update":                       {"update", errors.New("boom"), []runtime.Object{testService(nil), testEndpoints(subset(80, []string{"10.0.0.2"}, nil)), slice}, "updating EndpointSlice n/a: boom"},
 		"delete":                       {"delete", errors.New("boom"), []runtime.Object{testService(nil), testEndpoints(), slice}, "deleting EndpointSlice n/a: boom"},
 		"EPM-47: deleted by others":    {"delete", notFound, []runtime.Object{testService(nil), testEndpoints(), slice}, ""},
+		"EPM-57: deletion answered by a proxy": {"delete", ofAProxy, []runtime.Object{testService(nil), testEndpoints(), slice},
+			"deleting EndpointSlice n/a: " + ofAProxy.Error()},
+		"EPM-57: cleaning up answered by a proxy": {"delete", ofAProxy, []runtime.Object{slice},
+			"error(s) deleting 1/1 EndpointSlices for n/web Endpoints, including: " + ofAProxy.Error()},
 		"EPM-15: clean up": {"delete", errors.New("boom"), []runtime.Object{slice, sliceOf("b", oneAddress())},
 			"error(s) deleting 2/2 EndpointSlices for n/web Endpoints, including: boom"},
 		"EPM-47: cleaned up by others": {"delete", notFound, []runtime.Object{slice}, ""},

@@ -12,6 +12,7 @@ import (
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 // apply makes the writes of a plan for the slices in the cache, until one fails.
@@ -36,6 +37,9 @@ func (c *mirroringController) apply(ctx context.Context, endpoints *corev1.Endpo
 	for _, slice := range p.update {
 		updated, err := client.Update(controller.OnlyMetadata(ctx), slice, metav1.UpdateOptions{})
 		if err != nil {
+			if !writes.IsRefusal(err) {
+				c.written.Unanswered(slice.Name, cached)
+			}
 			return fmt.Errorf("updating EndpointSlice %s/%s: %w", slice.Namespace, slice.Name, err)
 		}
 		c.written.Updated(updated, cached)
@@ -54,7 +58,7 @@ func (c *mirroringController) apply(ctx context.Context, endpoints *corev1.Endpo
 // delete deletes a slice, unless the garbage collector was faster.
 func (c *mirroringController) delete(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
 	err := c.Client.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name, metav1.DeleteOptions{})
-	if apierrors.IsNotFound(err) {
+	if reconcile.Absent(err) {
 		return nil
 	}
 	return err

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
@@ -38,7 +37,7 @@ func (c *jobController) manage(ctx context.Context, o *observation) (action stri
 func (c *jobController) endPods(ctx context.Context, o *observation) (all bool, err error) {
 	errs := inBursts(ctx, len(o.active), func(ctx context.Context, i int) error {
 		err := c.podControl.Delete(ctx, o.job, o.active[i])
-		if apierrors.IsNotFound(err) {
+		if reconcile.Absent(err) {
 			return nil
 		}
 		return err
@@ -94,7 +93,7 @@ func (c *jobController) giveUp(ctx context.Context, o *observation, pod *corev1.
 		}
 	}
 	err = c.podControl.Delete(ctx, o.job, pod)
-	if apierrors.IsNotFound(err) {
+	if reconcile.Absent(err) {
 		err = nil
 	}
 	return true, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -381,6 +382,33 @@ func TestVictimsAreNotReadyOnceTheyLostTheirFinalizer(t *testing.T) {
 		if s := f.stored(t).Status; s.Active != 1 || *s.Ready != test.ready || *s.Terminating != 0 {
 			t.Errorf("%s: active %d, ready %d, terminating %d", test.name, s.Active, *s.Ready, *s.Terminating)
 		}
+	}
+}
+
+// A pod that still runs would otherwise be waited for, or would outlive its Job. Pins WL-117.
+func TestTheAnswerOfAProxyIsNoDeletion(t *testing.T) {
+	ofAProxy := apierrors.NewGenericServerResponse(
+		http.StatusNotFound, "delete", corev1.Resource("pods"), "a", "404 page not found", 0, true)
+	tooLong := func(job *batchv1.Job) { job.Spec.ActiveDeadlineSeconds = ptr.To[int64](1) }
+	for name, change := range map[string]func(*batchv1.Job){"suspended": suspended, "past its deadline": tooLong} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, defaults, newJob(started, change), newPod("a"))
+			works := f.Refuse("delete pods a", ofAProxy)
+			if err := f.Reconcile(); !errors.Is(err, ofAProxy) {
+				t.Errorf("the error is %v", err)
+			}
+			if job := f.stored(t); job.Status.Active != 1 || conditionsOf(job) != "" && !isSuspended(job) {
+				t.Errorf("the status is %+v", job.Status)
+			}
+			works()
+			f.CatchUp(t)
+			if err := f.Reconcile(); err != nil {
+				t.Errorf("the error is %v", err)
+			}
+			if requests := f.Requests(); !slices.Contains(requests, "delete pods a") {
+				t.Errorf("requests are %q", requests)
+			}
+		})
 	}
 }
 

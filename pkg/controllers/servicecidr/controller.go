@@ -68,6 +68,7 @@ type cidrController struct {
 	cidrs     networkinglisters.ServiceCIDRLister
 	addresses cache.GenericLister
 	ranges    *ranges
+	holders   *holders
 	queue     reconcile.Queue[string] // the loop
 	loop      *reconcile.Loop[string]
 }
@@ -75,7 +76,13 @@ type cidrController struct {
 func newController(env controller.Env, _ config) (*cidrController, error) {
 	cidrs := env.Informers.Networking().V1().ServiceCIDRs()
 	addresses := env.Informers.MetadataFor(networkingv1.SchemeGroupVersion.WithResource("ipaddresses"))
-	c := &cidrController{Env: env, cidrs: cidrs.Lister(), addresses: addresses.Lister(), ranges: &ranges{all: map[string]serviceRange{}}}
+	c := &cidrController{
+		Env:       env,
+		cidrs:     cidrs.Lister(),
+		addresses: addresses.Lister(),
+		ranges:    &ranges{all: map[string]serviceRange{}},
+		holders:   &holders{byCIDR: map[string]string{}},
+	}
 	c.loop = reconcile.New(env, reconcile.Options[string]{Queue: "ipaddresses", Workers: workers}, c.reconcile)
 	c.queue = c.loop
 	c.watch(cidrs.Informer(), addresses.Informer())

@@ -16,6 +16,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	metadatafake "k8s.io/client-go/metadata/fake"
@@ -26,6 +27,7 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/await"
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 func deleted(cidr *networkingv1.ServiceCIDR, ago time.Duration) *networkingv1.ServiceCIDR {
@@ -220,6 +222,53 @@ func TestALateCacheLeavesNoAddressWithoutARange(t *testing.T) {
 				t.Errorf("it is looked at again in %v", delay)
 			}
 		})
+	}
+}
+
+// lists counts how often all addresses are listed.
+type lists struct {
+	cache.GenericLister
+	n int
+}
+
+// List implements cache.GenericLister.
+func (l *lists) List(selector labels.Selector) ([]runtime.Object, error) {
+	l.n++
+	return l.GenericLister.List(selector)
+}
+
+// Each address of the range that comes or goes has its ServiceCIDR reconciled. Pins CIDR-49.
+func TestOneAddressIsLookedAtWhileItHoldsTheServiceCIDR(t *testing.T) {
+	cidr := deleted(newCIDR("is", "192.168.0.0/24"), time.Hour)
+	first := allocatedAddress("192.168.0.24")
+	s := newSubject(t, cidr, first)
+	cached := s.Informers.MetadataFor(networkingv1.SchemeGroupVersion.WithResource("ipaddresses")).Informer().GetIndexer()
+	listed := &lists{GenericLister: s.c.addresses}
+	s.c.addresses = listed
+	judged := func(want bool, lists int) {
+		t.Helper()
+		if held := must.Get(s.c.held(rangeOf(cidr)))(t); held != want || listed.n != lists {
+			t.Errorf("held: %v, want %v; listed %d times, want %d", held, want, listed.n, lists)
+		}
+	}
+	judged(true, 1)
+	must.Succeed(t, cached.Add(metadataOf(allocatedAddress("192.168.0.25"))))
+	judged(true, 1)
+	must.Succeed(t, cached.Delete(metadataOf(first)))
+	judged(true, 2)
+	judged(true, 2)
+	s.c.ranges.show(rangeOf(newCIDR("other", "192.168.0.16/28"))) // which has it too
+	judged(false, 3)
+	s.c.ranges.delete("other")
+	judged(true, 4)
+	must.Succeed(t, cached.Update(metadataOf(newAddress("192.168.0.25", corev1.IPv4Protocol, "example.com"))))
+	judged(false, 5)
+	must.Succeed(t, cached.Update(metadataOf(allocatedAddress("192.168.0.25"))))
+	judged(true, 6)
+	s.EmptyCache(t, cidr, "100")
+	s.MustReconcile(t)
+	if len(s.c.holders.byCIDR) > 0 {
+		t.Errorf("of one that is gone it is known that %v", s.c.holders.byCIDR)
 	}
 }
 

@@ -3,6 +3,8 @@ package servicecidr
 import (
 	"context"
 	"net/netip"
+	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -21,6 +23,30 @@ func allocated(family corev1.IPFamily) labels.Selector {
 	return labels.SelectorFromSet(labels.Set{networkingv1.LabelIPAddressFamily: string(family), networkingv1.LabelManagedBy: allocator})
 }
 
+// holders has an address that held each ServiceCIDR, by the name of that. While it does, no others are looked at:
+// each address of a range that comes or goes has its ServiceCIDR reconciled, and a range can have a million.
+type holders struct {
+	mu     sync.Mutex
+	byCIDR map[string]string
+}
+
+func (h *holders) of(cidr string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.byCIDR[cidr]
+}
+
+// set remembers an address, none if it is empty.
+func (h *holders) set(cidr, address string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if address == "" {
+		delete(h.byCIDR, cidr)
+		return
+	}
+	h.byCIDR[cidr] = address
+}
+
 // held reports whether the caches contain an address that would be left without a range if the
 // ServiceCIDR were removed.
 func (c *cidrController) held(r serviceRange) (bool, error) {
@@ -28,18 +54,46 @@ func (c *cidrController) held(r serviceRange) (bool, error) {
 	if r.isCovered(others) {
 		return false, nil
 	}
+	if c.stillHolds(r, c.holders.of(r.name), others) {
+		return true, nil
+	}
+	holder, err := c.holder(r, others)
+	if err != nil {
+		return false, err
+	}
+	c.holders.set(r.name, holder)
+	return holder != "", nil
+}
+
+// stillHolds reports whether the cache has an address, and it holds the ServiceCIDR.
+func (c *cidrController) stillHolds(r serviceRange, name string, others []serviceRange) bool {
+	cached, err := c.addresses.Get(name)
+	if err != nil {
+		return false
+	}
+	address, err := meta.Accessor(cached)
+	if err != nil {
+		return false
+	}
+	set := labels.Set(address.GetLabels())
+	isAllocated := func(family corev1.IPFamily) bool { return allocated(family).Matches(set) }
+	return slices.ContainsFunc(r.families(), isAllocated) && holds(r, name, others)
+}
+
+// holder returns the name of an address in the cache that holds the ServiceCIDR, empty if none does.
+func (c *cidrController) holder(r serviceRange, others []serviceRange) (string, error) {
 	for _, family := range r.families() {
 		addresses, err := c.addresses.List(allocated(family))
 		if err != nil {
-			return false, err
+			return "", err
 		}
 		for _, address := range addresses {
-			if holds(r, nameOf(address), others) {
-				return true, nil
+			if name := nameOf(address); holds(r, name, others) {
+				return name, nil
 			}
 		}
 	}
-	return false, nil
+	return "", nil
 }
 
 // heldLive is like held, but lists ServiceCIDRs and addresses from the API server.

@@ -18,6 +18,7 @@ func (c *cidrController) reconcile(ctx context.Context, name string) error {
 	cidr, found, err := reconcile.Found(c.cidrs.Get(name))
 	switch {
 	case !found:
+		c.holders.set(name, "")
 		return err
 	case cidr.DeletionTimestamp != nil:
 		return c.release(ctx, cidr)

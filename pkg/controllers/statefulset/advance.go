@@ -3,6 +3,7 @@ package statefulset
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 
@@ -46,7 +47,7 @@ func (c *statefulSetController) advance(ctx context.Context, p *observation) (ap
 
 // fill creates, replaces, removes and rolls pods.
 func (c *statefulSetController) fill(ctx context.Context, p *observation, l layout, status appsv1.StatefulSetStatus) (appsv1.StatefulSetStatus, error) {
-	done, err := c.forEach(ctx, p.set, l.replicas, func(pod *corev1.Pod) task { return c.replicaTask(ctx, p, pod) })
+	done, err := c.fillSlots(ctx, p, l.replicas)
 	if !done || l.cut {
 		return status, err
 	}
@@ -63,6 +64,53 @@ func (c *statefulSetController) fill(ctx context.Context, p *observation, l layo
 	}
 	err = c.roll(ctx, p, l.replicas, &status)
 	return status, err
+}
+
+// fillSlots works on the pods of slots to be filled. In a parallel set, missing pods are created in a slow start,
+// whatever became of the others: what fails for a pod may fail for good, and is no reason to leave slots empty.
+func (c *statefulSetController) fillSlots(
+	ctx context.Context, p *observation, replicas []*corev1.Pod,
+) (done bool, err error) {
+	next := func(pod *corev1.Pod) task { return c.replicaTask(ctx, p, pod) }
+	if isOrdered(p.set) {
+		return inOrder(ctx, replicas, next)
+	}
+	var existing, missing []func(context.Context) error
+	for _, pod := range replicas {
+		switch t := next(pod); {
+		case t.run == nil:
+		case isCreated(pod):
+			existing = append(existing, t.run)
+		default:
+			missing = append(missing, t.run)
+		}
+	}
+	errs := append(atOnce(ctx, existing), createAll(ctx, missing)...)
+	return len(errs) == 0, worst(errs)
+}
+
+// atOnce runs everything, no more than maxBatch at once, and returns the errors.
+func atOnce(ctx context.Context, runs []func(context.Context) error) []error {
+	run := func(ctx context.Context, i int) error { return runs[i](ctx) }
+	var errs []error
+	for first := 0; first < len(runs); first += maxBatch {
+		errs = append(errs, slowstart.All(ctx, first, min(first+maxBatch, len(runs)), run)...)
+	}
+	return errs
+}
+
+// createAll creates missing pods in a slow start, and returns the errors. A pod whose claim is being deleted does not
+// end it: that says nothing about the others.
+func createAll(ctx context.Context, missing []func(context.Context) error) []error {
+	waiting := make([]error, len(missing))
+	_, errs := slowstart.Do(ctx, len(missing), maxBatch, func(ctx context.Context, i int) error {
+		err := missing[i](ctx)
+		if going := claimIsGoing(""); errors.As(err, &going) {
+			waiting[i], err = err, nil
+		}
+		return err
+	})
+	return append(errs, present(waiting...)...)
 }
 
 // forEach runs the tasks of pods: those of an ordered set one by one, until one fails or is the
@@ -166,17 +214,18 @@ func (c *statefulSetController) reclaim(ctx context.Context, set *appsv1.Statefu
 		return false, err
 	}
 	var written atomic.Bool
-	var errs []error
-	for first := 0; first < len(owned); first += maxBatch {
-		errs = append(errs, slowstart.All(ctx, first, min(first+maxBatch, len(owned)), func(ctx context.Context, i int) error {
-			did, err := c.fixOwners(ctx, set, owned[i])
+	var fixes []func(context.Context) error
+	for _, pod := range owned {
+		fixes = append(fixes, func(ctx context.Context) error {
+			did, err := c.fixOwners(ctx, set, pod)
 			if did {
 				written.Store(true)
 			}
 			return err
-		})...)
+		})
 	}
-	return written.Load(), worst(errs)
+	err = worst(atOnce(ctx, fixes))
+	return written.Load(), err
 }
 
 // disownTask sets the owners of a condemned pod's claims as the policy requires, before the pod

@@ -95,6 +95,11 @@ func (c *statefulSetController) claimsOf(set *appsv1.StatefulSet, pod *corev1.Po
 	return nil
 }
 
+// claimIsGoing is the error of a claim that is being deleted, with its name.
+type claimIsGoing string
+
+func (c claimIsGoing) Error() string { return fmt.Sprintf("pvc %s is being deleted", string(c)) }
+
 // createClaims creates the missing claims of a pod's slot. It attempts all of them. A claim
 // that is being deleted is an error.
 func (c *statefulSetController) createClaims(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) error {
@@ -112,7 +117,7 @@ func (c *statefulSetController) createClaims(ctx context.Context, set *appsv1.St
 		case err != nil:
 			errs = append(errs, fmt.Errorf("failed to retrieve PVC %s: %w", name, err))
 		case existing.DeletionTimestamp != nil:
-			errs = append(errs, fmt.Errorf("pvc %s is being deleted", name))
+			errs = append(errs, claimIsGoing(name))
 		}
 	}
 	return worst(errs)

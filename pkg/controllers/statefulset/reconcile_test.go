@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -148,6 +150,46 @@ func TestAFailedPodOfARevisionThatCannotBeReadIsDeleted(t *testing.T) {
 	f.CatchUp(t)
 	if err := f.Reconcile(); err == nil {
 		t.Error("a pod at a broken revision is created")
+	}
+}
+
+// What fails for one pod for good must not keep the others from being created for good. Pins STS-75.
+func TestAPodOfAParallelSetThatFailsKeepsNoOtherFromBeingCreated(t *testing.T) {
+	boom := &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusUnprocessableEntity, Message: "no"}}
+	withClaim := newSet(3, parallel, claims("data"))
+	going := newClaim(withClaim, &withClaim.Spec.VolumeClaimTemplates[0], 0)
+	going.DeletionTimestamp, going.Finalizers = &metav1.Time{Time: start}, []string{"kubernetes.io/pvc-protection"}
+	revision := revisionAt(t, 1)
+	for name, test := range map[string]struct {
+		objects []runtime.Object
+		refused string
+		fails   string
+	}{
+		"its labels cannot be changed": {
+			[]runtime.Object{newSet(3, parallel), podAt(newSet(3), revision.Name, 0, func(pod *corev1.Pod) {
+				delete(pod.Labels, appsv1.StatefulSetPodNameLabel)
+			})}, "patch pods web-0", "no"},
+		"it has failed and cannot be deleted": {
+			[]runtime.Object{newSet(3, parallel), podAt(newSet(3), revision.Name, 0, phase(corev1.PodFailed))},
+			"delete pods web-0", "no"},
+		"its claim is being deleted": {[]runtime.Object{withClaim, going}, "", "pvc data-web-0 is being deleted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, append(test.objects, revision)...)
+			if test.refused != "" {
+				f.Refuse(test.refused, boom)
+			}
+			if err := f.Reconcile(); err == nil || err.Error() != test.fails {
+				t.Errorf("got %v", err)
+			}
+			created := slices.DeleteFunc(f.Requests(), func(request string) bool {
+				return !strings.HasPrefix(request, "create pods ")
+			})
+			slices.Sort(created)
+			if want := []string{"create pods web-1", "create pods web-2"}; !slices.Equal(created, want) {
+				t.Errorf("requests are %q, want %q", created, want)
+			}
+		})
 	}
 }
 

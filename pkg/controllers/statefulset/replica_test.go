@@ -56,14 +56,22 @@ func TestADeletionThatConflictsIsTriedAgainAndNotReported(t *testing.T) {
 }
 
 func TestAFailedDeletionIsTriedAgain(t *testing.T) {
-	f := settled(t, 1, func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To[int32](0) })
-	f.Refuse("delete pods", &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusForbidden, Message: "no"}})
-	for range 2 {
-		if err := f.Reconcile(); err == nil || err.Error() != "no" {
-			t.Errorf("got %v", err)
-		}
-		f.WantRequestsInAnyOrder(t, "delete pods web-0")
-		f.WantEvents(t, "Warning FailedDelete Delete Pod web-0 in StatefulSet web failed error: no")
+	for name, refusal := range map[string]error{
+		"refused": &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusForbidden, Message: "no"}},
+		"WL-117: the answer of a proxy": apierrors.NewGenericServerResponse(
+			http.StatusNotFound, "delete", pods.Resource, "web-0", "404 page not found", 0, true),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := settled(t, 1, func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To[int32](0) })
+			f.Refuse("delete pods", refusal)
+			for range 2 {
+				if err := f.Reconcile(); !errors.Is(err, refusal) {
+					t.Errorf("got %v", err)
+				}
+				f.WantRequestsInAnyOrder(t, "delete pods web-0")
+				f.WantEvents(t, "Warning FailedDelete Delete Pod web-0 in StatefulSet web failed error: "+refusal.Error())
+			}
+		})
 	}
 }
 

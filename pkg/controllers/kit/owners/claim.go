@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // Claimer claims objects for one owner.
@@ -25,7 +27,7 @@ type Claimer[T metav1.Object] struct {
 	Filters []func(T) bool
 	// Finalizers are added by adoption and removed by release. Default: none.
 	Finalizers []string
-	// CanAdopt is called once before the first adoption of a pass; see Recheck.
+	// CanAdopt is called once before the first adoption of a pass; see Owners.CanAdopt.
 	CanAdopt func(ctx context.Context) error
 	// Patch sends a strategic merge patch for an object. Errors are those of the API.
 	Patch func(ctx context.Context, obj T, patch []byte) error
@@ -74,14 +76,15 @@ func (c Claimer[T]) matches(obj T) bool {
 
 func (c Claimer[T]) adopt(ctx context.Context, obj T, canAdopt func(context.Context) error) (bool, error) {
 	if err := canAdopt(ctx); err != nil {
-		return false, fmt.Errorf("can't adopt %s %s/%s (%s): %w", c.Kind, obj.GetNamespace(), obj.GetName(), obj.GetUID(), err)
+		return false, fmt.Errorf("can't adopt %s %s/%s (%s): %w",
+			c.Kind, obj.GetNamespace(), obj.GetName(), obj.GetUID(), err)
 	}
 	patch, err := AdoptPatch(obj.GetUID(), *metav1.NewControllerRef(c.Owner, c.OwnerKind), c.Finalizers...)
 	if err != nil {
 		return false, err
 	}
 	if err := c.Patch(ctx, obj, patch); err != nil {
-		if apierrors.IsNotFound(err) {
+		if reconcile.Absent(err) {
 			return false, nil
 		}
 		return false, err
@@ -90,14 +93,14 @@ func (c Claimer[T]) adopt(ctx context.Context, obj T, canAdopt func(context.Cont
 }
 
 func (c Claimer[T]) release(ctx context.Context, obj T) error {
-	patch, err := ReleasePatch(obj.GetUID(), c.Owner.GetUID(), c.Finalizers...)
+	patch, err := releasePatch(obj.GetUID(), c.Owner.GetUID(), c.Finalizers...)
 	if err != nil {
 		return err
 	}
 	err = c.Patch(ctx, obj, patch)
 	// Invalid means that the object has no owner references, or that it was recreated with
 	// another UID. In both cases the owner does not control it.
-	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+	if reconcile.Absent(err) || apierrors.IsInvalid(err) {
 		return nil
 	}
 	return err
@@ -115,9 +118,11 @@ func once(ask func(context.Context) error) func(context.Context) error {
 	}
 }
 
-// Recheck returns the guard for Claimer.CanAdopt: it reads the owner live and fails
+// recheck returns the guard for Claimer.CanAdopt: it reads the owner live and fails
 // unless it is the same object and not being deleted.
-func Recheck[T metav1.Object](owner metav1.Object, kind string, get func(ctx context.Context) (T, error)) func(context.Context) error {
+func recheck[T metav1.Object](
+	owner metav1.Object, kind string, get func(ctx context.Context) (T, error),
+) func(context.Context) error {
 	return func(ctx context.Context) error {
 		fresh, err := get(ctx)
 		if err != nil {

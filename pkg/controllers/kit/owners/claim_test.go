@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -123,6 +124,7 @@ func TestClaim(t *testing.T) {
 	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "x", nil)
 	conflict := apierrors.NewConflict(podsResource, "x", errors.New("changed"))
 	boom := errors.New("boom")
+	page := apierrors.NewGenericServerResponse(http.StatusNotFound, "PATCH", podsResource, "x", "404 page not found", 0, true)
 	mine, stray := controlledBy("o"), labeled("b")
 	for _, test := range []struct {
 		name       string
@@ -175,6 +177,12 @@ func TestClaim(t *testing.T) {
 			candidates: []*corev1.Pod{object("p1", "1", stray, mine), object("p2", "2", stray, mine)},
 			patchErr:   map[string]error{"p1": notFound, "p2": invalid},
 			patched:    []string{"p1", "p2"},
+		},
+		{
+			name:       "WL-117: the page of a proxy does not say that an object is gone",
+			candidates: []*corev1.Pod{object("p1", "1", labeled("a")), object("p2", "2", stray, mine)},
+			patchErr:   map[string]error{"p1": page, "p2": page},
+			patched:    []string{"p1", "p2"}, asked: 1, wantErr: page.Error(),
 		},
 		{
 			name:       "WL-19: a failed release is an error",
@@ -254,7 +262,7 @@ func TestRecheck(t *testing.T) {
 		{"being deleted", object("owner", "o", beingDeleted), nil, "ns/owner has just been deleted at "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			err := Recheck(owner, "ReplicaSet", func(context.Context) (*corev1.Pod, error) { return test.fresh, test.err })(t.Context())
+			err := recheck(owner, "ReplicaSet", func(context.Context) (*corev1.Pod, error) { return test.fresh, test.err })(t.Context())
 			if got := errorText(err); got != test.want && (test.want == "" || !strings.HasPrefix(got, test.want)) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}

@@ -61,9 +61,9 @@ func (c Control) CreateNamed(ctx context.Context, owner Owner, template *corev1.
 // unsent is an error that was found before anything was sent.
 type unsent struct{ error }
 
-// Delete deletes a pod by UID, with its own grace period. A NotFound error is returned unwrapped, every other error is
-// wrapped. A conflict, usually since another pod has the name, is no failure to report but a reason to requeue the
-// owner: the cache will show what the next attempt needs.
+// Delete deletes a pod by UID, with its own grace period. The answer that there is no such pod is returned unwrapped,
+// see reconcile.Absent; every other error is wrapped. A conflict, usually since another pod has the name, is no failure to
+// report but a reason to requeue the owner: the cache will show what the next attempt needs.
 func (c Control) Delete(ctx context.Context, owner Owner, pod *corev1.Pod) error {
 	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}
 	err := c.Client.CoreV1().Pods(pod.Namespace).Delete(controller.OnlyMetadata(ctx), pod.Name, options)
@@ -72,7 +72,7 @@ func (c Control) Delete(ctx context.Context, owner Owner, pod *corev1.Pod) error
 		klog.FromContext(ctx).V(4).Info("Deleted pod", "owner", klog.KObj(owner), "pod", klog.KObj(pod))
 		c.Record(deletedPod(owner, pod.Name))
 		return nil
-	case apierrors.IsNotFound(err):
+	case reconcile.Absent(err):
 		return err
 	case apierrors.IsConflict(err):
 		return reconcile.Requeue(fmt.Errorf("unable to delete pods: %w", err))

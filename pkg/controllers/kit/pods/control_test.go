@@ -3,6 +3,7 @@ package pods
 import (
 	"context"
 	"errors"
+	"net/http"
 	"reflect"
 	"slices"
 	"testing"
@@ -88,6 +89,12 @@ func control(verb string, err error) (Control, *fake.Clientset, *record.FakeReco
 	}
 	events := record.NewFakeRecorder(10)
 	return Control{Client: client, Record: controller.Env{Events: events}.Record}, client, events
+}
+
+// plainNotFound is what client-go makes of the "404 page not found" of a proxy.
+func plainNotFound() error {
+	return apierrors.NewGenericServerResponse(
+		http.StatusNotFound, "delete", Resource, "p", "404 page not found", 0, true)
 }
 
 func recorded(events *record.FakeRecorder) []string {
@@ -181,6 +188,7 @@ func TestDelete(t *testing.T) {
 	boom := errors.New("boom")
 	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "p")
 	namesake := apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p", errors.New("other UID"))
+	ofAProxy := plainNotFound()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}
 	for _, test := range []struct {
 		name    string
@@ -192,6 +200,8 @@ func TestDelete(t *testing.T) {
 		{name: "WL-32: deleted", want: []string{"Normal SuccessfulDelete Deleted pod: p"}},
 		{name: "WL-32: gone already", apiErr: gone, wantErr: gone.Error()},
 		{name: "WL-32: refused", apiErr: boom, wantErr: "unable to delete pods: boom", want: []string{"Warning FailedDelete Error deleting: boom"}},
+		{name: "WL-117: the answer of a proxy", apiErr: ofAProxy, wantErr: "unable to delete pods: " + ofAProxy.Error(),
+			want: []string{"Warning FailedDelete Error deleting: " + ofAProxy.Error()}},
 		{name: "WL-112: another pod has the name", apiErr: namesake, wantErr: "unable to delete pods: " + namesake.Error()},
 		{name: "WL-100: cut off", apiErr: boom, cut: true, wantErr: "unable to delete pods: boom"},
 	} {

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -90,7 +89,7 @@ func (t Tracked) DeleteAll(ctx context.Context, owner Owner, victims []*corev1.P
 	return Failures(slowstart.All(ctx, 0, len(victims), func(ctx context.Context, i int) error {
 		pod := victims[i]
 		err := t.Delete(ctx, owner, pod)
-		if apierrors.IsNotFound(err) {
+		if reconcile.Absent(err) {
 			return nil // the cache does not show it yet
 		}
 		if err != nil {

@@ -148,22 +148,27 @@ func TestWhatWasNotSentIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// Pins WL-97.
+// Pins WL-97 and WL-117.
 func TestDeleteAll(t *testing.T) {
 	pod := func(name string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
 	}
-	tracked, client := newTracked(pod("a"), pod("refused"), pod("lost"), pod("namesake"))
-	failures := map[string]error{"refused": apierrors.NewForbidden(Resource, "refused", nil), "lost": io.ErrUnexpectedEOF}
+	tracked, client := newTracked(pod("a"), pod("refused"), pod("lost"), pod("namesake"), pod("elsewhere"))
+	failures := map[string]error{
+		"refused": apierrors.NewForbidden(Resource, "refused", nil), "lost": io.ErrUnexpectedEOF,
+		"elsewhere": plainNotFound(),
+	}
 	client.PrependReactor("delete", "pods", func(action ktesting.Action) (bool, runtime.Object, error) {
 		err := failures[action.(ktesting.DeleteAction).GetName()]
 		return err != nil, nil, err
 	})
 	answerConflict(client, "namesake")
-	errs := tracked.DeleteAll(t.Context(), owner(), []*corev1.Pod{pod("a"), pod("gone"), pod("refused"), pod("lost"), pod("namesake")})
-	for _, err := range errs {
-		if !errors.Is(err, failures["lost"]) && !errors.Is(err, failures["refused"]) {
-			t.Errorf("a failure is %v", err)
+	errs := tracked.DeleteAll(t.Context(), owner(), []*corev1.Pod{
+		pod("a"), pod("gone"), pod("refused"), pod("lost"), pod("namesake"), pod("elsewhere"),
+	})
+	for name, failure := range failures {
+		if !slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, failure) }) {
+			t.Errorf("there is no failure of %s: %v", name, errs)
 		}
 	}
 	if len(errs) != len(failures) {

@@ -9,7 +9,8 @@
 //  2. The cache is stale for a Service while it shows a slice older than tracked, shows
 //     one that we deleted, or lacks a tracked one. Annotations do not move the generation that
 //     tells what is older: a slice that is shown as it was before an update that was noted by
-//     Updated is stale, too.
+//     Updated is stale, too. Of an update without an answer nobody knows: if the cache comes to show another
+//     version, that is not as the controller left it.
 //  3. A cache that is stale for longer than StaleTimeout missed a notification. What it
 //     shows is then taken for the truth.
 //  4. The answer to a write can come after the cache has shown that the slice is deleted or
@@ -60,6 +61,8 @@ type Ledger struct {
 	ended map[types.NamespacedName][]*discoveryv1.EndpointSlice
 	// replaced has the resource version in which the cache showed a slice that was updated since.
 	replaced map[types.UID]string
+	// unanswered has that in which it showed a slice that may have been updated since, for all that is known.
+	unanswered map[types.UID]string
 }
 
 // New returns an empty ledger of the slices with this managed-by label.
@@ -71,6 +74,7 @@ func New(managedBy string, c clock.PassiveClock) *Ledger {
 		staleSince: map[types.NamespacedName]time.Time{},
 		ended:      map[types.NamespacedName][]*discoveryv1.EndpointSlice{},
 		replaced:   map[types.UID]string{},
+		unanswered: map[types.UID]string{},
 	}
 }
 
@@ -89,6 +93,7 @@ func (l *Ledger) Updated(answer *discoveryv1.EndpointSlice, cached []*discoveryv
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.Tracker.Update(answer)
+	delete(l.unanswered, answer.UID)
 	if before := withUID(cached, answer.UID); before != nil && before.ResourceVersion != answer.ResourceVersion {
 		l.replaced[answer.UID] = before.ResourceVersion
 		return
@@ -96,9 +101,33 @@ func (l *Ledger) Updated(answer *discoveryv1.EndpointSlice, cached []*discoveryv
 	delete(l.replaced, answer.UID)
 }
 
+// Unanswered notes that an update of one of the slices that the cache showed has failed, although it may have been
+// executed.
+func (l *Ledger) Unanswered(name string, cached []*discoveryv1.EndpointSlice) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, slice := range cached {
+		if slice.Name == name {
+			l.unanswered[slice.UID] = slice.ResourceVersion
+		}
+	}
+}
+
 // Differs reports whether a slice is ours and not as we left it.
 func (l *Ledger) Differs(slice *discoveryv1.EndpointSlice) bool {
-	return l.ours(slice) && l.Tracker.ShouldSync(slice)
+	return l.ours(slice) && (l.Tracker.ShouldSync(slice) || l.answers(slice))
+}
+
+// answers reports whether a slice shows what became of an update without an answer.
+func (l *Ledger) answers(slice *discoveryv1.EndpointSlice) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.answersLocked(slice)
+}
+
+func (l *Ledger) answersLocked(slice *discoveryv1.EndpointSlice) bool {
+	before, waits := l.unanswered[slice.UID]
+	return waits && slice.ResourceVersion != before
 }
 
 // Changed returns the states of a slice, before and after, whose Services have to be
@@ -145,6 +174,7 @@ func (l *Ledger) endLocked(slice *discoveryv1.EndpointSlice) (expected bool) {
 // dropLocked forgets a slice, and reports whether it was not tracked, or its deletion expected.
 func (l *Ledger) dropLocked(slice *discoveryv1.EndpointSlice) (expected bool) {
 	delete(l.replaced, slice.UID)
+	delete(l.unanswered, slice.UID)
 	return l.Tracker.HandleDeletion(slice)
 }
 
@@ -177,6 +207,9 @@ func (l *Ledger) Current(slices []*discoveryv1.EndpointSlice) []*discoveryv1.End
 			// The handler may have noted this before the library tracked its last write.
 			l.dropLocked(slice)
 		default:
+			if l.answersLocked(slice) {
+				delete(l.unanswered, slice.UID) // whoever lists it goes by what it shows
+			}
 			current = append(current, slice)
 		}
 	}

@@ -308,6 +308,81 @@ func TestStalenessAfterAnUpdateOfAnnotations(t *testing.T) {
 	}
 }
 
+// An update of annotations that may have been executed leaves the generation as it is. Pins EPM-58.
+func TestUpdatesWithoutAnAnswer(t *testing.T) {
+	before, after := testSlice("s", version("1")), testSlice("s", version("2"))
+	shown := func(l *Ledger, slice *discoveryv1.EndpointSlice) bool { return len(l.Changed(before, slice)) > 0 }
+	for name, tc := range map[string]struct {
+		then  func(*Ledger)
+		shows *discoveryv1.EndpointSlice
+		want  bool
+	}{
+		"it was executed":             {shows: after, want: true},
+		"the cache shows what it did": {shows: before},
+		"another slice":               {shows: testSlice("other", version("2")), want: true}, // is not tracked
+		"of somebody else by now":     {shows: testSlice("s", version("2"), manager("else")), want: true},
+		"it was repeated": {then: func(l *Ledger) {
+			l.Updated(testSlice("s", version("3")), []*discoveryv1.EndpointSlice{after})
+		}, shows: testSlice("s", version("3"))},
+		"it has been seen": {then: func(l *Ledger) {
+			l.Current([]*discoveryv1.EndpointSlice{after})
+		}, shows: testSlice("s", version("3"))},
+		"it is waited for": {then: func(l *Ledger) {
+			l.Current([]*discoveryv1.EndpointSlice{before})
+		}, shows: after, want: true},
+		"it was deleted, and another one has the name": {then: func(l *Ledger) {
+			l.DeletedByOthers(before)
+			l.Found(before)
+		}, shows: after},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, _ := testLedger()
+			l.Found(before)
+			l.Unanswered("s", []*discoveryv1.EndpointSlice{testSlice("other"), before})
+			if tc.then != nil {
+				tc.then(l)
+			}
+			if got := shown(l, tc.shows); got != tc.want {
+				t.Errorf("its Service is reconciled: %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// Pins EPM-58.
+func TestUpdatesWithoutAnAnswerAreHandedOver(t *testing.T) {
+	before, after := testSlice("s", version("1")), testSlice("s", version("2"))
+	for name, atReturn := range map[string]*discoveryv1.EndpointSlice{"unseen": before, "seen": after, "gone": nil} {
+		t.Run(name, func(t *testing.T) {
+			l, _ := testLedger()
+			l.Found(before)
+			l.Unanswered("s", []*discoveryv1.EndpointSlice{before})
+			if unseen := l.unseenOf(web, []*discoveryv1.EndpointSlice{after}); len(unseen) != 0 {
+				t.Errorf("what is seen is handed over: %+v", unseen)
+			}
+			unseen := l.unseenOf(web, []*discoveryv1.EndpointSlice{before})
+			successor, _ := testLedger()
+			var cached []*discoveryv1.EndpointSlice
+			if atReturn != nil {
+				cached = append(cached, atReturn)
+				successor.Found(atReturn)
+			}
+			for _, w := range unseen {
+				successor.expect(w, cached)
+			}
+			if successor.Stale(t.Context(), web, cached) {
+				t.Error("it is waited for")
+			}
+			if got, want := successor.Differs(after), atReturn != after; got != want {
+				t.Errorf("the successor takes note of it: %v, want %v", got, want)
+			}
+			if atReturn == nil && len(successor.unanswered) > 0 {
+				t.Error("a slice that is gone is remembered")
+			}
+		})
+	}
+}
+
 // What the cache shows just before it is known that somebody waits for that is found nevertheless. Pins EPM-49.
 func TestLookingAtACacheThatCatchesUp(t *testing.T) {
 	for name, tc := range map[string]struct {

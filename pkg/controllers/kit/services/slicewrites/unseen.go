@@ -30,6 +30,9 @@ type write struct {
 	replaced string
 	// existed says that the cache had an older state of the slice.
 	existed bool
+	// unanswered is the version in which the cache showed the slice before a write of which nobody knows whether it was
+	// executed, else empty. Then nothing else is known of it.
+	unanswered string
 }
 
 // seen reports whether the cache shows the write, or a later one; cached is nil if the cache
@@ -89,12 +92,22 @@ func (l *Ledger) unseenOf(service types.NamespacedName, cached []*discoveryv1.En
 			unseen = append(unseen, noted)
 		}
 	}
+	for _, slice := range cached {
+		if before, waits := l.unanswered[slice.UID]; waits && before == slice.ResourceVersion {
+			unseen = append(unseen, write{service: service, slice: slice.UID, unanswered: before})
+		}
+	}
 	return unseen
 }
 
 // expect tracks a write of the predecessor, unless the cache shows it by now.
 func (l *Ledger) expect(wr write, cached []*discoveryv1.EndpointSlice) {
-	if wr.seen(withUID(cached, wr.slice)) {
+	shown := withUID(cached, wr.slice)
+	if wr.unanswered != "" {
+		l.awaitAnswer(wr, shown)
+		return
+	}
+	if wr.seen(shown) {
 		return
 	}
 	slice := sliceOf(wr.service)
@@ -109,6 +122,16 @@ func (l *Ledger) expect(wr write, cached []*discoveryv1.EndpointSlice) {
 	if wr.replaced != "" {
 		l.replaced[wr.slice] = wr.replaced
 	}
+}
+
+// awaitAnswer does not know either what became of a write of the predecessor, unless the cache shows it by now.
+func (l *Ledger) awaitAnswer(wr write, shown *discoveryv1.EndpointSlice) {
+	if shown == nil || shown.ResourceVersion != wr.unanswered {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unanswered[wr.slice] = wr.unanswered
 }
 
 func withUID(slices []*discoveryv1.EndpointSlice, uid types.UID) *discoveryv1.EndpointSlice {

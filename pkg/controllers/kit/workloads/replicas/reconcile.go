@@ -12,7 +12,6 @@ import (
 	"kcmd.dev/pkg/controllers/kit/owners"
 	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
-	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 func (e *Engine[T]) reconcile(ctx context.Context, owner T) error {
@@ -32,7 +31,7 @@ func (e *Engine[T]) reconcile(ctx context.Context, owner T) error {
 	var failure error
 	if settled && owner.GetDeletionTimestamp() == nil {
 		failure = e.manage(ctx, owner, observed.active)
-		observed.settled = !errors.Is(failure, writes.ErrUncertain)
+		observed.settled = !reconcile.IsRequeue(failure)
 	}
 	if ctx.Err() != nil {
 		// The requests were cancelled, so their errors say nothing about the pods.
@@ -54,8 +53,8 @@ func reportable(err error) error {
 
 // observation is the observed state of one reconcile.
 type observation struct {
-	// settled is whether the caches show all earlier writes, and what was missing could be created. If not, the
-	// status says nothing new of failures.
+	// settled is whether the caches show all earlier writes, and it is known by now whether pods can be created or
+	// deleted. If not, the status says nothing new of failures.
 	settled bool
 	// active are the active pods that the owner controls.
 	active []*corev1.Pod

@@ -116,6 +116,28 @@ func TestReplicaFailureIsTheOnlyConditionThatIsSet(t *testing.T) {
 	}
 }
 
+// The pods could not be deleted before, and whether they can be now is not known. Pins WL-112.
+func TestAConflictOfADeletionLeavesTheConditionAsItIs(t *testing.T) {
+	f := newFixture(t, nil, replicaSet(0), replicaPod("p1"))
+	works := f.Refuse("delete pods", refusal("boom"))
+	if err := f.Reconcile(); err == nil {
+		t.Fatal("no error")
+	}
+	worksAgain := f.Refuse("delete pods", apierrors.NewConflict(corev1.Resource("pods"), "p1", errors.New("changed")))
+	for range 2 {
+		f.CatchUp(t)
+		if err := f.Reconcile(); !reconcile.IsRequeue(err) {
+			t.Fatalf("got %v", err)
+		}
+		wantFailure(t, f.status(t), "FailedDelete", "unable to delete pods: boom")
+	}
+	worksAgain()
+	works()
+	f.CatchUp(t)
+	f.MustReconcile(t)
+	wantFailure(t, f.status(t), "", "")
+}
+
 // Pins RS-53.
 func TestUrgent(t *testing.T) {
 	base := Status{Replicas: 5, FullyLabeled: 5, Ready: 3, Available: 2, Terminating: ptr.To[int32](1), ObservedGeneration: 1}
