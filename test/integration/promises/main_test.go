@@ -7,7 +7,8 @@
 //  2. "Nothing restarted" means: every controller that ran still has the instance it
 //     had, told by its generation and its start time.
 //  3. Nothing waits for time to pass. What happens later is polled for with a deadline.
-//  4. An environment variable makes a test longer, for runs by hand:
+//
+// A variable in the environment makes a test larger, with the same code:
 //
 //	KCMD_RESTARTS  how often every controller is stopped and started, default 30
 package promises
