@@ -100,6 +100,8 @@ func TestLimitsAreReported(t *testing.T) {
 		{"values", "serving: {tls: {cipherSuites: [" + strings.Repeat("a,", values) + "]}}\n", "f.yaml:3:40020: serving.tls.cipherSuites[19994]: the file has more than 20000 values"},
 		{"depth", "a: " + strings.Repeat("[", 100) + strings.Repeat("]", 100) + "\n",
 			"f.yaml:3:67: a" + strings.Repeat("[0]", 26) + "[…: nested deeper than 64 levels"},
+		{"aliases", "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\nresync: {<<: [*d, *d]}\n",
+			"f.yaml:3:14: resync[0][0][8][0][3]: aliases expand to more than 10000 values"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -70,6 +70,10 @@ func TestLoadReportsBadFiles(t *testing.T) {
 		{"value against its tag", header + "clientConnection: {burst: !!int x}\n", `f.yaml:3:27: clientConnection.burst: "x" does not match its tag !!int`},
 		{"mapping as key", header + "? {a: b}\n: c\n", "f.yaml:3:3: a key must be a plain word"},
 		{"merge of a word", header + "resync: {<<: word}\n", `f.yaml:3:14: resync: << merges mappings only, not the string "word"`},
+		{"merge of nothing", header + "resync: {<<: [~]}\n", "f.yaml:3:15: resync: << merges mappings only, not nothing"},
+		{"merge of what has a tag", header + "resync: {<<: [!x {minPeriod: 1h}]}\n", "f.yaml:3:15: resync[0]: the tag !x is not allowed"},
+		{"tag of an element", header + "pausedNamespaces: [a, !x b, !x [c]]\n", "f.yaml:3:23: pausedNamespaces[1]: the tag !x is not allowed\n" +
+			"f.yaml:3:29: pausedNamespaces[2]: the tag !x is not allowed"},
 		{"duplicate key", header + "resync: {}\nreload: {}\nresync: {}\n", "f.yaml:5:1: resync: duplicate key, first set on line 3"},
 		{"duplicate feature gate", header + "featureGates: {PodDeletionCost: true, PodDeletionCost: false}\n",
 			"f.yaml:3:39: featureGates.PodDeletionCost: duplicate key, first set on line 3"},

@@ -102,3 +102,27 @@ func exceptCounts(text string) *regexp.Regexp {
 	pattern := regexp.MustCompile(`\d+ controllers`).ReplaceAllString(regexp.QuoteMeta(text), `\d+ controllers`)
 	return regexp.MustCompile("\n" + pattern)
 }
+
+// The README quotes what check-config prints of a broken edit of configs/sandbox.yaml.
+func TestQuotedErrorsAreUpToDate(t *testing.T) {
+	root, err := binaries.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sandbox, err := os.ReadFile(filepath.Join(root, "configs", "sandbox.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := strings.Replace(string(sandbox), "\n    concurrentSyncs: 5\n  replicaset-controller:\n", "\n    concurrentSyncs: 0\n  replicasets-controller:\n", 1)
+	_, problems := config.Load("broken.yaml", []byte(broken))
+	if problems == nil {
+		t.Fatal("the edit is not broken")
+	}
+	page, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "\n" + problems.Error() + "\n```\n"; !strings.Contains(string(page), want) {
+		t.Errorf("README.md does not quote%s", want)
+	}
+}

@@ -271,6 +271,24 @@ func TestConfigFromFlags(t *testing.T) {
 	}
 }
 
+// What is wrong with a file is said with its name.
+func TestConfigFromFlagsNamesTheFile(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for flag, want := range map[string]string{
+		"--command-line": "contains no command line of kube-controller-manager", "--manifest": "the manifest has no pod with containers",
+	} {
+		command("config", "from-flags", flag, empty).check(t, outcome{code: exitFailed, stderr: "Error: " + empty + ": " + want + "\n"})
+	}
+	unit := filepath.Join(t.TempDir(), "unit")
+	if err := os.WriteFile(unit, []byte("[Service]\nExecStart=/usr/bin/kube-controller-manager --one=1 --two=2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command("config", "from-flags", "--command-line", unit).check(t, outcome{code: exitFailed, stderr: "Error: " + unit + ":\nunknown flag: --one\nunknown flag: --two\n"})
+}
+
 // No note says that the behaviour changes, and the file passes the strictest check.
 func TestAKubeadmControlPlaneConvertsWithoutAWarning(t *testing.T) {
 	got := command("config", "from-flags", "--manifest", "../../../pkg/config/fromflags/testdata/kubeadm-1.36.yaml")

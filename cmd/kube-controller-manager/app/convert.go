@@ -28,8 +28,7 @@ comments. FILE is a configuration, a manifest whose ConfigMap contains one, or t
 behaviour are reported on standard error. A configuration that already has this version is
 printed unchanged.`,
 		Example: `  kube-controller-manager config convert v1alpha1.yaml > config.yaml
-  kubectl get --raw /api/v1/namespaces/kube-system/pods/https:kube-controller-manager-host:10257/proxy/configz |
-    kube-controller-manager config convert -`,
+  curl -sk -H "Authorization: Bearer $TOKEN" https://localhost:10257/configz | kube-controller-manager config convert -`,
 		Args: exactlyOne("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in, err := findOne(cmd, args[0])
@@ -131,15 +130,31 @@ func fromFlags(cmd *cobra.Command, manifest, commandLine string, args []string) 
 		if err != nil {
 			return nil, err
 		}
-		return fromflags.FromManifest(data)
+		result, err := fromflags.FromManifest(data)
+		return result, about(manifest, err)
 	case commandLine != "":
 		data, err := readInput(cmd, commandLine)
 		if err != nil {
 			return nil, err
 		}
-		return fromflags.FromCommandLine(string(data))
+		result, err := fromflags.FromCommandLine(string(data))
+		return result, about(commandLine, err)
 	}
 	return fromflags.Convert(args)
+}
+
+// about adds the file to an error about its content; errors of several lines follow it on lines of their own.
+func about(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if inputs.IsStdin(name) {
+		name = "standard input"
+	}
+	if strings.Contains(err.Error(), "\n") {
+		return fmt.Errorf("%s:\n%w", name, err)
+	}
+	return fmt.Errorf("%s: %w", name, err)
 }
 
 // readInput reads a file that is not a configuration, or standard input. The file may have

@@ -175,7 +175,10 @@ func (s *shaper) list(value *tree.Node, t reflect.Type, path string) (any, bool)
 	out := make([]any, len(value.Items))
 	for i, item := range value.Items {
 		at := fieldpath.Element(path, i)
-		if item.Kind == tree.Null {
+		switch item.Kind {
+		case tree.Refused:
+			continue
+		case tree.Null:
 			s.report.Errorf(item.At, at, "is empty: set a value or remove it")
 			continue
 		}

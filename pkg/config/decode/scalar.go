@@ -7,6 +7,7 @@ import (
 	"math/big"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -55,6 +56,10 @@ func wanted(t reflect.Type) string {
 
 func (s *shaper) text(value *tree.Node, path string) (any, bool) {
 	text, ok := value.Value.(string)
+	if rule := s.rules[fieldpath.General(path)]; !ok && rule.Enum != nil && !slices.Contains(rule.Enum, value.Text) {
+		s.report.Errorf(value.At, path, "must be one of %s, not %s", rule.Allowed(), value.Describe())
+		return nil, false
+	}
 	if !ok {
 		s.report.Errorf(value.At, path, "must be a string, not %s: write %q", value.Describe(), problem.Shorten(value.Text))
 		return nil, false
@@ -199,11 +204,24 @@ func (s *shaper) duration(value *tree.Node, t reflect.Type, path string) (any, b
 // longDuration is a duration of any length, in whole units.
 var longDuration = regexp.MustCompile(`^[-+]?([0-9]+(ns|us|µs|ms|s|m|h))+$`)
 
-// durationHint is what text was probably meant to be that is no duration: without a unit, in days, or
-// longer than the longest one.
+// longUnit is a number with a unit that is written out, or apart from it.
+var longUnit = regexp.MustCompile(`^([0-9]+)(?: ?(?i:(s)ec|(s)econd|(m)in|(m)inute|(h)r|(h)our)s?| ([smh]))$`)
+
+// durationHint is what text was probably meant to be that is no duration: without a unit or with one that is written
+// out, in days, or longer than the longest one.
 func durationHint(text string) string {
-	if _, err := time.ParseDuration(text + "s"); err == nil {
-		return ": did you mean " + text + "s?"
+	unit := "s"
+	if strings.HasSuffix(strings.TrimRight(text, "0123456789."), "h") {
+		unit = "m" // 1h30 is 1h30m
+	}
+	if _, err := time.ParseDuration(text + unit); err == nil {
+		return ": did you mean " + text + unit + "?"
+	}
+	if match := longUnit.FindStringSubmatch(text); match != nil {
+		short := match[1] + strings.ToLower(strings.Join(match[2:], ""))
+		if _, err := time.ParseDuration(short); err == nil {
+			return ": did you mean " + short + "?"
+		}
 	}
 	if days, found := strings.CutSuffix(text, "d"); found {
 		if n, err := strconv.ParseUint(days, 10, 16); err == nil {

@@ -99,7 +99,7 @@ type fileChecker struct {
 
 func (c *fileChecker) check(cfg *v1beta1.KubeControllerManagerConfiguration) {
 	a, z := cfg.Serving.Authentication, cfg.Serving.Authorization
-	c.file("clientConnection.kubeconfig", cfg.ClientConnection.Kubeconfig, checkKubeconfig)
+	c.file("clientConnection.kubeconfig", cfg.ClientConnection.Kubeconfig, checkConnection(cfg.ClientConnection.Server))
 	c.file("serviceAccounts.privateKeyFile", cfg.ServiceAccounts.PrivateKeyFile, checkSigningKey)
 	c.file("serviceAccounts.rootCAFile", cfg.ServiceAccounts.RootCAFile, checkBundle)
 	c.file("metrics.allowListMappingManifest", cfg.Metrics.AllowListMappingManifest, checkAllowList)
@@ -168,14 +168,27 @@ func (c *fileChecker) file(path, name string, check func(name string, content []
 // servingCertificates checks the serving certificates together with their keys.
 func (c *fileChecker) servingCertificates(t v1beta1.TLS) {
 	for i, sni := range t.SNICertificates {
-		path := fieldpath.Element("serving.tls.sniCertificates", i)
-		c.pair(path+".certFile", sni.CertFile, path+".privateKeyFile", sni.PrivateKeyFile)
+		c.servingCertificate(fieldpath.Element("serving.tls.sniCertificates", i), sni.CertFile, sni.PrivateKeyFile)
 	}
 	if t.CertFile == "" {
 		c.directory(t.CertDirectory)
 		return
 	}
-	c.pair("serving.tls.certFile", t.CertFile, "serving.tls.privateKeyFile", t.PrivateKeyFile)
+	c.servingCertificate("serving.tls", t.CertFile, t.PrivateKeyFile)
+}
+
+// servingCertificate checks a certificate with its key. One that has expired is served, so it is a warning.
+func (c *fileChecker) servingCertificate(block, certFile, keyFile string) {
+	path := block + ".certFile"
+	content, _ := c.pair(path, certFile, block+".privateKeyFile", keyFile)
+	if content == nil {
+		return
+	}
+	chain, err := cert.ParseCertsPEM(content)
+	if err == nil && time.Now().After(chain[0].NotAfter) {
+		c.report.Warnf(c.places.Position(path), path, "the certificate in %s expired at %s: clients that verify it cannot connect",
+			certFile, chain[0].NotAfter.UTC().Format(time.RFC3339))
+	}
 }
 
 // pair checks a certificate together with its key; it returns nil if they are bad.

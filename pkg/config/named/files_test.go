@@ -74,6 +74,16 @@ contexts: [{name: x, context: {cluster: c, user: u}}]
 current-context: x
 `
 	write(t, "good.conf", strings.Replace(kubeconfig, "CA", "one.crt", 1))
+	write(t, "noserver.conf", strings.NewReplacer("CA", "one.crt", "server: https://127.0.0.1:6443, ", "").Replace(kubeconfig))
+	write(t, "noca.conf", strings.Replace(kubeconfig, "CA", "text", 1))
+	write(t, "notoken.conf", strings.NewReplacer("CA", "one.crt", "token: t", "tokenFile: blank").Replace(kubeconfig))
+	write(t, "blank", "\n")
+	for name, user := range map[string]string{
+		"certificate": "client-certificate: one.crt, client-key: one.key", "expired": "client-certificate: expired.crt, client-key: expired.key",
+		"unpaired": "client-certificate: one.crt, client-key: two.key",
+	} {
+		write(t, name+".conf", strings.NewReplacer("CA", "one.crt", "token: t", user).Replace(kubeconfig))
+	}
 	write(t, "bad.conf", strings.Replace(kubeconfig, "CA", "gone.crt", 1))
 	if err := syscall.Mkfifo("pipe", 0o600); err != nil {
 		t.Fatal(err)
@@ -129,6 +139,21 @@ func TestCheckFiles(t *testing.T) {
 		{"kubeconfig that names a missing file", "serving: {authorization: {kubeconfig: bad.conf}}\n",
 			"f.yaml:3:39: serving.authorization.kubeconfig: bad.conf is not a valid kubeconfig: invalid configuration: " +
 				"unable to read certificate-authority DIR/gone.crt for c due to open DIR/gone.crt: no such file or directory"},
+		{"kubeconfig with a client certificate", "clientConnection: {kubeconfig: certificate.conf}\n", ""},
+		// The process does not start with any of these.
+		{"kubeconfig with a client certificate that has expired", "clientConnection: {kubeconfig: expired.conf}\n",
+			"f.yaml:3:32: clientConnection.kubeconfig: expired.conf cannot be used: the client certificate expired at 2020-01-02T03:04:05Z"},
+		{"kubeconfig with the key of another certificate", "clientConnection: {kubeconfig: unpaired.conf}\n",
+			"f.yaml:3:32: clientConnection.kubeconfig: unpaired.conf cannot be used: the client certificate and its key do not match: tls: private key does not match public key"},
+		{"kubeconfig with an empty token file", "clientConnection: {kubeconfig: notoken.conf}\n",
+			"f.yaml:3:32: clientConnection.kubeconfig: notoken.conf cannot be used: the token file DIR/blank is empty"},
+		{"kubeconfig whose CA is none", "clientConnection: {kubeconfig: noca.conf}\n",
+			"f.yaml:3:32: clientConnection.kubeconfig: noca.conf cannot be used: the CA of the API server is no certificate in PEM format: data does not contain any valid RSA or ECDSA certificates"},
+		{"kubeconfig without a server", "clientConnection: {kubeconfig: noserver.conf}\n",
+			"f.yaml:3:32: clientConnection.kubeconfig: noserver.conf is not a valid kubeconfig: invalid configuration: no server found for cluster \"c\""},
+		{"kubeconfig whose server the configuration sets", "clientConnection: {kubeconfig: noserver.conf, server: \"https://127.0.0.1:6443\"}\n", ""},
+		{"kubeconfig of the endpoint without a server", "clientConnection: {server: \"https://127.0.0.1:6443\"}\nserving: {authentication: {kubeconfig: noserver.conf}}\n",
+			"f.yaml:4:40: serving.authentication.kubeconfig: noserver.conf is not a valid kubeconfig: invalid configuration: no server found for cluster \"c\""},
 		{"no key", "serviceAccounts: {privateKeyFile: one.crt}\n",
 			"f.yaml:3:35: serviceAccounts.privateKeyFile: one.crt contains no private key in PEM format: data does not contain a valid RSA or ECDSA private key"},
 		{"key that signs no tokens", "serviceAccounts: {privateKeyFile: ed25519.key}\n",
@@ -139,6 +164,9 @@ func TestCheckFiles(t *testing.T) {
 			"f.yaml:3:31: serviceAccounts.rootCAFile: both.pem cannot be published: it contains a private key, and everything in it would be published to all pods"},
 		{"pair that does not belong together", "serving: {tls: {certFile: one.crt, privateKeyFile: two.key}}\n",
 			"f.yaml:3:27: serving.tls.certFile: one.crt and two.key do not match: tls: private key does not match public key"},
+		{"serving certificates that have expired", "serving: {tls: {certFile: expired.crt, privateKeyFile: expired.key, sniCertificates: [{certFile: expired.crt, privateKeyFile: expired.key}]}}\n",
+			"f.yaml:3:27: warning: serving.tls.certFile: the certificate in expired.crt expired at 2020-01-02T03:04:05Z: clients that verify it cannot connect\n" +
+				"f.yaml:3:98: warning: serving.tls.sniCertificates[0].certFile: the certificate in expired.crt expired at 2020-01-02T03:04:05Z: clients that verify it cannot connect"},
 		{"both of a pair", "serving: {tls: {certFile: gone.crt, privateKeyFile: text}}\n",
 			"f.yaml:3:27: serving.tls.certFile: the file gone.crt does not exist\n" +
 				"f.yaml:3:53: serving.tls.privateKeyFile: text contains no private key in PEM format: data does not contain a valid RSA or ECDSA private key"},
@@ -221,6 +249,8 @@ func TestCheckEdit(t *testing.T) {
 		{"the kubeconfig", "clientConnection: {kubeconfig: bare.conf}\n", "clientConnection: {kubeconfig: bare.conf, qps: 7}\n",
 			"f.yaml:3:32: warning: clientConnection.kubeconfig: bare.conf is not a valid kubeconfig: " +
 				"invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable" + stays, []string{"bare.conf"}},
+		{"a client certificate that has expired since", "clientConnection: {kubeconfig: expired.conf}\n", "clientConnection: {kubeconfig: expired.conf, qps: 7}\n",
+			"f.yaml:3:32: warning: clientConnection.kubeconfig: expired.conf cannot be used: the client certificate expired at 2020-01-02T03:04:05Z" + stays, []string{"expired.conf"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -1,16 +1,41 @@
 package named
 
 import (
+	"bytes"
+	"crypto/tls"
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
 )
 
 // checkKubeconfig loads the file as the clients will, files it names included.
 func checkKubeconfig(name string, _ []byte) error {
+	_, err := loadKubeconfig(name, "")
+	return err
+}
+
+// checkConnection is checkKubeconfig for the way to the API server, whose credentials have to be usable: the process
+// does not start without. server replaces the one in the file if it is not empty.
+func checkConnection(server string) func(name string, content []byte) error {
+	return func(name string, _ []byte) error {
+		config, err := loadKubeconfig(name, server)
+		if err != nil {
+			return err
+		}
+		if err := checkCredentials(config, time.Now()); err != nil {
+			return fmt.Errorf("%s cannot be used: %w", name, err)
+		}
+		return nil
+	}
+}
+
+func loadKubeconfig(name, server string) (*rest.Config, error) {
 	loaded, err := clientcmd.LoadFromFile(name)
 	if err == nil {
 		err = clientcmd.ResolveLocalPaths(loaded)
@@ -18,11 +43,47 @@ func checkKubeconfig(name string, _ []byte) error {
 	if err == nil {
 		err = checkRegular(FilesOf(loaded))
 	}
+	var config *rest.Config
 	if err == nil {
-		_, err = clientcmd.NewDefaultClientConfig(*loaded, &clientcmd.ConfigOverrides{}).ClientConfig()
+		overrides := &clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: server}}
+		config, err = clientcmd.NewDefaultClientConfig(*loaded, overrides).ClientConfig()
 	}
 	if err != nil {
-		return fmt.Errorf("%s is not a valid kubeconfig: %w", name, err)
+		return nil, fmt.Errorf("%s is not a valid kubeconfig: %w", name, err)
+	}
+	return config, nil
+}
+
+// checkCredentials refuses what the process refuses when it reads the kubeconfig: a CA that is none, an empty token
+// file, and a client certificate that does not belong to its key or has expired.
+func checkCredentials(config *rest.Config, now time.Time) error {
+	c := rest.CopyConfig(config)
+	if err := rest.LoadTLSFiles(c); err != nil {
+		return err
+	}
+	if c.BearerTokenFile != "" {
+		token, err := os.ReadFile(c.BearerTokenFile)
+		if err != nil {
+			return fmt.Errorf("reading the token: %w", err)
+		}
+		if len(bytes.TrimSpace(token)) == 0 {
+			return fmt.Errorf("the token file %s is empty", c.BearerTokenFile)
+		}
+	}
+	if len(c.CAData) > 0 {
+		if _, err := cert.ParseCertsPEM(c.CAData); err != nil {
+			return fmt.Errorf("the CA of the API server is no certificate in PEM format: %w", err)
+		}
+	}
+	if len(c.CertData) == 0 && len(c.KeyData) == 0 {
+		return nil
+	}
+	pair, err := tls.X509KeyPair(c.CertData, c.KeyData)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the client certificate and its key do not match: %w", err)
+	case now.After(pair.Leaf.NotAfter):
+		return fmt.Errorf("the client certificate expired at %s", pair.Leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func (b *builder) build(node *yaml.Node, path string, depth int, inAlias bool) *
 		for i, item := range node.Content {
 			child := b.build(item, fieldpath.Element(path, i), depth+1, inAlias)
 			if child == nil {
-				child = &Node{Kind: Null, At: problem.Position{Line: item.Line, Column: item.Column}} // reported
+				child = &Node{Kind: Refused, At: problem.Position{Line: item.Line, Column: item.Column}}
 			}
 			t.Items = append(t.Items, child)
 		}
@@ -161,7 +161,7 @@ func isTemplate(node *yaml.Node) bool {
 // Of several sources the first one wins.
 func (b *builder) merge(into *Node, have map[string]int, source *yaml.Node, path string, depth int) {
 	t := b.build(source, path, depth+1, true)
-	if t == nil {
+	if t == nil || b.stopped {
 		return
 	}
 	sources := []*Node{t}
@@ -169,6 +169,9 @@ func (b *builder) merge(into *Node, have map[string]int, source *yaml.Node, path
 		sources = t.Items
 	}
 	for _, s := range sources {
+		if s.Kind == Refused {
+			continue
+		}
 		if s.Kind != Map {
 			b.report.Errorf(s.At, path, "<< merges mappings only, not %s", s.Describe())
 			continue

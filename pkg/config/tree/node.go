@@ -33,6 +33,8 @@ const (
 	Scalar
 	Map
 	List
+	// Refused is an element of a list that has been reported. It keeps the place of the element, and has no value.
+	Refused
 )
 
 // Field is a key of a mapping and its value.

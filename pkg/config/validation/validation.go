@@ -150,7 +150,10 @@ func (v *validator) validateLogging() {
 		if !v.decoded(p.Field) {
 			continue // already reported by its rule
 		}
-		message := p.Detail
+		if p.Field == "logging.vmodule" && !v.decoded("logging.format") {
+			continue // whether patterns are allowed depends on the format
+		}
+		message := strings.ToLower(p.Detail[:min(1, len(p.Detail))]) + p.Detail[min(1, len(p.Detail)):]
 		if p.Type == apifield.ErrorTypeForbidden {
 			message = "is not allowed: " + message
 		}

@@ -41,7 +41,13 @@ func newBlockSet(cluster netip.Prefix, networkBits int) (*blockSet, error) {
 		return nil, errTooBig
 	}
 	size := 1 << numbering
-	return &blockSet{cluster: cluster, bits: networkBits, size: size, held: make([]uint64, (size+63)/64), others: map[int]int{}}, nil
+	return &blockSet{
+		cluster: cluster,
+		bits:    networkBits,
+		size:    size,
+		held:    make([]uint64, (size+63)/64),
+		others:  map[int]int{},
+	}, nil
 }
 
 // block returns the range of a block.

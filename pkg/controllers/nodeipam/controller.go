@@ -36,6 +36,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	corelisters "k8s.io/client-go/listers/core/v1"
 
+	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
@@ -51,7 +52,7 @@ func Descriptor() controller.Descriptor {
 		ClusterScoped:  true,
 		EventSource:    "cidrAllocator",
 		Requires:       []schema.GroupVersionResource{corev1.SchemeGroupVersion.WithResource("nodes")},
-	}, valueOf, newController)
+	}, configOf, newController)
 }
 
 // maxRanges is how many ranges the cluster can have, and its Services: one of each IP family.
@@ -71,7 +72,7 @@ type clusterRange struct {
 	bits int
 }
 
-func valueOf(c *controller.Config) config {
+func configOf(c *controller.Config) config {
 	var cfg config
 	ipam := c.Controllers.NodeIPAM
 	if !*ipam.AllocateNodeCIDRs {
@@ -82,9 +83,11 @@ func valueOf(c *controller.Config) config {
 		if prefix, err := netip.ParsePrefix(cidr); err == nil && prefix.Addr().Is6() {
 			bits = *ipam.NodeCIDRMaskSizeIPv6
 		}
-		cfg.clusters[i] = clusterRange{cidr, int(bits)}
+		cfg.clusters[i] = clusterRange{v1beta1.Network(cidr), int(bits)}
 	}
-	copy(cfg.services[:], c.Networking.ServiceCIDRs)
+	for i, cidr := range c.Networking.ServiceCIDRs[:min(len(c.Networking.ServiceCIDRs), maxRanges)] {
+		cfg.services[i] = v1beta1.Network(cidr)
+	}
 	return cfg
 }
 

@@ -63,6 +63,10 @@ func TestValue(t *testing.T) {
 			on(c)
 			c.Networking.ServiceCIDRs = []string{"10.96.0.0/12", "fd01::/112"}
 		}, config{clusters: [2]clusterRange{{"fd00::/48", 64}, {"10.0.0.0/8", 24}}, services: [2]string{"10.96.0.0/12", "fd01::/112"}}},
+		"IPAM-46: other spellings of the same ranges": {func(c *controller.Config) {
+			on(c)
+			c.Networking.ClusterCIDRs, c.Networking.ServiceCIDRs = []string{"FD00:0:0::1/48", "10.0.0.1/8"}, []string{"10.111.0.0/12", "fd01::5/112"}
+		}, config{clusters: [2]clusterRange{{"fd00::/48", 64}, {"10.0.0.0/8", 24}}, services: [2]string{"10.96.0.0/12", "fd01::/112"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := v1beta1.NewDefault()

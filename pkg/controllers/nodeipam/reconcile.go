@@ -55,9 +55,9 @@ func (c *ipamController) reconcile(ctx context.Context, name string) error {
 	return c.assign(ctx, node, blocks)
 }
 
-// forget frees what is held by earlier incarnations of a node that the cache has never shown
-// with podCIDRs, which takes a live read. They are rare: see rule 5. One that exists may be deleted before
-// the cache has shown it, without an event, so it is read again.
+// forget frees what is held by earlier incarnations of a node that the cache has never shown with podCIDRs, which takes
+// a live read. They are rare: see rule 5. If one of them exists it is read again later: it may be deleted before the
+// cache has shown it, without an event.
 func (c *ipamController) forget(ctx context.Context, name string, cached types.UID) error {
 	unshown := c.ranges.unshown(name, cached)
 	if len(unshown) == 0 {
@@ -87,19 +87,22 @@ func (c *ipamController) assign(ctx context.Context, node *corev1.Node, blocks [
 	if err != nil {
 		return err
 	}
-	who := incarnationOf(node)
+	who, nodes := incarnationOf(node), c.Client.CoreV1().Nodes()
 	for range tries {
-		if _, err = c.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}); err == nil {
+		_, err = nodes.Patch(ctx, node.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
+		if err == nil {
 			c.ranges.wrote(who, c.Clock.Now())
 			klog.FromContext(ctx).V(2).Info("Gave node its pod ranges", "node", node.Name, "podCIDRs", blocks)
 			return nil
 		}
-		if apierrors.IsNotFound(err) { // the cache will show that it is gone, unless this is the answer of an admission webhook
+		if apierrors.IsNotFound(err) {
+			// The cache will show that it is gone, unless this is the answer of an admission webhook.
 			c.ranges.refused(who)
 			c.queue.AddAfter(node.Name, reconcile.RecheckAfter)
 			return nil
 		}
-		if apierrors.IsConflict(err) { // another node has its name, as the cache will show, or others change this one
+		if apierrors.IsConflict(err) {
+			// Another node has its name, as the cache will show, or others change this one.
 			c.ranges.refused(who)
 			return fmt.Errorf("giving node %s the pod ranges %v: %w", node.Name, blocks, err)
 		}

@@ -31,6 +31,7 @@ import (
 	_ "k8s.io/controller-manager/pkg/features/register" // the library panics if it does not know its gate
 
 	"kcmd.dev/pkg/config/gates"
+	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/cloud"
 )
@@ -72,7 +73,9 @@ func valueOf(c *controller.Config) config {
 		period:  c.Controllers.NodeRoute.ReconciliationPeriod.Duration,
 		watches: gates.Enabled(c, gates.CloudWatchBasedRoutes),
 	}
-	copy(cfg.ranges[:], c.Networking.ClusterCIDRs)
+	for i, cidr := range c.Networking.ClusterCIDRs[:min(len(c.Networking.ClusterCIDRs), maxRanges)] {
+		cfg.ranges[i] = v1beta1.Network(cidr)
+	}
 	return cfg
 }
 

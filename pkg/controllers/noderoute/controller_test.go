@@ -48,6 +48,12 @@ func TestValue(t *testing.T) {
 			edit: func(c *v1beta1.KubeControllerManagerConfiguration) { *c.Controllers.NodeIPAM.AllocateNodeCIDRs = false },
 			want: func(c config) bool { return c.ranges == [2]string{"10.244.0.0/16", "fd00::/56"} },
 		},
+		"ROUTE-31: other spellings of the same ranges": {
+			edit: func(c *v1beta1.KubeControllerManagerConfiguration) {
+				c.Networking.ClusterCIDRs = []string{"10.244.7.1/16", "FD00::1/56"}
+			},
+			want: func(c config) bool { return c.ranges == [2]string{"10.244.0.0/16", "fd00::/56"} },
+		},
 		"ROUTE-5, ROUTE-20: no range": {
 			edit: func(c *v1beta1.KubeControllerManagerConfiguration) { c.Networking.ClusterCIDRs = nil },
 			idle: true,
