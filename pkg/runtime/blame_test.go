@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/config/plan"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/test/ports"
 )
 
@@ -78,6 +80,45 @@ func TestWhatCannotBePreparedNamesItsField(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What a controller cannot be built for is attributed to the field that was changed, or to its block if there are several.
+func TestAControllerThatCannotBeBuiltNamesItsField(t *testing.T) {
+	cfg, _ := base(t, newLeaseServer(t))
+	all := fakes()
+	for n, d := range all {
+		if d.Name == jobs || d.Name == cronJobs {
+			all[n] = controller.Describe(controller.Descriptor{Name: d.Name}, func(c *plan.Config) opaque { return opaque{d.Value(c)} },
+				func(_ controller.Env, of opaque) (controller.Controller, error) {
+					if strings.Contains(fmt.Sprintf("%+v", of), "77") {
+						return nil, errors.New("77 is too many")
+					}
+					return idle{}, nil
+				})
+		}
+	}
+	w := beginWith(t, cfg, all)
+	next := with(cfg, func(c *plan.Config) {
+		c.Controllers.Job.ConcurrentSyncs = ptr.To[int32](77)
+		c.Controllers.CronJob.ConcurrentSyncs = ptr.To[int32](77)
+	})
+	w.write(t, next)
+	document, err := config.Load(w.file, []byte(marshalled(t, next)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, name := range []string{cronJobs, jobs} {
+		field := "controllers." + name + ".concurrentSyncs"
+		at := document.Position(field)
+		want = append(want, fmt.Sprintf("%s:%d:%d: %s: %s cannot be built: 77 is too many", w.file, at.Line, at.Column, field, name))
+	}
+	w.wait(t, "the edit is rejected", func() error {
+		if got := w.runtime.Status().Configuration.Rejected; got != strings.Join(want, "\n") {
+			return fmt.Errorf("got %q, want %q", got, want)
+		}
+		return nil
+	})
 }
 
 func copyOf(t *testing.T, from, to string) {

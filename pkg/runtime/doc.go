@@ -20,8 +20,9 @@
 //     cannot start with its file starts with that.
 //  3. What is shared outlives controllers: clients, informers, discovery, events. They make up
 //     the connection (package connection). It is replaced only when the configuration, or the
-//     kubeconfig, leads to another API server or user, and the old one is closed after its
-//     last user. Renewed credentials are used within the connection (see rotation).
+//     kubeconfig, leads to another API server or user, and when etcd was restored (see
+//     restores), and the old one is closed after its last user. Renewed credentials are used
+//     within the connection (see rotation).
 //  4. Each controller runs under one lock: the main one, that of its lease group, or the
 //     migration lock (locks.Of). What may run under which lock is decided by package
 //     leadership: a controller starts when its lock is held and no other process claims it

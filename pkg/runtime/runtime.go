@@ -88,6 +88,7 @@ type loopState struct {
 	refused  map[string]string // hashes of files that controllers could not use
 	rotation rotation
 	keeping  keeping
+	restores restores
 }
 
 // shared is what other goroutines read under the lock. Only the loop changes it, and so reads
@@ -136,6 +137,7 @@ func New(o Options) (*Runtime, error) {
 	r.reloads = telemetry.NewReload(r.registry)
 	r.journal.Register(r.registry)
 	r.registry.CustomMustRegister(newCacheCounts(r.informers))
+	r.restores.counter = newRestoreCounter(r.registry)
 	r.pauses = pausing.New(r.registry, o.Clock)
 	r.breaker = breaker.New(breaker.Options{
 		Caches: r.cachesOfBreaker, Announce: r.announceStop, Metrics: breaker.NewMetrics(r.registry), Clock: o.Clock,
@@ -189,6 +191,8 @@ func (r *Runtime) loop(ctx context.Context) {
 			r.fileChanged(ctx, change)
 		case <-r.leadership.Changes():
 			r.synchronize(ctx, supervisor.CauseLease)
+		case <-r.leadership.Receded():
+			r.startOver(ctx)
 		case then := <-r.tasks.Done():
 			end := r.watchdog.Begin("a change of a lease")
 			then()

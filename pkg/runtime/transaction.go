@@ -3,23 +3,15 @@ package runtime
 import (
 	"context"
 	"errors"
-	"maps"
 	"reflect"
 	"slices"
-	"sync/atomic"
-
-	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/config"
-	"kcmd.dev/pkg/config/named"
 	"kcmd.dev/pkg/config/plan"
-	"kcmd.dev/pkg/config/problem"
 	"kcmd.dev/pkg/config/v1beta1"
 	"kcmd.dev/pkg/runtime/connection"
-	"kcmd.dev/pkg/runtime/instance"
 	"kcmd.dev/pkg/runtime/leadership"
 	"kcmd.dev/pkg/runtime/serving"
-	"kcmd.dev/pkg/runtime/source"
 	"kcmd.dev/pkg/runtime/supervisor"
 	"kcmd.dev/pkg/runtime/telemetry"
 )
@@ -56,7 +48,10 @@ type transaction struct {
 	first bool
 	// reconnect replaces the connection although the configuration stays the same.
 	reconnect bool
-	prepared  []step
+	// restored replaces the connection by one to the same API server, since etcd was restored. Nothing in force can
+	// go on, so nothing is proved, and controllers that cannot be built are tried again.
+	restored bool
+	prepared []step
 	// did is what was done, once it is committed.
 	did done
 }
@@ -81,6 +76,9 @@ func (r *Runtime) begin(cause supervisor.Cause) *transaction {
 
 // participants are the parts of the process, in the order of both phases.
 func (t *transaction) participants() []func(context.Context) (step, error) {
+	if t.restored { // the others have nothing to do with the API server, and may fail because of a file
+		return []func(context.Context) (step, error){t.connect, t.locks, t.controllers, t.inPlace}
+	}
 	return []func(context.Context) (step, error){
 		t.log,
 		t.endpointFiles,
@@ -149,29 +147,6 @@ func (t *transaction) run(ctx context.Context) error {
 	return nil
 }
 
-// blamed is a problem of a configuration that is found out when it is prepared, with its cause.
-type blamed struct {
-	problem problem.Error
-	cause   error
-}
-
-// Error implements error.
-func (b *blamed) Error() string { return b.problem.Error() }
-
-// Unwrap returns the cause.
-func (b *blamed) Unwrap() error { return b.cause }
-
-// blame attributes what cannot be prepared to a field of the next configuration.
-func (t *transaction) blame(field string, err error) error {
-	return &blamed{t.problemOf(field, err), err}
-}
-
-// problemOf is what is wrong with a field of the next configuration.
-func (t *transaction) problemOf(field string, err error) problem.Error {
-	d := t.next.document
-	return problem.Error{File: d.Name, Position: d.Position(field), Path: field, Severity: problem.SeverityError, Message: err.Error()}
-}
-
 func (t *transaction) log(context.Context) (step, error) {
 	change, err := t.logging.Prepare(t.effective())
 	if err != nil {
@@ -224,19 +199,19 @@ func (t *transaction) endpoint(ctx context.Context) (step, error) {
 // proved first.
 func (t *transaction) connect(ctx context.Context) (step, error) {
 	c := t.next.document.Config
-	if !t.first && !t.reconnect && plan.SourceOf(t.document.Config) == plan.SourceOf(c) {
+	if !t.first && !t.reconnect && !t.restored && plan.SourceOf(t.document.Config) == plan.SourceOf(c) {
 		return step{}, nil
 	}
 	old, generation := t.connection, uint64(1)
 	if old != nil {
 		generation = old.Generation() + 1
 	}
-	conn, err := connection.New(ctx, generation, c.ClientConnection, t.cachesWhole, t.options.Clock)
+	conn, err := t.newConnection(ctx, generation)
 	if err != nil {
 		return step{}, t.blame(connectionField(c.ClientConnection), err)
 	}
 	recorder, err := conn.ProcessEvents()
-	if err == nil && !t.first {
+	if err == nil && !t.first && !t.restored {
 		err = t.proveConnection(ctx, conn)
 	}
 	if err != nil {
@@ -249,10 +224,22 @@ func (t *transaction) connect(ctx context.Context) (step, error) {
 		t.events.Connect(recorder)
 		if old != nil {
 			t.did.reconnected = true
-			t.credentials.Forget()
+			if !t.restored { // the credentials are the same
+				t.credentials.Forget()
+			}
 			old.Retire()
 		}
 	}}, nil
+}
+
+// newConnection makes the connection that the next configuration leads to. After a restore of etcd it has the
+// credentials in use, also if the files have others by now that cannot be used.
+func (t *transaction) newConnection(ctx context.Context, generation uint64) (*connection.Connection, error) {
+	settings := t.next.document.Config.ClientConnection
+	if t.restored {
+		return t.connection.Anew(ctx, generation, settings, t.cachesWhole)
+	}
+	return connection.New(ctx, generation, settings, t.cachesWhole, t.options.Clock)
 }
 
 func (t *transaction) locks(ctx context.Context) (step, error) {
@@ -265,7 +252,7 @@ func (t *transaction) locks(ctx context.Context) (step, error) {
 	if err != nil {
 		return step{}, err
 	}
-	if !t.first {
+	if !t.first && !t.restored {
 		err = t.proveLeases(ctx, locks)
 	}
 	if err != nil {
@@ -325,152 +312,7 @@ func (t *transaction) pace(context.Context) (step, error) {
 	}}, nil
 }
 
-// controllers builds what is to run. What runs under a new lock is built as on a standby
-// first. It runs once that is held.
-func (t *transaction) controllers(ctx context.Context) (step, error) {
-	t.builder.Use(t.connection, t.leadership.Terms(t.leadership.Locks()))
-	committed := &atomic.Bool{}
-	offer := instance.Offer{Connection: t.next.connection, Whole: t.wholeWith(t.next.document.Config, committed)}
-	again := t.readAgain()
-	wants, prepared, err := t.build(offer)
-	discard := func() {
-		prepared.Discard()
-		t.builder.Offer(nil)
-	}
-	if err != nil && !t.first {
-		discard()
-		return step{}, err
-	}
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "Some controllers could not be built", "cause", t.cause)
-	}
-	return step{discard: discard, halt: prepared.Halt, commit: func(context.Context) {
-		committed.Store(true)
-		for _, path := range again {
-			delete(t.refused, path)
-		}
-		t.builder.Use(t.next.connection, t.leadership.Terms(t.next.locks))
-		t.did.controllers = prepared.Commit()
-		t.leadership.Started(termsOf(wants))
-	}}, nil
-}
-
-// buildAttempts is how often controllers are built when the files that they read change meanwhile.
-const buildAttempts = 3
-
-// build builds what is to run, and builds it again if a file that controllers read has changed in the meantime.
-func (t *transaction) build(offer instance.Offer) (wants map[string]supervisor.Want, prepared *supervisor.Prepared, err error) {
-	for attempt := range buildAttempts {
-		wants = desired(t.inputs(t.next), t.options.Descriptors)
-		offer.Specs = t.specsOfNew(wants)
-		t.builder.Offer(&offer)
-		prepared, err = t.supervisor.Prepare(wants, t.cause)
-		if err != nil || attempt == buildAttempts-1 || !t.filesMoved(wants) {
-			break
-		}
-		prepared.Discard()
-	}
-	return wants, prepared, err
-}
-
-// specsOfNew returns the specs that instances have only if the change is made.
-func (t *transaction) specsOfNew(wants map[string]supervisor.Want) map[string]supervisor.Spec {
-	var old map[string]supervisor.Want
-	if !t.first {
-		old = desired(t.inputs(t.basis()), t.options.Descriptors)
-	}
-	specs := map[string]supervisor.Spec{}
-	for name, w := range wants {
-		if t.first || old[name].Spec != w.Spec {
-			specs[name] = w.Spec
-		}
-	}
-	return specs
-}
-
-// filesMoved reports whether the files of the controllers that were built differ from those of the next basis, and updates
-// the basis. A controller may have read the old content or the new one. Without a second build, it could keep using a
-// content that the file had only for a moment.
-func (t *transaction) filesMoved(wants map[string]supervisor.Want) bool {
-	var old map[string]supervisor.Want
-	if !t.first {
-		old = desired(t.inputs(t.basis()), t.options.Descriptors)
-	}
-	moved := map[string]string{}
-	for _, d := range t.options.Descriptors {
-		spec := specOf(t.next.document.Config, d)
-		if !spec.Runs() || old[d.Name].Spec == wants[d.Name].Spec {
-			continue
-		}
-		for _, path := range d.Files(spec.Value) {
-			if _, hash, err := source.Read(path, named.MaxFileBytes); err == nil && hash != t.next.files[path] {
-				moved[path] = hash
-			}
-		}
-	}
-	if len(moved) == 0 {
-		return false
-	}
-	t.next.files = maps.Clone(t.next.files)
-	maps.Copy(t.next.files, moved)
-	return true
-}
-
-// tellWatcher tells the watcher which files are used with new content. Some of them were read by a controller, or again,
-// before the watcher noticed the change.
-func (t *transaction) tellWatcher(was map[string]string) {
-	for path, hash := range t.files {
-		if was[path] != hash {
-			t.watcher.ReadElsewhere(path, hash)
-		}
-	}
-}
-
-// readAgain finds the files that controllers have refused and will read again: those whose readers are
-// all built again, for whatever reason. The next basis has what these contain now.
-func (t *transaction) readAgain() (paths []string) {
-	if t.first || len(t.refused) == 0 {
-		return nil
-	}
-	old, next := desired(t.inputs(t.basis()), t.options.Descriptors), desired(t.inputs(t.next), t.options.Descriptors)
-	kept := map[string]bool{}
-	for _, d := range t.options.Descriptors {
-		if spec := specOf(t.next.document.Config, d); spec.Runs() && old[d.Name].Spec == next[d.Name].Spec {
-			for _, path := range d.Files(spec.Value) {
-				kept[path] = true
-			}
-		}
-	}
-	t.next.files = maps.Clone(t.next.files)
-	for path := range t.refused {
-		if _, read := t.next.files[path]; !read || kept[path] {
-			continue
-		}
-		if _, hash, err := source.Read(path, named.MaxFileBytes); err == nil {
-			t.next.files[path] = hash
-			paths = append(paths, path)
-		}
-	}
-	return paths
-}
-
 // inPlace is everything else that changes without a restart, which needs no preparation.
 func (t *transaction) inPlace(context.Context) (step, error) {
 	return step{commit: func(context.Context) { t.applyInPlace() }}, nil
-}
-
-// filesFor returns the hashes of the files that the controllers of a configuration read. A
-// file in use keeps its hash if it cannot be read now, has become invalid, or was refused by
-// controllers: they continue with its earlier content.
-func (r *Runtime) filesFor(paths, bad []string) map[string]string {
-	hashes := map[string]string{}
-	for _, p := range paths {
-		was, known := r.files[p]
-		_, hash, err := source.Read(p, named.MaxFileBytes)
-		if err != nil || known && (slices.Contains(bad, p) || hash == r.refused[p]) {
-			hash = was
-		}
-		hashes[p] = hash
-	}
-	return hashes
 }

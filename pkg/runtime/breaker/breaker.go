@@ -51,7 +51,8 @@ type kind struct {
 	objects int
 	counted time.Time
 	// stop is set while it is stopped; in the mode Warn, since it was reported.
-	stop *Stop
+	stop    *Stop
+	unclear unclear
 }
 
 // New returns a breaker that is off.
@@ -79,7 +80,7 @@ func (b *Breaker) Ask(ctx context.Context, by string, of schema.GroupResource, n
 		return 0, nil
 	}
 	all := func() int { n, _, _ := caches.Undeleted(of, "", ""); return n }
-	announced, err := b.count(by, of, n, all)
+	n, announced, err := b.count(by, of, object{namespace, name}, n, all)
 	if announced != nil {
 		b.options.Metrics.reported(of, announced.Since)
 		b.options.Announce(ctx, *announced, err != nil)
@@ -90,14 +91,14 @@ func (b *Breaker) Ask(ctx context.Context, by string, of schema.GroupResource, n
 	return n, nil
 }
 
-// count counts the deletion of n objects, or refuses it. all counts the objects of the kind that
-// are not being deleted. It returns what is to be announced, nil for nothing.
-func (b *Breaker) count(by string, of schema.GroupResource, n int, all func() int) (*Stop, error) {
+// count counts a deletion of n objects, or refuses it. all counts the objects of the kind that are not
+// being deleted. It returns how many were counted, and what is to be announced, nil for nothing.
+func (b *Breaker) count(by string, of schema.GroupResource, what object, n int, all func() int) (int, *Stop, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s, now := b.settings.Load(), b.options.Clock.Now()
 	if s == nil || s.exempt[of] || s.allowed(now) { // since an edit
-		return nil, nil
+		return 0, nil, nil
 	}
 	k := b.kinds[of]
 	if k == nil {
@@ -105,28 +106,37 @@ func (b *Breaker) count(by string, of schema.GroupResource, n int, all func() in
 		b.kinds[of] = k
 	}
 	if k.stop != nil && s.stops {
-		return nil, refusal(of, *k.stop)
+		return 0, nil, refusal(of, *k.stop)
+	}
+	if n = max(0, n-k.unclear.of(what, s.window, now)); n == 0 {
+		return 0, nil, nil
 	}
 	sofar := k.tally.within(s.window, now)
-	if sofar+n > s.minimum && now.Sub(k.counted) >= s.window {
+	if sofar+n > s.minimum && k.isOutdated(sofar+n, s, now) {
 		k.objects, k.counted = all()+sofar, now
 	}
 	if sofar+n <= s.minimum || sofar+n <= s.limit(k.objects) {
 		k.tally.add(n, s.window, now)
-		return nil, nil
+		return n, nil, nil
 	}
 	exceeded := &Stop{Resource: of.String(), Since: now, Controller: by, Next: n, Deleted: sofar, Objects: k.objects, Limit: s.limit(k.objects), Window: v1beta1.FormatDuration(s.window)}
 	if s.stops {
 		k.stop = exceeded
 		b.options.Metrics.stopped(of, now)
-		return exceeded, refusal(of, *exceeded)
+		return 0, exceeded, refusal(of, *exceeded)
 	}
 	k.tally.add(n, s.window, now)
 	if k.stop != nil && now.Sub(k.stop.Since) < s.window {
-		return nil, nil
+		return n, nil, nil
 	}
 	k.stop = exceeded
-	return exceeded, nil
+	return n, exceeded, nil
+}
+
+// isOutdated reports whether the objects have to be counted again before it is decided about so many deletions.
+func (k *kind) isOutdated(deletions int, s *settings, now time.Time) bool {
+	age := now.Sub(k.counted)
+	return age >= s.window || age >= s.window/steps && deletions > s.limit(k.objects)
 }
 
 func refusal(of schema.GroupResource, stop Stop) error {
@@ -139,6 +149,22 @@ func (b *Breaker) GiveBack(of schema.GroupResource, counted int) {
 	defer b.mu.Unlock()
 	if k := b.kinds[of]; k != nil {
 		k.tally.giveBack(counted)
+	}
+}
+
+// Unclear is told of a deletion that was asked for at a time, is not given back, and may or may not have
+// been carried out: what is left of it is counted already if it is repeated. It implements
+// clients.UnclearDeletion.
+func (b *Breaker) Unclear(of schema.GroupResource, namespace, name string, asked time.Time) {
+	s, caches := b.settings.Load(), b.options.Caches()
+	if s == nil || caches == nil {
+		return
+	}
+	left, _, _ := caches.Undeleted(of, namespace, name)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if k := b.kinds[of]; k != nil && left > 0 {
+		k.unclear.add(object{namespace, name}, left, asked, s.window, b.options.Clock.Now())
 	}
 }
 

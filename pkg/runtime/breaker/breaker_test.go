@@ -261,6 +261,96 @@ func TestWhatWasNotDeletedIsGivenBack(t *testing.T) {
 	}
 }
 
+// While a webhook fails, a controller repeats the deletion of each object.
+func TestADeletionThatIsRepeatedCountsOnce(t *testing.T) {
+	w := newWorld(t)
+	asked := w.clock.Now()
+	for range 1000 {
+		if _, err := w.Ask(t.Context(), "collector", configMaps, "ns", "x"); err != nil {
+			t.Fatal(err)
+		}
+		w.Unclear(configMaps, "ns", "x", asked)
+	}
+	if n := w.delete(configMaps, 1000); n != 199 {
+		t.Errorf("%d of 1000 were deleted, want 199 and the one that is unclear", n)
+	}
+	if n, err := w.Ask(t.Context(), "collector", configMaps, "ns", "x"); n != 0 || err == nil {
+		t.Errorf("it is repeated although the kind is stopped: %d, %v", n, err)
+	}
+}
+
+// What is remembered of a deletion is forgotten when it is no longer counted.
+func TestADeletionThatIsRepeatedInAnotherWindowCountsAgain(t *testing.T) {
+	w := newWorld(t)
+	ask := func(want int) {
+		t.Helper()
+		asked := w.clock.Now()
+		if n, err := w.Ask(t.Context(), "collector", configMaps, "ns", "x"); n != want || err != nil {
+			t.Errorf("counted %d, %v, want %d", n, err, want)
+		}
+		w.pass(time.Minute)
+		w.Unclear(configMaps, "ns", "x", asked)
+	}
+	ask(1)
+	for range 4 {
+		ask(0)
+	}
+	ask(1)
+	w.pass(10 * time.Minute)
+	w.Unclear(configMaps, "ns", "y", w.clock.Now())
+	if n := len(w.kinds[configMaps].unclear.deletions); n != 1 {
+		t.Errorf("%d deletions are remembered", n)
+	}
+	w.deleting = true // what is left of it
+	w.Unclear(configMaps, "ns", "z", w.clock.Now())
+	w.Unclear(jobs, "ns", "z", w.clock.Now()) // of a kind that was not counted
+	if n := len(w.kinds[configMaps].unclear.deletions); n != 1 || w.kinds[jobs] != nil {
+		t.Errorf("%d deletions are remembered", n)
+	}
+}
+
+// Of a collection, the API server may have deleted some objects before it failed.
+func TestWhatIsLeftOfACollectionIsNotCountedAgain(t *testing.T) {
+	w := newWorld(t)
+	ask := func(there, want int) {
+		t.Helper()
+		w.inNamespace = there
+		if n, err := w.Ask(t.Context(), "namespaces", configMaps, "a", ""); n != want || err != nil {
+			t.Errorf("%d there: counted %d, %v, want %d", there, n, err, want)
+		}
+	}
+	ask(150, 150)
+	w.inNamespace = 100
+	w.Unclear(configMaps, "a", "", w.clock.Now())
+	ask(100, 0)
+	ask(120, 20)
+	w.Unclear(configMaps, "a", "", w.clock.Now())
+	ask(120, 0)
+	w.inNamespace = 31
+	if _, err := w.Ask(t.Context(), "namespaces", configMaps, "b", ""); err == nil {
+		t.Error("another namespace is not counted")
+	}
+}
+
+// A cluster can grow within the window. It is counted again before anything is stopped, though not for each deletion.
+func TestAKindThatHasGrownIsCountedAgain(t *testing.T) {
+	w := newWorld(t)
+	w.objects[configMaps] = 60
+	if n := w.delete(configMaps, 12); n != 12 || w.counts != 1 {
+		t.Errorf("%d were deleted, all counted %d times", n, w.counts)
+	}
+	w.objects[configMaps] = 1000
+	w.pass(time.Minute)
+	if n := w.delete(configMaps, 190); n != 190 || w.counts != 2 {
+		t.Errorf("%d were deleted, all counted %d times", n, w.counts)
+	}
+	w.objects[configMaps] = 5000
+	w.pass(time.Second)
+	if n := w.delete(configMaps, 100); n != 0 || w.counts != 2 {
+		t.Errorf("%d were deleted at once, all counted %d times", n, w.counts)
+	}
+}
+
 // A process may start with a time that is too far ahead, since its clock may be wrong.
 func TestATimeTooFarAheadAllowsNothing(t *testing.T) {
 	w := newWorld(t)

@@ -3,10 +3,13 @@
 //  1. Deletions are counted by kind, those of all controllers whose descriptor says that they delete
 //     in bulk together, when they are about to be sent. What the API server refused is taken off again.
 //     A deletion of everything in a namespace counts as many objects as the caches show there. An
-//     object that is being deleted already does not count, and may always be deleted.
+//     object that is being deleted already does not count, and may always be deleted. If nobody knows
+//     whether a deletion was carried out, it stays counted, and counts once however often it is repeated
+//     within the window.
 //  2. Within a window a share of the objects of a kind may be deleted, and in any case a minimum. How
 //     many objects there are is read from the caches when the minimum is exceeded, and once per window
-//     at most: those that are not being deleted, and those counted.
+//     at most: those that are not being deleted, and those counted. It is read again, at most twenty
+//     times per window, before a deletion is one too many, since there may be more by then.
 //  3. What no cache holds as a whole is not counted. While a cache is being filled, deletions of its
 //     kind are refused, and tried again.
 //  4. A deletion beyond that is refused and stops its kind: none of its objects is deleted until the

@@ -67,6 +67,9 @@ type Identity struct {
 	Pauses *controller.Pauses
 	// Deletions are asked before each deletion. Nil means that none counts.
 	Deletions *controller.Deletions
+	// UnclearDeletion is told of deletions that were asked for and may have been carried out although they failed.
+	// Optional.
+	UnclearDeletion UnclearDeletion
 	// ConsistentLists makes lists that would accept any version consistent reads.
 	ConsistentLists bool
 	// Observer receives every write of the Set with its outcome. Optional.
@@ -211,7 +214,7 @@ func (c *Clients) Close() {
 // requests the token, and creates the account if needed.
 func (c *Clients) For(id Identity, fence Fence) (*Set, error) {
 	of := c.credentials(id)
-	of.pauses, of.deletions = id.Pauses, id.Deletions
+	of.pauses, of.deletions, of.unclear = id.Pauses, id.Deletions, id.UnclearDeletion
 	config := c.config(of, fence, id.Limits)
 	if id.ConsistentLists {
 		config.Transport = &consistentTransport{next: config.Transport}
@@ -234,6 +237,7 @@ type credentials struct {
 	pauses  *controller.Pauses
 
 	deletions *controller.Deletions
+	unclear   UnclearDeletion
 }
 
 func (c *Clients) ownCredentials() http.RoundTripper { return &bearer{token: &c.token, next: c.own} }
@@ -266,7 +270,7 @@ func (c *Clients) config(id credentials, fence Fence, factors LimitFactors) *res
 		rt = &fencedTransport{fence: fence, next: rt, base: c.path}
 	}
 	if id.deletions != nil {
-		rt = &deletingTransport{deletions: id.deletions, next: rt, base: c.path}
+		rt = &deletingTransport{deletions: id.deletions, unclear: id.unclear, clock: c.options.Clock, next: rt, base: c.path}
 	}
 	if id.pauses != nil {
 		rt = &pausedTransport{pauses: id.pauses, next: rt, base: c.path}

@@ -1,13 +1,15 @@
 package clients
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/controller"
 )
@@ -15,9 +17,15 @@ import (
 // deletingTransport asks before each deletion, and refuses those that are stopped.
 type deletingTransport struct {
 	deletions *controller.Deletions
+	unclear   UnclearDeletion // may be nil
+	clock     clock.PassiveClock
 	next      http.RoundTripper
 	base      string // path before /api and /apis, without trailing slash
 }
+
+// UnclearDeletion is told of a deletion that was asked for at a time and may have been carried out although it failed. The
+// name is empty for everything in a namespace.
+type UnclearDeletion func(of schema.GroupResource, namespace, name string, asked time.Time)
 
 var _ utilnet.RoundTripperWrapper = &deletingTransport{}
 
@@ -33,6 +41,7 @@ func (t *deletingTransport) RoundTrip(req *http.Request) (*http.Response, error)
 	if !deletes {
 		return t.next.RoundTrip(req)
 	}
+	asked := t.clock.Now()
 	_, deletion, err := t.deletions.Ask(req.Context(), of.Resource, of.Namespace, of.Name)
 	if err != nil {
 		closeBody(req)
@@ -40,7 +49,13 @@ func (t *deletingTransport) RoundTrip(req *http.Request) (*http.Response, error)
 	}
 	defer deletion.End()
 	resp, err := t.next.RoundTrip(req)
-	if carriedOut(resp, err) {
+	switch open := err != nil && !unsent(err) || err == nil && leavesOpen(resp.StatusCode, of.Name == ""); {
+	case open:
+		deletion.Keep()
+		if t.unclear != nil {
+			t.unclear(of.Resource, of.Namespace, of.Name, asked)
+		}
+	case err == nil && resp.StatusCode < http.StatusMultipleChoices:
 		deletion.Keep()
 	}
 	return resp, err
@@ -57,13 +72,4 @@ func deletedBy(method, path string) (of Target, deletes bool) {
 		return w.Target, w.Subresource == "eviction" && w.Resource == corev1.Resource("pods")
 	}
 	return w.Target, w.Subresource == ""
-}
-
-// carriedOut reports whether a write was carried out, or may have been.
-func carriedOut(resp *http.Response, err error) bool {
-	if err != nil {
-		var unanswered *unansweredError
-		return !errors.Is(err, ErrFenced) || errors.As(err, &unanswered)
-	}
-	return resp.StatusCode < http.StatusMultipleChoices || resp.StatusCode >= http.StatusInternalServerError
 }

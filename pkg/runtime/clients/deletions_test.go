@@ -7,19 +7,21 @@ import (
 	"net/http"
 	"slices"
 	"testing"
+	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 
 	"kcmd.dev/pkg/controller"
 )
 
 // counter records what is asked for.
 type counter struct {
-	off, stopped bool
-	asked        []string
-	counted      int
+	off, stopped   bool
+	asked, unclear []string
+	counted        int
 }
 
 func (c *counter) On() bool { return !c.off }
@@ -36,6 +38,10 @@ func (c *counter) Ask(_ context.Context, by string, of schema.GroupResource, nam
 func (c *counter) GiveBack(_ schema.GroupResource, counted int) { c.counted -= counted }
 func (c *counter) Stopped(schema.GroupResource) bool            { return c.stopped }
 func (c *counter) Follow(func()) func()                         { return func() {} }
+
+func (c *counter) Unclear(of schema.GroupResource, namespace, name string, _ time.Time) {
+	c.unclear = append(c.unclear, fmt.Sprintf("%s %s/%s", of, namespace, name))
+}
 
 // deletions are all ways to delete, with what is asked for.
 func deletions(ctx context.Context, set *Set) map[string]func() error {
@@ -99,15 +105,38 @@ func TestADeletionThatIsStoppedIsNotSent(t *testing.T) {
 	}
 }
 
+// A deletion of a collection that was refused may have been carried out in part: the API server deletes one object after
+// the other until one of them must not be.
 func TestWhatTheServerRefusesIsNotCounted(t *testing.T) {
-	for code, want := range map[int]int{http.StatusOK: 1, http.StatusNotFound: 0, http.StatusConflict: 0, http.StatusForbidden: 0, http.StatusInternalServerError: 1} {
+	type result struct {
+		counted int
+		unclear bool
+	}
+	done, refused, unclear := result{1, false}, result{0, false}, result{1, true}
+	for code, want := range map[int]struct{ one, collection result }{
+		http.StatusOK:                  {done, done},
+		http.StatusUnauthorized:        {refused, refused},
+		http.StatusNotFound:            {refused, refused},
+		http.StatusMethodNotAllowed:    {refused, refused},
+		http.StatusConflict:            {refused, unclear},
+		http.StatusForbidden:           {refused, unclear},
+		http.StatusRequestTimeout:      {unclear, unclear},
+		statusClientClosedRequest:      {unclear, unclear},
+		http.StatusInternalServerError: {unclear, unclear},
+		http.StatusGatewayTimeout:      {unclear, unclear},
+	} {
 		s := newServer(t)
 		s.answer(func(w http.ResponseWriter, _ *http.Request) { reply(w, code, map[string]any{}) })
 		c := &counter{}
-		set := s.set(Identity{Name: "c", Deletions: controller.DeletionsBy("c", c)}, NewFence())
+		set := s.set(Identity{Name: "c", Deletions: controller.DeletionsBy("c", c), UnclearDeletion: c.Unclear}, NewFence())
 		_ = set.Kubernetes.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{})
-		if len(c.asked) != 1 || c.counted != want {
-			t.Errorf("%d: asked for %q, counted %d, want %d", code, c.asked, c.counted, want)
+		if got := (result{c.counted, slices.Equal(c.unclear, []string{"nodes /n"})}); got != want.one || len(c.asked) != 1 {
+			t.Errorf("%d: asked for %q, %+v, want %+v", code, c.asked, got, want.one)
+		}
+		*c = counter{}
+		_ = set.Kubernetes.CoreV1().Pods("ns").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
+		if got := (result{c.counted, slices.Equal(c.unclear, []string{"pods ns/"})}); got != want.collection || len(c.asked) != 1 {
+			t.Errorf("%d for a collection: asked for %q, %+v, want %+v", code, c.asked, got, want.collection)
 		}
 	}
 	s, c, fence := newServer(t), &counter{}, NewFence()
@@ -115,6 +144,11 @@ func TestWhatTheServerRefusesIsNotCounted(t *testing.T) {
 	set := s.set(Identity{Name: "c", Deletions: controller.DeletionsBy("c", c)}, fence)
 	if err := set.Kubernetes.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}); !errors.Is(err, ErrFenced) || c.counted != 0 {
 		t.Errorf("behind a fence: %v, counted %d", err, c.counted)
+	}
+	set = s.set(Identity{Name: "c", Deletions: controller.DeletionsBy("c", c), UnclearDeletion: c.Unclear}, NewFence())
+	s.Close()
+	if err := set.Kubernetes.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}); err == nil || c.counted != 0 || len(c.unclear) != 0 {
+		t.Errorf("nobody listens: %v, counted %d, unclear %q", err, c.counted, c.unclear)
 	}
 }
 
@@ -125,9 +159,9 @@ func TestADeletionWithoutAnswerIsCounted(t *testing.T) {
 		fence.Close(errors.New("over"))
 		<-r.Context().Done()
 	})
-	set := s.set(Identity{Name: "c", Deletions: controller.DeletionsBy("c", c)}, fence)
-	if err := set.Kubernetes.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}); !errors.Is(err, ErrFenced) || c.counted != 1 {
-		t.Errorf("%v, counted %d", err, c.counted)
+	set := s.set(Identity{Name: "c", Deletions: controller.DeletionsBy("c", c), UnclearDeletion: c.Unclear}, fence)
+	if err := set.Kubernetes.CoreV1().Nodes().Delete(t.Context(), "n", metav1.DeleteOptions{}); !errors.Is(err, ErrFenced) || c.counted != 1 || len(c.unclear) != 1 {
+		t.Errorf("%v, counted %d, unclear %q", err, c.counted, c.unclear)
 	}
 }
 
@@ -143,7 +177,7 @@ func (answered) RoundTrip(*http.Request) (*http.Response, error) {
 func BenchmarkDeletionsDisabled(b *testing.B) {
 	for name, rt := range map[string]http.RoundTripper{
 		"without": answered{},
-		"off":     &deletingTransport{deletions: controller.DeletionsBy("c", &counter{off: true}), next: answered{}},
+		"off":     &deletingTransport{deletions: controller.DeletionsBy("c", &counter{off: true}), clock: clock.RealClock{}, next: answered{}},
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodDelete} {
 			b.Run(name+"/"+method, func(b *testing.B) {

@@ -11,7 +11,8 @@
 //     controller.PausedError, and not sent. That includes writes of the Namespace itself.
 //  5. A deletion by an identity whose deletions are limited is counted first, and refused with a
 //     controller.StoppedError and not sent if it is one too many. What the API server did not carry
-//     out is not counted. Without a limit only the method of a request is examined.
+//     out is not counted. Where that is not clear it stays counted, and Identity.UnclearDeletion is told.
+//     Without a limit only the method of a request is examined.
 //  6. Each client of a Set has its own token bucket, as upstream. Limits are off at zero
 //     and change live; the new limit applies to waiting requests immediately. client-go
 //     always honours Retry-After.
@@ -35,8 +36,8 @@
 //  11. When a term ends because the API server did not respond, connections of service
 //     accounts are closed, see CutAccounts: unsent data on them is discarded.
 //  12. Writes under a fence are reported to Options.Recorder with the resource version that
-//     they returned, read from the beginning of the response while the client reads it. A
-//     write without a response is reported as lost.
+//     they returned, read from the beginning of the response while the client reads it. A write
+//     without a response, or with one that leaves open whether it was carried out, is reported as lost.
 //  13. A Set with an Observer tells it of each write and its outcome, also of those that are
 //     refused here: names, codes and messages, never what was written. Of a body, only the
 //     metadata is read.

@@ -28,7 +28,7 @@ type Recorder interface {
 	// began is when the write was sent, zero if the version may be older than that: a write that
 	// changes nothing is answered with the object as it was.
 	Stored(resource schema.GroupResource, version string, began time.Time)
-	// Lost reports a write that may have been carried out: there was no response.
+	// Lost reports a write that may have been carried out: there was no response, or none that says what became of it.
 	Lost(resource schema.GroupResource)
 }
 
@@ -54,7 +54,7 @@ func (t *recordingTransport) RoundTrip(req *http.Request) (*http.Response, error
 	sent, began := sentVersion(req), t.clock.Now()
 	resp, err := t.next.RoundTrip(req)
 	switch {
-	case err != nil, resp.StatusCode >= http.StatusInternalServerError:
+	case err != nil, leavesOpen(resp.StatusCode, collection):
 		t.recorder.Lost(resource)
 	case resp.StatusCode < http.StatusMultipleChoices:
 		protobuf := strings.Contains(resp.Header.Get("Content-Type"), "protobuf")

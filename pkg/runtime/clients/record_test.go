@@ -132,6 +132,10 @@ func TestWritesAreRecordedWithTheVersionInTheirAnswer(t *testing.T) {
 			answer(w, http.StatusOK, binary, &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "9"}})
 		}, `stored pods ""`},
 		{"a refusal", create, func(w http.ResponseWriter, binary bool) { answer(w, http.StatusConflict, binary, deleted) }, ""},
+		{"a proxy that waits no longer", create, func(w http.ResponseWriter, binary bool) { answer(w, http.StatusRequestTimeout, binary, deleted) }, "lost pods"},
+		{"of a whole collection, of which one object must not be deleted", func(ctx context.Context, c kubernetes.Interface) error {
+			return c.CoreV1().Pods("ns").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+		}, func(w http.ResponseWriter, binary bool) { answer(w, http.StatusForbidden, binary, deleted) }, "lost pods"},
 		{"an error of the server", create, func(w http.ResponseWriter, binary bool) { answer(w, http.StatusInternalServerError, binary, deleted) }, "lost pods"},
 		{"a connection that breaks", remove, func(http.ResponseWriter, bool) { panic(http.ErrAbortHandler) }, "lost pods"},
 		{"an event, which no controller reads", func(ctx context.Context, c kubernetes.Interface) error {

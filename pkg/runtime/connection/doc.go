@@ -10,7 +10,8 @@
 //     proof fails.
 //  3. Renewed credentials for the same user of the same API server are used within the
 //     connection: no controller restarts, and caches are not filled again. Another server or
-//     another user is another connection.
+//     another user is another connection. So is the same API server after a restore of etcd:
+//     what was read from it, and written to it, is of another history.
 //  4. Closing is bounded. What does not end in time is reported and abandoned: it cannot
 //     write.
 //

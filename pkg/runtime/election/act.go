@@ -186,6 +186,7 @@ func (e *Elector) failed(ctx context.Context, err error) {
 
 // won records a lease that names this process as the holder, as it was stored.
 func (e *Elector) won(ctx context.Context, d draft, lease *coordinationv1.Lease) {
+	e.compare(ctx, lease)
 	now := e.opts.Clock.Now()
 	e.lastHolder = e.opts.Identity
 	e.written.only(lease.Spec)

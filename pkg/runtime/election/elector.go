@@ -49,6 +49,12 @@ type Options struct {
 	Delay func() time.Duration
 	// Coordinated lets the API server choose the holder: see Coordination. Optional.
 	Coordinated *Coordination
+	// OnRecede is called when versions have gone back, as after a restore of etcd. The Term has ended with
+	// ErrRestored by then. It is called by the goroutine that has asked the API server, and must not block. It is
+	// meant to call Recede; otherwise the Elector goes on with what it reads from then on. Optional.
+	OnRecede func()
+	// Caution is that of another Elector of the same lease, which this one replaces. Optional.
+	Caution Caution
 	// OnChange is called with every new State, by the goroutine that runs the election: it
 	// must not block. Optional.
 	OnChange func(State)
@@ -117,8 +123,9 @@ type Elector struct {
 	decided  bool
 	// unwatchedUntil is until when watches of the lease are not trusted.
 	unwatchedUntil time.Time
-	termID         uint64 // ID of the newest Term
-	released       bool
+	termID         uint64                // ID of the newest Term
+	released       bool                  // Release or Recede was called: no Term begins any more
+	receded        bool                  // Recede was called
 	retire         context.CancelFunc    // ends candidacy; nil before Run
 	candidate      healthz.HealthChecker // of the LeaseCandidate's informer; nil before it is made
 	lastErr        error
@@ -160,6 +167,9 @@ func New(o Options) (*Elector, error) {
 		timings:       o.Timings,
 		metadata:      metadata{labels: maps.Clone(o.Labels), annotations: maps.Clone(o.Annotations)},
 		storedChanged: make(chan struct{}),
+
+		view:           view{holdOff: o.Caution.HoldOff},
+		unwatchedUntil: o.Caution.Unwatched,
 	}, nil
 }
 
@@ -208,7 +218,7 @@ func (e *Elector) signal() {
 	}
 }
 
-// Run contends for the lease until ctx ends or Release is called, and returns when every
+// Run contends for the lease until ctx ends, or Release or Recede is called, and returns when every
 // goroutine it started has. The current Term, if any, then ends, since nobody renews it any
 // more. The lease itself is not released: see Release. Run may be called once.
 func (e *Elector) Run(ctx context.Context) {

@@ -334,15 +334,15 @@ func TestWithoutWatchTheStandbyPolls(t *testing.T) {
 // A process that starts fills its caches as soon as it knows whether it leads, or that it cannot know.
 func TestTheFirstDecisionIsTold(t *testing.T) {
 	for _, tc := range []struct {
-		name    string
-		leads   string
-		down    bool
-		led     bool
-		decided bool
+		name     string
+		leads    string
+		down     bool
+		answered bool
+		led      bool
 	}{
-		{name: "the lease is free", led: true, decided: true},
-		{name: "another process holds it", leads: "other", decided: true},
-		{name: "requests fail", down: true, decided: true},
+		{name: "the lease is free", answered: true, led: true},
+		{name: "another process holds it", leads: "other", answered: true},
+		{name: "requests fail", down: true, answered: true},
 		{name: "the first request is under way"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -352,6 +352,7 @@ func TestTheFirstDecisionIsTold(t *testing.T) {
 					s.run(t, tc.leads, defaults)
 					synctest.Wait()
 				}
+				s.do(func() { s.latency = time.Millisecond })
 				var mu sync.Mutex
 				var told []State
 				b := s.runWith(t, "b", defaults, func(o *Options) {
@@ -362,22 +363,22 @@ func TestTheFirstDecisionIsTold(t *testing.T) {
 					}
 				})
 				s.do(func() { b.down = tc.down })
-				if !tc.led && !tc.decided {
-					b.hangFor(time.Second)
-				}
+				synctest.Wait()
 				if b.State().Decided {
 					t.Error("decided before there was an answer")
 				}
-				synctest.Wait()
-				if got := b.State(); got.Decided != tc.decided || (got.Term != nil) != tc.led {
+				if tc.answered {
+					pass(10 * time.Millisecond)
+					synctest.Wait()
+				}
+				if got := b.State(); got.Decided != tc.answered || (got.Term != nil) != tc.led {
 					t.Errorf("state %+v", got)
 				}
 				mu.Lock()
-				if got := len(told) > 0 && told[0].Decided; got != tc.decided || len(told) > 1 {
+				if got := len(told) > 0 && told[0].Decided; got != tc.answered || len(told) > 1 {
 					t.Errorf("told %+v", told)
 				}
 				mu.Unlock()
-				pass(2 * time.Second)
 			})
 		})
 	}

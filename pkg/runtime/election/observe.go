@@ -7,46 +7,29 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/klog/v2"
 )
 
 // answered records the lease in the response to a request of this process. It is current,
 // whatever its version: if that is older than one seen before, versions have gone back.
 func (e *Elector) answered(ctx context.Context, lease *coordinationv1.Lease) {
-	if e.lease != nil && older(lease, e.lease) {
-		e.recede(ctx, lease)
-	}
+	e.compare(ctx, lease)
 	e.see(ctx, lease)
 }
 
 // told records a watch event of the lease, unless it is older than what is known: responses
-// can be ahead of a watch.
+// can be ahead of a watch. If the lease was gone, it was made again after versions went back, or
+// the watch is behind: a read tells.
 func (e *Elector) told(ctx context.Context, lease *coordinationv1.Lease, deleted bool) {
 	switch {
-	case e.view.exists && older(lease, e.lease):
+	case e.lease != nil && older(lease, e.lease):
+		if !e.view.exists {
+			e.forget()
+		}
 	case deleted:
 		e.seeNone()
 	default:
 		e.see(ctx, lease)
 	}
-}
-
-// recede prepares for versions that have gone back, as after a restore of etcd. The record of
-// another holder may be lost while its Term goes on: it is given the time of its lease to
-// notice. An open watch may wait for versions that were lost, or report them if its API server
-// has not been restored: no watch is trusted for as long as it takes to see by reads that a
-// holder is dead.
-func (e *Elector) recede(ctx context.Context, lease *coordinationv1.Lease) {
-	klog.FromContext(ctx).Info("Resource versions have gone back, as after a restore of etcd", "lease", klog.KRef(e.opts.Namespace, e.opts.Name),
-		"from", e.lease.ResourceVersion, "to", lease.ResourceVersion)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	now, lasts := e.opts.Clock.Now(), durationOf(e.lease)
-	if end := now.Add(lasts); holderOf(e.lease) != "" && !e.own(e.lease) && end.After(e.view.holdOff) {
-		e.view.holdOff = end
-	}
-	e.view.watched = false
-	e.unwatchedUntil = now.Add(2 * max(lasts, durationOf(lease)))
 }
 
 // see records the lease as the API server has it.

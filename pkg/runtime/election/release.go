@@ -38,7 +38,9 @@ var errOtherTerm = errors.New("another term has begun")
 // when it expires.
 func (e *Elector) Yield(ctx context.Context, of *Term, backoff time.Duration) error {
 	e.mu.Lock()
-	e.view.holdOff = e.opts.Clock.Now().Add(backoff)
+	if !e.receded { // then it is that of the Caution
+		e.view.holdOff = e.opts.Clock.Now().Add(backoff)
+	}
 	if of != nil {
 		of.End(ErrReleased)
 	}

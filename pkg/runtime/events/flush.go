@@ -46,6 +46,15 @@ func isMark(e *corev1.Event) bool {
 	return e.Reason == reasonFlush && e.InvolvedObject.Kind == reasonFlush
 }
 
+// abandon forgets marks that nobody waits for any more. Some never arrive: a broadcaster drops what it has no room for.
+func (f *flushes) abandon(marks []types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, mark := range marks {
+		delete(f.waiting, mark)
+	}
+}
+
 // arrived notifies whoever waits for a mark.
 func (f *flushes) arrived(mark *corev1.Event) {
 	f.mu.Lock()
@@ -119,6 +128,8 @@ func unlessRefused(e, stored *corev1.Event, err error) (*corev1.Event, error) {
 
 // Flush waits until what was recorded so far has been delivered, at most for a time.
 func (p *Pipelines) Flush(limit time.Duration, clk clock.WithTicker) {
+	var marks []types.UID
+	defer func() { p.flushing.abandon(marks) }()
 	p.mu.Lock()
 	waiting := map[string]<-chan struct{}{}
 	for name, one := range p.byName {
@@ -127,6 +138,7 @@ func (p *Pipelines) Flush(limit time.Duration, clk clock.WithTicker) {
 			continue // nothing was recorded
 		}
 		mark, arrived := p.flushing.begin()
+		marks = append(marks, mark.UID)
 		r.Event(mark, corev1.EventTypeNormal, reasonFlush, "")
 		waiting[name] = arrived
 	}

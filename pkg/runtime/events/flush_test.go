@@ -15,6 +15,7 @@ import (
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 
 	"kcmd.dev/pkg/runtime/clients"
@@ -128,5 +129,33 @@ func TestAPipelineIsNotTakenForAPartOfTheFirstThatRecords(t *testing.T) {
 		if strings.Contains(stack, t.Name()) && !strings.Contains(stack, "testing.tRunner") {
 			t.Errorf("a goroutine of the pipeline carries the label of the instance:\n%s", stack)
 		}
+	}
+}
+
+// A mark that does not arrive in time may never arrive: a broadcaster drops what it has no room for.
+func TestNothingIsKeptOfAFlushThatIsOver(t *testing.T) {
+	client := fakeclient.New()
+	release := make(chan struct{})
+	defer close(release)
+	client.PrependReactor("create", "events", func(action clienttesting.Action) (bool, k8sruntime.Object, error) {
+		<-release
+		return true, action.(clienttesting.CreateAction).GetObject(), nil
+	})
+	p := New(t.Context())
+	defer p.Close()
+	recorder, err := p.Open("one", "one", func() (corev1client.EventsGetter, error) { return client.CoreV1(), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{}
+	pod.Name, pod.Namespace = "p", "n"
+	recorder.Event(pod, corev1.EventTypeNormal, "Held", "up")
+	for range 3 {
+		p.Flush(time.Millisecond, clock.RealClock{})
+	}
+	p.flushing.mu.Lock()
+	defer p.flushing.mu.Unlock()
+	if left := len(p.flushing.waiting); left != 0 {
+		t.Errorf("%d marks are kept", left)
 	}
 }

@@ -30,7 +30,7 @@ type Builder struct {
 	clock   clock.WithTicker
 	memory  handOvers
 	pauses  Pauses
-	breaker controller.Breaker
+	breaker Breaker
 	// followers are the instances that read files again while they run.
 	followers followers
 
@@ -56,12 +56,19 @@ type Pauses interface {
 	Of(controller string) *controller.Pauses
 }
 
+// Breaker limits the deletions of controllers that delete in bulk.
+type Breaker interface {
+	controller.Breaker
+	// Unclear is told of deletions, see clients.UnclearDeletion.
+	Unclear(of schema.GroupResource, namespace, name string, asked time.Time)
+}
+
 var errOutdated = errors.New("a later change has superseded this instance")
 
 // NewBuilder makes a Builder, which builds nothing before Use is called. The metrics of
 // instances that run are attached to hub; what they write is recorded in the journal. The breaker
 // limits the deletions of those that delete in bulk.
-func NewBuilder(hub *telemetry.Hub, pauses Pauses, breaker controller.Breaker, j *journal.Journal, clk clock.WithTicker) *Builder {
+func NewBuilder(hub *telemetry.Hub, pauses Pauses, breaker Breaker, j *journal.Journal, clk clock.WithTicker) *Builder {
 	return &Builder{hub: hub, pauses: pauses, breaker: breaker, journal: j, clock: clk}
 }
 
@@ -223,6 +230,7 @@ func (b *Builder) make(d controller.Descriptor, spec supervisor.Spec, o informer
 		memory:     &b.memory,
 		pauses:     b.pauses.Of(d.Name),
 		deletions:  b.deletionsBy(d),
+		breaker:    b.breaker,
 		followers:  &b.followers,
 		journal:    b.journal,
 		changed:    make(chan struct{}, 1),

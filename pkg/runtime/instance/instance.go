@@ -42,6 +42,7 @@ type instance struct {
 	sink       func() (corev1client.EventsGetter, error)
 	pauses     *controller.Pauses
 	deletions  *controller.Deletions
+	breaker    Breaker
 	followers  *followers
 	journal    *journal.Journal
 	changed    chan struct{} // see controller.Env.FilesChanged
@@ -66,7 +67,7 @@ func (i *instance) build(spec supervisor.Spec, term *election.Term, clk clock.Wi
 	id := identity(i.descriptor, i.pauses)
 	id.Observer = i.journal.Of(i.descriptor.Name, spec.Term)
 	if i.descriptor.DeletesInBulk {
-		id.Deletions = i.deletions
+		id.Deletions, id.UnclearDeletion = i.deletions, i.breaker.Unclear
 	}
 	set, err := i.connection.Clients().For(id, fence)
 	if err != nil {

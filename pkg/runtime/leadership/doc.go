@@ -22,7 +22,11 @@
 //  7. If groups are to be balanced, a process that holds two leases fewer than another asks for
 //     one, with an annotation on it. The holder stops what runs under it and gives it back. A
 //     process leaves a free lease to others for longer, the more it holds.
-//  8. Leadership itself starts and stops nothing. It settles after controllers were told what
+//  8. If a lease shows that etcd was restored, all terms on that connection end at once, and no
+//     other begins: what the process has read and written there is of another history. The
+//     locks of another connection, which has read everything anew, replace them, as careful as
+//     these have become.
+//  9. Leadership itself starts and stops nothing. It settles after controllers were told what
 //     to do, and calls its [Runner] to synchronize when what may run has changed.
 //
 // The loop owns all of it. Electors and readers of the status see what the loop shares with

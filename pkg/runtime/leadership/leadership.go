@@ -47,6 +47,7 @@ type Options struct {
 type Leadership struct {
 	options Options
 	changes chan struct{} // a lock was won or lost, or its holder or annotations changed
+	receded chan struct{} // etcd was restored
 	state
 	shared
 }
@@ -67,19 +68,20 @@ type state struct {
 
 // shared is what the loop changes, and electors and readers of the status read.
 type shared struct {
-	// electors are those of all locks.
-	electors atomic.Pointer[[]*election.Elector]
+	// contending are all locks that have an elector. Electors read what is safe for them in a Lock.
+	contending atomic.Pointer[[]*Lock]
 	// held is the number of leases held, and step the delay for each of them before taking a
 	// free one. Electors read both.
 	held, step atomic.Int64
 
-	mu    sync.Mutex // guards what follows
-	shown []shown
+	mu       sync.Mutex // guards what follows
+	shown    []shown
+	outdated uint64 // the newest connection since whose beginning etcd was restored; 0 if there is none
 }
 
 // New makes a Leadership without locks.
 func New(o Options) *Leadership {
-	return &Leadership{options: o, changes: make(chan struct{}, 1)}
+	return &Leadership{options: o, changes: make(chan struct{}, 1), receded: make(chan struct{}, 1)}
 }
 
 // Changes receives a value when a lock was won or lost, or its holder changed: the loop then
@@ -173,7 +175,7 @@ func (l *Leadership) replace(next []*Lock) {
 		}
 	}
 	l.locks = next
-	l.shareElectors()
+	l.shareLocks()
 }
 
 // AwaitRetired works in place of the loop until every retired lock was given back.
@@ -188,8 +190,10 @@ func (l *Leadership) AwaitRetired(ctx context.Context) {
 	}
 }
 
+// beginIfFree begins a lock that waits for no other. On a connection that is Outdated it does not begin, and waits to
+// be replaced.
 func (l *Leadership) beginIfFree(ctx context.Context, k *Lock) {
-	if !k.begun && len(k.after) == 0 {
+	if !k.begun && len(k.after) == 0 && !l.Outdated(k.key.connection) {
 		k.begin(ctx)
 		l.notify()
 	}
@@ -202,7 +206,7 @@ func (l *Leadership) retired(ctx context.Context, old *Lock, err error) {
 		l.failures = append(l.failures, err)
 	}
 	l.retiring = slices.DeleteFunc(l.retiring, func(k *Lock) bool { return k == old })
-	l.shareElectors()
+	l.shareLocks()
 	old.connection.Release()
 	for _, k := range l.locks {
 		delete(k.after, old)

@@ -162,6 +162,8 @@ func (l *Leadership) elect(k *Lock, cfg *v1beta1.KubeControllerManagerConfigurat
 		Annotations: l.annotations(k),
 		Farewell:    k.farewell,
 		Delay:       func() time.Duration { return l.delay(k) },
+		OnRecede:    func() { l.recede(k.key.connection) },
+		Caution:     l.cautionFor(k.key.lease),
 		OnChange:    changed,
 		Events:      l.options.Events,
 		Metrics:     l.options.Metrics,
@@ -246,7 +248,7 @@ func (l *Leadership) annotations(k *Lock) map[string]string {
 // farewell returns the annotations that this process leaves to its successor.
 func (k *Lock) farewell(l *coordinationv1.Lease) map[string]string {
 	left := k.connection.Ledger().Versions()
-	if k.others.Load() {
+	if k.others.Load() || k.elector.Receded() {
 		left = takeover.NothingLeft()
 	}
 	return map[string]string{

@@ -53,6 +53,8 @@ func (k *Lock) right() Right {
 		return Right{Reason: "the lock is being replaced"}
 	case k.handingTo != "":
 		return Right{Reason: "the lease is being handed over to " + k.handingTo}
+	case k.elector != nil && k.elector.Receded():
+		return Right{Reason: "etcd was restored, the caches are about to be replaced"}
 	case k.first && k.undecided():
 		return Right{Reason: "the lease is being read", Undecided: true}
 	case k.term == nil:

@@ -3,11 +3,11 @@ package leadership
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/config/locks"
-	"kcmd.dev/pkg/runtime/election"
 )
 
 // errStranger is why terms end that others would share with a process that runs everything.
@@ -26,22 +26,17 @@ func (l *Leadership) mainChanged(main *Lock) {
 	if l.stranger(main) == "" {
 		return
 	}
-	for _, e := range *l.electors.Load() {
-		if term := e.State().Term; e != main.elector && term != nil {
+	for _, k := range *l.contending.Load() {
+		if term := k.elector.State().Term; k != main && term != nil {
 			term.End(errStranger)
 		}
 	}
 }
 
-// shareElectors gives mainChanged access to the electors of all locks.
-func (l *Leadership) shareElectors() {
-	var all []*election.Elector
-	for _, k := range l.all() {
-		if k.elector != nil {
-			all = append(all, k.elector)
-		}
-	}
-	l.electors.Store(&all)
+// shareLocks gives electors access to all locks that have one.
+func (l *Leadership) shareLocks() {
+	all := slices.DeleteFunc(l.all(), func(k *Lock) bool { return k.elector == nil })
+	l.contending.Store(&all)
 }
 
 // heedStranger ends the terms in which something may run that a stranger runs, too.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes"
+	certutil "k8s.io/client-go/util/cert"
 
 	"kcmd.dev/pkg/config/v1beta1"
 )
@@ -50,10 +51,11 @@ func (in *infos) authenticateBy(c v1beta1.Authentication) error {
 	if by.ClientCertificateCAContentProvider, err = clientCA(c, lookup); err != nil {
 		return blame("serving.authentication.clientCAFile", err)
 	}
+	in.trusts.client = by.ClientCertificateCAContentProvider
 	if by.RequestHeaderConfig, err = frontProxy(c, lookup); err != nil {
 		return blame("serving.authentication.requestHeader.clientCAFile", err)
 	}
-	in.trusts = trusted{client: by.ClientCertificateCAContentProvider, proxy: by.RequestHeaderConfig}
+	in.trusts.proxy = by.RequestHeaderConfig
 	in.authentication.RequestHeaderConfig = by.RequestHeaderConfig
 	if ca := by.ClientCertificateCAContentProvider; ca != nil {
 		err = in.authentication.ApplyClientCert(ca, in.serving)
@@ -72,6 +74,9 @@ func (in *infos) authenticateBy(c v1beta1.Authentication) error {
 // verified.
 func clientCA(c v1beta1.Authentication, lookup kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
 	if c.ClientCAFile != "" {
+		if err := checkCA(c.ClientCAFile); err != nil {
+			return nil, err
+		}
 		return dynamiccertificates.NewDynamicCAContentFromFile("client-ca-bundle", c.ClientCAFile)
 	}
 	if lookup == nil {
@@ -80,10 +85,20 @@ func clientCA(c v1beta1.Authentication, lookup kubernetes.Interface) (dynamiccer
 	return dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem, lookupConfigMap, "client-ca-file", lookup)
 }
 
+// checkCA reports why a file has no certificates of CAs. What follows the file would leave the goroutines of its queue
+// behind if it failed by itself.
+func checkCA(file string) error {
+	_, err := certutil.CertsFromFile(file)
+	return err
+}
+
 // frontProxy returns how a front proxy authenticates itself and which user it acts for. It is
 // nil if there is none.
 func frontProxy(c v1beta1.Authentication, lookup kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
 	if h := c.RequestHeader; h.ClientCAFile != "" {
+		if err := checkCA(h.ClientCAFile); err != nil {
+			return nil, err
+		}
 		o := options.RequestHeaderAuthenticationOptions{
 			ClientCAFile:        h.ClientCAFile,
 			UsernameHeaders:     h.UsernameHeaders,

@@ -51,6 +51,7 @@ func (s *Server) prepareLocked(ctx context.Context, c v1beta1.Serving) (*Change,
 		return nil, fmt.Errorf("serving on %s port %d: %w", c.BindAddress, *c.Port, err)
 	}
 	if next.socket, err = bindBeside(ctx, placeOf(c), s.current); err != nil {
+		next.infos.giveUp()
 		return nil, notBound(c, err)
 	}
 	next.infos.follow(ctx)

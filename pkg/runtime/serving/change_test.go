@@ -3,10 +3,12 @@ package serving
 import (
 	"fmt"
 	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
@@ -16,6 +18,7 @@ import (
 // What is prepared has no effect: whoever uses the endpoint meanwhile notices nothing, and
 // neither when it is given up.
 func TestWhatIsPreparedIsNotServed(t *testing.T) {
+	certFile, keyFile := pair(t, t.TempDir(), "localhost") // or each address has one generated, which takes long
 	for name, edit := range map[string]func(*v1beta1.Serving){
 		"another port":           func(c *v1beta1.Serving) { c.Port = ptr.To(ports.FreeFor(t)) },
 		"all addresses":          func(c *v1beta1.Serving) { c.BindAddress = "0.0.0.0" },
@@ -27,6 +30,7 @@ func TestWhatIsPreparedIsNotServed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, c := served(t, nil), settings(t)
+			c.TLS.CertFile, c.TLS.PrivateKeyFile = certFile, keyFile
 			apply(t, s, c)
 			next := c
 			edit(&next)
@@ -39,6 +43,7 @@ func TestWhatIsPreparedIsNotServed(t *testing.T) {
 	}
 	t.Run("one address instead of all", func(t *testing.T) {
 		s, c := served(t, nil), settings(t)
+		c.TLS.CertFile, c.TLS.PrivateKeyFile = certFile, keyFile
 		c.BindAddress = "0.0.0.0"
 		apply(t, s, c)
 		next := c
@@ -125,4 +130,51 @@ func TestAnAddressThatSomebodyElseServesIsRefused(t *testing.T) {
 		}
 		wantAnswer(t, c)
 	}
+}
+
+// What follows files and objects has goroutines from the moment it is made.
+func TestAConfigurationThatIsRefusedLeavesNothingBehind(t *testing.T) {
+	s, c := served(t, nil), settings(t)
+	apply(t, s, c)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	folder := t.TempDir()
+	certFile, keyFile := pair(t, folder, "a.example")
+	missing := filepath.Join(folder, "missing")
+	lookup := func(c *v1beta1.Serving) {
+		c.Authentication.Kubeconfig, c.Authentication.SkipLookup = kubeconfigFor(t, "http://127.0.0.1:1"), ptr.To(false)
+	}
+	before := goleak.IgnoreCurrent()
+	for name, edit := range map[string]func(c *v1beta1.Serving){
+		"a port that is taken": func(c *v1beta1.Serving) {
+			c.Port = ptr.To(int32(taken.Addr().(*net.TCPAddr).Port))
+			c.TLS.CertFile, c.TLS.PrivateKeyFile = certFile, keyFile
+			c.TLS.SNICertificates = []v1beta1.SNICertificate{{CertFile: certFile, PrivateKeyFile: keyFile}}
+			lookup(c)
+		},
+		"a certificate for names that is missing": func(c *v1beta1.Serving) {
+			c.TLS.CertFile, c.TLS.PrivateKeyFile = certFile, keyFile
+			c.TLS.SNICertificates = []v1beta1.SNICertificate{{CertFile: certFile, PrivateKeyFile: keyFile}, {CertFile: missing, PrivateKeyFile: missing}}
+		},
+		"a CA of the proxy that is missing": func(c *v1beta1.Serving) {
+			c.Authentication.ClientCAFile, c.Authentication.RequestHeader.ClientCAFile = certFile, missing
+		},
+		"a kubeconfig that is missing": func(c *v1beta1.Serving) {
+			lookup(c)
+			c.Authorization.Kubeconfig = missing
+		},
+	} {
+		next := c
+		edit(&next)
+		if err := try(t, s, next); err == nil {
+			t.Errorf("%s: it is served", name)
+		}
+		if err := goleak.Find(before); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	wantAnswer(t, c)
 }

@@ -17,13 +17,13 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/test/pki"
 	"kcmd.dev/test/ports"
 )
 
@@ -54,9 +54,21 @@ func served(t testing.TB, health http.HandlerFunc) *Server {
 			all.ServeHTTP(w, r)
 		})
 	}, NewMetrics(metrics.NewKubeRegistry()))
+	s.generated = selfSigned()
 	t.Cleanup(s.Shutdown)
 	return s
 }
+
+// selfSigned is a pair for the address of settings, made once for all servers: making one takes longer than most tests do.
+var selfSigned = sync.OnceValue(func() *generated {
+	c := v1beta1.NewDefault().Serving
+	c.BindAddress = "127.0.0.1"
+	_, pair, err := defaultCertificate(c, nil)
+	if err != nil {
+		panic(err)
+	}
+	return pair
+})
 
 func apply(t testing.TB, s *Server, c v1beta1.Serving) {
 	t.Helper()
@@ -150,12 +162,9 @@ func eventually(t testing.TB, what string, check func() error) {
 // pair writes a new self-signed pair for a host name over the files of a folder.
 func pair(t testing.TB, folder, name string) (certFile, keyFile string) {
 	t.Helper()
-	cert, key, err := certutil.GenerateSelfSignedCertKey(name, nil, []string{name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := pki.CA(t, time.Now(), func(c *x509.Certificate) { c.DNSNames = []string{name} })
 	certFile, keyFile = filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
-	for file, content := range map[string][]byte{certFile: cert, keyFile: key} {
+	for file, content := range map[string][]byte{certFile: made.Cert, keyFile: made.Key} {
 		if err := os.WriteFile(file, content, 0o600); err != nil {
 			t.Fatal(err)
 		}

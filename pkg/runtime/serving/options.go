@@ -45,25 +45,54 @@ func (in *infos) close() {
 	in.reviews.close()
 }
 
+// giveUp is close for what is not going to be followed. What was made to follow a file or an object has a queue, whose
+// goroutines end when it has run.
+func (in *infos) giveUp() {
+	over, end := context.WithCancel(context.Background())
+	end()
+	made := []any{in.serving.Cert, in.trusts.client}
+	for _, pair := range in.serving.SNICerts {
+		made = append(made, pair)
+	}
+	if in.trusts.proxy != nil {
+		made = append(made, in.trusts.proxy.CAContentProvider)
+	}
+	for _, one := range made {
+		if r, ok := one.(dynamiccertificates.ControllerRunner); ok {
+			r.Run(over, 1)
+		}
+	}
+	in.reviews.close()
+}
+
 // prepare reads certificates and looks up who may do what. It opens nothing.
 func prepare(c v1beta1.Serving, last *generated) (*infos, *generated, error) {
 	certs, last, err := certificates(c, last)
+	in := &infos{serving: certs, reviews: newReviews()}
+	if err == nil {
+		err = in.complete(c)
+	}
 	if err != nil {
+		in.giveUp()
 		return nil, nil, err
 	}
-	certs.DisableHTTP2 = !*c.HTTP2.Enabled
-	certs.HTTP2MaxStreamsPerConnection = int(*c.HTTP2.MaxStreamsPerConnection)
-	in := infos{serving: certs, reviews: newReviews()}
+	return in, last, nil
+}
+
+// complete adds to certificates who may do what.
+func (in *infos) complete(c v1beta1.Serving) error {
+	in.serving.DisableHTTP2 = !*c.HTTP2.Enabled
+	in.serving.HTTP2MaxStreamsPerConnection = int(*c.HTTP2.MaxStreamsPerConnection)
 	if err := in.authenticateBy(c.Authentication); err != nil {
-		return nil, nil, fmt.Errorf("setting up authentication: %w", err)
+		return fmt.Errorf("setting up authentication: %w", err)
 	}
 	if err := in.authorizeBy(c.Authorization); err != nil {
-		return nil, nil, fmt.Errorf("setting up authorization: %w", err)
+		return fmt.Errorf("setting up authorization: %w", err)
 	}
 	if in.serving.ClientCA != nil {
 		in.serving.ClientCA = unhinted{in.serving.ClientCA}
 	}
-	return &in, last, nil
+	return nil
 }
 
 // protect puts authentication, authorization and the bounds for strangers in front of a

@@ -25,33 +25,36 @@ type generated struct {
 }
 
 // certificates loads the serving certificates. The providers follow their files, and keep the
-// old content if the new one is invalid.
+// old content if the new one is invalid. If it fails, the result has those that were loaded.
 func certificates(c v1beta1.Serving, last *generated) (*server.SecureServingInfo, *generated, error) {
 	in := &server.SecureServingInfo{}
-	var err error
-	if in.Cert, last, err = defaultCertificate(c, last); err != nil {
-		return nil, nil, err
+	cert, last, err := defaultCertificate(c, last)
+	if err != nil {
+		return in, nil, err
 	}
+	in.Cert = cert
 	for n, pair := range c.TLS.SNICertificates {
-		content, err := dynamiccertificates.NewDynamicSNIContentFromFiles("sni-serving-cert", pair.CertFile, pair.PrivateKeyFile, pair.Names...)
+		content, err := dynamicPair(pair.CertFile, pair.PrivateKeyFile, func() (dynamiccertificates.SNICertKeyContentProvider, error) {
+			return dynamiccertificates.NewDynamicSNIContentFromFiles("sni-serving-cert", pair.CertFile, pair.PrivateKeyFile, pair.Names...)
+		})
 		if err != nil {
-			return nil, nil, blame(fieldpath.Element("serving.tls.sniCertificates", n)+".certFile",
+			return in, nil, blame(fieldpath.Element("serving.tls.sniCertificates", n)+".certFile",
 				fmt.Errorf("loading the certificate %s for names: %w", pair.CertFile, err))
 		}
 		in.SNICerts = append(in.SNICerts, content)
 	}
 	if in.MinTLSVersion, err = cliflag.TLSVersion(c.TLS.MinVersion); err != nil {
-		return nil, nil, fmt.Errorf("reading the minimum TLS version: %w", err)
+		return in, nil, fmt.Errorf("reading the minimum TLS version: %w", err)
 	}
 	if len(c.TLS.CipherSuites) > 0 {
 		if in.CipherSuites, err = cliflag.TLSCipherSuites(c.TLS.CipherSuites); err != nil {
-			return nil, nil, fmt.Errorf("reading the cipher suites: %w", err)
+			return in, nil, fmt.Errorf("reading the cipher suites: %w", err)
 		}
 	}
 	for _, name := range c.TLS.CurvePreferences {
 		curve, ok := curves.ID(name)
 		if !ok {
-			return nil, nil, fmt.Errorf("reading the curve preferences: %q is unknown", name)
+			return in, nil, fmt.Errorf("reading the curve preferences: %q is unknown", name)
 		}
 		in.CurvePreferences = append(in.CurvePreferences, curve)
 	}
@@ -76,11 +79,22 @@ func defaultCertificate(c v1beta1.Serving, last *generated) (dynamiccertificates
 		return pair, &generated{address: c.BindAddress, pair: pair}, nil
 	}
 	files := o.ServerCert.CertKey
-	pair, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert", files.CertFile, files.KeyFile)
+	pair, err := dynamicPair(files.CertFile, files.KeyFile, func() (dynamiccertificates.CertKeyContentProvider, error) {
+		return dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert", files.CertFile, files.KeyFile)
+	})
 	if err != nil {
 		return nil, nil, blame(certificateField(c), fmt.Errorf("loading the serving certificate: %w", err))
 	}
 	return pair, last, nil
+}
+
+// dynamicPair makes what follows the files of a certificate and its key, if they can be used: failing, it would leave the
+// goroutines of its queue behind.
+func dynamicPair[P any](certFile, keyFile string, follow func() (P, error)) (none P, err error) {
+	if _, err := tls.LoadX509KeyPair(certFile, keyFile); err != nil {
+		return none, err
+	}
+	return follow()
 }
 
 // certificateField is the field that says where the certificate is.

@@ -3,7 +3,6 @@ package supervisor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"sort"
 	"sync"
@@ -163,7 +162,35 @@ func (s *Supervisor) Prepare(desired map[string]Want, cause Cause) (*Prepared, e
 	return prepared, errors.Join(failures...)
 }
 
-// prepare builds what one controller needs. The error names it.
+// BuildError is why a controller cannot be built.
+type BuildError struct {
+	Controller string
+	Err        error
+}
+
+// Error implements error.
+func (e *BuildError) Error() string { return e.Controller + ": " + e.Err.Error() }
+
+// Unwrap returns the error without the name of the controller.
+func (e *BuildError) Unwrap() error { return e.Err }
+
+// BuildErrorsIn returns the errors of single controllers that an error of Prepare or Synchronize consists of.
+func BuildErrorsIn(err error) []*BuildError {
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // it is never wrapped
+	if !ok {
+		return nil
+	}
+	var all []*BuildError
+	for _, one := range joined.Unwrap() {
+		var of *BuildError
+		if errors.As(one, &of) {
+			all = append(all, of)
+		}
+	}
+	return all
+}
+
+// prepare builds what one controller needs. The error is a *BuildError.
 func (s *Supervisor) prepare(name string, desired map[string]Want, cause Cause) (move, error) {
 	u := s.units[name]
 	want, ok := desired[name]
@@ -176,7 +203,7 @@ func (s *Supervisor) prepare(name string, desired map[string]Want, cause Cause) 
 	m := u.prepare(want, cause)
 	m.before = u.wanted
 	if m.err != nil {
-		return m, fmt.Errorf("%s: %w", name, m.err)
+		return m, &BuildError{name, m.err}
 	}
 	return m, nil
 }

@@ -46,30 +46,6 @@ type unit struct {
 	beganIn  uint64 // the term in which that was last
 }
 
-// move is what Synchronize decided for one unit.
-type move struct {
-	unit     *unit
-	before   Want // what was wanted until then
-	want     Want
-	cause    Cause
-	keep     bool
-	decided  time.Time
-	instance Instance
-	failed   chan error
-	warm     func()
-	err      error
-}
-
-// discard releases what a move holds, which will not be carried out.
-func (m move) discard() {
-	if m.instance != nil {
-		m.unit.release(m.instance)
-	}
-	if m.warm != nil {
-		m.warm()
-	}
-}
-
 func newUnit(ctx context.Context, d controller.Descriptor, o Options) *unit {
 	u := &unit{
 		ctx:     ctx,
@@ -85,61 +61,6 @@ func newUnit(ctx context.Context, d controller.Descriptor, o Options) *unit {
 	o.Metrics.setState(d.Name, Disabled)
 	o.Metrics.lost.WithLabelValues(d.Name) // created at the start, so that the first increase is visible
 	return u
-}
-
-// prepare builds what a want needs, without any effect on what runs.
-func (u *unit) prepare(want Want, cause Cause) move {
-	m := move{unit: u, want: want, cause: cause, decided: u.options.Clock.Now()}
-	switch want.State {
-	case Running:
-		m.failed = make(chan error, 1)
-		m.instance, m.err = u.build(want.Spec, m.failed)
-	case Standby, Paused:
-		m.warm, m.err = u.keepWarm(want.Spec)
-	}
-	return m
-}
-
-// built is what Build or Warm returned.
-type built struct {
-	instance Instance
-	warm     func()
-	err      error
-}
-
-// discard releases what is not used.
-func (b built) discard(u *unit) { move{unit: u, instance: b.instance, warm: b.warm}.discard() }
-
-// build makes an instance. A panic in the controller's New is an error.
-func (u *unit) build(spec Spec, failed chan error) (Instance, error) {
-	b, err := attempt(u, "creating an instance", buildLimit, func() (b built) {
-		b.instance, b.err = u.options.Builder.Build(u.d, spec, func(err error) {
-			select {
-			case failed <- err:
-			default:
-			}
-		})
-		if b.err != nil {
-			b.instance = nil // may be an interface that holds nothing
-		}
-		return b
-	}, func(b built) { b.discard(u) })
-	if err != nil {
-		return nil, err
-	}
-	return b.instance, b.err
-}
-
-// keepWarm fills the caches that an instance would read.
-func (u *unit) keepWarm(spec Spec) (func(), error) {
-	b, err := attempt(u, "creating a standby instance", buildLimit, func() (b built) {
-		b.warm, b.err = u.options.Builder.Warm(u.d, spec)
-		return b
-	}, func(b built) { b.discard(u) })
-	if err != nil {
-		return nil, err
-	}
-	return b.warm, b.err
 }
 
 // halt has the instance begin nothing more: a command to replace or stop it follows. Its end, or that of
@@ -230,13 +151,6 @@ func (u *unit) loop() {
 	}
 }
 
-func causeOf(r *running) Cause {
-	if r.panics {
-		return causePanic
-	}
-	return causeCrash
-}
-
 // carryOut carries out the newest command.
 func (u *unit) carryOut() {
 	for {
@@ -312,78 +226,6 @@ func (u *unit) start(i Instance, failed chan error, decided time.Time) {
 	u.setState(Running, "")
 	u.options.Metrics.started(u.d.Name, generation, now.Sub(decided))
 	klog.FromContext(u.ctx).V(1).Info("Controller started", "generation", generation)
-}
-
-// crashed replaces an instance that returned or failed on its own.
-func (u *unit) crashed(err error, cause Cause) {
-	if err == nil {
-		err = errEnded
-	}
-	u.countRestart(cause)
-	if u.options.Clock.Since(u.current.started) > u.options.BackoffMax {
-		u.failures = 0
-	}
-	u.stop(err)
-	u.backOff(err, u.options.BackoffMax)
-}
-
-// buildRetryMax is the longest delay before an instance that could not be built is tried
-// again. It is short because building needs the API server, which may be back any time, and
-// costs little.
-const buildRetryMax = 30 * time.Second
-
-// backOff tries again after a delay that doubles with each failure, up to a limit.
-func (u *unit) backOff(err error, limit time.Duration) {
-	delay := min(u.options.BackoffMin<<min(u.failures, 16), limit)
-	u.failures++
-	u.retry = u.options.Clock.After(delay)
-	u.mu.Lock()
-	u.status.LastError = err.Error()
-	u.status.LastErrorTime = u.options.Clock.Now()
-	u.mu.Unlock()
-	u.setState(BackingOff, fmt.Sprintf("next attempt in %v", delay))
-	klog.FromContext(u.ctx).Error(err, "Controller failed", "retryIn", delay)
-}
-
-// tryAgain builds what is wanted once more after a failure.
-func (u *unit) tryAgain() {
-	u.retry = nil
-	m := u.prepare(u.want, causeCrash)
-	u.settleInto(&m)
-}
-
-// checkStuck replaces an instance that has been working on one key for too long.
-func (u *unit) checkStuck() {
-	if u.current == nil {
-		return
-	}
-	stuck := u.stuckOn(u.current)
-	if stuck == "" {
-		return
-	}
-	u.mu.Lock()
-	u.status.Stuck = stuck
-	u.mu.Unlock()
-	klog.FromContext(u.ctx).Error(nil, "Controller is stuck", "on", stuck, "stacks", Stacks(u.d.Name))
-	u.current.Fence(errors.New("stuck on " + stuck))
-	u.crashed(errors.New("stuck on "+stuck), causeStuck)
-}
-
-// stuckOn describes what an instance has been working on for too long, empty if nothing.
-func (u *unit) stuckOn(r *running) string {
-	for _, loop := range u.loops(r) {
-		if len(loop.InFlight) == 0 {
-			continue
-		}
-		oldest := loop.InFlight[0]
-		if age := u.options.Clock.Since(oldest.Since); age >= u.options.StuckAfter {
-			return fmt.Sprintf("%s in queue %s for %v", oldest.Key, loop.Queue, age.Round(time.Second))
-		}
-	}
-	if silent := u.unanswered(r); silent >= u.options.StuckAfter {
-		return fmt.Sprintf("a call to the controller that has not returned for %v", silent.Round(time.Second))
-	}
-	return ""
 }
 
 // end stops everything, permanently.

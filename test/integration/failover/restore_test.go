@@ -2,6 +2,7 @@ package failover
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -9,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"kcmd.dev/pkg/runtime/claims"
@@ -122,27 +125,90 @@ func requestsForLease(t *testing.T, since controlplane.Mark, lease string, r *re
 	return len(events)
 }
 
-// TestCachesAreFilledAgainAfterARestoreOfEtcd: informers go on from versions that were lost. They must list again, and not
-// wait until versions get there.
+// TestCachesAreFilledAgainAfterARestoreOfEtcd: informers go on from versions that were lost, each until it notices.
+// Nothing is written by what has read them. All caches are replaced, those of a standby, too, before anybody leads
+// again. Pins MGR-206.
 func TestCachesAreFilledAgainAfterARestoreOfEtcd(t *testing.T) {
 	s := setting{lease: harness.LeaseOf(t), timings: election.Timings{LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 300 * time.Millisecond}}
 	a, b := s.join(t, "a"), s.join(t, "b")
 	leader(t, a, b)
+	kept := plane.Namespace(t)
+	deploy(t, kept)
 	snapshot, err := plane.SnapshotEtcd(t.Context())
 	must.Succeed(t, err)
-	deploy(t)
+	rollOut(t, kept)
+	deploy(t, plane.Namespace(t))
 	goOn(t, s.lease, 300)
 
+	before, mark := replicaSets(t), markAudit(t)
 	restore(t, snapshot, s.lease)
 	began := time.Now()
-	deploy(t)
+	lost := before.Difference(replicaSets(t))
+	if lost.Len() != 2 {
+		t.Fatalf("%d ReplicaSets are lost, want 2", lost.Len())
+	}
+	deploy(t, plane.Namespace(t))
 	t.Logf("a Deployment that was created after the restore has its pod after %v", time.Since(began).Round(time.Millisecond))
+	for _, r := range []*replica{a, b} {
+		await.That(t, r.name+" has replaced its caches", func(ctx context.Context) error {
+			status, err := r.Status(ctx)
+			if err == nil && status.Connection.Generation != 2 {
+				err = fmt.Errorf("its connection is %d", status.Connection.Generation)
+			}
+			return err
+		})
+	}
+	events, err := plane.Audit().Since(mark, controlplane.ByResource("pods"), controlplane.ByVerb("create"),
+		controlplane.ByStage(auditv1.StageResponseComplete))
+	must.Succeed(t, err)
+	created := 0
+	for _, e := range events {
+		if e.ObjectRef.Subresource != "" {
+			continue
+		}
+		var pod metav1.PartialObjectMetadata
+		must.Succeed(t, json.Unmarshal(e.RequestObject.Raw, &pod))
+		created++
+		if owner := metav1.GetControllerOf(&pod); owner != nil && lost.Has(owner.UID) {
+			t.Errorf("a pod was created in %s for the ReplicaSet %s, which is lost, at %v",
+				e.ObjectRef.Namespace, owner.Name, e.RequestReceivedTimestamp)
+		}
+	}
+	if created == 0 {
+		t.Error("the audit log has no pods")
+	}
 }
 
-// deploy creates a Deployment in a namespace of its own, and waits for its pod.
-func deploy(t *testing.T) {
+// replicaSets are the UIDs of all ReplicaSets.
+func replicaSets(t *testing.T) sets.Set[types.UID] {
 	t.Helper()
-	namespace := plane.Namespace(t)
+	all := must.Get(plane.AdminClient().AppsV1().ReplicaSets("").List(t.Context(), metav1.ListOptions{}))(t)
+	uids := sets.New[types.UID]()
+	for _, rs := range all.Items {
+		uids.Insert(rs.UID)
+	}
+	return uids
+}
+
+// rollOut changes what a Deployment runs, and waits until the pod of the next ReplicaSet is there.
+func rollOut(t *testing.T, namespace string) {
+	t.Helper()
+	patch := []byte(`{"spec":{"template":{"metadata":{"labels":{"next":"true"}}}}}`)
+	deployments := plane.AdminClient().AppsV1().Deployments(namespace)
+	_, err := deployments.Patch(t.Context(), "web", types.MergePatchType, patch, metav1.PatchOptions{})
+	must.Succeed(t, err)
+	await.That(t, "the next pod is there", func(ctx context.Context) error {
+		pods, err := plane.AdminClient().CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "next"})
+		if err == nil && len(pods.Items) != 1 {
+			err = fmt.Errorf("there are %d", len(pods.Items))
+		}
+		return err
+	})
+}
+
+// deploy creates a Deployment, and waits for its pod.
+func deploy(t *testing.T, namespace string) {
+	t.Helper()
 	_, err := plane.AdminClient().AppsV1().Deployments(namespace).Create(t.Context(), harness.NewDeployment(1, nil), metav1.CreateOptions{})
 	must.Succeed(t, err)
 	await.That(t, "the Deployment has its pod", func(ctx context.Context) error {

@@ -1,0 +1,160 @@
+package runtime
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/config/named"
+	"kcmd.dev/pkg/runtime/instance"
+	"kcmd.dev/pkg/runtime/source"
+	"kcmd.dev/pkg/runtime/supervisor"
+)
+
+// controllers builds what is to run. What runs under a new lock is built as on a standby
+// first. It runs once that is held.
+func (t *transaction) controllers(ctx context.Context) (step, error) {
+	t.builder.Use(t.connection, t.leadership.Terms(t.leadership.Locks()))
+	committed := &atomic.Bool{}
+	offer := instance.Offer{Connection: t.next.connection, Whole: t.wholeWith(t.next.document.Config, committed)}
+	again := t.readAgain()
+	wants, prepared, err := t.build(offer)
+	discard := func() {
+		prepared.Discard()
+		t.builder.Offer(nil)
+	}
+	if err != nil && !t.first && !t.restored {
+		discard()
+		return step{}, t.blameControllers(err)
+	}
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Some controllers could not be built", "cause", t.cause)
+	}
+	return step{discard: discard, halt: prepared.Halt, commit: func(context.Context) {
+		committed.Store(true)
+		for _, path := range again {
+			delete(t.refused, path)
+		}
+		t.builder.Use(t.next.connection, t.leadership.Terms(t.next.locks))
+		t.did.controllers = prepared.Commit()
+		t.leadership.Started(termsOf(wants))
+	}}, nil
+}
+
+// buildAttempts is how often controllers are built when the files that they read change meanwhile.
+const buildAttempts = 3
+
+// build builds what is to run, and builds it again if a file that controllers read has changed in the meantime.
+func (t *transaction) build(offer instance.Offer) (wants map[string]supervisor.Want, prepared *supervisor.Prepared, err error) {
+	for attempt := range buildAttempts {
+		wants = desired(t.inputs(t.next), t.options.Descriptors)
+		offer.Specs = t.specsOfNew(wants)
+		t.builder.Offer(&offer)
+		prepared, err = t.supervisor.Prepare(wants, t.cause)
+		if err != nil || attempt == buildAttempts-1 || !t.filesMoved(wants) {
+			break
+		}
+		prepared.Discard()
+	}
+	return wants, prepared, err
+}
+
+// specsOfNew returns the specs that instances have only if the change is made.
+func (t *transaction) specsOfNew(wants map[string]supervisor.Want) map[string]supervisor.Spec {
+	var old map[string]supervisor.Want
+	if !t.first {
+		old = desired(t.inputs(t.basis()), t.options.Descriptors)
+	}
+	specs := map[string]supervisor.Spec{}
+	for name, w := range wants {
+		if t.first || old[name].Spec != w.Spec {
+			specs[name] = w.Spec
+		}
+	}
+	return specs
+}
+
+// filesMoved reports whether the files of the controllers that were built differ from those of the next basis, and updates
+// the basis. A controller may have read the old content or the new one. Without a second build, it could keep using a
+// content that the file had only for a moment.
+func (t *transaction) filesMoved(wants map[string]supervisor.Want) bool {
+	var old map[string]supervisor.Want
+	if !t.first {
+		old = desired(t.inputs(t.basis()), t.options.Descriptors)
+	}
+	moved := map[string]string{}
+	for _, d := range t.options.Descriptors {
+		spec := specOf(t.next.document.Config, d)
+		if !spec.Runs() || old[d.Name].Spec == wants[d.Name].Spec {
+			continue
+		}
+		for _, path := range d.Files(spec.Value) {
+			if _, hash, err := source.Read(path, named.MaxFileBytes); err == nil && hash != t.next.files[path] {
+				moved[path] = hash
+			}
+		}
+	}
+	if len(moved) == 0 {
+		return false
+	}
+	t.next.files = maps.Clone(t.next.files)
+	maps.Copy(t.next.files, moved)
+	return true
+}
+
+// tellWatcher tells the watcher which files are used with new content. Some of them were read by a controller, or again,
+// before the watcher noticed the change.
+func (t *transaction) tellWatcher(was map[string]string) {
+	for path, hash := range t.files {
+		if was[path] != hash {
+			t.watcher.ReadElsewhere(path, hash)
+		}
+	}
+}
+
+// readAgain finds the files that controllers have refused and will read again: those whose readers are
+// all built again, for whatever reason. The next basis has what these contain now.
+func (t *transaction) readAgain() (paths []string) {
+	if t.first || len(t.refused) == 0 {
+		return nil
+	}
+	old, next := desired(t.inputs(t.basis()), t.options.Descriptors), desired(t.inputs(t.next), t.options.Descriptors)
+	kept := map[string]bool{}
+	for _, d := range t.options.Descriptors {
+		if spec := specOf(t.next.document.Config, d); spec.Runs() && old[d.Name].Spec == next[d.Name].Spec {
+			for _, path := range d.Files(spec.Value) {
+				kept[path] = true
+			}
+		}
+	}
+	t.next.files = maps.Clone(t.next.files)
+	for path := range t.refused {
+		if _, read := t.next.files[path]; !read || kept[path] {
+			continue
+		}
+		if _, hash, err := source.Read(path, named.MaxFileBytes); err == nil {
+			t.next.files[path] = hash
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// filesFor returns the hashes of the files that the controllers of a configuration read. A
+// file in use keeps its hash if it cannot be read now, has become invalid, or was refused by
+// controllers: they continue with its earlier content.
+func (r *Runtime) filesFor(paths, bad []string) map[string]string {
+	hashes := map[string]string{}
+	for _, p := range paths {
+		was, known := r.files[p]
+		_, hash, err := source.Read(p, named.MaxFileBytes)
+		if err != nil || known && (slices.Contains(bad, p) || hash == r.refused[p]) {
+			hash = was
+		}
+		hashes[p] = hash
+	}
+	return hashes
+}
