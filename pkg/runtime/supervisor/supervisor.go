@@ -176,7 +176,7 @@ func (e *BuildError) Unwrap() error { return e.Err }
 
 // BuildErrorsIn returns the errors of single controllers that an error of Prepare or Synchronize consists of.
 func BuildErrorsIn(err error) []*BuildError {
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // it is never wrapped
+	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return nil
 	}
