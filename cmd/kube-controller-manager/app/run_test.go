@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -33,17 +34,21 @@ func logOf(t *testing.T, f func()) string {
 	return string(must.Get(os.ReadFile(path))(t))
 }
 
-// startInVain runs the process with a configuration whose kubeconfig is of no use.
+// startInVain runs the process with a configuration whose port is in use.
 func startInVain(t *testing.T, logging string) {
 	t.Helper()
+	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer func() { must.Succeed(t, taken.Close()) }()
 	folder := t.TempDir()
 	kubeconfig, file := filepath.Join(folder, "kubeconfig"), filepath.Join(folder, "config.yaml")
 	must.Succeed(t, os.WriteFile(kubeconfig, []byte("apiVersion: v1\nkind: Config\ncurrent-context: x\n"+
-		"clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1', certificate-authority-data: bm9uZQ==}}]\n"+
+		"clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n"+
 		"contexts: [{name: x, context: {cluster: c}}]\n"), 0o600))
 	must.Succeed(t, os.WriteFile(file, fmt.Appendf(nil, "apiVersion: config.kcmd.dev/v1beta1\nkind: KubeControllerManagerConfiguration\n"+
-		"clientConnection: {kubeconfig: %s}\nserving: {port: 0}\nlogging: %s\n", kubeconfig, logging), 0o600))
-	if got := command("--config", file); got.code != exitFailed || !strings.Contains(got.stderr, "reading the CA of the API server") {
+		"clientConnection: {kubeconfig: %s}\nlogging: %s\n"+
+		"serving: {bindAddress: 127.0.0.1, port: %d, authentication: {skipLookup: true}}\n",
+		kubeconfig, logging, taken.Addr().(*net.TCPAddr).Port), 0o600))
+	if got := command("--config", file); got.code != exitFailed || !strings.Contains(got.stderr, "address already in use") {
 		t.Errorf("it ends with %d: %s", got.code, got.stderr)
 	}
 }

@@ -46,7 +46,7 @@ func (c *attachDetachController) contributionOf(ctx context.Context, pod *corev1
 	for i := range pod.Spec.Volumes {
 		spec, err := resolver.Resolve(logger, pod, &pod.Spec.Volumes[i])
 		if err != nil {
-			logger.V(4).Info("Skipping a volume of a pod", "pod", klog.KObj(pod), "volume", pod.Spec.Volumes[i].Name, "cause", err)
+			logger.V(4).Info("Skipping a volume of a pod", "pod", klog.KObj(pod), "volume", pod.Spec.Volumes[i].Name, "err", err)
 			found.incomplete = true
 			continue
 		}
@@ -56,7 +56,7 @@ func (c *attachDetachController) contributionOf(ctx context.Context, pod *corev1
 		what, ok, err := c.plugins.identify(ctx, spec)
 		switch {
 		case err != nil:
-			logger.V(4).Info("Skipping a volume of a pod", "pod", klog.KObj(pod), "volume", pod.Spec.Volumes[i].Name, "cause", err)
+			logger.V(4).Info("Skipping a volume of a pod", "pod", klog.KObj(pod), "volume", pod.Spec.Volumes[i].Name, "err", err)
 			found.incomplete = true
 		case ok:
 			found.wanted = append(found.wanted, what)

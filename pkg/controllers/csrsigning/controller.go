@@ -46,7 +46,7 @@ func Descriptor() controller.Descriptor {
 		ServiceAccount: certificates.ServiceAccount,
 		ClusterScoped:  true,
 		Requires:       []schema.GroupVersionResource{certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests")},
-	}, valueOf, newController)
+	}, configOf, newController)
 }
 
 // config is what the controller reads of the configuration. The zero value means that there
@@ -58,7 +58,7 @@ type config struct {
 	authorities [len(profiles)]authority.Files
 }
 
-func valueOf(c *controller.Config) config {
+func configOf(c *controller.Config) config {
 	block := c.Controllers.CSRSigning
 	pairs := [...]v1beta1.SigningCA{block.KubeletServing, block.KubeletClient, block.KubeAPIServerClient, block.LegacyUnknown}
 	value := config{duration: block.CertificateDuration.Duration}

@@ -297,7 +297,7 @@ func TestValue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := v1beta1.NewDefault()
 			tc.edit(&cfg.Controllers.CSRSigning)
-			value := valueOf(cfg)
+			value := configOf(cfg)
 			if value != tc.want {
 				t.Errorf("got %+v, want %+v", value, tc.want)
 			}
@@ -321,7 +321,7 @@ func TestValueOfUpstreamsConfiguration(t *testing.T) {
 		document, err := pkgconfig.Load("f.yaml", []byte("apiVersion: kubecontrollermanager.config.k8s.io/v1alpha1\nkind: KubeControllerManagerConfiguration\n"+
 			"CSRSigningController: {"+fields+", ClusterSigningDuration: 24h}\n"))
 		must.Succeed(t, err)
-		if got := valueOf(document.Config); got != want {
+		if got := configOf(document.Config); got != want {
 			t.Errorf("%s: got %+v", fields, got)
 		}
 	}

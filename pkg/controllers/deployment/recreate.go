@@ -2,8 +2,11 @@ package deployment
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"kcmd.dev/pkg/controllers/kit/pods"
 )
 
 // recreate removes all old pods before the first new one is created.
@@ -39,11 +42,11 @@ func (r *reconciliation) oldPodsRun() (bool, error) {
 		}
 	}
 	for _, rs := range r.sets.old {
-		pods, err := r.pods.OwnedBy(replicaSetKind.Kind, rs)
+		owned, err := r.pods.OwnedBy(replicaSetKind.Kind, rs)
 		if err != nil {
 			return false, err
 		}
-		if anyRunning(pods) {
+		if anyRunning(owned) {
 			return true, nil
 		}
 	}
@@ -52,11 +55,6 @@ func (r *reconciliation) oldPodsRun() (bool, error) {
 
 // anyRunning reports whether any pod has not finished. A pod of unknown phase counts as
 // running.
-func anyRunning(pods []*corev1.Pod) bool {
-	for _, pod := range pods {
-		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			return true
-		}
-	}
-	return false
+func anyRunning(all []*corev1.Pod) bool {
+	return slices.ContainsFunc(all, func(pod *corev1.Pod) bool { return !pods.IsTerminal(pod) })
 }

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/endpointslice/util"
+
+	"kcmd.dev/pkg/controllers/kit/pods"
 )
 
 // inputs remembers, for each Service, a digest of everything its last reconcile was
@@ -120,7 +122,7 @@ func (in *inputs) ofPod(pod *corev1.Pod) podInput {
 		nodeName:    pod.Spec.NodeName,
 		hostname:    pod.Spec.Hostname,
 		subdomain:   pod.Spec.Subdomain,
-		terminal:    pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
+		terminal:    pods.IsTerminal(pod),
 		terminating: pod.DeletionTimestamp != nil,
 		ready:       util.IsPodReady(pod),
 		podIP:       pod.Status.PodIP,

@@ -45,7 +45,7 @@ func Descriptor() controller.Descriptor {
 		ClusterScoped:  true,
 		EventSource:    "route_controller",
 		Requires:       []schema.GroupVersionResource{corev1.SchemeGroupVersion.WithResource("nodes")},
-	}, valueOf, newController)
+	}, configOf, newController)
 }
 
 // maxRanges is how many ranges the cluster can have: one of each IP family.
@@ -62,7 +62,7 @@ type config struct {
 	watches bool
 }
 
-func valueOf(c *controller.Config) config {
+func configOf(c *controller.Config) config {
 	provider := cloud.ConfigOf(c)
 	if !provider.Linked() || len(c.Networking.ClusterCIDRs) == 0 {
 		return config{}

@@ -16,14 +16,14 @@ import (
 	"kcmd.dev/test/fakecloud"
 )
 
-func configOf(edit func(*v1beta1.KubeControllerManagerConfiguration)) config {
+func configWith(edit func(*v1beta1.KubeControllerManagerConfiguration)) config {
 	cfg := v1beta1.NewDefault()
 	cfg.Cloud.Provider = fakecloud.Name
 	cfg.Networking.ClusterCIDRs = []string{"10.244.0.0/16", "fd00::/56"}
 	if edit != nil {
 		edit(cfg)
 	}
-	return valueOf(cfg)
+	return configOf(cfg)
 }
 
 // Pins ROUTE-1 and ROUTE-2.
@@ -71,7 +71,7 @@ func TestValue(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			value := configOf(test.edit)
+			value := configWith(test.edit)
 			if built, err := newController(controllertest.New(t).Env, value); err != nil || (built == nil) != test.idle {
 				t.Errorf("New = %v, %v", built, err)
 			}
@@ -91,7 +91,7 @@ func TestRoundsBeginAsTheGateSays(t *testing.T) {
 			cloud := fakecloud.The()
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.244.3.0/24"}}}
 			env := controllertest.New(t, node)
-			c, err := newController(env.Env, configOf(func(c *v1beta1.KubeControllerManagerConfiguration) {
+			c, err := newController(env.Env, configWith(func(c *v1beta1.KubeControllerManagerConfiguration) {
 				c.FeatureGates = map[string]bool{gates.CloudWatchBasedRoutes: watches}
 			}))
 			if err != nil {
@@ -113,7 +113,7 @@ func TestRoundsBeginAsTheGateSays(t *testing.T) {
 // Pins ROUTE-1 and CLOUD-17.
 func TestProviderWithoutRoutesLeavesItIdle(t *testing.T) {
 	env := controllertest.New(t, nodeWith("waiting", "10.244.1.0/24"))
-	c, err := newController(env.Env, configOf(func(c *v1beta1.KubeControllerManagerConfiguration) { c.Cloud.Provider = fakecloud.Lacking }))
+	c, err := newController(env.Env, configWith(func(c *v1beta1.KubeControllerManagerConfiguration) { c.Cloud.Provider = fakecloud.Lacking }))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func run(t *testing.T, cfg config, node *corev1.Node, routes ...cloudprovider.Ro
 // A round in which nothing has changed lists the routes, and writes nothing. Pins ROUTE-11 and ROUTE-28.
 func TestRoundsFollowOneAnother(t *testing.T) {
 	fakecloud.The().Reset()
-	cfg := configOf(nil)
+	cfg := configWith(nil)
 	cfg.period = time.Millisecond
 	env, rounds := run(t, cfg, nodeWith("periodic", "10.244.4.0/24"))
 	nodes := env.CacheOf(t, &corev1.Node{})
@@ -69,7 +69,7 @@ func TestRoundsAfterEventsAreLimited(t *testing.T) {
 	memory := fakecloud.The()
 	memory.Reset()
 	began := time.Now()
-	cfg := configOf(func(c *v1beta1.KubeControllerManagerConfiguration) {
+	cfg := configWith(func(c *v1beta1.KubeControllerManagerConfiguration) {
 		c.FeatureGates = map[string]bool{gates.CloudWatchBasedRoutes: true}
 	})
 	cfg.period = time.Millisecond // has no effect
@@ -101,7 +101,7 @@ func TestRoutesAreDeletedAndCreated(t *testing.T) {
 			route := cloudprovider.Route{Name: "stale", TargetNode: stale, DestinationCIDR: "10.244.9.0/24", EnableNodeAddresses: addresses}
 			deletion := memory.Hold("DeleteRoute")
 			t.Cleanup(deletion.Release)
-			_, _ = run(t, configOf(nil), nodeWith(name, "10.244.8.0/24"), route)
+			_, _ = run(t, configWith(nil), nodeWith(name, "10.244.8.0/24"), route)
 			created := func() []fakecloud.Call { return memory.Calls("CreateRoute " + name) }
 			deleted := "DeleteRoute"
 			if addresses {
@@ -129,7 +129,7 @@ func TestRoutesAreDeletedAndCreated(t *testing.T) {
 func TestConflictsOfTheProviderAreTriedFiveTimes(t *testing.T) {
 	memory := fakecloud.The()
 	memory.Reset()
-	cfg := configOf(nil)
+	cfg := configWith(nil)
 	cfg.period = time.Hour
 	memory.Fail("CreateRoute refused", apierrors.NewConflict(corev1.Resource("routes"), "", errors.New("busy")))
 	began := time.Now()
@@ -163,7 +163,7 @@ func TestCallsOfTheProviderAreLimited(t *testing.T) {
 	for i := range limit {
 		node.Spec.PodCIDRs = append(node.Spec.PodCIDRs, fmt.Sprintf("10.244.%d.0/24", i+1))
 	}
-	cfg := configOf(nil)
+	cfg := configWith(nil)
 	cfg.period = time.Hour
 	hold := memory.Hold("CreateRoute")
 	run(t, cfg, node)
@@ -192,7 +192,7 @@ func TestTwoManagersInOneCloud(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			memory := fakecloud.The()
 			memory.Reset()
-			cfg := configOf(nil)
+			cfg := configWith(nil)
 			cfg.period = time.Millisecond
 			_, rounds := run(t, cfg, nodeWith("one", "10.244.1.0/24"))
 			cfg.cluster = test.cluster

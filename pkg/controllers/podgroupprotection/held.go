@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"kcmd.dev/pkg/controllers/kit/index"
+	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/protection"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
@@ -83,7 +84,7 @@ func (c *protectionController) ask(ctx context.Context, namespace string) (answe
 
 // isActive reports whether a pod blocks the deletion of its group.
 func isActive(pod *corev1.Pod) bool {
-	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+	return !pods.IsTerminal(pod)
 }
 
 // activeGroupOf is the index function of activePodsIndex.

@@ -64,7 +64,7 @@ func Descriptor() controller.Descriptor {
 			corev1.SchemeGroupVersion.WithResource("nodes"),
 			storagev1.SchemeGroupVersion.WithResource("storageclasses"),
 		},
-	}, valueOf, newController)
+	}, configOf, newController)
 }
 
 // config is what the controller reads of the configuration.
@@ -77,7 +77,7 @@ type config struct {
 	nfsRecycler, hostPathRecycler recyclerConfig
 }
 
-func valueOf(c *controller.Config) config {
+func configOf(c *controller.Config) config {
 	block := c.Controllers.PersistentVolumeBinder
 	return config{
 		syncPeriod:       block.SyncPeriod.Duration,

@@ -38,7 +38,7 @@ func TestDescriptor(t *testing.T) {
 	if !value.hostPath || value.nfsRecycler.template != "/nfs" || value.hostPathRecycler.template != "/hostpath" {
 		t.Errorf("got %+v", value)
 	}
-	if *b.DynamicProvisioning = false; valueOf(cfg).hostPath {
+	if *b.DynamicProvisioning = false; configOf(cfg).hostPath {
 		t.Error("hostPath volumes are provisioned although provisioning is off")
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 var errConflict = apierrors.NewConflict(corev1.Resource("persistentvolumes"), "volume", nil)
 
-func defaults() config { return valueOf(v1beta1.NewDefault()) }
+func defaults() config { return configOf(v1beta1.NewDefault()) }
 
 // fixture is a controller whose keys are reconciled by calls.
 type fixture struct {

@@ -87,7 +87,7 @@ func (c *claimController) hasClaim(ctx context.Context, of owner, entry known) (
 		return true, nil
 	}
 	if err := of.owns(claim); err != nil {
-		klog.FromContext(ctx).Info("The recorded ResourceClaim is that of another owner", "owner", klog.KObj(of), "claim", klog.KObj(claim), "cause", err)
+		klog.FromContext(ctx).Info("The recorded ResourceClaim is that of another owner", "owner", klog.KObj(of), "claim", klog.KObj(claim), "err", err)
 		return false, nil
 	}
 	return true, nil

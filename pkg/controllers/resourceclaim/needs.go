@@ -7,13 +7,13 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"kcmd.dev/pkg/controllers/kit/index"
+	"kcmd.dev/pkg/controllers/kit/pods"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // isDone reports whether a pod uses no claims any more. It never does again.
 func isDone(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
-		pod.DeletionTimestamp != nil && pod.Spec.NodeName == ""
+	return pods.IsTerminal(pod) || pod.DeletionTimestamp != nil && pod.Spec.NodeName == ""
 }
 
 // podNeedsWork reports whether an entry of a pod that is not done lacks its claim or, if the pod

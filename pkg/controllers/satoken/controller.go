@@ -50,7 +50,7 @@ func Descriptor() controller.Descriptor {
 		Requires: []schema.GroupVersionResource{
 			corev1.SchemeGroupVersion.WithResource("serviceaccounts"),
 		},
-	}, valueOf, newController)
+	}, configOf, newController)
 }
 
 // config is what the controller reads of the configuration. The zero value means that
@@ -64,7 +64,7 @@ type config struct {
 	rootCAFile string
 }
 
-func valueOf(c *controller.Config) config {
+func configOf(c *controller.Config) config {
 	if c.ServiceAccounts.PrivateKeyFile == "" {
 		return config{}
 	}

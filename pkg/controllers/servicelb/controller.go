@@ -39,7 +39,7 @@ func Descriptor() controller.Descriptor {
 			corev1.SchemeGroupVersion.WithResource("services"),
 			corev1.SchemeGroupVersion.WithResource("nodes"),
 		},
-	}, valueOf, newController)
+	}, configOf, newController)
 }
 
 // config is what the controller reads of the configuration. The zero value means that there is
@@ -50,7 +50,7 @@ type config struct {
 	workers int
 }
 
-func valueOf(c *controller.Config) config {
+func configOf(c *controller.Config) config {
 	provider := cloud.ConfigOf(c)
 	if !provider.Linked() {
 		return config{}

@@ -29,11 +29,11 @@ import (
 	"kcmd.dev/test/fakecloud"
 )
 
-func configOf(workers int32) config {
+func configWith(workers int32) config {
 	cfg := v1beta1.NewDefault()
 	cfg.Cloud.Provider = fakecloud.Name
 	cfg.Controllers.ServiceLB.ConcurrentSyncs = ptr.To(workers)
-	return valueOf(cfg)
+	return configOf(cfg)
 }
 
 // Pins SLB-1, SLB-3, SLB-4 and CLOUD-23.
@@ -42,10 +42,10 @@ func TestNamesAndValue(t *testing.T) {
 	if d.Name != names.ServiceLBController || names.CCMControllerAliases()[d.Aliases[0]] != d.Name {
 		t.Errorf("it is called %s, formerly %v", d.Name, d.Aliases)
 	}
-	if got := configOf(7); got.workers != 7 || got.cluster != "kubernetes" {
+	if got := configWith(7); got.workers != 7 || got.cluster != "kubernetes" {
 		t.Errorf("the value is %+v", got)
 	}
-	if built, err := newController(controllertest.New(t).Env, valueOf(v1beta1.NewDefault())); built != nil || err != nil {
+	if built, err := newController(controllertest.New(t).Env, configOf(v1beta1.NewDefault())); built != nil || err != nil {
 		t.Errorf("without a provider New = %v, %v", built, err)
 	}
 }
@@ -90,7 +90,7 @@ func TestWorkersAskForTheirCluster(t *testing.T) {
 	env := controllertest.New(t, balanced("one"), balanced("two"))
 	cfg := v1beta1.NewDefault()
 	cfg.Cloud.Provider, cfg.Cloud.ClusterName, cfg.Controllers.ServiceLB.ConcurrentSyncs = meeting, "mine", ptr.To[int32](2)
-	c, err := newController(env.Env, valueOf(cfg))
+	c, err := newController(env.Env, configOf(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestProviderWithoutLoadBalancersLeavesItIdle(t *testing.T) {
 	env := controllertest.New(t, balanced("waiting"))
 	cfg := v1beta1.NewDefault()
 	cfg.Cloud.Provider = fakecloud.Lacking
-	c, err := newController(env.Env, valueOf(cfg))
+	c, err := newController(env.Env, configOf(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestServices(t *testing.T) {
 			cloud := fakecloud.The()
 			last := "last-of-" + about
 			env := controllertest.New(t, balanced(about, test.edits...))
-			c, err := newController(env.Env, configOf(1))
+			c, err := newController(env.Env, configWith(1))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -223,7 +223,7 @@ func TestAServiceThatIsGoneLosesItsLoadBalancer(t *testing.T) {
 	t.Cleanup(held.Release)
 	cloud.Fail(deleting, fmt.Errorf("wrapped: %w", api.NewRetryError("busy", 20*time.Millisecond)))
 	env := controllertest.New(t, balanced("vanishing"))
-	c, err := newController(env.Env, configOf(1))
+	c, err := newController(env.Env, configWith(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +253,7 @@ func TestAServiceThatLosesItsFinalizer(t *testing.T) {
 	begin := func(t *testing.T, name string) *controllertest.Env {
 		t.Helper()
 		env := controllertest.New(t, balanced(name))
-		c, err := newController(env.Env, configOf(1))
+		c, err := newController(env.Env, configWith(1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -315,7 +315,7 @@ func TestAFailedUpdateOfHostsIsRetried(t *testing.T) {
 	cloud.Fail("UpdateLoadBalancer a/hosted", errors.New("busy"))
 	cloud.Fail("GetLoadBalancer a/hosted", errors.New("busy, too"))
 	env := controllertest.New(t, balanced("hosted"))
-	c, err := newController(env.Env, configOf(1))
+	c, err := newController(env.Env, configWith(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +339,7 @@ func TestProviderDecidesWhenItIsAskedAgain(t *testing.T) {
 	cloud.Fail(about, fmt.Errorf("wrapped: %w", api.NewRetryError("not yet", 20*time.Millisecond)))
 	cloud.Fail("EnsureLoadBalancer a/refused", errors.New("refused"))
 	env := controllertest.New(t, balanced("pending"), balanced("refused"))
-	c, err := newController(env.Env, configOf(2))
+	c, err := newController(env.Env, configWith(2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -371,7 +371,7 @@ func TestServicesAreResynced(t *testing.T) {
 		scope.Close()
 		shared.Shutdown()
 	})
-	c, err := newController(env.Env, configOf(1))
+	c, err := newController(env.Env, configWith(1))
 	if err != nil {
 		t.Fatal(err)
 	}

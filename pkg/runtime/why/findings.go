@@ -51,7 +51,7 @@ func (s Sources) findObject(a *Answer, of subject) {
 	case object == nil:
 		// No controller here caches it.
 	case object.GetDeletionTimestamp() != nil:
-		a.say("It has been deleted %s ago.", rounded(a.Asked.Sub(deletedAt(object))))
+		a.say("It was deleted %s ago.", rounded(a.Asked.Sub(deletedAt(object))))
 		for _, f := range object.GetFinalizers() {
 			a.say("It has the finalizer %s, %s.", f, remover(f))
 		}

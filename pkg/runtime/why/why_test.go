@@ -319,7 +319,7 @@ func TestWhatIsLeftOfANamespace(t *testing.T) {
 	w.cache(configMaps, &metav1.PartialObjectMetadata{ObjectMeta: held})
 	a := w.ask(t, Query{Type: "ns", Name: "shop"})
 	want := []string{
-		"It has been deleted 5m0s ago.",
+		"It was deleted 5m0s ago.",
 		"It has the finalizer example.com/ns in its spec, which no controller of Kubernetes removes: whoever set it has to.",
 		"NamespaceContentRemaining, since 2026-05-04T11:55:00Z: configmaps. has 1 resource instances",
 		"configmaps keeper is left: it has the finalizer example.com/hold, which no controller of Kubernetes removes: whoever set it has to.",
@@ -334,7 +334,7 @@ func TestFinalizersOfAnObject(t *testing.T) {
 	deleted := metav1.NewTime(now)
 	w.cache(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", DeletionTimestamp: &deleted, Finalizers: []string{"batch.kubernetes.io/job-tracking"}}})
 	a := w.ask(t, Query{Type: "pod", Namespace: "ns", Name: "p"})
-	if want := []string{"It has been deleted 0s ago.", "It has the finalizer batch.kubernetes.io/job-tracking, which job-controller removes."}; !slices.Equal(a.Findings, want) {
+	if want := []string{"It was deleted 0s ago.", "It has the finalizer batch.kubernetes.io/job-tracking, which job-controller removes."}; !slices.Equal(a.Findings, want) {
 		t.Errorf("found %q, want %q", a.Findings, want)
 	}
 	if a := w.ask(t, Query{Type: "pod", Namespace: "ns", Name: "none"}); a.Findings[0] != "The object does not exist." {
@@ -347,7 +347,7 @@ func TestAnObjectHasBeenDeletedBeforeItsGracePeriod(t *testing.T) {
 	w := newWorld()
 	ends := metav1.NewTime(now.Add(10 * time.Second))
 	w.cache(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", DeletionTimestamp: &ends, DeletionGracePeriodSeconds: ptr.To[int64](30)}})
-	if a := w.ask(t, Query{Type: "pod", Namespace: "ns", Name: "p"}); a.Findings[0] != "It has been deleted 20s ago." {
+	if a := w.ask(t, Query{Type: "pod", Namespace: "ns", Name: "p"}); a.Findings[0] != "It was deleted 20s ago." {
 		t.Errorf("found %q", a.Findings)
 	}
 }

@@ -217,7 +217,7 @@ func explainNamespace(t *testing.T, a asking) {
 	})
 	must.Succeed(t, admin.Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}))
 	a.awaitText(t, "what is left is named", []string{
-		"It has been deleted ",
+		"It was deleted ",
 		"NamespaceFinalizersRemaining, since ", "example.com/hold in 1 resource instances",
 		"configmaps keeper is left: it has the finalizer example.com/hold, which no controller of Kubernetes removes: whoever set it has to.",
 		"namespace-controller, queue namespace, key " + namespace + ": waits until ",
