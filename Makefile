@@ -21,7 +21,12 @@ VERSION ?= $(shell cat $(MANAGER)/app/VERSION)
 VERSION_PACKAGE := k8s.io/component-base/version
 # Without grpcnotrace the linker keeps every method of every type, see test/manager/program.
 TAGS := $(shell cat $(MANAGER)/TAGS)
-GO_BUILD = CGO_ENABLED=0 go build -trimpath -tags '$(TAGS)' -ldflags '-s -w -X $(VERSION_PACKAGE).gitVersion=$(VERSION)'
+GO_BUILD = go build -ldflags '-s -w -X $(VERSION_PACKAGE).gitVersion=$(VERSION)'
+
+# Everything is compiled with the same flags, and without the path of the clone: what one target has compiled, or tested,
+# is in Go's caches for the others, and for other clones. Only the race detector needs cgo.
+export CGO_ENABLED := 0
+export GOFLAGS := $(GOFLAGS) -trimpath -tags=$(TAGS)
 
 .PHONY: help
 help: ## Show this list
@@ -60,12 +65,12 @@ sandbox:
 .PHONY: golangci-lint
 golangci-lint:
 	@if [ ! -x .bin/golangci-lint ]; then echo 'building golangci-lint … (about 4 minutes the first time)'; fi
-	@cd test/tools/lint && CGO_ENABLED=0 GOWORK=off go build -ldflags '-s -w' -o ../../../.bin/golangci-lint \
+	@cd test/tools/lint && GOWORK=off go build -ldflags '-s -w' -o ../../../.bin/golangci-lint \
 	  github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 .PHONY: gotestsum
 gotestsum:
-	@cd test/tools/gotestsum && CGO_ENABLED=0 GOWORK=off go build -ldflags '-s -w' -o ../../../.bin/gotestsum gotest.tools/gotestsum
+	@cd test/tools/gotestsum && GOWORK=off go build -ldflags '-s -w' -o ../../../.bin/gotestsum gotest.tools/gotestsum
 
 .PHONY: generate
 generate: ## Write the JSON Schema and the generated parts of docs/ and README.md
@@ -129,7 +134,7 @@ FLAKY = if [ -s .bin/flaky-$@.txt ]; then echo '$@: failed, and passed when run 
 .PHONY: unit
 unit: gotestsum ## Run the tests that need no control plane, with the race detector
 	@rm -f .bin/flaky-$@.txt
-	$(GOTESTSUM) --packages './pkg/... ./cmd/...' -- -race $(GO_TEST)
+	CGO_ENABLED=1 $(GOTESTSUM) --packages './pkg/... ./cmd/...' -- -race $(GO_TEST)
 	@$(FLAKY)
 
 .PHONY: fuzz

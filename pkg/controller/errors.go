@@ -1,6 +1,18 @@
 package controller
 
-import "errors"
+import (
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Absent reports whether the error of a request says that the object does not exist: the API server has answered with a
+// Status that says so. The "404 page not found" of a proxy, or of an API server that does not serve the resource, is no
+// such Status. client-go makes a NotFound error of it too, which says nothing about the object.
+func Absent(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
 
 // Causes returns the errors that an error wraps directly, or is joined from; none if it wraps none. Who has to see
 // every error of a tree walks it with Causes; errors.Is and errors.As end at the first that fits.

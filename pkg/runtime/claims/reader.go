@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"kcmd.dev/pkg/controller"
 )
 
 // Reader reads the leases that can carry claims, see rule 11 of the package comment.
@@ -47,7 +49,7 @@ func (r *Reader) Read(ctx context.Context, own Lease, written string) ([]coordin
 	}
 	main, err := r.Leases.Leases(r.Main.Namespace).Get(ctx, r.Main.Name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case controller.Absent(err):
 		return marked, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading the claim of the main lease: %w", err)

@@ -2,7 +2,9 @@ package claims
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
@@ -138,6 +140,19 @@ func TestANamespaceThatMayNotBeReadIsNoneWithoutClaims(t *testing.T) {
 				t.Errorf("lease %s: read %d leases, the error is %v", own, len(leases), err)
 			}
 		}
+	}
+}
+
+// That the main lease does not exist has to be said by the API server: the page of a proxy says nothing about who holds
+// it. Pins MGR-191 and MGR-194.
+func TestThePageOfAProxyIsNoMissingMainLease(t *testing.T) {
+	client := fakeclient.New(marked(groupLease))
+	page := apierrors.NewGenericServerResponse(
+		http.StatusNotFound, "GET", coordinationv1.Resource("leases"), mainLease.Name, "404 page not found", 0, true)
+	client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, page })
+	leases, err := (&Reader{Leases: client.CoordinationV1(), Main: mainLease}).Read(t.Context(), groupLease, "7")
+	if !errors.Is(err, page) {
+		t.Errorf("read %d leases, the error is %v", len(leases), err)
 	}
 }
 
