@@ -53,6 +53,8 @@ var untilItHappens = map[string]bool{
 	"kcmd_controller_abandoned_instances_total":      true,
 	"kcmd_deletions_stopped_since_timestamp_seconds": true,
 	"kcmd_deletions_exceeded_timestamp_seconds":      true,
+
+	"kcmd_credentials_automatic_reload_last_timestamp_seconds": true,
 }
 
 // documentedMetricsExist compares /metrics with the alerts and with the documentation.
