@@ -132,7 +132,7 @@ func TestLookupsThatFail(t *testing.T) {
 	}
 }
 
-// The tokens of a deleted account are found by its name: no other Secret of its namespace is looked at. Pins SAT-89.
+// The tokens of a deleted account are found by its name: no other Secret of its namespace is read. Pins SAT-89.
 func TestOnlyTheTokensOfADeletedAccountAreLookedAt(t *testing.T) {
 	env, c := start(t, objects(secret("s", "u1"), secret("of-another", "u2", func(s *corev1.Secret) {
 		s.Annotations[corev1.ServiceAccountNameKey] = "other"

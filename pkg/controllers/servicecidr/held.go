@@ -23,8 +23,9 @@ func allocated(family corev1.IPFamily) labels.Selector {
 	return labels.SelectorFromSet(labels.Set{networkingv1.LabelIPAddressFamily: string(family), networkingv1.LabelManagedBy: allocator})
 }
 
-// holders has an address that held each ServiceCIDR, by the name of that. While it does, no others are looked at:
-// each address of a range that comes or goes has its ServiceCIDR reconciled, and a range can have a million.
+// holders caches, by the name of each ServiceCIDR, one address that blocks its deletion. As long as that address still
+// blocks it, the others are not examined: every address that is allocated or released triggers a reconcile of its
+// ServiceCIDR, and a range can contain a million addresses.
 type holders struct {
 	mu     sync.Mutex
 	byCIDR map[string]string
@@ -36,7 +37,7 @@ func (h *holders) of(cidr string) string {
 	return h.byCIDR[cidr]
 }
 
-// set remembers an address, none if it is empty.
+// set caches an address for a ServiceCIDR. An empty address removes the entry.
 func (h *holders) set(cidr, address string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

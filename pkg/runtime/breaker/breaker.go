@@ -152,9 +152,8 @@ func (b *Breaker) GiveBack(of schema.GroupResource, counted int) {
 	}
 }
 
-// Unclear is told of a deletion that was asked for at a time, is not given back, and may or may not have
-// been carried out: what is left of it is counted already if it is repeated. It implements
-// clients.UnclearDeletion.
+// Unclear records a counted deletion whose outcome is unknown, with the time at which Ask was called for it.
+// A retry does not count the remaining objects again. It implements clients.UnclearDeletion.
 func (b *Breaker) Unclear(of schema.GroupResource, namespace, name string, asked time.Time) {
 	s, caches := b.settings.Load(), b.options.Caches()
 	if s == nil || caches == nil {

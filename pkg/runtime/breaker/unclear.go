@@ -8,14 +8,14 @@ import (
 // object is what a deletion is of: one object, or everything in a namespace if there is no name.
 type object struct{ namespace, name string }
 
-// unclear are deletions that are counted and of which nobody knows whether they were carried out. While an admission
-// webhook fails, or etcd does not respond, each of them is repeated many times. The zero value has none.
+// unclear holds the counted deletions whose outcome is unknown. While an admission webhook fails, or etcd does not
+// respond, each of them is retried many times. The zero value is empty.
 type unclear struct {
 	deletions map[object]remains
 	swept     time.Time
 }
 
-// remains are the objects of a deletion that were left after it, and since when they are counted.
+// remains is the number of objects that were left after a deletion, and the time since which they have been counted.
 type remains struct {
 	n     int
 	since time.Time
@@ -29,8 +29,8 @@ func (u *unclear) of(what object, window time.Duration, now time.Time) int {
 	return 0
 }
 
-// add remembers a deletion that was asked for at a time. It was not counted then if it was remembered: so it is not
-// remembered for longer because it is repeated.
+// add records a deletion that was counted at the given time. A retry within the window was not counted again, so it does
+// not extend the time for which the first attempt is remembered.
 func (u *unclear) add(what object, left int, asked time.Time, window time.Duration, now time.Time) {
 	r := remains{left, asked}
 	if before, known := u.deletions[what]; known && asked.Sub(before.since) < window {

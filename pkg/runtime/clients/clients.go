@@ -67,8 +67,7 @@ type Identity struct {
 	Pauses *controller.Pauses
 	// Deletions are asked before each deletion. Nil means that none counts.
 	Deletions *controller.Deletions
-	// UnclearDeletion is told of deletions that were asked for and may have been carried out although they failed.
-	// Optional.
+	// UnclearDeletion is called for each counted deletion that failed with an unknown outcome. Optional.
 	UnclearDeletion UnclearDeletion
 	// ConsistentLists makes lists that would accept any version consistent reads.
 	ConsistentLists bool

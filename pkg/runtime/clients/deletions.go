@@ -23,8 +23,8 @@ type deletingTransport struct {
 	base      string // path before /api and /apis, without trailing slash
 }
 
-// UnclearDeletion is told of a deletion that was asked for at a time and may have been carried out although it failed. The
-// name is empty for everything in a namespace.
+// UnclearDeletion is called after a deletion has failed in a way that leaves open whether the API server carried it out.
+// The name is empty for the deletion of a collection; asked is the time at which the deletion was counted.
 type UnclearDeletion func(of schema.GroupResource, namespace, name string, asked time.Time)
 
 var _ utilnet.RoundTripperWrapper = &deletingTransport{}

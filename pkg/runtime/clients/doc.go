@@ -11,7 +11,7 @@
 //     controller.PausedError, and not sent. That includes writes of the Namespace itself.
 //  5. A deletion by an identity whose deletions are limited is counted first, and refused with a
 //     controller.StoppedError and not sent if it is one too many. What the API server did not carry
-//     out is not counted. Where that is not clear it stays counted, and Identity.UnclearDeletion is told.
+//     out is not counted. If the outcome is unknown, it stays counted, and Identity.UnclearDeletion is called.
 //     Without a limit only the method of a request is examined.
 //  6. Each client of a Set has its own token bucket, as upstream. Limits are off at zero
 //     and change live; the new limit applies to waiting requests immediately. client-go

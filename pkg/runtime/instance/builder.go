@@ -59,7 +59,7 @@ type Pauses interface {
 // Breaker limits the deletions of controllers that delete in bulk.
 type Breaker interface {
 	controller.Breaker
-	// Unclear is told of deletions, see clients.UnclearDeletion.
+	// Unclear records deletions with an unknown outcome, see clients.UnclearDeletion.
 	Unclear(of schema.GroupResource, namespace, name string, asked time.Time)
 }
 
