@@ -1,6 +1,6 @@
 // Package plain makes texts that others have written safe to show on a terminal. The API server
 // repeats in its errors what users and webhooks said, and a terminal obeys what it is sent: it can
-// be told to hide lines, to forge them, or to change its title.
+// be told to hide lines, to forge them, to change its title, or to show words in another order.
 package plain
 
 import (
@@ -9,11 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns a text in which every control character except line breaks and tabs is replaced by
-// U+FFFD, which is as wide.
+// Text returns a text in which every control character except line breaks and tabs, and every character that
+// controls the direction of text, is replaced by U+FFFD.
 func Text(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.Is(unicode.Bidi_Control, r) {
 			return utf8.RuneError
 		}
 		return r
