@@ -22,9 +22,9 @@
 //     in memory to detect that (see selectors).
 //  8. State that is only in memory, the recommendations and scale events of each autoscaler, since
 //     when it waits, and the selectors, is handed over to the next instance. All of it belongs to the UID of an
-//     autoscaler, and what is known of a target to that target. If that instance starts more than a period
+//     autoscaler, and what is known of a target to that target and its UID. If that instance starts more than a period
 //     after the last one ended, another process may have evaluated in the meantime: the present size then counts
-//     as a recommendation, as in an autoscaler's first evaluation.
+//     as a recommendation, as in an autoscaler's first evaluation, and in the first one after a pause.
 //
 // Behaviour: docs/specs/horizontal-pod-autoscaler-controller.md.
 package horizontalpodautoscaler
@@ -131,8 +131,12 @@ func newController(env controller.Env, config config, clients clients) *autoscal
 
 // Run implements controller.Controller.
 func (c *autoscalerController) Run(ctx context.Context) error {
+	defer c.Pauses.Follow(c.pausesChanged)()
 	return reconcile.Run(ctx, c.Env, c.begin, c.loop.Run, c.refreshVersions)
 }
+
+// pausesChanged notes which autoscalers are not evaluated any more.
+func (c *autoscalerController) pausesChanged() { c.histories.hold(c.Pauses.Hold) }
 
 // refreshVersions refreshes the API versions of custom metrics periodically.
 func (c *autoscalerController) refreshVersions(ctx context.Context) error {

@@ -256,6 +256,34 @@ func TestAfterABreakTheSizeFoundIsARecommendation(t *testing.T) {
 	}
 }
 
+// Nothing was evaluated while the namespace was paused. Pins HPA-80.
+func TestAfterAPauseTheSizeFoundIsARecommendation(t *testing.T) {
+	for name, paused := range map[string][]string{"its namespace": {"ns"}, "another one": {"other"}} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, testConfig, withPods(3, newHPA(withMetrics(external("queue", "5", ""))))...)
+			h.series("15")
+			h.Run(t, h.c)
+			evaluations := func() uint64 { return h.c.loop.Inspect().Reconciled }
+			h.EventuallyAsTimePasses(t, "it is evaluated", time.Second, func() bool { return evaluations() == 1 })
+			h.Pauses.Set(paused)
+			isPaused := paused[0] == webKey.Namespace
+			if isPaused {
+				h.Clock.Step(time.Hour)
+				controllertest.Eventually(t, "it is held back", func() bool { return h.c.loop.Inspect().Held == 1 })
+			}
+			h.series("4")
+			h.Pauses.Set(nil)
+			if !isPaused {
+				h.Clock.Step(time.Hour)
+			}
+			controllertest.Eventually(t, "it is evaluated", func() bool { return evaluations() == 2 })
+			if scaled := len(h.written) > 0; scaled == isPaused {
+				t.Errorf("wrote %v", h.written)
+			}
+		})
+	}
+}
+
 // Pins HPA-62.
 func TestMemoryIsHandedOver(t *testing.T) {
 	first := newHarness(t, testConfig, newHPA())

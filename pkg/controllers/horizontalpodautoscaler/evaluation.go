@@ -14,6 +14,8 @@ import (
 	autoscalingclient "k8s.io/client-go/kubernetes/typed/autoscaling/v2"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controller"
 )
 
 // errSpec marks errors that only a change of the spec of an autoscaler can fix.
@@ -60,7 +62,7 @@ func (c *autoscalerController) newEvaluation(
 func (e *evaluation) run(ctx context.Context) error {
 	if e.past.aimAt(withoutVersion(e.hpa.Spec.ScaleTargetRef)) {
 		e.selectNothing()
-		e.removeCondition(autoscalingv2.ScaledToZero) // it was another target
+		e.forgetZero()
 	}
 	target, err := e.findTarget(ctx)
 	if err != nil {
@@ -75,6 +77,9 @@ func (e *evaluation) run(ctx context.Context) error {
 	}
 	e.setTrue(autoscalingv2.AbleToScale, "SucceededGetScale",
 		"the HPA controller was able to get the target's current scale")
+	if e.past.meet(target.scale.UID) {
+		e.forgetZero()
+	}
 	current := target.scale.Spec.Replicas
 	e.past.seed(current, e.now, e.obsolete())
 	e.recallZero(current)
@@ -194,7 +199,17 @@ func (e *evaluation) reference() string {
 
 // warn records the failure of a part of the evaluation.
 func (e *evaluation) warn(reason string, err error) {
-	e.Record(failed(e.hpa, reason, err))
+	e.recordFailure(failed(e.hpa, reason, err))
+}
+
+// recordFailure records that a request has failed. One that was cut off because the instance ends says nothing about
+// the autoscaler.
+func (e *evaluation) recordFailure(event controller.Event) {
+	select {
+	case <-e.Fenced:
+	default:
+		e.Record(event)
+	}
 }
 
 // report returns the status without conditions. It has no observedGeneration, since the result

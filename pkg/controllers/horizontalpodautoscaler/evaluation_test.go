@@ -1,9 +1,11 @@
 package horizontalpodautoscaler
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 type edit = func(*autoscalingv2.HorizontalPodAutoscaler)
@@ -400,10 +403,54 @@ func TestTheScaleToZeroIsRemembered(t *testing.T) {
 // Pins HPA-69.
 func TestTheScaleToZeroIsForgottenWithReplicas(t *testing.T) {
 	h := zeroing(t)
-	h.c.histories.of(webKey, "u1").zeroed = true
+	h.c.histories.of(webKey, "u1").stopped = byAutoscaler
 	h.series("5")
-	if _, err := h.evaluate(t); err != nil || h.c.histories.of(webKey, "u1").zeroed {
+	if _, err := h.evaluate(t); err != nil || h.c.histories.of(webKey, "u1").stopped == byAutoscaler {
 		t.Errorf("%v, or it is remembered", err)
+	}
+}
+
+// What somebody else stops stays stopped, although a status that says that the autoscaler did not is lost.
+func TestAnotherStopIsRespected(t *testing.T) {
+	lost := apierrors.NewInternalError(errors.New("lost"))
+	for name, tc := range map[string]struct {
+		wrote []int32 // by the first evaluation
+		first func(t *testing.T, h *harness)
+	}{
+		"HPA-76: scaled up again by the autoscaler": {[]int32{2}, func(_ *testing.T, h *harness) { h.series("9") }},
+		"HPA-76: scaled up again by somebody else":  {nil, func(_ *testing.T, h *harness) { h.scale.Spec.Replicas = 2 }},
+		"HPA-76: another target": {nil, func(t *testing.T, h *harness) {
+			must.Get(h.evaluate(t))(t)
+			h.retarget(t, func(ref *autoscalingv2.CrossVersionObjectReference) { ref.Name = "another" })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gate := testConfig
+			gate.scaleToZero = true
+			h := newHarness(t, gate, withPods(1, newHPA(withMetrics(external("queue", "5", "")), func(hpa *autoscalingv2.HorizontalPodAutoscaler) {
+				hpa.Spec.MinReplicas = ptr.To[int32](0)
+				hpa.Status.Conditions = []autoscalingv2.HorizontalPodAutoscalerCondition{{
+					Type: autoscalingv2.ScaledToZero, Status: corev1.ConditionTrue,
+				}}
+			}))...)
+			h.scale.Spec.Replicas, h.scale.Status.Replicas = 0, 0
+			h.series("0")
+			tc.first(t, h)
+			h.RefuseIf("update horizontalpodautoscalers/status web", lost, func(n int) bool { return n == 1 })
+			if _, err := h.evaluate(t); err == nil || !slices.Equal(h.written, tc.wrote) {
+				t.Fatalf("%v, wrote %v", err, h.written)
+			}
+			h.scale.Status.Replicas = h.scale.Spec.Replicas
+			h.series("10")
+			h.Clock.Step(gate.syncPeriod)
+			h.sync(t, must.Get(h.evaluate(t))(t))
+			h.scale.Spec.Replicas, h.scale.Status.Replicas = 0, 0
+			h.Clock.Step(gate.syncPeriod)
+			hpa, err := h.evaluate(t)
+			if got := condition(hpa, autoscalingv2.ScaledToZero); err != nil || !slices.Equal(h.written, tc.wrote) || strings.HasPrefix(got, "True") {
+				t.Errorf("%v, wrote %v, %s", err, h.written, got)
+			}
+		})
 	}
 }
 
@@ -486,6 +533,49 @@ func TestOrderOfEventAndStatus(t *testing.T) {
 		if _, err := h.evaluate(t); err == nil || !written {
 			t.Errorf("%s: %v, written: %v", name, err, written)
 		}
+	}
+}
+
+// A request that is cut off because the instance ends says nothing about the autoscaler.
+func TestACutOffRequestReportsNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		scale  string // the request for the scale that is cut off
+		status bool   // whether it is that for the status
+	}{
+		"HPA-79: reading the scale":  {scale: "get"},
+		"HPA-79: writing the scale":  {scale: "update"},
+		"HPA-79: reading a metric":   {},
+		"HPA-79: writing the status": {status: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, testConfig, withPods(3, newHPA())...)
+			h.usage = map[string]string{"p0": "500m", "p1": "500m", "p2": "500m"}
+			if tc.scale == "update" {
+				h.scale.Spec.Replicas = 12
+			}
+			fenced := make(chan struct{})
+			h.c.Fenced = fenced
+			end := sync.OnceFunc(func() { close(fenced) })
+			h.scaleErr = func(verb string) error {
+				if verb != tc.scale {
+					return nil
+				}
+				end()
+				return context.Canceled
+			}
+			h.Intercept("update horizontalpodautoscalers/status", func(clienttesting.Action) error {
+				end()
+				return context.Canceled
+			})
+			if tc.scale == "" && !tc.status {
+				end()
+				h.fail["resource"] = context.Canceled
+			}
+			if _, err := h.evaluate(t); !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+			h.WantEvents(t)
+		})
 	}
 }
 

@@ -23,6 +23,7 @@ func (c *autoscalerController) HandOver() handover {
 // have registered all of them by now, to be evaluated after a period; what has waited before
 // counts, or an instance that is replaced within each period would never evaluate anything.
 func (c *autoscalerController) begin(context.Context) error {
+	defer c.pausesChanged()
 	left, ok := controller.TakeOver(c.Env, c)
 	if !ok {
 		return nil

@@ -15,20 +15,33 @@ type histories struct {
 	byKey map[cache.ObjectName]*history
 }
 
-// history holds the recommendations and scale events of one autoscaler. But for waitsSince, it
+// history holds the recommendations and scale events of one autoscaler. But for waitsSince and held, it
 // is used by one worker at a time.
 type history struct {
 	uid    types.UID
 	target autoscalingv2.CrossVersionObjectReference // withoutVersion, zero before the first evaluation
-	// waitsSince is when the autoscaler was first seen, or its last evaluation ended. Guarded by histories.mu.
+	// targetUID is that of the target, empty before its scale was first read.
+	targetUID types.UID
+	// waitsSince is when the autoscaler was first seen, or its last evaluation ended, held whether its namespace has been
+	// paused since an evaluation began. Guarded by histories.mu.
 	waitsSince      time.Time
+	held            bool
 	recommendations []recommendation
 	added, removed  []scaleEvent // replicas, by changes of scale that succeeded
-	interrupted     bool         // the last evaluations are unknown
-	// zeroed says that the last scale to zero was this autoscaler's, or may have been, although its status need
-	// not say so.
-	zeroed bool
+	interrupted     bool         // the last evaluations are unknown, or there were none for a while
+	elsewhere       bool         // another process may have made them
+	stopped         stopped
 }
+
+// stopped is who scales the target to zero, if it has no replicas. The status of the autoscaler need not say so: its
+// last write may be lost.
+type stopped int
+
+const (
+	asStatusSays stopped = iota
+	byAutoscaler         // or it may have been
+	bySomebody           // else
+)
 
 // recommendation is a size that the metrics required.
 type recommendation struct {
@@ -44,12 +57,24 @@ type scaleEvent struct {
 
 func newHistories() *histories { return &histories{byKey: map[cache.ObjectName]*history{}} }
 
-// of returns the history of an autoscaler. That of an earlier autoscaler of the same name is
-// dropped.
+// of returns the history of an autoscaler for an evaluation that begins. That of an earlier autoscaler of the same
+// name is dropped.
 func (h *histories) of(key cache.ObjectName, uid types.UID) *history {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.get(key, uid)
+	known := h.get(key, uid)
+	known.interrupted = known.interrupted || known.held
+	known.held = false
+	return known
+}
+
+// hold notes the autoscalers in namespaces that are paused.
+func (h *histories) hold(paused func(namespace string) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key, known := range h.byKey {
+		known.held = known.held || paused(key.Namespace)
+	}
 }
 
 func (h *histories) get(key cache.ObjectName, uid types.UID) *history {
@@ -107,7 +132,7 @@ func (h *histories) interrupt() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, known := range h.byKey {
-		known.interrupted, known.zeroed = true, false
+		known.interrupted, known.elsewhere, known.stopped = true, true, asStatusSays
 	}
 }
 
@@ -116,9 +141,30 @@ func (h *history) aimAt(target autoscalingv2.CrossVersionObjectReference) (moved
 	moved = h.target != target && h.target != autoscalingv2.CrossVersionObjectReference{}
 	h.target = target
 	if moved {
-		h.recommendations, h.added, h.removed, h.zeroed = nil, nil, nil, false
+		h.targetUID = ""
+		h.forgetTarget()
 	}
 	return moved
+}
+
+// meet notes the UID of the target, and reports whether it was created again since its scale was last read. What is
+// known of the one before is forgotten then.
+func (h *history) meet(uid types.UID) (another bool) {
+	another = h.targetUID != uid && h.targetUID != ""
+	h.targetUID = uid
+	if another {
+		h.forgetTarget()
+	}
+	return another
+}
+
+// forgetTarget forgets what is known of a target. Another process that evaluated since the last time may have stopped
+// the present one: then only the status says so.
+func (h *history) forgetTarget() {
+	h.recommendations, h.added, h.removed = nil, nil, nil
+	if !h.elsewhere {
+		h.stopped = bySomebody
+	}
 }
 
 // seed adds the present size as a recommendation if recent ones are unknown, so that a workload
@@ -126,7 +172,7 @@ func (h *history) aimAt(target autoscalingv2.CrossVersionObjectReference) (moved
 func (h *history) seed(current int32, now time.Time, obsolete func(time.Time) bool) {
 	if len(h.recommendations) == 0 || h.interrupted {
 		h.record(current, now, obsolete)
-		h.interrupted = false
+		h.interrupted, h.elsewhere = false, false
 	}
 }
 

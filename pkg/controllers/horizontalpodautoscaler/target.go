@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -45,9 +46,10 @@ func (e *evaluation) findTarget(ctx context.Context) (target, error) {
 	if err != nil {
 		return target{}, specError{err}
 	}
-	mappings, err := e.Mapper.RESTMappings(schema.GroupKind{Group: gv.Group, Kind: ref.Kind})
+	kind := schema.GroupKind{Group: gv.Group, Kind: ref.Kind}
+	mappings, err := e.Mapper.RESTMappings(kind)
 	switch {
-	case meta.IsNoMatchError(err):
+	case meta.IsNoMatchError(err) && !isOffered(kind, e.Served()):
 		return target{}, absentError{err}
 	case err != nil:
 		return target{}, err
@@ -74,14 +76,24 @@ func (e *evaluation) findTarget(ctx context.Context) (target, error) {
 	return target{}, first
 }
 
+// isOffered reports whether the API server offered a kind when its group could last be asked. The REST mapper does not
+// know the kinds of a group that cannot be asked, as that of an aggregated API server that is down.
+func isOffered(kind schema.GroupKind, served []*metav1.APIResourceList) bool {
+	return slices.ContainsFunc(served, func(list *metav1.APIResourceList) bool {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		return err == nil && version.Group == kind.Group &&
+			slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind.Kind })
+	})
+}
+
 // rescale scales the target. A failure ends the evaluation.
 func (e *evaluation) rescale(ctx context.Context, t target, w want) error {
 	current := t.scale.Spec.Replicas
 	if err := e.writeScale(ctx, t, w.replicas); err != nil {
-		if e.zeroes(current, w.replicas) {
-			e.past.zeroed = !writes.IsRefusal(err)
+		if e.zeroes(current, w.replicas) && !writes.IsRefusal(err) {
+			e.past.stopped = byAutoscaler
 		}
-		e.Record(failedRescale(e.hpa, w, err))
+		e.recordFailure(failedRescale(e.hpa, w, err))
 		e.setFalse(autoscalingv2.AbleToScale, "FailedUpdateScale",
 			"the HPA controller was unable to update the target scale: %v", err)
 		e.report(current, e.before.DesiredReplicas, w.statuses)
@@ -107,7 +119,7 @@ func (e *evaluation) rescale(ctx context.Context, t target, w want) error {
 func (e *evaluation) writeScale(ctx context.Context, t target, replicas int32) error {
 	scales, scale, stands := e.scales.Scales(e.hpa.Namespace), t.scale.DeepCopy(), true
 	retriable := func(err error) bool { return stands && apierrors.IsConflict(err) }
-	return retry.OnError(retry.DefaultRetry, retriable, func() error {
+	return writes.RetryOn(retriable, retry.DefaultRetry, func() error {
 		scale.Spec.Replicas = replicas
 		_, err := scales.Update(ctx, t.resource, scale, metav1.UpdateOptions{})
 		if err == nil {
@@ -142,26 +154,43 @@ func (e *evaluation) setZero() {
 	e.setTrue(autoscalingv2.ScaledToZero, "ScaledToZero", "the HPA controller scaled the workload to zero")
 }
 
-// recallZero makes the status say that this autoscaler scaled its target to zero, if that was not written. Once the
+func (e *evaluation) setNotZero() {
+	e.setFalse(autoscalingv2.ScaledToZero, "NotScaledToZero", "the HPA controller did not scale the workload to zero")
+}
+
+// recallZero makes the status say whether this autoscaler scaled its target to zero, if that was not written. Once the
 // target has replicas, whoever scales it to zero does so anew.
 func (e *evaluation) recallZero(current int32) {
-	e.past.zeroed = e.past.zeroed && current == 0
-	if e.past.zeroed && e.config.scaleToZero {
+	if current > 0 {
+		e.past.stopped = bySomebody
+	}
+	switch {
+	case !e.config.scaleToZero:
+	case e.past.stopped == byAutoscaler:
 		e.setZero()
+	case e.past.stopped == bySomebody && e.hasCondition(autoscalingv2.ScaledToZero):
+		e.setNotZero()
+	}
+}
+
+// forgetZero removes what the status says of a target that was another one.
+func (e *evaluation) forgetZero() {
+	if e.past.stopped == bySomebody {
+		e.removeCondition(autoscalingv2.ScaledToZero)
 	}
 }
 
 // noteZero records whether this autoscaler scaled its target to zero: only then may it scale it
 // up again.
 func (e *evaluation) noteZero(current, desired int32) {
-	e.past.zeroed = e.zeroes(current, desired)
+	e.past.stopped = bySomebody
 	switch {
 	case !e.config.scaleToZero:
 		e.removeCondition(autoscalingv2.ScaledToZero)
-	case e.past.zeroed:
+	case e.zeroes(current, desired):
+		e.past.stopped = byAutoscaler
 		e.setZero()
 	default:
-		e.setFalse(autoscalingv2.ScaledToZero, "NotScaledToZero",
-			"the HPA controller did not scale the workload to zero")
+		e.setNotZero()
 	}
 }

@@ -1,8 +1,10 @@
 package horizontalpodautoscaler
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"testing"
 	"time"
@@ -10,7 +12,9 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
@@ -24,14 +28,17 @@ func TestWithoutATargetNothingIsSelected(t *testing.T) {
 	kind := func(hpa *autoscalingv2.HorizontalPodAutoscaler) { hpa.Spec.ScaleTargetRef.Kind = "Gadget" }
 	for name, tc := range map[string]struct {
 		edit     edit
-		err      error // of the scale
+		served   string // group and version in which the API server offered Gadgets when it could be asked
+		err      error  // of the scale
 		selector string
 		selects  bool
 	}{
-		"HPA-73: no such object":    {err: apierrors.NewNotFound(deployments, "web"), selector: "app=web"},
-		"HPA-73: no such kind":      {edit: kind, selector: "app=web"},
-		"HPA-73: no selector":       {},
-		"HPA-73: unusable selector": {selector: "a in"},
+		"HPA-73: no such object":               {err: apierrors.NewNotFound(deployments, "web"), selector: "app=web"},
+		"HPA-73: no such kind":                 {edit: kind, selector: "app=web"},
+		"HPA-77: another such kind":            {edit: kind, served: "example.com/v1", selector: "app=web"},
+		"HPA-77: its group could not be asked": {edit: kind, served: "apps/v1beta2", selector: "app=web", selects: true},
+		"HPA-73: no selector":                  {},
+		"HPA-73: unusable selector":            {selector: "a in"},
 		"HPA-73: a page of a proxy": {
 			err:      apierrors.NewGenericServerResponse(http.StatusNotFound, "get", deployments, "web", "404 page not found", 0, true),
 			selector: "app=web", selects: true,
@@ -47,6 +54,9 @@ func TestWithoutATargetNothingIsSelected(t *testing.T) {
 			h.registered(t, "web", "app=web")
 			h.scale.Status.Selector = tc.selector
 			h.scaleErr = func(string) error { return tc.err }
+			h.c.Served = func() []*metav1.APIResourceList {
+				return []*metav1.APIResourceList{{GroupVersion: tc.served, APIResources: []metav1.APIResource{{Name: "gadgets", Kind: "Gadget"}}}}
+			}
 			if _, err := h.evaluate(t); err == nil {
 				t.Fatal("the evaluation must fail")
 			}
@@ -157,6 +167,117 @@ func TestAnotherTargetWasNotScaledToZero(t *testing.T) {
 				t.Errorf("%v, wrote %v, %s", err, h.written, got)
 			}
 		})
+	}
+}
+
+// A target that was created again under its name is another one.
+func TestATargetThatWasCreatedAgain(t *testing.T) {
+	gate := testConfig
+	gate.scaleToZero = true
+	for name, tc := range map[string]struct {
+		before, again int32  // replicas
+		queue, then   string // how long it is, for 5 per replica
+		uid           types.UID
+		wrote         []int32
+	}{
+		"HPA-78: the load of the one before": {before: 9, again: 2, queue: "45", then: "10", uid: "2"},
+		"HPA-78: its recommendations":        {before: 9, again: 2, queue: "45", then: "10", uid: "1", wrote: []int32{4}},
+		"HPA-78: the stop of the one before": {queue: "0", then: "10", uid: "2"},
+		"HPA-78: its stop":                   {queue: "0", then: "10", uid: "1", wrote: []int32{2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, gate, withPods(1, newHPA(withMetrics(external("queue", "5", "")), func(hpa *autoscalingv2.HorizontalPodAutoscaler) {
+				hpa.Spec.MinReplicas = ptr.To[int32](0)
+				hpa.Status.Conditions = []autoscalingv2.HorizontalPodAutoscalerCondition{{
+					Type: autoscalingv2.ScaledToZero, Status: corev1.ConditionTrue,
+				}}
+			}))...)
+			h.scale.UID, h.scale.Spec.Replicas, h.scale.Status.Replicas = "1", tc.before, tc.before
+			h.series(tc.queue)
+			if _, err := h.evaluate(t); err != nil || h.written != nil {
+				t.Fatalf("%v, wrote %v", err, h.written)
+			}
+			h.scale.UID, h.scale.Spec.Replicas, h.scale.Status.Replicas = tc.uid, tc.again, tc.again
+			h.series(tc.then)
+			h.Clock.Step(gate.syncPeriod)
+			if _, err := h.evaluate(t); err != nil || !slices.Equal(h.written, tc.wrote) {
+				t.Errorf("%v, wrote %v", err, h.written)
+			}
+		})
+	}
+}
+
+// What another process has stopped since is not forgotten because this one knew another target: nobody would start it.
+func TestAnotherTargetThatAnotherProcessStopped(t *testing.T) {
+	gate := testConfig
+	gate.scaleToZero = true
+	retarget := func(t *testing.T, h *harness) {
+		t.Helper()
+		h.retarget(t, func(ref *autoscalingv2.CrossVersionObjectReference) { ref.Name = "another" })
+	}
+	create := func(_ *testing.T, h *harness) { h.scale.UID = "2" }
+	pause := func(h *histories) { h.hold(func(string) bool { return true }) }
+	for name, tc := range map[string]struct {
+		meanwhile func(*histories)
+		move      func(t *testing.T, h *harness)
+		wrote     []int32
+	}{
+		"HPA-74: another target":                {(*histories).interrupt, retarget, []int32{2}},
+		"HPA-78: created again":                 {(*histories).interrupt, create, []int32{2}},
+		"HPA-74: another target during a pause": {pause, retarget, nil},
+		"HPA-78: created again during a pause":  {pause, create, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, gate, newHPA(withMetrics(external("queue", "5", "")), func(hpa *autoscalingv2.HorizontalPodAutoscaler) {
+				hpa.Spec.MinReplicas = ptr.To[int32](0)
+				hpa.Status.Conditions = []autoscalingv2.HorizontalPodAutoscalerCondition{{
+					Type: autoscalingv2.ScaledToZero, Status: corev1.ConditionTrue,
+				}}
+			}))
+			h.scale.UID, h.scale.Spec.Replicas, h.scale.Status.Replicas = "1", 0, 0
+			h.series("0")
+			if _, err := h.evaluate(t); err != nil || h.written != nil {
+				t.Fatalf("%v, wrote %v", err, h.written)
+			}
+			tc.meanwhile(h.c.histories)
+			tc.move(t, h)
+			h.series("10")
+			if _, err := h.evaluate(t); err != nil || !slices.Equal(h.written, tc.wrote) {
+				t.Errorf("%v, wrote %v", err, h.written)
+			}
+		})
+	}
+}
+
+// A scale that is not written in time is not written, also when nobody can tell: the libraries take such an error for the
+// end of their own wait. Pins HPA-24.
+func TestAScaleThatIsNotWrittenInTime(t *testing.T) {
+	gate := testConfig
+	gate.scaleToZero = true
+	h := newHarness(t, gate, newHPA(withMetrics(external("queue", "5", "")), func(hpa *autoscalingv2.HorizontalPodAutoscaler) {
+		hpa.Spec.MinReplicas = ptr.To[int32](0)
+		hpa.Status.Conditions = []autoscalingv2.HorizontalPodAutoscalerCondition{{
+			Type: autoscalingv2.ScaledToZero, Status: corev1.ConditionTrue,
+		}}
+	}))
+	h.scale.Spec.Replicas, h.scale.Status.Replicas = 0, 0
+	h.series("10")
+	timeout := &url.Error{Op: "Put", URL: "https://server", Err: context.DeadlineExceeded}
+	h.scaleErr = func(verb string) error {
+		if verb == "update" {
+			return timeout
+		}
+		return nil
+	}
+	hpa, err := h.evaluate(t)
+	if !errors.Is(err, timeout) || h.written != nil || !isTrue(hpa.Status.Conditions, autoscalingv2.ScaledToZero) {
+		t.Errorf("%v, wrote %v, %s", err, h.written, condition(hpa, autoscalingv2.ScaledToZero))
+	}
+	h.WantEvents(t, "Warning FailedRescale New size: 2; reason: external metric queue(nil) above target; error: "+timeout.Error())
+	h.scaleErr = nil
+	h.Clock.Step(gate.syncPeriod)
+	if _, err := h.evaluate(t); err != nil || !slices.Equal(h.written, []int32{2}) {
+		t.Errorf("later: %v, wrote %v", err, h.written)
 	}
 }
 

@@ -312,6 +312,38 @@ func TestAResourceThatIsNotServedForAWhile(t *testing.T) {
 	}
 }
 
+// An aggregated API server that is down says nothing about its resources, and the REST mapper nothing about its group.
+func TestAResourceWhoseGroupCannotBeAskedFor(t *testing.T) {
+	noMatch := &meta.NoResourceMatchError{PartialResource: widgets}
+	for name, begins := range map[string]*migrationType{
+		"SVM-69: before the version is known":  newMigration("m", with("Running"), created(time.Hour)),
+		"SVM-69: before objects are rewritten": newMigration("m", with("Running"), atVersion("100"), created(time.Hour)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, begins)
+			w.c.Served = func() []*metav1.APIResourceList {
+				return []*metav1.APIResourceList{
+					{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "widgets"}}},
+					{GroupVersion: "example.com/v1", APIResources: []metav1.APIResource{{Name: "gadgets"}, {Name: "widgets"}}},
+				}
+			}
+			w.mapper.resourceErr = noMatch
+			was := w.shown(t, "m")
+			for range 2 {
+				err := errors.Join(w.c.determineVersion(w.Context(), "m"), w.c.migrate(w.Context(), "m"))
+				if !strings.Contains(fmt.Sprint(err), "could not be asked") {
+					t.Errorf("error is %v", err)
+				}
+				w.Clock.Step(time.Hour)
+			}
+			w.wantShown(t, "m", was...)
+			w.c.Served = func() []*metav1.APIResourceList { return nil }
+			_ = errors.Join(w.c.determineVersion(w.Context(), "m"), w.c.migrate(w.Context(), "m"))
+			w.wantShown(t, "m", was...) // the minute begins
+		})
+	}
+}
+
 // Pins SVM-64.
 func TestANamesakeIsNotAbsent(t *testing.T) {
 	a, first, second := newAbsences(), newMigration("m"), newMigration("m")

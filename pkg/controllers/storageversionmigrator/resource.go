@@ -62,13 +62,26 @@ func (c *migrationController) find(migrated schema.GroupResource) (target, error
 		kind, err := c.Mapper.KindFor(resource)
 		switch {
 		case meta.IsNoMatchError(err):
-			return target{}, errNotServed
+			return target{}, c.unmapped(migrated)
 		case err != nil:
 			return target{}, fmt.Errorf("finding the kind of %s: %w", resource, err)
 		}
 		return target{resource: resource, kind: kind}, nil
 	}
-	return target{}, errNotServed
+	return target{}, c.unmapped(migrated)
+}
+
+// unmapped returns what it says about a resource that the REST mapper does not know: errNotServed, unless the API
+// server offers it. Its group then could not be asked, as that of an aggregated API server that is down, and the
+// mapper knows nothing of such a group.
+func (c *migrationController) unmapped(migrated schema.GroupResource) error {
+	for _, list := range c.Served() {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err == nil && version.Group == migrated.Group && entryOf(list, migrated.Resource) != nil {
+			return fmt.Errorf("the API server serves %s, but it could not be asked for its versions", migrated)
+		}
+	}
+	return errNotServed
 }
 
 // absence is that of the resource of a migration.

@@ -1,8 +1,10 @@
 package storageversionmigrator
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"testing"
 	"time"
@@ -172,13 +174,20 @@ func TestAConflictInADefinitionIsRetriedWithAFreshCopy(t *testing.T) {
 func TestAMigrationIsNotWrittenBeforeItsDefinition(t *testing.T) {
 	for name, migration := range map[string]*migrationType{"start": newMigration("m"), "end": newMigration("m", with("Running", "Failed"))} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, migration, newMigration("n"))
-			boom := errors.New("boom")
-			w.Dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, boom })
-			if err := w.c.runNext(w.Context(), widgets.GroupResource()); !errors.Is(err, boom) {
-				t.Errorf("error is %v", err)
+			// The libraries take a timeout for the end of their own wait.
+			for _, failure := range []error{errors.New("boom"), &url.Error{Op: "Get", URL: "https://server", Err: context.DeadlineExceeded}} {
+				for _, verb := range []string{"get", "patch"} {
+					w := newWorld(t, migration, newMigration("n"))
+					w.define(t, newDefinition("v1"))
+					w.Dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor(verb, "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+						return true, nil, failure
+					})
+					if err := w.c.runNext(w.Context(), widgets.GroupResource()); !errors.Is(err, failure) {
+						t.Errorf("%s: error is %v, want %v", verb, err, failure)
+					}
+					w.WantRequests(t)
+				}
 			}
-			w.WantRequests(t)
 		})
 	}
 }
