@@ -162,6 +162,7 @@ func (r *Runtime) try(ctx context.Context, change source.Change, always bool) {
 	if err == nil {
 		r.endLastGood(ctx, was)
 		r.keep(ctx, change.Content)
+		r.retryAccess(ctx)
 	}
 }
 

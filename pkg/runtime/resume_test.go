@@ -16,6 +16,7 @@ import (
 
 	"kcmd.dev/pkg/config/plan"
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/test/must"
 )
 
 // recorder is told what becomes of the instances of a controller.
@@ -151,6 +152,47 @@ func TestAContentThatWasReadByChanceIsNotKept(t *testing.T) {
 	w.mu.Unlock()
 	w.write("ca", "c2")
 	w.uses("both p1 c2", "one c2", "volumes t1")
+}
+
+// A kubeconfig that names another API server is used as soon as all controllers can be built again: what they could not
+// use when it changed may be in order by now, without another change of the kubeconfig. Pins MGR-209.
+func TestAnotherAPIServerWaitsForFilesOfControllers(t *testing.T) {
+	for name, test := range map[string]struct {
+		repair func(*readers)
+		uses   []string
+	}{
+		"the file has its former content": {func(w *readers) { w.write("ca", "c1") }, []string{"both p1 c1", "one c1", "volumes t1"}},
+		"the file has another content":    {func(w *readers) { w.write("ca", "c2") }, []string{"both p1 c2", "one c2", "volumes t1"}},
+		"an edit disables those who read it": {func(w *readers) {
+			cfg := w.inForce.DeepCopy()
+			cfg.Controllers.Job.Enabled, cfg.Controllers.CronJob.Enabled = ptr.To(false), ptr.To(false)
+			w.world.write(w.t, cfg)
+		}, []string{"both p1 c1", "one c1", "volumes t1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newReaders(t)
+			w.uses("both p1 c1", "one c1", "volumes t1")
+			w.refused("ca", "bad1")
+			kubeconfig, other := w.inForce.ClientConnection.Kubeconfig, newLeaseServer(t)
+			was := w.runtime.Status().Connection
+			named := strings.ReplaceAll(string(must.Get(os.ReadFile(kubeconfig))(t)), was.Server, other.URL)
+			must.Succeed(t, os.WriteFile(kubeconfig, []byte(named), 0o600))
+			w.wait(t, "the other API server is not used", func() error {
+				if s := w.runtime.Status().Connection; !strings.Contains(s.Error, "cannot be built") {
+					return fmt.Errorf("connection %d, %q", s.Generation, s.Error)
+				}
+				return nil
+			})
+			test.repair(w)
+			w.wait(t, "it is", func() error {
+				if s := w.runtime.Status().Connection; s.Server != other.URL || s.Error != "" {
+					return fmt.Errorf("connection %d to %s: %s", s.Generation, s.Server, s.Error)
+				}
+				return nil
+			})
+			w.uses(test.uses...)
+		})
+	}
 }
 
 // readers are controllers that read files: the one for Jobs a key and a CA, the one for CronJobs only the CA, and the one

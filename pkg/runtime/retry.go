@@ -21,6 +21,9 @@ type retry struct {
 	cancel context.CancelFunc // nil while nothing is waited for
 }
 
+// waits reports whether a proof is repeated until it succeeds.
+func (w *retry) waits() bool { return w.cancel != nil }
+
 // end stops waiting.
 func (w *retry) end() {
 	if w.cancel != nil {

@@ -31,7 +31,9 @@ import (
 //     had named another kubeconfig.
 //  3. Credentials that cannot be used, such as a certificate without its key, change nothing,
 //     and the status shows them. The same holds for credentials that the API server rejects,
-//     and for another server that cannot be proved.
+//     and for another server that cannot be proved, or for which a controller cannot be built.
+//     What was not rejected by an API server is tried again when any file changes that the
+//     process reads, and when another configuration comes into force: controllers may be built then.
 //  4. A configuration that was rejected is tried again when one of the files it names
 //     changes: it may have arrived before them. What was rejected because of the API server
 //     is tried again when a proof succeeds.
@@ -77,6 +79,8 @@ func (r *Runtime) namedFileChanged(ctx context.Context, change source.Change) {
 	r.builder.FileChanged(change.Path)
 	if slices.Contains(r.connection.Files(), change.Path) || slices.Contains(r.credentials.Found(), change.Path) {
 		r.renewAccess(ctx)
+	} else {
+		r.retryAccess(ctx)
 	}
 	if slices.Contains(endpointFiles(r.document.Config), change.Path) && r.rotation.news(change) {
 		r.endpointFileChanged(ctx, change)
@@ -184,6 +188,13 @@ func (r *Runtime) renewAccess(ctx context.Context) {
 		err = r.reconnect(ctx)
 	}
 	r.noteAccess(ctx, next.Files, difference != clients.Same, err)
+}
+
+// retryAccess tries credentials again that cannot be used, unless that waits for the API server.
+func (r *Runtime) retryAccess(ctx context.Context) {
+	if r.credentials.Failing() && !r.rotation.access.waits() {
+		r.renewAccess(ctx)
+	}
 }
 
 // renewInPlace uses other credentials on the same connection.

@@ -100,7 +100,7 @@ func TestAStandbyServes(t *testing.T) {
 				return nil
 			})
 			for path, content := range map[string][]string{
-				"/healthz?verbose":   {"[+]leaderElection ok\n", "\n[+]job-controller ok\n", "\n[+]serviceaccount-token-controller ok\n"},
+				"/healthz?verbose":   {"[+]leaderElection ok\n", "[+]lease-claims ok\n", "\n[+]job-controller ok\n", "\n[+]serviceaccount-token-controller ok\n"},
 				"/healthz/" + jobs:   {"ok"},
 				"/livez":             {"ok"},
 				"/metrics":           {`kubernetes_feature_enabled{name="GenericWorkload",stage="ALPHA"} 0`, "\nversion_info{", "\nleader_election_master_status"},

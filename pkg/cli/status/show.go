@@ -22,7 +22,8 @@ import (
 
 // Show writes a status as of now.
 func Show(out io.Writer, server string, s *status.Status, now time.Time, colors terminal.Colors) error {
-	fmt.Fprintf(out, "%s, up %s\n\n", colors.Bold(fmt.Sprintf("kube-controller-manager %s at %s", s.Version, server)), ago(s.Started, now))
+	fmt.Fprintf(out, "%s, up %s\n\n", colors.Bold(fmt.Sprintf("kube-controller-manager %s at %s", s.Version, server)),
+		ago(s.Started, now))
 	showConfiguration(out, s, now, colors)
 	fmt.Fprintln(out)
 	if err := showLeases(out, s, now, colors); err != nil {
@@ -36,7 +37,8 @@ func showConfiguration(out io.Writer, s *status.Status, now time.Time, colors te
 	c := s.Configuration
 	fmt.Fprintf(out, "Configuration:  generation %d, sha256:%s, from %s\n", c.Generation, c.Hash, c.File)
 	if g := c.LastGood; g != nil {
-		fmt.Fprintf(out, "%s      in force instead of the file; kept in %s when it came into force, %s\n", colors.Red("Last good:"), g.File, g.At.UTC().Format(time.RFC3339))
+		fmt.Fprintf(out, "%s      in force instead of the file; kept in %s when it came into force, %s\n",
+			colors.Red("Last good:"), g.File, g.At.UTC().Format(time.RFC3339))
 	}
 	if c.NotKept != "" {
 		fmt.Fprintf(out, "%s       as the last good configuration: %s\n", colors.Yellow("Not kept:"), plain.Text(c.NotKept))
@@ -79,7 +81,8 @@ func showDeletions(out io.Writer, d *breaker.Status, now time.Time, colors termi
 		block(out, breaker.Remedy(now))
 	}
 	if !d.AllowedUntil.IsZero() {
-		fmt.Fprintf(out, "%s        all deletions, until %s\n", colors.Yellow("Allowed:"), d.AllowedUntil.UTC().Format(time.RFC3339))
+		fmt.Fprintf(out, "%s        all deletions, until %s\n",
+			colors.Yellow("Allowed:"), d.AllowedUntil.UTC().Format(time.RFC3339))
 	}
 }
 
@@ -100,7 +103,7 @@ func leasesOf(l leadership.Status) []leadership.LeaseStatus {
 
 func showLeases(out io.Writer, s *status.Status, now time.Time, colors terminal.Colors) error {
 	t := table.New("LEASE", "LEADING", "TERM", "HOLDER", "SINCE", "CONTROLLERS", "LAST ERROR")
-	var blocked []string
+	var notes []string
 	for _, l := range leasesOf(s.Leadership) {
 		holder, since, problem := "(no leader election)", "", ""
 		if e := l.Election; e != nil {
@@ -112,7 +115,10 @@ func showLeases(out io.Writer, s *status.Status, now time.Time, colors terminal.
 		}
 		t.Row(l.Lock, yes(l.Leading), strconv.FormatUint(l.Term, 10), holder, orDash(since), controllers, problem)
 		for _, name := range slices.Sorted(maps.Keys(l.Blocked)) {
-			blocked = append(blocked, plain.Text(fmt.Sprintf("%s does not run yet: %s", name, l.Blocked[name])))
+			notes = append(notes, plain.Text(fmt.Sprintf("%s does not run yet: %s", name, l.Blocked[name])))
+		}
+		if l.Problem != "" {
+			notes = append(notes, plain.Text(fmt.Sprintf("lease %s: %s", l.Lock, l.Problem)))
 		}
 	}
 	t.Style = func(row, column int, cell, padded string) string {
@@ -129,7 +135,7 @@ func showLeases(out io.Writer, s *status.Status, now time.Time, colors terminal.
 	if err := t.Write(out); err != nil {
 		return err
 	}
-	for _, line := range blocked {
+	for _, line := range notes {
 		fmt.Fprintln(out, colors.Yellow(line))
 	}
 	return nil
@@ -139,8 +145,9 @@ func showControllers(out io.Writer, s *status.Status, colors terminal.Colors) er
 	t := table.New("CONTROLLER", "STATE", "INSTANCE", "RESTARTS", "QUEUED", "IN FLIGHT", "WORKERS", "FAILED", "LAST ERROR")
 	for _, c := range s.Controllers {
 		queued, inFlight, workers, failed := load(c)
-		t.Row(c.Name, State(c), strconv.FormatUint(c.Generation, 10), Restarts(c), strconv.Itoa(queued), strconv.Itoa(inFlight),
-			strconv.Itoa(workers), strconv.FormatUint(failed, 10), LastError(c))
+		t.Row(c.Name, State(c), strconv.FormatUint(c.Generation, 10), Restarts(c),
+			strconv.Itoa(queued), strconv.Itoa(inFlight), strconv.Itoa(workers),
+			strconv.FormatUint(failed, 10), LastError(c))
 	}
 	t.Style = func(row, column int, cell, padded string) string {
 		switch {

@@ -41,7 +41,7 @@ func sample() *status.Status {
 		Leadership: leadership.Status{Leases: []leadership.LeaseStatus{
 			{Lock: "main", Leading: true, Term: 2, Controllers: []string{"a", "b"},
 				Election: &election.Status{Holder: "host-1", Since: now.Add(-90 * time.Second)}},
-			{Lock: "group/nodes", Controllers: []string{"c"}, Blocked: map[string]string{"c": "host-2 still runs it under main"},
+			{Lock: "group/nodes", Controllers: []string{"c"}, Blocked: map[string]string{"c": "host-2 still runs it under main"}, Problem: "leases cannot be listed",
 				Election: &election.Status{Holder: "host-2", LastError: "connection\nrefused"}},
 		}},
 		Reloads: []status.Reload{
@@ -114,12 +114,12 @@ func TestShowWhatOthersWroteWithoutControlCharacters(t *testing.T) {
 	s := &status.Status{Started: now, Version: "v1", Configuration: status.Configuration{File: "f", Hash: "h", NotKept: evil}}
 	s.Controllers = []supervisor.Status{{Name: "a", State: supervisor.BackingOff, LastError: evil}, {Name: "b", Stuck: evil}}
 	s.Reloads = []status.Reload{{Status: "failure", Time: now, Error: "one\n" + evil}}
-	s.Leadership.Leases = []leadership.LeaseStatus{{Lock: "main", Blocked: map[string]string{"b": evil}, Election: &election.Status{Holder: evil, LastError: evil}}}
+	s.Leadership.Leases = []leadership.LeaseStatus{{Lock: "main", Blocked: map[string]string{"b": evil}, Problem: evil, Election: &election.Status{Holder: evil, LastError: evil}}}
 	got := show(t, s, terminal.Never)
 	if i := strings.IndexFunc(strings.ReplaceAll(got, "\n", ""), unicode.IsControl); i >= 0 {
 		t.Errorf("the status contains a control character:\n%q", got)
 	}
-	if n := strings.Count(got, "denied \uFFFD[2J\uFFFD2K\uFFFDend"); n != 7 {
+	if n := strings.Count(got, "denied \uFFFD[2J\uFFFD2K\uFFFDend"); n != 8 {
 		t.Errorf("it shows the text %d times:\n%q", n, got)
 	}
 	if !strings.Contains(got, "\n  one\n  denied ") {

@@ -45,8 +45,8 @@ func (v Viewer) Once(ctx context.Context) error {
 }
 
 // Watch shows the status now and then every interval, until ctx ends. A process that does
-// not answer any more, such as one that restarts, is reported and asked again; one that
-// never answered, or that refuses, ends the watch.
+// not answer any more, such as one that restarts, is reported, and requests continue; one
+// that never answered, or that refuses, ends the watch.
 func (v Viewer) Watch(ctx context.Context, interval time.Duration) error {
 	ticker := v.Clock.NewTicker(interval)
 	defer ticker.Stop()

@@ -87,6 +87,13 @@ func (r *Rotation) Forget() {
 	r.failure, r.found = "", nil
 }
 
+// Failing reports whether the files hold credentials that cannot be used.
+func (r *Rotation) Failing() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failure != ""
+}
+
 // Found are the files of credentials that cannot be used. They are worth watching besides
 // those of the connection.
 func (r *Rotation) Found() []string {

@@ -18,6 +18,9 @@ type Leadership interface {
 	CheckRenewal(*http.Request) error
 	// CheckCandidate fails while the API server cannot choose this process as the leader.
 	CheckCandidate(*http.Request) error
+	// CheckClaims fails while nothing is started under a lease because what other processes run is not known, or while
+	// these may not see what this one runs.
+	CheckClaims(*http.Request) error
 }
 
 // Connection is what the checks need to know about the connection to the API server.
@@ -56,7 +59,8 @@ func New(o Options) *Checks { return &Checks{options: o} }
 
 // Health are the checks of /healthz.
 func (c *Checks) Health() []healthz.HealthChecker {
-	return append([]healthz.HealthChecker{c.renewal(), c.candidate(), c.progress(), c.watch()}, c.eachController()...)
+	shared := []healthz.HealthChecker{c.renewal(), c.candidate(), c.claims(), c.progress(), c.watch()}
+	return append(shared, c.eachController()...)
 }
 
 // Live are the checks of /livez.
@@ -66,7 +70,7 @@ func (c *Checks) Live() []healthz.HealthChecker {
 
 // Ready are the checks of /readyz.
 func (c *Checks) Ready() []healthz.HealthChecker {
-	return []healthz.HealthChecker{c.catalog(), c.caches(), c.controllers(), c.progress(), c.watch()}
+	return []healthz.HealthChecker{c.catalog(), c.caches(), c.controllers(), c.claims(), c.progress(), c.watch()}
 }
 
 func (c *Checks) renewal() healthz.HealthChecker {
@@ -75,6 +79,12 @@ func (c *Checks) renewal() healthz.HealthChecker {
 
 func (c *Checks) candidate() healthz.HealthChecker {
 	return healthz.NamedCheck(election.CandidateCheckName, c.options.Leadership.CheckCandidate)
+}
+
+// claims fails while this process holds a lease and does not work because of the claims of others, or is not seen by
+// them.
+func (c *Checks) claims() healthz.HealthChecker {
+	return healthz.NamedCheck("lease-claims", c.options.Leadership.CheckClaims)
 }
 
 // progress fails if a reload or a change of the leadership never ends.

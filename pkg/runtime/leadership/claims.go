@@ -64,7 +64,9 @@ func (l *Leadership) announce(ctx context.Context, k *Lock, now time.Time) {
 			}
 			now := l.options.Clock.Now()
 			k.announceNext(now)
+			k.hidden = ""
 			if err != nil {
+				k.hidden = fmt.Sprintf("other processes may not see what runs here: %v", err)
 				k.announceAt = now.Add(timingsOf(l.election).RetryPeriod)
 				klog.FromContext(ctx).Error(err, "Other processes may not see what runs here; this is retried", "lock", k.Name)
 			}

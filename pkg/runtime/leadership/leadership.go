@@ -240,7 +240,7 @@ func (l *Leadership) takeTerm(ctx context.Context, k *Lock) {
 	k.admission.Lost()
 	l.endTerm(k)
 	notChosen := k.term != nil && errors.Is(k.term.Err(), election.ErrNotChosen)
-	k.term, k.asking, k.askAt, k.trouble = t, false, time.Time{}, ""
+	k.term, k.asking, k.askAt, k.trouble, k.hidden = t, false, time.Time{}, "", ""
 	k.handingTo, k.clearing, k.announceAt = "", false, time.Time{}
 	logger := klog.FromContext(ctx).WithValues("lock", k.Name)
 	if t == nil {

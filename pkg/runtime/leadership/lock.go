@@ -64,6 +64,7 @@ type Lock struct {
 	asking  bool           // a read of the other leases is under way
 	askAt   time.Time      // no such read before
 	trouble string         // why the last one failed
+	hidden  string         // why the entry of the lease's namespace may be missing
 
 	// announceAt is when to make sure of the entry of the lease's namespace; zero for never, and while that is under way.
 	announceAt time.Time

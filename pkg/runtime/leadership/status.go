@@ -2,6 +2,7 @@ package leadership
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -30,6 +31,9 @@ type LeaseStatus struct {
 	Controllers []string `json:"controllers"`
 	// Blocked describes, for controllers, who still runs them elsewhere.
 	Blocked map[string]string `json:"blocked,omitempty"`
+	// Problem is why this process, which holds the lease, cannot find out what others run, or cannot let them know what it
+	// runs, empty if it can.
+	Problem string `json:"problem,omitempty"`
 	// Election is the state of the lease; missing without leader election.
 	Election *election.Status `json:"election,omitempty"`
 }
@@ -48,13 +52,22 @@ func (l *Leadership) show() {
 		s := LeaseStatus{Lock: k.Name, Term: k.number, Controllers: append([]string{}, k.enabled...)}
 		slices.Sort(s.Controllers)
 		if k.elector != nil && k.term != nil {
-			s.Blocked = k.admission.Blocked()
+			s.Blocked, s.Problem = k.admission.Blocked(), k.problem()
 		}
 		all = append(all, shown{status: s, term: k.term, elector: k.elector})
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.shown = all
+}
+
+// problem is what is wrong with the claims of a lock that is held. What could not be read is one only while something
+// waits for it.
+func (k *Lock) problem() string {
+	if k.trouble != "" && k.admission.Pending() {
+		return k.trouble
+	}
+	return k.hidden
 }
 
 func (s *shared) visible() []shown {
@@ -93,6 +106,18 @@ func (l *Leadership) CheckRenewal(req *http.Request) error {
 // process. It is safe for concurrent use.
 func (l *Leadership) CheckCandidate(req *http.Request) error {
 	return l.check(req, (*election.Elector).CheckCandidate)
+}
+
+// CheckClaims fails while this process holds a lease and starts nothing under it because it cannot find out what other
+// processes run, or while these may not find out what it runs. It is safe for concurrent use.
+func (l *Leadership) CheckClaims(*http.Request) error {
+	var failed []error
+	for _, k := range l.visible() {
+		if k.status.Problem != "" && k.term.Valid() {
+			failed = append(failed, fmt.Errorf("lock %s: %s", k.status.Lock, k.status.Problem))
+		}
+	}
+	return errors.Join(failed...)
 }
 
 func (l *Leadership) check(req *http.Request, check func(*election.Elector, *http.Request) error) error {

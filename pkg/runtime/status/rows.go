@@ -28,6 +28,9 @@ func leaseRows(l leadership.Status, now time.Time) []statuspage.Lease {
 		for _, name := range slices.Sorted(maps.Keys(lock.Blocked)) {
 			row.Blocked = append(row.Blocked, name+" waits: "+lock.Blocked[name])
 		}
+		if lock.Problem != "" {
+			row.Blocked = append(row.Blocked, lock.Problem)
+		}
 		rows = append(rows, row)
 	}
 	return rows

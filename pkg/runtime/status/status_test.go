@@ -43,7 +43,7 @@ func troubled(now time.Time) Status {
 		Deletions:  stopped(now.Add(-time.Hour)),
 		Leadership: leadership.Status{Leading: true, Term: 2, Lease: lease, Leases: []leadership.LeaseStatus{
 			{Lock: "main", Leading: true, Term: 2, Controllers: []string{"deployment-controller", "job-controller", "replicaset-controller"}, Election: lease},
-			{Lock: "group/nodes", Controllers: []string{"node-ipam-controller"}, Blocked: map[string]string{"node-ipam-controller": "node-2_9c still runs it"}, Election: other},
+			{Lock: "group/nodes", Controllers: []string{"node-ipam-controller"}, Blocked: map[string]string{"node-ipam-controller": "node-2_9c still runs it"}, Problem: "leases is forbidden", Election: other},
 		}},
 		Controllers: []supervisor.Status{
 			{Name: "cronjob-controller", State: supervisor.Disabled, Reason: "the configuration turns it off"},
@@ -94,7 +94,7 @@ func TestThePageShowsEverythingEscaped(t *testing.T) {
 		`<meta http-equiv="refresh" content="5">`,
 		"1 controller is not healthy: job-controller · The configuration file was rejected; generation 7 stays in force", "panic: &lt;img src=x onerror=alert(1)&gt;", "controllers.&lt;script&gt;alert(1)&lt;/script&gt;",
 		`data-controller="cronjob-controller" data-state="Disabled"`, "4× panic", "1 instance was abandoned",
-		"shop/checkout", `data-lock="group/nodes"`, "node-ipam-controller waits: node-2_9c still runs it",
+		"shop/checkout", `data-lock="group/nodes"`, "node-ipam-controller waits: node-2_9c still runs it", "leases is forbidden",
 		"configmaps", "fields metadata.name=kube-root-ca.crt", "controllers.deployment-controller.concurrentSyncs: 5 → 20", "2 controllers keep running.",
 		"last error, 3m ago", "sha256:5d41402abc4b",
 	} {
@@ -126,7 +126,7 @@ func TestTheTextShowsTheSame(t *testing.T) {
 	now := time.Date(2026, 11, 21, 16, 0, 0, 0, time.UTC)
 	text := troubled(now).Text(now)
 	for _, part := range []string{
-		"API server: https://10.0.0.1:6443, connection 1, credentials renewed 2 times", "node-ipam-controller waits: node-2_9c still runs it",
+		"API server: https://10.0.0.1:6443, connection 1, credentials renewed 2 times", "node-ipam-controller waits: node-2_9c still runs it leases is forbidden",
 		"must be 1 to 1000, not 0", "backing off after: panic", "deployments.apps", "2 controllers keep running",
 		"Paused: replicaset-controller in namespace shop, for 60m",
 		"Deletions of pods are stopped, for 60m: namespace-controller was about to delete 40 more of 600 pods when 90 had been deleted within 5m; the limit is 120\n  If that is intended, set deletionBreaker.allowUntil",

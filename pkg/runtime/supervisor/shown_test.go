@@ -45,3 +45,27 @@ func TestOnlyTheLeaderShowsItsControllers(t *testing.T) {
 	h.sync(map[string]Want{"a": {State: Standby}})
 	h.eventually("nothing is shown", func() bool { return shown() == nil })
 }
+
+// While an instance still ends, why none runs after it can change.
+func TestTheReasonShownIsTheNewest(t *testing.T) {
+	for name, transactional := range map[string]bool{"of a change": true, "of a lease": false} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, "a")
+			defer h.shutDown()
+			h.sync(wants(map[string]string{"a": "1"}))
+			ends := h.instances("a")[0].hang()
+			for _, reason := range []string{"the lease is being handed over", "another process holds the lease"} {
+				desired := map[string]Want{"a": {State: Standby, Reason: reason}}
+				if err := h.Synchronize(desired, CauseLease, transactional); err != nil {
+					t.Fatal(err)
+				}
+				h.eventually("it ends", func() bool { return h.status("a").State == Stopping })
+			}
+			close(ends)
+			h.settle()
+			if s := h.status("a"); s.State != Standby || s.Reason != "another process holds the lease" {
+				t.Errorf("it is shown as %s: %s", s.State, s.Reason)
+			}
+		})
+	}
+}

@@ -23,7 +23,7 @@ type unit struct {
 	interval     atomic.Int64 // a time.Duration, see SetStartInterval
 	resync       atomic.Int64 // a time.Duration
 
-	wanted Want // owned by Supervisor.Prepare and Commit
+	wanted Want // changed by Supervisor.Commit only, under mu
 
 	wake chan struct{}
 	quit chan struct{}
@@ -196,7 +196,7 @@ func (u *unit) settleInto(m *move) {
 	case m.err != nil:
 		u.backOff(fmt.Errorf("building: %w", m.err), min(buildRetryMax, u.options.BackoffMax))
 	case m.want.State != Running:
-		u.setState(m.want.State, m.want.Reason)
+		u.rest(m.want)
 	case m.instance == nil:
 		u.setState(Idle, "nothing to do in this configuration")
 	default:
@@ -263,4 +263,15 @@ func (u *unit) setState(s State, reason string) {
 	u.status.State, u.status.Reason = s, reason
 	u.mu.Unlock()
 	u.options.Metrics.setState(u.d.Name, s)
+}
+
+// rest records that nothing runs, and why. The reason can have changed since the command that is carried out.
+func (u *unit) rest(want Want) {
+	u.mu.Lock()
+	if u.wanted.equal(want) {
+		want.Reason = u.wanted.Reason
+	}
+	u.status.State, u.status.Reason = want.State, want.Reason
+	u.mu.Unlock()
+	u.options.Metrics.setState(u.d.Name, want.State)
 }

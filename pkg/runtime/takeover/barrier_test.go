@@ -233,6 +233,23 @@ func TestARefusedReadIsShownAndTriedAgain(t *testing.T) {
 	f.wantPassed(t, "pods=12 *=?")
 }
 
+// Something between this process and the API server may end each stream before all objects were sent.
+func TestObjectsAreListedIfTheStreamEndsTooEarly(t *testing.T) {
+	s := newServer(t, true, "12", pod("a", "1", "10"))
+	s.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
+		s.reads <- a.GetVerb()
+		w := watch.NewFakeWithChanSize(1, false)
+		w.Add(metadataOf(pod("a", "1", "10")))
+		w.Stop()
+		return true, w, nil
+	})
+	f := newFixture(t, s, NothingLeft(), pod("a", "1", "10"))
+	f.wantPassed(t, "pods=12 *=?")
+	if verbs := []string{<-s.reads, <-s.reads}; !slices.Equal(verbs, []string{"watch", "list"}) {
+		t.Errorf("sent %q", verbs)
+	}
+}
+
 func TestABarrierThatEndsLetsNothingPass(t *testing.T) {
 	s := newServer(t, true, "12", pod("a", "1", "10"))
 	f := newFixture(t, s, NothingLeft())

@@ -31,13 +31,15 @@ const streamTime = time.Minute
 
 var errTooLong = fmt.Errorf("the end of the list was not sent within %v", streamTime)
 
-// read streams the objects if the API server can do that, and lists them in pages otherwise.
+// read streams the objects if the API server can do that, and lists them in pages otherwise. What ends a stream too
+// early, such as a proxy that allows connections only so much time, may do so each time.
 // A stream takes little memory on both sides.
 func (r Reader) read(ctx context.Context, c Cache) (snapshot, error) {
 	streaming, cancel := context.WithTimeoutCause(ctx, streamTime, errTooLong)
 	defer cancel()
 	s, err := r.stream(streaming, c)
-	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || errors.Is(err, errTooLong) {
+	cut := errors.Is(err, errTooLong) || errors.Is(err, errIncomplete)
+	if cut || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
 		s, err = r.list(ctx, c)
 	}
 	if err != nil {
