@@ -68,7 +68,9 @@ func (d *Document) CheckStart() problem.Errors {
 // CheckEdit is CheckFiles for a configuration that follows another one, which is in force: a
 // file that the edit does not name anew, and that is bad now, is a warning, and so is a time that
 // is too far ahead. bad lists these files.
-func (d *Document) CheckEdit(inForce *v1beta1.KubeControllerManagerConfiguration) (problems problem.Errors, bad []string) {
+func (d *Document) CheckEdit(
+	inForce *v1beta1.KubeControllerManagerConfiguration,
+) (problems problem.Errors, bad []string) {
 	problems, bad = named.Check(d.Name, d.Config, d.places, inForce)
 	kept := inForce != nil && inForce.DeletionBreaker.AllowUntil == d.Config.DeletionBreaker.AllowUntil
 	return append(problems, d.checkNow(kept)...), bad
@@ -84,7 +86,8 @@ func (d *Document) checkNow(tolerant bool) problem.Errors {
 	if !d.Config.DeletionBreaker.AllowedUntil().After(latest) {
 		return nil
 	}
-	message := fmt.Sprintf("must be at most 24 hours from now, %s, not %s", latest.UTC().Format(time.RFC3339), d.Config.DeletionBreaker.AllowUntil)
+	message := fmt.Sprintf("must be at most 24 hours from now, %s, not %s",
+		latest.UTC().Format(time.RFC3339), d.Config.DeletionBreaker.AllowUntil)
 	if tolerant {
 		r.Warnf(at, path, "%s: it allows nothing; is the clock right?", message)
 	} else {

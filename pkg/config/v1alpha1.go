@@ -107,7 +107,9 @@ func loadV1alpha1(root *tree.Node, r *problem.Report) *V1alpha1Document {
 
 // convertV1alpha1 converts what was read from the source, except for the fields that are
 // lost already, and checks the result.
-func convertV1alpha1(in *v1alpha1.KubeControllerManagerConfiguration, source tree.Places, lost []string, r *problem.Report) *V1alpha1Document {
+func convertV1alpha1(
+	in *v1alpha1.KubeControllerManagerConfiguration, source tree.Places, lost []string, r *problem.Report,
+) *V1alpha1Document {
 	result, err := conversion.ToHub(in)
 	if err != nil {
 		reportConversion(err, source, r)

@@ -58,11 +58,14 @@ everything is valid and the running process would change something.`,
 		ValidArgsFunction: completeFiles,
 		RunE:              c.run,
 	}
-	cmd.Flags().StringVar(&c.against, "against", "", "the configuration in force: a `FILE`, or live for that of a running process")
+	cmd.Flags().StringVar(&c.against, "against", "",
+		"the configuration in force: a `FILE`, or live for that of a running process")
 	cmd.Flags().BoolVar(&c.environment, "environment", false, "also check the files that the configurations name")
-	cmd.Flags().StringVar(&c.failOn, "fail-on", string(problem.SeverityError), "least severity that makes the check fail: error or warning")
+	cmd.Flags().StringVar(&c.failOn, "fail-on", string(problem.SeverityError),
+		"least severity that makes the check fail: error or warning")
 	complete(cmd, "fail-on", string(problem.SeverityError), string(problem.SeverityWarning))
-	cmd.Flags().BoolVar(&c.exitCode, "exit-code", false, "exit with 3 if the running process would change anything; needs --against")
+	cmd.Flags().BoolVar(&c.exitCode, "exit-code", false,
+		"exit with 3 if the running process would change anything; needs --against")
 	c.output.add(cmd, "text", "json", "yaml", "github")
 	c.color.add(cmd)
 	c.connection.add(cmd)

@@ -114,7 +114,10 @@ usage; 3 something changes, with --exit-code.`,
 		},
 	}
 	root.Flags().StringVar(&file, "config", "", "path of the configuration file (required)")
-	root.Flags().StringVar(&lastGood, "last-good", "", "`DIR` in which the configuration in force is kept, to start with it while the configuration file is invalid or missing\n(default: nothing is kept)")
+	root.Flags().StringVar(&lastGood, "last-good", "",
+		"`DIR` in which the configuration in force is kept, "+
+			"to start with it while the configuration file is invalid or missing\n"+
+			"(default: nothing is kept)")
 	root.Flags().BoolVar(&printsVersion, "version", false, "print the version")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newCheckConfig(), newConfig(), newControllers(), newStatus(), newVersion(), newWhy())

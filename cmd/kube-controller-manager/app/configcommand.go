@@ -53,7 +53,11 @@ Without PATH, the top-level fields are listed. Former names of controllers are a
 			if err != nil {
 				return err
 			}
-			return explain.Explainer{Out: cmd.OutOrStdout(), Subjects: runtime.Subjects(controllers.All()), Colors: colors}.Explain(field, recursive)
+			return explain.Explainer{
+				Out:      cmd.OutOrStdout(),
+				Subjects: runtime.Subjects(controllers.All()),
+				Colors:   colors,
+			}.Explain(field, recursive)
 		},
 	}
 	cmd.Flags().BoolVar(&recursive, "recursive", false, "also list the fields of all nested blocks")
@@ -131,7 +135,8 @@ be used as a starting point: fields that are not changed can be removed.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&options.Full, "full", false, "add a comment on every field, and the fields without a default, commented out")
+	cmd.Flags().BoolVar(&options.Full, "full", false,
+		"add a comment on every field, and the fields without a default, commented out")
 	cmd.Flags().StringVar(&options.Controller, "controller", "", "print only the block of the controller `NAME`")
 	completeFunc(cmd, "controller", controllerBlocks)
 	return cmd
@@ -158,7 +163,8 @@ is accepted too.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&version, "version", fields.Version, "version of the configuration: "+strings.Join(schemas.Versions(), ", "))
+	cmd.Flags().StringVar(&version, "version", fields.Version,
+		"version of the configuration: "+strings.Join(schemas.Versions(), ", "))
 	completeFunc(cmd, "version", schemas.Versions)
 	return cmd
 }

@@ -15,7 +15,7 @@ import (
 )
 
 func newControllers() *cobra.Command {
-	var ask bool
+	var withState bool
 	var connection connectionFlags
 	var output outputFlag
 	var color colorFlag
@@ -34,7 +34,7 @@ the flags of 'status' define how to reach it. NAME is a name or a former name.`,
 			if err != nil {
 				return nil
 			}
-			return list.Names(false)
+			return list.Names()
 		}),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			colors, err := color.colors(cmd)
@@ -48,7 +48,7 @@ the flags of 'status' define how to reach it. NAME is a name or a former name.`,
 			if err := output.check(); err != nil {
 				return err
 			}
-			if ask {
+			if withState {
 				err = addStatus(cmd.Context(), list, &connection)
 			} else {
 				err = connection.need("--live")
@@ -68,7 +68,7 @@ the flags of 'status' define how to reach it. NAME is a name or a former name.`,
 			return list.Text(cmd.OutOrStdout(), output.format == "wide", colors)
 		},
 	}
-	cmd.Flags().BoolVar(&ask, "live", false, "also show the state in a running process")
+	cmd.Flags().BoolVar(&withState, "live", false, "also show the state in a running process")
 	output.add(cmd, "text", "wide", "json", "yaml")
 	color.add(cmd)
 	connection.add(cmd)
@@ -102,7 +102,7 @@ func selectControllers(list *controllerlist.List, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	known := list.Names(true)
+	known := list.NamesAndAliases()
 	for _, name := range names {
 		if slices.Contains(known, name) {
 			continue
@@ -113,7 +113,9 @@ func selectControllers(list *controllerlist.List, names []string) error {
 		return misuse{fmt.Errorf("there is no controller %q", name)}
 	}
 	list.Items = slices.DeleteFunc(list.Items, func(e controllerlist.Entry) bool {
-		return !slices.ContainsFunc(names, func(name string) bool { return name == e.Name || slices.Contains(e.Aliases, name) })
+		return !slices.ContainsFunc(names, func(name string) bool {
+			return name == e.Name || slices.Contains(e.Aliases, name)
+		})
 	})
 	return nil
 }

@@ -48,7 +48,8 @@ func findOne(cmd *cobra.Command, name string) (inputs.Input, error) {
 		return inputs.Input{}, err
 	}
 	if len(found.Inputs) != 1 {
-		return inputs.Input{}, fmt.Errorf("%s contains %d configurations: %s takes one at a time", name, len(found.Inputs), cmd.Name())
+		return inputs.Input{}, fmt.Errorf("%s contains %d configurations: %s takes one at a time",
+			name, len(found.Inputs), cmd.Name())
 	}
 	return found.Inputs[0], nil
 }
@@ -98,8 +99,10 @@ that have no effect on the configuration, are reported on standard error. - is s
 			return printConverted(cmd, result.File, result.Notes, nil)
 		},
 	}
-	cmd.Flags().StringVar(&manifest, "manifest", "", "`FILE` with a Pod, Deployment, DaemonSet or StatefulSet, or a List of those")
-	cmd.Flags().StringVar(&commandLine, "command-line", "", "`FILE` with a command line: a systemd unit, /proc/<pid>/cmdline, or the output of ps")
+	cmd.Flags().StringVar(&manifest, "manifest", "",
+		"`FILE` with a Pod, Deployment, DaemonSet or StatefulSet, or a List of those")
+	cmd.Flags().StringVar(&commandLine, "command-line", "",
+		"`FILE` with a command line: a systemd unit, /proc/<pid>/cmdline, or the output of ps")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		var unknown *pflag.NotExistError
 		if errors.As(err, &unknown) && isUpstreamFlag(unknown.GetSpecifiedName()) {

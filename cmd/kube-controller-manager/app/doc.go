@@ -1,6 +1,6 @@
 // Package app is the program kube-controller-manager: its commands, flags and exit codes.
 //
-// It is a package of its own so that it can be built with more in it. A cloud provider registers
+// It is a separate package so that a program can be built with more in it. A cloud provider registers
 // itself when its package is initialized, so a program with a provider is a main that imports it:
 //
 //	package main
@@ -13,7 +13,7 @@
 //
 //	func main() { app.Main() }
 //
-// docs/cloud.md describes what else it takes.
+// docs/cloud.md describes what else is needed.
 package app
 
 import (

@@ -22,7 +22,8 @@ import (
 type colorFlag struct{ when string }
 
 func (f *colorFlag) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.when, "color", string(terminal.Auto), "when to colour the output: auto (on a terminal, unless NO_COLOR is set), always or never")
+	cmd.Flags().StringVar(&f.when, "color", string(terminal.Auto),
+		"when to colour the output: auto (on a terminal, unless NO_COLOR is set), always or never")
 	complete(cmd, "color", string(terminal.Auto), string(terminal.Always), string(terminal.Never))
 }
 
@@ -60,10 +61,10 @@ func complete(cmd *cobra.Command, flag string, values ...string) {
 }
 
 func completeFunc(cmd *cobra.Command, flag string, values func() []string) {
-	err := cmd.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	completion := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return values(), cobra.ShellCompDirectiveNoFileComp
-	})
-	if err != nil {
+	}
+	if err := cmd.RegisterFlagCompletionFunc(flag, completion); err != nil {
 		panic(err) // the flag has not been added
 	}
 }
@@ -71,7 +72,8 @@ func completeFunc(cmd *cobra.Command, flag string, values func() []string) {
 // completeArgs completes the arguments of a command.
 func completeArgs(values func() []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return slices.DeleteFunc(values(), func(value string) bool { return slices.Contains(args, value) }), cobra.ShellCompDirectiveNoFileComp
+		rest := slices.DeleteFunc(values(), func(value string) bool { return slices.Contains(args, value) })
+		return rest, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -85,22 +87,28 @@ type connectionFlags struct {
 func (f *connectionFlags) add(cmd *cobra.Command) {
 	flags, c := cmd.Flags(), &f.connection
 	f.set = flags
-	flags.StringVar(&c.Server, "server", "", "`URL` of the running process (default: the address in --config, else "+endpoint.DefaultServer+")")
+	flags.StringVar(&c.Server, "server", "",
+		"`URL` of the running process (default: the address in --config, else "+endpoint.DefaultServer+")")
 	flags.StringVar(&f.config, "config", "", "configuration `FILE` of the running process, used for its address and port")
-	flags.StringVar(&c.Kubeconfig, "kubeconfig", "", "`FILE` with the credentials (default: $KUBECONFIG or ~/.kube/config)")
+	flags.StringVar(&c.Kubeconfig, "kubeconfig", "",
+		"`FILE` with the credentials (default: $KUBECONFIG or ~/.kube/config)")
 	flags.StringVar(&c.Context, "context", "", "`NAME` of the context in the kubeconfig (default: the current context)")
 	flags.StringVar(&c.TokenFile, "token-file", "", "`FILE` with a bearer token, instead of a kubeconfig")
-	flags.StringVar(&c.CAFile, "ca-file", "", "`FILE` with the CA certificates that the certificate of the process is verified with\n(default: those in the kubeconfig, else those of the system)")
+	flags.StringVar(&c.CAFile, "ca-file", "",
+		"`FILE` with the CA certificates that the certificate of the process is verified with\n"+
+			"(default: those in the kubeconfig, else those of the system)")
 	flags.BoolVar(&c.Insecure, "insecure-skip-tls-verify", false, "do not verify the certificate of the process")
 	flags.DurationVar(&c.Timeout, "timeout", 10*time.Second, "how long to wait for a response")
 }
 
 // names are those of the flags.
 func (f *connectionFlags) names() []string {
-	return []string{"server", "config", "kubeconfig", "context", "token-file", "ca-file", "insecure-skip-tls-verify", "timeout"}
+	return []string{
+		"server", "config", "kubeconfig", "context", "token-file", "ca-file", "insecure-skip-tls-verify", "timeout",
+	}
 }
 
-// need checks that none of them is set although no process is asked, which needs what is named.
+// need returns an error if one of these flags is set without what they need.
 func (f *connectionFlags) need(what string) error {
 	for _, name := range f.names() {
 		if f.set.Changed(name) {
@@ -110,8 +118,8 @@ func (f *connectionFlags) need(what string) error {
 	return nil
 }
 
-// notEmpty checks that none of some flags is set to nothing, as by a variable that is not set: that would mean the
-// default, such as another process than the one that is meant.
+// notEmpty returns an error if one of the flags is set to an empty value, for example by an unset variable: that would
+// mean the default, such as another process than the intended one.
 func notEmpty(flags *pflag.FlagSet, names ...string) error {
 	for _, name := range names {
 		if flags.Changed(name) && flags.Lookup(name).Value.String() == "" {
@@ -167,7 +175,8 @@ func servingOf(name string) (*v1beta1.Serving, error) {
 		Serving v1beta1.Serving `json:"serving"`
 	}
 	if yaml.Unmarshal(data, &invalid) != nil {
-		return nil, fmt.Errorf("%w\nThe address of the process cannot be read from this file: set --server https://HOST:PORT", err)
+		return nil, fmt.Errorf(
+			"%w\nThe address of the process cannot be read from this file: set --server https://HOST:PORT", err)
 	}
 	cfg := &v1beta1.KubeControllerManagerConfiguration{Serving: invalid.Serving}
 	v1beta1.SetDefaults(cfg)

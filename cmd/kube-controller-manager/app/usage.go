@@ -72,7 +72,8 @@ func flagError(cmd *cobra.Command, err error) error {
 		return misuse{fmt.Errorf("%w, did you mean --%s?", err, best)}
 	}
 	if isUpstreamFlag(name) {
-		return misuse{fmt.Errorf("%w, which is a flag of upstream: '%s config from-flags' converts flags to a configuration", err, cmd.Root().Name())}
+		return misuse{fmt.Errorf("%w, which is a flag of upstream: '%s config from-flags' converts flags to a configuration",
+			err, cmd.Root().Name())}
 	}
 	return misuse{err}
 }
@@ -137,7 +138,8 @@ func addCompletion(root *cobra.Command) {
 	completion.RunE = needsSubcommand
 	completion.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return misuse{fmt.Errorf("there is no completion for the shell %q, only for %s", args[0], strings.Join(commandNames(cmd), ", "))}
+			return misuse{fmt.Errorf("there is no completion for the shell %q, only for %s",
+				args[0], strings.Join(commandNames(cmd), ", "))}
 		}
 		return nil
 	}

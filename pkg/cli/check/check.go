@@ -38,14 +38,14 @@ type Report struct {
 	Problems problem.Errors `json:"problems,omitempty"`
 	// Skipped counts the documents that are something else.
 	Skipped int `json:"skipped"`
-	// Comparison is there if configurations were compared, the new one is valid, and something
+	// Comparison is set if configurations were compared, the new one is valid, and something
 	// of the old one can be used.
 	Comparison *Comparison `json:"comparison,omitempty"`
 	// Note says what is missing in the comparison, or why there is none, if the old
 	// configuration is invalid.
 	Note string `json:"note,omitempty"`
 
-	comparing bool // the comparison was asked for
+	comparing bool // a comparison was requested
 }
 
 // Configuration is one that was checked.
@@ -155,8 +155,8 @@ func (c Checker) old(r *Report, name string) (cfg *v1beta1.KubeControllerManager
 		r.Note = found.label + " is invalid and nothing in it can be used: there is no Plan"
 		return nil, nil
 	}
-	r.Note = fmt.Sprintf("%s is invalid, and no process of this version has it in force: this is the Plan of a change from it without %s",
-		found.label, shortList(leftOut))
+	r.Note = fmt.Sprintf("%s is invalid, and no process of this version has it in force: "+
+		"this is the Plan of a change from it without %s", found.label, shortList(leftOut))
 	return document.Config, leftOut
 }
 
@@ -183,7 +183,8 @@ func (c Checker) one(r *Report, name string) *Configuration {
 			labels = append(labels, f.label)
 		}
 		r.Problems = append(r.Problems, problem.Error{File: name, Severity: problem.SeverityError,
-			Message: fmt.Sprintf("only one configuration can be compared, but there are %d: %s", len(found), strings.Join(labels, "; "))})
+			Message: fmt.Sprintf("only one configuration can be compared, but there are %d: %s",
+				len(found), strings.Join(labels, "; "))})
 		return nil
 	}
 	if len(found) == 0 {
@@ -205,7 +206,14 @@ func (c Checker) add(r *Report, name string) []Configuration {
 }
 
 func (c Checker) check(in inputs.Input) Configuration {
-	out := Configuration{File: in.File, Object: in.Object, Key: in.Key, Document: in.Document, label: in.Label(), input: in}
+	out := Configuration{
+		File:     in.File,
+		Object:   in.Object,
+		Key:      in.Key,
+		Document: in.Document,
+		label:    in.Label(),
+		input:    in,
+	}
 	document, problems := in.Load()
 	out.Problems = problems
 	if document != nil && c.Files {
@@ -223,7 +231,8 @@ func (c Checker) check(in inputs.Input) Configuration {
 	hash, err := config.Hash(document.Config)
 	if err != nil {
 		out.Valid = false
-		out.Problems = append(out.Problems, problem.Error{File: in.File, Message: err.Error(), Severity: problem.SeverityError})
+		out.Problems = append(out.Problems,
+			problem.Error{File: in.File, Message: err.Error(), Severity: problem.SeverityError})
 	}
 	out.Hash = hash
 	return out

@@ -112,6 +112,7 @@ func (r *Report) GitHub(out io.Writer) {
 	}
 	if c := r.Comparison; c != nil {
 		title := fmt.Sprintf("Effect of a change from %s to %s", c.Old, c.New)
-		fmt.Fprintf(out, "::notice title=%s::%s\n", propertyEscapes.Replace(title), messageEscapes.Replace(strings.TrimSuffix(c.Plan.String(), "\n")))
+		fmt.Fprintf(out, "::notice title=%s::%s\n",
+			propertyEscapes.Replace(title), messageEscapes.Replace(strings.TrimSuffix(c.Plan.String(), "\n")))
 	}
 }

@@ -1,7 +1,7 @@
 // Package controllerlist lists the controllers: the purpose of each, whether it runs by
 // default, and its state in a running process.
 //
-// Descriptions are the doc comments of the blocks; all else is in the descriptors.
+// Descriptions are the doc comments of the blocks; everything else is in the descriptors.
 package controllerlist
 
 import (
@@ -76,7 +76,9 @@ func New(descriptors []controller.Descriptor, tree *fields.Field) *List {
 func (l *List) AddStatus(controllers []supervisor.Status) {
 	l.Live = true
 	for _, c := range controllers {
-		i, found := slices.BinarySearchFunc(l.Items, c.Name, func(e Entry, name string) int { return cmp.Compare(e.Name, name) })
+		i, found := slices.BinarySearchFunc(l.Items, c.Name, func(e Entry, name string) int {
+			return cmp.Compare(e.Name, name)
+		})
 		if !found {
 			l.Items = slices.Insert(l.Items, i, Entry{Name: c.Name})
 		}
@@ -84,14 +86,20 @@ func (l *List) AddStatus(controllers []supervisor.Status) {
 	}
 }
 
-// Names lists the names of the controllers, with those of former releases if asked for.
-func (l *List) Names(former bool) []string {
+// Names lists the names of the controllers.
+func (l *List) Names() []string {
 	var names []string
 	for _, e := range l.Items {
 		names = append(names, e.Name)
-		if former {
-			names = append(names, e.Aliases...)
-		}
+	}
+	return names
+}
+
+// NamesAndAliases lists the names of the controllers, each followed by those of former releases.
+func (l *List) NamesAndAliases() []string {
+	var names []string
+	for _, e := range l.Items {
+		names = append(append(names, e.Name), e.Aliases...)
 	}
 	return names
 }

@@ -139,15 +139,24 @@ func NewView(l Loaded, tree *fields.Field, subjects []plan.Subject) (*View, erro
 		return nil, err
 	}
 	v := &View{
-		APIVersion: report.APIVersion, Kind: ViewKind, File: l.Input.File, Object: l.Input.Object, Key: l.Input.Key, Hash: hash,
-		Configuration: cfg, Origins: map[string]Origin{}, Inherited: inherited(cfg, tree), NotRunning: notRunning(cfg, subjects),
-		label: l.Input.Label(), tree: tree,
+		APIVersion:    report.APIVersion,
+		Kind:          ViewKind,
+		File:          l.Input.File,
+		Object:        l.Input.Object,
+		Key:           l.Input.Key,
+		Hash:          hash,
+		Configuration: cfg,
+		Origins:       map[string]Origin{},
+		Inherited:     inherited(cfg, tree),
+		NotRunning:    notRunning(cfg, subjects),
+		label:         l.Input.Label(),
+		tree:          tree,
 	}
 	v.collect(l, map[string]any(diff.ObjectOf(cfg)), "")
 	return v, nil
 }
 
-// Diff is in what two configurations differ.
+// Diff is how two configurations differ.
 type Diff struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -170,7 +179,13 @@ type Change struct {
 
 // NewDiff compares two configurations.
 func NewDiff(before, after Loaded) *Diff {
-	d := &Diff{APIVersion: report.APIVersion, Kind: DiffKind, Old: before.Input.Label(), New: after.Input.Label(), Changes: []Change{}}
+	d := &Diff{
+		APIVersion: report.APIVersion,
+		Kind:       DiffKind,
+		Old:        before.Input.Label(),
+		New:        after.Input.Label(),
+		Changes:    []Change{},
+	}
 	for _, c := range diff.Between(before.Document.Config, after.Document.Config) {
 		d.Changes = append(d.Changes, Change{Change: c, OldOrigin: before.Origin(c.Path), NewOrigin: after.Origin(c.Path)})
 	}

@@ -26,7 +26,8 @@ func (v *View) Text(out io.Writer, colors terminal.Colors) error {
 		w.inherited[i.Path] = i
 	}
 	w.comment("", fmt.Sprintf("%s as the process understands it, sha256:%s.", v.label, v.Hash))
-	w.comment("", "A value that the file sets is followed by its line. A field in a comment is not set, and stands for that value.")
+	w.comment("",
+		"A value that the file sets is followed by its line. A field in a comment is not set, and stands for that value.")
 	w.fields(map[string]any(diff.ObjectOf(v.Configuration)), v.tree, "", "")
 	_, err := io.WriteString(out, w.text.String())
 	return err

@@ -1,8 +1,8 @@
 // Package endpoint requests the status, the configuration and what is known of an object from the
 // secure port of a running process.
 //
-//  1. The port belongs to the process, not to the API server: of a kubeconfig only the
-//     credentials and the certificate authority are used, never the server.
+//  1. The port belongs to the process, not to the API server: only the credentials and the
+//     certificate authority of a kubeconfig are used, never its server.
 //  2. The certificate of the process is verified, unless that is turned off. A process
 //     without a configured certificate creates a self-signed one, in memory.
 //  3. An error has advice on how to fix it: what to start, to trust, or to grant.
@@ -68,9 +68,11 @@ func (c Connection) Open() (*Client, error) {
 		Host: server, Timeout: c.Timeout, UserAgent: "kube-controller-manager/status",
 		Username: credentials.Username, Password: credentials.Password,
 		BearerToken: credentials.BearerToken, BearerTokenFile: credentials.BearerTokenFile,
-		ExecProvider: credentials.ExecProvider, AuthProvider: credentials.AuthProvider, AuthConfigPersister: credentials.AuthConfigPersister,
+		ExecProvider: credentials.ExecProvider, AuthProvider: credentials.AuthProvider,
+		AuthConfigPersister: credentials.AuthConfigPersister,
 		TLSClientConfig: rest.TLSClientConfig{
-			CertFile: credentials.CertFile, CertData: credentials.CertData, KeyFile: credentials.KeyFile, KeyData: credentials.KeyData,
+			CertFile: credentials.CertFile, CertData: credentials.CertData,
+			KeyFile: credentials.KeyFile, KeyData: credentials.KeyData,
 			CAFile: credentials.CAFile, CAData: credentials.CAData,
 		},
 	}
@@ -88,7 +90,8 @@ func (c Connection) Open() (*Client, error) {
 }
 
 func isAnonymous(r *rest.Config) bool {
-	return r.BearerToken == "" && r.BearerTokenFile == "" && r.Username == "" && r.ExecProvider == nil && r.AuthProvider == nil &&
+	return r.BearerToken == "" && r.BearerTokenFile == "" && r.Username == "" &&
+		r.ExecProvider == nil && r.AuthProvider == nil &&
 		len(r.CertData) == 0 && r.CertFile == ""
 }
 

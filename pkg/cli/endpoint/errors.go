@@ -52,12 +52,15 @@ func (c *Client) unreachable(err error) error {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		e.What = fmt.Sprintf("nothing listens on %s: connection refused", c.Server)
-		e.Advice = "Is the process running on this machine? Its address is serving.bindAddress and serving.port of its configuration:\n" +
+		e.Advice = "Is the process running on this machine? Its address is serving.bindAddress and serving.port " +
+			"of its configuration:\n" +
 			"use --config with its file, or --server https://HOST:PORT."
 	case authority:
 		e.What = fmt.Sprintf("the certificate of %s is signed by an unknown authority", c.Server)
-		e.Advice = "Set the CA with --ca-file. A process without serving.tls.certFile uses a self-signed certificate: with\n" +
-			"serving.tls.certDirectory it is kube-controller-manager.crt in that directory; otherwise it is kept in memory, and the\n" +
+		e.Advice = "Set the CA with --ca-file. " +
+			"A process without serving.tls.certFile uses a self-signed certificate: with\n" +
+			"serving.tls.certDirectory it is kube-controller-manager.crt in that directory; " +
+			"otherwise it is kept in memory, and the\n" +
 			"process can be reached only with --insecure-skip-tls-verify."
 	case errors.As(err, &hostname):
 		e.What = fmt.Sprintf("the certificate of %s is for another name: %v", c.Server, hostname)
@@ -67,7 +70,8 @@ func (c *Client) unreachable(err error) error {
 		e.Advice = "Is it the secure port of a kube-controller-manager?"
 	case errors.As(err, &dns):
 		e.What = fmt.Sprintf("looking up host %s: %v", dns.Name, dns.Err)
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded),
+		errors.As(err, &timeout) && timeout.Timeout():
 		e.What = fmt.Sprintf("%s did not respond in time", c.Server)
 		e.Advice = "Check that the address is correct and not behind a firewall. --timeout sets how long to wait."
 	}
@@ -83,7 +87,8 @@ func (c *Client) refused(path string, code int, message string) error {
 	switch {
 	case code == http.StatusUnauthorized:
 		e.What = fmt.Sprintf("%s could not authenticate the request: 401 Unauthorized", c.Server)
-		e.Advice = "The API server rejected the credentials: the token may have expired, or belong to another cluster. Set others with\n" +
+		e.Advice = "The API server rejected the credentials: " +
+			"the token may have expired, or belong to another cluster. Set others with\n" +
 			"--kubeconfig or --token-file. The process uses the API server of serving.authentication.kubeconfig."
 	case code == http.StatusForbidden && (c.anonymous || strings.Contains(message, "system:anonymous")):
 		e.Advice = c.anonymousAdvice()
@@ -100,7 +105,8 @@ func (c *Client) anonymousAdvice() string {
 	if c.anonymous {
 		return "The request had no credentials. Set them with --kubeconfig or --token-file."
 	}
-	return "The process treated the request as anonymous, so it did not accept the credentials. Does its configuration set\n" +
+	return "The process treated the request as anonymous, so it did not accept the credentials. " +
+		"Does its configuration set\n" +
 		"serving.authentication.kubeconfig, and does it trust the CA of the client certificate?"
 }
 

@@ -26,8 +26,8 @@ const (
 	configPath = "/configz"
 	// maxAnswer bounds the size of a response: a status lists every informer.
 	maxAnswer = 64 << 20
-	// attempts is how often a process is asked that is asked too often, and longestPause the longest
-	// time between two attempts that it may ask for.
+	// attempts is how often a request is sent that the process answers with 429, and longestPause the
+	// longest pause between two attempts that its answer may demand.
 	attempts, longestPause = 5, 10 * time.Second
 )
 
@@ -39,26 +39,31 @@ func (c *Client) Status(ctx context.Context) (s *status.Status, raw []byte, err 
 	}
 	s = &status.Status{}
 	if err := json.Unmarshal(raw, s); err != nil || s.Configuration.Hash == "" {
-		return nil, nil, fmt.Errorf("%s%s did not return a status that this program can read: is it kcmd, in a version similar to this one?",
-			c.Server, statusPath)
+		return nil, nil, c.unreadable(statusPath, "a status")
 	}
 	return s, raw, nil
 }
 
-// Why asks what controllers did with an object and what they wait for. raw is the unchanged
+// Why gets what controllers did with an object and what they wait for. raw is the unchanged
 // response, in JSON.
 func (c *Client) Why(ctx context.Context, q why.Query) (a *why.Answer, raw []byte, err error) {
-	query := url.Values{"type": {q.Type}, "name": {q.Name}, "namespace": {q.Namespace}, "last": {strconv.Itoa(q.Last)}, "format": {"json"}}
+	query := url.Values{
+		"type": {q.Type}, "name": {q.Name}, "namespace": {q.Namespace}, "last": {strconv.Itoa(q.Last)}, "format": {"json"},
+	}
 	raw, err = c.get(ctx, why.Path, "?"+query.Encode())
 	if err != nil {
 		return nil, nil, err
 	}
 	a = &why.Answer{}
 	if err := json.Unmarshal(raw, a); err != nil || a.Object.Resource == "" {
-		return nil, nil, fmt.Errorf("%s%s did not return an answer that this program can read: is it kcmd, in a version similar to this one?",
-			c.Server, why.Path)
+		return nil, nil, c.unreadable(why.Path, "an answer")
 	}
 	return a, raw, nil
+}
+
+func (c *Client) unreadable(path, expected string) error {
+	return fmt.Errorf("%s%s did not return %s that this program can read: is it kcmd, in a version similar to this one?",
+		c.Server, path, expected)
 }
 
 // Config gets the configuration in force.
@@ -73,15 +78,16 @@ func (c *Client) Config(ctx context.Context) (*v1beta1.KubeControllerManagerConf
 	}
 	document, err := config.Load(c.Server+configPath, inForce[v1beta1.GroupName])
 	if err != nil {
-		return nil, fmt.Errorf("the configuration in force is invalid for this program, which may have another version: %w", err)
+		return nil, fmt.Errorf(
+			"the configuration in force is invalid for this program, which may have another version: %w", err)
 	}
 	return document.Config, nil
 }
 
-// get asks for a path, and again if the process is asked too often and says when it can answer.
+// get requests a path, and repeats that if the answer is 429 with Retry-After.
 func (c *Client) get(ctx context.Context, path, query string) ([]byte, error) {
 	for attempt := 1; ; attempt++ {
-		r, err := c.ask(ctx, path+query)
+		r, err := c.send(ctx, path+query)
 		if err != nil {
 			return nil, err
 		}
@@ -101,15 +107,15 @@ func (c *Client) get(ctx context.Context, path, query string) ([]byte, error) {
 	}
 }
 
-// response is what a request was answered with.
+// response is the response to a request.
 type response struct {
 	code       int
 	retryAfter string // the header of that name
 	body       []byte
 }
 
-// ask sends one request.
-func (c *Client) ask(ctx context.Context, query string) (response, error) {
+// send sends one request.
+func (c *Client) send(ctx context.Context, query string) (response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Server+query, nil)
 	if err != nil {
 		return response{}, fmt.Errorf("requesting %s: %w", c.Server, err)

@@ -94,7 +94,10 @@ func bases() []*v1beta1.KubeControllerManagerConfiguration {
 		c.Settings.Enabled = ptr.To(true)
 	}
 	all.LeaderMigration.Enabled = ptr.To(true)
-	all.LeaderMigration.ControllerLeaders = []v1beta1.ControllerLeader{{Name: someController, Component: all.LeaderMigration.Component}}
+	all.LeaderMigration.ControllerLeaders = []v1beta1.ControllerLeader{{
+		Name:      someController,
+		Component: all.LeaderMigration.Component,
+	}}
 	all.LeaderElection.Groups = []v1beta1.LeaseGroup{{Name: "group", Controllers: []string{someOther}}}
 	all.Controllers.CSRSigning.AllSigners = v1beta1.SigningCA{CertFile: "ca.crt", PrivateKeyFile: "ca.key"}
 	all.Controllers.NodeIPAM.AllocateNodeCIDRs = ptr.To(true)
@@ -109,7 +112,9 @@ func bases() []*v1beta1.KubeControllerManagerConfiguration {
 }
 
 // with returns the configuration with one field changed.
-func with(base *v1beta1.KubeControllerManagerConfiguration, path []string, value any) (*v1beta1.KubeControllerManagerConfiguration, error) {
+func with(
+	base *v1beta1.KubeControllerManagerConfiguration, path []string, value any,
+) (*v1beta1.KubeControllerManagerConfiguration, error) {
 	return diff.ObjectOf(base).With(path, value).Config()
 }
 

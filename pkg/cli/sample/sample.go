@@ -32,7 +32,12 @@ func Write(tree *fields.Field, o Options) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		tree = &fields.Field{Fields: []*fields.Field{{Name: "controllers", Path: "controllers", Type: "object", Fields: []*fields.Field{block}}}}
+		tree = &fields.Field{Fields: []*fields.Field{{
+			Name:   "controllers",
+			Path:   "controllers",
+			Type:   "object",
+			Fields: []*fields.Field{block},
+		}}}
 	}
 	for _, f := range tree.Fields {
 		if f.Name == "apiVersion" || f.Name == "kind" {
@@ -60,8 +65,8 @@ func hasDefaults(f *fields.Field) bool {
 	return slices.ContainsFunc(f.Fields, hasDefaults)
 }
 
-// isGate: a gate that is not written is at its default, and those that are locked must
-// not be written.
+// isGate reports whether a field is a feature gate. Gates are not written: without that they
+// have their defaults, and locked ones must not be written.
 func isGate(f *fields.Field) bool { return strings.HasPrefix(f.Path, "featureGates.") }
 
 func (w *writer) field(f *fields.Field, depth int) {
@@ -110,7 +115,7 @@ func (w *writer) comment(f *fields.Field, indent string) {
 	}
 }
 
-// value is the default, else the type: there is nothing that everybody could want.
+// value is the default, else the type, since no value would suit everybody.
 func value(f *fields.Field) string {
 	if f.Default != nil {
 		return inline(f.Default)

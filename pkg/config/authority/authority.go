@@ -5,7 +5,7 @@
 //
 //  1. What is read is a whole: a certificate and a key that belong together, the certificate
 //     being the only one in its file, and that of a CA. Anything else is an error.
-//  2. Whether it has expired depends on the time, and is asked for apart from that.
+//  2. Whether it has expired depends on the time, and is checked separately.
 //  3. An error names the file. What is in a file is never part of an error.
 //
 // The configuration is checked by the same functions that the controller reads its files with,

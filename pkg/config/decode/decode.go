@@ -32,7 +32,12 @@ type Shaped struct {
 // Shape compares a tree with a type, and reports what does not fit. A number that its type
 // cannot hold is reported with the range of its rule, if there is one.
 func Shape(root *tree.Node, target reflect.Type, byPath map[string]rules.Rule, r *problem.Report) Shaped {
-	s := &shaper{report: r, rules: byPath, root: target, places: tree.Places{Values: map[string]*tree.Node{}, Keys: map[string]problem.Position{}}}
+	s := &shaper{
+		report: r,
+		rules:  byPath,
+		root:   target,
+		places: tree.Places{Values: map[string]*tree.Node{}, Keys: map[string]problem.Position{}},
+	}
 	value, _ := s.shape(root, target, "")
 	return Shaped{Places: s.places, value: value}
 }
@@ -138,7 +143,7 @@ func (s *shaper) hint(path, name string, known []string) string {
 	if problem.Nearest(name, known) != "" {
 		return problem.Hint(name, known)
 	}
-	elsewhere := named(s.root, name, "")
+	elsewhere := pathsOf(name, s.root, "")
 	inside := slices.DeleteFunc(slices.Clone(elsewhere), func(at string) bool { return !strings.HasPrefix(at, path+".") })
 	if len(inside) > 0 {
 		elsewhere = inside

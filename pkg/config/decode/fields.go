@@ -44,8 +44,8 @@ func firstField(t reflect.Type) string {
 	return "none"
 }
 
-// named lists the paths of all fields with a name below a type.
-func named(t reflect.Type, name, path string) []string {
+// pathsOf lists the paths of all fields with a name in a type, whose own path is given.
+func pathsOf(name string, t reflect.Type, path string) []string {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		if t.Kind() == reflect.Slice {
 			path += "[]"
@@ -62,7 +62,7 @@ func named(t reflect.Type, name, path string) []string {
 		if strings.EqualFold(field, name) {
 			out = append(out, at)
 		}
-		out = append(out, named(fields.types[field], name, at)...)
+		out = append(out, pathsOf(name, fields.types[field], at)...)
 	}
 	return out
 }

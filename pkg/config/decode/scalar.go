@@ -115,7 +115,8 @@ func (s *shaper) ambiguous(value *tree.Node, path string) bool {
 		sign = "-"
 	}
 	digits = strings.TrimLeft(digits, "+-0")
-	s.report.Errorf(value.At, path, "must not begin with 0: %s is octal in YAML 1.1 and decimal in YAML 1.2, did you mean %s?",
+	s.report.Errorf(value.At, path,
+		"must not begin with 0: %s is octal in YAML 1.1 and decimal in YAML 1.2, did you mean %s?",
 		problem.Shorten(value.Text), problem.Shorten(sign+cmp.Or(digits, "0")))
 	return true
 }
@@ -165,13 +166,13 @@ func isLarge(value *tree.Node) bool {
 	return ok || isFloat && f == math.Trunc(f) && !math.IsInf(f, 0)
 }
 
-func limits(t reflect.Type) (string, string) {
+func limits(t reflect.Type) (lowest, highest string) {
 	bits := t.Bits()
 	if reflect.New(t).Elem().CanUint() {
 		return "0", strconv.FormatUint(math.MaxUint64>>(64-bits), 10)
 	}
-	highest := int64(math.MaxInt64 >> (64 - bits))
-	return strconv.FormatInt(-highest-1, 10), strconv.FormatInt(highest, 10)
+	most := int64(math.MaxInt64 >> (64 - bits))
+	return strconv.FormatInt(-most-1, 10), strconv.FormatInt(most, 10)
 }
 
 const durationWords = "a duration such as 500ms, 10s, 5m or 1h30m"
@@ -195,7 +196,8 @@ func (s *shaper) duration(value *tree.Node, t reflect.Type, path string) (any, b
 			s.report.Warnf(value.At, path, "a number is read as nanoseconds: write %s", time.Duration(v))
 			return v, true
 		}
-		s.report.Errorf(value.At, path, "must be %s, not the number %s%s", durationWords, problem.Shorten(value.Text), durationHint(value.Text))
+		s.report.Errorf(value.At, path, "must be %s, not the number %s%s",
+			durationWords, problem.Shorten(value.Text), durationHint(value.Text))
 		return nil, false
 	}
 	return s.mismatch(value, path, durationWords)
@@ -207,8 +209,8 @@ var longDuration = regexp.MustCompile(`^[-+]?([0-9]+(ns|us|µs|ms|s|m|h))+$`)
 // longUnit is a number with a unit that is written out, or apart from it.
 var longUnit = regexp.MustCompile(`^([0-9]+)(?: ?(?i:(s)ec|(s)econd|(m)in|(m)inute|(h)r|(h)our)s?| ([smh]))$`)
 
-// durationHint is what text was probably meant to be that is no duration: without a unit or with one that is written
-// out, in days, or longer than the longest one.
+// durationHint suggests the duration that a text which is none was probably meant to be: the text lacks the unit, has
+// one that is written out, is in days, or is longer than the longest duration.
 func durationHint(text string) string {
 	unit := "s"
 	if strings.HasSuffix(strings.TrimRight(text, "0123456789."), "h") {

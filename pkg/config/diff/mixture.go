@@ -12,7 +12,9 @@ import (
 //
 // It copies typed values instead of going through JSON, because a Plan needs two mixtures
 // for each changed field.
-func Mix(base, other *v1beta1.KubeControllerManagerConfiguration, changes ...Change) *v1beta1.KubeControllerManagerConfiguration {
+func Mix(
+	base, other *v1beta1.KubeControllerManagerConfiguration, changes ...Change,
+) *v1beta1.KubeControllerManagerConfiguration {
 	out := *base
 	for _, change := range changes {
 		Take(&out, other, change.keys)

@@ -45,7 +45,13 @@ func Convert(args []string) (*Result, error) {
 		args = args[1:]
 	}
 	p := parse(args)
-	c := &converter{flags: p.flags, options: p.options, fields: map[string]string{}, fitted: map[string]string{}, comments: map[string][]string{}}
+	c := &converter{
+		flags:    p.flags,
+		options:  p.options,
+		fields:   map[string]string{},
+		fitted:   map[string]string{},
+		comments: map[string][]string{},
+	}
 	for _, flag := range p.removed {
 		c.noteRemoved(flag)
 	}
@@ -99,15 +105,16 @@ func (c *converter) convert() (*Result, error) {
 // limits removes the request limits that no flag sets: upstream's defaults do not apply here.
 func (c *converter) limits() {
 	if c.given("kube-api-burst") && c.options.upstream.Generic.ClientConnection.QPS < 0 {
-		c.note("kube-api-burst", false, c.text("kube-api-burst")+
+		c.note("kube-api-burst", c.text("kube-api-burst")+
 			" is left out: a negative --kube-api-qps means no limit, upstream too")
 	}
 	if c.given("kube-api-qps") || c.given("kube-api-burst") {
 		return
 	}
 	c.options.upstream.Generic.ClientConnection.QPS = conversion.Unlimited
-	c.note("kube-api-qps", false, "is not set, so there is no limit: upstream lets each client send 20 requests per second with bursts of 30, "+
-		"here API Priority and Fairness applies; set clientConnection.qps and burst to keep a limit")
+	c.note("kube-api-qps",
+		"is not set, so there is no limit: upstream lets each client send 20 requests per second with bursts of 30, "+
+			"here API Priority and Fairness applies; set clientConnection.qps and burst to keep a limit")
 }
 
 func (c *converter) given(flag string) bool { return c.flags.Changed(flag) }
@@ -125,7 +132,11 @@ func (c *converter) text(flag string) string {
 	return "--" + flag + "=" + strings.TrimSuffix(strings.TrimPrefix(value.String(), "["), "]")
 }
 
-func (c *converter) note(flag string, important bool, message string) {
+func (c *converter) note(flag, message string) { c.addNote(flag, message, false) }
+
+func (c *converter) noteImportant(flag, message string) { c.addNote(flag, message, true) }
+
+func (c *converter) addNote(flag, message string, important bool) {
 	c.notes = append(c.notes, Note{Field: "--" + flag, Message: message, Important: important})
 }
 
@@ -158,7 +169,7 @@ func (c *converter) convertV1alpha1() error {
 			continue // see describe
 		}
 		flag := flagOf(note.Field)
-		c.note(flag, note.Important, note.Message)
+		c.addNote(flag, note.Message, note.Important)
 		if note.Important {
 			c.comment(flag, "--"+flag+": "+note.Message)
 		}
@@ -195,7 +206,8 @@ func flagOf(field string) string {
 func (c *converter) takeDirect() {
 	standard := v1beta1.NewDefault()
 	for _, row := range conversion.Table() {
-		if row.Flag == "" || row.Upstream != "" || row.Field == "" || row.Conversion() != "" || row.Flag == "bind-address" || !c.given(row.Flag) {
+		isDirect := row.Flag != "" && row.Upstream == "" && row.Field != "" && row.Conversion() == ""
+		if !isDirect || row.Flag == "bind-address" || !c.given(row.Flag) {
 			continue
 		}
 		value := conversion.Lookup(c.options.direct, row.Field)
@@ -225,16 +237,16 @@ func (c *converter) describe(isWritten func(field string) bool) {
 		written := slices.ContainsFunc(row.Fields(), func(field string) bool { return c.wrote(isWritten, field, row.Flag) })
 		switch {
 		case row.Field == "":
-			c.note(row.Flag, false, c.text(row.Flag)+" is left out: "+row.Why)
+			c.note(row.Flag, c.text(row.Flag)+" is left out: "+row.Why)
 		case !written && c.overridden(row) != "":
-			c.note(row.Flag, false, c.text(row.Flag)+" is left out: it has no effect with --"+c.overridden(row))
+			c.note(row.Flag, c.text(row.Flag)+" is left out: it has no effect with --"+c.overridden(row))
 		case !written && !noted[row.Flag]:
-			c.note(row.Flag, false, c.text(row.Flag)+" is the default here too: it is left out of the file")
+			c.note(row.Flag, c.text(row.Flag)+" is the default here too: it is left out of the file")
 		case written && row.Conversion() != "" && row.Flag != "controllers":
 			c.comment(row.Flag, c.text(row.Flag))
 		}
 		if row.Deprecated != "" {
-			c.note(row.Flag, false, "upstream has deprecated the flag: "+row.Deprecated)
+			c.note(row.Flag, "upstream has deprecated the flag: "+row.Deprecated)
 		}
 	}
 	c.sortNotes()
@@ -264,14 +276,15 @@ func (c *converter) wrote(isWritten func(field string) bool, field, flag string)
 
 // noteRemoved notes a flag that 1.36 does not have any more.
 func (c *converter) noteRemoved(flag removedFlag) {
-	message := flag.text + " is left out: Kubernetes " + flag.Release + " removed the flag, and upstream 1.36 does not start with it"
+	reason := ": Kubernetes " + flag.Release + " removed the flag, and upstream 1.36 does not start with it"
+	message := flag.text + " is left out" + reason
 	switch {
 	case flag.SameValue:
-		message = flag.text + " is read as --" + flag.Instead + ": Kubernetes " + flag.Release + " removed the flag, and upstream 1.36 does not start with it"
+		message = flag.text + " is read as --" + flag.Instead + reason
 	case flag.Instead != "":
 		message += "; its successor is --" + flag.Instead
 	}
-	c.note(flag.name, true, message)
+	c.noteImportant(flag.name, message)
 }
 
 // sortNotes puts the notes into the order of the table.
@@ -315,7 +328,7 @@ func (c *converter) finish() (*Result, error) {
 		return nil, c.sorted()
 	}
 	for _, warning := range doc.Warnings {
-		c.note(c.blame(warning.Path), false, warning.Path+" "+warning.Message)
+		c.note(c.blame(warning.Path), warning.Path+" "+warning.Message)
 	}
 	c.sortNotes()
 	return &Result{File: data, Config: doc.Config, Notes: c.notes}, nil

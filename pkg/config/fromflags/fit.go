@@ -46,7 +46,7 @@ func (c *converter) fit() {
 			if row.Refused != "" {
 				message = fmt.Sprintf("%s (%s)", message, row.Refused)
 			}
-			c.note(row.Flag, c.runs(row.Field), message)
+			c.addNote(row.Flag, message, c.runs(row.Field))
 			c.comment(row.Flag, c.text(row.Flag)+": "+message)
 		}
 	}
@@ -73,14 +73,14 @@ func (c *converter) disable(row conversion.Row) {
 	set(conversion.Lookup(c.out, row.Field), reflect.Indirect(conversion.Lookup(standard, row.Field)))
 	delete(c.fields, row.Field)
 	if !c.out.ControllerEnabled(name) {
-		c.note(row.Flag, false, c.text(row.Flag)+" is left out: at least 1 is needed, and "+name+" is disabled")
+		c.note(row.Flag, c.text(row.Flag)+" is left out: at least 1 is needed, and "+name+" is disabled")
 		return
 	}
 	enabled := "controllers." + name + ".enabled"
 	conversion.Lookup(c.out, enabled).Set(reflect.ValueOf(ptr.To(false)))
 	c.fields[enabled] = row.Flag
 	message := "upstream starts no workers, so that " + name + " does nothing: here it is disabled"
-	c.note(row.Flag, true, message)
+	c.noteImportant(row.Flag, message)
 	c.comments[enabled] = append(c.comments[enabled], c.text(row.Flag)+": "+message)
 }
 
@@ -96,7 +96,7 @@ func (c *converter) leaveOut(problems problem.Errors) bool {
 			flag := c.fields[field]
 			conversion.Lookup(c.out, field).Set(conversion.Lookup(standard, field))
 			delete(c.fields, field)
-			c.note(flag, false, c.text(flag)+" is left out: "+p.Message+"; "+unread(field))
+			c.note(flag, c.text(flag)+" is left out: "+p.Message+"; "+unread(field))
 			found = true
 		}
 	}
@@ -124,7 +124,8 @@ const electionSwitch = "leaderElection.leaderElect"
 // runs reports whether something reads a field: it is none of the settings of a controller or of
 // leader election, or that is enabled.
 func (c *converter) runs(field string) bool {
-	if strings.HasPrefix(field, "leaderElection.") && field != electionSwitch || strings.HasPrefix(field, "leaderMigration.") {
+	isElection := strings.HasPrefix(field, "leaderElection.") && field != electionSwitch
+	if isElection || strings.HasPrefix(field, "leaderMigration.") {
 		return *c.out.LeaderElection.LeaderElect
 	}
 	name := controllerOf(field)

@@ -19,13 +19,14 @@ func (c *converter) readMigration() {
 		return
 	}
 	if !c.options.upstream.Generic.LeaderMigrationEnabled {
-		c.note(migrationFlag, false, name+" is not read, as in upstream without --enable-leader-migration")
+		c.note(migrationFlag, name+" is not read, as in upstream without --enable-leader-migration")
 		return
 	}
 	content, err := migration.ReadLeaderMigrationConfiguration(name)
 	var unread *fs.PathError
 	if errors.As(err, &unread) {
-		c.note(migrationFlag, true, name+" cannot be read, so the default of leaderMigration applies: copy its leaderName and controllerLeaders there ("+err.Error()+")")
+		c.noteImportant(migrationFlag, name+" cannot be read, so the default of leaderMigration applies: "+
+			"copy its leaderName and controllerLeaders there ("+err.Error()+")")
 		return
 	}
 	if err != nil {
@@ -38,7 +39,8 @@ func (c *converter) readMigration() {
 	}
 	out := generic.LeaderMigrationConfiguration{LeaderName: content.LeaderName, ResourceLock: content.ResourceLock}
 	for _, leader := range content.ControllerLeaders {
-		out.ControllerLeaders = append(out.ControllerLeaders, generic.ControllerLeaderConfiguration{Name: leader.Name, Component: leader.Component})
+		out.ControllerLeaders = append(out.ControllerLeaders,
+			generic.ControllerLeaderConfiguration{Name: leader.Name, Component: leader.Component})
 	}
 	c.options.upstream.Generic.LeaderMigration = out
 }

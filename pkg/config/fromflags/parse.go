@@ -49,7 +49,8 @@ func parse(args []string) parsed {
 		}
 		args = slices.Replace(args, at, at+words, replacement...)
 	}
-	if rest := slices.DeleteFunc(slices.Clone(out.flags.Args()), func(arg string) bool { return arg == "" }); len(rest) > 0 {
+	rest := slices.DeleteFunc(slices.Clone(out.flags.Args()), func(arg string) bool { return arg == "" })
+	if len(rest) > 0 {
 		out.errs = append(out.errs, fmt.Errorf("%q does not take any arguments, got %q", program, rest))
 	}
 	return out

@@ -45,8 +45,14 @@ func (c *converter) takeSpecial() {
 	}{
 		{"controller-shutdown-timeout", "reload.drainTimeout", c.takeShutdownTimeout},
 		{"feature-gates", "featureGates", c.takeGates},
-		{"emulated-version", "emulatedVersion", func() { out.EmulatedVersion = c.ownVersion("emulated-version", o.emulatedVersion) }},
-		{"min-compatibility-version", "minCompatibilityVersion", func() { out.MinCompatibilityVersion = c.ownVersion("min-compatibility-version", o.minCompatibility) }},
+		{
+			"emulated-version", "emulatedVersion",
+			func() { out.EmulatedVersion = c.ownVersion("emulated-version", o.emulatedVersion) },
+		},
+		{
+			"min-compatibility-version", "minCompatibilityVersion",
+			func() { out.MinCompatibilityVersion = c.ownVersion("min-compatibility-version", o.minCompatibility) },
+		},
 		{"bind-address", "serving.bindAddress", func() { out.Serving.BindAddress = o.bindAddress.String() }},
 		{"tls-sni-cert-key", "serving.tls.sniCertificates", c.takeSNI},
 		{"tls-curve-preferences", "serving.tls.curvePreferences", c.takeCurves},
@@ -66,7 +72,7 @@ func (c *converter) takeShutdownTimeout() {
 	timeout := c.options.shutdownTimeout
 	if timeout == 0 {
 		timeout = longestDrain
-		c.note("controller-shutdown-timeout", true, "0s means no limit upstream; here it becomes 10m, the maximum")
+		c.noteImportant("controller-shutdown-timeout", "0s means no limit upstream; here it becomes 10m, the maximum")
 	}
 	c.out.Reload.DrainTimeout = &metav1.Duration{Duration: timeout}
 }
@@ -95,7 +101,8 @@ func (c *converter) takeGates() {
 		}
 	}
 	if len(c.options.gates[""]) > 0 && len(c.options.gates[component]) > 0 {
-		c.fail("feature-gates", "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use")
+		c.fail("feature-gates",
+			"set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use")
 	}
 	c.out.FeatureGates = gates
 	for name := range gates {
@@ -157,5 +164,5 @@ func (c *converter) takeServer() {
 		return
 	}
 	*server = "http://" + *server
-	c.note("master", false, c.text("master")+" becomes "+*server+", as upstream reads it without a kubeconfig")
+	c.note("master", c.text("master")+" becomes "+*server+", as upstream reads it without a kubeconfig")
 }

@@ -213,7 +213,8 @@ func (u unit) expand(text string) string {
 }
 
 // wordBreaks escapes what has a meaning when text is split into words.
-var wordBreaks = strings.NewReplacer(" ", `\ `, "\t", "\\\t", `\`, `\\`, `"`, `\"`, "'", `\'`, "#", `\#`, ";", `\;`, "|", `\|`, "&", `\&`, "<", `\<`, ">", `\>`, "(", `\(`, ")", `\)`)
+var wordBreaks = strings.NewReplacer(" ", `\ `, "\t", "\\\t", `\`, `\\`, `"`, `\"`, "'", `\'`, "#", `\#`, ";", `\;`,
+	"|", `\|`, "&", `\&`, "<", `\<`, ">", `\>`, "(", `\(`, ")", `\)`)
 
 // inSingleQuotes reports whether a text ends within single quotes.
 func inSingleQuotes(text string) bool {

@@ -67,7 +67,8 @@ const (
 // itself. Setting any other known gate is allowed, because the same list is given to every
 // component of a cluster, but it has no effect here, which is a warning.
 func Read() []string {
-	return append(registry.Gates(), CoordinatedLeaderElection, LoggingAlphaOptions, LoggingBetaOptions, RemoteRequestHeaderUID)
+	return append(registry.Gates(), CoordinatedLeaderElection, LoggingAlphaOptions, LoggingBetaOptions,
+		RemoteRequestHeaderUID)
 }
 
 // Enabled reports whether a gate is on in cfg, see rule 2 of the package comment. A gate that

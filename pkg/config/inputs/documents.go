@@ -30,14 +30,24 @@ type search struct {
 	number int
 }
 
-// findIn searches the content of a file. named is set if the user named the file.
-func findIn(name string, data []byte, named bool) Found {
+// findInNamed searches the content of a file that the user named.
+func findInNamed(name string, data []byte) Found {
 	pieces := split(data)
-	if named && len(pieces) <= 1 {
+	if len(pieces) <= 1 {
 		// The process would read it as it is, so config.Load gets it as it is.
 		pieces = []piece{{data: data}}
 	}
-	s := &search{file: name, only: named && len(pieces) == 1}
+	s := &search{file: name, only: len(pieces) == 1}
+	s.documents(pieces)
+	if len(s.found.Inputs) == 0 && len(s.found.Problems) == 0 {
+		s.found.Problems = fileProblem(name,
+			fmt.Errorf("contains no configuration: its %d documents have other kinds", s.found.Skipped))
+	}
+	return s.found
+}
+
+// documents searches all documents of the file.
+func (s *search) documents(pieces []piece) {
 	for i, p := range pieces {
 		s.piece = p
 		if len(pieces) > 1 {
@@ -45,10 +55,6 @@ func findIn(name string, data []byte, named bool) Found {
 		}
 		s.document()
 	}
-	if named && len(s.found.Inputs) == 0 && len(s.found.Problems) == 0 {
-		s.found.Problems = fileProblem(name, fmt.Errorf("contains no configuration: its %d documents have other kinds", s.found.Skipped))
-	}
-	return s.found
 }
 
 // document searches one document.
@@ -139,7 +145,7 @@ func (s *search) values(object *yaml.Node, field string, decode func(*yaml.Node)
 	}
 }
 
-// placer places positions of a value in the file; those that are not known at the key.
+// placer maps positions in a value to the file; a position that is not known to that of the key.
 func (s *search) placer(key *yaml.Node, places func() *textMap) func(problem.Position) (problem.Position, bool) {
 	p, fallback := s.piece, problem.Position{Line: key.Line, Column: key.Column}
 	return func(at problem.Position) (problem.Position, bool) {
@@ -175,7 +181,11 @@ func mentions(data []byte) bool {
 // kinds are those of configurations of Kubernetes. A kind that is misspelt is taken for the
 // nearest of them.
 var kinds = []string{
-	v1beta1.Kind, "CloudControllerManagerConfiguration", "KubeSchedulerConfiguration", "KubeletConfiguration", "KubeProxyConfiguration",
+	v1beta1.Kind,
+	"CloudControllerManagerConfiguration",
+	"KubeSchedulerConfiguration",
+	"KubeletConfiguration",
+	"KubeProxyConfiguration",
 }
 
 // isConfiguration goes by the kind or by the group: both may be misspelt, the kind only slightly.
@@ -194,7 +204,7 @@ func isList(root *yaml.Node) bool {
 	return (kind == "List" || kind == "ConfigMapList") && resolve(value(root, "items")).Kind == yaml.SequenceNode
 }
 
-// nameOf is kind, namespace and name of an object.
+// nameOf returns kind, namespace and name of a ConfigMap.
 func nameOf(object *yaml.Node) string {
 	metadata := resolve(value(object, "metadata"))
 	name := text(metadata, "name")
@@ -240,7 +250,7 @@ func resolve(node *yaml.Node) *yaml.Node {
 	return node
 }
 
-// value is the value of a key of a mapping, nil if there is none.
+// value returns the value of a key of a mapping, nil if there is none.
 func value(node *yaml.Node, key string) *yaml.Node {
 	if node.Kind != yaml.MappingNode {
 		return nil
@@ -253,7 +263,7 @@ func value(node *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// text is the text of a scalar of a mapping, empty if there is none.
+// text returns the text of a scalar in a mapping, empty if there is none.
 func text(node *yaml.Node, key string) string {
 	v := resolve(value(node, key))
 	if v.Kind != yaml.ScalarNode {

@@ -16,8 +16,8 @@ import (
 // Stdin is the name that stands for the standard input.
 const Stdin = "-"
 
-// IsStdin reports whether a name stands for the standard input. The files of it that the system
-// has cannot be opened if it is a socket.
+// IsStdin reports whether a name stands for the standard input. It includes the files that the
+// system provides for it, which cannot be opened if it is a socket.
 func IsStdin(name string) bool {
 	return slices.Contains([]string{Stdin, "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"}, name)
 }
@@ -38,7 +38,7 @@ type Finder struct {
 type Found struct {
 	// Inputs are the configurations, in the order of files and positions.
 	Inputs []Input
-	// Problems are about what could not be read, and about names that hold nothing.
+	// Problems report what could not be read, and names under which there is no configuration.
 	Problems problem.Errors
 	// Skipped counts documents that are something else.
 	Skipped int
@@ -47,8 +47,9 @@ type Found struct {
 // Find searches a file, a folder with everything below it, or the standard input. In folders
 // it reads *.yaml, *.yml and *.json that are not hidden.
 func (f Finder) Find(name string) Found {
-	if name == "" { // as of a variable that is not set
-		return Found{Problems: fileProblem(`""`, errors.New("is empty: must be the name of a file or folder, or - for the standard input"))}
+	if name == "" { // for example from an unset variable
+		return Found{Problems: fileProblem(`""`,
+			errors.New("is empty: must be the name of a file or folder, or - for the standard input"))}
 	}
 	if IsStdin(name) {
 		return f.stdin()
@@ -60,7 +61,7 @@ func (f Finder) Find(name string) Found {
 	if err != nil {
 		return Found{Problems: fileProblem(name, err)}
 	}
-	return findIn(name, data, true)
+	return findInNamed(name, data)
 }
 
 func (f Finder) stdin() Found {
@@ -72,7 +73,7 @@ func (f Finder) stdin() Found {
 	if len(data) > MaxFileBytes {
 		return Found{Problems: fileProblem(name, fmt.Errorf("has more than %d bytes", MaxFileBytes))}
 	}
-	return findIn(name, data, true)
+	return findInNamed(name, data)
 }
 
 // extensions are the extensions of the files that are read from a folder.
@@ -102,7 +103,8 @@ func (f Finder) folder(root string) Found {
 		found.Problems = append(found.Problems, fileProblem(root, err)...)
 	}
 	if len(found.Inputs) == 0 && len(found.Problems) == 0 {
-		found.Problems = fileProblem(root, fmt.Errorf("contains no configuration: %d files (*.yaml, *.yml, *.json) were checked", files))
+		found.Problems = fileProblem(root,
+			fmt.Errorf("contains no configuration: %d files (*.yaml, *.yml, *.json) were checked", files))
 	}
 	return found
 }
@@ -116,7 +118,9 @@ func (f Finder) member(path string) Found {
 	if err != nil {
 		return Found{Problems: fileProblem(path, err)}
 	}
-	return findIn(path, data, false)
+	s := &search{file: path}
+	s.documents(split(data))
+	return s.found
 }
 
 // leadsToFolder reports whether an entry is a link to a folder; those are not followed, so

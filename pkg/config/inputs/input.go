@@ -36,7 +36,7 @@ func (in Input) Label() string {
 	return in.File
 }
 
-// APIVersion is what the configuration calls its version, empty if it does not.
+// APIVersion returns the apiVersion that the configuration states, or an empty string.
 func (in Input) APIVersion() string {
 	root, err := parse(in.Data)
 	if err != nil || root == nil {
@@ -50,7 +50,7 @@ func (in Input) APIVersion() string {
 func (in Input) Load() (*config.Document, problem.Errors) {
 	document, err := config.Load(in.File, in.Data)
 	if err == nil {
-		return document, append(in.alone(), in.Place(document.Warnings)...)
+		return document, append(in.sharedFile(), in.Place(document.Warnings)...)
 	}
 	var problems problem.Errors
 	if !errors.As(err, &problems) {
@@ -64,15 +64,15 @@ func (in Input) LoadUsable() (document *config.Document, leftOut []string) {
 	return config.LoadUsable(in.File, in.Data)
 }
 
-// At is where a position in the configuration is in the file; for a value of a manifest whose
-// place is not known exactly it is that of the key.
+// At returns where in the file a position of the configuration is; that of the key for a value
+// of a manifest whose place is not known exactly.
 func (in Input) At(p problem.Position) problem.Position {
 	at, _ := in.place(p)
 	return at
 }
 
-// alone is a problem with a valid document that the process would not read from this file.
-func (in Input) alone() problem.Errors {
+// sharedFile reports a valid document that the process would not read from this file, because the file has others.
+func (in Input) sharedFile() problem.Errors {
 	if in.Document == 0 || in.Object != "" {
 		return nil
 	}

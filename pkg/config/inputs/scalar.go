@@ -62,7 +62,9 @@ func (m *textMap) place(p problem.Position) (problem.Position, bool) {
 		return problem.Position{}, false
 	}
 	row := m.lines[p.Line-1]
-	i, found := slices.BinarySearchFunc(row, p.Column, func(a placed, column int) int { return cmp.Compare(a.column, column) })
+	i, found := slices.BinarySearchFunc(row, p.Column, func(a placed, column int) int {
+		return cmp.Compare(a.column, column)
+	})
 	if !found && i > 0 {
 		i--
 	}

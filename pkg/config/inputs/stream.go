@@ -25,7 +25,8 @@ func (p piece) at(inside problem.Position) problem.Position {
 func split(data []byte) []piece {
 	var out []piece
 	current := piece{}
-	content, started := false, false // anything but comments; a marker
+	content := false // the document holds more than comments
+	started := false // its marker was read
 	flush := func(next int) {
 		if content {
 			out = append(out, current)

@@ -6,9 +6,9 @@
 //  1. Every controller that writes runs under one lock: the main one, that of its lease
 //     group, or the migration lock. Without leader election there is the main one only, and
 //     no Lease carries it.
-//  2. A Key holds all that makes a lock what it is. A process whose key of a lock changes
-//     gives the old one back and contends for the new one: whatever runs under it stops and
-//     starts again. What a key does not hold changes while the lock is held.
+//  2. A Key holds everything that identifies a lock. A process whose key of a lock changes
+//     releases the old lock and contends for the new one: whatever runs under it stops and
+//     starts again. What a key does not hold can change while the lock is held.
 package locks
 
 import (
@@ -165,7 +165,7 @@ func ElectionOf(cfg *v1beta1.KubeControllerManagerConfiguration) Election {
 	return Election{Elect: true, Identity: e.Identity, Main: Lease{Namespace: e.ResourceNamespace, Name: e.ResourceName}}
 }
 
-// Key is everything that makes a lock what it is. Keys are compared with ==.
+// Key identifies a lock. Keys are compared with ==.
 type Key struct {
 	// Name is that of the lock.
 	Name     string
@@ -175,7 +175,7 @@ type Key struct {
 	// Coordinated is set if the API server chooses the holder. As upstream, it does so for
 	// the main lock only: a candidate has one lease.
 	Coordinated bool
-	// Emulated is the version by which the API server chooses, then.
+	// Emulated is the version by which the API server then chooses; otherwise empty.
 	Emulated string
 }
 
@@ -186,7 +186,8 @@ func KeyOf(cfg *v1beta1.KubeControllerManagerConfiguration, lock string) Key {
 		return key
 	}
 	key.Lease.Namespace, key.Lease.Name = LeaseOf(cfg, lock)
-	if key.Coordinated = lock == Main && gates.Enabled(cfg, gates.CoordinatedLeaderElection); key.Coordinated {
+	key.Coordinated = lock == Main && gates.Enabled(cfg, gates.CoordinatedLeaderElection)
+	if key.Coordinated {
 		key.Emulated = cfg.EmulatedVersion
 	}
 	return key

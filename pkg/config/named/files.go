@@ -5,8 +5,8 @@
 //     directory.
 //  2. What the configuration in force names in the same field was good when it came into force.
 //     If it is bad now, that is no fault of the edit: whatever read the file continues with its
-//     earlier content, so the problem is a warning. An edit that names a file anew, or in
-//     another field, or with another key, is at fault.
+//     earlier content, so the problem is a warning. An edit that adds the name of a file, or
+//     names it in another field, or with another key, is at fault.
 package named
 
 import (
@@ -38,9 +38,8 @@ import (
 // MaxFileBytes is the largest file that is read because a configuration names it.
 const MaxFileBytes = 16 << 20
 
-// CheckStart is Check for a process that starts. That time has passed does not keep it from
-// starting: a CA that has expired is a warning, and an error of the controller that signs with
-// it.
+// CheckStart is Check for a process that starts. A CA that has expired does not prevent the
+// start: it is a warning here, and an error of the controller that signs with it.
 func CheckStart(name string, cfg *v1beta1.KubeControllerManagerConfiguration, places tree.Places) problem.Errors {
 	c := &fileChecker{report: &problem.Report{File: name}, places: places, starting: true}
 	c.check(cfg)
@@ -98,7 +97,7 @@ type fileChecker struct {
 }
 
 func (c *fileChecker) check(cfg *v1beta1.KubeControllerManagerConfiguration) {
-	a, z := cfg.Serving.Authentication, cfg.Serving.Authorization
+	authn, authz := cfg.Serving.Authentication, cfg.Serving.Authorization
 	c.file("clientConnection.kubeconfig", cfg.ClientConnection.Kubeconfig, checkConnection(cfg.ClientConnection.Server))
 	c.file("serviceAccounts.privateKeyFile", cfg.ServiceAccounts.PrivateKeyFile, checkSigningKey)
 	c.file("serviceAccounts.rootCAFile", cfg.ServiceAccounts.RootCAFile, checkBundle)
@@ -110,16 +109,17 @@ func (c *fileChecker) check(cfg *v1beta1.KubeControllerManagerConfiguration) {
 	if *cfg.Serving.Port == 0 {
 		return
 	}
-	c.file("serving.authentication.kubeconfig", a.Kubeconfig, checkKubeconfig)
-	c.file("serving.authentication.clientCAFile", a.ClientCAFile, checkCertificates)
-	c.file("serving.authentication.requestHeader.clientCAFile", a.RequestHeader.ClientCAFile, checkCertificates)
-	c.file("serving.authorization.kubeconfig", z.Kubeconfig, checkKubeconfig)
+	c.file("serving.authentication.kubeconfig", authn.Kubeconfig, checkKubeconfig)
+	c.file("serving.authentication.clientCAFile", authn.ClientCAFile, checkCertificates)
+	c.file("serving.authentication.requestHeader.clientCAFile", authn.RequestHeader.ClientCAFile, checkCertificates)
+	c.file("serving.authorization.kubeconfig", authz.Kubeconfig, checkKubeconfig)
 	c.servingCertificates(cfg.Serving.TLS)
 }
 
 // controllers checks the files that blocks of controllers name.
 func (c *fileChecker) controllers(blocks v1beta1.Controllers) {
-	all := append([]v1beta1.Signer{{Path: v1beta1.AllSigners, CA: blocks.CSRSigning.AllSigners}}, blocks.CSRSigning.Signers()...)
+	all := append([]v1beta1.Signer{{Path: v1beta1.AllSigners, CA: blocks.CSRSigning.AllSigners}},
+		blocks.CSRSigning.Signers()...)
 	for _, s := range all {
 		c.authority(s.Path, s.CA)
 	}
@@ -186,7 +186,8 @@ func (c *fileChecker) servingCertificate(block, certFile, keyFile string) {
 	}
 	chain, err := cert.ParseCertsPEM(content)
 	if err == nil && time.Now().After(chain[0].NotAfter) {
-		c.report.Warnf(c.places.Position(path), path, "the certificate in %s expired at %s: clients that verify it cannot connect",
+		c.report.Warnf(c.places.Position(path), path,
+			"the certificate in %s expired at %s: clients that verify it cannot connect",
 			certFile, chain[0].NotAfter.UTC().Format(time.RFC3339))
 	}
 }
@@ -206,8 +207,8 @@ func (c *fileChecker) pair(certPath, certFile, keyPath, keyFile string) (certifi
 	return certificate, key
 }
 
-// authority checks the CA of a signer. That one has expired is no reason for a process not to
-// start: what does not sign may work.
+// authority checks the CA of a signer. One that has expired does not prevent the start of a
+// process: controllers that do not sign can work.
 func (c *fileChecker) authority(path string, ca v1beta1.SigningCA) {
 	certificate := named{path: path + ".certFile", name: ca.CertFile}
 	key := named{path: path + ".privateKeyFile", name: ca.PrivateKeyFile}
@@ -335,7 +336,8 @@ func checkAllowList(name string, content []byte) error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if !rules.IsMetricLabel(key) {
-			return fmt.Errorf("%s has the key %s: it must be the name of a metric, a comma and the name of a label", name, problem.Quote(key))
+			return fmt.Errorf("%s has the key %s: it must be the name of a metric, a comma and the name of a label",
+				name, problem.Quote(key))
 		}
 	}
 	return nil

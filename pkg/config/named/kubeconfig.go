@@ -20,8 +20,8 @@ func checkKubeconfig(name string, _ []byte) error {
 	return err
 }
 
-// checkConnection is checkKubeconfig for the way to the API server, whose credentials have to be usable: the process
-// does not start without. server replaces the one in the file if it is not empty.
+// checkConnection is checkKubeconfig for the connection to the API server, whose credentials have to be usable: the
+// process does not start without them. server replaces the one in the file if it is not empty.
 func checkConnection(server string) func(name string, content []byte) error {
 	return func(name string, _ []byte) error {
 		config, err := loadKubeconfig(name, server)
@@ -88,8 +88,8 @@ func checkCredentials(config *rest.Config, now time.Time) error {
 	return nil
 }
 
-// checkRegular refuses what client-go must not open: it would wait without limit for what comes out of a named
-// pipe. Whether a file exists is left to client-go.
+// checkRegular refuses what client-go must not open: reading a named pipe would block without limit. Whether a file
+// exists is left to client-go.
 func checkRegular(files []string) error {
 	for _, file := range files {
 		if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {

@@ -112,11 +112,19 @@ func (p Plan) Own(causes []diff.Change) []diff.Change {
 // New compares two configurations. A nil old is the start of the process: every enabled
 // controller starts.
 func New(old, new *Config, subjects []Subject) Plan {
-	subjects = slices.SortedFunc(slices.Values(subjects), func(a, b Subject) int { return strings.Compare(a.Name, b.Name) })
+	subjects = slices.SortedFunc(slices.Values(subjects), func(a, b Subject) int {
+		return strings.Compare(a.Name, b.Name)
+	})
 	if old == nil {
 		return coldStart(new, subjects)
 	}
-	m := &maker{d: newDifference(old, new), subjects: subjects, used: map[string]bool{}, after: map[string]Spec{}, effective: map[*Config]*Config{}}
+	m := &maker{
+		d:         newDifference(old, new),
+		subjects:  subjects,
+		used:      map[string]bool{},
+		after:     map[string]Spec{},
+		effective: map[*Config]*Config{},
+	}
 	m.processWide()
 	for _, s := range subjects {
 		m.controller(s)

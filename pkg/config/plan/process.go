@@ -39,7 +39,7 @@ func inPlace() []part {
 			e := c.LeaderElection
 			return []any{e.LeaseDuration, e.RenewDeadline, e.RetryPeriod, e.Standby, e.Spread}
 		},
-		// What events about the process itself are about.
+		// The object that events of the process itself refer to.
 		func(c *Config) any {
 			return locks.Lease{Namespace: c.LeaderElection.ResourceNamespace, Name: c.LeaderElection.ResourceName}
 		},

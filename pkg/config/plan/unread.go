@@ -76,24 +76,30 @@ func (l *unreadList) ofLeadership(cfg *Config) {
 func (l *unreadList) ofServing(s v1beta1.Serving) {
 	const headers = "serving.authentication.requestHeader"
 	if ptr.Deref(s.Port, 0) == 0 {
-		l.add("serving.port", "has no effect while serving.port is 0", "serving", "bindAddress", "permitPortSharing", "permitAddressSharing",
+		l.add("serving.port", "has no effect while serving.port is 0", "serving",
+			"bindAddress", "permitPortSharing", "permitAddressSharing",
 			"tls", "http2", "authentication", "authorization", "profiling", "contentionProfiling")
 	}
 	if !ptr.Deref(s.Profiling, true) {
 		l.add("serving.profiling", "has no effect while serving.profiling is false", "serving", "contentionProfiling")
 	}
 	if !ptr.Deref(s.HTTP2.Enabled, true) {
-		l.add("serving.http2.enabled", "has no effect while serving.http2.enabled is false", "serving.http2", "maxStreamsPerConnection")
+		l.add("serving.http2.enabled", "has no effect while serving.http2.enabled is false", "serving.http2",
+			"maxStreamsPerConnection")
 	}
 	if s.TLS.CertFile != "" {
 		l.add("serving.tls.certFile", "has no effect while serving.tls.certFile is set", "serving.tls", "certDirectory")
 	}
 	if s.TLS.MinVersion == "VersionTLS13" {
-		l.add("serving.tls.minVersion", "has no effect while serving.tls.minVersion is VersionTLS13", "serving.tls", "cipherSuites")
+		l.add("serving.tls.minVersion", "has no effect while serving.tls.minVersion is VersionTLS13", "serving.tls",
+			"cipherSuites")
 	}
-	l.add("", "has no effect: a failed lookup is always tolerated, and retried until it succeeds", "serving.authentication", "tolerateLookupFailure")
+	l.add("", "has no effect: a failed lookup is always tolerated, and retried until it succeeds",
+		"serving.authentication", "tolerateLookupFailure")
 	if s.Authentication.RequestHeader.ClientCAFile == "" {
-		l.add(headers+".clientCAFile", "has no effect while requestHeader.clientCAFile is not set: the cluster's own settings are read", headers,
+		l.add(headers+".clientCAFile",
+			"has no effect while requestHeader.clientCAFile is not set: the cluster's own settings are read",
+			headers,
 			"usernameHeaders", "uidHeaders", "groupHeaders", "extraHeaderPrefixes", "allowedNames")
 	}
 }

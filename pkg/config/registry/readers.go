@@ -4,7 +4,9 @@ import "strings"
 
 // readers names the controllers that alone read a field outside of their own blocks.
 func readers() map[string][]string {
-	loops := []string{"service-lb-controller", "node-route-controller", "cloud-node-controller", "cloud-node-lifecycle-controller"}
+	loops := []string{
+		"service-lb-controller", "node-route-controller", "cloud-node-controller", "cloud-node-lifecycle-controller",
+	}
 	return map[string][]string{
 		"cloud.provider":                    loops,
 		"cloud.configFile":                  loops,

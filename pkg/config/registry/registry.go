@@ -26,7 +26,9 @@ func Controllers() []Controller { return controllers }
 // Canonical returns the canonical name of the controller with this canonical or former
 // name. ok is false if there is none.
 func Canonical(name string) (canonical string, ok bool) {
-	n := slices.IndexFunc(controllers, func(c Controller) bool { return c.Name == name || slices.Contains(c.FormerNames, name) })
+	n := slices.IndexFunc(controllers, func(c Controller) bool {
+		return c.Name == name || slices.Contains(c.FormerNames, name)
+	})
 	if n < 0 {
 		return name, false
 	}

@@ -37,11 +37,30 @@ func Unknown(subject, name string) string {
 // shortNames are what people call a controller besides its names: by what kubectl calls its
 // resource, or by its initials.
 var shortNames = map[string]string{
-	"csr": "certificatesigningrequest", "ctb": "clustertrustbundle", "deploy": "deployment", "ds": "daemonset", "ep": "endpoints",
-	"gc": "garbage-collector", "hpa": "horizontal-pod-autoscaler", "ipam": "node-ipam", "nlc": "node-lifecycle", "ns": "namespace",
-	"autoscaler": "horizontal-pod-autoscaler", "cj": "cronjob", "pdb": "disruption", "pv": "persistentvolume-", "pvc": "persistentvolumeclaim",
-	"quota": "resourcequota", "rc": "replicationcontroller", "rs": "replicaset", "sa": "serviceaccount", "sts": "statefulset",
-	"svc": "service-lb", "svm": "storage-version-migrator", "vac": "volumeattributesclass", "vap": "validatingadmissionpolicy",
+	"autoscaler": "horizontal-pod-autoscaler",
+	"cj":         "cronjob",
+	"csr":        "certificatesigningrequest",
+	"ctb":        "clustertrustbundle",
+	"deploy":     "deployment",
+	"ds":         "daemonset",
+	"ep":         "endpoints",
+	"gc":         "garbage-collector",
+	"hpa":        "horizontal-pod-autoscaler",
+	"ipam":       "node-ipam",
+	"nlc":        "node-lifecycle",
+	"ns":         "namespace",
+	"pdb":        "disruption",
+	"pv":         "persistentvolume-",
+	"pvc":        "persistentvolumeclaim",
+	"quota":      "resourcequota",
+	"rc":         "replicationcontroller",
+	"rs":         "replicaset",
+	"sa":         "serviceaccount",
+	"sts":        "statefulset",
+	"svc":        "service-lb",
+	"svm":        "storage-version-migrator",
+	"vac":        "volumeattributesclass",
+	"vap":        "validatingadmissionpolicy",
 }
 
 const (

@@ -89,7 +89,8 @@ func (r *reference) block(path string, object node, level int) {
 
 // row writes a value and, if it is a list of objects, the fields of those.
 func (r *reference) row(path, name string, value node) {
-	fmt.Fprintf(&r.text, "| `%s` | %s | %s |\n", name, typeOf(value), strings.ReplaceAll(value["description"].(string), "|", `\|`))
+	fmt.Fprintf(&r.text, "| `%s` | %s | %s |\n",
+		name, typeOf(value), strings.ReplaceAll(value["description"].(string), "|", `\|`))
 	element, ok := value["items"].(node)
 	if !ok || !isBlock(element) {
 		return

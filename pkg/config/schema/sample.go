@@ -83,7 +83,8 @@ func (s *sample) block(path, name string, n node, depth int) {
 	text := inner.text.String()
 	switch {
 	case path == "controllers":
-		s.comment("Each block can also set enabled, paused and pausedNamespaces, and resyncPeriod where docs/configuration.md lists it. Without enabled "+
+		s.comment("Each block can also set enabled, paused and pausedNamespaces, "+
+			"and resyncPeriod where docs/configuration.md lists it. Without enabled "+
 			"and resyncPeriod, controllerDefaults.enabled and resync.minPeriod apply.", depth)
 	case strings.HasPrefix(path, "controllers.") && depth == 1:
 		s.comment(n["description"].(string), depth)
@@ -159,7 +160,8 @@ func setsAnything(text string) bool {
 // gates writes the gates that can be changed and have an effect, but for those that will be removed:
 // naming one is a warning.
 func (s *sample) gates(n node) {
-	fmt.Fprintf(&s.text, "\n# %s Gates that have an effect in this build:\nfeatureGates:\n", firstSentence(n["description"].(string)))
+	fmt.Fprintf(&s.text, "\n# %s Gates that have an effect in this build:\nfeatureGates:\n",
+		firstSentence(n["description"].(string)))
 	for _, gate := range gates.All() {
 		switch {
 		case gate.Name == gates.AllAlpha, gate.Name == gates.AllBeta:

@@ -37,7 +37,8 @@ func GenerateV1alpha1() ([]byte, error) {
 	g := &v1alpha1Generator{rules: rules.ByPath(), defaults: defaults}
 	root := g.object(reflect.TypeFor[v1alpha1.KubeControllerManagerConfiguration](), "", "#")
 	finish(root, V1alpha1FileName, conversion.APIVersion, conversion.Kind)
-	root["description"] = "The configuration of upstream's kube-controller-manager, as its /configz prints it below the name of the group. " +
+	root["description"] = "The configuration of upstream's kube-controller-manager, " +
+		"as its /configz prints it below the name of the group. " +
 		"It is converted to a configuration of v1beta1; docs/configuration.md describes the fields named here."
 	return encode(root)
 }

@@ -196,7 +196,8 @@ var yaml11Booleans = map[string]bool{
 // buildScalar resolves a scalar to the same value as sigs.k8s.io/yaml does.
 func (b *builder) buildScalar(node *yaml.Node, path string) *Node {
 	t := &Node{Kind: Scalar, At: problem.Position{Line: node.Line, Column: node.Column}, Text: node.Value}
-	plain := node.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle|yaml.TaggedStyle) == 0
+	const quoted = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
+	plain := node.Style&(quoted|yaml.TaggedStyle) == 0
 	if value, ok := yaml11Booleans[node.Value]; ok && plain {
 		t.Value = value
 		return t

@@ -95,7 +95,8 @@ func reportConflict(lines []string, r *problem.Report) bool {
 	case first == last:
 		r.Errorf(problem.Position{Line: first, Column: 1}, "", "merge conflict marker: remove this line")
 	default:
-		r.Errorf(problem.Position{Line: first, Column: 1}, "", "merge conflict marker: resolve the conflict in lines %d to %d", first, last)
+		r.Errorf(problem.Position{Line: first, Column: 1}, "",
+			"merge conflict marker: resolve the conflict in lines %d to %d", first, last)
 	}
 	return true
 }
@@ -107,7 +108,8 @@ func reportTemplate(lines []string, r *problem.Report) bool {
 			continue
 		}
 		if at := templateAction.FindStringIndex(line); at != nil {
-			r.Errorf(problem.Position{Line: i + 1, Column: utf8.RuneCountInString(line[:at[0]]) + 1}, "", NotRendered, problem.Shorten(line[at[0]:at[1]]))
+			position := problem.Position{Line: i + 1, Column: utf8.RuneCountInString(line[:at[0]]) + 1}
+			r.Errorf(position, "", NotRendered, problem.Shorten(line[at[0]:at[1]]))
 			return true
 		}
 	}

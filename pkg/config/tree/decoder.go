@@ -112,7 +112,9 @@ func (d *decoder) correct(node *yaml.Node) {
 	} else {
 		node.Value = written.Replace(node.Value)
 	}
-	node.HeadComment, node.LineComment, node.FootComment = written.Replace(node.HeadComment), written.Replace(node.LineComment), written.Replace(node.FootComment)
+	node.HeadComment = written.Replace(node.HeadComment)
+	node.LineComment = written.Replace(node.LineComment)
+	node.FootComment = written.Replace(node.FootComment)
 	for _, child := range node.Content {
 		d.correct(child)
 	}

@@ -45,11 +45,13 @@ func Read(data []byte, r *problem.Report) *Node {
 // the bytes to parse, or false after reporting why there are none.
 func guard(data []byte, r *problem.Report) ([]byte, bool) {
 	if len(data) > MaxFileBytes {
-		r.Errorf(problem.Position{Line: 1, Column: 1}, "", "the file has %d bytes: a configuration has at most %d", len(data), MaxFileBytes)
+		r.Errorf(problem.Position{Line: 1, Column: 1}, "", "the file has %d bytes: a configuration has at most %d",
+			len(data), MaxFileBytes)
 		return nil, false
 	}
 	if name := otherEncoding(data); name != "" {
-		r.Errorf(problem.Position{Line: 1, Column: 1}, "", "the file is %s: it must be UTF-8 text, convert it with iconv -f %s -t UTF-8", name, name)
+		r.Errorf(problem.Position{Line: 1, Column: 1}, "",
+			"the file is %s: it must be UTF-8 text, convert it with iconv -f %s -t UTF-8", name, name)
 		return nil, false
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
@@ -58,7 +60,8 @@ func guard(data []byte, r *problem.Report) ([]byte, bool) {
 		return nil, false
 	}
 	if n := countSeparators(data); n > maxSeparators {
-		r.Errorf(problem.Position{Line: 1, Column: 1}, "", "the file has more than %d value separators: a configuration has at most %d values", maxSeparators, maxValues)
+		r.Errorf(problem.Position{Line: 1, Column: 1}, "",
+			"the file has more than %d value separators: a configuration has at most %d values", maxSeparators, maxValues)
 		return nil, false
 	}
 	clean := true
@@ -160,6 +163,9 @@ func parse(data []byte, r *problem.Report) *yaml.Node {
 }
 
 func isNothing(document *yaml.Node) bool {
-	return len(document.Content) == 0 ||
-		(document.Content[0].Kind == yaml.ScalarNode && document.Content[0].ShortTag() == "!!null" && document.Content[0].Anchor == "")
+	if len(document.Content) == 0 {
+		return true
+	}
+	root := document.Content[0]
+	return root.Kind == yaml.ScalarNode && root.ShortTag() == "!!null" && root.Anchor == ""
 }

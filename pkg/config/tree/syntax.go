@@ -97,11 +97,13 @@ func syntaxColumn(line, message string) int {
 		at = m.openQuote
 	case strings.Contains(message, "cannot start any token"):
 		at = m.reserved
-	case strings.Contains(message, "unknown escape character"), strings.Contains(message, "did not find expected hexdecimal number"):
+	case strings.Contains(message, "unknown escape character"),
+		strings.Contains(message, "did not find expected hexdecimal number"):
 		at = m.escape
 	case strings.Contains(message, "block sequence entries are not allowed"):
 		at = m.dash
-	case strings.HasPrefix(message, "did not find expected ','"), strings.HasPrefix(message, "did not find expected node content"):
+	case strings.HasPrefix(message, "did not find expected ','"),
+		strings.HasPrefix(message, "did not find expected node content"):
 		at = m.openBracket
 	case strings.Contains(message, "expected alphabetic or numeric character"):
 		at = m.sigil

@@ -15,7 +15,7 @@ import (
 
 // comments are those of a file of upstream's version.
 type comments struct {
-	// head are the ones about the whole file.
+	// head are those of the whole file.
 	head []string
 	// fields are the others, by the path of the field in the spelling of /configz, in
 	// the order of the file.
@@ -97,7 +97,7 @@ func lines(comment string) []string {
 
 // byField gives each comment to the v1beta1 field that the commented one became, or that
 // the first one in a commented block became, if the file writes it. Any other comment is
-// kept at the top of the file, with the name of what it was about.
+// kept at the top of the file, with the name of the field it belonged to.
 func (c *comments) byField(origins map[string]string, written func(field string) bool) map[string][]string {
 	out := map[string][]string{}
 	for _, comment := range c.fields {

@@ -34,7 +34,7 @@ func FromHub(in *v1beta1.KubeControllerManagerConfiguration) *v1alpha1.KubeContr
 }
 
 // ConvertFile converts a file of v1alpha1, or an answer of /configz, to a file of v1beta1
-// that contains what differs from the defaults. Comments stay with the fields they are about.
+// that contains what differs from the defaults. Comments stay with the fields they belong to.
 // The error is of type problem.Errors, with positions in the file.
 func ConvertFile(name string, data []byte) (out []byte, notes []Note, err error) {
 	doc, err := config.LoadV1alpha1(name, data)

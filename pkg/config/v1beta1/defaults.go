@@ -117,7 +117,9 @@ func setControllerDefaults(c *Controllers) {
 	setValue(&c.PodGarbageCollector.TerminatedPodThreshold, 12500)
 	setValue(&c.GarbageCollector.ConcurrentSyncs, 20)
 	if c.GarbageCollector.IgnoredResources == nil {
-		c.GarbageCollector.IgnoredResources = []GroupResource{{Resource: "events"}, {Group: "events.k8s.io", Resource: "events"}}
+		c.GarbageCollector.IgnoredResources = []GroupResource{
+			{Resource: "events"}, {Group: "events.k8s.io", Resource: "events"},
+		}
 	}
 	setValue(&c.Endpoints.ConcurrentSyncs, 5)
 	setDuration(&c.Endpoints.EndpointUpdatesBatchPeriod, 0)

@@ -22,9 +22,12 @@ func (v *validator) validateCloud() {
 		return
 	}
 	if name := v.cfg.Cloud.Provider; !cloudprovider.IsCloudProvider(name) {
-		v.errorf(provider, "no cloud provider %s is linked into this build: set it to %s, or use a build that has the provider", problem.Quote(name), v1beta1.NoCloudProvider)
+		v.errorf(provider,
+			"no cloud provider %s is linked into this build: set it to %s, or use a build that has the provider",
+			problem.Quote(name), v1beta1.NoCloudProvider)
 	}
-	if v.cfg.ControllerEnabled("node-route-controller") && len(v.cfg.Networking.ClusterCIDRs) == 0 && v.decoded(clusterCIDRs, routes) {
+	lacksRanges := len(v.cfg.Networking.ClusterCIDRs) == 0 && v.decoded(clusterCIDRs, routes)
+	if lacksRanges && v.cfg.ControllerEnabled("node-route-controller") {
 		v.errorf(routes, "needs %s", clusterCIDRs)
 	}
 }

@@ -3,6 +3,8 @@ package validation
 import (
 	"slices"
 
+	"k8s.io/utils/ptr"
+
 	"kcmd.dev/pkg/config/fieldpath"
 	"kcmd.dev/pkg/config/gates"
 	"kcmd.dev/pkg/config/locks"
@@ -35,7 +37,8 @@ func (v *validator) validatePauses() {
 		}
 		for i, namespace := range c.Settings.PausedNamespaces {
 			if slices.Contains(v.cfg.PausedNamespaces, namespace) {
-				v.warnf(fieldpath.Element(path, i), "has no effect: pausedNamespaces has %s for all controllers", problem.Quote(namespace))
+				v.warnf(fieldpath.Element(path, i), "has no effect: pausedNamespaces has %s for all controllers",
+					problem.Quote(namespace))
 			}
 		}
 	}
@@ -43,8 +46,8 @@ func (v *validator) validatePauses() {
 
 func (v *validator) validateTokenController() {
 	const token = "controllers." + locks.NotMigrated + ".enabled"
-	enabled := v.cfg.Controllers.ServiceAccountToken.Enabled
-	if enabled != nil && *enabled && v.cfg.ServiceAccounts.PrivateKeyFile == "" && v.decoded("serviceAccounts.privateKeyFile") {
+	enabled := ptr.Deref(v.cfg.Controllers.ServiceAccountToken.Enabled, false)
+	if enabled && v.cfg.ServiceAccounts.PrivateKeyFile == "" && v.decoded("serviceAccounts.privateKeyFile") {
 		v.warnf(token, "the controller stays idle until serviceAccounts.privateKeyFile is set")
 	}
 }
@@ -82,12 +85,14 @@ func (v *validator) validateNodeLifecycle() {
 	const period, grace = block + "nodeMonitorPeriod", block + "nodeMonitorGracePeriod"
 	c := v.cfg.Controllers.NodeLifecycle
 	if v.decoded(period, grace) && c.NodeMonitorGracePeriod.Duration <= c.NodeMonitorPeriod.Duration {
-		v.warnf(v.firstSet(grace, period), "nodeMonitorGracePeriod (%s) should be more than nodeMonitorPeriod (%s): a node that stops reporting may be noticed late",
+		v.warnf(v.firstSet(grace, period), "nodeMonitorGracePeriod (%s) should be more than nodeMonitorPeriod (%s): "+
+			"a node that stops reporting may be noticed late",
 			v1beta1.FormatDuration(c.NodeMonitorGracePeriod.Duration), v1beta1.FormatDuration(c.NodeMonitorPeriod.Duration))
 	}
 	const rate, secondary = block + "nodeEvictionRate", block + "secondaryNodeEvictionRate"
 	if v.decoded(rate, secondary) && *c.SecondaryNodeEvictionRate > *c.NodeEvictionRate {
-		v.warnf(v.firstSet(secondary, rate), "secondaryNodeEvictionRate (%g) is more than nodeEvictionRate (%g): nodes in a disrupted zone should be tainted more slowly",
+		v.warnf(v.firstSet(secondary, rate), "secondaryNodeEvictionRate (%g) is more than nodeEvictionRate (%g): "+
+			"nodes in a disrupted zone should be tainted more slowly",
 			*c.SecondaryNodeEvictionRate, *c.NodeEvictionRate)
 	}
 }
@@ -109,7 +114,8 @@ func (v *validator) validateVolumes() {
 func (v *validator) validateStorageVersionMigrator() {
 	const migrator, collector = "storage-version-migrator-controller", "garbage-collector-controller"
 	const block, needs = "controllers." + migrator + ".enabled", "needs %s, which is disabled"
-	if !v.decoded(block, "controllers."+collector+".enabled", "controllerDefaults.enabled") || v.cfg.ControllerEnabled(collector) {
+	known := v.decoded(block, "controllers."+collector+".enabled", "controllerDefaults.enabled")
+	if !known || v.cfg.ControllerEnabled(collector) {
 		return
 	}
 	if enabled := v.cfg.Controllers.StorageVersionMigrator.Enabled; enabled != nil && *enabled {

@@ -19,6 +19,7 @@ func (v *validator) validateDeletionBreaker() {
 	}
 	if v.decoded(block+"mode", "controllers."+collector+".enabled", "controllerDefaults.enabled") &&
 		b.Mode != v1beta1.DeletionsDisabled && !v.cfg.ControllerEnabled(collector) {
-		v.warnf(block+"mode", "counts only the kinds that other controllers cache: %s, which caches nearly all, is disabled", collector)
+		v.warnf(block+"mode",
+			"counts only the kinds that other controllers cache: %s, which caches nearly all, is disabled", collector)
 	}
 }

@@ -30,7 +30,8 @@ func (v *validator) validateGates() {
 // unknownGate explains a name that is no gate of the emulated version.
 func (v *validator) unknownGate(name string) string {
 	if since, ok := gates.Since(name); ok {
-		return "Kubernetes " + v.cfg.EmulatedVersion + ", set by emulatedVersion, does not have the gate: it exists in " + since + " and later"
+		return "Kubernetes " + v.cfg.EmulatedVersion + ", set by emulatedVersion, does not have the gate: " +
+			"it exists in " + since + " and later"
 	}
 	if v.report.Terse() {
 		return "unknown feature gate"
@@ -48,7 +49,8 @@ func (v *validator) validateGate(path string, gate gates.Gate, value bool) {
 	case gate.Locked && value != gate.Default:
 		v.report.Errorf(at, path, "the gate is %s and locked to %t: remove it", gate.Stage, gate.Default)
 	case gate.Locked:
-		v.report.Warnf(at, path, "the gate is %s and locked to %t; setting it has no effect: remove it", gate.Stage, gate.Default)
+		v.report.Warnf(at, path, "the gate is %s and locked to %t; setting it has no effect: remove it",
+			gate.Stage, gate.Default)
 	case !gate.Read:
 		v.report.Warnf(at, path, "has no effect: nothing in this build reads the gate")
 	case gate.Stage == gates.GA || gate.Stage == gates.Deprecated:
@@ -64,7 +66,7 @@ func (v *validator) validateGateDependencies(known map[string]gates.Gate) {
 		return
 	}
 	enabled := func(name string) bool { return known[name].EnabledBy(set) }
-	disabling := map[string][]string{} // gate that is off → gates that need it
+	neededBy := map[string][]string{} // gate that is off → gates that need it
 	for _, name := range sortedKeys(known) {
 		gate := known[name]
 		if len(gate.Needs) == 0 || !enabled(name) {
@@ -75,34 +77,44 @@ func (v *validator) validateGateDependencies(known map[string]gates.Gate) {
 			continue
 		}
 		if by, ok := v.setBy(gate); ok {
-			path := fieldpath.Join("featureGates", by)
-			subject := "depends"
-			if by != name {
-				subject = "enables " + name + ", which depends"
-			}
-			what := "the gate " + missing[0] + ", which is disabled: enable it too"
-			if len(missing) > 1 {
-				what = "the gates " + strings.Join(missing, ", ") + ", which are disabled: enable them too"
-			}
-			v.report.Errorf(v.places.Key(path), path, "%s on %s", subject, what)
+			v.reportMissing(by, name, missing)
 			continue
 		}
 		for _, m := range missing {
-			disabling[m] = append(disabling[m], name)
+			neededBy[m] = append(neededBy[m], name)
 		}
 	}
-	for _, name := range sortedKeys(disabling) {
-		by, ok := v.setBy(known[name])
-		if !ok {
-			continue // the defaults of one version, which a test checks
+	for _, name := range sortedKeys(neededBy) {
+		// Otherwise both have their defaults in the emulated version, which a test checks.
+		if by, ok := v.setBy(known[name]); ok {
+			v.reportNeeded(by, name, neededBy[name])
 		}
-		path := fieldpath.Join("featureGates", by)
-		subject := "cannot be disabled"
-		if by != name {
-			subject = "cannot disable " + name
-		}
-		v.report.Errorf(v.places.Key(path), path, "%s while the gates that need it are enabled: %s", subject, strings.Join(disabling[name], ", "))
 	}
+}
+
+// reportMissing reports that the key by enables a gate, but not the gates that it needs.
+func (v *validator) reportMissing(by, gate string, missing []string) {
+	subject := "depends"
+	if by != gate {
+		subject = "enables " + gate + ", which depends"
+	}
+	object := "the gate " + missing[0] + ", which is disabled: enable it too"
+	if len(missing) > 1 {
+		object = "the gates " + strings.Join(missing, ", ") + ", which are disabled: enable them too"
+	}
+	path := fieldpath.Join("featureGates", by)
+	v.report.Errorf(v.places.Key(path), path, "%s on %s", subject, object)
+}
+
+// reportNeeded reports that the key by disables a gate, but not the gates that need it.
+func (v *validator) reportNeeded(by, gate string, dependents []string) {
+	subject := "cannot be disabled"
+	if by != gate {
+		subject = "cannot disable " + gate
+	}
+	path := fieldpath.Join("featureGates", by)
+	v.report.Errorf(v.places.Key(path), path, "%s while the gates that need it are enabled: %s",
+		subject, strings.Join(dependents, ", "))
 }
 
 // setBy returns the key of featureGates that decides about a gate.

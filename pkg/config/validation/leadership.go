@@ -15,7 +15,11 @@ import (
 )
 
 func (v *validator) validateLeaderElection() {
-	const lease, renew, retry = "leaderElection.leaseDuration", "leaderElection.renewDeadline", "leaderElection.retryPeriod"
+	const (
+		lease = "leaderElection.leaseDuration"
+		renew = "leaderElection.renewDeadline"
+		retry = "leaderElection.retryPeriod"
+	)
 	l := v.cfg.LeaderElection
 	if v.decoded(lease, renew) && l.LeaseDuration.Duration <= l.RenewDeadline.Duration {
 		v.errorf(v.firstSet(lease, renew), "leaseDuration (%s) must be more than renewDeadline (%s)",
@@ -29,7 +33,8 @@ func (v *validator) validateLeaderElection() {
 	switch {
 	case !v.decoded(lease) || whole == l.LeaseDuration.Duration:
 	case v.decoded(retry) && float64(whole) <= 1.2*float64(l.RetryPeriod.Duration):
-		v.errorf(v.firstSet(lease, retry), "the whole seconds of leaseDuration (%s), which are recorded in the lease, must be more than 1.2 × retryPeriod (%s)",
+		v.errorf(v.firstSet(lease, retry),
+			"the whole seconds of leaseDuration (%s), which are recorded in the lease, must be more than 1.2 × retryPeriod (%s)",
 			v1beta1.FormatDuration(whole), v1beta1.FormatDuration(l.RetryPeriod.Duration))
 	default:
 		v.warnf(lease, "other processes see whole seconds only: they wait %s", v1beta1.FormatDuration(whole))
@@ -43,14 +48,22 @@ const maxCandidateIdentity = rules.MaxSubdomain - 37
 // validateCandidate requires an identity of which the name of a LeaseCandidate can be made, if the
 // API server chooses the holder of the lease. An empty one stands for the name of the host.
 func (v *validator) validateCandidate() {
-	const identity, elect, gate = "leaderElection.identity", "leaderElection.leaderElect", "featureGates." + gates.CoordinatedLeaderElection
+	const (
+		identity = "leaderElection.identity"
+		elect    = "leaderElection.leaderElect"
+		gate     = "featureGates." + gates.CoordinatedLeaderElection
+	)
 	e := v.cfg.LeaderElection
-	if e.Identity == "" || !v.decoded(identity, elect, gate, "emulatedVersion") || !*e.LeaderElect || !gates.Enabled(v.cfg, gates.CoordinatedLeaderElection) {
+	if e.Identity == "" || !v.decoded(identity, elect, gate, "emulatedVersion") {
+		return
+	}
+	if !*e.LeaderElect || !gates.Enabled(v.cfg, gates.CoordinatedLeaderElection) {
 		return
 	}
 	// Names of LeaseCandidates have the syntax of the keys of a ConfigMap.
 	if len(e.Identity) > maxCandidateIdentity || len(apivalidation.IsConfigMapKey(e.Identity+"_")) > 0 {
-		v.errorf(identity, "must be at most %d letters, digits, '-', '_' and '.', and not start with '..', with the feature gate %s: it becomes part of the name of a LeaseCandidate",
+		v.errorf(identity, "must be at most %d letters, digits, '-', '_' and '.', and not start with '..', "+
+			"with the feature gate %s: it becomes part of the name of a LeaseCandidate",
 			maxCandidateIdentity, gates.CoordinatedLeaderElection)
 	}
 }
@@ -84,7 +97,7 @@ func (v *validator) validateLeaseGroups() {
 	}
 }
 
-// knownController reports a name that is no canonical name of a controller.
+// knownController reports whether a name is the canonical name of a controller. If not, it adds an error.
 func (v *validator) knownController(path, name string) bool {
 	if canonical, ok := registry.Canonical(name); ok && canonical == name {
 		return true
@@ -121,13 +134,15 @@ func (v *validator) validateLeaderMigration() {
 		return
 	}
 	if !*v.cfg.LeaderElection.LeaderElect && v.decoded("leaderMigration.enabled", "leaderElection.leaderElect") {
-		v.errorf("leaderMigration.enabled", "needs leaderElection.leaderElect: without leases controllers cannot be handed over")
+		v.errorf("leaderMigration.enabled",
+			"needs leaderElection.leaderElect: without leases controllers cannot be handed over")
 	}
 	if len(m.ControllerLeaders) == 0 && v.set(list) {
 		v.warnf(list, "is empty: no controller is migrated")
 	}
 	if m.Component == v1beta1.AnyComponent && v.decoded("leaderMigration.component") {
-		v.errorf("leaderMigration.component", "must be the name of this component, not %q, which stands for any component", m.Component)
+		v.errorf("leaderMigration.component",
+			"must be the name of this component, not %q, which stands for any component", m.Component)
 	}
 }
 
@@ -176,7 +191,8 @@ func (v *validator) validateLeaseNames() {
 		}
 		name := locks.GroupLease(e, g)
 		if len(name) > rules.MaxSubdomain {
-			v.errorf(at, "the Lease would have the name %s: a name has at most %d characters; set resourceName", problem.Quote(name), rules.MaxSubdomain)
+			v.errorf(at, "the Lease would have the name %s: a name has at most %d characters; set resourceName",
+				problem.Quote(name), rules.MaxSubdomain)
 			continue
 		}
 		claim(at, name)

@@ -31,7 +31,9 @@ func (v *validator) validateNetworking() {
 	for _, c := range cluster {
 		for _, s := range service {
 			if c.prefix.Overlaps(s.prefix) {
-				v.warnf(s.path, "%s overlaps with %s of %s: node-ipam-controller gives no node a range that overlaps with it, but other allocators could", s.prefix, c.prefix, c.path)
+				v.warnf(s.path, "%s overlaps with %s of %s: "+
+					"node-ipam-controller gives no node a range that overlaps with it, but other allocators could",
+					s.prefix, c.prefix, c.path)
 			}
 		}
 	}
@@ -51,7 +53,8 @@ func (v *validator) cidrs(list string, texts []string) []cidr {
 		}
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil || prefix.Addr().Is4In6() {
-			v.errorf(path, "must be a range in CIDR notation such as 10.244.0.0/16 or fd00:10:244::/56, not %s", problem.Quote(text))
+			v.errorf(path, "must be a range in CIDR notation such as 10.244.0.0/16 or fd00:10:244::/56, not %s",
+				problem.Quote(text))
 			continue
 		}
 		if prefix != prefix.Masked() {
@@ -59,7 +62,8 @@ func (v *validator) cidrs(list string, texts []string) []cidr {
 			prefix = prefix.Masked()
 		}
 		if len(good) == 1 && good[0].prefix.Addr().Is4() == prefix.Addr().Is4() {
-			v.errorf(path, "%s and %s have the same IP family: two ranges must be one IPv4 range and one IPv6 range", good[0].prefix, prefix)
+			v.errorf(path, "%s and %s have the same IP family: two ranges must be one IPv4 range and one IPv6 range",
+				good[0].prefix, prefix)
 			continue
 		}
 		good = append(good, cidr{path, prefix})
@@ -71,15 +75,21 @@ func (v *validator) cidrs(list string, texts []string) []cidr {
 // the controller is disabled, nothing divides them: what is wrong is a warning.
 func (v *validator) validateNodeIPAM(cluster []cidr) {
 	c := v.cfg.Controllers.NodeIPAM
-	if *c.AllocateNodeCIDRs && len(v.cfg.Networking.ClusterCIDRs) == 0 && v.decoded(clusterCIDRs, ipamBlock+"allocateNodeCIDRs") {
-		v.ipamf(ipamBlock+"allocateNodeCIDRs", "needs %s", clusterCIDRs)
-	}
 	if !*c.AllocateNodeCIDRs {
 		return
 	}
-	v.nodeMask("nodeCIDRMaskSizeIPv4", *c.NodeCIDRMaskSizeIPv4, true, cluster)
-	v.nodeMask("nodeCIDRMaskSizeIPv6", *c.NodeCIDRMaskSizeIPv6, false, cluster)
+	if len(v.cfg.Networking.ClusterCIDRs) == 0 && v.decoded(clusterCIDRs, ipamBlock+"allocateNodeCIDRs") {
+		v.ipamf(ipamBlock+"allocateNodeCIDRs", "needs %s", clusterCIDRs)
+	}
+	v.nodeMask(ipv4, *c.NodeCIDRMaskSizeIPv4, cluster)
+	v.nodeMask(ipv6, *c.NodeCIDRMaskSizeIPv6, cluster)
 }
+
+// The IP families, as they end the names of fields.
+const (
+	ipv4 = "IPv4"
+	ipv6 = "IPv6"
+)
 
 // ipamf reports what keeps node-ipam-controller from working.
 func (v *validator) ipamf(path, format string, args ...any) {
@@ -90,15 +100,16 @@ func (v *validator) ipamf(path, format string, args ...any) {
 	v.warnf(path, format, args...)
 }
 
-// nodeMask checks the size of a node's range against the cluster's range of that family.
-func (v *validator) nodeMask(field string, bits int32, is4 bool, cluster []cidr) {
+// nodeMask checks the size of a node's range of an IP family against the cluster's range of that family.
+func (v *validator) nodeMask(family string, bits int32, cluster []cidr) {
+	field := "nodeCIDRMaskSize" + family
 	path := ipamBlock + field
 	if !v.decoded(path) {
 		return
 	}
 	found := false
 	for _, c := range cluster {
-		if c.prefix.Addr().Is4() != is4 {
+		if c.prefix.Addr().Is4() != (family == ipv4) {
 			continue
 		}
 		found = true
@@ -106,15 +117,12 @@ func (v *validator) nodeMask(field string, bits int32, is4 bool, cluster []cidr)
 		switch {
 		case int(bits) < c.prefix.Bits():
 			v.ipamf(at, "a node's range (/%d, %s) must not be larger than that of the cluster (%s)", bits, field, c.prefix)
-		case !is4 && int(bits)-c.prefix.Bits() > maxNodeBits:
-			v.ipamf(at, "a node's range (/%d, %s) must be at most %d bits longer than that of the cluster (%s)", bits, field, maxNodeBits, c.prefix)
+		case family == ipv6 && int(bits)-c.prefix.Bits() > maxNodeBits:
+			v.ipamf(at, "a node's range (/%d, %s) must be at most %d bits longer than that of the cluster (%s)",
+				bits, field, maxNodeBits, c.prefix)
 		}
 	}
 	if !found && len(cluster) > 0 && v.changed(path) {
-		family := "IPv6"
-		if is4 {
-			family = "IPv4"
-		}
 		v.ipamf(path, "there is no %s range in %s to allocate from: remove it", family, clusterCIDRs)
 	}
 }

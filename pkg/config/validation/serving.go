@@ -15,7 +15,8 @@ import (
 func (v *validator) validateServing() {
 	s := v.cfg.Serving
 	if addr, err := netip.ParseAddr(s.BindAddress); err != nil || addr.Zone() != "" {
-		v.errorf("serving.bindAddress", "must be an IP address such as 0.0.0.0, 127.0.0.1 or ::, not %s", problem.Quote(s.BindAddress))
+		v.errorf("serving.bindAddress",
+			"must be an IP address such as 0.0.0.0, 127.0.0.1 or ::, not %s", problem.Quote(s.BindAddress))
 	}
 }
 
@@ -42,9 +43,13 @@ func (v *validator) validateTLS() {
 // validateCurves warns of mechanisms that the lowest version accepted does not have.
 func (v *validator) validateCurves() {
 	t := v.cfg.Serving.TLS
-	hybrid := func(name string) bool { return strings.Contains(name, "MLKEM") }
-	if len(t.CurvePreferences) > 0 && t.MinVersion != "VersionTLS13" && !slices.ContainsFunc(t.CurvePreferences, func(name string) bool { return !hybrid(name) }) {
-		v.warnf("serving.tls.curvePreferences", "TLS 1.2 supports none of these: TLS 1.2 clients cannot connect; set serving.tls.minVersion to VersionTLS13")
+	isClassic := func(name string) bool { return !strings.Contains(name, "MLKEM") }
+	if len(t.CurvePreferences) == 0 || t.MinVersion == "VersionTLS13" {
+		return
+	}
+	if !slices.ContainsFunc(t.CurvePreferences, isClassic) {
+		v.warnf("serving.tls.curvePreferences",
+			"TLS 1.2 supports none of these: TLS 1.2 clients cannot connect; set serving.tls.minVersion to VersionTLS13")
 	}
 }
 
@@ -65,7 +70,8 @@ func (v *validator) validateSNI() {
 }
 
 func (v *validator) validateCipherSuites() {
-	known, insecure, preferred := cliflag.TLSCipherPossibleValues(), cliflag.InsecureTLSCipherNames(), cliflag.PreferredTLSCipherNames()
+	known, insecure := cliflag.TLSCipherPossibleValues(), cliflag.InsecureTLSCipherNames()
+	preferred := cliflag.PreferredTLSCipherNames()
 	v.eachItem("serving.tls.cipherSuites", func(path, suite string) {
 		switch {
 		case slices.Contains(insecure, suite):
@@ -190,7 +196,9 @@ func (v *validator) validateMetrics() {
 	if len(m.AllowListMapping) > 0 && m.AllowListMappingManifest != "" && v.decoded(mapping, manifest) {
 		v.errorf(manifest, "cannot be combined with %s: use only one of them", mapping)
 	}
-	if m.ShowHiddenMetricsForVersion != "" && v.cfg.EmulatedVersion != gates.Version(gates.NewestMinor) && v.decoded("metrics.showHiddenMetricsForVersion", "emulatedVersion") {
-		v.warnf("metrics.showHiddenMetricsForVersion", "follows the version of the process, not emulatedVersion (%s)", v.cfg.EmulatedVersion)
+	const showHidden = "metrics.showHiddenMetricsForVersion"
+	emulates := v.cfg.EmulatedVersion != gates.Version(gates.NewestMinor)
+	if m.ShowHiddenMetricsForVersion != "" && emulates && v.decoded(showHidden, "emulatedVersion") {
+		v.warnf(showHidden, "follows the version of the process, not emulatedVersion (%s)", v.cfg.EmulatedVersion)
 	}
 }

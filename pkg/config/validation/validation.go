@@ -28,7 +28,9 @@ import (
 
 // Validate reports what is wrong with a defaulted configuration. failed are the paths of
 // fields that could not be decoded.
-func Validate(cfg *v1beta1.KubeControllerManagerConfiguration, places tree.Places, failed map[string]bool, r *problem.Report) {
+func Validate(
+	cfg *v1beta1.KubeControllerManagerConfiguration, places tree.Places, failed map[string]bool, r *problem.Report,
+) {
 	v := &validator{cfg: cfg, report: r, places: places, undecoded: failed}
 	v.validateRules()
 	v.validateClientConnection()
@@ -88,7 +90,9 @@ func (v *validator) changed(path string) bool {
 	}
 	changes := v.changedFields() // by path
 	from := func(path string) int {
-		n, _ := slices.BinarySearchFunc(changes, path, func(c diff.Change, path string) int { return strings.Compare(c.Path, path) })
+		n, _ := slices.BinarySearchFunc(changes, path, func(c diff.Change, path string) int {
+			return strings.Compare(c.Path, path)
+		})
 		return n
 	}
 	if n := from(path); n < len(changes) && changes[n].Path == path {
@@ -117,14 +121,16 @@ func (v *validator) warnf(path, format string, args ...any) {
 func (v *validator) validateClientConnection() {
 	c := v.cfg.ClientConnection
 	if v.decoded("clientConnection.qps", "clientConnection.burst") && *c.QPS == 0 && *c.Burst > 0 {
-		v.errorf("clientConnection.burst", "must be 0 without qps, not %d: set clientConnection.qps too, or remove burst", *c.Burst)
+		v.errorf("clientConnection.burst",
+			"must be 0 without qps, not %d: set clientConnection.qps too, or remove burst", *c.Burst)
 	}
 	for _, part := range strings.Split(c.AcceptContentTypes, ",") {
 		if strings.TrimSpace(part) == "" && c.AcceptContentTypes == "" {
 			continue
 		}
 		if _, _, err := mime.ParseMediaType(part); err != nil || !strings.Contains(part, "/") {
-			v.errorf("clientConnection.acceptContentTypes", "must be media types separated by commas: %s is not a media type", problem.Quote(part))
+			v.errorf("clientConnection.acceptContentTypes",
+				"must be media types separated by commas: %s is not a media type", problem.Quote(part))
 		}
 	}
 }
@@ -160,7 +166,8 @@ func (v *validator) validateLogging() {
 		v.errorf(p.Field, "%s", message)
 	}
 	o := v.cfg.Logging.Options
-	for name, size := range map[string]int64{"text": o.Text.InfoBufferSize.Value(), "json": o.JSON.InfoBufferSize.Value()} {
+	sizes := map[string]int64{"text": o.Text.InfoBufferSize.Value(), "json": o.JSON.InfoBufferSize.Value()}
+	for name, size := range sizes {
 		if size < 0 {
 			v.errorf("logging.options."+name+".infoBufferSize", "must be 0 or more")
 		}

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// firstLook is how long a driver has before errors count that may be from an earlier try.
-	firstLook = 500 * time.Millisecond
+	// errorGrace is how long errors of a driver do not count, since they may be of an earlier attempt.
+	errorGrace = 500 * time.Millisecond
 	// driverWait is how long a driver has to attach or detach a volume.
 	driverWait = 2 * time.Minute
 )
@@ -29,9 +29,11 @@ var (
 	errBeingDeleted  = errors.New("volume attachment is being deleted")
 )
 
-// attach asks for a volume to be attached, and reports whether there is somebody to wait for. deleted is
+// attach requests that a volume be attached, and reports whether its completion has to be waited for. deleted is
 // the UID of a VolumeAttachment whose deletion was requested.
-func (c *attachDetachController) attach(ctx context.Context, at place, o *operation, deleted types.UID) (waits bool, err error) {
+func (c *attachDetachController) attach(
+	ctx context.Context, at place, o *operation, deleted types.UID,
+) (waits bool, err error) {
 	switch o.what.plugin {
 	case csiPlugin:
 		if required, _ := c.plugins.attachRequired(o.what.CSI().Driver); !required {
@@ -54,7 +56,7 @@ func (c *attachDetachController) createVA(ctx context.Context, at place, o *oper
 		return fmt.Errorf("kubernetes.io/csi: failed to get volume attachment from lister: %w", err)
 	}
 	if found && va.UID == deleted && va.DeletionTimestamp == nil {
-		if err := c.lookAgain(ctx, at, name, deleted); err != nil {
+		if err := c.confirmNotDeleted(ctx, at, name, deleted); err != nil {
 			return err
 		}
 	}
@@ -72,9 +74,11 @@ func (c *attachDetachController) createVA(ctx context.Context, at place, o *oper
 	return nil
 }
 
-// lookAgain finds out whether the deletion of a VolumeAttachment that was requested took place, which
-// the cache may not show yet.
-func (c *attachDetachController) lookAgain(ctx context.Context, at place, name string, deleted types.UID) error {
+// confirmNotDeleted returns an error if the requested deletion of a VolumeAttachment took place, which the
+// cache may not show yet.
+func (c *attachDetachController) confirmNotDeleted(
+	ctx context.Context, at place, name string, deleted types.UID,
+) error {
 	va, err := c.Client.StorageV1().VolumeAttachments().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -106,17 +110,19 @@ func vaFor(at place, what identified) *storagev1.VolumeAttachment {
 	return va
 }
 
-// attachOutcome judges whether an attach has ended that has waited for some time. va is the
-// VolumeAttachment as cached, nil if there is none. uid is that of the one which the attach created,
+// attachOutcome judges whether an attach that has waited for some time has ended. va is the
+// VolumeAttachment as cached, nil if there is none. uid is the UID of the one that the attach created,
 // deleted that of one whose deletion was requested.
-func attachOutcome(va *storagev1.VolumeAttachment, uid, deleted types.UID, waited time.Duration) (ended bool, err error) {
+func attachOutcome(
+	va *storagev1.VolumeAttachment, uid, deleted types.UID, waited time.Duration,
+) (ended bool, err error) {
 	switch {
 	case va == nil || uid != "" && va.UID != uid:
 	case va.DeletionTimestamp != nil || deleted != "" && va.UID == deleted:
 		return true, errBeingDeleted
 	case va.Status.Attached:
 		return true, nil
-	case va.Status.AttachError != nil && waited >= firstLook:
+	case va.Status.AttachError != nil && waited >= errorGrace:
 		return true, errors.New(va.Status.AttachError.Message)
 	}
 	return waited >= driverWait, errTimedOut
@@ -124,8 +130,8 @@ func attachOutcome(va *storagev1.VolumeAttachment, uid, deleted types.UID, waite
 
 var errTimedOut = errors.New("timed out")
 
-// check ends an operation whose VolumeAttachment says so, or that has taken too long. It reports whether it
-// has.
+// check ends an operation if its VolumeAttachment shows the outcome, or if it has taken too long. It reports
+// whether it did.
 func (c *attachDetachController) check(ctx context.Context, l *link, o *operation) (ended bool) {
 	va, found, err := reconcile.Found(c.attachments.Get(l.vaName))
 	if !found || err != nil {
@@ -146,8 +152,8 @@ func (c *attachDetachController) check(ctx context.Context, l *link, o *operatio
 		return true
 	}
 	next := driverWait - waited
-	if waited < firstLook {
-		next = firstLook - waited
+	if waited < errorGrace {
+		next = errorGrace - waited
 	}
 	c.placeQueue.AddAfter(l.place, next)
 	return false
@@ -194,7 +200,7 @@ func (c *attachDetachController) finish(ctx context.Context, l *link, o *operati
 	case err == nil:
 		c.world.markDetached(l)
 	case errors.As(err, &unconfirmed{}): // no request was sent: it stays attached, and no other node gets it
-		l.released = release{} // the next detach asks for the node again
+		l.released = release{} // the next detach reads the node again
 	default:
 		c.world.markUncertain(l.place, ended.what)
 	}

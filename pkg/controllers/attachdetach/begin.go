@@ -58,7 +58,7 @@ func (c *attachDetachController) rebuild(ctx context.Context) error {
 func (c *attachDetachController) rebuildActual(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.begun.Store(true) // changes from now on wait for the lock, those before are in the caches
+	c.begun.Store(true) // handlers of later changes wait for the lock, earlier changes are in the caches
 	nodes, err := c.nodes.List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
@@ -85,9 +85,11 @@ func (c *attachDetachController) rebuildActual(ctx context.Context) error {
 	return nil
 }
 
-// placeOf returns what a VolumeAttachment attaches, whatever its own name. It is false if that is defined in
-// a pod, not known, or not to be attached.
-func (c *attachDetachController) placeOf(ctx context.Context, va *storagev1.VolumeAttachment) (place, identified, bool) {
+// placeOf returns what a VolumeAttachment attaches, whatever its own name. It returns false if the volume is
+// defined in a pod, not known, or not to be attached.
+func (c *attachDetachController) placeOf(
+	ctx context.Context, va *storagev1.VolumeAttachment,
+) (place, identified, bool) {
 	if va.Spec.Source.PersistentVolumeName == nil {
 		return place{}, identified{}, false
 	}
@@ -114,5 +116,10 @@ func (c *attachDetachController) placeOf(ctx context.Context, va *storagev1.Volu
 // migrated identifies a volume of a type that has moved to CSI. Its CSIDriver is not consulted.
 func migrated(spec volumes.Spec) identified {
 	csi := spec.CSI()
-	return identified{Spec: spec, plugin: csiPlugin, id: csi.Driver + "^" + csi.VolumeHandle, label: csiPlugin + ":" + csi.Driver}
+	return identified{
+		Spec:   spec,
+		plugin: csiPlugin,
+		id:     csi.Driver + "^" + csi.VolumeHandle,
+		label:  csiPlugin + ":" + csi.Driver,
+	}
 }

@@ -14,9 +14,9 @@
 //  4. Operations exclude each other: those of a volume that may be attached to one node only, in the
 //     whole cluster; those of others, on a node. A failed one is repeated after a backoff. One that waits
 //     for a VolumeAttachment has no goroutine. Events of the VolumeAttachment end it, or a limit of time.
-//  5. What the attacher has to do is asked for by a VolumeAttachment whose name follows from the driver,
-//     the volume and the node. One with another name is somebody else's. Deletions are on condition of
-//     the UID, and one whose deletion was requested never counts as attached again.
+//  5. A VolumeAttachment tells the attacher what to do. Its name follows from the driver, the volume and
+//     the node; one with another name is somebody else's. Deletions are on condition of the UID, and one
+//     whose deletion was requested never counts as attached again.
 //  6. A kubelet mounts only what node.status.volumesAttached names, and adds it to volumesInUse before
 //     that. So a volume is detached in this order: it is removed from volumesAttached, the answer to that
 //     write, or a live read after it, shows that the node does not use the volume, the VolumeAttachment is
@@ -28,7 +28,7 @@
 //     an attach succeeds, and it is detached if nobody wants it. A detach that the live read forbids changes
 //     nothing: what was attached stays so, and no other node gets it.
 //  9. What is attached when a process begins may be wanted by pods that its caches do not show yet. Before
-//     it is detached, the API server is asked for the pods of the node.
+//     it is detached, the pods of the node are listed from the API server.
 //  10. An instance that begins rebuilds both states from the caches. In the same process it also continues
 //     what its predecessor left: times, backoffs, operations that wait, and what was uncertain.
 //
@@ -93,12 +93,12 @@ func configOf(c *controller.Config) config {
 }
 
 const (
-	// operators is the number of requests for volumes that are sent concurrently, reporters that of nodes
-	// whose status is, examiners that of pods that are examined.
+	// operators is the number of volumes that are attached or detached concurrently, reporters that of nodes whose
+	// status is written, examiners that of pods that are examined.
 	operators = 64
 	reporters = 16
 	examiners = 8
-	// retryPeriod is the time after which pods are examined again of which a volume is not known.
+	// retryPeriod is the time after which pods with a volume that is not known are examined again.
 	retryPeriod = 3 * time.Minute
 )
 
@@ -163,15 +163,22 @@ func newController(env controller.Env, config config) (*attachDetachController, 
 }
 
 func (c *attachDetachController) makeLoops() {
-	placeLoop := reconcile.New(c.Env, reconcile.Options[place]{Queue: "attach_detach_volumes", Workers: operators}, c.reconcile)
+	placeLoop := reconcile.New(c.Env, reconcile.Options[place]{
+		Queue: "attach_detach_volumes", Workers: operators,
+	}, c.reconcile)
 	nodeLoop := reconcile.New(c.Env, reconcile.Options[string]{
 		Queue: "attach_detach_nodes", Workers: reporters, Backoff: reportBackoff(),
 	}, c.reconcileNode)
-	podLoop := reconcile.New(c.Env, reconcile.Options[types.NamespacedName]{Queue: "attach_detach_pods", Workers: examiners}, c.reconcilePod)
-	claimLoop := reconcile.New(c.Env, reconcile.Options[types.NamespacedName]{Queue: "pvcs", Workers: 1}, c.reconcileClaim)
+	podLoop := reconcile.New(c.Env, reconcile.Options[types.NamespacedName]{
+		Queue: "attach_detach_pods", Workers: examiners,
+	}, c.reconcilePod)
+	claimLoop := reconcile.New(c.Env, reconcile.Options[types.NamespacedName]{
+		Queue: "pvcs", Workers: 1,
+	}, c.reconcileClaim)
 	c.placeQueue, c.nodeQueue, c.podQueue, c.claimQueue = placeLoop, nodeLoop, podLoop, claimLoop
 	c.loops = []func(context.Context) error{
-		placeLoop.Run, nodeLoop.Run, podLoop.Run, claimLoop.Run, reconcile.Passes(c.Env, retryPeriod, c.retry), c.verifications,
+		placeLoop.Run, nodeLoop.Run, podLoop.Run, claimLoop.Run,
+		reconcile.Passes(c.Env, retryPeriod, c.retry), c.verifications,
 	}
 }
 
@@ -180,7 +187,7 @@ func (c *attachDetachController) Run(ctx context.Context) error {
 	return reconcile.Run(ctx, c.Env, c.begin, c.loops...)
 }
 
-// retry has the pods examined again of which a volume is not known.
+// retry enqueues the pods with a volume that is not known.
 func (c *attachDetachController) retry(context.Context, context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -33,8 +33,8 @@ func (c *attachDetachController) decide(ctx context.Context, at place) (act func
 	return c.decideDetach(ctx, l, v)
 }
 
-// decideAttach decides about a volume that is wanted. Before it is found to be attached elsewhere,
-// what can be detached there is.
+// decideAttach decides about a volume that is wanted. It reports a conflict with other nodes only if
+// nothing is about to be detached there.
 func (c *attachDetachController) decideAttach(ctx context.Context, l *link, v *volume) (act func()) {
 	key := l.wanted.keyFor(l.node)
 	holders, wait := c.holders(l, v)
@@ -45,8 +45,8 @@ func (c *attachDetachController) decideAttach(ctx context.Context, l *link, v *v
 	switch judgeAttach(l.state, matching != nil && matching.running, len(holders) > 0) {
 	case keep:
 		l.unwantedSince = time.Time{}
-		c.list(l)
-		c.awakenUntold(l, v)
+		c.addToReport(l)
+		c.awakenUnreported(l, v)
 	case reportMultiAttach:
 		c.reportMultiAttach(l, holders)
 	case attach:
@@ -75,7 +75,7 @@ func (c *attachDetachController) decideDetach(ctx context.Context, l *link, v *v
 	}
 	verdict := c.verdictOn(l)
 	if !verdict.detach {
-		c.list(l)
+		c.addToReport(l)
 		if verdict.again > 0 {
 			c.placeQueue.AddAfter(l.place, verdict.again)
 		}
@@ -83,7 +83,8 @@ func (c *attachDetachController) decideDetach(ctx context.Context, l *link, v *v
 	}
 	plugin := c.plugins.pluginOf(l.place, v.known)
 	if plugin == "" {
-		klog.FromContext(ctx).V(2).Info("Leaving a volume attached whose plugin is not known", "volume", l.volume, "node", l.node)
+		klog.FromContext(ctx).V(2).Info("Leaving a volume attached whose plugin is not known",
+			"volume", l.volume, "node", l.node)
 		return nil
 	}
 	if !c.withdraw(l, v) {
@@ -91,7 +92,7 @@ func (c *attachDetachController) decideDetach(ctx context.Context, l *link, v *v
 	}
 	o, ok := v.start(key, detaching, now)
 	if !ok {
-		c.list(l)
+		c.addToReport(l)
 		return nil
 	}
 	o.node, o.what = l.node, v.known
@@ -128,10 +129,12 @@ func (c *attachDetachController) holders(l *link, v *volume) (holders []*link, w
 	return holders, false
 }
 
-// isAboutToDetach reports whether an attachment elsewhere is to be detached now, and nothing keeps that from
-// being done.
+// isAboutToDetach reports whether an attachment elsewhere is to be detached now, and nothing prevents that.
 func (c *attachDetachController) isAboutToDetach(l *link, v *volume) bool {
-	if l.isWanted() || l.state == detached || c.world.nodes[l.node].report.failing || c.plugins.pluginOf(l.place, v.known) == "" {
+	if l.isWanted() || l.state == detached || c.world.nodes[l.node].report.failing {
+		return false
+	}
+	if c.plugins.pluginOf(l.place, v.known) == "" {
 		return false
 	}
 	key := v.known.keyFor(l.node)

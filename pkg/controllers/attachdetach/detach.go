@@ -17,19 +17,20 @@ import (
 )
 
 // unconfirmed is why a detach was not requested: the API server does not confirm what was decided from the
-// cache, or cannot be asked.
+// cache, or cannot be reached.
 type unconfirmed struct{ error }
 
-// questions are what the API server is asked before a volume is detached that nobody wants by the cache.
+// questions are what has to be confirmed by live reads before a volume is detached that nobody wants by the cache.
 type questions struct {
-	// pods is asked if no pod was ever seen that wanted the volume: whether the cache lacks one.
+	// pods is whether the cache lacks a pod that wants the volume. It is set if no such pod was ever seen.
 	pods bool
-	// node is asked unless the answer to the last write of its status says it: whether it still permits the detach.
+	// node is whether the node still permits the detach. It is set unless the answer to the last write of the node's
+	// status shows that.
 	node bool
 }
 
-// confirm asks these questions, and returns an unconfirmed error unless the answers permit the detach, and still nobody
-// wants the volume when they are there.
+// confirm asks these questions, and returns an unconfirmed error unless the answers permit the detach, and nobody has
+// come to want the volume meanwhile.
 func (c *attachDetachController) confirm(ctx context.Context, at place, why forced, ask questions) error {
 	if ask.pods {
 		if err := c.confirmPods(ctx, at.node); err != nil {
@@ -44,7 +45,7 @@ func (c *attachDetachController) confirm(ctx context.Context, at place, why forc
 	return c.confirmUnwanted(at)
 }
 
-// confirmUnwanted returns an unconfirmed error if a pod has come to want the volume since the detach was decided.
+// confirmUnwanted returns an unconfirmed error if a pod wants the volume since the detach was decided.
 func (c *attachDetachController) confirmUnwanted(at place) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,15 +65,19 @@ func (c *attachDetachController) confirmNode(ctx context.Context, at place, why 
 	case err != nil:
 		return unconfirmed{fmt.Errorf("reading node %s: %w", at.node, err)}
 	case !isSafe(node, at.volume, why):
-		return unconfirmed{fmt.Errorf("DetachVolume failed for volume %q on node %q : volume is still in use by node, according to Node status", at.volume, at.node)}
+		return unconfirmed{fmt.Errorf("DetachVolume failed for volume %q on node %q : "+
+			"volume is still in use by node, according to Node status", at.volume, at.node)}
 	case why == notForced && node != nil && reports(node, at.volume):
-		return unconfirmed{fmt.Errorf("DetachVolume failed for volume %q on node %q : the node still reports that it is attached", at.volume, at.node)}
+		return unconfirmed{fmt.Errorf("DetachVolume failed for volume %q on node %q : "+
+			"the node still reports that it is attached", at.volume, at.node)}
 	}
 	return nil
 }
 
 // detach requests that a volume be detached, and reports whether its completion has to be waited for.
-func (c *attachDetachController) detach(ctx context.Context, at place, o *operation, plugin string, why forced, ask questions) (waits bool, err error) {
+func (c *attachDetachController) detach(
+	ctx context.Context, at place, o *operation, plugin string, why forced, ask questions,
+) (waits bool, err error) {
 	if err := c.confirm(ctx, at, why, ask); err != nil {
 		return false, err
 	}
@@ -114,7 +119,7 @@ func (c *attachDetachController) deleteVA(ctx context.Context, at place, o *oper
 	case err != nil:
 		return false, unconfirmed{fmt.Errorf("reading VolumeAttachment %s: %w", name, err)}
 	}
-	c.remember(at, va.UID)
+	c.rememberDeletion(at, va.UID)
 	o.uid = va.UID
 	if va.DeletionTimestamp == nil {
 		err = client.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(va.UID))})
@@ -122,17 +127,17 @@ func (c *attachDetachController) deleteVA(ctx context.Context, at place, o *oper
 	switch {
 	case found && apierrors.IsNotFound(err):
 		return true, nil // until the cache drops it, an attach could take it for its own
-	case err != nil: // also NotFound, which proves nothing: the next attempt reads it again
+	case err != nil: // also NotFound, which proves nothing here: the next attempt reads it again
 		return false, fmt.Errorf("kubernetes.io/csi: detacher.Detach failed to delete VolumeAttachment [%s]: %w", name, err)
-	case !found: // so that the cache cannot tell that it is gone
+	case !found: // the cache cannot show that it is gone
 		return false, fmt.Errorf("waiting for the deletion of VolumeAttachment %s: the cache does not show it yet", name)
 	}
 	return true, nil
 }
 
-// remember records that the deletion of a VolumeAttachment is requested, before it is: the answer may be
-// lost.
-func (c *attachDetachController) remember(at place, uid types.UID) {
+// rememberDeletion records that the deletion of a VolumeAttachment is requested. It is called before the
+// request, since the answer may be lost.
+func (c *attachDetachController) rememberDeletion(at place, uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if l := c.world.links[at]; l != nil {
@@ -140,13 +145,13 @@ func (c *attachDetachController) remember(at place, uid types.UID) {
 	}
 }
 
-// detachOutcome judges whether a detach has ended that has waited for some time. va is the
-// VolumeAttachment as cached, nil if there is none, uid that of the one which was deleted.
+// detachOutcome judges whether a detach that has waited for some time has ended. va is the
+// VolumeAttachment as cached, nil if there is none, uid the UID of the one that was deleted.
 func detachOutcome(va *storagev1.VolumeAttachment, uid types.UID, waited time.Duration) (ended bool, err error) {
 	switch {
 	case va == nil || va.UID != uid:
 		return true, nil
-	case va.Status.DetachError != nil && waited >= firstLook:
+	case va.Status.DetachError != nil && waited >= errorGrace:
 		return true, errors.New(va.Status.DetachError.Message)
 	}
 	return waited >= driverWait, errTimedOut

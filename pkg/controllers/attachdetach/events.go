@@ -22,16 +22,19 @@ func volumeAttached(pod podRef, volume string) controller.Event {
 }
 
 func attachFailed(pod podRef, volume string, err error) controller.Event {
-	return controller.Warning(pod.reference(), reasonFailedAttach, "%s", message("AttachVolume.Attach failed", volume, ": "+err.Error()))
+	return controller.Warning(pod.reference(), reasonFailedAttach, "%s",
+		message("AttachVolume.Attach failed", volume, ": "+err.Error()))
 }
 
 // notAttachable is for an attach that finds that the driver of the volume does not attach volumes any more.
 func notAttachable(pod podRef, volume string) controller.Event {
-	return controller.Warning(pod.reference(), reasonFailedAttach, "%s", message("AttachVolume.FindAttachablePluginBySpec failed", volume, ""))
+	return controller.Warning(pod.reference(), reasonFailedAttach, "%s",
+		message("AttachVolume.FindAttachablePluginBySpec failed", volume, ""))
 }
 
 func multiAttach(pod podRef, volume string, users []podRef) controller.Event {
-	return controller.Warning(pod.reference(), reasonFailedAttach, "%s", message("Multi-Attach error", volume, multiAttachCause(pod.Namespace, users)))
+	return controller.Warning(pod.reference(), reasonFailedAttach, "%s",
+		message("Multi-Attach error", volume, multiAttachCause(pod.Namespace, users)))
 }
 
 func message(prefix, volume, suffix string) string {

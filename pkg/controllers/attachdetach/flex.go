@@ -28,7 +28,7 @@ type flexDriver struct {
 	attaches bool
 
 	mu sync.Mutex
-	// unsupported are the commands that it does not know. What they would do is left out.
+	// unsupported are the commands that it does not support. They are skipped.
 	unsupported map[string]bool
 }
 
@@ -57,7 +57,7 @@ func (f *flexDrivers) installed(name string) (path string, info os.FileInfo, ok 
 	return path, info, err == nil && !info.IsDir()
 }
 
-// find returns a driver, nil if there is none that works. It is initialized when it is needed first, and
+// find returns a driver, nil if there is none that works. It is initialized when it is first needed, and
 // again when its file has changed.
 func (f *flexDrivers) find(ctx context.Context, name string) *flexDriver {
 	path, info, ok := f.installed(name)

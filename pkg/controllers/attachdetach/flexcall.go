@@ -39,11 +39,11 @@ type flexAnswer struct {
 
 var errNotSupported = errors.New("the driver does not support the command")
 
-// outputWait is how long the output of a driver is read that has exited, or was killed, while a process that it began
-// keeps it open.
+// outputWait is how long the output of a driver that has exited, or was killed, is still read while a process that it
+// started keeps the output open.
 const outputWait = time.Second
 
-// call calls a driver, without a limit of time. A command that it does not know is not tried again.
+// call calls a driver, without a time limit. A command that it does not support is not tried again.
 func (d *flexDriver) call(ctx context.Context, command string, args ...string) (flexAnswer, error) {
 	d.mu.Lock()
 	unsupported := d.unsupported[command]
@@ -59,7 +59,8 @@ func (d *flexDriver) call(ctx context.Context, command string, args ...string) (
 	}
 	var answer flexAnswer
 	if err := json.Unmarshal(output, &answer); err != nil {
-		return flexAnswer{}, fmt.Errorf("reading what FlexVolume driver %s answers to %s: %w", d.path, command, errors.Join(err, failed))
+		return flexAnswer{}, fmt.Errorf("reading the answer of FlexVolume driver %s to %s: %w",
+			d.path, command, errors.Join(err, failed))
 	}
 	switch answer.Status {
 	case flexSuccess:
@@ -91,14 +92,15 @@ func optionsOf(spec volumes.Spec, volume *flexVolume) string {
 	return string(text)
 }
 
-// identify reports whether the volumes of a driver are attached. The driver is asked for a name, which it may
-// refuse; the name is not used.
+// identify reports whether the volumes of a driver are attached. It requests the name of the volume from the
+// driver, which need not support that; the name is not used.
 func (f *flexDrivers) identify(ctx context.Context, spec volumes.Spec, volume *flexVolume) (attaches bool, err error) {
 	driver := f.find(ctx, volume.driver)
 	if driver == nil || !driver.attaches {
 		return false, nil
 	}
-	if _, err := driver.call(ctx, "getvolumename", optionsOf(spec, volume)); err != nil && !errors.Is(err, errNotSupported) {
+	_, err = driver.call(ctx, "getvolumename", optionsOf(spec, volume))
+	if err != nil && !errors.Is(err, errNotSupported) {
 		return false, err
 	}
 	return true, nil

@@ -10,8 +10,8 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// gap is how long after the end of an instance its handover can be used. In a longer time a pod may have needed a
-// volume again, or somebody may have attached it, unnoticed.
+// gap is how long after the end of an instance its handover can be used. Within a longer time, a pod may have needed
+// a volume again, or somebody may have attached it, unnoticed.
 const gap = 10 * time.Second
 
 // handover is what an instance leaves to the next: what the API does not show.
@@ -19,7 +19,7 @@ type handover struct {
 	at         time.Time
 	links      map[place]leftLink
 	operations map[corev1.UniqueVolumeName][]operation
-	failing    map[string]bool // nodes whose status may not be what it seems to be
+	failing    map[string]bool // nodes whose last status write may or may not have been executed
 }
 
 type leftLink struct {
@@ -34,7 +34,7 @@ type leftLink struct {
 }
 
 // HandOver implements controller.HandsOver: without it the wait for nodes would begin again, failed
-// operations would be repeated at once, and pods be told again what they were.
+// operations would be repeated at once, and events about pods would be repeated.
 func (c *attachDetachController) HandOver() handover {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,8 +83,8 @@ func (c *attachDetachController) takeOver(left handover) {
 	}
 }
 
-// takeOverLink completes what is known of an attachment. What failed stays uncertain; what was attached
-// without its node having been told is so still if its VolumeAttachment says so.
+// takeOverLink completes what is known of an attachment. One whose operation failed stays uncertain; one that was
+// attached, but not yet reported to its node, stays attached if its VolumeAttachment confirms that.
 func (c *attachDetachController) takeOverLink(at place, was leftLink) {
 	l := c.world.links[at]
 	now := detached
@@ -115,7 +115,7 @@ func (c *attachDetachController) takeOverLink(at place, was leftLink) {
 	l.multiAttach = was.multiAttach && l.isWanted()
 }
 
-// takenOver is the state of an attachment of which the API says one thing, and the predecessor said another.
+// takenOver is the state of an attachment that is in one state by the API, and was in another for the predecessor.
 func takenOver(now, was attachState, confirmed bool) attachState {
 	switch {
 	case now == was || was == detached:
@@ -138,7 +138,7 @@ func (c *attachDetachController) isConfirmed(at place, deleted types.UID) bool {
 	return found && err == nil && va.Status.Attached && va.DeletionTimestamp == nil && va.UID != deleted
 }
 
-// showsInUse reports whether a node says that it uses a volume.
+// showsInUse reports whether the status of a node names a volume as in use.
 func (c *attachDetachController) showsInUse(at place) bool {
 	n, found, err := reconcile.Found(c.nodes.Get(at.node))
 	return found && err == nil && slices.Contains(n.Status.VolumesInUse, at.volume)

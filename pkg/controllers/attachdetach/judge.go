@@ -12,7 +12,7 @@ import (
 // maxWait is how long a volume waits to be unmounted from a node that is not healthy.
 const maxWait = 6 * time.Minute
 
-// condition is what a detach depends on of a node.
+// condition is what a detach depends on in a node.
 type condition struct {
 	healthy bool
 	// outOfService reports whether an administrator vouches that the node is shut down.
@@ -33,7 +33,7 @@ func conditionOf(n *corev1.Node) condition {
 	}
 }
 
-// forced is why a volume is detached that a node has not released.
+// forced is why a volume is detached although its node has not released it.
 type forced string
 
 const (
@@ -51,10 +51,10 @@ type detachVerdict struct {
 }
 
 // mayBeMounted reports whether a volume may be mounted on a node, which is nil if there is none. assumed is what
-// the node said last, or what is assumed until it says something. pending says that the attachment is uncertain, and
-// that there is a VolumeAttachment to delete. Then a node that is healthy and managed need not say anything more: its
-// kubelet names what it is going to mount first, and mounts nothing that is not reported as attached. A kubelet that
-// attaches volumes itself does neither. The detach confirms the answer by a live read.
+// the node reported last, or what is assumed until it reports something. pending is set if the attachment is
+// uncertain, and there is a VolumeAttachment to delete. Then the cached status of a node that is healthy and managed
+// decides: its kubelet names what it is going to mount first, and mounts nothing that is not reported as attached. A
+// kubelet that attaches volumes itself does neither. The detach confirms the answer by a live read.
 func mayBeMounted(n *corev1.Node, volume corev1.UniqueVolumeName, assumed, pending bool) bool {
 	if !pending || !conditionOf(n).healthy || !metav1.HasAnnotation(n.ObjectMeta, managedAnnotation) {
 		return assumed
@@ -103,9 +103,9 @@ const (
 	busy
 )
 
-// judgeAttach decides about a volume that is wanted on a node. excluded says that an operation excludes
-// another one, held that the volume may be attached to one node only, and is to another one for
-// certain.
+// judgeAttach decides about a volume that is wanted on a node. excluded is set if a running operation
+// excludes another one, held if the volume may be attached to one node only, and certainly is attached to
+// another one.
 func judgeAttach(state attachState, excluded, held bool) attachVerdict {
 	switch {
 	case excluded:

@@ -160,8 +160,8 @@ func TestAttachOutcome(t *testing.T) {
 		"ATT-81: that of another one was":        {va(isAttached), "", "other", 0, "ok"},
 		"ATT-81: not the one that was created":   {va(isAttached), "created", "", time.Minute, ""},
 		"ATT-81: the one that was created":       {va(isAttached), "uid", "", 0, "ok"},
-		"ATT-40h, ATT-83: an error, at once":     {va(attachError("bad")), "", "", firstLook - 1, ""},
-		"ATT-40g, ATT-59: an error":              {va(attachError("bad")), "", "", firstLook, "bad"},
+		"ATT-40h, ATT-83: an error, at once":     {va(attachError("bad")), "", "", errorGrace - 1, ""},
+		"ATT-40g, ATT-59: an error":              {va(attachError("bad")), "", "", errorGrace, "bad"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := outcomeOf(attachOutcome(tc.va, tc.uid, tc.deleted, tc.waited)); got != tc.want {
@@ -181,8 +181,8 @@ func TestDetachOutcome(t *testing.T) {
 		"ATT-39j, ATT-81: replaced":          {anAttachment("v", "a", func(va *storagev1.VolumeAttachment) { va.UID = "new" }), 0, "ok"},
 		"ATT-39j: there":                     {anAttachment("v", "a", beingDeleted), driverWait - 1, ""},
 		"ATT-39j, ATT-55: there for long":    {anAttachment("v", "a", beingDeleted), driverWait, "timed out"},
-		"ATT-39j: an error":                  {anAttachment("v", "a", detachError("bad")), firstLook, "bad"},
-		"ATT-40h, ATT-83: an error, at once": {anAttachment("v", "a", detachError("bad")), firstLook - 1, ""},
+		"ATT-39j: an error":                  {anAttachment("v", "a", detachError("bad")), errorGrace, "bad"},
+		"ATT-40h, ATT-83: an error, at once": {anAttachment("v", "a", detachError("bad")), errorGrace - 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := outcomeOf(detachOutcome(tc.va, "va-v-a", tc.waited)); got != tc.want {

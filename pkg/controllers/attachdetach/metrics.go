@@ -15,7 +15,7 @@ const (
 	stateActual  = "actual_state_of_world"
 )
 
-// tally is a gauge that is kept up to date by changes. What there is none of has no series.
+// tally is a gauge that is kept up to date by changes. A number that is 0 has no series.
 type tally struct {
 	gauge  *metrics.GaugeVec
 	labels [2]string
@@ -53,8 +53,10 @@ type counts struct{ total, inUse *tally }
 
 func newCounts() counts {
 	return counts{
-		total: newTally("attachdetach_controller_total_volumes", "Number of volumes in A/D Controller", [2]string{"plugin_name", "state"}),
-		inUse: newTally("storage_count_attachable_volumes_in_use", "Measure number of volumes in use", [2]string{"node", "volume_plugin"}),
+		total: newTally("attachdetach_controller_total_volumes", "Number of volumes in A/D Controller",
+			[2]string{"plugin_name", "state"}),
+		inUse: newTally("storage_count_attachable_volumes_in_use", "Measure number of volumes in use",
+			[2]string{"node", "volume_plugin"}),
 	}
 }
 
@@ -86,8 +88,10 @@ type controllerMetrics struct {
 func newMetrics(r controller.MetricsRegistry) controllerMetrics {
 	return controllerMetrics{
 		forced: metrics.NewCounterVec(&metrics.CounterOpts{
-			Subsystem: "attach_detach_controller", Name: "attachdetach_controller_forced_detaches", StabilityLevel: metrics.ALPHA,
-			Help: "Number of times the A/D Controller performed a forced detach",
+			Subsystem:      "attach_detach_controller",
+			Name:           "attachdetach_controller_forced_detaches",
+			Help:           "Number of times the A/D Controller performed a forced detach",
+			StabilityLevel: metrics.ALPHA,
 		}, []string{"reason"}),
 		operations: operations.New(r),
 	}

@@ -28,13 +28,14 @@ type operation struct {
 	// a detach from one node and an attach to another one would end each other's otherwise.
 	attach, detach failure
 
-	// running operations are at node, and are about what was known of the volume when they began.
+	// running is set while the operation runs; what follows describes it. what is the volume as it was known when the
+	// operation began.
 	running bool
 	kind    string
 	node    string
 	what    identified
 	begun   time.Time
-	pods    []podRef // which are told how an attach ended
+	pods    []podRef // which get an event when an attach ends
 	device  string   // the path that a FlexVolume has on the node
 	// waiting is set once the requests were sent. The operation then waits for the VolumeAttachment,
 	// which is the one of the UID if that is known.
@@ -43,18 +44,18 @@ type operation struct {
 	uid     types.UID
 }
 
-// failure is the last one of several in a row. The zero value is none.
+// failure is the last of consecutive failures. The zero value is none.
 type failure struct {
 	at      time.Time
 	backoff time.Duration
 }
 
-// wait is how long it is too early to try again, 0 if it is not.
+// wait is the time until the next attempt, 0 if it may be made now.
 func (f failure) wait(now time.Time) time.Duration {
 	return max(0, f.backoff-now.Sub(f.at)+1)
 }
 
-// failure is that of the attaches or of the detaches.
+// failure returns the failure of the attaches or of the detaches.
 func (o *operation) failure(kind string) *failure {
 	if kind == attaching {
 		return &o.attach
@@ -95,7 +96,7 @@ func (v *volume) running(node string) *operation {
 	return nil
 }
 
-// backoff is how long it is too early to try an operation of a key again that has failed.
+// backoff is the time until a failed operation of a key may be tried again, 0 if none has failed.
 func (v *volume) backoff(key, kind string, now time.Time) time.Duration {
 	if o := v.matching(key); o != nil && !o.running {
 		return o.failure(kind).wait(now)

@@ -22,8 +22,8 @@ const (
 	fcPlugin    = "kubernetes.io/fc"
 )
 
-// identified is a volume and how kubelet and this controller call it. The zero value is a volume of
-// which nothing but the name is known.
+// identified is a volume and the parts of the name that the kubelet and this controller give it. The zero value
+// stands for a volume of which only the name is known.
 type identified struct {
 	volumes.Spec
 	plugin string
@@ -80,7 +80,7 @@ func (p plugins) find(ctx context.Context, spec volumes.Spec) (plugin, label str
 	return "", "", false
 }
 
-// errSkipped is why a volume is not processed that may be later.
+// errSkipped is why a volume is not processed now. It may be later.
 var errSkipped = errors.New("the volume cannot be identified")
 
 // identify returns the name of a volume. ok is false if the volume is not one that is attached.
@@ -127,7 +127,7 @@ func (p plugins) attachRequired(driver string) (bool, error) {
 	return object.Spec.AttachRequired == nil || *object.Spec.AttachRequired, nil
 }
 
-// source is where a volume is defined that is not one of CSI.
+// source is the definition of a volume that is not one of CSI.
 type source struct {
 	iscsi, fc bool
 	flex      *flexVolume
@@ -182,8 +182,8 @@ func vaNameOf(at place) string {
 }
 
 // pluginOf returns the plugin that a volume is detached by: that of its spec, or else the one its name
-// begins with. It is empty if there is none. The volume of a CSI driver is detached also if it is not to be
-// attached any more.
+// begins with. It is empty if there is none. The volume of a CSI driver is detached even if the driver no
+// longer has its volumes attached.
 func (p plugins) pluginOf(at place, known identified) string {
 	if known.plugin != "" {
 		return known.plugin

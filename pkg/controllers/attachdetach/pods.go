@@ -12,7 +12,7 @@ import (
 	"kcmd.dev/pkg/controllers/kit/volumes"
 )
 
-// podRef is what is needed of a pod to tell it something.
+// podRef is what is needed of a pod to record an event on it.
 type podRef struct {
 	types.NamespacedName
 	UID types.UID
@@ -31,7 +31,7 @@ type podState struct {
 // contribution is what the volumes of a pod were found to be.
 type contribution struct {
 	wanted []identified
-	// unattachable are volumes that were attachable maybe, and are not any more.
+	// unattachable are volumes that may have been attachable before, and are not any more.
 	unattachable []corev1.UniqueVolumeName
 	labels       []string
 	// incomplete reports whether it is not known yet what a volume is.
@@ -40,7 +40,9 @@ type contribution struct {
 
 // contributionOf finds out what the volumes of a pod are. It calls drivers of FlexVolumes, so the lock must
 // not be held.
-func (c *attachDetachController) contributionOf(ctx context.Context, pod *corev1.Pod, resolver volumes.Resolver) contribution {
+func (c *attachDetachController) contributionOf(
+	ctx context.Context, pod *corev1.Pod, resolver volumes.Resolver,
+) contribution {
 	logger := klog.FromContext(ctx)
 	var found contribution
 	for i := range pod.Spec.Volumes {
@@ -62,7 +64,8 @@ func (c *attachDetachController) contributionOf(ctx context.Context, pod *corev1
 			found.wanted = append(found.wanted, what)
 		case spec.CSI() != nil:
 			csi := spec.CSI()
-			found.unattachable = append(found.unattachable, corev1.UniqueVolumeName(csiPlugin+"/"+csi.Driver+"^"+csi.VolumeHandle))
+			found.unattachable = append(found.unattachable,
+				corev1.UniqueVolumeName(csiPlugin+"/"+csi.Driver+"^"+csi.VolumeHandle))
 		case spec.Volume != nil && spec.Volume.FlexVolume != nil, spec.PV != nil && spec.PV.Spec.FlexVolume != nil:
 			found.incomplete = true // the driver may be installed later
 		}
@@ -122,9 +125,11 @@ func (c *attachDetachController) placePod(ctx context.Context, key types.Namespa
 	}
 }
 
-// settle adds and removes the volumes that a pod wants. Whatever became of the pod, it says what
-// attachments are of which only the name is known.
-func (c *attachDetachController) settle(key types.NamespacedName, pod *corev1.Pod, state *podState, found contribution) {
+// settle adds and removes the volumes that a pod wants. Even a pod that has ended tells what volumes are of which
+// only the name is known.
+func (c *attachDetachController) settle(
+	key types.NamespacedName, pod *corev1.Pod, state *podState, found contribution,
+) {
 	for _, what := range found.wanted {
 		if l := c.world.links[place{what.name(), state.node}]; l != nil && l.state == attached {
 			if v := c.world.volumes[l.volume]; v.known.IsZero() {
@@ -170,7 +175,7 @@ func (c *attachDetachController) release(state *podState, name corev1.UniqueVolu
 // isBound reports whether a pod may want volumes on a node.
 func isBound(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" && len(pod.Spec.Volumes) > 0 }
 
-// reconcileClaim has the pods examined that use a claim, which may have been bound since they were.
+// reconcileClaim enqueues the pods that use a claim, which may have been bound since they were examined.
 func (c *attachDetachController) reconcileClaim(_ context.Context, key types.NamespacedName) error {
 	claim, found, err := reconcile.Found(c.claims.PersistentVolumeClaims(key.Namespace).Get(key.Name))
 	if err != nil {

@@ -31,7 +31,7 @@ func (c *attachDetachController) withdraw(l *link, v *volume) (done bool) {
 	return !report.sending // the cache can show a write before it is answered
 }
 
-// reportMultiAttach tells the pods that want a volume that it is in use elsewhere, once.
+// reportMultiAttach records once, on the pods that want a volume, that it is in use elsewhere.
 func (c *attachDetachController) reportMultiAttach(l *link, holders []*link) {
 	if l.multiAttach {
 		return
@@ -46,7 +46,7 @@ func (c *attachDetachController) reportMultiAttach(l *link, holders []*link) {
 	}
 }
 
-// startAttach begins to attach a volume, or has it tried again after its backoff.
+// startAttach begins to attach a volume, or enqueues it for the end of its backoff.
 func (c *attachDetachController) startAttach(ctx context.Context, l *link, v *volume, key string) (act func()) {
 	now := c.Clock.Now()
 	o, ok := v.start(key, attaching, now)
@@ -67,7 +67,9 @@ func (c *attachDetachController) startAttach(ctx context.Context, l *link, v *vo
 
 // perform sends the requests of an operation, which then ends unless it has to wait. A panic is a failure
 // of the operation.
-func (c *attachDetachController) perform(ctx context.Context, at place, o *operation, send func() (waits bool, err error)) {
+func (c *attachDetachController) perform(
+	ctx context.Context, at place, o *operation, send func() (waits bool, err error),
+) {
 	var waits bool
 	var err error
 	if panicked := concurrent.Catch(func() { waits, err = send() }); panicked != nil {
@@ -100,9 +102,9 @@ func (c *attachDetachController) awaken(at place) {
 	}
 }
 
-// awakenUntold enqueues the places where a volume for one node is wanted, and no pod was told that it is in use. They may
-// wait for a detach that does not take place, since the volume is wanted again where it is.
-func (c *attachDetachController) awakenUntold(l *link, v *volume) {
+// awakenUnreported enqueues the places where a volume for one node is wanted, and its use elsewhere was not reported.
+// They may wait for a detach that does not take place, since the volume is wanted again where it is attached.
+func (c *attachDetachController) awakenUnreported(l *link, v *volume) {
 	if !v.exclusive {
 		return
 	}

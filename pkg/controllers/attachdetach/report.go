@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
 
@@ -41,7 +40,7 @@ type release struct {
 	at  time.Time
 }
 
-// holds reports whether a release is about the Node of a UID, and recent.
+// holds reports whether a release is one of the Node with the UID, and recent.
 func (r release) holds(uid types.UID, now time.Time) bool {
 	return !r.at.IsZero() && r.uid == uid && now.Sub(r.at) <= releaseLifetime
 }
@@ -49,14 +48,14 @@ func (r release) holds(uid types.UID, now time.Time) bool {
 // report is what a node has been told about its attached volumes.
 type report struct {
 	// known reports whether shown is what the API server has, in the Node of that UID, as of the
-	// version. It is not while nothing was read or written, and after a write that failed: that one may
-	// have been carried out.
+	// version. It is false before anything was read or written, and after a write that failed: that one
+	// may have been executed.
 	known   bool
 	uid     types.UID
 	version string
 	shown   []corev1.AttachedVolume
-	// sending reports whether a write is under way, sent what it says. seen reports whether a state was taken from the
-	// cache since it was sent.
+	// sending reports whether a write is under way, sent is its content. seen reports whether a state was taken from
+	// the cache since it was sent.
 	sending, seen bool
 	sent          []corev1.AttachedVolume
 	// failing reports whether the last write failed. It is repeated.
@@ -64,8 +63,8 @@ type report struct {
 	last    time.Time
 }
 
-// reportBackoff delays writes that have failed, each node's by itself: what is not written keeps volumes from being
-// detached, however many nodes there are of the kind.
+// reportBackoff delays writes that have failed, separately for each node, without a common limit: a status that is not
+// written keeps volumes from being detached, and many nodes may be waiting.
 func reportBackoff() workqueue.TypedRateLimiter[string] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[string](reportPeriod, lastReportRetry)
 }
@@ -76,10 +75,10 @@ func (r report) mayShow(name corev1.UniqueVolumeName) bool {
 	return !r.known || slices.ContainsFunc(r.shown, is) || r.sending && slices.ContainsFunc(r.sent, is)
 }
 
-// see takes over what a Node shows, unless something newer is known. That is believed for a while after a write only:
-// in a cluster that is restored from a backup, versions go back.
+// see takes over what a Node shows, unless something newer is known. Versions are compared only for a while after a
+// write: in a cluster that is restored from a backup, they go back.
 func (r *report) see(n *corev1.Node, now time.Time) {
-	if r.uid == n.UID && !isNewer(n.ResourceVersion, r.version) && now.Sub(r.last) < writes.Timeout {
+	if r.uid == n.UID && !writes.IsOlder(r.version, n.ResourceVersion) && now.Sub(r.last) < writes.Timeout {
 		return
 	}
 	if r.uid != n.UID {
@@ -89,19 +88,12 @@ func (r *report) see(n *corev1.Node, now time.Time) {
 }
 
 // answered takes over what the answer to a write shows. Only what was seen meanwhile can be newer: a higher version
-// from before is of a cluster that was restored since.
+// from before is one of the cluster before it was restored from a backup.
 func (r *report) answered(written *corev1.Node, list []corev1.AttachedVolume) {
-	if r.seen && (r.uid != written.UID || isNewer(r.version, written.ResourceVersion)) {
+	if r.seen && (r.uid != written.UID || writes.IsOlder(written.ResourceVersion, r.version)) {
 		return
 	}
 	r.uid, r.version, r.shown = written.UID, written.ResourceVersion, list
-}
-
-// isNewer reports whether a version of an object is newer than another one. If they cannot be compared, it is
-// not.
-func isNewer(version, than string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, than)
-	return err == nil && order > 0
 }
 
 // volumesAttached is what is to be reported for a node, in order of names.
@@ -126,15 +118,15 @@ func (w *world) isCurrent(n *node) bool {
 	return slices.Equal(shown, w.volumesAttached(n))
 }
 
-// list has a volume reported that is attached.
-func (c *attachDetachController) list(l *link) {
+// addToReport adds an attached volume to the report of its node.
+func (c *attachDetachController) addToReport(l *link) {
 	if l.state == attached && !l.listed {
 		l.listed, l.released = true, release{}
 		c.announce(l.node, reportDelay)
 	}
 }
 
-// announce has the status of a node written after a delay, or sooner if that was asked for before. While writes
+// announce enqueues the write of the status of a node after a delay, or leaves it to an earlier one. While writes
 // fail, one is going to be repeated anyway.
 func (c *attachDetachController) announce(name string, delay time.Duration) {
 	n := c.world.nodes[name]
@@ -144,8 +136,8 @@ func (c *attachDetachController) announce(name string, delay time.Duration) {
 	c.nodeQueue.AddAfter(name, max(delay, reportPeriod-c.Clock.Since(n.report.last)))
 }
 
-// delayOfAttached is how long the report of a volume that is attached may wait: for others that are being attached
-// to the node.
+// delayOfAttached is how long the report of a volume that was attached may wait for others that are being attached to
+// the node.
 func (w *world) delayOfAttached(node string) time.Duration {
 	for name := range w.nodes[node].links {
 		if o := w.volumes[name].running(node); o != nil && o.kind == attaching {
@@ -155,7 +147,7 @@ func (w *world) delayOfAttached(node string) time.Duration {
 	return reportDelay
 }
 
-// delayOfWithdrawal is how long a volume may stay reported that is to be detached: not at all if it is wanted on
+// delayOfWithdrawal is how long a volume that is to be detached may stay reported: only briefly if it is wanted on
 // another node.
 func (v *volume) delayOfWithdrawal() time.Duration {
 	for _, l := range v.links {
@@ -166,8 +158,8 @@ func (v *volume) delayOfWithdrawal() time.Duration {
 	return gatherPeriod
 }
 
-// reconcileNode writes which volumes are attached to a node, if that has changed, and enqueues the places that
-// waited for the write.
+// reconcileNode writes which volumes are attached to a node, if that has changed, and enqueues the places that wait
+// for the write.
 func (c *attachDetachController) reconcileNode(ctx context.Context, name string) error {
 	target, list, err := c.prepareReport(name)
 	if target == nil || err != nil {
@@ -190,8 +182,8 @@ func (c *attachDetachController) reconcileNode(ctx context.Context, name string)
 	return nil
 }
 
-// release records which volumes a Node released at a time: those that the answer to a write of list does not show as
-// used.
+// release records which volumes a Node has released at this time: those that are neither in the list that was written
+// nor in use by the answer.
 func (n *node) release(written *corev1.Node, list []corev1.AttachedVolume, at time.Time) {
 	kept := sets.New(written.Status.VolumesInUse...)
 	for _, v := range list {
@@ -206,7 +198,9 @@ func (n *node) release(written *corev1.Node, list []corev1.AttachedVolume, at ti
 
 // prepareReport returns the node to write and what to write, nil if there is nothing to do. A node that
 // is not in the cache needs no report.
-func (c *attachDetachController) prepareReport(name string) (target *corev1.Node, list []corev1.AttachedVolume, err error) {
+func (c *attachDetachController) prepareReport(
+	name string,
+) (target *corev1.Node, list []corev1.AttachedVolume, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.world.nodes[name]
@@ -245,7 +239,9 @@ func (c *attachDetachController) afterReport(name string) {
 }
 
 // writeReport replaces volumesAttached of a node, on condition of its UID.
-func (c *attachDetachController) writeReport(ctx context.Context, target *corev1.Node, list []corev1.AttachedVolume) (*corev1.Node, error) {
+func (c *attachDetachController) writeReport(
+	ctx context.Context, target *corev1.Node, list []corev1.AttachedVolume,
+) (*corev1.Node, error) {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": target.UID},
 		"status":   map[string]any{"volumesAttached": list},
@@ -253,7 +249,8 @@ func (c *attachDetachController) writeReport(ctx context.Context, target *corev1
 	if err != nil {
 		return nil, err
 	}
-	written, err := c.Client.CoreV1().Nodes().Patch(ctx, target.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	written, err := c.Client.CoreV1().Nodes().Patch(ctx, target.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("waiting for the cache to show that it is gone: %w", err)
 	}

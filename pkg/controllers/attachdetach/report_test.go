@@ -114,7 +114,7 @@ func TestAReleaseIsOfANodeAndRecent(t *testing.T) {
 func TestAReleaseEnds(t *testing.T) {
 	at := place{volumeName("v"), "a"}
 	for name, end := range map[string]func(s *stage, l *link){
-		"ATT-89: reported again":   func(s *stage, l *link) { l.listed = false; s.c.list(l) },
+		"ATT-89: reported again":   func(s *stage, l *link) { l.listed = false; s.c.addToReport(l) },
 		"ATT-89: attached again":   func(s *stage, _ *link) { s.c.world.markAttached(at, identified{}, "") },
 		"ATT-89: not certain":      func(s *stage, _ *link) { s.c.world.markUncertain(at, identified{}) },
 		"ATT-89: another instance": func(s *stage, _ *link) { s.restart() },

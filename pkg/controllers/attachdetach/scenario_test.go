@@ -134,7 +134,7 @@ func TestADetachThatFailsLeavesTheAttachmentUncertain(t *testing.T) {
 	s.change(vaOf("v", "a"), detachError("stuck"))
 	s.pass(reportPeriod)
 	s.is("v@a attached") // the error may be from an earlier try
-	s.pass(firstLook)
+	s.pass(errorGrace)
 	s.is("v@a uncertain")
 	s.shows("a")
 
@@ -207,7 +207,7 @@ func TestAVolumeThatCouldNotBeAttachedIsDetachedAtOnce(t *testing.T) {
 			s.Store(t, aPod("pod", "a", "v"))
 			s.run()
 			s.change(vaOf("v", "a"), attachError("no such disk"))
-			s.pass(firstLook)
+			s.pass(errorGrace)
 			s.is("v@a wanted uncertain")
 			s.requests = nil
 			s.hide(&corev1.Node{})

@@ -16,11 +16,11 @@ import (
 	"kcmd.dev/pkg/controllers/kit/volumes"
 )
 
-// What is attached when a process takes over can be wanted by a pod that its caches do not show yet: the one before
-// had seen the pod, and has not written it.
+// What is attached when a process takes over can be wanted by a pod that its caches do not show yet: its predecessor
+// had seen the pod, but that is not recorded in the API.
 
 // confirmPods returns an unconfirmed error if there may be a pod on a node whose volumes are not known to be wanted
-// there. This is asked until it is known once, and only for volumes that no pod was ever seen to want.
+// there. It is called until it has succeeded once for the node, and only for volumes that no pod was ever seen to want.
 func (c *attachDetachController) confirmPods(ctx context.Context, name string) error {
 	onNode := fields.OneTermEqualSelector("spec.nodeName", name).String()
 	pods, err := c.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: onNode})
@@ -78,7 +78,7 @@ type use struct {
 	pod    podRef
 }
 
-// usesOf finds out which volumes a pod wants, from the API server where the caches do not say it.
+// usesOf finds out which volumes a pod wants, from the API server where the caches do not show it.
 func (c *attachDetachController) usesOf(ctx context.Context, pod *corev1.Pod) ([]use, error) {
 	if !isBound(pod) || volumes.IsTerminated(pod) {
 		return nil, nil
@@ -99,7 +99,7 @@ func (c *attachDetachController) usesOf(ctx context.Context, pod *corev1.Pod) ([
 }
 
 // liveResolver resolves the volumes of a pod by claims and PersistentVolumes that were just read. The role of the
-// controller lets it list them, and not get one.
+// controller permits to list them, but not to get one.
 func (c *attachDetachController) liveResolver(ctx context.Context, pod *corev1.Pod) (volumes.Resolver, error) {
 	claims := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	pvs := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})

@@ -12,7 +12,7 @@ import (
 	"kcmd.dev/pkg/controllers/kit/volumes/operations"
 )
 
-// doubt remembers an attachment to be verified if its VolumeAttachment does not confirm it.
+// doubt marks an attachment for verification if its VolumeAttachment does not confirm it.
 func (c *attachDetachController) doubt(l *link) {
 	if l.state != attached {
 		return
@@ -34,8 +34,8 @@ func (c *attachDetachController) doubt(l *link) {
 	c.world.doubtful[l.place] = true
 }
 
-// verify is called periodically. It examines the attachments that are in doubt, node by node; of others there
-// is nothing to be learned.
+// verify is called periodically. It examines the attachments that are in doubt, node by node; the others are
+// confirmed.
 func (c *attachDetachController) verify(ctx, working context.Context) {
 	c.mu.Lock()
 	byNode := map[string][]place{}
@@ -55,8 +55,8 @@ func (c *attachDetachController) verify(ctx, working context.Context) {
 	}
 }
 
-// verifyPlace finds out whether a volume is still attached. That a VolumeAttachment is gone is concluded
-// from a live answer only.
+// verifyPlace finds out whether a volume is still attached. It concludes only from a live answer that a
+// VolumeAttachment is gone.
 func (c *attachDetachController) verifyPlace(ctx context.Context, at place) {
 	logger := klog.FromContext(ctx)
 	known, ok := c.toVerify(at)
@@ -64,7 +64,8 @@ func (c *attachDetachController) verifyPlace(ctx context.Context, at place) {
 		return
 	}
 	if known.IsZero() {
-		logger.V(2).Info("Cannot verify that a volume is attached of which only the name is known", "volume", at.volume, "node", at.node)
+		logger.V(2).Info("Cannot verify whether a volume is attached: only its name is known",
+			"volume", at.volume, "node", at.node)
 		return
 	}
 	is, exists, err := c.stillAttached(ctx, at, known)
@@ -94,8 +95,8 @@ func (c *attachDetachController) verifyPlace(ctx context.Context, at place) {
 	c.awaken(at)
 }
 
-// toVerify returns what is known of a volume that is to be attached. It is false if it is not any more, or if
-// an operation is about to find out.
+// toVerify returns what is known of a volume that should be attached. It returns false if the volume is not attached
+// any more, or if an operation is about to find out.
 func (c *attachDetachController) toVerify(at place) (known identified, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,8 +107,10 @@ func (c *attachDetachController) toVerify(at place) (known identified, ok bool) 
 	return c.world.volumes[at.volume].known, true
 }
 
-// stillAttached asks whether a volume is attached, and whether it has a VolumeAttachment.
-func (c *attachDetachController) stillAttached(ctx context.Context, at place, known identified) (is, exists bool, err error) {
+// stillAttached finds out whether a volume is attached, and whether it has a VolumeAttachment.
+func (c *attachDetachController) stillAttached(
+	ctx context.Context, at place, known identified,
+) (is, exists bool, err error) {
 	if known.plugin != csiPlugin {
 		is, err = c.plugins.flex.isAttached(ctx, known.Spec, at.node)
 		return is, false, err

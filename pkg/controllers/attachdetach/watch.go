@@ -15,7 +15,7 @@ import (
 	"kcmd.dev/pkg/controllers/kit/watch"
 )
 
-// What happens before the state of the world is rebuilt is in the caches by then, and is ignored here.
+// Events before the state of the world is rebuilt are ignored: the caches show them by then.
 
 // watchPods queues pods that were bound, have ended or are gone, and those with a volume that was not
 // known before. Other updates change nothing.
@@ -32,7 +32,9 @@ func (c *attachDetachController) podUpdated(lane reconcile.Lane, old, pod *corev
 	case old.UID != pod.UID:
 		c.enqueuePod(lane, old)
 		c.enqueuePod(lane, pod)
-	case old.Spec.NodeName != pod.Spec.NodeName, volumes.IsTerminated(old) != volumes.IsTerminated(pod), isBound(pod) && c.isIncomplete(pod):
+	case old.Spec.NodeName != pod.Spec.NodeName,
+		volumes.IsTerminated(old) != volumes.IsTerminated(pod),
+		isBound(pod) && c.isIncomplete(pod):
 		c.enqueuePod(lane, pod)
 	}
 }
@@ -87,7 +89,7 @@ func (c *attachDetachController) enqueueClaimOf(lane reconcile.Lane, pv *corev1.
 	}
 }
 
-// watchDrivers queues what may use a CSI driver whose volumes are attached now, or not any more.
+// watchDrivers queues what may use a CSI driver when its volumes begin or cease to be attached.
 func (c *attachDetachController) watchDrivers(drivers cache.SharedIndexInformer) {
 	watch.ObjectsEvery(drivers, 0, watch.Funcs[*storagev1.CSIDriver]{
 		Add: func(_ reconcile.Lane, driver *storagev1.CSIDriver) { c.enqueueUsersOf(driver) },
@@ -104,7 +106,8 @@ func (c *attachDetachController) enqueueUsersOf(driver *storagev1.CSIDriver) {
 	if !c.begun.Load() {
 		return
 	}
-	pvs, _ := index.Append[*corev1.PersistentVolume](nil, c.byDriver, volumesByDriver, driver.Name) // without the index nothing was built
+	// It cannot fail: newController adds the index.
+	pvs, _ := index.Append[*corev1.PersistentVolume](nil, c.byDriver, volumesByDriver, driver.Name)
 	for _, pv := range pvs {
 		c.enqueueClaimOf(reconcile.Backlog, pv)
 	}
@@ -151,8 +154,8 @@ func (c *attachDetachController) watchNodes(nodes cache.SharedIndexInformer) {
 	})
 }
 
-// nodeChanged takes over what the cache shows of a node. last is what the event shows: the last state of
-// a node that is gone.
+// nodeChanged takes over what the cache shows of a node. last is the node in the event: the last state if the
+// node is gone.
 func (c *attachDetachController) nodeChanged(last *corev1.Node) {
 	if !c.begun.Load() {
 		return
@@ -168,7 +171,7 @@ func (c *attachDetachController) nodeChanged(last *corev1.Node) {
 		return
 	}
 	if c.seeNode(current) {
-		pods, _ := c.podsOn.On(current.Name) // without the index nothing was built
+		pods, _ := c.podsOn.On(current.Name) // it cannot fail: newController adds the index
 		for _, pod := range pods {
 			c.enqueuePod(reconcile.Fresh, pod)
 		}
@@ -183,7 +186,7 @@ func (c *attachDetachController) nodeChanged(last *corev1.Node) {
 	c.judgeUnwanted(n)
 }
 
-// seeNode takes over what a node shows, and reports whether it is managed only since now.
+// seeNode takes over what a node shows, and reports whether it has just become managed.
 func (c *attachDetachController) seeNode(current *corev1.Node) (began bool) {
 	_, annotated := current.Annotations[managedAnnotation]
 	if c.world.nodes[current.Name] == nil && !annotated {
@@ -206,7 +209,7 @@ func (n *node) setInUse(names []corev1.UniqueVolumeName) {
 	}
 }
 
-// nodeGone records that a node is gone. What was mounted there is waited for all the same.
+// nodeGone records that a node is gone. Volumes that were mounted there are nevertheless waited for.
 func (c *attachDetachController) nodeGone(last *corev1.Node) {
 	n := c.world.nodes[last.Name]
 	if n == nil {
@@ -233,8 +236,8 @@ func (c *attachDetachController) judgeUnwanted(n *node) {
 }
 
 // watchAttachments enqueues operations that wait for a VolumeAttachment, and uncertain attachments that nobody
-// wants, which may be detached once there is one. It marks for verification the attachments that one no longer
-// confirms.
+// wants, which may be detached once there is one. Attachments that are no longer confirmed are marked for
+// verification.
 func (c *attachDetachController) watchAttachments(attachments cache.SharedIndexInformer) {
 	watch.ObjectsEvery(attachments, 0, watch.Funcs[*storagev1.VolumeAttachment]{
 		Add:    func(_ reconcile.Lane, va *storagev1.VolumeAttachment) { c.attachmentChanged(va.Name) },

@@ -26,7 +26,7 @@ const (
 )
 
 // link is everything about a volume on a node: who wants it there, and what is known of its attachment.
-// It exists as long as there is something to say.
+// It exists as long as the volume is wanted or may be attached there.
 type link struct {
 	place
 	vaName string // of its VolumeAttachment; empty if its plugin uses none
@@ -38,17 +38,18 @@ type link struct {
 	countedAs   [2]string
 
 	state attachState
-	// listed reports whether the volume belongs into node.status.volumesAttached.
+	// listed reports whether the volume belongs in node.status.volumesAttached.
 	listed bool
-	// unwantedSince is when the volume was first found to be attached for nobody; zero if it is not.
+	// unwantedSince is when the volume was first found to be attached although nobody wants it; zero if that is
+	// not so.
 	unwantedSince time.Time
 	// deleted is the UID of the VolumeAttachment whose deletion was requested. That one is never
-	// taken for an attachment again, also while the cache does not show the deletion.
+	// taken for an attachment again, not even while the cache does not show the deletion.
 	deleted types.UID
 	// released is when the node was last seen to have released the volume. Only an unwanted link has it.
 	released release
-	// seen reports whether this process has seen a pod that wanted the volume there. It has not if the link was
-	// made from what is attached, and the cache does not show such a pod, maybe not yet.
+	// seen reports whether this process has seen a pod that wanted the volume there. It is false if the link was
+	// made because the volume is attached, and the cache does not show such a pod, or not yet.
 	seen bool
 }
 
@@ -56,7 +57,7 @@ func (l *link) isWanted() bool { return len(l.pods) > 0 }
 
 // volume is a volume wherever it is wanted or attached.
 type volume struct {
-	// known is the volume as it was attached last. It is zero if only the status of a node names it.
+	// known is the volume as it was last attached. It is zero if only the status of a node names it.
 	known      identified
 	devicePath string
 	// exclusive reports whether it was ever found to be for one node only.
@@ -94,7 +95,7 @@ type world struct {
 	nodes   map[string]*node
 	byVA    map[string]*link
 	pods    map[types.NamespacedName]*podState
-	// incomplete are pods with a volume of which it is not known yet what it is.
+	// incomplete are pods with a volume that is not known yet.
 	incomplete map[types.NamespacedName]bool
 	// doubtful are attachments that VolumeAttachments do not confirm.
 	doubtful map[place]bool
@@ -144,7 +145,7 @@ func (w *world) link(at place) *link {
 	return l
 }
 
-// tidy drops what nothing is known of any more.
+// tidy drops a link that is neither wanted nor attached, and what exists only because of it.
 func (w *world) tidy(l *link) {
 	v := w.volumes[l.volume]
 	if w.links[l.place] != l || l.isWanted() || l.state != detached || v.running(l.node) != nil {
@@ -161,7 +162,7 @@ func (w *world) tidy(l *link) {
 	w.tidyNode(l.node)
 }
 
-// tidyNode drops a node that is gone and without volumes. Until nobody wants one there it stays managed.
+// tidyNode drops a node that is gone and without volumes. It stays managed as long as a pod wants a volume there.
 func (w *world) tidyNode(name string) {
 	n := w.nodes[name]
 	if n == nil || n.exists {
@@ -225,8 +226,8 @@ func (w *world) markUncertain(at place, what identified) *link {
 	return l
 }
 
-// mark changes the state of an attachment. What was not known before may be mounted, unless the node
-// says otherwise later.
+// mark changes the state of an attachment. A volume that was not known to be attached counts as mounted until the
+// node reports otherwise.
 func (w *world) mark(at place, state attachState, what identified, devicePath string) *link {
 	l := w.link(at)
 	if l.state == detached {
@@ -260,7 +261,7 @@ func (w *world) markDetached(l *link) {
 	w.tidy(l)
 }
 
-// recount updates the metrics by what changed of a link.
+// recount updates the metrics after a change of a link.
 func (w *world) recount(l *link) {
 	var now [2]string
 	if l.isWanted() {

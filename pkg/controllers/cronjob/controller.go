@@ -72,11 +72,11 @@ func newController(env controller.Env, v value) (*cronJobController, error) {
 		metrics:   newMetrics(env.Metrics),
 	}
 	c.owners = owners.New(env, owners.Options[*batchv1.CronJob]{
-		Kind:     kind,
-		Resource: batchv1.Resource("cronjobs"),
-		Informer: cronJobs,
-		Newest:   true, // a Job may be cached before the status that lists it
-		Loop:     reconcile.Options[types.NamespacedName]{Queue: "cronjob", Workers: v.concurrentSyncs},
+		Kind:          kind,
+		Resource:      batchv1.Resource("cronjobs"),
+		Informer:      cronJobs,
+		FromLastWrite: true, // a Job may be cached before the status that lists it
+		Loop:          reconcile.Options[types.NamespacedName]{Queue: "cronjob", Workers: v.concurrentSyncs},
 	}, c.reconcile)
 	c.watch(cronJobs, jobs)
 	return c, nil

@@ -48,7 +48,7 @@ func (c *signingController) follow(ctx context.Context) error {
 		case <-c.FilesChanged:
 			for _, one := range c.cas {
 				if one.renew(ctx, c.Clock.Now()) {
-					c.tryAgainWith(ctx, one)
+					c.retryWith(ctx, one)
 				}
 			}
 		case <-ctx.Done():
@@ -57,12 +57,13 @@ func (c *signingController) follow(ctx context.Context) error {
 	}
 }
 
-// tryAgainWith enqueues the requests that have failed and that a CA which is new has to sign: the previous one may have
-// been the cause, and their next retry may be far off.
-func (c *signingController) tryAgainWith(ctx context.Context, renewed *ca) {
+// retryWith enqueues the failed requests that a renewed CA has to sign: the previous one may have been the cause, and
+// their next retry may be far off.
+func (c *signingController) retryWith(ctx context.Context, renewed *ca) {
 	all, err := c.requests.List(labels.Everything())
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Listing the cached requests failed, those that wait are not signed before their next retry")
+		klog.FromContext(ctx).Error(err,
+			"Listing the cached requests failed, those that wait are not signed before their next retry")
 		return
 	}
 	for _, csr := range all {
@@ -72,7 +73,7 @@ func (c *signingController) tryAgainWith(ctx context.Context, renewed *ca) {
 	}
 }
 
-// renew puts the content of the files in force if it is valid, and reports whether it is another CA. It logs each
+// renew puts the content of the files in force if it is valid, and reports whether the CA has changed. It logs each
 // problem once.
 func (c *ca) renew(ctx context.Context, now time.Time) bool {
 	logger := klog.FromContext(ctx).WithValues("certFile", c.files.Cert, "privateKeyFile", c.files.Key)
@@ -92,6 +93,7 @@ func (c *ca) renew(ctx context.Context, now time.Time) bool {
 		return false
 	}
 	c.inForce.Store(next)
-	logger.Info("The CA of a signer has changed", "subject", next.Certificate.Subject.String(), "notAfter", next.Certificate.NotAfter)
+	logger.Info("The CA of a signer has changed",
+		"subject", next.Certificate.Subject.String(), "notAfter", next.Certificate.NotAfter)
 	return true
 }

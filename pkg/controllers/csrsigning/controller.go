@@ -13,8 +13,8 @@
 //  4. A certificate has the subject, the names and the key of the request, the usages of its
 //     spec, and the duration that the spec requests: at least ten minutes, at most what is
 //     configured, and never past the end of the CA. It is never a CA certificate.
-//  5. A CA is a pair of files. When they change they are read again, and nothing restarts. What
-//     could not be signed before is tried again with a new CA. An invalid pair is an error of New.
+//  5. A CA is a pair of files. When they change they are read again, and nothing restarts. Requests
+//     that could not be signed before are retried with a new CA. An invalid pair is an error of New.
 //     If a pair becomes invalid later, that is logged, and the CA that was read before stays in
 //     force.
 //
@@ -45,7 +45,9 @@ func Descriptor() controller.Descriptor {
 		Aliases:        []string{"csrsigning"},
 		ServiceAccount: certificates.ServiceAccount,
 		ClusterScoped:  true,
-		Requires:       []schema.GroupVersionResource{certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests")},
+		Requires: []schema.GroupVersionResource{
+			certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests"),
+		},
 	}, configOf, newController)
 }
 
@@ -60,7 +62,9 @@ type config struct {
 
 func configOf(c *controller.Config) config {
 	block := c.Controllers.CSRSigning
-	pairs := [...]v1beta1.SigningCA{block.KubeletServing, block.KubeletClient, block.KubeAPIServerClient, block.LegacyUnknown}
+	pairs := [...]v1beta1.SigningCA{
+		block.KubeletServing, block.KubeletClient, block.KubeAPIServerClient, block.LegacyUnknown,
+	}
 	value := config{duration: block.CertificateDuration.Duration}
 	for i, pair := range pairs {
 		if block.AllSigners != (v1beta1.SigningCA{}) {
@@ -128,7 +132,8 @@ func (c *signingController) Run(ctx context.Context) error {
 // begin logs which signers sign nothing.
 func (c *signingController) begin(ctx context.Context) error {
 	for _, name := range c.skipped {
-		klog.FromContext(ctx).Info("Skipping CSR signer controller because specific files were specified for other signers and not this one", "controller", name)
+		klog.FromContext(ctx).Info("Skipping CSR signer controller because specific files were specified "+
+			"for other signers and not this one", "controller", name)
 	}
 	return nil
 }

@@ -27,7 +27,10 @@ const (
 var serialNumbers = new(big.Int).Lsh(big.NewInt(1), 128)
 
 // issue returns a certificate, in PEM.
-func issue(ca *authority.Authority, request *x509.CertificateRequest, usages []certificatesv1.KeyUsage, ttl time.Duration, now time.Time) ([]byte, error) {
+func issue(
+	ca *authority.Authority, request *x509.CertificateRequest, usages []certificatesv1.KeyUsage, ttl time.Duration,
+	now time.Time,
+) ([]byte, error) {
 	if err := request.CheckSignature(); err != nil {
 		return nil, fmt.Errorf("unable to verify certificate request signature: %w", err)
 	}

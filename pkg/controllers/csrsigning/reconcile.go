@@ -33,15 +33,18 @@ func (c *signingController) reconcile(ctx context.Context, name string) error {
 		return c.fail(ctx, csr, violation)
 	}
 	now := c.Clock.Now()
-	issued, err := issue(signer.ca.inForce.Load(), request, csr.Spec.Usages, lifetime(c.duration, csr.Spec.ExpirationSeconds), now)
+	issued, err := issue(signer.ca.inForce.Load(), request, csr.Spec.Usages,
+		lifetime(c.duration, csr.Spec.ExpirationSeconds), now)
 	if err != nil {
 		return fmt.Errorf("error auto signing csr: %w", err)
 	}
-	return c.hand(ctx, csr, issued)
+	return c.deliver(ctx, csr, issued)
 }
 
 // fail adds the Failed condition to a request, which is final.
-func (c *signingController) fail(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, violation error) error {
+func (c *signingController) fail(
+	ctx context.Context, csr *certificatesv1.CertificateSigningRequest, violation error,
+) error {
 	csr = csr.DeepCopy()
 	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type:           certificatesv1.CertificateFailed,
@@ -53,12 +56,15 @@ func (c *signingController) fail(ctx context.Context, csr *certificatesv1.Certif
 	if err := c.update(ctx, csr); err != nil {
 		return fmt.Errorf("error adding failure condition for csr: %w", err)
 	}
-	klog.FromContext(ctx).V(2).Info("Refused to sign a CertificateSigningRequest", "csr", csr.Name, "signer", csr.Spec.SignerName, "violation", violation.Error())
+	klog.FromContext(ctx).V(2).Info("Refused to sign a CertificateSigningRequest",
+		"csr", csr.Name, "signer", csr.Spec.SignerName, "violation", violation.Error())
 	return nil
 }
 
-// hand writes the certificate to the status of the request.
-func (c *signingController) hand(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, issued []byte) error {
+// deliver writes the certificate to the status of the request.
+func (c *signingController) deliver(
+	ctx context.Context, csr *certificatesv1.CertificateSigningRequest, issued []byte,
+) error {
 	csr = csr.DeepCopy()
 	csr.Status.Certificate = issued
 	if err := c.update(ctx, csr); err != nil {

@@ -30,7 +30,8 @@ func (c *daemonSetController) apply(ctx context.Context, v *observation, b *blue
 		return nil
 	}
 	nodes, victims := take(p.create, burst), take(p.delete, burst)
-	klog.FromContext(ctx).V(2).Info("Changing pods", "daemonSet", klog.KObj(v.ds), "create", len(nodes), "delete", len(victims))
+	klog.FromContext(ctx).V(2).Info("Changing pods",
+		"daemonSet", klog.KObj(v.ds), "create", len(nodes), "delete", len(victims))
 	return outcome(append(c.create(ctx, v, b, nodes), c.podControl.DeleteAll(ctx, v.ds, victims)...))
 }
 
@@ -39,7 +40,7 @@ func outcome(all []error) error {
 	errs := pods.Failures(all)
 	isUncertain := func(err error) bool { return errors.Is(err, writes.ErrUncertain) }
 	if _, only := controller.StoppedIn(utilerrors.NewAggregate(errs)); only && slices.ContainsFunc(all, isUncertain) {
-		return reconcile.AwaitCache(utilerrors.NewAggregate(all)) // what is to be created does not wait for the breaker
+		return reconcile.AwaitCache(utilerrors.NewAggregate(all)) // creations do not wait for the breaker
 	}
 	if len(errs) == 1 {
 		return errs[0]

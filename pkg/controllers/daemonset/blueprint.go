@@ -98,8 +98,8 @@ func (s *blueprints) of(ds *appsv1.DaemonSet) (*blueprint, error) {
 	return made, nil
 }
 
-// renew returns the blueprint of another version of a set. The templates are compared, not the generations: in a cluster
-// that was restored from a backup, a generation can occur twice.
+// renew returns the blueprint of another version of a set. The templates are compared, not the generations: in a
+// cluster that was restored from a backup, a generation can occur twice.
 func (s *blueprints) renew(known *blueprint, ds *appsv1.DaemonSet) (*blueprint, error) {
 	if known == nil || !reflect.DeepEqual(known.template, &ds.Spec.Template) {
 		return newBlueprint(ds, s.comparisonOperators)

@@ -116,13 +116,25 @@ func newController(env controller.Env, v value) (*daemonSetController, error) {
 		failures:   newFailures(env.Clock),
 	}
 	c.owners = owners.New(env, owners.Options[*appsv1.DaemonSet]{
-		Kind: daemonSetKind, Resource: daemonSetResource, Informer: apps.DaemonSets().Informer(), Live: c.live, Selector: selectorOf,
-		Written: writes.Stores{pods.Resource: core.Pods().Informer().GetStore(), revisionResource: apps.ControllerRevisions().Informer().GetStore()},
-		Fresh:   v.requireFresh, OnStale: writes.NewStaleSyncs(env.Metrics, "daemonset_controller").Skipped, Echo: mayBeEcho, OnGone: c.blueprints.forget,
-		Loop: reconcile.Options[types.NamespacedName]{Queue: "daemonset", Workers: v.concurrentSyncs},
+		Kind:     daemonSetKind,
+		Resource: daemonSetResource,
+		Informer: apps.DaemonSets().Informer(),
+		Live:     c.live,
+		Selector: selectorOf,
+		DependentStores: writes.Stores{
+			pods.Resource:    core.Pods().Informer().GetStore(),
+			revisionResource: apps.ControllerRevisions().Informer().GetStore(),
+		},
+		RequireFresh:  v.requireFresh,
+		OnStale:       writes.NewStaleSyncs(env.Metrics, "daemonset_controller").Skipped,
+		MayIgnoreEcho: mayBeEcho,
+		OnGone:        c.blueprints.forget,
+		Loop:          reconcile.Options[types.NamespacedName]{Queue: "daemonset", Workers: v.concurrentSyncs},
 	}, c.reconcile)
 	c.podControl = pods.NewTracked(env, c.owners.Writes)
-	c.nodeLoop = reconcile.New(env, reconcile.Options[string]{Queue: "daemonset-node-updates", Workers: v.concurrentSyncs}, c.reconcileNode)
+	c.nodeLoop = reconcile.New(env, reconcile.Options[string]{
+		Queue: "daemonset-node-updates", Workers: v.concurrentSyncs,
+	}, c.reconcileNode)
 	c.watch(apps, core)
 	return c, nil
 }

@@ -51,7 +51,8 @@ func (p placement) tolerates(logger klog.Logger, node *corev1.Node, which func(*
 	if len(node.Spec.Taints) == 0 {
 		return true
 	}
-	_, untolerated := corev1helpers.FindMatchingUntoleratedTaint(logger, node.Spec.Taints, p.tolerations, which, p.comparisonOperators)
+	_, untolerated := corev1helpers.FindMatchingUntoleratedTaint(logger, node.Spec.Taints, p.tolerations, which,
+		p.comparisonOperators)
 	return !untolerated
 }
 

@@ -8,13 +8,16 @@ import (
 )
 
 func selectingAll(ds *appsv1.DaemonSet) controller.Event {
-	return controller.Warning(ds, "SelectingAll", "This daemon set is selecting all pods. A non-empty selector is required.")
+	return controller.Warning(ds, "SelectingAll",
+		"This daemon set is selecting all pods. A non-empty selector is required.")
 }
 
 func failedPod(ds *appsv1.DaemonSet, pod *corev1.Pod, node string) controller.Event {
-	return controller.Warning(ds, "FailedDaemonPod", "Found failed daemon pod %s/%s on node %s, will try to kill it", pod.Namespace, pod.Name, node)
+	return controller.Warning(ds, "FailedDaemonPod", "Found failed daemon pod %s/%s on node %s, will try to kill it",
+		pod.Namespace, pod.Name, node)
 }
 
 func succeededPod(ds *appsv1.DaemonSet, pod *corev1.Pod, node string) controller.Event {
-	return controller.Normal(ds, "SucceededDaemonPod", "Found succeeded daemon pod %s/%s on node %s, will try to delete it", pod.Namespace, pod.Name, node)
+	return controller.Normal(ds, "SucceededDaemonPod",
+		"Found succeeded daemon pod %s/%s on node %s, will try to delete it", pod.Namespace, pod.Name, node)
 }

@@ -26,8 +26,8 @@ type plan struct {
 // empty reports whether the plan neither creates nor deletes pods.
 func (p *plan) empty() bool { return len(p.create) == 0 && len(p.delete) == 0 }
 
-// sort orders the plan by node and pod, so that what is put off beyond the burst, and the order of events, follow from
-// what was observed.
+// sort orders the plan by node and pod, so that the observed state alone determines what is put off beyond the burst,
+// and the order of events.
 func (p *plan) sort() {
 	slices.Sort(p.create)
 	slices.SortFunc(p.delete, byTarget)
@@ -129,20 +129,13 @@ func (v *observation) pruneSurge(p *plan, s *site, running []*corev1.Pod, waits 
 	}
 }
 
-// staying returns the pods that are not being deleted.
+// staying returns the pods that are not being deleted. As a rule that is all of them, which needs no copy.
 func staying(all []*corev1.Pod) []*corev1.Pod {
-	for i, pod := range all {
-		if pod.DeletionTimestamp != nil {
-			rest := slices.Clone(all[:i])
-			for _, pod := range all[i:] {
-				if pod.DeletionTimestamp == nil {
-					rest = append(rest, pod)
-				}
-			}
-			return rest
-		}
+	isGoing := func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil }
+	if !slices.ContainsFunc(all, isGoing) {
+		return all
 	}
-	return all
+	return slices.DeleteFunc(slices.Clone(all), isGoing)
 }
 
 // unscheduled returns the pods pinned to a node that was deleted before they were scheduled.

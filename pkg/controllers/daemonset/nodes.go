@@ -23,7 +23,8 @@ func (c *daemonSetController) nodeAdded(lane reconcile.Lane, node *corev1.Node) 
 
 // nodeUpdated ignores updates that do not change eligibility, above all heartbeats.
 func (c *daemonSetController) nodeUpdated(lane reconcile.Lane, old, node *corev1.Node) {
-	if equality.Semantic.DeepEqual(old.Labels, node.Labels) && equality.Semantic.DeepEqual(old.Spec.Taints, node.Spec.Taints) {
+	sameLabels := equality.Semantic.DeepEqual(old.Labels, node.Labels)
+	if sameLabels && equality.Semantic.DeepEqual(old.Spec.Taints, node.Spec.Taints) {
 		return
 	}
 	c.former.keep(old)
@@ -72,8 +73,8 @@ func (c *daemonSetController) reconcileNode(ctx context.Context, name string) er
 	return err
 }
 
-// compareNode enqueues the sets that have to act on a node, which may be gone. The former one is how it was before, nil if
-// that is not known.
+// compareNode enqueues the sets that have to act on a node, which may be gone. former is the node as it was before,
+// nil if that is not known.
 func (c *daemonSetController) compareNode(ctx context.Context, name string, former *corev1.Node) error {
 	node, err := c.nodes.Get(name)
 	if apierrors.IsNotFound(err) {

@@ -43,7 +43,9 @@ type site struct {
 }
 
 // observe groups the pods of a set by node, as cached.
-func (c *daemonSetController) observe(ctx context.Context, ds *appsv1.DaemonSet, b *blueprint, hash string, claimed []*corev1.Pod) (*observation, error) {
+func (c *daemonSetController) observe(
+	ctx context.Context, ds *appsv1.DaemonSet, b *blueprint, hash string, claimed []*corev1.Pod,
+) (*observation, error) {
 	nodes, err := c.nodes.List(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)

@@ -25,7 +25,9 @@ import (
 
 // construct returns the history of a set, with one revision of the current template that has
 // the highest number. It may relabel pods, so it returns them too.
-func (c *daemonSetController) construct(ctx context.Context, ds *appsv1.DaemonSet, b *blueprint, claimed []*corev1.Pod) (revisions, []*corev1.Pod, error) {
+func (c *daemonSetController) construct(
+	ctx context.Context, ds *appsv1.DaemonSet, b *blueprint, claimed []*corev1.Pod,
+) (revisions, []*corev1.Pod, error) {
 	all, err := c.claimRevisions(ctx, ds)
 	if err != nil {
 		return revisions{}, nil, err
@@ -52,8 +54,8 @@ func (c *daemonSetController) construct(ctx context.Context, ds *appsv1.DaemonSe
 	return revisions{current: current, old: old}, claimed, nil
 }
 
-// wroteRevision has the next reconcile wait until the cache shows a revision: the next one would
-// get the same number.
+// wroteRevision makes the next reconcile wait until the cache shows a revision: the next revision
+// would get the same number.
 func (c *daemonSetController) wroteRevision(ds *appsv1.DaemonSet, revision *appsv1.ControllerRevision) {
 	if c.value.requireFresh {
 		c.owners.Writes.Wrote(ds, revisionResource, revision.ResourceVersion)
@@ -61,7 +63,9 @@ func (c *daemonSetController) wroteRevision(ds *appsv1.DaemonSet, revision *apps
 }
 
 // claimRevisions returns the revisions of a set. All have the label with their hash.
-func (c *daemonSetController) claimRevisions(ctx context.Context, ds *appsv1.DaemonSet) ([]*appsv1.ControllerRevision, error) {
+func (c *daemonSetController) claimRevisions(
+	ctx context.Context, ds *appsv1.DaemonSet,
+) ([]*appsv1.ControllerRevision, error) {
 	selector, err := c.owners.Selectors.Of(ds)
 	if err != nil {
 		return nil, err
@@ -88,7 +92,9 @@ func (c *daemonSetController) claimRevisions(ctx context.Context, ds *appsv1.Dae
 
 // labelled ensures that a revision has the label with its hash. The hash of one without is its
 // name.
-func (c *daemonSetController) labelled(ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+func (c *daemonSetController) labelled(
+	ctx context.Context, r *appsv1.ControllerRevision,
+) (*appsv1.ControllerRevision, error) {
 	if _, ok := r.Labels[appsv1.DefaultDaemonSetUniqueLabelKey]; ok {
 		return r, nil
 	}
@@ -102,7 +108,9 @@ func (c *daemonSetController) labelled(ctx context.Context, r *appsv1.Controller
 
 // snapshot creates the revision of the template of a set. If its name is taken by another
 // template, the set counts a collision, and the next attempt gets another name.
-func (c *daemonSetController) snapshot(ctx context.Context, ds *appsv1.DaemonSet, payload []byte, number int64) (*appsv1.ControllerRevision, error) {
+func (c *daemonSetController) snapshot(
+	ctx context.Context, ds *appsv1.DaemonSet, payload []byte, number int64,
+) (*appsv1.ControllerRevision, error) {
 	hash := podtemplate.Hash(&ds.Spec.Template, ds.Status.CollisionCount)
 	labels := maps.Clone(ds.Spec.Template.Labels)
 	if labels == nil {
@@ -155,14 +163,18 @@ func (c *daemonSetController) countCollision(ctx context.Context, ds *appsv1.Dae
 	if err != nil {
 		return err
 	}
-	klog.FromContext(ctx).V(2).Info("Name of the new revision is taken", "daemonSet", klog.KObj(ds), "collisionCount", *changed.Status.CollisionCount)
+	klog.FromContext(ctx).V(2).Info("Name of the new revision is taken",
+		"daemonSet", klog.KObj(ds), "collisionCount", *changed.Status.CollisionCount)
 	c.owners.Wrote(ds, updated)
 	return nil
 }
 
 // mergeInto replaces duplicates of a revision by it: their pods get its label, and the duplicates are
 // deleted.
-func (c *daemonSetController) mergeInto(ctx context.Context, ds *appsv1.DaemonSet, kept *appsv1.ControllerRevision, duplicates []*appsv1.ControllerRevision, claimed []*corev1.Pod) ([]*corev1.Pod, error) {
+func (c *daemonSetController) mergeInto(
+	ctx context.Context, ds *appsv1.DaemonSet, kept *appsv1.ControllerRevision, duplicates []*appsv1.ControllerRevision,
+	claimed []*corev1.Pod,
+) ([]*corev1.Pod, error) {
 	if len(duplicates) == 0 {
 		return claimed, nil
 	}
@@ -182,7 +194,7 @@ func (c *daemonSetController) mergeInto(ctx context.Context, ds *appsv1.DaemonSe
 	return claimed, nil
 }
 
-// relabel sets the hash label of the pods that have one of the merged hashes, and returns all pods, those as patched.
+// relabel sets the hash label of the pods that have one of the merged hashes. It returns all pods, these as patched.
 // Pods of other templates are still to be updated.
 func (c *daemonSetController) relabel(
 	ctx context.Context, ds *appsv1.DaemonSet, merged map[string]bool, hash string, claimed []*corev1.Pod,
@@ -197,7 +209,8 @@ func (c *daemonSetController) relabel(
 		if err != nil {
 			return nil, err
 		}
-		patched, err := c.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		patched, err := c.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
+			metav1.PatchOptions{})
 		switch {
 		case reconcile.Absent(err):
 			continue
@@ -212,7 +225,7 @@ func (c *daemonSetController) relabel(
 	return relabelled, nil
 }
 
-// labelPatch returns the merge patch that sets the hash label of a pod. By its UID it leaves alone a successor of that
+// labelPatch returns the merge patch that sets the hash label of a pod. The UID in it protects a successor of the same
 // name, which a stale cache does not show.
 func labelPatch(uid types.UID, hash string) ([]byte, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
@@ -225,7 +238,7 @@ func labelPatch(uid types.UID, hash string) ([]byte, error) {
 	return patch, nil
 }
 
-// refusesUID reports whether a patch with a UID was refused because that of the object is another.
+// refusesUID reports whether a patch with a UID was refused because the object has another UID.
 func refusesUID(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {

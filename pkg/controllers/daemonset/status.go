@@ -94,11 +94,10 @@ func (c *daemonSetController) report(ctx context.Context, v *observation, observ
 	was, ds := countsOf(v.ds.Status), v.ds
 	is := v.count()
 	newGeneration := ds.Status.ObservedGeneration < observedGeneration
-	if was != is || newGeneration {
-		if putOff := !urgent(was, is, newGeneration) && c.owners.PutOff(ds, is, writes.CountsWindow); !putOff {
-			if err := c.writeStatus(ctx, ds, is, observedGeneration); err != nil {
-				return fmt.Errorf("error storing status for daemon set %s: %w", klog.KObj(ds), err)
-			}
+	changed := was != is || newGeneration
+	if changed && (urgent(was, is, newGeneration) || !c.owners.PutOff(ds, is, writes.CountsWindow)) {
+		if err := c.writeStatus(ctx, ds, is, observedGeneration); err != nil {
+			return fmt.Errorf("error storing status for daemon set %s: %w", klog.KObj(ds), err)
 		}
 	}
 	if after, ok := c.nextAvailability(v, is); ok {
@@ -118,7 +117,9 @@ func (c *daemonSetController) nextAvailability(v *observation, is counts) (time.
 }
 
 // writeStatus updates the counts. After any error it retries once with the live object.
-func (c *daemonSetController) writeStatus(ctx context.Context, ds *appsv1.DaemonSet, is counts, observedGeneration int64) error {
+func (c *daemonSetController) writeStatus(
+	ctx context.Context, ds *appsv1.DaemonSet, is counts, observedGeneration int64,
+) error {
 	klog.FromContext(ctx).V(4).Info("Updating status", "daemonSet", klog.KObj(ds), "counts", fmt.Sprintf("%+v", is))
 	client := c.Client.AppsV1().DaemonSets(ds.Namespace)
 	written, err := client.UpdateStatus(ctx, withCounts(ds, is, observedGeneration), metav1.UpdateOptions{})

@@ -105,14 +105,14 @@ func newController(env controller.Env, v value) (*deploymentController, error) {
 		pods:          index.NewPods(pods),
 	}
 	c.owners = owners.New(env, owners.Options[*appsv1.Deployment]{
-		Kind:     deploymentKind,
-		Resource: deploymentResource,
-		Informer: apps.Deployments().Informer(),
-		Live:     c.live,
-		Selector: selectorOf,
-		Written:  writes.Stores{replicaSetResource: replicaSets.Informer().GetStore()},
-		Newest:   true,
-		Loop:     reconcile.Options[types.NamespacedName]{Queue: "deployment", Workers: v.concurrentSyncs, MaxRetries: maxRetries},
+		Kind:            deploymentKind,
+		Resource:        deploymentResource,
+		Informer:        apps.Deployments().Informer(),
+		Live:            c.live,
+		Selector:        selectorOf,
+		DependentStores: writes.Stores{replicaSetResource: replicaSets.Informer().GetStore()},
+		FromLastWrite:   true,
+		Loop:            reconcile.Options[types.NamespacedName]{Queue: "deployment", Workers: v.concurrentSyncs, MaxRetries: maxRetries},
 	}, c.reconcile)
 	c.written = writes.ObjectsOf[*appsv1.ReplicaSet](c.owners.Writes, replicaSetResource)
 	c.watch(replicaSets.Informer(), pods)

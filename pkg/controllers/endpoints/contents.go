@@ -88,7 +88,8 @@ func (c contents) applied(current *corev1.Endpoints, triggerTime time.Time) *cor
 	if endpoints.Annotations == nil {
 		endpoints.Annotations = map[string]string{}
 	}
-	setOrDelete(endpoints.Annotations, corev1.EndpointsLastChangeTriggerTime, !triggerTime.IsZero(), triggerTime.UTC().Format(time.RFC3339Nano))
+	setOrDelete(endpoints.Annotations, corev1.EndpointsLastChangeTriggerTime, !triggerTime.IsZero(),
+		triggerTime.UTC().Format(time.RFC3339Nano))
 	setOrDelete(endpoints.Annotations, corev1.EndpointsOverCapacity, c.truncated, truncatedValue)
 	return endpoints
 }

@@ -5,16 +5,16 @@
 //
 //  1. The Endpoints of a Service have its namespace and name. Those of an ExternalName
 //     Service and of one without selector are left alone; those of a Service that is gone are
-//     deleted. That it is gone is what the API server says, not a cache.
+//     deleted. Only a live read shows that it is gone.
 //  2. What Endpoints should hold is decided without the API server: from pods to subsets (see
 //     subsets), to their canonical form (see kit/subsets), cut to maxAddresses (see truncate).
 //     What is stored already is not written.
 //  3. There are two queues. Services are reconciled from endpoint. Changes of pods are
 //     mapped to Services from a queue of their own; equal changes are mapped once.
 //  4. A Service is not reconciled while the cache shows the Endpoints as they were before our
-//     last write (see writes): the changes since would be lost. While they may be so, because the
-//     write got no answer, they are written again even if they are as wanted.
-//  5. A deleted Endpoints object of a Service is made again; other changes of it by somebody else stay
+//     last write (see writes): the changes since would be lost. If the write had no answer, so that
+//     they may be, they are written again even if they look right.
+//  5. A deleted Endpoints object of a Service is created again; other changes of it by somebody else stay
 //     until the next reconcile of the Service.
 //  6. At the start, all Endpoints without a Service are deleted, unless they carry a leader
 //     election record: their Service went while nobody watched.

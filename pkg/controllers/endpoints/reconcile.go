@@ -32,7 +32,7 @@ func (c *endpointsController) reconcile(ctx context.Context, key types.Namespace
 	triggerTime := c.memory.triggerTime(key, service, pods)
 	err = c.write(ctx, key, service, pods, triggerTime)
 	switch {
-	case errors.Is(err, errNamespaceLeaves):
+	case errors.Is(err, errNamespaceTerminating):
 		if service.DeletionTimestamp == nil {
 			c.serviceLoop.AddAfter(key, reconcile.RecheckAfter)
 		}
@@ -45,7 +45,9 @@ func (c *endpointsController) reconcile(ctx context.Context, key types.Namespace
 }
 
 // write creates or updates the Endpoints of a Service, if what is stored is not as wanted.
-func (c *endpointsController) write(ctx context.Context, key types.NamespacedName, service *corev1.Service, pods []*corev1.Pod, triggerTime time.Time) error {
+func (c *endpointsController) write(
+	ctx context.Context, key types.NamespacedName, service *corev1.Service, pods []*corev1.Pod, triggerTime time.Time,
+) error {
 	current, found, err := reconcile.Found(c.endpoints.Endpoints(key.Namespace).Get(key.Name))
 	if err != nil {
 		return err

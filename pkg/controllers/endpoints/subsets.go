@@ -22,7 +22,9 @@ func subsetsOf(service *corev1.Service, pods []*corev1.Pod) []corev1.EndpointSub
 	return subsets
 }
 
-func appendSubsets(subsets []corev1.EndpointSubset, service *corev1.Service, pod *corev1.Pod, address corev1.EndpointAddress) []corev1.EndpointSubset {
+func appendSubsets(
+	subsets []corev1.EndpointSubset, service *corev1.Service, pod *corev1.Pod, address corev1.EndpointAddress,
+) []corev1.EndpointSubset {
 	ready := service.Spec.PublishNotReadyAddresses || util.IsPodReady(pod)
 	if len(service.Spec.Ports) == 0 {
 		// Only names of pods can be looked up in a Service without ports.

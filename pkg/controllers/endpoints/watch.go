@@ -21,9 +21,9 @@ func (c *endpointsController) watch(services, pods, endpoints cache.SharedIndexI
 }
 
 // endpointsFuncs queue the Service of deleted Endpoints, also if others of their name have come since, which
-// may be seen as one update. Without a Service in the cache nothing is to be made again: should there be one all
-// the same, it is queued when the cache shows it. Other changes are not watched: our own writes would cause most
-// of them.
+// may be seen as one update. Without a Service in the cache nothing is created again: if there is one
+// nevertheless, it is queued when the cache shows it. Other changes are not watched: our own writes would cause
+// most of them.
 func (c *endpointsController) endpointsFuncs() watch.Funcs[*corev1.Endpoints] {
 	return watch.Funcs[*corev1.Endpoints]{
 		UpdateIf: func(old, e *corev1.Endpoints) bool { return old.UID != e.UID },
@@ -38,7 +38,7 @@ func (c *endpointsController) deleted(e *corev1.Endpoints) {
 	}
 }
 
-// queueForgotten queues the Services that are remembered but gone: they went while nobody watched, and
+// queueForgotten queues the Services that are remembered but gone: they were deleted while nobody watched, and
 // are forgotten when they are reconciled.
 func (c *endpointsController) queueForgotten() {
 	for key := range c.memory.keys() {
@@ -48,7 +48,7 @@ func (c *endpointsController) queueForgotten() {
 	}
 }
 
-// queueLeftovers queues the Endpoints whose Service went while nobody watched. Those with a
+// queueLeftovers queues the Endpoints whose Service was deleted while nobody watched. Those with a
 // Service are queued with it, and those with a leader election record have none.
 func (c *endpointsController) queueLeftovers() error {
 	all, err := c.endpoints.List(labels.Everything())

@@ -45,8 +45,8 @@ type replacement struct {
 	unanswered bool
 }
 
-// outdatedFor is how long a cache is waited for that shows what was replaced. After that the
-// API server may have been restored from a backup and have nothing newer.
+// outdatedFor is how long to wait while a cache shows what was replaced. After that the API
+// server may have been restored from a backup and have nothing newer.
 const outdatedFor = 2 * time.Minute
 
 // triggerTime is the time of the change that the next write of a Service is due to, zero if
@@ -96,7 +96,7 @@ func (r replacement) shownBy(resourceVersion string, now time.Time) bool {
 }
 
 // noteUpdate remembers what an update replaced. One that changed nothing replaced nothing, nor
-// did one before it: the cache will go on showing that version, rightly (kubernetes#127370).
+// did one before it: the cache rightly continues to show that version (kubernetes#127370).
 func (m *memory) noteUpdate(key types.NamespacedName, sent, returned string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -144,13 +144,13 @@ func (m *memory) forget(key types.NamespacedName) {
 	m.triggers.DeleteService(key.Namespace, key.Name)
 }
 
-// remove deletes the Endpoints of a Service that is gone. The caches decide nothing here:
-// one may not show yet a Service whose Endpoints are in use, the other Endpoints that another
+// remove deletes the Endpoints of a Service that is gone. The caches decide nothing here: that of
+// Services may lack one whose Endpoints are in use, that of Endpoints may lack some that another
 // process created just before it lost the lease, which nobody would delete later. Endpoints that
-// the cache does show are deleted as it shows them only: a Service that has come since may have
-// made them its own.
+// the cache does show are deleted only in that version: a Service that was created since may
+// have made them its own.
 func (c *endpointsController) remove(ctx context.Context, key types.NamespacedName) error {
-	as, err := c.shown(key) // before the Service is asked for: what comes after that is not judged
+	preconditions, err := c.shown(key) // before the Service is read, so that no later Endpoints are deleted
 	if err != nil {
 		return err
 	}
@@ -162,9 +162,10 @@ func (c *endpointsController) remove(ctx context.Context, key types.NamespacedNa
 	if !reconcile.Absent(err) {
 		return fmt.Errorf("reading Service %s: %w", key, err)
 	}
-	err = c.Client.CoreV1().Endpoints(key.Namespace).Delete(ctx, key.Name, metav1.DeleteOptions{Preconditions: as})
+	options := metav1.DeleteOptions{Preconditions: preconditions}
+	err = c.Client.CoreV1().Endpoints(key.Namespace).Delete(ctx, key.Name, options)
 	switch {
-	case as != nil && apierrors.IsConflict(err):
+	case preconditions != nil && apierrors.IsConflict(err):
 		return reconcile.AwaitCache(fmt.Errorf("the cache of Endpoints %s is behind: %w", key, err))
 	case err != nil && !reconcile.Absent(err):
 		return fmt.Errorf("deleting Endpoints %s: %w", key, err)
@@ -183,19 +184,20 @@ func (c *endpointsController) shown(key types.NamespacedName) (*metav1.Precondit
 	return &metav1.Preconditions{UID: &cached.UID, ResourceVersion: &cached.ResourceVersion}, nil
 }
 
-// errNamespaceLeaves is that Endpoints cannot be created because their namespace is being deleted, or one was that
-// had its name before.
-var errNamespaceLeaves = errors.New("the namespace is being deleted")
+// errNamespaceTerminating means that Endpoints cannot be created because their namespace is being deleted, or because
+// the API server still knows only an earlier one of that name.
+var errNamespaceTerminating = errors.New("the namespace is being deleted")
 
 func (c *endpointsController) create(ctx context.Context, key types.NamespacedName, endpoints *corev1.Endpoints) error {
 	// Before the request, because one without an answer may have been served.
 	again := c.memory.noteCreate(key)
-	_, err := c.Client.CoreV1().Endpoints(key.Namespace).Create(controller.OnlyMetadata(ctx), endpoints, metav1.CreateOptions{})
+	_, err := c.Client.CoreV1().Endpoints(key.Namespace).Create(controller.OnlyMetadata(ctx), endpoints,
+		metav1.CreateOptions{})
 	switch {
 	case err == nil:
 		return nil
 	case apierrors.IsForbidden(err) && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return errNamespaceLeaves
+		return errNamespaceTerminating
 	case again && apierrors.IsAlreadyExists(err):
 		return reconcile.AwaitCache(fmt.Errorf("endpoints informer cache does not show what was created: %w", err))
 	}
@@ -203,8 +205,11 @@ func (c *endpointsController) create(ctx context.Context, key types.NamespacedNa
 	return fmt.Errorf("creating Endpoints %s: %w", key, err)
 }
 
-func (c *endpointsController) update(ctx context.Context, key types.NamespacedName, current, endpoints *corev1.Endpoints) error {
-	updated, err := c.Client.CoreV1().Endpoints(current.Namespace).Update(controller.OnlyMetadata(ctx), endpoints, metav1.UpdateOptions{})
+func (c *endpointsController) update(
+	ctx context.Context, key types.NamespacedName, current, endpoints *corev1.Endpoints,
+) error {
+	updated, err := c.Client.CoreV1().Endpoints(current.Namespace).Update(controller.OnlyMetadata(ctx), endpoints,
+		metav1.UpdateOptions{})
 	if err != nil {
 		if !writes.IsRefusal(err) {
 			c.memory.noteUnanswered(key, current.ResourceVersion, c.Clock.Now())

@@ -15,9 +15,9 @@ import (
 
 // sliceClient is the client of the library.
 //
-// It has the metadata alone returned by writes of EndpointSlices, which is all that the library notes of them: a slice
-// can have a thousand endpoints. And it tells of slices whose creation was refused because their namespace is being
-// deleted, which the library takes for success.
+// Its writes of EndpointSlices return only metadata, which is all that the library records of them: a slice can have a
+// thousand endpoints. It calls refused with a slice whose creation was rejected because the namespace is being deleted,
+// which the library treats as success.
 type sliceClient struct {
 	kubernetes.Interface
 	refused func(*discoveryv1.EndpointSlice)
@@ -44,7 +44,9 @@ type slicesClient struct {
 }
 
 // Create implements discoveryclient.EndpointSliceInterface.
-func (c slicesClient) Create(ctx context.Context, slice *discoveryv1.EndpointSlice, o metav1.CreateOptions) (*discoveryv1.EndpointSlice, error) {
+func (c slicesClient) Create(
+	ctx context.Context, slice *discoveryv1.EndpointSlice, o metav1.CreateOptions,
+) (*discoveryv1.EndpointSlice, error) {
 	created, err := c.EndpointSliceInterface.Create(controller.OnlyMetadata(ctx), slice, o)
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		c.refused(slice)
@@ -53,6 +55,8 @@ func (c slicesClient) Create(ctx context.Context, slice *discoveryv1.EndpointSli
 }
 
 // Update implements discoveryclient.EndpointSliceInterface.
-func (c slicesClient) Update(ctx context.Context, slice *discoveryv1.EndpointSlice, o metav1.UpdateOptions) (*discoveryv1.EndpointSlice, error) {
+func (c slicesClient) Update(
+	ctx context.Context, slice *discoveryv1.EndpointSlice, o metav1.UpdateOptions,
+) (*discoveryv1.EndpointSlice, error) {
 	return c.EndpointSliceInterface.Update(controller.OnlyMetadata(ctx), slice, o)
 }

@@ -4,8 +4,8 @@
 // The model, in rules:
 //
 //  1. What the slices of a Service should hold, and the writes that get them there, are
-//     decided by k8s.io/endpointslice. This package decides when to ask it, shows it a
-//     state that is fit to decide on, and skips it when it has nothing to decide.
+//     decided by k8s.io/endpointslice. This package decides when to call it, passes it a
+//     state that is fit to decide on, and skips the call when there is nothing to decide.
 //  2. There are three queues. Services are reconciled from endpoint_slice. Changes of pods
 //     are mapped to Services from a queue of their own, so that pod notifications never
 //     wait for it; equal changes are mapped once. Changes of nodes are gathered in a

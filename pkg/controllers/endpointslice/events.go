@@ -22,5 +22,6 @@ func failedUpdateSlices(service *corev1.Service, err error) controller.Event {
 }
 
 func failed(service *corev1.Service, reason, doing string, err error) controller.Event {
-	return controller.Warning(service, reason, "Error %s for Service %s/%s: %v", doing, service.Namespace, service.Name, err)
+	return controller.Warning(service, reason, "Error %s for Service %s/%s: %v",
+		doing, service.Namespace, service.Name, err)
 }

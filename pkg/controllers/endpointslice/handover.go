@@ -20,12 +20,11 @@ type handover struct {
 	// triggers keeps the next write to a Service from being annotated with the time the
 	// Service was created, which would spoil the metrics of network programming latency.
 	triggers *util.TriggerTimeTracker
-	// topology keeps hints from being announced as enabled once more.
+	// topology keeps hints from being announced as enabled again.
 	topology *topologycache.TopologyCache
 }
 
-// takeOver takes over what the predecessor left, or makes the beginnings of an instance
-// that has none.
+// takeOver takes over what the predecessor left, or starts with empty state if there is none.
 func (c *endpointSliceController) takeOver() error {
 	left, ok := controller.TakeOver(c.Env, c)
 	if !ok {
@@ -36,7 +35,7 @@ func (c *endpointSliceController) takeOver() error {
 	return c.written.Expect(left.unseen, c.slices)
 }
 
-// forgetGone drops the trigger times and hints of Services that the cache lacks: no event tells of one
+// forgetGone drops the trigger times and hints of Services that the cache lacks: there is no event for one
 // that was deleted since the predecessor stopped. Each Service with hints has trigger times.
 func (c *endpointSliceController) forgetGone() {
 	for key := range c.triggers.ServiceStates {

@@ -14,10 +14,10 @@ import (
 	"kcmd.dev/pkg/controllers/kit/pods"
 )
 
-// inputs remembers, for each Service, a digest of everything its last reconcile was
-// decided on that succeeded and had nothing to write: with the same inputs the library
-// would decide so again. A reconcile that wrote does not count, for its inputs come back
-// when somebody else undoes what it wrote: deletes the slice it created.
+// inputs remembers, for each Service, a digest of the inputs of its last reconcile that
+// succeeded and had nothing to write: with the same inputs the library would decide the
+// same again. A reconcile that wrote does not count, because its inputs recur when somebody
+// else undoes its writes, for example deletes the slice it created.
 //
 // The memory is not inherited, because the gauges of an instance only count the Services
 // that went through its own reconciler.
@@ -32,7 +32,12 @@ type inputs struct {
 }
 
 func newInputs(nodes corelisters.NodeLister) *inputs {
-	return &inputs{nodes: nodes, seed: maphash.MakeSeed(), digests: map[types.NamespacedName]uint64{}, incomplete: sets.New[types.NamespacedName]()}
+	return &inputs{
+		nodes:      nodes,
+		seed:       maphash.MakeSeed(),
+		digests:    map[types.NamespacedName]uint64{},
+		incomplete: sets.New[types.NamespacedName](),
+	}
 }
 
 // settled reports whether the Service is known to need no writes with these inputs.
@@ -69,22 +74,22 @@ func (in *inputs) forget(key types.NamespacedName) {
 	in.incomplete.Delete(key)
 }
 
-// serviceInput is what counts of a Service.
+// serviceInput is what matters in a Service.
 type serviceInput struct {
 	uid             types.UID
 	resourceVersion string
 	topologyEpoch   uint64
 }
 
-// sliceInput is what counts of a slice. Its generation would not do: it does not move
-// with annotations.
+// sliceInput is what matters in a slice. Its generation would not do: annotations do not
+// change it.
 type sliceInput struct {
 	uid             types.UID
 	resourceVersion string
 }
 
-// podInput is what counts of a pod and may change. The UID stands for the rest, such as
-// name and container ports; the labels only decide whether the pod is selected.
+// podInput is what matters in a pod and may change. The UID covers the rest, such as name
+// and container ports; the labels only decide whether the pod is selected.
 type podInput struct {
 	uid                                     types.UID
 	nodeName, hostname, subdomain           string
@@ -102,7 +107,9 @@ type ipInput struct {
 
 // digest sums up the inputs of a Service. Pods and slices come in no order, so their
 // hashes are added.
-func (in *inputs) digest(service *corev1.Service, pods []*corev1.Pod, slices []*discoveryv1.EndpointSlice, epoch uint64) uint64 {
+func (in *inputs) digest(
+	service *corev1.Service, pods []*corev1.Pod, slices []*discoveryv1.EndpointSlice, epoch uint64,
+) uint64 {
 	sum := maphash.Comparable(in.seed, serviceInput{service.UID, service.ResourceVersion, epoch})
 	for _, slice := range slices {
 		sum += maphash.Comparable(in.seed, sliceInput{slice.UID, slice.ResourceVersion})

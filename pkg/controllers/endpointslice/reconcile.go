@@ -53,7 +53,7 @@ func (c *endpointSliceController) sync(ctx context.Context, key types.Namespaced
 		c.Record(failedListPods(service, err))
 		return fmt.Errorf("listing pods of Service %s: %w", key, err)
 	}
-	slices, stale, err := c.written.Look(ctx, key, func() ([]*discoveryv1.EndpointSlice, error) {
+	slices, stale, err := c.written.ListCurrent(ctx, key, func() ([]*discoveryv1.EndpointSlice, error) {
 		return c.slices.Of(key.Namespace, key.Name)
 	})
 	if err != nil {
@@ -86,8 +86,8 @@ func (c *endpointSliceController) sync(ctx context.Context, key types.Namespaced
 	return nil
 }
 
-// refused has the Service of a slice reconciled again that could not be created because of its namespace. If the
-// namespace was deleted and made again, the API server may still know only the one that is gone.
+// refused requeues the Service of a slice that could not be created because of its namespace. If the namespace was
+// recreated, the API server may still know only the deleted one.
 func (c *endpointSliceController) refused(slice *discoveryv1.EndpointSlice) {
 	key := types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
 	c.inputs.unsettle(key)

@@ -31,7 +31,7 @@ type topology struct {
 	sufficient bool
 }
 
-// refresh looks at all nodes. Only one goroutine may call it at a time.
+// refresh examines all nodes. Only one goroutine may call it at a time.
 func (t *topology) refresh(ctx context.Context) error {
 	nodes, err := t.nodes.List(labels.Everything())
 	if err != nil {
@@ -43,8 +43,8 @@ func (t *topology) refresh(ctx context.Context) error {
 	return nil
 }
 
-// suffice asks the library whether it could compute how CPU is spread over zones. It only
-// tells when it allocates endpoints, so it gets none to allocate, of no Service.
+// suffice reports whether the library could compute how CPU is spread over zones. The library
+// reports that only when it allocates endpoints, so it is given none to allocate.
 func (t *topology) suffice() bool {
 	_, _, events := t.cache.AddHints(klog.Logger{}, &topologycache.SliceInfo{})
 	return !slices.ContainsFunc(events, func(e *topologycache.EventBuilder) bool {
@@ -59,7 +59,7 @@ func (t *topology) forgetService(service types.NamespacedName) {
 	t.cache.RemoveHints(service.String(), discoveryv1.AddressTypeIPv6)
 }
 
-// reconcileTopology looks at all nodes and queues the Services whose hints are to change.
+// reconcileTopology examines all nodes and queues the Services whose hints are to change.
 func (c *endpointSliceController) reconcileTopology(ctx context.Context, _ string) error {
 	services, err := c.examineNodes(ctx)
 	for _, key := range services {
@@ -68,7 +68,7 @@ func (c *endpointSliceController) reconcileTopology(ctx context.Context, _ strin
 	return err
 }
 
-// examineNodes looks at all nodes and returns the Services whose hints would now overload
+// examineNodes examines all nodes and returns the Services whose hints would now overload
 // a zone, and those that could have none before, which may name a Service twice.
 func (c *endpointSliceController) examineNodes(ctx context.Context) ([]types.NamespacedName, error) {
 	before := c.topology.sufficient

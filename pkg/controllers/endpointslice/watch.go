@@ -60,14 +60,14 @@ func (c *endpointSliceController) resumeServiceOf(slice *discoveryv1.EndpointSli
 func (c *endpointSliceController) queueServiceOf(slice *discoveryv1.EndpointSlice) {
 	service, err := slicewrites.ServiceOf(slice)
 	if err != nil {
-		klog.Background().Error(err, "cannot tell the Service of an EndpointSlice", "endpointSlice", klog.KObj(slice))
+		klog.Background().Error(err, "cannot find the Service of an EndpointSlice", "endpointSlice", klog.KObj(slice))
 		return
 	}
 	c.serviceLoop.AddAfter(service, sliceDelay(c.config.batchPeriod))
 }
 
 // nodeFuncs queue the one key of the topology loop, and the pods on a node whose zone was not known. Replayed
-// nodes are left out: Run looks at all of them before it starts the loops.
+// nodes are left out: begin examines all of them before the loops start.
 func (c *endpointSliceController) nodeFuncs() watch.Funcs[*corev1.Node] {
 	return watch.Funcs[*corev1.Node]{
 		Add: func(lane reconcile.Lane, node *corev1.Node) {
@@ -93,7 +93,7 @@ func (c *endpointSliceController) nodeFuncs() watch.Funcs[*corev1.Node] {
 func (c *endpointSliceController) queuePodsOn(lane reconcile.Lane, node *corev1.Node) {
 	there, err := c.podsOn.On(node.Name)
 	if err != nil {
-		klog.Background().Error(err, "cannot tell the pods on a node", "node", klog.KObj(node))
+		klog.Background().Error(err, "cannot find the pods on a node", "node", klog.KObj(node))
 	}
 	for _, pod := range there {
 		if c.selecting.Select(pod) {

@@ -5,8 +5,8 @@
 //
 //  1. Endpoints are mirrored while their Service exists and has no selector. Those labelled
 //     skip-mirror and those that are leader election records are not mirrored.
-//  2. What is not mirrored has no slices of this controller: they are deleted. That it is
-//     not is what the API server says in the end, not a cache.
+//  2. Endpoints that are not mirrored have no slices of this controller: they are deleted,
+//     once live reads have confirmed that.
 //  3. Canonical subsets (see kit/subsets) make groups: one for each subset and family of
 //     addresses. A group has one slice, and without valid addresses none. Of a subset at
 //     most maxEndpoints addresses are mirrored, ready ones first (see desired).

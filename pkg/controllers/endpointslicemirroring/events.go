@@ -13,5 +13,6 @@ func invalidAddresses(e *corev1.Endpoints, skipped int) controller.Event {
 
 func tooManyAddresses(e *corev1.Endpoints, most, skipped int) controller.Event {
 	return controller.Warning(e, "TooManyAddressesToMirror",
-		"A max of %d addresses can be mirrored to EndpointSlices per Endpoints subset. %d addresses were skipped", most, skipped)
+		"A max of %d addresses can be mirrored to EndpointSlices per Endpoints subset. %d addresses were skipped",
+		most, skipped)
 }

@@ -30,7 +30,12 @@ func newMetrics(registry controller.MetricsRegistry) *metricSet {
 		})
 	}
 	gauge := func(name, help string) *metrics.Gauge {
-		return metrics.NewGauge(&metrics.GaugeOpts{Subsystem: subsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA})
+		return metrics.NewGauge(&metrics.GaugeOpts{
+			Subsystem:      subsystem,
+			Name:           name,
+			Help:           help,
+			StabilityLevel: metrics.ALPHA,
+		})
 	}
 	m := &metricSet{
 		endpointsAdded:   perSync("endpoints_added_per_sync", "Number of endpoints added on each Endpoints sync"),

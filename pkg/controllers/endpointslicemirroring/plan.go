@@ -25,7 +25,9 @@ type plan struct {
 // newPlan compares the groups with the slices there are. Of several slices of one group the
 // first by name is kept.
 func newPlan(endpoints *corev1.Endpoints, groups []*group, existing []*discoveryv1.EndpointSlice) *plan {
-	existing = slices.SortedFunc(slices.Values(existing), func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
+	existing = slices.SortedFunc(slices.Values(existing), func(a, b *discoveryv1.EndpointSlice) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
 	byGroup := map[groupKey]*discoveryv1.EndpointSlice{}
 	p := &plan{}
 	wanted := map[groupKey]bool{}
@@ -76,7 +78,9 @@ func (p *plan) overwrite(fresh, slice *discoveryv1.EndpointSlice) {
 // address type, which cannot be changed.
 func (p *plan) recycle() {
 	p.create = slices.DeleteFunc(p.create, func(fresh *discoveryv1.EndpointSlice) bool {
-		spare := slices.IndexFunc(p.remove, func(s *discoveryv1.EndpointSlice) bool { return s.AddressType == fresh.AddressType })
+		spare := slices.IndexFunc(p.remove, func(s *discoveryv1.EndpointSlice) bool {
+			return s.AddressType == fresh.AddressType
+		})
 		if spare < 0 {
 			return false
 		}
@@ -123,13 +127,14 @@ func newSlice(endpoints *corev1.Endpoints, g *group) *discoveryv1.EndpointSlice 
 	labels := withoutOurs(endpoints.Labels)
 	labels[discoveryv1.LabelServiceName] = endpoints.Name
 	labels[discoveryv1.LabelManagedBy] = managedBy
+	owner := metav1.NewControllerRef(endpoints, corev1.SchemeGroupVersion.WithKind("Endpoints"))
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       endpoints.Namespace,
 			GenerateName:    namePrefix(endpoints.Name),
 			Labels:          labels,
 			Annotations:     mirroredAnnotations(endpoints),
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(endpoints, corev1.SchemeGroupVersion.WithKind("Endpoints"))},
+			OwnerReferences: []metav1.OwnerReference{*owner},
 		},
 		AddressType: g.key.addressType,
 		Ports:       g.ports,

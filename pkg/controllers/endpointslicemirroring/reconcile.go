@@ -28,7 +28,7 @@ func (c *mirroringController) reconcile(ctx context.Context, id types.Namespaced
 	// The slices are compared within Writing, because mirror tracks those that it leaves as they are: one may be
 	// deleted before.
 	undone, err := c.written.Writing(id, func() error {
-		slices, stale, err := c.written.Look(ctx, id, list)
+		slices, stale, err := c.written.ListCurrent(ctx, id, list)
 		if err != nil {
 			return fmt.Errorf("listing EndpointSlices of Endpoints %s: %w", id, err)
 		}
@@ -43,8 +43,10 @@ func (c *mirroringController) reconcile(ctx context.Context, id types.Namespaced
 	return err
 }
 
-// mirror brings slices to what the Endpoints say.
-func (c *mirroringController) mirror(ctx context.Context, id types.NamespacedName, endpoints *corev1.Endpoints, slices []*discoveryv1.EndpointSlice) error {
+// mirror updates the slices to match the Endpoints.
+func (c *mirroringController) mirror(
+	ctx context.Context, id types.NamespacedName, endpoints *corev1.Endpoints, slices []*discoveryv1.EndpointSlice,
+) error {
 	groups, skipped := desiredGroups(endpoints, c.config.maxEndpoints)
 	c.warnSkipped(endpoints, skipped)
 	c.metrics.addressesSkipped.Observe(float64(skipped.total))
@@ -60,8 +62,8 @@ func (c *mirroringController) mirror(ctx context.Context, id types.NamespacedNam
 	return c.apply(ctx, endpoints, plan, slices)
 }
 
-// warnSkipped records what is not mirrored. It is recorded with every reconcile: the recorder
-// adds up equal events.
+// warnSkipped records events about addresses that are not mirrored, with every reconcile: the
+// recorder aggregates equal events.
 func (c *mirroringController) warnSkipped(e *corev1.Endpoints, skipped skippedAddresses) {
 	if skipped.invalid > 0 {
 		c.Record(invalidAddresses(e, skipped.invalid))

@@ -67,7 +67,7 @@ func (c *mirroringController) live(ctx context.Context) source {
 	}
 }
 
-// mirrorable reports whether nothing in the Endpoints speaks against mirroring them.
+// mirrorable reports whether nothing in the Endpoints themselves excludes mirroring them.
 func mirrorable(endpoints *corev1.Endpoints) bool {
 	_, isLock := endpoints.Annotations[resourcelock.LeaderElectionRecordAnnotationKey]
 	return !isLock && endpoints.Labels[discoveryv1.LabelSkipMirror] != "true"

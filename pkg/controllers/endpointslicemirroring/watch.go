@@ -38,7 +38,7 @@ func (c *mirroringController) serviceFuncs() watch.Funcs[*corev1.Service] {
 	}
 }
 
-// endpointsFuncs queue Endpoints that may be mirrored, and those that stop to be. Those of
+// endpointsFuncs queue Endpoints that may be mirrored, and those that cease to be. Those of
 // Services with selectors are among them: whether they are mirrored is known only when
 // both caches have been read, and costs no more than that.
 func (c *mirroringController) endpointsFuncs() watch.Funcs[*corev1.Endpoints] {
@@ -90,7 +90,7 @@ func (c *mirroringController) sliceFuncs() watch.Funcs[*discoveryv1.EndpointSlic
 func (c *mirroringController) queue(lane reconcile.Lane, slice *discoveryv1.EndpointSlice) {
 	id, err := slicewrites.ServiceOf(slice)
 	if err != nil {
-		klog.Background().Error(err, "cannot tell the Endpoints of an EndpointSlice", "endpointSlice", klog.KObj(slice))
+		klog.Background().Error(err, "cannot find the Endpoints of an EndpointSlice", "endpointSlice", klog.KObj(slice))
 		return
 	}
 	if c.config.batchPeriod > 0 {

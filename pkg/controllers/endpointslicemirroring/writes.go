@@ -16,7 +16,9 @@ import (
 )
 
 // apply makes the writes of a plan for the slices in the cache, until one fails.
-func (c *mirroringController) apply(ctx context.Context, endpoints *corev1.Endpoints, p *plan, cached []*discoveryv1.EndpointSlice) error {
+func (c *mirroringController) apply(
+	ctx context.Context, endpoints *corev1.Endpoints, p *plan, cached []*discoveryv1.EndpointSlice,
+) error {
 	client := c.Client.DiscoveryV1().EndpointSlices(endpoints.Namespace)
 	for _, slice := range p.create {
 		if endpoints.DeletionTimestamp != nil {
@@ -64,9 +66,11 @@ func (c *mirroringController) delete(ctx context.Context, slice *discoveryv1.End
 	return err
 }
 
-// cleanUp deletes the slices of Endpoints that are not mirrored, if the API server says so
-// too: a cache may not show yet what the slices are for.
-func (c *mirroringController) cleanUp(ctx context.Context, id types.NamespacedName, list func() ([]*discoveryv1.EndpointSlice, error)) error {
+// cleanUp deletes the slices of Endpoints that are not mirrored, if live reads confirm that: a
+// cache may not show yet what the slices are for.
+func (c *mirroringController) cleanUp(
+	ctx context.Context, id types.NamespacedName, list func() ([]*discoveryv1.EndpointSlice, error),
+) error {
 	cached, err := list()
 	if err != nil {
 		return fmt.Errorf("listing EndpointSlices of Endpoints %s: %w", id, err)
@@ -99,5 +103,6 @@ func (c *mirroringController) cleanUp(ctx context.Context, id types.NamespacedNa
 	if failed == 0 {
 		return nil
 	}
-	return fmt.Errorf("error(s) deleting %d/%d EndpointSlices for %s Endpoints, including: %w", failed, len(slices), id, first)
+	return fmt.Errorf("error(s) deleting %d/%d EndpointSlices for %s Endpoints, including: %w",
+		failed, len(slices), id, first)
 }

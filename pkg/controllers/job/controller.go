@@ -149,8 +149,8 @@ func newController(env controller.Env, v value) (*jobController, error) {
 	c.removals = newRemovals(c.cachedPod, env.Clock)
 	c.owners = owners.New(env, owners.Options[*batchv1.Job]{
 		Kind: jobKind, Resource: jobResource, Informer: jobs, Live: c.live, Selector: selectorOf,
-		Written: writes.Stores{pods.Resource: podInformer.Informer().GetStore()},
-		Fresh:   v.staleConsistency, OnStale: c.metrics.staleSyncs.Skipped, OnGone: c.forget,
+		DependentStores: writes.Stores{pods.Resource: podInformer.Informer().GetStore()},
+		RequireFresh:    v.staleConsistency, OnStale: c.metrics.staleSyncs.Skipped, OnGone: c.forget,
 		Loop: reconcile.Options[types.NamespacedName]{Queue: "job", Workers: v.concurrentSyncs, Backoff: backoffOf[types.NamespacedName]()},
 	}, c.reconcile)
 	c.podControl = pods.NewTracked(env, c.owners.Writes)

@@ -18,6 +18,7 @@
 //   - services: changes of pods (podchanges), EndpointSlices as last written (slicewrites), and
 //     the form of Endpoints (subsets).
 //   - volumes: what the volumes of pods are, and the metric of what is done with them (operations).
-//   - certificates: what the controllers of CertificateSigningRequests share, and the metrics of those that publish CAs.
+//   - certificates: what the controllers of CertificateSigningRequests share, and the metrics of
+//     those that publish CAs.
 //   - cloud: the controllers of k8s.io/cloud-provider as instances that stop and start.
 package kit

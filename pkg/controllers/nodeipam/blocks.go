@@ -16,8 +16,8 @@ var (
 	errFull   = errors.New("CIDR allocation failed; there are no remaining CIDRs left to allocate in the accepted range")
 )
 
-// blockSet is a range of the cluster, divided into blocks of one size, and how many hold each
-// block.
+// blockSet is a range of the cluster, divided into blocks of one size, with the number of holders
+// of each block.
 type blockSet struct {
 	cluster netip.Prefix
 	bits    int // of the network part of a block
@@ -137,8 +137,8 @@ func (s *blockSet) release(p netip.Prefix) (freed int) {
 	return freed
 }
 
-// take holds the next free block, of which there has to be one. passed counts those on the way
-// that are held.
+// take holds the next free block; there must be one. passed is the number of held blocks that
+// were skipped.
 func (s *blockSet) take() (p netip.Prefix, passed int) {
 	free := s.freeFrom(s.next)
 	if free < 0 {

@@ -27,7 +27,7 @@ type ranges struct {
 	waiting  waiting
 }
 
-// incarnation is one of the nodes that have a name one after another.
+// incarnation is one of successive nodes with the same name.
 type incarnation struct {
 	name string
 	uid  types.UID
@@ -43,7 +43,7 @@ type holding struct {
 	shown bool
 	// written is when they were written to the node; zero if that is not known to have happened.
 	written time.Time
-	// unknown is set if they may have been written: nobody knows whether a write was executed.
+	// unknown is set if they may have been written, since a write had no answer.
 	unknown bool
 }
 
@@ -52,8 +52,8 @@ func (h holding) awaited(now time.Time) bool {
 	return h.shown || !h.written.IsZero() && now.Sub(h.written) < writes.Timeout
 }
 
-// newRanges calls retry with a node that waits, for each block that is freed. Retry must not
-// call back.
+// newRanges returns ranges that call retry with a waiting node for each block that is freed.
+// retry must not call back.
 func newRanges(sets []*blockSet, m controllerMetrics, retry func(node string)) *ranges {
 	for _, s := range sets {
 		m.created(s)
@@ -84,7 +84,7 @@ func (r *ranges) observe(node *corev1.Node) (strange []string) {
 		r.holdings[node.Name][i].shown = true
 		return strange
 	}
-	// Occupied before the others are released, so that what is in both is free at no time.
+	// Occupied before the others are released, so that blocks in both are never free.
 	r.occupy(prefixes)
 	if i >= 0 {
 		r.drop(who)
@@ -288,7 +288,7 @@ func (r *ranges) occupy(prefixes []netip.Prefix) {
 	}
 }
 
-// drop removes the holding of an incarnation, which there is, and retries who waits.
+// drop removes the existing holding of an incarnation, and retries waiting nodes.
 func (r *ranges) drop(who incarnation) {
 	all, i := r.holdings[who.name], r.find(who)
 	freed := 0

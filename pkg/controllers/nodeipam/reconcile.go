@@ -55,8 +55,8 @@ func (c *ipamController) reconcile(ctx context.Context, name string) error {
 	return c.assign(ctx, node, blocks)
 }
 
-// forget frees what is held by earlier incarnations of a node that the cache has never shown with podCIDRs, which takes
-// a live read. They are rare: see rule 5. If one of them exists it is read again later: it may be deleted before the
+// forget frees what is held by earlier incarnations of a node that the cache has never shown with podCIDRs, after a
+// live read. They are rare: see rule 5. If one of them exists, it is read again later: it may be deleted before the
 // cache has shown it, without an event.
 func (c *ipamController) forget(ctx context.Context, name string, cached types.UID) error {
 	unshown := c.ranges.unshown(name, cached)
@@ -69,7 +69,7 @@ func (c *ipamController) forget(ctx context.Context, name string, cached types.U
 	case err == nil:
 		lives = node.UID
 	case !reconcile.Absent(err):
-		return fmt.Errorf("looking whether node %s exists: %w", name, err)
+		return fmt.Errorf("checking whether node %s exists: %w", name, err)
 	}
 	for _, who := range unshown {
 		if who.uid != lives {

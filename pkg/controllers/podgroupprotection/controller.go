@@ -69,7 +69,9 @@ func newController(env controller.Env, _ config) (*protectionController, error) 
 	groups, pods := env.Informers.Scheduling().V1alpha2().PodGroups(), env.Informers.Core().V1().Pods().Informer()
 	index.Ensure(pods, activePodsIndex, activeGroupOf)
 	c := &protectionController{Env: env, groups: groups.Lister(), pods: pods.GetIndexer()}
-	c.loop = reconcile.New(env, reconcile.Options[types.NamespacedName]{Queue: "podgroupprotection", Workers: 1}, c.reconcile)
+	c.loop = reconcile.New(env, reconcile.Options[types.NamespacedName]{
+		Queue: "podgroupprotection", Workers: 1,
+	}, c.reconcile)
 	c.watch(groups.Informer(), pods)
 	return c, nil
 }

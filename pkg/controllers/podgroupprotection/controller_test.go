@@ -143,10 +143,10 @@ func TestACacheOlderThanTheDeletionProvesNothing(t *testing.T) {
 		"the cache is older, the pod has ended": {cached: "7", stored: []corev1.Pod{*pod(phase(corev1.PodFailed))}, goes: true, asks: 1},
 		"the cache is older, another's pod":     {cached: "7", stored: []corev1.Pod{*other}, goes: true, asks: 1},
 		"the cache has no version":              {stored: []corev1.Pod{*pod()}, asks: 1},
-		"the answer for another group serves":   {cached: "7", known: answer{namespace: key.Namespace, asked: controllertest.Epoch, version: "9"}, goes: true},
-		"an answer of another namespace":        {cached: "7", known: answer{namespace: "other", asked: controllertest.Epoch, version: "9"}, stored: []corev1.Pod{*pod()}, asks: 1},
-		"an answer from before the deletion":    {cached: "7", known: answer{namespace: key.Namespace, asked: controllertest.Epoch, version: "7"}, stored: []corev1.Pod{*pod()}, asks: 1},
-		"an answer that showed a pod":           {cached: "7", known: answer{namespace: key.Namespace, asked: controllertest.Epoch, version: "9", active: map[string]bool{key.Name: true}}, goes: true, asks: 1},
+		"the answer for another group serves":   {cached: "7", known: answer{namespace: key.Namespace, listed: controllertest.Epoch, version: "9"}, goes: true},
+		"an answer of another namespace":        {cached: "7", known: answer{namespace: "other", listed: controllertest.Epoch, version: "9"}, stored: []corev1.Pod{*pod()}, asks: 1},
+		"an answer from before the deletion":    {cached: "7", known: answer{namespace: key.Namespace, listed: controllertest.Epoch, version: "7"}, stored: []corev1.Pod{*pod()}, asks: 1},
+		"an answer that showed a pod":           {cached: "7", known: answer{namespace: key.Namespace, listed: controllertest.Epoch, version: "9", active: map[string]bool{key.Name: true}}, goes: true, asks: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env, c := fixture(t, group(at("8")))

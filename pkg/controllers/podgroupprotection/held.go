@@ -22,11 +22,11 @@ const answerLife = time.Minute
 
 // answer is a live list of the active pods of a namespace. The deletion of a workload deletes
 // many groups at once, so the list is reused for groups whose deletion is older. It is reused
-// only for groups without pods in it: a listed pod may have finished since. It is not reused for long, because versions
-// count again from an earlier one when the API server's data is restored from a backup.
+// only for groups without pods in it: a listed pod may have finished since. It is not reused for
+// long, because versions go back when the API server's data is restored from a backup.
 type answer struct {
 	namespace string
-	asked     time.Time
+	listed    time.Time
 	version   string          // as of which it holds
 	active    map[string]bool // groups with active pods
 }
@@ -35,14 +35,14 @@ type answer struct {
 func (c *protectionController) isHeld(ctx context.Context, group *schedulingv1alpha2.PodGroup) (bool, error) {
 	// Read before the pods, or the version could be newer than they are.
 	cached := c.pods.LastStoreSyncResourceVersion()
-	active, err := c.pods.IndexKeys(activePodsIndex, types.NamespacedName{Namespace: group.Namespace, Name: group.Name}.String())
+	active, err := c.pods.IndexKeys(activePodsIndex, reconcile.KeyOf(group).String())
 	if err != nil || len(active) > 0 {
 		return true, err
 	}
 	if reaches(cached, group.ResourceVersion) || c.last.frees(group, c.Clock.Now()) {
 		return false, nil
 	}
-	if c.last, err = c.ask(ctx, group.Namespace); err != nil {
+	if c.last, err = c.listActive(ctx, group.Namespace); err != nil {
 		return true, err
 	}
 	if c.last.active[group.Name] {
@@ -54,7 +54,8 @@ func (c *protectionController) isHeld(ctx context.Context, group *schedulingv1al
 
 // frees reports whether an answer that is still valid shows that a group had no active pods after its deletion began.
 func (a answer) frees(group *schedulingv1alpha2.PodGroup, now time.Time) bool {
-	return a.namespace == group.Namespace && now.Sub(a.asked) < answerLife && reaches(a.version, group.ResourceVersion) && !a.active[group.Name]
+	return a.namespace == group.Namespace && now.Sub(a.listed) < answerLife &&
+		reaches(a.version, group.ResourceVersion) && !a.active[group.Name]
 }
 
 // reaches reports whether a state at one version includes the write with another version.
@@ -63,9 +64,9 @@ func reaches(version, written string) bool {
 	return err == nil && order >= 0
 }
 
-// ask lists the active pods of a namespace live.
-func (c *protectionController) ask(ctx context.Context, namespace string) (answer, error) {
-	is := answer{namespace: namespace, asked: c.Clock.Now(), active: map[string]bool{}}
+// listActive lists the active pods of a namespace live.
+func (c *protectionController) listActive(ctx context.Context, namespace string) (answer, error) {
+	is := answer{namespace: namespace, listed: c.Clock.Now(), active: map[string]bool{}}
 	activePods := fields.AndSelectors(
 		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
 		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),

@@ -22,7 +22,8 @@ func (c *protectionController) reconcile(ctx context.Context, key types.Namespac
 	if held {
 		return nil
 	}
-	if err := protection.Remove(ctx, finalizer, group, c.Client.SchedulingV1alpha2().PodGroups(key.Namespace).Update); err != nil {
+	update := c.Client.SchedulingV1alpha2().PodGroups(key.Namespace).Update
+	if err := protection.Remove(ctx, finalizer, group, update); err != nil {
 		return fmt.Errorf("releasing pod group %s: %w", key, err)
 	}
 	return nil

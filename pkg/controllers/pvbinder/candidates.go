@@ -152,7 +152,9 @@ func (c candidates) from(at shelf, claim *corev1.PersistentVolumeClaim) []*corev
 
 // inSteps looks for a match among volumes that are sorted by capacity. Usually the first fits. The
 // steps grow, so that the selector of a claim is parsed rarely.
-func inSteps(sorted []*corev1.PersistentVolume, match func([]*corev1.PersistentVolume) (*corev1.PersistentVolume, error)) (*corev1.PersistentVolume, error) {
+func inSteps(
+	sorted []*corev1.PersistentVolume, match func([]*corev1.PersistentVolume) (*corev1.PersistentVolume, error),
+) (*corev1.PersistentVolume, error) {
 	for step := 1; len(sorted) > 0; step *= 2 {
 		step = min(step, len(sorted))
 		if found, err := match(sorted[:step]); found != nil || err != nil {

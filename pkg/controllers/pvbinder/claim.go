@@ -27,7 +27,7 @@ const (
 	refuseClaim claimAction = "refuse"
 	// setClass gives the claim the default class.
 	setClass claimAction = "class"
-	// provision has a volume made.
+	// provision starts to provision a volume.
 	provision claimAction = "provision"
 )
 
@@ -65,8 +65,9 @@ func judgeClaim(claim *corev1.PersistentVolumeClaim, named *corev1.PersistentVol
 	case volume.IsVolumeBoundToClaim(named, claim):
 		return claimPlan{action: bindClaim}
 	case isBoundByController(claim):
-		return claimPlan{action: refuseClaim, event: boundToAnother(claim, named), err: fmt.Errorf(
-			"invalid binding of claim %q to volume %q: volume already claimed by %q", keyOf(claim), named.Name, claimKeyOf(named))}
+		err := fmt.Errorf("invalid binding of claim %q to volume %q: volume already claimed by %q",
+			keyOf(claim), named.Name, claimKeyOf(named))
+		return claimPlan{action: refuseClaim, event: boundToAnother(claim, named), err: err}
 	default:
 		return claimPlan{action: leavePending, event: boundToAnother(claim, named)}
 	}
@@ -95,8 +96,10 @@ func isMisbound(claim *corev1.PersistentVolumeClaim, named *corev1.PersistentVol
 // mismatch returns why a claim cannot be bound to the volume that it names, empty if it can.
 // Neither the selector of the claim nor the phase of the volume matters.
 func mismatch(claim *corev1.PersistentVolumeClaim, named *corev1.PersistentVolume, vac bool) string {
-	requested, capacity := claim.Spec.Resources.Requests[corev1.ResourceStorage], named.Spec.Capacity[corev1.ResourceStorage]
-	wanted, offered := ptr.Deref(claim.Spec.VolumeAttributesClassName, ""), ptr.Deref(named.Spec.VolumeAttributesClassName, "")
+	requested := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+	capacity := named.Spec.Capacity[corev1.ResourceStorage]
+	wanted := ptr.Deref(claim.Spec.VolumeAttributesClassName, "")
+	offered := ptr.Deref(named.Spec.VolumeAttributesClassName, "")
 	switch {
 	case named.DeletionTimestamp != nil:
 		return fmt.Sprintf("the volume is marked for deletion %q", named.Name)
@@ -143,7 +146,7 @@ func judgeUnmatched(claim *corev1.PersistentVolumeClaim, facts unmatched) claimP
 	}
 }
 
-// lacksClass reports whether a claim may be given a class. The class "" is one.
+// lacksClass reports whether a claim may be given a class. The class "" counts as one.
 func lacksClass(claim *corev1.PersistentVolumeClaim) bool {
 	return !volume.PersistentVolumeClaimHasClass(claim)
 }

@@ -15,7 +15,9 @@ const (
 // defaultClass returns the default class of the cluster, nil if there is none. If several are marked,
 // the newest counts, and among equally old ones the first by name.
 func defaultClass(classes []*storagev1.StorageClass) *storagev1.StorageClass {
-	marked := slices.DeleteFunc(slices.Clone(classes), func(class *storagev1.StorageClass) bool { return !isDefault(class) })
+	marked := slices.DeleteFunc(slices.Clone(classes), func(class *storagev1.StorageClass) bool {
+		return !isDefault(class)
+	})
 	if len(marked) == 0 {
 		return nil
 	}

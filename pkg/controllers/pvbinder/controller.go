@@ -16,8 +16,8 @@
 //     emptied. This controller itself deletes and empties only some kinds of volumes (see plugins). All
 //     others belong to external provisioners, which go by phases and annotations.
 //  5. Data must not be lost. Every update is of the object that the decision was based on, with its UID and
-//     resource version. That a claim or a volume is gone, or the volume of a claim another's, is concluded
-//     only from a live read. What is deleted or emptied is read live before, and is deleted by its UID.
+//     resource version. Only a live read shows that a claim or a volume is gone, or that the volume of a
+//     claim belongs to another one. What is deleted or emptied is read live before, and is deleted by its UID.
 //  6. Decisions are made on what the cache shows or what this instance has written, whichever is newer
 //     (see store). Claims and volumes are two queues. The workers of a kind decide only about objects of
 //     that kind, except that binding a claim writes its volume as well. If both write a volume, one of
@@ -26,7 +26,7 @@
 //  7. Provisioning, deleting and emptying are operations, which run beside the workers (see operationSet). On a
 //     stop they are finished, except for a pod that empties a volume: it is left running, and handed over.
 //  8. There are no events for classes, pods and other things that a waiting claim or volume depends on. All
-//     that are not settled are examined periodically.
+//     claims and volumes that are not settled are examined periodically.
 //
 // Behaviour: docs/specs/persistentvolume-binder-controller.md.
 package pvbinder
@@ -180,8 +180,12 @@ func newWithPlugins(env controller.Env, cfg config, known plugins) *binderContro
 	}
 	c.volumes = newVolumeStore(env.Clock, c.cachedVolumes.Get, counts.volumeChanged)
 	c.claims = newStore(env.Clock, c.cachedClaim, counts.claimChanged)
-	c.claimLoop = reconcile.New(env, reconcile.Options[types.NamespacedName]{Queue: "claims", Workers: claimWorkers}, c.reconcileClaim)
-	c.volumeLoop = reconcile.New(env, reconcile.Options[string]{Queue: "volumes", Workers: 1, Namespace: c.namespaceOf}, c.reconcileVolume)
+	c.claimLoop = reconcile.New(env, reconcile.Options[types.NamespacedName]{
+		Queue: "claims", Workers: claimWorkers,
+	}, c.reconcileClaim)
+	c.volumeLoop = reconcile.New(env, reconcile.Options[string]{
+		Queue: "volumes", Workers: 1, Namespace: c.namespaceOf,
+	}, c.reconcileVolume)
 	c.claimQueue, c.volumeQueue = c.claimLoop, c.volumeLoop
 	c.watch(volumes.Informer(), claims.Informer())
 	return c

@@ -51,7 +51,7 @@ func newCounts(r controller.MetricsRegistry, known plugins) *counts {
 func (c *counts) volumeChanged(old, current *corev1.PersistentVolume) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.addVolume(current, 1) // first, so that a series that goes on is never missing
+	c.addVolume(current, 1) // first, so that a series that continues is never missing
 	c.addVolume(old, -1)
 }
 
@@ -83,7 +83,8 @@ func (c *counts) addClaim(claim *corev1.PersistentVolumeClaim, n int) {
 	if claim.Status.Phase == corev1.ClaimBound {
 		phase = c.boundClaims
 	}
-	c.add(n, phase, claim.Namespace, volume.GetPersistentVolumeClaimClass(claim), ptr.Deref(claim.Spec.VolumeAttributesClassName, ""))
+	c.add(n, phase, claim.Namespace, volume.GetPersistentVolumeClaimClass(claim),
+		ptr.Deref(claim.Spec.VolumeAttributesClassName, ""))
 }
 
 // add changes a number.

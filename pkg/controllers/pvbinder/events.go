@@ -9,14 +9,17 @@ import (
 )
 
 func noVolume(claim *corev1.PersistentVolumeClaim) *controller.Event {
-	return event(controller.Normal(claim, "FailedBinding", "no persistent volumes available for this claim and no storage class is set"))
+	return event(controller.Normal(claim, "FailedBinding",
+		"no persistent volumes available for this claim and no storage class is set"))
 }
 
 func boundToAnother(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) *controller.Event {
 	return event(controller.Warning(claim, "FailedBinding", "volume %q already bound to a different claim.", v.Name))
 }
 
-func cannotBindRequested(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, reason string) *controller.Event {
+func cannotBindRequested(
+	claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, reason string,
+) *controller.Event {
 	return event(controller.Warning(claim, "VolumeMismatch", "Cannot bind to requested volume %q: %s", v.Name, reason))
 }
 
@@ -31,7 +34,8 @@ func claimMismatch(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeCla
 }
 
 func waitsForConsumer(claim *corev1.PersistentVolumeClaim) *controller.Event {
-	return event(controller.Normal(claim, "WaitForFirstConsumer", "waiting for first consumer to be created before binding"))
+	return event(controller.Normal(claim, "WaitForFirstConsumer",
+		"waiting for first consumer to be created before binding"))
 }
 
 func waitsForPods(claim *corev1.PersistentVolumeClaim, pods []string) *controller.Event {
@@ -39,12 +43,15 @@ func waitsForPods(claim *corev1.PersistentVolumeClaim, pods []string) *controlle
 	if len(pods) > 1 {
 		noun = "pods"
 	}
-	return event(controller.Normal(claim, "WaitForPodScheduled", "waiting for %s %s to be scheduled", noun, strings.Join(pods, ",")))
+	return event(controller.Normal(claim, "WaitForPodScheduled",
+		"waiting for %s %s to be scheduled", noun, strings.Join(pods, ",")))
 }
 
 func waitsForProvisioner(claim *corev1.PersistentVolumeClaim, provisioner string) *controller.Event {
-	return event(controller.Normal(claim, "ExternalProvisioning", "Waiting for a volume to be created either by the external provisioner '%s' "+
-		"or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered.", provisioner))
+	return event(controller.Normal(claim, "ExternalProvisioning",
+		"Waiting for a volume to be created either by the external provisioner '%s' "+
+			"or manually by the system administrator. If volume creation is delayed, "+
+			"please verify that the provisioner is running and correctly registered.", provisioner))
 }
 
 func provisioningFailed(claim *corev1.PersistentVolumeClaim, message string) *controller.Event {
@@ -57,23 +64,28 @@ func cleanupFailed(claim *corev1.PersistentVolumeClaim, err error) *controller.E
 }
 
 func provisioned(claim *corev1.PersistentVolumeClaim, volume, plugin string) *controller.Event {
-	return event(controller.Normal(claim, "ProvisioningSucceeded", "Successfully provisioned volume %s using %s", volume, plugin))
+	return event(controller.Normal(claim, "ProvisioningSucceeded",
+		"Successfully provisioned volume %s using %s", volume, plugin))
 }
 
 func lostReference(claim *corev1.PersistentVolumeClaim) *controller.Event {
-	return event(controller.Warning(claim, "ClaimLost", "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"))
+	return event(controller.Warning(claim, "ClaimLost",
+		"Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"))
 }
 
 func lostVolume(claim *corev1.PersistentVolumeClaim) *controller.Event {
-	return event(controller.Warning(claim, "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!"))
+	return event(controller.Warning(claim, "ClaimLost",
+		"Bound claim has lost its PersistentVolume. Data on the volume is lost!"))
 }
 
 func misbound(claim *corev1.PersistentVolumeClaim) *controller.Event {
-	return event(controller.Warning(claim, "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly"))
+	return event(controller.Warning(claim, "ClaimMisbound",
+		"Two claims are bound to the same volume, this one is bound incorrectly"))
 }
 
 func unknownPolicy(v *corev1.PersistentVolume) *controller.Event {
-	return event(controller.Warning(v, "VolumeUnknownReclaimPolicy", "Volume has unrecognized PersistentVolumeReclaimPolicy"))
+	return event(controller.Warning(v, "VolumeUnknownReclaimPolicy",
+		"Volume has unrecognized PersistentVolumeReclaimPolicy"))
 }
 
 func deletionFailed(v *corev1.PersistentVolume, message string) *controller.Event {

@@ -36,9 +36,12 @@ func boundClaim(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume)
 
 // unboundStatus returns a claim with a phase other than Bound and nothing else in its status, nil if
 // it is so already.
-func unboundStatus(claim *corev1.PersistentVolumeClaim, phase corev1.PersistentVolumeClaimPhase) *corev1.PersistentVolumeClaim {
+func unboundStatus(
+	claim *corev1.PersistentVolumeClaim, phase corev1.PersistentVolumeClaimPhase,
+) *corev1.PersistentVolumeClaim {
 	status := &claim.Status
-	if status.Phase == phase && status.AccessModes == nil && status.Capacity == nil && status.CurrentVolumeAttributesClassName == nil {
+	if status.Phase == phase && status.AccessModes == nil && status.Capacity == nil &&
+		status.CurrentVolumeAttributesClassName == nil {
 		return nil
 	}
 	claim = claim.DeepCopy()
@@ -50,7 +53,9 @@ func unboundStatus(claim *corev1.PersistentVolumeClaim, phase corev1.PersistentV
 // boundStatus returns a claim with the status of one that is bound to a volume, nil if it has that
 // already. Once the claim is Bound, its capacity and class belong to whoever resizes and modifies
 // the volume.
-func boundStatus(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, vac bool) (*corev1.PersistentVolumeClaim, error) {
+func boundStatus(
+	claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, vac bool,
+) (*corev1.PersistentVolumeClaim, error) {
 	begins := claim.Status.Phase != corev1.ClaimBound
 	sameModes := slices.Equal(claim.Status.AccessModes, v.Spec.AccessModes)
 	if !begins && sameModes {

@@ -8,8 +8,8 @@ import (
 	"kcmd.dev/pkg/controller"
 )
 
-// handover is what an instance leaves to its successor. All else is in the API: the annotations and the
-// phases of volumes and claims show how far each of them is.
+// handover is what an instance leaves to its successor. Everything else is in the API: the annotations and
+// the phases of volumes and claims show the progress of each of them.
 type handover struct {
 	// failures block operations that have failed recently.
 	failures map[string]failure
@@ -41,7 +41,7 @@ func (c *binderController) takeOver() {
 	}
 	c.operations.takeOver(left.failures)
 	c.timings.takeOver(left.starts)
-	c.timings.retain(c.volumes.uids().Union(c.claims.uids())) // nobody noticed that the others went
+	c.timings.retain(c.volumes.uids().Union(c.claims.uids())) // the others went unnoticed
 	c.recycles.takeOver(left.recycles)
 	c.abandonRemnants()
 }

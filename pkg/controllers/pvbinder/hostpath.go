@@ -55,7 +55,7 @@ func (p hostPath) Provision(_ context.Context, request provisionRequest) (*provi
 	}, nil
 }
 
-// deletable are the paths that may be deleted. It is not anchored: that is how it has always been.
+// deletable are the paths that may be deleted. The expression is not anchored, as in upstream.
 var deletable = regexp.MustCompile("/tmp/.+")
 
 // Delete implements deleter.

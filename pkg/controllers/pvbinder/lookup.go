@@ -18,7 +18,9 @@ import (
 // claimOf returns the claim that the claimRef of a volume refers to with its UID, nil if that claim does
 // not exist. A volume is released because of that answer. So only a live read can show that the claim of a
 // volume that has not been released is gone, or that another claim has its name.
-func (c *binderController) claimOf(ctx context.Context, v *corev1.PersistentVolume) (*corev1.PersistentVolumeClaim, error) {
+func (c *binderController) claimOf(
+	ctx context.Context, v *corev1.PersistentVolume,
+) (*corev1.PersistentVolumeClaim, error) {
 	ref := v.Spec.ClaimRef
 	if ref == nil || ref.UID == "" {
 		return nil, nil
@@ -46,7 +48,9 @@ func (c *binderController) claimOf(ctx context.Context, v *corev1.PersistentVolu
 
 // claimNamed returns the claim that has the name in the claimRef of a volume, nil if there is none, and
 // whether it was read live.
-func (c *binderController) claimNamed(ctx context.Context, v *corev1.PersistentVolume) (claim *corev1.PersistentVolumeClaim, live bool, err error) {
+func (c *binderController) claimNamed(
+	ctx context.Context, v *corev1.PersistentVolume,
+) (claim *corev1.PersistentVolumeClaim, live bool, err error) {
 	ref := v.Spec.ClaimRef
 	if claim = c.claims.get(claimKeyOf(v)); claim != nil || isOver(v) {
 		return claim, false, nil
@@ -60,13 +64,15 @@ func (c *binderController) claimNamed(ctx context.Context, v *corev1.PersistentV
 }
 
 // liveClaim reads a claim from the API server. It returns nil if it does not exist.
-func (c *binderController) liveClaim(ctx context.Context, ref *corev1.ObjectReference) (*corev1.PersistentVolumeClaim, error) {
+func (c *binderController) liveClaim(
+	ctx context.Context, ref *corev1.ObjectReference,
+) (*corev1.PersistentVolumeClaim, error) {
 	claim, err := c.Client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
 	case reconcile.Absent(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("looking whether claim %s/%s exists: %w", ref.Namespace, ref.Name, err)
+		return nil, fmt.Errorf("checking whether claim %s/%s exists: %w", ref.Namespace, ref.Name, err)
 	}
 	return claim, nil
 }
@@ -80,7 +86,7 @@ func (c *binderController) cachedClaim(key string) (*corev1.PersistentVolumeClai
 	return c.cachedClaims.PersistentVolumeClaims(namespace).Get(name)
 }
 
-// goneLife is how long it is not asked again whether a claim is gone that a live read has shown to be gone.
+// goneLife is how long the result of a live read that shows a claim to be gone is reused.
 const goneLife = 5 * time.Minute
 
 // goneClaims remembers which claims live reads have shown to be gone. A released volume whose claim has a
@@ -93,8 +99,8 @@ type goneClaims struct {
 }
 
 type goneClaim struct {
-	uid   types.UID
-	asked time.Time
+	uid  types.UID
+	read time.Time // live
 }
 
 func newGoneClaims(c clock.PassiveClock) *goneClaims {
@@ -104,8 +110,8 @@ func newGoneClaims(c clock.PassiveClock) *goneClaims {
 func (g *goneClaims) has(volume string, claim types.UID) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	answer, ok := g.of[volume]
-	return ok && answer.uid == claim && g.clock.Since(answer.asked) < goneLife
+	known, ok := g.of[volume]
+	return ok && known.uid == claim && g.clock.Since(known.read) < goneLife
 }
 
 func (g *goneClaims) add(volume string, claim types.UID) {

@@ -32,7 +32,7 @@ type operationMetrics struct {
 	latency   *metrics.HistogramVec
 	errors    *metrics.CounterVec
 	oldErrors *metrics.CounterVec // hidden unless hidden metrics are shown
-	// plugin is about the operations of the plugins of this controller.
+	// plugin measures the operations of the plugins of this controller.
 	plugin operations.Metrics
 }
 

@@ -113,7 +113,7 @@ func (o *operationSet) ended(name string, err error) {
 	o.forget()
 }
 
-// forget drops failures of operations that nobody has tried again for a long time: their object is gone.
+// forget drops failures of operations that were not tried again for a long time: their object is gone.
 func (o *operationSet) forget() {
 	maps.DeleteFunc(o.failed, func(_ string, f failure) bool { return o.clock.Since(f.at) > 2*maxBackoff })
 }

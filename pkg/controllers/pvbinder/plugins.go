@@ -11,8 +11,8 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 )
 
-// plugin is a kind of storage on which this controller works itself. What it can do besides is shown
-// by the interfaces that it implements.
+// plugin is a kind of storage on which this controller works itself. The interfaces that it implements
+// show what it can do.
 type plugin interface {
 	// Name is the name of the plugin in classes and annotations.
 	Name() string

@@ -9,7 +9,8 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 )
 
-// provision starts to have a volume made for a claim. The claim is bound once the volume exists.
+// provision starts the operation that provisions a volume for a claim. The claim is bound once the volume
+// exists.
 func (c *binderController) provision(claim *corev1.PersistentVolumeClaim) error {
 	if !c.provisions {
 		return nil
@@ -85,18 +86,22 @@ func (c *binderController) waiting(claim *corev1.PersistentVolumeClaim) *corev1.
 }
 
 // volumeFor returns the volume that a plugin made for a claim.
-func volumeFor(claim *corev1.PersistentVolumeClaim, ref *corev1.ObjectReference, class *storagev1.StorageClass, plugin string, made *provisionedStorage) *corev1.PersistentVolume {
+func volumeFor(
+	claim *corev1.PersistentVolumeClaim, ref *corev1.ObjectReference, class *storagev1.StorageClass, plugin string,
+	made *provisionedStorage,
+) *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{}
 	v.Name = volumeNameFor(claim)
 	v.Annotations = map[string]string{volume.AnnBoundByController: "yes", volume.AnnDynamicallyProvisioned: plugin}
 	for key, value := range made.Annotations {
 		v.Annotations[key] = value
 	}
+	requested := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	v.Spec = corev1.PersistentVolumeSpec{
 		PersistentVolumeSource:        made.Source,
 		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
 		AccessModes:                   claim.Spec.AccessModes,
-		Capacity:                      corev1.ResourceList{corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage]},
+		Capacity:                      corev1.ResourceList{corev1.ResourceStorage: requested},
 		ClaimRef:                      ref,
 		StorageClassName:              class.Name,
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// createTries is how often it is tried to create a volume, and to delete its storage if that failed.
+	// createTries is the number of attempts to create a volume, and to delete its storage if that failed.
 	createTries = 5
 	createPause = 10 * time.Second
 )
@@ -61,7 +61,7 @@ func (c *binderController) provisionBy(plugin provisioner, class *storagev1.Stor
 	}
 }
 
-// failedToProvision records an error that is shown as it is.
+// failedToProvision records an error, whose message becomes that of the event.
 func (c *binderController) failedToProvision(claim *corev1.PersistentVolumeClaim, err error) error {
 	c.recordAll(provisioningFailed(claim, err.Error()))
 	return fmt.Errorf("provisioning a volume for claim %s: %w", keyOf(claim), err)
@@ -69,9 +69,13 @@ func (c *binderController) failedToProvision(claim *corev1.PersistentVolumeClaim
 
 // mayProvision returns the node for which a plugin makes a volume, nil if that does not matter, or why it
 // cannot make one.
-func (c *binderController) mayProvision(plugin provisioner, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) (*corev1.Node, error) {
+func (c *binderController) mayProvision(
+	plugin provisioner, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass,
+) (*corev1.Node, error) {
 	if len(class.MountOptions) > 0 {
-		return nil, fmt.Errorf("Mount options are not supported by the provisioner but StorageClass %q has mount options %v", class.Name, class.MountOptions)
+		return nil, fmt.Errorf(
+			"Mount options are not supported by the provisioner but StorageClass %q has mount options %v",
+			class.Name, class.MountOptions)
 	}
 	if err := plugin.Enabled(); err != nil {
 		return nil, fmt.Errorf("Failed to create provisioner: %w", err)
@@ -100,7 +104,9 @@ func (c *binderController) deselectNode(ctx context.Context, claim *corev1.Persi
 
 // createVolume creates the object of a volume whose storage has been made. If that fails, or the instance
 // is to stop before it succeeds, the storage is deleted: another attempt makes a new one.
-func (c *binderController) createVolume(stopping, working context.Context, plugin provisioner, claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) {
+func (c *binderController) createVolume(
+	stopping, working context.Context, plugin provisioner, claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume,
+) {
 	err := c.retry(stopping, func() error {
 		_, err := c.Client.CoreV1().PersistentVolumes().Create(working, v, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
@@ -112,7 +118,8 @@ func (c *binderController) createVolume(stopping, working context.Context, plugi
 		c.recordAll(provisioned(claim, v.Name, plugin.Name()))
 		return
 	}
-	c.recordAll(provisioningFailed(claim, fmt.Sprintf("Error creating provisioned PV object for claim %s: %v. Deleting the volume.", keyOf(claim), err)))
+	c.recordAll(provisioningFailed(claim,
+		fmt.Sprintf("Error creating provisioned PV object for claim %s: %v. Deleting the volume.", keyOf(claim), err)))
 	if err = c.retry(stopping, func() error { return c.undo(working, plugin, v) }); err != nil {
 		c.recordAll(cleanupFailed(claim, err))
 	}

@@ -21,7 +21,7 @@ import (
 // reclaim does what the policy of a released volume says.
 func (c *binderController) reclaim(ctx context.Context, v *corev1.PersistentVolume) error {
 	if v.Annotations[volume.AnnMigratedTo] != "" {
-		return nil // the CSI driver does
+		return nil // the CSI driver reclaims it
 	}
 	switch v.Spec.PersistentVolumeReclaimPolicy {
 	case corev1.PersistentVolumeReclaimRetain:
@@ -53,7 +53,8 @@ func (c *binderController) reclaim(ctx context.Context, v *corev1.PersistentVolu
 
 // isRecycled reports whether this controller empties a volume when it is released.
 func isRecycled(v *corev1.PersistentVolume) bool {
-	return v.Annotations[volume.AnnMigratedTo] == "" && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle
+	return v.Annotations[volume.AnnMigratedTo] == "" &&
+		v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle
 }
 
 func recycleName(volume string, uid types.UID) string {
@@ -110,14 +111,18 @@ func (c *binderController) deleteVolume(ctx context.Context, v *corev1.Persisten
 
 // liveReleased reads a volume, and its claim, live: what follows destroys data. It returns nil unless the
 // volume is still the one that was to be reclaimed, and released.
-func (c *binderController) liveReleased(ctx context.Context, v *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
+func (c *binderController) liveReleased(
+	ctx context.Context, v *corev1.PersistentVolume,
+) (*corev1.PersistentVolume, error) {
 	live, err := c.Client.CoreV1().PersistentVolumes().Get(ctx, v.Name, metav1.GetOptions{})
 	switch {
 	case reconcile.Absent(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading volume %s: %w", v.Name, err)
-	case live.UID != v.UID, !isReclaimable(live, v.Spec.PersistentVolumeReclaimPolicy), !isReleased(live, c.claims.get(claimKeyOf(live))):
+	case live.UID != v.UID,
+		!isReclaimable(live, v.Spec.PersistentVolumeReclaimPolicy),
+		!isReleased(live, c.claims.get(claimKeyOf(live))):
 		return nil, nil
 	}
 	claim, err := c.liveClaim(ctx, live.Spec.ClaimRef)
@@ -134,7 +139,9 @@ func isReclaimable(v *corev1.PersistentVolume, policy corev1.PersistentVolumeRec
 
 // unprotect removes the finalizer of this controller from a volume whose storage has been deleted. It
 // returns the volume that was sent if that fails.
-func (c *binderController) unprotect(ctx context.Context, v *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
+func (c *binderController) unprotect(
+	ctx context.Context, v *corev1.PersistentVolume,
+) (*corev1.PersistentVolume, error) {
 	live, err := c.Client.CoreV1().PersistentVolumes().Get(ctx, v.Name, metav1.GetOptions{})
 	if err != nil {
 		return v, fmt.Errorf("persistent volume controller can't update finalizer: %w", err)

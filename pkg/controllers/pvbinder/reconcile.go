@@ -41,7 +41,9 @@ func (c *binderController) reconcileClaim(ctx context.Context, key types.Namespa
 }
 
 // carryOut does what was decided about a claim.
-func (c *binderController) carryOut(ctx context.Context, claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, plan claimPlan) error {
+func (c *binderController) carryOut(
+	ctx context.Context, claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, plan claimPlan,
+) error {
 	switch plan.action {
 	case bindClaim:
 		return c.bind(ctx, v, claim)
@@ -61,15 +63,17 @@ func (c *binderController) carryOut(ctx context.Context, claim *corev1.Persisten
 }
 
 // setClaimLost writes the phase Lost once.
-func (c *binderController) setClaimLost(ctx context.Context, claim *corev1.PersistentVolumeClaim, plan claimPlan) error {
+func (c *binderController) setClaimLost(
+	ctx context.Context, claim *corev1.PersistentVolumeClaim, plan claimPlan,
+) error {
 	if claim.Status.Phase == corev1.ClaimLost {
 		return nil
 	}
 	return c.setClaimPhase(ctx, claim, corev1.ClaimLost, plan.event)
 }
 
-// confirm reads a volume live that the store does not contain, or shows to be of another claim, if the
-// status of the claim is to be cleared because of that. The cache may only be late.
+// confirm reads a volume live if the store does not contain it, or shows it bound to another claim, and the
+// status of the claim would be cleared because of that: the cache may only be late.
 func (c *binderController) confirm(ctx context.Context, claim *corev1.PersistentVolumeClaim, plan claimPlan) error {
 	phase := corev1.ClaimPending
 	if plan.action == declareLost {
@@ -82,7 +86,7 @@ func (c *binderController) confirm(ctx context.Context, claim *corev1.Persistent
 	missing := reconcile.Absent(err)
 	switch {
 	case err != nil && !missing:
-		return fmt.Errorf("looking whether volume %s of claim %s exists: %w", claim.Spec.VolumeName, keyOf(claim), err)
+		return fmt.Errorf("checking whether volume %s of claim %s exists: %w", claim.Spec.VolumeName, keyOf(claim), err)
 	case missing && plan.missing, !missing && plan.misbound && isMisbound(claim, live):
 		return nil
 	default:
@@ -118,9 +122,11 @@ func (c *binderController) match(ctx context.Context, claim *corev1.PersistentVo
 	return nil
 }
 
-// take finds a volume for a claim and reserves it, which no other worker does meanwhile: two of them
-// would choose the same one. It returns nil if there is none, and the volume also if reserving it fails.
-func (c *binderController) take(ctx context.Context, claim *corev1.PersistentVolumeClaim, delayed bool) (*corev1.PersistentVolume, error) {
+// take finds a volume for a claim and reserves it. Only one worker does so at a time: two would choose the
+// same volume. It returns nil if there is none. If reserving it fails, it returns the volume and the error.
+func (c *binderController) take(
+	ctx context.Context, claim *corev1.PersistentVolumeClaim, delayed bool,
+) (*corev1.PersistentVolume, error) {
 	c.taking.Lock()
 	defer c.taking.Unlock()
 	found, err := c.volumes.find(claim, delayed, c.vac)
@@ -161,12 +167,13 @@ func (c *binderController) factsOf(claim *corev1.PersistentVolumeClaim, delayed 
 	return facts, nil
 }
 
-// assignClass gives a claim the default class. What follows from that follows from the event.
+// assignClass gives a claim the default class. The event of the update leads to the next step.
 func (c *binderController) assignClass(ctx context.Context, claim *corev1.PersistentVolumeClaim, class string) error {
 	claim = claim.DeepCopy()
 	claim.Spec.StorageClassName = &class
 	c.classMetrics.assigned.Inc()
-	if _, err := c.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, claim, metav1.UpdateOptions{}); err != nil {
+	_, err := c.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, claim, metav1.UpdateOptions{})
+	if err != nil {
 		c.classMetrics.failed.Inc()
 		c.claims.refused(keyOf(claim), claim, err)
 		return fmt.Errorf("can't update PersistentVolumeClaim[%q]: %w", keyOf(claim), err)
@@ -203,7 +210,9 @@ func (c *binderController) reconcileVolume(ctx context.Context, name string) err
 }
 
 // followClaim does for a volume what its claim, nil if there is none, requires.
-func (c *binderController) followClaim(ctx context.Context, v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) error {
+func (c *binderController) followClaim(
+	ctx context.Context, v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim,
+) error {
 	action := judgeVolume(v, claim)
 	if action != release || !isRecycled(v) {
 		c.stopRecycle(v.Name, v.UID)

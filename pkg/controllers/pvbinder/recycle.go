@@ -106,9 +106,9 @@ func (c *binderController) failRecycle(ctx context.Context, v *corev1.Persistent
 	}
 }
 
-// podsUsing returns the pods that may still use a released volume, sorted. A claim of that name that is
-// known is another one, and so the pods use another volume. That no pod uses the volume is concluded from
-// a live list: the cache may lack a pod.
+// podsUsing returns the pods that may still use a released volume, sorted. If a claim of that name is known,
+// it is another one, so that the pods use another volume. Only a live list shows that no pod uses the
+// volume: the cache may lack a pod.
 func (c *binderController) podsUsing(ctx context.Context, v *corev1.PersistentVolume) ([]string, error) {
 	if c.claims.get(claimKeyOf(v)) != nil {
 		return nil, nil

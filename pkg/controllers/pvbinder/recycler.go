@@ -18,12 +18,14 @@ import (
 )
 
 // errHandedOver ends the wait for a pod because the instance is to stop, or may no longer write. The pod
-// goes on.
+// continues.
 var errHandedOver = errors.New("the instance is to stop")
 
 // runRecycler empties a volume by a pod, and deletes the pod. If a predecessor has started the pod, it is
 // waited for.
-func (c *binderController) runRecycler(stopping, working context.Context, v *corev1.PersistentVolume, pod *corev1.Pod) error {
+func (c *binderController) runRecycler(
+	stopping, working context.Context, v *corev1.PersistentVolume, pod *corev1.Pod,
+) error {
 	seen, err := c.watchPod(working, pod)
 	if err != nil {
 		return err
@@ -38,7 +40,7 @@ func (c *binderController) runRecycler(stopping, working context.Context, v *cor
 	}
 	deleted := c.deletePod(working, started)
 	if deleted != nil && working.Err() != nil {
-		return errHandedOver // the successor finds the pod as it has ended
+		return errHandedOver // the successor finds the pod, which has ended
 	}
 	c.recycles.remove(v.UID)
 	switch {
@@ -78,7 +80,9 @@ func (c *binderController) watchPod(ctx context.Context, pod *corev1.Pod) (podWa
 
 // beginRecycle returns the pod to wait for: the one that a predecessor has left, if it exists and was
 // started after the last claim of the volume, or else a new one. It records the pod.
-func (c *binderController) beginRecycle(ctx context.Context, v *corev1.PersistentVolume, pod *corev1.Pod) (recyclerPod, error) {
+func (c *binderController) beginRecycle(
+	ctx context.Context, v *corev1.PersistentVolume, pod *corev1.Pod,
+) (recyclerPod, error) {
 	pods := c.Client.CoreV1().Pods(pod.Namespace)
 	if left, ok := c.recycles.podOf(v.UID); ok {
 		live, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
@@ -100,13 +104,21 @@ func (c *binderController) beginRecycle(ctx context.Context, v *corev1.Persisten
 	case err != nil:
 		return recyclerPod{}, fmt.Errorf("unexpected error creating recycler pod:  %w", err)
 	}
-	started := recyclerPod{volume: v.Name, namespace: created.Namespace, name: created.Name, uid: created.UID, claim: v.Spec.ClaimRef.UID}
+	started := recyclerPod{
+		volume:    v.Name,
+		namespace: created.Namespace,
+		name:      created.Name,
+		uid:       created.UID,
+		claim:     v.Spec.ClaimRef.UID,
+	}
 	c.recycles.add(v.UID, started)
 	return started, nil
 }
 
 // awaitRecycler waits until a pod has succeeded. It passes the events of the pod on to the volume.
-func (c *binderController) awaitRecycler(stopping, working context.Context, v *corev1.PersistentVolume, pod recyclerPod, seen podWatches) error {
+func (c *binderController) awaitRecycler(
+	stopping, working context.Context, v *corev1.PersistentVolume, pod recyclerPod, seen podWatches,
+) error {
 	pods, events := seen.pods.ResultChan(), seen.events.ResultChan()
 	for pods != nil || events != nil {
 		select {
@@ -156,8 +168,8 @@ func judgeRecycler(e watch.Event, uid types.UID) (done bool, err error) {
 	return false, nil
 }
 
-// deleteOldPod deletes the pod that has the name of a recycler pod, and not one that takes its place meanwhile: another
-// instance may have the lease by then, and wait for its own.
+// deleteOldPod deletes the pod that has the name of a recycler pod, but not one that has replaced it meanwhile:
+// by then, another instance may have the lease, and wait for its own pod.
 func (c *binderController) deleteOldPod(ctx context.Context, pod *corev1.Pod) error {
 	live, err := c.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 	switch {
@@ -171,7 +183,8 @@ func (c *binderController) deleteOldPod(ctx context.Context, pod *corev1.Pod) er
 
 // deletePod deletes a recycler pod, and no other of its name.
 func (c *binderController) deletePod(ctx context.Context, pod recyclerPod) error {
-	err := c.Client.CoreV1().Pods(pod.namespace).Delete(ctx, pod.name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(pod.uid)}})
+	err := c.Client.CoreV1().Pods(pod.namespace).Delete(ctx, pod.name,
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(pod.uid)}})
 	if reconcile.Absent(err) || apierrors.IsConflict(err) {
 		return nil // it is gone
 	}
@@ -200,8 +213,8 @@ func (c *binderController) stopRecycle(volume string, uid types.UID) {
 }
 
 // abandonRecycle deletes the pod that a predecessor started to empty a volume which is not to be emptied
-// any more. If that fails, the next pass tries again: the volume must not be taken for emptied by this pod
-// when it is released again.
+// any more. If that fails, the next pass tries again: when the volume is released again, it must not count
+// as emptied by this pod.
 func (c *binderController) abandonRecycle(ctx context.Context, volume types.UID) {
 	pod, ok := c.recycles.podOf(volume)
 	if !ok {

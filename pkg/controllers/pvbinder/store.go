@@ -7,7 +7,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 
@@ -67,7 +66,7 @@ func (s *store[T]) wrote(key string, written T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e, ok := s.entries[key]
-	if !ok || e.object.GetUID() != written.GetUID() || !isNewer(written, e.object) {
+	if !ok || e.object.GetUID() != written.GetUID() || !isOlder(e.object, written) {
 		return
 	}
 	s.set(key, entry[T]{object: written, written: s.clock.Now()})
@@ -151,15 +150,14 @@ func (s *store[T]) remove(key string) {
 
 // isAhead reports whether an entry is a later state of an object than the cache shows.
 func (s *store[T]) isAhead(e entry[T], shown T) bool {
-	return !e.written.IsZero() && !s.hasExpired(e) && e.object.GetUID() == shown.GetUID() && isNewer(e.object, shown)
+	return !e.written.IsZero() && !s.hasExpired(e) && e.object.GetUID() == shown.GetUID() && isOlder(shown, e.object)
 }
 
 func (s *store[T]) hasExpired(e entry[T]) bool { return s.clock.Since(e.written) >= writes.Timeout }
 
-// isNewer returns false if the versions cannot be compared: the cache then counts.
-func isNewer(a, than metav1.Object) bool {
-	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), than.GetResourceVersion())
-	return err == nil && order > 0
+// isOlder returns false if the versions cannot be compared: the cache then counts.
+func isOlder(object, than metav1.Object) bool {
+	return writes.IsOlder(object.GetResourceVersion(), than.GetResourceVersion())
 }
 
 // keyOf returns the key of an object in a store, as in listers.

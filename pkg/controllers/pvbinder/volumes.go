@@ -14,7 +14,10 @@ type volumeStore struct {
 	candidates candidates
 }
 
-func newVolumeStore(c clock.PassiveClock, cached func(string) (*corev1.PersistentVolume, error), counted func(old, current *corev1.PersistentVolume)) *volumeStore {
+func newVolumeStore(
+	c clock.PassiveClock, cached func(string) (*corev1.PersistentVolume, error),
+	counted func(old, current *corev1.PersistentVolume),
+) *volumeStore {
 	s := &volumeStore{candidates: newCandidates()}
 	s.store = newStore(c, cached, func(old, current *corev1.PersistentVolume) {
 		s.candidates.changed(old, current)

@@ -45,7 +45,7 @@ func (c *binderController) claimSeen(lane reconcile.Lane, claim *corev1.Persiste
 	c.claimQueue.Enqueue(lane, reconcile.KeyOf(claim))
 }
 
-// volumeGone has the claim of a deleted volume noticed to be lost.
+// volumeGone enqueues the claim of a deleted volume, which is lost.
 func (c *binderController) volumeGone(v *corev1.PersistentVolume) {
 	c.volumes.gone(v.Name)
 	c.gone.forget(v.Name)
@@ -56,14 +56,15 @@ func (c *binderController) volumeGone(v *corev1.PersistentVolume) {
 	}
 }
 
-// hasGone reports whether a volume has been deleted or replaced. Whoever remembers something of a volume asks
-// for it afterwards, and forgets it then: volumeGone may have been called before, and is called once.
+// hasGone reports whether a volume has been deleted or replaced. Code that remembers something about a volume
+// calls it afterwards, and forgets it again if so: volumeGone may have been called before, and is called only
+// once.
 func (c *binderController) hasGone(v *corev1.PersistentVolume) bool {
 	known := c.volumes.get(v.Name)
 	return known == nil || known.UID != v.UID
 }
 
-// claimGone has the volume of a deleted claim released.
+// claimGone enqueues the volume of a deleted claim, which is to be released.
 func (c *binderController) claimGone(claim *corev1.PersistentVolumeClaim) {
 	c.claims.gone(keyOf(claim))
 	c.timings.drop(operationProvision, claim.UID)

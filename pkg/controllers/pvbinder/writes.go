@@ -18,20 +18,27 @@ import (
 // server rejects the update.
 
 // updateVolume writes a volume, without its status.
-func (c *binderController) updateVolume(ctx context.Context, v *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
+func (c *binderController) updateVolume(
+	ctx context.Context, v *corev1.PersistentVolume,
+) (*corev1.PersistentVolume, error) {
 	written, err := c.Client.CoreV1().PersistentVolumes().Update(ctx, v, metav1.UpdateOptions{})
 	return answered(c.volumes.store, v, written, err)
 }
 
 // updateClaim writes a claim, without its status.
-func (c *binderController) updateClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error) {
+func (c *binderController) updateClaim(
+	ctx context.Context, claim *corev1.PersistentVolumeClaim,
+) (*corev1.PersistentVolumeClaim, error) {
 	written, err := c.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, claim, metav1.UpdateOptions{})
 	return answered(c.claims, claim, written, err)
 }
 
 // updateClaimStatus writes the status of a claim.
-func (c *binderController) updateClaimStatus(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error) {
-	written, err := c.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).UpdateStatus(ctx, claim, metav1.UpdateOptions{})
+func (c *binderController) updateClaimStatus(
+	ctx context.Context, claim *corev1.PersistentVolumeClaim,
+) (*corev1.PersistentVolumeClaim, error) {
+	claims := c.Client.CoreV1().PersistentVolumeClaims(claim.Namespace)
+	written, err := claims.UpdateStatus(ctx, claim, metav1.UpdateOptions{})
 	return answered(c.claims, claim, written, err)
 }
 
@@ -47,7 +54,9 @@ func answered[T object](in *store[T], sent, written T, err error) (T, error) {
 
 // setPhase writes the phase of a volume unless it has the phase already. The event, if any, is recorded
 // if the phase changes.
-func (c *binderController) setPhase(ctx context.Context, v *corev1.PersistentVolume, phase corev1.PersistentVolumePhase, e *controller.Event) (*corev1.PersistentVolume, error) {
+func (c *binderController) setPhase(
+	ctx context.Context, v *corev1.PersistentVolume, phase corev1.PersistentVolumePhase, e *controller.Event,
+) (*corev1.PersistentVolume, error) {
 	if v.Status.Phase == phase {
 		return v, nil
 	}
@@ -67,7 +76,9 @@ func (c *binderController) setPhase(ctx context.Context, v *corev1.PersistentVol
 
 // setClaimPhase writes a phase other than Bound of a claim unless it has the phase already. The event,
 // if any, is recorded if the phase changes.
-func (c *binderController) setClaimPhase(ctx context.Context, claim *corev1.PersistentVolumeClaim, phase corev1.PersistentVolumeClaimPhase, e *controller.Event) error {
+func (c *binderController) setClaimPhase(
+	ctx context.Context, claim *corev1.PersistentVolumeClaim, phase corev1.PersistentVolumeClaimPhase, e *controller.Event,
+) error {
 	changed := unboundStatus(claim, phase)
 	if changed == nil {
 		return nil
@@ -84,7 +95,9 @@ func (c *binderController) setClaimPhase(ctx context.Context, claim *corev1.Pers
 // bind binds a claim and a volume to each other: the spec and the status of the volume, and then the
 // spec and the status of the claim. Each step is skipped if it has been done. If one fails, the next
 // attempt continues there.
-func (c *binderController) bind(ctx context.Context, v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) error {
+func (c *binderController) bind(
+	ctx context.Context, v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim,
+) error {
 	failed := func(step string, err error) error {
 		return fmt.Errorf("binding claim %s to volume %s: updating %s: %w", keyOf(claim), v.Name, step, err)
 	}
@@ -110,8 +123,10 @@ func (c *binderController) bind(ctx context.Context, v *corev1.PersistentVolume,
 	return nil
 }
 
-// reserve has a volume name the claim.
-func (c *binderController) reserve(ctx context.Context, v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) (*corev1.PersistentVolume, error) {
+// reserve makes the claimRef of a volume refer to the claim.
+func (c *binderController) reserve(
+	ctx context.Context, v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim,
+) (*corev1.PersistentVolume, error) {
 	reserved, changed, err := volume.GetBindVolumeToClaim(v, claim)
 	if err == nil && changed {
 		reserved, err = c.updateVolume(ctx, reserved)
@@ -122,8 +137,8 @@ func (c *binderController) reserve(ctx context.Context, v *corev1.PersistentVolu
 	return reserved, nil
 }
 
-// logFailure logs why a volume was not written that the next pass writes. That it has changed or is gone is no
-// failure.
+// logFailure logs why a volume was not written; the next pass tries again. A volume that has changed or is gone
+// is no failure.
 func logFailure(ctx context.Context, err error, message string, v *corev1.PersistentVolume) {
 	logger := klog.FromContext(ctx)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {

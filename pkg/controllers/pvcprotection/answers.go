@@ -43,7 +43,7 @@ type answers struct {
 
 // answer holds the unused claims of one list that nothing has taken yet.
 type answer struct {
-	asked  time.Time
+	listed time.Time
 	unused map[subject]struct{}
 }
 
@@ -72,7 +72,7 @@ func (a answers) take(claim *corev1.PersistentVolumeClaim) bool {
 	return unused && !old
 }
 
-func (a answers) isOld(answer answer) bool { return a.clock.Since(answer.asked) >= answerLife }
+func (a answers) isOld(answer answer) bool { return a.clock.Since(answer.listed) >= answerLife }
 
 // isUsed reports whether a pod uses a claim, see uses. The error may request another pass.
 func (c *protectionController) isUsed(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
@@ -83,7 +83,7 @@ func (c *protectionController) isUsed(ctx context.Context, claim *corev1.Persist
 	if unused {
 		return false, nil
 	}
-	if err := c.ask(ctx, claim); err != nil {
+	if err := c.listUnused(ctx, claim); err != nil {
 		return true, fmt.Errorf("live list of pods failed: %w", err)
 	}
 	if !c.answers.take(claim) {
@@ -97,21 +97,22 @@ func (c *protectionController) isUsed(ctx context.Context, claim *corev1.Persist
 func (c *protectionController) isUsedByCached(ctx context.Context, claim *corev1.PersistentVolumeClaim) bool {
 	pods, err := c.pods.Of(reconcile.KeyOf(claim))
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "The API server is asked for the pods of a claim instead of the cache", "claim", klog.KObj(claim))
+		klog.FromContext(ctx).Error(err, "Listing the pods of a claim from the API server instead of the cache",
+			"claim", klog.KObj(claim))
 	}
 	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return uses(pod, claim) })
 }
 
-// ask lists the pods of a namespace live and stores which claims they do not use. It considers the
-// given claim and those that subjects returns.
-func (c *protectionController) ask(ctx context.Context, about *corev1.PersistentVolumeClaim) error {
-	unused, err := c.subjects(about.Namespace) // before the list, so that the list is not older than a deletion
+// listUnused lists the pods of a namespace live and stores which claims they do not use. It
+// considers the given claim and those that subjects returns.
+func (c *protectionController) listUnused(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	unused, err := c.subjects(claim.Namespace) // before the list, so that the list is not older than a deletion
 	if err != nil {
 		return err
 	}
-	unused[about.Name] = about
-	asked := c.Clock.Now()
-	_, err = protection.EachPod(ctx, c.Client, about.Namespace, c.selector(), func(pod *corev1.Pod) {
+	unused[claim.Name] = claim
+	listed := c.Clock.Now()
+	_, err = protection.EachPod(ctx, c.Client, claim.Namespace, c.selector(), func(pod *corev1.Pod) {
 		for i := range pod.Spec.Volumes {
 			volume := &pod.Spec.Volumes[i]
 			name := index.ClaimOf(pod, volume)
@@ -123,18 +124,18 @@ func (c *protectionController) ask(ctx context.Context, about *corev1.Persistent
 	if err != nil {
 		return err
 	}
-	c.answers.add(about.Namespace, asked, unused)
+	c.answers.add(claim.Namespace, listed, unused)
 	return nil
 }
 
 // add replaces the answer for a namespace and removes expired answers for others.
-func (a answers) add(namespace string, asked time.Time, unused map[string]*corev1.PersistentVolumeClaim) {
+func (a answers) add(namespace string, listed time.Time, unused map[string]*corev1.PersistentVolumeClaim) {
 	maps.DeleteFunc(a.of, func(_ string, answer answer) bool { return a.isOld(answer) })
 	subjects := make(map[subject]struct{}, len(unused))
 	for _, claim := range unused {
 		subjects[subjectOf(claim)] = struct{}{}
 	}
-	a.of[namespace] = answer{asked: asked, unused: subjects}
+	a.of[namespace] = answer{listed: listed, unused: subjects}
 }
 
 // selector selects the pods that can use a claim. Only scheduled pods hold a claim, but unscheduled
@@ -148,9 +149,9 @@ func (c *protectionController) selector() fields.Selector {
 
 // subjects returns by name the claims in a namespace that one list of its pods must answer for.
 func (c *protectionController) subjects(namespace string) (map[string]*corev1.PersistentVolumeClaim, error) {
-	claims, err := index.Append[*corev1.PersistentVolumeClaim](nil, c.questions, deletedClaimsIndex, namespace)
+	claims, err := index.Append[*corev1.PersistentVolumeClaim](nil, c.indexer, deletedClaimsIndex, namespace)
 	if err == nil && c.unusedSince {
-		claims, err = index.Append(claims, c.questions, claimsInUseIndex, namespace)
+		claims, err = index.Append(claims, c.indexer, claimsInUseIndex, namespace)
 	}
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@
 //     unfinished pod, scheduled or not, has referred to the claim.
 //
 // Instances hand nothing over: each instance finds every claim that lacks the finalizer or is being
-// deleted in its caches, and looks at the pods of every claim that is not shown as unused.
+// deleted in its caches, and examines the pods of every claim that is not shown as unused.
 //
 // Behaviour: docs/specs/persistentvolumeclaim-protection-controller.md.
 package pvcprotection
@@ -69,11 +69,11 @@ func configOf(c *controller.Config) config {
 type protectionController struct {
 	controller.Env
 	config
-	claims    corelisters.PersistentVolumeClaimLister
-	questions cache.Indexer // claims by namespace, see deletedClaimsIndex and claimsInUseIndex
-	pods      index.ClaimPods
-	answers   answers // used only by the single worker
-	loop      *reconcile.Loop[types.NamespacedName]
+	claims  corelisters.PersistentVolumeClaimLister
+	indexer cache.Indexer // of claims, with deletedClaimsIndex and claimsInUseIndex
+	pods    index.ClaimPods
+	answers answers // used only by the single worker
+	loop    *reconcile.Loop[types.NamespacedName]
 }
 
 func newController(env controller.Env, config config) (*protectionController, error) {
@@ -84,12 +84,12 @@ func newController(env controller.Env, config config) (*protectionController, er
 		index.Ensure(claims.Informer(), claimsInUseIndex, claimsInUse)
 	}
 	c := &protectionController{
-		Env:       env,
-		config:    config,
-		claims:    claims.Lister(),
-		questions: claims.Informer().GetIndexer(),
-		pods:      index.NewClaimPods(core.Pods().Informer()),
-		answers:   answers{clock: env.Clock, of: map[string]answer{}},
+		Env:     env,
+		config:  config,
+		claims:  claims.Lister(),
+		indexer: claims.Informer().GetIndexer(),
+		pods:    index.NewClaimPods(core.Pods().Informer()),
+		answers: answers{clock: env.Clock, of: map[string]answer{}},
 	}
 	c.loop = reconcile.New(env, reconcile.Options[types.NamespacedName]{Queue: "pvcprotection", Workers: 1}, c.reconcile)
 	c.watch(claims.Informer(), core.Pods().Informer())

@@ -13,7 +13,9 @@ import (
 )
 
 // showWhetherUsed updates the condition Unused of a claim and returns the updated claim.
-func (c *protectionController) showWhetherUsed(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error) {
+func (c *protectionController) showWhetherUsed(
+	ctx context.Context, claim *corev1.PersistentVolumeClaim,
+) (*corev1.PersistentVolumeClaim, error) {
 	if isShownUnused(claim) && !c.isUsedByCached(ctx, claim) {
 		return claim, nil // a pod that the cache does not show yet causes an event
 	}
@@ -27,14 +29,20 @@ func (c *protectionController) showWhetherUsed(ctx context.Context, claim *corev
 	}
 	claim = claim.DeepCopy()
 	claim.Status.Conditions = with(claim.Status.Conditions, *condition)
-	written, failure := c.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).UpdateStatus(ctx, claim, metav1.UpdateOptions{})
+	claims := c.Client.CoreV1().PersistentVolumeClaims(claim.Namespace)
+	written, failure := claims.UpdateStatus(ctx, claim, metav1.UpdateOptions{})
 	return written, cmp.Or(failure, err)
 }
 
 // conditionFor returns the condition Unused to set on a claim, or nil if the claim already has it.
-func conditionFor(claim *corev1.PersistentVolumeClaim, used bool, now time.Time) *corev1.PersistentVolumeClaimCondition {
+func conditionFor(
+	claim *corev1.PersistentVolumeClaim, used bool, now time.Time,
+) *corev1.PersistentVolumeClaimCondition {
 	has := unusedCondition(claim)
-	condition := corev1.PersistentVolumeClaimCondition{Type: corev1.PersistentVolumeClaimUnused, LastTransitionTime: metav1.NewTime(now)}
+	condition := corev1.PersistentVolumeClaimCondition{
+		Type:               corev1.PersistentVolumeClaimUnused,
+		LastTransitionTime: metav1.NewTime(now),
+	}
 	switch {
 	case used && (has == nil || has.Status == corev1.ConditionTrue):
 		condition.Status, condition.Reason = corev1.ConditionFalse, "PodUsingPVC"
@@ -49,7 +57,9 @@ func conditionFor(claim *corev1.PersistentVolumeClaim, used bool, now time.Time)
 }
 
 // with replaces the condition of the same type in place, or appends the condition.
-func with(conditions []corev1.PersistentVolumeClaimCondition, condition corev1.PersistentVolumeClaimCondition) []corev1.PersistentVolumeClaimCondition {
+func with(
+	conditions []corev1.PersistentVolumeClaimCondition, condition corev1.PersistentVolumeClaimCondition,
+) []corev1.PersistentVolumeClaimCondition {
 	if i := indexOf(conditions, condition.Type); i >= 0 {
 		conditions[i] = condition
 		return conditions

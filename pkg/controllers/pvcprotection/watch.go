@@ -24,13 +24,14 @@ func (c *protectionController) watch(claims, pods cache.SharedIndexInformer) {
 }
 
 func (c *protectionController) claimSeen(lane reconcile.Lane, claim *corev1.PersistentVolumeClaim) {
-	if finalizer.Concerns(claim) || c.unusedSince && (unusedCondition(claim) == nil || lane.IsBacklog() && mayBeUnused(claim)) {
+	lacksCondition := unusedCondition(claim) == nil || lane.IsBacklog() && mayBeUnused(claim)
+	if finalizer.Concerns(claim) || c.unusedSince && lacksCondition {
 		c.loop.Enqueue(lane, reconcile.KeyOf(claim))
 	}
 }
 
-// mayBeUnused reports whether no event may follow that leads to the condition of a claim: its last pod may have gone
-// while no instance ran.
+// mayBeUnused reports whether a claim may lack the condition without an event that would lead to it: its last pod may
+// have been deleted while no instance ran.
 func mayBeUnused(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.DeletionTimestamp == nil && !isShownUnused(claim)
 }

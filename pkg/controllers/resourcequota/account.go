@@ -109,11 +109,11 @@ func (a *account[P]) usage(s selected) corev1.ResourceList {
 	return used
 }
 
-// fewExpiries are not worth being looked through.
+// fewExpiries is the number of expiries below which dropping the outdated ones is not worth it.
 const fewExpiries = 64
 
-// expire adds an expiry. Once most expiries are of objects that are gone, those are dropped: nobody takes them if no
-// quota limits the resource any more, or for long if they are of long grace periods.
+// expire adds an expiry. Once most expiries belong to objects that are gone, those are dropped: otherwise they would
+// stay for ever if no quota limits the resource any more, and for long after a long grace period.
 func (a *account[P]) expire(name string, at time.Time) {
 	if len(a.expires) > 2*len(a.entries)+fewExpiries {
 		a.expires = nil

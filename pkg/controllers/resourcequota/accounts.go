@@ -15,9 +15,9 @@ import (
 )
 
 // accounts is the evaluator of a resource whose objects are read whole. It has an account for
-// each namespace of which the usage was asked for, made from the cache at that time. From then
-// on the handler of the informer names the objects that have changed, and their entries are made
-// anew from the cache. So an account is never ahead of the cache, whatever the order of
+// each namespace whose usage was requested, computed from the cache at that time. From then on
+// the handler of the informer names the objects that have changed, and their entries are computed
+// again from the cache. So an account is never ahead of the cache, whatever the order of
 // notifications.
 type accounts[T metav1.Object, P profile] struct {
 	resource schema.GroupVersionResource
@@ -33,13 +33,21 @@ type accounts[T metav1.Object, P profile] struct {
 // source is where objects are read. The zero source is that of a resource that is not watched.
 type source struct {
 	objects cache.Indexer
-	// complete reports whether the cache has all objects, and the handler was shown them.
+	// complete reports whether the cache has all objects, and the handler has received them.
 	complete func() bool
 }
 
-func newAccounts[T metav1.Object, P profile](resource schema.GroupVersionResource, c clock.PassiveClock,
-	limits func(corev1.ResourceName) bool, describe func(object T, now time.Time) entry[P]) *accounts[T, P] {
-	return &accounts[T, P]{resource: resource, limits: limits, describe: describe, clock: c, byNamespace: map[string]*account[P]{}}
+func newAccounts[T metav1.Object, P profile](
+	resource schema.GroupVersionResource, c clock.PassiveClock,
+	limits func(corev1.ResourceName) bool, describe func(object T, now time.Time) entry[P],
+) *accounts[T, P] {
+	return &accounts[T, P]{
+		resource:    resource,
+		limits:      limits,
+		describe:    describe,
+		clock:       c,
+		byNamespace: map[string]*account[P]{},
+	}
 }
 
 // readFrom sets where objects are read, and forgets those of an earlier source.
@@ -55,15 +63,15 @@ func (a *accounts[T, P]) isComplete() bool {
 	return source.objects != nil && source.complete()
 }
 
-// lookAgain makes all entries anew, because the same objects now use something else.
-func (a *accounts[T, P]) lookAgain() {
+// refreshAll computes all entries again, because the same objects now use something else.
+func (a *accounts[T, P]) refreshAll() {
 	a.mu.RLock()
 	all, objects := maps.Clone(a.byNamespace), a.objects
 	a.mu.RUnlock()
 	for namespace, account := range all {
 		account.mu.Lock()
 		for _, name := range slices.Collect(maps.Keys(account.entries)) {
-			a.look(account, objects, namespace, name)
+			a.refresh(account, objects, namespace, name)
 		}
 		account.mu.Unlock()
 	}
@@ -78,8 +86,8 @@ func (a *accounts[T, P]) forget(namespace string) {
 
 func (a *accounts[T, P]) limitedBy(name corev1.ResourceName) bool { return a.limits(name) }
 
-// changed makes the entry of an object anew. It returns false if the objects of the namespace are
-// not accounted for.
+// changed computes the entry of an object again. It returns false if the objects of the namespace
+// are not accounted for.
 func (a *accounts[T, P]) changed(namespace, name string) bool {
 	account, source := a.existing(namespace)
 	if account == nil {
@@ -87,7 +95,7 @@ func (a *accounts[T, P]) changed(namespace, name string) bool {
 	}
 	account.mu.Lock()
 	defer account.mu.Unlock()
-	a.look(account, source.objects, namespace, name)
+	a.refresh(account, source.objects, namespace, name)
 	return true
 }
 
@@ -98,7 +106,8 @@ func (a *accounts[T, P]) existing(namespace string) (*account[P], source) {
 	return a.byNamespace[namespace], a.source
 }
 
-func (a *accounts[T, P]) look(account *account[P], objects cache.Indexer, namespace, name string) {
+// refresh computes the entry of an object from the cache.
+func (a *accounts[T, P]) refresh(account *account[P], objects cache.Indexer, namespace, name string) {
 	stored, found, err := objects.GetByKey(namespace + "/" + name)
 	object, ok := stored.(T)
 	if err != nil || !found || !ok {
@@ -117,7 +126,7 @@ func (a *accounts[T, P]) usage(namespace string, s selected) (corev1.ResourceLis
 	account.mu.Lock()
 	defer account.mu.Unlock()
 	for _, name := range account.expired(a.clock.Now()) {
-		a.look(account, objects, namespace, name)
+		a.refresh(account, objects, namespace, name)
 	}
 	return account.usage(s), nil
 }
@@ -155,9 +164,9 @@ func (a *accounts[T, P]) open(namespace string, source source) (*account[P], cac
 	return account, source.objects, nil
 }
 
-// insert adds an account to a namespace without one, and locks it: changes from now on are added
-// to what is being read. If there is an account already, it returns that. Should the source have
-// been replaced, the account is used once.
+// insert adds an account to a namespace without one, and locks it: changes from now on wait until
+// the objects have been read. If there is an account already, it returns that. If the source has
+// been replaced, the account is used only once.
 func (a *accounts[T, P]) insert(namespace string, from source) (inserted *account[P], fresh bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

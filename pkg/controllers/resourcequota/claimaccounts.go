@@ -61,7 +61,10 @@ func (d *deviceClaims) accountingPod(claim *resourcev1.ResourceClaim) *corev1.Po
 	}
 	stored, found, err := d.pods.GetByKey(claim.Namespace + "/" + owner.Name)
 	pod, ok := stored.(*corev1.Pod)
-	if err != nil || !found || !ok || pod.UID != owner.UID || !isClaimOfPod(claim, pod, d.madeFor(podKey(pod.Namespace, pod.UID))) {
+	if err != nil || !found || !ok || pod.UID != owner.UID {
+		return nil
+	}
+	if !isClaimOfPod(claim, pod, d.madeFor(podKey(pod.Namespace, pod.UID))) {
 		return nil
 	}
 	return pod
@@ -82,7 +85,7 @@ func (d *deviceClaims) madeFor(pod string) []*resourcev1.ResourceClaim {
 	return all
 }
 
-// podChanged makes the entries of the claims anew that depend on a pod.
+// podChanged computes again the entries of the claims that depend on a pod.
 func (d *deviceClaims) podChanged(namespace, pod string) {
 	if account, _ := d.existing(namespace); account == nil || d.classes == nil {
 		return
@@ -92,7 +95,7 @@ func (d *deviceClaims) podChanged(namespace, pod string) {
 	}
 }
 
-// claimChanged makes the entry of a claim anew, and those of the other claims of its pod. It
+// claimChanged computes again the entry of a claim, and those of the other claims of its pod. It
 // returns false if the claims of the namespace are not accounted for.
 func (d *deviceClaims) claimChanged(claim *resourcev1.ResourceClaim) bool {
 	if !d.changed(claim.Namespace, claim.Name) {

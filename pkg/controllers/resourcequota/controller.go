@@ -1,4 +1,4 @@
-// Package resourcequota keeps the status of ResourceQuotas true. The API server admits what fits
+// Package resourcequota keeps the status of ResourceQuotas correct. The API server admits what fits
 // into a quota and charges it; this controller computes what is really used, which is how usage
 // gets lower again.
 //
@@ -10,16 +10,16 @@
 //     accounts.
 //  2. An account has what each object of a namespace uses, and the sums of objects that are in
 //     the same scopes. A change costs what the object uses; the usage of a quota is the sum of
-//     a few sums. Nothing is listed but when a namespace gets its first quota.
+//     a few sums. Objects are listed only when a namespace gets its first quota.
 //  3. The cache is the only truth of an account: a notification names an object, whose entry is
-//     then made from the cache. What depends on the time as well expires.
+//     then computed from the cache. An entry that also depends on the time expires.
 //  4. The usage of a resource is not computed before all its objects are known: an object that
 //     is not cached yet would count as deleted. Until then its quotas keep the old usage, and
 //     are retried; the usage of everything else is computed.
 //  5. A quota is reconciled when its limits or scopes change, when objects that it limits are deleted or
 //     use less, and every five minutes. Objects that are created or use more were charged by
 //     the API server. The first change is written at once, further ones 100 ms after the last
-//     write. A status that is true already is not written.
+//     write. A status that is correct already is not written.
 //  6. A write is on condition that nobody else has written: the API server does so whenever it
 //     admits something. After a conflict the usage is computed again. It is also computed again
 //     some seconds after each write: what was admitted may not have been cached before.
@@ -129,12 +129,12 @@ type quotaController struct {
 	monitors     *monitors
 
 	// primary and priority are the queues of quotas, see classify; inProgress are the keys
-	// that workers of either have. changes queue quotas. They are the loops, but in tests.
+	// that workers of either are processing. Outside of tests, the queues and changes are loops.
 	primary, priority reconcile.Queue[types.NamespacedName]
 	inProgress        sync.Map
-	// recounts is when quotas that were written are counted once more, by key.
+	// recounts is when quotas that were written are counted again, by key.
 	recounts sync.Map
-	// conflicts are the versions of quotas that a write was refused for last, by key.
+	// conflicts are the versions of quotas for which a write was last refused, by key.
 	conflicts sync.Map
 	changes   interface{ Add(change) }
 	loops     loops
@@ -209,7 +209,9 @@ func (c *quotaController) Run(ctx context.Context) error {
 			c.recountLater(key)
 		}
 	}
-	parts := []func(context.Context) error{c.start, c.loops.primary.Run, c.loops.priority.Run, c.loops.changes.Run, c.followResources}
+	parts := []func(context.Context) error{
+		c.start, c.loops.primary.Run, c.loops.priority.Run, c.loops.changes.Run, c.followResources,
+	}
 	if c.period > 0 {
 		parts = append(parts, func(ctx context.Context) error {
 			if !c.awaitStart(ctx) {
@@ -223,9 +225,9 @@ func (c *quotaController) Run(ctx context.Context) error {
 
 // handover is what an instance hands over.
 type handover struct {
-	// writes are the last ones: the successor must not take a cache for the truth that lacks them.
+	// writes are the last ones: the successor must not rely on a cache that lacks them.
 	writes writes.State
-	// recounts is when quotas are to be counted once more.
+	// recounts is when quotas are to be counted again.
 	recounts map[types.NamespacedName]time.Time
 }
 
@@ -249,7 +251,8 @@ func (c *quotaController) start(ctx context.Context) error {
 	wait := concurrent.Start(func() {
 		select {
 		case <-timer.C():
-			klog.FromContext(ctx).Error(nil, "Timed out waiting for informers to sync, starting without them", "timeout", syncTimeout)
+			klog.FromContext(ctx).Error(nil, "Timed out waiting for informers to sync, starting without them",
+				"timeout", syncTimeout)
 			cancel()
 		case <-waiting.Done():
 		}

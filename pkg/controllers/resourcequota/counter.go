@@ -70,7 +70,7 @@ func (c *counter) usage(namespace string, s selected) (corev1.ResourceList, erro
 	return used, nil
 }
 
-// forget implements evaluator. The count goes on: it is the same for all namespaces, and cheap.
+// forget implements evaluator. The count continues: it is the same for all namespaces, and cheap.
 func (c *counter) forget(string) {}
 
 func notSynced(resource schema.GroupVersionResource) error {

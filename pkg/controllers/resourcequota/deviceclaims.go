@@ -35,8 +35,8 @@ func devicesByClass(claim *resourcev1.ResourceClaim) map[string]resource.Quantit
 			add(exact.DeviceClassName, deviceCount(exact.AllocationMode, exact.Count))
 			continue
 		}
-		// One of the alternatives is going to be allocated. That is charged of each class
-		// which is the most of it.
+		// Only one of the alternatives will be allocated. Each class is charged the most that any
+		// of them may use of it.
 		most := map[string]int64{}
 		for _, alternative := range request.FirstAvailable {
 			class := alternative.DeviceClassName

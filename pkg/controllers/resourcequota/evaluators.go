@@ -125,7 +125,9 @@ func (e *evaluators) usage(namespace string, names []corev1.ResourceName, s sele
 		used, err := limited.usage(namespace, s)
 		if err != nil {
 			failures = append(failures, err)
-			maps.DeleteFunc(computed, func(name corev1.ResourceName, _ resource.Quantity) bool { return slices.Contains(names, name) })
+			maps.DeleteFunc(computed, func(name corev1.ResourceName, _ resource.Quantity) bool {
+				return slices.Contains(names, name)
+			})
 			continue
 		}
 		for name, quantity := range used {

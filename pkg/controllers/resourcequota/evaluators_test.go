@@ -170,7 +170,7 @@ func TestGroupsThatAreSilentKeepTheirResources(t *testing.T) {
 	v2 := schema.GroupVersionResource{Group: "g", Version: "v2", Resource: "widgets"}
 	gone := schema.GroupVersionResource{Group: "h", Version: "v1", Resource: "gadgets"}
 	found := resources{v2.GroupResource(): v2}
-	found.keepSilent(resources{v1.GroupResource(): v1, gone.GroupResource(): gone}, map[schema.GroupVersion]error{v1.GroupVersion(): errors.New("silent")})
+	found.keepUndiscovered(resources{v1.GroupResource(): v1, gone.GroupResource(): gone}, map[schema.GroupVersion]error{v1.GroupVersion(): errors.New("silent")})
 	if len(found) != 1 || found[v1.GroupResource()] != v1 {
 		t.Errorf("got %v", found)
 	}

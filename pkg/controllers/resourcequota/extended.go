@@ -28,7 +28,8 @@ func limitsClassAsExtended(name corev1.ResourceName, classes deviceClasses) bool
 	if !ok {
 		return false
 	}
-	if class, ok := strings.CutPrefix(backed, resourcev1.ResourceDeviceClassPrefix); ok && classes.GetExtendedResource(class) != "" {
+	class, ok := strings.CutPrefix(backed, resourcev1.ResourceDeviceClassPrefix)
+	if ok && classes.GetExtendedResource(class) != "" {
 		return true
 	}
 	return isExtended(corev1.ResourceName(backed)) && classes.GetDeviceClass(corev1.ResourceName(backed)) != nil
@@ -36,8 +37,9 @@ func limitsClassAsExtended(name corev1.ResourceName, classes deviceClasses) bool
 
 // addExtended adds the devices of a claim under the names of the extended resources that their
 // classes back, as far as the pod that the claim was made for does not account for them.
-func addExtended(used corev1.ResourceList, devices map[string]resource.Quantity, classes deviceClasses,
-	pod corev1.ResourceList) {
+func addExtended(
+	used corev1.ResourceList, devices map[string]resource.Quantity, classes deviceClasses, pod corev1.ResourceList,
+) {
 	for _, class := range slices.Sorted(maps.Keys(devices)) {
 		names := []corev1.ResourceName{corev1.ResourceName(requests + resourcev1.ResourceDeviceClassPrefix + class)}
 		if backed := classes.GetExtendedResource(class); backed != "" {

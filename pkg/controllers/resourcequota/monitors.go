@@ -25,7 +25,9 @@ type monitor struct {
 
 // complete reports whether the handlers of the monitor have been shown all objects.
 func (m *monitor) complete() bool {
-	return !slices.ContainsFunc(m.registrations, func(r cache.ResourceEventHandlerRegistration) bool { return !r.HasSynced() })
+	return !slices.ContainsFunc(m.registrations, func(r cache.ResourceEventHandlerRegistration) bool {
+		return !r.HasSynced()
+	})
 }
 
 // monitors are the watches of all resources that can come and go. They are confined to the
@@ -82,8 +84,8 @@ func (m *monitors) release(monitor *monitor) {
 	}
 }
 
-// add adds a handler to an informer of the monitor. It is shown no resync: the present state of
-// each object has already been acted upon.
+// add adds a handler to an informer of the monitor. There is no resync: the present state of each
+// object has already been acted upon.
 func (m *monitor) add(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) error {
 	m.informers = append(m.informers, informer)
 	registration, err := informer.AddEventHandlerWithResyncPeriod(handler, 0)

@@ -47,7 +47,11 @@ func newServiceAccounts(c clock.PassiveClock) *serviceAccounts {
 }
 
 func newVolumeClaimAccounts(c clock.PassiveClock, f features) *volumeClaimAccounts {
-	return newAccounts(volumeClaims, c, limitsVolumeClaim, func(claim *corev1.PersistentVolumeClaim, _ time.Time) entry[volumeClaimProfile] {
-		return entry[volumeClaimProfile]{profile: profileOfVolumeClaim(claim, f), amounts: amountsOf(volumeClaimUsage(claim, f))}
-	})
+	describe := func(claim *corev1.PersistentVolumeClaim, _ time.Time) entry[volumeClaimProfile] {
+		return entry[volumeClaimProfile]{
+			profile: profileOfVolumeClaim(claim, f),
+			amounts: amountsOf(volumeClaimUsage(claim, f)),
+		}
+	}
+	return newAccounts(volumeClaims, c, limitsVolumeClaim, describe)
 }

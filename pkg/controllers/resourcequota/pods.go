@@ -25,8 +25,8 @@ func limitsPod(name corev1.ResourceName) bool {
 		strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix) || isExtendedQuota(name)
 }
 
-// podUsage returns what a pod uses. One that has ended, or that should have, is an object in
-// storage and nothing more.
+// podUsage returns what a pod uses. One that has ended, or that should have, counts only as a
+// stored object.
 func podUsage(pod *corev1.Pod, now time.Time, f features) corev1.ResourceList {
 	used := corev1.ResourceList{"count/pods": one}
 	if !isCharged(pod, now) {

@@ -80,18 +80,22 @@ func crossesNamespaces(affinity *corev1.Affinity) bool {
 	if affinity == nil {
 		return false
 	}
-	if a := affinity.PodAffinity; a != nil && reachOut(a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution) {
+	if a := affinity.PodAffinity; a != nil && anyCrosses(
+		a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution) {
 		return true
 	}
 	a := affinity.PodAntiAffinity
-	return a != nil && reachOut(a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution)
+	return a != nil && anyCrosses(
+		a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution)
 }
 
-// reachOut reports whether a term names or selects namespaces.
-func reachOut(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) bool {
-	reaches := func(term corev1.PodAffinityTerm) bool {
+// anyCrosses reports whether a term names or selects namespaces.
+func anyCrosses(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) bool {
+	crosses := func(term corev1.PodAffinityTerm) bool {
 		return len(term.Namespaces) > 0 || term.NamespaceSelector != nil
 	}
-	return slices.ContainsFunc(required, reaches) ||
-		slices.ContainsFunc(preferred, func(term corev1.WeightedPodAffinityTerm) bool { return reaches(term.PodAffinityTerm) })
+	return slices.ContainsFunc(required, crosses) ||
+		slices.ContainsFunc(preferred, func(term corev1.WeightedPodAffinityTerm) bool {
+			return crosses(term.PodAffinityTerm)
+		})
 }

@@ -22,7 +22,7 @@ import (
 	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
-// errInProgress is why a key waits that a worker of the other queue has.
+// errInProgress is why a key has to wait: a worker of the other queue is processing it.
 var errInProgress = errors.New("the quota is being reconciled already")
 
 // reconcile brings the status of a quota up to date.
@@ -53,7 +53,7 @@ func (c *quotaController) reconcile(ctx context.Context, key types.NamespacedNam
 		c.primary.AddAfter(key, delay)
 		return failed
 	}
-	c.countAgain(key) // whatever the answer: a write may be executed and fail
+	c.scheduleRecount(key) // whatever the answer: a write that fails may have been executed
 	err = c.write(ctx, quota, status)
 	if !apierrors.IsConflict(err) {
 		return errors.Join(err, failed)
@@ -61,7 +61,7 @@ func (c *quotaController) reconcile(ctx context.Context, key types.NamespacedNam
 	return errors.Join(c.catchUp(ctx, quota, err), failed) // the API server has admitted something
 }
 
-// completes reports whether a status is of other limits than it was, or has usage that it lacked.
+// completes reports whether a status has other limits than before, or usage that was missing.
 func completes(was, is corev1.ResourceQuotaStatus) bool {
 	if !same(was.Hard, is.Hard) {
 		return true
@@ -74,8 +74,8 @@ func completes(was, is corev1.ResourceQuotaStatus) bool {
 	return false
 }
 
-// catchUp has the next attempt begin with what the API server has, if this was the second conflict of one version: the
-// cache is behind, and nobody knows for how long. It returns the conflict.
+// catchUp makes the next attempt start from a live read if this was the second conflict at one version: the cache is
+// behind, and may stay so. It returns the conflict.
 func (c *quotaController) catchUp(ctx context.Context, quota *corev1.ResourceQuota, conflict error) error {
 	key := reconcile.KeyOf(quota)
 	if was, _ := c.conflicts.Swap(key, quota.ResourceVersion); was != quota.ResourceVersion {
@@ -97,20 +97,20 @@ func (c *quotaController) catchUp(ctx context.Context, quota *corev1.ResourceQuo
 	return conflict
 }
 
-// recountAfter is when usage that was written is computed once more. What the API server had admitted, and charged,
-// may not have been cached when the usage was computed, so that the write took the charge back; of new limits
-// it may not have known yet. When the object is cached, its creation queues nothing. Nor does a charge that is cached
-// after the object which it was for has gone.
+// recountAfter is when usage that was written is computed again. An object that the API server had admitted, and
+// charged, may not have been cached when the usage was computed, so that the write took the charge back; and the API
+// server may not have known new limits yet. No event corrects that: the creation of the object queues nothing, nor does
+// a charge that is cached after its object has gone.
 const recountAfter = 5 * time.Second
 
-// countAgain has the usage of a quota computed once more.
-func (c *quotaController) countAgain(key types.NamespacedName) {
+// scheduleRecount schedules another computation of the usage of a quota.
+func (c *quotaController) scheduleRecount(key types.NamespacedName) {
 	c.recounts.Store(key, c.Clock.Now().Add(recountAfter))
 	c.recountLater(key)
 }
 
-// recountLater queues a quota again for the time at which it is to be counted once more, if that has not come. Each
-// reconcile calls it: a queue keeps one delay of a key, the shortest.
+// recountLater queues a quota for the time of its recount, unless that has passed. Each reconcile calls it: a queue
+// keeps only the shortest delay of a key.
 func (c *quotaController) recountLater(key types.NamespacedName) {
 	at, ok := c.recounts.Load(key)
 	if !ok {
@@ -123,8 +123,8 @@ func (c *quotaController) recountLater(key types.NamespacedName) {
 	c.recounts.CompareAndDelete(key, at) // something may have been released meanwhile
 }
 
-// roomyWindow is the time between two writes of a quota that has room: what is deleted makes more of it, for
-// which nobody waits.
+// roomyWindow is the time between two writes of a quota that has room: deletions only make more of it, and nobody
+// waits for that.
 const roomyWindow = 500 * time.Millisecond
 
 // windowOf returns the time between two writes of a quota. One that is more than half used may have refused
@@ -169,7 +169,9 @@ func merge(hard, was, computed corev1.ResourceList) corev1.ResourceList {
 }
 
 // write replaces the status of a quota, on condition that the quota has not changed.
-func (c *quotaController) write(ctx context.Context, quota *corev1.ResourceQuota, status corev1.ResourceQuotaStatus) error {
+func (c *quotaController) write(
+	ctx context.Context, quota *corev1.ResourceQuota, status corev1.ResourceQuotaStatus,
+) error {
 	updated := quota.DeepCopy()
 	updated.Status = status
 	written, err := c.Client.CoreV1().ResourceQuotas(quota.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
@@ -192,8 +194,8 @@ func (c *quotaController) forget(key types.NamespacedName) {
 		return
 	}
 	c.evaluators.forget(key.Namespace)
-	// A quota that was created meanwhile may have been reconciled. Without accounts it would
-	// not be told of changes.
+	// A quota that was created meanwhile may have been reconciled. Without accounts no change
+	// would queue it.
 	for _, quota := range c.quotasOf(key.Namespace) {
 		c.primary.Add(reconcile.KeyOf(quota))
 	}

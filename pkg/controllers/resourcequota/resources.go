@@ -50,9 +50,9 @@ func countable(ctx context.Context, lists []*metav1.APIResourceList) resources {
 	return found
 }
 
-// keepSilent adds the resources that are watched in group versions whose discovery failed: that
-// they are not served is not known.
-func (r resources) keepSilent(watched resources, failed map[schema.GroupVersion]error) {
+// keepUndiscovered adds the resources that are watched in group versions whose discovery failed:
+// they may still be served.
+func (r resources) keepUndiscovered(watched resources, failed map[schema.GroupVersion]error) {
 	for kind, resource := range watched {
 		if failed[resource.GroupVersion()] != nil {
 			r[kind] = resource
@@ -60,7 +60,7 @@ func (r resources) keepSilent(watched resources, failed map[schema.GroupVersion]
 	}
 }
 
-// discover returns the served resources, nil if they could not be found out.
+// discover returns the served resources, nil if discovery failed or found none.
 func (c *quotaController) discover(ctx context.Context) resources {
 	logger := klog.FromContext(ctx)
 	lists, err := c.Discovery.ServerPreferredNamespacedResources()
@@ -74,10 +74,10 @@ func (c *quotaController) discover(ctx context.Context) resources {
 		logger.Info("No resources discovered, keeping the present watches")
 		return nil
 	}
-	found[resourceQuotas.GroupResource()] = resourceQuotas // read whatever is found
+	found[resourceQuotas.GroupResource()] = resourceQuotas // always watched
 	if err != nil {
 		logger.Info("Discovery failed for some groups, keeping their known resources", "err", err)
-		found.keepSilent(c.monitors.watched(), failed)
+		found.keepUndiscovered(c.monitors.watched(), failed)
 	}
 	return found
 }
@@ -103,7 +103,8 @@ func (c *quotaController) refresh(ctx context.Context) {
 	}
 	c.Informers.StartWithContext(ctx)
 	if !c.awaitSync(ctx, added) && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(nil, "Timed out waiting for informers to sync, continuing without them", "timeout", syncTimeout)
+		klog.FromContext(ctx).Error(nil, "Timed out waiting for informers to sync, continuing without them",
+			"timeout", syncTimeout)
 	}
 	if ctx.Err() == nil {
 		c.reconcileLimiting(added)

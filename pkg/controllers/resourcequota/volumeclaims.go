@@ -85,11 +85,13 @@ func profileOfVolumeClaim(claim *corev1.PersistentVolumeClaim, f features) volum
 
 // meets reports whether a claim is in a scope.
 func (p volumeClaimProfile) meets(r requirement) bool {
-	return p.scoped && r.scope == corev1.ResourceQuotaScopeVolumeAttributesClass && r.metBy(strings.Fields(p.attributes)...)
+	return p.scoped && r.scope == corev1.ResourceQuotaScopeVolumeAttributesClass &&
+		r.metBy(strings.Fields(p.attributes)...)
 }
 
 // releasesVolumeClaim reports whether after an update of a PersistentVolumeClaim a quota may have
 // room again. Admission never lowers usage, so any change of it counts.
 func releasesVolumeClaim(old, new *corev1.PersistentVolumeClaim, f features) bool {
-	return profileOfVolumeClaim(old, f) != profileOfVolumeClaim(new, f) || !same(volumeClaimUsage(old, f), volumeClaimUsage(new, f))
+	return profileOfVolumeClaim(old, f) != profileOfVolumeClaim(new, f) ||
+		!same(volumeClaimUsage(old, f), volumeClaimUsage(new, f))
 }

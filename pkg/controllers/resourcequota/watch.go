@@ -54,23 +54,26 @@ func lacksUsage(quota *corev1.ResourceQuota, known func(corev1.ResourceName) boo
 	return false
 }
 
-// follow adds a handler to an informer whose objects are accounted for. look makes the entry of an
-// object anew, and returns false if nobody counts it.
-func follow[T metav1.Object](informer cache.SharedIndexInformer, look func(T) bool, releases func(old, new T) bool, released func(namespace string)) (cache.ResourceEventHandlerRegistration, error) {
+// follow adds a handler to an informer whose objects are accounted for. refresh computes the entry of
+// an object again, and returns false if nobody counts it.
+func follow[T metav1.Object](
+	informer cache.SharedIndexInformer,
+	refresh func(T) bool, releases func(old, new T) bool, released func(namespace string),
+) (cache.ResourceEventHandlerRegistration, error) {
 	return informer.AddEventHandlerWithResyncPeriod(watch.Handler(watch.Funcs[T]{
 		// Admission has charged it.
-		Add: func(_ reconcile.Lane, object T) { look(object) },
+		Add: func(_ reconcile.Lane, object T) { refresh(object) },
 		Update: func(_ reconcile.Lane, old, new T) {
 			recreated := old.GetUID() != new.GetUID()
 			if recreated {
-				look(old)
+				refresh(old)
 			}
-			if look(new) && (recreated || releases(old, new)) {
+			if refresh(new) && (recreated || releases(old, new)) {
 				released(new.GetNamespace())
 			}
 		},
 		Delete: func(object T) {
-			if look(object) {
+			if refresh(object) {
 				released(object.GetNamespace())
 			}
 		},
@@ -124,9 +127,9 @@ func (c *quotaController) watchClaims() (*monitor, error) {
 	}}
 	if c.extendedResources {
 		classes := extendedresourcecache.NewExtendedResourceCache(klog.Background(), cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { c.claims.lookAgain() },
-			UpdateFunc: func(any, any) { c.claims.lookAgain() },
-			DeleteFunc: func(any) { c.claims.lookAgain() },
+			AddFunc:    func(any) { c.claims.refreshAll() },
+			UpdateFunc: func(any, any) { c.claims.refreshAll() },
+			DeleteFunc: func(any) { c.claims.refreshAll() },
 		})
 		c.classes.Store(classes)
 		if err := m.add(informers.DeviceClasses().Informer(), classes); err != nil {

@@ -15,8 +15,8 @@ import (
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// reconcileAccount deletes the token Secrets of a deleted account. Those that name no UID belong to whichever account has
-// the name now: whether there is one, is found out for each of them.
+// reconcileAccount deletes the token Secrets of a deleted account. Those that name no UID belong to whichever account
+// has the name now: whether one does is found out for each of them.
 func (c *tokenController) reconcileAccount(ctx context.Context, k key) error {
 	account, err := c.cachedAccount(k.namespace, k.name, k.uid)
 	if err != nil || account != nil {
@@ -63,7 +63,9 @@ func (c *tokenController) cachedAccount(namespace, name string, uid types.UID) (
 }
 
 // liveAccount reads an account live. It returns nil if there is none of that name and UID.
-func (c *tokenController) liveAccount(ctx context.Context, namespace, name string, uid types.UID) (*corev1.ServiceAccount, error) {
+func (c *tokenController) liveAccount(
+	ctx context.Context, namespace, name string, uid types.UID,
+) (*corev1.ServiceAccount, error) {
 	account, err := c.Client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 	if reconcile.Absent(err) {
 		return nil, nil

@@ -113,7 +113,8 @@ func newController(env controller.Env, cfg config) (*tokenController, error) {
 	if err != nil {
 		return nil, err
 	}
-	accounts, secrets := env.Informers.Core().V1().ServiceAccounts(), env.Informers.Filtered(tokenSecrets).Core().V1().Secrets()
+	accounts := env.Informers.Core().V1().ServiceAccounts()
+	secrets := env.Informers.Filtered(tokenSecrets).Core().V1().Secrets()
 	c := &tokenController{
 		Env: env, signer: signer, ca: ca, known: newSeenSecrets(),
 		accounts: accounts.Lister(), secrets: secrets.Lister(), tokens: secrets.Informer().GetIndexer(),

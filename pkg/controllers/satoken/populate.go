@@ -25,7 +25,9 @@ func needsOf(secret *corev1.Secret, ca []byte) needs {
 // populate adds what a Secret lacks. The update starts from the cached Secret, which lacks only
 // its managed fields; its resource version makes the update fail if it is stale, and then the
 // event of the newer state enqueues the key again, or, if none follows, the recheck.
-func (c *tokenController) populate(ctx context.Context, k key, account *corev1.ServiceAccount, secret *corev1.Secret) error {
+func (c *tokenController) populate(
+	ctx context.Context, k key, account *corev1.ServiceAccount, secret *corev1.Secret,
+) error {
 	lacking := needsOf(secret, c.ca)
 	if lacking == (needs{}) {
 		return nil
@@ -44,7 +46,9 @@ func (c *tokenController) populate(ctx context.Context, k key, account *corev1.S
 }
 
 // complete returns a copy of a Secret with the missing data, bound to the account.
-func complete(secret *corev1.Secret, account *corev1.ServiceAccount, lacking needs, ca []byte, token string) *corev1.Secret {
+func complete(
+	secret *corev1.Secret, account *corev1.ServiceAccount, lacking needs, ca []byte, token string,
+) *corev1.Secret {
 	secret = secret.DeepCopy()
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}

@@ -47,7 +47,7 @@ func (c *tokenController) tryRemoveReference(ctx context.Context, k key) error {
 	if changed == nil {
 		return nil
 	}
-	// So far only a cache shows that the Secret was deleted. A reference to another one of its name is one to that.
+	// So far only a cache shows that the Secret was deleted. If another one has its name, the reference is to that one.
 	_, err = c.Client.CoreV1().Secrets(k.namespace).Get(ctx, k.name, metav1.GetOptions{})
 	if err != nil && !reconcile.Absent(err) {
 		return fmt.Errorf("reading secret %s/%s: %w", k.namespace, k.name, err)

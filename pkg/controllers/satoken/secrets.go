@@ -70,7 +70,7 @@ func (c *tokenController) reconcileAbsentSecret(ctx context.Context, k key) erro
 	return nil
 }
 
-// deleteSecret deletes a Secret as it was read: what it names decided about it.
+// deleteSecret deletes a Secret only in the version that was read, whose annotations led to the decision.
 func (c *tokenController) deleteSecret(ctx context.Context, k key, secret *corev1.Secret) error {
 	err := c.Client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion},
@@ -79,8 +79,8 @@ func (c *tokenController) deleteSecret(ctx context.Context, k key, secret *corev
 }
 
 // concluded returns the error of a write of a Secret for a key. Nothing is left to do for a Secret that is gone, and
-// the event of the change enqueues one that has changed. An admission webhook may give the same answer, and then no event
-// follows.
+// the event of the change enqueues one that has changed. But an admission webhook may give the same answer, and then
+// no event follows: so the key is checked again.
 func (c *tokenController) concluded(k key, doing, name string, err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		c.loop.AddAfter(k, reconcile.RecheckAfter)

@@ -22,7 +22,7 @@ func (s *seenSecrets) add(k key) {
 	s.secrets[k.uid] = k
 }
 
-// addOlder is add for a key that may be older than the one that is there.
+// addOlder is like add, for a key that may be older than the one that is known.
 func (s *seenSecrets) addOlder(k key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

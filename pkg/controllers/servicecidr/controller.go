@@ -9,7 +9,7 @@
 //     ranges is part of a range of another ServiceCIDR, or if every allocated address in its ranges
 //     is also in a range of another ServiceCIDR. Otherwise it sets Ready to False.
 //  3. The controller keeps the finalizer for at least 10 seconds after the deletion, so that each API
-//     server stops allocating addresses from the ServiceCIDR. Then it decides anew.
+//     server stops allocating addresses from the ServiceCIDR. Then it decides again.
 //  4. For that decision it lists ServiceCIDRs and addresses from the API server after the 10 seconds.
 //     It uses the caches only to determine when a live list is worthwhile.
 //  5. If two ServiceCIDRs are being deleted, only the one whose name comes first can rely on the
@@ -48,6 +48,7 @@ const (
 
 // Descriptor describes service-cidr-controller.
 func Descriptor() controller.Descriptor {
+	cidrs := networkingv1.SchemeGroupVersion.WithResource("servicecidrs")
 	addresses := networkingv1.SchemeGroupVersion.WithResource("ipaddresses")
 	return controller.Describe(controller.Descriptor{
 		Name:           controllerName,
@@ -55,7 +56,7 @@ func Descriptor() controller.Descriptor {
 		ClusterScoped:  true,
 		EventSource:    controllerName,
 		Gate:           gates.MultiCIDRServiceAllocator,
-		Requires:       []schema.GroupVersionResource{networkingv1.SchemeGroupVersion.WithResource("servicecidrs"), addresses},
+		Requires:       []schema.GroupVersionResource{cidrs, addresses},
 		Partial:        []schema.GroupVersionResource{addresses}, // only metadata is needed
 	}, func(*controller.Config) config { return config{} }, newController)
 }

@@ -20,7 +20,9 @@ const pageSize = 500
 
 // allocated selects the addresses of an IP family that API servers have allocated.
 func allocated(family corev1.IPFamily) labels.Selector {
-	return labels.SelectorFromSet(labels.Set{networkingv1.LabelIPAddressFamily: string(family), networkingv1.LabelManagedBy: allocator})
+	return labels.SelectorFromSet(labels.Set{
+		networkingv1.LabelIPAddressFamily: string(family), networkingv1.LabelManagedBy: allocator,
+	})
 }
 
 // holders caches, by the name of each ServiceCIDR, one address that blocks its deletion. As long as that address still
@@ -120,7 +122,9 @@ func (c *cidrController) heldLive(ctx context.Context, r serviceRange) (bool, er
 }
 
 // anyHolds lists the addresses of an IP family page by page until one holds the ServiceCIDR.
-func (c *cidrController) anyHolds(ctx context.Context, r serviceRange, family corev1.IPFamily, others []serviceRange) (bool, error) {
+func (c *cidrController) anyHolds(
+	ctx context.Context, r serviceRange, family corev1.IPFamily, others []serviceRange,
+) (bool, error) {
 	options := metav1.ListOptions{Limit: pageSize, LabelSelector: allocated(family).String()}
 	for {
 		page, err := c.Client.NetworkingV1().IPAddresses().List(ctx, options)

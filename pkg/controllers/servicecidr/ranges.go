@@ -54,7 +54,9 @@ func (r serviceRange) isCovered(others []serviceRange) bool {
 
 // holds reports whether an address would be left without a range if the ServiceCIDR were removed.
 func (r serviceRange) holds(address netip.Addr, others []serviceRange) bool {
-	return r.contains(address) && !slices.ContainsFunc(others, func(other serviceRange) bool { return other.contains(address) })
+	return r.contains(address) && !slices.ContainsFunc(others, func(other serviceRange) bool {
+		return other.contains(address)
+	})
 }
 
 // families returns the distinct IP families of the ranges.
@@ -119,7 +121,9 @@ func (r *ranges) list() []serviceRange {
 func (r *ranges) overlapping(with serviceRange) []string {
 	var names []string
 	for _, other := range r.list() {
-		overlaps := slices.ContainsFunc(other.prefixes, func(p netip.Prefix) bool { return slices.ContainsFunc(with.prefixes, p.Overlaps) })
+		overlaps := slices.ContainsFunc(other.prefixes, func(p netip.Prefix) bool {
+			return slices.ContainsFunc(with.prefixes, p.Overlaps)
+		})
 		if overlaps && other.name != with.name {
 			names = append(names, other.name)
 		}

@@ -74,12 +74,17 @@ func (c *cidrController) release(ctx context.Context, cidr *networkingv1.Service
 // patchFinalizers adds the finalizer to a ServiceCIDR or removes it. It reports false if the answer is that the
 // ServiceCIDR does not exist. An admission webhook may send the same answer, so the ServiceCIDR is reconciled again
 // later. A conflict is returned: the name belongs to another ServiceCIDR by now, or somebody has changed this one.
-func (c *cidrController) patchFinalizers(ctx context.Context, cidr *networkingv1.ServiceCIDR, field string) (bool, error) {
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": cidr.UID, field: []string{string(finalizer)}}})
+func (c *cidrController) patchFinalizers(
+	ctx context.Context, cidr *networkingv1.ServiceCIDR, field string,
+) (bool, error) {
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": cidr.UID, field: []string{string(finalizer)}},
+	})
 	if err != nil {
 		return false, fmt.Errorf("encoding the finalizers of a ServiceCIDR: %w", err)
 	}
-	_, err = c.Client.NetworkingV1().ServiceCIDRs().Patch(ctx, cidr.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
+	_, err = c.Client.NetworkingV1().ServiceCIDRs().Patch(ctx, cidr.Name, types.StrategicMergePatchType, body,
+		metav1.PatchOptions{})
 	if err == nil {
 		return true, nil
 	}

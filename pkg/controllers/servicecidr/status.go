@@ -13,11 +13,14 @@ import (
 
 var (
 	ready = metav1.Condition{
-		Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue,
+		Type:    networkingv1.ServiceCIDRConditionReady,
+		Status:  metav1.ConditionTrue,
 		Message: "Kubernetes Service CIDR is ready",
 	}
 	terminating = metav1.Condition{
-		Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionFalse, Reason: networkingv1.ServiceCIDRReasonTerminating,
+		Type:    networkingv1.ServiceCIDRConditionReady,
+		Status:  metav1.ConditionFalse,
+		Reason:  networkingv1.ServiceCIDRReasonTerminating,
 		Message: "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR",
 	}
 )
@@ -33,10 +36,13 @@ func (c *cidrController) show(ctx context.Context, cidr *networkingv1.ServiceCID
 	if has(cidr, want) {
 		return nil
 	}
-	configuration := networkingapply.ServiceCIDR(cidr.Name).WithUID(cidr.UID).WithStatus(networkingapply.ServiceCIDRStatus().WithConditions(
-		metaapply.Condition().WithType(want.Type).WithStatus(want.Status).WithReason(want.Reason).WithMessage(want.Message).
-			WithLastTransitionTime(metav1.NewTime(c.Clock.Now()))))
-	_, err := c.Client.NetworkingV1().ServiceCIDRs().ApplyStatus(ctx, configuration, metav1.ApplyOptions{FieldManager: controllerName, Force: true})
+	condition := metaapply.Condition().
+		WithType(want.Type).WithStatus(want.Status).WithReason(want.Reason).WithMessage(want.Message).
+		WithLastTransitionTime(metav1.NewTime(c.Clock.Now()))
+	configuration := networkingapply.ServiceCIDR(cidr.Name).WithUID(cidr.UID).
+		WithStatus(networkingapply.ServiceCIDRStatus().WithConditions(condition))
+	_, err := c.Client.NetworkingV1().ServiceCIDRs().ApplyStatus(ctx, configuration,
+		metav1.ApplyOptions{FieldManager: controllerName, Force: true})
 	if err != nil {
 		return fmt.Errorf("applying the status of ServiceCIDR %s: %w", cidr.Name, err)
 	}

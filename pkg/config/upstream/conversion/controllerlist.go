@@ -48,7 +48,8 @@ func (c *converter) controllersToHub() {
 			c.errs.addf(path, "%q is not in the list of known controllers", typed)
 			continue
 		case again && first != entry:
-			c.note(path, true, fmt.Sprintf("%s has no effect after %s: the first entry for a controller decides", entry, first))
+			c.noteImportant(path,
+				fmt.Sprintf("%s has no effect after %s: the first entry for a controller decides", entry, first))
 		}
 		if again {
 			continue
@@ -80,10 +81,12 @@ func (c *converter) settings(name string) *v1beta1.ControllerSettings {
 func (c *converter) enable(name string, on bool, path string) {
 	switch {
 	case name == tokenController && !on:
-		c.note(path, true, "upstream runs "+name+" whenever there is a private key file, whatever the list says, and so does kcmd: "+
+		c.noteImportant(path, "upstream runs "+name+" whenever there is a private key file, "+
+			"whatever the list says, and so does kcmd: "+
 			"set controllers."+name+".enabled to false to disable it")
 	case on && slices.Contains(neverUpstream, name):
-		c.note(path, true, name+" never runs in upstream 1.36, and is not enabled here: set controllers."+name+".enabled to true to run it")
+		c.noteImportant(path, name+" never runs in upstream 1.36, and is not enabled here: "+
+			"set controllers."+name+".enabled to true to run it")
 	default:
 		c.set(name, on, path)
 	}

@@ -53,7 +53,10 @@ func genericDefaults() generic.GenericControllerManagerConfiguration {
 			ResourceLock: leasesLock, ResourceName: "kube-controller-manager", ResourceNamespace: "kube-system",
 		},
 		Controllers: []string{every},
-		Debugging:   componentbase.DebuggingConfiguration{EnableProfiling: ptr.To(true), EnableContentionProfiling: ptr.To(false)},
+		Debugging: componentbase.DebuggingConfiguration{
+			EnableProfiling:           ptr.To(true),
+			EnableContentionProfiling: ptr.To(false),
+		},
 	}
 }
 

@@ -19,7 +19,8 @@ const (
 // Unlimited is the qps of v1alpha1 with which clients have no limit.
 const Unlimited = -1
 
-const limitsHow = "a value that is set stays a limit, even 20 and 30; a qps that is negative or not set means no limit; 0 means 5 and 10, as in client-go"
+const limitsHow = "a value that is set stays a limit, even 20 and 30; " +
+	"a qps that is negative or not set means no limit; 0 means 5 and 10, as in client-go"
 
 // limitsToHub carries over the limits in force. Upstream has limits unless someone asks for
 // none; here it is the other way round. A reader of a file therefore fills in Unlimited, not
@@ -36,15 +37,15 @@ func (c *converter) limitsToHub() {
 		if burst == 0 {
 			burst = clientGoBurst
 		}
-		c.note(qpsPath, true, "0 means no limit here, but 5 upstream: it becomes 5")
+		c.noteImportant(qpsPath, "0 means no limit here, but 5 upstream: it becomes 5")
 	}
 	if burst <= 0 {
 		c.errs.addf(burstPath, "must be 1 or more with a qps, not %d: upstream fails to build its clients", burst)
 		return
 	}
 	if qps == DefaultQPS && burst == DefaultBurst {
-		c.note(qpsPath, false, "20 requests per second with bursts of 30, upstream's default, stays the limit: remove clientConnection.qps and burst "+
-			"to rely on API Priority and Fairness")
+		c.note(qpsPath, "20 requests per second with bursts of 30, upstream's default, stays the limit: "+
+			"remove clientConnection.qps and burst to rely on API Priority and Fairness")
 	}
 	c.out.ClientConnection.QPS, c.out.ClientConnection.Burst = &qps, &burst
 	c.origin("clientConnection.qps", qpsPath)

@@ -16,7 +16,10 @@ const (
 
 // migrationNames are the names that upstream's default migration has for controllers. Files also
 // have former names.
-var migrationNames = map[string]string{"route-controller": "node-route-controller", "service-controller": "service-lb-controller"}
+var migrationNames = map[string]string{
+	"route-controller":   "node-route-controller",
+	"service-controller": "service-lb-controller",
+}
 
 // migrationToHub converts a migration that is described. None is described by an empty
 // one, as /configz shows it while migration is off: then v1beta1's default remains.
@@ -26,7 +29,8 @@ func (c *converter) migrationToHub() {
 		return
 	}
 	if in.ResourceLock != leasesLock && in.ResourceLock != "" {
-		c.errs.addf(migrationPath+".resourceLock", "must be leases, not %q: upstream accepts endpoints too, but fails to create such a lock", in.ResourceLock)
+		c.errs.addf(migrationPath+".resourceLock",
+			"must be leases, not %q: upstream accepts endpoints too, but fails to create such a lock", in.ResourceLock)
 	}
 	if in.LeaderName == "" {
 		c.errs.addf(migrationPath+".leaderName", "must not be empty: upstream rejects it too")
@@ -48,12 +52,15 @@ func (c *converter) migrationToHub() {
 
 func (c *exporter) migrationFromHub() {
 	in, standard := c.in.LeaderMigration, v1beta1.NewDefault().LeaderMigration
-	if !*in.Enabled && in.LeaderName == standard.LeaderName && slices.Equal(in.ControllerLeaders, standard.ControllerLeaders) {
+	isStandard := in.LeaderName == standard.LeaderName &&
+		slices.Equal(in.ControllerLeaders, standard.ControllerLeaders)
+	if !*in.Enabled && isStandard {
 		return
 	}
 	out := generic.LeaderMigrationConfiguration{LeaderName: in.LeaderName, ResourceLock: leasesLock}
 	for _, leader := range in.ControllerLeaders {
-		out.ControllerLeaders = append(out.ControllerLeaders, generic.ControllerLeaderConfiguration{Name: leader.Name, Component: leader.Component})
+		out.ControllerLeaders = append(out.ControllerLeaders,
+			generic.ControllerLeaderConfiguration{Name: leader.Name, Component: leader.Component})
 	}
 	c.out.Generic.LeaderMigration = out
 }

@@ -48,11 +48,13 @@ func (c *converter) masksToHub() {
 	conflicts := in.NodeCIDRMaskSizeIPv4 != 0 || in.NodeCIDRMaskSizeIPv6 != 0 || len(ranges) > 1
 	switch {
 	case conflicts && !c.allocates():
-		c.note(maskPath, false, fmt.Sprintf("%d is left out: node-ipam-controller, which would refuse it, allocates no ranges, and upstream does not read it either", in.NodeCIDRMaskSize))
+		c.note(maskPath, fmt.Sprintf("%d is left out: node-ipam-controller, which would refuse it, "+
+			"allocates no ranges, and upstream does not read it either", in.NodeCIDRMaskSize))
 	case in.NodeCIDRMaskSizeIPv4 != 0 || in.NodeCIDRMaskSizeIPv6 != 0:
 		c.errs.addf(maskPath, "cannot be combined with a size for one family: upstream rejects it too")
 	case len(ranges) > 1:
-		c.errs.addf(maskPath, "must be a size for each family with two ranges in %s: upstream rejects it too", clusterCIDRPath)
+		c.errs.addf(maskPath, "must be a size for each family with two ranges in %s: upstream rejects it too",
+			clusterCIDRPath)
 	case len(ranges) == 1 && isIPv6(ranges[0]):
 		out.NodeCIDRMaskSizeIPv6 = ptr.To(in.NodeCIDRMaskSize)
 		c.origin(ipamBlock+"nodeCIDRMaskSizeIPv6", maskPath)

@@ -43,7 +43,8 @@ const (
 
 // Table returns all settings of Kubernetes 1.36, in the order of upstream's --help.
 func Table() []Row {
-	return slices.Concat(processRows(), servingRows(), nodeRows(), storageRows(), controllerRows(), observabilityRows(), fieldsWithoutFlag())
+	return slices.Concat(processRows(), servingRows(), nodeRows(), storageRows(), controllerRows(), observabilityRows(),
+		fieldsWithoutFlag())
 }
 
 // Conversion describes how the value is converted, empty if it is copied.

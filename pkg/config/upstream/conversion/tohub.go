@@ -59,8 +59,12 @@ type converter struct {
 
 func (c *converter) origin(field, upstream string) { c.result.Origins[field] = upstream }
 
-func (c *converter) note(field string, important bool, message string) {
-	c.result.Notes = append(c.result.Notes, Note{Field: field, Message: message, Important: important})
+func (c *converter) note(field, message string) {
+	c.result.Notes = append(c.result.Notes, Note{Field: field, Message: message})
+}
+
+func (c *converter) noteImportant(field, message string) {
+	c.result.Notes = append(c.result.Notes, Note{Field: field, Message: message, Important: true})
 }
 
 // copied copies every pair that needs no code of its own.
@@ -73,7 +77,7 @@ func (c *converter) copied() {
 		from, to := Lookup(c.in, row.Upstream), Lookup(c.out, row.Field)
 		if from.Kind() == reflect.String && from.Len() == 0 && Lookup(standard, row.Field).Len() > 0 {
 			if row.Upstream == clusterNamePath {
-				c.note(row.Upstream, false, "an empty name is left out: nothing in upstream 1.36 reads it")
+				c.note(row.Upstream, "an empty name is left out: nothing in upstream 1.36 reads it")
 				continue
 			}
 			c.errs.addf(row.Upstream, "must not be empty")
@@ -94,7 +98,7 @@ func (c *converter) withoutMeaning() {
 		}
 		value := Lookup(c.in, row.Upstream)
 		if !value.IsZero() && !reflect.DeepEqual(value.Interface(), Lookup(standard, row.Upstream).Interface()) {
-			c.note(row.Upstream, false, fmt.Sprintf("%v is left out: %s", reflect.Indirect(value).Interface(), row.Why))
+			c.note(row.Upstream, fmt.Sprintf("%v is left out: %s", reflect.Indirect(value).Interface(), row.Why))
 		}
 	}
 	if kind := c.in.KubeCloudShared.CIDRAllocatorType; kind != "" && kind != "RangeAllocator" {
@@ -139,7 +143,7 @@ func (c *converter) leaderElectionToHub() {
 		return
 	}
 	if election.ResourceLock != "" {
-		c.note(resourceLockPath, false, fmt.Sprintf("%s is left out: the lock is always a Lease", election.ResourceLock))
+		c.note(resourceLockPath, fmt.Sprintf("%s is left out: the lock is always a Lease", election.ResourceLock))
 	}
 }
 

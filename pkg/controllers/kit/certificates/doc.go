@@ -3,8 +3,8 @@
 //
 // The model, in rules:
 //
-//  1. The state of a request is in its conditions. A condition counts by being there; only for
-//     Failed, its status matters.
+//  1. The state of a request is in its conditions. It is the presence of a condition that counts;
+//     only for Failed does its status matter.
 //  2. A request is parsed before it is validated. One that cannot be parsed is an error.
 //  3. A request is validated by the rules of its signer about the subject, the names and the
 //     usages of a certificate. The first violation is the result.

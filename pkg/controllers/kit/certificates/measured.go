@@ -11,7 +11,9 @@ import (
 
 // Measured returns the reconcile function of a controller that publishes a CA bundle, with metrics: sync_total and
 // sync_duration_seconds of a subsystem, with their help texts, by the HTTP status code of the outcome.
-func Measured(env controller.Env, subsystem, totalHelp, durationHelp string, work reconcile.Func[string]) reconcile.Func[string] {
+func Measured(
+	env controller.Env, subsystem, totalHelp, durationHelp string, work reconcile.Func[string],
+) reconcile.Func[string] {
 	total := metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem, Name: "sync_total",
 		Help: totalHelp, StabilityLevel: metrics.ALPHA,

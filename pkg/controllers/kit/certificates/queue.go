@@ -3,8 +3,6 @@ package certificates
 import (
 	"time"
 
-	"k8s.io/client-go/util/workqueue"
-
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
@@ -22,9 +20,9 @@ const (
 
 // Queue returns the options of a loop over requests.
 func Queue(workers int) reconcile.Options[string] {
-	return reconcile.Options[string]{Queue: queueName, Workers: workers, Backoff: backoff()}
-}
-
-func backoff() workqueue.TypedRateLimiter[string] {
-	return reconcile.Backoff[string](firstRetry, lastRetry)
+	return reconcile.Options[string]{
+		Queue:   queueName,
+		Workers: workers,
+		Backoff: reconcile.Backoff[string](firstRetry, lastRetry),
+	}
 }

@@ -18,7 +18,7 @@ const (
 // The violations, which are the messages of conditions.
 var (
 	errOrganization = errors.New("subject organization is not system:nodes")
-	errCommonName   = errors.New("subject common name does not begin with system:node:") //nolint:revive // it is the message of a condition
+	errCommonName   = errors.New("subject common name does not begin with system:node:") //nolint:revive // shown in status
 	errNoAddress    = errors.New("DNS or IP subjectAltName is required")
 	errDNS          = errors.New("DNS subjectAltNames are not allowed")
 	errEmail        = errors.New("Email subjectAltNames are not allowed")

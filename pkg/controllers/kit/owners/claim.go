@@ -106,15 +106,15 @@ func (c Claimer[T]) release(ctx context.Context, obj T) error {
 	return err
 }
 
-// once calls at most once and caches the result.
-func once(ask func(context.Context) error) func(context.Context) error {
-	var asked bool
-	var answer error
+// once returns a function that calls check the first time and then returns the same result.
+func once(check func(context.Context) error) func(context.Context) error {
+	var checked bool
+	var result error
 	return func(ctx context.Context) error {
-		if !asked {
-			asked, answer = true, ask(ctx)
+		if !checked {
+			checked, result = true, check(ctx)
 		}
-		return answer
+		return result
 	}
 }
 

@@ -22,7 +22,7 @@
 // Which owners an event enqueues (Owners, Dependents):
 //
 //  7. An owner is queued when it is added, changed or deleted, and at each resync. The event of
-//     the controller's own status write is skipped if Echo reports that it requires nothing.
+//     the controller's own status write is skipped if MayIgnoreEcho allows it.
 //  8. A dependent that is added, changed or deleted enqueues the owner that controls it. If its
 //     controller has changed, the former one is enqueued as well.
 //  9. An orphan enqueues every owner whose selector matches it: when it is added, and when its
@@ -32,9 +32,9 @@
 //
 // When an owner is reconciled:
 //
-//  11. With Fresh it is skipped while the caches do not show what was written for it (package
-//     writes), and reconciled again as reconcile.AwaitCache describes; with Newest the
-//     reconcile starts from what the last write returned. An owner that is gone is forgotten.
+//  11. With RequireFresh it is skipped while the caches do not show what was written for it
+//     (package writes), and reconciled again as reconcile.AwaitCache describes; with FromLastWrite
+//     the reconcile starts from what the last write returned. An owner that is gone is forgotten.
 //  12. Settled, which must be called before dependents are listed, reports whether any may be
 //     created or deleted.
 //

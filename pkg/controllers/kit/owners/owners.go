@@ -31,19 +31,19 @@ type Options[T metav1.Object] struct {
 	// Selector returns the selector of an owner. Default: owners adopt nothing.
 	Selector func(T) (labels.Selector, error)
 
-	// Written are the stores of the dependents that are written; that of the owners is added.
-	Written writes.Stores
-	// Fresh skips reconciles of an owner while the caches are older than what was written for
-	// it.
-	Fresh bool
-	// OnStale is called for each reconcile that Fresh skipped. Optional.
+	// DependentStores are the stores of the dependents that are written; that of the owners is added.
+	DependentStores writes.Stores
+	// RequireFresh skips reconciles of an owner while the caches are older than what was written
+	// for it.
+	RequireFresh bool
+	// OnStale is called for each reconcile that RequireFresh skipped. Optional.
 	OnStale func(schema.GroupResource)
-	// Newest starts a reconcile from the object that the last write of the owner returned until
-	// the cache shows it.
-	Newest bool
-	// Echo reports whether an update that shows the controller's own status write, with the
-	// same generation, may be ignored. Default: every update is reconciled.
-	Echo func(old, owner T) bool
+	// FromLastWrite starts a reconcile from the object that the last write of the owner returned
+	// until the cache shows it.
+	FromLastWrite bool
+	// MayIgnoreEcho reports whether an update that shows the controller's own status write, with
+	// the same generation, may be ignored. Default: every update is reconciled.
+	MayIgnoreEcho func(old, owner T) bool
 	// OnGone is called when an owner no longer exists. Optional.
 	OnGone func(types.NamespacedName)
 
@@ -74,7 +74,7 @@ func New[T metav1.Object](
 	env controller.Env, options Options[T], work func(ctx context.Context, owner T) error,
 ) *Owners[T] {
 	stores := writes.Stores{options.Resource: options.Informer.GetStore()}
-	maps.Copy(stores, options.Written)
+	maps.Copy(stores, options.DependentStores)
 	memory := writes.New(env.Clock, stores)
 	o := &Owners[T]{
 		Selectors: NewSelectors(options.Selector),
@@ -139,7 +139,7 @@ func (o *Owners[T]) Reconcile(ctx context.Context, key types.NamespacedName) err
 	return err
 }
 
-// isAbsent reports whether an answer says that the owner does not exist. The cache will show it soon: the owner was
+// isAbsent reports whether an answer says that the owner does not exist. The cache will show that soon: the owner was
 // deleted while it was reconciled, as a rule between the last write to its dependents and that of its status.
 func (o *Owners[T]) isAbsent(key types.NamespacedName, answer error) bool {
 	var status apierrors.APIStatus
@@ -153,19 +153,19 @@ func (o *Owners[T]) isAbsent(key types.NamespacedName, answer error) bool {
 // read returns the state of an owner that a reconcile starts from.
 func (o *Owners[T]) read(key types.NamespacedName) (T, error) {
 	owner, err := o.fresh(key)
-	if err != nil || !o.options.Newest {
+	if err != nil || !o.options.FromLastWrite {
 		return owner, err
 	}
 	return o.written.Newest(owner, owner), nil
 }
 
-// fresh returns the cached owner. With Options.Fresh, it returns an error while the caches are
-// older than what was written for it. Not everything in Options.Written has events which queue owners, so there may be
-// none when the caches have caught up. And a burst of events for an owner that is skipped each time must not put off
-// the next attempt.
+// fresh returns the cached owner. With Options.RequireFresh, it returns an error while the caches are
+// older than what was written for it. The owner is then checked again without an event: not every resource in
+// Options.DependentStores has events that queue owners. And a burst of events for an owner that is skipped each time
+// must not put off the next attempt.
 func (o *Owners[T]) fresh(key types.NamespacedName) (T, error) {
 	get := func() (T, error) { return o.Cached(key) }
-	if !o.options.Fresh {
+	if !o.options.RequireFresh {
 		return get()
 	}
 	owner, err := writes.Read(o.Writes, get)
@@ -201,10 +201,10 @@ func (o *Owners[T]) Settled(owner T) bool {
 
 // Wrote records that a write of the owner itself returned written.
 func (o *Owners[T]) Wrote(owner, written T) {
-	if o.options.Newest {
+	if o.options.FromLastWrite {
 		o.written.Wrote(owner, written)
 	}
-	if o.options.Fresh {
+	if o.options.RequireFresh {
 		o.Writes.Wrote(owner, o.options.Resource, written.GetResourceVersion())
 	}
 }

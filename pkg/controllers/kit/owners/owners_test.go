@@ -70,10 +70,10 @@ func newBench(t *testing.T, change func(*Options[*appsv1.ReplicaSet]), cached ..
 		Selector: func(rs *appsv1.ReplicaSet) (labels.Selector, error) {
 			return metav1.LabelSelectorAsSelector(rs.Spec.Selector)
 		},
-		Written: writes.Stores{podResource: podInformer.GetStore()},
-		OnStale: func(r schema.GroupResource) { f.stale = append(f.stale, r.Resource) },
-		OnGone:  func(key types.NamespacedName) { f.gone = append(f.gone, key.Name) },
-		Loop:    reconcile.Options[types.NamespacedName]{Queue: "test", Workers: 1},
+		DependentStores: writes.Stores{podResource: podInformer.GetStore()},
+		OnStale:         func(r schema.GroupResource) { f.stale = append(f.stale, r.Resource) },
+		OnGone:          func(key types.NamespacedName) { f.gone = append(f.gone, key.Name) },
+		Loop:            reconcile.Options[types.NamespacedName]{Queue: "test", Workers: 1},
 	}
 	if change != nil {
 		change(&options)
@@ -92,7 +92,7 @@ func newBench(t *testing.T, change func(*Options[*appsv1.ReplicaSet]), cached ..
 func TestOwnerEvents(t *testing.T) {
 	annotated := func(rs *appsv1.ReplicaSet) { rs.Annotations = map[string]string{"a": "b"} }
 	echo := func(o *Options[*appsv1.ReplicaSet]) {
-		o.Echo = func(_, rs *appsv1.ReplicaSet) bool { return rs.Annotations == nil }
+		o.MayIgnoreEcho = func(_, rs *appsv1.ReplicaSet) bool { return rs.Annotations == nil }
 	}
 	for _, test := range []struct {
 		name    string
@@ -157,7 +157,7 @@ func TestReconcileReadsTheOwner(t *testing.T) {
 
 func TestFreshOwnersWaitForTheirCaches(t *testing.T) {
 	for _, fresh := range []bool{true, false} {
-		f := newBench(t, func(o *Options[*appsv1.ReplicaSet]) { o.Fresh = fresh }, set("a"))
+		f := newBench(t, func(o *Options[*appsv1.ReplicaSet]) { o.RequireFresh = fresh }, set("a"))
 		f.Wrote(set("a"), set("a", at("11")))
 		err := f.Reconcile(t.Context(), reconcile.KeyOf(set("a")))
 		if reconcile.IsExpected(err) != fresh || (len(f.worked) == 0) != fresh || (len(f.stale) == 1) != fresh {
@@ -177,7 +177,7 @@ func TestFreshOwnersWaitForTheirCaches(t *testing.T) {
 // so. Pins WL-113.
 func TestAnOwnerThatWasSkippedOftenIsLookedAtSoon(t *testing.T) {
 	f := newBench(t, func(o *Options[*appsv1.ReplicaSet]) {
-		o.Fresh, o.Loop.Ready = true, func(context.Context) bool { return true }
+		o.RequireFresh, o.Loop.Ready = true, func(context.Context) bool { return true }
 	}, set("a"))
 	f.Wrote(set("a"), set("a", at("11")))
 	f.env.Run(t, f.Owners)
@@ -226,7 +226,7 @@ func TestAnOwnerThatIsDeletedMeanwhileIsNoFailure(t *testing.T) {
 // The event that was waited for is no echo. Pins WL-103.
 func TestTheEchoThatASkippedReconcileWaitsForQueuesTheOwner(t *testing.T) {
 	f := newBench(t, func(o *Options[*appsv1.ReplicaSet]) {
-		o.Fresh, o.Echo = true, func(_, _ *appsv1.ReplicaSet) bool { return true }
+		o.RequireFresh, o.MayIgnoreEcho = true, func(_, _ *appsv1.ReplicaSet) bool { return true }
 	}, set("a"))
 	for i, skips := range []bool{true, false} {
 		was, is := set("a", at(fmt.Sprint(10+i))), set("a", at(fmt.Sprint(11+i)))
@@ -247,7 +247,7 @@ func TestTheEchoThatASkippedReconcileWaitsForQueuesTheOwner(t *testing.T) {
 
 func TestNewestOwnersStartFromTheirLastWrite(t *testing.T) {
 	for newest, want := range map[bool]string{true: "11", false: "10"} {
-		f := newBench(t, func(o *Options[*appsv1.ReplicaSet]) { o.Newest = newest }, set("a"))
+		f := newBench(t, func(o *Options[*appsv1.ReplicaSet]) { o.FromLastWrite = newest }, set("a"))
 		f.WroteStatus(set("a"), set("a", at("11")))
 		if err := f.Reconcile(t.Context(), reconcile.KeyOf(set("a"))); err != nil || f.worked[0].ResourceVersion != want {
 			t.Errorf("newest %v: got %v, worked on %v", newest, err, f.worked)

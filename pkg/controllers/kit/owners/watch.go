@@ -42,12 +42,12 @@ func (o *Owners[T]) Updated(lane reconcile.Lane, old, owner T) {
 // isEcho reports whether an update shows the controller's own status write and nothing else. A
 // resync is never an echo: its purpose is to reconcile again.
 func (o *Owners[T]) isEcho(lane reconcile.Lane, old, owner T) bool {
-	return o.options.Echo != nil &&
+	return o.options.MayIgnoreEcho != nil &&
 		!lane.IsBacklog() &&
 		old.GetUID() == owner.GetUID() &&
 		old.GetGeneration() == owner.GetGeneration() &&
 		(old.GetDeletionTimestamp() == nil) == (owner.GetDeletionTimestamp() == nil) &&
-		o.options.Echo(old, owner) &&
+		o.options.MayIgnoreEcho(old, owner) &&
 		o.Writes.IsEcho(owner)
 }
 
@@ -113,8 +113,8 @@ func (d Dependents[T, D]) Watch(informer cache.SharedIndexInformer) {
 	})
 }
 
-// Added handles a new dependent. After a restart of the watch, a dependent may already be being
-// deleted when it is first seen.
+// Added handles a new dependent. After a restart of the watch, its deletion may have begun before it
+// is first seen.
 func (d Dependents[T, D]) Added(lane reconcile.Lane, dependent D) {
 	switch {
 	case dependent.GetDeletionTimestamp() != nil:

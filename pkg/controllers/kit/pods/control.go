@@ -32,12 +32,16 @@ type Control struct {
 
 // Create creates a pod from the template in the namespace of the owner, controlled by ref, and returns its
 // metadata. Errors of the API server are returned unwrapped.
-func (c Control) Create(ctx context.Context, owner Owner, template *corev1.PodTemplateSpec, ref *metav1.OwnerReference) (*metav1.ObjectMeta, error) {
+func (c Control) Create(
+	ctx context.Context, owner Owner, template *corev1.PodTemplateSpec, ref *metav1.OwnerReference,
+) (*metav1.ObjectMeta, error) {
 	return c.CreateNamed(ctx, owner, template, ref, NamePrefix(owner.GetName()))
 }
 
 // CreateNamed is like Create, with the given prefix for the generated name.
-func (c Control) CreateNamed(ctx context.Context, owner Owner, template *corev1.PodTemplateSpec, ref *metav1.OwnerReference, prefix string) (*metav1.ObjectMeta, error) {
+func (c Control) CreateNamed(
+	ctx context.Context, owner Owner, template *corev1.PodTemplateSpec, ref *metav1.OwnerReference, prefix string,
+) (*metav1.ObjectMeta, error) {
 	if err := validateRef(ref); err != nil {
 		return nil, unsent{err}
 	}
@@ -46,7 +50,8 @@ func (c Control) CreateNamed(ctx context.Context, owner Owner, template *corev1.
 	}
 	desired := FromTemplate(template, owner, *ref)
 	desired.GenerateName = prefix
-	pod, err := c.Client.CoreV1().Pods(owner.GetNamespace()).Create(controller.OnlyMetadata(ctx), desired, metav1.CreateOptions{})
+	pod, err := c.Client.CoreV1().Pods(owner.GetNamespace()).Create(controller.OnlyMetadata(ctx), desired,
+		metav1.CreateOptions{})
 	if err != nil {
 		if ctx.Err() == nil && !NamespaceTerminating(err) {
 			c.Record(failedCreate(owner, err))
@@ -62,8 +67,8 @@ func (c Control) CreateNamed(ctx context.Context, owner Owner, template *corev1.
 type unsent struct{ error }
 
 // Delete deletes a pod by UID, with its own grace period. The answer that there is no such pod is returned unwrapped,
-// see reconcile.Absent; every other error is wrapped. A conflict, usually since another pod has the name, is no failure to
-// report but a reason to requeue the owner: the cache will show what the next attempt needs.
+// see reconcile.Absent; every other error is wrapped. A conflict, usually because another pod has the name, is not
+// reported as a failure, but requeues the owner: the cache will show what the next attempt needs.
 func (c Control) Delete(ctx context.Context, owner Owner, pod *corev1.Pod) error {
 	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}
 	err := c.Client.CoreV1().Pods(pod.Namespace).Delete(controller.OnlyMetadata(ctx), pod.Name, options)

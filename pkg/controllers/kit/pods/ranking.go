@@ -175,7 +175,8 @@ func maxRestarts(pod *corev1.Pod) (containers, sidecars int32) {
 	}
 	names := map[string]bool{}
 	for i := range pod.Spec.InitContainers {
-		if policy := pod.Spec.InitContainers[i].RestartPolicy; policy != nil && *policy == corev1.ContainerRestartPolicyAlways {
+		policy := pod.Spec.InitContainers[i].RestartPolicy
+		if policy != nil && *policy == corev1.ContainerRestartPolicyAlways {
 			names[pod.Spec.InitContainers[i].Name] = true
 		}
 	}

@@ -54,7 +54,9 @@ func IsAvailable(pod *corev1.Pod, minReadySeconds int32, now time.Time) bool {
 // NextAvailabilityCheck returns the delay until the next of the pods may become available, and
 // false if no pod will by time alone. asOf is when availability was last evaluated: the delay
 // is 0 if a pod has become available since.
-func NextAvailabilityCheck(pods []*corev1.Pod, minReadySeconds int32, asOf time.Time, c clock.PassiveClock) (time.Duration, bool) {
+func NextAvailabilityCheck(
+	pods []*corev1.Pod, minReadySeconds int32, asOf time.Time, c clock.PassiveClock,
+) (time.Duration, bool) {
 	if minReadySeconds <= 0 {
 		return 0, false
 	}

@@ -38,14 +38,18 @@ var errNamespaceGoing = errors.New("the namespace is being deleted")
 // deleted: the owner, which will be deleted too, is put on hold. If a pod may have been created
 // although the request failed, nothing is created for the owner for reconcile.RecheckAfter, so that
 // no other takes its place: meanwhile calls return a reconcile.AwaitCache of writes.ErrUncertain.
-func (t Tracked) CreateAll(ctx context.Context, owner Owner, ref *metav1.OwnerReference, n int, template func(i int) *corev1.PodTemplateSpec) []error {
+func (t Tracked) CreateAll(
+	ctx context.Context, owner Owner, ref *metav1.OwnerReference, n int, template func(i int) *corev1.PodTemplateSpec,
+) []error {
 	return t.CreateEach(ctx, owner, n, func(ctx context.Context, i int) (*metav1.ObjectMeta, error) {
 		return t.Create(ctx, owner, template(i), ref)
 	})
 }
 
 // CreateEach is like CreateAll, with a function that creates the i-th pod.
-func (t Tracked) CreateEach(ctx context.Context, owner Owner, n int, create func(ctx context.Context, i int) (*metav1.ObjectMeta, error)) []error {
+func (t Tracked) CreateEach(
+	ctx context.Context, owner Owner, n int, create func(ctx context.Context, i int) (*metav1.ObjectMeta, error),
+) []error {
 	if err := t.Writes.MayCreate(owner); err != nil {
 		return []error{err}
 	}

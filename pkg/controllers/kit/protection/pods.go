@@ -15,7 +15,9 @@ const pageSize = 500
 // EachPod lists the pods of a namespace from the API server and calls visit for each of them. It
 // returns the resource version of the list. If EachPod fails, the visited pods may be only some of
 // them. It may call visit for pods that the selector excludes.
-func EachPod(ctx context.Context, client kubernetes.Interface, namespace string, selector fields.Selector, visit func(*corev1.Pod)) (version string, err error) {
+func EachPod(
+	ctx context.Context, client kubernetes.Interface, namespace string, selector fields.Selector, visit func(*corev1.Pod),
+) (version string, err error) {
 	// All pages have the resource version of the first one.
 	options := metav1.ListOptions{Limit: pageSize, FieldSelector: selector.String()}
 	for {

@@ -86,7 +86,8 @@ func (r Resolver) Resolve(logger klog.Logger, pod *corev1.Pod, volume *corev1.Vo
 		return Spec{}, fmt.Errorf("reading volume %s: %w", claim.Spec.VolumeName, err)
 	}
 	if pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != claim.UID {
-		return Spec{}, fmt.Errorf("volume %s is not bound to claim %s/%s of UID %s", pv.Name, claim.Namespace, claim.Name, claim.UID)
+		return Spec{}, fmt.Errorf("volume %s is not bound to claim %s/%s of UID %s",
+			pv.Name, claim.Namespace, claim.Name, claim.UID)
 	}
 	readOnly := volume.PersistentVolumeClaim != nil && volume.PersistentVolumeClaim.ReadOnly
 	return Translate(logger, Spec{PV: pv, ReadOnly: readOnly}, pod.Namespace)

@@ -24,5 +24,7 @@ func IsTerminated(pod *corev1.Pod) bool {
 	}
 	status := &pod.Status
 	return pod.DeletionTimestamp != nil &&
-		stopped(status.InitContainerStatuses) && stopped(status.ContainerStatuses) && stopped(status.EphemeralContainerStatuses)
+		stopped(status.InitContainerStatuses) &&
+		stopped(status.ContainerStatuses) &&
+		stopped(status.EphemeralContainerStatuses)
 }

@@ -4,8 +4,8 @@
 //  2. Each add and update comes with the lane for its keys: Backlog if it was replayed from the
 //     cache or resynced, Fresh otherwise. The lane names the object, as the reason for the key.
 //  3. Objects of another type are logged and dropped.
-//  4. What Funcs have no function for, or do not want, does not reach them, and wakes up no
-//     goroutine of theirs.
+//  4. A notification that Funcs have no function for, or do not want, does not wake up the goroutine
+//     of the handler.
 //  5. If an informer rejects a handler, its scope records the error, which fails the New of the
 //     controller; it need not be checked here.
 package watch
@@ -29,8 +29,8 @@ type Funcs[T metav1.Object] struct {
 	// Only reports whether an object matters at all. An update is skipped if neither version does. Nil means that
 	// all do.
 	Only func(obj T) bool
-	// UpdateIf reports whether an update matters, and whether a resync does, which shows an object as old and new.
-	// Nil means that all do.
+	// UpdateIf reports whether an update matters, or a resync, which has the same object as old and new. Nil means
+	// that all do.
 	UpdateIf func(old, new T) bool
 	// Add is called for a new object, and for every object in the cache when the
 	// handler is added.
@@ -52,7 +52,7 @@ func ObjectsEvery[T metav1.Object](informer cache.SharedIndexInformer, resync ti
 }
 
 // Handler returns the handlers for a caller that adds them to an informer itself, because it needs
-// to know when they have been shown all objects.
+// to know when they have received all objects.
 func Handler[T metav1.Object](funcs Funcs[T]) cache.ResourceEventHandler { return handler[T]{funcs} }
 
 type handler[T metav1.Object] struct{ funcs Funcs[T] }
@@ -114,7 +114,7 @@ func (h handler[T]) WantsDelete(obj any) bool {
 	return h.funcs.Delete != nil && h.concerns(obj)
 }
 
-// concerns reports whether an object matters. What has another type reaches the handler, which logs it.
+// concerns reports whether an object matters. One of another type does: the handler logs it.
 func (h handler[T]) concerns(obj any) bool {
 	typed, ok := obj.(T)
 	return h.funcs.Only == nil || !ok || h.funcs.Only(typed)

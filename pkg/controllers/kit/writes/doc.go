@@ -18,7 +18,7 @@
 //     instance never leaves an expectation that cannot be met.
 //  3. A Record belongs to the UID of the owner. A recreated owner starts without one.
 //  4. A write that is not visible after 5 minutes is given up: the cache will never show it. Records
-//     of owners that nobody asks for are dropped some time after, when others are added.
+//     of owners that are not looked up any more are dropped some time later, when others are added.
 //  5. A store that does not report its version, or one that cannot be compared, counts as
 //     new enough. Versions of different resources are never compared.
 //  6. A store that shows a lower version than before belongs to a cluster that was restored
@@ -27,7 +27,7 @@
 //  7. A controller that must not act twice waits: it uses Read to get an owner with everything
 //     written to it, and checks Settled before it lists dependents from a cache, since an
 //     object that arrives in between must not count as missing. After a create without an answer
-//     it asks MayCreate before the next one, and goes on with all else. A controller that continues
+//     it calls MayCreate before the next one, and does everything else. A controller that continues
 //     from the state its last write returned, instead of waiting, uses Objects.
 //  8. A burst of observations causes few status writes. The first write of an owner is made at
 //     once; one within a window after it is delayed, unless somebody may be waiting for it.

@@ -31,8 +31,8 @@ type Stores map[schema.GroupResource]Store
 
 // Memory remembers writes. It is safe for concurrent use.
 type Memory struct {
-	// OnHold is called with each owner that is put on hold, and for how long, so that it is enqueued for the end
-	// of that: no event need tell of it. Optional, and set before the memory is used.
+	// OnHold is called with each owner that is put on hold, and for how long, so that it is enqueued when the hold
+	// ends: there may be no event then. Optional, and set before the memory is used.
 	OnHold func(owner types.NamespacedName, d time.Duration)
 
 	clock  clock.PassiveClock
@@ -60,7 +60,7 @@ type Record struct {
 	Deletions map[Object]time.Time
 	// Hold is until when the owner is on hold.
 	Hold time.Time
-	// Uncertain is until when nothing is created, since there may be an object of which nobody knows.
+	// Uncertain is until when nothing is created, since a create without an answer may have been executed.
 	Uncertain time.Time
 	// Objects holds the objects that writes returned and the caches do not show yet, by UID.
 	// They are shared and never modified.
@@ -142,8 +142,8 @@ func (m *Memory) Deleting(owner metav1.Object, resource schema.GroupResource, ob
 	r.Deletions[objectOf(resource, object)] = m.clock.Now().Add(Timeout)
 }
 
-// DeleteUnanswered shortens the wait for an object of which nobody knows whether it was deleted:
-// if the cache does not show it within reconcile.RecheckAfter, it was not.
+// DeleteUnanswered shortens the wait for an object whose deletion had no answer: if the cache does
+// not show the deletion within reconcile.RecheckAfter, the object was not deleted.
 func (m *Memory) DeleteUnanswered(owner metav1.Object, resource schema.GroupResource, object metav1.Object) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -184,8 +184,8 @@ func (m *Memory) hold(owner metav1.Object, d time.Duration) {
 var ErrUncertain = errors.New(
 	"an object may have been created although the request failed, which the cache would show soon")
 
-// CreateUncertain records that the owner may have an object with a generated name of which nobody knows, since there
-// was no answer to its creation.
+// CreateUncertain records that the owner may have one more object, with a generated name that is not known, since a
+// create had no answer.
 func (m *Memory) CreateUncertain(owner metav1.Object) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -235,8 +235,8 @@ func (m *Memory) of(owner metav1.Object) *Record {
 // minSweep is the number of records that are added at least from one sweep to the next.
 const minSweep = 100
 
-// sweep is called for each record that is added. It drops the records that have expired, once as many
-// were added as the last sweep left: those of owners that are gone, for which nobody asks. The owner may
+// sweep is called for each record that is added. Once as many were added as the last sweep left, it drops
+// those that have expired: they belong to owners that are gone and not looked up any more. An owner may
 // have been deleted before the answer to a write for it came.
 func (m *Memory) sweep() {
 	if m.added++; m.added < m.sweepAfter {
@@ -247,7 +247,7 @@ func (m *Memory) sweep() {
 	m.added, m.sweepAfter = 0, max(minSweep, len(m.owners))
 }
 
-// hasExpired reports whether a record says nothing any more, whatever the stores show.
+// hasExpired reports whether nothing in a record is valid any more, whatever the stores show.
 func (r *Record) hasExpired(now time.Time) bool {
 	for _, until := range r.Deletions {
 		if now.Before(until) {

@@ -15,8 +15,8 @@ import (
 
 // IsRefusal reports whether an error of a write says that it has not been executed. A timeout and an
 // error inside the API server do not say so, nor does one of the connection, except if there was none.
-// It judges the last attempt: client-go repeats by itself what was answered with 5xx and Retry-After, as if
-// etcd cannot be reached.
+// It judges the last attempt: client-go itself repeats requests that were answered with 5xx and Retry-After,
+// for example while etcd cannot be reached.
 func IsRefusal(err error) bool {
 	var paused *controller.PausedError
 	var stopped *controller.StoppedError
@@ -39,10 +39,10 @@ func IsRefusal(err error) bool {
 	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
 }
 
-// MayHaveCreated reports whether a create that returned an error may have been executed all the same. Unlike
-// IsRefusal it takes an internal error that the API server describes as such for a refusal: it is the answer if an
-// admission webhook cannot be called, before anything is stored. An error of the storage that may come after the
-// object was stored has another reason, or none; a page of a proxy, or of a handler that panicked, no Status.
+// MayHaveCreated reports whether a create that returned an error may have been executed nevertheless. Unlike
+// IsRefusal it counts an error with the reason InternalError as a refusal: that is the answer if an admission
+// webhook cannot be called, before anything is stored. An error of the storage, which may come after the object was
+// stored, has another reason, or none. The answer of a proxy, or of a handler that panicked, contains no Status.
 func MayHaveCreated(err error) bool {
 	if IsRefusal(err) {
 		return false
@@ -53,7 +53,7 @@ func MayHaveCreated(err error) bool {
 	}
 	answer := status.Status()
 	if strings.HasPrefix(answer.Message, "admission webhook ") && strings.Contains(answer.Message, " denied the request") {
-		return false // with whatever code
+		return false // whatever the code
 	}
 	return answer.Code != http.StatusInternalServerError || answer.Reason != metav1.StatusReasonInternalError ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)

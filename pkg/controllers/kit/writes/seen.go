@@ -146,7 +146,7 @@ func (m *Memory) stale(r *Record) *StaleError {
 	for resource, written := range r.Versions {
 		read := m.read(resource)
 		if _, ok := r.Versions[resource]; !ok {
-			continue // its version went back
+			continue // read dropped it, because the version of the store went back
 		}
 		if !IsOlder(read, written) {
 			delete(r.Versions, resource)

@@ -73,13 +73,13 @@ func (m *Memory) CountsChange(owner metav1.Object) {
 	m.expireStatuses(now)
 	status := &m.of(owner).Status
 	if now.Sub(status.Counts) < 2*CountsWindow {
-		return // it runs, or has ended just now, and what waited for that is written next
+		return // a window is open, or has just ended, and what waited for its end is written next
 	}
 	status.Counts = now
 	m.statuses = append(m.statuses, statusWrite{owner: reconcile.KeyOf(owner), at: now})
 }
 
-// CountsChanging reports whether such a window runs, and nothing was written since.
+// CountsChanging reports whether such a window is open, and the status was not written since it began.
 func (m *Memory) CountsChanging(owner metav1.Object) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,7 +98,8 @@ func (m *Memory) WroteStatus(owner metav1.Object, version string) {
 }
 
 // IsEcho reports whether the owner has the version of its last recorded status write, so that there is nothing to
-// reconcile. There is if a reconcile was skipped until the cache shows that write. The write is dropped from Objects.
+// reconcile. It is false if a reconcile was skipped until the cache shows that write. The write is dropped from
+// Objects.
 func (m *Memory) IsEcho(owner metav1.Object) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,16 +1,16 @@
 // Package podchanges queues Services for changes of pods, and of themselves.
 //
-//  1. Of a notification only a small projection is kept, the Change: the current labels and, if
-//     they changed, the previous ones. Changes can be compared, so that equal ones, as of the pods of
-//     one Deployment, are mapped once.
+//  1. Only a small projection of a notification is kept, the Change: the current labels and, if
+//     they changed, the previous ones. Changes can be compared, so that equal ones, such as those of
+//     the pods of one Deployment, are mapped once.
 //  2. What counts as a change is decided by k8s.io/endpointslice: readiness, addresses,
-//     deletion, labels, host name and subdomain. Of the phase it counts that a pod has ended, whose address
-//     another pod may get. A pod that was deleted and recreated is another one, even if it looks like the one
+//     deletion, labels, host name and subdomain. In addition, it counts that a pod has ended: another pod may
+//     get its address. A pod that was deleted and recreated is another one, even if it looks like the one
 //     before: its node and its ports may differ.
 //  3. A relabelled pod concerns the Services that select it either before or after; if
 //     something else changed too, also those that select it before and after.
-//  4. A pod that no Service in the cache selects concerns none: one that comes later, or selects it later, is queued
-//     by that notification of its own, and finds the pod as it is then.
+//  4. A pod that no Service in the cache selects concerns none: a Service that is created later, or selects the pod
+//     later, is queued by its own notification, and finds the pod as it is then.
 //  5. Services are queued for every notification of their own, resyncs included.
 package podchanges
 
@@ -39,11 +39,11 @@ type Change struct {
 	// relabelled pods had oldLabels before.
 	relabelled bool
 	oldLabels  string
-	// podChanged says of a relabelled pod that something else changed too.
+	// podChanged is set if something besides the labels of a relabelled pod changed.
 	podChanged bool
 }
 
-// Selects reports that the addresses of a Service are those of the pods that it selects.
+// Selects reports whether the addresses of a Service are those of the pods that it selects.
 func Selects(service *corev1.Service) bool {
 	return service.Spec.Type != corev1.ServiceTypeExternalName && service.Spec.Selector != nil
 }
@@ -69,27 +69,31 @@ func Funcs(loop *reconcile.Loop[Change], services index.Services) watch.Funcs[*c
 				loop.Add(Between(nil, pod))
 			}
 		},
-		Update: func(lane reconcile.Lane, old, pod *corev1.Pod) {
-			if old.UID != pod.UID { // deleted and recreated, seen as one update
-				for _, one := range []*corev1.Pod{old, pod} {
-					if services.Select(one) {
-						loop.Enqueue(lane, Between(nil, one))
-					}
-				}
-				return
-			}
-			if !services.Select(pod) && (maps.Equal(old.Labels, pod.Labels) || !services.Select(old)) {
-				return
-			}
-			if change := projection(old, pod); change != nil {
-				loop.Enqueue(lane, of(change))
-			}
-		},
+		Update: func(lane reconcile.Lane, old, pod *corev1.Pod) { enqueueUpdate(loop, services, lane, old, pod) },
 		Delete: func(pod *corev1.Pod) {
 			if services.Select(pod) {
 				loop.Add(Between(pod, nil))
 			}
 		},
+	}
+}
+
+func enqueueUpdate(
+	loop *reconcile.Loop[Change], services index.Services, lane reconcile.Lane, old, pod *corev1.Pod,
+) {
+	if old.UID != pod.UID { // deleted and recreated, seen as one update
+		for _, one := range []*corev1.Pod{old, pod} {
+			if services.Select(one) {
+				loop.Enqueue(lane, Between(nil, one))
+			}
+		}
+		return
+	}
+	if !services.Select(pod) && (maps.Equal(old.Labels, pod.Labels) || !services.Select(old)) {
+		return
+	}
+	if change := projection(old, pod); change != nil {
+		loop.Enqueue(lane, of(change))
 	}
 }
 
@@ -128,7 +132,9 @@ func of(p *util.PodProjectionKey) Change {
 
 // Enqueue queues the Services that the change concerns, after a delay in which further changes
 // are gathered.
-func (c Change) Enqueue(services index.Services, queue reconcile.Queue[types.NamespacedName], delay time.Duration) error {
+func (c Change) Enqueue(
+	services index.Services, queue reconcile.Queue[types.NamespacedName], delay time.Duration,
+) error {
 	concerned, err := c.Concerned(services)
 	if err != nil {
 		return err

@@ -4,13 +4,13 @@
 //
 //  1. A slice is tracked from the first write or from the initial list on. It stops being
 //     tracked when it is deleted, being deleted, replaced by another of its name, or labelled as
-//     somebody else's: such a slice is not in the list that reconciles look at, and would be
-//     missed for ever.
+//     somebody else's: such a slice is not in the lists of reconciles, and would count as missing
+//     for ever.
 //  2. The cache is stale for a Service while it shows a slice older than tracked, shows
-//     one that we deleted, or lacks a tracked one. Annotations do not move the generation that
-//     tells what is older: a slice that is shown as it was before an update that was noted by
-//     Updated is stale, too. Of an update without an answer nobody knows: if the cache comes to show another
-//     version, that is not as the controller left it.
+//     one that we deleted, or lacks a tracked one. Age is told by the generation, which annotations
+//     do not change: so a slice that is shown as it was before an update recorded by Updated is
+//     stale, too. The outcome of an update without an answer is not known: if the cache then shows
+//     another version, the slice counts as not being as the controller left it.
 //  3. A cache that is stale for longer than StaleTimeout missed a notification. What it
 //     shows is then taken for the truth.
 //  4. The answer to a write can come after the cache has shown that the slice is deleted or
@@ -47,7 +47,7 @@ var ErrStaleCache = errors.New("EndpointSlice informer cache is out of date")
 // Ledger holds the writes of one controller, told from others by the managed-by label of
 // its slices.
 type Ledger struct {
-	// Tracker is what the library notes its writes in, or the controller its own.
+	// Tracker is where the library records its writes, or the controller its own.
 	Tracker *util.EndpointSliceTracker
 
 	managedBy string
@@ -61,7 +61,7 @@ type Ledger struct {
 	ended map[types.NamespacedName][]*discoveryv1.EndpointSlice
 	// replaced has the resource version in which the cache showed a slice that was updated since.
 	replaced map[types.UID]string
-	// unanswered has that in which it showed a slice that may have been updated since, for all that is known.
+	// unanswered has the resource version in which the cache showed a slice when an update of it had no answer.
 	unanswered map[types.UID]string
 }
 
@@ -78,7 +78,7 @@ func New(managedBy string, c clock.PassiveClock) *Ledger {
 	}
 }
 
-// Found tracks a slice of the initial list. What is known of it already is newer.
+// Found tracks a slice of the initial list, unless it is tracked already, in a newer state.
 func (l *Ledger) Found(slice *discoveryv1.EndpointSlice) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +118,7 @@ func (l *Ledger) Differs(slice *discoveryv1.EndpointSlice) bool {
 	return l.ours(slice) && (l.Tracker.ShouldSync(slice) || l.answers(slice))
 }
 
-// answers reports whether a slice shows what became of an update without an answer.
+// answers reports whether a slice shows the outcome of an update without an answer.
 func (l *Ledger) answers(slice *discoveryv1.EndpointSlice) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,9 +178,9 @@ func (l *Ledger) dropLocked(slice *discoveryv1.EndpointSlice) (expected bool) {
 	return l.Tracker.HandleDeletion(slice)
 }
 
-// Writing calls what writes slices of a Service, and reports whether one of them was deleted or
-// taken over by somebody else before the answer to the write of it came. The Service has to be
-// reconciled again then. Of one Service there may be one call at a time.
+// Writing calls write, which writes slices of a Service, and reports whether one of them was deleted
+// or taken over by somebody else before the answer to its write came. Then the Service has to be
+// reconciled again. There may be only one call for a Service at a time.
 func (l *Ledger) Writing(service types.NamespacedName, write func() error) (undone bool, err error) {
 	l.mu.Lock()
 	l.ended[service] = nil
@@ -208,7 +208,7 @@ func (l *Ledger) Current(slices []*discoveryv1.EndpointSlice) []*discoveryv1.End
 			l.dropLocked(slice)
 		default:
 			if l.answersLocked(slice) {
-				delete(l.unanswered, slice.UID) // whoever lists it goes by what it shows
+				delete(l.unanswered, slice.UID) // the caller decides by what the slice shows
 			}
 			current = append(current, slice)
 		}
@@ -243,9 +243,11 @@ func (l *Ledger) Stale(ctx context.Context, service types.NamespacedName, slices
 	return false
 }
 
-// Look returns what Current returns of the slices that list finds, and reports whether they are Stale. If they
-// are, it lists again, because an event that arrived before the Service was marked stale has not queued it.
-func (l *Ledger) Look(ctx context.Context, service types.NamespacedName, list lister) (found []*discoveryv1.EndpointSlice, stale bool, err error) {
+// ListCurrent returns those of the listed slices of a Service that are Current, and reports whether they are Stale.
+// If they are, it lists again, because an event that arrived before the Service was marked stale has not queued it.
+func (l *Ledger) ListCurrent(
+	ctx context.Context, service types.NamespacedName, list lister,
+) (found []*discoveryv1.EndpointSlice, stale bool, err error) {
 	for again := false; ; again = true {
 		listed, err := list()
 		if err != nil {
@@ -279,8 +281,8 @@ func (l *Ledger) shownLocked(service types.NamespacedName, all []*discoveryv1.En
 	return !l.Tracker.StaleSlices(named, all) && !slices.ContainsFunc(all, asBefore)
 }
 
-// Awaited returns the Service of a slice of ours if the cache was stale for it at the
-// last look.
+// Awaited returns the Service of a slice of ours, and reports whether the cache was stale for it when
+// it was last checked.
 func (l *Ledger) Awaited(slice *discoveryv1.EndpointSlice) (types.NamespacedName, bool) {
 	service := serviceOf(slice)
 	l.mu.Lock()
@@ -289,12 +291,13 @@ func (l *Ledger) Awaited(slice *discoveryv1.EndpointSlice) (types.NamespacedName
 	return service, stale && l.ours(slice)
 }
 
-// ServiceOf returns the Service of a slice, which has the name of the Endpoints that it may be
-// made of. No Service can be told from a slice without the label that names it.
+// ServiceOf returns the Service that the label of a slice names. If the slice mirrors Endpoints, these
+// have the same name. It returns an error if there is no such label.
 func ServiceOf(slice *discoveryv1.EndpointSlice) (types.NamespacedName, error) {
 	service := serviceOf(slice)
 	if service.Name == "" {
-		return service, fmt.Errorf("finding the Service of EndpointSlice %s/%s: there is no label %s", slice.Namespace, slice.Name, discoveryv1.LabelServiceName)
+		return service, fmt.Errorf("finding the Service of EndpointSlice %s/%s: there is no label %s",
+			slice.Namespace, slice.Name, discoveryv1.LabelServiceName)
 	}
 	return service, nil
 }

@@ -397,7 +397,7 @@ func TestLookingAtACacheThatCatchesUp(t *testing.T) {
 			l, _ := testLedger()
 			l.Found(testSlice("s", generation(2)))
 			cached, lists := testSlice("s"), 0
-			slices, stale, err := l.Look(t.Context(), web, func() ([]*discoveryv1.EndpointSlice, error) {
+			slices, stale, err := l.ListCurrent(t.Context(), web, func() ([]*discoveryv1.EndpointSlice, error) {
 				lists++
 				shown := cached
 				if tc.written && lists == 1 {
@@ -418,7 +418,7 @@ func TestLookingAtACacheThatCatchesUp(t *testing.T) {
 	}
 	l, _ := testLedger()
 	boom := errors.New("boom")
-	if _, _, err := l.Look(t.Context(), web, func() ([]*discoveryv1.EndpointSlice, error) { return nil, boom }); !errors.Is(err, boom) {
+	if _, _, err := l.ListCurrent(t.Context(), web, func() ([]*discoveryv1.EndpointSlice, error) { return nil, boom }); !errors.Is(err, boom) {
 		t.Errorf("error is %v", err)
 	}
 }

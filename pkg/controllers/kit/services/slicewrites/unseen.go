@@ -30,8 +30,8 @@ type write struct {
 	replaced string
 	// existed says that the cache had an older state of the slice.
 	existed bool
-	// unanswered is the version in which the cache showed the slice before a write of which nobody knows whether it was
-	// executed, else empty. Then nothing else is known of it.
+	// unanswered is the version in which the cache showed the slice before a write that had no answer, else empty. If
+	// it is set, generation, replaced and existed are not.
 	unanswered string
 }
 
@@ -124,7 +124,7 @@ func (l *Ledger) expect(wr write, cached []*discoveryv1.EndpointSlice) {
 	}
 }
 
-// awaitAnswer does not know either what became of a write of the predecessor, unless the cache shows it by now.
+// awaitAnswer takes over a write of the predecessor that had no answer, unless the cache shows its outcome by now.
 func (l *Ledger) awaitAnswer(wr write, shown *discoveryv1.EndpointSlice) {
 	if shown == nil || shown.ResourceVersion != wr.unanswered {
 		return

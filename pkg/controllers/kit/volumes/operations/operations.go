@@ -46,5 +46,6 @@ func (m Metrics) Observe(o Operation, took time.Duration, err error) {
 	if err != nil {
 		status = "fail-unknown"
 	}
-	m.duration.WithLabelValues(controller.LabelValue(o.Plugin), o.Name, status, strconv.FormatBool(o.Migrated)).Observe(took.Seconds())
+	plugin, migrated := controller.LabelValue(o.Plugin), strconv.FormatBool(o.Migrated)
+	m.duration.WithLabelValues(plugin, o.Name, status, migrated).Observe(took.Seconds())
 }

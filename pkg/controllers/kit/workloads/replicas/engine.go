@@ -54,17 +54,17 @@ func New[T pods.Owner](env controller.Env, kind Kind[T], options Options) (*Engi
 	podInformer := env.Informers.Core().V1().Pods().Informer()
 	e := &Engine[T]{kind: kind, options: options, clock: env.Clock, podIndex: index.NewPods(podInformer)}
 	e.owners = owners.New(env, owners.Options[T]{
-		Kind:     kind.GroupVersionKind,
-		Resource: kind.Resource,
-		Informer: kind.Informer,
-		Live:     kind.Live,
-		Selector: kind.Selector,
-		Written:  writes.Stores{pods.Resource: podInformer.GetStore()},
-		Fresh:    options.RequireFresh,
-		OnStale:  options.OnStale,
-		Newest:   true,
-		Echo:     func(_, _ T) bool { return true },
-		Loop:     reconcile.Options[types.NamespacedName]{Queue: options.Queue, Workers: options.Workers},
+		Kind:            kind.GroupVersionKind,
+		Resource:        kind.Resource,
+		Informer:        kind.Informer,
+		Live:            kind.Live,
+		Selector:        kind.Selector,
+		DependentStores: writes.Stores{pods.Resource: podInformer.GetStore()},
+		RequireFresh:    options.RequireFresh,
+		OnStale:         options.OnStale,
+		FromLastWrite:   true,
+		MayIgnoreEcho:   func(_, _ T) bool { return true },
+		Loop:            reconcile.Options[types.NamespacedName]{Queue: options.Queue, Workers: options.Workers},
 	}, e.reconcile)
 	e.podControl = pods.NewTracked(env, e.owners.Writes)
 	e.owners.Watch()
