@@ -2,10 +2,13 @@ package fromflags
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,8 +28,7 @@ func FromManifest(data []byte) (*Result, error) {
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
 	var seen []string
 	for {
-		object := workload{}
-		err := decoder.Decode(&object)
+		object, err := nextWorkload(decoder)
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -59,9 +61,40 @@ func isManifest(text string) bool { return manifestKind.MatchString(text) }
 type workload struct {
 	Items []workload `json:"items"`
 	Spec  struct {
-		corev1.PodSpec `json:",inline"`
-		Template       corev1.PodTemplateSpec `json:"template"`
+		Containers []corev1.Container     `json:"containers"`
+		Template   corev1.PodTemplateSpec `json:"template"`
 	} `json:"spec"`
+}
+
+// nextWorkload decodes the next document of a manifest. An empty document has no containers.
+func nextWorkload(decoder *yaml.YAMLOrJSONDecoder) (workload, error) {
+	var document json.RawMessage
+	if err := decoder.Decode(&document); err != nil || len(document) == 0 {
+		return workload{}, err
+	}
+	var object workload
+	err := json.Unmarshal(document, &object)
+	if mistyped := (*json.UnmarshalTypeError)(nil); errors.As(err, &mistyped) {
+		at := cmp.Or(mistyped.Field, "a document")
+		return workload{}, fmt.Errorf("%s must be %s, not %s", at, nameOf(mistyped.Type), mistyped.Value)
+	}
+	return object, err
+}
+
+// nameOf returns what values of a type are called in a manifest.
+func nameOf(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Struct, reflect.Map, reflect.Pointer:
+		return "an object"
+	case reflect.Slice:
+		return "an array"
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "a boolean"
+	default:
+		return "a number"
+	}
 }
 
 func (w workload) containers() []corev1.Container {
@@ -126,7 +159,8 @@ func shellCommand(words []string) (line string, ok bool) {
 		return "", false
 	}
 	for i, word := range words[shell:] {
-		if strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "--") && strings.HasSuffix(word, "c") && shell+i+1 < len(words) {
+		isOption := strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "--")
+		if isOption && strings.HasSuffix(word, "c") && shell+i+1 < len(words) {
 			return words[shell+i+1], true
 		}
 	}

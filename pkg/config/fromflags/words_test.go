@@ -200,6 +200,13 @@ func TestManifestsWithoutAnAnswer(t *testing.T) {
 			`"--cluster-name=$(A)" is not in the manifest: replace it with its value`,
 		"kind: Pod\nspec: {containers: [{name: a, command: [sh, -c, 'kube-controller-manager $FLAGS']}]}\n": "container a: the value of the variable in " +
 			`"$FLAGS" is not known here: replace it with its value`,
+		"- kind: Pod\n":           "reading the manifest: a document must be an object, not array",
+		"kind: Pod\nspec: none\n": "reading the manifest: spec must be an object, not string",
+		`{"kind": "Pod", "spec": {"containers": [{"command": "kube-controller-manager"}]}}`: "reading the manifest: spec.containers.command must be an array, not string",
+		"kind: List\nitems: [{spec: {containers: [{name: 3}]}}]\n":                          "reading the manifest: items.spec.containers.name must be a string, not number",
+		"kind: Pod\nspec: {containers: [{stdin: a}]}\n":                                     "reading the manifest: spec.containers.stdin must be a boolean, not string",
+		"kind: Pod\nspec: {containers: [{ports: [{containerPort: a}]}]}\n":                  "reading the manifest: spec.containers.ports.containerPort must be a number, not string",
+		"---\n---\n": "the manifest has no pod with containers",
 	} {
 		if _, err := FromManifest([]byte(manifest)); err == nil || err.Error() != want {
 			t.Errorf("%s\n%v\nwant\n%s", manifest, err, want)
