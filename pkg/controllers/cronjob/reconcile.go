@@ -31,6 +31,7 @@ type reconciliation struct {
 	dirty    bool           // the status must be written
 	again    *time.Duration // when it is reconciled again at the latest, nil if only an event causes that
 	removed  []types.UID
+	news     bool // a Job is kept until its success is recorded in the status
 }
 
 func (c *cronJobController) reconcile(ctx context.Context, cached *batchv1.CronJob) error {
@@ -40,6 +41,9 @@ func (c *cronJobController) reconcile(ctx context.Context, cached *batchv1.CronJ
 	}
 	s := &reconciliation{cronJobController: c, cj: cached.DeepCopy(), children: children, now: c.Clock.Now()}
 	wait, err := s.do(ctx)
+	if s.news {
+		s.within(s.untilTold())
+	}
 	if s.dirty {
 		written, failure := c.Client.BatchV1().CronJobs(cached.Namespace).UpdateStatus(controller.OnlyMetadata(ctx), s.cj, metav1.UpdateOptions{})
 		if failure != nil {
@@ -65,6 +69,15 @@ func (s *reconciliation) within(delay time.Duration) {
 	if s.again == nil || *s.again > delay {
 		s.again = &delay
 	}
+}
+
+// untilTold returns when the status tells of a success that was news: after this write, or, if the stored status tells
+// of it already, once the cache shows that.
+func (s *reconciliation) untilTold() time.Duration {
+	if s.dirty {
+		return 0
+	}
+	return reconcile.RecheckAfter
 }
 
 // in returns a pointer to a delay.
@@ -96,7 +109,7 @@ func (s *reconciliation) prune(ctx context.Context) {
 	news := newestNews(s.cj, s.children)
 	for _, job := range surplus(s.cj, s.children) {
 		if job == news {
-			s.within(0) // the status tells then
+			s.news = true
 			continue
 		}
 		switch err := s.delete(ctx, job); {

@@ -126,9 +126,9 @@ func mostRecent(schedule cron.Schedule, from, now time.Time) (*time.Time, missed
 	if gap < 1 {
 		return nil, missedNone, errTooDense
 	}
-	passed := int64(now.Sub(first).Seconds())/gap + 1
+	passed := secondsBetween(first, now)/gap + 1
 	var recent *time.Time
-	for t := schedule.Next(first.Add(time.Duration((passed-2)*gap) * time.Second)); !t.After(now) && !t.IsZero(); t = schedule.Next(t) {
+	for t := schedule.Next(plusSeconds(first, (passed-2)*gap)); !t.After(now) && !t.IsZero(); t = schedule.Next(t) {
 		recent = &t
 	}
 	switch {
@@ -156,7 +156,17 @@ func due(cj *batchv1.CronJob, schedule cron.Schedule, now time.Time) (*time.Time
 // inPhase returns the last time up to limit that is a multiple of the delay after begin. The times of a schedule with a
 // constant delay depend on where it begins. If that were a limit that moves with the clock, none would ever come.
 func inPhase(begin, limit time.Time, delay time.Duration) time.Time {
-	return begin.Add(limit.Sub(begin).Truncate(delay))
+	passed := secondsBetween(begin, limit)
+	return plusSeconds(begin, passed-passed%int64(delay/time.Second))
+}
+
+// secondsBetween returns the whole seconds from one time to a later one. Scheduled times are whole seconds. A duration
+// ends at 292 years, and anybody may have written the time of the last run.
+func secondsBetween(from, to time.Time) int64 { return to.Unix() - from.Unix() }
+
+// plusSeconds adds a number of seconds to a time, however many.
+func plusSeconds(t time.Time, seconds int64) time.Time {
+	return time.Unix(t.Unix()+seconds, 0).In(t.Location())
 }
 
 // untilNext returns the delay until the next scheduled time.

@@ -8,6 +8,7 @@ import (
 	"time"
 	_ "time/tzdata"
 
+	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -155,6 +156,37 @@ func TestMostRecent(t *testing.T) {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
 		})
+	}
+}
+
+// countedSchedule counts how many times were asked for.
+type countedSchedule struct {
+	cron.Schedule
+	asked int
+}
+
+func (s *countedSchedule) Next(after time.Time) time.Time {
+	s.asked++
+	return s.Schedule.Next(after)
+}
+
+// Pins CRON-65.
+func TestALastTimeOfAnotherMillenniumIsNotCountedFrom(t *testing.T) {
+	long, now := time.Date(1000, 2, 3, 4, 5, 0, 0, time.UTC), at("10:00:30")
+	daily, err := newSchedules().parse("TZ=UTC 0 6 * * *")
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := &countedSchedule{Schedule: daily}
+	recent, count, err := mostRecent(counted, long, now)
+	if err != nil || count != missedMany || recent == nil || !recent.Equal(at("06:00:00")) {
+		t.Errorf("got %v, missed %v, %v", recent, count, err)
+	}
+	if counted.asked > 10 {
+		t.Errorf("evaluates %d times", counted.asked)
+	}
+	if got := inPhase(long, now, 24*time.Hour); !got.Equal(at("04:05:00")) {
+		t.Errorf("a constant delay goes on from %v", got)
 	}
 }
 

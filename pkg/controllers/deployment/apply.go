@@ -60,7 +60,7 @@ func (r *reconciliation) ensureCurrent(ctx context.Context) error {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return err
 	case err != nil:
-		return r.createFailed(rs, err)
+		return r.createFailed(ctx, rs, err)
 	}
 	r.written.Wrote(r.stored, created)
 	r.sets.current = created
@@ -90,12 +90,16 @@ func (r *reconciliation) useNamesake(rs *appsv1.ReplicaSet, cause error) error {
 	return reconcile.Requeue(fmt.Errorf("creating ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, cause))
 }
 
-func (r *reconciliation) createFailed(rs *appsv1.ReplicaSet, cause error) error {
-	message := fmt.Sprintf("Failed to create new replica set %q: %v", rs.Name, cause)
-	if hasDeadline(r.d) {
-		r.setCondition(progressing(corev1.ConditionFalse, reasonCreateError, message, r.Clock.Now()))
+// createFailed reports that a ReplicaSet could not be created. A request that was cut off because the instance ends
+// says nothing about it.
+func (r *reconciliation) createFailed(ctx context.Context, rs *appsv1.ReplicaSet, cause error) error {
+	if ctx.Err() == nil {
+		message := fmt.Sprintf("Failed to create new replica set %q: %v", rs.Name, cause)
+		if hasDeadline(r.d) {
+			r.setCondition(progressing(corev1.ConditionFalse, reasonCreateError, message, r.Clock.Now()))
+		}
+		r.Record(createFailedEvent(r.d, message))
 	}
-	r.Record(createFailedEvent(r.d, message))
 	return fmt.Errorf("creating ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, cause)
 }
 

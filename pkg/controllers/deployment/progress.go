@@ -97,12 +97,12 @@ func progressCheck(d *appsv1.Deployment, now time.Time) (time.Duration, bool) {
 	if !hasDeadline(d) || c == nil || c.Reason == reasonTimedOut || c.Reason == reasonComplete || isComplete(d, &d.Status) {
 		return 0, false
 	}
-	left := deadlineAfter(d, c).Sub(now)
-	if left < progressSlack {
+	deadline := deadlineAfter(d, c)
+	if left := deadline.Sub(now); left < progressSlack {
 		// The deadline must have passed, not only be reached.
 		return max(left, 0) + time.Millisecond, true
 	}
-	return left + progressSlack, true
+	return deadline.Add(progressSlack).Sub(now), true // a duration, which ends at 292 years, would overflow
 }
 
 func deadlineAfter(d *appsv1.Deployment, c *appsv1.DeploymentCondition) time.Time {

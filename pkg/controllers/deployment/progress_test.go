@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -170,6 +171,15 @@ func TestProgressCheck(t *testing.T) {
 				t.Error("the check comes before the deadline is over")
 			}
 		})
+	}
+}
+
+// Anybody who may write the status of a Deployment may have written that time. Pins DEP-66.
+func TestACheckAfterMoreThanADurationIsNotDueAtOnce(t *testing.T) {
+	d := makeDeployment(10, progressFor("True", reasonUpdated, 0))
+	d.Status.Conditions[0].LastUpdateTime = metav1.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+	if got, ok := progressCheck(d, now); !ok || got != math.MaxInt64 {
+		t.Errorf("progressCheck() = %v, %t", got, ok)
 	}
 }
 

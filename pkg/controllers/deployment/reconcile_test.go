@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"net/http"
@@ -205,6 +206,22 @@ func TestANamesakeTheCacheLacksIsNoCollision(t *testing.T) {
 		t.Errorf("error is %v, want a requeue that says it was not found", err)
 	}
 	h.WantRequests(t, "create replicasets "+hashName(cached))
+}
+
+// Pins DEP-67.
+func TestACreationThatIsCutOffIsNotReported(t *testing.T) {
+	h := newHarness(t, makeDeployment(10))
+	h.CatchUp(t)
+	ctx, cancel := context.WithCancel(h.Context())
+	h.Intercept("create replicasets", func(clienttesting.Action) error {
+		cancel()
+		return context.Canceled
+	})
+	if err := h.Work(ctx, key); !errors.Is(err, context.Canceled) {
+		t.Errorf("error is %v", err)
+	}
+	h.WantRequests(t, "create replicasets "+hashName(h.deployment(t)))
+	h.WantEvents(t)
 }
 
 // Pins DEP-24d.

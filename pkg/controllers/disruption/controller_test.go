@@ -1,6 +1,7 @@
 package disruption
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"sync/atomic"
@@ -124,6 +125,25 @@ func TestReconcileTakesEvictionsIntoAccount(t *testing.T) {
 	}
 	want := []string{"Warning NotDeleted Pod was expected by PDB n/n to be deleted but it wasn't"}
 	b.WantEvents(t, want...)
+}
+
+// Pins PDB-47.
+func TestAReadOfAScaleThatIsCutOffIsNotReported(t *testing.T) {
+	b := newBench(t, budget(maxUnavailable("1")), pod("a", ownedBy("test.kcmd.dev/v1", "Widget", "w")))
+	widget := schema.GroupVersionKind{Group: "test.kcmd.dev", Version: "v1", Kind: "Widget"}
+	b.c.workloads.scales.mapper = mapperWith(widget)
+	ctx, cancel := context.WithCancel(b.Context())
+	b.serveScale(func(string) (runtime.Object, error) {
+		cancel()
+		return nil, context.Canceled
+	})
+	if err := b.Work(ctx, b.Key); !errors.Is(err, context.Canceled) {
+		t.Errorf("error is %v", err)
+	}
+	b.WantEvents(t)
+	if got := b.writes(); len(got) != 0 {
+		t.Errorf("wrote %+v", got)
+	}
 }
 
 // Pins PDB-12, PDB-14e and PDB-37.

@@ -11,10 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/retry"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/pkg/controllers/kit/slowstart"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 // maxOrphaned is the number of dependents of one owner that are patched concurrently.
@@ -96,7 +96,7 @@ func (c *collector) stripFinalizer(ctx context.Context, n *node, s state, finali
 			return err
 		}
 	}
-	err = retry.RetryOnConflict(finalizerRetries(), func() error {
+	err = writes.RetryOnConflict(finalizerRetries(), func() error {
 		object, err := c.read(ctx, at, n.uid)
 		if err != nil || object == nil || !hasFinalizer(object, finalizer) {
 			return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -436,5 +437,18 @@ func TestDescriptor(t *testing.T) {
 	cfg.Controllers.GarbageCollector.Enabled = ptr.To(false)
 	if enabled, _ := d.Enabled(cfg); enabled {
 		t.Error("it cannot be switched off")
+	}
+}
+
+// The finalizer is still there. Pins WL-119.
+func TestAFinalizerThatIsNotRemovedInTime(t *testing.T) {
+	before := typed(configMaps, object("a", "parent", deleted("x", orphan)))
+	w := newWorld(t, before)
+	w.graph.apply(added(configMaps, before))
+	w.server.PrependReactor("*", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, &url.Error{Op: "Get", URL: "https://server", Err: context.DeadlineExceeded}
+	})
+	if err := w.attemptToOrphan(t.Context(), w.node("parent")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
 	}
 }

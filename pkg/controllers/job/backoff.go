@@ -51,6 +51,17 @@ func (r backoffRecord) after(succeeded, failed []*corev1.Pod, now time.Time) bac
 	return r
 }
 
+// lastBackoff returns the backoff record of a Job. A failure in the future is one of this moment, and remains so: if
+// the clock was set back, no pod would be replaced until it is there again.
+func (c *jobController) lastBackoff(job types.NamespacedName, uid types.UID, now time.Time) backoffRecord {
+	r, ok := c.backoffs.get(job, uid)
+	if ok && r.last.After(now) {
+		r.last = now
+		c.backoffs.set(job, uid, r)
+	}
+	return r
+}
+
 // wait returns the delay until the next pod may be created.
 func (r backoffRecord) wait(now time.Time) time.Duration { return backoffWait(r.failures, r.last, now) }
 

@@ -95,16 +95,20 @@ func (c *jobController) free(ctx context.Context, pod *corev1.Pod, asked map[typ
 	if !isTracked(pod) {
 		return nil
 	}
-	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
-		if !isJobRef(ref) {
-			return nil
-		}
-		wanted, err := c.isWanted(ctx, pod, ref, asked)
-		if err != nil || wanted {
-			return err
-		}
+	ref := metav1.GetControllerOfNoCopy(pod)
+	if ref == nil {
+		// A Job may have adopted it, which the cache does not show yet.
+		_, err := c.patchFinalizer(ctx, pod, pod.ResourceVersion)
+		return err
 	}
-	_, err := c.patchFinalizer(ctx, pod)
+	if !isJobRef(ref) {
+		return nil
+	}
+	wanted, err := c.isWanted(ctx, pod, ref, asked)
+	if err != nil || wanted {
+		return err
+	}
+	_, err = c.patchFinalizer(ctx, pod, anyVersion)
 	return err
 }
 

@@ -83,8 +83,9 @@ func (c *jobController) sync(ctx context.Context, job *batchv1.Job) (err error) 
 	if err != nil {
 		return err
 	}
-	last, _ := c.backoffs.get(key, job.UID)
-	o := observe(job, replacementOf(job, c.value.podReplacementPolicy), all, removed, last, c.Clock.Now())
+	now := c.Clock.Now()
+	last := c.lastBackoff(key, job.UID, now)
+	o := observe(job, replacementOf(job, c.value.podReplacementPolicy), all, removed, last, now)
 	o.settled = settled
 	c.sight(o)
 	if o.podGroup, err = c.ensureGang(ctx, o); err != nil {

@@ -674,6 +674,37 @@ func TestAClockThatIsAhead(t *testing.T) {
 	}
 }
 
+// Pins JOB-123.
+func TestAClockThatIsSetBack(t *testing.T) {
+	failed := exited(1, 0)
+	for name, test := range map[string]struct {
+		job *batchv1.Job
+		pod *corev1.Pod
+	}{
+		"Job":   {newJob(started), newPod("f", failed)},
+		"index": {newJob(started, perIndex(5)), newPod("f", failed, atIndex(0))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, defaults, test.job, test.pod)
+			f.MustReconcile(t)
+			f.Queued.Want(t, "ns/pi in 10s")
+			f.CatchUp(t)
+			f.Clock.Step(-24 * time.Hour)
+			for _, wait := range []string{"10s", "6s"} {
+				f.MustReconcile(t)
+				f.Queued.Want(t, "ns/pi in "+wait)
+				f.Clock.Step(4 * time.Second)
+			}
+			f.Clock.Step(2 * time.Second)
+			f.Requests()
+			f.MustReconcile(t)
+			if got := strings.Join(f.Requests(), ", "); !strings.HasPrefix(got, "create pods") {
+				t.Errorf("after the delay: %q", got)
+			}
+		})
+	}
+}
+
 // Pins JOB-116.
 func TestSightingsEndWithTheirPods(t *testing.T) {
 	f := newFixture(t, defaults, newJob(started, perIndex(5)), newPod("f", exited(1, -24*time.Hour), atIndex(0)))

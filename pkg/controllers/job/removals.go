@@ -175,13 +175,15 @@ func (c *jobController) removeFinalizers(ctx context.Context, o *observation, al
 			continue
 		}
 		c.removals.failed(o.key, all[i])
+		// If the Job was deleted meanwhile, the sweep for it has left the pod out, see trackedPods.
+		c.orphanSeen(reconcile.Fresh, all[i])
 	}
 	return released, worst(results)
 }
 
 // removeFinalizer removes the finalizer of a pod.
 func (c *jobController) removeFinalizer(ctx context.Context, o *observation, pod *corev1.Pod) error {
-	patched, err := c.patchFinalizer(ctx, pod)
+	patched, err := c.patchFinalizer(ctx, pod, anyVersion)
 	if err != nil {
 		return err
 	}
@@ -189,10 +191,15 @@ func (c *jobController) removeFinalizer(ctx context.Context, o *observation, pod
 	return nil
 }
 
-// patchFinalizer sends the patch that removes the finalizer. NotFound does not prove that the pod is gone, since an
-// admission webhook may answer so too: it is a reason to wait until the cache shows it.
-func (c *jobController) patchFinalizer(ctx context.Context, pod *corev1.Pod) (*metav1.ObjectMeta, error) {
-	patch, err := finalizerPatch(pod.UID)
+// anyVersion lets a patch change a pod of whatever version.
+const anyVersion = ""
+
+// patchFinalizer sends the patch that removes the finalizer, if the pod still has the version. NotFound does not prove
+// that the pod is gone, since an admission webhook may answer so too: it is a reason to wait until the cache shows it.
+func (c *jobController) patchFinalizer(
+	ctx context.Context, pod *corev1.Pod, version string,
+) (*metav1.ObjectMeta, error) {
+	patch, err := finalizerPatch(pod.UID, version)
 	if err != nil {
 		return nil, err
 	}
@@ -214,13 +221,16 @@ type finalizerBody struct {
 
 type finalizerMetadata struct {
 	UID        types.UID `json:"uid,omitempty"`
+	Version    string    `json:"resourceVersion,omitempty"`
 	Finalizers []string  `json:"$deleteFromPrimitiveList/finalizers"`
 }
 
 // finalizerPatch is the strategic merge patch that removes the finalizer from the pod
 // with the UID, and from no namesake.
-func finalizerPatch(uid types.UID) ([]byte, error) {
-	patch, err := json.Marshal(finalizerBody{finalizerMetadata{UID: uid, Finalizers: []string{batchv1.JobTrackingFinalizer}}})
+func finalizerPatch(uid types.UID, version string) ([]byte, error) {
+	patch, err := json.Marshal(finalizerBody{finalizerMetadata{
+		UID: uid, Version: version, Finalizers: []string{batchv1.JobTrackingFinalizer},
+	}})
 	if err != nil {
 		return nil, fmt.Errorf("encoding the removal of a finalizer: %w", err)
 	}

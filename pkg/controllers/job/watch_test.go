@@ -1,6 +1,7 @@
 package job
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ktesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
@@ -319,6 +321,63 @@ func TestOrphanFailures(t *testing.T) {
 	}
 }
 
+// A pod that has finished and is being deleted has no further event. Pins JOB-125.
+func TestAPodOfAJobThatIsDeletedMeanwhileIsFreedInTheEnd(t *testing.T) {
+	job := newJob(started)
+	f := newFixture(t, defaults, job, newPod("p", succeeded, leaving))
+	var deleted bool
+	f.Intercept("patch pods p", func(ktesting.Action) error {
+		if deleted {
+			return nil
+		}
+		deleted = true
+		jobs := batchv1.SchemeGroupVersion.WithResource("jobs")
+		if err := f.Fake.Tracker().Delete(jobs, job.Namespace, job.Name); err != nil {
+			return err
+		}
+		f.Uncache(t, job)
+		f.c.jobDeleted(job)
+		return errBoom
+	})
+	if err := f.Reconcile(); !errors.Is(err, errBoom) {
+		t.Errorf("the error is %v", err)
+	}
+	f.orphans.Want(t, "ns/name p")
+	err := f.c.reconcileOrphan(f.Context(), orphan{orphanPod, "ns", "p"})
+	if err != nil || isTracked(f.storedPods(t)[0]) {
+		t.Errorf("it keeps its finalizer: %v", err)
+	}
+}
+
+// Pins JOB-124.
+func TestAPodThatAJobHasAdoptedMeanwhileKeepsItsFinalizer(t *testing.T) {
+	adopted := newPod("p", func(p *corev1.Pod) { p.ResourceVersion = "21" })
+	f := newFixture(t, defaults, newJob(started), adopted)
+	f.Cache(t, newPod("p", alone))
+	f.Intercept("patch pods p", func(action ktesting.Action) error {
+		var sent corev1.Pod
+		if err := json.Unmarshal(action.(ktesting.PatchAction).GetPatch(), &sent); err != nil {
+			return err
+		}
+		if v := sent.ResourceVersion; v != "" && v != adopted.ResourceVersion {
+			return apierrors.NewConflict(corev1.Resource("pods"), "p", errors.New("changed"))
+		}
+		return nil
+	})
+	if err := f.c.reconcileOrphan(f.Context(), orphan{orphanPod, "ns", "p"}); !reconcile.IsExpected(err) {
+		t.Errorf("the error is %v", err)
+	}
+	if !isTracked(f.storedPods(t)[0]) {
+		t.Error("it will never be counted")
+	}
+	f.Cache(t, adopted)
+	f.Requests()
+	if err := f.c.reconcileOrphan(f.Context(), orphan{orphanPod, "ns", "p"}); err != nil {
+		t.Errorf("the error is %v", err)
+	}
+	f.WantRequests(t)
+}
+
 // An admission webhook answers with NotFound, and no event of the pod follows. Pins JOB-121.
 func TestAnOrphanThatIsNotFoundIsTriedAgain(t *testing.T) {
 	f := newFixture(t, defaults, newPod("p", alone))
@@ -338,7 +397,7 @@ func TestAnOrphanThatIsNotFoundIsTriedAgain(t *testing.T) {
 
 // Pins JOB-23 and JOB-106.
 func TestFinalizerPatch(t *testing.T) {
-	patch, err := finalizerPatch("u")
+	patch, err := finalizerPatch("u", anyVersion)
 	if want := `{"metadata":{"uid":"u","$deleteFromPrimitiveList/finalizers":["batch.kubernetes.io/job-tracking"]}}`; err != nil || string(patch) != want {
 		t.Errorf("%s, %v", patch, err)
 	}

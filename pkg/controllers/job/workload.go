@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 // gangs finds the objects that make the scheduler start the pods of a Job together:
@@ -46,7 +47,7 @@ func (c *jobController) ensureGang(ctx context.Context, o *observation) (string,
 	}
 	var group *schedulingv1alpha2.PodGroup
 	// If an object exists that the cache does not show yet, reading again helps.
-	err := retry.OnError(retry.DefaultRetry, apierrors.IsAlreadyExists, func() (err error) {
+	err := writes.RetryOn(apierrors.IsAlreadyExists, retry.DefaultRetry, func() (err error) {
 		workload, err := c.ensureWorkload(ctx, o)
 		if err != nil || workload == nil {
 			return err

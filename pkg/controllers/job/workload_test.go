@@ -1,7 +1,10 @@
 package job
 
 import (
+	"context"
+	"errors"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -247,5 +250,17 @@ func TestWorkloadNames(t *testing.T) {
 	}
 	if name := podGroupName("w", "t"); !strings.HasPrefix(name, "w-t-") {
 		t.Error(name)
+	}
+}
+
+// No pod is created without its group. Pins WL-119.
+func TestAPodGroupThatIsNotCreatedInTime(t *testing.T) {
+	f := newFixture(t, gangValue(), newJob(indexed, sized(2, 2)))
+	f.Refuse("create podgroups", &url.Error{Op: "Post", URL: "https://server", Err: context.DeadlineExceeded})
+	if err := f.Reconcile(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	if slices.ContainsFunc(f.Requests(), func(r string) bool { return strings.HasPrefix(r, "create pods") }) {
+		t.Errorf("requests: %q", f.Requests())
 	}
 }

@@ -112,6 +112,8 @@ func (r *recorder) all() []string {
 func TestEvents(t *testing.T) {
 	env := controllertest.New(t, wanting(1))
 	env.StampWrites("pods")
+	env.CompleteWrites("replicationcontrollers")
+	env.CheckWrites("replicationcontrollers")
 	events := &recorder{said: map[string]bool{}}
 	env.Env.Events = events
 	create, remove := env.Refuse("create pods", forbidden), env.Refuse("delete pods", forbidden)

@@ -37,7 +37,7 @@ func (c *statefulSetController) advance(ctx context.Context, p *observation) (ap
 	})
 	status := countStatus(p.set, p.revisions, l.all(), p.now)
 
-	wrote, refused := c.reclaim(ctx, p.set, l.all())
+	wrote, refused := c.releaseRetained(ctx, p.set, l.all())
 	if wrote || refused != nil && ctx.Err() != nil {
 		return status, refused // the update of the claims enqueues the set again
 	}
@@ -46,7 +46,9 @@ func (c *statefulSetController) advance(ctx context.Context, p *observation) (ap
 }
 
 // fill creates, replaces, removes and rolls pods.
-func (c *statefulSetController) fill(ctx context.Context, p *observation, l layout, status appsv1.StatefulSetStatus) (appsv1.StatefulSetStatus, error) {
+func (c *statefulSetController) fill(
+	ctx context.Context, p *observation, l layout, status appsv1.StatefulSetStatus,
+) (appsv1.StatefulSetStatus, error) {
 	done, err := c.fillSlots(ctx, p, l.replicas)
 	if !done || l.cut {
 		return status, err
@@ -55,7 +57,9 @@ func (c *statefulSetController) fill(ctx context.Context, p *observation, l layo
 	if !done {
 		return status, err
 	}
-	done, err = c.forEach(ctx, p.set, l.condemned, func(pod *corev1.Pod) task { return c.condemnedTask(p, pod, l.firstUnavailable) })
+	done, err = c.forEach(ctx, p.set, l.condemned, func(pod *corev1.Pod) task {
+		return c.condemnedTask(p, pod, l.firstUnavailable)
+	})
 	if !done {
 		return status, err
 	}
@@ -66,8 +70,8 @@ func (c *statefulSetController) fill(ctx context.Context, p *observation, l layo
 	return status, err
 }
 
-// fillSlots works on the pods of slots to be filled. In a parallel set, missing pods are created in a slow start,
-// whatever became of the others: what fails for a pod may fail for good, and is no reason to leave slots empty.
+// fillSlots works on the pods of slots to be filled. In a parallel set, missing pods are created in a slow start, even
+// if others failed: the error of one pod may be permanent, and is no reason to leave slots empty.
 func (c *statefulSetController) fillSlots(
 	ctx context.Context, p *observation, replicas []*corev1.Pod,
 ) (done bool, err error) {
@@ -116,7 +120,9 @@ func createAll(ctx context.Context, missing []func(context.Context) error) []err
 // forEach runs the tasks of pods: those of an ordered set one by one, until one fails or is the
 // last; those of a parallel set all, in a slow start. It returns true if none failed and, in an
 // ordered set, none was the last.
-func (c *statefulSetController) forEach(ctx context.Context, set *appsv1.StatefulSet, all []*corev1.Pod, next func(*corev1.Pod) task) (done bool, err error) {
+func (c *statefulSetController) forEach(
+	ctx context.Context, set *appsv1.StatefulSet, all []*corev1.Pod, next func(*corev1.Pod) task,
+) (done bool, err error) {
 	if isOrdered(set) {
 		return inOrder(ctx, all, next)
 	}
@@ -203,12 +209,14 @@ func (c *statefulSetController) isConsistent(ctx context.Context, set *appsv1.St
 	return matches || err != nil
 }
 
-// reclaim takes claims that the policy retains from the pods and the set that own them, and reports whether any was
-// written: those of slots to be filled, whose pods were given them while they were condemned, and those that had an
-// owner before the policy was changed. It comes before everything else and is in no order: a pod of them, or the set,
-// may be deleted at any time, by anybody, and the garbage collector would delete the claims. What is refused keeps
-// nothing else from being done.
-func (c *statefulSetController) reclaim(ctx context.Context, set *appsv1.StatefulSet, all []*corev1.Pod) (wrote bool, refused error) {
+// releaseRetained removes the pods and the set as owners of claims that the policy retains, and reports whether any
+// claim was written: claims of slots to be filled, whose pods became owners while they were condemned, and claims that
+// had an owner before the policy was changed. It runs before everything else, in no particular order: such a pod, or
+// the set, may be deleted at any time by anybody, and the garbage collector would delete the claims. A refused write
+// does not prevent the rest.
+func (c *statefulSetController) releaseRetained(
+	ctx context.Context, set *appsv1.StatefulSet, all []*corev1.Pod,
+) (wrote bool, refused error) {
 	owned, err := c.withOwnedClaims(set, all)
 	if err != nil {
 		return false, err
@@ -257,7 +265,9 @@ func (c *statefulSetController) condemnedTask(p *observation, pod, firstUnavaila
 
 // roll deletes the pods that are next in the rolling update. The status no longer counts them
 // as current ones.
-func (c *statefulSetController) roll(ctx context.Context, p *observation, replicas []*corev1.Pod, status *appsv1.StatefulSetStatus) error {
+func (c *statefulSetController) roll(
+	ctx context.Context, p *observation, replicas []*corev1.Pod, status *appsv1.StatefulSetStatus,
+) error {
 	victims, err := c.victims(p, replicas)
 	if err != nil {
 		return err
@@ -266,7 +276,8 @@ func (c *statefulSetController) roll(ctx context.Context, p *observation, replic
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		klog.FromContext(ctx).V(2).Info("Deleting pod for a rolling update", "statefulSet", klog.KObj(p.set), "pod", klog.KObj(pod))
+		klog.FromContext(ctx).V(2).Info("Deleting pod for a rolling update",
+			"statefulSet", klog.KObj(p.set), "pod", klog.KObj(pod))
 		if err := c.deletePod(ctx, p.set, pod); err != nil {
 			return err
 		}

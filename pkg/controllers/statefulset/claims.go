@@ -22,7 +22,9 @@ func claimName(set *appsv1.StatefulSet, template *corev1.PersistentVolumeClaim, 
 
 // newClaim returns the claim of a slot for a template. It already has the owner that the
 // retention policy requires, which saves an update.
-func newClaim(set *appsv1.StatefulSet, template *corev1.PersistentVolumeClaim, ordinal int) *corev1.PersistentVolumeClaim {
+func newClaim(
+	set *appsv1.StatefulSet, template *corev1.PersistentVolumeClaim, ordinal int,
+) *corev1.PersistentVolumeClaim {
 	claim := template.DeepCopy()
 	claim.Name = claimName(set, template, ordinal)
 	claim.Namespace = set.Namespace
@@ -61,7 +63,7 @@ func newClaimsBySet(informer cache.SharedIndexInformer) claimsBySet {
 	return claimsBySet{informer.GetIndexer()}
 }
 
-// slotsOf returns the slots of a set to which claims belong that the set owns.
+// slotsOf returns the slots of a set whose claims the set owns.
 func (c claimsBySet) slotsOf(set *appsv1.StatefulSet) (map[int]bool, error) {
 	owned, err := index.Append[*corev1.PersistentVolumeClaim](nil, c.indexer, claimsBySetIndex, string(set.UID))
 	slots := map[int]bool{}
@@ -77,7 +79,9 @@ func (c claimsBySet) slotsOf(set *appsv1.StatefulSet) (map[int]bool, error) {
 
 // claimsOf calls do with the cached claims of a pod's slot, and stops at the first error. A
 // claim that does not exist is skipped.
-func (c *statefulSetController) claimsOf(set *appsv1.StatefulSet, pod *corev1.Pod, do func(*corev1.PersistentVolumeClaim) error) error {
+func (c *statefulSetController) claimsOf(
+	set *appsv1.StatefulSet, pod *corev1.Pod, do func(*corev1.PersistentVolumeClaim) error,
+) error {
 	ordinal := ordinalOf(pod)
 	for i := range set.Spec.VolumeClaimTemplates {
 		name := claimName(set, &set.Spec.VolumeClaimTemplates[i], ordinal)
@@ -123,7 +127,9 @@ func (c *statefulSetController) createClaims(ctx context.Context, set *appsv1.St
 	return worst(errs)
 }
 
-func (c *statefulSetController) createClaim(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) error {
+func (c *statefulSetController) createClaim(
+	ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod, claim *corev1.PersistentVolumeClaim,
+) error {
 	created, err := c.Client.CoreV1().PersistentVolumeClaims(set.Namespace).Create(ctx, claim, metav1.CreateOptions{})
 	if err == nil {
 		c.owners.Writes.Wrote(set, claimResource, created.ResourceVersion)

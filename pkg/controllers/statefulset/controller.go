@@ -19,7 +19,7 @@
 //     for, not spec.replicas.
 //  4. A slot has a claim for each claim template. Claims are created before the pod, and never
 //     deleted: to have the garbage collector delete them, they are given an owner, the set or
-//     the condemned pod, from which they are taken if its slot is to be filled again, or if they
+//     the condemned pod, which is removed if the slot is to be filled again, or if the claims
 //     are to be retained by now (claims.go, retention.go).
 //  5. The status counts the observed pods, and is written even if something failed; the history
 //     is always truncated. A burst of new counts that are not urgent causes few writes (package
@@ -110,7 +110,8 @@ type statefulSetController struct {
 
 func newController(env controller.Env, v value) (*statefulSetController, error) {
 	apps, core := env.Informers.Apps().V1(), env.Informers.Core().V1()
-	revisions, claims, podInformer := apps.ControllerRevisions().Informer(), core.PersistentVolumeClaims(), core.Pods().Informer()
+	claims, podInformer := core.PersistentVolumeClaims(), core.Pods().Informer()
+	revisions := apps.ControllerRevisions().Informer()
 	c := &statefulSetController{
 		Env:         env,
 		value:       v,
@@ -127,16 +128,16 @@ func newController(env controller.Env, v value) (*statefulSetController, error) 
 		Informer: apps.StatefulSets().Informer(),
 		Live:     c.live,
 		Selector: selectorOf,
-		Written: writes.Stores{
+		DependentStores: writes.Stores{
 			pods.Resource:    podInformer.GetStore(),
 			claimResource:    claims.Informer().GetStore(),
 			revisionResource: revisions.GetStore(),
 		},
-		Fresh:   v.staleConsistency,
-		OnStale: c.metrics.staleSyncs.Skipped,
-		Echo:    sameCurrentRevision,
-		OnGone:  c.metrics.forget,
-		Loop:    reconcile.Options[types.NamespacedName]{Queue: "statefulset", Workers: v.concurrentSyncs},
+		RequireFresh:  v.staleConsistency,
+		OnStale:       c.metrics.staleSyncs.Skipped,
+		MayIgnoreEcho: sameCurrentRevision,
+		OnGone:        c.metrics.forget,
+		Loop:          reconcile.Options[types.NamespacedName]{Queue: "statefulset", Workers: v.concurrentSyncs},
 	}, c.reconcile)
 	c.podControl = pods.NewTracked(env, c.owners.Writes)
 	c.watch(podInformer, claims.Informer())

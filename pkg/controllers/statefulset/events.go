@@ -21,19 +21,25 @@ func podSucceeded(set *appsv1.StatefulSet, pod *corev1.Pod, v verb) controller.E
 }
 
 func podFailed(set *appsv1.StatefulSet, pod *corev1.Pod, v verb, err error) controller.Event {
-	return controller.Warning(set, "Failed"+string(v), "%s Pod %s in StatefulSet %s failed error: %v", v, pod.Name, set.Name, err)
+	return controller.Warning(set, "Failed"+string(v), "%s Pod %s in StatefulSet %s failed error: %v",
+		v, pod.Name, set.Name, err)
 }
 
 func claimCreated(set *appsv1.StatefulSet, pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) controller.Event {
-	return controller.Normal(set, "SuccessfulCreate", "Create Claim %s Pod %s in StatefulSet %s success", claim.Name, pod.Name, set.Name)
+	return controller.Normal(set, "SuccessfulCreate", "Create Claim %s Pod %s in StatefulSet %s success",
+		claim.Name, pod.Name, set.Name)
 }
 
-func claimFailed(set *appsv1.StatefulSet, pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, err error) controller.Event {
-	return controller.Warning(set, "FailedCreate", "Create Claim %s for Pod %s in StatefulSet %s failed error: %v", claim.Name, pod.Name, set.Name, err)
+func claimFailed(
+	set *appsv1.StatefulSet, pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, err error,
+) controller.Event {
+	return controller.Warning(set, "FailedCreate", "Create Claim %s for Pod %s in StatefulSet %s failed error: %v",
+		claim.Name, pod.Name, set.Name, err)
 }
 
 // conflictingController keeps the spelling of upstream, which users may match on.
 func conflictingController(set *appsv1.StatefulSet, claim *corev1.PersistentVolumeClaim) controller.Event {
 	return controller.Warning(set, "ConflictingController",
-		"PersistentVolumeClaim %s has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim", claim.Name)
+		"PersistentVolumeClaim %s has a conflicting OwnerReference that acts as a manging controller, "+
+			"the retention policy is ignored for this claim", claim.Name)
 }

@@ -15,8 +15,9 @@ import (
 	"kcmd.dev/pkg/controllers/kit/pods"
 )
 
-// split splits the name of a pod into the name of its set and an ordinal. The ordinal is -1 if there is none or it is too
-// large. The name is empty if the pod belongs to no set, because the digits are missing or are not a canonical number.
+// split splits the name of a pod into the name of its set and an ordinal. The ordinal is -1 if there is none or it is
+// too large. The name is empty if the pod belongs to no set, because the digits are missing or are not a canonical
+// number.
 func split(pod string) (parent string, ordinal int) {
 	dash := strings.LastIndexByte(pod, '-')
 	if dash < 0 {
@@ -62,8 +63,8 @@ func firstOrdinal(set *appsv1.StatefulSet) int {
 // replicasOf returns the number of slots to be filled. The API server defaults it to 1.
 func replicasOf(set *appsv1.StatefulSet) int { return int(ptr.Deref(set.Spec.Replicas, 1)) }
 
-// lastOrdinal returns the last slot to be filled. There is none that the name of a pod cannot
-// have, see split.
+// lastOrdinal returns the last slot to be filled. It is at most the largest ordinal that the name
+// of a pod can have, see split.
 func lastOrdinal(set *appsv1.StatefulSet) int {
 	return min(firstOrdinal(set)+replicasOf(set)-1, math.MaxInt32)
 }
@@ -73,8 +74,8 @@ func inRange(set *appsv1.StatefulSet, ordinal int) bool {
 	return ordinal >= firstOrdinal(set) && ordinal <= lastOrdinal(set)
 }
 
-// missingPod returns what stands for the pod of a slot until newPod builds it, which may take much
-// more memory.
+// missingPod returns a placeholder for the pod of a slot until newPod builds the pod, which may take
+// much more memory.
 func missingPod(set *appsv1.StatefulSet, ordinal int) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: podName(set, ordinal)}}
 }
@@ -116,7 +117,9 @@ func volumes(set *appsv1.StatefulSet, ordinal int, others []corev1.Volume) []cor
 
 // hasTemplate reports whether a set has a claim template of the name.
 func hasTemplate(set *appsv1.StatefulSet, name string) bool {
-	return slices.ContainsFunc(set.Spec.VolumeClaimTemplates, func(t corev1.PersistentVolumeClaim) bool { return t.Name == name })
+	return slices.ContainsFunc(set.Spec.VolumeClaimTemplates, func(t corev1.PersistentVolumeClaim) bool {
+		return t.Name == name
+	})
 }
 
 func claimVolumes(set *appsv1.StatefulSet, ordinal int) []corev1.Volume {
@@ -149,9 +152,10 @@ func storageMatches(set *appsv1.StatefulSet, pod *corev1.Pod) bool {
 	for i := range set.Spec.VolumeClaimTemplates {
 		template := &set.Spec.VolumeClaimTemplates[i]
 		want := claimName(set, template, ordinal)
-		if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		isClaim := func(v corev1.Volume) bool {
 			return v.Name == template.Name && v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == want
-		}) {
+		}
+		if !slices.ContainsFunc(pod.Spec.Volumes, isClaim) {
 			return false
 		}
 	}

@@ -35,7 +35,9 @@ type slot struct {
 // layOut assigns pods to slots. Its cost depends on the pods that exist, on the claims that are
 // waited for, and on how many pods one reconcile creates, but not on spec.replicas, which may be
 // billions. The function waits reports whether a missing pod cannot be created yet.
-func layOut(set *appsv1.StatefulSet, members []*corev1.Pod, now time.Time, waits func(missing *corev1.Pod) bool) layout {
+func layOut(
+	set *appsv1.StatefulSet, members []*corev1.Pod, now time.Time, waits func(missing *corev1.Pod) bool,
+) layout {
 	var l layout
 	filled := make([]slot, 0, len(members))
 	for _, pod := range members {
@@ -56,8 +58,8 @@ func layOut(set *appsv1.StatefulSet, members []*corev1.Pod, now time.Time, waits
 }
 
 // withMissing returns the pods of the sorted slots, with the lowest missing ones between and after
-// them: as many as one reconcile creates, not counting those of a parallel set that wait, which keep
-// nobody else waiting.
+// them: as many as one reconcile creates, not counting those of a parallel set that wait, which do
+// not hold up the others.
 func withMissing(set *appsv1.StatefulSet, sorted []slot, waits func(missing *corev1.Pod) bool) []*corev1.Pod {
 	replicas := make([]*corev1.Pod, 0, len(sorted))
 	next, room := firstOrdinal(set), maxCreated(set)

@@ -44,7 +44,8 @@ func (m *controllerMetrics) rolling(set *appsv1.StatefulSet, maxUnavailable, una
 
 // forget drops the series of a deleted set.
 func (m *controllerMetrics) forget(set types.NamespacedName) {
-	for _, policy := range []appsv1.PodManagementPolicyType{appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement} {
+	policies := []appsv1.PodManagementPolicyType{appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement}
+	for _, policy := range policies {
 		labels := map[string]string{
 			"statefulset_namespace": set.Namespace,
 			"statefulset_name":      set.Name,

@@ -39,7 +39,8 @@ func (c *statefulSetController) reconcile(ctx context.Context, set *appsv1.State
 	mayAct := c.owners.Settled(set) && set.DeletionTimestamp == nil
 	selector, err := c.owners.Selectors.Of(set)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to parse the selector, ignoring the object until it changes", "statefulSet", klog.KObj(set))
+		klog.FromContext(ctx).Error(err, "Failed to parse the selector, ignoring the object until it changes",
+			"statefulSet", klog.KObj(set))
 		return nil
 	}
 	p, err := c.observe(ctx, set, selector)
@@ -74,7 +75,9 @@ func (c *statefulSetController) finish(ctx context.Context, p *observation, mayA
 }
 
 // observe lists the revisions and pods of a set, and adopts orphans among them.
-func (c *statefulSetController) observe(ctx context.Context, set *appsv1.StatefulSet, selector labels.Selector) (*observation, error) {
+func (c *statefulSetController) observe(
+	ctx context.Context, set *appsv1.StatefulSet, selector labels.Selector,
+) (*observation, error) {
 	listed, err := c.listRevisions(ctx, set, selector)
 	if err != nil {
 		return nil, err
@@ -92,7 +95,9 @@ func (c *statefulSetController) observe(ctx context.Context, set *appsv1.Statefu
 }
 
 // claimPods adopts and releases pods as needed and returns those of the set.
-func (c *statefulSetController) claimPods(ctx context.Context, set *appsv1.StatefulSet, selector labels.Selector) ([]*corev1.Pod, error) {
+func (c *statefulSetController) claimPods(
+	ctx context.Context, set *appsv1.StatefulSet, selector labels.Selector,
+) ([]*corev1.Pod, error) {
 	candidates, err := c.podIndex.OwnedByOrOrphans(setKind.Kind, set)
 	if err != nil {
 		return nil, err

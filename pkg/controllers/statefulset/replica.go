@@ -54,7 +54,9 @@ func (c *statefulSetController) createPod(ctx context.Context, set *appsv1.State
 }
 
 // fixOwners calls fixClaimOwners and records an event if it fails.
-func (c *statefulSetController) fixOwners(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) (wrote bool, err error) {
+func (c *statefulSetController) fixOwners(
+	ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod,
+) (wrote bool, err error) {
 	wrote, err = c.fixClaimOwners(ctx, set, pod)
 	if err != nil {
 		c.recordPod(ctx, set, pod, verbUpdate, err)
@@ -89,7 +91,8 @@ func (c *statefulSetController) updatePod(ctx context.Context, set *appsv1.State
 	if err != nil || patch == nil {
 		return err
 	}
-	updated, err := c.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	updated, err := c.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{})
 	if err == nil {
 		c.owners.Writes.Wrote(set, pods.Resource, updated.ResourceVersion)
 	}
@@ -154,7 +157,9 @@ func (c *statefulSetController) deletePod(ctx context.Context, set *appsv1.State
 
 // recordPod records the result of a request about a pod, unless it was cancelled because the
 // instance ends.
-func (c *statefulSetController) recordPod(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod, v verb, err error) {
+func (c *statefulSetController) recordPod(
+	ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod, v verb, err error,
+) {
 	switch {
 	case err == nil:
 		c.Record(podSucceeded(set, pod, v))

@@ -42,7 +42,9 @@ func policyOf(set *appsv1.StatefulSet) policy {
 // knownPolicy reports whether the retention policy of a set has known values only.
 func knownPolicy(set *appsv1.StatefulSet) bool {
 	known := func(v appsv1.PersistentVolumeClaimRetentionPolicyType) bool {
-		return v == "" || v == appsv1.DeletePersistentVolumeClaimRetentionPolicyType || v == appsv1.RetainPersistentVolumeClaimRetentionPolicyType
+		return v == "" ||
+			v == appsv1.DeletePersistentVolumeClaimRetentionPolicyType ||
+			v == appsv1.RetainPersistentVolumeClaimRetentionPolicyType
 	}
 	p := set.Spec.PersistentVolumeClaimRetentionPolicy
 	return p == nil || known(p.WhenDeleted) && known(p.WhenScaled)
@@ -149,7 +151,9 @@ func (o claimOwners) upToDate(p policy, inRange bool) bool {
 }
 
 // withOwners returns a copy of a claim with the owners that the policy requires.
-func withOwners(claim *corev1.PersistentVolumeClaim, set *appsv1.StatefulSet, pod *corev1.Pod) *corev1.PersistentVolumeClaim {
+func withOwners(
+	claim *corev1.PersistentVolumeClaim, set *appsv1.StatefulSet, pod *corev1.Pod,
+) *corev1.PersistentVolumeClaim {
 	bySet, byPod := setCandidate(set), podCandidate(pod)
 	p := policyOf(set)
 	wanted := wantedOwners(p, inRange(set, ordinalOf(pod)))
@@ -175,7 +179,9 @@ func withOwners(claim *corev1.PersistentVolumeClaim, set *appsv1.StatefulSet, po
 
 // claimsMatchPolicy reports whether the claims of a pod's slot have the owners that the policy
 // requires.
-func (c *statefulSetController) claimsMatchPolicy(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) (bool, error) {
+func (c *statefulSetController) claimsMatchPolicy(
+	ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod,
+) (bool, error) {
 	if !knownPolicy(set) {
 		klog.FromContext(ctx).Error(nil, "Unknown claim retention policy, retaining claims",
 			"statefulSet", klog.KObj(set), "policy", set.Spec.PersistentVolumeClaimRetentionPolicy)
@@ -241,8 +247,8 @@ func (c *statefulSetController) withOwnedClaims(set *appsv1.StatefulSet, all []*
 	return owned, nil
 }
 
-// missingWithClaims returns the pods that are not among those given and to whose slots claims belong that the set owns,
-// none if claims are to be deleted with the set.
+// missingWithClaims returns, for the slots whose claims the set owns, the pods that are not among those given; none if
+// claims are to be deleted with the set.
 func (c *statefulSetController) missingWithClaims(set *appsv1.StatefulSet, given []*corev1.Pod) ([]*corev1.Pod, error) {
 	if policyOf(set).deleteWithSet {
 		return nil, nil
@@ -263,7 +269,9 @@ func (c *statefulSetController) missingWithClaims(set *appsv1.StatefulSet, given
 
 // fixClaimOwners sets the owners of the claims of a pod's slot as the policy requires, and reports whether any was
 // written.
-func (c *statefulSetController) fixClaimOwners(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) (wrote bool, err error) {
+func (c *statefulSetController) fixClaimOwners(
+	ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod,
+) (wrote bool, err error) {
 	p, slotStays := policyOf(set), inRange(set, ordinalOf(pod))
 	err = c.claimsOf(set, pod, func(claim *corev1.PersistentVolumeClaim) error {
 		found := ownersOf(claim, set, pod)
@@ -273,7 +281,8 @@ func (c *statefulSetController) fixClaimOwners(ctx context.Context, set *appsv1.
 		if found.upToDate(p, slotStays) {
 			return nil
 		}
-		updated, err := c.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, withOwners(claim, set, pod), metav1.UpdateOptions{})
+		claims := c.Client.CoreV1().PersistentVolumeClaims(claim.Namespace)
+		updated, err := claims.Update(ctx, withOwners(claim, set, pod), metav1.UpdateOptions{})
 		if apierrors.IsNotFound(err) {
 			c.owners.EnqueueAfter(set, reconcile.RecheckAfter) // as a rule the cache does not show it yet
 			return nil

@@ -149,7 +149,7 @@ func (c *statefulSetController) adoptRevision(
 	return adopted, nil
 }
 
-// wroteRevision has the next reconcile wait until the cache shows a revision.
+// wroteRevision makes the next reconcile wait until the cache shows a revision.
 func (c *statefulSetController) wroteRevision(set *appsv1.StatefulSet, revision *appsv1.ControllerRevision) {
 	if c.value.staleConsistency {
 		c.owners.Writes.Wrote(set, revisionResource, revision.ResourceVersion)

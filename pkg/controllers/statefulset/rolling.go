@@ -35,7 +35,9 @@ func nextVictim(set *appsv1.StatefulSet, replicas []*corev1.Pod, update string, 
 
 // victimsWithin returns the outdated pods that a rolling update deletes next, topmost
 // first, so that no more than maxUnavailable of all are unavailable.
-func victimsWithin(set *appsv1.StatefulSet, replicas []*corev1.Pod, update string, maxUnavailable, unavailable int) []*corev1.Pod {
+func victimsWithin(
+	set *appsv1.StatefulSet, replicas []*corev1.Pod, update string, maxUnavailable, unavailable int,
+) []*corev1.Pod {
 	var victims []*corev1.Pod
 	for _, pod := range slices.Backward(replicas[min(partitionOf(set), len(replicas)):]) {
 		if len(victims) >= maxUnavailable-unavailable {

@@ -19,7 +19,9 @@ import (
 
 // countStatus computes the status of a set from its pods. Pods that are being deleted count,
 // but not as current or updated ones.
-func countStatus(set *appsv1.StatefulSet, at revisions, observed []*corev1.Pod, now time.Time) appsv1.StatefulSetStatus {
+func countStatus(
+	set *appsv1.StatefulSet, at revisions, observed []*corev1.Pod, now time.Time,
+) appsv1.StatefulSetStatus {
 	status := appsv1.StatefulSetStatus{
 		ObservedGeneration: set.Generation,
 		CurrentRevision:    at.current.Name,
@@ -63,8 +65,8 @@ func completed(set *appsv1.StatefulSet, status appsv1.StatefulSetStatus) appsv1.
 	return status
 }
 
-// saysMore reports whether a status differs from the stored one.
-func saysMore(next, stored *appsv1.StatefulSetStatus) bool {
+// differs reports whether a status differs from the stored one.
+func differs(next, stored *appsv1.StatefulSetStatus) bool {
 	return next.ObservedGeneration > stored.ObservedGeneration ||
 		next.Replicas != stored.Replicas ||
 		next.CurrentReplicas != stored.CurrentReplicas ||
@@ -101,9 +103,11 @@ func isUrgent(set *appsv1.StatefulSet, next *appsv1.StatefulSetStatus) bool {
 
 // report updates the status of a set, after a short delay if the change is not urgent. It
 // returns the name of the current revision as stored.
-func (c *statefulSetController) report(ctx context.Context, set *appsv1.StatefulSet, status appsv1.StatefulSetStatus) (current string, err error) {
+func (c *statefulSetController) report(
+	ctx context.Context, set *appsv1.StatefulSet, status appsv1.StatefulSetStatus,
+) (current string, err error) {
 	status = completed(set, status)
-	if !saysMore(&status, &set.Status) {
+	if !differs(&status, &set.Status) {
 		return set.Status.CurrentRevision, nil
 	}
 	if !isUrgent(set, &status) && c.owners.PutOff(set, status, writes.CountsWindow) {
@@ -117,11 +121,13 @@ func (c *statefulSetController) report(ctx context.Context, set *appsv1.Stateful
 
 // writeStatus updates the status. On a conflict it retries with the live object, with five
 // attempts in total.
-func (c *statefulSetController) writeStatus(ctx context.Context, set *appsv1.StatefulSet, status appsv1.StatefulSetStatus) error {
+func (c *statefulSetController) writeStatus(
+	ctx context.Context, set *appsv1.StatefulSet, status appsv1.StatefulSetStatus,
+) error {
 	klog.FromContext(ctx).V(4).Info("Updating status", "statefulSet", klog.KObj(set), "status", status)
 	client := c.Client.AppsV1().StatefulSets(set.Namespace)
 	base, conflicted := set, false
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	return writes.RetryOnConflict(retry.DefaultRetry, func() error {
 		if conflicted {
 			live, err := client.Get(ctx, set.Name, metav1.GetOptions{})
 			if err != nil {
@@ -145,7 +151,9 @@ func (c *statefulSetController) writeStatus(ctx context.Context, set *appsv1.Sta
 }
 
 // checkAvailability enqueues a set for when its next pod becomes available.
-func (c *statefulSetController) checkAvailability(set *appsv1.StatefulSet, status *appsv1.StatefulSetStatus, members []*corev1.Pod, asOf time.Time) {
+func (c *statefulSetController) checkAvailability(
+	set *appsv1.StatefulSet, status *appsv1.StatefulSetStatus, members []*corev1.Pod, asOf time.Time,
+) {
 	minReady := set.Spec.MinReadySeconds
 	if minReady <= 0 || status.ReadyReplicas == status.AvailableReplicas {
 		return

@@ -1,6 +1,9 @@
 package statefulset
 
 import (
+	"context"
+	"errors"
+	"net/url"
 	"testing"
 	"time"
 
@@ -93,7 +96,7 @@ func TestSaysMore(t *testing.T) {
 		stored := appsv1.StatefulSetStatus{ObservedGeneration: 5}
 		next := stored
 		test.change(&next)
-		if got := saysMore(&next, &stored); got != test.want {
+		if got := differs(&next, &stored); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -130,5 +133,14 @@ func TestUrgency(t *testing.T) {
 		if got := isUrgent(set, &next); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// It is written with the next attempt. Pins WL-119.
+func TestAStatusThatIsNotWrittenInTime(t *testing.T) {
+	f := settled(t, 1, func(set *appsv1.StatefulSet) { set.Status.ReadyReplicas = 0 })
+	f.Refuse("update statefulsets/status", &url.Error{Op: "Put", URL: "https://server", Err: context.DeadlineExceeded})
+	if err := f.Reconcile(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
 	}
 }

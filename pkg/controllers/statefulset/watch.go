@@ -29,7 +29,9 @@ func sameCurrentRevision(old, set *appsv1.StatefulSet) bool {
 
 // podsOfOwners declares which events of pods enqueue which sets.
 func (c *statefulSetController) podsOfOwners() owners.Dependents[*appsv1.StatefulSet, *corev1.Pod] {
-	return owners.Dependents[*appsv1.StatefulSet, *corev1.Pod]{Owners: c.owners, Matters: pods.Matters, OnUpdate: c.podUpdated}
+	return owners.Dependents[*appsv1.StatefulSet, *corev1.Pod]{
+		Owners: c.owners, Matters: pods.Matters, OnUpdate: c.podUpdated,
+	}
 }
 
 // podUpdated enqueues the set of a pod that became ready for when the pod becomes available.
@@ -53,8 +55,8 @@ func (c *statefulSetController) claimFuncs() watch.Funcs[*corev1.PersistentVolum
 	}
 }
 
-// anySlot reports whether an ordinal is that of any slot. A reconcile that takes claims from their owners does nothing
-// else, see reclaim, and goes on when it sees them, also those of slots that are not to be filled.
+// anySlot reports whether an ordinal is that of any slot. A reconcile that removes owners of claims does nothing else,
+// see releaseRetained: the events of these claims lead to the next one, also in slots that are not to be filled.
 func anySlot(_ *appsv1.StatefulSet, ordinal int) bool { return ordinal >= 0 }
 
 // claimChanged enqueues the set to whose slot a claim belongs, if the slot is one of those that matter.

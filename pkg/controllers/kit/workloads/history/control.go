@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"kcmd.dev/pkg/controllers/kit/index"
+	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
 // Control reads revisions from the cache and writes them.
@@ -76,11 +78,11 @@ func (c Control) Create(ctx context.Context, namespace, parent string, revision 
 }
 
 // Renumber changes the number of a revision and returns it as stored. On a conflict it retries
-// with the live object, with four attempts in total.
+// with the live object, with four attempts in total, unless that is another one of the name.
 func (c Control) Renumber(ctx context.Context, revision *appsv1.ControllerRevision, number int64) (*appsv1.ControllerRevision, error) {
 	client := c.client.AppsV1().ControllerRevisions(revision.Namespace)
 	current := revision
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err := writes.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if current.Revision == number {
 			return nil
 		}
@@ -91,9 +93,14 @@ func (c Control) Renumber(ctx context.Context, revision *appsv1.ControllerRevisi
 			current = updated
 			return nil
 		}
-		if live, getErr := client.Get(ctx, revision.Name, metav1.GetOptions{}); getErr == nil {
-			current = live
+		live, getErr := client.Get(ctx, revision.Name, metav1.GetOptions{})
+		switch {
+		case getErr != nil:
+			return err
+		case live.UID != revision.UID:
+			return reconcile.Requeue(fmt.Errorf("it was recreated: got uid %s, wanted %s", live.UID, revision.UID))
 		}
+		current = live
 		return err
 	})
 	if err != nil {
@@ -107,7 +114,7 @@ func (c Control) Delete(ctx context.Context, revision *appsv1.ControllerRevision
 	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &revision.UID}}
 	err := c.client.AppsV1().ControllerRevisions(revision.Namespace).Delete(ctx, revision.Name, options)
 	// A conflict means that the name now belongs to another revision.
-	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	if err == nil || reconcile.Absent(err) || apierrors.IsConflict(err) {
 		return nil
 	}
 	return fmt.Errorf("deleting revision %s/%s: %w", revision.Namespace, revision.Name, err)

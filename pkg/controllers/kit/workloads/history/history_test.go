@@ -3,6 +3,8 @@ package history
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +23,7 @@ import (
 	ktesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/fakeclient"
 )
 
@@ -330,6 +333,25 @@ func TestRenumber(t *testing.T) {
 	}
 }
 
+// Pins WL-118.
+func TestRenumberLeavesASuccessorAlone(t *testing.T) {
+	successor := numbered("a", 1, 0)
+	successor.UID = "another"
+	f := newFixture(t, successor)
+	conflict := apierrors.NewConflict(appsv1.Resource("controllerrevisions"), "a", errors.New("uid"))
+	f.fake.PrependReactor("update", "*", func(action ktesting.Action) (bool, runtime.Object, error) {
+		sent := action.(ktesting.UpdateAction).GetObject().(*appsv1.ControllerRevision)
+		return sent.UID != successor.UID, nil, conflict
+	})
+	if got, err := f.Renumber(t.Context(), numbered("a", 1, 0), 4); !reconcile.IsExpected(err) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	live, err := f.fake.AppsV1().ControllerRevisions("ns").Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil || live.Revision != 1 {
+		t.Errorf("the successor is %v, %v", live, err)
+	}
+}
+
 func TestDelete(t *testing.T) {
 	f := newFixture(t, numbered("a", 1, 0))
 	for range 2 {
@@ -347,10 +369,45 @@ func TestDelete(t *testing.T) {
 	}
 }
 
+// Pins WL-117.
+func TestDeleteBelievesTheAPIServerOnly(t *testing.T) {
+	resource := appsv1.Resource("controllerrevisions")
+	for name, test := range map[string]struct {
+		answer  error
+		wantErr bool
+	}{
+		"it is gone":        {apierrors.NewNotFound(resource, "a"), false},
+		"it is another one": {apierrors.NewConflict(resource, "a", errors.New("uid")), false},
+		"the answer of a proxy": {apierrors.NewGenericServerResponse(
+			http.StatusNotFound, "delete", resource, "a", "404 page not found", 0, true), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, numbered("a", 1, 0))
+			f.fake.PrependReactor("delete", "*", func(ktesting.Action) (bool, runtime.Object, error) {
+				return true, nil, test.answer
+			})
+			if err := f.Delete(t.Context(), numbered("a", 1, 0)); (err != nil) != test.wantErr {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
 func TestPatch(t *testing.T) {
 	f := newFixture(t, numbered("a", 1, 0))
 	got, err := f.Patch(t.Context(), numbered("a", 1, 0), types.MergePatchType, []byte(`{"metadata":{"labels":{"x":"y"}}}`))
 	if err != nil || got.Labels["x"] != "y" {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+// Pins WL-119.
+func TestARevisionThatIsNotNumberedInTime(t *testing.T) {
+	f := newFixture(t, numbered("a", 1, 0))
+	f.fake.PrependReactor("update", "*", func(ktesting.Action) (bool, runtime.Object, error) {
+		return true, nil, &url.Error{Op: "Put", URL: "https://server", Err: context.DeadlineExceeded}
+	})
+	if got, err := f.Renumber(t.Context(), numbered("a", 1, 0), 4); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, %v", got, err)
 	}
 }
