@@ -8,8 +8,8 @@
 //  2. A role that has these rules already is not written. Otherwise they are applied with a
 //     forced server-side apply, which removes rules that others added. It carries the UID of the
 //     role, so that it creates none.
-//  3. A change of a role reconciles the role itself and the roles that select its labels, the
-//     old or the new ones. Both are found through indexes.
+//  3. A change of a role, also into another one of its name, reconciles the role itself and the
+//     roles that select its labels, the old or the new ones. Both are found through indexes.
 //  4. A role that aggregates may be the source of another one. The event of the write brings
 //     that one up to date.
 //

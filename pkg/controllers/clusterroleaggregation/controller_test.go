@@ -265,6 +265,19 @@ func TestAnApplyThatChangedNothingIsRepeatedAtTheNextEventOfTheRole(t *testing.T
 	}
 }
 
+// Until the cache shows the new role, a write is refused because of its UID. Pins AGG-30.
+func TestARecreatedRoleIsWrittenOnceItIsShown(t *testing.T) {
+	edit := aggregating("edit", matching("to", "edit"))
+	recreated := edit.DeepCopy()
+	recreated.UID = "new"
+	env, a := start(t, edit, labelled(role("source", on("pods", "get")), "to", "edit"))
+	env.Refuse("patch clusterroles edit", apierrors.NewInvalid(rbacv1.SchemeGroupVersion.WithKind("ClusterRole").GroupKind(), "edit", nil))
+	env.Run(t, a)
+	controllertest.Eventually(t, "the key waits for a retry", func() bool { return a.loop.Retries("edit") == 1 })
+	a.updated(reconcile.Fresh, edit, recreated)
+	controllertest.Eventually(t, "it is tried at once", func() bool { return len(patched(env)) == 2 })
+}
+
 // Pins AGG-27.
 func TestAFailureIsLogged(t *testing.T) {
 	env, a := start(t, aggregating("edit", matching("to", "edit")), labelled(role("a", on("pods", "get")), "to", "edit"))

@@ -33,7 +33,8 @@ func (a *aggregator) added(lane reconcile.Lane, role *rbacv1.ClusterRole) {
 func (a *aggregator) updated(lane reconcile.Lane, old, role *rbacv1.ClusterRole) {
 	relabelled := !labels.Equals(old.Labels, role.Labels)
 	ruled := !equality.Semantic.DeepEqual(old.Rules, role.Rules)
-	if lane.IsBacklog() || ruled || !equality.Semantic.DeepEqual(old.AggregationRule, role.AggregationRule) {
+	recreated := old.UID != role.UID // while the watch was interrupted: writes were refused until now
+	if lane.IsBacklog() || ruled || recreated || !equality.Semantic.DeepEqual(old.AggregationRule, role.AggregationRule) {
 		a.enqueue(lane, role)
 	}
 	if relabelled || ruled {

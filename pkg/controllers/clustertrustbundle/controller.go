@@ -5,8 +5,9 @@
 //
 //  1. There is one key. It is reconciled at the start, whenever a ClusterTrustBundle of the
 //     signer changes, on a resync, and once more after one was created: if that is deleted while
-//     the watch is interrupted, there is no event. Those of other signers, or of none, are
-//     ignored.
+//     the watch is interrupted, there is no event. While one exists and the cache does not show
+//     it, the key is requeued, at least every ten seconds. Those of other signers, or of none,
+//     are ignored.
 //  2. The name of the ClusterTrustBundle follows from the bundle, so that another bundle is
 //     another object. It is created if it is missing, and gets the bundle back if that was
 //     changed.

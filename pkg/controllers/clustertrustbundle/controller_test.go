@@ -27,6 +27,7 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
 )
@@ -345,6 +346,25 @@ func TestRunPublishesAgainWhatWentUnseen(t *testing.T) {
 		_, ok := controllertest.Stored[*certificatesv1beta1.ClusterTrustBundle](t, env, "", p.name)
 		return ok
 	})
+}
+
+// However long the watch is interrupted: no event may tell that the ClusterTrustBundle is gone. Pins CTB-38.
+func TestABundleThatTheCacheDoesNotShowIsLookedAtAgainSoon(t *testing.T) {
+	env, p := start(t, certificate(t))
+	env.Refuse("create clustertrustbundles", apierrors.NewAlreadyExists(resource, p.name))
+	env.Run(t, p)
+	var longest time.Duration
+	env.EventuallyAsTimePasses(t, "the create is refused often", time.Second, func() bool {
+		for _, key := range p.loop.Keys(func(string) bool { return true }) {
+			if key.State == controller.KeyDelayed {
+				longest = max(longest, key.Until.Sub(env.Clock.Now()))
+			}
+		}
+		return len(env.Writes()) >= 15
+	})
+	if longest > reconcile.RecheckAfter {
+		t.Errorf("the key is looked at again in %v", longest)
+	}
 }
 
 // An admission webhook may answer so although the ClusterTrustBundle exists, and no event follows. Pins CTB-37.

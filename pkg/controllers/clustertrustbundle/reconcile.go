@@ -32,7 +32,11 @@ func (p *publisher) reconcile(ctx context.Context, _ string) error {
 func (p *publisher) publish(ctx context.Context, plan plan) error {
 	switch {
 	case plan.create:
-		if err := p.bundles.create(ctx, p.name, p.trust); err != nil {
+		err := p.bundles.create(ctx, p.name, p.trust)
+		if apierrors.IsAlreadyExists(err) {
+			return reconcile.AwaitCache(fmt.Errorf("the cache does not show cluster trust bundle %s: %w", p.name, err))
+		}
+		if err != nil {
 			return fmt.Errorf("creating cluster trust bundle %s: %w", p.name, err)
 		}
 		p.loop.AddAfter(key, reconcile.RecheckAfter)

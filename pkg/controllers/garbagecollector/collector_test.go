@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/informers"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -730,6 +731,37 @@ func TestResourcesFollowDiscovery(t *testing.T) {
 		if err := testutil.GatherAndCompare(w.env.Metrics, strings.NewReader(want), "garbagecollector_controller_resources_sync_error_total"); err != nil {
 			t.Errorf("%s: %v", step.name, err)
 		}
+	}
+}
+
+// refusing is a scope without an informer of gadgets.
+type refusing struct{ controller.Scope }
+
+func (r refusing) AnyFor(resource schema.GroupVersionResource) (informers.GenericInformer, error) {
+	if resource.Resource == "gadgets" {
+		return nil, errors.New("refused")
+	}
+	return r.Scope.AnyFor(resource)
+}
+
+// TestAResourceThatComesBackIsWatchedAgain: its watch ended when another resource could not be watched, so the set that
+// was recorded before is no longer the one that is watched. Pins GC-58.
+func TestAResourceThatComesBackIsWatchedAgain(t *testing.T) {
+	w := newWorld(t)
+	w.monitors.scope = refusing{w.monitors.scope}
+	go func() { // the graph takes part in the sync
+		for range w.slots {
+		}
+	}()
+	secretsToo := []*metav1.APIResourceList{served("v1", "ConfigMap", "Secret")}
+	for _, lists := range [][]*metav1.APIResourceList{
+		secretsToo, {served("v1", "ConfigMap"), served("x/v1", "Gadget")}, secretsToo,
+	} {
+		w.served.set(nil, lists...)
+		w.refresh(w.env.Context())
+	}
+	if !w.monitors.has(secrets.resource) {
+		t.Error("secrets are not watched")
 	}
 }
 

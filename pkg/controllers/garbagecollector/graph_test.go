@@ -322,6 +322,15 @@ func TestApply(t *testing.T) {
 			want:  "attempt ConfigMap a/parent",
 			graph: "ConfigMap a/parent foreground <one false; Secret a/one",
 		},
+		"GC-41: of two references of a blocker, the one that blocks is removed": {
+			changes: []*change{
+				added(configMaps, object("a", "parent", deleted(foreground))),
+				added(secrets, object("a", "one", owner("ConfigMap", "parent"), owner("ConfigMap", "parent", blocking))),
+				added(secrets, object("a", "one", owner("ConfigMap", "parent"))),
+			},
+			want:  "attempt ConfigMap a/parent",
+			graph: "ConfigMap a/parent foreground <one false; Secret a/one",
+		},
 		"GC-41: a blocker lets go": {
 			changes: []*change{
 				added(configMaps, object("a", "parent", deleted(foreground))),

@@ -128,8 +128,13 @@ func diffOwners(was, is []metav1.OwnerReference) ownerChanges {
 		}
 	}
 	for _, ref := range was {
-		if _, found := ofUID(is, ref.UID); !found {
+		first, _ := ofUID(was, ref.UID)
+		left, found := ofUID(is, ref.UID)
+		switch {
+		case !found:
 			c.removed = append(c.removed, ref)
+		case !sameReference(first, ref) && !hasReference(is, ref): // one of several to the same owner was removed
+			c.changed = append(c.changed, changedOwner{ref, left})
 		}
 	}
 	return c
@@ -146,6 +151,10 @@ func ofUID(refs []metav1.OwnerReference, uid types.UID) (metav1.OwnerReference, 
 func sameReference(a, b metav1.OwnerReference) bool {
 	return a.APIVersion == b.APIVersion && a.Kind == b.Kind && a.Name == b.Name && a.UID == b.UID &&
 		ptr.Equal(a.Controller, b.Controller) && ptr.Equal(a.BlockOwnerDeletion, b.BlockOwnerDeletion)
+}
+
+func hasReference(refs []metav1.OwnerReference, ref metav1.OwnerReference) bool {
+	return slices.ContainsFunc(refs, func(other metav1.OwnerReference) bool { return sameReference(other, ref) })
 }
 
 func sameReferences(a, b []metav1.OwnerReference) bool { return slices.EqualFunc(a, b, sameReference) }

@@ -142,12 +142,18 @@ func (c *collector) refresh(ctx context.Context) discovered {
 		c.syncFailed.Inc()
 		return discovered{}
 	}
-	if sameResources(seen.found, c.known) || !c.watch(ctx, seen.found) {
+	if c.follows(seen.found) || !c.watch(ctx, seen.found) {
 		return seen
 	}
 	c.awaitSync(ctx)
 	c.known = seen.found
 	return seen
+}
+
+// follows reports whether resources are those known, and are watched: that others could not be watched may have ended
+// the watch of some.
+func (c *collector) follows(found map[schema.GroupVersionResource]*monitored) bool {
+	return sameResources(found, c.known) && sameResources(found, c.monitors.watched())
 }
 
 // awaitSync waits for the informers to sync, up to a time limit.

@@ -34,6 +34,8 @@ type content struct {
 	// canList and canDeleteTogether are what the type supports according to discovery. The
 	// server may still answer that it does not.
 	canList, canDeleteTogether bool
+	// shown is set once a list has shown an item.
+	shown bool
 	// stillDeleted fails unless the namespace is still the one to sweep, and still being deleted.
 	stillDeleted func(context.Context) error
 }
@@ -42,7 +44,7 @@ type content struct {
 // unwrapped, because their text is written to a condition.
 func (c *namespaceController) sweepType(ctx context.Context, ns *corev1.Namespace, of content) outcome {
 	result := outcome{resource: of.resource}
-	empty, estimate, err := c.inspect(ctx, ns, of)
+	empty, estimate, err := c.inspect(ctx, ns, &of)
 	if err != nil {
 		result.err = err
 		return result
@@ -65,7 +67,7 @@ func (c *namespaceController) sweepType(ctx context.Context, ns *corev1.Namespac
 // inspect reports, before anything is deleted, whether a type has content, and how many seconds
 // pods may take to end.
 func (c *namespaceController) inspect(
-	ctx context.Context, ns *corev1.Namespace, of content,
+	ctx context.Context, ns *corev1.Namespace, of *content,
 ) (empty bool, estimate int64, err error) {
 	if of.resource != pods {
 		return of.isEmpty(ctx), 0, nil
@@ -74,7 +76,8 @@ func (c *namespaceController) inspect(
 	if err != nil {
 		return false, 0, err
 	}
-	return len(running) == 0, graceOf(running, c.Clock.Since(ns.DeletionTimestamp.Time)), nil
+	of.shown = len(running) > 0
+	return !of.shown, graceOf(running, c.Clock.Since(ns.DeletionTimestamp.Time)), nil
 }
 
 func (c *namespaceController) listPods(ctx context.Context, namespace string) ([]*corev1.Pod, error) {
@@ -143,23 +146,28 @@ func judge(namespace string, resource schema.GroupVersionResource, items []metav
 // isEmpty reports whether the type certainly has no content, which is true of most types and
 // saves the rest of their sweep. An empty page that is not the last, as an aggregated server
 // may return, is no proof. If the list fails, the sweep will fail with the relevant error.
-func (c content) isEmpty(ctx context.Context) bool {
+func (c *content) isEmpty(ctx context.Context) bool {
 	if !c.canList {
 		return false
 	}
 	list, err := c.client.List(ctx, metav1.ListOptions{Limit: 1})
-	return err == nil && len(list.Items) == 0 && list.Continue == ""
+	if err != nil {
+		return false
+	}
+	c.shown = len(list.Items) > 0
+	return !c.shown && list.Continue == ""
 }
 
-// list returns every item; listed is false if the type cannot be listed.
-func (c content) list(ctx context.Context) (items []metav1.Object, listed bool, err error) {
+// list returns every item; listed is false if the type cannot be listed. That is an error once a list has shown an
+// item: one server of several may not serve the type, and the items are still there.
+func (c *content) list(ctx context.Context) (items []metav1.Object, listed bool, err error) {
 	if !c.canList {
 		return nil, false, nil
 	}
 	list, _, err := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return c.client.List(ctx, options)
 	}).List(ctx, metav1.ListOptions{})
-	if unsupported(err) {
+	if unsupported(err) && !c.shown {
 		return nil, false, nil
 	}
 	if err != nil {
@@ -173,6 +181,7 @@ func (c content) list(ctx context.Context) (items []metav1.Object, listed bool, 
 		items = append(items, object)
 		return nil
 	})
+	c.shown = c.shown || len(items) > 0
 	return items, err == nil, err
 }
 
@@ -217,7 +226,7 @@ func inBackground() metav1.DeleteOptions {
 // The request for a collection says nothing about the namespace, so the last thing before it is to look whether that
 // is still the one to sweep. Single items are listed before, and deleted by UID: they are those of this namespace,
 // even if it is recreated meanwhile.
-func (c content) deleteAll(ctx context.Context) error {
+func (c *content) deleteAll(ctx context.Context) error {
 	if c.canDeleteTogether {
 		if err := c.stillDeleted(ctx); err != nil {
 			return err

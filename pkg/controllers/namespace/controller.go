@@ -5,7 +5,7 @@
 //
 //  1. A key is a namespace with a deletion timestamp. It waits five seconds after each
 //     event, so that every API server has seen the deletion before the first sweep and
-//     nothing is created after it.
+//     nothing is created after it. So does one that a live read shows before any event.
 //  2. Discovery determines what to sweep: every namespaced type that can be deleted, in the
 //     preferred version. A namespace is not finalized while discovery is incomplete.
 //  3. Pods are deleted first. No other type is swept while a live list shows pods, even if they
@@ -13,7 +13,8 @@
 //     types, but the namespace is not finalized. (With the emulation of versions before 1.34,
 //     the gate OrderedNamespaceDeletion can make pods a type like all others.)
 //  4. A type is deleted as a collection, or item by item where that is not supported, and
-//     is clean once a live list is empty to its last page.
+//     is clean once a live list is empty to its last page. One that was listed with items is not
+//     clean because it cannot be listed any more.
 //  5. When the last pod is gone that a sweep has left, the namespace is swept at once.
 //  6. A sweep that finds every type clean ends in finalization. One with an error is retried
 //     with backoff. One that leaves items is repeated after half the time they are expected to

@@ -123,6 +123,26 @@ func TestAnEmptyNamespaceGoesWithOneListPerType(t *testing.T) {
 	}
 }
 
+// A namespace may have been created and deleted again while the cache still shows the one before. Pins NS-76.
+func TestANamespaceThatNoEventHasShownSettlesFirst(t *testing.T) {
+	f := start(t, serving(pods, secrets), terminating())
+	f.Fake.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, terminating(func(ns *corev1.Namespace) { ns.UID = "new" }), nil
+	})
+	swept := make(chan time.Duration, 1)
+	f.store.onList = func(schema.GroupVersionResource, int64) {
+		select {
+		case swept <- f.Clock.Since(epoch):
+		default:
+		}
+	}
+	f.Env.Run(t, f.namespaceController)
+	f.EventuallyAsTimePasses(t, "it is swept", time.Second, func() bool { return len(swept) == 1 })
+	if after := <-swept; after < 2*settleTime {
+		t.Errorf("it is swept after %v", after)
+	}
+}
+
 // Pins NS-32 and NS-64.
 func TestForeignFinalizersAloneAreSweptButNotWritten(t *testing.T) {
 	f := start(t, serving(pods, secrets), terminating(func(ns *corev1.Namespace) {
@@ -284,6 +304,36 @@ func TestTypesThatServeLessThanTheySay(t *testing.T) {
 			}
 			if got := conditionsOf(f.live(t)); !slices.Contains(got, "NamespaceDeletionContentFailure="+string(status)) {
 				t.Errorf("conditions = %v, want content failure %s", got, status)
+			}
+		})
+	}
+}
+
+// Of several servers one may not serve the type: its items are still there.
+func TestATypeThatWasShownIsNotCleanBecauseItIsNoLongerFound(t *testing.T) {
+	for name, tc := range map[string]struct {
+		lists    []error // the answers in order; the last one is repeated
+		together error   // the answer to the deletion of the collection
+	}{
+		"NS-75: not found":                        {[]error{nil, notFound(widgets)}, nil},
+		"NS-75: not supported":                    {[]error{nil, methodNotSupported(widgets, "list")}, nil},
+		"NS-75: not found, then shown, and so on": {[]error{notFound(widgets), nil, notFound(widgets)}, notFound(widgets)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t, serving(pods, widgets), terminating())
+			finalized := f.finalized()
+			f.store.put(widgets, "w", "example.com/hold")
+			f.store.refused["deletecollection widgets"] = tc.together
+			left := tc.lists
+			f.store.onList = func(schema.GroupVersionResource, int64) {
+				f.store.refused["list widgets"], left = left[0], left[min(1, len(left)-1):]
+			}
+			want := tc.lists[len(tc.lists)-1]
+			if err := f.reconcile(f.Context(), "ns"); !errors.Is(err, want) || len(*finalized) != 0 {
+				t.Fatalf("reconcile = %v, finalized %v, want %v", err, *finalized, want)
+			}
+			if err := f.reconcile(f.Context(), "ns"); err != nil || len(*finalized) != 1 {
+				t.Errorf("while the type is not served at all: reconcile = %v, finalized %v", err, *finalized)
 			}
 		})
 	}

@@ -29,6 +29,10 @@ func (c *namespaceController) reconcile(ctx context.Context, name string) error 
 	if err != nil || ns == nil || ns.DeletionTimestamp == nil || len(ns.Spec.Finalizers) == 0 {
 		return err
 	}
+	if _, known := c.memory.recall(ns); !known { // the cache still shows one before it
+		c.observe(ns)
+		return nil
+	}
 	ns, estimate, err := c.empty(ctx, ns)
 	if err != nil {
 		return err

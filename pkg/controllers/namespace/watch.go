@@ -53,6 +53,7 @@ func (c *namespaceController) podsShown(namespace string) int {
 // settleTime is how long a namespace waits after an event before it is swept.
 const settleTime = 5 * time.Second
 
+// observe enqueues a namespace that is being deleted, for after its settleTime.
 func (c *namespaceController) observe(ns *corev1.Namespace) {
 	if ns.DeletionTimestamp == nil {
 		return

@@ -14,7 +14,8 @@
 //  5. Pods being deleted that were never scheduled.
 //  6. A pod is deleted with grace period 0, after its phase was set to Failed if it had not
 //     finished, which its owner relies on. If that fails, it is not deleted. Another pod that
-//     has got its name is left alone.
+//     has got its name is left alone, and so are the pods of a node that comes back during the
+//     pass.
 //
 // The pods are found through indexes, so that a pass over a healthy cluster costs next to
 // nothing. Behaviour: docs/specs/pod-garbage-collector-controller.md.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -279,6 +280,43 @@ func TestPodsOfANodeThatMayBeInServiceAreKept(t *testing.T) {
 			}
 			if got, want := pass(env, gc), []string{"get out"}; !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// With the limits of the client, a pass over many pods takes minutes, and a node may come back meanwhile.
+func TestPodsOfANodeThatComesBackDuringAPassAreKept(t *testing.T) {
+	out := func(name string) *corev1.Node {
+		return node(name, corev1.ConditionFalse, corev1.TaintNodeOutOfService)
+	}
+	for name, tc := range map[string]struct {
+		before []runtime.Object
+		back   *corev1.Node
+		option podOption
+	}{
+		"PODGC-36: it is registered again": {nil, node("z", corev1.ConditionFalse), phase(corev1.PodFailed)},
+		"PODGC-36: it is ready":            {[]runtime.Object{out("a"), out("z")}, node("z", corev1.ConditionTrue, corev1.TaintNodeOutOfService), deleting},
+		"PODGC-36: the taint is gone":      {[]runtime.Object{out("a"), out("z")}, node("z", corev1.ConditionFalse), deleting},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := append([]runtime.Object{pod("last", on("z"), tc.option)}, tc.before...)
+			for n := range maxConcurrent {
+				objects = append(objects, pod(fmt.Sprintf("first-%02d", n), on("a"), tc.option, age(time.Hour)))
+			}
+			env, gc := fixture(t, 0, objects...)
+			if tc.before == nil {
+				pass(env, gc)
+				env.Clock.Step(quarantinePeriod)
+			}
+			var once sync.Once
+			env.Fake.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				once.Do(func() { env.Cache(t, tc.back) })
+				return true, nil, nil
+			})
+			got := pass(env, gc)
+			if slices.ContainsFunc(got, func(request string) bool { return strings.Contains(request, "last") }) {
+				t.Errorf("got %q", got)
 			}
 		})
 	}

@@ -35,7 +35,7 @@ func (gc *podGC) deleteAll(ctx, working context.Context, list []*corev1.Pod, rea
 			return
 		}
 		pod := list[i]
-		if gc.Pauses.Hold(pod.Namespace) {
+		if gc.Pauses.Hold(pod.Namespace) || gc.isBack(pod.Spec.NodeName, reason) {
 			return
 		}
 		// Before the phase is set: the owner of a failed pod replaces it.
@@ -52,6 +52,19 @@ func (gc *podGC) deleteAll(ctx, working context.Context, list []*corev1.Pod, rea
 				"pod", klog.KObj(pod), "reason", reason)
 		}
 	})
+}
+
+// isBack reports whether the cache shows by now that the pods of a node are not to be deleted for a reason. A pass over
+// many pods takes minutes.
+func (gc *podGC) isBack(name, reason string) bool {
+	switch reason {
+	case reasonOrphaned:
+		return gc.isShown(name)
+	case reasonOutOfService:
+		node, err := gc.nodes.Get(name)
+		return err == nil && !isOutOfService(node)
+	}
+	return false
 }
 
 // delete deletes a pod without a grace period. The cache may be late, and another pod may have its

@@ -1,11 +1,9 @@
 package rootca
 
 import (
-	"errors"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -54,18 +52,4 @@ func corrected(cm *corev1.ConfigMap, bundle string) *corev1.ConfigMap {
 // leaving reports whether the API server would reject a create in the namespace.
 func leaving(ns *corev1.Namespace) bool {
 	return ns.DeletionTimestamp != nil || ns.Status.Phase == corev1.NamespaceTerminating
-}
-
-// namespaceGone reports whether a create was rejected because of the state of the namespace. What else is not found,
-// in the words of an admission webhook, is not known.
-func namespaceGone(err error) bool {
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return true
-	}
-	var answer apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &answer) {
-		return false
-	}
-	details := answer.Status().Details
-	return details != nil && details.Kind == "namespaces"
 }

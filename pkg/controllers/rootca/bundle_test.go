@@ -181,24 +181,3 @@ func terminatingRefusal() error {
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	return err
 }
-
-// Pins ROOTCA-15.
-func TestNamespaceGone(t *testing.T) {
-	for name, tc := range map[string]struct {
-		err  error
-		want bool
-	}{
-		"namespace not found":   {apierrors.NewNotFound(corev1.Resource("namespaces"), "a"), true},
-		"namespace terminating": {terminatingRefusal(), true},
-		"something not found":   {apierrors.NewNotFound(corev1.Resource("policies"), "p"), false},
-		"exists":                {apierrors.NewAlreadyExists(corev1.Resource("configmaps"), configMapName), false},
-		"quota":                 {apierrors.NewForbidden(corev1.Resource("configmaps"), configMapName, errors.New("exceeded quota")), false},
-		"connection lost":       {errors.New("connection refused"), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := namespaceGone(tc.err); got != tc.want {
-				t.Errorf("namespaceGone = %v, want %v", got, tc.want)
-			}
-		})
-	}
-}

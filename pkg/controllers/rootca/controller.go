@@ -22,7 +22,6 @@ package rootca
 
 import (
 	"context"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -40,13 +39,6 @@ const (
 	// workers is more than one because the first pod of each new namespace waits for
 	// this controller, and a new bundle is to reach all namespaces soon.
 	workers = 5
-
-	// recheckAfter is the delay before a namespace is reconciled again after its ConfigMap was
-	// created, as a deletion while the watch is interrupted causes no event, or was rejected
-	// because of the state of the namespace, as the API server may still know only the namespace
-	// of that name which was there before. By then the cache shows the ConfigMap, or that the
-	// namespace leaves, so this costs no request.
-	recheckAfter = 5 * time.Second
 )
 
 // Descriptor describes root-ca-certificate-publisher-controller.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"kcmd.dev/pkg/controller"
@@ -34,12 +33,5 @@ func (p *publisher) create(ctx context.Context, namespace string) error {
 		return err
 	}
 	_, err = p.Client.CoreV1().ConfigMaps(namespace).Create(controller.OnlyMetadata(ctx), newConfigMap(namespace, p.bundle), metav1.CreateOptions{})
-	if err == nil || namespaceGone(err) {
-		p.loop.AddAfter(namespace, recheckAfter)
-		return nil
-	}
-	if apierrors.IsAlreadyExists(err) {
-		return reconcile.AwaitCache(fmt.Errorf("the cache does not show config map %s/%s: %w", namespace, configMapName, err))
-	}
-	return fmt.Errorf("creating config map %s/%s: %w", namespace, configMapName, err)
+	return p.loop.Created(namespace, fmt.Sprintf("config map %s/%s", namespace, configMapName), err)
 }

@@ -11,8 +11,8 @@
 //  4. A create is complete once the cache shows the account. Until then the namespace is
 //     requeued, even after an AlreadyExists error, then at least every ten seconds: if the account
 //     is deleted while the watch is interrupted, there is no event.
-//  5. A create that is rejected because the namespace is terminating is no failure, but the
-//     namespace is reconciled once more: the API server may still know only the namespace of
+//  5. A create that is rejected because the namespace is terminating or gone is no failure, but
+//     the namespace is reconciled once more: the API server may still know only the namespace of
 //     that name which was there before. Any other failure is retried without limit: there is no
 //     resync that would make up for a lost key.
 //
@@ -21,7 +21,6 @@ package serviceaccount
 
 import (
 	"context"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -38,11 +37,6 @@ const (
 	// workers is more than one because the first pod of each new namespace waits for
 	// this controller, and namespaces are independent of each other.
 	workers = 5
-
-	// recheckAfter is the delay before a namespace is reconciled again after its account was
-	// created, or was rejected because the namespace is terminating. By then the cache shows the
-	// account, or that the namespace leaves, so this costs no request.
-	recheckAfter = 5 * time.Second
 )
 
 // Descriptor describes serviceaccount-controller.

@@ -75,7 +75,8 @@ func TestReconcileRetriesWhatIsNotSettled(t *testing.T) {
 	}{
 		"SA-28: stale cache":            {apierrors.NewAlreadyExists(corev1.Resource("serviceaccounts"), "default"), true},
 		"SA-15b: namespace terminating": {terminatingRefusal(), false},
-		"SA-15c: namespace not found":   {apierrors.NewNotFound(corev1.Resource("namespaces"), "a"), true},
+		"SA-34: namespace not found":    {apierrors.NewNotFound(corev1.Resource("namespaces"), "a"), false},
+		"SA-34: something not found":    {apierrors.NewNotFound(corev1.Resource("policies"), "p"), true},
 		"SA-15c: quota":                 {apierrors.NewForbidden(corev1.Resource("serviceaccounts"), "default", errors.New("exceeded quota")), true},
 		"SA-15c: connection lost":       {errors.New("connection refused"), true},
 		"SA-15c: internal server error": {apierrors.NewInternalError(errors.New("boom")), true},

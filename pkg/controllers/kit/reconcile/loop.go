@@ -32,8 +32,8 @@ type Options[K comparable] struct {
 	// Ready waits until keys may be worked on, and returns false if ctx ended first.
 	// Default: until the scope of the instance is ready, see controller.Scope.
 	Ready func(ctx context.Context) bool
-	// MaxRetries is the number of times a failing key is retried in a row before it is dropped
-	// until its next event. Waiting for a cache does not count, see AwaitCache. Default 0: no limit.
+	// MaxRetries is the number of times a failing key is retried in a row before it is dropped until its next event, or
+	// for RetryDroppedAfter if there is none. Waiting for a cache does not count, see AwaitCache. Default 0: no limit.
 	MaxRetries int
 	// Namespace returns the namespace that a key belongs to, empty if it belongs to none. While
 	// the controller is paused there, the key is held back. Default: the namespace of a
@@ -274,8 +274,11 @@ func (l *Loop[K]) conclude(ctx context.Context, key K, err error) (dropped bool)
 		return false
 	}
 	if l.options.MaxRetries > 0 && l.options.Backoff.NumRequeues(key) >= l.options.MaxRetries {
-		logger.Error(err, "Dropping key after repeated failures", "key", key, "retries", l.options.MaxRetries)
+		logger.Error(err, "Dropping key after repeated failures",
+			"key", key, "retries", l.options.MaxRetries, "retryAfter", RetryDroppedAfter)
+		l.record.failed(key, err)
 		l.forget(key)
+		l.addAfter(key, RetryDroppedAfter, Retry)
 		return true
 	}
 	l.record.failed(key, err)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controller/concurrent"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
@@ -244,6 +245,41 @@ func TestAKeyIsDroppedAfterItsLastRetry(t *testing.T) {
 	r.end(t)
 	if n != 4 {
 		t.Errorf("tried %d times, want once and 3 retries", n)
+	}
+}
+
+// What made it fail may end without an event. Pins WL-120.
+func TestAKeyThatWasDroppedIsRetriedInTheEnd(t *testing.T) {
+	env := controllertest.New(t)
+	var mu sync.Mutex
+	failing, n := true, 0
+	l := reconcile.New(env.Env, reconcile.Options[string]{
+		Queue: "q", Workers: 1, MaxRetries: 3,
+		Backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](0, 0),
+	}, func(context.Context, string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if n++; failing {
+			return errors.New("broken")
+		}
+		return nil
+	})
+	r := start(env, l)
+	defer r.end(t)
+	shown := func() []controller.LoopKey { return l.Keys(func(string) bool { return true }) }
+	l.Add("a")
+	controllertest.Eventually(t, "it is dropped", func() bool {
+		keys := shown()
+		return len(keys) == 1 && keys[0].State == controller.KeyDelayed &&
+			keys[0].Until.Equal(env.Clock.Now().Add(reconcile.RetryDroppedAfter)) && keys[0].LastError == "broken"
+	})
+	mu.Lock()
+	failing = false
+	mu.Unlock()
+	env.EventuallyAsTimePasses(t, "it is tried again", reconcile.RetryDroppedAfter, func() bool { return l.Inspect().Reconciled == 5 })
+	controllertest.Eventually(t, "nothing is left", func() bool { return len(shown()) == 0 })
+	if n != 5 {
+		t.Errorf("tried %d times, want 5", n)
 	}
 }
 

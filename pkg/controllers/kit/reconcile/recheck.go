@@ -9,3 +9,7 @@ import "time"
 //   - A write was refused with a conflict, or with NotFound. As a rule the cache is behind, and an event follows.
 //     An admission webhook may give the same answer, and then no event follows.
 const RecheckAfter = 10 * time.Second
+
+// RetryDroppedAfter is when a key is reconciled again that was dropped after MaxRetries. What made it fail, such as an
+// admission webhook that was down, ends without an event, and the next one, or a resync, may be many hours away.
+const RetryDroppedAfter = 10 * time.Minute

@@ -54,7 +54,7 @@ func (r *record[K]) end(key K, err error, dropped bool) {
 	defer r.mu.Unlock()
 	delete(r.inFlight, key)
 	r.status.Reconciled++
-	if err == nil || dropped {
+	if err == nil {
 		delete(r.failing, key)
 	}
 	if err == nil || !dropped && (IsExpected(err) || len(controller.PausedIn(err)) > 0 || isStop(err)) {
