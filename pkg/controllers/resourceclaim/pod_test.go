@@ -198,6 +198,41 @@ func TestAFailedRecord(t *testing.T) {
 	}
 }
 
+// An admission webhook may answer with NotFound for as long as it likes: no event tells when it stops. Pins RCLM-68.
+func TestAWriteThatIsNotFoundIsTriedAgainSoon(t *testing.T) {
+	for name, tc := range map[string]struct {
+		refused string
+		objects []runtime.Object
+	}{
+		"the status of a pod":   {recording, []runtime.Object{pod(with(ofTemplate("gpu", "template"))), template()}},
+		"the status of a claim": {ending, []runtime.Object{claim(inUse("gone"))}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := controllertest.New(t, tc.objects...)
+			env.CompleteWrites("resourceclaims")
+			env.Refuse(tc.refused, apierrors.NewNotFound(corev1.Resource("things"), "thing"))
+			c, err := newController(env.Env, defaults)
+			if err != nil {
+				t.Fatal(err)
+			}
+			env.Start(t)
+			env.Run(t, c)
+			var longest time.Duration
+			env.EventuallyAsTimePasses(t, "the write is refused often", time.Second, func() bool {
+				for _, waiting := range c.loop.Keys(func(string) bool { return true }) {
+					if waiting.State == controller.KeyDelayed {
+						longest = max(longest, waiting.Until.Sub(env.Clock.Now()))
+					}
+				}
+				return len(env.Writes()) > 15
+			})
+			if longest > reconcile.RecheckAfter {
+				t.Errorf("it is tried again in %v", longest)
+			}
+		})
+	}
+}
+
 // The cache shows nothing of what is written. Pins RCLM-33 and RCLM-50.
 func TestAStaleCacheCausesNoSecondClaim(t *testing.T) {
 	s := begin(t, defaults, podKey, pod(with(ofTemplate("gpu", "template"))), template())

@@ -75,11 +75,12 @@ func (c *claimController) recordInGroup(ctx context.Context, group *schedulingv1
 	return nil
 }
 
-// stale wraps the error of a write. That the cache was behind is no failure: it is retried.
+// stale wraps the error of a write. NotFound as the answer says that the cache is behind, and is no failure, or comes
+// from an admission webhook: no event tells when that stops, so the key waits no longer than for a cache.
 func stale(err error, doing string) error {
 	wrapped := fmt.Errorf("%s: %w", doing, err)
 	if apierrors.IsNotFound(err) {
-		return reconcile.Requeue(wrapped)
+		return reconcile.AwaitCache(wrapped)
 	}
 	return wrapped
 }

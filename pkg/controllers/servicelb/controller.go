@@ -73,8 +73,7 @@ func (c config) build(s *cloud.Session) ([]cloud.Part, error) {
 	if _, ok := s.Cloud.LoadBalancer(); !ok {
 		return nil, errNoBalancers
 	}
-	nodes := s.Informers.Core().V1().Nodes()
-	library, err := service.New(s.Cloud, s.Client, s.Services(), nodes, c.cluster, utilfeature.DefaultFeatureGate)
+	library, err := service.New(s.Cloud, s.Client, s.Services(), s.Hosts(), c.cluster, utilfeature.DefaultFeatureGate)
 	if err != nil {
 		return nil, err
 	}

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	goruntime "runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -288,6 +291,72 @@ func TestAServiceThatLosesItsFinalizer(t *testing.T) {
 		if _, ok := fakecloud.The().Hosts(balanced("held")); ok {
 			t.Error("the load balancer is still there")
 		}
+	})
+}
+
+// Nothing would be refused before the load balancer is deleted, and its address is given up with it. Pins SLB-33.
+func TestAPausedNamespaceKeepsItsLoadBalancers(t *testing.T) {
+	elsewhere := func(s *corev1.Service) { s.Namespace = "b" }
+	reason := func(s *corev1.Service) { s.Annotations = map[string]string{"a": "reason to work on it"} }
+	fakecloud.The().Reset()
+	env := controllertest.New(t, balanced("paused", deleted, finalized), balanced("lost"), balanced("before", elsewhere))
+	env.Pauses.Set([]string{"a"})
+	c, err := newController(env.Env, configWith(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	env.Run(t, c)
+	ensured := func(about string) func() bool {
+		return func() bool { return len(fakecloud.The().Calls("EnsureLoadBalancer "+about)) == 1 }
+	}
+	controllertest.Eventually(t, "the other namespace is not paused", ensured("b/before"))
+	// The only worker comes to what is created later when it has come to the others.
+	env.Store(t, balanced("after", elsewhere))
+	controllertest.Eventually(t, "the others were considered", ensured("b/after"))
+	if got := append(callsOf("paused"), callsOf("lost")...); len(got) > 0 {
+		t.Errorf("the provider was asked for %v", got)
+	}
+	env.Pauses.Set(nil)
+	env.Store(t, balanced("lost", reason))
+	controllertest.Eventually(t, "it goes on after the pause", ensured("a/lost"))
+}
+
+// The library keeps the nodes that it has passed to the provider for each Service, also of those that are gone. Pins
+// SLB-34.
+func TestNodesOfServicesThatAreGoneAreNotKept(t *testing.T) {
+	host := func(heartbeat int) *corev1.Node {
+		annotations := map[string]string{"heartbeat": strconv.Itoa(heartbeat)}
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "kept", Annotations: annotations}}
+	}
+	point := &meetingPoint{meet: make(chan struct{}), clusters: make(chan string, 1)} // keeps no nodes
+	met.Store(point)
+	env := controllertest.New(t, balanced("leaving"), host(0))
+	cfg := v1beta1.NewDefault()
+	cfg.Cloud.Provider = meeting
+	c, err := newController(env.Env, configOf(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Start(t)
+	env.Run(t, c)
+	<-point.meet
+	awaitEvents(t, env, "Normal EnsuredLoadBalancer Ensured load balancer")
+	node, err := env.Informers.Core().V1().Nodes().Lister().Get("kept")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := weak.Make(node)
+	if err := env.Client.CoreV1().Services("a").Delete(t.Context(), "leaving", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	awaitEvents(t, env, "Normal DeletedLoadBalancer Deleted load balancer")
+	heartbeats := 0
+	controllertest.Eventually(t, "the first state of the node is not kept", func() bool {
+		heartbeats++
+		env.Store(t, host(heartbeats)) // each time, since a goroutine that waits for the next event may keep the last one
+		goruntime.GC()
+		return first.Value() == nil
 	})
 }
 

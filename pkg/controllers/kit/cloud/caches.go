@@ -15,15 +15,16 @@ import (
 	"k8s.io/client-go/tools/cache"
 	servicehelpers "k8s.io/cloud-provider/service/helpers"
 
+	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
-// Services are the Services of the scope. The library reads one where its work on a key begins, and takes what it is
-// told is not found for gone: it deletes the load balancer that it has made. It looks at each Service that is deleted,
-// or loses the finalizer, although it expects to be told of every deletion in advance.
+// Services are the Services of the scope. The library reads one where its work on a key begins, and takes NotFound to
+// mean that it is gone: it deletes the load balancer that it has made. It is made to process each Service that is
+// deleted or loses the finalizer, too: by itself it relies on the finalizer to announce every deletion.
 func (s *Session) Services() coreinformers.ServiceInformer {
 	shared := s.Informers.Core().V1().Services()
-	return serviceInformer{shared, serviceLister{shared.Lister(), s.guard, s.Client.CoreV1()}}
+	return serviceInformer{shared, serviceLister{shared.Lister(), s.guard, s.Client.CoreV1(), s.Pauses}}
 }
 
 type serviceInformer struct {
@@ -48,8 +49,8 @@ func (w watchedServices) AddEventHandlerWithResyncPeriod(
 	return w.SharedIndexInformer.AddEventHandlerWithResyncPeriod(serviceHandler{h}, period)
 }
 
-// serviceHandler is the handler of the library, which queues a Service that is added if that wants a load balancer, but
-// none that is deleted.
+// serviceHandler wraps the handler of the library, which queues an added Service that wants a load balancer, but no
+// deleted one: a Service that is deleted or loses the finalizer is passed to it as added.
 type serviceHandler struct{ cache.ResourceEventHandler }
 
 // OnUpdate implements cache.ResourceEventHandler.
@@ -73,25 +74,32 @@ func (h serviceHandler) OnDelete(obj any) {
 
 type serviceLister struct {
 	corelisters.ServiceLister
-	guard *guard
-	live  typedcorev1.ServicesGetter
+	guard  *guard
+	live   typedcorev1.ServicesGetter
+	pauses *controller.Pauses
 }
 
 // Services implements corelisters.ServiceLister.
 func (s serviceLister) Services(namespace string) corelisters.ServiceNamespaceLister {
-	return servicesOf{s.ServiceLister.Services(namespace), s.guard, s.live.Services(namespace)}
+	return servicesOf{s.ServiceLister.Services(namespace), s.guard, s.live.Services(namespace), s.pauses, namespace}
 }
 
 type servicesOf struct {
 	corelisters.ServiceNamespaceLister
-	guard *guard
-	live  typedcorev1.ServiceInterface
+	guard     *guard
+	live      typedcorev1.ServiceInterface
+	pauses    *controller.Pauses
+	namespace string
 }
 
-// Get implements corelisters.ServiceNamespaceLister. That a Service is not found is what the API server says. One that
-// is being deleted without the finalizer is not found either: it cannot get that back, and its load balancer has to go.
+// Get implements corelisters.ServiceNamespaceLister. A Service is not found only if the API server says so. One that is
+// being deleted without the finalizer counts as not found, too: it cannot get the finalizer back, and its load balancer
+// has to go. In a paused namespace nothing is begun: the library would ask the provider before it writes.
 func (s servicesOf) Get(name string) (*corev1.Service, error) {
 	s.guard.first()
+	if s.pauses.Hold(s.namespace) {
+		return nil, &controller.PausedError{Namespace: s.namespace}
+	}
 	service, err := s.ServiceNamespaceLister.Get(name)
 	cached := err == nil
 	if apierrors.IsNotFound(err) {
@@ -103,21 +111,21 @@ func (s servicesOf) Get(name string) (*corev1.Service, error) {
 	case err == nil && !cached:
 		return nil, fmt.Errorf("waiting for the cache to show Service %s/%s", service.Namespace, name)
 	case apierrors.IsNotFound(err) && !reconcile.Absent(err):
-		// Not wrapped: the library would take the Service for gone.
+		// Not wrapped: the library would conclude that the Service is gone.
 		return nil, errors.New("reading Service " + name + ": " + err.Error())
 	}
 	return service, err
 }
 
-// NodesInRounds are the nodes of the scope, for a controller that lists them once a round. That
-// it lists them is passed to list, which returns what it gets. The library reads one where its work
+// NodesInRounds are the nodes of the scope, for a controller that lists them once a round. Each list
+// is passed to list, which returns what the controller gets. The library reads a node where its work
 // on a key begins, and before it writes to the node.
 func (s *Session) NodesInRounds(list func([]*corev1.Node) []*corev1.Node) coreinformers.NodeInformer {
 	shared := s.Informers.Core().V1().Nodes()
 	return nodeInformer{shared, nodeLister{shared.Lister(), s.guard, list}}
 }
 
-// Judged records the nodes of a round, so that none is deleted but those.
+// Judged records the nodes of a round, so that no later node of the same name is deleted.
 func (s *Session) Judged(round []*corev1.Node) []*corev1.Node {
 	if c, ok := s.Client.(*client); ok {
 		c.core.judged.round.Store(&round)

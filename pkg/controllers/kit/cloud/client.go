@@ -15,10 +15,10 @@ import (
 	"kcmd.dev/pkg/controller"
 )
 
-// client is the client of the instance, with events that take the way of all events, and with
-// requests about nodes and Services that end when the instance is fenced, and not before. The
-// library sends most of them with a background context: without an end they would wait for an
-// answer, or for the time that a server names in Retry-After, long after the stop.
+// client is the client of the instance. Its events go through the recorder of the instance, and its
+// requests about nodes and Services end when the instance is fenced, and not before. The library
+// sends most of them with a background context: without an end they would wait for an answer, or for
+// the time that a server names in Retry-After, long after the stop.
 type client struct {
 	kubernetes.Interface
 	core core
@@ -53,8 +53,8 @@ func (c core) Services(namespace string) typedcorev1.ServiceInterface {
 	return services{c.CoreV1Interface.Services(namespace), c.guard}
 }
 
-// events passes the events of the library on, instead of sending them. They have been counted
-// up by then: one that is sent again is a patch.
+// events passes the events of the library on to the recorder, instead of sending them. The library
+// has aggregated them already: a repeated event comes as a patch.
 type events struct {
 	typedcorev1.EventInterface
 	recorder record.EventRecorder
@@ -99,7 +99,7 @@ type judged struct {
 	round atomic.Pointer[[]*corev1.Node]
 }
 
-// uid is that of a node of the round.
+// uid returns the UID of a node of the round.
 func (j *judged) uid(name string) (types.UID, bool) {
 	round := j.round.Load()
 	if round == nil {
@@ -130,11 +130,11 @@ func (n nodes) PatchStatus(ctx context.Context, name string, data []byte) (*core
 	return n.NodeInterface.PatchStatus(n.guard.bind(ctx), name, data)
 }
 
-// Update implements typedcorev1.NodeInterface. It does not write what the provider answered about another node of the
-// name, which the library asks again.
+// Update implements typedcorev1.NodeInterface. It does not write what the provider answered about an earlier node of
+// the same name: the library then asks again.
 func (n nodes) Update(ctx context.Context, node *corev1.Node, o metav1.UpdateOptions) (*corev1.Node, error) {
 	if n.guard.asked.another(node) {
-		return nil, fmt.Errorf("node %s was made anew since the cloud provider was asked about it", node.Name)
+		return nil, fmt.Errorf("node %s was recreated since the cloud provider was asked about it", node.Name)
 	}
 	written, err := n.NodeInterface.Update(n.guard.bind(ctx), node, o)
 	if err == nil {

@@ -9,10 +9,10 @@
 //     there is nothing to run. Each instance of a controller has a provider of its own, made by
 //     the factory when the instance runs, from the file as it was when the instance was built.
 //  2. The library reads the shared caches, through the scope of the instance: its handlers are
-//     removed with the scope, and it sends no LIST. That a Service is gone is read live, since its
-//     load balancer goes then. What it writes it sends through the fenced
-//     client of the instance; as calls of the provider, its requests end when the instance is
-//     fenced. Its events take the way of all events.
+//     removed with the scope, and it sends no LIST. That a Service is gone is confirmed by a live
+//     read, since its load balancer is deleted then. The library writes through the fenced client of
+//     the instance; like calls of the provider, its requests end when the instance is fenced. Its
+//     events go through the recorder of the instance.
 //  3. A call of the provider ends when the instance is fenced, whatever context the library
 //     gave it, and not before: a stop lets the calls in flight end. Once the instance has ended,
 //     the provider is not called any more.

@@ -17,9 +17,9 @@ const label = "cloud"
 // numbers tells instances apart, in a process that may have several managers.
 var numbers atomic.Uint64
 
-// ofLibrary begin the names of the functions that are on the stack of every goroutine which the
-// library starts. Connections are opened by whoever sends first and carry its label as well;
-// they outlive the instance, and have none of these functions on their stacks.
+// ofLibrary are prefixes of names of functions: every goroutine that the library starts has one of
+// them on its stack. The goroutines of a connection carry the label of whoever sends first; they
+// outlive the instance, and have none of these functions on their stacks.
 var ofLibrary = [][]byte{
 	[]byte("k8s.io/cloud-provider/controllers/"),
 	[]byte("k8s.io/client-go/tools/record."),
@@ -34,12 +34,12 @@ func labelled(ctx context.Context, name string, f func(context.Context)) (value 
 	return value
 }
 
-// firstPause is the pause between the first two looks of awaitEnd.
+// firstPause is the pause between the first two checks of awaitEnd.
 const firstPause = time.Millisecond
 
-// awaitEnd returns when no goroutine of the library carries the label. Nobody tells when they
-// end, and they end soon: their queues are shut down, and a key in flight is all they have. That
-// may be a call which does not end, so the pauses grow with the time that has been waited.
+// awaitEnd returns when no goroutine of the library carries the label. Nothing signals their end, so
+// it polls. They end soon: their queues are shut down, and only a key in flight is left. That may be
+// a call which does not return, so the pauses grow with the time that has been waited.
 func awaitEnd(value string) error {
 	for begin := time.Now(); ; time.Sleep(max(firstPause, time.Since(begin)/4)) {
 		running, err := anyRuns(value)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controller/concurrent"
@@ -18,8 +19,10 @@ type guard struct {
 	// working survives the stop. It ends when the instance is fenced, or has ended.
 	working context.Context
 	record  *calls
-	// asked are the nodes that the provider was asked about to initialize them.
+	// asked are the nodes whose metadata was requested to initialize them.
 	asked asked
+	// nodes are those of the scope.
+	nodes corelisters.NodeLister
 }
 
 // first is called where a unit of work begins. After the stop it ends the goroutine, which is
@@ -62,7 +65,7 @@ func call[T any](ctx context.Context, g *guard, what string, f func(context.Cont
 	return result, err
 }
 
-// do is call for what returns nothing but an error.
+// do is call for a function that returns only an error.
 func do(ctx context.Context, g *guard, what string, f func(context.Context) error) error {
 	_, err := call(ctx, g, what, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
 	return err

@@ -196,6 +196,24 @@ func TestMetadataThatTheProviderLacks(t *testing.T) {
 	}
 }
 
+// The deletion of a node is not told to whoever works on keys. Nodes that are never initialized would be remembered for
+// good.
+func TestNodesThatStayUninitializedAreNotRemembered(t *testing.T) {
+	for name, err := range map[string]error{"not the provider's": nil, "a failure": errFake} {
+		t.Run(name, func(t *testing.T) {
+			none := func(context.Context, *corev1.Node) (*cloudprovider.InstanceMetadata, error) { return nil, err }
+			w := newWorld(t)
+			v2, _ := guarded{&fake.Cloud{EnableInstancesV2: true, OverrideInstanceMetadata: none}, w.guard}.InstancesV2()
+			node := nodeOf("a", "1")
+			node.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider}}
+			_, _ = v2.InstanceMetadata(t.Context(), node)
+			if w.asked.another(nodeOf("a", "2")) {
+				t.Error("the node is remembered")
+			}
+		})
+	}
+}
+
 // The library reads each route that is listed.
 // Pins CLOUD-43.
 func TestRouteWithoutContent(t *testing.T) {

@@ -34,7 +34,7 @@ func (i instancesV2) InstanceShutdown(ctx context.Context, node *corev1.Node) (b
 }
 
 // InstanceMetadata implements cloudprovider.InstancesV2. No metadata means that a node is not to
-// be initialized. Of one that is, the library does not expect it, and panics.
+// be initialized. For an initialized node the library does not expect that, and would panic.
 func (i instancesV2) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	i.guard.first()
 	if !initialized(node) {
@@ -44,13 +44,17 @@ func (i instancesV2) InstanceMetadata(ctx context.Context, node *corev1.Node) (*
 		return i.next.InstanceMetadata(ctx, node)
 	}
 	metadata, err := call(ctx, i.guard, "InstanceMetadata "+node.Name, ask)
-	if metadata == nil && err == nil && initialized(node) {
+	switch {
+	case metadata != nil && err == nil:
+	case !initialized(node): // nothing is written, and no event of its deletion would bring the library back to it
+		i.guard.asked.forget(node.Name)
+	case err == nil:
 		return nil, fmt.Errorf("the cloud provider has no metadata of node %s", node.Name)
 	}
 	return metadata, err
 }
 
-// initialized reports whether the taint is gone with which nodes of a cloud begin.
+// initialized reports whether a node no longer has the taint that nodes of a cloud start with.
 func initialized(node *corev1.Node) bool {
 	for _, taint := range node.Spec.Taints {
 		if taint.Key == cloudproviderapi.TaintExternalCloudProvider {
@@ -60,7 +64,8 @@ func initialized(node *corev1.Node) bool {
 	return true
 }
 
-// asked has the UIDs of nodes that a provider was asked about to initialize them, by name, until they are or are gone.
+// asked has, by name, the UIDs of the nodes whose metadata was requested to initialize them, until they are
+// initialized or gone.
 type asked struct{ uids sync.Map }
 
 func (a *asked) about(node *corev1.Node) { a.uids.Store(node.Name, node.UID) }

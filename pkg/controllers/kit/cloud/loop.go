@@ -93,7 +93,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	if err := l.env.Informers.Err(); err != nil {
 		return fmt.Errorf("passing the caches to the cloud provider: %w", err)
 	}
-	guard := &guard{stopping: ctx.Done(), working: working, record: l.calls}
+	nodes := l.env.Informers.Core().V1().Nodes().Lister()
+	guard := &guard{stopping: ctx.Done(), working: working, record: l.calls, nodes: nodes}
 	session := &Session{Env: l.env, Cloud: guarded{provider, guard}, Client: newClient(l.env, guard), guard: guard}
 	return l.run(ctx, session)
 }
@@ -101,7 +102,7 @@ func (l *Loop) Run(ctx context.Context) error {
 // run returns when every goroutine that the library started has ended.
 func (l *Loop) run(ctx context.Context, session *Session) (err error) {
 	var value string
-	// A goroutine of its own, for which the label ends with it.
+	// A separate goroutine, so that the label ends with it.
 	concurrent.Start(func() {
 		value = labelled(ctx, l.env.Name, func(ctx context.Context) {
 			err = l.work(ctx, session)

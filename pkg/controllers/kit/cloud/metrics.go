@@ -6,7 +6,7 @@ import (
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 )
 
-// Metrics are those in which a controller of the library counts itself.
+// Metrics show which controllers of the library run.
 type Metrics = controllersmetrics.ControllerManagerMetrics
 
 // metrics counts which controllers of the library run, under their former names

@@ -9,7 +9,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// guarded is a provider under a guard. What the library does not call is the provider's own.
+// guarded is a provider under a guard. Methods that the library does not call are not guarded.
 type guarded struct {
 	cloudprovider.Interface
 	guard *guard
@@ -71,7 +71,7 @@ func (b balancer) EnsureLoadBalancer(
 	ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node,
 ) (*corev1.LoadBalancerStatus, error) {
 	ensure := func(ctx context.Context) (*corev1.LoadBalancerStatus, error) {
-		return b.LoadBalancer.EnsureLoadBalancer(ctx, cluster, service, nodes)
+		return b.LoadBalancer.EnsureLoadBalancer(ctx, cluster, service, b.guard.whole(nodes))
 	}
 	return call(ctx, b.guard, "EnsureLoadBalancer "+keyOf(service), ensure)
 }
@@ -81,7 +81,7 @@ func (b balancer) UpdateLoadBalancer(
 	ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node,
 ) error {
 	return do(ctx, b.guard, "UpdateLoadBalancer "+keyOf(service), func(ctx context.Context) error {
-		return b.LoadBalancer.UpdateLoadBalancer(ctx, cluster, service, nodes)
+		return b.LoadBalancer.UpdateLoadBalancer(ctx, cluster, service, b.guard.whole(nodes))
 	})
 }
 
@@ -99,7 +99,7 @@ type routes struct {
 	guard *guard
 }
 
-// ListRoutes implements cloudprovider.Routes. A round begins with it.
+// ListRoutes implements cloudprovider.Routes. It is the first call of a round.
 func (r routes) ListRoutes(ctx context.Context, cluster string) ([]*cloudprovider.Route, error) {
 	r.guard.first()
 	return call(ctx, r.guard, "ListRoutes", func(ctx context.Context) ([]*cloudprovider.Route, error) {

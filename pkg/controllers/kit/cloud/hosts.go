@@ -1,0 +1,105 @@
+package cloud
+
+import (
+	"maps"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+)
+
+// Hosts are the nodes of the scope, for a controller of load balancers. The library keeps the list that it has passed
+// to the provider last for each Service, also of those that are gone. So that this does not keep former states of all
+// nodes in memory, it gets only what it compares, and a node only anew if that has changed. The provider gets the nodes
+// whole, see guard.whole.
+func (s *Session) Hosts() coreinformers.NodeInformer {
+	shared := s.Informers.Core().V1().Nodes()
+	return nodeInformer{shared, &hostLister{NodeLister: shared.Lister(), hosts: map[string]host{}}}
+}
+
+type hostLister struct {
+	corelisters.NodeLister
+
+	mu    sync.Mutex
+	hosts map[string]host // by name of the node
+}
+
+// host is what the library gets of a node, and the version of the node that it was compared with last.
+type host struct {
+	*corev1.Node
+	version string
+}
+
+// List implements corelisters.NodeLister. The library lists all nodes for each Service whenever a node comes or goes.
+func (l *hostLister) List(selector labels.Selector) ([]*corev1.Node, error) {
+	all, err := l.NodeLister.List(selector)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	listed := make([]*corev1.Node, 0, len(all))
+	for _, node := range all {
+		listed = append(listed, l.hostFor(node))
+	}
+	if len(l.hosts) > len(all) {
+		l.forgetOthers(all)
+	}
+	return listed, nil
+}
+
+// hostFor returns the host for a node, which is another one only if the library would read something else.
+func (l *hostLister) hostFor(node *corev1.Node) *corev1.Node {
+	is, known := l.hosts[node.Name]
+	if known && is.UID == node.UID && is.version == node.ResourceVersion && is.version != "" {
+		return is.Node
+	}
+	if !known || !isHost(is.Node, node) {
+		is.Node = hostOf(node)
+	}
+	is.version = node.ResourceVersion
+	l.hosts[node.Name] = is
+	return is.Node
+}
+
+// forgetOthers forgets the hosts of nodes that are gone.
+func (l *hostLister) forgetOthers(nodes []*corev1.Node) {
+	current := make(map[string]host, len(nodes))
+	for _, node := range nodes {
+		current[node.Name] = l.hosts[node.Name]
+	}
+	l.hosts = current
+}
+
+// hostOf is what the library reads of a node that it lists.
+func hostOf(node *corev1.Node) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: node.Name, UID: node.UID, DeletionTimestamp: node.DeletionTimestamp, Labels: node.Labels,
+		},
+		Spec: corev1.NodeSpec{ProviderID: node.Spec.ProviderID, Taints: node.Spec.Taints},
+	}
+}
+
+// isHost reports whether the library would read the same of a node as of a host.
+func isHost(host, node *corev1.Node) bool {
+	return host.UID == node.UID && host.DeletionTimestamp.Equal(node.DeletionTimestamp) &&
+		maps.Equal(host.Labels, node.Labels) && host.Spec.ProviderID == node.Spec.ProviderID &&
+		equality.Semantic.DeepEqual(host.Spec.Taints, node.Spec.Taints)
+}
+
+// whole returns the nodes that are called as hosts. One that is gone by now is left out: the library updates the load
+// balancer when it is told.
+func (g *guard) whole(hosts []*corev1.Node) []*corev1.Node {
+	var nodes []*corev1.Node
+	for _, host := range hosts {
+		if node, err := g.nodes.Get(host.Name); err == nil {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
