@@ -363,7 +363,7 @@ func TestABundleThatTheCacheDoesNotShowIsLookedAtAgainSoon(t *testing.T) {
 		return len(env.Writes()) >= 15
 	})
 	if longest > reconcile.RecheckAfter {
-		t.Errorf("the key is looked at again in %v", longest)
+		t.Errorf("the key is reconciled again in %v", longest)
 	}
 }
 

@@ -31,7 +31,7 @@ type reconciliation struct {
 	dirty    bool           // the status must be written
 	again    *time.Duration // when it is reconciled again at the latest, nil if only an event causes that
 	removed  []types.UID
-	news     bool // a Job is kept until its success is recorded in the status
+	news     bool // a Job is kept until the cache shows its success in the status
 }
 
 func (c *cronJobController) reconcile(ctx context.Context, cached *batchv1.CronJob) error {
@@ -42,7 +42,7 @@ func (c *cronJobController) reconcile(ctx context.Context, cached *batchv1.CronJ
 	s := &reconciliation{cronJobController: c, cj: cached.DeepCopy(), children: children, now: c.Clock.Now()}
 	wait, err := s.do(ctx)
 	if s.news {
-		s.within(s.untilTold())
+		s.within(s.untilRecorded())
 	}
 	if s.dirty {
 		written, failure := c.Client.BatchV1().CronJobs(cached.Namespace).UpdateStatus(controller.OnlyMetadata(ctx), s.cj, metav1.UpdateOptions{})
@@ -71,9 +71,9 @@ func (s *reconciliation) within(delay time.Duration) {
 	}
 }
 
-// untilTold returns when the status tells of a success that was news: after this write, or, if the stored status tells
-// of it already, once the cache shows that.
-func (s *reconciliation) untilTold() time.Duration {
+// untilRecorded returns the delay of the next reconcile if a Job is kept until its success is recorded. The write of the
+// status records it. Without a write, the stored status has it already, and only the cache does not show that.
+func (s *reconciliation) untilRecorded() time.Duration {
 	if s.dirty {
 		return 0
 	}

@@ -33,14 +33,14 @@ type history struct {
 	stopped         stopped
 }
 
-// stopped is who scales the target to zero, if it has no replicas. The status of the autoscaler need not say so: its
-// last write may be lost.
+// stopped is who scaled the target to zero, if it has no replicas. The condition of the autoscaler may say otherwise,
+// since its last write may be lost.
 type stopped int
 
 const (
 	asStatusSays stopped = iota
 	byAutoscaler         // or it may have been
-	bySomebody           // else
+	bySomebodyElse
 )
 
 // recommendation is a size that the metrics required.
@@ -159,11 +159,11 @@ func (h *history) meet(uid types.UID) (another bool) {
 }
 
 // forgetTarget forgets what is known of a target. Another process that evaluated since the last time may have stopped
-// the present one: then only the status says so.
+// the present one: then only the condition records that.
 func (h *history) forgetTarget() {
 	h.recommendations, h.added, h.removed = nil, nil, nil
 	if !h.elsewhere {
-		h.stopped = bySomebody
+		h.stopped = bySomebodyElse
 	}
 }
 

@@ -162,20 +162,20 @@ func (e *evaluation) setNotZero() {
 // target has replicas, whoever scales it to zero does so anew.
 func (e *evaluation) recallZero(current int32) {
 	if current > 0 {
-		e.past.stopped = bySomebody
+		e.past.stopped = bySomebodyElse
 	}
 	switch {
 	case !e.config.scaleToZero:
 	case e.past.stopped == byAutoscaler:
 		e.setZero()
-	case e.past.stopped == bySomebody && e.hasCondition(autoscalingv2.ScaledToZero):
+	case e.past.stopped == bySomebodyElse && e.hasCondition(autoscalingv2.ScaledToZero):
 		e.setNotZero()
 	}
 }
 
 // forgetZero removes what the status says of a target that was another one.
 func (e *evaluation) forgetZero() {
-	if e.past.stopped == bySomebody {
+	if e.past.stopped == bySomebodyElse {
 		e.removeCondition(autoscalingv2.ScaledToZero)
 	}
 }
@@ -183,7 +183,7 @@ func (e *evaluation) forgetZero() {
 // noteZero records whether this autoscaler scaled its target to zero: only then may it scale it
 // up again.
 func (e *evaluation) noteZero(current, desired int32) {
-	e.past.stopped = bySomebody
+	e.past.stopped = bySomebodyElse
 	switch {
 	case !e.config.scaleToZero:
 		e.removeCondition(autoscalingv2.ScaledToZero)

@@ -19,8 +19,8 @@
 //     for, not spec.replicas.
 //  4. A slot has a claim for each claim template. Claims are created before the pod, and never
 //     deleted: to have the garbage collector delete them, they are given an owner, the set or
-//     the condemned pod, which is removed if the slot is to be filled again, or if the claims
-//     are to be retained by now (claims.go, retention.go).
+//     the condemned pod. That owner reference is removed if the slot is to be filled again, or
+//     if the claims are to be retained by now (claims.go, retention.go).
 //  5. The status counts the observed pods, and is written even if something failed; the history
 //     is always truncated. A burst of new counts that are not urgent causes few writes (package
 //     writes).

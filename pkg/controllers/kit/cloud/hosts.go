@@ -92,8 +92,8 @@ func isHost(host, node *corev1.Node) bool {
 		equality.Semantic.DeepEqual(host.Spec.Taints, node.Spec.Taints)
 }
 
-// whole returns the nodes that are called as hosts. One that is gone by now is left out: the library updates the load
-// balancer when it is told.
+// whole returns the nodes of hosts, by name. One that is gone by now is left out: its deletion makes the library update
+// the load balancer.
 func (g *guard) whole(hosts []*corev1.Node) []*corev1.Node {
 	var nodes []*corev1.Node
 	for _, host := range hosts {
