@@ -1,8 +1,10 @@
 package cloudnode
 
 import (
+	"context"
 	"errors"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -309,5 +311,18 @@ func TestLabelsAreTriedFiveTimes(t *testing.T) {
 		if pause := tries[i+1].Sub(tries[i]); pause < 100*time.Millisecond {
 			t.Errorf("a pause of %v", pause)
 		}
+	}
+}
+
+// A node whose initialization is not written in time is not reported as synced, and is initialized with the next
+// attempt. Pins CNODE-32.
+func TestAnInitializationThatTimesOutIsRepeated(t *testing.T) {
+	w := newWorld(t)
+	timeout := &url.Error{Op: "Put", URL: "https://server", Err: context.DeadlineExceeded}
+	w.RefuseIf("update nodes "+w.name, timeout, func(n int) bool { return n == 1 })
+	w.Store(t, uninitialized(w.name))
+	w.awaitInitialized(t, w.name)
+	if node := controllertest.MustStored[*corev1.Node](t, w.Env, "", w.name); len(node.Spec.Taints) > 0 {
+		t.Errorf("the taints are %v", node.Spec.Taints)
 	}
 }

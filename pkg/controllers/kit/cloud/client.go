@@ -2,12 +2,14 @@ package cloud
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
@@ -115,19 +117,22 @@ func (j *judged) uid(name string) (types.UID, bool) {
 
 // Get implements typedcorev1.NodeInterface.
 func (n nodes) Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Node, error) {
-	return n.NodeInterface.Get(n.guard.bind(ctx), name, o)
+	node, err := n.NodeInterface.Get(n.guard.bind(ctx), name, o)
+	return node, asFailure(err)
 }
 
 // Patch implements typedcorev1.NodeInterface.
 func (n nodes) Patch(
 	ctx context.Context, name string, patch types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string,
 ) (*corev1.Node, error) {
-	return n.NodeInterface.Patch(n.guard.bind(ctx), name, patch, data, o, subresources...)
+	node, err := n.NodeInterface.Patch(n.guard.bind(ctx), name, patch, data, o, subresources...)
+	return node, asFailure(err)
 }
 
 // PatchStatus implements typedcorev1.NodeExpansion.
 func (n nodes) PatchStatus(ctx context.Context, name string, data []byte) (*corev1.Node, error) {
-	return n.NodeInterface.PatchStatus(n.guard.bind(ctx), name, data)
+	node, err := n.NodeInterface.PatchStatus(n.guard.bind(ctx), name, data)
+	return node, asFailure(err)
 }
 
 // Update implements typedcorev1.NodeInterface. It does not write what the provider answered about an earlier node of
@@ -140,7 +145,16 @@ func (n nodes) Update(ctx context.Context, node *corev1.Node, o metav1.UpdateOpt
 	if err == nil {
 		n.guard.asked.forget(node.Name)
 	}
-	return written, err
+	return written, asFailure(err)
+}
+
+// asFailure returns the error of a request so that the library repeats the request later. retry.RetryOnConflict, in
+// which it sends most of them, takes a timeout for the end of its own wait, and returns nil.
+func asFailure(err error) error {
+	if wait.Interrupted(err) {
+		return errors.New(err.Error())
+	}
+	return err
 }
 
 // Delete implements typedcorev1.NodeInterface. It deletes the node that the provider was asked
