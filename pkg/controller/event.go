@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,4 +28,15 @@ func Warning(about runtime.Object, reason, format string, args ...any) Event {
 // Record records an event as Descriptor.EventSource.
 func (e Env) Record(event Event) {
 	e.Events.Event(event.About, event.Type, event.Reason, event.Message)
+}
+
+// RecordFailure is Record for the failure of a request that was sent with a context. A request that was cut off because
+// the instance ends says nothing about the object: then there is no event.
+func (e Env) RecordFailure(ctx context.Context, event Event) {
+	select {
+	case <-ctx.Done():
+	case <-e.Fenced: // a client without contexts may fail before the end of the context is seen
+	default:
+		e.Record(event)
+	}
 }

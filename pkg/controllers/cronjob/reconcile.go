@@ -116,7 +116,7 @@ func (s *reconciliation) prune(ctx context.Context) {
 		case reconcile.Absent(err):
 			s.gone(job)
 		case err != nil:
-			s.recordFailure(ctx, failedDelete(s.cj, err))
+			s.RecordFailure(ctx, failedDelete(s.cj, err))
 			s.within(reconcile.RecheckAfter)
 		}
 	}
@@ -140,14 +140,6 @@ func (s *reconciliation) gone(job *batchv1.Job) {
 	s.dirty = s.dirty || isActive(s.cj, job.UID)
 	removeActive(s.cj, job.UID)
 	s.removed = append(s.removed, job.UID)
-}
-
-// recordFailure records that a request has failed. One that was cut off because the instance
-// ends says nothing about the Job.
-func (s *reconciliation) recordFailure(ctx context.Context, e controller.Event) {
-	if ctx.Err() == nil {
-		s.Record(e)
-	}
 }
 
 // trackChildren removes finished Jobs from the list of active ones, adds those whose start is
@@ -303,7 +295,7 @@ func (s *reconciliation) replaceActive(ctx context.Context) error {
 	for _, ref := range append([]corev1.ObjectReference(nil), s.cj.Status.Active...) {
 		job, err := s.Client.BatchV1().Jobs(s.cj.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		if err != nil {
-			s.recordFailure(ctx, failedGet(s.cj, err))
+			s.RecordFailure(ctx, failedGet(s.cj, err))
 			return fmt.Errorf("reading job %s/%s: %w", s.cj.Namespace, ref.Name, err)
 		}
 		if job.UID != ref.UID {
@@ -319,7 +311,7 @@ func (s *reconciliation) replaceActive(ctx context.Context) error {
 			continue
 		}
 		if err := s.delete(ctx, job); err != nil {
-			s.recordFailure(ctx, failedDelete(s.cj, err))
+			s.RecordFailure(ctx, failedDelete(s.cj, err))
 			return fmt.Errorf("could not replace job %s/%s: %w", job.Namespace, job.Name, err)
 		}
 	}
@@ -345,7 +337,7 @@ func (s *reconciliation) create(ctx context.Context, scheduled time.Time) (*batc
 	case pods.NamespaceTerminating(err):
 		return nil, fmt.Errorf("creating job %s/%s: %w", job.Namespace, job.Name, err)
 	}
-	s.recordFailure(ctx, failedCreate(s.cj, err))
+	s.RecordFailure(ctx, failedCreate(s.cj, err))
 	return nil, fmt.Errorf("creating job %s/%s: %w", job.Namespace, job.Name, err)
 }
 

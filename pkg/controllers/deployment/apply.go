@@ -93,13 +93,11 @@ func (r *reconciliation) useNamesake(rs *appsv1.ReplicaSet, cause error) error {
 // createFailed reports that a ReplicaSet could not be created. A request that was cut off because the instance ends
 // says nothing about it.
 func (r *reconciliation) createFailed(ctx context.Context, rs *appsv1.ReplicaSet, cause error) error {
-	if ctx.Err() == nil {
-		message := fmt.Sprintf("Failed to create new replica set %q: %v", rs.Name, cause)
-		if hasDeadline(r.d) {
-			r.setCondition(progressing(corev1.ConditionFalse, reasonCreateError, message, r.Clock.Now()))
-		}
-		r.Record(createFailedEvent(r.d, message))
+	message := fmt.Sprintf("Failed to create new replica set %q: %v", rs.Name, cause)
+	if hasDeadline(r.d) && ctx.Err() == nil {
+		r.setCondition(progressing(corev1.ConditionFalse, reasonCreateError, message, r.Clock.Now()))
 	}
+	r.RecordFailure(ctx, createFailedEvent(r.d, message))
 	return fmt.Errorf("creating ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, cause)
 }
 

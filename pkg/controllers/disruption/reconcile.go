@@ -103,9 +103,7 @@ func (c *disruptionController) count(
 		sum, err := c.workloads.replicasBehind(ctx, budget.Namespace, selected)
 		c.recheckAt(reconcile.KeyOf(budget), sum.until)
 		if err != nil {
-			if ctx.Err() == nil { // else a request was cut off because the instance ends
-				c.Record(expectedUnknown(budget, err))
-			}
+			c.RecordFailure(ctx, expectedUnknown(budget, err))
 			return counts{}, err
 		}
 		if len(sum.unmanaged) > 0 {

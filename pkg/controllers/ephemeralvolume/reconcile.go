@@ -24,9 +24,7 @@ func (c *volumeController) reconcile(ctx context.Context, key types.NamespacedNa
 			continue
 		}
 		if err := c.provide(ctx, pod, volume); err != nil {
-			if ctx.Err() == nil { // else the request was cut off, which says nothing about the volume
-				c.Record(bindingFailed(pod, volume, err))
-			}
+			c.RecordFailure(ctx, bindingFailed(pod, volume, err))
 			return fmt.Errorf("pod %s, ephemeral volume %s: %w", key, volume.Name, err)
 		}
 	}

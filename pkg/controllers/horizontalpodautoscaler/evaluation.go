@@ -14,8 +14,6 @@ import (
 	autoscalingclient "k8s.io/client-go/kubernetes/typed/autoscaling/v2"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-
-	"kcmd.dev/pkg/controller"
 )
 
 // errSpec marks errors that only a change of the spec of an autoscaler can fix.
@@ -69,7 +67,7 @@ func (e *evaluation) run(ctx context.Context) error {
 		if errors.As(err, new(absentError)) {
 			e.selectNothing()
 		}
-		e.warn("FailedGetScale", err)
+		e.warn(ctx, "FailedGetScale", err)
 		e.setFalse(autoscalingv2.AbleToScale, "FailedGetScale",
 			"the HPA controller was unable to get the target's current scale: %v", err)
 		e.saveOrLog(ctx)
@@ -139,7 +137,7 @@ func (e *evaluation) decide(ctx context.Context, scale *autoscalingv1.Scale) (*w
 	if found.replicas < 0 {
 		e.report(current, e.before.DesiredReplicas, found.statuses)
 		e.saveOrLog(ctx)
-		e.warn("FailedComputeMetricsReplicas", found.err)
+		e.warn(ctx, "FailedComputeMetricsReplicas", found.err)
 		return nil, fmt.Errorf("computing the replicas of %s: %w", e.reference(), found.err)
 	}
 	return e.temper(current, found), found.err
@@ -197,19 +195,9 @@ func (e *evaluation) reference() string {
 	return fmt.Sprintf("%s/%s/%s", e.hpa.Spec.ScaleTargetRef.Kind, e.hpa.Namespace, e.hpa.Spec.ScaleTargetRef.Name)
 }
 
-// warn records the failure of a part of the evaluation.
-func (e *evaluation) warn(reason string, err error) {
-	e.recordFailure(failed(e.hpa, reason, err))
-}
-
-// recordFailure records that a request has failed. One that was cut off because the instance ends says nothing about
-// the autoscaler.
-func (e *evaluation) recordFailure(event controller.Event) {
-	select {
-	case <-e.Fenced:
-	default:
-		e.Record(event)
-	}
+// warn records the failure of a part of the evaluation that sends requests.
+func (e *evaluation) warn(ctx context.Context, reason string, err error) {
+	e.RecordFailure(ctx, failed(e.hpa, reason, err))
 }
 
 // report returns the status without conditions. It has no observedGeneration, since the result
@@ -237,7 +225,7 @@ func (e *evaluation) save(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	e.warn("FailedUpdateStatus", err)
+	e.warn(ctx, "FailedUpdateStatus", err)
 	return fmt.Errorf("updating the status of %s: %w", e.key, err)
 }
 

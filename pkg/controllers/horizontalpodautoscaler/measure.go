@@ -99,7 +99,7 @@ func (e *evaluation) measureOne(
 	var err error
 	if failed != nil {
 		err = failed.cause
-		e.warn(failed.reason, err)
+		e.warn(ctx, failed.reason, err)
 	}
 	e.metrics.computed(actionOf(one.replicas, e.before.CurrentReplicas), err, spec.Type, e.Clock.Since(began))
 	return one, failed
@@ -110,7 +110,7 @@ func (e *evaluation) findPods(scale *autoscalingv1.Scale) (*workload, error) {
 	if scale.Status.Selector == "" {
 		e.selectNothing()
 		err := errors.New("selector is required")
-		e.warn("SelectorRequired", err)
+		e.Record(failed(e.hpa, "SelectorRequired", err))
 		e.setFalse(autoscalingv2.ScalingActive, "InvalidSelector", "the HPA target's scale is missing a selector")
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (e *evaluation) selectNothing() { e.selectors.set(e.key, e.hpa.UID, labels.
 
 // refuse records why the pods of the target cannot be determined.
 func (e *evaluation) refuse(reason string, err error) error {
-	e.warn(reason, err)
+	e.Record(failed(e.hpa, reason, err))
 	e.setFalse(autoscalingv2.ScalingActive, reason, "%v", err)
 	return err
 }

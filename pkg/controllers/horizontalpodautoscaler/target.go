@@ -93,7 +93,7 @@ func (e *evaluation) rescale(ctx context.Context, t target, w want) error {
 		if e.zeroes(current, w.replicas) && !writes.IsRefusal(err) {
 			e.past.stopped = byAutoscaler
 		}
-		e.recordFailure(failedRescale(e.hpa, w, err))
+		e.RecordFailure(ctx, failedRescale(e.hpa, w, err))
 		e.setFalse(autoscalingv2.AbleToScale, "FailedUpdateScale",
 			"the HPA controller was unable to update the target scale: %v", err)
 		e.report(current, e.before.DesiredReplicas, w.statuses)

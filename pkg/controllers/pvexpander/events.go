@@ -1,8 +1,6 @@
 package pvexpander
 
 import (
-	"context"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"kcmd.dev/pkg/controller"
@@ -33,12 +31,4 @@ func failed(claim *corev1.PersistentVolumeClaim, err error) controller.Event {
 
 func succeeded(claim *corev1.PersistentVolumeClaim) controller.Event {
 	return controller.Normal(claim, resizeSuccessful, "ExpandVolume succeeded for volume %s", reconcile.KeyOf(claim))
-}
-
-// recordFailure records that a request has failed. One that was cut off because the instance ends says nothing about
-// the claim.
-func (c *expander) recordFailure(ctx context.Context, e controller.Event) {
-	if ctx.Err() == nil {
-		c.Record(e)
-	}
 }

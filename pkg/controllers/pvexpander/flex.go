@@ -33,7 +33,7 @@ func (c *expander) expandFlex(ctx context.Context, claim *corev1.PersistentVolum
 	operation := operations.Operation{Plugin: volume.Spec.FlexVolume.Driver, Name: "expand_volume"}
 	c.operations.Observe(operation, c.Clock.Since(began), err)
 	if err != nil {
-		c.recordFailure(ctx, failed(claim, err))
+		c.RecordFailure(ctx, failed(claim, err))
 	}
 	return err
 }

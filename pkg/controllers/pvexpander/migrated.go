@@ -18,7 +18,7 @@ func (c *expander) passToDriver(ctx context.Context, claim *corev1.PersistentVol
 	c.Record(waitsForDriver(claim, plugin))
 	err := c.nameDriver(ctx, claim, plugin)
 	if err != nil {
-		c.recordFailure(ctx, notPassedToDriver(claim, err))
+		c.RecordFailure(ctx, notPassedToDriver(claim, err))
 	}
 	return err
 }

@@ -50,12 +50,9 @@ func (c *claimController) reconcilePod(ctx context.Context, key types.Namespaced
 	return c.reserve(ctx, &recorded, group)
 }
 
-// failed wraps the error of an entry, and tells the user. A request that was cut off because the instance ends says
-// nothing about the entry.
+// failed wraps the error of an entry, and records an event about it.
 func (c *claimController) failed(ctx context.Context, err error, of runtime.Object, owner, kind, entry string) error {
-	if ctx.Err() == nil {
-		c.Record(claimFailed(of, kind, entry, err))
-	}
+	c.RecordFailure(ctx, claimFailed(of, kind, entry, err))
 	return fmt.Errorf("%s, %s %s: %w", owner, kind, entry, err)
 }
 

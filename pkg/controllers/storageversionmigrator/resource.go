@@ -71,7 +71,7 @@ func (c *migrationController) find(migrated schema.GroupResource) (target, error
 	return target{}, c.unmapped(migrated)
 }
 
-// unmapped returns what it says about a resource that the REST mapper does not know: errNotServed, unless the API
+// unmapped returns the error for a resource that the REST mapper does not know: errNotServed, unless the API
 // server offers it. Its group then could not be asked, as that of an aggregated API server that is down, and the
 // mapper knows nothing of such a group.
 func (c *migrationController) unmapped(migrated schema.GroupResource) error {

@@ -12,10 +12,10 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 )
 
-// Hosts are the nodes of the scope, for a controller of load balancers. The library keeps the list that it has passed
-// to the provider last for each Service, also of those that are gone. So that this does not keep former states of all
-// nodes in memory, it gets only what it compares, and a node only anew if that has changed. The provider gets the nodes
-// whole, see guard.whole.
+// Hosts are the nodes of the scope, for a controller of load balancers. For each Service, even after its deletion, the
+// library keeps the list of nodes that it last passed to the provider, and with it former states of all nodes. To save
+// that memory, it gets nodes reduced to the fields it compares, and the same one until such a field changes. The
+// provider gets complete nodes, see guard.whole.
 func (s *Session) Hosts() coreinformers.NodeInformer {
 	shared := s.Informers.Core().V1().Nodes()
 	return nodeInformer{shared, &hostLister{NodeLister: shared.Lister(), hosts: map[string]host{}}}

@@ -7,10 +7,10 @@
 //     somebody else's: such a slice is not in the lists of reconciles, and would count as missing
 //     for ever.
 //  2. The cache is stale for a Service while it shows a slice older than tracked, shows
-//     one that we deleted, or lacks a tracked one. Age is told by the generation, which annotations
-//     do not change: so a slice that is shown as it was before an update recorded by Updated is
-//     stale, too. The outcome of an update without an answer is not known: if the cache then shows
-//     another version, the slice counts as not being as the controller left it.
+//     one that we deleted, or lacks a tracked one. Slices are ordered by their generation, which
+//     annotations do not change: so a slice that is shown as it was before an update recorded by
+//     Updated is stale, too. The outcome of an update without an answer is not known: if the cache
+//     then shows another version, the slice counts as not being as the controller left it.
 //  3. A cache that is stale for longer than StaleTimeout missed a notification. What it
 //     shows is then taken for the truth.
 //  4. The answer to a write can come after the cache has shown that the slice is deleted or
