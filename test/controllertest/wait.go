@@ -125,3 +125,14 @@ func (e *Env) WantIdleFor(t testing.TB, c controller.Controller, reason string) 
 func idle(loop controller.LoopStatus) bool {
 	return !loop.Began.IsZero() && loop.Depth == 0 && len(loop.InFlight) == 0
 }
+
+// LongestDelay returns how long the last of the delayed keys still waits, 0 if none is delayed.
+func (e *Env) LongestDelay(keys []controller.LoopKey) time.Duration {
+	var longest time.Duration
+	for _, key := range keys {
+		if key.State == controller.KeyDelayed {
+			longest = max(longest, key.Until.Sub(e.Clock.Now()))
+		}
+	}
+	return longest
+}

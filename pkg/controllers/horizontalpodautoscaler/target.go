@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -49,7 +48,7 @@ func (e *evaluation) findTarget(ctx context.Context) (target, error) {
 	kind := schema.GroupKind{Group: gv.Group, Kind: ref.Kind}
 	mappings, err := e.Mapper.RESTMappings(kind)
 	switch {
-	case meta.IsNoMatchError(err) && !isOffered(kind, e.Served()):
+	case meta.IsNoMatchError(err) && !e.offers(kind):
 		return target{}, absentError{err}
 	case err != nil:
 		return target{}, err
@@ -76,14 +75,9 @@ func (e *evaluation) findTarget(ctx context.Context) (target, error) {
 	return target{}, first
 }
 
-// isOffered reports whether the API server offered a kind when its group could last be asked. The REST mapper does not
-// know the kinds of a group that cannot be asked, as that of an aggregated API server that is down.
-func isOffered(kind schema.GroupKind, served []*metav1.APIResourceList) bool {
-	return slices.ContainsFunc(served, func(list *metav1.APIResourceList) bool {
-		version, err := schema.ParseGroupVersion(list.GroupVersion)
-		return err == nil && version.Group == kind.Group &&
-			slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind.Kind })
-	})
+// offers reports whether the API server offered a kind when its group could last be asked.
+func (e *evaluation) offers(kind schema.GroupKind) bool {
+	return e.Offers(kind.Group, func(r *metav1.APIResource) bool { return r.Kind == kind.Kind })
 }
 
 // rescale scales the target. A failure ends the evaluation.

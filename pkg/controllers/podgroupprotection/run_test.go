@@ -103,7 +103,7 @@ func TestAFailureIsLoggedAndRetriedUntilItSucceeds(t *testing.T) {
 }
 
 // However long the watch of pods is interrupted: there may be no event for the end of the pod. Pins PGP-26.
-func TestAGroupWhosePodTheCacheDoesNotShowIsLookedAtAgainSoon(t *testing.T) {
+func TestAGroupWhosePodTheCacheDoesNotShowIsReconciledAgainSoon(t *testing.T) {
 	env, c := fixture(t, group(func(g *schedulingv1alpha2.PodGroup) { g.ResourceVersion = "8" }))
 	c.pods = lagging{c.pods, "7"}
 	var asked atomic.Int32
@@ -114,11 +114,7 @@ func TestAGroupWhosePodTheCacheDoesNotShowIsLookedAtAgainSoon(t *testing.T) {
 	env.Run(t, c)
 	var longest time.Duration
 	env.EventuallyAsTimePasses(t, "the pods are listed often", time.Second, func() bool {
-		for _, key := range c.loop.Keys(func(string) bool { return true }) {
-			if key.State == controller.KeyDelayed {
-				longest = max(longest, key.Until.Sub(env.Clock.Now()))
-			}
-		}
+		longest = max(longest, env.LongestDelay(c.loop.Keys(func(string) bool { return true })))
 		return asked.Load() >= 15
 	})
 	if longest > reconcile.RecheckAfter {

@@ -16,7 +16,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/config/v1beta1"
-	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
 )
@@ -306,7 +305,7 @@ func TestARefusedWriteIsRetriedUntilItSucceeds(t *testing.T) {
 }
 
 // However long the watch of pods is interrupted: there may be no event for the end of the pod. Pins PVCP-46.
-func TestAClaimWhosePodTheCacheDoesNotShowIsLookedAtAgainSoon(t *testing.T) {
+func TestAClaimWhosePodTheCacheDoesNotShowIsReconciledAgainSoon(t *testing.T) {
 	env := controllertest.New(t, claim("claim", deleted))
 	c, err := newController(env.Env, config{})
 	if err != nil {
@@ -321,11 +320,7 @@ func TestAClaimWhosePodTheCacheDoesNotShowIsLookedAtAgainSoon(t *testing.T) {
 	env.Run(t, c)
 	var longest time.Duration
 	env.EventuallyAsTimePasses(t, "the pods are listed often", time.Second, func() bool {
-		for _, key := range c.loop.Keys(func(string) bool { return true }) {
-			if key.State == controller.KeyDelayed {
-				longest = max(longest, key.Until.Sub(env.Clock.Now()))
-			}
-		}
+		longest = max(longest, env.LongestDelay(c.loop.Keys(func(string) bool { return true })))
 		return asked.Load() >= 15
 	})
 	if longest > reconcile.RecheckAfter {

@@ -158,21 +158,17 @@ func TestRunMakesAConfigMapAgainThatWentUnseen(t *testing.T) {
 }
 
 // However long the watch is interrupted: no pod starts without the ConfigMap. Pins ROOTCA-46.
-func TestAConfigMapThatTheCacheDoesNotShowIsLookedAtAgainSoon(t *testing.T) {
+func TestAConfigMapThatTheCacheDoesNotShowIsReconciledAgainSoon(t *testing.T) {
 	env, p := start(t, namespace("a", corev1.NamespaceActive))
 	env.Refuse("create configmaps", apierrors.NewAlreadyExists(corev1.Resource("configmaps"), configMapName))
 	env.Run(t, p)
 	var longest time.Duration
 	env.EventuallyAsTimePasses(t, "the create is refused often", time.Second, func() bool {
-		for _, key := range p.loop.Keys(func(string) bool { return true }) {
-			if key.State == controller.KeyDelayed {
-				longest = max(longest, key.Until.Sub(env.Clock.Now()))
-			}
-		}
+		longest = max(longest, env.LongestDelay(p.loop.Keys(func(string) bool { return true })))
 		return len(env.Writes()) >= 15
 	})
 	if longest > reconcile.RecheckAfter {
-		t.Errorf("the namespace is looked at again in %v", longest)
+		t.Errorf("the namespace is reconciled again in %v", longest)
 	}
 }
 

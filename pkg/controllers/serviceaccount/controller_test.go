@@ -125,17 +125,13 @@ func TestRunMakesAnAccountAgainThatWentUnseen(t *testing.T) {
 }
 
 // However long the watch is interrupted: no pod is admitted without the account. Pins SA-33.
-func TestAnAccountThatTheCacheDoesNotShowIsLookedAtAgainSoon(t *testing.T) {
+func TestAnAccountThatTheCacheDoesNotShowIsReconciledAgainSoon(t *testing.T) {
 	env, c := start(t, namespace("a", corev1.NamespaceActive))
 	env.Refuse("create serviceaccounts", apierrors.NewAlreadyExists(corev1.Resource("serviceaccounts"), "default"))
 	env.Run(t, c)
 	var longest time.Duration
 	env.EventuallyAsTimePasses(t, "the create is refused often", time.Second, func() bool {
-		for _, key := range c.loop.Keys(anyKey) {
-			if key.State == controller.KeyDelayed {
-				longest = max(longest, key.Until.Sub(env.Clock.Now()))
-			}
-		}
+		longest = max(longest, env.LongestDelay(c.loop.Keys(anyKey)))
 		return len(env.Writes()) >= 15
 	})
 	if longest > reconcile.RecheckAfter {

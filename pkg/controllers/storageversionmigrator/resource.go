@@ -71,15 +71,11 @@ func (c *migrationController) find(migrated schema.GroupResource) (target, error
 	return target{}, c.unmapped(migrated)
 }
 
-// unmapped returns the error for a resource that the REST mapper does not know: errNotServed, unless the API
-// server offers it. Its group then could not be asked, as that of an aggregated API server that is down, and the
-// mapper knows nothing of such a group.
+// unmapped returns the error for a resource that the REST mapper does not know: errNotServed, unless its group
+// could not be asked.
 func (c *migrationController) unmapped(migrated schema.GroupResource) error {
-	for _, list := range c.Served() {
-		version, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err == nil && version.Group == migrated.Group && entryOf(list, migrated.Resource) != nil {
-			return fmt.Errorf("the API server serves %s, but it could not be asked for its versions", migrated)
-		}
+	if c.Offers(migrated.Group, func(r *metav1.APIResource) bool { return r.Name == migrated.Resource }) {
+		return fmt.Errorf("the API server serves %s, but it could not be asked for its versions", migrated)
 	}
 	return errNotServed
 }
