@@ -1,9 +1,11 @@
 package serving
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 	"path/filepath"
+	"runtime/pprof"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
+	"kcmd.dev/test/await"
 	"kcmd.dev/test/ports"
 )
 
@@ -132,6 +135,9 @@ func TestAnAddressThatSomebodyElseServesIsRefused(t *testing.T) {
 	}
 }
 
+// followsCertificate starts a worker and a timer in goroutines, after the port is served.
+const followsCertificate = "k8s.io/apiserver/pkg/server/dynamiccertificates.(*DynamicServingCertificateController).Run "
+
 // What follows files and objects has goroutines from the moment it is made.
 func TestAConfigurationThatIsRefusedLeavesNothingBehind(t *testing.T) {
 	s, c := served(t, nil), settings(t)
@@ -147,6 +153,11 @@ func TestAConfigurationThatIsRefusedLeavesNothingBehind(t *testing.T) {
 	lookup := func(c *v1beta1.Serving) {
 		c.Authentication.Kubeconfig, c.Authentication.SkipLookup = kubeconfigFor(t, "http://127.0.0.1:1"), ptr.To(false)
 	}
+	await.True(t, "the library has started what follows the certificate", func() bool {
+		var stacks bytes.Buffer
+		err := pprof.Lookup("goroutine").WriteTo(&stacks, 2)
+		return err == nil && strings.Count(stacks.String(), "created by "+followsCertificate) == 2
+	})
 	before := goleak.IgnoreCurrent()
 	for name, edit := range map[string]func(c *v1beta1.Serving){
 		"a port that is taken": func(c *v1beta1.Serving) {
