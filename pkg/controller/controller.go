@@ -57,7 +57,8 @@ type Env struct {
 	RESTConfig *rest.Config
 
 	// Mapper maps kinds to resources. It is shared by all controllers and refreshed
-	// by the runtime.
+	// by the runtime. It returns NoMatch only for what is not served; for a kind whose group
+	// cannot be asked, as that of an aggregated API server that is down, another error.
 	Mapper meta.RESTMapper
 
 	// Served returns the preferred resources that the API server offered when the process

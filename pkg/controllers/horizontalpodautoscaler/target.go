@@ -48,7 +48,7 @@ func (e *evaluation) findTarget(ctx context.Context) (target, error) {
 	kind := schema.GroupKind{Group: gv.Group, Kind: ref.Kind}
 	mappings, err := e.Mapper.RESTMappings(kind)
 	switch {
-	case meta.IsNoMatchError(err) && !e.offers(kind):
+	case meta.IsNoMatchError(err):
 		return target{}, absentError{err}
 	case err != nil:
 		return target{}, err
@@ -73,11 +73,6 @@ func (e *evaluation) findTarget(ctx context.Context) (target, error) {
 		return target{}, absentError{first}
 	}
 	return target{}, first
-}
-
-// offers reports whether the API server offered a kind when its group could last be asked.
-func (e *evaluation) offers(kind schema.GroupKind) bool {
-	return e.Offers(kind.Group, func(r *metav1.APIResource) bool { return r.Kind == kind.Kind })
 }
 
 // rescale scales the target. A failure ends the evaluation.

@@ -62,22 +62,13 @@ func (c *migrationController) find(migrated schema.GroupResource) (target, error
 		kind, err := c.Mapper.KindFor(resource)
 		switch {
 		case meta.IsNoMatchError(err):
-			return target{}, c.unmapped(migrated)
+			return target{}, errNotServed
 		case err != nil:
 			return target{}, fmt.Errorf("finding the kind of %s: %w", resource, err)
 		}
 		return target{resource: resource, kind: kind}, nil
 	}
-	return target{}, c.unmapped(migrated)
-}
-
-// unmapped returns the error for a resource that the REST mapper does not know: errNotServed, unless its group
-// could not be asked.
-func (c *migrationController) unmapped(migrated schema.GroupResource) error {
-	if c.Offers(migrated.Group, func(r *metav1.APIResource) bool { return r.Name == migrated.Resource }) {
-		return fmt.Errorf("the API server serves %s, but it could not be asked for its versions", migrated)
-	}
-	return errNotServed
+	return target{}, errNotServed
 }
 
 // absence is that of the resource of a migration.

@@ -47,7 +47,7 @@ func expressions(p *policy) []expression {
 // and if the context has ended.
 func (s *statusController) check(ctx context.Context, p *policy) ([]warning, error) {
 	lookup := s.schemas.begin()
-	kinds := &kinds{RESTMapper: s.Mapper, served: s.Served}
+	kinds := &kinds{RESTMapper: s.Mapper}
 	checker := &validating.TypeChecker{SchemaResolver: lookup, RestMapper: kinds}
 	types := checker.CreateContext(p)
 	if err := cmp.Or(kinds.err, lookup.err()); err != nil {

@@ -13,7 +13,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -229,28 +228,6 @@ func TestADocumentThatCannotBeRead(t *testing.T) {
 				t.Error("it is observed without the warning")
 			}
 		})
-	}
-}
-
-// Pins VAP-35.
-func TestAPolicyIsNotObservedIfAGroupCannotBeAskedFor(t *testing.T) {
-	s := newSubject(t, with(newPolicy("object.spec.nope"), rules(rule("example.com", "v1", "widgets"))))
-	s.statusController.Served = func() []*metav1.APIResourceList {
-		return []*metav1.APIResourceList{
-			{GroupVersion: "apps/v1", APIResources: []metav1.APIResource{{Name: "deployments"}}},
-			{GroupVersion: "example.com/v1", APIResources: []metav1.APIResource{{Name: "gadgets"}, {Name: "widgets"}}},
-		}
-	}
-	if err := s.Reconcile(); !strings.Contains(fmt.Sprint(err), "could not be asked for its kind") || len(s.Writes()) > 0 {
-		t.Errorf("error is %v", err)
-	}
-	for _, version := range []string{"v1", "v2"} {
-		s.statusController.Served = func() []*metav1.APIResourceList {
-			return []*metav1.APIResourceList{{GroupVersion: "example.com/" + version, APIResources: []metav1.APIResource{{Name: "gadgets"}}}}
-		}
-		if _, err := s.check(t.Context(), with(newPolicy("true"), rules(rule("example.com", "v1", "widgets")))); err != nil {
-			t.Errorf("error is %v", err)
-		}
 	}
 }
 

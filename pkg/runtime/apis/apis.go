@@ -7,7 +7,8 @@
 //     new). While something is waited for, it is refreshed more often at first. In between,
 //     results come from memory.
 //  3. A group whose discovery fails keeps its last result: an aggregated API server that is
-//     down for a moment does not stop the controllers of its kinds.
+//     down for a moment does not stop the controllers of its kinds, nor do these kinds count
+//     as unknown.
 //  4. What is served, and what of it is preferred, has a generation, which grows with each
 //     change. Users that depend on everything that is served compare it with the generation
 //     they used.
@@ -57,8 +58,8 @@ type Catalog struct {
 	lacks      bool          // a resource that is not served was asked for
 	wait       time.Duration // until the next attempt to find it
 	err        error
-	lists      []*metav1.APIResourceList // the preferred ones
-	served     map[schema.GroupVersionResource]bool
+	lists      []*metav1.APIResourceList              // the preferred ones
+	served     map[schema.GroupVersionResource]string // the kinds, empty for subresources
 	preferred  map[schema.GroupVersionResource]string // the verbs of those in lists
 	generation uint64
 	// unknown is what the mapper did not find since what is served last changed.
@@ -74,7 +75,7 @@ func New(client discovery.DiscoveryInterface, c clock.WithTicker) *Catalog {
 		clock:   c,
 		changed: make(chan struct{}, 1),
 		suspect: make(chan struct{}, 1),
-		served:  map[schema.GroupVersionResource]bool{},
+		served:  map[schema.GroupVersionResource]string{},
 		unknown: map[string]bool{},
 	}
 }
@@ -104,7 +105,7 @@ func (c *Catalog) Missing(resources []schema.GroupVersionResource) string {
 		return "API discovery has not completed yet"
 	}
 	for _, r := range resources {
-		if !c.served[r] {
+		if _, served := c.served[r]; !served {
 			c.lacks = true
 			return fmt.Sprintf("the API server does not serve %s in %s", r.Resource, r.GroupVersion())
 		}
@@ -210,12 +211,12 @@ func (c *Catalog) Preferred() []*metav1.APIResourceList {
 	return c.lists
 }
 
-func (c *Catalog) settle(served map[schema.GroupVersionResource]bool, failed map[schema.GroupVersion]error, preferred []*metav1.APIResourceList) {
+func (c *Catalog) settle(served map[schema.GroupVersionResource]string, failed map[schema.GroupVersion]error, preferred []*metav1.APIResourceList) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for r := range c.served {
+	for r, kind := range c.served {
 		if failed[r.GroupVersion()] != nil {
-			served[r] = true
+			served[r] = kind
 		}
 	}
 	c.lists = keepFailed(preferred, c.lists, failed)
@@ -245,25 +246,31 @@ func keepFailed(lists, before []*metav1.APIResourceList, failed map[schema.Group
 	return lists
 }
 
-func servedBy(lists []*metav1.APIResourceList) map[schema.GroupVersionResource]bool {
-	served := map[schema.GroupVersionResource]bool{}
-	for r := range verbsOf(lists) {
-		served[r] = true
-	}
-	return served
+// servedBy returns the kind of each resource, which subresources do not have: theirs may be of another group.
+func servedBy(lists []*metav1.APIResourceList) map[schema.GroupVersionResource]string {
+	return describe(lists, func(r *metav1.APIResource) string {
+		if strings.Contains(r.Name, "/") {
+			return ""
+		}
+		return r.Kind
+	})
 }
 
 // verbsOf returns the verbs of each resource.
 func verbsOf(lists []*metav1.APIResourceList) map[schema.GroupVersionResource]string {
-	verbs := map[schema.GroupVersionResource]string{}
+	return describe(lists, func(r *metav1.APIResource) string { return strings.Join(r.Verbs, " ") })
+}
+
+func describe(lists []*metav1.APIResourceList, as func(*metav1.APIResource) string) map[schema.GroupVersionResource]string {
+	described := map[schema.GroupVersionResource]string{}
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
 			continue
 		}
-		for _, r := range list.APIResources {
-			verbs[gv.WithResource(r.Name)] = strings.Join(r.Verbs, " ")
+		for i := range list.APIResources {
+			described[gv.WithResource(list.APIResources[i].Name)] = as(&list.APIResources[i])
 		}
 	}
-	return verbs
+	return described
 }

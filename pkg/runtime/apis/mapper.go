@@ -1,6 +1,9 @@
 package apis
 
 import (
+	"fmt"
+	"slices"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/restmapper"
@@ -11,6 +14,11 @@ const maxUnknown = 100
 
 // mapper is the mapper of a catalog. It reports unknown kinds to the catalog: they may be
 // newer than the last discovery.
+//
+// The mapper of client-go knows nothing of a group that could not be asked, as that of an
+// aggregated API server that is down, and takes its kinds for unknown ones. This mapper
+// returns NoMatch only if the kind was not served either when its group could last be asked,
+// and another error otherwise.
 type mapper struct {
 	*restmapper.DeferredDiscoveryRESTMapper
 	catalog *Catalog
@@ -19,16 +27,28 @@ type mapper struct {
 // Mapper maps kinds to resources, from memory where it can.
 func (c *Catalog) Mapper() meta.RESTMapper { return mapper{c.mapper, c} }
 
-// noteUnknown makes the catalog look for an unknown kind: immediately if it was not asked for
-// since the last change, otherwise like everything else that is waited for.
-func (c *Catalog) noteUnknown(err error) {
+// explain returns the error of the mapper for what matches, which may be served although the
+// mapper does not know it.
+func (c *Catalog) explain(err error, matches func(r schema.GroupVersionResource, kind string) bool) error {
 	if !meta.IsNoMatchError(err) {
-		return
+		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.noteUnknown(err.Error())
+	for r, kind := range c.served {
+		if matches(r, kind) {
+			// Not wrapped: it must not be taken for a NoMatch.
+			return fmt.Errorf("the API server served %s, but could not be asked for it again: %v", r.GroupResource(), err)
+		}
+	}
+	return err
+}
+
+// noteUnknown makes the catalog look for what is unknown: immediately if it was not asked for
+// since the last change, otherwise like everything else that is waited for.
+func (c *Catalog) noteUnknown(what string) {
 	c.lacks = true
-	what := err.Error()
 	if c.unknown[what] || len(c.unknown) >= maxUnknown {
 		return
 	}
@@ -37,44 +57,52 @@ func (c *Catalog) noteUnknown(err error) {
 	c.Suspect()
 }
 
+// ofResource matches a resource, in any version if it has none.
+func ofResource(asked schema.GroupVersionResource) func(schema.GroupVersionResource, string) bool {
+	return func(r schema.GroupVersionResource, _ string) bool {
+		return r.GroupResource() == asked.GroupResource() && (asked.Version == "" || r.Version == asked.Version)
+	}
+}
+
+// ofKind matches the resource of a kind, in any version if there are none.
+func ofKind(asked schema.GroupKind, versions []string) func(schema.GroupVersionResource, string) bool {
+	return func(r schema.GroupVersionResource, kind string) bool {
+		return r.Group == asked.Group && kind == asked.Kind && (len(versions) == 0 || slices.Contains(versions, r.Version))
+	}
+}
+
 // KindFor implements meta.RESTMapper.
 func (m mapper) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
 	kind, err := m.DeferredDiscoveryRESTMapper.KindFor(resource)
-	m.catalog.noteUnknown(err)
-	return kind, err
+	return kind, m.catalog.explain(err, ofResource(resource))
 }
 
 // KindsFor implements meta.RESTMapper.
 func (m mapper) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
 	kinds, err := m.DeferredDiscoveryRESTMapper.KindsFor(resource)
-	m.catalog.noteUnknown(err)
-	return kinds, err
+	return kinds, m.catalog.explain(err, ofResource(resource))
 }
 
 // ResourceFor implements meta.RESTMapper.
 func (m mapper) ResourceFor(input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
 	resource, err := m.DeferredDiscoveryRESTMapper.ResourceFor(input)
-	m.catalog.noteUnknown(err)
-	return resource, err
+	return resource, m.catalog.explain(err, ofResource(input))
 }
 
 // ResourcesFor implements meta.RESTMapper.
 func (m mapper) ResourcesFor(input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
 	resources, err := m.DeferredDiscoveryRESTMapper.ResourcesFor(input)
-	m.catalog.noteUnknown(err)
-	return resources, err
+	return resources, m.catalog.explain(err, ofResource(input))
 }
 
 // RESTMapping implements meta.RESTMapper.
 func (m mapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
 	mapping, err := m.DeferredDiscoveryRESTMapper.RESTMapping(kind, versions...)
-	m.catalog.noteUnknown(err)
-	return mapping, err
+	return mapping, m.catalog.explain(err, ofKind(kind, versions))
 }
 
 // RESTMappings implements meta.RESTMapper.
 func (m mapper) RESTMappings(kind schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
 	mappings, err := m.DeferredDiscoveryRESTMapper.RESTMappings(kind, versions...)
-	m.catalog.noteUnknown(err)
-	return mappings, err
+	return mappings, m.catalog.explain(err, ofKind(kind, versions))
 }

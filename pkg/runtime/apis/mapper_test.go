@@ -1,11 +1,13 @@
 package apis
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 )
@@ -81,20 +83,26 @@ func TestWhatIsNotKnownIsNotLookedForForEver(t *testing.T) {
 	}
 }
 
+// questions are all that can be asked about a resource, and its kind.
+func questions(m meta.RESTMapper, r schema.GroupVersionResource, kind string) map[string]func() error {
+	k := schema.GroupKind{Group: r.Group, Kind: kind}
+	return map[string]func() error{
+		"KindFor":      func() error { _, err := m.KindFor(r); return err },
+		"KindsFor":     func() error { _, err := m.KindsFor(r); return err },
+		"ResourceFor":  func() error { _, err := m.ResourceFor(r); return err },
+		"ResourcesFor": func() error { _, err := m.ResourcesFor(r); return err },
+		"RESTMapping":  func() error { _, err := m.RESTMapping(k, r.Version); return err },
+		"RESTMappings": func() error { _, err := m.RESTMappings(k, r.Version); return err },
+	}
+}
+
 func TestEveryQuestionToTheMapperCounts(t *testing.T) {
 	c := New(newServer(deployments), clock.RealClock{})
 	if err := c.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	m := c.Mapper()
-	for name, ask := range map[string]func() error{
-		"KindFor":      func() error { _, err := m.KindFor(widgets); return err },
-		"KindsFor":     func() error { _, err := m.KindsFor(widgets); return err },
-		"ResourceFor":  func() error { _, err := m.ResourceFor(widgets); return err },
-		"ResourcesFor": func() error { _, err := m.ResourcesFor(widgets); return err },
-		"RESTMapping":  func() error { _, err := m.RESTMapping(schema.GroupKind{Kind: "None"}); return err },
-		"RESTMappings": func() error { _, err := m.RESTMappings(schema.GroupKind{Kind: "None"}); return err },
-	} {
+	for name, ask := range questions(m, widgets, "Kind") {
 		clear(c.unknown)
 		if err := ask(); !meta.IsNoMatchError(err) || len(c.unknown) != 1 {
 			t.Errorf("%s: %v, noted %v", name, err, c.unknown)
@@ -103,4 +111,51 @@ func TestEveryQuestionToTheMapperCounts(t *testing.T) {
 	if _, ok := m.(meta.ResettableRESTMapper); !ok {
 		t.Error("the mapper cannot be reset any more")
 	}
+}
+
+// Who depends on a kind that is not served any more gives it up; not so on one of an API server that is down.
+func TestAKindWhoseGroupCannotBeAskedIsNotUnknown(t *testing.T) {
+	gadgets, other, elsewhere := widgets, widgets, widgets
+	gadgets.Resource, other.Version, elsewhere.Group = "gadgets", "v2", "other.example.com"
+	s := newServer(deployments, widgets)
+	s.Resources[1].APIResources = append(s.Resources[1].APIResources, metav1.APIResource{Name: "widgets/scale", Kind: "Scale"})
+	c := New(s, clock.RealClock{})
+	m := c.Mapper()
+	want := func(noMatch bool, r schema.GroupVersionResource, kind string) {
+		t.Helper()
+		for name, ask := range questions(m, r, kind) {
+			if err := ask(); err == nil || meta.IsNoMatchError(err) != noMatch {
+				t.Errorf("%s of %s and %q: %v", name, r, kind, err)
+			}
+		}
+	}
+	refresh := func() {
+		t.Helper()
+		if err := c.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.broken[widgets.GroupVersion()] = errors.New("down")
+	refresh()
+	want(true, widgets, "Kind") // never asked
+	delete(s.broken, widgets.GroupVersion())
+	refresh()
+	s.broken[widgets.GroupVersion()] = errors.New("down")
+	refresh()
+	want(false, widgets, "Kind")
+	want(true, gadgets, "Gadget")
+	want(true, gadgets, "Scale")
+	want(true, other, "Kind")
+	want(true, elsewhere, "Kind")
+	anyVersion := widgets
+	anyVersion.Version = ""
+	if _, err := m.ResourcesFor(anyVersion); err == nil || meta.IsNoMatchError(err) {
+		t.Errorf("in any version: %v", err)
+	}
+	if _, err := m.RESTMappings(schema.GroupKind{Group: widgets.Group, Kind: "Kind"}); err == nil || meta.IsNoMatchError(err) {
+		t.Errorf("in any version: %v", err)
+	}
+	s.serve(deployments)
+	refresh()
+	want(true, widgets, "Kind") // the group is gone
 }
