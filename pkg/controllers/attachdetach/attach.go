@@ -191,11 +191,8 @@ func (c *attachDetachController) finish(ctx context.Context, l *link, o *operati
 		}
 	case ended.kind == attaching:
 		c.world.markUncertain(l.place, ended.what)
-		if ctx.Err() != nil {
-			break // the request was cut off, which says nothing about the volume
-		}
 		for _, pod := range ended.pods {
-			c.Record(attachFailed(pod, ended.what.Name(), err))
+			c.RecordFailure(ctx, attachFailed(pod, ended.what.Name(), err))
 		}
 	case err == nil:
 		c.world.markDetached(l)

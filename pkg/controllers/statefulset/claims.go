@@ -131,14 +131,12 @@ func (c *statefulSetController) createClaim(
 	ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod, claim *corev1.PersistentVolumeClaim,
 ) error {
 	created, err := c.Client.CoreV1().PersistentVolumeClaims(set.Namespace).Create(ctx, claim, metav1.CreateOptions{})
-	if err == nil {
-		c.owners.Writes.Wrote(set, claimResource, created.ResourceVersion)
-	}
 	switch {
 	case err == nil:
+		c.owners.Writes.Wrote(set, claimResource, created.ResourceVersion)
 		c.Record(claimCreated(set, pod, claim))
-	case ctx.Err() == nil && !apierrors.IsAlreadyExists(err):
-		c.Record(claimFailed(set, pod, claim, err))
+	case !apierrors.IsAlreadyExists(err):
+		c.RecordFailure(ctx, claimFailed(set, pod, claim, err))
 	}
 	return err
 }

@@ -155,15 +155,13 @@ func (c *statefulSetController) deletePod(ctx context.Context, set *appsv1.State
 	return err
 }
 
-// recordPod records the result of a request about a pod, unless it was cancelled because the
-// instance ends.
+// recordPod records the result of a request about a pod.
 func (c *statefulSetController) recordPod(
 	ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod, v verb, err error,
 ) {
-	switch {
-	case err == nil:
-		c.Record(podSucceeded(set, pod, v))
-	case ctx.Err() == nil:
-		c.Record(podFailed(set, pod, v, err))
+	if err != nil {
+		c.RecordFailure(ctx, podFailed(set, pod, v, err))
+		return
 	}
+	c.Record(podSucceeded(set, pod, v))
 }

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controller"
@@ -23,12 +22,8 @@ type Owner interface {
 	metav1.Object
 }
 
-// Control creates, deletes and patches pods for owners.
-type Control struct {
-	Client kubernetes.Interface
-	// Record records an event on an owner.
-	Record func(controller.Event)
-}
+// Control creates, deletes and patches pods for owners, and records events on these.
+type Control struct{ controller.Env }
 
 // Create creates a pod from the template in the namespace of the owner, controlled by ref, and returns its
 // metadata. Errors of the API server are returned unwrapped.
@@ -53,8 +48,8 @@ func (c Control) CreateNamed(
 	pod, err := c.Client.CoreV1().Pods(owner.GetNamespace()).Create(controller.OnlyMetadata(ctx), desired,
 		metav1.CreateOptions{})
 	if err != nil {
-		if ctx.Err() == nil && !NamespaceTerminating(err) {
-			c.Record(failedCreate(owner, err))
+		if !NamespaceTerminating(err) {
+			c.RecordFailure(ctx, failedCreate(owner, err))
 		}
 		return nil, err
 	}
@@ -81,9 +76,8 @@ func (c Control) Delete(ctx context.Context, owner Owner, pod *corev1.Pod) error
 		return err
 	case apierrors.IsConflict(err):
 		return reconcile.Requeue(fmt.Errorf("unable to delete pods: %w", err))
-	case ctx.Err() == nil:
-		c.Record(failedDelete(owner, err))
 	}
+	c.RecordFailure(ctx, failedDelete(owner, err))
 	return fmt.Errorf("unable to delete pods: %w", err)
 }
 

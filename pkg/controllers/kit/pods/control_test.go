@@ -88,7 +88,7 @@ func control(verb string, err error) (Control, *fake.Clientset, *record.FakeReco
 		client.PrependReactor(verb, "pods", func(ktesting.Action) (bool, runtime.Object, error) { return true, nil, err })
 	}
 	events := record.NewFakeRecorder(10)
-	return Control{Client: client, Record: controller.Env{Events: events}.Record}, client, events
+	return Control{controller.Env{Client: client, Events: events}}, client, events
 }
 
 // plainNotFound is what client-go makes of the "404 page not found" of a proxy.

@@ -27,7 +27,7 @@ type Tracked struct {
 
 // NewTracked returns a Tracked that acts as the instance and remembers its writes in memory.
 func NewTracked(env controller.Env, memory *writes.Memory) Tracked {
-	return Tracked{Control: Control{Client: env.Client, Record: env.Record}, Writes: memory}
+	return Tracked{Control: Control{env}, Writes: memory}
 }
 
 // errNamespaceGoing ends a slow start: no create in that namespace will succeed.
