@@ -14,6 +14,7 @@ import (
 	"kcmd.dev/pkg/config"
 	"kcmd.dev/pkg/config/plan"
 	"kcmd.dev/pkg/controller"
+	"kcmd.dev/test/must"
 	"kcmd.dev/test/ports"
 )
 
@@ -79,6 +80,32 @@ func TestWhatCannotBePreparedNamesItsField(t *testing.T) {
 				return nil
 			})
 		})
+	}
+}
+
+// Nothing tells when a port is free. Pins MGR-216.
+func TestARejectedEditIsTriedAgain(t *testing.T) {
+	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	k := newKeeper(t)
+	k.clock = hasty{}
+	k.write(t, k.cfg)
+	k.start(t)
+	k.runs(t, k.cfg)
+	next := with(k.cfg, func(c *plan.Config) {
+		c.Serving.BindAddress = "127.0.0.1"
+		c.Serving.Port = ptr.To(int32(taken.Addr().(*net.TCPAddr).Port))
+	})
+	k.write(t, next)
+	k.wait(t, "the edit is rejected", func() error {
+		if got := k.runtime.Status().Configuration.Rejected; !strings.HasSuffix(got, "address already in use") {
+			return fmt.Errorf("the reason is %q", got)
+		}
+		return nil
+	})
+	must.Succeed(t, taken.Close())
+	k.runs(t, next)
+	if reloads := k.runtime.Status().Reloads; len(reloads) != 2 {
+		t.Errorf("reloads are %+v: attempts that change nothing are none", reloads)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // remindEvery is how often it is repeated that the last good configuration is in force, and how
-// often what could not be kept is written again.
+// often what could not be kept is written again, and what was rejected is tried again.
 const remindEvery = 10 * time.Minute
 
 // keeping is what the loop knows about the last good configuration. The rules:
@@ -29,8 +29,7 @@ const remindEvery = 10 * time.Minute
 //     if that is valid for this version of the program and with the files that it names. If that
 //     is not possible either, the error has both reasons.
 //  3. From then on the file is one that was rejected, like any other: it is followed, and what
-//     comes into force next ends it. A file that fails for a reason outside of files, such as a
-//     port in use, is tried again with each reminder.
+//     comes into force next ends it.
 //  4. Without the option, nothing of this exists.
 type keeping struct {
 	store   *lastgood.Store // nil without the option
@@ -136,14 +135,14 @@ func (r *Runtime) setReminder() {
 		k.alarm.Stop()
 		k.alarm = nil
 	}
-	if r.lastGood != nil || k.next != nil {
+	if r.lastGood != nil || k.next != nil || r.rotation.rejected != nil {
 		k.alarm = r.options.Clock.NewTimer(remindEvery)
 	}
 }
 
 // repeat is called by the loop when something is due.
 func (r *Runtime) repeat(ctx context.Context) {
-	if waiting := r.rotation.rejected; r.lastGood != nil && waiting != nil {
+	if waiting := r.rotation.rejected; waiting != nil {
 		r.try(ctx, waiting.change, false)
 	}
 	if r.keeping.next != nil && !r.keeping.writing {

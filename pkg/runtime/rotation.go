@@ -36,7 +36,8 @@ import (
 //     process reads, and when another configuration comes into force: controllers may be built then.
 //  4. A configuration that was rejected is tried again when one of the files it names
 //     changes: it may have arrived before them. What was rejected because of the API server
-//     is tried again when a proof succeeds.
+//     is tried again when a proof succeeds. Whatever else may be the reason, such as a port in
+//     use, it is tried again every ten minutes.
 type rotation struct {
 	rejected *rejected         // waits for its files
 	judged   *rejected         // the newest that was checked
@@ -161,6 +162,7 @@ func (r *Runtime) noteRejected(ctx context.Context, change source.Change, err er
 	r.rotation.rejected = waiting
 	if had || waiting != nil {
 		r.watchFiles()
+		r.setReminder()
 	}
 	r.retryLater(ctx, &r.rotation.edit, err, "the rejected configuration", func(ctx context.Context) { r.configChanged(ctx, change) })
 }
