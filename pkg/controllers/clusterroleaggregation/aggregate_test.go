@@ -62,7 +62,7 @@ func TestAggregate(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, aggregate("self", test.sources)); diff != "" {
+			if diff := cmp.Diff(test.want, aggregate("self", network{"self": test.sources})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

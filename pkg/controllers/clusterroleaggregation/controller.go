@@ -5,6 +5,7 @@
 //
 //  1. The rules of a role are those of its sources: for each of its selectors in order, the
 //     roles with matching labels, by name. A rule that equals an earlier one is left out.
+//     Instead of the rules of a source that aggregates the role in turn, those of its sources count.
 //  2. A role that has these rules already is not written. Otherwise they are applied with a
 //     forced server-side apply, which removes rules that others added. It carries the UID of the
 //     role, so that it creates none.

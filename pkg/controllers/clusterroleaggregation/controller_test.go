@@ -119,17 +119,6 @@ func TestReconcile(t *testing.T) {
 			},
 			want: [][]rbacv1.PolicyRule{nil},
 		},
-		"AGG-18: two that aggregate one another": {
-			objects: []runtime.Object{
-				labelled(aggregating("edit", edit, matching("to", "both")), "to", "both"),
-				labelled(func() *rbacv1.ClusterRole {
-					r := aggregating("view", matching("to", "both"))
-					r.Rules = []rbacv1.PolicyRule{on("pods", "get")}
-					return r
-				}(), "to", "both"),
-			},
-			want: [][]rbacv1.PolicyRule{{on("pods", "get")}},
-		},
 		"AGG-21: a source that is being deleted": {
 			objects: []runtime.Object{aggregating("edit", edit), labelled(func() *rbacv1.ClusterRole {
 				r := role("a", on("pods", "get"))

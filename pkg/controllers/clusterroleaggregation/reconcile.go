@@ -18,7 +18,7 @@ func (a *aggregator) reconcile(ctx context.Context, name string) error {
 	if !found || role.AggregationRule == nil {
 		return err
 	}
-	sources, err := a.roles.sources(role.AggregationRule)
+	sources, err := a.roles.network(role)
 	if err != nil {
 		return fmt.Errorf("selecting the sources of ClusterRole %s: %w", name, err)
 	}

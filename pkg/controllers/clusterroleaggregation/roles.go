@@ -14,8 +14,11 @@ import (
 const (
 	aggregatingRoles = "clusterRoleAggregating"
 	rolesByLabel     = "clusterRoleLabel"
+	rolesBySelector  = "clusterRoleSelector"
 	// aggregates is the only key of the index of aggregating roles.
 	aggregates = "true"
+	// anyLabel is the key of selectors that require no label. It is not the key of a label.
+	anyLabel = "*"
 )
 
 // roles finds ClusterRoles in the cache.
@@ -27,11 +30,36 @@ type roles struct {
 func newRoles(informer cache.SharedIndexInformer) roles {
 	index.Ensure(informer, aggregatingRoles, aggregatingKeys)
 	index.Ensure(informer, rolesByLabel, labelKeys)
+	index.Ensure(informer, rolesBySelector, selectorKeys)
 	return roles{rbaclisters.NewClusterRoleLister(informer.GetIndexer()), informer.GetIndexer()}
 }
 
 func (r roles) aggregating() ([]*rbacv1.ClusterRole, error) {
 	return r.indexed(aggregatingRoles, aggregates)
+}
+
+// aggregatesOf returns the roles that aggregate those with any of the label sets, some more than once. Only roles with
+// a selector that requires one of the labels, or none, are compared.
+func (r roles) aggregatesOf(sets []labels.Set) ([]*rbacv1.ClusterRole, error) {
+	keys := []string{anyLabel}
+	for _, set := range sets {
+		for label, value := range set {
+			keys = append(keys, labelKey(label, value))
+		}
+	}
+	var found []*rbacv1.ClusterRole
+	for _, key := range keys {
+		candidates, err := r.indexed(rolesBySelector, key)
+		if err != nil {
+			return nil, err
+		}
+		for _, role := range candidates {
+			if selects(role.AggregationRule, sets) {
+				found = append(found, role)
+			}
+		}
+	}
+	return found, nil
 }
 
 // sources returns the roles that each selector of an aggregation rule selects, in no particular
@@ -115,6 +143,26 @@ func aggregatingKeys(object any) ([]string, error) {
 		return []string{aggregates}, nil
 	}
 	return nil, nil
+}
+
+// selectorKeys returns a label for each selector of a role that every role has which it selects. An invalid selector
+// counts as one that requires none, see selects.
+func selectorKeys(object any) ([]string, error) {
+	role, ok := object.(*rbacv1.ClusterRole)
+	if !ok || role.AggregationRule == nil {
+		return nil, nil
+	}
+	keys := make([]string, 0, len(role.AggregationRule.ClusterRoleSelectors)) // an index ignores duplicate keys
+	for n := range role.AggregationRule.ClusterRoleSelectors {
+		key := anyLabel
+		if selector, err := metav1.LabelSelectorAsSelector(&role.AggregationRule.ClusterRoleSelectors[n]); err == nil {
+			if label, ok := requiredLabel(selector); ok {
+				key = label
+			}
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
 }
 
 func labelKeys(object any) ([]string, error) {

@@ -33,11 +33,12 @@ func (a *aggregator) added(lane reconcile.Lane, role *rbacv1.ClusterRole) {
 func (a *aggregator) updated(lane reconcile.Lane, old, role *rbacv1.ClusterRole) {
 	relabelled := !labels.Equals(old.Labels, role.Labels)
 	ruled := !equality.Semantic.DeepEqual(old.Rules, role.Rules)
+	reselects := !equality.Semantic.DeepEqual(old.AggregationRule, role.AggregationRule)
 	recreated := old.UID != role.UID // while the watch was interrupted: writes were refused until now
-	if lane.IsBacklog() || ruled || recreated || !equality.Semantic.DeepEqual(old.AggregationRule, role.AggregationRule) {
+	if lane.IsBacklog() || ruled || recreated || reselects {
 		a.enqueue(lane, role)
 	}
-	if relabelled || ruled {
+	if relabelled || ruled || reselects {
 		a.enqueueAggregatesOf(old.Labels, role.Labels)
 	}
 	if ruled {
@@ -51,7 +52,11 @@ func (a *aggregator) permitted(role *rbacv1.ClusterRole) {
 	if role.Name != ownRole {
 		return
 	}
-	for _, role := range a.aggregating() {
+	all, err := a.roles.aggregating()
+	if err != nil {
+		klog.Background().Error(err, "Failed to find the ClusterRoles that aggregate others")
+	}
+	for _, role := range all {
 		if a.loop.Retries(role.Name) > 0 {
 			a.loop.AddAfter(role.Name, time.Second)
 		}
@@ -66,18 +71,11 @@ func (a *aggregator) enqueue(lane reconcile.Lane, role *rbacv1.ClusterRole) {
 
 // enqueueAggregatesOf enqueues the roles that select one of these sets of labels.
 func (a *aggregator) enqueueAggregatesOf(sets ...labels.Set) {
-	for _, role := range a.aggregating() {
-		if selects(role.AggregationRule, sets) {
-			a.loop.Add(role.Name)
-		}
-	}
-}
-
-// aggregating returns the roles that aggregate others.
-func (a *aggregator) aggregating() []*rbacv1.ClusterRole {
-	all, err := a.roles.aggregating()
+	found, err := a.roles.aggregatesOf(sets)
 	if err != nil {
-		klog.Background().Error(err, "Failed to find the ClusterRoles that aggregate others")
+		klog.Background().Error(err, "Failed to find the ClusterRoles that aggregate one that has changed")
 	}
-	return all
+	for _, role := range found {
+		a.loop.Add(role.Name)
+	}
 }
