@@ -7,7 +7,7 @@
 //     UID, and for a Secret also the account that its annotations name.
 //  2. A Secret whose account exists gets the data it lacks: the CA bundle (also when it differs
 //     from the configured one), the namespace, and a signed token. An existing token is never
-//     replaced.
+//     replaced. One that names no UID is bound to the account that a live read shows.
 //  3. A Secret whose account does not exist is deleted. Only a live read proves that: the cache
 //     of accounts may be older than that of Secrets.
 //  4. When a Secret has been deleted, its name is removed from the secrets of its account.

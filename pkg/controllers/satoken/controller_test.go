@@ -131,7 +131,10 @@ func TestReconcileRequests(t *testing.T) {
 			secretKey(full("u1")), objects(account("sa", "u2"), full("u1")), nil,
 			[]string{"get serviceaccounts sa", "delete secrets s"}},
 		"SAT-33b: secret names no UID": {
-			secretKey(secret("s", "")), objects(account("sa", "u2"), secret("s", "")), nil, []string{"update secrets s"}},
+			secretKey(secret("s", "")), objects(account("sa", "u2"), secret("s", "")), nil,
+			[]string{"get serviceaccounts sa", "update secrets s"}},
+		"SAT-34: secret complete, names no UID": {
+			secretKey(full("")), objects(account("sa", "u2"), full("")), nil, []string{}},
 
 		"SAT-18, SAT-21, SAT-32, SAT-68: secret gone, referenced": {
 			secretKey(full("u1")), objects(account("sa", "u1", "s")), nil,
@@ -203,7 +206,7 @@ func TestPopulateWritesACompleteSecret(t *testing.T) {
 	if got.Annotations[corev1.ServiceAccountUIDKey] != "u1" || got.Annotations[corev1.ServiceAccountNameKey] != "sa" {
 		t.Errorf("annotations = %v, not bound to the account", got.Annotations)
 	}
-	update := env.Fake.Actions()[0].(clienttesting.UpdateAction).GetObject().(*corev1.Secret)
+	update := env.Writes()[0].(clienttesting.UpdateAction).GetObject().(*corev1.Secret)
 	if update.UID != before.UID || update.ResourceVersion != before.ResourceVersion {
 		t.Errorf("update is of %s at %q, want the cached UID and resource version", update.UID, update.ResourceVersion)
 	}
@@ -349,6 +352,35 @@ func TestAnAccountIsCreatedAgainDuringAPause(t *testing.T) {
 			}
 			if others := slices.DeleteFunc(writesOf(env), func(write string) bool { return write == tc.want }); len(others) > 0 {
 				t.Errorf("writes = %v", others)
+			}
+		})
+	}
+}
+
+// An account was deleted and created again, and a Secret was created for the new one, which names no UID. The cache of
+// accounts is behind: it shows the former one. Pins SAT-90.
+func TestASecretForAnAccountThatTheCacheDoesNotShowYet(t *testing.T) {
+	for name, of := range map[string]*corev1.Secret{
+		"it lacks everything": secret("s", ""),
+		"it lacks the CA":     secret("s", "", withData("", "ns", "t")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, c := start(t, objects(account("sa", "u1"), of), account("sa", "u2"))
+			env.Run(t, c)
+			env.AwaitIdle(t)
+			env.Remove(t, account("sa", "u1")) // the cache catches up
+			env.Store(t, account("sa", "u2"))
+			controllertest.Eventually(t, "the cache shows the new account", func() bool {
+				cached, err := c.cachedAccount(testNamespace, "sa", "u2")
+				return err == nil && cached != nil
+			})
+			env.AwaitIdle(t)
+			got, kept := controllertest.Stored[*corev1.Secret](t, env, testNamespace, "s")
+			if !kept {
+				t.Fatal("the secret of the new account was deleted with the former one")
+			}
+			if uid := got.Annotations[corev1.ServiceAccountUIDKey]; uid != "u2" {
+				t.Errorf("it is bound to account %s", uid)
 			}
 		})
 	}

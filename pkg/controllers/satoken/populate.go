@@ -26,9 +26,8 @@ func needsOf(secret *corev1.Secret, ca []byte) needs {
 // its managed fields; its resource version makes the update fail if it is stale, and then the
 // event of the newer state enqueues the key again, or, if none follows, the recheck.
 func (c *tokenController) populate(
-	ctx context.Context, k key, account *corev1.ServiceAccount, secret *corev1.Secret,
+	ctx context.Context, k key, account *corev1.ServiceAccount, secret *corev1.Secret, lacking needs,
 ) error {
-	lacking := needsOf(secret, c.ca)
 	if lacking == (needs{}) {
 		return nil
 	}

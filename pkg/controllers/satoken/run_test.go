@@ -197,8 +197,8 @@ func TestAnInstanceBeginsWithWhatIsThere(t *testing.T) {
 		return err == nil && len(cached) == 4 && !slices.ContainsFunc(cached, func(s *corev1.Secret) bool { return needsOf(s, c.ca) != needs{} })
 	})
 	env.AwaitIdle(t)
-	env.WantRequestsInAnyOrder(t, "update secrets new", "update secrets rotated-1", "update secrets rotated-2",
-		"get serviceaccounts gone", "delete secrets orphan")
+	env.WantRequestsInAnyOrder(t, "update secrets new", "update secrets rotated-1",
+		"get serviceaccounts sa", "update secrets rotated-2", "get serviceaccounts gone", "delete secrets orphan")
 	env.WantEvents(t)
 	env.WantOnlyQueueMetrics(t)
 	if adds := env.Series(t, "workqueue_adds_total"); len(adds) != 1 || !strings.HasPrefix(adds[0], "name=serviceaccount_tokens_service ") {

@@ -23,27 +23,34 @@ func (c *tokenController) reconcileSecret(ctx context.Context, k key) error {
 	if secretKey(secret) != k {
 		return nil // it names another account than when the key was queued, and the event of that queued another key
 	}
-	account, err := c.findAccount(ctx, k)
+	lacking := needsOf(secret, c.ca)
+	account, err := c.findAccount(ctx, k, lacking)
 	if err != nil {
 		return err
 	}
 	if account == nil {
 		return c.deleteSecret(ctx, k, secret)
 	}
-	return c.populate(ctx, k, account, secret)
+	return c.populate(ctx, k, account, secret, lacking)
 }
 
 // findAccount returns the account of a Secret, nil if it certainly does not exist.
-func (c *tokenController) findAccount(ctx context.Context, k key) (*corev1.ServiceAccount, error) {
-	account, err := c.cachedAccount(k.namespace, k.accountName, k.accountUID)
-	if err != nil || account != nil {
-		return account, err
+//
+// The cache is not asked which account a Secret is to be bound to that names no UID: it may still show an account that
+// was deleted and created again, and a Secret that is bound to the former one is deleted with it.
+func (c *tokenController) findAccount(ctx context.Context, k key, lacking needs) (*corev1.ServiceAccount, error) {
+	cached, err := c.cachedAccount(k.namespace, k.accountName, k.accountUID)
+	if err != nil {
+		return nil, err
 	}
-	account, err = c.liveAccount(ctx, k.namespace, k.accountName, k.accountUID)
-	if account != nil {
+	if binds := k.accountUID == "" && lacking != (needs{}); cached != nil && !binds {
+		return cached, nil
+	}
+	live, err := c.liveAccount(ctx, k.namespace, k.accountName, k.accountUID)
+	if live != nil && (cached == nil || cached.UID != live.UID) {
 		c.loop.AddAfter(k, reconcile.RecheckAfter)
 	}
-	return account, err
+	return live, err
 }
 
 // reconcileAbsentSecret removes the references to a deleted Secret. An account that is not
