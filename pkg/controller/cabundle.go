@@ -12,7 +12,7 @@ import (
 // private key is refused.
 func (e Env) CABundle(file string) ([]byte, error) {
 	if file == "" {
-		if err := cabundle.CheckNoKey(e.ClusterCA); err != nil {
+		if err := cabundle.CheckPublishable(e.ClusterCA); err != nil {
 			return nil, fmt.Errorf("the CA of the client configuration cannot be published: %w", err)
 		}
 		return e.ClusterCA, nil

@@ -5,6 +5,7 @@ package cabundle
 
 import (
 	"bytes"
+	"encoding/pem"
 	"errors"
 
 	"k8s.io/client-go/util/cert"
@@ -13,12 +14,15 @@ import (
 // errPrivateKey refuses a file like those that hold a certificate together with its key.
 var errPrivateKey = errors.New("it contains a private key, and everything in it would be published to all pods")
 
-// Check requires at least one certificate in PEM format, and that the rest is no secret.
+// errSkipped refuses a file that is still being written, among others.
+var errSkipped = errors.New("it contains a PEM block that cannot be decoded, such as one without an end: it may be incomplete")
+
+// Check requires at least one certificate in PEM format, and that the rest is no secret and complete.
 func Check(bundle []byte) error {
 	if _, err := cert.ParseCertsPEM(bundle); err != nil {
 		return err
 	}
-	return CheckNoKey(bundle)
+	return CheckPublishable(bundle)
 }
 
 // marker is part of the first line of every private key in PEM format. The whole bundle is
@@ -26,10 +30,18 @@ func Check(bundle []byte) error {
 // order mark, indented, or without an end), and they would be published all the same.
 const marker = "PRIVATE KEY"
 
-// CheckNoKey refuses a bundle with a private key, or with a comment that has these words.
-func CheckNoKey(bundle []byte) error {
+// CheckPublishable refuses a bundle with a private key, or with a comment that has these words, and one with a block that
+// a PEM decoder skips: whoever reads the bundle would be without that certificate.
+func CheckPublishable(bundle []byte) error {
 	if bytes.Contains(bundle, []byte(marker)) {
 		return errPrivateKey
+	}
+	decoded := 0
+	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
+		decoded++
+	}
+	if decoded < bytes.Count(bundle, []byte("-----BEGIN ")) {
+		return errSkipped
 	}
 	return nil
 }

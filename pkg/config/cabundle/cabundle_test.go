@@ -10,7 +10,7 @@ import (
 	"kcmd.dev/test/pki"
 )
 
-// Pins ROOTCA-44.
+// Pins ROOTCA-44 and ROOTCA-47.
 func TestCheck(t *testing.T) {
 	pair := pki.CA(t, time.Now())
 	comment := []byte("# internal\n")
@@ -28,6 +28,10 @@ func TestCheck(t *testing.T) {
 		"key after a byte order mark":      {slices.Concat([]byte("\uFEFF"), pair.Key, pair.Cert), "private key"},
 		"key that is indented":             {slices.Concat(pair.Cert, []byte("  "), pair.Key), "private key"},
 		"key without an end":               {slices.Concat(pair.Key[:100], []byte("\n"), pair.Cert), "private key"},
+		"certificate without an end":       {slices.Concat(pair.Cert, pair.Cert[:100]), "incomplete"},
+		"certificate with half an end":     {slices.Concat(pair.Cert, pair.Cert[:len(pair.Cert)-10]), "incomplete"},
+		"certificate cut off by another":   {slices.Concat(pair.Cert[:100], []byte("\n"), pair.Cert), "incomplete"},
+		"certificate that is indented":     {slices.Concat(pair.Cert, []byte("  "), pair.Cert), "incomplete"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := Check(tc.bundle)
@@ -37,8 +41,8 @@ func TestCheck(t *testing.T) {
 			if err != nil && strings.Contains(err.Error(), "BEGIN") {
 				t.Error("the error shows what is in the file")
 			}
-			if isKey := errors.Is(CheckNoKey(tc.bundle), errPrivateKey); isKey != (strings.Contains(name, "key") || name == "no certificate") {
-				t.Errorf("CheckNoKey says %v", isKey)
+			if isKey := errors.Is(CheckPublishable(tc.bundle), errPrivateKey); isKey != (strings.Contains(name, "key") || name == "no certificate") {
+				t.Errorf("CheckPublishable says %v", isKey)
 			}
 		})
 	}

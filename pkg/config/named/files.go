@@ -306,7 +306,7 @@ func checkBundle(name string, content []byte) error {
 	if err := checkCertificates(name, content); err != nil {
 		return err
 	}
-	if err := cabundle.CheckNoKey(content); err != nil {
+	if err := cabundle.CheckPublishable(content); err != nil {
 		return fmt.Errorf("%s cannot be published: %w", name, err)
 	}
 	return nil
