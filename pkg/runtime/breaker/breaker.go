@@ -41,6 +41,7 @@ type Breaker struct {
 
 	mu        sync.Mutex
 	kinds     map[schema.GroupResource]*kind
+	counted   Caches // those of the connection that the kinds were counted over
 	followers map[*func()]bool
 }
 
@@ -79,8 +80,7 @@ func (b *Breaker) Ask(ctx context.Context, by string, of schema.GroupResource, n
 	if n == 0 {
 		return 0, nil
 	}
-	all := func() int { n, _, _ := caches.Undeleted(of, "", ""); return n }
-	n, announced, err := b.count(by, of, object{namespace, name}, n, all)
+	n, announced, err := b.count(by, of, object{namespace, name}, n, caches)
 	if announced != nil {
 		b.options.Metrics.reported(of, announced.Since)
 		b.options.Announce(ctx, *announced, err != nil)
@@ -91,11 +91,12 @@ func (b *Breaker) Ask(ctx context.Context, by string, of schema.GroupResource, n
 	return n, nil
 }
 
-// count counts a deletion of n objects, or refuses it. all counts the objects of the kind that are not
-// being deleted. It returns how many were counted, and what is to be announced, nil for nothing.
-func (b *Breaker) count(by string, of schema.GroupResource, what object, n int, all func() int) (int, *Stop, error) {
+// count counts a deletion of n objects, or refuses it. It returns how many were counted, and what is to be announced, nil
+// for nothing.
+func (b *Breaker) count(by string, of schema.GroupResource, what object, n int, caches Caches) (int, *Stop, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.connectedLocked(caches)
 	s, now := b.settings.Load(), b.options.Clock.Now()
 	if s == nil || s.exempt[of] || s.allowed(now) { // since an edit
 		return 0, nil, nil
@@ -113,7 +114,8 @@ func (b *Breaker) count(by string, of schema.GroupResource, what object, n int, 
 	}
 	sofar := k.tally.within(s.window, now)
 	if sofar+n > s.minimum && k.isOutdated(sofar+n, s, now) {
-		k.objects, k.counted = all()+sofar, now
+		all, _, _ := caches.Undeleted(of, "", "")
+		k.objects, k.counted = all+sofar, now
 	}
 	if sofar+n <= s.minimum || sofar+n <= s.limit(k.objects) {
 		k.tally.add(n, s.window, now)
@@ -131,6 +133,23 @@ func (b *Breaker) count(by string, of schema.GroupResource, what object, n int, 
 	}
 	k.stop = exceeded
 	return n, exceeded, nil
+}
+
+// connectedLocked forgets what was counted over another connection. The API server that this one leads to has other
+// objects, and so has the same one after a restore of etcd.
+func (b *Breaker) connectedLocked(caches Caches) {
+	if b.counted == caches {
+		return
+	}
+	b.counted = caches
+	s := b.settings.Load()
+	for of, k := range b.kinds {
+		if k.stop == nil || s == nil || !s.stops {
+			delete(b.kinds, of)
+			continue
+		}
+		*k = kind{stop: k.stop}
+	}
 }
 
 // isOutdated reports whether the objects have to be counted again before it is decided about so many deletions.
@@ -163,7 +182,7 @@ func (b *Breaker) Unclear(of schema.GroupResource, namespace, name string, asked
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if k := b.kinds[of]; k != nil && left > 0 {
-		k.unclear.add(object{namespace, name}, left, asked, s.window, b.options.Clock.Now())
+		k.unclear.add(object{namespace, name}, left, asked, k.tally.since(asked, s.window), s.window, b.options.Clock.Now())
 	}
 }
 

@@ -309,6 +309,47 @@ func TestADeletionThatIsRepeatedInAnotherWindowCountsAgain(t *testing.T) {
 	}
 }
 
+// A deletion with an unknown outcome is remembered for as long as it is counted, and no longer: what is repeated then
+// would count in no window. Pins MGR-214.
+func TestADeletionThatIsNotCountedAnyMoreIsNotRememberedEither(t *testing.T) {
+	w := newWorld(t)
+	w.delete(configMaps, 1)
+	w.pass(5*time.Minute/steps - time.Second)
+	const unclear = 150
+	asked := w.clock.Now()
+	if n := w.delete(configMaps, unclear); n != unclear {
+		t.Fatalf("%d of 1000 were deleted, want %d", n, unclear)
+	}
+	for i := range unclear {
+		w.Unclear(configMaps, "ns", fmt.Sprint("o-", i), asked)
+	}
+	w.pass(5*time.Minute - (5*time.Minute/steps - time.Second)) // 5 minutes after the first one
+	w.objects[configMaps] = 1000
+	if n := w.delete(configMaps, 201); n != 200 {
+		t.Errorf("%d of 1000 were deleted within moments, want 200", n)
+	}
+}
+
+// What is counted again when it is repeated is remembered again, also if others have been counted shortly before.
+func TestADeletionThatIsCountedAgainIsRememberedAgain(t *testing.T) {
+	w := newWorld(t)
+	ask := func(name string, want int) {
+		t.Helper()
+		asked := w.clock.Now()
+		if n, err := w.Ask(t.Context(), "collector", configMaps, "ns", name); n != want || err != nil {
+			t.Errorf("%s: counted %d, %v, want %d", name, n, err, want)
+		}
+		w.Unclear(configMaps, "ns", name, asked)
+	}
+	ask("x", 1)
+	w.pass(5*time.Minute - time.Second)
+	ask("y", 1)
+	w.pass(2 * time.Second)
+	ask("x", 1)
+	w.pass(time.Second)
+	ask("x", 0)
+}
+
 // Of a collection, the API server may have deleted some objects before it failed.
 func TestWhatIsLeftOfACollectionIsNotCountedAgain(t *testing.T) {
 	w := newWorld(t)
@@ -348,6 +389,46 @@ func TestAKindThatHasGrownIsCountedAgain(t *testing.T) {
 	w.pass(time.Second)
 	if n := w.delete(configMaps, 100); n != 0 || w.counts != 2 {
 		t.Errorf("%d were deleted at once, all counted %d times", n, w.counts)
+	}
+}
+
+// Another API server, or the same one after a restore of etcd, has other objects: what was counted says nothing about
+// them. What is stopped stays so. Pins MGR-213.
+func TestAnotherConnectionIsCountedAnew(t *testing.T) {
+	w := newWorld(t)
+	w.objects[configMaps] = 100_000
+	if n := w.delete(configMaps, 1000); n != 1000 {
+		t.Fatalf("%d were deleted", n)
+	}
+	asked := w.clock.Now()
+	w.Unclear(configMaps, "ns", "o-0", asked)
+	w.objects[jobs] = 20
+	if n := w.delete(jobs, 11); n != 10 || !w.Stopped(jobs) {
+		t.Fatalf("%d were deleted", n)
+	}
+	w.objects[configMaps], w.objects[jobs] = 100, 1000
+	other := &world{objects: w.objects}
+	w.options.Caches = func() Caches { return other }
+	if n := w.delete(configMaps, 100); n != 20 {
+		t.Errorf("%d of 100 were deleted, want 20", n)
+	}
+	if n := w.delete(jobs, 1); n != 0 || !w.Stopped(jobs) {
+		t.Errorf("%d were deleted of what is stopped", n)
+	}
+
+	w.edit(func(b *v1beta1.DeletionBreaker) { b.Mode = v1beta1.DeletionsWarn })
+	warned := func() int {
+		w.announced = nil
+		w.objects[jobs] = 20
+		w.delete(jobs, 15)
+		return len(w.announced)
+	}
+	if n := warned(); n != 1 {
+		t.Errorf("%d warnings", n)
+	}
+	w.options.Caches = func() Caches { return w }
+	if n := warned(); n != 1 {
+		t.Errorf("%d warnings about the other connection", n)
 	}
 }
 

@@ -17,7 +17,8 @@
 //     which the deletion would not have been too many. What had to wait then goes on, and the counting
 //     begins anew. In the mode Warn nothing is refused, and a kind is reported once per window.
 //  5. All of this is in memory. A process that starts counts from zero: it can delete the share once
-//     more before it asks. It does not know what another one has stopped. The allowance is in the file,
-//     so that it holds for all processes, and it ends by itself.
+//     more before it asks. So can one that moves to another API server, or notices that etcd was restored;
+//     what is stopped stays so. It does not know what another process has stopped. The allowance is in the
+//     file, so that it holds for all processes, and it ends by itself.
 //  6. While the mode is Disabled, or there is an allowance, nothing is kept or counted.
 package breaker

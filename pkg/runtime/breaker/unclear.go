@@ -15,7 +15,8 @@ type unclear struct {
 	swept     time.Time
 }
 
-// remains is the number of objects that were left after a deletion, and the time since which they have been counted.
+// remains is the number of objects that were left after a deletion, and the time since which they have been counted,
+// see tally.since.
 type remains struct {
 	n     int
 	since time.Time
@@ -29,10 +30,11 @@ func (u *unclear) of(what object, window time.Duration, now time.Time) int {
 	return 0
 }
 
-// add records a deletion that was counted at the given time. A retry within the window was not counted again, so it does
-// not extend the time for which the first attempt is remembered.
-func (u *unclear) add(what object, left int, asked time.Time, window time.Duration, now time.Time) {
-	r := remains{left, asked}
+// add records a deletion for which Ask was called at the given time, and the time since which it is counted if that was
+// then. A retry within the window was not counted again, so it does not extend the time for which the first attempt is
+// remembered.
+func (u *unclear) add(what object, left int, asked, since time.Time, window time.Duration, now time.Time) {
+	r := remains{left, since}
 	if before, known := u.deletions[what]; known && asked.Sub(before.since) < window {
 		r = remains{max(left, before.n), before.since}
 	}

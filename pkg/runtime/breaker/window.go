@@ -35,6 +35,16 @@ func (t *tally) add(n int, window time.Duration, now time.Time) {
 	*t = append(*t, deleted{now, n})
 }
 
+// since returns the time by which within tells when to forget what was counted at another time.
+func (t tally) since(counted time.Time, window time.Duration) time.Time {
+	for _, d := range slices.Backward(t) {
+		if age := counted.Sub(d.since); age >= 0 && age < window/steps {
+			return d.since
+		}
+	}
+	return counted
+}
+
 // giveBack takes off what was counted last.
 func (t *tally) giveBack(n int) {
 	for i := len(*t) - 1; i >= 0 && n > 0; i-- {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
 )
 
 // eventVerbosity is the log level at which controllers' events are logged too.
@@ -99,12 +100,25 @@ func (l *pipeline) start() *running {
 	go func() {
 		pprof.SetGoroutineLabels(l.of.ctx)
 		b := record.NewBroadcaster(record.WithContext(l.of.ctx))
-		b.StartStructuredLogging(eventVerbosity)
+		logEvents(l.of.ctx, b)
 		sink := newDeliverable(apiServer{l.events.Events("")}, l.of)
 		b.StartRecordingToSink(sink)
 		started <- &running{b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: l.source}), b, sink.counts}
 	}()
 	return <-started
+}
+
+// logEvents logs events as the library does, which would take marks for events.
+func logEvents(ctx context.Context, b record.EventBroadcaster) {
+	logger := klog.FromContext(ctx).V(eventVerbosity)
+	b.StartEventWatcher(func(e *corev1.Event) {
+		if isMark(e) {
+			return
+		}
+		of := e.InvolvedObject
+		logger.Info("Event occurred", "object", klog.KRef(of.Namespace, of.Name), "fieldPath", of.FieldPath, "kind", of.Kind,
+			"apiVersion", of.APIVersion, "type", e.Type, "reason", e.Reason, "message", e.Message)
+	})
 }
 
 // Close ends all pipelines.

@@ -6,12 +6,14 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+	"k8s.io/utils/clock"
 
 	"kcmd.dev/test/fakeclient"
 	"kcmd.dev/test/must"
@@ -32,6 +34,9 @@ func TestWhereEventsGo(t *testing.T) {
 			if got := strings.Contains(log, `Event occurred object="a/p"`); got != logged {
 				t.Errorf("at level %d, the log is %q", verbosity, log)
 			}
+			if strings.Contains(log, reasonFlush) {
+				t.Errorf("what is no event is logged as one: %q", log)
+			}
 		})
 	}
 }
@@ -48,6 +53,7 @@ func sentFromTwoNamespaces(ctx context.Context, t *testing.T) (sent []string) {
 		pod.Name, pod.Namespace = "p", namespace
 		recorder.Event(pod, corev1.EventTypeWarning, "Happened", "in "+namespace)
 	}
+	p.Flush(time.Minute, clock.RealClock{})
 	synctest.Wait()
 	for _, action := range client.Actions() {
 		e := action.(clienttesting.CreateAction).GetObject().(*corev1.Event)

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -123,6 +124,9 @@ func (o *Output) SetVerbosity(level string) (string, error) {
 	return fmt.Sprintf("successfully set klog.logging.verbosity to %d", v), nil
 }
 
+// maxJSONVerbosity is the highest level of zap, which writes JSON. A higher one would wrap around and hide even errors.
+const maxJSONVerbosity = math.MaxInt8
+
 // logger returns a logger, and what holds its lines back.
 func (o *Output) logger(c logsapi.LoggingConfiguration) (logr.Logger, *buffered, error) {
 	output, buffer := o.textStream(c.Options.Text.OutputRoutingOptions)
@@ -132,6 +136,7 @@ func (o *Output) logger(c logsapi.LoggingConfiguration) (logr.Logger, *buffered,
 	}
 	if c.Format == logsapi.JSONLogFormat {
 		streams, buffer := o.jsonStreams(&c.Options.JSON.OutputRoutingOptions)
+		c.Verbosity = min(c.Verbosity, maxJSONVerbosity)
 		logger, _ := jsonlogs.Factory{}.Create(c, streams)
 		return logger, buffer, nil
 	}

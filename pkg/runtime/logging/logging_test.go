@@ -3,6 +3,8 @@ package logging
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -152,6 +154,38 @@ func TestTheLevelCanBeSetUntilTheConfigurationChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	shows(false)
+}
+
+// Zap, which writes the log in JSON, has levels of 8 bits. A higher one, which people set to see everything, hides
+// nothing. Pins MGR-212.
+func TestTheHighestLevelsShowEverything(t *testing.T) {
+	for _, format := range []string{"text", "json"} {
+		var stderr bytes.Buffer
+		o := newOutput(logsapi.LoggingOptions{ErrorStream: &stderr, InfoStream: &stderr})
+		t.Cleanup(klog.ClearLogger)
+		shows := func(how string) {
+			t.Helper()
+			stderr.Reset()
+			klog.Background().Error(nil, "failure")
+			klog.Background().Info("news")
+			klog.Background().V(10).Info("detail")
+			for _, want := range []string{"failure", "news", "detail"} {
+				if !strings.Contains(stderr.String(), want) {
+					t.Errorf("%s, %s: %s is hidden", format, how, want)
+				}
+			}
+		}
+		for _, level := range []uint32{127, 128, 129, 200, 255, 256, 999, math.MaxInt32} {
+			if err := apply(o, configuration(format, level)); err != nil {
+				t.Fatal(err)
+			}
+			shows(fmt.Sprintf("configured level %d", level))
+			if _, err := o.SetVerbosity(fmt.Sprint(level)); err != nil {
+				t.Fatal(err)
+			}
+			shows(fmt.Sprintf("level %d", level))
+		}
+	}
 }
 
 // Lines are held back while a target is in use. Whoever loaded it before a change may write to it

@@ -246,7 +246,8 @@ func TestReviewsAreCounted(t *testing.T) {
 	}
 }
 
-// A path that anybody may read is one that not everybody may change something with: the log verbosity. Pins MGR-199.
+// A path that anybody may read is one that not everybody may change something with: the log verbosity, and
+// the metrics of health checks. Pins MGR-199.
 func TestOpenPathsCanOnlyBeRead(t *testing.T) {
 	c := quick(t)
 	c.Authorization.AlwaysAllowPaths = []string{"/*"}
@@ -261,6 +262,7 @@ func TestOpenPathsCanOnlyBeRead(t *testing.T) {
 		"GET /metrics": http.StatusOK, "POST /metrics": http.StatusOK, // which answers 405
 		"GET /debug/flags": http.StatusOK, "HEAD /debug/pprof/heap": http.StatusOK,
 		"PUT /debug/flags/v": http.StatusForbidden, "POST /debug/controllers/x": http.StatusForbidden,
+		"GET /metrics/slis": http.StatusOK, "DELETE /metrics/slis": http.StatusForbidden,
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		w := httptest.NewRecorder()
@@ -270,7 +272,9 @@ func TestOpenPathsCanOnlyBeRead(t *testing.T) {
 		}
 	}
 	bounds := newStrangers(func(string) bool { return true }, clock.RealClock{}, m)
-	if bounds.costsNothing(httptest.NewRequest(http.MethodPut, "/debug/flags/v", nil)) {
-		t.Error("the API server is asked about a request that is not bounded")
+	for method, path := range map[string]string{http.MethodPut: "/debug/flags/v", http.MethodDelete: "/metrics/slis"} {
+		if bounds.costsNothing(httptest.NewRequest(method, path, nil)) {
+			t.Errorf("the API server is asked about %s %s, which is not bounded", method, path)
+		}
 	}
 }

@@ -2,15 +2,19 @@ package serving
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"runtime/pprof"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 
 	"kcmd.dev/pkg/config/v1beta1"
@@ -188,4 +192,82 @@ func TestAConfigurationThatIsRefusedLeavesNothingBehind(t *testing.T) {
 		}
 	}
 	wantAnswer(t, c)
+}
+
+// To open a named pipe for reading blocks until somebody writes to it: the process would do nothing else any more.
+// Pins MGR-211.
+func TestANamedPipeIsRefusedAtOnce(t *testing.T) {
+	folder := t.TempDir()
+	certFile, keyFile := pair(t, folder, "a.example")
+	pipe := filepath.Join(folder, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	directory := filepath.Join(folder, "directory")
+	if err := os.Mkdir(directory, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	pipedKey := filepath.Join(directory, component+".key")
+	err := errors.Join(os.Link(certFile, filepath.Join(directory, component+".crt")), syscall.Mkfifo(pipedKey, 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := kubeconfigFor(t, "https://127.0.0.1:1")
+	loaded, err := clientcmd.LoadFromFile(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded.Clusters["c"].CertificateAuthority = pipe
+	if err := clientcmd.WriteToFile(*loaded, names); err != nil {
+		t.Fatal(err)
+	}
+	for field, edit := range map[string]func(c *v1beta1.Serving){
+		"serving.tls.certFile": func(c *v1beta1.Serving) { c.TLS.CertFile, c.TLS.PrivateKeyFile = certFile, pipe },
+		"serving.tls.certDirectory": func(c *v1beta1.Serving) {
+			c.TLS.CertFile, c.TLS.PrivateKeyFile, c.TLS.CertDirectory = "", "", directory
+		},
+		"serving.tls.sniCertificates[0].certFile": func(c *v1beta1.Serving) {
+			c.TLS.SNICertificates = []v1beta1.SNICertificate{{CertFile: pipe, PrivateKeyFile: keyFile}}
+		},
+		"serving.authentication.clientCAFile": func(c *v1beta1.Serving) { c.Authentication.ClientCAFile = pipe },
+		"serving.authentication.requestHeader.clientCAFile": func(c *v1beta1.Serving) {
+			c.Authentication.RequestHeader.ClientCAFile = pipe
+		},
+		"serving.authentication.kubeconfig": func(c *v1beta1.Serving) { c.Authentication.Kubeconfig = pipe },
+		"serving.authorization.kubeconfig":  func(c *v1beta1.Serving) { c.Authorization.Kubeconfig = names },
+	} {
+		t.Run(field, func(t *testing.T) {
+			c := settings(t)
+			c.TLS.CertFile, c.TLS.PrivateKeyFile = certFile, keyFile
+			edit(&c)
+			s, refused := served(t, nil), make(chan error, 1)
+			go func() { refused <- try(t, s, c) }()
+			select {
+			case err := <-refused:
+				var of *FieldError
+				if !errors.As(err, &of) || of.Field != field || !strings.Contains(err.Error(), "not a regular file") {
+					t.Errorf("refused with %v", err)
+				}
+			case <-time.After(patience):
+				t.Error("it is waited for the pipe")
+				release(refused, pipe, pipedKey)
+			}
+		})
+	}
+}
+
+// release ends the wait of whoever reads pipes.
+func release(done <-chan error, pipes ...string) {
+	for {
+		for _, pipe := range pipes {
+			if writer, err := os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil { // somebody reads it
+				_ = writer.Close()
+			}
+		}
+		select {
+		case <-done:
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
 }

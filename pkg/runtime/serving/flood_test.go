@@ -2,16 +2,23 @@ package serving
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	goruntime "runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/component-base/metrics"
+
+	"kcmd.dev/pkg/config/v1beta1"
 )
 
 // dial opens TCP connections and sends nothing, until the test ends.
@@ -178,4 +185,97 @@ func TestLargeHeadersAndBodiesAreRefused(t *testing.T) {
 			}
 		}
 	}
+}
+
+// limited records how long responses of HTTP/1.1 may take, and has that be over when it is told to.
+type limited struct {
+	mu      sync.Mutex
+	allowed []time.Duration
+	writers []http.ResponseWriter
+}
+
+func (l *limited) known() []time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.allowed)
+}
+
+func (l *limited) over() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range l.writers {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now())
+	}
+}
+
+// limitedWriter is a writer whose deadline is recorded instead of kept.
+type limitedWriter struct {
+	http.ResponseWriter
+	by *limited
+}
+
+// SetWriteDeadline is what http.ResponseController calls.
+func (w limitedWriter) SetWriteDeadline(deadline time.Time) error {
+	w.by.mu.Lock()
+	defer w.by.mu.Unlock()
+	w.by.allowed = append(w.by.allowed, time.Until(deadline))
+	w.by.writers = append(w.by.writers, w.ResponseWriter)
+	return nil
+}
+
+// Metrics may be open to anybody. Clients that ask for them and read nothing do not keep them from others for ever.
+// Pins MGR-210.
+func TestWhoDoesNotReadMetricsIsCutOff(t *testing.T) {
+	content, registry := site(), prometheus.NewRegistry()
+	// More than what sockets hold.
+	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "large", Help: strings.Repeat("x", 32<<20)}))
+	content.Metrics = registry
+	var limits limited
+	s := New(func(c v1beta1.Serving) http.Handler {
+		all := content.Handler(c)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.ProtoMajor == 1 {
+				w = limitedWriter{w, &limits}
+			}
+			all.ServeHTTP(w, r)
+		})
+	}, NewMetrics(metrics.NewKubeRegistry()))
+	s.generated = selfSigned()
+	t.Cleanup(s.Shutdown)
+	c := settings(t)
+	c.Authorization.AlwaysAllowPaths = []string{"/metrics"}
+	apply(t, s, c)
+	other := client(t, nil) // of HTTP/2
+	wait := func(what string, want int) {
+		t.Helper()
+		eventually(t, what, func() error {
+			switch response, err := ask(t, other, urlOf(c, "/metrics")); {
+			case err != nil:
+				return err
+			case response.StatusCode != want:
+				return errors.New(response.Status)
+			}
+			return nil
+		})
+	}
+
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
+	for range maxScrapes {
+		silent, err := dialer.DialContext(t.Context(), "tcp", s.address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = silent.Close() })
+		if _, err := io.WriteString(silent, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wait("all readers are served that may be", http.StatusServiceUnavailable)
+	for _, allowed := range limits.known() {
+		if allowed <= time.Minute-patience || allowed > time.Minute {
+			t.Errorf("a response may take %v, want %v", allowed, time.Minute)
+		}
+	}
+	limits.over()
+	wait("somebody else is served", http.StatusOK)
 }

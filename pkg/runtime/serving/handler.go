@@ -49,8 +49,17 @@ type Status struct {
 	Page func(refresh time.Duration) (page []byte, policy string, err error)
 }
 
-// maxScrapes is how many readers of the metrics are served at once.
-const maxScrapes = 8
+// slisPath is where component-base shows the metrics of health checks, which a DELETE resets.
+const slisPath = "/metrics/slis"
+
+// Limits of readers of the metrics.
+const (
+	// maxScrapes is how many of them are served at once.
+	maxScrapes = 8
+	// scrapeTimeout is how long a response to one of them may take. Without it, a few that do not read their response
+	// would keep the metrics from everybody else.
+	scrapeTimeout = time.Minute
+)
 
 // Handler serves the content. Paths match exactly, but for those below /healthz, /livez,
 // /readyz, /debug/controllers and /debug/pprof.
@@ -60,17 +69,26 @@ func (c Content) Handler(s v1beta1.Serving) http.Handler {
 	healthz.InstallHandler(reading, c.Health...)
 	healthz.InstallLivezHandler(reading, c.Live...)
 	healthz.InstallReadyzHandler(reading, c.Ready...)
-	reading.Handle("/metrics", promhttp.HandlerFor(c.Metrics, promhttp.HandlerOpts{
+	reading.Handle("/metrics", within(scrapeTimeout, promhttp.HandlerFor(c.Metrics, promhttp.HandlerOpts{
 		// A family that cannot be gathered must not hide the others.
 		ErrorHandling:       promhttp.ContinueOnError,
 		MaxRequestsInFlight: maxScrapes,
-	}))
+	})))
 	slis.SLIMetricsWithReset{}.Install(m)
 	reading.Handle("/configz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, c.Config()) }))
 	reading.Handle("/flagz", flagzHandler(c.Flags))
 	c.installDebugging(m, s)
 	reading.Handle("/statusz", c.Status.handler(append(m.ListedPaths(), "/statusz")))
 	return m
+}
+
+// within limits how long a response may take.
+func within(limit time.Duration, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Writers of tests have no deadline.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(limit))
+		next.ServeHTTP(w, r)
+	})
 }
 
 // readable permits reading only.

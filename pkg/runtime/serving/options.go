@@ -67,6 +67,9 @@ func (in *infos) giveUp() {
 
 // prepare reads certificates and looks up who may do what. It opens nothing.
 func prepare(c v1beta1.Serving, last *generated) (*infos, *generated, error) {
+	if err := checkFiles(c); err != nil {
+		return nil, nil, err
+	}
 	certs, last, err := certificates(c, last)
 	in := &infos{serving: certs, reviews: newReviews()}
 	if err == nil {
@@ -187,9 +190,9 @@ func (a reading) Authorize(ctx context.Context, request authorizer.Attributes) (
 	return a.Authorizer.Authorize(ctx, request)
 }
 
-// mayChange reports whether a request may change something. What is not for debugging answers every method that does
-// not read with 405, without doing anything.
+// mayChange reports whether a request may change something. Except for debugging and for the metrics that a DELETE
+// resets, every method that does not read is answered with 405, without doing anything.
 func mayChange(method, path string) bool {
 	reads := strings.EqualFold(method, http.MethodGet) || strings.EqualFold(method, http.MethodHead)
-	return !reads && strings.HasPrefix(path, "/debug/")
+	return !reads && (strings.HasPrefix(path, "/debug/") || path == slisPath)
 }

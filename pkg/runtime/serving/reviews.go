@@ -62,9 +62,17 @@ func (r *reviews) client(kubeconfig string, timeout time.Duration) (kubernetes.I
 			klog.Background().Info("There is no API server that can review requests", "reason", err.Error())
 			return nil, nil
 		}
-	} else if config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
+	} else if config, err = load(kubeconfig); err != nil {
 		return nil, fmt.Errorf("loading the kubeconfig: %w", err)
 	}
 	config.QPS, config.Burst, config.Timeout, config.Dial = reviewQPS, reviewBurst, timeout, r.dial
 	return kubernetes.NewForConfig(config)
+}
+
+// load reads a kubeconfig, unless it names what must not be read.
+func load(kubeconfig string) (*rest.Config, error) {
+	if err := checkNamed(kubeconfig); err != nil {
+		return nil, err
+	}
+	return clientcmd.BuildConfigFromFlags("", kubeconfig)
 }

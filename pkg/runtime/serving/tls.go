@@ -13,7 +13,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/config/curves"
-	"kcmd.dev/pkg/config/fieldpath"
 	"kcmd.dev/pkg/config/v1beta1"
 )
 
@@ -38,8 +37,7 @@ func certificates(c v1beta1.Serving, last *generated) (*server.SecureServingInfo
 			return dynamiccertificates.NewDynamicSNIContentFromFiles("sni-serving-cert", pair.CertFile, pair.PrivateKeyFile, pair.Names...)
 		})
 		if err != nil {
-			return in, nil, blame(fieldpath.Element("serving.tls.sniCertificates", n)+".certFile",
-				fmt.Errorf("loading the certificate %s for names: %w", pair.CertFile, err))
+			return in, nil, blame(sniField(n), fmt.Errorf("loading the certificate %s for names: %w", pair.CertFile, err))
 		}
 		in.SNICerts = append(in.SNICerts, content)
 	}

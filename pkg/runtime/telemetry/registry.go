@@ -51,6 +51,9 @@ func (h *Hub) Expose(e Exposition) {
 func (h *Hub) Attach(r *Registry) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.exposition.showHidden {
+		r.reveal() // it may have been made before hidden metrics were asked for
+	}
 	h.attached[r] = struct{}{}
 }
 
