@@ -13,7 +13,7 @@
 //     mapped to Services from a queue of their own; equal changes are mapped once.
 //  4. A Service is not reconciled while the cache shows the Endpoints as they were before our
 //     last write (see writes): the changes since would be lost. If the write had no answer, so that
-//     they may be, they are written again even if they look right.
+//     they may be, or the cache shows them for long, they are written again even if they look right.
 //  5. A deleted Endpoints object of a Service is created again; other changes of it by somebody else stay
 //     until the next reconcile of the Service.
 //  6. At the start, all Endpoints without a Service are deleted, unless they carry a leader

@@ -212,7 +212,10 @@ func TestReadinessThatFlipsBackAfterAnUpdateWithoutAnswer(t *testing.T) {
 		"EP-66: executed":     {failure: errors.New("connection lost"), executed: true, want: []string{"update endpoints web"}},
 		"EP-66: not executed": {failure: apierrors.NewTimeoutError("later", 1), want: []string{"update endpoints web"}},
 		"EP-66: refused":      {failure: apierrors.NewForbidden(corev1.Resource("endpoints"), "web", errors.New("no"))},
-		"EP-66: long ago":     {failure: errors.New("connection lost"), expired: true},
+		"EP-66, EP-75: executed, and not shown for long": {
+			failure: errors.New("connection lost"), executed: true, expired: true, want: []string{"update endpoints web"}},
+		"EP-66, EP-75: not executed, long ago": {
+			failure: errors.New("connection lost"), expired: true, want: []string{"update endpoints web"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, defaults, testService(), testPod(1), testEndpoints(pods(2)[1:])).begin(t)
@@ -243,6 +246,31 @@ func TestReadinessThatFlipsBackAfterAnUpdateWithoutAnswer(t *testing.T) {
 			b.WantRequests(t)
 		})
 	}
+}
+
+// The API server cannot be reached for longer than the cache is waited for, after a pod became unready and ready again.
+// Nobody watches what the cache comes to show. Pins EP-75.
+func TestReadinessThatFlipsBackBeforeAnOutage(t *testing.T) {
+	ready := testEndpoints(pods(2)[1:])
+	b := newBench(t, defaults, testService(), testPod(1), ready).begin(t)
+	b.serveEndpoints(t, nil, true)()
+	b.Cache(t, testPod(1, notReady))
+	b.MustReconcile(t)
+	b.observed(t)
+	b.Cache(t, ready, testPod(1)) // the first lags
+	b.Clock.Step(outdatedFor)
+	if err := b.Reconcile(); !apierrors.IsConflict(err) {
+		t.Errorf("error is %v, want a conflict", err)
+	}
+	b.Cache(t, b.stored(t))
+	b.MustReconcile(t)
+	if got := fmt.Sprint(addresses(b.stored(t).Subsets)); got != "[[http:8080/TCP] [web-1] []]" {
+		t.Errorf("subsets are %s", got)
+	}
+	b.observed(t)
+	b.Requests()
+	b.MustReconcile(t) // nothing is in doubt any longer
+	b.WantRequests(t)
 }
 
 // Pins EP-59.

@@ -61,7 +61,7 @@ func (c *endpointsController) write(
 			current.ResourceVersion, key))
 	}
 	wanted := newContents(service, pods)
-	if wanted.stored(current) && !c.memory.doubtful(key, current.ResourceVersion, c.Clock.Now()) {
+	if wanted.stored(current) && !c.memory.doubtful(key, current.ResourceVersion) {
 		return nil
 	}
 	return c.update(ctx, key, current, wanted.applied(current, triggerTime))

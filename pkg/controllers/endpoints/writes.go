@@ -37,16 +37,16 @@ type memory struct {
 	created map[types.NamespacedName]bool
 }
 
-// replacement is what an update replaced, and when.
+// replacement is what an update replaced.
 type replacement struct {
 	version string
-	at      time.Time
+	at      time.Time // of the answer
 	// unanswered says that the update failed, although it may have been executed.
 	unanswered bool
 }
 
 // outdatedFor is how long to wait while a cache shows what was replaced. After that the API
-// server may have been restored from a backup and have nothing newer.
+// server is asked, by an update: it may have been restored from a backup and have nothing newer.
 const outdatedFor = 2 * time.Minute
 
 // triggerTime is the time of the change that the next write of a Service is due to, zero if
@@ -81,18 +81,19 @@ func (m *memory) outdated(key types.NamespacedName, resourceVersion string, now 
 	return last.shownBy(resourceVersion, now) && !last.unanswered
 }
 
-// doubtful reports whether the Endpoints that the cache shows may be those that an update without
-// an answer replaced. Then an update must be sent even if the content looks right.
-func (m *memory) doubtful(key types.NamespacedName, resourceVersion string, now time.Time) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	last := m.replaced[key]
-	return last.shownBy(resourceVersion, now) && last.unanswered
-}
-
-// shownBy reports whether a cache with this version shows what was replaced.
+// shownBy reports whether a cache with this version shows what was replaced, and is waited for.
 func (r replacement) shownBy(resourceVersion string, now time.Time) bool {
 	return r.version == resourceVersion && now.Sub(r.at) < outdatedFor
+}
+
+// doubtful reports whether the Endpoints that the cache shows, and that are not outdated, may nevertheless be those
+// that an update replaced: it had no answer, or the cache was waited for in vain. Then an update must be sent even if
+// the content looks right. If that is a conflict, the cache is behind; if it changes nothing, nothing was replaced.
+func (m *memory) doubtful(key types.NamespacedName, resourceVersion string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last, ok := m.replaced[key]
+	return ok && last.version == resourceVersion
 }
 
 // noteUpdate remembers what an update replaced. One that changed nothing replaced nothing, nor
@@ -108,10 +109,10 @@ func (m *memory) noteUpdate(key types.NamespacedName, sent, returned string, now
 }
 
 // noteUnanswered remembers what an update may have replaced.
-func (m *memory) noteUnanswered(key types.NamespacedName, sent string, now time.Time) {
+func (m *memory) noteUnanswered(key types.NamespacedName, sent string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.replaced[key] = replacement{version: sent, at: now, unanswered: true}
+	m.replaced[key] = replacement{version: sent, unanswered: true}
 }
 
 // noteCreate remembers a create, and reports whether there was one before that the cache has
@@ -212,7 +213,7 @@ func (c *endpointsController) update(
 		metav1.UpdateOptions{})
 	if err != nil {
 		if !writes.IsRefusal(err) {
-			c.memory.noteUnanswered(key, current.ResourceVersion, c.Clock.Now())
+			c.memory.noteUnanswered(key, current.ResourceVersion)
 		}
 		c.Record(failedUpdate(endpoints, err))
 		return fmt.Errorf("updating Endpoints %s: %w", key, err)

@@ -3,9 +3,7 @@ package endpointslice
 import (
 	"context"
 
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	discoveryclient "k8s.io/client-go/kubernetes/typed/discovery/v1"
@@ -16,42 +14,40 @@ import (
 // sliceClient is the client of the library.
 //
 // Its writes of EndpointSlices return only metadata, which is all that the library records of them: a slice can have a
-// thousand endpoints. It calls refused with a slice whose creation was rejected because the namespace is being deleted,
-// which the library treats as success.
+// thousand endpoints. It calls created with the outcome of each creation of a slice: the library does not tell that it
+// created one, and takes a refusal because the namespace is being deleted for a success.
 type sliceClient struct {
 	kubernetes.Interface
-	refused func(*discoveryv1.EndpointSlice)
+	created func(*discoveryv1.EndpointSlice, error)
 }
 
 // DiscoveryV1 implements kubernetes.Interface.
 func (c sliceClient) DiscoveryV1() discoveryclient.DiscoveryV1Interface {
-	return sliceDiscovery{c.Interface.DiscoveryV1(), c.refused}
+	return sliceDiscovery{c.Interface.DiscoveryV1(), c.created}
 }
 
 type sliceDiscovery struct {
 	discoveryclient.DiscoveryV1Interface
-	refused func(*discoveryv1.EndpointSlice)
+	created func(*discoveryv1.EndpointSlice, error)
 }
 
 // EndpointSlices implements discoveryclient.DiscoveryV1Interface.
 func (c sliceDiscovery) EndpointSlices(namespace string) discoveryclient.EndpointSliceInterface {
-	return slicesClient{c.DiscoveryV1Interface.EndpointSlices(namespace), c.refused}
+	return slicesClient{c.DiscoveryV1Interface.EndpointSlices(namespace), c.created}
 }
 
 type slicesClient struct {
 	discoveryclient.EndpointSliceInterface
-	refused func(*discoveryv1.EndpointSlice)
+	created func(*discoveryv1.EndpointSlice, error)
 }
 
 // Create implements discoveryclient.EndpointSliceInterface.
 func (c slicesClient) Create(
 	ctx context.Context, slice *discoveryv1.EndpointSlice, o metav1.CreateOptions,
 ) (*discoveryv1.EndpointSlice, error) {
-	created, err := c.EndpointSliceInterface.Create(controller.OnlyMetadata(ctx), slice, o)
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		c.refused(slice)
-	}
-	return created, err
+	answer, err := c.EndpointSliceInterface.Create(controller.OnlyMetadata(ctx), slice, o)
+	c.created(slice, err)
+	return answer, err
 }
 
 // Update implements discoveryclient.EndpointSliceInterface.

@@ -10,7 +10,7 @@
 //     are mapped to Services from a queue of their own, so that pod notifications never
 //     wait for it; equal changes are mapped once. Changes of nodes are gathered in a
 //     queue of one key; a zone that becomes known is a change of the pods on the node.
-//  3. Every slice this controller wrote or found at its start is tracked (see slicewrites).
+//  3. Every slice this controller wrote or found is tracked (see slicewrites).
 //     A Service is not reconciled while the cache lacks one of those writes, but as soon
 //     as it shows them, and a slice that somebody else changes or deletes gets its Service
 //     reconciled.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -428,6 +429,27 @@ func TestReconcileWithoutNewInputsSkipsTheLibrary(t *testing.T) {
 	if *b.one(t).Endpoints[0].Conditions.Ready {
 		t.Error("the change of the pod was not written")
 	}
+}
+
+// A slice is deleted before the answer to its creation comes. The inputs are those on which it was created, and no
+// inputs that need no writes. Pins EPS-64.
+func TestSliceThatIsDeletedBeforeTheAnswerIsCreatedAgain(t *testing.T) {
+	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1)).begin(t)
+	var once sync.Once
+	created := testSlice("web-1")
+	b.Fake.PrependReactor("create", "endpointslices", func(clienttesting.Action) (first bool, _ runtime.Object, _ error) {
+		once.Do(func() {
+			first = true
+			b.c.sliceFuncs().Add(reconcile.Fresh, created)
+			b.c.sliceFuncs().Delete(created)
+		})
+		return first, created, nil
+	})
+	b.Requests()
+	b.MustReconcile(t)
+	b.MustReconcile(t)
+	b.one(t)
+	b.WantRequests(t, "create endpointslices", "create endpointslices")
 }
 
 // Pins EPS-63.

@@ -17,7 +17,7 @@ import (
 // inputs remembers, for each Service, a digest of the inputs of its last reconcile that
 // succeeded and had nothing to write: with the same inputs the library would decide the
 // same again. A reconcile that wrote does not count, because its inputs recur when somebody
-// else undoes its writes, for example deletes the slice it created.
+// else undoes its writes, for example deletes the slice it created, be it before the answer.
 //
 // The memory is not inherited, because the gauges of an instance only count the Services
 // that went through its own reconciler.
@@ -27,16 +27,16 @@ type inputs struct {
 
 	mu      sync.Mutex
 	digests map[types.NamespacedName]uint64
-	// incomplete are the Services for which less was written than the library believes.
-	incomplete sets.Set[types.NamespacedName]
+	// creating are the Services for which a create was sent in the reconcile under way.
+	creating sets.Set[types.NamespacedName]
 }
 
 func newInputs(nodes corelisters.NodeLister) *inputs {
 	return &inputs{
-		nodes:      nodes,
-		seed:       maphash.MakeSeed(),
-		digests:    map[types.NamespacedName]uint64{},
-		incomplete: sets.New[types.NamespacedName](),
+		nodes:    nodes,
+		seed:     maphash.MakeSeed(),
+		digests:  map[types.NamespacedName]uint64{},
+		creating: sets.New[types.NamespacedName](),
 	}
 }
 
@@ -48,30 +48,33 @@ func (in *inputs) settled(key types.NamespacedName, digest uint64) bool {
 	return known && last == digest
 }
 
-// settle notes that a reconcile had nothing to write, unless a create was refused since it was
-// called last.
+// settle notes that a reconcile had nothing to write.
 func (in *inputs) settle(key types.NamespacedName, digest uint64) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.incomplete.Has(key) {
-		in.incomplete.Delete(key)
-		return
-	}
 	in.digests[key] = digest
 }
 
-// unsettle keeps the reconcile of a Service under way, or its next one, from settling it.
-func (in *inputs) unsettle(key types.NamespacedName) {
+// noteCreate notes that a create was sent for a Service.
+func (in *inputs) noteCreate(key types.NamespacedName) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.incomplete.Insert(key)
+	in.creating.Insert(key)
+}
+
+// takeCreate reports whether a create was sent for a Service since it was called last.
+func (in *inputs) takeCreate(key types.NamespacedName) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	sent := in.creating.Has(key)
+	in.creating.Delete(key)
+	return sent
 }
 
 func (in *inputs) forget(key types.NamespacedName) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	delete(in.digests, key)
-	in.incomplete.Delete(key)
 }
 
 // serviceInput is what matters in a Service.

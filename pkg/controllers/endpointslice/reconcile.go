@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/endpointslice"
 	"k8s.io/klog/v2"
@@ -20,7 +22,7 @@ func (c *endpointSliceController) begin(ctx context.Context) error {
 	if err := c.takeOver(); err != nil {
 		return err
 	}
-	c.reconciler = endpointslice.NewReconciler(sliceClient{c.Client, c.refused}, c.nodes, c.config.maxEndpoints,
+	c.reconciler = endpointslice.NewReconciler(sliceClient{c.Client, c.created}, c.nodes, c.config.maxEndpoints,
 		c.written.Tracker, c.topology.cache, c.Events, managedBy,
 		endpointslice.WithPreferSameTrafficDistributionEnabled(c.config.preferSame))
 	return c.topology.refresh(ctx)
@@ -53,6 +55,19 @@ func (c *endpointSliceController) sync(ctx context.Context, key types.Namespaced
 		c.Record(failedListPods(service, err))
 		return fmt.Errorf("listing pods of Service %s: %w", key, err)
 	}
+	// The slices are listed within Writing, because write tracks them: one may be deleted before.
+	undone, err := c.written.Writing(key, func() error { return c.write(ctx, key, service, pods) })
+	if undone {
+		c.serviceLoop.AddAfter(key, sliceDelay(c.config.batchPeriod))
+	}
+	return err
+}
+
+// write has the library write the slices of a Service that selects these pods, unless that is known to have nothing to
+// write.
+func (c *endpointSliceController) write(
+	ctx context.Context, key types.NamespacedName, service *corev1.Service, pods []*corev1.Pod,
+) error {
 	slices, stale, err := c.written.ListCurrent(ctx, key, func() ([]*discoveryv1.EndpointSlice, error) {
 		return c.slices.Of(key.Namespace, key.Name)
 	})
@@ -70,28 +85,29 @@ func (c *endpointSliceController) sync(ctx context.Context, key types.Namespaced
 	if c.inputs.settled(key, digest) {
 		return nil
 	}
-	undone, err := c.written.Writing(key, func() error {
-		return c.reconciler.Reconcile(klog.FromContext(ctx), service, pods, slicewrites.Sortable(slices), triggerTime)
-	})
-	if undone {
-		c.serviceLoop.AddAfter(key, sliceDelay(c.config.batchPeriod))
+	for _, slice := range slices {
+		c.written.Found(slice)
 	}
+	err = c.reconciler.Reconcile(klog.FromContext(ctx), service, pods, slicewrites.Sortable(slices), triggerTime)
+	created := c.inputs.takeCreate(key) // also if nothing shows it any more, because the slice was deleted
 	if err != nil {
 		c.Record(failedUpdateSlices(service, err))
 		return fmt.Errorf("updating EndpointSlices of Service %s: %w", key, err)
 	}
-	if c.written.Shown(key, slices) {
+	if !created && c.written.Shown(key, slices) {
 		c.inputs.settle(key, digest)
 	}
 	return nil
 }
 
-// refused requeues the Service of a slice that could not be created because of its namespace. If the namespace was
-// recreated, the API server may still know only the deleted one.
-func (c *endpointSliceController) refused(slice *discoveryv1.EndpointSlice) {
+// created notes the outcome of the creation of a slice. It requeues the Service if that was refused because of the
+// namespace: if the namespace was recreated, the API server may still know only the deleted one.
+func (c *endpointSliceController) created(slice *discoveryv1.EndpointSlice, err error) {
 	key := types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
-	c.inputs.unsettle(key)
-	c.serviceLoop.AddAfter(key, reconcile.RecheckAfter)
+	c.inputs.noteCreate(key)
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		c.serviceLoop.AddAfter(key, reconcile.RecheckAfter)
+	}
 }
 
 // reconcilePodChange queues the Services that a change of a pod concerns.

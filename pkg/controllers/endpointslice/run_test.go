@@ -3,6 +3,7 @@ package endpointslice
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,10 +12,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/endpointslice/metrics"
 
 	"kcmd.dev/test/controllertest"
+	"kcmd.dev/test/must"
 )
 
 // run runs the controller and returns what stops it and waits for it.
@@ -69,8 +72,8 @@ func TestRunGoesOnInANamespaceThatWasMadeAnew(t *testing.T) {
 	b.run(t)
 	b.EventuallyAsTimePasses(t, "the slice is there", time.Second, func() bool { return len(b.stored(t)) == 1 })
 	b.AwaitIdle(t)
-	if n := len(b.c.inputs.incomplete); n != 0 {
-		t.Errorf("%d Services count as incomplete", n)
+	if n := len(b.c.inputs.creating); n != 0 {
+		t.Errorf("creates of %d Services are still remembered", n)
 	}
 }
 
@@ -92,6 +95,27 @@ func TestRunRestoresASliceThatSomebodyDeletes(t *testing.T) {
 	b.EventuallyAsTimePasses(t, "the slice is back", minSliceDelay, func() bool {
 		return len(b.stored(t)) == 1
 	})
+}
+
+// A slice of whose creation there was no answer is watched like others once it is found. Pins EPS-79.
+func TestRunRestoresASliceWhoseCreationHadNoAnswer(t *testing.T) {
+	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1))
+	var once sync.Once
+	b.Fake.PrependReactor("create", "endpointslices", func(action clienttesting.Action) (lost bool, _ runtime.Object, _ error) {
+		once.Do(func() {
+			lost = true
+			slice := action.(clienttesting.CreateAction).GetObject().(*discoveryv1.EndpointSlice).DeepCopy()
+			slice.Name, slice.UID, slice.ResourceVersion, slice.Generation = "web-1", "web-1", "1", 1
+			must.Succeed(t, b.Fake.Tracker().Add(slice))
+		})
+		return lost, nil, apierrors.NewTimeoutError("lost", 0)
+	})
+	b.run(t)
+	b.EventuallyAsTimePasses(t, "the slice has been found", time.Second, func() bool {
+		return b.c.serviceLoop.Inspect().Reconciled > 0 && b.Idle()
+	})
+	b.Remove(t, b.one(t))
+	b.EventuallyAsTimePasses(t, "the slice is back", minSliceDelay, func() bool { return len(b.stored(t)) == 1 })
 }
 
 // Replayed pods, slices and nodes lead to no further reconcile. Pins EPS-67.

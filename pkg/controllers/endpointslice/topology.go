@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -110,10 +111,17 @@ func inTopologyMode(service *corev1.Service) bool {
 	return mode == "Auto" || mode == "auto"
 }
 
-// spreadsDifferently reports whether a change of a node matters to hints. The zone is
-// compared because cloud providers may set it after the node became ready.
+// spreadsDifferently reports whether a change of a node matters to hints: it compares what the library reads of a node.
+// The zone and the role may be set after the node became ready.
 func spreadsDifferently(old, node *corev1.Node) bool {
-	return readyStatus(old) != readyStatus(node) || zoneOf(old) != zoneOf(node)
+	return readyStatus(old) != readyStatus(node) || zoneOf(old) != zoneOf(node) ||
+		isControlPlane(old) != isControlPlane(node) || !old.Status.Allocatable.Cpu().Equal(*node.Status.Allocatable.Cpu())
+}
+
+// isControlPlane reports whether a node is ignored when the CPU of the zones is counted.
+func isControlPlane(node *corev1.Node) bool {
+	return metav1.HasLabel(node.ObjectMeta, "node-role.kubernetes.io/control-plane") ||
+		metav1.HasLabel(node.ObjectMeta, "node-role.kubernetes.io/master")
 }
 
 func zoneOf(node *corev1.Node) string { return node.Labels[corev1.LabelTopologyZone] }

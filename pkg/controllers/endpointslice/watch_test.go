@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
@@ -15,10 +16,16 @@ func TestNodeNotifications(t *testing.T) {
 		n.Status.Conditions[0].Status = corev1.ConditionUnknown
 		return n
 	}
-	for name, tc := range map[string]struct {
+	type test struct {
 		notify func(*endpointSliceController)
 		want   int
-	}{
+	}
+	updated := func(change func(*corev1.Node), want int) test {
+		node := testNode("a", "z")
+		change(node)
+		return test{func(c *endpointSliceController) { c.nodeFuncs().Update(reconcile.Fresh, testNode("a", "z"), node) }, want}
+	}
+	for name, tc := range map[string]test{
 		"replayed":      {func(c *endpointSliceController) { c.nodeFuncs().Add(reconcile.Backlog, testNode("a", "z")) }, 0},
 		"EPS-12: added": {func(c *endpointSliceController) { c.nodeFuncs().Add(reconcile.Fresh, testNode("a", "z")) }, 1},
 		"EPS-17: several": {func(c *endpointSliceController) {
@@ -34,6 +41,18 @@ func TestNodeNotifications(t *testing.T) {
 		"EPS-12, EPS-48: zone": {func(c *endpointSliceController) {
 			c.nodeFuncs().Update(reconcile.Fresh, testNode("a", ""), testNode("a", "z"))
 		}, 1},
+		"EPS-80: of the control plane": updated(func(n *corev1.Node) { n.Labels["node-role.kubernetes.io/control-plane"] = "" }, 1),
+		"EPS-80: of a master":          updated(func(n *corev1.Node) { n.Labels["node-role.kubernetes.io/master"] = "" }, 1),
+		"EPS-80: another role":         updated(func(n *corev1.Node) { n.Labels["node-role.kubernetes.io/worker"] = "" }, 0),
+		"EPS-80: CPUs": updated(func(n *corev1.Node) {
+			n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("8")
+		}, 1),
+		"EPS-80: as many CPUs": updated(func(n *corev1.Node) {
+			n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("4000m")
+		}, 0),
+		"EPS-80: memory": updated(func(n *corev1.Node) {
+			n.Status.Allocatable[corev1.ResourceMemory] = resource.MustParse("1Gi")
+		}, 0),
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newBench(t, defaults).c

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -210,6 +211,42 @@ func TestSlicesOfAServiceThatTheCacheNeverShowsGo(t *testing.T) {
 	}
 	gone.Store(true)
 	b.EventuallyAsTimePasses(t, "the slice is gone", reconcile.RecheckAfter, func() bool { return len(b.stored(t)) == 0 })
+}
+
+// The cache comes to show what was written while it is found out that the Endpoints are not mirrored any more. Pins
+// EPM-60.
+func TestSlicesThatAreShownDuringACleanupGoToo(t *testing.T) {
+	for name, cached := range map[string]bool{"one of two": true, "the only one": false} {
+		t.Run(name, func(t *testing.T) {
+			endpoints := oneAddress()
+			shown, late := sliceOf("shown", endpoints), sliceOf("late", endpoints)
+			b := newBench(t, defaults, testService(map[string]string{"app": "web"}), endpoints, shown, late)
+			b.Cache(t, testService(map[string]string{"app": "web"}), endpoints)
+			if cached {
+				b.Cache(t, shown)
+			}
+			b.c.written.Tracker.Update(late) // by the answer to its creation
+			show := sync.OnceFunc(func() {
+				b.Cache(t, late)
+				b.c.sliceFuncs().Add(reconcile.Fresh, late)
+			})
+			b.Intercept("get endpoints", func(clienttesting.Action) error {
+				show()
+				return nil
+			})
+			if err := b.Reconcile(); err != nil && !reconcile.IsExpected(err) {
+				t.Fatal(err)
+			}
+			show()
+			if b.c.loop.Inspect().Depth == 0 {
+				t.Error("nothing is queued for the slice that the cache shows now")
+			}
+			b.MustReconcile(t)
+			if stored := controllertest.Names(b.stored(t)); slices.Contains(stored, "late") {
+				t.Errorf("stored are %v", stored)
+			}
+		})
+	}
 }
 
 func TestSkippedAddressesAreReported(t *testing.T) {

@@ -14,10 +14,7 @@ import (
 
 // begin takes over the writes of the predecessor that the caches do not show.
 func (c *mirroringController) begin(context.Context) error {
-	unseen, ok := controller.TakeOver(c.Env, c)
-	if !ok {
-		return nil
-	}
+	unseen, _ := controller.TakeOver(c.Env, c) // nothing if there is no predecessor
 	return c.written.Expect(unseen, c.slices)
 }
 

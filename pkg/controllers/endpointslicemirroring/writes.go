@@ -12,6 +12,7 @@ import (
 
 	"kcmd.dev/pkg/controller"
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/controllers/kit/services/slicewrites"
 	"kcmd.dev/pkg/controllers/kit/writes"
 )
 
@@ -67,15 +68,18 @@ func (c *mirroringController) delete(ctx context.Context, slice *discoveryv1.End
 }
 
 // cleanUp deletes the slices of Endpoints that are not mirrored, if live reads confirm that: a
-// cache may not show yet what the slices are for.
+// cache may not show yet what the slices are for. It waits for a cache that does not show all of them: one that it
+// shows later is as it was written, and queues nothing.
 func (c *mirroringController) cleanUp(
 	ctx context.Context, id types.NamespacedName, list func() ([]*discoveryv1.EndpointSlice, error),
 ) error {
-	cached, err := list()
+	slices, stale, err := c.written.ListCurrent(ctx, id, list)
 	if err != nil {
 		return fmt.Errorf("listing EndpointSlices of Endpoints %s: %w", id, err)
 	}
-	slices := c.written.Current(cached)
+	if stale {
+		return reconcile.AwaitCache(slicewrites.ErrStaleCache)
+	}
 	if len(slices) > 0 {
 		endpoints, err := mirrored(id, c.live(ctx))
 		if err != nil {

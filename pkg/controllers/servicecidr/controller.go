@@ -10,8 +10,9 @@
 //     is also in a range of another ServiceCIDR. Otherwise it sets Ready to False.
 //  3. The controller keeps the finalizer for at least 10 seconds after the deletion, so that each API
 //     server stops allocating addresses from the ServiceCIDR. Then it decides again.
-//  4. For that decision it lists ServiceCIDRs and addresses from the API server after the 10 seconds.
-//     It uses the caches only to determine when a live list is worthwhile.
+//  4. For that decision it lists ServiceCIDRs and addresses from the API server after the 10 seconds,
+//     and ServiceCIDRs once more after the addresses. It uses the caches only to determine when a
+//     live list is worthwhile.
 //  5. If two ServiceCIDRs are being deleted, only the one whose name comes first can rely on the
 //     other. If each relied on the other, the controller would release both and leave addresses
 //     without a range.

@@ -225,6 +225,51 @@ func TestALateCacheLeavesNoAddressWithoutARange(t *testing.T) {
 	}
 }
 
+// The cache lacks a range that was added to the ServiceCIDR, and that an address needs. Pins CIDR-50.
+func TestALateCacheForgetsNoRangeOfItsOwn(t *testing.T) {
+	is := deleted(newCIDR("is", "192.168.0.0/24"), time.Hour)
+	s := newSubjectWithoutCaches(t, deleted(newCIDR("is", "192.168.0.0/24", "2001:db2::/64"), time.Hour),
+		newAddress("2001:db2::24", corev1.IPv6Protocol, allocator))
+	s.Cache(t, is)
+	s.MustReconcile(t)
+	s.WantRequests(t, "list servicecidrs", "list ipaddresses", "list ipaddresses", "patch servicecidrs/status is")
+}
+
+// While addresses are listed, the ServiceCIDR that has them too begins to go, relies on this one, and may be gone.
+// Pins CIDR-51.
+func TestARangeThatGoesMeanwhileIsNotReliedOn(t *testing.T) {
+	for name, test := range map[string]struct {
+		meanwhile func(t *testing.T, s *subject)
+		released  bool
+	}{
+		"it stays": {func(*testing.T, *subject) {}, true},
+		"it is being deleted": {func(t *testing.T, s *subject) {
+			s.Store(t, deleted(newCIDR("first", "192.168.0.0/28"), 0))
+		}, false},
+		"it is gone":               {func(t *testing.T, s *subject) { s.Remove(t, newCIDR("first", "192.168.0.0/28")) }, false},
+		"another one has its name": {func(t *testing.T, s *subject) { s.Store(t, newCIDR("first", "10.0.0.0/28")) }, false},
+		"a further one comes":      {func(t *testing.T, s *subject) { s.Store(t, newCIDR("second", "192.168.0.0/28")) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := deleted(newCIDR("is", "192.168.0.0/24"), time.Hour)
+			s := newSubjectWithoutCaches(t, is, newCIDR("first", "192.168.0.0/28"), allocatedAddress("192.168.0.7"))
+			s.Cache(t, is)
+			s.Intercept("list ipaddresses", func(clienttesting.Action) error {
+				test.meanwhile(t, s)
+				return nil
+			})
+			err := s.Reconcile()
+			want := []string{deletesFinalizer}
+			if !test.released {
+				want = nil
+			}
+			if got := sent(t, s); !slices.Equal(got, want) || reconcile.IsExpected(err) == test.released {
+				t.Errorf("sent %q, want %q; the error is %v", got, want, err)
+			}
+		})
+	}
+}
+
 // lists counts how often all addresses are listed.
 type lists struct {
 	cache.GenericLister
@@ -290,6 +335,17 @@ func TestADeletionIsJudgedAgainAfterTheGracePeriod(t *testing.T) {
 	}
 	s.Clock.Step(6*time.Second + time.Millisecond)
 	controllertest.Eventually(t, "the finalizer is deleted", func() bool { return slices.Equal(sent(t, s), []string{deletesFinalizer}) })
+}
+
+// The clock is behind that of the API server, and may be set right while the grace period lasts. Pins CIDR-52.
+func TestTheGracePeriodIsLookedAtAgain(t *testing.T) {
+	s := newSubject(t, deleted(newCIDR("is", "192.168.0.0/24"), -24*time.Hour))
+	s.c.queue = s.Queued
+	s.MustReconcile(t)
+	s.WantRequests(t)
+	if delay := s.Queued.TakeDelay("is"); delay != grace {
+		t.Errorf("it is looked at again in %v", delay)
+	}
 }
 
 // A webhook is broken for a while, after which no event may follow for a day. Until then nothing would guard the

@@ -2,6 +2,7 @@ package servicecidr
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 	"sync"
@@ -13,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
+
+	"kcmd.dev/pkg/controllers/kit/reconcile"
 )
 
 // pageSize is the page size of live lists.
@@ -100,25 +103,42 @@ func (c *cidrController) holder(r serviceRange, others []serviceRange) (string, 
 }
 
 // heldLive is like held, but lists ServiceCIDRs and addresses from the API server.
-func (c *cidrController) heldLive(ctx context.Context, r serviceRange) (bool, error) {
-	cidrs, err := c.Client.NetworkingV1().ServiceCIDRs().List(ctx, metav1.ListOptions{})
-	if err != nil {
+func (c *cidrController) heldLive(ctx context.Context, cidr *networkingv1.ServiceCIDR) (bool, error) {
+	r, others, err := c.liveRanges(ctx, cidr)
+	if err != nil || r.isCovered(others) {
 		return false, err
-	}
-	all := make([]serviceRange, len(cidrs.Items))
-	for i := range cidrs.Items {
-		all[i] = rangeOf(&cidrs.Items[i])
-	}
-	others := protectorsOf(r, all)
-	if r.isCovered(others) {
-		return false, nil
 	}
 	for _, family := range r.families() {
 		if held, err := c.anyHolds(ctx, r, family, others); held || err != nil {
 			return held, err
 		}
 	}
-	return false, nil
+	// Listing addresses can take longer than grace, and a ServiceCIDR that was deleted meanwhile may be gone.
+	_, now, err := c.liveRanges(ctx, cidr)
+	if err == nil && !includes(now, others) {
+		err = reconcile.Requeue(errors.New("a ServiceCIDR that it relied on was deleted or changed meanwhile"))
+	}
+	return false, err
+}
+
+// liveRanges lists ServiceCIDRs from the API server. It returns one of them as listed, and those that its addresses may
+// rely on.
+func (c *cidrController) liveRanges(
+	ctx context.Context, cidr *networkingv1.ServiceCIDR,
+) (r serviceRange, others []serviceRange, err error) {
+	cidrs, err := c.Client.NetworkingV1().ServiceCIDRs().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return serviceRange{}, nil, err
+	}
+	r = rangeOf(cidr)
+	all := make([]serviceRange, len(cidrs.Items))
+	for i := range cidrs.Items {
+		all[i] = rangeOf(&cidrs.Items[i])
+		if cidrs.Items[i].UID == cidr.UID {
+			r = all[i]
+		}
+	}
+	return r, protectorsOf(r, all), nil
 }
 
 // anyHolds lists the addresses of an IP family page by page until one holds the ServiceCIDR.

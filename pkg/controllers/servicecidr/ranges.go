@@ -42,6 +42,15 @@ func protectorsOf(r serviceRange, all []serviceRange) []serviceRange {
 	return others
 }
 
+// includes reports whether all contains each of some ServiceCIDRs, with the same ranges.
+func includes(all, some []serviceRange) bool {
+	return !slices.ContainsFunc(some, func(one serviceRange) bool {
+		return !slices.ContainsFunc(all, func(other serviceRange) bool {
+			return other.name == one.name && slices.Equal(other.prefixes, one.prefixes)
+		})
+	})
+}
+
 // isCovered reports whether each range of a ServiceCIDR is part of a range of another one. If so, no
 // address depends on the ServiceCIDR.
 func (r serviceRange) isCovered(others []serviceRange) bool {

@@ -51,13 +51,13 @@ func (c *cidrController) release(ctx context.Context, cidr *networkingv1.Service
 		return c.show(ctx, cidr, terminating)
 	}
 	if rest := grace - c.Clock.Since(cidr.DeletionTimestamp.Time); rest > 0 {
-		c.queue.AddAfter(cidr.Name, rest)
+		c.queue.AddAfter(cidr.Name, min(rest, grace)) // a clock that is behind may be set right before the rest is over
 		return nil
 	}
 	if !finalizer.Blocks(cidr) {
 		return nil
 	}
-	if held, err = c.heldLive(ctx, rangeOf(cidr)); err != nil {
+	if held, err = c.heldLive(ctx, cidr); err != nil {
 		return fmt.Errorf("finding out what depends on ServiceCIDR %s: %w", cidr.Name, err)
 	}
 	if held {

@@ -2,22 +2,23 @@
 // them, so that it never decides on a cache that lacks its own writes, and notices when
 // somebody else changes what it wrote.
 //
-//  1. A slice is tracked from the first write or from the initial list on. It stops being
-//     tracked when it is deleted, being deleted, replaced by another of its name, or labelled as
-//     somebody else's: such a slice is not in the lists of reconciles, and would count as missing
-//     for ever.
+//  1. A slice is tracked from the first write, from the initial list, or from the first reconcile
+//     that finds it. It stops being tracked when it is deleted, being deleted, replaced by another
+//     of its name, or labelled as somebody else's: such a slice is not in the lists of reconciles,
+//     and would count as missing for ever.
 //  2. The cache is stale for a Service while it shows a slice older than tracked, shows
 //     one that we deleted, or lacks a tracked one. Slices are ordered by their generation, which
 //     annotations do not change: so a slice that is shown as it was before an update recorded by
 //     Updated is stale, too. The outcome of an update without an answer is not known: if the cache
 //     then shows another version, the slice counts as not being as the controller left it.
 //  3. A cache that is stale for longer than StaleTimeout missed a notification. What it
-//     shows is then taken for the truth.
+//     shows is then taken for the truth, until it shows another version.
 //  4. The answer to a write can come after the cache has shown that the slice is deleted or
 //     taken over since: Writing stops tracking such a slice, because no notification will
 //     arrive to do it.
 //  5. The writes that the cache did not show when an instance ended are expected by its
-//     successor, unless it starts so late that the caches must be past them.
+//     successor, unless it starts so late that the caches must be past them, or has been shown that
+//     the slice is gone: it is notified before it takes over.
 package slicewrites
 
 import (
@@ -32,6 +33,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/endpointslice/util"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -40,6 +42,9 @@ import (
 // StaleTimeout is how long the cache may lack a write before it is given up on. It is
 // reached only if the write was undone without a notification.
 const StaleTimeout = 5 * time.Minute
+
+// maxGone is how many slices that are gone are remembered before Expect: an instance can wait for long until it begins.
+const maxGone = 10_000
 
 // ErrStaleCache ends a reconcile that would have been decided on an outdated cache.
 var ErrStaleCache = errors.New("EndpointSlice informer cache is out of date")
@@ -63,6 +68,8 @@ type Ledger struct {
 	replaced map[types.UID]string
 	// unanswered has the resource version in which the cache showed a slice when an update of it had no answer.
 	unanswered map[types.UID]string
+	// gone has the slices that were shown to be gone, or not ours any more, before Expect was called; nil since then.
+	gone sets.Set[types.UID]
 }
 
 // New returns an empty ledger of the slices with this managed-by label.
@@ -75,10 +82,12 @@ func New(managedBy string, c clock.PassiveClock) *Ledger {
 		ended:      map[types.NamespacedName][]*discoveryv1.EndpointSlice{},
 		replaced:   map[types.UID]string{},
 		unanswered: map[types.UID]string{},
+		gone:       sets.New[types.UID](),
 	}
 }
 
-// Found tracks a slice of the initial list, unless it is tracked already, in a newer state.
+// Found tracks a slice of the initial list, or one that a reconcile has found, unless it is tracked already, in a newer
+// state.
 func (l *Ledger) Found(slice *discoveryv1.EndpointSlice) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,6 +177,9 @@ func (l *Ledger) endLocked(slice *discoveryv1.EndpointSlice) (expected bool) {
 	if ended, writing := l.ended[service]; writing {
 		l.ended[service] = append(ended, slice)
 	}
+	if l.gone != nil && len(l.gone) < maxGone {
+		l.gone.Insert(slice.UID)
+	}
 	return l.dropLocked(slice)
 }
 
@@ -238,6 +250,9 @@ func (l *Ledger) Stale(ctx context.Context, service types.NamespacedName, slices
 	l.Tracker.DeleteService(service.Namespace, service.Name)
 	for _, slice := range slices {
 		l.Tracker.Update(slice)
+		if before, ok := l.replaced[slice.UID]; ok && before == slice.ResourceVersion {
+			l.unanswered[slice.UID] = slice.ResourceVersion // if another version is shown after all, it is looked at
+		}
 		delete(l.replaced, slice.UID)
 	}
 	return false

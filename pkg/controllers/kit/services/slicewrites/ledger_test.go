@@ -10,8 +10,12 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+
+	"kcmd.dev/pkg/controllers/kit/index"
+	"kcmd.dev/test/must"
 )
 
 const ourselves = "our-controller"
@@ -327,6 +331,13 @@ func TestUpdatesWithoutAnAnswer(t *testing.T) {
 		"it has been seen": {then: func(l *Ledger) {
 			l.Current([]*discoveryv1.EndpointSlice{after})
 		}, shows: testSlice("s", version("3"))},
+		"EPM-61: it was answered, and waited for in vain": {then: func(l *Ledger) {
+			l.Updated(after, []*discoveryv1.EndpointSlice{before})
+			for range 2 {
+				l.Stale(t.Context(), web, []*discoveryv1.EndpointSlice{before})
+				l.clock.(*clocktesting.FakePassiveClock).SetTime(l.clock.Now().Add(StaleTimeout))
+			}
+		}, shows: after, want: true},
 		"it is waited for": {then: func(l *Ledger) {
 			l.Current([]*discoveryv1.EndpointSlice{before})
 		}, shows: after, want: true},
@@ -445,6 +456,31 @@ func TestStalenessEndsAfterTheTimeout(t *testing.T) {
 	w.Found(testSlice("lost"))
 	if !w.Stale(ctx, web, cached) {
 		t.Error("the next staleness does not get its own time")
+	}
+}
+
+// The successor sees notifications before it takes over. Pins EPS-78 and EPM-59.
+func TestUnseenWritesToSlicesThatEndBeforeTheTakeover(t *testing.T) {
+	for name, ends := range map[string]func(*Ledger){
+		"deleted":                func(l *Ledger) { l.DeletedByOthers(testSlice("s")) },
+		"somebody else's by now": func(l *Ledger) { l.Changed(testSlice("s"), testSlice("s", manager("else"))) },
+		"of another Service":     func(l *Ledger) { l.Changed(testSlice("s"), testSlice("s", service("other"))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			old, _ := testLedger()
+			old.Found(testSlice("s"))
+			unseen := Unseen{left: old.clock.Now(), writes: old.unseenOf(web, nil)}
+			successor, _ := testLedger()
+			ends(successor)
+			informer := cache.NewSharedIndexInformer(&cache.ListWatch{}, testSlice("s"), 0, cache.Indexers{})
+			must.Succeed(t, successor.Expect(unseen, index.NewEndpointSlices(informer)))
+			if successor.Stale(t.Context(), web, nil) {
+				t.Error("it is waited for, in vain")
+			}
+			if successor.DeletedByOthers(testSlice("another")); len(successor.gone) > 0 {
+				t.Errorf("remembers %v", successor.gone)
+			}
+		})
 	}
 }
 

@@ -64,8 +64,9 @@ func (l *Ledger) Unseen(services []types.NamespacedName, cache index.EndpointSli
 
 // Expect tracks the writes of the predecessor that the cache does not show by now. After
 // a long stop the caches are past every write of ours, and other processes may have undone
-// them: then it tracks none.
+// them: then it tracks none. It is called once by each successor, also without a predecessor.
 func (l *Ledger) Expect(unseen Unseen, cache index.EndpointSlices) error {
+	defer l.forgetGone()
 	if l.clock.Since(unseen.left) >= StaleTimeout {
 		return nil
 	}
@@ -77,6 +78,12 @@ func (l *Ledger) Expect(unseen Unseen, cache index.EndpointSlices) error {
 		l.expect(w, cached)
 	}
 	return nil
+}
+
+func (l *Ledger) forgetGone() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gone = nil
 }
 
 func (l *Ledger) unseenOf(service types.NamespacedName, cached []*discoveryv1.EndpointSlice) []write {
@@ -114,6 +121,9 @@ func (l *Ledger) expect(wr write, cached []*discoveryv1.EndpointSlice) {
 	slice.UID, slice.Generation = wr.slice, wr.generation
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.gone.Has(wr.slice) {
+		return // no further notification would end the wait for it
+	}
 	if wr.generation == deletedGeneration {
 		l.Tracker.ExpectDeletion(slice)
 		return
@@ -131,7 +141,9 @@ func (l *Ledger) awaitAnswer(wr write, shown *discoveryv1.EndpointSlice) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.unanswered[wr.slice] = wr.unanswered
+	if !l.gone.Has(wr.slice) {
+		l.unanswered[wr.slice] = wr.unanswered
+	}
 }
 
 func withUID(slices []*discoveryv1.EndpointSlice, uid types.UID) *discoveryv1.EndpointSlice {
