@@ -1,6 +1,7 @@
 package nodeipam
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -189,6 +190,21 @@ func TestAWriteFails(t *testing.T) {
 	}
 }
 
+// The instance ends while it writes. Pins IPAM-49.
+func TestAWriteIsCutOff(t *testing.T) {
+	w := newWorld(t, single, node("a", "10.0.2.0/23"), node("b", "10.0.1.0/24"), node("n"), node("next"))
+	ctx, end := context.WithCancel(w.Context())
+	w.Intercept("patch nodes n", func(clienttesting.Action) error {
+		end()
+		return context.Canceled
+	})
+	if err := w.reconcile(ctx, "n"); !errors.Is(err, context.Canceled) {
+		t.Errorf("reconcile returns %v", err)
+	}
+	w.WantEvents(t)
+	wantCIDRs(t, w.allot(t, "next"), "failed to allocate cidr from cluster cidr at idx:0: "+full)
+}
+
 // An admission webhook says that a node is gone, which is there, and no event of it follows. Pins IPAM-42.
 func TestANodeThatIsSaidToBeGoneIsTriedAgain(t *testing.T) {
 	w := newWorld(t, single, node("n"), node("next"))
@@ -327,6 +343,32 @@ func TestARangeIsFreedByTheEndOfItsNode(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A node was replaced by one that was created with the same range, and both are seen as one update. Pins IPAM-47.
+func TestARangeThatANamesakeHasIsNeverFree(t *testing.T) {
+	first := node("n", "10.0.3.0/24")
+	second := again(first)
+	second.Spec = first.Spec
+	w := newWorld(t, single, node("a", "10.0.0.0/23"), node("b", "10.0.2.0/24"), first, node("next"))
+	w.Queue(t)
+	wantCIDRs(t, w.allot(t, "next"), "failed to allocate cidr from cluster cidr at idx:0: "+full)
+	w.show(t, first, second)
+	w.queued.Want(t)
+	w.vanish(t, first)
+	w.queued.Want(t)
+	w.vanish(t, second)
+	w.queued.Want(t, "next")
+	wantCIDRs(t, w.allot(t, "next"), "[10.0.3.0/24]")
+}
+
+// A node that waits is replaced by one that waits. Pins IPAM-43.
+func TestANamesakeOfANodeThatWaitsIsQueued(t *testing.T) {
+	w := newWorld(t, single, node("a", "10.0.0.0/22"), node("n"))
+	w.Queue(t)
+	w.allot(t, "n")
+	w.show(t, node("n"), again(node("n")))
+	w.queued.Want(t, "n")
 }
 
 // Pins IPAM-32 and IPAM-33.

@@ -137,6 +137,17 @@ func (s *blockSet) release(p netip.Prefix) (freed int) {
 	return freed
 }
 
+// without calls f as if one holder did not hold ranges that it does.
+func (s *blockSet) without(held []netip.Prefix, f func()) {
+	for _, p := range held {
+		s.release(p)
+	}
+	f()
+	for _, p := range held {
+		s.occupy(p)
+	}
+}
+
 // take holds the next free block; there must be one. passed is the number of held blocks that
 // were skipped.
 func (s *blockSet) take() (p netip.Prefix, passed int) {

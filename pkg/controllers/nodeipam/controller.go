@@ -12,7 +12,8 @@
 //  3. A block that a node has been chosen for is held by that incarnation of the node, before it
 //     is written and until the cache shows the podCIDRs of the node. If it is unknown whether a
 //     write was executed, it stays held, whatever becomes of later writes, and the same blocks are
-//     written again. So a cache that is behind never leads to another choice.
+//     written again. So a cache that is behind never leads to another choice. If the ranges of the
+//     cluster have been edited since, others are written, and the former ones stay held as long.
 //  4. The podCIDRs of a node never change: the API server accepts them once. Writes carry the UID of
 //     the node, so that one that is late does not meet a namesake.
 //  5. Nothing is chosen before the caches are complete, contain the writes of the predecessor,

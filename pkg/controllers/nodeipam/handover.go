@@ -64,7 +64,10 @@ func (r *ranges) takeOver(left handover) (nodes []string) {
 		if r.find(h.incarnation) >= 0 || !r.areFree(h.prefixes) {
 			continue
 		}
-		r.occupy(h.prefixes)
+		if !r.areFree(h.former) {
+			h.former = nil
+		}
+		r.occupy(h.all())
 		r.add(h)
 		nodes = append(nodes, h.name)
 	}

@@ -2,6 +2,7 @@ package nodeipam
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -146,5 +147,70 @@ func TestNodesThatWereHandedOver(t *testing.T) {
 		w.Env.Clock.Step(6 * time.Minute)
 		w.allot(t, "n")
 		w.WantRequests(t, "patch nodes n")
+	})
+}
+
+// What may have been written to a node stays held although it is not what the node would get of the new ranges. Pins
+// IPAM-48.
+func TestARangeThatMayHaveBeenWrittenIsHeldAfterAnEdit(t *testing.T) {
+	smaller := config{clusters: [2]clusterRange{{"10.0.0.0/22", 25}}}
+	const held = "failed to allocate cidr from cluster cidr at idx:0: " + full
+	lost := errors.New("unexpected EOF")
+	b, n, next := node("b", "10.0.1.0/24"), node("n"), node("next")
+	begin := func(t *testing.T, a *corev1.Node, edited config) *world {
+		t.Helper()
+		w := newWorld(t, single, a, b, n, next)
+		allow := w.Refuse("patch nodes n", lost)
+		w.allot(t, "n")
+		allow()
+		w.succeed(t, edited, a, b, n, next)
+		return w
+	}
+	for name, edited := range map[string]config{"a second range": dual, "smaller blocks": smaller} {
+		t.Run("executed, "+name, func(t *testing.T) {
+			w := begin(t, node("a", "10.0.2.0/23"), edited)
+			allow := w.Refuse("patch nodes n", refused(422))
+			w.allot(t, "n")
+			wantCIDRs(t, w.allot(t, "next"), held)
+			allow()
+			executed := node("n", "10.0.0.0/24")
+			w.show(t, n, executed)
+			wantCIDRs(t, w.allot(t, "next"), held)
+			w.vanish(t, executed)
+			if blocks := w.allot(t, "next"); !strings.HasPrefix(blocks, "[10.0.0.") {
+				t.Errorf("podCIDRs are %s", blocks)
+			}
+		})
+	}
+	t.Run("not executed, a second range", func(t *testing.T) {
+		w := begin(t, node("a", "10.0.2.0/23"), dual)
+		wantCIDRs(t, w.allot(t, "n"), "[10.0.0.0/24 fd00::/64]")
+		wantCIDRs(t, w.allot(t, "next"), held)
+	})
+	t.Run("not executed, smaller blocks", func(t *testing.T) {
+		w := begin(t, node("a", "10.0.2.0/24"), smaller)
+		wantCIDRs(t, w.allot(t, "n"), "[10.0.0.0/25]")
+		if used := w.ranges.sets[0].used; used != 5 {
+			t.Errorf("%d blocks are held, want 5", used)
+		}
+	})
+	t.Run("not executed, smaller blocks, and no other is left", func(t *testing.T) {
+		w := begin(t, node("a", "10.0.2.0/23"), smaller)
+		wantCIDRs(t, w.allot(t, "n"), "[10.0.0.0/25]")
+		wantCIDRs(t, w.allot(t, "next"), "[10.0.0.128/25]")
+		wantCIDRs(t, w.allot(t, "n"), "[10.0.0.0/25]")
+	})
+	t.Run("not executed, smaller blocks, and edited once more", func(t *testing.T) {
+		a := node("a", "10.0.2.0/24")
+		w := begin(t, a, smaller)
+		allow := w.Refuse("patch nodes n", lost)
+		w.allot(t, "n")
+		allow()
+		w.succeed(t, single, a, b, n, next)
+		wantCIDRs(t, w.allot(t, "next"), "[10.0.3.0/24]")
+		wantCIDRs(t, w.allot(t, "n"), "[10.0.0.0/24]")
+		if used := w.ranges.sets[0].used; used != 4 {
+			t.Errorf("%d blocks are held, want 4", used)
+		}
 	})
 }

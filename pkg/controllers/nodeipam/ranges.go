@@ -39,6 +39,8 @@ func incarnationOf(node *corev1.Node) incarnation { return incarnation{node.Name
 type holding struct {
 	incarnation
 	prefixes []netip.Prefix
+	// former are those that may have been written before, when the ranges of the cluster were others.
+	former []netip.Prefix
 	// shown is set once the cache has shown them.
 	shown bool
 	// written is when they were written to the node; zero if that is not known to have happened.
@@ -51,6 +53,11 @@ type holding struct {
 func (h holding) awaited(now time.Time) bool {
 	return h.shown || !h.written.IsZero() && now.Sub(h.written) < writes.Timeout
 }
+
+// isUnsettled reports whether the prefixes may be those of the node.
+func (h holding) isUnsettled() bool { return h.unknown || !h.written.IsZero() }
+
+func (h holding) all() []netip.Prefix { return slices.Concat(h.former, h.prefixes) }
 
 // newRanges returns ranges that call retry with a waiting node for each block that is freed.
 // retry must not call back.
@@ -82,6 +89,7 @@ func (r *ranges) observe(node *corev1.Node) (strange []string) {
 	i := r.find(who)
 	if i >= 0 && slices.Equal(r.holdings[node.Name][i].prefixes, prefixes) {
 		r.holdings[node.Name][i].shown = true
+		r.dropFormer(who, i)
 		return strange
 	}
 	// Occupied before the others are released, so that blocks in both are never free.
@@ -115,43 +123,67 @@ func (r *ranges) prefixesOf(cidrs []string) (prefixes []netip.Prefix, strange []
 }
 
 // choose returns the blocks to write to a node without podCIDRs: those that it holds already,
-// or free ones, which it holds from now on. There are none if they have been written.
+// or free ones, which it holds from now on. There are none if they have been written. What may have been written out of
+// other ranges stays held.
 func (r *ranges) choose(who incarnation, now time.Time) ([]netip.Prefix, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if i := r.find(who); i >= 0 {
+	var former []netip.Prefix
+	i := r.find(who)
+	if i >= 0 {
 		held := r.holdings[who.name][i]
-		if held.awaited(now) {
+		switch {
+		case held.awaited(now):
 			return nil, nil
-		}
-		if r.fit(held.prefixes) {
+		case r.fit(held.prefixes):
 			return held.prefixes, nil
+		case held.isUnsettled(): // chosen by a predecessor, out of other ranges
+			former = held.all()
+		default:
+			r.drop(who)
+			i = -1
 		}
-		r.drop(who) // chosen by a predecessor, out of other ranges
 	}
-	prefixes, err := r.take()
+	prefixes, rest, err := r.take(former)
 	if err != nil {
 		r.waiting.add(who.name)
 		return nil, err
 	}
 	r.waiting.remove(who.name)
-	r.add(holding{incarnation: who, prefixes: prefixes})
+	if i >= 0 {
+		r.holdings[who.name][i] = holding{incarnation: who, prefixes: prefixes, former: rest, unknown: true}
+	} else {
+		r.add(holding{incarnation: who, prefixes: prefixes})
+	}
 	return prefixes, nil
 }
 
-// take holds a free block of each set, or none at all.
-func (r *ranges) take() ([]netip.Prefix, error) {
-	if i := r.firstFull(); i >= 0 {
-		return nil, fmt.Errorf("failed to allocate cidr from cluster cidr at idx:%d: %w", i, errFull)
-	}
-	taken := make([]netip.Prefix, len(r.sets))
+// take returns a block of each set: one that a node holds already, or else one that no other holds, which it holds from
+// now on. There is one of each set, or none at all. rest is what else the node holds.
+func (r *ranges) take(own []netip.Prefix) (taken, rest []netip.Prefix, err error) {
+	taken, rest = make([]netip.Prefix, len(r.sets)), slices.Clone(own)
 	for i, s := range r.sets {
-		p, passed := s.take()
-		r.metrics.passed(s, passed)
-		r.metrics.changed(s, 1, 0)
-		taken[i] = p
+		if n := slices.IndexFunc(rest, s.gives); n >= 0 {
+			taken[i] = rest[n]
+			rest = slices.Delete(rest, n, n+1)
+			continue
+		}
+		full := false
+		s.without(rest, func() { full = s.used == s.size })
+		if full {
+			return nil, nil, fmt.Errorf("failed to allocate cidr from cluster cidr at idx:%d: %w", i, errFull)
+		}
 	}
-	return taken, nil
+	for i, s := range r.sets {
+		if taken[i].IsValid() {
+			continue
+		}
+		used, passed := s.used, 0
+		s.without(rest, func() { taken[i], passed = s.take() })
+		r.metrics.passed(s, passed)
+		r.metrics.changed(s, s.used-used, 0)
+	}
+	return taken, rest, nil
 }
 
 // firstFull returns the first set in which no block is free, negative if there is none.
@@ -172,12 +204,13 @@ func (r *ranges) fit(prefixes []netip.Prefix) bool {
 	return true
 }
 
-// wrote records that the blocks of a node have been written to it.
+// wrote records that the blocks of a node have been written to it. So no others have been, or can be any more.
 func (r *ranges) wrote(who incarnation, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if i := r.find(who); i >= 0 {
 		r.holdings[who.name][i].written = now
+		r.dropFormer(who, i)
 	}
 }
 
@@ -291,18 +324,32 @@ func (r *ranges) occupy(prefixes []netip.Prefix) {
 // drop removes the existing holding of an incarnation, and retries waiting nodes.
 func (r *ranges) drop(who incarnation) {
 	all, i := r.holdings[who.name], r.find(who)
-	freed := 0
-	for _, s := range r.sets {
-		for _, p := range all[i].prefixes {
-			n := s.release(p)
-			r.metrics.changed(s, 0, n)
-			freed += n
-		}
-	}
+	released := all[i].all()
 	if all = slices.Delete(all, i, i+1); len(all) == 0 {
 		delete(r.holdings, who.name)
 	} else {
 		r.holdings[who.name] = all
+	}
+	r.release(released)
+}
+
+// dropFormer removes what a holding has besides its prefixes, and retries waiting nodes.
+func (r *ranges) dropFormer(who incarnation, i int) {
+	h := &r.holdings[who.name][i]
+	former := h.former
+	h.former = nil
+	r.release(former)
+}
+
+// release undoes one occupy, and retries waiting nodes.
+func (r *ranges) release(prefixes []netip.Prefix) {
+	freed := 0
+	for _, s := range r.sets {
+		for _, p := range prefixes {
+			n := s.release(p)
+			r.metrics.changed(s, 0, n)
+			freed += n
+		}
 	}
 	for ; freed > 0; freed-- {
 		name, ok := r.waiting.pop()

@@ -110,7 +110,7 @@ func (c *ipamController) assign(ctx context.Context, node *corev1.Node, blocks [
 			c.ranges.unsure(who)
 		}
 	}
-	c.Record(assignmentFailed(node))
+	c.RecordFailure(ctx, assignmentFailed(node))
 	c.ranges.refused(who)
 	return fmt.Errorf("giving node %s the pod ranges %v: %w", node.Name, blocks, err)
 }

@@ -33,6 +33,7 @@ func (c *ipamController) seen(lane reconcile.Lane, node *corev1.Node) {
 func (c *ipamController) updated(lane reconcile.Lane, old, node *corev1.Node) {
 	switch {
 	case old.UID != node.UID: // deleted and recreated, seen as one update
+		c.ranges.observe(node) // first, so that what both have is never free
 		c.ranges.gone(incarnationOf(old))
 	case len(node.Spec.PodCIDRs) > 0 && slices.Equal(old.Spec.PodCIDRs, node.Spec.PodCIDRs):
 		return

@@ -114,7 +114,7 @@ func (c *cluster) remove(r *record) {
 func (c *cluster) renew(lease *coordinationv1.Lease, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sight.sawLeases(now)
+	c.sight.sawRenewal(now)
 	if r := c.nodes[lease.Name]; r != nil {
 		r.renew(lease, now)
 	}
@@ -165,18 +165,14 @@ func (c *cluster) readiness(name string) corev1.ConditionStatus {
 	return ""
 }
 
-// tainted records that the pending change to the taints of a node is done. It returns the zone.
-func (c *cluster) tainted(node *corev1.Node, done eviction) (zone string) {
+// tainted records that the pending change to the taints of a node is done.
+func (c *cluster) tainted(node *corev1.Node, done eviction) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.nodes[node.Name]
-	if r == nil || r.uid != node.UID {
-		return ""
-	}
-	if r.eviction == done && done != waiting {
+	if r != nil && r.uid == node.UID && r.eviction == done && done != waiting {
 		r.eviction = none
 	}
-	return r.zone
 }
 
 // mark orders that the pods of a node are marked. The caller holds the lock.

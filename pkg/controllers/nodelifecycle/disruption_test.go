@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
 	"kcmd.dev/test/controllertest"
@@ -143,6 +144,20 @@ func TestTaintsAreStrippedWhateverIsKnownOfThem(t *testing.T) {
 	})
 }
 
+// Pins NLC-105. While all are down, a node joins that is ready, in a zone that there was not.
+func TestAllZonesAreDownAndAnotherComes(t *testing.T) {
+	objects := group("a", 4, ready(corev1.ConditionUnknown))
+	w := newWorld(t, settings, objects...)
+	w.fall(namesOf(objects)...)
+	w.live(t, 5*time.Minute)
+	w.wantEvicted(t, "")
+	joined := node("b00", inZone("b"))
+	w.Env.Store(t, joined)
+	w.show(t, joined)
+	w.live(t, time.Minute)
+	w.wantEvicted(t, "a00 a01 a02 a03")
+}
+
 // Pins NLC-65. Who is known as ready when the first node comes back, gets a new grace period.
 func TestTheFirstThatComesBackGivesAllANewGracePeriod(t *testing.T) {
 	w := newWorld(t, settings, node("n", ready(corev1.ConditionFalse)), node("m", ready(corev1.ConditionFalse)))
@@ -168,6 +183,19 @@ func (w *world) wantSeries(t testing.TB, metric string, want ...string) {
 	if !slices.Equal(got, all) {
 		t.Errorf("%s is %q, want %q", metric, got, all)
 	}
+}
+
+// A node that goes while it gets its taint counts in its zone, too. Pins NLC-58.
+func TestANodeGoesWhileItIsTainted(t *testing.T) {
+	w := newWorld(t, settings, node("n", ready(corev1.ConditionUnknown)), node("m"))
+	w.pass(w.Context(), w.Context())
+	w.grant()
+	w.Intercept("patch nodes n", func(clienttesting.Action) error {
+		w.cluster.delete(node("n"))
+		return nil
+	})
+	reconciled(t, w, "n")
+	w.wantSeries(t, "node_collector_evictions_total", "a 1")
 }
 
 // Pins NLC-38, NLC-77 and NLC-89.

@@ -200,9 +200,14 @@ func (c *cluster) adoptZones(left handover, now time.Time) {
 // takeOver continues the view of a predecessor, and then applies the later observations of this instance.
 func (s *sight) takeOver(left sight) {
 	own := *s
-	s.since, s.sign, s.leases = left.since, left.sign, left.leases
+	*s = left
+	s.quiet, s.interruption = own.quiet, own.interruption
 	if own.sign.After(s.sign) {
 		s.reached(own.sign)
+	}
+	if !own.renewed.IsZero() {
+		s.sawRenewal(own.resumed)
+		s.sawRenewal(own.renewed)
 	}
 	if own.leases.After(s.leases) {
 		s.leases = own.leases

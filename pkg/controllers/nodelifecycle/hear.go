@@ -24,28 +24,33 @@ const requestTimeout = 5 * time.Second
 // confirmSilent returns the nodes that are really silent. If the instance has not heard from any node for a while,
 // the instance itself may be the cause. It then reads the suspect from the API server. If the observed
 // Leases may be stale, it reads them live. If a read fails, no node is confirmed.
-func (c *lifecycleController) confirmSilent(ctx context.Context, silent []string, suspect string) []string {
-	logger := klog.FromContext(ctx)
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+func (c *lifecycleController) confirmSilent(working context.Context, silent []string, suspect string) []string {
+	logger := klog.FromContext(working)
+	ctx, cancel := context.WithTimeout(working, requestTimeout)
 	defer cancel()
-	asked := false
 	if now := c.Clock.Now(); !c.cluster.isOpen(now) {
-		asked = true
 		if err := c.ask(ctx, suspect, now); err != nil {
+			if working.Err() == nil {
+				c.cluster.unreached(now)
+			}
 			logger.V(2).Info("No node is heard of, and the API server does not answer", "err", err)
 			return nil
 		}
+		silent = c.stillSilent()
 	}
 	if now := c.Clock.Now(); !c.cluster.areSilent(silent) {
-		asked = true
 		if err := c.readLeases(ctx, now); err != nil {
 			logger.Error(err, "Cannot find out whether nodes are silent", "nodes", len(silent))
 			return nil
 		}
+		silent = c.stillSilent()
 	}
-	if asked {
-		silent, _ = c.cluster.silence(c.Clock.Now(), func() {})
-	}
+	return silent
+}
+
+// stillSilent returns the nodes that are silent after something has been read.
+func (c *lifecycleController) stillSilent() []string {
+	silent, _ := c.cluster.silence(c.Clock.Now(), func() {})
 	return silent
 }
 
@@ -136,4 +141,10 @@ func (c *cluster) reached(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sight.reached(now)
+}
+
+func (c *cluster) unreached(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sight.unreached(now)
 }

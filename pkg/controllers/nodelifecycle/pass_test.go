@@ -1,8 +1,10 @@
 package nodelifecycle
 
 import (
+	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -654,6 +656,69 @@ func TestARenewalWhoseEventHasNotComeCounts(t *testing.T) {
 	w.wantReady(t, "n", corev1.ConditionTrue)
 	w.live(t, 10*time.Second)
 	w.wantReady(t, "n", corev1.ConditionUnknown)
+}
+
+// A watch that was behind shows the oldest renewals first. Pins NLC-106.
+func TestTheFirstRenewalAfterABreakMayBeOld(t *testing.T) {
+	w := newWorld(t, settings, node("n"), node("m"))
+	w.live(t, 10*time.Second)
+	for range 9 { // Leases are not shown, and one node reports
+		w.Env.Clock.Step(w.period)
+		w.report(t, "m")
+		w.work(t)
+	}
+	w.Env.Clock.Step(w.period)
+	w.Env.Store(t, lease("n", "2", w.Env.Clock.Now().Add(-time.Second)))
+	w.renew("m")
+	w.work(t)
+	w.wantReady(t, "n", corev1.ConditionTrue)
+}
+
+// The API server is down for less than an interruption, and no kubelet has had an opportunity to renew when it
+// answers again. Pins NLC-107.
+func TestAnOutageIsNoSilence(t *testing.T) {
+	cfg := settings
+	cfg.grace = 20 * time.Second
+	w := newWorld(t, cfg, node("a"), node("b"), node("c"))
+	w.work(t)
+	w.Env.Clock.Step(time.Second)
+	w.renew("a")
+	w.Env.Clock.Step(8 * time.Second)
+	w.renew("b")
+	w.Env.Clock.Step(time.Second)
+	w.renew("c")
+	w.passAt(t, 10*time.Second)
+	allow := w.Refuse("get nodes", errors.New("connection refused"))
+	w.passAt(t, 16*time.Second)
+	w.passAt(t, 21500*time.Millisecond)
+	allow()
+	w.Requests()
+	w.passAt(t, 25*time.Second)
+	if requests := w.Requests(); len(requests) != 1 || !strings.HasPrefix(requests[0], "get nodes ") {
+		t.Errorf("sent %q, want one read", requests)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		w.wantReady(t, name, corev1.ConditionTrue)
+	}
+	w.passAt(t, 40*time.Second)
+	w.passAt(t, 46*time.Second)
+	w.wantReady(t, "a", corev1.ConditionUnknown)
+}
+
+// Pins NLC-107.
+func TestAReadThatIsCutOffIsNoOutage(t *testing.T) {
+	w := newWorld(t, settings, node("n"))
+	w.live(t, 5*time.Second)
+	w.Env.Clock.Step(20 * time.Second)
+	ctx, end := context.WithCancel(w.Context())
+	w.Intercept("get nodes n", func(clienttesting.Action) error {
+		end()
+		return context.Canceled
+	})
+	w.pass(ctx, ctx)
+	if ctx.Err() == nil || !w.cluster.sight.failed.IsZero() {
+		t.Errorf("the read was cut off: %v, and failed at %v", ctx.Err(), w.cluster.sight.failed)
+	}
 }
 
 // All nodes are cut off, and there are so many that a pass takes long. Pins NLC-84.

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/node/topology"
 	"k8s.io/klog/v2"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
@@ -60,7 +61,8 @@ func (c *lifecycleController) patchTaints(ctx context.Context, name string) erro
 	klog.FromContext(ctx).V(2).Info("Changed the taints of a node",
 		"node", name, "added", change.add, "removed", change.remove)
 	c.cluster.wrote(written, now)
-	if zone := c.cluster.tainted(node, what); what == granted && change.evicts() {
+	c.cluster.tainted(node, what)
+	if zone := topology.GetZoneKey(written); what == granted && change.evicts() {
 		klog.FromContext(ctx).Info("Tainted a node so that its pods are evicted", "node", name, "zone", zone)
 		c.metrics.evictions.WithLabelValues(zone).Inc()
 	}

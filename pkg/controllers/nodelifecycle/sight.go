@@ -16,9 +16,14 @@ type sight struct {
 	since time.Time
 	// sign is the last time at which the API server was known to be reachable.
 	sign time.Time
+	// failed is when the last request was sent that was to show whether the API server is reachable, and failed.
+	failed time.Time
 	// leases is the last time at which the observed Leases were known to be current. The instance
 	// knows nothing about later renewals.
 	leases time.Time
+	// renewed is when the watch showed the last renewal, resumed when it showed the first one since there was none
+	// for longer than quiet.
+	renewed, resumed time.Time
 }
 
 // newSight returns the sight of an instance with this grace period and this time between passes. By
@@ -32,9 +37,9 @@ func newSight(grace, period time.Duration) sight {
 func (s *sight) begin(now time.Time) { s.since, s.sign = now, now }
 
 // reached records a sign of the API server. That of an answer is the time at which the request was sent. After an
-// interruption, silence counts from now.
+// interruption, silence counts from now. A failed request is one, too: the kubelets may not have been answered either.
 func (s *sight) reached(now time.Time) {
-	if now.Sub(s.sign) > s.interruption {
+	if now.Sub(s.sign) > s.interruption || s.failed.After(s.sign) && now.After(s.failed) {
 		s.since = now
 	}
 	if now.After(s.sign) {
@@ -42,10 +47,26 @@ func (s *sight) reached(now time.Time) {
 	}
 }
 
-// sawLeases records that the observed Leases are current.
+// unreached records that a request failed that was to show whether the API server is reachable.
+func (s *sight) unreached(now time.Time) { s.failed = now }
+
+// sawLeases records that all Leases were read.
 func (s *sight) sawLeases(now time.Time) {
 	s.reached(now)
 	s.leases = now
+}
+
+// sawRenewal records that the watch showed a renewal. After a gap it may be an old one, and newer ones of other nodes
+// follow.
+func (s *sight) sawRenewal(now time.Time) {
+	s.reached(now)
+	if now.Sub(s.renewed) > s.quiet {
+		s.resumed = now
+	}
+	s.renewed = now
+	if now.Sub(s.resumed) > s.quiet {
+		s.leases = now
+	}
 }
 
 // isOpen reports whether there was a recent sign of the API server.

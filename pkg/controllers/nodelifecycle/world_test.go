@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"kcmd.dev/pkg/controllers/kit/reconcile"
+	"kcmd.dev/pkg/runtime/informers/informerstest"
 	"kcmd.dev/test/controllertest"
 )
 
@@ -69,6 +70,9 @@ func (w *world) build(t testing.TB, cfg config, objects ...runtime.Object) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Leases are read live through informers of their own. The start of those that the handlers are at would show nodes
+	// at any time.
+	c.Informers = informerstest.NewScopeWithMetadata(t, c.Client, c.Metadata)
 	w.lifecycleController = c
 	w.Cache(t, objects...)
 	for _, object := range objects {
@@ -175,6 +179,13 @@ func (w *world) live(t testing.TB, d time.Duration) {
 func (w *world) wait(renews string) {
 	w.Env.Clock.Step(w.period)
 	w.renew(renews)
+	w.pass(w.Context(), w.Context())
+}
+
+// passAt makes a pass at a time after the beginning.
+func (w *world) passAt(t testing.TB, after time.Duration) {
+	t.Helper()
+	w.Env.Clock.SetTime(at.Add(after))
 	w.pass(w.Context(), w.Context())
 }
 

@@ -74,16 +74,18 @@ const (
 )
 
 // reactionTo returns the reaction to a change of zone states. The arguments contain only zones with nodes
-// that count.
+// that count. A new zone with a ready node resumes like one that comes back: otherwise those that were stopped would
+// stay so.
 func reactionTo(before, now []zoneState) reaction {
 	notFull := func(s zoneState) bool { return s != full }
+	isUp := func(s zoneState) bool { return s != full && s != initial }
 	was, is := !slices.ContainsFunc(before, notFull), !slices.ContainsFunc(now, notFull)
 	switch {
 	case len(now) == 0 || was && is:
 		return keep
 	case is:
 		return stop
-	case was:
+	case slices.Contains(before, full) && !slices.ContainsFunc(before, isUp):
 		return resume
 	default:
 		return follow

@@ -63,6 +63,8 @@ func TestReactionToStatesOfZones(t *testing.T) {
 		"NLC-64: a zone comes that is down, too":    {[]zoneState{full, initial}, []zoneState{full, full}, stop},
 		"NLC-65: one comes back":                    {[]zoneState{full, full}, []zoneState{partial, full}, resume},
 		"NLC-63: those that are gone do not matter": {[]zoneState{full}, []zoneState{normal}, resume},
+		"NLC-105: a zone comes that is up":          {[]zoneState{full, initial}, []zoneState{full, normal}, resume},
+		"NLC-105: and one is up already":            {[]zoneState{full, normal, initial}, []zoneState{full, normal, normal}, follow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := reactionTo(tc.before, tc.now); got != tc.want {
@@ -174,4 +176,69 @@ func TestSight(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Pins NLC-107.
+func TestAFailedRequestIsAnInterruption(t *testing.T) {
+	second := func(s int) time.Time { return at.Add(time.Duration(s) * time.Second) }
+	s := newSight(50*time.Second, 5*time.Second)
+	s.begin(at)
+	s.reached(second(5))
+	s.unreached(second(15))
+	s.reached(second(10)) // was sent before
+	if got := s.silentSince(at); !got.Equal(at) {
+		t.Errorf("before the API server answers, silence counts from %v", got.Sub(at))
+	}
+	next := newSight(50*time.Second, 5*time.Second)
+	next.takeOver(s)
+	for _, s := range []sight{s, next} {
+		s.reached(second(20))
+		s.reached(second(25))
+		if got := s.silentSince(at); !got.Equal(second(20)) {
+			t.Errorf("silence counts from %v", got.Sub(at))
+		}
+	}
+}
+
+func TestWhenShownLeasesAreCurrent(t *testing.T) {
+	second := func(s int) time.Time { return at.Add(time.Duration(s) * time.Second) }
+	show := func(s *sight, from, to int) { // a renewal per second
+		for i := from; i <= to; i++ {
+			s.sawRenewal(second(i))
+		}
+	}
+	for name, tc := range map[string]struct {
+		show func(s *sight)
+		want int
+	}{
+		"NLC-84: renewals all the time":           {func(s *sight) { show(s, 1, 40) }, 40},
+		"NLC-84: a read":                          {func(s *sight) { s.sawLeases(second(30)) }, 30},
+		"NLC-106: the first ones":                 {func(s *sight) { show(s, 40, 52) }, 0},
+		"NLC-106: after a gap":                    {func(s *sight) { show(s, 1, 20); show(s, 33, 45) }, 20},
+		"NLC-106: after a gap, for long enough":   {func(s *sight) { show(s, 1, 20); show(s, 33, 46) }, 46},
+		"NLC-106: after a pause that is no gap":   {func(s *sight) { show(s, 1, 20); show(s, 32, 32) }, 32},
+		"NLC-91: a successor sees the same watch": {func(s *sight) { show(s, 1, 20); succeed(s, func(s *sight) { show(s, 25, 26) }) }, 26},
+		"NLC-91, NLC-106: a successor after a gap": {
+			func(s *sight) { show(s, 1, 20); succeed(s, func(s *sight) { show(s, 40, 41) }) }, 20,
+		},
+		"NLC-91: a successor without renewals": {func(s *sight) { show(s, 1, 20); succeed(s, func(*sight) {}) }, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSight(50*time.Second, 5*time.Second)
+			s.begin(at)
+			s.leases = at
+			tc.show(&s)
+			if !s.leases.Equal(second(tc.want)) {
+				t.Errorf("they are current as of %v", s.leases.Sub(at))
+			}
+		})
+	}
+}
+
+// succeed replaces a sight by that of a successor, which saw something before it took over.
+func succeed(s *sight, sees func(*sight)) {
+	next := newSight(50*time.Second, 5*time.Second)
+	sees(&next)
+	next.takeOver(*s)
+	*s = next
 }

@@ -11,7 +11,9 @@
 //     instance sets to that of its configuration before it makes the controller.
 //  3. Without a provider that is linked into the program, or without ranges of the cluster, there
 //     is nothing to run. A provider without routes leaves the controller idle.
-//  4. Nothing is remembered from round to round, and nothing is handed over.
+//  4. A route is deleted because no node needs it only after a live read of the node that it leads to: the cache
+//     may be behind what a former instance knew.
+//  5. Nothing is remembered from round to round, and nothing is handed over.
 //
 // Behaviour: docs/specs/node-route-controller.md.
 package noderoute
@@ -114,7 +116,8 @@ func (c config) build(s *cloud.Session, ranges []*net.IPNet) ([]cloud.Part, erro
 	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gate); err != nil {
 		return nil, fmt.Errorf("setting the feature gates of the library: %w", err)
 	}
-	library, err := route.New(routes, s.Client, s.Informers.Core().V1().Nodes(), c.cluster, ranges)
+	checked := &confirmed{Routes: routes, nodes: s.Client.CoreV1().Nodes()}
+	library, err := route.New(checked, s.Client, s.NodesInRounds(checked.begin), c.cluster, ranges)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
@@ -119,6 +120,53 @@ func TestRoutesAreDeletedAndCreated(t *testing.T) {
 			controllertest.Eventually(t, "the stale route is deleted", func() bool { return len(memory.Routes(string(stale))) == 0 })
 			if calls := created(); len(calls) != 1 || addresses && slices.Contains(calls[0].Open, deleted) {
 				t.Errorf("the calls are %+v", calls)
+			}
+		})
+	}
+}
+
+// What the cache does not show is no reason to delete a route. Pins ROUTE-32.
+func TestARouteOfANodeThatTheCacheDoesNotShowIsKept(t *testing.T) {
+	is := nodeWith("late", "10.244.8.0/24")
+	for name, test := range map[string]struct {
+		cached, stored *corev1.Node // nil: there is none
+		refused        error
+		deleted        bool
+	}{
+		"a node that the cache does not show":        {nil, is, nil, false},
+		"a node whose range the cache does not show": {&corev1.Node{ObjectMeta: is.ObjectMeta}, is, nil, false},
+		"a node that is gone":                        {nil, nil, nil, true},
+		"a node that has another range":              {nil, nodeWith("late", "10.244.9.0/24"), nil, true},
+		"a node that cannot be read":                 {nil, nil, errors.New("busy"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			memory := fakecloud.The()
+			memory.Reset()
+			memory.SetRoutes("kubernetes", cloudprovider.Route{Name: "r", TargetNode: "late", DestinationCIDR: "10.244.8.0/24"})
+			var objects []runtime.Object
+			if test.stored != nil {
+				objects = append(objects, test.stored)
+			}
+			env := controllertest.New(t, objects...)
+			cfg := configWith(nil)
+			cfg.period = time.Millisecond
+			c := must.Get(newController(env.Env, cfg))(t)
+			first := memory.Hold("ListRoutes")
+			t.Cleanup(first.Release)
+			env.Start(t)
+			t.Cleanup(env.Run(t, c))
+			controllertest.Eventually(t, "a round has begun", func() bool { return len(memory.Calls("ListRoutes")) == 1 })
+			env.Uncache(t, is)
+			if test.cached != nil {
+				env.Cache(t, test.cached)
+			}
+			if test.refused != nil {
+				env.Refuse("list nodes", test.refused)
+			}
+			first.Release()
+			controllertest.Eventually(t, "there are more rounds", func() bool { return len(memory.Calls("ListRoutes")) > 5 })
+			if deleted := len(memory.Calls("DeleteRoute late")) > 0; deleted != test.deleted {
+				t.Errorf("the route is deleted: %t", deleted)
 			}
 		})
 	}
