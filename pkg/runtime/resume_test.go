@@ -2,6 +2,7 @@ package runtime_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -22,7 +23,23 @@ import (
 // recorder is told what becomes of the instances of a controller.
 type recorder struct {
 	mu      sync.Mutex
+	follows bool
 	resumed []string
+}
+
+// begin starts a process, and returns when the instance follows its pauses: it may be shown as running before.
+func (r *recorder) begin(t *testing.T, cfg *plan.Config) *world {
+	t.Helper()
+	w := beginWith(t, cfg, following(r))
+	w.wait(t, "the instance follows its pauses", func() error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if !r.follows {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	return w
 }
 
 // told are the notes of resumed instances, of which each says whether it was at work.
@@ -49,6 +66,9 @@ func (f follower) Run(ctx context.Context) error {
 		defer f.recorder.mu.Unlock()
 		f.recorder.resumed = append(f.recorder.resumed, f.value)
 	})()
+	f.recorder.mu.Lock()
+	f.recorder.follows = true
+	f.recorder.mu.Unlock()
 	<-ctx.Done()
 	return nil
 }
@@ -87,7 +107,7 @@ func TestAnInstanceThatEndsIsNotResumed(t *testing.T) {
 			paused := cfg.DeepCopy()
 			paused.PausedNamespaces = []string{"shop"}
 			r := &recorder{}
-			w := beginWith(t, paused, following(r))
+			w := r.begin(t, paused)
 			change(cfg)
 			w.edit(t, cfg)
 			if told := r.told(); len(told) > 0 {
@@ -100,7 +120,7 @@ func TestAnInstanceThatEndsIsNotResumed(t *testing.T) {
 		paused := cfg.DeepCopy()
 		paused.PausedNamespaces = []string{"shop"}
 		r := &recorder{}
-		w := beginWith(t, paused, following(r))
+		w := r.begin(t, paused)
 		w.edit(t, cfg)
 		if told := r.told(); len(told) != 1 {
 			t.Errorf("resumed: %q", told)

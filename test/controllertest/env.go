@@ -169,12 +169,13 @@ func (e *Env) Start(t testing.TB) {
 	if err := e.Informers.Err(); err != nil {
 		t.Fatal(err)
 	}
+	before, ofMetadata := len(e.Fake.Actions()), len(e.metadata.Actions())
 	e.Informers.StartWithContext(e.ctx)
 	if !e.Informers.WaitUntilReady(e.ctx) {
 		t.Fatal("informers did not sync")
 	}
-	AwaitWatches(t, &e.Fake.Fake)
-	AwaitWatches(t, &e.metadata.Fake)
+	awaitWatches(t, &e.Fake.Fake, before)
+	awaitWatches(t, &e.metadata.Fake, ofMetadata)
 }
 
 // Run runs a controller until the test ends or the returned function is called, which

@@ -10,7 +10,7 @@ import (
 )
 
 // A gate can be switched in some version that can be emulated. Then something here reads it,
-// or there is a reason why nothing has to.
+// or there is a reason why nothing has to. Pins MGR-217.
 func TestEveryGateThatCanBeSwitchedIsReadOrExcused(t *testing.T) {
 	excuses := readExcuses(t)
 	for _, name := range gates.Names() {

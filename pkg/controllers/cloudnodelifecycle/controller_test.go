@@ -62,6 +62,7 @@ func TestRoundOverTheNodes(t *testing.T) {
 	gone, ready, fine := nodeOf(t, "gone", corev1.ConditionUnknown), nodeOf(t, "ready", corev1.ConditionTrue), nodeOf(t, "fine", corev1.ConditionFalse)
 	gone.Spec.Taints = []corev1.Taint{{Key: cloudproviderapi.TaintExternalCloudProvider, Effect: corev1.TaintEffectNoSchedule}}
 	cloud := fakecloud.The()
+	cloud.Reset()
 	cloud.Remove(gone.Name)
 	cloud.Remove(ready.Name)
 	env := controllertest.New(t, gone, ready, fine)
@@ -85,6 +86,7 @@ func TestRoundOverTheNodes(t *testing.T) {
 // One call of the provider holds up the whole round. Pins CNLC-18.
 func TestNodesAreJudgedOneAfterAnother(t *testing.T) {
 	cloud := fakecloud.The()
+	cloud.Reset()
 	held := cloud.Hold("InstanceExists " + t.Name())
 	t.Cleanup(held.Release)
 	env := controllertest.New(t, nodeOf(t, "a", corev1.ConditionFalse), nodeOf(t, "b", corev1.ConditionFalse))
@@ -104,6 +106,7 @@ func TestNodesAreJudgedOneAfterAnother(t *testing.T) {
 // Pins CNLC-13 and CLOUD-16.
 func TestTaintIsTriedFiveTimes(t *testing.T) {
 	node := nodeOf(t, "off", corev1.ConditionFalse)
+	fakecloud.The().Reset()
 	fakecloud.The().ShutDown(node.Name)
 	env := controllertest.New(t, node)
 	var tries []time.Time
