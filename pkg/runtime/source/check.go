@@ -73,7 +73,8 @@ func (w *Watcher) untilDue() time.Duration {
 	return max(wait, 0)
 }
 
-// firstPending is the file whose undelivered change is the oldest, nil if there is none.
+// firstPending is the file whose undelivered change is the oldest, nil if there is none. What its receiver reads
+// elsewhere is kept from here on.
 func (w *Watcher) firstPending() (first *file, change Change) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,6 +86,9 @@ func (w *Watcher) firstPending() (first *file, change Change) {
 		if first == nil || f.pending.At.Before(change.At) {
 			first, change = f, *f.pending
 		}
+	}
+	if first != nil {
+		first.elsewhere = ""
 	}
 	return first, change
 }

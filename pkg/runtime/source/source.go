@@ -91,6 +91,9 @@ type file struct {
 	pending *Change // not delivered yet
 	// delivered is the state that was delivered last, empty if the next one is delivered whatever it is.
 	delivered string
+	// elsewhere is the hash of what the receiver has read by other means since this file was last considered for
+	// delivery, empty if it has not.
+	elsewhere string
 
 	// Owned by Run.
 	lastRead  time.Time
@@ -143,12 +146,19 @@ func (w *Watcher) Set(paths ...string) {
 func (w *Watcher) ReadElsewhere(path, hash string) {
 	now := w.clock.Now()
 	w.mu.Lock()
-	if f := w.files[path]; f != nil && f.delivered != hash {
-		f.delivered = ""
-		f.burst.add(now)
+	if f := w.files[path]; f != nil {
+		f.readElsewhere(hash, now)
 	}
 	w.mu.Unlock()
 	w.signal()
+}
+
+func (f *file) readElsewhere(hash string, now time.Time) {
+	f.elsewhere = hash
+	if f.delivered != hash {
+		f.delivered = ""
+		f.burst.add(now)
+	}
 }
 
 // SetTiming changes Settle and Poll, effective at once. Values that are not positive mean
@@ -224,8 +234,12 @@ func (w *Watcher) wait(ctx context.Context) {
 	case <-w.wake:
 	case <-timer.C():
 	case out <- next:
+		now := w.clock.Now()
 		w.mu.Lock()
 		f.pending, f.delivered = nil, next.state()
+		if f.elsewhere != "" { // the receiver may have gone on before it is noted here what it was given
+			f.readElsewhere(f.elsewhere, now)
+		}
 		w.mu.Unlock()
 	}
 }

@@ -374,3 +374,16 @@ func TestTheSameStateIsDeliveredOnceMore(t *testing.T) {
 	write(t, path, "c")
 	h.eventually("c")
 }
+
+// The receiver is told of a change before the watcher notes that it was.
+func TestWhatIsReadElsewhereAtOnceIsNotForgotten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	write(t, path, "a")
+	h := start(t, Options{}, path)
+	h.pending("a")
+	h.w.mu.Lock()
+	h.expect("a")
+	h.w.files[path].readElsewhere(Hash([]byte("b")), time.Now())
+	h.w.mu.Unlock()
+	h.expect("a")
+}
