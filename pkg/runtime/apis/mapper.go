@@ -39,7 +39,7 @@ func (c *Catalog) explain(err error, matches func(r schema.GroupVersionResource,
 	for r, kind := range c.served {
 		if matches(r, kind) {
 			// Not wrapped: it must not be taken for a NoMatch.
-			return fmt.Errorf("the API server served %s, but could not be asked for it again: %v", r.GroupResource(), err)
+			return fmt.Errorf("the API server served %s, but could not be asked for it again: %s", r.GroupResource(), err.Error())
 		}
 	}
 	return err

@@ -258,15 +258,14 @@ func TestANamedPipeIsRefusedAtOnce(t *testing.T) {
 
 // release ends the wait of whoever reads pipes.
 func release(done <-chan error, pipes ...string) {
-	for {
+	for ended := false; !ended; {
 		for _, pipe := range pipes {
 			if writer, err := os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil { // somebody reads it
 				_ = writer.Close()
 			}
 		}
 		select {
-		case <-done:
-			return
+		case _, ended = <-done:
 		case <-time.After(time.Millisecond):
 		}
 	}
