@@ -66,6 +66,9 @@ type Loop[K comparable] struct {
 	deletions *controller.Deletions
 	stopped   heldKeys[K]
 
+	// enqueuing is held while a key is added, or another handler that adds it at the same time would take its lane.
+	enqueuing sync.Mutex
+
 	mu      sync.Mutex
 	delayed workqueue.TypedDelayingInterface[K] // nil before Run
 	parked  map[K]time.Time                     // when keys are due that were added with a delay before Run
@@ -113,6 +116,8 @@ func (l *Loop[K]) Add(key K) { l.Enqueue(Fresh, key) }
 
 // Enqueue enqueues a key in a lane.
 func (l *Loop[K]) Enqueue(lane Lane, key K) {
+	l.enqueuing.Lock()
+	defer l.enqueuing.Unlock()
 	l.lanes.announce(key, lane)
 	l.queue.Add(key)
 }

@@ -445,6 +445,24 @@ func TestDelayedKeysCanBeAddedBeforeRun(t *testing.T) {
 	}
 }
 
+// Handlers of several kinds enqueue one owner at the same time. Pins WL-101.
+func TestAKeyThatIsEnqueuedTwiceAtOnceKeepsItsLane(t *testing.T) {
+	l := reconcile.New(controllertest.New(t).Env, reconcile.Options[int]{Queue: "q"}, func(context.Context, int) error { return nil })
+	const keys = 10_000
+	var handlers sync.WaitGroup
+	for range 2 {
+		handlers.Go(func() {
+			for key := range keys {
+				l.Enqueue(reconcile.Backlog, key)
+			}
+		})
+	}
+	handlers.Wait()
+	if is := l.Inspect(); is.Depth != keys || is.Backlog != keys {
+		t.Errorf("%d of %d keys are in the backlog, want all of %d", is.Backlog, is.Depth, keys)
+	}
+}
+
 func TestNothingIsLeftBehind(t *testing.T) {
 	env := controllertest.New(t)
 	ignore := goleak.IgnoreCurrent()
