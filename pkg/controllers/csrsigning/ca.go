@@ -15,18 +15,16 @@ import (
 type ca struct {
 	files   authority.Files
 	inForce atomic.Pointer[authority.Authority]
-	// problem is why the files are not in force, or that what they contain has expired, nil if all is well. Only follow
-	// changes it.
-	problem error
+	// problem is why the files are not in force, empty if they are. Only follow uses it.
+	problem string
 }
 
-// loadCA reads a CA. One that has expired is in force as well: nothing is signed with it, but it can be renewed.
 func loadCA(files authority.Files, now time.Time) (*ca, error) {
-	read, err := files.Read()
+	read, err := readCA(files, now)
 	if err != nil {
 		return nil, err
 	}
-	c := &ca{files: files, problem: read.Expired(now)}
+	c := &ca{files: files}
 	c.inForce.Store(read)
 	return c, nil
 }
@@ -82,14 +80,14 @@ func (c *ca) renew(ctx context.Context, now time.Time) bool {
 	was := c.problem
 	next, err := readCA(c.files, now)
 	if err != nil {
-		if c.problem = err; was == nil || was.Error() != err.Error() {
+		if c.problem = err.Error(); c.problem != was {
 			logger.Error(err, "The CA of a signer has changed and cannot be used; the previous one stays in force")
 		}
 		return false
 	}
-	c.problem = nil
+	c.problem = ""
 	if next.Equal(c.inForce.Load()) {
-		if was != nil {
+		if was != "" {
 			logger.Info("The files contain the CA in force again")
 		}
 		return false

@@ -14,9 +14,9 @@
 //     spec, and the duration that the spec requests: at least ten minutes, at most what is
 //     configured, and never past the end of the CA. It is never a CA certificate.
 //  5. A CA is a pair of files. When they change they are read again, and nothing restarts. Requests
-//     that could not be signed before are retried with a new CA. An invalid pair is an error of New,
-//     and so it is if all CAs have expired. If some have, the signers with the others sign. If a
-//     pair becomes invalid later, that is logged, and the CA that was read before stays in force.
+//     that could not be signed before are retried with a new CA. An invalid pair is an error of New.
+//     If a pair becomes invalid later, that is logged, and the CA that was read before stays in
+//     force.
 //
 // Behaviour: docs/specs/certificatesigningrequest-signing-controller.md.
 package csrsigning
@@ -131,13 +131,6 @@ func (c *signingController) Run(ctx context.Context) error {
 
 // begin logs which signers sign nothing.
 func (c *signingController) begin(ctx context.Context) error {
-	for _, one := range c.cas {
-		if one.problem != nil {
-			klog.FromContext(ctx).Error(one.problem,
-				"The CA of a signer cannot be used; its requests wait until the files change",
-				"certFile", one.files.Cert, "privateKeyFile", one.files.Key)
-		}
-	}
 	for _, name := range c.skipped {
 		klog.FromContext(ctx).Info("Skipping CSR signer controller because specific files were specified "+
 			"for other signers and not this one", "controller", name)

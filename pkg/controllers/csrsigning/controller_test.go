@@ -549,39 +549,6 @@ func TestANewCASignsWhatWaits(t *testing.T) {
 	}
 }
 
-// The CA of one signer has expired when the process starts, or another one becomes the leader: the others sign. Pins
-// CSRS-67.
-func TestAnExpiredCAKeepsNoOtherSignerFromSigning(t *testing.T) {
-	pair := files(t)
-	certFile, keyFile := pki.CA(t, now.AddDate(-3, 0, 0)).Write(t, t.TempDir())
-	expired := authority.Files{Cert: certFile, Key: keyFile}
-	env := controllertest.New(t, csr(t), csr(t, to(legacy), func(r *certificatesv1.CertificateSigningRequest) { r.Name = "other" }))
-	c, err := newController(env.Env, config{duration: time.Hour, authorities: [4]authority.Files{2: pair, 3: expired}})
-	must.Succeed(t, err)
-	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
-	must.Succeed(t, c.begin(klog.NewContext(t.Context(), logger)))
-	if log := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); strings.Count(log, "cannot be used") != 1 ||
-		!strings.Contains(log, certFile) || !strings.Contains(log, "the certificate has expired") {
-		t.Errorf("log: %s", log)
-	}
-	env.Start(t)
-	env.Run(t, c)
-	signed := func(name string) func() bool {
-		return func() bool {
-			r := controllertest.MustStored[*certificatesv1.CertificateSigningRequest](t, env, "", name)
-			return len(r.Status.Certificate) > 0
-		}
-	}
-	controllertest.Eventually(t, "the signer whose CA is valid signs", signed("csr"))
-	controllertest.Eventually(t, "the request of the other one waits", func() bool { return c.loop.Retries("other") > 0 })
-	if signed("other")() {
-		t.Error("an expired CA has signed")
-	}
-	pki.CA(t, now).Write(t, filepath.Dir(certFile))
-	env.FilesChanged <- struct{}{}
-	controllertest.Eventually(t, "it signs with its new CA", signed("other"))
-}
-
 // A kubelet creates its request again under the same name. Pins CSRS-63.
 func TestTheBackoffOfADeletedRequestIsForgotten(t *testing.T) {
 	env, c := start(t, one(files(t)))

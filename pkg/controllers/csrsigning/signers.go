@@ -3,7 +3,6 @@ package csrsigning
 import (
 	"crypto/x509"
 	"fmt"
-	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
@@ -35,11 +34,9 @@ type signer struct {
 	ca *ca
 }
 
-// equip gives each signer that has files its CA. Signers with the same files share one. If one has expired, its signers
-// have to wait for another, and the others can sign. It is an error if none can.
+// equip gives each signer that has files its CA. Signers with the same files share one.
 func (c *signingController) equip(files [len(profiles)]authority.Files) error {
 	byFiles := map[authority.Files]*ca{}
-	var expired error // of the first signer
 	for i, p := range profiles {
 		if files[i] == (authority.Files{}) {
 			c.skipped = append(c.skipped, p.name)
@@ -55,12 +52,6 @@ func (c *signingController) equip(files [len(profiles)]authority.Files) error {
 			c.cas = append(c.cas, shared)
 		}
 		c.signers[p.name] = &signer{profile: p, ca: shared}
-		if shared.problem != nil && expired == nil {
-			expired = fmt.Errorf("failed to init %s certificate controller: %w", p.name, shared.problem)
-		}
 	}
-	if slices.ContainsFunc(c.cas, func(one *ca) bool { return one.problem == nil }) {
-		return nil
-	}
-	return expired
+	return nil
 }
