@@ -27,7 +27,8 @@ func nodes() []Case {
 			Story: "In large clusters the watch of the Leases was lost. The kubelets went on renewing, and their nodes were marked as " +
 				"not ready.",
 			Edits: []Edit{
-				{File: lifecycle + "/hear.go", Old: "	asked := false\n", New: "	if len(silent) > 0 {\n		return silent\n	}\n	asked := false\n"},
+				{File: lifecycle + "/hear.go", Old: "	if now := c.Clock.Now(); !c.cluster.isOpen(now) {\n",
+					New: "	if len(silent) > 0 {\n		return silent\n	}\n	if now := c.Clock.Now(); !c.cluster.isOpen(now) {\n"},
 				{File: lifecycle + "/silence.go", Old: "	return r != nil && c.isKnownSilent(r)\n", New: "	return r != nil\n"},
 			},
 			Caught: Test{lifecycle, "TestNothingIsHeard", "no watch shows Leases any more"},
