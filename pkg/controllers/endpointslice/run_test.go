@@ -111,6 +111,10 @@ func TestRunRestoresASliceWhoseCreationHadNoAnswer(t *testing.T) {
 		return lost, nil, apierrors.NewTimeoutError("lost", 0)
 	})
 	b.run(t)
+	controllertest.Eventually(t, "the cache shows the slice", func() bool { // before the next attempt, which would create another
+		_, err := b.Informers.Discovery().V1().EndpointSlices().Lister().EndpointSlices("n").Get("web-1")
+		return err == nil
+	})
 	b.EventuallyAsTimePasses(t, "the slice has been found", time.Second, func() bool {
 		return b.c.serviceLoop.Inspect().Reconciled > 0 && b.Idle()
 	})
