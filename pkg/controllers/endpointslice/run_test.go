@@ -152,9 +152,11 @@ func TestRunGathersPodChangesForTheBatchPeriod(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	controllertest.Eventually(t, "the pods are in the cache", func() bool {
+	// Both, since an hour is longer than a cache is waited for that does not show the placeholder.
+	controllertest.Eventually(t, "the pods and the placeholder are in the cache", func() bool {
 		pods, err := b.c.selected.By("n", map[string]string{"app": "web"})
-		return err == nil && len(pods) == 3
+		slices, errOfSlices := b.c.slices.Of("n", "web")
+		return err == nil && errOfSlices == nil && len(pods) == 3 && len(slices) == 1
 	})
 	controllertest.Eventually(t, "the changes are mapped", func() bool {
 		return b.c.podLoop.Inspect().Reconciled > 0 && b.Idle()
