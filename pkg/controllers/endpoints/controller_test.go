@@ -1,6 +1,7 @@
 package endpoints
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -419,6 +420,25 @@ func TestUnseenCreateIsNoFailure(t *testing.T) {
 	}
 	if err := b.Reconcile(); !reconcile.IsExpected(err) || len(b.RecordedEvents()) != 0 {
 		t.Errorf("what the cache has to show: %v, want another try", err)
+	}
+}
+
+// The instance ends, which says nothing about the Endpoints. Pins EP-37.
+func TestAWriteThatIsCutOffIsNotReported(t *testing.T) {
+	for verb, objects := range map[string][]runtime.Object{
+		"create": {testService(), testPod(1)},
+		"update": {testService(), testPod(1), testEndpoints(nil)},
+	} {
+		b := newBench(t, defaults, objects...).begin(t)
+		ctx, end := context.WithCancel(b.Context())
+		b.Intercept(verb+" endpoints", func(clienttesting.Action) error {
+			end()
+			return context.Canceled
+		})
+		if err := b.Work(ctx, web); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: error is %v", verb, err)
+		}
+		b.WantEvents(t)
 	}
 }
 

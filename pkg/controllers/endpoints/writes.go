@@ -202,7 +202,7 @@ func (c *endpointsController) create(ctx context.Context, key types.NamespacedNa
 	case again && apierrors.IsAlreadyExists(err):
 		return reconcile.AwaitCache(fmt.Errorf("endpoints informer cache does not show what was created: %w", err))
 	}
-	c.Record(failedCreate(endpoints, err))
+	c.RecordFailure(ctx, failedCreate(endpoints, err))
 	return fmt.Errorf("creating Endpoints %s: %w", key, err)
 }
 
@@ -215,7 +215,7 @@ func (c *endpointsController) update(
 		if !writes.IsRefusal(err) {
 			c.memory.noteUnanswered(key, current.ResourceVersion)
 		}
-		c.Record(failedUpdate(endpoints, err))
+		c.RecordFailure(ctx, failedUpdate(endpoints, err))
 		return fmt.Errorf("updating Endpoints %s: %w", key, err)
 	}
 	c.memory.noteUpdate(key, current.ResourceVersion, updated.ResourceVersion, c.Clock.Now())

@@ -1,6 +1,7 @@
 package endpointslice
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -366,6 +367,20 @@ func TestFailedWriteIsReportedAndTriedAgain(t *testing.T) {
 	failing = false
 	b.MustReconcile(t)
 	b.one(t)
+}
+
+// The library sends requests without a context, so that they fail at the fence. Pins EPS-25.
+func TestAWriteThatIsCutOffIsNotReported(t *testing.T) {
+	b := newBench(t, defaults, testService(), testNode("node-a", "zone-a"), testPod(1)).begin(t)
+	ctx, end := context.WithCancel(b.Context())
+	b.Intercept("create endpointslices", func(clienttesting.Action) error {
+		end()
+		return context.Canceled
+	})
+	if err := b.Work(ctx, web); err == nil {
+		t.Error("it succeeds")
+	}
+	b.WantEvents(t)
 }
 
 // Pins EPS-33.

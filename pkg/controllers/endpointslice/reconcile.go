@@ -91,7 +91,7 @@ func (c *endpointSliceController) write(
 	err = c.reconciler.Reconcile(klog.FromContext(ctx), service, pods, slicewrites.Sortable(slices), triggerTime)
 	created := c.inputs.takeCreate(key) // also if nothing shows it any more, because the slice was deleted
 	if err != nil {
-		c.Record(failedUpdateSlices(service, err))
+		c.RecordFailure(ctx, failedUpdateSlices(service, err))
 		return fmt.Errorf("updating EndpointSlices of Service %s: %w", key, err)
 	}
 	if !created && c.written.Shown(key, slices) {
